@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/checks"
@@ -37,7 +39,7 @@ func acked(t *testing.T, text, end string, story ...does) (lines []string) {
 		for !over && !job.NextCheckAt.After(through) {
 			at, counted := job.NextCheckAt, job.CheckCount
 			d := rule.Engine().Check(t.Context(), job, at)
-			line := rules.Duration(at.Sub(ten)).String()
+			line := document.Duration(at.Sub(ten)).String()
 			for _, a := range d.Alerts {
 				line += fmt.Sprintf(" %s", a.Text)
 				if len(a.SkippedSteps) > 0 {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
@@ -12,7 +14,7 @@ import (
 // alertWriter drafts the alerts of one rule.
 type alertWriter struct {
 	*escalation
-	document *Document
+	document *document.Document
 	loudest  alerts.Severity   // of its steps
 	labels   []label           // by name
 	constant map[string]string // the labels, if they are the same for every job
@@ -25,7 +27,7 @@ type label struct {
 }
 
 // newAlertWriter returns the writer of a rule's alerts, with its labels by name.
-func newAlertWriter(d *Document, e *escalation, labels []label) *alertWriter {
+func newAlertWriter(d *document.Document, e *escalation, labels []label) *alertWriter {
 	return &alertWriter{escalation: e, document: d, loudest: loudest(d.Escalate), labels: labels, constant: constant(labels)}
 }
 
@@ -53,14 +55,14 @@ func (a *alertWriter) text(m stepTime, s scope) string {
 		return m.text.say(s)
 	}
 	if a.beats != nil {
-		return a.document.signed(s.key, a.beats.explain(pulseOf(s.own), s.since, m.at), m.called())
+		return a.document.SignedText(s.key, a.beats.explain(pulseOf(s.own), s.since, m.at), m.called())
 	}
-	start := a.document.startText()
+	start := a.document.StartText()
 	if s.event == nil || len(s.event.data) == 0 {
 		start = "the start of the job" // a user created it, without an event
 	}
-	after := Duration(m.at.Sub(s.since).Truncate(time.Second))
-	return a.document.defaultText(s.key, after.String(), start, m.called())
+	after := document.Duration(m.at.Sub(s.since).Truncate(time.Second))
+	return a.document.DefaultText(s.key, after.String(), start, m.called())
 }
 
 // label evaluates the labels.
@@ -73,7 +75,7 @@ func (a *alertWriter) label(s scope) map[string]string {
 	}
 	filled := make(map[string]string, len(a.labels))
 	for _, l := range a.labels {
-		filled[l.name] = clip(l.text.say(s), maxLabel)
+		filled[l.name] = clip(l.text.say(s), document.MaxLabel)
 	}
 	return filled
 }
@@ -99,9 +101,9 @@ func constant(labels []label) map[string]string {
 }
 
 // loudest returns the highest severity of the steps, and the default for a handler.
-func loudest(steps []Step) alerts.Severity {
+func loudest(steps []document.Step) alerts.Severity {
 	if len(steps) == 0 {
-		return DefaultSeverity
+		return document.DefaultSeverity
 	}
 	order := []alerts.Severity{alerts.Info, alerts.Warning, alerts.Error, alerts.Critical}
 	at := 0

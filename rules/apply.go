@@ -10,14 +10,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"deadman/rules/document"
 )
 
 // Report is the result of applying a folder of rules.
 type Report struct {
 	Saved     []string // rules with a new version
 	Unchanged []string
-	Problems  Problems // of files and rules that were left out
-	Refused   int      // rules that were left out; a file that cannot be parsed counts as one
+	Problems  document.Problems // of files and rules that were left out
+	Refused   int               // rules that were left out; a file that cannot be parsed counts as one
 	// Others are the names of the rules in force that no file of the folder has. If a file cannot be parsed, its rules
 	// are unknown and Others is empty.
 	Others []string
@@ -86,7 +88,7 @@ type bundleApply struct {
 
 func (a *bundleApply) file(ctx context.Context, file string) error {
 	documents, err := a.parseFile(ctx, file)
-	var problems Problems
+	var problems document.Problems
 	if errors.As(err, &problems) {
 		a.refuseFile(documents, problems)
 		return nil
@@ -106,13 +108,13 @@ func (a *bundleApply) file(ctx context.Context, file string) error {
 func (a *bundleApply) parseFile(ctx context.Context, path string) ([]parsedDocument, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, Problems{{File: path, Message: err.Error()}}
+		return nil, document.Problems{{File: path, Message: err.Error()}}
 	}
 	defer f.Close()
 	// The limit is the largest text of rules and one byte, to detect a longer one.
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, document.MaxSize+1))
 	if err != nil {
-		return nil, Problems{{File: path, Message: err.Error()}}
+		return nil, document.Problems{{File: path, Message: err.Error()}}
 	}
 	return a.parse(ctx, data, path)
 }
@@ -120,13 +122,13 @@ func (a *bundleApply) parseFile(ctx context.Context, path string) ([]parsedDocum
 // document saves the rule if it changed.
 func (a *bundleApply) document(ctx context.Context, file string, d parsedDocument) error {
 	if other, taken := a.from[d.Name]; taken {
-		a.refuse(d.problem(file, "/name", fmt.Sprintf("the name is already used by the rule in %s; names are unique", other)))
+		a.refuse(d.Problem(file, "/name", fmt.Sprintf("the name is already used by the rule in %s; names are unique", other)))
 		return nil
 	}
 	a.from[d.Name] = file
 	o := SaveOptions{Version: AnyVersion, Bundle: a.bundle, Adopt: true, Folder: a.As != nil}
 	c, err := (&saving{Registry: a.Registry, document: d, before: a.before[d.Name], options: o}).run(ctx)
-	var problems Problems
+	var problems document.Problems
 	for _, warning := range c.Warnings {
 		a.Log.Warn("rule not checked in full", "rule", d.Name, "file", file, "warning", warning)
 	}
@@ -150,7 +152,7 @@ func (a *bundleApply) document(ctx context.Context, file string, d parsedDocumen
 }
 
 // refuseFile leaves out a file with all its rules, as far as they can be separated.
-func (a *bundleApply) refuseFile(documents []parsedDocument, problems Problems) {
+func (a *bundleApply) refuseFile(documents []parsedDocument, problems document.Problems) {
 	for _, d := range documents {
 		a.refused[d.Name] = true
 	}
@@ -160,12 +162,12 @@ func (a *bundleApply) refuseFile(documents []parsedDocument, problems Problems) 
 }
 
 // refuse leaves out one rule.
-func (a *bundleApply) refuse(p Problem) {
+func (a *bundleApply) refuse(p document.Problem) {
 	a.report.Refused++
 	a.say(p)
 }
 
-func (a *bundleApply) say(problems ...Problem) {
+func (a *bundleApply) say(problems ...document.Problem) {
 	a.report.Problems = append(a.report.Problems, problems...)
 	for _, p := range problems {
 		a.Log.Error("rule refused", "problem", p.Error())

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/rules/document"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -76,7 +78,7 @@ func TestApplyDir(t *testing.T) {
 		".f.yaml":          small("f", "orders.f"),
 		"notes.txt":        "nothing",
 		"empty.yaml":       "",
-		"large.yaml":       "#" + strings.Repeat("x", rules.MaxSize),
+		"large.yaml":       "#" + strings.Repeat("x", document.MaxSize),
 		"README.yaml.orig": "name: x",
 	})
 	report, err := registry(b, s).ApplyDir(t.Context(), dir)

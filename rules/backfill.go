@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
 )
 
@@ -77,13 +79,13 @@ func (p *backfill) replay(ctx context.Context, through map[string]uint64) error 
 			p.played[e.Stream] = e
 		}
 		if p.costly >= costlyMost {
-			return Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("the expressions of the rule take too long on %d past events; simplify them, or use a later since", p.costly)}}
+			return document.Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("the expressions of the rule take too long on %d past events; simplify them, or use a later since", p.costly)}}
 		}
 		if len(p.known.Early) > maxPast {
 			maps.DeleteFunc(p.known.Early, func(_ futurejobs.Ref, early futurejobs.EarlyEvent) bool { return !early.Until.After(e.At) })
 		}
 		if max(len(p.known.Pending), len(p.known.Early)) > maxPast {
-			return Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("past events create more than %d jobs at a time; use a later since", maxPast)}}
+			return document.Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("past events create more than %d jobs at a time; use a later since", maxPast)}}
 		}
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/rules/document"
+
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/rules"
@@ -57,7 +59,7 @@ func without(field string) string {
 func found(t *testing.T, text string) []string {
 	t.Helper()
 	_, err := rules.Parse([]byte(text), "bad.yaml")
-	var problems rules.Problems
+	var problems document.Problems
 	if err != nil && !errors.As(err, &problems) {
 		t.Fatalf("Parse returned %T, not Problems: %v", err, err)
 	}

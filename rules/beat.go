@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"deadman/internal/configfile"
+	"deadman/rules/document"
 )
 
 // Beat is a heartbeat of one entity.
@@ -47,7 +50,7 @@ func signalOf(text string) (Signal, *int, error) {
 			return Signal(text), nil, nil
 		}
 	}
-	return "", nil, errors.New(notOneOf("a kind of heartbeat", text, append(slices.Clone(signals), "or an exit status")))
+	return "", nil, errors.New(configfile.NotOneOf("a kind of heartbeat", text, append(slices.Clone(signals), "or an exit status")))
 }
 
 func signalOfExit(status int) Signal {
@@ -61,18 +64,18 @@ func signalOfExit(status int) Signal {
 const pings = "a ping"
 
 // pingShape is the shape of the data of a ping.
-var pingShape = Shape{
-	"kind": {Kind: Text}, "exit_status": {Kind: Number}, "run": {Kind: Text},
-	"duration_seconds": {Kind: Number}, "body": {Kind: Text}, "source": {Kind: Text},
+var pingShape = document.Shape{
+	"kind": {Kind: document.Text}, "exit_status": {Kind: document.Number}, "run": {Kind: document.Text},
+	"duration_seconds": {Kind: document.Number}, "body": {Kind: document.Text}, "source": {Kind: document.Text},
 }
 
 // pulseShape is the shape of state.heartbeat.
-var pulseShape = Shape{
-	"kind": {Kind: Text}, "at": {Kind: Time}, "exit_status": {Kind: Number}, "run": {Kind: Text},
-	"duration_seconds": {Kind: Number}, "reason": {Kind: Text}, "overdue_at": {Kind: Time},
-	"runs":         {Kind: List, Items: &Form{Kind: Object, Fields: Shape{"run": {Kind: Text}, "at": {Kind: Time}, "again_at": {Kind: Time}}}},
-	"dropped_runs": {Kind: Number},
-	"failed_runs":  {Kind: List, Items: &Form{Kind: Text}},
+var pulseShape = document.Shape{
+	"kind": {Kind: document.Text}, "at": {Kind: document.Time}, "exit_status": {Kind: document.Number}, "run": {Kind: document.Text},
+	"duration_seconds": {Kind: document.Number}, "reason": {Kind: document.Text}, "overdue_at": {Kind: document.Time},
+	"runs":         {Kind: document.List, Items: &document.Form{Kind: document.Object, Fields: document.Shape{"run": {Kind: document.Text}, "at": {Kind: document.Time}, "again_at": {Kind: document.Time}}}},
+	"dropped_runs": {Kind: document.Number},
+	"failed_runs":  {Kind: document.List, Items: &document.Form{Kind: document.Text}},
 }
 
 // ping is the event of a heartbeat that came as a ping.

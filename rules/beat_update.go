@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
@@ -99,7 +101,7 @@ func (a beatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatSta
 		took := max(a.At.Sub(begun), 0)
 		p.Seconds = new(took.Seconds())
 		if a.Kind == Success && took < a.beats.min {
-			p.Kind, p.Reason = Failure, fmt.Sprintf("took %s, less than %s", Duration(took), Duration(a.beats.min))
+			p.Kind, p.Reason = Failure, fmt.Sprintf("took %s, less than %s", document.Duration(took), document.Duration(a.beats.min))
 		}
 	}
 	if p.Kind == Success {
@@ -211,7 +213,7 @@ func (a beatUpdate) resolve(j futurejobs.Job, before, after heartbeatState) (fut
 		return futurejobs.BeatResult{}, err
 	}
 	missed := max(a.At.Sub(a.beats.missedFrom(before, j.Since)), 0)
-	silent := "recovered after " + Duration(missed.Truncate(time.Second)).String()
+	silent := "recovered after " + document.Duration(missed.Truncate(time.Second)).String()
 	if before.Kind == Expected {
 		silent = "sent its first heartbeat"
 	}

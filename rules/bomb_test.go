@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/rules/document"
+
 	"deadman/rules"
 )
 
@@ -22,7 +24,7 @@ func TestManyProblemsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rules.Parse([]byte(text), "a.yaml")
-			var ps rules.Problems
+			var ps document.Problems
 			if !errors.As(err, &ps) || len(ps) != 101 || !strings.Contains(ps[100].Message, "more problems follow") || ps[100].Line < ps[99].Line || ps[100].File != "a.yaml" {
 				t.Errorf("%d problems, of which the last is %+v", len(ps), ps[max(0, len(ps)-1):])
 			}
@@ -33,19 +35,19 @@ func TestManyProblemsAreBounded(t *testing.T) {
 // Texts of the largest size that took a reader long; the test passes if it ends.
 func TestExpensiveTextsAreBounded(t *testing.T) {
 	var different strings.Builder
-	for i := 0; different.Len() < rules.MaxSize-20; i++ {
+	for i := 0; different.Len() < document.MaxSize-20; i++ {
 		fmt.Fprintf(&different, "k%d: 1\n", i)
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"carriage returns": {"name: |\n " + strings.Repeat("\r", rules.MaxSize-20), "2:2: a carriage return without"},
-		"documents":        {strings.Repeat("--- a\n", rules.MaxSize/6), "holds more; split it"},
+		"carriage returns": {"name: |\n " + strings.Repeat("\r", document.MaxSize-20), "2:2: a carriage return without"},
+		"documents":        {strings.Repeat("--- a\n", document.MaxSize/6), "holds more; split it"},
 		"fields":           {different.String(), "4001:1: the mapping has more than 4000 fields"},
-		"JSON on one line": {`{"name":"a","calendars":[` + strings.Repeat("1,", rules.MaxSize/2-50) + `1]}`, "1:1: "},
-		"JSON fields":      {"{" + strings.Repeat(`"a":1,`, rules.MaxSize/6-10) + `"b":1}`, "1:2: "},
-		"the same field":   {strings.Repeat("a: 1\n", rules.MaxSize/5), "4001:1: the mapping has more than"},
-		"items":            {"escalate:\n" + strings.Repeat("- 1\n", rules.MaxSize/5), "escalate"},
-		"flow items":       {"escalate: [" + strings.Repeat("1,", rules.MaxSize/3) + "]", "escalate"},
-		"question marks":   {strings.Repeat("? a\n", rules.MaxSize/4), "4001:1: the mapping has more than"},
+		"JSON on one line": {`{"name":"a","calendars":[` + strings.Repeat("1,", document.MaxSize/2-50) + `1]}`, "1:1: "},
+		"JSON fields":      {"{" + strings.Repeat(`"a":1,`, document.MaxSize/6-10) + `"b":1}`, "1:2: "},
+		"the same field":   {strings.Repeat("a: 1\n", document.MaxSize/5), "4001:1: the mapping has more than"},
+		"items":            {"escalate:\n" + strings.Repeat("- 1\n", document.MaxSize/5), "escalate"},
+		"flow items":       {"escalate: [" + strings.Repeat("1,", document.MaxSize/3) + "]", "escalate"},
+		"question marks":   {strings.Repeat("? a\n", document.MaxSize/4), "4001:1: the mapping has more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rules.Parse([]byte(c.text), "")

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"deadman/rules/document"
+
 	"deadman/internal/access"
 	"deadman/internal/subjects"
 )
@@ -15,42 +17,42 @@ type claim struct {
 	refused error // why the bounds do not allow it; nil: they do
 }
 
-// outOf returns the claims of the document that are out of bounds. A subject that is filled in at a check counts as all
+// outOf returns the claims of a document that are out of bounds. A subject that is filled in at a check counts as all
 // subjects that it can result in.
-func (d Document) outOf(b *access.Bounds) Problems {
+func outOf(d document.Document, b *access.Bounds) document.Problems {
 	if b == nil {
 		return nil
 	}
-	claims := append(d.reading(b), d.lookingUp(b)...)
+	claims := append(subjectClaims(d, b), lookupClaims(d, b)...)
 	if emit := d.Trigger.Emit; emit != nil {
 		claims = append(claims, claim{"/trigger/emit/subject", b.MayPublish(emit.Subject)})
 	}
 	if d.Handler != "" {
 		claims = append(claims, claim{"/handler", b.MayCall(d.Handler)})
 	}
-	var out Problems
+	var out document.Problems
 	for _, c := range claims {
 		if c.refused != nil {
-			out = append(out, Problem{Pointer: c.pointer, Rule: d.Name, Message: c.refused.Error()})
+			out = append(out, document.Problem{Pointer: c.pointer, Rule: d.Name, Message: c.refused.Error()})
 		}
 	}
 	return out
 }
 
-// reading returns the subjects that the rule listens to.
-func (d Document) reading(b *access.Bounds) []claim {
+// subjectClaims returns the subjects that the rule listens to.
+func subjectClaims(d document.Document, b *access.Bounds) []claim {
 	events := []claim{{"/trigger/event", mayRead(b, d.Trigger.Event)}}
 	if d.Trigger.Heartbeat != nil {
 		events = append(events, claim{"/trigger/heartbeat/event", mayRead(b, d.Trigger.Heartbeat.Event)})
 	}
 	for i, w := range d.Update {
-		events = append(events, claim{item("/update", i) + "/event", mayRead(b, w.Event)})
+		events = append(events, claim{document.ItemPointer("/update", i) + "/event", mayRead(b, w.Event)})
 	}
 	for i, w := range d.Resolve {
-		events = append(events, claim{item("/resolve", i) + "/event", mayRead(b, w.Event)})
+		events = append(events, claim{document.ItemPointer("/resolve", i) + "/event", mayRead(b, w.Event)})
 	}
 	for i, w := range d.Pause {
-		events = append(events, claim{item("/pause", i) + "/event", mayRead(b, w.Event)})
+		events = append(events, claim{document.ItemPointer("/pause", i) + "/event", mayRead(b, w.Event)})
 	}
 	return events
 }
@@ -63,24 +65,24 @@ func mayRead(b *access.Bounds, subject string) error {
 	return b.MayRead(subject)
 }
 
-// lookingUp returns the claims of the lookup.
-func (d Document) lookingUp(b *access.Bounds) []claim {
+// lookupClaims returns the claims of the lookup.
+func lookupClaims(d document.Document, b *access.Bounds) []claim {
 	if d.Lookup == nil {
 		return nil
 	}
-	asks := []claim{{d.Lookup.sourceAt(), b.MayAsk(d.Lookup.Asks())}}
+	asks := []claim{{d.Lookup.SourceAt(), b.MayAsk(d.Lookup.Asks())}}
 	if d.Lookup.NATS != nil {
 		asks = append(asks, claim{"/lookup/nats/subject", b.MayPublish(patternOf(d.Lookup.NATS.Subject))})
 	}
 	return asks
 }
 
-// refusesLookup returns why the bounds refuse the rule's lookup; empty: they do not.
-func (d Document) refusesLookup(b *access.Bounds) string {
+// lookupRefusal returns why the bounds refuse the rule's lookup; empty: they do not.
+func lookupRefusal(d document.Document, b *access.Bounds) string {
 	if b == nil {
 		return ""
 	}
-	for _, c := range d.lookingUp(b) {
+	for _, c := range lookupClaims(d, b) {
 		if c.refused != nil {
 			return c.refused.Error()
 		}

@@ -47,13 +47,13 @@ func TestBoundsRefuseUses(t *testing.T) {
 			t.Fatalf("%s: %v", c.text, err)
 		}
 		var out []string
-		for _, p := range documents[0].outOf(bounds) {
+		for _, p := range outOf(documents[0], bounds) {
 			out = append(out, p.Pointer)
 		}
 		if diff := cmp.Diff(c.out, strings.Join(out, " ")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.text, diff)
 		}
-		if out := documents[0].outOf(nil); out != nil {
+		if out := outOf(documents[0], nil); out != nil {
 			t.Errorf("%s: without bounds %v is out of them", c.text, out)
 		}
 		_, err = Compile(documents[0], RuleVersion{Name: "a", Bounds: bounds}, nil)

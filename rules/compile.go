@@ -3,10 +3,10 @@ package rules
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
+
+	"deadman/rules/document"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
@@ -14,48 +14,27 @@ import (
 	"deadman/internal/configfile"
 )
 
-// Bounds of a document.
+// The longest durations of a document.
 const (
-	MaxSteps       = 32
-	MaxTurns       = 1000 // steps, with every repetition of a step counted
-	MaxResolves    = 32   // also of updates, and of pauses
-	MaxLabels      = 32
-	MaxDescription = 4 << 10 // bytes
-	maxLabel       = 256     // bytes
-	maxChecks      = 10_000
-	maxAttempts    = 100
-	longest        = Duration(3650 * futurejobs.Day)
-	longestCheck   = Duration(600e9)
-	longestEarly   = Duration(futurejobs.Day)
-	longestRetry   = Duration(futurejobs.Day)
-	longestCatchUp = Duration(365 * futurejobs.Day)
-)
-
-var (
-	namePattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-	entityPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-	labelPattern  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,62}$`)
-	bucketPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,255}$`) // as JetStream accepts
-)
-
-const (
-	nameForm = "1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit"
-	nameHint = nameForm + ", such as order-unshipped"
+	longestCheck   = document.Duration(600e9)
+	longestEarly   = document.Duration(futurejobs.Day)
+	longestRetry   = document.Duration(futurejobs.Day)
+	longestCatchUp = document.Duration(365 * futurejobs.Day)
 )
 
 // Compile checks the meaning of a document and prepares it for evaluation. The error is Problems, without places in a
 // text; Parse has those. Of saved, it uses the id, the version and the reads. known are the defined calendars; if it is
 // nil, they are unknown, and only the form of a step's calendar name is checked: such a rule must not run. Nor can a
 // rule run that queries a source or has a handler.
-func Compile(d Document, saved RuleVersion, known calendars.Set) (*Rule, error) {
+func Compile(d document.Document, saved RuleVersion, known calendars.Set) (*Rule, error) {
 	return compileAmid(d, saved, environment{calendars: known})
 }
 
 // compileAmid is Compile for a rule that uses sources or handlers.
-func compileAmid(d Document, saved RuleVersion, world environment) (*Rule, error) {
+func compileAmid(d document.Document, saved RuleVersion, world environment) (*Rule, error) {
 	world.bounds = saved.Bounds
 	r, problems := compile(d, saved, world, nil)
-	if err := problems.orNil(); err != nil {
+	if err := problems.OrNil(); err != nil {
 		for i := range problems {
 			problems[i].Rule = d.Name
 		}
@@ -75,33 +54,33 @@ const (
 
 // compiler collects the problems of a document.
 type compiler struct {
-	document Document
+	document document.Document
 	environment
-	columns  Shape           // the columns of the lookup; nil: unknown
+	columns  document.Shape  // the columns of the lookup; nil: unknown
 	single   map[string]bool // lists that were written as the one mapping they hold
 	watched  []watched
-	beats    *heartbeat // the heartbeat of the trigger; nil: another trigger
-	ticking  *ticking   // nil: the rule does not tick
-	closest  Duration   // the shortest literal time between two checks; 0: there is none
+	beats    *heartbeat        // the heartbeat of the trigger; nil: another trigger
+	ticking  *ticking          // nil: the rule does not tick
+	closest  document.Duration // the shortest literal time between two checks; 0: there is none
 	readings []reading
 	patterns int // the remaining size for the rule's patterns
 	weight   int // of the rule's expressions, in bytes
-	problems Problems
+	problems document.Problems
 }
 
 // watched is an event that the rule reads.
 type watched struct {
 	subject string
-	shape   Shape
+	shape   document.Shape
 	pointer string
 	merged  bool // into the state
 }
 
 func (c *compiler) problem(pointer, format string, args ...any) {
-	if len(c.problems) > maxProblems {
+	if len(c.problems) > document.MaxProblems {
 		return
 	}
-	p := Problem{Pointer: pointer, Message: fmt.Sprintf(format, args...)}
+	p := document.Problem{Pointer: pointer, Message: fmt.Sprintf(format, args...)}
 	if !slices.Contains(c.problems, p) {
 		c.problems = append(c.problems, p)
 	}
@@ -119,19 +98,19 @@ func (c *compiler) item(pointer string, i int) string {
 	if c.single[pointer] {
 		return pointer
 	}
-	return item(pointer, i)
+	return document.ItemPointer(pointer, i)
 }
 
-func compile(d Document, saved RuleVersion, world environment, single map[string]bool) (*Rule, Problems) {
+func compile(d document.Document, saved RuleVersion, world environment, single map[string]bool) (*Rule, document.Problems) {
 	return newCompiler(d, world, single, maxRulePatterns).rule(saved)
 }
 
 // newCompiler returns a compiler for a document whose patterns may have the given size.
-func newCompiler(d Document, world environment, single map[string]bool, patterns int) *compiler {
+func newCompiler(d document.Document, world environment, single map[string]bool, patterns int) *compiler {
 	return &compiler{document: d, environment: world, single: single, patterns: patterns}
 }
 
-func (c *compiler) rule(saved RuleVersion) (*Rule, Problems) {
+func (c *compiler) rule(saved RuleVersion) (*Rule, document.Problems) {
 	d := c.document
 	r := &Rule{document: d}
 	c.names(d)
@@ -152,7 +131,7 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, Problems) {
 	guardCompiler{c}.guards()
 	labels := c.labels(d.Labels)
 	c.shapes(d)
-	c.problems = append(c.problems, d.outOf(c.bounds)...)
+	c.problems = append(c.problems, outOf(d, c.bounds)...)
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
@@ -163,30 +142,30 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, Problems) {
 	return r, nil
 }
 
-func (c *compiler) names(d Document) {
+func (c *compiler) names(d document.Document) {
 	switch {
 	case d.Name == "":
-		c.problem("/name", "the rule has no name; write name: and %s", nameHint)
+		c.problem("/name", "the rule has no name; write name: and %s", document.NameForm+", such as order-unshipped")
 	case d.Name == alerts.SystemRule:
 		c.problem("/name", "%q is reserved for deadman's own alerts; use another name", d.Name)
-	case !namePattern.MatchString(d.Name):
-		c.problem("/name", "%q is not a name; write %s", clip(d.Name, 80), nameHint)
+	case !document.NamePattern.MatchString(d.Name):
+		c.problem("/name", "%q is not a name; write %s", clip(d.Name, 80), document.NameForm+", such as order-unshipped")
 	}
 	switch {
 	case d.Entity == "":
 		c.problem("/entity", "the rule has no entity; write the kind of its entities, such as entity: order")
-	case !entityPattern.MatchString(d.Entity):
+	case !document.EntityPattern.MatchString(d.Entity):
 		c.problem("/entity", "%q is not an entity; write 1 to 63 letters, digits, dots, _ and -, such as order", clip(d.Entity, 80))
 	}
-	if len(d.Description) > MaxDescription {
-		c.problem("/description", "the description has %d bytes, the most is %d", len(d.Description), MaxDescription)
+	if len(d.Description) > document.MaxDescription {
+		c.problem("/description", "the description has %d bytes, the most is %d", len(d.Description), document.MaxDescription)
 	}
 }
 
 // name adds a problem if the text is no valid name; example is a valid one.
 func (c *compiler) name(pointer, name, example string) {
-	if !namePattern.MatchString(name) {
-		c.problem(pointer, "%q is not a name; write %s, such as %s", clip(name, 80), nameForm, example)
+	if !document.NamePattern.MatchString(name) {
+		c.problem(pointer, "%q is not a name; write %s, such as %s", clip(name, 80), document.NameForm, example)
 	}
 }
 
@@ -208,7 +187,7 @@ func (c *compiler) over(d exprEnv) exprEnv {
 	case t.Heartbeat != nil && t.Heartbeat.Event == "":
 		return d.withSubject(pings)
 	case t.Schedule == "":
-		return d.withSubject(t.subject())
+		return d.withSubject(t.Subject())
 	}
 	return d.withoutEvent()
 }
@@ -248,20 +227,11 @@ func (c *compiler) read(pointer string, x *expression) {
 // choice adds a problem if the word is not one of words.
 func (c *compiler) choice(pointer, noun, word string, words []string) {
 	if !slices.Contains(words, word) {
-		c.problem(pointer, "%s", notOneOf(noun, word, words))
+		c.problem(pointer, "%s", configfile.NotOneOf(noun, word, words))
 	}
 }
 
-func notOneOf(noun, word string, words []string) string {
-	if near := configfile.Suggest(word, words); near != "" {
-		return fmt.Sprintf("%q is not %s; did you mean %q?", clip(word, 40), noun, near)
-	}
-	return fmt.Sprintf("%q is not %s; write one of %s", clip(word, 40), noun, strings.Join(words, ", "))
-}
-
-var severities = []string{string(alerts.Info), string(alerts.Warning), string(alerts.Error), string(alerts.Critical)}
-
-func (c *compiler) handler(d Document) {
+func (c *compiler) handler(d document.Document) {
 	if d.Handler == "" {
 		if d.AtMostOnce {
 			c.problem("/at_most_once", "at_most_once needs a handler, because checks without one have no effects; add handler, or remove at_most_once")
@@ -279,20 +249,20 @@ func (c *compiler) handler(d Document) {
 	}
 }
 
-func (c *compiler) times(d Document) futurejobs.Grid {
+func (c *compiler) times(d document.Document) futurejobs.Grid {
 	grid, err := futurejobs.NewGrid(time.Duration(d.Slot))
 	c.require("/slot", err)
-	if d.Hold < 0 || d.Hold > longest {
-		c.problem("/hold", "%s is not between 0 and %s", d.Hold, longest)
+	if d.Hold < 0 || d.Hold > document.MaxDuration {
+		c.problem("/hold", "%s is not between 0 and %s", d.Hold, document.MaxDuration)
 	}
 	if d.Early < 0 || d.Early > longestEarly {
 		c.problem("/early", "%s is not between 0 and %s", d.Early, longestEarly)
 	}
 	if d.Again != "" { // a version from before this field existed
-		c.choice("/again", "a value of again", string(d.Again), againWords)
+		c.choice("/again", "a value of again", string(d.Again), document.AgainValues)
 	}
-	if d.CatchUp != (CatchUp{}) { // likewise
-		c.choice("/catch_up/do", "a value of catch_up.do", string(d.CatchUp.Do), lateWords)
+	if d.CatchUp != (document.CatchUp{}) { // likewise
+		c.choice("/catch_up/do", "a value of catch_up.do", string(d.CatchUp.Do), document.LateValues)
 		if after := d.CatchUp.After; after < d.Slot || after > longestCatchUp {
 			c.problem("/catch_up/after", "%s is not between the slot, %s, and %s", after, d.Slot, longestCatchUp)
 		}
@@ -301,17 +271,17 @@ func (c *compiler) times(d Document) futurejobs.Grid {
 }
 
 func (c *compiler) labels(labels map[string]string) []label {
-	if len(labels) > MaxLabels {
-		c.problem("/labels", "%d labels, the most is %d", len(labels), MaxLabels)
+	if len(labels) > document.MaxLabels {
+		c.problem("/labels", "%d labels, the most is %d", len(labels), document.MaxLabels)
 	}
 	var list []label
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		p, value := under("/labels", name), labels[name]
+		p, value := document.FieldPointer("/labels", name), labels[name]
 		switch {
-		case !labelPattern.MatchString(name):
+		case !document.LabelPattern.MatchString(name):
 			c.problem(p, "%q is not a label; write letters, digits, dots, _ and -, beginning with a letter", clip(name, 80))
-		case len(value) > maxLabel:
-			c.problem(p, "the label has %d bytes, the most is %d", len(value), maxLabel)
+		case len(value) > document.MaxLabel:
+			c.problem(p, "the label has %d bytes, the most is %d", len(value), document.MaxLabel)
 		}
 		compiled := c.template(p, value, c.over(inLabel))
 		if compiled == nil {
@@ -323,13 +293,13 @@ func (c *compiler) labels(labels map[string]string) []label {
 }
 
 // checkSpacing records the distance between two checks with literal times.
-func (c *compiler) checkSpacing(span Duration) {
+func (c *compiler) checkSpacing(span document.Duration) {
 	if c.closest == 0 || span < c.closest {
 		c.closest = span
 	}
 }
 
-func (c *compiler) shapes(d Document) {
+func (c *compiler) shapes(d document.Document) {
 	s := &shapes{compiler: c, declared: make(map[string]declared), first: make(map[string]reading)}
 	s.declare(c.watched)
 	if d.Lookup == nil {
@@ -346,7 +316,7 @@ func (c *compiler) shapes(d Document) {
 }
 
 // spread checks the span of the rule's spread.
-func (c *compiler) spread(d Document) {
+func (c *compiler) spread(d document.Document) {
 	switch {
 	case d.Spread == 0:
 	case d.Spread < 0 || d.Spread > maxSpread:
@@ -359,4 +329,4 @@ func (c *compiler) spread(d Document) {
 }
 
 // maxSpread bounds the intentional delay of a step.
-const maxSpread = Duration(futurejobs.Day)
+const maxSpread = document.Duration(futurejobs.Day)

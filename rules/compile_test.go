@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/rules/document"
+
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/internal/calendars"
@@ -72,7 +74,7 @@ labels: {b: x, a: "{{key}}"}
 	if len(r.labels) != 2 || r.labels[0].name != "a" || r.labels[1].name != "b" {
 		t.Errorf("labels: %+v", r.labels)
 	}
-	if want := r.document.stepCount() + SpareChecks; r.engine.Limits.MaxChecks != want || want != 11 {
+	if want := r.document.StepCount() + document.SpareChecks; r.engine.Limits.MaxChecks != want || want != 11 {
 		t.Errorf("max_checks is %d, want %d", r.engine.Limits.MaxChecks, want)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
@@ -26,7 +28,7 @@ type escalation struct {
 }
 
 // newEscalation completes the compiled steps of a document.
-func newEscalation(d Document, grid futurejobs.Grid, e escalation) *escalation {
+func newEscalation(d document.Document, grid futurejobs.Grid, e escalation) *escalation {
 	e.rule, e.grid, e.horizon = d.Name, grid, time.Duration(d.Guards.Horizon)
 	e.conditional = d.While != ""
 	e.spread = max(1, int(time.Duration(d.Spread)/time.Duration(grid)))
@@ -115,7 +117,7 @@ func (e *escalation) firstCheck(w jobContext, at time.Time) (time.Time, error) {
 	horizon := e.horizon
 	if last := lastPlanned(line); !e.rising && last.at.After(latest(at, begins).Add(horizon)) {
 		return time.Time{}, fmt.Errorf("step %s would be at %s, beyond the horizon, %s; raise guards.horizon",
-			last.name, last.at.Format(time.RFC3339), Duration(horizon))
+			last.name, last.at.Format(time.RFC3339), document.Duration(horizon))
 	}
 	return e.earlierRecheck(w.scope, latest(at, w.since), e.grid.Up(line[0].at)), nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"deadman/rules/document"
+
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/vm"
 )
@@ -207,9 +209,6 @@ func (x *expression) holds(s scope) (bool, error) {
 	return is, nil
 }
 
-// MaxKey is the longest key, in bytes.
-const MaxKey = 512
-
 // keyOf evaluates a key.
 func (x *expression) keyOf(s scope) (string, error) {
 	key, err := x.wordOf(s, "key ")
@@ -239,8 +238,8 @@ func checkKey(key string) error {
 	switch {
 	case key == "":
 		return errors.New("the key is empty")
-	case len(key) > MaxKey:
-		return fmt.Errorf("the key has %d bytes, the most is %d", len(key), MaxKey)
+	case len(key) > document.MaxKey:
+		return fmt.Errorf("the key has %d bytes, the most is %d", len(key), document.MaxKey)
 	case strings.ContainsRune(key, 0):
 		return errors.New(`the key holds a NUL character ("\u0000")`)
 	case strings.ContainsRune(key, utf8.RuneError):
@@ -295,9 +294,6 @@ func (x *expression) span(s scope) (time.Duration, error) {
 	return d, nil
 }
 
-// MaxNeed is the largest number of members that a set may need.
-const MaxNeed = 10_000
-
 // whole evaluates the number of members that are needed.
 func (x *expression) whole(s scope) (int, error) {
 	v, err := x.run(s)
@@ -309,8 +305,8 @@ func (x *expression) whole(s scope) (int, error) {
 	case int:
 		n = v
 	case float64:
-		if v != math.Trunc(v) || math.Abs(v) > MaxNeed {
-			return 0, fmt.Errorf("%s %s: %v is not a whole number between 1 and %d", x.dialect.place, clip(x.source, 120), v, MaxNeed)
+		if v != math.Trunc(v) || math.Abs(v) > document.MaxNeed {
+			return 0, fmt.Errorf("%s %s: %v is not a whole number between 1 and %d", x.dialect.place, clip(x.source, 120), v, document.MaxNeed)
 		}
 		n = int(v)
 	case nil:
@@ -318,8 +314,8 @@ func (x *expression) whole(s scope) (int, error) {
 	default:
 		return 0, fmt.Errorf("%s %s: expected a number, not %s", x.dialect.place, clip(x.source, 120), naming(v))
 	}
-	if n < 1 || n > MaxNeed {
-		return 0, fmt.Errorf("%s %s: %d is not between 1 and %d", x.dialect.place, clip(x.source, 120), n, MaxNeed)
+	if n < 1 || n > document.MaxNeed {
+		return 0, fmt.Errorf("%s %s: %d is not between 1 and %d", x.dialect.place, clip(x.source, 120), n, document.MaxNeed)
 	}
 	return n, nil
 }
@@ -338,7 +334,7 @@ func show(v any) (string, error) {
 	case time.Time:
 		return v.UTC().Format(time.RFC3339), nil
 	case time.Duration:
-		return Duration(v).String(), nil
+		return document.Duration(v).String(), nil
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64), nil
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
 )
 
@@ -115,7 +117,7 @@ func (u expectedUpdate) expectations(ctx context.Context, last int32) ([]futurej
 	if err != nil {
 		return nil, err
 	}
-	waited, err := u.keptKeys(ctx, last, before.expects())
+	waited, err := u.keptKeys(ctx, last, before.InitialKeys())
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +126,7 @@ func (u expectedUpdate) expectations(ctx context.Context, last int32) ([]futurej
 		return nil, err
 	}
 	var effects []futurejobs.Effect
-	for _, key := range rule.document.expects() {
+	for _, key := range rule.document.InitialKeys() {
 		if u.paused || slices.Contains(waited, key) {
 			continue
 		}
@@ -134,8 +136,8 @@ func (u expectedUpdate) expectations(ctx context.Context, last int32) ([]futurej
 		}
 		effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, u.Book.shards), Action: start})
 	}
-	named := rule.document.expected()
-	for _, key := range before.expected() {
+	named := rule.document.ExpectedKeys()
+	for _, key := range before.ExpectedKeys() {
 		if !slices.Contains(named, key) {
 			effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, u.Book.shards), Action: rule.endExpected()})
 		}
@@ -151,20 +153,20 @@ func (u expectedUpdate) keptKeys(ctx context.Context, last int32, keys []string)
 		if err != nil {
 			return nil, err
 		}
-		named := between.expected()
+		named := between.ExpectedKeys()
 		keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !slices.Contains(named, key) })
 	}
 	return keys, nil
 }
 
 // documentOf returns the document of a version; an empty one for version 0.
-func (u expectedUpdate) documentOf(ctx context.Context, version int32) (Document, error) {
+func (u expectedUpdate) documentOf(ctx context.Context, version int32) (document.Document, error) {
 	if version == 0 {
-		return Document{}, nil
+		return document.Document{}, nil
 	}
 	v, err := u.Book.version(ctx, u.Book.current.Load(), id{u.version.RuleID, version})
 	if err != nil {
-		return Document{}, err
+		return document.Document{}, err
 	}
 	return v.document, nil
 }

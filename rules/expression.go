@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"deadman/rules/document"
+
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/file"
@@ -21,11 +23,10 @@ import (
 
 // Bounds of an expression.
 const (
-	MaxExpression = 4 << 10 // bytes
-	maxBrackets   = 32      // levels
-	maxNodes      = 256
-	maxMatches    = 4      // regular expressions
-	maxMemory     = 50_000 // of the machine's units, about one a value
+	maxBrackets = 32 // levels
+	maxNodes    = 256
+	maxMatches  = 4      // regular expressions
+	maxMemory   = 50_000 // of the machine's units, about one a value
 )
 
 // expression is a text that was checked and compiled. It is safe for concurrent use.
@@ -151,8 +152,8 @@ func oneOf(t reflect.Type, kinds ...reflect.Kind) bool { return slices.Contains(
 
 // scanExpression refuses a text that would take the parser long or deep before the parser sees it.
 func scanExpression(s string) error {
-	if len(s) > MaxExpression {
-		return fmt.Errorf("the expression has %d bytes, the most is %d", len(s), MaxExpression)
+	if len(s) > document.MaxExpression {
+		return fmt.Errorf("the expression has %d bytes, the most is %d", len(s), document.MaxExpression)
 	}
 	if !utf8.ValidString(s) {
 		return errors.New("the expression is not UTF-8 text")

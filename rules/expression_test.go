@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deadman/rules/document"
 )
 
 const sample = `{
@@ -158,9 +160,9 @@ func TestKeys(t *testing.T) {
 		{`"all"`, ``, "all"},
 		{`event.id ?? event.nr`, `{"nr": 4}`, "4"},
 		{`event.id`, `{"id": "ä/ ü"}`, "ä/ ü"},
-		{`event.id`, `{"id": "` + strings.Repeat("x", MaxKey) + `"}`, strings.Repeat("x", MaxKey)},
+		{`event.id`, `{"id": "` + strings.Repeat("x", document.MaxKey) + `"}`, strings.Repeat("x", document.MaxKey)},
 
-		{`event.id`, `{"id": "` + strings.Repeat("x", MaxKey+1) + `"}`, "! the key has 513 bytes, the most is 512"},
+		{`event.id`, `{"id": "` + strings.Repeat("x", document.MaxKey+1) + `"}`, "! the key has 513 bytes, the most is 512"},
 		{`event.id`, `{}`, "! key event.id: expected text or a number, not a missing value"},
 		{`event.id`, `{"id": null}`, "! key event.id: expected text or a number, not a missing value"},
 		{`event.id`, `{"id": true}`, "! key event.id: expected text or a number, not true or false"},

@@ -7,18 +7,17 @@ import (
 	"strings"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/expr-lang/expr/ast"
 )
 
 // fieldUse is one place in an expression that assumes a kind for a field of an event.
 type fieldUse struct {
-	state bool     // of the state, not of the event
-	path  []string // names, and each for an item of a list
-	kind  Kind     // the assumed kind; empty: unknown
+	state bool          // of the state, not of the event
+	path  []string      // names, and Each for an item of a list
+	kind  document.Kind // the assumed kind; empty: unknown
 }
-
-// each represents an item of a list in a path.
-const each = "[]"
 
 // String returns the field as authors write it: event.items[].price.
 func (u fieldUse) String() string {
@@ -27,7 +26,7 @@ func (u fieldUse) String() string {
 		s = nameState
 	}
 	for _, p := range u.path {
-		if p != each {
+		if p != document.Each {
 			s += "."
 		}
 		s += p
@@ -42,14 +41,14 @@ func usesOf(root ast.Node, d exprEnv) ([]fieldUse, error) {
 	w.walk(root)
 	switch d.yields {
 	case truth:
-		w.take(root, Boolean)
+		w.take(root, document.Boolean)
 	case amount:
-		w.take(root, Number)
+		w.take(root, document.Number)
 	case instant, perhaps:
 		if counts(root) {
 			w.refuse("%s has to be an instant, not a number; write date(…) around it", d.place)
 		}
-		w.take(root, Time)
+		w.take(root, document.Time)
 	case span:
 		if counts(root) {
 			w.refuse("%s has to be a duration, not a number; write hours(…) or minutes(…) around it", d.place)
@@ -75,7 +74,7 @@ func (w *fieldUses) refuse(format string, args ...any) {
 }
 
 // take records that the fields that n yields are assumed to have a kind.
-func (w *fieldUses) take(n ast.Node, k Kind) {
+func (w *fieldUses) take(n ast.Node, k document.Kind) {
 	for _, u := range w.where(n) {
 		u.kind = k
 		w.found = append(w.found, u)
@@ -137,7 +136,7 @@ func below(of []fieldUse, property ast.Node) []fieldUse {
 	return nil
 }
 
-func itemsOf(of []fieldUse) []fieldUse { return extended(of, each) }
+func itemsOf(of []fieldUse) []fieldUse { return extended(of, document.Each) }
 
 func extended(of []fieldUse, name string) []fieldUse {
 	all := make([]fieldUse, len(of))
@@ -156,14 +155,14 @@ func (w *fieldUses) walk(n ast.Node) {
 		w.member(v)
 	case *ast.UnaryNode:
 		w.walk(v.Node)
-		w.take(v.Node, map[bool]Kind{true: Number, false: Boolean}[v.Operator == "-" || v.Operator == "+"])
+		w.take(v.Node, map[bool]document.Kind{true: document.Number, false: document.Boolean}[v.Operator == "-" || v.Operator == "+"])
 	case *ast.BinaryNode:
 		w.walk(v.Left)
 		w.walk(v.Right)
 		w.binary(v)
 	case *ast.ConditionalNode:
 		w.all(v.Cond, v.Exp1, v.Exp2)
-		w.take(v.Cond, Boolean)
+		w.take(v.Cond, document.Boolean)
 	case *ast.CallNode:
 		w.all(v.Arguments...)
 		w.call(v)
@@ -190,9 +189,9 @@ func (w *fieldUses) member(v *ast.MemberNode) {
 	w.all(v.Node, v.Property)
 	switch v.Property.(type) {
 	case *ast.StringNode:
-		w.take(v.Node, Object)
+		w.take(v.Node, document.Object)
 	case *ast.IntegerNode, *ast.UnaryNode:
-		w.take(v.Node, List)
+		w.take(v.Node, document.List)
 	}
 	w.found = append(w.found, below(w.where(v.Node), v.Property)...) // it is read, for any purpose
 }
@@ -207,16 +206,16 @@ func (w *fieldUses) binary(v *ast.BinaryNode) {
 		w.pair(v)
 	case slices.Contains([]string{"-", "*", "/", "%", "**", "^"}, op):
 		w.pair(v)
-		if kindIn(v.Left) != Time && kindIn(v.Right) != Time {
-			w.take(v.Left, Number)
-			w.take(v.Right, Number)
+		if kindIn(v.Left) != document.Time && kindIn(v.Right) != document.Time {
+			w.take(v.Left, document.Number)
+			w.take(v.Right, document.Number)
 		}
 	case slices.Contains([]string{"and", "&&", "or", "||"}, op):
-		w.take(v.Left, Boolean)
-		w.take(v.Right, Boolean)
+		w.take(v.Left, document.Boolean)
+		w.take(v.Right, document.Boolean)
 	case slices.Contains([]string{"contains", "startsWith", "endsWith", "matches"}, op):
-		w.take(v.Left, Text)
-		w.take(v.Right, Text)
+		w.take(v.Left, document.Text)
+		w.take(v.Right, document.Text)
 	case op == "in":
 		if list, ok := v.Right.(*ast.ArrayNode); ok {
 			for _, item := range list.Nodes {
@@ -234,7 +233,7 @@ func (w *fieldUses) pair(v *ast.BinaryNode) {
 
 func (w *fieldUses) side(n, other ast.Node, op string) {
 	if op == "??" {
-		if k := kindIn(other); k != Time {
+		if k := kindIn(other); k != document.Time {
 			w.take(n, k)
 		}
 		return
@@ -250,7 +249,7 @@ func (w *fieldUses) side(n, other ast.Node, op string) {
 			w.refuse("%s is text or a number in an event, never a duration; write duration(%s) or hours(%s)", u, u, u)
 		}
 	}
-	if k := kindIn(other); k != Time {
+	if k := kindIn(other); k != document.Time {
 		w.take(n, k)
 	}
 }
@@ -264,7 +263,7 @@ func counts(n ast.Node) bool {
 	l, r := kindIn(v.Left), kindIn(v.Right)
 	switch v.Operator {
 	case "*", "/", "%", "**", "^":
-		return l != Time && r != Time
+		return l != document.Time && r != document.Time
 	case "+", "-":
 		return counts(v.Left) || counts(v.Right)
 	}
@@ -272,26 +271,26 @@ func counts(n ast.Node) bool {
 }
 
 // kindIn returns the kind that a part of an expression yields, as far as it is known when it is saved.
-func kindIn(n ast.Node) Kind {
+func kindIn(n ast.Node) document.Kind {
 	switch t := n.Type(); {
 	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[time.Duration]():
-		return Time
+		return document.Time
 	case t.Kind() == reflect.String:
-		return Text
+		return document.Text
 	case isNumber(t):
-		return Number
+		return document.Number
 	case t.Kind() == reflect.Bool:
-		return Boolean
+		return document.Boolean
 	}
 	return ""
 }
 
 // taken maps our functions and the library's to the kind of their first argument.
-var taken = map[string]Kind{
-	"date": Time, "duration": Text, "trim": Text, "days": Number, "hours": Number, "minutes": Number, "seconds": Number,
-	"upper": Text, "lower": Text, "split": Text, "indexOf": Text, "lastIndexOf": Text, "hasPrefix": Text, "hasSuffix": Text,
-	"abs": Number, "ceil": Number, "floor": Number, "round": Number, "keys": Object, "values": Object, "first": List, "last": List,
-	"type": Any, // an expression that tests the type may read it as several
+var taken = map[string]document.Kind{
+	"date": document.Time, "duration": document.Text, "trim": document.Text, "days": document.Number, "hours": document.Number, "minutes": document.Number, "seconds": document.Number,
+	"upper": document.Text, "lower": document.Text, "split": document.Text, "indexOf": document.Text, "lastIndexOf": document.Text, "hasPrefix": document.Text, "hasSuffix": document.Text,
+	"abs": document.Number, "ceil": document.Number, "floor": document.Number, "round": document.Number, "keys": document.Object, "values": document.Object, "first": document.List, "last": document.List,
+	"type": document.Any, // an expression that tests the type may read it as several
 }
 
 func (w *fieldUses) call(v *ast.CallNode) {
@@ -317,14 +316,14 @@ func (w *fieldUses) builtin(v *ast.BuiltinNode) {
 			w.walk(argument)
 			continue
 		}
-		w.take(v.Arguments[0], List)
+		w.take(v.Arguments[0], document.List)
 		w.items = append(w.items, itemsOf(w.where(v.Arguments[0])))
 		w.walk(predicate.Node)
 		if !slices.Contains([]string{"map", "sum"}, v.Name) {
-			w.take(predicate.Node, Boolean)
+			w.take(predicate.Node, document.Boolean)
 		}
 		if v.Name == "sum" {
-			w.take(predicate.Node, Number)
+			w.take(predicate.Node, document.Number)
 		}
 		w.items = w.items[:len(w.items)-1]
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/expr-lang/expr"
 )
 
@@ -42,7 +44,7 @@ func functionNames() []string {
 // constants check literal arguments of functions.
 var constants = map[string]func(string) error{
 	"date":     func(s string) error { _, err := parseDate(s); return err },
-	"duration": func(s string) error { _, err := ParseDuration(s); return err },
+	"duration": func(s string) error { _, err := document.ParseDuration(s); return err },
 }
 
 func functions(d exprEnv) []expr.Option {
@@ -140,7 +142,7 @@ func toDuration(v any) (time.Duration, error) {
 	if len(s) > maxInstant {
 		return 0, fmt.Errorf(`duration takes text such as "3d", not %d bytes of it`, len(s))
 	}
-	d, err := ParseDuration(s)
+	d, err := document.ParseDuration(s)
 	return time.Duration(d), err
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"deadman/rules/document"
 )
 
 // soon fails a fuzz test that takes long on one input.
@@ -113,7 +115,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		defer soon(t, time.Now(), string(text))
 		documents, err := Parse(text, "fuzz.yaml")
-		var problems Problems
+		var problems document.Problems
 		switch {
 		case err != nil && !errors.As(err, &problems):
 			t.Fatalf("%T: %v", err, err)
@@ -135,7 +137,7 @@ func FuzzParse(f *testing.F) {
 func roundTrip(t interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
-}, d Document,
+}, d document.Document,
 ) {
 	text, err := d.Canonical()
 	if err != nil {

@@ -67,7 +67,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		if len(answer.Alerts) == 0 && len(line) > 0 {
 			from = line[len(line)-1].at
 		}
-		if end := h.engine.Grid.Up(from.Add(time.Duration(h.document.Hold))); h.document.isHeld() && end.After(at) {
+		if end := h.engine.Grid.Up(from.Add(time.Duration(h.document.Hold))); h.document.IsHeld() && end.After(at) {
 			answer.Next, answer.Nominal = end, true
 		} else {
 			answer.Outcome = checks.Exhausted

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/schedules"
 )
@@ -27,13 +29,13 @@ type heartbeat struct {
 type heartbeatCompiler struct{ subscriptionCompiler }
 
 // heartbeat compiles an event that has to recur.
-func (c heartbeatCompiler) heartbeat(t Trigger) subscription {
+func (c heartbeatCompiler) heartbeat(t document.Trigger) subscription {
 	h := t.Heartbeat
 	c.only("heartbeat", t, "key", "if", "since", "shape", "zone", "keys", "emit")
 	const p = "/trigger/heartbeat"
 	w := subscription{}
 	if h.Event != "" || h.Key != "" {
-		w = c.watch(p, Watch{Event: h.Event, Key: h.Key, If: h.If, Shape: h.Shape}, "carries the heartbeat")
+		w = c.watch(p, document.Watch{Event: h.Event, Key: h.Key, If: h.If, Shape: h.Shape}, "carries the heartbeat")
 		c.watched[len(c.watched)-1].merged = true
 	} else {
 		c.checkPingFields(p, h)
@@ -48,24 +50,24 @@ func (c heartbeatCompiler) heartbeat(t Trigger) subscription {
 	c.often(p, h)
 	for _, span := range []struct {
 		name  string
-		value Duration
+		value document.Duration
 	}{{"grace", h.Grace}, {"max", h.Max}, {"min", h.Min}} {
-		if span.value < 0 || span.value > longest {
-			c.problem(p+"/"+span.name, "%s is not between 0 and %s", span.value, longest)
+		if span.value < 0 || span.value > document.MaxDuration {
+			c.problem(p+"/"+span.name, "%s is not between 0 and %s", span.value, document.MaxDuration)
 		}
 	}
 	if h.Max > 0 && h.Min >= h.Max {
 		c.problem(p+"/min", "%s is not less than max, %s, so every run would be too short or too long", h.Min, h.Max)
 	}
 	c.keys(p+"/keys", h.Keys)
-	if c.document.Again == Restart {
+	if c.document.Again == document.Restart {
 		c.problem("/again", "again does not apply to a heartbeat, because each one postpones the job; remove again")
 	}
 	return w
 }
 
 // checkPingFields checks a heartbeat without an event: fields that refer to an event do not apply to a ping.
-func (c heartbeatCompiler) checkPingFields(pointer string, h *Heartbeat) {
+func (c heartbeatCompiler) checkPingFields(pointer string, h *document.Heartbeat) {
 	for _, field := range []struct {
 		name    string
 		written bool
@@ -78,8 +80,8 @@ func (c heartbeatCompiler) checkPingFields(pointer string, h *Heartbeat) {
 }
 
 // checkBeatSource refuses steps with times that an entity without any heartbeat does not have.
-func (c heartbeatCompiler) checkBeatSource(d Document, steps []step) {
-	if len(d.expected()) == 0 {
+func (c heartbeatCompiler) checkBeatSource(d document.Document, steps []step) {
+	if len(d.ExpectedKeys()) == 0 {
 		return
 	}
 	for _, s := range steps {
@@ -93,14 +95,14 @@ func (c heartbeatCompiler) checkBeatSource(d Document, steps []step) {
 }
 
 // often compiles the interval of the heartbeat, given by exactly one field.
-func (c heartbeatCompiler) often(pointer string, h *Heartbeat) {
+func (c heartbeatCompiler) often(pointer string, h *document.Heartbeat) {
 	switch {
 	case h.Every == 0 && h.Schedule == "":
 		c.problem(pointer+"/every", "the interval of the heartbeat is missing; write every: 10m, or a crontab as schedule: \"0 2 * * *\"")
 	case h.Every != 0 && h.Schedule != "":
 		c.problem(pointer, "a heartbeat has an interval or a schedule, not both; keep one of every and schedule")
-	case h.Schedule == "" && (h.Every < Duration(time.Second) || h.Every > longest):
-		c.problem(pointer+"/every", "%s is not between 1s and %s", h.Every, longest)
+	case h.Schedule == "" && (h.Every < document.Duration(time.Second) || h.Every > document.MaxDuration):
+		c.problem(pointer+"/every", "%s is not between 1s and %s", h.Every, document.MaxDuration)
 	}
 	c.beats.expects = h.IntervalText()
 	if h.Schedule != "" {
@@ -111,7 +113,7 @@ func (c heartbeatCompiler) often(pointer string, h *Heartbeat) {
 }
 
 // follows compiles the schedule that a heartbeat has to follow.
-func (c heartbeatCompiler) follows(pointer string, h *Heartbeat) {
+func (c heartbeatCompiler) follows(pointer string, h *document.Heartbeat) {
 	ticks, _ := scheduleCompiler(c).ticks(pointer, h.Schedule, h.Zone)
 	if ticks == nil {
 		return
@@ -119,7 +121,7 @@ func (c heartbeatCompiler) follows(pointer string, h *Heartbeat) {
 	if ticks.Shortest() == 0 {
 		c.problem(pointer+"/schedule", "%s ticks only once, but a heartbeat recurs; write a crontab, or @every", clip(h.Schedule, 80))
 	}
-	c.checkSpacing(Duration(ticks.Shortest()))
+	c.checkSpacing(document.Duration(ticks.Shortest()))
 	c.beats.ticks = ticks
 }
 
@@ -217,9 +219,9 @@ func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 	case p.Reason != "":
 		text = p.Reason
 	case h.max > 0 && len(p.Runs) > 0 && !p.Runs[0].At.Add(h.max).After(at):
-		text = "run " + p.Runs[0].Name + " has not finished after " + Duration(h.max).String()
+		text = "run " + p.Runs[0].Name + " has not finished after " + document.Duration(h.max).String()
 		if p.Runs[0].Name == "" {
-			text = "a run has not finished after " + Duration(h.max).String()
+			text = "a run has not finished after " + document.Duration(h.max).String()
 		}
 	case p.Kind == Expected:
 		text = "no heartbeat yet, expected " + h.expects

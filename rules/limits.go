@@ -1,6 +1,10 @@
 package rules
 
-import "time"
+import (
+	"time"
+
+	"deadman/rules/document"
+)
 
 // guardCompiler checks the limits of the checks.
 type guardCompiler struct{ *compiler }
@@ -12,8 +16,8 @@ func (c guardCompiler) guards() {
 	if g.Timeout <= 0 || g.Timeout > longestCheck {
 		c.problem("/guards/timeout", "%s is not between 1ms and %s", g.Timeout, longestCheck)
 	}
-	if g.Attempts < 1 || g.Attempts > maxAttempts {
-		c.problem("/guards/attempts", "%d is not between 1 and %d", g.Attempts, maxAttempts)
+	if g.Attempts < 1 || g.Attempts > document.MaxAttempts {
+		c.problem("/guards/attempts", "%d is not between 1 and %d", g.Attempts, document.MaxAttempts)
 	}
 	if g.Interval < 0 || g.Interval > longestRetry {
 		c.problem("/guards/interval", "%s is not between 0 and %s", g.Interval, longestRetry)
@@ -21,16 +25,16 @@ func (c guardCompiler) guards() {
 	if g.Jitter < 0 || g.Jitter > longestRetry {
 		c.problem("/guards/jitter", "%s is not between 0 and %s", g.Jitter, longestRetry)
 	}
-	if g.Horizon <= 0 || g.Horizon > longest {
-		c.problem("/guards/horizon", "%s is not between 1s and %s", g.Horizon, longest)
+	if g.Horizon <= 0 || g.Horizon > document.MaxDuration {
+		c.problem("/guards/horizon", "%s is not between 1s and %s", g.Horizon, document.MaxDuration)
 	}
-	need, why := d.stepCount(), ""
-	if d.isHeld() {
+	need, why := d.StepCount(), ""
+	if d.IsHeld() {
 		need, why = need+1, " and the end of the hold"
 	}
 	switch {
-	case g.MaxChecks > maxChecks:
-		c.problem("/guards/max_checks", "%d is more than %d", g.MaxChecks, maxChecks)
+	case g.MaxChecks > document.MaxChecks:
+		c.problem("/guards/max_checks", "%d is more than %d", g.MaxChecks, document.MaxChecks)
 	case g.MaxChecks < need:
 		c.problem("/guards/max_checks", "%d checks are fewer than the %d that the steps%s take; write %d or more", g.MaxChecks, need, why, need)
 	}
@@ -53,29 +57,29 @@ func (c guardCompiler) retries() {
 
 // longestCheck returns the longest time that all attempts of one check may take: the intervals between them, each twice the
 // one before, and, for a lookup or a handler, their timeouts and the time until the full second of the next attempt.
-func (c guardCompiler) longestCheck() Duration {
+func (c guardCompiler) longestCheck() document.Duration {
 	d := c.document
 	g := d.Guards
-	var worst, each, up Duration
+	var worst, each, up document.Duration
 	if d.Lookup != nil || d.Handler != "" {
-		each, up = min(g.Timeout, longestCheck), Duration(time.Second)
+		each, up = min(g.Timeout, longestCheck), document.Duration(time.Second)
 	}
-	wait := min(g.Interval, longest)
-	for i := range min(g.Attempts, maxAttempts) {
+	wait := min(g.Interval, document.MaxDuration)
+	for i := range min(g.Attempts, document.MaxAttempts) {
 		worst += each
 		if i == 0 {
 			continue
 		}
-		worst = min(worst+wait+g.Jitter+up, longest+1)
-		wait = min(wait*2, longest)
+		worst = min(worst+wait+g.Jitter+up, document.MaxDuration+1)
+		wait = min(wait*2, document.MaxDuration)
 	}
 	return worst
 }
 
 // atMost returns a span that was only added up until it was too long.
-func atMost(d Duration) string {
-	if d > longest {
-		return "more than " + longest.String()
+func atMost(d document.Duration) string {
+	if d > document.MaxDuration {
+		return "more than " + document.MaxDuration.String()
 	}
 	return d.String()
 }

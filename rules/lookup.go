@@ -5,21 +5,20 @@ import (
 	"reflect"
 	"strings"
 
+	"deadman/rules/document"
+
 	"deadman/checks/lookup"
 )
 
 // Bounds of a lookup.
-const (
-	maxQuery  = 16 << 10 // bytes
-	maxParams = 32
-)
+const ()
 
 // lookupCompiler compiles the lookup of a rule.
 type lookupCompiler struct{ *compiler }
 
 // lookup compiles the query of each check; nil: none. Saving the rule checks whether the source exists, and whether it
 // accepts the question.
-func (c lookupCompiler) lookup(l *Lookup) *lookupQuery {
+func (c lookupCompiler) lookup(l *document.Lookup) *lookupQuery {
 	if l == nil {
 		return nil
 	}
@@ -71,22 +70,22 @@ func (c lookupCompiler) filled(pointer, source, missing string, d exprEnv, check
 	return t
 }
 
-func (c lookupCompiler) sqlLookup(p string, l *SQLLookup, d exprEnv) *lookupQuery {
+func (c lookupCompiler) sqlLookup(p string, l *document.SQLLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	switch {
 	case strings.TrimSpace(l.Query) == "":
 		c.problem(p+"/query", "the query is missing; write one for one row, such as select status from orders where id = $1")
-	case len(l.Query) > maxQuery:
-		c.problem(p+"/query", "the query has %d bytes, the most is %d", len(l.Query), maxQuery)
+	case len(l.Query) > document.MaxQuery:
+		c.problem(p+"/query", "the query has %d bytes, the most is %d", len(l.Query), document.MaxQuery)
 	}
-	if len(l.Params) > maxParams {
-		c.problem(p+"/params", "%d params, the most is %d", len(l.Params), maxParams)
+	if len(l.Params) > document.MaxParams {
+		c.problem(p+"/params", "%d params, the most is %d", len(l.Params), document.MaxParams)
 		return nil
 	}
 	d.yields = parameter
 	var params []*expression
 	for i, param := range l.Params {
-		params = append(params, c.expression(item(p+"/params", i), param, d))
+		params = append(params, c.expression(document.ItemPointer(p+"/params", i), param, d))
 	}
 	if len(l.Params) == 0 {
 		params = append(params, c.expression(p+"/params", nameKey, d))
@@ -97,12 +96,12 @@ func (c lookupCompiler) sqlLookup(p string, l *SQLLookup, d exprEnv) *lookupQuer
 	}
 }
 
-func (c lookupCompiler) httpLookup(p string, l *HTTPLookup, d exprEnv) *lookupQuery {
+func (c lookupCompiler) httpLookup(p string, l *document.HTTPLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	t := c.filled(p+"/path", l.Path, "the path is missing; write a template, such as /orders/{{key}}", d, checkPath)
 	for i, status := range l.Absent {
 		if status < 400 || status > 599 {
-			c.problem(item(p+"/absent", i), "%d is not between 400 and 599; only such a status can mean that the entity does not exist", status)
+			c.problem(document.ItemPointer(p+"/absent", i), "%d is not between 400 and 599; only such a status can mean that the entity does not exist", status)
 		}
 	}
 	return &lookupQuery{
@@ -110,15 +109,15 @@ func (c lookupCompiler) httpLookup(p string, l *HTTPLookup, d exprEnv) *lookupQu
 	}
 }
 
-func (c lookupCompiler) natsLookup(p string, l *NATSLookup, d exprEnv) *lookupQuery {
+func (c lookupCompiler) natsLookup(p string, l *document.NATSLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	t := c.filled(p+"/subject", l.Subject, "the subject is missing; write a template, such as shop.orders.{{key}}", d, checkRequested)
 	return &lookupQuery{Question: lookup.Question{NATS: true, Subject: patternOf(l.Subject)}, source: l.Source, pointer: p + "/subject", ask: requestSubject(t, c.bounds)}
 }
 
-func (c lookupCompiler) kvLookup(p string, l *KVLookup, d exprEnv) *lookupQuery {
+func (c lookupCompiler) kvLookup(p string, l *document.KVLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
-	if !bucketPattern.MatchString(l.Bucket) {
+	if !document.BucketPattern.MatchString(l.Bucket) {
 		c.problem(p+"/bucket", "%q is not a bucket; write letters, digits, _ and -, such as orders", clip(l.Bucket, 80))
 	}
 	t := c.filled(p+"/key", cmp.Or(l.Key, "{{"+nameKey+"}}"), "", d, checkEntryKey)

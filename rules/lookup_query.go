@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 
+	"deadman/rules/document"
+
 	"deadman/checks/lookup"
 	"deadman/internal/access"
 	"deadman/internal/subjects"
@@ -217,13 +219,13 @@ func checkEntryKey(key string) error {
 }
 
 // columnsOf returns the columns as the shape of the data that the source finds.
-func columnsOf(columns []lookup.Column) Shape {
+func columnsOf(columns []lookup.Column) document.Shape {
 	if len(columns) == 0 {
 		return nil
 	}
-	s := make(Shape, len(columns))
+	s := make(document.Shape, len(columns))
 	for _, c := range columns {
-		s[c.Name] = Form{Kind: Kind(c.Type)}
+		s[c.Name] = document.Form{Kind: document.Kind(c.Type)}
 	}
 	return s
 }

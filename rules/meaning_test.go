@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/internal/calendars"
@@ -47,7 +49,7 @@ func told(t *testing.T, text string, known calendars.Set, story ...happens) []st
 	}
 	var lines []string
 	for _, l := range preview.Lines {
-		line := fmt.Sprintf("%s %s", rules.Duration(l.At.Sub(ten)), l.Kind)
+		line := fmt.Sprintf("%s %s", document.Duration(l.At.Sub(ten)), l.Kind)
 		switch l.Kind {
 		case rules.LineAlert:
 			line += fmt.Sprintf(" %s %s", l.Status, l.Step)
@@ -61,7 +63,7 @@ func told(t *testing.T, text string, known calendars.Set, story ...happens) []st
 			line += " " + l.Note
 		case rules.LineCheck, rules.LineEvent, rules.LineStarts:
 			if !l.Next.IsZero() {
-				line += " next " + rules.Duration(l.Next.Sub(ten)).String()
+				line += " next " + document.Duration(l.Next.Sub(ten)).String()
 			}
 		}
 		lines = append(lines, line)
@@ -77,7 +79,7 @@ var ten = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
 func span(t *testing.T, s string) time.Duration {
 	t.Helper()
-	d, err := rules.ParseDuration(s)
+	d, err := document.ParseDuration(s)
 	if err != nil {
 		t.Fatal(err)
 	}

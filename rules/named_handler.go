@@ -9,8 +9,11 @@ import (
 	"maps"
 	"slices"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	"deadman/checks"
+	"deadman/internal/configfile"
 )
 
 // namedHandler calls a custom handler.
@@ -39,7 +42,7 @@ func (n namedHandler) Check(ctx context.Context, c checks.Check) (checks.Answer,
 	}
 	drafts := make([]alerts.Draft, len(answer.Alerts))
 	for i, draft := range answer.Alerts {
-		draft.Status, draft.Severity = cmp.Or(draft.Status, alerts.Firing), cmp.Or(draft.Severity, DefaultSeverity)
+		draft.Status, draft.Severity = cmp.Or(draft.Status, alerts.Firing), cmp.Or(draft.Severity, document.DefaultSeverity)
 		draft.Labels = n.labels(c, draft.Labels)
 		drafts[i] = draft
 	}
@@ -76,8 +79,8 @@ var allowedStatuses = []string{string(alerts.Firing), string(alerts.Resolved)}
 // with it.
 func checkAnswer(c checks.Check, a checks.Answer) error {
 	switch {
-	case a.Outcome != "" && !namePattern.MatchString(string(a.Outcome)):
-		return fmt.Errorf("the outcome %q is not a name; write %s", clip(string(a.Outcome), 80), nameForm)
+	case a.Outcome != "" && !document.NamePattern.MatchString(string(a.Outcome)):
+		return fmt.Errorf("the outcome %q is not a name; write %s", clip(string(a.Outcome), 80), document.NameForm)
 	case a.Outcome != "" && !a.Next.IsZero():
 		return fmt.Errorf("it has the outcome %s and a next check; a job that ends has no next check", a.Outcome)
 	case a.Step < c.Step:
@@ -118,22 +121,22 @@ func checkDraft(d alerts.Draft) error {
 	switch {
 	case d.StepIndex < 0 || d.StepIndex > maxStep:
 		return fmt.Errorf("step index %d is not between 0 and %d", d.StepIndex, maxStep)
-	case len(d.SkippedSteps) > maxAnswerAlerts || slices.ContainsFunc(d.SkippedSteps, func(name string) bool { return !namePattern.MatchString(name) }):
-		return fmt.Errorf("skipped_steps has up to %d names of steps; write %s", maxAnswerAlerts, nameForm)
+	case len(d.SkippedSteps) > maxAnswerAlerts || slices.ContainsFunc(d.SkippedSteps, func(name string) bool { return !document.NamePattern.MatchString(name) }):
+		return fmt.Errorf("skipped_steps has up to %d names of steps; write %s", maxAnswerAlerts, document.NameForm)
 	case !d.Severity.Valid():
-		return errors.New(notOneOf("a severity", string(d.Severity), severities))
+		return errors.New(configfile.NotOneOf("a severity", string(d.Severity), document.Severities))
 	case !slices.Contains(allowedStatuses, string(d.Status)):
-		return errors.New(notOneOf("a status", string(d.Status), allowedStatuses))
-	case d.Step != "" && !namePattern.MatchString(d.Step):
-		return fmt.Errorf("step: %q is not a name; write %s", clip(d.Step, 80), nameForm)
+		return errors.New(configfile.NotOneOf("a status", string(d.Status), allowedStatuses))
+	case d.Step != "" && !document.NamePattern.MatchString(d.Step):
+		return fmt.Errorf("step: %q is not a name; write %s", clip(d.Step, 80), document.NameForm)
 	case len(d.Text) > maxText:
 		return fmt.Errorf("the text has %d bytes, the most is %d", len(d.Text), maxText)
-	case len(d.Labels) > 2*MaxLabels:
-		return fmt.Errorf("%d labels, the most is %d", len(d.Labels), 2*MaxLabels)
+	case len(d.Labels) > 2*document.MaxLabels:
+		return fmt.Errorf("%d labels, the most is %d", len(d.Labels), 2*document.MaxLabels)
 	}
 	for name, value := range d.Labels {
-		if !labelPattern.MatchString(name) || len(value) > maxLabel {
-			return fmt.Errorf("the label %q is invalid; its name has letters, digits, dots, _ and -, and its value up to %d bytes", clip(name, 80), maxLabel)
+		if !document.LabelPattern.MatchString(name) || len(value) > document.MaxLabel {
+			return fmt.Errorf("the label %q is invalid; its name has letters, digits, dots, _ and -, and its value up to %d bytes", clip(name, 80), document.MaxLabel)
 		}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/alerts"
@@ -75,7 +77,7 @@ func TestAHandlersAnswerIsFilledIn(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if rule.MaxSeverity != alerts.Warning || rule.Limits.MaxChecks != rules.SpareChecks {
+	if rule.MaxSeverity != alerts.Warning || rule.Limits.MaxChecks != document.SpareChecks {
 		t.Errorf("what the engine says is %s, after %d checks", rule.MaxSeverity, rule.Limits.MaxChecks)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
@@ -146,7 +148,7 @@ func beganAt(versions []RuleVersion, ruleID int32) (at time.Time) {
 }
 
 // previewable returns a rule that receives all its events on one stream, whether or not it is enabled.
-func previewable(d Document, saved RuleVersion, world environment) (*Rule, error) {
+func previewable(d document.Document, saved RuleVersion, world environment) (*Rule, error) {
 	saved.Reads = nil
 	for _, subject := range d.Subjects() {
 		saved.Reads = append(saved.Reads, StreamBinding{Subject: subject, Stream: previewStream})

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
@@ -135,7 +137,7 @@ func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 		j.ID = int64(p.seq)
 		p.out.Key, p.out.Since = j.Key, j.Since
 		if p.spread > 1 {
-			p.out.Later = Duration(p.later(j.Key)).String()
+			p.out.Later = document.Duration(p.later(j.Key)).String()
 		}
 		p.out.Outcome, p.out.Reason, p.out.EndedAt = "", "", time.Time{}
 		line.Kind = LineStarts
@@ -228,7 +230,7 @@ const notYet = "no heartbeat yet"
 // neverReports plays the job of the first key that a heartbeat expects, if no event begins the preview. It reports
 // whether such a key exists.
 func (p *previewing) neverReports(first PreviewEvent) bool {
-	keys := p.document.expected()
+	keys := p.document.ExpectedKeys()
 	if len(keys) == 0 || first.Subject != "" || len(first.Data) > 0 {
 		return false
 	}

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/aymanbagabas/go-udiff"
 
 	"deadman/alerts"
@@ -282,7 +284,7 @@ func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, er
 		return Preview{}, err
 	}
 	if ask.Unasked == "" {
-		ask.Unasked = rule.document.refusesLookup(access.BoundsOf(ctx))
+		ask.Unasked = lookupRefusal(rule.document, access.BoundsOf(ctx))
 	}
 	f, err := newPreviewLookup(rule, ask.Found, ask.Unasked)
 	if err != nil {
@@ -312,11 +314,11 @@ func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOpt
 		return Change{}, err
 	}
 	if len(documents) > 1 {
-		return Change{}, Problems{documents[1].problem("", "", "the text has several rules; save one at a time")}
+		return Change{}, document.Problems{documents[1].Problem("", "", "the text has several rules; save one at a time")}
 	}
 	d := documents[0]
 	if name != "" && d.Name != name {
-		return Change{}, Problems{d.problem("", "/name", fmt.Sprintf("the rule is saved as %q; use that name, or save it under its own", name))}
+		return Change{}, document.Problems{d.Problem("", "/name", fmt.Sprintf("the rule is saved as %q; use that name, or save it under its own", name))}
 	}
 	for tries := 1; ; tries++ {
 		before, err := r.before(ctx, d.Name)
@@ -350,17 +352,17 @@ func (r *Registry) Wanted(ctx context.Context) (map[string][]string, error) {
 // of a made-up rule. Its answer is not applied. The error is Problems or of the store.
 func (r *Registry) TryHandler(ctx context.Context, name, key string, event json.RawMessage, now time.Time) (Trial, error) {
 	body := newBody(event)
-	if !namePattern.MatchString(name) {
-		return Trial{}, Problems{{Pointer: "/name", Message: fmt.Sprintf("%q is not a name; write %s", clip(name, 80), nameForm)}}
+	if !document.NamePattern.MatchString(name) {
+		return Trial{}, document.Problems{{Pointer: "/name", Message: fmt.Sprintf("%q is not a name; write %s", clip(name, 80), document.NameForm)}}
 	}
 	if err := checkKey(key); err != nil {
-		return Trial{}, Problems{{Pointer: "/key", Message: err.Error()}}
+		return Trial{}, document.Problems{{Pointer: "/key", Message: err.Error()}}
 	}
 	if err := body.check(); err != nil {
-		return Trial{}, Problems{{Pointer: "/event", Message: err.Error()}}
+		return Trial{}, document.Problems{{Pointer: "/event", Message: err.Error()}}
 	}
 	if err := access.BoundsOf(ctx).MayCall(name); err != nil {
-		return Trial{}, Problems{{Pointer: "/name", Message: err.Error()}}
+		return Trial{}, document.Problems{{Pointer: "/name", Message: err.Error()}}
 	}
 	rule, named, err := ruleNaming(ctx, r, name)
 	if err != nil {
@@ -381,10 +383,10 @@ func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (wa
 	if err != nil {
 		return nil, err
 	}
-	var found Problems
+	var found document.Problems
 	for _, d := range documents {
 		texts, err := lookupVerification{r, d}.run(ctx)
-		var wrong Problems
+		var wrong document.Problems
 		if err != nil && !errors.As(err, &wrong) {
 			return nil, err
 		}
@@ -396,5 +398,5 @@ func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (wa
 			warnings = append(warnings, d.Name+": "+warning)
 		}
 	}
-	return warnings, found.orNil()
+	return warnings, found.OrNil()
 }

@@ -1,3 +1,5 @@
+// Package rules gives rule documents their meaning: the events that start a job, the events that end it, and the alerts that
+// it raises in between. It has the registry of the saved rules.
 package rules
 
 import (
@@ -10,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
@@ -18,7 +22,7 @@ import (
 
 // Rule is one version of a rule, compiled. It is safe for concurrent use.
 type Rule struct {
-	document Document
+	document document.Document
 	engine   futurejobs.Rule
 	trigger  subscription
 	*escalation
@@ -51,7 +55,7 @@ type ownEngine struct {
 }
 
 // Document returns the source of the rule.
-func (r *Rule) Document() Document { return r.document }
+func (r *Rule) Document() document.Document { return r.document }
 
 // Engine returns the engine's view of the rule.
 func (r *Rule) Engine() *futurejobs.Rule { return &r.engine }
@@ -100,7 +104,7 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 	}
 }
 
-var late = map[Late]futurejobs.LateAction{Run: futurejobs.Run, Skip: futurejobs.Skip, Expire: futurejobs.Expire}
+var late = map[document.Late]futurejobs.LateAction{document.Run: futurejobs.Run, document.Skip: futurejobs.Skip, document.Expire: futurejobs.Expire}
 
 // ordersEvents reports whether the jobs of the rule have to remember the order of events: the events that trigger,
 // change or end them come from more than one stream.
@@ -132,7 +136,7 @@ func (r *Rule) TakesBeats(key string) error {
 		return fmt.Errorf("rule %s: %w", r.engine.Name, ErrNoHeartbeat)
 	}
 	if err := checkKey(key); err != nil {
-		return Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
+		return document.Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
 	}
 	return nil
 }
@@ -148,10 +152,10 @@ func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
 	}
 	kind, _, err := signalOf(text)
 	if err != nil {
-		return futurejobs.Effect{}, Problems{{Pointer: "/kind", Rule: r.engine.Name, Message: err.Error()}}
+		return futurejobs.Effect{}, document.Problems{{Pointer: "/kind", Rule: r.engine.Name, Message: err.Error()}}
 	}
 	if err := checkRun(b.Run); err != nil {
-		return futurejobs.Effect{}, Problems{{Pointer: "/run", Rule: r.engine.Name, Message: err.Error()}}
+		return futurejobs.Effect{}, document.Problems{{Pointer: "/run", Rule: r.engine.Name, Message: err.Error()}}
 	}
 	b.Kind, b.At = kind, b.At.UTC().Truncate(time.Microsecond)
 	event := func(p heartbeatState) (json.RawMessage, error) {
@@ -159,7 +163,7 @@ func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
 	}
 	ask, err := beatUpdate{r, b, true, event, func(futurejobs.Job) *Rule { return r }}.ask()
 	if err != nil {
-		return futurejobs.Effect{}, Problems{{Rule: r.engine.Name, Message: err.Error()}}
+		return futurejobs.Effect{}, document.Problems{{Rule: r.engine.Name, Message: err.Error()}}
 	}
 	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(b.Key, shards), Action: ask}, nil
 }
@@ -194,7 +198,7 @@ func (r *Rule) Steps() int {
 // HeldForever reports whether a check of a job at next is irrelevant: it only ends the hold of a missing heartbeat,
 // which is unlimited. It is for jobs whose first step was taken: every other check of those is within the horizon.
 func (r *Rule) HeldForever(next, now time.Time) bool {
-	return r.beats != nil && r.document.Hold == longest && next.Sub(now) > r.engine.Limits.Horizon
+	return r.beats != nil && r.document.Hold == document.MaxDuration && next.Sub(now) > r.engine.Limits.Horizon
 }
 
 // startExpected returns the start of a job for the first heartbeat of an entity.
@@ -242,7 +246,7 @@ func (r *Rule) since(s scope, at time.Time) (time.Time, error) {
 func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget) (futurejobs.Start, error) {
 	start := futurejobs.Start{
 		Job:           futurejobs.Job{Version: r.engine.Version, Since: since, Event: event.valid()},
-		Restart:       r.document.Again == Restart,
+		Restart:       r.document.Again == document.Restart,
 		Early:         r.remembers,
 		OrderedByTime: r.orders,
 	}
@@ -251,7 +255,7 @@ func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget
 		start.Next = r.nextOf
 	}
 	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
-		return start, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), Duration(horizon))
+		return start, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), document.Duration(horizon))
 	}
 	first, err := r.firstCheck(jobContext{scope: scope{event: event, state: event, key: key, since: since, spend: spend}}, at)
 	if err != nil {
@@ -284,17 +288,17 @@ func (r *Rule) sets(closing func(checks.Outcome) futurejobs.CloseAlert) []future
 // zero since is now.
 func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, shards int) (futurejobs.Effect, error) {
 	if r.document.Trigger.Emit != nil {
-		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule emits events and creates no jobs; start a job of a rule that subscribes to them"}}
+		return futurejobs.Effect{}, document.Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule emits events and creates no jobs; start a job of a rule that subscribes to them"}}
 	}
 	if len(r.steps) == 0 && r.document.Handler == "" {
-		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "this version of deadman cannot run the rule, so the job would never be checked"}}
+		return futurejobs.Effect{}, document.Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "this version of deadman cannot run the rule, so the job would never be checked"}}
 	}
 	if err := checkKey(key); err != nil {
-		return futurejobs.Effect{}, Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
+		return futurejobs.Effect{}, document.Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
 	}
 	b := newBody(event)
 	if err := b.check(); event != nil && err != nil {
-		return futurejobs.Effect{}, Problems{{Pointer: "/event", Rule: r.engine.Name, Message: err.Error()}}
+		return futurejobs.Effect{}, document.Problems{{Pointer: "/event", Rule: r.engine.Name, Message: err.Error()}}
 	}
 	if since.IsZero() {
 		since = now
@@ -302,7 +306,7 @@ func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, sh
 	spend := budgetFor(b.size())
 	start, err := r.start(key, since.UTC().Truncate(time.Microsecond), now, b, &spend)
 	if err != nil {
-		return futurejobs.Effect{}, Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
+		return futurejobs.Effect{}, document.Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
 	}
 	start.Restart, start.Early, start.OrderedByTime = false, false, false // the answer to a person names the existing job
 	start.ByHand = r.beats == nil && len(r.engine.Streams) > 0

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"deadman/rules/document"
 )
 
 func newestOf(saved []RuleVersion) map[string]RuleVersion {
@@ -19,7 +21,7 @@ func newestOf(saved []RuleVersion) map[string]RuleVersion {
 // ListedRule is a rule as users see it, at its newest version.
 type ListedRule struct {
 	RuleVersion
-	Document Document
+	Document document.Document
 	Err      error     // why its document cannot be read, or is out of its bounds; nil: it can be run
 	BeganAt  time.Time // when its first version was saved
 }
@@ -27,7 +29,7 @@ type ListedRule struct {
 // NextTick returns the first tick of the rule's schedule after now; ticks is false if it has no schedule, and at is
 // zero if the schedule is over.
 func (l ListedRule) NextTick(now time.Time) (at time.Time, ticks bool) {
-	s := l.Document.schedule()
+	s := scheduleOf(l.Document)
 	if s == nil || l.Err != nil {
 		return at, false
 	}
@@ -73,7 +75,7 @@ func (l *ruleListCache) with(changes Changes) *ruleListCache {
 func listing(s RuleVersion, began time.Time) ListedRule {
 	d, err := decodeDocument(s.Document)
 	if err == nil {
-		err = d.outOf(s.Bounds).orNil()
+		err = outOf(d, s.Bounds).OrNil()
 	}
 	return ListedRule{RuleVersion: s, Document: d, Err: err, BeganAt: began}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
@@ -226,7 +228,7 @@ func (h *ruleMatch) closing(outcome checks.Outcome) futurejobs.CloseAlert {
 		r := h.made(j)
 		text := fmt.Sprintf("%s %s: %s", r.engine.Entity, j.Key, outcome)
 		if took := at.Sub(j.Since).Truncate(time.Second); took > 0 {
-			text += " after " + Duration(took).String()
+			text += " after " + document.Duration(took).String()
 		}
 		w := contextOf(j)
 		w.rule = r.engine.Name

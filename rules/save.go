@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/aymanbagabas/go-udiff"
 
 	"deadman/internal/access"
@@ -33,7 +35,7 @@ type SaveOptions struct {
 type Change struct {
 	Before   *ListedRule // nil: a new rule
 	After    RuleVersion // in a dry run, without the fields that the store fills in
-	Document Document
+	Document document.Document
 	Changed  bool
 	Diff     string         // between the canonical texts, unified; empty: they are the same
 	Moved    int            // pending jobs that were moved to the new version
@@ -116,7 +118,7 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 	}
 	c.Changed = before == nil || !before.same(c.After) || s.options.Folder && !before.IsOfFolder()
 	if c.Changed && s.Now != nil {
-		c.Warnings = append(c.Warnings, d.IsOver(s.Now())...)
+		c.Warnings = append(c.Warnings, IsOver(d.Document, s.Now())...)
 	}
 	if other := rebound(before, bounds); other != "" {
 		c.Warnings = append(c.Warnings, other)
@@ -165,7 +167,7 @@ func (s *saving) bind(ctx context.Context) ([]StreamBinding, error) {
 	}
 	reads, err := bind(ctx, d.Subjects())
 	if errors.Is(err, ErrSubject) {
-		return nil, Problems{d.problem("", "/trigger", err.Error())}
+		return nil, document.Problems{d.Problem("", "/trigger", err.Error())}
 	}
 	if err != nil {
 		return nil, wrapErr("bind "+d.Name, err)

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/internal/schedules"
 )
 
@@ -27,7 +29,7 @@ func (t *ticking) keysAt(tick time.Time) []string {
 type scheduleCompiler struct{ subscriptionCompiler }
 
 // schedule compiles a trigger that ticks.
-func (c scheduleCompiler) schedule(t Trigger) {
+func (c scheduleCompiler) schedule(t document.Trigger) {
 	c.only("schedule", t, "key", "if", "since", "shape")
 	schedule, zone := c.ticks("/trigger", t.Schedule, t.Zone)
 	c.keys("/trigger/keys", t.Keys)
@@ -58,13 +60,13 @@ func (c scheduleCompiler) ticks(pointer, text, name string) (schedules.Schedule,
 
 // checkTickRate refuses a rule that restarts its jobs at every tick before an alert is raised, even if only for some
 // keys. A rule with a computed step is left to the preview.
-func (c scheduleCompiler) checkTickRate(t Trigger) {
+func (c scheduleCompiler) checkTickRate(t document.Trigger) {
 	d := c.document
-	gap := Duration(c.ticking.schedule.Shortest())
-	if len(t.Keys) == 0 || d.Again != Restart || gap == 0 || len(d.Escalate) == 0 {
+	gap := document.Duration(c.ticking.schedule.Shortest())
+	if len(t.Keys) == 0 || d.Again != document.Restart || gap == 0 || len(d.Escalate) == 0 {
 		return
 	}
-	first := longest
+	first := document.MaxDuration
 	for _, s := range d.Escalate {
 		if s.After.Computed != "" || s.At != "" || s.Of != "" || s.Within != "" {
 			return
@@ -84,7 +86,7 @@ func (c scheduleCompiler) checkTickRate(t Trigger) {
 }
 
 // emit checks the event that a tick publishes, and that the rule has no fields for jobs.
-func (c scheduleCompiler) emit(t Trigger) {
+func (c scheduleCompiler) emit(t document.Trigger) {
 	d := c.document
 	switch wrong := checkSubject(t.Emit.Subject); {
 	case t.Emit.Subject == "":
@@ -134,8 +136,8 @@ func zoneOf(name string) (*time.Location, error) {
 
 // IsOver warns of a schedule that does not tick any more after now. It is no reason to refuse a rule: its files stay in
 // their folder.
-func (d Document) IsOver(now time.Time) []string {
-	s := d.schedule()
+func IsOver(d document.Document, now time.Time) []string {
+	s := scheduleOf(d)
 	if s == nil || now.IsZero() {
 		return nil
 	}
@@ -145,9 +147,9 @@ func (d Document) IsOver(now time.Time) []string {
 	return []string{fmt.Sprintf("schedule: %s is over, so the rule never ticks; write a time to come, or a crontab", clip(d.Trigger.Schedule, 80))}
 }
 
-// schedule returns the rule's schedule, from 1970; nil: it does not tick, or the schedule is unreadable. It needs no
+// scheduleOf returns the rule's schedule, from 1970; nil: it does not tick, or the schedule is unreadable. It needs no
 // environment, so that a rule with a missing calendar still has its ticks.
-func (d Document) schedule() schedules.Schedule {
+func scheduleOf(d document.Document) schedules.Schedule {
 	if d.Trigger.Schedule == "" {
 		return nil
 	}

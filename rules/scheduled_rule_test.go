@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/alerts"
@@ -211,7 +213,7 @@ resolve: {event: imports.finished, key: event.id}` + steps})
 }
 
 // readsOf returns reads of all subjects of a document from one stream.
-func readsOf(d Document) (all []StreamBinding) {
+func readsOf(d document.Document) (all []StreamBinding) {
 	for _, subject := range d.Subjects() {
 		all = append(all, StreamBinding{Subject: subject, Stream: "IMPORTS"})
 	}

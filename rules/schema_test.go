@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/rules/document"
+
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -17,7 +19,7 @@ import (
 // schema returns Schema, as a validator.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	text, err := rules.Schema()
+	text, err := document.Schema()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +123,7 @@ func TestSchemaRefuses(t *testing.T) {
 
 // TestSchemaHelps checks that an editor can describe each field, and show the defaults of the first ones.
 func TestSchemaHelps(t *testing.T) {
-	text, err := rules.Schema()
+	text, err := document.Schema()
 	if err != nil {
 		t.Fatal(err)
 	}

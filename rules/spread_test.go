@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/calendars"
 	"deadman/rules"
@@ -63,7 +65,7 @@ func TestSpreadDelaysAllStepsOfAKeyEqually(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if with.Later != rules.Duration(later).String() || without.Later != "" || len(with.Lines) != len(without.Lines) {
+		if with.Later != document.Duration(later).String() || without.Later != "" || len(with.Lines) != len(without.Lines) {
 			t.Fatalf("%s: the preview says %q and %q", key, with.Later, without.Later)
 		}
 		for n, l := range with.Lines[1:] {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	"deadman/internal/calendars"
 	"deadman/internal/configfile"
@@ -19,32 +21,32 @@ import (
 type stepCompiler struct{ *compiler }
 
 // steps compiles the escalation, with each repetition of a step as a step.
-func (c stepCompiler) steps(d Document) []step {
-	switch turns := d.stepCount(); {
-	case d.hasNoText():
+func (c stepCompiler) steps(d document.Document) []step {
+	switch turns := d.StepCount(); {
+	case d.HasNoSteps():
 		d.Escalate = d.Steps()
 	case d.Trigger.Emit != nil: // an emitted event replaces the steps
 		return nil
 	case len(d.Escalate) == 0 && d.Handler == "":
 		c.problem("/escalate", "the rule has no steps, so it never alerts; write escalate: [{after: 3h, step: primary}]")
-	case len(d.Escalate) > MaxSteps:
-		c.problem("/escalate", "%d steps, the most is %d", len(d.Escalate), MaxSteps)
+	case len(d.Escalate) > document.MaxSteps:
+		c.problem("/escalate", "%d steps, the most is %d", len(d.Escalate), document.MaxSteps)
 		return nil
-	case turns > MaxTurns:
-		c.problem("/escalate", "%d steps including repetitions, the most is %d; lower times", turns, MaxTurns)
+	case turns > document.MaxTurns:
+		c.problem("/escalate", "%d steps including repetitions, the most is %d; lower times", turns, document.MaxTurns)
 		return nil
 	}
 	var list []step
 	before := stepBounds{start: true, known: true}
 	for i, s := range d.Escalate {
-		p := item("/escalate", i)
+		p := document.ItemPointer("/escalate", i)
 		c.step(p, d, i)
 		compiled := c.when(p, s)
 		compiled.of, compiled.within = c.calendar(p+"/of", s.Of), c.calendar(p+"/within", s.Within)
 		compiled.name, compiled.severity = s.Name, s.Severity
 		compiled.text = c.template(p+"/text", s.Text, c.over(inText))
 		before = c.checkOrder(p, s, before)
-		compiled.turns, compiled.nags = d.repeatCount(i), s.Until != ""
+		compiled.turns, compiled.nags = d.RepeatCount(i), s.Until != ""
 		for compiled.turn = 1; compiled.turn <= compiled.turns; compiled.turn++ {
 			list = append(list, compiled)
 		}
@@ -52,25 +54,25 @@ func (c stepCompiler) steps(d Document) []step {
 	return list
 }
 
-func (c stepCompiler) step(pointer string, d Document, i int) {
+func (c stepCompiler) step(pointer string, d document.Document, i int) {
 	s := d.Escalate[i]
-	if !namePattern.MatchString(s.Name) {
+	if !document.NamePattern.MatchString(s.Name) {
 		c.problem(pointer+"/step", "%q is not a name; write 1 to 63 of a-z, 0-9, _ and -, such as primary", clip(s.Name, 80))
 	}
 	before := d.Escalate[:i]
-	if j := slices.IndexFunc(before, func(b Step) bool { return b.Name == s.Name }); j >= 0 {
+	if j := slices.IndexFunc(before, func(b document.Step) bool { return b.Name == s.Name }); j >= 0 {
 		c.problem(pointer+"/step", "step %d is named %q too; names of steps are unique", j+1, clip(s.Name, 80))
 	}
-	c.choice(pointer+"/severity", "a severity", string(s.Severity), severities)
+	c.choice(pointer+"/severity", "a severity", string(s.Severity), document.Severities)
 	c.until(pointer, s, before)
 }
 
 // until checks the fields of a step that is repeated until a user acknowledges.
-func (c stepCompiler) until(pointer string, s Step, before []Step) {
+func (c stepCompiler) until(pointer string, s document.Step, before []document.Step) {
 	if s.Until != "" {
-		c.choice(pointer+"/until", "until when a step can be repeated", s.Until, untilWords)
+		c.choice(pointer+"/until", "until when a step can be repeated", s.Until, document.UntilValues)
 	}
-	again := slices.IndexFunc(before, func(b Step) bool { return b.Until != "" })
+	again := slices.IndexFunc(before, func(b document.Step) bool { return b.Until != "" })
 	switch {
 	case again < 0 && s.Until == "":
 	case s.Until != "" && s.Times > 0:
@@ -85,8 +87,8 @@ func (c stepCompiler) until(pointer string, s Step, before []Step) {
 var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 
 // when compiles the time of a step, given by exactly one field.
-func (c stepCompiler) when(pointer string, s Step) step {
-	after := s.After != Delay{}
+func (c stepCompiler) when(pointer string, s document.Step) step {
+	after := s.After != document.Delay{}
 	if s.After.AtOnce && c.document.Trigger.Heartbeat == nil {
 		c.problem(pointer+"/after", "the step has no time; write after, at or every, such as after: 3h")
 	}
@@ -102,8 +104,8 @@ func (c stepCompiler) when(pointer string, s Step) step {
 		c.problem(pointer+"/times", "every needs times or until; write times: 3, or until: acknowledged")
 	case s.Every == 0 && s.Times > 0:
 		c.problem(pointer+"/times", "times needs every; write every: instead of %s", saidBy(after))
-	case s.Times > MaxTurns:
-		c.problem(pointer+"/times", "%d is not between 1 and %d", s.Times, MaxTurns)
+	case s.Times > document.MaxTurns:
+		c.problem(pointer+"/times", "%d is not between 1 and %d", s.Times, document.MaxTurns)
 	}
 	compiled := step{after: time.Duration(s.After.Fixed), every: s.Every > 0}
 	if compiled.every {
@@ -143,7 +145,7 @@ var stepNamePattern = regexp.MustCompile(`^[A-Za-z]+$`)
 // after compiles a computed span.
 func (c stepCompiler) after(pointer, source string, d exprEnv) *expression {
 	if stepNamePattern.MatchString(source) && d.names[source] == nil {
-		_, err := ParseDuration(source)
+		_, err := document.ParseDuration(source)
 		c.problem(pointer, "%v; or an expression such as hours(event.sla_hours)", err)
 		return nil
 	}
@@ -171,7 +173,7 @@ func (c stepCompiler) calendar(pointer, name string) *calendars.Calendar {
 	if name == "" {
 		return nil
 	}
-	if !namePattern.MatchString(name) {
+	if !document.NamePattern.MatchString(name) {
 		c.name(pointer, name, "office")
 		return nil
 	}
@@ -196,17 +198,17 @@ func (c stepCompiler) noCalendar(name string) string {
 // stepBounds is the time of a step, as far as it is known when the rule is saved.
 type stepBounds struct {
 	start bool
-	at    Duration // since the job began, at least
-	known bool     // exactly, in the time that of counts
+	at    document.Duration // since the job began, at least
+	known bool              // exactly, in the time that of counts
 	of    string
 }
 
 // errNoCalendar is the time of a computed step: it may be before any other.
-const errNoCalendar = Duration(math.MinInt64 / 2)
+const errNoCalendar = document.Duration(math.MinInt64 / 2)
 
 // checkOrder refuses a step that is not after the one before, and a step beyond the horizon, if the times of both are
 // literal. It records how close they are to each other.
-func (c stepCompiler) checkOrder(pointer string, s Step, before stepBounds) stepBounds {
+func (c stepCompiler) checkOrder(pointer string, s document.Step, before stepBounds) stepBounds {
 	here := stepBounds{at: errNoCalendar, of: s.Of}
 	counted := before.start || before.of == s.Of // in the same time
 	switch {
@@ -223,7 +225,7 @@ func (c stepCompiler) checkOrder(pointer string, s Step, before stepBounds) step
 		} else if before.known && counted && !before.start {
 			c.checkSpacing(here.at - before.at)
 		}
-	case s.Every > 0 && s.After == Delay{}:
+	case s.Every > 0 && s.After == document.Delay{}:
 		here.at, here.known = before.at+repeated(s.Every, s.Times), before.known && counted
 		pointer += "/every"
 		c.checkSpacing(s.Every)
@@ -235,7 +237,7 @@ func (c stepCompiler) checkOrder(pointer string, s Step, before stepBounds) step
 }
 
 // lasting returns how long it takes until the last repetition of a step.
-func lasting(s Step, at Duration) string {
+func lasting(s document.Step, at document.Duration) string {
 	if s.Times > 1 {
 		return fmt.Sprintf("the last of %d turns comes after %s, which", s.Times, atMost(at))
 	}
@@ -243,11 +245,11 @@ func lasting(s Step, at Duration) string {
 }
 
 // repeated returns n times the span, or a little more than the longest span that is allowed.
-func repeated(span Duration, n int) Duration {
-	if n = max(1, min(n, MaxTurns)); span > longest/Duration(n) {
-		return longest + 1
+func repeated(span document.Duration, n int) document.Duration {
+	if n = max(1, min(n, document.MaxTurns)); span > document.MaxDuration/document.Duration(n) {
+		return document.MaxDuration + 1
 	}
-	return span * Duration(n)
+	return span * document.Duration(n)
 }
 
 // when returns when the step is due, whether or not its calendar is open then. before is the time of the step before

@@ -3,13 +3,15 @@ package rules
 import (
 	"slices"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
 )
 
 // streamRoles derives from the reads of a version the roles of its lines and streams for the jobs of its rule. A rule
 // waits for a line; the order of events is that of their stream, whatever the line.
 type streamRoles struct {
-	document Document
+	document document.Document
 	reads    []StreamBinding
 }
 
@@ -20,7 +22,7 @@ func (s streamRoles) changing() []string {
 	if h := d.Trigger.Heartbeat; h != nil && h.Event != "" {
 		changing[h.Event] = true
 	}
-	if d.Again == Restart && d.Trigger.Event != "" {
+	if d.Again == document.Restart && d.Trigger.Event != "" {
 		changing[d.Trigger.Event] = true
 	}
 	for _, r := range d.Resolve {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"deadman/rules/document"
+
 	"deadman/checks"
 	"deadman/internal/subjects"
 )
@@ -11,7 +13,7 @@ import (
 // subscriptionCompiler compiles the trigger and the other subscriptions of a rule.
 type subscriptionCompiler struct{ *compiler }
 
-func (c subscriptionCompiler) trigger(t Trigger) subscription {
+func (c subscriptionCompiler) trigger(t document.Trigger) subscription {
 	if t.Event+t.Key+t.If+t.Since+t.Schedule+t.Zone == "" && t.Keys == nil && t.Emit == nil && t.Shape == nil && t.Heartbeat == nil {
 		c.problem("/trigger", "the trigger is missing; write trigger: {event: orders.created, key: event.id}")
 		return subscription{}
@@ -29,9 +31,9 @@ func (c subscriptionCompiler) trigger(t Trigger) subscription {
 	return subscription{}
 }
 
-func (c subscriptionCompiler) triggerEvent(t Trigger) subscription {
+func (c subscriptionCompiler) triggerEvent(t document.Trigger) subscription {
 	c.only("event", t, "zone", "keys", "emit")
-	w := c.watch("/trigger", Watch{Event: t.Event, Key: t.Key, If: t.If, Shape: t.Shape}, "triggers a job")
+	w := c.watch("/trigger", document.Watch{Event: t.Event, Key: t.Key, If: t.If, Shape: t.Shape}, "triggers a job")
 	w.since = c.expression("/trigger/since", t.Since, inSince.withSubject(t.Event))
 	w.wild = w.wild || w.since != nil && w.since.wild
 	c.watched[len(c.watched)-1].merged = true
@@ -39,7 +41,7 @@ func (c subscriptionCompiler) triggerEvent(t Trigger) subscription {
 }
 
 // only refuses fields of a trigger that belong to another kind of it.
-func (c subscriptionCompiler) only(kind string, t Trigger, others ...string) {
+func (c subscriptionCompiler) only(kind string, t document.Trigger, others ...string) {
 	written := map[string]bool{
 		"key": t.Key != "", "if": t.If != "", "since": t.Since != "", "shape": t.Shape != nil,
 		"zone": t.Zone != "", "keys": t.Keys != nil, "emit": t.Emit != nil,
@@ -56,7 +58,7 @@ func (c subscriptionCompiler) only(kind string, t Trigger, others ...string) {
 }
 
 // watch compiles an event that a rule listens to. purpose is the effect of the event.
-func (c subscriptionCompiler) watch(pointer string, w Watch, purpose string) subscription {
+func (c subscriptionCompiler) watch(pointer string, w document.Watch, purpose string) subscription {
 	if w.Event == "" {
 		c.problem(pointer+"/event", "the event is missing; write the subject that %s, such as orders.created", purpose)
 	} else if wrong := checkSubject(w.Event); wrong != "" {
@@ -80,7 +82,7 @@ func wild(all ...*expression) bool {
 	return slices.ContainsFunc(all, func(x *expression) bool { return x != nil && x.wild })
 }
 
-func (c subscriptionCompiler) watches(pointer string, list []Watch, purpose string) []subscription {
+func (c subscriptionCompiler) watches(pointer string, list []document.Watch, purpose string) []subscription {
 	if c.subscriptions(pointer, len(list)) {
 		return nil
 	}
@@ -93,22 +95,22 @@ func (c subscriptionCompiler) watches(pointer string, list []Watch, purpose stri
 }
 
 func (c subscriptionCompiler) subscriptions(pointer string, n int) bool {
-	if n > MaxResolves {
-		c.problem(pointer, "%d events %s, the most is %d; use a wildcard", n, strings.TrimPrefix(pointer, "/"), MaxResolves)
+	if n > document.MaxResolves {
+		c.problem(pointer, "%d events %s, the most is %d; use a wildcard", n, strings.TrimPrefix(pointer, "/"), document.MaxResolves)
 	}
-	return n > MaxResolves
+	return n > document.MaxResolves
 }
 
 // pauses compiles the events that suspend a job's time. Without an event to resume it, the job would be suspended for
 // ever.
-func (c subscriptionCompiler) pauses(d Document) []subscription {
-	if len(d.Pause) > 0 && !slices.ContainsFunc(d.Pause, func(w Watch) bool { return w.If != "" }) {
+func (c subscriptionCompiler) pauses(d document.Document) []subscription {
+	if len(d.Pause) > 0 && !slices.ContainsFunc(d.Pause, func(w document.Watch) bool { return w.If != "" }) {
 		c.problem(c.item("/pause", 0), `the pause would never end; add an if that stops holding, such as if: event.status == "ON_HOLD"`)
 	}
 	return c.watches("/pause", d.Pause, "pauses a job")
 }
 
-func (c subscriptionCompiler) resolves(d Document) []subscription {
+func (c subscriptionCompiler) resolves(d document.Document) []subscription {
 	if c.subscriptions("/resolve", len(d.Resolve)) {
 		return nil
 	}
@@ -129,7 +131,7 @@ func (c subscriptionCompiler) outcome(pointer, as string) checks.Outcome {
 	switch {
 	case as == "":
 		return checks.Resolved
-	case !namePattern.MatchString(as):
+	case !document.NamePattern.MatchString(as):
 		c.problem(pointer, "%q is not an outcome; write %s", clip(as, 80), "a word such as cancelled")
 	case outcome.IsReserved():
 		c.problem(pointer, "%q is reserved for outcomes without an event; write another word, such as done", as)
@@ -138,7 +140,7 @@ func (c subscriptionCompiler) outcome(pointer, as string) checks.Outcome {
 }
 
 // set compiles the fields of a resolve by a set of events.
-func (c subscriptionCompiler) set(pointer string, s Resolve, w *subscription) {
+func (c subscriptionCompiler) set(pointer string, s document.Resolve, w *subscription) {
 	switch {
 	case s.Distinct == "" && s.Need != "":
 		c.problem(pointer+"/need", "need requires distinct; write an expression that identifies each member, such as distinct: event.parcel")
@@ -146,8 +148,8 @@ func (c subscriptionCompiler) set(pointer string, s Resolve, w *subscription) {
 		c.problem(pointer+"/distinct", "distinct requires need; write how many members resolve the job, such as need: 3")
 	}
 	w.distinct = c.expression(pointer+"/distinct", s.Distinct, inDistinct.withSubject(s.Event))
-	if n, ok := whole(node{kind: aNumber, text: s.Need}); ok && n > MaxNeed {
-		c.problem(pointer+"/need", "%d is not between 1 and %d", n, MaxNeed)
+	if n, ok := document.WholeNumber(s.Need); ok && n > document.MaxNeed {
+		c.problem(pointer+"/need", "%d is not between 1 and %d", n, document.MaxNeed)
 		return
 	}
 	w.need = c.expression(pointer+"/need", s.Need, inNeed.withSubject(s.Event))
@@ -155,39 +157,36 @@ func (c subscriptionCompiler) set(pointer string, s Resolve, w *subscription) {
 }
 
 // checkNeed refuses a resolve that ends each job as it begins, and one that an earlier resolve makes unreachable.
-func (c subscriptionCompiler) checkNeed(pointer string, d Document, i int) {
+func (c subscriptionCompiler) checkNeed(pointer string, d document.Document, i int) {
 	s := d.Resolve[i]
 	if s.Event == "" || s.Distinct != "" {
 		return
 	}
-	if begins := d.Trigger.subject(); begins != "" && s.Key == d.Trigger.keyed() && (s.If == "" || s.If == d.Trigger.If) && subjects.Covers(s.Event, begins) && d.Trigger.Heartbeat == nil {
+	if begins := d.Trigger.Subject(); begins != "" && s.Key == d.Trigger.KeyExpression() && (s.If == "" || s.If == d.Trigger.If) && subjects.Covers(s.Event, begins) && d.Trigger.Heartbeat == nil {
 		c.problem(pointer+"/event", "every event that triggers a job also resolves it, so the rule never alerts; add an if to the trigger or the resolve")
 	}
 	for j, before := range d.Resolve[:i] {
 		if before.Distinct == "" && before.Key == s.Key && (before.If == "" || before.If == s.If) && before.Event != "" && subjects.Covers(before.Event, s.Event) {
 			c.problem(pointer+"/event", "%s already resolves the job on every such event, so this entry is never reached; put the entry with the narrower if first",
-				fieldOf(c.item("/resolve", j)))
+				document.FieldOf(c.item("/resolve", j)))
 			return
 		}
 	}
 }
 
-// maxKeys is the largest number of entities that a trigger names.
-const maxKeys = 1000
-
 // keys checks the entities that a trigger names.
 func (c subscriptionCompiler) keys(pointer string, keys []string) {
-	if len(keys) > maxKeys {
-		c.problem(pointer, "%d keys, the most is %d", len(keys), maxKeys)
+	if len(keys) > document.MaxKeys {
+		c.problem(pointer, "%d keys, the most is %d", len(keys), document.MaxKeys)
 		return
 	}
 	seen := make(map[string]int)
 	for i, key := range keys {
 		if err := checkKey(key); err != nil && key != "" { // the reader has reported an empty key
-			c.problem(item(pointer, i), "%s", err.Error())
+			c.problem(document.ItemPointer(pointer, i), "%s", err.Error())
 		}
 		if first, twice := seen[key]; twice {
-			c.problem(item(pointer, i), "%q is a duplicate of %s; keys are unique", clip(key, 80), fieldOf(item(pointer, first)))
+			c.problem(document.ItemPointer(pointer, i), "%q is a duplicate of %s; keys are unique", clip(key, 80), document.FieldOf(document.ItemPointer(pointer, first)))
 			continue
 		}
 		seen[key] = i

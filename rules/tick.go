@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
@@ -37,7 +39,7 @@ type tickRun struct {
 func (t *tickRun) compute() {
 	d := t.due
 	late, reason := t.expired()
-	if late == Skip {
+	if late == document.Skip {
 		d.Outcome = futurejobs.TickSkipped
 		skipped := t.remark("tick", alerts.Expired, reason+"; it is skipped")
 		skipped.Severity = alerts.Info // as the rule requests
@@ -50,12 +52,12 @@ func (t *tickRun) compute() {
 		return
 	}
 	d.Outcome = futurejobs.TickStarted
-	if late == Expire {
+	if late == document.Expire {
 		d.Outcome = futurejobs.TickExpired
 		d.Alerts = append(d.Alerts, t.remark("tick", alerts.Expired, reason))
 	}
 	if emit := t.document.Trigger.Emit; emit != nil {
-		if late != Expire {
+		if late != document.Expire {
 			d.Outcome, d.Emit = futurejobs.TickEmitted, t.emission(emit, body)
 		}
 		return
@@ -71,7 +73,7 @@ func (t *tickRun) compute() {
 		start.Job.Origin = alerts.OriginOf(d.At, uint64(d.At.Unix())) //nolint:gosec // after 1970
 		start.ExpiredAlert, start.Named = t.expiredAlert(t.now), len(t.document.Trigger.Keys) > 0
 		var ask futurejobs.Action = start
-		if late == Expire {
+		if late == document.Expire {
 			ask = futurejobs.StartExpired{Start: start, Reason: reason}
 		}
 		d.Effects = append(d.Effects, futurejobs.Effect{Rule: t.jobs, Ref: t.ref(key, t.shards), Action: ask})
@@ -105,11 +107,11 @@ func (t *tickRun) startAt(key string, body json.RawMessage, all *budget) (future
 }
 
 // expired returns the treatment of a tick that is found too late, and why; Run: it is processed normally.
-func (t *tickRun) expired() (Late, string) {
+func (t *tickRun) expired() (document.Late, string) {
 	d := t.due
-	c, late := t.document.CatchUp, Duration(t.now.Sub(d.At).Truncate(time.Second))
-	if c.After == 0 || late <= c.After || c.Do == Run {
-		return Run, ""
+	c, late := t.document.CatchUp, document.Duration(t.now.Sub(d.At).Truncate(time.Second))
+	if c.After == 0 || late <= c.After || c.Do == document.Run {
+		return document.Run, ""
 	}
 	reason := fmt.Sprintf("the tick was found %s late, more than catch_up.after, %s", late, c.After)
 	switch d.Missed {
@@ -123,7 +125,7 @@ func (t *tickRun) expired() (Late, string) {
 }
 
 // emission returns the event that a tick publishes. Its id is the same for the same rule and tick.
-func (t *tickRun) emission(e *Emit, body json.RawMessage) *futurejobs.Emission {
+func (t *tickRun) emission(e *document.Emit, body json.RawMessage) *futurejobs.Emission {
 	if len(e.Data) > 0 {
 		body = e.Data
 	}

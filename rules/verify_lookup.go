@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/checks/lookup"
 	"deadman/internal/access"
 )
@@ -31,7 +33,7 @@ func (v lookupVerification) run(ctx context.Context) (warnings []string, err err
 	rule, err := v.compile(ctx, func(world environment) (*Rule, error) {
 		c = newCompiler(d.Document, environment{calendars: v.Calendars, ended: world.ended}, nil, maxRulePatterns)
 		rule, problems := c.rule(RuleVersion{})
-		return rule, problems.orNil()
+		return rule, problems.OrNil()
 	})
 	if err != nil {
 		return nil, err
@@ -44,16 +46,16 @@ func (v lookupVerification) run(ctx context.Context) (warnings []string, err err
 	columns, err := world.source(q.source).Verify(ctx, q.Question, q.params)
 	switch {
 	case errors.Is(err, lookup.ErrUndefined):
-		return nil, Problems{d.nearest(d.Lookup.sourceAt(), err.Error())}
+		return nil, document.Problems{d.Nearest(d.Lookup.SourceAt(), err.Error())}
 	case errors.Is(err, lookup.ErrQuestion):
-		return nil, Problems{d.nearest(q.pointer, err.Error())}
+		return nil, document.Problems{d.Nearest(q.pointer, err.Error())}
 	case err != nil:
 		return []string{fmt.Sprintf("lookup: source %s is not reachable, so the query is not verified: %v", q.source, err)}, nil
 	}
 	c.columns = columnsOf(columns)
 	c.shapes(d.Document)
 	for i, p := range c.problems {
-		c.problems[i] = d.nearest(p.Pointer, p.Message)
+		c.problems[i] = d.Nearest(p.Pointer, p.Message)
 	}
-	return nil, c.problems.orNil()
+	return nil, c.problems.OrNil()
 }

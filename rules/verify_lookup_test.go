@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/rules/document"
+
 	"deadman/rules"
 )
 
@@ -48,7 +50,7 @@ func TestSaveVerifiesTheLookup(t *testing.T) {
 				}
 				return
 			}
-			var problems rules.Problems
+			var problems document.Problems
 			if !errors.As(err, &problems) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v; want %s", err, c.want)
 			}

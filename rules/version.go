@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/schedules"
 )
@@ -17,7 +19,7 @@ import (
 // version is one saved version of a rule, compiled when it is needed.
 type version struct {
 	saved    RuleVersion
-	document Document
+	document document.Document
 	err      error              // why the document cannot be read
 	schedule schedules.Schedule // its ticks from 1970; nil: it does not tick
 	world    environment
@@ -36,7 +38,7 @@ type form struct {
 func newVersion(s RuleVersion, world environment) *version {
 	v := &version{saved: s, world: world}
 	v.document, v.err = decodeDocument(s.Document)
-	v.schedule = v.document.schedule()
+	v.schedule = scheduleOf(v.document)
 	return v
 }
 
@@ -76,8 +78,8 @@ func (f *form) weight() int64 {
 
 // decodeDocument reads the form that Canonical wrote. A field that this program does not know is an error: a rule that
 // is only partly understood would raise only part of its alerts.
-func decodeDocument(stored []byte) (Document, error) {
-	var d Document
+func decodeDocument(stored []byte) (document.Document, error) {
+	var d document.Document
 	decoder := json.NewDecoder(bytes.NewReader(stored))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(&d)
@@ -180,6 +182,6 @@ func (r *rule) of(number int32) *version {
 func (r *rule) expected() bool {
 	beats := r.versions[0].document.Trigger.Heartbeat != nil
 	return slices.ContainsFunc(r.versions, func(v *version) bool {
-		return v.document.expected() != nil || v.document.Trigger.Heartbeat != nil && !beats
+		return v.document.ExpectedKeys() != nil || v.document.Trigger.Heartbeat != nil && !beats
 	})
 }

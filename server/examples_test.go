@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/document"
+
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"deadman/internal/calendars"
@@ -287,7 +289,7 @@ func TestRulesPagesRefuse(t *testing.T) {
 			m := refused.FindStringSubmatch(both)
 			here++
 			_, err := rules.Parse([]byte(m[1]), "rule.yaml")
-			var problems rules.Problems
+			var problems document.Problems
 			if !errors.As(err, &problems) {
 				t.Errorf("%s: not refused: %v\n%s", page, err, m[1])
 				return both

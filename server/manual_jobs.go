@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
@@ -249,8 +251,8 @@ func (m *manualJobs) Snooze(ctx context.Context, rule, key string, until time.Ti
 			return nil, fmt.Errorf("rule %s, key %s: %w", rule, key, futurejobs.ErrPaused)
 		}
 		if until.Sub(m.now()) > r.Limits.Horizon {
-			return nil, rules.Problems{{Pointer: "/until", Rule: rule, Message: fmt.Sprintf(
-				"%s is beyond the horizon, %s; choose an earlier instant, or raise guards.horizon", until.Format(time.RFC3339), rules.Duration(r.Limits.Horizon))}}
+			return nil, document.Problems{{Pointer: "/until", Rule: rule, Message: fmt.Sprintf(
+				"%s is beyond the horizon, %s; choose an earlier instant, or raise guards.horizon", until.Format(time.RFC3339), document.Duration(r.Limits.Horizon))}}
 		}
 		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Snooze{Until: until, By: access.ActorOf(ctx).Name}}, nil
 	})

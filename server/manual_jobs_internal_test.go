@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/guards"
@@ -34,7 +36,7 @@ func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
 	if _, err := n.jobs.Create(t.Context(), web.NewJob{Rule: "late", Key: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	var wrong rules.Problems
+	var wrong document.Problems
 	if _, err := n.jobs.Snooze(t.Context(), "late", "1", futurejobs.FarFuture.Add(futurejobs.Day)); !errors.As(err, &wrong) {
 		t.Errorf("a snooze beyond the last time of a check: %v", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"deadman/rules/document"
 	_ "time/tzdata" // zones of rules and calendars, for machines without a zone database
 
 	"golang.org/x/sync/errgroup"
@@ -374,7 +376,7 @@ func (n *node) handler(addr net.Addr) http.Handler {
 	return web.New(web.Options{
 		Lists: n.store, Loads: n.store, Desk: n.jobs, Acks: n.acks, Letters: n.letters, Outbox: n.store, Book: n.book, Hooks: n.hooks.hook, Rules: n.rules, Wire: wire{n.bus.EventPublisher, n.bus.AlertReader}, Health: n.readiness.conditions, Metrics: n.metrics,
 		Memory: n.store, Keeper: n.keeper, Logins: n.login.current.Load, Open: n.gate.allowsAnonymous, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.people.channels(), Streams: streams, Sources: n.sources.Set,
-		Handlers: n.answers, Pages: n.pages, Schemas: map[string]func() ([]byte, error){"rule": rules.Schema, "handler": remotehandlers.Schema},
+		Handlers: n.answers, Pages: n.pages, Schemas: map[string]func() ([]byte, error){"rule": document.Schema, "handler": remotehandlers.Schema},
 		Faults: errorStatuses, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, TrustedProxies: n.TrustedProxies, TokenRate: n.TokenRate, Version: n.Version, Log: n.log, Now: n.clock.Now,
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
@@ -168,7 +170,7 @@ func (v *virtual) acknowledge(l line) {
 		ack.Until = checks.Forever
 	case "no more":
 	default:
-		d, err := rules.ParseDuration(strings.TrimPrefix(span, "for "))
+		d, err := document.ParseDuration(strings.TrimPrefix(span, "for "))
 		if err != nil {
 			v.t.Fatal(err)
 		}

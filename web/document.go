@@ -8,6 +8,8 @@ import (
 	"mime"
 	"strings"
 
+	"deadman/rules/document"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/casing"
 
@@ -33,7 +35,7 @@ func documentOut(s rules.RuleVersion, accept string) (*ruleOut, error) {
 	if !acceptsYAML(accept) {
 		return out, nil
 	}
-	var d rules.Document
+	var d document.Document
 	if err := json.Unmarshal(s.Document, &d); err != nil {
 		return nil, fmt.Errorf("rule %s version %d: %w", s.Name, s.Version, err)
 	}
@@ -63,7 +65,7 @@ func documentSchema() *huma.Schema { return &huma.Schema{Ref: schemaPath + "Rule
 // describeDocument adds the schema of a rule, rules.Schema, to the schemas, and each of its parts under a name of its
 // own.
 func describeDocument(schemas huma.Registry) error {
-	text, err := rules.Schema()
+	text, err := document.Schema()
 	if err != nil {
 		return fmt.Errorf("schema of a rule: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/rules"
@@ -56,7 +58,7 @@ func (a *jobActionAPI) create(ctx context.Context, in *struct{ Body JobRequest }
 	l, err := a.desk.Create(ctx, NewJob{
 		Rule: string(in.Body.Rule), Key: string(in.Body.Key), Event: in.Body.Event, Since: in.Body.Since.UTC(),
 	})
-	var wrong rules.Problems
+	var wrong document.Problems
 	if errors.As(err, &wrong) {
 		return Job{}, jobInvalid(wrong)
 	}
@@ -67,7 +69,7 @@ func (a *jobActionAPI) create(ctx context.Context, in *struct{ Body JobRequest }
 }
 
 // jobInvalid returns the problem of a job that its rule refuses.
-func jobInvalid(wrong rules.Problems) *Problem {
+func jobInvalid(wrong document.Problems) *Problem {
 	all := details(wrong)
 	for i, d := range all {
 		if d.Pointer != "" {
@@ -132,7 +134,7 @@ func (a *jobActionAPI) snooze(ctx context.Context, of ref, body SnoozeRequest) (
 		return Job{}, err
 	}
 	l, err := a.desk.Snooze(ctx, of.rule, of.key, until.UTC())
-	var wrong rules.Problems
+	var wrong document.Problems
 	if errors.As(err, &wrong) {
 		return Job{}, jobInvalid(wrong)
 	}

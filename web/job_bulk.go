@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"deadman/rules/document"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	futurejobs "deadman/future_jobs"
@@ -196,7 +198,7 @@ func (b *bulk) answer(begun StartResult) BulkResult {
 
 // refusalOf returns the field of a job that its rule refuses, and the reason.
 func refusalOf(err error) (field, message string) {
-	var wrong rules.Problems
+	var wrong document.Problems
 	if errors.As(err, &wrong) && len(wrong) > 0 {
 		if p := wrong[0].Pointer; p != "" {
 			field = p[1:]

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 
+	"deadman/rules/document"
+
 	"deadman/internal/access"
 	"deadman/rules"
 )
@@ -37,7 +39,7 @@ func (a *lintAPI) lint(ctx context.Context, in *lintIn) (LintResult, error) {
 
 // lintOf returns the problems as the answer; other errors stay errors.
 func lintOf(err error) (LintResult, error) {
-	var wrong rules.Problems
+	var wrong document.Problems
 	if errors.As(err, &wrong) {
 		return LintResult{Problems: details(wrong)}, nil
 	}
@@ -45,13 +47,13 @@ func lintOf(err error) (LintResult, error) {
 }
 
 // ruleInvalid returns the problem of a refused rule.
-func ruleInvalid(wrong rules.Problems) *Problem {
+func ruleInvalid(wrong document.Problems) *Problem {
 	p := problemIs(RuleInvalid, http.StatusUnprocessableEntity, "%s", wrong.Error())
 	p.Errors = details(wrong)
 	return p
 }
 
-func details(wrong rules.Problems) []ProblemDetail {
+func details(wrong document.Problems) []ProblemDetail {
 	all := make([]ProblemDetail, len(wrong))
 	for i, p := range wrong {
 		all[i] = ProblemDetail{

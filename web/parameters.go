@@ -9,11 +9,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"deadman/rules/document"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/configfile"
-	"deadman/rules"
 )
 
 // maxText is the longest key of a job, in bytes. No other name is longer.
@@ -151,7 +152,7 @@ func untilOf(until time.Time, span string, now time.Time) (time.Time, error) {
 	if !until.IsZero() {
 		return until, refused("body.for", "it cannot be combined with until; set one of them")
 	}
-	d, err := rules.ParseDuration(span)
+	d, err := document.ParseDuration(span)
 	if err != nil {
 		return until, refused("body.for", "%v", err)
 	}

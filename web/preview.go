@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/internal/access"
 	"deadman/rules"
 )
@@ -51,7 +53,7 @@ func (a *previewAPI) register(all *operations) {
 	}, withBody(inTurnOf(a.trials, principal.tenant, a.preview)))
 	register(all, operation{
 		ID: "preview-unsaved-rule", Tag: tagRules, Method: "POST", Path: "/rules/preview", Summary: "simulate an unsaved rule for an event or its schedule",
-		Description: says, Scope: access.Read, Reach: reachPublic, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
+		Description: says, Scope: access.Read, Reach: reachPublic, Limit: 2 * document.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 	}, withBody(inTurnOf(a.trials, principal.tenant, a.previewText)))
 }
 

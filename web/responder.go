@@ -11,10 +11,11 @@ import (
 	"net/http"
 	"strings"
 
+	"deadman/rules/document"
+
 	"github.com/go-chi/chi/v5"
 
 	"deadman/internal/access"
-	"deadman/rules"
 )
 
 // responder answers requests: with a value, a page or a problem.
@@ -27,7 +28,7 @@ type responder struct {
 // problemOf returns the problem of err for the client.
 func (a *responder) problemOf(err error) *Problem {
 	var p *Problem
-	var wrong rules.Problems
+	var wrong document.Problems
 	var wish access.Problems
 	switch {
 	case errors.As(err, &p):

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/rules"
@@ -116,14 +118,14 @@ func (a *ruleAPI) register(all *operations) {
 	register(all, operation{
 		ID: "create-rule", Tag: tagRules, Method: "POST", Path: "/rules", Summary: "create a rule",
 		Description: "If a rule with this name exists, the response is 409; PUT /rules/{name} replaces it.",
-		Scope:       access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true, Limit: rules.MaxSize,
+		Scope:       access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true, Limit: document.MaxSize,
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(), Responses: changeAnswers(),
 	}, inTurn(a.saves, a.create))
 	register(all, operation{
 		ID: "lint-rule", Tag: tagRules, Method: "POST", Path: "/rules/lint", Summary: "validate a rule without saving it",
 		Description: "The status is 200 for invalid rules, too. Lookups are validated against their sources, without running them, if the token has " +
 			"the scope rules.",
-		Scope: access.Read, Reach: reachPublic, Limit: rules.MaxSize,
+		Scope: access.Read, Reach: reachPublic, Limit: document.MaxSize,
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(),
 	}, withBody(inTurnOf(a.lints.trials, principal.tenant, a.lints.lint)))
 	register(all, operation{
@@ -135,7 +137,7 @@ func (a *ruleAPI) register(all *operations) {
 		ID: "put-rule", Tag: tagRules, Method: "PUT", Path: "/rules/{name}", Summary: "create or replace a rule",
 		Description: "With If-Match, only that version is replaced. With If-None-Match: *, the rule is only created. Otherwise the response is 412. An " +
 			"unchanged document creates no new version.",
-		Scope: access.Rules, Reach: reachRule, Limit: rules.MaxSize,
+		Scope: access.Rules, Reach: reachRule, Limit: document.MaxSize,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 		RequestBody: documentBody(), Responses: changeAnswers(),
 	}, inTurn(a.saves, a.put))

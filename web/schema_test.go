@@ -4,14 +4,15 @@ import (
 	"encoding/json"
 	"testing"
 
+	"deadman/rules/document"
+
 	"deadman/internal/access"
 	"deadman/internal/remotehandlers"
-	"deadman/rules"
 	"deadman/web"
 )
 
 func TestSchemas(t *testing.T) {
-	spell := map[string]func() ([]byte, error){"rule": rules.Schema, "handler": remotehandlers.Schema}
+	spell := map[string]func() ([]byte, error){"rule": document.Schema, "handler": remotehandlers.Schema}
 	s := newStand(t, closed, func(o *web.Options, _ *stand) { o.Schemas = spell })
 	bound := s.token("acme", "acme-*", access.Read)
 	for name, id := range map[string]string{"rule": "urn:deadman:schema:rule", "handler": "urn:deadman:schema:handler"} {

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/internal/access"
-	"deadman/rules"
 )
 
 // Token is a token as the API returns it, without its secret.
@@ -156,7 +157,7 @@ func (a *tokenAPI) create(ctx context.Context, in *newTokenIn) (NewToken, error)
 		wish.Scopes = append(wish.Scopes, access.Scope(strings.TrimSpace(s)))
 	}
 	if in.Body.Expires != "" {
-		span, err := rules.ParseDuration(in.Body.Expires)
+		span, err := document.ParseDuration(in.Body.Expires)
 		if err != nil {
 			return NewToken{}, refused("body.expires", "%v", err)
 		}

@@ -12,10 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
-	"deadman/rules"
 	"deadman/server"
 	"deadman/web"
 )
@@ -185,7 +186,7 @@ func (c *cli) exact(t time.Time) string { return t.In(c.zone).Format("2006-01-02
 // time of today in the user's zone, or a span from base as in +3h or -7d.
 func (c *cli) instant(s string, base time.Time) (time.Time, error) {
 	if sign := sign(s); sign != 0 {
-		d, err := rules.ParseDuration(s[1:])
+		d, err := document.ParseDuration(s[1:])
 		return base.Add(sign * time.Duration(d)), err
 	}
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
@@ -222,7 +223,7 @@ func (c *cli) ago(flag, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, usage("--%s is required; give a duration such as 24h, or a time such as 2026-01-31T15:04:05Z", flag)
 	}
-	if d, err := rules.ParseDuration(s); err == nil {
+	if d, err := document.ParseDuration(s); err == nil {
 		return c.now().Add(-time.Duration(d)).UTC(), nil
 	}
 	at, err := c.instantFlag(flag, s, c.now())

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"deadman/rules/document"
 
-	"deadman/rules"
+	"github.com/spf13/pflag"
 )
 
 // typedText is a text flag whose type is named in the help.
@@ -60,7 +60,7 @@ func checkSpan(flag, s string) error {
 	if s == "" {
 		return nil
 	}
-	d, err := rules.ParseDuration(s)
+	d, err := document.ParseDuration(s)
 	if err != nil {
 		return usage("--%s: %w", flag, err)
 	}

@@ -9,9 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"deadman/rules/document"
+
 	"github.com/spf13/cobra"
 
-	"deadman/rules"
 	"deadman/web"
 )
 
@@ -34,7 +35,7 @@ func newRuleSchemaCmd() *cobra.Command {
 		Example: "  deadman rule schema > " + schemaFile,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			schema, err := rules.Schema()
+			schema, err := document.Schema()
 			if err != nil {
 				return err
 			}
@@ -190,7 +191,7 @@ func newRuleDeleteCmd(io *cli) *cobra.Command {
 }
 
 // getRule reads a rule from the node.
-func getRule(ctx context.Context, c *client, name string) (d rules.Document, err error) {
+func getRule(ctx context.Context, c *client, name string) (d document.Document, err error) {
 	raw, err := c.request(ctx, http.MethodGet, rulePath(name), nil, nil, http.Header{"Accept": {"application/json"}})
 	if err == nil {
 		err = json.Unmarshal(raw, &d)

@@ -11,9 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/spf13/cobra"
 
-	"deadman/rules"
 	"deadman/web"
 )
 
@@ -110,7 +111,7 @@ func (a *applyRun) run(ctx context.Context) (err error) {
 }
 
 func (a *applyRun) check() (err error) {
-	if d, none := rules.ParseDuration(a.since); none == nil {
+	if d, none := document.ParseDuration(a.since); none == nil {
 		a.past = a.io.now().Add(-time.Duration(d)).UTC()
 	} else if a.past, err = a.io.instantFlag("since", a.since, a.io.now()); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (a *applyRun) parse() ([]fileRule, int, error) {
 // planChanges requests a dry run of each rule. It prints all errors together.
 func (a *applyRun) planChanges(ctx context.Context, all []fileRule, files int) ([]applied, error) {
 	var plan []applied
-	found, code := rules.Problems{}, exitCondition
+	found, code := document.Problems{}, exitCondition
 	for _, r := range all {
 		would, err := a.put(ctx, r, true)
 		var refused refusal
@@ -175,12 +176,12 @@ func (a *applyRun) planChanges(ctx context.Context, all []fileRule, files int) (
 }
 
 // problemsOf returns the node's errors about a rule, at their places in its file.
-func problemsOf(r fileRule, refused refusal) (found rules.Problems) {
+func problemsOf(r fileRule, refused refusal) (found document.Problems) {
 	for _, d := range refused.Errors {
-		found = append(found, rules.Problem{File: r.name(), Rule: r.Name, Pointer: d.Pointer, Message: d.Message})
+		found = append(found, document.Problem{File: r.name(), Rule: r.Name, Pointer: d.Pointer, Message: d.Message})
 	}
 	if len(found) == 0 {
-		found = rules.Problems{{File: r.name(), Rule: r.Name, Message: refused.Detail}}
+		found = document.Problems{{File: r.name(), Rule: r.Name, Message: refused.Detail}}
 	}
 	return found
 }

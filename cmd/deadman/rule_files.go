@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"deadman/rules/document"
+
 	"deadman/internal/calendars"
 	"deadman/rules"
 )
@@ -82,28 +84,28 @@ func filesIn(dir string) ([]ruleFile, error) {
 // readRules reads a file of rules, or standard input.
 func readRules(io *cli, f ruleFile) ([]byte, error) {
 	if f.path != standardInput {
-		return readSmall(f.path, rules.MaxSize)
+		return readSmall(f.path, document.MaxSize)
 	}
-	return readAtMost(io.in, "the standard input", rules.MaxSize)
+	return readAtMost(io.in, "the standard input", document.MaxSize)
 }
 
 // fileRule is a rule with its file.
 type fileRule struct {
-	rules.Document
+	document.Document
 	ruleFile
 }
 
 // parseFiles parses rule files, and returns the rules and all problems. known are the configured calendars; nil skips
 // their validation.
-func parseFiles(io *cli, files []ruleFile, known calendars.Set) ([]fileRule, rules.Problems, error) {
+func parseFiles(io *cli, files []ruleFile, known calendars.Set) ([]fileRule, document.Problems, error) {
 	return parseChecking(io, files, known, func([]byte, string) error { return nil })
 }
 
 // parseChecking is parseFiles with a further check of each valid file. If the check returns Problems they are
 // collected, and any other error aborts.
-func parseChecking(io *cli, files []ruleFile, known calendars.Set, check func(data []byte, file string) error) ([]fileRule, rules.Problems, error) {
+func parseChecking(io *cli, files []ruleFile, known calendars.Set, check func(data []byte, file string) error) ([]fileRule, document.Problems, error) {
 	var all []fileRule
-	found, from := rules.Problems{}, make(map[string]string)
+	found, from := document.Problems{}, make(map[string]string)
 	for _, file := range files {
 		data, err := readRules(io, file)
 		if err != nil {
@@ -113,14 +115,14 @@ func parseChecking(io *cli, files []ruleFile, known calendars.Set, check func(da
 		if err == nil {
 			err = check(data, file.name())
 		}
-		var wrong rules.Problems
+		var wrong document.Problems
 		if err != nil && !errors.As(err, &wrong) {
 			return nil, nil, err
 		}
 		found = append(found, wrong...)
 		for _, d := range docs {
 			if other, twice := from[d.Name]; twice {
-				found = append(found, rules.Problem{
+				found = append(found, document.Problem{
 					File: file.name(), Rule: d.Name, Pointer: "/name",
 					Message: "duplicate name, also used by a rule in " + other,
 				})

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"deadman/rules/document"
+
 	"github.com/spf13/cobra"
 
 	"deadman/internal/calendars"
@@ -74,7 +76,7 @@ func lintRules(ctx context.Context, io *cli, args []string, calendarFile, source
 		f.Warnings = unverifiedLookups(all)
 	}
 	for _, r := range all {
-		for _, warning := range r.IsOver(io.now()) {
+		for _, warning := range rules.IsOver(r.Document, io.now()) {
 			f.Warnings = append(f.Warnings, r.Name+": "+warning)
 		}
 	}
@@ -103,11 +105,11 @@ func checkLookups(ctx context.Context, io *cli, known calendars.Set, sourceFile 
 
 // findings is the result of lint.
 type findings struct {
-	Rules     int            `json:"rules"`
-	Files     int            `json:"files"`
-	Problems  rules.Problems `json:"problems"`
-	Unchecked []string       `json:"unchecked_calendars,omitempty"` // unknown calendars
-	Warnings  []string       `json:"warnings,omitempty"`            // skipped verifications, with reasons
+	Rules     int               `json:"rules"`
+	Files     int               `json:"files"`
+	Problems  document.Problems `json:"problems"`
+	Unchecked []string          `json:"unchecked_calendars,omitempty"` // unknown calendars
+	Warnings  []string          `json:"warnings,omitempty"`            // skipped verifications, with reasons
 }
 
 // unverifiedLookups returns warnings about rules with an unverified lookup.
@@ -133,7 +135,7 @@ func calendarsOf(all []fileRule) []string {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
 
-func printProblems(io *cli, found rules.Problems, ruleCount, fileCount int) error {
+func printProblems(io *cli, found document.Problems, ruleCount, fileCount int) error {
 	return printFindings(io, findings{Rules: ruleCount, Files: fileCount, Problems: found})
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/template"
 
+	"deadman/rules/document"
+
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
@@ -58,7 +60,7 @@ overwritten. Missing names are derived from the subjects. No node is required.`,
 	flags.StringVar(&r.Key, "key", "event.id", "expression for the key of an event")
 	flags.StringVar(&r.Name, "name", "", "name of the rule (default: derived from the subjects)")
 	flags.StringVar(&r.Entity, "entity", "", "entity of the rule, such as order (default: derived from --event)")
-	flags.StringVar(&r.Severity, "severity", string(rules.DefaultSeverity), "severity of the first step: info, warning, error or critical")
+	flags.StringVar(&r.Severity, "severity", string(document.DefaultSeverity), "severity of the first step: info, warning, error or critical")
 	textFlagVar(flags, &r.File, "file", "file", "", "output file, which must not exist")
 	complete(cmd, "severity", completeWords(severities...))
 	complete(cmd, "file", completeFiles("yaml", "yml"))
@@ -113,12 +115,12 @@ func (r *newRule) fill() error {
 			r.Name = r.Entity + "-not-" + lastWord(r.Until)
 		}
 	}
-	r.Slot = rules.DefaultSlot.String()
-	if after, err := rules.ParseDuration(r.After); err == nil {
-		if 4*after < rules.DefaultHorizon {
+	r.Slot = document.DefaultSlot.String()
+	if after, err := document.ParseDuration(r.After); err == nil {
+		if 4*after < document.DefaultHorizon {
 			r.Later = (4 * after).String()
 		}
-		if after < 5*rules.DefaultSlot {
+		if after < 5*document.DefaultSlot {
 			r.Slot = "1s"
 		}
 	}
@@ -156,7 +158,7 @@ func sampleEvent(key string) string {
 
 // wrong maps the problems of a rule to the flags that cause them.
 func (r newRule) wrong(err error) error {
-	var problems rules.Problems
+	var problems document.Problems
 	if !errors.As(err, &problems) {
 		return err
 	}

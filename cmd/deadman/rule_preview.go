@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/spf13/cobra"
 
 	"deadman/rules"
@@ -121,7 +123,7 @@ func (v *previewRun) requireEvent(ctx context.Context) error {
 }
 
 // targetRule returns the rule to preview.
-func (v *previewRun) targetRule(ctx context.Context) (d rules.Document, err error) {
+func (v *previewRun) targetRule(ctx context.Context) (d document.Document, err error) {
 	if v.file != "" {
 		return v.document()
 	}
@@ -199,20 +201,20 @@ func (v *previewRun) onFile(ctx context.Context, request rules.PreviewRequest) (
 	if err != nil {
 		return none, err
 	}
-	document, err := v.document()
+	d, err := v.document()
 	if err != nil {
 		return none, err
 	}
-	if name := calendarOf(document); name != "" && known == nil {
-		return none, usage("rule %s uses calendar %s; give the calendars file with --calendars", document.Name, name)
+	if name := calendarOf(d); name != "" && known == nil {
+		return none, usage("rule %s uses calendar %s; give the calendars file with --calendars", d.Name, name)
 	}
-	if request.Text, err = document.Canonical(); err != nil {
+	if request.Text, err = d.Canonical(); err != nil {
 		return none, err
 	}
 	request.Unasked = "sources are not queried without a node"
 	registry := rules.Registry{Calendars: known} // previewing an unsaved rule needs no store
 	preview, err := registry.Preview(ctx, request)
-	var wrong rules.Problems
+	var wrong document.Problems
 	if errors.As(err, &wrong) {
 		for i := range wrong { // lines refer to the canonical text, not to the file
 			wrong[i].File, wrong[i].Line = v.file, 0
@@ -223,20 +225,20 @@ func (v *previewRun) onFile(ctx context.Context, request rules.PreviewRequest) (
 }
 
 // document returns the selected rule of the file.
-func (v *previewRun) document() (rules.Document, error) {
+func (v *previewRun) document() (document.Document, error) {
 	if isFolder(v.file) {
-		return rules.Document{}, usage("%s is a folder; give a file", v.file)
+		return document.Document{}, usage("%s is a folder; give a file", v.file)
 	}
 	files, err := ruleFiles([]string{v.file})
 	if err != nil {
-		return rules.Document{}, err
+		return document.Document{}, err
 	}
 	all, found, err := parseFiles(v.io, files, nil)
 	if err != nil {
-		return rules.Document{}, err
+		return document.Document{}, err
 	}
 	if len(found) > 0 {
-		return rules.Document{}, errors.Join(printProblems(v.io, found, len(all), 1), silentError{exitCondition})
+		return document.Document{}, errors.Join(printProblems(v.io, found, len(all), 1), silentError{exitCondition})
 	}
 	var names []string
 	for _, r := range all {
@@ -246,13 +248,13 @@ func (v *previewRun) document() (rules.Document, error) {
 		names = append(names, r.Name)
 	}
 	if v.rule == "" {
-		return rules.Document{}, usage("%s contains several rules; choose one with --rule: %s", files[0].name(), strings.Join(names, ", "))
+		return document.Document{}, usage("%s contains several rules; choose one with --rule: %s", files[0].name(), strings.Join(names, ", "))
 	}
-	return rules.Document{}, usage("%s contains no rule %s; %s", files[0].name(), v.rule, suggest(v.rule, names))
+	return document.Document{}, usage("%s contains no rule %s; %s", files[0].name(), v.rule, suggest(v.rule, names))
 }
 
 // calendarOf returns the first calendar of a rule, or an empty string.
-func calendarOf(d rules.Document) string {
+func calendarOf(d document.Document) string {
 	for _, s := range d.Escalate {
 		if name := cmp.Or(s.Of, s.Within); name != "" {
 			return name

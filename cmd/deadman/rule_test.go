@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/rules/document"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -127,7 +129,7 @@ func TestApplyIsWholeOrNothing(t *testing.T) {
 	if page := read[web.Page[web.Rule]](n, "rule", "list"); len(page.Items) != 1 || page.Items[0].Version != 1 {
 		t.Errorf("something was changed: %+v", page)
 	}
-	var lint struct{ Problems rules.Problems }
+	var lint struct{ Problems document.Problems }
 	got := n.run("", "rule", "apply", "-f", calendar, "-o", "json")
 	if err := json.Unmarshal([]byte(got.out), &lint); err != nil || got.code != 3 || len(lint.Problems) != 1 || lint.Problems[0].Pointer != "/escalate/0/of" {
 		t.Errorf("%v: %+v", err, got)
@@ -198,7 +200,7 @@ func TestRuleVerbs(t *testing.T) {
 	if d, err := rules.Parse([]byte(text), "printed"); err != nil || d[0].Escalate[0].After.String() != "2h" {
 		t.Errorf("what is printed is no rule: %v\n%s", err, text)
 	}
-	if d := read[rules.Document](n, "rule", "get", "order-unshipped", "--version", "1"); d.Escalate[0].After.String() != "1h" {
+	if d := read[document.Document](n, "rule", "get", "order-unshipped", "--version", "1"); d.Escalate[0].After.String() != "1h" {
 		t.Errorf("version 1 is %+v", d)
 	}
 	n.says(1, []string{"rule", "get", "order-unshipped", "--version", "3"}, "no version 3")

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	"deadman/checks"
 	"deadman/rules"
@@ -158,9 +160,9 @@ func (t *timeline) span(at time.Time) string {
 	case t.of.Key == "" || d == 0:
 		return ""
 	case d < 0:
-		return "-" + rules.Duration(-d).String()
+		return "-" + document.Duration(-d).String()
 	}
-	return "+" + rules.Duration(d).String()
+	return "+" + document.Duration(d).String()
 }
 
 // kindOf returns the color and name of a line.

@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"internal/configfile", "internal/addresses", "internal/subjects", "internal/periodic", "examples"},
 	{"guards", "internal/calendars", "internal/schedules", "migrations", "internal/failpoints"},
 	{"alerts"},
-	{"checks"},
+	{"checks", "rules/document"},
 	{"checks/lookup"},
 	{"future_jobs"},
 	{"internal/access"},

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deadman/rules/document"
+
 	"golang.org/x/sync/errgroup"
 
 	futurejobs "deadman/future_jobs"
@@ -151,7 +153,7 @@ func (p *pingRun) prepare(ctx context.Context) error {
 		keys[i] = key(i)
 	}
 	err := saveRule(ctx, p.store, fmt.Sprintf("name: bench\nentity: device\ntrigger: {heartbeat: {every: %s, keys: [%s]}}\nslot: %s\n",
-		rules.Duration(pingsEvery), strings.Join(keys, ", "), rules.Duration(pingsSlot)))
+		document.Duration(pingsEvery), strings.Join(keys, ", "), document.Duration(pingsSlot)))
 	if err != nil {
 		return err
 	}

@@ -64,3 +64,12 @@ func UnknownName(noun, name string, known []string) string {
 	}
 	return fmt.Sprintf("unknown %s %q; the fields here are %s", noun, Truncate(name, quoted), strings.Join(known, ", "))
 }
+
+// NotOneOf returns the message for a word that is none of the words, with the nearest of them. The noun names the word:
+// "a severity".
+func NotOneOf(noun, word string, words []string) string {
+	if near := Suggest(word, words); near != "" {
+		return fmt.Sprintf("%q is not %s; did you mean %q?", Truncate(word, quoted), noun, near)
+	}
+	return fmt.Sprintf("%q is not %s; write one of %s", Truncate(word, quoted), noun, strings.Join(words, ", "))
+}

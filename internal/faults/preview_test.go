@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deadman/rules/document"
+
 	"pgregory.net/rapid"
 
 	futurejobs "deadman/future_jobs"
@@ -85,7 +87,7 @@ func drawRule(r *rapid.T) string {
 	after := time.Duration(0)
 	for i := range rapid.IntRange(1, 3).Draw(r, "steps") {
 		after += time.Duration(rapid.IntRange(1, 200).Draw(r, "after")) * time.Minute
-		when := "after: " + rules.Duration(after).String()
+		when := "after: " + document.Duration(after).String()
 		switch rapid.IntRange(0, 4).Draw(r, "when") {
 		case 0:
 			when = "after: minutes(event.n * 50)"
@@ -93,7 +95,7 @@ func drawRule(r *rapid.T) string {
 			when = "at: date(event.began) + hours(event.n)"
 		case 2:
 			times := rapid.IntRange(1, 3).Draw(r, "times")
-			when = fmt.Sprintf("every: %s, times: %d", rules.Duration(40*time.Minute), times)
+			when = fmt.Sprintf("every: %s, times: %d", document.Duration(40*time.Minute), times)
 			after += time.Duration(times) * 40 * time.Minute
 		}
 		line(`  - {%s, step: s%d, severity: %s, text: "{{key}} {{step}} {{state.n ?? 0}}"}`, when, i,

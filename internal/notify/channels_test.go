@@ -13,9 +13,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	"deadman/internal/notify"
-	"deadman/rules"
 )
 
 // service is a channel, with its service's interpretation of messages.
@@ -120,7 +121,7 @@ func FuzzChannels(f *testing.F) {
 		channels[name] = c
 	}
 	f.Fuzz(func(t *testing.T, key, said, label string) {
-		key = key[:min(len(key), rules.MaxKey)]
+		key = key[:min(len(key), document.MaxKey)]
 		key, said, label = strings.ToValidUTF8(key, "?"), strings.ToValidUTF8(said, "?"), strings.ToValidUTF8(label, "?")
 		for _, m := range []notify.Message{hostileMessage(1, key, said, label), hostileMessage(12, key, said, label)} {
 			for name, c := range channels {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
@@ -66,7 +68,7 @@ var faults = []struct {
 
 // ErrorInfoOf returns the response for an error. An unknown error has no text and is an error of the node.
 func ErrorInfoOf(err error) ErrorInfo {
-	if wrong := (rules.Problems{}); errors.As(err, &wrong) {
+	if wrong := (document.Problems{}); errors.As(err, &wrong) {
 		return ErrorInfo{http.StatusUnprocessableEntity, wrong.Error()}
 	}
 	for _, known := range faults {

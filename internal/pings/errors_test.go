@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/pings"
 	"deadman/internal/store"
@@ -21,7 +23,7 @@ func TestClientErrors(t *testing.T) {
 	}{
 		{pings.ErrUnknown, 404, true},
 		{fmt.Errorf("rule backup: %w", futurejobs.ErrNotFound), 404, true},
-		{rules.Problems{{Message: "the key is empty"}}, 422, true},
+		{document.Problems{{Message: "the key is empty"}}, 422, true},
 		{fmt.Errorf("rule backup: %w", rules.ErrNoHeartbeat), 409, true},
 		{fmt.Errorf("apply: %w", futurejobs.ErrRefused), 422, true},
 		{pings.ErrMethodNotAllowed, 405, true},

@@ -8,10 +8,11 @@ import (
 	"strconv"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/go-chi/chi/v5"
 
 	"deadman/alerts"
-	"deadman/rules"
 	"deadman/web"
 )
 
@@ -139,7 +140,7 @@ func (v *alertView) goesOn(c client) error {
 
 // ahead adds the remaining steps of a job. A repeated step counts once per repetition.
 func (v *alertView) ahead(c client, j web.Job) error {
-	var d rules.Document
+	var d document.Document
 	if err := c.get("/rules/"+url.PathEscape(j.Rule)+"/versions/"+strconv.Itoa(int(j.RuleVersion)), nil, &d); err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"deadman/rules/document"
+
 	"github.com/go-chi/chi/v5"
 
 	"deadman/rules"
@@ -28,8 +30,8 @@ type editorView struct {
 	Trial   previewForm
 	Sample  *sample // sample of a new rule; nil: none
 
-	saved    string         // the saved text
-	document rules.Document // the saved document
+	saved    string            // the saved text
+	document document.Document // the saved document
 
 	Wrong    []web.ProblemDetail
 	Refused  string // why saving failed; empty: not tried, or Wrong has the errors

@@ -7,18 +7,18 @@ import (
 	"strings"
 	"time"
 
-	"deadman/rules"
+	"deadman/rules/document"
 )
 
 // stepView is a step of an escalation in words.
 type stepView struct {
-	rules.Step
+	document.Step
 	When string
 	Says string
 }
 
 // escalationSteps returns the steps with their times and texts in words.
-func escalationSteps(d rules.Document) []stepView {
+func escalationSteps(d document.Document) []stepView {
 	steps := d.Steps()
 	all := make([]stepView, len(steps))
 	for i, s := range steps {
@@ -27,7 +27,7 @@ func escalationSteps(d rules.Document) []stepView {
 	return all
 }
 
-func whenOf(s rules.Step) string {
+func whenOf(s document.Step) string {
 	var when string
 	switch {
 	case s.Until != "":
@@ -57,7 +57,7 @@ const teethShown = 6
 
 // escalation draws a rule's escalation on a time axis. It draws nothing if all steps are due at once. If the time of
 // a step depends on the job, toScale is false.
-func escalation(d rules.Document) (drawing []timeAxis, toScale bool) {
+func escalation(d document.Document) (drawing []timeAxis, toScale bool) {
 	steps := d.Steps()
 	if len(steps) == 0 {
 		return nil, true
@@ -98,15 +98,15 @@ func escalation(d rules.Document) (drawing []timeAxis, toScale bool) {
 }
 
 // forGood is a hold that counts as endless.
-const forGood = rules.Duration(365 * 24 * time.Hour)
+const forGood = document.Duration(365 * 24 * time.Hour)
 
 // holds reports whether a job stays after its last step, so that a late event resolves it.
-func holds(d rules.Document) bool {
+func holds(d document.Document) bool {
 	return d.Hold > 0 && (len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil)
 }
 
 // begins describes the trigger of a rule.
-func begins(t rules.Trigger) string {
+func begins(t document.Trigger) string {
 	switch h := t.Heartbeat; {
 	case h != nil && h.Event == "":
 		return "a missing ping, expected " + h.IntervalText()
@@ -128,7 +128,7 @@ type subscriptionView struct {
 }
 
 // hearings lists the subjects of a rule in the order of its document.
-func hearings(d rules.Document) (all []subscriptionView) {
+func hearings(d document.Document) (all []subscriptionView) {
 	t := d.Trigger
 	if t.Event != "" {
 		all = append(all, subscriptionView{"starts a job", t.Event, t.Key, t.If})
@@ -156,7 +156,7 @@ func hearings(d rules.Document) (all []subscriptionView) {
 type ruleFact struct{ Name, Says string }
 
 // facts lists the less visible properties of a rule.
-func facts(d rules.Document) (all []ruleFact) {
+func facts(d document.Document) (all []ruleFact) {
 	add := func(name, format string, args ...any) {
 		all = append(all, ruleFact{name, fmt.Sprintf(format, args...)})
 	}
@@ -181,7 +181,7 @@ func facts(d rules.Document) (all []ruleFact) {
 	if d.Early > 0 && len(d.Resolve) > 0 {
 		add("Early-resolve window", "%s before the trigger", d.Early)
 	}
-	if d.Again == rules.Restart {
+	if d.Again == document.Restart {
 		add("Repeated trigger", "restarts the job")
 	}
 	if d.Spread > 0 {
@@ -190,14 +190,14 @@ func facts(d rules.Document) (all []ruleFact) {
 	add("Check interval", "%s grid", d.Slot)
 	g := d.Guards
 	add("Guards", "timeout %s, %d attempts, at most %d checks, horizon %s", g.Timeout, g.Attempts, g.MaxChecks, g.Horizon)
-	if late := d.CatchUp; late.Do != rules.Run {
+	if late := d.CatchUp; late.Do != document.Run {
 		add("Overdue jobs", "after %s: %s", late.After, late.Do)
 	}
 	return all
 }
 
 // failures describes the signals that a heartbeat treats as missed.
-func failures(h rules.Heartbeat) string {
+func failures(h document.Heartbeat) string {
 	text := "a reported failure"
 	if h.Max > 0 {
 		text += fmt.Sprintf(", a run longer than %s", h.Max)
@@ -209,7 +209,7 @@ func failures(h rules.Heartbeat) string {
 }
 
 // lookedUp returns the source of a lookup and its query.
-func lookedUp(l *rules.Lookup) (source, what string) {
+func lookedUp(l *document.Lookup) (source, what string) {
 	switch {
 	case l == nil:
 	case l.SQL != nil:
@@ -225,7 +225,7 @@ func lookedUp(l *rules.Lookup) (source, what string) {
 }
 
 // calendarsOf returns the calendars of the steps, without duplicates.
-func calendarsOf(steps []rules.Step) (names []string) {
+func calendarsOf(steps []document.Step) (names []string) {
 	for _, s := range steps {
 		for _, name := range []string{s.Of, s.Within} {
 			if name != "" && !slices.Contains(names, name) {

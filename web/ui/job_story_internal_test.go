@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/document"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"deadman/alerts"
 	"deadman/checks"
-	"deadman/rules"
 	"deadman/web"
 )
 
@@ -81,25 +82,25 @@ func TestStories(t *testing.T) {
 }
 
 func TestNextStep(t *testing.T) {
-	after := func(name string, h int) rules.Step {
-		return rules.Step{Name: name, After: rules.Delay{Fixed: rules.Duration(h) * rules.Duration(time.Hour)}}
+	after := func(name string, h int) document.Step {
+		return document.Step{Name: name, After: document.Delay{Fixed: document.Duration(h) * document.Duration(time.Hour)}}
 	}
-	reminder := rules.Step{Name: "reminder", Every: rules.Duration(time.Hour), Times: 3}
-	nag := rules.Step{Name: "nag", Every: rules.Duration(time.Hour), Until: rules.UntilAcknowledged}
+	reminder := document.Step{Name: "reminder", Every: document.Duration(time.Hour), Times: 3}
+	nag := document.Step{Name: "nag", Every: document.Duration(time.Hour), Until: document.UntilAcknowledged}
 	for _, c := range []struct {
-		steps []rules.Step
+		steps []document.Step
 		taken int
 		want  string
 	}{
-		{[]rules.Step{after("first", 1), after("second", 2)}, 0, "first"},
-		{[]rules.Step{after("first", 1), after("second", 2)}, 1, "second"},
-		{[]rules.Step{after("first", 1), after("second", 2)}, 2, ""},
-		{[]rules.Step{after("second", 2), after("first", 1)}, 0, "1 of 2"},
-		{[]rules.Step{after("first", 1), reminder}, 2, "reminder 2 of 3"},
-		{[]rules.Step{after("first", 1), reminder}, 4, ""},
-		{[]rules.Step{after("first", 1), nag}, 0, "first"},
-		{[]rules.Step{after("first", 1), nag}, 7, "nag (repeated)"},
-		{[]rules.Step{{Name: "computed", After: rules.Delay{Computed: "event.sla"}}, after("first", 1)}, 1, "2 of 2"},
+		{[]document.Step{after("first", 1), after("second", 2)}, 0, "first"},
+		{[]document.Step{after("first", 1), after("second", 2)}, 1, "second"},
+		{[]document.Step{after("first", 1), after("second", 2)}, 2, ""},
+		{[]document.Step{after("second", 2), after("first", 1)}, 0, "1 of 2"},
+		{[]document.Step{after("first", 1), reminder}, 2, "reminder 2 of 3"},
+		{[]document.Step{after("first", 1), reminder}, 4, ""},
+		{[]document.Step{after("first", 1), nag}, 0, "first"},
+		{[]document.Step{after("first", 1), nag}, 7, "nag (repeated)"},
+		{[]document.Step{{Name: "computed", After: document.Delay{Computed: "event.sla"}}, after("first", 1)}, 1, "2 of 2"},
 		{nil, 0, ""},
 	} {
 		if got := nextStep(c.steps, c.taken); got != c.want {
@@ -109,19 +110,19 @@ func TestNextStep(t *testing.T) {
 }
 
 func TestWhatIsLacking(t *testing.T) {
-	on := func(subjects ...string) (list []rules.Resolve) {
+	on := func(subjects ...string) (list []document.Resolve) {
 		for _, s := range subjects {
-			list = append(list, rules.Resolve{Watch: rules.Watch{Event: s}})
+			list = append(list, document.Resolve{Watch: document.Watch{Event: s}})
 		}
 		return list
 	}
-	for want, d := range map[string]rules.Document{
+	for want, d := range map[string]document.Document{
 		"No a.done":                     {Resolve: on("a.done"), While: "state.x == 1"},
 		"No a.done or a.gone":           {Resolve: on("a.done", "a.gone", "a.gone")},
 		"No a.done or 2 other events":   {Resolve: on("a.done", "a.gone", "a.off")},
 		"Condition holds: state.x == 1": {While: "state.x == 1"},
-		"No ping":                       {Trigger: rules.Trigger{Heartbeat: &rules.Heartbeat{}}},
-		"No event on a.beat":            {Trigger: rules.Trigger{Heartbeat: &rules.Heartbeat{Event: "a.beat"}}},
+		"No ping":                       {Trigger: document.Trigger{Heartbeat: &document.Heartbeat{}}},
+		"No event on a.beat":            {Trigger: document.Trigger{Heartbeat: &document.Heartbeat{Event: "a.beat"}}},
 		"Handler mine: not resolved":    {Handler: "mine"},
 		"Not resolved":                  {},
 	} {

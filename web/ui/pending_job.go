@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"deadman/rules"
+	"deadman/rules/document"
+
 	"deadman/web"
 )
 
@@ -28,7 +29,7 @@ type pendingView struct {
 // waitingFor describes a pending job by the job's version of the rule.
 func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 	w := pendingView{jobStory: s, ID: jobID(j.Rule, j.Key), Taken: j.Step}
-	var d rules.Document
+	var d document.Document
 	err := c.get(fmt.Sprintf("/rules/%s/versions/%d", pathEscape(j.Rule), j.RuleVersion), nil, &d)
 	if err != nil {
 		if asProblem(err) == nil {
@@ -47,7 +48,7 @@ func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 }
 
 // asked sets Lacks for a job whose checks decide its end, if the last check was undetermined or none has run.
-func (w *pendingView) asked(d rules.Document) {
+func (w *pendingView) asked(d document.Document) {
 	since, why := undeterminedSince(w.Job)
 	w.Silent = since
 	switch {
@@ -82,7 +83,7 @@ func undeterminedSince(j web.Job) (since time.Time, why string) {
 }
 
 // missingEvent describes the event that a rule expects.
-func missingEvent(d rules.Document) string {
+func missingEvent(d document.Document) string {
 	switch h := d.Trigger.Heartbeat; {
 	case h != nil && h.Event == "":
 		return "No ping"
@@ -109,9 +110,9 @@ func missingEvent(d rules.Document) string {
 
 // nextStep returns the step after the taken ones. Computed steps may run in another order than written, so the result
 // is then a number instead of a name.
-func nextStep(steps []rules.Step, taken int) string {
+func nextStep(steps []document.Step, taken int) string {
 	var names []string
-	rising, last := true, rules.Duration(0)
+	rising, last := true, document.Duration(0)
 	for _, s := range steps {
 		times := max(s.Times, 1)
 		for turn := range times {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"deadman/rules/document"
+
 	"deadman/alerts"
 	"deadman/rules"
 	"deadman/web"
@@ -97,7 +99,7 @@ func (t previewForm) request(now time.Time) (ask web.PreviewRequest, err error) 
 // event converts a later event. Without data it repeats the first event's data, and without a time it comes an hour
 // later.
 func (n laterEvent) event(first web.PreviewEvent) (e web.PreviewEvent, err error) {
-	after, err := rules.ParseDuration(cmp.Or(n.After, "1h"))
+	after, err := document.ParseDuration(cmp.Or(n.After, "1h"))
 	if err != nil {
 		return e, errTrial(fmt.Sprintf("%q is not a duration: %v", n.After, err))
 	}
@@ -113,7 +115,7 @@ func (t previewForm) until() (later time.Duration, end bool, err error) {
 	if t.Later == "" {
 		return 0, true, nil
 	}
-	d, err := rules.ParseDuration(t.Later)
+	d, err := document.ParseDuration(t.Later)
 	if err != nil {
 		return 0, false, errTrial(fmt.Sprintf("%q is not a duration: %v", t.Later, err))
 	}
@@ -264,7 +266,7 @@ func dotOf(l rules.PreviewLine, from time.Time, late, first bool) axisEvent {
 }
 
 // example fills in the trigger event of a preview: the newest recent event, or a made-up one. A schedule has none.
-func (t *previewForm) example(d rules.Document) {
+func (t *previewForm) example(d document.Document) {
 	t.Subject = sampleSubject(d.Trigger)
 	switch {
 	case len(t.Recent) > 0:

@@ -10,9 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"deadman/rules/document"
+
 	"github.com/go-chi/chi/v5"
 
-	"deadman/rules"
 	"deadman/web"
 )
 
@@ -55,7 +56,7 @@ func (c client) sendView(rule string) (sendView, error) {
 	if v.Offers = known.Subjects; len(v.Offers) > 0 {
 		v.Subject = v.Offers[0]
 	}
-	var d rules.Document
+	var d document.Document
 	if err := c.get(rulePath(rule), nil, &d); err != nil {
 		return v, err
 	}

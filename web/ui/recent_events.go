@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"deadman/rules/document"
+
 	futurejobs "deadman/future_jobs"
-	"deadman/rules"
 	"deadman/web"
 )
 
@@ -29,7 +30,7 @@ func (r recent) Fill() (string, error) {
 const recentMost = 8
 
 // recent returns trigger events of a rule's pending jobs and of its alerts. Schedules have no trigger events.
-func (c client) recent(rule string, d rules.Document) (all []recent, err error) {
+func (c client) recent(rule string, d document.Document) (all []recent, err error) {
 	if d.Trigger.Schedule != "" {
 		return nil, nil
 	}
@@ -65,7 +66,7 @@ func (c client) recent(rule string, d rules.Document) (all []recent, err error) 
 
 // recentOf returns the trigger event of a job for a preview. It returns false if the job has none, as with a
 // heartbeat never received, or if the event is too large for a form.
-func recentOf(key string, event json.RawMessage, at time.Time, d rules.Document) (recent, bool) {
+func recentOf(key string, event json.RawMessage, at time.Time, d document.Document) (recent, bool) {
 	if event == nil || len(event) > futurejobs.ListedMost {
 		return recent{}, false
 	}
@@ -96,7 +97,7 @@ type ping struct {
 }
 
 // pingOf returns the ping in a trigger event, or false for other events. A stored ping does not include its key.
-func pingOf(event json.RawMessage, d rules.Document) (p ping, is bool) {
+func pingOf(event json.RawMessage, d document.Document) (p ping, is bool) {
 	if d.Trigger.Heartbeat == nil {
 		return p, false
 	}

@@ -4,9 +4,10 @@ import (
 	"net/http"
 	"net/url"
 
+	"deadman/rules/document"
+
 	"github.com/go-chi/chi/v5"
 
-	"deadman/rules"
 	"deadman/web"
 )
 
@@ -28,7 +29,7 @@ type ruleView struct {
 	Pings    *pingsView // nil: the rule has no heartbeat
 	Did      string     // result of the last action; empty: none
 
-	document rules.Document
+	document document.Document
 }
 
 // OfFolder reports whether a node reads the rule from its folder of rule files.

@@ -5,11 +5,11 @@ import (
 	"regexp"
 	"strings"
 
-	"deadman/rules"
+	"deadman/rules/document"
 )
 
 // sampleSubject returns the trigger's subject with its wildcards filled in. It is empty if the subject has none.
-func sampleSubject(t rules.Trigger) string {
+func sampleSubject(t document.Trigger) string {
 	listens := t.Event
 	if t.Heartbeat != nil {
 		listens = t.Heartbeat.Event

@@ -8,11 +8,12 @@ import (
 	"strconv"
 	"strings"
 
+	"deadman/rules/document"
+
 	"github.com/google/uuid"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
-	"deadman/rules"
 	"deadman/web"
 )
 
@@ -36,7 +37,7 @@ const findMost = "20"
 func (v findView) Long() bool { return !fits(v.Asked) }
 
 // MaxKey is the largest key, in bytes.
-func (findView) MaxKey() int { return rules.MaxKey }
+func (findView) MaxKey() int { return document.MaxKey }
 
 // find searches for a rule by the prefix of its name, for an alert by its id or a part of it, and for an entity by
 // its key. An entity or rule name may precede the key. A single result redirects to its page.
@@ -159,7 +160,7 @@ func (c searchClient) findQualified(asked string) ([]found, error) {
 }
 
 // fits reports whether a text is short enough for a key or name.
-func fits(text string) bool { return len(text) <= rules.MaxKey }
+func fits(text string) bool { return len(text) <= document.MaxKey }
 
 func foundEntity(entity, key string) found { return found{entity, key, entityPath(entity, key)} }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"deadman/rules"
+	"deadman/rules/document"
 )
 
 // timeAxis is a time axis from left to right. Its width adapts to the page: x positions are percentages of the width,
@@ -229,5 +229,5 @@ func length(d time.Duration) string {
 		}
 		return text
 	}
-	return rules.Duration(d).String()
+	return document.Duration(d).String()
 }

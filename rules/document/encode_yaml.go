@@ -1,4 +1,4 @@
-package rules
+package document
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 )
 
 // YAML returns the document as authors write it: the fields in their order, defaults left out, and a list with one
-// event as that event. Parse reads the same document of it.
+// event as that event. Read reads the same document from it.
 func (d Document) YAML() ([]byte, error) {
 	written, err := d.node()
 	if err != nil {
@@ -30,7 +30,7 @@ func (d Document) node() (node, error) {
 		return node{}, err
 	}
 	nodes, problems := readJSON(text)
-	if err := problems.orNil(); err != nil {
+	if err := problems.OrNil(); err != nil {
 		return node{}, err
 	}
 	return nodes[0], nil
@@ -38,7 +38,7 @@ func (d Document) node() (node, error) {
 
 // defaults returns the values of the fields that d omits.
 func (d Document) defaults() Document {
-	b := blank()
+	b := New()
 	b.CatchUp.After, b.Guards.MaxChecks, b.Hold, b.Again = d.catchUp(), d.checks(), d.holdDuration(), d.again()
 	for i := range d.Escalate {
 		b.Escalate = append(b.Escalate, blankStep(i))

@@ -1,10 +1,8 @@
-package rules
+package document
 
 import (
 	"fmt"
 	"strings"
-
-	"deadman/internal/configfile"
 )
 
 // Problem is one error in a document.
@@ -56,7 +54,7 @@ func (p Problem) Field() string {
 }
 
 // maxProblems is how many problems of a text are listed, and how many of one document are collected.
-const maxProblems = 100
+const MaxProblems = 100
 
 // Problems are the errors of a text, in its order: up to maxProblems, and one more if others were left out. It is an
 // error.
@@ -71,22 +69,22 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// orNil returns ps as an error, nil if it is empty.
-func (ps Problems) orNil() error {
+// OrNil returns ps as an error, nil if it is empty.
+func (ps Problems) OrNil() error {
 	if len(ps) == 0 {
 		return nil
 	}
 	return ps
 }
 
-// listed returns as many of the problems as are listed.
-func (ps Problems) listed() Problems {
-	if len(ps) <= maxProblems {
+// Listed returns as many of the problems as are listed.
+func (ps Problems) Listed() Problems {
+	if len(ps) <= MaxProblems {
 		return ps
 	}
-	last := ps[maxProblems]
-	return append(ps[:maxProblems:maxProblems], Problem{
-		Line: last.Line, Column: last.Column, Message: fmt.Sprintf("more problems follow; fix these %d first", maxProblems),
+	last := ps[MaxProblems]
+	return append(ps[:MaxProblems:MaxProblems], Problem{
+		Line: last.Line, Column: last.Column, Message: fmt.Sprintf("more problems follow; fix these %d first", MaxProblems),
 	})
 }
 
@@ -106,10 +104,10 @@ var (
 )
 
 // under returns the pointer of a field below another.
-func under(pointer, field string) string { return pointer + "/" + escape.Replace(field) }
+func FieldPointer(pointer, field string) string { return pointer + "/" + escape.Replace(field) }
 
 // item returns the pointer of a list's item.
-func item(pointer string, i int) string { return fmt.Sprintf("%s/%d", pointer, i) }
+func ItemPointer(pointer string, i int) string { return fmt.Sprintf("%s/%d", pointer, i) }
 
-// clip keeps a message readable despite long quotes.
-func clip(s string, most int) string { return configfile.Truncate(s, most) }
+// FieldOf returns a pointer as people write it.
+func FieldOf(pointer string) string { return Problem{Pointer: pointer}.Field() }

@@ -1,4 +1,4 @@
-package rules
+package document
 
 import (
 	"fmt"
@@ -13,9 +13,9 @@ func (d *Document) fields() mapping {
 	return mapping{
 		required: []string{"name", "entity", "trigger"},
 		entries: []entry{
-			{"name", "Name of the rule; also a token of its alert subjects.", text{to: &d.Name, pattern: namePattern.String()}},
+			{"name", "Name of the rule; also a token of its alert subjects.", text{to: &d.Name, pattern: NamePattern.String()}},
 			{"description", "Description of the rule.", text{to: &d.Description, most: MaxDescription, empty: true}},
-			{"entity", "Entity type that the rule monitors. It cannot be changed.", text{to: &d.Entity, pattern: entityPattern.String()}},
+			{"entity", "Entity type that the rule monitors. It cannot be changed.", text{to: &d.Entity, pattern: EntityPattern.String()}},
 			{"enabled", "If false, no new jobs are created. Pending jobs continue.", boolean{&d.Enabled}},
 			{"trigger", "What creates a job: an event, a schedule or a heartbeat.", d.Trigger.fields()},
 			{"update", "Events whose bodies are merged into the state.", watches(&d.Update, "update", "an empty list updates nothing; remove the field")},
@@ -31,14 +31,14 @@ func (d *Document) fields() mapping {
 				shape: "steps, not %s; write: escalate: [{after: 3h, step: primary}]",
 			}},
 			{"recheck", "Expression for the time of an additional check. It does not postpone steps.", source{&d.Recheck}},
-			{"handler", "Name of a handler that decides the checks, instead of while and escalate.", text{to: &d.Handler, pattern: namePattern.String()}},
+			{"handler", "Name of a handler that decides the checks, instead of while and escalate.", text{to: &d.Handler, pattern: NamePattern.String()}},
 			{"at_most_once", "If true, the handler has side effects, and each check is started at most once.", boolean{&d.AtMostOnce}},
 			{"slot", "Grid to which checks are rounded, a duration that divides a day.", duration{&d.Slot}},
 			{"spread", "Duration over which the steps of different keys are spread. The delay of a key is constant.", duration{&d.Spread}},
 			{"catch_up", "Handling of overdue jobs.", d.CatchUp.fields()},
 			{"hold", "Late-resolve window: time after the last step in which an event still resolves the job.", duration{&d.Hold}},
 			{"early", "Early-resolve window: time for which a resolve, update or pause is stored that arrives before its trigger.", duration{&d.Early}},
-			{"again", "What a trigger does if the key has a pending job. Default: keep; restart for schedules.", choice{(*string)(&d.Again), againWords}},
+			{"again", "What a trigger does if the key has a pending job. Default: keep; restart for schedules.", choice{(*string)(&d.Again), AgainValues}},
 			{"guards", "Limits of the checks of a job.", d.Guards.fields()},
 			{"quiet", "If true, no resolved alerts are raised.", boolean{&d.Quiet}},
 			{"labels", "Labels of all alerts, as templates.", textMap{&d.Labels}},
@@ -48,9 +48,9 @@ func (d *Document) fields() mapping {
 
 // The words of fields that are one of a few.
 var (
-	againWords = []string{string(Keep), string(Restart)}
-	lateWords  = []string{string(Run), string(Skip), string(Expire)}
-	untilWords = []string{UntilAcknowledged}
+	AgainValues = []string{string(Keep), string(Restart)}
+	LateValues  = []string{string(Run), string(Skip), string(Expire)}
+	UntilValues = []string{UntilAcknowledged}
 )
 
 func (t *Trigger) fields() mapping {
@@ -89,7 +89,7 @@ func (e *Emit) fields() mapping {
 func subjectOf(to *string) value { return text{to: to, most: subjects.MaxBytes} }
 
 func keysOf(to *[]string) value {
-	return texts{to: to, most: maxKeys, item: func(to *string) value { return text{to: to, most: MaxKey} }}
+	return texts{to: to, most: MaxKeys, item: func(to *string) value { return text{to: to, most: MaxKey} }}
 }
 
 func (h *Heartbeat) fields() mapping {
@@ -132,7 +132,7 @@ func (w *Watch) fields(name string) mapping {
 func (s *Resolve) fields() mapping {
 	m := s.Watch.fields("resolve")
 	m.entries = append(m.entries,
-		entry{"as", "Outcome of the job in the history. Default: resolved.", text{to: &s.As, pattern: namePattern.String()}},
+		entry{"as", "Outcome of the job in the history. Default: resolved.", text{to: &s.As, pattern: NamePattern.String()}},
 		entry{"distinct", "Expression over event that identifies a member of a set. The job ends after need distinct members.", source{&s.Distinct}},
 		entry{"need", "Number of distinct members: a number, or an expression over event and state.", number{&s.Need}},
 	)
@@ -152,7 +152,7 @@ func (l *Lookup) fields() mapping {
 }
 
 func sourceOf(to *string) entry {
-	return entry{"source", "Name of the source.", text{to: to, pattern: namePattern.String()}}
+	return entry{"source", "Name of the source.", text{to: to, pattern: NamePattern.String()}}
 }
 
 func (l *SQLLookup) fields() mapping {
@@ -160,9 +160,9 @@ func (l *SQLLookup) fields() mapping {
 		name: "sql", required: []string{"source", "query"},
 		entries: []entry{
 			sourceOf(&l.Source),
-			{"query", "SQL query for one row, with parameters $1, $2 and so on.", text{to: &l.Query, most: maxQuery}},
+			{"query", "SQL query for one row, with parameters $1, $2 and so on.", text{to: &l.Query, most: MaxQuery}},
 			{"params", "Expressions for $1, $2 and so on. Default: $1 is the key.", texts{
-				to: &l.Params, most: maxParams, item: func(to *string) value { return source{to} },
+				to: &l.Params, most: MaxParams, item: func(to *string) value { return source{to} },
 			}},
 		},
 	}
@@ -191,7 +191,7 @@ func (l *KVLookup) fields() mapping {
 		name: "kv", required: []string{"source", "bucket"},
 		entries: []entry{
 			sourceOf(&l.Source),
-			{"bucket", "Name of the bucket.", text{to: &l.Bucket, pattern: bucketPattern.String()}},
+			{"bucket", "Name of the bucket.", text{to: &l.Bucket, pattern: BucketPattern.String()}},
 			{"key", "Template for the key in the bucket. Default: the key of the entity.", source{&l.Key}},
 		},
 	}
@@ -205,11 +205,11 @@ func (s *Step) fields() mapping {
 			{"at", "Expression over event, key and since for a time. For a schedule, a time of day.", source{&s.At}},
 			{"every", "Interval of repetitions after the previous step; see times and until.", duration{&s.Every}},
 			{"times", "Number of repetitions of a step with every.", positiveInt{&s.Times, MaxTurns}},
-			{"until", "Alternative to times: repeat the step until the alert is acknowledged.", choice{&s.Until, untilWords}},
-			{"of", "Calendar whose open time counts.", text{to: &s.Of, pattern: namePattern.String()}},
-			{"within", "Calendar: while it is closed, the step is postponed until it opens.", text{to: &s.Within, pattern: namePattern.String()}},
-			{"step", "Name of the step.", text{to: &s.Name, pattern: namePattern.String()}},
-			{"severity", "Severity of the alert.", choice{(*string)(&s.Severity), severities}},
+			{"until", "Alternative to times: repeat the step until the alert is acknowledged.", choice{&s.Until, UntilValues}},
+			{"of", "Calendar whose open time counts.", text{to: &s.Of, pattern: NamePattern.String()}},
+			{"within", "Calendar: while it is closed, the step is postponed until it opens.", text{to: &s.Within, pattern: NamePattern.String()}},
+			{"step", "Name of the step.", text{to: &s.Name, pattern: NamePattern.String()}},
+			{"severity", "Severity of the alert.", choice{(*string)(&s.Severity), Severities}},
 			{"text", "Template for the text of the alert, over event, state, key, since, step and job.", source{&s.Text}},
 		},
 	}
@@ -223,7 +223,7 @@ func (c *CatchUp) fields() mapping {
 		name: "catch_up",
 		entries: []entry{
 			{"after", "Delay after its slot from which a job is overdue.", duration{&c.After}},
-			{"do", "run: check the job. skip: check it at its next slot. expire: end it.", choice{(*string)(&c.Do), lateWords}},
+			{"do", "run: check the job. skip: check it at its next slot. expire: end it.", choice{(*string)(&c.Do), LateValues}},
 		},
 	}
 }
@@ -233,10 +233,10 @@ func (g *Guards) fields() mapping {
 		name: "guards",
 		entries: []entry{
 			{"timeout", "Timeout of a check.", duration{&g.Timeout}},
-			{"attempts", "Number of consecutive failed checks before an alert is raised.", positiveInt{&g.Attempts, maxAttempts}},
+			{"attempts", "Number of consecutive failed checks before an alert is raised.", positiveInt{&g.Attempts, MaxAttempts}},
 			{"interval", "Delay before the second attempt. It doubles with each attempt.", duration{&g.Interval}},
 			{"jitter", "Maximum random addition to an interval.", duration{&g.Jitter}},
-			{"max_checks", "Maximum number of completed checks of a job.", positiveInt{&g.MaxChecks, maxChecks}},
+			{"max_checks", "Maximum number of completed checks of a job.", positiveInt{&g.MaxChecks, MaxChecks}},
 			{"horizon", "Maximum time until the next check.", duration{&g.Horizon}},
 			{"end", "If true, a job ends after the last attempt.", boolean{&g.End}},
 		},

@@ -1,4 +1,4 @@
-package rules
+package document
 
 import (
 	"fmt"
@@ -16,17 +16,27 @@ type reader struct {
 }
 
 func (r *reader) problem(pointer, format string, args ...any) {
-	if len(r.problems) > maxProblems {
+	if len(r.problems) > MaxProblems {
 		return
 	}
-	at := r.nearestPlace(pointer)
+	at := nearestPlace(r.places, pointer)
 	r.problems = append(r.problems, Problem{
 		Line: at.line, Column: at.column, Pointer: pointer, Message: fmt.Sprintf(format, args...),
 	})
 }
 
+// nearestPlace returns the place of the pointer, or of the nearest element around it.
+func nearestPlace(places map[string]place, pointer string) place {
+	for {
+		if at, ok := places[pointer]; ok {
+			return at
+		}
+		pointer = pointer[:max(strings.LastIndexByte(pointer, '/'), 0)]
+	}
+}
+
 func (r *reader) document(n node) Document {
-	d := blank()
+	d := New()
 	d.fields().read(r, n, "")
 	late, checks := d.catchUp(), d.checks()
 	if _, written := r.places["/hold"]; !written {
@@ -72,7 +82,7 @@ func (r *reader) mapping(n node, pointer string, m mapping) {
 func (r *reader) each(n node, pointer string, use func(f field, p string)) {
 	seen := make(map[string]bool)
 	for _, f := range n.fields {
-		p := under(pointer, f.name)
+		p := FieldPointer(pointer, f.name)
 		r.places[p] = f.place
 		if seen[f.name] {
 			r.problem(p, "the field is duplicated; keep one")
@@ -98,7 +108,7 @@ func (r *reader) items(n node, pointer string, use func(n node, p string)) {
 
 // item returns the pointer of a list's item, and records its place.
 func (r *reader) item(pointer string, i int, n node) string {
-	p := item(pointer, i)
+	p := ItemPointer(pointer, i)
 	r.places[p] = n.place
 	return p
 }

@@ -1,4 +1,4 @@
-package rules
+package document
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"deadman/internal/configfile"
 
 	"github.com/invopop/jsonschema"
 )
@@ -49,7 +51,7 @@ func (v text) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return s
 }
 
-// choice is a value that is one of a few words. Compile checks whether it is.
+// choice is a value that is one of a few words. The compiler of package rules checks whether it is.
 type choice struct {
 	to *string
 	of []string
@@ -113,7 +115,7 @@ func (v boolean) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "boolean"}
 }
 
-// positiveInt is a whole number from 1. Compile checks the maximum.
+// positiveInt is a whole number from 1. The compiler of package rules checks the maximum.
 type positiveInt struct {
 	to   *int
 	most int // for the schema
@@ -131,10 +133,15 @@ func (v positiveInt) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: json.Number(strconv.Itoa(v.most))}
 }
 
-// whole returns a node that is a whole number from 1, written in the usual way.
+// WholeNumber returns a text that is a whole number from 1, without a sign and leading zeros.
+func WholeNumber(text string) (n int, ok bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 1 && strconv.Itoa(n) == text
+}
+
 func whole(n node) (int, bool) {
-	i, err := strconv.Atoi(n.text)
-	return i, n.kind == aNumber && err == nil && i >= 1 && strconv.Itoa(i) == n.text
+	i, ok := WholeNumber(n.text)
+	return i, ok && n.kind == aNumber
 }
 
 // number is a count, or an expression that yields one.
@@ -257,8 +264,8 @@ func (v textMap) read(r *reader, n node, pointer string) {
 func (v textMap) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Type: "object", MaxProperties: new(uint64(MaxLabels)),
-		PropertyNames:        &jsonschema.Schema{Pattern: labelPattern.String()},
-		AdditionalProperties: &jsonschema.Schema{Type: "string", MaxLength: new(uint64(maxLabel))},
+		PropertyNames:        &jsonschema.Schema{Pattern: LabelPattern.String()},
+		AdditionalProperties: &jsonschema.Schema{Type: "string", MaxLength: new(uint64(MaxLabel))},
 	}
 }
 
@@ -359,5 +366,5 @@ func describe(n node) string {
 	if n.text == "" {
 		return string(n.kind)
 	}
-	return fmt.Sprintf("%q", clip(n.text, 40))
+	return fmt.Sprintf("%q", configfile.Truncate(n.text, 40))
 }

@@ -1,4 +1,4 @@
-package rules
+package document
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 const durationPattern = `^(0|([0-9]+(y|w|d|h|m|s|ms))+)$`
 
 // Schema returns the JSON Schema (2020-12) of the rule document, for editors. It is made of the table that documents
-// are read by, so it has the same fields. It cannot express the checks of Compile: whether an expression is valid, and
+// are read by, so it has the same fields. It cannot express the checks of rules.Compile: whether an expression is valid, and
 // whether the rule makes sense.
 func Schema() ([]byte, error) {
 	d := Document{}
@@ -37,7 +37,7 @@ var example = map[string]any{
 
 // withDefaults adds the defaults of a document to its schema.
 func withDefaults(s *jsonschema.Schema) error {
-	d := blank()
+	d := New()
 	d.CatchUp.After = DefaultCatchUp
 	text, err := d.Canonical()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package rules defines the rule document and its meaning: the events that start a job, the events that end it, and the
-// alerts that it raises in between.
-package rules
+// Package document reads and writes rule documents, YAML or JSON: their fields, the form and the limits of each, their
+// defaults and their schema. Package rules defines their meaning.
+package document
 
 import (
 	"bytes"
@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"deadman/alerts"
+	"deadman/internal/subjects"
 )
 
-// Document is one rule as authors write it. Parse fills in every default, so that a saved version keeps the meaning it
+// Document is one rule as authors write it. Read fills in every default, so that a saved version keeps the meaning it
 // had when it was saved.
 type Document struct {
 	Name        string            `json:"name"`
@@ -58,7 +59,7 @@ type Trigger struct {
 
 // Takes reports whether events on a subject create jobs, or are heartbeats.
 func (t Trigger) Takes(subject string) bool {
-	return t.Event != "" && matches(t.Event, subject) || t.Heartbeat != nil && matches(t.Heartbeat.Event, subject)
+	return t.Event != "" && subjects.Covers(t.Event, subject) || t.Heartbeat != nil && subjects.Covers(t.Heartbeat.Event, subject)
 }
 
 // Emit is an event that a tick publishes instead of creating jobs.
@@ -211,13 +212,13 @@ const (
 // holdDuration is the default of hold. A heartbeat that never comes back is not forgotten.
 func (d Document) holdDuration() Duration {
 	if d.Trigger.Heartbeat != nil {
-		return longest
+		return MaxDuration
 	}
 	return DefaultHold
 }
 
 // blank is the document before any field is read.
-func blank() Document {
+func New() Document {
 	return Document{
 		Enabled: true, Slot: DefaultSlot, Hold: DefaultHold, Early: DefaultEarly, Again: Keep,
 		CatchUp: CatchUp{After: DefaultCatchUp, Do: Run},
@@ -235,20 +236,20 @@ func (d Document) Canonical() ([]byte, error) {
 }
 
 // hasNoText reports whether the rule has no steps of its own. Then the one alert of a missing heartbeat is the default.
-func (d Document) hasNoText() bool {
+func (d Document) HasNoSteps() bool {
 	return d.Trigger.Heartbeat != nil && len(d.Escalate) == 0 && d.Handler == ""
 }
 
 // Steps returns the steps of the rule: its own, or the implicit one.
 func (d Document) Steps() []Step {
-	if d.hasNoText() {
+	if d.HasNoSteps() {
 		return []Step{{After: Delay{AtOnce: true}, Name: "overdue", Severity: DefaultSeverity}}
 	}
 	return d.Escalate
 }
 
 // isHeld reports whether the job stays after its last step.
-func (d Document) isHeld() bool {
+func (d Document) IsHeld() bool {
 	return (len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil) && d.Hold > 0
 }
 
@@ -289,7 +290,7 @@ func (h Heartbeat) IntervalText() string {
 }
 
 // expected returns the keys that a rule names for its heartbeat, or for its schedule.
-func (d Document) expected() []string {
+func (d Document) ExpectedKeys() []string {
 	if d.Trigger.Heartbeat == nil {
 		return d.Trigger.Keys
 	}
@@ -298,15 +299,15 @@ func (d Document) expected() []string {
 
 // expects returns the keys that have jobs without a heartbeat; none while the rule rests. The jobs of a schedule are
 // created by its ticks.
-func (d Document) expects() []string {
+func (d Document) InitialKeys() []string {
 	if !d.Enabled || d.Trigger.Heartbeat == nil {
 		return nil
 	}
-	return d.expected()
+	return d.ExpectedKeys()
 }
 
 // checks returns the default of guards.max_checks.
-func (d Document) checks() int { return d.stepCount() + SpareChecks }
+func (d Document) checks() int { return d.StepCount() + SpareChecks }
 
 // again returns the default of again: a tick restarts the job of the tick before it.
 func (d Document) again() Again {
@@ -320,19 +321,19 @@ func (d Document) again() Again {
 func (d Document) catchUp() Duration { return max(DefaultCatchUp, d.Slot) }
 
 // stepCount returns the number of steps, with each repetition of every counted.
-func (d Document) stepCount() int {
-	if d.hasNoText() {
+func (d Document) StepCount() int {
+	if d.HasNoSteps() {
 		return 1
 	}
 	n := 0
 	for i := range d.Escalate {
-		n += d.repeatCount(i)
+		n += d.RepeatCount(i)
 	}
 	return n
 }
 
 // repeatCount returns how often the i-th step is taken, unless a user acknowledges.
-func (d Document) repeatCount(i int) int {
+func (d Document) RepeatCount(i int) int {
 	if d.Escalate[i].Until != "" {
 		return d.ackRepeatCount(i)
 	}
@@ -346,7 +347,7 @@ func (d Document) ackRepeatCount(i int) int {
 	var before Duration
 	for j, s := range d.Escalate {
 		if s.Until == "" {
-			most -= d.repeatCount(j)
+			most -= d.RepeatCount(j)
 		}
 		if j < i {
 			before = max(before, s.After.Fixed)
@@ -359,7 +360,7 @@ func (d Document) ackRepeatCount(i int) int {
 }
 
 // subject returns the subject of the event that creates a job; "" for a schedule.
-func (t Trigger) subject() string {
+func (t Trigger) Subject() string {
 	if t.Heartbeat != nil {
 		return t.Heartbeat.Event
 	}
@@ -367,7 +368,7 @@ func (t Trigger) subject() string {
 }
 
 // keyed returns the key of the event that creates a job.
-func (t Trigger) keyed() string {
+func (t Trigger) KeyExpression() string {
 	if t.Heartbeat != nil {
 		return t.Heartbeat.Key
 	}
@@ -392,7 +393,7 @@ func (l *Lookup) Asks() string {
 }
 
 // sourceAt returns the pointer to the name of the source.
-func (l *Lookup) sourceAt() string {
+func (l *Lookup) SourceAt() string {
 	switch {
 	case l.SQL != nil:
 		return "/lookup/sql/source"

@@ -1,9 +1,11 @@
-package rules
+package document
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"deadman/internal/configfile"
 )
 
 // unknown replaces a value in a default text that is known only for a job.
@@ -27,31 +29,31 @@ func (d Document) StepText(s Step) string {
 	case s.Text != "":
 		return s.Text
 	case h != nil:
-		return d.signed(key, fmt.Sprintf("no heartbeat since %s, expected %s", unknown, h.IntervalText()), called)
+		return d.SignedText(key, fmt.Sprintf("no heartbeat since %s, expected %s", unknown, h.IntervalText()), called)
 	}
 	after := unknown
 	if s.After.Fixed > 0 {
 		after = s.After.Fixed.String()
 	}
-	return d.defaultText(key, after, d.startText(), called)
+	return d.DefaultText(key, after, d.StartText(), called)
 }
 
 // defaultText returns the text of a step that is due a time after the start: what was expected until then.
-func (d Document) defaultText(key, after, start, step string) string {
+func (d Document) DefaultText(key, after, start, step string) string {
 	var missing string
 	switch {
 	case len(d.Resolve) > 0:
 		missing = d.missingText() + " " + after + " after " + start
 	case d.While != "":
-		missing = fmt.Sprintf("%s still holds %s after %s", clip(d.While, 80), after, start)
+		missing = fmt.Sprintf("%s still holds %s after %s", configfile.Truncate(d.While, 80), after, start)
 	default:
 		missing = after + " passed since " + start
 	}
-	return d.signed(key, missing, step)
+	return d.SignedText(key, missing, step)
 }
 
 // signed returns a text about an entity, with the rule and the step.
-func (d Document) signed(key, text, step string) string {
+func (d Document) SignedText(key, text, step string) string {
 	return fmt.Sprintf("%s %s: %s (rule %s, step %s)", d.Entity, key, text, d.Name, step)
 }
 
@@ -79,10 +81,10 @@ func (d Document) missingText() string {
 }
 
 // startText names what the steps of a job are counted from.
-func (d Document) startText() string {
+func (d Document) StartText() string {
 	switch t := d.Trigger; {
 	case t.Since != "":
-		return clip(t.Since, 80)
+		return configfile.Truncate(t.Since, 80)
 	case t.Schedule != "":
 		return "the tick"
 	default:

@@ -1,0 +1,40 @@
+package document
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestQuoted checks that any text that is written as YAML is read as the same text.
+func TestQuoted(t *testing.T) {
+	check := func(t interface{ Fatalf(string, ...any) }, s string) {
+		for _, text := range []string{"a: " + quoted(s) + "\n", quoted(s) + ": x\n", "a:\n  - " + quoted(s) + "\n", "a:\n  b: " + quoted(s) + "\n"} {
+			nodes, problems := readYAML([]byte(text))
+			if problems != nil {
+				t.Fatalf("%q: %v", text, problems)
+			}
+			f := nodes[0].fields[0]
+			for len(f.value.fields)+len(f.value.items) > 0 {
+				if len(f.value.items) > 0 {
+					f = field{value: f.value.items[0]}
+				} else {
+					f = f.value.fields[0]
+				}
+			}
+			if got := f.value; f.name != s && (got.kind != aText || got.text != s) {
+				t.Fatalf("%q is read as %s %q", text, got.kind, got.text)
+			}
+		}
+	}
+	for _, s := range []string{
+		"", " ", "a", "true", "No", "null", "~", "1", "1e3", "0x1f", "1_000", "12:30", "3h", "1d2h", "1d 2h", ".5", "-", "- a", "a - b", "a: b", "a #b", "a#b", "#a",
+		"!x", "&a", "*a", "a*", "orders.*.>", ">", "|", "%a", "@a", "`a", "{a}", "[a]", "a, b", "'a'", "\"a\"", "a\nb", "a\tb", "a ", " a", "a\\b", "\u0085", "\u2028", "\ufeff", "ä€😀", "a  b",
+		"a ? b : c", "a ? b", "? a", "=", "<<", "inf", "nan", "event.a == \"x\"", "a \"b", "a 'b", "y", "---", "...", "a |", "a >", "a | b", "\x7f", "\x01",
+	} {
+		check(t, s)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		check(t, rapid.StringMatching(`[a-z01 .:#'"{}\[\]!&*?|<>=@%,~+()/$\\\n\t_-]{0,12}`).Draw(t, "text"))
+	})
+}
