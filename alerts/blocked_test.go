@@ -79,7 +79,7 @@ func TestWhatIsRefusedIsGoneAround(t *testing.T) {
 		t.Errorf("it says not what to grant: %v", err)
 	}
 	g.deny("nothing")
-	eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 && relay.Err() == nil })
+	eventually(t, "all are published", func() bool { return w.isDrained() && relay.Err() == nil })
 	if n := len(w.heard(3020)); n != 3020 {
 		t.Errorf("%d alerts are in the stream", n)
 	}
@@ -118,7 +118,7 @@ func TestARefusedAlertKeepsItsPlace(t *testing.T) {
 		t.Errorf("%d wait: what was refused is tried again with each batch", n)
 	}
 	w.run(alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly()))
-	eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
+	eventually(t, "all are published", w.isDrained)
 	last := make(map[string]alerts.Severity)
 	for _, a := range w.follow(1206) {
 		last[a.Key] = a.Severity

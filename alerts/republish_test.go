@@ -79,11 +79,13 @@ func (w *world) inOrder(n int) {
 // After the stream was lost, consumers receive the alerts of each job in the order of their decisions: republished
 // alerts, pending ones, and new ones.
 func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
 	for name, database := range map[string]func(t *testing.T) store.Options{
 		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: t.TempDir()} },
 		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t)} },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			o := database(t)
 			o.Shards, o.Log = 2, quietly()
 			w := newWorldOn(t, o)
@@ -98,7 +100,7 @@ func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
 			w.republish(5000)
 			w.again(alerts.Info, jobs[:1000]...)
 			_, stop := w.runThree()
-			eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
+			eventually(t, "all are published", w.isDrained)
 			w.inOrder(8500)
 
 			stop() // a batch still in transit belongs to the old stream
@@ -111,7 +113,7 @@ func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
 					r.Wake()
 				}
 			}
-			eventually(t, "all are published again", func() bool { return len(w.unpublished()) == 0 })
+			eventually(t, "all are published again", w.isDrained)
 			w.inOrder(10_000)
 		})
 	}

@@ -77,7 +77,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatalf("in ten seconds it did not happen that %s", what)
+			t.Fatalf("in two minutes it did not happen that %s", what)
 		}
 	}
 }
