@@ -63,6 +63,7 @@ func (w *world) large(n int) {
 // The progress of a stream is reported while it is behind: the time of the last applied event, even if few large
 // events fit into a batch.
 func TestAStreamThatIsBehindSaysSo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rule("order")
 	w.large(120)
@@ -84,6 +85,7 @@ func TestAStreamThatIsBehindSaysSo(t *testing.T) {
 
 // Losses before reading are reported, even if the first report fails and the stream is reopened.
 func TestWhatWasDroppedIsSaidLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rule("order")
 	w.large(110)

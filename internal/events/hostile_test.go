@@ -41,6 +41,7 @@ func (w *world) letters() []futurejobs.DeadLetter {
 // Each event has a result, regardless of its contents: a job with a key, or a dead letter with a reason. None blocks
 // the next one.
 func TestWhateverComes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(`
 name: reads
@@ -129,6 +130,7 @@ func (w *world) poison(on bool) {
 // An event that the database rejects permanently is isolated within its batch, and delays no other rule and no other
 // event. It can be ingested once the cause is removed.
 func TestWhatTheDatabaseRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(`
 name: by-id
@@ -195,6 +197,7 @@ func (w *world) retrier() *events.DeadLetters {
 
 // A retry matches only the part of the rule that rejected the event, in its current version.
 func TestRetriesAskThePartThatRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	rule := `
 name: order-unshipped
@@ -239,6 +242,7 @@ escalate: [{after: 1h, step: primary}]
 
 // A retry is late: it does not affect a job created after the event, and an event that was too large still is.
 func TestRetriesComeLate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	rule := `
 name: order-unshipped
@@ -274,6 +278,7 @@ escalate: [{after: 1h, step: primary}]
 
 // A dead letter without its body can't be retried; the error names the reason and the event's position.
 func TestARetryWithoutTheBodyIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(`
 name: order-unshipped

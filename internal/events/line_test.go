@@ -58,6 +58,7 @@ func (h *heldLine) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurej
 // While the events of a tenant are not applied at all, events of the operator's rules behind them in the stream are: a
 // backlog of tenants delays them by nothing.
 func TestTenantsHoldUpNoEventOfTheOperator(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		w.rule("order")
 		w.saveRule("acme", 1, true)
@@ -90,6 +91,7 @@ func TestTenantsHoldUpNoEventOfTheOperator(t *testing.T) {
 
 // A rule changes its line while its events flow, and also while no node reads: each event counts once, and in order.
 func TestARuleChangesItsLine(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		w.saveRule("order", 1, false)
 		w.saveRule("acme", 1, true) // it keeps the tenants' line ahead
@@ -142,6 +144,7 @@ func TestARuleChangesItsLine(t *testing.T) {
 
 // A part of a batch of a tenants' line has few effects, however many events are read at once.
 func TestBatchesOfTenantsAreSmall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 10 {
 		ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Subjects: []string{"acme.>"}})

@@ -42,6 +42,7 @@ func (w *world) purge(stream string, to uint64) {
 }
 
 func TestAPurgeOfWhatWasReadIsNoBlindness(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rule("order")
 	n := w.start()
@@ -61,6 +62,7 @@ func TestAPurgeOfWhatWasReadIsNoBlindness(t *testing.T) {
 }
 
 func TestAPurgeOfWhatWasNotReadIsSaid(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(_ *testing.T, w *world) {
 		w.rule("order")
 		n := w.start()
@@ -82,6 +84,7 @@ func TestAPurgeOfWhatWasNotReadIsSaid(t *testing.T) {
 
 // A reader that is behind distinguishes dropped events from read ones.
 func TestEventsThatAreDroppedWhileReadingAreCounted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.rule("order")
 	w.publishIDs("order.created", 0, 30)
@@ -115,6 +118,7 @@ func TestEventsThatAreDroppedWhileReadingAreCounted(t *testing.T) {
 
 // A stream was restored to an earlier state, and continued from there.
 func TestARestoredStreamIsSaid(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()
 		s.create(named("ORDERS", "order.*"))
@@ -144,6 +148,7 @@ func TestARestoredStreamIsSaid(t *testing.T) {
 }
 
 func TestADeletedStreamIsSaid(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()
 		s.create(named("ORDERS", "order.*"))

@@ -2,8 +2,7 @@ package events_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,56 +11,96 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
+// doors is a rule whose triggers and resolves come from two streams.
+type doors struct {
+	name   string
+	again  string // treatment of another trigger
+	behind string // subject with a backlog: opened or closed
+}
+
+// rule returns the rule of the doors.
+func (d doors) rule() string {
+	return fmt.Sprintf(`
+name: %[1]s
+entity: door
+trigger: {event: %[1]s.opened, key: event.id, if: event.id != "other"}
+resolve: {event: %[1]s.closed, key: event.id}
+escalate: [{after: 1h, step: primary}]
+again: %[2]s
+slot: 1s
+`, d.name, d.again)
+}
+
+// stream returns the name of the stream of a subject.
+func (d doors) stream(subject string) string { return d.name + "-" + subject }
+
 // Triggers and resolves come from two streams, and one is far behind after a restart. A door that was opened, closed
 // and opened again is open: the earlier resolve does not end the job of the second trigger.
 func TestAnEndOfAnotherStreamLeavesTheJobAfterIt(t *testing.T) {
-	for _, again := range []string{"keep", "restart"} {
-		for _, behind := range []string{"OPENED", "CLOSED"} {
-			for _, backlog := range []int{0, 6000} {
-				t.Run(fmt.Sprintf("%s/behind %s by %d", again, behind, backlog), func(t *testing.T) {
-					onBoth(t, func(t *testing.T, w *world) {
-						js := w.js()
-						for name, subject := range map[string]string{"OPENED": "door.opened", "CLOSED": "door.closed"} {
-							if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
-								t.Fatal(err)
-							}
-						}
-						text := fmt.Sprintf(`
-name: door-open
-entity: door
-trigger: {event: door.opened, key: event.id, if: event.id != "other"}
-resolve: {event: door.closed, key: event.id}
-escalate: [{after: 1h, step: primary}]
-again: %s
-slot: 1s
-`, again)
-						if err := os.WriteFile(filepath.Join(w.rules, "door.yaml"), []byte(text), 0o600); err != nil {
+	t.Parallel()
+	for _, backlog := range []int{0, 6000} {
+		t.Run(fmt.Sprintf("behind by %d", backlog), func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, w *world) {
+				var all []doors
+				var text []string
+				for _, again := range []string{"keep", "restart"} {
+					for _, behind := range []string{"opened", "closed"} {
+						d := doors{again + "-" + behind, again, behind}
+						all, text = append(all, d), append(text, d.rule())
+					}
+				}
+				js := w.js()
+				for _, d := range all {
+					for _, subject := range []string{"opened", "closed"} {
+						if _, err := js.CreateStream(t.Context(), named(d.stream(subject), d.name+"."+subject)); err != nil {
 							t.Fatal(err)
 						}
-						if report, err := w.registry().ApplyDir(t.Context(), w.rules); err != nil || len(report.Problems) > 0 {
-							t.Fatal(err, report.Problems)
+					}
+				}
+				w.write(strings.Join(text, "---"))
+				for _, d := range all {
+					for range backlog {
+						if _, err := js.PublishAsync(d.name+"."+d.behind, []byte(`{"id":"other"}`), jetstream.WithStallWait(time.Minute)); err != nil {
+							t.Fatal(err)
 						}
-						subject := map[string]string{"OPENED": "door.opened", "CLOSED": "door.closed"}[behind]
-						for range backlog {
-							if _, err := js.PublishAsync(subject, []byte(`{"id":"other"}`), jetstream.WithStallWait(time.Minute)); err != nil {
-								t.Fatal(err)
-							}
-						}
-						<-js.PublishAsyncComplete()
-						last := map[string]uint64{}
-						for _, subject := range []string{"opened", "closed", "opened"} {
-							last[subject] = w.publish("door."+subject, `{"id":"front"}`)
-							<-time.After(2 * futurejobs.ClockSkew)
-						}
-						w.start()
-						w.caughtUp("OPENED", last["opened"])
-						w.caughtUp("CLOSED", last["closed"])
-						if pending, ended := w.jobs(); pending != 1 || ended > 1 {
-							t.Errorf("the door is open, and %d jobs are pending, %d ended", pending, ended)
-						}
-					})
-				})
-			}
-		}
+					}
+				}
+				<-js.PublishAsyncComplete()
+				last := make(map[string]uint64)
+				for i, subject := range []string{"opened", "closed", "opened"} {
+					if i > 0 {
+						<-time.After(2 * futurejobs.ClockSkew)
+					}
+					for _, d := range all {
+						last[d.stream(subject)] = w.publish(d.name+"."+subject, `{"id":"front"}`)
+					}
+				}
+				w.start()
+				for stream, seq := range last {
+					w.caughtUp(stream, seq)
+				}
+				for _, d := range all {
+					w.isOpen(d)
+				}
+			})
+		})
+	}
+}
+
+// isOpen fails the test unless the rule has one pending job and at most one that ended.
+func (w *world) isOpen(d doors) {
+	w.t.Helper()
+	f := futurejobs.Filter{Rule: d.name, Limit: futurejobs.MaxLimit}
+	pending, err := w.store.Jobs(w.t.Context(), f)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ended, err := w.store.History(w.t.Context(), f)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(pending.Items) != 1 || len(ended.Items) > 1 {
+		w.t.Errorf("%+v: the door is open, and %d jobs are pending, %d ended", d, len(pending.Items), len(ended.Items))
 	}
 }

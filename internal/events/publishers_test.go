@@ -44,6 +44,7 @@ func envelope(id, rest string) string {
 
 // Events of all publishers and formats are ingested once, and the rules see the data.
 func TestPublishers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write(placed)
 	w.start()

@@ -109,6 +109,7 @@ func (w *world) become(pending, ended int) {
 // A subject moves to another stream that is already being read for another rule, beyond the subject's events. No
 // event is lost or repeated, regardless of the reading position.
 func TestASubjectMoves(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()
 		s.create(named("A", "order.*"))
@@ -149,6 +150,7 @@ func TestASubjectMoves(t *testing.T) {
 
 // Remaining events of the old stream are read before the new stream.
 func TestASubjectMovesBehindItsEvents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.operator()
 	s.create(named("A", "order.*"))
@@ -168,6 +170,7 @@ func TestASubjectMovesBehindItsEvents(t *testing.T) {
 
 // A captured subject moves to a separate stream, and back.
 func TestACapturedSubjectGetsAStream(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()
 		w.rule("order")
@@ -208,6 +211,7 @@ func TestACapturedSubjectGetsAStream(t *testing.T) {
 
 // Mirrors and sources contain the events of their origins, and none of them counts twice.
 func TestASubjectMovesToACopy(t *testing.T) {
+	t.Parallel()
 	for name, copied := range map[string]jetstream.StreamConfig{
 		"sources": {Name: "B", Sources: []*jetstream.StreamSource{{Name: "A"}}},
 		"mirror":  {Name: "B", Mirror: &jetstream.StreamSource{Name: "A"}},
@@ -242,6 +246,7 @@ func TestASubjectMovesToACopy(t *testing.T) {
 // Rules are created, changed and deleted while events flow: each event counts once, for the rules existing at its
 // time.
 func TestRulesChangeWhileEventsFlow(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		w.rule("order")
 		w.start()
@@ -286,6 +291,7 @@ func TestRulesChangeWhileEventsFlow(t *testing.T) {
 
 // A subject moves back and forth during publishing.
 func TestASubjectMovesWhileEventsFlow(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()
 		s.create(named("A", "order.*", "a"))

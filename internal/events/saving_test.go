@@ -13,6 +13,7 @@ import (
 // While rules of a stream are saved without a pause, each event creates exactly the jobs of the versions saved before
 // it: none is missing, none has another version, and reading continues.
 func TestEventsMeetTheVersionsOfTheirTimeWhileRulesAreSaved(t *testing.T) {
+	t.Parallel()
 	const savers, published = 4, 300
 	onBoth(t, func(t *testing.T, w *world) {
 		name := func(saver int) string { return fmt.Sprintf("order-%d", saver) }

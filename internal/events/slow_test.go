@@ -103,6 +103,7 @@ CREATE TRIGGER slow BEFORE INSERT ON future_job FOR EACH ROW EXECUTE FUNCTION sl
 
 // Events with large bodies, and small events for jobs with large states, are applied in batches of bounded size.
 func TestMemoryOfBatchesIsBounded(t *testing.T) {
+	t.Parallel()
 	const (
 		jobs, size = 200, 250_000
 		ahead      = 16<<20 + size // read while a batch is applied, and in one call

@@ -47,10 +47,10 @@ func newWorld(t *testing.T) *world {
 	return newWorldOn(t, "")
 }
 
-// onBoth runs a test on each database.
+// onBoth runs a test on each database, concurrently with other tests.
 func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, newWorld(t)) })
-	t.Run("postgres", func(t *testing.T) { test(t, newWorldOn(t, storetest.Postgres(t))) })
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, newWorld(t)) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, newWorldOn(t, storetest.Postgres(t))) })
 }
 
 // newWorldOn returns a world on Postgres, or without a URL on SQLite.
@@ -259,14 +259,19 @@ func (w *world) startReading(streams events.Streams, ledger futurejobs.EffectSto
 	return n
 }
 
-// eventually polls until ok, for at most a minute.
+// eventually polls until ok, for at most five minutes. It waits as long as ok took: a slow query does not keep a slow
+// machine from what ok waits for.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	for !ok() {
+	for {
+		begun := time.Now()
+		if ok() {
+			return
+		}
 		select {
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(max(5*time.Millisecond, time.Since(begun))):
 		case <-ctx.Done():
 			t.Fatalf("in five minutes it did not happen that %s", what)
 		}
