@@ -20,6 +20,7 @@ import (
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/internal/testdisk"
 	"deadman/rules"
 )
@@ -48,7 +49,7 @@ func newWorld(t *testing.T, change ...func(*bus.Options)) *world {
 
 func newWorldOf(t *testing.T, shards int, change ...func(*bus.Options)) *world {
 	t.Helper()
-	return newWorldOn(t, store.Options{DataDir: t.TempDir(), Shards: shards, Log: quietly()}, change...)
+	return newWorldOn(t, store.Options{DataDir: storetest.DataDir(t), Shards: shards, Log: quietly()}, change...)
 }
 
 func newWorldOn(t *testing.T, database store.Options, change ...func(*bus.Options)) *world {

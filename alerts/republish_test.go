@@ -81,7 +81,7 @@ func (w *world) inOrder(n int) {
 func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(t *testing.T) store.Options{
-		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: t.TempDir()} },
+		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t)} },
 		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t)} },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 )
 
 // member is a node of a cluster that only holds shards.
@@ -26,7 +27,7 @@ const clusterLease = 15 * time.Second
 func cluster(t *testing.T, play func(t *testing.T, s *store.Store, nodes map[string]*member), ids ...string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 12, Log: slog.New(slog.DiscardHandler)})
+		s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 12, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 )
 
 // listener is a gap detector on a real SQLite store that can be unreachable. The database's clock and the local clock
@@ -37,7 +38,7 @@ func (l *listener) Now(ctx context.Context) (time.Time, error) {
 func listening(t *testing.T, play func(l *listener)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 1, Log: slog.New(slog.DiscardHandler)})
+		s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 1, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 )
 
 type leases interface{ futurejobs.Leases }
@@ -48,7 +49,7 @@ func TestALeaseIsCountedFromBeforeItWasAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 1, Log: slog.New(slog.DiscardHandler)})
+				s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 1, Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -14,11 +14,12 @@ import (
 	"deadman/alerts"
 	"deadman/checks"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 )
 
 // A decision that the database refuses delays no other. Its job ends, with a record and an alert.
 func TestARefusedDecisionEndsItsJobAlone(t *testing.T) {
-	dir := t.TempDir()
+	dir := storetest.DataDir(t)
 	refuseAlerts(t, dir, `NEW.detail LIKE '%"id":"7"%'`)
 	synctest.Test(t, func(t *testing.T) {
 		e := runIn(t, dir, nil, fmt.Sprintf(noResolve, "computes", "computes"))

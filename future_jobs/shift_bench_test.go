@@ -21,7 +21,7 @@ func BenchmarkShift(b *testing.B) {
 		benchShift(b, jobs, store.Options{DatabaseURL: storetest.Postgres(b)})
 	})
 	b.Run("sqlite", func(b *testing.B) {
-		benchShift(b, jobs, store.Options{DataDir: b.TempDir()})
+		benchShift(b, jobs, store.Options{DataDir: storetest.DataDir(b)})
 	})
 }
 

@@ -335,7 +335,7 @@ func TestReadsAndSettlementsOfLargeBodiesAreBounded(t *testing.T) {
 				}
 			}
 		}
-		t.Run(name+"/sqlite", func(t *testing.T) { bounded(t, store.Options{DataDir: t.TempDir()}) })
+		t.Run(name+"/sqlite", func(t *testing.T) { bounded(t, store.Options{DataDir: storetest.DataDir(t)}) })
 		t.Run(name+"/postgres", func(t *testing.T) { bounded(t, store.Options{DatabaseURL: storetest.Postgres(t)}) })
 	}
 }

@@ -158,7 +158,7 @@ func (s *sources) created(key string) int {
 func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
 		t.Run(name, func(t *testing.T) {
-			s, err := store.Open(t.Context(), store.Options{DatabaseURL: url(t), DataDir: t.TempDir(), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+			s, err := store.Open(t.Context(), store.Options{DatabaseURL: url(t), DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

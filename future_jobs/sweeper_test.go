@@ -15,6 +15,7 @@ import (
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
@@ -76,7 +77,7 @@ func (h *handlers) Rule(ctx context.Context, id, version int32) (*futurejobs.Rul
 
 func run(t *testing.T, handle map[string]checks.Handler, documents ...string) *engine {
 	t.Helper()
-	return runIn(t, t.TempDir(), handle, documents...)
+	return runIn(t, storetest.DataDir(t), handle, documents...)
 }
 
 func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents ...string) *engine {

@@ -205,7 +205,7 @@ func TestBackfillOfADeletedRule(t *testing.T) {
 func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
 		t.Run(name, func(t *testing.T) {
-			s, err := store.Open(t.Context(), store.Options{DatabaseURL: url(t), DataDir: t.TempDir(), Shards: shards, Log: quietly()})
+			s, err := store.Open(t.Context(), store.Options{DatabaseURL: url(t), DataDir: storetest.DataDir(t), Shards: shards, Log: quietly()})
 			if err != nil {
 				t.Fatal(err)
 			}

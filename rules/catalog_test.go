@@ -18,6 +18,7 @@ import (
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
@@ -28,7 +29,7 @@ func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // opened returns a fresh SQLite store.
 func opened(t testing.TB) *store.Store {
 	t.Helper()
-	s, err := store.Open(context.Background(), store.Options{DataDir: t.TempDir(), Shards: shards, Log: quietly()})
+	s, err := store.Open(context.Background(), store.Options{DataDir: storetest.DataDir(t), Shards: shards, Log: quietly()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,13 @@ import (
 
 	"deadman/checks"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
 // Jobs with slow checks do not hide the overdue jobs behind them, regardless of their number.
 func TestJobsThatMayBeLateHideNoOverdueOnes(t *testing.T) {
-	w := &watched{T: t, dir: t.TempDir(), line: "S"}
+	w := &watched{T: t, dir: storetest.DataDir(t), line: "S"}
 	var err error
 	w.store, err = store.Open(t.Context(), store.Options{DataDir: w.dir, Shards: 1, Log: slog.New(slog.DiscardHandler)})
 	w.must(err)

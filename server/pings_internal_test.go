@@ -9,12 +9,13 @@ import (
 
 	"deadman/internal/pings"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
 // Senders of pings can't suspend the checks of others: only an unreachable database can.
 func TestWhichPingsAreMissed(t *testing.T) {
-	s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

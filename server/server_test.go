@@ -55,6 +55,14 @@ func (n *node) as(user string, options ...nats.Option) *nats.Conn {
 // byDefault stands for an unset address.
 const byDefault = "default"
 
+// newDataDir returns a data folder with a SQLite database that has the present schema.
+func newDataDir(t *testing.T) string {
+	t.Helper()
+	dir := bustest.Dir(t)
+	storetest.SQLite(t, dir)
+	return dir
+}
+
 // begin starts a node without waiting.
 func begin(t *testing.T, c server.Config) (n *node, ready <-chan server.Endpoints) {
 	t.Helper()
@@ -65,7 +73,7 @@ func begin(t *testing.T, c server.Config) (n *node, ready <-chan server.Endpoint
 func beginWith(t *testing.T, c server.Config, log func(slog.Handler) slog.Handler) (n *node, ready <-chan server.Endpoints) {
 	t.Helper()
 	if c.DataDir == "" {
-		c.DataDir = bustest.Dir(t)
+		c.DataDir = newDataDir(t)
 	}
 	for _, addr := range []*string{&c.HTTPAddr, &c.NATSAddr} {
 		switch *addr {

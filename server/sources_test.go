@@ -51,7 +51,7 @@ func TestARuleNamesASourceThatThereIsNot(t *testing.T) {
 // A source with a user that can do more than read causes a warning at the start, even before a rule uses it.
 func TestASourceOfASuperuserIsWarnedOf(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"SHOP_URL": storetest.Postgres(t)}
+	env := map[string]string{"SHOP_URL": storetest.EmptyPostgres(t)}
 	n := serve(t, server.Config{
 		Sources: sourceFile(t, "sources: {shop: {postgres: {url_env: SHOP_URL}}}\n"), Env: func(name string) string { return env[name] },
 	})

@@ -16,6 +16,7 @@ import (
 	"deadman/internal/access"
 	"deadman/internal/events"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
@@ -63,7 +64,7 @@ func watchLine(t *testing.T, line, rule string, play func(w *watched)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(55 * time.Minute)))
-		w := &watched{T: t, dir: t.TempDir(), rule: rule, line: line, caughtUp: time.Now}
+		w := &watched{T: t, dir: storetest.DataDir(t), rule: rule, line: line, caughtUp: time.Now}
 		w.open()
 		defer w.close()
 		play(w)

@@ -19,6 +19,7 @@ import (
 	"deadman/internal/calendars"
 	"deadman/internal/scheduler"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
@@ -70,7 +71,7 @@ func played(t *testing.T, text string, known calendars.Set, given timeline, ask 
 			begins = given[0].at
 		}
 		time.Sleep(time.Until(begins))
-		v := &virtual{t: t, dir: t.TempDir(), known: known}
+		v := &virtual{t: t, dir: storetest.DataDir(t), known: known}
 		v.open()
 		v.save(text)
 		v.run()

@@ -6,6 +6,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
@@ -13,7 +14,7 @@ import (
 // count. Today is counted each time.
 func TestTallyKeepsDaysThatAreOver(t *testing.T) {
 	ctx := t.Context()
-	s, err := store.Open(ctx, store.Options{DataDir: t.TempDir(), Shards: 1})
+	s, err := store.Open(ctx, store.Options{DataDir: storetest.DataDir(t), Shards: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"deadman/internal/bus/bustest"
 	"deadman/internal/events"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 	"deadman/web"
 	"deadman/web/ui"
@@ -64,6 +65,7 @@ escalate:
 func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 	t.Helper()
 	dir := bustest.Dir(t)
+	storetest.SQLite(t, dir)
 	db, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4})
 	fatal(t, err)
 	t.Cleanup(func() {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/internal/access"
+	"deadman/internal/store/storetest"
 	"deadman/internal/subjects"
 )
 
@@ -16,7 +17,7 @@ var ann = access.Person{By: access.ByOIDC, Name: "ann@example.org", Issuer: "htt
 // A session of a person needs no token, is not usable as one, and ends 12 hours after the login regardless of use.
 func TestASessionOfAPerson(t *testing.T) {
 	c := newClock()
-	k := access.NewTokens(open(t, t.TempDir()), c.Now)
+	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
 	s, secret, err := k.Admit(t.Context(), ann, "192.0.2.7", "Firefox")
 	if err != nil || s.ExpiresAt.Sub(s.CreatedAt) != access.PersonMost {
 		t.Fatalf("%+v, %v", s, err)
@@ -108,7 +109,7 @@ func TestAPersonIsNobodyElse(t *testing.T) {
 		if p.String() == access.Loopback || p.String() == access.NodeItself {
 			t.Errorf("%s is %s", name, p)
 		}
-		k := access.NewTokens(open(t, t.TempDir()), time.Now)
+		k := access.NewTokens(open(t, storetest.DataDir(t)), time.Now)
 		if _, _, err := k.Create(t.Context(), access.TokenRequest{Name: p.String(), Scopes: []access.Scope{access.Read}}); err == nil {
 			t.Errorf("a token is named %s", p)
 		}

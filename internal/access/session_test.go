@@ -9,6 +9,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/internal/store/storetest"
 )
 
 func login(t *testing.T, k *access.Tokens, secret string) (access.Session, string) {
@@ -36,7 +37,7 @@ func over(t *testing.T, k *access.Tokens, secret string) {
 
 func TestASessionOpensWhatItsTokenDoes(t *testing.T) {
 	c := newClock()
-	k := access.NewTokens(open(t, t.TempDir()), c.Now)
+	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
 	token, secret := create(t, k, wish("ann", "read"))
 	s, sessionSecret := login(t, k, secret)
 	if s.TokenID != token.ID || !s.CreatedAt.Equal(c.Now()) || s.ExpiresAt.Sub(s.CreatedAt) != access.SessionMost || s.EndsAt().Sub(s.CreatedAt) != access.SessionIdle {
@@ -59,7 +60,7 @@ func TestASessionOpensWhatItsTokenDoes(t *testing.T) {
 // A session ends 12 hours after its last use, and after 30 days regardless of use.
 func TestASessionEndsInTime(t *testing.T) {
 	c := newClock()
-	k := access.NewTokens(open(t, t.TempDir()), c.Now)
+	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
 	_, secret := create(t, k, wish("ann", "read"))
 	_, idle := login(t, k, secret)
 	_, used := login(t, k, secret)
@@ -84,7 +85,7 @@ func TestASessionEndsInTime(t *testing.T) {
 // A session ends no later than its token.
 func TestASessionEndsWithItsToken(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	here, there := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
 	_, short := create(t, here, access.TokenRequest{Name: "short", Scopes: scopesOf("read"), Expires: time.Hour})
 	made, expires := login(t, here, short)
@@ -114,7 +115,7 @@ func TestASessionEndsWithItsToken(t *testing.T) {
 
 func TestASessionIsEndedHereAtOnceAndSoonElsewhere(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	here, there := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
 	_, secret := create(t, here, wish("ann", "read"))
 	ends, ended := login(t, here, secret)
@@ -137,7 +138,7 @@ func TestASessionIsEndedHereAtOnceAndSoonElsewhere(t *testing.T) {
 
 // A token revoked during its login leaves no session.
 func TestRevocationWhileATokenLogsIn(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k, other := access.NewTokens(s, newClock().Now), access.NewTokens(s.Store, newClock().Now)
 	_, secret := create(t, k, wish("ann", "read"))
 	s.answer = func() {
@@ -168,7 +169,7 @@ func TestTheNameOfABrowserIsShortened(t *testing.T) {
 // A recently valid secret is known without a store query, until it is denied.
 func TestKnowsWhatOpenedLately(t *testing.T) {
 	c := newClock()
-	k := access.NewTokens(open(t, t.TempDir()), c.Now)
+	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
 	_, secret := create(t, k, wish("ann", "read"))
 	knows := func(secret string, want bool) {
 		t.Helper()

@@ -21,6 +21,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 )
 
 // clock stands still until it is advanced.
@@ -83,7 +84,7 @@ func open(t *testing.T, dir string) *watched {
 
 func keeper(t *testing.T) *access.Tokens {
 	t.Helper()
-	return access.NewTokens(open(t, t.TempDir()), newClock().Now)
+	return access.NewTokens(open(t, storetest.DataDir(t)), newClock().Now)
 }
 
 func create(t *testing.T, k *access.Tokens, w access.TokenRequest) (access.Token, string) {
@@ -116,7 +117,7 @@ func identified(t *testing.T, k *access.Tokens, secret, name string) {
 func TestATokenIsMade(t *testing.T) {
 	c := newClock()
 	c.pass(123) // stores keep microseconds
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, c.Now)
 	ctx := access.As(t.Context(), access.Actor{Name: "alice", TokenID: "7", Addr: "10.0.0.1:5"})
 	made, secret, err := k.Create(ctx, access.TokenRequest{Name: "ci", Scopes: scopesOf("events"), Prefix: "acme-*", Expires: 90 * futurejobs.Day})
@@ -164,7 +165,7 @@ func TestSecretsDiffer(t *testing.T) {
 
 // The files of the store do not reveal a secret.
 func TestSecretsAreNotKept(t *testing.T) {
-	dir := t.TempDir()
+	dir := storetest.DataDir(t)
 	k := access.NewTokens(open(t, dir), newClock().Now)
 	token, secret := create(t, k, wish("ci", "admin"))
 	identified(t, k, secret, "ci")
@@ -194,7 +195,7 @@ func TestSecretsAreNotKept(t *testing.T) {
 
 func TestWhatIsNotLiveIsDenied(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, c.Now)
 	_, good := create(t, k, wish("good", "read"))
 	_, short := create(t, k, access.TokenRequest{Name: "short", Scopes: scopesOf("read"), Expires: time.Minute})
@@ -221,7 +222,7 @@ func TestWhatIsNotLiveIsDenied(t *testing.T) {
 // A cached token is not accepted after its expiry.
 func TestATokenExpiresInTime(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, c.Now)
 	_, secret := create(t, k, access.TokenRequest{Name: "ci", Scopes: scopesOf("read"), Expires: time.Second})
 	identified(t, k, secret, "ci")
@@ -236,7 +237,7 @@ func TestATokenExpiresInTime(t *testing.T) {
 
 func TestNotEveryRequestAsksTheStore(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, c.Now)
 	_, secret := create(t, k, wish("ci", "read"))
 	for range 1000 {
@@ -263,7 +264,7 @@ func TestNotEveryRequestAsksTheStore(t *testing.T) {
 }
 
 func TestMoreTokensThanAreRemembered(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, newClock().Now)
 	secrets := make([]string, 1500)
 	for i := range secrets {
@@ -284,7 +285,7 @@ func TestMoreTokensThanAreRemembered(t *testing.T) {
 
 func TestUseIsNotedOnceAMinute(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k, other := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
 	_, secret := create(t, k, wish("ci", "read"))
 	first := c.Now()
@@ -308,7 +309,7 @@ func TestUseIsNotedOnceAMinute(t *testing.T) {
 
 // Concurrent uses without a cache record one use.
 func TestUseIsNotedOnceByMany(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, newClock().Now)
 	_, secret := create(t, k, wish("ci", "read"))
 	const many = 20
@@ -330,7 +331,7 @@ func TestUseIsNotedOnceByMany(t *testing.T) {
 
 // A read-only database denies no token.
 func TestUseThatCannotBeNoted(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(&unwritable{s}, newClock().Now)
 	_, secret := create(t, k, wish("ci", "read"))
 	identified(t, k, secret, "ci")
@@ -362,7 +363,7 @@ func one(t *testing.T, k *access.Tokens) access.Token {
 
 func TestRevocationIsAtOnceHereAndSoonElsewhere(t *testing.T) {
 	c := newClock()
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	here, there := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
 	token, secret := create(t, here, wish("ci", "read"))
 	identified(t, here, secret, "ci")
@@ -377,7 +378,7 @@ func TestRevocationIsAtOnceHereAndSoonElsewhere(t *testing.T) {
 
 // A token read before its revocation is not cached afterwards.
 func TestRevocationWhileATokenIsRead(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, newClock().Now)
 	_, secret := create(t, k, wish("ci", "read"))
 	s.answer = func() {
@@ -392,7 +393,7 @@ func TestRevocationWhileATokenIsRead(t *testing.T) {
 
 // The absence of tokens is not cached if one is created during the query.
 func TestATokenIsMadeWhileTheStoreIsAsked(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, newClock().Now)
 	s.listed = func() {
 		s.listed = nil
@@ -424,7 +425,7 @@ func TestOnlyWhatLivesIsRevoked(t *testing.T) {
 
 func TestGoverned(t *testing.T) {
 	c := newClock()
-	k := access.NewTokens(open(t, t.TempDir()), c.Now)
+	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
 	is := func(want bool) {
 		t.Helper()
 		if got, err := k.HasTokens(t.Context()); err != nil || got != want {
@@ -454,7 +455,7 @@ func TestATokenThatEndedWasIssued(t *testing.T) {
 		"expired": func(_ *access.Tokens, c *clock) error { c.pass(2 * time.Hour); return nil },
 	} {
 		c := newClock()
-		k := access.NewTokens(open(t, t.TempDir()), c.Now)
+		k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
 		if got, err := k.EverIssued(t.Context()); err != nil || got {
 			t.Errorf("%s: issued before any was: %v, %v", name, got, err)
 		}
@@ -491,7 +492,7 @@ func TestAStoreThatFailsIsNotADenial(t *testing.T) {
 
 // In any sequence of operations, exactly the live tokens are authenticated.
 func TestIdentifiesExactlyWhatIsLive(t *testing.T) {
-	s := open(t, t.TempDir())
+	s := open(t, storetest.DataDir(t))
 	var round int
 	rapid.Check(t, func(t *rapid.T) {
 		round++

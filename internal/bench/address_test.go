@@ -50,7 +50,7 @@ func TestInvalidAddress(t *testing.T) {
 
 // The error for a server that refuses has the server's message and the remedy, and no schema is left.
 func TestServerRefusesSchema(t *testing.T) {
-	dsn := storetest.Postgres(t)
+	dsn := storetest.EmptyPostgres(t)
 	guest := strings.Replace(dsn, "postgres@", "bench%20guest@", 1)
 	if guest == dsn {
 		t.Skipf("the DSN in %s is not one of postgres without a password", storetest.Environment)

@@ -10,7 +10,7 @@ import (
 
 // A cancelled run returns ErrInterrupted instead of the cancelled operation's error, and leaves nothing behind.
 func TestInterrupt(t *testing.T) {
-	for name, database := range map[string]string{"sqlite": "", "postgres": storetest.Postgres(t)} {
+	for name, database := range map[string]string{"sqlite": "", "postgres": storetest.EmptyPostgres(t)} {
 		for _, shape := range []bench.Shape{bench.Mixed, bench.Create, bench.Due} {
 			ctx, cancel := context.WithCancel(t.Context())
 			o := bench.Options{DatabaseURL: database, Dir: t.TempDir(), Shapes: []bench.Shape{shape}, Jobs: 200, Rounds: 1, Nodes: 1, Pending: 2000, Few: 1000}

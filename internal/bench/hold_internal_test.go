@@ -9,7 +9,7 @@ import (
 
 // While an old transaction is open, the server keeps deleted rows; afterwards it removes them.
 func TestOldSnapshot(t *testing.T) {
-	g, err := openPostgres(t.Context(), storetest.Postgres(t))
+	g, err := openPostgres(t.Context(), storetest.EmptyPostgres(t))
 	if err != nil {
 		t.Fatal(err)
 	}

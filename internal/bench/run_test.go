@@ -76,9 +76,9 @@ func BenchmarkShapes(b *testing.B) {
 func TestRun(t *testing.T) {
 	for name, o := range map[string]bench.Options{
 		"sqlite":   {Jobs: 500, Rounds: 1, Nodes: 1, Pending: 2000, Few: 1000},
-		"postgres": {DatabaseURL: storetest.Postgres(t), Jobs: 2000, Rounds: 1, Nodes: 3, Pending: 20_000, Few: 5000},
+		"postgres": {DatabaseURL: storetest.EmptyPostgres(t), Jobs: 2000, Rounds: 1, Nodes: 3, Pending: 20_000, Few: 5000},
 		"postgres, old snapshot": {
-			DatabaseURL: storetest.Postgres(t), Shapes: []bench.Shape{bench.Finish}, Jobs: 2000, Rounds: 2, Nodes: 1, Pending: 1, OldSnapshot: true,
+			DatabaseURL: storetest.EmptyPostgres(t), Shapes: []bench.Shape{bench.Finish}, Jobs: 2000, Rounds: 2, Nodes: 1, Pending: 1, OldSnapshot: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

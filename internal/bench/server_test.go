@@ -12,7 +12,7 @@ import (
 
 // Schemas left by earlier runs are listed with their sizes and not dropped. Schemas with similar names are ignored.
 func TestLook(t *testing.T) {
-	dsn := storetest.Postgres(t)
+	dsn := storetest.EmptyPostgres(t)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)

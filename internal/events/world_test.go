@@ -56,7 +56,7 @@ func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
 // newWorldOn returns a world on Postgres, or without a URL on SQLite.
 func newWorldOn(t *testing.T, url string) *world {
 	t.Helper()
-	w := &world{t: t, dir: bustest.Dir(t), data: t.TempDir(), rules: t.TempDir()}
+	w := &world{t: t, dir: bustest.Dir(t), data: storetest.DataDir(t), rules: t.TempDir()}
 	w.server = w.serve("127.0.0.1:0")
 	var err error
 	w.bus, err = bus.Connect(t.Context(), bus.Options{URL: w.server.ClientURL(), Log: quietly()})

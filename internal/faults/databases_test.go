@@ -43,7 +43,7 @@ func onSQLite(a *arena) {
 // onPostgres gives the nodes a database of the Postgres that all runs share, over a link.
 func onPostgres(a *arena) {
 	a.Helper()
-	dsn := storetest.Postgres(a.T)
+	dsn := storetest.EmptyPostgres(a.T) // -program may break a program with another schema
 	a.prepare(dsn)
 	u, err := url.Parse(dsn)
 	if err != nil {

@@ -37,7 +37,7 @@ type shop struct {
 func openShop(a *arena, crashes bool) *shop {
 	a.Helper()
 	s := &shop{arena: a, shipped: map[string]faults.ShipmentTime{}, crashes: crashes}
-	dsn, err := url.Parse(storetest.Postgres(a.T))
+	dsn, err := url.Parse(storetest.EmptyPostgres(a.T))
 	if err != nil {
 		a.Fatal(err)
 	}

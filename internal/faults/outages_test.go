@@ -17,6 +17,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/events"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
@@ -103,7 +104,7 @@ type device struct {
 // newSite returns a site without faults.
 func newSite(t *testing.T, random *rand.Rand, every, grace, slot time.Duration) *site {
 	s := &site{
-		t: t, random: random, dir: t.TempDir(), brook: newBrook(), gate: &gate{}, embedded: random.IntN(2) == 0,
+		t: t, random: random, dir: storetest.DataDir(t), brook: newBrook(), gate: &gate{}, embedded: random.IntN(2) == 0,
 		every: every, grace: grace, slot: slot,
 	}
 	s.open()

@@ -14,6 +14,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
@@ -51,7 +52,7 @@ func TestVirtualTenDays(t *testing.T) {
 		happenings, unshippedAt := plan(random, begin)
 		downFrom, downTo := begin.Add(4*futurejobs.Day), begin.Add(4*futurejobs.Day+5*time.Hour)
 
-		dir := t.TempDir()
+		dir := storetest.DataDir(t)
 		run := openVirtual(t, dir)
 		run.save(t, virtualRule)
 		run.begin(t)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // onBoth runs a test on a database of each kind.
 func onBoth(t *testing.T, test func(*testing.T, *world)) {
 	for name, options := range map[string]func(*testing.T) store.Options{
-		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: t.TempDir()} },
+		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t)} },
 		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t)} },
 	} {
 		t.Run(name, func(t *testing.T) {

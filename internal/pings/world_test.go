@@ -15,6 +15,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/pings"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
@@ -43,7 +44,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
 	fatal(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil && !errors.Is(err, os.ErrClosed) {

@@ -101,7 +101,7 @@ func TestNoTickIsEmittedAfterAChangeOfItsRuleIsAcknowledged(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/on its way %v", name, database, isOnItsWay), func(t *testing.T) {
 					t.Parallel()
-					w := newWorld(t, store.Options{DatabaseURL: url(t), DataDir: t.TempDir(), Shards: 4})
+					w := newWorld(t, store.Options{DatabaseURL: url(t), DataDir: storetest.DataDir(t), Shards: 4})
 					if _, err := w.bus.Binder.Bind(t.Context(), []string{"imports.due", "imports.ready"}); err != nil {
 						t.Fatal(err)
 					}
@@ -156,7 +156,7 @@ func TestATickAfterASaveIsOfTheNewVersion(t *testing.T) {
 	for database, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, store.Options{DatabaseURL: url(t), DataDir: t.TempDir(), Shards: 4})
+			w := newWorld(t, store.Options{DatabaseURL: url(t), DataDir: storetest.DataDir(t), Shards: 4})
 			subjects := []string{"imports.due", "imports.v2", "imports.v3"}
 			if _, err := w.bus.Binder.Bind(t.Context(), subjects); err != nil {
 				t.Fatal(err)
@@ -192,7 +192,7 @@ func TestAFailedPublicationDoesNotHoldUpChanges(t *testing.T) {
 	for name, isAnswered := range map[string]bool{"refused": true, "unanswered": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+			w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 			w.rule = w.save(importDue)
 			var c count
 			broker := &refusing{isAnswered: isAnswered}

@@ -9,13 +9,14 @@ import (
 	"deadman/internal/calendars"
 	"deadman/internal/scheduler"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
 // Ticks of a rule that cannot be applied are alerted once, by several nodes, and again when they are applied.
 func TestTicksThatCannotBeAppliedAreAlerted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(`
 name: office-import
 entity: import

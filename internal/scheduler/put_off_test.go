@@ -9,6 +9,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
@@ -42,7 +43,7 @@ func (r shortRule) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, er
 // node itself is healthy meanwhile.
 func TestTicksThatArePutOffAreAlerted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(`
 name: import
 entity: import

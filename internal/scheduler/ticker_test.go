@@ -249,7 +249,7 @@ func (f *failingAlert) Apply(ctx context.Context, b futurejobs.EffectBatch) (fut
 // any time.
 func TestATickIsEmittedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	tick := time.Now().Add(2 * time.Second).UTC().Truncate(time.Second)
 	w.rule = w.save(fmt.Sprintf(`
 name: import-due
@@ -301,7 +301,7 @@ func (m *mute) PublishTick(ctx context.Context, _ futurejobs.Emission, _ schedul
 // Ticks that start jobs do not wait for a broker that does not answer.
 func TestAnUnresponsiveBrokerDelaysNoJobs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(eachSecond)
 	w.save(`
 name: import-due
@@ -333,7 +333,7 @@ func (l *listed) Scheduled() (revision int64, all []futurejobs.TickingRule) {
 // The rules are listed after a change, and not for each tick.
 func TestRulesAreListedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(eachSecond)
 	var c count
 	book := &listed{Catalog: w.book()}

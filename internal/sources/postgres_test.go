@@ -28,7 +28,7 @@ type database struct {
 
 func newDatabase(t testing.TB) *database {
 	t.Helper()
-	d := &database{t: t, dsn: storetest.Postgres(t)}
+	d := &database{t: t, dsn: storetest.EmptyPostgres(t)}
 	var err error
 	if d.conn, err = pgx.Connect(t.Context(), d.dsn); err != nil {
 		t.Fatal(err)

@@ -145,7 +145,7 @@ func BenchmarkIdle(b *testing.B) {
 
 func stores(testing.TB) map[string]func(testing.TB) *store.Store {
 	return map[string]func(testing.TB) *store.Store{
-		"sqlite":   func(tb testing.TB) *store.Store { return open(tb, store.Options{DataDir: tb.TempDir()}) },
+		"sqlite":   func(tb testing.TB) *store.Store { return open(tb, store.Options{DataDir: storetest.DataDir(tb)}) },
 		"postgres": func(tb testing.TB) *store.Store { return open(tb, store.Options{DatabaseURL: storetest.Postgres(tb)}) },
 	}
 }

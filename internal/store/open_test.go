@@ -12,11 +12,11 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// everywhere runs a test on both databases. reopen opens the same database again.
+// everywhere runs a test on new databases without tables. reopen opens the same database again.
 func everywhere(t *testing.T, test func(t *testing.T, reopen func(shards int) (*store.Store, error))) {
 	for name, options := range map[string]func(testing.TB) store.Options{
 		"sqlite":   func(tb testing.TB) store.Options { return store.Options{DataDir: tb.TempDir()} },
-		"postgres": func(tb testing.TB) store.Options { return store.Options{DatabaseURL: storetest.Postgres(tb)} },
+		"postgres": func(tb testing.TB) store.Options { return store.Options{DatabaseURL: storetest.EmptyPostgres(tb)} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

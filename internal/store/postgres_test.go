@@ -635,7 +635,7 @@ func TestADayIsNotDroppedBehindABackup(t *testing.T) {
 
 func TestNodesOpenOneDatabaseTogether(t *testing.T) {
 	t.Parallel()
-	dsn := storetest.Postgres(t)
+	dsn := storetest.EmptyPostgres(t)
 	stores := make([]*store.Store, 4)
 	var nodes sync.WaitGroup
 	for i := range stores {

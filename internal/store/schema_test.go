@@ -21,7 +21,7 @@ import (
 // atVersion returns a database at a version of the schema, with a live node of the program that migrated it.
 func atVersion(t *testing.T, version int64) (dsn string, db *sql.DB) {
 	t.Helper()
-	dsn = storetest.Postgres(t)
+	dsn = storetest.EmptyPostgres(t)
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
 		t.Fatal(err)

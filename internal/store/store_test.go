@@ -9,7 +9,7 @@ import (
 
 func TestSQLite(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) *store.Store {
-		return open(tb, store.Options{DataDir: tb.TempDir()})
+		return open(tb, store.Options{DataDir: storetest.DataDir(tb)})
 	})
 }
 
@@ -33,9 +33,9 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// asksTheMostShards opens an existing database.
+// asksTheMostShards opens a database without tables, and then the existing database.
 func asksTheMostShards(t *testing.T, wire *storetest.StatementRecorder) {
-	o := store.Options{DatabaseURL: wire.Postgres(t), Shards: store.MaxShards}
+	o := store.Options{DatabaseURL: wire.EmptyPostgres(t), Shards: store.MaxShards}
 	for range 2 {
 		if g, err := open(t, o).Gauges(t.Context()); err != nil || g != (store.Gauges{}) {
 			t.Errorf("gauges of nothing: %+v, %v", g, err)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Environment is the variable with the DSN of a superuser that may create databases. It is set if a cluster runs
@@ -29,15 +31,32 @@ var shared = sync.OnceValues(func() (string, error) {
 	return c.DSN, nil
 })
 
-// Postgres returns the DSN of a new database, to be dropped at the end of the test.
+// Postgres returns the DSN of a new database with the present schema and no shards. The database is dropped at the end
+// of the test.
 func Postgres(tb testing.TB) string {
+	tb.Helper()
+	from, err := template()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return newDatabase(tb, " TEMPLATE "+from)
+}
+
+// EmptyPostgres returns the DSN of a new database without tables, for a test of the migrations or of another schema. The
+// database is dropped at the end of the test.
+func EmptyPostgres(tb testing.TB) string {
+	tb.Helper()
+	return newDatabase(tb, "")
+}
+
+func newDatabase(tb testing.TB, options string) string {
 	tb.Helper()
 	super, err := shared()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	name := "test_" + uuid.NewString()[:8]
-	if err := execute(super, "CREATE DATABASE "+name); err != nil {
+	if err := create(super, name+options); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
@@ -62,8 +81,25 @@ func withDatabase(dsn, name string) (string, error) {
 	return u.String(), nil
 }
 
+// objectInUse is the code of the error about a template with connections.
+const objectInUse = "55006"
+
+// create creates a database. It waits while Postgres or its maintenance is still connected to the template.
+func create(super, database string) error {
+	for deadline := time.Now().Add(statementTimeout); ; <-time.After(50 * time.Millisecond) {
+		err := execute(super, "CREATE DATABASE "+database)
+		var failed *pgconn.PgError
+		if !errors.As(err, &failed) || failed.Code != objectInUse || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// statementTimeout bounds each statement: Postgres creates and drops databases in seconds on a busy machine.
+const statementTimeout = 2 * time.Minute
+
 func execute(dsn, statement string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
 	defer cancel()
 	c, err := pgx.Connect(ctx, dsn)
 	if err != nil {

@@ -59,10 +59,22 @@ func NewWire(tb testing.TB) *StatementRecorder {
 	return w
 }
 
-// Postgres returns the DSN of a new database behind the recorder. The connection is not encrypted.
+// Postgres returns the DSN of a new database with the present schema behind the recorder.
 func (w *StatementRecorder) Postgres(tb testing.TB) string {
 	tb.Helper()
-	u, err := url.Parse(Postgres(tb))
+	return w.before(tb, Postgres(tb))
+}
+
+// EmptyPostgres returns the DSN of a new database without tables behind the recorder.
+func (w *StatementRecorder) EmptyPostgres(tb testing.TB) string {
+	tb.Helper()
+	return w.before(tb, EmptyPostgres(tb))
+}
+
+// before returns the DSN of a database behind the recorder. The connection is not encrypted.
+func (w *StatementRecorder) before(tb testing.TB, dsn string) string {
+	tb.Helper()
+	u, err := url.Parse(dsn)
 	if err != nil {
 		tb.Fatal(err)
 	}
