@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 )
 
 //go:embed *.css *.js vendor
@@ -36,8 +37,13 @@ type Assets struct {
 	served map[string]*asset // by the served name
 }
 
-// New reads the files.
-func New() (*Assets, error) {
+// New returns the embedded files. The first call in a process compresses them.
+func New() (*Assets, error) { return embedded() }
+
+// embedded has the files for all nodes of the process: Assets do not change.
+var embedded = sync.OnceValues(read)
+
+func read() (*Assets, error) {
 	all := &Assets{named: make(map[string]*asset), served: make(map[string]*asset)}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if kind := mime.TypeByExtension(path.Ext(name)); err == nil && !entry.IsDir() && kind != "" && isAsset(name) {

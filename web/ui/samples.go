@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"sync"
 
 	"deadman/examples"
 	"deadman/internal/calendars"
@@ -22,21 +23,24 @@ type sample struct {
 	listens string // subject of the trigger, with its wildcards
 }
 
-// galleryOf converts the examples to samples. An error is a bug in an example.
-func galleryOf() ([]sample, error) {
+// gallery has the samples for all nodes of the process, converted by its first call. They do not change.
+var gallery = sync.OnceValues(readGallery)
+
+// readGallery converts the examples to samples. An error is a bug in an example.
+func readGallery() ([]sample, error) {
 	all, err := examples.All()
 	if err != nil {
 		return nil, err
 	}
-	gallery := make([]sample, 0, len(all))
+	samples := make([]sample, 0, len(all))
 	for _, e := range all {
 		s, err := sampleOf(e)
 		if err != nil {
 			return nil, fmt.Errorf("example %s: %w", e.Name, err)
 		}
-		gallery = append(gallery, s)
+		samples = append(samples, s)
 	}
-	return gallery, nil
+	return samples, nil
 }
 
 func sampleOf(e examples.Example) (s sample, err error) {

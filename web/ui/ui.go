@@ -49,7 +49,7 @@ func New(o Options) (*UI, error) {
 		return nil, err
 	}
 	u := &UI{Options: o, assets: assets, templates: make(map[string]*template.Template)}
-	if u.gallery, err = galleryOf(); err != nil {
+	if u.gallery, err = gallery(); err != nil {
 		return nil, fmt.Errorf("pages: %w", err)
 	}
 	layout, err := template.New("layout").Funcs(u.functions()).ParseFS(pages, "layout.html", "parts.html", "drawing.html", "preview.html", "gallery.html")
