@@ -91,8 +91,8 @@ func TestALookThatHoldsAStepIsNotCounted(t *testing.T) {
 	job.CheckCount = 2
 	now := job.NextCheckAt
 	answer := checks.Answer{Next: now.Add(time.Hour), Nominal: true, Step: 1, Held: true}
-	if d := decided(rule, job, CheckTimes{}, answer, nil, now); d.Ends() || d.Job.CheckCount != 2 || d.Job.Checks != 1 {
-		t.Errorf("held: ended %q after %d counted of %d", d.Outcome, d.Job.CheckCount, d.Job.Checks)
+	if d := decided(rule, job, CheckTimes{}, answer, nil, now); d.Ends() || d.Job.CheckCount != 2 || d.Job.CheckAttempts != 1 {
+		t.Errorf("held: ended %q after %d counted of %d", d.Outcome, d.Job.CheckCount, d.Job.CheckAttempts)
 	}
 	answer.Held = false
 	if d := decided(rule, job, CheckTimes{}, answer, nil, now); d.Outcome != checks.Outcome(guards.MaxChecks) {

@@ -11,7 +11,7 @@ import (
 // of a source, or the allowance and the queue of their tenant. Its methods except capacityFreed are used by the sweep
 // alone.
 type admission struct {
-	book        Book
+	catalog     RuleReader
 	lanes       *limiter
 	turns       *turns
 	putOff      putOff
@@ -67,8 +67,8 @@ func (a *admission) admit(ctx context.Context, j *Job, p *sweepRun, now time.Tim
 	if h, known := p.horizons[made]; known && j.NextCheckAt.After(h.at) {
 		return nil, false
 	}
-	ruleSet := a.book.Revision()
-	rule, err := a.book.Rule(ctx, j.RuleID, j.Version)
+	ruleSet := a.catalog.Revision()
+	rule, err := a.catalog.Rule(ctx, j.RuleID, j.Version)
 	if err != nil {
 		a.wait(p, j, horizon{err: err})
 		a.unreadable.note(made, j.NextCheckAt, err)
@@ -160,7 +160,7 @@ func (a *admission) reserveLookup(p *sweepRun, rule *Rule, now time.Time) bool {
 // recovered. Each is read at once then.
 func (a *admission) holdBack(p *sweepRun) {
 	for made, slot := range a.putOff.held() {
-		rule, err := a.book.Rule(p.ctx, made.RuleID, made.Version)
+		rule, err := a.catalog.Rule(p.ctx, made.RuleID, made.Version)
 		if err != nil || rule.Deleted || rule.Allowance == nil || rule.Allowance.HasRecovered(p.now) {
 			a.putOff.resume(made)
 			continue
@@ -175,7 +175,7 @@ func (a *admission) holdBack(p *sweepRun) {
 // of its rule, since its jobs may have another version now.
 func (a *admission) horizons(p *sweepRun) (probe []int32) {
 	for made, w := range a.waiting {
-		rule, err := a.book.Rule(p.ctx, made.RuleID, made.Version)
+		rule, err := a.catalog.Rule(p.ctx, made.RuleID, made.Version)
 		h, oldest := horizon{err: err}, w.slot
 		if err == nil {
 			var stream string
@@ -187,7 +187,7 @@ func (a *admission) horizons(p *sweepRun) (probe []int32) {
 			a.streamBehindSince(stream, p.now)
 			h.isTenants = IsTenantsLine(stream)
 		}
-		if a.book.RuleChangedAt(made.RuleID) > w.revision || p.now.Sub(w.met) >= probeEvery {
+		if a.catalog.RuleChangedAt(made.RuleID) > w.revision || p.now.Sub(w.met) >= probeEvery {
 			delete(a.waiting, made)
 			probe = append(probe, made.RuleID)
 			continue

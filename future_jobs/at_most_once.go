@@ -13,8 +13,8 @@ import (
 // CheckStart is a check that is about to start and must not start twice.
 type CheckStart struct {
 	HeldShard
-	JobID  int64
-	Checks int // of the job before this one
+	JobID         int64
+	CheckAttempts int // of the job before this one
 }
 
 // CheckStarts records started checks. Implementations are safe for concurrent use.
@@ -60,7 +60,7 @@ func (u *answerCache) keep(j Job, now time.Time, answer checks.Answer, err error
 		u.answers = make(map[int64]cachedAnswer)
 	}
 	maps.DeleteFunc(u.answers, func(_ int64, g cachedAnswer) bool { return now.Sub(g.at) > answerCacheTTL })
-	u.answers[j.ID] = cachedAnswer{j.NextCheckAt, j.Checks, now, answer, err}
+	u.answers[j.ID] = cachedAnswer{j.NextCheckAt, j.CheckAttempts, now, answer, err}
 }
 
 // of returns the answer of the job's next check, if that check has run already.
@@ -68,7 +68,7 @@ func (u *answerCache) of(j Job) (g cachedAnswer, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	g, ok = u.answers[j.ID]
-	return g, ok && g.checks == j.Checks && g.slot.Equal(j.NextCheckAt)
+	return g, ok && g.checks == j.CheckAttempts && g.slot.Equal(j.NextCheckAt)
 }
 
 func (u *answerCache) forget(job int64) {

@@ -173,7 +173,7 @@ func TestStoppingWaitsForNoSource(t *testing.T) {
 		e.stop()
 		<-e.finished
 		job, err := e.store.Job(t.Context(), "asks", "1")
-		if took := time.Since(began); took > time.Second || err != nil || job.Checks != 0 || len(e.said()) != 0 {
+		if took := time.Since(began); took > time.Second || err != nil || job.CheckAttempts != 0 || len(e.said()) != 0 {
 			t.Errorf("it stopped after %s; the job: %+v, %v", took, job.Job, err)
 		}
 	})
@@ -219,16 +219,16 @@ func TestAnOutageIsSaidOnceAndItsEnd(t *testing.T) {
 		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
 		e.happen("asks.created", keys(300)...)
 		time.Sleep(10*time.Second + 500*time.Millisecond)
-		if said := e.said(); len(said) != 0 {
-			t.Fatalf("said at the first attempt: %+v", said)
+		if listed := e.said(); len(listed) != 0 {
+			t.Fatalf("said at the first attempt: %+v", listed)
 		}
 		time.Sleep(2 * time.Minute)
-		said := e.said()
-		if len(said) != 1 || said[0].Status != alerts.Undetermined || said[0].Count != 300 || said[0].Source != "shop" || said[0].Rule != "asks" {
-			t.Fatalf("said %+v, want one that 300 cannot be looked at", said)
+		listed := e.said()
+		if len(listed) != 1 || listed[0].Status != alerts.Undetermined || listed[0].Count != 300 || listed[0].Source != "shop" || listed[0].Rule != "asks" {
+			t.Fatalf("said %+v, want one that 300 cannot be looked at", listed)
 		}
-		if !strings.Contains(said[0].Text, "connection refused") || !strings.Contains(said[0].Text, "300 jobs") {
-			t.Errorf("it says %q", said[0].Text)
+		if !strings.Contains(listed[0].Text, "connection refused") || !strings.Contains(listed[0].Text, "300 jobs") {
+			t.Errorf("it says %q", listed[0].Text)
 		}
 		shop.answers(known)
 		time.Sleep(6 * time.Minute)
@@ -237,7 +237,7 @@ func TestAnOutageIsSaidOnceAndItsEnd(t *testing.T) {
 			t.Fatalf("%d alerts once the source can be asked again, want its end beside its beginning", len(after))
 		}
 		end := after[0]
-		if end.Status != alerts.Resolved || !slices.Equal(end.Closes, []alerts.ID{said[0].ID}) || end.Count != 300 {
+		if end.Status != alerts.Resolved || !slices.Equal(end.Closes, []alerts.ID{listed[0].ID}) || end.Count != 300 {
 			t.Errorf("the end: %+v", end)
 		}
 		open, err := e.store.Outages(t.Context())
@@ -254,13 +254,13 @@ func TestAnOutageEndsWithoutJobs(t *testing.T) {
 		e := run(t, map[string]checks.Handler{"asks": shop}, strings.Replace(fmt.Sprintf(noResolve, "asks", "asks"), "attempts: 3", "attempts: 1, end: true", 1))
 		e.happen("asks.created", keys(3)...)
 		time.Sleep(5 * time.Minute)
-		if said := e.said(); len(said) != 1 || said[0].Status != alerts.Undetermined || len(e.ended()) != 3 {
-			t.Fatalf("said %+v, ended %d", said, len(e.ended()))
+		if listed := e.said(); len(listed) != 1 || listed[0].Status != alerts.Undetermined || len(e.ended()) != 3 {
+			t.Fatalf("said %+v, ended %d", listed, len(e.ended()))
 		}
 		shop.answers(known)
 		time.Sleep(20 * time.Second)
-		if said := e.said(); len(said) != 2 || said[0].Status != alerts.Resolved {
-			t.Errorf("said %+v", said)
+		if listed := e.said(); len(listed) != 2 || listed[0].Status != alerts.Resolved {
+			t.Errorf("said %+v", listed)
 		}
 	})
 }
@@ -275,13 +275,13 @@ func TestAShortOutageEndsSoon(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		e.happen("asks.created", "2")
 		time.Sleep(9 * time.Second)
-		if said := e.said(); len(said) != 1 || said[0].Status != alerts.Undetermined {
-			t.Fatalf("said %+v", said)
+		if listed := e.said(); len(listed) != 1 || listed[0].Status != alerts.Undetermined {
+			t.Fatalf("said %+v", listed)
 		}
 		shop.answers(known)
 		time.Sleep(10 * time.Second)
-		if said := e.said(); len(said) != 2 || said[0].Status != alerts.Resolved {
-			t.Errorf("said %+v", said)
+		if listed := e.said(); len(listed) != 2 || listed[0].Status != alerts.Resolved {
+			t.Errorf("said %+v", listed)
 		}
 	})
 }
@@ -293,9 +293,9 @@ func TestAPanicOfASourceIsOneOfItsChecks(t *testing.T) {
 		e.happen("asks.created", "1")
 		e.happen("other.created", "1")
 		time.Sleep(20 * time.Second)
-		said := e.said()
-		if len(said) != 2 || len(e.ended()) != 1 {
-			t.Errorf("said %+v, ended %+v", said, e.ended())
+		listed := e.said()
+		if len(listed) != 2 || len(e.ended()) != 1 {
+			t.Errorf("said %+v, ended %+v", listed, e.ended())
 		}
 	})
 }
@@ -306,13 +306,13 @@ func TestAStreamThatCannotBeReadIsAnOutage(t *testing.T) {
 		e := run(t, nil, withResolve+"catch_up: {after: 1m, do: run}\n")
 		e.happen("slow.created", keys(20)...)
 		time.Sleep(65 * time.Second)
-		if said := e.said(); len(said) != 0 {
-			t.Fatalf("said while waiting: %+v", said)
+		if listed := e.said(); len(listed) != 0 {
+			t.Fatalf("said while waiting: %+v", listed)
 		}
 		time.Sleep(10 * time.Minute)
-		said := e.said()
-		if len(said) != 1 || said[0].Status != alerts.Undetermined || said[0].Source != "stream/S" || said[0].Count != 20 {
-			t.Fatalf("said %+v, want that the stream cannot be read", said)
+		listed := e.said()
+		if len(listed) != 1 || listed[0].Status != alerts.Undetermined || listed[0].Source != "stream/S" || listed[0].Count != 20 {
+			t.Fatalf("said %+v, want that the stream cannot be read", listed)
 		}
 		for range 600 { // as ingest does, from now on
 			e.read()
@@ -357,7 +357,7 @@ func TestACheckWithEffectsThatBeganIsNotRunAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		held := leases[crashed.Shard].HeldShard // a check starts, and its node crashes
-		if ok, err := e.store.BeginCheck(t.Context(), futurejobs.CheckStart{HeldShard: held, JobID: crashed.ID, Checks: crashed.Checks}); !ok || err != nil {
+		if ok, err := e.store.BeginCheck(t.Context(), futurejobs.CheckStart{HeldShard: held, JobID: crashed.ID, CheckAttempts: crashed.CheckAttempts}); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		time.Sleep(9*time.Second + 500*time.Millisecond)

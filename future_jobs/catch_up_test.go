@@ -139,7 +139,7 @@ func TestAttemptsAreSpacedAsTheRuleSays(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for id := range int64(50) {
 		for undecided, least := range map[int]time.Duration{1: 10 * time.Minute, 2: 20 * time.Minute, 3: 40 * time.Minute} {
-			got := rule.retryDelay(&Job{ID: id, Undecided: undecided})
+			got := rule.retryDelay(&Job{ID: id, UndeterminedChecks: undecided})
 			if got < least || got > least+time.Hour {
 				t.Errorf("attempt %d of job %d waits %s", undecided, id, got)
 			}
@@ -152,7 +152,7 @@ func TestAttemptsAreSpacedAsTheRuleSays(t *testing.T) {
 		t.Errorf("50 jobs wait %d different times", len(seen))
 	}
 	rule.Limits.Attempts, rule.Limits.Jitter = 100, 0
-	if got := rule.retryDelay(&Job{Undecided: 99}); got != Day {
+	if got := rule.retryDelay(&Job{UndeterminedChecks: 99}); got != Day {
 		t.Errorf("attempt 99 waits %s", got)
 	}
 }

@@ -108,7 +108,7 @@ func (c *checker) recordStart(ctx context.Context, v *task) error {
 	if !isAtMostOnce(v.rule) {
 		return nil
 	}
-	ok, err := c.starts.BeginCheck(ctx, CheckStart{HeldShard: v.shard.HeldShard, JobID: v.Job.ID, Checks: v.Job.Checks})
+	ok, err := c.starts.BeginCheck(ctx, CheckStart{HeldShard: v.shard.HeldShard, JobID: v.Job.ID, CheckAttempts: v.Job.CheckAttempts})
 	switch {
 	case err != nil:
 		return fmt.Errorf("the start of the check was not recorded: %w", err)

@@ -59,9 +59,9 @@ type clockState struct {
 
 // clockSample is an answer of the database.
 type clockSample struct {
-	said          time.Time     // in UTC
+	databaseAt    time.Time     // the time in the answer, in UTC
 	sent, arrived time.Time     // by the local clock; the answer was given between them
-	lead          time.Duration // how far the clock was ahead of said when the answer arrived; reduced slowly
+	lead          time.Duration // how far the clock was ahead of databaseAt when the answer arrived; reduced slowly
 }
 
 // doubt holds the database's answers that contradict the elapsed time.
@@ -130,7 +130,7 @@ func (c *Clock) Sync(ctx context.Context) error {
 	c.sync.Lock()
 	defer c.sync.Unlock()
 	before := c.state.Load()
-	next := before.judge(&clockSample{said: t.UTC(), sent: sent, arrived: c.local()})
+	next := before.judge(&clockSample{databaseAt: t.UTC(), sent: sent, arrived: c.local()})
 	if next.steps > before.steps {
 		if err := c.follow(ctx, next); err != nil {
 			return errors.Join(err, c.Err())
@@ -180,7 +180,7 @@ func (s *clockState) judge(fresh *clockSample) *clockState {
 		next.see(fresh)
 		next.doubt = &doubt{fresh, fresh}
 	case s.doubt.last.off(fresh) != 0:
-		next.latest.From, next.latest.To = s.last.at(fresh.arrived), fresh.said
+		next.latest.From, next.latest.To = s.last.at(fresh.arrived), fresh.databaseAt
 		next.doubt = &doubt{fresh, fresh}
 	case fresh.sent.Sub(s.doubt.first.arrived) > confirmFor:
 		next.believe(fresh)
@@ -194,7 +194,7 @@ func (s *clockState) judge(fresh *clockSample) *clockState {
 // see records a step.
 func (s *clockState) see(fresh *clockSample) {
 	s.seen++
-	s.latest = Step{From: s.last.at(fresh.arrived), To: fresh.said, At: s.last.at(fresh.arrived)}
+	s.latest = Step{From: s.last.at(fresh.arrived), To: fresh.databaseAt, At: s.last.at(fresh.arrived)}
 }
 
 // believe adopts a step with its sample.
@@ -204,19 +204,19 @@ func (s *clockState) believe(fresh *clockSample) {
 	s.latest.Over, s.latest.Believed = true, true
 }
 
-// after returns the sample to use after an earlier one. When the answer arrived, the database's time was between said
-// and said plus the round trip. If the clock is within that range, the answer does not prove it wrong, so the clock
-// does not go back: it runs a little slower until the answer's time has caught up.
+// after returns the sample to use after an earlier one. When the answer arrived, the database's time was between
+// databaseAt and databaseAt plus the round trip. If the clock is within that range, the answer does not prove it wrong,
+// so the clock does not go back: it runs a little slower until the answer's time has caught up.
 func (r *clockSample) after(earlier *clockSample) *clockSample {
 	next := *r
-	next.lead = min(max(earlier.at(r.arrived).Sub(r.said), 0), r.arrived.Sub(r.sent))
+	next.lead = min(max(earlier.at(r.arrived).Sub(r.databaseAt), 0), r.arrived.Sub(r.sent))
 	return &next
 }
 
 // at returns the time at a local time, by the sample.
 func (r *clockSample) at(local time.Time) time.Time {
 	passed := local.Sub(r.arrived)
-	return r.said.Add(passed + max(r.lead-passed/drift, 0)).Truncate(time.Microsecond)
+	return r.databaseAt.Add(passed + max(r.lead-passed/drift, 0)).Truncate(time.Microsecond)
 }
 
 // age returns how much older the sample is than another one.
@@ -226,8 +226,8 @@ func (r *clockSample) age(fresh *clockSample) time.Duration { return fresh.arriv
 // given between its sending and its arrival; a deviation beyond both round trips is due to the database's clock.
 func (r *clockSample) off(fresh *clockSample) time.Duration {
 	slack := maxClockJump + r.age(fresh).Abs()/drift
-	early := r.said.Add(fresh.sent.Sub(r.arrived)).Sub(fresh.said)
-	late := fresh.said.Sub(r.said.Add(fresh.arrived.Sub(r.sent)))
+	early := r.databaseAt.Add(fresh.sent.Sub(r.arrived)).Sub(fresh.databaseAt)
+	late := fresh.databaseAt.Sub(r.databaseAt.Add(fresh.arrived.Sub(r.sent)))
 	switch {
 	case early > slack:
 		return -early
@@ -273,13 +273,13 @@ func (c *Clock) Now() time.Time {
 	return last.at(c.local())
 }
 
-// Correct returns the engine's time for a time said by the database: said itself, unless it deviates by more than the
+// Correct returns the engine's time for a time reported by the database: that time itself, unless it deviates by more than the
 // latency of an answer.
-func (c *Clock) Correct(said time.Time) time.Time {
-	if now := c.Now(); !now.IsZero() && said.Sub(now).Abs() > 2*maxClockJump {
+func (c *Clock) Correct(reported time.Time) time.Time {
+	if now := c.Now(); !now.IsZero() && reported.Sub(now).Abs() > 2*maxClockJump {
 		return now
 	}
-	return said
+	return reported
 }
 
 // sharedEvery is the maximum age of the last answer that places a timestamp of the database's clock.

@@ -67,14 +67,14 @@ func (w *world) event(subject, key string) { w.stamped(subject, key, w.wall.Now(
 func (w *world) stamped(subject, key string, at time.Time) {
 	w.Helper()
 	w.seq++
-	effects, refused := w.book.Match(futurejobs.Event{
+	effects, refused := w.catalog.Match(futurejobs.Event{
 		Stream: "S", Subject: subject, Seq: w.seq, At: w.clock.PlaceShared(w.Context(), at), Data: fmt.Appendf(nil, `{"id":%q}`, key),
 	})
 	if len(refused) > 0 {
 		w.Fatal(refused)
 	}
 	if _, err := w.store.Apply(w.Context(), futurejobs.EffectBatch{
-		Stream: "S", After: w.seq - 1, Last: w.seq, RuleSet: w.book.Revision(), Effects: effects,
+		Stream: "S", After: w.seq - 1, Last: w.seq, RuleSet: w.catalog.Revision(), Effects: effects,
 	}); err != nil {
 		w.Fatal(err)
 	}
@@ -100,11 +100,11 @@ func play(t *testing.T, outings []outing, end time.Duration) *world {
 	e := w.engine
 	e.save(ticking)
 	e.save(beating, rules.StreamBinding{Subject: "device.beat", Stream: "S"})
-	if err := e.book.Refresh(t.Context()); err != nil {
+	if err := e.catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ticker := scheduler.New(scheduler.Options{
-		Book: e.book, Cursors: e.store, Shards: e.owner, Now: e.clock.Now, Observer: quietTicks{}, Log: slog.New(slog.DiscardHandler),
+		Catalog: e.catalog, Cursors: e.store, Shards: e.owner, Now: e.clock.Now, Observer: quietTicks{}, Log: slog.New(slog.DiscardHandler),
 		Announce: func(ctx context.Context, r alerts.SystemAlert) error {
 			_, _, err := e.store.WriteSystemAlert(ctx, r)
 			return err
@@ -149,7 +149,7 @@ func play(t *testing.T, outings []outing, end time.Duration) *world {
 			w.want["beating/silent"] = expected{at: now + 25*time.Second}
 		}
 		w.look()
-		if err := w.book.Refresh(t.Context()); err != nil {
+		if err := w.catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(500 * time.Millisecond)

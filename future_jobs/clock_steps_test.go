@@ -28,7 +28,7 @@ func (e *engine) trigger(subject string, keys ...string) {
 	e.Helper()
 	now, err := e.store.Time(e.Context())
 	if err == nil {
-		err = e.book.Refresh(e.Context()) // as ingest does
+		err = e.catalog.Refresh(e.Context()) // as ingest does
 	}
 	if err != nil {
 		e.Fatal(err)
@@ -39,16 +39,16 @@ func (e *engine) trigger(subject string, keys ...string) {
 // beside runs another node on the same store, until it is stopped.
 func (e *engine) beside(id string) (stop func()) {
 	e.Helper()
-	_, _, stop = startNode(e, e.store, e.book, id, slog.New(slog.NewTextHandler(e.Output(), nil)))
+	_, _, stop = startNode(e, e.store, e.catalog, id, slog.New(slog.NewTextHandler(e.Output(), nil)))
 	return stop
 }
 
 // startNode runs a node on a store until it is stopped. Stopping waits for running handlers.
-func startNode(tb testing.TB, s *store.Store, book futurejobs.Book, id string, log *slog.Logger) (
+func startNode(tb testing.TB, s *store.Store, catalog futurejobs.RuleReader, id string, log *slog.Logger) (
 	owner *futurejobs.Owner, sweeper *futurejobs.Sweeper, stop func(),
 ) {
 	owner = futurejobs.NewOwner(s, futurejobs.Node{ID: id, Name: id}, 15*time.Second, time.Now, log)
-	sweeper = futurejobs.NewSweeper(s, book, owner, futurejobs.NewClock(s.Now, time.Now), 8, log)
+	sweeper = futurejobs.NewSweeper(s, catalog, owner, futurejobs.NewClock(s.Now, time.Now), 8, log)
 	owner.Changed = sweeper.Wake
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)

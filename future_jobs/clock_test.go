@@ -24,10 +24,10 @@ func TestClockIsNeverEarlyAndNeverGoesBack(t *testing.T) {
 		var meanwhile time.Time // the clock's time while an answer is in transit
 		clock = NewClock(func(context.Context) (time.Time, error) {
 			pass(time.Duration(trip.Draw(t, "there")))
-			said := truth
+			reported := truth
 			pass(time.Duration(trip.Draw(t, "back")))
 			meanwhile = clock.Now()
-			return said, nil
+			return reported, nil
 		}, func() time.Time { return local })
 
 		for range rapid.IntRange(1, 40).Draw(t, "syncs") {

@@ -51,13 +51,13 @@ func (d *Decision) decide(r *Rule, look CheckTimes, answer checks.Answer, failur
 // determined handles a check with an answer: steps 2 to 4.
 func (d *Decision) determined(r *Rule, answer checks.Answer, slot, now time.Time) {
 	j := &d.Job
-	j.Undecided = 0
+	j.UndeterminedChecks = 0
 	if !answer.Held {
 		j.CheckCount++
 	}
 	j.Step = answer.Step
 	if answer.Next.IsZero() {
-		d.end(r, cmp.Or(answer.Outcome, checks.Cleared), "", slot, answer.Due, now, answer.Alerts)
+		d.complete(r, cmp.Or(answer.Outcome, checks.Cleared), "", slot, answer.Due, now, answer.Alerts)
 		return
 	}
 
@@ -67,14 +67,14 @@ func (d *Decision) determined(r *Rule, answer checks.Answer, slot, now time.Time
 	}
 	if breach := limits.Judge(slot, answer.Next, j.CheckCount); breach != guards.None {
 		reason := limits.Explain(breach, slot, answer.Next)
-		d.end(r, checks.Outcome(breach), reason, slot, answer.Due, now, append(answer.Alerts, jobAlerts{r, j}.gaveUp(reason)))
+		d.complete(r, checks.Outcome(breach), reason, slot, answer.Due, now, append(answer.Alerts, jobAlerts{r, j}.gaveUp(reason)))
 		return
 	}
 	j.NextCheckAt = r.Grid.Up(answer.Next)
 	if !j.NextCheckAt.After(now) {
 		j.NextCheckAt = r.Grid.After(now)
 	}
-	d.end(r, "", "", slot, answer.Due, now, answer.Alerts)
+	d.complete(r, "", "", slot, answer.Due, now, answer.Alerts)
 }
 
 // undetermined schedules another check. Once the attempts are used up it raises an alert, one until a check is
@@ -83,34 +83,34 @@ func (d *Decision) determined(r *Rule, answer checks.Answer, slot, now time.Time
 // that is undetermined for another reason afterwards raises its own alert.
 func (d *Decision) undetermined(r *Rule, failure error, slot, now time.Time) {
 	j := &d.Job
-	before := j.Undecided > 0 && r.attemptsExhausted(j.Undecided)
-	j.Undecided++
-	spent := r.attemptsExhausted(j.Undecided)
+	before := j.UndeterminedChecks > 0 && r.attemptsExhausted(j.UndeterminedChecks)
+	j.UndeterminedChecks++
+	spent := r.attemptsExhausted(j.UndeterminedChecks)
 	j.NextCheckAt = r.retries(spent).After(now.Add(r.retryDelay(j)))
 	reason := clip(failure.Error())
 	var outage *checks.Outage
 	out := errors.As(failure, &outage)
 
 	if spent && (r.Limits.End || errors.Is(failure, errAlreadyStarted)) {
-		var said []alerts.Draft
+		var drafts []alerts.Draft
 		if !out {
-			said = []alerts.Draft{jobAlerts{r, j}.gaveUp(reason)}
+			drafts = []alerts.Draft{jobAlerts{r, j}.gaveUp(reason)}
 		}
-		d.end(r, outcomeOf(failure), reason, slot, time.Time{}, now, said)
+		d.complete(r, outcomeOf(failure), reason, slot, time.Time{}, now, drafts)
 		d.byOutage(outage)
 		return
 	}
 	if !spent || before && !out && (isCoveredByOutage(failure) || jobAlerts{r, j}.hasUndetermined()) {
-		d.end(r, "", reason, slot, time.Time{}, now, nil)
+		d.complete(r, "", reason, slot, time.Time{}, now, nil)
 		return
 	}
 	if out {
-		d.end(r, "", reason, slot, time.Time{}, now, nil)
+		d.complete(r, "", reason, slot, time.Time{}, now, nil)
 		d.byOutage(outage)
 		d.Repeated = before
 		return
 	}
-	d.end(r, "", reason, slot, time.Time{}, now, []alerts.Draft{jobAlerts{r, j}.draft(alerts.Undetermined, "check undetermined: "+reason)})
+	d.complete(r, "", reason, slot, time.Time{}, now, []alerts.Draft{jobAlerts{r, j}.draft(alerts.Undetermined, "check undetermined: "+reason)})
 }
 
 // outcomeOf returns the outcome of a job that ends undetermined.
@@ -129,9 +129,9 @@ func (d *Decision) byOutage(o *checks.Outage) {
 	}
 }
 
-// skipIfLate decides a job that needs no check, because it is late or its rule is deleted, and reports whether it
+// decideUnchecked decides a job that needs no check, because it is late or its rule is deleted, and reports whether it
 // did.
-func (d *Decision) skipIfLate(r *Rule, now time.Time) bool {
+func (d *Decision) decideUnchecked(r *Rule, now time.Time) bool {
 	j := &d.Job
 	slot := j.NextCheckAt
 	late := now.Sub(slot)
@@ -149,7 +149,7 @@ func (d *Decision) skipIfLate(r *Rule, now time.Time) bool {
 		d.addTrail(slot, now, checks.Answer{})
 		return true
 	}
-	d.end(r, checks.Expired, reason, slot, time.Time{}, now, []alerts.Draft{
+	d.complete(r, checks.Expired, reason, slot, time.Time{}, now, []alerts.Draft{
 		jobAlerts{r, j}.draft(alerts.Expired, "checked too late: "+reason),
 	})
 	return true
@@ -158,8 +158,8 @@ func (d *Decision) skipIfLate(r *Rule, now time.Time) bool {
 // streamTimedOut decides a job with a stream that could not be read for too long: its check is undetermined.
 func (d *Decision) streamTimedOut(r *Rule, stream string, now time.Time) {
 	j := &d.Job
-	if !r.Limits.Spent(j.Undecided) {
-		j.Undecided = max(r.Limits.Attempts, 1) - 1 // it has waited long enough
+	if !r.Limits.Spent(j.UndeterminedChecks) {
+		j.UndeterminedChecks = max(r.Limits.Attempts, 1) - 1 // it has waited long enough
 	}
 	slot := j.NextCheckAt
 	j.Last.FailedAt = now
@@ -169,9 +169,9 @@ func (d *Decision) streamTimedOut(r *Rule, stream string, now time.Time) {
 	d.addTrail(slot, now, checks.Answer{})
 }
 
-// end completes a decision and adds its alerts to the job. A resolved alert closes all earlier alerts. due is when
+// complete completes a decision and adds its alerts to the job. A resolved alert closes all earlier alerts. due is when
 // the step taken by the check was due; zero: none was taken, or unknown.
-func (d *Decision) end(r *Rule, outcome checks.Outcome, reason string, slot, due, now time.Time, drafts []alerts.Draft) {
+func (d *Decision) complete(r *Rule, outcome checks.Outcome, reason string, slot, due, now time.Time, drafts []alerts.Draft) {
 	j := &d.Job
 	before := j.Alerts
 	d.Outcome, d.Reason, d.Alerts = outcome, reason, nil
@@ -179,7 +179,7 @@ func (d *Decision) end(r *Rule, outcome checks.Outcome, reason string, slot, due
 		return
 	}
 	of := jobAlerts{r, j}
-	d.Alerts = of.of(j.Checks, slot, of.planned(slot, due), now, drafts)
+	d.Alerts = of.of(j.CheckAttempts, slot, of.planned(slot, due), now, drafts)
 	j.Alerts = before[:len(before):len(before)]
 	for i := range d.Alerts {
 		said := &d.Alerts[i]
@@ -206,14 +206,14 @@ func (d *Decision) close(rule *Rule, draft alerts.Draft, at, now time.Time) {
 	if d.Job.Origin != 0 {
 		planned = at
 	}
-	said := jobAlerts{rule, &d.Job}.of(0, now, planned, afterCheck(d.Job.Last, now), []alerts.Draft{draft})
-	if len(said) == 0 {
+	raised := jobAlerts{rule, &d.Job}.of(0, now, planned, afterCheck(d.Job.Last, now), []alerts.Draft{draft})
+	if len(raised) == 0 {
 		return // the job has the alert already
 	}
 	before := d.Job.Alerts
-	said[0].Closes = before
-	d.Alerts = said
-	d.Job.Alerts = append(before[:len(before):len(before)], said[0].ID)
+	raised[0].Closes = before
+	d.Alerts = raised
+	d.Job.Alerts = append(before[:len(before):len(before)], raised[0].ID)
 }
 
 // checkAhead bounds how long after the start of an event's transaction a check may end while the transaction waits
@@ -238,7 +238,7 @@ func (d *Decision) addTrail(slot, now time.Time, answer checks.Answer) {
 	if d.Ends() && (answer.Values == "" || len(d.Alerts) > 0) {
 		return
 	}
-	e := Entry{Kind: Checked, At: slot, Late: max(now.Sub(slot), 0), Values: answer.Values, Held: answer.Held, Outcome: d.Outcome}
+	e := Entry{Kind: Checked, At: slot, Delay: max(now.Sub(slot), 0), Values: answer.Values, Held: answer.Held, Outcome: d.Outcome}
 	if !d.Ends() {
 		e.Next, e.Reason = d.Job.NextCheckAt, d.Reason
 	}

@@ -12,13 +12,13 @@ import (
 
 // TestAlertsCarryWhatWasFound decides with and without a state in the answer, on each path that raises an alert.
 func TestAlertsCarryWhatWasFound(t *testing.T) {
-	said := []alerts.Draft{{Status: alerts.Firing}}
+	drafts := []alerts.Draft{{Status: alerts.Firing}}
 	job := Job{State: json.RawMessage(`{"status":"OLD"}`), CheckCount: 1}
 	job.NextCheckAt = noon
 	for name, answer := range map[string]checks.Answer{
-		"goes on": {Next: noon.Add(time.Minute), Alerts: said},
-		"ends":    {Outcome: checks.Exhausted, Alerts: said},
-		"gave up": {Next: noon.Add(-time.Minute), Alerts: said},
+		"goes on": {Next: noon.Add(time.Minute), Alerts: drafts},
+		"ends":    {Outcome: checks.Exhausted, Alerts: drafts},
+		"gave up": {Next: noon.Add(-time.Minute), Alerts: drafts},
 	} {
 		for state, want := range map[string]string{"": `{"status":"OLD"}`, `{"status":"NEW"}`: `{"status":"NEW"}`, `null`: `null`} {
 			if answer.State = nil; state != "" {

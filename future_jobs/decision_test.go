@@ -24,7 +24,7 @@ var asking = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answ
 // alertedJob returns a job with undetermined checks in a row, one of them with an alert.
 func alertedJob(at, undecided int) Job {
 	d := alerts.Decision{JobID: 1, CreatedAt: noon.Add(-time.Hour), Check: at, Status: alerts.Undetermined, At: noon.Add(-time.Minute)}
-	return Job{Undecided: undecided, CheckStats: CheckStats{Checks: undecided}, Alerts: []alerts.ID{d.ID()}}
+	return Job{UndeterminedChecks: undecided, CheckStats: CheckStats{CheckAttempts: undecided}, Alerts: []alerts.ID{d.ID()}}
 }
 
 // decided returns the decision about a job.
@@ -70,9 +70,9 @@ func TestDecide(t *testing.T) {
 			outcome: checks.Outcome(guards.MaxChecks), says: []alerts.Status{alerts.Firing, alerts.GaveUp},
 		},
 		{name: "max checks not reached", limits: guards.Limits{MaxChecks: 3}, job: Job{CheckCount: 1}, answer: in(time.Minute), next: time.Minute},
-		{name: "undetermined is tried again", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 1}, err: failed, next: time.Minute},
+		{name: "undetermined is tried again", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 1}, err: failed, next: time.Minute},
 		{
-			name: "undetermined is said when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
+			name: "undetermined is said when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 2},
 			err: failed, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
 		{name: "undetermined is alerted once, and then checked less often", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 3), err: failed, next: 2 * time.Minute},
@@ -83,27 +83,27 @@ func TestDecide(t *testing.T) {
 			err: failed, outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
 		},
 		{
-			name: "a check with I/O is retried soon", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 1},
+			name: "a check with I/O is retried soon", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 1},
 			err: failed, handler: asking, next: time.Second,
 		},
 		{
-			name: "and at the next slot when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
+			name: "and at the next slot when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 2},
 			err: failed, handler: asking, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
 		{
-			name: "an outage speaks for the job", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
+			name: "an outage speaks for the job", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 2},
 			err: &checks.Outage{Source: "shop", Err: failed}, next: time.Minute, outage: "shop",
 		},
 		{
-			name: "an outage speaks for the job as long as looks meet it", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3},
+			name: "an outage speaks for the job as long as looks meet it", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3},
 			err: &checks.Outage{Source: "shop", Err: failed}, next: 2 * time.Minute, outage: "shop",
 		},
 		{
-			name: "after an outage it is said itself", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3, CheckStats: CheckStats{Checks: 3}},
+			name: "after an outage it is said itself", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3, CheckStats: CheckStats{CheckAttempts: 3}},
 			err: failed, next: 2 * time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
 		{
-			name: "and not while the outage is open", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3, CheckStats: CheckStats{Checks: 3}},
+			name: "and not while the outage is open", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3, CheckStats: CheckStats{CheckAttempts: 3}},
 			err: outageError{failed}, next: 2 * time.Minute,
 		},
 		{name: "once", limits: guards.Limits{Attempts: 3}, job: alertedJob(4, 6), err: failed, next: 6 * time.Minute},
@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 			outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
 		},
 		{
-			name: "a timeout ends where the rule says so", limits: guards.Limits{Attempts: 2, End: true}, job: Job{Undecided: 1},
+			name: "a timeout ends where the rule says so", limits: guards.Limits{Attempts: 2, End: true}, job: Job{UndeterminedChecks: 1},
 			err: errAbandoned, outcome: checks.Outcome(guards.Timeout), says: []alerts.Status{alerts.GaveUp},
 		},
 	} {
@@ -178,7 +178,7 @@ func TestTheSameDecisionHasTheSameID(t *testing.T) {
 	if once != again {
 		t.Errorf("decided again, the alert is %s and not %s", again, once)
 	}
-	job.Checks++
+	job.CheckAttempts++
 	if other := decided(rule, job, CheckTimes{}, answer, nil, noon).Alerts[0].ID; other == once {
 		t.Error("another check's alert has the same id")
 	}

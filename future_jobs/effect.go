@@ -23,16 +23,16 @@ type Event struct {
 
 // Effect is one action on one job, requested by an event or by a person.
 type Effect struct {
-	Rule   *Rule
-	Ref    Ref
-	Event  *Event // nil: requested by a person
-	Rev    *int32 // required revision of the job, otherwise the effect is missed; nil: any
-	Late   bool   // the event is out of order: it does not apply to a job that began after it
-	Apart  bool   // the event and the rule's triggers have different streams: its time orders it, within ClockSkew
-	Action Action
+	Rule       *Rule
+	Ref        Ref
+	Event      *Event // nil: requested by a person
+	Rev        *int32 // required revision of the job, otherwise the effect is missed; nil: any
+	OutOfOrder bool   // the event is out of order: it does not apply to a job that began after it
+	Apart      bool   // the event and the rule's triggers have different streams: its time orders it, within ClockSkew
+	Action     Action
 }
 
-// Action is the requested change: Start, StartExpired, Beat, End, AddMember, Update, Pause, Resume, Snooze,
+// Action is the requested change: Start, StartExpired, Heartbeat, End, AddMember, Update, Pause, Resume, Snooze,
 // MoveToVersion or Acknowledge.
 type Action interface {
 	// play applies the action to the pending job of the effect's key; s is nil if no job is pending.

@@ -75,15 +75,15 @@ func TestFoldWithinQuotas(t *testing.T) {
 	}
 	// beat delays a pending job, or begins one; with over, it ends the pending one and begins another.
 	beat := func(key string, over bool) Effect {
-		return start(rule, key, first).asking(Beat{Play: func(j *Job) (BeatResult, error) {
+		return start(rule, key, first).asking(Heartbeat{Play: func(j *Job) (HeartbeatResult, error) {
 			begun := Job{Version: 1, Since: noon, FirstCheckAt: first}
 			switch {
 			case j == nil:
-				return BeatResult{Begin: &begun}, nil
+				return HeartbeatResult{Begin: &begun}, nil
 			case over:
-				return BeatResult{End: &End{Outcome: "resolved"}, Begin: &begun}, nil
+				return HeartbeatResult{End: &End{Outcome: "resolved"}, Begin: &begun}, nil
 			}
-			return BeatResult{Job: j, Next: first.Add(time.Hour)}, nil
+			return HeartbeatResult{Job: j, Next: first.Add(time.Hour)}, nil
 		}})
 	}
 	a, b := start(rule, "a", first).by(noon), start(rule, "b", first).by(noon)
@@ -259,9 +259,9 @@ func TestRulesOfATenantShareAnEvent(t *testing.T) {
 	begin := func(id int32, name string, event *Event) Effect {
 		return asking(id, name, "k", event, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}, Restart: id == 90})
 	}
-	beat := func(body []byte) func(*Job) (BeatResult, error) {
-		return func(*Job) (BeatResult, error) {
-			return BeatResult{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}}, nil
+	beat := func(body []byte) func(*Job) (HeartbeatResult, error) {
+		return func(*Job) (HeartbeatResult, error) {
+			return HeartbeatResult{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}}, nil
 		}
 	}
 	var effects []Effect
@@ -273,7 +273,7 @@ func TestRulesOfATenantShareAnEvent(t *testing.T) {
 		begin(90, "acme-again", shared), // pending: it continues
 		asking(91, "acme-learns", "k", shared, update),
 		asking(92, "acme-unmet", "k", shared, update), // no pending job: nothing to write
-		asking(93, "acme-beats", "k", shared, Beat{Play: beat(body), Bare: beat(nil)}),
+		asking(93, "acme-beats", "k", shared, Heartbeat{Play: beat(body), Bare: beat(nil)}),
 		asking(94, "acme-ends", "k", shared, End{Outcome: "resolved"}),
 		begin(20, "zenith-a", shared), begin(21, "plain", shared))
 	next := *shared

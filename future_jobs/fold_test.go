@@ -152,14 +152,14 @@ func TestFoldLeavesALaterWaitAlone(t *testing.T) {
 	ref := Ref{RuleID: rule.ID, Key: "1"}
 	waits := map[Ref]Job{ref: {ID: 7, Ref: ref, Since: noon, NextCheckAt: noon.Add(time.Hour)}}
 	for at, ended := range map[time.Time]int{noon.Add(-time.Second): 0, noon: 1, noon.Add(time.Second): 1} {
-		late := end(rule, "1").by(at)
-		late.Late = true
-		if net := folded([]Effect{late}, waits, noon.Add(time.Minute)); len(net.End) != ended || net.Missed != 1-ended {
+		outOfOrder := end(rule, "1").by(at)
+		outOfOrder.OutOfOrder = true
+		if net := folded([]Effect{outOfOrder}, waits, noon.Add(time.Minute)); len(net.End) != ended || net.Missed != 1-ended {
 			t.Errorf("what happened at %s: %d ended, %d missed", at, len(net.End), net.Missed)
 		}
 	}
 	again := start(rule, "1", noon).by(noon.Add(-time.Hour))
-	again.Late = true
+	again.OutOfOrder = true
 	again.Action = Start{Job: Job{FirstCheckAt: noon}, Restart: true}
 	if net := folded([]Effect{again}, waits, noon.Add(time.Minute)); len(net.End)+len(net.Create) != 0 {
 		t.Errorf("an old trigger began a newer wait anew: %+v", net)

@@ -29,11 +29,11 @@ type Job struct {
 	Origin    alerts.Origin // of the event that created it; 0: no event did
 	Since     time.Time     // when the job began
 
-	FirstCheckAt time.Time // a slot; never changes
-	NextCheckAt  time.Time // a slot
-	CheckCount   int       // decided checks
-	Undecided    int       // undetermined checks in a row
-	Step         int       // steps taken
+	FirstCheckAt       time.Time // a slot; never changes
+	NextCheckAt        time.Time // a slot
+	CheckCount         int       // decided checks
+	UndeterminedChecks int       // undetermined checks in a row
+	Step               int       // steps taken
 
 	Event json.RawMessage // the trigger's body; nil: none
 	State json.RawMessage // nil until the first update: then Event is the state
@@ -85,14 +85,14 @@ func (l CheckTimes) Duration() time.Duration {
 
 // CheckStats sums up all checks of a job, decided or not.
 type CheckStats struct {
-	Checks       int
-	CheckTotal   time.Duration
-	CheckSlowest time.Duration
+	CheckAttempts int
+	CheckTotal    time.Duration
+	CheckSlowest  time.Duration
 }
 
 // add returns the stats with one more check.
 func (c CheckStats) add(d time.Duration) CheckStats {
-	return CheckStats{Checks: c.Checks + 1, CheckTotal: c.CheckTotal + d, CheckSlowest: max(c.CheckSlowest, d)}
+	return CheckStats{CheckAttempts: c.CheckAttempts + 1, CheckTotal: c.CheckTotal + d, CheckSlowest: max(c.CheckSlowest, d)}
 }
 
 // Of returns a copy of the job with another key.

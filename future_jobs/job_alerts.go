@@ -20,14 +20,14 @@ func (a jobAlerts) of(check int, slot, planned, now time.Time, drafts []alerts.D
 	if len(drafts) == 0 {
 		return nil
 	}
-	said := make([]alerts.Alert, 0, len(drafts))
+	raised := make([]alerts.Alert, 0, len(drafts))
 	for i := range drafts {
 		d := &drafts[i]
 		id, known := a.id(a.decision(check, d.Status, d.StepIndex, i, planned))
 		if known {
 			continue
 		}
-		said = append(said, alerts.Alert{
+		raised = append(raised, alerts.Alert{
 			ID:   id,
 			Rule: a.rule.Name, RuleVersion: int(a.rule.Version), Entity: a.rule.Entity, Key: a.job.Key,
 			DecidedAt: now, Shard: a.job.Shard, RuleID: a.rule.ID,
@@ -37,7 +37,7 @@ func (a jobAlerts) of(check int, slot, planned, now time.Time, drafts []alerts.D
 			},
 		})
 	}
-	return said
+	return raised
 }
 
 // id returns the id of an alert. The alerts of a job sort in the order of their decisions. known reports that
@@ -95,7 +95,7 @@ func (a jobAlerts) planned(slot, due time.Time) time.Time {
 
 // hasUndetermined reports whether one of the last undetermined checks raised an alert itself.
 func (a jobAlerts) hasUndetermined() bool {
-	for check := a.job.Checks - a.job.Undecided; check <= a.job.Checks; check++ {
+	for check := a.job.CheckAttempts - a.job.UndeterminedChecks; check <= a.job.CheckAttempts; check++ {
 		d := a.decision(check, alerts.Undetermined, a.job.Step, 0, time.Time{})
 		before := d // raised by a node of the previous version, without origins
 		before.Origin = 0

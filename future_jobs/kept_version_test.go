@@ -68,7 +68,7 @@ func TestAKeptTriggerKeepsItsVersionWhenTheRuleIsSavedAnew(t *testing.T) {
 				t.Errorf("%s: the job is of version %d, since %v, and is checked at %v; want version %d since %v, %s and a pause of %s later",
 					name, j.Version, j.Since, j.NextCheckAt, c.version, since, step, c.pause)
 			}
-			rule, err := s.book.Rule(t.Context(), j.RuleID, j.Version)
+			rule, err := s.catalog.Rule(t.Context(), j.RuleID, j.Version)
 			if err != nil || rule.Version != c.version {
 				t.Errorf("%s: the job is decided by version %+v: %v", name, rule, err)
 			}
@@ -101,13 +101,13 @@ func TestAKeptTriggerGoesOnWithTheVersionThatItsJobIsMovedTo(t *testing.T) {
 		for subject, stream := range s.of {
 			reads = append(reads, rules.StreamBinding{Subject: subject, Stream: stream, From: s.seq[stream]})
 		}
-		r := &rules.Registry{Store: s.store, Binder: bound{reads: reads}, Book: s.book, Jobs: s.store, Log: slog.New(slog.DiscardHandler)}
+		r := &rules.Registry{Store: s.store, Binder: bound{reads: reads}, Catalog: s.catalog, Jobs: s.store, Log: slog.New(slog.DiscardHandler)}
 		text := strings.ReplaceAll(fmt.Sprintf(door, s.rule, "door.opened", "keep"), "48h", "24h")
 		c, err := r.Save(t.Context(), []byte(text), "", rules.SaveOptions{Version: 1, Pending: true})
 		if err != nil || c.Moved != 2 {
 			t.Fatalf("%d jobs were moved: %v", c.Moved, err)
 		}
-		if err := s.book.Refresh(t.Context()); err != nil {
+		if err := s.catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.take(event("door.held", "back", 64, `,"held":false`))

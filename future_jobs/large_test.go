@@ -40,12 +40,12 @@ func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 	}
 	saveIn(t, s, fmt.Sprintf(noResolve, "large", "large"))
 	saveIn(t, s, fmt.Sprintf(noResolve, "small", "small"))
-	book := rules.NewCatalog(s, s.Shards())
-	if err := book.Refresh(t.Context()); err != nil {
+	catalog := rules.NewCatalog(s, s.Shards())
+	if err := catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	start := func(rule int32, key, body string) futurejobs.Effect {
-		r, err := book.Rule(t.Context(), rule, 1)
+		r, err := catalog.Rule(t.Context(), rule, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 		}
 	}
 	for from := 0; from < jobs; from += 50 {
-		batch := futurejobs.EffectBatch{RuleSet: book.Revision()}
+		batch := futurejobs.EffectBatch{RuleSet: catalog.Revision()}
 		for i := from; i < from+50; i++ {
 			batch.Effects = append(batch.Effects, start(1, fmt.Sprint(i), noise(i, size)))
 		}
@@ -67,11 +67,11 @@ func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: book.Revision(), Effects: []futurejobs.Effect{start(2, "small", `{}`)}}); err != nil {
+	if _, err := s.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: catalog.Revision(), Effects: []futurejobs.Effect{start(2, "small", `{}`)}}); err != nil {
 		t.Fatal(err)
 	}
 
-	_, sweeper, stop := startNode(t, s, book, "n", log)
+	_, sweeper, stop := startNode(t, s, catalog, "n", log)
 	defer func() {
 		stop()
 		if err := s.Close(); err != nil {

@@ -45,7 +45,7 @@ func (c *Clock) Learn(ctx context.Context, nodes func(context.Context) ([]Node, 
 			if before[id].Equal(at) {
 				continue
 			}
-			c.state.Store(&clockState{last: &clockSample{said: at.UTC(), sent: sent, arrived: c.local()}})
+			c.state.Store(&clockState{last: &clockSample{databaseAt: at.UTC(), sent: sent, arrived: c.local()}})
 			var jumped ClockJumpError
 			if err := c.Sync(ctx); !errors.As(err, &jumped) {
 				return err

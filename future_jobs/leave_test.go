@@ -39,7 +39,7 @@ func TestShardsThatLeaveAreReadForRulesThatCompute(t *testing.T) {
 		e.happen("slow.created", leaving...)
 		time.Sleep(15 * time.Second) // their handlers are running
 
-		owner, _, stop := startNode(t, e.store, e.book, "z", slog.New(slog.DiscardHandler))
+		owner, _, stop := startNode(t, e.store, e.catalog, "z", slog.New(slog.DiscardHandler))
 		defer stop()
 		time.Sleep(7 * time.Second)
 		e.happen("fast.created", keys(40)...)

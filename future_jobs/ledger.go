@@ -102,7 +102,7 @@ type ApplyResult struct {
 	Alerts         []alerts.Alert
 	AlreadyPending []int // indexes of the effects that would begin a job for a key with a pending job, of an action by hand
 	Over           []int // indexes of the effects that would begin a job beyond a quota, of an action by hand
-	Repeated       bool  // the request in the batch's Once was carried out before; nothing was written now
+	Repeated       bool  // the batch's RequestID was carried out before; nothing was written now
 	// Summarized is the number of refused events that have no dead letter of their own, but are counted in summaries.
 	Summarized   int64
 	RefusedAgain string         // the reason why the batch's Letter stays; empty: it was deleted, or there was none
@@ -127,8 +127,8 @@ type Cursors interface {
 	// MarkRead covers that time.
 	RecordGap(ctx context.Context, stream string, since time.Time) error
 	// ReportLost writes the alert of n lost events and subtracts them from the cursor's Lost, in one transaction.
-	// said is false if Lost is lower: another node wrote the alert.
-	ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, said bool, err error)
+	// raised is false if Lost is lower: another node wrote the alert.
+	ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error)
 }
 
 // EffectStore applies events to jobs. Implementations are safe for concurrent use.

@@ -40,7 +40,7 @@ type ordering struct {
 // trigger's own stream are read in order, and never older.
 func (o *ordering) isOlder(e Effect, j *Job) bool {
 	at := o.fold.eventTime(e)
-	if e.Late && at.Before(j.Since) {
+	if e.OutOfOrder && at.Before(j.Since) {
 		return true
 	}
 	if e.Event == nil || !e.Apart && (j.Order == nil || !j.Order.ByHand) {
@@ -161,7 +161,7 @@ func (o *ordering) replay(e Effect, s *foldedJob) {
 // if it does not: the job was checked, or the job of the older trigger had ended before.
 func (o *ordering) precede(a Start, e Effect, s *foldedJob) bool {
 	f, j, at, began := o.fold, &s.job, o.fold.eventTime(e), s.job.beganAt()
-	if a.Restart || !a.OrderedByTime || e.Late || j.CheckCount+j.Undecided > 0 || j.Order != nil && (j.Order.ByHand || j.Order.Forgot) {
+	if a.Restart || !a.OrderedByTime || e.OutOfOrder || j.CheckCount+j.UndeterminedChecks > 0 || j.Order != nil && (j.Order.ByHand || j.Order.Forgot) {
 		return false
 	}
 	if early := o.early.of(e.Ref); early != nil {
@@ -330,7 +330,7 @@ func (o *ordering) turnedAway(e Effect, hasLetter bool) {
 
 // older plays an effect that is older than the job.
 func (o *ordering) older(e Effect, s *foldedJob) {
-	if e.Rule.Scattered && !e.Late {
+	if e.Rule.Scattered && !e.OutOfOrder {
 		if a, begins := e.Action.(Start); begins && o.precede(a, e, s) {
 			return
 		}

@@ -65,7 +65,7 @@ slot: 1s
 		e := run(t, nil, rule)
 		e.happen("touch.on", "1")
 		e.save(rule+"again: restart\n", rules.StreamBinding{Subject: "touch.on", Stream: "OTHER"})
-		if err := e.book.Refresh(t.Context()); err != nil {
+		if err := e.catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		e.sweeper.Wake()
@@ -102,8 +102,8 @@ slot: 1s
 		e.happen("two.done", "1") // its time is before the second step's slot, and it is read now
 		e.read()
 		time.Sleep(5 * time.Second)
-		for _, said := range e.said() {
-			if said.Step == "second" {
+		for _, listed := range e.said() {
+			if listed.Step == "second" {
 				t.Error("the second step was taken after an event that ended the job before its slot")
 			}
 		}

@@ -45,11 +45,11 @@ type OutageStore interface {
 	// RecordOutage opens an outage with its alert if none is open, and otherwise adds the jobs to the open one. It
 	// returns the alert if it was written; ErrRulesChanged if the rule set changed, and ErrNotHeld if no shard is
 	// held any more.
-	RecordOutage(ctx context.Context, m OutageHit) (said []alerts.Alert, err error)
+	RecordOutage(ctx context.Context, m OutageHit) (raised []alerts.Alert, err error)
 	// Outages returns the open outages.
 	Outages(ctx context.Context) ([]Outage, error)
 	// CloseOutage closes an outage with an alert; ended is false if it was not open any more.
-	CloseOutage(ctx context.Context, o Outage, say func(Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error)
+	CloseOutage(ctx context.Context, o Outage, say func(Outage) alerts.Alert) (raised []alerts.Alert, ended bool, err error)
 }
 
 // ErrNotHeld means that the shards are held by another node. Nothing was written.

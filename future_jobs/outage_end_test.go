@@ -122,8 +122,8 @@ func TestWhatAnOutageLeavesBehindIsSaid(t *testing.T) {
 			t.Errorf("said of jobs themselves: %+v, want once that 7 could not be found out about", own)
 		}
 		open, err := e.store.Outages(t.Context())
-		if said := e.said(); err != nil || len(open) != 0 || len(said) != 3 {
-			t.Errorf("open: %+v, %v; said %+v", open, err, said)
+		if listed := e.said(); err != nil || len(open) != 0 || len(listed) != 3 {
+			t.Errorf("open: %+v, %v; said %+v", open, err, listed)
 		}
 	})
 }
@@ -140,8 +140,8 @@ func TestAnOutageSpeaksWhileItIsOpen(t *testing.T) {
 		time.Sleep(time.Minute)
 		shop.answers(down)
 		time.Sleep(time.Hour)
-		if said := e.said(); len(said) != 1 || said[0].Source != "shop" {
-			t.Errorf("said %+v, want the outage alone", said)
+		if listed := e.said(); len(listed) != 1 || listed[0].Source != "shop" {
+			t.Errorf("said %+v, want the outage alone", listed)
 		}
 	})
 }
@@ -171,7 +171,7 @@ func TestOutageEndsByAnAnswerThatPrecedesItsReading(t *testing.T) {
 // meet opens an outage of rule 1, as another node does.
 func (e *engine) meet(source string) {
 	e.Helper()
-	rule, err := e.book.Rule(e.Context(), 1, 1)
+	rule, err := e.catalog.Rule(e.Context(), 1, 1)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func (e *engine) meet(source string) {
 		e.Fatal(err)
 	}
 	_, err = e.store.RecordOutage(e.Context(), futurejobs.OutageHit{
-		Held: []futurejobs.HeldShard{leases[0].HeldShard}, RuleSet: e.book.Revision(),
+		Held: []futurejobs.HeldShard{leases[0].HeldShard}, RuleSet: e.catalog.Revision(),
 		Outage: futurejobs.Outage{Source: source, RuleID: rule.ID, Version: 1, Jobs: 1, Reason: "connection refused"},
 		Alert:  func(o futurejobs.Outage) alerts.Alert { return o.OpeningAlert(rule.Name, rule.Entity) },
 	})

@@ -76,8 +76,8 @@ func TestAnOutageIsSaidWhenItIsOpened(t *testing.T) {
 	met := time.Date(2026, 3, 2, 13, 0, 0, 0, time.UTC)
 	v := &task{rule: orderRule(), Decision: Decision{Job: Job{Last: CheckTimes{FailedAt: met}}, Outage: "shop"}}
 	opened := met.Add(50 * time.Millisecond)
-	said := outageHits([]*task{v}, nil)[0].Alert(Outage{Source: "shop", OpenedAt: opened})
-	if !said.DecidedAt.Equal(opened) || !said.Since.Equal(opened) {
-		t.Errorf("an outage that was opened at %s is said at %s to be since %s", opened, said.DecidedAt, said.Since)
+	alert := outageHits([]*task{v}, nil)[0].Alert(Outage{Source: "shop", OpenedAt: opened})
+	if !alert.DecidedAt.Equal(opened) || !alert.Since.Equal(opened) {
+		t.Errorf("an outage that was opened at %s is said at %s to be since %s", opened, alert.DecidedAt, alert.Since)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // again.
 type outageTracker struct {
 	queue    Queue
-	book     Book
+	catalog  RuleReader
 	clock    *Clock
 	observer Observer
 	failures *failures
@@ -27,7 +27,7 @@ type outageTracker struct {
 // that covers it.
 func (t *outageTracker) record(ctx context.Context, batch []*task, held []HeldShard) error {
 	for _, m := range outageHits(batch, held) {
-		said, err := t.queue.RecordOutage(ctx, m)
+		raised, err := t.queue.RecordOutage(ctx, m)
 		if errors.Is(err, ErrNotHeld) {
 			return nil // the settlement detects that for each job
 		}
@@ -36,7 +36,7 @@ func (t *outageTracker) record(ctx context.Context, batch []*task, held []HeldSh
 		}
 		failpoints.Point("outage.met")
 		t.cache.isOpen(m.Outage)
-		for _, a := range said {
+		for _, a := range raised {
 			t.observer.Alerted(a)
 		}
 	}
@@ -116,7 +116,7 @@ func (t *outageTracker) closeRecovered(ctx context.Context) error {
 	var errs []error // an error of one outage does not stop the others
 	tried := reachProbes{}
 	for _, o := range open {
-		rule, err := t.book.Rule(ctx, o.RuleID, o.Version)
+		rule, err := t.catalog.Rule(ctx, o.RuleID, o.Version)
 		if err == nil && t.isOver(ctx, o, rule, through, tried) {
 			err = t.close(ctx, o, rule)
 		}
@@ -143,10 +143,10 @@ func (t *outageTracker) isOver(ctx context.Context, o Outage, rule *Rule, throug
 
 // close closes an outage with an alert.
 func (t *outageTracker) close(ctx context.Context, o Outage, rule *Rule) error {
-	said, _, err := t.queue.CloseOutage(ctx, o, func(o Outage) alerts.Alert {
+	raised, _, err := t.queue.CloseOutage(ctx, o, func(o Outage) alerts.Alert {
 		return o.ruleAlert(rule, alerts.Resolved, t.clock.Now())
 	})
-	for _, a := range said {
+	for _, a := range raised {
 		t.observer.Alerted(a)
 	}
 	return err

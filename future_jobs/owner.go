@@ -30,10 +30,10 @@ type Owner struct {
 	// Unreadable describes the versions of rules that this node cannot read, as JSON. Set before Run.
 	Unreadable func(ctx context.Context) string
 
-	fitness fitness              // used by Run alone
-	beaten  time.Time            // when the last heartbeat was sent, by the local clock; used by Run alone
-	told    time.Time            // when a heartbeat first reported this node as unfit; zero: it is fit; used by Run alone
-	unlike  map[int16]unlikeness // leases that last too long, by shard; used by Run alone
+	fitness     fitness              // used by Run alone
+	heartbeatAt time.Time            // when the last heartbeat was sent, by the local clock; used by Run alone
+	told        time.Time            // when a heartbeat first reported this node as unfit; zero: it is fit; used by Run alone
+	unlike      map[int16]unlikeness // leases that last too long, by shard; used by Run alone
 
 	mu     sync.RWMutex
 	shards map[int16]*Shard
@@ -102,7 +102,7 @@ func (o *Owner) step(ctx context.Context) error {
 	was := o.fitness.reason
 	is := o.fitness.judge(now, o.Unfit(), len(o.all()) > 0)
 	o.noteFitness(was, is)
-	if now.Sub(o.beaten) >= o.lease/3 || o.beaten.IsZero() || (was == "") != (is == "") || slices.ContainsFunc(table, free) {
+	if now.Sub(o.heartbeatAt) >= o.lease/3 || o.heartbeatAt.IsZero() || (was == "") != (is == "") || slices.ContainsFunc(table, free) {
 		if err := o.heartbeat(ctx, now, len(table)); err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (o *Owner) heartbeat(ctx context.Context, sent time.Time, total int) error 
 	if err != nil {
 		return fmt.Errorf("renew: %w", err)
 	}
-	o.beaten = sent
+	o.heartbeatAt = sent
 	if node.Unfit == "" {
 		o.told = time.Time{}
 	} else if o.told.IsZero() {

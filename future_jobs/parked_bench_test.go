@@ -46,10 +46,10 @@ func besideWaiting(b *testing.B, n int, save func(*store.Store)) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	book := rules.NewCatalog(s, s.Shards())
+	catalog := rules.NewCatalog(s, s.Shards())
 	save(s)
 	saveIn(b, s, fmt.Sprintf(noResolve, "small", "small"))
-	if err := book.Refresh(b.Context()); err != nil {
+	if err := catalog.Refresh(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	db, err := pgxpool.New(b.Context(), dsn)
@@ -69,14 +69,14 @@ FROM generate_series(1, %d) AS i`, max(n, 1), n), `VACUUM ANALYZE future_job`} {
 	if err := exec.Command("sync").Run(); err != nil {
 		b.Fatal(err)
 	}
-	_, _, stop := startNode(b, s, book, "n", slog.New(slog.DiscardHandler))
+	_, _, stop := startNode(b, s, catalog, "n", slog.New(slog.DiscardHandler))
 	defer func() {
 		stop()
 		if err := s.Close(); err != nil {
 			b.Error(err)
 		}
 	}()
-	small, err := book.Rule(b.Context(), 2, 1)
+	small, err := catalog.Rule(b.Context(), 2, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -93,7 +93,7 @@ FROM generate_series(1, %d) AS i`, max(n, 1), n), `VACUUM ANALYZE future_job`} {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := s.Apply(b.Context(), futurejobs.EffectBatch{RuleSet: book.Revision(), Effects: []futurejobs.Effect{{
+		if _, err := s.Apply(b.Context(), futurejobs.EffectBatch{RuleSet: catalog.Revision(), Effects: []futurejobs.Effect{{
 			Rule: small, Ref: futurejobs.Ref{Shard: int16(i % 16), RuleID: 2, Key: fmt.Sprint(i)}, //nolint:gosec // a shard
 			Action: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now, FirstCheckAt: small.Grid.Up(now.Add(time.Second)), Event: []byte(`{}`)}},
 		}}}); err != nil {

@@ -80,7 +80,7 @@ func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 						e.save(document)
 					}
 				}
-				if err := e.book.Refresh(t.Context()); err != nil {
+				if err := e.catalog.Refresh(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				e.sweeper.Wake() // as a node does when its rules change
@@ -100,12 +100,12 @@ func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 				e.mark("U", time.Now().UTC())
 				time.Sleep(5 * time.Second)
 
-				said := e.saidAll()
-				if len(said) != created {
-					t.Errorf("%d of %d jobs were decided", len(said), created)
+				listed := e.saidAll()
+				if len(listed) != created {
+					t.Errorf("%d of %d jobs were decided", len(listed), created)
 				}
 				worst := map[int16]time.Duration{}
-				for _, a := range said {
+				for _, a := range listed {
 					ready := a.Slot
 					for _, stream := range waits[a.Rule] {
 						if at := stream.passed(a.Slot); at.After(ready) {
@@ -156,8 +156,8 @@ func TestNoLagRemainsOnceAJobThatWaitedIsDecided(t *testing.T) {
 		}
 		e.read()
 		time.Sleep(2 * time.Second)
-		if said := e.said(); len(said) != 1 {
-			t.Fatalf("%d alerts once the stream was read", len(said))
+		if listed := e.said(); len(listed) != 1 {
+			t.Fatalf("%d alerts once the stream was read", len(listed))
 		}
 		time.Sleep(20 * time.Second)
 		if lag := e.sweeper.OwnLag(); lag != 0 {
@@ -177,7 +177,7 @@ func TestOtherRulesThatChangeHaveNoParkedJobsRead(t *testing.T) {
 			before := e.queue.forRules.Load()
 			for i := range 20 {
 				save(i)
-				if err := e.book.Refresh(t.Context()); err != nil {
+				if err := e.catalog.Refresh(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				e.sweeper.Wake()
@@ -217,12 +217,12 @@ func TestVirtualJobsDoNotWaitForAReadFromTheBeginning(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(15 * time.Second)
-		said, worst := e.saidAll(), time.Duration(0)
-		for _, a := range said {
+		listed, worst := e.saidAll(), time.Duration(0)
+		for _, a := range listed {
 			worst = max(worst, a.DecidedAt.Sub(a.Slot))
 		}
-		if len(said) != created || worst > time.Second {
-			t.Errorf("%d of %d jobs were decided, up to %s late", len(said), created, worst)
+		if len(listed) != created || worst > time.Second {
+			t.Errorf("%d of %d jobs were decided, up to %s late", len(listed), created, worst)
 		}
 	})
 }
@@ -243,8 +243,8 @@ func TestAVersionWithoutWaitingJobsIsForgotten(t *testing.T) {
 		if lag := e.sweeper.OwnLag(); lag != 0 {
 			t.Errorf("the sweep reports a lag of %s, and no job waits", lag)
 		}
-		if said := e.said(); len(said) != 0 {
-			t.Errorf("%d alerts of jobs that were ended", len(said))
+		if listed := e.said(); len(listed) != 0 {
+			t.Errorf("%d alerts of jobs that were ended", len(listed))
 		}
 	})
 }

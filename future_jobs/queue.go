@@ -89,10 +89,10 @@ type Settlement struct {
 // Settled reports the decisions that were written. For the others the job had changed or the shard was lost; nothing
 // of them was written, including alerts.
 type Settled struct {
-	Jobs   map[int64]bool // by job id
-	Alerts int            // alert rows written
-	Lost   []int16        // shards no longer held
-	Moved  []int32        // rules with rejected decisions because their preconditions changed; refresh the rules
+	Jobs         map[int64]bool // by job id
+	Alerts       int            // alert rows written
+	Lost         []int16        // shards no longer held
+	ChangedRules []int32        // rules with rejected decisions because their preconditions changed; refresh the rules
 }
 
 // StreamProgress is the reading progress of a stream.

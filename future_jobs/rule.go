@@ -41,9 +41,9 @@ type Rule struct {
 	Early time.Duration
 	// Scattered means that several streams contain triggers, so that an older trigger may be read after a newer one.
 	Scattered bool
-	// BeatStreams are the sources of the rule's heartbeats: streams, and "" for pings. A heartbeat counts as missing
+	// HeartbeatStreams are the sources of the rule's heartbeats: streams, and "" for pings. A heartbeat counts as missing
 	// only if all of them were received without a gap; nil: the rule expects no heartbeats.
-	BeatStreams []string
+	HeartbeatStreams []string
 	// Upcoming returns the slot of the rule's next check of a job, for the job's state at the time now. The slot may
 	// be past. Zero: unknown. nil: always unknown.
 	Upcoming func(j Job, now time.Time) time.Time
@@ -105,7 +105,7 @@ func (r *Rule) checkOf(j *Job, now time.Time) checks.Check {
 // slot.
 func (r *Rule) Check(ctx context.Context, j Job, now time.Time) Decision {
 	d := Decision{Job: j}
-	if d.skipIfLate(r, now) {
+	if d.decideUnchecked(r, now) {
 		return d
 	}
 	answer, err := r.answer(ctx, r.checkOf(&j, now))
@@ -248,16 +248,16 @@ const maxRetryDelay = 5 * time.Minute
 // retryDelay returns how long to wait, before rounding to a slot, after the undetermined checks in a row of j: the
 // rule's interval, doubled each time, while attempts are left; then one slot, two, four and so on.
 func (r *Rule) retryDelay(j *Job) time.Duration {
-	over := j.Undecided - max(r.Limits.Attempts, 1)
+	over := j.UndeterminedChecks - max(r.Limits.Attempts, 1)
 	if over <= 0 {
-		return min(r.Limits.Interval<<min(j.Undecided-1, 16), Day) + time.Duration(float64(r.Limits.Jitter)*chance(j))
+		return min(r.Limits.Interval<<min(j.UndeterminedChecks-1, 16), Day) + time.Duration(float64(r.Limits.Jitter)*chance(j))
 	}
 	return min(time.Duration(r.Grid)<<min(over-1, 9), maxRetryDelay)
 }
 
 // chance returns a number from 0 to 1 that differs for each job and attempt, and is the same on every node.
 func chance(j *Job) float64 {
-	return float64(mix(uint64(j.ID)*31+uint64(j.Undecided))>>11) / (1 << 53)
+	return float64(mix(uint64(j.ID)*31+uint64(j.UndeterminedChecks))>>11) / (1 << 53)
 }
 
 // outageIdle returns how long an outage of the rule affects no job before none is left that it could affect: each
@@ -288,7 +288,7 @@ func (r *Rule) readThrough(all map[string]StreamProgress) (least time.Time) {
 // receivingSince returns when the current gap-free period began for all streams of the rule's heartbeats; zero means
 // no gap matters.
 func (r *Rule) receivingSince(through map[string]StreamProgress) (since time.Time) {
-	for _, topic := range r.BeatStreams {
+	for _, topic := range r.HeartbeatStreams {
 		since = latest(since, through[topic].ReceivingSince)
 	}
 	return since
@@ -318,8 +318,8 @@ const (
 	Expire                   // end it with an alert
 )
 
-// Book provides the rules. Implementations are safe for concurrent use.
-type Book interface {
+// RuleReader provides the rules. Implementations are safe for concurrent use.
+type RuleReader interface {
 	// Rule returns one version of a rule, including older versions. An unreadable version is an error.
 	Rule(ctx context.Context, id, version int32) (*Rule, error)
 	// Revision returns the revision of the current rule set.

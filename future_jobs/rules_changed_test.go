@@ -74,9 +74,9 @@ func TestAVersionThatCannotBeReadStopsNoOther(t *testing.T) {
 // odd begins jobs of a version that does not exist.
 func (e *engine) odd(subject string, keys ...string) {
 	e.Helper()
-	batch := futurejobs.EffectBatch{RuleSet: e.book.Revision()}
+	batch := futurejobs.EffectBatch{RuleSet: e.catalog.Revision()}
 	for _, k := range keys {
-		effects, _ := e.book.Match(futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Now().UTC(), Data: fmt.Appendf(nil, `{"id":%q}`, k)})
+		effects, _ := e.catalog.Match(futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Now().UTC(), Data: fmt.Appendf(nil, `{"id":%q}`, k)})
 		for _, effect := range effects {
 			start := effect.Action.(futurejobs.Start)
 			start.Job.Version = 99

@@ -19,7 +19,7 @@ const restFor = 10 * time.Second
 // settler writes decisions in batches.
 type settler struct {
 	queue    Queue
-	book     Book
+	catalog  RuleReader
 	clock    *Clock
 	log      *slog.Logger
 	observer Observer
@@ -49,7 +49,7 @@ func (s *settler) settleBatch(ctx context.Context, batch []*task, alone func(set
 		}
 		return v.isSlow
 	})
-	for _, part := range splitByFence(quick) {
+	for _, part := range splitByEpoch(quick) {
 		s.writePart(ctx, part)
 	}
 	if len(slow) > 0 {
@@ -131,8 +131,8 @@ func (s *settler) settle(ctx context.Context, part []*task) error {
 	s.rested.Store(0)
 	s.observe(part, got)
 	s.wakeForNext(part)
-	if len(got.Moved) > 0 {
-		err = s.book.Refresh(ctx)
+	if len(got.ChangedRules) > 0 {
+		err = s.catalog.Refresh(ctx)
 		time.AfterFunc(minRetry, s.wake)
 	}
 	s.failures.set("settle", err)
@@ -146,7 +146,7 @@ func (s *settler) settle(ctx context.Context, part []*task) error {
 func (s *settler) unsettle(ctx context.Context, part []*task, err error) {
 	soon := maxRetry // until they are checked again
 	if errors.Is(err, ErrRulesChanged) {
-		err, soon = s.book.Refresh(ctx), minRetry
+		err, soon = s.catalog.Refresh(ctx), minRetry
 	}
 	s.failures.set("settle", err)
 	for _, v := range part {
@@ -214,9 +214,9 @@ func (s *settler) observe(batch []*task, got Settled) {
 	}
 }
 
-// splitByFence splits a batch if a shard was lost and taken again meanwhile: the epoch of a decision has to be the
+// splitByEpoch splits a batch if a shard was lost and taken again meanwhile: the epoch of a decision has to be the
 // one it was made in. In nearly all cases it returns one part.
-func splitByFence(batch []*task) [][]*task {
+func splitByEpoch(batch []*task) [][]*task {
 	if len(batch) == 0 {
 		return nil
 	}

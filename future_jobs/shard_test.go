@@ -109,7 +109,7 @@ func TestASettlementHoldsAShardAtOneEpoch(t *testing.T) {
 	decided := func(s *Shard, ruleSet, id int64) *task {
 		return &task{shard: s, ruleSet: ruleSet, Decision: Decision{Job: Job{ID: id, Ref: Ref{Shard: 1}}}}
 	}
-	parts := splitByFence([]*task{decided(lost, 7, 1), decided(back, 7, 1), decided(back, 7, 2), decided(back, 8, 3)})
+	parts := splitByEpoch([]*task{decided(lost, 7, 1), decided(back, 7, 1), decided(back, 7, 2), decided(back, 8, 3)})
 	if len(parts) != 2 {
 		t.Errorf("%d settlements of two epochs, want 2", len(parts))
 	}

@@ -85,7 +85,7 @@ const (
 func (s Shift) of(j Shiftable, r *Rule, now time.Time) motion {
 	latest := now.Add(shiftSlack)
 	isOfFuture := j.CreatedAt.After(latest) || j.Origin != 0 && !r.NamesSince && j.Since.After(latest) && j.Origin.At().After(latest)
-	if r.BeatStreams != nil { // it may have had a heartbeat since
+	if r.HeartbeatStreams != nil { // it may have had a heartbeat since
 		isOfFuture = j.Since.After(latest)
 	}
 	switch {
@@ -94,7 +94,7 @@ func (s Shift) of(j Shiftable, r *Rule, now time.Time) motion {
 	case j.Shifted >= s.Step:
 		return stays
 	case s.By < 0 && s.Undoes == 0 && j.ID <= s.LastID:
-		if r.BeatStreams != nil && !j.Since.Before(s.At.Add(-lateNodes)) { // the heartbeat may have been stamped slightly before
+		if r.HeartbeatStreams != nil && !j.Since.Before(s.At.Add(-lateNodes)) { // the heartbeat may have been stamped slightly before
 			return isMarked
 		}
 		return isMoved
@@ -120,7 +120,7 @@ func (s Shift) isOfPast(j Shiftable) bool {
 func (s Shift) span(j *Job, r *Rule, now time.Time) time.Duration {
 	began := j.CreatedAt
 	switch {
-	case r.BeatStreams != nil:
+	case r.HeartbeatStreams != nil:
 		began = j.Since
 	case j.Origin != 0 && !r.NamesSince:
 		began = latest(began, j.Since)
@@ -212,21 +212,21 @@ const (
 // Shifter moves the jobs of the shards that this node holds by the clock steps that the engine adopts. Several nodes
 // may move the jobs of a shard: each job is moved once.
 type Shifter struct {
-	shifts Shifts
-	book   Book
-	owner  *Owner
-	clock  *Clock
-	log    *slog.Logger
+	shifts  Shifts
+	catalog RuleReader
+	owner   *Owner
+	clock   *Clock
+	log     *slog.Logger
 
-	// Moved is called when jobs of a shard were moved. Set before Run.
-	Moved func()
+	// OnShifted is called when jobs of a shard were moved. Set before Run.
+	OnShifted func()
 
 	open atomic.Pointer[[]Shift] // pending, of all shards
 }
 
 // NewShifter returns a shifter.
-func NewShifter(s Shifts, b Book, o *Owner, c *Clock, log *slog.Logger) *Shifter {
-	f := &Shifter{shifts: s, book: b, owner: o, clock: c, log: log, Moved: func() {}}
+func NewShifter(s Shifts, b RuleReader, o *Owner, c *Clock, log *slog.Logger) *Shifter {
+	f := &Shifter{shifts: s, catalog: b, owner: o, clock: c, log: log, OnShifted: func() {}}
 	f.open.Store(&[]Shift{})
 	return f
 }
@@ -302,7 +302,7 @@ func (f *Shifter) run(ctx context.Context, s Shift) error {
 			return err
 		}
 		if left = more; n > 0 {
-			f.Moved()
+			f.OnShifted()
 		}
 	}
 	settled := lateNodes
@@ -315,7 +315,7 @@ func (f *Shifter) run(ctx context.Context, s Shift) error {
 	if err := f.shifts.EndShift(ctx, s); err != nil {
 		return err
 	}
-	f.Moved()
+	f.OnShifted()
 	return nil
 }
 
@@ -351,7 +351,7 @@ func (f *Shifter) walk(ctx context.Context, s Shift) (n int, more bool, err erro
 
 // ruleOf returns a version of a rule, or a placeholder if it is unreadable.
 func (f *Shifter) ruleOf(ctx context.Context, made VersionRef) *Rule {
-	r, err := f.book.Rule(ctx, made.RuleID, made.Version)
+	r, err := f.catalog.Rule(ctx, made.RuleID, made.Version)
 	if err != nil {
 		return &Rule{ID: made.RuleID, Version: made.Version, Grid: second}
 	}

@@ -33,12 +33,12 @@ func benchShift(b *testing.B, jobs int, o store.Options) {
 	}
 	defer s.Close()
 	saveIn(b, s, withResolve)
-	book := rules.NewCatalog(s, s.Shards())
-	if err := book.Refresh(b.Context()); err != nil {
+	catalog := rules.NewCatalog(s, s.Shards())
+	if err := catalog.Refresh(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	begin(b, s, book, jobs)
-	owner, _, stop := startNode(b, s, book, "n", o.Log)
+	begin(b, s, catalog, jobs)
+	owner, _, stop := startNode(b, s, catalog, "n", o.Log)
 	defer stop()
 	for len(owner.Holding()) < s.Shards() {
 		time.Sleep(10 * time.Millisecond)
@@ -52,7 +52,7 @@ func benchShift(b *testing.B, jobs int, o store.Options) {
 			b.Fatal(err)
 		}
 		ctx, done := context.WithCancel(b.Context())
-		go func() { _ = futurejobs.NewShifter(s, book, owner, clock, o.Log).Run(ctx) }()
+		go func() { _ = futurejobs.NewShifter(s, catalog, owner, clock, o.Log).Run(ctx) }()
 		for moved := int64(0); moved < int64(jobs); time.Sleep(10 * time.Millisecond) {
 			if moved, err = s.Shifted(b.Context()); err != nil {
 				b.Fatal(err)
@@ -64,9 +64,9 @@ func benchShift(b *testing.B, jobs int, o store.Options) {
 }
 
 // begin begins jobs of rule 1 that are due in a month.
-func begin(b *testing.B, s *store.Store, book *rules.Catalog, jobs int) {
+func begin(b *testing.B, s *store.Store, catalog *rules.Catalog, jobs int) {
 	b.Helper()
-	rule, err := book.Rule(b.Context(), 1, 1)
+	rule, err := catalog.Rule(b.Context(), 1, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func begin(b *testing.B, s *store.Store, book *rules.Catalog, jobs int) {
 		}
 	}
 	for batch := range slices.Chunk(all, 1000) {
-		if _, err := s.Apply(b.Context(), futurejobs.EffectBatch{RuleSet: book.Revision(), Effects: batch}); err != nil {
+		if _, err := s.Apply(b.Context(), futurejobs.EffectBatch{RuleSet: catalog.Revision(), Effects: batch}); err != nil {
 			b.Fatal(err)
 		}
 	}

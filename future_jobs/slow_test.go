@@ -97,11 +97,11 @@ func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func
 		prepare()
 	}
 	saveIn(t, s, fmt.Sprintf(noResolve, "large", "large"))
-	book := rules.NewCatalog(s, s.Shards())
-	if err := book.Refresh(t.Context()); err != nil {
+	catalog := rules.NewCatalog(s, s.Shards())
+	if err := catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rule, err := book.Rule(t.Context(), 1, 1)
+	rule, err := catalog.Rule(t.Context(), 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func
 	}
 	first := rule.Grid.After(now)
 	for from := 0; from < jobs; from += 50 {
-		batch := futurejobs.EffectBatch{RuleSet: book.Revision()}
+		batch := futurejobs.EffectBatch{RuleSet: catalog.Revision()}
 		for i := from; i < min(from+50, jobs); i++ {
 			key := fmt.Sprint(i)
 			batch.Effects = append(batch.Effects, futurejobs.Effect{
@@ -132,7 +132,7 @@ func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func
 
 	w := &weighing{Store: s}
 	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
-	sweeper := futurejobs.NewSweeper(w, &handlers{book, map[string]checks.Handler{"large": handler}}, owner, futurejobs.NewClock(s.Now, time.Now), 8, log)
+	sweeper := futurejobs.NewSweeper(w, &handlers{catalog, map[string]checks.Handler{"large": handler}}, owner, futurejobs.NewClock(s.Now, time.Now), 8, log)
 	owner.Changed = sweeper.Wake
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
@@ -294,8 +294,8 @@ type finding struct {
 }
 
 func (f finding) Check(context.Context, checks.Check) (checks.Answer, error) {
-	said := alerts.Draft{Status: alerts.Firing, Severity: alerts.Error, Step: "only", Text: "it waits"}
-	return checks.Answer{Outcome: checks.Exhausted, State: []byte(f.found), Alerts: []alerts.Draft{said}}, nil
+	draft := alerts.Draft{Status: alerts.Firing, Severity: alerts.Error, Step: "only", Text: "it waits"}
+	return checks.Answer{Outcome: checks.Exhausted, State: []byte(f.found), Alerts: []alerts.Draft{draft}}, nil
 }
 
 // The bytes of a read, a lookup and a settlement are bounded, for jobs with large bodies that are due in one slot,

@@ -82,7 +82,7 @@ func (a Start) play(f *fold, e Effect, s *foldedJob) {
 	s = f.track(e.Ref, foldedJob{job: job, isNew: true})
 	f.usage.begin(e.Rule, s)
 
-	if a.Early || e.Late && f.order.early.wasTurnedAway(e.Ref) {
+	if a.Early || e.OutOfOrder && f.order.early.wasTurnedAway(e.Ref) {
 		f.order.recall(a, e, s)
 	}
 }
@@ -95,16 +95,16 @@ func (a Start) afford(f *fold, e Effect) error {
 	return f.usage.afford(e, int64(len(a.Job.Event)))
 }
 
-// Beat is the action of a heartbeat, a signal that must recur.
-type Beat struct {
+// Heartbeat is the action of a heartbeat, a signal that must recur.
+type Heartbeat struct {
 	// Play returns the effect of the heartbeat on the job; nil: no job is pending.
-	Play func(*Job) (BeatResult, error)
+	Play func(*Job) (HeartbeatResult, error)
 	// Bare is Play without the body of the heartbeat's event; nil: same as Play.
-	Bare func(*Job) (BeatResult, error)
+	Bare func(*Job) (HeartbeatResult, error)
 }
 
-// BeatResult is the effect of a heartbeat on a job. The zero value changes nothing.
-type BeatResult struct {
+// HeartbeatResult is the effect of a heartbeat on a job. The zero value changes nothing.
+type HeartbeatResult struct {
 	Job  *Job      // the job as it continues
 	Next time.Time // the next check; zero: unchanged
 	News bool      // the job must be written even if its next check is unchanged
@@ -114,14 +114,14 @@ type BeatResult struct {
 }
 
 // isCoalesced reports whether the heartbeat changes nothing that is worth a write.
-func (to BeatResult) isCoalesced(e Effect, s *foldedJob) bool {
+func (to HeartbeatResult) isCoalesced(e Effect, s *foldedJob) bool {
 	return to.Job == nil || !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.afterSnooze(s.job, to.Next).Equal(s.job.due()))
 }
 
 // play coalesces heartbeats: one that leaves the next check at its slot is not worth a write, unless the job is
 // written anyway. If the tenant's quota has no capacity for its body, the heartbeat counts without it: otherwise it
 // would cause a false alert.
-func (a Beat) play(f *fold, e Effect, s *foldedJob) {
+func (a Heartbeat) play(f *fold, e Effect, s *foldedJob) {
 	var pending *Job
 	if s != nil {
 		pending = &s.job

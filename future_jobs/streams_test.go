@@ -38,11 +38,11 @@ again: %s
 // sources are the streams of a rule, which are read concurrently.
 type sources struct {
 	*testing.T
-	store *store.Store
-	book  *rules.Catalog
-	seq   map[string]uint64
-	of    map[string]string // the stream of a subject
-	rule  string
+	store   *store.Store
+	catalog *rules.Catalog
+	seq     map[string]uint64
+	of      map[string]string // the stream of a subject
+	rule    string
 }
 
 // newSources saves a rule that reads the door's triggers, ends and changes from the given streams. With two streams
@@ -63,7 +63,7 @@ func newSources(t *testing.T, s *store.Store, name, again, triggers, ends, chang
 // sourcesOf saves a rule that reads subjects from streams prefixed with the rule's name.
 func sourcesOf(t *testing.T, s *store.Store, name, document string, of map[string]string) *sources {
 	t.Helper()
-	src := &sources{T: t, store: s, book: rules.NewCatalog(s, 4), seq: make(map[string]uint64), rule: name, of: make(map[string]string)}
+	src := &sources{T: t, store: s, catalog: rules.NewCatalog(s, 4), seq: make(map[string]uint64), rule: name, of: make(map[string]string)}
 	for subject, stream := range of {
 		src.of[subject] = name + stream
 	}
@@ -91,7 +91,7 @@ func (s *sources) save(document string, unread map[string]uint64) {
 	if _, err := s.store.Save(s.Context(), saved, rules.AnyVersion); err != nil {
 		s.Fatal(err)
 	}
-	if err := s.book.Refresh(s.Context()); err != nil {
+	if err := s.catalog.Refresh(s.Context()); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -108,10 +108,10 @@ type happening struct {
 func (s *sources) take(all ...happening) futurejobs.ApplyResult {
 	s.Helper()
 	stream := s.of[all[0].subject]
-	batch := futurejobs.EffectBatch{Stream: stream, After: s.seq[stream], RuleSet: s.book.Revision()}
+	batch := futurejobs.EffectBatch{Stream: stream, After: s.seq[stream], RuleSet: s.catalog.Revision()}
 	for _, h := range all {
 		s.seq[stream]++
-		effects, refused := s.book.Match(futurejobs.Event{
+		effects, refused := s.catalog.Match(futurejobs.Event{
 			Stream: stream, Subject: h.subject, Seq: s.seq[stream], At: h.at, Data: fmt.Appendf(nil, `{"id":%q%s}`, h.key, h.body),
 		})
 		if len(refused) > 0 {
@@ -306,7 +306,7 @@ func TestAnEndOlderThanAJobBegunByHandLeavesIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rule, err := s.book.Newest("door")
+		rule, err := s.catalog.Newest("door")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,7 +314,7 @@ func TestAnEndOlderThanAJobBegunByHandLeavesIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.store.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: s.book.Revision(), Effects: []futurejobs.Effect{effect}}); err != nil {
+		if _, err := s.store.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: s.catalog.Revision(), Effects: []futurejobs.Effect{effect}}); err != nil {
 			t.Fatal(err)
 		}
 		s.take(happening{"door.closed", "front", now.Add(-time.Minute), ""})

@@ -21,7 +21,7 @@ const (
 
 // sweepRun is one sweep over the held shards.
 type sweepRun struct {
-	book       Book
+	catalog    RuleReader
 	clock      *Clock
 	pages      *pageReader
 	admission  *admission
@@ -121,7 +121,7 @@ func (p *sweepRun) sweep(ctx context.Context, shards []*Shard) error {
 		sh.beginSweep()
 	}
 	p.admission.holdBack(p)
-	slot := p.book.NextSlot(p.now)
+	slot := p.catalog.NextSlot(p.now)
 	slotCame := func(DueQuery, []Job) bool { return !slot.IsZero() && !p.clock.Now().Before(slot) }
 	if err := p.readParked(ctx, p.admission.horizons(p), nil); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (p *sweepRun) read(ctx context.Context, q DueQuery, stop stopping) (rest []
 
 // criticalOf returns the critical rules of a query; none if the query has no other rules.
 func (p *sweepRun) criticalOf(q DueQuery) []int32 {
-	critical := p.book.CriticalRules()
+	critical := p.catalog.CriticalRules()
 	if len(q.Of) == 0 {
 		return critical
 	}

@@ -14,10 +14,10 @@ type sweepProgress struct {
 
 // progress tells how far the sweep of this node is. It is safe for concurrent use.
 type progress struct {
-	book  Book
-	owner *Owner
-	clock *Clock
-	swept atomic.Pointer[sweepProgress] // of the last sweep; nil: none yet
+	catalog RuleReader
+	owner   *Owner
+	clock   *Clock
+	swept   atomic.Pointer[sweepProgress] // of the last sweep; nil: none yet
 }
 
 // through returns when the last completed sweep began; zero: none yet.
@@ -35,7 +35,7 @@ func (p *progress) lags() (lag, own time.Duration) {
 	if swept == nil {
 		return 0, 0
 	}
-	next := p.book.NextSlot(swept.through)
+	next := p.catalog.NextSlot(swept.through)
 	oldest, oldestOwn := earliest(swept.left, next), earliest(swept.own, next)
 	for _, sh := range p.owner.Open() {
 		slot, ownSlot := sh.oldest()

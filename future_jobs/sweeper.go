@@ -38,11 +38,11 @@ type Observer interface {
 
 // Sweeper checks every job that is due in the shards that this node holds.
 type Sweeper struct {
-	queue Queue
-	book  Book
-	owner *Owner
-	clock *Clock
-	log   *slog.Logger
+	queue   Queue
+	catalog RuleReader
+	owner   *Owner
+	clock   *Clock
+	log     *slog.Logger
 
 	// Observer receives the decisions. Set before Run.
 	Observer Observer
@@ -75,27 +75,27 @@ type Sweeper struct {
 }
 
 // NewSweeper returns a sweeper that runs up to workers asynchronous checks at once; inline checks are not counted.
-func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logger) *Sweeper {
+func NewSweeper(q Queue, b RuleReader, o *Owner, c *Clock, workers int, log *slog.Logger) *Sweeper {
 	s := &Sweeper{
-		queue: q, book: b, owner: o, clock: c, log: log,
+		queue: q, catalog: b, owner: o, clock: c, log: log,
 		Observer: nopObserver{}, BeforeResume: func(context.Context) {}, BeforeSweep: func(context.Context) error { return nil },
 		Stepped: func(context.Context) error { return nil },
 		wake:    make(chan struct{}, 1), failures: newFailures(c.local, log),
-		progress: &progress{book: b, owner: o, clock: c}, pages: &pageReader{queue: q, log: log},
+		progress: &progress{catalog: b, owner: o, clock: c}, pages: &pageReader{queue: q, log: log},
 	}
 	turns := newTurns()
 	s.admission = &admission{
-		book: b, turns: turns, putOff: putOff{log: log}, wake: s.Wake,
+		catalog: b, turns: turns, putOff: putOff{log: log}, wake: s.Wake,
 		waiting: map[VersionRef]unready{}, behindSince: map[string]time.Time{},
 	}
 	s.admission.lanes = newLimiter(workers, s.admission.capacityFreed)
-	s.outages = &outageTracker{queue: q, book: b, clock: c, failures: s.failures}
+	s.outages = &outageTracker{queue: q, catalog: b, clock: c, failures: s.failures}
 	s.checker = &checker{
 		clock: c, log: log, starts: q, lanes: s.admission.lanes, turns: turns, outages: &s.outages.cache,
 		freed: s.admission.capacityFreed, wake: s.Wake,
 	}
 	s.settler = &settler{
-		queue: q, book: b, clock: c, log: log, failures: s.failures, outages: s.outages, answers: &s.checker.answers, wake: s.Wake,
+		queue: q, catalog: b, clock: c, log: log, failures: s.failures, outages: s.outages, answers: &s.checker.answers, wake: s.Wake,
 	}
 	s.settler.most.Store(maxSettleBatch)
 	return s
@@ -241,7 +241,7 @@ func (s *Sweeper) step(ctx context.Context, belt *pipeline, search func([]*task)
 	left, err := s.sweep(ctx, belt, search)
 	s.failures.set("sweep", err)
 	wait := s.soon()
-	if slot := s.book.NextSlot(began); !slot.IsZero() { // includes a slot during the sweep, as the sweep did not read it
+	if slot := s.catalog.NextSlot(began); !slot.IsZero() { // includes a slot during the sweep, as the sweep did not read it
 		wait = min(wait, slot.Sub(s.clock.Now()))
 	}
 	switch {
@@ -321,8 +321,8 @@ func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task
 	belt.coming.Add(1)
 	defer belt.done()
 	pass := &sweepRun{
-		book: s.book, clock: s.clock, pages: s.pages, admission: s.admission, turns: s.admission.turns, steps: s.steps,
-		ctx: ctx, now: now, revision: s.book.Revision(), through: through, belt: belt, search: search,
+		catalog: s.catalog, clock: s.clock, pages: s.pages, admission: s.admission, turns: s.admission.turns, steps: s.steps,
+		ctx: ctx, now: now, revision: s.catalog.Revision(), through: through, belt: belt, search: search,
 	}
 	leavingPass := *pass
 	leavingPass.isLeaving = true
@@ -336,7 +336,7 @@ func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task
 	s.last = now
 	s.isCutShort = pass.isCutShort || leavingPass.isCutShort
 	s.progress.swept.Store(&sweepProgress{through: now, left: left, own: earliest(pass.own, leavingPass.own)})
-	s.admission.unreadable.recheck(ctx, s.book)
+	s.admission.unreadable.recheck(ctx, s.catalog)
 	s.failures.set("rules", s.admission.unreadable.err())
 	return left, nil
 }
@@ -347,7 +347,7 @@ func (s *Sweeper) stalled(now time.Time) bool {
 	if s.last.IsZero() {
 		return true
 	}
-	slot := s.book.NextSlot(s.last)
+	slot := s.catalog.NextSlot(s.last)
 	return !slot.IsZero() && now.Sub(slot) > maxTxDelay
 }
 

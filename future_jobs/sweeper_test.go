@@ -26,7 +26,7 @@ type engine struct {
 	wall     *wall
 	clock    *futurejobs.Clock
 	owner    *futurejobs.Owner
-	book     *handlers
+	catalog  *handlers
 	queue    *askedQueue
 	sweeper  *futurejobs.Sweeper
 	shifter  *futurejobs.Shifter
@@ -53,7 +53,7 @@ func (a *askedQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejo
 	return jobs, err
 }
 
-// handlers is a book of rules in which functions replace the handlers of some rules.
+// handlers is a catalog of rules in which functions replace the handlers of some rules.
 type handlers struct {
 	*rules.Catalog
 	by map[string]checks.Handler
@@ -87,11 +87,11 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &engine{T: t, store: s, wall: wall, book: &handlers{rules.NewCatalog(s, 4), handle}, finished: make(chan struct{})}
+	e := &engine{T: t, store: s, wall: wall, catalog: &handlers{rules.NewCatalog(s, 4), handle}, finished: make(chan struct{})}
 	for _, d := range documents {
 		e.save(d)
 	}
-	if err := e.book.Refresh(t.Context()); err != nil {
+	if err := e.catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -99,13 +99,13 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	e.clock = clock
 	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
 	e.queue = &askedQueue{Queue: s}
-	e.sweeper = futurejobs.NewSweeper(e.queue, e.book, owner, clock, 8, log)
+	e.sweeper = futurejobs.NewSweeper(e.queue, e.catalog, owner, clock, 8, log)
 	owner.Changed = e.sweeper.Wake
 	e.owner = owner
 	s.GoBy(clock.Correct)
 	clock.Changed = e.sweeper.Wake
-	e.shifter = futurejobs.NewShifter(s, e.book, owner, clock, log)
-	e.shifter.Moved = e.sweeper.Wake
+	e.shifter = futurejobs.NewShifter(s, e.catalog, owner, clock, log)
+	e.shifter.OnShifted = e.sweeper.Wake
 	clock.Follow = func(ctx context.Context, by time.Duration, isBack bool) error {
 		if err := s.FollowStep(ctx, by, isBack); err != nil {
 			return err
@@ -178,10 +178,10 @@ func (e *engine) happen(subject string, keys ...string) {
 // happenAt applies events with the given stream time.
 func (e *engine) happenAt(at time.Time, subject string, keys ...string) {
 	e.Helper()
-	batch := futurejobs.EffectBatch{Stream: "S", After: e.seq, RuleSet: e.book.Revision()}
+	batch := futurejobs.EffectBatch{Stream: "S", After: e.seq, RuleSet: e.catalog.Revision()}
 	for _, k := range keys {
 		e.seq++
-		effects, refused := e.book.Match(futurejobs.Event{
+		effects, refused := e.catalog.Match(futurejobs.Event{
 			Stream: "S", Subject: subject, Seq: e.seq, At: at, Data: fmt.Appendf(nil, `{"id":%q}`, k),
 		})
 		if len(refused) > 0 {
@@ -248,16 +248,16 @@ func TestASlotWaitsUntilItsStreamIsRead(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		e.read() // before the slot: it does not cover events up to the slot
 		time.Sleep(time.Minute)
-		if said := e.said(); len(said) != 0 {
-			t.Fatalf("said before the stream was read past the slot: %+v", said)
+		if listed := e.said(); len(listed) != 0 {
+			t.Fatalf("said before the stream was read past the slot: %+v", listed)
 		}
 		e.read()
 		time.Sleep(2 * time.Second)
-		said := e.said()
-		if len(said) != 1 {
-			t.Fatalf("%d alerts once the stream was read", len(said))
+		listed := e.said()
+		if len(listed) != 1 {
+			t.Fatalf("%d alerts once the stream was read", len(listed))
 		}
-		if late := said[0].DecidedAt.Sub(said[0].Slot); late < 50*time.Second {
+		if late := listed[0].DecidedAt.Sub(listed[0].Slot); late < 50*time.Second {
 			t.Errorf("decided %s after the slot", late)
 		}
 	})
@@ -274,7 +274,7 @@ func TestAVersionWhoseStreamIsGoneHoldsUpNoOther(t *testing.T) {
 			{"new", nil},
 		} {
 			e.save(strings.Replace(withResolve, "only", version.key, 1), version.reads...)
-			if err := e.book.Refresh(t.Context()); err != nil {
+			if err := e.catalog.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			e.happen("slow.created", version.key)
@@ -283,9 +283,9 @@ func TestAVersionWhoseStreamIsGoneHoldsUpNoOther(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		e.read()
 		time.Sleep(3 * time.Second)
-		said := e.said()
-		if len(said) != 1 || said[0].Key != "new" {
-			t.Errorf("said %+v, want what the new version says", said)
+		listed := e.said()
+		if len(listed) != 1 || listed[0].Key != "new" {
+			t.Errorf("said %+v, want what the new version says", listed)
 		}
 		if lag := e.sweeper.Lag(); lag < 2*time.Second {
 			t.Errorf("the sweep says that it is %s behind while the old version waits", lag)
@@ -412,19 +412,19 @@ func TestWhatCannotBeFoundOutIsSaidOnce(t *testing.T) {
 		e.happen("fails.created", "1")
 		time.Sleep(30*time.Second + 500*time.Millisecond)
 
-		said := e.said()
-		if len(said) != 1 || said[0].Status != alerts.Undetermined {
-			t.Fatalf("said %+v, want one undetermined", said)
+		listed := e.said()
+		if len(listed) != 1 || listed[0].Status != alerts.Undetermined {
+			t.Fatalf("said %+v, want one undetermined", listed)
 		}
 		job, err := e.store.Job(t.Context(), "fails", "1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if job.CheckCount != 0 || job.Undecided < 6 || job.Last.FailedAt.IsZero() || !job.Last.CompletedAt.IsZero() {
+		if job.CheckCount != 0 || job.UndeterminedChecks < 6 || job.Last.FailedAt.IsZero() || !job.Last.CompletedAt.IsZero() {
 			t.Errorf("after %d attempts the job says: %+v", asked.Load(), job)
 		}
-		if job.Undecided != int(asked.Load()) || job.Checks != int(asked.Load()) {
-			t.Errorf("%d attempts, of which the job counts %d, and %d in a row", asked.Load(), job.Checks, job.Undecided)
+		if job.UndeterminedChecks != int(asked.Load()) || job.CheckAttempts != int(asked.Load()) {
+			t.Errorf("%d attempts, of which the job counts %d, and %d in a row", asked.Load(), job.CheckAttempts, job.UndeterminedChecks)
 		}
 	})
 }
@@ -465,8 +465,8 @@ func TestAJobThatChangedMeanwhileIsNotDecided(t *testing.T) {
 		if len(ended) != 1 || ended[0].Outcome != checks.Resolved {
 			t.Errorf("history has %+v, want one that is resolved", ended)
 		}
-		if said := e.said(); len(said) != 0 {
-			t.Errorf("said of an order that was done before the decision: %+v", said)
+		if listed := e.said(); len(listed) != 0 {
+			t.Errorf("said of an order that was done before the decision: %+v", listed)
 		}
 	})
 }

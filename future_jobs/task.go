@@ -25,7 +25,7 @@ type task struct {
 
 // decideWithoutCheck decides jobs that need no call of their handler.
 func (v *task) decideWithoutCheck(now time.Time) {
-	v.unasked = v.skipIfLate(v.rule, now)
+	v.unasked = v.decideUnchecked(v.rule, now)
 }
 
 // question returns the check that is passed to the handler at the time now.
@@ -57,12 +57,12 @@ func (v *task) waitsForIO() bool { return !v.unasked && (v.rule.Finder != nil ||
 func (v *task) giveUp(refused error, now time.Time) {
 	j := v.Job
 	j.Alerts = j.Alerts[:max(len(j.Alerts)-len(v.Alerts), 0)]
-	j.Event, j.State, j.Trail, j.Undecided = nil, nil, "", 0
+	j.Event, j.State, j.Trail, j.UndeterminedChecks = nil, nil, "", 0
 	d := Decision{Job: j}
 	reason := clip("the decision cannot be stored: " + refused.Error())
-	said := jobAlerts{v.rule, &j}.gaveUp(reason)
-	said.Labels = nil
-	d.end(v.rule, checks.Undetermined, reason, v.slot, time.Time{}, now, []alerts.Draft{said})
+	draft := jobAlerts{v.rule, &j}.gaveUp(reason)
+	draft.Labels = nil
+	d.complete(v.rule, checks.Undetermined, reason, v.slot, time.Time{}, now, []alerts.Draft{draft})
 	v.Decision, v.isGivenUp = d, true
 }
 

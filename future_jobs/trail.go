@@ -26,7 +26,7 @@ const entryMost = 300
 type Entry struct {
 	Kind    EntryKind
 	At      time.Time      // the slot of a check; otherwise the time of the change
-	Late    time.Duration  // of a check: how long after its slot it was decided
+	Delay   time.Duration  // of a check: how long after its slot it was decided
 	Values  string         // values that the condition read, such as: state.status = "OPEN"
 	Step    string         // the name of the step that was taken
 	Held    bool           // a step was due and suppressed
@@ -69,7 +69,7 @@ type trailLine struct {
 // Trail returns a trail of this entry alone. Long fields are shortened.
 func (e Entry) Trail() Trail {
 	l := trailLine{
-		At: e.At.UnixMilli(), Late: e.Late.Milliseconds(), Saw: e.Values, Took: e.Step, Held: e.Held, Why: e.Reason,
+		At: e.At.UnixMilli(), Late: e.Delay.Milliseconds(), Saw: e.Values, Took: e.Step, Held: e.Held, Why: e.Reason,
 		Outcome: string(e.Outcome), By: e.By,
 	}
 	if !e.Next.IsZero() {
@@ -139,7 +139,7 @@ func (t Trail) Entries() []Entry {
 			continue
 		}
 		e := Entry{
-			Kind: cmp.Or(EntryKind(l.Kind), Checked), At: time.UnixMilli(l.At).UTC(), Late: time.Duration(l.Late) * time.Millisecond,
+			Kind: cmp.Or(EntryKind(l.Kind), Checked), At: time.UnixMilli(l.At).UTC(), Delay: time.Duration(l.Late) * time.Millisecond,
 			Values: l.Saw, Step: l.Took, Held: l.Held, Reason: l.Why, Outcome: checks.Outcome(l.Outcome), By: l.By,
 		}
 		if l.Next != 0 {

@@ -44,9 +44,9 @@ func (u *unreadable) note(made VersionRef, slot time.Time, err error) {
 }
 
 // recheck removes the versions that can be read now.
-func (u *unreadable) recheck(ctx context.Context, book Book) {
+func (u *unreadable) recheck(ctx context.Context, catalog RuleReader) {
 	for _, v := range u.list() {
-		if _, err := book.Rule(ctx, v.RuleID, v.Version); err == nil {
+		if _, err := catalog.Rule(ctx, v.RuleID, v.Version); err == nil {
 			u.mu.Lock()
 			delete(u.all, v.VersionRef)
 			u.mu.Unlock()

@@ -54,8 +54,8 @@ func (a *alertWriter) text(m stepTime, s scope) string {
 	if m.text != nil {
 		return m.text.say(s)
 	}
-	if a.beats != nil {
-		return a.document.SignedText(s.key, a.beats.explain(pulseOf(s.own), s.since, m.at), m.called())
+	if a.heartbeat != nil {
+		return a.document.SignedText(s.key, a.heartbeat.explain(pulseOf(s.own), s.since, m.at), m.called())
 	}
 	start := a.document.StartText()
 	if s.event == nil || len(s.event.data) == 0 {

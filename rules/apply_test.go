@@ -36,7 +36,7 @@ func broker(t testing.TB) (*bus.Server, *bus.Bus) {
 
 // registry returns a registry over a store and a broker of the test's own.
 func registry(b *bus.Bus, s *store.Store) *rules.Registry {
-	return &rules.Registry{Store: s, Binder: b.Binder, Book: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: quietly()}
+	return &rules.Registry{Store: s, Binder: b.Binder, Catalog: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: quietly()}
 }
 
 // folder writes files and returns their folder.
@@ -106,8 +106,8 @@ func TestApplyDir(t *testing.T) {
 		t.Errorf("%d rules refused, want 5", report.Refused)
 	}
 
-	book := refreshed(t, s)
-	if diff := cmp.Diff(map[string][]string{"DEADMAN_EVENTS": {"orders.a", "orders.b", "orders.c", "orders.d"}}, book.SubjectsByStream()); diff != "" {
+	catalog := refreshed(t, s)
+	if diff := cmp.Diff(map[string][]string{"DEADMAN_EVENTS": {"orders.a", "orders.b", "orders.c", "orders.d"}}, catalog.SubjectsByStream()); diff != "" {
 		t.Errorf("reads (-want +got):\n%s", diff)
 	}
 }

@@ -84,7 +84,7 @@ func (g *astChecker) wildcard(n *ast.Node, v *ast.CallNode) {
 	case !g.dialect.hand:
 		g.refuse("wildcard(…) can't be read here: only key, if, since, distinct and need look at the subject; take it from event or key")
 	case !written:
-		g.refuse("the number of a wildcard has to be written out, such as wildcard(1)")
+		g.refuse("the number of a wildcard must be written out, such as wildcard(1)")
 	case known == 0:
 		g.refuse("%q has no wildcards; take the value from the event", clip(g.dialect.subject, 80))
 	case number.Value < 1 || number.Value > known:

@@ -93,12 +93,12 @@ func (p *backfill) replay(ctx context.Context, through map[string]uint64) error 
 
 // event plays an event. An event that cannot be processed is skipped: it had no rule to refuse it then.
 func (p *backfill) event(e futurejobs.Event) {
-	m, err := newMatcher(e, p.Book.shards)
+	m, err := newMatcher(e, p.Catalog.shards)
 	if err != nil {
 		return // it had no rule to refuse it then
 	}
 	own := m.budget()
-	h := ruleMatch{matcher: &m, Rule: p.rule, spend: &own, isApart: p.rule.isApart(p.rule.starts, e.Stream), paused: !p.saved.PausedAt.IsZero(), made: func(futurejobs.Job) *Rule { return p.rule }}
+	h := ruleMatch{matcher: &m, Rule: p.rule, spend: &own, isApart: p.rule.isApart(p.rule.starts, e.Stream), paused: !p.saved.PausedAt.IsZero(), versionOf: func(futurejobs.Job) *Rule { return p.rule }}
 	h.match()
 	m.body.forget()
 	if h.over != nil {
@@ -148,8 +148,8 @@ func (p *backfill) remaining(s RuleVersion) []futurejobs.Ref {
 //     left to ingest.
 func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err error) {
 	for tries := 0; ; tries++ {
-		ruleSet := p.Book.Revision()
-		v, err := p.Book.version(ctx, p.Book.current.Load(), id{s.RuleID, s.Version})
+		ruleSet := p.Catalog.Revision()
+		v, err := p.Catalog.version(ctx, p.Catalog.current.Load(), id{s.RuleID, s.Version})
 		if err != nil {
 			return n, err
 		}
@@ -168,7 +168,7 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 		b := futurejobs.EffectBatch{RuleSet: ruleSet, ReadTo: known}
 		for _, ref := range refs[:min(len(refs), pageMost)] {
 			b.Effects = append(b.Effects, futurejobs.Effect{
-				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Book.shards), Action: futurejobs.Start{Job: begunBy(s, p.known.Pending[ref]), Named: true},
+				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Catalog.shards), Action: futurejobs.Start{Job: begunBy(s, p.known.Pending[ref]), Named: true},
 			})
 		}
 		applied, err := p.Jobs.Apply(ctx, b)
@@ -181,7 +181,7 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 				delete(p.begun, ref)
 			}
 		case errors.Is(err, futurejobs.ErrRulesChanged):
-			if err := p.Book.Refresh(ctx); err != nil {
+			if err := p.Catalog.Refresh(ctx); err != nil {
 				return n, err
 			}
 		case !errors.Is(err, futurejobs.ErrCursorMoved) || tries >= pastTries:
@@ -253,8 +253,8 @@ func (p *backfill) replayApplied(ctx context.Context, reads []StreamBinding) (ma
 // activeRule returns the rule of a version; nil while the rule creates no jobs. A rule that was changed or deleted
 // meanwhile is ErrConflict.
 func (p *backfill) activeRule(ctx context.Context, s RuleVersion) (*Rule, error) {
-	e := p.Book.current.Load()
-	v, err := p.Book.version(ctx, e, id{s.RuleID, s.Version})
+	e := p.Catalog.current.Load()
+	v, err := p.Catalog.version(ctx, e, id{s.RuleID, s.Version})
 	if err != nil {
 		return nil, err
 	}

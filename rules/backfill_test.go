@@ -75,17 +75,17 @@ func (b *before) publish(subject, body string) (stream string, seq uint64) {
 func (b *before) hear(subject, body string) {
 	b.Helper()
 	stream, seq := b.publish(subject, body)
-	if err := b.Book.Refresh(b.Context()); err != nil {
+	if err := b.Catalog.Refresh(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	at := time.Now().UTC()
-	effects, _ := b.Book.Match(futurejobs.Event{Stream: stream, Subject: subject, Seq: seq, At: at, Data: []byte(body)})
+	effects, _ := b.Catalog.Match(futurejobs.Event{Stream: stream, Subject: subject, Seq: seq, At: at, Data: []byte(body)})
 	c, _, err := b.store.Cursor(b.Context(), stream)
 	if err != nil {
 		b.Fatal(err)
 	}
 	if _, err := b.store.Store.Apply(b.Context(), futurejobs.EffectBatch{
-		Stream: stream, After: c.LastSeq, Last: seq, LastAt: at, RuleSet: b.Book.Revision(), Effects: effects,
+		Stream: stream, After: c.LastSeq, Last: seq, LastAt: at, RuleSet: b.Catalog.Revision(), Effects: effects,
 	}); err != nil {
 		b.Fatal(err)
 	}
@@ -238,15 +238,15 @@ func TestBackfillAdaptsKeptTriggers(t *testing.T) {
 		w.publish("parcels.sent", `{"id":1}`)
 		saved(t, s, 0, strings.Replace(parcels, "entity:", "description: another\nentity:", 1)) // so that the past is version 2's
 		w.since(1)
-		if err := w.Book.Refresh(t.Context()); err != nil {
+		if err := w.Catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		effects, refused := w.Book.Match(futurejobs.Event{Stream: "REST", Subject: "parcels.arrived", Seq: 1, At: between, Data: []byte(`{"id":1}`)})
+		effects, refused := w.Catalog.Match(futurejobs.Event{Stream: "REST", Subject: "parcels.arrived", Seq: 1, At: between, Data: []byte(`{"id":1}`)})
 		if len(effects) != 1 || len(refused) != 0 {
 			t.Fatalf("the end asks for %v, %v", effects, refused)
 		}
 		applied, err := s.Apply(t.Context(), futurejobs.EffectBatch{
-			Stream: "REST", Last: 1, LastAt: between, RuleSet: w.Book.Revision(), Effects: effects,
+			Stream: "REST", Last: 1, LastAt: between, RuleSet: w.Catalog.Revision(), Effects: effects,
 		})
 		if err != nil || applied.Ended != 1 {
 			t.Fatalf("%+v, %v", applied, err)
@@ -255,7 +255,7 @@ func TestBackfillAdaptsKeptTriggers(t *testing.T) {
 		if err != nil || len(page.Items) != 1 || !page.Items[0].Since.After(between) || page.Items[0].Version != 2 || page.Items[0].Origin != 0 {
 			t.Fatalf("pending: %+v, %v; want a job of version 2 and of no origin since the second trigger", page.Items, err)
 		}
-		if _, err := w.Book.Rule(t.Context(), page.Items[0].RuleID, page.Items[0].Version); err != nil {
+		if _, err := w.Catalog.Rule(t.Context(), page.Items[0].RuleID, page.Items[0].Version); err != nil {
 			t.Error(err)
 		}
 	})

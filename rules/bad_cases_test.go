@@ -253,7 +253,7 @@ entity: parcel`),
 	{
 		"subject > not last",
 		edited(`trigger: {event: "orders.>.created", key: event.id}`),
-		[]string{`3:18 /trigger/event: "orders.>.created" has ">" before its end; it stands for all that follows, so it has to be last`},
+		[]string{`3:18 /trigger/event: "orders.>.created" has ">" before its end; it stands for all that follows, so it must be last`},
 	},
 	{
 		"subject wildcard within a token",
@@ -377,23 +377,23 @@ entity: parcel`),
 	{
 		"text made a mapping",
 		edited("escalate: [{after: 3h, text: {{key}} waits}]"),
-		[]string{`5:31 : not YAML: could not find flow map content; a value that begins with "{" has to be quoted: text: "{{key}} waits"`},
+		[]string{`5:31 : not YAML: could not find flow map content; a value that begins with "{" must be quoted: text: "{{key}} waits"`},
 	},
 	{
 		"text begins with braces",
 		edited(`description: x
 while: {{state.x}}`),
-		[]string{`8:9 : not YAML: could not find flow map content; a value that begins with "{" has to be quoted: text: "{{key}} waits"`},
+		[]string{`8:9 : not YAML: could not find flow map content; a value that begins with "{" must be quoted: text: "{{key}} waits"`},
 	},
 	{
 		"ternary",
 		edited(`while: state.a ? "x" : "y"`),
-		[]string{`7:8 : not YAML: mapping value is not allowed in this context; a value with ": " in it has to be quoted, or the indent is wrong`},
+		[]string{`7:8 : not YAML: mapping value is not allowed in this context; a value with ": " in it must be quoted, or the indent is wrong`},
 	},
 	{
 		"begins with a quote",
 		edited(`while: "a" == state.b`),
-		[]string{`7:12 : not YAML: value is not allowed in this context. map key-value is pre-defined; a value that begins with a quote has to be quoted as a whole: if: '"a" == event.b'`},
+		[]string{`7:12 : not YAML: value is not allowed in this context. map key-value is pre-defined; a value that begins with a quote must be quoted as a whole: if: '"a" == event.b'`},
 	},
 	{
 		"cut off by a comment",
@@ -443,12 +443,12 @@ while: {{state.x}}`),
 	{
 		"not a condition",
 		edited("while: since + hours(1)"),
-		[]string{"7:8 /while: a condition has to be true or false, not a time"},
+		[]string{"7:8 /while: a condition must be true or false, not a time"},
 	},
 	{
 		"text is no condition",
 		edited("while: string(state.a)"),
-		[]string{"7:8 /while: a condition has to be true or false, not text"},
+		[]string{"7:8 /while: a condition must be true or false, not text"},
 	},
 	{
 		"always true",
@@ -483,7 +483,7 @@ while: {{state.x}}`),
 	{
 		"pattern from the event",
 		edited("while: state.a matches state.b"),
-		[]string{`7:8 /while: the pattern of "matches" has to be written out, not taken from an event`},
+		[]string{`7:8 /while: the pattern of "matches" must be written out, not taken from an event`},
 	},
 	{
 		"method",
@@ -523,12 +523,12 @@ while: {{state.x}}`),
 	{
 		"key is a condition",
 		edited("trigger: {event: orders.created, key: event.id == event.b}"),
-		[]string{"3:39 /trigger/key: a key has to be text or a whole number, not true or false"},
+		[]string{"3:39 /trigger/key: a key must be text or a whole number, not true or false"},
 	},
 	{
 		"key is a time",
 		edited("trigger: {event: orders.created, key: date(event.id)}"),
-		[]string{"3:39 /trigger/key: a key has to be text or a whole number, not a time"},
+		[]string{"3:39 /trigger/key: a key must be text or a whole number, not a time"},
 	},
 	{
 		"open bracket",
@@ -553,7 +553,7 @@ while: {{state.x}}`),
 	{
 		"since is a duration",
 		edited("trigger: {event: orders.created, key: event.id, since: hours(3)}"),
-		[]string{"3:56 /trigger/since: since has to be an instant, not a duration; write event.placed_at or date(…)"},
+		[]string{"3:56 /trigger/since: since must be a time, not a duration; write event.placed_at or date(…)"},
 	},
 	{
 		"no steps",
@@ -777,7 +777,7 @@ while: {{state.x}}`),
 		`name: late
  entity: order
 `,
-		[]string{`1:7 : not YAML: mapping value is not allowed in this context; a value with ": " in it has to be quoted, or the indent is wrong`},
+		[]string{`1:7 : not YAML: mapping value is not allowed in this context; a value with ": " in it must be quoted, or the indent is wrong`},
 	},
 	{
 		"complex key",

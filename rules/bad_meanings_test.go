@@ -221,7 +221,7 @@ handler: mine
 	{
 		"a parameter that is no value",
 		edited(`lookup: {sql: {source: shop, query: select 1, params: ["hours(3)"]}}`),
-		[]string{"7:56 /lookup/sql/params/0: a parameter has to be text, a number, true or false, or an instant, not a duration"},
+		[]string{"7:56 /lookup/sql/params/0: a parameter must be text, a number, true or false, or a time, not a duration"},
 	},
 	{
 		"event and schedule",
@@ -650,7 +650,7 @@ handler: mine
 	{
 		"need is text",
 		edited(`resolve: {event: a, key: event.id, distinct: event.parcel, need: "'three'"}`),
-		[]string{"4:66 /resolve/need: need has to be a whole number, not text"},
+		[]string{"4:66 /resolve/need: need must be a whole number, not text"},
 	},
 	{
 		"need reads since",
@@ -665,7 +665,7 @@ handler: mine
 	{
 		"distinct is a condition",
 		edited("resolve: {event: a, key: event.id, distinct: event.a == event.b, need: 3}"),
-		[]string{"4:46 /resolve/distinct: a key has to be text or a whole number, not true or false"},
+		[]string{"4:46 /resolve/distinct: a key must be text or a whole number, not true or false"},
 	},
 	{
 		"distinct counts",
@@ -705,7 +705,7 @@ handler: mine
 	{
 		"wildcard computed",
 		edited("trigger: {event: orders.*, key: wildcard(event.n)}"),
-		[]string{"3:33 /trigger/key: the number of a wildcard has to be written out, such as wildcard(1)"},
+		[]string{"3:33 /trigger/key: the number of a wildcard must be written out, such as wildcard(1)"},
 	},
 	{
 		"wildcard of text",
@@ -730,7 +730,7 @@ handler: mine
 	{
 		"wildcard negative",
 		edited("trigger: {event: orders.*, key: wildcard(-1)}"),
-		[]string{"3:33 /trigger/key: the number of a wildcard has to be written out, such as wildcard(1)"},
+		[]string{"3:33 /trigger/key: the number of a wildcard must be written out, such as wildcard(1)"},
 	},
 	{
 		"wildcard with a number",
@@ -929,17 +929,17 @@ enabled: false
 	{
 		"recheck is a number",
 		edited("recheck: 5 * 5"),
-		[]string{"7:10 /recheck: recheck has to be an instant, not a number; write event.placed_at or date(…)"},
+		[]string{"7:10 /recheck: recheck must be a time, not a number; write event.placed_at or date(…)"},
 	},
 	{
 		"recheck is a duration",
 		edited("recheck: hours(3)"),
-		[]string{"7:10 /recheck: recheck has to be an instant, not a duration; write event.placed_at or date(…)"},
+		[]string{"7:10 /recheck: recheck must be a time, not a duration; write event.placed_at or date(…)"},
 	},
 	{
 		"recheck is a condition",
 		edited("recheck: state.a == 1"),
-		[]string{"7:10 /recheck: recheck has to be an instant, not true or false; write event.placed_at or date(…)"},
+		[]string{"7:10 /recheck: recheck must be a time, not true or false; write event.placed_at or date(…)"},
 	},
 	{
 		"recheck reads step",
@@ -954,7 +954,7 @@ enabled: false
 	{
 		"since is a number",
 		edited("trigger: {event: orders.created, key: event.id, since: 5 + 5}"),
-		[]string{"3:56 /trigger/since: since has to be an instant, not a number; write event.placed_at or date(…)"},
+		[]string{"3:56 /trigger/since: since must be a time, not a number; write event.placed_at or date(…)"},
 	},
 	{
 		"since reads key",
@@ -999,17 +999,17 @@ enabled: false
 	{
 		"after is a number",
 		edited("escalate: [{after: event.sla * 2}]"),
-		[]string{"5:20 /escalate/0/after: after has to be a duration, not a number; write hours(…) or minutes(…) around it"},
+		[]string{"5:20 /escalate/0/after: after must be a duration, not a number; write hours(…) or minutes(…) around it"},
 	},
 	{
 		"at is a number of fields",
 		edited("escalate: [{at: event.due / 1000}]"),
-		[]string{"5:17 /escalate/0/at: at has to be an instant, not a number; write event.placed_at or date(…)"},
+		[]string{"5:17 /escalate/0/at: at must be a time, not a number; write event.placed_at or date(…)"},
 	},
 	{
 		"after is an instant",
 		edited("escalate: [{after: date(event.due)}]"),
-		[]string{"5:20 /escalate/0/after: after has to be a duration, not a time; write 3h, hours(event.sla_hours) or duration(event.sla)"},
+		[]string{"5:20 /escalate/0/after: after must be a duration, not a time; write 3h, hours(event.sla_hours) or duration(event.sla)"},
 	},
 	{
 		"after reads the state",
@@ -1044,7 +1044,7 @@ enabled: false
 	{
 		"at is a duration",
 		edited("escalate: [{at: hours(3)}]"),
-		[]string{"5:17 /escalate/0/at: at has to be an instant, not a duration; write event.placed_at or date(…)"},
+		[]string{"5:17 /escalate/0/at: at must be a time, not a duration; write event.placed_at or date(…)"},
 	},
 	{
 		"at is a time of day",

@@ -16,14 +16,14 @@ const order = `{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at"
 func BenchmarkMatch(b *testing.B) {
 	for _, n := range []int{10, 1_000, 10_000} {
 		b.Run(fmt.Sprint(n, " rules"), func(b *testing.B) {
-			book := rules.NewCatalog(shelf(b, n), shards)
-			if err := book.Refresh(b.Context()); err != nil {
+			catalog := rules.NewCatalog(shelf(b, n), shards)
+			if err := catalog.Refresh(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 			e := futurejobs.Event{Stream: "S", Subject: "orders.r7.created", Seq: 9, At: time.Unix(1e9, 0), Data: []byte(order)}
 			b.ReportAllocs()
 			for b.Loop() {
-				if effects, _ := book.Match(e); len(effects) != 1 {
+				if effects, _ := catalog.Match(e); len(effects) != 1 {
 					b.Fatal(effects)
 				}
 			}

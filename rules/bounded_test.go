@@ -48,7 +48,7 @@ func TestARuleOutOfItsBoundsIsNotRun(t *testing.T) {
 	if _, err := b.Rule(t.Context(), spy.RuleID, spy.Version); err == nil || !strings.Contains(err.Error(), "may not read the subject") {
 		t.Errorf("a check of it: %v", err)
 	}
-	r := &rules.Registry{Store: s, Book: b, Jobs: s, Log: quietly()}
+	r := &rules.Registry{Store: s, Catalog: b, Jobs: s, Log: quietly()}
 	l, err := r.Get(t.Context(), "acme-spy")
 	if err != nil || l.Err == nil || !strings.Contains(l.Err.Error(), "acme.>") {
 		t.Errorf("listed as %v, %v", l.Err, err)
@@ -66,7 +66,7 @@ func TestTryHandlerStaysWithinBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := opened(t)
-	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Handlers: h, Log: quietly()}
+	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Handlers: h, Log: quietly()}
 	for name, want := range map[string]int{"acme-*": 0, "ship*": 1} {
 		called = 0
 		ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Handlers: []string{name}})

@@ -108,7 +108,7 @@ func compiledRule(t testing.TB, text string) *Rule {
 func heard(r *Rule, subject string, data []byte) *ruleMatch {
 	m := matcher{body: newBody(data), shards: 1, event: futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Unix(1_800_000_000, 0), Data: data}}
 	own := m.budget()
-	h := ruleMatch{matcher: &m, Rule: r, spend: &own, made: func(futurejobs.Job) *Rule { return r }}
+	h := ruleMatch{matcher: &m, Rule: r, spend: &own, versionOf: func(futurejobs.Job) *Rule { return r }}
 	h.match()
 	return &h
 }

@@ -45,7 +45,7 @@ type Catalog struct {
 	refreshing sync.Mutex
 }
 
-var _ futurejobs.Book = (*Catalog)(nil)
+var _ futurejobs.RuleReader = (*Catalog)(nil)
 
 // id names a version.
 type id struct{ rule, version int32 }

@@ -348,7 +348,7 @@ func TestLazyVersion(t *testing.T) {
 	v := saved(t, s, 0, orders)
 	b := rules.NewCatalog(s, shards) // never refreshed
 	if !b.NextSlot(time.Now()).IsZero() || len(b.SubjectsByStream()) != 0 || b.Revision() >= 0 {
-		t.Error("an empty book is not empty")
+		t.Error("an empty catalog is not empty")
 	}
 	r, err := b.Rule(t.Context(), v.RuleID, v.Version)
 	if err != nil || r.Name != "late" {

@@ -76,7 +76,7 @@ func in(m *costMeter, v, list any, lenient bool) (bool, error) {
 	case map[string]any:
 		name, ok := v.(string)
 		if !ok {
-			return false, errors.New(`the left side of "in" has to be text where the right is an object`)
+			return false, errors.New(`the left side of "in" must be text where the right is an object`)
 		}
 		_, ok = l[name]
 		return ok, nil
@@ -93,7 +93,7 @@ func in(m *costMeter, v, list any, lenient bool) (bool, error) {
 	case nil:
 		return false, errMissing
 	}
-	return false, fmt.Errorf(`the right side of "in" has to be a list or an object`)
+	return false, fmt.Errorf(`the right side of "in" must be a list or an object`)
 }
 
 func inList(m *costMeter, v any, list []any, lenient bool) (bool, error) {

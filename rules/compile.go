@@ -125,7 +125,7 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, document.Problems) {
 	recheck := c.expression("/recheck", d.Recheck, c.over(inRecheck))
 	c.handler(d)
 	steps := stepCompiler{c}.steps(d)
-	heartbeatCompiler{events}.checkBeatSource(d, steps)
+	heartbeatCompiler{events}.checkHeartbeatSource(d, steps)
 	grid := c.times(d)
 	c.spread(d)
 	guardCompiler{c}.guards()
@@ -135,7 +135,7 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, document.Problems) {
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
-	r.escalation = newEscalation(d, grid, escalation{beats: c.beats, steps: steps, recheck: recheck})
+	r.escalation = newEscalation(d, grid, escalation{heartbeat: c.beats, steps: steps, recheck: recheck})
 	r.alertWriter = newAlertWriter(&r.document, r.escalation, labels)
 	r.newEngineRule(saved, grid, c.environment)
 	r.weight = c.weight + weightOfRule + weightOfStep*len(r.steps) + weightOfPattern*(maxRulePatterns-c.patterns)

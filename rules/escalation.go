@@ -13,12 +13,12 @@ import (
 
 // escalation computes when the steps of a job are due, and when it is checked in between. It is safe for concurrent use.
 type escalation struct {
-	rule    string // the rule's name
-	grid    futurejobs.Grid
-	horizon time.Duration
-	beats   *heartbeat  // nil: another trigger
-	steps   []step      // each repetition of a step is one
-	recheck *expression // nil: no check in between
+	rule      string // the rule's name
+	grid      futurejobs.Grid
+	horizon   time.Duration
+	heartbeat *heartbeat  // nil: another trigger
+	steps     []step      // each repetition of a step is one
+	recheck   *expression // nil: no check in between
 
 	conditional bool // a condition resolves the jobs
 	rising      bool // the steps are taken in the order of the document, except those repeated until a user acknowledges
@@ -33,7 +33,7 @@ func newEscalation(d document.Document, grid futurejobs.Grid, e escalation) *esc
 	e.conditional = d.While != ""
 	e.spread = max(1, int(time.Duration(d.Spread)/time.Duration(grid)))
 	e.rising = e.hasLiteralTimes()
-	if e.beats != nil {
+	if e.heartbeat != nil {
 		e.offsets = e.offsetsOf()
 	}
 	return &e
@@ -67,7 +67,7 @@ func (e *escalation) timelineTo(w jobContext, place int) ([]stepTime, error) {
 func (e *escalation) timelineOf(w jobContext, n int) ([]stepTime, error) {
 	w.from = e.begins(w)
 	line, err := e.stepTimes(w, n)
-	if err != nil || !e.beats.gapLimitReached(w) || e.due(line, w.slot) == 0 {
+	if err != nil || !e.heartbeat.gapLimitReached(w) || e.due(line, w.slot) == 0 {
 		return line, err
 	}
 	// The first step was postponed and is taken now, and the steps after it are counted from it.
@@ -100,7 +100,7 @@ func (e *escalation) stepTimes(w jobContext, n int) ([]stepTime, error) {
 // begins returns from when the steps of a job are counted: from its beginning; for a heartbeat, from when it is
 // overdue.
 func (e *escalation) begins(w jobContext) time.Time {
-	if e.beats == nil {
+	if e.heartbeat == nil {
 		return w.since
 	}
 	return e.deadline(w)
@@ -262,7 +262,7 @@ func (e *escalation) due(line []stepTime, at time.Time) int {
 // deadline returns when a heartbeat is overdue. If deadman did not receive heartbeats while one was due, the deadline
 // is later.
 func (e *escalation) deadline(w jobContext) time.Time {
-	at, since := e.beats.noGapSince(w)
+	at, since := e.heartbeat.noGapSince(w)
 	if !w.receivingSince.After(since) {
 		return at
 	}
@@ -279,10 +279,10 @@ func (e *escalation) deadlineAfterGap(w jobContext, at time.Time) time.Time {
 	switch {
 	case !w.alertedAt.IsZero():
 		return latest(at, w.alertedAt.Add(-e.lead(w)))
-	case w.count >= e.beats.maxGapRestarts(w):
+	case w.count >= e.heartbeat.maxGapRestarts(w):
 		return at
 	}
-	return latest(at, e.beats.restartDeadline(w))
+	return latest(at, e.heartbeat.restartDeadline(w))
 }
 
 // lead returns how long after the deadline the first step of a key is due, unless a calendar counts it.
@@ -290,7 +290,7 @@ func (e *escalation) lead(w jobContext) time.Duration {
 	if len(e.steps) == 0 {
 		return 0
 	}
-	later := e.later(w.key)
+	later := e.spreadDelay(w.key)
 	if first := &e.steps[0]; first.at == nil && first.of == nil {
 		if span, err := first.span(w.scope); err == nil { // otherwise the check reports the error
 			return span + later
@@ -323,15 +323,15 @@ func (e *escalation) nextOf(j futurejobs.Job) time.Time {
 // spreadSlot returns the slot of a key for a step that is due at the given time for all keys. If the step's calendar
 // has closed by then, the slot is when it opens.
 func (e *escalation) spreadSlot(w jobContext, s *step, at time.Time) time.Time {
-	if later := e.later(w.key); later > 0 {
+	if later := e.spreadDelay(w.key); later > 0 {
 		return s.within.Next(at.Add(later))
 	}
 	return at
 }
 
-// later returns the delay of the steps of a key against those of the first: a whole number of slots, so that each slot
+// spreadDelay returns the delay of the steps of a key against those of the first: a whole number of slots, so that each slot
 // of the spread has about as many keys as any other.
-func (e *escalation) later(key string) time.Duration {
+func (e *escalation) spreadDelay(key string) time.Duration {
 	return time.Duration(e.spreadIndex(key)) * time.Duration(e.grid)
 }
 

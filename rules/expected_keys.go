@@ -63,7 +63,7 @@ func (u expectedUpdate) sync(ctx context.Context) (n int, err error) {
 		if err != nil {
 			return n, err
 		}
-		b := futurejobs.EffectBatch{RuleSet: u.Book.Revision(), Rules: []int32{u.version.RuleID}}
+		b := futurejobs.EffectBatch{RuleSet: u.Catalog.Revision(), Rules: []int32{u.version.RuleID}}
 		if !u.paused {
 			b.Stream, b.After, b.Last = stream, cursor.LastSeq, uint64(u.version.Version)
 		}
@@ -76,7 +76,7 @@ func (u expectedUpdate) sync(ctx context.Context) (n int, err error) {
 			u.expecting.Store(u.version.RuleID, expectedDone{u.version.Version, u.paused})
 			return n + applied.Created + applied.Ended, nil
 		case errors.Is(err, futurejobs.ErrRulesChanged) && tries < saveTries:
-			if err := u.Book.Refresh(ctx); err != nil {
+			if err := u.Catalog.Refresh(ctx); err != nil {
 				return n, err
 			}
 		case !errors.Is(err, futurejobs.ErrCursorMoved) || tries >= saveTries:
@@ -89,21 +89,21 @@ func (u expectedUpdate) sync(ctx context.Context) (n int, err error) {
 // these jobs.
 func (u expectedUpdate) endOrphanedJobs(ctx context.Context) (int, error) {
 	rule, err := newVersion(u.version, u.outside()).compiled()
-	if err != nil || rule.beats != nil {
+	if err != nil || rule.heartbeat != nil {
 		return 0, err
 	}
 	versions, err := u.Store.Named(ctx, u.version.Name)
 	if err != nil {
 		return 0, err
 	}
-	beaten := make(map[int32]bool)
+	hasHeartbeat := make(map[int32]bool)
 	for _, v := range versions {
 		if v.RuleID == u.version.RuleID {
-			beaten[v.Version] = newVersion(v, u.outside()).document.Trigger.Heartbeat != nil
+			hasHeartbeat[v.Version] = newVersion(v, u.outside()).document.Trigger.Heartbeat != nil
 		}
 	}
 	return u.pending(u.version.RuleID).each(ctx, "", func(j futurejobs.Job) (futurejobs.Effect, bool) {
-		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: rule.endExpected()}, beaten[j.Version]
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: rule.endExpected()}, hasHeartbeat[j.Version]
 	})
 }
 
@@ -134,12 +134,12 @@ func (u expectedUpdate) expectations(ctx context.Context, last int32) ([]futurej
 		if err != nil {
 			return nil, fmt.Errorf("key %s: %w", key, err)
 		}
-		effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, u.Book.shards), Action: start})
+		effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, u.Catalog.shards), Action: start})
 	}
 	named := rule.document.ExpectedKeys()
 	for _, key := range before.ExpectedKeys() {
 		if !slices.Contains(named, key) {
-			effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, u.Book.shards), Action: rule.endExpected()})
+			effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, u.Catalog.shards), Action: rule.endExpected()})
 		}
 	}
 	return effects, nil
@@ -164,7 +164,7 @@ func (u expectedUpdate) documentOf(ctx context.Context, version int32) (document
 	if version == 0 {
 		return document.Document{}, nil
 	}
-	v, err := u.Book.version(ctx, u.Book.current.Load(), id{u.version.RuleID, version})
+	v, err := u.Catalog.version(ctx, u.Catalog.current.Load(), id{u.version.RuleID, version})
 	if err != nil {
 		return document.Document{}, err
 	}

@@ -44,7 +44,7 @@ func TestExpectedKeysHaveJobsFromTheSave(t *testing.T) {
 	}
 	want := func(keys string) {
 		t.Helper()
-		if err := r.Book.Refresh(t.Context()); err != nil {
+		if err := r.Catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := r.SyncExpectedKeys(t.Context()); n != 0 || err != nil {
@@ -71,7 +71,7 @@ func TestExpectedKeysHaveJobsFromTheSave(t *testing.T) {
 
 	// Another node, without any knowledge, finds nothing to do.
 	other := registry(b, s)
-	if err := other.Book.Refresh(t.Context()); err != nil {
+	if err := other.Catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := other.SyncExpectedKeys(t.Context()); n != 0 || err != nil {
@@ -83,13 +83,13 @@ func TestExpectedKeysHaveJobsFromTheSave(t *testing.T) {
 func TestUpkeepSyncsExpectedKeys(t *testing.T) {
 	s := opened(t)
 	rule := saved(t, s, 0, string(expecting("backup, import")))
-	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
+	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}
 	pause := func(is bool) {
 		t.Helper()
 		if err := r.Pause(t.Context(), rule.Name, is); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Book.Refresh(t.Context()); err != nil {
+		if err := r.Catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestAPausedRuleCreatesNoExpectedJobs(t *testing.T) {
 // expected returns how many jobs upkeep creates and ends.
 func expected(t *testing.T, r *rules.Registry) int {
 	t.Helper()
-	if err := r.Book.Refresh(t.Context()); err != nil {
+	if err := r.Catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	n, err := r.SyncExpectedKeys(t.Context())
@@ -172,18 +172,18 @@ func expected(t *testing.T, r *rules.Registry) int {
 func TestARemovedHeartbeatEndsItsJobs(t *testing.T) {
 	beaten := func(r *rules.Registry, s *store.Store) {
 		t.Helper()
-		if err := r.Book.Refresh(t.Context()); err != nil {
+		if err := r.Catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		rule, err := r.Book.Newest("nightly")
+		rule, err := r.Catalog.Newest("nightly")
 		if err != nil {
 			t.Fatal(err)
 		}
-		beat, err := rule.Beat(rules.Beat{Key: "mail", Kind: rules.Success, At: time.Now()}, s.Shards())
+		beat, err := rule.HeartbeatEffect(rules.ReceivedHeartbeat{Key: "mail", Kind: rules.Success, At: time.Now()}, s.Shards())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: r.Book.Revision(), Effects: []futurejobs.Effect{beat}}); err != nil {
+		if _, err := s.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: r.Catalog.Revision(), Effects: []futurejobs.Effect{beat}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -218,7 +218,7 @@ func TestARemovedHeartbeatEndsItsJobs(t *testing.T) {
 	t.Run("and no node finished it", func(t *testing.T) {
 		s := opened(t)
 		saved(t, s, 0, string(expecting("backup")))
-		r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
+		r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}
 		expected(t, r)
 		beaten(r, s)
 		saved(t, s, 0, event)
@@ -231,7 +231,7 @@ func TestARemovedHeartbeatEndsItsJobs(t *testing.T) {
 func TestTheFirstBeatOfAnExpectedKey(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, string(expecting("pump-7")))
-	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
+	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}
 	if _, err := r.SyncExpectedKeys(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestTheFirstBeatOfAnExpectedKey(t *testing.T) {
 	d := newDevice(t, everyTen)
 	d.job = &job
 	d.look("23:00:00")
-	d.beat("23:10:00", rules.Beat{})
+	d.beat("23:10:00", rules.ReceivedHeartbeat{})
 	d.expect(
 		"23:00:00 warning firing: device pump-7: no heartbeat yet, expected every 10m, grace 2m (rule device-silent, step overdue)",
 		"23:10:00 warning resolved: device pump-7 sent its first heartbeat",
@@ -328,12 +328,12 @@ func TestDroppedKeysOfAScheduleEndTheirJobs(t *testing.T) {
 		if _, err := r.Save(t.Context(), []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Book.Refresh(t.Context()); err != nil {
+		if err := r.Catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	save("backup, import")
-	revision, all := r.Book.Scheduled()
+	revision, all := r.Catalog.Scheduled()
 	due, ok, err := all[0].Due(all[0].From(), time.Now().Add(25*time.Hour))
 	if !ok || err != nil {
 		t.Fatal(ok, err)

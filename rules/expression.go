@@ -115,7 +115,7 @@ func (x *expression) checkResult(root ast.Node, g *astChecker) error {
 	switch x.dialect.yields {
 	case truth:
 		if !oneOf(t, reflect.Bool, reflect.Interface) {
-			return fmt.Errorf("a condition has to be true or false, not %s", typeName(t))
+			return fmt.Errorf("a condition must be true or false, not %s", typeName(t))
 		}
 		if !reads {
 			return errors.New("the condition reads nothing, so it is always the same; compare a field, such as event.total > 0")
@@ -123,23 +123,23 @@ func (x *expression) checkResult(root ast.Node, g *astChecker) error {
 		return checkConstant(root)
 	case instant, perhaps:
 		if !oneOf(t, reflect.String, reflect.Interface) && t != reflect.TypeFor[time.Time]() {
-			return fmt.Errorf("%s has to be an instant, not %s; write event.placed_at or date(…)", place, typeName(t))
+			return fmt.Errorf("%s must be a time, not %s; write event.placed_at or date(…)", place, typeName(t))
 		}
 	case identity:
 		if !oneOf(t, reflect.String, reflect.Int, reflect.Interface) {
-			return fmt.Errorf("a key has to be text or a whole number, not %s", typeName(t))
+			return fmt.Errorf("a key must be text or a whole number, not %s", typeName(t))
 		}
 	case amount:
 		if !oneOf(t, reflect.Int, reflect.Float64, reflect.Interface) {
-			return fmt.Errorf("%s has to be a whole number, not %s", place, typeName(t))
+			return fmt.Errorf("%s must be a whole number, not %s", place, typeName(t))
 		}
 	case parameter:
 		if t == reflect.TypeFor[time.Duration]() || !oneOf(t, reflect.String, reflect.Int, reflect.Float64, reflect.Bool, reflect.Interface) && t != reflect.TypeFor[time.Time]() {
-			return fmt.Errorf("a parameter has to be text, a number, true or false, or an instant, not %s", typeName(t))
+			return fmt.Errorf("a parameter must be text, a number, true or false, or a time, not %s", typeName(t))
 		}
 	case span:
 		if t != reflect.TypeFor[time.Duration]() && !oneOf(t, reflect.Interface) {
-			return fmt.Errorf("%s has to be a duration, not %s; write 3h, hours(event.sla_hours) or duration(event.sla)", place, typeName(t))
+			return fmt.Errorf("%s must be a duration, not %s; write 3h, hours(event.sla_hours) or duration(event.sla)", place, typeName(t))
 		}
 		if !reads {
 			return fmt.Errorf("the expression reads nothing, so %s is always the same; write the duration out, such as %s: 3h", place, place)

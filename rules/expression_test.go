@@ -76,7 +76,7 @@ func TestConditions(t *testing.T) {
 		`"x" in event.tags`:                          {"+"},
 		`"text" in event`:                            {"+"},
 		`"x" in event.missing`:                       {"missing or null"},
-		`"x" in event.int`:                           {`the right side of "in" has to be a list`},
+		`"x" in event.int`:                           {`the right side of "in" must be a list`},
 		`event.items == event.tags`:                  {"a list can't be compared"},
 		`event.deep == "x"`:                          {"an object can't be compared"},
 		`any(event.items, .n > 2)`:                   {"+"},

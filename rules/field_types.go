@@ -46,12 +46,12 @@ func usesOf(root ast.Node, d exprEnv) ([]fieldUse, error) {
 		w.take(root, document.Number)
 	case instant, perhaps:
 		if counts(root) {
-			w.refuse("%s has to be an instant, not a number; write date(…) around it", d.place)
+			w.refuse("%s must be a time, not a number; write date(…) around it", d.place)
 		}
 		w.take(root, document.Time)
 	case span:
 		if counts(root) {
-			w.refuse("%s has to be a duration, not a number; write hours(…) or minutes(…) around it", d.place)
+			w.refuse("%s must be a duration, not a number; write hours(…) or minutes(…) around it", d.place)
 		}
 		for _, u := range w.where(root) {
 			w.refuse("%s is text or a number, not a duration; write duration(%s) or hours(%s)", u, u, u)

@@ -79,8 +79,8 @@ func (c heartbeatCompiler) checkPingFields(pointer string, h *document.Heartbeat
 	c.watched = append(c.watched, watched{subject: pings, shape: pingShape, pointer: pointer, merged: true})
 }
 
-// checkBeatSource refuses steps with times that an entity without any heartbeat does not have.
-func (c heartbeatCompiler) checkBeatSource(d document.Document, steps []step) {
+// checkHeartbeatSource refuses steps with times that an entity without any heartbeat does not have.
+func (c heartbeatCompiler) checkHeartbeatSource(d document.Document, steps []step) {
 	if len(d.ExpectedKeys()) == 0 {
 		return
 	}

@@ -107,7 +107,7 @@ func TestPostponedTooOften(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := &device{T: t, rule: compiledAgainst(t, c.rule, known)}
-			d.beat("02:00:00", rules.Beat{})
+			d.beat("02:00:00", rules.ReceivedHeartbeat{})
 			j := *d.job
 			var heard time.Time
 			for looks := 0; ; looks++ {

@@ -143,25 +143,25 @@ func TestRefreshReadsOnlyChanges(t *testing.T) {
 		for n := range 3 {
 			c.save(n)
 		}
-		forList, forBook := &watched{Store: s}, &watched{Store: s}
-		r, book := &rules.Registry{Store: forList}, refreshed(t, forBook)
+		forList, forCatalog := &watched{Store: s}, &watched{Store: s}
+		r, catalog := &rules.Registry{Store: forList}, refreshed(t, forCatalog)
 		before, err := r.List(t.Context())
 		if err != nil || len(before) != 3 {
 			t.Fatalf("%d rules, %v", len(before), err)
 		}
 		for range 40 {
-			was, changed := book.Revision(), make(map[int32]bool)
+			was, changed := catalog.Revision(), make(map[int32]bool)
 			change := func() { changed[c.change()] = true }
 			for range c.deals.IntN(4) {
 				change()
 			}
 			if len(changed) > 0 && c.deals.IntN(2) == 0 {
-				forList.between, forBook.between = change, change
+				forList.between, forCatalog.between = change, change
 			}
 			if _, err := r.List(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := book.Refresh(t.Context()); err != nil {
+			if err := catalog.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			list, err := r.List(t.Context()) // the catalog's refresh came with a change, too
@@ -184,21 +184,21 @@ func TestRefreshReadsOnlyChanges(t *testing.T) {
 				}
 			}
 			anew := refreshed(t, s)
-			if diff := cmp.Diff(anew.SubjectsByStream(), book.SubjectsByStream()); diff != "" || !slices.Equal(anew.CriticalRules(), book.CriticalRules()) || anew.Revision() != book.Revision() {
-				t.Fatalf("a book of what changed is another one: (-all +changed)\n%s loud %v, %v", diff, anew.CriticalRules(), book.CriticalRules())
+			if diff := cmp.Diff(anew.SubjectsByStream(), catalog.SubjectsByStream()); diff != "" || !slices.Equal(anew.CriticalRules(), catalog.CriticalRules()) || anew.Revision() != catalog.Revision() {
+				t.Fatalf("a catalog of what changed is another one: (-all +changed)\n%s loud %v, %v", diff, anew.CriticalRules(), catalog.CriticalRules())
 			}
 			for _, l := range list {
-				if got := book.RuleChangedAt(l.RuleID) > was; got != changed[l.RuleID] {
-					t.Errorf("%s changed: %v; the book says %v", l.Name, changed[l.RuleID], got)
+				if got := catalog.RuleChangedAt(l.RuleID) > was; got != changed[l.RuleID] {
+					t.Errorf("%s changed: %v; the catalog says %v", l.Name, changed[l.RuleID], got)
 				}
-				newest, err := book.Rule(t.Context(), l.RuleID, l.Version)
-				if err != nil || newest.Version != l.Version || book.Paused(l.Name) == l.PausedAt.IsZero() {
-					t.Errorf("the book has %s otherwise: %+v, %v", l.Name, newest, err)
+				newest, err := catalog.Rule(t.Context(), l.RuleID, l.Version)
+				if err != nil || newest.Version != l.Version || catalog.Paused(l.Name) == l.PausedAt.IsZero() {
+					t.Errorf("the catalog has %s otherwise: %+v, %v", l.Name, newest, err)
 				}
 			}
 			before = list
 		}
-		for name, w := range map[string]*watched{"list": forList, "book": forBook} {
+		for name, w := range map[string]*watched{"list": forList, "catalog": forCatalog} {
 			for i, read := range w.reads[1:] {
 				if read.All {
 					t.Errorf("%s: read %d was of all rules", name, i+1)

@@ -128,12 +128,12 @@ func finderOf(t *testing.T, s *shop, text string) checks.Finder {
 	t.Helper()
 	db := opened(t)
 	v := saved(t, db, 0, text)
-	book := rules.NewCatalog(db, db.Shards())
-	book.Sources = sources{s}
-	if err := book.Refresh(t.Context()); err != nil {
+	catalog := rules.NewCatalog(db, db.Shards())
+	catalog.Sources = sources{s}
+	if err := catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rule, err := book.Rule(t.Context(), v.RuleID, v.Version)
+	rule, err := catalog.Rule(t.Context(), v.RuleID, v.Version)
 	if err != nil {
 		t.Fatal(err)
 	}

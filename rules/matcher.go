@@ -38,10 +38,10 @@ func (m *matcher) matchRule(all *rule, v *version) (tooMuch bool) {
 		m.refuse(v.saved.Name, "", err)
 		return false
 	}
-	unbeaten := r.beats != nil && all.versions[0].document.Trigger.Heartbeat == nil // no heartbeat would postpone a job created now
-	h := ruleMatch{matcher: m, Rule: r, isApart: r.isApart(all.starts, m.event.Stream), paused: all.paused || unbeaten, made: func(j futurejobs.Job) *Rule {
-		if made, err := all.of(j.Version).compiled(); err == nil {
-			return made
+	withoutHeartbeat := r.heartbeat != nil && all.versions[0].document.Trigger.Heartbeat == nil // no heartbeat would postpone a job created now
+	h := ruleMatch{matcher: m, Rule: r, isApart: r.isApart(all.starts, m.event.Stream), paused: all.paused || withoutHeartbeat, versionOf: func(j futurejobs.Job) *Rule {
+		if created, err := all.of(j.Version).compiled(); err == nil {
+			return created
 		}
 		return r
 	}}

@@ -88,7 +88,7 @@ func checkAnswer(c checks.Check, a checks.Answer) error {
 	case a.Step > maxStep:
 		return fmt.Errorf("step %d is too high, the most is %d", a.Step, maxStep)
 	case a.Next.Year() >= maxYear: // rounding up to a slot may exceed it
-		return fmt.Errorf("the next check is in the year %d, but has to be before %d; answer with an outcome to end the job", a.Next.Year(), maxYear)
+		return fmt.Errorf("the next check is in the year %d, but must be before %d; answer with an outcome to end the job", a.Next.Year(), maxYear)
 	case len(a.Alerts) > maxAnswerAlerts:
 		return fmt.Errorf("it has %d alerts, the most is %d", len(a.Alerts), maxAnswerAlerts)
 	}

@@ -33,12 +33,12 @@ func engineOf(t *testing.T, handlers *checks.Handlers, more ...string) *futurejo
 	t.Helper()
 	db := opened(t)
 	v := saved(t, db, 0, handled+strings.Join(more, "\n"))
-	book := rules.NewCatalog(db, db.Shards())
-	book.Handlers = handlers
-	if err := book.Refresh(t.Context()); err != nil {
+	catalog := rules.NewCatalog(db, db.Shards())
+	catalog.Handlers = handlers
+	if err := catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rule, err := book.Rule(t.Context(), v.RuleID, v.Version)
+	rule, err := catalog.Rule(t.Context(), v.RuleID, v.Version)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func (p *patterns) Visit(n *ast.Node) {
 	}
 	text, ok := v.Right.(*ast.StringNode)
 	if !ok {
-		p.err = fmt.Errorf(`the pattern of "matches" has to be written out, not taken from an event`)
+		p.err = fmt.Errorf(`the pattern of "matches" must be written out, not taken from an event`)
 		return
 	}
 	if p.count++; p.count > maxMatches {

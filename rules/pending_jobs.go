@@ -13,9 +13,9 @@ const pageMost = 500
 
 // pendingJobs changes the pending jobs of one rule, a page at a time.
 type pendingJobs struct {
-	jobs   Jobs
-	book   *Catalog
-	ruleID int32
+	jobs    Jobs
+	catalog *Catalog
+	ruleID  int32
 }
 
 // each applies an effect to the pending jobs of a rule. If the database takes too long, the page is halved, down to one
@@ -24,7 +24,7 @@ func (p pendingJobs) each(ctx context.Context, deed string, effect func(futurejo
 	var after futurejobs.Ref
 	most := pageMost
 	for {
-		b := futurejobs.EffectBatch{RuleSet: p.book.Revision(), AuditAction: deed}
+		b := futurejobs.EffectBatch{RuleSet: p.catalog.Revision(), AuditAction: deed}
 		jobs, err := p.jobs.JobsOf(ctx, p.ruleID, after, most)
 		if err != nil || len(jobs) == 0 {
 			return n, err
@@ -36,7 +36,7 @@ func (p pendingJobs) each(ctx context.Context, deed string, effect func(futurejo
 		}
 		applied, err := p.jobs.Apply(ctx, b)
 		if errors.Is(err, futurejobs.ErrRulesChanged) {
-			if err := p.book.Refresh(ctx); err != nil {
+			if err := p.catalog.Refresh(ctx); err != nil {
 				return n, err
 			}
 			continue

@@ -42,20 +42,20 @@ type PreviewEvent struct {
 
 // Preview is the course of the first job that the events create.
 type Preview struct {
-	Rule     string        `json:"rule" doc:"Name of the rule."`
-	Key      string        `json:"key,omitempty" doc:"Key of the first job. Absent if no job is created."`
-	Since    time.Time     `json:"since,omitzero" doc:"Start of the job."`
-	Lines    []PreviewLine `json:"lines" doc:"Timeline of the job."`
-	Outcome  string        `json:"outcome,omitempty" doc:"Outcome of the job. Absent if it is pending at the end of the preview."`
-	Reason   string        `json:"reason,omitempty" doc:"Explanation of the outcome, or why the preview ended early."`
-	EndedAt  time.Time     `json:"ended_at,omitzero" doc:"End of the job."`
-	Refusals []string      `json:"refusals,omitempty" doc:"Reasons of events that would become dead letters."`
-	Unheard  []string      `json:"ignored_events,omitempty" doc:"Events on subjects that the rule does not subscribe to."`
+	Rule          string        `json:"rule" doc:"Name of the rule."`
+	Key           string        `json:"key,omitempty" doc:"Key of the first job. Absent if no job is created."`
+	Since         time.Time     `json:"since,omitzero" doc:"Start of the job."`
+	Lines         []PreviewLine `json:"lines" doc:"Timeline of the job."`
+	Outcome       string        `json:"outcome,omitempty" doc:"Outcome of the job. Absent if it is pending at the end of the preview."`
+	Reason        string        `json:"reason,omitempty" doc:"Explanation of the outcome, or why the preview ended early."`
+	EndedAt       time.Time     `json:"ended_at,omitzero" doc:"End of the job."`
+	Refusals      []string      `json:"refusals,omitempty" doc:"Reasons of events that would become dead letters."`
+	IgnoredEvents []string      `json:"ignored_events,omitempty" doc:"Events on subjects that the rule does not subscribe to."`
 
 	Listens []string `json:"subjects,omitempty" doc:"Subjects that the rule subscribes to, the trigger's first."`
 
-	// Later is the delay of its steps because the rule spreads those of different keys; absent: none.
-	Later string `json:"spread_delay,omitempty" doc:"Delay of the steps of this key because of the rule's spread, as a duration. Absent if there is none."`
+	// SpreadDelay is the delay of its steps because the rule spreads those of different keys; absent: none.
+	SpreadDelay string `json:"spread_delay,omitempty" doc:"Delay of the steps of this key because of the rule's spread, as a duration. Absent if there is none."`
 
 	Lookup *PreviewLookup `json:"lookup,omitempty" doc:"Result of the lookup. Absent if no result was given and no source was queried."`
 

@@ -82,10 +82,10 @@ func (p *previewing) event(e PreviewEvent) {
 		Stream: previewStream, Subject: e.Subject, Seq: p.seq, At: e.At, Data: e.Data,
 	}}
 	own := m.budget()
-	h := ruleMatch{matcher: &m, Rule: p.Rule, spend: p.purse(&own), made: func(futurejobs.Job) *Rule { return p.Rule }}
+	h := ruleMatch{matcher: &m, Rule: p.Rule, spend: p.purse(&own), versionOf: func(futurejobs.Job) *Rule { return p.Rule }}
 	h.match()
-	if !h.listens() {
-		p.out.Unheard = append(p.out.Unheard, fmt.Sprintf("%s at %s: the rule does not subscribe to this subject, only to %s",
+	if !h.isSubscribed() {
+		p.out.IgnoredEvents = append(p.out.IgnoredEvents, fmt.Sprintf("%s at %s: the rule does not subscribe to this subject, only to %s",
 			e.Subject, e.At.Format(time.RFC3339), strings.Join(p.document.Subjects(), ", ")))
 	}
 	for _, refused := range m.refusals {
@@ -137,7 +137,7 @@ func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 		j.ID = int64(p.seq)
 		p.out.Key, p.out.Since = j.Key, j.Since
 		if p.spread > 1 {
-			p.out.Later = document.Duration(p.later(j.Key)).String()
+			p.out.SpreadDelay = document.Duration(p.spreadDelay(j.Key)).String()
 		}
 		p.out.Outcome, p.out.Reason, p.out.EndedAt = "", "", time.Time{}
 		line.Kind = LineStarts
@@ -236,7 +236,7 @@ func (p *previewing) neverReports(first PreviewEvent) bool {
 	}
 	ask, err := p.expectation(keys[0], first.At)
 	first.Subject = notYet
-	p.beaten(ask, first, err)
+	p.applyHeartbeat(ask, first, err)
 	return true
 }
 
@@ -244,7 +244,7 @@ func (p *previewing) neverReports(first PreviewEvent) bool {
 // event on that subject.
 func (p *previewing) pinged(e PreviewEvent) bool {
 	switch {
-	case p.beats == nil:
+	case p.heartbeat == nil:
 		return false
 	case e.Subject == "":
 		return p.trigger.subject == ""
@@ -256,11 +256,11 @@ func (p *previewing) pinged(e PreviewEvent) bool {
 func (p *previewing) ping(e PreviewEvent) {
 	ask, err := p.pingOf(e)
 	e.Subject = aPing
-	p.beaten(ask, e, err)
+	p.applyHeartbeat(ask, e, err)
 }
 
-// beaten plays the effect of a ping, or of the absence of any.
-func (p *previewing) beaten(ask futurejobs.Effect, by PreviewEvent, err error) {
+// applyHeartbeat plays the effect of a ping, or of the absence of any.
+func (p *previewing) applyHeartbeat(ask futurejobs.Effect, by PreviewEvent, err error) {
 	if err != nil {
 		p.out.Refusals = append(p.out.Refusals, fmt.Sprintf("a ping at %s: %v", by.At.Format(time.RFC3339), err))
 		return
@@ -291,11 +291,11 @@ func (p *previewing) pingOf(e PreviewEvent) (futurejobs.Effect, error) {
 	if sent.Kind == "" {
 		sent.Kind = Success
 	}
-	return p.Beat(Beat{Key: sent.Key, At: e.At, Kind: sent.Kind, Run: sent.Run, Exit: sent.Exit, Body: sent.Body}, 1)
+	return p.HeartbeatEffect(ReceivedHeartbeat{Key: sent.Key, At: e.At, Kind: sent.Kind, Run: sent.Run, Exit: sent.Exit, Body: sent.Body}, 1)
 }
 
 // missing reports whether all alerts of a missing heartbeat were raised, and only the hold of the job is left.
 func (p *previewing) missing() bool {
-	return p.beats != nil && p.job != nil && len(p.steps) > 0 && p.job.Step >= len(p.steps) &&
+	return p.heartbeat != nil && p.job != nil && len(p.steps) > 0 && p.job.Step >= len(p.steps) &&
 		time.Duration(p.document.Hold) > p.engine.Limits.Horizon
 }

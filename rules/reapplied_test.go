@@ -13,14 +13,14 @@ import (
 // history is an engine without a store: events are applied and jobs are checked, each at its time.
 type history struct {
 	*testing.T
-	book  *rules.Catalog
-	jobs  map[futurejobs.Ref]futurejobs.Job
-	ids   int64 // of the last job
-	known map[string]alerts.ID
+	catalog *rules.Catalog
+	jobs    map[futurejobs.Ref]futurejobs.Job
+	ids     int64 // of the last job
+	known   map[string]alerts.ID
 }
 
-func newHistory(t *testing.T, book *rules.Catalog, ids int64) *history {
-	return &history{T: t, book: book, jobs: map[futurejobs.Ref]futurejobs.Job{}, ids: ids, known: map[string]alerts.ID{}}
+func newHistory(t *testing.T, catalog *rules.Catalog, ids int64) *history {
+	return &history{T: t, catalog: catalog, jobs: map[futurejobs.Ref]futurejobs.Job{}, ids: ids, known: map[string]alerts.ID{}}
 }
 
 // apply checks the jobs that were due before an event, as the stream is read past their slots, and then
@@ -28,7 +28,7 @@ func newHistory(t *testing.T, book *rules.Catalog, ids int64) *history {
 func (h *history) apply(now time.Time, e futurejobs.Event) {
 	h.Helper()
 	h.check(e.At)
-	effects, refusals := h.book.Match(e)
+	effects, refusals := h.catalog.Match(e)
 	if len(refusals) > 0 {
 		h.Fatal(refusals)
 	}
@@ -57,7 +57,7 @@ func (h *history) check(now time.Time) {
 			if j.NextCheckAt.After(now) {
 				continue
 			}
-			rule, err := h.book.Rule(h.Context(), ref.RuleID, j.Version)
+			rule, err := h.catalog.Rule(h.Context(), ref.RuleID, j.Version)
 			if err != nil {
 				h.Fatal(err)
 			}
@@ -103,7 +103,7 @@ resolve: {event: p.paid, key: event.id}
 escalate: [{after: 30s, step: primary}]
 slot: 1s
 `)
-	book := refreshed(t, s)
+	catalog := refreshed(t, s)
 	start := time.Date(2026, 1, 1, 10, 0, 0, 123_456_789, time.UTC)
 	event := func(seq uint64, subject, id string, after time.Duration) futurejobs.Event {
 		return futurejobs.Event{
@@ -118,7 +118,7 @@ slot: 1s
 		event(4, "p.started", "b", 101*time.Second), // restarts
 		event(5, "p.started", "c", 200*time.Second),
 	}
-	whole := newHistory(t, book, 0)
+	whole := newHistory(t, catalog, 0)
 	for _, e := range events {
 		whole.apply(e.At.Add(3*time.Millisecond), e)
 	}
@@ -129,7 +129,7 @@ slot: 1s
 
 	for lost := range events { // the database knows so many of the events when it is lost
 		for _, late := range []time.Duration{210 * time.Second, 212*time.Second + 400*time.Millisecond, 25 * time.Minute} {
-			again := newHistory(t, book, 1000)
+			again := newHistory(t, catalog, 1000)
 			for _, e := range events[:lost] {
 				again.apply(e.At.Add(3*time.Millisecond), e)
 			}

@@ -25,10 +25,10 @@ import (
 //  4. A rule whose bounds were given or taken by its newest version changes its line in each stream, with all versions
 //     at once. The store lets the new line continue where the old one is.
 func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
-	if err := r.Book.Refresh(ctx); err != nil {
+	if err := r.Catalog.Refresh(ctx); err != nil {
 		return 0, err
 	}
-	now := r.Book.current.Load()
+	now := r.Catalog.current.Load()
 	roads, err := r.roads(ctx, now)
 	if err != nil {
 		return 0, wrapErr("rebind", err)
@@ -45,7 +45,7 @@ func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
 		}
 	}
 	if moved > 0 {
-		errs = append(errs, r.Book.Refresh(ctx))
+		errs = append(errs, r.Catalog.Refresh(ctx))
 	}
 	return moved, errors.Join(errs...)
 }

@@ -29,7 +29,7 @@ import (
 type Registry struct {
 	Store     Store
 	Binder    Binder
-	Book      *Catalog
+	Catalog   *Catalog
 	Jobs      Jobs
 	Calendars calendars.Set
 	Sources   Sources           // nil: unknown, and lookups are saved unchecked
@@ -50,7 +50,7 @@ type Registry struct {
 }
 
 // pending returns the pending jobs of a rule.
-func (r *Registry) pending(ruleID int32) pendingJobs { return pendingJobs{r.Jobs, r.Book, ruleID} }
+func (r *Registry) pending(ruleID int32) pendingJobs { return pendingJobs{r.Jobs, r.Catalog, ruleID} }
 
 // outside returns the environment of the rules.
 func (r *Registry) outside() environment {
@@ -202,7 +202,7 @@ func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
 // ended. Each version is synced once by all nodes together. Errors of one rule are returned after the others are done.
 func (r *Registry) SyncExpectedKeys(ctx context.Context) (n int, err error) {
 	var errs []error
-	for _, rule := range r.Book.current.Load().names {
+	for _, rule := range r.Catalog.current.Load().names {
 		s := expectedUpdate{r, rule.versions[0].saved, rule.paused}
 		if !rule.expected() || s.isSynced() {
 			continue
@@ -260,9 +260,9 @@ func (r *Registry) move(ctx context.Context, to RuleVersion) (int, error) {
 	return n, err
 }
 
-// hasMoved reports whether this registry moved all pending jobs of a rule to a version, so that a save that changes
+// isMovedTo reports whether this registry moved all pending jobs of a rule to a version, so that a save that changes
 // nothing does not read each. A move that failed is repeated.
-func (r *Registry) hasMoved(to RuleVersion) bool {
+func (r *Registry) isMovedTo(to RuleVersion) bool {
 	version, known := r.moved.Load(to.RuleID)
 	return known && version == to.Version
 }

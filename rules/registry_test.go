@@ -45,7 +45,7 @@ func TestJobsOfDeletedRulesEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
+	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}
 	if n, err := r.EndJobsOfDeletedRules(t.Context()); n != 2 || err != nil {
 		t.Errorf("%d jobs ended, want 2: %v", n, err)
 	}
@@ -82,7 +82,7 @@ CREATE TRIGGER slow BEFORE INSERT ON history FOR EACH ROW EXECUTE FUNCTION slow(
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
+	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}
 	if n, err := r.EndJobsOfDeletedRules(t.Context()); n != jobs || err != nil {
 		t.Errorf("%d jobs ended, want %d: %v", n, jobs, err)
 	}

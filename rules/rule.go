@@ -79,9 +79,9 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 			Interval: time.Duration(d.Guards.Interval), Jitter: time.Duration(d.Guards.Jitter),
 			Horizon: time.Duration(d.Guards.Horizon), End: d.Guards.End,
 		},
-		CatchUp:     futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: late[d.CatchUp.Do]},
-		Streams:     streams.changing(),
-		BeatStreams: streams.heartbeats(),
+		CatchUp:          futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: lateActions[d.CatchUp.Do]},
+		Streams:          streams.changing(),
+		HeartbeatStreams: streams.heartbeats(),
 	}
 	if r.orders {
 		r.engine.Early, r.engine.Scattered = time.Duration(d.Early), len(r.starts) > 1
@@ -104,12 +104,12 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 	}
 }
 
-var late = map[document.Late]futurejobs.LateAction{document.Run: futurejobs.Run, document.Skip: futurejobs.Skip, document.Expire: futurejobs.Expire}
+var lateActions = map[document.CatchUpAction]futurejobs.LateAction{document.Run: futurejobs.Run, document.Skip: futurejobs.Skip, document.Expire: futurejobs.Expire}
 
 // ordersEvents reports whether the jobs of the rule have to remember the order of events: the events that trigger,
 // change or end them come from more than one stream.
 func (r *Rule) ordersEvents(streams streamRoles) bool {
-	if r.beats != nil || len(r.starts) == 0 {
+	if r.heartbeat != nil || len(r.starts) == 0 {
 		return false
 	}
 	return slices.ContainsFunc(sourcesOf(streams.changing()), func(stream string) bool { return !only(r.starts, stream) })
@@ -129,10 +129,10 @@ func wrapErr(operation string, err error) error {
 // ErrNoHeartbeat means that the rule has no heartbeat.
 var ErrNoHeartbeat = errors.New("the rule has no heartbeat; add one to its trigger")
 
-// TakesBeats returns why the rule would refuse every ping of a key; nil: it would not. The error is ErrNoHeartbeat or
+// AcceptsHeartbeat returns why the rule would refuse every ping of a key; nil: it would not. The error is ErrNoHeartbeat or
 // Problems.
-func (r *Rule) TakesBeats(key string) error {
-	if r.beats == nil {
+func (r *Rule) AcceptsHeartbeat(key string) error {
+	if r.heartbeat == nil {
 		return fmt.Errorf("rule %s: %w", r.engine.Name, ErrNoHeartbeat)
 	}
 	if err := checkKey(key); err != nil {
@@ -141,9 +141,9 @@ func (r *Rule) TakesBeats(key string) error {
 	return nil
 }
 
-// Beat is the effect of a ping. The error is ErrNoHeartbeat or Problems.
-func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
-	if err := r.TakesBeats(b.Key); err != nil {
+// HeartbeatEffect is the effect of a ping. The error is ErrNoHeartbeat or Problems.
+func (r *Rule) HeartbeatEffect(b ReceivedHeartbeat, shards int) (futurejobs.Effect, error) {
+	if err := r.AcceptsHeartbeat(b.Key); err != nil {
 		return futurejobs.Effect{}, err
 	}
 	text := string(b.Kind)
@@ -161,7 +161,7 @@ func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
 	event := func(p heartbeatState) (json.RawMessage, error) {
 		return json.Marshal(ping{kind, b.Exit, b.Run, p.Seconds, b.Body, "ping"})
 	}
-	ask, err := beatUpdate{r, b, true, event, func(futurejobs.Job) *Rule { return r }}.ask()
+	ask, err := heartbeatUpdate{r, b, true, event, func(futurejobs.Job) *Rule { return r }}.ask()
 	if err != nil {
 		return futurejobs.Effect{}, document.Problems{{Rule: r.engine.Name, Message: err.Error()}}
 	}
@@ -198,7 +198,7 @@ func (r *Rule) Steps() int {
 // HeldForever reports whether a check of a job at next is irrelevant: it only ends the hold of a missing heartbeat,
 // which is unlimited. It is for jobs whose first step was taken: every other check of those is within the horizon.
 func (r *Rule) HeldForever(next, now time.Time) bool {
-	return r.beats != nil && r.document.Hold == document.MaxDuration && next.Sub(now) > r.engine.Limits.Horizon
+	return r.heartbeat != nil && r.document.Hold == document.MaxDuration && next.Sub(now) > r.engine.Limits.Horizon
 }
 
 // startExpected returns the start of a job for the first heartbeat of an entity.
@@ -215,7 +215,7 @@ func (r *Rule) startExpected(key string, now time.Time) (start futurejobs.Start,
 // endExpected ends the job of an entity that is no longer expected.
 func (r *Rule) endExpected() futurejobs.End {
 	reason, text := "the rule no longer expects its heartbeats", "%s %s is no longer expected to send heartbeats"
-	if r.beats == nil {
+	if r.heartbeat == nil {
 		reason, text = "the rule no longer names its key", "%s %s is no longer expected"
 	}
 	end := futurejobs.End{Outcome: checks.Cancelled, Reason: reason}
@@ -230,7 +230,7 @@ func (r *Rule) endExpected() futurejobs.End {
 // isApart reports whether a stream's events are ordered by their times: it is not the only stream of the triggers of
 // all versions. A heartbeat is compared with the last one by itself.
 func (r *Rule) isApart(starts []string, stream string) bool {
-	return r.beats == nil && len(starts) > 0 && !only(starts, stream)
+	return r.heartbeat == nil && len(starts) > 0 && !only(starts, stream)
 }
 
 // since returns when the job began.
@@ -309,7 +309,7 @@ func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, sh
 		return futurejobs.Effect{}, document.Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
 	}
 	start.Restart, start.Early, start.OrderedByTime = false, false, false // the answer to a person names the existing job
-	start.ByHand = r.beats == nil && len(r.engine.Streams) > 0
+	start.ByHand = r.heartbeat == nil && len(r.engine.Streams) > 0
 	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Action: start}, nil
 }
 
@@ -331,7 +331,7 @@ func (r *Rule) requiredMembers(i int, s scope) func(futurejobs.Job) (int, error)
 // early returns how long an end is remembered that comes from a stream before its trigger. On a single stream the order
 // is known, and it is not remembered, unless the trigger sets since itself.
 func (r *Rule) early(stream string) time.Duration {
-	if len(r.resolves) == 0 || r.beats != nil || r.trigger.since == nil && only(r.starts, stream) {
+	if len(r.resolves) == 0 || r.heartbeat != nil || r.trigger.since == nil && only(r.starts, stream) {
 		return 0
 	}
 	return time.Duration(r.document.Early)
@@ -341,10 +341,10 @@ func (r *Rule) early(stream string) time.Duration {
 // beginning of the job, and the times of a heartbeat. A wall-clock time is computed again.
 func (r *Rule) shifts() {
 	r.engine.NamesSince = r.trigger.since != nil
-	r.engine.NamesTimes = r.engine.NamesSince || r.beats != nil && r.beats.ticks != nil || slices.ContainsFunc(r.steps, func(s step) bool {
+	r.engine.NamesTimes = r.engine.NamesSince || r.heartbeat != nil && r.heartbeat.ticks != nil || slices.ContainsFunc(r.steps, func(s step) bool {
 		return s.at != nil || s.clock != nil || s.of != nil || s.within != nil
 	})
-	if r.beats != nil {
+	if r.heartbeat != nil {
 		r.engine.ShiftState = shiftPulse
 	}
 }

@@ -21,10 +21,10 @@ type ruleMatch struct {
 	// spend is the budget of the rule's expressions together on the event; over is the error for exceeding it.
 	spend *budget
 	over  error
-	// made returns the version that made a job: its steps and sets count.
-	made    func(futurejobs.Job) *Rule
-	paused  bool
-	isApart bool
+	// versionOf returns the version that made a job: its steps and sets count.
+	versionOf func(futurejobs.Job) *Rule
+	paused    bool
+	isApart   bool
 }
 
 // match plays the event to the rule, or to the requested part of it. If the expressions of the rule would cost too
@@ -90,7 +90,7 @@ func (h *ruleMatch) addRefusal(part futurejobs.Part, where string, err error) {
 // the tick does not affect it, regardless of when it is read.
 func (h *ruleMatch) addEffect(key string, ask futurejobs.Action) {
 	h.effects = append(h.effects, futurejobs.Effect{
-		Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late || h.ticking != nil, Apart: h.isApart, Action: ask,
+		Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, OutOfOrder: h.late || h.ticking != nil, Apart: h.isApart, Action: ask,
 	})
 }
 
@@ -109,8 +109,8 @@ func (h *ruleMatch) matches(w *subscription) (scope, bool) {
 	return s, true
 }
 
-// listens reports whether the rule has a watch for the event.
-func (h *ruleMatch) listens() bool {
+// isSubscribed reports whether the rule has a watch for the event.
+func (h *ruleMatch) isSubscribed() bool {
 	return slices.ContainsFunc(h.document.Subjects(), func(s string) bool { return matches(s, h.event.Subject) })
 }
 
@@ -129,8 +129,8 @@ func (h *ruleMatch) keyWhen(w *subscription) (s scope, key string, ok bool, err 
 
 // matchTrigger creates a job, if the event is a trigger.
 func (h *ruleMatch) matchTrigger() error {
-	if h.beats != nil {
-		return h.matchBeat()
+	if h.heartbeat != nil {
+		return h.matchHeartbeat()
 	}
 	if !h.document.Enabled || h.paused {
 		return nil
@@ -193,7 +193,7 @@ func (h *ruleMatch) matchPause() error {
 		going = key
 	}
 	if going != "" {
-		h.addEffect(going, futurejobs.Resume{Apart: h.scattered, Next: func(j futurejobs.Job) time.Time { return h.made(j).nextOf(j) }})
+		h.addEffect(going, futurejobs.Resume{Apart: h.scattered, Next: func(j futurejobs.Job) time.Time { return h.versionOf(j).nextOf(j) }})
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (h *ruleMatch) closing(outcome checks.Outcome) futurejobs.CloseAlert {
 	}
 	at := h.event.At
 	return func(j futurejobs.Job) alerts.Draft {
-		r := h.made(j)
+		r := h.versionOf(j)
 		text := fmt.Sprintf("%s %s: %s", r.engine.Entity, j.Key, outcome)
 		if took := at.Sub(j.Since).Truncate(time.Second); took > 0 {
 			text += " after " + document.Duration(took).String()
@@ -236,9 +236,9 @@ func (h *ruleMatch) closing(outcome checks.Outcome) futurejobs.CloseAlert {
 	}
 }
 
-// matchBeat processes an event as a heartbeat, if it is one. A heartbeat of a rule that is paused or rests creates no
+// matchHeartbeat processes an event as a heartbeat, if it is one. A heartbeat of a rule that is paused or rests creates no
 // new job; pending jobs continue.
-func (h *ruleMatch) matchBeat() error {
+func (h *ruleMatch) matchHeartbeat() error {
 	if h.trigger.subject == "" {
 		return nil
 	}
@@ -246,9 +246,9 @@ func (h *ruleMatch) matchBeat() error {
 	if !ok {
 		return err
 	}
-	b := Beat{Key: key, At: h.event.At.UTC().Truncate(time.Microsecond), Kind: Success, Paused: h.paused}
-	if h.beats.kind != nil {
-		word, err := h.beats.kind.wordOf(s, "")
+	b := ReceivedHeartbeat{Key: key, At: h.event.At.UTC().Truncate(time.Microsecond), Kind: Success, Paused: h.paused}
+	if h.heartbeat.kind != nil {
+		word, err := h.heartbeat.kind.wordOf(s, "")
 		if err != nil {
 			return wrapErr("kind", err)
 		}
@@ -256,11 +256,11 @@ func (h *ruleMatch) matchBeat() error {
 			return wrapErr("kind", err)
 		}
 	}
-	if b.Run, err = h.beats.runOf(s); err != nil {
+	if b.Run, err = h.heartbeat.runOf(s); err != nil {
 		return wrapErr("run", err)
 	}
-	carries := func(body json.RawMessage) beatUpdate {
-		return beatUpdate{h.Rule, b, false, func(heartbeatState) (json.RawMessage, error) { return body, nil }, h.made}
+	carries := func(body json.RawMessage) heartbeatUpdate {
+		return heartbeatUpdate{h.Rule, b, false, func(heartbeatState) (json.RawMessage, error) { return body, nil }, h.versionOf}
 	}
 	ask, err := carries(h.body.valid()).ask()
 	ask.Bare = carries(nil).apply

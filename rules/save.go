@@ -147,7 +147,7 @@ func (s *saving) keep(ctx context.Context, c Change, p *backfill) (_ Change, err
 	} else {
 		c.After = c.Before.RuleVersion
 	}
-	if s.options.Pending || c.recurs() && !s.hasMoved(c.After) {
+	if s.options.Pending || c.recurs() && !s.isMovedTo(c.After) {
 		if c.Moved, err = s.move(ctx, c.After); err != nil {
 			return c, err
 		}

@@ -17,15 +17,15 @@ import (
 // scheduledAt returns a rule with versions that were saved at minutes after an hour.
 func scheduledAt(t *testing.T, versions map[int]string) futurejobs.TickingRule {
 	t.Helper()
-	_, all := bookOf(t, versions).Scheduled()
+	_, all := catalogOf(t, versions).Scheduled()
 	if len(all) != 1 {
 		t.Fatalf("%d rules tick", len(all))
 	}
 	return all[0]
 }
 
-// bookOf returns a catalog with a rule whose versions were saved so many minutes past ten.
-func bookOf(t *testing.T, versions map[int]string) *Catalog {
+// catalogOf returns a catalog with a rule whose versions were saved so many minutes past ten.
+func catalogOf(t *testing.T, versions map[int]string) *Catalog {
 	t.Helper()
 	var saved []RuleVersion
 	for m := range 60 {
@@ -204,10 +204,10 @@ func told(d futurejobs.DueTicks) string {
 
 // An event before a tick does not affect the job of the tick, regardless of when it is read.
 func TestEventsBeforeATickAreLate(t *testing.T) {
-	b := bookOf(t, map[int]string{5: `trigger: {schedule: "@hourly", keys: [a]}
+	b := catalogOf(t, map[int]string{5: `trigger: {schedule: "@hourly", keys: [a]}
 resolve: {event: imports.finished, key: event.id}` + steps})
 	effects, refusals := b.Match(futurejobs.Event{Stream: "IMPORTS", Subject: "imports.finished", Seq: 1, At: tenPast(30), Data: []byte(`{"id": "a"}`)})
-	if len(refusals) > 0 || len(effects) != 1 || !effects[0].Late {
+	if len(refusals) > 0 || len(effects) != 1 || !effects[0].OutOfOrder {
 		t.Errorf("%+v %v", effects, refusals)
 	}
 }

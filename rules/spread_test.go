@@ -65,8 +65,8 @@ func TestSpreadDelaysAllStepsOfAKeyEqually(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if with.Later != document.Duration(later).String() || without.Later != "" || len(with.Lines) != len(without.Lines) {
-			t.Fatalf("%s: the preview says %q and %q", key, with.Later, without.Later)
+		if with.SpreadDelay != document.Duration(later).String() || without.SpreadDelay != "" || len(with.Lines) != len(without.Lines) {
+			t.Fatalf("%s: the preview says %q and %q", key, with.SpreadDelay, without.SpreadDelay)
 		}
 		for n, l := range with.Lines[1:] {
 			if by := l.At.Sub(without.Lines[n+1].At); by != later {

@@ -103,7 +103,7 @@ func (c stepCompiler) when(pointer string, s document.Step) step {
 	case s.Every > 0 && s.Times == 0 && s.Until == "":
 		c.problem(pointer+"/times", "every needs times or until; write times: 3, or until: acknowledged")
 	case s.Every == 0 && s.Times > 0:
-		c.problem(pointer+"/times", "times needs every; write every: instead of %s", saidBy(after))
+		c.problem(pointer+"/times", "times needs every; write every: instead of %s", afterOrAt(after))
 	case s.Times > document.MaxTurns:
 		c.problem(pointer+"/times", "%d is not between 1 and %d", s.Times, document.MaxTurns)
 	}
@@ -133,7 +133,7 @@ func countOf(all ...bool) int {
 	return n
 }
 
-func saidBy(after bool) string {
+func afterOrAt(after bool) string {
 	if after {
 		return "after"
 	}

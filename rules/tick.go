@@ -107,7 +107,7 @@ func (t *tickRun) startAt(key string, body json.RawMessage, all *budget) (future
 }
 
 // expired returns the treatment of a tick that is found too late, and why; Run: it is processed normally.
-func (t *tickRun) expired() (document.Late, string) {
+func (t *tickRun) expired() (document.CatchUpAction, string) {
 	d := t.due
 	c, late := t.document.CatchUp, document.Duration(t.now.Sub(d.At).Truncate(time.Second))
 	if c.After == 0 || late <= c.After || c.Do == document.Run {

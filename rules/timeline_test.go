@@ -60,18 +60,18 @@ func BenchmarkBeat(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			beat := Beat{Key: "k", Kind: Success, At: time.Date(2026, 3, 2, 10, 0, 10, 0, time.UTC)}
-			begun, err := beatUpdate{r, beat, true, func(heartbeatState) (json.RawMessage, error) { return nil, nil }, nil}.newJob(nil)
+			beat := ReceivedHeartbeat{Key: "k", Kind: Success, At: time.Date(2026, 3, 2, 10, 0, 10, 0, time.UTC)}
+			begun, err := heartbeatUpdate{r, beat, true, func(heartbeatState) (json.RawMessage, error) { return nil, nil }, nil}.newJob(nil)
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				effect, err := r.Beat(beat, 1)
+				effect, err := r.HeartbeatEffect(beat, 1)
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := effect.Action.(futurejobs.Beat).Play(begun); err != nil {
+				if _, err := effect.Action.(futurejobs.Heartbeat).Play(begun); err != nil {
 					b.Fatal(err)
 				}
 			}

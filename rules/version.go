@@ -180,8 +180,8 @@ func (r *rule) of(number int32) *version {
 // expected reports whether a version of the rule names keys that it expects, or has a heartbeat while the newest has
 // none.
 func (r *rule) expected() bool {
-	beats := r.versions[0].document.Trigger.Heartbeat != nil
+	hasHeartbeat := r.versions[0].document.Trigger.Heartbeat != nil
 	return slices.ContainsFunc(r.versions, func(v *version) bool {
-		return v.document.ExpectedKeys() != nil || v.document.Trigger.Heartbeat != nil && !beats
+		return v.document.ExpectedKeys() != nil || v.document.Trigger.Heartbeat != nil && !hasHeartbeat
 	})
 }

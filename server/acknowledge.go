@@ -32,47 +32,47 @@ func (a *acks) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.List
 }
 
 func (a *acks) setAck(ctx context.Context, what access.Action, ack futurejobs.Ack) (futurejobs.ListedJob, error) {
-	said, err := a.store.Alert(ctx, ack.Alert)
+	listed, err := a.store.Alert(ctx, ack.Alert)
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	err = a.jobs.applyToJob(ctx, what, said.Rule, said.Key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+	err = a.jobs.applyToJob(ctx, what, listed.Rule, listed.Key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		if !slices.Contains(j.Alerts, ack.Alert) {
 			return nil, futurejobs.ErrNotFound
 		}
 		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Acknowledge{Ack: ack}}, nil
 	})
 	if errors.Is(err, futurejobs.ErrNotFound) {
-		return futurejobs.ListedJob{}, a.jobEndedError(ctx, said)
+		return futurejobs.ListedJob{}, a.jobEndedError(ctx, listed)
 	}
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	job, err := a.store.Job(ctx, said.Rule, said.Key)
+	job, err := a.store.Job(ctx, listed.Rule, listed.Key)
 	if err == nil && !slices.Contains(job.Alerts, ack.Alert) || errors.Is(err, futurejobs.ErrNotFound) {
-		return futurejobs.ListedJob{}, a.jobEndedError(ctx, said) // it ended this moment
+		return futurejobs.ListedJob{}, a.jobEndedError(ctx, listed) // it ended this moment
 	}
 	return job, err
 }
 
 // jobEndedError returns the reason that an alert can't be acknowledged, with the end time and outcome of its job if
 // history still has them.
-func (a *acks) jobEndedError(ctx context.Context, said futurejobs.ListedAlert) error {
-	if said.Rule == alerts.SystemRule {
-		return fmt.Errorf("alert %s is of the node itself and closes by itself: %w", said.ID, futurejobs.ErrJobEnded)
+func (a *acks) jobEndedError(ctx context.Context, listed futurejobs.ListedAlert) error {
+	if listed.Rule == alerts.SystemRule {
+		return fmt.Errorf("alert %s is of the node itself and closes by itself: %w", listed.ID, futurejobs.ErrJobEnded)
 	}
-	if futurejobs.IsOutage(said.Alert) {
-		return fmt.Errorf("alert %s is about an outage, and closes by itself once %s is available again: %w", said.ID, said.Source, futurejobs.ErrJobEnded)
+	if futurejobs.IsOutage(listed.Alert) {
+		return fmt.Errorf("alert %s is about an outage, and closes by itself once %s is available again: %w", listed.ID, listed.Source, futurejobs.ErrJobEnded)
 	}
-	f := futurejobs.Filter{Rule: said.Rule, Entity: said.Entity, Key: said.Key, After: said.DecidedAt, Limit: futurejobs.MaxLimit}
+	f := futurejobs.Filter{Rule: listed.Rule, Entity: listed.Entity, Key: listed.Key, After: listed.DecidedAt, Limit: futurejobs.MaxLimit}
 	page, err := a.store.History(ctx, f)
 	if err != nil {
 		return err
 	}
 	for _, e := range page.Items {
-		if slices.Contains(e.Alerts, said.ID) {
-			return fmt.Errorf("alert %s: that is over since %s (%s): %w", said.ID, e.EndedAt.UTC().Format(time.RFC3339), e.Outcome, futurejobs.ErrJobEnded)
+		if slices.Contains(e.Alerts, listed.ID) {
+			return fmt.Errorf("alert %s: that is over since %s (%s): %w", listed.ID, e.EndedAt.UTC().Format(time.RFC3339), e.Outcome, futurejobs.ErrJobEnded)
 		}
 	}
-	return fmt.Errorf("alert %s: that is over: %w", said.ID, futurejobs.ErrJobEnded)
+	return fmt.Errorf("alert %s: that is over: %w", listed.ID, futurejobs.ErrJobEnded)
 }

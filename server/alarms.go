@@ -63,7 +63,7 @@ func (a *alarms) round(ctx context.Context) error {
 	if err := a.pauseCostly(ctx); err != nil {
 		return err
 	}
-	standing, err := a.store.Standing(ctx)
+	open, err := a.store.FiringSystemAlerts(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,14 +73,14 @@ func (a *alarms) round(ctx context.Context) error {
 	}
 	found := slices.Concat(s.unfit(), s.unreadable(), s.putOff(), s.costly(), s.overQuota(a.quotas.Uses("")), s.overdueJobs(a.after))
 	for _, f := range found {
-		if !f.raise || slices.ContainsFunc(standing, f.is) {
+		if !f.raise || slices.ContainsFunc(open, f.is) {
 			continue
 		}
 		if err := a.record(a.store.OpenSystemAlert(ctx, f.SystemAlert)); err != nil {
 			return err
 		}
 	}
-	for _, r := range standing {
+	for _, r := range open {
 		over, ours := overTexts[r.Step]
 		switch {
 		case !ours, slices.ContainsFunc(found, func(f alarm) bool { return f.is(r) }):
@@ -127,10 +127,10 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 		return s, err
 	}
 	s.claims = claimsOf(s.nodes)
-	if err := a.overdue.book.Refresh(ctx); err != nil {
+	if err := a.overdue.catalog.Refresh(ctx); err != nil {
 		return s, err
 	}
-	s.halted = a.overdue.book.Halted()
+	s.halted = a.overdue.catalog.Halted()
 	if s.refusals, err = a.store.Refusals(ctx); err != nil {
 		return s, err
 	}
@@ -138,7 +138,7 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 	if err == nil {
 		overdue, err = a.overdue.withoutTenantsLines(ctx, overdue)
 	}
-	if s.late, s.delayed = overdue.split(s.claims); err != nil || len(s.late.parts) == 0 {
+	if s.overdue, s.delayed = overdue.split(s.claims); err != nil || len(s.overdue.parts) == 0 {
 		return s, err
 	}
 	if s.leases, err = a.store.Leases(ctx); err != nil {
@@ -158,9 +158,9 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 		switch {
 		case !p.Still:
 		case !isIngest:
-			s.blind = true
+			s.sweepStalled = true
 		default:
-			for _, rule := range a.overdue.book.WaitingFor(stream) {
+			for _, rule := range a.overdue.catalog.WaitingFor(stream) {
 				s.explained[rule] = true
 			}
 		}
@@ -172,7 +172,7 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 // delay no other rule on any node. It skips a rule that was changed or deleted meanwhile.
 func (a *alarms) pauseCostly(ctx context.Context) error {
 	ctx = access.As(ctx, access.Actor{Name: access.NodeItself})
-	for _, c := range a.overdue.book.Costly() {
+	for _, c := range a.overdue.catalog.Costly() {
 		err := a.store.Halt(ctx, c.Rule, c.Version, "its expressions or effects cost too much on several events")
 		switch {
 		case errors.Is(err, rules.ErrConflict), errors.Is(err, futurejobs.ErrNotFound):

@@ -31,9 +31,9 @@ func (w *watched) mendSettling() { w.exec(`DROP TRIGGER broken`) }
 // overdueNow returns the backlog of overdue jobs.
 func (w *watched) overdueNow() backlog {
 	w.Helper()
-	late, err := w.overdue.look(w.Context())
+	overdueJobs, err := w.overdue.look(w.Context())
 	w.must(err)
-	return late
+	return overdueJobs
 }
 
 // A node that reads due jobs but can't settle them is reported like one that does not read them.
@@ -44,24 +44,24 @@ func TestJobsThatCannotBeSettledAreReported(t *testing.T) {
 		w.breakSettling()
 		w.pass(2*time.Minute + 50*time.Second)
 		w.silent("within a minute of the slot")
-		if late := w.overdueNow(); len(late.parts) > 0 {
-			t.Errorf("overdue within a minute: %+v", late)
+		if overdueJobs := w.overdueNow(); len(overdueJobs.parts) > 0 {
+			t.Errorf("overdue within a minute: %+v", overdueJobs)
 		}
 		w.pass(time.Minute)
-		said := w.said()
-		if len(said) != 1 || said[0].Key != sweepTopic || said[0].Step != gapStep || said[0].Count != 3 || !strings.Contains(said[0].Text, " of n") {
-			t.Fatalf("while nothing can be settled: %+v", said)
+		listed := w.said()
+		if len(listed) != 1 || listed[0].Key != sweepTopic || listed[0].Step != gapStep || listed[0].Count != 3 || !strings.Contains(listed[0].Text, " of n") {
+			t.Fatalf("while nothing can be settled: %+v", listed)
 		}
-		if late := w.overdueNow(); late.jobs() != 3 || late.more {
-			t.Errorf("overdue: %+v, want 3 jobs", late)
+		if overdueJobs := w.overdueNow(); overdueJobs.jobs() != 3 || overdueJobs.more {
+			t.Errorf("overdue: %+v, want 3 jobs", overdueJobs)
 		}
 		w.mendSettling()
 		w.pass(time.Minute)
 		if _, resolved := w.pair(sweepTopic); resolved.Count != 3 {
 			t.Errorf("%d jobs were late, want 3: %s", resolved.Count, resolved.Text)
 		}
-		if late := w.overdueNow(); len(late.parts) > 0 {
-			t.Errorf("overdue once it is over: %+v", late)
+		if overdueJobs := w.overdueNow(); len(overdueJobs.parts) > 0 {
+			t.Errorf("overdue once it is over: %+v", overdueJobs)
 		}
 	})
 }
@@ -73,14 +73,14 @@ func TestDueJobsThatTheSweepPassedAreReported(t *testing.T) {
 		w.pass(20 * time.Minute)
 		w.exec(fmt.Sprintf(`UPDATE future_job SET next_check_at = %d`, time.Now().Add(-65*time.Second).UnixMicro()))
 		w.pass(5 * time.Second)
-		if late := w.overdueNow(); late.jobs() != 2 {
-			t.Errorf("overdue: %+v, want 2 jobs", late)
+		if overdueJobs := w.overdueNow(); overdueJobs.jobs() != 2 {
+			t.Errorf("overdue: %+v, want 2 jobs", overdueJobs)
 		}
 		w.silent("while it may pass by")
 		w.pass(20 * time.Second)
-		said := w.said()
-		if len(said) != 1 || said[0].Key != sweepTopic || said[0].Step != overdueStep || said[0].Count != 2 || !strings.Contains(said[0].Text, " of n") {
-			t.Fatalf("said: %+v", said)
+		listed := w.said()
+		if len(listed) != 1 || listed[0].Key != sweepTopic || listed[0].Step != overdueStep || listed[0].Count != 2 || !strings.Contains(listed[0].Text, " of n") {
+			t.Fatalf("said: %+v", listed)
 		}
 		w.pass(catchUp)
 		w.pair(sweepTopic)

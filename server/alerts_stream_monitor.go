@@ -18,12 +18,12 @@ const monitorInterval = time.Second
 // alertsStreamMonitor raises alerts about the state of the streams of alerts and events, on the maintenance node.
 // Notifications carry these alerts too, as they work even while the stream is full.
 type alertsStreamMonitor struct {
-	store *store.Store
-	bus   *bus.Bus
-	holds func() bool      // this node does the maintenance
-	now   func() time.Time // the database's time
-	said  func(alerts.Alert, bool, error) error
-	log   *slog.Logger
+	store     *store.Store
+	bus       *bus.Bus
+	holds     func() bool      // this node does the maintenance
+	now       func() time.Time // the database's time
+	noteAlert func(alerts.Alert, bool, error) error
+	log       *slog.Logger
 
 	last alertsStreamState // the state that was last reported, or needed no report
 	fill fillLevel         // the last reported fill level of the stream of events
@@ -63,7 +63,7 @@ func (l *alertsStreamMonitor) step(ctx context.Context) error {
 	if now.level == fillUnknown || now == l.last {
 		return nil
 	}
-	if err := l.said(l.store.AlertOnChange(ctx, now.madeAt.Format(time.RFC3339Nano), streamRecreated(now.madeAt))); err != nil {
+	if err := l.noteAlert(l.store.AlertOnChange(ctx, now.madeAt.Format(time.RFC3339Nano), streamRecreated(now.madeAt))); err != nil {
 		return err
 	}
 	if err := l.reportFill(ctx, now.level, l.fillAlerts()); err != nil {
@@ -120,7 +120,7 @@ func (l *alertsStreamMonitor) reportFill(ctx context.Context, at fillLevel, all 
 			r.Status, r.Text = alerts.Resolved, r.over
 			say = l.store.CloseSystemAlert
 		}
-		if err := l.said(say(ctx, r.SystemAlert)); err != nil {
+		if err := l.noteAlert(say(ctx, r.SystemAlert)); err != nil {
 			return err
 		}
 	}

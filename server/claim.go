@@ -55,14 +55,14 @@ func unreadableOf(claims map[futurejobs.VersionRef]claim) map[futurejobs.Version
 const reasonPutOff = "the rules of its tenant used up what their conditions may cost on this node"
 
 // encodeClaims encodes the versions that a node cannot read, and those whose checks it puts off, for its database row.
-func encodeClaims(ctx context.Context, unreadable []futurejobs.Unreadable, putOff []futurejobs.PutOff, book *rules.Catalog) string {
+func encodeClaims(ctx context.Context, unreadable []futurejobs.Unreadable, putOff []futurejobs.PutOff, catalog *rules.Catalog) string {
 	var claims []claim
 	for _, u := range unreadable {
-		name, severity := book.About(ctx, u.RuleID, u.Version)
+		name, severity := catalog.About(ctx, u.RuleID, u.Version)
 		claims = append(claims, claim{RuleID: u.RuleID, Version: u.Version, Rule: name, Severity: severity, Reason: fmt.Sprintf("%.500s", u.Reason)})
 	}
 	for _, p := range putOff {
-		_, severity := book.About(ctx, p.RuleID, p.Version)
+		_, severity := catalog.About(ctx, p.RuleID, p.Version)
 		claims = append(claims, claim{RuleID: p.RuleID, Version: p.Version, Rule: p.Rule, Severity: severity, Reason: reasonPutOff, PutOff: true})
 	}
 	if len(claims) == 0 {

@@ -24,12 +24,12 @@ escalate: [{after: 30m, severity: critical}]
 func TestACostlyRuleIsPausedAndAlerted(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.saveNew(costly)
-		w.must(w.book.Refresh(w.Context()))
+		w.must(w.catalog.Refresh(w.Context()))
 		w.pass(time.Minute)
 		w.silent("before anything came")
 		body := fmt.Appendf(nil, `{"id": "1", "s": %q}`, strings.Repeat("x", 250_000))
 		for i := range 5 {
-			w.book.Match(futurejobs.Event{Stream: "S", Subject: "orders.big", Seq: w.seq + uint64(i) + 1, At: time.Now(), Data: body})
+			w.catalog.Match(futurejobs.Event{Stream: "S", Subject: "orders.big", Seq: w.seq + uint64(i) + 1, At: time.Now(), Data: body})
 		}
 		w.pass(2 * stallCheckInterval)
 		paused, err := w.store.Named(w.Context(), "costly")
@@ -37,9 +37,9 @@ func TestACostlyRuleIsPausedAndAlerted(t *testing.T) {
 		if paused[0].PausedBy != rules.HaltedBy || paused[0].PausedAt.IsZero() {
 			t.Errorf("it is not paused: %+v", paused[0])
 		}
-		said := w.said()
-		if len(said) != 1 || said[0].Key != "rule/costly" || said[0].Step != costlyStep || said[0].Status != alerts.Firing || said[0].Severity != alerts.Critical {
-			t.Fatalf("said: %+v", said)
+		listed := w.said()
+		if len(listed) != 1 || listed[0].Key != "rule/costly" || listed[0].Step != costlyStep || listed[0].Status != alerts.Firing || listed[0].Severity != alerts.Critical {
+			t.Fatalf("said: %+v", listed)
 		}
 		entries, _, err := w.store.Audit(w.Context(), access.AuditFilter{Object: "rule/costly", Action: "rule.pause"})
 		if err != nil || len(entries) != 1 || entries[0].Actor.Name != access.NodeItself || entries[0].Detail == "" {
@@ -47,8 +47,8 @@ func TestACostlyRuleIsPausedAndAlerted(t *testing.T) {
 		}
 		w.orders(1) // the other rule continues
 		w.pass(5 * time.Minute)
-		if said := w.said(); len(said) != 1 {
-			t.Errorf("said again: %+v", said)
+		if listed := w.said(); len(listed) != 1 {
+			t.Errorf("said again: %+v", listed)
 		}
 		w.must(w.store.Pause(w.Context(), "costly", false))
 		w.pass(2 * stallCheckInterval)

@@ -32,7 +32,7 @@ func (g *gauges) read(ctx context.Context) (web.Gauges, error) {
 	if err != nil {
 		return web.Gauges{}, err
 	}
-	late, err := g.overdue.look(ctx)
+	overdueJobs, err := g.overdue.look(ctx)
 	if err != nil {
 		return web.Gauges{}, err
 	}
@@ -40,7 +40,7 @@ func (g *gauges) read(ctx context.Context) (web.Gauges, error) {
 	filled, _ := g.alerts.Usage() // /readyz reports the error
 	out := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
-		Overdue: late.jobs(), Unreadable: len(g.sweeper.Unreadable()), Fit: g.owner.UnfitFor() == "",
+		Overdue: overdueJobs.jobs(), Unreadable: len(g.sweeper.Unreadable()), Fit: g.owner.UnfitFor() == "",
 		ShardsHeld: len(g.owner.Holding()), AlertsFilled: filled, Channels: g.people.gauges(ctx), Sources: g.sources.States(),
 		Abandoned: g.sweeper.Abandoned(), Foreign: g.reader.Foreign(),
 		IntakeLag: map[web.StreamLine]time.Duration{}, OldestRow: map[string]time.Duration{},

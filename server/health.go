@@ -30,25 +30,25 @@ const (
 
 // readiness reports the conditions of the node's components for /readyz.
 type readiness struct {
-	store    *store.Store
-	bus      *bus.Bus
-	clock    *clockWatch
-	schema   *schemaWatch
-	owner    *futurejobs.Owner
-	sweeper  *futurejobs.Sweeper
-	book     *rules.Catalog
-	intake   *events.Intake
-	ticker   *scheduler.Scheduler
-	relay    *alerts.Relay
-	overdue  *overdue
-	alarms   *alarms
-	binding  *rebinder
-	compare  *comparison
-	sources  sourceSet
-	people   *notifications
-	beats    []*heartbeat
-	draining *atomic.Bool
-	now      func() time.Time // the database's time
+	store      *store.Store
+	bus        *bus.Bus
+	clock      *clockWatch
+	schema     *schemaWatch
+	owner      *futurejobs.Owner
+	sweeper    *futurejobs.Sweeper
+	catalog    *rules.Catalog
+	intake     *events.Intake
+	ticker     *scheduler.Scheduler
+	relay      *alerts.Relay
+	overdue    *overdue
+	alarms     *alarms
+	binding    *rebinder
+	compare    *comparison
+	sources    sourceSet
+	people     *notifications
+	heartbeats []*heartbeat
+	draining   *atomic.Bool
+	now        func() time.Time // the database's time
 }
 
 // conditions returns the conditions for /readyz.
@@ -63,7 +63,7 @@ func (h *readiness) conditions(ctx context.Context) []web.Condition {
 		condition("nats", natsErr(h.bus.Conn), "connected", "not connected; alerts wait in the database, events in their streams"),
 		condition("leases", h.owner.Err(), fmt.Sprintf("%d of %d shards held", len(h.owner.Holding()), h.owner.Count()),
 			"leases cannot be renewed; other nodes take the shards over"),
-		condition("ingest", h.intakeErr(), fmt.Sprintf("all streams of this node are read, with rules at revision %d", h.book.Revision()),
+		condition("ingest", h.intakeErr(), fmt.Sprintf("all streams of this node are read, with rules at revision %d", h.catalog.Revision()),
 			"a stream or the rules cannot be read; jobs that depend on it are not checked"),
 		h.streams(),
 		h.ticks(),
@@ -77,7 +77,7 @@ func (h *readiness) conditions(ctx context.Context) []web.Condition {
 	}
 	conditions = append(conditions, h.sources.condition()...)
 	conditions = append(conditions, h.people.conditions(ctx)...)
-	for _, b := range h.beats {
+	for _, b := range h.heartbeats {
 		conditions = append(conditions, b.condition())
 	}
 	if h.draining.Load() {
@@ -158,11 +158,11 @@ func (h *readiness) streams() web.Condition {
 // due returns the condition of overdue jobs, in all shards of all nodes. It relies on the database, not on the local
 // state of this node.
 func (h *readiness) due(ctx context.Context) web.Condition {
-	late, err := h.overdue.look(ctx)
+	overdueJobs, err := h.overdue.look(ctx)
 	c := condition("due", err, "no overdue jobs on any node", "overdue jobs cannot be counted")
-	if slot := late.oldest(); !slot.IsZero() {
+	if slot := overdueJobs.oldest(); !slot.IsZero() {
 		c.OK = false
-		c.Detail = fmt.Sprintf("%s overdue, the oldest for %s, in %s", late.count(), h.now().Sub(slot).Round(time.Second), numbered(late.shards()))
+		c.Detail = fmt.Sprintf("%s overdue, the oldest for %s, in %s", overdueJobs.count(), h.now().Sub(slot).Round(time.Second), numbered(overdueJobs.shards()))
 	}
 	return c
 }

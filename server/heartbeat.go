@@ -69,9 +69,9 @@ func newHeartbeats(c Config, m *bus.Messages, create func(to string, send heartb
 
 // The counted outcomes.
 const (
-	beatSent     = "sent"
-	beatFailed   = "failed"
-	beatWithheld = "withheld"
+	heartbeatSent     = "sent"
+	heartbeatFailed   = "failed"
+	heartbeatWithheld = "withheld"
 )
 
 var (
@@ -104,7 +104,7 @@ func (h *heartbeat) sendIfDue(ctx context.Context) (again time.Duration) {
 	}
 	beat, err := h.build(ctx)
 	if err != nil {
-		h.count(h.to, beatWithheld)
+		h.count(h.to, heartbeatWithheld)
 		h.status.Set(ctx, fmt.Errorf("withheld: %w", err))
 		return min(h.every, withheldRetryInterval)
 	}
@@ -112,12 +112,12 @@ func (h *heartbeat) sendIfDue(ctx context.Context) (again time.Duration) {
 	defer cancel()
 	if err := h.send(sending, beat); err != nil {
 		if ctx.Err() == nil {
-			h.count(h.to, beatFailed)
+			h.count(h.to, heartbeatFailed)
 		}
 		h.status.Set(ctx, err)
 		return h.every
 	}
-	h.count(h.to, beatSent)
+	h.count(h.to, heartbeatSent)
 	h.mu.Lock()
 	h.sent = beat.At
 	h.mu.Unlock()
@@ -149,11 +149,11 @@ func (h *heartbeat) build(ctx context.Context) (Heartbeat, error) {
 		through = others
 	}
 	beat := Heartbeat{Node: h.node.Name, Version: h.node.Version, At: now, SweptThrough: through}
-	late, err := h.overdue.look(ctx)
+	overdueJobs, err := h.overdue.look(ctx)
 	if err != nil {
 		return Heartbeat{}, err
 	}
-	if slot := late.oldest(); !slot.IsZero() {
+	if slot := overdueJobs.oldest(); !slot.IsZero() {
 		return Heartbeat{}, fmt.Errorf("%w for %s", errJobsOverdue, now.Sub(slot).Round(time.Second))
 	}
 	oldest, err := h.store.OldestDue(ctx)

@@ -29,16 +29,16 @@ const maintenanceShard = 0
 // maintenance prunes rows by retention, creates the jobs of expected heartbeat keys, and ends the jobs of deleted
 // rules.
 type maintenance struct {
-	store  *store.Store
-	rules  *rules.Registry
-	wake   chan struct{} // signalled after rule changes
-	owner  *futurejobs.Owner
-	keep   store.Retention
-	said   func(alerts.Alert, bool, error) error
-	count  func(what string, n int64) // counts rows removed by caps
-	now    func() time.Time           // the database's time
-	tenant func(rule string) string   // tenant of a rule; empty: none
-	log    *slog.Logger
+	store     *store.Store
+	rules     *rules.Registry
+	wake      chan struct{} // signalled after rule changes
+	owner     *futurejobs.Owner
+	keep      store.Retention
+	noteAlert func(alerts.Alert, bool, error) error
+	count     func(what string, n int64) // counts rows removed by caps
+	now       func() time.Time           // the database's time
+	tenant    func(rule string) string   // tenant of a rule; empty: none
+	log       *slog.Logger
 
 	results    map[string]*periodic.Status // by part of a step; used by Run alone
 	versionsAt time.Time                   // last pruning of rule versions; used by Run alone
@@ -125,10 +125,10 @@ func (u *maintenance) capLetters(ctx context.Context) error {
 	}
 	r := alerts.SystemAlert{Topic: "dead-letters", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all refused events are dead letters with their bodies"}
 	if len(capped.Rules) == 0 {
-		return u.said(u.store.CloseSystemAlert(ctx, r))
+		return u.noteAlert(u.store.CloseSystemAlert(ctx, r))
 	}
 	r.Status, r.Text = alerts.Firing, cappedText(capped.Rules, caps)
-	return u.said(u.store.OpenSystemAlert(ctx, r))
+	return u.noteAlert(u.store.OpenSystemAlert(ctx, r))
 }
 
 // rulesNamed is the largest number of rules named in a text.
@@ -170,12 +170,12 @@ func (u *maintenance) capEarly(ctx context.Context) error {
 	}
 	r := alerts.SystemAlert{Topic: "early-resolves", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all early resolves are remembered for their time"}
 	if len(rules) == 0 {
-		return u.said(u.store.CloseSystemAlert(ctx, r))
+		return u.noteAlert(u.store.CloseSystemAlert(ctx, r))
 	}
 	r.Status = alerts.Firing
 	r.Text = fmt.Sprintf("too many resolves without a job of %s: of each rule %d are remembered (%d MiB), and %d of all (%d MiB); where the trigger of a forgotten one still comes, its job alerts although it was resolved: narrow the resolve with a condition, or set early to less",
 		named(rules), caps.Rule, caps.RuleBytes>>20, caps.Total, caps.TotalBytes>>20)
-	return u.said(u.store.OpenSystemAlert(ctx, r))
+	return u.noteAlert(u.store.OpenSystemAlert(ctx, r))
 }
 
 func (u *maintenance) expect(ctx context.Context) error {
@@ -203,10 +203,10 @@ func (u *maintenance) watchHistory(ctx context.Context) error {
 	}
 	r := historyRemark(day, now)
 	if r.Status == alerts.Resolved {
-		return u.said(u.store.CloseSystemAlert(ctx, r))
+		return u.noteAlert(u.store.CloseSystemAlert(ctx, r))
 	}
 	u.log.Warn("the table of tomorrow's history is missing", "day", day.Format(time.DateOnly))
-	return u.said(u.store.OpenSystemAlert(ctx, r))
+	return u.noteAlert(u.store.OpenSystemAlert(ctx, r))
 }
 
 // historyRemark returns the alert about the first day after today without a table; a zero day means that all days

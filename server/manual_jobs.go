@@ -22,7 +22,7 @@ const maxConflictRetries = 5
 // manualJobs creates, checks, snoozes and cancels jobs for a person.
 type manualJobs struct {
 	store   *store.Store
-	book    *rules.Catalog
+	catalog *rules.Catalog
 	quotas  *access.Quotas
 	sweeper *futurejobs.Sweeper
 	alerted func(alerts.Alert) // observes a written alert
@@ -38,13 +38,13 @@ func (m *manualJobs) applyEffects(ctx context.Context, what access.Action, ask f
 func (m *manualJobs) applyBatch(ctx context.Context, b futurejobs.EffectBatch, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
 	for range maxConflictRetries {
 		var err error
-		b.RuleSet = m.book.Revision()
+		b.RuleSet = m.catalog.Revision()
 		if b.Effects, err = ask(); err != nil || len(b.Effects) == 0 {
 			return futurejobs.ApplyResult{}, err
 		}
 		applied, err := m.store.Apply(ctx, b)
 		if errors.Is(err, futurejobs.ErrRulesChanged) {
-			if err := m.book.Refresh(ctx); err != nil {
+			if err := m.catalog.Refresh(ctx); err != nil {
 				return futurejobs.ApplyResult{}, err
 			}
 			continue
@@ -83,7 +83,7 @@ func (m *manualJobs) effectOnJob(ctx context.Context, rule, key string, ask func
 	if err != nil {
 		return nil, err
 	}
-	made, err := m.book.Rule(ctx, job.RuleID, job.Version)
+	made, err := m.catalog.Rule(ctx, job.RuleID, job.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +127,11 @@ func (m *manualJobs) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Star
 	now := m.now()
 	var all rules.BulkStart
 	applied, err := m.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(access.JobCreate), Bulk: true, RequestID: access.OnceOf(ctx)}, func() ([]futurejobs.Effect, error) {
-		if all = m.book.StartAll(jobs, now); all.Unknown() { // a rule may have been saved this moment
-			if err := m.book.Refresh(ctx); err != nil {
+		if all = m.catalog.StartAll(jobs, now); all.Unknown() { // a rule may have been saved this moment
+			if err := m.catalog.Refresh(ctx); err != nil {
 				return nil, err
 			}
-			all = m.book.StartAll(jobs, now)
+			all = m.catalog.StartAll(jobs, now)
 		}
 		return all.Effects, nil
 	})
@@ -158,14 +158,14 @@ func (m *manualJobs) overQuota(rule string) error {
 
 // newestRule returns the newest version of a rule, including one saved just now.
 func (m *manualJobs) newestRule(ctx context.Context, name string) (*rules.Rule, error) {
-	rule, err := m.book.Newest(name)
+	rule, err := m.catalog.Newest(name)
 	if !errors.Is(err, futurejobs.ErrNotFound) {
 		return rule, err
 	}
-	if err := m.book.Refresh(ctx); err != nil {
+	if err := m.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	return m.book.Newest(name)
+	return m.catalog.Newest(name)
 }
 
 // Cancel ends a job by hand. An alert closes its open alerts. It returns futurejobs.ErrNotFound if no job is pending.
@@ -186,7 +186,7 @@ func (m *manualJobs) CancelEntity(ctx context.Context, entity, key string) (ende
 			}
 			var effects []futurejobs.Effect
 			for _, job := range page.Items {
-				made, err := m.book.Rule(ctx, job.RuleID, job.Version)
+				made, err := m.catalog.Rule(ctx, job.RuleID, job.Version)
 				if err != nil {
 					return nil, err
 				}
@@ -205,7 +205,7 @@ func (m *manualJobs) CancelEntity(ctx context.Context, entity, key string) (ende
 func (m *manualJobs) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
 	err = m.applyToJob(ctx, access.JobCheck, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		now := m.now()
-		next := web.NextCheck(m.book, rule, j, now)
+		next := web.NextCheck(m.catalog, rule, j, now)
 		effect, ends, err := checkNow(ctx, r, j, now)
 		var usedUp *futurejobs.UsedUpError
 		switch {

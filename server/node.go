@@ -34,51 +34,51 @@ import (
 // node holds all components of one process.
 type node struct {
 	Config
-	log       *slog.Logger
-	store     *store.Store
-	server    *bus.Server // nil: external broker
-	bus       *bus.Bus
-	book      *rules.Catalog
-	rules     *rules.Registry
-	keeper    *access.Tokens
-	gate      *accessGate
-	clock     *futurejobs.Clock
-	sync      *clockSync
-	owner     *futurejobs.Owner
-	sweeper   *futurejobs.Sweeper
-	intake    *events.Intake
-	letters   *events.DeadLetters
-	hooks     *hookFile
-	login     *loginFile
-	hearing   *futurejobs.GapDetector
-	relay     *alerts.Relay
-	people    *notifications
-	metrics   *web.Metrics
-	gauges    *gauges
-	pages     *ui.UI
-	sources   sourceSet
-	answers   *handlerDirectory
-	witness   *observer
-	jobs      *manualJobs
-	acks      *acks
-	upkeep    *maintenance
-	blind     *stallDetector
-	overdue   *overdue
-	alarms    *alarms
-	quotas    *quotas
-	slots     *loadRecorder
-	beats     []*heartbeat // empty: no heartbeat is configured
-	binding   *rebinder
-	ticker    *scheduler.Scheduler
-	lookout   *alertsStreamMonitor
-	caution   *cautions
-	watch     *clockWatch
-	shifter   *futurejobs.Shifter
-	compare   *comparison
-	pings     *pingHandler
-	schema    *schemaWatch
-	readiness *readiness
-	endpoints *endpointPublisher
+	log        *slog.Logger
+	store      *store.Store
+	server     *bus.Server // nil: external broker
+	bus        *bus.Bus
+	catalog    *rules.Catalog
+	rules      *rules.Registry
+	keeper     *access.Tokens
+	gate       *accessGate
+	clock      *futurejobs.Clock
+	sync       *clockSync
+	owner      *futurejobs.Owner
+	sweeper    *futurejobs.Sweeper
+	intake     *events.Intake
+	letters    *events.DeadLetters
+	hooks      *hookFile
+	login      *loginFile
+	hearing    *futurejobs.GapDetector
+	relay      *alerts.Relay
+	people     *notifications
+	metrics    *web.Metrics
+	gauges     *gauges
+	pages      *ui.UI
+	sources    sourceSet
+	answers    *handlerDirectory
+	witness    *observer
+	jobs       *manualJobs
+	acks       *acks
+	upkeep     *maintenance
+	blind      *stallDetector
+	overdue    *overdue
+	alarms     *alarms
+	quotas     *quotas
+	slots      *loadRecorder
+	heartbeats []*heartbeat // empty: no heartbeat is configured
+	binding    *rebinder
+	ticker     *scheduler.Scheduler
+	lookout    *alertsStreamMonitor
+	caution    *cautions
+	watch      *clockWatch
+	shifter    *futurejobs.Shifter
+	compare    *comparison
+	pings      *pingHandler
+	schema     *schemaWatch
+	readiness  *readiness
+	endpoints  *endpointPublisher
 
 	allowances *access.Quotas // of quotas
 	draining   atomic.Bool
@@ -157,8 +157,8 @@ func (n *node) wireEngine(self futurejobs.Node) {
 	now := time.Now
 	n.clock = futurejobs.NewClock(n.store.Now, now)
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
-	n.sweeper = futurejobs.NewSweeper(queue(n.store), n.book, n.owner, n.clock, n.Workers, n.log)
-	n.shifter = futurejobs.NewShifter(n.store, n.book, n.owner, n.clock, n.log)
+	n.sweeper = futurejobs.NewSweeper(queue(n.store), n.catalog, n.owner, n.clock, n.Workers, n.log)
+	n.shifter = futurejobs.NewShifter(n.store, n.catalog, n.owner, n.clock, n.log)
 	n.hearing = futurejobs.NewGapDetector(corrected{n.store}, self.ID, now, n.log)
 	n.sync = &clockSync{store: n.store, clock: n.clock, shifter: n.shifter, hearing: n.hearing, sharesBroker: n.server != nil && n.store.SingleProcess()}
 	n.clock.Follow = n.sync.follow
@@ -171,7 +171,7 @@ func (n *node) wireAlerts() {
 	n.people = &notifications{path: n.Notify, store: n.store, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
 	n.witness = &observer{Metrics: n.metrics, store: n.store, news: n.people.wake, log: n.log}
 	n.compare = &comparison{
-		store: n.store, stream: n.bus.AlertReader, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.witness.announce,
+		store: n.store, stream: n.bus.AlertReader, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.witness.announce,
 		raised: n.witness.Alerted, log: n.log, status: periodic.NewStatus(n.log, slog.LevelWarn, "alert stream comparison"),
 	}
 	n.quotas = &quotas{
@@ -185,23 +185,23 @@ func (n *node) wireAlerts() {
 // wireInputs creates the components that create and change jobs.
 func (n *node) wireInputs() {
 	n.intake = events.NewIntake(events.Options{
-		Streams: n.bus.Streams, Book: n.book, Store: ledger(n.store), Shards: n.owner, Now: n.clock.Now,
+		Streams: n.bus.Streams, Catalog: n.catalog, Store: ledger(n.store), Shards: n.owner, Now: n.clock.Now,
 		Announce: n.witness.announce, Observer: n.witness, Log: n.log, BrokerUptime: n.brokerUptime, Place: n.sync.place,
 	})
 	n.ticker = scheduler.New(scheduler.Options{
-		Book: n.book, Cursors: ledger(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
+		Catalog: n.catalog, Cursors: ledger(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
 		Announce: n.witness.announce, Observer: n.witness, Log: n.log, Allow: n.quotas.allow,
 	})
-	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
-	n.rules.Announce, n.rules.Now, n.book.Tenant, n.book.Now = n.witness.announce, n.clock.Now, n.allowances.Tenant, time.Now
+	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Catalog: n.catalog, Now: n.clock.Now, Observer: n.witness}
+	n.rules.Announce, n.rules.Now, n.catalog.Tenant, n.catalog.Now = n.witness.announce, n.clock.Now, n.allowances.Tenant, time.Now
 	n.answers.now = n.clock.Now
-	n.jobs = &manualJobs{store: n.store, book: n.book, quotas: n.allowances, sweeper: n.sweeper, alerted: n.witness.Alerted, now: n.clock.Now}
+	n.jobs = &manualJobs{store: n.store, catalog: n.catalog, quotas: n.allowances, sweeper: n.sweeper, alerted: n.witness.Alerted, now: n.clock.Now}
 	n.acks = &acks{n.store, n.jobs}
 	writer := &pings.LogWriter{Store: n.store, Log: n.log}
 	n.pings = &pingHandler{
-		Resolver: &pings.Resolver{Store: n.store, Book: n.book, Now: n.clock.Now},
+		Resolver: &pings.Resolver{Store: n.store, Catalog: n.catalog, Now: n.clock.Now},
 		Receiver: pings.NewReceiver(pings.Receiver{
-			Book: n.book, Effects: ledger(n.store), Shards: n.store.Shards(), Now: n.clock.Now, Observer: pingObserver{n.jobs}, Log: writer,
+			Catalog: n.catalog, Effects: ledger(n.store), Shards: n.store.Shards(), Now: n.clock.Now, Observer: pingObserver{n.jobs}, Log: writer,
 		}),
 		writer: writer, missed: n.hearing.MarkMissed,
 	}
@@ -210,25 +210,25 @@ func (n *node) wireInputs() {
 // wireMonitors creates the components that observe the node, the database and the broker.
 func (n *node) wireMonitors(self futurejobs.Node) {
 	n.binding = newRebinder(n.rules, n.maintains, n.log)
-	n.upkeep = &maintenance{store: n.store, tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, said: n.witness.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
+	n.upkeep = &maintenance{store: n.store, tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, noteAlert: n.witness.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
-	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, said: n.witness.observe, log: n.log}
-	n.overdue = &overdue{store: n.store, book: n.book, now: n.clock.Now}
+	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.witness.observe, log: n.log}
+	n.overdue = &overdue{store: n.store, catalog: n.catalog, now: n.clock.Now}
 	n.blind = &stallDetector{
-		store: n.store, book: n.book, taps: n.intake.Status, now: n.clock.Now,
+		store: n.store, catalog: n.catalog, taps: n.intake.Status, now: n.clock.Now,
 		after: stallAfter + n.Lease/3, announce: n.witness.announce, log: n.log,
 	}
-	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, moved: n.store.Shifted, holds: n.maintains, begin: n.store.OpenSystemAlert, end: n.store.CloseSystemAlert, said: n.witness.observe, log: n.log}
+	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, shiftedJobs: n.store.Shifted, holds: n.maintains, begin: n.store.OpenSystemAlert, end: n.store.CloseSystemAlert, noteAlert: n.witness.observe, log: n.log}
 	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.blind.after + 2*stallCheckInterval, record: n.witness.observe, log: n.log}
-	n.beats = newHeartbeats(n.Config, n.bus.Messages, func(to string, send heartbeatSender) *heartbeat {
+	n.heartbeats = newHeartbeats(n.Config, n.bus.Messages, func(to string, send heartbeatSender) *heartbeat {
 		return &heartbeat{
-			to: to, send: send, every: n.HeartbeatEvery, count: n.metrics.Beat,
+			to: to, send: send, every: n.HeartbeatEvery, count: n.metrics.CountHeartbeat,
 			node: self, owner: n.owner, sweeper: n.sweeper, store: n.store, overdue: n.overdue, now: n.clock.Now,
 			stale: futurejobs.MaxIdle + n.Lease/3 + heartbeatTimeout, status: periodic.NewStatus(n.log.With("to", to), slog.LevelWarn, "heartbeat"),
 		}
 	})
-	n.lookout = &alertsStreamMonitor{store: n.store, bus: n.bus, holds: n.maintains, now: n.clock.Now, said: n.witness.observe, log: n.log}
+	n.lookout = &alertsStreamMonitor{store: n.store, bus: n.bus, holds: n.maintains, now: n.clock.Now, noteAlert: n.witness.observe, log: n.log}
 	n.caution = &cautions{sources: n.sources, log: n.log, reached: make(map[string]bool), said: make(map[string]string)}
 }
 
@@ -237,9 +237,9 @@ func (n *node) wireAPI() {
 	n.gate = &accessGate{tokens: n.keeper, insecure: n.Insecure, hasLogin: n.Login != "", publicURL: n.PublicURL, firstToken: n.FirstToken, log: n.log}
 	n.endpoints = &endpointPublisher{Config: n.Config, server: n.server, open: n.gate.open.Load, log: n.log}
 	n.readiness = &readiness{
-		store: n.store, bus: n.bus, clock: n.watch, schema: n.schema, owner: n.owner, sweeper: n.sweeper, book: n.book, intake: n.intake,
+		store: n.store, bus: n.bus, clock: n.watch, schema: n.schema, owner: n.owner, sweeper: n.sweeper, catalog: n.catalog, intake: n.intake,
 		ticker: n.ticker, relay: n.relay, overdue: n.overdue, alarms: n.alarms, binding: n.binding, compare: n.compare, sources: n.sources,
-		people: n.people, beats: n.beats, draining: &n.draining, now: n.clock.Now,
+		people: n.people, heartbeats: n.heartbeats, draining: &n.draining, now: n.clock.Now,
 	}
 	*n.gauges = gauges{
 		store: n.store, server: n.server, alerts: n.bus.AlertsStream, reader: n.bus.AlertReader, owner: n.owner, sweeper: n.sweeper,
@@ -255,15 +255,15 @@ func (n *node) wireHints() {
 	}
 	n.owner.Running, n.owner.Unfit = n.sweeper.RunningJSON, unfit.reason
 	n.owner.Unreadable = func(ctx context.Context) string {
-		return encodeClaims(ctx, n.sweeper.Unreadable(), n.sweeper.PutOff(), n.book)
+		return encodeClaims(ctx, n.sweeper.Unreadable(), n.sweeper.PutOff(), n.catalog)
 	}
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
 	// A new rule may have a slot before the sweep's next one, and be the first one of a tenant; a deleted rule may leave
 	// jobs.
-	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake(); n.quotas.Wake() }
+	n.catalog.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake(); n.quotas.Wake() }
 	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.witness, n.blind.Resuming, n.sync.isListening
 	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
-	n.shifter.Moved = n.sweeper.Wake
+	n.shifter.OnShifted = n.sweeper.Wake
 	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }
 }
 
@@ -285,17 +285,17 @@ func (n *node) openRules(ctx context.Context) error {
 	// Names without a registered handler are served by services on the broker.
 	n.answers = newHandlerDirectory(n.Handlers, remotehandlers.NewServices(n.bus.Messages))
 	handlers := n.Handlers.With(n.answers.services.Named)
-	n.book = rules.NewCatalog(n.store, n.store.Shards())
+	n.catalog = rules.NewCatalog(n.store, n.store.Shards())
 	if n.MemoryLimit > 0 {
-		n.book.LimitCompiled(n.MemoryLimit / 4)
+		n.catalog.LimitCompiled(n.MemoryLimit / 4)
 	}
-	n.book.Calendars, n.book.Sources, n.book.Handlers = known, lookups(n.sources), handlers
+	n.catalog.Calendars, n.catalog.Sources, n.catalog.Handlers = known, lookups(n.sources), handlers
 	n.allowances = new(access.Quotas)
 	n.store.BoundBy(n.allowances)
 	n.store.BoundLetters(n.letterLimits)
 	n.rules = &rules.Registry{
 		Quotas: n.allowances,
-		Store:  n.store, Binder: n.bus.Binder, Book: n.book, Jobs: ledger(n.store), Calendars: known, Sources: lookups(n.sources), Handlers: handlers, Log: n.log,
+		Store:  n.store, Binder: n.bus.Binder, Catalog: n.catalog, Jobs: ledger(n.store), Calendars: known, Sources: lookups(n.sources), Handlers: handlers, Log: n.log,
 		As: func(ctx context.Context, bundle string) context.Context {
 			return access.As(ctx, access.Actor{Name: bundle})
 		},
@@ -304,7 +304,7 @@ func (n *node) openRules(ctx context.Context) error {
 	if err := applyRules(ctx, n.Rules, n.rules, n.log); err != nil {
 		return err
 	}
-	if err := n.book.Refresh(ctx); err != nil {
+	if err := n.catalog.Refresh(ctx); err != nil {
 		return fmt.Errorf("read the rules: %w", err)
 	}
 	return nil
@@ -364,7 +364,7 @@ func (n *node) parts() []func(context.Context) error {
 		n.bus.AlertsStream.Maintain, n.lookout.Run, n.caution.Run, files.Run, n.people.Run, n.upkeep.Run, n.blind.Run, n.compare.Run,
 		n.schema.Run, n.alarms.Run, n.quotas.Run, n.slots.Run, n.binding.Run, n.pings.Run, n.pings.writer.Run,
 	}
-	for _, h := range n.beats {
+	for _, h := range n.heartbeats {
 		all = append(all, h.Run)
 	}
 	return all
@@ -372,9 +372,9 @@ func (n *node) parts() []func(context.Context) error {
 
 // handler returns the node's HTTP handler.
 func (n *node) handler(addr net.Addr) http.Handler {
-	streams := &streamReport{store: n.store, book: n.book, taps: n.intake.Status, streams: n.bus.Streams, conn: n.bus.Conn, now: n.clock.Now}
+	streams := &streamReport{store: n.store, catalog: n.catalog, taps: n.intake.Status, streams: n.bus.Streams, conn: n.bus.Conn, now: n.clock.Now}
 	return web.New(web.Options{
-		Lists: n.store, Loads: n.store, Desk: n.jobs, Acks: n.acks, Letters: n.letters, Outbox: n.store, Book: n.book, Hooks: n.hooks.hook, Rules: n.rules, Wire: wire{n.bus.EventPublisher, n.bus.AlertReader}, Health: n.readiness.conditions, Metrics: n.metrics,
+		Lists: n.store, Loads: n.store, Desk: n.jobs, Acks: n.acks, Letters: n.letters, Outbox: n.store, Catalog: n.catalog, Hooks: n.hooks.hook, Rules: n.rules, Wire: wire{n.bus.EventPublisher, n.bus.AlertReader}, Health: n.readiness.conditions, Metrics: n.metrics,
 		Memory: n.store, Keeper: n.keeper, Logins: n.login.current.Load, Open: n.gate.allowsAnonymous, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.people.channels(), Streams: streams, Sources: n.sources.Set,
 		Handlers: n.answers, Pages: n.pages, Schemas: map[string]func() ([]byte, error){"rule": document.Schema, "handler": remotehandlers.Schema},
 		Faults: errorStatuses, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, TrustedProxies: n.TrustedProxies, TokenRate: n.TokenRate, Version: n.Version, Log: n.log, Now: n.clock.Now,

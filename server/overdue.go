@@ -19,9 +19,9 @@ const overdueAfter = time.Minute
 
 // overdue finds the overdue jobs of all shards, regardless of their holders.
 type overdue struct {
-	store *store.Store
-	book  *rules.Catalog
-	now   func() time.Time // the database's time
+	store   *store.Store
+	catalog *rules.Catalog
+	now     func() time.Time // the database's time
 }
 
 // backlog holds overdue jobs by shard and rule version.
@@ -33,34 +33,34 @@ type backlog struct {
 // look returns the overdue jobs, without those whose checks are put off or wait for a tenants' line of a stream: tenants
 // are at fault, and no node.
 func (o *overdue) look(ctx context.Context) (backlog, error) {
-	late, err := o.lookAll(ctx)
-	if err != nil || len(late.parts) == 0 {
-		return late, err
+	overdueJobs, err := o.lookAll(ctx)
+	if err != nil || len(overdueJobs.parts) == 0 {
+		return overdueJobs, err
 	}
-	if late, err = o.withoutTenantsLines(ctx, late); err != nil {
-		return late, err
+	if overdueJobs, err = o.withoutTenantsLines(ctx, overdueJobs); err != nil {
+		return overdueJobs, err
 	}
 	nodes, err := o.liveNodes(ctx)
 	if err != nil {
-		return late, err
+		return overdueJobs, err
 	}
-	late, _ = late.split(claimsOf(nodes))
-	return late, nil
+	overdueJobs, _ = overdueJobs.split(claimsOf(nodes))
+	return overdueJobs, nil
 }
 
 // withoutTenantsLines returns a backlog without the jobs that wait for a tenants' line of a stream.
-func (o *overdue) withoutTenantsLines(ctx context.Context, late backlog) (backlog, error) {
+func (o *overdue) withoutTenantsLines(ctx context.Context, overdueJobs backlog) (backlog, error) {
 	through, err := o.store.ReadThrough(ctx)
 	if err != nil {
-		return late, err
+		return overdueJobs, err
 	}
-	late.parts = slices.DeleteFunc(slices.Clone(late.parts), func(part store.Overdue) bool {
-		rule, err := o.book.Rule(ctx, part.RuleID, part.Version)
+	overdueJobs.parts = slices.DeleteFunc(slices.Clone(overdueJobs.parts), func(part store.Overdue) bool {
+		rule, err := o.catalog.Rule(ctx, part.RuleID, part.Version)
 		return err == nil && slices.ContainsFunc(rule.Streams, func(line string) bool {
 			return futurejobs.IsTenantsLine(line) && through[line].Through.Before(part.Oldest)
 		})
 	})
-	return late, nil
+	return overdueJobs, nil
 }
 
 // liveNodes returns the nodes with unexpired rows.
@@ -101,8 +101,8 @@ func (o *overdue) lookAll(ctx context.Context) (backlog, error) {
 
 // patience returns the time that the check of a version may take: zero for an unreadable version, as no check runs
 // then.
-func (o *overdue) patience(ctx context.Context, made futurejobs.VersionRef) time.Duration {
-	rule, err := o.book.Rule(ctx, made.RuleID, made.Version)
+func (o *overdue) patience(ctx context.Context, ref futurejobs.VersionRef) time.Duration {
+	rule, err := o.catalog.Rule(ctx, ref.RuleID, ref.Version)
 	if err != nil {
 		return 0
 	}
@@ -116,14 +116,14 @@ func (b backlog) without(is func(futurejobs.VersionRef) bool) backlog {
 }
 
 // split returns the backlog without the jobs whose checks are put off, and those jobs, by the claims of the live nodes.
-func (b backlog) split(claims map[futurejobs.VersionRef]claim) (late, putOff backlog) {
-	isPutOff := func(made futurejobs.VersionRef) bool { return claims[made].PutOff }
-	return b.without(isPutOff), b.without(func(made futurejobs.VersionRef) bool { return !isPutOff(made) })
+func (b backlog) split(claims map[futurejobs.VersionRef]claim) (overdueJobs, putOff backlog) {
+	isPutOff := func(ref futurejobs.VersionRef) bool { return claims[ref].PutOff }
+	return b.without(isPutOff), b.without(func(ref futurejobs.VersionRef) bool { return !isPutOff(ref) })
 }
 
 // of returns the backlog of one rule version.
-func (b backlog) of(made futurejobs.VersionRef) backlog {
-	return b.without(func(e futurejobs.VersionRef) bool { return e != made })
+func (b backlog) of(ref futurejobs.VersionRef) backlog {
+	return b.without(func(e futurejobs.VersionRef) bool { return e != ref })
 }
 
 func (b backlog) jobs() (n int) {

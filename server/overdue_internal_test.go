@@ -24,9 +24,9 @@ func TestJobsThatMayBeLateHideNoOverdueOnes(t *testing.T) {
 	w.must(own.Register("slow", checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil })))
 	patient := w.saveNew("name: patient\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: slow\nguards: {timeout: 5m}\n")
 	prompt := w.saveNew(everyMinute)
-	book := rules.NewCatalog(w.store, 1)
-	book.Handlers = &own
-	w.must(book.Refresh(t.Context()))
+	catalog := rules.NewCatalog(w.store, 1)
+	catalog.Handlers = &own
+	w.must(catalog.Refresh(t.Context()))
 
 	now, err := w.store.Now(t.Context())
 	w.must(err)
@@ -37,7 +37,7 @@ SELECT 0, %d, %d, 'k' || n, %[4]d, %[4]d, %[4]d, %[4]d FROM i`, n, of.RuleID, of
 	}
 	look := func() backlog {
 		t.Helper()
-		b, err := (&overdue{store: w.store, book: book, now: func() time.Time { return now }}).look(t.Context())
+		b, err := (&overdue{store: w.store, catalog: catalog, now: func() time.Time { return now }}).look(t.Context())
 		w.must(err)
 		return b
 	}
@@ -71,9 +71,9 @@ func TestATenantsLineThatIsBehindIsNoFaultOfTheNode(t *testing.T) {
 			if is := w.sweeper.OwnLag() <= maxSweepLag; is != isTenants {
 				t.Errorf("%s: the node is %s behind", line, w.sweeper.OwnLag())
 			}
-			said := w.said()
-			if len(said) != 1 || said[0].Key != "ingest/"+line || said[0].Labels["stream"] != "S" || (said[0].Labels["line"] == "tenants") != isTenants {
-				t.Errorf("%s: said: %+v", line, said)
+			listed := w.said()
+			if len(listed) != 1 || listed[0].Key != "ingest/"+line || listed[0].Labels["stream"] != "S" || (listed[0].Labels["line"] == "tenants") != isTenants {
+				t.Errorf("%s: said: %+v", line, listed)
 			}
 			w.caughtUp = time.Now
 			w.pass(2 * time.Minute)

@@ -21,7 +21,7 @@ func TestWhichPingsAreMissed(t *testing.T) {
 	}
 	missed := 0
 	p := &pingHandler{
-		Resolver: &pings.Resolver{Store: s, Book: rules.NewCatalog(s, 4), Now: time.Now},
+		Resolver: &pings.Resolver{Store: s, Catalog: rules.NewCatalog(s, 4), Now: time.Now},
 		missed:   func() { missed++ },
 	}
 	path := pings.Path{ID: "5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"}

@@ -34,12 +34,12 @@ func TestChecksThatArePutOffAreAlerted(t *testing.T) {
 		w.silent("while nothing is due")
 		w.exec(fmt.Sprintf(`UPDATE future_job SET next_check_at = %d`, time.Now().Add(-65*time.Second).UnixMicro()))
 		w.pass(30 * time.Second)
-		said := w.said()
-		if len(said) != 1 || said[0].Key != "rule/"+saved[0].Name || said[0].Step != putOffStep || said[0].Count != 2 || !strings.Contains(said[0].Text, reasonPutOff) {
-			t.Fatalf("said: %+v", said)
+		listed := w.said()
+		if len(listed) != 1 || listed[0].Key != "rule/"+saved[0].Name || listed[0].Step != putOffStep || listed[0].Count != 2 || !strings.Contains(listed[0].Text, reasonPutOff) {
+			t.Fatalf("said: %+v", listed)
 		}
-		if late := w.overdueNow(); len(late.parts) > 0 {
-			t.Errorf("overdue: %+v", late)
+		if overdueJobs := w.overdueNow(); len(overdueJobs.parts) > 0 {
+			t.Errorf("overdue: %+v", overdueJobs)
 		}
 		nodes, err := w.alarms.overdue.liveNodes(w.Context())
 		w.must(err)

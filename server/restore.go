@@ -50,7 +50,7 @@ type alertStream interface {
 type comparison struct {
 	store    *store.Store
 	stream   alertStream
-	book     *rules.Catalog
+	catalog  *rules.Catalog
 	owner    *futurejobs.Owner
 	now      func() time.Time // the database's time
 	keep     time.Duration    // of alerts in the database; 0: for ever
@@ -218,7 +218,7 @@ func (c *comparison) report(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var again []string
-	for _, stream := range slices.Sorted(maps.Keys(c.book.SubjectsByStream())) {
+	for _, stream := range slices.Sorted(maps.Keys(c.catalog.SubjectsByStream())) {
 		again = append(again, fmt.Sprintf("%s after sequence %d", futurejobs.LineText(stream), cursors[stream].LastSeq))
 	}
 	const most = 20
@@ -291,14 +291,14 @@ func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) 
 
 // isRead reports whether all messages received by the streams before the restore was found are applied.
 func (c *comparison) isRead(ctx context.Context, r alerts.Restore) (bool, error) {
-	if c.now().Sub(r.ReadAt) < settleWait || c.book.Revision() == 0 { // without rules no stream is read yet
+	if c.now().Sub(r.ReadAt) < settleWait || c.catalog.Revision() == 0 { // without rules no stream is read yet
 		return false, nil
 	}
 	through, err := c.store.ReadThrough(ctx)
 	if err != nil {
 		return false, err
 	}
-	for stream := range c.book.SubjectsByStream() {
+	for stream := range c.catalog.SubjectsByStream() {
 		if !through[stream].Through.After(r.ReadAt) {
 			return false, nil
 		}

@@ -40,7 +40,7 @@ func TestARuleFromElsewhereIsCheckedAtItsSlots(t *testing.T) {
 	n.eventually("it rests", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
 
 	folder := ruleFolder(t, map[string]string{"payment.yaml": paymentRule})
-	registry := &rules.Registry{Store: s, Binder: b.Binder, Book: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: slog.New(slog.DiscardHandler)}
+	registry := &rules.Registry{Store: s, Binder: b.Binder, Catalog: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: slog.New(slog.DiscardHandler)}
 	if _, err := registry.ApplyDir(t.Context(), folder); err != nil {
 		t.Fatal(err)
 	}

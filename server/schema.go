@@ -17,12 +17,12 @@ import (
 // schemaWatch detects that a newer program migrated the database beyond the version that this program, or another
 // live node, supports.
 type schemaWatch struct {
-	store *store.Store
-	owner *futurejobs.Owner
-	every time.Duration
-	now   func() time.Time
-	said  func(alerts.Alert, bool, error) error
-	log   *slog.Logger
+	store     *store.Store
+	owner     *futurejobs.Owner
+	every     time.Duration
+	now       func() time.Time
+	noteAlert func(alerts.Alert, bool, error) error
+	log       *slog.Logger
 
 	told alerts.Status // of the alert, as last written by this node; empty: not written; used by Run alone
 
@@ -60,7 +60,7 @@ func (w *schemaWatch) step(ctx context.Context) error {
 	if r.Status == alerts.Resolved {
 		write = w.store.CloseSystemAlert
 	}
-	if err := w.said(write(ctx, r)); err != nil {
+	if err := w.noteAlert(write(ctx, r)); err != nil {
 		return err
 	}
 	w.told = r.Status

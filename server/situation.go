@@ -13,16 +13,16 @@ import (
 
 // situation is the state of all nodes and shards in the database at one time.
 type situation struct {
-	now       time.Time
-	nodes     []futurejobs.Node // live ones
-	leases    []futurejobs.Lease
-	late      backlog                         // at overdueAfter
-	claims    map[futurejobs.VersionRef]claim // of the live nodes: versions that are unreadable or put off
-	delayed   backlog                         // overdue because their checks are put off
-	explained map[int32]bool                  // rules with delayed jobs that another alert explains
-	halted    []rules.Costly                  // rules paused because their expressions cost too much
-	refusals  map[string][]access.LimitUse    // of quotas, by prefix
-	blind     bool                            // the sweep has stalled: another alert reports all late jobs
+	now          time.Time
+	nodes        []futurejobs.Node // live ones
+	leases       []futurejobs.Lease
+	overdue      backlog                         // at overdueAfter
+	claims       map[futurejobs.VersionRef]claim // of the live nodes: versions that are unreadable or put off
+	delayed      backlog                         // overdue because their checks are put off
+	explained    map[int32]bool                  // rules with delayed jobs that another alert explains
+	halted       []rules.Costly                  // rules paused because their expressions cost too much
+	refusals     map[string][]access.LimitUse    // of quotas, by prefix
+	sweepStalled bool                            // the sweep has stalled: another alert reports all late jobs
 }
 
 // isYoung reports whether a node started so recently that it may not have reported its unreadable versions yet.
@@ -49,15 +49,15 @@ func (s situation) unfit() (all []alarm) {
 
 // unreadable returns alarms for the rule versions that a node cannot read and that have overdue jobs.
 func (s situation) unreadable() (all []alarm) {
-	for made, c := range s.claims {
-		late := s.late.of(made)
-		if c.PutOff || len(late.parts) == 0 && !s.late.more {
+	for ref, c := range s.claims {
+		overdueJobs := s.overdue.of(ref)
+		if c.PutOff || len(overdueJobs.parts) == 0 && !s.overdue.more {
 			continue
 		}
-		all = append(all, alarm{raise: len(late.parts) > 0 && s.now.Sub(late.oldest()) > unreadableAfter, SystemAlert: alerts.SystemAlert{
-			Topic: versionTopic(c.Rule, made.Version), Step: unreadableStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: late.jobs(),
+		all = append(all, alarm{raise: len(overdueJobs.parts) > 0 && s.now.Sub(overdueJobs.oldest()) > unreadableAfter, SystemAlert: alerts.SystemAlert{
+			Topic: versionTopic(c.Rule, ref.Version), Step: unreadableStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: overdueJobs.jobs(),
 			Text: fmt.Sprintf("version %d of rule %s cannot be read by node %s; %s of it wait, the oldest since %s: %.500s",
-				made.Version, c.Rule, c.node, late.count(), late.oldest().UTC().Format(time.RFC3339), c.Reason),
+				ref.Version, c.Rule, c.node, overdueJobs.count(), overdueJobs.oldest().UTC().Format(time.RFC3339), c.Reason),
 			Labels: map[string]string{"rule": c.Rule},
 		}})
 	}
@@ -73,11 +73,11 @@ func (s situation) putOff() (all []alarm) {
 			continue
 		}
 		rules[c.Rule] = true
-		late := s.delayed.without(func(e futurejobs.VersionRef) bool { return e.RuleID != part.RuleID })
+		overdueJobs := s.delayed.without(func(e futurejobs.VersionRef) bool { return e.RuleID != part.RuleID })
 		all = append(all, alarm{raise: true, SystemAlert: alerts.SystemAlert{
-			Topic: "rule/" + c.Rule, Step: putOffStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: late.jobs(),
+			Topic: "rule/" + c.Rule, Step: putOffStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: overdueJobs.jobs(),
 			Text: fmt.Sprintf("rule %s: %s of it wait, the oldest since %s: %s. They are checked as the allowance grows; make the conditions simpler",
-				c.Rule, late.count(), late.oldest().UTC().Format(time.RFC3339), c.Reason),
+				c.Rule, overdueJobs.count(), overdueJobs.oldest().UTC().Format(time.RFC3339), c.Reason),
 			Labels: map[string]string{"rule": c.Rule},
 		}})
 	}
@@ -87,18 +87,18 @@ func (s situation) putOff() (all []alarm) {
 // overdueJobs returns an alarm if jobs are overdue without another explanation. The alert is raised late and resolved
 // early, so that brief delays raise none.
 func (s situation) overdueJobs(after time.Duration) []alarm {
-	late := s.late.without(func(e futurejobs.VersionRef) bool {
-		_, claimed := s.claims[e] // unreadable: put-off jobs are not in late
+	overdueJobs := s.overdue.without(func(e futurejobs.VersionRef) bool {
+		_, claimed := s.claims[e] // unreadable: put-off jobs are not in overdue
 		return claimed || s.explained[e.RuleID]
 	})
-	if len(late.parts) == 0 || s.blind {
+	if len(overdueJobs.parts) == 0 || s.sweepStalled {
 		return nil
 	}
-	oldest := late.oldest()
+	oldest := overdueJobs.oldest()
 	return []alarm{{raise: s.now.Sub(oldest) > after, SystemAlert: alerts.SystemAlert{
-		Topic: sweepTopic, Step: overdueStep, Status: alerts.Firing, Severity: alerts.Error, Since: s.now, Count: late.jobs(),
-		Text: fmt.Sprintf("%s are not decided, the oldest since %s, for %s; in %s", late.count(), oldest.UTC().Format(time.RFC3339),
-			s.now.Sub(oldest).Round(time.Second), where(late.shards(), s.leases, s.nodes)),
+		Topic: sweepTopic, Step: overdueStep, Status: alerts.Firing, Severity: alerts.Error, Since: s.now, Count: overdueJobs.jobs(),
+		Text: fmt.Sprintf("%s are not decided, the oldest since %s, for %s; in %s", overdueJobs.count(), oldest.UTC().Format(time.RFC3339),
+			s.now.Sub(oldest).Round(time.Second), where(overdueJobs.shards(), s.leases, s.nodes)),
 	}}}
 }
 

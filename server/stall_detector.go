@@ -41,7 +41,7 @@ const gapStep = "gap"
 // stall. Thus every node, even after a restart, reports the same beginning of a gap.
 type stallDetector struct {
 	store    *store.Store
-	book     *rules.Catalog
+	catalog  *rules.Catalog
 	taps     func() []events.Status
 	now      func() time.Time // the database's time
 	after    time.Duration
@@ -130,7 +130,7 @@ func (b *stallDetector) steady(through time.Time) time.Time {
 // slot of any rule.
 func (b *stallDetector) stalled(topic string, through, now time.Time) bool {
 	if topic == sweepTopic {
-		if through = b.book.NextSlot(through); through.IsZero() {
+		if through = b.catalog.NextSlot(through); through.IsZero() {
 			return false
 		}
 	}
@@ -140,7 +140,7 @@ func (b *stallDetector) stalled(topic string, through, now time.Time) bool {
 // reportStalls reports stalled topics, with the number of affected jobs that were due by until. It forgets topics
 // that no rule needs any more.
 func (b *stallDetector) reportStalls(ctx context.Context, all []store.Progress, until time.Time) error {
-	now, reads := b.now(), b.book.SubjectsByStream()
+	now, reads := b.now(), b.catalog.SubjectsByStream()
 	for _, seen := range all {
 		stream, isIngest := strings.CutPrefix(seen.Topic, ingestTopic)
 		switch {
@@ -202,7 +202,7 @@ func (b *stallDetector) named(ctx context.Context, text string, now time.Time) (
 // waitingRules returns the rules with jobs that depend on a topic; nil means all rules.
 func (b *stallDetector) waitingRules(topic string) []int32 {
 	if stream, isIngest := strings.CutPrefix(topic, ingestTopic); isIngest {
-		return b.book.WaitingFor(stream)
+		return b.catalog.WaitingFor(stream)
 	}
 	return nil
 }
@@ -249,9 +249,9 @@ func (b *stallDetector) forget(ctx context.Context, seen store.Progress) error {
 // stallAlert returns the alert about a topic that was stalled until the given time.
 func (b *stallDetector) stallAlert(seen store.Progress, status alerts.Status, until time.Time) alerts.SystemAlert {
 	r := alerts.SystemAlert{
-		Topic: seen.Topic, Step: gapStep, Status: status, Severity: alerts.Warning, Since: seen.Through, Count: seen.Late,
+		Topic: seen.Topic, Step: gapStep, Status: status, Severity: alerts.Warning, Since: seen.Through, Count: seen.LateJobs,
 	}
-	if seen.Late > 0 {
+	if seen.LateJobs > 0 {
 		r.Severity = alerts.Error
 	}
 	what, again := "due jobs of some shards were not decided", "jobs are decided again"
@@ -264,15 +264,15 @@ func (b *stallDetector) stallAlert(seen store.Progress, status alerts.Status, un
 		}
 	}
 	r.Text = fmt.Sprintf("%s from %s to %s, for %s; %s", what,
-		seen.Through.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), until.Sub(seen.Through).Round(time.Second), lateJobs(seen.Late))
+		seen.Through.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), until.Sub(seen.Through).Round(time.Second), lateJobsText(seen.LateJobs))
 	if status == alerts.Resolved {
 		r.Text = again + ": " + r.Text
 	}
 	return r
 }
 
-// lateJobs returns the number of late jobs as text.
-func lateJobs(n int) string {
+// lateJobsText returns the number of late jobs as text.
+func lateJobsText(n int) string {
 	switch {
 	case n == 0:
 		return "no job was late"

@@ -28,7 +28,7 @@ type watched struct {
 	line      string // by which the rule reads the stream S
 
 	store    *store.Store
-	book     *rules.Catalog
+	catalog  *rules.Catalog
 	owner    *futurejobs.Owner
 	clock    *futurejobs.Clock
 	sweeper  *futurejobs.Sweeper
@@ -80,20 +80,20 @@ func (w *watched) open() {
 	}
 	w.must(w.store.Reclaim(w.Context()))
 	w.save()
-	w.book = rules.NewCatalog(w.store, 4)
-	w.must(w.book.Refresh(w.Context()))
+	w.catalog = rules.NewCatalog(w.store, 4)
+	w.must(w.catalog.Refresh(w.Context()))
 	w.clock = futurejobs.NewClock(w.store.Now, time.Now)
 	w.must(w.clock.Sync(w.Context()))
 	w.owner = futurejobs.NewOwner(w.store, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, quiet)
 	w.blind = &stallDetector{
-		store: w.store, book: w.book, now: w.clock.Now, after: stallAfter + 5*time.Second, log: quiet,
+		store: w.store, catalog: w.catalog, now: w.clock.Now, after: stallAfter + 5*time.Second, log: quiet,
 		taps: func() []events.Status { return []events.Status{{Line: w.line, CaughtUp: w.caughtUp()}} },
 		announce: func(ctx context.Context, r alerts.SystemAlert) error {
 			_, _, err := w.store.WriteSystemAlert(ctx, r)
 			return err
 		},
 	}
-	w.overdue = &overdue{store: w.store, book: w.book, now: w.clock.Now}
+	w.overdue = &overdue{store: w.store, catalog: w.catalog, now: w.clock.Now}
 	w.alarms = &alarms{
 		overdue: w.overdue, quotas: new(access.Quotas), store: w.store, after: w.blind.after + 2*stallCheckInterval, log: quiet,
 		record: func(_ alerts.Alert, _ bool, err error) error { return err },
@@ -149,9 +149,9 @@ func (w *watched) run(part func() error) {
 
 // sweep sweeps until hang is called.
 func (w *watched) sweep() {
-	sweeper := futurejobs.NewSweeper(w.store, w.book, w.owner, w.clock, 4, w.blind.log)
+	sweeper := futurejobs.NewSweeper(w.store, w.catalog, w.owner, w.clock, 4, w.blind.log)
 	sweeper.BeforeResume, sweeper.BeforeSweep = w.blind.Resuming, w.hearing.Flush
-	w.owner.Changed, w.book.Changed = sweeper.Wake, sweeper.Wake
+	w.owner.Changed, w.catalog.Changed = sweeper.Wake, sweeper.Wake
 	ctx, hang := context.WithCancel(context.Background())
 	w.hang, w.sweeper = hang, sweeper
 	w.run(func() error { return sweeper.Run(ctx, context.Background()) })
@@ -182,12 +182,12 @@ func (w *watched) orders(n int) {
 	w.Helper()
 	for range n {
 		e := futurejobs.Event{Stream: "S", Subject: "orders.created", Seq: w.seq + 1, At: time.Now(), Data: fmt.Appendf(nil, `{"id":"o%d"}`, w.seq)}
-		effects, refusals := w.book.Match(e)
+		effects, refusals := w.catalog.Match(e)
 		if len(effects) != 1 || len(refusals) != 0 {
 			w.Fatalf("an order comes to %+v, %+v", effects, refusals)
 		}
 		_, err := w.store.Apply(w.Context(), futurejobs.EffectBatch{
-			Stream: w.line, After: w.seq, Last: e.Seq, LastAt: e.At, RuleSet: w.book.Revision(), Effects: effects,
+			Stream: w.line, After: w.seq, Last: e.Seq, LastAt: e.At, RuleSet: w.catalog.Revision(), Effects: effects,
 		})
 		w.must(err)
 		w.seq = e.Seq
@@ -215,11 +215,11 @@ func (w *watched) silent(when string) {
 // pair returns the alerts of a topic, which must be one firing alert and its resolution.
 func (w *watched) pair(topic string) (firing, resolved futurejobs.ListedAlert) {
 	w.Helper()
-	said := slices.DeleteFunc(w.said(), func(a futurejobs.ListedAlert) bool { return a.Key != topic })
-	if len(said) != 2 || said[0].Status != alerts.Firing || said[1].Status != alerts.Resolved || !slices.Equal(said[1].Closes, []alerts.ID{said[0].ID}) {
-		w.Fatalf("said of %s: %+v", topic, said)
+	listed := slices.DeleteFunc(w.said(), func(a futurejobs.ListedAlert) bool { return a.Key != topic })
+	if len(listed) != 2 || listed[0].Status != alerts.Firing || listed[1].Status != alerts.Resolved || !slices.Equal(listed[1].Closes, []alerts.ID{listed[0].ID}) {
+		w.Fatalf("said of %s: %+v", topic, listed)
 	}
-	return said[0], said[1]
+	return listed[0], listed[1]
 }
 
 func TestNothingIsBlindThatRests(t *testing.T) {
@@ -241,8 +241,8 @@ func TestNoSlotIsMissedBetweenSlots(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		w.open()
 		w.pass(2 * time.Minute)
-		if said := w.said(); len(said) != 2 || said[0].Key != "ingest/S" {
-			t.Errorf("between two slots: %+v, want the stream alone", said)
+		if listed := w.said(); len(listed) != 2 || listed[0].Key != "ingest/S" {
+			t.Errorf("between two slots: %+v, want the stream alone", listed)
 		}
 	})
 }
@@ -285,9 +285,9 @@ func TestASweepThatHangsIsSaidWhileItDoes(t *testing.T) {
 		w.pass(90 * time.Second)
 		w.silent("a minute after a slot at the most")
 		w.pass(4 * time.Minute)
-		said := w.said()
-		if len(said) != 1 || said[0].Status != alerts.Firing || said[0].Key != sweepTopic {
-			t.Fatalf("while it hangs: %+v", said)
+		listed := w.said()
+		if len(listed) != 1 || listed[0].Status != alerts.Firing || listed[0].Key != sweepTopic {
+			t.Fatalf("while it hangs: %+v", listed)
 		}
 		w.sweep()
 		w.pass(time.Minute)
@@ -306,21 +306,21 @@ func TestAStreamThatIsNotReadIsSaid(t *testing.T) {
 		w.pass(time.Minute)
 		w.silent("for a minute")
 		w.pass(6 * time.Minute)
-		if said := w.said(); len(said) != 1 || said[0].Status != alerts.Firing || said[0].Key != "ingest/S" || said[0].Source != "S" {
-			t.Fatalf("while it is not read: %+v", said)
+		if listed := w.said(); len(listed) != 1 || listed[0].Status != alerts.Firing || listed[0].Key != "ingest/S" || listed[0].Source != "S" {
+			t.Fatalf("while it is not read: %+v", listed)
 		}
 		catchingUp := time.Now().Add(-2 * time.Minute)
 		w.caughtUp = func() time.Time { return catchingUp }
 		w.pass(20 * time.Second)
-		if said := w.said(); len(said) != 1 {
-			t.Errorf("while it is read, and far behind: %+v", said)
+		if listed := w.said(); len(listed) != 1 {
+			t.Errorf("while it is read, and far behind: %+v", listed)
 		}
 		w.pass(time.Until(time.Now().Truncate(stallCheckInterval).Add(stallCheckInterval + time.Second))) // between two rounds
 		atTheLimit := time.Now().Add(-w.blind.after + stallCheckInterval)
 		w.caughtUp = func() time.Time { return atTheLimit }
 		w.pass(20 * time.Second)
-		if said := w.said(); len(said) != 1 {
-			t.Errorf("while it is read, and as far behind as it may be: %+v", said)
+		if listed := w.said(); len(listed) != 1 {
+			t.Errorf("while it is read, and as far behind as it may be: %+v", listed)
 		}
 		w.caughtUp = time.Now
 		w.pass(time.Minute)
@@ -344,8 +344,8 @@ func TestAReadingOfTheFutureIsNoBlindness(t *testing.T) {
 		stuck := time.Now()
 		w.blind.taps = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: stuck}} }
 		w.pass(2 * time.Minute)
-		if said := w.said(); len(said) != 1 || said[0].Key != "ingest/S" {
-			t.Errorf("while the stream is not read: %+v", said)
+		if listed := w.said(); len(listed) != 1 || listed[0].Key != "ingest/S" {
+			t.Errorf("while the stream is not read: %+v", listed)
 		}
 	})
 }
@@ -355,7 +355,7 @@ func TestAStreamThatNoRuleNamesIsForgotten(t *testing.T) {
 		w.pass(time.Minute)
 		_, err := w.store.Delete(w.Context(), "order-unshipped", rules.AnyVersion)
 		w.must(err)
-		w.must(w.book.Refresh(w.Context()))
+		w.must(w.catalog.Refresh(w.Context()))
 		w.blind.taps = func() []events.Status { return nil }
 		w.pass(time.Hour)
 		w.silent("after the rule was deleted")
@@ -377,11 +377,11 @@ slot: 1m
 // pings sends heartbeats of devices.
 func (w *watched) pings(devices ...string) {
 	w.Helper()
-	rule, err := w.book.Newest("device-silent")
+	rule, err := w.catalog.Newest("device-silent")
 	w.must(err)
-	batch := futurejobs.EffectBatch{RuleSet: w.book.Revision()}
+	batch := futurejobs.EffectBatch{RuleSet: w.catalog.Revision()}
 	for _, device := range devices {
-		beat, err := rule.Beat(rules.Beat{Key: device, At: time.Now(), Kind: rules.Success}, 4)
+		beat, err := rule.HeartbeatEffect(rules.ReceivedHeartbeat{Key: device, At: time.Now(), Kind: rules.Success}, 4)
 		w.must(err)
 		batch.Effects = append(batch.Effects, beat)
 	}

@@ -19,7 +19,7 @@ import (
 // streamReport reads the state of the streams that rules read, for the API.
 type streamReport struct {
 	store   *store.Store
-	book    *rules.Catalog
+	catalog *rules.Catalog
 	taps    func() []events.Status // of this node's intake
 	streams *bus.Streams
 	conn    *bus.Conn
@@ -28,7 +28,7 @@ type streamReport struct {
 
 // Streams implements web.Streams.
 func (r *streamReport) Streams(ctx context.Context) ([]web.Stream, error) {
-	reads := r.book.SubjectsByStream()
+	reads := r.catalog.SubjectsByStream()
 	all := make([]streamStatus, 0, len(reads))
 	for _, name := range slices.Sorted(maps.Keys(reads)) {
 		all = append(all, streamStatus{name: name})
@@ -40,7 +40,7 @@ func (r *streamReport) Streams(ctx context.Context) ([]web.Stream, error) {
 	out := make([]web.Stream, len(all))
 	for i, s := range all {
 		out[i] = s.toAPI(r.now())
-		rules := r.book.RulesReading(s.name)
+		rules := r.catalog.RulesReading(s.name)
 		out[i].Rules = append([]string{}, rules[:min(len(rules), maxListedRules)]...)
 		out[i].RuleCount, out[i].Subjects = len(rules), len(reads[s.name])
 	}

@@ -38,7 +38,7 @@ func (s streamStatus) toAPI(now time.Time) web.Stream {
 		out.EndSeq, out.EndAt = s.end.LastSeq, s.end.LastAt
 	}
 	if s.progress.Still {
-		out.StalledSince, out.OverdueJobs = s.progress.Through, s.progress.Late
+		out.StalledSince, out.OverdueJobs = s.progress.Through, s.progress.LateJobs
 	}
 	through := s.readThrough(now)
 	lag := max(now.Sub(through), 0)

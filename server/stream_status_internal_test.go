@@ -41,7 +41,7 @@ func TestStandingOfAStream(t *testing.T) {
 		{"its reader fails", streamStatus{cursor: cursor, readBy: "a", end: end(101), tap: &events.Status{CaughtUp: now, Err: errors.New("x")}}, web.StreamFailing, 1, 0},
 		{
 			"it stands still",
-			streamStatus{cursor: cursor, readBy: "a", end: end(101), progress: store.Progress{Through: at(2 * time.Minute), Still: true, Late: 7}},
+			streamStatus{cursor: cursor, readBy: "a", end: end(101), progress: store.Progress{Through: at(2 * time.Minute), Still: true, LateJobs: 7}},
 			web.StreamFailing, 1, 2 * time.Minute,
 		},
 		{"no node reads it", streamStatus{cursor: cursor, end: end(100)}, web.StreamUnassigned, 0, 0},
@@ -54,7 +54,7 @@ func TestStandingOfAStream(t *testing.T) {
 		if got.State != c.state || behind != c.behind || got.Lag == nil || *got.Lag != c.lag.Seconds() || (got.Problem == "") != (c.state == web.StreamUpToDate) {
 			t.Errorf("%s: %s, %d behind, lag %v: %q", c.name, got.State, behind, got.Lag, got.Problem)
 		}
-		if got.OverdueJobs != c.s.progress.Late || got.StalledSince.IsZero() == c.s.progress.Still {
+		if got.OverdueJobs != c.s.progress.LateJobs || got.StalledSince.IsZero() == c.s.progress.Still {
 			t.Errorf("%s: blind since %v, %d late jobs", c.name, got.StalledSince, got.OverdueJobs)
 		}
 	}

@@ -32,7 +32,7 @@ type virtual struct {
 	shelf shelf // source of the lookups
 
 	store   *store.Store // nil: down
-	book    *rules.Catalog
+	catalog *rules.Catalog
 	owner   *futurejobs.Owner
 	sweeper *futurejobs.Sweeper
 	ticker  *scheduler.Scheduler
@@ -114,7 +114,7 @@ func (v *virtual) next(given timeline) (at time.Time, more bool) {
 		v.t.Fatal(err)
 	}
 	if len(given) > 0 { // later ticks without alerts
-		_, all := v.book.Scheduled()
+		_, all := v.catalog.Scheduled()
 		for _, s := range all {
 			if tick, ok := s.Next(time.Now()); ok && tick.Before(at) {
 				at = tick
@@ -177,11 +177,11 @@ func (v *virtual) acknowledge(l line) {
 		}
 		ack.Until = l.at.Add(time.Duration(d))
 	}
-	rule, err := v.book.Rule(v.t.Context(), job.RuleID, job.Version)
+	rule, err := v.catalog.Rule(v.t.Context(), job.RuleID, job.Version)
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	if _, err := v.store.Apply(v.t.Context(), futurejobs.EffectBatch{RuleSet: v.book.Revision(), Effects: []futurejobs.Effect{
+	if _, err := v.store.Apply(v.t.Context(), futurejobs.EffectBatch{RuleSet: v.catalog.Revision(), Effects: []futurejobs.Effect{
 		{Rule: rule, Ref: job.Ref, Action: futurejobs.Acknowledge{Ack: ack}},
 	}}); err != nil {
 		v.t.Fatal(err)
@@ -191,12 +191,12 @@ func (v *virtual) acknowledge(l line) {
 // apply applies an event.
 func (v *virtual) apply(e rules.PreviewEvent) {
 	event := futurejobs.Event{Stream: stream, Subject: e.Subject, Seq: v.seq + 1, At: e.At, Data: e.Data}
-	effects, refusals := v.book.Match(event)
+	effects, refusals := v.catalog.Match(event)
 	if len(refusals) > 0 {
 		v.t.Fatalf("%s %s is refused: %+v", e.Subject, e.Data, refusals)
 	}
 	batch := futurejobs.EffectBatch{
-		Stream: stream, After: v.seq, Last: event.Seq, LastAt: e.At, RuleSet: v.book.Revision(), Effects: effects,
+		Stream: stream, After: v.seq, Last: event.Seq, LastAt: e.At, RuleSet: v.catalog.Revision(), Effects: effects,
 	}
 	applied, err := v.store.Apply(v.t.Context(), batch)
 	if err != nil {
@@ -213,7 +213,7 @@ func (v *virtual) settle() {
 	if v.store == nil {
 		return
 	}
-	if len(v.book.SubjectsByStream()) > 0 {
+	if len(v.catalog.SubjectsByStream()) > 0 {
 		if err := v.store.MarkRead(v.t.Context(), stream, v.seq, time.Now()); err != nil {
 			v.t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func (v *virtual) save(text string) {
 			v.t.Fatal(err)
 		}
 	}
-	if err := v.book.Refresh(v.t.Context()); err != nil {
+	if err := v.catalog.Refresh(v.t.Context()); err != nil {
 		v.t.Fatal(err)
 	}
 	v.sweeper.Wake()
@@ -259,16 +259,16 @@ func (v *virtual) open() {
 	if err := v.store.Reclaim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	v.book = rules.NewCatalog(v.store, v.store.Shards())
-	v.book.Calendars, v.book.Sources = v.known, &v.shelf
-	if err := v.book.Refresh(t.Context()); err != nil {
+	v.catalog = rules.NewCatalog(v.store, v.store.Shards())
+	v.catalog.Calendars, v.catalog.Sources = v.known, &v.shelf
+	if err := v.catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	v.owner = futurejobs.NewOwner(v.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, futurejobs.Day, time.Now, quiet)
 	clock := futurejobs.NewClock(v.store.Now, time.Now)
-	v.sweeper = futurejobs.NewSweeper(v.store, v.book, v.owner, clock, 4, quiet)
+	v.sweeper = futurejobs.NewSweeper(v.store, v.catalog, v.owner, clock, 4, quiet)
 	v.ticker = scheduler.New(scheduler.Options{
-		Book: v.book, Cursors: v.store, Shards: v.owner, Emitter: v, Now: clock.Now, Announce: v.announce, Observer: &v.ticked, Log: quiet,
+		Catalog: v.catalog, Cursors: v.store, Shards: v.owner, Emitter: v, Now: clock.Now, Announce: v.announce, Observer: &v.ticked, Log: quiet,
 	})
 	v.owner.Changed = func() { v.sweeper.Wake(); v.ticker.Wake() }
 }

@@ -261,7 +261,7 @@ escalate: [{after: 1h, step: late}]
 
 func (v *virtual) refresh() {
 	v.t.Helper()
-	if err := v.book.Refresh(v.t.Context()); err != nil {
+	if err := v.catalog.Refresh(v.t.Context()); err != nil {
 		v.t.Fatal(err)
 	}
 }

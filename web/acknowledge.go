@@ -86,11 +86,11 @@ func (a *acknowledgeAPI) register(all *operations) {
 		Tag: tagAlerts, Path: "/alerts/{id}/ack", Scope: access.OnCall, Reach: reachBody, Status: http.StatusOK,
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}
-	o.ID, o.Method, o.Summary, o.Once = "acknowledge-alert", "POST", "acknowledge an alert", true
+	o.ID, o.Method, o.Summary, o.IdempotencyKey = "acknowledge-alert", "POST", "acknowledge an alert", true
 	o.Description = "Suppresses further steps of the alert's job until the acknowledgement ends. Then the highest step that came due is raised. " +
 		"Events still resolve the job. Only alerts of pending jobs can be acknowledged. A repeated call replaces the acknowledgement."
 	register(all, o, withBody(a.acknowledge))
-	o.ID, o.Method, o.Summary, o.Once = "unacknowledge-alert", "DELETE", "remove an acknowledgement", false
+	o.ID, o.Method, o.Summary, o.IdempotencyKey = "unacknowledge-alert", "DELETE", "remove an acknowledgement", false
 	o.Description = "The highest step that came due in the meantime is raised. Without an acknowledgement, the call has no effect."
 	register(all, o, withBody(a.unacknowledge))
 }

@@ -161,11 +161,11 @@ func (a *alertAPI) get(ctx context.Context, in *AlertPath) (Alert, error) {
 	return out, err
 }
 
-func (a *alertAPI) deliveries(ctx context.Context, said alerts.Alert) ([]Delivery, error) {
+func (a *alertAPI) deliveries(ctx context.Context, alert alerts.Alert) ([]Delivery, error) {
 	if a.mutes == nil {
 		return nil, nil
 	}
-	found, err := a.mutes.Deliveries(ctx, said)
+	found, err := a.mutes.Deliveries(ctx, alert)
 	var out []Delivery
 	for _, d := range found {
 		out = append(out, Delivery{Channel: d.Channel, State: string(d.State), At: d.At, Attempts: d.Tries, Error: d.Error, Mute: d.Mute})

@@ -20,14 +20,14 @@ var (
 
 // deed applies an action to the job of a rule and a key, in the real store.
 func (s *stand) deed(ctx context.Context, what, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (futurejobs.Effect, error)) error {
-	if err := s.rules.Book.Refresh(ctx); err != nil {
+	if err := s.rules.Catalog.Refresh(ctx); err != nil {
 		return err
 	}
 	job, err := s.store.Job(ctx, rule, key)
 	if err != nil {
 		return err
 	}
-	made, err := s.rules.Book.Rule(ctx, job.RuleID, job.Version)
+	made, err := s.rules.Catalog.Rule(ctx, job.RuleID, job.Version)
 	if err != nil {
 		return err
 	}
@@ -35,16 +35,16 @@ func (s *stand) deed(ctx context.Context, what, rule, key string, ask func(*futu
 	if err != nil || effect.Action == nil {
 		return err
 	}
-	_, err = s.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: s.rules.Book.Revision(), AuditAction: what, Effects: []futurejobs.Effect{effect}})
+	_, err = s.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: s.rules.Catalog.Revision(), AuditAction: what, Effects: []futurejobs.Effect{effect}})
 	return err
 }
 
 // Create and the six methods that follow implement web.JobActions.
 func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob, error) {
-	if err := s.rules.Book.Refresh(ctx); err != nil {
+	if err := s.rules.Catalog.Refresh(ctx); err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	rule, err := s.rules.Book.Newest(j.Rule)
+	rule, err := s.rules.Catalog.Newest(j.Rule)
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
@@ -52,7 +52,7 @@ func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob,
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	done, err := s.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: s.rules.Book.Revision(), AuditAction: "job.create", Effects: []futurejobs.Effect{effect}})
+	done, err := s.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: s.rules.Catalog.Revision(), AuditAction: "job.create", Effects: []futurejobs.Effect{effect}})
 	if err == nil && done.Kept > 0 {
 		err = fmt.Errorf("rule %s, key %s: %w", j.Rule, j.Key, futurejobs.ErrExists)
 	}
@@ -63,14 +63,14 @@ func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob,
 }
 
 func (s *stand) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
-	if err := s.rules.Book.Refresh(ctx); err != nil {
+	if err := s.rules.Catalog.Refresh(ctx); err != nil {
 		return web.StartResult{}, err
 	}
-	all := s.rules.Book.StartAll(jobs, time.Now().UTC())
+	all := s.rules.Catalog.StartAll(jobs, time.Now().UTC())
 	if len(all.Effects) == 0 {
 		return web.NewStartResult(all, futurejobs.ApplyResult{}), nil
 	}
-	done, err := s.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: s.rules.Book.Revision(), AuditAction: "job.create", Bulk: true, Effects: all.Effects})
+	done, err := s.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: s.rules.Catalog.Revision(), AuditAction: "job.create", Bulk: true, Effects: all.Effects})
 	return web.NewStartResult(all, done), err
 }
 
@@ -115,11 +115,11 @@ func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (
 // Acknowledge and the method that follows implement web.AlertAcks.
 func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error) {
 	a.Alert, a.By = id, access.ActorOf(ctx).Name
-	said, err := s.store.Alert(ctx, id)
+	listed, err := s.store.Alert(ctx, id)
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	err = s.deed(ctx, "alert.ack", said.Rule, said.Key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
+	err = s.deed(ctx, "alert.ack", listed.Rule, listed.Key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
 		return futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Acknowledge{Ack: a}}, nil
 	})
 	if errors.Is(err, futurejobs.ErrNotFound) {
@@ -128,7 +128,7 @@ func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack)
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	return s.store.Job(ctx, said.Rule, said.Key)
+	return s.store.Job(ctx, listed.Rule, listed.Key)
 }
 
 func (s *stand) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error) {

@@ -36,8 +36,8 @@ type EventPublisher interface {
 	Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, error]
 }
 
-// Book matches events with rules. rules.Catalog implements it.
-type Book interface {
+// LoadedRules matches events with rules. rules.Catalog implements it.
+type LoadedRules interface {
 	// Foresee predicts an event's effects for its sender; isWhole is false if rules could not be evaluated.
 	Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool)
 	Refresh(ctx context.Context) error
@@ -118,8 +118,8 @@ func (in *eventIn) Resolve(ctx huma.Context) []error {
 	switch {
 	case in.NATSID != "" && in.ID != "" && in.NATSID != in.ID:
 		refuse("header.Idempotency-Key", "differs from Nats-Msg-Id; give one of them")
-	case max(len(in.NATSID), len(in.ID)) > maxOnceKey:
-		refuse("header.Idempotency-Key", "the id is over the limit of %d bytes", maxOnceKey)
+	case max(len(in.NATSID), len(in.ID)) > maxIdempotencyKey:
+		refuse("header.Idempotency-Key", "the id is over the limit of %d bytes", maxIdempotencyKey)
 	}
 	if isJSON(in.Type) && !json.Valid(in.RawBody) {
 		refuse("body", "not valid JSON, though the Content-Type says so")
@@ -167,7 +167,7 @@ func (in *eventIn) size() int {
 // eventAPI has the operation that publishes events.
 type eventAPI struct {
 	wire     EventPublisher
-	book     Book
+	catalog  LoadedRules
 	quotas   *quotaAPI
 	matching chan struct{} // bounds the events that are matched for their senders
 	log      *slog.Logger
@@ -179,7 +179,7 @@ func (a *eventAPI) register(all *operations) {
 		ID: "publish-event", Tag: tagEvents, Method: "POST", Path: "/events/{subject}", Summary: "publish an event",
 		Description: "Responds when the event is durable in the stream of its subject. The headers ce-*, Content-Type, traceparent and tracestate are " +
 			"stored with it.",
-		Scope: access.Events, Reach: reachBody, Status: http.StatusAccepted, Limit: MaxEventBytes, Once: true,
+		Scope: access.Events, Reach: reachBody, Status: http.StatusAccepted, Limit: MaxEventBytes, IdempotencyKey: true,
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge},
 		RequestBody: &huma.RequestBody{Description: "Body of the event, of any media type.", Content: map[string]*huma.MediaType{
 			jsonType:                   {Schema: &huma.Schema{}, Example: map[string]any{"id": "1234", "total": 12.5}},
@@ -214,7 +214,7 @@ func (a *eventAPI) publish(ctx context.Context, in *eventIn) (PublishResult, err
 }
 
 // senderIDHeader keeps the sender's id of an event; the message's own id is derived from it.
-var senderIDHeader = strings.ToLower(onceHeader)
+var senderIDHeader = strings.ToLower(idempotencyHeader)
 
 // eventID returns the id by which the stream detects a repeat of an event, empty if the sender gave no key. A stream has
 // one set of ids for all of its subjects and publishers, so the id includes the sender and the subject.
@@ -227,7 +227,7 @@ func eventID(sender access.Actor, subject, key string) string {
 
 // meaning adds the predicted effects of a stored event. If the rules cannot be refreshed, it uses those known before.
 func (a *eventAPI) meaning(ctx context.Context, taken *PublishResult, e futurejobs.Event) {
-	if err := a.book.Refresh(ctx); err != nil {
+	if err := a.catalog.Refresh(ctx); err != nil {
 		a.log.WarnContext(ctx, "event evaluated with rules that may be outdated", "subject", e.Subject, "err", err)
 	}
 	wait := time.NewTimer(matchWait)
@@ -242,7 +242,7 @@ func (a *eventAPI) meaning(ctx context.Context, taken *PublishResult, e futurejo
 		return
 	}
 	v := principalOf(ctx)
-	effects, refusals, isWhole := a.book.Foresee(e)
+	effects, refusals, isWhole := a.catalog.Foresee(e)
 	taken.NotEvaluated = !isWhole
 	for _, effect := range effects {
 		of := AffectedEntity{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key}

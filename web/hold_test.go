@@ -71,8 +71,8 @@ func TestNoLookUntilItComes(t *testing.T) {
 func (s *stand) follow(text string) {
 	s.t.Helper()
 	name, _, _ := strings.Cut(strings.TrimPrefix(text, "name: "), "\n")
-	fatal(s.t, s.rules.Book.Refresh(s.t.Context()))
-	newest, err := s.rules.Book.Newest(name)
+	fatal(s.t, s.rules.Catalog.Refresh(s.t.Context()))
+	newest, err := s.rules.Catalog.Newest(name)
 	fatal(s.t, err)
 	s.rule = newest.Engine()
 }

@@ -29,17 +29,17 @@ type IdempotencyStore interface {
 	Forget(ctx context.Context, key string) error
 }
 
-const onceHeader = "Idempotency-Key"
+const idempotencyHeader = "Idempotency-Key"
 
-// maxOnceKey is the longest Idempotency-Key, in bytes.
-const maxOnceKey = 256
+// maxIdempotencyKey is the longest Idempotency-Key, in bytes.
+const maxIdempotencyKey = 256
 
 // rememberTime is how long storing an answer may take after its client disconnected.
 const rememberTime = 5 * time.Second
 
 func onceParameter() *huma.Param {
 	return &huma.Param{
-		Name: onceHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString}, Example: "c8b9b1e6-order-1234",
+		Name: idempotencyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString}, Example: "c8b9b1e6-order-1234",
 		Description: "Unique text of up to 256 bytes. For 24 hours, the same request with the same key is not executed again and returns the first response.",
 	}
 }
@@ -59,8 +59,8 @@ type idempotency struct {
 //     under the same key.
 func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 	o, _ := operationOf(ctx)
-	key := ctx.Header(onceHeader)
-	if !o.Once || key == "" {
+	key := ctx.Header(idempotencyHeader)
+	if !o.IdempotencyKey || key == "" {
 		next(ctx)
 		return
 	}
@@ -90,10 +90,10 @@ func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 
 func (a *idempotency) wrongKey(key string) error {
 	switch {
-	case len(key) > maxOnceKey:
-		return refused("header."+onceHeader, "the key exceeds the limit of %d bytes", maxOnceKey)
+	case len(key) > maxIdempotencyKey:
+		return refused("header."+idempotencyHeader, "the key exceeds the limit of %d bytes", maxIdempotencyKey)
 	case a.memory == nil:
-		return refused("header."+onceHeader, "this node does not support idempotency keys; send the request without the key")
+		return refused("header."+idempotencyHeader, "this node does not support idempotency keys; send the request without the key")
 	}
 	return nil
 }
@@ -128,19 +128,19 @@ func (a *idempotency) first(w http.ResponseWriter, r *http.Request, id string, d
 		if finished {
 			return
 		}
-		late, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
+		storing, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
 		defer cancel()
-		if err := a.memory.Forget(late, id); err != nil {
-			a.log.ErrorContext(late, "an Idempotency-Key stays taken", "path", r.URL.Path, "err", err)
+		if err := a.memory.Forget(storing, id); err != nil {
+			a.log.ErrorContext(storing, "an Idempotency-Key stays taken", "path", r.URL.Path, "err", err)
 		}
 	}()
 	do(kept)
 	if kept.status < http.StatusMultipleChoices {
-		late, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
+		storing, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
 		defer cancel()
 		finished = true // it was executed, and must not be executed again
-		if err := a.memory.Finish(late, id, kept.reply()); err != nil {
-			a.log.ErrorContext(late, "an answer cannot be kept for its Idempotency-Key", "path", r.URL.Path, "err", err)
+		if err := a.memory.Finish(storing, id, kept.reply()); err != nil {
+			a.log.ErrorContext(storing, "an answer cannot be kept for its Idempotency-Key", "path", r.URL.Path, "err", err)
 		}
 	}
 	w.WriteHeader(kept.status)

@@ -72,7 +72,7 @@ func StatusOf(j futurejobs.Job, now time.Time) Status {
 		return Paused
 	case !j.NextCheckAt.After(now):
 		return Due
-	case j.Undecided > 0:
+	case j.UndeterminedChecks > 0:
 		return Undetermined
 	case len(j.Alerts) > 0:
 		return Open
@@ -87,7 +87,7 @@ func newJob(l futurejobs.ListedJob) Job {
 		CheckCount: l.CheckCount, Step: l.Step,
 		PickedAt: l.Last.PickedAt, StartedAt: l.Last.StartedAt,
 		CompletedAt: l.Last.CompletedAt, FailedAt: l.Last.FailedAt,
-		CheckAttempts: l.Checks, CheckSecondsTotal: l.CheckTotal.Seconds(), CheckSecondsMax: l.CheckSlowest.Seconds(),
+		CheckAttempts: l.CheckAttempts, CheckSecondsTotal: l.CheckTotal.Seconds(), CheckSecondsMax: l.CheckSlowest.Seconds(),
 		Alerts: l.Alerts,
 	}
 	if j.Alerts == nil {
@@ -98,29 +98,29 @@ func newJob(l futurejobs.ListedJob) Job {
 
 // NextCheck returns the slot of a job's next check, or the zero time if it has none: while it is paused, and after all
 // alerts of a missing heartbeat, until the heartbeat arrives.
-func NextCheck(book Book, rule string, j futurejobs.Job, now time.Time) time.Time {
-	if !j.PausedAt().IsZero() || j.Step > 0 && j.Undecided == 0 && heldForGood(book, rule, j.NextCheckAt, now) {
+func NextCheck(catalog LoadedRules, rule string, j futurejobs.Job, now time.Time) time.Time {
+	if !j.PausedAt().IsZero() || j.Step > 0 && j.UndeterminedChecks == 0 && heldForGood(catalog, rule, j.NextCheckAt, now) {
 		return time.Time{}
 	}
 	return j.NextCheckAt
 }
 
 // heldForGood reports whether checks of a rule's alerted jobs have no effect.
-func heldForGood(book Book, rule string, next, now time.Time) bool {
-	newest, err := book.Newest(rule)
+func heldForGood(catalog LoadedRules, rule string, next, now time.Time) bool {
+	newest, err := catalog.Newest(rule)
 	return err == nil && newest.HeldForever(next, now)
 }
 
 // jobView shows pending jobs, with what their rules say of them now.
 type jobView struct {
-	book Book
-	now  func() time.Time
+	catalog LoadedRules
+	now     func() time.Time
 }
 
 func (a *jobView) pending(l futurejobs.ListedJob) Job {
 	j := newJob(l)
 	now := a.now()
-	j.NextCheckAt = NextCheck(a.book, l.Rule, l.Job, now)
+	j.NextCheckAt = NextCheck(a.catalog, l.Rule, l.Job, now)
 	j.Status, j.Steps, j.Acknowledged = StatusOf(l.Job, now), a.stepsOf(l), AcknowledgedAs(l.Ack, now)
 	if l.SnoozedUntil.After(now) {
 		j.SnoozedUntil, j.SnoozeIneffective = l.SnoozedUntil, a.isIdle(l)
@@ -130,13 +130,13 @@ func (a *jobView) pending(l futurejobs.ListedJob) Job {
 
 // isIdle reports whether a snooze delays no check. For a deleted rule it returns false.
 func (a *jobView) isIdle(l futurejobs.ListedJob) bool {
-	newest, err := a.book.Newest(l.Rule)
+	newest, err := a.catalog.Newest(l.Rule)
 	return err == nil && l.PausedAt().IsZero() && l.NextCheckAt.After(newest.Engine().Grid.Up(l.SnoozedUntil))
 }
 
 // stepsOf returns the number of steps of a job's rule; 0 if unknown.
 func (a *jobView) stepsOf(l futurejobs.ListedJob) int {
-	newest, err := a.book.Newest(l.Rule)
+	newest, err := a.catalog.Newest(l.Rule)
 	if err != nil || newest.Engine().Version != l.Version {
 		return 0
 	}
@@ -173,7 +173,7 @@ func (a *jobAPI) register(all *operations) {
 	}, withBody(a.list))
 	register(all, operation{
 		ID: "create-job", Tag: tagJobs, Method: "POST", Path: "/jobs", Summary: "create a job",
-		Scope: access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true,
+		Scope: access.Rules, Reach: reachBody, Status: http.StatusCreated, IdempotencyKey: true,
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge},
 	}, withBody(a.actions.create))
 	a.bulk.register(all)
@@ -186,7 +186,7 @@ func (a *jobAPI) register(all *operations) {
 		return notPending(a.actions.desk.Cancel(ctx, of.rule, of.key))
 	}))
 	addKeyed(all, operation{
-		ID: "check-job", Method: "POST", Summary: "check a job now", Scope: access.OnCall, Once: true,
+		ID: "check-job", Method: "POST", Summary: "check a job now", Scope: access.OnCall, IdempotencyKey: true,
 		Description: "The check may end the job. It raises no step and is not counted in check_count. " +
 			"The tokens of a prefix have two such checks at a time; a few wait, further ones get 429, as do all while the allowance for checks of the prefix is used up.",
 		Errors: []int{http.StatusTooManyRequests},

@@ -108,7 +108,7 @@ type SnoozeRequest struct {
 
 func (a *jobActionAPI) registerSnooze(all *operations) {
 	inPath, inQuery := operation{
-		ID: "snooze-job", Method: "POST", Summary: "snooze a job", Scope: access.OnCall, Once: true,
+		ID: "snooze-job", Method: "POST", Summary: "snooze a job", Scope: access.OnCall, IdempotencyKey: true,
 		Description: "Postpones the next check to the end of the snooze. A later check is not moved, and snooze_ineffective is true. Events still " +
 			"resolve the job. A step that came due in the meantime is raised after the snooze.",
 	}.keyed("/snooze")

@@ -75,7 +75,7 @@ func TestOverdue(t *testing.T) {
 	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref("now"), Action: futurejobs.Start{Job: futurejobs.Job{
 		Version: 1, Since: s.now.Add(-time.Hour), FirstCheckAt: s.now.Add(-time.Hour),
 	}}})
-	late := bare(t, web.Options{Lists: s.store, Book: s.rules.Book, Now: func() time.Time { return s.now.Add(time.Minute) }})
+	late := bare(t, web.Options{Lists: s.store, Catalog: s.rules.Catalog, Now: func() time.Time { return s.now.Add(time.Minute) }})
 	if got := keys(get[web.Page[web.Job]](t, late, "/api/v1/jobs?overdue=true").Items); got != "[now]" {
 		t.Errorf("overdue are %s", got)
 	}

@@ -80,7 +80,7 @@ func (a *bulkAPI) register(all *operations) {
 		Description: "Each line of the body (NDJSON) is an object as in POST /jobs. All jobs are created in one transaction; if the response is a " +
 			"problem, none was created. Invalid lines do not affect other lines, and existing jobs stay unchanged, so the same body can be " +
 			"sent again. Limits: 16 MiB in total, 256 KiB per line. The audit log has one entry per rule, with the number of created jobs.",
-		Scope: access.Rules, Reach: reachBody, Status: http.StatusOK, Once: true, Limit: MaxBulkBytes, Turns: newBulkTurns(),
+		Scope: access.Rules, Reach: reachBody, Status: http.StatusOK, IdempotencyKey: true, Limit: MaxBulkBytes, Turns: newBulkTurns(),
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
 		RequestBody: &huma.RequestBody{Required: true, Description: "One JSON object per line.", Content: map[string]*huma.MediaType{
 			lineType: {Schema: &huma.Schema{Type: huma.TypeString}, Example: bulkExample},

@@ -14,7 +14,7 @@ func TestLargeEventsAreLeftOutOfLists(t *testing.T) {
 	s := newStand(t)
 	large := `{"id":"1","filler":"` + strings.Repeat("x", 200<<10) + `"}`
 	s.place("1", time.Hour, large)
-	said := s.alert("1", "order 1 waits", time.Hour)
+	alert := s.alert("1", "order 1 waits", time.Hour)
 	s.refuse(1, 200<<10)
 
 	var page web.Page[web.Alert]
@@ -35,7 +35,7 @@ func TestLargeEventsAreLeftOutOfLists(t *testing.T) {
 	if l := letters.Items[0]; !l.BodyOmitted || l.Body != "" {
 		t.Errorf("a letter of a list: %t, %d bytes", l.BodyOmitted, len(l.Body))
 	}
-	for _, path := range []string{"/alerts/" + said.ID.String(), "/jobs/order-unshipped/1", "/dead-letters/1"} {
+	for _, path := range []string{"/alerts/" + alert.ID.String(), "/jobs/order-unshipped/1", "/dead-letters/1"} {
 		a := do(t, s.Server, "GET", "/api/v1"+path, "")
 		if a.StatusCode != 200 || len(a.body) < 200<<10 || strings.Contains(a.body, "_omitted") {
 			t.Errorf("%s by itself: %d, %d bytes", path, a.StatusCode, len(a.body))

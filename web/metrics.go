@@ -184,8 +184,8 @@ func (m *Metrics) Pinged(err error) {
 	m.pings.WithLabelValues(outcome).Inc()
 }
 
-// Beat counts a due heartbeat.
-func (m *Metrics) Beat(to, outcome string) { m.heartbeats.WithLabelValues(to, outcome).Inc() }
+// CountHeartbeat counts a due heartbeat.
+func (m *Metrics) CountHeartbeat(to, outcome string) { m.heartbeats.WithLabelValues(to, outcome).Inc() }
 
 // Ticked counts n ticks of a rule with the same outcome.
 func (m *Metrics) Ticked(rule string, outcome futurejobs.TickOutcome, n int) {

@@ -47,7 +47,7 @@ func TestMetrics(t *testing.T) {
 	m.Checked("r", "waiting", 5*time.Millisecond)
 	m.Alerted(alerts.Alert{Rule: "r", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Critical}}})
 	m.Taken("started", 7)
-	m.Beat("http", "sent")
+	m.CountHeartbeat("http", "sent")
 	for _, err := range []error{nil, nil, pings.ErrUnknown, context.Canceled, pings.ErrBusy} {
 		m.Pinged(err)
 	}

@@ -65,7 +65,7 @@ func logged(path string) string {
 // of the answer was sent.
 func (a *middlewares) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		late := &lateWriter{ResponseWriter: w}
+		late := &deferredWriter{ResponseWriter: w}
 		defer func() {
 			p := recover()
 			err, _ := p.(error)

@@ -69,7 +69,7 @@ func (a *muteAPI) register(all *operations) {
 		ID: "create-mute", Tag: tagPeople, Method: "POST", Path: "/mutes", Summary: "create a mute",
 		Description: "Suppresses notifications of matching alerts. The alerts are still published and listed. Alerts that were sent before the mute " +
 			"are still resolved on their channels.",
-		Scope: access.OnCall, Reach: reachAll, Status: http.StatusCreated, Once: true,
+		Scope: access.OnCall, Reach: reachAll, Status: http.StatusCreated, IdempotencyKey: true,
 	}, withBody(a.create))
 	register(all, operation{
 		ID: "end-mute", Tag: tagPeople, Method: "DELETE", Path: "/mutes/{id}", Summary: "end a mute early",

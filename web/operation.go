@@ -14,19 +14,19 @@ import (
 
 // operation is an operation of the API.
 type operation struct {
-	ID          string // name for generated clients
-	Tag         string
-	Method      string
-	Path        string // below apiPath, with parameters in braces
-	Summary     string // one line
-	Description string // further description
-	Scope       access.Scope
-	Reach       resourceScope
-	Status      int               // of success; 0: 200, or 204 without a body
-	Limit       int64             // of the body, in bytes; 0: bodyLimit
-	Once        bool              // takes an Idempotency-Key
-	Turns       *places[tokenRef] // bounds the requests that are read and answered at once; nil: no bound
-	Errors      []int             // statuses beyond those of every operation
+	ID             string // name for generated clients
+	Tag            string
+	Method         string
+	Path           string // below apiPath, with parameters in braces
+	Summary        string // one line
+	Description    string // further description
+	Scope          access.Scope
+	Reach          resourceScope
+	Status         int               // of success; 0: 200, or 204 without a body
+	Limit          int64             // of the body, in bytes; 0: bodyLimit
+	IdempotencyKey bool              // takes an Idempotency-Key
+	Turns          *places[tokenRef] // bounds the requests that are read and answered at once; nil: no bound
+	Errors         []int             // statuses beyond those of every operation
 
 	RequestBody *huma.RequestBody // nil: derived from the input's Body
 	Responses   map[string]*huma.Response
@@ -126,7 +126,7 @@ func (o operation) describe() huma.Operation {
 	if op.Responses == nil {
 		op.Responses = make(map[string]*huma.Response)
 	}
-	if o.Once {
+	if o.IdempotencyKey {
 		op.Parameters = append(op.Parameters, onceParameter())
 	}
 	return op

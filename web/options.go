@@ -20,7 +20,7 @@ import (
 	"deadman/internal/webhooks"
 )
 
-// Options configures the handler. Lists, Loads, Desk, Acks, Letters, Outbox, Book, Rules, Wire and Health are required.
+// Options configures the handler. Lists, Loads, Desk, Acks, Letters, Outbox, Catalog, Rules, Wire and Health are required.
 type Options struct {
 	Lists   Reader
 	Loads   LoadReader
@@ -28,7 +28,7 @@ type Options struct {
 	Acks    AlertAcks
 	Letters DeadLetterActions
 	Outbox  AlertRepublisher
-	Book    Book
+	Catalog LoadedRules
 	Rules   Rules
 	Wire    EventPublisher
 	Health  Health

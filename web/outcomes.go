@@ -104,7 +104,7 @@ func (a *outcomeAPI) list(ctx context.Context, in *outcomesIn) (Outcomes, error)
 	}
 	for _, e := range last.What.slowest {
 		if len(out.SlowestChecks) < 10 && meant(e.Rule, e.Entity) {
-			out.SlowestChecks = append(out.SlowestChecks, SlowestCheck{e.Rule, e.Entity, e.Key, e.EndedAt.UTC(), e.Checks, e.CheckSlowest.Seconds()})
+			out.SlowestChecks = append(out.SlowestChecks, SlowestCheck{e.Rule, e.Entity, e.Key, e.EndedAt.UTC(), e.CheckAttempts, e.CheckSlowest.Seconds()})
 		}
 	}
 	return out, nil

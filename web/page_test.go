@@ -55,7 +55,7 @@ func TestPageOfABrokenNode(t *testing.T) {
 	s := newStand(t)
 	pages, err := ui.New(ui.Options{Log: quiet, Now: time.Now})
 	fatal(t, err)
-	broken := bare(t, web.Options{Lists: s.store, Book: s.rules.Book, Rules: s.rules, Pages: pages, Health: func(context.Context) []web.Condition {
+	broken := bare(t, web.Options{Lists: s.store, Catalog: s.rules.Catalog, Rules: s.rules, Pages: pages, Health: func(context.Context) []web.Condition {
 		return []web.Condition{{Name: "nats", Detail: "not <connected>"}, {Name: "database", OK: true}}
 	}})
 	if a := do(t, broken, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "Conditions failed: nats<") || !strings.Contains(a.body, "not &lt;connected&gt;") {

@@ -110,8 +110,8 @@ func TestStatusOf(t *testing.T) {
 	later, said := now.Add(time.Microsecond), []alerts.ID{{1}}
 	for want, jobs := range map[web.Status][]futurejobs.Job{
 		web.Waiting:      {{NextCheckAt: later}},
-		web.Due:          {{NextCheckAt: now}, {NextCheckAt: now.Add(-time.Hour), Alerts: said, Undecided: 1}},
-		web.Undetermined: {{NextCheckAt: later, Undecided: 1}, {NextCheckAt: later, Undecided: 1, Alerts: said}},
+		web.Due:          {{NextCheckAt: now}, {NextCheckAt: now.Add(-time.Hour), Alerts: said, UndeterminedChecks: 1}},
+		web.Undetermined: {{NextCheckAt: later, UndeterminedChecks: 1}, {NextCheckAt: later, UndeterminedChecks: 1, Alerts: said}},
 		web.Open:         {{NextCheckAt: later, Alerts: said}},
 	} {
 		for _, j := range jobs {
@@ -156,16 +156,16 @@ func TestHistoryAndCancel(t *testing.T) {
 func TestAlert(t *testing.T) {
 	s := newStand(t)
 	s.place("1", time.Second, `{"id": "1"}`)
-	said := s.alert("1", "1 is <b>late</b>", time.Hour)
+	alert := s.alert("1", "1 is <b>late</b>", time.Hour)
 
 	var want, got map[string]any
-	raw, err := json.Marshal(said)
+	raw, err := json.Marshal(alert)
 	fatal(t, err)
 	fatal(t, json.Unmarshal(raw, &want))
-	if link := do(t, s.Server, "GET", "/alerts/"+said.ID.String(), ""); link.StatusCode != http.StatusOK && link.StatusCode != http.StatusTemporaryRedirect {
+	if link := do(t, s.Server, "GET", "/alerts/"+alert.ID.String(), ""); link.StatusCode != http.StatusOK && link.StatusCode != http.StatusTemporaryRedirect {
 		t.Errorf("the link of an alert leads to %d %s", link.StatusCode, link.body)
 	}
-	a := do(t, s.Server, "GET", "/api/v1/alerts/"+said.ID.String(), "")
+	a := do(t, s.Server, "GET", "/api/v1/alerts/"+alert.ID.String(), "")
 	fatal(t, json.Unmarshal([]byte(a.body), &got))
 	if got["published"] != true {
 		t.Errorf("it is not published: %s", a.body)
@@ -180,7 +180,7 @@ func TestAlert(t *testing.T) {
 		t.Errorf("it has %d fields, want %d: %s", len(got), len(want), a.body)
 	}
 	list := get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts")
-	if len(list.Items) != 1 || list.Items[0].Record().ID != said.ID || list.Items[0].SchemaVersion != alerts.SchemaVersion {
+	if len(list.Items) != 1 || list.Items[0].Record().ID != alert.ID || list.Items[0].SchemaVersion != alerts.SchemaVersion {
 		t.Errorf("%+v", list)
 	}
 	if a := do(t, s.Server, "GET", "/api/v1/alerts/00000000-0000-8000-8000-000000000000", ""); a.StatusCode != 404 {

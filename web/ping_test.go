@@ -64,12 +64,12 @@ func newPinged(t *testing.T, changes ...func(*web.Options, *stand)) *pinged {
 	t.Helper()
 	p := &pinged{}
 	takes := func(o *web.Options, s *stand) {
-		book := o.Book.(*rules.Catalog)
+		catalog := o.Catalog.(*rules.Catalog)
 		p.ledger = &ledger{EffectStore: s.store}
 		p.pinging = &pinging{writer: &pings.LogWriter{Store: s.store, Log: quiet}}
-		p.Resolver = &pings.Resolver{Store: s.store, Book: book, Now: time.Now}
+		p.Resolver = &pings.Resolver{Store: s.store, Catalog: catalog, Now: time.Now}
 		p.Receiver = pings.NewReceiver(pings.Receiver{
-			Book: book, Effects: p.ledger, Shards: s.store.Shards(), Now: time.Now, Observer: p.pinging, Log: p.writer,
+			Catalog: catalog, Effects: p.ledger, Shards: s.store.Shards(), Now: time.Now, Observer: p.pinging, Log: p.writer,
 		})
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)

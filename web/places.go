@@ -108,8 +108,8 @@ func (p *places[K]) wait(ctx context.Context, owner K, n int64, most time.Durati
 		}
 		return nil
 	}
-	late := time.NewTimer(most)
-	defer late.Stop()
+	timeout := time.NewTimer(most)
+	defer timeout.Stop()
 	var impatient <-chan time.Time
 	if p.patience > 0 {
 		tick := time.NewTicker(p.patience)
@@ -122,7 +122,7 @@ func (p *places[K]) wait(ctx context.Context, owner K, n int64, most time.Durati
 			return nil
 		case now := <-impatient:
 			p.reclaim(w, now)
-		case <-late.C:
+		case <-timeout.C:
 			return p.giveUp(ctx, w)
 		case <-ctx.Done():
 			return p.giveUp(ctx, w)

@@ -40,18 +40,18 @@ var wholeJSON = huma.Format{
 	Unmarshal: huma.DefaultJSONFormat.Unmarshal,
 }
 
-// lateWriter sends the status with the first byte of the body, so that an answer can be replaced before.
-type lateWriter struct {
+// deferredWriter sends the status with the first byte of the body, so that an answer can be replaced before.
+type deferredWriter struct {
 	http.ResponseWriter
 	status int  // to be sent; 0 if unset
 	begun  bool // it was sent
 }
 
 // Unwrap implements the interface of http.ResponseController.
-func (l *lateWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+func (l *deferredWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
-func (l *lateWriter) WriteHeader(status int) {
+func (l *deferredWriter) WriteHeader(status int) {
 	switch {
 	case status < http.StatusOK: // informational, before the answer
 		l.ResponseWriter.WriteHeader(status)
@@ -61,7 +61,7 @@ func (l *lateWriter) WriteHeader(status int) {
 }
 
 // Write implements http.ResponseWriter.
-func (l *lateWriter) Write(b []byte) (int, error) {
+func (l *deferredWriter) Write(b []byte) (int, error) {
 	if l.status == 0 {
 		l.status = http.StatusOK
 	}
@@ -70,7 +70,7 @@ func (l *lateWriter) Write(b []byte) (int, error) {
 }
 
 // FlushError implements the interface of http.ResponseController.
-func (l *lateWriter) FlushError() error {
+func (l *deferredWriter) FlushError() error {
 	if l.status == 0 {
 		l.status = http.StatusOK
 	}
@@ -79,7 +79,7 @@ func (l *lateWriter) FlushError() error {
 }
 
 // begin sends the status, if one is set and unsent.
-func (l *lateWriter) begin() {
+func (l *deferredWriter) begin() {
 	if l.status != 0 && !l.begun {
 		l.begun = true
 		l.ResponseWriter.WriteHeader(l.status)
@@ -105,7 +105,7 @@ func trailOf(t futurejobs.Trail) []TrailEntry {
 	var all []TrailEntry
 	for _, e := range t.Entries() {
 		all = append(all, TrailEntry{
-			Kind: string(e.Kind), At: e.At, LateSeconds: e.Late.Seconds(), Values: e.Values, Step: e.Step, Suppressed: e.Held,
+			Kind: string(e.Kind), At: e.At, LateSeconds: e.Delay.Seconds(), Values: e.Values, Step: e.Step, Suppressed: e.Held,
 			Reason: e.Reason, Outcome: e.Outcome, Next: e.Next, By: e.By,
 		})
 	}

@@ -46,7 +46,7 @@ func registerAll(all *operations, o Options) {
 // groups returns the groups of operations, each in the file of its noun.
 func groups(all *operations, o Options) []group {
 	trials, quotas := newTrials(), &quotaAPI{o.Quotas, o.Now}
-	view := &jobView{o.Book, o.Now}
+	view := &jobView{o.Catalog, o.Now}
 	alerts := &alertAPI{o.Lists, o.Mutes, &alertStreamAPI{all.responder, o.Wire}, o.Now}
 	return []group{
 		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, newRuleJobCounts(o), quotas, &lintAPI{o.Rules, trials}, newSaves(), o.Now},
@@ -56,7 +56,7 @@ func groups(all *operations, o Options) []group {
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},
 		&schemaAPI{o.Schemas},
 		&jobAPI{o.Lists, view, &jobActionAPI{o.Desk, view, newManualChecks(), o.Now}, &bulkAPI{o.Desk}, o.Now},
-		&slotAPI{o.Book, o.Loads, o.Now},
+		&slotAPI{o.Catalog, o.Loads, o.Now},
 		&entityAPI{o.Lists, o.Desk, alerts, view},
 		&historyAPI{o.Lists},
 		newOutcomeAPI(o),
@@ -69,7 +69,7 @@ func groups(all *operations, o Options) []group {
 		&outageAPI{o.Lists},
 		&handlerAPI{o.Handlers},
 		&muteAPI{o.Mutes, o.Now},
-		&eventAPI{o.Wire, o.Book, quotas, make(chan struct{}, matchedAtOnce), o.Log, o.Now},
+		&eventAPI{o.Wire, o.Catalog, quotas, make(chan struct{}, matchedAtOnce), o.Log, o.Now},
 		&deadLetterAPI{o.Lists},
 		&deadLetterActionAPI{o.Letters},
 		&nodeAPI{o.Lists, o.Now},

@@ -118,7 +118,7 @@ func (a *ruleAPI) register(all *operations) {
 	register(all, operation{
 		ID: "create-rule", Tag: tagRules, Method: "POST", Path: "/rules", Summary: "create a rule",
 		Description: "If a rule with this name exists, the response is 409; PUT /rules/{name} replaces it.",
-		Scope:       access.Rules, Reach: reachBody, Status: http.StatusCreated, Once: true, Limit: document.MaxSize,
+		Scope:       access.Rules, Reach: reachBody, Status: http.StatusCreated, IdempotencyKey: true, Limit: document.MaxSize,
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(), Responses: changeAnswers(),
 	}, inTurn(a.saves, a.create))
 	register(all, operation{
@@ -153,7 +153,7 @@ func (a *ruleAPI) register(all *operations) {
 		register(all, operation{
 			ID: verb + "-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/" + verb, Summary: does,
 			Description: "Pending jobs continue. Saving the rule or applying files does not change whether it is paused.",
-			Scope:       access.Rules, Reach: reachRule, Once: true, Errors: []int{http.StatusNotFound},
+			Scope:       access.Rules, Reach: reachRule, IdempotencyKey: true, Errors: []int{http.StatusNotFound},
 		}, withBody(a.pause(paused)))
 	}
 }

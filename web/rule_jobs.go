@@ -20,14 +20,14 @@ type RuleJobs struct {
 
 // ruleJobCounts counts the pending jobs of rules.
 type ruleJobCounts struct {
-	book   Book
-	counts *cachedCount[map[int32]futurejobs.RuleJobs]
-	now    func() time.Time
+	catalog LoadedRules
+	counts  *cachedCount[map[int32]futurejobs.RuleJobs]
+	now     func() time.Time
 }
 
 func newRuleJobCounts(o Options) *ruleJobCounts {
 	count := func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }
-	return &ruleJobCounts{o.Book, &cachedCount[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: count, now: o.Now, log: o.Log}, o.Now}
+	return &ruleJobCounts{o.Catalog, &cachedCount[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: count, now: o.Now, log: o.Log}, o.Now}
 }
 
 // ofRules returns a function that counts a rule's jobs; it returns nil before the first count.
@@ -38,7 +38,7 @@ func (a *ruleJobCounts) ofRules(ctx context.Context) func(rules.ListedRule) *Rul
 			return nil
 		}
 		n := last.What[of.RuleID]
-		if n.Alerting == n.Waiting && heldForGood(a.book, of.Name, n.NextCheckAt, a.now()) {
+		if n.Alerting == n.Waiting && heldForGood(a.catalog, of.Name, n.NextCheckAt, a.now()) {
 			n.NextCheckAt = time.Time{}
 		}
 		return &RuleJobs{n.Waiting, n.Alerting, n.Undetermined, n.GaveUp, n.NextCheckAt, last.At.UTC()}

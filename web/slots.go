@@ -49,9 +49,9 @@ type Slots struct {
 
 // slotAPI has the operation on the load of slots.
 type slotAPI struct {
-	book  Book
-	loads LoadReader
-	now   func() time.Time
+	catalog LoadedRules
+	loads   LoadReader
+	now     func() time.Time
 }
 
 func (a *slotAPI) register(all *operations) {
@@ -79,7 +79,7 @@ func (a *slotAPI) list(ctx context.Context, in *slotsIn) (Slots, error) {
 	}
 	var rule int32
 	if span.Rule != "" {
-		newest, err := a.book.Newest(span.Rule)
+		newest, err := a.catalog.Newest(span.Rule)
 		if err != nil {
 			return Slots{}, err
 		}
@@ -93,7 +93,7 @@ func (a *slotAPI) list(ctx context.Context, in *slotsIn) (Slots, error) {
 	if err != nil {
 		return Slots{}, err
 	}
-	ticks := a.book.PlannedTicks(span, now)
+	ticks := a.catalog.PlannedTicks(span, now)
 	out := Slots{From: span.From, To: span.Until, Bucket: span.Width.Seconds(), Items: make([]Slot, span.Parts())}
 	for i := range out.Items {
 		out.Items[i] = Slot{

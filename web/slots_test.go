@@ -49,7 +49,7 @@ func TestSlots(t *testing.T) {
 	fatal(t, err)
 	_, err = s.store.Save(t.Context(), rules.RuleVersion{Name: "import-missing", Entity: "import", Document: document}, rules.AnyVersion)
 	fatal(t, err)
-	fatal(t, s.rules.Book.Refresh(t.Context()))
+	fatal(t, s.rules.Catalog.Refresh(t.Context()))
 	hour := s.now.Truncate(time.Hour)
 	fatal(t, s.store.AddLoads(t.Context(), []futurejobs.SlotLoad{
 		{At: hour, RuleID: s.rule.ID, Checks: 3, Alerts: 2, Lag: 1500 * time.Millisecond},

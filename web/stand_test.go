@@ -79,18 +79,18 @@ func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 	wire, err := bus.Connect(t.Context(), bus.Options{Name: "test", InProcess: server, Log: quiet})
 	fatal(t, err)
 	t.Cleanup(wire.Close)
-	book := rules.NewCatalog(db, db.Shards())
-	registry := &rules.Registry{Store: db, Binder: wire.Binder, Book: book, Jobs: db, Log: quiet}
+	catalog := rules.NewCatalog(db, db.Shards())
+	registry := &rules.Registry{Store: db, Binder: wire.Binder, Catalog: catalog, Jobs: db, Log: quiet}
 	_, err = registry.Save(t.Context(), []byte(unshipped), "", rules.SaveOptions{})
 	fatal(t, err)
-	fatal(t, book.Refresh(t.Context()))
-	newest, err := book.Newest("order-unshipped")
+	fatal(t, catalog.Refresh(t.Context()))
+	newest, err := catalog.Newest("order-unshipped")
 	fatal(t, err)
 
 	s := &stand{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rules: registry, rule: newest.Engine()}
 	options := web.Options{
-		Lists: db, Loads: db, Desk: s, Acks: s, Outbox: db, Rules: registry, Book: book,
-		Letters: &events.DeadLetters{DeadLetterStore: db, Book: book, Now: time.Now}, Wire: published{wire.EventPublisher, wire.AlertReader}, Memory: db, Mutes: db, Open: toEverybody,
+		Lists: db, Loads: db, Desk: s, Acks: s, Outbox: db, Rules: registry, Catalog: catalog,
+		Letters: &events.DeadLetters{DeadLetterStore: db, Catalog: catalog, Now: time.Now}, Wire: published{wire.EventPublisher, wire.AlertReader}, Memory: db, Mutes: db, Open: toEverybody,
 		Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
 		Health:  func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },
 		Log:     quiet,
@@ -155,7 +155,7 @@ func (s *stand) alert(key, text string, d time.Duration) alerts.Alert {
 	job.NextCheckAt = s.rule.Grid.Up(s.now.Add(d))
 	job.Alerts = append(job.Alerts, a.ID)
 	job.Last = futurejobs.CheckTimes{PickedAt: s.now, StartedAt: s.now, CompletedAt: s.now.Add(1500 * time.Microsecond)}
-	job.CheckStats = futurejobs.CheckStats{Checks: 1, CheckTotal: 1500 * time.Microsecond, CheckSlowest: 1500 * time.Microsecond}
+	job.CheckStats = futurejobs.CheckStats{CheckAttempts: 1, CheckTotal: 1500 * time.Microsecond, CheckSlowest: 1500 * time.Microsecond}
 	s.settle(futurejobs.Decision{Job: job, Alerts: []alerts.Alert{a}})
 	waiting, err := s.store.Unpublished(ctx, []int16{job.Shard}, 100, nil)
 	fatal(s.t, err)

@@ -53,7 +53,7 @@ func (b Bounds) given() access.Bounds {
 
 func newToken(t access.Token, now time.Time) Token {
 	out := Token{
-		ID: t.ID, Name: t.Name, Scopes: []string{}, Prefix: t.Prefix, Bounds: boundsOf(t), Status: t.Standing(now),
+		ID: t.ID, Name: t.Name, Scopes: []string{}, Prefix: t.Prefix, Bounds: boundsOf(t), Status: t.Status(now),
 		CreatedAt: t.CreatedAt, CreatedBy: t.CreatedBy, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt, LastUsedAt: t.LastUsedAt,
 	}
 	for _, s := range t.Scopes {

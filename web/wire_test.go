@@ -183,8 +183,8 @@ func TestFollowAlerts(t *testing.T) {
 		}
 	}
 	s.place("new", time.Second, `{}`)
-	said := s.alert("new", "late", time.Hour)
-	if id, a := f.next(t); a.ID != said.ID || id != said.ID.String() {
+	alert := s.alert("new", "late", time.Hour)
+	if id, a := f.next(t); a.ID != alert.ID || id != alert.ID.String() {
 		t.Errorf("%+v", a)
 	}
 	for query, want := range map[string]string{"?backlog=501": "query.backlog", "?limit=5": "query.limit"} {

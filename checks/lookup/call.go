@@ -113,12 +113,12 @@ func returnsInTime(ctx context.Context, returned <-chan struct{}) bool {
 		return true
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(abandonGrace)
-	defer late.Stop()
+	timeout := time.NewTimer(abandonGrace)
+	defer timeout.Stop()
 	select {
 	case <-returned:
 		return true
-	case <-late.C:
+	case <-timeout.C:
 		return false
 	}
 }

@@ -62,10 +62,10 @@ func (s *Set) Close() {
 		all.Wait()
 		close(closed)
 	}()
-	late := time.NewTimer(closing)
-	defer late.Stop()
+	timeout := time.NewTimer(closing)
+	defer timeout.Stop()
 	select {
 	case <-closed:
-	case <-late.C:
+	case <-timeout.C:
 	}
 }

@@ -68,8 +68,8 @@ func (t *timeline) head() {
 	}
 	t.print("%s  job for %s, started %s\n", t.paint(bold, sanitize(t.of.Rule)), t.paint(bold, sanitize(t.of.Key)),
 		t.of.Since.In(t.io.zone).Format("2006-01-02 15:04:05 MST"))
-	if t.of.Later != "" {
-		t.print("%s\n", t.paint(dim, "steps spread: delay of this key is "+sanitize(t.of.Later)))
+	if t.of.SpreadDelay != "" {
+		t.print("%s\n", t.paint(dim, "steps spread: delay of this key is "+sanitize(t.of.SpreadDelay)))
 	}
 	t.lookup()
 }
@@ -280,7 +280,7 @@ func (t *timeline) foot() {
 		t.print("%s%s %s\n", strings.Repeat(" ", t.margin()), t.paint(dim, railOpen),
 			t.paint(dim, cmp.Or(sanitize(t.of.Reason), "still pending at the end of the preview")))
 	}
-	for _, unheard := range t.of.Unheard {
+	for _, unheard := range t.of.IgnoredEvents {
 		t.print("%s  %s\n", t.paint(yellow, "not received"), sanitize(unheard))
 	}
 	for _, refused := range t.of.Refusals {

@@ -38,10 +38,10 @@ func (t Token) May(s Scope, rule string) bool {
 }
 
 // Live reports whether the token is neither revoked nor expired.
-func (t Token) Live(now time.Time) bool { return t.Standing(now) == "active" }
+func (t Token) Live(now time.Time) bool { return t.Status(now) == "active" }
 
-// Standing returns "active", or the earlier of "expired" and "revoked".
-func (t Token) Standing(now time.Time) string {
+// Status returns "active", or the earlier of "expired" and "revoked".
+func (t Token) Status(now time.Time) string {
 	expired := !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
 	switch {
 	case !t.RevokedAt.IsZero() && (!expired || t.RevokedAt.Before(t.ExpiresAt)):

@@ -112,7 +112,7 @@ func TestStanding(t *testing.T) {
 		{expires: before, revoked: now, want: "expired"},
 	} {
 		token := access.Token{ExpiresAt: c.expires, RevokedAt: c.revoked}
-		if got := token.Standing(now); got != c.want || token.Live(now) != (c.want == "active") {
+		if got := token.Status(now); got != c.want || token.Live(now) != (c.want == "active") {
 			t.Errorf("expires %s, revoked %s: %s, live %v; want %s", c.expires, c.revoked, got, token.Live(now), c.want)
 		}
 	}

@@ -46,7 +46,7 @@ func (c createRun) measure(ctx context.Context) (r Result, err error) {
 		return r, err
 	}
 	r.Images = imaged - images
-	r.text, err = c.ground.made(ctx, c.jobs)
+	r.text, err = c.ground.createdBytes(ctx, c.jobs)
 	return r, err
 }
 
@@ -102,8 +102,8 @@ func openHatch(ctx context.Context, g database) (*apiServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	book := rules.NewCatalog(s, s.Shards())
-	if err := book.Refresh(ctx); err != nil {
+	catalog := rules.NewCatalog(s, s.Shards())
+	if err := catalog.Refresh(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -111,7 +111,7 @@ func openHatch(ctx context.Context, g database) (*apiServer, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	handler := web.New(web.Options{
-		Desk: &jobCreator{book: book, store: s}, Book: book, Log: slog.New(slog.DiscardHandler),
+		Desk: &jobCreator{catalog: catalog, store: s}, Catalog: catalog, Log: slog.New(slog.DiscardHandler),
 		Open: func(context.Context) bool { return true },
 	})
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -182,13 +182,13 @@ func (h *apiServer) post(ctx context.Context, body []byte) (err error) {
 // jobCreator creates jobs as a node does.
 type jobCreator struct {
 	web.JobActions // the other actions are not called
-	book           *rules.Catalog
+	catalog        *rules.Catalog
 	store          *store.Store
 }
 
 // CreateAll implements web.JobActions.
 func (c *jobCreator) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
-	all := c.book.StartAll(jobs, time.Now().UTC())
-	done, err := c.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: c.book.Revision(), AuditAction: string(access.JobCreate), Bulk: true, Effects: all.Effects})
+	all := c.catalog.StartAll(jobs, time.Now().UTC())
+	done, err := c.store.Apply(ctx, futurejobs.EffectBatch{RuleSet: c.catalog.Revision(), AuditAction: string(access.JobCreate), Bulk: true, Effects: all.Effects})
 	return web.NewStartResult(all, done), err
 }

@@ -47,12 +47,12 @@ func bareRuleOf(ctx context.Context, g database, name string, after time.Duratio
 	if err != nil {
 		return r, err
 	}
-	book := rules.NewCatalog(s, s.Shards())
-	if err := book.Refresh(ctx); err != nil {
+	catalog := rules.NewCatalog(s, s.Shards())
+	if err := catalog.Refresh(ctx); err != nil {
 		_ = s.Close() // the first error is returned
 		return r, err
 	}
-	newest, err := book.Newest(name)
+	newest, err := catalog.Newest(name)
 	if err != nil {
 		_ = s.Close() // the first error is returned
 		return r, err
@@ -199,10 +199,10 @@ const bareInsert = `INSERT INTO future_job (shard, rule_id, version, key, create
 		$7::timestamptz[], $8::timestamptz[], $9::text[])
 	ON CONFLICT (shard, rule_id, key) DO NOTHING`
 
-// madeRows counts the jobs due later and the bytes of their bodies.
-const madeRows = `SELECT count(*), coalesce(sum(length(key) + length(event)), 0) FROM future_job WHERE `
+// createdRows counts the jobs due later and the bytes of their bodies.
+const createdRows = `SELECT count(*), coalesce(sum(length(key) + length(event)), 0) FROM future_job WHERE `
 
-func wasMade(there, jobs int) error {
+func checkCreated(there, jobs int) error {
 	if there != jobs {
 		return fmt.Errorf("%d jobs exist, want %d", there, jobs)
 	}

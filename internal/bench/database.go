@@ -61,7 +61,7 @@ type workload interface {
 	// that were written for it.
 	check(ctx context.Context, shape Shape, jobs int) (bytes int64, err error)
 	// made returns an error unless that many jobs of a round are pending, and the number of bytes of their text.
-	made(ctx context.Context, jobs int) (bytes int64, err error)
+	createdBytes(ctx context.Context, jobs int) (bytes int64, err error)
 }
 
 // walMeter measures the write-ahead log of a database.

@@ -166,7 +166,7 @@ func (e *intakeRun) takeIn(ctx context.Context, s *store.Store) error {
 	made := &createCounter{all: stop}
 	made.left.Store(int64(e.events))
 	intake := events.NewIntake(events.Options{
-		Streams: e.bus.Streams, Book: rules.NewCatalog(s, s.Shards()), Store: s, Shards: holder(s.Shards()),
+		Streams: e.bus.Streams, Catalog: rules.NewCatalog(s, s.Shards()), Store: s, Shards: holder(s.Shards()),
 		Now: clock.Now, Observer: made, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := intake.Run(working); err != nil {

@@ -62,14 +62,14 @@ func startNodes(ctx context.Context, open func(context.Context) (*store.Store, e
 
 func (c *cluster) start(ctx context.Context, s *store.Store, name string, sources rules.Sources) error {
 	log := slog.New(slog.DiscardHandler)
-	book := rules.NewCatalog(s, s.Shards())
-	book.Sources = sources
-	if err := book.Refresh(ctx); err != nil {
+	catalog := rules.NewCatalog(s, s.Shards())
+	catalog.Sources = sources
+	if err := catalog.Refresh(ctx); err != nil {
 		return err
 	}
 	n := &node{store: s, stopped: make(chan error, 1)}
 	n.owner = futurejobs.NewOwner(s, futurejobs.Node{ID: name, Name: name}, 15*time.Second, time.Now, log)
-	n.sweeper = futurejobs.NewSweeper(s, book, n.owner, futurejobs.NewClock(s.Now, time.Now), 64, log)
+	n.sweeper = futurejobs.NewSweeper(s, catalog, n.owner, futurejobs.NewClock(s.Now, time.Now), 64, log)
 	n.sweeper.Observer = c.tally
 	n.owner.Changed = n.sweeper.Wake
 	holding, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -48,13 +48,13 @@ type pingRun struct {
 	PingsOptions
 	*pings.Resolver
 	*pings.Receiver
-	store  *store.Store
-	bare   *sql.DB // the same file
-	book   *rules.Catalog
-	writer *pings.LogWriter
-	addr   string
-	path   string // of the ping key
-	acked  []atomic.Int64
+	store   *store.Store
+	bare    *sql.DB // the same file
+	catalog *rules.Catalog
+	writer  *pings.LogWriter
+	addr    string
+	path    string // of the ping key
+	acked   []atomic.Int64
 
 	mu    sync.Mutex
 	wrote []int // jobs of each transaction since the start of the round
@@ -127,7 +127,7 @@ func (p *pingRun) open(ctx context.Context) (stop func() error, err error) {
 	}
 	p.writer = &pings.LogWriter{Store: p.store, Log: quiet}
 	p.Receiver = pings.NewReceiver(pings.Receiver{
-		Book: p.book, Effects: p.store, Shards: p.store.Shards(), Now: time.Now, Observer: p, Log: p.writer,
+		Catalog: p.catalog, Effects: p.store, Shards: p.store.Shards(), Now: time.Now, Observer: p, Log: p.writer,
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -157,15 +157,15 @@ func (p *pingRun) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.book = rules.NewCatalog(p.store, p.store.Shards())
-	if err := p.book.Refresh(ctx); err != nil {
+	p.catalog = rules.NewCatalog(p.store, p.store.Shards())
+	if err := p.catalog.Refresh(ctx); err != nil {
 		return err
 	}
-	rule, err := p.book.Newest("bench")
+	rule, err := p.catalog.Newest("bench")
 	if err != nil {
 		return err
 	}
-	p.Resolver = &pings.Resolver{Store: p.store, Book: p.book, Now: time.Now}
+	p.Resolver = &pings.Resolver{Store: p.store, Catalog: p.catalog, Now: time.Now}
 	a, _, err := p.Create(ctx, pings.Address{RuleID: rule.Engine().ID, Rule: "bench"}, false)
 	p.path = a.Path()
 	return err

@@ -189,12 +189,12 @@ func (g *postgresDB) insert(ctx context.Context, r *bareRows) error {
 	return err
 }
 
-func (g *postgresDB) made(ctx context.Context, jobs int) (bytes int64, err error) {
+func (g *postgresDB) createdBytes(ctx context.Context, jobs int) (bytes int64, err error) {
 	var there int
-	if err := g.pool.QueryRow(ctx, madeRows+g.ofRounds()+` AND next_check_at > now()`).Scan(&there, &bytes); err != nil {
+	if err := g.pool.QueryRow(ctx, createdRows+g.ofRounds()+` AND next_check_at > now()`).Scan(&there, &bytes); err != nil {
 		return 0, err
 	}
-	return bytes, wasMade(there, jobs)
+	return bytes, checkCreated(there, jobs)
 }
 
 // vacuumAndCheckpoint requests a checkpoint; without the permission it measures without one.

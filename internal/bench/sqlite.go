@@ -201,12 +201,12 @@ func (g *sqliteDB) insert(ctx context.Context, r *bareRows) (err error) {
 	return tx.Commit()
 }
 
-func (g *sqliteDB) made(ctx context.Context, jobs int) (bytes int64, err error) {
+func (g *sqliteDB) createdBytes(ctx context.Context, jobs int) (bytes int64, err error) {
 	var there int
-	if err := g.db.QueryRowContext(ctx, fmt.Sprintf(madeRows+g.ofRounds()+` AND next_check_at > %d`, time.Now().UnixMicro())).Scan(&there, &bytes); err != nil {
+	if err := g.db.QueryRowContext(ctx, fmt.Sprintf(createdRows+g.ofRounds()+` AND next_check_at > %d`, time.Now().UnixMicro())).Scan(&there, &bytes); err != nil {
 		return 0, err
 	}
-	return bytes, wasMade(there, jobs)
+	return bytes, checkCreated(there, jobs)
 }
 
 func (g *sqliteDB) vacuumAndCheckpoint(ctx context.Context) error {

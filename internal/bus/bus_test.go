@@ -119,8 +119,8 @@ func TestTakenPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if !s.Moved() || strings.Contains(s.ClientURL(), addr) || !strings.Contains(said.String(), "taken") {
-		t.Errorf("moved %v to %s, saying %q", s.Moved(), s.ClientURL(), said)
+	if !s.PortWasTaken() || strings.Contains(s.ClientURL(), addr) || !strings.Contains(said.String(), "taken") {
+		t.Errorf("moved %v to %s, saying %q", s.PortWasTaken(), s.ClientURL(), said)
 	}
 	connectURL(t, s.ClientURL())
 }

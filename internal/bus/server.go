@@ -33,10 +33,10 @@ type ServerOptions struct {
 
 // Server is an embedded NATS server with JetStream. It syncs every write to disk before acknowledging it.
 type Server struct {
-	nats     *natsserver.Server
-	users    *users // nil: no authentication
-	refusals *refusals
-	moved    bool
+	nats         *natsserver.Server
+	users        *users // nil: no authentication
+	refusals     *refusals
+	portWasTaken bool
 }
 
 // StartServer starts an embedded server and returns once it accepts connections. It returns ErrListen if it can't or
@@ -74,7 +74,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{nats: srv, users: logins, refusals: refused, moved: moved}, nil
+	return &Server{nats: srv, users: logins, refusals: refused, portWasTaken: moved}, nil
 }
 
 // logins returns the users, or nil for no authentication.
@@ -185,8 +185,8 @@ func (s *Server) Guarded() bool { return s.users != nil }
 // Refused returns the number of failed logins and of denied requests.
 func (s *Server) Refused() (logins, permissions uint64) { return s.refusals.counts() }
 
-// Moved reports whether the requested port was taken.
-func (s *Server) Moved() bool { return s.moved }
+// PortWasTaken reports whether the requested port was taken.
+func (s *Server) PortWasTaken() bool { return s.portWasTaken }
 
 // InProcessConn returns a connection without a network, for a client in the same process.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.InProcessConn() }

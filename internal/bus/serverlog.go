@@ -21,9 +21,9 @@ type serverLog struct {
 	reads   sync.Once   // guards the message about recovering streams
 }
 
-func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(said(format, v)) }
-func (l *serverLog) Debugf(format string, v ...any)  { l.log.Debug(said(format, v)) }
-func (l *serverLog) Tracef(format string, v ...any)  { l.log.Debug(said(format, v)) }
+func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(natsText(format, v)) }
+func (l *serverLog) Debugf(format string, v ...any)  { l.log.Debug(natsText(format, v)) }
+func (l *serverLog) Tracef(format string, v ...any)  { l.log.Debug(natsText(format, v)) }
 
 // Messages of the server about failed logins, counted by users.Check, and about denied requests.
 var (
@@ -33,7 +33,7 @@ var (
 
 // Errorf counts refused clients instead of logging each one, because they may retry without limit.
 func (l *serverLog) Errorf(format string, v ...any) {
-	switch text := said(format, v); {
+	switch text := natsText(format, v); {
 	case unknownClient.MatchString(text):
 		l.log.Debug(text)
 	case trespass.MatchString(text):
@@ -45,7 +45,7 @@ func (l *serverLog) Errorf(format string, v ...any) {
 
 // Warnf logs the usual messages after an unclean stop as debug messages, with one summary.
 func (l *serverLog) Warnf(format string, v ...any) {
-	text := said(format, v)
+	text := natsText(format, v)
 	if !outdated(text) {
 		l.log.Warn(text)
 		return
@@ -72,13 +72,13 @@ func outdated(text string) bool {
 
 // Fatalf logs the error but does not end the process, because a program may embed it.
 func (l *serverLog) Fatalf(format string, v ...any) {
-	l.log.Error(said(format, v))
+	l.log.Error(natsText(format, v))
 	select {
 	case l.fatal <- fmt.Sprintf(format, v...):
 	default:
 	}
 }
 
-func said(format string, v []any) string {
+func natsText(format string, v []any) string {
 	return "nats: " + strings.TrimSpace(fmt.Sprintf(format, v...))
 }

@@ -56,15 +56,15 @@ func readHolidays(v configfile.Value) holidays {
 // add parses and adds a holiday.
 func (h holidays) add(word string) error {
 	if t, err := time.Parse("2006-01-02", word); err == nil && t.Year() >= 1970 {
-		return once(h.dated, dateOf(t.Date()), word)
+		return addUnique(h.dated, dateOf(t.Date()), word)
 	}
 	if t, err := time.Parse("2006-01-02", "2000-"+word); err == nil { // a leap year
-		return once(h.yearly, annual{t.Month(), t.Day()}, word)
+		return addUnique(h.yearly, annual{t.Month(), t.Day()}, word)
 	}
 	return fmt.Errorf(`%q is not a day from 1970 on; write a date such as "2026-12-25", or "12-25" for every year`, clip(word))
 }
 
-func once[K comparable](set map[K]bool, k K, word string) error {
+func addUnique[K comparable](set map[K]bool, k K, word string) error {
 	if set[k] {
 		return fmt.Errorf("%s is here twice; keep one", word)
 	}

@@ -68,7 +68,7 @@ func (t *streamReader) applyMatched(ctx context.Context, h batch) error {
 		if err := t.in.Store.HoldOff(ctx, t.line); err != nil {
 			return err
 		}
-		if err := t.in.Book.Refresh(ctx); err != nil {
+		if err := t.in.Catalog.Refresh(ctx); err != nil {
 			return fmt.Errorf("look at the rules: %w", err)
 		}
 		if err := t.sub.check(); err != nil {
@@ -85,7 +85,7 @@ func (t *streamReader) revalidate(h batch) batch {
 	for len(left) > 0 && left[0].Seq <= t.cursor.LastSeq {
 		left = left[1:]
 	}
-	if len(left) == len(h.events) && t.in.Book.ChangedAt(t.line) <= h.revision {
+	if len(left) == len(h.events) && t.in.Catalog.ChangedAt(t.line) <= h.revision {
 		h.revision = max(h.revision, t.sub.revision)
 		return h
 	}
@@ -114,7 +114,7 @@ func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, igno
 		t.cursor.LastSeq, t.cursor.LastAt = b.Last, b.LastAt
 		t.losses.passThrough(b.Last)
 		for rule, n := range done.RefusedBy {
-			t.in.Book.ChargeRefused(rule, n)
+			t.in.Catalog.ChargeRefused(rule, n)
 		}
 		observe(t.in.Observer, done, len(b.DeadLetters), ignored)
 		return nil

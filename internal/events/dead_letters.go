@@ -38,7 +38,7 @@ type DeadLetterStore interface {
 // DeadLetters retries events that could not be processed.
 type DeadLetters struct {
 	DeadLetterStore
-	Book     DeadLetterMatcher
+	Catalog  DeadLetterMatcher
 	Now      func() time.Time
 	Observer Observer // may be nil
 }
@@ -62,7 +62,7 @@ func (l *DeadLetters) Retry(ctx context.Context, id int64) (Retried, error) {
 	if err != nil {
 		return Retried{}, err
 	}
-	if err := l.Book.Refresh(ctx); err != nil {
+	if err := l.Catalog.Refresh(ctx); err != nil {
 		return Retried{}, fmt.Errorf("look at the rules: %w", err)
 	}
 	return l.retry(ctx, letter)
@@ -71,7 +71,7 @@ func (l *DeadLetters) Retry(ctx context.Context, id int64) (Retried, error) {
 // RetryAll retries the dead letters of a filter after an id, oldest first, up to retryAtOnce of them. It skips dead
 // letters that are deleted concurrently.
 func (l *DeadLetters) RetryAll(ctx context.Context, f futurejobs.Filter, after int64) (all Retried, err error) {
-	if err := l.Book.Refresh(ctx); err != nil {
+	if err := l.Catalog.Refresh(ctx); err != nil {
 		return all, fmt.Errorf("look at the rules: %w", err)
 	}
 	for all.Tried < retryAtOnce {
@@ -119,7 +119,7 @@ func (l *DeadLetters) retry(ctx context.Context, letter futurejobs.DeadLetter) (
 		case !errors.Is(err, futurejobs.ErrRulesChanged):
 			return Retried{}, fmt.Errorf("retry: %w", err)
 		}
-		if err := l.Book.Refresh(ctx); err != nil {
+		if err := l.Catalog.Refresh(ctx); err != nil {
 			return Retried{}, fmt.Errorf("look at the rules: %w", err)
 		}
 	}
@@ -128,7 +128,7 @@ func (l *DeadLetters) retry(ctx context.Context, letter futurejobs.DeadLetter) (
 
 // fold matches a dead letter's event against the current rules.
 func (l *DeadLetters) fold(letter futurejobs.DeadLetter) futurejobs.EffectBatch {
-	b := futurejobs.EffectBatch{RuleSet: l.Book.Revision(), AuditAction: futurejobs.ActionRetry, Letter: &letter}
+	b := futurejobs.EffectBatch{RuleSet: l.Catalog.Revision(), AuditAction: futurejobs.ActionRetry, Letter: &letter}
 	var refusals []futurejobs.Refusal
 	switch {
 	case letter.Size > MaxBody:
@@ -136,7 +136,7 @@ func (l *DeadLetters) fold(letter futurejobs.DeadLetter) futurejobs.EffectBatch 
 	case letter.Size > 0:
 		refusals = []futurejobs.Refusal{{Rule: letter.Rule, Reason: bodyGone(letter)}}
 	default:
-		b.Effects, refusals = l.Book.MatchDeadLetter(letter)
+		b.Effects, refusals = l.Catalog.MatchDeadLetter(letter)
 	}
 	for _, r := range refusals {
 		b.DeadLetters = append(b.DeadLetters, again(letter, r, l.Now()))

@@ -57,8 +57,8 @@ type Reader interface {
 	Close()
 }
 
-// Book matches events against the rules. rules.Catalog implements it.
-type Book interface {
+// Matcher matches events against the rules. rules.Catalog implements it.
+type Matcher interface {
 	// Match returns the effects of an event on the rules of its line, and the refusals of rules that could not process it.
 	Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal)
 	// ChargeRefused adds refusals that were found when the effects of a rule were applied to the cost of the rule.

@@ -192,7 +192,7 @@ escalate: [{after: 1h, step: primary}]
 }
 
 func (w *world) retrier() *events.DeadLetters {
-	return &events.DeadLetters{DeadLetterStore: w.store, Book: rules.NewCatalog(w.store, w.store.Shards()), Now: time.Now}
+	return &events.DeadLetters{DeadLetterStore: w.store, Catalog: rules.NewCatalog(w.store, w.store.Shards()), Now: time.Now}
 }
 
 // A retry matches only the part of the rule that rejected the event, in its current version.

@@ -56,7 +56,7 @@ type Announce func(ctx context.Context, r alerts.SystemAlert) error
 // Options configure an Intake. All fields are required unless noted otherwise.
 type Options struct {
 	Streams  Streams
-	Book     Book
+	Catalog  Matcher
 	Store    futurejobs.EffectStore
 	Shards   Shards
 	Now      func() time.Time // the database's time, or slightly earlier; zero: unknown yet
@@ -116,7 +116,7 @@ func (in *Intake) Run(ctx context.Context) error {
 // refreshAndAssign refreshes the rules, as other nodes may have changed them, and assigns the streams. If the refresh
 // fails, it continues with the current rules.
 func (in *Intake) refreshAndAssign(ctx context.Context) {
-	err := in.Book.Refresh(ctx)
+	err := in.Catalog.Refresh(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -167,7 +167,7 @@ func (in *Intake) assignedStreams() map[string]bool {
 	if n <= 0 {
 		return mine
 	}
-	for stream := range in.Book.SubjectsByStream() {
+	for stream := range in.Catalog.SubjectsByStream() {
 		if in.Shards.Holds(futurejobs.ShardOf("stream", stream, n)) {
 			mine[stream] = true
 		}

@@ -42,7 +42,7 @@ func (l *lineLosses) add(loss Loss, cursor futurejobs.Cursor, subjects []string)
 	n := Count(l.spans) - before
 	if n > 0 {
 		l.in.Log.Error("a stream lost events before they were read", "stream", l.line, "events", n, "at_most", loss.AtMost,
-			"first_seq", loss.Gone[0].First, "last_seq", loss.Gone[len(loss.Gone)-1].Last, "subjects", subjects, "rules", l.in.Book.RulesReading(l.line))
+			"first_seq", loss.Gone[0].First, "last_seq", loss.Gone[len(loss.Gone)-1].Last, "subjects", subjects, "rules", l.in.Catalog.RulesReading(l.line))
 	}
 	return n
 }
@@ -64,7 +64,7 @@ func (l *lineLosses) isAlertDue(now time.Time) bool {
 func (l *lineLosses) alert(ctx context.Context, cursor futurejobs.Cursor, subjects []string) error {
 	n := cursor.Lost
 	why := lossReason(n, l.atMost, subjects)
-	remark := lossOf(l.line, cursor.LostSince, later(cursor.LastAt, cursor.LostSince), why).Affecting(l.in.Book.RulesReading(l.line))
+	remark := lossOf(l.line, cursor.LostSince, later(cursor.LastAt, cursor.LostSince), why).Affecting(l.in.Catalog.RulesReading(l.line))
 	remark.Count = int(min(n, math.MaxInt32))
 	a, raised, err := l.in.Store.ReportLost(ctx, l.line, n, remark)
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *lineLosses) reportUnread(ctx context.Context, since, to time.Time, why 
 	if err := l.gaps.record(ctx); err != nil {
 		return err
 	}
-	remark := lossOf(l.line, since, to, why).Affecting(l.in.Book.RulesReading(l.line))
+	remark := lossOf(l.line, since, to, why).Affecting(l.in.Catalog.RulesReading(l.line))
 	if err := l.in.Announce(ctx, remark); err != nil {
 		return fmt.Errorf("alert that events of stream %s were lost: %w", l.line, err)
 	}

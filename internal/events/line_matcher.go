@@ -82,7 +82,7 @@ func (m *lineMatcher) match(e *futurejobs.Event) ([]futurejobs.Effect, []futurej
 			Reason: BodyTooLarge(n),
 		}}
 	}
-	return m.in.Book.Match(*e)
+	return m.in.Catalog.Match(*e)
 }
 
 // deadLetter returns the dead letter of a rejected event with a body of size bytes.

@@ -135,8 +135,8 @@ func TestARuleChangesItsLine(t *testing.T) {
 				t.Errorf("%d events are %s", got, outcome)
 			}
 		}
-		if said := w.said(); len(said) != 0 {
-			t.Errorf("nothing was lost, and it was said: %s", said[0].Text)
+		if listed := w.said(); len(listed) != 0 {
+			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
 		}
 		w.stays()
 	})

@@ -19,11 +19,11 @@ const settled = 100 * time.Millisecond
 // blind fails the test unless the stream has exactly one alert about a gap, with its start and reason.
 func (w *world) blind(stream, why string) {
 	w.t.Helper()
-	said := w.said()
-	if len(said) != 1 {
-		w.t.Fatalf("%d alerts were said about streams, want one: %+v", len(said), said)
+	listed := w.said()
+	if len(listed) != 1 {
+		w.t.Fatalf("%d alerts were said about streams, want one: %+v", len(listed), listed)
 	}
-	a := said[0]
+	a := listed[0]
 	if a.Key != "stream/"+stream || a.Step != "lost" || a.Severity != alerts.Error || a.Status != alerts.Firing ||
 		a.Since.IsZero() || !strings.Contains(a.Text, why) {
 		w.t.Errorf("said of %s, since %v: %s", a.Key, a.Since, a.Text)
@@ -56,8 +56,8 @@ func TestAPurgeOfWhatWasReadIsNoBlindness(t *testing.T) {
 	w.start()
 	w.publishIDs("order.created", 12, 14)
 	w.become(14, 0)
-	if said := w.said(); len(said) != 0 {
-		t.Errorf("all was read, and it was said: %s", said[0].Text)
+	if listed := w.said(); len(listed) != 0 {
+		t.Errorf("all was read, and it was said: %s", listed[0].Text)
 	}
 }
 

@@ -142,8 +142,8 @@ func TestASubjectMoves(t *testing.T) {
 		w.start()
 		w.caughtUp("B", w.publish("order.shipped", `{"id":29}`))
 		w.jobsAre(50-17, 17)
-		if said := w.said(); len(said) != 0 {
-			t.Errorf("nothing was lost, and it was said: %s", said[0].Text)
+		if listed := w.said(); len(listed) != 0 {
+			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
 		}
 	})
 }
@@ -283,8 +283,8 @@ func TestRulesChangeWhileEventsFlow(t *testing.T) {
 		sending.Wait()
 		w.caughtUp(bus.EventsStream, w.publish("order.shipped", `{"id":0}`))
 		w.jobsAre(sent-1+8*5+4, 4*5+1)
-		if said := w.said(); len(said) != 0 {
-			t.Errorf("nothing was lost, and it was said: %s", said[0].Text)
+		if listed := w.said(); len(listed) != 0 {
+			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
 		}
 	})
 }
@@ -328,8 +328,8 @@ func TestASubjectMovesWhileEventsFlow(t *testing.T) {
 		sending.Wait()
 		w.become(orders+parcels, 0)
 		w.jobsAre(orders+parcels, 0)
-		if said := w.said(); len(said) != 0 {
-			t.Errorf("nothing was lost, and it was said: %s", said[0].Text)
+		if listed := w.said(); len(listed) != 0 {
+			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
 		}
 	})
 }

@@ -75,7 +75,7 @@ func (t *streamReader) run(ctx context.Context) {
 		switch {
 		case errors.Is(err, errReopenReader):
 			t.close()
-			if t.in.Book.SubjectsByStream()[t.line] == nil {
+			if t.in.Catalog.SubjectsByStream()[t.line] == nil {
 				return
 			}
 			wait(ctx, minPoll) // two readers of one stream must not race
@@ -230,7 +230,7 @@ func (t *streamReader) pollFor() time.Duration {
 // markDue returns the time at which the stream must be marked as read: each slot at which a job may depend on it. A
 // stream without dependent jobs is never marked.
 func (t *streamReader) markDue() (at time.Time, ok bool) {
-	grid, ok := t.in.Book.FinestGrids()[t.line]
+	grid, ok := t.in.Catalog.FinestGrids()[t.line]
 	if !ok || grid <= 0 {
 		return at, false
 	}
@@ -280,7 +280,7 @@ func (t *streamReader) setMarkTarget(ctx context.Context) error {
 	if !t.readMark.target.through.IsZero() || !ok || through.IsZero() || through.Before(due) {
 		return nil
 	}
-	if err := t.in.Book.Refresh(ctx); err != nil {
+	if err := t.in.Catalog.Refresh(ctx); err != nil {
 		return fmt.Errorf("look at the rules: %w", err)
 	}
 	if err := t.sub.check(); err != nil {

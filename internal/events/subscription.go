@@ -18,22 +18,22 @@ type subscription struct {
 // newSubscription returns the current subjects of a line.
 func newSubscription(in *Intake, line string) subscription {
 	s := subscription{in: in, line: line}
-	s.revision = in.Book.Revision() // before the subjects, so that the subjects are never older
-	s.subjects = subjectsOf(in.Book, line)
+	s.revision = in.Catalog.Revision() // before the subjects, so that the subjects are never older
+	s.subjects = subjectsOf(in.Catalog, line)
 	return s
 }
 
 // check keeps the subjects in line with the rules: a reader of other subjects could move the cursor past events for a
 // new rule. It returns errReopenReader if the subjects changed.
 func (s *subscription) check() error {
-	revision := s.in.Book.Revision()
+	revision := s.in.Catalog.Revision()
 	if revision == s.revision {
 		return nil
 	}
-	if !slices.Equal(s.subjects, subjectsOf(s.in.Book, s.line)) {
+	if !slices.Equal(s.subjects, subjectsOf(s.in.Catalog, s.line)) {
 		return errReopenReader
 	}
-	s.suspect = s.suspect || s.in.Book.ChangedAt(s.line) > s.revision
+	s.suspect = s.suspect || s.in.Catalog.ChangedAt(s.line) > s.revision
 	s.revision = revision
 	return nil
 }
@@ -55,6 +55,6 @@ func (s *subscription) checkCursor(ctx context.Context, lastSeq uint64) error {
 	return nil
 }
 
-func subjectsOf(b Book, line string) []string {
+func subjectsOf(b Matcher, line string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(b.SubjectsByStream()[line])))
 }

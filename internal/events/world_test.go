@@ -119,7 +119,7 @@ func (w *world) ruleAfter(entity string, hours int) {
 }
 
 func (w *world) registry() *rules.Registry {
-	return &rules.Registry{Store: w.store, Binder: w.bus.Binder, Book: rules.NewCatalog(w.store, w.store.Shards()), Jobs: w.store, Announce: w.announce, Now: time.Now, Log: quietly()}
+	return &rules.Registry{Store: w.store, Binder: w.bus.Binder, Catalog: rules.NewCatalog(w.store, w.store.Shards()), Jobs: w.store, Announce: w.announce, Now: time.Now, Log: quietly()}
 }
 
 func (w *world) publish(subject, body string) uint64 {
@@ -239,11 +239,11 @@ func (w *world) startReading(streams events.Streams, ledger futurejobs.EffectSto
 	if err := clock.Sync(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	book := rules.NewCatalog(w.store, w.store.Shards())
+	catalog := rules.NewCatalog(w.store, w.store.Shards())
 	n := &node{shards: shards{n: w.store.Shards()}, counts: counts{n: make(map[string]int)}}
 	n.shards.held.Store(true)
 	n.Intake = events.NewIntake(events.Options{
-		Streams: streams, Book: book, Store: ledger, Shards: &n.shards,
+		Streams: streams, Catalog: catalog, Store: ledger, Shards: &n.shards,
 		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(), BrokerUptime: w.bus.Conn.ConnectedFor,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

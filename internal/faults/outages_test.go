@@ -78,7 +78,7 @@ type site struct {
 	brook   *brook
 	gate    *gate
 	store   *store.Store // nil: the node is down
-	book    *rules.Catalog
+	catalog *rules.Catalog
 	hearing *futurejobs.GapDetector
 	stop    context.CancelFunc
 	done    chan error
@@ -255,17 +255,17 @@ func (s *site) send(d *device) {
 	if s.store == nil || s.now == standstill {
 		return
 	}
-	rule, err := s.book.Newest(pingedRule)
+	rule, err := s.catalog.Newest(pingedRule)
 	if err != nil {
 		s.t.Error(err)
 		return
 	}
-	beat, err := rule.Beat(rules.Beat{Key: d.key, At: time.Now(), Kind: rules.Success}, s.store.Shards())
+	beat, err := rule.HeartbeatEffect(rules.ReceivedHeartbeat{Key: d.key, At: time.Now(), Kind: rules.Success}, s.store.Shards())
 	if err != nil {
 		s.t.Error(err)
 		return
 	}
-	batch := futurejobs.EffectBatch{RuleSet: s.book.Revision(), Effects: []futurejobs.Effect{beat}}
+	batch := futurejobs.EffectBatch{RuleSet: s.catalog.Revision(), Effects: []futurejobs.Effect{beat}}
 	if _, err := (gated{s.store, s.gate}).Apply(s.t.Context(), batch); err != nil {
 		s.hearing.MarkMissed()
 	}
@@ -280,7 +280,7 @@ func (s *site) open() {
 	if err := s.store.Reclaim(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
-	s.book = rules.NewCatalog(s.store, s.store.Shards())
+	s.catalog = rules.NewCatalog(s.store, s.store.Shards())
 }
 
 func (s *site) save() {
@@ -306,18 +306,18 @@ func (s *site) save() {
 
 // begin runs the engine: leases, gap records, ingest and sweeps.
 func (s *site) begin() {
-	if err := s.book.Refresh(s.t.Context()); err != nil {
+	if err := s.catalog.Refresh(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	quiet, seen, begun := slog.New(slog.DiscardHandler), gated{s.store, s.gate}, time.Now()
 	clock := futurejobs.NewClock(seen.Now, time.Now)
 	s.hearing = futurejobs.NewGapDetector(seen, "virtual", time.Now, quiet)
 	owner := futurejobs.NewOwner(s.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, futurejobs.Day, time.Now, quiet)
-	sweeper := futurejobs.NewSweeper(seen, s.book, owner, clock, 4, quiet)
+	sweeper := futurejobs.NewSweeper(seen, s.catalog, owner, clock, 4, quiet)
 	sweeper.BeforeSweep = s.hearing.Flush
 	hearing := s.hearing
 	intake := events.NewIntake(events.Options{
-		Streams: s.brook, Book: s.book, Store: seen, Shards: owner, Now: clock.Now, Log: quiet,
+		Streams: s.brook, Catalog: s.catalog, Store: seen, Shards: owner, Now: clock.Now, Log: quiet,
 		Announce: func(context.Context, alerts.SystemAlert) error { return nil },
 		BrokerUptime: func() time.Duration {
 			up := min(s.brook.up(), time.Since(begun))

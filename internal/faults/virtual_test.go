@@ -158,11 +158,11 @@ func plan(random *rand.Rand, begin time.Time) ([]happening, map[string]wait) {
 
 // virtual is the engine on the real SQLite store, with events applied by the test.
 type virtual struct {
-	store *store.Store
-	book  *rules.Catalog
-	seq   uint64
-	stop  context.CancelFunc
-	done  chan error
+	store   *store.Store
+	catalog *rules.Catalog
+	seq     uint64
+	stop    context.CancelFunc
+	done    chan error
 }
 
 func openVirtual(t *testing.T, dir string) *virtual {
@@ -174,7 +174,7 @@ func openVirtual(t *testing.T, dir string) *virtual {
 	if err := s.Reclaim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	v := &virtual{store: s, book: rules.NewCatalog(s, s.Shards())}
+	v := &virtual{store: s, catalog: rules.NewCatalog(s, s.Shards())}
 	if cursor, ok, err := s.Cursor(t.Context(), "ORDERS"); err != nil {
 		t.Fatal(err)
 	} else if ok {
@@ -206,13 +206,13 @@ func (v *virtual) save(t *testing.T, document string) {
 // begin runs the engine: leases and sweeps.
 func (v *virtual) begin(t *testing.T) {
 	t.Helper()
-	if err := v.book.Refresh(t.Context()); err != nil {
+	if err := v.catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
 	clock := futurejobs.NewClock(v.store.Now, time.Now)
 	owner := futurejobs.NewOwner(v.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, time.Hour, time.Now, log)
-	sweeper := futurejobs.NewSweeper(v.store, v.book, owner, clock, 4, log)
+	sweeper := futurejobs.NewSweeper(v.store, v.catalog, owner, clock, 4, log)
 	owner.Changed = sweeper.Wake
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -256,13 +256,13 @@ func (v *virtual) apply(t *testing.T, happenings []happening) []happening {
 func (v *virtual) take(t *testing.T, happenings []rules.PreviewEvent) []rules.PreviewEvent {
 	t.Helper()
 	now := time.Now().UTC()
-	batch := futurejobs.EffectBatch{Stream: "ORDERS", After: v.seq, Last: v.seq, RuleSet: v.book.Revision()}
+	batch := futurejobs.EffectBatch{Stream: "ORDERS", After: v.seq, Last: v.seq, RuleSet: v.catalog.Revision()}
 	for len(happenings) > 0 && !happenings[0].At.After(now) {
 		h := happenings[0]
 		happenings = happenings[1:]
 		batch.Last++
 		batch.LastAt = h.At
-		effects, refusals := v.book.Match(futurejobs.Event{
+		effects, refusals := v.catalog.Match(futurejobs.Event{
 			Stream: "ORDERS", Subject: h.Subject, Seq: batch.Last, At: h.At, Data: h.Data,
 		})
 		if len(refusals) > 0 {

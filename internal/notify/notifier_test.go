@@ -264,14 +264,14 @@ routes:
 			return all
 		}
 		w.later(n, time.Hour) // another failure is not reported again
-		if said := own(); len(said) != 1 || said[0].Key != "channel/hook" || !strings.HasPrefix(said[0].Subject(), "deadman.alerts.deadman.error.") {
-			t.Fatalf("%+v", said)
+		if raised := own(); len(raised) != 1 || raised[0].Key != "channel/hook" || !strings.HasPrefix(raised[0].Subject(), "deadman.alerts.deadman.error.") {
+			t.Fatalf("%+v", raised)
 		}
 		w.ear.answer(200)
 		w.later(n, time.Hour)
-		said := own()
-		if len(said) != 2 || said[1].Status != alerts.Resolved || said[1].Closes[0] != said[0].ID {
-			t.Fatalf("%+v", said)
+		raised := own()
+		if len(raised) != 2 || raised[1].Status != alerts.Resolved || raised[1].Closes[0] != raised[0].ID {
+			t.Fatalf("%+v", raised)
 		}
 		if got := w.became("a"); got != "hook sent after 5" {
 			t.Error(got)

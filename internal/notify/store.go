@@ -36,7 +36,7 @@ type DeliveryStore interface {
 	// more. ok is false if it is already claimed.
 	ClaimNotification(ctx context.Context, n alerts.Notification, next time.Time) (claimed alerts.Notification, ok bool, err error)
 	// Content returns the first alerts of a message, and the number of alerts of its topic that still fire.
-	Content(ctx context.Context, n alerts.Notification, most int) (said []alerts.Alert, unclosed int, err error)
+	Content(ctx context.Context, n alerts.Notification, most int) (raised []alerts.Alert, unclosed int, err error)
 	// Closed returns the alerts that the given ones close, if still stored.
 	Closed(ctx context.Context, closing []alerts.Alert) ([]alerts.Alert, error)
 	// Sent records that a channel accepted a message.

@@ -52,16 +52,16 @@ func (p Ping) plain() bool { return p.Kind == rules.Success && p.Run == "" }
 
 // effect returns the effect of a ping on its job.
 func (t *Receiver) effect(one *pendingPing) (futurejobs.Effect, error) {
-	rule, err := t.Book.Newest(one.Rule)
+	rule, err := t.Catalog.Newest(one.Rule)
 	if err != nil {
 		return futurejobs.Effect{}, err
 	}
 	if rule.Engine().ID != one.RuleID { // the name now belongs to another rule
 		return futurejobs.Effect{}, fmt.Errorf("rule %s: %w", one.Rule, futurejobs.ErrNotFound)
 	}
-	return rule.Beat(rules.Beat{
+	return rule.HeartbeatEffect(rules.ReceivedHeartbeat{
 		Key: one.Key, At: one.at, Kind: one.Kind, Run: one.Run, Exit: one.Exit, Body: one.Body,
-		Paused: t.Book.Paused(one.Rule),
+		Paused: t.Catalog.Paused(one.Rule),
 	}, t.Shards)
 }
 

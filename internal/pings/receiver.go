@@ -39,7 +39,7 @@ type Observer interface {
 
 // Receiver applies pings as heartbeats of their rules, many in one transaction. It is safe for concurrent use.
 type Receiver struct {
-	Book     Book
+	Catalog  RuleFinder
 	Effects  EffectStore
 	Shards   int              // number of shards that jobs are hashed to
 	Now      func() time.Time // the database's time, or slightly earlier
@@ -65,7 +65,7 @@ type pendingPing struct {
 
 // Receive applies a ping. If it returns nil, the ping is committed.
 //
-// It returns ErrBusy, ErrUnknown, the errors of rules.Rule.Beat and of the Ledger, and the error of ctx. After the
+// It returns ErrBusy, ErrUnknown, the errors of rules.Rule.HeartbeatEffect and of the Ledger, and the error of ctx. After the
 // latter it is unknown whether the ping is committed.
 func (t *Receiver) Receive(ctx context.Context, p Ping) error {
 	one := &pendingPing{Ping: p, at: t.Now(), done: make(chan error, 1)}
@@ -161,13 +161,13 @@ func (t *Receiver) take(ctx context.Context, all []*pendingPing) {
 func (t *Receiver) apply(ctx context.Context, all []*pendingPing) (left []*pendingPing, err error) {
 	left = all
 	for range ruleTries {
-		revision := t.Book.Revision()
+		revision := t.Catalog.Revision()
 		b := t.batch(left)
 		if len(b.refused) > 0 {
-			if err := t.Book.Refresh(ctx); err != nil {
+			if err := t.Catalog.Refresh(ctx); err != nil {
 				return left, err
 			}
-			if t.Book.Revision() != revision {
+			if t.Catalog.Revision() != revision {
 				continue
 			}
 			left = b.refuse()
@@ -182,7 +182,7 @@ func (t *Receiver) apply(ctx context.Context, all []*pendingPing) (left []*pendi
 			}
 			return left, err
 		}
-		if err := t.Book.Refresh(ctx); err != nil {
+		if err := t.Catalog.Refresh(ctx); err != nil {
 			return left, err
 		}
 	}

@@ -111,7 +111,7 @@ func TestPingReadsCurrentJob(t *testing.T) {
 func (w *world) apply(effects ...futurejobs.Effect) {
 	w.Helper()
 	w.refresh()
-	_, err := w.Apply(w.Context(), futurejobs.EffectBatch{RuleSet: w.book.Revision(), Effects: effects})
+	_, err := w.Apply(w.Context(), futurejobs.EffectBatch{RuleSet: w.catalog.Revision(), Effects: effects})
 	fatal(w.T, err)
 }
 
@@ -288,7 +288,7 @@ func TestPingRefusedByDatabaseDoesNotAffectBatch(t *testing.T) {
 // A full queue refuses further pings without blocking.
 func TestAFullQueueRefuses(t *testing.T) {
 	w := newWorld(t)
-	taker := pings.NewReceiver(pings.Receiver{Book: w.book, Effects: w.Store, Shards: w.Shards(), Now: time.Now, Observer: w}) // and does not run
+	taker := pings.NewReceiver(pings.Receiver{Catalog: w.catalog, Effects: w.Store, Shards: w.Shards(), Now: time.Now, Observer: w}) // and does not run
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for n := 0; ; n++ {

@@ -13,8 +13,8 @@ import (
 	"deadman/rules"
 )
 
-// Book has the rules. rules.Catalog implements it.
-type Book interface {
+// RuleFinder has the rules. rules.Catalog implements it.
+type RuleFinder interface {
 	// Newest returns the newest version of a rule, or futurejobs.ErrNotFound.
 	Newest(name string) (*rules.Rule, error)
 	// Paused reports whether the rule of a name is paused and creates no jobs.
@@ -25,7 +25,7 @@ type Book interface {
 	Refresh(ctx context.Context) error
 }
 
-var _ Book = (*rules.Catalog)(nil)
+var _ RuleFinder = (*rules.Catalog)(nil)
 
 // Target is the rule and key of a ping.
 type Target struct {
@@ -36,9 +36,9 @@ type Target struct {
 
 // Resolver finds the rule and key of a ping. It is safe for concurrent use.
 type Resolver struct {
-	Store Store
-	Book  Book
-	Now   func() time.Time
+	Store   Store
+	Catalog RuleFinder
+	Now     func() time.Time
 
 	recent addressCache
 	newest ruleRefresher
@@ -54,7 +54,7 @@ type Resolver struct {
 //  4. If still none does and only one rule has the ping key, an address is created, if requested and if the rule
 //     accepts pings of the key.
 //
-// It returns ErrUnknown, ErrAmbiguous, ErrBadExitStatus, ErrTooManyAddresses, and the errors of rules.Rule.TakesBeats.
+// It returns ErrUnknown, ErrAmbiguous, ErrBadExitStatus, ErrTooManyAddresses, and the errors of rules.Rule.AcceptsHeartbeat.
 func (f *Resolver) Resolve(ctx context.Context, p Path, create bool) (to Target, says Signal, created bool, err error) {
 	targets, err := f.targets(ctx, p.ID)
 	if err != nil || len(targets) == 0 {
@@ -71,7 +71,7 @@ func (f *Resolver) Resolve(ctx context.Context, p Path, create bool) (to Target,
 	if says, err = readSignal(p.Rest[1:]); err != nil {
 		return to, says, false, err
 	}
-	revision := f.Book.Revision()
+	revision := f.Catalog.Revision()
 	if to, err = f.ruleKnowing(ctx, targets, key); errors.Is(err, ErrUnknown) {
 		to, err = f.knowingSince(ctx, revision, targets, key)
 	}
@@ -125,10 +125,10 @@ func (f *Resolver) ruleKnowing(ctx context.Context, having []Address, key string
 
 // knowingSince is ruleKnowing after a refresh of the rules; ErrUnknown if their revision is unchanged.
 func (f *Resolver) knowingSince(ctx context.Context, revision int64, having []Address, key string) (Target, error) {
-	if err := f.newest.refresh(ctx, f.Book); err != nil {
+	if err := f.newest.refresh(ctx, f.Catalog); err != nil {
 		return Target{}, err
 	}
-	if f.Book.Revision() == revision {
+	if f.Catalog.Revision() == revision {
 		return Target{}, ErrUnknown
 	}
 	return f.ruleKnowing(ctx, having, key)
@@ -141,7 +141,7 @@ func (f *Resolver) knows(ctx context.Context, a Address, key string) (bool, erro
 	if _, ok := f.recent.get(seenKey(a.RuleID, key), now); ok {
 		return true, nil
 	}
-	rule, err := f.Book.Newest(a.Rule)
+	rule, err := f.Catalog.Newest(a.Rule)
 	if err != nil || !expects(rule, key) {
 		_, err := f.Store.PingAddress(ctx, a.RuleID, key)
 		switch {
@@ -167,11 +167,11 @@ func (f *Resolver) createAddress(ctx context.Context, having []Address, key stri
 		return Target{}, false, ErrAmbiguous // the rule of the key is ambiguous
 	}
 	of := having[0]
-	rule, err := f.Book.Newest(of.Rule)
+	rule, err := f.Catalog.Newest(of.Rule)
 	if err != nil {
 		return Target{}, false, err
 	}
-	if err := rule.TakesBeats(key); err != nil { // an address that accepts no pings is useless
+	if err := rule.AcceptsHeartbeat(key); err != nil { // an address that accepts no pings is useless
 		return Target{}, false, err
 	}
 	_, created, err := f.Create(ctx, Address{RuleID: of.RuleID, Rule: of.Rule, Key: key}, false)
@@ -232,7 +232,7 @@ type ruleRefresher struct {
 }
 
 // refresh returns after a refresh of the rules that began after the call.
-func (n *ruleRefresher) refresh(ctx context.Context, book Book) error {
+func (n *ruleRefresher) refresh(ctx context.Context, catalog RuleFinder) error {
 	came := n.begun.Load()
 	n.reading.Lock()
 	defer n.reading.Unlock()
@@ -240,7 +240,7 @@ func (n *ruleRefresher) refresh(ctx context.Context, book Book) error {
 		return nil
 	}
 	n.begun.Add(1)
-	err := book.Refresh(ctx)
+	err := catalog.Refresh(ctx)
 	if err != nil {
 		n.begun.Add(-1) // no other caller has counted it
 	}

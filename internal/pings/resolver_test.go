@@ -108,7 +108,7 @@ func TestPingCreatesAddress(t *testing.T) {
 	// Two rules share a ping key: a key belongs to the rule that knows it, and an unknown key creates no address.
 	w.save(strings.NewReplacer("name: backup", "name: reports", "nightly, weekly", "monthly, weekly").Replace(backup))
 	w.refresh()
-	other, err := w.book.Newest("reports")
+	other, err := w.catalog.Newest("reports")
 	fatal(t, err)
 	_, _, err = w.finder.Create(t.Context(), pings.Address{ID: all, RuleID: other.Engine().ID, Rule: "reports"}, false)
 	fatal(t, err)
@@ -137,7 +137,7 @@ func TestKeysDeclaredOnAnotherNode(t *testing.T) {
 	}
 }
 
-// slow is a real book whose refreshes block until they are released.
+// slow is a real catalog whose refreshes block until they are released.
 type slow struct {
 	*rules.Catalog
 	asked atomic.Int64 // counts reads of the revision
@@ -162,8 +162,8 @@ func TestGuessesShareRefreshes(t *testing.T) {
 	w := newWorld(t)
 	path, err := pings.ReadPath(w.address("").Path() + "/monthly")
 	fatal(t, err)
-	book := &slow{Catalog: w.book, letGo: make(chan struct{})}
-	finder := &pings.Resolver{Store: w.Store, Book: book, Now: time.Now}
+	catalog := &slow{Catalog: w.catalog, letGo: make(chan struct{})}
+	finder := &pings.Resolver{Store: w.Store, Catalog: catalog, Now: time.Now}
 	var sent sync.WaitGroup
 	for range guesses {
 		sent.Go(func() {
@@ -172,12 +172,12 @@ func TestGuessesShareRefreshes(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(2 * time.Minute); book.asked.Load() < guesses && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Minute); catalog.asked.Load() < guesses && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	close(book.letGo)
+	close(catalog.letGo)
 	sent.Wait()
-	if n := book.read.Load(); n < 1 || n >= guesses {
+	if n := catalog.read.Load(); n < 1 || n >= guesses {
 		t.Errorf("the rules were read %d times for %d guesses", n, guesses)
 	}
 }
@@ -186,7 +186,7 @@ func TestGuessesShareRefreshes(t *testing.T) {
 func TestDeletedAddressStopsWorking(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now()
-	there := pings.Resolver{Store: w.Store, Book: w.book, Now: func() time.Time { return now }}
+	there := pings.Resolver{Store: w.Store, Catalog: w.catalog, Now: func() time.Time { return now }}
 	a := w.address("photos")
 	path, err := pings.ReadPath(a.Path())
 	fatal(t, err)

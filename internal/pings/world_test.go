@@ -33,13 +33,13 @@ slot: 6h
 type world struct {
 	*testing.T
 	*store.Store
-	book   *rules.Catalog
-	rule   *rules.Rule
-	finder *pings.Resolver
-	taker  *pings.Receiver
-	writer *pings.LogWriter
-	done   atomic.Int64 // transactions that changed jobs
-	wrote  atomic.Int64 // jobs changed
+	catalog *rules.Catalog
+	rule    *rules.Rule
+	finder  *pings.Resolver
+	taker   *pings.Receiver
+	writer  *pings.LogWriter
+	done    atomic.Int64 // transactions that changed jobs
+	wrote   atomic.Int64 // jobs changed
 }
 
 func newWorld(t *testing.T) *world {
@@ -52,10 +52,10 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	w := &world{T: t, Store: s}
-	w.book = rules.NewCatalog(s, s.Shards())
+	w.catalog = rules.NewCatalog(s, s.Shards())
 	w.save(backup)
 	w.refresh()
-	w.finder = &pings.Resolver{Store: s, Book: w.book, Now: time.Now}
+	w.finder = &pings.Resolver{Store: s, Catalog: w.catalog, Now: time.Now}
 	return w
 }
 
@@ -66,7 +66,7 @@ func fatal(t *testing.T, err error) {
 	}
 }
 
-// save saves a rule as another node does: the book of this node is not refreshed.
+// save saves a rule as another node does: the catalog of this node is not refreshed.
 func (w *world) save(text string) {
 	w.Helper()
 	documents, err := rules.Parse([]byte(text), "test.yaml")
@@ -79,8 +79,8 @@ func (w *world) save(text string) {
 
 func (w *world) refresh() {
 	w.Helper()
-	fatal(w.T, w.book.Refresh(w.Context()))
-	rule, err := w.book.Newest("backup")
+	fatal(w.T, w.catalog.Refresh(w.Context()))
+	rule, err := w.catalog.Newest("backup")
 	fatal(w.T, err)
 	w.rule = rule
 }
@@ -101,7 +101,7 @@ func (w *world) runs(ledger pings.EffectStore) (stop func()) {
 func (w *world) begins(ledger pings.EffectStore) (cancel, wait func()) {
 	w.writer = &pings.LogWriter{Store: w.Store, Log: slog.New(slog.DiscardHandler)}
 	w.taker = pings.NewReceiver(pings.Receiver{
-		Book: w.book, Effects: ledger, Shards: w.Shards(), Now: time.Now, Observer: w, Log: w.writer,
+		Catalog: w.catalog, Effects: ledger, Shards: w.Shards(), Now: time.Now, Observer: w, Log: w.writer,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -15,11 +15,11 @@ type answer struct {
 	Outcome string         `json:"outcome,omitempty" jsonschema:"pattern=^[a-z0-9][a-z0-9_-]{0\\,62}$" jsonschema_description:"Outcome of the job, instead of next; if absent and next is null: cleared."`
 	Step    int            `json:"step,omitempty" jsonschema:"minimum=0" jsonschema_description:"Number of steps taken after this check; absent: unchanged."`
 	State   map[string]any `json:"state,omitempty" jsonschema_description:"Data for the alerts of this check. It is not stored in the job."`
-	Alerts  []said         `json:"alerts,omitempty" jsonschema:"maxItems=32" jsonschema_description:"Alerts to raise, in this order."`
+	Alerts  []alertDraft   `json:"alerts,omitempty" jsonschema:"maxItems=32" jsonschema_description:"Alerts to raise, in this order."`
 }
 
-// said is one alert of an answer.
-type said struct {
+// alertDraft is one alert of an answer.
+type alertDraft struct {
 	Severity alerts.Severity   `json:"severity,omitempty" jsonschema:"enum=info,enum=warning,enum=error,enum=critical" jsonschema_description:"Default: warning."`
 	Status   alerts.Status     `json:"status,omitempty" jsonschema:"enum=firing,enum=resolved" jsonschema_description:"Default: firing; resolved closes the open alert."`
 	Step     string            `json:"step,omitempty" jsonschema:"pattern=^[a-z0-9][a-z0-9_-]{0\\,62}$" jsonschema_description:"Name of the step taken."`

@@ -54,7 +54,7 @@ func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) error {
 		return err
 	}
 	w.observe(l, due, applied, now)
-	w.queue.moved(l, uint64(due.At.Unix())) //nolint:gosec // the same
+	w.queue.advance(l, uint64(due.At.Unix())) //nolint:gosec // the same
 	return nil
 }
 

@@ -130,7 +130,7 @@ func TestNoTickIsEmittedAfterAChangeOfItsRuleIsAcknowledged(t *testing.T) {
 						broker.before = acknowledge
 					}
 					var c count
-					w.ticker(scheduler.Options{Book: w.book(), Cursors: w.store, Emitter: broker, Observer: &c})
+					w.ticker(scheduler.Options{Catalog: w.catalog(), Cursors: w.store, Emitter: broker, Observer: &c})
 					a := <-acknowledged
 					if a.err != nil {
 						t.Fatal(a.err)
@@ -163,7 +163,7 @@ func TestATickAfterASaveIsOfTheNewVersion(t *testing.T) {
 			}
 			w.rule = w.save(importDue)
 			var c count
-			w.ticker(scheduler.Options{Book: w.book(), Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &c})
+			w.ticker(scheduler.Options{Catalog: w.catalog(), Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &c})
 			from, seen := []time.Time{w.rule.SavedAt}, make(map[time.Time]string)
 			for i, subject := range subjects {
 				if i > 0 {
@@ -196,11 +196,11 @@ func TestAFailedPublicationDoesNotHoldUpChanges(t *testing.T) {
 			w.rule = w.save(importDue)
 			var c count
 			broker := &refusing{isAnswered: isAnswered}
-			book := w.book()
-			stop := w.ticker(scheduler.Options{Book: book, Cursors: w.store, Emitter: broker, Observer: &c})
+			catalog := w.catalog()
+			stop := w.ticker(scheduler.Options{Catalog: catalog, Cursors: w.store, Emitter: broker, Observer: &c})
 			w.eventually("a publication fails", func() bool { return broker.tries.Load() > 0 })
 			stop()
-			if err := w.store.HoldTick(t.Context(), w.rule.RuleID, book.Revision()); err != nil && isAnswered {
+			if err := w.store.HoldTick(t.Context(), w.rule.RuleID, catalog.Revision()); err != nil && isAnswered {
 				t.Errorf("after a refusal the rule is still held: %v", err)
 			}
 			if _, err := w.store.Delete(t.Context(), "import-due", w.rule.Version); err != nil {

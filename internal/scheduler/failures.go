@@ -39,7 +39,7 @@ func (w *worker) failing() (names []string) {
 	if len(w.failures.rules) == 0 {
 		return nil
 	}
-	_, all := w.Book.Scheduled()
+	_, all := w.Catalog.Scheduled()
 	for _, s := range all {
 		if w.failures.rules[s.Name()] {
 			names = append(names, s.Name())
@@ -93,14 +93,14 @@ func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) error {
 // reportRecovered closes the alert about the ticks of a rule, if it was raised. The ticks are applied even if that
 // fails.
 func (w *worker) reportRecovered(ctx context.Context, rule string, first time.Time) {
-	a, said, err := w.Cursors.ResolveSystemAlert(ctx, alerts.SystemAlert{
+	a, raised, err := w.Cursors.ResolveSystemAlert(ctx, alerts.SystemAlert{
 		Topic: "rule/" + rule, Step: failingStep, Status: alerts.Resolved, Severity: alerts.Error, Since: first,
 		Text:   fmt.Sprintf("rule %s: schedule ticks are applied again; they were not from %s on", rule, first.UTC().Format(time.RFC3339)),
 		Labels: map[string]string{"rule": rule},
 	})
 	if err != nil {
 		w.Log.Warn("closing the alert about schedule ticks failed", "rule", rule, "err", err)
-	} else if said {
+	} else if raised {
 		w.Observer.Alerted(a)
 	}
 }

@@ -29,12 +29,12 @@ again: keep
 		t.Fatal(err)
 	}
 	run := func(known calendars.Set) (ticker *scheduler.Scheduler, stop func()) {
-		book := rules.NewCatalog(w.store, w.store.Shards())
-		book.Calendars = known
-		if err := book.Refresh(t.Context()); err != nil {
+		catalog := rules.NewCatalog(w.store, w.store.Shards())
+		catalog.Calendars = known
+		if err := catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return w.lateTicker(book)
+		return w.lateTicker(catalog)
 	}
 	raised := func() (all []alerts.Alert) {
 		t.Helper()

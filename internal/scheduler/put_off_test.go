@@ -13,13 +13,13 @@ import (
 	"deadman/rules"
 )
 
-// shortBook is a catalog of rules whose tenants may have used up their allowances.
-type shortBook struct {
+// limitedCatalog is a catalog of rules whose tenants may have used up their allowances.
+type limitedCatalog struct {
 	*rules.Catalog
 	isShort atomic.Bool
 }
 
-func (b *shortBook) Scheduled() (int64, []futurejobs.TickingRule) {
+func (b *limitedCatalog) Scheduled() (int64, []futurejobs.TickingRule) {
 	revision, all := b.Catalog.Scheduled()
 	for i := range all {
 		all[i] = shortRule{all[i], b}
@@ -29,11 +29,11 @@ func (b *shortBook) Scheduled() (int64, []futurejobs.TickingRule) {
 
 type shortRule struct {
 	futurejobs.TickingRule
-	book *shortBook
+	catalog *limitedCatalog
 }
 
 func (r shortRule) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, err error) {
-	if r.book.isShort.Load() {
+	if r.catalog.isShort.Load() {
 		return d, false, futurejobs.ErrPutOff
 	}
 	return r.TickingRule.Due(after, now)
@@ -51,12 +51,12 @@ trigger: {schedule: "@every 30s", keys: [customers]}
 escalate: [{after: 1h}]
 again: keep
 `)
-	book := &shortBook{Catalog: rules.NewCatalog(w.store, w.store.Shards())}
-	book.isShort.Store(true)
-	if err := book.Refresh(t.Context()); err != nil {
+	catalog := &limitedCatalog{Catalog: rules.NewCatalog(w.store, w.store.Shards())}
+	catalog.isShort.Store(true)
+	if err := catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ticker, _ := w.lateTicker(book)
+	ticker, _ := w.lateTicker(catalog)
 	raised := func() []alerts.Alert {
 		t.Helper()
 		all, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
@@ -72,7 +72,7 @@ again: keep
 	if failing := ticker.Failing(); len(failing) > 0 || ticker.Err() != nil || len(w.jobs()) != 0 {
 		t.Errorf("failing %v, %v; %d jobs", failing, ticker.Err(), len(w.jobs()))
 	}
-	book.isShort.Store(false)
+	catalog.isShort.Store(false)
 	w.eventually("the last tick is applied", func() bool { return len(w.jobs()) == 1 && len(raised()) == 2 })
 	if all := raised(); all[1].Status != alerts.Resolved {
 		t.Errorf("raised: %+v", all[1])

@@ -40,8 +40,8 @@ func (ls *tickQueue) put(l *ruleTicks, at time.Time) {
 	heap.Fix(ls, l.place)
 }
 
-// moved continues with the next tick of a rule with ticks applied up to a cursor.
-func (ls *tickQueue) moved(l *ruleTicks, cursor uint64) {
+// advance continues with the next tick of a rule with ticks applied up to a cursor.
+func (ls *tickQueue) advance(l *ruleTicks, cursor uint64) {
 	l.cursor, l.past, l.held = cursor, cursor, time.Time{}
 	if next, ok := l.Next(l.after()); ok {
 		ls.put(l, next)

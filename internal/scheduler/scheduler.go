@@ -12,8 +12,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// Book provides the rules with schedules. Implementations are safe for concurrent use.
-type Book interface {
+// ScheduleReader provides the rules with schedules. Implementations are safe for concurrent use.
+type ScheduleReader interface {
 	// Revision returns the revision of the loaded rules. It is called in each round.
 	Revision() int64
 	// Scheduled returns the rules with schedules, and the revision of their rule set.
@@ -35,9 +35,9 @@ type CursorStore interface {
 	HoldTick(ctx context.Context, ruleID int32, revision int64) error
 	// ReleaseTick ends the hold of a rule.
 	ReleaseTick(ctx context.Context, ruleID int32) error
-	// ResolveSystemAlert writes a Resolved alert, if the alert that it closes was raised and is open. said is false
+	// ResolveSystemAlert writes a Resolved alert, if the alert that it closes was raised and is open. raised is false
 	// otherwise.
-	ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error)
+	ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error)
 }
 
 // Shards tells the shards that this node holds. Implementations are safe for concurrent use.
@@ -68,7 +68,7 @@ type Observer interface {
 
 // Options are the parts of a Scheduler. All but Allow are required.
 type Options struct {
-	Book     Book
+	Catalog  ScheduleReader
 	Cursors  CursorStore
 	Shards   Shards
 	Emitter  Emitter

@@ -110,20 +110,20 @@ func (c *count) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 
 func (*count) Alerted(alerts.Alert) {}
 
-// book returns the catalog of a node.
-func (w *world) book() *rules.Catalog {
+// catalog returns the catalog of a node.
+func (w *world) catalog() *rules.Catalog {
 	w.Helper()
-	book := rules.NewCatalog(w.store, w.store.Shards())
-	if err := book.Refresh(w.Context()); err != nil {
+	catalog := rules.NewCatalog(w.store, w.store.Shards())
+	if err := catalog.Refresh(w.Context()); err != nil {
 		w.Fatal(err)
 	}
-	return book
+	return catalog
 }
 
 // node runs a scheduler with its own catalog until stop or the end of the test.
 func (w *world) node(ledger scheduler.CursorStore, c *count) (stop func()) {
 	w.Helper()
-	return w.ticker(scheduler.Options{Book: w.book(), Cursors: ledger, Emitter: w.bus.TickPublisher, Observer: c})
+	return w.ticker(scheduler.Options{Catalog: w.catalog(), Cursors: ledger, Emitter: w.bus.TickPublisher, Observer: c})
 }
 
 // ticker runs a scheduler of some parts until stop or the end of the test.
@@ -135,10 +135,10 @@ func (w *world) ticker(o scheduler.Options) (stop func()) {
 }
 
 // lateTicker starts a scheduler for which three more minutes have passed.
-func (w *world) lateTicker(book scheduler.Book) (t *scheduler.Scheduler, stop func()) {
+func (w *world) lateTicker(catalog scheduler.ScheduleReader) (t *scheduler.Scheduler, stop func()) {
 	w.Helper()
 	return w.start(scheduler.Options{
-		Book: book, Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &count{},
+		Catalog: catalog, Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &count{},
 		Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
 	})
 }
@@ -310,7 +310,7 @@ trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 `)
 	var c count
 	var broker mute
-	w.ticker(scheduler.Options{Book: w.book(), Cursors: w.store, Emitter: &broker, Observer: &c})
+	w.ticker(scheduler.Options{Catalog: w.catalog(), Cursors: w.store, Emitter: &broker, Observer: &c})
 	w.eventually("the broker is asked", broker.asked.Load)
 	stood := w.cursor().LastSeq
 	w.eventually("two ticks begin waits", func() bool { return w.cursor().LastSeq >= stood+2 })
@@ -336,10 +336,10 @@ func TestRulesAreListedOnce(t *testing.T) {
 	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(eachSecond)
 	var c count
-	book := &listed{Catalog: w.book()}
-	w.ticker(scheduler.Options{Book: book, Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &c})
+	catalog := &listed{Catalog: w.catalog()}
+	w.ticker(scheduler.Options{Catalog: catalog, Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &c})
 	w.eventually("three ticks", func() bool { return c.began.Load() >= 3 })
-	if n := book.times.Load(); n != 2 { // for those that emit, and those that do not
+	if n := catalog.times.Load(); n != 2 { // for those that emit, and those that do not
 		t.Errorf("listed %d times", n)
 	}
 }

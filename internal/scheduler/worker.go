@@ -126,7 +126,7 @@ func (w *worker) round(ctx context.Context) error {
 				return err
 			}
 			w.queue = nil
-			if err := w.Book.Refresh(ctx); err != nil {
+			if err := w.Catalog.Refresh(ctx); err != nil {
 				return fmt.Errorf("refresh the rules: %w", err)
 			}
 		case errors.Is(err, futurejobs.ErrJobDue):
@@ -148,10 +148,10 @@ func (w *worker) round(ctx context.Context) error {
 // load reads the cursors, unless they are known for the current rules. A rule without a cursor gets one. A cursor in the
 // future is from a clock that was ahead: ticks continue from now on, applied before or not.
 func (w *worker) load(ctx context.Context, now time.Time) error {
-	if w.queue != nil && w.revision == w.Book.Revision() {
+	if w.queue != nil && w.revision == w.Catalog.Revision() {
 		return nil
 	}
-	revision, all := w.Book.Scheduled()
+	revision, all := w.Catalog.Scheduled()
 	all = slices.DeleteFunc(all, func(s futurejobs.TickingRule) bool { return s.Emits() != w.emits })
 	var cursors map[string]futurejobs.Cursor
 	if len(all) > 0 {

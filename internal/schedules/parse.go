@@ -81,7 +81,7 @@ func parseAt(text string) (Schedule, error) {
 	if at.Year() < 1970 || at.Year() > 9999 {
 		return nil, errors.New("the instant is not between 1970 and 9999; are these milliseconds? divide them by 1000")
 	}
-	return once{at}, nil
+	return oneTime{at}, nil
 }
 
 // macros are the names of predefined crontabs.

@@ -49,13 +49,13 @@ func instantOf(second int64) (time.Time, bool) {
 	return time.Unix(second, 0).UTC(), true
 }
 
-// once ticks at one instant.
-type once struct{ at time.Time }
+// oneTime ticks at one instant.
+type oneTime struct{ at time.Time }
 
-var _ Schedule = once{}
+var _ Schedule = oneTime{}
 
 // Next returns the tick, unless it is past.
-func (o once) Next(after time.Time) (time.Time, bool) {
+func (o oneTime) Next(after time.Time) (time.Time, bool) {
 	if o.at.After(after) {
 		return o.at, true
 	}
@@ -63,7 +63,7 @@ func (o once) Next(after time.Time) (time.Time, bool) {
 }
 
 // Between returns 1 or 0.
-func (o once) Between(after, through time.Time) (n int, last time.Time) {
+func (o oneTime) Between(after, through time.Time) (n int, last time.Time) {
 	if o.at.After(after) && !o.at.After(through) {
 		return 1, o.at
 	}
@@ -71,10 +71,10 @@ func (o once) Between(after, through time.Time) (n int, last time.Time) {
 }
 
 // Shortest returns 0: no tick follows.
-func (once) Shortest() time.Duration { return 0 }
+func (oneTime) Shortest() time.Duration { return 0 }
 
 // From returns the same schedule.
-func (o once) From(time.Time) Schedule { return o }
+func (o oneTime) From(time.Time) Schedule { return o }
 
 // every ticks each span after its anchor, both in seconds. Clock changes do not affect it.
 type every struct{ anchor, span int64 }

@@ -219,7 +219,7 @@ func (v *sqliteQuery) ask(ctx context.Context, stmt *sql.Stmt, params []any) (f 
 	defer cancel()
 	f.Value, err = v.one(ctx, stmt, args)
 	if err == nil || isOfSQLite(err, scopeKey) {
-		f.Err = saidBySQLite(err, timeout)
+		f.Err = sqliteKeyError(err, timeout)
 		return f, nil
 	}
 	return f, refusedBySQLite(ctx, err)

@@ -29,8 +29,8 @@ func isOfSQLite(err error, b errorScope) bool {
 	return b == scopeKey
 }
 
-// saidBySQLite returns the error of one key for people.
-func saidBySQLite(err error, timeout time.Duration) error {
+// sqliteKeyError returns the error of one key for people.
+func sqliteKeyError(err error, timeout time.Duration) error {
 	var e *sqlitedriver.Error
 	late := errors.Is(err, context.DeadlineExceeded) || errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_INTERRUPT
 	switch {

@@ -41,7 +41,7 @@ func readAlert(row scanner, a *alerts.Alert) error {
 	return r.read()
 }
 
-func readSaid(row scanner, s *futurejobs.ListedAlert) error {
+func readListedAlert(row scanner, s *futurejobs.ListedAlert) error {
 	r, waits := alertRow{Alert: &s.Alert}, false
 	if err := row.Scan(append(r.fields(), &waits, &s.Withheld)...); err != nil {
 		return err
@@ -81,23 +81,23 @@ func (s *AlertStore) alerts(ctx context.Context, f futurejobs.Filter) (page futu
 	}
 	portions := make([]*shardPage[futurejobs.ListedAlert], len(scopes))
 	for i, c := range scopes {
-		portions[i] = saidBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+		portions[i] = alertsBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 			return look(ctx, c, f, before, limit)
 		})
 	}
-	said, err := mergeShards(portions, limit(f)+1, newestFirst)
+	listed, err := mergeShards(portions, limit(f)+1, newestFirst)
 	if err != nil {
 		return page, err
 	}
-	page = paged("alert", said, f, func(a futurejobs.ListedAlert) position { return position{Alert: a.ID} })
+	page = paged("alert", listed, f, func(a futurejobs.ListedAlert) position { return position{Alert: a.ID} })
 	page.Items, err = s.fill(ctx, page.Items)
 	return page, err
 }
 
 func newestFirst(a, b futurejobs.ListedAlert) int { return alertOrder(b.ID, a.ID) }
 
-// saidBefore pages through the alerts of a shard that were raised before one.
-func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error)) *shardPage[futurejobs.ListedAlert] {
+// alertsBefore pages through the alerts of a shard that were raised before one.
+func alertsBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error)) *shardPage[futurejobs.ListedAlert] {
 	return &shardPage[futurejobs.ListedAlert]{next: func(after *futurejobs.ListedAlert, limit int) ([]futurejobs.ListedAlert, error) {
 		if after != nil {
 			before = after.ID
@@ -109,11 +109,11 @@ func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futu
 func (s *AlertStore) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + fromAlert + `
 WHERE a.shard = ? AND a.id < ?` + c.and("a"), []any{c.shard, before[:]}}
-	w.said(f)
-	return query(ctx, s.read, readSaid, rebindPlaceholders(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit)...)
+	w.alerts(f)
+	return query(ctx, s.read, readListedAlert, rebindPlaceholders(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit)...)
 }
 
-// wanted reports whether a filter accepts an alert, as filter.said does.
+// wanted reports whether a filter accepts an alert, as filter.alerts does.
 func wanted(f futurejobs.Filter, a alerts.Alert) bool {
 	return (f.Status == "" || a.Status == f.Status) && (f.Severity == "" || a.Severity == f.Severity) &&
 		!a.DecidedAt.Before(f.After) && (f.Before.IsZero() || a.DecidedAt.Before(f.Before))
@@ -131,12 +131,12 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 	}
 	ids := slices.DeleteFunc(slices.Concat(lists...), func(id alerts.ID) bool { return alertOrder(id, before) >= 0 })
 	slices.SortFunc(ids, func(a, b alerts.ID) int { return alertOrder(b, a) })
-	var said []futurejobs.ListedAlert
+	var listed []futurejobs.ListedAlert
 	for _, id := range ids {
-		if len(said) == limit {
+		if len(listed) == limit {
 			break
 		}
-		found, err := s.said(ctx, alertHeads, id, []int16{c.shard})
+		found, err := s.alertByID(ctx, alertHeads, id, []int16{c.shard})
 		if errors.Is(err, futurejobs.ErrNotFound) {
 			continue // its retention is over
 		}
@@ -144,29 +144,29 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 			return nil, err
 		}
 		if wanted(f, found.Alert) {
-			said = append(said, found)
+			listed = append(listed, found)
 		}
 	}
-	return said, nil
+	return listed, nil
 }
 
 // Alert returns one alert, or futurejobs.ErrNotFound.
 func (s *AlertStore) Alert(ctx context.Context, id alerts.ID) (futurejobs.ListedAlert, error) {
-	said, err := s.said(ctx, alertColumns, id, s.allShards())
+	listed, err := s.alertByID(ctx, alertColumns, id, s.allShards())
 	if err != nil {
-		return said, fmt.Errorf("alert %s: %w", id, asUnavailable(err))
+		return listed, fmt.Errorf("alert %s: %w", id, asUnavailable(err))
 	}
-	return said, nil
+	return listed, nil
 }
 
-// said returns one alert with alertColumns or alertHeads.
-func (s *AlertStore) said(ctx context.Context, columns string, id alerts.ID, shards []int16) (said futurejobs.ListedAlert, err error) {
-	err = readSaid(s.read.QueryRowContext(ctx, `SELECT `+columns+`, `+s.unpublished()+fromAlert+`
-WHERE a.id = $1 AND a.shard IN `+inList(shards), id[:]), &said)
+// alertByID returns one alert with alertColumns or alertHeads.
+func (s *AlertStore) alertByID(ctx context.Context, columns string, id alerts.ID, shards []int16) (listed futurejobs.ListedAlert, err error) {
+	err = readListedAlert(s.read.QueryRowContext(ctx, `SELECT `+columns+`, `+s.unpublished()+fromAlert+`
+WHERE a.id = $1 AND a.shard IN `+inList(shards), id[:]), &listed)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = futurejobs.ErrNotFound
 	}
-	return said, err
+	return listed, err
 }
 
 // listedMost is futurejobs.ListedMost as a literal in a statement.
@@ -270,7 +270,7 @@ func (s *AlertStore) openAlerts(ctx context.Context, f futurejobs.Filter) (page 
 	}
 	portions := []*shardPage[futurejobs.ListedAlert]{{items: open, over: true}}
 	for _, c := range scopes {
-		portions = append(portions, saidBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+		portions = append(portions, alertsBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 			return s.openOfShard(ctx, c, f, before, limit)
 		}))
 	}
@@ -293,7 +293,7 @@ WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.a
 		w.and(`f.key = ?`, escapedText(f.Key))
 	}
 	said := filter{text: `1 = 1`}
-	said.said(f)
+	said.alerts(f)
 	w.andUnindexed(said)
 	return query(ctx, s.read, readOpen, rebindPlaceholders(w.text+` ORDER BY `+newestAlert+` DESC LIMIT `+strconv.Itoa(limit)), w.args...)
 }
@@ -301,7 +301,7 @@ WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.a
 // readOpen is readSaid plus the acknowledgement of the alert's job.
 func readOpen(row scanner, s *futurejobs.ListedAlert) error {
 	var k readAck
-	err := readSaid(rowWithExtras{row, k.fields()}, s)
+	err := readListedAlert(rowWithExtras{row, k.fields()}, s)
 	s.Ack = k.ack()
 	return err
 }
@@ -341,13 +341,13 @@ func (s *AlertStore) openOutages(ctx context.Context, f futurejobs.Filter, befor
 		if bytes.Compare(a.ID[:], before[:]) >= 0 || f.Key != "" && f.Key != a.Key {
 			continue
 		}
-		said, err := s.said(ctx, alertHeads, a.ID, []int16{futurejobs.ShardOf(a.Entity, a.Key, s.shards)})
+		listed, err := s.alertByID(ctx, alertHeads, a.ID, []int16{futurejobs.ShardOf(a.Entity, a.Key, s.shards)})
 		switch {
 		case errors.Is(err, futurejobs.ErrNotFound): // its retention is over
 		case err != nil:
 			return nil, err
-		case wanted(f, said.Alert):
-			open = append(open, said)
+		case wanted(f, listed.Alert):
+			open = append(open, listed)
 		}
 	}
 	return open, nil

@@ -43,19 +43,19 @@ func detail(a *alerts.Alert, room []byte) ([]byte, error) {
 	return sanitizeJSON(b), nil
 }
 
-// saidBy returns the alerts of decisions.
-func saidBy(decisions []futurejobs.Decision) (said []alerts.Alert) {
+// alertsOf returns the alerts of decisions.
+func alertsOf(decisions []futurejobs.Decision) (raised []alerts.Alert) {
 	for _, d := range decisions {
-		said = append(said, d.Alerts...)
+		raised = append(raised, d.Alerts...)
 	}
-	return said
+	return raised
 }
 
 // applied returns the result of a net effect.
 func applied(b futurejobs.EffectBatch, net futurejobs.FoldResult) futurejobs.ApplyResult {
 	again, fresh := sortLetters(b, net.DeadLetters)
 	done := futurejobs.ApplyResult{
-		EffectCounts: net.EffectCounts, Alerts: saidBy(net.End), AlreadyPending: net.AlreadyPending, Over: net.Over, RefusedAgain: again, RefusedBy: refusedBy(net.DeadLetters),
+		EffectCounts: net.EffectCounts, Alerts: alertsOf(net.End), AlreadyPending: net.AlreadyPending, Over: net.Over, RefusedAgain: again, RefusedBy: refusedBy(net.DeadLetters),
 	}
 	for _, l := range fresh {
 		done.Summarized += l.Summarized

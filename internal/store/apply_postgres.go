@@ -27,7 +27,7 @@ type postgresEffects struct {
 
 // Apply implements futurejobs.EffectStore.
 func (p *postgresEffects) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
-	return once(ctx, p.db, b, func() (futurejobs.ApplyResult, error) { return p.apply(ctx, b) })
+	return applyUnlessRepeated(ctx, p.db, b, func() (futurejobs.ApplyResult, error) { return p.apply(ctx, b) })
 }
 
 func (p *postgresEffects) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {

@@ -24,7 +24,7 @@ type sqliteEffects struct {
 
 // Apply implements futurejobs.EffectStore. SQLite's single writer holds all jobs locked.
 func (e *sqliteEffects) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
-	return once(ctx, e.read, b, func() (futurejobs.ApplyResult, error) { return e.apply(ctx, b) })
+	return applyUnlessRepeated(ctx, e.read, b, func() (futurejobs.ApplyResult, error) { return e.apply(ctx, b) })
 }
 
 func (e *sqliteEffects) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
@@ -64,7 +64,7 @@ func (w batchWriter) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.
 	if err := w.evaluated(b); err != nil {
 		return net, err
 	}
-	if err := w.standing(b.ReadTo); err != nil {
+	if err := w.checkCursors(b.ReadTo); err != nil {
 		return net, err
 	}
 	known, err := w.knownOf(b, look, c.early(b))
@@ -135,8 +135,8 @@ func (w batchWriter) evaluated(b futurejobs.EffectBatch) error {
 	return err
 }
 
-// standing returns ErrCursorMoved unless the cursors of streams are at their sequences.
-func (w batchWriter) standing(streams map[string]uint64) error {
+// checkCursors returns ErrCursorMoved unless the cursors of streams are at their sequences.
+func (w batchWriter) checkCursors(streams map[string]uint64) error {
 	for stream, seq := range streams {
 		var one int
 		ok, err := w.row([]any{&one}, `SELECT 1 FROM event_cursor WHERE stream = $1 AND last_seq = $2`, stream, seq)

@@ -66,15 +66,15 @@ func BenchmarkDrain(b *testing.B) {
 // BenchmarkReschedule moves jobs to a later slot, with and without earlier alerts. ns/op is per job.
 func BenchmarkReschedule(b *testing.B) {
 	for name, open := range stores(b) {
-		for _, said := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%s/said=%t", name, said), func(b *testing.B) {
+		for _, raised := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/said=%t", name, raised), func(b *testing.B) {
 				l := newLoad(b, open(b))
 				l.create(benchBatch)
 				for n := 0; n < b.N; n += benchBatch {
 					b.StopTimer()
 					s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
 					for _, j := range l.due() {
-						if said && j.Alerts == nil {
+						if raised && j.Alerts == nil {
 							j.Alerts = l.end(j).Job.Alerts
 						}
 						j.NextCheckAt = j.NextCheckAt.Add(time.Second)

@@ -67,10 +67,10 @@ func (s *database) Now(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// fenced returns ErrRulesChanged unless a rule is unchanged since its evaluation at a revision, and ErrNotHeld unless
+// checkRuleAndLease returns ErrRulesChanged unless a rule is unchanged since its evaluation at a revision, and ErrNotHeld unless
 // one of the shards is held. Both stay so until the transaction ends.
-func (s *database) fenced(ctx context.Context, tx *sql.Tx, rule int32, revision int64, held []futurejobs.HeldShard, now time.Time) error {
-	if err := s.fencedForAll(ctx, tx, revision, now); err != nil {
+func (s *database) checkRuleAndLease(ctx context.Context, tx *sql.Tx, rule int32, revision int64, held []futurejobs.HeldShard, now time.Time) error {
+	if err := s.checkRuleSetForOlderNodes(ctx, tx, revision, now); err != nil {
 		return err
 	}
 	n, err := exec(ctx, tx, `UPDATE rule SET gate_until = gate_until
@@ -81,11 +81,11 @@ WHERE id = $1 AND fence <= $2 AND (gate_until IS NULL OR gate_until <= $3)`, rul
 	if n == 0 {
 		return futurejobs.ErrRulesChanged
 	}
-	return heldBy(ctx, tx, held, now)
+	return checkHeld(ctx, tx, held, now)
 }
 
-// fencedForAll returns ErrRulesChanged if a node of schema 16 runs and the rule set is not at the given revision.
-func (s *database) fencedForAll(ctx context.Context, tx *sql.Tx, revision int64, now time.Time) error {
+// checkRuleSetForOlderNodes returns ErrRulesChanged if a node of schema 16 runs and the rule set is not at the given revision.
+func (s *database) checkRuleSetForOlderNodes(ctx context.Context, tx *sql.Tx, revision int64, now time.Time) error {
 	if older, err := s.hasOlderNode(ctx, tx); !older || err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *database) rulesOf(ctx context.Context, f futurejobs.Filter) ([]ruleRow,
 
 // GoBy makes transactions use the time that correct returns for the database's time. A node passes its clock's
 // correction, so that a step of the database's clock neither ends leases nor delays jobs.
-func (s *database) GoBy(correct func(said time.Time) time.Time) { s.goBy(correct) }
+func (s *database) GoBy(correct func(reported time.Time) time.Time) { s.goBy(correct) }
 
 // Time is Now with the correction.
 func (s *database) Time(ctx context.Context) (time.Time, error) {
@@ -199,10 +199,10 @@ func (s *database) Time(ctx context.Context) (time.Time, error) {
 // tx runs f in one transaction, and again if it lost against another one. now is the database's time at the
 // transaction's start.
 func (s *database) tx(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
-	return retry(ctx, s.isRetryable, func() error { return s.once(ctx, f) })
+	return retry(ctx, s.isRetryable, func() error { return s.runTx(ctx, f) })
 }
 
-func (s *database) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
+func (s *database) runTx(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	tx, err := s.db.BeginTx(ctx, nil)

@@ -98,7 +98,7 @@ func (s *CursorStore) HoldOff(ctx context.Context, stream string) error {
 // cursor first: so the change either waits for the hold or is seen by it.
 func (s *CursorStore) HoldTick(ctx context.Context, ruleID int32, revision int64) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if err := s.fencedForAll(ctx, tx, revision, now); err != nil {
+		if err := s.checkRuleSetForOlderNodes(ctx, tx, revision, now); err != nil {
 			return err
 		}
 		n, err := exec(ctx, tx, `UPDATE event_cursor SET gate_until = $1 WHERE stream = $2 AND (gate_until IS NULL OR gate_until <= $3)`,
@@ -166,9 +166,9 @@ WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
 const lossTries = 100
 
 // ReportLost implements futurejobs.EffectStore.
-func (s *CursorStore) ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+func (s *CursorStore) ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		said = false
+		raised = false
 		rows, err := exec(ctx, tx, `
 UPDATE event_cursor SET lost = lost - $1, lost_since = CASE WHEN lost > $1 THEN lost_since END WHERE stream = $2 AND lost >= $1`, n, stream)
 		if err != nil || rows == 0 {
@@ -178,7 +178,7 @@ UPDATE event_cursor SET lost = lost - $1, lost_since = CASE WHEN lost > $1 THEN 
 		for range lossTries {
 			a = r.Alert(now)
 			a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-			if said, err = insertSystemAlert(ctx, tx, a); said || err != nil {
+			if raised, err = insertSystemAlert(ctx, tx, a); raised || err != nil {
 				return err
 			}
 			r.Since = r.Since.Add(time.Millisecond)
@@ -188,7 +188,7 @@ UPDATE event_cursor SET lost = lost - $1, lost_since = CASE WHEN lost > $1 THEN 
 	if err != nil {
 		return a, false, wrapErr("report lost events", err)
 	}
-	return a, said, nil
+	return a, raised, nil
 }
 
 // TickCursors returns the cursors of rules' ticks, by futurejobs.TickStream.

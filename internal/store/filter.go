@@ -59,8 +59,8 @@ func (w *filter) ended(f futurejobs.Filter) {
 	w.timeRange(`f.ended_at`, f)
 }
 
-// said narrows the alerts a. An unknown status or severity matches none.
-func (w *filter) said(f futurejobs.Filter) {
+// alerts narrows the alerts a. An unknown status or severity matches none.
+func (w *filter) alerts(f futurejobs.Filter) {
 	w.timeRange(`a.decided_at`, f)
 	if f.Status != "" {
 		w.and(`a.status = ?`, f.Status.Number())

@@ -26,9 +26,9 @@ func outcomeOf(done futurejobs.ApplyResult) ([]byte, error) {
 	return json.Marshal(futurejobs.ApplyResult{EffectCounts: done.EffectCounts, AlreadyPending: done.AlreadyPending, Over: done.Over})
 }
 
-// once applies a batch unless its request was applied before, and then returns the earlier result. This also finds a
+// applyUnlessRepeated applies a batch unless its request was applied before, and then returns the earlier result. This also finds a
 // commit that succeeded although its reply was lost.
-func once(ctx context.Context, db reader, b futurejobs.EffectBatch, apply func() (futurejobs.ApplyResult, error)) (futurejobs.ApplyResult, error) {
+func applyUnlessRepeated(ctx context.Context, db reader, b futurejobs.EffectBatch, apply func() (futurejobs.ApplyResult, error)) (futurejobs.ApplyResult, error) {
 	if b.RequestID == "" {
 		return apply()
 	}

@@ -20,13 +20,13 @@ type JobStore struct{ *database }
 // BeginCheck implements futurejobs.CheckStarts.
 func (s *JobStore) BeginCheck(ctx context.Context, b futurejobs.CheckStart) (ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if err := heldBy(ctx, tx, []futurejobs.HeldShard{b.HeldShard}, now); err != nil {
+		if err := checkHeld(ctx, tx, []futurejobs.HeldShard{b.HeldShard}, now); err != nil {
 			return err
 		}
 		n, err := exec(ctx, tx, `
 INSERT INTO check_start (shard, job_id, checks, epoch, started_at) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (shard, job_id) DO UPDATE SET checks = excluded.checks, epoch = excluded.epoch, started_at = excluded.started_at
-WHERE check_start.checks < excluded.checks`, b.Shard, b.JobID, b.Checks, b.Epoch, now)
+WHERE check_start.checks < excluded.checks`, b.Shard, b.JobID, b.CheckAttempts, b.Epoch, now)
 		ok = n == 1
 		return err
 	})

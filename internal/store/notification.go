@@ -84,17 +84,17 @@ func readHeard(row scanner, h *alerts.PriorDelivery) error {
 }
 
 // Closed returns the stored alerts that the given ones close.
-func (s *NotificationStore) Closed(ctx context.Context, closing []alerts.Alert) (said []alerts.Alert, err error) {
+func (s *NotificationStore) Closed(ctx context.Context, closing []alerts.Alert) (raised []alerts.Alert, err error) {
 	err = closed(closing, func(shard int16, ids []alerts.ID) error {
 		found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+fromAlert+`
 WHERE a.shard = $1 AND a.id IN `+idParams(len(ids)), with(ids, shard)...)
-		said = append(said, found...)
+		raised = append(raised, found...)
 		return err
 	})
 	if err != nil {
 		return nil, wrapErr("closed", err)
 	}
-	return said, nil
+	return raised, nil
 }
 
 // closed passes the ids that alerts close to do, a chunk of a shard at a time.
@@ -274,10 +274,10 @@ WHERE d.notice = $1 ORDER BY row_number() OVER (PARTITION BY a.rule_id ORDER BY 
 
 // Content returns the first alerts of a notification, up to most alerts and up to contentBytes, and the number of
 // alerts of its topic that still fire on its channel.
-func (s *NotificationStore) Content(ctx context.Context, n alerts.Notification, most int) (said []alerts.Alert, unclosed int, err error) {
+func (s *NotificationStore) Content(ctx context.Context, n alerts.Notification, most int) (raised []alerts.Alert, unclosed int, err error) {
 	sizes, err := query(ctx, s.read, func(row scanner, size *int) error { return row.Scan(size) }, `SELECT octet_length(a.detail)`+ofMessage, n.ID, most)
 	if err == nil {
-		said, err = query(ctx, s.read, readAlert, `SELECT `+alertColumns+ofMessage, n.ID, fitting(sizes, contentBytes))
+		raised, err = query(ctx, s.read, readAlert, `SELECT `+alertColumns+ofMessage, n.ID, fitting(sizes, contentBytes))
 	}
 	if err == nil {
 		err = s.read.QueryRowContext(ctx, `SELECT count(*) FROM delivery d JOIN notice n ON n.id = d.notice
@@ -286,7 +286,7 @@ WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3 AND d.unclosed`, n.Channe
 	if err != nil {
 		return nil, 0, wrapErr("content", err)
 	}
-	return said, unclosed, nil
+	return raised, unclosed, nil
 }
 
 // fitting returns the number of leading sizes that fit into most; the first one always fits.

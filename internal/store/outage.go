@@ -52,10 +52,10 @@ FROM outage o LEFT JOIN rule r ON r.id = o.rule_id WHERE o.id < ?`, []any{before
 }
 
 // RecordOutage implements futurejobs.OutageStore.
-func (s *OutageStore) RecordOutage(ctx context.Context, m futurejobs.OutageHit) (said []alerts.Alert, err error) {
+func (s *OutageStore) RecordOutage(ctx context.Context, m futurejobs.OutageHit) (raised []alerts.Alert, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		said = nil
-		if err := s.fenced(ctx, tx, m.Outage.RuleID, m.RuleSet, m.Held, now); err != nil {
+		raised = nil
+		if err := s.checkRuleAndLease(ctx, tx, m.Outage.RuleID, m.RuleSet, m.Held, now); err != nil {
 			return err
 		}
 		o := m.Outage
@@ -77,7 +77,7 @@ func (s *OutageStore) RecordOutage(ctx context.Context, m futurejobs.OutageHit) 
 			return err
 		}
 		o.Jobs = max(o.Jobs, m.Outage.Jobs+m.Repeated)
-		said, err = s.writeOutageAlert(ctx, tx, m.Alert(o))
+		raised, err = s.writeOutageAlert(ctx, tx, m.Alert(o))
 		return err
 	})
 	if errors.Is(err, errAgain) {
@@ -86,7 +86,7 @@ func (s *OutageStore) RecordOutage(ctx context.Context, m futurejobs.OutageHit) 
 	if err != nil {
 		return nil, wrapErr("meet an outage", err)
 	}
-	return said, nil
+	return raised, nil
 }
 
 // errAgain means that a transaction found its row written by another node. A retry reads it.
@@ -107,8 +107,8 @@ func dueOf(ctx context.Context, tx *sql.Tx, ruleID int32, now time.Time) (n int,
 	return n, read == dueMost, err
 }
 
-// heldBy returns ErrNotHeld unless one of the shards is held, and stays held until the transaction ends.
-func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now time.Time) error {
+// checkHeld returns ErrNotHeld unless one of the shards is held, and stays held until the transaction ends.
+func checkHeld(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now time.Time) error {
 	for _, h := range held {
 		n, err := exec(ctx, tx, `UPDATE shard_lease SET epoch = epoch WHERE shard = $1 AND epoch = $2 AND expires_at > $3`, h.Shard, h.Epoch, now)
 		if err != nil || n == 1 {
@@ -119,9 +119,9 @@ func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now ti
 }
 
 // CloseOutage implements futurejobs.OutageStore.
-func (s *OutageStore) CloseOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error) {
+func (s *OutageStore) CloseOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (raised []alerts.Alert, ended bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		said, ended = nil, false
+		raised, ended = nil, false
 		// No alert of a rule follows its deletion, which waits for this transaction or is seen by it. RecordOutage also
 		// locks the rule before the outage.
 		stands, err := exec(ctx, tx, `UPDATE rule SET gate_until = gate_until WHERE id = $1 AND deleted_at IS NULL`, o.RuleID)
@@ -141,20 +141,20 @@ func (s *OutageStore) CloseOutage(ctx context.Context, o futurejobs.Outage, say 
 		if stands == 0 {
 			return nil
 		}
-		said, err = s.writeOutageAlert(ctx, tx, say(o))
+		raised, err = s.writeOutageAlert(ctx, tx, say(o))
 		return err
 	})
 	if err != nil {
 		return nil, false, wrapErr("end an outage", err)
 	}
-	return said, ended, nil
+	return raised, ended, nil
 }
 
 // writeOutageAlert writes an alert that belongs to no job, in the shard of its entity and key.
 func (s *OutageStore) writeOutageAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) ([]alerts.Alert, error) {
 	a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-	said, err := insertSystemAlert(ctx, tx, a)
-	if err != nil || !said {
+	raised, err := insertSystemAlert(ctx, tx, a)
+	if err != nil || !raised {
 		return nil, err
 	}
 	return []alerts.Alert{a}, nil

@@ -13,7 +13,7 @@ import (
 )
 
 // announced writes n alerts that belong to no job, in a database of one shard.
-func announced(t *testing.T, s *store.Store, n int) (said []alerts.Alert) {
+func announced(t *testing.T, s *store.Store, n int) (raised []alerts.Alert) {
 	t.Helper()
 	for i := range n {
 		a, ok, err := s.WriteSystemAlert(t.Context(), alerts.SystemAlert{
@@ -22,9 +22,9 @@ func announced(t *testing.T, s *store.Store, n int) (said []alerts.Alert) {
 		if err != nil || !ok {
 			t.Fatal(ok, err)
 		}
-		said = append(said, a)
+		raised = append(raised, a)
 	}
-	return said
+	return raised
 }
 
 // waiting checks the next unpublished alerts, and their number.
@@ -53,13 +53,13 @@ func TestWhatRetentionTookDoesNotWait(t *testing.T) {
 	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
 		s := mustOpen(t, reopen, 1)
 		defer closed(t, s)
-		said := announced(t, s, 3)
-		for _, a := range said[:2] {
+		raised := announced(t, s, 3)
+		for _, a := range raised[:2] {
 			if _, err := s.DB().ExecContext(t.Context(), `DELETE FROM alert WHERE shard = 0 AND id = $1`, a.ID[:]); err != nil {
 				t.Fatal(err)
 			}
 		}
-		waiting(t, s, 1, 1, said[2])
+		waiting(t, s, 1, 1, raised[2])
 	})
 }
 
@@ -69,7 +69,7 @@ func TestOutboxOfOldIsCarriedOver(t *testing.T) {
 	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
 		s := mustOpen(t, reopen, 1)
 		defer closed(t, s)
-		said := announced(t, s, 3)
+		raised := announced(t, s, 3)
 		folder, files, kind := "postgres", migrations.Postgres, "uuid"
 		if s.SingleProcess() {
 			folder, files, kind = "sqlite", migrations.SQLite, "BLOB"
@@ -95,7 +95,7 @@ func TestOutboxOfOldIsCarriedOver(t *testing.T) {
 				}
 			}
 		}
-		waiting(t, s, 10, 3, said...)
+		waiting(t, s, 10, 3, raised...)
 	})
 }
 

@@ -101,7 +101,7 @@ func readDue(room []futurejobs.Job, rows pgx.Rows, most int) ([]futurejobs.Job, 
 		c.into((*escapedText)(&j.Key).UnmarshalText)
 		j.CreatedAt, j.Since, j.FirstCheckAt, j.NextCheckAt = c.time(), c.time(), c.time(), c.time()
 		j.Rev = c.int32()
-		j.CheckCount, j.Checks, j.Undecided, j.Step = c.count(int(j.Rev)), c.count(int(j.Rev)), c.count(0), c.count(0)
+		j.CheckCount, j.CheckAttempts, j.UndeterminedChecks, j.Step = c.count(int(j.Rev)), c.count(int(j.Rev)), c.count(0), c.count(0)
 		j.CheckTotal = c.micros(0)
 		j.CheckSlowest = c.micros(j.CheckTotal)
 		j.Event, j.State = c.bytes(), c.bytes()

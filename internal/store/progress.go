@@ -80,10 +80,10 @@ const MaxLateJobs = 10_000
 
 // Progress is the position of a continuous process: the sweep of all shards, or the ingest of a stream.
 type Progress struct {
-	Topic   string
-	Through time.Time
-	Still   bool // it was found stalled since Through
-	Late    int  // late jobs at that time, up to MaxLateJobs
+	Topic    string
+	Through  time.Time
+	Still    bool // it was found stalled since Through
+	LateJobs int  // late jobs at that time, up to MaxLateJobs
 }
 
 func readProgress(row scanner, p *Progress) error {
@@ -92,7 +92,7 @@ func readProgress(row scanner, p *Progress) error {
 		return err
 	}
 	if p.Still = late != nil; p.Still {
-		p.Late = *late
+		p.LateJobs = *late
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (s *ProgressStore) Progress(ctx context.Context) ([]Progress, error) {
 func (s *ProgressStore) Advance(ctx context.Context, seen Progress, to time.Time) (ok bool, err error) {
 	var late any
 	if seen.Still {
-		late = seen.Late
+		late = seen.LateJobs
 	}
 	text := `UPDATE progress SET through_at = $1, late = NULL WHERE topic = $2 AND through_at = $3 AND late IS NOT DISTINCT FROM $4`
 	args := []any{to, seen.Topic, seen.Through, late}

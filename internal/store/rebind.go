@@ -33,14 +33,14 @@ func (s *RebindStore) Rebind(ctx context.Context, name string, revision int64, r
 		if err != nil {
 			return err
 		}
-		if err := c.fenceStreams(ctx, slices.Concat(slices.Collect(maps.Values(were))...), slices.Concat(slices.Collect(maps.Values(reads))...)); err != nil {
+		if err := c.invalidateBatches(ctx, slices.Concat(slices.Collect(maps.Values(were))...), slices.Concat(slices.Collect(maps.Values(reads))...)); err != nil {
 			return err
 		}
 		var fresh []rules.StreamBinding
 		for version, wanted := range reads {
 			fresh = append(fresh, newReads(were[version], wanted)...)
 		}
-		if err := c.standAt(ctx, fresh); err != nil {
+		if err := c.moveCursors(ctx, fresh); err != nil {
 			return err
 		}
 		lines, err := c.changeLines(ctx, were, reads)
@@ -148,8 +148,8 @@ func alike(reads []rules.StreamBinding, r rules.StreamBinding) int {
 	return slices.IndexFunc(reads, func(b rules.StreamBinding) bool { return b.Subject == r.Subject && b.Stream == r.Stream })
 }
 
-// standAt moves the cursor of each stream to the start of its first new read.
-func (c rebinding) standAt(ctx context.Context, fresh []rules.StreamBinding) error {
+// moveCursors moves the cursor of each stream to the start of its first new read.
+func (c rebinding) moveCursors(ctx context.Context, fresh []rules.StreamBinding) error {
 	first := make(map[string]rules.StreamBinding)
 	for _, r := range fresh {
 		if known, ok := first[r.Stream]; !ok || r.From < known.From {
@@ -164,7 +164,7 @@ func (c rebinding) standAt(ctx context.Context, fresh []rules.StreamBinding) err
 		return err
 	}
 	for _, stream := range slices.Sorted(maps.Keys(first)) {
-		if err := c.stand(ctx, first[stream], all); err != nil {
+		if err := c.moveCursor(ctx, first[stream], all); err != nil {
 			return err
 		}
 	}
@@ -183,7 +183,7 @@ func recreated(stream string) error {
 	return fmt.Errorf("stream %s was recreated, and intake has not seen it yet: %w", stream, rules.ErrConflict)
 }
 
-// stand makes a stream be read from the start of a read. all are the current reads of all rules.
+// moveCursor makes a stream be read from the start of a read. all are the current reads of all rules.
 //
 //  1. If no rule reads the stream, its cursor moves there.
 //  2. If the cursor is still before that position, it stays: the read skips the events before its start.
@@ -191,7 +191,7 @@ func recreated(stream string) error {
 //     of the rules now start at the old cursor.
 //
 // In any case, the read-through time of the stream is cleared.
-func (c rebinding) stand(ctx context.Context, from rules.StreamBinding, all []versionReads) error {
+func (c rebinding) moveCursor(ctx context.Context, from rules.StreamBinding, all []versionReads) error {
 	var cursor futurejobs.Cursor
 	err := readCursor(c.tx.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, from.Stream), &cursor)
 	missing := errors.Is(err, sql.ErrNoRows)

@@ -107,7 +107,7 @@ func (s *RestoreStore) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Re
 		closing = nil
 		a := a
 		a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-		there, err := standingRule(ctx, tx, &a)
+		there, err := findLiveRule(ctx, tx, &a)
 		if err != nil {
 			return err
 		}
@@ -124,8 +124,8 @@ func (s *RestoreStore) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Re
 			c.Rule, c.RuleID, c.RuleVersion, c.Entity, c.Key = alerts.SystemRule, alerts.SystemRuleID, 0, alerts.SystemEntity, r.FiringAlert().Topic
 			c.Shard = futurejobs.ShardOf(c.Entity, c.Key, s.shards)
 		}
-		said, err := insertSystemAlert(ctx, tx, c)
-		if said {
+		raised, err := insertSystemAlert(ctx, tx, c)
+		if raised {
 			closing = &c
 		}
 		return err
@@ -139,9 +139,9 @@ func (s *RestoreStore) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Re
 	return closing, nil
 }
 
-// standingRule finds the rule of an alert by its name and reports whether it exists. It stays so until the transaction
+// findLiveRule finds the rule of an alert by its name and reports whether it exists. It stays so until the transaction
 // ends: no alert of a rule is decided after its deletion.
-func standingRule(ctx context.Context, tx *sql.Tx, a *alerts.Alert) (bool, error) {
+func findLiveRule(ctx context.Context, tx *sql.Tx, a *alerts.Alert) (bool, error) {
 	if a.Rule == alerts.SystemRule {
 		a.RuleID = alerts.SystemRuleID
 		return true, nil

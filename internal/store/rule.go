@@ -143,7 +143,7 @@ func (s *RuleStore) Save(ctx context.Context, r rules.RuleVersion, version int32
 			return err
 		}
 		r.Reads = keepLines(before, r.Reads)
-		if err := c.fenceStreams(ctx, before, r.Reads); err != nil {
+		if err := c.invalidateBatches(ctx, before, r.Reads); err != nil {
 			return err
 		}
 		r.SavedAt, r.PausedAt, r.PausedBy, r.DeletedAt = c.now, c.rule.pausedAt, c.rule.pausedBy, time.Time{}
@@ -232,7 +232,7 @@ func (s *RuleStore) Delete(ctx context.Context, name string, version int32) (rul
 		if err != nil {
 			return err
 		}
-		if err := c.fenceStreams(ctx, before); err != nil {
+		if err := c.invalidateBatches(ctx, before); err != nil {
 			return err
 		}
 		ruleID = c.rule.id

@@ -140,9 +140,9 @@ var errHeldOff = errors.New("changes of rules wait for a batch of events")
 // holdOff bounds the time that a batch of events holds off changes.
 const holdOff = 2 * time.Second
 
-// fenceStreams makes batches of streams wait for the change and be evaluated again. It also waits for an event that a
+// invalidateBatches makes batches of streams wait for the change and be evaluated again. It also waits for an event that a
 // tick of the rule publishes.
-func (c *ruleChange) fenceStreams(ctx context.Context, all ...[]rules.StreamBinding) error {
+func (c *ruleChange) invalidateBatches(ctx context.Context, all ...[]rules.StreamBinding) error {
 	streams := []string{futurejobs.TickStream(c.rule.id)}
 	for _, reads := range all {
 		for _, r := range reads {
@@ -313,7 +313,7 @@ func (c *ruleChange) pause(ctx context.Context, deed access.Action, since time.T
 	if err != nil {
 		return err
 	}
-	if err := c.fenceStreams(ctx, before); err != nil {
+	if err := c.invalidateBatches(ctx, before); err != nil {
 		return err
 	}
 	if _, err := exec(ctx, c.tx, `UPDATE rule SET paused_at = $1, paused_by = $2 WHERE id = $3`,

@@ -33,8 +33,8 @@ func dueFields(j *futurejobs.Job) []any {
 	return []any{
 		&j.Shard, &j.ID, &j.Rev, &j.RuleID, &j.Version, (*escapedText)(&j.Key),
 		at(&j.CreatedAt), at(&j.Since), at(&j.FirstCheckAt), at(&j.NextCheckAt),
-		&j.CheckCount, &j.Undecided, &j.Step, (*[]byte)(&j.Event), (*[]byte)(&j.State), (*idList)(&j.Alerts),
-		&j.Checks, (*micros)(&j.CheckTotal), (*micros)(&j.CheckSlowest),
+		&j.CheckCount, &j.UndeterminedChecks, &j.Step, (*[]byte)(&j.Event), (*[]byte)(&j.State), (*idList)(&j.Alerts),
+		&j.CheckAttempts, (*micros)(&j.CheckTotal), (*micros)(&j.CheckSlowest),
 		(*pauseList)(&j.Pauses), at(&j.PausedNext), (*[]byte)(&j.Members), at(&j.AckedUntil), at(&j.SnoozedUntil),
 		(*origin)(&j.Origin),
 	}
@@ -91,7 +91,7 @@ func endedFields(e *futurejobs.EndedJob, reason **string) []any {
 		at(&j.CreatedAt), at(&j.Since), at(&j.FirstCheckAt), at(&j.NextCheckAt),
 		&j.CheckCount, &j.Step, (*idList)(&j.Alerts),
 		at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt),
-		&j.Checks, (*micros)(&j.CheckTotal), (*micros)(&j.CheckSlowest),
+		&j.CheckAttempts, (*micros)(&j.CheckTotal), (*micros)(&j.CheckSlowest),
 		&e.Rule, &e.Entity, (*string)(&e.Outcome), reason, at(&e.EndedAt),
 	}
 }

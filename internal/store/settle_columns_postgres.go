@@ -224,7 +224,7 @@ func (c *settleColumns) add(d *futurejobs.Decision) {
 	}
 	c.moves.add(&d.Job)
 	c.moves.next.instant(d.Job.NextCheckAt)
-	c.moves.undecided.int32(int32(d.Job.Undecided)) //nolint:gosec // counts looks
+	c.moves.undecided.int32(int32(d.Job.UndeterminedChecks)) //nolint:gosec // counts looks
 }
 
 //nolint:gosec // looks and steps are counted in int32
@@ -234,7 +234,7 @@ func (l *lookColumns) add(j *futurejobs.Job) {
 	l.rev.int32(j.Rev)
 	l.checkCount.int32(int32(j.CheckCount))
 	l.step.int32(int32(j.Step))
-	l.checks.int32(int32(j.Checks))
+	l.checks.int32(int32(j.CheckAttempts))
 	l.picked.time(j.Last.PickedAt)
 	l.started.time(j.Last.StartedAt)
 	l.completed.time(j.Last.CompletedAt)

@@ -87,15 +87,15 @@ func (p *postgresSettlement) Settle(ctx context.Context, s futurejobs.Settlement
 	ctx, cancel := context.WithTimeout(ctx, 2*dbTimeout)
 	defer cancel()
 	for len(s.Decisions) > 0 {
-		moved, err := p.settle(ctx, s, &settled)
+		changed, err := p.settle(ctx, s, &settled)
 		if err != nil {
 			return futurejobs.Settled{}, wrapErr("settle", err)
 		}
-		if len(moved) == 0 {
+		if len(changed) == 0 {
 			break
 		}
-		settled.Moved = append(settled.Moved, moved...)
-		if s.Decisions = without(s.Decisions, moved); len(s.Decisions) == 0 {
+		settled.ChangedRules = append(settled.ChangedRules, changed...)
+		if s.Decisions = without(s.Decisions, changed); len(s.Decisions) == 0 {
 			return futurejobs.Settled{}, wrapErr("settle", futurejobs.ErrRulesChanged)
 		}
 	}
@@ -103,22 +103,22 @@ func (p *postgresSettlement) Settle(ctx context.Context, s futurejobs.Settlement
 }
 
 // settle settles all decisions, or none of them and returns the rules that changed.
-func (p *postgresSettlement) settle(ctx context.Context, s futurejobs.Settlement, settled *futurejobs.Settled) (moved []int32, err error) {
+func (p *postgresSettlement) settle(ctx context.Context, s futurejobs.Settlement, settled *futurejobs.Settled) (changed []int32, err error) {
 	c, free, err := columnsOf(s.Decisions)
 	defer free()
 	if err != nil {
 		return nil, err
 	}
 	rules := rulesOf(s.Decisions)
-	var stand []int16
+	var held []int16
 	var done []int64
 	if err := retry(ctx, p.repeating(&c.said.repeats), func() error {
-		moved, stand, done, err = p.settleOnce(ctx, s, rules, c)
+		changed, held, done, err = p.settleOnce(ctx, s, rules, c)
 		return err
-	}); err != nil || len(moved) > 0 {
-		return moved, undone(err)
+	}); err != nil || len(changed) > 0 {
+		return changed, undone(err)
 	}
-	settled.Lost = lost(s.Held, stand)
+	settled.Lost = lost(s.Held, held)
 	for _, id := range done {
 		settled.Jobs[id] = true
 	}
@@ -139,7 +139,7 @@ var settleBounds = fmt.Sprintf(`SELECT %s, set_config('lock_timeout', '%d', true
 
 // settleOnce returns the shards that are held and the jobs that were settled, or the rules that changed. One batch is
 // one transaction.
-func (p *postgresSettlement) settleOnce(ctx context.Context, s futurejobs.Settlement, rules []int32, c *settleColumns) (moved []int32, stand []int16, done []int64, err error) {
+func (p *postgresSettlement) settleOnce(ctx context.Context, s futurejobs.Settlement, rules []int32, c *settleColumns) (changed []int32, held []int16, done []int64, err error) {
 	shards, epochs := make([]int16, len(s.Held)), make([]int64, len(s.Held))
 	for i, h := range s.Held {
 		shards[i], epochs[i] = h.Shard, h.Epoch
@@ -149,7 +149,7 @@ func (p *postgresSettlement) settleOnce(ctx context.Context, s futurejobs.Settle
 	batch := &pgx.Batch{}
 	batch.Queue(settleBounds)
 	text, args := c.settleSQL(s.RuleSet, rules, shards, epochs)
-	batch.Queue(text, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&stands, &now, &stand, &done) })
+	batch.Queue(text, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&stands, &now, &held, &done) })
 	if err := p.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, nil, nil, err
 	}
@@ -157,13 +157,13 @@ func (p *postgresSettlement) settleOnce(ctx context.Context, s futurejobs.Settle
 		return nil, nil, nil, ruleSetChangedErr(ctx, p.pool, s.RuleSet)
 	}
 	if len(now) == len(rules) {
-		return nil, stand, done, nil
+		return nil, held, done, nil
 	}
-	moved = slices.DeleteFunc(slices.Clone(rules), func(id int32) bool { return slices.Contains(now, id) })
-	if len(moved) < len(rules) {
-		return moved, nil, nil, nil
+	changed = slices.DeleteFunc(slices.Clone(rules), func(id int32) bool { return slices.Contains(now, id) })
+	if len(changed) < len(rules) {
+		return changed, nil, nil, nil
 	}
-	return moved, nil, nil, p.waitsAtGate(ctx, rules, s.RuleSet)
+	return changed, nil, nil, p.waitsAtGate(ctx, rules, s.RuleSet)
 }
 
 // waitsAtGate returns errGateClosed if one of the rules is only about to change.

@@ -29,15 +29,15 @@ type decisionWriter struct{ *writer }
 
 func (w decisionWriter) settle(s futurejobs.Settlement, now time.Time, settled *futurejobs.Settled) error {
 	decisions := inOrder(s.Decisions)
-	moved, err := w.changedRules(rulesOf(decisions), ruleFenceCTE, s.RuleSet)
+	changed, err := w.changedRules(rulesOf(decisions), ruleFenceCTE, s.RuleSet)
 	if err != nil {
 		return err
 	}
-	settled.Moved = moved
-	if decisions = without(decisions, moved); len(decisions) == 0 {
+	settled.ChangedRules = changed
+	if decisions = without(decisions, changed); len(decisions) == 0 {
 		return futurejobs.ErrRulesChanged
 	}
-	stand, err := w.stand(s.Held, now)
+	stand, err := w.stillHeld(s.Held, now)
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func (w decisionWriter) settle(s futurejobs.Settlement, now time.Time, settled *
 	return nil
 }
 
-// stand returns the shards that are still held.
-func (w decisionWriter) stand(held []futurejobs.HeldShard, now time.Time) ([]int16, error) {
+// stillHeld returns the shards that are still held.
+func (w decisionWriter) stillHeld(held []futurejobs.HeldShard, now time.Time) ([]int16, error) {
 	var shards []int16
 	for _, h := range held {
 		var one int
@@ -135,7 +135,7 @@ func (w decisionWriter) end(d futurejobs.Decision, now time.Time) (bool, error) 
 }
 
 func (w decisionWriter) move(d futurejobs.Decision, _ time.Time) (bool, error) {
-	args := append([]any{d.Job.NextCheckAt, d.Job.Undecided}, progress(d.Job)...)
+	args := append([]any{d.Job.NextCheckAt, d.Job.UndeterminedChecks}, progress(d.Job)...)
 	n, err := w.exec(moveOne, append(args, d.Job.ID, d.Job.Shard, d.Job.Rev)...)
 	return n == 1, err
 }
@@ -145,7 +145,7 @@ func progress(j futurejobs.Job) []any {
 	return []any{
 		j.CheckCount, j.Step,
 		when(j.Last.PickedAt), when(j.Last.StartedAt), when(j.Last.CompletedAt), when(j.Last.FailedAt),
-		j.Checks, j.CheckTotal.Microseconds(), j.CheckSlowest.Microseconds(), blob(packed(j.Alerts)), optional(string(j.Trail)),
+		j.CheckAttempts, j.CheckTotal.Microseconds(), j.CheckSlowest.Microseconds(), blob(packed(j.Alerts)), optional(string(j.Trail)),
 	}
 }
 

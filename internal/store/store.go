@@ -216,8 +216,8 @@ type dialect interface {
 
 // clockCorrection is implemented by correction.
 type clockCorrection interface {
-	goBy(correct func(said time.Time) time.Time)
-	correct(said time.Time) time.Time
+	goBy(correct func(reported time.Time) time.Time)
+	correct(reported time.Time) time.Time
 }
 
 // Open opens the database, migrates its schema and creates its shards.

@@ -15,13 +15,13 @@ import (
 // SystemAlertStore writes the alerts about the node and its surroundings.
 type SystemAlertStore struct{ *database }
 
-// WriteSystemAlert writes a system alert, once for any number of calls. said is false if it was written before.
-func (s *SystemAlertStore) WriteSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+// WriteSystemAlert writes a system alert, once for any number of calls. raised is false if it was written before.
+func (s *SystemAlertStore) WriteSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(*sql.Tx, *alerts.SystemAlert) (bool, error) { return true, nil })
 }
 
 // ResolveSystemAlert is WriteSystemAlert for a resolved system alert, if the alert that it closes was raised.
-func (s *SystemAlertStore) ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+func (s *SystemAlertStore) ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (was bool, err error) {
 		closing := r.Alert(time.Time{})
 		shard := futurejobs.ShardOf(closing.Entity, closing.Key, s.shards)
@@ -31,21 +31,21 @@ func (s *SystemAlertStore) ResolveSystemAlert(ctx context.Context, r alerts.Syst
 }
 
 // writeSystemAlert inserts the alert if when, run in the same transaction, reports true; when fills in missing fields.
-func (s *SystemAlertStore) writeSystemAlert(ctx context.Context, r alerts.SystemAlert, when func(*sql.Tx, *alerts.SystemAlert) (bool, error)) (a alerts.Alert, said bool, err error) {
+func (s *SystemAlertStore) writeSystemAlert(ctx context.Context, r alerts.SystemAlert, when func(*sql.Tx, *alerts.SystemAlert) (bool, error)) (a alerts.Alert, raised bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) (err error) {
 		r := r
-		if said, err = when(tx, &r); err != nil || !said {
+		if raised, err = when(tx, &r); err != nil || !raised {
 			return err
 		}
 		a = r.Alert(now)
 		a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-		said, err = insertSystemAlert(ctx, tx, a)
+		raised, err = insertSystemAlert(ctx, tx, a)
 		return err
 	})
 	if err != nil {
 		return a, false, wrapErr("announce", err)
 	}
-	return a, said, nil
+	return a, raised, nil
 }
 
 // insertAlert writes the row of an alert; fresh is false if it exists already.
@@ -61,8 +61,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
 }
 
 // insertSystemAlert writes an alert that belongs to no job.
-func insertSystemAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (said bool, err error) {
-	if said, err = insertAlert(ctx, tx, a); err != nil || !said {
+func insertSystemAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (raised bool, err error) {
+	if raised, err = insertAlert(ctx, tx, a); err != nil || !raised {
 		return false, err
 	}
 	if _, err := exec(ctx, tx, postOne, a.Shard, a.ID[:], a.ID[:]); err != nil {
@@ -74,7 +74,7 @@ func insertSystemAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (said bo
 }
 
 // OpenSystemAlert writes a firing system alert, unless one of its Topic and Step is open, from any time and any node.
-func (s *SystemAlertStore) OpenSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+func (s *SystemAlertStore) OpenSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
 		r.Since = r.Since.UTC().Truncate(time.Microsecond)
 		n, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
@@ -85,7 +85,7 @@ func (s *SystemAlertStore) OpenSystemAlert(ctx context.Context, r alerts.SystemA
 
 // CloseSystemAlert writes the alert that closes the open system alert of r's Topic and Step, if any. It sets r.Since
 // from the open one.
-func (s *SystemAlertStore) CloseSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+func (s *SystemAlertStore) CloseSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
 		var since string
 		err := tx.QueryRowContext(ctx, `DELETE FROM setting WHERE name = $1 RETURNING value`, openAlertSetting(*r)).Scan(&since)
@@ -102,16 +102,16 @@ func (s *SystemAlertStore) CloseSystemAlert(ctx context.Context, r alerts.System
 	})
 }
 
-// Standing returns the open system alerts, each with its Topic, Step and Since.
-func (s *SystemAlertStore) Standing(ctx context.Context) ([]alerts.SystemAlert, error) {
-	all, err := query(ctx, s.read, readStanding, `SELECT name, value FROM setting WHERE name LIKE 'remark %' ORDER BY name`)
+// FiringSystemAlerts returns the open system alerts, each with its Topic, Step and Since.
+func (s *SystemAlertStore) FiringSystemAlerts(ctx context.Context) ([]alerts.SystemAlert, error) {
+	all, err := query(ctx, s.read, readFiringSystemAlert, `SELECT name, value FROM setting WHERE name LIKE 'remark %' ORDER BY name`)
 	if err != nil {
 		return nil, wrapErr("standing", err)
 	}
 	return all, nil
 }
 
-func readStanding(row scanner, r *alerts.SystemAlert) error {
+func readFiringSystemAlert(row scanner, r *alerts.SystemAlert) error {
 	var name, since string
 	if err := row.Scan(&name, &since); err != nil {
 		return err
@@ -127,7 +127,7 @@ func readStanding(row scanner, r *alerts.SystemAlert) error {
 
 // AlertOnChange stores the known value of r's Topic, and writes the alert of r if the stored value was another one. It
 // does not alert the first time.
-func (s *SystemAlertStore) AlertOnChange(ctx context.Context, known string, r alerts.SystemAlert) (a alerts.Alert, said bool, err error) {
+func (s *SystemAlertStore) AlertOnChange(ctx context.Context, known string, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
 		name := "known " + r.Topic
 		n, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, known)

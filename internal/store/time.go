@@ -7,18 +7,18 @@ import (
 
 // correction corrects the database's time while its clock is wrong. It is safe for concurrent use.
 type correction struct {
-	by atomic.Pointer[func(said time.Time) time.Time] // nil: no correction
+	by atomic.Pointer[func(reported time.Time) time.Time] // nil: no correction
 }
 
 // goBy sets the correction of the database's time.
-func (c *correction) goBy(correct func(said time.Time) time.Time) { c.by.Store(&correct) }
+func (c *correction) goBy(correct func(reported time.Time) time.Time) { c.by.Store(&correct) }
 
-// correct returns the time of a transaction that began at the database's time said.
-func (c *correction) correct(said time.Time) time.Time {
+// correct returns the time of a transaction that began at the reported time of the database.
+func (c *correction) correct(reported time.Time) time.Time {
 	if by := c.by.Load(); by != nil {
-		return (*by)(said)
+		return (*by)(reported)
 	}
-	return said
+	return reported
 }
 
 // farAhead is the tolerance for an instant that a node wrote as its own now.

@@ -150,7 +150,7 @@ func queueChanges(q *pgx.Batch, jobs []futurejobs.Job) {
 		next[i], versions[i] = j.NextCheckAt, j.Version
 		pauses[i], pausedNext[i], acked[i] = pausesOf(j.Pauses), stamp(j.PausedNext), stamp(j.AckedUntil)
 		since[i], events[i], snoozed[i] = j.Since, body(j.Event), stamp(j.SnoozedUntil)
-		steps[i], counts[i], undecided[i] = int32(j.Step), int32(j.CheckCount), int32(j.Undecided)
+		steps[i], counts[i], undecided[i] = int32(j.Step), int32(j.CheckCount), int32(j.UndeterminedChecks)
 	}
 	q.Queue(changeJobs, append(newsColumns(jobs), next, versions, pauses, pausedNext, acked, since, events, steps, counts, undecided, snoozed)...).
 		Exec(expect(n, errLockedJobGone))

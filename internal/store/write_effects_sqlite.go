@@ -88,7 +88,7 @@ func (w netWriter) writeNet(net futurejobs.FoldResult, now time.Time) error {
 func (w netWriter) changeAll(net futurejobs.FoldResult) error {
 	for _, j := range net.Change {
 		if _, err := w.exec(changeOne, j.NextCheckAt, j.Version, blob(pausesOf(j.Pauses)), when(j.PausedNext),
-			body(j.State), blob(j.Members), when(j.AckedUntil), j.Since, body(j.Event), j.Step, j.CheckCount, j.Undecided, when(j.SnoozedUntil),
+			body(j.State), blob(j.Members), when(j.AckedUntil), j.Since, body(j.Event), j.Step, j.CheckCount, j.UndeterminedChecks, when(j.SnoozedUntil),
 			optional(string(j.Trail)), j.ID); err != nil {
 			return err
 		}

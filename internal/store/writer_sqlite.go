@@ -80,7 +80,7 @@ func (w *writer) post() error {
 }
 
 // changedRules returns the rules that have changed since a revision, according to a statement.
-func (w *writer) changedRules(rules []int32, stands string, revision int64) (moved []int32, err error) {
+func (w *writer) changedRules(rules []int32, stands string, revision int64) (changed []int32, err error) {
 	for _, id := range rules {
 		var one int
 		ok, err := w.row([]any{&one}, stands, id, revision)
@@ -88,8 +88,8 @@ func (w *writer) changedRules(rules []int32, stands string, revision int64) (mov
 			return nil, err
 		}
 		if !ok {
-			moved = append(moved, id)
+			changed = append(changed, id)
 		}
 	}
-	return moved, nil
+	return changed, nil
 }

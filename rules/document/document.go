@@ -160,18 +160,18 @@ const UntilAcknowledged = "acknowledged"
 
 // CatchUp is the treatment of a job that is checked later than After.
 type CatchUp struct {
-	After Duration `json:"after"`
-	Do    Late     `json:"do"`
+	After Duration      `json:"after"`
+	Do    CatchUpAction `json:"do"`
 }
 
-// Late is the treatment of a job or tick that is too late.
-type Late string
+// CatchUpAction is the treatment of a job or tick that is too late.
+type CatchUpAction string
 
 // The treatments of a late job.
 const (
-	Run    Late = "run"    // it is checked all the same
-	Skip   Late = "skip"   // it is checked a slot later
-	Expire Late = "expire" // it ends, and an alert reports that
+	Run    CatchUpAction = "run"    // it is checked all the same
+	Skip   CatchUpAction = "skip"   // it is checked a slot later
+	Expire CatchUpAction = "expire" // it ends, and an alert reports that
 )
 
 // Again is the effect of a trigger on a key with a pending job.

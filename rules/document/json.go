@@ -21,7 +21,7 @@ func readJSON(text []byte) ([]node, Problems) {
 }
 
 // looksLikeJSON reports whether a text with this beginning is read as JSON. Flow YAML also begins with a brace, so the
-// text has to be JSON in fact.
+// text must be JSON in fact.
 func looksLikeJSON(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) > 0 && text[0] == '{' && json.Valid(text)

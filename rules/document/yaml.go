@@ -69,10 +69,10 @@ func problemOf(p *configfile.Problem) Problem {
 
 // hints map a parser's error to its most frequent cause in a rule.
 var hints = map[string]string{
-	"mapping value is not allowed in this context":                       `a value with ": " in it has to be quoted, or the indent is wrong`,
-	"',' or '}' must be specified":                                       `inside {…} an expression with a comma, "[" or "{" has to be quoted: if: 'event.state in ["A", "B"]'`,
-	"could not find flow map content":                                    `a value that begins with "{" has to be quoted: text: "{{key}} waits"`,
-	"value is not allowed in this context. map key-value is pre-defined": `a value that begins with a quote has to be quoted as a whole: if: '"a" == event.b'`,
+	"mapping value is not allowed in this context":                       `a value with ": " in it must be quoted, or the indent is wrong`,
+	"',' or '}' must be specified":                                       `inside {…} an expression with a comma, "[" or "{" must be quoted: if: 'event.state in ["A", "B"]'`,
+	"could not find flow map content":                                    `a value that begins with "{" must be quoted: text: "{{key}} waits"`,
+	"value is not allowed in this context. map key-value is pre-defined": `a value that begins with a quote must be quoted as a whole: if: '"a" == event.b'`,
 }
 
 func yamlNode(n ast.Node) (node, *Problem) {

@@ -163,7 +163,7 @@ func said(l futurejobs.ListedJob, slot time.Time, severity alerts.Severity) futu
 			Since: j.Since, Slot: slot, CheckCount: 1, Event: j.Event,
 		},
 	}
-	j.CheckCount, j.Step, j.Checks, j.Alerts = 1, 1, 1, []alerts.ID{a.ID}
+	j.CheckCount, j.Step, j.CheckAttempts, j.Alerts = 1, 1, 1, []alerts.ID{a.ID}
 	j.Last = futurejobs.CheckTimes{PickedAt: slot, StartedAt: slot, CompletedAt: slot}
 	return futurejobs.Decision{Job: j, Alerts: []alerts.Alert{a}}
 }

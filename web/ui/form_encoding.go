@@ -48,8 +48,8 @@ func jobNamed(id string) (rule, key string, err error) {
 	return rule, key, err
 }
 
-// jobSaid returns a job's id for display. An invalid id is returned unchanged.
-func jobSaid(id string) string {
+// displayedJobID returns a job's id for display. An invalid id is returned unchanged.
+func displayedJobID(id string) string {
 	rule, key, err := jobNamed(id)
 	if err != nil {
 		return id

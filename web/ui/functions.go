@@ -30,7 +30,7 @@ func (u *UI) functions() template.FuncMap {
 		"hour":         func(t time.Time) (template.HTML, error) { return clock(t, "hour") },
 		"figure":       func(n any) string { return number(reflect.ValueOf(n).Int()) }, // any integer type
 		"carried":      encodeFormText,
-		"jobSaid":      jobSaid,
+		"jobSaid":      displayedJobID,
 		"entityAt":     entityPath,
 		"jobsOf":       func(prefix string) string { return "/jobs?" + url.Values{"key": {prefix + "*"}}.Encode() },
 		"words":        func(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") },

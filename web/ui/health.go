@@ -107,11 +107,11 @@ func (v *healthView) sentence() string {
 	case v.Narrow:
 		return "All systems operational"
 	}
-	return "All systems operational: " + v.standing()
+	return "All systems operational: " + v.summary()
 }
 
-// standing summarizes the nodes, the streams and the lag.
-func (v *healthView) standing() string {
+// summary summarizes the nodes, the streams and the lag.
+func (v *healthView) summary() string {
 	parts := []string{count(len(v.Nodes), "node")}
 	behind := slices.IndexFunc(v.Streams, func(s stream) bool { return s.State != web.StreamUpToDate })
 	switch {
@@ -161,8 +161,8 @@ func (s stream) Left() string {
 	return number(*s.LagMessages)
 }
 
-// Late formats the lag of the stream. It is empty if the lag is small.
-func (s stream) Late() string {
+// LagText formats the lag of the stream. It is empty if the lag is small.
+func (s stream) LagText() string {
 	switch {
 	case s.Lag == nil:
 		return "never read"

@@ -32,11 +32,11 @@ type storyEntry struct {
 }
 
 // storyOf builds the story of a job from its trail and its alerts.
-func storyOf(j web.Job, ended *web.EndedJob, said []web.Alert) jobStory {
+func storyOf(j web.Job, ended *web.EndedJob, raised []web.Alert) jobStory {
 	s := jobStory{Job: j, Ended: ended, Event: indented(j.Event)}
 	s.Line = append(s.Line, storyEntry{At: j.Since, Kind: "began", Word: "started", Then: "first check", Next: j.FirstCheckAt, Began: true})
 	told := make([]bool, len(j.Trail)) // trail entries covered by an alert
-	for _, a := range said {
+	for _, a := range raised {
 		m := storyEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a}
 		for i, e := range j.Trail {
 			if e.Kind == "check" && e.Step != "" && e.Step == a.Step && e.At.Equal(a.Slot) {
@@ -114,11 +114,11 @@ func (m storyEntry) alike(o storyEntry) bool {
 }
 
 // alertsOfJob returns the alerts of a job, by id.
-func alertsOfJob(j web.Job, all []web.Alert) (said []web.Alert) {
+func alertsOfJob(j web.Job, all []web.Alert) (raised []web.Alert) {
 	for _, a := range all {
 		if slices.Contains(j.Alerts, a.ID) {
-			said = append(said, a)
+			raised = append(raised, a)
 		}
 	}
-	return said
+	return raised
 }

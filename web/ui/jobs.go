@@ -153,7 +153,7 @@ func (u jobPages) jobDeed(w http.ResponseWriter, r *http.Request) {
 	})
 	for _, l := range d.Left {
 		for i, id := range l.Names {
-			l.Names[i] = jobSaid(id)
+			l.Names[i] = displayedJobID(id)
 		}
 	}
 	u.report(w, r, d)

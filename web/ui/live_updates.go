@@ -11,8 +11,8 @@ import (
 
 // Interval of rendering a live page, and longest silence of its stream.
 const (
-	liveEvery = 2 * time.Second
-	liveBeat  = 20 * time.Second
+	liveEvery         = 2 * time.Second
+	keepAliveInterval = 20 * time.Second
 )
 
 // stream sends a page's content as server-sent events whenever it changes. It ends when the viewer leaves, the token
@@ -40,13 +40,13 @@ func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see pag
 		case sum != shown:
 			shown, silent = sum, 0
 			part = event(part)
-		case silent >= liveBeat:
+		case silent >= keepAliveInterval:
 			silent, part = 0, []byte(": still here\n\n")
 		default:
 			part = nil
 		}
 		if part != nil {
-			_ = flow.SetWriteDeadline(time.Now().Add(liveBeat)) // writers without deadlines occur outside servers only
+			_ = flow.SetWriteDeadline(time.Now().Add(keepAliveInterval)) // writers without deadlines occur outside servers only
 			if _, err := w.Write(part); err != nil {
 				return
 			}

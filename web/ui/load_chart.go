@@ -83,7 +83,7 @@ func draw(slots web.Slots, now time.Time) *chart {
 	for i, s := range slots.Items {
 		d.column(i*barStep, s, most, now)
 		if lag := lagOf(s); lag > lagShown {
-			d.Lags = append(d.Lags, standing(i*barStep, int64(lag), int64(worst), lagHeight, "late", spanTitle(s)+": checked up to "+roughly(lag)+" late"))
+			d.Lags = append(d.Lags, newBar(i*barStep, int64(lag), int64(worst), lagHeight, "late", spanTitle(s)+": checked up to "+roughly(lag)+" late"))
 		}
 		if s.From.Truncate(chartGrid).Equal(s.From) {
 			d.Hours, d.Ticks = append(d.Hours, s.From), append(d.Ticks, i*barStep)
@@ -107,7 +107,7 @@ func lagOf(s web.Slot) time.Duration { return time.Duration(s.MaxLag * float64(t
 // column draws a bucket, with due checks on top of past ones.
 func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {
 	title := fmt.Sprintf("%s: %s, %s", spanTitle(s), count(int(s.Checks), "check"), count(int(s.Alerts), "alert"))
-	done := standing(x, s.Checks, most, d.Height, "past", title)
+	done := newBar(x, s.Checks, most, d.Height, "past", title)
 	if s.Checks > 0 {
 		d.Bars = append(d.Bars, done)
 	}
@@ -118,13 +118,13 @@ func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {
 	if isOver(s, now) {
 		kind, word = "overdue", "overdue"
 	}
-	ahead := standing(x, due(s), most, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), count(int(due(s)), "check"), word))
+	ahead := newBar(x, due(s), most, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), count(int(due(s)), "check"), word))
 	ahead.Y = max(0, ahead.Y-done.Height)
 	d.Bars = append(d.Bars, ahead)
 }
 
-// standing returns a bar from the base line. Any value above zero is visible.
-func standing(x int, n, most int64, height int, kind, title string) bar {
+// newBar returns a bar from the base line. Any value above zero is visible.
+func newBar(x int, n, most int64, height int, kind, title string) bar {
 	b := bar{X: x + 1, Y: height, Width: barStep - 2, Kind: kind, Title: title}
 	if n > 0 {
 		b.Height = max(2, int(float64(n)/float64(most)*float64(height)))
@@ -190,8 +190,8 @@ func (r *loadRow) add(o loadRow) {
 	r.Checks, r.Alerts, r.Due, r.Over, r.Lag = r.Checks+o.Checks, r.Alerts+o.Alerts, r.Due+o.Due, r.Over+o.Over, max(r.Lag, o.Lag)
 }
 
-// Late formats the largest lag of the hour. It is empty if the lag is small.
-func (r loadRow) Late() string {
+// LagText formats the largest lag of the hour. It is empty if the lag is small.
+func (r loadRow) LagText() string {
 	if r.Lag <= lagShown {
 		return ""
 	}

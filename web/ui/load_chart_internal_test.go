@@ -89,7 +89,7 @@ func TestABacklogIsSeen(t *testing.T) {
 		t.Errorf("it says %q", d.Says)
 	}
 	want := loadRow{From: noon.Truncate(time.Hour).Add(-2 * time.Hour), Checks: 100, Alerts: 7, Lag: 190 * time.Second}
-	if len(d.Rows) != 3 || d.Rows[0] != want || d.Rows[1].Over != 50 || d.Rows[2].Due != 20 || d.Rows[1].Late() != "" {
+	if len(d.Rows) != 3 || d.Rows[0] != want || d.Rows[1].Over != 50 || d.Rows[2].Due != 20 || d.Rows[1].LagText() != "" {
 		t.Errorf("by the hour: %+v", d.Rows)
 	}
 }

@@ -18,7 +18,7 @@ type pendingView struct {
 	ID      string    // id in forms
 	Lacks   string    // the missing event, as the start of a sentence
 	Silent  time.Time // start of undetermined checks; zero: none
-	Beats   bool      // a heartbeat without a missed beat so far
+	OnTime  bool      // no heartbeat was missed so far
 	Step    string    // the next step, such as "reminder 2 of 3"; empty: none left
 	Taken   int       // number of steps taken
 	About   string    // description of the rule
@@ -43,7 +43,7 @@ func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 	if len(d.Resolve) == 0 && d.Trigger.Heartbeat == nil {
 		w.asked(d)
 	}
-	w.Beats = d.Trigger.Heartbeat != nil && j.Step == 0 && len(j.Alerts) == 0
+	w.OnTime = d.Trigger.Heartbeat != nil && j.Step == 0 && len(j.Alerts) == 0
 	return w, nil
 }
 

@@ -156,9 +156,9 @@ type previewResult struct {
 // previewLine is one line of a preview.
 type previewLine struct {
 	rules.PreviewLine
-	After string // time since the start of the job
-	Until string // time of the last repetition since the start of the job
-	Late  bool   // after the requested time
+	After    string // time since the start of the job
+	Until    string // time of the last repetition since the start of the job
+	AfterCut bool   // after the requested time
 }
 
 // try requests a preview at a path. question builds the body for the path.
@@ -197,19 +197,19 @@ func (t *previewResult) lines(later time.Duration, end bool) {
 	step, resolved := 0, 0
 	dots := make([]axisEvent, 0, len(t.Preview.Lines))
 	for i, l := range t.Preview.Lines {
-		line := previewLine{PreviewLine: l, After: sinceStart(l.At.Sub(from)), Late: !end && l.At.Sub(from) > later}
+		line := previewLine{PreviewLine: l, After: sinceStart(l.At.Sub(from)), AfterCut: !end && l.At.Sub(from) > later}
 		if l.More > 0 {
 			line.Until = length(l.Last.Sub(from))
 		}
 		t.Lines = append(t.Lines, line)
 		switch {
-		case l.Kind != rules.LineAlert || line.Late:
+		case l.Kind != rules.LineAlert || line.AfterCut:
 		case l.Status == alerts.Resolved:
 			resolved++
 		default:
 			said = append(said, cmp.Or(l.Step, string(l.Status)))
 		}
-		d := dotOf(l, from, line.Late, i == 0)
+		d := dotOf(l, from, line.AfterCut, i == 0)
 		if l.Step != "" {
 			if again := i > 0 && l.Step == t.Preview.Lines[i-1].Step; again {
 				d.label = ""
@@ -227,12 +227,12 @@ func (t *previewResult) lines(later time.Duration, end bool) {
 	says := fmt.Sprintf("Preview from the start of the job to %s later; the list below has the same steps", length(dots[len(dots)-1].after))
 	t.Drawing = drawn(dots, false, false, cut, says)
 	if !end {
-		t.Later = length(later) + " later: " + saidSoFar(said, resolved)
+		t.Later = length(later) + " later: " + summarizeAlerts(said, resolved)
 	}
 }
 
-// saidSoFar summarizes raised alerts by their steps, with the number resolved.
-func saidSoFar(said []string, resolved int) string {
+// summarizeAlerts summarizes raised alerts by their steps, with the number resolved.
+func summarizeAlerts(said []string, resolved int) string {
 	var parts []string
 	if len(said) > 0 {
 		parts = append(parts, count(len(said), "alert")+" raised: "+strings.Join(said, ", "))

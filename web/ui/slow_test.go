@@ -21,10 +21,10 @@ func slowed(t *testing.T, home string, slow func(r *http.Request) bool, wait tim
 	proxy.FlushInterval = -1 // each write at once: streams go through it
 	line := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if slow(r) {
-			late := time.NewTimer(wait)
-			defer late.Stop()
+			timeout := time.NewTimer(wait)
+			defer timeout.Stop()
 			select {
-			case <-late.C:
+			case <-timeout.C:
 			case <-r.Context().Done():
 				return
 			}

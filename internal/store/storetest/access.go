@@ -120,7 +120,7 @@ func tokensLoseTheirNamesWhenTheyExpire(t *testing.T, w *fixture) {
 	next.CreatedAt = old.ExpiresAt
 	w.must(w.InsertToken(w.ctx(), next))
 	got := must[access.Token](t)(w.TokenByHash(w.ctx(), old.Hash))
-	if s := got.Standing(next.CreatedAt); s != "expired" {
+	if s := got.Status(next.CreatedAt); s != "expired" {
 		t.Errorf("the old one is %s: %+v", s, got)
 	}
 	w.must(w.RevokeToken(w.ctx(), "ci", next.CreatedAt))

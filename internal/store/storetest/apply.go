@@ -26,8 +26,8 @@ func applyStarts(t *testing.T, w *fixture) {
 	past := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour).Truncate(time.Minute)
 	lateJob := w.job(w.rule, "late", past)
 	lateJob.State = []byte(`{"s":1}`)
-	late := begins(w.rule, lateJob)
-	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 9, w.starting(w.rule, "a", slot), late, w.starting(w.rule, "a", slot))))
+	outOfOrder := begins(w.rule, lateJob)
+	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 9, w.starting(w.rule, "a", slot), outOfOrder, w.starting(w.rule, "a", slot))))
 	if want := (applied{Created: 2, Kept: 1}); counted(got) != want {
 		t.Errorf("applied %+v, want %+v", got, want)
 	}
@@ -287,9 +287,9 @@ func applyTakesAnyKey(t *testing.T, w *fixture) {
 			t.Fatalf("key %q came back as %q: %v", key, got.Key, err)
 		}
 		w.settle(w.later(got.Job, got.NextCheckAt.Add(time.Minute)))
-		said := pages(t, futurejobs.Filter{Key: key}, w.Alerts)
-		if len(said) != 1 || said[0].Key != key {
-			t.Errorf("alerts of %q: %v", key, said)
+		listed := pages(t, futurejobs.Filter{Key: key}, w.Alerts)
+		if len(listed) != 1 || listed[0].Key != key {
+			t.Errorf("alerts of %q: %v", key, listed)
 		}
 		if got := w.byHand(w.ending(w.rule, key)); got.Ended != 1 {
 			t.Errorf("%q did not end: %+v", key, got)

@@ -107,8 +107,8 @@ func namesComeBack(t *testing.T, w *fixture) {
 			t.Errorf("history: %+v, want that of each", ended)
 		}
 	}
-	if said := pages(t, futurejobs.Filter{Rule: w.rule.Name}, w.Alerts); len(said) != 1 || said[0].RuleID != w.rule.ID {
-		t.Errorf("alerts: %+v", said)
+	if listed := pages(t, futurejobs.Filter{Rule: w.rule.Name}, w.Alerts); len(listed) != 1 || listed[0].RuleID != w.rule.ID {
+		t.Errorf("alerts: %+v", listed)
 	}
 	leftOf(w, w.rule.ID)
 }

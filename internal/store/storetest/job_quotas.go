@@ -209,7 +209,7 @@ func turnedAway(w *fixture, seq uint64, begins futurejobs.Effect) futurejobs.Dea
 // retry applies the event of a dead letter, late.
 func retry(w *fixture, l futurejobs.DeadLetter, begins futurejobs.Effect) (futurejobs.ApplyResult, error) {
 	event := l.Event
-	begins.Event, begins.Late = &event, true
+	begins.Event, begins.OutOfOrder = &event, true
 	return w.Apply(w.ctx(), again(w, l, begins))
 }
 

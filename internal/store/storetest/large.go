@@ -56,11 +56,11 @@ func largeBodiesAreLeftOut(t *testing.T, w *fixture) {
 
 	for name, f := range map[string]futurejobs.Filter{"alerts": {Limit: 500}, "open": {Limit: 500, Open: true}} {
 		size := 0
-		said := pages(t, f, w.Alerts)
-		if len(said) != large+3 {
-			t.Errorf("%s: %d, want %d", name, len(said), large+3)
+		listed := pages(t, f, w.Alerts)
+		if len(listed) != large+3 {
+			t.Errorf("%s: %d, want %d", name, len(listed), large+3)
 		}
-		for _, s := range said {
+		for _, s := range listed {
 			size += len(s.Event) + len(s.State)
 			want := kept[s.ID]
 			if s.Omitted != (s.Key != "small") {

@@ -362,8 +362,8 @@ func alertsAreListed(t *testing.T, w *fixture) {
 			t.Errorf("of %s: %d alerts, want %d", d.Job.Key, len(got), want)
 		}
 	}
-	said := must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), whole[3].ID))
-	if diff := cmp.Diff(whole[3], said); diff != "" {
+	listed := must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), whole[3].ID))
+	if diff := cmp.Diff(whole[3], listed); diff != "" {
 		t.Errorf("one alert (-listed +got):\n%s", diff)
 	}
 	if _, err := w.Alert(w.ctx(), alerts.ID{0x7f}); !errors.Is(err, futurejobs.ErrNotFound) {

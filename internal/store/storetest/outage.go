@@ -218,18 +218,18 @@ func outagesNeedTheFence(t *testing.T, w *fixture) {
 func checksBeginOnce(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	job := w.one("a")
-	b := futurejobs.CheckStart{HeldShard: heldOf(w, job.Shard), JobID: job.ID, Checks: job.Checks}
+	b := futurejobs.CheckStart{HeldShard: heldOf(w, job.Shard), JobID: job.ID, CheckAttempts: job.CheckAttempts}
 	for i, want := range []bool{true, false} {
 		if ok, err := w.BeginCheck(w.ctx(), b); ok != want || err != nil {
 			t.Errorf("time %d: %v, %v", i, ok, err)
 		}
 	}
-	b.Checks++
+	b.CheckAttempts++
 	if ok, err := w.BeginCheck(w.ctx(), b); !ok || err != nil {
 		t.Errorf("the check after it: %v, %v", ok, err)
 	}
 	lost := b
-	lost.Checks, lost.Epoch = b.Checks+1, b.Epoch-1
+	lost.CheckAttempts, lost.Epoch = b.CheckAttempts+1, b.Epoch-1
 	if ok, err := w.BeginCheck(w.ctx(), lost); ok || !errors.Is(err, futurejobs.ErrNotHeld) {
 		t.Errorf("without the shard: %v, %v", ok, err)
 	}

@@ -77,7 +77,7 @@ func progressStandsStill(t *testing.T, w *fixture) {
 	seen, _ := progress(w, "sweep")
 	for _, c := range []struct{ found, want int }{{0, 0}, {7, 7}, {3, 7}} {
 		noted, ok := still(seen, c.found)
-		if now, _ := progress(w, "sweep"); !ok || now != noted || !now.Still || now.Late != c.want || !now.Through.Equal(w.slot()) {
+		if now, _ := progress(w, "sweep"); !ok || now != noted || !now.Still || now.LateJobs != c.want || !now.Through.Equal(w.slot()) {
 			t.Errorf("after %d were found: %+v, %+v, want %d", c.found, noted, now, c.want)
 		}
 	}
@@ -91,7 +91,7 @@ func progressStandsStill(t *testing.T, w *fixture) {
 	if _, ok := still(seen, 9); ok {
 		t.Error("what went on stands still where it was")
 	}
-	if now, _ := progress(w, "sweep"); now.Still || now.Late != 0 {
+	if now, _ := progress(w, "sweep"); now.Still || now.LateJobs != 0 {
 		t.Errorf("it goes on and is %+v", now)
 	}
 }

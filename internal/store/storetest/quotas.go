@@ -169,8 +169,8 @@ func alertsAreWithheld(t *testing.T, w *fixture) {
 	}
 	w.must(w.MarkPublished(w.ctx(), waits[1:]))
 	state := func() string {
-		said := must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), id))
-		return fmt.Sprintf("published %v, withheld %v", said.Published, said.Withheld)
+		listed := must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), id))
+		return fmt.Sprintf("published %v, withheld %v", listed.Published, listed.Withheld)
 	}
 	if got := state(); got != "published false, withheld true" {
 		t.Error(got)

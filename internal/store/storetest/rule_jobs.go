@@ -29,7 +29,7 @@ func jobsAreCountedByRule(t *testing.T, w *fixture) {
 	})
 
 	undetermined := w.one("b")
-	undetermined.Undecided, undetermined.NextCheckAt = 3, slot.Add(3*time.Hour)
+	undetermined.UndeterminedChecks, undetermined.NextCheckAt = 3, slot.Add(3*time.Hour)
 	w.settle(w.later(w.one("a"), slot.Add(4*time.Hour)), futurejobs.Decision{Job: undetermined})
 	for key, slot := range map[string]time.Time{"c": now.Add(-23 * time.Hour), "d": now.Add(-25 * time.Hour)} {
 		d := w.over(w.one(key))

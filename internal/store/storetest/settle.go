@@ -21,10 +21,10 @@ func settleReschedules(t *testing.T, w *fixture) {
 	picked := before.NextCheckAt.Add(time.Second)
 	next := before.NextCheckAt.Add(5 * time.Minute)
 	d := w.later(before, next)
-	d.Job.Undecided = 2
+	d.Job.UndeterminedChecks = 2
 	d.Job.Last = futurejobs.CheckTimes{PickedAt: picked, StartedAt: picked.Add(1), CompletedAt: picked.Add(7 * time.Microsecond)}
 	d.Job.Last.StartedAt = picked.Add(time.Microsecond)
-	d.Job.CheckStats = futurejobs.CheckStats{Checks: 3, CheckTotal: 1500 * time.Microsecond, CheckSlowest: time.Millisecond}
+	d.Job.CheckStats = futurejobs.CheckStats{CheckAttempts: 3, CheckTotal: 1500 * time.Microsecond, CheckSlowest: time.Millisecond}
 	d.Job.Event, d.Job.State = nil, []byte(`{"x":1}`) // a settle writes neither
 
 	settled := w.settle(d)
@@ -77,7 +77,7 @@ func settleEnds(t *testing.T, w *fixture) {
 	job := w.one("a")
 	d := w.over(job)
 	d.Job.Last = futurejobs.CheckTimes{PickedAt: job.NextCheckAt, StartedAt: job.NextCheckAt.Add(time.Millisecond), FailedAt: job.NextCheckAt.Add(time.Second)}
-	d.Job.CheckStats = futurejobs.CheckStats{Checks: 1, CheckTotal: time.Second, CheckSlowest: time.Second}
+	d.Job.CheckStats = futurejobs.CheckStats{CheckAttempts: 1, CheckTotal: time.Second, CheckSlowest: time.Second}
 	from := must[time.Time](t)(w.Now(w.ctx()))
 	settled := w.settle(d)
 	if !settled.Jobs[job.ID] || settled.Alerts != 1 {
@@ -245,7 +245,7 @@ func settleStandsWhileRulesAreSaved(t *testing.T, w *fixture) {
 	w.save("order-unpaid", "order") // another rule
 	w.save(w.rule.Name, "order")    // another version of the same one
 	w.must(w.Pause(w.ctx(), w.rule.Name, true))
-	if settled := must[futurejobs.Settled](t)(settle("a")); len(settled.Jobs) != 1 || settled.Alerts != 1 || len(settled.Moved) != 0 {
+	if settled := must[futurejobs.Settled](t)(settle("a")); len(settled.Jobs) != 1 || settled.Alerts != 1 || len(settled.ChangedRules) != 0 {
 		t.Errorf("settled %+v", settled)
 	}
 
@@ -309,7 +309,7 @@ func settleLeavesOutRulesThatMoved(t *testing.T, w *fixture) {
 	st := w.settlement(decisions...)
 	must[int32](t)(w.Delete(w.ctx(), other.Name, rules.AnyVersion))
 	settled := must[futurejobs.Settled](t)(w.Settle(w.ctx(), st))
-	if len(settled.Jobs) != 2 || settled.Alerts != 2 || !slices.Equal(settled.Moved, []int32{other.ID}) || len(settled.Lost) != 0 {
+	if len(settled.Jobs) != 2 || settled.Alerts != 2 || !slices.Equal(settled.ChangedRules, []int32{other.ID}) || len(settled.Lost) != 0 {
 		t.Errorf("settled %+v, want two, and rule %d moved", settled, other.ID)
 	}
 	for _, a := range w.unpublished() {

@@ -37,13 +37,13 @@ func remarksStand(t *testing.T, w *fixture) {
 	begin("another node, a minute later", false)
 	r.Step = "filling"
 	begin("another step", true)
-	stands := must[[]alerts.SystemAlert](t)(w.Standing(w.ctx()))
+	stands := must[[]alerts.SystemAlert](t)(w.FiringSystemAlerts(w.ctx()))
 	if len(stands) != 2 || stands[0].Step != "filling" || stands[1].Topic != "stream/X" || stands[1].Step != "full" || !stands[1].Since.Equal(first.Truncate(time.Microsecond)) {
 		t.Errorf("what stands: %+v", stands)
 	}
 	closing := over("the first to end it", true)
 	over("the second to end it", false)
-	if stands = must[[]alerts.SystemAlert](t)(w.Standing(w.ctx())); len(stands) != 1 || stands[0].Step != "filling" {
+	if stands = must[[]alerts.SystemAlert](t)(w.FiringSystemAlerts(w.ctx())); len(stands) != 1 || stands[0].Step != "filling" {
 		t.Errorf("what stands once one is over: %+v", stands)
 	}
 	if len(closing.Closes) != 1 || closing.Closes[0] != fired.ID || !closing.Since.Equal(first.Truncate(time.Microsecond)) {

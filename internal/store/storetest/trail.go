@@ -64,9 +64,9 @@ func trailsStay(t *testing.T, w *fixture) {
 	look(w, "a", looked(1))
 	want := looked(1).Trail()
 	ref := w.ref(w.rule, "a")
-	beat := futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.BeatResult, error) {
+	beat := futurejobs.Heartbeat{Play: func(j *futurejobs.Job) (futurejobs.HeartbeatResult, error) {
 		on := *j
-		return futurejobs.BeatResult{Job: &on, Next: j.NextCheckAt.Add(time.Hour), News: true}, nil
+		return futurejobs.HeartbeatResult{Job: &on, Next: j.NextCheckAt.Add(time.Hour), News: true}, nil
 	}}
 	if beaten := w.byHand(futurejobs.Effect{Rule: w.rule, Ref: ref, Action: beat}); beaten.Postponed != 1 {
 		t.Fatalf("%+v", beaten)

@@ -40,7 +40,7 @@ func at(clock string) time.Time {
 }
 
 // beat makes the checks that are due by the time of a heartbeat, and then processes the heartbeat.
-func (d *device) beat(clock string, b rules.Beat) {
+func (d *device) beat(clock string, b rules.ReceivedHeartbeat) {
 	d.Helper()
 	b.Key, b.At = "pump-7", at(clock)
 	if b.Kind == "" && b.Exit == nil {
@@ -51,9 +51,9 @@ func (d *device) beat(clock string, b rules.Beat) {
 }
 
 // late processes a heartbeat at a time.
-func (d *device) late(now string, b rules.Beat) {
+func (d *device) late(now string, b rules.ReceivedHeartbeat) {
 	d.Helper()
-	effect, err := d.rule.Beat(b, 1)
+	effect, err := d.rule.HeartbeatEffect(b, 1)
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -126,20 +126,20 @@ entity: device
 trigger: {heartbeat: {every: 10m, grace: 2m}}
 `
 
-func exit(status int) rules.Beat { return rules.Beat{Exit: &status} }
+func exit(status int) rules.ReceivedHeartbeat { return rules.ReceivedHeartbeat{Exit: &status} }
 
 func TestAHeartbeatPostponesTheJob(t *testing.T) {
 	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.Beat{})
+	d.beat("10:00:00", rules.ReceivedHeartbeat{})
 	d.due("10:12:00")
-	d.beat("10:05:00", rules.Beat{})
+	d.beat("10:05:00", rules.ReceivedHeartbeat{})
 	d.due("10:17:00")
-	d.beat("10:15:30", rules.Beat{})
+	d.beat("10:15:30", rules.ReceivedHeartbeat{})
 	d.due("10:28:00")
 	d.expect()
 	d.look("12:00:00")
 	d.expect("10:28:00 warning firing: device pump-7: no heartbeat since 10:15:30 UTC, expected every 10m, grace 2m (rule device-silent, step overdue)")
-	d.beat("12:00:30", rules.Beat{})
+	d.beat("12:00:30", rules.ReceivedHeartbeat{})
 	d.expect(
 		"12:00:30 warning resolved: device pump-7 recovered after 1h45m",
 		"12:00:30 resolved: it recovered after 1h45m",
@@ -150,13 +150,13 @@ func TestAHeartbeatPostponesTheJob(t *testing.T) {
 func TestHeartbeatsOfASlotAreOneWrite(t *testing.T) {
 	d := newDevice(t, everyTen)
 	for second := range 60 {
-		d.beat(fmt.Sprintf("10:00:%02d", second), rules.Beat{})
+		d.beat(fmt.Sprintf("10:00:%02d", second), rules.ReceivedHeartbeat{})
 	}
 	if d.writes != 2 { // the first is on the slot before
 		t.Errorf("60 beats in a minute were %d writes, want 2", d.writes)
 	}
-	d.beat("10:01:00", rules.Beat{})
-	d.beat("10:01:01", rules.Beat{})
+	d.beat("10:01:00", rules.ReceivedHeartbeat{})
+	d.beat("10:01:01", rules.ReceivedHeartbeat{})
 	if d.writes != 3 {
 		t.Errorf("%d writes, want one more for the next slot", d.writes)
 	}
@@ -165,10 +165,10 @@ func TestHeartbeatsOfASlotAreOneWrite(t *testing.T) {
 
 func TestAFailureIsOverdueAtOnce(t *testing.T) {
 	d := newDevice(t, everyTen+"escalate: [{after: 0s, severity: error}, {after: 1h, step: still, severity: critical}]\n")
-	d.beat("10:00:00", rules.Beat{})
+	d.beat("10:00:00", rules.ReceivedHeartbeat{})
 	d.beat("10:05:10", exit(3))
 	d.due("10:06:00")
-	d.beat("10:30:00", rules.Beat{Kind: rules.Failure})
+	d.beat("10:30:00", rules.ReceivedHeartbeat{Kind: rules.Failure})
 	d.due("11:06:00") // another failure does not restart the escalation
 	d.beat("11:10:00", exit(0))
 	d.expect(
@@ -182,12 +182,12 @@ func TestAFailureIsOverdueAtOnce(t *testing.T) {
 
 func TestALogChangesNothing(t *testing.T) {
 	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.Beat{Kind: rules.Log})
+	d.beat("10:00:00", rules.ReceivedHeartbeat{Kind: rules.Log})
 	if d.job != nil {
 		t.Error("a log began a wait")
 	}
-	d.beat("10:01:00", rules.Beat{})
-	d.beat("10:09:00", rules.Beat{Kind: rules.Log})
+	d.beat("10:01:00", rules.ReceivedHeartbeat{})
+	d.beat("10:09:00", rules.ReceivedHeartbeat{Kind: rules.Log})
 	d.due("10:13:00")
 }
 
@@ -197,7 +197,9 @@ trigger: {heartbeat: {every: 1d, grace: 1h, max: 2h, min: 10s}}
 `
 
 func TestRuns(t *testing.T) {
-	run := func(kind rules.Signal, name string) rules.Beat { return rules.Beat{Kind: kind, Run: name} }
+	run := func(kind rules.Signal, name string) rules.ReceivedHeartbeat {
+		return rules.ReceivedHeartbeat{Kind: kind, Run: name}
+	}
 	for name, c := range map[string]struct {
 		play func(*device)
 		want []string
@@ -231,7 +233,7 @@ func TestRuns(t *testing.T) {
 		"a failed run": {
 			func(d *device) {
 				d.beat("01:00:00", run(rules.Begun, "a"))
-				d.beat("01:20:00", rules.Beat{Exit: new(7), Run: "a"})
+				d.beat("01:20:00", rules.ReceivedHeartbeat{Exit: new(7), Run: "a"})
 				d.look("02:00:00")
 			}, []string{"01:21:00 warning firing: job pump-7: run a failed with exit status 7 (rule nightly, step overdue)"}, "",
 		},
@@ -265,7 +267,7 @@ func (d *device) due2(want string) {
 func TestDroppedRunsAreCounted(t *testing.T) {
 	d := newDevice(t, nightly)
 	for i := range 20 {
-		d.beat(fmt.Sprintf("01:%02d:00", i), rules.Beat{Kind: rules.Begun, Run: fmt.Sprint("r", i)})
+		d.beat(fmt.Sprintf("01:%02d:00", i), rules.ReceivedHeartbeat{Kind: rules.Begun, Run: fmt.Sprint("r", i)})
 	}
 	d.due("03:00:00") // the oldest is not dropped
 	d.look("03:00:00")
@@ -281,7 +283,7 @@ func TestRunsThatBeginAgainAndAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDevice(t, nightly)
 			for m := range 180 {
-				d.beat(fmt.Sprintf("%02d:%02d:00", 1+m/60, m%60), rules.Beat{Kind: rules.Begun, Run: run(m)})
+				d.beat(fmt.Sprintf("%02d:%02d:00", 1+m/60, m%60), rules.ReceivedHeartbeat{Kind: rules.Begun, Run: run(m)})
 			}
 			if len(d.heard) != 1 || !strings.HasPrefix(d.heard[0], "03:00:00 warning firing") {
 				t.Errorf("heard %q, want it called once, 2h after the first of them began", d.heard)
@@ -293,10 +295,10 @@ func TestRunsThatBeginAgainAndAgain(t *testing.T) {
 // The duration of a run counts from its last beginning.
 func TestARunThatBeganAgain(t *testing.T) {
 	d := newDevice(t, nightly)
-	d.beat("01:00:00", rules.Beat{Kind: rules.Begun})
-	d.beat("02:00:00", rules.Beat{Kind: rules.Begun})
+	d.beat("01:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
+	d.beat("02:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
 	d.due("03:00:00")
-	d.beat("02:00:03", rules.Beat{})
+	d.beat("02:00:03", rules.ReceivedHeartbeat{})
 	d.look("03:30:00")
 	d.expect("02:01:00 warning firing: job pump-7: took 3s, less than 10s (rule nightly, step overdue)")
 }
@@ -304,12 +306,12 @@ func TestARunThatBeganAgain(t *testing.T) {
 // An aborted run is not tracked for ever: heartbeats of a slot are one write again.
 func TestAnAbortedRunIsDropped(t *testing.T) {
 	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.Beat{Kind: rules.Begun, Run: "r"})
-	d.beat("10:10:00", rules.Beat{})
-	d.beat("10:20:00", rules.Beat{})
+	d.beat("10:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun, Run: "r"})
+	d.beat("10:10:00", rules.ReceivedHeartbeat{})
+	d.beat("10:20:00", rules.ReceivedHeartbeat{})
 	before := d.writes
 	for second := range 50 {
-		d.beat(fmt.Sprintf("10:20:%02d", 1+second), rules.Beat{})
+		d.beat(fmt.Sprintf("10:20:%02d", 1+second), rules.ReceivedHeartbeat{})
 	}
 	if d.writes != before+1 { // the first is on the slot before
 		t.Errorf("50 beats in a minute were %d writes, want 1", d.writes-before)
@@ -319,10 +321,10 @@ func TestAnAbortedRunIsDropped(t *testing.T) {
 // A start fixes no deadline that may be void: the deadline may seem to have passed because of a monitoring gap, a
 // heartbeat that was not kept, or a pause.
 func TestAStartDoesNotMakeTheJobOverdue(t *testing.T) {
-	late := rules.Beat{Key: "pump-7", Kind: rules.Begun, At: at("11:05:00")}
+	late := rules.ReceivedHeartbeat{Key: "pump-7", Kind: rules.Begun, At: at("11:05:00")}
 	t.Run("after an outage", func(t *testing.T) {
 		d := newDevice(t, strings.Replace(everyTen, "grace: 2m", "grace: 2m, max: 2h", 1))
-		d.beat("10:00:00", rules.Beat{})
+		d.beat("10:00:00", rules.ReceivedHeartbeat{})
 		d.late("11:05:00", late)
 		d.due("13:05:00")
 		d.look("13:05:00")
@@ -330,23 +332,23 @@ func TestAStartDoesNotMakeTheJobOverdue(t *testing.T) {
 	})
 	t.Run("without max it is no news", func(t *testing.T) {
 		d := newDevice(t, everyTen)
-		d.beat("10:00:00", rules.Beat{})
+		d.beat("10:00:00", rules.ReceivedHeartbeat{})
 		d.job.NextCheckAt = at("11:30:00") // a check forgave the monitoring gap
 		d.late("11:05:00", late)
 		d.due("11:30:00")
-		d.late("11:06:00", rules.Beat{Key: "pump-7", Kind: rules.Failure, At: at("11:06:00")})
+		d.late("11:06:00", rules.ReceivedHeartbeat{Key: "pump-7", Kind: rules.Failure, At: at("11:06:00")})
 		d.due("11:07:00") // a failure is
 	})
 	t.Run("after a beat that is not kept", func(t *testing.T) {
 		d := newDevice(t, "name: silent\nentity: device\ntrigger: {heartbeat: {every: 1h, grace: 5m, max: 2h}}\nslot: 15m\n")
-		d.beat("09:56:00", rules.Beat{})
-		d.beat("10:09:00", rules.Beat{})
-		d.beat("11:05:00", rules.Beat{Kind: rules.Begun})
+		d.beat("09:56:00", rules.ReceivedHeartbeat{})
+		d.beat("10:09:00", rules.ReceivedHeartbeat{})
+		d.beat("11:05:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
 		d.due("13:15:00")
 	})
 	t.Run("in a pause", func(t *testing.T) {
 		d := newDevice(t, strings.Replace(everyTen, "grace: 2m", "grace: 2m, max: 2h", 1))
-		d.beat("10:00:00", rules.Beat{})
+		d.beat("10:00:00", rules.ReceivedHeartbeat{})
 		ask := func(clock string, ask futurejobs.Action) {
 			d.apply(clock, futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: ask})
 		}
@@ -394,23 +396,23 @@ func TestAnOlderBeatChangesNothing(t *testing.T) {
 // with OK is not left out.
 func TestPingsOfTwoClocks(t *testing.T) {
 	d := newDevice(t, nightly)
-	d.late("10:00:00", rules.Beat{Key: "pump-7", At: at("10:00:00"), Kind: rules.Begun})
-	d.late("10:00:30", rules.Beat{Key: "pump-7", At: at("10:00:20"), Kind: rules.Log})
-	d.late("10:00:30", rules.Beat{Key: "pump-7", At: at("10:00:30"), Kind: rules.Success})
-	d.late("10:00:30", rules.Beat{Key: "pump-7", At: at("10:00:29"), Kind: rules.Failure})
+	d.late("10:00:00", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:00"), Kind: rules.Begun})
+	d.late("10:00:30", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:20"), Kind: rules.Log})
+	d.late("10:00:30", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:30"), Kind: rules.Success})
+	d.late("10:00:30", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:29"), Kind: rules.Failure})
 	d.due("10:01:00")
-	d.late("10:00:31", rules.Beat{Key: "pump-7", At: at("10:00:29"), Kind: rules.Success})
+	d.late("10:00:31", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:29"), Kind: rules.Success})
 	d.due2("2026-03-03 11:01:00")
 }
 
 func TestPausedRulesCreateNoJobs(t *testing.T) {
 	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.Beat{Paused: true})
+	d.beat("10:00:00", rules.ReceivedHeartbeat{Paused: true})
 	if d.job != nil {
 		t.Fatal("a rule that is paused began a wait")
 	}
-	d.beat("10:01:00", rules.Beat{})
-	d.beat("10:03:00", rules.Beat{Paused: true})
+	d.beat("10:01:00", rules.ReceivedHeartbeat{})
+	d.beat("10:03:00", rules.ReceivedHeartbeat{Paused: true})
 	d.due("10:15:00")
 }
 
@@ -418,16 +420,16 @@ func TestInvalidHeartbeats(t *testing.T) {
 	heartbeat, event := compiled(t, everyTen), compiled(t, base)
 	for name, c := range map[string]struct {
 		rule *rules.Rule
-		beat rules.Beat
+		beat rules.ReceivedHeartbeat
 		want string
 	}{
-		"no heartbeat":   {event, rules.Beat{Key: "a", Kind: rules.Success}, "the rule has no heartbeat; add one to its trigger"},
-		"no kind":        {heartbeat, rules.Beat{Key: "a", Kind: "sucess"}, `"sucess" is not a kind of heartbeat; did you mean "success"?`},
-		"an exit status": {heartbeat, rules.Beat{Key: "a", Exit: new(256)}, "256 is not an exit status, which is 0 to 255"},
-		"no key":         {heartbeat, rules.Beat{Kind: rules.Success}, "the key is empty"},
-		"a long run":     {heartbeat, rules.Beat{Key: "a", Kind: rules.Success, Run: strings.Repeat("a", 513)}, "the key has 513 bytes"},
+		"no heartbeat":   {event, rules.ReceivedHeartbeat{Key: "a", Kind: rules.Success}, "the rule has no heartbeat; add one to its trigger"},
+		"no kind":        {heartbeat, rules.ReceivedHeartbeat{Key: "a", Kind: "sucess"}, `"sucess" is not a kind of heartbeat; did you mean "success"?`},
+		"an exit status": {heartbeat, rules.ReceivedHeartbeat{Key: "a", Exit: new(256)}, "256 is not an exit status, which is 0 to 255"},
+		"no key":         {heartbeat, rules.ReceivedHeartbeat{Kind: rules.Success}, "the key is empty"},
+		"a long run":     {heartbeat, rules.ReceivedHeartbeat{Key: "a", Kind: rules.Success, Run: strings.Repeat("a", 513)}, "the key has 513 bytes"},
 	} {
-		if _, err := c.rule.Beat(c.beat, 1); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := c.rule.HeartbeatEffect(c.beat, 1); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -435,25 +437,25 @@ func TestInvalidHeartbeats(t *testing.T) {
 
 func TestPingData(t *testing.T) {
 	d := newDevice(t, nightly)
-	d.beat("01:00:00", rules.Beat{Kind: rules.Begun, Run: "a"})
-	d.beat("01:00:30", rules.Beat{Exit: new(0), Run: "a", Body: "42 files"})
+	d.beat("01:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun, Run: "a"})
+	d.beat("01:00:30", rules.ReceivedHeartbeat{Exit: new(0), Run: "a", Body: "42 files"})
 	want := `{"kind":"success","exit_status":0,"run":"a","duration_seconds":30,"body":"42 files","source":"ping"}`
 	if string(d.job.Event) != want {
 		t.Errorf("the event is %s, want %s", d.job.Event, want)
 	}
-	if hears := d.rule.Engine().BeatStreams; !slices.Equal(hears, []string{""}) {
+	if hears := d.rule.Engine().HeartbeatStreams; !slices.Equal(hears, []string{""}) {
 		t.Errorf("the rule hears %q, want pings alone", hears)
 	}
 }
 
 func TestAFailureLeavesASnoozeAlone(t *testing.T) {
 	d := newDevice(t, everyTen+"escalate: [{after: 0s}, {after: 1h, step: still}]\n")
-	d.beat("10:00:00", rules.Beat{})
+	d.beat("10:00:00", rules.ReceivedHeartbeat{})
 	d.look("10:12:00")
 	d.apply("10:20:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: futurejobs.Snooze{Until: at("15:00:00")}})
 	d.beat("10:30:00", exit(1))
 	d.due("15:00:00")
-	d.beat("10:40:00", rules.Beat{Kind: rules.Begun})
+	d.beat("10:40:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
 	d.due("15:00:00")
 	d.look("15:00:00")
 	d.expect(
@@ -464,11 +466,11 @@ func TestAFailureLeavesASnoozeAlone(t *testing.T) {
 
 func TestHeartbeatsKeepASnooze(t *testing.T) {
 	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.Beat{})
+	d.beat("10:00:00", rules.ReceivedHeartbeat{})
 	d.apply("10:05:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: futurejobs.Snooze{Until: at("11:00:00")}})
-	d.beat("10:08:00", rules.Beat{})
+	d.beat("10:08:00", rules.ReceivedHeartbeat{})
 	d.due("11:00:00")
-	d.beat("10:55:00", rules.Beat{})
+	d.beat("10:55:00", rules.ReceivedHeartbeat{})
 	d.due("11:07:00")
 	d.look("11:07:00")
 	d.expect("11:07:00 warning firing: device pump-7: no heartbeat since 10:55:00 UTC, expected every 10m, grace 2m (rule device-silent, step overdue)")
@@ -476,7 +478,7 @@ func TestHeartbeatsKeepASnooze(t *testing.T) {
 
 func TestStepsUntilAcknowledgedHaveNoTotal(t *testing.T) {
 	d := newDevice(t, everyTen+"escalate: [{every: 10m, until: acknowledged, step: nag}]\n")
-	d.beat("10:00:00", rules.Beat{})
+	d.beat("10:00:00", rules.ReceivedHeartbeat{})
 	d.look("10:22:00")
 	d.look("10:32:00")
 	d.expect(
@@ -487,9 +489,9 @@ func TestStepsUntilAcknowledgedHaveNoTotal(t *testing.T) {
 
 func TestHeartbeatsPostponeAHandler(t *testing.T) {
 	d := newDevice(t, everyTen+"handler: pumps\n")
-	d.beat("10:00:00", rules.Beat{})
+	d.beat("10:00:00", rules.ReceivedHeartbeat{})
 	d.due("10:12:00")
-	d.beat("10:11:00", rules.Beat{})
+	d.beat("10:11:00", rules.ReceivedHeartbeat{})
 	d.due("10:23:00")
 }
 
@@ -499,15 +501,15 @@ func TestRunsAndUpdates(t *testing.T) {
 	update := futurejobs.Update{Merge: func(known json.RawMessage) (json.RawMessage, error) {
 		return json.RawMessage(strings.Replace(string(known), "{", `{"size":5,`, 1)), nil
 	}}
-	d.beat("01:00:00", rules.Beat{Body: "a"})
+	d.beat("01:00:00", rules.ReceivedHeartbeat{Body: "a"})
 	d.apply("01:00:10", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: update})
-	d.beat("01:01:00", rules.Beat{Kind: rules.Begun, Run: "r"})
+	d.beat("01:01:00", rules.ReceivedHeartbeat{Kind: rules.Begun, Run: "r"})
 	want := `{"body":"a","heartbeat":{"kind":"start","at":"2026-03-02T01:01:00Z","run":"r","runs":[{"run":"r","at":"2026-03-02T01:01:00Z"}]},"kind":"start","run":"r","size":5,"source":"ping"}`
 	if string(d.job.State) != want {
 		t.Errorf("the state is %s\nwant %s", d.job.State, want)
 	}
-	d.beat("02:00:00", rules.Beat{Run: "r"})
-	d.beat("02:10:00", rules.Beat{})
+	d.beat("02:00:00", rules.ReceivedHeartbeat{Run: "r"})
+	d.beat("02:10:00", rules.ReceivedHeartbeat{})
 	if got := string(d.job.State); !strings.Contains(got, `"size":5`) || strings.Contains(got, "heartbeat") {
 		t.Errorf("the state is %s, want the update in it and no run", got)
 	}
@@ -584,8 +586,8 @@ func TestChecksWaitForTheHeartbeatStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := rule.Engine(); !slices.Equal(e.Streams, []string{"S"}) || !slices.Equal(e.BeatStreams, []string{"S"}) {
-		t.Errorf("it waits for %q and hears by %q; want the stream alone", e.Streams, e.BeatStreams)
+	if e := rule.Engine(); !slices.Equal(e.Streams, []string{"S"}) || !slices.Equal(e.HeartbeatStreams, []string{"S"}) {
+		t.Errorf("it waits for %q and hears by %q; want the stream alone", e.Streams, e.HeartbeatStreams)
 	}
 }
 

@@ -13,25 +13,25 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// beatUpdate is a heartbeat that a rule processes.
-type beatUpdate struct {
+// heartbeatUpdate is a heartbeat that a rule processes.
+type heartbeatUpdate struct {
 	*Rule
-	Beat
-	ping  bool                                          // it came as a ping
-	event func(heartbeatState) (json.RawMessage, error) // the data of the heartbeat
-	made  func(futurejobs.Job) *Rule                    // the version that made a job
+	ReceivedHeartbeat
+	ping      bool                                          // it came as a ping
+	event     func(heartbeatState) (json.RawMessage, error) // the data of the heartbeat
+	versionOf func(futurejobs.Job) *Rule                    // the version that made a job
 }
 
 // ask returns the action of the heartbeat on the job of its key. A reason that would prevent a new job is an error.
-func (a beatUpdate) ask() (futurejobs.Beat, error) {
+func (a heartbeatUpdate) ask() (futurejobs.Heartbeat, error) {
 	a.Paused = a.Paused || !a.document.Enabled
 	if a.Kind == Log {
-		return futurejobs.Beat{Play: a.apply}, nil
+		return futurejobs.Heartbeat{Play: a.apply}, nil
 	}
 	if _, err := a.newJob(nil); err != nil {
-		return futurejobs.Beat{}, err
+		return futurejobs.Heartbeat{}, err
 	}
-	return futurejobs.Beat{Play: a.apply}, nil
+	return futurejobs.Heartbeat{Play: a.apply}, nil
 }
 
 // apply applies the heartbeat to the job that waits for it.
@@ -42,21 +42,21 @@ func (a beatUpdate) ask() (futurejobs.Beat, error) {
 //  3. A failure, or a run that ends too soon, is overdue at once, if it was not before.
 //  4. A success postpones the job, unless another run failed that no alert reports yet. If an alert was raised, the job
 //     ends, and a new one begins.
-func (a beatUpdate) apply(j *futurejobs.Job) (futurejobs.BeatResult, error) {
+func (a heartbeatUpdate) apply(j *futurejobs.Job) (futurejobs.HeartbeatResult, error) {
 	if a.Kind == Log {
-		return futurejobs.BeatResult{}, nil
+		return futurejobs.HeartbeatResult{}, nil
 	}
 	if j == nil {
 		if a.Paused {
-			return futurejobs.BeatResult{}, nil
+			return futurejobs.HeartbeatResult{}, nil
 		}
 		begun, err := a.newJob(nil)
-		return futurejobs.BeatResult{Begin: begun}, err
+		return futurejobs.HeartbeatResult{Begin: begun}, err
 	}
 	before := pulseOf(j.State)
 	if last := latest(j.Since, before.At); before.Kind != Expected && a.At.Before(last) {
 		if !a.ping {
-			return futurejobs.BeatResult{}, nil
+			return futurejobs.HeartbeatResult{}, nil
 		}
 		a.At = last
 	}
@@ -68,21 +68,21 @@ func (a beatUpdate) apply(j *futurejobs.Job) (futurejobs.BeatResult, error) {
 	switch {
 	case a.Kind == Success && len(after.Failed) > 0 && !slices.Contains(after.Failed, a.Run):
 		next, err := a.stillFailed(*j, after)
-		return futurejobs.BeatResult{Job: &next, News: true}, err
+		return futurejobs.HeartbeatResult{Job: &next, News: true}, err
 	case after.Kind == Success && len(j.Alerts) > 0:
 		return a.resolve(*j, before, after)
 	case after.Kind == Success || !known:
 		return a.postpone(*j, before, after)
 	}
-	next, err := a.recordBeat(*j, after)
-	return futurejobs.BeatResult{Job: &next, News: true}, err
+	next, err := a.recordHeartbeat(*j, after)
+	return futurejobs.HeartbeatResult{Job: &next, News: true}, err
 }
 
 // overdue returns since when a job is overdue at the time of the heartbeat; the zero time if it is not. If that is not
 // known yet, a start does not make the job overdue: the cause may be a heartbeat that was not received or kept, or a
 // pause that continues.
-func (a beatUpdate) overdue(j futurejobs.Job, known bool) time.Time {
-	at := a.made(j).begins(contextOf(j))
+func (a heartbeatUpdate) overdue(j futurejobs.Job, known bool) time.Time {
+	at := a.versionOf(j).begins(contextOf(j))
 	if known || a.Kind != Begun && !at.After(a.At) {
 		return at
 	}
@@ -90,7 +90,7 @@ func (a beatUpdate) overdue(j futurejobs.Job, known bool) time.Time {
 }
 
 // pulse returns the state after the heartbeat; before is the state until then, and overdue since when it was overdue.
-func (a beatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatState {
+func (a heartbeatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatState {
 	p := heartbeatState{Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped, Failed: before.Failed}
 	if a.Kind == Begun {
 		p.begin(a.Run, a.At)
@@ -100,8 +100,8 @@ func (a beatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatSta
 	if begun := p.end(a.Run); !begun.IsZero() {
 		took := max(a.At.Sub(begun), 0)
 		p.Seconds = new(took.Seconds())
-		if a.Kind == Success && took < a.beats.min {
-			p.Kind, p.Reason = Failure, fmt.Sprintf("took %s, less than %s", document.Duration(took), document.Duration(a.beats.min))
+		if a.Kind == Success && took < a.heartbeat.min {
+			p.Kind, p.Reason = Failure, fmt.Sprintf("took %s, less than %s", document.Duration(took), document.Duration(a.heartbeat.min))
 		}
 	}
 	if p.Kind == Success {
@@ -111,7 +111,7 @@ func (a beatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatSta
 			return before
 		}
 		p.Failed = nil
-		p.Runs, p.Dropped = runsWithin(p.Runs, a.beats.isOld(), a.At), 0
+		p.Runs, p.Dropped = runsWithin(p.Runs, a.heartbeat.isOld(), a.At), 0
 		return p
 	}
 	p.fail(a.Run)
@@ -133,13 +133,13 @@ func failed(exit *int) string {
 }
 
 // newJob returns the job that the heartbeat creates; runs are those that continue in it.
-func (a beatUpdate) newJob(runs []run) (*futurejobs.Job, error) {
+func (a heartbeatUpdate) newJob(runs []run) (*futurejobs.Job, error) {
 	p := a.pulse(heartbeatState{Runs: runs}, time.Time{})
 	return a.started(p)
 }
 
 // started returns a job that begins with a heartbeat.
-func (a beatUpdate) started(p heartbeatState) (*futurejobs.Job, error) {
+func (a heartbeatUpdate) started(p heartbeatState) (*futurejobs.Job, error) {
 	j := futurejobs.Job{Version: a.engine.Version, Since: a.At}
 	var err error
 	if j.Event, err = a.event(p); err != nil {
@@ -154,17 +154,17 @@ func (a beatUpdate) started(p heartbeatState) (*futurejobs.Job, error) {
 
 // postpone returns a job that the heartbeat postpones, or brings forward. If the next check stays and nothing else is
 // new, nothing is written: heartbeats of one slot count once.
-func (a beatUpdate) postpone(was futurejobs.Job, before, after heartbeatState) (futurejobs.BeatResult, error) {
-	j, err := a.recordBeat(was, after)
+func (a heartbeatUpdate) postpone(was futurejobs.Job, before, after heartbeatState) (futurejobs.HeartbeatResult, error) {
+	j, err := a.recordHeartbeat(was, after)
 	if err != nil {
-		return futurejobs.BeatResult{}, err
+		return futurejobs.HeartbeatResult{}, err
 	}
 	if after.Kind == Success {
 		j.Since = a.At
-		j.Step, j.Undecided, j.CheckCount = 0, 0, 0
+		j.Step, j.UndeterminedChecks, j.CheckCount = 0, 0, 0
 	}
 	overdue := a.slotOf(j)
-	moved := !overdue.Equal(a.made(was).slotOf(was))
+	moved := !overdue.Equal(a.versionOf(was).slotOf(was))
 	var next time.Time
 	switch {
 	case after.Kind == Begun && !moved: // as without max: the check stays, and may be forgiven
@@ -174,16 +174,16 @@ func (a beatUpdate) postpone(was futurejobs.Job, before, after heartbeatState) (
 		next = a.nextOf(j)
 	}
 	if !moved {
-		if moved, err = a.made(j).stepsMove(was, j); err != nil {
-			return futurejobs.BeatResult{}, err
+		if moved, err = a.versionOf(j).stepsMove(was, j); err != nil {
+			return futurejobs.HeartbeatResult{}, err
 		}
 	}
-	news := moved || !before.plain() || !after.plain() || was.Step != j.Step || was.Undecided != j.Undecided || was.Version != j.Version
-	return futurejobs.BeatResult{Job: &j, Next: next, News: news}, nil
+	news := moved || !before.plain() || !after.plain() || was.Step != j.Step || was.UndeterminedChecks != j.UndeterminedChecks || was.Version != j.Version
+	return futurejobs.HeartbeatResult{Job: &j, Next: next, News: news}, nil
 }
 
 // stillFailed returns a job after the success of one run while another run has failed: the job continues as it was.
-func (a beatUpdate) stillFailed(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
+func (a heartbeatUpdate) stillFailed(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
 	own := j.State
 	if len(a.updates) == 0 {
 		own = nil
@@ -192,8 +192,8 @@ func (a beatUpdate) stillFailed(j futurejobs.Job, after heartbeatState) (_ futur
 	return j, err
 }
 
-// recordBeat returns a job that includes the heartbeat, and belongs to the current rule.
-func (a beatUpdate) recordBeat(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
+// recordHeartbeat returns a job that includes the heartbeat, and belongs to the current rule.
+func (a heartbeatUpdate) recordHeartbeat(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
 	j.Version = max(j.Version, a.engine.Version)
 	if j.Event, err = a.event(after); err != nil {
 		return j, err
@@ -207,12 +207,12 @@ func (a beatUpdate) recordBeat(j futurejobs.Job, after heartbeatState) (_ future
 }
 
 // resolve ends a job because the overdue heartbeat came.
-func (a beatUpdate) resolve(j futurejobs.Job, before, after heartbeatState) (futurejobs.BeatResult, error) {
+func (a heartbeatUpdate) resolve(j futurejobs.Job, before, after heartbeatState) (futurejobs.HeartbeatResult, error) {
 	begun, err := a.started(after)
 	if err != nil {
-		return futurejobs.BeatResult{}, err
+		return futurejobs.HeartbeatResult{}, err
 	}
-	missed := max(a.At.Sub(a.beats.missedFrom(before, j.Since)), 0)
+	missed := max(a.At.Sub(a.heartbeat.missedFrom(before, j.Since)), 0)
 	silent := "recovered after " + document.Duration(missed.Truncate(time.Second)).String()
 	if before.Kind == Expected {
 		silent = "sent its first heartbeat"
@@ -222,8 +222,8 @@ func (a beatUpdate) resolve(j futurejobs.Job, before, after heartbeatState) (fut
 		end.Close = func(j futurejobs.Job) alerts.Draft {
 			w := contextOf(j)
 			w.rule = a.engine.Name
-			return a.made(j).closeAlert(w, j.Step, fmt.Sprintf("%s %s %s", a.engine.Entity, j.Key, silent))
+			return a.versionOf(j).closeAlert(w, j.Step, fmt.Sprintf("%s %s %s", a.engine.Entity, j.Key, silent))
 		}
 	}
-	return futurejobs.BeatResult{End: end, Begin: begun}, nil
+	return futurejobs.HeartbeatResult{End: end, Begin: begun}, nil
 }

@@ -11,8 +11,8 @@ import (
 	"deadman/rules/document"
 )
 
-// Beat is a heartbeat of one entity.
-type Beat struct {
+// ReceivedHeartbeat is a heartbeat of one entity.
+type ReceivedHeartbeat struct {
 	Key    string
 	At     time.Time
 	Kind   Signal

@@ -29,15 +29,15 @@ slot: 1d
 	if report, err := w.registry().ApplyDir(w.t.Context(), w.rules); err != nil || len(report.Problems) > 0 {
 		w.t.Fatal(err, report.Problems)
 	}
-	book := rules.NewCatalog(w.store, w.store.Shards())
-	if err := book.Refresh(w.t.Context()); err != nil {
+	catalog := rules.NewCatalog(w.store, w.store.Shards())
+	if err := catalog.Refresh(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	rule, err := book.Newest("device-silent")
+	rule, err := catalog.Newest("device-silent")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	b := futurejobs.EffectBatch{RuleSet: book.Revision()}
+	b := futurejobs.EffectBatch{RuleSet: catalog.Revision()}
 	for i := range devices {
 		effect, err := rule.Start(fmt.Sprint(i), time.Now().Add(-48*time.Hour), time.Now(), nil, w.store.Shards())
 		if err != nil {

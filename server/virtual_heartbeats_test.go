@@ -129,7 +129,7 @@ func TestVirtualExpectedDevices(t *testing.T) {
 		defer v.close()
 		save := func(text string) {
 			v.save(text)
-			registry := rules.Registry{Store: v.store, Book: v.book, Jobs: v.store, Log: slog.New(slog.DiscardHandler)}
+			registry := rules.Registry{Store: v.store, Catalog: v.catalog, Jobs: v.store, Log: slog.New(slog.DiscardHandler)}
 			if _, err := registry.SyncExpectedKeys(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -15,14 +15,14 @@ import (
 
 // putOff returns the effect of a heartbeat at an instant that moves the next check of its job to a slot.
 func putOff(w *fixture, key string, at, next time.Time) futurejobs.Effect {
-	return asking(w, w.rule, key, at, futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.BeatResult, error) {
+	return asking(w, w.rule, key, at, futurejobs.Heartbeat{Play: func(j *futurejobs.Job) (futurejobs.HeartbeatResult, error) {
 		body := json.RawMessage(strconv.Quote("beat"))
 		if j == nil {
-			return futurejobs.BeatResult{Begin: &futurejobs.Job{Version: w.rule.Version, Since: at, FirstCheckAt: next, Event: body}}, nil
+			return futurejobs.HeartbeatResult{Begin: &futurejobs.Job{Version: w.rule.Version, Since: at, FirstCheckAt: next, Event: body}}, nil
 		}
 		after := *j
-		after.Since, after.Event, after.Step, after.CheckCount, after.Undecided = at, body, 0, 0, 0
-		return futurejobs.BeatResult{Job: &after, Next: next}, nil
+		after.Since, after.Event, after.Step, after.CheckCount, after.UndeterminedChecks = at, body, 0, 0, 0
+		return futurejobs.HeartbeatResult{Job: &after, Next: next}, nil
 	}})
 }
 
@@ -35,13 +35,13 @@ func beatsPutOff(t *testing.T, w *fixture) {
 	beat(slot, slot.Add(time.Hour))
 	begun := w.one("a")
 	decided := w.later(begun, slot.Add(2*time.Hour))
-	decided.Job.Step, decided.Job.CheckCount, decided.Job.Undecided = 1, 4, 2
+	decided.Job.Step, decided.Job.CheckCount, decided.Job.UndeterminedChecks = 1, 4, 2
 	w.settle(decided)
 
 	at := slot.Add(90*time.Minute + time.Microsecond)
 	beat(at, slot.Add(3*time.Hour))
 	want := w.one("a")
-	if want.Step != 0 || want.CheckCount != 0 || want.Undecided != 0 || !want.Since.Equal(at) || string(want.Event) != `"beat"` ||
+	if want.Step != 0 || want.CheckCount != 0 || want.UndeterminedChecks != 0 || !want.Since.Equal(at) || string(want.Event) != `"beat"` ||
 		!want.NextCheckAt.Equal(slot.Add(3*time.Hour)) || !want.FirstCheckAt.Equal(begun.FirstCheckAt) || want.Rev != begun.Rev+2 {
 		t.Errorf("put off: %+v", want)
 	}
@@ -55,8 +55,8 @@ func beatsPutOff(t *testing.T, w *fixture) {
 	}
 
 	// The alert is closed, and another job starts under the same key.
-	back := asking(w, w.rule, "a", at, futurejobs.Beat{Play: func(*futurejobs.Job) (futurejobs.BeatResult, error) {
-		return futurejobs.BeatResult{
+	back := asking(w, w.rule, "a", at, futurejobs.Heartbeat{Play: func(*futurejobs.Job) (futurejobs.HeartbeatResult, error) {
+		return futurejobs.HeartbeatResult{
 			End: &futurejobs.End{Outcome: checks.Resolved, Reason: "it is back", Close: func(futurejobs.Job) alerts.Draft {
 				return alerts.Draft{Status: alerts.Resolved}
 			}},

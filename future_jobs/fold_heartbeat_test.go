@@ -11,17 +11,17 @@ import (
 
 // beaten returns a heartbeat that sets the job's next check; news requires a write.
 func beaten(next time.Time, news bool) Effect {
-	return one(orderRule(), Beat{Play: func(j *Job) (BeatResult, error) {
+	return one(orderRule(), Heartbeat{Play: func(j *Job) (HeartbeatResult, error) {
 		switch {
 		case j == nil:
-			return BeatResult{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
+			return HeartbeatResult{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
 		case len(j.Alerts) > 0:
 			end := &End{Outcome: checks.Resolved, Close: func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved} }}
-			return BeatResult{End: end, Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
+			return HeartbeatResult{End: end, Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
 		}
 		after := *j
 		after.Since = next.Add(-time.Hour)
-		return BeatResult{Job: &after, Next: next, News: news}, nil
+		return HeartbeatResult{Job: &after, Next: next, News: news}, nil
 	}})
 }
 
@@ -81,12 +81,12 @@ func TestABeatAfterAnAlertBeginsAnew(t *testing.T) {
 
 func TestABeatThatCannotBePlayedIsALetter(t *testing.T) {
 	rule, pending := waiting()
-	bad := Beat{Play: func(*Job) (BeatResult, error) { return BeatResult{}, errors.New("no room") }}
+	bad := Heartbeat{Play: func(*Job) (HeartbeatResult, error) { return HeartbeatResult{}, errors.New("no room") }}
 	net := folded([]Effect{one(rule, bad).by(noon)}, pending, noon)
 	if len(net.DeadLetters) != 1 || net.DeadLetters[0].Part != Triggers || len(net.Change) != 0 {
 		t.Errorf("net %+v", net)
 	}
-	nothing := Beat{Play: func(*Job) (BeatResult, error) { return BeatResult{}, nil }}
+	nothing := Heartbeat{Play: func(*Job) (HeartbeatResult, error) { return HeartbeatResult{}, nil }}
 	if net := folded([]Effect{one(rule, nothing)}, nil, noon); net.Missed != 1 {
 		t.Errorf("a heartbeat without a job that begins none: %+v", net)
 	}
