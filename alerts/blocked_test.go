@@ -59,7 +59,7 @@ func (w *world) waiting() map[string]int {
 
 // More alerts of one rule are rejected than fit into a batch. Alerts of other rules are still published; the rejected
 // ones follow once they are permitted.
-func TestWhatIsRefusedIsGoneAround(t *testing.T) {
+func TestRefusedAlertsAreSkipped(t *testing.T) {
 	g := newGuarded(t, "deadman.alerts.late.>")
 	w := newWorldOf(t, 1, g.at) // all of them in one lane
 	w.decide(3000)

@@ -34,7 +34,7 @@ func (q *tally) Admit(ctx context.Context, batch []alerts.Alert) (admitted []ale
 func (q *tally) Return(unsent []alerts.Alert) { q.returned += len(unsent) }
 
 // Admitted alerts that are not in the stream are returned, so that quotas count only published alerts.
-func TestQuotasGetBackWhatIsNotSent(t *testing.T) {
+func TestQuotasReleaseUnsentAlerts(t *testing.T) {
 	w := newWorld(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
 	w.decide(500)
 	q := &tally{withholds: func(alerts.Alert) bool { return false }}

@@ -29,7 +29,7 @@ func TestHandlersAreFoundByName(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatIsNotThereIsAnOutage(t *testing.T) {
+func TestMissingHandlerIsAnOutage(t *testing.T) {
 	for name, handlers := range map[string]*checks.Handlers{"none": nil, "empty": {}} {
 		_, err := handlers.Lookup("mine").Check(t.Context(), checks.Check{})
 		var outage *checks.Outage

@@ -147,7 +147,7 @@ func runScript(t *testing.T, name string, args ...string) {
 	}
 }
 
-func TestNATSConfigKeepsWhatItAcknowledges(t *testing.T) {
+func TestNATSConfigSyncsAcknowledgedWrites(t *testing.T) {
 	if _, err := natsserver.ProcessConfigFile("nats.conf"); err == nil {
 		t.Error("the server starts without a token")
 	}

@@ -22,7 +22,7 @@ func acknowledged(rule *Rule, job Job, ack Ack, now time.Time) FoldResult {
 	return folded([]Effect{one(rule, Acknowledge{ack})}, map[Ref]Job{job.Ref: job}, now)
 }
 
-func TestAnAcknowledgementBringsTheNextLookForward(t *testing.T) {
+func TestAcknowledgementAdvancesTheNextCheck(t *testing.T) {
 	now := noon.Add(4 * time.Hour)
 	for name, c := range map[string]struct {
 		upcoming time.Time
@@ -85,7 +85,7 @@ func TestTheLastAcknowledgementCounts(t *testing.T) {
 	}
 }
 
-func TestALookThatHoldsAStepIsNotCounted(t *testing.T) {
+func TestCheckThatHoldsAStepIsNotCounted(t *testing.T) {
 	rule, job, _ := said()
 	rule.Limits.MaxChecks = 3
 	job.CheckCount = 2
@@ -100,7 +100,7 @@ func TestALookThatHoldsAStepIsNotCounted(t *testing.T) {
 	}
 }
 
-func TestAHandlerIsToldOfTheAcknowledgement(t *testing.T) {
+func TestHandlerReceivesTheAcknowledgement(t *testing.T) {
 	rule, job, _ := said()
 	job.AckedUntil = noon.Add(8 * time.Hour)
 	if c := rule.checkOf(&job, noon); !c.AckedUntil.Equal(job.AckedUntil) {

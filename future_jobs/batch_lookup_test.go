@@ -213,7 +213,7 @@ func retriesOf(batches []int) (ones []int) {
 	return ones
 }
 
-func TestAnOutageIsSaidOnceAndItsEnd(t *testing.T) {
+func TestOutageIsAlertedOnceAndClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: down}
 		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
@@ -301,7 +301,7 @@ func TestAPanicOfASourceIsOneOfItsChecks(t *testing.T) {
 }
 
 // If a stream is behind for longer than its rule waits, checks are undetermined, until the stream is read again.
-func TestAStreamThatCannotBeReadIsAnOutage(t *testing.T) {
+func TestUnreadableStreamIsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, withResolve+"catch_up: {after: 1m, do: run}\n")
 		e.happen("slow.created", keys(20)...)
@@ -331,7 +331,7 @@ func TestAStreamThatCannotBeReadIsAnOutage(t *testing.T) {
 	})
 }
 
-func TestACheckWithEffectsThatBeganIsNotRunAgain(t *testing.T) {
+func TestStartedAtMostOnceCheckIsNotRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran []string
 		var mu sync.Mutex
@@ -385,7 +385,7 @@ func TestACheckWithEffectsThatBeganIsNotRunAgain(t *testing.T) {
 }
 
 // The answer of a check with side effects counts, even if it could not be settled at first.
-func TestACheckWithEffectsThatAnsweredIsSettled(t *testing.T) {
+func TestAnsweredAtMostOnceCheckIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e *engine
 		var mu sync.Mutex

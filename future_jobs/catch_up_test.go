@@ -27,7 +27,7 @@ func (a *answering) Check(_ context.Context, c checks.Check) (checks.Answer, err
 	return a.answer, a.err
 }
 
-func TestALateJobIsHandledAsTheRuleSays(t *testing.T) {
+func TestLateJobFollowsCatchUp(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		do      LateAction
@@ -71,7 +71,7 @@ func TestALateJobIsHandledAsTheRuleSays(t *testing.T) {
 	}
 }
 
-func TestALookByHandTakesNoStep(t *testing.T) {
+func TestManualCheckTakesNoStep(t *testing.T) {
 	rule := orderRule()
 	rule.Limits = guards.Limits{Timeout: time.Second}
 	job := Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}, Rev: 5, NextCheckAt: noon.Add(time.Hour)}
@@ -106,7 +106,7 @@ func TestALookByHandTakesNoStep(t *testing.T) {
 }
 
 // A manual check does not hang if the handler ignores its deadline.
-func TestALookByHandIsAbandonedInTime(t *testing.T) {
+func TestManualCheckTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
 		defer close(never)
@@ -124,7 +124,7 @@ func TestALookByHandIsAbandonedInTime(t *testing.T) {
 	})
 }
 
-func TestALookByHandHasNoEffects(t *testing.T) {
+func TestManualCheckSkipsAtMostOnceHandlers(t *testing.T) {
 	rule, handler := orderRule(), &answering{answer: checks.Answer{Outcome: checks.Cleared}}
 	rule.Limits, rule.Handler = guards.Limits{Timeout: time.Second}, checks.WithAtMostOnce(handler)
 	_, ends, err := rule.CheckNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
@@ -133,7 +133,7 @@ func TestALookByHandHasNoEffects(t *testing.T) {
 	}
 }
 
-func TestAttemptsAreSpacedAsTheRuleSays(t *testing.T) {
+func TestAttemptsFollowTheRulesInterval(t *testing.T) {
 	rule := orderRule()
 	rule.Limits = guards.Limits{Attempts: 4, Interval: 10 * time.Minute, Jitter: time.Hour}
 	seen := map[time.Duration]bool{}

@@ -84,7 +84,7 @@ func (c *setClock) pass(d time.Duration) {
 // shows returns the clock's offset from the elapsed time.
 func (c *setClock) shows() time.Duration { return c.Now().Sub(noon.Add(c.local)) }
 
-func TestClockGoesByTimeThatPassedUntilStepHasLasted(t *testing.T) {
+func TestClockUsesElapsedTimeUntilAStepPersists(t *testing.T) {
 	for _, by := range steps {
 		c := newSetClock(t)
 		c.pass(time.Minute)
@@ -118,7 +118,7 @@ func TestClockOverlooksFlicker(t *testing.T) {
 	}
 }
 
-func TestClockTakesStepBackAtOnce(t *testing.T) {
+func TestClockAdoptsABackwardStepAtOnce(t *testing.T) {
 	for _, by := range steps {
 		c := newSetClock(t)
 		c.offset = by
@@ -176,7 +176,7 @@ func TestClockCorrectsTheDatabaseWhileInDoubt(t *testing.T) {
 	}
 }
 
-func TestClockPlacesWhatAnotherServerStamped(t *testing.T) {
+func TestClockConvertsTimesOfAnotherServer(t *testing.T) {
 	c := newSetClock(t)
 	now := func() time.Time { return noon.Add(c.local) }
 	if got := c.Place(now().Add(time.Hour), false); !got.Equal(now()) {
@@ -203,7 +203,7 @@ func TestClockPlacesWhatAnotherServerStamped(t *testing.T) {
 }
 
 // Another server's clock does not step with the database's.
-func TestClockPutsAheadWhatDidNotStep(t *testing.T) {
+func TestClockPlacesTimesOfAServerThatDidNotStep(t *testing.T) {
 	for _, by := range []time.Duration{4 * time.Second, 90 * time.Second, 365 * Day} {
 		c := newSetClock(t)
 		c.pass(time.Minute)

@@ -8,7 +8,7 @@ import (
 )
 
 // A publisher cannot name the rules of a dead letter: the header is the engine's alone, whatever refuses the event.
-func TestAPublisherNamesNoRulesOfALetter(t *testing.T) {
+func TestPublisherSeesNoRulesOfADeadLetter(t *testing.T) {
 	forged := func() Event {
 		return Event{Stream: "ORDERS", Seq: 1, Header: map[string][]string{RulesHeader: {"zenith-late"}, "Trace": {"1"}}}
 	}

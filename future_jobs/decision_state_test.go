@@ -10,8 +10,8 @@ import (
 	"deadman/guards"
 )
 
-// TestAlertsCarryWhatWasFound decides with and without a state in the answer, on each path that raises an alert.
-func TestAlertsCarryWhatWasFound(t *testing.T) {
+// TestAlertsHaveTheLookupResult decides with and without a state in the answer, on each path that raises an alert.
+func TestAlertsHaveTheLookupResult(t *testing.T) {
 	drafts := []alerts.Draft{{Status: alerts.Firing}}
 	job := Job{State: json.RawMessage(`{"status":"OLD"}`), CheckCount: 1}
 	job.NextCheckAt = noon
@@ -41,8 +41,8 @@ func TestAlertsCarryWhatWasFound(t *testing.T) {
 	}
 }
 
-// TestALookByHandSaysWhatItFound ends a job by an effect with a newer state than the job's.
-func TestALookByHandSaysWhatItFound(t *testing.T) {
+// TestManualCheckReturnsItsResult ends a job by an effect with a newer state than the job's.
+func TestManualCheckReturnsItsResult(t *testing.T) {
 	rule := orderRule()
 	ref := Ref{RuleID: 1, Key: "1"}
 	job := Job{ID: 7, Ref: ref, CreatedAt: noon, State: json.RawMessage(`{"status":"OLD"}`), Alerts: []alerts.ID{{1}}}

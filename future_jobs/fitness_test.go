@@ -139,7 +139,7 @@ func TestRelapsesMakeANodeRestLonger(t *testing.T) {
 }
 
 // An unfit node continues if it is the only one, also after another node joined and left.
-func TestUnfitNodeGoesOnAlone(t *testing.T) {
+func TestSoleUnfitNodeContinues(t *testing.T) {
 	cluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*member) {
 		nodes["a"].become("it cannot settle")
 		time.Sleep(4 * clusterLease)

@@ -116,7 +116,7 @@ func (l *listing) Text() json.RawMessage {
 
 // A run of updates parses the state of a job once, and that of its kept triggers: parsing a large state for each of
 // 2,000 updates took 20 s per trigger.
-func TestARunOfUpdatesTakesAStateApartOnce(t *testing.T) {
+func TestUpdatesParseTheStateOnce(t *testing.T) {
 	rule, pending := waiting()
 	ref := Ref{RuleID: 1, Key: "1"}
 	job := pending[ref]
@@ -147,7 +147,7 @@ func TestARunOfUpdatesTakesAStateApartOnce(t *testing.T) {
 	}
 }
 
-func TestARestartArchivesTheWaitAndBeginsAnother(t *testing.T) {
+func TestRestartArchivesTheJobAndStartsAnother(t *testing.T) {
 	rule, pending := waiting()
 	said := alerts.Decision{JobID: 7, CreatedAt: noon, Check: 1, Status: alerts.Firing, At: noon}.ID()
 	ref := Ref{RuleID: 1, Key: "1"}
@@ -247,7 +247,7 @@ func TestASetEndsWithItsLastMember(t *testing.T) {
 	}
 }
 
-func TestWhatAPersonDoes(t *testing.T) {
+func TestUserActions(t *testing.T) {
 	rule, pending := waiting()
 	net := folded([]Effect{one(rule, Snooze{Until: noon.Add(5*time.Hour + time.Second)})}, pending, noon)
 	if want := noon.Add(5*time.Hour + time.Minute); !net.Change[0].NextCheckAt.Equal(want) || !net.Change[0].FirstCheckAt.Equal(noon.Add(3*time.Hour)) {
@@ -365,7 +365,7 @@ func drawEffect(t *rapid.T, rule *Rule) Effect {
 }
 
 // Jobs of a deleted rule raise no alert, for any kind of end.
-func TestWhatEndsAJobOfADeletedRuleIsNotSaid(t *testing.T) {
+func TestEndOfADeletedRulesJobIsNotAlerted(t *testing.T) {
 	rule, pending := waiting()
 	ref := Ref{RuleID: 1, Key: "1"}
 	job := pending[ref]

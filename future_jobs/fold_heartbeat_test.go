@@ -25,7 +25,7 @@ func beaten(next time.Time, news bool) Effect {
 	}})
 }
 
-func TestABeatOfTheSameSlotWritesNothing(t *testing.T) {
+func TestHeartbeatOfTheSameSlotWritesNothing(t *testing.T) {
 	_, pending := waiting()
 	slot := noon.Add(3 * time.Hour)
 	if net := folded([]Effect{beaten(slot, false)}, pending, noon); net.Coalesced != 1 || len(net.Change) != 0 {
@@ -41,7 +41,7 @@ func TestABeatOfTheSameSlotWritesNothing(t *testing.T) {
 	}
 }
 
-func TestABeatIsNeverWrittenBehindTheSweep(t *testing.T) {
+func TestHeartbeatIsNeverWrittenBehindTheSweep(t *testing.T) {
 	_, pending := waiting()
 	now := noon.Add(10 * time.Hour)
 	net := folded([]Effect{beaten(noon.Add(5*time.Hour), false)}, pending, now)
@@ -50,7 +50,7 @@ func TestABeatIsNeverWrittenBehindTheSweep(t *testing.T) {
 	}
 }
 
-func TestABeatInAPauseKeepsItsTimeForTheEnd(t *testing.T) {
+func TestHeartbeatInAPauseCountsAtItsEnd(t *testing.T) {
 	rule, pending := waiting()
 	slot := noon.Add(5 * time.Hour)
 	net := folded([]Effect{one(rule, Pause{}).by(noon), beaten(slot, false)}, pending, noon)
@@ -63,7 +63,7 @@ func TestABeatInAPauseKeepsItsTimeForTheEnd(t *testing.T) {
 	}
 }
 
-func TestABeatAfterAnAlertBeginsAnew(t *testing.T) {
+func TestHeartbeatAfterAnAlertRestartsTheJob(t *testing.T) {
 	_, pending := waiting()
 	ref := Ref{RuleID: 1, Key: "1"}
 	job := pending[ref]
@@ -79,7 +79,7 @@ func TestABeatAfterAnAlertBeginsAnew(t *testing.T) {
 	}
 }
 
-func TestABeatThatCannotBePlayedIsALetter(t *testing.T) {
+func TestHeartbeatThatFailsBecomesADeadLetter(t *testing.T) {
 	rule, pending := waiting()
 	bad := Heartbeat{Play: func(*Job) (HeartbeatResult, error) { return HeartbeatResult{}, errors.New("no room") }}
 	net := folded([]Effect{one(rule, bad).by(noon)}, pending, noon)

@@ -150,7 +150,7 @@ func (r *letterRoom) Take(string) bool {
 }
 
 // Refused events beyond the room are summarized by rule, and their jobs are not remembered, also within the run.
-func TestFoldSummarizesLetters(t *testing.T) {
+func TestFoldSummarizesDeadLetters(t *testing.T) {
 	rule, first := orderRule(), noon.Add(time.Hour)
 	room := letterRoom(2)
 	var effects []Effect

@@ -58,7 +58,7 @@ func TestFoldNeverWritesBehindTheSweep(t *testing.T) {
 	}
 }
 
-func TestFoldClosesWhatWasSaid(t *testing.T) {
+func TestFoldClosesOpenAlerts(t *testing.T) {
 	rule := orderRule()
 	said := alerts.Decision{JobID: 7, CreatedAt: noon, Check: 1, Status: alerts.Firing, At: noon}.ID()
 	pending := map[Ref]Job{{RuleID: 1, Key: "1"}: {ID: 7, Ref: Ref{RuleID: 1, Key: "1"}, CreatedAt: noon, Alerts: []alerts.ID{said}}}

@@ -79,8 +79,8 @@ func (l *listener) beat(node string) {
 	}
 }
 
-// TestHearing: every gap is recorded before the next sweep, and nothing else is.
-func TestHearing(t *testing.T) {
+// TestGapDetector: every gap is recorded before the next sweep, and nothing else is.
+func TestGapDetector(t *testing.T) {
 	for name, c := range map[string]struct {
 		gap  func(l *listener)
 		deaf bool
@@ -124,8 +124,8 @@ func TestHearing(t *testing.T) {
 	}
 }
 
-// TestHearingBegins: a starting node has a gap before its start, unless another node was alive.
-func TestHearingBegins(t *testing.T) {
+// TestGapDetectorStarts: a starting node has a gap before its start, unless another node was alive.
+func TestGapDetectorStarts(t *testing.T) {
 	for name, c := range map[string]struct {
 		others func(l *listener)
 		deaf   bool

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTurnsAreTakenAlike(t *testing.T) {
+func TestTurnsAreFair(t *testing.T) {
 	const keys, turns = 10_000, 20
 	counts := make([]int, turns)
 	for i := range keys {

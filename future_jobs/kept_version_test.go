@@ -14,7 +14,7 @@ import (
 
 // A kept trigger belongs to the version that was current at its arrival, even if the rule was saved before the end
 // was read that leaves its job: the first step of version 1 is after 48 hours, and that of version 2 after 24.
-func TestAKeptTriggerKeepsItsVersionWhenTheRuleIsSavedAnew(t *testing.T) {
+func TestStoredTriggerKeepsItsVersionAfterASave(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		at := anHourAgo()
 		event := func(subject string, second int, body string) happening {
@@ -87,7 +87,7 @@ func (b bound) Routes(context.Context, []string) ([]rules.SubjectRoute, error) {
 
 // If pending jobs move to a new version, so does the job of a kept trigger: it would be pending if the end had been
 // read in order.
-func TestAKeptTriggerGoesOnWithTheVersionThatItsJobIsMovedTo(t *testing.T) {
+func TestStoredTriggerFollowsItsJobToTheNewVersion(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		s, at := newSources(t, db, "door", "keep", "A", "B", "C"), anHourAgo()
 		event := func(subject, key string, second int, body string) happening {

@@ -15,7 +15,7 @@ import (
 
 // A node joins while a handler that takes five minutes runs in each shard that it is to get: jobs of other rules are
 // decided meanwhile by the current holder, and the handler is called once.
-func TestShardsThatLeaveAreReadForRulesThatCompute(t *testing.T) {
+func TestReleasedShardsAreReadForComputingRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := strings.Replace(fmt.Sprintf(noResolve, "slow", "slow"), "timeout: 2s", "timeout: 10m", 1)
 		asked := make(chan string, 100)

@@ -78,7 +78,7 @@ slot: 1s
 
 // The stream is read past the first step's slot, but not past the second's: this is the case if a node takes shards
 // over before it takes their streams over.
-func TestALateCheckTakesNoStepThatItsStreamsAreNotReadPast(t *testing.T) {
+func TestLateCheckTakesNoStepBeyondTheReadTimeOfItsStreams(t *testing.T) {
 	const rule = `
 name: two
 entity: thing

@@ -33,7 +33,7 @@ func (h *hanging) Reach(ctx context.Context) error {
 }
 
 // A source is tried once for all of its rules.
-func TestASourceIsTriedOnceForAllItsRules(t *testing.T) {
+func TestSourceIsProbedOnceForAllItsRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &hanging{source: &source{most: 40, find: down}}
 		handle, documents := map[string]checks.Handler{}, []string{}
@@ -59,7 +59,7 @@ func TestASourceIsTriedOnceForAllItsRules(t *testing.T) {
 }
 
 // A reachable host does not imply an answer.
-func TestVirtualOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
+func TestVirtualOutageLastsWithoutAnswers(t *testing.T) {
 	for name, find := range map[string]func(string) checks.Finding{
 		"down": down,
 		"and one key could not be queried": func(key string) checks.Finding {
@@ -99,7 +99,7 @@ func TestVirtualOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
 
 // A job that stays undetermined when its source is back raises an alert, though the outage covered it before: the
 // outage is over, so its alert no longer covers the job.
-func TestWhatAnOutageLeavesBehindIsSaid(t *testing.T) {
+func TestJobsLeftByAnOutageAreAlerted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: down}
 		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))

@@ -72,7 +72,7 @@ func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
 
 // Jobs are affected by an outage before it is written. Its alert is dated when the outage is opened, and not earlier;
 // otherwise the alert would be older than its outage.
-func TestAnOutageIsSaidWhenItIsOpened(t *testing.T) {
+func TestOutageIsAlertedWhenOpened(t *testing.T) {
 	met := time.Date(2026, 3, 2, 13, 0, 0, 0, time.UTC)
 	v := &task{rule: orderRule(), Decision: Decision{Job: Job{Last: CheckTimes{FailedAt: met}}, Outage: "shop"}}
 	opened := met.Add(50 * time.Millisecond)

@@ -16,10 +16,10 @@ import (
 	"deadman/rules"
 )
 
-// BenchmarkJobsBesideManyThatWait measures the lateness of a rule's jobs while very many jobs of another rule wait,
+// BenchmarkJobsBesideManyPending measures the lateness of a rule's jobs while very many jobs of another rule wait,
 // for a stream that is not read or for an unreadable version: the quantiles of 400 jobs, after the first minute and
 // in it. Run it with -benchtime 1x; ten million take 5 GB and some minutes to set up.
-func BenchmarkJobsBesideManyThatWait(b *testing.B) {
+func BenchmarkJobsBesideManyPending(b *testing.B) {
 	for what, save := range map[string]func(*store.Store){
 		"stream": func(s *store.Store) { saveIn(b, s, withResolve) },
 		"version": func(s *store.Store) {

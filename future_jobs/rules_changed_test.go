@@ -52,7 +52,7 @@ func TestAChangeOfTheRulesDelaysNoDecision(t *testing.T) {
 	})
 }
 
-func TestAVersionThatCannotBeReadStopsNoOther(t *testing.T) {
+func TestUnreadableVersionDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, fmt.Sprintf(noResolve, "odd", "odd"), fmt.Sprintf(noResolve, "fine", "fine"))
 		e.odd("odd.created", keys(20)...)

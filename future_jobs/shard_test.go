@@ -17,7 +17,7 @@ func roundOf(s *Shard, now time.Time) ShardCursor {
 	return recent
 }
 
-func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
+func TestLowWaterStaysBelowJobsCreatedDuringASweep(t *testing.T) {
 	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
 	slot, now := noon, noon.Add(time.Minute)
 
@@ -40,7 +40,7 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 
 // Settled rows are not read again with all other jobs of their slot: a slot of a million jobs leaves as many dead
 // rows.
-func TestTheLowWaterPassesWhatIsSettledWithinASlot(t *testing.T) {
+func TestLowWaterPassesJobsSettledWithinASlot(t *testing.T) {
 	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
 	slot, now := noon, noon.Add(time.Minute)
 	s.nextCursor(now)
@@ -73,7 +73,7 @@ func TestTheLowWaterPassesWhatIsSettledWithinASlot(t *testing.T) {
 
 // A shard that is to be given back waits for running handlers, as they may have side effects, and not for a slow
 // source: no other job of the shard is checked meanwhile.
-func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
+func TestReleasedShardDoesNotWaitForASource(t *testing.T) {
 	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
 	handled, asks := orderRule(), orderRule()
 	handled.Handler, asks.Handler, asks.Finder = asking, computing{}, lookedUp{}

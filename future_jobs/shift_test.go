@@ -65,7 +65,7 @@ func TestVirtualJobsGoAheadWithTheClock(t *testing.T) {
 // Flickers, periods of up to a minute with a wrong clock, and permanent steps back follow each other. Each alert is
 // raised at the same time as with a stable clock, or late by at most the length of the period plus 10 s. None is
 // early, except while the engine followed a clock that was ahead.
-func TestVirtualClockStepsAreMadeGood(t *testing.T) {
+func TestVirtualClockStepsAreCorrected(t *testing.T) {
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func plan(random *rand.Rand, end time.Duration) (all []outing, off outing) {
 }
 
 // Until the jobs are moved that a step ahead makes seem due, no job is checked.
-func TestVirtualSweepWaitsForJobsThatGoAhead(t *testing.T) {
+func TestVirtualSweepWaitsForShiftedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, oneStep)
 		time.Sleep(5 * time.Second)

@@ -207,7 +207,7 @@ func TestDecisionsThatTakeTooLongToSettleAreHalvedUntilTheyPass(t *testing.T) {
 }
 
 // A job with a row locked by another transaction delays no other: it is settled alone, once the lock is released.
-func TestDecisionThatTakesTooLongByItselfHoldsUpNoOther(t *testing.T) {
+func TestSlowDecisionDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	const jobs, lock = 2, 7
 	first := "0" // to be settled: of the first shard

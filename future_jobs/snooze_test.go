@@ -8,7 +8,7 @@ import (
 )
 
 // Events that would move the next check forward do not affect a snooze; those that would delay it do.
-func TestASnoozeHolds(t *testing.T) {
+func TestSnoozePostponesTheCheck(t *testing.T) {
 	rule, job, alert := said()
 	newer := *rule
 	newer.Version = 2
@@ -47,7 +47,7 @@ func TestASnoozeHolds(t *testing.T) {
 }
 
 // A snooze moves no check forward, except one that another snooze delayed.
-func TestASnoozeBringsNoLookForward(t *testing.T) {
+func TestSnoozeAdvancesNoCheck(t *testing.T) {
 	rule, _, _ := said()
 	late := noon.Add(6*time.Hour + 30*time.Minute)
 	for name, c := range map[string]struct {
@@ -78,7 +78,7 @@ func TestASnoozeBringsNoLookForward(t *testing.T) {
 }
 
 // Heartbeats that leave the check at the end of the snooze are not worth a write.
-func TestBeatsOfASnoozedJobCoalesce(t *testing.T) {
+func TestHeartbeatsOfASnoozedJobCoalesce(t *testing.T) {
 	_, pending := waiting()
 	for ref, j := range pending {
 		j.SnoozedUntil, j.NextCheckAt = noon.Add(8*time.Hour), noon.Add(8*time.Hour)

@@ -9,7 +9,7 @@ import (
 )
 
 // A job that is due is not restarted silently: it is checked first, or raises an alert.
-func TestAWaitThatIsDueIsNotJustBegunAnew(t *testing.T) {
+func TestDueJobIsCheckedBeforeItRestarts(t *testing.T) {
 	rule, pending := waiting()
 	unsaid := func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Expired, Text: "checked too late"} }
 	anew := one(rule, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: noon.Add(time.Hour)}, Restart: true, ExpiredAlert: unsaid})

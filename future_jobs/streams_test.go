@@ -228,7 +228,7 @@ func TestAKeptTriggerIsKeptWhenItsEndIsReadFirst(t *testing.T) {
 }
 
 // An older update or pause of another stream does not apply to a job.
-func TestWhatIsOlderThanAJobDoesNotChangeIt(t *testing.T) {
+func TestEventsOlderThanAJobDoNotChangeIt(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		s := newSources(t, db, "door", "restart", "A", "B", "C")
 		at := anHourAgo()
@@ -558,7 +558,7 @@ func (k *told) see(h happening, again string) {
 
 // Streams are read at different speeds, their clocks differ, and the state of each door equals that of an oracle that
 // receives all events in the order of their times, for any order of reading.
-func TestWhatBecomesOfJobsFollowsTheOrderOfTimes(t *testing.T) {
+func TestOutcomesFollowTheOrderOfTimes(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		for _, streams := range [][3]string{{"A", "B", "B"}, {"A", "B", "C"}, {"A", "B", "A"}, {"A", "A", "B"}, {"AB", "C", "C"}, {"AB", "C", "D"}} {
 			for _, again := range []string{"keep", "restart"} {

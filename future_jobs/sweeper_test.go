@@ -263,7 +263,7 @@ func TestASlotWaitsUntilItsStreamIsRead(t *testing.T) {
 	})
 }
 
-func TestAVersionWhoseStreamIsGoneHoldsUpNoOther(t *testing.T) {
+func TestVersionWithADeletedStreamDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil)
 		for _, version := range []struct {
@@ -293,7 +293,7 @@ func TestAVersionWhoseStreamIsGoneHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestAHangingHandlerLeavesRoomForOthers(t *testing.T) {
+func TestSlowHandlerLeavesWorkersForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		defer close(hang)
@@ -341,7 +341,7 @@ func TestAHangingHandlerLeavesRoomForOthers(t *testing.T) {
 }
 
 // A job that waits for a lane is checked as soon as one is free, and not at the next sweep.
-func TestALaneIsTakenWhenItIsFree(t *testing.T) {
+func TestFreeLaneIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, map[string]checks.Handler{"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 			time.Sleep(10 * time.Millisecond)
@@ -356,7 +356,7 @@ func TestALaneIsTakenWhenItIsFree(t *testing.T) {
 }
 
 // Any number of rules with handlers that never return, or that return at their timeout, leave capacity for others.
-func TestHandlersThatHangLeaveRoomForOthers(t *testing.T) {
+func TestSlowHandlersLeaveWorkersForOthers(t *testing.T) {
 	for name, hangs := range map[string]func(ctx context.Context, never chan struct{}){
 		"for ever":             func(_ context.Context, never chan struct{}) { <-never },
 		"until their deadline": func(ctx context.Context, _ chan struct{}) { <-ctx.Done() },
@@ -398,7 +398,7 @@ func TestHandlersThatHangLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeFoundOutIsSaidOnce(t *testing.T) {
+func TestUndeterminedChecksAreAlertedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		e := run(t, map[string]checks.Handler{
@@ -429,7 +429,7 @@ func TestWhatCannotBeFoundOutIsSaidOnce(t *testing.T) {
 	})
 }
 
-func TestStoppingSettlesWhatIsInHand(t *testing.T) {
+func TestStopSettlesRunningChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, map[string]checks.Handler{
 			"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
@@ -472,7 +472,7 @@ func TestAJobThatChangedMeanwhileIsNotDecided(t *testing.T) {
 }
 
 // A slot that comes while a sweep reads earlier jobs is swept at once, and not with the slot after it.
-func TestASlotThatComesDuringASweepIsSwept(t *testing.T) {
+func TestSlotDuringASweepIsSwept(t *testing.T) {
 	t.Parallel()
 	const every = 10 * time.Second
 	e := run(t, nil, strings.Replace(fmt.Sprintf(noResolve, "r", "r"), "slot: 1s", "slot: 10s", 1))

@@ -23,7 +23,7 @@ func entriesOf(t *testing.T, d Decision) []Entry {
 	return d.Job.Trail.Entries()
 }
 
-func TestALookLeavesAnEntry(t *testing.T) {
+func TestCheckAddsATrailEntry(t *testing.T) {
 	slot, late := noon, 1500*time.Millisecond
 	fires := []alerts.Draft{{Status: alerts.Firing, Step: "primary"}}
 	next := slot.Add(time.Hour)
@@ -66,7 +66,7 @@ func TestALookLeavesAnEntry(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotLookedAtLeavesAnEntry(t *testing.T) {
+func TestUncheckedJobsAddATrailEntry(t *testing.T) {
 	rule := orderRule()
 	rule.CatchUp = CatchUp{After: time.Hour, Do: Skip}
 	d := Decision{Job: Job{NextCheckAt: noon}}
@@ -117,7 +117,7 @@ func TestAnEntryIsBounded(t *testing.T) {
 }
 
 // A line that lost its beginning, or that was edited by hand, hides no other entry.
-func TestALineThatCantBeReadIsLeftOut(t *testing.T) {
+func TestUnreadableLineIsSkipped(t *testing.T) {
 	good := Entry{Kind: Checked, At: noon}
 	trail := "12,\"next\":3}\n" + good.Trail() + "\n\n[]\n" + good.Trail()
 	if diff := cmp.Diff([]Entry{good, good}, trail.Entries()); diff != "" {

@@ -77,7 +77,7 @@ func (x *taxed) Check(_ context.Context, c checks.Check) (checks.Answer, error) 
 
 // Expensive checks of some tenants that are due at once delay the checks of others by a turn each. Beyond their
 // allowance they are put off: each is decided later, once, and counts as one check.
-func TestVirtualTenantsTakeTurns(t *testing.T) {
+func TestVirtualTenantsAreServedInTurn(t *testing.T) {
 	const hostile, jobs = 3, 150
 	synctest.Test(t, func(t *testing.T) {
 		all := map[string]checks.Handler{"good": newTaxed("good-", time.Second, time.Microsecond)}

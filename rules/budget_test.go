@@ -233,8 +233,8 @@ func TestAPreviewHasOneBudget(t *testing.T) {
 	}
 }
 
-// BenchmarkHearing measures an event that creates a job, and one that ends it.
-func BenchmarkHearing(b *testing.B) {
+// BenchmarkGapDetector measures an event that creates a job, and one that ends it.
+func BenchmarkGapDetector(b *testing.B) {
 	r := compiledRule(b, "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id, if: event.total > 3}\n"+
 		"resolve: {event: orders.shipped, key: event.id, if: event.status == \"SHIPPED\"}\nescalate: [{after: 3h}]\n")
 	data := []byte(`{"id": "1042", "total": 12, "status": "SHIPPED"}`)

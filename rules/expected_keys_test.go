@@ -228,7 +228,7 @@ func TestARemovedHeartbeatEndsItsJobs(t *testing.T) {
 	})
 }
 
-func TestTheFirstBeatOfAnExpectedKey(t *testing.T) {
+func TestFirstHeartbeatOfAnExpectedKey(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, string(expecting("pump-7")))
 	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}

@@ -81,8 +81,8 @@ func TestAnAlertedFailureIsNotRepeated(t *testing.T) {
 	}
 }
 
-// BenchmarkCheckGoesOn measures a check that leaves the job pending, with its report.
-func BenchmarkCheckGoesOn(b *testing.B) {
+// BenchmarkCheckContinues measures a check that leaves the job pending, with its report.
+func BenchmarkCheckContinues(b *testing.B) {
 	h := compiled(b, resolvable).Engine().Handler
 	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 0), At: clock(11, 0).Add(time.Second)}
 	c.Event = []byte(`{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at":"2026-01-01T10:00:00Z","status":"OPEN","customer":"x"}`)

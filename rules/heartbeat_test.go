@@ -275,7 +275,7 @@ func TestDroppedRunsAreCounted(t *testing.T) {
 }
 
 // A sender that keeps beginning runs without ending them is reported, whether or not the runs have names.
-func TestRunsThatBeginAgainAndAgain(t *testing.T) {
+func TestRepeatedlyRestartedRuns(t *testing.T) {
 	for name, run := range map[string]func(minute int) string{
 		"without a name": func(int) string { return "" },
 		"with a name":    func(minute int) string { return fmt.Sprint("r", minute) },
@@ -293,7 +293,7 @@ func TestRunsThatBeginAgainAndAgain(t *testing.T) {
 }
 
 // The duration of a run counts from its last beginning.
-func TestARunThatBeganAgain(t *testing.T) {
+func TestRestartedRun(t *testing.T) {
 	d := newDevice(t, nightly)
 	d.beat("01:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
 	d.beat("02:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
@@ -361,7 +361,7 @@ func TestAStartDoesNotMakeTheJobOverdue(t *testing.T) {
 }
 
 // A heartbeat of a stream that is older than the last one changes nothing.
-func TestAnOlderBeatChangesNothing(t *testing.T) {
+func TestOlderHeartbeatChangesNothing(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, backups)
 	b := refreshed(t, s)

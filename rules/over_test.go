@@ -9,7 +9,7 @@ import (
 )
 
 // A schedule that is over when the rule is saved is a warning, once, and no reason to refuse it.
-func TestASaveWarnsOfAScheduleThatIsOver(t *testing.T) {
+func TestSaveWarnsOfAnExpiredSchedule(t *testing.T) {
 	s := opened(t)
 	_, b := broker(t)
 	r := registry(b, s)

@@ -45,7 +45,7 @@ func TestPreviewOfPings(t *testing.T) {
 	}
 }
 
-func TestPreviewOfAnEntityThatNeverReports(t *testing.T) {
+func TestPreviewOfASilentEntity(t *testing.T) {
 	got, _ := foreseen(t, everyTen, `{"key": "a", "kind": "expected"}`)
 	want := []string{
 		"10:00 starts ping 10:12",
@@ -65,7 +65,7 @@ func TestPreviewWithoutPing(t *testing.T) {
 }
 
 // Without an event, the first of the expected keys never reports; and pings are heartbeats even if events are.
-func TestPreviewOfKeysThatAreExpected(t *testing.T) {
+func TestPreviewOfExpectedKeys(t *testing.T) {
 	const text = `name: device-silent
 entity: device
 trigger: {heartbeat: {event: devices.beat, key: event.id, schedule: "5 10 * * *", grace: 2m, keys: [a, b]}}

@@ -112,7 +112,7 @@ func TestTicksOfARestingVersionAreNotMissed(t *testing.T) {
 }
 
 // The jobs or the event of a tick, for each form of its rule.
-func TestTicksBeginOrEmit(t *testing.T) {
+func TestTicksCreateJobsOrEmit(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule string
 		late time.Duration

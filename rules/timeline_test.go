@@ -47,9 +47,9 @@ func TestTimelineUpToAStep(t *testing.T) {
 	}
 }
 
-// BenchmarkBeat measures a heartbeat that leaves the next check unchanged: it must not cost more for steps that are far
+// BenchmarkHeartbeat measures a heartbeat that leaves the next check unchanged: it must not cost more for steps that are far
 // away.
-func BenchmarkBeat(b *testing.B) {
+func BenchmarkHeartbeat(b *testing.B) {
 	for _, escalate := range []string{"[{after: 0s}]", "[{after: 0s}, {every: 30m, until: acknowledged, step: nag}]"} {
 		b.Run(escalate, func(b *testing.B) {
 			documents, err := Parse([]byte("name: a\nentity: b\ntrigger: {heartbeat: {every: 10m}}\nescalate: "+escalate+"\n"), "")

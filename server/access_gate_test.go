@@ -155,7 +155,7 @@ func (n *node) answerTo(t *testing.T, request string) string {
 
 // Once a token existed, neither its end nor a restart opens the node: a node without a usable token creates another
 // first token.
-func TestADoorThatWasClosedStaysClosed(t *testing.T) {
+func TestClosedNodeStaysClosed(t *testing.T) {
 	t.Parallel()
 	var first handedOut
 	c := server.Config{DataDir: bustest.Dir(t), FirstToken: first.take}

@@ -37,7 +37,7 @@ func (w *watched) overdueNow() backlog {
 }
 
 // A node that reads due jobs but can't settle them is reported like one that does not read them.
-func TestJobsThatCannotBeSettledAreReported(t *testing.T) {
+func TestUnsettledJobsAreReported(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.orders(3)
 		w.pass(28 * time.Minute)
@@ -67,7 +67,7 @@ func TestJobsThatCannotBeSettledAreReported(t *testing.T) {
 }
 
 // A due job behind the sweep's position is detected from the database, regardless of the cause.
-func TestDueJobsThatTheSweepPassedAreReported(t *testing.T) {
+func TestDueJobsMissedByTheSweepAreReported(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.orders(2)
 		w.pass(20 * time.Minute)

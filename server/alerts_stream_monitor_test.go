@@ -13,7 +13,7 @@ import (
 
 // A full stream of alerts raises one notification, regardless of the number of nodes and although it accepts no
 // alerts, and another once it has capacity again.
-func TestPeopleAreToldOfAFullStream(t *testing.T) {
+func TestNotificationsOfAFullStream(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	url := broker(t)
@@ -57,7 +57,7 @@ func TestPeopleAreToldOfAFullStream(t *testing.T) {
 }
 
 // The stream of events raises a notification when it fills up, and when it has capacity again.
-func TestPeopleAreToldThatEventsFillUp(t *testing.T) {
+func TestNotificationsOfAFillingEventStream(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	url := broker(t)
@@ -87,7 +87,7 @@ func TestPeopleAreToldThatEventsFillUp(t *testing.T) {
 }
 
 // A recreated stream raises an alert, even if no node was running at the time.
-func TestAStreamThatIsAnotherOneIsSaid(t *testing.T) {
+func TestRecreatedAlertsStreamIsAlerted(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	url := broker(t)

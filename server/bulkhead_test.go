@@ -38,7 +38,7 @@ escalate: [{after: 1s, step: primary}]
 `
 
 // A source that hangs delays only its own jobs. One alert names it.
-func TestASourceThatHangsHoldsUpNobodyElse(t *testing.T) {
+func TestSlowSourceDoesNotDelayOtherRules(t *testing.T) {
 	t.Parallel()
 	const orders = 100
 	hang := make(chan struct{})

@@ -184,7 +184,7 @@ func TestNodeMovesJobsWithTheClock(t *testing.T) {
 
 // A node starts while the database clock is hours ahead. It adopts the time of the running node, so no job is checked
 // early.
-func TestNodeThatStartsOnAWrongClock(t *testing.T) {
+func TestNodeStartsWithAWrongClock(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
 	set := stepPostgres(t, dsn)

@@ -72,7 +72,7 @@ func TestTheWholeWayWithTheLeastPermissions(t *testing.T) {
 }
 
 // An unreadable stream is reported at /readyz, because its jobs are not checked.
-func TestReadyzSaysThatAStreamCannotBeRead(t *testing.T) {
+func TestReadyzReportsAnUnreadableStream(t *testing.T) {
 	n := serve(t, server.Config{NATSURL: permitting(t, "$JS.API.CONSUMER.CREATE.ORDERS.>"), Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
 	n.eventually("it is said", func() bool {
 		ok, detail, status := n.condition("ingest")

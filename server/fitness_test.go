@@ -123,7 +123,7 @@ func TestNodeWithoutBrokerHandsOver(t *testing.T) {
 
 // One of two nodes is denied access to the stream of alerts, while its connection stays up: the other node takes over
 // its shards.
-func TestNodeThatIsDeniedJetStreamHandsOver(t *testing.T) {
+func TestNodeWithoutJetStreamHandsOver(t *testing.T) {
 	t.Parallel()
 	users := func(denied string) []*natsserver.User {
 		return []*natsserver.User{{Username: "b", Password: "secret"}, {Username: "a", Password: "secret", Permissions: &natsserver.Permissions{
@@ -171,7 +171,7 @@ func (n *node) unfit(why string) {
 }
 
 // Of two nodes on one database, one can't process its jobs: the other node takes over its shards.
-func TestNodeThatCannotDoItsJobsHandsOver(t *testing.T) {
+func TestUnfitNodeHandsOver(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		breaks string // the operation denied to the user sick
@@ -302,7 +302,7 @@ func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
 
 // The calendar of a rule is missing at a restart, and a job of the rule is due: an alert is raised, and no endpoint
 // reports that all is fine. Once the calendar is back, the job is decided and the alert is resolved.
-func TestRuleThatCannotBeReadIsReported(t *testing.T) {
+func TestUnreadableRuleIsReported(t *testing.T) {
 	t.Parallel() // it takes some minutes
 	onBoth(t, ruleThatCannotBeReadIsReported)
 }

@@ -236,7 +236,7 @@ func (n *node) serviceAt(name string) {
 	n.Cleanup(func() { _ = service.Stop() }) // the node and its connection may have ended first
 }
 
-func TestWhoAnswersForHandlers(t *testing.T) {
+func TestHandlerProviders(t *testing.T) {
 	t.Parallel()
 	var own checks.Handlers
 	for _, name := range []string{"counting", "idle"} {
@@ -276,7 +276,7 @@ func TestWhoAnswersForHandlers(t *testing.T) {
 }
 
 // Without permission for discovery, the list does not claim that a handler is missing.
-func TestWhoAnswersIsNotKnown(t *testing.T) {
+func TestUnknownProvider(t *testing.T) {
 	n := serve(t, server.Config{NATSURL: permitting(t, "$SRV.INFO"), Rules: ruleFolder(t, map[string]string{"a.yaml": handled("late", "shipping")})})
 	unasked, by := n.roll()
 	if !strings.Contains(unasked, "publish on $SRV.INFO; grant it to the NATS user") || by["shipping"].Provider != "unknown" {
@@ -307,7 +307,7 @@ func (n *node) tries(name, body string) (got tried) {
 	return got
 }
 
-func TestAHandlerIsTried(t *testing.T) {
+func TestHandlerTrial(t *testing.T) {
 	t.Parallel()
 	var own checks.Handlers
 	hang := make(chan struct{})

@@ -7,7 +7,7 @@ import (
 )
 
 // Two heartbeats in one slot: the later one moves the second step to a later slot: 10:02 + 12m + 3m is 10:17.
-func TestABeatOfTheSameSlotPutsLaterStepsOff(t *testing.T) {
+func TestHeartbeatOfTheSameSlotPostponesLaterSteps(t *testing.T) {
 	const rule = `name: device-silent
 entity: device
 trigger: {heartbeat: {event: devices.*.beat, key: wildcard(1), every: 10m, grace: 2m}}
@@ -29,7 +29,7 @@ Mon 02 Mar 11:00  until    the end
 }
 
 // A run fails, and a concurrent run succeeds within the same slot.
-func TestAFailedRunIsToldOfAlthoughAnotherSucceeds(t *testing.T) {
+func TestFailedRunIsAlertedAlthoughAnotherSucceeds(t *testing.T) {
 	const rule = `name: backup-failed
 entity: backup
 trigger: {heartbeat: {event: backups.*, key: wildcard(1), kind: string(event.status), run: event.run, schedule: "0 2 * * *", grace: 1h}}

@@ -108,7 +108,7 @@ func (n *node) metrics() string {
 	return string(text)
 }
 
-func TestHeartbeatsGoOut(t *testing.T) {
+func TestHeartbeatsAreSent(t *testing.T) {
 	r, url := receive(t), broker(t)
 	conn, err := nats.Connect(url)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestHeartbeatsGoOut(t *testing.T) {
 }
 
 // Failures of the receiver are logged at their beginning and end, without the URL.
-func TestAHeartbeatThatIsNotTakenIsSaidOnce(t *testing.T) {
+func TestRefusedHeartbeatIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	r, elsewhere := receive(t), receive(t)
 	r.answers(func(w http.ResponseWriter, q *http.Request) {
@@ -246,7 +246,7 @@ func lastShardOf(t *testing.T, dsn, node string, d time.Duration) (*store.Store,
 }
 
 // One node reports for all shards, including those of others.
-func TestAShardThatAnotherNodeDoesNotSweepIsSilence(t *testing.T) {
+func TestShardUnsweptByAnotherNodeStopsTheHeartbeat(t *testing.T) {
 	t.Parallel()
 	r, dsn := receive(t), storetest.Postgres(t)
 	s, last := lastShardOf(t, dsn, "another", time.Hour)
@@ -269,7 +269,7 @@ func TestAShardThatAnotherNodeDoesNotSweepIsSilence(t *testing.T) {
 	}
 }
 
-func TestHeartbeatSettingsThatCannotBe(t *testing.T) {
+func TestInvalidHeartbeatSettings(t *testing.T) {
 	for name, c := range map[string]server.Config{
 		"DEADMAN_HEARTBEAT_EVERY":   {HeartbeatEvery: time.Second - 1},
 		"DEADMAN_HEARTBEAT_SUBJECT": {HeartbeatSubject: "beats.*"},

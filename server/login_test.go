@@ -28,7 +28,7 @@ func loginFile(t *testing.T, text string) string {
 }
 
 // An invalid login file prevents the start, with the position and a remedy.
-func TestALoginFileThatCannotHoldStopsTheStart(t *testing.T) {
+func TestInvalidLoginFileStopsTheStart(t *testing.T) {
 	t.Parallel()
 	const oidc = "oidc: {issuer: https://id.example.org, client_id: x}\ngroups: [{group: sre, scopes: [admin]}]\n"
 	for name, c := range map[string]struct {

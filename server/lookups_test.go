@@ -87,7 +87,7 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 }
 
 // A source that is down when a rule is saved causes a warning, and the rule is saved.
-func TestASourceThatIsDownAtSaveIsAWarning(t *testing.T) {
+func TestUnavailableSourceAtSaveIsAWarning(t *testing.T) {
 	t.Parallel()
 	const address = "nats://127.0.0.1:1" // without a server
 	n := serve(t, server.Config{

@@ -19,7 +19,7 @@ import (
 )
 
 // An action on a job that changed concurrently is retried; it returns not found only if the job is gone.
-func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
+func TestActionOnAJobThatChangesConcurrently(t *testing.T) {
 	n, err := newNode(t.Context(), Config{DataDir: bustest.Dir(t), NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -122,7 +122,7 @@ func (n *node) isDenied(nc *nats.Conn, user, what string) {
 
 // Alert users read new alerts, and consumers read them from the stream; event users publish, and receive the
 // acknowledgement of durability.
-func TestNATSUsersDoWhatTheyAreFor(t *testing.T) {
+func TestNATSUsersHaveTheirPermissions(t *testing.T) {
 	t.Parallel()
 	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
 	var live []*nats.Subscription

@@ -86,7 +86,7 @@ func channelFile(t *testing.T, text string) string {
 	return path
 }
 
-func TestPeopleAreToldAndToldThatItIsOver(t *testing.T) {
+func TestNotificationsOfAnAlertAndItsEnd(t *testing.T) {
 	t.Parallel()
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {

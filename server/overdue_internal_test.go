@@ -57,7 +57,7 @@ SELECT 0, %d, %d, 'k' || n, %[4]d, %[4]d, %[4]d, %[4]d FROM i`, n, of.RuleID, of
 
 // Jobs that wait for a tenants' line that is behind are late by the fault of tenants: an alert names the line, and the
 // node is neither behind nor has it overdue jobs. On the operator's line it is both.
-func TestATenantsLineThatIsBehindIsNoFaultOfTheNode(t *testing.T) {
+func TestLaggingTenantLineDoesNotFailTheNode(t *testing.T) {
 	for line, isTenants := range map[string]bool{"S": false, "S/tenants": true} {
 		watchLine(t, line, everyMinute, func(w *watched) {
 			w.orders(4)

@@ -14,7 +14,7 @@ import (
 )
 
 // Senders of pings can't suspend the checks of others: only an unreachable database can.
-func TestWhichPingsAreMissed(t *testing.T) {
+func TestMissedPings(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

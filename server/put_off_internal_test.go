@@ -13,7 +13,7 @@ import (
 
 // Overdue jobs whose checks a node puts off raise an alert of their rule, until none is put off any more. They count
 // neither as overdue jobs of the nodes nor as an unreadable rule.
-func TestChecksThatArePutOffAreAlerted(t *testing.T) {
+func TestPostponedChecksAreAlerted(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.orders(2)
 		w.pass(20 * time.Minute)

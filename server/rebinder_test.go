@@ -33,7 +33,7 @@ func (n *node) condition(name string) (ok bool, detail string, status int) {
 
 // A subject that moves to an unreadable stream is reported at /readyz, and so is a missing stream, until they are
 // readable. Events published afterwards are read.
-func TestReadyzSaysThatASubjectCannotBeRead(t *testing.T) {
+func TestReadyzReportsAnUnreadableSubject(t *testing.T) {
 	t.Parallel()
 	url := broker(t)
 	js := bustest.JetStream(t, url)

@@ -232,7 +232,7 @@ func TestARuleThroughTheAPI(t *testing.T) {
 }
 
 // Existing events of a stream are ingested on request, after a preview of their number.
-func TestARuleTakesInWhatWasBefore(t *testing.T) {
+func TestNewRuleAppliesPastEvents(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c server.Config) {
 		n := serve(t, c)
@@ -270,7 +270,7 @@ func TestARuleTakesInWhatWasBefore(t *testing.T) {
 }
 
 // Beyond loopback all requests need a token, and the first token is handed out once.
-func TestTheDoor(t *testing.T) {
+func TestAccessGate(t *testing.T) {
 	t.Parallel()
 	secrets, logins := make(chan string, 2), make(chan string, 2)
 	c := server.Config{HTTPAddr: "0.0.0.0:0", DataDir: bustest.Dir(t), FirstToken: func(secret, login string) {
@@ -318,7 +318,7 @@ func TestTheDoor(t *testing.T) {
 }
 
 // On loopback a node without tokens is open, until the first token exists.
-func TestTheFirstTokenClosesTheDoor(t *testing.T) {
+func TestFirstTokenClosesTheNode(t *testing.T) {
 	t.Parallel()
 	n := serve(t, server.Config{})
 	if !n.Open {

@@ -34,7 +34,7 @@ func fill(t *testing.T, url string, bytes int64, most int) {
 	}
 }
 
-func TestReadyzSaysThatTheStreamOfAlertsFillsUp(t *testing.T) {
+func TestReadyzReportsAFillingAlertsStream(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		most   int

@@ -279,7 +279,7 @@ func TestABadEventBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatIsNotThereYetIsWaitedFor(t *testing.T) {
+func TestStartWaitsForAMissingDatabase(t *testing.T) {
 	t.Parallel()
 	port := bustest.Port(t)
 	n, ready := begin(t, server.Config{NATSURL: broker(t), DatabaseURL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)})
@@ -327,7 +327,7 @@ func TestASecondProcessOnTheDataFolderIsRefused(t *testing.T) {
 	}
 }
 
-func TestDefaultPortsThatAreTakenMove(t *testing.T) { // not parallel: it needs a default port for itself
+func TestTakenDefaultPortsAreReplaced(t *testing.T) { // not parallel: it needs a default port for itself
 	for _, addr := range []string{server.DefaultHTTPAddr, server.DefaultNATSAddr} {
 		if taken, err := net.Listen("tcp", addr); err == nil {
 			t.Cleanup(func() { _ = taken.Close() })
@@ -347,7 +347,7 @@ func TestDefaultPortsThatAreTakenMove(t *testing.T) { // not parallel: it needs 
 	}
 }
 
-func TestAPortThatSomebodySetDoesNotMove(t *testing.T) {
+func TestConfiguredPortIsKept(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -386,7 +386,7 @@ func TestReadyWithoutNATS(t *testing.T) {
 	}
 }
 
-func TestReadyzSaysWhatIsWrong(t *testing.T) {
+func TestReadyzReportsFailures(t *testing.T) {
 	t.Parallel()
 	n := serve(t, server.Config{})
 	var ready struct{ Ready, Healthy bool }

@@ -37,7 +37,7 @@ func TestABadFileOfSourcesStopsTheStart(t *testing.T) {
 }
 
 // A rule with an unknown source is rejected by name, even without a sources file.
-func TestARuleNamesASourceThatThereIsNot(t *testing.T) {
+func TestRuleNamesAMissingSource(t *testing.T) {
 	t.Parallel()
 	n := serve(t, server.Config{Sources: sourceFile(t, "sources: {}\n")})
 	const rule = `{"name": "a", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"},

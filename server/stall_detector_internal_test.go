@@ -222,7 +222,7 @@ func (w *watched) pair(topic string) (firing, resolved futurejobs.ListedAlert) {
 	return listed[0], listed[1]
 }
 
-func TestNothingIsBlindThatRests(t *testing.T) {
+func TestIdleNodeHasNoMonitoringGap(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.pass(10 * time.Minute)
 		w.silent("the first ten minutes")
@@ -247,7 +247,7 @@ func TestNoSlotIsMissedBetweenSlots(t *testing.T) {
 	})
 }
 
-func TestTheTimeWithoutAProcessIsBlind(t *testing.T) {
+func TestTimeWithoutAProcessIsAMonitoringGap(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.orders(5)
 		w.pass(10 * time.Minute)
@@ -277,7 +277,7 @@ func TestTheTimeWithoutAProcessIsBlind(t *testing.T) {
 	})
 }
 
-func TestASweepThatHangsIsSaidWhileItDoes(t *testing.T) {
+func TestHungSweepIsAlertedWhileItLasts(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.orders(3)
 		w.pass(29 * time.Minute)
@@ -297,7 +297,7 @@ func TestASweepThatHangsIsSaidWhileItDoes(t *testing.T) {
 	})
 }
 
-func TestAStreamThatIsNotReadIsSaid(t *testing.T) {
+func TestUnreadStreamIsReported(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.orders(4)
 		w.pass(28 * time.Minute)
@@ -331,7 +331,7 @@ func TestAStreamThatIsNotReadIsSaid(t *testing.T) {
 }
 
 // The clock was set back a moment ago: for up to a second the intake reports a position by the old time.
-func TestAReadingOfTheFutureIsNoBlindness(t *testing.T) {
+func TestFutureTimeIsNoMonitoringGap(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.pass(2 * time.Minute)
 		w.blind.taps = func() []events.Status {
@@ -350,7 +350,7 @@ func TestAReadingOfTheFutureIsNoBlindness(t *testing.T) {
 	})
 }
 
-func TestAStreamThatNoRuleNamesIsForgotten(t *testing.T) {
+func TestUnusedStreamIsForgotten(t *testing.T) {
 	watch(t, everyMinute, func(w *watched) {
 		w.pass(time.Minute)
 		_, err := w.store.Delete(w.Context(), "order-unshipped", rules.AnyVersion)

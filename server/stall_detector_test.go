@@ -47,7 +47,7 @@ func (n *node) remarks(topic string) []remarked {
 
 // Jobs come due while no node runs. Later nodes report it once, regardless of their number, with the number of late
 // jobs, and resolve it.
-func TestBlindnessIsSaidOnce(t *testing.T) {
+func TestMonitoringGapIsAlertedOnce(t *testing.T) {
 	t.Parallel()
 	topics := []string{"sweep", "ingest/" + bus.EventsStream}
 	for _, database := range []string{"sqlite", "postgres"} {

@@ -51,7 +51,7 @@ func serves(t *testing.T, n *node, ready <-chan server.Endpoints) {
 
 // A starting node retries a database that fails after it was opened. The channels file is a pipe, so that the node
 // blocks there until the test writes.
-func TestADatabaseThatGoesAwayAtTheStartIsWaitedFor(t *testing.T) {
+func TestStartWaitsForADatabaseThatDisconnects(t *testing.T) {
 	t.Parallel()
 	proxy, database := distant(t)
 	pipe := filepath.Join(t.TempDir(), "notify.yaml")
@@ -97,7 +97,7 @@ func (h *onWarning) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // The same applies to the token lookup, the last step before the node serves.
-func TestADatabaseThatGoesAwayBeforeTheDoorIsWaitedFor(t *testing.T) { // not parallel: it needs a default port for itself
+func TestStartWaitsForADatabaseLostBeforeTheAccessGate(t *testing.T) { // not parallel: it needs a default port for itself
 	if taken, err := net.Listen("tcp", server.DefaultHTTPAddr); err == nil { // forces the move to another address, with its log message
 		t.Cleanup(func() { _ = taken.Close() })
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // The state of a stream follows from the available information of the database, the broker and the reader.
-func TestStandingOfAStream(t *testing.T) {
+func TestStreamStatus(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	at := func(ago time.Duration) time.Time { return now.Add(-ago) }
 	cursor := futurejobs.Cursor{LastSeq: 100, LastAt: at(time.Hour), ReadThrough: at(3 * time.Minute)}

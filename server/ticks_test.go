@@ -79,7 +79,7 @@ func TestTicksOfANode(t *testing.T) {
 }
 
 // The subject of an emission must be captured by a stream, or its delivery could not be verified.
-func TestAnEmissionNeedsAStreamThatKeepsIt(t *testing.T) {
+func TestEmissionNeedsAStream(t *testing.T) {
 	t.Parallel()
 	n := serve(t, server.Config{})
 	js := bustest.JetStream(t, n.natsAs(bus.UserAdmin))

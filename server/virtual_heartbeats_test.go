@@ -23,7 +23,7 @@ func beat(at time.Time, device string) line {
 
 // Ten devices send heartbeats every minute through the nights of clock changes, and stop one after another. Each
 // raises one alert, and none earlier.
-func TestVirtualDevicesBeatThroughClockChanges(t *testing.T) {
+func TestVirtualHeartbeatsThroughClockChanges(t *testing.T) {
 	for _, night := range []string{"Sun 29 Mar 00:00", "Sun 25 Oct 00:00"} {
 		begin, given, want := instant(t, night), timeline{}, timeline{}
 		for minute := range 6 * 60 {
@@ -72,7 +72,7 @@ Mon 26 Oct 03:00  until    the morning
 }
 
 // Late heartbeats count from their sending time, and older ones after newer ones are ignored.
-func TestVirtualBeatsComeLateAndOutOfOrder(t *testing.T) {
+func TestVirtualHeartbeatsLateAndOutOfOrder(t *testing.T) {
 	begin := instant(t, "Mon 02 Mar 10:00")
 	at := func(minute int) time.Time { return begin.Add(time.Duration(minute) * time.Minute) }
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ Mon 02 Mar 11:32  alert    warning overdue: device b: no heartbeat since 10:30:0
 }
 
 // During a pause the job's clock stands still: a heartbeat in it counts from its end, and ticks in it are skipped.
-func TestVirtualBeatsInAPause(t *testing.T) {
+func TestVirtualHeartbeatsInAPause(t *testing.T) {
 	const pausing = `pause: {event: devices.*.serviced, key: wildcard(1), if: event.on}
 `
 	for _, c := range []struct{ rule, given, want string }{

@@ -93,7 +93,7 @@ escalate: [{after: 1h, step: late}]
 
 // Of the ticks missed in three days without a node only the last one counts, by catch_up, and the others are counted
 // as skipped.
-func TestVirtualTicksAreMadeUpForAsOne(t *testing.T) {
+func TestVirtualMissedTicksAreAppliedAsOne(t *testing.T) {
 	const rule = `
 name: import-missing
 entity: import
@@ -181,7 +181,7 @@ func (v *virtual) carries(body string) {
 
 // An import received while the node is down, after the tick that should have created its job, counts; one received
 // before that tick does not.
-func TestVirtualTicksHearWhatCameEarly(t *testing.T) {
+func TestVirtualTicksApplyEarlyEvents(t *testing.T) {
 	const rule = `
 name: import-missing
 entity: import

@@ -25,7 +25,7 @@ func write(t *testing.T, dir, name, text string) string {
 }
 
 // A webhook works end to end: it is verified, becomes an event, and creates a job.
-func TestAWebhookBeginsAWait(t *testing.T) {
+func TestWebhookCreatesAJob(t *testing.T) {
 	t.Parallel()
 	dir, rules := t.TempDir(), t.TempDir()
 	write(t, dir, "github.txt", "old\nnew\n")
@@ -61,7 +61,7 @@ escalate: [{after: 1h, step: primary}]
 }
 
 // A node does not start with unusable webhooks, and reports all their errors.
-func TestHooksThatCannotBeUsed(t *testing.T) {
+func TestUnusableWebhooks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	empty := write(t, dir, "empty", "\n")

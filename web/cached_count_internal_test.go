@@ -39,7 +39,7 @@ func (c *cachedCount[T]) asks(t *testing.T, d time.Duration) (last countedAt[T],
 	return last, ok
 }
 
-func TestCounterAnswersAtOnceWhatIsQuick(t *testing.T) {
+func TestCounterReturnsQuickCountsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, counts := counting(20 * time.Millisecond)
 		began := time.Now()
@@ -77,7 +77,7 @@ func TestCounterSpendsAPartOfTheTime(t *testing.T) {
 	})
 }
 
-func TestCounterKeepsWhatItKnows(t *testing.T) {
+func TestCounterKeepsKnownCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := counting(time.Millisecond)
 		well := c.count

@@ -41,7 +41,7 @@ func tell[T any](t *testing.T, s *stand, method, path string) T {
 	return v
 }
 
-func TestLettersAreRetried(t *testing.T) {
+func TestDeadLettersAreRetried(t *testing.T) {
 	s := newStand(t)
 	good := s.letter(1, "orders.created", `{"id": "1"}`)
 	bad := s.letter(2, "orders.created", `{"number": "1"}`)
@@ -78,7 +78,7 @@ func TestLettersAreRetried(t *testing.T) {
 	}
 }
 
-func TestLettersAreDropped(t *testing.T) {
+func TestDeadLettersAreDropped(t *testing.T) {
 	s := newStand(t)
 	one := s.letter(1, "orders.created", `{}`)
 	s.letter(2, "orders.shipped", `{}`)
@@ -105,8 +105,8 @@ func TestLettersAreDropped(t *testing.T) {
 	}
 }
 
-// TestLettersMeant checks that dead letters must be selected explicitly, and otherwise stay unchanged.
-func TestLettersMeant(t *testing.T) {
+// TestSelectedDeadLetters checks that dead letters must be selected explicitly, and otherwise stay unchanged.
+func TestSelectedDeadLetters(t *testing.T) {
 	s := newStand(t)
 	id := s.letter(1, "orders.created", `{"id": "1"}`)
 	for _, request := range []string{"DELETE /dead-letters", "POST /dead-letters/retry"} {
@@ -122,9 +122,9 @@ func TestLettersMeant(t *testing.T) {
 	get[web.DeadLetter](t, s.Server, fmt.Sprintf("/api/v1/dead-letters/%d", id))
 }
 
-// TestEventsTellWhatWouldBeADeadLetter checks that an event that a rule cannot process is accepted, and its sender gets
+// TestPublishPredictsDeadLetters checks that an event that a rule cannot process is accepted, and its sender gets
 // the refusal at once.
-func TestEventsTellWhatWouldBeADeadLetter(t *testing.T) {
+func TestPublishPredictsDeadLetters(t *testing.T) {
 	s := newStand(t)
 	for body, refusals := range map[string]int{`{"id": "1"}`: 0, `{"number": "1"}`: 1} {
 		a := do(t, s.Server, "POST", "/api/v1/events/orders.created", body)
@@ -141,9 +141,9 @@ func TestEventsTellWhatWouldBeADeadLetter(t *testing.T) {
 	}
 }
 
-// TestSummariesOfLetters checks that a summary names its events in the list, the reasons, its page and the refusal of a
+// TestDeadLetterSummaries checks that a summary names its events in the list, the reasons, its page and the refusal of a
 // retry, and that it stays until it is dropped.
-func TestSummariesOfLetters(t *testing.T) {
+func TestDeadLetterSummaries(t *testing.T) {
 	s := newStand(t)
 	limits := store.DefaultLetterLimits
 	limits.Letters.Rule, limits.Period = 1, time.Hour

@@ -49,9 +49,9 @@ func TestReadinessHasNamesForReadersAlone(t *testing.T) {
 	}
 }
 
-// TestReadinessIsLookedAtOnceASecondForStrangers checks that for callers without a token the node checks its database
+// TestReadinessIsCachedForAnonymousCallers checks that for callers without a token the node checks its database
 // and broker at most once a second.
-func TestReadinessIsLookedAtOnceASecondForStrangers(t *testing.T) {
+func TestReadinessIsCachedForAnonymousCallers(t *testing.T) {
 	var looks atomic.Int64
 	var now atomic.Int64
 	h := web.New(web.Options{

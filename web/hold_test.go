@@ -20,9 +20,9 @@ escalate:
 // forGood is the hold time of a missing heartbeat.
 const forGood = 3650 * 24 * time.Hour
 
-// TestNoLookUntilItComes checks that a missing heartbeat has no next check after the last step until it arrives, and
+// TestNoCheckBeforeTheEvent checks that a missing heartbeat has no next check after the last step until it arrives, and
 // that no check years away is shown. With a limited hold, the next check is at its end.
-func TestNoLookUntilItComes(t *testing.T) {
+func TestNoCheckBeforeTheEvent(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule  string
 		steps []time.Duration // until the next check after each

@@ -80,9 +80,9 @@ type panicking struct{}
 
 func (panicking) Streams(context.Context) ([]web.Stream, error) { panic("a mistake of ours") }
 
-// TestAnAnswerThatCannotBeMadeIsAProblem checks that an answer that cannot be encoded is a problem, without cutting the
+// TestFailedAnswerIsAProblem checks that an answer that cannot be encoded is a problem, without cutting the
 // connection.
-func TestAnAnswerThatCannotBeMadeIsAProblem(t *testing.T) {
+func TestFailedAnswerIsAProblem(t *testing.T) {
 	for name, streams := range map[string]web.Streams{"not to be encoded": farStreams{}, "a panic": panicking{}} {
 		s := newStand(t, func(o *web.Options, _ *stand) { o.Streams = streams })
 		a := do(t, s.Server, "GET", "/api/v1/streams", "")

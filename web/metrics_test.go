@@ -71,9 +71,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestGaugesThatFail checks that unreadable gauges are left out and reported as failed, since an old value would pass
+// TestFailedGauges checks that unreadable gauges are left out and reported as failed, since an old value would pass
 // for a new one.
-func TestGaugesThatFail(t *testing.T) {
+func TestFailedGauges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, broken := 0, false
 		m := web.NewMetrics("v", func(context.Context) (web.Gauges, error) {

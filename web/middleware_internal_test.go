@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestAnswersThatFail checks that a partly sent answer is cut off, so that it does not pass for a complete one; for any
+// TestFailedAnswers checks that a partly sent answer is cut off, so that it does not pass for a complete one; for any
 // other failed answer, only the problem is sent.
-func TestAnswersThatFail(t *testing.T) {
+func TestFailedAnswers(t *testing.T) {
 	a := &middlewares{responder: &responder{log: slog.New(slog.DiscardHandler)}}
 	type answer struct { // the response without its body, read by ask
 		status int

@@ -78,7 +78,7 @@ func TestMutesAreMadeAndEnded(t *testing.T) {
 	isProblem(t, do(t, s.Server, "GET", "/api/v1/mutes?cursor=x", ""), 400, web.BadCursor, "cursor")
 }
 
-func TestMutesThatCannotBe(t *testing.T) {
+func TestInvalidMutes(t *testing.T) {
 	s := newStand(t)
 	for _, c := range []struct{ name, body, says string }{
 		{"everything", `{"match": {}, "reason": "r", "for": "1h"}`, "every alert"},

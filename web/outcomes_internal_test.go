@@ -10,9 +10,9 @@ import (
 	"deadman/rules"
 )
 
-// TestTallyKeepsDaysThatAreOver checks that a past day is counted once: later deletions by retention do not change its
+// TestTallyKeepsPastDays checks that a past day is counted once: later deletions by retention do not change its
 // count. Today is counted each time.
-func TestTallyKeepsDaysThatAreOver(t *testing.T) {
+func TestTallyKeepsPastDays(t *testing.T) {
 	ctx := t.Context()
 	s, err := store.Open(ctx, store.Options{DataDir: storetest.DataDir(t), Shards: 1})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestUnknownDeedsAreRefused checks that a form with an unknown action is refused, and changes nothing.
-func TestUnknownDeedsAreRefused(t *testing.T) {
+// TestUnknownActionsAreRefused checks that a form with an unknown action is refused, and changes nothing.
+func TestUnknownActionsAreRefused(t *testing.T) {
 	s := newStand(t)
 	s.place("1", time.Hour, `{}`)
 	a := s.alert("1", "it waits", time.Hour)

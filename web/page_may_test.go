@@ -10,9 +10,9 @@ import (
 	"deadman/internal/access"
 )
 
-// TestPagesShowWhatOneMayDo checks that a page shows the buttons of its visitor's permissions, and no others, and that
+// TestPagesShowPermittedActions checks that a page shows the buttons of its visitor's permissions, and no others, and that
 // other actions are refused with a sentence and change nothing.
-func TestPagesShowWhatOneMayDo(t *testing.T) {
+func TestPagesShowPermittedActions(t *testing.T) {
 	s := newStand(t, closed)
 	s.place("1", time.Hour, `{}`)
 	a := s.alert("1", "it waits", time.Hour)

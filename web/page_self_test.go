@@ -85,9 +85,9 @@ func TestPageOfATokenThatSeesNone(t *testing.T) {
 	}
 }
 
-// TestSendingPageSaysWhatIsMissing checks that a visitor who cannot send an event sees the missing permission, and no
+// TestPublishPageReportsMissingFields checks that a visitor who cannot send an event sees the missing permission, and no
 // button.
-func TestSendingPageSaysWhatIsMissing(t *testing.T) {
+func TestPublishPageReportsMissingFields(t *testing.T) {
 	s := newStand(t, closed)
 	for _, c := range []struct {
 		prefix string

@@ -17,9 +17,9 @@ escalate:
   - {after: 90m, step: escalated}
 `
 
-// TestTrialSaysWhatWasSaidAndPlayed checks that a preview distinguishes raised from closed alerts, and names the
+// TestTrialReportsAlertsAndEvents checks that a preview distinguishes raised from closed alerts, and names the
 // simulated tick and key of a schedule.
-func TestTrialSaysWhatWasSaidAndPlayed(t *testing.T) {
+func TestTrialReportsAlertsAndEvents(t *testing.T) {
 	s := newStand(t)
 	for name, c := range map[string]struct {
 		form url.Values

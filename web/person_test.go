@@ -155,8 +155,8 @@ func bracketed(addr string) string {
 	return addr
 }
 
-// TestAHeaderThatIsThereTwice checks that a request with both the client's and the proxy's header is refused.
-func TestAHeaderThatIsThereTwice(t *testing.T) {
+// TestDuplicateHeader checks that a request with both the client's and the proxy's header is refused.
+func TestDuplicateHeader(t *testing.T) {
 	p := newPeople(t, headers)
 	for _, header := range []http.Header{
 		{"X-Forwarded-User": {"root", "ann"}, "X-Forwarded-Groups": {"sre"}},

@@ -43,9 +43,9 @@ func TestPingAddresses(t *testing.T) {
 	}
 }
 
-// TestATenantTakesNoPingKeyOfAnother checks that a ping key of a rule that a token may not change is refused like a
+// TestTenantCannotUsePingKeysOfOthers checks that a ping key of a rule that a token may not change is refused like a
 // taken one: it would make that rule's pings ambiguous.
-func TestATenantTakesNoPingKeyOfAnother(t *testing.T) {
+func TestTenantCannotUsePingKeysOfOthers(t *testing.T) {
 	p := newPinged(t, closed)
 	acme := strings.Replace(backup, "name: backup", "name: acme-beat", 1)
 	p.save(acme)

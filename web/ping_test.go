@@ -215,8 +215,8 @@ func TestPingBodies(t *testing.T) {
 	}
 }
 
-// TestPingBodiesThatBreakOff checks that a body that is too slow or incomplete is no ping.
-func TestPingBodiesThatBreakOff(t *testing.T) {
+// TestTruncatedPingBodies checks that a body that is too slow or incomplete is no ping.
+func TestTruncatedPingBodies(t *testing.T) {
 	p := newPinged(t)
 	own := p.address("photos")
 	conn, err := net.Dial("tcp", p.Listener.Addr().String())
@@ -244,8 +244,8 @@ func TestPingsOfARuleWithoutAHeartbeat(t *testing.T) {
 	p.addresses(2)
 }
 
-// TestKeysThatNoneCanHaveAreNotLearned checks that an invalid key is refused without side effects.
-func TestKeysThatNoneCanHaveAreNotLearned(t *testing.T) {
+// TestImpossibleKeysAreNotCached checks that an invalid key is refused without side effects.
+func TestImpossibleKeysAreNotCached(t *testing.T) {
 	p := newPinged(t)
 	all := p.address("")
 	for _, key := range []string{"a%00b", "%ff%fe", "%EF%BF%BD"} {
@@ -266,8 +266,8 @@ func (p *pinged) addresses(want int) {
 	}
 }
 
-// TestPingsOfWhoHangsUp checks that a ping is recorded and counted even if its client disconnects.
-func TestPingsOfWhoHangsUp(t *testing.T) {
+// TestPingsOfDisconnectedSenders checks that a ping is recorded and counted even if its client disconnects.
+func TestPingsOfDisconnectedSenders(t *testing.T) {
 	p := newPinged(t)
 	own := p.address("photos")
 	gone, hangUp := context.WithCancel(t.Context())

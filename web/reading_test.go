@@ -235,8 +235,8 @@ func TestReadsOfANodeAreBounded(t *testing.T) {
 	}
 }
 
-// TestSmallAnswersTakeLittleRoom checks that slow readers of small answers do not block others.
-func TestSmallAnswersTakeLittleRoom(t *testing.T) {
+// TestSlowReadersOfSmallAnswersDoNotBlockOthers checks that slow readers of small answers do not block others.
+func TestSlowReadersOfSmallAnswersDoNotBlockOthers(t *testing.T) {
 	s := newStand(t, closed)
 	s.refuse(250, 16<<10-100) // more than the system buffers
 	slow := s.token("slow", "", access.Read)

@@ -159,7 +159,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestEventsThatAreRefused(t *testing.T) {
+func TestRefusedEvents(t *testing.T) {
 	s := bare(t, web.Options{})
 	const path = "/api/v1/events/orders.created"
 	limit := strings.Repeat(" ", web.MaxEventBytes-2) + "{}"

@@ -94,9 +94,9 @@ func TestRulesOfANodesFolderAreReadOnly(t *testing.T) {
 	}
 }
 
-// TestATenantTakesNamesBelowItsPrefixAlone checks that a tenant creates and pauses rules below its prefix only,
+// TestTenantNamesStartWithItsPrefix checks that a tenant creates and pauses rules below its prefix only,
 // including those of a node's folder.
-func TestATenantTakesNamesBelowItsPrefixAlone(t *testing.T) {
+func TestTenantNamesStartWithItsPrefix(t *testing.T) {
 	s := newStand(t, closed)
 	tenant := append(s.token("tenant", "acme-*", access.Rules), "Content-Type", "application/yaml")
 	named := func(name string) string { return strings.Replace(paidYAML, "name: paid", "name: "+name, 1) }

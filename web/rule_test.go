@@ -114,7 +114,7 @@ func TestRuleLife(t *testing.T) {
 	isProblem(t, do(t, s.Server, "PUT", path, paid, "If-Match", "*"), 412, web.RuleConflict)
 }
 
-func TestRulesThatAreRefused(t *testing.T) {
+func TestRefusedRules(t *testing.T) {
 	s := newStand(t)
 	const path = "/api/v1/rules/paid"
 	p := isProblem(t, do(t, s.Server, "PUT", path, "name: paid\nentity: payment\ntriger: {event: a.b, key: event.id}\nescalate: [{after: 1h, step: a}]\n"), 422, web.RuleInvalid, "trigger")
@@ -287,8 +287,8 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// TestRulesSayTheirNextTick checks that a rule with a schedule has its next tick, or none after its last.
-func TestRulesSayTheirNextTick(t *testing.T) {
+// TestRulesReportTheirNextTick checks that a rule with a schedule has its next tick, or none after its last.
+func TestRulesReportTheirNextTick(t *testing.T) {
 	s := newStand(t)
 	save := func(name, schedule string) web.Rule {
 		t.Helper()

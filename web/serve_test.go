@@ -61,7 +61,7 @@ func (s *serving) get(t *testing.T) chan string {
 	return got
 }
 
-func TestServeFinishesWhatIsInHand(t *testing.T) {
+func TestServeFinishesRunningRequests(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	s := serve(t, time.Minute)
 	got := s.get(t)
@@ -102,7 +102,7 @@ func TestServeLeavesInTime(t *testing.T) {
 	}
 }
 
-func TestServeOnAListenerThatFails(t *testing.T) {
+func TestServeOnAFailingListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -70,8 +70,8 @@ func TestAStreamOutlivesOneFailedCheck(t *testing.T) {
 	})
 }
 
-// TestAStreamEndsToAClientThatDoesNotRead checks that a stream ends even if its client does not read.
-func TestAStreamEndsToAClientThatDoesNotRead(t *testing.T) {
+// TestAlertStreamOfAStalledClientEnds checks that a stream ends even if its client does not read.
+func TestAlertStreamOfAStalledClientEnds(t *testing.T) {
 	var revoked atomic.Bool
 	blocked, ended := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

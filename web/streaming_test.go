@@ -99,7 +99,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 	}
 }
 
-func TestStreamsThatBeganOnAnOpenNodeEnd(t *testing.T) {
+func TestStreamsOfAnOpenNodeEndWhenItCloses(t *testing.T) {
 	s := newStand(t, closed, func(o *web.Options, s *stand) {
 		o.Open = func(ctx context.Context) bool {
 			some, err := s.keeper.HasTokens(ctx)
@@ -160,9 +160,9 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoStreamTakesNoPlace checks that the live parameter makes a stream only of GET requests for pages: other
+// TestOtherLiveRequestsUseNoStreamPlace checks that the live parameter makes a stream only of GET requests for pages: other
 // requests are answered as usual and take no place.
-func TestWhatIsNoStreamTakesNoPlace(t *testing.T) {
+func TestOtherLiveRequestsUseNoStreamPlace(t *testing.T) {
 	s := newStand(t, closed)
 	header := s.token("me", "", access.Read)
 	for range 20 {

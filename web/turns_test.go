@@ -72,9 +72,9 @@ func (s *stand) send(r *http.Request, ended chan<- string) {
 	}()
 }
 
-// TestLintsTakeTurns checks that one lint of a token runs at a time, a few wait, and more are refused, and that two of
+// TestLintsAreSerialized checks that one lint of a token runs at a time, a few wait, and more are refused, and that two of
 // all tokens run at once.
-func TestLintsTakeTurns(t *testing.T) {
+func TestLintsAreSerialized(t *testing.T) {
 	s, slow := lints(t)
 	const tokens, each, allowed = 3, 8, 5
 	answers := make([]chan string, tokens)
@@ -105,9 +105,9 @@ func TestLintsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestSavesTakeTurns checks that one save of a token runs at a time, some wait, and more are refused, and that another
+// TestSavesAreSerialized checks that one save of a token runs at a time, some wait, and more are refused, and that another
 // token's save does not wait for them.
-func TestSavesTakeTurns(t *testing.T) {
+func TestSavesAreSerialized(t *testing.T) {
 	s, slow := lints(t)
 	const each, allowed = 20, 16
 	save := func(header []string, ended chan<- string) {
@@ -167,9 +167,9 @@ func TestALintEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// TestLintsOfTenantsTakeTurns checks that more tokens give a tenant no more places, and that the lints of tenants leave
+// TestLintsOfTenantsAreSerialized checks that more tokens give a tenant no more places, and that the lints of tenants leave
 // one for others.
-func TestLintsOfTenantsTakeTurns(t *testing.T) {
+func TestLintsOfTenantsAreSerialized(t *testing.T) {
 	s, slow := lints(t)
 	const each, allowed = 8, 5
 	ended := make(chan string, 2*each)
@@ -223,9 +223,9 @@ func (d heldDesk) Check(ctx context.Context, _, _ string) (web.CheckResult, erro
 	return web.CheckResult{}, nil
 }
 
-// TestChecksByHandOfATenantTakeTurns checks that two checks by hand of a tenant run at a time, some wait, and more are
+// TestManualChecksOfATenantAreSerialized checks that two checks by hand of a tenant run at a time, some wait, and more are
 // refused, and that those of others run at once.
-func TestChecksByHandOfATenantTakeTurns(t *testing.T) {
+func TestManualChecksOfATenantAreSerialized(t *testing.T) {
 	const each, allowed, running = 10, 16, 2
 	slow := heldDesk{entered: make(chan struct{}, 100), free: make(chan struct{}), atWork: new(atomic.Int32), most: new(atomic.Int32)}
 	s := newStand(t, closed, func(o *web.Options, s *stand) {

@@ -17,9 +17,9 @@ import (
 	"deadman/web"
 )
 
-// TestASenderWithBoundsIsToldNoSequence checks that a token with bounds gets no sequence of its event, since it counts
+// TestBoundedSenderReceivesNoSequence checks that a token with bounds gets no sequence of its event, since it counts
 // the events of all senders.
-func TestASenderWithBoundsIsToldNoSequence(t *testing.T) {
+func TestBoundedSenderReceivesNoSequence(t *testing.T) {
 	s := newStand(t, closed)
 	bound := access.Bounds{Publish: []string{"orders.>"}}
 	for name, c := range map[string]struct {

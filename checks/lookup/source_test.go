@@ -390,7 +390,7 @@ func TestRejectedQuestionIsNoSourceFailure(t *testing.T) {
 	}
 }
 
-func TestADeadlineIsThatOfTheClientAlone(t *testing.T) {
+func TestClientTimeoutIsNotADatabaseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-ctx.Done()
@@ -482,7 +482,7 @@ func TestAClientAtFault(t *testing.T) {
 }
 
 // A cancelled caller does not affect the health of the source.
-func TestGoneCallerIsNoFailure(t *testing.T) {
+func TestDisconnectedCallerIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(&client{ask: func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-ctx.Done()

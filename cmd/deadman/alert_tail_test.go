@@ -39,7 +39,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-func TestMessagesThatBreakOff(t *testing.T) {
+func TestTruncatedMessages(t *testing.T) {
 	cut := errors.New("cut")
 	var last error
 	for _, err := range messages(io.MultiReader(strings.NewReader("data: x\n"), iotest.ErrReader(cut))) {

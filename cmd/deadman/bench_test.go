@@ -98,8 +98,8 @@ func TestBenchRefuses(t *testing.T) {
 	}
 }
 
-// TestBenchTakesFlagsOfSomeShapes checks that a flag for only one of several shapes is accepted.
-func TestBenchTakesFlagsOfSomeShapes(t *testing.T) {
+// TestBenchFlagsDependOnTheShape checks that a flag for only one of several shapes is accepted.
+func TestBenchFlagsDependOnTheShape(t *testing.T) {
 	for _, s := range []bench.Shape{bench.Finish, bench.Reschedule, bench.Mixed} {
 		o := bench.Options{DatabaseURL: "postgres://none", Shapes: []bench.Shape{bench.Latency, s, bench.Create}, Jobs: 2, Rounds: 1, Nodes: 2, OldSnapshot: true}
 		if err := checkBench(o); err != nil {
@@ -134,8 +134,8 @@ func TestBenchIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestBenchNamesWhatIsLeft checks that the schema left by an earlier run is reported and kept.
-func TestBenchNamesWhatIsLeft(t *testing.T) {
+// TestBenchNamesLeftovers checks that the schema left by an earlier run is reported and kept.
+func TestBenchNamesLeftovers(t *testing.T) {
 	cluster, err := storetest.StartCluster(storetest.Settings{})
 	if err != nil {
 		t.Fatal(err)

@@ -26,9 +26,9 @@ func (e expiring) Err() error {
 	}
 }
 
-// TestANodeThatDoesNotAnswer checks that a silent node and an unreachable one give different errors, each with its
+// TestUnresponsiveNode checks that a silent node and an unreachable one give different errors, each with its
 // own hint.
-func TestANodeThatDoesNotAnswer(t *testing.T) {
+func TestUnresponsiveNode(t *testing.T) {
 	t.Parallel()
 	ctx := expiring{t.Context(), make(chan struct{})}
 	over := sync.OnceFunc(func() { close(ctx.done) })

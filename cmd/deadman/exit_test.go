@@ -166,7 +166,7 @@ func TestThePasswordOfAnAddressIsNotShown(t *testing.T) {
 	}
 }
 
-func TestATokenGoesToTheNodeThatWasNamed(t *testing.T) {
+func TestTokenIsSentToTheConfiguredNodeOnly(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	asked := func(env ...string) (*client, error) {
 		return inProcess(nil, nil, append(env, "DEADMAN_TOKEN=dm_x", "DEADMAN_DATA_DIR="+dir)...).client()

@@ -157,8 +157,8 @@ func TestSummaryOfDeadLetters(t *testing.T) {
 	}
 }
 
-// TestDeadLetterDeeds checks that dead letters are retried with the current rule, and dropped.
-func TestDeadLetterDeeds(t *testing.T) {
+// TestDeadLetterActions checks that dead letters are retried with the current rule, and dropped.
+func TestDeadLetterActions(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
 	rule := write(t, filepath.Join(t.TempDir(), "shop"), "rule.yaml", strings.ReplaceAll(goodRule, "event.id", "event.number"))
@@ -208,8 +208,8 @@ func TestDeadLetterDeeds(t *testing.T) {
 	}
 }
 
-// TestALookThatCouldNotFindOutSaysSo checks that an undetermined check differs from one that found no event.
-func TestALookThatCouldNotFindOutSaysSo(t *testing.T) {
+// TestUndeterminedManualCheckReturnsItsReason checks that an undetermined check differs from one that found no event.
+func TestUndeterminedManualCheckReturnsItsReason(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
 	asking := strings.Replace(ruleNamed("asking"), "\nescalate:", "\nwhile: state.status == \"OPEN\"\nescalate:", 1)
@@ -223,8 +223,8 @@ func TestALookThatCouldNotFindOutSaysSo(t *testing.T) {
 	n.says(0, []string{"job", "check", "asking", "2"}, "still waiting")
 }
 
-// TestJobOfASilentBeat checks that a missed heartbeat is not checked after its last step until a beat comes.
-func TestJobOfASilentBeat(t *testing.T) {
+// TestJobOfAMissedHeartbeat checks that a missed heartbeat is not checked after its last step until a beat comes.
+func TestJobOfAMissedHeartbeat(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
 	n.does("rule", "apply", "-f", write(t, t.TempDir(), "rule.yaml", `name: device-silent

@@ -123,8 +123,8 @@ func TestPreviewOfALookup(t *testing.T) {
 	}
 }
 
-// TestApplyWarnsOfASourceThatIsDown checks that a source that is down while rules are applied gives a warning.
-func TestApplyWarnsOfASourceThatIsDown(t *testing.T) {
+// TestApplyWarnsOfAnUnavailableSource checks that a source that is down while rules are applied gives a warning.
+func TestApplyWarnsOfAnUnavailableSource(t *testing.T) {
 	t.Parallel()
 	sources := shopFiles(t)
 	n := serveHere(t, func(c *server.Config) { c.Sources = sources })

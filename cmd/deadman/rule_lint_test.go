@@ -30,8 +30,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestLintSaysWhatItDidNotCheck checks that lint names the calendars that it could not check without their file.
-func TestLintSaysWhatItDidNotCheck(t *testing.T) {
+// TestLintReportsUncheckedParts checks that lint names the calendars that it could not check without their file.
+func TestLintReportsUncheckedParts(t *testing.T) {
 	t.Parallel()
 	const said = "calendars not validated: office; give their file with --calendars\n"
 	known := write(t, t.TempDir(), "calendars.yaml", "calendars: {office: {zone: UTC}}\n")
@@ -55,7 +55,7 @@ func TestLintSaysWhatItDidNotCheck(t *testing.T) {
 	}
 }
 
-func TestLintWarnsOfAScheduleThatIsOver(t *testing.T) {
+func TestLintWarnsOfAnExpiredSchedule(t *testing.T) {
 	t.Parallel()
 	const past = "name: past\nentity: import\ntrigger: {schedule: '@at 2020-01-01T00:00:00Z'}\nescalate: [{after: 1h}]\n"
 	if got := runHere(t, past, nil, "rule", "lint", "-"); got.code != 0 || !strings.Contains(got.out, "warning: past: schedule: @at 2020-01-01T00:00:00Z is over") {

@@ -136,9 +136,9 @@ func TestApplyIsWholeOrNothing(t *testing.T) {
 	}
 }
 
-// TestApplyAdoptsAndTakesInThePast checks that a rule of another folder is taken over on request, and that past
+// TestApplyAdoptsAndBackfills checks that a rule of another folder is taken over on request, and that past
 // events of streams are counted and then processed.
-func TestApplyAdoptsAndTakesInThePast(t *testing.T) {
+func TestApplyAdoptsAndBackfills(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
 	shop, other := filepath.Join(t.TempDir(), "shop"), filepath.Join(t.TempDir(), "other")
@@ -230,8 +230,8 @@ func TestRuleVerbs(t *testing.T) {
 	n.says(1, []string{"rule", "delete", "order-unshipped", "-o", "json"}, "not found")
 }
 
-// TestApplySaysWhatIsNotHeard checks that apply reports the part of a wildcard that streams do not take in.
-func TestApplySaysWhatIsNotHeard(t *testing.T) {
+// TestApplyReportsUnreadSubjects checks that apply reports the part of a wildcard that streams do not take in.
+func TestApplyReportsUnreadSubjects(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
 	js := bustest.JetStream(t, bustest.LogIn(t, n.dir, n.at.NATS, bus.UserAdmin))

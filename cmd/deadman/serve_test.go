@@ -57,8 +57,8 @@ func TestServeCalendars(t *testing.T) {
 	}
 }
 
-// TestHangUp checks that SIGHUP makes a node reload its files and does not end it.
-func TestHangUp(t *testing.T) {
+// TestSIGHUPReloadsFiles checks that SIGHUP makes a node reload its files and does not end it.
+func TestSIGHUPReloadsFiles(t *testing.T) {
 	t.Parallel()
 	file := write(t, t.TempDir(), "notify.yaml", "channels: {}\n")
 	n := startNodeWith(t, "", "--notify", file)

@@ -218,9 +218,9 @@ func TestHeartbeatURLIsShownWithoutItsPath(t *testing.T) {
 	}
 }
 
-// TestAddressesAreShownWithoutWhatMayBeAPassword checks addresses that can't be parsed, because the password may be
+// TestAddressesAreShownWithoutCredentials checks addresses that can't be parsed, because the password may be
 // anywhere in them.
-func TestAddressesAreShownWithoutWhatMayBeAPassword(t *testing.T) {
+func TestAddressesAreShownWithoutCredentials(t *testing.T) {
 	for _, value := range []string{
 		"postgres://u:pa ss@h/x", "postgres://u:pa\nss@h/x", "postgres://u:pa ss", "postgres://u:pass", "postgres:/u:pass@h/x", "postgres:u:pass@h", "postgres//u:pass", "u:pass",
 		"postgres://u:p%zzass@h/x", "postgres://u:p#ass@h/x", "postgres://u:p?ass@h/x", "postgres://u:pass/@h/x", "postgres://u:x@pa ss@h", "postgres://u:x@pass word/d", "pass word",

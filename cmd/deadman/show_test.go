@@ -175,7 +175,7 @@ func TestAlertLine(t *testing.T) {
 	compare(t, alertLine(p, a), "\x1b[02m15:03:55\x1b[00m  \x1b[02m00000001\x1b[00m  \x1b[32mresolved\x1b[00m  order-unshipped  \x1b[01morder 1234\x1b[00m  it shipped")
 }
 
-func TestShowHeardAsJSONLine(t *testing.T) {
+func TestStreamedAlertIsAJSONLine(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)
 	p.output = asJSON

@@ -112,9 +112,9 @@ func TestUpgrade(t *testing.T) {
 	f.check(stop())
 }
 
-// TestANodeThatTheSchemaLeftBehindHandsOver checks that a program two schema versions ahead waits for the nodes that
+// TestNodeWithAnOldSchemaHandsOver checks that a program two schema versions ahead waits for the nodes that
 // could not follow. With --force it leaves them behind: they hand over their shards and report it.
-func TestANodeThatTheSchemaLeftBehindHandsOver(t *testing.T) {
+func TestNodeWithAnOldSchemaHandsOver(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("nodes are stopped by a signal")

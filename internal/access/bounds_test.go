@@ -10,7 +10,7 @@ import (
 	"deadman/internal/access"
 )
 
-func TestATokenWithAPrefixMayUseWhatItWasGiven(t *testing.T) {
+func TestTokenWithAPrefixUsesItsGrants(t *testing.T) {
 	k := keeper(t)
 	w := wish("acme", "rules events")
 	w.Prefix = "acme-*"
@@ -52,7 +52,7 @@ func TestATokenWithAPrefixMayUseWhatItWasGiven(t *testing.T) {
 }
 
 // A token without a prefix is bound only by the lists given to it.
-func TestATokenWithoutAPrefixMayUseWhatIsNotBound(t *testing.T) {
+func TestTokenWithoutAPrefixUsesUnboundObjects(t *testing.T) {
 	if b := (access.Token{Name: "all"}).Bounds(); b != nil || b.MayRead(">") != nil || b.MayPublish("x") != nil || b.MayAsk("x") != nil || b.MayCall("x") != nil {
 		t.Errorf("it is bound by %v", b)
 	}

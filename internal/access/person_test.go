@@ -91,7 +91,7 @@ func TestGrants(t *testing.T) {
 }
 
 // A person is never confused with a token, the node, or a person of another authenticator.
-func TestAPersonIsNobodyElse(t *testing.T) {
+func TestUsersAreDistinct(t *testing.T) {
 	same := map[string]string{}
 	for name, p := range map[string]access.Person{
 		"a": {By: access.ByOIDC, Name: "ann", Issuer: "https://a.example", Subject: "1"},

@@ -35,7 +35,7 @@ func over(t *testing.T, k *access.Tokens, secret string) {
 	}
 }
 
-func TestASessionOpensWhatItsTokenDoes(t *testing.T) {
+func TestSessionHasThePermissionsOfItsToken(t *testing.T) {
 	c := newClock()
 	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
 	token, secret := create(t, k, wish("ann", "read"))
@@ -167,7 +167,7 @@ func TestTheNameOfABrowserIsShortened(t *testing.T) {
 }
 
 // A recently valid secret is known without a store query, until it is denied.
-func TestKnowsWhatOpenedLately(t *testing.T) {
+func TestRecentlyValidSecretIsCached(t *testing.T) {
 	c := newClock()
 	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
 	_, secret := create(t, k, wish("ann", "read"))

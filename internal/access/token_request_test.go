@@ -106,7 +106,7 @@ func wish(name, scopes string) access.TokenRequest {
 }
 
 // The audit log identifies tokens by name only: no token gets a name confusable with that of a live token.
-func TestANameThatLooksLikeThatOfALiveToken(t *testing.T) {
+func TestConfusableTokenNamesAreRefused(t *testing.T) {
 	k := keeper(t)
 	create(t, k, wish("payroll.admin-10", "read"))
 	for _, name := range []string{"Payroll.Admin-10", "payroll.admin_10", "payro11.admin-lo", "PAYROLL-ADMIN-IO", "payroIl.adrnin-10"} {

@@ -62,7 +62,7 @@ func TestMay(t *testing.T) {
 	}
 }
 
-func TestNobodyMayWhatIsNoScope(t *testing.T) {
+func TestUnknownScopeGrantsNothing(t *testing.T) {
 	all := access.Token{Scopes: access.Scopes}
 	for _, s := range []access.Scope{"", "write", "READ", "admin "} {
 		if all.May(s, "") {
@@ -93,7 +93,7 @@ func TestRightsAreMonotone(t *testing.T) {
 	})
 }
 
-func TestStanding(t *testing.T) {
+func TestTokenStatus(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	before, after := now.Add(-time.Hour), now.Add(time.Hour)
 	for _, c := range []struct {

@@ -114,7 +114,7 @@ func identified(t *testing.T, k *access.Tokens, secret, name string) {
 	}
 }
 
-func TestATokenIsMade(t *testing.T) {
+func TestTokenIsCreated(t *testing.T) {
 	c := newClock()
 	c.pass(123) // stores keep microseconds
 	s := open(t, storetest.DataDir(t))
@@ -193,7 +193,7 @@ func TestSecretsAreNotKept(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotLiveIsDenied(t *testing.T) {
+func TestDeadTokensAreDenied(t *testing.T) {
 	c := newClock()
 	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, c.Now)
@@ -330,7 +330,7 @@ func TestUseIsNotedOnceByMany(t *testing.T) {
 }
 
 // A read-only database denies no token.
-func TestUseThatCannotBeNoted(t *testing.T) {
+func TestUnrecordedTokenUse(t *testing.T) {
 	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(&unwritable{s}, newClock().Now)
 	_, secret := create(t, k, wish("ci", "read"))
@@ -392,7 +392,7 @@ func TestRevocationWhileATokenIsRead(t *testing.T) {
 }
 
 // The absence of tokens is not cached if one is created during the query.
-func TestATokenIsMadeWhileTheStoreIsAsked(t *testing.T) {
+func TestTokenCreatedDuringALookup(t *testing.T) {
 	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, newClock().Now)
 	s.listed = func() {
@@ -406,7 +406,7 @@ func TestATokenIsMadeWhileTheStoreIsAsked(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatLivesIsRevoked(t *testing.T) {
+func TestOnlyLiveTokensAreRevoked(t *testing.T) {
 	k := keeper(t)
 	token, _ := create(t, k, wish("ci", "read"))
 	if err := k.Revoke(t.Context(), token.ID); err != nil {
@@ -449,7 +449,7 @@ func TestGoverned(t *testing.T) {
 }
 
 // A token that was revoked or has expired still counts as issued, regardless of its scopes.
-func TestATokenThatEndedWasIssued(t *testing.T) {
+func TestEndedTokenCountsAsIssued(t *testing.T) {
 	for name, end := range map[string]func(*access.Tokens, *clock) error{
 		"revoked": func(k *access.Tokens, _ *clock) error { return k.Revoke(t.Context(), "ci") },
 		"expired": func(_ *access.Tokens, c *clock) error { c.pass(2 * time.Hour); return nil },
@@ -491,7 +491,7 @@ func TestAStoreThatFailsIsNotADenial(t *testing.T) {
 }
 
 // In any sequence of operations, exactly the live tokens are authenticated.
-func TestIdentifiesExactlyWhatIsLive(t *testing.T) {
+func TestAuthenticatesExactlyLiveTokens(t *testing.T) {
 	s := open(t, storetest.DataDir(t))
 	var round int
 	rapid.Check(t, func(t *rapid.T) {

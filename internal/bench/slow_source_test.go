@@ -15,10 +15,10 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// BenchmarkHanging makes DEADMAN_BENCH_JOBS jobs of a rule due each second, for ten seconds, while the source of
+// BenchmarkSlowSource makes DEADMAN_BENCH_JOBS jobs of a rule due each second, for ten seconds, while the source of
 // another rule hangs, and while its handler hangs. It prints the delays of the alerts of the good rule;
 // DEADMAN_BENCH_ROUNDS is the number of rounds. It fails if the 99th percentile is more than two seconds.
-func BenchmarkHanging(b *testing.B) {
+func BenchmarkSlowSource(b *testing.B) {
 	dsn := durable(b)
 	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(b), Addr: "127.0.0.1:0"})
 	if err != nil {

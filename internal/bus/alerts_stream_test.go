@@ -13,7 +13,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-func TestAStreamThatWasDeletedIsMadeAgain(t *testing.T) {
+func TestDeletedStreamIsRecreated(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	said := &bustest.Log{}
 	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
@@ -148,7 +148,7 @@ func alertsInfo(t *testing.T, js jetstream.JetStream) *jetstream.StreamInfo {
 	return s.CachedInfo()
 }
 
-func TestItIsSaidOnceThatTheStreamFillsUp(t *testing.T) {
+func TestFillingStreamIsAlertedOnce(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	said := &bustest.Log{}
 	b := connect(t, s, func(o *bus.Options) {
@@ -186,7 +186,7 @@ func TestItIsSaidOnceThatTheStreamFillsUp(t *testing.T) {
 	look(2, 0.99, 1)
 }
 
-func TestALookWithoutABroker(t *testing.T) {
+func TestManualCheckWithoutABroker(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connectURL(t, s.ClientURL())
 	s.Close()

@@ -107,7 +107,7 @@ func TestABatchWithARepeat(t *testing.T) {
 	}
 }
 
-func TestAnOlderStreamIsMadeToTakeBatches(t *testing.T) {
+func TestOlderStreamIsUpdatedForBatches(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}, MaxAge: time.Hour})
@@ -125,8 +125,8 @@ func TestAnOlderStreamIsMadeToTakeBatches(t *testing.T) {
 	}
 }
 
-// TestAStreamThatTakesNoBatches checks publishing after an operator has disabled batches.
-func TestAStreamThatTakesNoBatches(t *testing.T) {
+// TestStreamWithoutBatches checks publishing after an operator has disabled batches.
+func TestStreamWithoutBatches(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())

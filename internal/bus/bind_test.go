@@ -43,7 +43,7 @@ func subjectsOf(t *testing.T, js jetstream.JetStream, stream string) []string {
 	return slices.Sorted(slices.Values(s.CachedInfo().Config.Subjects))
 }
 
-func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
+func TestBindCapturesUnboundSubjects(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())
@@ -182,8 +182,8 @@ func TestNodesBindAtOnce(t *testing.T) {
 	}
 }
 
-// TestRoadsNameWhatAStreamMayLose checks that a stream that may delete single messages is reported, with the setting.
-func TestRoadsNameWhatAStreamMayLose(t *testing.T) {
+// TestTransportsReportRisksOfAStream checks that a stream that may delete single messages is reported, with the setting.
+func TestTransportsReportRisksOfAStream(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())
@@ -207,9 +207,9 @@ func TestRoadsNameWhatAStreamMayLose(t *testing.T) {
 	}
 }
 
-// TestRoadsOfABrokerThatIsAway checks that a node starting while the broker goes away retries: the error is
+// TestTransportsWithoutABroker checks that a node starting while the broker goes away retries: the error is
 // ErrUnreachable.
-func TestRoadsOfABrokerThatIsAway(t *testing.T) {
+func TestTransportsWithoutABroker(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b := connect(t, server)
 	server.Close()
@@ -218,9 +218,9 @@ func TestRoadsOfABrokerThatIsAway(t *testing.T) {
 	}
 }
 
-// TestStreamsThatGoWhileTheyAreLookedFor checks that a stream deleted between listing and query counts as missing,
+// TestStreamsDeletedDuringASearch checks that a stream deleted between listing and query counts as missing,
 // without an error.
-func TestStreamsThatGoWhileTheyAreLookedFor(t *testing.T) {
+func TestStreamsDeletedDuringASearch(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())

@@ -144,7 +144,7 @@ func TestBadAddress(t *testing.T) {
 	}
 }
 
-func TestNotThereYet(t *testing.T) {
+func TestUnreachableBroker(t *testing.T) {
 	for _, url := range []string{"nats://127.0.0.1:1", "nats://nowhere.invalid:4222"} {
 		if _, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()}); !errors.Is(err, bus.ErrUnreachable) {
 			t.Errorf("no server listens at %s: %v", url, err)
@@ -176,7 +176,7 @@ func TestReconnects(t *testing.T) {
 	bind(t, b, "orders.created")
 }
 
-func TestSchemeThatIsNotSpoken(t *testing.T) {
+func TestUnsupportedScheme(t *testing.T) {
 	for _, url := range []string{"http://me:secret@127.0.0.1:1", "nats://127.0.0.1:1, postgres://127.0.0.1:1"} {
 		_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
 		if !errors.Is(err, bus.ErrURL) || errors.Is(err, bus.ErrUnreachable) ||

@@ -13,9 +13,9 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// TestFollowersPassOverWhatIsNoAlert checks that followers skip messages of other publishers on the subjects of
+// TestFollowersSkipOtherMessages checks that followers skip messages of other publishers on the subjects of
 // alerts. The first is logged, all are counted, and no alert is missed.
-func TestFollowersPassOverWhatIsNoAlert(t *testing.T) {
+func TestFollowersSkipOtherMessages(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
 	log := &bustest.Log{}

@@ -81,8 +81,8 @@ func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
 	}
 }
 
-// TestATokenInTheURLIsNotSaid checks that the log never contains a token from the URL, even after a reconnect.
-func TestATokenInTheURLIsNotSaid(t *testing.T) {
+// TestTokenInTheURLIsNotShown checks that the log never contains a token from the URL, even after a reconnect.
+func TestTokenInTheURLIsNotShown(t *testing.T) {
 	t.Parallel()
 	o := bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", TokenFile: write(t, t.TempDir(), "token", token), Log: quietly()}
 	s, err := bus.StartServer(o)
@@ -108,9 +108,9 @@ func TestATokenInTheURLIsNotSaid(t *testing.T) {
 	}
 }
 
-// TestAPasswordInTheURLIsNotSaid checks that an invalid address is not quoted, because an unescaped password may be
+// TestPasswordInTheURLIsNotShown checks that an invalid address is not quoted, because an unescaped password may be
 // the cause.
-func TestAPasswordInTheURLIsNotSaid(t *testing.T) {
+func TestPasswordInTheURLIsNotShown(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"nats://u:secret%word@127.0.0.1:4222", "nats://u:secret/word@127.0.0.1:4222", "u:secretword@127.0.0.1:port", "nats://127.0.0.1:4222, nats://u:secret word@[::1",

@@ -8,9 +8,9 @@ import (
 	"deadman/internal/bus"
 )
 
-// TestABrokerThatHangsUp checks that a broker hanging up during the connection attempt, as one that just died, counts
+// TestBrokerDisconnect checks that a broker hanging up during the connection attempt, as one that just died, counts
 // as unreachable.
-func TestABrokerThatHangsUp(t *testing.T) {
+func TestBrokerDisconnect(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{
 		"at once":               "",

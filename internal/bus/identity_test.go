@@ -131,9 +131,9 @@ func user(t *testing.T) (seed, public string) {
 	return string(text), public
 }
 
-// TestFilesThatAreOfNoUse checks that an unusable file is named in the error, with the remedy, before anything is
+// TestUnusableFiles checks that an unusable file is named in the error, with the remedy, before anything is
 // sent.
-func TestFilesThatAreOfNoUse(t *testing.T) {
+func TestUnusableFiles(t *testing.T) {
 	t.Parallel()
 	dir := bustest.Dir(t)
 	ca := newAuthority(t, dir, "ca")
@@ -234,9 +234,9 @@ func TestNoTrust(t *testing.T) {
 	}
 }
 
-// TestWhatIsRotatedCountsWithoutARestart checks that rotated files take effect at the next connection, and that a
+// TestRotatedFilesApplyWithoutARestart checks that rotated files take effect at the next connection, and that a
 // half-done rotation breaks nothing.
-func TestWhatIsRotatedCountsWithoutARestart(t *testing.T) {
+func TestRotatedFilesApplyWithoutARestart(t *testing.T) {
 	t.Parallel()
 	dir := bustest.Dir(t)
 	first, second := newAuthority(t, dir, "first"), newAuthority(t, dir, "second")

@@ -15,9 +15,9 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// TestAnAlertThatIsTooLargeIsSaidWithoutItsBody checks an event body that the broker accepts, but that is too large
+// TestOversizedAlertIsPublishedWithoutItsBody checks an event body that the broker accepts, but that is too large
 // as part of an alert.
-func TestAnAlertThatIsTooLargeIsSaidWithoutItsBody(t *testing.T) {
+func TestOversizedAlertIsPublishedWithoutItsBody(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	large := alert(0)
 	large.Event = append(append([]byte{'"'}, bytes.Repeat([]byte("<"), 250<<10)...), '"')
@@ -31,7 +31,7 @@ func TestAnAlertThatIsTooLargeIsSaidWithoutItsBody(t *testing.T) {
 	}
 }
 
-func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
+func TestOversizedAlertIsShortened(t *testing.T) {
 	for name, limit := range map[string]func(*jetstream.StreamConfig){
 		"for the broker": func(*jetstream.StreamConfig) {},
 		"for the stream": func(c *jetstream.StreamConfig) { c.MaxMsgSize = 3000 },
@@ -62,9 +62,9 @@ func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
 	}
 }
 
-// TestAnAlertThatNeverFitsHoldsUpNoOther checks that an alert too large even when shortened is reported and waits,
+// TestOversizedAlertDoesNotBlockOthers checks that an alert too large even when shortened is reported and waits,
 // while the others are published.
-func TestAnAlertThatNeverFitsHoldsUpNoOther(t *testing.T) {
+func TestOversizedAlertDoesNotBlockOthers(t *testing.T) {
 	o := bustest.Options(t)
 	o.MaxPayload = 2000
 	srv := bustest.Serve(t, o)

@@ -52,7 +52,7 @@ func TestAMissingPermissionIsNamedAtTheStart(t *testing.T) {
 	}
 }
 
-func TestAMissingPermissionToSayAlerts(t *testing.T) {
+func TestMissingPermissionToPublishAlerts(t *testing.T) {
 	t.Parallel()
 	url, _ := serveUser(t, deny("deadman.alerts.>"))
 	said := &bustest.Log{}
@@ -70,8 +70,8 @@ func TestAMissingPermissionToSayAlerts(t *testing.T) {
 	}
 }
 
-// TestAnAlertThatIsHeldUp checks that a rejected alert holds up only the later alerts with its rule and key.
-func TestAnAlertThatIsHeldUp(t *testing.T) {
+// TestDelayedAlert checks that a rejected alert holds up only the later alerts with its rule and key.
+func TestDelayedAlert(t *testing.T) {
 	t.Parallel()
 	url, all := serveUser(t, deny("deadman.alerts.*.critical.>"))
 	b := connectURL(t, url)
@@ -94,8 +94,8 @@ func TestAnAlertThatIsHeldUp(t *testing.T) {
 	}
 }
 
-// TestAStreamThatMayNotBeChanged checks publishing without the permission to change the stream.
-func TestAStreamThatMayNotBeChanged(t *testing.T) {
+// TestStreamWithoutUpdatePermission checks publishing without the permission to change the stream.
+func TestStreamWithoutUpdatePermission(t *testing.T) {
 	t.Parallel()
 	url, all := serveUser(t, deny("$JS.API.STREAM.UPDATE.>"))
 	js := bustest.JetStream(t, all)

@@ -76,9 +76,9 @@ func TestEmittedEventsAreCaptured(t *testing.T) {
 	}
 }
 
-// TestEmittedEventsAreLookedForFirst checks that an event in the stream is not published again, even if the stream no
+// TestEmittedEventsAreSearchedFirst checks that an event in the stream is not published again, even if the stream no
 // longer knows its id and newer events follow it.
-func TestEmittedEventsAreLookedForFirst(t *testing.T) {
+func TestEmittedEventsAreSearchedFirst(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "IMPORTS", Subjects: []string{"imports.>"}, Storage: jetstream.MemoryStorage}); err != nil {
@@ -146,9 +146,9 @@ func TestEmittedEventsAreThereOnce(t *testing.T) {
 	}
 }
 
-// TestEmittedEventsAreNotPublishedOnAnOldLook checks that a node pausing between its search and its publication
+// TestEmittedEventsAreNotPublishedAfterAnOldSearch checks that a node pausing between its search and its publication
 // detects a faster node.
-func TestEmittedEventsAreNotPublishedOnAnOldLook(t *testing.T) {
+func TestEmittedEventsAreNotPublishedAfterAnOldSearch(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
 	e := due("imports.due")

@@ -25,9 +25,9 @@ func statuses(subject string) []*nats.Msg {
 	return all
 }
 
-// TestReadPastWhatLooksLikeAStatus checks that a message resembling a status is read like any other, so that no
+// TestReadSkipsBodiesThatLookLikeAStatus checks that a message resembling a status is read like any other, so that no
 // sender can block a stream.
-func TestReadPastWhatLooksLikeAStatus(t *testing.T) {
+func TestReadSkipsBodiesThatLookLikeAStatus(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
 	b, js := connect(t, s), bustest.JetStream(t, s.ClientURL())
@@ -62,8 +62,8 @@ func TestReadPastWhatLooksLikeAStatus(t *testing.T) {
 	}
 }
 
-// TestFollowPastWhatLooksLikeAStatus checks that such a message does not block followers of alerts.
-func TestFollowPastWhatLooksLikeAStatus(t *testing.T) {
+// TestFollowSkipsBodiesThatLookLikeAStatus checks that such a message does not block followers of alerts.
+func TestFollowSkipsBodiesThatLookLikeAStatus(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
 	b, js := connect(t, s), bustest.JetStream(t, s.ClientURL())

@@ -116,8 +116,8 @@ func TestReadOnlyTheSubjects(t *testing.T) {
 	}
 }
 
-// TestTheEndOfASubjectThatMoved checks that a stream's end is not the end of a subject that moved to another stream.
-func TestTheEndOfASubjectThatMoved(t *testing.T) {
+// TestEndOfAMovedSubject checks that a stream's end is not the end of a subject that moved to another stream.
+func TestEndOfAMovedSubject(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	bind(t, b, "a.*")
@@ -142,7 +142,7 @@ func TestTheEndOfASubjectThatMoved(t *testing.T) {
 	}
 }
 
-func TestEventSaysWhatItIs(t *testing.T) {
+func TestEventHeaders(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "orders.*")
 	before := time.Now().Add(-time.Minute)
@@ -195,7 +195,7 @@ func TestPublishEventRefuses(t *testing.T) {
 	}
 }
 
-func TestNextTakesWhatIsThere(t *testing.T) {
+func TestNextReturnsAvailableEvents(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "x")
 	r := read(t, b, bus.EventsStream, 0, "x")

@@ -56,8 +56,8 @@ func TestASlowWay(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatBreaks checks that alerts in flight at a broken connection are sent again and stored once.
-func TestAConnectionThatBreaks(t *testing.T) {
+// TestBrokenConnection checks that alerts in flight at a broken connection are sent again and stored once.
+func TestBrokenConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
 	proxy, url := between(t, s)

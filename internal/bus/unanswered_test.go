@@ -75,9 +75,9 @@ func TestAnEventWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestAStreamThatTheServerDoesNotKnowYet checks that a node retries if another node created the stream of alerts and
+// TestStreamUnknownToTheServer checks that a node retries if another node created the stream of alerts and
 // the asked server does not know it yet. A client of a server without JetStream simulates such a server's answers.
-func TestAStreamThatTheServerDoesNotKnowYet(t *testing.T) {
+func TestStreamUnknownToTheServer(t *testing.T) {
 	t.Parallel()
 	o := bustest.Options(t)
 	o.JetStream = false

@@ -9,7 +9,7 @@ import (
 	"deadman/internal/configfile"
 )
 
-func FuzzObjectIsWhatJSONReads(f *testing.F) {
+func FuzzObjectMatchesJSON(f *testing.F) {
 	for _, s := range []string{"", "late", `a "b" \c`, "\n\t\x00\x1f\x7f", "é\u2028</script>", "\xff\xfe x", "👩‍🚀"} {
 		f.Add(s, int64(len(s)), len(s)%2 == 0)
 	}

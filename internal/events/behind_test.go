@@ -62,7 +62,7 @@ func (w *world) large(n int) {
 
 // The progress of a stream is reported while it is behind: the time of the last applied event, even if few large
 // events fit into a batch.
-func TestAStreamThatIsBehindSaysSo(t *testing.T) {
+func TestLaggingStreamIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.rule("order")
@@ -84,7 +84,7 @@ func TestAStreamThatIsBehindSaysSo(t *testing.T) {
 }
 
 // Losses before reading are reported, even if the first report fails and the stream is reopened.
-func TestWhatWasDroppedIsSaidLater(t *testing.T) {
+func TestLossesBeforeReadingAreAlerted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.rule("order")

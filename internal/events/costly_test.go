@@ -46,7 +46,7 @@ func (w *world) costlyList(takes time.Duration, largest int) int {
 
 // Events that are expensive to match are applied a few at a time, although they were read together: earlier ones are
 // not delayed by the matching of later ones.
-func TestEventsThatCostMuchAreAppliedAFewAtATime(t *testing.T) {
+func TestCostlyEventsAreAppliedInParts(t *testing.T) {
 	t.Parallel()
 	const events, numRules = 60, 20
 	w := newWorld(t)

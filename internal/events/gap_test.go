@@ -16,9 +16,9 @@ func (w *world) heard() time.Time {
 	return w.cursor(bus.EventsStream).ReceivingSince
 }
 
-// TestHeardSince checks the causes of gaps: an unavailable broker and a loss of the stream. A change of the reader is
+// TestReceivingSince checks the causes of gaps: an unavailable broker and a loss of the stream. A change of the reader is
 // no gap, as received messages are kept.
-func TestHeardSince(t *testing.T) {
+func TestReceivingSince(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
 	n := w.start()

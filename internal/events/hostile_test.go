@@ -40,7 +40,7 @@ func (w *world) letters() []futurejobs.DeadLetter {
 
 // Each event has a result, regardless of its contents: a job with a key, or a dead letter with a reason. None blocks
 // the next one.
-func TestWhateverComes(t *testing.T) {
+func TestEachEventHasAResult(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.write(`
@@ -129,7 +129,7 @@ func (w *world) poison(on bool) {
 
 // An event that the database rejects permanently is isolated within its batch, and delays no other rule and no other
 // event. It can be ingested once the cause is removed.
-func TestWhatTheDatabaseRefuses(t *testing.T) {
+func TestDatabaseRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.write(`
@@ -196,7 +196,7 @@ func (w *world) retrier() *events.DeadLetters {
 }
 
 // A retry matches only the part of the rule that rejected the event, in its current version.
-func TestRetriesAskThePartThatRefused(t *testing.T) {
+func TestRetriesMatchTheRefusingPart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rule := `
@@ -241,7 +241,7 @@ escalate: [{after: 1h, step: primary}]
 }
 
 // A retry is late: it does not affect a job created after the event, and an event that was too large still is.
-func TestRetriesComeLate(t *testing.T) {
+func TestRetriesAreDelayed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rule := `

@@ -324,7 +324,7 @@ func TestRecreatedStream(t *testing.T) {
 }
 
 // A rule saved for a stream with existing events also receives the events of the recreated stream.
-func TestRulesHearOfARecreatedStream(t *testing.T) {
+func TestRulesReadARecreatedStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	js := w.js()
@@ -350,7 +350,7 @@ func TestRulesHearOfARecreatedStream(t *testing.T) {
 	}
 }
 
-func TestBrokerComesBack(t *testing.T) {
+func TestBrokerReconnects(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
 	n := w.start()

@@ -68,7 +68,7 @@ func (m marking) MarkRead(ctx context.Context, stream string, seq uint64, throug
 
 // The time of a mark is read before the end of the stream: messages stored between the two are unread, and must be
 // newer than the mark.
-func TestAMarkIsOlderThanWhatComesAfterTheEndItIsAbout(t *testing.T) {
+func TestReadMarkPrecedesMessagesAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.rule("order")

@@ -41,7 +41,7 @@ func (w *world) purge(stream string, to uint64) {
 	}
 }
 
-func TestAPurgeOfWhatWasReadIsNoBlindness(t *testing.T) {
+func TestPurgeOfReadEventsIsNoMonitoringGap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.rule("order")
@@ -61,7 +61,7 @@ func TestAPurgeOfWhatWasReadIsNoBlindness(t *testing.T) {
 	}
 }
 
-func TestAPurgeOfWhatWasNotReadIsSaid(t *testing.T) {
+func TestPurgeOfUnreadEventsIsAlerted(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(_ *testing.T, w *world) {
 		w.rule("order")
@@ -83,7 +83,7 @@ func TestAPurgeOfWhatWasNotReadIsSaid(t *testing.T) {
 }
 
 // A reader that is behind distinguishes dropped events from read ones.
-func TestEventsThatAreDroppedWhileReadingAreCounted(t *testing.T) {
+func TestEventsDroppedWhileReadingAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.rule("order")
@@ -117,7 +117,7 @@ func TestEventsThatAreDroppedWhileReadingAreCounted(t *testing.T) {
 }
 
 // A stream was restored to an earlier state, and continued from there.
-func TestARestoredStreamIsSaid(t *testing.T) {
+func TestRestoredStreamIsAlerted(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()
@@ -147,7 +147,7 @@ func TestARestoredStreamIsSaid(t *testing.T) {
 	})
 }
 
-func TestADeletedStreamIsSaid(t *testing.T) {
+func TestDeletedStreamIsAlerted(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		s := w.operator()

@@ -55,7 +55,7 @@ func TestPlanIsSeeded(t *testing.T) {
 	}
 }
 
-func TestPlansThatAreRefused(t *testing.T) {
+func TestRefusedPlans(t *testing.T) {
 	for _, text := range []string{
 		"relay", "relay=explode", "relay=sleep", "relay=kill:3s", "relay=kill@", "relay=kill@0", "relay=kill@-1", "relay=kill@1.5", "seed=x",
 	} {

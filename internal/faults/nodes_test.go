@@ -21,7 +21,7 @@ func TestThreeNodesShareTheShards(t *testing.T) {
 	t.Logf("taken over %s after a clean stop, %s after a kill, with a lease of %s", clean, killed, lease)
 }
 
-func TestNodesThatAreKilled(t *testing.T) {
+func TestKilledNodes(t *testing.T) {
 	c := newCluster(t)
 	a, b, d := c.start("a"), c.start("b"), c.start("d")
 	eventually(t, 3*lease, "three nodes share", func() bool { return c.spread(a, b, d) })
@@ -38,7 +38,7 @@ func TestNodesThatAreKilled(t *testing.T) {
 // A suspended node is dead to the other one, which takes over its shards, streams and outbox (decision 52): all due
 // jobs are decided and published while the node is suspended. After it resumes, it writes nothing of its former shards,
 // is not reported as unfit, and gets its share of the shards at once.
-func TestANodeThatSleepsThroughItsLease(t *testing.T) {
+func TestNodeSuspendedBeyondItsLease(t *testing.T) {
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
 	eventually(t, 3*lease, "two nodes share", func() bool { return c.spread(a, b) })
@@ -70,7 +70,7 @@ func TestANodeThatSleepsThroughItsLease(t *testing.T) {
 }
 
 // A node with an embedded database is alone: it regains its shards at once.
-func TestAnEmbeddedNodeThatIsKilled(t *testing.T) {
+func TestKilledEmbeddedNode(t *testing.T) {
 	dir, unshipped := t.TempDir(), map[string]bool{}
 	for i, name := range []string{"a", "a2", "a3"} {
 		node := launch(t, name, "--data-dir", dir, "--nats-addr", "127.0.0.1:0")

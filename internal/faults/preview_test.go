@@ -17,9 +17,9 @@ import (
 	"deadman/rules"
 )
 
-// TestVirtualPreviewIsWhatTheEngineDoes draws rules and events, plays them through the engine on the real SQLite store
+// TestVirtualPreviewMatchesTheEngine draws rules and events, plays them through the engine on the real SQLite store
 // in virtual time, and compares the alerts and the outcomes with those of previews.
-func TestVirtualPreviewIsWhatTheEngineDoes(t *testing.T) {
+func TestVirtualPreviewMatchesTheEngine(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		document := drawRule(r)
 		perKey := map[string][]rules.PreviewEvent{}

@@ -166,7 +166,7 @@ routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 10}]
 	})
 }
 
-func TestResolvedGoesWhereItWasTold(t *testing.T) {
+func TestResolvedAlertUsesTheChannelsOfItsAlert(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		n := w.notifier(`
 channels:
@@ -280,7 +280,7 @@ routes:
 }
 
 // A message that no channel accepts delays no other for long.
-func TestOneBadMessageHoldsUpNoOther(t *testing.T) {
+func TestBadMessageDoesNotBlockOthers(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		n := w.notifier(`
 channels: {hook: {kind: webhook, url: $URL}}
@@ -308,7 +308,7 @@ routes: [{to: hook, group_by: key, group_wait: 0s}]
 }
 
 // Messages for a channel that is no longer configured are given up, and do not block the channel after its return.
-func TestChannelThatIsGone(t *testing.T) {
+func TestDeletedChannel(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		with, without := w.notifier(oneHook), w.notifier("channels: {other: {kind: webhook, url: $URL}}\n")
 		w.fire(alerts.Error, nil, "a")
@@ -361,7 +361,7 @@ func TestCrashes(t *testing.T) {
 }
 
 // A message accepted during a shutdown is recorded, and not sent again.
-func TestAMessageThatIsTakenAtTheEnd(t *testing.T) {
+func TestMessageAcceptedDuringShutdownIsNotSentAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		n := w.notifier(oneHook)
 		w.fire(alerts.Warning, nil, "k")
@@ -407,7 +407,7 @@ func TestPlansAreCarriedOutOnce(t *testing.T) {
 	})
 }
 
-func TestNothingIsNewsUnlessSomebodyAsks(t *testing.T) {
+func TestUnroutedAlertsNeedASubscriber(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		w.fire(alerts.Error, nil, "a")
 		w.must(w.Notify(t.Context(), false))

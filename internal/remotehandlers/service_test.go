@@ -169,7 +169,7 @@ func TestUnreachableServiceIsOutage(t *testing.T) {
 
 // A service that hangs is not called for a while: its jobs get an outage at once. A slow answer or an error is not
 // enough.
-func TestHangingServiceIsNotCalled(t *testing.T) {
+func TestUnresponsiveServiceIsNotCalled(t *testing.T) {
 	s := newStand(t)
 	var asked atomic.Int32
 	hangs := atomic.Bool{}

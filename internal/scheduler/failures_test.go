@@ -14,7 +14,7 @@ import (
 )
 
 // Ticks of a rule that cannot be applied are alerted once, by several nodes, and again when they are applied.
-func TestTicksThatCannotBeAppliedAreAlerted(t *testing.T) {
+func TestFailedTicksAreAlerted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(`

@@ -41,7 +41,7 @@ func (r shortRule) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, er
 
 // Ticks that are put off because the allowance of a tenant is used up are alerted after a minute and applied later. The
 // node itself is healthy meanwhile.
-func TestTicksThatArePutOffAreAlerted(t *testing.T) {
+func TestPostponedTicksAreAlerted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(`

@@ -302,8 +302,8 @@ func gibberish(w http.ResponseWriter, _ *http.Request) {
 	_ = c.Close()
 }
 
-// TestHostsThatAreNotPublic checks notations of this machine's addresses. No request reaches it.
-func TestHostsThatAreNotPublic(t *testing.T) {
+// TestPrivateHosts checks notations of this machine's addresses. No request reaches it.
+func TestPrivateHosts(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
 	s := serve(t, func(http.ResponseWriter, *http.Request) { requests.Add(1) })

@@ -281,9 +281,9 @@ func TestOversizedBatches(t *testing.T) {
 	same(t, []string{`{"v":"x"}`, tooLong, `{"v":"xx"}`, tooLong, tooLong, notAsked}, lines(found, err))
 }
 
-// TestConnectionsThatAQueryEnds checks a query that ends its own connection for some keys: these keys fail, but not
+// TestConnectionsEndedByAQuery checks a query that ends its own connection for some keys: these keys fail, but not
 // the source, as it is reachable.
-func TestConnectionsThatAQueryEnds(t *testing.T) {
+func TestConnectionsEndedByAQuery(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	q := lookup.Question{SQL: "select case when $1::int = 2 then pg_terminate_backend(pg_backend_pid())::text else 'x' end as v"}
@@ -310,8 +310,8 @@ func TestQueriesAreIsolated(t *testing.T) {
 	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
-// TestTablesThatChange queries again after a column was added, on a connection that had prepared the query.
-func TestTablesThatChange(t *testing.T) {
+// TestChangingTables queries again after a column was added, on a connection that had prepared the query.
+func TestChangingTables(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	c := d.source()

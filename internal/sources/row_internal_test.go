@@ -102,8 +102,8 @@ func TestOneStatement(t *testing.T) {
 	}
 }
 
-// TestWhoIsToBlame checks the scopes of Postgres errors.
-func TestWhoIsToBlame(t *testing.T) {
+// TestPostgresErrorScopes checks the scopes of Postgres errors.
+func TestPostgresErrorScopes(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]errorScope{
 		"08006": scopeSource, "28P01": scopeSource, "28000": scopeSource, "3D000": scopeSource, "53300": scopeSource, "53200": scopeSource,

@@ -8,8 +8,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// TestWhatPostgresRefuses checks that values that Postgres cannot store are distinguished from transient errors.
-func TestWhatPostgresRefuses(t *testing.T) {
+// TestPostgresRefusals checks that values that Postgres cannot store are distinguished from transient errors.
+func TestPostgresRefusals(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	start := func(since time.Time) futurejobs.EffectBatch {

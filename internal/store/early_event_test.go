@@ -10,8 +10,8 @@ import (
 	"deadman/internal/store"
 )
 
-// TestWhatHappenedEarlyIsPruned checks that expired early events are deleted, and later ones stay.
-func TestWhatHappenedEarlyIsPruned(t *testing.T) {
+// TestEarlyEventsArePruned checks that expired early events are deleted, and later ones stay.
+func TestEarlyEventsArePruned(t *testing.T) {
 	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
 		s := mustOpen(t, reopen, 3)
 		defer closed(t, s)
@@ -64,9 +64,9 @@ func (f *fixture) blocking(key string, goOn <-chan struct{}) futurejobs.Effect {
 	}}
 }
 
-// TestWhatHappensEarlyWaitsForWhoeverBegins checks that a batch with an end waits while another batch starts the job,
+// TestEarlyEventsWaitForTheirTrigger checks that a batch with an end waits while another batch starts the job,
 // or it would store an early event that is never used.
-func TestWhatHappensEarlyWaitsForWhoeverBegins(t *testing.T) {
+func TestEarlyEventsWaitForTheirTrigger(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	f.start(1)
@@ -96,8 +96,8 @@ WHERE datname = current_database() AND state = 'idle in transaction'`)
 	both.Wait()
 }
 
-// TestUpdatesAndSettlesStandBesideEachOther checks that an update during a settlement is kept, and so is the decision.
-func TestUpdatesAndSettlesStandBesideEachOther(t *testing.T) {
+// TestUpdatesAndSettlesAreConcurrent checks that an update during a settlement is kept, and so is the decision.
+func TestUpdatesAndSettlesAreConcurrent(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	job := f.start(1)[0]

@@ -24,9 +24,9 @@ func refusals(rule string, body []byte, n int) []futurejobs.DeadLetter {
 	return letters
 }
 
-// TestLetterRoomForBodies checks that the capacity for bodies is by rule, by tenant, of all tenants and in total, until
+// TestDeadLetterQuotaOfBodies checks that the capacity for bodies is by rule, by tenant, of all tenants and in total, until
 // the next period, and that the passed letters stay unchanged.
-func TestLetterRoomForBodies(t *testing.T) {
+func TestDeadLetterQuotaOfBodies(t *testing.T) {
 	const mib = 1 << 20
 	r := letterRoom{limits: DefaultLetterLimits}
 	r.limits.Period = time.Hour
@@ -74,9 +74,9 @@ func TestLetterRoomForBodies(t *testing.T) {
 	}
 }
 
-// TestLetterRoomForLetters checks that the capacity for letters is by rule, by tenant, of all tenants and in total, and
+// TestDeadLetterQuotaOfRows checks that the capacity for letters is by rule, by tenant, of all tenants and in total, and
 // that the others are summarized.
-func TestLetterRoomForLetters(t *testing.T) {
+func TestDeadLetterQuotaOfRows(t *testing.T) {
 	r := letterRoom{limits: LetterLimits{
 		Letters: LetterShares{Total: 100, Tenants: 40, Tenant: 20, Reserve: 3, Rule: 30, TenantRule: 12},
 		Bytes:   DefaultLetterLimits.Bytes,
@@ -125,9 +125,9 @@ func TestLetterRoomForLetters(t *testing.T) {
 	}
 }
 
-// TestLetterRoomIsGivenBack checks that a batch that was not committed frees what it took, and only that, and nothing in
+// TestDeadLetterQuotaIsReleased checks that a batch that was not committed frees what it took, and only that, and nothing in
 // the next period.
-func TestLetterRoomIsGivenBack(t *testing.T) {
+func TestDeadLetterQuotaIsReleased(t *testing.T) {
 	r := letterRoom{limits: LetterLimits{
 		Letters: LetterShares{Total: 10, Tenants: 6, Tenant: 5, Reserve: 2, Rule: 10, TenantRule: 5},
 		Bytes:   LetterShares{Total: 10, Tenants: 6, Tenant: 5, Reserve: 2, Rule: 10, TenantRule: 5},

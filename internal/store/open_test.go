@@ -135,7 +135,7 @@ func TestDataFolderHasOneProcess(t *testing.T) {
 	closed(t, second)
 }
 
-func TestDatabaseThatIsNotThereIsUnavailable(t *testing.T) {
+func TestMissingDatabaseIsUnavailable(t *testing.T) {
 	const addr = "127.0.0.1:1" // without a server
 	_, err := store.Open(t.Context(), store.Options{DatabaseURL: "postgres://me:secret@" + addr + "/x?sslmode=disable"})
 	if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "secret") ||
@@ -144,7 +144,7 @@ func TestDatabaseThatIsNotThereIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestDatabaseThatRefusesSaysWhy(t *testing.T) {
+func TestRefusingDatabaseGivesTheReason(t *testing.T) {
 	dsn := storetest.Postgres(t)
 	for name, url := range map[string]string{
 		"no such database": strings.Replace(dsn, "/test_", "/no_test_", 1),
@@ -168,7 +168,7 @@ func TestDatabaseThatRefusesSaysWhy(t *testing.T) {
 	}
 }
 
-func TestDatabaseURLThatIsWrongSaysSo(t *testing.T) {
+func TestInvalidDatabaseURLIsReported(t *testing.T) {
 	for _, text := range []string{
 		"mysql://me:secret@host/x", "postgres://me:se%cret@host/x", "postgres://me:secret@host:port/x",
 		"me:secret@host", "postgres://me:secret@host/x?sslmode=secret",
@@ -185,7 +185,7 @@ func TestDatabaseURLThatIsWrongSaysSo(t *testing.T) {
 	}
 }
 
-func TestDatabaseURLWithABadEscapeSaysWhere(t *testing.T) {
+func TestDatabaseURLWithABadEscapeGivesThePosition(t *testing.T) {
 	_, err := store.Open(t.Context(), store.Options{DatabaseURL: "postgres://me:s3cr%zzet@host/x", URLName: "--database-url"})
 	if err == nil || !strings.HasPrefix(err.Error(), "--database-url ") || !strings.Contains(err.Error(), "%25") || strings.Contains(err.Error(), "s3c") {
 		t.Errorf("open: %v", err)
@@ -201,7 +201,7 @@ func TestDatabaseURLOfAnotherProtocolIsRefused(t *testing.T) {
 	}
 }
 
-func TestFileThatIsNoDatabaseIsNamed(t *testing.T) {
+func TestInvalidDatabaseFileIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, store.DatabaseFile)
 	if err := os.WriteFile(file, []byte(strings.Repeat("no database, but long enough ", 100)), 0o600); err != nil {

@@ -48,8 +48,8 @@ func waiting(t *testing.T, s *store.Store, limit int, total int64, want ...alert
 	}
 }
 
-// TestWhatRetentionTookDoesNotWait checks an alert that retention deletes while it is put back into the outbox.
-func TestWhatRetentionTookDoesNotWait(t *testing.T) {
+// TestRepublishSkipsAlertsDeletedByRetention checks an alert that retention deletes while it is put back into the outbox.
+func TestRepublishSkipsAlertsDeletedByRetention(t *testing.T) {
 	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
 		s := mustOpen(t, reopen, 1)
 		defer closed(t, s)

@@ -34,8 +34,8 @@ func TestFilesOfTheDataFolderAreOfThisUserAlone(t *testing.T) {
 	modeIs(t, empty, 0o700)
 }
 
-// TestFilesThatAreOpenToOthersAreClosed checks files of an earlier version that every user may read.
-func TestFilesThatAreOpenToOthersAreClosed(t *testing.T) {
+// TestFilePermissionsAreRestricted checks files of an earlier version that every user may read.
+func TestFilePermissionsAreRestricted(t *testing.T) {
 	dir := t.TempDir()
 	openAndClose(t, dir)
 	modeBecomes(t, dir, 0o755)

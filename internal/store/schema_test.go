@@ -79,7 +79,7 @@ func TestMigrationStopsAtWhatLiveNodesCanFollow(t *testing.T) {
 	}
 }
 
-func TestMigrationLeavesNodesBehindWhereItIsTold(t *testing.T) {
+func TestMigrationCanExceedLiveNodes(t *testing.T) {
 	t.Parallel()
 	dsn, _ := atVersion(t, 15)
 	before, after, err := store.Migrate(t.Context(), store.Options{DatabaseURL: dsn}, true)
@@ -88,8 +88,8 @@ func TestMigrationLeavesNodesBehindWhereItIsTold(t *testing.T) {
 	}
 }
 
-// TestMigrationGoesOneVersionPastALiveNode checks that a live node follows to one version after its own.
-func TestMigrationGoesOneVersionPastALiveNode(t *testing.T) {
+// TestMigrationExceedsALiveNodeByOneVersion checks that a live node follows to one version after its own.
+func TestMigrationExceedsALiveNodeByOneVersion(t *testing.T) {
 	t.Parallel()
 	newest, err := store.ReadSchema(t.Context(), store.Options{DataDir: t.TempDir()})
 	if err != nil {
@@ -113,9 +113,9 @@ func TestMigrationGoesOneVersionPastALiveNode(t *testing.T) {
 	closed(t, s)
 }
 
-// TestSchemaThatANodeKnowsIsTold checks that a node reports the version of the schema that its program knows, and
+// TestKnownSchemaIsReported checks that a node reports the version of the schema that its program knows, and
 // counts as that version: here one below that of the schema.
-func TestSchemaThatANodeKnowsIsTold(t *testing.T) {
+func TestKnownSchemaIsReported(t *testing.T) {
 	t.Parallel()
 	newest, err := store.ReadSchema(t.Context(), store.Options{DataDir: t.TempDir()})
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// TestAnEndThatAnAlertTellsHasNoTrail checks that a job with one check, an alert and an end stores only its history and
+// TestEndWithAnAlertHasNoTrailEntry checks that a job with one check, an alert and an end stores only its history and
 // its alert.
-func TestAnEndThatAnAlertTellsHasNoTrail(t *testing.T) {
+func TestEndWithAnAlertHasNoTrailEntry(t *testing.T) {
 	said := checks.Answer{Outcome: checks.Exhausted, Step: 1, Values: `state.status = "OPEN"`, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Warning, Step: "primary"}}}
 	unsaid := checks.Answer{Outcome: checks.Cleared, Values: said.Values}
 	for name, open := range stores(t) {

@@ -94,9 +94,9 @@ func (w *arrayEncoder) pass(to io.Writer, from io.Reader) {
 	}
 }
 
-// TestADatabaseThatGoesSilentIsNotWaitedForForever checks that the calls of a sweep, a lease, the clock and the relay
+// TestUnresponsiveDatabaseTimesOut checks that the calls of a sweep, a lease, the clock and the relay
 // end by themselves if the database stops answering.
-func TestADatabaseThatGoesSilentIsNotWaitedForForever(t *testing.T) {
+func TestUnresponsiveDatabaseTimesOut(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(storetest.Postgres(t))
 	if err != nil {
@@ -135,8 +135,8 @@ func TestADatabaseThatGoesSilentIsNotWaitedForForever(t *testing.T) {
 	w.hangUp() // or closing the store would wait, too
 }
 
-// TestADatabaseThatIsAwayIsUnavailable checks that every call returns a one-line error if the database is gone.
-func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
+// TestUnreachableDatabaseIsUnavailable checks that every call returns a one-line error if the database is gone.
+func TestUnreachableDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(storetest.Postgres(t))
 	if err != nil {
@@ -241,7 +241,7 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestWhatIsAway(t *testing.T) {
+func TestUnavailableErrors(t *testing.T) {
 	code := func(c string) error {
 		return fmt.Errorf("ask: %w", &pgconn.PgError{Severity: "FATAL", Code: c, Message: "m"})
 	}

@@ -175,8 +175,8 @@ func TestTheBoundsOfAPersonAreShown(t *testing.T) {
 	b.shoot("bounds-person")
 }
 
-// TestAnOpenNodeSaysThatItIsOpen checks that an open node shows on each page that it requires no login.
-func TestAnOpenNodeSaysThatItIsOpen(t *testing.T) {
+// TestOpenNodeReportsItsAccess checks that an open node shows on each page that it requires no login.
+func TestOpenNodeReportsItsAccess(t *testing.T) {
 	t.Parallel()
 	home := serve(t, tenantRule)
 	b := open(t, home, 1400, 900)

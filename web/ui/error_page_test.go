@@ -71,8 +71,8 @@ func TestMistypedAddresses(t *testing.T) {
 	}
 }
 
-// TestFormsThatAreRefused checks that errors of forms use the form's labels and not the API's locations.
-func TestFormsThatAreRefused(t *testing.T) {
+// TestRefusedForms checks that errors of forms use the form's labels and not the API's locations.
+func TestRefusedForms(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1")

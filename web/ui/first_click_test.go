@@ -190,8 +190,8 @@ func TestNothingToSend(t *testing.T) {
 	}
 }
 
-// TestHowItGoes checks that the page of a rule of any kind shows its trigger and the times of its alerts.
-func TestHowItGoes(t *testing.T) {
+// TestRulePageShowsTriggerAndAlertTimes checks that the page of a rule of any kind shows its trigger and the times of its alerts.
+func TestRulePageShowsTriggerAndAlertTimes(t *testing.T) {
 	t.Parallel()
 	texts := []string{`{name: spoken, entity: order, trigger: {event: orders.sent, key: event.id}, resolve: {event: orders.there, key: event.id},
   escalate: [{after: 3h, step: late}, {every: 1h, times: 3, step: again}, {after: 1d, step: lost, text: "{{key}} is lost"}]}`}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNowSaysWhatWasRefused checks that the overview counts dead letters, in total and by rule, with links to them.
-func TestNowSaysWhatWasRefused(t *testing.T) {
+// TestOverviewShowsRefusals checks that the overview counts dead letters, in total and by rule, with links to them.
+func TestOverviewShowsRefusals(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders, payments)
 	b := open(t, home, 1400, 900)

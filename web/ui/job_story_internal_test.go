@@ -109,7 +109,7 @@ func TestNextStep(t *testing.T) {
 	}
 }
 
-func TestWhatIsLacking(t *testing.T) {
+func TestMissingEventsOfAJob(t *testing.T) {
 	on := func(subjects ...string) (list []document.Resolve) {
 		for _, s := range subjects {
 			list = append(list, document.Resolve{Watch: document.Watch{Event: s}})

@@ -31,9 +31,9 @@ func TestJobsInvalidFilters(t *testing.T) {
 	}
 }
 
-// TestJobsThatCannotBeChanged checks that a failing action on a job does not stop the others, and is reported with
+// TestUnchangeableJobs checks that a failing action on a job does not stop the others, and is reported with
 // name and reason on both the list and the entity's page.
-func TestJobsThatCannotBeChanged(t *testing.T) {
+func TestUnchangeableJobs(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	begin(t, home, "orders.created", "1", "2", "3")
@@ -99,8 +99,8 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 	}
 }
 
-// TestALookThatEndsAJob checks that a manual check can end a job, and that the page reports it.
-func TestALookThatEndsAJob(t *testing.T) {
+// TestManualCheckThatEndsAJob checks that a manual check can end a job, and that the page reports it.
+func TestManualCheckThatEndsAJob(t *testing.T) {
 	t.Parallel()
 	home := serve(t, `name: parcel-out
 entity: parcel

@@ -300,9 +300,9 @@ func TestPingAddresses(t *testing.T) {
 	b.shows("Ping URL deleted.", "No ping URLs yet.")
 }
 
-// TestRuleDeedsAreSaid checks that the result of an action on a rule is shown once, and not after a preview on that
+// TestRuleActionsAreAudited checks that the result of an action on a rule is shown once, and not after a preview on that
 // page.
-func TestRuleDeedsAreSaid(t *testing.T) {
+func TestRuleActionsAreAudited(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders, several[2])
 	for _, c := range []struct{ form, says string }{{"do=pause", "Rule paused."}, {"do=resume", "Rule resumed."}} {

@@ -49,9 +49,9 @@ func TestSlowScriptsAreLive(t *testing.T) {
 	b.shows("order 1234")
 }
 
-// TestPagesThatAreLeftLetGo checks that quick navigation through many pages waits for no stream of a left page: a
+// TestClosedPagesReleaseTheirStreams checks that quick navigation through many pages waits for no stream of a left page: a
 // browser has six connections per host, and keeps left pages.
-func TestPagesThatAreLeftLetGo(t *testing.T) {
+func TestClosedPagesReleaseTheirStreams(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	stream := func(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/event-stream") }

@@ -153,8 +153,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestDeeds checks that the actions on the pages take effect.
-func TestDeeds(t *testing.T) {
+// TestPageActions checks that the actions on the pages take effect.
+func TestPageActions(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	for _, id := range []string{"1", "2", "3"} {

@@ -71,7 +71,7 @@ func testModule(t *testing.T, folder string) (report, table string) {
 	return out.String(), times.String()
 }
 
-func TestAPackageThatPassesIsALine(t *testing.T) {
+func TestPassingPackageIsOneLine(t *testing.T) {
 	report, table := testModule(t, "./good")
 	if !strings.HasPrefix(report, "ok  \ttested/good\t") || strings.Count(report, "\n") != 1 {
 		t.Errorf("report:\n%s", report)
