@@ -25,7 +25,7 @@ func CheckForm(pattern string) error {
 		case strings.ContainsFunc(token, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
 			return fmt.Errorf("%q has a space in it; a subject has none", pattern)
 		case token == ">" && i < len(tokens)-1:
-			return fmt.Errorf(`%q has ">" before its end; it stands for all that follows, so it has to be last`, pattern)
+			return fmt.Errorf(`%q has ">" before its end; it stands for all that follows, so it must be last`, pattern)
 		case len(token) > 1 && strings.ContainsAny(token, "*>"):
 			return fmt.Errorf(`%q has a wildcard within a token; "*" and ">" are tokens of their own`, pattern)
 		}
