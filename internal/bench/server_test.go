@@ -11,7 +11,7 @@ import (
 )
 
 // Schemas left by earlier runs are listed with their sizes and not dropped. Schemas with similar names are ignored.
-func TestManualCheck(t *testing.T) {
+func TestLeftoverSchemasAreListed(t *testing.T) {
 	dsn := storetest.EmptyPostgres(t)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
