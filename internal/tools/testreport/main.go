@@ -1,9 +1,10 @@
 // Command testreport reads the output of go test -json. It prints a line for each package, and the output of the failed
 // tests of a failed package. With -record it appends the ends of tests and packages to a file. With -table it prints the
-// skipped tests, the time of each package and the slowest tests of such a file.
+// skipped tests, the time of each package, the slowest tests and the failed tests of such a file. With -took it fails if a
+// test took more than its share of that time.
 //
 //	go test -json ./... | testreport -record FILE
-//	testreport -table FILE
+//	testreport -table FILE -took SECONDS
 package main
 
 import (
@@ -17,16 +18,17 @@ import (
 func main() {
 	record := flag.String("record", "", "append the ends of tests and packages to this `file`")
 	table := flag.String("table", "", "print the times of this recorded `file`")
+	took := flag.Int("took", 0, "fail if a test took more than its share of these `seconds`; 0: no limit")
 	flag.Parse()
-	if err := run(*record, *table, os.Stdin, os.Stdout); err != nil {
+	if err := run(*record, *table, *took, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
 	}
 }
 
-func run(record, table string, in io.Reader, out io.Writer) error {
+func run(record, table string, took int, in io.Reader, out io.Writer) error {
 	if table != "" {
-		return printFile(out, table)
+		return printFile(out, table, took)
 	}
 	if record == "" {
 		return follow(in, out, io.Discard)
@@ -38,8 +40,8 @@ func run(record, table string, in io.Reader, out io.Writer) error {
 	return errors.Join(follow(in, out, f), f.Close())
 }
 
-// printFile prints the table of a recorded file.
-func printFile(out io.Writer, name string) error {
+// printFile prints the table of a recorded file. It fails if a test took more than its share of the seconds.
+func printFile(out io.Writer, name string, took int) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -49,5 +51,5 @@ func printFile(out io.Writer, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return printTable(out, ends)
+	return errors.Join(printTable(out, ends), overlong(ends, took))
 }

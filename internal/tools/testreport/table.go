@@ -14,6 +14,28 @@ import (
 // slowest is the number of tests in the table.
 const slowest = 20
 
+// A loop fails if one of its tests takes more than an eighth of the loop's time: that test decides how long the loop is.
+// The limit is a share, so that it is the same on a fast and on a slow machine; short loops have none.
+const (
+	shareOfLoop  = 8
+	shortestLoop = 240 // seconds
+)
+
+// overlong returns an error with the tests that took more than their share of the loop's seconds.
+func overlong(ends []event, took int) error {
+	if took < shortestLoop {
+		return nil
+	}
+	var all []error
+	most := float64(took) / shareOfLoop
+	for _, e := range withoutParents(ends) {
+		if e.Test != "" && e.Elapsed > most {
+			all = append(all, fmt.Errorf("%s %s took %.0f s, the most is %.0f s, an eighth of the loop: make it shorter, or mark it with longtest.Only", e.Package, e.Test, e.Elapsed, most))
+		}
+	}
+	return errors.Join(all...)
+}
+
 // readEnds reads the recorded ends of tests and packages.
 func readEnds(in io.Reader) (ends []event, err error) {
 	for dec := json.NewDecoder(in); ; {
@@ -87,16 +109,23 @@ func printPackages(w io.Writer, packages []event) {
 
 // slowestSubtest describes the slowest subtest of a test that has no subtests itself; empty: there is none.
 func slowestSubtest(test event, subtests []event) string {
-	parents := make(map[string]bool)
-	for _, e := range subtests {
-		parents[e.Package+" "+e.Test[:strings.LastIndexByte(e.Test, '/')]] = true
-	}
-	for _, e := range bySeconds(subtests) {
-		if e.Package == test.Package && strings.HasPrefix(e.Test, test.Test+"/") && !parents[e.Package+" "+e.Test] {
+	for _, e := range bySeconds(withoutParents(subtests)) {
+		if e.Package == test.Package && strings.HasPrefix(e.Test, test.Test+"/") {
 			return fmt.Sprintf("%.1f %s", e.Elapsed, strings.TrimPrefix(e.Test, test.Test))
 		}
 	}
 	return ""
+}
+
+// withoutParents returns the tests that have no subtests.
+func withoutParents(tests []event) []event {
+	parents := make(map[string]bool)
+	for _, e := range tests {
+		if i := strings.LastIndexByte(e.Test, '/'); i > 0 {
+			parents[e.Package+" "+e.Test[:i]] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(tests), func(e event) bool { return parents[e.Package+" "+e.Test] })
 }
 
 // bySeconds returns the events with the slowest first.

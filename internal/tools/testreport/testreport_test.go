@@ -65,7 +65,7 @@ func testModule(t *testing.T, folder string) (report, table string) {
 	}
 	record := filepath.Join(dir, "record")
 	var out, times bytes.Buffer
-	if err := errors.Join(run(record, "", bytes.NewReader(events), &out), run("", record, nil, &times)); err != nil {
+	if err := errors.Join(run(record, "", 0, bytes.NewReader(events), &out), run("", record, 0, nil, &times)); err != nil {
 		t.Fatal(err)
 	}
 	return out.String(), times.String()
@@ -111,6 +111,22 @@ func TestTheTableEndsWithTheFailedTests(t *testing.T) {
 		if strings.Contains(failed, other) {
 			t.Errorf("the failed tests have %q:\n%s", other, table)
 		}
+	}
+}
+
+func TestALoopFailsForATestThatExceedsItsShare(t *testing.T) {
+	ends := []event{
+		{Package: "p", Test: "TestParent", Elapsed: 300},
+		{Package: "p", Test: "TestParent/slow", Elapsed: 126},
+		{Package: "p", Test: "TestParent/quick", Elapsed: 124},
+		{Package: "p", Elapsed: 900},
+	}
+	err := overlong(ends, 1000)
+	if err == nil || !strings.HasPrefix(err.Error(), "p TestParent/slow took 126 s, the most is 125 s") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("of 1000 s: %v", err)
+	}
+	if err := overlong(ends, 100); err != nil {
+		t.Errorf("of a short loop: %v", err)
 	}
 }
 
