@@ -12,6 +12,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/longtest"
 	"deadman/internal/scheduler"
 	"deadman/rules"
 )
@@ -94,6 +95,14 @@ func (w *world) look() {
 	}
 }
 
+// seeds returns the number of draws of a property in virtual time, each of which takes seconds.
+func seeds(short, long uint64) uint64 {
+	if longtest.Enabled() {
+		return long
+	}
+	return short
+}
+
 // play runs the planned clock outings together with events, until end.
 func play(t *testing.T, outings []outing, end time.Duration) *world {
 	w := &world{engine: run(t, nil, withResolve, fmt.Sprintf(noResolve, "fine", "fine")), want: map[string]expected{}, raised: map[string]time.Duration{}}
@@ -165,7 +174,8 @@ func (quietTicks) Alerted(alerts.Alert)                       {}
 // The database's clock flickers: it is off for up to 10 s, again and again, by seconds to a year. Every alert is
 // raised at the same time as with a stable clock, and no other alert.
 func TestVirtualClockFlickersChangeNothing(t *testing.T) {
-	for seed := range uint64(6) {
+	t.Parallel()
+	for seed := range seeds(3, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 49))
@@ -223,7 +233,8 @@ func (w *world) ticked(end time.Duration) {
 // The database's clock is off for longer than a flicker, and right again: jobs from before or meanwhile are late by
 // at most that time plus 10 s, and later jobs are on time.
 func TestVirtualClockOutingsDelayNothingForLonger(t *testing.T) {
-	for seed := range uint64(6) {
+	t.Parallel()
+	for seed := range seeds(6, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 50))
@@ -259,7 +270,8 @@ func TestVirtualClockOutingsDelayNothingForLonger(t *testing.T) {
 
 // The database's clock is set permanently: alerts of later jobs are on time.
 func TestVirtualClockSetForGoodDelaysNothing(t *testing.T) {
-	for seed := range uint64(6) {
+	t.Parallel()
+	for seed := range seeds(6, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				off := offset(rand.New(rand.NewPCG(seed, 51)))

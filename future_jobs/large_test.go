@@ -85,8 +85,8 @@ func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pending = gauges.Pending; time.Since(begun) > 90*time.Second {
-			t.Fatalf("after 90 s %d of %d jobs are not decided: %v", pending, jobs+1, sweeper.Err())
+		if pending = gauges.Pending; time.Since(begun) > 10*time.Minute {
+			t.Fatalf("after ten minutes %d of %d jobs are not decided: %v", pending, jobs+1, sweeper.Err())
 		}
 	}
 	t.Logf("%d jobs of %d bytes decided in %s, in up to %d MB", jobs, size, time.Since(begun).Round(100*time.Millisecond), peak)

@@ -1,10 +1,25 @@
 package futurejobs_test
 
 import (
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"deadman/internal/testdisk"
 )
 
-func TestMain(m *testing.M) { os.Exit(testdisk.InMemory(m).Run()) }
+// TestMain runs more tests concurrently than there are processors, as most concurrent tests wait for slow databases. The
+// flag -parallel overrides it.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set {
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(testdisk.InMemory(m).Run())
+}

@@ -60,6 +60,7 @@ func TestSourceIsProbedOnceForAllItsRules(t *testing.T) {
 
 // A reachable host does not imply an answer.
 func TestVirtualOutageLastsWithoutAnswers(t *testing.T) {
+	t.Parallel()
 	for name, find := range map[string]func(string) checks.Finding{
 		"down": down,
 		"and one key could not be queried": func(key string) checks.Finding {
@@ -70,6 +71,7 @@ func TestVirtualOutageLastsWithoutAnswers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				shop := reachable{&source{most: 4, find: find}}
 				e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))

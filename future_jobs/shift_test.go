@@ -13,6 +13,7 @@ import (
 
 // The clock is set back permanently. A job from before is due at the same time as with a stable clock.
 func TestVirtualJobsGoBackWithTheClock(t *testing.T) {
+	t.Parallel()
 	for _, back := range []time.Duration{15 * time.Second, 10 * time.Minute, 2 * time.Hour, 365 * futurejobs.Day} {
 		t.Run(back.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -38,6 +39,7 @@ func TestVirtualJobsGoBackWithTheClock(t *testing.T) {
 
 // The clock is set back, adopted, and set right again: jobs from before and from meanwhile are due on time.
 func TestVirtualJobsGoAheadWithTheClock(t *testing.T) {
+	t.Parallel()
 	for _, back := range []time.Duration{time.Minute, 2 * time.Hour, 365 * futurejobs.Day} {
 		t.Run(back.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -66,7 +68,8 @@ func TestVirtualJobsGoAheadWithTheClock(t *testing.T) {
 // raised at the same time as with a stable clock, or late by at most the length of the period plus 10 s. None is
 // early, except while the engine followed a clock that was ahead.
 func TestVirtualClockStepsAreCorrected(t *testing.T) {
-	for seed := range uint64(5) {
+	t.Parallel()
+	for seed := range seeds(3, 10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 52))
