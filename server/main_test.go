@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+
+	"deadman/internal/testdisk"
 )
 
 // TestMain runs more tests concurrently than there are processors, as most tests start nodes and wait for them. The flag
@@ -19,5 +21,5 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
+	os.Exit(testdisk.InMemory(m).Run())
 }
