@@ -395,7 +395,7 @@ func TestAnsweredAtMostOnceCheckIsSettled(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if ran++; ran == 1 {
-					e.save(fmt.Sprintf(noResolve, "other", "other"))
+					e.resolve(fmt.Sprintf(noResolve, "pays", "pays"))
 				}
 				return checks.Answer{Outcome: "paid"}, nil
 			})),

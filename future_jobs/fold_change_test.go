@@ -201,6 +201,12 @@ func TestAnEndBeforeItsTriggerIsRemembered(t *testing.T) {
 		t.Errorf("forgotten: %v", net.Forget)
 	}
 
+	starting.Job.Since = stored.At
+	net = Fold([]Effect{begin.asking(starting)}, later, noon.Add(2*time.Minute))
+	if len(net.StartedAndEnded) != 1 || len(net.Create) != 0 {
+		t.Errorf("a trigger of the same instant came to %+v", net)
+	}
+
 	starting.Job.Since = noon.Add(5 * time.Minute)
 	net = Fold([]Effect{begin.asking(starting)}, later, noon.Add(5*time.Minute))
 	if len(net.Create) != 1 || len(net.StartedAndEnded) != 0 || len(net.Forget) != 0 {

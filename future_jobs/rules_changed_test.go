@@ -40,7 +40,7 @@ func TestAChangeOfTheRulesDelaysNoDecision(t *testing.T) {
 		var once sync.Once
 		e = run(t, map[string]checks.Handler{
 			"coarse": inLine{func(context.Context, checks.Check) (checks.Answer, error) {
-				once.Do(func() { e.save(fmt.Sprintf(coarse, "other", "other")) })
+				once.Do(func() { e.resolve(fmt.Sprintf(coarse, "coarse", "coarse")) })
 				return checks.Answer{Outcome: checks.Exhausted}, nil
 			}},
 		}, fmt.Sprintf(coarse, "coarse", "coarse"))

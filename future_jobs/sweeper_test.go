@@ -148,6 +148,14 @@ func (e *engine) save(document string, more ...rules.StreamBinding) {
 	saveIn(e.T, e.store, document, more...)
 }
 
+// resolve saves a version of a rule with a resolve, and marks its stream as read. No decision that was made before can be
+// settled: it did not consider the events that the version resolves jobs by.
+func (e *engine) resolve(document string) {
+	e.Helper()
+	e.save(document + "resolve: [{event: it.happened, key: event.id}]\n")
+	e.read()
+}
+
 func saveIn(tb testing.TB, s *store.Store, document string, more ...rules.StreamBinding) {
 	tb.Helper()
 	parsed, err := rules.Parse([]byte(document), "test.yaml")

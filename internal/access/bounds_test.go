@@ -51,6 +51,18 @@ func TestTokenWithAPrefixUsesItsGrants(t *testing.T) {
 	}
 }
 
+// A token with a prefix may use nothing that it was not given.
+func TestATokenWithAPrefixAloneMayUseNothing(t *testing.T) {
+	b := access.Token{Name: "acme", Prefix: "acme-"}.Bounds()
+	for what, err := range map[string]error{
+		"read": b.MayRead("acme.a"), "publish": b.MayPublish("acme.a"), "ask": b.MayAsk("acme-db"), "call": b.MayCall("acme-x"),
+	} {
+		if !errors.Is(err, access.ErrOutside) {
+			t.Errorf("%s: %v, want ErrOutside", what, err)
+		}
+	}
+}
+
 // A token without a prefix is bound only by the lists given to it.
 func TestTokenWithoutAPrefixUsesUnboundObjects(t *testing.T) {
 	if b := (access.Token{Name: "all"}).Bounds(); b != nil || b.MayRead(">") != nil || b.MayPublish("x") != nil || b.MayAsk("x") != nil || b.MayCall("x") != nil {

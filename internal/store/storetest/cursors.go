@@ -86,6 +86,11 @@ func cursorsAreReset(t *testing.T, w *fixture) {
 	if err := w.ResetCursor(w.ctx(), old, to); !errors.Is(err, futurejobs.ErrCursorMoved) {
 		t.Errorf("from another stream: %v, want ErrMoved", err)
 	}
+	old = to
+	old.LastSeq++
+	if err := w.ResetCursor(w.ctx(), old, to); !errors.Is(err, futurejobs.ErrCursorMoved) {
+		t.Errorf("from another place of the stream: %v, want ErrMoved", err)
+	}
 }
 
 // lossesAreReportedOnce checks that lost events are counted with the cursor that passes them, and leave the count with
