@@ -3,13 +3,14 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BENCH (bench), and what
+# What may be set: RULES, ARGS (run), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BUGS (test/mutations), BENCH (bench), and what
 # internal/tools/curves names (bench/curves).
 RULES ?= examples/orders
 ARGS  ?=
 RUNS  ?= 200
 SEED  ?= 1
 REQUESTS ?= 20000
+BUGS  ?=
 BENCH ?= .
 
 ## run: build, and serve with nothing configured: SQLite, NATS, HTTP, and the rules of RULES
@@ -62,6 +63,13 @@ test/hostile:
 .PHONY: test/schedules
 test/schedules:
 	@go test -count=1 -timeout 1h ./internal/schedules -run '^Test(Oracle|Herd)$$' -v -cases 200000 -seed $(SEED)
+
+## test/mutations: plant the bugs whose names match BUGS, one at a time, and see a test fail
+.PHONY: test/mutations
+test/mutations:
+	@internal/tools/needs postgres
+	@go build -o bin/tools/pgtest ./internal/store/storetest/cmd/pgtest
+	@bin/tools/pgtest go run ./internal/tools/mutations -run '$(BUGS)'
 
 ## bench: the benchmarks whose names match BENCH
 .PHONY: bench
