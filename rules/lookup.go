@@ -11,8 +11,6 @@ import (
 )
 
 // Bounds of a lookup.
-const ()
-
 // lookupCompiler compiles the lookup of a rule.
 type lookupCompiler struct{ *compiler }
 

@@ -38,7 +38,7 @@ func (d Document) StepText(s Step) string {
 	return d.DefaultText(key, after, d.StartText(), called)
 }
 
-// defaultText returns the text of a step that is due a time after the start: what was expected until then.
+// DefaultText returns the text of a step that is due a time after the start: what was expected until then.
 func (d Document) DefaultText(key, after, start, step string) string {
 	var missing string
 	switch {
@@ -52,7 +52,7 @@ func (d Document) DefaultText(key, after, start, step string) string {
 	return d.SignedText(key, missing, step)
 }
 
-// signed returns a text about an entity, with the rule and the step.
+// SignedText returns a text about an entity, with the rule and the step.
 func (d Document) SignedText(key, text, step string) string {
 	return fmt.Sprintf("%s %s: %s (rule %s, step %s)", d.Entity, key, text, d.Name, step)
 }
@@ -80,7 +80,7 @@ func (d Document) missingText() string {
 	return "no " + strings.Join(events, " or ")
 }
 
-// startText names what the steps of a job are counted from.
+// StartText names the event or tick from which the steps of a job are counted.
 func (d Document) StartText() string {
 	switch t := d.Trigger; {
 	case t.Since != "":

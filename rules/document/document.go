@@ -217,7 +217,7 @@ func (d Document) holdDuration() Duration {
 	return DefaultHold
 }
 
-// blank is the document before any field is read.
+// New returns the document before any field is read: the defaults.
 func New() Document {
 	return Document{
 		Enabled: true, Slot: DefaultSlot, Hold: DefaultHold, Early: DefaultEarly, Again: Keep,
@@ -235,7 +235,7 @@ func (d Document) Canonical() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// hasNoText reports whether the rule has no steps of its own. Then the one alert of a missing heartbeat is the default.
+// HasNoSteps reports whether the rule has no steps of its own. Then the one alert of a missing heartbeat is the default.
 func (d Document) HasNoSteps() bool {
 	return d.Trigger.Heartbeat != nil && len(d.Escalate) == 0 && d.Handler == ""
 }
@@ -248,7 +248,7 @@ func (d Document) Steps() []Step {
 	return d.Escalate
 }
 
-// isHeld reports whether the job stays after its last step.
+// IsHeld reports whether the job stays after its last step.
 func (d Document) IsHeld() bool {
 	return (len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil) && d.Hold > 0
 }
@@ -289,7 +289,7 @@ func (h Heartbeat) IntervalText() string {
 	return text
 }
 
-// expected returns the keys that a rule names for its heartbeat, or for its schedule.
+// ExpectedKeys returns the keys that a rule names for its heartbeat, or for its schedule.
 func (d Document) ExpectedKeys() []string {
 	if d.Trigger.Heartbeat == nil {
 		return d.Trigger.Keys
@@ -297,7 +297,7 @@ func (d Document) ExpectedKeys() []string {
 	return d.Trigger.Heartbeat.Keys
 }
 
-// expects returns the keys that have jobs without a heartbeat; none while the rule rests. The jobs of a schedule are
+// InitialKeys returns the keys that have jobs without a heartbeat; none while the rule rests. The jobs of a schedule are
 // created by its ticks.
 func (d Document) InitialKeys() []string {
 	if !d.Enabled || d.Trigger.Heartbeat == nil {
@@ -320,7 +320,7 @@ func (d Document) again() Again {
 // catchUp returns the default of catch_up.after.
 func (d Document) catchUp() Duration { return max(DefaultCatchUp, d.Slot) }
 
-// stepCount returns the number of steps, with each repetition of every counted.
+// StepCount returns the number of steps, with each repetition of every counted.
 func (d Document) StepCount() int {
 	if d.HasNoSteps() {
 		return 1
@@ -332,7 +332,7 @@ func (d Document) StepCount() int {
 	return n
 }
 
-// repeatCount returns how often the i-th step is taken, unless a user acknowledges.
+// RepeatCount returns how often the i-th step is taken, unless a user acknowledges.
 func (d Document) RepeatCount(i int) int {
 	if d.Escalate[i].Until != "" {
 		return d.ackRepeatCount(i)
@@ -359,7 +359,7 @@ func (d Document) ackRepeatCount(i int) int {
 	return max(1, most)
 }
 
-// subject returns the subject of the event that creates a job; "" for a schedule.
+// Subject returns the subject of the event that creates a job; "" for a schedule.
 func (t Trigger) Subject() string {
 	if t.Heartbeat != nil {
 		return t.Heartbeat.Event
@@ -367,7 +367,7 @@ func (t Trigger) Subject() string {
 	return t.Event
 }
 
-// keyed returns the key of the event that creates a job.
+// KeyExpression returns the key of the event that creates a job.
 func (t Trigger) KeyExpression() string {
 	if t.Heartbeat != nil {
 		return t.Heartbeat.Key
@@ -392,7 +392,7 @@ func (l *Lookup) Asks() string {
 	return ""
 }
 
-// sourceAt returns the pointer to the name of the source.
+// SourceAt returns the pointer to the name of the source.
 func (l *Lookup) SourceAt() string {
 	switch {
 	case l.SQL != nil:

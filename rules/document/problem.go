@@ -53,7 +53,7 @@ func (p Problem) Field() string {
 	return b.String()
 }
 
-// maxProblems is how many problems of a text are listed, and how many of one document are collected.
+// MaxProblems is the largest number of listed problems of a text, and of collected problems of one document.
 const MaxProblems = 100
 
 // Problems are the errors of a text, in its order: up to maxProblems, and one more if others were left out. It is an
@@ -103,10 +103,10 @@ var (
 	unescape = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-// under returns the pointer of a field below another.
+// FieldPointer returns the pointer of a field below another.
 func FieldPointer(pointer, field string) string { return pointer + "/" + escape.Replace(field) }
 
-// item returns the pointer of a list's item.
+// ItemPointer returns the pointer of a list's item.
 func ItemPointer(pointer string, i int) string { return fmt.Sprintf("%s/%d", pointer, i) }
 
 // FieldOf returns a pointer as people write it.

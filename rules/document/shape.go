@@ -37,7 +37,7 @@ const (
 
 var kinds = []string{string(Text), string(Number), string(Boolean), string(Time), string(Object), string(List), string(Any)}
 
-// describe returns the kind in a sentence.
+// Describe returns the kind in a sentence.
 func (k Kind) Describe() string {
 	switch k {
 	case Number:
@@ -54,7 +54,7 @@ func (k Kind) Describe() string {
 	return string(k)
 }
 
-// fits reports whether a value of kind k can be used as other. A time is text or a number.
+// Fits reports whether a value of kind k can be used as other. A time is text or a number.
 func (k Kind) Fits(other Kind) bool {
 	if k == "" || other == "" || k == Any || other == Any || k == other {
 		return true
@@ -138,7 +138,7 @@ func (f *Form) read(r *reader, n node, pointer string) {
 // Each represents an item of a list in a path.
 const Each = "[]"
 
-// at returns the kind that the form has at a path. known is false if the form does not declare it; a path to a field
+// KindAt returns the kind that the form has at a path. known is false if the form does not declare it; a path to a field
 // that it does not have is an error.
 func (f Form) KindAt(path []string) (kind Kind, known bool, err error) {
 	if len(path) == 0 {

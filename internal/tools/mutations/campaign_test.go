@@ -135,7 +135,7 @@ func TestACampaignFailsIfABugSurvives(t *testing.T) {
 func TestACampaignNeedsPassingTests(t *testing.T) {
 	c, _ := newCampaign(t)
 	b := bug{Name: "b", File: "sum/sum.go", Find: "return a + b", Replace: "return 0", Tests: []string{only}}
-	if err := os.WriteFile(filepath.Join(c.root, "sum/sum.go"), []byte("package sum\n\nfunc Of(a, b int) int { return a + b + 1 }\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.root, "sum", "sum.go"), []byte("package sum\n\nfunc Of(a, b int) int { return a + b + 1 }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.run(t.Context(), []bug{b}); err == nil || !strings.Contains(err.Error(), "without a bug: sample/sum TestOf/small fails") {
