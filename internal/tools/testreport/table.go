@@ -14,10 +14,10 @@ import (
 // slowest is the number of tests in the table.
 const slowest = 20
 
-// A loop fails if one of its tests takes more than an eighth of the loop's time: that test decides how long the loop is.
+// A loop fails if one of its tests takes more than a quarter of the loop's time: that test decides how long the loop is.
 // The limit is a share, so that it is the same on a fast and on a slow machine; short loops have none.
 const (
-	shareOfLoop  = 8
+	shareOfLoop  = 4
 	shortestLoop = 240 // seconds
 )
 
@@ -30,7 +30,7 @@ func overlong(ends []event, took int) error {
 	most := float64(took) / shareOfLoop
 	for _, e := range withoutParents(ends) {
 		if e.Test != "" && e.Elapsed > most {
-			all = append(all, fmt.Errorf("%s %s took %.0f s, the most is %.0f s, an eighth of the loop: make it shorter, or mark it with longtest.Only", e.Package, e.Test, e.Elapsed, most))
+			all = append(all, fmt.Errorf("%s %s took %.0f s, the most is %.0f s, a quarter of the loop: make it shorter, or mark it with longtest.Only", e.Package, e.Test, e.Elapsed, most))
 		}
 	}
 	return errors.Join(all...)
@@ -51,10 +51,10 @@ func readEnds(in io.Reader) (ends []event, err error) {
 	}
 }
 
-// printTable prints the skipped tests with their reasons, the slowest tests with their slowest subtests, a line for each
-// package as go test does, the slowest first, and the failed tests with their reasons.
+// printTable prints the skipped tests with their reasons, the slowest tests without subtests, a line for each package as
+// go test does, the slowest first, and the failed tests with their reasons.
 func printTable(out io.Writer, ends []event) error {
-	var packages, tests, subtests, skipped, failed []event
+	var packages, tests, skipped, failed []event
 	for _, e := range ends {
 		if e.Action == "fail" && e.Output != "" {
 			failed = append(failed, e)
@@ -64,15 +64,13 @@ func printTable(out io.Writer, ends []event) error {
 			packages = append(packages, e)
 		case e.Action == "skip":
 			skipped = append(skipped, e)
-		case strings.Contains(e.Test, "/"):
-			subtests = append(subtests, e)
 		default:
 			tests = append(tests, e)
 		}
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	printSkipped(w, skipped)
-	printSlowest(w, tests, subtests)
+	printSlowest(w, withoutParents(tests))
 	err := w.Flush()
 	printPackages(out, packages)
 	printFailed(out, failed)
@@ -86,11 +84,11 @@ func printSkipped(w io.Writer, skipped []event) {
 	fmt.Fprintln(w)
 }
 
-func printSlowest(w io.Writer, tests, subtests []event) {
+func printSlowest(w io.Writer, tests []event) {
 	tests = bySeconds(tests)
-	fmt.Fprintln(w, "seconds\ttest\tits slowest subtest")
+	fmt.Fprintln(w, "seconds\ttest")
 	for _, e := range tests[:min(slowest, len(tests))] {
-		fmt.Fprintf(w, "%7.1f\t%s %s\t%s\n", e.Elapsed, e.Package, e.Test, slowestSubtest(e, subtests))
+		fmt.Fprintf(w, "%7.1f\t%s %s\n", e.Elapsed, e.Package, e.Test)
 	}
 	fmt.Fprintln(w)
 }
@@ -107,17 +105,7 @@ func printPackages(w io.Writer, packages []event) {
 	}
 }
 
-// slowestSubtest describes the slowest subtest of a test that has no subtests itself; empty: there is none.
-func slowestSubtest(test event, subtests []event) string {
-	for _, e := range bySeconds(withoutParents(subtests)) {
-		if e.Package == test.Package && strings.HasPrefix(e.Test, test.Test+"/") {
-			return fmt.Sprintf("%.1f %s", e.Elapsed, strings.TrimPrefix(e.Test, test.Test))
-		}
-	}
-	return ""
-}
-
-// withoutParents returns the tests that have no subtests.
+// withoutParents returns the tests that have no subtests. The time of a test does not include its parallel subtests.
 func withoutParents(tests []event) []event {
 	parents := make(map[string]bool)
 	for _, e := range tests {

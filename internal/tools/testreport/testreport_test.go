@@ -76,7 +76,7 @@ func TestPassingPackageIsOneLine(t *testing.T) {
 	if !strings.HasPrefix(report, "ok  \ttested/good\t") || strings.Count(report, "\n") != 1 {
 		t.Errorf("report:\n%s", report)
 	}
-	for _, want := range []string{"skipped  tested/good TestSkipped  good_test.go:17: no machine", "0.1  tested/good TestGood  0.1 /slow/part", "ok  \ttested/good\t"} {
+	for _, want := range []string{"skipped  tested/good TestSkipped  good_test.go:17: no machine", "0.1  tested/good TestGood/slow/part", "ok  \ttested/good\t"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table lacks %q:\n%s", want, table)
 		}
@@ -117,12 +117,12 @@ func TestTheTableEndsWithTheFailedTests(t *testing.T) {
 func TestALoopFailsForATestThatExceedsItsShare(t *testing.T) {
 	ends := []event{
 		{Package: "p", Test: "TestParent", Elapsed: 300},
-		{Package: "p", Test: "TestParent/slow", Elapsed: 126},
-		{Package: "p", Test: "TestParent/quick", Elapsed: 124},
+		{Package: "p", Test: "TestParent/slow", Elapsed: 251},
+		{Package: "p", Test: "TestParent/quick", Elapsed: 249},
 		{Package: "p", Elapsed: 900},
 	}
 	err := overlong(ends, 1000)
-	if err == nil || !strings.HasPrefix(err.Error(), "p TestParent/slow took 126 s, the most is 125 s") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.HasPrefix(err.Error(), "p TestParent/slow took 251 s, the most is 250 s") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("of 1000 s: %v", err)
 	}
 	if err := overlong(ends, 100); err != nil {
