@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/internal/access"
+	"deadman/rules/document"
 )
 
 func TestBoundsRefuseUses(t *testing.T) {
@@ -60,6 +62,17 @@ func TestBoundsRefuseUses(t *testing.T) {
 		if (err != nil) != (c.out != "") {
 			t.Errorf("%s: as it was saved it compiles to %v", c.text, err)
 		}
+	}
+}
+
+// A preview of a text within a token's bounds is refused at the place of the field that exceeds them.
+func TestAPreviewOutOfBoundsIsRefusedAtItsPlace(t *testing.T) {
+	ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Subjects: []string{"acme.>"}})
+	const text = "name: a\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 1h, step: s}]\n"
+	_, err := new(Registry).Preview(ctx, PreviewRequest{Text: []byte(text)})
+	var problems document.Problems
+	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Pointer != "/trigger/event" || problems[0].Line != 3 {
+		t.Errorf("the preview ends with %v", err)
 	}
 }
 
