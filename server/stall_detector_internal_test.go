@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,7 @@ type watched struct {
 	owner    *futurejobs.Owner
 	clock    *futurejobs.Clock
 	sweeper  *futurejobs.Sweeper
+	woken    atomic.Pointer[futurejobs.Sweeper] // the newest sweeper
 	blind    *stallDetector
 	overdue  *overdue
 	alarms   *alarms
@@ -93,6 +95,7 @@ func (w *watched) open() {
 			return err
 		},
 	}
+	w.owner.Changed, w.catalog.Changed = w.wake, w.wake
 	w.overdue = &overdue{store: w.store, catalog: w.catalog, now: w.clock.Now}
 	w.alarms = &alarms{
 		overdue: w.overdue, quotas: new(access.Quotas), store: w.store, after: w.blind.after + 2*stallCheckInterval, log: quiet,
@@ -151,10 +154,17 @@ func (w *watched) run(part func() error) {
 func (w *watched) sweep() {
 	sweeper := futurejobs.NewSweeper(w.store, w.catalog, w.owner, w.clock, 4, w.blind.log)
 	sweeper.BeforeResume, sweeper.BeforeSweep = w.blind.Resuming, w.hearing.Flush
-	w.owner.Changed, w.catalog.Changed = sweeper.Wake, sweeper.Wake
+	w.woken.Store(sweeper)
 	ctx, hang := context.WithCancel(context.Background())
 	w.hang, w.sweeper = hang, sweeper
 	w.run(func() error { return sweeper.Run(ctx, context.Background()) })
+}
+
+// wake wakes the newest sweeper, if there is one.
+func (w *watched) wake() {
+	if sweeper := w.woken.Load(); sweeper != nil {
+		sweeper.Wake()
+	}
 }
 
 // close stops all components, like a shutdown.
