@@ -68,10 +68,10 @@ func TestRefusedAlertsAreSkipped(t *testing.T) {
 	said := &levels{}
 	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(said))
 	w.run(relay)
-	eventually(t, "what may be said is said", func() bool { return w.isDrainedExcept("late") })
+	eventually(t, "every alert except late is published", func() bool { return w.isDrainedExcept("late") })
 	w.decide(10)
 	relay.Wake()
-	eventually(t, "what comes later is said", func() bool { return w.isDrainedExcept("late") })
+	eventually(t, "a later alert is published", func() bool { return w.isDrainedExcept("late") })
 	if n := w.waiting()["late"]; n != 3000 {
 		t.Errorf("%d alerts wait that may not be said, want 3000", n)
 	}

@@ -72,7 +72,7 @@ func TestDecide(t *testing.T) {
 		{name: "max checks not reached", limits: guards.Limits{MaxChecks: 3}, job: Job{CheckCount: 1}, answer: in(time.Minute), next: time.Minute},
 		{name: "undetermined is tried again", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 1}, err: failed, next: time.Minute},
 		{
-			name: "undetermined is said when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 2},
+			name: "an undetermined job is alerted when its attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 2},
 			err: failed, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
 		{name: "undetermined is alerted once, and then checked less often", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 3), err: failed, next: 2 * time.Minute},
@@ -99,7 +99,7 @@ func TestDecide(t *testing.T) {
 			err: &checks.Outage{Source: "shop", Err: failed}, next: 2 * time.Minute, outage: "shop",
 		},
 		{
-			name: "after an outage it is said itself", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3, CheckStats: CheckStats{CheckAttempts: 3}},
+			name: "an undetermined job is alerted after an outage", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3, CheckStats: CheckStats{CheckAttempts: 3}},
 			err: failed, next: 2 * time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
 		{

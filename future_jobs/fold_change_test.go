@@ -25,6 +25,16 @@ func waiting() (*Rule, map[Ref]Job) {
 	}}
 }
 
+// alerting is waiting with an open alert of the job.
+func alerting() (*Rule, map[Ref]Job) {
+	rule, pending := waiting()
+	for ref, job := range pending {
+		job.Alerts = []alerts.ID{{1}}
+		pending[ref] = job
+	}
+	return rule, pending
+}
+
 func one(rule *Rule, a Action) Effect {
 	return Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: "1"}, Action: a}
 }
@@ -372,11 +382,8 @@ func drawEffect(t *rapid.T, rule *Rule) Effect {
 
 // Jobs of a deleted rule raise no alert, for any kind of end.
 func TestEndOfADeletedRulesJobIsNotAlerted(t *testing.T) {
-	rule, pending := waiting()
+	rule, pending := alerting()
 	ref := Ref{RuleID: 1, Key: "1"}
-	job := pending[ref]
-	job.Alerts = []alerts.ID{{1}}
-	pending[ref] = job
 	rule.Closing = func(_ Job, text string) alerts.Draft { return alerts.Draft{Status: alerts.Resolved, Text: text} }
 	if net := folded([]Effect{Cancel(rule, ref, "ada")}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
 		t.Fatalf("nothing is tested: %+v", net.End)

@@ -64,11 +64,7 @@ func TestHeartbeatInAPauseCountsAtItsEnd(t *testing.T) {
 }
 
 func TestHeartbeatAfterAnAlertRestartsTheJob(t *testing.T) {
-	_, pending := waiting()
-	ref := Ref{RuleID: 1, Key: "1"}
-	job := pending[ref]
-	job.Alerts = []alerts.ID{{1}}
-	pending[ref] = job
+	_, pending := alerting()
 	slot := noon.Add(5 * time.Hour)
 	net := folded([]Effect{beaten(slot, false), beaten(slot, false)}, pending, noon)
 	switch {
