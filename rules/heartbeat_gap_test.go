@@ -85,6 +85,33 @@ func TestGapRestarts(t *testing.T) {
 	}
 }
 
+// TestStepsAfterAGapAreCountedFromTheDeadline shows that a job that was restarted less often than allowed keeps the times
+// of its steps: they are counted from the end of the restarted interval, and not from the slot of the first step.
+func TestStepsAfterAGapAreCountedFromTheDeadline(t *testing.T) {
+	d := newDevice(t, `
+name: silent
+entity: device
+trigger: {heartbeat: {every: 10m, grace: 2m}}
+escalate: [{after: 0s, step: call}, {after: 58m, step: boss}]
+slot: 5m
+`)
+	for count := 1; count <= 3; count++ {
+		slot, next := "10:20:00", "11:15:00" // 58 minutes after 10:17
+		if count == 3 {
+			slot, next = "10:15:00", "11:15:00" // 58 minutes after the slot, as the job is not restarted any more
+		}
+		answer, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
+			Key: "pump-7", Since: at("10:00:00"), Slot: at(slot), At: at(slot), Count: count, ReceivingSince: at("10:05:00"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Step != 1 || !answer.Next.Equal(at(next)) {
+			t.Errorf("after %d restarts %d steps are taken, the next check is at %s; want 1 and %s", count, answer.Step, answer.Next, next)
+		}
+	}
+}
+
 // TestPostponedTooOften shows that a job that was restarted as often as allowed raises its alert at the next check, and
 // that the following step keeps its time.
 func TestPostponedTooOften(t *testing.T) {

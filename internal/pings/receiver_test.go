@@ -252,6 +252,32 @@ func TestRefusedPingDoesNotAffectBatch(t *testing.T) {
 	w.job("weekly")
 }
 
+// A ping of a deleted rule is refused, although another rule has its name now.
+func TestPingOfAnotherRuleOfTheNameIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.runs(w.Store)
+	old := w.of("nightly", rules.Success)
+	w.take(old)
+	saved, err := w.Named(t.Context(), "backup")
+	fatal(t, err)
+	_, err = w.Delete(t.Context(), "backup", saved[0].Version)
+	fatal(t, err)
+	w.save(backup)
+	w.refresh()
+	if w.rule.Engine().ID == old.RuleID {
+		t.Fatal("both rules have one id: nothing is tested")
+	}
+	old.Key = "new"
+	if err := w.taker.Receive(t.Context(), old); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("a ping of the deleted rule: %v, want %v", err, futurejobs.ErrNotFound)
+	}
+	if _, err := w.Job(t.Context(), "backup", "new"); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("the other rule has a job for it: %v", err)
+	}
+	w.take(w.of("new", rules.Success))
+	w.job("new")
+}
+
 // refusing is a real ledger whose database refuses a key.
 type refusing struct {
 	*store.Store
