@@ -25,10 +25,16 @@ var loginTemplate = template.Must(template.New("login").Parse(loginHTML))
 // loginPath is the path of the login page.
 const loginPath = "/login"
 
+// maxLogins is the maximum number of logins per second with one token; twice as many at once. Each has a session and an
+// entry of the audit log.
+const maxLogins = 5
+
 // loginPages logs browsers in and out with tokens.
 type loginPages struct {
 	*responder
-	auth *authenticator
+	auth   *authenticator
+	logins spending
+	now    func() time.Time
 }
 
 // form serves the login page. It fills in a token from the URL, as in the link that the node prints with its first
@@ -101,7 +107,11 @@ func (a *loginPages) letIn(w http.ResponseWriter, r *http.Request, next string, 
 		a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: "This token is unknown, expired or revoked."})
 	case p.Status == http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", p.GetHeaders().Get("Retry-After"))
-		a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: fmt.Sprintf("Too many tokens from your address were refused. Try again in %d s.", seconds(p.retry))})
+		wrong := p.Detail // of the token's logins
+		if p.retry > 0 {
+			wrong = fmt.Sprintf("Too many tokens from your address were refused. Try again in %d s.", seconds(p.retry))
+		}
+		a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: wrong})
 	default:
 		a.fail(w, r, err)
 	}
@@ -115,6 +125,11 @@ func (a *loginPages) enter(r *http.Request, secret string) (access.Session, stri
 	shown := credential{secret, byLogin}
 	if err := a.auth.guesses.check(r, a.auth.keeper, shown); err != nil {
 		return access.Session{}, "", err
+	}
+	if t, err := a.auth.keeper.Authenticate(r.Context(), secret); err == nil {
+		if ok, _ := a.logins.spend(t.ID, maxLogins, a.now()); !ok {
+			return access.Session{}, "", problem(http.StatusTooManyRequests, "Too many logins with this token. Try again in a second.")
+		}
 	}
 	session, sessionSecret, err := a.auth.keeper.Login(r.Context(), secret, clientAddr(r.Context()), r.UserAgent())
 	if errors.Is(err, access.ErrDenied) {

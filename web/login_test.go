@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"deadman/internal/access"
 	"deadman/web"
@@ -217,5 +219,39 @@ func TestTheCookieOfHTTPS(t *testing.T) {
 		if a := do(t, s.Server, "GET", "/api/v1/jobs", "", "Cookie", header); a.StatusCode != want {
 			t.Errorf("%s: %d, want %d", header, a.StatusCode, want)
 		}
+	}
+}
+
+// TestLoginsOfATokenAreBounded checks that a token creates no session for each of any number of requests.
+func TestLoginsOfATokenAreBounded(t *testing.T) {
+	var now atomic.Int64
+	now.Store(time.Now().UnixNano())
+	s := newStand(t, closed, func(o *web.Options, _ *stand) { o.Now = func() time.Time { return time.Unix(0, now.Load()) } })
+	secret := strings.TrimPrefix(s.token("me", "", access.Events)[1], "Bearer ")
+	other := strings.TrimPrefix(s.token("other", "", access.Read)[1], "Bearer ")
+	enter := func(secret string) answer { return do(t, s.Server, "POST", "/login", "token="+secret, formOf...) }
+	entered, refused := 0, answer{}
+	for range 100 {
+		if a := enter(secret); a.StatusCode == http.StatusSeeOther {
+			entered++
+		} else {
+			refused = a
+		}
+	}
+	if entered != 10 {
+		t.Errorf("%d logins at once, want 10", entered)
+	}
+	if refused.StatusCode != http.StatusTooManyRequests || refused.Header.Get("Retry-After") != "1" || !strings.Contains(refused.body, "Too many logins with this token") || len(refused.Cookies()) > 0 {
+		t.Errorf("%d %v %s", refused.StatusCode, refused.Header, refused.body)
+	}
+	if a := enter(other); a.StatusCode != http.StatusSeeOther {
+		t.Errorf("another token: %d", a.StatusCode)
+	}
+	now.Add(int64(time.Second))
+	if a := enter(secret); a.StatusCode != http.StatusSeeOther {
+		t.Errorf("a second later: %d", a.StatusCode)
+	}
+	if all, err := s.keeper.Sessions(t.Context()); err != nil || len(all) != 12 {
+		t.Errorf("%d sessions, want 12: %v", len(all), err)
 	}
 }

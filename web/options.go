@@ -152,7 +152,7 @@ func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempote
 	r.Get("/healthz", alive)
 	r.Get("/readyz", health.ready)
 
-	pages := &loginPages{by, auth}
+	pages := &loginPages{responder: by, auth: auth, now: o.Now}
 	provider := &providerLogin{
 		loginPages: pages, memory: o.Memory, metrics: o.Metrics, publicURL: o.PublicURL,
 		places: newProviderLogins(), failures: rate.Sometimes{Interval: providerLogInterval},

@@ -18,6 +18,9 @@ const (
 	SessionMost = 30 * 24 * time.Hour
 	// PersonMost is the maximum lifetime of a person's session: the provider is queried only at login.
 	PersonMost = 12 * time.Hour
+	// MaxSessions is the maximum number of sessions of one token or person. A login beyond it ends the session that was
+	// not used for the longest time.
+	MaxSessions = 100
 	// sessionMark is the prefix of a session's secret.
 	sessionMark = "ds_"
 	// maxUserAgent is the maximum stored length of a user agent, in bytes.
@@ -70,8 +73,9 @@ type SessionStore interface {
 	Sessions(ctx context.Context) ([]Session, error)
 	// SessionByHash returns the session by its secret's hash, live or not, or ErrNoSession.
 	SessionByHash(ctx context.Context, hash [32]byte) (Session, error)
-	// InsertSession stores a new session and audits session.create in the same transaction. It returns ErrNotFound if
-	// the session's token does not exist or is revoked; a person's session has no token.
+	// InsertSession stores a new session, ends the least recently used ones of its token or person beyond MaxSessions,
+	// and audits session.create in the same transaction. It returns ErrNotFound if the session's token does not exist
+	// or is revoked; a person's session has no token.
 	InsertSession(ctx context.Context, s Session) error
 	// EndSession deletes a session and audits session.revoke in the same transaction. It returns ErrNoSession if it
 	// does not exist.

@@ -73,12 +73,59 @@ func (s *SessionStore) InsertSession(ctx context.Context, one access.Session) er
 			one.ID, one.Hash[:], one.TokenID, one.CreatedAt, one.LastUsedAt, one.ExpiresAt, escape(one.Addr), escape(one.UserAgent), person); err != nil {
 			return err
 		}
+		ended, err := endOldest(ctx, tx, one)
+		if err != nil {
+			return err
+		}
+		if ended > 0 {
+			says += fmt.Sprintf("; ended %d beyond the limit of %d sessions", ended, access.MaxSessions)
+		}
 		return audit(ctx, tx, now, access.SessionCreate, "session/"+one.ID, says)
 	})
 	if err != nil {
 		return wrapErr("create session", err)
 	}
 	return nil
+}
+
+// heldSession is a session with its holder.
+type heldSession struct{ id, holder string }
+
+func readHeldSession(row scanner, h *heldSession) error {
+	var of access.Session
+	var person *string
+	err := row.Scan(&h.id, &of.TokenID, &person)
+	if person != nil {
+		p := access.ReadPerson(*person)
+		of.Person = &p
+	}
+	_, h.holder = of.Holder()
+	return err
+}
+
+// endOldest deletes the least recently used sessions of a new session's holder beyond access.MaxSessions, and returns
+// their number. The sessions of all persons have the same, empty token id.
+func endOldest(ctx context.Context, tx *sql.Tx, created access.Session) (ended int, err error) {
+	held, err := query(ctx, tx, readHeldSession, `SELECT id, token_id, person FROM session WHERE token_id = $1 AND id <> $2 ORDER BY last_used_at DESC, id DESC`,
+		created.TokenID, created.ID)
+	if err != nil {
+		return 0, err
+	}
+	_, holder := created.Holder()
+	kept := 1
+	for _, h := range held {
+		if h.holder != holder {
+			continue
+		}
+		if kept++; kept <= access.MaxSessions {
+			continue
+		}
+		if _, err := exec(ctx, tx, `DELETE FROM session WHERE id = $1`, h.id); err != nil {
+			return ended, err
+		}
+		ended++
+	}
+	return ended, nil
 }
 
 // personColumn returns the stored person of a session, NULL for nil, and the detail of the login for the audit log.

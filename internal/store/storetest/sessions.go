@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -179,5 +180,50 @@ func sessionsOfPeopleAreKept(t *testing.T, w *fixture) {
 		if len(entries) != 1 || entries[0].Detail != want {
 			t.Errorf("%s: the audit says %+v, want %q", action, entries, want)
 		}
+	}
+}
+
+// sessionsAreBounded checks that a login beyond the limit ends the least recently used session of the same token or
+// person, and no other.
+func sessionsAreBounded(t *testing.T, w *fixture) {
+	const most = access.MaxSessions
+	ann, bob := insert(w, "ann"), insert(w, "bob")
+	carol := &access.Person{By: access.ByOIDC, Name: "carol", Issuer: "https://id.example.org", Subject: "1"}
+	dave := &access.Person{By: access.ByOIDC, Name: "carol", Issuer: "https://id.example.org", Subject: "2"}
+	var others []access.Session
+	enter := func(of access.Token, p *access.Person, used time.Time) access.Session {
+		s := session(w, of)
+		s.Person, s.LastUsedAt = p, used
+		w.must(w.InsertSession(w.ctx(), s))
+		return s
+	}
+	others = append(others, enter(bob, nil, w.at.Add(-time.Hour)), enter(access.Token{}, dave, w.at.Add(-time.Hour)))
+	for _, holder := range []struct {
+		token  access.Token
+		person *access.Person
+	}{{ann, nil}, {access.Token{}, carol}} {
+		used, idle := enter(holder.token, holder.person, w.at.Add(time.Minute)), enter(holder.token, holder.person, w.at.Add(-time.Minute))
+		for range most - 2 {
+			enter(holder.token, holder.person, w.at)
+		}
+		if _, err := w.SessionByHash(w.ctx(), idle.Hash); err != nil {
+			t.Errorf("a session within the limit: %v", err)
+		}
+		last := enter(holder.token, holder.person, w.at.Add(-time.Hour)) // by a node whose clock is behind
+		if _, err := w.SessionByHash(w.ctx(), idle.Hash); !errors.Is(err, access.ErrNoSession) {
+			t.Errorf("the least recently used session beyond the limit: %v, want ErrNoSession", err)
+		}
+		for _, s := range append(others, used, last) {
+			if _, err := w.SessionByHash(w.ctx(), s.Hash); err != nil {
+				t.Errorf("session %+v: %v", s, err)
+			}
+		}
+		entries := auditEntries(w, access.AuditFilter{Action: "session.create", Object: "session/" + last.ID})
+		if want := "; ended 1 beyond the limit of 100 sessions"; len(entries) != 1 || !strings.HasSuffix(entries[0].Detail, want) {
+			t.Errorf("the audit says %+v, want %q", entries, want)
+		}
+	}
+	if all := must[[]access.Session](t)(w.Sessions(w.ctx())); len(all) != 2*most+len(others) {
+		t.Errorf("%d sessions are left", len(all))
 	}
 }

@@ -195,6 +195,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"session/token":         sessionsEndWithTheirToken,
 	"session/touch":         sessionsAreTouchedForward,
 	"session/forget":        sessionsAreForgotten,
+	"session/bounded":       sessionsAreBounded,
 	"audit/who":             auditSaysWho,
 	"audit/filter":          auditIsFiltered,
 	"audit/page":            auditIsPaged,
