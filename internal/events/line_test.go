@@ -3,6 +3,7 @@ package events_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -86,6 +87,30 @@ func TestTenantsHoldUpNoEventOfTheOperator(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "a line without rules has no reader", func() bool { return len(n.Status()) == 1 })
+	})
+}
+
+// Rules of both lines read the same events. Each is applied by its own line alone, also where the tenants' line is behind:
+// otherwise it would start the operator's jobs again that have ended meanwhile.
+func TestALineAppliesItsOwnRules(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, w *world) {
+		w.rule("order")
+		theirs := strings.ReplaceAll(unshippedRule("order", 1), "name: order-", "name: acme-")
+		ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Subjects: []string{"order.>"}})
+		if _, err := w.registry().Save(ctx, []byte(theirs), "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+		h := &heldLine{EffectStore: w.store, release: make(chan struct{}), held: make(chan struct{})}
+		w.startOn(h)
+		w.publishIDs("order.created", 0, 10)
+		<-h.held
+		last := w.publish("order.shipped", `{"id":0}`)
+		w.caughtUp(bus.EventsStream, last)
+		w.jobsAre(9, 1)
+		close(h.release)
+		w.caughtUp(tenantsLine, last)
+		w.jobsAre(2*9, 2)
 	})
 }
 
