@@ -46,6 +46,13 @@ type Filter struct {
 	Subject  string          // dead letters only
 	Reason   string          // dead letters only
 
+	// Of open alerts only:
+	Acknowledged *bool     // whether an acknowledgement of the job holds at Now; outages have none
+	Now          time.Time // required with Acknowledged, and for counts
+	Label        string    // name of a label that has the value LabelValue; empty: any labels
+	LabelValue   string    // empty: the alert lacks the label
+	Through      alerts.ID // the newest alert of the list; zero: no limit
+
 	Cursor string // the end of the last page; opaque
 	Limit  int    // 1 to MaxLimit; 0: 50
 }
@@ -80,6 +87,19 @@ type ListedAlert struct {
 	Withheld  bool // a quota kept it out of the stream
 	Ack       *Ack // only in lists of open alerts: the acknowledgement of its job; nil: none
 	Omitted   bool // the event and the state are larger than ListedMost and left out
+}
+
+// OpenAlerts counts the open alerts that agree in these fields.
+type OpenAlerts struct {
+	Rule         string
+	Entity       string
+	Severity     alerts.Severity
+	Status       alerts.Status
+	LabelValue   string // value of the label that the count names; empty: the alerts lack it, or none is named
+	Acknowledged bool   // an acknowledgement of their jobs holds
+	Outage       bool   // they are alerts of outages, which cannot be acknowledged
+	Count        int64
+	Oldest       time.Time // when the first of them was raised
 }
 
 // RuleJobs counts the jobs of a rule.

@@ -26,6 +26,44 @@ func (a *acks) Acknowledge(ctx context.Context, id alerts.ID, ack futurejobs.Ack
 	return a.setAck(ctx, access.AlertAck, ack)
 }
 
+// AcknowledgeAll acknowledges alerts in one transaction, and returns their number. Alerts whose jobs have ended are left
+// out.
+func (a *acks) AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert, ack futurejobs.Ack) (int, error) {
+	ack.By = access.ActorOf(ctx).Name
+	applied, err := a.jobs.applyEffects(ctx, access.AlertAck, func() ([]futurejobs.Effect, error) {
+		var effects []futurejobs.Effect
+		for _, listed := range all {
+			effect, err := a.ackEffect(ctx, listed, ack)
+			if errors.Is(err, futurejobs.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			effects = append(effects, effect)
+		}
+		return effects, nil
+	})
+	return applied.Changed, err
+}
+
+// ackEffect returns the effect that acknowledges an alert. It returns futurejobs.ErrNotFound if its job has ended.
+func (a *acks) ackEffect(ctx context.Context, listed futurejobs.ListedAlert, ack futurejobs.Ack) (e futurejobs.Effect, err error) {
+	job, err := a.store.Job(ctx, listed.Rule, listed.Key)
+	if err != nil {
+		return e, err
+	}
+	if !slices.Contains(job.Alerts, listed.ID) {
+		return e, futurejobs.ErrNotFound
+	}
+	rule, err := a.jobs.catalog.Rule(ctx, job.RuleID, job.Version)
+	if err != nil {
+		return e, err
+	}
+	ack.Alert = listed.ID
+	return futurejobs.Effect{Rule: rule, Ref: job.Ref, Action: futurejobs.Acknowledge{Ack: ack}}, nil
+}
+
 // Unacknowledge removes the acknowledgement. It is not an error if the job was not acknowledged.
 func (a *acks) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error) {
 	return a.setAck(ctx, access.AlertUnack, futurejobs.Ack{Alert: id})

@@ -16,6 +16,9 @@ import (
 type AlertAcks interface {
 	// Acknowledge suppresses the steps of the alert's job until a.Until, and returns the job.
 	Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error)
+	// AcknowledgeAll acknowledges alerts in one transaction, and returns their number. It leaves out alerts whose jobs have
+	// ended.
+	AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert, a futurejobs.Ack) (int, error)
 	// Unacknowledge removes the acknowledgement, if any.
 	Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error)
 }
@@ -93,6 +96,7 @@ func (a *acknowledgeAPI) register(all *operations) {
 	o.ID, o.Method, o.Summary, o.IdempotencyKey = "unacknowledge-alert", "DELETE", "remove an acknowledgement", false
 	o.Description = "The highest step that came due in the meantime is raised. Without an acknowledgement, the call has no effect."
 	register(all, o, withBody(a.unacknowledge))
+	a.registerAll(all)
 }
 
 func (a *acknowledgeAPI) acknowledge(ctx context.Context, in *struct {

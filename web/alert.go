@@ -89,13 +89,13 @@ func (a Alert) Record() alerts.Alert { return alerts.Alert(a.AlertFields) }
 
 // alertListIn has the filters of an alert list, and the backlog of a stream.
 type alertListIn struct {
-	ListFilter
-	Status   string    `query:"status" enum:"firing,resolved,undetermined,gave_up,expired" doc:"Filter by status."`
-	Severity string    `query:"severity" enum:"info,warning,error,critical" doc:"Filter by severity."`
-	Open     bool      `query:"open" doc:"Only open alerts: the newest alert of each pending job that has raised one, acknowledged or not, and of each ongoing outage."`
-	After    time.Time `query:"decided_after" doc:"Only alerts raised at or after this time." example:"2026-01-31T15:04:05Z"`
-	Before   time.Time `query:"decided_before" doc:"Only alerts raised before this time." example:"2026-01-31T15:04:05Z"`
-	Backlog  int       `query:"backlog" minimum:"0" maximum:"500" doc:"Streams only: number of past alerts to send first, newest ones."`
+	OpenAlertFilter
+	Open         bool   `query:"open" doc:"Only open alerts: the newest alert of each pending job that has raised one, acknowledged or not, and of each ongoing outage. Required with acknowledged, label and through."`
+	Acknowledged string `query:"acknowledged" enum:"true,false" doc:"true: only alerts of acknowledged jobs. false: only others."`
+
+	After   time.Time `query:"decided_after" doc:"Only alerts raised at or after this time." example:"2026-01-31T15:04:05Z"`
+	Before  time.Time `query:"decided_before" doc:"Only alerts raised before this time." example:"2026-01-31T15:04:05Z"`
+	Backlog int       `query:"backlog" minimum:"0" maximum:"500" doc:"Streams only: number of past alerts to send first, newest ones."`
 	Paging
 }
 
@@ -125,8 +125,18 @@ func (a *alertAPI) list(ctx context.Context, in *alertListIn) (*alertListOut, er
 	if in.Backlog != 0 {
 		return nil, refused("query.backlog", "it applies to streams only; send Accept: text/event-stream, or use limit for a page")
 	}
-	f := in.page(in.filter())
-	f.Open, f.Status, f.Severity = in.Open, alerts.Status(in.Status), alerts.Severity(in.Severity)
+	f, err := in.OpenAlertFilter.filter()
+	if err != nil {
+		return nil, err
+	}
+	if !in.Open && (in.Acknowledged != "" || in.Label != "" || in.Through != alerts.ID{}) {
+		return nil, refused("query.open", "acknowledged, label and through select open alerts only; add open=true")
+	}
+	if in.Acknowledged != "" {
+		is := in.Acknowledged == "true"
+		f.Acknowledged, f.Now = &is, a.now()
+	}
+	f, f.Open = in.page(f), in.Open
 	f.After, f.Before = in.After.UTC(), in.Before.UTC()
 	page, err := a.alerts(ctx, f)
 	return &alertListOut{Vary: "Accept", Body: page}, err

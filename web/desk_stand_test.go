@@ -112,7 +112,7 @@ func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (
 	return s.store.Job(ctx, rule, key)
 }
 
-// Acknowledge and the method that follows implement web.AlertAcks.
+// Acknowledge and the two methods that follow implement web.AlertAcks.
 func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error) {
 	a.Alert, a.By = id, access.ActorOf(ctx).Name
 	listed, err := s.store.Alert(ctx, id)
@@ -129,6 +129,20 @@ func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack)
 		return futurejobs.ListedJob{}, err
 	}
 	return s.store.Job(ctx, listed.Rule, listed.Key)
+}
+
+func (s *stand) AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert, a futurejobs.Ack) (n int, err error) {
+	for _, listed := range all {
+		_, err := s.Acknowledge(ctx, listed.ID, a)
+		switch {
+		case errors.Is(err, futurejobs.ErrJobEnded):
+		case err != nil:
+			return n, err
+		default:
+			n++
+		}
+	}
+	return n, nil
 }
 
 func (s *stand) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error) {

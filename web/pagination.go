@@ -40,6 +40,9 @@ type HistoryReader interface {
 type AlertReader interface {
 	// Alerts returns alerts, newest first.
 	Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedAlert], error)
+	// CountOpenAlerts counts the open alerts that match a filter, by the fields of futurejobs.OpenAlerts and the value of a
+	// label; empty: no label.
+	CountOpenAlerts(ctx context.Context, f futurejobs.Filter, label string) ([]futurejobs.OpenAlerts, error)
 	// Alert returns one alert.
 	Alert(ctx context.Context, id alerts.ID) (futurejobs.ListedAlert, error)
 }

@@ -61,6 +61,7 @@ func groups(all *operations, o Options) []group {
 		&historyAPI{o.Lists},
 		newOutcomeAPI(o),
 		alerts,
+		&alertGroupAPI{o.Lists, o.Now},
 		&acknowledgeAPI{o.Lists, o.Acks, view, o.Now},
 		&republishAPI{o.Outbox},
 		&channelAPI{o.Channels, o.Keeper},

@@ -21,6 +21,13 @@ var (
 	statuses   = wordsOf(alerts.Firing, alerts.Resolved, alerts.Undetermined, alerts.GaveUp, alerts.Expired)
 )
 
+// Filters of alerts.
+var (
+	byStatus   = filter{parameter: "status", does: "filter by status: " + strings.Join(statuses, ", "), values: statuses}
+	bySeverity = filter{parameter: "severity", does: "filter by severity: " + strings.Join(severities, ", "), values: severities}
+	byLabel    = filter{parameter: "label", does: "only open alerts with this label, as NAME=VALUE"}
+)
+
 func wordsOf[W ~string](all ...W) []string {
 	words := make([]string, len(all))
 	for i, w := range all {
@@ -38,8 +45,8 @@ func newAlertCmd(io *cli) *cobra.Command {
 			filters: []filter{
 				byRule, byEntity, byKey,
 				{parameter: "open", does: "only open alerts: the newest firing alert of each pending job and of each outage", kind: filterFlag},
-				{parameter: "status", does: "filter by status: " + strings.Join(statuses, ", "), values: statuses},
-				{parameter: "severity", does: "filter by severity: " + strings.Join(severities, ", "), values: severities},
+				{parameter: "acknowledged", does: "only open alerts that are acknowledged (true) or not (false); requires --open", values: []string{"true", "false"}},
+				byLabel, byStatus, bySeverity,
 				since("decided_after", "after", "raised"), until("decided_before", "before", "raised"),
 			},
 			none:   "no alerts",
@@ -53,6 +60,7 @@ func newAlertCmd(io *cli) *cobra.Command {
 			},
 		}.command(io),
 		&cobra.Command{Use: "get ID", Short: "Show one alert by its id or the last characters of it", Args: exactly("ID"), RunE: io.with(getAlert)},
+		newAlertGroupsCmd(io),
 		newAlertTailCmd(io),
 		newAlertAckCmd(io), newAlertUnackCmd(io),
 		newAlertRepublishCmd(io),

@@ -11,17 +11,20 @@ import (
 
 func newAlertAckCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ack ID | ack RULE KEY", Short: "Acknowledge an alert and suppress further escalation steps", Args: idOrJob,
+		Use: "ack ID | ack RULE KEY | ack --rule RULE", Short: "Acknowledge alerts and suppress further escalation steps", Args: cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeRule(io),
 		Long: `Acknowledges an alert. Further escalation steps of its job are suppressed until the
 acknowledgement ends; then the highest step that came due is raised. Without --for or --until
 the acknowledgement does not end. An event that resolves the job also resolves its alerts.
 
 ID is an alert id, or its last characters as shown by deadman alert list. RULE KEY is the
-newest alert of that job.`,
+newest alert of that job. With filters in place of them, all matching open alerts are
+acknowledged, whatever their number; deadman alert groups counts them.`,
 		Example: `  deadman alert ack 6c8e0b1d --for 2h --note "looking into it"
-  deadman alert ack order-unshipped 1042`,
+  deadman alert ack order-unshipped 1042
+  deadman alert ack --rule order-unshipped --severity warning --for 1h`,
 	}
+	match := newMatchFlags(cmd)
 	span := textFlag(cmd.Flags(), "for", "duration", "", "duration of the acknowledgement, such as 2h (default: no end)")
 	until := textFlag(cmd.Flags(), "until", "time", "", "end of the acknowledgement (15:04, 2026-01-31T15:04:05Z, +2h)")
 	note := cmd.Flags().String("note", "", "note, shown with the acknowledgement")
@@ -35,6 +38,9 @@ newest alert of that job.`,
 		request := web.AckRequest{For: *span, Note: *note}
 		if request.Until, err = io.instantFlag("until", *until, io.now()); err != nil {
 			return err
+		}
+		if by := match.given(); by != "" || len(args) == 0 {
+			return match.acknowledge(io, cmd, args, by, request)
 		}
 		return setAck(io, cmd, http.MethodPost, args, request)
 	}

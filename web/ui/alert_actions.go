@@ -1,12 +1,11 @@
 package ui
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
 
 	"deadman/web"
 )
@@ -15,13 +14,6 @@ import (
 const (
 	acknowledged = "acknowledged"
 	takenBack    = "unacknowledged"
-)
-
-// Bounds of acknowledging a group: alerts acknowledged per request, and pages read to find them. An answer is due
-// within 30 seconds.
-const (
-	answeredMost = 1000
-	pagesMost    = 20
 )
 
 // alertActions serves the actions on alerts.
@@ -49,27 +41,46 @@ func (u alertActions) alertsDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
-	c, chosen, rest, group := client{u.api, r}, r.PostForm["alert"], 0, r.PostForm.Has("group")
-	if group && r.PostForm.Get("do") == "" {
-		r.PostForm.Set("do", "ack") // a group's button names the group only; acknowledging is a group's only action
+	if r.PostForm.Has("group") {
+		u.groupDeed(w, r)
+		return
 	}
+	c, chosen := client{u.api, r}, r.PostForm["alert"]
 	verb, answer, err := ackClient{c}.answer(r.PostForm)
-	if err == nil && group {
-		chosen, rest, err = ackClient{c}.groupOf(r.PostForm)
-	}
 	if err != nil {
 		u.fail(w, r, err)
 		return
 	}
 	d := bulkResult{Noun: "alert", Verb: verb, Back: returnPath(r.PostForm.Get("back")).String()}
-	if !group && u.noneChosen(w, r, d, chosen) {
+	if u.noneChosen(w, r, d, chosen) {
 		return
 	}
 	d.each(r, chosen, answer)
-	if rest > 0 {
-		d.Left = append(d.Left, skipped{Why: fmt.Sprintf("at most %d at a time; repeat for the others", answeredMost), Number: rest})
-	}
 	ackClient{c}.nameAlerts(&d)
+	u.report(w, r, d)
+}
+
+// groupDeed acknowledges all alerts of a group that the visitor has seen.
+func (u alertActions) groupDeed(w http.ResponseWriter, r *http.Request) {
+	if do := r.PostForm.Get("do"); do != "" && do != "ack" {
+		u.fail(w, r, nothingAsked("The form has no action: a group can only be acknowledged."))
+		return
+	}
+	did, err := ackClient{client{u.api, r}}.acknowledgeGroup(r.PostForm)
+	if err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	d := bulkResult{Noun: "alert", Verb: acknowledged, Done: int(did.Acknowledged), Back: returnPath(r.PostForm.Get("back")).String()}
+	for _, left := range []skipped{
+		{Why: "their jobs ended meanwhile", Number: int(did.Ended)},
+		{Why: "they are about outages and close when the outage ends", Number: int(did.Outages)},
+		{Why: "the time of the request is over; repeat it for the others", Number: int(did.Remaining)},
+	} {
+		if left.Number > 0 {
+			d.Left = append(d.Left, left)
+		}
+	}
 	u.report(w, r, d)
 }
 
@@ -90,47 +101,27 @@ func (c ackClient) answer(form url.Values) (verb string, do func(id string) erro
 
 func alertAt(id string) string { return alertsAt + "/" + url.PathEscape(id) }
 
-// groupOf returns the ids of a group's open alerts that can be acknowledged and are not yet. Alerts newer than the
-// form's page are left out, because the visitor has not seen them. rest counts the alerts over the limit.
-func (c ackClient) groupOf(form url.Values) (ids []string, rest int, err error) {
+// acknowledgeGroup acknowledges a group's open alerts. Alerts newer than the form's page are left out, because the visitor
+// has not seen them.
+func (c ackClient) acknowledgeGroup(form url.Values) (did web.AckAllResult, err error) {
 	if err := decodeForm(form, append([]string{"by", "group"}, inboxFilter...)...); err != nil {
-		return nil, 0, err
+		return did, err
 	}
-	by, name := form.Get("by"), form.Get("group")
-	query := url.Values{}
+	seen, err := uuid.Parse(form.Get("seen"))
+	if err != nil {
+		return did, nothingAsked("The form does not list the displayed alerts. Reload the page.")
+	}
+	match := map[string]string{}
 	for _, filter := range inboxFilter {
 		if value := form.Get(filter); value != "" {
-			query.Set(filter, value)
+			match[filter] = value
 		}
 	}
-	if slices.Contains(inboxFilter, by) && name != "" {
-		query.Set(by, name)
-	}
-	seen := form.Get("seen") // ids begin with their time
-	if seen == "" {
-		return nil, 0, nothingAsked("The form does not list the displayed alerts. Reload the page.")
-	}
-	query.Set("open", "true")
-	query.Set("limit", inboxMost)
-	for range pagesMost {
-		var page web.Page[web.Alert]
-		if err := c.get(alertsAt, query, &page); err != nil {
-			return nil, 0, err
-		}
-		for _, a := range page.Items {
-			if (openAlert{Alert: a}).Answerable() && a.Acknowledged == nil && a.Record().Field(by) == name && a.ID.String() <= seen {
-				ids = append(ids, a.ID.String())
-			}
-		}
-		if page.Next == "" {
-			break
-		}
-		query.Set("cursor", page.Next)
-	}
-	if len(ids) > answeredMost {
-		rest = len(ids) - answeredMost
-	}
-	return ids[:len(ids)-rest], rest, nil
+	of := narrowed(form.Get("by"), form.Get("group"))
+	match[of[0]] = of[1]
+	wish := map[string]any{"match": match, "through": seen, "for": form.Get("for"), "note": form.Get("note")}
+	err = c.do(http.MethodPost, alertsAt+"/ack", nil, wish, &did)
+	return did, err
 }
 
 // nameAlerts replaces the ids of listed alerts by the alerts' texts. An alert that can't be read keeps its id.

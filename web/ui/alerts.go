@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"deadman/alerts"
 	"deadman/web"
@@ -17,19 +16,19 @@ import (
 // alertsAt is the path of the inbox.
 const alertsAt = "/alerts"
 
-// inboxView is the inbox: open alerts in groups, then the acknowledged ones.
+// inboxView is the inbox: open alerts in groups, then the acknowledged ones. Its counts cover all open alerts; it shows
+// some of each group.
 type inboxView struct {
 	listing
 	permissions
 	Severities []string
 	Ways       []string // fields to group by
 	By         string   // the selected field
-	Open       int
+	Total      web.OpenAlertCounts
 	Groups     []group
+	Omitted    omittedGroups
 	Known      []openAlert // acknowledged
-	Unshown    int         // acknowledged alerts that are not shown
-	More       bool        // older open alerts exist
-	Seen       alerts.ID   // the newest alert shown
+	Seen       alerts.ID   // the newest open alert when the page was read
 	Done       *bulkResult // result of the last action; nil: none
 }
 
@@ -39,24 +38,31 @@ type openAlert struct {
 	Mute *web.Mute // mute that matches the alert; nil: none
 }
 
-// group is a set of open alerts with the same value of a field.
+// group is the unacknowledged alerts with the same value of a field.
 type group struct {
-	Name     string // the value; empty: the alerts lack the field
-	Loudest  string // the highest severity, as a style
-	Oldest   time.Time
-	Alerts   []openAlert // the alerts shown
-	Count    int
-	At       string // the inbox narrowed to this group; empty: not possible
-	MuteAt   string // address that mutes the group
-	Muted    int    // number of muted alerts
-	Answered bool   // some can be acknowledged
+	web.AlertGroup
+	Alerts []openAlert // the alerts shown, most severe first
+	At     string      // the inbox narrowed to this group; empty: not possible
+	MuteAt string      // address that mutes the group
+	Muted  int         // number of muted alerts among those shown
 }
 
-// Bounds of the inbox: open alerts that are read, rows shown of a group, and acknowledged alerts shown.
+// omittedGroups counts the groups beyond those shown, and their alerts.
+type omittedGroups struct {
+	Groups int
+	Alerts int64
+}
+
+// Bounds of the inbox: groups shown, rows of a group and of all groups, acknowledged alerts shown, alerts read by severity, and groups whose
+// alerts are read on their own.
 const (
-	inboxMost = "500"
-	groupRows = 15
-	knownRows = 50
+	inboxGroups = 50
+	groupRows   = 15 // with few groups
+	leastRows   = 5  // with many
+	inboxRows   = 75
+	knownRows   = 50
+	inboxRead   = 500
+	groupsRead  = 20
 )
 
 // inboxFilter names the filters of the inbox.
@@ -90,13 +96,54 @@ func (u alertPages) inbox(c client, r *http.Request) (view, error) {
 	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
 	}
-	open, more, err := alertClient{c}.open(v.query())
-	if err != nil {
+	if err := v.load(alertClient{c}); err != nil {
 		return view{}, err
 	}
-	v.More = more
-	v.sort(open)
 	return view{Title: "Alerts", Body: v}, nil
+}
+
+// load reads the counts, then the alerts to show.
+func (v *inboxView) load(c alertClient) error {
+	seen, err := c.newestOpen(v.narrowing())
+	if err != nil {
+		return err
+	}
+	query := v.narrowing()
+	if v.Seen = seen; seen != (alerts.ID{}) {
+		query.Set("through", seen.String())
+	}
+	groups, err := c.groups(v.By, query)
+	if err != nil {
+		return err
+	}
+	mutes, err := c.liveMutes()
+	if err != nil {
+		return err
+	}
+	v.Total = groups.Total
+	v.group(groups)
+	rows, err := c.mostSevere(v.Total, query, inboxRead)
+	if err != nil {
+		return err
+	}
+	if err := v.fill(c, query, rows); err != nil {
+		return err
+	}
+	if v.Known, err = c.known(v.Total, query); err != nil {
+		return err
+	}
+	v.mark(mutes)
+	v.Ways = v.ways(rows)
+	return nil
+}
+
+// narrowing returns the filters of the page as a query for open alerts.
+func (v *inboxView) narrowing() url.Values {
+	query := v.query()
+	for _, name := range []string{"by", "limit", "cursor"} {
+		query.Del(name)
+	}
+	return query
 }
 
 // severities lists the severities of alerts, lowest first.
@@ -105,27 +152,61 @@ var severities = []string{string(alerts.Info), string(alerts.Warning), string(al
 // alertClient reads open alerts and live mutes.
 type alertClient struct{ client }
 
-// open reads the open alerts, newest first, and marks the muted ones.
-func (c alertClient) open(query url.Values) (open []openAlert, more bool, err error) {
-	query.Del("by")
+// open reads a page of open alerts, newest first.
+func (c alertClient) open(query url.Values, limit int, more ...string) ([]openAlert, error) {
+	query = maps.Clone(query)
 	query.Set("open", "true")
-	query.Set("limit", inboxMost)
+	query.Set("limit", strconv.Itoa(limit))
+	for i := 0; i < len(more); i += 2 {
+		query.Set(more[i], more[i+1])
+	}
 	var page web.Page[web.Alert]
-	if err := c.get(alertsAt, query, &page); err != nil {
-		return nil, false, err
+	err := c.get(alertsAt, query, &page)
+	open := make([]openAlert, len(page.Items))
+	for i, a := range page.Items {
+		open[i] = openAlert{Alert: a}
 	}
-	mutes, err := c.liveMutes()
-	if err != nil {
-		return nil, false, err
+	return open, err
+}
+
+// newestOpen returns the id of the newest open alert; zero: none.
+func (c alertClient) newestOpen(query url.Values) (id alerts.ID, err error) {
+	newest, err := c.open(query, 1)
+	if len(newest) > 0 {
+		id = newest[0].ID
 	}
-	for _, a := range page.Items {
-		o := openAlert{Alert: a}
-		if i := slices.IndexFunc(mutes, func(m web.Mute) bool { return alerts.Match(m.Match).Matches(a.Record()) }); i >= 0 {
-			o.Mute = &mutes[i]
+	return id, err
+}
+
+// groups counts the open alerts by the values of a field.
+func (c alertClient) groups(by string, query url.Values) (groups web.AlertGroups, err error) {
+	query = maps.Clone(query)
+	query.Set("by", by)
+	err = c.get(alertsAt+"/groups", query, &groups)
+	return groups, err
+}
+
+// mostSevere reads unacknowledged alerts: those of the highest severity first, and newest first within a severity.
+func (c alertClient) mostSevere(total web.OpenAlertCounts, query url.Values, limit int) (all []openAlert, err error) {
+	for _, severity := range slices.Backward(severities) {
+		if total.Severities[severity] == 0 || len(all) >= limit {
+			continue
 		}
-		open = append(open, o)
+		some, err := c.open(query, limit-len(all), "acknowledged", "false", "severity", severity)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
 	}
-	return open, page.Next != "", nil
+	return all, nil
+}
+
+// known reads acknowledged alerts, newest first.
+func (c alertClient) known(total web.OpenAlertCounts, query url.Values) ([]openAlert, error) {
+	if total.Acknowledged == 0 {
+		return nil, nil
+	}
+	return c.open(query, knownRows, "acknowledged", "true")
 }
 
 // liveMutes reads the active mutes. A visitor limited to some rules gets none.
@@ -138,65 +219,145 @@ func (c alertClient) liveMutes() ([]web.Mute, error) {
 	return slices.DeleteFunc(page.Items, func(m web.Mute) bool { return !m.Active }), err
 }
 
-// sort puts open alerts into their groups and acknowledged ones into their own list. The most severe group comes
-// first, and within it the most severe alert.
-func (v *inboxView) sort(open []openAlert) {
-	groups, labels := map[string]*group{}, map[string]bool{}
-	for _, a := range open {
-		if string(a.ID[:]) > string(v.Seen[:]) {
-			v.Seen = a.ID
+// group adds the groups with unacknowledged alerts, in the order of the API: the highest severity first.
+func (v *inboxView) group(groups web.AlertGroups) {
+	shown := groups.Total.Unacknowledged
+	for _, g := range groups.Items {
+		if g.Unacknowledged == 0 {
+			continue
 		}
+		if len(v.Groups) == inboxGroups {
+			v.Omitted.Groups++
+			continue
+		}
+		v.Groups = append(v.Groups, group{AlertGroup: g, At: v.at(g.Value), MuteAt: muteOf(v.By, g.Value)})
+		shown -= g.Unacknowledged
+	}
+	v.Omitted.Groups += groups.Omitted
+	v.Omitted.Alerts = shown
+}
+
+// fill distributes alerts to their groups. It reads the alerts of the first groups that got too few.
+func (v *inboxView) fill(c alertClient, query url.Values, read []openAlert) error {
+	of := make(map[string][]openAlert)
+	for _, a := range read {
+		value := a.Record().Field(v.By)
+		of[value] = append(of[value], a)
+	}
+	queries, rows := 0, min(groupRows, max(leastRows, inboxRows/max(len(v.Groups), 1)))
+	for i := range v.Groups {
+		g := &v.Groups[i]
+		g.Alerts = of[g.Value]
+		if wanted := min(int(g.Unacknowledged), rows); len(g.Alerts) < wanted && queries < groupsRead {
+			queries++
+			var err error
+			if g.Alerts, err = c.mostSevere(g.OpenAlertCounts, v.narrowedTo(query, g.Value), rows); err != nil {
+				return err
+			}
+		}
+		slices.SortStableFunc(g.Alerts, func(a, b openAlert) int { return cmp.Compare(rank(b.Alert), rank(a.Alert)) })
+		g.Alerts = g.Alerts[:min(len(g.Alerts), rows)]
+	}
+	return nil
+}
+
+// narrowedTo narrows a query to the alerts of a group.
+func (v *inboxView) narrowedTo(query url.Values, value string) url.Values {
+	query, of := maps.Clone(query), narrowed(v.By, value)
+	query.Set(of[0], of[1])
+	return query
+}
+
+// narrowed returns the parameter that selects the alerts with a value of a field or label, and its value.
+func narrowed(by, value string) []string {
+	if slices.Contains(alerts.Fields, by) {
+		return []string{by, value}
+	}
+	return []string{"label", by + "=" + value}
+}
+
+// mark sets the mutes of the alerts shown.
+func (v *inboxView) mark(mutes []web.Mute) {
+	mark := func(all []openAlert) (muted int) {
+		for i := range all {
+			if m := slices.IndexFunc(mutes, func(m web.Mute) bool { return alerts.Match(m.Match).Matches(all[i].Record()) }); m >= 0 {
+				all[i].Mute = &mutes[m]
+				muted++
+			}
+		}
+		return muted
+	}
+	for i := range v.Groups {
+		v.Groups[i].Muted = mark(v.Groups[i].Alerts)
+	}
+	mark(v.Known)
+}
+
+// ways returns the fields to group by: those of all alerts, and the labels of the given ones.
+func (v *inboxView) ways(rows []openAlert) []string {
+	labels := make(map[string]bool)
+	for _, a := range slices.Concat(rows, v.Known) {
 		for name := range a.Labels {
 			labels[name] = true
 		}
-		if a.Acknowledged != nil {
-			v.Known = append(v.Known, a)
-			continue
-		}
-		v.Open++
-		name := a.Record().Field(v.By)
-		if groups[name] == nil {
-			groups[name] = &group{Name: name, At: v.at(name), MuteAt: muteOf(v.By, name)}
-		}
-		groups[name].add(a)
 	}
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		v.Groups = append(v.Groups, groups[name].sorted())
+	ways := append([]string{"rule", "severity", "entity"}, slices.Sorted(maps.Keys(labels))...)
+	if !slices.Contains(ways, v.By) {
+		ways = append(ways, v.By)
 	}
-	slices.SortStableFunc(v.Groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(rank(b.Alerts[0].Alert), rank(a.Alerts[0].Alert)), cmp.Compare(b.Count, a.Count))
-	})
-	if n := len(v.Known) - knownRows; n > 0 {
-		v.Known, v.Unshown = v.Known[:knownRows], n
-	}
-	v.Ways = append([]string{"rule", "severity", "entity"}, slices.Sorted(maps.Keys(labels))...)
-	if !slices.Contains(v.Ways, v.By) {
-		v.Ways = append(v.Ways, v.By)
-	}
+	return ways
 }
 
-func (g *group) add(a openAlert) {
-	g.Alerts = append(g.Alerts, a)
-	g.Count++
-	if g.Oldest.IsZero() || a.DecidedAt.Before(g.Oldest) {
-		g.Oldest = a.DecidedAt
+// Loudest returns the style of the group.
+func (g group) Loudest() string {
+	if len(g.Alerts) > 0 {
+		return severityRank(g.Alerts[0].Alert)
 	}
-	if a.Mute != nil {
-		g.Muted++
-	}
-	g.Answered = g.Answered || a.Answerable()
+	return highestOf(g.OpenAlertCounts)
 }
 
-// sorted returns the group for display: most severe alerts first, then newest.
-func (g *group) sorted() group {
-	slices.SortStableFunc(g.Alerts, func(a, b openAlert) int { return cmp.Compare(rank(b.Alert), rank(a.Alert)) })
-	g.Loudest = severityRank(g.Alerts[0].Alert)
-	g.Alerts = g.Alerts[:min(len(g.Alerts), groupRows)]
-	return *g
+// highestOf returns the highest severity of unacknowledged alerts; empty: there are none.
+func highestOf(n web.OpenAlertCounts) string {
+	for _, severity := range slices.Backward(severities) {
+		if n.Severities[severity] > 0 {
+			return severity
+		}
+	}
+	return ""
 }
 
 // Others counts the alerts of the group that are not shown.
-func (g group) Others() int { return g.Count - len(g.Alerts) }
+func (g group) Others() int64 { return g.Unacknowledged - int64(len(g.Alerts)) }
+
+// Answerable returns the number of alerts of the group that can be acknowledged.
+func (g group) Answerable() int64 { return g.Unacknowledged - g.Outages }
+
+// Severe returns the numbers of alerts by severity, such as "4 critical, 2 warning"; empty if they have the same severity.
+func (g group) Severe() string {
+	if len(g.Severities) < 2 {
+		return ""
+	}
+	return severitiesOf(g.OpenAlertCounts)
+}
+
+// severitiesOf returns the numbers of unacknowledged alerts by severity, the highest first.
+func severitiesOf(n web.OpenAlertCounts) string {
+	var parts []string
+	for _, severity := range slices.Backward(severities) {
+		if n := n.Severities[severity]; n > 0 {
+			parts = append(parts, number(n)+" "+severityNoun(severity, n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// severityNoun returns a severity for a number of alerts: 4 critical, 2 warnings.
+func severityNoun(severity string, n int64) string {
+	if n != 1 && (severity == string(alerts.Warning) || severity == string(alerts.Error)) {
+		return severity + "s"
+	}
+	return severity
+}
 
 // rank orders alerts by severity, then by status.
 func rank(a web.Alert) int {
@@ -208,9 +369,10 @@ func rank(a web.Alert) int {
 func (a openAlert) Answerable() bool { return ofWait(a.Alert) }
 
 // Answered reports whether the inbox has an alert that can be acknowledged.
-func (v inboxView) Answered() bool {
-	return slices.ContainsFunc(v.Groups, func(g group) bool { return g.Answered })
-}
+func (v inboxView) Answered() bool { return v.Total.Unacknowledged > v.Total.Outages }
+
+// Unshown counts the acknowledged alerts that are not shown.
+func (v inboxView) Unshown() int64 { return v.Total.Acknowledged - int64(len(v.Known)) }
 
 // at returns the address of the inbox narrowed to one group. It is empty if the inbox has no such filter.
 func (v inboxView) at(name string) string {
@@ -222,14 +384,19 @@ func (v inboxView) at(name string) string {
 	return l.page("")
 }
 
-// Says summarizes the inbox in a sentence.
-func (v inboxView) Says() string {
-	var said []string
-	if v.Open > 0 {
-		said = append(said, count(v.Open, "open alert"))
+// Summary counts all open alerts, such as "23 open: 4 critical, 19 warning, 12 acknowledged".
+func (v inboxView) Summary() string {
+	return summaryOf(v.Total)
+}
+
+// summaryOf counts open alerts; empty: there are none.
+func summaryOf(n web.OpenAlertCounts) string {
+	var parts []string
+	if n.Unacknowledged > 0 {
+		parts = append(parts, number(n.Unacknowledged)+" open: "+severitiesOf(n))
 	}
-	if n := len(v.Known) + v.Unshown; n > 0 {
-		said = append(said, strconv.Itoa(n)+" acknowledged")
+	if n.Acknowledged > 0 {
+		parts = append(parts, number(n.Acknowledged)+" acknowledged")
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(parts, ", ")
 }

@@ -85,7 +85,7 @@ func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return number(int64(n)) + " " + noun + "s"
 }
 
 // outcome returns the style of a job's outcome.

@@ -12,13 +12,13 @@ import (
 	"sync"
 	"time"
 
-	"deadman/alerts"
 	"deadman/web"
 )
 
 // Rows of each list on the overview.
 const (
 	nowAlerts = 8
+	nowRead   = 50 // open alerts read to find the most severe
 	nowRules  = 15
 	nowJobs   = "12"
 )
@@ -31,13 +31,12 @@ type homeView struct {
 	LastEvent time.Time             // zero: none, or hidden from the visitor
 	Behind    uint64                // unread events
 	Refused   web.DeadLetterReasons // dead letters; empty if hidden from the visitor
-	Alerts    []openAlert
-	Open      int  // number of alerts read
-	MoreOpen  bool // more exist
+	Open      web.OpenAlertCounts
+	Alerts    []openAlert // the most severe of the open alerts
 	Rules     []ruleLine
 	RuleCount int
 	MoreRules bool           // more than were read
-	loudest   map[string]int // rank of the most severe open alert read, by rule
+	loudest   map[string]int // rank of the most severe open alert, by rule
 	Waiting   int64
 	Counted   bool // the jobs of rules are counted
 	Jobs      []job
@@ -76,19 +75,40 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 			v.Broken = append(v.Broken, condition)
 		}
 	}
-	if err := v.load(c, u.Now()); err != nil {
+	if err := v.load(c); err != nil {
 		v.Fine, v.Blind = false, problemText(err)
 	}
 	v.Sentence = v.sentence()
-	return view{Title: v.Sentence, Body: v, Ill: !v.Fine}, nil
+	title := v.Sentence
+	if v.Fine {
+		title = cmp.Or(summaryOf(v.Open), title)
+	}
+	return view{Title: title, Body: v, Ill: !v.Fine}, nil
+}
+
+// Summary counts the open alerts; empty: there are none.
+func (v homeView) Summary() string { return summaryOf(v.Open) }
+
+// MoreOpen reports whether more alerts are open than the page shows.
+func (v homeView) MoreOpen() bool {
+	return v.Open.Unacknowledged+v.Open.Acknowledged > int64(len(v.Alerts))
+}
+
+// Tone is the style of the headline: ill if a condition failed, else the highest severity of unacknowledged alerts, else
+// fine.
+func (v homeView) Tone() string {
+	if !v.Fine {
+		return "ill"
+	}
+	return cmp.Or(highestOf(v.Open), "fine")
 }
 
 // load reads the lists of the page concurrently. Each part writes its own fields.
-func (v *homeView) load(c client, now time.Time) error {
+func (v *homeView) load(c client) error {
 	parts := []func() error{
 		func() error { return v.streams(c) },
 		func() error { return v.letters(c) },
-		func() error { return v.open(c, now) },
+		func() error { return v.open(c) },
 		func() error { return v.rules(c) },
 		func() error { return v.jobs(c) },
 	}
@@ -140,61 +160,35 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// open finds the most important alerts: unacknowledged before acknowledged, then by severity, then newest. If it did
-// not read all open alerts, it reads critical and error alerts separately.
-func (v *homeView) open(c client, now time.Time) error {
-	newest, err := homeClient{c}.openOf("", "50")
+// open counts the open alerts and reads the most important ones: unacknowledged before acknowledged, then by severity,
+// then newest.
+func (v *homeView) open(c client) error {
+	of := alertClient{c}
+	groups, err := of.groups("rule", url.Values{})
 	if err != nil {
 		return err
 	}
-	v.Open, v.MoreOpen = len(newest.Items), newest.Next != ""
-	all := newest.Items
-	for _, severity := range []alerts.Severity{alerts.Critical, alerts.Error} {
-		if !v.MoreOpen || len(all)-v.Open >= nowAlerts {
-			break
-		}
-		grave, err := homeClient{c}.openOf(severity, "50")
+	v.Open, v.loudest = groups.Total, make(map[string]int)
+	for _, g := range groups.Items {
+		v.loudest[g.Value] = 1 + slices.Index(severities, highestOf(g.OpenAlertCounts))
+	}
+	if v.Alerts, err = of.mostSevere(v.Open, url.Values{}, nowRead); err != nil {
+		return err
+	}
+	slices.SortStableFunc(v.Alerts, func(a, b openAlert) int { return cmp.Compare(rank(b.Alert), rank(a.Alert)) })
+	if len(v.Alerts) < nowAlerts {
+		known, err := of.known(v.Open, url.Values{})
 		if err != nil {
 			return err
 		}
-		all = append(all, grave.Items...)
+		v.Alerts = append(v.Alerts, known...)
 	}
-	found := make(map[alerts.ID]bool)
-	v.loudest = make(map[string]int)
-	for _, a := range all {
-		if !found[a.ID] {
-			found[a.ID] = true
-			v.loudest[a.Rule] = max(v.loudest[a.Rule], 1+slices.Index(severities, string(a.Severity)))
-			v.Alerts = append(v.Alerts, openAlert{Alert: a})
-		}
-	}
-	slices.SortStableFunc(v.Alerts, func(a, b openAlert) int {
-		return cmp.Or(known(a, now)-known(b, now), rank(b.Alert)-rank(a.Alert), b.DecidedAt.Compare(a.DecidedAt))
-	})
 	v.Alerts = v.Alerts[:min(len(v.Alerts), nowAlerts)]
 	return nil
 }
 
 // homeClient reads what the front page shows.
 type homeClient struct{ client }
-
-// openOf reads the newest open alerts of a severity, or of any if empty.
-func (c homeClient) openOf(severity alerts.Severity, limit string) (page web.Page[web.Alert], err error) {
-	query := url.Values{"open": {"true"}, "limit": {limit}}
-	if severity != "" {
-		query.Set("severity", string(severity))
-	}
-	err = c.get("/alerts", query, &page)
-	return page, err
-}
-
-// known returns 1 for an acknowledged alert and 0 otherwise.
-func known(a openAlert, now time.Time) int {
-	if k := a.Acknowledged; k != nil && (k.Until.IsZero() || k.Until.After(now)) {
-		return 1
-	}
-	return 0
-}
 
 // rules reads the rules with their job counts.
 func (v *homeView) rules(c client) error {

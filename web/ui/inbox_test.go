@@ -80,7 +80,7 @@ func TestInbox(t *testing.T) {
 	waitOpen(t, home, 23)
 	b := open(t, home, 1400, 900)
 	b.visit("/alerts")
-	b.shows("23 open alerts", "payment-missing", "20 alerts, oldest", "and 5 more", "order-unshipped")
+	b.shows("23 open: 20 errors, 3 warnings", "payment-missing", "20 alerts, oldest", "and 5 more", "order-unshipped")
 	b.accessible("inbox")
 	b.shoot("inbox")
 	if first := evaluate[string](b, `document.querySelector(".group h2").innerText`); first != "payment-missing" {
@@ -130,7 +130,7 @@ func TestInbox(t *testing.T) {
 	b.shoot("inbox-dark")
 	narrow := open(t, home, 400, 800)
 	narrow.visit("/alerts")
-	narrow.shows("open alerts")
+	narrow.shows("open: ")
 	narrow.shoot("inbox-narrow")
 	for _, at := range []string{"/alerts", "/alerts/all", "/mutes"} {
 		narrow.visit(at)

@@ -55,34 +55,73 @@ type wish struct {
 
 // reach is the effect of a mute.
 type reach struct {
-	Alerts int  // matching open alerts
-	More   bool // more open alerts exist than were read
+	Alerts int64 // matching open alerts
+	Read   int   // open alerts that were compared with the patterns, if more are open; 0: the count is complete
 	Any    []matched
 }
 
 // muteClient reads mutes.
 type muteClient struct{ client }
 
-// reach counts the newest open alerts that a mute matches. It also lists the patterns with a *, because a * can't be
-// escaped and matches any text.
+// reachPages is the number of pages of open alerts that are compared with patterns.
+const reachPages = 10
+
+// reach counts the open alerts that a mute matches. It also lists the patterns with a *, because a * can't be escaped
+// and matches any text.
 func (c muteClient) reach(w wish) (*reach, error) {
 	match := alerts.Match(w.match())
-	var page web.Page[web.Alert]
-	if err := c.get(alertsAt, url.Values{"open": {"true"}, "limit": {inboxMost}}, &page); err != nil {
-		return nil, err
-	}
-	r := &reach{More: page.Next != ""}
-	for _, a := range page.Items {
-		if match.Matches(a.Record()) {
-			r.Alerts++
-		}
-	}
+	r := &reach{}
 	for _, name := range slices.Sorted(maps.Keys(match)) {
 		if strings.Contains(match[name], "*") {
 			r.Any = append(r.Any, matched{name, match[name]})
 		}
 	}
-	return r, nil
+	if query := filterOf(match); query != nil {
+		groups, err := alertClient(c).groups("severity", query)
+		if p := asProblem(err); p == nil || p.Status != http.StatusBadRequest { // no alert has such a value
+			r.Alerts = groups.Total.Unacknowledged + groups.Total.Acknowledged
+			return r, err
+		}
+	}
+	return r, c.compare(match, r)
+}
+
+// filterOf returns the filters of open alerts that accept the same alerts as a match. It is nil if there are none: for a
+// pattern with a *, a step, or several labels.
+func filterOf(match alerts.Match) url.Values {
+	query := url.Values{}
+	for name, pattern := range match {
+		parameter := narrowed(name, pattern)
+		if strings.Contains(pattern, "*") || name == "step" || query.Has(parameter[0]) {
+			return nil
+		}
+		query.Set(parameter[0], parameter[1])
+	}
+	return query
+}
+
+// compare counts the alerts that a match matches among the newest open ones.
+func (c muteClient) compare(match alerts.Match, r *reach) error {
+	query := url.Values{"open": {"true"}, "limit": {"500"}}
+	read := 0
+	for range reachPages {
+		var page web.Page[web.Alert]
+		if err := c.get(alertsAt, query, &page); err != nil {
+			return err
+		}
+		for _, a := range page.Items {
+			if match.Matches(a.Record()) {
+				r.Alerts++
+			}
+		}
+		read += len(page.Items)
+		if page.Next == "" {
+			return nil
+		}
+		query.Set("cursor", page.Next)
+	}
+	r.Read = read
+	return nil
 }
 
 // muteFields names the fields of the form.

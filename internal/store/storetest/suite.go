@@ -159,6 +159,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"list/severities":       alertsAreFiltered,
 	"list/open":             alertsAreOpen,
 	"list/outages":          outagesAreOpenAlerts,
+	"list/open counts":      openAlertsAreCounted,
 	"list/large":            largeBodiesAreLeftOut,
 	"list/large_letters":    largeLettersAreLeftOut,
 	"list/rules":            jobsAreCountedByRule,

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deadman/web"
+)
+
+// matchFlags are the flags that select open alerts.
+type matchFlags struct {
+	texts []*string // values, in the order of matchFields
+	all   *bool
+}
+
+// matchFields are the flags with a value.
+var matchFields = []string{"rule", "entity", "key", "severity", "status", "label"}
+
+func newMatchFlags(cmd *cobra.Command) matchFlags {
+	does := map[string]string{
+		"rule": "all open alerts of this rule", "entity": "all open alerts of this entity type", "key": "all open alerts of this key",
+		"severity": "all open alerts of this severity: " + strings.Join(severities, ", "), "status": "all open alerts with this status: " + strings.Join(statuses, ", "),
+		"label": "all open alerts with this label, as NAME=VALUE",
+	}
+	var m matchFlags
+	for _, name := range matchFields {
+		m.texts = append(m.texts, cmd.Flags().String(name, "", does[name]))
+	}
+	m.all = cmd.Flags().Bool("all", false, "all open alerts")
+	return m
+}
+
+// given returns the name of a flag that is set, or an empty text.
+func (m matchFlags) given() string {
+	for i, text := range m.texts {
+		if *text != "" {
+			return matchFields[i]
+		}
+	}
+	if *m.all {
+		return "all"
+	}
+	return ""
+}
+
+func (m matchFlags) match() web.OpenAlertMatch {
+	return web.OpenAlertMatch{
+		Rule: web.Identifier(*m.texts[0]), Entity: web.Identifier(*m.texts[1]), Key: web.Identifier(*m.texts[2]),
+		Severity: *m.texts[3], Status: *m.texts[4], Label: web.Identifier(*m.texts[5]), All: *m.all,
+	}
+}
+
+// acknowledge acknowledges all open alerts that match, in as many requests as it takes.
+func (m matchFlags) acknowledge(io *cli, cmd *cobra.Command, args []string, by string, request web.AckRequest) error {
+	if by == "" {
+		return usage("%s requires ID, RULE KEY, or a filter such as --rule; got 0 arguments", commandName(cmd))
+	}
+	if len(args) > 0 {
+		return usage("%s accepts either an alert or --%s, not both", commandName(cmd), by)
+	}
+	c, err := io.client()
+	if err != nil {
+		return err
+	}
+	var sum web.AckAllResult
+	for {
+		did, _, err := call[web.AckAllResult](cmd.Context(), c, http.MethodPost, "/alerts/ack", nil, web.AckAllRequest{AckRequest: request, Match: m.match()})
+		if err != nil {
+			return err
+		}
+		sum.Acknowledged += did.Acknowledged
+		sum.Ended += did.Ended
+		sum.Outages, sum.Remaining = did.Outages, did.Remaining
+		if did.Remaining == 0 || did.Acknowledged == 0 {
+			break
+		}
+		if _, err := fmt.Fprintf(io.err, "%s acknowledged, %s remaining\n", number(int(sum.Acknowledged), "alert"), number(int(did.Remaining), "alert")); err != nil {
+			return err
+		}
+	}
+	raw, err := json.Marshal(sum)
+	if err != nil {
+		return err
+	}
+	return io.write(raw, func() error { return printAckAll(io, sum) })
+}
+
+func printAckAll(io *cli, sum web.AckAllResult) error {
+	if _, err := fmt.Fprintf(io.out, "%s acknowledged\n", number(int(sum.Acknowledged), "alert")); err != nil {
+		return err
+	}
+	for _, left := range []struct {
+		n   int64
+		why string
+	}{
+		{sum.Ended, "not acknowledged: their jobs ended or changed meanwhile"},
+		{sum.Outages, "not acknowledged: they are about outages and close when the outage ends"},
+		{sum.Remaining, "not acknowledged: the requests timed out; run the command again"},
+	} {
+		if left.n == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(io.out, "%s %s\n", number(int(left.n), "alert"), left.why); err != nil {
+			return err
+		}
+	}
+	return nil
+}

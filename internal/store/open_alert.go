@@ -1,0 +1,278 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// newestAlert is the expression for the last alert id of a job f, in bytes, as in the index future_job_open.
+const newestAlert = `substr(f.alert_ids, length(f.alert_ids) - 15)`
+
+// openAlerts lists the newest alert of each pending job that raised one, and of each open outage, newest first. An
+// alert beyond its retention is missing.
+func (s *AlertStore) openAlerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.ListedAlert], err error) {
+	before := position{Alert: lastAlert}
+	if err := before.read("open", f.Cursor); err != nil {
+		return page, err
+	}
+	scopes, err := s.scopes(ctx, f)
+	if err != nil {
+		return page, err
+	}
+	open, err := s.openOutages(ctx, f, before.Alert)
+	if err != nil {
+		return page, err
+	}
+	portions := []*shardPage[futurejobs.ListedAlert]{{items: open, over: true}}
+	for _, c := range scopes {
+		portions = append(portions, alertsBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+			return s.openMatching(ctx, c, f, before, limit)
+		}))
+	}
+	if open, err = mergeShards(portions, limit(f)+1, newestFirst); err != nil {
+		return page, err
+	}
+	page = paged("open", open, f, func(a futurejobs.ListedAlert) position { return position{Alert: a.ID} })
+	page.Items, err = s.fill(ctx, page.Items)
+	return page, err
+}
+
+// openMatching is openOfShard narrowed by the value of a label, which only the documents of the alerts have.
+func (s *AlertStore) openMatching(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+	if f.Label == "" {
+		return s.openOfShard(ctx, c, f, before, limit)
+	}
+	var matching []futurejobs.ListedAlert
+	for {
+		page, err := s.openOfShard(ctx, c, f, before, futurejobs.MaxLimit)
+		if err != nil || len(page) == 0 {
+			return matching, err
+		}
+		before = page[len(page)-1].ID
+		if page, err = s.fill(ctx, page); err != nil {
+			return nil, err
+		}
+		for _, a := range page {
+			if a.Labels[f.Label] == f.LabelValue {
+				matching = append(matching, a)
+			}
+			if len(matching) == limit {
+				return matching, nil
+			}
+		}
+	}
+}
+
+// openOfShard scans the jobs that raised alerts, or reads those of a key.
+func (s *AlertStore) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + `, ` + ackColumns + s.fromOpen() + withAck + `
+WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.and("f"), []any{c.shard, before[:]}}
+	if f.Key != "" {
+		w.and(`f.key = ?`, escapedText(f.Key))
+	}
+	w.andUnindexed(openConditions(f))
+	return query(ctx, s.read, readOpen, rebindPlaceholders(w.text+` ORDER BY `+newestAlert+` DESC LIMIT `+strconv.Itoa(limit)), w.args...)
+}
+
+// fromOpen joins the jobs f, their newest alerts a and their rules r.
+func (s *AlertStore) fromOpen() string {
+	return `
+FROM future_job f
+JOIN alert a ON a.shard = f.shard AND a.id = ` + s.idOf(newestAlert) + `
+JOIN rule r ON r.id = f.rule_id`
+}
+
+// openConditions narrows the open alerts a of the jobs f, except by labels.
+func openConditions(f futurejobs.Filter) filter {
+	w := filter{text: `1 = 1`}
+	w.alerts(f)
+	if f.Acknowledged != nil {
+		w.and(acknowledged+` = ?`, f.Now, *f.Acknowledged)
+	}
+	if f.Through != (alerts.ID{}) {
+		w.and(newestAlert+` <= ?`, f.Through[:])
+	}
+	return w
+}
+
+// acknowledged is the condition that an acknowledgement of a job f holds at a time.
+const acknowledged = `(f.acked_until IS NOT NULL AND f.acked_until > ?)`
+
+// CountOpenAlerts counts the open alerts that match a filter, in groups that agree in all fields of futurejobs.OpenAlerts
+// but the last two. label names a label to group by; empty: none. The order is not defined. The database counts, except
+// by the values of labels: then all documents are read. f.Now decides which acknowledgements hold.
+func (s *AlertStore) CountOpenAlerts(ctx context.Context, f futurejobs.Filter, label string) ([]futurejobs.OpenAlerts, error) {
+	counts, err := s.countOpenAlerts(ctx, f, label)
+	if err != nil {
+		return nil, wrapErr("count open alerts", err)
+	}
+	return counts, nil
+}
+
+func (s *AlertStore) countOpenAlerts(ctx context.Context, f futurejobs.Filter, label string) ([]futurejobs.OpenAlerts, error) {
+	scopes, err := s.scopes(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	outages, err := s.openOutages(ctx, f, lastAlert)
+	if err != nil {
+		return nil, err
+	}
+	if outages, err = s.fill(ctx, outages); err != nil {
+		return nil, err
+	}
+	counts := make([]futurejobs.OpenAlerts, 0, len(outages))
+	for _, o := range outages {
+		counts = append(counts, countOf(o, label, false))
+	}
+	for _, c := range scopes {
+		ofShard, err := s.countOpenOfShard(ctx, c, f, label)
+		if err != nil {
+			return nil, err
+		}
+		counts = append(counts, ofShard...)
+	}
+	return mergeCounts(counts), nil
+}
+
+// countOf counts one alert.
+func countOf(a futurejobs.ListedAlert, label string, acknowledged bool) futurejobs.OpenAlerts {
+	return futurejobs.OpenAlerts{
+		Rule: a.Rule, Entity: a.Entity, Severity: a.Severity, Status: a.Status, LabelValue: a.Labels[label],
+		Acknowledged: acknowledged, Outage: futurejobs.IsOutage(a.Alert), Count: 1, Oldest: a.DecidedAt,
+	}
+}
+
+// mergeCounts adds up the counts of all shards that agree.
+func mergeCounts(counts []futurejobs.OpenAlerts) []futurejobs.OpenAlerts {
+	places := make(map[futurejobs.OpenAlerts]int)
+	merged := counts[:0]
+	for _, c := range counts {
+		of := c
+		of.Count, of.Oldest = 0, time.Time{}
+		i, found := places[of]
+		if !found {
+			places[of], merged = len(merged), append(merged, c)
+			continue
+		}
+		merged[i].Count += c.Count
+		if c.Oldest.Before(merged[i].Oldest) {
+			merged[i].Oldest = c.Oldest
+		}
+	}
+	return merged
+}
+
+func (s *AlertStore) countOpenOfShard(ctx context.Context, c scope, f futurejobs.Filter, label string) (counts []futurejobs.OpenAlerts, err error) {
+	if label == "" && f.Label == "" {
+		w := filter{`SELECT r.name, r.entity, a.severity, a.status, ` + acknowledged + ` AS acked, count(*), min(a.decided_at)` + s.fromOpen() + `
+WHERE f.shard = ? AND f.alert_ids IS NOT NULL` + c.and("f"), []any{f.Now, c.shard}}
+		if f.Key != "" {
+			w.and(`f.key = ?`, escapedText(f.Key))
+		}
+		conditions := openConditions(f)
+		w.and(conditions.text, conditions.args...)
+		return query(ctx, s.read, readOpenCount, rebindPlaceholders(w.text+` GROUP BY r.name, r.entity, a.severity, a.status, acked`), w.args...)
+	}
+	for before := lastAlert; ; {
+		page, err := s.openOfShard(ctx, c, f, before, futurejobs.MaxLimit)
+		if err != nil || len(page) == 0 {
+			return counts, err
+		}
+		before = page[len(page)-1].ID
+		if page, err = s.fill(ctx, page); err != nil {
+			return nil, err
+		}
+		for _, a := range page {
+			if f.Label == "" || a.Labels[f.Label] == f.LabelValue {
+				counts = append(counts, countOf(a, label, a.Ack != nil && a.Ack.Holds(f.Now)))
+			}
+		}
+	}
+}
+
+// readOpenCount reads a row of countOpenOfShard.
+func readOpenCount(row scanner, c *futurejobs.OpenAlerts) error {
+	var severity, status int16
+	if err := row.Scan(&c.Rule, &c.Entity, &severity, &status, &c.Acknowledged, &c.Count, at(&c.Oldest)); err != nil {
+		return err
+	}
+	c.Severity, c.Status = alerts.SeverityOf(severity), alerts.StatusOf(status)
+	return nil
+}
+
+// readOpen is readListedAlert plus the acknowledgement of the alert's job.
+func readOpen(row scanner, s *futurejobs.ListedAlert) error {
+	var k readAck
+	err := readListedAlert(rowWithExtras{row, k.fields()}, s)
+	s.Ack = k.ack()
+	return err
+}
+
+// rowWithExtras is a row with more columns than its reader scans.
+type rowWithExtras struct {
+	scanner
+	more []any
+}
+
+func (w rowWithExtras) Scan(dest ...any) error { return w.scanner.Scan(append(dest, w.more...)...) }
+
+// openOutage is an open outage with its rule.
+type openOutage struct {
+	futurejobs.Outage
+	rule, entity string
+}
+
+func readOpenOutage(row scanner, o *openOutage) error {
+	return readOutage(rowWithExtras{row, []any{&o.rule, &o.entity}}, &o.Outage)
+}
+
+// openOutages returns the alerts of open outages.
+func (s *AlertStore) openOutages(ctx context.Context, f futurejobs.Filter, before alerts.ID) ([]futurejobs.ListedAlert, error) {
+	w := filter{text: `SELECT ` + outageColumns + `, r.name, r.entity FROM outage o JOIN rule r ON r.id = o.rule_id WHERE o.closed_at IS NULL`}
+	w.named(`r.name`, f)
+	if f.Entity != "" {
+		w.and(`r.entity = ?`, escape(f.Entity))
+	}
+	outages, err := query(ctx, s.read, readOpenOutage, rebindPlaceholders(w.text+` ORDER BY o.id DESC`), w.args...)
+	if err != nil {
+		return nil, err
+	}
+	var open []futurejobs.ListedAlert
+	for _, o := range outages {
+		a := o.OpeningAlert(o.rule, o.entity)
+		if bytes.Compare(a.ID[:], before[:]) >= 0 || f.Key != "" && f.Key != a.Key {
+			continue
+		}
+		listed, err := s.alertByID(ctx, alertHeads, a.ID, []int16{futurejobs.ShardOf(a.Entity, a.Key, s.shards)})
+		switch {
+		case errors.Is(err, futurejobs.ErrNotFound): // its retention is over
+		case err != nil:
+			return nil, err
+		case wanted(f, listed.Alert):
+			open = append(open, listed)
+		}
+	}
+	return s.outagesOf(ctx, f, open)
+}
+
+// outagesOf narrows the alerts of outages by the conditions that only open alerts have.
+func (s *AlertStore) outagesOf(ctx context.Context, f futurejobs.Filter, open []futurejobs.ListedAlert) ([]futurejobs.ListedAlert, error) {
+	if f.Acknowledged != nil && *f.Acknowledged {
+		return nil, nil
+	}
+	var err error
+	if f.Label != "" {
+		open, err = s.fill(ctx, open)
+	}
+	return slices.DeleteFunc(open, func(a futurejobs.ListedAlert) bool {
+		return f.Label != "" && a.Labels[f.Label] != f.LabelValue || f.Through != (alerts.ID{}) && alertOrder(a.ID, f.Through) > 0
+	}), err
+}

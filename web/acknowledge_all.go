@@ -1,0 +1,127 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+// OpenAlertMatch selects open alerts in the body of a request. Alerts match all of its fields.
+type OpenAlertMatch struct {
+	Rule     identifier `json:"rule,omitempty" doc:"Only alerts of this rule." example:"order-unshipped"`
+	Entity   identifier `json:"entity,omitempty" doc:"Only alerts of this entity type." example:"order"`
+	Key      identifier `json:"key,omitempty" doc:"Only alerts of this key." example:"1234"`
+	Severity string     `json:"severity,omitempty" enum:"info,warning,error,critical" doc:"Only alerts of this severity."`
+	Status   string     `json:"status,omitempty" enum:"firing,resolved,undetermined,gave_up,expired" doc:"Only alerts with this status."`
+	Label    identifier `json:"label,omitempty" doc:"Only alerts with this label, as NAME=VALUE. Without a value: alerts without the label." example:"team=fulfilment"`
+	All      bool       `json:"all,omitempty" doc:"All open alerts. Required if no other field selects alerts."`
+}
+
+// filter returns the filter of the unacknowledged alerts that match. The error is for the client.
+func (m OpenAlertMatch) filter() (futurejobs.Filter, error) {
+	no := false
+	f := futurejobs.Filter{
+		Rule: string(m.Rule), Entity: string(m.Entity), Key: string(m.Key), Severity: alerts.Severity(m.Severity), Status: alerts.Status(m.Status),
+		Open: true, Acknowledged: &no,
+	}
+	var err error
+	if f.Label, f.LabelValue, err = splitLabel("body.match.label", m.Label); err != nil {
+		return f, err
+	}
+	selects := f.Rule != "" || f.Entity != "" || f.Key != "" || f.Severity != "" || f.Status != "" || f.Label != ""
+	switch {
+	case !selects && !m.All:
+		return f, refused("body.match", "it selects no alerts; set rule, entity, key, severity, status or label, or all to acknowledge every open alert")
+	case selects && m.All:
+		return f, refused("body.match.all", "it cannot be combined with other fields; leave it out")
+	}
+	return f, nil
+}
+
+// AckAllRequest is the body of a request that acknowledges alerts by their fields.
+type AckAllRequest struct {
+	AckRequest
+	Match   OpenAlertMatch `json:"match" doc:"The alerts to acknowledge."`
+	Through alerts.ID      `json:"through,omitzero" format:"uuid" doc:"Only alerts up to this ID, in order of time: those that the sender has seen."`
+}
+
+// AckAllResult is the result of acknowledging alerts by their fields.
+type AckAllResult struct {
+	Acknowledged int64 `json:"acknowledged" doc:"Number of alerts that this request acknowledged."`
+	Ended        int64 `json:"ended" doc:"Number of alerts whose jobs ended or changed meanwhile. They are not acknowledged."`
+	Outages      int64 `json:"outages" doc:"Number of matching alerts that are about outages. They are not acknowledged: they close when the outage ends."`
+	Remaining    int64 `json:"remaining" doc:"Number of matching alerts that the request did not reach in its time. Repeat it."`
+}
+
+// ackAllTime bounds the work of a request. A request is answered within 30 seconds.
+const ackAllTime = 20 * time.Second
+
+func (a *acknowledgeAPI) registerAll(all *operations) {
+	register(all, operation{
+		ID: "acknowledge-alerts", Tag: tagAlerts, Method: "POST", Path: "/alerts/ack", Summary: "acknowledge all open alerts that match",
+		Description: "Acknowledges the unacknowledged open alerts that match, whatever their number. Alerts are acknowledged in batches; what a " +
+			"failed request acknowledged stays acknowledged.",
+		Scope: access.OnCall, Reach: reachFiltered, Status: http.StatusOK,
+	}, withBody(a.acknowledgeAll))
+}
+
+func (a *acknowledgeAPI) acknowledgeAll(ctx context.Context, in *struct{ Body AckAllRequest }) (out AckAllResult, err error) {
+	f, err := in.Body.Match.filter()
+	if err != nil {
+		return out, err
+	}
+	ack, err := in.Body.Ack(a.now())
+	if err != nil {
+		return out, err
+	}
+	f = filterVisible(ctx, f)
+	f.Now, f.Through, f.Limit = a.now(), in.Body.Through, futurejobs.MaxLimit
+	for end := time.Now().Add(ackAllTime); ; {
+		page, err := a.lists.Alerts(ctx, f)
+		if err != nil {
+			return out, err
+		}
+		if err := a.acknowledgePage(ctx, page.Items, ack, &out); err != nil {
+			return out, err
+		}
+		if f.Cursor = page.Next; f.Cursor == "" {
+			return out, nil
+		}
+		if time.Now().After(end) {
+			return a.withRemaining(ctx, f, out)
+		}
+	}
+}
+
+// acknowledgePage acknowledges the alerts of a page, except those of outages.
+func (a *acknowledgeAPI) acknowledgePage(ctx context.Context, page []futurejobs.ListedAlert, ack futurejobs.Ack, out *AckAllResult) error {
+	ofJobs := make([]futurejobs.ListedAlert, 0, len(page))
+	for _, listed := range page {
+		if futurejobs.IsOutage(listed.Alert) {
+			out.Outages++
+			continue
+		}
+		ofJobs = append(ofJobs, listed)
+	}
+	n, err := a.acks.AcknowledgeAll(ctx, ofJobs, ack)
+	out.Acknowledged += int64(n)
+	if err == nil {
+		out.Ended += int64(len(ofJobs) - n)
+	}
+	return err
+}
+
+// withRemaining adds the number of alerts that are left.
+func (a *acknowledgeAPI) withRemaining(ctx context.Context, f futurejobs.Filter, out AckAllResult) (AckAllResult, error) {
+	counts, err := a.lists.CountOpenAlerts(ctx, f, "")
+	for _, c := range counts {
+		if !c.Outage {
+			out.Remaining += c.Count
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,172 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+// OpenAlertCounts counts open alerts.
+type OpenAlertCounts struct {
+	Unacknowledged int64            `json:"unacknowledged" doc:"Number of open alerts that are not acknowledged."`
+	Acknowledged   int64            `json:"acknowledged" doc:"Number of open alerts whose jobs are acknowledged."`
+	Severities     map[string]int64 `json:"severities" nullable:"false" doc:"Number of unacknowledged alerts by severity."`
+	Outages        int64            `json:"outages" doc:"Number of unacknowledged alerts that are about outages. They cannot be acknowledged."`
+	OldestAt       time.Time        `json:"oldest_at,omitzero" doc:"Time at which the oldest unacknowledged alert was raised. Absent if there is none."`
+}
+
+// AlertGroup counts the open alerts with the same value of a field.
+type AlertGroup struct {
+	Value string `json:"value" doc:"Value of the field. Empty for alerts without the label."`
+	OpenAlertCounts
+}
+
+// AlertGroups counts the open alerts by the values of a field.
+type AlertGroups struct {
+	By    string          `json:"by" doc:"Field of the groups." example:"rule"`
+	Total OpenAlertCounts `json:"total" doc:"Counts of all groups."`
+	Items []AlertGroup    `json:"items" nullable:"false" doc:"The groups: the highest severity of unacknowledged alerts first, then the most alerts."`
+	// Omitted keeps the document small: a label may have as many values as there are alerts.
+	Omitted int `json:"omitted,omitempty" doc:"Number of further groups, which items leaves out. Their alerts are in total."`
+}
+
+// maxAlertGroups is the largest number of groups in a response.
+const maxAlertGroups = 1000
+
+// OpenAlertFilter selects open alerts by their fields.
+type OpenAlertFilter struct {
+	ListFilter
+	Status   string     `query:"status" enum:"firing,resolved,undetermined,gave_up,expired" doc:"Filter by status."`
+	Severity string     `query:"severity" enum:"info,warning,error,critical" doc:"Filter by severity."`
+	Label    identifier `query:"label" doc:"Filter by a label, as NAME=VALUE. Without a value: alerts without the label." example:"team=fulfilment"`
+	Through  alerts.ID  `query:"through" format:"uuid" doc:"Only alerts up to this ID, in order of time: those raised before a client read the list."`
+}
+
+// filter returns the filter of the open alerts. The error is for the client.
+func (o OpenAlertFilter) filter() (futurejobs.Filter, error) {
+	f := o.ListFilter.filter()
+	f.Open, f.Status, f.Severity, f.Through = true, alerts.Status(o.Status), alerts.Severity(o.Severity), o.Through
+	var err error
+	f.Label, f.LabelValue, err = splitLabel("query.label", o.Label)
+	return f, err
+}
+
+// splitLabel splits a label given as NAME=VALUE.
+func splitLabel(location string, label identifier) (name, value string, err error) {
+	if label == "" {
+		return "", "", nil
+	}
+	name, value, found := strings.Cut(string(label), "=")
+	if !found || name == "" {
+		return "", "", refused(location, "%q is not NAME=VALUE; write, for example, team=fulfilment", label)
+	}
+	return name, value, nil
+}
+
+// alertGroupAPI has the operation that counts open alerts.
+type alertGroupAPI struct {
+	lists AlertReader
+	now   func() time.Time
+}
+
+func (a *alertGroupAPI) register(all *operations) {
+	register(all, operation{
+		ID: "list-alert-groups", Tag: tagAlerts, Method: "GET", Path: "/alerts/groups", Summary: "count open alerts by rule, severity, entity, status or label",
+		Description: "Counts all open alerts, whatever their number: the newest alert of each pending job that has raised one, and of each ongoing outage.",
+		Scope:       access.Read, Reach: reachFiltered,
+	}, withBody(a.list))
+}
+
+// alertGroupIn selects and groups the open alerts.
+type alertGroupIn struct {
+	By string `query:"by" default:"rule" maxLength:"512" doc:"Field of the groups: rule, severity, entity, status, or the name of a label."`
+	OpenAlertFilter
+}
+
+func (a *alertGroupAPI) list(ctx context.Context, in *alertGroupIn) (AlertGroups, error) {
+	f, err := in.filter()
+	if err != nil {
+		return AlertGroups{}, err
+	}
+	if in.By == "key" || in.By == "step" {
+		return AlertGroups{}, refused("query.by", "alerts are not grouped by %s; use rule, severity, entity, status or the name of a label", in.By)
+	}
+	label := in.By
+	if slices.Contains(alerts.Fields, in.By) {
+		label = ""
+	}
+	f.Now = a.now()
+	counts, err := a.lists.CountOpenAlerts(ctx, filterVisible(ctx, f), label)
+	if err != nil {
+		return AlertGroups{}, err
+	}
+	return groupCounts(in.By, counts), nil
+}
+
+// groupCounts adds up counts by the value of a field.
+func groupCounts(by string, counts []futurejobs.OpenAlerts) AlertGroups {
+	out := AlertGroups{By: by, Items: []AlertGroup{}, Total: OpenAlertCounts{Severities: map[string]int64{}}}
+	places := make(map[string]int)
+	for _, c := range counts {
+		value := valueOf(by, c)
+		i, found := places[value]
+		if !found {
+			i = len(out.Items)
+			places[value] = i
+			out.Items = append(out.Items, AlertGroup{value, OpenAlertCounts{Severities: map[string]int64{}}})
+		}
+		out.Items[i].add(c)
+		out.Total.add(c)
+	}
+	slices.SortFunc(out.Items, func(a, b AlertGroup) int {
+		return cmp.Or(cmp.Compare(b.highest(), a.highest()), cmp.Compare(b.Unacknowledged, a.Unacknowledged), cmp.Compare(a.Value, b.Value))
+	})
+	if n := len(out.Items); n > maxAlertGroups {
+		out.Items, out.Omitted = out.Items[:maxAlertGroups], n-maxAlertGroups
+	}
+	return out
+}
+
+// valueOf returns the field that counts are grouped by.
+func valueOf(by string, c futurejobs.OpenAlerts) string {
+	switch by {
+	case "rule":
+		return c.Rule
+	case "severity":
+		return string(c.Severity)
+	case "entity":
+		return c.Entity
+	case "status":
+		return string(c.Status)
+	}
+	return c.LabelValue
+}
+
+func (n *OpenAlertCounts) add(c futurejobs.OpenAlerts) {
+	if c.Acknowledged {
+		n.Acknowledged += c.Count
+		return
+	}
+	n.Unacknowledged += c.Count
+	n.Severities[string(c.Severity)] += c.Count
+	if c.Outage {
+		n.Outages += c.Count
+	}
+	if oldest := c.Oldest.UTC(); n.OldestAt.IsZero() || oldest.Before(n.OldestAt) {
+		n.OldestAt = oldest
+	}
+}
+
+// highest returns the number of the highest severity of unacknowledged alerts; 0: there are none.
+func (n *OpenAlertCounts) highest() (most int16) {
+	for severity := range n.Severities {
+		most = max(most, alerts.Severity(severity).Number())
+	}
+	return most
+}

@@ -1,0 +1,76 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/web"
+)
+
+// TestAlertGroups checks that open alerts are counted by fields, and that alerts that match are acknowledged at once.
+func TestAlertGroups(t *testing.T) {
+	s := newStand(t)
+	for i := range 7 {
+		key := fmt.Sprint(i)
+		s.place(key, time.Hour, `{}`)
+		s.alert(key, key+" is late", 2*time.Hour)
+	}
+	s.place("quiet", time.Hour, `{}`)
+	groups := func(query string) web.AlertGroups {
+		t.Helper()
+		return get[web.AlertGroups](t, s.Server, "/api/v1/alerts/groups"+query)
+	}
+	ack := func(body string) web.AckAllResult {
+		t.Helper()
+		a := do(t, s.Server, "POST", "/api/v1/alerts/ack", body)
+		var did web.AckAllResult
+		if err := json.Unmarshal([]byte(a.body), &did); a.StatusCode != 200 || err != nil {
+			t.Fatalf("%s: %d %s", body, a.StatusCode, a.body)
+		}
+		return did
+	}
+	third := get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts?open=true").Items[4].ID // the third oldest
+
+	for by, value := range map[string]string{"rule": "order-unshipped", "severity": "warning", "entity": "order", "status": "firing", "team": ""} {
+		got := groups("?by=" + by)
+		if len(got.Items) != 1 || got.By != by || got.Items[0].Value != value || got.Items[0].Unacknowledged != 7 {
+			t.Errorf("by %s: %+v", by, got)
+		}
+		if diff := cmp.Diff(got.Total, got.Items[0].OpenAlertCounts); diff != "" || got.Total.OldestAt.IsZero() {
+			t.Errorf("total by %s (-total +group):\n%s", by, diff)
+		}
+	}
+	if got := ack(fmt.Sprintf(`{"match": {"rule": "order-unshipped"}, "through": %q, "note": "seen"}`, third)); got != (web.AckAllResult{Acknowledged: 3}) {
+		t.Errorf("acknowledged through the third alert: %+v", got)
+	}
+	if got := groups("").Total; got.Unacknowledged != 4 || got.Acknowledged != 3 || got.Severities["warning"] != 4 {
+		t.Errorf("counted after 3 acknowledgements: %+v", got)
+	}
+	for query, want := range map[string]int{"acknowledged=true": 3, "acknowledged=false": 4, "label=team=": 7, "label=team=x": 0, "through=" + third.String(): 3, "severity=critical": 0} {
+		if got := get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts?open=true&"+query); len(got.Items) != want {
+			t.Errorf("%d open alerts with %s, want %d", len(got.Items), query, want)
+		}
+	}
+	for _, body := range []string{`{"match": {"rule": "another"}}`, `{"match": {"severity": "critical"}}`, `{"match": {"label": "team=x"}}`} {
+		if got := ack(body); got != (web.AckAllResult{}) {
+			t.Errorf("%s acknowledged %+v", body, got)
+		}
+	}
+	if got := ack(`{"match": {"all": true}, "for": "2h"}`); got != (web.AckAllResult{Acknowledged: 4}) {
+		t.Errorf("acknowledged the rest: %+v", got)
+	}
+	if got := groups("").Total; got.Unacknowledged != 0 || got.Acknowledged != 7 || !got.OldestAt.IsZero() {
+		t.Errorf("counted after all acknowledgements: %+v", got)
+	}
+
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {}}`), 422, web.Invalid, "body.match", "it selects no alerts")
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {"all": true, "rule": "x"}}`), 422, web.Invalid, "body.match.all")
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {"label": "team"}}`), 422, web.Invalid, "NAME=VALUE")
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{}`), 422, web.Invalid, "match")
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/alerts/groups?by=key", ""), 400, web.BadRequest, "not grouped by key")
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/alerts?label=team=x", ""), 400, web.BadRequest, "add open=true")
+}

@@ -1,0 +1,156 @@
+package ui_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/web"
+)
+
+// The storm: criticals of one rule, then many newer warnings of eight rules.
+const (
+	stormRules     = 8
+	stormWarnings  = 5000
+	stormCriticals = 4
+)
+
+// stormRule returns the rule with the number n; rule 0 raises criticals.
+func stormRule(n int) string {
+	severity := "warning"
+	if n == 0 {
+		severity = "critical"
+	}
+	return fmt.Sprintf(`name: storm-%d
+entity: order
+labels: {team: team-%d}
+trigger: {event: storm.%d, key: event.id}
+resolve: {event: storm.over, key: event.id}
+escalate: [{after: 1s, step: late, severity: %s, text: "order {{key}} is late"}]
+slot: 1s
+`, n, n%3, n, severity)
+}
+
+// TestStorm checks that the pages count all of 5,004 open alerts, show the most severe ones, and acknowledge whole rules.
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for n := range stormRules + 1 {
+		all = append(all, stormRule(n))
+	}
+	home := serve(t, all...)
+	publishStorm(t, home, 0, stormCriticals)
+	waitUnacknowledged(t, home, stormCriticals)
+	for n := 1; n <= stormRules; n++ {
+		publishStorm(t, home, n, stormWarnings/stormRules)
+	}
+	waitUnacknowledged(t, home, stormWarnings+stormCriticals)
+
+	b := open(t, home, 1400, 900)
+	b.visit("/")
+	b.shows("5,004 open: 4 critical, 5,000 warnings", "All systems operational", "order storm-0-0 is late")
+	b.accessible("the overview in a storm")
+	b.shoot("storm-overview")
+	b.visit("/alerts")
+	b.shows("5,004 open: 4 critical, 5,000 warnings", "storm-8", "625 alerts", "and 617 more", "order storm-0-3 is late", "order storm-1-")
+	if first := evaluate[string](b, `document.querySelector(".group h2").innerText`); first != "storm-0" {
+		t.Errorf("the first group is %s, and storm-0 has the criticals", first)
+	}
+	b.accessible("the inbox in a storm")
+	b.shoot("storm-inbox")
+	checkShownCounts(t, b, home, "rule")
+
+	b.click(`button[aria-label="Acknowledge all 625 of storm-3"]`)
+	b.shows("625 alerts were acknowledged.", "4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "575 more not shown")
+	for _, by := range []string{"rule", "severity", "entity", "team"} {
+		b.visit("/alerts?by=" + by)
+		b.shows("4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "order storm-0-0 is late")
+		checkShownCounts(t, b, home, by)
+	}
+	b.click(`button[aria-label="Acknowledge all 1,875 of team-1"]`)
+	b.shows("1,875 alerts were acknowledged.", "2,504 open: 4 critical, 2,500 warnings, 2,500 acknowledged")
+	b.visit("/alerts?severity=warning&by=severity")
+	b.click(`button[aria-label="Acknowledge all 2,500 of warning"]`)
+	b.shows("2,500 alerts were acknowledged.", "All open alerts that match these filters are acknowledged.")
+	b.visit("/alerts")
+	b.shows("4 open: 4 critical, 5,000 acknowledged", "4,950 more not shown")
+	b.click(`button[aria-label="Acknowledge all 4 of storm-0"]`)
+	b.shows("5,004 acknowledged", "All open alerts are acknowledged.")
+	if open := openCounts(t, home, ""); open.Unacknowledged != 0 || open.Acknowledged != stormWarnings+stormCriticals {
+		t.Errorf("open alerts at the end: %+v", open)
+	}
+	b.visit("/mutes?severity=warning")
+	b.shows("Matches 5,000 open alerts.")
+	b.visit("/mutes?key=storm-4-*")
+	b.shows("Matches 625 of the 5,000 newest open alerts.")
+}
+
+// publishStorm publishes trigger events of a rule.
+func publishStorm(t *testing.T, home string, rule, n int) {
+	t.Helper()
+	var lines strings.Builder
+	for i := range n {
+		fmt.Fprintf(&lines, `{"rule": "storm-%d", "key": "storm-%d-%d", "event": {"id": "storm-%d-%d"}}`+"\n", rule, rule, i, rule, i)
+	}
+	call(t, home, "POST", "/jobs/bulk", "application/x-ndjson", lines.String(), nil)
+}
+
+// waitUnacknowledged waits until n alerts are open and not acknowledged.
+func waitUnacknowledged(t *testing.T, home string, n int64) {
+	t.Helper()
+	for deadline := time.Now().Add(within); ; wait(t.Context()) {
+		open := openCounts(t, home, "")
+		if open.Unacknowledged == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d alerts are open, want %d", open.Unacknowledged, n)
+		}
+	}
+}
+
+// openCounts returns the counts of the open alerts that a query selects.
+func openCounts(t *testing.T, home, query string) web.OpenAlertCounts {
+	t.Helper()
+	var groups web.AlertGroups
+	call(t, home, "GET", "/alerts/groups?"+query, "", "", &groups)
+	return groups.Total
+}
+
+// checkShownCounts compares the number of alerts that each group of the inbox shows with the pages of the list of open
+// alerts.
+func checkShownCounts(t *testing.T, b *tab, home, by string) {
+	t.Helper()
+	want := make(map[string]string)
+	counts := make(map[string]int)
+	query := url.Values{"open": {"true"}, "acknowledged": {"false"}, "limit": {"500"}}
+	for {
+		var page web.Page[web.Alert]
+		call(t, home, "GET", "/alerts?"+query.Encode(), "", "", &page)
+		for _, a := range page.Items {
+			counts[a.Record().Field(by)]++
+		}
+		if page.Next == "" {
+			break
+		}
+		query.Set("cursor", page.Next)
+	}
+	for value, n := range counts {
+		want[value] = strconv.Itoa(n)
+	}
+	shown := make(map[string]string)
+	text := evaluate[string](b, `JSON.stringify(Object.fromEntries([...document.querySelectorAll(".group")].map((g) =>
+		[g.querySelector("h2").innerText, g.querySelector(".meta").innerText.split(" ")[0].replaceAll(",", "")])))`)
+	if err := json.Unmarshal([]byte(text), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Errorf("alerts by %s (-listed +shown):\n%s", by, diff)
+	}
+}
