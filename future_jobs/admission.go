@@ -16,14 +16,14 @@ type admission struct {
 	turns       *turns
 	putOff      putOff
 	unreadable  unreadable
-	waiting     map[VersionRef]unready // versions with waiting jobs
-	behindSince map[string]time.Time   // by stream
-	crowded     atomic.Bool            // the queue of a source or a tenant was full, or all lanes were taken
-	wake        func()                 // begins a sweep
+	waiting     map[VersionRef]waitingVersion // versions with waiting jobs
+	behindSince map[string]time.Time          // by stream
+	crowded     atomic.Bool                   // the queue of a source or a tenant was full, or all lanes were taken
+	wake        func()                        // begins a sweep
 }
 
-// horizon is the time up to which the jobs of a version may be decided.
-type horizon struct {
+// admissionLimit is the time up to which the jobs of a version may be decided.
+type admissionLimit struct {
 	at     time.Time // later slots have to wait
 	err    error     // why the version is unreadable; nil: readable
 	isBusy bool      // the jobs wait for a source or a handler, or in its queue
@@ -35,11 +35,11 @@ type horizon struct {
 // check whether any are left.
 const probeEvery = time.Minute
 
-// unready describes a version with waiting jobs.
-type unready struct {
-	slot     time.Time // the oldest one found
-	met      time.Time // when the first was found, since the last probe
-	revision int64     // of the rules at that time
+// waitingVersion describes a version with waiting jobs.
+type waitingVersion struct {
+	slot      time.Time // the oldest one found
+	firstSeen time.Time // when the first was found, since the last probe
+	revision  int64     // of the rules at that time
 }
 
 // reset forgets the times from before a clock step.
@@ -64,32 +64,32 @@ func (a *admission) capacityFreed() {
 // its version with later slots are then skipped in this sweep. An admitted job has its lane.
 func (a *admission) admit(ctx context.Context, j *Job, p *sweepRun, now time.Time) (v *task, ok bool) {
 	made := VersionRef{j.RuleID, j.Version}
-	if h, known := p.horizons[made]; known && j.NextCheckAt.After(h.at) {
+	if h, known := p.admissionLimits[made]; known && j.NextCheckAt.After(h.at) {
 		return nil, false
 	}
 	ruleSet := a.catalog.Revision()
 	rule, err := a.catalog.Rule(ctx, j.RuleID, j.Version)
 	if err != nil {
-		a.wait(p, j, horizon{err: err})
+		a.wait(p, j, admissionLimit{err: err})
 		a.unreadable.note(made, j.NextCheckAt, err)
 		return nil, false
 	}
 	v = &task{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, receiving: rule.receivingSince(p.through), Decision: Decision{Job: *j}}
-	if at, stream := a.horizonOf(rule, p.through, p.now); j.NextCheckAt.After(at) {
+	if at, stream := a.limitOf(rule, p.through, p.now); j.NextCheckAt.After(at) {
 		a.streamBehindSince(stream, now)
-		a.wait(p, j, horizon{at: at, isTenants: IsTenantsLine(stream)})
+		a.wait(p, j, admissionLimit{at: at, isTenants: IsTenantsLine(stream)})
 		return nil, false
 	} else if !rule.Deleted && stream != "" && p.through[stream].Through.Before(j.NextCheckAt) {
 		v.streamTimedOut(rule, stream, now)
-		v.unasked = true
+		v.handlerSkipped = true
 		return v, true
 	}
 	v.through = rule.readThrough(p.through)
-	if v.decideWithoutCheck(now); v.unasked {
+	if v.handlerSkipped = v.decideLateOrDeleted(rule, now); v.handlerSkipped {
 		return v, true
 	}
 	if p.isLeaving && v.waitsForIO() {
-		p.horizons[made] = horizon{isBusy: true}
+		p.admissionLimits[made] = admissionLimit{isBusy: true}
 		return nil, false
 	}
 	if !a.mayCheck(p, v, now) {
@@ -100,17 +100,17 @@ func (a *admission) admit(ctx context.Context, j *Job, p *sweepRun, now time.Tim
 	}
 	if !isInline(rule) && !a.lanes.acquire(rule.ID) {
 		a.crowded.Store(true)
-		p.horizons[made] = horizon{isBusy: true}
+		p.admissionLimits[made] = admissionLimit{isBusy: true}
 		return nil, false
 	}
 	return v, true
 }
 
-// wait records that jobs of a version with slots after its horizon have to wait.
-func (a *admission) wait(p *sweepRun, j *Job, h horizon) {
+// wait records that jobs of a version with slots after its limit have to wait.
+func (a *admission) wait(p *sweepRun, j *Job, h admissionLimit) {
 	made := VersionRef{j.RuleID, j.Version}
-	p.horizons[made] = h
-	a.waiting[made] = unready{slot: j.NextCheckAt, met: p.now, revision: p.revision}
+	p.admissionLimits[made] = h
+	a.waiting[made] = waitingVersion{slot: j.NextCheckAt, firstSeen: p.now, revision: p.revision}
 }
 
 // noteWaiting records the slot of a waiting job, if its version is in waiting.
@@ -136,7 +136,7 @@ func (a *admission) mayCheck(p *sweepRun, v *task, now time.Time) bool {
 	default:
 		return true
 	}
-	p.horizons[VersionRef{v.rule.ID, v.rule.Version}] = horizon{isBusy: true}
+	p.admissionLimits[VersionRef{v.rule.ID, v.rule.Version}] = admissionLimit{isBusy: true}
 	return false
 }
 
@@ -144,15 +144,15 @@ func (a *admission) mayCheck(p *sweepRun, v *task, now time.Time) bool {
 // full; no more jobs of the version are read in this sweep then.
 func (a *admission) reserveLookup(p *sweepRun, rule *Rule, now time.Time) bool {
 	made := VersionRef{rule.ID, rule.Version}
-	if p.finds[made] != nil {
+	if p.lookups[made] != nil {
 		return true
 	}
 	if !rule.Finder.Enter() {
 		a.crowded.Store(true)
-		p.horizons[made] = horizon{isBusy: true}
+		p.admissionLimits[made] = admissionLimit{isBusy: true}
 		return false
 	}
-	p.finds[made] = &lookupBatch{begun: now}
+	p.lookups[made] = &lookupBatch{begun: now}
 	return true
 }
 
@@ -165,42 +165,42 @@ func (a *admission) holdBack(p *sweepRun) {
 			a.putOff.resume(made)
 			continue
 		}
-		p.horizons[made] = horizon{isBusy: true}
-		p.leave(slot, true)
+		p.admissionLimits[made] = admissionLimit{isBusy: true}
+		p.recordUnhandled(slot, true)
 	}
 }
 
-// horizons sets the horizons of versions with waiting jobs. Versions with jobs that need not wait any more are
+// refreshLimits sets the limits of versions with waiting jobs. Versions with jobs that need not wait any more are
 // removed, and so are those to probe: their rules are returned. A version is probed each minute, and after a change
 // of its rule, since its jobs may have another version now.
-func (a *admission) horizons(p *sweepRun) (probe []int32) {
+func (a *admission) refreshLimits(p *sweepRun) (probe []int32) {
 	for made, w := range a.waiting {
 		rule, err := a.catalog.Rule(p.ctx, made.RuleID, made.Version)
-		h, oldest := horizon{err: err}, w.slot
+		h, oldest := admissionLimit{err: err}, w.slot
 		if err == nil {
 			var stream string
-			h.at, stream = a.horizonOf(rule, p.through, p.now)
-			if oldest = latest(oldest, rule.Grid.After(h.at)); oldest.After(p.now) { // no slot since the horizon
+			h.at, stream = a.limitOf(rule, p.through, p.now)
+			if oldest = latest(oldest, rule.Grid.After(h.at)); oldest.After(p.now) { // no slot between the limit and now
 				delete(a.waiting, made)
 				continue
 			}
 			a.streamBehindSince(stream, p.now)
 			h.isTenants = IsTenantsLine(stream)
 		}
-		if a.catalog.RuleChangedAt(made.RuleID) > w.revision || p.now.Sub(w.met) >= probeEvery {
+		if a.catalog.RuleChangedAt(made.RuleID) > w.revision || p.now.Sub(w.firstSeen) >= probeEvery {
 			delete(a.waiting, made)
 			probe = append(probe, made.RuleID)
 			continue
 		}
-		p.horizons[made] = h
-		p.leave(oldest, h.isTenants)
+		p.admissionLimits[made] = h
+		p.recordUnhandled(oldest, h.isTenants)
 	}
 	return probe
 }
 
-// horizonOf returns the time up to which the jobs of a rule may be decided: the time up to which all of its streams
+// limitOf returns the time up to which the jobs of a rule may be decided: the time up to which all of its streams
 // are read, or the slots that have waited for them long enough. It also returns the stream that is furthest behind.
-func (a *admission) horizonOf(rule *Rule, through map[string]StreamProgress, now time.Time) (at time.Time, stream string) {
+func (a *admission) limitOf(rule *Rule, through map[string]StreamProgress, now time.Time) (at time.Time, stream string) {
 	at = now
 	if rule.Deleted {
 		return at, ""

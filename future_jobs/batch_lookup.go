@@ -22,14 +22,14 @@ type lookupBatch struct {
 }
 
 // lookUp does a lookup. A panic becomes an error of these checks alone.
-func lookUp(ctx context.Context, f checks.Finder, questions []checks.Check) (found []checks.Finding) {
+func lookUp(ctx context.Context, f checks.Finder, requests []checks.Check) (found []checks.Finding) {
 	defer func() {
 		if p := recover(); p != nil {
-			found = make([]checks.Finding, len(questions))
+			found = make([]checks.Finding, len(requests))
 			for i := range found {
 				found[i].Err = panicError{p, debug.Stack()}
 			}
 		}
 	}()
-	return f.Find(ctx, questions)
+	return f.Find(ctx, requests)
 }

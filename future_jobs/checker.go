@@ -29,7 +29,7 @@ type checker struct {
 func (c *checker) check(ctx context.Context, chunk []*task, decided chan<- []*task) {
 	ready, now := chunk[:0], c.clock.Now()
 	for _, v := range chunk {
-		if v.unasked {
+		if v.handlerSkipped {
 			ready = append(ready, v)
 			continue
 		}
@@ -50,7 +50,7 @@ func (c *checker) check(ctx context.Context, chunk []*task, decided chan<- []*ta
 // takes less than a microsecond.
 func (c *checker) checkInline(ctx context.Context, v *task, now time.Time) time.Time {
 	v.Job.Last.StartedAt = now
-	answer, err := callHandler(ctx, v.rule.Handler, v.question(now))
+	answer, err := callHandler(ctx, v.rule.Handler, v.checkRequest(now))
 	now = c.decide(v, answer, err)
 	if err != nil {
 		now = c.clock.Now() // logging a stack takes longer
@@ -73,7 +73,7 @@ func (c *checker) checkAsync(ctx context.Context, v *task, decided chan<- []*tas
 			found(checks.Answer{}, err)
 			return done
 		}
-		answer, returned, err := callWithTimeout(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.question(v.Job.Last.StartedAt))
+		answer, returned, err := callWithTimeout(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.checkRequest(v.Job.Last.StartedAt))
 		if errors.Is(err, errAbandoned) {
 			c.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)
 		}
@@ -89,17 +89,17 @@ func (c *checker) checkAsync(ctx context.Context, v *task, decided chan<- []*tas
 // decide decides on the answer of a handler, and returns the time of the decision.
 func (c *checker) decide(v *task, answer checks.Answer, err error) (now time.Time) {
 	now = c.clock.Now()
-	look := v.Job.Last
+	times := v.Job.Last
 	if err != nil {
-		look.FailedAt = now
+		times.FailedAt = now
 		err = c.outages.attribute(v.rule, err)
 		if p := (panicError{}); errors.As(err, &p) {
 			c.log.Error("handler panicked", "rule", v.rule.Name, "key", v.Job.Key, "panic", p.value, "stack", string(p.stack))
 		}
 	} else {
-		look.CompletedAt = now
+		times.CompletedAt = now
 	}
-	v.decide(v.rule, look, answer, err, now)
+	v.decide(v.rule, times, answer, err, now)
 	return now
 }
 
@@ -123,11 +123,11 @@ func (c *checker) recordStart(ctx context.Context, v *task) error {
 // shard repeats them.
 func (c *checker) lookUp(ctx context.Context, batch []*task, decided chan<- []*task) {
 	rule, now := batch[0].rule, c.clock.Now()
-	questions := make([]checks.Check, len(batch))
+	requests := make([]checks.Check, len(batch))
 	for i, v := range batch {
-		questions[i] = v.question(now)
+		requests[i] = v.checkRequest(now)
 	}
-	findings := lookUp(ctx, rule.Finder, questions)
+	findings := lookUp(ctx, rule.Finder, requests)
 	failpoints.Point("find.found")
 	if ctx.Err() != nil {
 		for _, v := range batch {
@@ -137,13 +137,13 @@ func (c *checker) lookUp(ctx context.Context, batch []*task, decided chan<- []*t
 	}
 	c.outages.noteFindings(rule, findings, c.clock.Now())
 	for i, found := range findings {
-		v, question := batch[i], questions[i]
+		v, request := batch[i], requests[i]
 		v.Job.Last.StartedAt = now
 		var answer checks.Answer
 		err := found.Err
 		if err == nil {
-			question.Asked, question.Found = true, found.Value
-			answer, err = callHandler(ctx, rule.Handler, question)
+			request.Asked, request.Found = true, found.Value
+			answer, err = callHandler(ctx, rule.Handler, request)
 		}
 		c.decide(v, answer, err)
 	}
@@ -152,17 +152,17 @@ func (c *checker) lookUp(ctx context.Context, batch []*task, decided chan<- []*t
 }
 
 // checkInTurns decides the queued checks of tenants until the queues are closed. Once ctx ends, it leaves them due.
-func (c *checker) checkInTurns(ctx context.Context, belt *pipeline) {
+func (c *checker) checkInTurns(ctx context.Context, pipe *pipeline) {
 	for q := c.turns.next(); q != nil; q = c.turns.next() {
-		c.takeTurn(ctx, q, belt)
+		c.takeTurn(ctx, q, pipe)
 	}
 }
 
 // takeTurn decides queued checks of a tenant until the turn ends. While the allowance of the tenant is used up, it leaves
 // them due: the next sweep puts them off.
-func (c *checker) takeTurn(ctx context.Context, q *turnQueue, belt *pipeline) {
-	belt.coming.Add(1)
-	defer belt.done()
+func (c *checker) takeTurn(ctx context.Context, q *turnQueue, pipe *pipeline) {
+	pipe.undecidedChunks.Add(1)
+	defer pipe.done()
 	var ready []*task
 	isLeftDue, now := false, c.clock.Now()
 	for cost := int64(0); len(ready) < maxTurn && cost < turnCost; {
@@ -184,7 +184,7 @@ func (c *checker) takeTurn(ctx context.Context, q *turnQueue, belt *pipeline) {
 		}
 	}
 	if len(ready) > 0 {
-		belt.decided <- ready
+		pipe.decided <- ready
 	}
 	if c.turns.end(q) {
 		c.freed()

@@ -35,10 +35,10 @@ func (d Decision) Ends() bool { return d.Outcome != "" }
 //  2. An answer without a next time ends the job, with the handler's outcome.
 //  3. A next time that a guard forbids ends the job, with an alert.
 //  4. Any other next time is rounded up to a slot after now.
-func (d *Decision) decide(r *Rule, look CheckTimes, answer checks.Answer, failure error, now time.Time) {
+func (d *Decision) decide(r *Rule, times CheckTimes, answer checks.Answer, failure error, now time.Time) {
 	slot := d.Job.NextCheckAt
-	d.Job.Last = look
-	d.Job.CheckStats = d.Job.CheckStats.add(look.Duration())
+	d.Job.Last = times
+	d.Job.CheckStats = d.Job.CheckStats.add(times.Duration())
 	if failure != nil {
 		d.undetermined(r, failure, slot, now)
 	} else {
@@ -61,12 +61,7 @@ func (d *Decision) determined(r *Rule, answer checks.Answer, slot, now time.Time
 		return
 	}
 
-	limits := r.Limits
-	if answer.Nominal {
-		limits.Horizon = 0
-	}
-	if breach := limits.Judge(slot, answer.Next, j.CheckCount); breach != guards.None {
-		reason := limits.Explain(breach, slot, answer.Next)
+	if breach, reason := r.judge(answer, slot, j.CheckCount); breach != guards.None {
 		d.complete(r, checks.Outcome(breach), reason, slot, answer.Due, now, append(answer.Alerts, jobAlerts{r, j}.gaveUp(reason)))
 		return
 	}
@@ -97,7 +92,7 @@ func (d *Decision) undetermined(r *Rule, failure error, slot, now time.Time) {
 			drafts = []alerts.Draft{jobAlerts{r, j}.gaveUp(reason)}
 		}
 		d.complete(r, outcomeOf(failure), reason, slot, time.Time{}, now, drafts)
-		d.byOutage(outage)
+		d.setOutage(outage)
 		return
 	}
 	if !spent || before && !out && (isCoveredByOutage(failure) || jobAlerts{r, j}.hasUndetermined()) {
@@ -106,7 +101,7 @@ func (d *Decision) undetermined(r *Rule, failure error, slot, now time.Time) {
 	}
 	if out {
 		d.complete(r, "", reason, slot, time.Time{}, now, nil)
-		d.byOutage(outage)
+		d.setOutage(outage)
 		d.Repeated = before
 		return
 	}
@@ -122,16 +117,16 @@ func outcomeOf(failure error) checks.Outcome {
 	return checks.Undetermined
 }
 
-// byOutage records that the alert of an outage covers the job.
-func (d *Decision) byOutage(o *checks.Outage) {
+// setOutage records that the alert of an outage covers the job.
+func (d *Decision) setOutage(o *checks.Outage) {
 	if o != nil {
 		d.Outage = o.Source
 	}
 }
 
-// decideUnchecked decides a job that needs no check, because it is late or its rule is deleted, and reports whether it
+// decideLateOrDeleted decides a job that needs no check, because it is late or its rule is deleted, and reports whether it
 // did.
-func (d *Decision) decideUnchecked(r *Rule, now time.Time) bool {
+func (d *Decision) decideLateOrDeleted(r *Rule, now time.Time) bool {
 	j := &d.Job
 	slot := j.NextCheckAt
 	late := now.Sub(slot)
@@ -200,8 +195,8 @@ func (d *Decision) mergeState(state json.RawMessage) {
 	}
 }
 
-// close adds the alert that resolves the open ones. at is when that was decided.
-func (d *Decision) close(rule *Rule, draft alerts.Draft, at, now time.Time) {
+// resolveAlerts adds the alert that resolves the open ones. at is when that was decided.
+func (d *Decision) resolveAlerts(rule *Rule, draft alerts.Draft, at, now time.Time) {
 	planned := now
 	if d.Job.Origin != 0 {
 		planned = at
@@ -238,7 +233,7 @@ func (d *Decision) addTrail(slot, now time.Time, answer checks.Answer) {
 	if d.Ends() && (answer.Values == "" || len(d.Alerts) > 0) {
 		return
 	}
-	e := Entry{Kind: Checked, At: slot, Delay: max(now.Sub(slot), 0), Values: answer.Values, Held: answer.Held, Outcome: d.Outcome}
+	e := Entry{Kind: Checked, At: slot, Lateness: max(now.Sub(slot), 0), Values: answer.Values, Held: answer.Held, Outcome: d.Outcome}
 	if !d.Ends() {
 		e.Next, e.Reason = d.Job.NextCheckAt, d.Reason
 	}

@@ -235,7 +235,7 @@ func (f *fold) end(e Effect, s *foldedJob, a End) {
 		said = a.Close
 	}
 	if said != nil && !e.Rule.Deleted {
-		d.close(e.Rule, said(s.job), f.decidedAt(e), f.now)
+		d.resolveAlerts(e.Rule, said(s.job), f.decidedAt(e), f.now)
 	}
 	d.mergeState(a.State)
 	f.net.End = append(f.net.End, d)

@@ -57,11 +57,11 @@ func NewGapDetector(e GapStore, node string, local func() time.Time, log *slog.L
 }
 
 // Run checks twice a second until ctx ends.
-func (h *GapDetector) Run(ctx context.Context) error {
+func (d *GapDetector) Run(ctx context.Context) error {
 	tick := time.NewTicker(gapCheckInterval)
 	defer tick.Stop()
 	for {
-		h.poll(ctx)
+		d.poll(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -71,117 +71,117 @@ func (h *GapDetector) Run(ctx context.Context) error {
 }
 
 // Flush returns once a gap up to now is recorded. On an error, a gap may be unrecorded.
-func (h *GapDetector) Flush(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.noteRunning()
-	if err := h.begin(ctx); err != nil {
+func (d *GapDetector) Flush(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.noteRunning()
+	if err := d.begin(ctx); err != nil {
 		return err
 	}
-	return h.record(ctx)
+	return d.record(ctx)
 }
 
 // MarkMissed reports a ping that could not be stored.
-func (h *GapDetector) MarkMissed() { h.missed.Store(true) }
+func (d *GapDetector) MarkMissed() { d.missed.Store(true) }
 
 // Uptime returns how long the process has run without standing still.
-func (h *GapDetector) Uptime() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.noteRunning()
-	return h.local().Sub(h.awake)
+func (d *GapDetector) Uptime() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.noteRunning()
+	return d.local().Sub(d.awake)
 }
 
 // noteRunning records that the process runs, and detects a standstill before now. The first caller afterwards detects
 // it.
-func (h *GapDetector) noteRunning() {
-	now := h.local()
-	if now.Sub(h.ran) > gapThreshold {
-		h.awake = now
+func (d *GapDetector) noteRunning() {
+	now := d.local()
+	if now.Sub(d.ran) > gapThreshold {
+		d.awake = now
 	}
-	h.deaf = h.deaf || now.Sub(h.answered) > gapThreshold // a process that stood still received no answer
-	h.ran = now
+	d.deaf = d.deaf || now.Sub(d.answered) > gapThreshold // a process that stood still received no answer
+	d.ran = now
 }
 
 // poll queries the database, and records a gap if one was detected.
-func (h *GapDetector) poll(ctx context.Context) {
-	h.mu.Lock()
-	h.noteRunning()
-	h.mu.Unlock()
+func (d *GapDetector) poll(ctx context.Context) {
+	d.mu.Lock()
+	d.noteRunning()
+	d.mu.Unlock()
 
-	asked := h.local()
+	asked := d.local()
 	within, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	now, err := h.ears.Now(within)
+	now, err := d.ears.Now(within)
 
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.noteRunning()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.noteRunning()
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		h.deaf = true // pings received meanwhile were not stored either
+		d.deaf = true // pings received meanwhile were not stored either
 		return
-	case h.began.IsZero():
-		h.began = now
-	case now.Sub(h.told)-asked.Sub(h.answered) > gapThreshold: // the local clock of a suspended machine does not advance
-		h.deaf = true
+	case d.began.IsZero():
+		d.began = now
+	case now.Sub(d.told)-asked.Sub(d.answered) > gapThreshold: // the local clock of a suspended machine does not advance
+		d.deaf = true
 	}
-	h.answered, h.told = asked, now
-	if !h.swept {
+	d.answered, d.told = asked, now
+	if !d.swept {
 		return
 	}
-	if err := h.record(ctx); err != nil && ctx.Err() == nil {
-		h.log.Warn("recording a ping gap failed; heartbeat checks are suspended until it succeeds", "err", err)
+	if err := d.record(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("recording a ping gap failed; heartbeat checks are suspended until it succeeds", "err", err)
 	}
 }
 
 // begin checks whether another node received pings before this node started. A node seen alive after the start of
 // this one covers the time before it.
-func (h *GapDetector) begin(ctx context.Context) error {
-	if h.swept {
+func (d *GapDetector) begin(ctx context.Context) error {
+	if d.swept {
 		return nil
 	}
-	if h.began.IsZero() {
-		now, err := h.ears.Now(ctx)
+	if d.began.IsZero() {
+		now, err := d.ears.Now(ctx)
 		if err != nil {
 			return err
 		}
-		h.began = now
+		d.began = now
 	}
-	others, err := h.ears.OtherNodeAlive(ctx, h.node, h.began)
+	others, err := d.ears.OtherNodeAlive(ctx, d.node, d.began)
 	if err != nil {
 		return err
 	}
-	h.deaf = h.deaf || !others
-	h.swept = true
+	d.deaf = d.deaf || !others
+	d.swept = true
 	return nil
 }
 
 // record records a pending gap.
-func (h *GapDetector) record(ctx context.Context) error {
-	h.deaf = h.missed.Swap(false) || h.deaf
-	if !h.deaf {
+func (d *GapDetector) record(ctx context.Context) error {
+	d.deaf = d.missed.Swap(false) || d.deaf
+	if !d.deaf {
 		return nil
 	}
-	asked := h.local()
-	now, err := h.ears.Now(ctx)
+	asked := d.local()
+	now, err := d.ears.Now(ctx)
 	if err != nil {
 		return err
 	}
-	h.answered, h.told = asked, now
-	if err := h.ears.RecordGap(ctx, "", now); err != nil {
+	d.answered, d.told = asked, now
+	if err := d.ears.RecordGap(ctx, "", now); err != nil {
 		return err
 	}
-	h.deaf = false
-	h.log.Info("receiving pings; pings may have been missed before, so their jobs restart", "receiving_since", now)
+	d.deaf = false
+	d.log.Info("receiving pings; pings may have been missed before, so their jobs restart", "receiving_since", now)
 	return nil
 }
 
-// present corrects progress times in the future, set by a wrong clock: the stream counts as not read, and its
+// clampToNow corrects progress times in the future, set by a wrong clock: the stream counts as not read, and its
 // gap-free period starts now.
-func present(through map[string]StreamProgress, now time.Time) {
+func clampToNow(through map[string]StreamProgress, now time.Time) {
 	for stream, r := range through {
 		if r.Through.Sub(now) > 2*maxClockJump {
 			r.Through = time.Time{}

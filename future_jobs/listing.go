@@ -104,8 +104,8 @@ type OpenAlerts struct {
 
 // RuleJobs counts the jobs of a rule.
 type RuleJobs struct {
-	Waiting      int64     // all pending jobs
-	Alerting     int64     // jobs with alerts
+	Pending      int64     // all pending jobs
+	Open         int64     // jobs with alerts
 	Undetermined int64     // jobs with an undetermined last check
 	GaveUp       int64     // ended by a guard, with a slot in the last 24 hours
 	NextCheckAt  time.Time // zero: no jobs, or all paused

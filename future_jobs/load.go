@@ -16,11 +16,11 @@ const loadsApart = 200
 
 // SlotLoad counts the checks of a rule's jobs with slots in one minute.
 type SlotLoad struct {
-	At     time.Time // the beginning of the minute
-	RuleID int32     // 0: the rules that are not counted separately
-	Checks int64     // settled checks; retries count again
-	Alerts int64     // raised by these checks
-	Lag    time.Duration
+	At          time.Time // the beginning of the minute
+	RuleID      int32     // 0: the rules that are not counted separately
+	Checks      int64     // settled checks; retries count again
+	Alerts      int64     // raised by these checks
+	MaxLateness time.Duration
 }
 
 // BucketRange is a time range, divided into parts of one width.
@@ -39,9 +39,9 @@ func (s BucketRange) Part(at time.Time) int { return int(at.Sub(s.From) / s.Widt
 
 // CheckedLoad is the past load of one part of a range.
 type CheckedLoad struct {
-	Checks int64
-	Alerts int64
-	Lag    time.Duration // the largest of the checks
+	Checks      int64
+	Alerts      int64
+	MaxLateness time.Duration // the largest of the checks
 }
 
 // PlannedLoad is the number of pending jobs that are due in one part of a range.
@@ -54,7 +54,7 @@ type PlannedLoad struct {
 func (l *SlotLoad) add(m SlotLoad) {
 	l.Checks += m.Checks
 	l.Alerts += m.Alerts
-	l.Lag = max(l.Lag, m.Lag)
+	l.MaxLateness = max(l.MaxLateness, m.MaxLateness)
 }
 
 // busy returns the rank of a rule in its minute. Rules that are counted together come last.
@@ -86,7 +86,7 @@ func (l *loadCounter) count(batch []*task, got Settled, now time.Time) {
 		}
 		l.add(SlotLoad{
 			At: v.slot.Truncate(LoadWidth), RuleID: v.rule.ID, Checks: 1, Alerts: int64(len(v.Alerts)),
-			Lag: max(now.Sub(v.slot), 0),
+			MaxLateness: max(now.Sub(v.slot), 0),
 		})
 	}
 }

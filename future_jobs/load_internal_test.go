@@ -12,7 +12,7 @@ func TestLoadsAreBounded(t *testing.T) {
 	var l loadCounter
 	for rule := range int32(2*loadsApart + 1) {
 		for minute := range 2 {
-			l.add(SlotLoad{At: at.Add(time.Duration(minute) * time.Minute), RuleID: rule + 1, Checks: int64(rule) + 1, Alerts: 1, Lag: time.Duration(rule)})
+			l.add(SlotLoad{At: at.Add(time.Duration(minute) * time.Minute), RuleID: rule + 1, Checks: int64(rule) + 1, Alerts: 1, MaxLateness: time.Duration(rule)})
 		}
 	}
 	taken := l.take()
@@ -29,7 +29,7 @@ func TestLoadsAreBounded(t *testing.T) {
 		if quiet := m.RuleID <= loadsApart+1; m.RuleID != 0 && quiet {
 			t.Errorf("rule %d is among the busiest", m.RuleID)
 		}
-		if m.RuleID == 0 && (m.Checks != (loadsApart+1)*(loadsApart+2)/2 || m.Lag != loadsApart) {
+		if m.RuleID == 0 && (m.Checks != (loadsApart+1)*(loadsApart+2)/2 || m.MaxLateness != loadsApart) {
 			t.Errorf("the others together: %+v", m)
 		}
 		sum.add(m)

@@ -32,8 +32,8 @@ slot: 10s
 		if !got.At.Equal(begin.Add(90*time.Second).Truncate(time.Minute)) || got.RuleID == 0 || got.Checks != 3 || got.Alerts != 3 {
 			t.Errorf("%+v", got)
 		}
-		if got.Lag < 30*time.Second || got.Lag > 32*time.Second {
-			t.Errorf("the latest was %s late, want 30 s", got.Lag)
+		if got.MaxLateness < 30*time.Second || got.MaxLateness > 32*time.Second {
+			t.Errorf("the latest was %s late, want 30 s", got.MaxLateness)
 		}
 		if again := e.sweeper.TakeLoads(); len(again) != 0 {
 			t.Errorf("taken twice: %+v", again)

@@ -112,7 +112,7 @@ func (t *outageTracker) closeRecovered(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	present(through, t.clock.Now())
+	clampToNow(through, t.clock.Now())
 	var errs []error // an error of one outage does not stop the others
 	tried := reachProbes{}
 	for _, o := range open {

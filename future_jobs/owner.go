@@ -30,10 +30,10 @@ type Owner struct {
 	// Unreadable describes the versions of rules that this node cannot read, as JSON. Set before Run.
 	Unreadable func(ctx context.Context) string
 
-	fitness     fitness              // used by Run alone
-	heartbeatAt time.Time            // when the last heartbeat was sent, by the local clock; used by Run alone
-	told        time.Time            // when a heartbeat first reported this node as unfit; zero: it is fit; used by Run alone
-	unlike      map[int16]unlikeness // leases that last too long, by shard; used by Run alone
+	fitness     fitness                 // used by Run alone
+	heartbeatAt time.Time               // when the last heartbeat was sent, by the local clock; used by Run alone
+	unfitSince  time.Time               // when a heartbeat first reported this node as unfit; zero: it is fit; used by Run alone
+	overlong    map[int16]overlongLease // leases that last too long, by shard; used by Run alone
 
 	mu     sync.RWMutex
 	shards map[int16]*Shard
@@ -49,7 +49,7 @@ func NewOwner(l Leases, node Node, lease time.Duration, local func() time.Time, 
 		leases: l, node: node, lease: lease, local: local, log: log,
 		Running: func() string { return "" }, Changed: func() {}, Unfit: func() string { return "" },
 		Unreadable: func(context.Context) string { return "" },
-		fitness:    fitness{lease: lease}, shards: map[int16]*Shard{}, unlike: map[int16]unlikeness{},
+		fitness:    fitness{lease: lease}, shards: map[int16]*Shard{}, overlong: map[int16]overlongLease{},
 	}
 }
 
@@ -107,7 +107,7 @@ func (o *Owner) step(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := o.end(ctx, table, now); err != nil {
+	if err := o.endOverlong(ctx, table, now); err != nil {
 		return err
 	}
 	if !o.isWaiting(now) {
@@ -148,27 +148,27 @@ func (o *Owner) noteFitness(was, is string) {
 	}
 }
 
-// longest bounds the lease of another node, in leases of this node. Without it, no node could take over from one that
+// maxLeaseFactor bounds the lease of another node, in leases of this node. Without it, no node could take over from one that
 // died while the database's clock was ahead.
-const longest = 2
+const maxLeaseFactor = 2
 
-// unlikeness is a lease that lasts longer than it should.
-type unlikeness struct {
+// overlongLease is a lease that lasts longer than it should.
+type overlongLease struct {
 	held    HeldShard
 	expires time.Time
 	since   time.Time // when it was first seen, by the local clock
 }
 
-// end ends leases of other nodes that last longer than longest and were not renewed for that time.
-func (o *Owner) end(ctx context.Context, table []Lease, now time.Time) error {
+// endOverlong ends leases of other nodes that last longer than maxLeaseFactor allows and were not renewed for that time.
+func (o *Owner) endOverlong(ctx context.Context, table []Lease, now time.Time) error {
 	for i, l := range table {
-		seen := o.unlike[l.Shard]
+		seen := o.overlong[l.Shard]
 		switch {
-		case l.Node == "" || l.Node == o.node.ID || l.Left <= longest*o.lease:
-			delete(o.unlike, l.Shard)
+		case l.Node == "" || l.Node == o.node.ID || l.Left <= maxLeaseFactor*o.lease:
+			delete(o.overlong, l.Shard)
 		case seen.held != l.HeldShard || !seen.expires.Equal(l.ExpiresAt):
-			o.unlike[l.Shard] = unlikeness{l.HeldShard, l.ExpiresAt, now}
-		case now.Sub(seen.since) > longest*o.lease:
+			o.overlong[l.Shard] = overlongLease{l.HeldShard, l.ExpiresAt, now}
+		case now.Sub(seen.since) > maxLeaseFactor*o.lease:
 			ok, err := o.leases.Free(ctx, l)
 			if err != nil {
 				return fmt.Errorf("end the lease of shard %d: %w", l.Shard, err)
@@ -178,7 +178,7 @@ func (o *Owner) end(ctx context.Context, table []Lease, now time.Time) error {
 					"shard", l.Shard, "node", l.Node, "expires_at", l.ExpiresAt)
 				table[i].Node = ""
 			}
-			delete(o.unlike, l.Shard)
+			delete(o.overlong, l.Shard)
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func (o *Owner) heartbeat(ctx context.Context, sent time.Time, total int) error 
 	node.Running, node.Unfit, node.Unreadable = o.Running(), o.fitness.reason, o.Unreadable(ctx)
 	nodes, err := o.leases.Heartbeat(ctx, node, o.lease)
 	if err != nil {
-		return fmt.Errorf("beat: %w", err)
+		return fmt.Errorf("send the node heartbeat: %w", err)
 	}
 	shards := o.all()
 	held := make([]Lease, len(shards))
@@ -205,9 +205,9 @@ func (o *Owner) heartbeat(ctx context.Context, sent time.Time, total int) error 
 	}
 	o.heartbeatAt = sent
 	if node.Unfit == "" {
-		o.told = time.Time{}
-	} else if o.told.IsZero() {
-		o.told = sent
+		o.unfitSince = time.Time{}
+	} else if o.unfitSince.IsZero() {
+		o.unfitSince = sent
 	}
 
 	o.mu.Lock()
@@ -252,7 +252,7 @@ func (o *Owner) share(n int) int {
 // isWaiting reports whether the node became unfit so recently that other nodes, unfit for the same cause, may not
 // have reported it yet. Until then the node neither gives nor takes shards.
 func (o *Owner) isWaiting(now time.Time) bool {
-	return !o.told.IsZero() && now.Sub(o.told) < o.Interval()
+	return !o.unfitSince.IsZero() && now.Sub(o.unfitSince) < o.Interval()
 }
 
 // Interval returns the maximum time between two heartbeats of a node.

@@ -19,14 +19,14 @@ const (
 // pipeline moves due jobs from the sweep to the settlers. Results of sources and asynchronous handlers enter it at
 // decided.
 type pipeline struct {
-	due     chan []*task
-	decided chan []*task
-	coming  atomic.Int64  // chunks that are not decided yet, plus one for a running sweep
-	still   chan struct{} // signals that coming dropped to zero
+	due             chan []*task
+	decided         chan []*task
+	undecidedChunks atomic.Int64  // chunks that are not decided yet, plus one for a running sweep
+	drained         chan struct{} // signals that coming dropped to zero
 }
 
 func newPipeline() *pipeline {
-	return &pipeline{due: make(chan []*task, 8), decided: make(chan []*task, 8), still: make(chan struct{}, 1)}
+	return &pipeline{due: make(chan []*task, 8), decided: make(chan []*task, 8), drained: make(chan struct{}, 1)}
 }
 
 // submit passes a chunk to the checkers, and blocks while they are busy.
@@ -34,7 +34,7 @@ func (b *pipeline) submit(ctx context.Context, chunk []*task) error {
 	if len(chunk) == 0 {
 		return nil
 	}
-	b.coming.Add(1)
+	b.undecidedChunks.Add(1)
 	select {
 	case b.due <- chunk:
 		return nil
@@ -46,17 +46,17 @@ func (b *pipeline) submit(ctx context.Context, chunk []*task) error {
 
 // done marks a chunk as decided, or a sweep as read. It does not block, so that sweeps continue while settling hangs.
 func (b *pipeline) done() {
-	if b.coming.Add(-1) > 0 {
+	if b.undecidedChunks.Add(-1) > 0 {
 		return
 	}
 	select {
-	case b.still <- struct{}{}:
+	case b.drained <- struct{}{}:
 	default: // already signalled
 	}
 }
 
 // pending reports whether more decisions are expected.
-func (b *pipeline) pending() bool { return b.coming.Load() > 0 || len(b.decided) > 0 }
+func (b *pipeline) pending() bool { return b.undecidedChunks.Load() > 0 || len(b.decided) > 0 }
 
 // batches collects decisions into batches, until decided is closed. Results of sources and handlers arrive at any
 // time, and similar ones may follow: such a batch is held for the full settleWait.
@@ -76,7 +76,7 @@ func (b *pipeline) batches(out chan<- []*task) {
 				}
 				batch, waited = append(batch, chunk...), waited || chunk[0].waitsForIO()
 				bytes += bytesOf(chunk)
-			case <-b.still:
+			case <-b.drained:
 			case <-cut.C:
 				break fill
 			}

@@ -34,9 +34,9 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, batches := newPipeline(), make(chan []*task)
 				go b.batches(batches)
-				computed, waited := &task{unasked: true}, &task{rule: &Rule{}}
+				computed, waited := &task{handlerSkipped: true}, &task{rule: &Rule{}}
 				go func() {
-					b.coming.Add(1)
+					b.undecidedChunks.Add(1)
 					for _, n := range test.chunks {
 						if err := b.submit(t.Context(), slices.Repeat([]*task{computed}, n)); err != nil {
 							t.Error(err)
@@ -48,7 +48,7 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 					b.done()
 					for range test.found {
 						b.decided <- []*task{waited}
-						b.coming.Add(1) // each frees a lane, and a sweep reads more
+						b.undecidedChunks.Add(1) // each frees a lane, and a sweep reads more
 						b.done()
 						time.Sleep(3 * time.Millisecond)
 					}
@@ -77,7 +77,7 @@ func TestSweepsGoOnWhileSettlesHang(t *testing.T) {
 		b, swept := newPipeline(), 0
 		go func() {
 			for range 100 {
-				b.coming.Add(1)
+				b.undecidedChunks.Add(1)
 				b.done()
 				swept++
 			}

@@ -29,13 +29,13 @@ type ShardCursor struct {
 
 // DueQuery is a query for due jobs.
 type DueQuery struct {
-	Walks []ShardCursor // one for each shard
-	Until time.Time     // inclusive limit of due times
-	Not   []Unready     // excluded jobs
-	Of    []int32       // the rules of the jobs; empty: all
-	Limit int           // of rows that a read examines, for each shard
-	Bytes int           // of bodies, over all shards; 0: no limit
-	Room  []Job         // buffer of an earlier page, to be overwritten
+	Cursors []ShardCursor // one for each shard
+	Until   time.Time     // inclusive limit of due times
+	Not     []Unready     // excluded jobs
+	Of      []int32       // the rules of the jobs; empty: all
+	Limit   int           // of rows that a read examines, for each shard
+	Bytes   int           // of bodies, over all shards; 0: no limit
+	Room    []Job         // buffer of an earlier page, to be overwritten
 }
 
 // Unready are the waiting jobs of one version of a rule: those with slots after the given time.
@@ -47,25 +47,25 @@ type Unready struct {
 // isFiltered reports whether a read skips rows.
 func (q DueQuery) isFiltered() bool { return len(q.Not) > 0 || len(q.Of) > 0 }
 
-// Advance returns the walks after a page: each continues after its last job of the page, and finished walks are
+// Advance returns the cursors after a page: each continues after its last job of the page, and finished cursors are
 // removed. A shard is finished if a filtered query returns no row of it, and any other query fewer rows than the
 // limit. A page that reaches the limit of bytes ends at its last job.
-func (q DueQuery) Advance(page []Job) (walks []ShardCursor) {
+func (q DueQuery) Advance(page []Job) (cursors []ShardCursor) {
 	if len(page) == 0 {
 		return nil
 	}
 	last := page[len(page)-1].Shard
 	isCut := sync.OnceValue(func() bool { return q.Bytes > 0 && Bodies(page) >= q.Bytes })
-	for _, w := range q.Walks {
+	for _, w := range q.Cursors {
 		jobs := ofShard(page, w.Shard)
 		switch n := len(jobs); {
 		case n > 0 && (n == q.Limit || q.isFiltered() || w.Shard == last && isCut()):
-			walks = append(walks, ShardCursor{Shard: w.Shard, At: jobs[n-1].NextCheckAt, ID: jobs[n-1].ID})
+			cursors = append(cursors, ShardCursor{Shard: w.Shard, At: jobs[n-1].NextCheckAt, ID: jobs[n-1].ID})
 		case w.Shard > last && isCut():
-			walks = append(walks, w) // the page ends before it
+			cursors = append(cursors, w) // the page ends before it
 		}
 	}
-	return walks
+	return cursors
 }
 
 // ofShard returns the part of a page that belongs to one shard. A page is sorted by shard and large, so the search is
@@ -124,7 +124,7 @@ type Queue interface {
 
 // foundLittle reports whether a read skipped most of the rows that it examined.
 func (q DueQuery) foundLittle(page []Job) bool {
-	return q.isFiltered() && 2*len(page) < q.Limit*len(q.Walks)
+	return q.isFiltered() && 2*len(page) < q.Limit*len(q.Cursors)
 }
 
 // behindThreshold is the lateness of a job that makes a sweep count as behind.
@@ -135,11 +135,11 @@ func (q DueQuery) behind(jobs []Job) bool {
 	return len(q.Advance(jobs)) > 0 && slices.ContainsFunc(jobs, func(j Job) bool { return q.Until.Sub(j.NextCheckAt) > behindThreshold })
 }
 
-// walkOf returns the walk of a shard; nil: it reached its end.
-func walkOf(walks []ShardCursor, shard int16) *ShardCursor {
-	for i := range walks {
-		if walks[i].Shard == shard {
-			return &walks[i]
+// cursorOf returns the cursor of a shard; nil: it reached its end.
+func cursorOf(cursors []ShardCursor, shard int16) *ShardCursor {
+	for i := range cursors {
+		if cursors[i].Shard == shard {
+			return &cursors[i]
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ const pageHalvings = 6
 // and read again. Later pages stay small until one contains all due jobs.
 func (r *pageReader) read(ctx context.Context, q *DueQuery, most int) ([]Job, error) {
 	for {
-		q.Limit = max(1, max(most/len(q.Walks), minShardPage)>>r.halvings)
+		q.Limit = max(1, max(most/len(q.Cursors), minShardPage)>>r.halvings)
 		q.Bytes = pageBytes >> r.halvings
 		jobs, err := r.queue.Due(ctx, *q)
 		switch {

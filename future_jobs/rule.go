@@ -105,15 +105,15 @@ func (r *Rule) checkOf(j *Job, now time.Time) checks.Check {
 // slot.
 func (r *Rule) Check(ctx context.Context, j Job, now time.Time) Decision {
 	d := Decision{Job: j}
-	if d.decideUnchecked(r, now) {
+	if d.decideLateOrDeleted(r, now) {
 		return d
 	}
 	answer, err := r.answer(ctx, r.checkOf(&j, now))
-	look := CheckTimes{PickedAt: now, StartedAt: now, CompletedAt: now}
+	times := CheckTimes{PickedAt: now, StartedAt: now, CompletedAt: now}
 	if err != nil {
-		look.CompletedAt, look.FailedAt = time.Time{}, now
+		times.CompletedAt, times.FailedAt = time.Time{}, now
 	}
-	d.decide(r, look, answer, err, now)
+	d.decide(r, times, answer, err, now)
 	return d
 }
 
@@ -202,14 +202,21 @@ func (r *Rule) Try(ctx context.Context, j Job, now time.Time) Trial {
 	if t.Err != nil || t.Answer.Next.IsZero() {
 		return t
 	}
+	_, t.Breach = r.judge(t.Answer, c.Slot, c.Count+1)
+	return t
+}
+
+// judge returns the guard that forbids the next time of an answer, with its explanation; guards.None: no guard does.
+// count is the number of decided checks, including this one. The horizon does not bound a nominal time.
+func (r *Rule) judge(answer checks.Answer, slot time.Time, count int) (breach guards.Breach, reason string) {
 	limits := r.Limits
-	if t.Answer.Nominal {
+	if answer.Nominal {
 		limits.Horizon = 0
 	}
-	if breach := limits.Judge(c.Slot, t.Answer.Next, c.Count+1); breach != guards.None {
-		t.Breach = limits.Explain(breach, c.Slot, t.Answer.Next)
+	if breach = limits.Judge(slot, answer.Next, count); breach != guards.None {
+		reason = limits.Explain(breach, slot, answer.Next)
 	}
-	return t
+	return breach, reason
 }
 
 // errTrialOnce means that a handler has side effects and must not run in a trial.
@@ -328,7 +335,7 @@ type RuleReader interface {
 	RuleChangedAt(id int32) int64
 	// NextSlot returns the first slot after t of any rule; zero: none.
 	NextSlot(t time.Time) time.Time
-	// CriticalRules returns the rules with a version whose Loudest is critical, in order.
+	// CriticalRules returns the rules with a version that has a step of severity critical, in order.
 	CriticalRules() []int32
 	// Refresh reloads the rules if they changed.
 	Refresh(ctx context.Context) error

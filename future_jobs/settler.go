@@ -199,7 +199,7 @@ func (s *settler) observe(batch []*task, got Settled) {
 		case outcome != "":
 		case !v.Job.Last.FailedAt.IsZero():
 			outcome = "undetermined"
-		case v.unasked:
+		case v.handlerSkipped:
 			outcome = "skipped"
 		default:
 			outcome = "waiting"

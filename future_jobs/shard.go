@@ -22,20 +22,20 @@ type Shard struct {
 	HeldShard
 
 	mu       sync.Mutex
-	until    time.Time // end of the lease, by the local clock; counted from before the renewal was sent
-	leaving  time.Time // since then the shard is to be given back, and nothing new is read; zero: it stays
-	lowWater position  // start of a round of reads: behind it are only parked jobs
-	round    round     // the current round of reads
-	parked   parkings  // jobs that wait behind the low water
-	swept    time.Time // all jobs due by then were read by the last completed sweep, also of another holder
-	caughtUp time.Time // the last sweep from the beginning; zero: not by this holder
-	flights  flights   // the jobs being checked
+	until    time.Time    // end of the lease, by the local clock; counted from before the renewal was sent
+	leaving  time.Time    // since then the shard is to be given back, and nothing new is read; zero: it stays
+	lowWater position     // start of a round of reads: behind it are only parked jobs
+	round    round        // the current round of reads
+	parked   parkings     // jobs that wait behind the low water
+	swept    time.Time    // all jobs due by then were read by the last completed sweep, also of another holder
+	caughtUp time.Time    // the last sweep from the beginning; zero: not by this holder
+	inFlight inFlightJobs // the jobs being checked
 }
 
 func newShard(l Lease, until time.Time) *Shard {
 	return &Shard{
 		HeldShard: l.HeldShard, until: until, lowWater: position{at: l.LowWater}, swept: l.Swept,
-		flights: newFlights(), parked: parkings{},
+		inFlight: newInFlightJobs(), parked: parkings{},
 	}
 }
 
@@ -82,7 +82,7 @@ func (s *Shard) beginRound(now time.Time) (isFull bool) {
 		s.lowWater, s.caughtUp = position{}, time.Time{}
 		clear(s.parked)
 	}
-	s.flights.flown = position{}
+	s.inFlight.firstLanded = position{}
 	if s.caughtUp.Before(s.fullScanAt(now)) {
 		s.caughtUp = now
 		if !s.lowWater.at.IsZero() {
@@ -156,7 +156,7 @@ func (s *Shard) roundBegan() time.Time {
 func (s *Shard) isInFlight(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, flying := s.flights.jobs[id]
+	_, flying := s.inFlight.jobs[id]
 	return flying
 }
 
@@ -165,7 +165,7 @@ func (s *Shard) isInFlight(id int64) bool {
 func (s *Shard) begin(v *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights.begin(v)
+	s.inFlight.begin(v)
 }
 
 // answered marks the source or handler of a job in flight as having answered, or its turn as over: the job now waits
@@ -173,25 +173,25 @@ func (s *Shard) begin(v *task) {
 func (s *Shard) answered(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights.answered(id)
+	s.inFlight.answered(id)
 }
 
 // finish marks a job as decided. Its row is now at the given time: its slot if it was not settled, its next slot if
-// it continues, and zero if it ended. The job stays in flights until the next read begins, because a running read may
+// it continues, and zero if it ended. The job stays in flight until the next read begins, because a running read may
 // return its old row. A job behind the low water is parked; otherwise no read would find it.
 func (s *Shard) finish(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.land(id, at)
-	delete(s.flights.setBack, id)
+	delete(s.inFlight.unsettledJobs, id)
 }
 
 // land marks a job as decided, and parks it if it is behind the low water. The shard is locked.
 func (s *Shard) land(id int64, at time.Time) {
 	if p := (position{at, id - 1}); !at.IsZero() && !s.lowWater.at.IsZero() && p.isBefore(s.lowWater) {
-		s.parked.park(s.flights.jobs[id].rule, p).isReady = true
+		s.parked.park(s.inFlight.jobs[id].rule, p).isReady = true
 	}
-	s.flights.land(id, at)
+	s.inFlight.land(id, at)
 }
 
 // landUnsettled is finish for a job that was decided and could not be settled. Flights and setBack change under one
@@ -200,21 +200,21 @@ func (s *Shard) landUnsettled(id int64, slot time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.land(id, slot)
-	s.flights.putBack(id, slot, false)
+	s.inFlight.putBack(id, slot, false)
 }
 
 // rest keeps a job in flight if its decision takes too long to settle.
 func (s *Shard) rest(id int64, slot time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights.rest(id, slot)
+	s.inFlight.rest(id, slot)
 }
 
-// dropFinished removes the decided jobs from flights: a read that begins now returns their current rows.
+// dropFinished removes the decided jobs from those in flight: a read that begins now returns their current rows.
 func (s *Shard) dropFinished() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights.dropFinished()
+	s.inFlight.dropFinished()
 }
 
 // oldest returns the slot of the oldest job that is in flight or could not be settled, and of the oldest that waits
@@ -222,7 +222,7 @@ func (s *Shard) dropFinished() {
 func (s *Shard) oldest() (slot, own time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.flights.oldest()
+	return s.inFlight.oldest()
 }
 
 // raiseLowWater moves the low water up after a round of reads that began at now: to now less maxTxDelay, but never
@@ -234,7 +234,7 @@ func (s *Shard) raiseLowWater(now time.Time) {
 	defer s.mu.Unlock()
 	s.round = round{}
 	low := position{at: now.Add(-maxTxDelay)}
-	for _, p := range []position{s.flights.flown, s.flights.first(s.lowWater)} {
+	for _, p := range []position{s.inFlight.firstLanded, s.inFlight.first(s.lowWater)} {
 		if !p.at.IsZero() && !p.isBefore(s.lowWater) || s.lowWater.at.IsZero() {
 			low = first(low, p)
 		}
@@ -253,21 +253,21 @@ func (s *Shard) forget() {
 	clear(s.parked)
 }
 
-// beginSweep counts a sweep, so that setbacks record the last sweep that found them.
+// beginSweep counts a sweep, so that an unsettled job records the last sweep that found it.
 func (s *Shard) beginSweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights.sweeps++
+	s.inFlight.sweeps++
 }
 
-// sweptThrough records that a sweep of the shard, begun at now, completed. A setback that was no longer found due is
+// sweptThrough records that a sweep of the shard, begun at now, completed. An unsettled job that was no longer found due is
 // removed: another transaction changed or ended the job, or it waits for its stream.
 func (s *Shard) sweptThrough(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.swept = now
 	if !s.round.isOpen() {
-		s.flights.dropSetbacks()
+		s.inFlight.dropStaleUnsettled()
 	}
 }
 
@@ -279,7 +279,7 @@ func (s *Shard) lease() Lease {
 	defer s.mu.Unlock()
 	low := s.lowWater
 	if !low.at.IsZero() {
-		low = first(s.parked.first(low), s.flights.first(position{}))
+		low = first(s.parked.first(low), s.inFlight.first(position{}))
 	}
 	return Lease{HeldShard: s.HeldShard, LowWater: low.at, Swept: settled}
 }
@@ -293,7 +293,7 @@ func (s *Shard) settledThrough() time.Time {
 	if s.round.isOpen() && !through.IsZero() {
 		through = earliest(through, latest(s.round.at.at, s.lowWater.at))
 	}
-	left := s.flights.unsettled(through)
+	left := s.inFlight.unsettled(through)
 	if through.IsZero() || left.IsZero() || left.After(through) {
 		return through
 	}
@@ -306,7 +306,7 @@ func (s *Shard) renew(until time.Time) {
 	s.until = until
 }
 
-// maxRelease is how long a shard that is to be given back waits for sources, and that of an unfit node for handlers.
+// maxRelease bounds the wait of a shard that is being released: for sources, and on an unfit node for handlers.
 const maxRelease = 10 * time.Second
 
 // startRelease begins to give the shard back, and reports whether it can be released: nothing is in flight, or for
@@ -320,12 +320,12 @@ func (s *Shard) startRelease(now time.Time, unfit bool) (free bool) {
 		s.leaving = now
 	}
 	switch {
-	case s.flights.areDecided():
+	case s.inFlight.areDecided():
 		return true
 	case now.Sub(s.leaving) < maxRelease:
 		return false
 	}
-	return unfit || s.flights.onlyWait()
+	return unfit || s.inFlight.onlyWait()
 }
 
 func (s *Shard) cancelRelease() {
@@ -347,7 +347,7 @@ func (s *Shard) open(now time.Time) bool {
 func (s *Shard) computes(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.leaving.IsZero() && now.Before(s.until) && s.flights.waitsForIO()
+	return !s.leaving.IsZero() && now.Before(s.until) && s.inFlight.waitsForIO()
 }
 
 // valid reports whether the lease is still held at the local time now.

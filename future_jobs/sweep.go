@@ -21,34 +21,34 @@ const (
 
 // sweepRun is one sweep over the held shards.
 type sweepRun struct {
-	catalog    RuleReader
-	clock      *Clock
-	pages      *pageReader
-	admission  *admission
-	turns      *turns
-	ctx        context.Context
-	now        time.Time // start of the sweep
-	steps      int64     // clock steps that the sweep has handled
-	revision   int64     // of the rules at the start
-	shards     map[int16]*Shard
-	through    map[string]StreamProgress // by stream
-	belt       *pipeline
-	horizons   map[VersionRef]horizon // of versions with waiting jobs
-	finds      map[VersionRef]*lookupBatch
-	search     func([]*task)
-	page       []Job // the last page, reused as a buffer
-	isLeaving  bool  // the shards are to be given back: no handler and no source is called any more
-	isCutShort bool  // more jobs are due; the next sweep starts at once
+	catalog         RuleReader
+	clock           *Clock
+	pages           *pageReader
+	admission       *admission
+	turns           *turns
+	ctx             context.Context
+	now             time.Time // start of the sweep
+	steps           int64     // clock steps that the sweep has handled
+	revision        int64     // of the rules at the start
+	shards          map[int16]*Shard
+	through         map[string]StreamProgress // by stream
+	pipeline        *pipeline
+	admissionLimits map[VersionRef]admissionLimit // of versions with waiting jobs
+	lookups         map[VersionRef]*lookupBatch
+	startLookup     func([]*task)
+	page            []Job // the last page, reused as a buffer
+	isLeaving       bool  // the shards are to be given back: no handler and no source is called any more
+	isCutShort      bool  // more jobs are due; the next sweep starts at once
 
-	left time.Time // the oldest slot that was not handled; zero: none
-	own  time.Time // the same, without jobs that wait for a source, a handler or a tenants' line
+	oldestUnhandled time.Time // the oldest slot that was not handled; zero: none
+	oldestOwn       time.Time // the same, without jobs that wait for a source, a handler or a tenants' line
 }
 
-// leave records the slot of a job that was not handled.
-func (p *sweepRun) leave(slot time.Time, isBusy bool) {
-	p.left = earliest(p.left, slot)
+// recordUnhandled records the slot of a job that was not handled.
+func (p *sweepRun) recordUnhandled(slot time.Time, isBusy bool) {
+	p.oldestUnhandled = earliest(p.oldestUnhandled, slot)
 	if !isBusy {
-		p.own = earliest(p.own, slot)
+		p.oldestOwn = earliest(p.oldestOwn, slot)
 	}
 }
 
@@ -64,7 +64,7 @@ func (p *sweepRun) parkedRules() map[int32]bool {
 // stopping reports whether a read stops after a page although more is due.
 type stopping func(q DueQuery, page []Job) bool
 
-// cut records walks that did not reach their end.
+// cut records cursors that did not reach their end.
 func (p *sweepRun) cut(rest []ShardCursor) {
 	for _, w := range rest {
 		slot := w.At
@@ -72,19 +72,19 @@ func (p *sweepRun) cut(rest []ShardCursor) {
 			slot = p.now // nothing of the shard was read yet
 		}
 		p.isCutShort = true
-		p.leave(slot, false)
+		p.recordUnhandled(slot, false)
 	}
 }
 
 // skipWaiting makes a query skip jobs that have to wait, and parks them.
 func (p *sweepRun) skipWaiting(q *DueQuery) {
 	q.Not = q.Not[:0]
-	for made, h := range p.horizons {
+	for made, h := range p.admissionLimits {
 		if !h.at.Before(q.Until) || len(q.Of) > 0 && !slices.Contains(q.Of, made.RuleID) {
 			continue
 		}
 		q.Not = append(q.Not, Unready{made, h.at})
-		for _, w := range q.Walks {
+		for _, w := range q.Cursors {
 			from := position{w.At, w.ID}
 			if from.at.Before(h.at) {
 				from = position{h.at, math.MaxInt64}
@@ -114,7 +114,7 @@ func (p *sweepRun) sweep(ctx context.Context, shards []*Shard) error {
 	if len(shards) == 0 {
 		return nil
 	}
-	p.shards, p.horizons, p.finds = make(map[int16]*Shard, len(shards)), map[VersionRef]horizon{}, map[VersionRef]*lookupBatch{}
+	p.shards, p.admissionLimits, p.lookups = make(map[int16]*Shard, len(shards)), map[VersionRef]admissionLimit{}, map[VersionRef]*lookupBatch{}
 	defer p.flushOldLookups(time.Time{})
 	for _, sh := range shards {
 		p.shards[sh.Shard] = sh
@@ -123,7 +123,7 @@ func (p *sweepRun) sweep(ctx context.Context, shards []*Shard) error {
 	p.admission.holdBack(p)
 	slot := p.catalog.NextSlot(p.now)
 	slotCame := func(DueQuery, []Job) bool { return !slot.IsZero() && !p.clock.Now().Before(slot) }
-	if err := p.readParked(ctx, p.admission.horizons(p), nil); err != nil {
+	if err := p.readParked(ctx, p.admission.refreshLimits(p), nil); err != nil {
 		return err
 	}
 	if err := p.readDue(ctx, shards, slotCame); err != nil {
@@ -145,16 +145,16 @@ func (p *sweepRun) readDue(ctx context.Context, shards []*Shard, slotCame stoppi
 	isRecent := map[int16]bool{}
 	for _, sh := range shards {
 		recent, rest := sh.nextCursor(p.now)
-		if fresh.Walks = append(fresh.Walks, recent); rest != nil {
-			old.Walks, isRecent[sh.Shard] = append(old.Walks, *rest), true
+		if fresh.Cursors = append(fresh.Cursors, recent); rest != nil {
+			old.Cursors, isRecent[sh.Shard] = append(old.Cursors, *rest), true
 		}
 	}
 	stop := func(q DueQuery, page []Job) bool { return slotCame(q, page) && q.foundLittle(page) }
 	for _, q := range []DueQuery{fresh, old} {
-		begun := q.Walks
+		begun := q.Cursors
 		rest, err := p.read(ctx, q, stop)
 		for _, w := range begun {
-			sh, r := p.shards[w.Shard], walkOf(rest, w.Shard)
+			sh, r := p.shards[w.Shard], cursorOf(rest, w.Shard)
 			switch {
 			case r != nil:
 				sh.suspend(*r, isRecent[w.Shard])
@@ -174,11 +174,11 @@ func (p *sweepRun) readDue(ctx context.Context, shards []*Shard, slotCame stoppi
 }
 
 // read reads the jobs of a query, page by page, and dispatches them, until stop ends it after a page. It returns the
-// walks that did not reach their end. If the sweep is behind, it first reads the jobs of the critical rules: they do
+// cursors that did not reach their end. If the sweep is behind, it first reads the jobs of the critical rules: they do
 // not wait for all the others.
 func (p *sweepRun) read(ctx context.Context, q DueQuery, stop stopping) (rest []ShardCursor, err error) {
 	most := maxPage
-	for isFirst := true; len(q.Walks) > 0; isFirst = false {
+	for isFirst := true; len(q.Cursors) > 0; isFirst = false {
 		for _, sh := range p.shards {
 			sh.dropFinished()
 		}
@@ -186,33 +186,33 @@ func (p *sweepRun) read(ctx context.Context, q DueQuery, stop stopping) (rest []
 		q.Room = p.page
 		jobs, err := p.pages.read(ctx, &q, most)
 		if err != nil {
-			return q.Walks, err
+			return q.Cursors, err
 		}
 		if p.clock.Steps() != p.steps {
-			return q.Walks, errStepped
+			return q.Cursors, errStepped
 		}
 		p.page = jobs
 		if critical := p.criticalOf(q); isFirst && len(critical) > 0 && q.behind(jobs) {
 			before := q
 			before.Of = critical
 			if _, err = p.read(ctx, before, func(DueQuery, []Job) bool { return false }); err != nil {
-				return q.Walks, err
+				return q.Cursors, err
 			}
 			continue // the page is read again: some of it is decided by now
 		}
 		if err := p.dispatch(ctx, jobs); err != nil {
-			return q.Walks, err
+			return q.Cursors, err
 		}
 		p.flushOldLookups(p.clock.Now())
 		isOver := stop(q, jobs)
 		if most = maxPage; q.foundLittle(jobs) {
 			most = scanMost
 		}
-		if q.Walks = q.Advance(jobs); isOver {
+		if q.Cursors = q.Advance(jobs); isOver {
 			break
 		}
 	}
-	return q.Walks, nil
+	return q.Cursors, nil
 }
 
 // criticalOf returns the critical rules of a query; none if the query has no other rules.
@@ -243,8 +243,8 @@ func (p *sweepRun) dispatch(ctx context.Context, jobs []Job) error {
 		j.Last = CheckTimes{PickedAt: picked}
 		v, ok := p.admission.admit(ctx, j, p, now)
 		if !ok {
-			h := p.horizons[VersionRef{j.RuleID, j.Version}]
-			p.leave(j.NextCheckAt, h.isBusy || h.isTenants)
+			h := p.admissionLimits[VersionRef{j.RuleID, j.Version}]
+			p.recordUnhandled(j.NextCheckAt, h.isBusy || h.isTenants)
 			p.admission.noteWaiting(j)
 			shard.parkFrom(j.RuleID, position{j.NextCheckAt, j.ID - 1})
 			continue
@@ -261,20 +261,20 @@ func (p *sweepRun) dispatch(ctx context.Context, jobs []Job) error {
 		}
 		chunk, bytes = append(chunk, v), bytes+j.Size()
 		if len(chunk) == maxChunk || bytes >= chunkBytes {
-			if err := p.belt.submit(ctx, chunk); err != nil {
+			if err := p.pipeline.submit(ctx, chunk); err != nil {
 				return err
 			}
 			chunk, bytes, now = make([]*task, 0, maxChunk), 0, p.clock.Now()
 		}
 	}
-	return p.belt.submit(ctx, chunk)
+	return p.pipeline.submit(ctx, chunk)
 }
 
-// readParked reads the parked jobs that need not wait any more, up to the horizon of their rule, until stop ends it,
+// readParked reads the parked jobs that need not wait any more, up to the limit of their rule, until stop ends it,
 // or one page if stop is nil; of versions to probe it reads one page.
 func (p *sweepRun) readParked(ctx context.Context, probe []int32, stop stopping) error {
 	reach, isBusy := map[int32]time.Time{}, map[int32]bool{}
-	for made, h := range p.horizons {
+	for made, h := range p.admissionLimits {
 		if isBusy[made.RuleID] = isBusy[made.RuleID] || h.isBusy; !h.isBusy {
 			reach[made.RuleID] = latest(reach[made.RuleID], h.at)
 		}
@@ -309,21 +309,21 @@ func (p *sweepRun) readRules(ctx context.Context, rules []int32, until time.Time
 	q := DueQuery{Until: until, Of: rules}
 	for _, sh := range p.shards {
 		if w, ok := sh.beginParked(rules, until, onlyReady); ok {
-			q.Walks = append(q.Walks, w)
+			q.Cursors = append(q.Cursors, w)
 		}
 	}
-	if len(q.Walks) == 0 {
+	if len(q.Cursors) == 0 {
 		return nil
 	}
-	slices.SortFunc(q.Walks, func(a, b ShardCursor) int { return cmp.Compare(a.Shard, b.Shard) })
-	begun, more := q.Walks, stop
+	slices.SortFunc(q.Cursors, func(a, b ShardCursor) int { return cmp.Compare(a.Shard, b.Shard) })
+	begun, more := q.Cursors, stop
 	if stop == nil {
 		more = func(DueQuery, []Job) bool { return true }
 	}
 	rest, err := p.read(ctx, q, more)
 	for _, w := range begun {
 		to := endOf(until, p.now)
-		if r := walkOf(rest, w.Shard); r != nil {
+		if r := cursorOf(rest, w.Shard); r != nil {
 			to = position{r.At, r.ID}
 		}
 		p.shards[w.Shard].endParked(rules, to)
@@ -337,7 +337,7 @@ func (p *sweepRun) readRules(ctx context.Context, rules []int32, until time.Time
 // addToLookup adds a job to the lookup batch of its version, and sends a full batch.
 func (p *sweepRun) addToLookup(v *task) {
 	made := VersionRef{v.rule.ID, v.rule.Version}
-	g := p.finds[made]
+	g := p.lookups[made]
 	g.jobs, g.bytes = append(g.jobs, v), g.bytes+v.Job.Size()
 	if len(g.jobs) == maxLookupBatch || g.bytes >= settleBytes {
 		p.flushLookup(made)
@@ -346,14 +346,14 @@ func (p *sweepRun) addToLookup(v *task) {
 
 // flushLookup sends the lookup batch of a version.
 func (p *sweepRun) flushLookup(made VersionRef) {
-	g := p.finds[made]
-	delete(p.finds, made)
-	p.search(g.jobs)
+	g := p.lookups[made]
+	delete(p.lookups, made)
+	p.startLookup(g.jobs)
 }
 
 // flushOldLookups sends the batches older than lookupLinger, or all batches if now is zero.
 func (p *sweepRun) flushOldLookups(now time.Time) {
-	for made, g := range p.finds {
+	for made, g := range p.lookups {
 		if now.IsZero() || now.Sub(g.begun) > lookupLinger {
 			p.flushLookup(made)
 		}

@@ -7,9 +7,9 @@ import (
 
 // sweepProgress is the progress of a completed sweep.
 type sweepProgress struct {
-	through time.Time // all jobs due by then were read
-	left    time.Time // the oldest slot that was not handled; zero: none
-	own     time.Time // the same, without jobs that wait for a source or a handler
+	through         time.Time // all jobs due by then were read
+	oldestUnhandled time.Time // the oldest slot that was not handled; zero: none
+	oldestOwn       time.Time // the same, without jobs that wait for a source or a handler
 }
 
 // progress tells how far the sweep of this node is. It is safe for concurrent use.
@@ -36,7 +36,7 @@ func (p *progress) lags() (lag, own time.Duration) {
 		return 0, 0
 	}
 	next := p.catalog.NextSlot(swept.through)
-	oldest, oldestOwn := earliest(swept.left, next), earliest(swept.own, next)
+	oldest, oldestOwn := earliest(swept.oldestUnhandled, next), earliest(swept.oldestOwn, next)
 	for _, sh := range p.owner.Open() {
 		slot, ownSlot := sh.oldest()
 		oldest, oldestOwn = earliest(oldest, slot), earliest(oldestOwn, ownSlot)

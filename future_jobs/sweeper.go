@@ -23,9 +23,9 @@ const (
 // syncEvery is how long the clock runs without an answer of the database.
 const syncEvery = 5 * time.Second
 
-// unevenFor is how long after a clock step the sweep runs every second: its wake-up times refer to the clock before
+// clockStepWindow is how long after a clock step the sweep runs every second: its wake-up times refer to the clock before
 // the step.
-const unevenFor = 10 * time.Minute
+const clockStepWindow = 10 * time.Minute
 
 // Observer receives decisions. Implementations are safe for concurrent use.
 type Observer interface {
@@ -46,8 +46,8 @@ type Sweeper struct {
 
 	// Observer receives the decisions. Set before Run.
 	Observer Observer
-	// BeforeResume is called before the first sweep, and before a late one: jobs that became due meanwhile are
-	// unchanged. The sweep waits for it. Set before Run.
+	// BeforeResume is called before the first sweep, and before a sweep that starts after a stall: jobs that became due
+	// meanwhile are unchanged. The sweep waits for it. Set before Run.
 	BeforeResume func(ctx context.Context)
 	// BeforeSweep is called before each sweep. If it returns nil, all gaps of this node until then are in the
 	// database. Set before Run.
@@ -66,12 +66,12 @@ type Sweeper struct {
 	outages   *outageTracker
 
 	// The following are used by Run alone.
-	paused     bool          // the clock cannot be trusted
-	behind     time.Duration // the last delay because of unhandled jobs
-	isCutShort bool          // the last sweep left more to read
-	last       time.Time     // start of the last completed sweep
-	steps      int64         // clock steps that the sweep has handled
-	uneven     time.Time     // time of the last clock step, by the local clock
+	paused        bool          // the clock cannot be trusted
+	backoff       time.Duration // the last delay because of unhandled jobs
+	isCutShort    bool          // the last sweep left more to read
+	last          time.Time     // start of the last completed sweep
+	steps         int64         // clock steps that the sweep has handled
+	lastClockStep time.Time     // time of the last clock step, by the local clock
 }
 
 // NewSweeper returns a sweeper that runs up to workers asynchronous checks at once; inline checks are not counted.
@@ -86,7 +86,7 @@ func NewSweeper(q Queue, b RuleReader, o *Owner, c *Clock, workers int, log *slo
 	turns := newTurns()
 	s.admission = &admission{
 		catalog: b, turns: turns, putOff: putOff{log: log}, wake: s.Wake,
-		waiting: map[VersionRef]unready{}, behindSince: map[string]time.Time{},
+		waiting: map[VersionRef]waitingVersion{}, behindSince: map[string]time.Time{},
 	}
 	s.admission.lanes = newLimiter(workers, s.admission.capacityFreed)
 	s.outages = &outageTracker{queue: q, catalog: b, clock: c, failures: s.failures}
@@ -118,11 +118,11 @@ func (s *Sweeper) Wake() {
 // ends, running handlers are cancelled.
 func (s *Sweeper) Run(ctx, drain context.Context) error {
 	s.settler.observer, s.outages.observer = s.Observer, s.Observer
-	belt := newPipeline()
+	pipe := newPipeline()
 	batches := make(chan []*task)
 
 	var checkers, searches, writers sync.WaitGroup
-	writers.Go(func() { belt.batches(batches) })
+	writers.Go(func() { pipe.batches(batches) })
 	var one sync.Mutex
 	alone := func(settle func()) {
 		writers.Go(func() {
@@ -140,31 +140,31 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 	}
 	for range max(2, runtime.GOMAXPROCS(0)) {
 		checkers.Go(func() {
-			for chunk := range belt.due {
-				s.checker.check(drain, chunk, belt.decided)
-				belt.done()
+			for chunk := range pipe.due {
+				s.checker.check(drain, chunk, pipe.decided)
+				pipe.done()
 			}
 		})
 	}
 
-	checkers.Go(func() { s.checker.checkInTurns(ctx, belt) })
+	checkers.Go(func() { s.checker.checkInTurns(ctx, pipe) })
 
 	writers.Go(func() { s.outages.run(ctx) })
-	search := func(batch []*task) { searches.Go(func() { s.checker.lookUp(ctx, batch, belt.decided) }) }
+	startLookup := func(batch []*task) { searches.Go(func() { s.checker.lookUp(ctx, batch, pipe.decided) }) }
 
-	s.loop(ctx, belt, search)
-	close(belt.due)
+	s.loop(ctx, pipe, startLookup)
+	close(pipe.due)
 	s.admission.turns.close()
 	checkers.Wait()
 	searches.Wait()
 	s.admission.lanes.wait()
-	close(belt.decided)
+	close(pipe.decided)
 	writers.Wait()
 	return nil
 }
 
 // loop sweeps at each slot of any rule, and sooner if jobs were not handled.
-func (s *Sweeper) loop(ctx context.Context, belt *pipeline, search func([]*task)) {
+func (s *Sweeper) loop(ctx context.Context, pipe *pipeline, startLookup func([]*task)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -174,7 +174,7 @@ func (s *Sweeper) loop(ctx context.Context, belt *pipeline, search func([]*task)
 		case <-timer.C:
 		case <-s.wake:
 		}
-		wait := s.step(ctx, belt, search)
+		wait := s.step(ctx, pipe, startLookup)
 		if ctx.Err() != nil {
 			return
 		}
@@ -212,8 +212,8 @@ var errStepped = errors.New("the database's clock stepped during the sweep; due 
 
 // startAnew resets the state that depends on the time from before a clock step.
 func (s *Sweeper) startAnew(steps int64) {
-	s.steps, s.uneven = steps, s.clock.local()
-	s.last, s.behind = time.Time{}, 0
+	s.steps, s.lastClockStep = steps, s.clock.local()
+	s.last, s.backoff = time.Time{}, 0
 	s.admission.reset()
 	s.progress.swept.Store(nil)
 	for _, sh := range s.owner.all() {
@@ -226,19 +226,19 @@ func (s *Sweeper) soon() time.Duration {
 	switch {
 	case s.clock.Err() != nil:
 		return confirmEvery
-	case !s.uneven.IsZero() && s.clock.local().Sub(s.uneven) < unevenFor:
+	case !s.lastClockStep.IsZero() && s.clock.local().Sub(s.lastClockStep) < clockStepWindow:
 		return maxRetry
 	}
 	return MaxIdle
 }
 
 // step synchronizes the clock, sweeps, and returns the pause until the next sweep.
-func (s *Sweeper) step(ctx context.Context, belt *pipeline, search func([]*task)) time.Duration {
+func (s *Sweeper) step(ctx context.Context, pipe *pipeline, startLookup func([]*task)) time.Duration {
 	if !s.followClock(ctx) {
 		return maxClockJump
 	}
 	began := s.clock.Now()
-	left, err := s.sweep(ctx, belt, search)
+	unhandled, err := s.sweep(ctx, pipe, startLookup)
 	s.failures.set("sweep", err)
 	wait := s.soon()
 	if slot := s.catalog.NextSlot(began); !slot.IsZero() { // includes a slot during the sweep, as the sweep did not read it
@@ -247,11 +247,11 @@ func (s *Sweeper) step(ctx context.Context, belt *pipeline, search func([]*task)
 	switch {
 	case err == nil && s.isCutShort:
 		return time.Millisecond // more jobs are due
-	case err == nil && left.IsZero():
-		s.behind = 0
+	case err == nil && unhandled.IsZero():
+		s.backoff = 0
 	default: // no other node is delayed at the next slot
-		s.behind = min(max(2*s.behind, minRetry), maxRetry)
-		wait = min(wait, s.behind)
+		s.backoff = min(max(2*s.backoff, minRetry), maxRetry)
+		wait = min(wait, s.backoff)
 	}
 	return max(wait, time.Millisecond)
 }
@@ -293,7 +293,7 @@ func (s *Sweeper) RunningJSON() string { return s.admission.lanes.runningJSON() 
 //  3. Read parked jobs on, until the next slot: jobs that become due need not wait for them.
 //
 // Checks of tenants' rules are queued by tenant. Jobs of a tenant with a full queue or a used-up allowance are parked.
-func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task)) (left time.Time, err error) {
+func (s *Sweeper) sweep(ctx context.Context, pipe *pipeline, startLookup func([]*task)) (unhandled time.Time, err error) {
 	now := s.clock.Now()
 	shards, leaving := s.owner.Open(), s.owner.Leaving()
 	if len(shards)+len(leaving) == 0 || now.IsZero() {
@@ -303,42 +303,42 @@ func (s *Sweeper) sweep(ctx context.Context, belt *pipeline, search func([]*task
 			s.failures.set("rules", nil)
 			s.admission.unreadable.clear()
 		}
-		return left, nil
+		return unhandled, nil
 	}
 	if s.stalled(now) {
 		s.BeforeResume(ctx)
 	}
 	if err := s.BeforeSweep(ctx); err != nil {
-		return left, err
+		return unhandled, err
 	}
 	through, err := s.queue.ReadThrough(ctx)
 	if err != nil {
-		return left, err
+		return unhandled, err
 	}
-	present(through, now)
+	clampToNow(through, now)
 	s.admission.noteRead(through)
 
-	belt.coming.Add(1)
-	defer belt.done()
+	pipe.undecidedChunks.Add(1)
+	defer pipe.done()
 	pass := &sweepRun{
 		catalog: s.catalog, clock: s.clock, pages: s.pages, admission: s.admission, turns: s.admission.turns, steps: s.steps,
-		ctx: ctx, now: now, revision: s.catalog.Revision(), through: through, belt: belt, search: search,
+		ctx: ctx, now: now, revision: s.catalog.Revision(), through: through, pipeline: pipe, startLookup: startLookup,
 	}
 	leavingPass := *pass
 	leavingPass.isLeaving = true
 	if err := pass.sweep(ctx, shards); err != nil {
-		return pass.left, err
+		return pass.oldestUnhandled, err
 	}
 	if err := leavingPass.sweep(ctx, leaving); err != nil {
-		return earliest(pass.left, leavingPass.left), err
+		return earliest(pass.oldestUnhandled, leavingPass.oldestUnhandled), err
 	}
-	left = earliest(pass.left, leavingPass.own) // jobs that leave with their shard are not waited for
+	unhandled = earliest(pass.oldestUnhandled, leavingPass.oldestOwn) // jobs that leave with their shard are not waited for
 	s.last = now
 	s.isCutShort = pass.isCutShort || leavingPass.isCutShort
-	s.progress.swept.Store(&sweepProgress{through: now, left: left, own: earliest(pass.own, leavingPass.own)})
+	s.progress.swept.Store(&sweepProgress{through: now, oldestUnhandled: unhandled, oldestOwn: earliest(pass.oldestOwn, leavingPass.oldestOwn)})
 	s.admission.unreadable.recheck(ctx, s.catalog)
 	s.failures.set("rules", s.admission.unreadable.err())
-	return left, nil
+	return unhandled, nil
 }
 
 // stalled reports whether slots have passed since the last completed sweep by more than maxTxDelay, so that

@@ -17,26 +17,21 @@ type task struct {
 	receiving time.Time // start of the gap-free period of the rule's heartbeats; zero: no gap matters
 	through   time.Time // all streams that can change the job were read up to this time before the job was read; zero: no such stream
 	Decision
-	unasked bool // the handler was not called
+	handlerSkipped bool // the job was decided without a call of its handler
 
 	isGivenUp bool // the database refused the decision, and this one replaces it
 	isSlow    bool // an earlier decision about this job exceeded the transaction time on its own
 }
 
-// decideWithoutCheck decides jobs that need no call of their handler.
-func (v *task) decideWithoutCheck(now time.Time) {
-	v.unasked = v.decideUnchecked(v.rule, now)
-}
-
-// question returns the check that is passed to the handler at the time now.
-func (v *task) question(now time.Time) checks.Check {
+// checkRequest returns the check that is passed to the handler at the time now.
+func (v *task) checkRequest(now time.Time) checks.Check {
 	c := v.rule.checkOf(&v.Job, now)
 	c.ReceivingSince, c.ReadThrough = v.receiving, v.through
 	return c
 }
 
 // needsLookup reports whether the check needs a lookup in a source.
-func (v *task) needsLookup() bool { return !v.unasked && v.rule.Finder != nil }
+func (v *task) needsLookup() bool { return !v.handlerSkipped && v.rule.Finder != nil }
 
 // dueAfter returns the job's next due time after its decision was settled, or was not; zero: never.
 func (v *task) dueAfter(settled bool) time.Time {
@@ -50,7 +45,9 @@ func (v *task) dueAfter(settled bool) time.Time {
 }
 
 // waitsForIO reports whether the check waits for a source or for a handler that does I/O.
-func (v *task) waitsForIO() bool { return !v.unasked && (v.rule.Finder != nil || !isInline(v.rule)) }
+func (v *task) waitsForIO() bool {
+	return !v.handlerSkipped && (v.rule.Finder != nil || !isInline(v.rule))
+}
 
 // giveUp replaces a decision that the database refuses by the end of its job, with an alert. The alert contains
 // nothing of the job but its key: any other part may be the refused one.
@@ -68,5 +65,5 @@ func (v *task) giveUp(refused error, now time.Time) {
 
 // takesTurn reports whether the check waits for a turn of its tenant.
 func (v *task) takesTurn() bool {
-	return !v.unasked && v.rule.Allowance != nil && v.rule.Finder == nil && isInline(v.rule)
+	return !v.handlerSkipped && v.rule.Allowance != nil && v.rule.Finder == nil && isInline(v.rule)
 }

@@ -24,16 +24,16 @@ const entryMost = 300
 // Entry is one event in a job's life: a check after which the job continues or that no alert reports, or another
 // change.
 type Entry struct {
-	Kind    EntryKind
-	At      time.Time      // the slot of a check; otherwise the time of the change
-	Delay   time.Duration  // of a check: how long after its slot it was decided
-	Values  string         // values that the condition read, such as: state.status = "OPEN"
-	Step    string         // the name of the step that was taken
-	Held    bool           // a step was due and suppressed
-	Reason  string         // why it was undetermined or skipped
-	Outcome checks.Outcome // of a check that ended the job
-	Next    time.Time      // the time of the next check
-	By      string         // the subject of the event, or the person; empty: unknown
+	Kind     EntryKind
+	At       time.Time      // the slot of a check; otherwise the time of the change
+	Lateness time.Duration  // of a check: how long after its slot it was decided
+	Values   string         // values that the condition read, such as: state.status = "OPEN"
+	Step     string         // the name of the step that was taken
+	Held     bool           // a step was due and suppressed
+	Reason   string         // why it was undetermined or skipped
+	Outcome  checks.Outcome // of a check that ended the job
+	Next     time.Time      // the time of the next check
+	By       string         // the subject of the event, or the person; empty: unknown
 }
 
 // EntryKind is the kind of an entry.
@@ -54,22 +54,22 @@ const (
 // trailLine is the stored form of an entry. Times are milliseconds since 1970. The kind comes last, so that the end
 // of a trail shows the kind of its last entry.
 type trailLine struct {
-	At      int64  `json:"at"`
-	Late    int64  `json:"late"` // ms
-	Saw     string `json:"saw"`
-	Took    string `json:"took"`
-	Held    bool   `json:"held"`
-	Why     string `json:"why"`
-	Outcome string `json:"outcome"`
-	Next    int64  `json:"next"`
-	By      string `json:"by"`
-	Kind    string `json:"kind"` // absent: a check
+	At       int64  `json:"at"`
+	Lateness int64  `json:"late"` // ms
+	Values   string `json:"saw"`
+	Step     string `json:"took"`
+	Held     bool   `json:"held"`
+	Why      string `json:"why"`
+	Outcome  string `json:"outcome"`
+	Next     int64  `json:"next"`
+	By       string `json:"by"`
+	Kind     string `json:"kind"` // absent: a check
 }
 
 // Trail returns a trail of this entry alone. Long fields are shortened.
 func (e Entry) Trail() Trail {
 	l := trailLine{
-		At: e.At.UnixMilli(), Late: e.Delay.Milliseconds(), Saw: e.Values, Took: e.Step, Held: e.Held, Why: e.Reason,
+		At: e.At.UnixMilli(), Lateness: e.Lateness.Milliseconds(), Values: e.Values, Step: e.Step, Held: e.Held, Why: e.Reason,
 		Outcome: string(e.Outcome), By: e.By,
 	}
 	if !e.Next.IsZero() {
@@ -80,7 +80,7 @@ func (e Entry) Trail() Trail {
 	}
 	text := l.text()
 	for len(text) > entryMost {
-		longest := slices.MaxFunc([]*string{&l.Saw, &l.Why, &l.By, &l.Took, &l.Outcome}, func(a, b *string) int {
+		longest := slices.MaxFunc([]*string{&l.Values, &l.Why, &l.By, &l.Step, &l.Outcome}, func(a, b *string) int {
 			return cmp.Compare(len(*a), len(*b))
 		})
 		*longest = shorter(*longest, max(len(*longest)/8, len(text)-entryMost))
@@ -93,9 +93,9 @@ func (e Entry) Trail() Trail {
 func (l trailLine) text() string {
 	o := make(configfile.ObjectEncoder, 0, 160)
 	o.Number("at", l.At)
-	o.Number("late", l.Late)
-	o.Text("saw", l.Saw)
-	o.Text("took", l.Took)
+	o.Number("late", l.Lateness)
+	o.Text("saw", l.Values)
+	o.Text("took", l.Step)
 	o.Flag("held", l.Held)
 	o.Text("why", l.Why)
 	o.Text("outcome", l.Outcome)
@@ -116,14 +116,14 @@ const UpdateEnds = `"kind":"update"}`
 
 // With returns the trail with an entry appended, in the same way as the store does. Of consecutive updates the first
 // is kept: a job may receive many between two checks.
-func (t Trail) With(news Trail) Trail {
+func (t Trail) With(added Trail) Trail {
 	switch {
-	case t == "" || news == "":
-		return t + news
-	case strings.HasSuffix(string(t), UpdateEnds) && strings.HasSuffix(string(news), UpdateEnds):
+	case t == "" || added == "":
+		return t + added
+	case strings.HasSuffix(string(t), UpdateEnds) && strings.HasSuffix(string(added), UpdateEnds):
 		return t
 	}
-	lines := strings.Split(string(t+"\n"+news), "\n")
+	lines := strings.Split(string(t+"\n"+added), "\n")
 	return Trail(strings.Join(lines[max(len(lines)-TrailMost, 0):], "\n"))
 }
 
@@ -139,8 +139,8 @@ func (t Trail) Entries() []Entry {
 			continue
 		}
 		e := Entry{
-			Kind: cmp.Or(EntryKind(l.Kind), Checked), At: time.UnixMilli(l.At).UTC(), Delay: time.Duration(l.Late) * time.Millisecond,
-			Values: l.Saw, Step: l.Took, Held: l.Held, Reason: l.Why, Outcome: checks.Outcome(l.Outcome), By: l.By,
+			Kind: cmp.Or(EntryKind(l.Kind), Checked), At: time.UnixMilli(l.At).UTC(), Lateness: time.Duration(l.Lateness) * time.Millisecond,
+			Values: l.Values, Step: l.Step, Held: l.Held, Reason: l.Why, Outcome: checks.Outcome(l.Outcome), By: l.By,
 		}
 		if l.Next != 0 {
 			e.Next = time.UnixMilli(l.Next).UTC()

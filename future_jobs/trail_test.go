@@ -28,7 +28,7 @@ func TestCheckAddsATrailEntry(t *testing.T) {
 	fires := []alerts.Draft{{Status: alerts.Firing, Step: "primary"}}
 	next := slot.Add(time.Hour)
 	unknown := errors.New("no route to the warehouse")
-	look := Entry{Kind: Checked, At: slot, Delay: late, Values: `state.status = "OPEN"`, Next: next}
+	look := Entry{Kind: Checked, At: slot, Lateness: late, Values: `state.status = "OPEN"`, Next: next}
 	for _, c := range []struct {
 		name   string
 		answer checks.Answer
@@ -70,8 +70,8 @@ func TestUncheckedJobsAddATrailEntry(t *testing.T) {
 	rule := orderRule()
 	rule.CatchUp = CatchUp{After: time.Hour, Do: Skip}
 	d := Decision{Job: Job{NextCheckAt: noon}}
-	ok := d.decideUnchecked(rule, noon.Add(2*time.Hour))
-	if got := entriesOf(t, d); !ok || len(got) != 1 || !strings.HasPrefix(got[0].Reason, "found 2h after its slot") || got[0].Delay != 2*time.Hour {
+	ok := d.decideLateOrDeleted(rule, noon.Add(2*time.Hour))
+	if got := entriesOf(t, d); !ok || len(got) != 1 || !strings.HasPrefix(got[0].Reason, "found 2h after its slot") || got[0].Lateness != 2*time.Hour {
 		t.Errorf("skipped: %+v", got)
 	}
 	d = Decision{Job: Job{NextCheckAt: noon}}
@@ -102,7 +102,7 @@ func TestAnEntryIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := Entry{
-				Kind: Paused, At: noon, Delay: time.Second, Values: text, Reason: text, By: text, Step: "primary", Held: true, Next: noon.Add(time.Hour),
+				Kind: Paused, At: noon, Lateness: time.Second, Values: text, Reason: text, By: text, Step: "primary", Held: true, Next: noon.Add(time.Hour),
 			}
 			trail := e.Trail()
 			got := trail.Entries()

@@ -105,7 +105,7 @@ func trailOf(t futurejobs.Trail) []TrailEntry {
 	var all []TrailEntry
 	for _, e := range t.Entries() {
 		all = append(all, TrailEntry{
-			Kind: string(e.Kind), At: e.At, LateSeconds: e.Delay.Seconds(), Values: e.Values, Step: e.Step, Suppressed: e.Held,
+			Kind: string(e.Kind), At: e.At, LateSeconds: e.Lateness.Seconds(), Values: e.Values, Step: e.Step, Suppressed: e.Held,
 			Reason: e.Reason, Outcome: e.Outcome, Next: e.Next, By: e.By,
 		})
 	}

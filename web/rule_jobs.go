@@ -38,9 +38,9 @@ func (a *ruleJobCounts) ofRules(ctx context.Context) func(rules.ListedRule) *Rul
 			return nil
 		}
 		n := last.What[of.RuleID]
-		if n.Alerting == n.Waiting && heldForGood(a.catalog, of.Name, n.NextCheckAt, a.now()) {
+		if n.Open == n.Pending && heldForGood(a.catalog, of.Name, n.NextCheckAt, a.now()) {
 			n.NextCheckAt = time.Time{}
 		}
-		return &RuleJobs{n.Waiting, n.Alerting, n.Undetermined, n.GaveUp, n.NextCheckAt, last.At.UTC()}
+		return &RuleJobs{n.Pending, n.Open, n.Undetermined, n.GaveUp, n.NextCheckAt, last.At.UTC()}
 	}
 }

@@ -98,7 +98,7 @@ func (a *slotAPI) list(ctx context.Context, in *slotsIn) (Slots, error) {
 	for i := range out.Items {
 		out.Items[i] = Slot{
 			From:   span.From.Add(time.Duration(i) * span.Width),
-			Checks: worked[i].Checks, Alerts: worked[i].Alerts, MaxLag: worked[i].Lag.Seconds(),
+			Checks: worked[i].Checks, Alerts: worked[i].Alerts, MaxLag: worked[i].MaxLateness.Seconds(),
 			Planned: planned[i].Jobs, More: planned[i].More, Ticks: ticks[i],
 		}
 	}

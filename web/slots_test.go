@@ -52,8 +52,8 @@ func TestSlots(t *testing.T) {
 	fatal(t, s.rules.Catalog.Refresh(t.Context()))
 	hour := s.now.Truncate(time.Hour)
 	fatal(t, s.store.AddLoads(t.Context(), []futurejobs.SlotLoad{
-		{At: hour, RuleID: s.rule.ID, Checks: 3, Alerts: 2, Lag: 1500 * time.Millisecond},
-		{At: hour, Checks: 4, Lag: time.Second},
+		{At: hour, RuleID: s.rule.ID, Checks: 3, Alerts: 2, MaxLateness: 1500 * time.Millisecond},
+		{At: hour, Checks: 4, MaxLateness: time.Second},
 	}))
 	at := hour.Add(2*time.Hour + 10*time.Minute).Sub(s.now)
 	s.place("a", at, `{}`)

@@ -21,7 +21,7 @@ const (
 
 // dueQuery returns the first query of a sweep.
 func dueQuery(walks []futurejobs.ShardCursor, now time.Time) futurejobs.DueQuery {
-	return futurejobs.DueQuery{Walks: walks, Until: now, Limit: duePage}
+	return futurejobs.DueQuery{Cursors: walks, Until: now, Limit: duePage}
 }
 
 // dueWays read the first due jobs of all shards, as a sweep does: beside few pending jobs, in a schema of their own,

@@ -167,7 +167,7 @@ func (w *world) fire(severity alerts.Severity, labels map[string]string, keys ..
 	for i := range walks {
 		walks[i] = futurejobs.ShardCursor{Shard: int16(i), ID: -1 << 63}
 	}
-	due := must[[]futurejobs.Job](w.t)(w.Due(w.t.Context(), futurejobs.DueQuery{Walks: walks, Until: w.now.AddDate(1, 0, 0), Limit: 100_000}))
+	due := must[[]futurejobs.Job](w.t)(w.Due(w.t.Context(), futurejobs.DueQuery{Cursors: walks, Until: w.now.AddDate(1, 0, 0), Limit: 100_000}))
 	s := futurejobs.Settlement{Held: w.held, RuleSet: must[int64](w.t)(w.Revision(w.t.Context()))}
 	for _, j := range due {
 		if !wanted[j.Key] {

@@ -132,7 +132,7 @@ func BenchmarkIdle(b *testing.B) {
 			for range 50 {
 				l.create(benchBatch)
 			}
-			q := futurejobs.DueQuery{Walks: l.walks, Until: l.first.Add(-time.Hour), Limit: benchBatch}
+			q := futurejobs.DueQuery{Cursors: l.walks, Until: l.first.Add(-time.Hour), Limit: benchBatch}
 			b.ResetTimer()
 			for b.Loop() {
 				if jobs, err := l.Due(b.Context(), q); err != nil || len(jobs) != 0 {
@@ -207,7 +207,7 @@ func (l *load) create(n int) {
 
 func (l *load) due() []futurejobs.Job {
 	l.tb.Helper()
-	jobs, err := l.Due(l.tb.Context(), futurejobs.DueQuery{Walks: l.walks, Until: l.first.AddDate(1, 0, 0), Limit: benchBatch})
+	jobs, err := l.Due(l.tb.Context(), futurejobs.DueQuery{Cursors: l.walks, Until: l.first.AddDate(1, 0, 0), Limit: benchBatch})
 	l.check(err)
 	return jobs
 }

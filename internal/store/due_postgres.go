@@ -107,9 +107,9 @@ func (p *postgresDue) due(ctx context.Context, q futurejobs.DueQuery, bounded bo
 
 // dueStatement returns the statement of a query and its parameters.
 func dueStatement(q futurejobs.DueQuery, bounded bool) (text string, args []any) {
-	n := len(q.Walks)
+	n := len(q.Cursors)
 	shards, instants, ids := make([]int16, n), make([]time.Time, n), make([]int64, n)
-	for i, w := range q.Walks {
+	for i, w := range q.Cursors {
 		shards[i], instants[i], ids[i] = w.Shard, w.At, w.ID
 	}
 	text, args = dueFrom, []any{shards, instants, ids}

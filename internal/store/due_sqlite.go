@@ -24,7 +24,7 @@ type sqliteDue struct{ *sqliteFile }
 // Due implements futurejobs.Queue.
 func (e *sqliteDue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	text := dueText(q)
-	walks := slices.SortedFunc(slices.Values(q.Walks), func(a, b futurejobs.ShardCursor) int {
+	walks := slices.SortedFunc(slices.Values(q.Cursors), func(a, b futurejobs.ShardCursor) int {
 		return cmp.Compare(a.Shard, b.Shard)
 	})
 	jobs, bytes := q.Room[:0], 0

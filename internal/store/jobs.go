@@ -196,8 +196,8 @@ WHERE a.id >= $1 AND a.status = $2 GROUP BY a.rule_id`, from[:], alerts.GaveUp.N
 	counts := make(map[int32]futurejobs.RuleJobs, len(pending))
 	for _, p := range append(pending, gone...) {
 		c := counts[p.rule]
-		c.Waiting += p.Waiting
-		c.Alerting += p.Alerting
+		c.Pending += p.Pending
+		c.Open += p.Open
 		c.Undetermined += p.Undetermined
 		c.GaveUp += p.GaveUp
 		if !p.NextCheckAt.IsZero() && p.NextCheckAt.Before(futurejobs.FarFuture) {
@@ -228,5 +228,5 @@ type ruleJobs struct {
 }
 
 func readRuleJobs(row scanner, r *ruleJobs) error {
-	return row.Scan(&r.rule, &r.Waiting, &r.Alerting, &r.Undetermined, at(&r.NextCheckAt), &r.GaveUp)
+	return row.Scan(&r.rule, &r.Pending, &r.Open, &r.Undetermined, at(&r.NextCheckAt), &r.GaveUp)
 }

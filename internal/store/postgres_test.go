@@ -80,7 +80,7 @@ func (f *fixture) start(n int) []futurejobs.Job {
 	for i := range walks {
 		walks[i] = futurejobs.ShardCursor{Shard: int16(i), ID: math.MinInt64}
 	}
-	jobs, err := f.Due(f.t.Context(), futurejobs.DueQuery{Walks: walks, Until: first, Limit: n})
+	jobs, err := f.Due(f.t.Context(), futurejobs.DueQuery{Cursors: walks, Until: first, Limit: n})
 	f.check(err)
 	return jobs
 }
@@ -397,7 +397,7 @@ func TestDueIsARangeOfItsIndex(t *testing.T) {
 	mid := jobs[len(jobs)/2]
 	some := futurejobs.DueQuery{Until: mid.NextCheckAt, Limit: 50}
 	for shard, id := range []int64{0, mid.ID, 0, math.MaxInt64} {
-		some.Walks = append(some.Walks, futurejobs.ShardCursor{Shard: int16(shard), At: mid.NextCheckAt, ID: id}) //nolint:gosec // there are four
+		some.Cursors = append(some.Cursors, futurejobs.ShardCursor{Shard: int16(shard), At: mid.NextCheckAt, ID: id}) //nolint:gosec // there are four
 	}
 	without := some
 	without.Not = []futurejobs.Unready{{VersionRef: futurejobs.VersionRef{RuleID: 7, Version: 1}}}

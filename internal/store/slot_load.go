@@ -32,7 +32,7 @@ func (s *LoadStore) AddLoads(ctx context.Context, loads []futurejobs.SlotLoad) e
 			if _, err := exec(ctx, tx, `INSERT INTO slot_load (at, rule_id, checks, alerts, lag) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (at, rule_id) DO UPDATE SET checks = slot_load.checks + excluded.checks, alerts = slot_load.alerts + excluded.alerts,
 	lag = CASE WHEN slot_load.lag > excluded.lag THEN slot_load.lag ELSE excluded.lag END`,
-				l.At, l.RuleID, l.Checks, l.Alerts, l.Lag.Microseconds()); err != nil {
+				l.At, l.RuleID, l.Checks, l.Alerts, l.MaxLateness.Microseconds()); err != nil {
 				return err
 			}
 		}
@@ -59,13 +59,13 @@ func (s *LoadStore) Worked(ctx context.Context, span futurejobs.BucketRange, rul
 		part := &parts[span.Part(m.At)]
 		part.Checks += m.Checks
 		part.Alerts += m.Alerts
-		part.Lag = max(part.Lag, m.Lag)
+		part.MaxLateness = max(part.MaxLateness, m.MaxLateness)
 	}
 	return parts, nil
 }
 
 func readLoad(row scanner, l *futurejobs.SlotLoad) error {
-	return row.Scan(at(&l.At), &l.Checks, &l.Alerts, (*micros)(&l.Lag))
+	return row.Scan(at(&l.At), &l.Checks, &l.Alerts, (*micros)(&l.MaxLateness))
 }
 
 // Planned returns the number of pending jobs that are due in each part of a span, of one rule, or of all if rule is 0.

@@ -47,7 +47,7 @@ func TestEndWithAnAlertHasNoTrailEntry(t *testing.T) {
 // ns/op is per job.
 func BenchmarkTrail(b *testing.B) {
 	entry := futurejobs.Entry{
-		Kind: futurejobs.Checked, At: time.Unix(1_800_000_000, 0), Delay: 12 * time.Millisecond, Values: `state.status = "UNSHIPPED"`, Next: time.Unix(1_800_000_900, 0),
+		Kind: futurejobs.Checked, At: time.Unix(1_800_000_000, 0), Lateness: 12 * time.Millisecond, Values: `state.status = "UNSHIPPED"`, Next: time.Unix(1_800_000_900, 0),
 	}.Trail()
 	for name, open := range stores(b) {
 		for kind, news := range map[string]futurejobs.Trail{"leaves": entry, "leaves none": ""} {

@@ -114,7 +114,7 @@ func TestUnresponsiveDatabaseTimesOut(t *testing.T) {
 	for what, ask := range map[string]func() error{
 		"the time": func() error { _, err := s.Now(ctx); return err },
 		"due jobs": func() error {
-			_, err := s.Due(ctx, futurejobs.DueQuery{Walks: []futurejobs.ShardCursor{{}}, Limit: 1})
+			_, err := s.Due(ctx, futurejobs.DueQuery{Cursors: []futurejobs.ShardCursor{{}}, Limit: 1})
 			return err
 		},
 		"read through": func() error { _, err := s.ReadThrough(ctx); return err },
@@ -157,7 +157,7 @@ func TestUnreachableDatabaseIsUnavailable(t *testing.T) {
 		"now":  func() error { _, err := s.Now(ctx); return err },
 		"beat": func() error { _, err := s.Heartbeat(ctx, futurejobs.Node{ID: "n"}, time.Minute); return err },
 		"due": func() error {
-			_, err := s.Due(ctx, futurejobs.DueQuery{Walks: []futurejobs.ShardCursor{{}}, Limit: 1})
+			_, err := s.Due(ctx, futurejobs.DueQuery{Cursors: []futurejobs.ShardCursor{{}}, Limit: 1})
 			return err
 		},
 		"settle": func() error {

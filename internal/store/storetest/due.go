@@ -26,7 +26,7 @@ func dueInOrder(t *testing.T, w *fixture) {
 	if !slices.IsSortedFunc(jobs, byDue) {
 		t.Error("not in the order of (shard, next_check_at, id)")
 	}
-	until := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Walks: w.walks(), Until: slot, Limit: 100}))
+	until := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Cursors: w.walks(), Until: slot, Limit: 100}))
 	if len(until) != 20 {
 		t.Errorf("%d jobs up to the first slot, want 20", len(until))
 	}
@@ -34,7 +34,7 @@ func dueInOrder(t *testing.T, w *fixture) {
 
 // dueTouchesPages checks that a database that reports touched pages reports more for many jobs than for none.
 func dueTouchesPages(t *testing.T, w *fixture) {
-	q := futurejobs.DueQuery{Walks: w.walks(), Until: w.slot(), Limit: 100}
+	q := futurejobs.DueQuery{Cursors: w.walks(), Until: w.slot(), Limit: 100}
 	none := must[int64](t)(w.DueBuffers(w.ctx(), q))
 	for i := range 60 {
 		w.start(w.slot(), fmt.Sprintf("k%02d", i))
@@ -64,7 +64,7 @@ func dueAfterTheWalk(t *testing.T, w *fixture) {
 	walks := w.walks()
 	var got []futurejobs.Job
 	for range len(want) + 1 {
-		jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Walks: walks, Until: slot.Add(time.Hour), Limit: 1}))
+		jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Cursors: walks, Until: slot.Add(time.Hour), Limit: 1}))
 		if len(jobs) == 0 {
 			break
 		}
@@ -84,7 +84,7 @@ func dueWithoutRules(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	w.byHand(w.starting(other, "p", w.slot()))
 	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{
-		Walks: w.walks(), Until: w.slot().Add(time.Hour), Not: []futurejobs.Unready{{VersionRef: futurejobs.VersionRef{RuleID: w.rule.ID, Version: w.rule.Version}}}, Limit: 10,
+		Cursors: w.walks(), Until: w.slot().Add(time.Hour), Not: []futurejobs.Unready{{VersionRef: futurejobs.VersionRef{RuleID: w.rule.ID, Version: w.rule.Version}}}, Limit: 10,
 	}))
 	if len(jobs) != 1 || jobs[0].Key != "p" {
 		t.Errorf("got %v, want the payment's job alone", jobs)
@@ -97,7 +97,7 @@ func dueOfRules(t *testing.T, w *fixture) {
 		w.start(w.slot(), fmt.Sprintf("a%02d", i))
 		w.byHand(w.starting(loud, fmt.Sprintf("p%02d", i), w.slot()))
 	}
-	q := futurejobs.DueQuery{Walks: w.walks(), Until: w.slot().Add(time.Hour), Of: []int32{loud.ID}, Limit: 100}
+	q := futurejobs.DueQuery{Cursors: w.walks(), Until: w.slot().Add(time.Hour), Of: []int32{loud.ID}, Limit: 100}
 	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
 	if len(jobs) != 20 || slices.ContainsFunc(jobs, func(j futurejobs.Job) bool { return j.RuleID != loud.ID }) || !slices.IsSortedFunc(jobs, byDue) {
 		t.Errorf("got %d jobs, want the 20 payments in order", len(jobs))
@@ -125,13 +125,13 @@ func dueOfRules(t *testing.T, w *fixture) {
 // walk reads all jobs of a query, page by page, and returns them in order, each once.
 func walk(w *fixture, q futurejobs.DueQuery) (all []futurejobs.Job) {
 	w.t.Helper()
-	for pages := 0; len(q.Walks) > 0; pages++ {
+	for pages := 0; len(q.Cursors) > 0; pages++ {
 		if pages > 1000 {
 			w.t.Fatal("a walk does not end")
 		}
 		page := must[[]futurejobs.Job](w.t)(w.Due(w.ctx(), q))
 		all = append(all, page...)
-		q.Walks = q.Advance(page)
+		q.Cursors = q.Advance(page)
 	}
 	slices.SortFunc(all, byDue)
 	return all
@@ -153,7 +153,7 @@ func dueUpToAnInstant(t *testing.T, w *fixture) {
 		}
 	}
 	all := w.all()
-	q := futurejobs.DueQuery{Walks: w.walks(), Until: slot.Add(time.Hour), Limit: 1000}
+	q := futurejobs.DueQuery{Cursors: w.walks(), Until: slot.Add(time.Hour), Limit: 1000}
 	after := map[int32]time.Time{}
 	for i, rule := range others {
 		after[rule.ID] = slot.Add(time.Duration(i/2) * time.Minute)
@@ -193,13 +193,13 @@ func dueByBytes(t *testing.T, w *fixture) {
 		e.Action = start
 		w.byHand(e)
 	}
-	q := futurejobs.DueQuery{Walks: w.walks(), Until: slot.Add(time.Hour), Limit: 100}
+	q := futurejobs.DueQuery{Cursors: w.walks(), Until: slot.Add(time.Hour), Limit: 100}
 	all := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
 	for _, most := range []int{1, 120_000, 1 << 30} {
 		q := q
 		q.Bytes = most
 		var got []futurejobs.Job
-		for pages := 0; len(q.Walks) > 0 && pages < 100; pages++ {
+		for pages := 0; len(q.Cursors) > 0 && pages < 100; pages++ {
 			page := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
 			size := 0
 			for i := range page {
@@ -208,7 +208,7 @@ func dueByBytes(t *testing.T, w *fixture) {
 				}
 				size += page[i].Size()
 			}
-			got, q.Walks = append(got, page...), q.Advance(page)
+			got, q.Cursors = append(got, page...), q.Advance(page)
 		}
 		slices.SortFunc(got, byDue)
 		if diff := cmp.Diff(all, got, wholeBodies); diff != "" || len(all) != 40 {
@@ -225,7 +225,7 @@ func dueByBytes(t *testing.T, w *fixture) {
 // and that jobs copied from the slice before stay unchanged.
 func dueInTheRoomOfAnother(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
-	query := futurejobs.DueQuery{Walks: w.walks(), Until: w.slot().AddDate(1, 0, 0), Limit: 10}
+	query := futurejobs.DueQuery{Cursors: w.walks(), Until: w.slot().AddDate(1, 0, 0), Limit: 10}
 	first := must[[]futurejobs.Job](t)(w.Due(w.ctx(), query))
 	taken := slices.Clone(first)
 	w.settle(w.later(taken[0], taken[0].NextCheckAt.Add(time.Hour)), w.over(taken[1]))

@@ -134,7 +134,7 @@ func (w *fixture) start(first time.Time, keys ...string) {
 func (w *fixture) all() []futurejobs.Job {
 	w.t.Helper()
 	return must[[]futurejobs.Job](w.t)(w.Due(w.ctx(), futurejobs.DueQuery{
-		Walks: w.walks(), Until: w.slot().AddDate(1, 0, 0), Limit: 100_000,
+		Cursors: w.walks(), Until: w.slot().AddDate(1, 0, 0), Limit: 100_000,
 	}))
 }
 

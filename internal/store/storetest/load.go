@@ -14,23 +14,23 @@ func loadsAddUp(t *testing.T, w *fixture) {
 	at, rule, other := w.slot(), w.rule.ID, w.rule.ID+1
 	for range 2 {
 		w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{
-			{At: at, RuleID: rule, Checks: 3, Alerts: 1, Lag: 2 * time.Second},
-			{At: at, RuleID: other, Checks: 5, Lag: time.Second},
-			{At: at.Add(time.Minute), RuleID: rule, Checks: 7, Lag: 1500 * time.Microsecond},
+			{At: at, RuleID: rule, Checks: 3, Alerts: 1, MaxLateness: 2 * time.Second},
+			{At: at, RuleID: other, Checks: 5, MaxLateness: time.Second},
+			{At: at.Add(time.Minute), RuleID: rule, Checks: 7, MaxLateness: 1500 * time.Microsecond},
 			{At: at.Add(5 * time.Minute), RuleID: rule, Checks: 11},
 		}))
 	}
-	w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{{At: at, RuleID: rule, Lag: time.Second}})) // a lag that is not the largest
+	w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{{At: at, RuleID: rule, MaxLateness: time.Second}})) // a lateness that is not the largest
 	for _, c := range []struct {
 		until time.Time
 		width time.Duration
 		rule  int32
 		want  []futurejobs.CheckedLoad
 	}{
-		{at.Add(2 * time.Minute), time.Minute, 0, []futurejobs.CheckedLoad{{Checks: 16, Alerts: 2, Lag: 2 * time.Second}, {Checks: 14, Lag: 1500 * time.Microsecond}}},
-		{at.Add(2 * time.Minute), time.Minute, other, []futurejobs.CheckedLoad{{Checks: 10, Lag: time.Second}, {}}},
-		{at.Add(6 * time.Minute), 4 * time.Minute, rule, []futurejobs.CheckedLoad{{Checks: 20, Alerts: 2, Lag: 2 * time.Second}, {Checks: 22}}},
-		{at.Add(5 * time.Minute), 5 * time.Minute, 0, []futurejobs.CheckedLoad{{Checks: 30, Alerts: 2, Lag: 2 * time.Second}}},
+		{at.Add(2 * time.Minute), time.Minute, 0, []futurejobs.CheckedLoad{{Checks: 16, Alerts: 2, MaxLateness: 2 * time.Second}, {Checks: 14, MaxLateness: 1500 * time.Microsecond}}},
+		{at.Add(2 * time.Minute), time.Minute, other, []futurejobs.CheckedLoad{{Checks: 10, MaxLateness: time.Second}, {}}},
+		{at.Add(6 * time.Minute), 4 * time.Minute, rule, []futurejobs.CheckedLoad{{Checks: 20, Alerts: 2, MaxLateness: 2 * time.Second}, {Checks: 22}}},
+		{at.Add(5 * time.Minute), 5 * time.Minute, 0, []futurejobs.CheckedLoad{{Checks: 30, Alerts: 2, MaxLateness: 2 * time.Second}}},
 	} {
 		got := must[[]futurejobs.CheckedLoad](t)(w.Worked(w.ctx(), futurejobs.BucketRange{From: at, Until: c.until, Width: c.width}, c.rule))
 		if diff := cmp.Diff(c.want, got); diff != "" {

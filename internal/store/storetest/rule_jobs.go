@@ -25,7 +25,7 @@ func jobsAreCountedByRule(t *testing.T, w *fixture) {
 	w.start(slot.Add(time.Hour), "a", "b", "c", "d")
 	w.byHand(w.starting(other, "p", slot.Add(2*time.Hour)))
 	is("before a look", map[int32]futurejobs.RuleJobs{
-		w.rule.ID: {Waiting: 4, NextCheckAt: slot.Add(time.Hour)}, other.ID: {Waiting: 1, NextCheckAt: slot.Add(2 * time.Hour)},
+		w.rule.ID: {Pending: 4, NextCheckAt: slot.Add(time.Hour)}, other.ID: {Pending: 1, NextCheckAt: slot.Add(2 * time.Hour)},
 	})
 
 	undetermined := w.one("b")
@@ -39,11 +39,11 @@ func jobsAreCountedByRule(t *testing.T, w *fixture) {
 		w.settle(d)
 	}
 	is("after some looks", map[int32]futurejobs.RuleJobs{
-		w.rule.ID: {Waiting: 2, Alerting: 1, Undetermined: 1, GaveUp: 1, NextCheckAt: slot.Add(3 * time.Hour)},
-		other.ID:  {Waiting: 1, NextCheckAt: slot.Add(2 * time.Hour)},
+		w.rule.ID: {Pending: 2, Open: 1, Undetermined: 1, GaveUp: 1, NextCheckAt: slot.Add(3 * time.Hour)},
+		other.ID:  {Pending: 1, NextCheckAt: slot.Add(2 * time.Hour)},
 	})
 	w.byHand(asking(w, other, "p", time.Time{}, futurejobs.Pause{}))
-	if got := must[map[int32]futurejobs.RuleJobs](t)(w.RuleJobs(w.ctx())); got[other.ID].Waiting != 1 || !got[other.ID].NextCheckAt.IsZero() || got[none.ID] != (futurejobs.RuleJobs{}) {
+	if got := must[map[int32]futurejobs.RuleJobs](t)(w.RuleJobs(w.ctx())); got[other.ID].Pending != 1 || !got[other.ID].NextCheckAt.IsZero() || got[none.ID] != (futurejobs.RuleJobs{}) {
 		t.Errorf("while time stands still: %+v", got)
 	}
 }
