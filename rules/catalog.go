@@ -151,6 +151,9 @@ func (b *Catalog) Newest(name string) (*Rule, error) {
 	return r.versions[0].compiled()
 }
 
+// Exists reports whether a rule has the name.
+func (b *Catalog) Exists(name string) bool { return b.current.Load().names[name] != nil }
+
 // Paused reports whether the named rule is paused and creates no new jobs.
 func (b *Catalog) Paused(name string) bool {
 	r := b.current.Load().names[name]

@@ -289,6 +289,7 @@ func (n *node) openRules(ctx context.Context) error {
 	if n.MemoryLimit > 0 {
 		n.catalog.LimitCompiled(n.MemoryLimit / 4)
 	}
+	n.metrics.ForgetDeleted(n.catalog.Exists)
 	n.catalog.Calendars, n.catalog.Sources, n.catalog.Handlers = known, lookups(n.sources), handlers
 	n.allowances = new(access.Quotas)
 	n.store.BoundBy(n.allowances)

@@ -36,6 +36,7 @@ type Metrics struct {
 	refused     *prometheus.CounterVec
 	providers   prometheus.Counter
 	overQuota   *prometheus.CounterVec
+	rules       ruleSeries
 	handler     http.Handler
 }
 
@@ -109,15 +110,23 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 // ServeHTTP answers a scrape.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
 
+// ForgetDeleted removes the counters of rules that do not exist, from time to time. The rule of system alerts always
+// exists.
+func (m *Metrics) ForgetDeleted(exists func(rule string) bool) {
+	m.rules.mu.Lock()
+	defer m.rules.mu.Unlock()
+	m.rules.exists = exists
+}
+
 // Checked counts a check, with the duration of its handler.
 func (m *Metrics) Checked(rule, outcome string, took time.Duration) {
-	m.checks.WithLabelValues(rule, outcome).Inc()
+	m.rules.counter(m.checks, rule, outcome).Inc()
 	m.took.Observe(took.Seconds())
 }
 
 // Alerted counts an alert that was decided.
 func (m *Metrics) Alerted(a alerts.Alert) {
-	m.alerts.WithLabelValues(a.Rule, string(a.Severity)).Inc()
+	m.rules.counter(m.alerts, a.Rule, string(a.Severity)).Inc()
 }
 
 // Taken counts n events with the same outcome; events.DeadLetter counts dead letters too.
@@ -189,5 +198,5 @@ func (m *Metrics) CountHeartbeat(to, outcome string) { m.heartbeats.WithLabelVal
 
 // Ticked counts n ticks of a rule with the same outcome.
 func (m *Metrics) Ticked(rule string, outcome futurejobs.TickOutcome, n int) {
-	m.ticks.WithLabelValues(rule, string(outcome)).Add(float64(n))
+	m.rules.counter(m.ticks, rule, string(outcome)).Add(float64(n))
 }

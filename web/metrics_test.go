@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -97,4 +98,30 @@ func TestFailedGauges(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		has(t, scrape(t, m), "deadman_jobs_pending 3", "deadman_gauges_failed 0")
 	})
+}
+
+// TestCountersOfDeletedRulesAreRemoved checks that rules under ever new names take no memory for good, and that the
+// counters of existing rules and of the node's own alerts stay.
+func TestCountersOfDeletedRulesAreRemoved(t *testing.T) {
+	m := web.NewMetrics("v1", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil })
+	m.ForgetDeleted(func(rule string) bool { return rule == "kept" })
+	alerted := func(rule string) {
+		m.Alerted(alerts.Alert{Rule: rule, Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Warning}}})
+	}
+	m.Checked("kept", "waiting", 0)
+	alerted(alerts.SystemRule)
+	for i := range 20_000 {
+		rule := fmt.Sprintf("acme-%d", i)
+		m.Checked(rule, "waiting", 0)
+		m.Checked(rule, "exhausted", 0)
+		alerted(rule)
+		m.Ticked(rule, "started", 1)
+	}
+	m.Checked("kept", "waiting", 0)
+	text := scrape(t, m)
+	has(t, text, `deadman_checks_total{outcome="waiting",rule="kept"} 2`, `deadman_alerts_total{rule="deadman",severity="warning"} 1`,
+		`deadman_ticks_total{outcome="started",rule="acme-19999"} 1`)
+	if n := strings.Count(text, `rule="acme-`); n > 4*1024 {
+		t.Errorf("%d counters of deleted rules are kept", n)
+	}
 }
