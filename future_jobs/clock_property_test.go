@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	beating = `
+	heartbeatRule = `
 name: beating
 entity: device
 trigger: {heartbeat: {event: device.beat, key: event.id, every: 20s, grace: 5s}}
@@ -108,7 +108,7 @@ func play(t *testing.T, outings []outing, end time.Duration) *world {
 	w := &world{engine: run(t, nil, withResolve, fmt.Sprintf(noResolve, "fine", "fine")), want: map[string]expected{}, raised: map[string]time.Duration{}}
 	e := w.engine
 	e.save(ticking)
-	e.save(beating, rules.StreamBinding{Subject: "device.beat", Stream: "S"})
+	e.save(heartbeatRule, rules.StreamBinding{Subject: "device.beat", Stream: "S"})
 	if err := e.catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestDecide(t *testing.T) {
 			answer: checks.Answer{Next: slot.Add(2 * time.Hour), Nominal: true}, next: 2 * time.Hour,
 		},
 		{
-			name: "max checks keeps what the handler says", limits: guards.Limits{MaxChecks: 3}, job: Job{CheckCount: 2},
+			name: "max checks keeps the alerts of the handler", limits: guards.Limits{MaxChecks: 3}, job: Job{CheckCount: 2},
 			answer:  checks.Answer{Next: slot.Add(time.Minute), Alerts: []alerts.Draft{{Status: alerts.Firing}}},
 			outcome: checks.Outcome(guards.MaxChecks), says: []alerts.Status{alerts.Firing, alerts.GaveUp},
 		},
@@ -76,7 +76,7 @@ func TestDecide(t *testing.T) {
 			err: failed, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
 		{name: "undetermined is alerted once, and then checked less often", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 3), err: failed, next: 2 * time.Minute},
-		{name: "looks grow rarer", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 4), err: failed, next: 3 * time.Minute},
+		{name: "undetermined checks become rarer", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 4), err: failed, next: 3 * time.Minute},
 		{name: "but never rarer than that", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 1000), err: failed, next: 6 * time.Minute},
 		{
 			name: "undetermined ends where the rule says so", limits: guards.Limits{Attempts: 1, End: true},
@@ -95,7 +95,7 @@ func TestDecide(t *testing.T) {
 			err: &checks.Outage{Source: "shop", Err: failed}, next: time.Minute, outage: "shop",
 		},
 		{
-			name: "an outage speaks for the job as long as looks meet it", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3},
+			name: "the alert of an outage covers the job while its checks fail by it", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3},
 			err: &checks.Outage{Source: "shop", Err: failed}, next: 2 * time.Minute, outage: "shop",
 		},
 		{
@@ -112,7 +112,7 @@ func TestDecide(t *testing.T) {
 			err: &checks.Outage{Source: "shop", Err: context.DeadlineExceeded}, outcome: checks.Undetermined, outage: "shop",
 		},
 		{
-			name: "what has effects is not tried again", limits: guards.Limits{Attempts: 3}, err: failed, handler: checks.WithAtMostOnce(asking),
+			name: "a handler with side effects is not called again", limits: guards.Limits{Attempts: 3}, err: failed, handler: checks.WithAtMostOnce(asking),
 			next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
 		{
@@ -198,11 +198,11 @@ func TestALongErrorIsClipped(t *testing.T) {
 
 func TestAskWithinBoundsTheHandler(t *testing.T) {
 	hang := make(chan struct{})
-	deaf := checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+	stuck := checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 		<-hang
 		return checks.Answer{}, nil
 	})
-	_, returned, err := callWithTimeout(t.Context(), time.Millisecond, deaf, checks.Check{})
+	_, returned, err := callWithTimeout(t.Context(), time.Millisecond, stuck, checks.Check{})
 	if !errors.Is(err, errAbandoned) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a deaf handler: %v", err)
 	}

@@ -54,7 +54,7 @@ func TestStoredTriggerKeepsItsVersionAfterASave(t *testing.T) {
 			if len(c.triggers) > 1 {
 				trigger += ".*"
 			}
-			s.save(strings.ReplaceAll(fmt.Sprintf(door, s.rule, trigger, "keep"), "48h", "24h"), unread)
+			s.save(strings.ReplaceAll(fmt.Sprintf(doorRule, s.rule, trigger, "keep"), "48h", "24h"), unread)
 			for _, h := range c.after {
 				s.take(h)
 			}
@@ -102,7 +102,7 @@ func TestStoredTriggerFollowsItsJobToTheNewVersion(t *testing.T) {
 			reads = append(reads, rules.StreamBinding{Subject: subject, Stream: stream, From: s.seq[stream]})
 		}
 		r := &rules.Registry{Store: s.store, Binder: bound{reads: reads}, Catalog: s.catalog, Jobs: s.store, Log: slog.New(slog.DiscardHandler)}
-		text := strings.ReplaceAll(fmt.Sprintf(door, s.rule, "door.opened", "keep"), "48h", "24h")
+		text := strings.ReplaceAll(fmt.Sprintf(doorRule, s.rule, "door.opened", "keep"), "48h", "24h")
 		c, err := r.Save(t.Context(), []byte(text), "", rules.SaveOptions{Version: 1, Pending: true})
 		if err != nil || c.Moved != 2 {
 			t.Fatalf("%d jobs were moved: %v", c.Moved, err)

@@ -171,8 +171,8 @@ func (a Start) endOfPrevious(s *foldedJob, now time.Time) End {
 func RestartsDueJob(effects []Effect, known FoldInput, now time.Time) bool {
 	return slices.ContainsFunc(effects, func(e Effect) bool {
 		start, begins := e.Action.(Start)
-		if lapse, lapses := e.Action.(StartExpired); lapses {
-			start, begins = lapse.Start, true
+		if expired, lapses := e.Action.(StartExpired); lapses {
+			start, begins = expired.Start, true
 		}
 		j, pending := known.Pending[e.Ref]
 		return begins && start.Restart && pending && j.isDue(now)

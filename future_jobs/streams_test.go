@@ -22,8 +22,8 @@ import (
 	"deadman/rules"
 )
 
-// door is a rule with a trigger, a resolve and changes in streams that a test chooses.
-const door = `
+// doorRule is a rule with a trigger, a resolve and changes in streams that a test chooses.
+const doorRule = `
 name: %s
 entity: door
 trigger: {event: %s, key: event.id}
@@ -52,12 +52,12 @@ func newSources(t *testing.T, s *store.Store, name, again, triggers, ends, chang
 	of := map[string]string{"door.closed": ends, "door.seen": changes, "door.held": changes}
 	if len(triggers) == 1 {
 		of["door.opened"] = triggers
-		return sourcesOf(t, s, name, fmt.Sprintf(door, name, "door.opened", again), of)
+		return sourcesOf(t, s, name, fmt.Sprintf(doorRule, name, "door.opened", again), of)
 	}
 	for _, stream := range strings.Split(triggers, "") {
 		of["door.opened."+stream] = stream
 	}
-	return sourcesOf(t, s, name, fmt.Sprintf(door, name, "door.opened.*", again), of)
+	return sourcesOf(t, s, name, fmt.Sprintf(doorRule, name, "door.opened.*", again), of)
 }
 
 // sourcesOf saves a rule that reads subjects from streams prefixed with the rule's name.
@@ -403,7 +403,7 @@ func TestAChangeThatIsReadAheadOfTwoJobsChangesTheSecond(t *testing.T) {
 // A pause and its resume are in two streams, read in any order: the job is paused between them.
 func TestAPauseAndItsResumeOfTwoStreams(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
-		document := strings.Replace(fmt.Sprintf(door, "door", "door.opened", "keep"), "pause: {event: door.held, key: event.id, if: event.held == true}",
+		document := strings.Replace(fmt.Sprintf(doorRule, "door", "door.opened", "keep"), "pause: {event: door.held, key: event.id, if: event.held == true}",
 			"pause: [{event: door.held, key: event.id, if: event.held == true}, {event: door.freed, key: event.id, if: event.held == true}]", 1)
 		s := sourcesOf(t, db, "door", document, map[string]string{"door.opened": "A", "door.closed": "A", "door.seen": "A", "door.held": "B", "door.freed": "C"})
 		at := anHourAgo()
@@ -444,7 +444,7 @@ func TestAPauseAndItsResumeOfTwoStreams(t *testing.T) {
 // News of two streams are read in any order, and the later ones count.
 func TestTheLaterOfTwoUpdatesCounts(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
-		document := strings.Replace(fmt.Sprintf(door, "door", "door.opened", "keep"), "update: {event: door.seen, key: event.id}",
+		document := strings.Replace(fmt.Sprintf(doorRule, "door", "door.opened", "keep"), "update: {event: door.seen, key: event.id}",
 			"update: [{event: door.seen, key: event.id}, {event: door.tried, key: event.id}]", 1)
 		s := sourcesOf(t, db, "door", document, map[string]string{"door.opened": "A", "door.closed": "A", "door.seen": "B", "door.tried": "C", "door.held": "A"})
 		at := anHourAgo()

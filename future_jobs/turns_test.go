@@ -12,9 +12,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// purse is the allowance of a tenant, in microseconds of virtual time that its checks take. It grows by a fifth of the
+// testAllowance is the allowance of a tenant, in microseconds of virtual time that its checks take. It grows by a fifth of the
 // time, up to its size.
-type purse struct {
+type testAllowance struct {
 	tenant string
 	size   int64
 
@@ -24,9 +24,9 @@ type purse struct {
 	at    time.Time
 }
 
-func (p *purse) Tenant() string { return p.tenant }
+func (p *testAllowance) Tenant() string { return p.tenant }
 
-func (p *purse) left(now time.Time) int64 {
+func (p *testAllowance) left(now time.Time) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if grown := now.Sub(p.at).Microseconds() / 5; !p.at.IsZero() && grown > 0 {
@@ -36,14 +36,14 @@ func (p *purse) left(now time.Time) int64 {
 	return p.size - p.owed
 }
 
-func (p *purse) IsUsedUp(now time.Time) bool     { return p.left(now) <= 0 }
-func (p *purse) HasRecovered(now time.Time) bool { return p.left(now) >= min(p.size, 250_000) }
+func (p *testAllowance) IsUsedUp(now time.Time) bool     { return p.left(now) <= 0 }
+func (p *testAllowance) HasRecovered(now time.Time) bool { return p.left(now) >= min(p.size, 250_000) }
 
-func (p *purse) RecoversIn(now time.Time) time.Duration {
+func (p *testAllowance) RecoversIn(now time.Time) time.Duration {
 	return time.Duration(max(0, min(p.size, 250_000)-p.left(now))) * 5 * time.Microsecond
 }
 
-func (p *purse) Spent() int64 {
+func (p *testAllowance) Spent() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.spent
@@ -51,7 +51,7 @@ func (p *purse) Spent() int64 {
 
 // taxed is an inline handler with an allowance, whose checks take a while.
 type taxed struct {
-	*purse
+	*testAllowance
 	takes time.Duration
 
 	mu    sync.Mutex
@@ -59,16 +59,16 @@ type taxed struct {
 }
 
 func newTaxed(tenant string, size, takes time.Duration) *taxed {
-	return &taxed{purse: &purse{tenant: tenant, size: size.Microseconds()}, takes: takes, asked: map[string]int{}}
+	return &taxed{testAllowance: &testAllowance{tenant: tenant, size: size.Microseconds()}, takes: takes, asked: map[string]int{}}
 }
 
 func (x *taxed) Inline() {}
 
 func (x *taxed) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	time.Sleep(x.takes)
-	x.purse.mu.Lock()
+	x.testAllowance.mu.Lock()
 	x.spent, x.owed = x.spent+x.takes.Microseconds(), x.owed+x.takes.Microseconds()
-	x.purse.mu.Unlock()
+	x.testAllowance.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.asked[c.Key]++

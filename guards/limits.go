@@ -16,7 +16,7 @@ type Limits struct {
 	Interval time.Duration
 	// Jitter is the maximum added to an interval.
 	Jitter time.Duration
-	// MaxChecks bounds the decided checks of one occurrence.
+	// MaxChecks bounds the decided checks of one job.
 	MaxChecks int
 	// Horizon bounds the time from a check's slot to the next check that it requests.
 	Horizon time.Duration

@@ -60,8 +60,8 @@ resolve: {event: orders.shipped, key: event.id}
 escalate: [{after: %dm, step: only, severity: %s}]
 `
 
-// clerk changes rules at random.
-type clerk struct {
+// ruleChanger changes rules at random.
+type ruleChanger struct {
 	*testing.T
 	store *store.Store
 	deals *rand.Rand
@@ -69,7 +69,7 @@ type clerk struct {
 }
 
 // change makes one change of a rule, and returns its id.
-func (c *clerk) change() int32 {
+func (c *ruleChanger) change() int32 {
 	c.Helper()
 	n := c.deals.IntN(4)
 	name := fmt.Sprint("rule-", n)
@@ -107,7 +107,7 @@ func (c *clerk) change() int32 {
 }
 
 // save saves the next version of a rule.
-func (c *clerk) save(n int) int32 {
+func (c *ruleChanger) save(n int) int32 {
 	c.Helper()
 	s := saved(c.T, c.store, 0, fmt.Sprintf(numbered, n, []string{"created", "paid"}[c.deals.IntN(2)], 1+c.deals.IntN(1000), []string{"error", "critical"}[c.deals.IntN(2)]))
 	c.saved = append(c.saved, s)
@@ -138,7 +138,7 @@ func seen(t *testing.T, list []rules.ListedRule) []string {
 func TestRefreshReadsOnlyChanges(t *testing.T) {
 	onDatabases(t, func(t *testing.T, s *store.Store) {
 		seed := uint64(time.Now().UnixNano())
-		c := &clerk{T: t, store: s, deals: rand.New(rand.NewPCG(seed, 54))} //nolint:gosec // it deals cards
+		c := &ruleChanger{T: t, store: s, deals: rand.New(rand.NewPCG(seed, 54))} //nolint:gosec // it deals cards
 		t.Log("seed", seed)
 		for n := range 3 {
 			c.save(n)
@@ -221,7 +221,7 @@ func TestEachVersionHasOneEngineRule(t *testing.T) {
 		var writing sync.WaitGroup
 		var all [clients][]rules.RuleVersion
 		for n := range clients {
-			c := &clerk{T: t, store: s, deals: rand.New(rand.NewPCG(uint64(n), 54))} //nolint:gosec // it deals cards
+			c := &ruleChanger{T: t, store: s, deals: rand.New(rand.NewPCG(uint64(n), 54))} //nolint:gosec // it deals cards
 			writing.Go(func() {
 				for range saves {
 					c.save(n)

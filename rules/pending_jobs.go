@@ -20,11 +20,11 @@ type pendingJobs struct {
 
 // each applies an effect to the pending jobs of a rule. If the database takes too long, the page is halved, down to one
 // job.
-func (p pendingJobs) each(ctx context.Context, deed string, effect func(futurejobs.Job) (futurejobs.Effect, bool)) (n int, err error) {
+func (p pendingJobs) each(ctx context.Context, action string, effect func(futurejobs.Job) (futurejobs.Effect, bool)) (n int, err error) {
 	var after futurejobs.Ref
 	most := pageMost
 	for {
-		b := futurejobs.EffectBatch{RuleSet: p.catalog.Revision(), AuditAction: deed}
+		b := futurejobs.EffectBatch{RuleSet: p.catalog.Revision(), AuditAction: action}
 		jobs, err := p.jobs.JobsOf(ctx, p.ruleID, after, most)
 		if err != nil || len(jobs) == 0 {
 			return n, err

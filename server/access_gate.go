@@ -100,7 +100,7 @@ func (g *accessGate) giveFirst(ctx context.Context, addr net.Addr) error {
 func (g *accessGate) handOut(secret string, addr net.Addr) {
 	login := g.publicURLOr("http://"+clientAddress(addr)) + "/login?token=" + secret
 	if g.firstToken == nil {
-		g.log.Warn("this is the first token, and the only time that it is said", "token", secret, "login", login)
+		g.log.Warn("this is the first token; it is shown only once", "token", secret, "login", login)
 		return
 	}
 	g.firstToken(secret, login)

@@ -134,7 +134,7 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 	if s.refusals, err = a.store.Refusals(ctx); err != nil {
 		return s, err
 	}
-	overdue, err := a.overdue.lookAll(ctx)
+	overdue, err := a.overdue.findAll(ctx)
 	if err == nil {
 		overdue, err = a.overdue.withoutTenantsLines(ctx, overdue)
 	}

@@ -31,7 +31,7 @@ func (w *watched) mendSettling() { w.exec(`DROP TRIGGER broken`) }
 // overdueNow returns the backlog of overdue jobs.
 func (w *watched) overdueNow() backlog {
 	w.Helper()
-	overdueJobs, err := w.overdue.look(w.Context())
+	overdueJobs, err := w.overdue.find(w.Context())
 	w.must(err)
 	return overdueJobs
 }

@@ -32,7 +32,7 @@ func (g *gauges) read(ctx context.Context) (web.Gauges, error) {
 	if err != nil {
 		return web.Gauges{}, err
 	}
-	overdueJobs, err := g.overdue.look(ctx)
+	overdueJobs, err := g.overdue.find(ctx)
 	if err != nil {
 		return web.Gauges{}, err
 	}

@@ -158,7 +158,7 @@ func (h *readiness) streams() web.Condition {
 // due returns the condition of overdue jobs, in all shards of all nodes. It relies on the database, not on the local
 // state of this node.
 func (h *readiness) due(ctx context.Context) web.Condition {
-	overdueJobs, err := h.overdue.look(ctx)
+	overdueJobs, err := h.overdue.find(ctx)
 	c := condition("due", err, "no overdue jobs on any node", "overdue jobs cannot be counted")
 	if slot := overdueJobs.oldest(); !slot.IsZero() {
 		c.OK = false

@@ -149,7 +149,7 @@ func (h *heartbeat) build(ctx context.Context) (Heartbeat, error) {
 		through = others
 	}
 	beat := Heartbeat{Node: h.node.Name, Version: h.node.Version, At: now, SweptThrough: through}
-	overdueJobs, err := h.overdue.look(ctx)
+	overdueJobs, err := h.overdue.find(ctx)
 	if err != nil {
 		return Heartbeat{}, err
 	}
@@ -169,8 +169,8 @@ func (h *heartbeat) build(ctx context.Context) (Heartbeat, error) {
 // waitForSweep requests a sweep and blocks until a sweep that began at or after the given time completes.
 func (h *heartbeat) waitForSweep(ctx context.Context, from time.Time) (time.Time, error) {
 	h.sweeper.Wake()
-	look := time.NewTicker(sweepPollInterval)
-	defer look.Stop()
+	ticker := time.NewTicker(sweepPollInterval)
+	defer ticker.Stop()
 	for {
 		if through := h.sweeper.SweptThrough(); !through.Before(from) {
 			return through, nil
@@ -178,7 +178,7 @@ func (h *heartbeat) waitForSweep(ctx context.Context, from time.Time) (time.Time
 		select {
 		case <-ctx.Done():
 			return time.Time{}, errSweepStalled
-		case <-look.C:
+		case <-ticker.C:
 		}
 	}
 }

@@ -34,51 +34,51 @@ import (
 // node holds all components of one process.
 type node struct {
 	Config
-	log        *slog.Logger
-	store      *store.Store
-	server     *bus.Server // nil: external broker
-	bus        *bus.Bus
-	catalog    *rules.Catalog
-	rules      *rules.Registry
-	keeper     *access.Tokens
-	gate       *accessGate
-	clock      *futurejobs.Clock
-	sync       *clockSync
-	owner      *futurejobs.Owner
-	sweeper    *futurejobs.Sweeper
-	intake     *events.Intake
-	letters    *events.DeadLetters
-	hooks      *hookFile
-	login      *loginFile
-	hearing    *futurejobs.GapDetector
-	relay      *alerts.Relay
-	people     *notifications
-	metrics    *web.Metrics
-	gauges     *gauges
-	pages      *ui.UI
-	sources    sourceSet
-	answers    *handlerDirectory
-	witness    *observer
-	jobs       *manualJobs
-	acks       *acks
-	upkeep     *maintenance
-	blind      *stallDetector
-	overdue    *overdue
-	alarms     *alarms
-	quotas     *quotas
-	slots      *loadRecorder
-	heartbeats []*heartbeat // empty: no heartbeat is configured
-	binding    *rebinder
-	ticker     *scheduler.Scheduler
-	lookout    *alertsStreamMonitor
-	caution    *cautions
-	watch      *clockWatch
-	shifter    *futurejobs.Shifter
-	compare    *comparison
-	pings      *pingHandler
-	schema     *schemaWatch
-	readiness  *readiness
-	endpoints  *endpointPublisher
+	log                *slog.Logger
+	store              *store.Store
+	server             *bus.Server // nil: external broker
+	bus                *bus.Bus
+	catalog            *rules.Catalog
+	rules              *rules.Registry
+	keeper             *access.Tokens
+	gate               *accessGate
+	clock              *futurejobs.Clock
+	sync               *clockSync
+	owner              *futurejobs.Owner
+	sweeper            *futurejobs.Sweeper
+	intake             *events.Intake
+	letters            *events.DeadLetters
+	hooks              *hookFile
+	login              *loginFile
+	hearing            *futurejobs.GapDetector
+	relay              *alerts.Relay
+	people             *notifications
+	metrics            *web.Metrics
+	gauges             *gauges
+	pages              *ui.UI
+	sources            sourceSet
+	answers            *handlerDirectory
+	observer           *observer
+	jobs               *manualJobs
+	acks               *acks
+	upkeep             *maintenance
+	stallDetector      *stallDetector
+	overdue            *overdue
+	alarms             *alarms
+	quotas             *quotas
+	slots              *loadRecorder
+	heartbeats         []*heartbeat // empty: no heartbeat is configured
+	binding            *rebinder
+	ticker             *scheduler.Scheduler
+	streamMonitor      *alertsStreamMonitor
+	permissionWarnings *permissionWarnings
+	watch              *clockWatch
+	shifter            *futurejobs.Shifter
+	compare            *comparison
+	pings              *pingHandler
+	schema             *schemaWatch
+	readiness          *readiness
+	endpoints          *endpointPublisher
 
 	allowances *access.Quotas // of quotas
 	draining   atomic.Bool
@@ -126,7 +126,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	n.keeper = access.NewTokens(n.store, time.Now)
 	n.wire()
 	lastLooks := func() error {
-		if err := n.people.open(ctx, notify.Options{Now: n.clock.Now, PublicURL: n.PublicURL, Log: n.log, Announce: n.witness.announce}); err != nil {
+		if err := n.people.open(ctx, notify.Options{Now: n.clock.Now, PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce}); err != nil {
 			return err
 		}
 		if err := n.sync.learn(ctx, n.owner.Interval()); err != nil {
@@ -169,33 +169,33 @@ func (n *node) wireEngine(self futurejobs.Node) {
 // wireAlerts creates the components that publish alerts and notify people.
 func (n *node) wireAlerts() {
 	n.people = &notifications{path: n.Notify, store: n.store, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
-	n.witness = &observer{Metrics: n.metrics, store: n.store, news: n.people.wake, log: n.log}
+	n.observer = &observer{Metrics: n.metrics, store: n.store, news: n.people.wake, log: n.log}
 	n.compare = &comparison{
-		store: n.store, stream: n.bus.AlertReader, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.witness.announce,
-		raised: n.witness.Alerted, log: n.log, status: periodic.NewStatus(n.log, slog.LevelWarn, "alert stream comparison"),
+		store: n.store, stream: n.bus.AlertReader, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.observer.announce,
+		raised: n.observer.Alerted, log: n.log, status: periodic.NewStatus(n.log, slog.LevelWarn, "alert stream comparison"),
 	}
 	n.quotas = &quotas{
 		Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, holds: n.maintains, known: n.login.prefixes, now: n.clock.Now,
 		every: n.quotasEvery, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.log,
 	}
 	n.relay = alerts.NewRelay(outbox(n.store), n.compare.publisher(publisher(n.bus.AlertPublisher)), n.owner.Holding, n.log)
-	n.relay.Quotas, n.witness.relay = n.quotas, n.relay
+	n.relay.Quotas, n.observer.relay = n.quotas, n.relay
 }
 
 // wireInputs creates the components that create and change jobs.
 func (n *node) wireInputs() {
 	n.intake = events.NewIntake(events.Options{
 		Streams: n.bus.Streams, Catalog: n.catalog, Store: ledger(n.store), Shards: n.owner, Now: n.clock.Now,
-		Announce: n.witness.announce, Observer: n.witness, Log: n.log, BrokerUptime: n.brokerUptime, Place: n.sync.place,
+		Announce: n.observer.announce, Observer: n.observer, Log: n.log, BrokerUptime: n.brokerUptime, Place: n.sync.place,
 	})
 	n.ticker = scheduler.New(scheduler.Options{
 		Catalog: n.catalog, Cursors: ledger(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
-		Announce: n.witness.announce, Observer: n.witness, Log: n.log, Allow: n.quotas.allow,
+		Announce: n.observer.announce, Observer: n.observer, Log: n.log, Allow: n.quotas.allow,
 	})
-	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Catalog: n.catalog, Now: n.clock.Now, Observer: n.witness}
-	n.rules.Announce, n.rules.Now, n.catalog.Tenant, n.catalog.Now = n.witness.announce, n.clock.Now, n.allowances.Tenant, time.Now
+	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Catalog: n.catalog, Now: n.clock.Now, Observer: n.observer}
+	n.rules.Announce, n.rules.Now, n.catalog.Tenant, n.catalog.Now = n.observer.announce, n.clock.Now, n.allowances.Tenant, time.Now
 	n.answers.now = n.clock.Now
-	n.jobs = &manualJobs{store: n.store, catalog: n.catalog, quotas: n.allowances, sweeper: n.sweeper, alerted: n.witness.Alerted, now: n.clock.Now}
+	n.jobs = &manualJobs{store: n.store, catalog: n.catalog, quotas: n.allowances, sweeper: n.sweeper, alerted: n.observer.Alerted, now: n.clock.Now}
 	n.acks = &acks{n.store, n.jobs}
 	writer := &pings.LogWriter{Store: n.store, Log: n.log}
 	n.pings = &pingHandler{
@@ -210,17 +210,17 @@ func (n *node) wireInputs() {
 // wireMonitors creates the components that observe the node, the database and the broker.
 func (n *node) wireMonitors(self futurejobs.Node) {
 	n.binding = newRebinder(n.rules, n.maintains, n.log)
-	n.upkeep = &maintenance{store: n.store, tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, noteAlert: n.witness.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
+	n.upkeep = &maintenance{store: n.store, tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
-	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.witness.observe, log: n.log}
+	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
 	n.overdue = &overdue{store: n.store, catalog: n.catalog, now: n.clock.Now}
-	n.blind = &stallDetector{
+	n.stallDetector = &stallDetector{
 		store: n.store, catalog: n.catalog, taps: n.intake.Status, now: n.clock.Now,
-		after: stallAfter + n.Lease/3, announce: n.witness.announce, log: n.log,
+		after: stallAfter + n.Lease/3, announce: n.observer.announce, log: n.log,
 	}
-	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, shiftedJobs: n.store.Shifted, holds: n.maintains, begin: n.store.OpenSystemAlert, end: n.store.CloseSystemAlert, noteAlert: n.witness.observe, log: n.log}
-	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.blind.after + 2*stallCheckInterval, record: n.witness.observe, log: n.log}
+	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, shiftedJobs: n.store.Shifted, holds: n.maintains, begin: n.store.OpenSystemAlert, end: n.store.CloseSystemAlert, noteAlert: n.observer.observe, log: n.log}
+	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.stallDetector.after + 2*stallCheckInterval, record: n.observer.observe, log: n.log}
 	n.heartbeats = newHeartbeats(n.Config, n.bus.Messages, func(to string, send heartbeatSender) *heartbeat {
 		return &heartbeat{
 			to: to, send: send, every: n.HeartbeatEvery, count: n.metrics.CountHeartbeat,
@@ -228,8 +228,8 @@ func (n *node) wireMonitors(self futurejobs.Node) {
 			stale: futurejobs.MaxIdle + n.Lease/3 + heartbeatTimeout, status: periodic.NewStatus(n.log.With("to", to), slog.LevelWarn, "heartbeat"),
 		}
 	})
-	n.lookout = &alertsStreamMonitor{store: n.store, bus: n.bus, holds: n.maintains, now: n.clock.Now, noteAlert: n.witness.observe, log: n.log}
-	n.caution = &cautions{sources: n.sources, log: n.log, reached: make(map[string]bool), said: make(map[string]string)}
+	n.streamMonitor = &alertsStreamMonitor{store: n.store, bus: n.bus, holds: n.maintains, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
+	n.permissionWarnings = &permissionWarnings{sources: n.sources, log: n.log, reached: make(map[string]bool), said: make(map[string]string)}
 }
 
 // wireAPI creates the components behind the HTTP API.
@@ -261,7 +261,7 @@ func (n *node) wireHints() {
 	// A new rule may have a slot before the sweep's next one, and be the first one of a tenant; a deleted rule may leave
 	// jobs.
 	n.catalog.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake(); n.quotas.Wake() }
-	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.witness, n.blind.Resuming, n.sync.isListening
+	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.observer, n.stallDetector.Resuming, n.sync.isListening
 	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
 	n.shifter.OnShifted = n.sweeper.Wake
 	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }
@@ -362,7 +362,7 @@ func (n *node) parts() []func(context.Context) error {
 	files := &reloader{[]operatorFile{{n.Config.Hooks, n.hooks.read}, {n.Notify, n.people.reload}, {n.Login, n.login.read}}, n.Reload, n.log}
 	all := []func(context.Context) error{
 		n.hearing.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
-		n.bus.AlertsStream.Maintain, n.lookout.Run, n.caution.Run, files.Run, n.people.Run, n.upkeep.Run, n.blind.Run, n.compare.Run,
+		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, files.Run, n.people.Run, n.upkeep.Run, n.stallDetector.Run, n.compare.Run,
 		n.schema.Run, n.alarms.Run, n.quotas.Run, n.slots.Run, n.binding.Run, n.pings.Run, n.pings.writer.Run,
 	}
 	for _, h := range n.heartbeats {
@@ -375,7 +375,7 @@ func (n *node) parts() []func(context.Context) error {
 func (n *node) handler(addr net.Addr) http.Handler {
 	streams := &streamReport{store: n.store, catalog: n.catalog, taps: n.intake.Status, streams: n.bus.Streams, conn: n.bus.Conn, now: n.clock.Now}
 	return web.New(web.Options{
-		Lists: n.store, Loads: n.store, Desk: n.jobs, Acks: n.acks, Letters: n.letters, Outbox: n.store, Catalog: n.catalog, Hooks: n.hooks.hook, Rules: n.rules, Wire: wire{n.bus.EventPublisher, n.bus.AlertReader}, Health: n.readiness.conditions, Metrics: n.metrics,
+		Lists: n.store, Loads: n.store, JobActions: n.jobs, Acks: n.acks, Letters: n.letters, Outbox: n.store, Catalog: n.catalog, Hooks: n.hooks.hook, Rules: n.rules, Wire: wire{n.bus.EventPublisher, n.bus.AlertReader}, Health: n.readiness.conditions, Metrics: n.metrics,
 		Memory: n.store, Keeper: n.keeper, Logins: n.login.current.Load, Open: n.gate.allowsAnonymous, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.people.channels(), Streams: streams, Sources: n.sources.Set,
 		Handlers: n.answers, Pages: n.pages, Schemas: map[string]func() ([]byte, error){"rule": document.Schema, "handler": remotehandlers.Schema},
 		Faults: errorStatuses, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, TrustedProxies: n.TrustedProxies, TokenRate: n.TokenRate, Version: n.Version, Log: n.log, Now: n.clock.Now,

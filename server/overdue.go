@@ -30,10 +30,10 @@ type backlog struct {
 	more  bool // more may exist beyond the query limit
 }
 
-// look returns the overdue jobs, without those whose checks are put off or wait for a tenants' line of a stream: tenants
+// find returns the overdue jobs, without those whose checks are put off or wait for a tenants' line of a stream: tenants
 // are at fault, and no node.
-func (o *overdue) look(ctx context.Context) (backlog, error) {
-	overdueJobs, err := o.lookAll(ctx)
+func (o *overdue) find(ctx context.Context) (backlog, error) {
+	overdueJobs, err := o.findAll(ctx)
 	if err != nil || len(overdueJobs.parts) == 0 {
 		return overdueJobs, err
 	}
@@ -70,9 +70,9 @@ func (o *overdue) liveNodes(ctx context.Context) ([]futurejobs.Node, error) {
 	return slices.DeleteFunc(nodes, func(n futurejobs.Node) bool { return !n.ExpiresAt.After(now) }), err
 }
 
-// lookAll returns all overdue jobs. If jobs within their patience fill the query limit, it repeats the query without
+// findAll returns all overdue jobs. If jobs within their patience fill the query limit, it repeats the query without
 // them.
-func (o *overdue) lookAll(ctx context.Context) (backlog, error) {
+func (o *overdue) findAll(ctx context.Context) (backlog, error) {
 	now := o.now()
 	patience := make(map[futurejobs.VersionRef]time.Duration)
 	may := make(map[futurejobs.VersionRef]time.Duration) // patience of the versions that have any

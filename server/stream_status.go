@@ -95,7 +95,7 @@ func (s streamStatus) readThrough(now time.Time) time.Time {
 func (s streamStatus) state(lag time.Duration) (state, problem string) {
 	switch {
 	case s.gone || s.tap != nil && errors.Is(s.tap.Err, events.ErrGone):
-		return web.StreamMissing, "the stream is not there; jobs that wait for it are not judged until its subjects are read from another"
+		return web.StreamMissing, "the stream does not exist; jobs that wait for it are not checked until its subjects are read from another"
 	case s.readBy == "":
 		return web.StreamUnassigned, "no live node is to read it; within a lease another takes over, if one is left"
 	case s.tap != nil && s.tap.Err != nil:
@@ -103,7 +103,7 @@ func (s streamStatus) state(lag time.Duration) (state, problem string) {
 	case s.progress.Still:
 		return web.StreamFailing, "it stands still; the log of " + s.readBy + " says why"
 	case lag > maxStreamLag:
-		return web.StreamBehind, "more is in the stream than was taken in yet; jobs that wait for it are judged as far as it is read"
+		return web.StreamBehind, "ingest lags behind the stream; jobs that wait for it are checked as far as it is read"
 	}
 	return web.StreamUpToDate, ""
 }

@@ -35,9 +35,9 @@ type entityAPI struct {
 		JobReader
 		HistoryReader
 	}
-	desk   JobActions
-	alerts *alertAPI
-	view   *jobView
+	actions JobActions
+	alerts  *alertAPI
+	view    *jobView
 }
 
 func (a *entityAPI) register(all *operations) {
@@ -80,6 +80,6 @@ type CancelResult struct {
 }
 
 func (a *entityAPI) cancelJobs(ctx context.Context, in *EntityPath) (CancelResult, error) {
-	n, err := a.desk.CancelEntity(ctx, string(in.Entity), string(in.Key))
+	n, err := a.actions.CancelEntity(ctx, string(in.Entity), string(in.Key))
 	return CancelResult{n}, err
 }

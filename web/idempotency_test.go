@@ -67,7 +67,9 @@ func TestOnceIsApartByActor(t *testing.T) {
 // TestOnceWhileRunning checks that a repeat of a running request is refused, and that a panic frees the key.
 func TestOnceWhileRunning(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s := newStand(t, func(o *web.Options, s *stand) { o.Desk = &slowDesk{stand: s, entered: entered, leave: leave} })
+	s := newStand(t, func(o *web.Options, s *stand) {
+		o.JobActions = &slowJobActions{stand: s, entered: entered, leave: leave}
+	})
 	post := func() answer { return do(t, s.Server, "POST", "/api/v1/jobs", onceJob, "Idempotency-Key", "k") }
 	first := make(chan answer, 1)
 	go func() { first <- post() }()
@@ -89,14 +91,14 @@ func TestOnceWhileRunning(t *testing.T) {
 	}
 }
 
-// slowDesk is a slow desk of a stand that fails once.
-type slowDesk struct {
+// slowJobActions applies the actions of a stand slowly, and fails once.
+type slowJobActions struct {
 	*stand
 	entered, leave chan struct{}
 	broke          bool
 }
 
-func (d *slowDesk) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob, error) {
+func (d *slowJobActions) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob, error) {
 	d.entered <- struct{}{}
 	<-d.leave
 	if !d.broke {

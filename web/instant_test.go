@@ -58,7 +58,7 @@ func TestInstantsAreBounded(t *testing.T) {
 	bulk := do(t, s.Server, "POST", "/api/v1/jobs/bulk", `{"rule": "order-unshipped", "key": "3", "since": "9999-01-01T00:00:00Z"}`, "Content-Type", "application/x-ndjson")
 	var came web.BulkResult
 	fatal(t, json.Unmarshal([]byte(bulk.body), &came))
-	if len(came.Wrong) != 1 || came.Wrong[0].Field != "since" || !strings.Contains(came.Wrong[0].Message, "1970 to 2999") {
+	if len(came.RefusedLines) != 1 || came.RefusedLines[0].Field != "since" || !strings.Contains(came.RefusedLines[0].Message, "1970 to 2999") {
 		t.Errorf("%d %s", bulk.StatusCode, bulk.body)
 	}
 	for _, at := range []string{"1970-01-01T00:00:00Z", "2999-12-31T23:59:59Z"} {

@@ -183,7 +183,7 @@ func (a *jobAPI) register(all *operations) {
 	addKeyed(all, operation{
 		ID: "cancel-job", Method: "DELETE", Summary: "cancel a job", Description: "Its open alert is resolved.", Scope: access.Rules,
 	}, "", noContent(func(ctx context.Context, of *keyRef) error {
-		return notPending(a.actions.desk.Cancel(ctx, of.rule, of.key))
+		return notPending(a.actions.actions.Cancel(ctx, of.rule, of.key))
 	}))
 	addKeyed(all, operation{
 		ID: "check-job", Method: "POST", Summary: "check a job now", Scope: access.OnCall, IdempotencyKey: true,
@@ -202,7 +202,7 @@ type jobListIn struct {
 	KeyPrefix identifier `query:"key_prefix" doc:"Filter by a prefix of the key." example:"12"`
 	DueAfter  time.Time  `query:"due_after" doc:"Only jobs whose next check is at or after this time." example:"2026-01-31T15:04:05Z"`
 	DueBefore time.Time  `query:"due_before" doc:"Only jobs whose next check is before this time." example:"2026-01-31T15:04:05Z"`
-	Overdue   bool       `query:"overdue" doc:"Only due jobs, whose slot has come."`
+	Due       bool       `query:"due" doc:"Only due jobs, whose slot has come."`
 	Paging
 }
 
@@ -210,7 +210,7 @@ func (a *jobAPI) list(ctx context.Context, in *jobListIn) (Page[Job], error) {
 	f := in.page(in.filter())
 	f.KeyPrefix = string(in.KeyPrefix)
 	f.DueAfter, f.DueBefore = in.DueAfter.UTC(), in.DueBefore.UTC()
-	if now := a.now().UTC(); in.Overdue && (f.DueBefore.IsZero() || now.Before(f.DueBefore)) {
+	if now := a.now().UTC(); in.Due && (f.DueBefore.IsZero() || now.Before(f.DueBefore)) {
 		f.DueBefore = now
 	}
 	return a.jobs(ctx, f)

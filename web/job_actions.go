@@ -45,17 +45,17 @@ type JobRequest struct {
 
 // jobActionAPI has the operations that change jobs.
 type jobActionAPI struct {
-	desk   JobActions
-	view   *jobView
-	checks *places[tokenRef]
-	now    func() time.Time
+	actions JobActions
+	view    *jobView
+	checks  *places[tokenRef]
+	now     func() time.Time
 }
 
 func (a *jobActionAPI) create(ctx context.Context, in *struct{ Body JobRequest }) (Job, error) {
 	if err := principalOf(ctx).requireRule(access.Rules, string(in.Body.Rule)); err != nil {
 		return Job{}, err
 	}
-	l, err := a.desk.Create(ctx, NewJob{
+	l, err := a.actions.Create(ctx, NewJob{
 		Rule: string(in.Body.Rule), Key: string(in.Body.Key), Event: in.Body.Event, Since: in.Body.Since.UTC(),
 	})
 	var wrong document.Problems
@@ -90,7 +90,7 @@ type CheckResult struct {
 }
 
 func (a *jobActionAPI) check(ctx context.Context, of ref) (CheckResult, error) {
-	l, err := a.desk.Check(ctx, of.rule, of.key)
+	l, err := a.actions.Check(ctx, of.rule, of.key)
 	var usedUp *futurejobs.UsedUpError
 	if errors.As(err, &usedUp) {
 		p := problem(http.StatusTooManyRequests, "%v", usedUp)
@@ -133,7 +133,7 @@ func (a *jobActionAPI) snooze(ctx context.Context, of ref, body SnoozeRequest) (
 	if err != nil {
 		return Job{}, err
 	}
-	l, err := a.desk.Snooze(ctx, of.rule, of.key, until.UTC())
+	l, err := a.actions.Snooze(ctx, of.rule, of.key, until.UTC())
 	var wrong document.Problems
 	if errors.As(err, &wrong) {
 		return Job{}, jobInvalid(wrong)

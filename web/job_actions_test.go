@@ -76,10 +76,10 @@ func TestOverdue(t *testing.T) {
 		Version: 1, Since: s.now.Add(-time.Hour), FirstCheckAt: s.now.Add(-time.Hour),
 	}}})
 	late := bare(t, web.Options{Lists: s.store, Catalog: s.rules.Catalog, Now: func() time.Time { return s.now.Add(time.Minute) }})
-	if got := keys(get[web.Page[web.Job]](t, late, "/api/v1/jobs?overdue=true").Items); got != "[now]" {
+	if got := keys(get[web.Page[web.Job]](t, late, "/api/v1/jobs?due=true").Items); got != "[now]" {
 		t.Errorf("overdue are %s", got)
 	}
-	if got := keys(get[web.Page[web.Job]](t, late, "/api/v1/jobs?overdue=false").Items); got != "[now later]" {
+	if got := keys(get[web.Page[web.Job]](t, late, "/api/v1/jobs?due=false").Items); got != "[now later]" {
 		t.Errorf("all are %s", got)
 	}
 }

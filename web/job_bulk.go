@@ -49,11 +49,11 @@ func NewStartResult(asked rules.BulkStart, done futurejobs.ApplyResult) StartRes
 
 // BulkResult is the result for the lines of a body. Blank lines are skipped, but numbered.
 type BulkResult struct {
-	Created int           `json:"created" doc:"Number of created jobs."`
-	Existed int           `json:"existed" doc:"Number of lines whose job already exists. These jobs are unchanged."`
-	Refused int           `json:"refused" doc:"Number of invalid lines. Other lines are not affected."`
-	Stood   []int         `json:"existed_lines" nullable:"false" doc:"Numbers of the lines whose job already exists, starting with 1."`
-	Wrong   []RefusedLine `json:"refused_lines" nullable:"false" doc:"Invalid lines and their errors."`
+	Created      int           `json:"created" doc:"Number of created jobs."`
+	Existed      int           `json:"existed" doc:"Number of lines whose job already exists. These jobs are unchanged."`
+	Refused      int           `json:"refused" doc:"Number of invalid lines. Other lines are not affected."`
+	ExistedLines []int         `json:"existed_lines" nullable:"false" doc:"Numbers of the lines whose job already exists, starting with 1."`
+	RefusedLines []RefusedLine `json:"refused_lines" nullable:"false" doc:"Invalid lines and their errors."`
 }
 
 // RefusedLine is a line without a job.
@@ -71,7 +71,7 @@ type bulkIn struct {
 
 // bulkAPI has the operation that creates many jobs.
 type bulkAPI struct {
-	desk JobActions
+	actions JobActions
 }
 
 func (a *bulkAPI) register(all *operations) {
@@ -104,7 +104,7 @@ func (a *bulkAPI) create(ctx context.Context, in *bulkIn) (BulkResult, error) {
 	if err != nil {
 		return BulkResult{}, err
 	}
-	begun, err := a.desk.CreateAll(ctx, read.jobs)
+	begun, err := a.actions.CreateAll(ctx, read.jobs)
 	if err != nil {
 		return BulkResult{}, err
 	}
@@ -186,12 +186,12 @@ func (b *bulk) answer(begun StartResult) BulkResult {
 		}
 	}
 	slices.SortFunc(b.wrong, func(x, y RefusedLine) int { return x.Line - y.Line })
-	a := BulkResult{Created: begun.Created, Existed: len(begun.Existed), Refused: len(b.wrong), Stood: []int{}, Wrong: b.wrong}
+	a := BulkResult{Created: begun.Created, Existed: len(begun.Existed), Refused: len(b.wrong), ExistedLines: []int{}, RefusedLines: b.wrong}
 	for _, place := range begun.Existed {
-		a.Stood = append(a.Stood, b.lines[place])
+		a.ExistedLines = append(a.ExistedLines, b.lines[place])
 	}
-	if a.Wrong == nil {
-		a.Wrong = []RefusedLine{}
+	if a.RefusedLines == nil {
+		a.RefusedLines = []RefusedLine{}
 	}
 	return a
 }

@@ -24,7 +24,7 @@ func bulkOf(t *testing.T, a answer) web.BulkResult {
 	if err := json.Unmarshal([]byte(a.body), &b); a.StatusCode != 200 || err != nil {
 		t.Fatalf("%d: %.500s", a.StatusCode, a.body)
 	}
-	if b.Existed != len(b.Stood) || b.Refused != len(b.Wrong) {
+	if b.Existed != len(b.ExistedLines) || b.Refused != len(b.RefusedLines) {
 		t.Errorf("the counts are not those of the lists: %+v", b)
 	}
 	return b
@@ -78,8 +78,8 @@ func TestBulk(t *testing.T) {
 		`{"rule": "order-unshipped", "key": "comma",}`, // 31
 	}
 	got := bulkOf(t, do(t, s.Server, "POST", bulkPath, strings.Join(lines, "\n"), "Content-Type", "application/x-ndjson"))
-	if got.Created != 4 || !slices.Equal(got.Stood, []int{5, 6}) {
-		t.Errorf("%d created, %v existed", got.Created, got.Stood)
+	if got.Created != 4 || !slices.Equal(got.ExistedLines, []int{5, 6}) {
+		t.Errorf("%d created, %v existed", got.Created, got.ExistedLines)
 	}
 	want := map[int][2]string{
 		3: {"", "the line ends"}, 7: {"rule", "absent: not found"}, 8: {"", `did you mean "key"?`}, 9: {"key", "not a text"}, 10: {"key", "missing"},
@@ -88,7 +88,7 @@ func TestBulk(t *testing.T) {
 		21: {"key", "the field is duplicated"}, 22: {"key", "NUL"}, 23: {"key", "UTF-8"}, 24: {"", `\u0001`}, 25: {"", "backslash"}, 26: {"", "expected an object"},
 		27: {"", "no value"}, 29: {"rule", "the limit is 63"}, 30: {"rule", "missing"}, 31: {"", "name of a field"},
 	}
-	for _, w := range got.Wrong {
+	for _, w := range got.RefusedLines {
 		if of, ok := want[w.Line]; !ok || w.Field != of[0] || !strings.Contains(w.Message, of[1]) || len(w.Message) > 300 {
 			t.Errorf("line %d, field %q: %.400s; want %q", w.Line, w.Field, w.Message, of)
 		}
@@ -97,7 +97,7 @@ func TestBulk(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("not refused: %v", want)
 	}
-	if !slices.IsSortedFunc(got.Wrong, func(a, b web.RefusedLine) int { return a.Line - b.Line }) {
+	if !slices.IsSortedFunc(got.RefusedLines, func(a, b web.RefusedLine) int { return a.Line - b.Line }) {
 		t.Error("what was refused is not in the order of the lines")
 	}
 	j := get[web.Job](t, s.Server, "/api/v1/jobs/order-unshipped/1")
@@ -165,7 +165,7 @@ func TestBulkAgain(t *testing.T) {
 		t.Errorf("it was done again: %s, %d pending", again.body, s.pending())
 	}
 	isProblem(t, do(t, s.Server, "POST", bulkPath, body+"}", "Idempotency-Key", "load-1"), 422, web.IdempotencyConflict, "")
-	if got := bulkOf(t, do(t, s.Server, "POST", bulkPath, body)); got.Created != 1 || !slices.Equal(got.Stood, []int{1}) {
+	if got := bulkOf(t, do(t, s.Server, "POST", bulkPath, body)); got.Created != 1 || !slices.Equal(got.ExistedLines, []int{1}) {
 		t.Errorf("the same body: %+v", got)
 	}
 }
@@ -186,7 +186,7 @@ func TestBulkOfSomeRules(t *testing.T) {
 		t.Errorf("a token without the scope: %d %s", a.StatusCode, a.body)
 	}
 	got := bulkOf(t, do(t, s.Server, "POST", bulkPath, body, s.token("shop", "shop-", access.Rules)...))
-	if got.Created != 3 || len(got.Wrong) != 1 || got.Wrong[0].Line != 2 || got.Wrong[0].Field != "rule" || !strings.Contains(got.Wrong[0].Message, "shop-*") {
+	if got.Created != 3 || len(got.RefusedLines) != 1 || got.RefusedLines[0].Line != 2 || got.RefusedLines[0].Field != "rule" || !strings.Contains(got.RefusedLines[0].Message, "shop-*") {
 		t.Errorf("%+v", got)
 	}
 	entries, _, err := s.store.Audit(t.Context(), access.AuditFilter{Action: "job.create"})

@@ -104,14 +104,14 @@ func (a *loginPages) letIn(w http.ResponseWriter, r *http.Request, next string, 
 		http.SetCookie(w, a.auth.cookies.session(r, sessionSecret, session.ExpiresAt))
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	case p.Status == http.StatusUnauthorized:
-		a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: "This token is unknown, expired or revoked."})
+		a.loginPage(w, r, p.Status, loginView{Next: next, Error: "This token is unknown, expired or revoked."})
 	case p.Status == http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", p.GetHeaders().Get("Retry-After"))
 		wrong := p.Detail // of the token's logins
 		if p.retry > 0 {
 			wrong = fmt.Sprintf("Too many tokens from your address were refused. Try again in %d s.", seconds(p.retry))
 		}
-		a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: wrong})
+		a.loginPage(w, r, p.Status, loginView{Next: next, Error: wrong})
 	default:
 		a.fail(w, r, err)
 	}
@@ -229,7 +229,7 @@ type loginView struct {
 	Token   string // filled in
 	Foreign bool   // another site linked here with a token
 	Name    string // of the token that the browser is logged in with, or empty
-	Wrong   string // why the given token was refused; empty before the first try
+	Error   string // why the given token was refused; empty before the first try
 	Title   string // of the login provider; empty without one
 }
 

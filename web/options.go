@@ -20,18 +20,18 @@ import (
 	"deadman/internal/webhooks"
 )
 
-// Options configures the handler. Lists, Loads, Desk, Acks, Letters, Outbox, Catalog, Rules, Wire and Health are required.
+// Options configures the handler. Lists, Loads, JobActions, Acks, Letters, Outbox, Catalog, Rules, Wire and Health are required.
 type Options struct {
-	Lists   Reader
-	Loads   LoadReader
-	Desk    JobActions
-	Acks    AlertAcks
-	Letters DeadLetterActions
-	Outbox  AlertRepublisher
-	Catalog LoadedRules
-	Rules   Rules
-	Wire    EventPublisher
-	Health  Health
+	Lists      Reader
+	Loads      LoadReader
+	JobActions JobActions
+	Acks       AlertAcks
+	Letters    DeadLetterActions
+	Outbox     AlertRepublisher
+	Catalog    LoadedRules
+	Rules      Rules
+	Wire       EventPublisher
+	Health     Health
 	// Hooks returns the hook of a name, nil if unknown; it requires Memory. If nil, the node has no hooks.
 	Hooks   func(name string) *webhooks.Webhook
 	Memory  IdempotencyStore // nil: a request with an Idempotency-Key is refused

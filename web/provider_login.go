@@ -170,7 +170,7 @@ func (a *providerLogin) finish(w http.ResponseWriter, r *http.Request) {
 	}
 	if code := asked.Get("error"); code != "" {
 		a.auth.guesses.note(r, byProvider, "err", "the provider refuses: "+clipped(code, maxErrorShown))
-		a.loginPage(w, r, http.StatusForbidden, loginView{Next: begun.Next, Wrong: providerRefusal(asked)})
+		a.loginPage(w, r, http.StatusForbidden, loginView{Next: begun.Next, Error: providerRefusal(asked)})
 		return
 	}
 	person, err := a.personOf(r, config.OIDC, begun, asked)
@@ -208,7 +208,7 @@ func (a *providerLogin) spend(ctx context.Context, begun attempt) error {
 // refuseLogin serves the login page to a browser after an invalid login.
 func (a *providerLogin) refuseLogin(w http.ResponseWriter, r *http.Request, err error) {
 	a.auth.guesses.note(r, byProvider, "err", err)
-	a.loginPage(w, r, http.StatusForbidden, loginView{Next: "/", Wrong: "The login can't go on: " + err.Error() + ". Log in again."})
+	a.loginPage(w, r, http.StatusForbidden, loginView{Next: "/", Error: "The login can't go on: " + err.Error() + ". Log in again."})
 }
 
 // maxErrorShown is the longest error text of a provider in a message, in bytes.
@@ -281,5 +281,5 @@ func (a *providerLogin) failLogin(w http.ResponseWriter, r *http.Request, next s
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
 	}
-	a.loginPage(w, r, p.Status, loginView{Next: next, Wrong: strings.ToUpper(p.Detail[:1]) + p.Detail[1:] + "."})
+	a.loginPage(w, r, p.Status, loginView{Next: next, Error: strings.ToUpper(p.Detail[:1]) + p.Detail[1:] + "."})
 }

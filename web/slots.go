@@ -30,13 +30,13 @@ type LoadReader interface {
 
 // Slot is the load of one bucket, as the API returns it.
 type Slot struct {
-	From    time.Time `json:"from" doc:"Start of the bucket."`
-	Checks  int64     `json:"checks,omitempty" doc:"Number of completed checks."`
-	Alerts  int64     `json:"alerts,omitempty" doc:"Number of alerts raised by these checks."`
-	MaxLag  float64   `json:"max_lag_seconds,omitempty" doc:"Longest time between a slot and the decision of its check, in seconds."`
-	Planned int64     `json:"planned,omitempty" doc:"Number of pending jobs due in the bucket."`
-	More    bool      `json:"planned_more,omitempty" doc:"Whether planned is incomplete because not all pending jobs were counted."`
-	Ticks   int       `json:"ticks,omitempty" doc:"Number of first checks of jobs that schedules will create."`
+	From        time.Time `json:"from" doc:"Start of the bucket."`
+	Checks      int64     `json:"checks,omitempty" doc:"Number of completed checks."`
+	Alerts      int64     `json:"alerts,omitempty" doc:"Number of alerts raised by these checks."`
+	MaxLateness float64   `json:"max_lateness_seconds,omitempty" doc:"Longest time between a slot and the decision of its check, in seconds."`
+	Planned     int64     `json:"planned,omitempty" doc:"Number of pending jobs due in the bucket."`
+	More        bool      `json:"planned_more,omitempty" doc:"Whether planned is incomplete because not all pending jobs were counted."`
+	Ticks       int       `json:"ticks,omitempty" doc:"Number of first checks of jobs that schedules will create."`
 }
 
 // Slots is the load of a span of time, one item for each bucket.
@@ -98,7 +98,7 @@ func (a *slotAPI) list(ctx context.Context, in *slotsIn) (Slots, error) {
 	for i := range out.Items {
 		out.Items[i] = Slot{
 			From:   span.From.Add(time.Duration(i) * span.Width),
-			Checks: worked[i].Checks, Alerts: worked[i].Alerts, MaxLag: worked[i].MaxLateness.Seconds(),
+			Checks: worked[i].Checks, Alerts: worked[i].Alerts, MaxLateness: worked[i].MaxLateness.Seconds(),
 			Planned: planned[i].Jobs, More: planned[i].More, Ticks: ticks[i],
 		}
 	}

@@ -66,7 +66,7 @@ func TestSlots(t *testing.T) {
 		ticks = 0
 	}
 	want := []web.Slot{
-		{From: hour, Checks: 7, Alerts: 2, MaxLag: 1.5},
+		{From: hour, Checks: 7, Alerts: 2, MaxLateness: 1.5},
 		{From: hour.Add(time.Hour), Ticks: ticks},
 		{From: hour.Add(2 * time.Hour), Planned: 2, Ticks: 2},
 	}
@@ -76,7 +76,7 @@ func TestSlots(t *testing.T) {
 	}
 
 	query.Set("rule", s.rule.Name)
-	want = []web.Slot{{From: hour, Checks: 3, Alerts: 2, MaxLag: 1.5}, {From: hour.Add(time.Hour)}, {From: hour.Add(2 * time.Hour), Planned: 2}}
+	want = []web.Slot{{From: hour, Checks: 3, Alerts: 2, MaxLateness: 1.5}, {From: hour.Add(time.Hour)}, {From: hour.Add(2 * time.Hour), Planned: 2}}
 	same(t, want, slotsOf(t, s, query))
 
 	day := slotsOf(t, s, nil)

@@ -89,7 +89,7 @@ func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 
 	s := &stand{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rules: registry, rule: newest.Engine()}
 	options := web.Options{
-		Lists: db, Loads: db, Desk: s, Acks: s, Outbox: db, Rules: registry, Catalog: catalog,
+		Lists: db, Loads: db, JobActions: s, Acks: s, Outbox: db, Rules: registry, Catalog: catalog,
 		Letters: &events.DeadLetters{DeadLetterStore: db, Catalog: catalog, Now: time.Now}, Wire: published{wire.EventPublisher, wire.AlertReader}, Memory: db, Mutes: db, Open: toEverybody,
 		Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
 		Health:  func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },

@@ -203,14 +203,14 @@ func TestLintsOfTenantsAreSerialized(t *testing.T) {
 	}
 }
 
-// heldDesk blocks checks by hand until the test releases them, and counts those of tokens with the name orders….
-type heldDesk struct {
+// heldJobActions blocks checks by hand until the test releases them, and counts those of tokens with the name orders….
+type heldJobActions struct {
 	*stand
 	entered, free chan struct{}
 	atWork, most  *atomic.Int32
 }
 
-func (d heldDesk) Check(ctx context.Context, _, _ string) (web.CheckResult, error) {
+func (d heldJobActions) Check(ctx context.Context, _, _ string) (web.CheckResult, error) {
 	if strings.HasPrefix(access.ActorOf(ctx).Name, "orders") {
 		now := d.atWork.Add(1)
 		defer d.atWork.Add(-1)
@@ -227,10 +227,10 @@ func (d heldDesk) Check(ctx context.Context, _, _ string) (web.CheckResult, erro
 // refused, and that those of others run at once.
 func TestManualChecksOfATenantAreSerialized(t *testing.T) {
 	const each, allowed, running = 10, 16, 2
-	slow := heldDesk{entered: make(chan struct{}, 100), free: make(chan struct{}), atWork: new(atomic.Int32), most: new(atomic.Int32)}
+	slow := heldJobActions{entered: make(chan struct{}, 100), free: make(chan struct{}), atWork: new(atomic.Int32), most: new(atomic.Int32)}
 	s := newStand(t, closed, func(o *web.Options, s *stand) {
 		slow.stand = s
-		o.Desk = slow
+		o.JobActions = slow
 	})
 	check := func(header []string, ended chan<- string) {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/api/v1/jobs/order-unshipped/1/check", nil)
@@ -276,16 +276,16 @@ func TestManualChecksOfATenantAreSerialized(t *testing.T) {
 	}
 }
 
-// usedUpDesk refuses checks by hand, as for a tenant whose allowance is used up.
-type usedUpDesk struct{ *stand }
+// usedUpJobActions refuses checks by hand, as for a tenant whose allowance is used up.
+type usedUpJobActions struct{ *stand }
 
-func (usedUpDesk) Check(context.Context, string, string) (web.CheckResult, error) {
+func (usedUpJobActions) Check(context.Context, string, string) (web.CheckResult, error) {
 	return web.CheckResult{}, &futurejobs.UsedUpError{Tenant: "order-*", After: 7 * time.Second}
 }
 
 // TestACheckBeyondTheAllowanceIsRefused checks the answer to a check by hand of a tenant whose allowance is used up.
 func TestACheckBeyondTheAllowanceIsRefused(t *testing.T) {
-	s := newStand(t, closed, func(o *web.Options, s *stand) { o.Desk = usedUpDesk{s} })
+	s := newStand(t, closed, func(o *web.Options, s *stand) { o.JobActions = usedUpJobActions{s} })
 	a := do(t, s.Server, "POST", "/api/v1/jobs/order-unshipped/1/check", "", s.token("orders", "order-*", access.OnCall)...)
 	if p := a.problem(t); a.StatusCode != 429 || a.Header.Get("Retry-After") != "7" || p.Type != web.TooManyRequests.URN() || !strings.Contains(p.Detail, "order-*") {
 		t.Errorf("%d retry %s %+v", a.StatusCode, a.Header.Get("Retry-After"), p)

@@ -187,10 +187,10 @@ func (d *demo) watchAlerts(ctx context.Context, h streamedAlert) error {
 		return err
 	}
 	if o.expects(h.Status) <= o.received[h.Status] {
-		return fmt.Errorf("unexpected alert for order %s (%s); please report this bug", o.id, o.fate)
+		return fmt.Errorf("unexpected alert for order %s (%s); please report this bug", o.id, o.outcome)
 	}
 	o.received[h.Status]++
-	if o.fate == late && h.Status == alerts.Firing {
+	if o.outcome == late && h.Status == alerts.Firing {
 		return d.ship(ctx, o, "late")
 	}
 	return nil
@@ -216,7 +216,7 @@ func (d *demo) timeoutError(ctx context.Context) error {
 	for _, o := range d.orders {
 		for _, s := range []alerts.Status{alerts.Firing, alerts.Resolved} {
 			if n := o.expects(s) - o.received[s]; n > 0 {
-				missing += fmt.Sprintf("\n  order %s (%s): %s, %s", o.id, o.fate, number(n, "alert"), s)
+				missing += fmt.Sprintf("\n  order %s (%s): %s, %s", o.id, o.outcome, number(n, "alert"), s)
 			}
 		}
 	}
@@ -246,7 +246,7 @@ func (d *demo) plan() []demoStep {
 		plan = append(plan, demoStep{func(ctx context.Context) error { return d.place(ctx, o) }, placing})
 	}
 	for _, o := range d.orders {
-		switch o.fate {
+		switch o.outcome {
 		case inTime:
 			plan = append(plan, demoStep{func(ctx context.Context) error { return d.ship(ctx, o, "in time") }, handling})
 		case cancelled:
@@ -289,7 +289,7 @@ func (d *demo) send(ctx context.Context, subject string, o *order, event map[str
 func (d *demo) unshipped() int {
 	n := 0
 	for _, o := range d.orders {
-		if !o.shipped && o.fate != cancelled {
+		if !o.shipped && o.outcome != cancelled {
 			n++
 		}
 	}

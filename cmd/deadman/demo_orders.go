@@ -21,7 +21,7 @@ type order struct {
 	id       string
 	customer string
 	total    float64
-	fate     orderOutcome
+	outcome  orderOutcome
 	shipped  bool
 	received map[alerts.Status]int
 }
@@ -30,9 +30,9 @@ type order struct {
 // firing and one resolved if it ships late.
 func (o *order) expects(s alerts.Status) int {
 	switch {
-	case o.fate == never && s == alerts.Firing:
+	case o.outcome == never && s == alerts.Firing:
 		return 2
-	case o.fate == late && (s == alerts.Firing || s == alerts.Resolved):
+	case o.outcome == late && (s == alerts.Firing || s == alerts.Resolved):
 		return 1
 	}
 	return 0
@@ -46,7 +46,7 @@ func newOrders(prefix string) []*order {
 	for i, f := range fates {
 		orders[i] = &order{
 			id: fmt.Sprintf("%s-%02d", prefix, i+1), customer: customers[i], total: 19.9 + float64(i*i)*3.35,
-			fate: f, received: make(map[alerts.Status]int),
+			outcome: f, received: make(map[alerts.Status]int),
 		}
 	}
 	return orders

@@ -20,7 +20,7 @@ func newJobCmd(io *cli) *cobra.Command {
 			filters: []filter{
 				byRule, byEntity, byKey,
 				{parameter: "key_prefix", does: "filter by a prefix of the key"},
-				{parameter: "overdue", does: "only due jobs", kind: filterFlag},
+				{parameter: "due", does: "only due jobs", kind: filterFlag},
 				since("due_after", "", "due"), until("due_before", "", "due"),
 			},
 			none: "no pending jobs", header: []string{"next check", "rule", "entity", "key", "step", "checks", "status", "acked"},
@@ -180,6 +180,9 @@ func printTrail(s *keyValues, entries []web.TrailEntry) {
 // trailText formats a trail entry.
 func trailText(io *cli, e web.TrailEntry) string {
 	parts := []string{actionText(e)}
+	if late := time.Duration(e.LateSeconds * float64(time.Second)).Truncate(time.Second); late > 0 {
+		parts = append(parts, late.String()+" late")
+	}
 	for _, more := range []struct{ what, value string }{{"", e.Reason}, {"found ", e.Values}, {"by ", e.By}} {
 		if more.value != "" {
 			parts = append(parts, more.what+more.value)

@@ -87,7 +87,7 @@ func createJobs(io *cli, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	l := &load{io: io, c: c, in: bufio.NewReader(io.in), total: web.BulkResult{Stood: []int{}, Wrong: []web.RefusedLine{}}}
+	l := &load{io: io, c: c, in: bufio.NewReader(io.in), total: web.BulkResult{ExistedLines: []int{}, RefusedLines: []web.RefusedLine{}}}
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -175,12 +175,12 @@ func (l *load) send(ctx context.Context, body []byte, after int) error {
 	}
 	l.total.Created += a.Created
 	l.total.Existed += a.Existed
-	for _, line := range a.Stood {
-		if len(l.total.Stood) < refusedKept {
-			l.total.Stood = append(l.total.Stood, after+line)
+	for _, line := range a.ExistedLines {
+		if len(l.total.ExistedLines) < refusedKept {
+			l.total.ExistedLines = append(l.total.ExistedLines, after+line)
 		}
 	}
-	for _, w := range a.Wrong {
+	for _, w := range a.RefusedLines {
 		w.Line += after
 		l.refuse(w)
 	}
@@ -189,8 +189,8 @@ func (l *load) send(ctx context.Context, body []byte, after int) error {
 
 func (l *load) refuse(w web.RefusedLine) {
 	l.total.Refused++
-	if len(l.total.Wrong) < refusedKept {
-		l.total.Wrong = append(l.total.Wrong, w)
+	if len(l.total.RefusedLines) < refusedKept {
+		l.total.RefusedLines = append(l.total.RefusedLines, w)
 	}
 }
 
@@ -210,7 +210,7 @@ func (l *load) print(t web.BulkResult) error {
 	if l.io.output == asJSON {
 		return writeValue(l.io.out, t)
 	}
-	for _, w := range t.Wrong[:min(len(t.Wrong), refusedShown)] {
+	for _, w := range t.RefusedLines[:min(len(t.RefusedLines), refusedShown)] {
 		at := fmt.Sprintf("line %d", w.Line)
 		if w.Field != "" {
 			at += ", " + w.Field

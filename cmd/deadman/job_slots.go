@@ -67,8 +67,8 @@ func printSlot(io *cli, s web.Slot, at time.Time, scale float64) error {
 	if s.Alerts > 0 {
 		notes = append(notes, fmt.Sprintf("%d alerts", s.Alerts))
 	}
-	if s.MaxLag >= 1 {
-		notes = append(notes, fmt.Sprintf("%s late", time.Duration(s.MaxLag*float64(time.Second)).Round(time.Second)))
+	if s.MaxLateness >= 1 {
+		notes = append(notes, fmt.Sprintf("%s late", time.Duration(s.MaxLateness*float64(time.Second)).Round(time.Second)))
 	}
 	line := at.Format("15:04")
 	if sum != "0" {

@@ -38,7 +38,7 @@ func TestJobVerbs(t *testing.T) {
 	n.says(2, []string{"job", "snooze", "order-unshipped", key, "--for", "2 h"}, "--for", "2 h")
 	n.says(1, []string{"job", "snooze", "order-unshipped", key, "--until", "-1h"}, "is in the past")
 
-	n.says(0, []string{"job", "list", "--overdue"}, "no pending jobs")
+	n.says(0, []string{"job", "list", "--due"}, "no pending jobs")
 	n.says(0, []string{"job", "list", "--due-before", "+2d", "--key", key}, key, "waiting")
 	n.says(0, []string{"job", "check", "order-unshipped", key}, "pending ", "the expected event has not happened", "next check")
 	if l := read[web.CheckResult](n, "job", "check", "order-unshipped", key); l.Ended {
@@ -192,7 +192,7 @@ func TestDeadLetterActions(t *testing.T) {
 	if got := read[web.RetryResult](n, "dead-letter", "retry", "--all"); got.Retried != 0 {
 		t.Errorf("nothing is left: %+v", got)
 	}
-	n.says(0, []string{"token", "audit", "--action", "dead-letter.retry"}, "dead-letter/1", "taken in; jobs begun: 1", "refused again: trigger")
+	n.says(0, []string{"token", "audit", "--action", "dead-letter.retry"}, "dead-letter/1", "ingested; jobs created: 1", "refused again: trigger")
 
 	n.does("event", "send", "orders.created", `{}`)
 	eventually(t, "another one is there", func() bool {

@@ -63,7 +63,7 @@ func TestShowJob(t *testing.T) {
 		Alerts:       []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ` + "\u202e" + `"}`),
 		Trail: []web.TrailEntry{
 			{Kind: "pause", At: at(-90), By: "orders.\u202eheld"},
-			{Kind: "check", At: at(-60), Values: `state.status = "OPEN"`, Next: at(-5)},
+			{Kind: "check", At: at(-60), LateSeconds: 12.7, Values: `state.status = "OPEN"`, Next: at(-5)},
 			{Kind: "check", At: at(-30), Reason: "no route to the shop", Next: at(-5)},
 			{Kind: "check", At: at(-5), Values: `state.status = "OPEN"`, Step: "escalated", Next: at(7200)},
 		},
@@ -89,7 +89,7 @@ acknowledged   by ada
 since          2026-01-31 15:04:00 UTC (5 s ago)
 until          2026-01-31 17:04:05 UTC (in 2 h)
 timeline       2026-01-31 15:02:35 UTC  paused; by orders.\u202eheld
-               2026-01-31 15:03:05 UTC  checked: nothing due; found state.status = "OPEN"; next 2026-01-31 15:04:00 UTC
+               2026-01-31 15:03:05 UTC  checked: nothing due; 12s late; found state.status = "OPEN"; next 2026-01-31 15:04:00 UTC
                2026-01-31 15:03:35 UTC  checked: undetermined; no route to the shop; next 2026-01-31 15:04:00 UTC
                2026-01-31 15:04:00 UTC  checked: step escalated; found state.status = "OPEN"; next 2026-01-31 17:04:05 UTC
 event          {"id":"1234","note":"\u0007 \u202e"}

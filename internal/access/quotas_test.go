@@ -155,13 +155,13 @@ func TestQuotasOfJobBytes(t *testing.T) {
 	var q Quotas
 	q.Set([]Quota{{Prefix: "acme-eu-"}, {Prefix: "acme-", Set: map[Limited]int64{LimitJobBytes: 1000}}}, 0)
 	q.Learn(Learned{Jobs: map[string]int64{"acme-eu-1": 4}, Bytes: map[string]int64{"acme-eu-1": 600, "acme-1": 100, "zenith-1": 1 << 40}})
-	of := func(rule string) (rooms []int64) {
+	of := func(rule string) (limits []int64) {
 		for _, j := range q.OfJobs(rule) {
 			if j.Bytes() {
-				rooms = append(rooms, j.Room())
+				limits = append(limits, j.Room())
 			}
 		}
-		return rooms
+		return limits
 	}
 	if diff := cmp.Diff([]int64{1<<30 - 600, 300}, of("acme-eu-1")); diff != "" {
 		t.Errorf("room for bytes (-want +got):\n%s", diff)

@@ -111,7 +111,7 @@ func openHatch(ctx context.Context, g database) (*apiServer, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	handler := web.New(web.Options{
-		Desk: &jobCreator{catalog: catalog, store: s}, Catalog: catalog, Log: slog.New(slog.DiscardHandler),
+		JobActions: &jobCreator{catalog: catalog, store: s}, Catalog: catalog, Log: slog.New(slog.DiscardHandler),
 		Open: func(context.Context) bool { return true },
 	})
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -18,13 +18,13 @@ const inbox = "_INBOX.deadman"
 
 // Conn is the connection to NATS that all parts of a Bus use.
 type Conn struct {
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	log    *slog.Logger
-	opts   Options
-	denied denials
-	plight reconnectLog
-	up     atomic.Pointer[time.Time] // start of the current connection; nil: disconnected
+	nc         *nats.Conn
+	js         jetstream.JetStream
+	log        *slog.Logger
+	opts       Options
+	denied     denials
+	reconnects reconnectLog
+	up         atomic.Pointer[time.Time] // start of the current connection; nil: disconnected
 }
 
 // dial connects to the broker.
@@ -75,7 +75,7 @@ func (c *Conn) options() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			c.noteConnected()
-			c.plight.over()
+			c.reconnects.over()
 			o.Log.Info("NATS connection is back", "addr", nc.ConnectedAddr()) // the URL may contain a token as its user
 		}),
 		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
@@ -84,7 +84,7 @@ func (c *Conn) options() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 			case nc.IsConnected():
 				o.Log.Error("NATS connection", "err", err)
 			default:
-				_ = c.plight.say(o.Log, err)
+				_ = c.reconnects.say(o.Log, err)
 			}
 		}),
 	}
@@ -96,7 +96,7 @@ func (c *Conn) options() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 
 // authenticator returns the authenticator of the configured identity.
 func (c *Conn) authenticator() *authenticator {
-	return &authenticator{identity: c.opts.Identity, log: c.log, plight: &c.plight}
+	return &authenticator{identity: c.opts.Identity, log: c.log, reconnects: &c.reconnects}
 }
 
 // NATS returns the connection for requests of other packages. The Bus closes it.

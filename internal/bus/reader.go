@@ -17,7 +17,7 @@ import (
 
 var _ events.Reader = (*reader)(nil)
 
-var errSubjects = errors.New("it takes in other subjects now")
+var errSubjects = errors.New("the subjects of the stream changed")
 
 // reader reads a stream and accounts for the sequences that it does not return. A new reader continues from the cursor,
 // so no message is skipped.

@@ -69,7 +69,7 @@ func (t *streamReader) applyMatched(ctx context.Context, h batch) error {
 			return err
 		}
 		if err := t.in.Catalog.Refresh(ctx); err != nil {
-			return fmt.Errorf("look at the rules: %w", err)
+			return fmt.Errorf("refresh the rules: %w", err)
 		}
 		if err := t.sub.check(); err != nil {
 			return err

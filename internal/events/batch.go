@@ -32,12 +32,12 @@ type batch struct {
 }
 
 // full reports whether the batch must be applied before more is read.
-func (h *batch) full() bool {
-	return len(h.events) >= maxBatch || h.size >= maxPrefetchBytes || h.asked < len(h.events)
+func (b *batch) full() bool {
+	return len(b.events) >= maxBatch || b.size >= maxPrefetchBytes || b.asked < len(b.events)
 }
 
 // isCostly reports whether a part of a batch costs as much as a tenants' line may write at once.
-func (h *batch) isCostly() bool { return h.writes >= maxTenantsWrites }
+func (b *batch) isCostly() bool { return b.writes >= maxTenantsWrites }
 
 // nextBatch returns the prefetched batch, or else reads one, blocking for up to the poll time.
 func (t *streamReader) nextBatch(ctx context.Context) (batch, error) {

@@ -63,7 +63,7 @@ func (l *DeadLetters) Retry(ctx context.Context, id int64) (Retried, error) {
 		return Retried{}, err
 	}
 	if err := l.Catalog.Refresh(ctx); err != nil {
-		return Retried{}, fmt.Errorf("look at the rules: %w", err)
+		return Retried{}, fmt.Errorf("refresh the rules: %w", err)
 	}
 	return l.retry(ctx, letter)
 }
@@ -72,7 +72,7 @@ func (l *DeadLetters) Retry(ctx context.Context, id int64) (Retried, error) {
 // letters that are deleted concurrently.
 func (l *DeadLetters) RetryAll(ctx context.Context, f futurejobs.Filter, after int64) (all Retried, err error) {
 	if err := l.Catalog.Refresh(ctx); err != nil {
-		return all, fmt.Errorf("look at the rules: %w", err)
+		return all, fmt.Errorf("refresh the rules: %w", err)
 	}
 	for all.Tried < retryAtOnce {
 		page, err := l.LettersAfter(ctx, f, after, retryPage)
@@ -120,7 +120,7 @@ func (l *DeadLetters) retry(ctx context.Context, letter futurejobs.DeadLetter) (
 			return Retried{}, fmt.Errorf("retry: %w", err)
 		}
 		if err := l.Catalog.Refresh(ctx); err != nil {
-			return Retried{}, fmt.Errorf("look at the rules: %w", err)
+			return Retried{}, fmt.Errorf("refresh the rules: %w", err)
 		}
 	}
 	return Retried{}, futurejobs.ErrRulesChanged

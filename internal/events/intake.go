@@ -76,16 +76,16 @@ type Intake struct {
 	Options
 	wake chan struct{}
 
-	mu     sync.Mutex
-	taps   map[string]*streamReader // by line
-	failed error
-	all    sync.WaitGroup
-	turn   sync.Mutex // of the tenants' lines: one at a time matches events
+	mu      sync.Mutex
+	readers map[string]*streamReader // by line
+	failed  error
+	all     sync.WaitGroup
+	turn    sync.Mutex // of the tenants' lines: one at a time matches events
 }
 
 // NewIntake returns an intake. Run starts it.
 func NewIntake(o Options) *Intake {
-	return &Intake{Options: o, wake: make(chan struct{}, 1), taps: make(map[string]*streamReader)}
+	return &Intake{Options: o, wake: make(chan struct{}, 1), readers: make(map[string]*streamReader)}
 }
 
 // Wake signals a change of the shards or the rules. It is only a hint, as the intake also polls.
@@ -146,16 +146,16 @@ func (in *Intake) assign(ctx context.Context) {
 	mine := in.assignedStreams()
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for stream, t := range in.taps {
+	for stream, t := range in.readers {
 		if t.stopped() {
-			delete(in.taps, stream)
+			delete(in.readers, stream)
 		} else if !mine[stream] {
 			t.stop()
 		}
 	}
 	for stream := range mine {
-		if in.taps[stream] == nil && ctx.Err() == nil {
-			in.taps[stream] = in.open(ctx, stream)
+		if in.readers[stream] == nil && ctx.Err() == nil {
+			in.readers[stream] = in.open(ctx, stream)
 		}
 	}
 }
@@ -192,8 +192,8 @@ func (in *Intake) open(ctx context.Context, stream string) *streamReader {
 func (in *Intake) Status() []Status {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	all := make([]Status, 0, len(in.taps))
-	for _, t := range in.taps {
+	all := make([]Status, 0, len(in.readers))
+	for _, t := range in.readers {
 		if !t.stopped() {
 			all = append(all, t.status.get())
 		}

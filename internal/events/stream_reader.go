@@ -21,7 +21,7 @@ const (
 )
 
 // errReopenReader means that reading must resume at the cursor with a new reader. It is not a failure.
-var errReopenReader = errors.New("to be read anew")
+var errReopenReader = errors.New("the reader must be reopened")
 
 // streamReader reads one line of a stream.
 type streamReader struct {
@@ -281,7 +281,7 @@ func (t *streamReader) setMarkTarget(ctx context.Context) error {
 		return nil
 	}
 	if err := t.in.Catalog.Refresh(ctx); err != nil {
-		return fmt.Errorf("look at the rules: %w", err)
+		return fmt.Errorf("refresh the rules: %w", err)
 	}
 	if err := t.sub.check(); err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// witness makes a Postgres record three things: which node decides while another holds the shard, which jobs could not
+// fenceLog makes a Postgres record three things: which node decides while another holds the shard, which jobs could not
 // be looked up, and which jobs remain due, although all streams are read past their slot, while the lease of their
 // shard records that it is swept past it. A job of the last second before that mark may still be in progress, and so
 // may one whose stream was read a moment ago. Nodes are identified by the application_name of their connections. The
@@ -14,7 +14,7 @@ import (
 // written alert. Alerts of an event, such as resolved ones, and those of deadman itself, of rule 0, belong to no shard.
 // The time is the server's real one, even if the nodes see a stepped clock. A node may release a shard while it
 // settles: the next holder waits for the settlement.
-const witness = `
+const fenceLog = `
 CREATE TABLE witness_holder (shard smallint PRIMARY KEY, app text NOT NULL);
 CREATE TABLE witness_breach (breach text NOT NULL, at timestamptz NOT NULL);
 
@@ -107,7 +107,7 @@ func (c *Checker) Unknown(ctx context.Context) (map[string][]Unknown, error) {
 // InstallTriggers installs the triggers of UnfencedDecisions in a Postgres with the product's schema, before the first
 // node starts.
 func (c *Checker) InstallTriggers(ctx context.Context) error {
-	if _, err := c.DB.ExecContext(ctx, witness); err != nil {
+	if _, err := c.DB.ExecContext(ctx, fenceLog); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
 	return nil

@@ -31,7 +31,7 @@ func TestVirtualPreviewMatchesTheEngine(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now().UTC()
 			played = playThrough(t, document, perKey, begin)
-			told = foretold(t, document, perKey, begin)
+			told = previewed(t, document, perKey, begin)
 		})
 		for key := range perKey {
 			if got, want := strings.Join(played[key], "\n"), strings.Join(told[key], "\n"); got != want {
@@ -152,8 +152,8 @@ func shifted(t *testing.T, events []rules.PreviewEvent, begin time.Time) []rules
 	return moved
 }
 
-// foretold returns the alerts and outcomes of each key in previews.
-func foretold(t *testing.T, document string, perKey map[string][]rules.PreviewEvent, begin time.Time) map[string][]string {
+// previewed returns the alerts and outcomes of each key in previews.
+func previewed(t *testing.T, document string, perKey map[string][]rules.PreviewEvent, begin time.Time) map[string][]string {
 	parsed, err := rules.Parse([]byte(document), "drawn.yaml")
 	if err != nil {
 		t.Fatalf("%s\n%v", document, err)

@@ -43,14 +43,14 @@ func (m Message) Over() bool {
 
 // Severity returns the highest severity of the alerts that are not resolved.
 func (m Message) Severity() alerts.Severity {
-	loudness := []alerts.Severity{alerts.Info, alerts.Warning, alerts.Error, alerts.Critical}
+	severities := []alerts.Severity{alerts.Info, alerts.Warning, alerts.Error, alerts.Critical}
 	most := 0
 	for _, a := range m.Alerts {
 		if a.Status != alerts.Resolved {
-			most = max(most, slices.Index(loudness, a.Severity))
+			most = max(most, slices.Index(severities, a.Severity))
 		}
 	}
-	return loudness[most]
+	return severities[most]
 }
 
 // Title returns the title of the message, on one line.

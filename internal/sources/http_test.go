@@ -350,10 +350,10 @@ func TestHTTPS(t *testing.T) {
 	}
 	found, err := trusting.Ask(within(t, 5*time.Second), get, paths("/1"))
 	same(t, []string{"{}"}, lines(found, err))
-	wary := open(t, sources.Spec{HTTP: &sources.HTTP{Base: base(t, s.URL), Allow: loopback}})
-	found, err = wary.Ask(within(t, 5*time.Second), get, paths("/1"))
+	strict := open(t, sources.Spec{HTTP: &sources.HTTP{Base: base(t, s.URL), Allow: loopback}})
+	found, err = strict.Ask(within(t, 5*time.Second), get, paths("/1"))
 	same(t, []string{whole + "tls: failed to verify certificate: x509: certificate signed by unknown authority"}, lines(found, err))
-	if err := wary.Reach(within(t, 5*time.Second)); err == nil {
+	if err := strict.Reach(within(t, 5*time.Second)); err == nil {
 		t.Error("an unknown certificate is trusted")
 	}
 }

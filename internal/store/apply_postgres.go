@@ -33,15 +33,15 @@ func (p *postgresEffects) Apply(ctx context.Context, b futurejobs.EffectBatch) (
 func (p *postgresEffects) apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*dbTimeout)
 	defer cancel()
-	look := p.prefetchPolicy.refsToRead(b.Effects)
+	toRead := p.prefetchPolicy.refsToRead(b.Effects)
 	letters := p.holdLetters(b)
 	b.DeadLetters = letters.keep(b.DeadLetters)
 	var net futurejobs.FoldResult
 	repeats := false
 	err := retry(ctx, p.repeating(&repeats), func() (err error) {
-		net, err = p.applyOnce(ctx, b, look, repeats)
+		net, err = p.applyOnce(ctx, b, toRead, repeats)
 		if errors.Is(err, errConcurrentCreate) {
-			look = p.prefetchPolicy.allRefs(b.Effects)
+			toRead = p.prefetchPolicy.allRefs(b.Effects)
 		}
 		return err
 	})
@@ -61,7 +61,7 @@ func (p *postgresEffects) apply(ctx context.Context, b futurejobs.EffectBatch) (
 //  3. The net effect is written, and the cursor advances.
 //
 // repeats means that some of the alerts may be in their table already.
-func (p *postgresEffects) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref, repeats bool) (net futurejobs.FoldResult, err error) {
+func (p *postgresEffects) applyOnce(ctx context.Context, b futurejobs.EffectBatch, toRead []futurejobs.Ref, repeats bool) (net futurejobs.FoldResult, err error) {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
@@ -70,7 +70,7 @@ func (p *postgresEffects) applyOnce(ctx context.Context, b futurejobs.EffectBatc
 		return net, err
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // a no-op after a commit
-	known, now, err := p.lockBatch(ctx, tx, b, look)
+	known, now, err := p.lockBatch(ctx, tx, b, toRead)
 	if err != nil {
 		return net, p.outOfTime(whole, err)
 	}
@@ -85,7 +85,7 @@ func (p *postgresEffects) applyOnce(ctx context.Context, b futurejobs.EffectBatc
 			letters.giveBack()
 		}
 	}()
-	if overtaken(net, look) {
+	if overtaken(net, toRead) {
 		return net, errConcurrentCreate
 	}
 	letters.trim(net.DeadLetters)
@@ -135,7 +135,7 @@ JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 //
 //  1. The rule set is locked while a node of schema 16 runs, as a change locks it first.
 //  2. The cursors are locked, then the rules. A change of rules locks both in the same order.
-func (p *postgresEffects) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.EffectBatch, look []futurejobs.Ref) (known futurejobs.FoldInput, now time.Time, err error) {
+func (p *postgresEffects) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.EffectBatch, toRead []futurejobs.Ref) (known futurejobs.FoldInput, now time.Time, err error) {
 	var moved, changed bool
 	stood := true
 	locks, early := &pgx.Batch{}, p.prefetchPolicy.early(b)
@@ -169,7 +169,7 @@ func (p *postgresEffects) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs
 			return nil
 		})
 	}
-	queueReads(locks, b, look, early, &known)
+	queueReads(locks, b, toRead, early, &known)
 	err = tx.SendBatch(ctx, locks).Close()
 	switch {
 	case err != nil:
@@ -186,12 +186,12 @@ func (p *postgresEffects) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs
 
 // queueReads reads the jobs to look up and their early events. Each statement sees the commits before its start, so the
 // locks come first.
-func queueReads(q *pgx.Batch, b futurejobs.EffectBatch, look, early []futurejobs.Ref, known *futurejobs.FoldInput) {
+func queueReads(q *pgx.Batch, b futurejobs.EffectBatch, toRead, early []futurejobs.Ref, known *futurejobs.FoldInput) {
 	if len(early) > 0 {
 		q.Queue(lockRules, rulesIn(early))
 	}
-	if len(look) > 0 {
-		shards, rules, keys := refColumns(look)
+	if len(toRead) > 0 {
+		shards, rules, keys := refColumns(toRead)
 		q.Queue(lockJobs, shards, rules, keys).Query(func(rows pgx.Rows) error {
 			size := measuring(b)
 			jobs, err := all(rows, func(row scanner, j *futurejobs.Job) error { return cmp.Or(readJob(row, j), size.add(j)) })

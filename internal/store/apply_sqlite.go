@@ -43,10 +43,10 @@ func (e *sqliteEffects) apply(ctx context.Context, b futurejobs.EffectBatch) (fu
 }
 
 // applyOnce applies a batch that reads the jobs of look first.
-func (e *sqliteEffects) applyOnce(ctx context.Context, b futurejobs.EffectBatch, look []futurejobs.Ref) (net futurejobs.FoldResult, err error) {
+func (e *sqliteEffects) applyOnce(ctx context.Context, b futurejobs.EffectBatch, toRead []futurejobs.Ref) (net futurejobs.FoldResult, err error) {
 	letters := e.holdLetters(b)
 	err = e.write(ctx, func(w *writer, now time.Time) (err error) {
-		net, err = batchWriter{w}.apply(ctx, &e.prefetchPolicy, b, look, letters, now)
+		net, err = batchWriter{w}.apply(ctx, &e.prefetchPolicy, b, toRead, letters, now)
 		failpoints.Point("apply.commit")
 		return err
 	})
@@ -60,14 +60,14 @@ func (e *sqliteEffects) applyOnce(ctx context.Context, b futurejobs.EffectBatch,
 // batchWriter applies one batch in a transaction.
 type batchWriter struct{ *writer }
 
-func (w batchWriter) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.EffectBatch, look []futurejobs.Ref, letters *letterHold, now time.Time) (net futurejobs.FoldResult, err error) {
+func (w batchWriter) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.EffectBatch, toRead []futurejobs.Ref, letters *letterHold, now time.Time) (net futurejobs.FoldResult, err error) {
 	if err := w.evaluated(b); err != nil {
 		return net, err
 	}
 	if err := w.checkCursors(b.ReadTo); err != nil {
 		return net, err
 	}
-	known, err := w.knownOf(b, look, c.early(b))
+	known, err := w.knownOf(b, toRead, c.early(b))
 	if err != nil {
 		return net, err
 	}
@@ -75,7 +75,7 @@ func (w batchWriter) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.
 		return net, futurejobs.ErrJobDue
 	}
 	net = futurejobs.FoldWithin(c.bounds(letters), b.Effects, known, now)
-	if overtaken(net, look) {
+	if overtaken(net, toRead) {
 		return net, errConcurrentCreate
 	}
 	letters.trim(net.DeadLetters)
@@ -121,14 +121,14 @@ func (w batchWriter) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.
 // evaluated returns ErrRulesChanged unless the rules that a batch depends on are unchanged since their evaluation.
 func (w batchWriter) evaluated(b futurejobs.EffectBatch) error {
 	if !b.OfReaders() {
-		moved, err := w.changedRules(b.RestsOn(), ruleStood, b.RuleSet)
+		moved, err := w.changedRules(b.RestsOn(), ruleUnchanged, b.RuleSet)
 		if err == nil && len(moved) > 0 {
 			err = futurejobs.ErrRulesChanged
 		}
 		return err
 	}
 	var one int
-	changed, err := w.row([]any{&one}, readStood, b.Stream, b.RuleSet)
+	changed, err := w.row([]any{&one}, readChanged, b.Stream, b.RuleSet)
 	if err == nil && changed {
 		err = futurejobs.ErrRulesChanged
 	}
@@ -171,8 +171,8 @@ func (w batchWriter) writeLetters(ctx context.Context, b futurejobs.EffectBatch,
 }
 
 // knownOf reads the jobs to look up and their early events.
-func (w batchWriter) knownOf(b futurejobs.EffectBatch, look, early []futurejobs.Ref) (known futurejobs.FoldInput, err error) {
-	if known.Pending, err = w.pending(look, measuring(b)); err != nil {
+func (w batchWriter) knownOf(b futurejobs.EffectBatch, toRead, early []futurejobs.Ref) (known futurejobs.FoldInput, err error) {
+	if known.Pending, err = w.pending(toRead, measuring(b)); err != nil {
 		return known, err
 	}
 	known.Early, err = w.early(early)

@@ -83,9 +83,9 @@ func (c *newJobColumns) begun() string {
 	return `job.shard, ` + c.rule.of("job") + `, ` + c.version.of("job") + `, job.key, ` + c.created.of("job") + `, job.since_at, ` + c.first.of("job")
 }
 
-// waiting returns the statement that creates pending jobs, and its parameters. The events come last: pgx would copy any
+// insertPendingSQL returns the statement that creates pending jobs, and its parameters. The events come last: pgx would copy any
 // parameters after them to another buffer.
-func (c *newJobColumns) waiting() (text string, args []any) {
+func (c *newJobColumns) insertPendingSQL() (text string, args []any) {
 	from, args := table("job", []*column{
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next,
 		&c.pauses, &c.pausedNext, &c.members, &c.ordering, &c.origin, &c.state, &c.event,
@@ -98,9 +98,9 @@ FROM ` + from + `
 ON CONFLICT (shard, rule_id, key) DO NOTHING`), withSizeHint(args)
 }
 
-// over returns the statement that writes the history of jobs that started and ended at once, and its parameters. Such a
+// insertHistorySQL returns the statement that writes the history of jobs that started and ended at once, and its parameters. Such a
 // job takes an id like any other and is never pending.
-func (c *newJobColumns) over(now time.Time) (text string, args []any) {
+func (c *newJobColumns) insertHistorySQL(now time.Time) (text string, args []any) {
 	from, args := table("job", []*column{
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next, &c.pausedNext, &c.outcome, &c.reason,
 	})
@@ -144,25 +144,25 @@ func queueCreations(q *pgx.Batch, jobs []*futurejobs.Job) error {
 		if c.err != nil {
 			return c.err
 		}
-		text, args := c.waiting()
+		text, args := c.insertPendingSQL()
 		q.Queue(text, args...).Exec(expect(len(part), errConcurrentCreate))
 	}
 	return nil
 }
 
-func queueBorn(q *pgx.Batch, born []futurejobs.Decision, now time.Time) {
-	if len(born) == 0 {
+func queueStartedAndEnded(q *pgx.Batch, decisions []futurejobs.Decision, now time.Time) {
+	if len(decisions) == 0 {
 		return
 	}
-	jobs := make([]*futurejobs.Job, len(born))
-	for i := range born {
-		jobs[i] = &born[i].Job
+	jobs := make([]*futurejobs.Job, len(decisions))
+	for i := range decisions {
+		jobs[i] = &decisions[i].Job
 	}
 	c := creationOf(jobs)
-	for i := range born {
-		c.outcome.text(string(born[i].Outcome))
-		c.reason.optional(born[i].Reason)
+	for i := range decisions {
+		c.outcome.text(string(decisions[i].Outcome))
+		c.reason.optional(decisions[i].Reason)
 	}
-	text, args := c.over(now)
+	text, args := c.insertHistorySQL(now)
 	q.Queue(text, args...)
 }

@@ -186,7 +186,7 @@ func letterWrites(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.
 	if b.Letter == nil {
 		return writes, tried, nil
 	}
-	said := fmt.Sprintf("taken in; jobs begun: %d, ended: %d, changed: %d", net.Created, net.Ended, net.Updated+net.Paused+net.Resumed)
+	said := fmt.Sprintf("ingested; jobs created: %d, ended: %d, changed: %d", net.Created, net.Ended, net.Updated+net.Paused+net.Resumed)
 	tried = statement{dropLetter, []any{b.Letter.ID}}
 	if again != "" {
 		said = "refused again: " + again

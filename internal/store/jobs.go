@@ -36,8 +36,8 @@ WHERE check_start.checks < excluded.checks`, b.Shard, b.JobID, b.CheckAttempts, 
 	return ok, nil
 }
 
-// forgetBeginnings deletes the check starts of jobs that have ended.
-func (s *JobStore) forgetBeginnings(ctx context.Context) error {
+// pruneCheckStarts deletes the check starts of jobs that have ended.
+func (s *JobStore) pruneCheckStarts(ctx context.Context) error {
 	for shard := range s.shards {
 		if _, err := s.pruneAll(ctx, "", `DELETE FROM check_start WHERE shard = $1 AND job_id IN
 	(SELECT c.job_id FROM check_start c WHERE c.shard = $1
@@ -81,7 +81,7 @@ func (s *JobStore) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (p
 	}
 	portions := make([]*shardPage[futurejobs.ListedJob], len(scopes))
 	for i, c := range scopes {
-		r, err := s.runOf(ctx, c, f, whole)
+		r, err := s.newJobScan(ctx, c, f, whole)
 		if err != nil {
 			return page, err
 		}
@@ -208,8 +208,8 @@ WHERE a.id >= $1 AND a.status = $2 GROUP BY a.rule_id`, from[:], alerts.GaveUp.N
 	return counts, nil
 }
 
-// runOf chooses the way to find the jobs of a scope.
-func (s *JobStore) runOf(ctx context.Context, c scope, f futurejobs.Filter, whole bool) (*jobScan, error) {
+// newJobScan chooses the way to find the jobs of a scope.
+func (s *JobStore) newJobScan(ctx context.Context, c scope, f futurejobs.Filter, whole bool) (*jobScan, error) {
 	r := &jobScan{database: s.database, scope: c, filter: f, whole: whole}
 	if c.rules == nil || f.Key != "" {
 		return r, nil

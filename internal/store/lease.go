@@ -27,7 +27,7 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded
 		return err
 	})
 	if err != nil {
-		return nil, wrapErr("beat", err)
+		return nil, wrapErr("send the node heartbeat", err)
 	}
 	return live, nil
 }

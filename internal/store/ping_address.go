@@ -87,11 +87,11 @@ func (s *PingAddressStore) CreatePingAddress(ctx context.Context, a pings.Addres
 			return err
 		}
 		kept, created = a, true
-		deed := access.PingCreate
+		action := access.PingCreate
 		if len(there) > 0 {
-			deed = access.PingRotate
+			action = access.PingRotate
 		}
-		return audit(ctx, tx, now, deed, "rule/"+rule, pingDetail(a.Key))
+		return audit(ctx, tx, now, action, "rule/"+rule, pingDetail(a.Key))
 	})
 	if err != nil {
 		return kept, false, wrapErr("create address of pings", err)

@@ -17,9 +17,9 @@ const cautiousBatches = 16
 
 // prefetchPolicy selects the jobs that a batch reads before it is folded. It is safe for concurrent use.
 type prefetchPolicy struct {
-	wary   atomic.Int32      // the number of batches that are to read all their jobs
-	quotas futurejobs.Quotas // nil: none
-	room   letterRoom
+	readAllBatches atomic.Int32      // the number of batches that are to read all their jobs
+	quotas         futurejobs.Quotas // nil: none
+	room           letterRoom
 }
 
 // holdLetters returns the capacity for the dead letters of a batch; nil: unlimited, as for the retry of a dead letter,
@@ -54,8 +54,8 @@ func (c *prefetchPolicy) boundBy(q futurejobs.Quotas) { c.quotas = q }
 // next batches then also read all their jobs, since redelivered events come in numbers. If a quota may be exhausted for
 // a rule, all jobs of the rule are read.
 func (c *prefetchPolicy) refsToRead(effects []futurejobs.Effect) []futurejobs.Ref {
-	if c.wary.Load() > 0 {
-		c.wary.Add(-1)
+	if c.readAllBatches.Load() > 0 {
+		c.readAllBatches.Add(-1)
 		return refs(effects)
 	}
 	asked := make(map[futurejobs.Ref]int, len(effects))
@@ -75,16 +75,16 @@ func (c *prefetchPolicy) refsToRead(effects []futurejobs.Effect) []futurejobs.Re
 
 // overtaken reports whether a quota refused a job that may be pending: the quota had capacity at the time of
 // refsToRead, and look does not have this job.
-func overtaken(net futurejobs.FoldResult, look []futurejobs.Ref) bool {
+func overtaken(net futurejobs.FoldResult, toRead []futurejobs.Ref) bool {
 	return slices.ContainsFunc(net.Unbegun, func(u futurejobs.Unbegun) bool {
-		_, known := slices.BinarySearchFunc(look, u.Ref, compareRefs)
+		_, known := slices.BinarySearchFunc(toRead, u.Ref, compareRefs)
 		return !known
 	})
 }
 
 // allRefs returns all jobs of effects, after one of them existed but was not read.
 func (c *prefetchPolicy) allRefs(effects []futurejobs.Effect) []futurejobs.Ref {
-	c.wary.Store(cautiousBatches)
+	c.readAllBatches.Store(cautiousBatches)
 	return refs(effects)
 }
 

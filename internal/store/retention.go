@@ -29,7 +29,7 @@ func (r Retention) prune(ctx context.Context, s *Store) (Pruned, error) {
 		return p, wrapErr("prune", err)
 	}
 	errs := []error{
-		s.createPartitions(ctx, now), s.forgetNodes(ctx, now), s.forgetEarly(ctx, now), s.forgetRequests(ctx, now), s.forgetBeginnings(ctx),
+		s.createPartitions(ctx, now), s.forgetNodes(ctx, now), s.forgetEarly(ctx, now), s.forgetRequests(ctx, now), s.pruneCheckStarts(ctx),
 		s.forgetLoads(ctx, now), s.forgetAcks(ctx), s.forgetSessions(ctx, now),
 	}
 	if r.History != 0 {

@@ -34,7 +34,7 @@ type currentRule struct {
 }
 
 // errNoChange means that the rule is already in the requested state.
-var errNoChange = errors.New("the rule is so already")
+var errNoChange = errors.New("the rule is already in this state")
 
 // gateTTL is the time that a change keeps new transactions out while it waits for running ones. The gate opens by
 // itself if the node that closed it is gone.
@@ -56,7 +56,7 @@ func (s *ruleChanger) change(ctx context.Context, name string, fences bool, f fu
 	}
 	err = s.untilOpen(ctx, func(tx *sql.Tx, now time.Time) error {
 		c := ruleChange{tx: tx, now: now}
-		if err := tx.QueryRowContext(ctx, grow+` RETURNING revision`).Scan(&c.revision); err != nil {
+		if err := tx.QueryRowContext(ctx, incrementRevision+` RETURNING revision`).Scan(&c.revision); err != nil {
 			return err
 		}
 		if c.rule, err = findRule(ctx, tx, name); err != nil {
@@ -78,8 +78,8 @@ func (s *ruleChanger) change(ctx context.Context, name string, fences bool, f fu
 	return err
 }
 
-// grow increments the revision. A node of schema 16 increments revision alone: the changes up to there are unknown.
-const grow = `UPDATE rule_set SET whole = CASE WHEN noted = revision THEN whole ELSE revision END,
+// incrementRevision increments the revision. A node of schema 16 increments revision alone: the changes up to there are unknown.
+const incrementRevision = `UPDATE rule_set SET whole = CASE WHEN noted = revision THEN whole ELSE revision END,
 	revision = revision + 1, noted = revision + 1, gate_until = NULL WHERE id = 1`
 
 // closeGate keeps new transactions from depending on the rows that a change fences, while the change waits for running
@@ -210,9 +210,9 @@ func (r currentRule) at(version int32) error {
 	case version == 0:
 		return fmt.Errorf("rule %s already exists, at version %d: %w", r.name, r.version, rules.ErrConflict)
 	case r.version == 0:
-		return fmt.Errorf("rule %s is not there, and the change is for its version %d: %w", r.name, version, rules.ErrConflict)
+		return fmt.Errorf("rule %s does not exist, and the change requires version %d: %w", r.name, version, rules.ErrConflict)
 	}
-	return fmt.Errorf("rule %s is at version %d, and the change is for %d: %w", r.name, r.version, version, rules.ErrConflict)
+	return fmt.Errorf("rule %s is at version %d, and the change requires version %d: %w", r.name, r.version, version, rules.ErrConflict)
 }
 
 // ruleOf returns the id of the rule, and creates it if needed. The name of a deleted rule becomes another rule.
@@ -308,7 +308,7 @@ func (c *ruleChange) roomForRule(ctx context.Context, name string) error {
 }
 
 // pause writes the start and the actor of a pause. A zero time resumes the rule.
-func (c *ruleChange) pause(ctx context.Context, deed access.Action, since time.Time, by, why string) error {
+func (c *ruleChange) pause(ctx context.Context, action access.Action, since time.Time, by, why string) error {
 	before, err := c.readsSoFar(ctx)
 	if err != nil {
 		return err
@@ -320,5 +320,5 @@ func (c *ruleChange) pause(ctx context.Context, deed access.Action, since time.T
 		when(since), escape(by), c.rule.id); err != nil {
 		return err
 	}
-	return c.audit(ctx, deed, why)
+	return c.audit(ctx, action, why)
 }

@@ -111,16 +111,16 @@ const (
 	deleteOne = `DELETE FROM future_job WHERE id = $1`
 	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
-	tellOne      = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
-	ruleFenceCTE = `SELECT 1 FROM rule WHERE id = $1 AND fence <= $2`
-	ruleStood    = `SELECT 1 FROM rule WHERE id = $1 AND revision <= $2`
-	readStood    = `SELECT 1 FROM event_cursor WHERE stream = $1 AND revision > $2`
-	leaseHeld    = `SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`
+	tellOne       = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
+	ruleFenceCTE  = `SELECT 1 FROM rule WHERE id = $1 AND fence <= $2`
+	ruleUnchanged = `SELECT 1 FROM rule WHERE id = $1 AND revision <= $2`
+	readChanged   = `SELECT 1 FROM event_cursor WHERE stream = $1 AND revision > $2`
+	leaseHeld     = `SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`
 )
 
 // hotWrites are prepared once, not for each transaction.
 var hotWrites = []string{
-	ruleFenceCTE, ruleStood, readStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, findRow, cutRow, dropRow,
+	ruleFenceCTE, ruleUnchanged, readChanged, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, findRow, cutRow, dropRow,
 	findOne, anyEarly, recallOne, createOne, createPlain, lastCreated, changeOne, updateOne, rememberOne, forgetOne, turnOneAway, advance,
 }
 

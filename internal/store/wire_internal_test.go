@@ -100,8 +100,8 @@ func TestWireSame(t *testing.T) {
 	}
 }
 
-// TestForetold checks that the size of later arrays is computed again each time a statement is sent.
-func TestForetold(t *testing.T) {
+// TestPredictedSize checks that the size of later arrays is computed again each time a statement is sent.
+func TestPredictedSize(t *testing.T) {
 	first, second, third := &arrayEncoder{kind: ints}, &arrayEncoder{kind: texts}, &arrayEncoder{kind: byteas}
 	first.int32(1)
 	second.text("ä")

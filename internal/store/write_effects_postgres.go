@@ -20,7 +20,7 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.EffectBatch, net f
 	if err := queueEndings(q, net.End, repeats); err != nil {
 		return err
 	}
-	queueBorn(q, net.StartedAndEnded, now)
+	queueStartedAndEnded(q, net.StartedAndEnded, now)
 	if err := queueCreations(q, create); err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ const (
 	Restart Again = "restart" // the job starts over
 )
 
-// Guards bound the checks of one entity.
+// Guards bound the checks of one job.
 type Guards struct {
 	Timeout   Duration `json:"timeout"`
 	Attempts  int      `json:"attempts"`

@@ -35,7 +35,7 @@ func (d *Document) fields() mapping {
 			{"at_most_once", "If true, the handler has side effects, and each check is started at most once.", boolean{&d.AtMostOnce}},
 			{"slot", "Grid to which checks are rounded, a duration that divides a day.", duration{&d.Slot}},
 			{"spread", "Duration over which the steps of different keys are spread. The delay of a key is constant.", duration{&d.Spread}},
-			{"catch_up", "Handling of overdue jobs.", d.CatchUp.fields()},
+			{"catch_up", "Handling of late jobs.", d.CatchUp.fields()},
 			{"hold", "Late-resolve window: time after the last step in which an event still resolves the job.", duration{&d.Hold}},
 			{"early", "Early-resolve window: time for which a resolve, update or pause is stored that arrives before its trigger.", duration{&d.Early}},
 			{"again", "What a trigger does if the key has a pending job. Default: keep; restart for schedules.", choice{(*string)(&d.Again), AgainValues}},
@@ -222,7 +222,7 @@ func (c *CatchUp) fields() mapping {
 	return mapping{
 		name: "catch_up",
 		entries: []entry{
-			{"after", "Delay after its slot from which a job is overdue.", duration{&c.After}},
+			{"after", "Delay after its slot from which a job is late.", duration{&c.After}},
 			{"do", "run: check the job. skip: check it at its next slot. expire: end it.", choice{(*string)(&c.Do), LateValues}},
 		},
 	}

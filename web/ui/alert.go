@@ -42,8 +42,8 @@ type alertEntry struct {
 
 // Bounds of a job's story.
 const (
-	storyAlerts = "50"
-	storyDeeds  = 10 // objects of the audit log to read
+	storyAlerts  = "50"
+	storyActions = 10 // objects of the audit log to read
 )
 
 func (u *UI) alert(c client, r *http.Request) (view, error) {
@@ -166,7 +166,7 @@ var actionWords = map[string]string{
 func (v *alertView) fillActions(c client) error {
 	objects := []string{"job/" + v.Rule + "/" + v.Key}
 	for _, s := range v.Story {
-		if s.Alert != nil && len(objects) <= storyDeeds {
+		if s.Alert != nil && len(objects) <= storyActions {
 			objects = append(objects, "alert/"+s.Alert.ID.String())
 		}
 	}

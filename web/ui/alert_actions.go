@@ -19,8 +19,8 @@ const (
 // alertActions serves the actions on alerts.
 type alertActions struct{ *UI }
 
-// alertDeed acknowledges an alert, or removes its acknowledgement.
-func (u alertActions) alertDeed(w http.ResponseWriter, r *http.Request) {
+// handleAlertAction acknowledges an alert, or removes its acknowledgement.
+func (u alertActions) handleAlertAction(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
@@ -36,13 +36,13 @@ func (u alertActions) alertDeed(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, alertAt(id), http.StatusSeeOther)
 }
 
-// alertsDeed acknowledges the chosen alerts or a whole group, or removes their acknowledgements.
-func (u alertActions) alertsDeed(w http.ResponseWriter, r *http.Request) {
+// handleAlertsAction acknowledges the chosen alerts or a whole group, or removes their acknowledgements.
+func (u alertActions) handleAlertsAction(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
 	if r.PostForm.Has("group") {
-		u.groupDeed(w, r)
+		u.handleGroupAction(w, r)
 		return
 	}
 	c, chosen := client{u.api, r}, r.PostForm["alert"]
@@ -60,8 +60,8 @@ func (u alertActions) alertsDeed(w http.ResponseWriter, r *http.Request) {
 	u.report(w, r, d)
 }
 
-// groupDeed acknowledges all alerts of a group that the visitor has seen.
-func (u alertActions) groupDeed(w http.ResponseWriter, r *http.Request) {
+// handleGroupAction acknowledges all alerts of a group that the visitor has seen.
+func (u alertActions) handleGroupAction(w http.ResponseWriter, r *http.Request) {
 	if do := r.PostForm.Get("do"); do != "" && do != "ack" {
 		u.fail(w, r, nothingAsked("The form has no action: a group can only be acknowledged."))
 		return

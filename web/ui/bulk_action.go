@@ -164,13 +164,13 @@ func nothingAsked(detail string) *web.Problem {
 type flashMessages map[string]string
 
 // withFlash returns the address at with the given deed in its query.
-func withFlash(at, deed string) string {
+func withFlash(at, action string) string {
 	to, err := url.Parse(at)
 	if err != nil {
 		return at // the page lacks the message then
 	}
 	query := to.Query()
-	query.Set("did", deed)
+	query.Set("did", action)
 	to.RawQuery = query.Encode()
 	return to.String()
 }

@@ -7,16 +7,16 @@ import (
 
 // confirmation is the question before an action that can't be undone.
 type confirmation struct {
-	Title string
-	Says  string   // consequence of the action
-	Names []string // objects of the action; empty: Says names them
-	At    string   // address of the form
-	Form  []field  // hidden fields
-	Do    string   // label of the confirming button
-	Grave bool     // the action loses data
-	Keep  string   // label of the link back
-	Back  string
-	Then  string // page after the action; empty: Back
+	Title     string
+	Says      string   // consequence of the action
+	Names     []string // objects of the action; empty: Says names them
+	At        string   // address of the form
+	Form      []field  // hidden fields
+	Do        string   // label of the confirming button
+	Dangerous bool     // the action loses data
+	Keep      string   // label of the link back
+	Back      string
+	Then      string // page after the action; empty: Back
 }
 
 // field is a hidden field of a form.

@@ -26,8 +26,8 @@ const retryTime = 10 * time.Second
 // letterActions serves the actions on dead letters.
 type letterActions struct{ *UI }
 
-// letterDeed retries or drops one dead letter.
-func (u letterActions) letterDeed(w http.ResponseWriter, r *http.Request) {
+// handleDeadLetterAction retries or drops one dead letter.
+func (u letterActions) handleDeadLetterAction(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
@@ -37,8 +37,8 @@ func (u letterActions) letterDeed(w http.ResponseWriter, r *http.Request) {
 	u.doToLetters(w, r, letterAt(id), "Keep dead letter")
 }
 
-// lettersDeed retries or drops the chosen dead letters, or all that match the form's filter.
-func (u letterActions) lettersDeed(w http.ResponseWriter, r *http.Request) {
+// handleDeadLettersAction retries or drops the chosen dead letters, or all that match the form's filter.
+func (u letterActions) handleDeadLettersAction(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
@@ -63,7 +63,7 @@ func (u letterActions) doToLetters(w http.ResponseWriter, r *http.Request, keepA
 	if what == "drop" && r.PostForm.Get("sure") == "" {
 		q := confirmation{
 			Title: "Drop " + count(len(chosen), "dead letter") + "?", Says: "The event is deleted permanently.", Names: chosen,
-			At: lettersAt, Form: []field{{"do", "drop"}}, Do: "Drop " + count(len(chosen), "dead letter"), Grave: true, Keep: keep, Back: keepAt, Then: d.Back,
+			At: lettersAt, Form: []field{{"do", "drop"}}, Do: "Drop " + count(len(chosen), "dead letter"), Dangerous: true, Keep: keep, Back: keepAt, Then: d.Back,
 		}
 		for _, id := range chosen {
 			q.Form = append(q.Form, field{"letter", id})
@@ -116,7 +116,7 @@ func (u letterActions) doToMeant(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case what == "drop" && !isSure:
-		q.Title, q.Do, q.Grave = "Drop "+many+whichOf(meant)+"?", "Drop all", true
+		q.Title, q.Do, q.Dangerous = "Drop "+many+whichOf(meant)+"?", "Drop all", true
 		q.Says = "The events are deleted permanently, including those that arrived since the page was loaded."
 		u.confirm(w, r, q)
 	case what == "drop":

@@ -33,8 +33,8 @@ type editorView struct {
 	saved    string            // the saved text
 	document document.Document // the saved document
 
-	Wrong    []web.ProblemDetail
-	Refused  string // why saving failed; empty: not tried, or Wrong has the errors
+	Errors   []web.ProblemDetail
+	Refused  string // why saving failed; empty: not tried, or Errors has the errors
 	Taken    string // existing rule with the new rule's name; empty: none
 	Overtook *conflictView
 }
@@ -148,11 +148,11 @@ func (u editorPages) saveRule(w http.ResponseWriter, r *http.Request) {
 	problem := new(web.Problem)
 	switch {
 	case err == nil:
-		deed := "saved"
+		action := "saved"
 		if !change.Changed {
-			deed = "kept"
+			action = "kept"
 		}
-		http.Redirect(w, r, withFlash(rulePath(change.Rule.Name), deed), http.StatusSeeOther)
+		http.Redirect(w, r, withFlash(rulePath(change.Rule.Name), action), http.StatusSeeOther)
 		return
 	case !errors.As(err, &problem):
 		u.fail(w, r, err)
@@ -165,8 +165,8 @@ func (u editorPages) saveRule(w http.ResponseWriter, r *http.Request) {
 	case problem.Type == web.RuleConflict.URN() && v.Name == "" && nameIn(v.Text) != "":
 		v.Taken = nameIn(v.Text)
 	default:
-		v.Wrong = problem.Errors
-		if len(v.Wrong) == 0 {
+		v.Errors = problem.Errors
+		if len(v.Errors) == 0 {
 			v.Refused = problem.Detail
 		}
 	}
@@ -256,7 +256,7 @@ func (c editorClient) tryText(text string, t previewForm, u *UI) *previewResult 
 	}
 	rule, err := json.Marshal(text)
 	if err != nil {
-		return &previewResult{Wrong: err.Error()}
+		return &previewResult{Error: err.Error()}
 	}
 	return c.try("/rules/preview", t, u.Now(), func(ask web.PreviewRequest) any {
 		return web.UnsavedPreviewRequest{Rule: rule, PreviewRequest: ask}

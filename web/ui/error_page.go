@@ -15,12 +15,12 @@ import (
 
 // errorView is an error page: the error, the remedy, and links to continue.
 type errorView struct {
-	Title string
-	Wrong []string // in sentences; none: the title is enough
-	Do    string   // empty: Wrong is enough
-	Way   link
-	More  []link            // further links
-	Gone  *ruleDeletedError // set if the requested rule is deleted
+	Title   string
+	Details []string // in sentences; none: the title is enough
+	Do      string   // empty: Details is enough
+	Way     link
+	More    []link            // further links
+	Gone    *ruleDeletedError // set if the requested rule is deleted
 }
 
 // linkedError is an error with links to continue.
@@ -71,18 +71,18 @@ func homeOf(path string) (h parentPage, name string) {
 // refusalOf returns the error page of a problem at an address.
 func refusalOf(p *web.Problem, at *url.URL) errorView {
 	of, name := homeOf(at.Path)
-	no := errorView{Title: p.Title, Wrong: problemLines(p), Way: of.link}
+	no := errorView{Title: p.Title, Details: problemLines(p), Way: of.link}
 	in := func(part string) bool {
 		return slices.ContainsFunc(p.Errors, func(d web.ProblemDetail) bool { return strings.HasPrefix(d.Location, part) })
 	}
 	switch {
 	case p.Title != http.StatusText(p.Status): // keep a title of the page's own
 	case p.Type == web.BadCursor.URN():
-		no.Title, no.Wrong, no.Do = "Invalid page address", nil, "The address belongs to another list or is incomplete. Start at the first page."
+		no.Title, no.Details, no.Do = "Invalid page address", nil, "The address belongs to another list or is incomplete. Start at the first page."
 	case of.Noun != "" && name != "" && (p.Status == http.StatusNotFound || in("path.")):
-		no.Title, no.Wrong, no.Do = "No "+of.Noun+" "+name, nil, "The address may be mistyped, or the retention time has passed."
+		no.Title, no.Details, no.Do = "No "+of.Noun+" "+name, nil, "The address may be mistyped, or the retention time has passed."
 	case p.Status == http.StatusUnauthorized:
-		no.Title, no.Wrong, no.Way = "Log in first", nil, link{"/login", "Log in"}
+		no.Title, no.Details, no.Way = "Log in first", nil, link{"/login", "Log in"}
 	case p.Status == http.StatusForbidden:
 		no.Title, no.Do, no.Way = "Your token has no access to this page", "Log in with another token.", link{"/login", "Log in"}
 	case p.Status >= http.StatusInternalServerError:
@@ -123,11 +123,11 @@ func (u *UI) Refuse(w http.ResponseWriter, r *http.Request, p *web.Problem, alon
 	no := refusalOf(p, r.URL)
 	switch {
 	case p.Status == http.StatusNotFound:
-		no.Title, no.Wrong, no.Do = strings.TrimSuffix(sentence(p.Detail), "."), nil, "The address may be mistyped."
+		no.Title, no.Details, no.Do = strings.TrimSuffix(sentence(p.Detail), "."), nil, "The address may be mistyped."
 	case alone && p.Title != http.StatusText(p.Status): // its own title, for a visitor without permissions
 		no.Way = link{"/login", "Log in"}
 	case alone && p.Status != http.StatusUnauthorized:
-		no = errorView{Title: "The node rejected the request", Wrong: problemLines(p)} // no token would help
+		no = errorView{Title: "The node rejected the request", Details: problemLines(p)} // no token would help
 	}
 	u.refuse(w, r, p.Status, no, alone)
 }

@@ -191,7 +191,7 @@ func facts(d document.Document) (all []ruleFact) {
 	g := d.Guards
 	add("Guards", "timeout %s, %d attempts, at most %d checks, horizon %s", g.Timeout, g.Attempts, g.MaxChecks, g.Horizon)
 	if late := d.CatchUp; late.Do != document.Run {
-		add("Overdue jobs", "after %s: %s", late.After, late.Do)
+		add("Late jobs", "after %s: %s", late.After, late.Do)
 	}
 	return all
 }

@@ -18,17 +18,17 @@ type jobStory struct {
 
 // storyEntry is one entry of a job's story. Consecutive equal checks share an entry.
 type storyEntry struct {
-	At    time.Time
-	From  time.Time // the first of several; zero: just one
-	Times int       // number of checks; 0: one
-	Kind  string    // style
-	Word  string
-	Text  string
-	Saw   string // values the condition saw
-	Next  time.Time
-	Then  string     // label of Next
-	Alert *web.Alert // nil: no alert
-	Began bool       // start of the job
+	At     time.Time
+	From   time.Time // the first of several; zero: just one
+	Times  int       // number of checks; 0: one
+	Kind   string    // style
+	Word   string
+	Text   string
+	Values string // values the condition saw
+	Next   time.Time
+	Then   string     // label of Next
+	Alert  *web.Alert // nil: no alert
+	Began  bool       // start of the job
 }
 
 // storyOf builds the story of a job from its trail and its alerts.
@@ -40,7 +40,7 @@ func storyOf(j web.Job, ended *web.EndedJob, raised []web.Alert) jobStory {
 		m := storyEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a}
 		for i, e := range j.Trail {
 			if e.Kind == "check" && e.Step != "" && e.Step == a.Step && e.At.Equal(a.Slot) {
-				m.Saw, told[i] = e.Values, true
+				m.Values, told[i] = e.Values, true
 			}
 		}
 		s.Line = append(s.Line, m)
@@ -69,7 +69,7 @@ var trailWords = map[string]string{
 
 // momentOf converts an entry of a trail.
 func momentOf(e web.TrailEntry) storyEntry {
-	m := storyEntry{At: e.At, Kind: "waiting", Word: "check", Saw: e.Values, Then: "next check", Next: e.Next}
+	m := storyEntry{At: e.At, Kind: "waiting", Word: "check", Values: e.Values, Then: "next check", Next: e.Next}
 	if e.Kind == "check" {
 		m.At = e.At.Add(time.Duration(e.LateSeconds * float64(time.Second)))
 	}
@@ -109,8 +109,8 @@ func groupChecks(line []storyEntry) []storyEntry {
 
 // alike reports whether two entries are checks with equal results.
 func (m storyEntry) alike(o storyEntry) bool {
-	look := func(m storyEntry) bool { return m.Alert == nil && (m.Word == "check" || m.Word == "undetermined") }
-	return look(m) && look(o) && m.Word == o.Word && m.Text == o.Text && m.Saw == o.Saw
+	isCheck := func(m storyEntry) bool { return m.Alert == nil && (m.Word == "check" || m.Word == "undetermined") }
+	return isCheck(m) && isCheck(o) && m.Word == o.Word && m.Text == o.Text && m.Values == o.Values
 }
 
 // alertsOfJob returns the alerts of a job, by id.

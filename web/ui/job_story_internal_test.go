@@ -26,8 +26,8 @@ func told(s jobStory) (lines []string) {
 		if m.Times > 0 {
 			line += fmt.Sprintf("|%d since %s", m.Times, m.From.Format("15:04"))
 		}
-		if m.Saw != "" {
-			line += "|" + m.Saw
+		if m.Values != "" {
+			line += "|" + m.Values
 		}
 		lines = append(lines, line)
 	}

@@ -32,17 +32,17 @@ func jobsOf(items []web.Job) []job {
 type jobsView struct {
 	listing
 	permissions
-	Jobs  []job
-	Dues  []dueChoice
-	Wrong string      // error of the filter
-	Said  *bulkResult // result of the last action; nil: none
+	Jobs        []job
+	Dues        []dueChoice
+	FilterError string      // error of the filter
+	Said        *bulkResult // result of the last action; nil: none
 }
 
 // dueChoice is an option of the due filter.
 type dueChoice struct{ Value, Says string }
 
 // dues are the options of the due filter.
-var dues = []dueChoice{{"", "any time"}, {"overdue", "overdue"}, {"hour", "within 1 hour"}, {"day", "within 1 day"}}
+var dues = []dueChoice{{"", "any time"}, {"now", "due"}, {"hour", "within 1 hour"}, {"day", "within 1 day"}}
 
 // jobFilter names the filters of the list of jobs.
 var jobFilter = []string{"rule", "entity", "key", "due", "from", "to"}
@@ -62,8 +62,8 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 	}
 	before := func(t time.Time) { query.Set("due_before", t.UTC().Format(time.RFC3339)) }
 	switch l.Asked["due"] {
-	case "overdue":
-		query.Set("overdue", "true")
+	case "now":
+		query.Set("due", "true")
 	case "hour":
 		before(now.Add(time.Hour))
 	case "day":
@@ -93,7 +93,7 @@ func (u jobPages) jobs(c client, r *http.Request) (view, error) {
 	}
 	query, err := jobQuery(v.listing, u.Now())
 	if err != nil {
-		v.Wrong = err.Error()
+		v.FilterError = err.Error()
 		return view{Title: "Pending checks", Body: v}, nil //nolint:nilerr // shown beside the filter
 	}
 	var page web.Page[web.Job]
@@ -111,7 +111,7 @@ var jobVerbs = map[string]string{"cancel": "cancelled", "check": "checked", "sno
 // jobsDone returns the result of a job action from a page's address, or nil.
 func jobsDone(query url.Values) *bulkResult {
 	d := flashOf(query, "job", slices.Collect(maps.Values(jobVerbs))...)
-	if d == nil || d.None { // jobDeed reports an empty choice itself
+	if d == nil || d.None { // handleJobAction reports an empty choice itself
 		return nil
 	}
 	if n, err := strconv.Atoi(query.Get("ended")); err == nil {
@@ -126,8 +126,8 @@ type confirmView struct {
 	Back string
 }
 
-// jobDeed applies an action to each of the chosen jobs.
-func (u jobPages) jobDeed(w http.ResponseWriter, r *http.Request) {
+// handleJobAction applies an action to each of the chosen jobs.
+func (u jobPages) handleJobAction(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
@@ -145,7 +145,7 @@ func (u jobPages) jobDeed(w http.ResponseWriter, r *http.Request) {
 	}
 	c, d := client{u.api, r}, bulkResult{Noun: "job", Verb: jobVerbs[what], Back: back}
 	d.each(r, chosen, func(id string) error {
-		ended, err := c.jobDeed(what, id, r.PostForm.Get("for"))
+		ended, err := c.applyToJob(what, id, r.PostForm.Get("for"))
 		if ended {
 			d.Ended++
 		}
@@ -171,8 +171,8 @@ func returnPath(from string) *url.URL {
 // errEnded means that the job has ended. Its text is the same for every job, so that results group by it.
 var errEnded = errors.New("the job has ended; see the history")
 
-// jobDeed applies an action to one job. ended reports that a check ended it. An undetermined check is an error.
-func (c client) jobDeed(what, id, span string) (ended bool, err error) {
+// applyToJob applies an action to one job. ended reports that a check ended it. An undetermined check is an error.
+func (c client) applyToJob(what, id, span string) (ended bool, err error) {
 	rule, key, err := jobNamed(id)
 	if err != nil {
 		return false, err

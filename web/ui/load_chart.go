@@ -10,19 +10,19 @@ import (
 
 // chart draws the load by slot: past checks, then planned ones. Its units are stretched to the available width.
 type chart struct {
-	Bars   []bar
-	Lags   []bar // largest lag per bar; none: no check was late
-	Ticks  []int // positions of the hours on the axis
-	Hours  []time.Time
-	Now    int // position of the present
-	Width  int
-	Height int
-	Most   string // value of the tallest bar
-	Half   string
-	Worst  string     // value of the tallest lag
-	Says   string     // summary in words
-	Herd   *loadSpike // nil: no spike
-	Rows   []loadRow
+	Bars       []bar
+	Latenesses []bar // largest lag per bar; none: no check was late
+	Ticks      []int // positions of the hours on the axis
+	Hours      []time.Time
+	Now        int // position of the present
+	Width      int
+	Height     int
+	Most       string // value of the tallest bar
+	Half       string
+	Worst      string     // value of the tallest lag
+	Says       string     // summary in words
+	Herd       *loadSpike // nil: no spike
+	Rows       []loadRow
 }
 
 // bar is a bucket of the chart.
@@ -42,7 +42,7 @@ type loadSpike struct {
 type loadRow struct {
 	From                      time.Time
 	Checks, Alerts, Due, Over int64
-	Lag                       time.Duration
+	MaxLateness               time.Duration
 }
 
 // Layout of the chart. The span begins at an hour of the axis.
@@ -82,8 +82,8 @@ func draw(slots web.Slots, now time.Time) *chart {
 	}
 	for i, s := range slots.Items {
 		d.column(i*barStep, s, most, now)
-		if lag := lagOf(s); lag > lagShown {
-			d.Lags = append(d.Lags, newBar(i*barStep, int64(lag), int64(worst), lagHeight, "late", spanTitle(s)+": checked up to "+roughly(lag)+" late"))
+		if lateness := lagOf(s); lateness > lagShown {
+			d.Latenesses = append(d.Latenesses, newBar(i*barStep, int64(lateness), int64(worst), lagHeight, "late", spanTitle(s)+": checked up to "+roughly(lateness)+" late"))
 		}
 		if s.From.Truncate(chartGrid).Equal(s.From) {
 			d.Hours, d.Ticks = append(d.Hours, s.From), append(d.Ticks, i*barStep)
@@ -102,7 +102,7 @@ func draw(slots web.Slots, now time.Time) *chart {
 // due returns the checks of a bucket that are still pending.
 func due(s web.Slot) int64 { return s.Planned + int64(s.Ticks) }
 
-func lagOf(s web.Slot) time.Duration { return time.Duration(s.MaxLag * float64(time.Second)) }
+func lagOf(s web.Slot) time.Duration { return time.Duration(s.MaxLateness * float64(time.Second)) }
 
 // column draws a bucket, with due checks on top of past ones.
 func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {
@@ -161,7 +161,7 @@ func herdOf(slots web.Slots, now time.Time) *loadSpike {
 func (d *chart) sum(slots web.Slots, now time.Time) {
 	var all loadRow
 	for _, s := range slots.Items {
-		row := loadRow{From: s.From.Truncate(time.Hour), Checks: s.Checks, Alerts: s.Alerts, Lag: lagOf(s)}
+		row := loadRow{From: s.From.Truncate(time.Hour), Checks: s.Checks, Alerts: s.Alerts, MaxLateness: lagOf(s)}
 		if isOver(s, now) {
 			row.Over = due(s)
 		} else {
@@ -181,19 +181,19 @@ func (d *chart) sum(slots web.Slots, now time.Time) {
 	if all.Over > 0 {
 		d.Says += ", " + number(all.Over) + " overdue"
 	}
-	if all.Lag > lagShown {
-		d.Says += ", at most " + roughly(all.Lag) + " late"
+	if all.MaxLateness > lagShown {
+		d.Says += ", at most " + roughly(all.MaxLateness) + " late"
 	}
 }
 
 func (r *loadRow) add(o loadRow) {
-	r.Checks, r.Alerts, r.Due, r.Over, r.Lag = r.Checks+o.Checks, r.Alerts+o.Alerts, r.Due+o.Due, r.Over+o.Over, max(r.Lag, o.Lag)
+	r.Checks, r.Alerts, r.Due, r.Over, r.MaxLateness = r.Checks+o.Checks, r.Alerts+o.Alerts, r.Due+o.Due, r.Over+o.Over, max(r.MaxLateness, o.MaxLateness)
 }
 
 // LagText formats the largest lag of the hour. It is empty if the lag is small.
 func (r loadRow) LagText() string {
-	if r.Lag <= lagShown {
+	if r.MaxLateness <= lagShown {
 		return ""
 	}
-	return roughly(r.Lag)
+	return roughly(r.MaxLateness)
 }

@@ -55,7 +55,7 @@ func TestAHerdIsSeen(t *testing.T) {
 
 // TestNoHerdIsSeen checks that neither an empty nor an evenly high load has a spike.
 func TestNoHerdIsSeen(t *testing.T) {
-	if d := draw(loaded(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Lags)+len(d.Rows) != 0 || d.Says != "0 checked, 0 planned" {
+	if d := draw(loaded(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Latenesses)+len(d.Rows) != 0 || d.Says != "0 checked, 0 planned" {
 		t.Errorf("nothing: %+v", d)
 	}
 	even := make(map[time.Duration]web.Slot)
@@ -73,7 +73,7 @@ func TestNoHerdIsSeen(t *testing.T) {
 // TestABacklogIsSeen checks that overdue checks differ from planned ones, and that late ones are visible.
 func TestABacklogIsSeen(t *testing.T) {
 	d := draw(loaded(map[time.Duration]web.Slot{
-		-2 * time.Hour: {Checks: 100, Alerts: 7, MaxLag: 190}, -time.Hour: {Checks: 50, Planned: 50, MaxLag: 1}, 0: {Checks: 10, Planned: 20},
+		-2 * time.Hour: {Checks: 100, Alerts: 7, MaxLateness: 190}, -time.Hour: {Checks: 50, Planned: 50, MaxLateness: 1}, 0: {Checks: 10, Planned: 20},
 	}), noon)
 	over := d.bars("overdue")
 	if len(over) != 1 || over[0].Y+over[0].Height != barHeight/2 || !strings.Contains(over[0].Title, "50 checks overdue") {
@@ -82,13 +82,13 @@ func TestABacklogIsSeen(t *testing.T) {
 	if planned := d.bars("planned"); len(planned) != 1 || !strings.Contains(planned[0].Title, "20 checks planned") {
 		t.Errorf("planned in the part that is now: %+v", planned)
 	}
-	if len(d.Lags) != 1 || d.Lags[0].Height != lagHeight || d.Worst != "3 m 10 s" {
-		t.Errorf("late: %+v, at worst %s", d.Lags, d.Worst)
+	if len(d.Latenesses) != 1 || d.Latenesses[0].Height != lagHeight || d.Worst != "3 m 10 s" {
+		t.Errorf("late: %+v, at worst %s", d.Latenesses, d.Worst)
 	}
 	if d.Says != "160 checked, 20 planned, 50 overdue, at most 3 m 10 s late" {
 		t.Errorf("it says %q", d.Says)
 	}
-	want := loadRow{From: noon.Truncate(time.Hour).Add(-2 * time.Hour), Checks: 100, Alerts: 7, Lag: 190 * time.Second}
+	want := loadRow{From: noon.Truncate(time.Hour).Add(-2 * time.Hour), Checks: 100, Alerts: 7, MaxLateness: 190 * time.Second}
 	if len(d.Rows) != 3 || d.Rows[0] != want || d.Rows[1].Over != 50 || d.Rows[2].Due != 20 || d.Rows[1].LagText() != "" {
 		t.Errorf("by the hour: %+v", d.Rows)
 	}

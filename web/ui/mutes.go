@@ -28,12 +28,12 @@ type alertTabs struct {
 type mutesView struct {
 	listing
 	permissions
-	Live  []mute
-	Past  []mute
-	Wish  wish
-	Reach *reach   // effect of the new mute; nil: no fields yet
-	Wrong []string // errors of the new mute; empty: none
-	Done  *bulkResult
+	Live   []mute
+	Past   []mute
+	Wish   wish
+	Reach  *reach   // effect of the new mute; nil: no fields yet
+	Errors []string // errors of the new mute; empty: none
+	Done   *bulkResult
 }
 
 // mute is a mute for display.
@@ -259,8 +259,8 @@ func muteOf(field, value string) string {
 	return mutesAt + "?" + url.Values{name: {value}}.Encode() + "#new"
 }
 
-// muteDeed creates a mute, or ends the chosen ones.
-func (u mutePages) muteDeed(w http.ResponseWriter, r *http.Request) {
+// handleMuteAction creates a mute, or ends the chosen ones.
+func (u mutePages) handleMuteAction(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
@@ -307,7 +307,7 @@ func (u mutePages) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 			return
 		}
 	}
-	v.Wish, v.Wrong = asked, asked.wrong(problem)
+	v.Wish, v.Errors = asked, asked.wrong(problem)
 	u.render(w, r, problem.Status, "mutes", view{Title: "Mutes", Body: v, Still: true}, "")
 }
 

@@ -29,7 +29,7 @@ const (
 	pingGone  = "address-gone"
 )
 
-var pingDeeds = flashMessages{
+var pingMessages = flashMessages{
 	pingMade: "Ping URL created.", pingThere: "This ping URL already exists.", pingGone: "Ping URL deleted.",
 }
 
@@ -78,7 +78,7 @@ func pingsAt(rule, parameter, value string) string {
 // host of the visitor's request.
 func (c pingClient) pings(rule string, keys []string, r *http.Request) (*pingsView, error) {
 	asked := r.URL.Query()
-	v := &pingsView{Of: asked.Get(pingsOf), Did: pingDeeds.of(r)}
+	v := &pingsView{Of: asked.Get(pingsOf), Did: pingMessages.of(r)}
 	query := url.Values{"limit": {listRows}}
 	if v.Of != "" {
 		query.Set("key", v.Of)

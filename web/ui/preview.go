@@ -145,7 +145,7 @@ func instant(text string) (time.Time, error) {
 
 // previewResult is the result of a preview.
 type previewResult struct {
-	Wrong  string              // the error; empty: none
+	Error  string              // the error; empty: none
 	Places []web.ProblemDetail // errors in the rule with their places
 	rules.Preview
 	Lines   []previewLine // replace the preview's own lines
@@ -180,7 +180,7 @@ func (c client) try(path string, t previewForm, now time.Time, question func(web
 		}
 	}
 	if err != nil {
-		out.Wrong = problemText(err)
+		out.Error = problemText(err)
 		return out
 	}
 	out.lines(later, end)

@@ -28,7 +28,7 @@ type sendView struct {
 	Sent    *web.PublishResult
 	Before  bool   // the form was sent before, and this time published nothing
 	Once    string // idempotency key of the form
-	Wrong   string // error of publishing; empty: none
+	Error   string // error of publishing; empty: none
 }
 
 // eventPages serves the page that publishes an event.
@@ -97,7 +97,7 @@ func (u eventPages) send(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.PostFormValue("sure") != "yes":
 	case wrong != nil:
-		v.Wrong, status = wrong.Error(), http.StatusBadRequest
+		v.Error, status = wrong.Error(), http.StatusBadRequest
 	default:
 		v.Sent = new(web.PublishResult)
 		header := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {onceKey(r.PostFormValue("once"), v.Body)}}
@@ -108,7 +108,7 @@ func (u eventPages) send(w http.ResponseWriter, r *http.Request) {
 		}
 		v.Before = a.header.Get("Idempotent-Replayed") != "" || v.Sent.Duplicate
 		if problem := new(web.Problem); errors.As(err, &problem) {
-			v.Sent, v.Wrong, status = nil, problemText(problem), problem.Status
+			v.Sent, v.Error, status = nil, problemText(problem), problem.Status
 		} else if err != nil {
 			u.fail(w, r, err)
 			return

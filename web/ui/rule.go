@@ -38,8 +38,8 @@ func (v ruleView) OfFolder() bool { return isOfFolder(v.Bundle, v.SavedBy) }
 // Adopt reports whether the visitor may convert the rule to one managed in the UI.
 func (v ruleView) Adopt() bool { return v.adopts(v.Bundle, v.SavedBy) }
 
-// ruleDeeds are the messages after actions on a rule.
-var ruleDeeds = flashMessages{
+// ruleMessages are the messages after actions on a rule.
+var ruleMessages = flashMessages{
 	"saved": "Rule saved.", "kept": "No changes: no new version was created.",
 	"paused": "Rule paused.", "resumed": "Rule resumed.",
 }
@@ -55,7 +55,7 @@ func (u rulePage) rule(c client, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v.Did = ruleDeeds.of(r)
+	v.Did = ruleMessages.of(r)
 	v.Trial.example(v.document)
 	return view{Title: v.Name, Body: v, Still: true}, nil
 }
@@ -110,8 +110,8 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 	return v, err
 }
 
-// ruleDeed previews, pauses, resumes, adopts or deletes a rule, or changes its ping URLs.
-func (u rulePage) ruleDeed(w http.ResponseWriter, r *http.Request) {
+// handleRuleAction previews, pauses, resumes, adopts or deletes a rule, or changes its ping URLs.
+func (u rulePage) handleRuleAction(w http.ResponseWriter, r *http.Request) {
 	c, name := client{u.api, r}, chi.URLParam(r, "name")
 	what, certain := r.PostFormValue("do"), r.PostFormValue("sure") == "yes"
 	to := rulePath(name)
@@ -171,7 +171,7 @@ func pingRemovedWarning(name, key string) confirmation {
 	return confirmation{
 		Title: "Delete " + of + "?", At: rulePath(name), Form: []field{{"do", "unping"}, {"key", encodeFormText(key)}},
 		Says: "Within seconds, pings to this URL are refused, and rule " + name + " no longer receives them.",
-		Do:   "Delete", Grave: true, Keep: "Keep ping URL", Back: rulePath(name) + "#pings",
+		Do:   "Delete", Dangerous: true, Keep: "Keep ping URL", Back: rulePath(name) + "#pings",
 	}
 }
 

@@ -67,7 +67,7 @@ func (c deletionClient) deleting(name string) (confirmation, error) {
 	return confirmation{
 		Title: "Delete rule " + name + "?", At: rulePath(name), Form: []field{{"do", "delete"}, {"version", fmt.Sprint(known.Version)}},
 		Says: ending(known.Jobs) + " History and versions are kept.",
-		Do:   "Delete rule", Grave: true, Keep: "Keep rule", Back: rulePath(name),
+		Do:   "Delete rule", Dangerous: true, Keep: "Keep rule", Back: rulePath(name),
 	}, err
 }
 

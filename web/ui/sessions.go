@@ -69,8 +69,8 @@ func (u sessionPages) sessions(c client, r *http.Request) (view, error) {
 	return view{Title: "Sessions", Body: v, Still: true}, nil
 }
 
-// sessionsDeed ends the chosen sessions.
-func (u sessionPages) sessionsDeed(w http.ResponseWriter, r *http.Request) {
+// handleSessionsAction ends the chosen sessions.
+func (u sessionPages) handleSessionsAction(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}

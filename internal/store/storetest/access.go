@@ -37,12 +37,12 @@ func insert(w *fixture, name string) access.Token {
 // tokenAudit returns the audit entries about tokens, oldest first, as "action object".
 func tokenAudit(w *fixture) []string {
 	w.t.Helper()
-	var deeds []string
+	var actions []string
 	for _, e := range auditEntries(w, access.AuditFilter{Object: "token/*"}) {
-		deeds = append(deeds, e.Action+" "+e.Object)
+		actions = append(actions, e.Action+" "+e.Object)
 	}
-	slices.Reverse(deeds)
-	return deeds
+	slices.Reverse(actions)
+	return actions
 }
 
 func tokensAreKept(t *testing.T, w *fixture) {

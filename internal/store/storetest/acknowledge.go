@@ -23,9 +23,9 @@ func alertsAreAcknowledged(t *testing.T, w *fixture) {
 	before := w.one("a")
 	said, until := before.Alerts[0], w.slot().Add(90*time.Minute)
 	ctx := access.As(w.ctx(), ada)
-	does := func(deed string, effects ...futurejobs.Effect) futurejobs.ApplyResult {
+	does := func(action string, effects ...futurejobs.Effect) futurejobs.ApplyResult {
 		t.Helper()
-		return must[futurejobs.ApplyResult](t)(w.Apply(ctx, futurejobs.EffectBatch{RuleSet: w.set, Effects: effects, AuditAction: deed}))
+		return must[futurejobs.ApplyResult](t)(w.Apply(ctx, futurejobs.EffectBatch{RuleSet: w.set, Effects: effects, AuditAction: action}))
 	}
 
 	if got := does("alert.ack", acknowledges(w, "a", said, until), acknowledges(w, "b", said, until)); got.Changed != 1 || got.Missed != 1 {
@@ -63,13 +63,13 @@ func alertsAreAcknowledged(t *testing.T, w *fixture) {
 		t.Errorf("taken back: %+v, until %s", got.Ack, got.AckedUntil)
 	}
 	object := "alert/" + said.String()
-	deeds := []string{
+	actions := []string{
 		"ada alert.ack " + object + " order-unshipped/a; until " + until.Format(time.RFC3339) + "; it's me",
 		"ada alert.ack " + object + " order-unshipped/a; for good; it's me",
 		"ada alert.ack " + object + " order-unshipped/a; for good; mine",
 		"ada alert.unack " + object + " ",
 	}
-	if diff := cmp.Diff(deeds, audited(w, access.AuditFilter{Object: object})); diff != "" {
+	if diff := cmp.Diff(actions, audited(w, access.AuditFilter{Object: object})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 }

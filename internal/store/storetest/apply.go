@@ -83,7 +83,7 @@ func applyEnds(t *testing.T, w *fixture) {
 	}
 }
 
-func applyBornAndEnded(t *testing.T, w *fixture) {
+func applyCreatedAndEnded(t *testing.T, w *fixture) {
 	slot := w.slot()
 	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 10,
 		w.starting(w.rule, "a", slot), w.ending(w.rule, "a"),

@@ -250,12 +250,12 @@ func auditIsPruned(t *testing.T, w *fixture) {
 		w.must(w.InsertToken(w.ctx(), token))
 	}
 	w.must(w.RevokeToken(w.ctx(), "revoked", now.Add(-time.Minute)))
-	left := func(before time.Time, tokens string, deeds int) {
+	left := func(before time.Time, tokens string, actions int) {
 		t.Helper()
 		entries := len(auditEntries(w, access.AuditFilter{}))
 		pruned := must[int64](t)(w.PruneAudit(w.ctx(), before))
 		rest := len(auditEntries(w, access.AuditFilter{}))
-		if int(pruned) != entries-rest || len(tokenAudit(w)) != deeds {
+		if int(pruned) != entries-rest || len(tokenAudit(w)) != actions {
 			t.Errorf("pruned %d of %d entries, %d left, %d about tokens", pruned, entries, rest, len(tokenAudit(w)))
 		}
 		names := keysOf(must[[]access.Token](t)(w.Tokens(w.ctx())), func(t access.Token) string { return t.Name })

@@ -178,7 +178,7 @@ func handsChangeJobs(t *testing.T, w *fixture) {
 	sooner := w.slot().Add(time.Minute)
 	w.byHand(asking(w, w.rule, "c", time.Time{}, futurejobs.Snooze{Until: sooner}))
 	if j := w.one("c"); !j.NextCheckAt.Equal(w.slot().Add(time.Hour)) || !j.SnoozedUntil.Equal(sooner) {
-		t.Errorf("a snooze brought a look forward: %+v", j)
+		t.Errorf("a snooze brought a check forward: %+v", j)
 	}
 }
 

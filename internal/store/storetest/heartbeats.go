@@ -46,7 +46,7 @@ func beatsPutOff(t *testing.T, w *fixture) {
 		t.Errorf("put off: %+v", want)
 	}
 	if settled := w.settle(w.over(begun)); len(settled.Jobs) != 0 {
-		t.Error("a look from before a beat was settled")
+		t.Error("a check from before a heartbeat was settled")
 	}
 
 	beat(at.Add(time.Minute), slot.Add(3*time.Hour)) // in the same slot

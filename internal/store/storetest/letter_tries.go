@@ -53,7 +53,7 @@ func lettersAreTriedOnce(t *testing.T, w *fixture) {
 	}
 	balances(w, 1)
 	object := fmt.Sprintf("dead-letter/%d", l.ID)
-	if got := auditEntries(w, access.AuditFilter{Object: object}); len(got) != 1 || got[0].Detail != "taken in; jobs begun: 1, ended: 0, changed: 0" {
+	if got := auditEntries(w, access.AuditFilter{Object: object}); len(got) != 1 || got[0].Detail != "ingested; jobs created: 1, ended: 0, changed: 0" {
 		t.Errorf("the audit of %s: %+v", object, got)
 	}
 	if got := auditEntries(w, access.AuditFilter{Object: "job/" + w.rule.Name + "/a", Action: "dead-letter.retry"}); len(got) != 1 {

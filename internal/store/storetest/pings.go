@@ -24,8 +24,8 @@ func address(w *fixture, key string) (pings.Address, bool, error) {
 	return w.CreatePingAddress(access.As(w.ctx(), ada), pings.Address{RuleID: w.rule.ID, Key: key, ID: uuid.NewString()}, false)
 }
 
-// pingDeeds returns the audit entries about ping addresses.
-func pingDeeds(w *fixture) (said []string) {
+// pingActions returns the audit entries about ping addresses.
+func pingActions(w *fixture) (said []string) {
 	for _, e := range auditEntries(w, access.AuditFilter{Action: "ping.*"}) {
 		said = append(said, strings.Join([]string{e.Actor.Name, e.Action, e.Object, e.Detail}, " "))
 	}
@@ -64,7 +64,7 @@ func addressesAreMadeOnce(t *testing.T, w *fixture) {
 		t.Errorf("of another key: %v", err)
 	}
 	want := []string{"ada ping.create rule/order-unshipped ping key", "ada ping.create rule/order-unshipped key " + odd}
-	if diff := cmp.Diff(want, pingDeeds(w)); diff != "" {
+	if diff := cmp.Diff(want, pingActions(w)); diff != "" {
 		t.Errorf("audit (-want +got):\n%s", diff)
 	}
 }
@@ -114,7 +114,7 @@ func addressesTakeTurns(t *testing.T, w *fixture) {
 		"deadman ping.delete rule/order-unshipped key a", "deadman ping.rotate rule/order-unshipped key a",
 		"ada ping.create rule/order-unshipped key a",
 	}
-	if diff := cmp.Diff(want, pingDeeds(w)); diff != "" {
+	if diff := cmp.Diff(want, pingActions(w)); diff != "" {
 		t.Errorf("audit (-want +got):\n%s", diff)
 	}
 }

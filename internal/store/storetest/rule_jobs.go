@@ -24,7 +24,7 @@ func jobsAreCountedByRule(t *testing.T, w *fixture) {
 	slot := now.Truncate(time.Minute)
 	w.start(slot.Add(time.Hour), "a", "b", "c", "d")
 	w.byHand(w.starting(other, "p", slot.Add(2*time.Hour)))
-	is("before a look", map[int32]futurejobs.RuleJobs{
+	is("before a check", map[int32]futurejobs.RuleJobs{
 		w.rule.ID: {Pending: 4, NextCheckAt: slot.Add(time.Hour)}, other.ID: {Pending: 1, NextCheckAt: slot.Add(2 * time.Hour)},
 	})
 

@@ -49,11 +49,11 @@ func ticksHaveCursors(t *testing.T, w *fixture) {
 	balances(w, 2)
 }
 
-// startsLapse checks that an expired start is only in the history. An early event gives it another outcome, and a kept
+// startsExpire checks that an expired start is only in the history. An early event gives it another outcome, and a kept
 // job continues.
-func startsLapse(t *testing.T, w *fixture) {
+func startsExpire(t *testing.T, w *fixture) {
 	at := w.slot()
-	lapse := func(key string, restart bool) futurejobs.Effect {
+	expired := func(key string, restart bool) futurejobs.Effect {
 		j := w.job(w.rule, key, at)
 		j.Since = at
 		return asking(w, w.rule, key, time.Time{}, futurejobs.StartExpired{Start: futurejobs.Start{Job: j, Early: true, Restart: restart}, Reason: "found late"})
@@ -64,7 +64,7 @@ func startsLapse(t *testing.T, w *fixture) {
 	for key, want := range map[string]applied{
 		"new": {Created: 1, Ended: 1}, "early": {Created: 1, Ended: 1}, "kept": {Kept: 1}, "anew": {Created: 1, Ended: 2},
 	} {
-		if got := counted(w.byHand(lapse(key, key == "anew"))); got != want {
+		if got := counted(w.byHand(expired(key, key == "anew"))); got != want {
 			t.Errorf("%s: %+v, want %+v", key, got, want)
 		}
 	}

@@ -50,7 +50,7 @@ func trailsGrow(t *testing.T, w *fixture) {
 		look(w, "a", looked(n))
 		want = want.With(looked(n).Trail())
 		if got := kept(w, "a"); got != want {
-			t.Fatalf("after look %d (-want +got):\n%s", n, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")))
+			t.Fatalf("after check %d (-want +got):\n%s", n, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")))
 		}
 	}
 	if n := len(want.Entries()); n != futurejobs.TrailMost {
@@ -76,10 +76,10 @@ func trailsStay(t *testing.T, w *fixture) {
 	}
 	w.settle(w.later(w.one("a"), w.one("a").NextCheckAt.Add(time.Minute)))
 	if got := kept(w, "a"); got != want {
-		t.Errorf("after a look without an entry it is %q", got)
+		t.Errorf("after a check without an entry it is %q", got)
 	}
 	if got := w.one("a").Trail; got != "" {
-		t.Errorf("a look reads it: %q", got)
+		t.Errorf("a check reads it: %q", got)
 	}
 }
 

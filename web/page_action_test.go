@@ -42,17 +42,17 @@ func TestUnknownActionsAreRefused(t *testing.T) {
 // TestNothingChosen checks that a form without a selection leads back to its page, with a message.
 func TestNothingChosen(t *testing.T) {
 	s := newStand(t)
-	for _, c := range []struct{ path, deed, noun string }{
+	for _, c := range []struct{ path, action, noun string }{
 		{"/alerts", "ack", "alerts"},
 		{"/alerts", "unack", "alerts"},
 		{"/mutes", "end", "mutes"},
 		{"/dead-letters", "retry", "dead letters"},
 		{"/dead-letters", "drop", "dead letters"},
 	} {
-		got := post(t, s, c.path, url.Values{"do": {c.deed}, "back": {c.path + "?done=3"}})
+		got := post(t, s, c.path, url.Values{"do": {c.action}, "back": {c.path + "?done=3"}})
 		at := got.Header.Get("Location")
 		if got.StatusCode != 303 || at != c.path+"?did=nothing" {
-			t.Errorf("%s of %s leads to %d %s", c.deed, c.path, got.StatusCode, at)
+			t.Errorf("%s of %s leads to %d %s", c.action, c.path, got.StatusCode, at)
 			continue
 		}
 		if page := do(t, s.Server, "GET", at, ""); !strings.Contains(page.body, "No "+c.noun+" selected.") {

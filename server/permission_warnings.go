@@ -9,12 +9,12 @@ import (
 	"deadman/internal/periodic"
 )
 
-// cautionsEvery is the interval of the checks for excess permissions of sources. They read memory, except for sources
+// permissionCheckInterval is the interval of the checks for excess permissions of sources. They read memory, except for sources
 // not reached yet.
-const cautionsEvery = time.Minute
+const permissionCheckInterval = time.Minute
 
-// cautions logs excess permissions of sources, once each.
-type cautions struct {
+// permissionWarnings logs excess permissions of sources, once each.
+type permissionWarnings struct {
 	sources sourceSet
 	log     *slog.Logger
 	reached map[string]bool
@@ -22,13 +22,13 @@ type cautions struct {
 }
 
 // Run runs steps until ctx ends.
-func (c *cautions) Run(ctx context.Context) error {
-	return periodic.Run(ctx, cautionsEvery, c.log, "source permissions check", c.step)
+func (c *permissionWarnings) Run(ctx context.Context) error {
+	return periodic.Run(ctx, permissionCheckInterval, c.log, "source permissions check", c.step)
 }
 
 // step connects to sources that can report their permissions and were not reached yet. An unreachable source is
 // retried in the next round; lookups report its failure.
-func (c *cautions) step(ctx context.Context) error {
+func (c *permissionWarnings) step(ctx context.Context) error {
 	for _, name := range c.sources.Names() {
 		source, ok := c.sources.Get(name)
 		if !ok {

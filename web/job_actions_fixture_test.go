@@ -18,8 +18,8 @@ var (
 	_ web.AlertAcks  = (*stand)(nil)
 )
 
-// deed applies an action to the job of a rule and a key, in the real store.
-func (s *stand) deed(ctx context.Context, what, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (futurejobs.Effect, error)) error {
+// applyAction applies an action to the job of a rule and a key, in the real store.
+func (s *stand) applyAction(ctx context.Context, what, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (futurejobs.Effect, error)) error {
 	if err := s.rules.Catalog.Refresh(ctx); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *stand) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResu
 }
 
 func (s *stand) Cancel(ctx context.Context, rule, key string) error {
-	return s.deed(ctx, "job.cancel", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
+	return s.applyAction(ctx, "job.cancel", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
 		return futurejobs.Cancel(r, j.Ref, access.ActorOf(ctx).Name), nil
 	})
 }
@@ -91,7 +91,7 @@ func (s *stand) CancelEntity(ctx context.Context, entity, key string) (int, erro
 }
 
 func (s *stand) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
-	err = s.deed(ctx, "job.check", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
+	err = s.applyAction(ctx, "job.check", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
 		effect, ends, err := r.CheckNow(ctx, j, time.Now().UTC())
 		if saw.Ended = ends; !ends {
 			saw.NextCheckAt = j.NextCheckAt
@@ -103,7 +103,7 @@ func (s *stand) Check(ctx context.Context, rule, key string) (saw web.CheckResul
 }
 
 func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error) {
-	err := s.deed(ctx, "job.snooze", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
+	err := s.applyAction(ctx, "job.snooze", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
 		return futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Snooze{Until: until}}, nil
 	})
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack)
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	err = s.deed(ctx, "alert.ack", listed.Rule, listed.Key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
+	err = s.applyAction(ctx, "alert.ack", listed.Rule, listed.Key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
 		return futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Acknowledge{Ack: a}}, nil
 	})
 	if errors.Is(err, futurejobs.ErrNotFound) {
