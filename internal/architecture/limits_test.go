@@ -40,15 +40,6 @@ var (
 	word         = regexp.MustCompile(`[A-Za-z']+`)
 )
 
-// retired has words that named things here and that no reader outside knew. No file, type, function or method is called
-// by one of them.
-var retired = strings.Fields(`
-	ailment amnesty arena beating belt blindnesses blindstep bomb breath brook captured clerk deaf deafness deed deeds deedsdone deedwords desk door ears farthest fate
-	foresight foretold grave haul hearing herdsman intaketopic ladder lapse legible letterbook lookapart lookout loudness loudof
-	mercy mourn newtaker overlooked papers parcel passover plight prover roll rooms sayings shipment sight sow spokenfor
-	stretches twin unlooked wallat wander wires witness
-`)
-
 // sourceTree is the project, parsed.
 type sourceTree struct {
 	files     map[string]*sourceFile // by path
@@ -172,38 +163,6 @@ func density(t *testing.T, of string, fillers, words int, most float64) {
 	if got := 100 * float64(fillers) / float64(max(words, 1)); got > most {
 		t.Errorf("%s: %.2f pronouns and fillers in 100 words, at most %.1f are allowed: write nouns, see docs/CONTRIBUTING.md", of, got, most)
 	}
-}
-
-// TestRetiredWords keeps names that only their author understood from coming back.
-func TestRetiredWords(t *testing.T) {
-	tree := readTree(t, root(t))
-	for path, f := range tree.files {
-		if name := strings.TrimSuffix(filepath.Base(path), ".go"); slices.Contains(retired, name) {
-			t.Errorf("%s: %q is a retired word: name the file after its noun", path, name)
-		}
-		for _, d := range f.ast.Decls {
-			for _, id := range declared(d) {
-				if slices.Contains(retired, strings.ToLower(id)) {
-					t.Errorf("%s: %q is a retired word: use the standard term", path, id)
-				}
-			}
-		}
-	}
-}
-
-// declared returns the names of the types, functions and methods of a declaration.
-func declared(d ast.Decl) (names []string) {
-	switch d := d.(type) {
-	case *ast.FuncDecl:
-		return []string{d.Name.Name}
-	case *ast.GenDecl:
-		for _, s := range d.Specs {
-			if s, is := s.(*ast.TypeSpec); is {
-				names = append(names, s.Name.Name)
-			}
-		}
-	}
-	return names
 }
 
 func root(t *testing.T) string {
