@@ -54,7 +54,7 @@ func TestDeadLettersAreRetried(t *testing.T) {
 	}
 	get[web.Job](t, s.Server, "/api/v1/jobs/order-unshipped/1")
 	if a := do(t, s.Server, "POST", fmt.Sprintf("/api/v1/dead-letters/%d/retry", good), ""); a.StatusCode != 404 {
-		t.Errorf("it is there after it was taken in: %d %s", a.StatusCode, a.body)
+		t.Errorf("it exists after its retry succeeded: %d %s", a.StatusCode, a.body)
 	}
 
 	got := retry(bad)
