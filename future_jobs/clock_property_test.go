@@ -56,6 +56,7 @@ type expected struct {
 type world struct {
 	*engine
 	begun  time.Time
+	listed int64                    // the settlements before the alerts were listed
 	want   map[string]expected      // by rule and key
 	raised map[string]time.Duration // first alert by rule and key, since the beginning
 }
@@ -87,16 +88,17 @@ func (w *world) look() {
 	if err := w.store.MarkRead(w.Context(), "S", w.seq, w.clock.Now()); err != nil {
 		w.Fatal(err)
 	}
-	for _, a := range w.said() {
+	w.newAlerts(&w.listed, func(a futurejobs.ListedAlert) {
 		name := a.Rule + "/" + a.Key
 		if _, known := w.raised[name]; !known {
 			w.raised[name] = w.since()
 		}
-	}
+	})
 }
 
-// seeds returns the number of draws of a property in virtual time, each of which takes seconds.
-func seeds(short, long uint64) uint64 {
+// draws returns the number of draws of a property that take too long for the short loop: the long one is for
+// DEADMAN_TEST_LONG.
+func draws(short, long uint64) uint64 {
 	if longtest.Enabled() {
 		return long
 	}
@@ -175,7 +177,7 @@ func (quietTicks) Alerted(alerts.Alert)                       {}
 // raised at the same time as with a stable clock, and no other alert.
 func TestVirtualClockFlickersChangeNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(3, 12) {
+	for seed := range draws(3, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 49))
@@ -234,7 +236,7 @@ func (w *world) ticked(end time.Duration) {
 // at most that time plus 10 s, and later jobs are on time.
 func TestVirtualClockOutingsDelayNothingForLonger(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(6, 12) {
+	for seed := range draws(6, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 50))
@@ -271,7 +273,7 @@ func TestVirtualClockOutingsDelayNothingForLonger(t *testing.T) {
 // The database's clock is set permanently: alerts of later jobs are on time.
 func TestVirtualClockSetForGoodDelaysNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(6, 12) {
+	for seed := range draws(6, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				off := offset(rand.New(rand.NewPCG(seed, 51)))

@@ -69,7 +69,7 @@ func TestVirtualJobsGoAheadWithTheClock(t *testing.T) {
 // early, except while the engine followed a clock that was ahead.
 func TestVirtualClockStepsAreCorrected(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(3, 10) {
+	for seed := range draws(3, 10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 52))

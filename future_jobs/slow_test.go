@@ -110,9 +110,10 @@ func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func
 		t.Fatal(err)
 	}
 	first := rule.Grid.After(now)
-	for from := 0; from < jobs; from += 50 {
+	const together = 10 // of the largest bodies 2.5 MB: far from the deadline of a write on a busy machine
+	for from := 0; from < jobs; from += together {
 		batch := futurejobs.EffectBatch{RuleSet: catalog.Revision()}
-		for i := from; i < min(from+50, jobs); i++ {
+		for i := from; i < min(from+together, jobs); i++ {
 			key := fmt.Sprint(i)
 			batch.Effects = append(batch.Effects, futurejobs.Effect{
 				Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf("thing", key, s.Shards()), RuleID: 1, Key: key},

@@ -567,7 +567,7 @@ func TestOutcomesFollowTheOrderOfTimes(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // it deals cards
 					s := newSources(t, db, again+"-"+strings.ToLower(strings.Join(streams[:], "-")), again, streams[0], streams[1], streams[2])
-					s.playAtRandom(random, again, 60)
+					s.playAtRandom(random, again, int(draws(20, 100))) // doors
 				})
 			}
 		}

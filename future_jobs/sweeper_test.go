@@ -35,10 +35,11 @@ type engine struct {
 	finished chan struct{}
 }
 
-// askedQueue is a queue that counts queries for the jobs of certain rules.
+// askedQueue is a queue that counts queries for the jobs of certain rules, and settlements.
 type askedQueue struct {
 	futurejobs.Queue
 	forRules atomic.Int64
+	settled  atomic.Int64
 	after    atomic.Pointer[func(futurejobs.DueQuery)] // called after a query; may be nil
 }
 
@@ -51,6 +52,11 @@ func (a *askedQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejo
 		(*after)(q)
 	}
 	return jobs, err
+}
+
+func (a *askedQueue) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+	defer a.settled.Add(1)
+	return a.Queue.Settle(ctx, s)
 }
 
 // handlers is a catalog of rules in which functions replace the handlers of some rules.
@@ -218,6 +224,20 @@ func (e *engine) said() []futurejobs.ListedAlert {
 		e.Fatal(err)
 	}
 	return page.Items
+}
+
+// newAlerts calls list with all alerts, if the sweeper settled decisions since the last call. A test that polls each second
+// of hours would otherwise mostly list the same alerts.
+func (e *engine) newAlerts(last *int64, list func(futurejobs.ListedAlert)) {
+	e.Helper()
+	settled := e.queue.settled.Load() + 1 // 0: no call yet
+	if settled == *last {
+		return
+	}
+	*last = settled
+	for _, a := range e.said() {
+		list(a)
+	}
 }
 
 func (e *engine) ended() []futurejobs.EndedJob {
