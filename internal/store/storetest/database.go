@@ -39,14 +39,14 @@ func Postgres(tb testing.TB) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return newDatabase(tb, " TEMPLATE "+from)
+	return newDatabase(tb, " TEMPLATE "+from+copied)
 }
 
 // EmptyPostgres returns the DSN of a new database without tables, for a test of the migrations or of another schema. The
 // database is dropped at the end of the test.
 func EmptyPostgres(tb testing.TB) string {
 	tb.Helper()
-	return newDatabase(tb, "")
+	return newDatabase(tb, copied)
 }
 
 func newDatabase(tb testing.TB, options string) string {
@@ -80,6 +80,10 @@ func withDatabase(dsn, name string) (string, error) {
 	u.Path = "/" + name
 	return u.String(), nil
 }
+
+// copied makes Postgres copy the files of a template. Its default writes each page of the template to the write-ahead log,
+// which takes four times the computing time: 0.13 s a database instead of 0.03 s.
+const copied = " STRATEGY FILE_COPY"
 
 // objectInUse is the code of the error about a template with connections.
 const objectInUse = "55006"

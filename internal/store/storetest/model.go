@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/longtest"
 	"deadman/rules"
 )
 
@@ -35,14 +36,24 @@ type wait struct {
 	State        string
 }
 
-// fewer limits the runs of rapid to a number that suits two stores on a slow disk, unless -rapid.checks is set.
+// The cases that rapid draws of the model on each database: each has about 30 operations. All tests with DEADMAN_TEST_LONG
+// draw ten times as many as the short loop.
+const (
+	modelCases     = "6"
+	modelCasesLong = "60"
+)
+
+// fewer limits the cases of rapid to a number that suits two stores on a slow disk, unless -rapid.checks is set.
 var fewer = sync.OnceValue(func() error {
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "rapid.checks" })
-	if said {
+	isSet := false
+	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "rapid.checks" })
+	switch {
+	case isSet:
 		return nil
+	case longtest.Enabled():
+		return flag.Set("rapid.checks", modelCasesLong)
 	}
-	return flag.Set("rapid.checks", "20")
+	return flag.Set("rapid.checks", modelCases)
 })
 
 // balanceHolds runs random operations on a store and on the model, and compares them.
