@@ -49,7 +49,7 @@ type Filter struct {
 	// Of open alerts only:
 	Acknowledged *bool     // whether an acknowledgement of the job holds at Now; outages have none
 	Now          time.Time // required with Acknowledged, and for counts
-	Label        string    // name of a label that has the value LabelValue; empty: any labels
+	Label        string    // name of a label, or step, that has the value LabelValue; empty: any
 	LabelValue   string    // empty: the alert lacks the label
 	Through      alerts.ID // the newest alert of the list; zero: no limit
 
@@ -95,7 +95,7 @@ type OpenAlerts struct {
 	Entity       string
 	Severity     alerts.Severity
 	Status       alerts.Status
-	LabelValue   string // value of the label that the count names; empty: the alerts lack it, or none is named
+	LabelValue   string // value of the label, key or step that the count names; empty: the alerts lack it, or none is named
 	Acknowledged bool   // an acknowledgement of their jobs holds
 	Outage       bool   // they are alerts of outages, which cannot be acknowledged
 	Count        int64

@@ -44,7 +44,7 @@ type OpenAlertFilter struct {
 	ListFilter
 	Status   string     `query:"status" enum:"firing,resolved,undetermined,gave_up,expired" doc:"Filter by status."`
 	Severity string     `query:"severity" enum:"info,warning,error,critical" doc:"Filter by severity."`
-	Label    identifier `query:"label" doc:"Filter by a label, as NAME=VALUE. Without a value: alerts without the label." example:"team=fulfilment"`
+	Label    identifier `query:"label" doc:"Filter by a label, as NAME=VALUE, or by the step, as step=NAME. Without a value: alerts without the label." example:"team=fulfilment"`
 	Through  alerts.ID  `query:"through" format:"uuid" doc:"Only alerts up to this ID, in order of time: those raised before a client read the list."`
 }
 
@@ -85,7 +85,7 @@ func (a *alertGroupAPI) register(all *operations) {
 
 // alertGroupIn selects and groups the open alerts.
 type alertGroupIn struct {
-	By string `query:"by" default:"rule" maxLength:"512" doc:"Field of the groups: rule, severity, entity, status, or the name of a label."`
+	By string `query:"by" default:"rule" maxLength:"512" doc:"Field of the groups: rule, severity, entity, status, key, step, or the name of a label."`
 	OpenAlertFilter
 }
 
@@ -94,11 +94,8 @@ func (a *alertGroupAPI) list(ctx context.Context, in *alertGroupIn) (AlertGroups
 	if err != nil {
 		return AlertGroups{}, err
 	}
-	if in.By == "key" || in.By == "step" {
-		return AlertGroups{}, refused("query.by", "alerts are not grouped by %s; use rule, severity, entity, status or the name of a label", in.By)
-	}
 	label := in.By
-	if slices.Contains(alerts.Fields, in.By) {
+	if slices.Contains(countedFields, in.By) {
 		label = ""
 	}
 	f.Now = a.now()
@@ -108,6 +105,9 @@ func (a *alertGroupAPI) list(ctx context.Context, in *alertGroupIn) (AlertGroups
 	}
 	return groupCounts(in.By, counts), nil
 }
+
+// countedFields are the fields of an alert that all counts have.
+var countedFields = []string{"rule", "severity", "entity", "status"}
 
 // groupCounts adds up counts by the value of a field.
 func groupCounts(by string, counts []futurejobs.OpenAlerts) AlertGroups {

@@ -44,6 +44,12 @@ func TestAlertGroups(t *testing.T) {
 			t.Errorf("total by %s (-total +group):\n%s", by, diff)
 		}
 	}
+	if got := groups("?by=key"); len(got.Items) != 7 || got.Items[0].Value != "0" || got.Items[0].Unacknowledged != 1 {
+		t.Errorf("by key: %+v", got)
+	}
+	if got := groups("?by=step&label=step=primary"); len(got.Items) != 1 || got.Items[0].Value != "primary" || got.Items[0].Unacknowledged != 7 {
+		t.Errorf("by step: %+v", got)
+	}
 	if got := ack(fmt.Sprintf(`{"match": {"rule": "order-unshipped"}, "through": %q, "note": "seen"}`, third)); got != (web.AckAllResult{Acknowledged: 3}) {
 		t.Errorf("acknowledged through the third alert: %+v", got)
 	}
@@ -71,6 +77,5 @@ func TestAlertGroups(t *testing.T) {
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {"all": true, "rule": "x"}}`), 422, web.Invalid, "body.match.all")
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {"label": "team"}}`), 422, web.Invalid, "NAME=VALUE")
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{}`), 422, web.Invalid, "match")
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/alerts/groups?by=key", ""), 400, web.BadRequest, "not grouped by key")
 	isProblem(t, do(t, s.Server, "GET", "/api/v1/alerts?label=team=x", ""), 400, web.BadRequest, "add open=true")
 }

@@ -60,7 +60,7 @@ func (s *AlertStore) openMatching(ctx context.Context, c scope, f futurejobs.Fil
 			return nil, err
 		}
 		for _, a := range page {
-			if a.Labels[f.Label] == f.LabelValue {
+			if a.Field(f.Label) == f.LabelValue {
 				matching = append(matching, a)
 			}
 			if len(matching) == limit {
@@ -106,8 +106,8 @@ func openConditions(f futurejobs.Filter) filter {
 const acknowledged = `(f.acked_until IS NOT NULL AND f.acked_until > ?)`
 
 // CountOpenAlerts counts the open alerts that match a filter, in groups that agree in all fields of futurejobs.OpenAlerts
-// but the last two. label names a label to group by; empty: none. The order is not defined. The database counts, except
-// by the values of labels: then all documents are read. f.Now decides which acknowledgements hold.
+// but the last two. label names a label, the key or the step to group by; empty: none. The order is not defined. The
+// database counts, except by these values: then all documents are read. f.Now decides which acknowledgements hold.
 func (s *AlertStore) CountOpenAlerts(ctx context.Context, f futurejobs.Filter, label string) ([]futurejobs.OpenAlerts, error) {
 	counts, err := s.countOpenAlerts(ctx, f, label)
 	if err != nil {
@@ -142,10 +142,18 @@ func (s *AlertStore) countOpenAlerts(ctx context.Context, f futurejobs.Filter, l
 	return mergeCounts(counts), nil
 }
 
+// fieldOf returns the value of a field or label; empty for no name.
+func fieldOf(a futurejobs.ListedAlert, name string) string {
+	if name == "" {
+		return ""
+	}
+	return a.Field(name)
+}
+
 // countOf counts one alert.
 func countOf(a futurejobs.ListedAlert, label string, acknowledged bool) futurejobs.OpenAlerts {
 	return futurejobs.OpenAlerts{
-		Rule: a.Rule, Entity: a.Entity, Severity: a.Severity, Status: a.Status, LabelValue: a.Labels[label],
+		Rule: a.Rule, Entity: a.Entity, Severity: a.Severity, Status: a.Status, LabelValue: fieldOf(a, label),
 		Acknowledged: acknowledged, Outage: futurejobs.IsOutage(a.Alert), Count: 1, Oldest: a.DecidedAt,
 	}
 }
@@ -191,7 +199,7 @@ WHERE f.shard = ? AND f.alert_ids IS NOT NULL` + c.and("f"), []any{f.Now, c.shar
 			return nil, err
 		}
 		for _, a := range page {
-			if f.Label == "" || a.Labels[f.Label] == f.LabelValue {
+			if f.Label == "" || a.Field(f.Label) == f.LabelValue {
 				counts = append(counts, countOf(a, label, a.Ack != nil && a.Ack.Holds(f.Now)))
 			}
 		}
@@ -273,6 +281,6 @@ func (s *AlertStore) outagesOf(ctx context.Context, f futurejobs.Filter, open []
 		open, err = s.fill(ctx, open)
 	}
 	return slices.DeleteFunc(open, func(a futurejobs.ListedAlert) bool {
-		return f.Label != "" && a.Labels[f.Label] != f.LabelValue || f.Through != (alerts.ID{}) && alertOrder(a.ID, f.Through) > 0
+		return f.Label != "" && a.Field(f.Label) != f.LabelValue || f.Through != (alerts.ID{}) && alertOrder(a.ID, f.Through) > 0
 	}), err
 }

@@ -165,5 +165,47 @@
   });
 
   document.addEventListener("htmx:after:swap", show);
-  setInterval(show, 1000);
+
+  // A page that cannot reach its node tells it: the headline, the title and the icon turn grey, and the times stop. It
+  // asks every 2 s while it is visible. Once the node answers, it reloads if its stream broke and no field was changed.
+  const askEvery = 2000, answerWithin = 2500;
+  const icon = document.querySelector("link[rel=icon]");
+  let lostSince = null, broken = false;
+  document.addEventListener("htmx:sse:error", () => { broken = true; });
+  document.addEventListener("htmx:sse:after:connection", () => { broken = false; });
+  const changed = () => [...document.querySelectorAll("main input, main textarea, main select")].some((e) =>
+    e.matches("select") ? [...e.options].some((o) => o.selected !== o.defaultSelected) : e.value !== e.defaultValue || e.checked !== e.defaultChecked);
+  function lost(since) {
+    if (lostSince !== null) return;
+    lostSince = since;
+    document.documentElement.classList.add("lost");
+    const notice = document.createElement("p");
+    notice.className = "notice ill";
+    notice.id = "lost";
+    notice.setAttribute("role", "alert");
+    notice.textContent = `Not connected to the node since ${exact.format(since)}. This page shows the state of that time.`;
+    document.querySelector("main").before(notice);
+    document.title = `Not connected · ${document.title}`;
+    icon.href = icon.href.replaceAll("%2317713f", "%23888888");
+  }
+  function found() {
+    if (lostSince === null) return;
+    if (broken && !changed() && !written()) { location.reload(); return; }
+    lostSince = null;
+    document.documentElement.classList.remove("lost");
+    document.getElementById("lost").remove();
+    document.title = document.title.replace("Not connected · ", "");
+    icon.href = icon.href.replaceAll("%23888888", "%2317713f");
+  }
+  async function ask() {
+    if (document.hidden) return;
+    const since = Date.now();
+    try {
+      const r = await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(answerWithin) });
+      if (r.ok) found(); else lost(since); // a proxy answers for a node that is down
+    } catch { lost(since); }
+  }
+  document.addEventListener("visibilitychange", ask);
+  setInterval(ask, askEvery);
+  setInterval(() => { if (lostSince === null) show(); }, 1000);
 })();

@@ -109,6 +109,7 @@ func (v *inboxView) load(c alertClient) error {
 		return err
 	}
 	query := v.narrowing()
+	query.Del("cursor")
 	if v.Seen = seen; seen != (alerts.ID{}) {
 		query.Set("through", seen.String())
 	}
@@ -140,9 +141,8 @@ func (v *inboxView) load(c alertClient) error {
 // narrowing returns the filters of the page as a query for open alerts.
 func (v *inboxView) narrowing() url.Values {
 	query := v.query()
-	for _, name := range []string{"by", "limit", "cursor"} {
-		query.Del(name)
-	}
+	query.Del("by")
+	query.Del("limit")
 	return query
 }
 
@@ -270,7 +270,7 @@ func (v *inboxView) narrowedTo(query url.Values, value string) url.Values {
 
 // narrowed returns the parameter that selects the alerts with a value of a field or label, and its value.
 func narrowed(by, value string) []string {
-	if slices.Contains(alerts.Fields, by) {
+	if slices.Contains(alerts.Fields, by) && by != "step" {
 		return []string{by, value}
 	}
 	return []string{"label", by + "=" + value}

@@ -87,12 +87,12 @@ func (c muteClient) reach(w wish) (*reach, error) {
 }
 
 // filterOf returns the filters of open alerts that accept the same alerts as a match. It is nil if there are none: for a
-// pattern with a *, a step, or several labels.
+// pattern with a *, or several labels.
 func filterOf(match alerts.Match) url.Values {
 	query := url.Values{}
 	for name, pattern := range match {
 		parameter := narrowed(name, pattern)
-		if strings.Contains(pattern, "*") || name == "step" || query.Has(parameter[0]) {
+		if strings.Contains(pattern, "*") || query.Has(parameter[0]) {
 			return nil
 		}
 		query.Set(parameter[0], parameter[1])
