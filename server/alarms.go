@@ -26,10 +26,6 @@ const (
 	putOffStep     = "allowance"
 )
 
-// unreadableAfter is the time that a job must be due before an unreadable rule version raises an alert: while nodes
-// are being replaced, the outgoing node may be the only one that can read the version.
-const unreadableAfter = time.Minute
-
 // alarms raises an alert for each condition that delays due jobs, and resolves it when the condition ends. Every node
 // reads the state of all shards and nodes from the database, because a broken node may be unable to report itself.
 // The database records the open alerts, so each is raised once.
@@ -122,7 +118,7 @@ var overTexts = map[string]func(topic string) string{
 
 // see reads the situation.
 func (a *alarms) see(ctx context.Context) (s situation, err error) {
-	s.now = a.overdue.now()
+	s.now, s.overdueAfter = a.overdue.now(), a.overdue.after
 	if s.nodes, err = a.overdue.liveNodes(ctx); err != nil {
 		return s, err
 	}

@@ -72,6 +72,7 @@ type Config struct {
 
 	letterLimits store.LetterLimits // of dead letters; zero: store.DefaultLetterLimits; tests set it
 	quotasEvery  time.Duration      // interval at which quotas are read; 0: quotasEvery; tests set it
+	overdueAfter time.Duration      // age at which due jobs and standstills are reported; 0: overdueAfter; tests set it
 
 	// Handlers are the program's own handlers for rules; nil: none. They must be registered before Run.
 	Handlers *checks.Handlers
@@ -114,9 +115,8 @@ func (c Config) withDefaults() Config {
 	if c.letterLimits == (store.LetterLimits{}) {
 		c.letterLimits = store.DefaultLetterLimits
 	}
-	if c.quotasEvery == 0 {
-		c.quotasEvery = quotasEvery
-	}
+	fill(&c.quotasEvery, quotasEvery)
+	fill(&c.overdueAfter, overdueAfter)
 	if c.Env == nil {
 		c.Env = func(string) string { return "" }
 	}

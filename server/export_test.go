@@ -17,3 +17,9 @@ func (c Config) WithQuotasEvery(interval time.Duration) Config {
 	c.quotasEvery = interval
 	return c
 }
+
+// WithOverdueAfter returns the configuration with another age at which due jobs and standstills are reported.
+func (c Config) WithOverdueAfter(age time.Duration) Config {
+	c.overdueAfter = age
+	return c
+}

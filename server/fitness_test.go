@@ -303,11 +303,12 @@ func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
 // The calendar of a rule is missing at a restart, and a job of the rule is due: an alert is raised, and no endpoint
 // reports that all is fine. Once the calendar is back, the job is decided and the alert is resolved.
 func TestUnreadableRuleIsReported(t *testing.T) {
-	t.Parallel() // it takes some minutes
+	t.Parallel()
 	onBoth(t, ruleThatCannotBeReadIsReported)
 }
 
 func ruleThatCannotBeReadIsReported(t *testing.T, c server.Config) {
+	c = c.WithOverdueAfter(10 * time.Second)
 	c.DataDir = bustest.Dir(t)
 	calendars := filepath.Join(t.TempDir(), "calendars.yaml")
 	if err := os.WriteFile(calendars, []byte("calendars:\n  office: {zone: UTC, hours: \"00:00-24:00\"}\n"), 0o600); err != nil {

@@ -109,6 +109,7 @@ func (n *node) metrics() string {
 }
 
 func TestHeartbeatsAreSent(t *testing.T) {
+	t.Parallel()
 	r, url := receive(t), broker(t)
 	conn, err := nats.Connect(url)
 	if err != nil {

@@ -214,10 +214,10 @@ func (n *node) wireMonitors(self futurejobs.Node) {
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
-	n.overdue = &overdue{store: n.store, catalog: n.catalog, now: n.clock.Now}
+	n.overdue = &overdue{store: n.store, catalog: n.catalog, now: n.clock.Now, after: n.overdueAfter}
 	n.stallDetector = &stallDetector{
 		store: n.store, catalog: n.catalog, taps: n.intake.Status, now: n.clock.Now,
-		after: stallAfter + n.Lease/3, announce: n.observer.announce, log: n.log,
+		after: n.overdueAfter + n.Lease/3, announce: n.observer.announce, log: n.log,
 	}
 	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, shiftedJobs: n.store.Shifted, holds: n.maintains, begin: n.store.OpenSystemAlert, end: n.store.CloseSystemAlert, noteAlert: n.observer.observe, log: n.log}
 	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.stallDetector.after + 2*stallCheckInterval, record: n.observer.observe, log: n.log}

@@ -14,7 +14,8 @@ import (
 )
 
 // overdueAfter is the time after its slot at which a due job is overdue, in addition to the time that its check may
-// take for a source or a handler. /readyz, metrics, the heartbeat and alerts use it.
+// take for a source or a handler. /readyz, metrics, the heartbeat and alerts use it. The sweep and an intake that stand
+// still for as long, in addition to a third of the lease, have a monitoring gap.
 const overdueAfter = time.Minute
 
 // overdue finds the overdue jobs of all shards, regardless of their holders.
@@ -22,6 +23,7 @@ type overdue struct {
 	store   *store.Store
 	catalog *rules.Catalog
 	now     func() time.Time // the database's time
+	after   time.Duration    // age at which a due job is overdue
 }
 
 // backlog holds overdue jobs by shard and rule version.
@@ -77,7 +79,7 @@ func (o *overdue) findAll(ctx context.Context) (backlog, error) {
 	patience := make(map[futurejobs.VersionRef]time.Duration)
 	may := make(map[futurejobs.VersionRef]time.Duration) // patience of the versions that have any
 	for {
-		found, whole, err := o.store.Overdue(ctx, now.Add(-overdueAfter), may)
+		found, whole, err := o.store.Overdue(ctx, now.Add(-o.after), may)
 		if err != nil {
 			return backlog{}, err
 		}
@@ -89,7 +91,7 @@ func (o *overdue) findAll(ctx context.Context) (backlog, error) {
 			if p := patience[part.VersionRef]; p > 0 {
 				may[part.VersionRef] = p
 			}
-			if now.Sub(part.Oldest) > overdueAfter+patience[part.VersionRef] {
+			if now.Sub(part.Oldest) > o.after+patience[part.VersionRef] {
 				b.parts = append(b.parts, part)
 			}
 		}

@@ -37,7 +37,7 @@ SELECT 0, %d, %d, 'k' || n, %[4]d, %[4]d, %[4]d, %[4]d FROM i`, n, of.RuleID, of
 	}
 	look := func() backlog {
 		t.Helper()
-		b, err := (&overdue{store: w.store, catalog: catalog, now: func() time.Time { return now }}).find(t.Context())
+		b, err := (&overdue{store: w.store, catalog: catalog, now: func() time.Time { return now }, after: overdueAfter}).find(t.Context())
 		w.must(err)
 		return b
 	}

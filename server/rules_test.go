@@ -25,6 +25,7 @@ slot: 1h
 // A rule saved by another process may have a slot long before the sweep's next one, regardless of the component that
 // reads it first.
 func TestARuleFromElsewhereIsCheckedAtItsSlots(t *testing.T) {
+	t.Parallel()
 	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"hourly.yaml": hourlyRule})}
 	n := serve(t, c)
 	s, err := store.Open(t.Context(), store.Options{DatabaseURL: c.DatabaseURL, Log: slog.New(slog.DiscardHandler)})

@@ -16,6 +16,7 @@ type situation struct {
 	now          time.Time
 	nodes        []futurejobs.Node // live ones
 	leases       []futurejobs.Lease
+	overdueAfter time.Duration                   // age at which a due job is overdue
 	overdue      backlog                         // at overdueAfter
 	claims       map[futurejobs.VersionRef]claim // of the live nodes: versions that are unreadable or put off
 	delayed      backlog                         // overdue because their checks are put off
@@ -27,7 +28,7 @@ type situation struct {
 
 // isYoung reports whether a node started so recently that it may not have reported its unreadable versions yet.
 func (s situation) isYoung() bool {
-	return slices.ContainsFunc(s.nodes, func(n futurejobs.Node) bool { return s.now.Sub(n.StartedAt) < unreadableAfter })
+	return slices.ContainsFunc(s.nodes, func(n futurejobs.Node) bool { return s.now.Sub(n.StartedAt) < s.overdueAfter })
 }
 
 // unfit returns an alarm for each node that reports itself unfit.
@@ -47,14 +48,15 @@ func (s situation) unfit() (all []alarm) {
 	return all
 }
 
-// unreadable returns alarms for the rule versions that a node cannot read and that have overdue jobs.
+// unreadable returns alarms for the rule versions that a node cannot read and that have overdue jobs. Younger jobs raise
+// none: while nodes are being replaced, the outgoing node may be the only one that can read the version.
 func (s situation) unreadable() (all []alarm) {
 	for ref, c := range s.claims {
 		overdueJobs := s.overdue.of(ref)
 		if c.PutOff || len(overdueJobs.parts) == 0 && !s.overdue.more {
 			continue
 		}
-		all = append(all, alarm{raise: len(overdueJobs.parts) > 0 && s.now.Sub(overdueJobs.oldest()) > unreadableAfter, SystemAlert: alerts.SystemAlert{
+		all = append(all, alarm{raise: len(overdueJobs.parts) > 0 && s.now.Sub(overdueJobs.oldest()) > s.overdueAfter, SystemAlert: alerts.SystemAlert{
 			Topic: versionTopic(c.Rule, ref.Version), Step: unreadableStep, Status: alerts.Firing, Severity: c.Severity, Since: s.now, Count: overdueJobs.jobs(),
 			Text: fmt.Sprintf("version %d of rule %s cannot be read by node %s; %s of it wait, the oldest since %s: %.500s",
 				ref.Version, c.Rule, c.node, overdueJobs.count(), overdueJobs.oldest().UTC().Format(time.RFC3339), c.Reason),

@@ -18,7 +18,6 @@ import (
 
 // The timing of stall detection.
 const (
-	stallAfter         = time.Minute     // of standing still, in addition to a third of the lease
 	stallCheckInterval = 5 * time.Second // interval at which progress is saved
 	resumeTimeout      = 3 * time.Second // maximum delay of a resuming sweep by the report of its gap
 	steadyLooks        = 3               // consecutive rounds in which the sweep must have reached a time

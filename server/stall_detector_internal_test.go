@@ -88,7 +88,7 @@ func (w *watched) open() {
 	w.must(w.clock.Sync(w.Context()))
 	w.owner = futurejobs.NewOwner(w.store, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, quiet)
 	w.blind = &stallDetector{
-		store: w.store, catalog: w.catalog, now: w.clock.Now, after: stallAfter + 5*time.Second, log: quiet,
+		store: w.store, catalog: w.catalog, now: w.clock.Now, after: overdueAfter + 5*time.Second, log: quiet,
 		taps: func() []events.Status { return []events.Status{{Line: w.line, CaughtUp: w.caughtUp()}} },
 		announce: func(ctx context.Context, r alerts.SystemAlert) error {
 			_, _, err := w.store.WriteSystemAlert(ctx, r)
@@ -96,7 +96,7 @@ func (w *watched) open() {
 		},
 	}
 	w.owner.Changed, w.catalog.Changed = w.wake, w.wake
-	w.overdue = &overdue{store: w.store, catalog: w.catalog, now: w.clock.Now}
+	w.overdue = &overdue{store: w.store, catalog: w.catalog, now: w.clock.Now, after: overdueAfter}
 	w.alarms = &alarms{
 		overdue: w.overdue, quotas: new(access.Quotas), store: w.store, after: w.blind.after + 2*stallCheckInterval, log: quiet,
 		record: func(_ alerts.Alert, _ bool, err error) error { return err },

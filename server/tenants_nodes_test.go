@@ -15,9 +15,8 @@ import (
 	"deadman/server"
 )
 
-// learns bounds the time until a node knows a quota and its use on other nodes: 5 seconds, and a reserve for a busy
-// machine.
-const learns = 20 * time.Second
+// learns bounds the wait until a node knows a quota and its use on other nodes.
+const learns = within
 
 // spread is several nodes on one database and one broker, with a tenant that uses all of them.
 type spread struct {
@@ -28,7 +27,7 @@ type spread struct {
 func newSpread(t *testing.T, nodes int) *spread {
 	t.Helper()
 	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t)}
-	w := &spread{tenants: newTenants(t, c)}
+	w := &spread{tenants: newTenants(t, c.WithQuotasEvery(time.Second))}
 	w.nodes = append(w.nodes, w.tenants)
 	for range nodes - 1 {
 		another := *w.tenants
@@ -43,6 +42,7 @@ func newSpread(t *testing.T, nodes int) *spread {
 // token before that. A node without such a request has it with the first rule of the prefix. The nodes of this test
 // read quotas only for these reasons.
 func TestAFirstTokenHasItsQuotaAtOnce(t *testing.T) {
+	t.Parallel()
 	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t)}
 	w := &spread{tenants: newTenants(t, c.WithQuotasEvery(time.Hour))}
 	w.put(http.StatusCreated, "", strings.ReplaceAll(zenithRule, "zenith", "delta"), w.admin...)

@@ -2,12 +2,14 @@ package scheduler_test
 
 import (
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/scheduler"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
 	"deadman/rules"
@@ -76,5 +78,40 @@ again: keep
 	w.eventually("the last tick is applied", func() bool { return len(w.jobs()) == 1 && len(raised()) == 2 })
 	if all := raised(); all[1].Status != alerts.Resolved {
 		t.Errorf("raised: %+v", all[1])
+	}
+}
+
+// An event of a schedule that exceeds a quota waits for as long as the quota says, and is emitted then without a change of
+// the rules.
+func TestEmissionsWaitForTheirQuota(t *testing.T) {
+	t.Parallel()
+	const wait = 3 * time.Second
+	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+	w.rule = w.save("name: import\nentity: import\ntrigger: {schedule: \"@every 1s\", emit: {subject: imports.due}}\n")
+	var counted count
+	var mu sync.Mutex
+	var asked []time.Time
+	w.ticker(scheduler.Options{
+		Catalog: w.catalog(), Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &counted,
+		Allow: func(rule string, bytes int, now time.Time) time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			if asked = append(asked, now); rule != "import" || bytes <= 0 {
+				t.Errorf("%d bytes of the rule %s are counted", bytes, rule)
+			}
+			if len(asked) == 1 {
+				return wait
+			}
+			return 0
+		},
+	})
+	w.eventually("the event is emitted", func() bool { return counted.emitted.Load() > 0 })
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) < 2 {
+		t.Fatal("the event was emitted although the quota refused it")
+	}
+	if waited := asked[1].Sub(asked[0]); waited < wait {
+		t.Errorf("the event waited for %s, want %s", waited, wait)
 	}
 }
