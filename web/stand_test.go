@@ -23,6 +23,7 @@ import (
 	"deadman/internal/events"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
+	"deadman/internal/testdisk"
 	"deadman/rules"
 	"deadman/web"
 	"deadman/web/ui"
@@ -31,7 +32,7 @@ import (
 // quiet discards the log of intended errors.
 var quiet = slog.New(slog.DiscardHandler)
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testdisk.InMemory(m)) }
 
 // published is the broker as the API uses it.
 type published struct {

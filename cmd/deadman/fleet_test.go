@@ -174,7 +174,7 @@ func (f *fleet) load() (stop func() (open, done []string)) {
 	ctx, cancel := context.WithCancel(f.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		tick := time.NewTicker(20 * time.Millisecond)
+		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for i := 0; ctx.Err() == nil; i++ {
 			key := fmt.Sprintf("k%05d", i)

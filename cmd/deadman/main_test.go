@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"deadman/internal/testdisk"
 )
 
 // asDeadman makes this test binary run as deadman.
@@ -21,7 +23,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(testdisk.InMemory(m))
 }
 
 // ran is the result of a run of the program.

@@ -3,6 +3,7 @@
 package testdisk
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,12 +36,12 @@ func Disk() string {
 type Tests struct{ m *testing.M }
 
 // InMemory returns the tests of a package with their temporary files in memory. They stay on the disk if the file system
-// in memory has too little room, and in the folder of TMPDIR if it is set.
+// in memory has too little room, in the folder of TMPDIR if it is set, and if benchmarks run: they measure the disk, too.
 func InMemory(m *testing.M) Tests { return Tests{m} }
 
 // Run runs the tests and returns the exit code.
 func (t Tests) Run() int {
-	if os.Getenv("TMPDIR") != "" || !hasRoom(memory) {
+	if os.Getenv("TMPDIR") != "" || runsBenchmarks() || !hasRoom(memory) {
 		return t.m.Run()
 	}
 	removeAbandoned(memory)
@@ -56,6 +57,13 @@ func (t Tests) Run() int {
 		return 1
 	}
 	return t.m.Run()
+}
+
+// runsBenchmarks reports whether the flag -test.bench selects any.
+func runsBenchmarks() bool {
+	flag.Parse()
+	selected := flag.Lookup("test.bench")
+	return selected != nil && selected.Value.String() != ""
 }
 
 // hasRoom reports whether a file system in memory, and the memory, have minFree bytes left.

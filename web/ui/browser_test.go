@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+
+	"deadman/internal/testdisk"
 )
 
 // within bounds every wait for an event.
@@ -28,8 +30,8 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the pages are tested in Chromium, and there is none; internal/tools/needs chromium installs it: %w", err)
 	}
-	// The profile is removed with the process: see TestMain.
-	profile, err := os.MkdirTemp("", "deadman-chromium")
+	// The browser ends after the tests, and its profile with it: see TestMain.
+	profile, err := os.MkdirTemp(testdisk.Disk(), "deadman-chromium")
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +53,7 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 var closers []func()
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := testdisk.InMemory(m).Run()
 	for i := len(closers) - 1; i >= 0; i-- {
 		closers[i]()
 	}

@@ -1,0 +1,10 @@
+package bench_test
+
+import (
+	"os"
+	"testing"
+
+	"deadman/internal/testdisk"
+)
+
+func TestMain(m *testing.M) { os.Exit(testdisk.InMemory(m).Run()) }
