@@ -58,7 +58,7 @@ func (a *alertWriter) text(m stepTime, s scope) string {
 		return a.document.SignedText(s.key, a.heartbeat.explain(pulseOf(s.own), s.since, m.at), m.called())
 	}
 	start := a.document.StartText()
-	if s.event == nil || len(s.event.data) == 0 {
+	if s.event.Size() == 0 {
 		start = "the start of the job" // a user created it, without an event
 	}
 	after := document.Duration(m.at.Sub(s.since).Truncate(time.Second))

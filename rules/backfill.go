@@ -100,7 +100,7 @@ func (p *backfill) event(e futurejobs.Event) {
 	own := m.budget()
 	h := ruleMatch{matcher: &m, Rule: p.rule, spend: &own, isApart: p.rule.isApart(p.rule.starts, e.Stream), paused: !p.saved.PausedAt.IsZero(), versionOf: func(futurejobs.Job) *Rule { return p.rule }}
 	h.match()
-	m.body.forget()
+	m.body.Forget()
 	if h.over != nil {
 		p.costly++
 	}

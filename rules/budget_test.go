@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/bodies"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/subjects"
@@ -51,12 +53,12 @@ func TestAnEvaluationIsMetered(t *testing.T) {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		if _, err := x.run(scope{event: newBody(few)}); err != nil {
+		if _, err := x.run(scope{event: bodies.New(few)}); err != nil {
 			t.Errorf("%s: of a small event: %v", source, err)
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err = x.run(scope{event: newBody(many)})
+		_, err = x.run(scope{event: bodies.New(many)})
 		runtime.ReadMemStats(&after)
 		if err == nil || !strings.Contains(err.Error(), errTooExpensive.Error()) {
 			t.Errorf("%s: %v", source, err)
@@ -73,10 +75,10 @@ func TestATextIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := said.say(scope{key: "k", event: newBody(bulky(t, 20_000, 60_000))}); len(text) > 300 || !strings.Contains(text, errTooExpensive.Error()) || !strings.HasSuffix(text, "1") {
+	if text := said.say(scope{key: "k", event: bodies.New(bulky(t, 20_000, 60_000))}); len(text) > 300 || !strings.Contains(text, errTooExpensive.Error()) || !strings.HasSuffix(text, "1") {
 		t.Errorf("%q", text)
 	}
-	if text := said.say(scope{key: "k", event: newBody(bulky(t, 2, 3))}); text != `k: ["yyy","yyy"]1` {
+	if text := said.say(scope{key: "k", event: bodies.New(bulky(t, 2, 3))}); text != `k: ["yyy","yyy"]1` {
 		t.Errorf("%q", text)
 	}
 }
@@ -106,7 +108,7 @@ func compiledRule(t testing.TB, text string) *Rule {
 
 // heard returns the match of a rule with an event.
 func heard(r *Rule, subject string, data []byte) *ruleMatch {
-	m := matcher{body: newBody(data), shards: 1, event: futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Unix(1_800_000_000, 0), Data: data}}
+	m := matcher{body: bodies.New(data), shards: 1, event: futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Unix(1_800_000_000, 0), Data: data}}
 	own := m.budget()
 	h := ruleMatch{matcher: &m, Rule: r, spend: &own, versionOf: func(futurejobs.Job) *Rule { return r }}
 	h.match()

@@ -225,7 +225,7 @@ func (b *Catalog) match(e futurejobs.Event, drawn *allowances) matcher {
 	for _, t := range m.tenants.turnedAway {
 		m.refusals = append(m.refusals, t.refusal())
 	}
-	m.body.forget()
+	m.body.Forget()
 	return m
 }
 
@@ -247,7 +247,7 @@ func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect,
 		return nil, []futurejobs.Refusal{{Rule: l.Rule, Reason: err.Error()}}
 	}
 	m.only, m.late, m.tenants.of = l.Part, true, b.Tenant
-	defer m.body.forget()
+	defer m.body.Forget()
 	now := b.current.Load()
 	if l.Rule == "" {
 		for _, r := range now.rulesFor(l.Event.Subject) {

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"deadman/rules/bodies"
 	"deadman/rules/document"
 
 	"github.com/expr-lang/expr/file"
@@ -19,8 +20,8 @@ import (
 
 // scope holds the values that an expression can read.
 type scope struct {
-	event *body
-	state *body
+	event *bodies.Body
+	state *bodies.Body
 	key   string
 	since time.Time
 	spend *budget // nil: each expression has only its own limit
@@ -100,9 +101,9 @@ func (m *machine) load(x *expression, s scope) (err error) {
 				"rule": s.rule, "since": s.since, "count": s.count, "step": s.step, "turn": s.turn, "turns": s.turns,
 			}
 		case nameEvent:
-			m.env[name], err = s.event.value(x.dialect.literal, x.event)
+			m.env[name], err = s.event.Value(x.dialect.literal, x.event)
 		case nameState:
-			m.env[name], err = s.state.value(x.dialect.literal, x.state)
+			m.env[name], err = s.state.Value(x.dialect.literal, x.state)
 		}
 		if err != nil {
 			return err
@@ -116,9 +117,9 @@ func (x *expression) bytes(s scope) (n int) {
 	for _, name := range x.reads {
 		switch name {
 		case nameEvent:
-			n += s.event.size()
+			n += s.event.Size()
 		case nameState:
-			n += s.state.size()
+			n += s.state.Size()
 		}
 	}
 	return n
@@ -129,9 +130,9 @@ func (x *expression) unread(s scope) (n int) {
 	for _, name := range x.reads {
 		switch name {
 		case nameEvent:
-			n += s.event.unread(x.dialect.literal, x.event)
+			n += s.event.Unread(x.dialect.literal, x.event)
 		case nameState:
-			n += s.state.unread(x.dialect.literal, x.state)
+			n += s.state.Unread(x.dialect.literal, x.state)
 		}
 	}
 	return n

@@ -82,7 +82,7 @@ func (x *expression) explain(s scope) string {
 		if u.state {
 			of, read = s.state, x.state
 		}
-		v, err := of.value(x.dialect.literal, read) // it was decoded for the condition
+		v, err := of.Value(x.dialect.literal, read) // it was decoded for the condition
 		if err != nil {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"deadman/rules/bodies"
 	"deadman/rules/document"
 
 	"github.com/expr-lang/expr"
@@ -34,8 +35,8 @@ type expression struct {
 	source  string
 	dialect exprEnv
 	program *vm.Program
-	event   fieldSet
-	state   fieldSet
+	event   bodies.Part
+	state   bodies.Part
 	reads   []string    // the names that it reads
 	wild    bool        // it reads the tokens that the subject's wildcards matched
 	bare    bool        // it is the key, as in most texts
@@ -92,6 +93,9 @@ func compileExpression(source string, d exprEnv) (x *expression, err error) {
 	x.uses, err = usesOf(plain.Node(), d)
 	return x, err
 }
+
+// readsEvent reports whether the expression reads the event of the job.
+func (x *expression) readsEvent() bool { return slices.Contains(x.reads, nameEvent) }
 
 // weight returns the approximate memory of the expression, in bytes.
 func (x *expression) weight() int {

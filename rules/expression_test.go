@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/bodies"
 	"deadman/rules/document"
 )
 
@@ -18,7 +19,7 @@ const sample = `{
 
 func seen(t testing.TB) scope {
 	t.Helper()
-	b := newBody([]byte(sample))
+	b := bodies.New([]byte(sample))
 	return scope{
 		event: b, state: b, key: "k", since: time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC), step: "primary",
 		turn: 2, turns: 3, count: 4, rule: "late", wild: []string{"a", "b.c"},
@@ -178,13 +179,13 @@ func TestKeys(t *testing.T) {
 		{`event.id`, `{"id": 1} {"id": 2}`, "! the body is not JSON"},
 		{`event.id`, "{\"id\": \"\xff\"}", "! the body is not UTF-8 text"},
 		{`event.id`, `{"id": 1, "x": ` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, "! the body is nested deeper than 64 levels"},
-		{`event.id`, `{"id": "` + strings.Repeat("x", MaxBody) + `"}`, "! the body has 262154 bytes, the most is 262144"},
+		{`event.id`, `{"id": "` + strings.Repeat("x", bodies.MaxBytes) + `"}`, "! the body has 262154 bytes, the most is 262144"},
 	} {
 		x, err := compileExpression(c.source, inKey)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := x.keyOf(scope{event: newBody([]byte(c.body))})
+		got, err := x.keyOf(scope{event: bodies.New([]byte(c.body))})
 		if err != nil {
 			got = "! " + err.Error()
 		}
@@ -200,7 +201,7 @@ func TestNumberOutOfRange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = x.holds(scope{event: newBody([]byte(`{"id": 1e999}`))}); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err = x.holds(scope{event: bodies.New([]byte(`{"id": 1e999}`))}); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -226,7 +227,7 @@ func TestInstants(t *testing.T) {
 		x, err := compileExpression(source, inSince)
 		var got time.Time
 		if err == nil {
-			got, err = x.instant(scope{event: newBody([]byte(`{"ms": 1767355200250}`))})
+			got, err = x.instant(scope{event: bodies.New([]byte(`{"ms": 1767355200250}`))})
 		}
 		switch want := want.(type) {
 		case time.Time:
@@ -285,7 +286,7 @@ func TestWildcards(t *testing.T) {
 		if !x.wild {
 			t.Errorf("%s does not say that it reads the subject", c.source)
 		}
-		got, err := x.keyOf(scope{event: newBody([]byte(`{"id": 5}`)), wild: wildcards(c.pattern, c.subject)})
+		got, err := x.keyOf(scope{event: bodies.New([]byte(`{"id": 5}`)), wild: wildcards(c.pattern, c.subject)})
 		if err != nil || got != c.want {
 			t.Errorf("%s of %s in %s: got %q, %v, want %q", c.source, c.subject, c.pattern, got, err, c.want)
 		}
@@ -317,7 +318,7 @@ func TestSpans(t *testing.T) {
 		var got time.Duration
 		if err == nil {
 			s := seen(t)
-			s.event = newBody([]byte(strings.Replace(sample, "{", `{"sla": "1d12h", `, 1)))
+			s.event = bodies.New([]byte(strings.Replace(sample, "{", `{"sla": "1d12h", `, 1)))
 			got, err = x.span(s)
 		}
 		switch want := want.(type) {
@@ -439,7 +440,7 @@ func TestLongTextIsCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := x.say(scope{event: newBody([]byte(`{"t": "` + strings.Repeat("ä", 3000) + `"}`))})
+	got := x.say(scope{event: bodies.New([]byte(`{"t": "` + strings.Repeat("ä", 3000) + `"}`))})
 	if len(got) > maxText || !strings.HasSuffix(got, "ä…") {
 		t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-10:])
 	}
@@ -468,7 +469,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s: %v", c.source, err)
 			continue
 		}
-		b := newBody([]byte(c.body))
+		b := bodies.New([]byte(c.body))
 		begin := time.Now()
 		_, err = x.holds(scope{event: b})
 		if took := time.Since(begin); took > 30*time.Second {

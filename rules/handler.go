@@ -112,7 +112,7 @@ func (h handler) withState(c checks.Check, w jobContext, answer checks.Answer) (
 		return answer, nil
 	}
 	var err error
-	answer.State, err = w.state.merged()
+	answer.State, err = w.state.Merged()
 	return answer, err
 }
 

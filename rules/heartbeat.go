@@ -86,7 +86,7 @@ func (c heartbeatCompiler) checkHeartbeatSource(d document.Document, steps []ste
 	}
 	for _, s := range steps {
 		for _, x := range []*expression{s.computed, s.at} {
-			if x != nil && x.event.any {
+			if x != nil && x.readsEvent() {
 				c.problem("/trigger/heartbeat/keys", "step %s depends on event, but an entity that never sent a heartbeat has no event; write a fixed time, or remove keys", s.name)
 				return
 			}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"deadman/rules/bodies"
 )
 
 // heartbeatState is the state of a heartbeat beside the time of the last one. It is kept in the state of its job, as
@@ -110,15 +112,15 @@ func (p heartbeatState) mergeInto(own, event json.RawMessage) (json.RawMessage, 
 	if own == nil && p.plain() {
 		return nil, nil
 	}
-	state, err := patch(own, event)
+	state, err := bodies.Patch(own, event)
 	if err != nil {
 		return nil, err
 	}
-	if len(state) > MaxBody {
+	if len(state) > bodies.MaxBytes {
 		state = event // the state before has to give way
 	}
 	fields := make(map[string]json.RawMessage)
-	if isObject(state) {
+	if bodies.IsObject(state) {
 		if err := json.Unmarshal(state, &fields); err != nil {
 			return nil, err
 		}

@@ -3,6 +3,8 @@ package rules
 import (
 	"time"
 
+	"deadman/rules/bodies"
+
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/calendars"
@@ -21,22 +23,22 @@ type jobContext struct {
 
 // contextOfCheck returns the context of a check.
 func contextOfCheck(c checks.Check) jobContext {
-	event := keptBody(c.Event)
+	event := bodies.Stored(c.Event)
 	state := event
 	var own []byte
 	if c.State != nil && !sameBytes(c.State, c.Event) {
-		own, state = c.State, keptBody(c.State)
+		own, state = c.State, bodies.Stored(c.State)
 	}
 	if c.Asked {
-		state = state.mergeFound(c.Found)
+		state = state.WithFound(c.Found)
 	}
-	size := event.size()
+	size := event.Size()
 	if state != event {
-		size += state.size()
+		size += state.Size()
 	}
-	event.spend = budgetFor(size)
+	spend := budgetFor(size)
 	return jobContext{
-		scope:          scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own, spend: &event.spend},
+		scope:          scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own, spend: &spend},
 		slot:           c.Slot,
 		alertedAt:      c.FirstAlertAt,
 		receivingSince: c.ReceivingSince,

@@ -1,6 +1,10 @@
 package rules
 
-import futurejobs "deadman/future_jobs"
+import (
+	"deadman/rules/bodies"
+
+	futurejobs "deadman/future_jobs"
+)
 
 // matchAgain matches the event of a dead letter against the newest version of a rule.
 func (m *matcher) matchAgain(r *rule, part futurejobs.Part) {
@@ -15,7 +19,7 @@ func (m *matcher) matchAgain(r *rule, part futurejobs.Part) {
 // matcher matches one event against the rules.
 type matcher struct {
 	event    futurejobs.Event
-	body     *body
+	body     *bodies.Body
 	shards   int
 	only     futurejobs.Part // of the rules; empty: all of them
 	late     bool
@@ -27,7 +31,7 @@ type matcher struct {
 // newMatcher parses an event. An error means that its envelope cannot be opened.
 func newMatcher(e futurejobs.Event, shards int) (matcher, error) {
 	opened, err := openEvent(e)
-	return matcher{event: opened, body: newBody(opened.Data), shards: shards}, err
+	return matcher{event: opened, body: bodies.New(opened.Data), shards: shards}, err
 }
 
 // matchRule matches the event against a rule: first for jobs to create, then to change, then to end. It reports whether
@@ -56,7 +60,7 @@ func (m *matcher) matchRule(all *rule, v *version) (tooMuch bool) {
 }
 
 // budget returns the budget of the rule's expressions on the event.
-func (m *matcher) budget() budget { return budgetFor(m.body.size()) }
+func (m *matcher) budget() budget { return budgetFor(m.body.Size()) }
 
 func (m *matcher) refuse(rule string, part futurejobs.Part, err error) {
 	m.refusals = append(m.refusals, futurejobs.Refusal{Rule: rule, Part: part, Reason: err.Error()})

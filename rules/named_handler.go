@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"deadman/rules/bodies"
 	"deadman/rules/document"
 
 	"deadman/alerts"
@@ -108,10 +109,10 @@ func checkState(state json.RawMessage) error {
 	if state == nil {
 		return nil
 	}
-	if err := checkBody(state); err != nil {
+	if err := bodies.Check(state); err != nil {
 		return err
 	}
-	if !isObject(state) {
+	if !bodies.IsObject(state) {
 		return errors.New("it is not an object")
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"deadman/rules/bodies"
 )
 
 // A pattern beyond the bounds is refused before it allocates much, and takes little within them.
@@ -87,7 +89,7 @@ func TestAPatternPaysForItsSearch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = x.holds(scope{event: newBody(long), state: newBody(long)})
+			_, err = x.holds(scope{event: bodies.New(long), state: bodies.New(long)})
 			if is := err != nil && strings.Contains(err.Error(), errTooExpensive.Error()); is != tooMuch {
 				t.Errorf("%s: %v", source, err)
 			}
@@ -105,7 +107,7 @@ func TestPatternsMatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := x.holds(scope{event: newBody(fmt.Appendf(nil, `{"s": %s}`, value))})
+		got, err := x.holds(scope{event: bodies.New(fmt.Appendf(nil, `{"s": %s}`, value))})
 		said := fmt.Sprint(got)
 		if err != nil {
 			said = err.Error()

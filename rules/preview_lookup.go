@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"deadman/rules/bodies"
+
 	"deadman/checks"
 )
 
@@ -26,14 +28,14 @@ func newPreviewLookup(r *Rule, given json.RawMessage, unasked string) (*previewL
 		return nil, nil
 	}
 	f := &previewLookup{Finder: r.engine.Finder}
-	switch found := newBody(given); {
+	switch found := bodies.New(given); {
 	case given == nil && unasked != "":
 		f.known = &checks.Finding{Err: errors.New(unasked)}
 	case given == nil:
 	case string(given) == "null":
 		f.known = &checks.Finding{}
 	default:
-		if err := found.checkFound(); err != nil {
+		if err := found.CheckFound(); err != nil {
 			return nil, fmt.Errorf("%w: found: %w; write an object, or null for no such entity", ErrPreview, err)
 		}
 		f.known = &checks.Finding{Value: given}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"deadman/rules/bodies"
 	"deadman/rules/document"
 
 	"deadman/alerts"
@@ -78,7 +79,7 @@ func (p *previewing) event(e PreviewEvent) {
 		p.ping(e)
 		return
 	}
-	m := matcher{body: newBody(e.Data), shards: 1, event: futurejobs.Event{
+	m := matcher{body: bodies.New(e.Data), shards: 1, event: futurejobs.Event{
 		Stream: previewStream, Subject: e.Subject, Seq: p.seq, At: e.At, Data: e.Data,
 	}}
 	own := m.budget()

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deadman/rules/bodies"
 	"deadman/rules/document"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -351,14 +352,14 @@ func (r *Registry) Wanted(ctx context.Context) (map[string][]string, error) {
 // TryHandler calls a handler once about an entity, with a check at the last slot before now of a rule that names it, or
 // of a made-up rule. Its answer is not applied. The error is Problems or of the store.
 func (r *Registry) TryHandler(ctx context.Context, name, key string, event json.RawMessage, now time.Time) (Trial, error) {
-	body := newBody(event)
+	body := bodies.New(event)
 	if !document.NamePattern.MatchString(name) {
 		return Trial{}, document.Problems{{Pointer: "/name", Message: fmt.Sprintf("%q is not a name; write %s", clip(name, 80), document.NameForm)}}
 	}
 	if err := checkKey(key); err != nil {
 		return Trial{}, document.Problems{{Pointer: "/key", Message: err.Error()}}
 	}
-	if err := body.check(); err != nil {
+	if err := body.Check(); err != nil {
 		return Trial{}, document.Problems{{Pointer: "/event", Message: err.Error()}}
 	}
 	if err := access.BoundsOf(ctx).MayCall(name); err != nil {
@@ -371,7 +372,7 @@ func (r *Registry) TryHandler(ctx context.Context, name, key string, event json.
 	slot := rule.engine.Grid.Up(now.Add(-time.Duration(rule.engine.Grid)))
 	trial := rule.engine.Try(ctx, futurejobs.Job{
 		Ref: futurejobs.Ref{RuleID: rule.engine.ID, Key: key}, Version: rule.engine.Version,
-		Since: slot, FirstCheckAt: slot, NextCheckAt: slot, Event: body.valid(),
+		Since: slot, FirstCheckAt: slot, NextCheckAt: slot, Event: body.JSON(),
 	}, now)
 	return Trial{Trial: trial, Rule: named}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deadman/rules/bodies"
 	"deadman/rules/document"
 
 	"deadman/alerts"
@@ -243,15 +244,15 @@ func (r *Rule) since(s scope, at time.Time) (time.Time, error) {
 
 // start returns the start of a job. A since so far ahead that the first check would be beyond the horizon is refused:
 // no user would notice that the job is never checked.
-func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget) (futurejobs.Start, error) {
+func (r *Rule) start(key string, since, at time.Time, event *bodies.Body, spend *budget) (futurejobs.Start, error) {
 	start := futurejobs.Start{
-		Job:           futurejobs.Job{Version: r.engine.Version, Since: since, Event: event.valid()},
+		Job:           futurejobs.Job{Version: r.engine.Version, Since: since, Event: event.JSON()},
 		Restart:       r.document.Again == document.Restart,
 		Early:         r.remembers,
 		OrderedByTime: r.orders,
 	}
 	if r.orders { // only then is a change read before its trigger
-		start.Merge = func(known json.RawMessage) futurejobs.Merging { return newMerging(known) }
+		start.Merge = func(known json.RawMessage) futurejobs.Merging { return bodies.NewMerging(known) }
 		start.Next = r.nextOf
 	}
 	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
@@ -296,14 +297,14 @@ func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, sh
 	if err := checkKey(key); err != nil {
 		return futurejobs.Effect{}, document.Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
 	}
-	b := newBody(event)
-	if err := b.check(); event != nil && err != nil {
+	b := bodies.New(event)
+	if err := b.Check(); event != nil && err != nil {
 		return futurejobs.Effect{}, document.Problems{{Pointer: "/event", Rule: r.engine.Name, Message: err.Error()}}
 	}
 	if since.IsZero() {
 		since = now
 	}
-	spend := budgetFor(b.size())
+	spend := budgetFor(b.Size())
 	start, err := r.start(key, since.UTC().Truncate(time.Microsecond), now, b, &spend)
 	if err != nil {
 		return futurejobs.Effect{}, document.Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"deadman/rules/bodies"
 	"deadman/rules/document"
 
 	"deadman/alerts"
@@ -156,13 +157,13 @@ func (h *ruleMatch) matchUpdate(w *subscription) error {
 	if !ok {
 		return err
 	}
-	if err := h.body.check(); err != nil {
+	if err := h.body.Check(); err != nil {
 		return err
 	}
-	news := h.body.data
+	news := h.body.JSON()
 	h.addEffect(key, futurejobs.Update{
 		News:  news,
-		Begin: func(known json.RawMessage) futurejobs.Merging { return newMerging(known) },
+		Begin: func(known json.RawMessage) futurejobs.Merging { return bodies.NewMerging(known) },
 		Sets:  h.sets(h.closing),
 	})
 	return nil
@@ -262,7 +263,7 @@ func (h *ruleMatch) matchHeartbeat() error {
 	carries := func(body json.RawMessage) heartbeatUpdate {
 		return heartbeatUpdate{h.Rule, b, false, func(heartbeatState) (json.RawMessage, error) { return body, nil }, h.versionOf}
 	}
-	ask, err := carries(h.body.valid()).ask()
+	ask, err := carries(h.body.JSON()).ask()
 	ask.Bare = carries(nil).apply
 	if err == nil {
 		h.addEffect(key, ask)
@@ -272,7 +273,7 @@ func (h *ruleMatch) matchHeartbeat() error {
 
 // matchForTenant matches the event against a rule with bounds, within the limits of its tenant.
 func (h *ruleMatch) matchForTenant(of RuleVersion) {
-	t := h.tenants.tab(of, h.spend.left, h.body.size())
+	t := h.tenants.tab(of, h.spend.left, h.body.Size())
 	given, before := t.lower(h.spend), h.place()
 	h.match()
 	cost, writes := given-h.spend.left, h.place().since(before)

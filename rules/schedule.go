@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"time"
 
+	"deadman/rules/bodies"
 	"deadman/rules/document"
 
 	"deadman/internal/schedules"
@@ -96,8 +97,8 @@ func (c scheduleCompiler) emit(t document.Trigger) {
 	case wildcardsIn(t.Emit.Subject) > 0:
 		c.problem("/trigger/emit/subject", "%q has wildcards, but an event is published on one subject; write one, such as imports.due", clip(t.Emit.Subject, 80))
 	}
-	if len(t.Emit.Data) > MaxBody {
-		c.problem("/trigger/emit/data", "the data has %d bytes, the most is %d", len(t.Emit.Data), MaxBody)
+	if len(t.Emit.Data) > bodies.MaxBytes {
+		c.problem("/trigger/emit/data", "the data has %d bytes, the most is %d", len(t.Emit.Data), bodies.MaxBytes)
 	}
 	for _, field := range []struct {
 		name    string

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"deadman/rules/bodies"
 	"deadman/rules/document"
 
 	"deadman/alerts"
@@ -95,11 +96,11 @@ func tickBudget(bytes int) budget {
 func (t *tickRun) startAt(key string, body json.RawMessage, all *budget) (futurejobs.Start, error) {
 	spend := budgetFor(len(body))
 	if t.allowance == nil {
-		return t.start(key, t.due.At, t.due.At, keptBody(body), t.purse(&spend))
+		return t.start(key, t.due.At, t.due.At, bodies.Stored(body), t.purse(&spend))
 	}
 	given := min(spend.left, all.left)
 	spend.left = given
-	start, err := t.start(key, t.due.At, t.due.At, keptBody(body), &spend)
+	start, err := t.start(key, t.due.At, t.due.At, bodies.Stored(body), &spend)
 	cost := given - spend.left
 	all.left -= cost
 	t.allowance.pay(cost, len(body))

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"deadman/rules/bodies"
+
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
@@ -28,7 +30,7 @@ func TestTimelineUpToAStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := compiledOf(t, "name: a\nentity: b\ntrigger: {heartbeat: {every: 10m}}\nescalate: "+c.escalate+"\n")
 			for _, pauses := range [][]checks.Pause{nil, {{From: since.Add(90 * time.Minute), To: since.Add(100 * time.Minute)}}} {
-				w := jobContext{scope: scope{key: "k", since: since, event: newBody(nil), state: newBody(nil)}, pauses: pauses}
+				w := jobContext{scope: scope{key: "k", since: since, event: bodies.New(nil), state: bodies.New(nil)}, pauses: pauses}
 				whole, err := r.timeline(w)
 				if err != nil {
 					t.Fatal(err)

@@ -3,7 +3,7 @@ package faults_test
 import (
 	"math/rand/v2"
 
-	"deadman/rules"
+	"deadman/rules/bodies"
 )
 
 // drawLarge draws event bodies of up to the maximum size.
@@ -14,5 +14,5 @@ func drawLarge(s *scenario, random *rand.Rand) {
 		s.upset = breakLink([]string{"link", "database"}[random.IntN(2)], "cut", "half-open", "slow")
 	}
 	s.beside(random, 3)
-	s.stage = func(a *arena, random *rand.Rand) { a.padding = rules.MaxBody/4 + random.IntN(rules.MaxBody*7/10) }
+	s.stage = func(a *arena, random *rand.Rand) { a.padding = bodies.MaxBytes/4 + random.IntN(bodies.MaxBytes*7/10) }
 }

@@ -1,4 +1,4 @@
-package rules
+package bodies
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"deadman/internal/configfile"
 )
 
 // decoder decodes JSON that is known to be valid and not deep, so it does not check for errors. Invalid JSON results in
@@ -217,7 +219,7 @@ func (d *decoder) number() (any, error) {
 	if strings.ContainsAny(s, ".eE") {
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil {
-			return nil, fmt.Errorf("the number %s is too large", clip(s, 40))
+			return nil, fmt.Errorf("the number %s is too large", configfile.Truncate(s, 40))
 		}
 		return f, nil
 	}

@@ -1,4 +1,4 @@
-package rules
+package bodies
 
 import (
 	"bytes"
@@ -9,36 +9,29 @@ import (
 	"slices"
 )
 
-// merge applies the fields of news to known as a JSON merge patch (RFC 7396): objects are merged field by field, and a
-// null field is removed.
-func merge(known, news json.RawMessage) (json.RawMessage, error) {
-	m := newMerging(known)
-	if err := m.Merge(news); err != nil {
-		return nil, err
-	}
-	return m.Text(), nil
+// Merging is a state, decoded as far as news touches it: many updates of a large state cost as much as their own
+// bodies, and the state is decoded and encoded once. It implements futurejobs.Merging, and is not safe for
+// concurrent use.
+type Merging struct {
+	root tree
+	undo []func() // functions that revert the current news
 }
 
-// patch is merge for news of any kind and size: news that is no object replaces known.
-func patch(known, news json.RawMessage) (json.RawMessage, error) {
-	if !isObject(news) {
+// NewMerging returns the state for updates to merge into. An empty state is an object without fields.
+func NewMerging(known json.RawMessage) *Merging { return &Merging{root: tree{text: known}} }
+
+// Patch applies the fields of news to known as a JSON merge patch (RFC 7396): objects are merged field by field, and a
+// null field is removed. News that is no object replaces known.
+func Patch(known, news json.RawMessage) (json.RawMessage, error) {
+	if !IsObject(news) {
 		return news, nil
 	}
-	m := newMerging(known)
+	m := NewMerging(known)
 	if _, err := m.patch(&m.root, news); err != nil {
 		return nil, err
 	}
 	return m.Text(), nil
 }
-
-// merging is a state, decoded as far as news touches it: many updates of a large state cost as much as their own
-// bodies, and the state is decoded and encoded once. It implements futurejobs.Merging.
-type merging struct {
-	root tree
-	undo []func() // functions that revert the current news
-}
-
-func newMerging(known json.RawMessage) *merging { return &merging{root: tree{text: known}} }
 
 // tree is a JSON value: its text, or its fields if it is an object that was decoded.
 type tree struct {
@@ -48,16 +41,16 @@ type tree struct {
 }
 
 // Merge merges the fields of news. If it returns an error, the state is unchanged.
-func (m *merging) Merge(news json.RawMessage) error {
-	if !isObject(news) {
+func (m *Merging) Merge(news json.RawMessage) error {
+	if !IsObject(news) {
 		return errors.New("update: the body is not an object, and only fields can be merged")
 	}
 	m.undo = m.undo[:0]
 	_, err := m.patch(&m.root, news)
 	if err != nil {
 		err = fmt.Errorf("update: %w", err)
-	} else if m.root.size > MaxBody {
-		err = fmt.Errorf("update: the state would grow to %d bytes, the most is %d", m.root.size, MaxBody)
+	} else if m.root.size > MaxBytes {
+		err = fmt.Errorf("update: the state would grow to %d bytes, the most is %d", m.root.size, MaxBytes)
 	}
 	if err != nil {
 		for _, undo := range slices.Backward(m.undo) {
@@ -68,7 +61,7 @@ func (m *merging) Merge(news json.RawMessage) error {
 }
 
 // Text returns the state.
-func (m *merging) Text() json.RawMessage {
+func (m *Merging) Text() json.RawMessage {
 	if m.root.fields == nil {
 		return m.root.text
 	}
@@ -76,7 +69,7 @@ func (m *merging) Text() json.RawMessage {
 }
 
 // patch merges an object into a value, and returns by how much its text has grown.
-func (m *merging) patch(t *tree, news json.RawMessage) (grown int, err error) {
+func (m *Merging) patch(t *tree, news json.RawMessage) (grown int, err error) {
 	var changes map[string]json.RawMessage
 	if err := json.Unmarshal(news, &changes); err != nil {
 		return 0, err
@@ -95,7 +88,7 @@ func (m *merging) patch(t *tree, news json.RawMessage) (grown int, err error) {
 }
 
 // set replaces one field of an object, merges a change into it, or removes it.
-func (m *merging) set(t *tree, name string, change json.RawMessage) error {
+func (m *Merging) set(t *tree, name string, change json.RawMessage) error {
 	field, isThere := t.fields[name]
 	switch {
 	case string(change) == "null":
@@ -104,13 +97,13 @@ func (m *merging) set(t *tree, name string, change json.RawMessage) error {
 			t.size -= pairSize(name, field.length(), len(t.fields) > 0) // of the remaining fields
 		}
 		return nil
-	case isObject(change) && isThere:
+	case IsObject(change) && isThere:
 		grown, err := m.patch(field, change)
 		t.size += grown
 		return err
 	}
 	value := &tree{}
-	if isObject(change) {
+	if IsObject(change) {
 		value.text = json.RawMessage(`{}`)
 		if _, err := m.patch(value, change); err != nil {
 			return err
@@ -132,7 +125,7 @@ func (m *merging) set(t *tree, name string, change json.RawMessage) error {
 }
 
 // put writes a field, or removes it, and records how to revert that.
-func (m *merging) put(t *tree, name string, value *tree) {
+func (m *Merging) put(t *tree, name string, value *tree) {
 	fields := t.fields
 	before, isThere := fields[name]
 	m.undo = append(m.undo, func() {
@@ -172,7 +165,7 @@ func (t *tree) takeApart() error {
 		return nil
 	}
 	raw := map[string]json.RawMessage{}
-	if isObject(t.text) {
+	if IsObject(t.text) {
 		if err := json.Unmarshal(t.text, &raw); err != nil {
 			return err
 		}
@@ -214,82 +207,7 @@ func (t *tree) write(to []byte) []byte {
 	return append(to, '}')
 }
 
-// isObject reports whether valid JSON is an object.
-func isObject(text json.RawMessage) bool {
+// IsObject reports whether valid JSON is an object.
+func IsObject(text json.RawMessage) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{"))
-}
-
-// mergeFound returns the state after a query to a source: the data that it found, merged over the state before as a
-// JSON merge patch (RFC 7396). nil: the entity does not exist, and the state is empty.
-func (b *body) mergeFound(found json.RawMessage) *body {
-	if found == nil {
-		return &body{gone: true}
-	}
-	return &body{data: found, under: b}
-}
-
-var errFoundNoObject = errors.New("the result of the source is not an object")
-
-// checkFound returns why the data that a source found is invalid.
-func (b *body) checkFound() error {
-	if err := b.check(); err != nil {
-		return fmt.Errorf("the result of the source is invalid: %w", err)
-	}
-	if !isObject(b.data) {
-		return errFoundNoObject
-	}
-	return nil
-}
-
-// mergedValue is value for a body that is merged over another.
-func (b *body) mergedValue(literal bool) (any, error) {
-	if err := b.checkFound(); err != nil {
-		return nil, err
-	}
-	var known any
-	if b.under.size() > 0 {
-		var err error
-		if known, err = b.under.value(literal, fieldSet{whole: true}); err != nil {
-			return nil, err
-		}
-	}
-	d := decoder{data: b.data, literal: literal}
-	news, err := d.value()
-	if err != nil {
-		return nil, err
-	}
-	return patchValue(known, news), nil
-}
-
-// patchValue is patch for decoded JSON. It does not change known.
-func patchValue(known, news any) any {
-	changes, is := news.(map[string]any)
-	if !is {
-		return news
-	}
-	before, _ := known.(map[string]any)
-	fields := make(map[string]any, len(before)+len(changes))
-	maps.Copy(fields, before)
-	for name, change := range changes {
-		if change == nil {
-			delete(fields, name)
-			continue
-		}
-		fields[name] = patchValue(fields[name], change)
-	}
-	return fields
-}
-
-// merged returns the body as JSON; null if the entity does not exist.
-func (b *body) merged() (json.RawMessage, error) {
-	switch {
-	case b.gone:
-		return json.RawMessage("null"), nil
-	case b.under == nil:
-		return b.data, nil
-	}
-	if err := b.checkFound(); err != nil {
-		return nil, err
-	}
-	return patch(b.under.data, b.data)
 }

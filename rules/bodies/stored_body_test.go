@@ -1,4 +1,4 @@
-package rules
+package bodies
 
 import (
 	"errors"
@@ -14,10 +14,10 @@ func TestStoredBodyThatIsNotJSON(t *testing.T) {
 		bodies = append(bodies, whole[:i], whole[:i]+"x", whole[:i]+"x"+whole[i+1:])
 	}
 	for _, text := range bodies {
-		for _, read := range []fieldSet{{whole: true}, {fields: []string{"status"}}} {
+		for _, read := range []Part{{Whole: true}, {Fields: []string{"status"}}} {
 			done := make(chan error, 1)
 			go func() {
-				_, err := keptBody([]byte(text)).value(false, read)
+				_, err := Stored([]byte(text)).Value(false, read)
 				done <- err
 			}()
 			select {
@@ -30,7 +30,7 @@ func TestStoredBodyThatIsNotJSON(t *testing.T) {
 			}
 		}
 	}
-	if _, err := keptBody([]byte(`[x]`)).value(false, fieldSet{whole: true}); !errors.Is(err, errNotJSON) {
+	if _, err := Stored([]byte(`[x]`)).Value(false, Part{Whole: true}); !errors.Is(err, errNotJSON) {
 		t.Errorf("[x]: %v", err)
 	}
 }

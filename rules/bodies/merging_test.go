@@ -1,4 +1,4 @@
-package rules
+package bodies
 
 import (
 	"encoding/json"
@@ -7,6 +7,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// merge merges news into a state.
+func merge(known, news json.RawMessage) (json.RawMessage, error) {
+	m := NewMerging(known)
+	if err := m.Merge(news); err != nil {
+		return nil, err
+	}
+	return m.Text(), nil
+}
 
 // The cases are those of RFC 7396, appendix A, as far as the news is an object.
 func TestMergeIsAJSONMergePatch(t *testing.T) {
@@ -51,7 +60,7 @@ func TestMergeRefuses(t *testing.T) {
 			t.Errorf("%s: %v", news, err)
 		}
 	}
-	long := `{"a":"` + strings.Repeat("x", MaxBody/2) + `"}`
+	long := `{"a":"` + strings.Repeat("x", MaxBytes/2) + `"}`
 	if _, err := merge(json.RawMessage(strings.Replace(long, "a", "b", 1)), json.RawMessage(long)); err == nil || !strings.Contains(err.Error(), "the most is") {
 		t.Errorf("a state beyond the limit: %v", err)
 	}

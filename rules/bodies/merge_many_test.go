@@ -1,4 +1,4 @@
-package rules
+package bodies
 
 import (
 	"encoding/json"
@@ -63,7 +63,7 @@ func TestManyUpdatesMergeAsOneByOne(t *testing.T) {
 		if err := json.Unmarshal(text, &want); err != nil {
 			t.Fatal(err)
 		}
-		m := newMerging(text)
+		m := NewMerging(text)
 		for step := range 12 {
 			news, isObject := someValue(random, 3).(map[string]any)
 			if !isObject {
@@ -98,12 +98,12 @@ func TestManyUpdatesMergeAsOneByOne(t *testing.T) {
 
 // A refused update leaves the state unchanged, also if it is refused halfway.
 func TestARefusedUpdateChangesNothing(t *testing.T) {
-	m := newMerging(json.RawMessage(`{"a":{"b":1,"c":2},"d":3}`))
+	m := NewMerging(json.RawMessage(`{"a":{"b":1,"c":2},"d":3}`))
 	if err := m.Merge(json.RawMessage(`{"a":{"e":4}}`)); err != nil {
 		t.Fatal(err)
 	}
 	before := string(m.Text())
-	large := fmt.Sprintf(`{"a":{"b":null,"c":{"x":%q},"f":{"g":1}},"d":null,"h":[1]}`, strings.Repeat("x", MaxBody))
+	large := fmt.Sprintf(`{"a":{"b":null,"c":{"x":%q},"f":{"g":1}},"d":null,"h":[1]}`, strings.Repeat("x", MaxBytes))
 	if err := m.Merge(json.RawMessage(large)); err == nil {
 		t.Fatal("it was not refused")
 	}
@@ -125,7 +125,7 @@ func BenchmarkUpdatesOfALargeState(b *testing.B) {
 	}
 	large.WriteString(`}`)
 	for b.Loop() {
-		m := newMerging(json.RawMessage(large.String()))
+		m := NewMerging(json.RawMessage(large.String()))
 		for i := range 2000 {
 			if err := m.Merge(fmt.Appendf(nil, `{"seen":%d}`, i)); err != nil {
 				b.Fatal(err)

@@ -4,21 +4,15 @@ import (
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
+
+	"deadman/rules/bodies"
 )
 
-// fieldSet is the part of an event or a state that an expression reads. Decoding is most of a condition's cost, so
-// nothing else is decoded.
-type fieldSet struct {
-	any    bool     // the expression reads any part
-	whole  bool     // more than named fields
-	fields []string // of the outermost object
-}
-
 // extentOf returns the part of the event or the state that an expression reads as it is written.
-func extentOf(root ast.Node, name string) fieldSet {
+func extentOf(root ast.Node, name string) bodies.Part {
 	f := fieldCounter{name: name}
 	ast.Walk(&root, &f)
-	return fieldSet{any: f.all > 0, whole: f.all > f.named, fields: f.fields}
+	return bodies.Part{Whole: f.all > f.named, Fields: f.fields}
 }
 
 // fieldCounter counts how often an expression contains a name, and how often it names a field of it.
