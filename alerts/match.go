@@ -77,8 +77,8 @@ func (m Match) String() string {
 
 // MatchPattern reports whether a text matches a pattern, in which * matches any text, including none.
 func MatchPattern(text, pattern string) bool {
-	begin, rest, open := strings.Cut(pattern, "*")
-	text, ok := strings.CutPrefix(text, begin)
+	prefix, rest, open := strings.Cut(pattern, "*")
+	text, ok := strings.CutPrefix(text, prefix)
 	if !open || !ok {
 		return ok && text == ""
 	}

@@ -34,8 +34,8 @@ type Check struct {
 	// ReceivingSince is the start of the current gap-free period of this rule's heartbeats. Zero means no relevant gap.
 	ReceivingSince time.Time
 
-	Asked bool            // a source was queried about the entity
-	Found json.RawMessage // the source's result, an object; nil: no such entity
+	Queried bool            // a source was queried about the entity
+	Found   json.RawMessage // the source's result, an object; nil: no such entity
 }
 
 // AsOf returns the latest time that the check may judge: At, or ReadThrough if that is earlier, but not before Slot.

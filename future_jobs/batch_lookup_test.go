@@ -32,7 +32,7 @@ type source struct {
 func (*source) Inline() {}
 
 func (*source) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
-	if !c.Asked {
+	if !c.Queried {
 		return checks.Answer{}, errors.New("no lookup was made")
 	}
 	if c.Found == nil {
@@ -169,11 +169,11 @@ func TestStoppingWaitsForNoSource(t *testing.T) {
 		if batches, _ := slow.counts(); len(batches) != 1 {
 			t.Fatalf("asked about %v", batches)
 		}
-		began := time.Now()
+		startedAt := time.Now()
 		e.stop()
 		<-e.finished
 		job, err := e.store.Job(t.Context(), "asks", "1")
-		if took := time.Since(began); took > time.Second || err != nil || job.CheckAttempts != 0 || len(e.said()) != 0 {
+		if took := time.Since(startedAt); took > time.Second || err != nil || job.CheckAttempts != 0 || len(e.said()) != 0 {
 			t.Errorf("it stopped after %s; the job: %+v, %v", took, job.Job, err)
 		}
 	})

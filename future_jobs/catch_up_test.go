@@ -116,10 +116,10 @@ func TestManualCheckTimesOut(t *testing.T) {
 			<-never
 			return checks.Answer{}, nil
 		})
-		began := time.Now()
+		startedAt := time.Now()
 		_, ends, err := rule.CheckNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
-		if ends || !errors.Is(err, errAbandoned) || time.Since(began) > 3*time.Second {
-			t.Errorf("after %s: %v, %v", time.Since(began), ends, err)
+		if ends || !errors.Is(err, errAbandoned) || time.Since(startedAt) > 3*time.Second {
+			t.Errorf("after %s: %v, %v", time.Since(startedAt), ends, err)
 		}
 	})
 }

@@ -142,7 +142,7 @@ func (c *checker) lookUp(ctx context.Context, batch []*task, decided chan<- []*t
 		var answer checks.Answer
 		err := found.Err
 		if err == nil {
-			request.Asked, request.Found = true, found.Value
+			request.Queried, request.Found = true, found.Value
 			answer, err = callHandler(ctx, rule.Handler, request)
 		}
 		c.decide(v, answer, err)

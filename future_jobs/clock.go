@@ -32,7 +32,7 @@ const (
 // A step of the database's clock is adopted once it has lasted for 10 s, or at once if it undoes the last step. Until
 // then the clock runs on by the elapsed time. See docs/adr/0049.
 type Clock struct {
-	ask   func(ctx context.Context) (time.Time, error)
+	query func(ctx context.Context) (time.Time, error)
 	local func() time.Time
 
 	// Changed is called when a step is seen, adopted or over. Set before Run.
@@ -80,8 +80,8 @@ func (s Step) By() time.Duration { return s.To.Sub(s.From) }
 
 // NewClock returns a clock based on the database's. local is a monotonic clock such as time.Now. Until the first Sync
 // the clock shows the zero time, and nothing is due.
-func NewClock(ask func(ctx context.Context) (time.Time, error), local func() time.Time) *Clock {
-	c := &Clock{ask: ask, local: local, Changed: func() {}, Follow: func(context.Context, time.Duration, bool) error { return nil }}
+func NewClock(query func(ctx context.Context) (time.Time, error), local func() time.Time) *Clock {
+	c := &Clock{query: query, local: local, Changed: func() {}, Follow: func(context.Context, time.Duration, bool) error { return nil }}
 	c.state.Store(&clockState{})
 	return c
 }
@@ -123,7 +123,7 @@ func (c *Clock) syncWithin(ctx context.Context, d time.Duration) error {
 // Sync asks the database for its time. It returns a ClockJumpError while the answers contradict the elapsed time.
 func (c *Clock) Sync(ctx context.Context) error {
 	sent := c.local()
-	t, err := c.ask(ctx)
+	t, err := c.query(ctx)
 	if err != nil {
 		return fmt.Errorf("database time: %w", err)
 	}

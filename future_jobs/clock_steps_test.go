@@ -65,17 +65,17 @@ func startNode(tb testing.TB, s *store.Store, catalog futurejobs.RuleReader, id 
 }
 
 // raisedAfter waits for an alert for a key, and returns how long that took, to a tenth of a second or a 3,600th of most.
-func (e *engine) raisedAfter(key string, most time.Duration) time.Duration {
+func (e *engine) raisedAfter(key string, limit time.Duration) time.Duration {
 	e.Helper()
 	var settled int64
 	isRaised := false
-	for begun := time.Now(); ; time.Sleep(max(100*time.Millisecond, most/3600)) {
+	for begun := time.Now(); ; time.Sleep(max(100*time.Millisecond, limit/3600)) {
 		e.newAlerts(&settled, func(a futurejobs.ListedAlert) { isRaised = isRaised || a.Key == key })
 		if isRaised {
 			return time.Since(begun)
 		}
-		if time.Since(begun) > most {
-			e.Fatalf("no alert for %q after %s; sweep err %v, lag %s", key, most, e.sweeper.Err(), e.sweeper.Lag())
+		if time.Since(begun) > limit {
+			e.Fatalf("no alert for %q after %s; sweep err %v, lag %s", key, limit, e.sweeper.Err(), e.sweeper.Lag())
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 func TestClockIsNeverEarlyAndNeverGoesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		local, truth := noon, noon.Add(time.Duration(rapid.Int64Range(-1e15, 1e15).Draw(t, "offset")))
-		const most = 100 // maximum drift of the clocks in parts per million
-		apart := rapid.Int64Range(-most, most).Draw(t, "apart")
+		const limit = 100 // maximum drift of the clocks in parts per million
+		apart := rapid.Int64Range(-limit, limit).Draw(t, "apart")
 		pass := func(d time.Duration) {
 			local, truth = local.Add(d+d/1e6*time.Duration(apart)), truth.Add(d)
 		}
@@ -38,7 +38,7 @@ func TestClockIsNeverEarlyAndNeverGoesBack(t *testing.T) {
 				t.Fatalf("it went back by %s", meanwhile.Sub(now))
 			}
 			pass(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "wait")))
-			const drifted = most * 70 * time.Microsecond // in a minute, and while an answer is in transit
+			const drifted = limit * 70 * time.Microsecond // in a minute, and while an answer is in transit
 			if now := clock.Now(); now.After(truth.Add(drifted)) {
 				t.Fatalf("it shows %s, %s early", now, now.Sub(truth))
 			} else if truth.Sub(now) > 3*time.Second+drifted {

@@ -177,11 +177,11 @@ func (d *Decision) complete(r *Rule, outcome checks.Outcome, reason string, slot
 	d.Alerts = of.of(j.CheckAttempts, slot, of.planned(slot, due), now, drafts)
 	j.Alerts = before[:len(before):len(before)]
 	for i := range d.Alerts {
-		said := &d.Alerts[i]
-		if said.Status == alerts.Resolved {
-			said.Closes = before
+		alert := &d.Alerts[i]
+		if alert.Status == alerts.Resolved {
+			alert.Closes = before
 		}
-		j.Alerts = append(j.Alerts, said.ID)
+		j.Alerts = append(j.Alerts, alert.ID)
 	}
 }
 

@@ -41,19 +41,19 @@ func (e *EarlyEvent) add(end Ending) {
 }
 
 // find returns the index of the first end after a job's beginning; -1: none.
-func (e *EarlyEvent) find(began time.Time, skew time.Duration) int {
+func (e *EarlyEvent) find(startedAt time.Time, skew time.Duration) int {
 	return slices.IndexFunc(e.Ends, func(end Ending) bool {
 		if !end.From.IsZero() {
-			return !end.At.Before(began)
+			return !end.At.Before(startedAt)
 		}
-		return !end.At.Add(skew).Before(began)
+		return !end.At.Add(skew).Before(startedAt)
 	})
 }
 
 // covers reports whether a trigger arrived during a job that has ended by now.
-func (e *EarlyEvent) covers(began time.Time) bool {
-	i := e.find(began, 0)
-	return i >= 0 && !e.Ends[i].From.IsZero() && !began.Before(e.Ends[i].From)
+func (e *EarlyEvent) covers(startedAt time.Time) bool {
+	i := e.find(startedAt, 0)
+	return i >= 0 && !e.Ends[i].From.IsZero() && !startedAt.Before(e.Ends[i].From)
 }
 
 // earlyEvents stores the early events of a run's keys.

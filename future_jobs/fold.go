@@ -230,12 +230,12 @@ func (f *fold) end(e Effect, s *foldedJob, a End) {
 		f.net.StartedAndEnded = append(f.net.StartedAndEnded, d)
 		return
 	}
-	said := a.Alert
-	if said == nil && len(s.job.Alerts) > 0 {
-		said = a.Close
+	closing := a.Alert
+	if closing == nil && len(s.job.Alerts) > 0 {
+		closing = a.Close
 	}
-	if said != nil && !e.Rule.Deleted {
-		d.resolveAlerts(e.Rule, said(s.job), f.decidedAt(e), f.now)
+	if closing != nil && !e.Rule.Deleted {
+		d.resolveAlerts(e.Rule, closing(s.job), f.decidedAt(e), f.now)
 	}
 	d.mergeState(a.State)
 	f.net.End = append(f.net.End, d)
@@ -244,15 +244,15 @@ func (f *fold) end(e Effect, s *foldedJob, a End) {
 // decidedAt returns when an effect was decided: when the stream stored its event, or the time of its tick. A person's
 // action is decided now.
 func (f *fold) decidedAt(e Effect) time.Time {
-	var began alerts.Origin
-	switch ask := e.Action.(type) {
+	var origin alerts.Origin
+	switch start := e.Action.(type) {
 	case Start:
-		began = ask.Job.Origin
+		origin = start.Job.Origin
 	case StartExpired:
-		began = ask.Job.Origin
+		origin = start.Job.Origin
 	}
-	if e.Event == nil && began != 0 {
-		return began.At()
+	if e.Event == nil && origin != 0 {
+		return origin.At()
 	}
 	return f.eventTime(e)
 }

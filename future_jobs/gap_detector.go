@@ -33,27 +33,27 @@ type GapStore interface {
 // checked: before the first sweep, unless another node received pings meanwhile; after the process stood still; after
 // the database was unreachable. It is safe for concurrent use.
 type GapDetector struct {
-	ears  GapStore
+	store GapStore
 	node  string
 	local func() time.Time
 	log   *slog.Logger
 
 	missed atomic.Bool // a ping could not be stored
 
-	mu       sync.Mutex
-	began    time.Time // by the database's time; zero: the database has not answered yet
-	swept    bool      // begin has checked for other nodes
-	ran      time.Time // when the process was last known to run, by the local clock
-	awake    time.Time // since when the process has run, by the local clock
-	answered time.Time // when the last answered query was sent to the database, by the local clock
-	told     time.Time // the database's last answer; zero: none yet
-	deaf     bool      // a gap is not recorded yet
+	mu        sync.Mutex
+	startedAt time.Time // by the database's time; zero: the database has not answered yet
+	swept     bool      // checkStart has checked for other nodes
+	ran       time.Time // when the process was last known to run, by the local clock
+	awake     time.Time // since when the process has run, by the local clock
+	answered  time.Time // when the last answered query was sent to the database, by the local clock
+	dbTime    time.Time // the database's last answer; zero: none yet
+	hasGap    bool      // a gap is not recorded yet
 }
 
 // NewGapDetector returns the detector of a node that starts to receive pings now. local is a monotonic clock.
 func NewGapDetector(e GapStore, node string, local func() time.Time, log *slog.Logger) *GapDetector {
 	now := local()
-	return &GapDetector{ears: e, node: node, local: local, log: log, ran: now, awake: now, answered: now}
+	return &GapDetector{store: e, node: node, local: local, log: log, ran: now, awake: now, answered: now}
 }
 
 // Run checks twice a second until ctx ends.
@@ -75,7 +75,7 @@ func (d *GapDetector) Flush(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.noteRunning()
-	if err := d.begin(ctx); err != nil {
+	if err := d.checkStart(ctx); err != nil {
 		return err
 	}
 	return d.record(ctx)
@@ -99,7 +99,7 @@ func (d *GapDetector) noteRunning() {
 	if now.Sub(d.ran) > gapThreshold {
 		d.awake = now
 	}
-	d.deaf = d.deaf || now.Sub(d.answered) > gapThreshold // a process that stood still received no answer
+	d.hasGap = d.hasGap || now.Sub(d.answered) > gapThreshold // a process that stood still received no answer
 	d.ran = now
 }
 
@@ -109,10 +109,10 @@ func (d *GapDetector) poll(ctx context.Context) {
 	d.noteRunning()
 	d.mu.Unlock()
 
-	asked := d.local()
+	sentAt := d.local()
 	within, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	now, err := d.ears.Now(within)
+	now, err := d.store.Now(within)
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,14 +121,14 @@ func (d *GapDetector) poll(ctx context.Context) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		d.deaf = true // pings received meanwhile were not stored either
+		d.hasGap = true // pings received meanwhile were not stored either
 		return
-	case d.began.IsZero():
-		d.began = now
-	case now.Sub(d.told)-asked.Sub(d.answered) > gapThreshold: // the local clock of a suspended machine does not advance
-		d.deaf = true
+	case d.startedAt.IsZero():
+		d.startedAt = now
+	case now.Sub(d.dbTime)-sentAt.Sub(d.answered) > gapThreshold: // the local clock of a suspended machine does not advance
+		d.hasGap = true
 	}
-	d.answered, d.told = asked, now
+	d.answered, d.dbTime = sentAt, now
 	if !d.swept {
 		return
 	}
@@ -137,44 +137,44 @@ func (d *GapDetector) poll(ctx context.Context) {
 	}
 }
 
-// begin checks whether another node received pings before this node started. A node seen alive after the start of
+// checkStart checks whether another node received pings before this node started. A node seen alive after the start of
 // this one covers the time before it.
-func (d *GapDetector) begin(ctx context.Context) error {
+func (d *GapDetector) checkStart(ctx context.Context) error {
 	if d.swept {
 		return nil
 	}
-	if d.began.IsZero() {
-		now, err := d.ears.Now(ctx)
+	if d.startedAt.IsZero() {
+		now, err := d.store.Now(ctx)
 		if err != nil {
 			return err
 		}
-		d.began = now
+		d.startedAt = now
 	}
-	others, err := d.ears.OtherNodeAlive(ctx, d.node, d.began)
+	others, err := d.store.OtherNodeAlive(ctx, d.node, d.startedAt)
 	if err != nil {
 		return err
 	}
-	d.deaf = d.deaf || !others
+	d.hasGap = d.hasGap || !others
 	d.swept = true
 	return nil
 }
 
 // record records a pending gap.
 func (d *GapDetector) record(ctx context.Context) error {
-	d.deaf = d.missed.Swap(false) || d.deaf
-	if !d.deaf {
+	d.hasGap = d.missed.Swap(false) || d.hasGap
+	if !d.hasGap {
 		return nil
 	}
-	asked := d.local()
-	now, err := d.ears.Now(ctx)
+	sentAt := d.local()
+	now, err := d.store.Now(ctx)
 	if err != nil {
 		return err
 	}
-	d.answered, d.told = asked, now
-	if err := d.ears.RecordGap(ctx, "", now); err != nil {
+	d.answered, d.dbTime = sentAt, now
+	if err := d.store.RecordGap(ctx, "", now); err != nil {
 		return err
 	}
-	d.deaf = false
+	d.hasGap = false
 	d.log.Info("receiving pings; pings may have been missed before, so their jobs restart", "receiving_since", now)
 	return nil
 }

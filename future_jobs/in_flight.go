@@ -51,9 +51,9 @@ func (f inFlight) slot() time.Time { return fromMicros(f.micros) }
 
 func fromMicros(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// begin marks a job as being checked. A decision without a check may have moved the job already; its row is at
+// start marks a job as being checked. A decision without a check may have moved the job already; its row is at
 // v.slot.
-func (f *inFlightJobs) begin(v *task) {
+func (f *inFlightJobs) start(v *task) {
 	f.jobs[v.Job.ID] = inFlight{micros: v.slot.UnixMicro(), rule: v.Job.RuleID, needsLookup: v.needsLookup(), waitsForIO: v.waitsForIO(), queued: v.takesTurn()}
 	if set, is := f.unsettledJobs[v.Job.ID]; is {
 		set.sweep, v.isSlow = f.sweeps, set.isSlow

@@ -87,8 +87,8 @@ func (a jobAlerts) planned(slot, due time.Time) time.Time {
 	case !a.job.FirstCheckAt.After(a.job.CreatedAt) && slot.Equal(a.rule.Grid.After(a.job.CreatedAt)):
 		at = a.job.FirstCheckAt
 	}
-	if began := a.job.Origin.At(); at.Before(began) {
-		at = a.rule.Grid.Up(began)
+	if startedAt := a.job.Origin.At(); at.Before(startedAt) {
+		at = a.rule.Grid.Up(startedAt)
 	}
 	return at
 }

@@ -10,7 +10,7 @@ import (
 // free, so that rules with hanging handlers leave capacity. An abandoned handler occupies a lane of its rule until it
 // has really returned, and none of the other rules.
 type limiter struct {
-	most  int
+	limit int
 	freed func() // called when a lane becomes free
 
 	mu      sync.Mutex
@@ -29,8 +29,8 @@ type running struct {
 	StartedAt time.Time `json:"started_at"`
 }
 
-func newLimiter(most int, freed func()) *limiter {
-	return &limiter{most: most, freed: freed, rules: map[int32]int{}, left: map[int32]int{}, running: map[int64]running{}}
+func newLimiter(limit int, freed func()) *limiter {
+	return &limiter{limit: limit, freed: freed, rules: map[int32]int{}, left: map[int32]int{}, running: map[int64]running{}}
 }
 
 // acquire takes a lane for a check of the rule; false: none is free.
@@ -38,7 +38,7 @@ func (l *limiter) acquire(rule int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	others := l.all - (l.rules[rule] - l.left[rule])
-	if l.all == l.most || l.rules[rule] >= max((l.most-others)/2, 1) {
+	if l.all == l.limit || l.rules[rule] >= max((l.limit-others)/2, 1) {
 		return false
 	}
 	l.all++

@@ -53,9 +53,9 @@ func (o *ordering) isOlder(e Effect, j *Job) bool {
 	return by > ClockSkew || by > 0 && j.Order != nil && j.Order.After
 }
 
-// begin sets the order of a new job, unless its Since determines it. after reports whether another job of the key was
+// setOrder sets the order of a new job, unless its Since determines it. after reports whether another job of the key was
 // open until now.
-func (o *ordering) begin(a Start, e Effect, j *Job, after bool) {
+func (o *ordering) setOrder(a Start, e Effect, j *Job, after bool) {
 	order := Order{ByHand: a.ByHand}
 	if a.OrderedByTime {
 		order.After = after
@@ -84,18 +84,18 @@ func (o *ordering) recall(a Start, e Effect, s *foldedJob) {
 	if early == nil {
 		return
 	}
-	began, skew := s.job.beganAt(), time.Duration(0)
+	startedAt, skew := s.job.beganAt(), time.Duration(0)
 	if a.OrderedByTime {
 		skew = ClockSkew
 	}
-	switch i := early.find(began, skew); {
+	switch i := early.find(startedAt, skew); {
 	case i >= 0:
 		o.recallEnd(a, e, s, *early, i)
-	case len(early.Members) > 0 && !early.At.Add(skew).Before(began) && o.recallMembers(a, e, s, *early):
+	case len(early.Members) > 0 && !early.At.Add(skew).Before(startedAt) && o.recallMembers(a, e, s, *early):
 	case s.job.Order != nil && s.job.Order.After:
-		o.recallChanges(a, e, s, began)
+		o.recallChanges(a, e, s, startedAt)
 	default:
-		o.recallChanges(a, e, s, began.Add(-skew))
+		o.recallChanges(a, e, s, startedAt.Add(-skew))
 	}
 }
 
@@ -160,19 +160,19 @@ func (o *ordering) replay(e Effect, s *foldedJob) {
 // precede replaces the trigger of a job by an older one that is read later, and keeps the job's own. It returns false
 // if it does not: the job was checked, or the job of the older trigger had ended before.
 func (o *ordering) precede(a Start, e Effect, s *foldedJob) bool {
-	f, j, at, began := o.fold, &s.job, o.fold.eventTime(e), s.job.beganAt()
+	f, j, at, startedAt := o.fold, &s.job, o.fold.eventTime(e), s.job.beganAt()
 	if a.Restart || !a.OrderedByTime || e.OutOfOrder || j.CheckCount+j.UndeterminedChecks > 0 || j.Order != nil && (j.Order.ByHand || j.Order.Forgot) {
 		return false
 	}
 	if early := o.early.of(e.Ref); early != nil {
-		if i := early.find(at, 0); i >= 0 && early.Ends[i].At.Before(began) {
+		if i := early.find(at, 0); i >= 0 && early.Ends[i].At.Before(startedAt) {
 			return false
 		}
 	}
 	s.endRun()
 	order := s.reorder()
 	order.keep(Kept{
-		At: began, Since: j.Since, First: j.FirstCheckAt, Next: j.NextCheckAt, Version: j.Version, Origin: j.Origin, Event: j.Event, State: j.State,
+		At: startedAt, Since: j.Since, First: j.FirstCheckAt, Next: j.NextCheckAt, Version: j.Version, Origin: j.Origin, Event: j.Event, State: j.State,
 		Pauses: j.Pauses, PausedNext: j.PausedNext, Members: j.Members,
 	})
 	changes := order.Changes
@@ -193,8 +193,8 @@ func (o *ordering) precede(a Start, e Effect, s *foldedJob) bool {
 
 // keep stores a trigger that changed nothing in the job's Order.
 func (o *ordering) keep(a Start, e Effect, s *foldedJob) {
-	begins := a.Job
-	kept := Kept{At: o.fold.eventTime(e), Since: begins.Since, First: begins.FirstCheckAt, Next: a.first(), Version: begins.Version, Event: begins.Event}
+	job := a.Job
+	kept := Kept{At: o.fold.eventTime(e), Since: job.Since, First: job.FirstCheckAt, Next: a.first(), Version: job.Version, Event: job.Event}
 	if e.Event != nil {
 		kept.Origin = alerts.OriginOf(e.Event.At, e.Event.Seq)
 	}
@@ -286,7 +286,7 @@ func (o *ordering) finish(e Effect, s *foldedJob, a End) {
 		job.Order.At = newer[0].At
 	}
 	f.net.Created++
-	f.usage.begin(e.Rule, f.track(e.Ref, foldedJob{job: job, isNew: true}))
+	f.usage.start(e.Rule, f.track(e.Ref, foldedJob{job: job, isNew: true}))
 }
 
 // release remembers the changes of an ending job that are newer than its end. The job of the first kept trigger has
@@ -331,7 +331,7 @@ func (o *ordering) turnedAway(e Effect, hasLetter bool) {
 // older plays an effect that is older than the job.
 func (o *ordering) older(e Effect, s *foldedJob) {
 	if e.Rule.Scattered && !e.OutOfOrder {
-		if a, begins := e.Action.(Start); begins && o.precede(a, e, s) {
+		if a, isStart := e.Action.(Start); isStart && o.precede(a, e, s) {
 			return
 		}
 		if o.missed(e) {

@@ -119,9 +119,9 @@ func changeOf(e Effect, at time.Time) (c Change, ok bool) {
 		return c, false
 	}
 	c = Change{At: at, Stream: e.Event.Stream, Subject: e.Event.Subject, Seq: e.Event.Seq}
-	switch ask := e.Action.(type) {
+	switch action := e.Action.(type) {
 	case Update:
-		c.Kind, c.News = Updated, ask.News
+		c.Kind, c.News = Updated, action.News
 	case Pause:
 		c.Kind = Paused
 	case Resume:

@@ -91,10 +91,10 @@ slot: 1s
 `
 	synctest.Test(t, func(t *testing.T) {
 		e := run(t, nil, rule)
-		began := time.Now()
+		startedAt := time.Now()
 		e.happen("two.created", "1")
 		time.Sleep(25 * time.Second) // both slots are over
-		e.readThrough(began.Add(11 * time.Second))
+		e.readThrough(startedAt.Add(11 * time.Second))
 		time.Sleep(2 * time.Second)
 		if steps := e.steps(); len(steps) != 1 || steps[0] != "first" {
 			t.Errorf("steps %v were taken, want the first alone: the stream is not read past the second", steps)

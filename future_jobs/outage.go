@@ -49,7 +49,7 @@ type OutageStore interface {
 	// Outages returns the open outages.
 	Outages(ctx context.Context) ([]Outage, error)
 	// CloseOutage closes an outage with an alert; ended is false if it was not open any more.
-	CloseOutage(ctx context.Context, o Outage, say func(Outage) alerts.Alert) (raised []alerts.Alert, ended bool, err error)
+	CloseOutage(ctx context.Context, o Outage, alertOf func(Outage) alerts.Alert) (raised []alerts.Alert, ended bool, err error)
 }
 
 // ErrNotHeld means that the shards are held by another node. Nothing was written.

@@ -138,6 +138,6 @@ type outageError struct{ error }
 func (s outageError) Unwrap() error { return s.error }
 
 func isCoveredByOutage(err error) bool {
-	var spoken outageError
-	return errors.As(err, &spoken)
+	var covered outageError
+	return errors.As(err, &covered)
 }

@@ -8,12 +8,12 @@ import (
 // round is a series of reads of one shard from its low water, or from its beginning, up to a time. A round that skips
 // very many waiting jobs continues in later sweeps, so that newly due jobs need not wait for its end.
 type round struct {
-	began  time.Time // zero: no round is open
-	at     position  // the position of the round
-	recent position  // the position of reads of jobs that became due since its start, or since the low water before it
+	startedAt time.Time // zero: no round is open
+	at        position  // the position of the round
+	recent    position  // the position of reads of jobs that became due since its start, or since the low water before it
 }
 
-func (r round) isOpen() bool { return !r.began.IsZero() }
+func (r round) isOpen() bool { return !r.startedAt.IsZero() }
 
 // parking marks jobs of one rule behind the low water of a shard that have to wait: for their streams, for a source,
 // or until their version is readable. A round of reads does not cover them, and they are not listed one by one: jobs

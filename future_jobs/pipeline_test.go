@@ -56,12 +56,12 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 					close(b.decided)
 				}()
 				var got []cut
-				for began := time.Now(); ; began = time.Now() {
+				for startedAt := time.Now(); ; startedAt = time.Now() {
 					batch, open := <-batches
 					if !open {
 						break
 					}
-					got = append(got, cut{len(batch), time.Since(began)})
+					got = append(got, cut{len(batch), time.Since(startedAt)})
 				}
 				if !slices.Equal(got, test.want) {
 					t.Errorf("batches of %v, want %v", got, test.want)

@@ -71,9 +71,9 @@ func (q DueQuery) Advance(page []Job) (cursors []ShardCursor) {
 // ofShard returns the part of a page that belongs to one shard. A page is sorted by shard and large, so the search is
 // binary.
 func ofShard(page []Job, shard int16) []Job {
-	begin := sort.Search(len(page), func(i int) bool { return page[i].Shard >= shard })
+	first := sort.Search(len(page), func(i int) bool { return page[i].Shard >= shard })
 	end := sort.Search(len(page), func(i int) bool { return page[i].Shard > shard })
-	return page[begin:end]
+	return page[first:end]
 }
 
 // VersionRef is one version of a rule.
@@ -157,9 +157,9 @@ const pageHalvings = 6
 
 // read reads a page. If the database does not send it in time, for example over a slow link, the page is halved
 // and read again. Later pages stay small until one contains all due jobs.
-func (r *pageReader) read(ctx context.Context, q *DueQuery, most int) ([]Job, error) {
+func (r *pageReader) read(ctx context.Context, q *DueQuery, limit int) ([]Job, error) {
 	for {
-		q.Limit = max(1, max(most/len(q.Cursors), minShardPage)>>r.halvings)
+		q.Limit = max(1, max(limit/len(q.Cursors), minShardPage)>>r.halvings)
 		q.Bytes = pageBytes >> r.halvings
 		jobs, err := r.queue.Due(ctx, *q)
 		switch {

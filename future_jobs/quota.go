@@ -122,8 +122,8 @@ func (u *usage) use(q JobQuota) *QuotaUse {
 	return use
 }
 
-// begin counts a job that begins.
-func (u *usage) begin(r *Rule, s *foldedJob) {
+// start counts a job that begins.
+func (u *usage) start(r *Rule, s *foldedJob) {
 	s.uses, s.counted = u.of(r), 0
 	for _, use := range s.uses {
 		use.add(1, 0)

@@ -168,7 +168,7 @@ func (r *Rule) answer(ctx context.Context, c checks.Check) (checks.Answer, error
 	if found.Err != nil {
 		return checks.Answer{}, found.Err
 	}
-	c.Asked, c.Found = true, found.Value
+	c.Queried, c.Found = true, found.Value
 	return callHandler(ctx, r.Handler, c)
 }
 

@@ -28,9 +28,9 @@ type settler struct {
 	answers  *answerCache
 	wake     func() // begins a sweep
 
-	loads  loadCounter
-	most   atomic.Int64 // decisions that are settled at a time
-	rested atomic.Int64 // the last job with a decision that was too slow on its own; 0: another decision was settled since
+	loads      loadCounter
+	batchLimit atomic.Int64 // decisions that are settled at a time
+	rested     atomic.Int64 // the last job with a decision that was too slow on its own; 0: another decision was settled since
 }
 
 // settleBatch settles one batch, in parts as large as the database can write at a time. Decisions about jobs that
@@ -75,7 +75,7 @@ func (s *settler) writePart(ctx context.Context, part []*task) {
 		err := s.settle(ctx, part[:n])
 		switch {
 		case errors.Is(err, ErrTooSlow) && n > 1:
-			s.most.Store(int64(n / 2)) //nolint:gosec // it is small
+			s.batchLimit.Store(int64(n / 2)) //nolint:gosec // it is small
 			s.log.Warn("settle took too long, settling fewer decisions at a time", "decisions", n, "err", err)
 			continue
 		case errors.Is(err, ErrTooSlow) && !hasRested:
@@ -95,7 +95,7 @@ func (s *settler) writePart(ctx context.Context, part []*task) {
 			return
 		default:
 			hasRested = false
-			s.most.Store(min(2*max(s.most.Load(), 1), maxSettleBatch))
+			s.batchLimit.Store(min(2*max(s.batchLimit.Load(), 1), maxSettleBatch))
 		}
 		part = part[n:]
 	}
@@ -104,13 +104,13 @@ func (s *settler) writePart(ctx context.Context, part []*task) {
 // fitting returns how many decisions to settle at a time: as many as the database was fast enough for, within
 // settleBytes, but at least one. A source may return more bytes than the bodies of its jobs have.
 func (s *settler) fitting(part []*task) int {
-	most, bytes := min(len(part), int(s.most.Load())), 0
-	for n := range most {
+	limit, bytes := min(len(part), int(s.batchLimit.Load())), 0
+	for n := range limit {
 		if bytes += bytesOf(part[n : n+1]); bytes > settleBytes && n > 0 {
 			return n
 		}
 	}
-	return most
+	return limit
 }
 
 // settle settles decisions in one transaction, and reports them to the Observer.

@@ -86,11 +86,11 @@ func (s *Shard) beginRound(now time.Time) (isFull bool) {
 	if s.caughtUp.Before(s.fullScanAt(now)) {
 		s.caughtUp = now
 		if !s.lowWater.at.IsZero() {
-			s.round = round{began: now, recent: s.lowWater}
+			s.round = round{startedAt: now, recent: s.lowWater}
 			return true
 		}
 	}
-	s.round = round{began: now, at: s.lowWater, recent: position{now, math.MaxInt64}}
+	s.round = round{startedAt: now, at: s.lowWater, recent: position{now, math.MaxInt64}}
 	return false
 }
 
@@ -149,7 +149,7 @@ func (s *Shard) suspend(w ShardCursor, isRecent bool) {
 func (s *Shard) roundBegan() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.round.began
+	return s.round.startedAt
 }
 
 // isInFlight reports whether a job is being checked.
@@ -160,12 +160,12 @@ func (s *Shard) isInFlight(id int64) bool {
 	return flying
 }
 
-// begin marks a job as being checked. A decision without a check may have moved the job already; its row is at
+// start marks a job as being checked. A decision without a check may have moved the job already; its row is at
 // v.slot.
-func (s *Shard) begin(v *task) {
+func (s *Shard) start(v *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inFlight.begin(v)
+	s.inFlight.start(v)
 }
 
 // answered marks the source or handler of a job in flight as having answered, or its turn as over: the job now waits

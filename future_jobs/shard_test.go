@@ -23,7 +23,7 @@ func TestLowWaterStaysBelowJobsCreatedDuringASweep(t *testing.T) {
 
 	s.nextCursor(now)
 	s.dropFinished()
-	s.begin(&task{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot.Add(time.Hour)}}})
+	s.start(&task{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot.Add(time.Hour)}}})
 	s.finish(1, slot) // it could not be settled, for example; the row is unchanged
 	s.dropFinished()  // of the next page, which begins after the job
 	s.raiseLowWater(now)
@@ -45,7 +45,7 @@ func TestLowWaterPassesJobsSettledWithinASlot(t *testing.T) {
 	slot, now := noon, noon.Add(time.Minute)
 	s.nextCursor(now)
 	for _, id := range []int64{1, 2, 3, 4} {
-		s.begin(&task{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: id, NextCheckAt: slot.Add(time.Hour)}}})
+		s.start(&task{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: id, NextCheckAt: slot.Add(time.Hour)}}})
 	}
 	for _, step := range []struct {
 		lands int64
@@ -78,7 +78,7 @@ func TestReleasedShardDoesNotWaitForASource(t *testing.T) {
 	handled, asks := orderRule(), orderRule()
 	handled.Handler, asks.Handler, asks.Finder = asking, computing{}, lookedUp{}
 	for id, rule := range map[int64]*Rule{1: handled, 2: asks} {
-		s.begin(&task{rule: rule, slot: noon, Decision: Decision{Job: Job{ID: id, NextCheckAt: noon}}})
+		s.start(&task{rule: rule, slot: noon, Decision: Decision{Job: Job{ID: id, NextCheckAt: noon}}})
 	}
 	late := noon.Add(maxRelease)
 	for _, at := range []time.Time{noon, late} {

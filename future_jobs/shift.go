@@ -118,15 +118,15 @@ func (s Shift) isOfPast(j Shiftable) bool {
 // span returns by how much a job is moved. A job that would still be in the future, because another step wrote it,
 // began now.
 func (s Shift) span(j *Job, r *Rule, now time.Time) time.Duration {
-	began := j.CreatedAt
+	startedAt := j.CreatedAt
 	switch {
 	case r.HeartbeatStreams != nil:
-		began = j.Since
+		startedAt = j.Since
 	case j.Origin != 0 && !r.NamesSince:
-		began = latest(began, j.Since)
+		startedAt = latest(startedAt, j.Since)
 	}
-	if s.By < 0 && began.Add(s.By).Sub(now) > shiftSlack {
-		return now.Sub(began)
+	if s.By < 0 && startedAt.Add(s.By).Sub(now) > shiftSlack {
+		return now.Sub(startedAt)
 	}
 	return s.By
 }

@@ -62,7 +62,7 @@ func (a Start) play(f *fold, e Effect, s *foldedJob) {
 	if e.Event != nil {
 		job.Origin = alerts.OriginOf(e.Event.At, e.Event.Seq)
 	}
-	f.order.begin(a, e, &job, after)
+	f.order.setOrder(a, e, &job, after)
 	if !after && f.order.isCovered(a, e, &job) {
 		f.net.Kept++
 		return
@@ -80,7 +80,7 @@ func (a Start) play(f *fold, e Effect, s *foldedJob) {
 	job.NextCheckAt = e.Rule.notBeforeNextSlot(a.first(), f.now)
 	f.net.Created++
 	s = f.track(e.Ref, foldedJob{job: job, isNew: true})
-	f.usage.begin(e.Rule, s)
+	f.usage.start(e.Rule, s)
 
 	if a.Early || e.OutOfOrder && f.order.early.wasTurnedAway(e.Ref) {
 		f.order.recall(a, e, s)
@@ -170,11 +170,11 @@ func (a Start) endOfPrevious(s *foldedJob, now time.Time) End {
 // RestartsDueJob reports whether an effect would restart a job that is due and not yet checked.
 func RestartsDueJob(effects []Effect, known FoldInput, now time.Time) bool {
 	return slices.ContainsFunc(effects, func(e Effect) bool {
-		start, begins := e.Action.(Start)
+		start, isStart := e.Action.(Start)
 		if expired, lapses := e.Action.(StartExpired); lapses {
-			start, begins = expired.Start, true
+			start, isStart = expired.Start, true
 		}
 		j, pending := known.Pending[e.Ref]
-		return begins && start.Restart && pending && j.isDue(now)
+		return isStart && start.Restart && pending && j.isDue(now)
 	})
 }

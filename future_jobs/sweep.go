@@ -177,14 +177,14 @@ func (p *sweepRun) readDue(ctx context.Context, shards []*Shard, slotCame stoppi
 // cursors that did not reach their end. If the sweep is behind, it first reads the jobs of the critical rules: they do
 // not wait for all the others.
 func (p *sweepRun) read(ctx context.Context, q DueQuery, stop stopping) (rest []ShardCursor, err error) {
-	most := maxPage
+	limit := maxPage
 	for isFirst := true; len(q.Cursors) > 0; isFirst = false {
 		for _, sh := range p.shards {
 			sh.dropFinished()
 		}
 		p.skipWaiting(&q)
 		q.Room = p.page
-		jobs, err := p.pages.read(ctx, &q, most)
+		jobs, err := p.pages.read(ctx, &q, limit)
 		if err != nil {
 			return q.Cursors, err
 		}
@@ -205,8 +205,8 @@ func (p *sweepRun) read(ctx context.Context, q DueQuery, stop stopping) (rest []
 		}
 		p.flushOldLookups(p.clock.Now())
 		isOver := stop(q, jobs)
-		if most = maxPage; q.foundLittle(jobs) {
-			most = scanMost
+		if limit = maxPage; q.foundLittle(jobs) {
+			limit = scanMost
 		}
 		if q.Cursors = q.Advance(jobs); isOver {
 			break
@@ -250,7 +250,7 @@ func (p *sweepRun) dispatch(ctx context.Context, jobs []Job) error {
 			continue
 		}
 		v.shard = shard
-		shard.begin(v)
+		shard.start(v)
 		if v.needsLookup() {
 			p.addToLookup(v)
 			continue

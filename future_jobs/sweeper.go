@@ -97,7 +97,7 @@ func NewSweeper(q Queue, b RuleReader, o *Owner, c *Clock, workers int, log *slo
 	s.settler = &settler{
 		queue: q, catalog: b, clock: c, log: log, failures: s.failures, outages: s.outages, answers: &s.checker.answers, wake: s.Wake,
 	}
-	s.settler.most.Store(maxSettleBatch)
+	s.settler.batchLimit.Store(maxSettleBatch)
 	return s
 }
 
@@ -237,11 +237,11 @@ func (s *Sweeper) step(ctx context.Context, pipe *pipeline, startLookup func([]*
 	if !s.followClock(ctx) {
 		return maxClockJump
 	}
-	began := s.clock.Now()
+	startedAt := s.clock.Now()
 	unhandled, err := s.sweep(ctx, pipe, startLookup)
 	s.failures.set("sweep", err)
 	wait := s.soon()
-	if slot := s.catalog.NextSlot(began); !slot.IsZero() { // includes a slot during the sweep, as the sweep did not read it
+	if slot := s.catalog.NextSlot(startedAt); !slot.IsZero() { // includes a slot during the sweep, as the sweep did not read it
 		wait = min(wait, slot.Sub(s.clock.Now()))
 	}
 	switch {

@@ -88,7 +88,7 @@ func TestVirtualTenantsAreServedInTurn(t *testing.T) {
 			documents = append(documents, fmt.Sprintf(noResolve, name, name))
 		}
 		e := run(t, all, documents...)
-		began := time.Now()
+		startedAt := time.Now()
 		for i := range hostile {
 			e.happen(fmt.Sprintf("bad%d.created", i), keys(jobs)...)
 		}
@@ -96,7 +96,7 @@ func TestVirtualTenantsAreServedInTurn(t *testing.T) {
 		e.happen("plain.created", keys(jobs)...)
 
 		time.Sleep(35 * time.Second)
-		if putOff := e.sweeper.PutOff(); len(putOff) != hostile || putOff[0].Rule != "bad0" || putOff[0].Since.Sub(began) > 35*time.Second {
+		if putOff := e.sweeper.PutOff(); len(putOff) != hostile || putOff[0].Rule != "bad0" || putOff[0].Since.Sub(startedAt) > 35*time.Second {
 			t.Errorf("put off: %+v", putOff)
 		}
 		for _, h := range e.ended() {

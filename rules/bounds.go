@@ -70,7 +70,7 @@ func lookupClaims(d document.Document, b *access.Bounds) []claim {
 	if d.Lookup == nil {
 		return nil
 	}
-	asks := []claim{{d.Lookup.SourceAt(), b.MayAsk(d.Lookup.Asks())}}
+	asks := []claim{{d.Lookup.SourceAt(), b.MayQuery(d.Lookup.SourceName())}}
 	if d.Lookup.NATS != nil {
 		asks = append(asks, claim{"/lookup/nats/subject", b.MayPublish(patternOf(d.Lookup.NATS.Subject))})
 	}
@@ -125,5 +125,5 @@ func rebound(before *ListedRule, b *access.Bounds) string {
 
 // askable returns the names of sources that may be queried.
 func askable(names []string, b *access.Bounds) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.MayAsk(name) != nil })
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.MayQuery(name) != nil })
 }

@@ -43,7 +43,7 @@ func TestConditionExplanations(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rule := compiled(t, strings.ReplaceAll(looking, "%WHILE%", "'"+c.while+"'")).Engine()
-			check := checks.Check{Key: "1042", Since: since, Slot: clock(12, 0), Event: []byte(event), Asked: c.asked}
+			check := checks.Check{Key: "1042", Since: since, Slot: clock(12, 0), Event: []byte(event), Queried: c.asked}
 			if check.State = check.Event; c.found != "" {
 				check.Found = []byte(c.found)
 			}

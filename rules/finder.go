@@ -31,16 +31,16 @@ func (f *finder) Reach(ctx context.Context) error { return f.source.Reach(ctx) }
 // also called if no check has a valid question: it releases the place in the queue.
 func (f *finder) Find(ctx context.Context, all []checks.Check) []checks.Finding {
 	found := make([]checks.Finding, len(all))
-	asks, of := make([]lookup.KeyQuery, 0, len(all)), make([]int, 0, len(all))
+	queries, of := make([]lookup.KeyQuery, 0, len(all)), make([]int, 0, len(all))
 	for i, c := range all {
 		ask, err := f.question.ask(contextOfCheck(c).scope)
 		if err != nil {
 			found[i].Err = fmt.Errorf("lookup: %w", err)
 			continue
 		}
-		asks, of = append(asks, ask), append(of, i)
+		queries, of = append(queries, ask), append(of, i)
 	}
-	for i, one := range f.source.Ask(ctx, f.timeout, f.question.Question, asks) {
+	for i, one := range f.source.Query(ctx, f.timeout, f.question.Question, queries) {
 		found[of[i]] = one
 	}
 	return found

@@ -108,7 +108,7 @@ func (h handler) takeSteps(c checks.Check, w jobContext, line []stepTime, at tim
 // Merging is too expensive for all other answers.
 func (h handler) withState(c checks.Check, w jobContext, answer checks.Answer) (checks.Answer, error) {
 	last := h.engine.Limits.MaxChecks
-	if !c.Asked || len(answer.Alerts) == 0 && (last == 0 || c.Count+1 < last) {
+	if !c.Queried || len(answer.Alerts) == 0 && (last == 0 || c.Count+1 < last) {
 		return answer, nil
 	}
 	var err error

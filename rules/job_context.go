@@ -29,7 +29,7 @@ func contextOfCheck(c checks.Check) jobContext {
 	if c.State != nil && !sameBytes(c.State, c.Event) {
 		own, state = c.State, bodies.Stored(c.State)
 	}
-	if c.Asked {
+	if c.Queried {
 		state = state.WithFound(c.Found)
 	}
 	size := event.Size()

@@ -70,7 +70,7 @@ func TestLookupResultsMergeOverTheState(t *testing.T) {
 			if check.State = check.Event; c.state != "" {
 				check.State = json.RawMessage(c.state)
 			}
-			if check.Asked = !c.unasked; c.found != "" {
+			if check.Queried = !c.unasked; c.found != "" {
 				check.Found = json.RawMessage(c.found)
 			}
 			answer, err := rule.Handler.Check(t.Context(), check)
@@ -114,7 +114,7 @@ func TestRecheckUsesTheLookupResult(t *testing.T) {
 		`{"status": "UNSHIPPED"}`:         {Next: clock(15, 45)}, // of the event
 	} {
 		answer, err := rule.Handler.Check(t.Context(), checks.Check{
-			Key: "1042", Since: since, Slot: clock(13, 15), Asked: true, Found: json.RawMessage(found),
+			Key: "1042", Since: since, Slot: clock(13, 15), Queried: true, Found: json.RawMessage(found),
 			State: json.RawMessage(`{"eta": "2026-03-01T15:30:00Z"}`),
 		})
 		if err != nil || !answer.Next.Equal(next.Next) || answer.Nominal != next.Nominal {

@@ -65,9 +65,9 @@ type Preview struct {
 
 // PreviewLookup is the result of the lookup at every check of a preview.
 type PreviewLookup struct {
-	Source string          `json:"source" doc:"Name of the source."`
-	Asked  bool            `json:"queried" doc:"Whether the source was queried. false if the request had the result."`
-	Found  json.RawMessage `json:"result" doc:"Result of the lookup; null if the entity does not exist."`
+	Source  string          `json:"source" doc:"Name of the source."`
+	Queried bool            `json:"queried" doc:"Whether the source was queried. false if the request had the result."`
+	Found   json.RawMessage `json:"result" doc:"Result of the lookup; null if the entity does not exist."`
 }
 
 // PreviewLine is one event of a preview's timeline.

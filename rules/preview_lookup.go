@@ -73,7 +73,7 @@ func (f *previewLookup) result() (*PreviewLookup, error) {
 		return nil, fmt.Errorf("%w: the result of %s is unknown (%w); set found, such as {\"status\": \"UNSHIPPED\"}, or null for no such entity",
 			ErrPreview, f.Source(), f.known.Err)
 	}
-	l := &PreviewLookup{Source: f.Source(), Asked: f.asked, Found: f.known.Value}
+	l := &PreviewLookup{Source: f.Source(), Queried: f.asked, Found: f.known.Value}
 	if l.Found == nil {
 		l.Found = json.RawMessage("null")
 	}

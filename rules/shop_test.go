@@ -69,10 +69,10 @@ func (s *shop) Enter() bool {
 	return !s.full
 }
 
-func (s *shop) Ask(ctx context.Context, _ time.Duration, q lookup.Question, asks []lookup.KeyQuery) []checks.Finding {
+func (s *shop) Query(ctx context.Context, _ time.Duration, q lookup.Question, queries []lookup.KeyQuery) []checks.Finding {
 	s.line.Add(-1)
-	found := make([]checks.Finding, len(asks))
-	for i, ask := range asks {
+	found := make([]checks.Finding, len(queries))
+	for i, ask := range queries {
 		if q.SQL == "" {
 			found[i].Value, found[i].Err = json.Marshal(map[string]string{"asked": cmp.Or(ask.Path, ask.Subject, ask.Key)})
 			continue

@@ -28,9 +28,9 @@ type Sources interface {
 type Source interface {
 	// Enter takes a place in the queue of the source; false: the queue is full.
 	Enter() bool
-	// Ask queries up to lookup.BatchMost entities, for up to timeout from its beginning, and releases the place in the
-	// queue. Without asks it only releases the place. Finding i is of asks[i].
-	Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.KeyQuery) []checks.Finding
+	// Query queries up to lookup.BatchMost entities, for up to timeout from its beginning, and releases the place in the
+	// queue. Without asks it only releases the place. Finding i is of queries[i].
+	Query(ctx context.Context, timeout time.Duration, q lookup.Question, queries []lookup.KeyQuery) []checks.Finding
 	// Verify is lookup.Client.Verify.
 	Verify(ctx context.Context, q lookup.Question, params int) ([]lookup.Column, error)
 	// Reach returns why the source cannot be reached, without a query about any entity.
@@ -89,9 +89,9 @@ func (u undefinedSource) Unwrap() error { return lookup.ErrUndefined }
 // Enter needs no place: no source is queried.
 func (u undefinedSource) Enter() bool { return true }
 
-// Ask returns an outage for each query.
-func (u undefinedSource) Ask(_ context.Context, _ time.Duration, _ lookup.Question, asks []lookup.KeyQuery) []checks.Finding {
-	found := make([]checks.Finding, len(asks))
+// Query returns an outage for each query.
+func (u undefinedSource) Query(_ context.Context, _ time.Duration, _ lookup.Question, queries []lookup.KeyQuery) []checks.Finding {
+	found := make([]checks.Finding, len(queries))
 	for i := range found {
 		found[i].Err = &checks.Outage{Source: u.name, Err: u}
 	}

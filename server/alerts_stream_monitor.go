@@ -112,15 +112,15 @@ func (l *alertsStreamMonitor) stepEvents(ctx context.Context) error {
 // open, so a stream that filled up gradually has both.
 func (l *alertsStreamMonitor) reportFill(ctx context.Context, at fillLevel, all []fillAlert) error {
 	for _, r := range all {
-		say := l.store.OpenSystemAlert
+		write := l.store.OpenSystemAlert
 		switch {
 		case at > r.from:
 			continue
 		case at < r.from:
 			r.Status, r.Text = alerts.Resolved, r.over
-			say = l.store.CloseSystemAlert
+			write = l.store.CloseSystemAlert
 		}
-		if err := l.noteAlert(say(ctx, r.SystemAlert)); err != nil {
+		if err := l.noteAlert(write(ctx, r.SystemAlert)); err != nil {
 			return err
 		}
 	}

@@ -42,13 +42,13 @@ const (
 // clockWatch raises an alert when the database's clock steps, and resolves it when the clock runs evenly again. The
 // maintenance node reports for all nodes.
 type clockWatch struct {
-	clock       *futurejobs.Clock
-	shifts      *futurejobs.Shifter
-	holds       func() bool                          // the maintenance shard
-	shiftedJobs func(context.Context) (int64, error) // jobs, by the last followed step
-	begin, end  func(context.Context, alerts.SystemAlert) (alerts.Alert, bool, error)
-	noteAlert   func(alerts.Alert, bool, error) error
-	log         *slog.Logger
+	clock                 *futurejobs.Clock
+	shifts                *futurejobs.Shifter
+	holds                 func() bool                          // the maintenance shard
+	shiftedJobs           func(context.Context) (int64, error) // jobs, by the last followed step
+	openAlert, closeAlert func(context.Context, alerts.SystemAlert) (alerts.Alert, bool, error)
+	noteAlert             func(alerts.Alert, bool, error) error
+	log                   *slog.Logger
 
 	logged   int64     // number of logged steps
 	loggedAt time.Time // by the clock of this process, as the database's stepped
@@ -77,7 +77,7 @@ func (w *clockWatch) step(ctx context.Context) error {
 		return nil
 	}
 	if isNew {
-		if err := w.noteAlert(w.begin(ctx, stepped(last, alerts.Firing))); err != nil {
+		if err := w.noteAlert(w.openAlert(ctx, stepped(last, alerts.Firing))); err != nil {
 			return err
 		}
 		w.seen, w.ended = seen, false
@@ -93,7 +93,7 @@ func (w *clockWatch) step(ctx context.Context) error {
 	if last.Believed && moved > 0 {
 		r.Text += fmt.Sprintf("; %d jobs were moved by as much", moved)
 	}
-	if err := w.noteAlert(w.end(ctx, r)); err != nil {
+	if err := w.noteAlert(w.closeAlert(ctx, r)); err != nil {
 		return err
 	}
 	if last.Over {

@@ -13,7 +13,7 @@ type clockSync struct {
 	store        *store.Store
 	clock        *futurejobs.Clock
 	shifter      *futurejobs.Shifter
-	hearing      *futurejobs.GapDetector
+	gapDetector  *futurejobs.GapDetector
 	sharesBroker bool // the broker in this process has the clock of the database in its folder
 }
 
@@ -58,5 +58,5 @@ func (c *clockSync) isListening(ctx context.Context) error {
 	if err := c.shifter.Ready(); err != nil {
 		return err
 	}
-	return c.hearing.Flush(ctx)
+	return c.gapDetector.Flush(ctx)
 }

@@ -157,9 +157,9 @@ func (s buggySources) Source(name string) (rules.Source, bool) {
 
 type buggySource struct{ rules.Source }
 
-// Ask implements rules.Source.
-func (s buggySource) Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.KeyQuery) []checks.Finding {
-	found := s.Source.Ask(ctx, timeout, q, asks)
+// Query implements rules.Source.
+func (s buggySource) Query(ctx context.Context, timeout time.Duration, q lookup.Question, queries []lookup.KeyQuery) []checks.Finding {
+	found := s.Source.Query(ctx, timeout, q, queries)
 	for i, f := range found {
 		var outage *checks.Outage
 		switch {

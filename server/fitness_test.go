@@ -333,8 +333,8 @@ func ruleThatCannotBeReadIsReported(t *testing.T, c server.Config) {
 	}
 	restart(c)
 	const topic = "rule/t-unconfirmed/1"
-	remarks := func(most int) (said []remarked) {
-		for deadline := time.Now().Add(5 * time.Minute); len(said) < most && time.Now().Before(deadline); time.Sleep(time.Second) {
+	remarks := func(limit int) (said []remarked) {
+		for deadline := time.Now().Add(5 * time.Minute); len(said) < limit && time.Now().Before(deadline); time.Sleep(time.Second) {
 			said = n.remarks(topic)
 		}
 		return said

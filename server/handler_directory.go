@@ -75,16 +75,16 @@ func (a *handlerDirectory) isLocal(name string) bool {
 }
 
 // describeRemote adds the service of a remote handler and its health.
-func (a *handlerDirectory) describeRemote(h *web.Handler, found remotehandlers.Directory, unasked error) {
+func (a *handlerDirectory) describeRemote(h *web.Handler, found remotehandlers.Directory, listErr error) {
 	state := a.services.State(h.Name)
 	h.State, h.AnsweredAt, h.Error, h.ErrorAt = string(state.Health), state.AnsweredAt, state.Error, state.ErrorAt
-	is, says := found.Of(h.Name)
+	is, provided := found.Of(h.Name)
 	switch {
-	case says:
+	case provided:
 		h.Provider, h.Service, h.Versions, h.Instances = web.ProvidedByService, is.Service, is.Versions, is.Instances
 	case state.Health == lookup.Up:
 		h.Provider = web.ProvidedByService
-	case unasked != nil:
+	case listErr != nil:
 		h.Provider = web.ProviderUnknown
 	default:
 		h.Provider = web.ProvidedByNone

@@ -119,11 +119,11 @@ func (h *readiness) alertsStream() web.Condition {
 func (h *readiness) ticks() web.Condition {
 	c := condition("ticks", h.ticker.Err(), "no tick is waiting", "schedule ticks cannot be applied; they are retried")
 	if failing := h.ticker.Failing(); len(failing) > 0 {
-		const most = 5
+		const limit = 5
 		c.OK = false
-		c.Detail = "ticks of rule " + strings.Join(failing[:min(len(failing), most)], ", ")
-		if len(failing) > most {
-			c.Detail += fmt.Sprintf(" and of %d others", len(failing)-most)
+		c.Detail = "ticks of rule " + strings.Join(failing[:min(len(failing), limit)], ", ")
+		if len(failing) > limit {
+			c.Detail += fmt.Sprintf(" and of %d others", len(failing)-limit)
 		}
 		c.Detail += " cannot be applied and are retried; see the log and the alerts of rule deadman"
 	}
@@ -172,11 +172,11 @@ func (h *readiness) readable(ctx context.Context) web.Condition {
 	nodes, err := h.alarms.overdue.liveNodes(ctx)
 	c := condition("rules", err, "all rules of due jobs can be read", "the state of the nodes cannot be read")
 	if unread := names(unreadableOf(claimsOf(nodes))); len(unread) > 0 {
-		const most = 5
+		const limit = 5
 		c.OK = false
-		c.Detail = strings.Join(unread[:min(len(unread), most)], ", ")
-		if len(unread) > most {
-			c.Detail += fmt.Sprintf(" and %d more", len(unread)-most)
+		c.Detail = strings.Join(unread[:min(len(unread), limit)], ", ")
+		if len(unread) > limit {
+			c.Detail += fmt.Sprintf(" and %d more", len(unread)-limit)
 		}
 		c.Detail += " cannot be read by a node; their jobs wait. See the log and the alerts of rule deadman"
 	}

@@ -29,17 +29,17 @@ type manualJobs struct {
 	now     func() time.Time   // the database's time
 }
 
-// applyEffects applies the effects returned by ask, and calls ask again if the rules changed meanwhile.
-func (m *manualJobs) applyEffects(ctx context.Context, what access.Action, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
-	return m.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(what)}, ask)
+// applyEffects applies the effects returned by decide, and calls decide again if the rules changed meanwhile.
+func (m *manualJobs) applyEffects(ctx context.Context, what access.Action, decide func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
+	return m.applyBatch(ctx, futurejobs.EffectBatch{AuditAction: string(what)}, decide)
 }
 
 // applyBatch is applyEffects for a prepared batch; it fills in the effects and the rule revision.
-func (m *manualJobs) applyBatch(ctx context.Context, b futurejobs.EffectBatch, ask func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
+func (m *manualJobs) applyBatch(ctx context.Context, b futurejobs.EffectBatch, decide func() ([]futurejobs.Effect, error)) (futurejobs.ApplyResult, error) {
 	for range maxConflictRetries {
 		var err error
 		b.RuleSet = m.catalog.Revision()
-		if b.Effects, err = ask(); err != nil || len(b.Effects) == 0 {
+		if b.Effects, err = decide(); err != nil || len(b.Effects) == 0 {
 			return futurejobs.ApplyResult{}, err
 		}
 		applied, err := m.store.Apply(ctx, b)
@@ -65,11 +65,11 @@ func (m *manualJobs) observeApplied(done futurejobs.ApplyResult) {
 	}
 }
 
-// applyToJob is applyEffects for the pending job of a rule and key; it calls ask again if the job changed meanwhile.
-// It returns futurejobs.ErrNotFound if no job is pending. If ask returns nil, it applies nothing.
-func (m *manualJobs) applyToJob(ctx context.Context, what access.Action, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
+// applyToJob is applyEffects for the pending job of a rule and key; it calls decide again if the job changed meanwhile.
+// It returns futurejobs.ErrNotFound if no job is pending. If decide returns nil, it applies nothing.
+func (m *manualJobs) applyToJob(ctx context.Context, what access.Action, rule, key string, decide func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
 	for range maxConflictRetries {
-		applied, err := m.applyEffects(ctx, what, func() ([]futurejobs.Effect, error) { return m.effectOnJob(ctx, rule, key, ask) })
+		applied, err := m.applyEffects(ctx, what, func() ([]futurejobs.Effect, error) { return m.effectOnJob(ctx, rule, key, decide) })
 		if err != nil || applied.Missed == 0 {
 			return err
 		}
@@ -77,8 +77,8 @@ func (m *manualJobs) applyToJob(ctx context.Context, what access.Action, rule, k
 	return futurejobs.ErrCursorMoved
 }
 
-// effectOnJob calls ask with the pending job of a rule and key.
-func (m *manualJobs) effectOnJob(ctx context.Context, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) ([]futurejobs.Effect, error) {
+// effectOnJob calls decide with the pending job of a rule and key.
+func (m *manualJobs) effectOnJob(ctx context.Context, rule, key string, decide func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) ([]futurejobs.Effect, error) {
 	job, err := m.store.Job(ctx, rule, key)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (m *manualJobs) effectOnJob(ctx context.Context, rule, key string, ask func
 	if err != nil {
 		return nil, err
 	}
-	effect, err := ask(made, job.Job)
+	effect, err := decide(made, job.Job)
 	if effect == nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ type node struct {
 	letters            *events.DeadLetters
 	hooks              *hookFile
 	login              *loginFile
-	hearing            *futurejobs.GapDetector
+	gapDetector        *futurejobs.GapDetector
 	relay              *alerts.Relay
 	people             *notifications
 	metrics            *web.Metrics
@@ -159,8 +159,8 @@ func (n *node) wireEngine(self futurejobs.Node) {
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
 	n.sweeper = futurejobs.NewSweeper(queue(n.store), n.catalog, n.owner, n.clock, n.Workers, n.log)
 	n.shifter = futurejobs.NewShifter(n.store, n.catalog, n.owner, n.clock, n.log)
-	n.hearing = futurejobs.NewGapDetector(corrected{n.store}, self.ID, now, n.log)
-	n.sync = &clockSync{store: n.store, clock: n.clock, shifter: n.shifter, hearing: n.hearing, sharesBroker: n.server != nil && n.store.SingleProcess()}
+	n.gapDetector = futurejobs.NewGapDetector(corrected{n.store}, self.ID, now, n.log)
+	n.sync = &clockSync{store: n.store, clock: n.clock, shifter: n.shifter, gapDetector: n.gapDetector, sharesBroker: n.server != nil && n.store.SingleProcess()}
 	n.clock.Follow = n.sync.follow
 	n.store.GoBy(n.clock.Correct)
 	n.slots = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.log}
@@ -203,7 +203,7 @@ func (n *node) wireInputs() {
 		Receiver: pings.NewReceiver(pings.Receiver{
 			Catalog: n.catalog, Effects: ledger(n.store), Shards: n.store.Shards(), Now: n.clock.Now, Observer: pingObserver{n.jobs}, Log: writer,
 		}),
-		writer: writer, missed: n.hearing.MarkMissed,
+		writer: writer, missed: n.gapDetector.MarkMissed,
 	}
 }
 
@@ -219,7 +219,7 @@ func (n *node) wireMonitors(self futurejobs.Node) {
 		store: n.store, catalog: n.catalog, taps: n.intake.Status, now: n.clock.Now,
 		after: n.overdueAfter + n.Lease/3, announce: n.observer.announce, log: n.log,
 	}
-	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, shiftedJobs: n.store.Shifted, holds: n.maintains, begin: n.store.OpenSystemAlert, end: n.store.CloseSystemAlert, noteAlert: n.observer.observe, log: n.log}
+	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, shiftedJobs: n.store.Shifted, holds: n.maintains, openAlert: n.store.OpenSystemAlert, closeAlert: n.store.CloseSystemAlert, noteAlert: n.observer.observe, log: n.log}
 	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.stallDetector.after + 2*stallCheckInterval, record: n.observer.observe, log: n.log}
 	n.heartbeats = newHeartbeats(n.Config, n.bus.Messages, func(to string, send heartbeatSender) *heartbeat {
 		return &heartbeat{
@@ -273,7 +273,7 @@ func (n *node) brokerUptime() time.Duration {
 	if n.server == nil {
 		return n.bus.Conn.ConnectedFor()
 	}
-	return min(n.bus.Conn.ConnectedFor(), n.hearing.Uptime())
+	return min(n.bus.Conn.ConnectedFor(), n.gapDetector.Uptime())
 }
 
 // openRules applies the rules of the folder and reads all rules.
@@ -361,7 +361,7 @@ func (n *node) parts() []func(context.Context) error {
 	acks := &natsAcks{acks: n.acks, messages: n.bus.Messages, now: n.clock.Now, log: n.log}
 	files := &reloader{[]operatorFile{{n.Config.Hooks, n.hooks.read}, {n.Notify, n.people.reload}, {n.Login, n.login.read}}, n.Reload, n.log}
 	all := []func(context.Context) error{
-		n.hearing.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
+		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
 		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, files.Run, n.people.Run, n.upkeep.Run, n.stallDetector.Run, n.compare.Run,
 		n.schema.Run, n.alarms.Run, n.quotas.Run, n.slots.Run, n.binding.Run, n.pings.Run, n.pings.writer.Run,
 	}

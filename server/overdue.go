@@ -192,19 +192,19 @@ func where(shards []int16, leases []futurejobs.Lease, nodes []futurejobs.Node) s
 
 // numbered returns shards as text, such as "shards 1, 2". It shortens a long list.
 func numbered(shards []int16) string {
-	const most = 16
+	const limit = 16
 	text := "shard "
 	if len(shards) > 1 {
 		text = "shards "
 	}
-	for i, s := range shards[:min(len(shards), most)] {
+	for i, s := range shards[:min(len(shards), limit)] {
 		if i > 0 {
 			text += ", "
 		}
 		text += strconv.Itoa(int(s))
 	}
-	if len(shards) > most {
-		text += fmt.Sprintf(" and %d more", len(shards)-most)
+	if len(shards) > limit {
+		text += fmt.Sprintf(" and %d more", len(shards)-limit)
 	}
 	return text
 }

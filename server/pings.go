@@ -16,10 +16,10 @@ type pingHandler struct {
 }
 
 // Resolve finds the target of a ping.
-func (p *pingHandler) Resolve(ctx context.Context, path pings.Path, create bool) (to pings.Target, says pings.Signal, created bool, err error) {
-	to, says, created, err = p.Resolver.Resolve(ctx, path, create)
+func (p *pingHandler) Resolve(ctx context.Context, path pings.Path, create bool) (to pings.Target, signal pings.Signal, created bool, err error) {
+	to, signal, created, err = p.Resolver.Resolve(ctx, path, create)
 	p.noteLost(err)
-	return to, says, created, err
+	return to, signal, created, err
 }
 
 // Receive stores a ping.

@@ -14,14 +14,14 @@ import (
 )
 
 // fill connects and publishes alerts until the stream with the given capacity is full, or most alerts are published.
-func fill(t *testing.T, url string, bytes int64, most int) {
+func fill(t *testing.T, url string, bytes int64, limit int) {
 	t.Helper()
 	wire, err := bus.Connect(t.Context(), bus.Options{URL: url, AlertsBytes: bytes, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer wire.Close()
-	said := make([]alerts.Alert, most)
+	said := make([]alerts.Alert, limit)
 	for i := range said {
 		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		said[i] = alerts.Alert{

@@ -221,9 +221,9 @@ func (c *comparison) report(ctx context.Context) (string, error) {
 	for _, stream := range slices.Sorted(maps.Keys(c.catalog.SubjectsByStream())) {
 		again = append(again, fmt.Sprintf("%s after sequence %d", futurejobs.LineText(stream), cursors[stream].LastSeq))
 	}
-	const most = 20
-	if more := len(again) - most; more > 0 {
-		again = append(again[:most], fmt.Sprintf("%d more", more))
+	const limit = 20
+	if more := len(again) - limit; more > 0 {
+		again = append(again[:limit], fmt.Sprintf("%d more", more))
 	}
 	text := "The streams are read again from where the database stands: " + strings.Join(again, ", ") + ". "
 	if len(again) == 0 {

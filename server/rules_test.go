@@ -49,10 +49,10 @@ func TestARuleFromElsewhereIsCheckedAtItsSlots(t *testing.T) {
 	for i := range payments {
 		n.ask(http.MethodPost, "/api/v1/events/payments.started", fmt.Sprintf(`{"id":"p%d"}`, i), nil)
 	}
-	began := time.Now()
+	startedAt := time.Now()
 	var said list
 	n.eventually("every payment has its alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == payments })
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(startedAt); took > 10*time.Second {
 		t.Errorf("it took %s, with a slot every second", took)
 	}
 }

@@ -24,7 +24,7 @@ type schemaWatch struct {
 	noteAlert func(alerts.Alert, bool, error) error
 	log       *slog.Logger
 
-	told alerts.Status // of the alert, as last written by this node; empty: not written; used by Run alone
+	written alerts.Status // of the alert, as last written by this node; empty: not written; used by Run alone
 
 	mu  sync.Mutex
 	err error // reason that this program does not support the schema; nil: it does, as far as known
@@ -49,11 +49,11 @@ func (w *schemaWatch) step(ctx context.Context) error {
 	}
 	w.note(schema)
 	if !w.owner.Holds(maintenanceShard) && w.Err() == nil {
-		w.told = ""
+		w.written = ""
 		return nil
 	}
 	r := behindRemark(schema, w.now())
-	if r.Status == w.told {
+	if r.Status == w.written {
 		return nil
 	}
 	write := w.store.OpenSystemAlert
@@ -63,7 +63,7 @@ func (w *schemaWatch) step(ctx context.Context) error {
 	if err := w.noteAlert(write(ctx, r)); err != nil {
 		return err
 	}
-	w.told = r.Status
+	w.written = r.Status
 	return nil
 }
 

@@ -47,10 +47,10 @@ func (s *shelf) Source(string) (rules.Source, bool) { return s, true }
 func (s *shelf) Names() []string                    { return []string{"shop"} }
 func (s *shelf) Enter() bool                        { return true }
 
-func (s *shelf) Ask(_ context.Context, _ time.Duration, _ lookup.Question, asks []lookup.KeyQuery) []checks.Finding {
+func (s *shelf) Query(_ context.Context, _ time.Duration, _ lookup.Question, queries []lookup.KeyQuery) []checks.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := make([]checks.Finding, len(asks))
+	found := make([]checks.Finding, len(queries))
 	for i := range found {
 		found[i] = s.found
 	}

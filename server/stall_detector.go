@@ -46,7 +46,7 @@ type stallDetector struct {
 	after    time.Duration
 	announce func(context.Context, alerts.SystemAlert) error
 	log      *slog.Logger
-	looks    []time.Time // times up to which all shards were swept at the last rounds; used by Run alone
+	sweptTo  []time.Time // times up to which all shards were swept at the last rounds; used by Run alone
 }
 
 // Run runs checks until ctx ends.
@@ -118,11 +118,11 @@ func (b *stallDetector) currentProgress(ctx context.Context) (map[string]time.Ti
 // zero if they are too few. A job with a stream that is read a moment after its slot holds the sweep back only from
 // then on, and the row must not have passed its slot.
 func (b *stallDetector) steady(through time.Time) time.Time {
-	if b.looks = append(b.looks, through); len(b.looks) < steadyLooks {
+	if b.sweptTo = append(b.sweptTo, through); len(b.sweptTo) < steadyLooks {
 		return time.Time{}
 	}
-	b.looks = b.looks[len(b.looks)-steadyLooks:]
-	return slices.MinFunc(b.looks, time.Time.Compare)
+	b.sweptTo = b.sweptTo[len(b.sweptTo)-steadyLooks:]
+	return slices.MinFunc(b.sweptTo, time.Time.Compare)
 }
 
 // stalled reports whether a topic with the given progress is stalled at now. The sweep misses nothing before the next

@@ -28,21 +28,21 @@ type watched struct {
 	dir, rule string
 	line      string // by which the rule reads the stream S
 
-	store    *store.Store
-	catalog  *rules.Catalog
-	owner    *futurejobs.Owner
-	clock    *futurejobs.Clock
-	sweeper  *futurejobs.Sweeper
-	woken    atomic.Pointer[futurejobs.Sweeper] // the newest sweeper
-	blind    *stallDetector
-	overdue  *overdue
-	alarms   *alarms
-	hearing  *futurejobs.GapDetector
-	caughtUp func() time.Time
-	seq      uint64
-	stop     context.CancelFunc // of all components
-	hang     context.CancelFunc // of the sweep
-	done     []chan error
+	store       *store.Store
+	catalog     *rules.Catalog
+	owner       *futurejobs.Owner
+	clock       *futurejobs.Clock
+	sweeper     *futurejobs.Sweeper
+	woken       atomic.Pointer[futurejobs.Sweeper] // the newest sweeper
+	blind       *stallDetector
+	overdue     *overdue
+	alarms      *alarms
+	gapDetector *futurejobs.GapDetector
+	caughtUp    func() time.Time
+	seq         uint64
+	stop        context.CancelFunc // of all components
+	hang        context.CancelFunc // of the sweep
+	done        []chan error
 }
 
 const everyMinute = `
@@ -106,8 +106,8 @@ func (w *watched) open() {
 	w.run(func() error { return w.alarms.Run(ctx) })
 	w.run(func() error { return w.owner.Run(ctx) })
 	w.run(func() error { return w.blind.Run(ctx) })
-	w.hearing = futurejobs.NewGapDetector(w.store, "n", time.Now, quiet)
-	w.run(func() error { return w.hearing.Run(ctx) })
+	w.gapDetector = futurejobs.NewGapDetector(w.store, "n", time.Now, quiet)
+	w.run(func() error { return w.gapDetector.Run(ctx) })
 	w.sweep()
 }
 
@@ -153,7 +153,7 @@ func (w *watched) run(part func() error) {
 // sweep sweeps until hang is called.
 func (w *watched) sweep() {
 	sweeper := futurejobs.NewSweeper(w.store, w.catalog, w.owner, w.clock, 4, w.blind.log)
-	sweeper.BeforeResume, sweeper.BeforeSweep = w.blind.Resuming, w.hearing.Flush
+	sweeper.BeforeResume, sweeper.BeforeSweep = w.blind.Resuming, w.gapDetector.Flush
 	w.woken.Store(sweeper)
 	ctx, hang := context.WithCancel(context.Background())
 	w.hang, w.sweeper = hang, sweeper

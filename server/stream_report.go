@@ -104,9 +104,9 @@ func (r *streamReport) fetchStreamEnds(ctx context.Context, all []streamStatus) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamInfoTimeout)
 	defer cancel()
-	var asked sync.WaitGroup
+	var queries sync.WaitGroup
 	for i := range all {
-		asked.Go(func() {
+		queries.Go(func() {
 			info, err := r.streams.Info(ctx, futurejobs.StreamOf(all[i].name))
 			if err == nil {
 				all[i].end = &info
@@ -114,5 +114,5 @@ func (r *streamReport) fetchStreamEnds(ctx context.Context, all []streamStatus) 
 			all[i].gone = errors.Is(err, events.ErrGone)
 		})
 	}
-	asked.Wait()
+	queries.Wait()
 }

@@ -69,8 +69,8 @@ func TestRefusedEventsOfATenantAreBounded(t *testing.T) {
 	onBoth(t, func(t *testing.T, c server.Config) {
 		const rules, sent = 100, 300
 		w := newTenants(t, c.WithLetterLimits(floodLimits))
-		began := time.Now()
-		minutes := func() int { return 2 + int(time.Since(began)/time.Minute) }
+		startedAt := time.Now()
+		minutes := func() int { return 2 + int(time.Since(startedAt)/time.Minute) }
 		name := func(i int) string { return fmt.Sprintf("acme-hold-%d", i) }
 		w.eventually("acme's first event has a job", func() bool {
 			return w.call(http.MethodGet, "/api/v1/jobs/acme-late/a1", "", w.acme...).status == http.StatusOK
@@ -101,8 +101,8 @@ func TestRefusedEventsOfATenantAreBounded(t *testing.T) {
 		if whole+events != rules*sent {
 			t.Errorf("%d events have a letter and %d are summarized, want %d in all", whole, events, rules*sent)
 		}
-		if most := rules * minutes(); whole != 500 || summaries > most || summaries < rules {
-			t.Errorf("%d letters and %d summaries, want 500 and at most %d", whole, summaries, most)
+		if limit := rules * minutes(); whole != 500 || summaries > limit || summaries < rules {
+			t.Errorf("%d letters and %d summaries, want 500 and at most %d", whole, summaries, limit)
 		}
 		metrics := string(w.call(http.MethodGet, "/metrics", "", w.admin...).body)
 		for _, want := range []string{fmt.Sprintf("deadman_dead_letters_total %d\n", rules*sent), fmt.Sprintf("deadman_dead_letters_summarized_total %d\n", events)} {

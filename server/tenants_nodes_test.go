@@ -118,10 +118,10 @@ func (w *spread) counted(answers [][]reply, status, refusal int) (taken, refused
 // it.
 func (w *spread) onEach(what string, holds func(n *tenants) bool) {
 	w.Helper()
-	began := time.Now()
+	startedAt := time.Now()
 	for i, n := range w.nodes {
 		for !holds(n) {
-			if time.Since(began) > learns {
+			if time.Since(startedAt) > learns {
 				w.Fatalf("after %v it does not hold on node %d of %d: %s", learns, i+1, len(w.nodes), what)
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -226,11 +226,11 @@ func (w *spread) jobsAreCounted(t *testing.T) {
 		return got == http.StatusCreated || got == http.StatusConflict // the previous node created it
 	})
 	before, room := w.listed(), int64(8)
-	most := before + room
-	w.nodes[1].quota(fmt.Sprintf(`{"jobs": %d}`, most))
+	limit := before + room
+	w.nodes[1].quota(fmt.Sprintf(`{"jobs": %d}`, limit))
 	w.onEach("the limit of another node holds", func(n *tenants) bool {
 		use := n.usage("acme-", "jobs", n.acme)
-		return use.Limit == most && use.Used == before
+		return use.Limit == limit && use.Used == before
 	})
 	answers := w.over(90, func(n *tenants, i int) reply { return n.hold(fmt.Sprintf("n%d", i)) })
 	begun, refused := w.counted(answers, http.StatusCreated, http.StatusUnprocessableEntity)
@@ -266,14 +266,14 @@ func (w *spread) jobsAreCounted(t *testing.T) {
 
 // Each node accepts as many events per second as the quota allows.
 func (w *spread) eventsAreCounted(t *testing.T) {
-	const most = 4
-	w.quota(fmt.Sprintf(`{"events": %d}`, most))
-	w.onEach("the limit of another node holds", func(n *tenants) bool { return n.usage("acme-", "events", n.acme).Limit == most })
-	began := time.Now()
+	const limit = 4
+	w.quota(fmt.Sprintf(`{"events": %d}`, limit))
+	w.onEach("the limit of another node holds", func(n *tenants) bool { return n.usage("acme-", "events", n.acme).Limit == limit })
+	startedAt := time.Now()
 	answers := w.over(120, func(n *tenants, _ int) reply {
 		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "stranger"}`, n.acme...)
 	})
-	least, highest := int64(2*most), int64(2*most)+int64(most*time.Since(began).Seconds())+1
+	least, highest := int64(2*limit), int64(2*limit)+int64(limit*time.Since(startedAt).Seconds())+1
 	for i := range w.nodes {
 		if taken, _ := w.counted(answers[i:i+1], http.StatusAccepted, http.StatusTooManyRequests); taken < least || taken > highest {
 			t.Errorf("node %d took %d events, want %d to %d", i+1, taken, least, highest)

@@ -41,7 +41,7 @@ type countedAt[T any] struct {
 // newest returns the last result. If the last count took at most countWait, it waits that long for a running one; ok is
 // false before the first result.
 func (c *cachedCount[T]) newest(ctx context.Context) (last countedAt[T], ok bool) {
-	if ends := c.begin(ctx); ends != nil {
+	if ends := c.start(ctx); ends != nil {
 		wait := time.NewTimer(countWait)
 		defer wait.Stop()
 		select {
@@ -55,9 +55,9 @@ func (c *cachedCount[T]) newest(ctx context.Context) (last countedAt[T], ok bool
 	return c.last, c.known
 }
 
-// begin starts a count if one is due. It returns a channel that is closed at the end of the running count, or nil if
+// start starts a count if one is due. It returns a channel that is closed at the end of the running count, or nil if
 // waiting is pointless.
-func (c *cachedCount[T]) begin(ctx context.Context) <-chan struct{} {
+func (c *cachedCount[T]) start(ctx context.Context) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ends == nil && !time.Now().Before(c.rests) {
@@ -83,7 +83,7 @@ func (c *cachedCount[T]) run(ctx context.Context, left <-chan struct{}) {
 		case <-done:
 		}
 	}()
-	began, at := time.Now(), c.now()
+	startedAt, at := time.Now(), c.now()
 	what, err := c.count(ctx)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		c.log.Warn("background count failed", "what", c.what, "err", err)
@@ -93,7 +93,7 @@ func (c *cachedCount[T]) run(ctx context.Context, left <-chan struct{}) {
 	if err == nil {
 		c.last, c.known = countedAt[T]{what, at}, true
 	}
-	c.took = time.Since(began)
+	c.took = time.Since(startedAt)
 	c.rests = time.Now().Add(max(countRest, countParts*c.took))
 	close(c.ends)
 	c.ends = nil

@@ -42,8 +42,8 @@ func (c *cachedCount[T]) asks(t *testing.T, d time.Duration) (last countedAt[T],
 func TestCounterReturnsQuickCountsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, counts := counting(20 * time.Millisecond)
-		began := time.Now()
-		if got, ok := c.newest(t.Context()); !ok || got.What != 1 || !got.At.Equal(began) {
+		startedAt := time.Now()
+		if got, ok := c.newest(t.Context()); !ok || got.What != 1 || !got.At.Equal(startedAt) {
 			t.Errorf("%+v, %v", got, ok)
 		}
 		if got, ok := c.asks(t, time.Second); !ok || got.What != 1 {
@@ -69,8 +69,8 @@ func TestCounterSpendsAPartOfTheTime(t *testing.T) {
 		if got, ok := c.asks(t, time.Hour); !ok || got.What < 2 {
 			t.Errorf("%+v, %v", got, ok)
 		}
-		if most := int(time.Hour / (3*time.Second + countParts*3*time.Second)); *counts < most-1 || *counts > most+1 {
-			t.Errorf("counted %d times in an hour, want %d", *counts, most)
+		if limit := int(time.Hour / (3*time.Second + countParts*3*time.Second)); *counts < limit-1 || *counts > limit+1 {
+			t.Errorf("counted %d times in an hour, want %d", *counts, limit)
 		}
 		synctest.Wait()
 		time.Sleep(time.Minute)

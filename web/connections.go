@@ -111,7 +111,7 @@ func (l *boundListener) refuse(conn net.Conn, p *Problem) {
 	case l.refusing <- struct{}{}:
 		go func() {
 			defer func() { <-l.refusing }()
-			tell(conn, p)
+			answerAndClose(conn, p)
 		}()
 	default:
 		_ = conn.Close() // nothing was promised to it
@@ -129,8 +129,8 @@ func (l *boundListener) toLog() bool {
 	return true
 }
 
-// tell answers a connection with p and closes it. It reads the client's request, or the answer could be lost.
-func tell(conn net.Conn, p *Problem) {
+// answerAndClose answers a connection with p and closes it. It reads the client's request, or the answer could be lost.
+func answerAndClose(conn net.Conn, p *Problem) {
 	defer func() { _ = conn.Close() }()
 	body, err := json.Marshal(p)
 	if err != nil {

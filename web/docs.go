@@ -46,23 +46,23 @@ type docsOperation struct {
 }
 
 type docsField struct {
-	Name, In, Says string
-	Type           docsType
-	Required       bool
-	Values         string // permitted values; empty if any value of the type is
+	Name, In, Description string
+	Type                  docsType
+	Required              bool
+	Values                string // permitted values; empty if any value of the type is
 }
 
 // docsType is a type as text, and the schema that it links to.
 type docsType struct{ Text, Shape string }
 
 type docsAnswer struct {
-	Status, Says string
-	Types        []docsType
+	Status, Description string
+	Types               []docsType
 }
 
 type docsShape struct {
-	Name, Says string
-	Fields     []docsField
+	Name, Description string
+	Fields            []docsField
 }
 
 // docsPage serves the description of the API as a page.
@@ -118,16 +118,16 @@ func newDocsOperation(op *huma.Operation) docsOperation {
 	}
 	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
 		answer := op.Responses[status]
-		d.Answers = append(d.Answers, docsAnswer{Status: status, Says: answer.Description, Types: contentTypes(answer.Content)})
+		d.Answers = append(d.Answers, docsAnswer{Status: status, Description: answer.Description, Types: contentTypes(answer.Content)})
 	}
 	d.Curl = curl(op, d.Body)
 	return d
 }
 
-func newDocsField(name, in, says string, required bool, s *huma.Schema) docsField {
-	f := docsField{Name: name, In: in, Says: says, Required: required, Type: typeOf(s), Values: values(s)}
-	if f.Says == "" {
-		f.Says = s.Description
+func newDocsField(name, in, description string, required bool, s *huma.Schema) docsField {
+	f := docsField{Name: name, In: in, Description: description, Required: required, Type: typeOf(s), Values: values(s)}
+	if f.Description == "" {
+		f.Description = s.Description
 	}
 	return f
 }
@@ -193,7 +193,7 @@ func contentTypes(content map[string]*huma.MediaType) []docsType {
 }
 
 func newDocsShape(name string, s *huma.Schema) (docsShape, bool) {
-	shape := docsShape{Name: name, Says: s.Description}
+	shape := docsShape{Name: name, Description: s.Description}
 	if s.Extensions != nil {
 		shape.Fields = looseFields(s.Extensions)
 	}
@@ -210,7 +210,7 @@ func looseFields(schema map[string]any) []docsField {
 	var fields []docsField
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		p, _ := properties[name].(map[string]any)
-		says, _ := p["description"].(string)
+		description, _ := p["description"].(string)
 		kind, _ := p["type"].(string)
 		t := docsType{Text: kind}
 		if ref, ok := p["$ref"].(string); ok {
@@ -220,7 +220,7 @@ func looseFields(schema map[string]any) []docsField {
 		if t.Text == "" {
 			t.Text = "one of several"
 		}
-		fields = append(fields, docsField{Name: name, Says: says, Type: t, Required: slices.Contains(required, any(name))})
+		fields = append(fields, docsField{Name: name, Description: description, Type: t, Required: slices.Contains(required, any(name))})
 	}
 	return fields
 }

@@ -9,8 +9,8 @@ import (
 	"deadman/internal/access"
 )
 
-// sayAgain is the shortest time between log messages about a broken condition, for errors that differ each time.
-const sayAgain = time.Minute
+// logInterval is the shortest time between log messages about a broken condition, for errors that differ each time.
+const logInterval = time.Minute
 
 // Condition is a requirement for a node to work in full.
 type Condition struct {
@@ -77,7 +77,7 @@ func (a *readinessPages) logChanges(ctx context.Context, conditions []Condition)
 			delete(a.logged.known, c.Name)
 			a.log.InfoContext(ctx, "in order again", "condition", c.Name)
 		case c.OK || c.Err == nil:
-		case !known || (last.text != c.Err.Error() && now.Sub(last.at) >= sayAgain):
+		case !known || (last.text != c.Err.Error() && now.Sub(last.at) >= logInterval):
 			a.logged.known[c.Name] = loggedCondition{c.Err.Error(), now}
 			a.log.ErrorContext(ctx, "not in order", "condition", c.Name, "err", c.Err)
 		}

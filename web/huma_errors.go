@@ -61,13 +61,13 @@ func explain(op *huma.Operation, status int, errs []error) *Problem {
 
 // strongerKind returns the kind of a body's problem: an unknown field is more specific than a wrong value, and that is
 // more specific than invalid JSON.
-func strongerKind(kind Kind, err error, said ProblemDetail) Kind {
+func strongerKind(kind Kind, err error, detail ProblemDetail) Kind {
 	var d *huma.ErrorDetail
 	checked := errors.As(err, &d)
 	switch {
 	case kind == UnknownField, checked && d.Message == validation.MsgUnexpectedProperty:
 		return UnknownField
-	case !checked && said.Location == "body":
+	case !checked && detail.Location == "body":
 		return kind
 	}
 	return Invalid
@@ -124,11 +124,11 @@ func betterDetail(given string, enum []any) string {
 	for i, v := range enum {
 		known[i] = fmt.Sprint(v)
 	}
-	said := fmt.Sprintf("%q is not one of %s", given, strings.Join(known, ", "))
+	message := fmt.Sprintf("%q is not one of %s", given, strings.Join(known, ", "))
 	if near := configfile.Suggest(given, known); near != "" {
-		said += "; did you mean " + near + "?"
+		message += "; did you mean " + near + "?"
 	}
-	return said
+	return message
 }
 
 // lengthMessage rewrites huma's messages about lengths for users; others stay.

@@ -74,8 +74,8 @@ func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 		next(ctx) // it refuses the body
 		return
 	}
-	id, began := onceID(r, key), sha256.Sum256(body)
-	before, err := a.memory.Begin(ctx.Context(), id, began)
+	id, bodyHash := onceID(r, key), sha256.Sum256(body)
+	before, err := a.memory.Begin(ctx.Context(), id, bodyHash)
 	switch {
 	case err != nil:
 		a.fail(w, r, err)

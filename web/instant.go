@@ -27,8 +27,8 @@ func outOfBounds(at time.Time) string {
 func checkInstants(in any) error {
 	var wrong []ProblemDetail
 	eachInstant(reflect.ValueOf(in), "", func(at time.Time, location string) {
-		if says := outOfBounds(at); says != "" {
-			wrong = append(wrong, ProblemDetail{Location: location, Message: says})
+		if message := outOfBounds(at); message != "" {
+			wrong = append(wrong, ProblemDetail{Location: location, Message: message})
 		}
 	})
 	switch {

@@ -39,10 +39,10 @@ type StartResult struct {
 }
 
 // NewStartResult combines the requested jobs with the result of applying them.
-func NewStartResult(asked rules.BulkStart, done futurejobs.ApplyResult) StartResult {
-	begun := StartResult{Created: done.Created, Refused: asked.Refused}
+func NewStartResult(start rules.BulkStart, done futurejobs.ApplyResult) StartResult {
+	begun := StartResult{Created: done.Created, Refused: start.Refused}
 	for _, i := range done.AlreadyPending {
-		begun.Existed = append(begun.Existed, asked.Places[i])
+		begun.Existed = append(begun.Existed, start.Places[i])
 	}
 	return begun
 }
@@ -132,8 +132,8 @@ func readLines(body []byte, allow func(rule string) error) (*bulk, error) {
 	} else if first[0] == '[' {
 		return nil, refused("body", "it is a JSON array; send one object per line, as jq -c '.[]' prints them")
 	}
-	most := bytes.Count(body, []byte{'\n'}) + 1
-	all := &bulk{jobs: make([]NewJob, 0, min(most, MaxBulkLines)), lines: make([]int, 0, min(most, MaxBulkLines))}
+	limit := bytes.Count(body, []byte{'\n'}) + 1
+	all := &bulk{jobs: make([]NewJob, 0, min(limit, MaxBulkLines)), lines: make([]int, 0, min(limit, MaxBulkLines))}
 	filled := 0
 	for number := 1; len(body) > 0; number++ {
 		var line []byte

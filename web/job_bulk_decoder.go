@@ -122,8 +122,8 @@ func (r *lineReader) instant(field string) (t time.Time, err error) {
 			return t, err
 		}
 		if err = t.UnmarshalText([]byte(s)); err == nil {
-			if says := outOfBounds(t); says != "" {
-				return t, lineError{field, says}
+			if message := outOfBounds(t); message != "" {
+				return t, lineError{field, message}
 			}
 			return t.UTC(), nil
 		}

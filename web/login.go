@@ -41,13 +41,13 @@ type loginPages struct {
 // token; the user still has to press the button. If a page of another site links here, the token is left out: it may be
 // that site's.
 func (a *loginPages) form(w http.ResponseWriter, r *http.Request) {
-	asked := r.URL.Query()
-	next := nextOf(asked)
+	query := r.URL.Query()
+	next := nextOf(query)
 	if a.auth.open(r.Context()) {
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
 	}
-	in := loginView{Next: next, Token: asked.Get("token")}
+	in := loginView{Next: next, Token: query.Get("token")}
 	if site := r.Header.Get("Sec-Fetch-Site"); in.Token != "" && site != "" && site != "none" && site != "same-origin" {
 		in.Token, in.Foreign = "", true
 	}
@@ -89,12 +89,12 @@ func (a *loginPages) login(w http.ResponseWriter, r *http.Request) {
 		a.loginPage(w, r, http.StatusOK, loginView{Next: next})
 		return
 	}
-	a.letIn(w, r, next, func(context.Context) (access.Session, string, error) { return a.enter(r, secret) })
+	a.startSession(w, r, next, func(context.Context) (access.Session, string, error) { return a.enter(r, secret) })
 }
 
-// letIn sets the cookie of a new session, ends the browser's previous session, and redirects.
-func (a *loginPages) letIn(w http.ResponseWriter, r *http.Request, next string, begin func(context.Context) (access.Session, string, error)) {
-	session, sessionSecret, err := begin(r.Context())
+// startSession sets the cookie of a new session, ends the browser's previous session, and redirects.
+func (a *loginPages) startSession(w http.ResponseWriter, r *http.Request, next string, create func(context.Context) (access.Session, string, error)) {
+	session, sessionSecret, err := create(r.Context())
 	p := a.problemOf(err)
 	switch {
 	case err == nil:
@@ -193,8 +193,8 @@ func (a *loginPages) logout(w http.ResponseWriter, r *http.Request) {
 }
 
 // loginFrom returns the login page's URL, with the requested page as next.
-func loginFrom(asked *url.URL) string {
-	next := asked.RequestURI()
+func loginFrom(target *url.URL) string {
+	next := target.RequestURI()
 	if next == "/" || len(next) > maxNext {
 		return loginPath
 	}
@@ -210,8 +210,8 @@ const (
 // nextOf returns the page of this node to open after the login: the front page, if none or an invalid one is given. A
 // URL is invalid if a browser might resolve it to another host, and so if it contains characters that browsers rewrite
 // or drop.
-func nextOf(asked url.Values) string {
-	next := asked.Get(nextParameter)
+func nextOf(query url.Values) string {
+	next := query.Get(nextParameter)
 	strange := func(c rune) bool { return c <= ' ' || c == '\\' || c >= 0x7f }
 	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsFunc(next, strange) || len(next) > maxNext {
 		return "/"

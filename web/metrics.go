@@ -30,7 +30,7 @@ type Metrics struct {
 	heartbeats  *prometheus.CounterVec
 	pings       *prometheus.CounterVec
 	ticks       *prometheus.CounterVec
-	asked       *prometheus.CounterVec
+	queriedKeys *prometheus.CounterVec
 	trips       *prometheus.CounterVec
 	tripTook    *prometheus.HistogramVec
 	refused     *prometheus.CounterVec
@@ -75,7 +75,7 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 		ticks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deadman_ticks_total", Help: "Schedule ticks by rule and outcome.",
 		}, []string{"rule", "outcome"}),
-		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+		queriedKeys: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deadman_source_lookups_total", Help: "Keys looked up in sources, by outcome.",
 		}, []string{"source", "outcome"}),
 		trips: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -101,7 +101,7 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.summarized, m.capped, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, m.refused, m.providers, m.overQuota, build, &gauges{read: read},
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.summarized, m.capped, m.heartbeats, m.pings, m.ticks, m.queriedKeys, m.trips, m.tripTook, m.refused, m.providers, m.overQuota, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 	return m
@@ -155,9 +155,9 @@ func (m *Metrics) OverQuota(limit string, n int64) {
 	m.overQuota.WithLabelValues(limit).Add(float64(n))
 }
 
-// Asked counts n looked-up keys with the same outcome.
-func (m *Metrics) Asked(source string, outcome lookup.Outcome, n int) {
-	m.asked.WithLabelValues(source, string(outcome)).Add(float64(n))
+// CountKeys counts n looked-up keys with the same outcome.
+func (m *Metrics) CountKeys(source string, outcome lookup.Outcome, n int) {
+	m.queriedKeys.WithLabelValues(source, string(outcome)).Add(float64(n))
 }
 
 // RoundTrip counts a lookup of a batch, with its duration.

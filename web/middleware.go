@@ -39,11 +39,11 @@ type middlewares struct {
 // access logs each request at level debug.
 func (a *middlewares) access(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
+		startedAt := time.Now()
 		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {
 			a.log.DebugContext(r.Context(), "request", "method", r.Method, "path", logged(r.URL.Path),
-				"status", seen.Status(), "bytes", seen.BytesWritten(), "took", time.Since(began), "from", clientAddr(r.Context()), "peer", r.RemoteAddr)
+				"status", seen.Status(), "bytes", seen.BytesWritten(), "took", time.Since(startedAt), "from", clientAddr(r.Context()), "peer", r.RemoteAddr)
 		}()
 		next.ServeHTTP(seen, r)
 	})
@@ -71,7 +71,7 @@ func (a *middlewares) recoverPanics(next http.Handler) http.Handler {
 			err, _ := p.(error)
 			switch {
 			case p == nil:
-				late.begin()
+				late.startBody()
 			case errors.Is(err, http.ErrAbortHandler):
 				panic(p)
 			case late.begun:

@@ -159,7 +159,7 @@ func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempote
 	}
 	r.Get("/login", pages.form)
 	r.Post("/login", pages.login)
-	r.Post(providerPath, provider.begin)
+	r.Post(providerPath, provider.start)
 	r.Get(callbackPath, provider.finish)
 	r.Post("/logout", pages.logout)
 

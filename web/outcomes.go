@@ -127,7 +127,7 @@ type outcomeCounter struct {
 
 // count counts today, and as many days before as the budget permits, newest first.
 func (t *outcomeCounter) count(ctx context.Context) (e outcomeCounts, err error) {
-	began, now := time.Now(), t.now().UTC()
+	startedAt, now := time.Now(), t.now().UTC()
 	day := now.Add(-endsSettle).Truncate(futurejobs.Day)
 	if e.hours, err = t.OutcomeReader.OutcomeCounts(ctx, day, now.Add(futurejobs.Day)); err != nil {
 		return e, err
@@ -139,7 +139,7 @@ func (t *outcomeCounter) count(ctx context.Context) (e outcomeCounts, err error)
 	for e.from = day; e.from.After(oldest); e.from = e.from.AddDate(0, 0, -1) {
 		before := e.from.AddDate(0, 0, -1)
 		counted, known := t.past[before]
-		if !known && time.Since(began) > endsBudget {
+		if !known && time.Since(startedAt) > endsBudget {
 			break
 		}
 		if !known {

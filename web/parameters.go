@@ -91,17 +91,17 @@ func wrongQuery(op *huma.Operation, query url.Values) (wrong []ProblemDetail) {
 			names = append(names, p.Name)
 		}
 	}
-	say := func(name, format string, args ...any) {
+	report := func(name, format string, args ...any) {
 		wrong = append(wrong, ProblemDetail{Location: "query." + name, Message: fmt.Sprintf(format, args...)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch values := query[name]; {
 		case known[name] == nil:
-			say(name, "%s", unknown("parameter", name, names))
+			report(name, "%s", unknown("parameter", name, names))
 		case len(values) > 1:
-			say(name, "%s is given %d times; give it once", name, len(values))
+			report(name, "%s is given %d times; give it once", name, len(values))
 		case values[0] == "" && (known[name].Schema.Type != huma.TypeString || known[name].Schema.Format != ""):
-			say(name, "it has no value; give one, or leave %s out", name)
+			report(name, "it has no value; give one, or leave %s out", name)
 		}
 	}
 	return wrong

@@ -119,11 +119,11 @@ func newStranger(p access.Person) *stranger {
 const maxGroupsShown = 500
 
 // clipped returns at most the given number of bytes of a text.
-func clipped(s string, most int) string {
-	if len(s) <= most {
+func clipped(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
 // loginProblem returns the problem of a failed login with a provider, and whether the provider or the node is at fault.

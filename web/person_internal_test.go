@@ -35,7 +35,7 @@ func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			began := time.Now()
+			startedAt := time.Now()
 			r := httptest.NewRequestWithContext(context.WithValue(ctx, visitorKey{}, v), "GET", "/jobs?live=1", nil)
 			a.streaming(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				select {
@@ -43,7 +43,7 @@ func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 				case <-time.After(10 * time.Minute):
 				}
 			})).ServeHTTP(httptest.NewRecorder(), r)
-			if took := time.Since(began); took < c.want || took > c.want+5*time.Second {
+			if took := time.Since(startedAt); took < c.want || took > c.want+5*time.Second {
 				t.Errorf("the stream of %s lasts %s, want %s", name, took, c.want)
 			}
 		})
@@ -55,11 +55,11 @@ func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 func TestAStreamEndsWithTheFirstRefusal(t *testing.T) {
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
 		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
+			startedAt := time.Now()
 			follow(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/?live=1", nil),
 				http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
 				func(context.Context) error { return problem(status, "no") })
-			if took := time.Since(began); took != streamCheckInterval {
+			if took := time.Since(startedAt); took != streamCheckInterval {
 				t.Errorf("with %d the stream ends after %s", status, took)
 			}
 		})

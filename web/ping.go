@@ -16,7 +16,7 @@ import (
 // Pings receives pings and manages their addresses. Implementations are safe for concurrent use.
 type Pings interface {
 	// Resolve finds the target of a ping; see pings.Resolver for the rules and errors.
-	Resolve(ctx context.Context, p pings.Path, create bool) (to pings.Target, says pings.Signal, created bool, err error)
+	Resolve(ctx context.Context, p pings.Path, create bool) (to pings.Target, signal pings.Signal, created bool, err error)
 	// Receive records a ping: if it returns nil, the effects are committed. See pings.Receiver for the errors.
 	Receive(ctx context.Context, p pings.Ping) error
 	// Addresses, Create, Sharers and Delete manage ping addresses, History returns the ping log; see pings.Store and
@@ -111,7 +111,7 @@ func readPing(r *http.Request) (p pings.Ping, path pings.Path, err error) {
 			return p, path, err
 		}
 	}
-	p.Agent = begin(r.UserAgent(), pingAgent)
+	p.Agent = truncate(r.UserAgent(), pingAgent)
 	p.Body, p.BodySize, err = readPingBody(r.Body)
 	return p, path, err
 }
@@ -127,16 +127,16 @@ func readPingBody(body io.Reader) (kept string, size int, err error) {
 	if err != nil {
 		return "", 0, pings.ErrBodyTruncated
 	}
-	return begin(string(first), pings.MaxBody), len(first) + int(more), nil
+	return truncate(string(first), pings.MaxBody), len(first) + int(more), nil
 }
 
-// begin returns at most the given number of bytes of a text. It replaces invalid UTF-8.
-func begin(s string, most int) string {
-	if len(s) > most {
-		for most > 0 && !utf8.RuneStart(s[most]) {
-			most--
+// truncate returns at most the given number of bytes of a text. It replaces invalid UTF-8.
+func truncate(s string, limit int) string {
+	if len(s) > limit {
+		for limit > 0 && !utf8.RuneStart(s[limit]) {
+			limit--
 		}
-		s = s[:most]
+		s = s[:limit]
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }

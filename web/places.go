@@ -99,8 +99,8 @@ func (p *places[K]) lacks(owner K, n int64) lack {
 	return lacksNothing
 }
 
-// wait takes places, and waits for them up to most. The error is the problem of missing places, or that of ctx.
-func (p *places[K]) wait(ctx context.Context, owner K, n int64, most time.Duration) error {
+// wait takes places, and waits for them up to limit. The error is the problem of missing places, or that of ctx.
+func (p *places[K]) wait(ctx context.Context, owner K, n int64, limit time.Duration) error {
 	w, full := p.queue(owner, n)
 	if w == nil {
 		if full != nil {
@@ -108,7 +108,7 @@ func (p *places[K]) wait(ctx context.Context, owner K, n int64, most time.Durati
 		}
 		return nil
 	}
-	timeout := time.NewTimer(most)
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	var impatient <-chan time.Time
 	if p.patience > 0 {

@@ -42,18 +42,18 @@ type previewAPI struct {
 }
 
 func (a *previewAPI) register(all *operations) {
-	const says = "Runs the events and the checks between them through the engine in simulated time and returns the timeline: " +
+	const description = "Runs the events and the checks between them through the engine in simulated time and returns the timeline: " +
 		"slots, steps, texts and the outcome. Nothing is stored, published or sent. " +
 		"For a rule with a schedule, the next ticks are returned, and the timeline of the first. " +
 		"The result of a lookup is part of the request, or its source is queried once. Handlers are not called: the preview ends at their first check. " +
 		"Each token or prefix has one lint or preview at a time; a few wait, further ones get 429."
 	register(all, operation{
 		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Summary: "simulate a saved rule for an event or its schedule",
-		Description: says, Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
+		Description: description, Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 	}, withBody(inTurnOf(a.trials, principal.tenant, a.preview)))
 	register(all, operation{
 		ID: "preview-unsaved-rule", Tag: tagRules, Method: "POST", Path: "/rules/preview", Summary: "simulate an unsaved rule for an event or its schedule",
-		Description: says, Scope: access.Read, Reach: reachPublic, Limit: 2 * document.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
+		Description: description, Scope: access.Read, Reach: reachPublic, Limit: 2 * document.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 	}, withBody(inTurnOf(a.trials, principal.tenant, a.previewText)))
 }
 
@@ -65,32 +65,32 @@ type previewIn struct {
 }
 
 func (a *previewAPI) preview(ctx context.Context, in *previewIn) (rules.Preview, error) {
-	ask := a.events(ctx, in.Body)
-	ask.Name, ask.Version = string(in.Name), in.Version
-	return a.rules.Preview(ctx, ask)
+	request := a.events(ctx, in.Body)
+	request.Name, request.Version = string(in.Name), in.Version
+	return a.rules.Preview(ctx, request)
 }
 
 func (a *previewAPI) previewText(ctx context.Context, in *struct{ Body UnsavedPreviewRequest }) (rules.Preview, error) {
-	ask := a.events(ctx, in.Body.PreviewRequest)
-	ask.Text = in.Body.Rule
+	request := a.events(ctx, in.Body.PreviewRequest)
+	request.Text = in.Body.Rule
 	var yaml string
 	if json.Unmarshal(in.Body.Rule, &yaml) == nil {
-		ask.Text = []byte(yaml)
+		request.Text = []byte(yaml)
 	}
-	return a.rules.Preview(ctx, ask)
+	return a.rules.Preview(ctx, request)
 }
 
 // events converts the events of a preview. The first one without a time happens now.
 func (a *previewAPI) events(ctx context.Context, of PreviewRequest) rules.PreviewRequest {
-	ask := rules.PreviewRequest{Until: of.Until, Found: of.LookupResult}
+	request := rules.PreviewRequest{Until: of.Until, Found: of.LookupResult}
 	if principalOf(ctx).requireScope(access.Rules) != nil {
-		ask.Unasked = "it is asked for those only who may change rules"
+		request.Unasked = "it is asked for those only who may change rules"
 	}
 	if of.Event.At.IsZero() {
 		of.Event.At = a.now().UTC()
 	}
 	for _, e := range append([]PreviewEvent{of.Event}, of.LaterEvents...) {
-		ask.Events = append(ask.Events, rules.PreviewEvent{Subject: string(e.Subject), At: e.At, Data: e.Data})
+		request.Events = append(request.Events, rules.PreviewEvent{Subject: string(e.Subject), At: e.At, Data: e.Data})
 	}
-	return ask
+	return request
 }

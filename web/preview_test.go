@@ -22,9 +22,9 @@ type orders struct{ asked, verified atomic.Int64 }
 func (o *orders) Reach(context.Context) error { return nil }
 func (o *orders) Close()                      {}
 
-func (o *orders) Ask(_ context.Context, _ lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+func (o *orders) Query(_ context.Context, _ lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 	o.asked.Add(1)
-	found := make([]checks.Finding, len(asks))
+	found := make([]checks.Finding, len(queries))
 	for i := range found {
 		found[i].Value = json.RawMessage(`{"status":"UNSHIPPED"}`)
 	}

@@ -80,11 +80,11 @@ func problemIs(k Kind, status int, format string, args ...any) *Problem {
 
 // problemOfDetails returns a problem that lists all errors of a request.
 func problemOfDetails(k Kind, status int, wrong []ProblemDetail) *Problem {
-	said := make([]string, len(wrong))
+	messages := make([]string, len(wrong))
 	for i, d := range wrong {
-		said[i] = d.Error()
+		messages[i] = d.Error()
 	}
-	p := problemIs(k, status, "%s", strings.Join(said, "; "))
+	p := problemIs(k, status, "%s", strings.Join(messages, "; "))
 	p.Errors = wrong
 	return p
 }

@@ -17,7 +17,7 @@ func TestTheProviderIsAway(t *testing.T) {
 	p := newPeople(t, providers(i.URL))
 	i.Break(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<b>internal</b>", http.StatusBadGateway) })
 	b := p.tab()
-	if a := b.ask("GET", "/login", ""); a.StatusCode != http.StatusOK || i.Asked("/.well-known/openid-configuration") != 0 {
+	if a := b.ask("GET", "/login", ""); a.StatusCode != http.StatusOK || i.Requests("/.well-known/openid-configuration") != 0 {
 		t.Errorf("the page asks the provider: %d", a.StatusCode)
 	}
 	for range 30 { // more than the guesses of an address
@@ -47,7 +47,7 @@ func TestTheProviderIsAway(t *testing.T) {
 			break
 		}
 	}
-	if asked := i.Asked("/token"); status != http.StatusTooManyRequests || asked > 21 {
+	if asked := i.Requests("/token"); status != http.StatusTooManyRequests || asked > 21 {
 		t.Errorf("%d after %d codes", status, asked)
 	}
 }

@@ -76,9 +76,9 @@ type providerLogin struct {
 	failures  rate.Sometimes        // limits the log messages about failures of the provider
 }
 
-// begin sends a browser to the provider, with the attempt in a cookie. It serves a page that refreshes instead of a
+// start sends a browser to the provider, with the attempt in a cookie. It serves a page that refreshes instead of a
 // redirect: the node's pages may submit forms only to the node, and browsers apply that to redirects of a form, too.
-func (a *providerLogin) begin(w http.ResponseWriter, r *http.Request) {
+func (a *providerLogin) start(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	provider, next := a.auth.persons.provider(), nextOf(formOf(r))
 	if provider == nil {
@@ -153,7 +153,7 @@ func (a *providerLogin) attemptOf(r *http.Request) (begun attempt, err error) {
 //     cookie, and a provider may return another code for the state.
 //  4. The person gets a session. The previous session ends.
 func (a *providerLogin) finish(w http.ResponseWriter, r *http.Request) {
-	config, asked := a.auth.persons.logins(), r.URL.Query()
+	config, query := a.auth.persons.logins(), r.URL.Query()
 	switch {
 	case config == nil || config.OIDC == nil:
 		a.fail(w, r, errNoProvider)
@@ -168,12 +168,12 @@ func (a *providerLogin) finish(w http.ResponseWriter, r *http.Request) {
 		a.refuseLogin(w, r, err)
 		return
 	}
-	if code := asked.Get("error"); code != "" {
+	if code := query.Get("error"); code != "" {
 		a.auth.guesses.note(r, byProvider, "err", "the provider refuses: "+clipped(code, maxErrorShown))
-		a.loginPage(w, r, http.StatusForbidden, loginView{Next: begun.Next, Error: providerRefusal(asked)})
+		a.loginPage(w, r, http.StatusForbidden, loginView{Next: begun.Next, Error: providerRefusal(query)})
 		return
 	}
-	person, err := a.personOf(r, config.OIDC, begun, asked)
+	person, err := a.personOf(r, config.OIDC, begun, query)
 	if err == nil {
 		_, err = granted(config, person)
 	}
@@ -188,7 +188,7 @@ func (a *providerLogin) finish(w http.ResponseWriter, r *http.Request) {
 		a.failLogin(w, r, begun.Next, err)
 		return
 	}
-	a.letIn(w, r, begun.Next, func(ctx context.Context) (access.Session, string, error) {
+	a.startSession(w, r, begun.Next, func(ctx context.Context) (access.Session, string, error) {
 		return a.auth.keeper.Admit(ctx, person, clientAddr(ctx), r.UserAgent())
 	})
 }
@@ -216,22 +216,22 @@ const maxErrorShown = 200
 
 // providerRefusal returns the message for a provider's error. Its words are those of the provider, or of the URL's
 // author.
-func providerRefusal(asked url.Values) string {
-	code := clipped(asked.Get("error"), maxErrorShown)
+func providerRefusal(query url.Values) string {
+	code := clipped(query.Get("error"), maxErrorShown)
 	if code == "access_denied" {
 		return "The login provider did not let you in, or you cancelled the login."
 	}
-	says := "The login provider refuses the login: " + code
-	if more := asked.Get("error_description"); more != "" {
-		says += " (" + clipped(more, maxErrorShown) + ")"
+	text := "The login provider refuses the login: " + code
+	if more := query.Get("error_description"); more != "" {
+		text += " (" + clipped(more, maxErrorShown) + ")"
 	}
-	return says + "."
+	return text + "."
 }
 
 // personOf exchanges the code of a URL for the person. Refused codes are bounded like tokens.
-func (a *providerLogin) personOf(r *http.Request, provider *logins.Provider, begun attempt, asked url.Values) (access.Person, error) {
-	code := asked.Get("code")
-	if issuer := asked.Get("iss"); code == "" || len(code) > maxCode || issuer != "" && issuer != provider.Issuer() {
+func (a *providerLogin) personOf(r *http.Request, provider *logins.Provider, begun attempt, query url.Values) (access.Person, error) {
+	code := query.Get("code")
+	if issuer := query.Get("iss"); code == "" || len(code) > maxCode || issuer != "" && issuer != provider.Issuer() {
 		return access.Person{}, fmt.Errorf("%w: the provider leads back without a code of its own; log in again", logins.ErrPerson)
 	}
 	if a.auth.keeper == nil {

@@ -211,7 +211,7 @@ func TestALoginIsOfItsBrowser(t *testing.T) {
 	}
 	b = p.tab()
 	at = b.back(i, "/")
-	if a := b.ask("HEAD", at, ""); a.StatusCode != http.StatusMethodNotAllowed || i.Asked("/token") == 0 {
+	if a := b.ask("HEAD", at, ""); a.StatusCode != http.StatusMethodNotAllowed || i.Requests("/token") == 0 {
 		t.Errorf("HEAD: %d", a.StatusCode)
 	}
 }

@@ -59,12 +59,12 @@ type QuotaLimits struct {
 // set returns the given limits.
 func (l QuotaLimits) set() map[access.Limited]int64 {
 	set := make(map[access.Limited]int64)
-	for what, most := range map[access.Limited]*int64{
+	for what, limit := range map[access.Limited]*int64{
 		access.LimitRules: l.Rules, access.LimitJobs: l.Jobs, access.LimitJobBytes: l.JobBytes, access.LimitEvents: l.Events,
 		access.LimitEventBytes: l.EventBytes, access.LimitAlerts: l.Alerts, access.LimitAlertBytes: l.AlertBytes,
 	} {
-		if most != nil {
-			set[what] = *most
+		if limit != nil {
+			set[what] = *limit
 		}
 	}
 	return set

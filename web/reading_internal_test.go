@@ -31,9 +31,9 @@ func TestTenantsLeaveRoomToRead(t *testing.T) {
 			t.Errorf("%s: %d, want %d", what, got, want)
 		}
 	}
-	for tenant, most := range []int{8, 8, 4, 2, 1, 1} { // from the third on, each gets as much as it leaves to others
+	for tenant, limit := range []int{8, 8, 4, 2, 1, 1} { // from the third on, each gets as much as it leaves to others
 		prefix := fmt.Sprintf("t%d-", tenant)
-		for i := range most {
+		for i := range limit {
 			want("an answer to a tenant", take(fmt.Sprint(prefix, i), prefix), http.StatusOK)
 		}
 		if tenant < 5 {

@@ -102,11 +102,11 @@ func (a *responder) notAllowed(routes chi.Routes) http.HandlerFunc {
 		path := r.URL.EscapedPath()
 		var allowed []string
 		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-			asked := m
+			method := m
 			if m == http.MethodHead {
-				asked = http.MethodGet
+				method = http.MethodGet
 			}
-			if routes.Match(chi.NewRouteContext(), asked, path) {
+			if routes.Match(chi.NewRouteContext(), method, path) {
 				allowed = append(allowed, m)
 			}
 		}

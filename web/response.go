@@ -65,7 +65,7 @@ func (l *deferredWriter) Write(b []byte) (int, error) {
 	if l.status == 0 {
 		l.status = http.StatusOK
 	}
-	l.begin()
+	l.startBody()
 	return l.ResponseWriter.Write(b)
 }
 
@@ -74,12 +74,12 @@ func (l *deferredWriter) FlushError() error {
 	if l.status == 0 {
 		l.status = http.StatusOK
 	}
-	l.begin()
+	l.startBody()
 	return http.NewResponseController(l.ResponseWriter).Flush()
 }
 
-// begin sends the status, if one is set and unsent.
-func (l *deferredWriter) begin() {
+// startBody sends the status, if one is set and unsent.
+func (l *deferredWriter) startBody() {
 	if l.status != 0 && !l.begun {
 		l.begun = true
 		l.ResponseWriter.WriteHeader(l.status)

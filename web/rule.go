@@ -28,7 +28,7 @@ type Rules interface {
 	Save(ctx context.Context, text []byte, name string, o rules.SaveOptions) (rules.Change, error)
 	Delete(ctx context.Context, name string, version int32, bundle string) error
 	Pause(ctx context.Context, name string, paused bool) error
-	Preview(ctx context.Context, ask rules.PreviewRequest) (rules.Preview, error)
+	Preview(ctx context.Context, request rules.PreviewRequest) (rules.Preview, error)
 }
 
 var _ Rules = (*rules.Registry)(nil)

@@ -37,12 +37,12 @@ type changeOut struct {
 }
 
 func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
-	began := cmp.Or(c.After.SavedAt, now)
+	startedAt := cmp.Or(c.After.SavedAt, now)
 	if c.Before != nil {
-		began = c.Before.BeganAt
+		startedAt = c.Before.BeganAt
 	}
 	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
-		Rule:    newRule(rules.ListedRule{RuleVersion: c.After, Document: c.Document, BeganAt: began}, now),
+		Rule:    newRule(rules.ListedRule{RuleVersion: c.After, Document: c.Document, BeganAt: startedAt}, now),
 		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, MovedJobs: c.Moved, BackfilledJobs: c.Past, Diff: c.Diff, Warnings: c.Warnings,
 	}}
 	for _, road := range c.Partly {

@@ -23,10 +23,10 @@ type Session struct {
 	Current    bool      `json:"current,omitempty" doc:"Whether this request uses the session."`
 }
 
-func newSession(s access.Session, asks principal) Session {
+func newSession(s access.Session, caller principal) Session {
 	out := Session{
 		ID: s.ID, Token: s.TokenName, CreatedAt: s.CreatedAt, LastUsedAt: s.LastUsedAt, EndsAt: s.EndsAt(),
-		Addr: s.Addr, UserAgent: s.UserAgent, Current: s.ID == asks.session.ID,
+		Addr: s.Addr, UserAgent: s.UserAgent, Current: s.ID == caller.session.ID,
 	}
 	if s.Person != nil {
 		out.User = s.Person.String()

@@ -34,7 +34,7 @@ type Source struct {
 func newSource(s lookup.State) Source {
 	return Source{
 		Name: s.Name, Kind: s.Kind, State: string(s.Health), FailingSince: s.FailingSince, Error: s.Error, ErrorAt: s.ErrorAt, Warning: s.Caution,
-		Keys: s.Asked, Queries: s.RoundTrips, Failures: s.Failures, Queued: s.Waiting, Running: s.Running, Abandoned: s.Abandoned,
+		Keys: s.QueriedKeys, Queries: s.RoundTrips, Failures: s.Failures, Queued: s.Waiting, Running: s.Running, Abandoned: s.Abandoned,
 		P50: milliseconds(s.P50), P99: milliseconds(s.P99),
 	}
 }

@@ -25,8 +25,8 @@ func (s *shop) Reach(context.Context) error {
 	return nil
 }
 
-func (s *shop) Ask(ctx context.Context, _ lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
-	return make([]checks.Finding, len(asks)), s.Reach(ctx)
+func (s *shop) Query(ctx context.Context, _ lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+	return make([]checks.Finding, len(queries)), s.Reach(ctx)
 }
 
 func (s *shop) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
@@ -57,7 +57,7 @@ func askShop(t *testing.T, set *lookup.Set, keys int) {
 	if !ok || !source.Enter() {
 		t.Fatal("there is no way in")
 	}
-	source.Ask(t.Context(), time.Minute, lookup.Question{KV: "orders"}, make([]lookup.KeyQuery, keys))
+	source.Query(t.Context(), time.Minute, lookup.Question{KV: "orders"}, make([]lookup.KeyQuery, keys))
 }
 
 func TestSources(t *testing.T) {

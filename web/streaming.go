@@ -79,9 +79,9 @@ func (a *streamLimit) streaming(next http.Handler) http.Handler {
 			return
 		}
 		defer places.leave(v.ref())
-		began := time.Now()
+		startedAt := time.Now()
 		follow(w, r, next, func(ctx context.Context) error {
-			if v.isProxied() && time.Since(began) >= maxProxiedStream {
+			if v.isProxied() && time.Since(startedAt) >= maxProxiedStream {
 				return errStreamOver
 			}
 			return a.auth.remains(r.WithContext(ctx), v)
@@ -120,8 +120,8 @@ func watchStream(ctx context.Context, remains func(context.Context) error) error
 			return nil
 		case <-tick.C:
 		}
-		asked, cancel := context.WithTimeout(ctx, streamCheckTimeout)
-		err := remains(asked)
+		checkCtx, cancel := context.WithTimeout(ctx, streamCheckTimeout)
+		err := remains(checkCtx)
 		cancel()
 		if ctx.Err() != nil {
 			return nil

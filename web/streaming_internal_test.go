@@ -55,7 +55,7 @@ func TestAStreamEndsWithinFiveSeconds(t *testing.T) {
 // TestAStreamOutlivesOneFailedCheck checks that a single failed check does not end a stream, but repeated failures do.
 func TestAStreamOutlivesOneFailedCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, asked := time.Now(), 0
+		startedAt, asked := time.Now(), 0
 		follow(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/?live=1", nil),
 			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
 			func(context.Context) error {
@@ -64,7 +64,7 @@ func TestAStreamOutlivesOneFailedCheck(t *testing.T) {
 				}
 				return nil
 			})
-		if took := time.Since(began); asked != 7 || took != 7*streamCheckInterval {
+		if took := time.Since(startedAt); asked != 7 || took != 7*streamCheckInterval {
 			t.Errorf("the stream ended after %d checks and %s, want 7", asked, took)
 		}
 	})

@@ -119,9 +119,9 @@ func TestStreamsOfAnOpenNodeEndWhenItCloses(t *testing.T) {
 func TestStreamsOfATokenAreBounded(t *testing.T) {
 	s := newStand(t, closed)
 	greedy, other := s.token("greedy", "", access.Read), s.token("other", "", access.Read)
-	for path, most := range map[string]int{"/api/v1/alerts": 32, "/jobs?live=1": 16} {
+	for path, limit := range map[string]int{"/api/v1/alerts": 32, "/jobs?live=1": 16} {
 		var open []answer
-		for range most {
+		for range limit {
 			begun := stream(t, s.URL+path, greedy...)
 			if begun.StatusCode != http.StatusOK {
 				t.Fatalf("%s: stream %d: %d", path, len(open)+1, begun.StatusCode)
@@ -131,7 +131,7 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 		for range 3 {
 			full := stream(t, s.URL+path, greedy...)
 			if full.StatusCode == http.StatusOK {
-				t.Fatalf("%s: one token gets more than %d streams", path, most)
+				t.Fatalf("%s: one token gets more than %d streams", path, limit)
 			}
 			body, err := io.ReadAll(full.Body)
 			fatal(t, err)

@@ -67,10 +67,10 @@ var ErrUndefined = errors.New("the source is not defined")
 // Client queries one source. It does not bound its concurrency; Source does. Its errors contain no secrets.
 // Implementations are in package sources, and are safe for concurrent use.
 type Client interface {
-	// Ask queries many keys, at most BatchMost, in as few round trips as possible; finding i belongs to asks[i]. An
+	// Query queries many keys, at most BatchMost, in as few round trips as possible; finding i belongs to queries[i]. An
 	// error of one key is in its finding and affects no other key. A returned error affects the source as a whole: no
 	// key can be looked up at the moment or, if it wraps ErrQuestion, ever with this question.
-	Ask(ctx context.Context, q Question, asks []KeyQuery) ([]checks.Finding, error)
+	Query(ctx context.Context, q Question, queries []KeyQuery) ([]checks.Finding, error)
 	// Verify validates a question without executing it. It returns an ErrQuestion for an invalid one; params is the
 	// number of its parameters. columns describes the result, if known. Any other error means that the source can't
 	// be queried at the moment.

@@ -18,8 +18,8 @@ type semaphore struct {
 	stuck     chan struct{} // closed while all places are held by abandoned calls
 }
 
-func newSemaphore(most int) *semaphore {
-	return &semaphore{held: make(chan struct{}, most), stuck: make(chan struct{})}
+func newSemaphore(limit int) *semaphore {
+	return &semaphore{held: make(chan struct{}, limit), stuck: make(chan struct{})}
 }
 
 // acquire blocks until a place is free. It returns errAllStuck if all calls are abandoned, or the cause of ctx's end.

@@ -32,8 +32,8 @@ type Options struct {
 
 // Observer receives the metrics of sources. It is called from many goroutines at once.
 type Observer interface {
-	// Asked counts n queried keys with the same outcome.
-	Asked(source string, outcome Outcome, n int)
+	// CountKeys counts n queried keys with the same outcome.
+	CountKeys(source string, outcome Outcome, n int)
 	// RoundTrip receives the duration of one batch.
 	RoundTrip(source string, took time.Duration)
 }
@@ -58,12 +58,12 @@ const (
 // calls ever run.
 type Source struct {
 	Options
-	line    chan struct{} // callers queued or running
-	asking  *semaphore
-	looking *semaphore // of Verify and Reach, so that they do not queue behind batches
-	rate    *rate.Limiter
-	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
-	stats   stats
+	line     chan struct{} // callers queued or running
+	querying *semaphore
+	looking  *semaphore // of Verify and Reach, so that they do not queue behind batches
+	rate     *rate.Limiter
+	circuit  *gobreaker.TwoStepCircuitBreaker[struct{}]
+	stats    stats
 }
 
 // NewSource returns a source. It does not connect yet.
@@ -73,12 +73,12 @@ func NewSource(o Options) *Source {
 		o.Observer = nopObserver{}
 	}
 	s := &Source{
-		Options: o,
-		line:    make(chan struct{}, o.Limits.Concurrency+o.Limits.Waiting),
-		asking:  newSemaphore(o.Limits.Concurrency),
-		looking: newSemaphore(verifyConcurrency),
-		rate:    rate.NewLimiter(rate.Inf, 0),
-		circuit: newCircuit(o.Limits),
+		Options:  o,
+		line:     make(chan struct{}, o.Limits.Concurrency+o.Limits.Waiting),
+		querying: newSemaphore(o.Limits.Concurrency),
+		looking:  newSemaphore(verifyConcurrency),
+		rate:     rate.NewLimiter(rate.Inf, 0),
+		circuit:  newCircuit(o.Limits),
 	}
 	if o.Limits.Rate > 0 {
 		s.rate = rate.NewLimiter(rate.Limit(o.Limits.Rate), s.piece())
@@ -88,7 +88,7 @@ func NewSource(o Options) *Source {
 
 type nopObserver struct{}
 
-func (nopObserver) Asked(string, Outcome, int)      {}
+func (nopObserver) CountKeys(string, Outcome, int)  {}
 func (nopObserver) RoundTrip(string, time.Duration) {}
 
 // Enter reserves a place in the queue; false: the queue is full. Ask releases it.
@@ -109,16 +109,16 @@ func (s *Source) piece() int {
 	return min(s.Most, max(1, int(s.Limits.Rate)))
 }
 
-// Ask queries up to BatchMost keys and releases the caller's place in the queue. It splits the keys into pieces
+// Query queries up to BatchMost keys and releases the caller's place in the queue. It splits the keys into pieces
 // within Most and the rate; each piece has up to timeout from the start of the client's call. Finding i belongs to
-// asks[i]; its error is a *checks.Outage if the source as a whole can't be queried.
-func (s *Source) Ask(ctx context.Context, timeout time.Duration, q Question, asks []KeyQuery) []checks.Finding {
+// queries[i]; its error is a *checks.Outage if the source as a whole can't be queried.
+func (s *Source) Query(ctx context.Context, timeout time.Duration, q Question, queries []KeyQuery) []checks.Finding {
 	defer func() { <-s.line }()
-	found := make([]checks.Finding, 0, len(asks))
-	for piece := range slices.Chunk(asks, s.piece()) {
-		answers, err := s.askPiece(ctx, timeout, q, piece)
+	found := make([]checks.Finding, 0, len(queries))
+	for piece := range slices.Chunk(queries, s.piece()) {
+		answers, err := s.queryPiece(ctx, timeout, q, piece)
 		if err != nil {
-			found = append(found, slices.Repeat([]checks.Finding{{Err: err}}, len(asks)-len(found))...)
+			found = append(found, slices.Repeat([]checks.Finding{{Err: err}}, len(queries)-len(found))...)
 			break
 		}
 		found = append(found, answers...)
@@ -127,26 +127,26 @@ func (s *Source) Ask(ctx context.Context, timeout time.Duration, q Question, ask
 	return found
 }
 
-// askPiece queries one piece once a place is free. It fails at once while the circuit is open.
-func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question, asks []KeyQuery) ([]checks.Finding, error) {
+// queryPiece queries one piece once a place is free. It fails at once while the circuit is open.
+func (s *Source) queryPiece(ctx context.Context, timeout time.Duration, q Question, queries []KeyQuery) ([]checks.Finding, error) {
 	if s.circuit.State() == gobreaker.StateOpen {
 		return nil, s.outage(s.backingOff())
 	}
-	if err := s.asking.acquire(ctx); err != nil {
+	if err := s.querying.acquire(ctx); err != nil {
 		return nil, s.notQueried(err)
 	}
-	if err := s.rate.WaitN(ctx, len(asks)); err != nil {
-		s.asking.release()
+	if err := s.rate.WaitN(ctx, len(queries)); err != nil {
+		s.querying.release()
 		return nil, fmt.Errorf("source %s is limited to %g keys per second, and the wait exceeds the timeout: %w", s.Name, s.Limits.Rate, err)
 	}
-	found, err := runner[[]checks.Finding](ctx)(ctx, s, s.asking, timeout, func(ctx context.Context) ([]checks.Finding, error) {
-		began := s.Now()
-		found, err := s.Client.Ask(ctx, q, asks)
-		took := s.Now().Sub(began)
+	found, err := runner[[]checks.Finding](ctx)(ctx, s, s.querying, timeout, func(ctx context.Context) ([]checks.Finding, error) {
+		startedAt := s.Now()
+		found, err := s.Client.Query(ctx, q, queries)
+		took := s.Now().Sub(startedAt)
 		s.stats.took(took)
 		s.Observer.RoundTrip(s.Name, took)
-		if err == nil && len(found) != len(asks) {
-			err = fmt.Errorf("%w: it returned %d answers to %d queries", errClient, len(found), len(asks))
+		if err == nil && len(found) != len(queries) {
+			err = fmt.Errorf("%w: it returned %d answers to %d queries", errClient, len(found), len(queries))
 		}
 		return found, err
 	})
@@ -179,7 +179,7 @@ func (s *Source) Verify(ctx context.Context, q Question, params int) ([]Column, 
 
 // Reach returns an error if the source can't be queried. It makes no call while the circuit is open.
 func (s *Source) Reach(ctx context.Context) error {
-	if s.asking.areStuck() {
+	if s.querying.areStuck() {
 		return s.outage(errAllStuck)
 	}
 	if err := s.looking.acquire(ctx); err != nil {
@@ -225,9 +225,9 @@ func (s *Source) count(found []checks.Finding) {
 	for _, f := range found {
 		counts[outcomeOf(f)]++
 	}
-	s.stats.asked(len(found))
+	s.stats.countKeys(len(found))
 	for outcome, n := range counts {
-		s.Observer.Asked(s.Name, outcome, n)
+		s.Observer.CountKeys(s.Name, outcome, n)
 	}
 }
 

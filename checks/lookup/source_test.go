@@ -22,7 +22,7 @@ var _ rules.Source = (*lookup.Source)(nil)
 
 // client is a scripted client that counts calls.
 type client struct {
-	ask             func(ctx context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error)
+	ask             func(ctx context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error)
 	reach           func(ctx context.Context) error
 	verify          func(ctx context.Context) error
 	close           func()
@@ -30,22 +30,22 @@ type client struct {
 	asked, reaching atomic.Int32
 }
 
-func (c *client) Ask(ctx context.Context, _ lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+func (c *client) Query(ctx context.Context, _ lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 	c.asked.Add(1)
 	if now := c.running.Add(1); now > c.most.Load() {
 		c.most.Store(now)
 	}
 	defer c.running.Add(-1)
 	if c.ask != nil {
-		return c.ask(ctx, asks)
+		return c.ask(ctx, queries)
 	}
-	return foundAll(asks), nil
+	return foundAll(queries), nil
 }
 
 // foundAll returns each key as its own value.
-func foundAll(asks []lookup.KeyQuery) []checks.Finding {
-	found := make([]checks.Finding, len(asks))
-	for i, a := range asks {
+func foundAll(queries []lookup.KeyQuery) []checks.Finding {
+	found := make([]checks.Finding, len(queries))
+	for i, a := range queries {
 		found[i].Value = json.RawMessage(`"` + a.Key + `"`)
 	}
 	return found
@@ -81,11 +81,11 @@ func newSource(c *client, l lookup.Limits) *lookup.Source {
 }
 
 func keys(n int) []lookup.KeyQuery {
-	asks := make([]lookup.KeyQuery, n)
-	for i := range asks {
-		asks[i].Key = fmt.Sprint(i)
+	queries := make([]lookup.KeyQuery, n)
+	for i := range queries {
+		queries[i].Key = fmt.Sprint(i)
 	}
-	return asks
+	return queries
 }
 
 const timeout = 2 * time.Second
@@ -101,7 +101,7 @@ func askIn(ctx context.Context, t *testing.T, s *lookup.Source, n int) []checks.
 	if !s.Enter() {
 		t.Fatal("the line is full")
 	}
-	return s.Ask(ctx, timeout, lookup.Question{}, keys(n))
+	return s.Query(ctx, timeout, lookup.Question{}, keys(n))
 }
 
 // outage returns the error if all keys share an outage; empty otherwise.
@@ -127,8 +127,8 @@ func says(t *testing.T, what, got, want string) {
 func TestFindingsKeepOrder(t *testing.T) {
 	wrong := errors.New("a wrong type")
 	heard := &observer{came: map[lookup.Outcome]int{}}
-	c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
-		found := foundAll(asks)
+	c := &client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		found := foundAll(queries)
 		found[1], found[2] = checks.Finding{}, checks.Finding{Err: wrong}
 		return found, nil
 	}}
@@ -141,7 +141,7 @@ func TestFindingsKeepOrder(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 	state := s.State()
-	if state.Health != lookup.Up || state.Asked != 4 || state.RoundTrips != 1 || state.Failures != 0 || state.Waiting != 0 || state.Running != 0 {
+	if state.Health != lookup.Up || state.QueriedKeys != 4 || state.RoundTrips != 1 || state.Failures != 0 || state.Waiting != 0 || state.Running != 0 {
 		t.Errorf("%+v", state)
 	}
 	if fmt.Sprint(heard.came) != "map[absent:1 error:1 found:2]" || heard.trips != 1 {
@@ -155,7 +155,7 @@ type observer struct {
 	trips int
 }
 
-func (o *observer) Asked(_ string, outcome lookup.Outcome, n int) {
+func (o *observer) CountKeys(_ string, outcome lookup.Outcome, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.came[outcome] += n
@@ -180,7 +180,7 @@ func TestQueueIsBounded(t *testing.T) {
 	if state := s.State(); state.Waiting != 5 {
 		t.Errorf("%d wait", state.Waiting)
 	}
-	s.Ask(t.Context(), timeout, lookup.Question{}, nil) // a query without keys releases the place too
+	s.Query(t.Context(), timeout, lookup.Question{}, nil) // a query without keys releases the place too
 	if !s.Enter() || s.Enter() {
 		t.Error("one place was given back, and one only")
 	}
@@ -188,12 +188,12 @@ func TestQueueIsBounded(t *testing.T) {
 
 func TestConcurrencyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			time.Sleep(time.Second)
-			return foundAll(asks), nil
+			return foundAll(queries), nil
 		}}
 		s := newSource(c, lookup.Limits{Concurrency: 3, Waiting: 6})
-		began := time.Now()
+		startedAt := time.Now()
 		var all sync.WaitGroup
 		for range 9 {
 			all.Go(func() {
@@ -207,7 +207,7 @@ func TestConcurrencyLimit(t *testing.T) {
 			t.Errorf("%+v", state)
 		}
 		all.Wait()
-		if took := time.Since(began); took != 3*time.Second || c.most.Load() != 3 {
+		if took := time.Since(startedAt); took != 3*time.Second || c.most.Load() != 3 {
 			t.Errorf("nine batches took %s, %d of them at once", took, c.most.Load())
 		}
 		if state := s.State(); state.P50 != time.Second || state.P99 != time.Second || state.RoundTrips != 9 {
@@ -219,10 +219,10 @@ func TestConcurrencyLimit(t *testing.T) {
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pieces []string
-		began := time.Now()
-		c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
-			pieces = append(pieces, fmt.Sprintf("%d at %s", len(asks), time.Since(began)))
-			return foundAll(asks), nil
+		startedAt := time.Now()
+		c := &client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+			pieces = append(pieces, fmt.Sprintf("%d at %s", len(queries), time.Since(startedAt)))
+			return foundAll(queries), nil
 		}}
 		s := newSource(c, lookup.Limits{Rate: 100})
 		found := ask(t, s, 250)
@@ -240,12 +240,12 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		broken.Store(true)
-		c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			time.Sleep(time.Second)
 			if broken.Load() {
 				return nil, errors.New("connection refused")
 			}
-			return foundAll(asks), nil
+			return foundAll(queries), nil
 		}}
 		s := newSource(c, lookup.Limits{})
 		since := time.Now().Add(time.Second)
@@ -348,11 +348,11 @@ func TestVerifyingNeverOpensTheCircuit(t *testing.T) {
 func TestTrialsNeverOpenTheCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := true
-		s := newSource(&client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+		s := newSource(&client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			if failing {
 				return nil, errors.New("connection refused")
 			}
-			return make([]checks.Finding, len(asks)), nil
+			return make([]checks.Finding, len(queries)), nil
 		}}, lookup.Limits{})
 		for range 20 {
 			says(t, "on trial", outage(askIn(lookup.Trial(t.Context()), t, s, 1)), "connection refused")
@@ -397,13 +397,13 @@ func TestClientTimeoutIsNotADatabaseTimeout(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		s := newSource(&client{ask: hangs}, lookup.Limits{Concurrency: 1, Waiting: 1})
-		began := time.Now()
+		startedAt := time.Now()
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() { says(t, "it hangs", outage(ask(t, s, 2)), "it did not answer within 2s") })
 		}
 		all.Wait()
-		if took := time.Since(began); took != 4*time.Second { // the second call began when the first ended
+		if took := time.Since(startedAt); took != 4*time.Second { // the second call began when the first ended
 			t.Errorf("it took %s", took)
 		}
 	})
@@ -414,19 +414,19 @@ func TestClientTimeoutIsNotADatabaseTimeout(t *testing.T) {
 func TestCallIgnoringDeadlineIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		c := &client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-free
-			return foundAll(asks), nil
+			return foundAll(queries), nil
 		}}
 		s := newSource(c, lookup.Limits{Concurrency: 2, Waiting: 8, OpenAfter: 1000})
-		began := time.Now()
+		startedAt := time.Now()
 		var all sync.WaitGroup
 		for range 10 {
 			all.Go(func() {
 				if outage(ask(t, s, 1)) == "" {
 					t.Error("an answer came from nowhere")
 				}
-				if took := time.Since(began); took != timeout+100*time.Millisecond {
+				if took := time.Since(startedAt); took != timeout+100*time.Millisecond {
 					t.Errorf("it took %s", took)
 				}
 			})
@@ -463,10 +463,12 @@ func TestAClientAtFault(t *testing.T) {
 		says string
 	}{
 		"panics":     {func([]lookup.KeyQuery) []checks.Finding { panic("the password is opensesame") }, "it panicked"},
-		"miscounts":  {func(asks []lookup.KeyQuery) []checks.Finding { return foundAll(asks[1:]) }, "2 answers to 3 queries"},
-		"overcounts": {func(asks []lookup.KeyQuery) []checks.Finding { return foundAll(append(asks, asks...)) }, "6 answers to 3 queries"},
+		"miscounts":  {func(queries []lookup.KeyQuery) []checks.Finding { return foundAll(queries[1:]) }, "2 answers to 3 queries"},
+		"overcounts": {func(queries []lookup.KeyQuery) []checks.Finding { return foundAll(append(queries, queries...)) }, "6 answers to 3 queries"},
 	} {
-		s := newSource(&client{ask: func(_ context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) { return c.does(asks), nil }}, lookup.Limits{OpenAfter: 3})
+		s := newSource(&client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+			return c.does(queries), nil
+		}}, lookup.Limits{OpenAfter: 3})
 		for range 3 {
 			for _, f := range ask(t, s, 3) {
 				if f.Err == nil || outage([]checks.Finding{f}) == "" || !strings.Contains(f.Err.Error(), c.says) || strings.Contains(f.Err.Error(), "opensesame") {
@@ -496,7 +498,7 @@ func TestDisconnectedCallerIsNoFailure(t *testing.T) {
 					t.Error("the line is full")
 					return
 				}
-				found := s.Ask(ctx, timeout, lookup.Question{}, keys(1))
+				found := s.Query(ctx, timeout, lookup.Question{}, keys(1))
 				if !errors.Is(found[0].Err, context.Canceled) || outage(found) != "" {
 					t.Errorf("%v", found[0].Err)
 				}
@@ -557,9 +559,9 @@ func TestSet(t *testing.T) {
 		if states := set.States(); len(states) != 2 || states[1].Name != "shop" {
 			t.Errorf("%+v", states)
 		}
-		began := time.Now()
+		startedAt := time.Now()
 		set.Close() // one client does not close
-		if took := time.Since(began); !closed.Load() || took != time.Second {
+		if took := time.Since(startedAt); !closed.Load() || took != time.Second {
 			t.Errorf("closed: %t, after %s", closed.Load(), took)
 		}
 		var none *lookup.Set

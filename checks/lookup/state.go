@@ -19,7 +19,7 @@ type State struct {
 	Error        string    // the last error of the source; empty: none so far
 	ErrorAt      time.Time
 	Caution      string        // permissions beyond those needed; empty: none known
-	Asked        int64         // keys, in total
+	QueriedKeys  int64         // keys, in total
 	RoundTrips   int64         // batches, in total
 	Failures     int64         // of the source as a whole, in total
 	Waiting      int           // queued batches
@@ -45,17 +45,17 @@ func (h Health) Works() bool { return h == New || h == Up }
 
 // State returns the current state of the source.
 func (s *Source) State() State {
-	asking, askingLeft := s.asking.count()
+	querying, queryingLeft := s.querying.count()
 	looking, lookingLeft := s.looking.count()
 	state := s.stats.state()
 	state.Name, state.Kind = s.Name, s.Kind
 	if c, ok := s.Client.(Cautious); ok {
 		state.Caution = c.Caution()
 	}
-	state.Waiting = max(len(s.line)-asking, 0)
-	state.Running, state.Abandoned = asking+looking, askingLeft+lookingLeft
+	state.Waiting = max(len(s.line)-querying, 0)
+	state.Running, state.Abandoned = querying+looking, queryingLeft+lookingLeft
 	switch circuit := s.circuit.State(); {
-	case circuit == gobreaker.StateOpen || s.asking.areStuck():
+	case circuit == gobreaker.StateOpen || s.querying.areStuck():
 		state.Health = Down
 	case circuit == gobreaker.StateHalfOpen:
 		state.Health = Probing
@@ -111,10 +111,10 @@ func (t *stats) took(d time.Duration) {
 	t.seen.RoundTrips++
 }
 
-func (t *stats) asked(n int) {
+func (t *stats) countKeys(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.seen.Asked += int64(n)
+	t.seen.QueriedKeys += int64(n)
 }
 
 func (t *stats) lastError() error {

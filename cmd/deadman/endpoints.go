@@ -50,7 +50,7 @@ func isOnLoopback(address string) bool {
 }
 
 // readOwn reads a small file of a folder. Both must belong to this user or root, and be writable by the owner only.
-func readOwn(dir, name string, most int64) (data []byte, err error) {
+func readOwn(dir, name string, limit int64) (data []byte, err error) {
 	root, err := os.OpenRoot(dir) // a root stays the same folder even if its path is replaced
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func readOwn(dir, name string, most int64) (data []byte, err error) {
 	if err := isOwn(root, f); err != nil {
 		return nil, err
 	}
-	return readAtMost(f, f.Name(), most)
+	return readAtMost(f, f.Name(), limit)
 }
 
 func isOwn(root *os.Root, f *os.File) error {
@@ -80,10 +80,10 @@ func isOwn(root *os.Root, f *os.File) error {
 }
 
 // readAtMost reads a file of at most most bytes.
-func readAtMost(r io.Reader, path string, most int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s exceeds the limit of %d KiB", path, most>>10)
+func readAtMost(r io.Reader, path string, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s exceeds the limit of %d KiB", path, limit>>10)
 	}
 	return data, err
 }

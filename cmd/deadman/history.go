@@ -97,22 +97,22 @@ func howEnded(outcomes map[string]int64) string {
 	names := slices.SortedFunc(maps.Keys(outcomes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(outcomes[b], outcomes[a]), cmp.Compare(a, b))
 	})
-	said := make([]string, len(names))
+	texts := make([]string, len(names))
 	for i, name := range names {
-		said[i] = fmt.Sprintf("%s %d", checks.Outcome(name), outcomes[name])
+		texts[i] = fmt.Sprintf("%s %d", checks.Outcome(name), outcomes[name])
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(texts, ", ")
 }
 
-func printSlowestChecks(io *cli, looks []web.SlowestCheck) error {
-	if len(looks) == 0 {
+func printSlowestChecks(io *cli, checks []web.SlowestCheck) error {
+	if len(checks) == 0 {
 		return nil
 	}
 	if _, err := fmt.Fprintln(io.out); err != nil {
 		return err
 	}
 	t := newTable(io.out, io.palette, "slowest check", "rule", "entity", "key", "checks", "ended")
-	for _, l := range looks {
+	for _, l := range checks {
 		t.row(cellOf(fmt.Sprintf("%.1f ms", l.Seconds*1000)), cellOf(l.Rule), cellOf(l.Entity), cellOf(l.Key), numberCell(l.Checks), cellOf(io.relative(l.EndedAt)))
 	}
 	return t.fit(terminalWidth(io.out)).end()

@@ -97,13 +97,13 @@ func slotBar(io *cli, s web.Slot, scale float64) (bar string) {
 
 // scaleOf returns the characters per job. A part with any jobs is drawn with at least one character.
 func scaleOf(slots []web.Slot, width int) float64 {
-	most := int64(1)
+	largest := int64(1)
 	for _, s := range slots {
-		most = max(most, s.Checks+s.Planned+int64(s.Ticks))
+		largest = max(largest, s.Checks+s.Planned+int64(s.Ticks))
 	}
 	room := barMost
 	if width > 0 {
 		room = min(room, max(width-40, 10))
 	}
-	return min(float64(room)/float64(most), 1)
+	return min(float64(room)/float64(largest), 1)
 }

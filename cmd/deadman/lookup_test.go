@@ -116,7 +116,7 @@ func TestPreviewOfALookup(t *testing.T) {
 				return
 			}
 			p := read[rules.Preview](n, args...)
-			if p.Outcome != c.outcome || p.Lookup == nil || p.Lookup.Asked != c.asked || p.Lookup.Source != "shop" {
+			if p.Outcome != c.outcome || p.Lookup == nil || p.Lookup.Queried != c.asked || p.Lookup.Source != "shop" {
 				t.Errorf("%+v, %+v", p, p.Lookup)
 			}
 		})

@@ -86,14 +86,14 @@ type limitFlag struct {
 func (f limitFlag) name() string { return strings.ReplaceAll(string(f.what.Limited), "_", "-") }
 
 func (f limitFlag) does() string {
-	most := fmt.Sprint(f.what.Default)
+	limit := fmt.Sprint(f.what.Default)
 	switch {
 	case f.what.Default == 0:
-		most = "a tenth of the stream limit"
+		limit = "a tenth of the stream limit"
 	case f.what.Bytes:
-		most = humanize.IBytes(uint64(f.what.Default)) //nolint:gosec // not below 0
+		limit = humanize.IBytes(uint64(f.what.Default)) //nolint:gosec // not below 0
 	}
-	return fmt.Sprintf("maximum %s (default: %s)", f.what.Unit, most)
+	return fmt.Sprintf("maximum %s (default: %s)", f.what.Unit, limit)
 }
 
 // value returns the limit, or nil if the flag is not set.
@@ -106,8 +106,8 @@ func (f limitFlag) value() (*int64, error) {
 		if err != nil || n > math.MaxInt64 {
 			return nil, usage("--%s is %q; it must be a size such as 64MiB", f.name(), f.text)
 		}
-		most := int64(n) //nolint:gosec // checked above
-		return &most, nil
+		limit := int64(n) //nolint:gosec // checked above
+		return &limit, nil
 	}
 	n, err := strconv.ParseInt(f.text, 10, 64)
 	if err != nil || n < 0 {
@@ -124,12 +124,12 @@ func newQuotaSetCmd(io *cli) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limits := make(map[string]int64)
 			for _, f := range flags {
-				most, err := f.value()
+				limit, err := f.value()
 				if err != nil {
 					return err
 				}
-				if most != nil {
-					limits[string(f.what.Limited)] = *most
+				if limit != nil {
+					limits[string(f.what.Limited)] = *limit
 				}
 			}
 			c, err := io.client()

@@ -93,7 +93,7 @@ func redactUser(found string) string {
 // shownAddress returns the displayable part of the address of a database or broker. It accepts an address, a list of
 // addresses, or Postgres keywords, and hides any of them that has an unexpected part, because that may be a password.
 // An address must match begins, since a bare word may be a password too.
-func shownAddress(s string, begins *regexp.Regexp) string {
+func shownAddress(s string, prefix *regexp.Regexp) string {
 	s = redact(s)
 	if keywords.MatchString(s) {
 		return shownKeywords(s)
@@ -108,7 +108,7 @@ func shownAddress(s string, begins *regexp.Regexp) string {
 	switch {
 	case s == "":
 		return s
-	case !begins.MatchString(s):
+	case !prefix.MatchString(s):
 		return hidden
 	case safeAddress.MatchString(s):
 		return s

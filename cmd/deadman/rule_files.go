@@ -139,8 +139,8 @@ func readCalendars(path string) (calendars.Set, error) {
 	if path == "" {
 		return nil, nil
 	}
-	const most = 256 << 10
-	data, err := readSmall(path, most)
+	const limit = 256 << 10
+	data, err := readSmall(path, limit)
 	if err != nil {
 		return nil, usageError{err}
 	}

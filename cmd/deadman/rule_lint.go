@@ -115,7 +115,7 @@ type findings struct {
 // unverifiedLookups returns warnings about rules with an unverified lookup.
 func unverifiedLookups(all []fileRule) (warnings []string) {
 	for _, r := range all {
-		if source := r.Lookup.Asks(); source != "" {
+		if source := r.Lookup.SourceName(); source != "" {
 			warnings = append(warnings, fmt.Sprintf(
 				"%s: the lookup was not validated against source %s; give the sources file with --sources, or use rule apply", r.Name, source))
 		}

@@ -134,11 +134,11 @@ func size(of func(*serveConfig) *int64) func(*serveConfig, string) error {
 	}
 }
 
-func count(of func(*serveConfig) *int, most int) func(*serveConfig, string) error {
+func count(of func(*serveConfig) *int, limit int) func(*serveConfig, string) error {
 	return func(r *serveConfig, v string) error {
 		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 || n > most {
-			return fmt.Errorf("not a whole number from 1 to %d", most)
+		if err != nil || n < 1 || n > limit {
+			return fmt.Errorf("not a whole number from 1 to %d", limit)
 		}
 		*of(r) = n
 		return nil

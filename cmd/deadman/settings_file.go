@@ -26,13 +26,13 @@ func fileLayer(path string) (layer, error) {
 	return layer{values, func(setting) string { return path }}, nil
 }
 
-func readSmall(path string, most int64) (data []byte, err error) {
+func readSmall(path string, limit int64) (data []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return readAtMost(f, path, most)
+	return readAtMost(f, path, limit)
 }
 
 func parseSettings(data []byte) (map[string]any, error) {

@@ -57,12 +57,12 @@ func plainJSON(raw []byte) []byte {
 	return b.Bytes()
 }
 
-// clip shortens a text to most characters.
-func clip(s string, most int) string {
-	if utf8.RuneCountInString(s) <= most {
+// clip shortens a text to limit characters.
+func clip(s string, limit int) string {
+	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
-	return string([]rune(s)[:most-1]) + "…"
+	return string([]rune(s)[:limit-1]) + "…"
 }
 
 // number formats a count with its noun.

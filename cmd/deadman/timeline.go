@@ -108,7 +108,7 @@ func (t *timeline) lookup() {
 		found = "returns no such entity"
 	}
 	given := " (given)"
-	if l.Asked {
+	if l.Queried {
 		given = " (queried now)"
 	}
 	t.print("%s\n", t.paint(dim, sanitize("each lookup in "+l.Source+" "+found+given)))

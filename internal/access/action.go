@@ -54,9 +54,9 @@ const (
 
 // Audited describes the audit entries of an action.
 type Audited struct {
-	Action Action
-	Object string // forms of the object, in Markdown
-	Says   string // condition of the entry, and contents of its detail
+	Action  Action
+	Object  string // forms of the object, in Markdown
+	Content string // condition of the entry, and contents of its detail
 }
 
 // Actions describes all actions. docs/operations/audit.md shows them as a table, and the store writes no others.
@@ -104,7 +104,7 @@ func ActionTable() string {
 	var b strings.Builder
 	b.WriteString("| action | object | change; detail |\n|---|---|---|\n")
 	for _, a := range Actions {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", a.Action, a.Object, a.Says)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", a.Action, a.Object, a.Content)
 	}
 	return b.String()
 }

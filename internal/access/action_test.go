@@ -56,7 +56,7 @@ func isDocumented(t *testing.T, page, what, run, table string) {
 func TestActionsAreDistinctAndComplete(t *testing.T) {
 	known := make(map[access.Action]bool)
 	for _, a := range access.Actions {
-		if known[a.Action] || a.Object == "" || a.Says == "" {
+		if known[a.Action] || a.Object == "" || a.Content == "" {
 			t.Errorf("%s is there twice, or says too little: %+v", a.Action, a)
 		}
 		known[a.Action] = true

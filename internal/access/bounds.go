@@ -41,8 +41,8 @@ func (b *Bounds) MayPublish(pattern string) error {
 	return b.refuse("publish on", "the subject", pattern, "publish", "--publish", b.Publish)
 }
 
-// MayAsk returns an error for a source outside the bounds.
-func (b *Bounds) MayAsk(source string) error {
+// MayQuery returns an error for a source outside the bounds.
+func (b *Bounds) MayQuery(source string) error {
 	if b == nil || b.Sources == nil || names(b.Sources, source) {
 		return nil
 	}
@@ -60,8 +60,8 @@ func (b *Bounds) MayCall(handler string) error {
 // names reports whether the list contains the name, or a matching prefix followed by "*".
 func names(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(one string) bool {
-		begin, open := strings.CutSuffix(one, "*")
-		return one == name || open && strings.HasPrefix(name, begin)
+		prefix, open := strings.CutSuffix(one, "*")
+		return one == name || open && strings.HasPrefix(name, prefix)
 	})
 }
 

@@ -31,7 +31,7 @@ func TestTokenWithAPrefixUsesItsGrants(t *testing.T) {
 	}{
 		{"read", b.MayRead, "acme.> acme.a.b shared.* shared.x", "> *.a orders.created shared.> shared.a.b acme"},
 		{"publish", b.MayPublish, "acme.out.x acme.out.*", "acme.out.> acme.in.x orders.shipped"},
-		{"ask", b.MayAsk, "shop acme-db acme-", "shopping acme other"},
+		{"ask", b.MayQuery, "shop acme-db acme-", "shopping acme other"},
 		{"call", b.MayCall, "", "acme-x shipping"},
 	} {
 		for _, what := range strings.Fields(c.yes) {
@@ -55,7 +55,7 @@ func TestTokenWithAPrefixUsesItsGrants(t *testing.T) {
 func TestATokenWithAPrefixAloneMayUseNothing(t *testing.T) {
 	b := access.Token{Name: "acme", Prefix: "acme-"}.Bounds()
 	for what, err := range map[string]error{
-		"read": b.MayRead("acme.a"), "publish": b.MayPublish("acme.a"), "ask": b.MayAsk("acme-db"), "call": b.MayCall("acme-x"),
+		"read": b.MayRead("acme.a"), "publish": b.MayPublish("acme.a"), "ask": b.MayQuery("acme-db"), "call": b.MayCall("acme-x"),
 	} {
 		if !errors.Is(err, access.ErrOutside) {
 			t.Errorf("%s: %v, want ErrOutside", what, err)
@@ -65,11 +65,11 @@ func TestATokenWithAPrefixAloneMayUseNothing(t *testing.T) {
 
 // A token without a prefix is bound only by the lists given to it.
 func TestTokenWithoutAPrefixUsesUnboundObjects(t *testing.T) {
-	if b := (access.Token{Name: "all"}).Bounds(); b != nil || b.MayRead(">") != nil || b.MayPublish("x") != nil || b.MayAsk("x") != nil || b.MayCall("x") != nil {
+	if b := (access.Token{Name: "all"}).Bounds(); b != nil || b.MayRead(">") != nil || b.MayPublish("x") != nil || b.MayQuery("x") != nil || b.MayCall("x") != nil {
 		t.Errorf("it is bound by %v", b)
 	}
 	b := access.Token{Name: "shop", Given: access.Bounds{Publish: []string{"shop.>"}}}.Bounds()
-	if b.MayRead("orders.>") != nil || b.MayAsk("x") != nil || b.MayPublish("orders.created") == nil || b.MayPublish("shop.a") != nil {
+	if b.MayRead("orders.>") != nil || b.MayQuery("x") != nil || b.MayPublish("orders.created") == nil || b.MayPublish("shop.a") != nil {
 		t.Errorf("it is bound by %v", b)
 	}
 }
@@ -116,7 +116,7 @@ func TestBoundsAreKept(t *testing.T) {
 	}
 	for _, bad := range []string{"", "x", "[]", `{"subjects":"a"}`, `{"channels":[]}`, `{} {}`} {
 		b := access.ReadBounds(bad)
-		if b.MayRead("a") == nil || b.MayPublish("a") == nil || b.MayAsk("a") == nil || b.MayCall("a") == nil {
+		if b.MayRead("a") == nil || b.MayPublish("a") == nil || b.MayQuery("a") == nil || b.MayCall("a") == nil {
 			t.Errorf("%q leaves %v", bad, b)
 		}
 	}

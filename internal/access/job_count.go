@@ -26,20 +26,20 @@ func (c *jobCount) Load() int64 {
 }
 
 // left returns the number of jobs that can still be created under the limit.
-func (c *jobCount) left(most int64) int64 {
+func (c *jobCount) left(limit int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return most - c.pending - c.held
+	return limit - c.pending - c.held
 }
 
 // reserve reserves capacity for jobs under the limit, and reports whether it sufficed.
-func (c *jobCount) reserve(jobs, most int64) bool {
+func (c *jobCount) reserve(jobs, limit int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case jobs < 0:
 		c.ending += jobs
-	case most-c.pending-c.held < jobs:
+	case limit-c.pending-c.held < jobs:
 		return false
 	default:
 		c.held += jobs
@@ -113,24 +113,24 @@ func (j jobs) Bytes() bool     { return false }
 func (j jobBytes) Bytes() bool { return true }
 
 // Reserve implements futurejobs.JobQuota.
-func (j jobs) Reserve(n int64) bool { return j.jobs.reserve(n, j.most[LimitJobs]) }
+func (j jobs) Reserve(n int64) bool { return j.jobs.reserve(n, j.limits[LimitJobs]) }
 
 // Reserve implements futurejobs.JobQuota. Bytes are not reserved.
 func (j jobBytes) Reserve(int64) bool { return j.Room() > 0 }
 
 // Room implements futurejobs.JobQuota.
-func (j jobs) Room() int64     { return j.jobs.left(j.most[LimitJobs]) }
-func (j jobBytes) Room() int64 { return j.most[LimitJobBytes] - j.used[atJobBytes].Load() }
+func (j jobs) Room() int64     { return j.jobs.left(j.limits[LimitJobs]) }
+func (j jobBytes) Room() int64 { return j.limits[LimitJobBytes] - j.used[atJobBytes].Load() }
 
 // Refusal implements futurejobs.JobQuota. The text is stored in dead letters of the rule, readable by the rule's
 // tenant.
 func (j jobs) Refusal(rule string) error {
-	return j.ExceededTo(j.of.Tenant(rule), LimitJobs, j.most[LimitJobs])
+	return j.ExceededTo(j.of.Tenant(rule), LimitJobs, j.limits[LimitJobs])
 }
 
 // Refusal implements futurejobs.JobQuota.
 func (j jobBytes) Refusal(rule string) error {
-	return j.ExceededTo(j.of.Tenant(rule), LimitJobBytes, j.most[LimitJobBytes])
+	return j.ExceededTo(j.of.Tenant(rule), LimitJobBytes, j.limits[LimitJobBytes])
 }
 
 // Settle implements futurejobs.JobQuota.

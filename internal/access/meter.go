@@ -11,7 +11,7 @@ import (
 // meter counts the use of a quota.
 type meter struct {
 	Quota
-	most    map[Limited]int64 // of all resources
+	limits  map[Limited]int64 // of all resources
 	jobs    *jobCount
 	used    [limits]atomic.Int64 // except jobs
 	refused [limits]atomic.Int64 // since the last Take
@@ -70,11 +70,11 @@ func (m *meter) learnSpent(saved Spent) {
 const largestEvent = 512 << 10
 
 // burstOf returns the burst of event bytes for a rate per second.
-func burstOf(most int64) int {
-	if most == 0 {
+func burstOf(limit int64) int {
+	if limit == 0 {
 		return 0
 	}
-	return int(max(2*most, largestEvent))
+	return int(max(2*limit, largestEvent))
 }
 
 // mostWait is the longest retry delay of a scheduled event: a limit may be raised meanwhile.

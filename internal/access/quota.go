@@ -78,11 +78,11 @@ func (q Quota) Covers(rule string) bool { return strings.HasPrefix(rule, q.Prefi
 
 // Most returns the limit of a resource. room is the maximum size of the stream of alerts in bytes; 0: unlimited.
 func (q Quota) Most(what Limited, room int64) int64 {
-	if most, set := q.Set[what]; set {
-		return most
+	if limit, set := q.Set[what]; set {
+		return limit
 	}
-	if most := limitOf(what).Default; most > 0 {
-		return most
+	if limit := limitOf(what).Default; limit > 0 {
+		return limit
 	}
 	if room <= 0 {
 		room = alertRoom
@@ -97,15 +97,15 @@ const alertRoom = 1 << 30
 // range.
 func ReadQuota(prefix string, set map[Limited]int64) (Quota, error) {
 	var ps Problems
-	say := func(field, format string, args ...any) { ps = append(ps, Problem{field, fmt.Sprintf(format, args...)}) }
+	report := func(field, format string, args ...any) { ps = append(ps, Problem{field, fmt.Sprintf(format, args...)}) }
 	w := TokenRequest{Prefix: prefix}
 	if prefix == "" {
-		say("prefix", `it is empty; write what the names of the rules begin with, such as "acme-*"`)
+		report("prefix", `it is empty; write what the names of the rules begin with, such as "acme-*"`)
 	}
-	w.readPrefix(say)
-	for what, most := range set {
-		if most < 0 || most > MaxLimit {
-			say(string(what), "%d is not within 0 and %d; leave the limit out for the default", most, int64(MaxLimit))
+	w.readPrefix(report)
+	for what, limit := range set {
+		if limit < 0 || limit > MaxLimit {
+			report(string(what), "%d is not within 0 and %d; leave the limit out for the default", limit, int64(MaxLimit))
 		}
 	}
 	if ps != nil {
@@ -116,16 +116,16 @@ func ReadQuota(prefix string, set map[Limited]int64) (Quota, error) {
 
 // Exceeded returns the error of an exceeded limit: the limit, the prefix and a remedy. It discloses nothing about
 // other prefixes, and is constant while the limit is.
-func (q Quota) Exceeded(what Limited, most int64) error {
+func (q Quota) Exceeded(what Limited, limit int64) error {
 	return fmt.Errorf("the rules %s* have all of their %d %s: %w; %s, or ask an admin for more: deadman quota set '%s*' --%s N",
-		q.Prefix, most, limitOf(what).Unit, ErrQuota, remedies[what], q.Prefix, strings.ReplaceAll(string(what), "_", "-"))
+		q.Prefix, limit, limitOf(what).Unit, ErrQuota, remedies[what], q.Prefix, strings.ReplaceAll(string(what), "_", "-"))
 }
 
 // ExceededTo is Exceeded for a tenant. For a tenant below a shorter prefix, it discloses only the existence of an
 // outer limit, neither its prefix nor its value.
-func (q Quota) ExceededTo(tenant string, what Limited, most int64) error {
+func (q Quota) ExceededTo(tenant string, what Limited, limit int64) error {
 	if len(q.Prefix) >= len(tenant) {
-		return q.Exceeded(what, most)
+		return q.Exceeded(what, limit)
 	}
 	return fmt.Errorf("the rules %s* have no more %s, by an outer limit that an admin set: %w; %s, or ask an admin, who finds the limit by `deadman quota list`",
 		tenant, limitOf(what).Unit, ErrQuota, remedies[what])
@@ -162,14 +162,14 @@ func QuotaTable() string {
 	var b strings.Builder
 	b.WriteString("| limit, flag | of the rules with the prefix | default | beyond it |\n|---|---|---|---|\n")
 	for _, l := range Limits {
-		most := fmt.Sprint(l.Default)
+		limit := fmt.Sprint(l.Default)
 		switch {
 		case l.Default == 0:
-			most = "a tenth of the stream's cap"
+			limit = "a tenth of the stream's cap"
 		case l.Bytes:
-			most = humanize.IBytes(uint64(l.Default)) //nolint:gosec // not below 0
+			limit = humanize.IBytes(uint64(l.Default)) //nolint:gosec // not below 0
 		}
-		fmt.Fprintf(&b, "| `%s`, `--%s` | %s | %s | %s |\n", l.Limited, strings.ReplaceAll(string(l.Limited), "_", "-"), l.Unit, most, l.Beyond)
+		fmt.Fprintf(&b, "| `%s`, `--%s` | %s | %s | %s |\n", l.Limited, strings.ReplaceAll(string(l.Limited), "_", "-"), l.Unit, limit, l.Beyond)
 	}
 	return b.String()
 }

@@ -46,16 +46,16 @@ func (s *quotaSet) of(what Limited, rule string) (all []*meter) {
 func newQuotaSet(quotas []Quota, room int64, before *quotaSet) *quotaSet {
 	s := &quotaSet{meters: make(map[string]*meter, len(quotas))}
 	for _, q := range quotas {
-		m := &meter{Quota: q, most: make(map[Limited]int64, limits)}
+		m := &meter{Quota: q, limits: make(map[Limited]int64, limits)}
 		for _, l := range Limits {
-			m.most[l.Limited] = q.Most(l.Limited, room)
+			m.limits[l.Limited] = q.Most(l.Limited, room)
 		}
-		if known := before.meter(q.Prefix); known != nil && maps.Equal(known.most, m.most) && maps.Equal(known.Set, q.Set) && known.SetAt.Equal(q.SetAt) {
+		if known := before.meter(q.Prefix); known != nil && maps.Equal(known.limits, m.limits) && maps.Equal(known.Set, q.Set) && known.SetAt.Equal(q.SetAt) {
 			m = known
 		} else {
 			m.jobs = new(jobCount)
-			m.events = rate.NewLimiter(rate.Limit(m.most[LimitEvents]), int(2*m.most[LimitEvents]))
-			m.bytes = rate.NewLimiter(rate.Limit(m.most[LimitEventBytes]), burstOf(m.most[LimitEventBytes]))
+			m.events = rate.NewLimiter(rate.Limit(m.limits[LimitEvents]), int(2*m.limits[LimitEvents]))
+			m.bytes = rate.NewLimiter(rate.Limit(m.limits[LimitEventBytes]), burstOf(m.limits[LimitEventBytes]))
 			if known != nil {
 				m.continueFrom(known)
 			}

@@ -150,7 +150,7 @@ func (q *Quotas) Publish(name string, bytes int, now time.Time) (wait time.Durat
 		for _, taken := range all[:i] { // the event is not published: refund the other buckets
 			taken.bucket.AllowN(now, -taken.n)
 		}
-		return t.wait(now), t.ExceededTo(name, t.what, t.most[t.what])
+		return t.wait(now), t.ExceededTo(name, t.what, t.limits[t.what])
 	}
 	return 0, nil
 }
@@ -162,7 +162,7 @@ func (q *Quotas) Admit(a *alerts.Alert, bytes int64) bool {
 	for _, what := range []Limited{LimitAlerts, LimitAlertBytes} {
 		at := place(what)
 		for _, m := range s.of(what, a.Rule) {
-			if m.used[at].Load() >= m.most[what] {
+			if m.used[at].Load() >= m.limits[what] {
 				return false
 			}
 		}
@@ -195,7 +195,7 @@ func (q *Quotas) Withhold(a *alerts.Alert) {
 	for _, what := range []Limited{LimitAlerts, LimitAlertBytes} {
 		at := place(what)
 		for _, m := range s.of(what, a.Rule) {
-			if m.used[at].Load() >= m.most[what] {
+			if m.used[at].Load() >= m.limits[what] {
 				m.refused[at].Add(1)
 			}
 		}
@@ -263,7 +263,7 @@ func (q *Quotas) Uses(prefix string) (all []QuotaUse) {
 		m := s.meters[of]
 		use := QuotaUse{Quota: m.Quota}
 		for i, l := range Limits {
-			use.Use = append(use.Use, LimitUse{Limited: l.Limited, Most: m.most[l.Limited], Used: m.usedOf(i)})
+			use.Use = append(use.Use, LimitUse{Limited: l.Limited, Most: m.limits[l.Limited], Used: m.usedOf(i)})
 		}
 		all = append(all, use)
 	}
@@ -279,8 +279,8 @@ func (q *Quotas) Problem(rule, visitor string) string {
 		at int
 	}{{LimitJobs, atJobs}, {LimitJobBytes, atJobBytes}, {LimitAlerts, atAlerts}, {LimitAlertBytes, atBytes}} {
 		for _, m := range s.of(what.Limited, rule) {
-			if most := m.most[what.Limited]; m.usedOf(what.at) >= most {
-				return m.ExceededTo(visitor, what.Limited, most).Error()
+			if limit := m.limits[what.Limited]; m.usedOf(what.at) >= limit {
+				return m.ExceededTo(visitor, what.Limited, limit).Error()
 			}
 		}
 	}
@@ -292,14 +292,14 @@ func (q *Quotas) Problem(rule, visitor string) string {
 func RulesLeft(quotas []Quota, there []string, rule, tenant string) error {
 	s := newQuotaSet(quotas, 0, nil)
 	for _, m := range s.of(LimitRules, rule) {
-		n, most := int64(0), m.most[LimitRules]
+		n, limit := int64(0), m.limits[LimitRules]
 		for _, name := range there {
 			if slices.Contains(s.of(LimitRules, name), m) {
 				n++
 			}
 		}
-		if n >= most {
-			return m.ExceededTo(tenant, LimitRules, most)
+		if n >= limit {
+			return m.ExceededTo(tenant, LimitRules, limit)
 		}
 	}
 	return nil

@@ -67,9 +67,9 @@ func TestReadQuota(t *testing.T) {
 			t.Errorf("%q: %v", prefix, err)
 		}
 	}
-	for _, most := range []int64{-1, MaxLimit + 1} {
-		if _, err := ReadQuota("acme-", map[Limited]int64{LimitJobs: most}); !errors.As(err, &wrong) || wrong[0].Field != "jobs" {
-			t.Errorf("%d: %v", most, err)
+	for _, limit := range []int64{-1, MaxLimit + 1} {
+		if _, err := ReadQuota("acme-", map[Limited]int64{LimitJobs: limit}); !errors.As(err, &wrong) || wrong[0].Field != "jobs" {
+			t.Errorf("%d: %v", limit, err)
 		}
 	}
 }

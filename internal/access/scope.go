@@ -41,9 +41,9 @@ func suggestScope(s string) Scope {
 	if len(s) < 2 {
 		return ""
 	}
-	begin := strings.ToLower(s[:2])
+	prefix := strings.ToLower(s[:2])
 	for _, known := range Scopes {
-		if strings.HasPrefix(string(known), begin) {
+		if strings.HasPrefix(string(known), prefix) {
 			return known
 		}
 	}

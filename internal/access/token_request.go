@@ -84,13 +84,13 @@ var reserved = []string{NodeItself, Loopback}
 // read returns the normalized request, or Problems.
 func (w TokenRequest) read() (TokenRequest, error) {
 	var ps Problems
-	say := func(field, format string, args ...any) {
+	report := func(field, format string, args ...any) {
 		ps = append(ps, Problem{field, fmt.Sprintf(format, args...)})
 	}
-	w.readName(say)
-	w.readRights(say)
+	w.readName(report)
+	w.readRights(report)
 	if w.Expires < 0 {
-		say("expires", "%s is in the past; give a span such as 90d, or leave it out for a token that never expires", w.Expires)
+		report("expires", "%s is in the past; give a span such as 90d, or leave it out for a token that never expires", w.Expires)
 	}
 	if ps != nil {
 		return TokenRequest{}, ps
@@ -110,30 +110,30 @@ func (w TokenRequest) Granted() (TokenRequest, error) {
 	return w, nil
 }
 
-func (w *TokenRequest) readRights(say problemList) {
-	w.readScopes(say)
-	w.readPrefix(say)
-	w.readBounds(say)
+func (w *TokenRequest) readRights(report problemList) {
+	w.readScopes(report)
+	w.readPrefix(report)
+	w.readBounds(report)
 }
 
 // problemList records a problem of a field.
 type problemList func(field, format string, args ...any)
 
-func (w *TokenRequest) readName(say problemList) {
+func (w *TokenRequest) readName(report problemList) {
 	switch {
 	case !nameForm.MatchString(w.Name):
-		say("name", `%.70q is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`, w.Name)
+		report("name", `%.70q is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`, w.Name)
 	case isReserved(w.Name):
-		say("name", "the name %q is reserved for an actor of the audit log; take another name", w.Name)
+		report("name", "the name %q is reserved for an actor of the audit log; take another name", w.Name)
 	case uuid.Validate(w.Name) == nil:
-		say("name", "%q looks like a token's id; take another name", w.Name)
+		report("name", "%q looks like a token's id; take another name", w.Name)
 	}
 }
 
 // readScopes sorts the scopes and removes duplicates.
-func (w *TokenRequest) readScopes(say problemList) {
+func (w *TokenRequest) readScopes(report problemList) {
 	if len(w.Scopes) == 0 {
-		say("scopes", "there is none; give at least one of %s", choices())
+		report("scopes", "there is none; give at least one of %s", choices())
 	}
 	for i, s := range w.Scopes {
 		if slices.Contains(Scopes, s) {
@@ -143,12 +143,12 @@ func (w *TokenRequest) readScopes(say problemList) {
 		if m := suggestScope(string(s)); m != "" {
 			hint = fmt.Sprintf("; did you mean %s?", m)
 		}
-		say(fmt.Sprintf("scopes[%d]", i), "%.40q is not one of %s%s", s, choices(), hint)
+		report(fmt.Sprintf("scopes[%d]", i), "%.40q is not one of %s%s", s, choices(), hint)
 	}
 	w.Scopes = slices.DeleteFunc(slices.Clone(Scopes), func(s Scope) bool { return !slices.Contains(w.Scopes, s) })
 }
 
-func (w *TokenRequest) readPrefix(say problemList) {
+func (w *TokenRequest) readPrefix(report problemList) {
 	if w.Prefix == "" {
 		return
 	}
@@ -156,9 +156,9 @@ func (w *TokenRequest) readPrefix(say problemList) {
 	w.Prefix = strings.TrimSuffix(given, "*")
 	switch {
 	case w.Prefix == "":
-		say("prefix", `"*" is all rules; leave the prefix out if the token is for all of them`)
+		report("prefix", `"*" is all rules; leave the prefix out if the token is for all of them`)
 	case !prefixForm.MatchString(w.Prefix):
-		say("prefix", `%.70q is not how the name of a rule begins; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them if you like: "acme-*"`, given)
+		report("prefix", `%.70q is not how the name of a rule begins; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them if you like: "acme-*"`, given)
 	}
 }
 
@@ -169,16 +169,16 @@ const maxBounds = 100
 var boundForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,62}\*?|\*)$`)
 
 // readBounds normalizes each list: sorted, without duplicates.
-func (w *TokenRequest) readBounds(say problemList) {
+func (w *TokenRequest) readBounds(report problemList) {
 	if w.Prefix == "" && w.Bounds.given() && slices.Contains(w.Scopes, Admin) {
-		say("scopes", "admin without a prefix may make tokens without bounds, so that bounds hold it nowhere; leave admin out, or the bounds")
+		report("scopes", "admin without a prefix may make tokens without bounds, so that bounds hold it nowhere; leave admin out, or the bounds")
 	}
 	b := &w.Bounds
 	b.Token = ""
-	b.Subjects = readList(say, "subjects", b.Subjects, subjects.Check)
-	b.Publish = readList(say, "publish", b.Publish, subjects.Check)
-	b.Sources = readList(say, "sources", b.Sources, checkBound)
-	b.Handlers = readList(say, "handlers", b.Handlers, checkBound)
+	b.Subjects = readList(report, "subjects", b.Subjects, subjects.Check)
+	b.Publish = readList(report, "publish", b.Publish, subjects.Check)
+	b.Sources = readList(report, "sources", b.Sources, checkBound)
+	b.Handlers = readList(report, "handlers", b.Handlers, checkBound)
 }
 
 func checkBound(name string) error {
@@ -189,14 +189,14 @@ func checkBound(name string) error {
 }
 
 // readList normalizes a list of bounds; nil stays nil.
-func readList[L ~[]string](say problemList, field string, list L, check func(string) error) L {
+func readList[L ~[]string](report problemList, field string, list L, check func(string) error) L {
 	if len(list) > maxBounds {
-		say(field, "there are %d, the most is %d; use wildcards", len(list), maxBounds)
+		report(field, "there are %d, the most is %d; use wildcards", len(list), maxBounds)
 		return list
 	}
 	for i, one := range list {
 		if err := check(one); err != nil {
-			say(fmt.Sprintf("%s[%d]", field, i), "%v", err)
+			report(fmt.Sprintf("%s[%d]", field, i), "%v", err)
 		}
 	}
 	list = slices.Clone(list) // nil for nil

@@ -126,13 +126,13 @@ func (k *Tokens) tokenOf(ctx context.Context, hash [32]byte) (pass, error) {
 //  3. The hashes are compared in constant time, even if nothing was found. Unknown, expired and revoked secrets
 //     thus take the same path to a denial.
 //  4. The use is recorded, at most once a minute.
-func (k *Tokens) find(ctx context.Context, among *tokenCache, hash [32]byte, ask func(context.Context, [32]byte) (pass, error)) (pass, error) {
+func (k *Tokens) find(ctx context.Context, among *tokenCache, hash [32]byte, query func(context.Context, [32]byte) (pass, error)) (pass, error) {
 	now := k.now()
 	changes := among.changes()
 	p, known := among.get(hash, now)
 	if !known {
 		var err error
-		if p, err = ask(ctx, hash); errors.Is(err, futurejobs.ErrNotFound) {
+		if p, err = query(ctx, hash); errors.Is(err, futurejobs.ErrNotFound) {
 			p = pass{}
 		} else if err != nil {
 			return pass{}, err
@@ -237,7 +237,7 @@ func (k *Tokens) Login(ctx context.Context, secret, addr, userAgent string) (s S
 	if !t.ExpiresAt.IsZero() && t.ExpiresAt.Before(s.ExpiresAt) {
 		s.ExpiresAt = t.ExpiresAt
 	}
-	s, sessionSecret, err = k.begin(ctx, s)
+	s, sessionSecret, err = k.createSession(ctx, s)
 	if errors.Is(err, ErrNotFound) { // it was revoked meanwhile
 		err = ErrDenied
 	}
@@ -247,11 +247,11 @@ func (k *Tokens) Login(ctx context.Context, secret, addr, userAgent string) (s S
 // Admit creates a session for a person authenticated by a provider. It returns the session's secret, which can't be
 // retrieved later.
 func (k *Tokens) Admit(ctx context.Context, p Person, addr, userAgent string) (s Session, sessionSecret string, err error) {
-	return k.begin(ctx, Session{Person: &p, ExpiresAt: k.now().Add(PersonMost), Addr: addr, UserAgent: userAgent})
+	return k.createSession(ctx, Session{Person: &p, ExpiresAt: k.now().Add(PersonMost), Addr: addr, UserAgent: userAgent})
 }
 
-// begin stores a new session.
-func (k *Tokens) begin(ctx context.Context, s Session) (Session, string, error) {
+// createSession stores a new session.
+func (k *Tokens) createSession(ctx context.Context, s Session) (Session, string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Session{}, "", fmt.Errorf("session id: %w", err)

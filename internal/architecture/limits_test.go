@@ -158,10 +158,10 @@ func ignoredPaths(t *testing.T, top string) func(at string) bool {
 }
 
 // density reports more fillers than are allowed in 100 words.
-func density(t *testing.T, of string, fillers, words int, most float64) {
+func density(t *testing.T, of string, fillers, words int, limit float64) {
 	t.Helper()
-	if got := 100 * float64(fillers) / float64(max(words, 1)); got > most {
-		t.Errorf("%s: %.2f pronouns and fillers in 100 words, at most %.1f are allowed: write nouns, see docs/CONTRIBUTING.md", of, got, most)
+	if got := 100 * float64(fillers) / float64(max(words, 1)); got > limit {
+		t.Errorf("%s: %.2f pronouns and fillers in 100 words, at most %.1f are allowed: write nouns, see docs/CONTRIBUTING.md", of, got, limit)
 	}
 }
 

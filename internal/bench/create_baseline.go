@@ -99,18 +99,18 @@ func bareCreate(ctx context.Context, g database, of bareRule, bodies [][]byte) e
 func bareBody(ctx context.Context, g database, of bareRule, body []byte) error {
 	rows, now := newBareRows(), time.Now()
 	for line := range bytes.Lines(body) {
-		var asked struct {
+		var request struct {
 			Rule  string
 			Key   string
 			Event json.RawMessage
 		}
-		if err := json.Unmarshal(line, &asked); err != nil {
+		if err := json.Unmarshal(line, &request); err != nil {
 			return err
 		}
-		if asked.Rule != of.Name {
-			return fmt.Errorf("a line has the rule %q, want %s", asked.Rule, of.Name)
+		if request.Rule != of.Name {
+			return fmt.Errorf("a line has the rule %q, want %s", request.Rule, of.Name)
 		}
-		rows.add(of, asked.Key, string(asked.Event), now, now)
+		rows.add(of, request.Key, string(request.Event), now, now)
 	}
 	return g.insert(ctx, rows)
 }
@@ -156,7 +156,7 @@ func bareRead(ctx context.Context, from jetstream.Consumer, of bareRule, jobs in
 		}
 		rows, now := newBareRows(), time.Now()
 		for msg := range batch.Messages() {
-			if err := rows.hear(msg, of, now); err != nil {
+			if err := rows.handle(msg, of, now); err != nil {
 				return err
 			}
 			read++
@@ -173,8 +173,8 @@ func bareRead(ctx context.Context, from jetstream.Consumer, of bareRule, jobs in
 	return nil
 }
 
-// hear adds the job of an event that is a trigger.
-func (r *bareRows) hear(msg jetstream.Msg, of bareRule, now time.Time) error {
+// handle adds the job of an event that is a trigger.
+func (r *bareRows) handle(msg jetstream.Msg, of bareRule, now time.Time) error {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return err

@@ -102,7 +102,7 @@ labels: {team: fulfilment}
 
 // open creates the database with the rules of all shapes.
 func open(ctx context.Context, o Options) (database, error) {
-	var g database = &sqliteDB{dir: o.Dir, begins: laterBegins(time.Now())}
+	var g database = &sqliteDB{dir: o.Dir, pendingFrom: laterBegins(time.Now())}
 	if o.DatabaseURL != "" {
 		p, err := openPostgres(ctx, o.DatabaseURL)
 		if err != nil {
@@ -137,10 +137,10 @@ func storeOptions() store.Options {
 
 // tableCounts are the numbers of rows in the tables.
 type tableCounts struct {
-	left, later  int // jobs, and those of them that are due later
-	ended        int
-	said, unsent int
-	bytes        int64 // of the alerts' documents and the trails
+	left, later    int // jobs, and those of them that are due later
+	ended          int
+	alerts, unsent int
+	bytes          int64 // of the alerts' documents and the trails
 }
 
 // counted returns a query that counts the rows of either database, without the other pending jobs. ofRounds is the
@@ -152,15 +152,15 @@ func counted(now, next, ofRounds string) string {
 }
 
 func (d *tableCounts) fields() []any {
-	return []any{&d.left, &d.later, &d.ended, &d.said, &d.unsent, &d.bytes}
+	return []any{&d.left, &d.later, &d.ended, &d.alerts, &d.unsent, &d.bytes}
 }
 
 // was checks that the counts are those after the work of a shape.
 func (d tableCounts) was(shape Shape, jobs int) error {
 	ends := shape.ends(jobs)
-	if d.left != jobs-ends || d.later != d.left || d.ended != ends || d.said != ends || d.unsent != ends {
+	if d.left != jobs-ends || d.later != d.left || d.ended != ends || d.alerts != ends || d.unsent != ends {
 		return fmt.Errorf("%d jobs are left, %d of them for later, %d ended, %d alerts were raised and %d are unpublished; want %d, %[6]d and %d each",
-			d.left, d.later, d.ended, d.said, d.unsent, jobs-ends, ends)
+			d.left, d.later, d.ended, d.alerts, d.unsent, jobs-ends, ends)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (l latency) measureAhead(ctx context.Context, ahead time.Duration) (r Resul
 	if err != nil {
 		return r, err
 	}
-	hear, quiet, err := hearRule(ctx, js, "bench", clock.Now)
+	listener, quiet, err := listenToRule(ctx, js, "bench", clock.Now)
 	if err != nil {
 		return r, err
 	}
@@ -92,17 +92,17 @@ func (l latency) measureAhead(ctx context.Context, ahead time.Duration) (r Resul
 	if !clock.Now().Before(begun.Add(ahead - time.Second)) { // the slot begins on a second
 		return r, errLate
 	}
-	return l.heard(ctx, ahead, hear)
+	return l.awaitAlerts(ctx, ahead, listener)
 }
 
-// heard waits for the alerts of all jobs.
-func (l latency) heard(ctx context.Context, ahead time.Duration, hear alertListener) (r Result, err error) {
+// awaitAlerts waits for the alerts of all jobs.
+func (l latency) awaitAlerts(ctx context.Context, ahead time.Duration, listener alertListener) (r Result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, ahead+alertsMost)
 	defer cancel()
 	watch := watchMemory()
 	defer watch.stop()
 	cpu := processTime()
-	delays, err := hear(ctx, l.jobs)
+	delays, err := listener(ctx, l.jobs)
 	if err != nil {
 		return r, err
 	}
@@ -138,8 +138,8 @@ func (l latency) serve(ctx context.Context) (stop func() error, err error) {
 // alertListener waits for n alerts and returns the delay of each after its slot.
 type alertListener func(ctx context.Context, n int) ([]time.Duration, error)
 
-// hearRule subscribes to the alerts of a rule, one per job.
-func hearRule(ctx context.Context, js jetstream.JetStream, rule string, now func() time.Time) (hear alertListener, stop func(), err error) {
+// listenToRule subscribes to the alerts of a rule, one per job.
+func listenToRule(ctx context.Context, js jetstream.JetStream, rule string, now func() time.Time) (listener alertListener, stop func(), err error) {
 	consumer, err := js.OrderedConsumer(ctx, bus.AlertsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{"deadman.alerts." + rule + ".>"}, DeliverPolicy: jetstream.DeliverNewPolicy,
 	})
@@ -163,7 +163,7 @@ func hearRule(ctx context.Context, js jetstream.JetStream, rule string, now func
 	if err != nil {
 		return nil, nil, err
 	}
-	hear = func(ctx context.Context, n int) ([]time.Duration, error) {
+	listener = func(ctx context.Context, n int) ([]time.Duration, error) {
 		for {
 			mu.Lock()
 			got, err := slices.Clone(delays), failed
@@ -178,20 +178,20 @@ func hearRule(ctx context.Context, js jetstream.JetStream, rule string, now func
 			}
 		}
 	}
-	return hear, reading.Stop, nil
+	return listener, reading.Stop, nil
 }
 
 // slotOf returns the slot of a firing alert.
 func slotOf(alert []byte) (time.Time, error) {
-	var said struct {
+	var decoded struct {
 		Slot   time.Time
 		Status string
 	}
-	if err := json.Unmarshal(alert, &said); err != nil {
+	if err := json.Unmarshal(alert, &decoded); err != nil {
 		return time.Time{}, err
 	}
-	if said.Status != "firing" {
-		return time.Time{}, fmt.Errorf("an alert is %s: %s", said.Status, alert)
+	if decoded.Status != "firing" {
+		return time.Time{}, fmt.Errorf("an alert is %s: %s", decoded.Status, alert)
 	}
-	return said.Slot, nil
+	return decoded.Slot, nil
 }

@@ -137,7 +137,7 @@ func (s *orderSource) open(databaseURL string) error {
 	return nil
 }
 
-func (s *orderSource) Source(string) (rules.Source, bool) { return s.asked, true }
-func (s *orderSource) Names() []string                    { return []string{"shop"} }
-func (s *orderSource) Asked(string, lookup.Outcome, int)  {}
-func (s *orderSource) RoundTrip(string, time.Duration)    { s.batches.Add(1) }
+func (s *orderSource) Source(string) (rules.Source, bool)    { return s.asked, true }
+func (s *orderSource) Names() []string                       { return []string{"shop"} }
+func (s *orderSource) CountKeys(string, lookup.Outcome, int) {}
+func (s *orderSource) RoundTrip(string, time.Duration)       { s.batches.Add(1) }

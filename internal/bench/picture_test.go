@@ -99,7 +99,7 @@ func (p picture) draw() ([]byte, error) {
 
 // span sets the range of the axis and returns the round numbers to mark along y.
 func (a *axis) span(numbers []float64) (even []float64) {
-	least, most := math.Inf(1), slices.Max(numbers)
+	least, limit := math.Inf(1), slices.Max(numbers)
 	for _, n := range numbers {
 		if n > 0 {
 			least = min(least, n)
@@ -107,16 +107,16 @@ func (a *axis) span(numbers []float64) (even []float64) {
 	}
 	switch {
 	case !a.Log:
-		step := evens(most/4, most/4)[0]
-		for n := 0.0; n < most+step; n += step {
+		step := evens(limit/4, limit/4)[0]
+		for n := 0.0; n < limit+step; n += step {
 			even = append(even, n)
 		}
 		a.high = even[len(even)-1]
 	case a.start > a.end: // along y
-		even = evens(least/room, most*room)
+		even = evens(least/room, limit*room)
 		a.low, a.high = math.Log10(even[0]), math.Log10(even[len(even)-1])
 	default:
-		a.low, a.high = math.Log10(least), math.Log10(most)
+		a.low, a.high = math.Log10(least), math.Log10(limit)
 		if slices.Contains(numbers, 0) {
 			a.low--
 		}
@@ -129,13 +129,13 @@ func (a *axis) span(numbers []float64) (even []float64) {
 const room = 1.3
 
 // evens returns 1, 2 and 5 times powers of ten, from the last one not above least to the first one not below most.
-func evens(least, most float64) (all []float64) {
+func evens(least, limit float64) (all []float64) {
 	for unit := math.Pow(10, math.Floor(math.Log10(least))); ; unit *= 10 {
 		for _, n := range []float64{1, 2, 5} {
 			if n *= unit; n <= least {
 				all = all[:0]
 			}
-			if all = append(all, n); n >= most {
+			if all = append(all, n); n >= limit {
 				return all
 			}
 		}

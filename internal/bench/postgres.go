@@ -20,13 +20,13 @@ const schemaPrefix = "deadman_bench_"
 
 // postgresDB is a schema in the user's Postgres.
 type postgresDB struct {
-	outside string // URL without the schema
-	inside  string // URL with the schema
-	schema  string
-	pool    *pgxpool.Pool // with the schema
-	begins  time.Time     // time of the first pending job; jobs due earlier belong to a round
-	pending int
-	apart   bool // the jobs of a round are scattered among the pending ones
+	outside     string // URL without the schema
+	inside      string // URL with the schema
+	schema      string
+	pool        *pgxpool.Pool // with the schema
+	pendingFrom time.Time     // time of the first pending job; jobs due earlier belong to a round
+	pending     int
+	apart       bool // the jobs of a round are scattered among the pending ones
 }
 
 func openPostgres(ctx context.Context, database string) (*postgresDB, error) {
@@ -49,12 +49,12 @@ func openPostgres(ctx context.Context, database string) (*postgresDB, error) {
 	if err != nil {
 		return nil, errors.Join(err, g.close(context.WithoutCancel(ctx)))
 	}
-	g.begins = laterBegins(now)
+	g.pendingFrom = laterBegins(now)
 	return g, nil
 }
 
-// say runs a statement outside of the schema.
-func (g *postgresDB) say(ctx context.Context, statement string) error {
+// execOutside runs a statement outside of the schema.
+func (g *postgresDB) execOutside(ctx context.Context, statement string) error {
 	conn, err := connect(ctx, g.outside)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (g *postgresDB) store(ctx context.Context) (*store.Store, error) {
 
 func (g *postgresDB) close(ctx context.Context) error {
 	g.pool.Close()
-	if err := g.say(ctx, `DROP SCHEMA `+g.schema+` CASCADE`); err != nil {
+	if err := g.execOutside(ctx, `DROP SCHEMA `+g.schema+` CASCADE`); err != nil {
 		return leftError{g.schema, err}
 	}
 	return nil
@@ -91,7 +91,7 @@ func (g *postgresDB) written(ctx context.Context) (int64, error) { return writte
 
 // ofRounds returns the condition for jobs of a round.
 func (g *postgresDB) ofRounds() string {
-	return fmt.Sprintf(`shard = ANY (ARRAY(SELECT generate_series(0, %d)::smallint)) AND next_check_at < '%s'`, shards-1, g.begins.UTC().Format(time.RFC3339))
+	return fmt.Sprintf(`shard = ANY (ARRAY(SELECT generate_series(0, %d)::smallint)) AND next_check_at < '%s'`, shards-1, g.pendingFrom.UTC().Format(time.RFC3339))
 }
 
 // clear also removes deleted rows from the indexes, so that the rounds are alike.
@@ -234,7 +234,7 @@ func (g *postgresDB) pend(ctx context.Context, o Options) error {
 		return err
 	}
 	if g.apart {
-		if err := execute(ctx, g.pool, `DELETE FROM future_job WHERE next_check_at < '`+g.begins.UTC().Format(time.RFC3339)+`'`); err != nil {
+		if err := execute(ctx, g.pool, `DELETE FROM future_job WHERE next_check_at < '`+g.pendingFrom.UTC().Format(time.RFC3339)+`'`); err != nil {
 			return err
 		}
 	}
@@ -265,13 +265,13 @@ func (g *postgresDB) putIn(ctx context.Context, o Options, every int) error {
 				FROM rule WHERE name = 'bench-later') r,
 			LATERAL (SELECT CASE WHEN %[4]s THEN now() ELSE $3::timestamptz + (hashint4(i) & 1073741823) %% %[3]d * interval '1 s' END AS t) x`,
 		shards, laterKey, int(pendsSpread.Seconds()), hole)
-	told := make(chan int)
+	inserted := make(chan int)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(backlogWriters + 1)
 	group.Go(func() error {
 		for done := 0; done < o.Pending; {
 			select {
-			case n := <-told:
+			case n := <-inserted:
 				done += n
 				o.progress("pending jobs", done, o.Pending)
 			case <-ctx.Done():
@@ -283,11 +283,11 @@ func (g *postgresDB) putIn(ctx context.Context, o Options, every int) error {
 	for from := 1; from <= o.Pending && ctx.Err() == nil; from += backlogChunk {
 		to := min(from+backlogChunk-1, o.Pending)
 		group.Go(func() error {
-			if _, err := g.pool.Exec(ctx, text, from, to, g.begins); err != nil {
+			if _, err := g.pool.Exec(ctx, text, from, to, g.pendingFrom); err != nil {
 				return err
 			}
 			select {
-			case told <- to - from + 1:
+			case inserted <- to - from + 1:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -351,7 +351,7 @@ func (g *postgresDB) makeIndex(ctx context.Context, i index) error {
 // pends counts all pending jobs, which takes a while.
 func (g *postgresDB) pends(ctx context.Context) error {
 	n := 0
-	if err := g.pool.QueryRow(ctx, `SELECT count(*) FROM future_job WHERE next_check_at >= $1`, g.begins).Scan(&n); err != nil {
+	if err := g.pool.QueryRow(ctx, `SELECT count(*) FROM future_job WHERE next_check_at >= $1`, g.pendingFrom).Scan(&n); err != nil {
 		return err
 	}
 	return allPend(n, g.pending)

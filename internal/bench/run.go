@@ -145,7 +145,7 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
-	told := func(r Result) {
+	report := func(r Result) {
 		results = append(results, r)
 		if o.Measured != nil {
 			o.Measured(r)
@@ -156,10 +156,10 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 		if err := g.pend(ctx, o); err != nil {
 			return nil, fmt.Errorf("insert %d pending jobs: %w", o.Pending, err)
 		}
-		told(Result{Shape: Backlog, Way: Fill, Jobs: o.Pending, Took: time.Since(begun)})
+		report(Result{Shape: Backlog, Way: Fill, Jobs: o.Pending, Took: time.Since(begun)})
 	}
 	for _, shape := range o.Shapes {
-		if err := runShape(ctx, g, shape, o, told); err != nil {
+		if err := runShape(ctx, g, shape, o, report); err != nil {
 			return results, err
 		}
 	}
@@ -167,7 +167,7 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 }
 
 // runShape measures one shape by each way.
-func runShape(ctx context.Context, g database, shape Shape, o Options, told func(Result)) (err error) {
+func runShape(ctx context.Context, g database, shape Shape, o Options, report func(Result)) (err error) {
 	ways, over, err := waysOf(ctx, g, shape, o)
 	if err != nil {
 		return fmt.Errorf("%s: %w", shape, err)
@@ -187,7 +187,7 @@ func runShape(ctx context.Context, g database, shape Shape, o Options, told func
 			if err := r.like(*first); err != nil {
 				return err
 			}
-			told(r)
+			report(r)
 		}
 	}
 	return nil

@@ -51,24 +51,24 @@ const (
 )
 
 func advise(settings map[string]setting) (advice []string) {
-	say := func(applies bool, format string, args ...any) {
+	add := func(applies bool, format string, args ...any) {
 		if applies {
 			advice = append(advice, fmt.Sprintf(format, args...))
 		}
 	}
 	off := func(name string) bool { return settings[name].value == "off" }
-	say(off("fsync"), "fsync is off: committed data can be lost, and the results do not apply to a durable server. Set fsync = on.")
-	say(off("full_page_writes"), "full_page_writes is off: a crash of the machine can leave torn pages, and the results do not apply to a durable server. Set full_page_writes = on.")
-	say(off("synchronous_commit"), "synchronous_commit is off: a crash loses the last commits, including alerts. Set synchronous_commit = on.")
-	say(off("wal_compression"), "wal_compression is off: each due job on a separate page can cost a whole page of log. Set wal_compression = %s.", compression(settings["wal_compression"]))
+	add(off("fsync"), "fsync is off: committed data can be lost, and the results do not apply to a durable server. Set fsync = on.")
+	add(off("full_page_writes"), "full_page_writes is off: a crash of the machine can leave torn pages, and the results do not apply to a durable server. Set full_page_writes = on.")
+	add(off("synchronous_commit"), "synchronous_commit is off: a crash loses the last commits, including alerts. Set synchronous_commit = on.")
+	add(off("wal_compression"), "wal_compression is off: each due job on a separate page can cost a whole page of log. Set wal_compression = %s.", compression(settings["wal_compression"]))
 	if s, known := settings["max_wal_size"]; known {
-		say(s.number < leastWAL, "max_wal_size is %d MB: a large slot forces checkpoints, after each of which whole pages are logged. Set max_wal_size = 8GB, if the disk has space.", s.number)
+		add(s.number < leastWAL, "max_wal_size is %d MB: a large slot forces checkpoints, after each of which whole pages are logged. Set max_wal_size = 8GB, if the disk has space.", s.number)
 	}
 	if s, known := settings["checkpoint_timeout"]; known {
-		say(s.number < leastTimeout, "checkpoint_timeout is %d s: the first change of a page after each checkpoint logs all of it. Set checkpoint_timeout = 30min; a crash then takes longer to recover from.", s.number)
+		add(s.number < leastTimeout, "checkpoint_timeout is %d s: the first change of a page after each checkpoint logs all of it. Set checkpoint_timeout = 30min; a crash then takes longer to recover from.", s.number)
 	}
 	if s, known := settings["shared_buffers"]; known {
-		say(s.number < leastBuffers, "shared_buffers is %d MB: pages are written and read repeatedly. Set shared_buffers to a quarter of the memory.", s.number*8>>10)
+		add(s.number < leastBuffers, "shared_buffers is %d MB: pages are written and read repeatedly. Set shared_buffers to a quarter of the memory.", s.number*8>>10)
 	}
 	return advice
 }

@@ -119,7 +119,7 @@ func (h slowSourceRun) measure(ctx context.Context, beside string) (Delay, error
 	if _, err := h.pool.Exec(ctx, `TRUNCATE future_job, history, alert, alert_outbox`); err != nil {
 		return Delay{}, err
 	}
-	hear, stop, err := hearRule(ctx, h.js, "good", time.Now)
+	hear, stop, err := listenToRule(ctx, h.js, "good", time.Now)
 	if err != nil {
 		return Delay{}, err
 	}

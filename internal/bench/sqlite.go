@@ -19,10 +19,10 @@ import (
 
 // sqliteDB is a file in a folder.
 type sqliteDB struct {
-	dir     string
-	db      *sql.DB   // opened at the first use, after the engine has created the file
-	begins  time.Time // time of the first pending job; jobs due earlier belong to a round
-	pending int
+	dir         string
+	db          *sql.DB   // opened at the first use, after the engine has created the file
+	pendingFrom time.Time // time of the first pending job; jobs due earlier belong to a round
+	pending     int
 }
 
 func (g *sqliteDB) options() store.Options {
@@ -73,7 +73,7 @@ func (g *sqliteDB) ofRounds() string {
 	for i := range all {
 		all[i] = strconv.Itoa(i)
 	}
-	return fmt.Sprintf(`shard IN (%s) AND next_check_at < %d`, strings.Join(all, ", "), g.begins.UnixMicro())
+	return fmt.Sprintf(`shard IN (%s) AND next_check_at < %d`, strings.Join(all, ", "), g.pendingFrom.UnixMicro())
 }
 
 func (g *sqliteDB) clear(ctx context.Context) error {
@@ -225,7 +225,7 @@ func (g *sqliteDB) pend(ctx context.Context, o Options) error {
 	g.pending = o.Pending
 	for from := 1; from <= o.Pending; from += backlogChunk {
 		to := min(from+backlogChunk-1, o.Pending)
-		due := fmt.Sprintf(`%d + (i * 7919) %% %d * 1000000`, g.begins.UnixMicro(), int(pendsSpread.Seconds()))
+		due := fmt.Sprintf(`%d + (i * 7919) %% %d * 1000000`, g.pendingFrom.UnixMicro(), int(pendsSpread.Seconds()))
 		if err := g.execute(ctx, insertAlone(from, to, `'bench-later'`, laterKey, due)); err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func (g *sqliteDB) pends(ctx context.Context) error {
 		return err
 	}
 	n := 0
-	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM future_job WHERE next_check_at >= $1`, g.begins.UnixMicro()).Scan(&n); err != nil {
+	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM future_job WHERE next_check_at >= $1`, g.pendingFrom.UnixMicro()).Scan(&n); err != nil {
 		return err
 	}
 	return allPend(n, g.pending)
@@ -252,7 +252,7 @@ type sqliteBaseline struct {
 	condition *vm.Program
 	machine   vm.VM
 
-	due, archive, remove, say, post, move *sql.Stmt
+	due, archive, remove, insertAlert, post, move *sql.Stmt
 }
 
 func (f *sqliteBaseline) prepare(ctx context.Context) (err error) {
@@ -263,7 +263,7 @@ func (f *sqliteBaseline) prepare(ctx context.Context) (err error) {
 		{&f.due, aloneRead},
 		{&f.archive, aloneArchive},
 		{&f.remove, aloneDelete},
-		{&f.say, aloneSay},
+		{&f.insertAlert, aloneSay},
 		{&f.post, alonePost},
 		{&f.move, aloneMove},
 	} {
@@ -275,7 +275,7 @@ func (f *sqliteBaseline) prepare(ctx context.Context) (err error) {
 }
 
 func (f *sqliteBaseline) close() (err error) {
-	for _, s := range []*sql.Stmt{f.due, f.archive, f.remove, f.say, f.post, f.move} {
+	for _, s := range []*sql.Stmt{f.due, f.archive, f.remove, f.insertAlert, f.post, f.move} {
 		err = errors.Join(err, s.Close())
 	}
 	return err
@@ -313,7 +313,7 @@ func (f *sqliteBaseline) write(ctx context.Context, jobs []floorJob) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // no effect after a commit
-	archive, remove, say, post, move := tx.StmtContext(ctx, f.archive), tx.StmtContext(ctx, f.remove), tx.StmtContext(ctx, f.say), tx.StmtContext(ctx, f.post), tx.StmtContext(ctx, f.move)
+	archive, remove, insertAlert, post, move := tx.StmtContext(ctx, f.archive), tx.StmtContext(ctx, f.remove), tx.StmtContext(ctx, f.insertAlert), tx.StmtContext(ctx, f.post), tx.StmtContext(ctx, f.move)
 	run := func(s *sql.Stmt, args ...any) {
 		if err == nil {
 			_, err = s.ExecContext(ctx, args...)
@@ -327,7 +327,7 @@ func (f *sqliteBaseline) write(ctx context.Context, jobs []floorJob) error {
 		shard, at, alert := r.end.shards[i], r.end.at[i].UnixMicro(), r.end.alerts[i]
 		run(archive, at, alert[:], id, shard)
 		run(remove, id)
-		run(say, shard, alert[:], by[id].key, at, by[id].at.UnixMicro(), r.end.details[i])
+		run(insertAlert, shard, alert[:], by[id].key, at, by[id].at.UnixMicro(), r.end.details[i])
 	}
 	for alerts := range slices.Chunk(r.end.alerts, 120) { // all of one shard
 		var ids []byte

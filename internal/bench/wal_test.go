@@ -54,7 +54,7 @@ func TestWALOfAFinishedJob(t *testing.T) {
 	pages := floor.Images * pageBytes / walJobs
 	each := engine.WAL/walJobs - engine.Images*pageBytes/walJobs + pages
 	t.Logf("%d B of WAL a finished job, %d of it whole pages\n%v\n%v", each, pages, floor, engine)
-	if most := int64(mostWAL - walShorter); each > most {
-		t.Errorf("a finished job writes %d B of WAL, want up to %d; are its rows wider, or are there more of them?", each, most)
+	if limit := int64(mostWAL - walShorter); each > limit {
+		t.Errorf("a finished job writes %d B of WAL, want up to %d; are its rows wider, or are there more of them?", each, limit)
 	}
 }

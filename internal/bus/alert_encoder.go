@@ -56,8 +56,8 @@ func (e alertEncoder) encode(a alerts.Alert) (*nats.Msg, error) {
 
 // fits reports whether a message is within the broker's size limit.
 func (e alertEncoder) fits(m *nats.Msg) bool {
-	most := e.largest()
-	return int64(len(m.Data)+headerRoom) <= most || int64(m.Size()-len(m.Subject)+batchRoom) <= most
+	limit := e.largest()
+	return int64(len(m.Data)+headerRoom) <= limit || int64(m.Size()-len(m.Subject)+batchRoom) <= limit
 }
 
 // largest returns the largest size of a message's headers and body, in bytes.
@@ -94,14 +94,14 @@ func (e alertEncoder) wrap(a alerts.Alert) (*nats.Msg, error) {
 }
 
 // prefix returns at most most bytes from the beginning of a text, in whole characters.
-func prefix(s string, most int) string {
-	if len(s) <= most {
+func prefix(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
 	}
-	return s[:most]
+	return s[:limit]
 }
 
 // headerText percent-encodes a text for a header of a CloudEvent in binary mode. It encodes non-ASCII and control

@@ -95,7 +95,7 @@ func (a *StreamOfAlerts) replicate(ctx context.Context) error {
 // configure enables batches on the stream of alerts if the server supports them, and records the configuration.
 // Without batches alerts are published one by one.
 func (a *StreamOfAlerts) configure(ctx context.Context) error {
-	info, err := a.streams.ask(ctx, AlertsStream)
+	info, err := a.streams.fetchInfo(ctx, AlertsStream)
 	if err != nil {
 		return err
 	}
@@ -147,10 +147,10 @@ func (a *StreamOfAlerts) Inspect(ctx context.Context) error {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	begun := time.Now()
-	info, err := a.streams.ask(ctx, AlertsStream)
+	info, err := a.streams.fetchInfo(ctx, AlertsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if err = a.recreate(ctx); err == nil {
-			info, err = a.streams.ask(ctx, AlertsStream)
+			info, err = a.streams.fetchInfo(ctx, AlertsStream)
 		}
 	}
 	err = a.conn.denied.explain(err, begun, streamAPI("*", AlertsStream))
@@ -206,7 +206,7 @@ func (a *StreamOfAlerts) Usage() (share float64, err error) {
 
 // Room returns the byte limit of the stream of alerts, 0 being unlimited, and the time of its oldest alert, at the
 // last check. The time is zero if the stream is empty or was not checked yet.
-func (a *StreamOfAlerts) Room() (most int64, since time.Time) {
+func (a *StreamOfAlerts) Room() (limit int64, since time.Time) {
 	a.usage.mu.Lock()
 	defer a.usage.mu.Unlock()
 	return a.usage.cap, a.usage.since

@@ -91,23 +91,23 @@ func TestTheStreamOfEventsHasACap(t *testing.T) {
 	if got := info(); got.Config.MaxBytes != 2<<20 || got.Config.Discard != jetstream.DiscardOld || got.State.Bytes > 2<<20 || got.State.LastSeq != 40 || got.State.FirstSeq < 20 {
 		t.Errorf("a full stream: %+v, %+v", got.Config, got.State)
 	}
-	for _, most := range []int64{8 << 20, -1} {
+	for _, limit := range []int64{8 << 20, -1} {
 		cfg := info().Config
-		cfg.MaxBytes = most
+		cfg.MaxBytes = limit
 		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
 			t.Fatal(err)
 		}
-		bind(fmt.Sprintf("orders.more%d", most))
+		bind(fmt.Sprintf("orders.more%d", limit))
 		before := info().State
 		again := connect(t, s, func(o *bus.Options) { o.EventsBytes, o.Log = 1<<20, slog.New(slog.NewTextHandler(said, nil)) })
-		if _, err := again.Binder.Bind(t.Context(), []string{fmt.Sprintf("parcels.more%d", most)}); err != nil {
+		if _, err := again.Binder.Bind(t.Context(), []string{fmt.Sprintf("parcels.more%d", limit)}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
 			again.EventsStream.Inspect(t.Context())
 		}
-		if got := info(); got.Config.MaxBytes != most || got.State.Msgs != before.Msgs {
-			t.Errorf("the operator set %d, and it is %d; %d messages of %d are left", most, got.Config.MaxBytes, got.State.Msgs, before.Msgs)
+		if got := info(); got.Config.MaxBytes != limit || got.State.Msgs != before.Msgs {
+			t.Errorf("the operator set %d, and it is %d; %d messages of %d are left", limit, got.Config.MaxBytes, got.State.Msgs, before.Msgs)
 		}
 	}
 	if n := strings.Count(said.String(), "has no max_bytes"); n != 1 {
@@ -134,8 +134,8 @@ func TestTheCapOfEventsFitsTheBroker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if most := stream.CachedInfo().Config.MaxBytes; most != 128<<20 || !strings.Contains(said.String(), "the broker has little room") {
-		t.Errorf("the cap is %d: %s", most, said)
+	if limit := stream.CachedInfo().Config.MaxBytes; limit != 128<<20 || !strings.Contains(said.String(), "the broker has little room") {
+		t.Errorf("the cap is %d: %s", limit, said)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestFillingStreamIsAlertedOnce(t *testing.T) {
 		o.AlertsBytes, o.Log = 100_000, slog.New(slog.NewTextHandler(said, nil))
 	})
 	js := bustest.JetStream(t, s.ClientURL())
-	look := func(warnings int, least, most float64) {
+	look := func(warnings int, least, limit float64) {
 		t.Helper()
 		for range 2 {
 			if err := b.AlertsStream.Inspect(t.Context()); err != nil {
@@ -165,8 +165,8 @@ func TestFillingStreamIsAlertedOnce(t *testing.T) {
 		if n := strings.Count(said.String(), "level=WARN"); n != warnings {
 			t.Errorf("%d warnings, want %d:\n%s", n, warnings, said)
 		}
-		if full, err := b.AlertsStream.Usage(); err != nil || full < least || full > most {
-			t.Errorf("full to %v, want from %v to %v: %v", full, least, most, err)
+		if full, err := b.AlertsStream.Usage(); err != nil || full < least || full > limit {
+			t.Errorf("full to %v, want from %v to %v: %v", full, least, limit, err)
 		}
 	}
 	look(0, 0, 0)

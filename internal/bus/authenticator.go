@@ -42,13 +42,13 @@ func (a *authenticator) options(made *atomic.Pointer[nats.Conn]) (opts []nats.Op
 
 func (a *authenticator) jwt() (string, error) {
 	jwt, _, err := a.identity.credentials()
-	return jwt, a.reconnects.say(a.log, err)
+	return jwt, a.reconnects.logOnce(a.log, err)
 }
 
 func (a *authenticator) signByCreds(nonce []byte) ([]byte, error) {
 	_, key, err := a.identity.credentials()
 	if err != nil {
-		return nil, a.reconnects.say(a.log, err)
+		return nil, a.reconnects.logOnce(a.log, err)
 	}
 	return key.Sign(nonce)
 }
@@ -61,7 +61,7 @@ func (a *authenticator) byNKey(made *atomic.Pointer[nats.Conn]) []nats.Option {
 	sign := func(nonce []byte) ([]byte, error) {
 		_, key, err := who.nkey()
 		if err != nil {
-			return nil, a.reconnects.say(a.log, err)
+			return nil, a.reconnects.logOnce(a.log, err)
 		}
 		return key.Sign(nonce)
 	}
@@ -82,13 +82,13 @@ func (a *authenticator) encrypted() nats.Option {
 	if who.Cert != "" {
 		show = func() (tls.Certificate, error) {
 			cert, err := who.certificate()
-			return cert, a.reconnects.say(a.log, err)
+			return cert, a.reconnects.logOnce(a.log, err)
 		}
 	}
 	if who.CA != "" {
 		trust = func() (*x509.CertPool, error) {
 			pool, err := who.authorities()
-			return pool, a.reconnects.say(a.log, err)
+			return pool, a.reconnects.logOnce(a.log, err)
 		}
 	}
 	return nats.ClientTLSConfig(show, trust)
@@ -98,7 +98,7 @@ func (a *authenticator) encrypted() nats.Option {
 func readOrLog[T any](a *authenticator, read func() (T, error)) T {
 	v, err := read()
 	if err != nil {
-		_ = a.reconnects.say(a.log, err)
+		_ = a.reconnects.logOnce(a.log, err)
 	}
 	return v
 }

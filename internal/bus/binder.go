@@ -73,7 +73,7 @@ func (b *Binder) bind(ctx context.Context, subject string) ([]rules.StreamBindin
 			return nil, err
 		}
 		if len(found) > 0 && !matchesMore(subject, found) {
-			b.sayUncaptured(subject, found)
+			b.logUncaptured(subject, found)
 			return b.readsOf(ctx, subject, found)
 		}
 		if err := b.events.capture(ctx, subject); err != nil {
@@ -99,8 +99,8 @@ func (b *Binder) readsOf(ctx context.Context, subject string, found []*jetstream
 	return reads, nil
 }
 
-// sayUncaptured logs that streams take in only a part of a wildcard.
-func (b *Binder) sayUncaptured(subject string, found []*jetstream.StreamInfo) {
+// logUncaptured logs that streams take in only a part of a wildcard.
+func (b *Binder) logUncaptured(subject string, found []*jetstream.StreamInfo) {
 	if taken := capturedPart(subject, found); taken != nil {
 		b.conn.log.Warn("streams take in only a part of a subject; the rest is not heard", "subject", subject, "streams_take", taken)
 	}

@@ -84,7 +84,7 @@ func (c *Conn) options() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 			case nc.IsConnected():
 				o.Log.Error("NATS connection", "err", err)
 			default:
-				_ = c.reconnects.say(o.Log, err)
+				_ = c.reconnects.logOnce(o.Log, err)
 			}
 		}),
 	}

@@ -34,14 +34,14 @@ const pastQuiet = time.Second
 // or acknowledgements, because the cursor is in the database. Any irregularity, such as a delivery gap or a reconnect,
 // ends it.
 type consumer struct {
-	conn     *Conn
-	stream   string
-	subjects []string // empty: all
-	match    bool     // the node filters, because the broker could not
-	created  time.Time
-	remote   jetstream.Consumer
-	name     string
-	most     int // bytes of a pull, or more if a single message may be larger
+	conn      *Conn
+	stream    string
+	subjects  []string // empty: all
+	match     bool     // the node filters, because the broker could not
+	created   time.Time
+	remote    jetstream.Consumer
+	name      string
+	pullBytes int // bytes of a pull, or more if a single message may be larger
 
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
@@ -59,13 +59,13 @@ func newConsumer(conn *Conn, stream string, subjects []string) *consumer {
 }
 
 // openWith creates the consumer at the broker. begin sets its start.
-func (c *consumer) openWith(ctx context.Context, begin func(*jetstream.ConsumerConfig)) (err error) {
+func (c *consumer) openWith(ctx context.Context, setStart func(*jetstream.ConsumerConfig)) (err error) {
 	cfg := jetstream.ConsumerConfig{
 		Description: "deadman",
 		AckPolicy:   jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
 		InactiveThreshold: idleConsumer, FilterSubjects: c.subjects,
 	}
-	begin(&cfg)
+	setStart(&cfg)
 	begun := time.Now()
 	c.remote, err = c.conn.js.CreateConsumer(ctx, c.stream, cfg)
 	if isCode(err, jetstream.JSErrCodeOverlappingFilterSubjects) {
@@ -122,7 +122,7 @@ func (c *consumer) pull() error {
 		return nil
 	}
 	c.pulled = time.Now()
-	batch, err := startPull(c.ctx, c.conn.nc, c.stream, c.name, max(c.most, int(c.conn.nc.MaxPayload())+c.most/8))
+	batch, err := startPull(c.ctx, c.conn.nc, c.stream, c.name, max(c.pullBytes, int(c.conn.nc.MaxPayload())+c.pullBytes/8))
 	if err != nil {
 		return c.lost(err)
 	}

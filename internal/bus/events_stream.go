@@ -85,17 +85,17 @@ const leastEventCap = 64 << 20
 // create creates DEADMAN_EVENTS. The stream's limit reserves storage at the broker. If that is too much, the limit
 // is halved, so that rules are served.
 func (e *StreamOfEvents) create(ctx context.Context, subject string) error {
-	for most := e.conn.opts.EventsBytes; ; most /= 2 {
-		err := e.replication.create(ctx, e.conn.opts.eventsConfig([]string{subject}, most))
+	for limit := e.conn.opts.EventsBytes; ; limit /= 2 {
+		err := e.replication.create(ctx, e.conn.opts.eventsConfig([]string{subject}, limit))
 		switch {
-		case err == nil && most < e.conn.opts.EventsBytes:
+		case err == nil && limit < e.conn.opts.EventsBytes:
 			e.conn.log.Warn("the broker has little room: the stream of events holds less than it was to; free disk space, then raise its max_bytes",
-				"stream", EventsStream, "max_bytes", most, "wanted", e.conn.opts.EventsBytes)
+				"stream", EventsStream, "max_bytes", limit, "wanted", e.conn.opts.EventsBytes)
 			return nil
 		case !isCode(err, codeStorageExceeded):
 			return err
-		case most/2 < leastEventCap:
-			return fmt.Errorf("%w; it reserves %d bytes: free disk space, or set a smaller cap (events_bytes)", err, most)
+		case limit/2 < leastEventCap:
+			return fmt.Errorf("%w; it reserves %d bytes: free disk space, or set a smaller cap (events_bytes)", err, limit)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (e *StreamOfEvents) unlock(ctx context.Context) {
 func (e *StreamOfEvents) Inspect(ctx context.Context) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	info, err := e.streams.ask(ctx, EventsStream)
+	info, err := e.streams.fetchInfo(ctx, EventsStream)
 	e.usage.mu.Lock()
 	defer e.usage.mu.Unlock()
 	l := &e.usage

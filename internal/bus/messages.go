@@ -47,11 +47,11 @@ func (m *Messages) Request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error
 	if !m.conn.Connected() {
 		return nil, ErrUnreachable // the client would wait for a connection
 	}
-	heard, done := m.conn.withConnection(ctx, msg.Subject)
+	connCtx, done := m.conn.withConnection(ctx, msg.Subject)
 	defer done()
-	answer, err := m.conn.nc.RequestMsgWithContext(heard, msg)
-	if err != nil && ctx.Err() == nil && heard.Err() != nil {
-		err = context.Cause(heard)
+	answer, err := m.conn.nc.RequestMsgWithContext(connCtx, msg)
+	if err != nil && ctx.Err() == nil && connCtx.Err() != nil {
+		err = context.Cause(connCtx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("request on %s: %w", msg.Subject, offline(err))
@@ -59,14 +59,14 @@ func (m *Messages) Request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error
 	return answer, nil
 }
 
-// RequestMany sends a request to all responders and returns up to most answers. It ends when no further answer comes
+// RequestMany sends a request to all responders and returns up to limit answers. It ends when no further answer comes
 // for quiet after the first, or at ctx's deadline, without an error. No answers are no error either. ctx must have a
 // deadline. It returns ErrUnreachable without a connection, and ErrDenied if the broker's user lacks the permission.
-func (m *Messages) RequestMany(ctx context.Context, subject string, most int, quiet time.Duration) ([]*nats.Msg, error) {
+func (m *Messages) RequestMany(ctx context.Context, subject string, limit int, quiet time.Duration) ([]*nats.Msg, error) {
 	if !m.conn.Connected() {
 		return nil, ErrUnreachable
 	}
-	heard, done := m.conn.withConnection(ctx, subject)
+	connCtx, done := m.conn.withConnection(ctx, subject)
 	defer done()
 	answers, err := m.conn.nc.SubscribeSync(m.conn.nc.NewInbox())
 	if err != nil {
@@ -76,18 +76,18 @@ func (m *Messages) RequestMany(ctx context.Context, subject string, most int, qu
 	if err := m.conn.nc.PublishRequest(subject, answers.Subject, nil); err != nil {
 		return nil, fmt.Errorf("gather on %s: %w", subject, offline(err))
 	}
-	if err := m.conn.nc.FlushWithContext(heard); err != nil { // distinguishes a silent broker from missing responders
-		return nil, fmt.Errorf("gather on %s: %w", subject, unanswered(noAnswerError(heard, err)))
+	if err := m.conn.nc.FlushWithContext(connCtx); err != nil { // distinguishes a silent broker from missing responders
+		return nil, fmt.Errorf("gather on %s: %w", subject, unanswered(noAnswerError(connCtx, err)))
 	}
-	all, err := collectAnswers(heard, answers, most, quiet)
-	if err = noAnswerError(heard, err); err != nil {
+	all, err := collectAnswers(connCtx, answers, limit, quiet)
+	if err = noAnswerError(connCtx, err); err != nil {
 		return nil, fmt.Errorf("gather on %s: %w", subject, offline(err))
 	}
 	return all, nil
 }
 
-func collectAnswers(ctx context.Context, answers *nats.Subscription, most int, quiet time.Duration) (all []*nats.Msg, err error) {
-	for len(all) < most {
+func collectAnswers(ctx context.Context, answers *nats.Subscription, limit int, quiet time.Duration) (all []*nats.Msg, err error) {
+	for len(all) < limit {
 		wait, done := ctx, context.CancelFunc(func() {})
 		if len(all) > 0 {
 			wait, done = context.WithTimeout(ctx, quiet)
@@ -119,7 +119,7 @@ type Reply struct {
 // dropped (see isRequest). If the broker denies subscribing or replying, the missing permission is logged, and requests
 // get no reply.
 func (m *Messages) Respond(ctx context.Context, subject, group string, do func(ctx context.Context, subject string, body []byte) Reply) error {
-	asked, err := m.conn.nc.QueueSubscribe(subject, group, func(msg *nats.Msg) {
+	requests, err := m.conn.nc.QueueSubscribe(subject, group, func(msg *nats.Msg) {
 		if !m.isRequest(msg) {
 			m.conn.log.Debug("a message that is no request is dropped", "subject", msg.Subject, "reply", msg.Reply)
 			return
@@ -135,7 +135,7 @@ func (m *Messages) Respond(ctx context.Context, subject, group string, do func(c
 		return fmt.Errorf("answer on %s: %w", subject, offline(err))
 	}
 	<-ctx.Done()
-	_ = asked.Unsubscribe() // fails only without a connection
+	_ = requests.Unsubscribe() // fails only without a connection
 	return nil
 }
 

@@ -150,11 +150,11 @@ func (o Options) alertsConfig() jetstream.StreamConfig {
 // eventsConfig returns the configuration of the stream of events that no other stream takes in. A full stream deletes
 // its oldest events, which usually were read long ago. Refusing new events would let one publisher silence all
 // others, and publishers over NATS that wait for no answer would not notice.
-func (o Options) eventsConfig(subjects []string, most int64) jetstream.StreamConfig {
+func (o Options) eventsConfig(subjects []string, limit int64) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: EventsStream, Description: "Events that deadman's rules listen to",
 		Subjects: subjects, Retention: jetstream.LimitsPolicy,
-		Discard: jetstream.DiscardOld, MaxAge: keepEvents, MaxBytes: most,
+		Discard: jetstream.DiscardOld, MaxAge: keepEvents, MaxBytes: limit,
 		Storage: jetstream.FileStorage, Duplicates: o.Window, AllowDirect: true,
 	}
 }

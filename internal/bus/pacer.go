@@ -11,9 +11,9 @@ func (p *pacer) window() int { return batchMost - int(p.less.Load()) }
 
 // record records whether sent alerts were answered.
 func (p *pacer) record(answer bool, sent int) {
-	most := p.window() * 2
+	limit := p.window() * 2
 	if !answer {
-		most = max(sent/2, 1)
+		limit = max(sent/2, 1)
 	}
-	p.less.Store(int64(batchMost - min(most, batchMost)))
+	p.less.Store(int64(batchMost - min(limit, batchMost)))
 }

@@ -22,7 +22,7 @@ type denials struct {
 	when   map[string]time.Time // by subject
 	before map[string]time.Time // the previous generation
 	inbox  time.Time            // time of a denied subscription to replies
-	said   map[string]bool      // permissions already logged
+	logged map[string]bool      // permissions already logged
 	news   chan struct{}        // closed at the next denial; nil: no waiters
 }
 
@@ -37,7 +37,7 @@ func (d *denials) record(err error, log *slog.Logger) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.when == nil || len(d.when) >= deniedMost {
-		d.when, d.before, d.said = make(map[string]time.Time), d.when, make(map[string]bool)
+		d.when, d.before, d.logged = make(map[string]time.Time), d.when, make(map[string]bool)
 	}
 	d.when[subject] = time.Now()
 	if d.news != nil {
@@ -47,8 +47,8 @@ func (d *denials) record(err error, log *slog.Logger) bool {
 	if verb == "subscription" && strings.HasPrefix(subject, inbox+".") {
 		d.inbox = time.Now()
 	}
-	if need := permission(verb, subject); !d.said[need] {
-		d.said[need] = true
+	if need := permission(verb, subject); !d.logged[need] {
+		d.logged[need] = true
 		log.Error("the NATS user lacks a permission; grant it to the user, and it is used at once", "permission", need)
 	}
 	return true

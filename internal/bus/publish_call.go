@@ -36,7 +36,7 @@ type publishCall struct {
 
 // load encodes the alerts that go out together, and returns the rest.
 func (d *publishCall) load(batch []alerts.Alert) (parcels []outgoing, left []alerts.Alert) {
-	most, size := d.publisher.pace.window(), 0
+	limit, size := d.publisher.pace.window(), 0
 	for i, a := range batch {
 		if d.held[a.OrderKey()] {
 			continue
@@ -47,7 +47,7 @@ func (d *publishCall) load(batch []alerts.Alert) (parcels []outgoing, left []ale
 			continue
 		}
 		size += len(msg.Data)
-		if len(parcels) == most || len(parcels) > 0 && size > batchBytes {
+		if len(parcels) == limit || len(parcels) > 0 && size > batchBytes {
 			return parcels, batch[i:]
 		}
 		parcels = append(parcels, outgoing{a, msg})
@@ -77,11 +77,11 @@ func (d *publishCall) deliver(ctx context.Context, parcels []outgoing) {
 func (d *publishCall) oneByOne(ctx context.Context, parcels []outgoing) {
 	for len(parcels) > 0 && !d.stuck {
 		var wave, later []outgoing
-		busy, most := make(map[alerts.OrderKey]bool), min(waveMost, d.publisher.pace.window())
+		busy, limit := make(map[alerts.OrderKey]bool), min(waveMost, d.publisher.pace.window())
 		for _, p := range parcels {
 			switch l := p.alert.OrderKey(); {
 			case d.held[l]:
-			case busy[l] || len(wave) == most:
+			case busy[l] || len(wave) == limit:
 				busy[l] = true
 				later = append(later, p)
 			default:

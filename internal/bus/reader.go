@@ -121,7 +121,7 @@ func (r *reader) settlePending(ctx context.Context) error {
 func (r *reader) End(ctx context.Context) (end uint64, ok bool, err error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	info, err := r.streams.ask(ctx, r.stream)
+	info, err := r.streams.fetchInfo(ctx, r.stream)
 	if err != nil {
 		return 0, false, err
 	}

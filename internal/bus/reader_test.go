@@ -202,14 +202,14 @@ func TestNextReturnsAvailableEvents(t *testing.T) {
 	if got, err := r.Next(t.Context(), 10, time.Millisecond); len(got) != 0 || err != nil {
 		t.Fatalf("nothing was there: %v, %v", got, err)
 	}
-	began := time.Now()
+	startedAt := time.Now()
 	var sent sync.WaitGroup
 	sent.Go(func() { publish(t, b, "x") })
 	got, err := r.Next(t.Context(), 10, time.Minute)
 	if len(got) != 1 || err != nil {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if waited := time.Since(began); waited > 30*time.Second {
+	if waited := time.Since(startedAt); waited > 30*time.Second {
 		t.Errorf("the first event was kept back for %s", waited)
 	}
 	sent.Wait()

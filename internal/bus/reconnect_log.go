@@ -11,21 +11,21 @@ const maxRememberedErrors = 64
 // reconnectLog logs errors of reconnecting without repetition. The client retries twice a second, and repeated lines
 // would hide all others.
 type reconnectLog struct {
-	mu   sync.Mutex
-	said map[string]bool
+	mu     sync.Mutex
+	logged map[string]bool
 }
 
-// say logs an error unless it was logged since the last connection, and returns it.
-func (p *reconnectLog) say(log *slog.Logger, err error) error {
+// logOnce logs an error unless it was logged since the last connection, and returns it.
+func (p *reconnectLog) logOnce(log *slog.Logger, err error) error {
 	if err == nil {
 		return nil
 	}
 	p.mu.Lock()
-	first := !p.said[err.Error()]
-	if p.said == nil || len(p.said) >= maxRememberedErrors {
-		p.said = make(map[string]bool)
+	first := !p.logged[err.Error()]
+	if p.logged == nil || len(p.logged) >= maxRememberedErrors {
+		p.logged = make(map[string]bool)
 	}
-	p.said[err.Error()] = true
+	p.logged[err.Error()] = true
 	p.mu.Unlock()
 	if first {
 		log.Error("NATS connection", "err", err)
@@ -37,5 +37,5 @@ func (p *reconnectLog) say(log *slog.Logger, err error) error {
 func (p *reconnectLog) over() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	clear(p.said)
+	clear(p.logged)
 }

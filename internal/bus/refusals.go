@@ -10,8 +10,8 @@ import (
 // its lines would hide all others.
 const refusalsEvery = time.Minute
 
-// maxUserSaid is the logged length of a user name in bytes, because the client chooses the name.
-const maxUserSaid = 40
+// maxUserLogged is the logged length of a user name in bytes, because the client chooses the name.
+const maxUserLogged = 40
 
 // refusals counts the refusals of an embedded server. It is safe for concurrent use.
 type refusals struct {
@@ -47,7 +47,7 @@ func (r *refusals) login(user, from string) {
 	r.mu.Unlock()
 	if due {
 		r.log.Warn("a NATS client was refused: it shows no secret that the server knows; each user has a file with its secret",
-			"user", prefix(user, maxUserSaid), "from", from, "users", r.dir, "not_logged_before", unlogged)
+			"user", prefix(user, maxUserLogged), "from", from, "users", r.dir, "not_logged_before", unlogged)
 	}
 }
 

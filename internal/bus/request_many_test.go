@@ -35,11 +35,11 @@ func answering(t *testing.T, s *bus.Server, subject string, answers ...string) {
 	}
 }
 
-func gather(t *testing.T, b *bus.Bus, subject string, most int, within, quiet time.Duration) (string, error) {
+func gather(t *testing.T, b *bus.Bus, subject string, limit int, within, quiet time.Duration) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	all, err := b.Messages.RequestMany(ctx, subject, most, quiet)
+	all, err := b.Messages.RequestMany(ctx, subject, limit, quiet)
 	var said []string
 	for _, m := range all {
 		said = append(said, string(m.Data))

@@ -135,8 +135,8 @@ func start(opts *natsserver.Options, log *slog.Logger, refused *refusals) (*nats
 			return srv, nil
 		}
 		err = fmt.Errorf("start NATS: not ready within %s; see its log", startTimeout)
-	case said := <-bridge.fatal:
-		err = fmt.Errorf("start NATS: %s", said)
+	case message := <-bridge.fatal:
+		err = fmt.Errorf("start NATS: %s", message)
 	}
 	srv.Shutdown()
 	srv.WaitForShutdown()

@@ -43,16 +43,16 @@ func leads(c *jetstream.ClusterInfo) bool {
 	if c == nil || c.RaftGroup == "" {
 		return true
 	}
-	heard := 1
+	reachable := 1
 	for _, p := range c.Replicas {
 		if p.Name == c.Leader {
 			return false
 		}
 		if !p.Offline && p.Active > 0 && p.Active < electionTimeout-time.Second {
-			heard++
+			reachable++
 		}
 	}
-	return c.Leader != "" && heard > (len(c.Replicas)+1)/2
+	return c.Leader != "" && reachable > (len(c.Replicas)+1)/2
 }
 
 // ownsAll reports whether the stream takes in only the subjects that are read from it. In that case each lost message

@@ -16,8 +16,8 @@ import (
 	"deadman/internal/events"
 )
 
-// askAgain is the pause before a stream without a certain leader is asked again.
-const askAgain = 100 * time.Millisecond
+// leaderRetry is the pause before a stream without a certain leader is asked again.
+const leaderRetry = 100 * time.Millisecond
 
 var _ events.Streams = (*Streams)(nil)
 
@@ -32,11 +32,11 @@ func (s *Streams) Read(ctx context.Context, stream string, after uint64, subject
 }
 
 // read is Read with a size of pulls.
-func (s *Streams) read(ctx context.Context, stream string, after uint64, subjects []string, most int) (*reader, error) {
+func (s *Streams) read(ctx context.Context, stream string, after uint64, subjects []string, limit int) (*reader, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	r := &reader{consumer: newConsumer(s.conn, stream, broadest(subjects)), streams: s, last: after}
-	r.most = most
+	r.pullBytes = limit
 	info, err := s.leaderInfo(ctx, stream)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (s *Streams) replay(ctx context.Context, stream string, subjects []string, 
 	defer r.cancel()
 	opening, cancel := withTimeout(ctx)
 	defer cancel()
-	info, err := s.ask(opening, stream)
+	info, err := s.fetchInfo(opening, stream)
 	if err != nil {
 		return err
 	}
@@ -128,20 +128,20 @@ func (s *Streams) Info(ctx context.Context, stream string) (events.Info, error) 
 // leaderInfo returns the leader's information about a stream.
 func (s *Streams) leaderInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	for {
-		info, err := s.ask(ctx, stream)
+		info, err := s.fetchInfo(ctx, stream)
 		if err != nil || leads(info.Cluster) {
 			return info, err
 		}
 		select {
-		case <-time.After(askAgain):
+		case <-time.After(leaderRetry):
 		case <-ctx.Done():
 			return nil, fmt.Errorf("ask for stream %s: %w: %w", stream, ErrNoLeader, ctx.Err())
 		}
 	}
 }
 
-// ask returns a stream's information from any server that answers. A missing stream is events.ErrGone.
-func (s *Streams) ask(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+// fetchInfo returns a stream's information from any server that answers. A missing stream is events.ErrGone.
+func (s *Streams) fetchInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	ctx, done := s.conn.withConnection(ctx, streamAPI("INFO", stream))
 	defer done()
 	found, err := s.conn.js.Stream(ctx, stream)

@@ -228,8 +228,8 @@ func TestLaws(t *testing.T) {
 	const year = 366 * 24 * time.Hour
 	rapid.Check(t, func(t *rapid.T) {
 		c, d, first := parseDrawn(t)
-		draw := func(name string, most time.Duration) time.Duration {
-			return time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, name))
+		draw := func(name string, limit time.Duration) time.Duration {
+			return time.Duration(rapid.Int64Range(0, int64(limit)).Draw(t, name))
 		}
 		at := first.Add(draw("at", year))
 		later := at.Add(draw("later", year))

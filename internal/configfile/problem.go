@@ -55,15 +55,15 @@ func (ps Problems) orNil(file string) error {
 }
 
 // Truncate returns s, or the beginning of at most most characters, so that a message that quotes s stays readable.
-func Truncate(s string, most int) string {
-	if len(s) <= most { // it has no more characters than bytes
+func Truncate(s string, limit int) string {
+	if len(s) <= limit { // it has no more characters than bytes
 		return s
 	}
 	runes := []rune(s)
-	if len(runes) <= most {
+	if len(runes) <= limit {
 		return s
 	}
-	return string(runes[:most-1]) + "…"
+	return string(runes[:limit-1]) + "…"
 }
 
 // quoted is the maximum number of characters of a quoted text.

@@ -260,19 +260,19 @@ func (v Value) Bool() bool {
 	return n.Value
 }
 
-// Number returns v as a whole number from 1 to most; otherwise is the default.
-func (v Value) Number(otherwise, most int) int {
+// Number returns v as a whole number from 1 to limit; otherwise is the default.
+func (v Value) Number(otherwise, limit int) int {
 	if n, ok := v.node.(*ast.IntegerNode); ok {
-		if number, ok := n.Value.(uint64); ok && number >= 1 && number <= uint64(most) {
+		if number, ok := n.Value.(uint64); ok && number >= 1 && number <= uint64(limit) {
 			return int(number)
 		}
 	}
-	v.Problem("expected a whole number from 1 to %d", most)
+	v.Problem("expected a whole number from 1 to %d", limit)
 	return otherwise
 }
 
-// Duration returns v as a duration up to most; otherwise is the default.
-func (v Value) Duration(otherwise, most time.Duration) time.Duration {
+// Duration returns v as a duration up to limit; otherwise is the default.
+func (v Value) Duration(otherwise, limit time.Duration) time.Duration {
 	if n, ok := v.node.(*ast.IntegerNode); ok && n.Value == uint64(0) {
 		return 0
 	}
@@ -285,8 +285,8 @@ func (v Value) Duration(otherwise, most time.Duration) time.Duration {
 	switch {
 	case err != nil:
 		v.Problem("%v", err)
-	case d > most:
-		v.Problem("%s is not within 0s and %s", text, model.Duration(most))
+	case d > limit:
+		v.Problem("%s is not within 0s and %s", text, model.Duration(limit))
 	default:
 		return d
 	}

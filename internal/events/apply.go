@@ -33,7 +33,7 @@ func (t *streamReader) applyBatch(ctx context.Context, h batch) error {
 		if t.maxTx > 0 && len(h.events) > t.maxTx {
 			part = t.matcher.newBatch(h.events[:t.maxTx], t.sub.revision)
 		}
-		n := part.asked
+		n := part.matched
 		err := t.applyMatched(ctx, part)
 		switch {
 		case errors.Is(err, futurejobs.ErrTooSlow) && n > 1:
@@ -60,7 +60,7 @@ func (t *streamReader) applyMatched(ctx context.Context, h batch) error {
 		failpoints.Point("intake.read")
 		err := t.apply(ctx, t.toFutureJobsBatch(h), h.ignored)
 		if errors.Is(err, futurejobs.ErrRefused) {
-			err = t.bisect(ctx, h.events[:h.asked], err)
+			err = t.bisect(ctx, h.events[:h.matched], err)
 		}
 		if !errors.Is(err, futurejobs.ErrRulesChanged) {
 			return err
@@ -94,7 +94,7 @@ func (t *streamReader) revalidate(h batch) batch {
 
 // toFutureJobsBatch returns the matched part of a batch as an effect batch.
 func (t *streamReader) toFutureJobsBatch(h batch) futurejobs.EffectBatch {
-	last := h.events[h.asked-1]
+	last := h.events[h.matched-1]
 	return futurejobs.EffectBatch{
 		Stream: t.line, After: t.cursor.LastSeq, Last: last.Seq, LastAt: last.At,
 		RuleSet: h.revision, Effects: h.effects, DeadLetters: h.letters,

@@ -20,7 +20,7 @@ const minBatchInterval = 50 * time.Millisecond
 // batch holds read events, and the effects of the first, matched part of them.
 type batch struct {
 	events   []futurejobs.Event
-	asked    int   // number of matched events
+	matched  int   // number of matched events
 	revision int64 // of the rules used for matching; the rules may be newer, never older
 	effects  []futurejobs.Effect
 	letters  []futurejobs.DeadLetter
@@ -33,7 +33,7 @@ type batch struct {
 
 // full reports whether the batch must be applied before more is read.
 func (b *batch) full() bool {
-	return len(b.events) >= maxBatch || b.size >= maxPrefetchBytes || b.asked < len(b.events)
+	return len(b.events) >= maxBatch || b.size >= maxPrefetchBytes || b.matched < len(b.events)
 }
 
 // isCostly reports whether a part of a batch costs as much as a tenants' line may write at once.

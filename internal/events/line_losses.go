@@ -64,9 +64,9 @@ func (l *lineLosses) isAlertDue(now time.Time) bool {
 func (l *lineLosses) alert(ctx context.Context, cursor futurejobs.Cursor, subjects []string) error {
 	n := cursor.Lost
 	why := lossReason(n, l.atMost, subjects)
-	remark := lossOf(l.line, cursor.LostSince, later(cursor.LastAt, cursor.LostSince), why).Affecting(l.in.Catalog.RulesReading(l.line))
-	remark.Count = int(min(n, math.MaxInt32))
-	a, raised, err := l.in.Store.ReportLost(ctx, l.line, n, remark)
+	loss := lossOf(l.line, cursor.LostSince, later(cursor.LastAt, cursor.LostSince), why).Affecting(l.in.Catalog.RulesReading(l.line))
+	loss.Count = int(min(n, math.MaxInt32))
+	a, raised, err := l.in.Store.ReportLost(ctx, l.line, n, loss)
 	if err != nil {
 		return fmt.Errorf("alert that stream %s lost %d events: %w", l.line, n, err)
 	}
@@ -92,8 +92,8 @@ func (l *lineLosses) reportUnread(ctx context.Context, since, to time.Time, why 
 	if err := l.gaps.record(ctx); err != nil {
 		return err
 	}
-	remark := lossOf(l.line, since, to, why).Affecting(l.in.Catalog.RulesReading(l.line))
-	if err := l.in.Announce(ctx, remark); err != nil {
+	loss := lossOf(l.line, since, to, why).Affecting(l.in.Catalog.RulesReading(l.line))
+	if err := l.in.Announce(ctx, loss); err != nil {
 		return fmt.Errorf("alert that events of stream %s were lost: %w", l.line, err)
 	}
 	return nil

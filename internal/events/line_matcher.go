@@ -7,15 +7,15 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// askFor is the approximate time for matching events before the matched ones are applied. Events that are expensive
+// matchTime is the approximate time for matching events before the matched ones are applied. Events that are expensive
 // to match are applied a few at a time: they are not delayed by later ones, and few are matched again after a rule
 // change.
-const askFor = 200 * time.Millisecond
+const matchTime = 200 * time.Millisecond
 
 // Limits of the tenants' lines. A batch of events that are expensive to match or write is applied in parts, and after each
 // part waiting writers of the operator's lines come first.
 const (
-	tenantsAskFor    = 50 * time.Millisecond // as askFor
+	tenantsMatchTime = 50 * time.Millisecond // as matchTime
 	maxTenantsWrites = 500                   // as shares, of one part
 	bytesPerWrite    = 32 << 10              // of an effect's event or of a dead letter, which count as one more write
 )
@@ -26,7 +26,7 @@ type lineMatcher struct {
 	line string
 }
 
-// newBatch matches events for up to askFor. The subscribed subjects belong to the revision. If the rules are newer
+// newBatch matches events for up to matchTime. The subscribed subjects belong to the revision. If the rules are newer
 // already, the transaction fails and the events are matched again.
 func (m *lineMatcher) newBatch(got []futurejobs.Event, revision int64) batch {
 	h := batch{revision: revision}
@@ -34,25 +34,25 @@ func (m *lineMatcher) newBatch(got []futurejobs.Event, revision int64) batch {
 	return h
 }
 
-// appendEvents adds events to a batch, and matches as many as possible within askFor, at least one. On a tenants' line
+// appendEvents adds events to a batch, and matches as many as possible within matchTime, at least one. On a tenants' line
 // the time is shorter, the writes are bounded, and other tenants' lines wait: together they take one processor.
 func (m *lineMatcher) appendEvents(h *batch, got []futurejobs.Event) {
 	h.events = append(h.events, got...)
 	for _, e := range got {
 		h.size += len(e.Data)
 	}
-	most, isTenants := askFor, futurejobs.IsTenantsLine(m.line)
-	if isTenants && h.asked < len(h.events) {
+	limit, isTenants := matchTime, futurejobs.IsTenantsLine(m.line)
+	if isTenants && h.matched < len(h.events) {
 		m.in.turn.Lock()
 		defer m.in.turn.Unlock()
-		most = tenantsAskFor
+		limit = tenantsMatchTime
 	}
-	over := time.NewTimer(most)
+	over := time.NewTimer(limit)
 	defer over.Stop()
-	for h.asked < len(h.events) && !(isTenants && h.isCostly()) {
-		e := h.events[h.asked]
+	for h.matched < len(h.events) && !(isTenants && h.isCostly()) {
+		e := h.events[h.matched]
 		e.Line = m.line
-		h.asked++
+		h.matched++
 		size := len(e.Data)
 		if m.in.Place != nil {
 			e.At = m.in.Place(e.At)

@@ -134,9 +134,9 @@ func (c *Checker) read(ctx context.Context, name string, headersOnly bool, each 
 }
 
 // consume calls each with the next messages of a consumer.
-func consume(reader jetstream.Consumer, most uint64, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	for n := uint64(0); n < most; {
-		batch, err := reader.Fetch(int(min(most-n, 1000)), jetstream.FetchMaxWait(5*time.Second))
+func consume(reader jetstream.Consumer, limit uint64, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+	for n := uint64(0); n < limit; {
+		batch, err := reader.Fetch(int(min(limit-n, 1000)), jetstream.FetchMaxWait(5*time.Second))
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func consume(reader jetstream.Consumer, most uint64, each func(jetstream.Msg, *j
 			}
 		}
 		if n == before {
-			return errors.Join(fmt.Errorf("only %d of %d messages come", n, most), batch.Error())
+			return errors.Join(fmt.Errorf("only %d of %d messages come", n, limit), batch.Error())
 		}
 	}
 	return nil

@@ -82,10 +82,10 @@ func (c *cluster) holders() map[string]int {
 // spread reports whether exactly these nodes hold all 16 shards, evenly.
 func (c *cluster) spread(nodes ...*process) bool {
 	held := c.holders()
-	sum, least, most := 0, 16, 0
+	sum, least, limit := 0, 16, 0
 	for _, p := range nodes {
 		n := held[fmt.Sprint(p.Process.Pid)]
-		sum, least, most = sum+n, min(least, n), max(most, n)
+		sum, least, limit = sum+n, min(least, n), max(limit, n)
 	}
-	return sum == 16 && most-least <= 1
+	return sum == 16 && limit-least <= 1
 }

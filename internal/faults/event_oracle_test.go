@@ -228,10 +228,10 @@ func spoken(said []PublishedAlert) string {
 
 // join returns breaches as one error that lists the first few.
 func join(breaches []string) error {
-	const most = 12
+	const limit = 12
 	if len(breaches) == 0 {
 		return nil
 	}
-	shown := breaches[:min(most, len(breaches))]
+	shown := breaches[:min(limit, len(breaches))]
 	return errors.New(strings.Join(shown, "\n") + fmt.Sprintf("\n(%d breaches)", len(breaches)))
 }

@@ -62,10 +62,10 @@ func (h *hostile) watches(n int) []any {
 }
 
 // template returns a template of up to most bytes.
-func (h *hostile) template(most int) string {
+func (h *hostile) template(limit int) string {
 	text := "{{event.id}}"
 	for range h.upTo(h.random.IntN(60)) {
-		if one := "{{" + h.expression("text") + "}}"; len(text)+len(one) <= most {
+		if one := "{{" + h.expression("text") + "}}"; len(text)+len(one) <= limit {
 			text += one
 		}
 	}
@@ -129,8 +129,8 @@ func (h *hostile) text() []byte {
 }
 
 // value returns the body of an event, up to about most bytes.
-func (h *hostile) value(most int) map[string]any {
-	half := max(1, h.upTo(most)/2)
+func (h *hostile) value(limit int) map[string]any {
+	half := max(1, h.upTo(limit)/2)
 	v := map[string]any{"id": fmt.Sprint(h.random.IntN(50)), "s": "x", "t": "x", "list": []int{1, 2, 3}, "map": map[string]int{}, "nested": [][]int{{1}}}
 	switch h.random.IntN(6) {
 	case 0:

@@ -264,10 +264,10 @@ func (n *besieged) survived(orders int) {
 		}
 		return true
 	})
-	most := n.mostMemory()
-	n.Logf("%d orders, the last of which had a job %s after the attack; the node took %d MiB at the most", orders, late.Round(time.Millisecond), most>>20)
-	if most > hostileMemory && !n.limited { // page cache in a cgroup is reclaimed
-		n.Errorf("the node took %d MiB, and has %d", most>>20, hostileMemory>>20)
+	limit := n.mostMemory()
+	n.Logf("%d orders, the last of which had a job %s after the attack; the node took %d MiB at the most", orders, late.Round(time.Millisecond), limit>>20)
+	if limit > hostileMemory && !n.limited { // page cache in a cgroup is reclaimed
+		n.Errorf("the node took %d MiB, and has %d", limit>>20, hostileMemory>>20)
 	}
 	n.stop()
 }

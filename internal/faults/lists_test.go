@@ -75,15 +75,15 @@ func TestMemoryOfLists(t *testing.T) {
 		t.Errorf("%d of 40 lists were answered", answered.Load())
 	}
 	n.ownBodies()
-	most := n.mostMemory()
-	t.Logf("%d of 40 lists were answered; the node took %d MiB at the most meanwhile", answered.Load(), most>>20)
+	limit := n.mostMemory()
+	t.Logf("%d of 40 lists were answered; the node took %d MiB at the most meanwhile", answered.Load(), limit>>20)
 	select {
 	case <-n.exited:
 		t.Fatalf("the node ended: %s", n.ProcessState)
 	default:
 	}
-	if most > hostileMemory && !n.limited {
-		t.Errorf("the node took %d MiB, and has %d", most>>20, hostileMemory>>20)
+	if limit > hostileMemory && !n.limited {
+		t.Errorf("the node took %d MiB, and has %d", limit>>20, hostileMemory>>20)
 	}
 	stop()
 	n.stop()
@@ -130,15 +130,15 @@ func TestMemoryOfUnreadAnswers(t *testing.T) {
 			break // until all slots are taken
 		}
 	}
-	most := n.mostMemory()
-	t.Logf("a page has %d bytes; the node took %d MiB at the most", size, most>>20)
+	limit := n.mostMemory()
+	t.Logf("a page has %d bytes; the node took %d MiB at the most", size, limit>>20)
 	select {
 	case <-n.exited:
 		t.Fatalf("the node ended: %s", n.ProcessState)
 	default:
 	}
-	if most > hostileMemory && !n.limited {
-		t.Errorf("the node took %d MiB, and has %d", most>>20, hostileMemory>>20)
+	if limit > hostileMemory && !n.limited {
+		t.Errorf("the node took %d MiB, and has %d", limit>>20, hostileMemory>>20)
 	}
 	for _, leave := range leave { // a stop waits for unread responses and is not clean
 		_ = leave()

@@ -123,9 +123,9 @@ func (a *arena) playCreated(n int, pace time.Duration) {
 
 // overflow limits the stream to the last few events.
 func overflow(a *arena, random *rand.Rand) {
-	most := 1 + random.Int64N(8)
-	a.note("the stream keeps %d events", most)
-	a.configure(func(c *jetstream.StreamConfig) { c.MaxMsgs = most })
+	limit := 1 + random.Int64N(8)
+	a.note("the stream keeps %d events", limit)
+	a.configure(func(c *jetstream.StreamConfig) { c.MaxMsgs = limit })
 	a.more(random.Uint64N(5))
 	a.configure(func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 })
 }

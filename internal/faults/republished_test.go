@@ -85,11 +85,11 @@ func (a *arena) alertStream() (*jetstream.StreamInfo, error) {
 }
 
 // fillAlerts sets the maximum size of the stream of alerts; one byte allows none.
-func (a *arena) fillAlerts(most int64) {
+func (a *arena) fillAlerts(limit int64) {
 	a.Helper()
 	info, err := a.alertStream()
 	if err == nil {
-		info.Config.MaxBytes = most
+		info.Config.MaxBytes = limit
 		_, err = a.jetStream().UpdateStream(a.Context(), info.Config)
 	}
 	a.done(err)

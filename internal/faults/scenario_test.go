@@ -226,8 +226,8 @@ func seeded(random *rand.Rand, faults string) string {
 }
 
 // span draws a duration.
-func span(random *rand.Rand, least, most time.Duration) time.Duration {
-	return least + time.Duration(random.Int64N(int64(most-least)))
+func span(random *rand.Rand, least, limit time.Duration) time.Duration {
+	return least + time.Duration(random.Int64N(int64(limit-least)))
 }
 
 // killBroker kills and restarts the broker, once or twice.

@@ -38,7 +38,7 @@ func (c *Checker) CheckTicks(ctx context.Context) error {
 		return err
 	}
 	breaches = append(breaches, gaps(tickEmits, emitEvery, saved, emitted, events)...)
-	saved, began, err := c.tickCursor(ctx, tickWaits)
+	saved, startedAt, err := c.tickCursor(ctx, tickWaits)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (c *Checker) CheckTicks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return join(append(breaches, gaps(tickWaits, waitEvery, saved, began, waits)...))
+	return join(append(breaches, gaps(tickWaits, waitEvery, saved, startedAt, waits)...))
 }
 
 // before returns the last tick before those that a tick counts.

@@ -51,8 +51,8 @@ func TestAnyRequestIsAnswered(t *testing.T) {
 
 	t.Logf("seed %d: %d requests in %s, by status: %s; resident memory %d MiB, then %d MiB",
 		*seed, r.sent.Load(), time.Since(r.began).Round(time.Second), r.statuses(), before>>20, after>>20)
-	if grown, most := int64(after)-int64(before), int64(max(before/2, memorySlack)); grown > most {
-		t.Errorf("resident memory grew by %d MiB, from %d MiB; the most is %d MiB", grown>>20, before>>20, most>>20)
+	if grown, limit := int64(after)-int64(before), int64(max(before/2, memorySlack)); grown > limit {
+		t.Errorf("resident memory grew by %d MiB, from %d MiB; the most is %d MiB", grown>>20, before>>20, limit>>20)
 	}
 	for line := range strings.SplitSeq(n.log.String(), "\n") {
 		if strings.Contains(line, "panic") || strings.Contains(line, "broke off") {

@@ -137,10 +137,10 @@ func groupsOf(named []string) ([]string, error) {
 }
 
 // wrongText returns the reason why a text is not the name of a person or a group; empty: it is valid.
-func wrongText(s string, most int) string {
+func wrongText(s string, limit int) string {
 	switch {
-	case s == "" || len(s) > most:
-		return fmt.Sprintf("it has %d bytes, the limits are 1 to %d", len(s), most)
+	case s == "" || len(s) > limit:
+		return fmt.Sprintf("it has %d bytes, the limits are 1 to %d", len(s), limit)
 	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }):
 		return "it has characters that cannot be printed"
 	case strings.TrimSpace(s) != s:

@@ -124,14 +124,14 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, redirect, code string)
 	if err != nil {
 		return access.Person{}, err
 	}
-	said := make(claims)
-	if err := idToken.Claims(&said); err != nil {
+	idClaims := make(claims)
+	if err := idToken.Claims(&idClaims); err != nil {
 		return access.Person{}, fmt.Errorf("%w: claims of the ID token: %w", ErrProvider, err)
 	}
-	if err := p.complete(ctx, d, idToken.Subject, tokens, said); err != nil {
+	if err := p.complete(ctx, d, idToken.Subject, tokens, idClaims); err != nil {
 		return access.Person{}, err
 	}
-	return p.person(said, idToken.Subject)
+	return p.person(idClaims, idToken.Subject)
 }
 
 // enter acquires a login slot and returns a context with the login's timeout.
@@ -211,9 +211,9 @@ func (p *Provider) verify(ctx context.Context, d *discovered, a Attempt, tokens 
 
 // complete adds the claims of the user info if the name or the groups are missing in the ID token. Claims of the ID
 // token are not replaced.
-func (p *Provider) complete(ctx context.Context, d *discovered, subject string, tokens *oauth2.Token, said claims) error {
-	_, named := said.find(p.nameClaim)
-	_, grouped := said.find(p.groupsClaim)
+func (p *Provider) complete(ctx context.Context, d *discovered, subject string, tokens *oauth2.Token, idClaims claims) error {
+	_, named := idClaims.find(p.nameClaim)
+	_, grouped := idClaims.find(p.groupsClaim)
 	if named && grouped || d.provider.UserInfoEndpoint() == "" {
 		return nil
 	}
@@ -230,14 +230,14 @@ func (p *Provider) complete(ctx context.Context, d *discovered, subject string, 
 	}
 	// The verification of an address is taken from the same document as the address.
 	switch {
-	case said[emailClaim] == nil:
-		delete(said, verifiedClaim)
-	case said[emailClaim] != more[emailClaim]:
+	case idClaims[emailClaim] == nil:
+		delete(idClaims, verifiedClaim)
+	case idClaims[emailClaim] != more[emailClaim]:
 		delete(more, verifiedClaim)
 	}
 	for name, value := range more {
-		if _, is := said[name]; !is {
-			said[name] = value
+		if _, is := idClaims[name]; !is {
+			idClaims[name] = value
 		}
 	}
 	return nil
@@ -255,7 +255,7 @@ func (p *Provider) discover(ctx context.Context) (*discovered, error) {
 	if p.failed != nil && now.Sub(p.failedAt) < discoveryRetry {
 		return p.knownOr(p.failed)
 	}
-	d, err := p.ask(ctx)
+	d, err := p.requestDiscovery(ctx)
 	if err != nil {
 		p.failed, p.failedAt = fmt.Errorf("%w: %s", ErrProvider, brief(err)), p.now()
 		return p.knownOr(p.failed)
@@ -273,24 +273,24 @@ func (p *Provider) knownOr(err error) (*discovered, error) {
 	return nil, err
 }
 
-// ask requests the discovery document for all logins: it is independent of the context of a single browser.
-func (p *Provider) ask(ctx context.Context) (*discovered, error) {
+// requestDiscovery requests the discovery document for all logins: it is independent of the context of a single browser.
+func (p *Provider) requestDiscovery(ctx context.Context) (*discovered, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
 	provider, err := oidc.NewProvider(ctx, p.issuer)
 	if err != nil {
 		return nil, err
 	}
-	var says struct {
+	var document struct {
 		Keys    string   `json:"jwks_uri"`
 		Methods []string `json:"token_endpoint_auth_methods_supported"`
 	}
-	if err := provider.Claims(&says); err != nil {
+	if err := provider.Claims(&document); err != nil {
 		return nil, err
 	}
 	d := &discovered{provider: provider, endpoint: provider.Endpoint()}
 	for name, at := range map[string]string{
-		"authorization_endpoint": d.endpoint.AuthURL, "token_endpoint": d.endpoint.TokenURL, "jwks_uri": says.Keys, "userinfo_endpoint": provider.UserInfoEndpoint(),
+		"authorization_endpoint": d.endpoint.AuthURL, "token_endpoint": d.endpoint.TokenURL, "jwks_uri": document.Keys, "userinfo_endpoint": provider.UserInfoEndpoint(),
 	} {
 		if at == "" && name == "userinfo_endpoint" {
 			continue
@@ -300,7 +300,7 @@ func (p *Provider) ask(ctx context.Context) (*discovered, error) {
 		}
 	}
 	d.endpoint.AuthStyle = oauth2.AuthStyleInHeader // default of OpenID Connect
-	if p.clientSecret == "" || len(says.Methods) > 0 && !slices.Contains(says.Methods, "client_secret_basic") {
+	if p.clientSecret == "" || len(document.Methods) > 0 && !slices.Contains(document.Methods, "client_secret_basic") {
 		d.endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	return d, nil

@@ -232,9 +232,9 @@ func TestTheUserInfoIsOfTheSamePerson(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	i.Claims(map[string]any{"realm": map[string]any{"roles": "one"}})
-	before := i.Asked("/info")
-	if got, err := finish(t, i, p); err != nil || cmp.Diff([]string{"one"}, got.Groups) != "" || i.Asked("/info") != before {
-		t.Errorf("%+v, %v, asked %d", got, err, i.Asked("/info")-before)
+	before := i.Requests("/info")
+	if got, err := finish(t, i, p); err != nil || cmp.Diff([]string{"one"}, got.Groups) != "" || i.Requests("/info") != before {
+		t.Errorf("%+v, %v, asked %d", got, err, i.Requests("/info")-before)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestUnavailableProvider(t *testing.T) {
 	const discovery = "/.well-known/openid-configuration"
 	i, c := logintest.NewIssuer(t), &clock{}
 	p := provider(t, c, i.URL, logintest.Client, "")
-	if i.Asked(discovery) != 0 {
+	if i.Requests(discovery) != 0 {
 		t.Error("the provider is asked before anyone logs in")
 	}
 	i.Break(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
@@ -295,7 +295,7 @@ func TestUnavailableProvider(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if n := i.Asked(discovery); n != 1 {
+	if n := i.Requests(discovery); n != 1 {
 		t.Errorf("asked %d times in a moment", n)
 	}
 	i.Break(nil)
@@ -304,8 +304,8 @@ func TestUnavailableProvider(t *testing.T) {
 		t.Errorf("it is back: %v", err)
 	}
 	c.pass(30 * time.Minute)
-	if _, err := finish(t, i, p); err != nil || i.Asked(discovery) != 2 {
-		t.Errorf("%v, asked %d times", err, i.Asked(discovery))
+	if _, err := finish(t, i, p); err != nil || i.Requests(discovery) != 2 {
+		t.Errorf("%v, asked %d times", err, i.Requests(discovery))
 	}
 	i.Break(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, strings.Repeat("long ", 10_000), http.StatusBadGateway)

@@ -70,7 +70,7 @@ func do(client *http.Client, r *http.Request) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
-	said, err := io.ReadAll(io.LimitReader(answer.Body, 200))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 200))
 	switch {
 	case answer.StatusCode >= 200 && answer.StatusCode < 300:
 		return nil // the message was accepted, even if reading the body fails
@@ -78,10 +78,10 @@ func do(client *http.Client, r *http.Request) (err error) {
 		return fmt.Errorf("it answers %s, and redirects are not followed; name the address that it leads to", answer.Status)
 	case err != nil:
 		return fmt.Errorf("it answers %s, and then: %w", answer.Status, err)
-	case len(said) == 0:
+	case len(text) == 0:
 		return fmt.Errorf("it answers %s", answer.Status)
 	}
-	return fmt.Errorf("it answers %s: %s", answer.Status, strings.ToValidUTF8(string(said), "\uFFFD"))
+	return fmt.Errorf("it answers %s: %s", answer.Status, strings.ToValidUTF8(string(text), "\uFFFD"))
 }
 
 var (

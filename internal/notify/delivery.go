@@ -47,8 +47,8 @@ func (n *sender) Wake() {
 	}
 }
 
-// begin sends a message in the background, unless its channel is busy, failed recently, or is no longer configured.
-func (n *sender) begin(ctx context.Context, notice alerts.Notification) {
+// start sends a message in the background, unless its channel is busy, failed recently, or is no longer configured.
+func (n *sender) start(ctx context.Context, notice alerts.Notification) {
 	name, file := notice.Channel, n.file.Load()
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -44,13 +44,13 @@ func (m Message) Over() bool {
 // Severity returns the highest severity of the alerts that are not resolved.
 func (m Message) Severity() alerts.Severity {
 	severities := []alerts.Severity{alerts.Info, alerts.Warning, alerts.Error, alerts.Critical}
-	most := 0
+	highest := 0
 	for _, a := range m.Alerts {
 		if a.Status != alerts.Resolved {
-			most = max(most, slices.Index(severities, a.Severity))
+			highest = max(highest, slices.Index(severities, a.Severity))
 		}
 	}
-	return severities[most]
+	return severities[highest]
 }
 
 // Title returns the title of the message, on one line.
@@ -85,9 +85,9 @@ const shownAlerts = 10
 func (m Message) Text() string { return m.textOf(shownAlerts) }
 
 // textOf returns the text of the message with lines for at most the given number of alerts.
-func (m Message) textOf(most int) string {
+func (m Message) textOf(limit int) string {
 	var b strings.Builder
-	shown := m.Alerts[:min(len(m.Alerts), most)]
+	shown := m.Alerts[:min(len(m.Alerts), limit)]
 	for _, a := range shown {
 		fmt.Fprintf(&b, "%s  %s %s  %s\n", severityRank(a), line(a.Entity, 100), line(a.Key, 100), line(cmp.Or(a.Text, a.Rule), 300))
 	}
@@ -155,10 +155,10 @@ func (m Message) common(name string) string {
 }
 
 // line returns a text on one line of at most the given number of characters.
-func line(s string, most int) string {
+func line(s string, limit int) string {
 	s = strings.TrimSpace(breaks.ReplaceAllString(visible(s), " "))
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-1]) + "…"
+	if runes := []rune(s); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
 	}
 	return s
 }

@@ -142,7 +142,7 @@ func (n *Notifier) Step(ctx context.Context) error {
 		return fmt.Errorf("look for messages: %w", err)
 	}
 	for _, notice := range ready {
-		n.begin(ctx, notice)
+		n.start(ctx, notice)
 	}
 	return nil
 }
@@ -239,21 +239,21 @@ func (n *Notifier) newPlan(ctx context.Context, news []alerts.Alert) (*planner, 
 	now := n.now()
 	p := &planner{
 		routes: n.file.Load().routes, now: now, lanes: make(map[alerts.RouteChannel]*queue),
-		heard: make(map[alerts.ID][]alerts.PriorDelivery), firedAt: make(map[alerts.ID][]int),
-		lane: func(l alerts.RouteChannel, most int) ([]alerts.Notification, error) {
-			return n.store.Lane(ctx, l, most)
+		prior: make(map[alerts.ID][]alerts.PriorDelivery), firedAt: make(map[alerts.ID][]int),
+		lane: func(l alerts.RouteChannel, limit int) ([]alerts.Notification, error) {
+			return n.store.Lane(ctx, l, limit)
 		},
 	}
 	var err error
 	if p.mutes, err = n.store.LiveMutes(ctx, now); err != nil {
 		return nil, err
 	}
-	heard, err := n.store.PriorDeliveries(ctx, news)
+	prior, err := n.store.PriorDeliveries(ctx, news)
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range heard {
-		p.heard[h.Alert] = append(p.heard[h.Alert], h)
+	for _, h := range prior {
+		p.prior[h.Alert] = append(p.prior[h.Alert], h)
 	}
 	return p, nil
 }

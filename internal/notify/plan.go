@@ -17,9 +17,9 @@ type planner struct {
 	routes  []Route
 	mutes   []alerts.Mute
 	now     time.Time
-	lane    func(l alerts.RouteChannel, most int) ([]alerts.Notification, error)
+	lane    func(l alerts.RouteChannel, limit int) ([]alerts.Notification, error)
 	lanes   map[alerts.RouteChannel]*queue
-	heard   map[alerts.ID][]alerts.PriorDelivery
+	prior   map[alerts.ID][]alerts.PriorDelivery
 	made    alerts.Plan
 	firedAt map[alerts.ID][]int // indexes of an alert in made.Placed
 }
@@ -40,11 +40,11 @@ func (p *planner) plan(news []alerts.Alert) (alerts.Plan, error) {
 	slices.SortFunc(news, func(a, b alerts.Alert) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	p.made.Alerts = news
 	for _, a := range news {
-		tell := p.route
+		route := p.route
 		if a.Status == alerts.Resolved {
-			tell = p.routeResolved
+			route = p.routeResolved
 		}
-		if err := tell(a); err != nil {
+		if err := route(a); err != nil {
 			return alerts.Plan{}, err
 		}
 	}
@@ -57,16 +57,16 @@ func (p *planner) route(a alerts.Alert) error {
 	if i := slices.IndexFunc(p.mutes, func(m alerts.Mute) bool { return m.Match.Matches(a) }); i >= 0 {
 		muted = p.mutes[i].ID
 	}
-	told := make(map[string]bool)
+	assigned := make(map[string]bool)
 	for _, r := range p.routes {
 		if !r.takes(a) {
 			continue
 		}
 		for _, channel := range r.To {
-			if told[channel] {
+			if assigned[channel] {
 				continue
 			}
-			told[channel] = true
+			assigned[channel] = true
 			if muted != 0 {
 				p.made.Assignments = append(p.made.Assignments, alerts.Assignment{Alert: a, Channel: channel, Notification: -1, Mute: muted})
 				continue
@@ -84,16 +84,16 @@ func (p *planner) route(a alerts.Alert) error {
 
 // routeResolved assigns a resolution to the channels that received the alerts it closes.
 func (p *planner) routeResolved(a alerts.Alert) error {
-	told := make(map[string]bool)
+	assigned := make(map[string]bool)
 	for _, id := range a.Closes {
 		for _, i := range p.firedAt[id] {
 			p.made.Assignments[i].Unclosed = false
 		}
-		for _, h := range p.heard[id] {
-			if told[h.Channel] {
+		for _, h := range p.prior[id] {
+			if assigned[h.Channel] {
 				continue
 			}
-			told[h.Channel] = true
+			assigned[h.Channel] = true
 			if err := p.assign(a, p.routeOf(h.Route), h.Channel, h.Topic); err != nil {
 				return err
 			}
@@ -123,7 +123,7 @@ func (p *planner) assign(a alerts.Alert, r Route, channel, topic string) error {
 	fires := a.Status == alerts.Firing
 	if fires {
 		p.firedAt[a.ID] = append(p.firedAt[a.ID], len(p.made.Assignments))
-		p.heard[a.ID] = append(p.heard[a.ID], alerts.PriorDelivery{Alert: a.ID, Channel: channel, Route: r.Name, Topic: topic})
+		p.prior[a.ID] = append(p.prior[a.ID], alerts.PriorDelivery{Alert: a.ID, Channel: channel, Route: r.Name, Topic: topic})
 	}
 	p.made.Assignments = append(p.made.Assignments, alerts.Assignment{Alert: a, Channel: channel, Notification: i, Unclosed: fires})
 	return nil
@@ -189,11 +189,11 @@ func (p *planner) notice(l *queue, r Route, channel, topic string) (int, string)
 }
 
 // freeAt returns the time at which fewer than the given number of messages fall within an hour; zero: already.
-func (l *queue) freeAt(most int) time.Time {
-	if len(l.planned) < most {
+func (l *queue) freeAt(limit int) time.Time {
+	if len(l.planned) < limit {
 		return time.Time{}
 	}
-	return l.planned[most-1].Add(time.Hour)
+	return l.planned[limit-1].Add(time.Hour)
 }
 
 // join returns the index of a topic's open message in the plan.

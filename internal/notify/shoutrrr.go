@@ -17,7 +17,7 @@ import (
 type shoutrrrChannel struct {
 	kind   Kind
 	format format
-	most   int // maximum size of a message, in bytes
+	limit  int // maximum size of a message, in bytes
 	router *router.ServiceRouter
 }
 
@@ -31,8 +31,8 @@ var textSizes = map[string]int{"pushover": 1000, "twilio": 1500}
 
 // sizeOf returns the maximum size of a message for the service of a shoutrrr URL, in bytes.
 func sizeOf(u *url.URL) int {
-	if most, less := textSizes[strings.ToLower(u.Scheme)]; less {
-		return most
+	if limit, less := textSizes[strings.ToLower(u.Scheme)]; less {
+		return limit
 	}
 	return textSize
 }
@@ -64,7 +64,7 @@ func newShout(s Spec, client *http.Client) (*shoutrrrChannel, error) {
 func (s *shoutrrrChannel) fitting(m Message) (title, text string) {
 	title = s.format(m.Title())
 	for shown := shownAlerts; shown >= 0; shown-- {
-		if text = s.format(m.textOf(shown)); len(title)+1+len(text) <= s.most {
+		if text = s.format(m.textOf(shown)); len(title)+1+len(text) <= s.limit {
 			break
 		}
 	}

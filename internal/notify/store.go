@@ -22,7 +22,7 @@ type Planning interface {
 	// LiveMutes returns the mutes that have not ended, oldest first.
 	LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, error)
 	// Lane returns the newest messages of a lane, latest planned first.
-	Lane(ctx context.Context, l alerts.RouteChannel, most int) ([]alerts.Notification, error)
+	Lane(ctx context.Context, l alerts.RouteChannel, limit int) ([]alerts.Notification, error)
 	// ApplyPlan applies a plan in one transaction. It returns futurejobs.ErrCursorMoved and changes nothing if
 	// another plan was applied first.
 	ApplyPlan(ctx context.Context, p alerts.Plan) error
@@ -36,7 +36,7 @@ type DeliveryStore interface {
 	// more. ok is false if it is already claimed.
 	ClaimNotification(ctx context.Context, n alerts.Notification, next time.Time) (claimed alerts.Notification, ok bool, err error)
 	// Content returns the first alerts of a message, and the number of alerts of its topic that still fire.
-	Content(ctx context.Context, n alerts.Notification, most int) (raised []alerts.Alert, unclosed int, err error)
+	Content(ctx context.Context, n alerts.Notification, limit int) (raised []alerts.Alert, unclosed int, err error)
 	// Closed returns the alerts that the given ones close, if still stored.
 	Closed(ctx context.Context, closing []alerts.Alert) ([]alerts.Alert, error)
 	// Sent records that a channel accepted a message.

@@ -10,8 +10,8 @@ const (
 	// kept is the time an address is cached. It is also the longest time that an address deleted by another node still
 	// works.
 	kept = 5 * time.Second
-	// most is the maximum number of cached results.
-	most = 20_000
+	// maxAddresses is the maximum number of cached results.
+	maxAddresses = 20_000
 )
 
 // addressCache caches addresses for a few seconds to save a store query per ping. Unknown addresses are not cached,
@@ -57,10 +57,10 @@ func (r *addressCache) keep(what string, a []Address, now time.Time, changes int
 	if r.known == nil {
 		r.known = make(map[string]cachedAddresses)
 	}
-	if len(r.known) >= most {
+	if len(r.known) >= maxAddresses {
 		maps.DeleteFunc(r.known, func(_ string, s cachedAddresses) bool { return !s.fresh(now) })
 	}
-	if len(r.known) >= most {
+	if len(r.known) >= maxAddresses {
 		clear(r.known) // costs only new queries
 	}
 	r.known[what] = cachedAddresses{a, now}

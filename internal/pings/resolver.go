@@ -55,31 +55,31 @@ type Resolver struct {
 //     accepts pings of the key.
 //
 // It returns ErrUnknown, ErrAmbiguous, ErrBadExitStatus, ErrTooManyAddresses, and the errors of rules.Rule.AcceptsHeartbeat.
-func (f *Resolver) Resolve(ctx context.Context, p Path, create bool) (to Target, says Signal, created bool, err error) {
+func (f *Resolver) Resolve(ctx context.Context, p Path, create bool) (to Target, signal Signal, created bool, err error) {
 	targets, err := f.targets(ctx, p.ID)
 	if err != nil || len(targets) == 0 {
-		return to, says, false, orUnknown(err)
+		return to, signal, false, orUnknown(err)
 	}
 	if a := targets[0]; !a.IsPingKey() {
-		says, err = readSignal(p.Rest)
-		return Target{a.Rule, a.RuleID, a.Key}, says, false, err
+		signal, err = readSignal(p.Rest)
+		return Target{a.Rule, a.RuleID, a.Key}, signal, false, err
 	}
 	if len(p.Rest) == 0 {
-		return to, says, false, ErrUnknown
+		return to, signal, false, ErrUnknown
 	}
 	key := p.Rest[0]
-	if says, err = readSignal(p.Rest[1:]); err != nil {
-		return to, says, false, err
+	if signal, err = readSignal(p.Rest[1:]); err != nil {
+		return to, signal, false, err
 	}
 	revision := f.Catalog.Revision()
 	if to, err = f.ruleKnowing(ctx, targets, key); errors.Is(err, ErrUnknown) {
 		to, err = f.knowingSince(ctx, revision, targets, key)
 	}
 	if !create || !errors.Is(err, ErrUnknown) {
-		return to, says, false, err
+		return to, signal, false, err
 	}
 	to, created, err = f.createAddress(ctx, targets, key)
-	return to, says, created, err
+	return to, signal, created, err
 }
 
 func orUnknown(err error) error {
@@ -106,7 +106,7 @@ func (f *Resolver) targets(ctx context.Context, id string) ([]Address, error) {
 func (f *Resolver) ruleKnowing(ctx context.Context, having []Address, key string) (Target, error) {
 	var found []Target
 	for _, a := range having {
-		known, err := f.knows(ctx, a, key)
+		known, err := f.hasKey(ctx, a, key)
 		if err != nil {
 			return Target{}, err
 		}
@@ -134,9 +134,9 @@ func (f *Resolver) knowingSince(ctx context.Context, revision int64, having []Ad
 	return f.ruleKnowing(ctx, having, key)
 }
 
-// knows reports whether the rule of a ping key declares a key or has an address for it. The result may be a few seconds
+// hasKey reports whether the rule of a ping key declares a key or has an address for it. The result may be a few seconds
 // old.
-func (f *Resolver) knows(ctx context.Context, a Address, key string) (bool, error) {
+func (f *Resolver) hasKey(ctx context.Context, a Address, key string) (bool, error) {
 	now, changes := f.Now(), f.recent.changes()
 	if _, ok := f.recent.get(seenKey(a.RuleID, key), now); ok {
 		return true, nil

@@ -26,9 +26,9 @@ func readSignal(parts []string) (Signal, error) {
 	if len(parts) > 1 {
 		return Signal{}, ErrUnknown
 	}
-	switch says := rules.Signal(parts[0]); says {
+	switch kind := rules.Signal(parts[0]); kind {
 	case rules.Begun, rules.Failure, rules.Log:
-		return Signal{Kind: says}, nil
+		return Signal{Kind: kind}, nil
 	}
 	return readExit(parts[0])
 }

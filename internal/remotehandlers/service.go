@@ -36,9 +36,9 @@ const (
 // errors that mean that no request can be sent at the moment.
 type Requester interface {
 	Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
-	// RequestMany sends a request to all services on a subject and returns up to most answers. It ends when no answer
+	// RequestMany sends a request to all services on a subject and returns up to limit answers. It ends when no answer
 	// arrives for quiet after the first one, or at ctx's deadline. Having no answers is not an error.
-	RequestMany(ctx context.Context, subject string, most int, quiet time.Duration) ([]*nats.Msg, error)
+	RequestMany(ctx context.Context, subject string, limit int, quiet time.Duration) ([]*nats.Msg, error)
 }
 
 // Services are the remote handlers by name. It is safe for concurrent use.
@@ -126,8 +126,8 @@ var errBackingOff = fmt.Errorf("%d consecutive checks had no answer in time, so 
 // Check calls the service. If the service is unreachable, the error is a checks.Outage.
 func (s *service) Check(ctx context.Context, c checks.Check) (checks.Answer, error) {
 	answer, err := s.breaker.Execute(func() (checks.Answer, error) {
-		answer, err := s.ask(ctx, c)
-		s.tally.heard(err, time.Now().UTC())
+		answer, err := s.request(ctx, c)
+		s.tally.record(err, time.Now().UTC())
 		return answer, err
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
@@ -140,7 +140,7 @@ func (s *service) outage(err error) error {
 	return &checks.Outage{Source: checks.HandlerSource(s.name), Err: err}
 }
 
-func (s *service) ask(ctx context.Context, c checks.Check) (checks.Answer, error) {
+func (s *service) request(ctx context.Context, c checks.Check) (checks.Answer, error) {
 	m, err := s.message(ctx, c)
 	if err != nil {
 		return checks.Answer{}, err
@@ -165,13 +165,13 @@ func (s *service) ask(ctx context.Context, c checks.Check) (checks.Answer, error
 
 // message encodes a check as a NATS message.
 func (s *service) message(ctx context.Context, c checks.Check) (*nats.Msg, error) {
-	m, asked := nats.NewMsg(Subject(s.name)), newRequest(c)
+	m, request := nats.NewMsg(Subject(s.name)), newRequest(c)
 	if until, bounded := ctx.Deadline(); bounded {
-		asked.Deadline = until.UTC()
-		m.Header.Set(deadlineHeader, asked.Deadline.Format(time.RFC3339Nano))
+		request.Deadline = until.UTC()
+		m.Header.Set(deadlineHeader, request.Deadline.Format(time.RFC3339Nano))
 	}
 	var err error
-	if m.Data, err = json.Marshal(asked); err != nil {
+	if m.Data, err = json.Marshal(request); err != nil {
 		return nil, fmt.Errorf("encode the check: %w", err)
 	}
 	return m, nil

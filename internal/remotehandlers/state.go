@@ -23,8 +23,8 @@ type stats struct {
 	seen State
 }
 
-// heard records the result of a check. A check abandoned by its caller does not count.
-func (t *stats) heard(err error, now time.Time) {
+// record records the result of a check. A check abandoned by its caller does not count.
+func (t *stats) record(err error, now time.Time) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}

@@ -118,8 +118,8 @@ func (c crontab) count(minute int) int {
 	return n
 }
 
-// upTo returns a bit for each value from 0 to most.
-func upTo(most int) uint64 { return 1<<(most+1) - 1 }
+// upTo returns a bit for each value from 0 to last.
+func upTo(last int) uint64 { return 1<<(last+1) - 1 }
 
 // hourly reports whether the crontab ticks in every hour.
 func (c crontab) hourly() bool { return c.hours == upTo(23) }

@@ -34,9 +34,9 @@ func (d daily) Between(after, through time.Time) (n int, last time.Time) {
 		if s.from > by {
 			break
 		}
-		begin := max(latest, s.localAt(s.from))
-		end := max(begin, s.localAt(min(by, s.to-1)))
-		n += min(1, d.between(latest, begin)) + d.between(begin, end)
+		start := max(latest, s.localAt(s.from))
+		end := max(start, s.localAt(min(by, s.to-1)))
+		n += min(1, d.between(latest, start)) + d.between(start, end)
 		latest = end
 	}
 	if n == 0 {

@@ -40,17 +40,17 @@ func newOracle(text string, zone *time.Location) oracle {
 }
 
 // meant returns the values named by a field.
-func meant(field string, least, most int) [60]bool {
+func meant(field string, least, limit int) [60]bool {
 	var values [60]bool
 	for _, part := range strings.Split(field, ",") {
 		span, every, stepped := strings.Cut(part, "/")
 		from, to, ranged := strings.Cut(span, "-")
-		first, last, step := least, most, 1
+		first, last, step := least, limit, 1
 		if from != "*" {
 			first = number(from)
 			last = first
 			if stepped {
-				last = max(first, most)
+				last = max(first, limit)
 			}
 		}
 		if ranged {
@@ -223,15 +223,15 @@ func draw(r *rand.Rand) string {
 
 func one(r *rand.Rand, of ...string) string { return of[r.IntN(len(of))] }
 
-func field(r *rand.Rand, least, most int) string {
-	a, b := least+r.IntN(most-least+1), least+r.IntN(most-least+1)
+func field(r *rand.Rand, least, limit int) string {
+	a, b := least+r.IntN(limit-least+1), least+r.IntN(limit-least+1)
 	switch a, b := min(a, b), max(a, b); r.IntN(4) {
 	case 0:
 		return fmt.Sprintf("%d-%d", a, b)
 	case 1:
-		return fmt.Sprintf("%d/%d", a, 1+r.IntN(most))
+		return fmt.Sprintf("%d/%d", a, 1+r.IntN(limit))
 	case 2:
-		return fmt.Sprintf("%d-%d/%d,%d", a, b, 1+r.IntN(9), least+r.IntN(most-least+1))
+		return fmt.Sprintf("%d-%d/%d,%d", a, b, 1+r.IntN(9), least+r.IntN(limit-least+1))
 	default:
 		return strconv.Itoa(a)
 	}

@@ -163,8 +163,8 @@ func TestSpread(t *testing.T) {
 		minutes[tick.Minute()]++
 		days[tick.Day()] = true
 	}
-	if least, most := slices.Min(minutes[:]), slices.Max(minutes[:]); least < rules/60*8/10 || most > rules/60*12/10 {
-		t.Errorf("of %d rules, between %d and %d tick in one minute", rules, least, most)
+	if least, limit := slices.Min(minutes[:]), slices.Max(minutes[:]); least < rules/60*8/10 || limit > rules/60*12/10 {
+		t.Errorf("of %d rules, between %d and %d tick in one minute", rules, least, limit)
 	}
 	if len(days) != 28 || days[29] {
 		t.Errorf("on %d days, not 28", len(days))

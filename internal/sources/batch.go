@@ -12,13 +12,13 @@ import (
 
 // batch is the state of one Ask of a database, over several round trips if keys fail.
 type batch struct {
-	asks  []lookup.KeyQuery
-	found []checks.Finding
-	next  int  // keys before it are answered
-	apart bool // each key has its own transaction, because one has failed
-	vast  int  // keys with results so large that they cost a connection
-	lost  int  // keys that lost a connection
-	stale int  // round trips wasted since tables changed
+	queries []lookup.KeyQuery
+	found   []checks.Finding
+	next    int  // keys before it are answered
+	apart   bool // each key has its own transaction, because one has failed
+	vast    int  // keys with results so large that they cost a connection
+	lost    int  // keys that lost a connection
+	stale   int  // round trips wasted since tables changed
 }
 
 // maxOversized is the maximum number of connections that a batch may cost by oversized results, and mostLost by lost
@@ -46,7 +46,7 @@ func (b *batch) noteOversized() {
 // lose records a key at which the connection to a reachable database was lost. After mostLost of them it gives up the
 // batch.
 func (b *batch) lose(err error) {
-	if b.next == len(b.asks) {
+	if b.next == len(b.queries) {
 		return // it was lost after the last answer
 	}
 	b.answer(checks.Finding{Err: err})
@@ -57,7 +57,7 @@ func (b *batch) lose(err error) {
 
 // giveUp answers the remaining keys with an error.
 func (b *batch) giveUp(err error) {
-	for b.next < len(b.asks) {
+	for b.next < len(b.queries) {
 		b.answer(checks.Finding{Err: err})
 	}
 }

@@ -50,11 +50,11 @@ func within(tb testing.TB, d time.Duration) context.Context {
 
 // keys returns queries with one parameter each.
 func keys(values ...any) []lookup.KeyQuery {
-	asks := make([]lookup.KeyQuery, len(values))
+	queries := make([]lookup.KeyQuery, len(values))
 	for i, v := range values {
-		asks[i].Params = []any{v}
+		queries[i].Params = []any{v}
 	}
-	return asks
+	return queries
 }
 
 // lines formats findings: the value, absent, or an error.

@@ -110,8 +110,8 @@ func readLimits(fields map[string]configfile.Value) lookup.Limits {
 }
 
 // span returns the duration of v, above 0 and at most most; otherwise is the default.
-func span(v configfile.Value, otherwise, most time.Duration) time.Duration {
-	d := v.Duration(otherwise, most)
+func span(v configfile.Value, otherwise, limit time.Duration) time.Duration {
+	d := v.Duration(otherwise, limit)
 	if d == 0 && v.Present() && !v.HasProblem() {
 		v.Problem("the duration must be greater than 0s; write a longer one, or leave it out")
 	}

@@ -67,12 +67,12 @@ func openHTTP(name string, o HTTP) (lookup.Client, error) {
 	return s, nil
 }
 
-// Ask sends a GET for each key, some concurrently.
-func (s *service) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+// Query sends a GET for each key, some concurrently.
+func (s *service) Query(ctx context.Context, q lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 	if q.HTTP == nil {
 		return nil, wrapSourceKind("an HTTP service", "http")
 	}
-	return s.round(ctx, q.HTTP, asks)
+	return s.round(ctx, q.HTTP, queries)
 }
 
 // Verify checks only the kind of the question: a path can't be validated without a request.
@@ -132,16 +132,16 @@ func (s *service) get(ctx context.Context, q *lookup.HTTP, path string, alone bo
 	return checks.Finding{Err: statusError(res, alone)}
 }
 
-func (s *service) round(ctx context.Context, q *lookup.HTTP, asks []lookup.KeyQuery) ([]checks.Finding, error) {
-	r := &httpRound{found: unknown(asks), answered: make([]bool, len(asks))}
+func (s *service) round(ctx context.Context, q *lookup.HTTP, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+	r := &httpRound{found: unknown(queries), answered: make([]bool, len(queries))}
 	var working sync.WaitGroup
-	for i := range asks {
+	for i := range queries {
 		if r.shouldStop() || !s.enter(ctx) {
 			break
 		}
 		working.Go(func() {
 			defer s.leave()
-			f := s.get(ctx, q, asks[i].Path, len(asks) == 1)
+			f := s.get(ctx, q, queries[i].Path, len(queries) == 1)
 			r.answer(ctx, i, f)
 		})
 	}

@@ -27,20 +27,20 @@ func body(res *http.Response) ([]byte, error) {
 // statusError returns the error of an unsuccessful status.
 func statusError(res *http.Response, alone bool) error {
 	code := res.StatusCode
-	says := fmt.Sprintf("the response status is %d %s", code, http.StatusText(code))
+	text := fmt.Sprintf("the response status is %d %s", code, http.StatusText(code))
 	switch {
 	case code == http.StatusInternalServerError && alone:
-		return errors.New(says)
+		return errors.New(text)
 	case code >= 500, code == http.StatusTooManyRequests:
-		return serviceError{errors.New(says)}
+		return serviceError{errors.New(text)}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
-		return serviceError{fmt.Errorf("%s; check the source's headers", says)}
+		return serviceError{fmt.Errorf("%s; check the source's headers", text)}
 	case code == http.StatusNotFound, code == http.StatusGone:
-		return fmt.Errorf("%s; if it means that the entity does not exist, write absent: [%d] in the lookup", says, code)
+		return fmt.Errorf("%s; if it means that the entity does not exist, write absent: [%d] in the lookup", text, code)
 	case code >= 300 && code < 400:
-		return fmt.Errorf("%s%s; redirects are not followed; configure the final address in the source", says, redirectHost(res))
+		return fmt.Errorf("%s%s; redirects are not followed; configure the final address in the source", text, redirectHost(res))
 	}
-	return errors.New(says)
+	return errors.New(text)
 }
 
 // redirectHost returns the host of a redirect, without the path, which may contain secrets.

@@ -15,7 +15,7 @@ const mostPath = 8 << 10
 // below returns the URL of a path, with an optional query, below a base. The result never leaves the host or the
 // base, even for a server that decodes escaped slashes.
 func below(base *url.URL, path string) (*url.URL, error) {
-	way, query, asks := strings.Cut(path, "?")
+	way, query, hasQuery := strings.Cut(path, "?")
 	switch {
 	case !strings.HasPrefix(way, "/"), strings.HasPrefix(way, "//"):
 		return nil, fmt.Errorf("%q is not a path; a path begins with one slash", path)
@@ -40,7 +40,7 @@ func below(base *url.URL, path string) (*url.URL, error) {
 	if u.EscapedPath() != u.RawPath { // it would be escaped again, and an escaped slash would be decoded
 		return nil, fmt.Errorf("%q has a character that must be escaped", path)
 	}
-	u.RawQuery, u.ForceQuery = query, asks && query == ""
+	u.RawQuery, u.ForceQuery = query, hasQuery && query == ""
 	return &u, nil
 }
 

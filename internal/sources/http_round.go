@@ -10,14 +10,14 @@ import (
 	"deadman/checks"
 )
 
-// httpRound is the state of one Ask of a service.
+// httpRound is the state of one query of a service.
 type httpRound struct {
-	mu       sync.Mutex
-	found    []checks.Finding
-	answered []bool
-	heard    int   // keys answered by the service, including errors about the key
-	ailing   int   // keys not answered because of the service itself
-	why      error // one of those errors
+	mu           sync.Mutex
+	found        []checks.Finding
+	answered     []bool
+	answeredKeys int   // keys answered by the service, including errors about the key
+	ailing       int   // keys not answered because of the service itself
+	why          error // one of those errors
 }
 
 // maxServiceErrors is the number of failed keys, without any success, after which the remaining keys are not queried.
@@ -40,7 +40,7 @@ func (r *httpRound) answer(ctx context.Context, i int, f checks.Finding) {
 		r.why = f.Err
 	case errors.Is(f.Err, errPath): // no request was sent
 	default:
-		r.heard++
+		r.answeredKeys++
 	}
 	r.found[i], r.answered[i] = f, true
 }
@@ -49,7 +49,7 @@ func (r *httpRound) answer(ctx context.Context, i int, f checks.Finding) {
 func (r *httpRound) shouldStop() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.heard == 0 && r.ailing >= maxServiceErrors
+	return r.answeredKeys == 0 && r.ailing >= maxServiceErrors
 }
 
 // result returns the findings, or the error of the service if no key was answered.
@@ -57,9 +57,9 @@ func (r *httpRound) result(ctx context.Context) ([]checks.Finding, error) {
 	partly := slices.Contains(r.answered, false)
 	late := partly && ctx.Err() != nil
 	switch {
-	case r.heard == 0 && r.ailing > 0:
+	case r.answeredKeys == 0 && r.ailing > 0:
 		return nil, r.why
-	case late && r.heard == 0:
+	case late && r.answeredKeys == 0:
 		return nil, errNoAnswer
 	case late:
 		if err := finish(r.found, func(i int) bool { return r.answered[i] }, errNoAnswer); err != nil {
@@ -68,7 +68,7 @@ func (r *httpRound) result(ctx context.Context) ([]checks.Finding, error) {
 	case partly: // the service recovered only after the round was given up
 		for i := range r.found {
 			if !r.answered[i] {
-				r.found[i].Err = fmt.Errorf("%w, as it failed for %d others: %w", errNotAsked, r.ailing, r.why)
+				r.found[i].Err = fmt.Errorf("%w, as it failed for %d others: %w", errNotQueried, r.ailing, r.why)
 			}
 		}
 	}

@@ -53,11 +53,11 @@ func serve(tb testing.TB, f http.HandlerFunc) *httptest.Server {
 }
 
 func paths(all ...string) []lookup.KeyQuery {
-	asks := make([]lookup.KeyQuery, len(all))
+	queries := make([]lookup.KeyQuery, len(all))
 	for i, p := range all {
-		asks[i].Path = p
+		queries[i].Path = p
 	}
-	return asks
+	return queries
 }
 
 var get = lookup.Question{HTTP: &lookup.HTTP{Absent: []int{404}}}
@@ -82,12 +82,12 @@ func TestManyKeysByHTTP(t *testing.T) {
 	t.Cleanup(s.Close)
 	c := web(t, s.URL+"/api/")
 	for range 3 {
-		asks, want := make([]lookup.KeyQuery, 500), make([]string, 500)
-		for i := range asks {
-			asks[i].Path = fmt.Sprintf("/orders/a%%2F%d?full=true", i)
+		queries, want := make([]lookup.KeyQuery, 500), make([]string, 500)
+		for i := range queries {
+			queries[i].Path = fmt.Sprintf("/orders/a%%2F%d?full=true", i)
 			want[i] = fmt.Sprintf(`{"asked": "/api/orders/a%%2F%d?full=true", "price": 12.50}`, i)
 		}
-		found, err := c.Ask(within(t, 20*time.Second), get, asks)
+		found, err := c.Query(within(t, 20*time.Second), get, queries)
 		same(t, want, lines(found, err))
 	}
 	if n := connections.Load(); n > 48 { // some are opened although another becomes free first
@@ -144,7 +144,7 @@ func TestHTTPErrors(t *testing.T) {
 	for name, k := range answers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found, err := web(t, s.URL+"/"+token).Ask(within(t, 20*time.Second), get, paths("/fine", "/"+url.PathEscape(name), "/fine"))
+			found, err := web(t, s.URL+"/"+token).Query(within(t, 20*time.Second), get, paths("/fine", "/"+url.PathEscape(name), "/fine"))
 			same(t, []string{"{}", k.want, "{}"}, lines(found, err))
 			for _, f := range found {
 				if f.Err != nil && strings.Contains(f.Err.Error(), token) {
@@ -226,16 +226,16 @@ func TestUnavailableHTTP(t *testing.T) {
 				requests.Add(1)
 				k.does(w, r)
 			})
-			asks := make([]lookup.KeyQuery, lookup.BatchMost)
-			for i := range asks {
-				asks[i].Path = fmt.Sprintf("/%d", i)
+			queries := make([]lookup.KeyQuery, lookup.BatchMost)
+			for i := range queries {
+				queries[i].Path = fmt.Sprintf("/%d", i)
 			}
-			asks[3].Path = "/.." // not answered by the service
+			queries[3].Path = "/.." // not answered by the service
 			patience := 20 * time.Second
 			if strings.Contains(k.want, "in time") {
 				patience = time.Second
 			}
-			found, err := web(t, s.URL).Ask(within(t, patience), get, asks)
+			found, err := web(t, s.URL).Query(within(t, patience), get, queries)
 			same(t, []string{whole + k.want}, lines(found, err))
 			if n := requests.Load(); n > 64 {
 				t.Errorf("it was asked %d times", n)
@@ -245,7 +245,7 @@ func TestUnavailableHTTP(t *testing.T) {
 	t.Run("refuse", func(t *testing.T) {
 		t.Parallel()
 		c := web(t, "http://127.0.0.1:1/"+token)
-		found, err := c.Ask(within(t, 5*time.Second), get, paths("/1", "/2"))
+		found, err := c.Query(within(t, 5*time.Second), get, paths("/1", "/2"))
 		same(t, []string{whole + "dial tcp 127.0.0.1:1: connect: connection refused"}, lines(found, err))
 		if err := c.Reach(t.Context()); err == nil || err.Error() != "dial tcp 127.0.0.1:1: connect: connection refused" {
 			t.Errorf("reach: %v", err)
@@ -253,9 +253,9 @@ func TestUnavailableHTTP(t *testing.T) {
 	})
 	t.Run("one key alone", func(t *testing.T) {
 		t.Parallel()
-		found, err := web(t, serve(t, status(500)).URL).Ask(within(t, 5*time.Second), get, paths("/1"))
+		found, err := web(t, serve(t, status(500)).URL).Query(within(t, 5*time.Second), get, paths("/1"))
 		same(t, []string{"error: the response status is 500 Internal Server Error"}, lines(found, err))
-		found, err = web(t, serve(t, status(503)).URL).Ask(within(t, 5*time.Second), get, paths("/1"))
+		found, err = web(t, serve(t, status(503)).URL).Query(within(t, 5*time.Second), get, paths("/1"))
 		same(t, []string{whole + "the response status is 503 Service Unavailable"}, lines(found, err))
 	})
 	t.Run("one key hangs", func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestUnavailableHTTP(t *testing.T) {
 			}
 			answer("{}")(w, r)
 		})
-		found, err := web(t, s.URL).Ask(within(t, 3*time.Second), get, paths("/1", "/hangs", "/2"))
+		found, err := web(t, s.URL).Query(within(t, 3*time.Second), get, paths("/1", "/hangs", "/2"))
 		same(t, []string{"{}", "error: timeout after 2 of 3 keys; …", "{}"}, lines(found, err))
 	})
 }
@@ -321,7 +321,7 @@ func TestPrivateHosts(t *testing.T) {
 		"localhost": "…", "2130706433": "…", "017700000001": "…", "0x7f000001": "…", "0x7f.1": "…", "127.1": "…", "0177.0.0.1": "…", "127.0.0.1.": "…",
 	} {
 		c := open(t, sources.Spec{HTTP: &sources.HTTP{Base: base(t, "http://"+host+":"+port)}})
-		found, err := c.Ask(within(t, 2*time.Second), get, paths("/1", "/2"))
+		found, err := c.Query(within(t, 2*time.Second), get, paths("/1", "/2"))
 		same(t, []string{whole + want}, lines(found, err))
 		if err := c.Reach(within(t, 2*time.Second)); err == nil {
 			t.Errorf("%s is reached", host)
@@ -348,10 +348,10 @@ func TestHTTPS(t *testing.T) {
 	if err := trusting.Reach(within(t, 5*time.Second)); err != nil || requests.Load() != 0 {
 		t.Errorf("%v, %d requests", err, requests.Load())
 	}
-	found, err := trusting.Ask(within(t, 5*time.Second), get, paths("/1"))
+	found, err := trusting.Query(within(t, 5*time.Second), get, paths("/1"))
 	same(t, []string{"{}"}, lines(found, err))
 	strict := open(t, sources.Spec{HTTP: &sources.HTTP{Base: base(t, s.URL), Allow: loopback}})
-	found, err = strict.Ask(within(t, 5*time.Second), get, paths("/1"))
+	found, err = strict.Query(within(t, 5*time.Second), get, paths("/1"))
 	same(t, []string{whole + "tls: failed to verify certificate: x509: certificate signed by unknown authority"}, lines(found, err))
 	if err := strict.Reach(within(t, 5*time.Second)); err == nil {
 		t.Error("an unknown certificate is trusted")
@@ -364,7 +364,7 @@ func TestProxiesOfTheEnvironment(t *testing.T) {
 	proxy := serve(t, answer(`{"by": "proxy"}`))
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
-	found, err := web(t, "http://shop.invalid").Ask(within(t, 5*time.Second), get, paths("/1"))
+	found, err := web(t, "http://shop.invalid").Query(within(t, 5*time.Second), get, paths("/1"))
 	if err == nil {
 		t.Errorf("it was answered: %v", lines(found, err))
 	}
@@ -374,7 +374,7 @@ func TestProxiesOfTheEnvironment(t *testing.T) {
 func TestHTTPRejectsOtherKinds(t *testing.T) {
 	t.Parallel()
 	c := web(t, "http://127.0.0.1:1")
-	_, asked := c.Ask(context.Background(), lookup.Question{SQL: byID}, keys(1))
+	_, asked := c.Query(context.Background(), lookup.Question{SQL: byID}, keys(1))
 	_, verified := c.Verify(context.Background(), lookup.Question{KV: "orders"}, 0)
 	for _, err := range []error{asked, verified} {
 		if !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "the source is an HTTP service; query it with http") {
@@ -399,14 +399,14 @@ func TestRecoveredServiceIsQueriedAgain(t *testing.T) {
 		fmt.Fprint(w, `{"status": "SHIPPED"}`)
 	})
 	c := web(t, s.URL)
-	asks := paths(slices.Repeat([]string{"/orders/1"}, 100)...)
+	queries := paths(slices.Repeat([]string{"/orders/1"}, 100)...)
 	for range 40 {
-		if _, err := c.Ask(within(t, 10*time.Second), get, asks); err == nil || !strings.Contains(err.Error(), "503") {
+		if _, err := c.Query(within(t, 10*time.Second), get, queries); err == nil || !strings.Contains(err.Error(), "503") {
 			t.Fatal(err)
 		}
 	}
 	back.Store(true)
-	found, err := c.Ask(within(t, 10*time.Second), get, asks[:1])
+	found, err := c.Query(within(t, 10*time.Second), get, queries[:1])
 	same(t, []string{`{"status": "SHIPPED"}`}, lines(found, err))
 }
 
@@ -428,12 +428,12 @@ func TestKeysOfAbandonedRoundAreNotAbsent(t *testing.T) {
 		<-back
 		fmt.Fprint(w, `{}`)
 	})
-	asks := make([]lookup.KeyQuery, keys)
-	for i := range asks {
-		asks[i].Path = fmt.Sprintf("/%d", i)
+	queries := make([]lookup.KeyQuery, keys)
+	for i := range queries {
+		queries[i].Path = fmt.Sprintf("/%d", i)
 	}
 	time.AfterFunc(time.Second, func() { close(back) }) // long after the round was given up
-	found, err := web(t, s.URL).Ask(within(t, 20*time.Second), get, asks)
+	found, err := web(t, s.URL).Query(within(t, 20*time.Second), get, queries)
 	said := lines(found, err)
 	var answered, left int
 	for _, line := range said {
@@ -468,8 +468,8 @@ func TestAServiceHasTimeForEachKey(t *testing.T) {
 	if !source.Enter() {
 		t.Fatal("the line is full")
 	}
-	asks := paths(slices.Repeat([]string{"/orders/1"}, 600)...)
-	for i, f := range source.Ask(t.Context(), 1500*time.Millisecond, get, asks) {
+	queries := paths(slices.Repeat([]string{"/orders/1"}, 600)...)
+	for i, f := range source.Query(t.Context(), 1500*time.Millisecond, get, queries) {
 		if f.Err != nil {
 			t.Fatalf("key %d: %v", i, f.Err)
 		}

@@ -43,15 +43,15 @@ func (b bucket) open(ctx context.Context) (jetstream.KeyValue, error) {
 
 // get reads the entries of the keys: up to a thousand per round trip if the server and the bucket support it (2.11,
 // allow_direct), otherwise one by one, some concurrently.
-func (b bucket) get(ctx context.Context, asks []lookup.KeyQuery) ([]checks.Finding, error) {
-	found := unknown(asks)
-	wanted := make(map[string][]int, len(asks)) // indexes in asks, by key
-	for i, ask := range asks {
-		if !entryKey.MatchString(ask.Key) {
-			found[i].Err = fmt.Errorf("%q is not a valid key of bucket %s; a key has letters, digits, / _ = - and single dots between them", clip(ask.Key), b.name)
+func (b bucket) get(ctx context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+	found := unknown(queries)
+	wanted := make(map[string][]int, len(queries)) // indexes in queries, by key
+	for i, query := range queries {
+		if !entryKey.MatchString(query.Key) {
+			found[i].Err = fmt.Errorf("%q is not a valid key of bucket %s; a key has letters, digits, / _ = - and single dots between them", clip(query.Key), b.name)
 			continue
 		}
-		wanted[ask.Key] = append(wanted[ask.Key], i)
+		wanted[query.Key] = append(wanted[query.Key], i)
 	}
 	err := b.direct(ctx, wanted, found)
 	if errors.Is(err, errNoDirect) {
@@ -73,12 +73,12 @@ func (b bucket) each(ctx context.Context, wanted map[string][]int, found []check
 			entry, err := kv.Get(reading, key)
 			switch {
 			case errors.Is(err, jetstream.ErrKeyNotFound): // missing, deleted or purged
-				b.tell(found, of, nil, nil)
+				b.setFinding(found, of, nil, nil)
 			case err != nil:
 				return fmt.Errorf("bucket %s: %w", b.name, err)
 			default:
 				value, err := decodeAnswer(entry.Value())
-				b.tell(found, of, value, err)
+				b.setFinding(found, of, value, err)
 			}
 			return nil
 		})
@@ -86,8 +86,8 @@ func (b bucket) each(ctx context.Context, wanted map[string][]int, found []check
 	return group.Wait()
 }
 
-// tell records the value or error of an entry for all its positions.
-func (b bucket) tell(found []checks.Finding, of []int, value []byte, err error) {
+// setFinding records the value or error of an entry for all its positions.
+func (b bucket) setFinding(found []checks.Finding, of []int, value []byte, err error) {
 	if err != nil {
 		err = fmt.Errorf("bucket %s: %w", b.name, err)
 	}
@@ -146,7 +146,7 @@ func (b bucket) directSome(ctx context.Context, keys []string, wanted map[string
 		more, err := b.directOnce(ctx, left, func(key string, m *nats.Msg) {
 			delete(left, key)
 			value, err := entryOf(m)
-			b.tell(found, wanted[key], value, err)
+			b.setFinding(found, wanted[key], value, err)
 		})
 		if err != nil {
 			return err
@@ -159,21 +159,21 @@ func (b bucket) directSome(ctx context.Context, keys []string, wanted map[string
 		}
 	}
 	for key := range left { // all of them are missing
-		b.tell(found, wanted[key], nil, nil)
+		b.setFinding(found, wanted[key], nil, nil)
 	}
 	return nil
 }
 
 // directOnce requests the entries of keys, and yields those received. more is true if the server omitted some.
 func (b bucket) directOnce(ctx context.Context, keys map[string]bool, yield func(key string, m *nats.Msg)) (more bool, err error) {
-	ask := struct {
+	request := struct {
 		Subjects []string `json:"multi_last"`
 		MaxBytes int      `json:"max_bytes"`
 	}{MaxBytes: directBytes}
 	for key := range keys {
-		ask.Subjects = append(ask.Subjects, b.subject(key))
+		request.Subjects = append(request.Subjects, b.subject(key))
 	}
-	text, err := json.Marshal(ask)
+	text, err := json.Marshal(request)
 	if err != nil {
 		return false, err
 	}

@@ -60,11 +60,11 @@ func TestBucketsAreRead(t *testing.T) {
 			if err := errors.Join(kv.Delete(soon(t), "deleted"), kv.Purge(soon(t), "purged")); err != nil {
 				t.Fatal(err)
 			}
-			var asks []lookup.KeyQuery
+			var queries []lookup.KeyQuery
 			for _, key := range []string{"orders/1", "a.b", "null", "text", "large", "deleted", "purged", "never", "a.*", "a b", "", "orders/1"} {
-				asks = append(asks, lookup.KeyQuery{Key: key})
+				queries = append(queries, lookup.KeyQuery{Key: key})
 			}
-			found, err := natsSource(t, conn).Ask(soon(t), lookup.Question{KV: "orders"}, asks)
+			found, err := natsSource(t, conn).Query(soon(t), lookup.Question{KV: "orders"}, queries)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,11 +81,11 @@ func TestBucketsAreReadManyAtATime(t *testing.T) {
 	kv := makeBucket(t, conn, "orders", true)
 	const batch = lookup.BatchMost
 	padding := strings.Repeat("x", 20_000) // in total more than the server returns at once
-	var asks []lookup.KeyQuery
+	var queries []lookup.KeyQuery
 	var want []string
 	for i := range batch {
 		key := fmt.Sprintf("order-%d", i)
-		asks = append(asks, lookup.KeyQuery{Key: key})
+		queries = append(queries, lookup.KeyQuery{Key: key})
 		if i%4 == 3 {
 			want = append(want, "absent")
 			continue
@@ -102,7 +102,7 @@ func TestBucketsAreReadManyAtATime(t *testing.T) {
 	if err := watched.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	found, err := natsSource(t, conn).Ask(soon(t), lookup.Question{KV: "orders"}, asks)
+	found, err := natsSource(t, conn).Query(soon(t), lookup.Question{KV: "orders"}, queries)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestMissingBucket(t *testing.T) {
 			t.Errorf("verify %s: %v", name, err)
 		}
 		// It is not a failure of the source, as other rules use other buckets.
-		if _, err := client.Ask(soon(t), q, []lookup.KeyQuery{{Key: "1"}}); !errors.Is(err, lookup.ErrQuestion) {
+		if _, err := client.Query(soon(t), q, []lookup.KeyQuery{{Key: "1"}}); !errors.Is(err, lookup.ErrQuestion) {
 			t.Errorf("ask %s: %v", name, err)
 		}
 	}

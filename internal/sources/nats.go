@@ -40,8 +40,8 @@ func openNATS(name string, spec NATS, shared func() *nats.Conn) (lookup.Client, 
 // errNotNATS is the error of a question for another kind of source.
 var errNotNATS = fmt.Errorf("%w: a NATS source supports only nats and kv lookups", lookup.ErrQuestion)
 
-// Ask queries a service or a bucket.
-func (b *broker) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+// Query queries a service or a bucket.
+func (b *broker) Query(ctx context.Context, q lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 	if !q.NATS && q.KV == "" {
 		return nil, errNotNATS
 	}
@@ -50,9 +50,9 @@ func (b *broker) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQu
 		return nil, err
 	}
 	if q.NATS {
-		return request(ctx, conn, asks)
+		return request(ctx, conn, queries)
 	}
-	return bucket{conn, q.KV}.get(ctx, asks)
+	return bucket{conn, q.KV}.get(ctx, queries)
 }
 
 // Verify checks that the bucket exists, or that no stream captures the subject. The service behind a subject can't be

@@ -34,21 +34,21 @@ const requestsMost = 500
 
 // request sends one request per entity, over one inbox. If no entity got any reply, not even a rejection, the service
 // is missing or hangs, and its error is returned.
-func request(ctx context.Context, conn *nats.Conn, asks []lookup.KeyQuery) ([]checks.Finding, error) {
-	found, heard := unknown(asks), make([]bool, len(asks))
+func request(ctx context.Context, conn *nats.Conn, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+	found, answered := unknown(queries), make([]bool, len(queries))
 	var group errgroup.Group
 	group.SetLimit(requestsMost)
-	for i, ask := range asks {
+	for i, query := range queries {
 		group.Go(func() error {
 			var value []byte
 			var err error
-			value, heard[i], err = requestOne(ctx, conn, ask.Subject)
+			value, answered[i], err = requestOne(ctx, conn, query.Subject)
 			found[i] = checks.Finding{Value: value, Err: err}
 			return nil
 		})
 	}
 	_ = group.Wait() // the functions return no error
-	for _, h := range heard {
+	for _, h := range answered {
 		if h {
 			return found, nil
 		}
@@ -62,8 +62,8 @@ func request(ctx context.Context, conn *nats.Conn, asks []lookup.KeyQuery) ([]ch
 	return nil, fmt.Errorf("%w: %w", lookup.ErrQuestion, found[0].Err) // services on other subjects may be available
 }
 
-// requestOne requests one entity. heard is false without a reply.
-func requestOne(ctx context.Context, conn *nats.Conn, subject string) (value []byte, heard bool, err error) {
+// requestOne requests one entity. isAnswered is false without a reply.
+func requestOne(ctx context.Context, conn *nats.Conn, subject string) (value []byte, isAnswered bool, err error) {
 	m := nats.NewMsg(subject)
 	m.Header.Set(jetstream.ExpectedStreamHeader, noStream)
 	if until, bounded := ctx.Deadline(); bounded {

@@ -155,13 +155,13 @@ func TestRequestsToServices(t *testing.T) {
 		{"refuse", "on shop.orders.refuse: the service responded with error 500: no database"},
 		{"missing.there", "no service answers on shop.orders.missing.there"},
 	}
-	var asks []lookup.KeyQuery
+	var queries []lookup.KeyQuery
 	var all []string
 	for _, w := range want {
-		asks, all = append(asks, lookup.KeyQuery{Subject: "shop.orders." + w.key}), append(all, w.told)
+		queries, all = append(queries, lookup.KeyQuery{Subject: "shop.orders." + w.key}), append(all, w.told)
 	}
 	ctx := soon(t)
-	found, err := natsSource(t, conn).Ask(ctx, lookup.Question{NATS: true}, asks)
+	found, err := natsSource(t, conn).Query(ctx, lookup.Question{NATS: true}, queries)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,13 +187,13 @@ func TestConcurrentRequests(t *testing.T) {
 			}
 		}
 	})
-	var asks []lookup.KeyQuery
+	var queries []lookup.KeyQuery
 	var want []string
 	for i := range batch {
-		asks = append(asks, lookup.KeyQuery{Subject: fmt.Sprint("slow.", i)})
+		queries = append(queries, lookup.KeyQuery{Subject: fmt.Sprint("slow.", i)})
 		want = append(want, fmt.Sprintf(`{"subject":"slow.%d"}`, i))
 	}
-	found, err := natsSource(t, natsConn(t, server)).Ask(soon(t), lookup.Question{NATS: true}, asks)
+	found, err := natsSource(t, natsConn(t, server)).Query(soon(t), lookup.Question{NATS: true}, queries)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,18 +204,18 @@ func TestConcurrentRequests(t *testing.T) {
 func TestMissingServiceIsErrorOfTheQuestion(t *testing.T) {
 	server := natsServer(t)
 	client := natsSource(t, natsConn(t, server))
-	asks := []lookup.KeyQuery{{Subject: "shop.a"}, {Subject: "shop.b"}}
-	if _, err := client.Ask(soon(t), lookup.Question{NATS: true}, asks); !errors.Is(err, nats.ErrNoResponders) || !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "no service answers on shop.a") {
+	queries := []lookup.KeyQuery{{Subject: "shop.a"}, {Subject: "shop.b"}}
+	if _, err := client.Query(soon(t), lookup.Question{NATS: true}, queries); !errors.Is(err, nats.ErrNoResponders) || !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "no service answers on shop.a") {
 		t.Errorf("without a service: %v", err)
 	}
 	var asked atomic.Int32
 	service(t, natsConn(t, server), "shop.*", func(*nats.Msg) { asked.Add(1) })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := client.Ask(ctx, lookup.Question{NATS: true}, asks); !errors.Is(err, context.DeadlineExceeded) || asked.Load() != 2 {
+	if _, err := client.Query(ctx, lookup.Question{NATS: true}, queries); !errors.Is(err, context.DeadlineExceeded) || asked.Load() != 2 {
 		t.Errorf("with one that hangs: %v, it was asked %d times", err, asked.Load())
 	}
-	if found, err := client.Ask(soon(t), lookup.Question{NATS: true}, nil); err != nil || len(found) != 0 {
+	if found, err := client.Query(soon(t), lookup.Question{NATS: true}, nil); err != nil || len(found) != 0 {
 		t.Errorf("an absent key: %v, %v", found, err)
 	}
 }
@@ -235,7 +235,7 @@ func TestLostServerIsErrorOfTheSource(t *testing.T) {
 		}
 	}
 	for name, q := range map[string]lookup.Question{"nats": {NATS: true}, "kv": {KV: "orders"}} {
-		if _, err := client.Ask(soon(t), q, []lookup.KeyQuery{{Subject: "shop.a", Key: "a"}}); err == nil || errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "not connected to NATS") {
+		if _, err := client.Query(soon(t), q, []lookup.KeyQuery{{Subject: "shop.a", Key: "a"}}); err == nil || errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "not connected to NATS") {
 			t.Errorf("ask %s: %v", name, err)
 		}
 		if _, err := client.Verify(soon(t), q, 0); err == nil || errors.Is(err, lookup.ErrQuestion) {
@@ -250,7 +250,7 @@ func TestLostServerIsErrorOfTheSource(t *testing.T) {
 func TestNATSRejectsOtherKinds(t *testing.T) {
 	client := natsSource(t, natsConn(t, natsServer(t)))
 	for _, q := range []lookup.Question{{}, {SQL: "select 1"}, {HTTP: &lookup.HTTP{}}} {
-		if _, err := client.Ask(soon(t), q, make([]lookup.KeyQuery, 1)); !errors.Is(err, lookup.ErrQuestion) {
+		if _, err := client.Query(soon(t), q, make([]lookup.KeyQuery, 1)); !errors.Is(err, lookup.ErrQuestion) {
 			t.Errorf("ask %+v: %v", q, err)
 		}
 		if _, err := client.Verify(soon(t), q, 0); !errors.Is(err, lookup.ErrQuestion) {

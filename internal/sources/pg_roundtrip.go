@@ -31,34 +31,34 @@ var (
 )
 
 func (t *roundTrip) run(timeout string) error {
-	asked, err := t.parameters()
+	parameters, err := t.parameters()
 	if err != nil {
 		return err
 	}
 	if t.apart {
-		t.sendApart(timeout, asked)
+		t.sendApart(timeout, parameters)
 	} else {
-		t.sendTogether(timeout, asked)
+		t.sendTogether(timeout, parameters)
 	}
 	if err := t.pipe.Sync(); err != nil {
 		return err
 	}
 	if t.apart {
-		return t.readApart(len(asked))
+		return t.readApart(len(parameters))
 	}
-	return t.readTogether(len(asked))
+	return t.readTogether(len(parameters))
 }
 
 // parameters returns the parameters of the remaining keys, as text.
 func (t *roundTrip) parameters() ([][][]byte, error) {
-	left := t.asks[t.next:]
+	left := t.queries[t.next:]
 	all := make([][][]byte, len(left))
-	for i, ask := range left {
-		if len(ask.Params) != len(t.statement.ParamOIDs) {
-			return nil, wrongCount(len(t.statement.ParamOIDs), len(ask.Params))
+	for i, query := range left {
+		if len(query.Params) != len(t.statement.ParamOIDs) {
+			return nil, wrongCount(len(t.statement.ParamOIDs), len(query.Params))
 		}
-		all[i] = make([][]byte, len(ask.Params))
-		for j, param := range ask.Params {
+		all[i] = make([][]byte, len(query.Params))
+		for j, param := range query.Params {
 			var err error
 			if all[i][j], err = asText(param); err != nil {
 				return nil, err
@@ -81,9 +81,9 @@ func (t *roundTrip) rollback() {
 	t.pipe.SendQueryParams("SELECT pg_catalog.pg_advisory_unlock_all()", nil, nil, nil, nil)
 }
 
-func (t *roundTrip) sendTogether(timeout string, asked [][][]byte) {
+func (t *roundTrip) sendTogether(timeout string, parameters [][][]byte) {
 	t.begin(timeout)
-	for i, params := range asked {
+	for i, params := range parameters {
 		t.pipe.SendQueryStatement(t.statement.StatementDescription, params, nil, nil)
 		if i&(i-1) == 0 || i%16 == 0 { // so that answers before a slow query arrive early
 			t.pipe.SendFlushRequest()
@@ -92,8 +92,8 @@ func (t *roundTrip) sendTogether(timeout string, asked [][][]byte) {
 	t.rollback()
 }
 
-func (t *roundTrip) sendApart(timeout string, asked [][][]byte) {
-	for i, params := range asked {
+func (t *roundTrip) sendApart(timeout string, parameters [][][]byte) {
+	for i, params := range parameters {
 		if i > 0 {
 			t.pipe.SendPipelineSync()
 		}

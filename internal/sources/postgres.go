@@ -63,13 +63,13 @@ func openPostgres(name string, o Postgres, batches int) (lookup.Client, error) {
 	return p, nil
 }
 
-// Ask queries in one round trip, and in a second if a key fails.
-func (p *postgres) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+// Query queries in one round trip, and in a second if a key fails.
+func (p *postgres) Query(ctx context.Context, q lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 	if q.SQL == "" {
 		return nil, wrapSourceKind("a database", "sql")
 	}
-	b := &batch{asks: asks, found: unknown(asks)}
-	for b.next < len(asks) {
+	b := &batch{queries: queries, found: unknown(queries)}
+	for b.next < len(queries) {
 		err := p.trip(ctx, q.SQL, b)
 		switch {
 		case err == nil:

@@ -77,19 +77,19 @@ func TestManyKeysInOneTrip(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	c := d.source()
-	asks, want := make([]lookup.KeyQuery, lookup.BatchMost), make([]string, lookup.BatchMost)
-	for i := range asks {
-		asks[i].Params, want[i] = []any{fmt.Sprint(2*i + 1)}, `{"status":"UNSHIPPED"}`
+	queries, want := make([]lookup.KeyQuery, lookup.BatchMost), make([]string, lookup.BatchMost)
+	for i := range queries {
+		queries[i].Params, want[i] = []any{fmt.Sprint(2*i + 1)}, `{"status":"UNSHIPPED"}`
 		if 2*i+1 > 3000 {
 			want[i] = "absent"
 		}
 	}
-	found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: byID}, asks)
+	found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: byID}, queries)
 	same(t, want, lines(found, err))
 	for _, i := range []int{0, 7, 8, 1000, 1999} {
-		asks[i].Params, want[i] = []any{"a"}, `error: invalid input syntax for type bigint: "a" (SQLSTATE 22P02)`
+		queries[i].Params, want[i] = []any{"a"}, `error: invalid input syntax for type bigint: "a" (SQLSTATE 22P02)`
 	}
-	found, err = c.Ask(within(t, 10*time.Second), lookup.Question{SQL: byID}, asks)
+	found, err = c.Query(within(t, 10*time.Second), lookup.Question{SQL: byID}, queries)
 	same(t, want, lines(found, err))
 }
 
@@ -106,14 +106,14 @@ func TestAFarPostgres(t *testing.T) {
 	poison(t, proxy, "latency", `{"latency": 500}`)
 	at.Host = proxy.Listen
 	d.dsn = at.String()
-	asks, want := make([]lookup.KeyQuery, 200), make([]string, 200)
-	for i := range asks {
-		asks[i].Params, want[i] = []any{i + 1}, `{"status":"UNSHIPPED"}`
+	queries, want := make([]lookup.KeyQuery, 200), make([]string, 200)
+	for i := range queries {
+		queries[i].Params, want[i] = []any{i + 1}, `{"status":"UNSHIPPED"}`
 		if i%2 == 1 {
-			asks[i].Params, want[i] = []any{"a"}, `error: invalid input syntax…`
+			queries[i].Params, want[i] = []any{"a"}, `error: invalid input syntax…`
 		}
 	}
-	found, err := d.source().Ask(within(t, 20*time.Second), lookup.Question{SQL: byID}, asks)
+	found, err := d.source().Query(within(t, 20*time.Second), lookup.Question{SQL: byID}, queries)
 	same(t, want, lines(found, err))
 }
 
@@ -155,10 +155,10 @@ func TestPostgresResults(t *testing.T) {
 		if diff := cmp.Diff([]lookup.Column{{Name: "v", Type: k.kind}}, columns); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", k.column, err, diff)
 		}
-		found, err := c.Ask(within(t, 10*time.Second), q, keys("1"))
+		found, err := c.Query(within(t, 10*time.Second), q, keys("1"))
 		same(t, []string{`{"v":` + k.value + `}`}, lines(found, err))
 	}
-	found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select id, 'NaN'::float8 / $1::int as v from orders where id = 1"}, keys(1))
+	found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select id, 'NaN'::float8 / $1::int as v from orders where id = 1"}, keys(1))
 	same(t, []string{"error: column v is NaN, which is not a JSON number"}, lines(found, err))
 }
 
@@ -186,7 +186,7 @@ func TestParametersOfPostgres(t *testing.T) {
 		{"'2026-03-02T12:00:00.25Z'::text", at, "true"},
 		{"7::bigint", nil, "null"},
 	} {
-		found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select " + k.is + " = $1 as same"}, keys(k.value))
+		found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select " + k.is + " = $1 as same"}, keys(k.value))
 		same(t, []string{`{"same":` + k.want + `}`}, lines(found, err))
 	}
 }
@@ -219,7 +219,7 @@ func TestPostgresRejectsQueries(t *testing.T) {
 		}
 		_, err := c.Verify(t.Context(), q, 1)
 		refused(t, err, k.says)
-		_, err = c.Ask(within(t, 10*time.Second), q, keys("1"))
+		_, err = c.Query(within(t, 10*time.Second), q, keys("1"))
 		refused(t, err, k.says)
 	}
 	if _, err := c.Verify(t.Context(), lookup.Question{HTTP: &lookup.HTTP{}}, 1); err == nil {
@@ -261,7 +261,7 @@ func TestPostgresErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found, err := d.source().Ask(within(t, 30*time.Second), lookup.Question{SQL: k.query}, keys(1, 2, 3))
+			found, err := d.source().Query(within(t, 30*time.Second), lookup.Question{SQL: k.query}, keys(1, 2, 3))
 			same(t, k.want, lines(found, err))
 		})
 	}
@@ -276,7 +276,7 @@ func TestPostgresErrors(t *testing.T) {
 func TestOversizedBatches(t *testing.T) {
 	t.Parallel()
 	c := newDatabase(t).source()
-	found, err := c.Ask(within(t, 30*time.Second), lookup.Question{SQL: "select repeat('x', $1::int) as v"}, keys(1, 3<<20, 2, 3<<20, 3<<20, 3))
+	found, err := c.Query(within(t, 30*time.Second), lookup.Question{SQL: "select repeat('x', $1::int) as v"}, keys(1, 3<<20, 2, 3<<20, 3<<20, 3))
 	tooLong, notAsked := "error: the answer is larger than 64 KiB; …", "error: not queried: 3 keys before it returned more than 1024 KiB each; …"
 	same(t, []string{`{"v":"x"}`, tooLong, `{"v":"xx"}`, tooLong, tooLong, notAsked}, lines(found, err))
 }
@@ -289,11 +289,11 @@ func TestConnectionsEndedByAQuery(t *testing.T) {
 	q := lookup.Question{SQL: "select case when $1::int = 2 then pg_terminate_backend(pg_backend_pid())::text else 'x' end as v"}
 	const lost, notAsked = "error: the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)",
 		"error: not queried: for 3 keys before it, the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)"
-	found, err := d.source().Ask(within(t, 30*time.Second), q, keys(1, 2, 3))
+	found, err := d.source().Query(within(t, 30*time.Second), q, keys(1, 2, 3))
 	same(t, []string{`{"v":"x"}`, lost, `{"v":"x"}`}, lines(found, err))
-	found, err = d.alone().Ask(within(t, 30*time.Second), q, keys(2, 2, 1, 2, 3))
+	found, err = d.alone().Query(within(t, 30*time.Second), q, keys(2, 2, 1, 2, 3))
 	same(t, []string{lost, lost, `{"v":"x"}`, lost, notAsked}, lines(found, err))
-	found, err = d.alone().Ask(within(t, 30*time.Second), lookup.Question{SQL: byID}, keys(1))
+	found, err = d.alone().Query(within(t, 30*time.Second), lookup.Question{SQL: byID}, keys(1))
 	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
@@ -303,10 +303,10 @@ func TestQueriesAreIsolated(t *testing.T) {
 	d := newDatabase(t)
 	c := d.alone()
 	set := "select set_config('statement_timeout', '1', false) || set_config('search_path', 'nowhere', false) || $1 as v"
-	if _, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: set}, keys("1")); err != nil {
+	if _, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: set}, keys("1")); err != nil {
 		t.Fatal(err)
 	}
-	found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select status from orders, pg_sleep(0.1) where id = $1"}, keys("1"))
+	found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select status from orders, pg_sleep(0.1) where id = $1"}, keys("1"))
 	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
@@ -316,10 +316,10 @@ func TestChangingTables(t *testing.T) {
 	d := newDatabase(t)
 	c := d.source()
 	q := lookup.Question{SQL: "select * from orders where id = $1"}
-	found, err := c.Ask(within(t, 10*time.Second), q, keys(1, 2))
+	found, err := c.Query(within(t, 10*time.Second), q, keys(1, 2))
 	same(t, repeated(`{"id":…}`, 2), lines(found, err))
 	d.run(`ALTER TABLE orders ADD COLUMN paid boolean DEFAULT true`)
-	found, err = c.Ask(within(t, 10*time.Second), q, keys(1, 2))
+	found, err = c.Query(within(t, 10*time.Second), q, keys(1, 2))
 	same(t, repeated(`{"id":…,"paid":true}`, 2), lines(found, err))
 }
 
@@ -329,10 +329,10 @@ func TestManyQueriesOnAConnection(t *testing.T) {
 	d := newDatabase(t)
 	c := d.alone()
 	for i := range 450 {
-		found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: fmt.Sprintf("select %d as v where $1::int = 1", i%300)}, keys(1))
+		found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: fmt.Sprintf("select %d as v where $1::int = 1", i%300)}, keys(1))
 		same(t, []string{fmt.Sprintf(`{"v":%d}`, i%300)}, lines(found, err))
 	}
-	found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select count(*) as v from pg_prepared_statements where $1::int = 1"}, keys(1))
+	found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select count(*) as v from pg_prepared_statements where $1::int = 1"}, keys(1))
 	same(t, []string{`{"v":200}`}, lines(found, err))
 }
 
@@ -342,9 +342,9 @@ func TestPostgresTimeout(t *testing.T) {
 	d := newDatabase(t)
 	c := d.source()
 	slow := lookup.Question{SQL: "select pg_sleep($1)::text as v"}
-	found, err := c.Ask(within(t, 20*time.Second), slow, keys(0))
+	found, err := c.Query(within(t, 20*time.Second), slow, keys(0))
 	same(t, []string{`{"v":""}`}, lines(found, err))
-	found, err = c.Ask(within(t, 2*time.Second), slow, keys(0, 0, 0.9, 0.9, 0.9, 0.9))
+	found, err = c.Query(within(t, 2*time.Second), slow, keys(0, 0, 0.9, 0.9, 0.9, 0.9))
 	late := "error: timeout after … of 6 keys; make the query faster (does its column have an index?) or increase guards.timeout"
 	got := lines(found, err)
 	same(t, []string{`{"v":""}`, `{"v":""}`}, got[:2])
@@ -369,7 +369,7 @@ func TestUnavailablePostgres(t *testing.T) {
 	}
 	fails := func(t *testing.T, c lookup.Client, wants string) {
 		t.Helper()
-		found, err := c.Ask(within(t, 2*time.Second), lookup.Question{SQL: byID}, keys(1, 2))
+		found, err := c.Query(within(t, 2*time.Second), lookup.Question{SQL: byID}, keys(1, 2))
 		same(t, []string{whole + wants}, lines(found, err))
 		if err := c.Reach(within(t, 2*time.Second)); err == nil {
 			t.Error("it can be reached")
@@ -400,22 +400,22 @@ func TestUnavailablePostgres(t *testing.T) {
 		t.Parallel()
 		proxy := between(t, at.Host)
 		c := with(func(u *url.URL) { u.Host = proxy.Listen })
-		if _, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: byID}, keys(1)); err != nil {
+		if _, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: byID}, keys(1)); err != nil {
 			t.Fatal(err)
 		}
 		poison(t, proxy, "timeout", `{"timeout": 0}`)
-		found, err := c.Ask(within(t, time.Second), lookup.Question{SQL: byID}, keys(1, 2))
+		found, err := c.Query(within(t, time.Second), lookup.Question{SQL: byID}, keys(1, 2))
 		same(t, []string{whole + "…in time"}, lines(found, err))
 	})
 	t.Run("drip", func(t *testing.T) {
 		t.Parallel()
 		proxy := between(t, at.Host)
 		c := with(func(u *url.URL) { u.Host = proxy.Listen })
-		if _, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: byID}, keys(1)); err != nil {
+		if _, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: byID}, keys(1)); err != nil {
 			t.Fatal(err)
 		}
 		poison(t, proxy, "slicer", `{"average_size": 1, "size_variation": 0, "delay": 400000}`)
-		found, err := c.Ask(within(t, time.Second), lookup.Question{SQL: byID}, keys(1, 2))
+		found, err := c.Query(within(t, time.Second), lookup.Question{SQL: byID}, keys(1, 2))
 		same(t, []string{whole + "…in time"}, lines(found, err))
 	})
 	t.Run("the pool is used up", func(t *testing.T) {
@@ -424,7 +424,7 @@ func TestUnavailablePostgres(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var busy sync.WaitGroup
 		busy.Go(func() {
-			found, err := c.Ask(ctx, lookup.Question{SQL: "select pg_sleep(0.9)::text as busy where $1::int > 0"}, slices.Repeat(keys(1), 20))
+			found, err := c.Query(ctx, lookup.Question{SQL: "select pg_sleep(0.9)::text as busy where $1::int > 0"}, slices.Repeat(keys(1), 20))
 			if err == nil && found[19].Err == nil {
 				t.Error("it was not busy for long enough")
 			}
@@ -432,7 +432,7 @@ func TestUnavailablePostgres(t *testing.T) {
 		until(t, "the connection is taken", func() bool {
 			return d.number("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%as busy%' AND state = 'active' AND pid <> pg_backend_pid()") == 1
 		})
-		found, err := c.Ask(within(t, 500*time.Millisecond), lookup.Question{SQL: byID}, keys(1, 2))
+		found, err := c.Query(within(t, 500*time.Millisecond), lookup.Question{SQL: byID}, keys(1, 2))
 		same(t, []string{whole + "no connection was established or became free in time"}, lines(found, err))
 		stop()
 		busy.Wait()

@@ -25,15 +25,15 @@ func TestALookupLeavesNoLockBehind(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	c := d.alone()
-	for name, asks := range map[string][]lookup.KeyQuery{
+	for name, queries := range map[string][]lookup.KeyQuery{
 		"all of them are answered":      keys(1, 2, 3),
 		"one fails":                     keys(1, "a", 3),
 		"the first of two fails":        keys("a", 3),
 		"each is asked about by itself": keys("a", 2, "b", 4),
 	} {
 		q := lookup.Question{SQL: "select pg_advisory_lock(42)::text as v, pg_advisory_lock_shared(43)::text as w, id from orders where id = $1::text::bigint"}
-		found, err := c.Ask(within(t, 10*time.Second), q, asks)
-		if err != nil || len(found) != len(asks) {
+		found, err := c.Query(within(t, 10*time.Second), q, queries)
+		if err != nil || len(found) != len(queries) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		answered := 0
@@ -56,7 +56,7 @@ func TestAVastLookupLeavesNoLockBehind(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	q := lookup.Question{SQL: "select pg_advisory_lock(42)::text || repeat('a', 2000000) as v from orders where id = $1"}
-	if _, err := d.alone().Ask(within(t, 10*time.Second), q, keys(1)); err != nil {
+	if _, err := d.alone().Query(within(t, 10*time.Second), q, keys(1)); err != nil {
 		t.Fatal(err)
 	}
 	late := within(t, time.Minute).Done()
@@ -136,7 +136,7 @@ func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 	u.User = url.UserPassword(role, "secret")
 	c := open(t, sources.Spec{Postgres: &sources.Postgres{URL: u.String(), StatementTimeout: 10 * time.Second}})
 	ask := func(ctx context.Context, sql string) error {
-		found, err := c.Ask(ctx, lookup.Question{SQL: sql}, keys(1))
+		found, err := c.Query(ctx, lookup.Question{SQL: sql}, keys(1))
 		if err == nil && len(found) == 1 {
 			err = found[0].Err
 		}
@@ -181,10 +181,10 @@ func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 func BenchmarkLookup(b *testing.B) {
 	d := newDatabase(b)
 	c := d.alone()
-	for name, asks := range map[string][]lookup.KeyQuery{"one": keys(1), "batch": manyKeys(lookup.BatchMost)} {
+	for name, queries := range map[string][]lookup.KeyQuery{"one": keys(1), "batch": manyKeys(lookup.BatchMost)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := c.Ask(b.Context(), lookup.Question{SQL: byID}, asks); err != nil {
+				if _, err := c.Query(b.Context(), lookup.Question{SQL: byID}, queries); err != nil {
 					b.Fatal(err)
 				}
 			}

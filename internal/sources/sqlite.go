@@ -44,8 +44,8 @@ func openSQLite(name string, o SQLite, batches int) (lookup.Client, error) {
 	return &sqlite{db: db}, nil
 }
 
-// Ask queries key after key, as there are no round trips to save.
-func (s *sqlite) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQuery) ([]checks.Finding, error) {
+// Query queries key after key, as there are no round trips to save.
+func (s *sqlite) Query(ctx context.Context, q lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 	c, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -60,12 +60,12 @@ func (s *sqlite) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQu
 		return nil, refusedBySQLite(ctx, err)
 	}
 	defer stmt.Close()
-	found, next := unknown(asks), 0
-	for ; next < len(asks) && ctx.Err() == nil; next++ {
-		if len(asks[next].Params) != v.params {
-			return nil, wrongCount(v.params, len(asks[next].Params))
+	found, next := unknown(queries), 0
+	for ; next < len(queries) && ctx.Err() == nil; next++ {
+		if len(queries[next].Params) != v.params {
+			return nil, wrongCount(v.params, len(queries[next].Params))
 		}
-		f, err := v.ask(ctx, stmt, asks[next].Params)
+		f, err := v.run(ctx, stmt, queries[next].Params)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (s *sqlite) Ask(ctx context.Context, q lookup.Question, asks []lookup.KeyQu
 		}
 		found[next] = f
 	}
-	if next < len(asks) {
+	if next < len(queries) {
 		if err := finish(found, func(i int) bool { return i < next }, errNoAnswer); err != nil {
 			return nil, err
 		}
@@ -122,11 +122,11 @@ func (s *sqlite) connect(ctx context.Context) (*sql.Conn, error) {
 	if err != nil {
 		return nil, unreachableFile(ctx, err)
 	}
-	for limit, most := range map[int]int{
+	for limit, size := range map[int]int{
 		sqlite3.SQLITE_LIMIT_ATTACHED: 0, // no other file of the node
 		sqlite3.SQLITE_LIMIT_LENGTH:   mostMessage,
 	} {
-		if _, err := sqlitedriver.Limit(c, limit, most); err != nil {
+		if _, err := sqlitedriver.Limit(c, limit, size); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
@@ -203,8 +203,8 @@ func affinity(declared string) lookup.Type {
 	return lookup.Any
 }
 
-// ask queries one key. err is not an error of the key.
-func (v *sqliteQuery) ask(ctx context.Context, stmt *sql.Stmt, params []any) (f checks.Finding, err error) {
+// run queries one key. err is not an error of the key.
+func (v *sqliteQuery) run(ctx context.Context, stmt *sql.Stmt, params []any) (f checks.Finding, err error) {
 	args := make([]any, len(params))
 	for i, param := range params {
 		if args[i], err = bound(param); err != nil {

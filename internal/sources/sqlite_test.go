@@ -58,9 +58,9 @@ func TestSQLiteResults(t *testing.T) {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	first := `{"id":1,"status":"UNSHIPPED","eta":"2026-03-02T12:00:00Z","paid":true,"total":12.5,"said":"a\"b"}`
-	found, err := c.Ask(within(t, 10*time.Second), q, keys(1, "1", "2", "a", 3, nil))
+	found, err := c.Query(within(t, 10*time.Second), q, keys(1, "1", "2", "a", 3, nil))
 	same(t, []string{first, first, `{"id":2,"status":"SHIPPED","eta":null,"paid":false,"total":7,"said":"a\"b"}`, "absent", "absent", "absent"}, lines(found, err))
-	found, err = c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select $2 as b, $1 as a, $2 as c"}, []lookup.KeyQuery{{Params: []any{"first", 2.5}}})
+	found, err = c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select $2 as b, $1 as a, $2 as c"}, []lookup.KeyQuery{{Params: []any{"first", 2.5}}})
 	same(t, []string{`{"b":2.5,"a":"first","c":2.5}`}, lines(found, err))
 }
 
@@ -89,7 +89,7 @@ func TestSQLiteRejectsQueries(t *testing.T) {
 	} {
 		q := lookup.Question{SQL: k.query}
 		_, err := c.Verify(t.Context(), q, 1)
-		found, asked := c.Ask(within(t, 10*time.Second), q, keys(1))
+		found, asked := c.Query(within(t, 10*time.Second), q, keys(1))
 		if k.says == "not authorized" { // reported only at execution
 			same(t, []string{"error: SQL logic error: not authorized (1)"}, lines(found, asked))
 			continue
@@ -140,7 +140,7 @@ func TestSQLiteErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found, err := f.source().Ask(within(t, 30*time.Second), lookup.Question{SQL: k.query}, keys(1, 2, 3))
+			found, err := f.source().Query(within(t, 30*time.Second), lookup.Question{SQL: k.query}, keys(1, 2, 3))
 			same(t, []string{beside, k.second, beside}, lines(found, err))
 		})
 	}
@@ -152,7 +152,7 @@ func TestUnavailableSQLite(t *testing.T) {
 	q := lookup.Question{SQL: byID}
 	fails := func(c lookup.Client, says string) {
 		t.Helper()
-		found, err := c.Ask(within(t, 5*time.Second), q, keys(1, 2))
+		found, err := c.Query(within(t, 5*time.Second), q, keys(1, 2))
 		same(t, []string{whole + says}, lines(found, err))
 		if err := c.Reach(within(t, 5*time.Second)); err == nil {
 			t.Error("it can be reached")
@@ -176,7 +176,7 @@ func TestUnavailableSQLite(t *testing.T) {
 	f.run("BEGIN EXCLUSIVE")
 	fails(c, "database is locked (5) (SQLITE_BUSY)")
 	f.run("COMMIT")
-	found, err := c.Ask(within(t, 5*time.Second), q, keys(1))
+	found, err := c.Query(within(t, 5*time.Second), q, keys(1))
 	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
@@ -185,14 +185,14 @@ func TestSQLiteTimeout(t *testing.T) {
 	t.Parallel()
 	c := newFile(t).source()
 	endless := "with recursive n(i) as (select 1 union all select i + 1 from n where $1 > 1) select max(i) as v from n"
-	asks := keys(1)
+	queries := keys(1)
 	for i := range 30 {
-		asks = append(asks, keys(i+2)...)
+		queries = append(queries, keys(i+2)...)
 	}
-	found, err := c.Ask(within(t, time.Second), lookup.Question{SQL: endless}, asks)
+	found, err := c.Query(within(t, time.Second), lookup.Question{SQL: endless}, queries)
 	got := lines(found, err)
 	same(t, []string{`{"v":1}`, "error: the query took longer than …ms"}, got[:2])
-	same(t, []string{fmt.Sprintf("error: timeout after … of %d keys; make the query faster (does its column have an index?) or increase guards.timeout", len(asks))}, got[30:])
+	same(t, []string{fmt.Sprintf("error: timeout after … of %d keys; make the query faster (does its column have an index?) or increase guards.timeout", len(queries))}, got[30:])
 }
 
 // TestABatchWaitsForNoOther queries a file with several concurrent batches, each with its own timeout: a batch queued
@@ -207,13 +207,13 @@ func TestABatchWaitsForNoOther(t *testing.T) {
 	ctx, stop := context.WithCancel(within(t, time.Minute))
 	for range others {
 		hanging.Go(func() {
-			_, _ = c.Ask(ctx, slow, keys(1, 1, 1, 1, 1, 1, 1, 1)) // it is interrupted
+			_, _ = c.Query(ctx, slow, keys(1, 1, 1, 1, 1, 1, 1, 1)) // it is interrupted
 		})
 	}
 	t.Cleanup(hanging.Wait)
 	t.Cleanup(stop)
 	for range 2 {
-		found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select status from orders where id = $1"}, keys(1))
+		found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select status from orders where id = $1"}, keys(1))
 		same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 		if err := c.Reach(within(t, 10*time.Second)); err != nil {
 			t.Error(err)

@@ -24,7 +24,7 @@ func TestLookupPublishesNoEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := natsSource(t, conn)
-	found, err := client.Ask(soon(t), lookup.Question{NATS: true}, []lookup.KeyQuery{{Subject: "ships.77"}, {Subject: "ships.78"}})
+	found, err := client.Query(soon(t), lookup.Question{NATS: true}, []lookup.KeyQuery{{Subject: "ships.77"}, {Subject: "ships.78"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestLookupPublishesNoEvent(t *testing.T) {
 		}
 	}
 	service(t, conn, "shop.*", func(m *nats.Msg) { says(t, m, `{"stream":"a river","error":{"err_code":7}}`) })
-	found, err = client.Ask(soon(t), lookup.Question{NATS: true}, []lookup.KeyQuery{{Subject: "shop.1"}})
+	found, err = client.Query(soon(t), lookup.Question{NATS: true}, []lookup.KeyQuery{{Subject: "shop.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,13 @@ import (
 	"deadman/checks/lookup"
 )
 
-// errNotAsked is the error of a key that was not queried.
-var errNotAsked = errors.New("the source was not queried for this key")
+// errNotQueried is the error of a key that was not queried.
+var errNotQueried = errors.New("the source was not queried for this key")
 
 // unknown returns the initial findings, all with errNotAsked. A finding without a value and an error means that the
 // entity does not exist, so unanswered keys must have an error.
-func unknown(asks []lookup.KeyQuery) []checks.Finding {
-	return slices.Repeat([]checks.Finding{{Err: errNotAsked}}, len(asks))
+func unknown(queries []lookup.KeyQuery) []checks.Finding {
+	return slices.Repeat([]checks.Finding{{Err: errNotQueried}}, len(queries))
 }
 
 // errNoAnswer is the error of a source that did not answer in time.

@@ -24,10 +24,10 @@ func inOrder(decisions []*futurejobs.Decision) []*futurejobs.Decision {
 }
 
 // lost returns the shards in held that are not in stand, the shards still leased at their epoch.
-func lost(held []futurejobs.HeldShard, stand []int16) []int16 {
+func lost(held []futurejobs.HeldShard, still []int16) []int16 {
 	var gone []int16
 	for _, h := range held {
-		if !slices.Contains(stand, h.Shard) {
+		if !slices.Contains(still, h.Shard) {
 			gone = append(gone, h.Shard)
 		}
 	}

@@ -77,12 +77,12 @@ func auditDetail(e futurejobs.Effect) string {
 }
 
 // bulkAudit returns the lines of jobs that were created in bulk, one for each rule, with a count such as "waits: 12".
-func bulkAudit(ctx context.Context, b futurejobs.EffectBatch, began []*futurejobs.Job, now time.Time) (lines [][]any, err error) {
+func bulkAudit(ctx context.Context, b futurejobs.EffectBatch, started []*futurejobs.Job, now time.Time) (lines [][]any, err error) {
 	names, counts := make(map[int32]string), make(map[int32]int)
 	for i := range b.Effects {
 		names[b.Effects[i].Ref.RuleID] = b.Effects[i].Rule.Name
 	}
-	for _, j := range began {
+	for _, j := range started {
 		counts[j.RuleID]++
 	}
 	for _, id := range slices.Sorted(maps.Keys(counts)) {

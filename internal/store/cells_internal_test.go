@@ -61,7 +61,7 @@ func TestColumnsForget(t *testing.T) {
 	}
 	c.settleSQL(1, nil, nil, nil)
 	c.empty()
-	for _, table := range [][]*column{c.ends.all(), c.moves.all(), c.said.all()} {
+	for _, table := range [][]*column{c.ends.all(), c.moves.all(), c.alerts.all()} {
 		for _, column := range table {
 			if column.n != 0 || column.once || column.none {
 				t.Errorf("%s: %+v", column.name, column)

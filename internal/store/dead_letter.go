@@ -186,13 +186,13 @@ func letterWrites(ctx context.Context, b futurejobs.EffectBatch, net futurejobs.
 	if b.Letter == nil {
 		return writes, tried, nil
 	}
-	said := fmt.Sprintf("ingested; jobs created: %d, ended: %d, changed: %d", net.Created, net.Ended, net.Updated+net.Paused+net.Resumed)
+	detail := fmt.Sprintf("ingested; jobs created: %d, ended: %d, changed: %d", net.Created, net.Ended, net.Updated+net.Paused+net.Resumed)
 	tried = statement{dropLetter, []any{b.Letter.ID}}
 	if again != "" {
-		said = "refused again: " + again
+		detail = "refused again: " + again
 		tried = statement{keepLetter, []any{escape(again), now, b.Letter.ID}}
 	}
-	args, err := auditArgs(ctx, now, access.DeadLetterRetry, letterObject(b.Letter.ID), said)
+	args, err := auditArgs(ctx, now, access.DeadLetterRetry, letterObject(b.Letter.ID), detail)
 	return append(writes, statement{insertAudit, args}), tried, err
 }
 
@@ -262,15 +262,15 @@ func (s *DeadLetterStore) DropLetters(ctx context.Context, f futurejobs.Filter) 
 
 // narrowed describes a filter in the audit log.
 func narrowed(f futurejobs.Filter) string {
-	said := ""
+	text := ""
 	if f.Rule != "" {
-		said += " of rule " + f.Rule
+		text += " of rule " + f.Rule
 	}
 	if f.Subject != "" {
-		said += " on " + f.Subject
+		text += " on " + f.Subject
 	}
 	if f.Reason != "" {
-		said += " because: " + f.Reason
+		text += " because: " + f.Reason
 	}
-	return said
+	return text
 }

@@ -94,11 +94,11 @@ func (p *postgresDue) due(ctx context.Context, q futurejobs.DueQuery, bounded bo
 		return nil, err
 	}
 	defer rows.Close()
-	most := q.Bytes
+	limit := q.Bytes
 	if bounded {
-		most = 0
+		limit = 0
 	}
-	jobs, err := readDue(q.Room, rows, most)
+	jobs, err := readDue(q.Room, rows, limit)
 	if errors.Is(err, errTooManyBytes) {
 		cancel() // otherwise Close would read the rest
 	}

@@ -41,8 +41,8 @@ func (e *sqliteDue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejob
 	return jobs, nil
 }
 
-// dueIn appends the due jobs of one shard to jobs until their bodies reach most bytes; 0 or less: no bound.
-func (e *sqliteDue) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, text string, args ...any) (_ []futurejobs.Job, err error) {
+// dueIn appends the due jobs of one shard to jobs until their bodies reach limit bytes; 0 or less: no bound.
+func (e *sqliteDue) dueIn(ctx context.Context, jobs []futurejobs.Job, limit int, text string, args ...any) (_ []futurejobs.Job, err error) {
 	whole := ctx
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
@@ -63,7 +63,7 @@ func (e *sqliteDue) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, 
 			return nil, err
 		}
 		jobs = append(jobs, j)
-		if bytes += j.Size(); most > 0 && bytes >= most {
+		if bytes += j.Size(); limit > 0 && bytes >= limit {
 			return jobs, nil
 		}
 	}

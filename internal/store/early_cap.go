@@ -44,17 +44,17 @@ FROM early e LEFT JOIN rule r ON r.id = e.rule_id GROUP BY e.rule_id ORDER BY e.
 	}
 	share := caps.shares(rules)
 	for _, r := range rules {
-		most, mostBytes := int64(caps.Rule), caps.RuleBytes
+		limit, mostBytes := int64(caps.Rule), caps.RuleBytes
 		if rows > int64(caps.Total) {
-			most = min(most, int64(caps.Total)/share(r.name))
+			limit = min(limit, int64(caps.Total)/share(r.name))
 		}
 		if bytes > caps.TotalBytes {
 			mostBytes = min(mostBytes, caps.TotalBytes/share(r.name))
 		}
-		if r.rows <= most && r.bytes <= mostBytes {
+		if r.rows <= limit && r.bytes <= mostBytes {
 			continue
 		}
-		n, err := s.forgetEarliest(ctx, r.id, most, mostBytes)
+		n, err := s.forgetEarliest(ctx, r.id, limit, mostBytes)
 		if n > 0 {
 			capped = append(capped, CappedEarly{r.name, n})
 		}
@@ -102,12 +102,12 @@ func readEarlyRows(row scanner, r *earlyRows) error {
 	return row.Scan(&r.id, (*escapedText)(&r.name), &r.rows, &r.bytes)
 }
 
-// forgetEarliest deletes the early resolves of a rule beyond most rows and a number of bytes, those that expire first.
-func (s *EarlyStore) forgetEarliest(ctx context.Context, rule int32, most, bytes int64) (total int64, err error) {
+// forgetEarliest deletes the early resolves of a rule beyond limit rows and a number of bytes, those that expire first.
+func (s *EarlyStore) forgetEarliest(ctx context.Context, rule int32, limit, bytes int64) (total int64, err error) {
 	bounds, err := query(ctx, s.db, func(row scanner, t *time.Time) error { return row.Scan(at(t)) }, `SELECT until_at FROM (
 	SELECT e.until_at, count(*) OVER later AS place, sum(`+earlyBytes+`) OVER later AS bytes FROM early e WHERE e.rule_id = $1
 	WINDOW later AS (ORDER BY e.until_at DESC ROWS UNBOUNDED PRECEDING)
-) AS e WHERE e.place > $2 OR e.bytes > $3 ORDER BY until_at DESC LIMIT 1`, rule, most, bytes)
+) AS e WHERE e.place > $2 OR e.bytes > $3 ORDER BY until_at DESC LIMIT 1`, rule, limit, bytes)
 	if err != nil || len(bounds) == 0 {
 		return 0, err
 	}

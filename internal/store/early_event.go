@@ -36,15 +36,15 @@ func readEarly(row scanner, e *futurejobs.EarlyEvent) error { return row.Scan(ea
 // remembers reports whether an effect depends on early events or creates one.
 func remembers(e futurejobs.Effect) bool {
 	orders := e.Event != nil && e.Rule.Early > 0
-	switch ask := e.Action.(type) {
+	switch action := e.Action.(type) {
 	case futurejobs.Start:
-		return ask.Early
+		return action.Early
 	case futurejobs.StartExpired:
-		return ask.Start.Early
+		return action.Start.Early
 	case futurejobs.End:
-		return orders || e.Event != nil && ask.Early > 0
+		return orders || e.Event != nil && action.Early > 0
 	case futurejobs.AddMember:
-		return orders || e.Event != nil && ask.End.Early > 0
+		return orders || e.Event != nil && action.End.Early > 0
 	case futurejobs.Update, futurejobs.Pause, futurejobs.Resume:
 		return orders && e.Apart
 	}
@@ -52,8 +52,8 @@ func remembers(e futurejobs.Effect) bool {
 }
 
 // ends reports whether an effect may end a job.
-func ends(ask futurejobs.Action) bool {
-	switch ask.(type) {
+func ends(action futurejobs.Action) bool {
+	switch action.(type) {
 	case futurejobs.End, futurejobs.AddMember:
 		return true
 	}

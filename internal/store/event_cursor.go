@@ -109,11 +109,11 @@ func (s *CursorStore) HoldTick(ctx context.Context, ruleID int32, revision int64
 		if n == 0 {
 			return futurejobs.ErrHeld
 		}
-		var stands bool
-		if err := tx.QueryRowContext(ctx, `SELECT count(*) > 0 FROM rule WHERE id = $1 AND revision <= $2 AND deleted_at IS NULL`, ruleID, revision).Scan(&stands); err != nil {
+		var valid bool
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) > 0 FROM rule WHERE id = $1 AND revision <= $2 AND deleted_at IS NULL`, ruleID, revision).Scan(&valid); err != nil {
 			return err
 		}
-		if !stands {
+		if !valid {
 			return futurejobs.ErrRulesChanged
 		}
 		return nil
@@ -203,7 +203,7 @@ func (s *CursorStore) TickCursors(ctx context.Context) (map[string]futurejobs.Cu
 // Cursors returns the cursors of the lines of the broker's streams, by line, and the one of events without a stream under the
 // empty name.
 func (s *CursorStore) Cursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
-	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard)
+	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isReceived)
 	if err != nil {
 		return nil, wrapErr("cursors", err)
 	}
@@ -227,10 +227,10 @@ UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 AND heard_since
 	return nil
 }
 
-// isHeard is the condition that a cursor is of received events: of a line of a stream of the broker, or of pings and
+// isReceived is the condition that a cursor is of received events: of a line of a stream of the broker, or of pings and
 // manual jobs, with an empty name. The cursors of expected keys and ticks have a slash in their names and end otherwise
 // than a tenants' line.
-const isHeard = `(stream NOT LIKE '%/%' OR stream LIKE '%/tenants')`
+const isReceived = `(stream NOT LIKE '%/%' OR stream LIKE '%/tenants')`
 
 // ReadThrough implements futurejobs.Queue.
 func (s *CursorStore) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamProgress, error) {

@@ -19,16 +19,16 @@ var news = alertQueue{rows: `alert_news`, columns: `shard, id`, order: `id`}
 // next returns the statement for the next alerts of a queue, oldest first within a shard. Shards take turns, so a long
 // queue of one does not hold up the others.
 func (q alertQueue) next(shards []int16, limit int, except string) string {
-	most := ` LIMIT ` + strconv.Itoa(limit)
+	limitSQL := ` LIMIT ` + strconv.Itoa(limit)
 	turns := make([]string, 0, len(shards)+1)
 	for _, shard := range shards {
 		turns = append(turns, `SELECT * FROM (SELECT row_number() OVER (ORDER BY `+q.order+`) AS turn, `+q.columns+`
-	FROM `+q.rows+` AS q WHERE shard = `+itoa(shard)+except+` ORDER BY `+q.order+most+`) AS s`+itoa(shard))
+	FROM `+q.rows+` AS q WHERE shard = `+itoa(shard)+except+` ORDER BY `+q.order+limitSQL+`) AS s`+itoa(shard))
 	}
 	if q.first != "" {
 		turns = append(turns, `SELECT 0 AS turn, `+q.first+` WHERE shard IN `+inList(shards))
 	}
-	return `SELECT ` + q.columns + ` FROM (` + union(turns) + `) AS q ORDER BY turn, shard` + most
+	return `SELECT ` + q.columns + ` FROM (` + union(turns) + `) AS q ORDER BY turn, shard` + limitSQL
 }
 
 // notOfRules returns the condition that a row of a queue q belongs to none of the rules, and its parameters. Without

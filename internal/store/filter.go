@@ -86,8 +86,8 @@ func prefixRanges(prefix string) []string {
 	return slices.Compact([]string{kept, quoted[1 : len(quoted)-1]})
 }
 
-// begins narrows a column to the range of its index that begins with a prefix.
-func (w *filter) begins(column, prefix string) {
+// hasPrefix narrows a column to the range of its index that begins with a prefix.
+func (w *filter) hasPrefix(column, prefix string) {
 	w.anyPrefix(prefixRanges(prefix), func(head string) (condition string, args []any) {
 		if end := prefixEnd(head); end != "" {
 			return `(` + column + ` >= ? AND ` + column + ` < ?)`, []any{head, end}
@@ -96,7 +96,7 @@ func (w *filter) begins(column, prefix string) {
 	})
 }
 
-// startsWith is begins for a scan of another index.
+// startsWith is hasPrefix for a scan of another index.
 func (w *filter) startsWith(column, prefix string) {
 	w.anyPrefix(prefixRanges(prefix), func(head string) (condition string, args []any) {
 		return beginning(column), []any{utf8.RuneCountInString(head), head}
@@ -115,14 +115,14 @@ func (w *filter) anyPrefix(texts []string, of func(string) (condition string, ar
 
 // like narrows a column to a text, or to texts with a prefix if it ends with *. An index on the column serves both.
 func (w *filter) like(column, wanted string) {
-	begin, open := strings.CutSuffix(wanted, "*")
-	begin = escape(begin)
+	prefix, open := strings.CutSuffix(wanted, "*")
+	prefix = escape(prefix)
 	switch {
 	case open:
-		w.and(column+` >= ?`, begin)
-		w.and(column+` < ?`, begin+string(lastRune))
+		w.and(column+` >= ?`, prefix)
+		w.and(column+` < ?`, prefix+string(lastRune))
 	case wanted != "":
-		w.and(column+` = ?`, begin)
+		w.and(column+` = ?`, prefix)
 	}
 }
 

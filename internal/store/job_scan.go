@@ -72,7 +72,7 @@ func (r *jobScan) inWindow(w window) filter {
 func (r *jobScan) names() filter {
 	w := filter{`f.shard = ?` + r.and("f"), []any{r.shard}}
 	if r.filter.KeyPrefix != "" {
-		w.begins(`f.key`, r.filter.KeyPrefix)
+		w.hasPrefix(`f.key`, r.filter.KeyPrefix)
 	}
 	return w
 }

@@ -44,9 +44,9 @@ func (s *LetterCapStore) CapLetters(ctx context.Context, caps LetterCaps) (c Cap
 	}
 	kept := make(map[string]int64) // by tenant
 	of := make(map[string][]string)
-	most := caps.lettersOf(rules)
+	limitOf := caps.lettersOf(rules)
 	for _, r := range rules {
-		n, err := s.removeLetters(ctx, r, most(r.rule))
+		n, err := s.removeLetters(ctx, r, limitOf(r.rule))
 		c.Removed += n
 		if err != nil {
 			return c, wrapErr("cap dead letters", err)
@@ -96,32 +96,32 @@ func (c LetterCaps) lettersOf(rules []ruleBytes) func(rule string) int {
 	}
 }
 
-// shareOf returns the share of a tenant, or of the rules without one, of most bytes. The keys of kept are the tenants.
-func shareOf(tenant string, most int64, kept map[string]int64) int64 {
+// shareOf returns the share of a tenant, or of the rules without one, of limit bytes. The keys of kept are the tenants.
+func shareOf(tenant string, limit int64, kept map[string]int64) int64 {
 	_, mixed := kept[""]
 	switch tenants := int64(len(kept)); {
 	case !mixed:
-		return most / tenants
+		return limit / tenants
 	case tenants == 1:
-		return most
+		return limit
 	case tenant == "":
-		return most / 2
+		return limit / 2
 	default:
-		return most / 2 / (tenants - 1)
+		return limit / 2 / (tenants - 1)
 	}
 }
 
-// capTenants empties the oldest letters of the tenants beyond their share of most bytes, if the total exceeds most.
-func (s *LetterCapStore) capTenants(ctx context.Context, most int64, kept map[string]int64, of map[string][]string) (emptied int64, err error) {
+// capTenants empties the oldest letters of the tenants beyond their share of limit bytes, if the total exceeds limit.
+func (s *LetterCapStore) capTenants(ctx context.Context, limit int64, kept map[string]int64, of map[string][]string) (emptied int64, err error) {
 	var total int64
 	for _, bytes := range kept {
 		total += bytes
 	}
-	if total <= most {
+	if total <= limit {
 		return 0, nil
 	}
 	for tenant, bytes := range kept {
-		share := shareOf(tenant, most, kept)
+		share := shareOf(tenant, limit, kept)
 		if bytes <= share {
 			continue
 		}
@@ -142,14 +142,14 @@ type ruleBytes struct {
 
 func readRuleBytes(row scanner, r *ruleBytes) error { return row.Scan(&r.rule, &r.letters, &r.bytes) }
 
-// removeLetters deletes the oldest letters of a rule beyond most.
-func (s *LetterCapStore) removeLetters(ctx context.Context, r ruleBytes, most int) (int64, error) {
-	if r.letters <= int64(most) {
+// removeLetters deletes the oldest letters of a rule beyond limit.
+func (s *LetterCapStore) removeLetters(ctx context.Context, r ruleBytes, limit int) (int64, error) {
+	if r.letters <= int64(limit) {
 		return 0, nil
 	}
 	return s.pruneAll(ctx, "dead_letter", fmt.Sprintf(`DELETE FROM dead_letter WHERE id IN
 	(SELECT d.id FROM dead_letter d WHERE d.rule = $1 AND d.id <=
-		(SELECT n.id FROM dead_letter n WHERE n.rule = $1 ORDER BY n.id DESC LIMIT 1 OFFSET %d) ORDER BY d.id LIMIT $2)`, most), r.rule, pruneBatch)
+		(SELECT n.id FROM dead_letter n WHERE n.rule = $1 ORDER BY n.id DESC LIMIT 1 OFFSET %d) ORDER BY d.id LIMIT $2)`, limit), r.rule, pruneBatch)
 }
 
 // emptyLetter deletes the body of a letter and records its size.
@@ -173,8 +173,8 @@ func (s *LetterCapStore) emptyLetters(ctx context.Context, r ruleBytes, caps Let
 	return s.pruneAll(ctx, "", emptyLetter+` AND d.rule = $3 ORDER BY d.id LIMIT $4)`, []byte{}, from, r.rule, pruneBatch)
 }
 
-// emptyOldest empties the oldest letters of rules beyond most bytes.
-func (s *LetterCapStore) emptyOldest(ctx context.Context, rules []string, most int64) (int64, error) {
+// emptyOldest empties the oldest letters of rules beyond limit bytes.
+func (s *LetterCapStore) emptyOldest(ctx context.Context, rules []string, limit int64) (int64, error) {
 	var newest []letterBytes
 	for _, rule := range rules {
 		of, err := query(ctx, s.db, readLetterBytes, `SELECT d.id, length(d.body) FROM dead_letter d WHERE d.rule = $1 AND length(d.body) > 0`, rule)
@@ -184,7 +184,7 @@ func (s *LetterCapStore) emptyOldest(ctx context.Context, rules []string, most i
 		newest = append(newest, of...)
 	}
 	slices.SortFunc(newest, func(a, b letterBytes) int { return cmp.Compare(b.id, a.id) })
-	from := beyond(newest, len(newest), most)
+	from := beyond(newest, len(newest), limit)
 	if from == 0 {
 		return 0, nil
 	}

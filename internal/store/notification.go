@@ -65,21 +65,21 @@ ORDER BY a.shard, a.id`)
 }
 
 // PriorDeliveries returns the deliveries of the alerts that closing closes.
-func (s *NotificationStore) PriorDeliveries(ctx context.Context, closing []alerts.Alert) (heard []alerts.PriorDelivery, err error) {
+func (s *NotificationStore) PriorDeliveries(ctx context.Context, closing []alerts.Alert) (prior []alerts.PriorDelivery, err error) {
 	err = closed(closing, func(shard int16, ids []alerts.ID) error {
-		found, err := query(ctx, s.read, readHeard, `
+		found, err := query(ctx, s.read, readPriorDelivery, `
 SELECT d.alert_id, n.channel, n.route, n.topic FROM delivery d JOIN notice n ON n.id = d.notice
 WHERE d.shard = $1 AND d.alert_id IN `+idParams(len(ids)), with(ids, shard)...)
-		heard = append(heard, found...)
+		prior = append(prior, found...)
 		return err
 	})
 	if err != nil {
-		return nil, wrapErr("heard", err)
+		return nil, wrapErr("prior deliveries", err)
 	}
-	return heard, nil
+	return prior, nil
 }
 
-func readHeard(row scanner, h *alerts.PriorDelivery) error {
+func readPriorDelivery(row scanner, h *alerts.PriorDelivery) error {
 	return row.Scan(&h.Alert, &h.Channel, &h.Route, (*escapedText)(&h.Topic))
 }
 
@@ -142,9 +142,9 @@ const unfinished = `sent_at IS NULL AND failed_at IS NULL`
 
 // Lane returns up to most of the newest notifications of a route and channel that were not given up, the latest planned
 // first.
-func (s *NotificationStore) Lane(ctx context.Context, l alerts.RouteChannel, most int) ([]alerts.Notification, error) {
+func (s *NotificationStore) Lane(ctx context.Context, l alerts.RouteChannel, limit int) ([]alerts.Notification, error) {
 	found, err := query(ctx, s.read, readNotice, `SELECT `+noticeColumns+` FROM notice
-WHERE channel = $1 AND route = $2 AND failed_at IS NULL ORDER BY planned_at DESC, id DESC LIMIT $3`, l.Channel, l.Route, most)
+WHERE channel = $1 AND route = $2 AND failed_at IS NULL ORDER BY planned_at DESC, id DESC LIMIT $3`, l.Channel, l.Route, limit)
 	if err != nil {
 		return nil, wrapErr("lane", err)
 	}
@@ -272,10 +272,10 @@ JOIN alert a ON a.shard = d.shard AND a.id = d.alert_id
 JOIN rule r ON r.id = a.rule_id
 WHERE d.notice = $1 ORDER BY row_number() OVER (PARTITION BY a.rule_id ORDER BY a.severity DESC, a.id), a.severity DESC, a.id LIMIT $2`
 
-// Content returns the first alerts of a notification, up to most alerts and up to contentBytes, and the number of
+// Content returns the first alerts of a notification, up to limit alerts and up to contentBytes, and the number of
 // alerts of its topic that still fire on its channel.
-func (s *NotificationStore) Content(ctx context.Context, n alerts.Notification, most int) (raised []alerts.Alert, unclosed int, err error) {
-	sizes, err := query(ctx, s.read, func(row scanner, size *int) error { return row.Scan(size) }, `SELECT octet_length(a.detail)`+ofMessage, n.ID, most)
+func (s *NotificationStore) Content(ctx context.Context, n alerts.Notification, limit int) (raised []alerts.Alert, unclosed int, err error) {
+	sizes, err := query(ctx, s.read, func(row scanner, size *int) error { return row.Scan(size) }, `SELECT octet_length(a.detail)`+ofMessage, n.ID, limit)
 	if err == nil {
 		raised, err = query(ctx, s.read, readAlert, `SELECT `+alertColumns+ofMessage, n.ID, fitting(sizes, contentBytes))
 	}
@@ -289,10 +289,10 @@ WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3 AND d.unclosed`, n.Channe
 	return raised, unclosed, nil
 }
 
-// fitting returns the number of leading sizes that fit into most; the first one always fits.
-func fitting(sizes []int, most int) int {
+// fitting returns the number of leading sizes that fit into limit; the first one always fits.
+func fitting(sizes []int, limit int) int {
 	for i, size := range sizes {
-		if most -= size; most < 0 && i > 0 {
+		if limit -= size; limit < 0 && i > 0 {
 			return i
 		}
 	}

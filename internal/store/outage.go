@@ -119,12 +119,12 @@ func checkHeld(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now
 }
 
 // CloseOutage implements futurejobs.OutageStore.
-func (s *OutageStore) CloseOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (raised []alerts.Alert, ended bool, err error) {
+func (s *OutageStore) CloseOutage(ctx context.Context, o futurejobs.Outage, alertOf func(futurejobs.Outage) alerts.Alert) (raised []alerts.Alert, ended bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		raised, ended = nil, false
 		// No alert of a rule follows its deletion, which waits for this transaction or is seen by it. RecordOutage also
 		// locks the rule before the outage.
-		stands, err := exec(ctx, tx, `UPDATE rule SET gate_until = gate_until WHERE id = $1 AND deleted_at IS NULL`, o.RuleID)
+		locked, err := exec(ctx, tx, `UPDATE rule SET gate_until = gate_until WHERE id = $1 AND deleted_at IS NULL`, o.RuleID)
 		if err != nil {
 			return err
 		}
@@ -138,10 +138,10 @@ func (s *OutageStore) CloseOutage(ctx context.Context, o futurejobs.Outage, say 
 			escapedText(o.Source), o.RuleID, o.OpenedAt).Scan(&o.Jobs); err != nil {
 			return err
 		}
-		if stands == 0 {
+		if locked == 0 {
 			return nil
 		}
-		raised, err = s.writeOutageAlert(ctx, tx, say(o))
+		raised, err = s.writeOutageAlert(ctx, tx, alertOf(o))
 		return err
 	})
 	if err != nil {

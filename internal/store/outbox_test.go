@@ -124,8 +124,8 @@ func TestRowsOfTheOutboxStayInTheirPages(t *testing.T) {
 	var asIs bool // neither compressed nor out of line
 	f.check(f.Pool().QueryRow(t.Context(), `SELECT count(*), max(length(ids)), bool_and(pg_column_size(ids) >= length(ids)) FROM alert_outbox`).
 		Scan(&rows, &longest, &asIs))
-	if most := len(jobs)*16/1600 + 4; rows > most || longest < 1600 || !asIs {
+	if limit := len(jobs)*16/1600 + 4; rows > limit || longest < 1600 || !asIs {
 		t.Errorf("%d rows, the longest with %d bytes of ids, kept as they are: %v; want at most %d rows of 1600 bytes or more, kept as they are",
-			rows, longest, asIs, most)
+			rows, longest, asIs, limit)
 	}
 }

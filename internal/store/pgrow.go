@@ -92,8 +92,8 @@ const dueCells = `f.shard, f.id, f.rule_id, f.version, f.key,
 	nullif(f.check_total, 0), nullif(f.check_slowest, f.check_total), f.event, f.state, f.alert_ids,
 	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until, f.origin`
 
-// readDue reads jobs until their bodies exceed most bytes, and then returns errTooManyBytes; 0: no bound.
-func readDue(room []futurejobs.Job, rows pgx.Rows, most int) ([]futurejobs.Job, error) {
+// readDue reads jobs until their bodies exceed limit bytes, and then returns errTooManyBytes; 0: no bound.
+func readDue(room []futurejobs.Job, rows pgx.Rows, limit int) ([]futurejobs.Job, error) {
 	bytes := 0
 	return allInto(room, rows, func(_ scanner, j *futurejobs.Job) error {
 		c := rowDecoder{row: rows.RawValues()}
@@ -109,7 +109,7 @@ func readDue(room []futurejobs.Job, rows pgx.Rows, most int) ([]futurejobs.Job, 
 		c.into((*pauseList)(&j.Pauses).ScanBytes)
 		j.PausedNext, j.Members, j.AckedUntil, j.SnoozedUntil = c.time(), c.bytes(), c.time(), c.time()
 		j.Origin = alerts.Origin(c.int64()) //nolint:gosec // the same bits
-		if bytes += j.Size(); most > 0 && bytes > most {
+		if bytes += j.Size(); limit > 0 && bytes > limit {
 			return errTooManyBytes
 		}
 		return c.err

@@ -58,15 +58,15 @@ func (c *prefetchPolicy) refsToRead(effects []futurejobs.Effect) []futurejobs.Re
 		c.readAllBatches.Add(-1)
 		return refs(effects)
 	}
-	asked := make(map[futurejobs.Ref]int, len(effects))
+	counts := make(map[futurejobs.Ref]int, len(effects))
 	for i := range effects {
-		asked[effects[i].Ref]++
+		counts[effects[i].Ref]++
 	}
 	var uncertain []futurejobs.Ref
 	scarce := futurejobs.Scarce(c.quotas, effects)
 	for i := range effects {
 		e := &effects[i]
-		if start, begins := e.Action.(futurejobs.Start); !begins || start.Early || asked[e.Ref] > 1 || scarce != nil && scarce(e.Rule) {
+		if start, isStart := e.Action.(futurejobs.Start); !isStart || start.Early || counts[e.Ref] > 1 || scarce != nil && scarce(e.Rule) {
 			uncertain = append(uncertain, e.Ref)
 		}
 	}

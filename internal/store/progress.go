@@ -40,7 +40,7 @@ type ProgressStore struct{ *database }
 // their tolerance in late. whole is false if a shard may have more. If no job is overdue, it costs one index probe per
 // shard, for any number of pending jobs.
 func (s *ProgressStore) Overdue(ctx context.Context, by time.Time, late map[futurejobs.VersionRef]time.Duration) (all []Overdue, whole bool, err error) {
-	most := max(min(overdueMost, overdueAll/s.shards), overdueLeast)
+	limit := max(min(overdueMost, overdueAll/s.shards), overdueLeast)
 	due, args := `SELECT shard, rule_id, version, next_check_at FROM future_job WHERE shard = %[1]d AND next_check_at <= $1 ORDER BY next_check_at, id LIMIT %[2]d`, []any{by}
 	if len(late) > 0 {
 		var not []string
@@ -58,7 +58,7 @@ func (s *ProgressStore) Overdue(ctx context.Context, by time.Time, late map[futu
 	for shard := range parts {
 		parts[shard] = fmt.Sprintf(`SELECT shard, rule_id, version, min(next_check_at) AS t, count(*) AS n FROM (
 	`+due+`
-) AS f%[1]d GROUP BY shard, rule_id, version`, shard, most, overduePast*most)
+) AS f%[1]d GROUP BY shard, rule_id, version`, shard, limit, overduePast*limit)
 	}
 	all, err = query(ctx, s.read, func(row scanner, o *Overdue) error {
 		return row.Scan(&o.Shard, &o.RuleID, &o.Version, at(&o.Oldest), &o.Jobs)
@@ -70,7 +70,7 @@ func (s *ProgressStore) Overdue(ctx context.Context, by time.Time, late map[futu
 	whole = len(late) == 0 // else more may follow the skipped jobs
 	for _, o := range all {
 		found[o.Shard] += o.Jobs
-		whole = whole && found[o.Shard] < most
+		whole = whole && found[o.Shard] < limit
 	}
 	return all, whole, nil
 }

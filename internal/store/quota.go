@@ -60,17 +60,17 @@ func readQuota(row scanner, q *access.Quota) error {
 
 // SetQuota sets the limits of a prefix and audits that: limits missing in q are the defaults.
 func (s *QuotaStore) SetQuota(ctx context.Context, q access.Quota) error {
-	var said []string
+	var changes []string
 	args := []any{q.Prefix}
 	for _, l := range access.Limits {
-		most, set := q.Set[l.Limited]
-		args = append(args, sql.NullInt64{Int64: most, Valid: set})
+		limit, set := q.Set[l.Limited]
+		args = append(args, sql.NullInt64{Int64: limit, Valid: set})
 		if set {
-			said = append(said, fmt.Sprintf("%s %d", l.Limited, most))
+			changes = append(changes, fmt.Sprintf("%s %d", l.Limited, limit))
 		}
 	}
-	if said == nil {
-		said = []string{"all limits are the defaults"}
+	if changes == nil {
+		changes = []string{"all limits are the defaults"}
 	}
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, set_at, set_by)
@@ -80,7 +80,7 @@ ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, jobs = excluded.jobs,
 			append(slices.Clone(args), now, escape(access.ActorOf(ctx).Name))...); err != nil {
 			return err
 		}
-		return audit(ctx, tx, now, access.QuotaSet, "quota/"+q.Prefix, strings.Join(said, "; "))
+		return audit(ctx, tx, now, access.QuotaSet, "quota/"+q.Prefix, strings.Join(changes, "; "))
 	})
 	if err != nil {
 		return wrapErr("set quota "+q.Prefix, err)

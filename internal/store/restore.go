@@ -162,11 +162,11 @@ func giveBack(ctx context.Context, tx *sql.Tx, a alerts.Alert) (bool, error) {
 	if err := ignoreErr(errors.Is(err, sql.ErrNoRows), err); err != nil || j.ID == 0 {
 		return false, err
 	}
-	began := j.CreatedAt
+	startedAt := j.CreatedAt
 	if j.Origin != 0 {
-		began = j.Origin.At()
+		startedAt = j.Origin.At()
 	}
-	if began.After(alerts.TimeOf(a.ID)) {
+	if startedAt.After(alerts.TimeOf(a.ID)) {
 		return false, nil
 	}
 	all := append(j.Alerts, a.ID)

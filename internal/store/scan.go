@@ -57,10 +57,10 @@ var (
 	wholeColumns = jobColumns + besideJob + `, FALSE, coalesce(f.trail, '')`
 )
 
-// jobsUpTo returns jobColumns without the bodies of jobs that exceed most bytes in total, and a column that is true for
+// jobsUpTo returns jobColumns without the bodies of jobs that exceed limit bytes in total, and a column that is true for
 // those jobs.
-func jobsUpTo(most int) string {
-	small := jobBytes + ` <= ` + strconv.Itoa(most)
+func jobsUpTo(limit int) string {
+	small := jobBytes + ` <= ` + strconv.Itoa(limit)
 	var replace []string
 	for _, body := range []string{`f.event`, `f.state`, `f.members`, `f.ordering`} {
 		replace = append(replace, body, `CASE WHEN `+small+` THEN `+body+` END`)

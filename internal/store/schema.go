@@ -144,15 +144,15 @@ func (s *migrator) schemaNodes(ctx context.Context, applied int64) ([]futurejobs
 	if applied <= schemaUntold {
 		return nodes, nil
 	}
-	type told struct {
+	type nodeSchema struct {
 		id    string
-		knows int64
+		known int64
 	}
-	all, err := query(ctx, s.db, func(row scanner, t *told) error { return row.Scan(&t.id, &t.knows) },
+	all, err := query(ctx, s.db, func(row scanner, t *nodeSchema) error { return row.Scan(&t.id, &t.known) },
 		`SELECT id, schema_known FROM node WHERE schema_known IS NOT NULL`)
 	for _, t := range all {
 		if i := slices.IndexFunc(nodes, func(n futurejobs.Node) bool { return n.ID == t.id }); i >= 0 {
-			nodes[i].Schema = t.knows
+			nodes[i].Schema = t.known
 		}
 	}
 	return nodes, err

@@ -55,7 +55,7 @@ func (s *SessionStore) SessionByHash(ctx context.Context, hash [32]byte) (access
 // InsertSession implements access.SessionStore. It locks the row of the token, so that a revocation precedes this
 // session or deletes it.
 func (s *SessionStore) InsertSession(ctx context.Context, one access.Session) error {
-	person, says, err := personColumn(one)
+	person, detail, err := personColumn(one)
 	if err != nil {
 		return wrapErr("create session", err)
 	}
@@ -78,9 +78,9 @@ func (s *SessionStore) InsertSession(ctx context.Context, one access.Session) er
 			return err
 		}
 		if ended > 0 {
-			says += fmt.Sprintf("; ended %d beyond the limit of %d sessions", ended, access.MaxSessions)
+			detail += fmt.Sprintf("; ended %d beyond the limit of %d sessions", ended, access.MaxSessions)
 		}
-		return audit(ctx, tx, now, access.SessionCreate, "session/"+one.ID, says)
+		return audit(ctx, tx, now, access.SessionCreate, "session/"+one.ID, detail)
 	})
 	if err != nil {
 		return wrapErr("create session", err)
@@ -129,20 +129,20 @@ func endOldest(ctx context.Context, tx *sql.Tx, created access.Session) (ended i
 }
 
 // personColumn returns the stored person of a session, NULL for nil, and the detail of the login for the audit log.
-func personColumn(one access.Session) (column any, says string, err error) {
+func personColumn(one access.Session) (column any, detail string, err error) {
 	if one.Person == nil {
 		return nil, "token " + one.TokenName, nil
 	}
 	column, err = access.WritePerson(*one.Person)
-	says = "id " + one.Person.ID() + "; groups " + strings.Join(one.Person.Groups, ", ")
-	if len(says) > maxSaid {
-		says = strings.ToValidUTF8(says[:maxSaid], "") + "…"
+	detail = "id " + one.Person.ID() + "; groups " + strings.Join(one.Person.Groups, ", ")
+	if len(detail) > maxDetail {
+		detail = strings.ToValidUTF8(detail[:maxDetail], "") + "…"
 	}
-	return column, says, err
+	return column, detail, err
 }
 
-// maxSaid bounds the description of a person in the audit log, in bytes.
-const maxSaid = 2000
+// maxDetail bounds the description of a person in the audit log, in bytes.
+const maxDetail = 2000
 
 // EndSession implements access.SessionStore.
 func (s *SessionStore) EndSession(ctx context.Context, id string) error {
@@ -156,11 +156,11 @@ func (s *SessionStore) EndSession(ctx context.Context, id string) error {
 		case err != nil:
 			return err
 		}
-		says := "token id " + token
+		detail := "token id " + token
 		if person != nil {
-			says = access.ReadPerson(*person).String()
+			detail = access.ReadPerson(*person).String()
 		}
-		return audit(ctx, tx, now, access.SessionRevoke, "session/"+id, says)
+		return audit(ctx, tx, now, access.SessionRevoke, "session/"+id, detail)
 	})
 	if err != nil {
 		return wrapErr(fmt.Sprintf("end session %.70q", id), err)

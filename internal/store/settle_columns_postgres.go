@@ -14,7 +14,7 @@ import (
 type settleColumns struct {
 	ends     endColumns
 	moves    moveColumns
-	said     alertInsertColumns
+	alerts   alertInsertColumns
 	document []byte // the document of the current alert
 }
 
@@ -80,19 +80,19 @@ func (l *lookColumns) counters() []*column {
 
 func (e *endColumns) all() []*column { return append(e.lookColumns.all(), &e.outcome, &e.reason) }
 
-// deleteSQL ends the jobs in the table ask.
-func (e *endColumns) deleteSQL(ask string) string {
+// deleteSQL ends the jobs of the decisions.
+func (e *endColumns) deleteSQL(rows string) string {
 	trail := `f.trail`
 	if !e.trail.none {
-		trail = trailWith("f.trail", "ask.trail", findInPostgres)
+		trail = trailWith("f.trail", "decision.trail", findInPostgres)
 	}
 	return `ended AS (
-	DELETE FROM future_job f USING ` + ask + `
-	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ` + e.rev.of("ask") + `
+	DELETE FROM future_job f USING ` + rows + `
+	WHERE f.shard = decision.shard AND f.id = decision.id AND f.rev = ` + e.rev.of("decision") + `
 	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at,
-		coalesce(f.paused_next_at, f.next_check_at), ` + e.outcome.of("ask") + `, ` + e.reason.of("ask") + `,
-		` + e.checkCount.of("ask") + `, ` + e.step.of("ask") + `, ` + e.picked.of("ask") + `, ` + e.started.of("ask") + `, ` + e.completed.of("ask") + `, ` + e.failed.of("ask") + `,
-		` + e.checks.of("ask") + `, ask.check_total, ` + e.slowest.of("ask") + `, ` + e.alertIDs.of("ask") + `, ` + trail + `
+		coalesce(f.paused_next_at, f.next_check_at), ` + e.outcome.of("decision") + `, ` + e.reason.of("decision") + `,
+		` + e.checkCount.of("decision") + `, ` + e.step.of("decision") + `, ` + e.picked.of("decision") + `, ` + e.started.of("decision") + `, ` + e.completed.of("decision") + `, ` + e.failed.of("decision") + `,
+		` + e.checks.of("decision") + `, decision.check_total, ` + e.slowest.of("decision") + `, ` + e.alertIDs.of("decision") + `, ` + trail + `
 ), archived AS (
 	INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
 		outcome, reason, check_count, step, picked_at, started_at, completed_at, failed_at,
@@ -103,19 +103,19 @@ func (e *endColumns) deleteSQL(ask string) string {
 
 func (m *moveColumns) all() []*column { return append(m.lookColumns.all(), &m.next, &m.undecided) }
 
-// updateSQL continues the jobs in the table ask.
-func (m *moveColumns) updateSQL(ask string) string {
+// updateSQL continues the jobs of the decisions.
+func (m *moveColumns) updateSQL(rows string) string {
 	trail := ``
 	if !m.trail.none {
-		trail = `, trail = ` + trailWith("f.trail", "ask.trail", findInPostgres)
+		trail = `, trail = ` + trailWith("f.trail", "decision.trail", findInPostgres)
 	}
 	return `moved AS (
-	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ` + m.next.of("ask") + `, undecided = ` + m.undecided.of("ask") + `,
-		check_count = ` + m.checkCount.of("ask") + `, step = ` + m.step.of("ask") + `, picked_at = ` + m.picked.of("ask") + `, started_at = ` + m.started.of("ask") + `,
-		completed_at = ` + m.completed.of("ask") + `, failed_at = ` + m.failed.of("ask") + `, checks = ` + m.checks.of("ask") + `,
-		check_total = ask.check_total, check_slowest = coalesce(` + m.slowest.of("ask") + `, ask.check_total), alert_ids = ` + m.alertIDs.of("ask") + trail + `
-	FROM ` + ask + `
-	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ` + m.rev.of("ask") + `
+	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ` + m.next.of("decision") + `, undecided = ` + m.undecided.of("decision") + `,
+		check_count = ` + m.checkCount.of("decision") + `, step = ` + m.step.of("decision") + `, picked_at = ` + m.picked.of("decision") + `, started_at = ` + m.started.of("decision") + `,
+		completed_at = ` + m.completed.of("decision") + `, failed_at = ` + m.failed.of("decision") + `, checks = ` + m.checks.of("decision") + `,
+		check_total = decision.check_total, check_slowest = coalesce(` + m.slowest.of("decision") + `, decision.check_total), alert_ids = ` + m.alertIDs.of("decision") + trail + `
+	FROM ` + rows + `
+	WHERE f.shard = decision.shard AND f.id = decision.id AND f.rev = ` + m.rev.of("decision") + `
 	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.since_at, f.completed_at
 )`
 }
@@ -129,33 +129,33 @@ func (s *alertInsertColumns) insertAlertsSQL(done string) (text string, args []a
 	if s.id.n == 0 {
 		return "", nil
 	}
-	said, args := table("said", s.all())
-	since, decided := `said.since_at`, `said.decided_at`
+	rows, args := table("raised", s.all())
+	since, decided := `raised.since_at`, `raised.decided_at`
 	if s.since.none {
 		since = `job.since_at`
 	}
 	if s.decidedAt.none {
 		decided = `job.completed_at`
 	}
-	stands := ``
+	conflict := ``
 	if s.repeats {
-		stands = `
+		conflict = `
 	ON CONFLICT DO NOTHING`
 	}
-	return `, said AS (
+	return `, raised AS (
 	INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
-	SELECT job.shard, said.id, job.rule_id, job.version, ` + s.status.of("said") + `, ` + s.severity.of("said") + `, job.key,
-		` + decided + `, ` + since + `, ` + s.checkCount.of("said") + `, said.detail
-	FROM ` + said + `
-	JOIN ` + done + ` AS job ON job.id = said.job_id` + stands + `
+	SELECT job.shard, raised.id, job.rule_id, job.version, ` + s.status.of("raised") + `, ` + s.severity.of("raised") + `, job.key,
+		` + decided + `, ` + since + `, ` + s.checkCount.of("raised") + `, raised.detail
+	FROM ` + rows + `
+	JOIN ` + done + ` AS job ON job.id = raised.job_id` + conflict + `
 	RETURNING shard, id
 ), posted AS (
 	INSERT INTO alert_outbox (shard, at, first_id, ids)
 	SELECT shard, clock_timestamp(), encode(substr(ids, from_byte, 16), 'hex')::uuid, substr(ids, from_byte, ` + rowBytes + `)
-	FROM (SELECT shard, string_agg(uuid_send(id), '' ORDER BY id) AS ids FROM said GROUP BY shard) AS of_shard,
+	FROM (SELECT shard, string_agg(uuid_send(id), '' ORDER BY id) AS ids FROM raised GROUP BY shard) AS of_shard,
 		generate_series(1, length(ids), ` + rowBytes + `) AS part (from_byte)
-), told AS (
-	INSERT INTO alert_news (shard, id) SELECT shard, id FROM said WHERE ` + notifying + `
+), announced AS (
+	INSERT INTO alert_news (shard, id) SELECT shard, id FROM raised WHERE ` + notifying + `
 )`, args
 }
 
@@ -164,7 +164,7 @@ var columnPool = sync.Pool{New: func() any {
 	return &settleColumns{
 		ends:  endColumns{lookColumns: newLookColumns(), outcome: texts.named("outcome"), reason: texts.named("reason")},
 		moves: moveColumns{lookColumns: newLookColumns(), next: timestamptzs.named("next_check_at"), undecided: ints.named("undecided")},
-		said: alertInsertColumns{
+		alerts: alertInsertColumns{
 			jobID: bigints.named("job_id"), id: uuids.named("id"), status: smallints.named("status"), severity: smallints.named("severity"),
 			decidedAt: timestamptzs.named("decided_at"), since: timestamptzs.named("since_at"),
 			checkCount: ints.named("check_count"), detail: texts.named("detail"),
@@ -176,15 +176,15 @@ var columnPool = sync.Pool{New: func() any {
 func columnsOf(decisions []*futurejobs.Decision) (_ *settleColumns, free func(), err error) {
 	c := columnPool.Get().(*settleColumns) //nolint:forcetypeassert // nothing else is put there
 	free = func() { c.empty(); columnPool.Put(c) }
-	looked := true // all alerts were decided at the end of their job's check
+	atCheckEnd := true // all alerts were decided at the end of their job's check
 	for _, d := range inOrder(decisions) {
 		c.add(d)
 		for i := range d.Alerts {
-			said := &d.Alerts[i]
-			if err := c.addAlert(d.Job.ID, said); err != nil {
+			alert := &d.Alerts[i]
+			if err := c.addAlert(d.Job.ID, alert); err != nil {
 				return nil, free, err
 			}
-			looked = looked && said.DecidedAt.Equal(d.Job.Last.CompletedAt)
+			atCheckEnd = atCheckEnd && alert.DecidedAt.Equal(d.Job.Last.CompletedAt)
 		}
 	}
 	sendOnce(c.ends.counters()...)
@@ -194,25 +194,25 @@ func columnsOf(decisions []*futurejobs.Decision) (_ *settleColumns, free func(),
 	sendOnce(&c.moves.next)
 	dropEmpty(&c.ends.failed, &c.ends.reason)
 	dropEmpty(&c.moves.failed)
-	for _, looks := range []*lookColumns{&c.ends.lookColumns, &c.moves.lookColumns} {
-		dropEmpty(&looks.slowest)
-		dropEmpty(&looks.alertIDs)
-		dropEmpty(&looks.trail)
+	for _, table := range []*lookColumns{&c.ends.lookColumns, &c.moves.lookColumns} {
+		dropEmpty(&table.slowest)
+		dropEmpty(&table.alertIDs)
+		dropEmpty(&table.trail)
 	}
 	sendOnce(append(c.moves.counters(), &c.moves.undecided)...)
-	c.said.decidedAt.none = looked
-	sendOnce(&c.said.status, &c.said.severity, &c.said.checkCount)
+	c.alerts.decidedAt.none = atCheckEnd
+	sendOnce(&c.alerts.status, &c.alerts.severity, &c.alerts.checkCount)
 	return c, free, nil
 }
 
 func (c *settleColumns) empty() {
-	for _, table := range [][]*column{c.ends.all(), c.moves.all(), c.said.all()} {
+	for _, table := range [][]*column{c.ends.all(), c.moves.all(), c.alerts.all()} {
 		for _, column := range table {
 			column.empty()
 			column.once, column.none = false, false
 		}
 	}
-	c.said.repeats = false
+	c.alerts.repeats = false
 }
 
 func (c *settleColumns) add(d *futurejobs.Decision) {
@@ -253,7 +253,7 @@ func (c *settleColumns) addAlert(job int64, a *alerts.Alert) (err error) {
 	if c.document, err = detail(a, c.document); err != nil {
 		return err
 	}
-	s := &c.said
+	s := &c.alerts
 	s.jobID.int64(job)
 	s.id.bytes(a.ID[:])
 	s.status.int16(a.Status.Number())
@@ -270,12 +270,12 @@ func (c *settleColumns) settleSQL(ruleSet int64, rules []int32, shards []int16, 
 	text, args = fenceCTE, []any{ruleSet, rules, ruleSet, shards, epochs, len(rules)}
 	over, on := c.ends.id.n > 0, c.moves.id.n > 0
 	if over {
-		ask, arrays := table("ask", c.ends.all())
-		text, args = text+`, `+c.ends.deleteSQL(`(`+ask+joinHeld+`)`), append(args, arrays...)
+		rows, arrays := table("decision", c.ends.all())
+		text, args = text+`, `+c.ends.deleteSQL(`(`+rows+joinHeld+`)`), append(args, arrays...)
 	}
 	if on {
-		ask, arrays := table("ask", c.moves.all())
-		text, args = text+`, `+c.moves.updateSQL(`(`+ask+joinHeld+`)`), append(args, arrays...)
+		rows, arrays := table("decision", c.moves.all())
+		text, args = text+`, `+c.moves.updateSQL(`(`+rows+joinHeld+`)`), append(args, arrays...)
 	}
 	done := "ended"
 	switch {
@@ -284,16 +284,16 @@ func (c *settleColumns) settleSQL(ruleSet int64, rules []int32, shards []int16, 
 	case on:
 		done = "moved"
 	}
-	c.said.since.none = true // unchanged jobs have the since_at that was read
-	speak, said := c.said.insertAlertsSQL(done)
-	return rebindPlaceholders(text + speak + resultSQL + done + `)`), withSizeHint(append(args, said...))
+	c.alerts.since.none = true // unchanged jobs have the since_at that was read
+	insert, alertArgs := c.alerts.insertAlertsSQL(done)
+	return rebindPlaceholders(text + insert + resultSQL + done + `)`), withSizeHint(append(args, alertArgs...))
 }
 
 // endSQL returns the statement that ends locked jobs, and its parameters. Locked jobs need no fence.
 func (c *settleColumns) endSQL() (text string, args []any) {
-	ask, args := table("ask", c.ends.all())
-	speak, said := c.said.insertAlertsSQL("ended")
-	return rebindPlaceholders(`WITH ` + c.ends.deleteSQL(ask) + speak + ` SELECT count(*) FROM ended`), append(args, said...)
+	rows, args := table("decision", c.ends.all())
+	insert, alertArgs := c.alerts.insertAlertsSQL("ended")
+	return rebindPlaceholders(`WITH ` + c.ends.deleteSQL(rows) + insert + ` SELECT count(*) FROM ended`), append(args, alertArgs...)
 }
 
 // of returns the expression that reads the column of a table in a statement.

@@ -49,7 +49,7 @@ WITH ` + ruleSetNow + `, rule_now AS MATERIALIZED (
 	WHERE l.expires_at > now() AND (SELECT count(*) FROM rule_now) = ? AND ` + ruleSetStands + `
 	FOR KEY SHARE OF l
 )`
-	joinHeld = ` JOIN stand ON stand.shard = ask.shard`
+	joinHeld = ` JOIN stand ON stand.shard = decision.shard`
 
 	unionCTE = `, done AS (
 	SELECT shard, id, rule_id, version, key, since_at, completed_at FROM ended
@@ -112,7 +112,7 @@ func (p *postgresSettlement) settle(ctx context.Context, s futurejobs.Settlement
 	rules := rulesOf(s.Decisions)
 	var held []int16
 	var done []int64
-	if err := retry(ctx, p.repeating(&c.said.repeats), func() error {
+	if err := retry(ctx, p.repeating(&c.alerts.repeats), func() error {
 		changed, held, done, err = p.settleOnce(ctx, s, rules, c)
 		return err
 	}); err != nil || len(changed) > 0 {
@@ -144,16 +144,16 @@ func (p *postgresSettlement) settleOnce(ctx context.Context, s futurejobs.Settle
 	for i, h := range s.Held {
 		shards[i], epochs[i] = h.Shard, h.Epoch
 	}
-	var stands bool
+	var valid bool
 	var now []int32
 	batch := &pgx.Batch{}
 	batch.Queue(settleBounds)
 	text, args := c.settleSQL(s.RuleSet, rules, shards, epochs)
-	batch.Queue(text, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&stands, &now, &held, &done) })
+	batch.Queue(text, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&valid, &now, &held, &done) })
 	if err := p.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, nil, nil, err
 	}
-	if !stands {
+	if !valid {
 		return nil, nil, nil, ruleSetChangedErr(ctx, p.pool, s.RuleSet)
 	}
 	if len(now) == len(rules) {

@@ -37,13 +37,13 @@ func (w decisionWriter) settle(s futurejobs.Settlement, now time.Time, settled *
 	if decisions = without(decisions, changed); len(decisions) == 0 {
 		return futurejobs.ErrRulesChanged
 	}
-	stand, err := w.stillHeld(s.Held, now)
+	shards, err := w.stillHeld(s.Held, now)
 	if err != nil {
 		return err
 	}
-	settled.Lost = lost(s.Held, stand)
-	held := make(map[int16]bool, len(stand))
-	for _, shard := range stand {
+	settled.Lost = lost(s.Held, shards)
+	held := make(map[int16]bool, len(shards))
+	for _, shard := range shards {
 		held[shard] = true
 	}
 	for _, d := range decisions {
@@ -87,7 +87,7 @@ func (w decisionWriter) decide(d futurejobs.Decision, now time.Time) (ok bool, e
 	if ok, err = write(d, now); !ok || err != nil {
 		return false, err
 	}
-	return true, w.say(d)
+	return true, w.insertAlerts(d)
 }
 
 var (
@@ -109,9 +109,9 @@ WHERE id = $14 AND shard = $15 AND rev = $16`
 
 const (
 	deleteOne = `DELETE FROM future_job WHERE id = $1`
-	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
+	raiseOne  = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
-	tellOne       = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
+	announceOne   = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
 	ruleFenceCTE  = `SELECT 1 FROM rule WHERE id = $1 AND fence <= $2`
 	ruleUnchanged = `SELECT 1 FROM rule WHERE id = $1 AND revision <= $2`
 	readChanged   = `SELECT 1 FROM event_cursor WHERE stream = $1 AND revision > $2`
@@ -120,7 +120,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
 
 // hotWrites are prepared once, not for each transaction.
 var hotWrites = []string{
-	ruleFenceCTE, ruleUnchanged, readChanged, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, findRow, cutRow, dropRow,
+	ruleFenceCTE, ruleUnchanged, readChanged, leaseHeld, archiveOne, deleteOne, moveOne, raiseOne, postOne, announceOne, findRow, cutRow, dropRow,
 	findOne, anyEarly, recallOne, createOne, createPlain, lastCreated, changeOne, updateOne, rememberOne, forgetOne, turnOneAway, advance,
 }
 
@@ -149,16 +149,16 @@ func progress(j futurejobs.Job) []any {
 	}
 }
 
-// say writes the alerts of a decision. They are in the outbox at the end of the transaction. An alert that exists
+// insertAlerts writes the alerts of a decision. They are in the outbox at the end of the transaction. An alert that exists
 // already is left as it is.
-func (w decisionWriter) say(d futurejobs.Decision) error {
+func (w decisionWriter) insertAlerts(d futurejobs.Decision) error {
 	for i := range d.Alerts {
 		a := &d.Alerts[i]
 		text, err := detail(a, nil)
 		if err != nil {
 			return err
 		}
-		n, err := w.exec(sayOne, d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, a.Status.Number(), a.Severity.Number(),
+		n, err := w.exec(raiseOne, d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, a.Status.Number(), a.Severity.Number(),
 			escapedText(d.Job.Key), a.DecidedAt, a.Since, a.CheckCount, string(text))
 		if err != nil {
 			return err
@@ -166,7 +166,7 @@ func (w decisionWriter) say(d futurejobs.Decision) error {
 		if n == 0 {
 			continue
 		}
-		if _, err := w.exec(tellOne, d.Job.Shard, a.ID[:]); err != nil {
+		if _, err := w.exec(announceOne, d.Job.Shard, a.ID[:]); err != nil {
 			return err
 		}
 		w.raised[d.Job.Shard] = append(w.raised[d.Job.Shard], a.ID)

@@ -94,28 +94,28 @@ func (s *LoadStore) planned(ctx context.Context, shard int, span futurejobs.Buck
 	if rule != 0 {
 		return s.plannedOf(ctx, shard, span, rule)
 	}
-	most := max(plannedMost/s.shards, 1)
+	limit := max(plannedMost/s.shards, 1)
 	slots, err = query(ctx, s.read, readPlanned, `SELECT f.next_check_at, count(*) FROM future_job f
 WHERE f.shard = $1 AND f.next_check_at >= $2 AND f.next_check_at < $3
-GROUP BY f.next_check_at ORDER BY f.next_check_at LIMIT `+strconv.Itoa(most), shard, span.From, span.Until)
+GROUP BY f.next_check_at ORDER BY f.next_check_at LIMIT `+strconv.Itoa(limit), shard, span.From, span.Until)
 	behind = span.Parts()
-	if len(slots) == most {
-		behind = span.Part(slots[most-1].at)
+	if len(slots) == limit {
+		behind = span.Part(slots[limit-1].at)
 	}
 	return slots, behind, err
 }
 
 // plannedOf is planned for one rule. It reads the rule's jobs by key, in no time order.
 func (s *LoadStore) plannedOf(ctx context.Context, shard int, span futurejobs.BucketRange, rule int32) (slots []plannedSlot, behind int, err error) {
-	most := max(plannedMostOfRule/s.shards, 1)
+	limit := max(plannedMostOfRule/s.shards, 1)
 	slots, err = query(ctx, s.read, readPlanned, `SELECT t, count(*) FROM (
-	SELECT f.next_check_at AS t FROM future_job f WHERE f.shard = $1 AND f.rule_id = $2 ORDER BY f.rule_id, f.key LIMIT `+strconv.Itoa(most)+`
+	SELECT f.next_check_at AS t FROM future_job f WHERE f.shard = $1 AND f.rule_id = $2 ORDER BY f.rule_id, f.key LIMIT `+strconv.Itoa(limit)+`
 ) AS own GROUP BY t`, shard, rule)
 	counted := int64(0)
 	for _, slot := range slots {
 		counted += slot.jobs
 	}
-	if counted < int64(most) {
+	if counted < int64(limit) {
 		behind = span.Parts()
 	}
 	return slots, behind, err

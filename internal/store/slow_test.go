@@ -25,15 +25,15 @@ func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
 	_, err = rule.Exec(t.Context(), `SELECT 1 FROM rule FOR UPDATE`)
 	f.check(err)
 
-	began := time.Now()
+	startedAt := time.Now()
 	effect := futurejobs.Effect{Rule: f.rule, Ref: f.ref("k"), Action: futurejobs.Start{
-		Job: futurejobs.Job{Version: 1, Since: began, FirstCheckAt: began}, Early: true,
+		Job: futurejobs.Job{Version: 1, Since: startedAt, FirstCheckAt: startedAt}, Early: true,
 	}}
 	var took time.Duration
 	var after sync.WaitGroup
 	after.Go(func() {
 		_, err = f.Apply(t.Context(), futurejobs.EffectBatch{Stream: "S", Last: 1, RuleSet: f.set, Effects: []futurejobs.Effect{effect}})
-		took = time.Since(began)
+		took = time.Since(startedAt)
 	})
 	olderThan := func(age string) string {
 		return `SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database()
@@ -50,7 +50,7 @@ func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
 	jobs, listErr := f.Jobs(t.Context(), futurejobs.Filter{})
 	f.check(listErr)
 	for _, j := range jobs.Items {
-		if late := took - j.NextCheckAt.Sub(began); late > allowed {
+		if late := took - j.NextCheckAt.Sub(startedAt); late > allowed {
 			t.Errorf("a job appeared %s after its slot", late)
 		}
 	}

@@ -123,8 +123,8 @@ func (e *sqliteFile) connect(ctx context.Context, timed *sqlitedriver.Driver, fi
 
 // unreadable returns an error that proposes a fix for a file that SQLite cannot read.
 func unreadable(file string, err error) error {
-	var said *sqlitedriver.Error
-	if errors.As(err, &said) && said.Code()&0xff == sqlite3.SQLITE_NOTADB {
+	var sqliteErr *sqlitedriver.Error
+	if errors.As(err, &sqliteErr) && sqliteErr.Code()&0xff == sqlite3.SQLITE_NOTADB {
 		return fmt.Errorf("%s is not a SQLite database; move it away, or set DEADMAN_DATA_DIR to another folder", file)
 	}
 	return fmt.Errorf("open %s: %w", file, err)

@@ -90,7 +90,7 @@ func (s *VersionStore) pruneVersionsOf(ctx context.Context, rule int32) (total i
 
 // cursorsOf returns the cursors of all streams of the broker, and those of the rule's ticks and expected keys.
 func (s *VersionStore) cursorsOf(ctx context.Context, rule int32) (map[string]futurejobs.Cursor, error) {
-	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard+` OR stream = $1 OR stream = $2`,
+	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isReceived+` OR stream = $1 OR stream = $2`,
 		futurejobs.TickStream(rule), rules.ExpectedStream(rule))
 	return byStream(all), err
 }

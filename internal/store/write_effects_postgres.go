@@ -82,7 +82,7 @@ func queueEndings(q *pgx.Batch, ends []futurejobs.Decision, repeats bool) error 
 	if err != nil {
 		return err
 	}
-	c.said.repeats = repeats
+	c.alerts.repeats = repeats
 	text, args := c.endSQL()
 	q.Queue(text, args...).QueryRow(func(row pgx.Row) error {
 		var n int

@@ -8,8 +8,8 @@ type Lookup struct {
 	KV   *KVLookup   `json:"kv,omitempty"`
 }
 
-// Asks returns the name of the lookup's source; empty: none.
-func (l *Lookup) Asks() string {
+// SourceName returns the name of the lookup's source; empty: none.
+func (l *Lookup) SourceName() string {
 	switch {
 	case l == nil:
 		return ""

@@ -92,8 +92,8 @@ func (v *alertView) of() url.Values {
 	return url.Values{"rule": {v.Rule}, "entity": {v.Entity}, "key": {v.Key}}
 }
 
-// spoken returns the story entry of an alert. here is the alert of the page.
-func spoken(a web.Alert, here alerts.ID) alertEntry {
+// newAlertEntry returns the story entry of an alert. here is the alert of the page.
+func newAlertEntry(a web.Alert, here alerts.ID) alertEntry {
 	return alertEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a, Here: a.ID == here}
 }
 
@@ -107,7 +107,7 @@ func (v *alertView) load(c client) error {
 	}
 	for _, a := range page.Items {
 		if a.Since.Equal(v.Since) {
-			v.Story = append(v.Story, spoken(a, v.ID))
+			v.Story = append(v.Story, newAlertEntry(a, v.ID))
 		}
 	}
 	return nil

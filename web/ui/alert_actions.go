@@ -63,7 +63,7 @@ func (u alertActions) handleAlertsAction(w http.ResponseWriter, r *http.Request)
 // handleGroupAction acknowledges all alerts of a group that the visitor has seen.
 func (u alertActions) handleGroupAction(w http.ResponseWriter, r *http.Request) {
 	if do := r.PostForm.Get("do"); do != "" && do != "ack" {
-		u.fail(w, r, nothingAsked("The form has no action: a group can only be acknowledged."))
+		u.fail(w, r, invalidAction("The form has no action: a group can only be acknowledged."))
 		return
 	}
 	did, err := ackClient{client{u.api, r}}.acknowledgeGroup(r.PostForm)
@@ -96,7 +96,7 @@ func (c ackClient) answer(form url.Values) (verb string, do func(id string) erro
 	case "unack":
 		return takenBack, func(id string) error { return c.do(http.MethodDelete, alertAt(id)+"/ack", nil, nil, nil) }, nil
 	}
-	return "", nil, nothingAsked("The form has no action: acknowledge or remove the acknowledgement.")
+	return "", nil, invalidAction("The form has no action: acknowledge or remove the acknowledgement.")
 }
 
 func alertAt(id string) string { return alertsAt + "/" + url.PathEscape(id) }
@@ -109,7 +109,7 @@ func (c ackClient) acknowledgeGroup(form url.Values) (did web.AckAllResult, err 
 	}
 	seen, err := uuid.Parse(form.Get("seen"))
 	if err != nil {
-		return did, nothingAsked("The form does not list the displayed alerts. Reload the page.")
+		return did, invalidAction("The form does not list the displayed alerts. Reload the page.")
 	}
 	match := map[string]string{}
 	for _, filter := range inboxFilter {

@@ -48,7 +48,7 @@ func (u *UI) alertLog(c client, r *http.Request) (view, error) {
 	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
 	}
-	v.Within = v.Asked["within"]
+	v.Within = v.Filter["within"]
 	query := v.query()
 	query.Del("within")
 	for _, s := range spans {

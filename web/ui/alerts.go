@@ -75,10 +75,10 @@ type alertPages struct{ *UI }
 func (u alertPages) alerts() http.HandlerFunc {
 	inbox := u.page("alerts", u.inbox)
 	return func(w http.ResponseWriter, r *http.Request) {
-		asked := r.URL.Query()
+		query := r.URL.Query()
 		for _, name := range []string{"status", "decided_after", "decided_before"} {
-			if asked.Get(name) != "" {
-				http.Redirect(w, r, alertLogAt+"?"+asked.Encode(), http.StatusSeeOther)
+			if query.Get(name) != "" {
+				http.Redirect(w, r, alertLogAt+"?"+query.Encode(), http.StatusSeeOther)
 				return
 			}
 		}
@@ -91,7 +91,7 @@ func (u alertPages) inbox(c client, r *http.Request) (view, error) {
 		listing: listingOf(r, append([]string{"by"}, inboxFilter...)...), Severities: severities,
 		Done: flashOf(r.URL.Query(), "alert", acknowledged, takenBack),
 	}
-	v.By = cmp.Or(v.Asked["by"], "rule")
+	v.By = cmp.Or(v.Filter["by"], "rule")
 	var err error
 	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
@@ -376,11 +376,11 @@ func (v inboxView) Unshown() int64 { return v.Total.Acknowledged - int64(len(v.K
 
 // at returns the address of the inbox narrowed to one group. It is empty if the inbox has no such filter.
 func (v inboxView) at(name string) string {
-	if !slices.Contains(inboxFilter, v.By) || name == "" || v.Asked[v.By] != "" {
+	if !slices.Contains(inboxFilter, v.By) || name == "" || v.Filter[v.By] != "" {
 		return ""
 	}
-	l := listing{At: alertsAt, Asked: maps.Clone(v.Asked)}
-	l.Asked[v.By] = name
+	l := listing{At: alertsAt, Filter: maps.Clone(v.Filter)}
+	l.Filter[v.By] = name
 	return l.page("")
 }
 

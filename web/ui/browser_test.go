@@ -149,11 +149,11 @@ func (b *tab) resize(width, height int64) {
 // visit opens a page of the node.
 func (b *tab) visit(path string) {
 	b.Helper()
-	began := time.Now()
+	startedAt := time.Now()
 	ctx, cancel := context.WithTimeout(b.ctx, within)
 	defer cancel()
 	if err := chromedp.Do(ctx, chromedp.Navigate(b.home+path)); err != nil {
-		b.Fatalf("%s does not come within %v: %v\n%s\n%s", path, time.Since(began).Round(time.Second), err, b.text(), b.state())
+		b.Fatalf("%s does not come within %v: %v\n%s\n%s", path, time.Since(startedAt).Round(time.Second), err, b.text(), b.state())
 	}
 }
 

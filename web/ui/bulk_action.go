@@ -155,15 +155,15 @@ func (u *UI) form(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// nothingAsked returns the problem of a form without an action.
-func nothingAsked(detail string) *web.Problem {
+// invalidAction returns the problem of a form without an action.
+func invalidAction(detail string) *web.Problem {
 	return &web.Problem{Status: http.StatusBadRequest, Title: "No action was taken", Detail: detail}
 }
 
 // flashMessages maps the values of did in an address to sentences.
 type flashMessages map[string]string
 
-// withFlash returns the address at with the given deed in its query.
+// withFlash returns the address at with the given action in its query.
 func withFlash(at, action string) string {
 	to, err := url.Parse(at)
 	if err != nil {

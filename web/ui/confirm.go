@@ -8,7 +8,7 @@ import (
 // confirmation is the question before an action that can't be undone.
 type confirmation struct {
 	Title     string
-	Says      string   // consequence of the action
+	Text      string   // consequence of the action
 	Names     []string // objects of the action; empty: Says names them
 	At        string   // address of the form
 	Form      []field  // hidden fields

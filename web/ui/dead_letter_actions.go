@@ -54,7 +54,7 @@ func (u letterActions) doToLetters(w http.ResponseWriter, r *http.Request, keepA
 	c, chosen, what := client{u.api, r}, r.PostForm["letter"], r.PostForm.Get("do")
 	d := bulkResult{Noun: "dead letter", Verb: takenIn, Back: returnPath(r.PostForm.Get("back")).String()}
 	if what != "retry" && what != "drop" {
-		u.fail(w, r, nothingAsked("The form has no action: retry or drop."))
+		u.fail(w, r, invalidAction("The form has no action: retry or drop."))
 		return
 	}
 	if u.noneChosen(w, r, d, chosen) {
@@ -62,7 +62,7 @@ func (u letterActions) doToLetters(w http.ResponseWriter, r *http.Request, keepA
 	}
 	if what == "drop" && r.PostForm.Get("sure") == "" {
 		q := confirmation{
-			Title: "Drop " + count(len(chosen), "dead letter") + "?", Says: "The event is deleted permanently.", Names: chosen,
+			Title: "Drop " + count(len(chosen), "dead letter") + "?", Text: "The event is deleted permanently.", Names: chosen,
 			At: lettersAt, Form: []field{{"do", "drop"}}, Do: "Drop " + count(len(chosen), "dead letter"), Dangerous: true, Keep: keep, Back: keepAt, Then: d.Back,
 		}
 		for _, id := range chosen {
@@ -116,8 +116,8 @@ func (u letterActions) doToMeant(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case what == "drop" && !isSure:
-		q.Title, q.Do, q.Dangerous = "Drop "+many+whichOf(meant)+"?", "Drop all", true
-		q.Says = "The events are deleted permanently, including those that arrived since the page was loaded."
+		q.Title, q.Do, q.Dangerous = "Drop "+many+filterText(meant)+"?", "Drop all", true
+		q.Text = "The events are deleted permanently, including those that arrived since the page was loaded."
 		u.confirm(w, r, q)
 	case what == "drop":
 		var gone web.DropResult
@@ -127,13 +127,13 @@ func (u letterActions) doToMeant(w http.ResponseWriter, r *http.Request) {
 		}
 		u.report(w, r, bulkResult{Noun: "dead letter", Verb: dropped, Done: int(gone.Dropped), Back: lettersAt})
 	case what == "retry" && !isSure:
-		q.Title, q.Do = "Retry "+many+whichOf(meant)+"?", "Retry all"
-		q.Says = "Their events are applied now, oldest first, with the current rules. Overdue steps fire at once."
+		q.Title, q.Do = "Retry "+many+filterText(meant)+"?", "Retry all"
+		q.Text = "Their events are applied now, oldest first, with the current rules. Overdue steps fire at once."
 		u.confirm(w, r, q)
 	case what == "retry":
 		u.retryMeant(w, r, meant, q)
 	default:
-		u.fail(w, r, nothingAsked("The form has no action: retry or drop."))
+		u.fail(w, r, invalidAction("The form has no action: retry or drop."))
 	}
 }
 
@@ -165,7 +165,7 @@ func (u letterActions) retryMeant(w http.ResponseWriter, r *http.Request, meant 
 	if after := r.PostForm.Get("after"); after != "" {
 		meant.Set("after", after)
 	}
-	for began := time.Now(); ; {
+	for startedAt := time.Now(); ; {
 		var did web.RetryResult
 		if err := c.do(http.MethodPost, lettersAt+"/retry", meant, nil, &did); err != nil {
 			u.fail(w, r, err)
@@ -176,9 +176,9 @@ func (u letterActions) retryMeant(w http.ResponseWriter, r *http.Request, meant 
 			break
 		}
 		meant.Set("after", strconv.FormatInt(did.Next, 10))
-		if time.Since(began) > retryTime {
+		if time.Since(startedAt) > retryTime {
 			more.Title, more.Do, more.Keep = "More dead letters remain. Continue?", "Continue", "Stop here"
-			more.Says = fmt.Sprintf("%s processed so far, %d failed again.", count(sum.Processed, "dead letter"), sum.Refused)
+			more.Text = fmt.Sprintf("%s processed so far, %d failed again.", count(sum.Processed, "dead letter"), sum.Refused)
 			more.Form = append(more.Form, field{"after", meant.Get("after")}, field{"taken_in", strconv.Itoa(sum.Processed)}, field{"refused", strconv.Itoa(sum.Refused)})
 			u.confirm(w, r, more)
 			return
@@ -217,16 +217,16 @@ func meantBy(form url.Values) url.Values {
 	return meant
 }
 
-// whichOf describes the filter in words, to follow a count.
-func whichOf(meant url.Values) (said string) {
+// filterText describes the filter in words, to follow a count.
+func filterText(meant url.Values) (text string) {
 	if rule := meant.Get("rule"); rule != "" {
-		said += " of rule " + escapeControls(rule)
+		text += " of rule " + escapeControls(rule)
 	}
 	if subject := meant.Get("subject"); subject != "" {
-		said += " on " + escapeControls(subject)
+		text += " on " + escapeControls(subject)
 	}
 	if reason := meant.Get("reason"); reason != "" {
-		said += " with the reason “" + escapeControls(reason) + "”"
+		text += " with the reason “" + escapeControls(reason) + "”"
 	}
-	return said
+	return text
 }

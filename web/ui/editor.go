@@ -258,17 +258,17 @@ func (c editorClient) tryText(text string, t previewForm, u *UI) *previewResult 
 	if err != nil {
 		return &previewResult{Error: err.Error()}
 	}
-	return c.try("/rules/preview", t, u.Now(), func(ask web.PreviewRequest) any {
-		return web.UnsavedPreviewRequest{Rule: rule, PreviewRequest: ask}
+	return c.try("/rules/preview", t, u.Now(), func(request web.PreviewRequest) any {
+		return web.UnsavedPreviewRequest{Rule: rule, PreviewRequest: request}
 	})
 }
 
 // try answers with the preview of an unsaved rule, as a fragment of the editor.
 func (u editorPages) try(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	asked := editorClient{client{u.api, r}}.tryText(r.PostFormValue("text"), trialOf(r), u.UI)
+	result := editorClient{client{u.api, r}}.tryText(r.PostFormValue("text"), trialOf(r), u.UI)
 	var out bytes.Buffer
-	if err := u.templates["editor.html"].ExecuteTemplate(&out, "tried", asked); err != nil {
+	if err := u.templates["editor.html"].ExecuteTemplate(&out, "tried", result); err != nil {
 		u.fail(w, r, err)
 		return
 	}

@@ -20,14 +20,14 @@ type entityView struct {
 	Waits       []pendingView
 	Past        []jobStory
 	More        bool // older entries exist
-	Said        *bulkResult
+	Result      *bulkResult
 	May         permissions
 }
 
 // Anyhow returns the next check of a job after a snooze that did not move it. It is zero otherwise.
 func (v entityView) Anyhow() time.Time {
 	i := slices.IndexFunc(v.Waits, func(w pendingView) bool { return w.SnoozeIneffective })
-	if i < 0 || v.Said == nil || v.Said.Verb != jobVerbs["snooze"] {
+	if i < 0 || v.Result == nil || v.Result.Verb != jobVerbs["snooze"] {
 		return time.Time{}
 	}
 	return v.Waits[i].NextCheckAt
@@ -62,7 +62,7 @@ func (u *UI) entity(c client, r *http.Request) (view, error) {
 	if err := c.get("/entities/"+pathEscape(entity), url.Values{"key": {key}}, &known); err != nil {
 		return view{}, err
 	}
-	v := entityView{Entity: entity, Key: key, Said: jobsDone(r.URL.Query())}
+	v := entityView{Entity: entity, Key: key, Result: jobsDone(r.URL.Query())}
 	var err error
 	if v.May, err = c.may(); err != nil {
 		return view{}, err

@@ -31,7 +31,7 @@ type linkedError interface {
 }
 
 // link is a path with its text.
-type link struct{ Path, Says string }
+type link struct{ Path, Text string }
 
 // parentPage is a list that error pages link to.
 type parentPage struct {

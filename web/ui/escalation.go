@@ -14,7 +14,7 @@ import (
 type stepView struct {
 	document.Step
 	When string
-	Says string
+	Text string
 }
 
 // escalationSteps returns the steps with their times and texts in words.
@@ -63,10 +63,10 @@ func escalation(d document.Document) (drawing []timeAxis, toScale bool) {
 		return nil, true
 	}
 	dots := []axisEvent{{kind: "starts"}}
-	says := make([]string, 0, len(steps))
+	texts := make([]string, 0, len(steps))
 	after, toScale := time.Duration(0), true
 	for i, s := range steps {
-		says = append(says, fmt.Sprintf("%s: %s, %s", whenOf(s), s.Name, s.Severity))
+		texts = append(texts, fmt.Sprintf("%s: %s, %s", whenOf(s), s.Name, s.Severity))
 		m := axisEvent{kind: string(s.Severity), label: s.Name, step: i + 1}
 		switch {
 		case s.Every > 0:
@@ -94,7 +94,7 @@ func escalation(d document.Document) (drawing []timeAxis, toScale bool) {
 	if toScale && after == 0 {
 		return nil, true // a single point needs no axis
 	}
-	return drawn(dots, !toScale, holds(d), 0, "Escalation: "+strings.Join(says, "; ")), toScale
+	return timeAxes(dots, !toScale, holds(d), 0, "Escalation: "+strings.Join(texts, "; ")), toScale
 }
 
 // forGood is a hold that counts as endless.
@@ -105,8 +105,8 @@ func holds(d document.Document) bool {
 	return d.Hold > 0 && (len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil)
 }
 
-// begins describes the trigger of a rule.
-func begins(t document.Trigger) string {
+// triggerText describes the trigger of a rule.
+func triggerText(t document.Trigger) string {
 	switch h := t.Heartbeat; {
 	case h != nil && h.Event == "":
 		return "a missing ping, expected " + h.IntervalText()
@@ -153,7 +153,7 @@ func hearings(d document.Document) (all []subscriptionView) {
 }
 
 // ruleFact is a property of a rule beside its steps.
-type ruleFact struct{ Name, Says string }
+type ruleFact struct{ Name, Text string }
 
 // facts lists the less visible properties of a rule.
 func facts(d document.Document) (all []ruleFact) {

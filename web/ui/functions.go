@@ -58,12 +58,12 @@ func clock(t time.Time, show string) (template.HTML, error) {
 		return "", nil
 	}
 	t = t.UTC()
-	said := ""
+	prefix := ""
 	if show == "since" {
-		said = "since "
+		prefix = "since "
 	}
 	// The values contain digits, punctuation and ASCII letters only.
-	return template.HTML(said + fmt.Sprintf(`<time datetime="%s" data-show="%s">%s</time>`, //nolint:gosec // see above
+	return template.HTML(prefix + fmt.Sprintf(`<time datetime="%s" data-show="%s">%s</time>`, //nolint:gosec // see above
 		t.Format(time.RFC3339), show, t.Format(layouts[show]))), nil
 }
 

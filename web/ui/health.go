@@ -234,12 +234,12 @@ var gapSteps = []string{"gap", "lost", "recreated"}
 
 // monitoringGaps returns the monitoring gaps of sweep and ingest, newest first, from the node's system alerts.
 func (c healthClient) monitoringGaps(now time.Time) (found []gapView, err error) {
-	var said web.Page[web.Alert]
-	if err := c.get("/alerts", url.Values{"rule": {alerts.SystemRule}, "limit": {blindRows}}, &said); err != nil {
+	var page web.Page[web.Alert]
+	if err := c.get("/alerts", url.Values{"rule": {alerts.SystemRule}, "limit": {blindRows}}, &page); err != nil {
 		return nil, err
 	}
 	closed := make(map[alerts.ID]bool)
-	for _, a := range said.Items {
+	for _, a := range page.Items {
 		if !slices.Contains(gapSteps, a.Step) || closed[a.ID] {
 			continue
 		}

@@ -35,7 +35,7 @@ var historyFilter = []string{"rule", "entity", "key", "outcome", "ended_after", 
 
 func (u *UI) history(c client, r *http.Request) (view, error) {
 	v := historyView{listing: listingOf(r, historyFilter...), Spans: historySpans}
-	v.Bucket, v.Within = cmp.Or(v.Asked["bucket"], "1h"), v.Asked["within"]
+	v.Bucket, v.Within = cmp.Or(v.Filter["bucket"], "1h"), v.Filter["within"]
 	query := v.query()
 	query.Del("within")
 	query.Del("bucket")
@@ -66,19 +66,19 @@ func (u *UI) history(c client, r *http.Request) (view, error) {
 
 // searches reports whether the filter has no index. The list then covers one day unless the visitor selects more.
 func (v historyView) searches() bool {
-	return v.Asked["key"] == "" && v.Asked["rule"]+v.Asked["entity"]+v.Asked["outcome"] != ""
+	return v.Filter["key"] == "" && v.Filter["rule"]+v.Filter["entity"]+v.Filter["outcome"] != ""
 }
 
 // Timed reports whether the list has exact times.
-func (v historyView) Timed() bool { return v.Asked["ended_after"]+v.Asked["ended_before"] != "" }
+func (v historyView) Timed() bool { return v.Filter["ended_after"]+v.Filter["ended_before"] != "" }
 
 // Filtered reports whether the list has any filter.
-func (v historyView) Filtered() bool { return v.searches() || v.Timed() || v.Asked["key"] != "" }
+func (v historyView) Filtered() bool { return v.searches() || v.Timed() || v.Filter["key"] != "" }
 
 // In returns the address of the page with another bucket of the chart.
 func (v historyView) In(bucket string) string {
-	l := listing{At: v.At, Asked: maps.Clone(v.Asked)}
-	l.Asked["bucket"] = bucket
+	l := listing{At: v.At, Filter: maps.Clone(v.Filter)}
+	l.Filter["bucket"] = bucket
 	return l.page("")
 }
 
@@ -87,10 +87,10 @@ func (v historyView) Wider() string {
 	if v.Within == anyTime {
 		return ""
 	}
-	l := listing{At: v.At, Asked: maps.Clone(v.Asked)}
-	l.Asked["within"] = "14d"
+	l := listing{At: v.At, Filter: maps.Clone(v.Filter)}
+	l.Filter["within"] = "14d"
 	if v.Within == "14d" {
-		l.Asked["within"] = anyTime
+		l.Filter["within"] = anyTime
 	}
 	return l.page("")
 }

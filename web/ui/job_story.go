@@ -35,18 +35,18 @@ type storyEntry struct {
 func storyOf(j web.Job, ended *web.EndedJob, raised []web.Alert) jobStory {
 	s := jobStory{Job: j, Ended: ended, Event: indented(j.Event)}
 	s.Line = append(s.Line, storyEntry{At: j.Since, Kind: "began", Word: "started", Then: "first check", Next: j.FirstCheckAt, Began: true})
-	told := make([]bool, len(j.Trail)) // trail entries covered by an alert
+	covered := make([]bool, len(j.Trail)) // trail entries covered by an alert
 	for _, a := range raised {
 		m := storyEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a}
 		for i, e := range j.Trail {
 			if e.Kind == "check" && e.Step != "" && e.Step == a.Step && e.At.Equal(a.Slot) {
-				m.Values, told[i] = e.Values, true
+				m.Values, covered[i] = e.Values, true
 			}
 		}
 		s.Line = append(s.Line, m)
 	}
 	for i, e := range j.Trail {
-		if !told[i] {
+		if !covered[i] {
 			s.Line = append(s.Line, momentOf(e))
 		}
 	}

@@ -35,11 +35,11 @@ type jobsView struct {
 	Jobs        []job
 	Dues        []dueChoice
 	FilterError string      // error of the filter
-	Said        *bulkResult // result of the last action; nil: none
+	Result      *bulkResult // result of the last action; nil: none
 }
 
 // dueChoice is an option of the due filter.
-type dueChoice struct{ Value, Says string }
+type dueChoice struct{ Value, Text string }
 
 // dues are the options of the due filter.
 var dues = []dueChoice{{"", "any time"}, {"now", "due"}, {"hour", "within 1 hour"}, {"day", "within 1 day"}}
@@ -53,15 +53,15 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 	for _, name := range []string{"due", "from", "to"} {
 		query.Del(name)
 	}
-	if prefix, is := strings.CutSuffix(l.Asked["key"], "*"); is {
+	if prefix, is := strings.CutSuffix(l.Filter["key"], "*"); is {
 		query.Del("key")
 		query.Set("key_prefix", prefix)
 	}
-	if l.Asked["due"] != "" && l.Asked["from"]+l.Asked["to"] != "" {
+	if l.Filter["due"] != "" && l.Filter["from"]+l.Filter["to"] != "" {
 		return query, errors.New("use either Due or From and To, not both")
 	}
 	before := func(t time.Time) { query.Set("due_before", t.UTC().Format(time.RFC3339)) }
-	switch l.Asked["due"] {
+	switch l.Filter["due"] {
 	case "now":
 		query.Set("due", "true")
 	case "hour":
@@ -70,12 +70,12 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 		before(now.Add(24 * time.Hour))
 	}
 	for name, parameter := range map[string]string{"from": "due_after", "to": "due_before"} {
-		if l.Asked[name] == "" {
+		if l.Filter[name] == "" {
 			continue
 		}
-		t, err := time.Parse("2006-01-02T15:04", l.Asked[name])
+		t, err := time.Parse("2006-01-02T15:04", l.Filter[name])
 		if err != nil {
-			return query, fmt.Errorf("%s is not a UTC time such as 2026-01-31T15:04", escapeControls(l.Asked[name]))
+			return query, fmt.Errorf("%s is not a UTC time such as 2026-01-31T15:04", escapeControls(l.Filter[name]))
 		}
 		query.Set(parameter, t.Format(time.RFC3339))
 	}
@@ -86,7 +86,7 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 type jobPages struct{ *UI }
 
 func (u jobPages) jobs(c client, r *http.Request) (view, error) {
-	v := jobsView{listing: listingOf(r, jobFilter...), Dues: dues, Said: jobsDone(r.URL.Query())}
+	v := jobsView{listing: listingOf(r, jobFilter...), Dues: dues, Result: jobsDone(r.URL.Query())}
 	var err error
 	if v.permissions, err = c.may(); err != nil {
 		return view{}, err
@@ -134,10 +134,10 @@ func (u jobPages) handleJobAction(w http.ResponseWriter, r *http.Request) {
 	what, chosen, back := r.PostForm.Get("do"), r.PostForm["job"], returnPath(r.PostForm.Get("back")).String()
 	switch {
 	case jobVerbs[what] == "":
-		u.fail(w, r, nothingAsked("The form has no action."))
+		u.fail(w, r, invalidAction("The form has no action."))
 		return
 	case len(chosen) == 0:
-		u.fail(w, r, nothingAsked("No jobs selected."))
+		u.fail(w, r, invalidAction("No jobs selected."))
 		return
 	case what == "cancel" && r.PostForm.Get("sure") == "":
 		u.render(w, r, http.StatusOK, "job_cancel", view{Title: "Cancel jobs?", Body: confirmView{Jobs: chosen, Back: back}}, "")

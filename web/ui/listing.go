@@ -9,7 +9,7 @@ import (
 // listing is a list of the API on a page, with its filters and pagination.
 type listing struct {
 	At     string            // path of the page
-	Asked  map[string]string // filters by parameter
+	Filter map[string]string // filters by parameter
 	Here   string            // address of this page of the list
 	First  string            // address of the first page; empty: this one
 	Next   string            // address of the next page; empty: this is the last
@@ -21,12 +21,12 @@ const listRows = "50"
 
 // listingOf reads the filters of a request. It trims all parameters except key, because blanks belong to keys.
 func listingOf(r *http.Request, parameters ...string) listing {
-	asked := r.URL.Query()
-	l := listing{At: r.URL.Path, Asked: make(map[string]string, len(parameters)), cursor: asked.Get("cursor")}
+	query := r.URL.Query()
+	l := listing{At: r.URL.Path, Filter: make(map[string]string, len(parameters)), cursor: query.Get("cursor")}
 	for _, name := range parameters {
-		l.Asked[name] = asked.Get(name)
+		l.Filter[name] = query.Get(name)
 		if name != "key" {
-			l.Asked[name] = strings.TrimSpace(l.Asked[name])
+			l.Filter[name] = strings.TrimSpace(l.Filter[name])
 		}
 	}
 	l.Here = l.page(l.cursor)
@@ -39,7 +39,7 @@ func listingOf(r *http.Request, parameters ...string) listing {
 // query returns the query for the API.
 func (l listing) query() url.Values {
 	query := url.Values{"limit": {listRows}}
-	for name, value := range l.Asked {
+	for name, value := range l.Filter {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -52,7 +52,7 @@ func (l listing) query() url.Values {
 
 // Narrowed reports whether the list has a filter.
 func (l listing) Narrowed() bool {
-	for _, value := range l.Asked {
+	for _, value := range l.Filter {
 		if value != "" {
 			return true
 		}
@@ -70,7 +70,7 @@ func (l *listing) goesOn(next string) {
 // page returns the address of the page at a cursor.
 func (l listing) page(cursor string) string {
 	query := make(url.Values)
-	for name, value := range l.Asked {
+	for name, value := range l.Filter {
 		if value != "" {
 			query.Set(name, value)
 		}

@@ -20,7 +20,7 @@ type chart struct {
 	Most       string // value of the tallest bar
 	Half       string
 	Worst      string     // value of the tallest lag
-	Says       string     // summary in words
+	Summary    string     // summary in words
 	Herd       *loadSpike // nil: no spike
 	Rows       []loadRow
 }
@@ -75,13 +75,13 @@ func (c client) load(now time.Time) (*chart, error) {
 // draw draws the load.
 func draw(slots web.Slots, now time.Time) *chart {
 	d := &chart{Width: barStep * len(slots.Items), Height: barHeight}
-	var most int64 = 1
+	var largest int64 = 1
 	worst := lagShown
 	for _, s := range slots.Items {
-		most, worst = max(most, s.Checks+due(s)), max(worst, lagOf(s))
+		largest, worst = max(largest, s.Checks+due(s)), max(worst, lagOf(s))
 	}
 	for i, s := range slots.Items {
-		d.column(i*barStep, s, most, now)
+		d.column(i*barStep, s, largest, now)
 		if lateness := lagOf(s); lateness > lagShown {
 			d.Latenesses = append(d.Latenesses, newBar(i*barStep, int64(lateness), int64(worst), lagHeight, "late", spanTitle(s)+": checked up to "+roughly(lateness)+" late"))
 		}
@@ -89,8 +89,8 @@ func draw(slots web.Slots, now time.Time) *chart {
 			d.Hours, d.Ticks = append(d.Hours, s.From), append(d.Ticks, i*barStep)
 		}
 	}
-	d.Most, d.Half, d.Worst = number(most), number(most/2), roughly(worst)
-	if most < 2 {
+	d.Most, d.Half, d.Worst = number(largest), number(largest/2), roughly(worst)
+	if largest < 2 {
 		d.Half = ""
 	}
 	d.Now = int(now.Sub(slots.From) * barStep / chartBucket)
@@ -105,9 +105,9 @@ func due(s web.Slot) int64 { return s.Planned + int64(s.Ticks) }
 func lagOf(s web.Slot) time.Duration { return time.Duration(s.MaxLateness * float64(time.Second)) }
 
 // column draws a bucket, with due checks on top of past ones.
-func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {
+func (d *chart) column(x int, s web.Slot, largest int64, now time.Time) {
 	title := fmt.Sprintf("%s: %s, %s", spanTitle(s), count(int(s.Checks), "check"), count(int(s.Alerts), "alert"))
-	done := newBar(x, s.Checks, most, d.Height, "past", title)
+	done := newBar(x, s.Checks, largest, d.Height, "past", title)
 	if s.Checks > 0 {
 		d.Bars = append(d.Bars, done)
 	}
@@ -118,16 +118,16 @@ func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {
 	if isOver(s, now) {
 		kind, word = "overdue", "overdue"
 	}
-	ahead := newBar(x, due(s), most, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), count(int(due(s)), "check"), word))
+	ahead := newBar(x, due(s), largest, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), count(int(due(s)), "check"), word))
 	ahead.Y = max(0, ahead.Y-done.Height)
 	d.Bars = append(d.Bars, ahead)
 }
 
 // newBar returns a bar from the base line. Any value above zero is visible.
-func newBar(x int, n, most int64, height int, kind, title string) bar {
+func newBar(x int, n, largest int64, height int, kind, title string) bar {
 	b := bar{X: x + 1, Y: height, Width: barStep - 2, Kind: kind, Title: title}
 	if n > 0 {
-		b.Height = max(2, int(float64(n)/float64(most)*float64(height)))
+		b.Height = max(2, int(float64(n)/float64(largest)*float64(height)))
 		b.Y -= b.Height
 	}
 	return b
@@ -177,12 +177,12 @@ func (d *chart) sum(slots web.Slots, now time.Time) {
 			d.Rows = append(d.Rows, row)
 		}
 	}
-	d.Says = fmt.Sprintf("%s checked, %s planned", number(all.Checks), number(all.Due))
+	d.Summary = fmt.Sprintf("%s checked, %s planned", number(all.Checks), number(all.Due))
 	if all.Over > 0 {
-		d.Says += ", " + number(all.Over) + " overdue"
+		d.Summary += ", " + number(all.Over) + " overdue"
 	}
 	if all.MaxLateness > lagShown {
-		d.Says += ", at most " + roughly(all.MaxLateness) + " late"
+		d.Summary += ", at most " + roughly(all.MaxLateness) + " late"
 	}
 }
 

@@ -48,14 +48,14 @@ func TestAHerdIsSeen(t *testing.T) {
 	if d.Herd == nil || d.Herd.Jobs != 100_000 || !d.Herd.From.Equal(noon.Truncate(chartBucket).Add(3*time.Hour)) || d.Herd.Until.Sub(d.Herd.From) != chartBucket {
 		t.Errorf("the herd: %+v", d.Herd)
 	}
-	if d.Most != "100,000" || d.Half != "50,000" || d.Says != "40 checked, 100,030 planned" {
-		t.Errorf("it says %q, and the axis %q and %q", d.Says, d.Most, d.Half)
+	if d.Most != "100,000" || d.Half != "50,000" || d.Summary != "40 checked, 100,030 planned" {
+		t.Errorf("it says %q, and the axis %q and %q", d.Summary, d.Most, d.Half)
 	}
 }
 
 // TestNoHerdIsSeen checks that neither an empty nor an evenly high load has a spike.
 func TestNoHerdIsSeen(t *testing.T) {
-	if d := draw(loaded(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Latenesses)+len(d.Rows) != 0 || d.Says != "0 checked, 0 planned" {
+	if d := draw(loaded(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Latenesses)+len(d.Rows) != 0 || d.Summary != "0 checked, 0 planned" {
 		t.Errorf("nothing: %+v", d)
 	}
 	even := make(map[time.Duration]web.Slot)
@@ -85,8 +85,8 @@ func TestABacklogIsSeen(t *testing.T) {
 	if len(d.Latenesses) != 1 || d.Latenesses[0].Height != lagHeight || d.Worst != "3 m 10 s" {
 		t.Errorf("late: %+v, at worst %s", d.Latenesses, d.Worst)
 	}
-	if d.Says != "160 checked, 20 planned, 50 overdue, at most 3 m 10 s late" {
-		t.Errorf("it says %q", d.Says)
+	if d.Summary != "160 checked, 20 planned, 50 overdue, at most 3 m 10 s late" {
+		t.Errorf("it says %q", d.Summary)
 	}
 	want := loadRow{From: noon.Truncate(time.Hour).Add(-2 * time.Hour), Checks: 100, Alerts: 7, MaxLateness: 190 * time.Second}
 	if len(d.Rows) != 3 || d.Rows[0] != want || d.Rows[1].Over != 50 || d.Rows[2].Due != 20 || d.Rows[1].LagText() != "" {

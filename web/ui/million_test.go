@@ -114,9 +114,9 @@ func timePage(b *testing.B, address string) {
 	fetch()
 	var took []time.Duration
 	for b.Loop() {
-		began := time.Now()
+		startedAt := time.Now()
 		fetch()
-		took = append(took, time.Since(began))
+		took = append(took, time.Since(startedAt))
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "worst-ms")

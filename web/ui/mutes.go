@@ -278,15 +278,15 @@ func (u mutePages) handleMuteAction(w http.ResponseWriter, r *http.Request) {
 		})
 		u.report(w, r, d)
 	default:
-		u.fail(w, r, nothingAsked("The form has no action: create or end a mute."))
+		u.fail(w, r, invalidAction("The form has no action: create or end a mute."))
 	}
 }
 
 // makeMute creates a mute. A refused one returns to the form with its errors.
 func (u mutePages) makeMute(w http.ResponseWriter, r *http.Request, c client) {
-	asked := wished(r.PostForm)
+	wanted := wished(r.PostForm)
 	var made web.Mute
-	err := c.do(http.MethodPost, mutesAt, nil, web.MuteRequest{Match: asked.match(), Reason: asked.Reason, For: asked.For}, &made)
+	err := c.do(http.MethodPost, mutesAt, nil, web.MuteRequest{Match: wanted.match(), Reason: wanted.Reason, For: wanted.For}, &made)
 	if err == nil {
 		u.report(w, r, bulkResult{Noun: "mute", Verb: "created", Done: 1, Back: mutesAt})
 		return
@@ -301,13 +301,13 @@ func (u mutePages) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 		u.fail(w, r, listErr)
 		return
 	}
-	if len(asked.match()) > 0 {
-		if v.Reach, listErr = (muteClient{c}).reach(asked); listErr != nil {
+	if len(wanted.match()) > 0 {
+		if v.Reach, listErr = (muteClient{c}).reach(wanted); listErr != nil {
 			u.fail(w, r, listErr)
 			return
 		}
 	}
-	v.Wish, v.Errors = asked, asked.wrong(problem)
+	v.Wish, v.Errors = wanted, wanted.wrong(problem)
 	u.render(w, r, problem.Status, "mutes", view{Title: "Mutes", Body: v, Still: true}, "")
 }
 

@@ -32,13 +32,13 @@ func ofWait(a web.Alert) bool {
 
 // outage adds the story of the alert's outage: its opening alert, and its end or the fact that it is open.
 func (v *alertView) outage(c client, of string) error {
-	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "opened", Text: of + " stopped answering"}, spoken(v.Alert, v.ID)}
+	v.Story = []alertEntry{{At: v.Since, Kind: "waiting", Word: "opened", Text: of + " stopped answering"}, newAlertEntry(v.Alert, v.ID)}
 	for _, id := range v.Closes {
 		var opening web.Alert
 		if is, err := exists(c.get(alertAt(id.String()), nil, &opening)); err != nil {
 			return err
 		} else if is { // otherwise its retention has ended
-			v.Story = append(v.Story, spoken(opening, v.ID))
+			v.Story = append(v.Story, newAlertEntry(opening, v.ID))
 		}
 	}
 	var all web.Page[web.Outage]

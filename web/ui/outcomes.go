@@ -21,7 +21,7 @@ type outcomeChart struct {
 	Width   int
 	Height  int   // height of the tallest bar
 	Most    int64 // value of the tallest bar
-	Says    string
+	Summary string
 	web.Outcomes
 }
 
@@ -78,7 +78,7 @@ func kindOf(o checks.Outcome) int {
 func (c client) outcomes(l listing, bucket string) (*outcomeChart, error) {
 	query := url.Values{"bucket": {bucket}}
 	for _, name := range []string{"rule", "entity"} {
-		if value := l.Asked[name]; value != "" {
+		if value := l.Filter[name]; value != "" {
 			query.Set(name, value)
 		}
 	}
@@ -97,7 +97,7 @@ func (d *outcomeChart) count(l listing) {
 	for _, item := range d.Items {
 		col := column{From: item.From, By: make([]int64, len(d.Kinds))}
 		for name, n := range item.Outcomes {
-			if wanted := l.Asked["outcome"]; wanted != "" && name != wanted {
+			if wanted := l.Filter["outcome"]; wanted != "" && name != wanted {
 				continue
 			}
 			kind := kindOf(checks.Outcome(name))
@@ -105,37 +105,37 @@ func (d *outcomeChart) count(l listing) {
 			d.Kinds[kind].Jobs += n
 		}
 		to := item.From.Add(time.Duration(d.Bucket) * time.Second)
-		narrowed := listing{At: l.At, Asked: maps.Clone(l.Asked)}
-		narrowed.Asked["ended_after"], narrowed.Asked["ended_before"] = item.From.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339)
-		delete(narrowed.Asked, "within")
+		narrowed := listing{At: l.At, Filter: maps.Clone(l.Filter)}
+		narrowed.Filter["ended_after"], narrowed.Filter["ended_before"] = item.From.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339)
+		delete(narrowed.Filter, "within")
 		col.At = narrowed.page("")
 		d.Most, all = max(d.Most, col.Sum), all+col.Sum
 		d.Columns = append(d.Columns, col)
 	}
-	d.Says = d.sentence(l, all)
+	d.Summary = d.sentence(l, all)
 }
 
 // sentence describes the scope of the bars. They cover all keys, even if the list is narrowed to one.
 func (d *outcomeChart) sentence(l listing, all int64) string {
-	said := count(int(all), "job")
-	if rule := l.Asked["rule"]; rule != "" {
-		said += " of rule " + escapeControls(rule)
+	text := count(int(all), "job")
+	if rule := l.Filter["rule"]; rule != "" {
+		text += " of rule " + escapeControls(rule)
 	}
-	if entity := l.Asked["entity"]; entity != "" {
-		said += " of entity " + escapeControls(entity)
+	if entity := l.Filter["entity"]; entity != "" {
+		text += " of entity " + escapeControls(entity)
 	}
-	said += " ended"
-	if outcome := l.Asked["outcome"]; outcome != "" {
-		said += " as " + escapeControls(strings.ReplaceAll(outcome, "_", " "))
+	text += " ended"
+	if outcome := l.Filter["outcome"]; outcome != "" {
+		text += " as " + escapeControls(strings.ReplaceAll(outcome, "_", " "))
 	}
-	said += " in the last 24 hours"
+	text += " in the last 24 hours"
 	if d.byDay() {
-		said = strings.TrimSuffix(said, "24 hours") + "14 days"
+		text = strings.TrimSuffix(text, "24 hours") + "14 days"
 	}
-	if l.Asked["key"] != "" {
-		said += ", all keys"
+	if l.Filter["key"] != "" {
+		text += ", all keys"
 	}
-	return said
+	return text
 }
 
 func (d *outcomeChart) byDay() bool { return d.Bucket >= futurejobs.Day.Seconds() }
@@ -169,13 +169,13 @@ func (d *outcomeChart) draw() {
 
 // title describes a column.
 func (d *outcomeChart) title(col column) string {
-	said := []string{count(int(col.Sum), "job") + " ended"}
+	parts := []string{count(int(col.Sum), "job") + " ended"}
 	for kind, n := range col.By {
 		if n > 0 {
-			said = append(said, fmt.Sprintf("%s: %d", d.Kinds[kind].Name, n))
+			parts = append(parts, fmt.Sprintf("%s: %d", d.Kinds[kind].Name, n))
 		}
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // Step is the width of a column.

@@ -41,14 +41,14 @@ func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 	w.About, w.Lacks, w.Step = d.Description, missingEvent(d), nextStep(d.Escalate, j.Step)
 	w.Decides = d.Handler
 	if len(d.Resolve) == 0 && d.Trigger.Heartbeat == nil {
-		w.asked(d)
+		w.setLacks(d)
 	}
 	w.OnTime = d.Trigger.Heartbeat != nil && j.Step == 0 && len(j.Alerts) == 0
 	return w, nil
 }
 
-// asked sets Lacks for a job whose checks decide its end, if the last check was undetermined or none has run.
-func (w *pendingView) asked(d document.Document) {
+// setLacks sets Lacks for a job whose checks decide its end, if the last check was undetermined or none has run.
+func (w *pendingView) setLacks(d document.Document) {
 	since, why := undeterminedSince(w.Job)
 	w.Silent = since
 	switch {

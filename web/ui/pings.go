@@ -77,13 +77,13 @@ func pingsAt(rule, parameter, value string) string {
 // pings reads the ping URLs of a rule. keys are the rule's declared keys. A URL without a host is completed with the
 // host of the visitor's request.
 func (c pingClient) pings(rule string, keys []string, r *http.Request) (*pingsView, error) {
-	asked := r.URL.Query()
-	v := &pingsView{Of: asked.Get(pingsOf), Did: pingMessages.of(r)}
+	parameters := r.URL.Query()
+	v := &pingsView{Of: parameters.Get(pingsOf), Did: pingMessages.of(r)}
 	query := url.Values{"limit": {listRows}}
 	if v.Of != "" {
 		query.Set("key", v.Of)
 	}
-	if from := asked.Get(pingsFrom); from != "" {
+	if from := parameters.Get(pingsFrom); from != "" {
 		query.Set("cursor", from)
 	}
 	if len(query) > 1 {

@@ -72,28 +72,28 @@ type errTrial string
 func (e errTrial) Error() string { return string(e) }
 
 // request converts the form to the request body.
-func (t previewForm) request(now time.Time) (ask web.PreviewRequest, err error) {
-	ask.Event.At, ask.Event.Subject = now.UTC().Truncate(time.Second), web.Identifier(t.Subject)
+func (t previewForm) request(now time.Time) (request web.PreviewRequest, err error) {
+	request.Event.At, request.Event.Subject = now.UTC().Truncate(time.Second), web.Identifier(t.Subject)
 	if t.At != "" {
-		if ask.Event.At, err = instant(t.At); err != nil {
-			return ask, err
+		if request.Event.At, err = instant(t.At); err != nil {
+			return request, err
 		}
 	}
-	if ask.Event.Data, err = body("The trigger event", t.Event); err != nil {
-		return ask, err
+	if request.Event.Data, err = body("The trigger event", t.Event); err != nil {
+		return request, err
 	}
-	if ask.LookupResult, err = body("The lookup result", t.Found); err != nil {
-		return ask, err
+	if request.LookupResult, err = body("The lookup result", t.Found); err != nil {
+		return request, err
 	}
 	for _, n := range t.Then {
-		e, err := n.event(ask.Event)
+		e, err := n.event(request.Event)
 		if err != nil {
-			return ask, err
+			return request, err
 		}
-		ask.LaterEvents = append(ask.LaterEvents, e)
+		request.LaterEvents = append(request.LaterEvents, e)
 	}
-	slices.SortStableFunc(ask.LaterEvents, func(a, b web.PreviewEvent) int { return a.At.Compare(b.At) })
-	return ask, nil
+	slices.SortStableFunc(request.LaterEvents, func(a, b web.PreviewEvent) int { return a.At.Compare(b.At) })
+	return request, nil
 }
 
 // event converts a later event. Without data it repeats the first event's data, and without a time it comes an hour
@@ -165,12 +165,12 @@ type previewLine struct {
 func (c client) try(path string, t previewForm, now time.Time, question func(web.PreviewRequest) any) *previewResult {
 	out := new(previewResult)
 	later, end, err := t.until()
-	var ask web.PreviewRequest
+	var request web.PreviewRequest
 	if err == nil {
-		ask, err = t.request(now)
+		request, err = t.request(now)
 	}
 	if err == nil {
-		err = c.do(http.MethodPost, path, nil, question(ask), &out.Preview)
+		err = c.do(http.MethodPost, path, nil, question(request), &out.Preview)
 	}
 	if problem := new(web.Problem); errors.As(err, &problem) {
 		for _, d := range problem.Errors {
@@ -193,7 +193,7 @@ func (t *previewResult) lines(later time.Duration, end bool) {
 		return
 	}
 	from := t.Preview.Lines[0].At
-	var said []string
+	var raised []string
 	step, resolved := 0, 0
 	dots := make([]axisEvent, 0, len(t.Preview.Lines))
 	for i, l := range t.Preview.Lines {
@@ -207,7 +207,7 @@ func (t *previewResult) lines(later time.Duration, end bool) {
 		case l.Status == alerts.Resolved:
 			resolved++
 		default:
-			said = append(said, cmp.Or(l.Step, string(l.Status)))
+			raised = append(raised, cmp.Or(l.Step, string(l.Status)))
 		}
 		d := dotOf(l, from, line.AfterCut, i == 0)
 		if l.Step != "" {
@@ -224,18 +224,18 @@ func (t *previewResult) lines(later time.Duration, end bool) {
 	if end {
 		cut = 0
 	}
-	says := fmt.Sprintf("Preview from the start of the job to %s later; the list below has the same steps", length(dots[len(dots)-1].after))
-	t.Drawing = drawn(dots, false, false, cut, says)
+	text := fmt.Sprintf("Preview from the start of the job to %s later; the list below has the same steps", length(dots[len(dots)-1].after))
+	t.Drawing = timeAxes(dots, false, false, cut, text)
 	if !end {
-		t.Later = length(later) + " later: " + summarizeAlerts(said, resolved)
+		t.Later = length(later) + " later: " + summarizeAlerts(raised, resolved)
 	}
 }
 
 // summarizeAlerts summarizes raised alerts by their steps, with the number resolved.
-func summarizeAlerts(said []string, resolved int) string {
+func summarizeAlerts(raised []string, resolved int) string {
 	var parts []string
-	if len(said) > 0 {
-		parts = append(parts, count(len(said), "alert")+" raised: "+strings.Join(said, ", "))
+	if len(raised) > 0 {
+		parts = append(parts, count(len(raised), "alert")+" raised: "+strings.Join(raised, ", "))
 	}
 	if resolved > 0 {
 		parts = append(parts, fmt.Sprintf("%d resolved", resolved))

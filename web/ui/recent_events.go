@@ -54,11 +54,11 @@ func (c client) recent(rule string, d document.Document) (all []recent, err erro
 			add(j.Key, j.Event, j.CreatedAt)
 		}
 	}
-	var said web.Page[web.Alert]
-	if err := c.get("/alerts", url.Values{"rule": {rule}, "limit": {"50"}}, &said); err != nil {
+	var page web.Page[web.Alert]
+	if err := c.get("/alerts", url.Values{"rule": {rule}, "limit": {"50"}}, &page); err != nil {
 		return all, err
 	}
-	for _, a := range said.Items {
+	for _, a := range page.Items {
 		add(a.Key, a.Event, a.Since)
 	}
 	return all, nil

@@ -15,19 +15,19 @@ import (
 type ruleView struct {
 	web.Rule
 	permissions
-	Text     string // definition as YAML
-	Begins   string // trigger in words
-	Steps    []stepView
-	Handler  string // deciding handler; empty: none
-	Drawing  []timeAxis
-	ToScale  bool // distances in the drawing are proportional to time
-	Hears    []subscriptionView
-	Facts    []ruleFact
-	Versions []web.RuleVersion
-	Changed  []diffLine // diff of the newest version
-	Trial    previewForm
-	Pings    *pingsView // nil: the rule has no heartbeat
-	Did      string     // result of the last action; empty: none
+	Text          string // definition as YAML
+	Begins        string // trigger in words
+	Steps         []stepView
+	Handler       string // deciding handler; empty: none
+	Drawing       []timeAxis
+	ToScale       bool // distances in the drawing are proportional to time
+	Subscriptions []subscriptionView
+	Facts         []ruleFact
+	Versions      []web.RuleVersion
+	Changed       []diffLine // diff of the newest version
+	Trial         previewForm
+	Pings         *pingsView // nil: the rule has no heartbeat
+	Did           string     // result of the last action; empty: none
 
 	document document.Document
 }
@@ -90,7 +90,7 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 		return v, err
 	}
 	d := v.document
-	v.Begins, v.Steps, v.Handler, v.Hears, v.Facts = begins(d.Trigger), escalationSteps(d), d.Handler, hearings(d), facts(d)
+	v.Begins, v.Steps, v.Handler, v.Subscriptions, v.Facts = triggerText(d.Trigger), escalationSteps(d), d.Handler, hearings(d), facts(d)
 	v.Drawing, v.ToScale = escalation(d)
 	if v.Versions, err = (versionClient{c}).versions(name, shownVersions); err != nil {
 		return v, err
@@ -170,7 +170,7 @@ func pingRemovedWarning(name, key string) confirmation {
 	}
 	return confirmation{
 		Title: "Delete " + of + "?", At: rulePath(name), Form: []field{{"do", "unping"}, {"key", encodeFormText(key)}},
-		Says: "Within seconds, pings to this URL are refused, and rule " + name + " no longer receives them.",
+		Text: "Within seconds, pings to this URL are refused, and rule " + name + " no longer receives them.",
 		Do:   "Delete", Dangerous: true, Keep: "Keep ping URL", Back: rulePath(name) + "#pings",
 	}
 }
@@ -183,9 +183,9 @@ func (u rulePage) tryRule(w http.ResponseWriter, r *http.Request, name string) {
 		u.fail(w, r, err)
 		return
 	}
-	asked := trialOf(r)
-	asked.Recent, asked.Subjects = v.Trial.Recent, v.Trial.Subjects
-	asked.Answer = c.try(rulePath(name)+"/preview", asked, u.Now(), func(ask web.PreviewRequest) any { return ask })
-	v.Trial = asked
+	form := trialOf(r)
+	form.Recent, form.Subjects = v.Trial.Recent, v.Trial.Subjects
+	form.Answer = c.try(rulePath(name)+"/preview", form, u.Now(), func(request web.PreviewRequest) any { return request })
+	v.Trial = form
 	u.render(w, r, http.StatusOK, "rule", view{Title: name, Body: v}, "")
 }

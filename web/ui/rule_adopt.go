@@ -26,7 +26,7 @@ func (c adoptionClient) adopting(name string) (confirmation, error) {
 	known, err := c.listed(name)
 	return confirmation{
 		Title: "Convert rule " + name + " to UI-managed?", At: rulePath(name), Form: []field{{"do", "adopt"}, {"version", fmt.Sprint(known.Version)}},
-		Says: "The rule stays unchanged and is managed here from now on. Remove it from its file, too: the next apply of the file, also at the start of a node with --rules, makes the rule file-managed again.",
+		Text: "The rule stays unchanged and is managed here from now on. Remove it from its file, too: the next apply of the file, also at the start of a node with --rules, makes the rule file-managed again.",
 		Do:   "Convert", Keep: "Keep file-managed", Back: rulePath(name),
 	}, err
 }

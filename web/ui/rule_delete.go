@@ -66,7 +66,7 @@ func (c deletionClient) deleting(name string) (confirmation, error) {
 	known, err := c.listed(name)
 	return confirmation{
 		Title: "Delete rule " + name + "?", At: rulePath(name), Form: []field{{"do", "delete"}, {"version", fmt.Sprint(known.Version)}},
-		Says: ending(known.Jobs) + " History and versions are kept.",
+		Text: ending(known.Jobs) + " History and versions are kept.",
 		Do:   "Delete rule", Dangerous: true, Keep: "Keep rule", Back: rulePath(name),
 	}, err
 }

@@ -11,7 +11,7 @@ import (
 
 // sample is a rule of the gallery.
 type sample struct {
-	Name, Says string
+	Name, Text string
 	Begins     string // trigger in words
 	Subject    string // subject of the trigger event; empty: none
 	Event      string
@@ -55,7 +55,7 @@ func sampleOf(e examples.Example) (s sample, err error) {
 		return s, err
 	}
 	d := documents[0]
-	s = sample{Name: d.Name, Says: d.Description, Begins: begins(d.Trigger), Calendars: e.Calendars, text: e.Text}
+	s = sample{Name: d.Name, Text: d.Description, Begins: triggerText(d.Trigger), Calendars: e.Calendars, text: e.Text}
 	if s.listens = d.Trigger.Event; d.Trigger.Heartbeat != nil {
 		s.listens = d.Trigger.Heartbeat.Event
 	}

@@ -19,7 +19,7 @@ import (
 
 // findView is the data of the search page.
 type findView struct {
-	Asked string
+	Query string
 	Found []found
 }
 
@@ -34,7 +34,7 @@ type found struct {
 const findMost = "20"
 
 // Long reports whether the search text is longer than any key.
-func (v findView) Long() bool { return !fits(v.Asked) }
+func (v findView) Long() bool { return !fits(v.Query) }
 
 // MaxKey is the largest key, in bytes.
 func (findView) MaxKey() int { return document.MaxKey }
@@ -42,10 +42,10 @@ func (findView) MaxKey() int { return document.MaxKey }
 // find searches for a rule by the prefix of its name, for an alert by its id or a part of it, and for an entity by
 // its key. An entity or rule name may precede the key. A single result redirects to its page.
 func (u *UI) find(w http.ResponseWriter, r *http.Request) {
-	v := findView{Asked: strings.TrimSpace(r.URL.Query().Get("q"))}
-	if v.Asked != "" {
+	v := findView{Query: strings.TrimSpace(r.URL.Query().Get("q"))}
+	if v.Query != "" {
 		var err error
-		if v.Found, err = (searchClient{client{u.api, r}}).find(v.Asked); err != nil {
+		if v.Found, err = (searchClient{client{u.api, r}}).find(v.Query); err != nil {
 			u.fail(w, r, err)
 			return
 		}
@@ -60,10 +60,10 @@ func (u *UI) find(w http.ResponseWriter, r *http.Request) {
 // searchClient searches by what a user typed.
 type searchClient struct{ client }
 
-func (c searchClient) find(asked string) ([]found, error) {
+func (c searchClient) find(text string) ([]found, error) {
 	var all []found
 	for _, look := range []func(string) ([]found, error){c.findAlert, c.findKey, c.findQualified, c.findRules} {
-		some, err := look(asked)
+		some, err := look(text)
 		if err != nil {
 			return nil, err
 		}
@@ -73,12 +73,12 @@ func (c searchClient) find(asked string) ([]found, error) {
 }
 
 // findAlert finds an alert by its id, or the newest alerts with a part of an id as in deadman alert list.
-func (c searchClient) findAlert(asked string) ([]found, error) {
-	if uuid.Validate(asked) != nil {
-		return c.findAlerts(asked)
+func (c searchClient) findAlert(text string) ([]found, error) {
+	if uuid.Validate(text) != nil {
+		return c.findAlerts(text)
 	}
 	var a web.Alert
-	if is, err := exists(c.get("/alerts/"+url.PathEscape(asked), nil, &a)); !is || err != nil {
+	if is, err := exists(c.get("/alerts/"+url.PathEscape(text), nil, &a)); !is || err != nil {
 		return nil, err
 	}
 	return []found{{"alert", a.Text, "/alerts/" + a.ID.String()}}, nil
@@ -100,12 +100,12 @@ func (c searchClient) findAlerts(part string) (all []found, err error) {
 	return all, nil
 }
 
-func (c searchClient) findRules(asked string) (all []found, err error) {
-	if !fits(asked) {
+func (c searchClient) findRules(text string) (all []found, err error) {
+	if !fits(text) {
 		return nil, nil
 	}
 	var page web.Page[web.Rule]
-	if err := c.get("/rules", url.Values{"prefix": {asked}, "limit": {findMost}}, &page); err != nil {
+	if err := c.get("/rules", url.Values{"prefix": {text}, "limit": {findMost}}, &page); err != nil {
 		return nil, err
 	}
 	for _, r := range page.Items {
@@ -115,11 +115,11 @@ func (c searchClient) findRules(asked string) (all []found, err error) {
 }
 
 // findKey finds the entities with a key in pending jobs and in the history.
-func (c searchClient) findKey(asked string) (all []found, err error) {
-	if !fits(asked) {
+func (c searchClient) findKey(text string) (all []found, err error) {
+	if !fits(text) {
 		return nil, nil
 	}
-	query := url.Values{"key": {asked}, "limit": {findMost}}
+	query := url.Values{"key": {text}, "limit": {findMost}}
 	var jobs web.Page[web.Job]
 	if err := c.get("/jobs", query, &jobs); err != nil {
 		return nil, err
@@ -139,8 +139,8 @@ func (c searchClient) findKey(asked string) (all []found, err error) {
 }
 
 // findQualified finds an entity by its kind and key, or by a rule and key.
-func (c searchClient) findQualified(asked string) ([]found, error) {
-	before, key, is := strings.Cut(asked, " ")
+func (c searchClient) findQualified(text string) ([]found, error) {
+	before, key, is := strings.Cut(text, " ")
 	if key = strings.TrimSpace(key); is && key != "" && fits(before) && fits(key) {
 		var e web.Entity
 		if err := c.get("/entities/"+url.PathEscape(before), url.Values{"key": {key}}, &e); err != nil {
@@ -150,7 +150,7 @@ func (c searchClient) findQualified(asked string) ([]found, error) {
 			return []found{foundEntity(before, key)}, nil
 		}
 	}
-	if before, key, is = strings.Cut(asked, "/"); is && before != "" && key != "" && fits(before) && fits(key) {
+	if before, key, is = strings.Cut(text, "/"); is && before != "" && key != "" && fits(before) && fits(key) {
 		var j web.Job
 		if is, err := exists(c.get("/jobs/"+url.PathEscape(before), url.Values{"key": {key}}, &j)); is || err != nil {
 			return []found{foundEntity(j.Entity, j.Key)}, err

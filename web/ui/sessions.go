@@ -35,14 +35,14 @@ func (v sessionsView) Access() []ruleFact {
 		name string
 		list []string
 	}{{"Subjects", self.Subjects}, {"Publish", self.Publish}, {"Sources", self.Sources}, {"Handlers", self.Handlers}} {
-		says := strings.Join(bound.list, ", ")
+		text := strings.Join(bound.list, ", ")
 		switch {
 		case bound.list == nil:
-			says = "all"
-		case says == "":
-			says = "none"
+			text = "all"
+		case text == "":
+			text = "none"
 		}
-		all = append(all, ruleFact{bound.name, says})
+		all = append(all, ruleFact{bound.name, text})
 	}
 	return all
 }

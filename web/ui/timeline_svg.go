@@ -18,7 +18,7 @@ type timeAxis struct {
 	Lead   string // end of the early-resolve window; empty: none
 	Tail   string // start of the late-resolve window; empty: none
 	Height int
-	Says   string // text alternative
+	Text   string // text alternative
 }
 
 // axisPoint is a point on an axis.
@@ -60,17 +60,17 @@ const (
 	labelLength = 26
 )
 
-// drawn returns the axis for wide pages and the one for narrow pages. even spaces the points evenly, for unknown
+// timeAxes returns the axis for wide pages and the one for narrow pages. even spaces the points evenly, for unknown
 // times.
-func drawn(dots []axisEvent, even, held bool, cut time.Duration, says string) []timeAxis {
+func timeAxes(dots []axisEvent, even, held bool, cut time.Duration, text string) []timeAxis {
 	return []timeAxis{
-		draft(dots, even, held, cut, says, true),
-		draft(dots, even, held, cut, says, false),
+		newTimeAxis(dots, even, held, cut, text, true),
+		newTimeAxis(dots, even, held, cut, text, false),
 	}
 }
 
-func draft(dots []axisEvent, even, held bool, cut time.Duration, says string, wide bool) timeAxis {
-	a := timeAxis{Wide: wide, Says: says, Height: axisLabels}
+func newTimeAxis(dots []axisEvent, even, held bool, cut time.Duration, text string, wide bool) timeAxis {
+	a := timeAxis{Wide: wide, Text: text, Height: axisLabels}
 	right := axisRight
 	if held {
 		right = axisTail

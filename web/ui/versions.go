@@ -27,12 +27,12 @@ const versionRows = 50
 func (u *UI) versions(c client, r *http.Request) (view, error) {
 	v := versionsView{Name: chi.URLParam(r, "name")}
 	query := r.URL.Query()
-	ask := url.Values{"limit": {fmt.Sprint(versionRows)}}
+	parameters := url.Values{"limit": {fmt.Sprint(versionRows)}}
 	if cursor := query.Get("cursor"); cursor != "" {
-		ask.Set("cursor", cursor)
+		parameters.Set("cursor", cursor)
 	}
 	var page web.Page[web.RuleVersion]
-	if err := c.get(rulePath(v.Name)+"/versions", ask, &page); err != nil {
+	if err := c.get(rulePath(v.Name)+"/versions", parameters, &page); err != nil {
 		return view{}, err
 	}
 	v.Versions = page.Items
@@ -67,9 +67,9 @@ func versionOf(text string, other int32) int32 {
 type versionClient struct{ client }
 
 // versions reads the newest versions of a rule.
-func (c versionClient) versions(name string, most int) ([]web.RuleVersion, error) {
+func (c versionClient) versions(name string, limit int) ([]web.RuleVersion, error) {
 	var page web.Page[web.RuleVersion]
-	err := c.get(rulePath(name)+"/versions", url.Values{"limit": {fmt.Sprint(most)}}, &page)
+	err := c.get(rulePath(name)+"/versions", url.Values{"limit": {fmt.Sprint(limit)}}, &page)
 	return page.Items, err
 }
 

@@ -30,7 +30,7 @@ type Issuer struct {
 	sign     func(claims []byte) string
 	info     map[string]any // user info
 	document map[string]any // replaces fields of the discovery document
-	asked    map[string]int // by path
+	requests map[string]int // by path
 	broken   http.HandlerFunc
 }
 
@@ -41,7 +41,7 @@ func NewIssuer(tb testing.TB) *Issuer {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	i := &Issuer{tb: tb, Key: key, begun: make(map[string]url.Values), asked: make(map[string]int)}
+	i := &Issuer{tb: tb, Key: key, begun: make(map[string]url.Values), requests: make(map[string]int)}
 	i.sign = func(claims []byte) string { return Sign(tb, key, claims) }
 	i.Server = httptest.NewServer(http.HandlerFunc(i.serve))
 	tb.Cleanup(i.Close)
@@ -69,11 +69,11 @@ func (i *Issuer) change(do func()) {
 	do()
 }
 
-// Asked returns the number of requests to a path.
-func (i *Issuer) Asked(path string) int {
+// Requests returns the number of requests to a path.
+func (i *Issuer) Requests(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.asked[path]
+	return i.requests[path]
 }
 
 // Authorize opens the URL of a login as a browser does and returns the redirect target.
@@ -99,7 +99,7 @@ func (i *Issuer) Authorize(at string) string {
 func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.asked[r.URL.Path]++
+	i.requests[r.URL.Path]++
 	if i.broken != nil {
 		i.broken(w, r)
 		return

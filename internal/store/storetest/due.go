@@ -195,16 +195,16 @@ func dueByBytes(t *testing.T, w *fixture) {
 	}
 	q := futurejobs.DueQuery{Cursors: w.walks(), Until: slot.Add(time.Hour), Limit: 100}
 	all := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
-	for _, most := range []int{1, 120_000, 1 << 30} {
+	for _, limit := range []int{1, 120_000, 1 << 30} {
 		q := q
-		q.Bytes = most
+		q.Bytes = limit
 		var got []futurejobs.Job
 		for pages := 0; len(q.Cursors) > 0 && pages < 100; pages++ {
 			page := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
 			size := 0
 			for i := range page {
-				if size >= most {
-					t.Fatalf("page %d of %d bytes goes on after %d", pages, most, size)
+				if size >= limit {
+					t.Fatalf("page %d of %d bytes goes on after %d", pages, limit, size)
 				}
 				size += page[i].Size()
 			}
@@ -212,7 +212,7 @@ func dueByBytes(t *testing.T, w *fixture) {
 		}
 		slices.SortFunc(got, byDue)
 		if diff := cmp.Diff(all, got, wholeBodies); diff != "" || len(all) != 40 {
-			t.Errorf("by %d bytes, %d jobs of %d", most, len(got), len(all))
+			t.Errorf("by %d bytes, %d jobs of %d", limit, len(got), len(all))
 		}
 	}
 	q.Bytes, q.Limit, q.Of = 120_000, 3, []int32{w.rule.ID}

@@ -140,9 +140,9 @@ func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
 }
 
 // within bounds the pending jobs of the fixture's rule, as a node does.
-func within(w *fixture, q *access.Quotas, most int64) {
+func within(w *fixture, q *access.Quotas, limit int64) {
 	w.t.Helper()
-	q.Set([]access.Quota{{Prefix: w.rule.Name, Set: map[access.Limited]int64{access.LimitJobs: most}}}, 0)
+	q.Set([]access.Quota{{Prefix: w.rule.Name, Set: map[access.Limited]int64{access.LimitJobs: limit}}}, 0)
 	q.CountJobs()
 	q.Learn(access.Learned{Jobs: must[map[string]int64](w.t)(w.PendingOf(w.ctx(), q.Covers))})
 }
@@ -150,10 +150,10 @@ func within(w *fixture, q *access.Quotas, most int64) {
 // jobsAtOnceAreBounded checks that concurrent requests create as many jobs as a quota allows, while the jobs are
 // counted and some of the requests fail.
 func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
-	const most, clients = 12, 8
+	const limit, clients = 12, 8
 	var q access.Quotas
 	w.BoundBy(&q)
-	within(w, &q, most)
+	within(w, &q, limit)
 	var all sync.WaitGroup
 	for client := range clients {
 		all.Go(func() {
@@ -174,24 +174,24 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 	}
 	all.Go(func() {
 		for range 20 {
-			within(w, &q, most)
+			within(w, &q, limit)
 		}
 	})
 	all.Wait()
-	if n := len(w.all()); n > most {
-		t.Errorf("%d jobs began at a time, the quota is %d", n, most)
+	if n := len(w.all()); n > limit {
+		t.Errorf("%d jobs began at a time, the quota is %d", n, limit)
 	}
-	for i := range most + 2 { // the failed requests freed their capacity
+	for i := range limit + 2 { // the failed requests freed their capacity
 		w.byHand(w.starting(w.rule, fmt.Sprintf("later-%d", i), w.slot()))
 	}
-	if n := len(w.all()); n != most {
-		t.Errorf("%d jobs are pending, want %d", n, most)
+	if n := len(w.all()); n != limit {
+		t.Errorf("%d jobs are pending, want %d", n, limit)
 	}
 	for _, j := range w.all() {
 		w.byHand(w.ending(w.rule, j.Key))
 	}
-	if room := q.OfJobs(w.rule.Name)[0].Room(); room != most {
-		t.Errorf("once all ended there is room for %d, want %d", room, most)
+	if room := q.OfJobs(w.rule.Name)[0].Room(); room != limit {
+		t.Errorf("once all ended there is room for %d, want %d", room, limit)
 	}
 }
 

@@ -95,8 +95,8 @@ func lettersAreBounded(t *testing.T, w *fixture) {
 	}
 	counts := map[string]letterCount{"acme-1": lettersOf(w, "acme-1"), "acme-2": lettersOf(w, "acme-2"), "operators": lettersOf(w, "operators")}
 	for rule, n := range counts {
-		if most := minutes(); n.Summaries > most {
-			t.Errorf("%d summaries of %s in %d minutes", n.Summaries, rule, most)
+		if limit := minutes(); n.Summaries > limit {
+			t.Errorf("%d summaries of %s in %d minutes", n.Summaries, rule, limit)
 		}
 		n.Summaries = 0
 		counts[rule] = n

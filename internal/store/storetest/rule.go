@@ -271,7 +271,7 @@ func jobsOfARuleAreWalked(t *testing.T, w *fixture) {
 		}
 	}
 
-	const most, size, large = 8 << 20, 250_000, 60 // bytes of a page and of a body, and a number of jobs
+	const limit, size, large = 8 << 20, 250_000, 60 // bytes of a page and of a body, and a number of jobs
 	for i := range large {
 		e := w.starting(w.rule, fmt.Sprint("large", i), w.slot())
 		start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // it starts
@@ -288,8 +288,8 @@ func jobsOfARuleAreWalked(t *testing.T, w *fixture) {
 			bytes += jobs[i].Size()
 			after = jobs[i].Ref
 		}
-		if bytes > most+size+100 {
-			t.Errorf("a page of %d jobs has %d bytes, want at most one job more than %d", len(jobs), bytes, most)
+		if bytes > limit+size+100 {
+			t.Errorf("a page of %d jobs has %d bytes, want at most one job more than %d", len(jobs), bytes, limit)
 		}
 	}
 	if n != len(keys)+large {

@@ -21,7 +21,7 @@ type campaign struct {
 
 // run plants the bugs, and returns an error if one is not caught.
 func (c campaign) run(ctx context.Context, bugs []bug) error {
-	began := time.Now()
+	startedAt := time.Now()
 	for i, b := range bugs {
 		if len(b.Tests) > 0 {
 			continue
@@ -47,7 +47,7 @@ func (c campaign) run(ctx context.Context, bugs []bug) error {
 		}
 		c.print("%-52s %-3s %4.0fs  %s\n", b.Name, b.Promise, time.Since(at).Seconds(), result)
 	}
-	c.print("%d bugs, %d caught, in %s\n", len(bugs), len(bugs)-missed, time.Since(began).Round(time.Second))
+	c.print("%d bugs, %d caught, in %s\n", len(bugs), len(bugs)-missed, time.Since(startedAt).Round(time.Second))
 	if missed > 0 {
 		return fmt.Errorf("%d bugs were not caught: extend a test, or correct the entry of the list", missed)
 	}

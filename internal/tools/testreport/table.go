@@ -27,10 +27,10 @@ func overlong(ends []event, took int) error {
 		return nil
 	}
 	var all []error
-	most := float64(took) / shareOfLoop
+	limit := float64(took) / shareOfLoop
 	for _, e := range withoutParents(ends) {
-		if e.Test != "" && e.Elapsed > most {
-			all = append(all, fmt.Errorf("%s %s took %.0f s, the most is %.0f s, a quarter of the loop: make it shorter, or mark it with longtest.Only", e.Package, e.Test, e.Elapsed, most))
+		if e.Test != "" && e.Elapsed > limit {
+			all = append(all, fmt.Errorf("%s %s took %.0f s, the most is %.0f s, a quarter of the loop: make it shorter, or mark it with longtest.Only", e.Package, e.Test, e.Elapsed, limit))
 		}
 	}
 	return errors.Join(all...)
