@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 
 	"deadman/alerts"
 	"deadman/web"
@@ -30,12 +28,6 @@ type inboxView struct {
 	Known      []openAlert // acknowledged
 	Seen       alerts.ID   // the newest open alert when the page was read
 	Done       *bulkResult // result of the last action; nil: none
-}
-
-// openAlert is an open alert in the inbox.
-type openAlert struct {
-	web.Alert
-	Mute *web.Mute // mute that matches the alert; nil: none
 }
 
 // group is the unacknowledged alerts with the same value of a field.
@@ -146,79 +138,6 @@ func (v *inboxView) narrowing() url.Values {
 	return query
 }
 
-// severities lists the severities of alerts, lowest first.
-var severities = []string{string(alerts.Info), string(alerts.Warning), string(alerts.Error), string(alerts.Critical)}
-
-// alertClient reads open alerts and live mutes.
-type alertClient struct{ client }
-
-// open reads a page of open alerts, newest first.
-func (c alertClient) open(query url.Values, limit int, more ...string) ([]openAlert, error) {
-	query = maps.Clone(query)
-	query.Set("open", "true")
-	query.Set("limit", strconv.Itoa(limit))
-	for i := 0; i < len(more); i += 2 {
-		query.Set(more[i], more[i+1])
-	}
-	var page web.Page[web.Alert]
-	err := c.get(alertsAt, query, &page)
-	open := make([]openAlert, len(page.Items))
-	for i, a := range page.Items {
-		open[i] = openAlert{Alert: a}
-	}
-	return open, err
-}
-
-// newestOpen returns the id of the newest open alert; zero: none.
-func (c alertClient) newestOpen(query url.Values) (id alerts.ID, err error) {
-	newest, err := c.open(query, 1)
-	if len(newest) > 0 {
-		id = newest[0].ID
-	}
-	return id, err
-}
-
-// groups counts the open alerts by the values of a field.
-func (c alertClient) groups(by string, query url.Values) (groups web.AlertGroups, err error) {
-	query = maps.Clone(query)
-	query.Set("by", by)
-	err = c.get(alertsAt+"/groups", query, &groups)
-	return groups, err
-}
-
-// mostSevere reads unacknowledged alerts: those of the highest severity first, and newest first within a severity.
-func (c alertClient) mostSevere(total web.OpenAlertCounts, query url.Values, limit int) (all []openAlert, err error) {
-	for _, severity := range slices.Backward(severities) {
-		if total.Severities[severity] == 0 || len(all) >= limit {
-			continue
-		}
-		some, err := c.open(query, limit-len(all), "acknowledged", "false", "severity", severity)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-	}
-	return all, nil
-}
-
-// known reads acknowledged alerts, newest first.
-func (c alertClient) known(total web.OpenAlertCounts, query url.Values) ([]openAlert, error) {
-	if total.Acknowledged == 0 {
-		return nil, nil
-	}
-	return c.open(query, knownRows, "acknowledged", "true")
-}
-
-// liveMutes reads the active mutes. A visitor limited to some rules gets none.
-func (c alertClient) liveMutes() ([]web.Mute, error) {
-	var page web.Page[web.Mute]
-	err := c.get(mutesAt, url.Values{"limit": {"500"}}, &page)
-	if refused := asProblem(err); refused != nil && refused.Status == http.StatusForbidden {
-		return nil, nil
-	}
-	return slices.DeleteFunc(page.Items, func(m web.Mute) bool { return !m.Active }), err
-}
-
 // group adds the groups with unacknowledged alerts, in the order of the API: the highest severity first.
 func (v *inboxView) group(groups web.AlertGroups) {
 	shown := groups.Total.Unacknowledged
@@ -316,16 +235,6 @@ func (g group) Loudest() string {
 	return highestOf(g.OpenAlertCounts)
 }
 
-// highestOf returns the highest severity of unacknowledged alerts; empty: there are none.
-func highestOf(n web.OpenAlertCounts) string {
-	for _, severity := range slices.Backward(severities) {
-		if n.Severities[severity] > 0 {
-			return severity
-		}
-	}
-	return ""
-}
-
 // Others counts the alerts of the group that are not shown.
 func (g group) Others() int64 { return g.Unacknowledged - int64(len(g.Alerts)) }
 
@@ -339,34 +248,6 @@ func (g group) Severe() string {
 	}
 	return severitiesOf(g.OpenAlertCounts)
 }
-
-// severitiesOf returns the numbers of unacknowledged alerts by severity, the highest first.
-func severitiesOf(n web.OpenAlertCounts) string {
-	var parts []string
-	for _, severity := range slices.Backward(severities) {
-		if n := n.Severities[severity]; n > 0 {
-			parts = append(parts, number(n)+" "+severityNoun(severity, n))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// severityNoun returns a severity for a number of alerts: 4 critical, 2 warnings.
-func severityNoun(severity string, n int64) string {
-	if n != 1 && (severity == string(alerts.Warning) || severity == string(alerts.Error)) {
-		return severity + "s"
-	}
-	return severity
-}
-
-// rank orders alerts by severity, then by status.
-func rank(a web.Alert) int {
-	states := []alerts.Status{alerts.Resolved, alerts.Firing, alerts.Undetermined, alerts.Expired, alerts.GaveUp}
-	return slices.Index(severities, string(a.Severity))*len(states) + slices.Index(states, a.Status)
-}
-
-// Answerable reports whether the alert can be acknowledged: it must belong to a job.
-func (a openAlert) Answerable() bool { return ofWait(a.Alert) }
 
 // Answered reports whether the inbox has an alert that can be acknowledged.
 func (v inboxView) Answered() bool { return v.Total.Unacknowledged > v.Total.Outages }
@@ -387,16 +268,4 @@ func (v inboxView) at(name string) string {
 // Summary counts all open alerts, such as "23 open: 4 critical, 19 warning, 12 acknowledged".
 func (v inboxView) Summary() string {
 	return summaryOf(v.Total)
-}
-
-// summaryOf counts open alerts; empty: there are none.
-func summaryOf(n web.OpenAlertCounts) string {
-	var parts []string
-	if n.Unacknowledged > 0 {
-		parts = append(parts, number(n.Unacknowledged)+" open: "+severitiesOf(n))
-	}
-	if n.Acknowledged > 0 {
-		parts = append(parts, number(n.Acknowledged)+" acknowledged")
-	}
-	return strings.Join(parts, ", ")
 }
