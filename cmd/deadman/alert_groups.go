@@ -53,5 +53,9 @@ func groupRow(io *cli, value string, n web.OpenAlertCounts) []cell {
 			parts = append(parts, fmt.Sprintf("%d %s", count, severity))
 		}
 	}
-	return []cell{cellOf(value), numberCell(n.Unacknowledged), cellOf(strings.Join(parts, ", ")), numberCell(n.Acknowledged), cellOf(io.relative(n.OldestAt))}
+	oldest := ""
+	if !n.OldestAt.IsZero() {
+		oldest = io.relative(n.OldestAt)
+	}
+	return []cell{cellOf(value), numberCell(n.Unacknowledged), cellOf(strings.Join(parts, ", ")), numberCell(n.Acknowledged), cellOf(oldest)}
 }

@@ -291,6 +291,18 @@ func TestVerbs(t *testing.T) {
 	if got := n.run(t, "alert", "unack", id); got.code != 0 || strings.Contains(got.out, "\nacknowledged") {
 		t.Errorf("%+v", got)
 	}
+	for _, c := range []struct{ args, want string }{
+		{"groups", "1 critical"},
+		{"ack --rule other --severity critical", "0 alerts acknowledged"},
+		{"ack --rule order-unshipped --for 1h --note mine", "1 alert acknowledged"},
+		{"groups --by severity", "critical 0 1"},
+		{"list --open --acknowledged true", "acked"},
+		{"list --open --acknowledged false", "no alerts"},
+	} {
+		if got := n.run(t, append([]string{"alert"}, strings.Fields(c.args)...)...); got.code != 0 || !strings.Contains(strings.Join(strings.Fields(got.out), " "), c.want) || strings.Contains(got.out, "-9") {
+			t.Errorf("alert %s: %+v, want %q", c.args, got, c.want)
+		}
+	}
 	for _, c := range []struct {
 		args []string
 		code int
@@ -302,6 +314,10 @@ func TestVerbs(t *testing.T) {
 		{[]string{"alert", "ack", "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"}, 1, "not found"},
 		{[]string{"alert", "ack", id[:9] + "ffff"}, 1, "ends with"},
 		{[]string{"alert", "ack", "order-unshipped", "other"}, 1, "not found"},
+		{[]string{"alert", "ack"}, 2, "or a filter such as --rule"},
+		{[]string{"alert", "ack", id, "--rule", "order-unshipped"}, 2, "not both"},
+		{[]string{"alert", "ack", "--all", "--rule", "order-unshipped"}, 1, "cannot be combined"},
+		{[]string{"alert", "ack", "--label", "team"}, 1, "NAME=VALUE"},
 		{[]string{"alert", "unack"}, 2, "requires ID"},
 	} {
 		if got := n.run(t, c.args...); got.code != c.code || !strings.Contains(got.err, c.part) {
