@@ -33,35 +33,30 @@ func (a *acks) AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert,
 	applied, err := a.jobs.applyEffects(ctx, access.AlertAck, func() ([]futurejobs.Effect, error) {
 		var effects []futurejobs.Effect
 		for _, listed := range all {
-			effect, err := a.ackEffect(ctx, listed, ack)
+			ack.Alert = listed.ID
+			effect, err := a.jobs.effectOnJob(ctx, listed.Rule, listed.Key, acknowledges(ack))
 			if errors.Is(err, futurejobs.ErrNotFound) {
 				continue
 			}
 			if err != nil {
 				return nil, err
 			}
-			effects = append(effects, effect)
+			effects = append(effects, effect...)
 		}
 		return effects, nil
 	})
 	return applied.Changed, err
 }
 
-// ackEffect returns the effect that acknowledges an alert. It returns futurejobs.ErrNotFound if its job has ended.
-func (a *acks) ackEffect(ctx context.Context, listed futurejobs.ListedAlert, ack futurejobs.Ack) (e futurejobs.Effect, err error) {
-	job, err := a.store.Job(ctx, listed.Rule, listed.Key)
-	if err != nil {
-		return e, err
+// acknowledges returns the function that returns the effect of an acknowledgement on the job of its alert. The function
+// returns futurejobs.ErrNotFound if a job did not raise the alert.
+func acknowledges(ack futurejobs.Ack) func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error) {
+	return func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		if !slices.Contains(j.Alerts, ack.Alert) {
+			return nil, futurejobs.ErrNotFound
+		}
+		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Acknowledge{Ack: ack}}, nil
 	}
-	if !slices.Contains(job.Alerts, listed.ID) {
-		return e, futurejobs.ErrNotFound
-	}
-	rule, err := a.jobs.catalog.Rule(ctx, job.RuleID, job.Version)
-	if err != nil {
-		return e, err
-	}
-	ack.Alert = listed.ID
-	return futurejobs.Effect{Rule: rule, Ref: job.Ref, Action: futurejobs.Acknowledge{Ack: ack}}, nil
 }
 
 // Unacknowledge removes the acknowledgement. It is not an error if the job was not acknowledged.
@@ -74,12 +69,7 @@ func (a *acks) setAck(ctx context.Context, what access.Action, ack futurejobs.Ac
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	err = a.jobs.applyToJob(ctx, what, listed.Rule, listed.Key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
-		if !slices.Contains(j.Alerts, ack.Alert) {
-			return nil, futurejobs.ErrNotFound
-		}
-		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Acknowledge{Ack: ack}}, nil
-	})
+	err = a.jobs.applyToJob(ctx, what, listed.Rule, listed.Key, acknowledges(ack))
 	if errors.Is(err, futurejobs.ErrNotFound) {
 		return futurejobs.ListedJob{}, a.jobEndedError(ctx, listed)
 	}

@@ -1,10 +1,9 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"slices"
+	"iter"
 	"strconv"
 	"time"
 
@@ -44,30 +43,51 @@ func (s *AlertStore) openAlerts(ctx context.Context, f futurejobs.Filter) (page 
 	return page, err
 }
 
-// openMatching is openOfShard narrowed by the value of a label, which only the documents of the alerts have.
+// openMatching is openOfShard narrowed by the value of a label.
 func (s *AlertStore) openMatching(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 	if f.Label == "" {
 		return s.openOfShard(ctx, c, f, before, limit)
 	}
 	var matching []futurejobs.ListedAlert
-	for {
-		page, err := s.openOfShard(ctx, c, f, before, futurejobs.MaxLimit)
-		if err != nil || len(page) == 0 {
-			return matching, err
-		}
-		before = page[len(page)-1].ID
-		if page, err = s.fill(ctx, page); err != nil {
+	for a, err := range s.openDocuments(ctx, c, f, before) {
+		if err != nil {
 			return nil, err
 		}
-		for _, a := range page {
-			if a.Field(f.Label) == f.LabelValue {
-				matching = append(matching, a)
+		if matching = append(matching, a); len(matching) == limit {
+			break
+		}
+	}
+	return matching, nil
+}
+
+// openDocuments reads the open alerts of a shard that match a filter with their documents, which alone have the labels.
+func (s *AlertStore) openDocuments(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID) iter.Seq2[futurejobs.ListedAlert, error] {
+	return func(yield func(futurejobs.ListedAlert, error) bool) {
+		for {
+			page, err := s.openOfShard(ctx, c, f, before, futurejobs.MaxLimit)
+			if err == nil && len(page) == 0 {
+				return
 			}
-			if len(matching) == limit {
-				return matching, nil
+			if err == nil {
+				before = page[len(page)-1].ID
+				page, err = s.fill(ctx, page)
+			}
+			if err != nil {
+				yield(futurejobs.ListedAlert{}, err)
+				return
+			}
+			for _, a := range page {
+				if hasLabel(f, a.Alert) && !yield(a, nil) {
+					return
+				}
 			}
 		}
 	}
+}
+
+// hasLabel reports whether an alert has the label of a filter.
+func hasLabel(f futurejobs.Filter, a alerts.Alert) bool {
+	return f.Label == "" || a.Field(f.Label) == f.LabelValue
 }
 
 // openOfShard scans the jobs that raised alerts, or reads those of a key.
@@ -123,9 +143,6 @@ func (s *AlertStore) countOpenAlerts(ctx context.Context, f futurejobs.Filter, l
 	}
 	outages, err := s.openOutages(ctx, f, lastAlert)
 	if err != nil {
-		return nil, err
-	}
-	if outages, err = s.fill(ctx, outages); err != nil {
 		return nil, err
 	}
 	counts := make([]futurejobs.OpenAlerts, 0, len(outages))
@@ -189,21 +206,13 @@ WHERE f.shard = ? AND f.alert_ids IS NOT NULL` + c.and("f"), []any{f.Now, c.shar
 		w.and(conditions.text, conditions.args...)
 		return query(ctx, s.read, readOpenCount, rebindPlaceholders(w.text+` GROUP BY r.name, r.entity, a.severity, a.status, acked`), w.args...)
 	}
-	for before := lastAlert; ; {
-		page, err := s.openOfShard(ctx, c, f, before, futurejobs.MaxLimit)
-		if err != nil || len(page) == 0 {
-			return counts, err
-		}
-		before = page[len(page)-1].ID
-		if page, err = s.fill(ctx, page); err != nil {
+	for a, err := range s.openDocuments(ctx, c, f, lastAlert) {
+		if err != nil {
 			return nil, err
 		}
-		for _, a := range page {
-			if f.Label == "" || a.Field(f.Label) == f.LabelValue {
-				counts = append(counts, countOf(a, label, a.Ack != nil && a.Ack.Holds(f.Now)))
-			}
-		}
+		counts = append(counts, countOf(a, label, a.Ack != nil && a.Ack.Holds(f.Now)))
 	}
+	return counts, nil
 }
 
 // readOpenCount reads a row of countOpenOfShard.
@@ -242,8 +251,11 @@ func readOpenOutage(row scanner, o *openOutage) error {
 	return readOutage(rowWithExtras{row, []any{&o.rule, &o.entity}}, &o.Outage)
 }
 
-// openOutages returns the alerts of open outages.
+// openOutages returns the alerts of open outages. They cannot be acknowledged.
 func (s *AlertStore) openOutages(ctx context.Context, f futurejobs.Filter, before alerts.ID) ([]futurejobs.ListedAlert, error) {
+	if f.Acknowledged != nil && *f.Acknowledged {
+		return nil, nil
+	}
 	w := filter{text: `SELECT ` + outageColumns + `, r.name, r.entity FROM outage o JOIN rule r ON r.id = o.rule_id WHERE o.closed_at IS NULL`}
 	w.named(`r.name`, f)
 	if f.Entity != "" {
@@ -256,31 +268,17 @@ func (s *AlertStore) openOutages(ctx context.Context, f futurejobs.Filter, befor
 	var open []futurejobs.ListedAlert
 	for _, o := range outages {
 		a := o.OpeningAlert(o.rule, o.entity)
-		if bytes.Compare(a.ID[:], before[:]) >= 0 || f.Key != "" && f.Key != a.Key {
+		if alertOrder(a.ID, before) >= 0 || f.Through != (alerts.ID{}) && alertOrder(a.ID, f.Through) > 0 || f.Key != "" && f.Key != a.Key {
 			continue
 		}
-		listed, err := s.alertByID(ctx, alertHeads, a.ID, []int16{futurejobs.ShardOf(a.Entity, a.Key, s.shards)})
+		listed, err := s.alertByID(ctx, alertColumns, a.ID, []int16{futurejobs.ShardOf(a.Entity, a.Key, s.shards)})
 		switch {
 		case errors.Is(err, futurejobs.ErrNotFound): // its retention is over
 		case err != nil:
 			return nil, err
-		case wanted(f, listed.Alert):
+		case wanted(f, listed.Alert) && hasLabel(f, listed.Alert):
 			open = append(open, listed)
 		}
 	}
-	return s.outagesOf(ctx, f, open)
-}
-
-// outagesOf narrows the alerts of outages by the conditions that only open alerts have.
-func (s *AlertStore) outagesOf(ctx context.Context, f futurejobs.Filter, open []futurejobs.ListedAlert) ([]futurejobs.ListedAlert, error) {
-	if f.Acknowledged != nil && *f.Acknowledged {
-		return nil, nil
-	}
-	var err error
-	if f.Label != "" {
-		open, err = s.fill(ctx, open)
-	}
-	return slices.DeleteFunc(open, func(a futurejobs.ListedAlert) bool {
-		return f.Label != "" && a.Field(f.Label) != f.LabelValue || f.Through != (alerts.ID{}) && alertOrder(a.ID, f.Through) > 0
-	}), err
+	return open, nil
 }

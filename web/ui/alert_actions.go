@@ -117,8 +117,8 @@ func (c ackClient) acknowledgeGroup(form url.Values) (did web.AckAllResult, err 
 			match[filter] = value
 		}
 	}
-	of := narrowed(form.Get("by"), form.Get("group"))
-	match[of[0]] = of[1]
+	parameter, value := narrowed(form.Get("by"), form.Get("group"))
+	match[parameter] = value
 	wish := map[string]any{"match": match, "through": seen, "for": form.Get("for"), "note": form.Get("note")}
 	err = c.do(http.MethodPost, alertsAt+"/ack", nil, wish, &did)
 	return did, err

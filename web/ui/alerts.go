@@ -45,8 +45,8 @@ type omittedGroups struct {
 	Alerts int64
 }
 
-// Bounds of the inbox: groups shown, rows of a group and of all groups, acknowledged alerts shown, alerts read by severity, and groups whose
-// alerts are read on their own.
+// Bounds of the inbox: groups shown, rows of a group and of all groups, acknowledged alerts shown, alerts read by
+// severity, and groups whose alerts are read on their own.
 const (
 	inboxGroups = 50
 	groupRows   = 15 // with few groups
@@ -182,17 +182,17 @@ func (v *inboxView) fill(c alertClient, query url.Values, read []openAlert) erro
 
 // narrowedTo narrows a query to the alerts of a group.
 func (v *inboxView) narrowedTo(query url.Values, value string) url.Values {
-	query, of := maps.Clone(query), narrowed(v.By, value)
-	query.Set(of[0], of[1])
+	query = maps.Clone(query)
+	query.Set(narrowed(v.By, value))
 	return query
 }
 
 // narrowed returns the parameter that selects the alerts with a value of a field or label, and its value.
-func narrowed(by, value string) []string {
+func narrowed(by, value string) (parameter, wanted string) {
 	if slices.Contains(alerts.Fields, by) && by != "step" {
-		return []string{by, value}
+		return by, value
 	}
-	return []string{"label", by + "=" + value}
+	return "label", by + "=" + value
 }
 
 // mark sets the mutes of the alerts shown.
@@ -241,7 +241,8 @@ func (g group) Others() int64 { return g.Unacknowledged - int64(len(g.Alerts)) }
 // Answerable returns the number of alerts of the group that can be acknowledged.
 func (g group) Answerable() int64 { return g.Unacknowledged - g.Outages }
 
-// Severe returns the numbers of alerts by severity, such as "4 critical, 2 warning"; empty if they have the same severity.
+// Severe returns the numbers of alerts by severity, such as "4 critical, 2 warnings"; empty if they have the same
+// severity.
 func (g group) Severe() string {
 	if len(g.Severities) < 2 {
 		return ""
@@ -265,7 +266,7 @@ func (v inboxView) at(name string) string {
 	return l.page("")
 }
 
-// Summary counts all open alerts, such as "23 open: 4 critical, 19 warning, 12 acknowledged".
+// Summary counts all open alerts, such as "23 open: 4 critical, 19 warnings, 12 acknowledged".
 func (v inboxView) Summary() string {
 	return summaryOf(v.Total)
 }

@@ -91,11 +91,11 @@ func (c muteClient) reach(w wish) (*reach, error) {
 func filterOf(match alerts.Match) url.Values {
 	query := url.Values{}
 	for name, pattern := range match {
-		parameter := narrowed(name, pattern)
-		if strings.Contains(pattern, "*") || query.Has(parameter[0]) {
+		parameter, value := narrowed(name, pattern)
+		if strings.Contains(pattern, "*") || query.Has(parameter) {
 			return nil
 		}
-		query.Set(parameter[0], parameter[1])
+		query.Set(parameter, value)
 	}
 	return query
 }

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -85,7 +84,7 @@ func (c alertClient) known(total web.OpenAlertCounts, query url.Values) ([]openA
 func (c alertClient) liveMutes() ([]web.Mute, error) {
 	var page web.Page[web.Mute]
 	err := c.get(mutesAt, url.Values{"limit": {"500"}}, &page)
-	if refused := asProblem(err); refused != nil && refused.Status == http.StatusForbidden {
+	if isForbidden(err) {
 		return nil, nil
 	}
 	return slices.DeleteFunc(page.Items, func(m web.Mute) bool { return !m.Active }), err
