@@ -33,8 +33,8 @@ func newAlertWriter(d *document.Document, e *escalation, labels []label) *alertW
 
 // stepAlert drafts the alert of the last of the steps that are due; the others are skipped. at is its index in the
 // timeline.
-func (a *alertWriter) stepAlert(due []stepTime, at int, s scope) alerts.Draft {
-	last := due[len(due)-1]
+func (a *alertWriter) stepAlert(due []stepTime, at int, w jobContext) alerts.Draft {
+	last, s := due[len(due)-1], &w.scope
 	s.step, s.turn, s.turns = last.name, last.turn, last.turns
 	if last.nags {
 		s.turns = 0 // the number of repetitions is unknown
@@ -45,24 +45,25 @@ func (a *alertWriter) stepAlert(due []stepTime, at int, s scope) alerts.Draft {
 	}
 	return alerts.Draft{
 		Status: alerts.Firing, Severity: last.severity, Step: last.name, StepIndex: at,
-		SkippedSteps: passed, Text: a.text(last, s), Labels: a.label(s),
+		SkippedSteps: passed, Text: a.text(last, w), Labels: a.label(w.scope),
 	}
 }
 
 // text returns the text of a step: its own, or the default text of the rule.
-func (a *alertWriter) text(m stepTime, s scope) string {
+func (a *alertWriter) text(m stepTime, w jobContext) string {
+	s := w.scope
 	if m.text != nil {
 		return m.text.say(s)
 	}
 	if a.heartbeat != nil {
-		return a.document.SignedText(s.key, a.heartbeat.explain(pulseOf(s.own), s.since, m.at), m.called())
+		return a.document.EntityText(s.key, a.heartbeat.explain(pulseOf(s.own), s.since, m.at), m.repetition())
 	}
 	start := a.document.StartText()
 	if s.event.Size() == 0 {
 		start = "the start of the job" // a user created it, without an event
 	}
-	after := document.Duration(m.at.Sub(s.since).Truncate(time.Second))
-	return a.document.DefaultText(s.key, after.String(), start, m.called())
+	span := document.Duration(m.passedUntilDue(w).Truncate(time.Second))
+	return a.document.DefaultText(s.key, document.SpanText(span.String(), m.of.Name()), start, m.repetition())
 }
 
 // label evaluates the labels.

@@ -7,7 +7,7 @@ import (
 	"deadman/rules/document"
 )
 
-// The default text of a step names what is missing, the time since the start, the rule and the step.
+// The default text of a step names what is missing, the key and the time since the start.
 func TestDefaultTexts(t *testing.T) {
 	order := document.Trigger{Event: "orders.created"}
 	paid, shipped := on("orders.paid"), on("orders.shipped")
@@ -17,29 +17,28 @@ func TestDefaultTexts(t *testing.T) {
 		document document.Document
 		want     string
 	}{
-		"an event":              {document.Document{Trigger: order, Resolve: []document.Resolve{shipped}}, "no orders.shipped 3h after orders.created"},
-		"one of two":            {document.Document{Trigger: order, Resolve: []document.Resolve{paid, shipped}}, "no orders.paid or orders.shipped 3h after orders.created"},
-		"the same event twice":  {document.Document{Trigger: order, Resolve: []document.Resolve{paid, paid}}, "no orders.paid 3h after orders.created"},
-		"more than are named":   {document.Document{Trigger: order, Resolve: []document.Resolve{on("a"), on("b"), on("c"), on("d")}}, "no resolving event 3h after orders.created"},
-		"an event that matches": {document.Document{Trigger: order, Resolve: []document.Resolve{matching}}, "no matching orders.paid 3h after orders.created"},
-		"a set":                 {document.Document{Trigger: order, Resolve: []document.Resolve{set}}, "not all orders.shipped 3h after orders.created"},
-		"a set or an event":     {document.Document{Trigger: order, Resolve: []document.Resolve{set, paid}}, "not resolved by orders.shipped or orders.paid 3h after orders.created"},
-		"a condition":           {document.Document{Trigger: order, While: "state.open"}, "state.open still holds 3h after orders.created"},
-		"an event first":        {document.Document{Trigger: order, While: "state.open", Resolve: []document.Resolve{paid}}, "no orders.paid 3h after orders.created"},
-		"neither":               {document.Document{Trigger: order}, "3h passed since orders.created"},
-		"since":                 {document.Document{Trigger: document.Trigger{Event: "a", Since: "event.at"}, Resolve: []document.Resolve{paid}}, "no orders.paid 3h after event.at"},
-		"a tick":                {document.Document{Trigger: document.Trigger{Schedule: "@every 1h"}, Resolve: []document.Resolve{paid}}, "no orders.paid 3h after the tick"},
+		"an event":              {document.Document{Trigger: order, Resolve: []document.Resolve{shipped}}, "no orders.shipped for order {{key}} within 3h of orders.created"},
+		"one of two":            {document.Document{Trigger: order, Resolve: []document.Resolve{paid, shipped}}, "no orders.paid or orders.shipped for order {{key}} within 3h of orders.created"},
+		"the same event twice":  {document.Document{Trigger: order, Resolve: []document.Resolve{paid, paid}}, "no orders.paid for order {{key}} within 3h of orders.created"},
+		"more than are named":   {document.Document{Trigger: order, Resolve: []document.Resolve{on("a"), on("b"), on("c"), on("d")}}, "no resolving event for order {{key}} within 3h of orders.created"},
+		"an event that matches": {document.Document{Trigger: order, Resolve: []document.Resolve{matching}}, "no matching orders.paid for order {{key}} within 3h of orders.created"},
+		"a set":                 {document.Document{Trigger: order, Resolve: []document.Resolve{set}}, "not all orders.shipped for order {{key}} within 3h of orders.created"},
+		"a set or an event":     {document.Document{Trigger: order, Resolve: []document.Resolve{set, paid}}, "order {{key}} not resolved by orders.shipped or orders.paid within 3h of orders.created"},
+		"a condition":           {document.Document{Trigger: order, While: "state.open"}, "state.open still holds for order {{key}}, 3h after orders.created"},
+		"an event first":        {document.Document{Trigger: order, While: "state.open", Resolve: []document.Resolve{paid}}, "no orders.paid for order {{key}} within 3h of orders.created"},
+		"neither":               {document.Document{Trigger: order}, "3h passed for order {{key}} since orders.created"},
+		"since":                 {document.Document{Trigger: document.Trigger{Event: "a", Since: "event.at"}, Resolve: []document.Resolve{paid}}, "no orders.paid for order {{key}} within 3h of event.at"},
+		"a tick":                {document.Document{Trigger: document.Trigger{Schedule: "@every 1h"}, Resolve: []document.Resolve{paid}}, "no orders.paid for order {{key}} within 3h of the tick"},
 		"a heartbeat": {
 			document.Document{Trigger: document.Trigger{Heartbeat: &document.Heartbeat{Every: document.Duration(10 * time.Minute)}}},
-			"no heartbeat since …, expected every 10m",
+			"order {{key}}: no heartbeat since …, expected every 10m",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.document.Name, c.document.Entity = "late", "order"
 			step := document.Step{Name: "primary", After: document.Delay{Fixed: document.Duration(3 * time.Hour)}}
-			want := "order {{key}}: " + c.want + " (rule late, step primary)"
-			if got := c.document.StepText(step); got != want {
-				t.Errorf("got  %s\nwant %s", got, want)
+			if got := c.document.StepText(step); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
 	}
@@ -49,8 +48,9 @@ func TestDefaultTexts(t *testing.T) {
 func TestDefaultTextsOfSteps(t *testing.T) {
 	d := document.Document{Name: "late", Entity: "order", Trigger: document.Trigger{Event: "orders.created"}}
 	for want, s := range map[string]document.Step{
-		"order {{key}}: … passed since orders.created (rule late, step nag …)":      {Name: "nag", Until: document.UntilAcknowledged},
-		"order {{key}}: … passed since orders.created (rule late, step nag … of 3)": {Name: "nag", Times: 3},
+		"… passed for order {{key}} since orders.created (nag …)":         {Name: "nag", Until: document.UntilAcknowledged},
+		"… passed for order {{key}} since orders.created (nag … of 3)":    {Name: "nag", Times: 3},
+		"8h of office time passed for order {{key}} since orders.created": {Name: "first", Of: "office", After: document.Delay{Fixed: document.Duration(8 * time.Hour)}},
 		"{{key}} is late": {Name: "nag", Times: 3, Text: "{{key}} is late"},
 	} {
 		if got := d.StepText(s); got != want {

@@ -42,7 +42,8 @@ func newEscalation(d document.Document, grid futurejobs.Grid, e escalation) *esc
 // stepTime is a step with the time when it is due.
 type stepTime struct {
 	*step
-	at time.Time
+	at  time.Time
+	due time.Time // before it is postponed until its calendar opens, and spread
 }
 
 // timeline returns when each step is due, in this order: computed steps may come before others that are written before
@@ -91,7 +92,7 @@ func (e *escalation) stepTimes(w jobContext, n int) ([]stepTime, error) {
 			return nil, fmt.Errorf("escalate, step %s: %w", s.name, err)
 		}
 		before = at
-		line = append(line, stepTime{s, e.spreadSlot(w, s, s.within.Next(at))})
+		line = append(line, stepTime{s, e.spreadSlot(w, s, s.within.Next(at)), at})
 	}
 	slices.SortStableFunc(line, func(a, b stepTime) int { return a.at.Compare(b.at) })
 	return line, nil

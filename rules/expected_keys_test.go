@@ -247,7 +247,7 @@ func TestFirstHeartbeatOfAnExpectedKey(t *testing.T) {
 	d.look("23:00:00")
 	d.beat("23:10:00", rules.ReceivedHeartbeat{})
 	d.expect(
-		"23:00:00 warning firing: device pump-7: no heartbeat yet, expected every 10m, grace 2m (rule device-silent, step overdue)",
+		"23:00:00 warning firing: device pump-7: no heartbeat yet, expected every 10m, grace 2m",
 		"23:10:00 warning resolved: device pump-7 sent its first heartbeat",
 		"23:10:00 resolved: it sent its first heartbeat",
 	)

@@ -97,7 +97,7 @@ func (h handler) takeSteps(c checks.Check, w jobContext, line []stepTime, at tim
 		return checks.Answer{Step: c.Step, Held: due > c.Step}
 	}
 	taken := line[c.Step:due]
-	answer := checks.Answer{Step: due, Alerts: []alerts.Draft{h.stepAlert(taken, due-1, w.scope)}}
+	answer := checks.Answer{Step: due, Alerts: []alerts.Draft{h.stepAlert(taken, due-1, w)}}
 	if h.heartbeat == nil || len(taken) == 1 { // the times of a heartbeat's later steps are counted from its first alert
 		answer.Due = line[due-1].at
 	}

@@ -52,9 +52,9 @@ func clock(hour, minute int) time.Time { return time.Date(2026, 3, 1, hour, minu
 
 func TestCheck(t *testing.T) {
 	team := map[string]string{"team": "x"}
-	first := alerts.Draft{Status: alerts.Firing, Severity: alerts.Info, Step: "first", Text: "order 1: no orders.shipped 1h after the start of the job (rule late, step first)", Labels: team}
+	first := alerts.Draft{Status: alerts.Firing, Severity: alerts.Info, Step: "first", Text: "no orders.shipped for order 1 within 1h of the start of the job", Labels: team}
 	second := alerts.Draft{Status: alerts.Firing, Severity: alerts.Critical, Step: "second", StepIndex: 1, Text: "second 1 OPEN", Labels: team}
-	third := alerts.Draft{Status: alerts.Firing, Severity: alerts.Warning, Step: "third", StepIndex: 2, Text: "order 1: no orders.shipped 3h after the start of the job (rule late, step third)", Labels: team}
+	third := alerts.Draft{Status: alerts.Firing, Severity: alerts.Warning, Step: "third", StepIndex: 2, Text: "no orders.shipped for order 1 within 3h of the start of the job", Labels: team}
 	quiet := strings.Replace(resolvable, "labels:", "quiet: true\nlabels:", 1)
 	unheld := strings.Replace(resolvable, "hold: 7d", "hold: 0", 1)
 	alone := strings.Replace(resolvable, "resolve: {event: orders.shipped, key: event.id}\n", "", 1)
@@ -123,7 +123,7 @@ func TestCheck(t *testing.T) {
 		{
 			"no resolve: the last step ends", alone,
 			checks.Check{Slot: clock(13, 15), State: open, Step: 2},
-			checks.Answer{Outcome: checks.Exhausted, Step: 3, Due: clock(13, 5), Alerts: []alerts.Draft{reworded(third, "order 1: state.status == \"OPEN\" still holds 3h after the start of the job (rule late, step third)")}},
+			checks.Answer{Outcome: checks.Exhausted, Step: 3, Due: clock(13, 5), Alerts: []alerts.Draft{reworded(third, "state.status == \"OPEN\" still holds for order 1, 3h after the start of the job")}},
 		},
 		{
 			"cleared before anything was said", resolvable,

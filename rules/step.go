@@ -271,6 +271,22 @@ func (s *step) when(w jobContext, before time.Time) (time.Time, error) {
 	return passed(s.of, w.from, span, w.pauses), nil
 }
 
+// passedUntilDue returns how much of the calendar's time passed from the beginning of the job until the step was due.
+// Pauses do not count, unless the step is due at an instant.
+func (m stepTime) passedUntilDue(w jobContext) time.Duration {
+	if m.step.at != nil || m.clock != nil {
+		return m.due.Sub(w.since)
+	}
+	span, from := time.Duration(0), w.since
+	for _, p := range w.pauses {
+		if p.From.After(from) {
+			span += m.of.Between(from, earliest(p.From, m.due))
+		}
+		from = latest(from, p.To)
+	}
+	return span + m.of.Between(from, latest(from, m.due))
+}
+
 // span returns how long after the step before the step is due.
 func (s *step) span(in scope) (time.Duration, error) {
 	if s.computed == nil {
@@ -289,6 +305,14 @@ func (m stepTime) called() string {
 		return fmt.Sprintf("%s %d of %d", m.name, m.turn, m.turns)
 	}
 	return m.name
+}
+
+// repetition returns the step's name with its repetition; empty for a step that is not repeated.
+func (m stepTime) repetition() string {
+	if !m.nags && m.turns <= 1 {
+		return ""
+	}
+	return m.called()
 }
 
 // step is one repetition of a step. It is due a span after the job began or, with every, after the step before; or at

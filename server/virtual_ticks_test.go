@@ -218,12 +218,12 @@ escalate: [{after: 4h, step: late}]
 		{at(t, "2026-06-02T03:00:00Z"), anEvent, `imports.finished {"source": "customers"}`},
 		{at(t, "2026-06-02T12:00:00Z"), until, ""},
 	}
-	const want = `Tue 02 Jun 02:30  alert    warning late: import customers: no imports.finished 4h after the tick (rule import-missing, step late)
+	const want = `Tue 02 Jun 02:30  alert    warning late: no imports.finished for import customers within 4h of the tick
                   alert    warning resolved: import customers: restarted by a new trigger
                   ends     customers, restarted
                   ends     products, resolved
 Tue 02 Jun 03:00  ends     customers, resolved
-Tue 02 Jun 06:00  alert    warning late: import products: no imports.finished 4h after the tick (rule import-missing, step late)
+Tue 02 Jun 06:00  alert    warning late: no imports.finished for import products within 4h of the tick
 `
 	played(t, rule, nil, given, func(v *virtual) {
 		if got := v.heard(); got.String() != want {

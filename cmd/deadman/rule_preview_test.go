@@ -55,7 +55,7 @@ order-unshipped  job for 1, started 2026-01-31 10:05:00 UTC
                       │               order 1 of Ada is not shipped
                       │               team: fulfilment
   13:15:00    +3h10m  ├ critical      escalated
-                      │               order 1: no orders.shipped 3h after orders.created (rule order-unshipped, step escalated)
+                      │               no orders.shipped for order 1 within 3h of orders.created
                       │               team: fulfilment
                       │
   Sunday, 1 February 2026
@@ -78,7 +78,7 @@ order-unshipped  job for 1, started 2026-01-31 10:05:00 UTC
   14:05:00     +4h  ├ event         orders.changed
                     │               next check at 15:45:00
   15:45:00  +5h40m  ├ critical      escalated
-                    │               order 1: no orders.shipped 5h30m after orders.created (rule order-unshipped, step escalated)
+                    │               no orders.shipped for order 1 within 3h of orders.created
                     │               team: fulfilment
   16:05:00     +6h  ├ resolved      escalated
                     │               order 1: resolved after 6h
@@ -242,7 +242,7 @@ import-missing  job for customers, started 2026-03-29 01:00:00 UTC
 		"it comes in between": {[]string{"--then", `imports.finished={"source":"customers"}@2026-03-29T08:00:00Z`}, begins + `  01:00:00       ┌ starts        a tick
                  │               first check at 04:00:00
   04:00:00  +3h  ├ critical      late
-                 │               import customers: no imports.finished 3h after the tick (rule import-missing, step late)
+                 │               no imports.finished for import customers within 3h of the tick
   08:00:00  +7h  ├ resolved      late
                  │               import customers: resolved after 7h
   08:00:00  +7h  └ ends          resolved
@@ -250,9 +250,9 @@ import-missing  job for customers, started 2026-03-29 01:00:00 UTC
 		"the next tick begins anew": {nil, begins + `  01:00:00           ┌ starts        a tick
                      │               first check at 04:00:00
   04:00:00      +3h  ├ critical      late
-                     │               import customers: no imports.finished 3h after the tick (rule import-missing, step late)
+                     │               no imports.finished for import customers within 3h of the tick
   09:00:00      +8h  ├ warning       later
-                     │               import customers: no imports.finished 8h after the tick (rule import-missing, step later)
+                     │               no imports.finished for import customers within 8h of the tick
                      │
   Monday, 30 March 2026
   00:30:00  +23h30m  ├ resolved      later

@@ -18,47 +18,65 @@ const maxNamedEvents = 3
 // template.
 func (d Document) StepText(s Step) string {
 	const key = "{{key}}"
-	called := s.Name
+	turn := ""
 	switch {
 	case s.Until != "":
-		called += " " + unknown
+		turn = s.Name + " " + unknown
 	case s.Times > 1:
-		called += fmt.Sprintf(" %s of %d", unknown, s.Times)
+		turn = fmt.Sprintf("%s %s of %d", s.Name, unknown, s.Times)
 	}
 	switch h := d.Trigger.Heartbeat; {
 	case s.Text != "":
 		return s.Text
 	case h != nil:
-		return d.SignedText(key, fmt.Sprintf("no heartbeat since %s, expected %s", unknown, h.IntervalText()), called)
+		return d.EntityText(key, fmt.Sprintf("no heartbeat since %s, expected %s", unknown, h.IntervalText()), turn)
 	}
 	after := unknown
 	if s.After.Fixed > 0 {
 		after = s.After.Fixed.String()
 	}
-	return d.DefaultText(key, after, d.StartText(), called)
+	return d.DefaultText(key, SpanText(after, s.Of), d.StartText(), turn)
 }
 
-// DefaultText returns the text of a step that is due a time after the start: what was expected until then.
-func (d Document) DefaultText(key, after, start, step string) string {
-	var missing string
+// SpanText returns a span, with the calendar that counts it; calendar is empty if all time counts.
+func SpanText(span, calendar string) string {
+	if calendar == "" {
+		return span
+	}
+	return span + " of " + calendar + " time"
+}
+
+// DefaultText returns the text of a step that is due a span after the start: the event that was expected until then.
+// turn names the repetition of a repeated step, and is empty for other steps.
+func (d Document) DefaultText(key, span, start, turn string) string {
+	entity := d.Entity + " " + key
+	var text string
 	switch {
 	case len(d.Resolve) > 0:
-		missing = d.missingText() + " " + after + " after " + start
+		text = d.missingText(entity) + " within " + span + " of " + start
 	case d.While != "":
-		missing = fmt.Sprintf("%s still holds %s after %s", configfile.Truncate(d.While, 80), after, start)
+		text = fmt.Sprintf("%s still holds for %s, %s after %s", configfile.Truncate(d.While, 80), entity, span, start)
 	default:
-		missing = after + " passed since " + start
+		text = fmt.Sprintf("%s passed for %s since %s", span, entity, start)
 	}
-	return d.SignedText(key, missing, step)
+	return text + turnText(turn)
 }
 
-// SignedText returns a text about an entity, with the rule and the step.
-func (d Document) SignedText(key, text, step string) string {
-	return fmt.Sprintf("%s %s: %s (rule %s, step %s)", d.Entity, key, text, d.Name, step)
+// EntityText returns a text about an entity. turn names the repetition of a repeated step, and is empty for other
+// steps.
+func (d Document) EntityText(key, text, turn string) string {
+	return fmt.Sprintf("%s %s: %s%s", d.Entity, key, text, turnText(turn))
 }
 
-// missingText names the events of which one resolves a job.
-func (d Document) missingText() string {
+func turnText(turn string) string {
+	if turn == "" {
+		return ""
+	}
+	return " (" + turn + ")"
+}
+
+// missingText names the events of which one resolves the job of an entity.
+func (d Document) missingText(entity string) string {
 	var events []string
 	anySet, anyIf := false, false
 	for _, r := range d.Resolve {
@@ -67,17 +85,20 @@ func (d Document) missingText() string {
 			events = append(events, r.Event)
 		}
 	}
+	missing := strings.Join(events, " or ")
 	switch {
 	case len(events) > maxNamedEvents:
-		return "no resolving event"
+		missing = "no resolving event"
 	case anySet && len(events) == 1:
-		return "not all " + events[0]
+		missing = "not all " + missing
 	case anySet:
-		return "not resolved by " + strings.Join(events, " or ")
+		return entity + " not resolved by " + missing
 	case anyIf:
-		return "no matching " + strings.Join(events, " or ")
+		missing = "no matching " + missing
+	default:
+		missing = "no " + missing
 	}
-	return "no " + strings.Join(events, " or ")
+	return missing + " for " + entity
 }
 
 // StartText names the event or tick from which the steps of a job are counted.

@@ -22,16 +22,16 @@ var kinds = []struct {
 }{
 	{
 		`{name: event, entity: order, trigger: {event: orders.created, key: event.order.id}, escalate: [{after: 1h, step: late}]}`,
-		"1h passed since orders.created (rule event, step late)", "", published("orders.created", `{"order": {"id": "7"}}`),
+		"1h passed for order 1234 since orders.created", "1h passed for order 7 since orders.created", published("orders.created", `{"order": {"id": "7"}}`),
 	},
 	{
 		`{name: wildcard, entity: device, trigger: {event: "devices.*.on", key: wildcard(1)}, escalate: [{after: 1h, step: late}]}`,
-		"device one: 1h passed since devices.*.on (rule wildcard, step late)", "", published("devices.a.on", `{}`),
+		"1h passed for device one since devices.*.on", "", published("devices.a.on", `{}`),
 	},
 	{
 		`{name: set, entity: batch, trigger: {event: batches.begun, key: event.id}, resolve: {event: files.read, key: event.batch, distinct: event.file, need: event.files},
   escalate: [{after: 1h, step: late}]}`,
-		"batch 1234: not all files.read 1h after batches.begun", "batch 7: not all files.read 1h after batches.begun", published("batches.begun", `{"id": "7", "files": 3}`),
+		"not all files.read for batch 1234 within 1h of batches.begun", "not all files.read for batch 7 within 1h of batches.begun", published("batches.begun", `{"id": "7", "files": 3}`),
 	},
 	{
 		`{name: beat, entity: device, trigger: {heartbeat: {event: "beats.*", key: wildcard(1), every: 1h}}}`,
@@ -59,7 +59,7 @@ var kinds = []struct {
 	},
 	{
 		`{name: ticks, entity: import, trigger: {schedule: "@every 1s", keys: [a, b]}, resolve: {event: imported, key: event.id}, again: keep, escalate: [{after: 1h, step: late}], slot: 1s}`,
-		"import a: no imported 1h after the tick", "", waited("ticks"),
+		"no imported for import a within 1h of the tick", "", waited("ticks"),
 	},
 	{
 		`{name: emits, entity: import, trigger: {schedule: "@every 1s", emit: {subject: imports.due}}, slot: 1s}`,
@@ -200,12 +200,12 @@ func TestRulePageShowsTriggerAndAlertTimes(t *testing.T) {
 	}
 	home := serve(t, texts...)
 	for rule, says := range map[string][]string{
-		"spoken":    {"order {{key}}: no orders.there 3h after orders.sent (rule spoken, step late)", "order {{key}}: no orders.there … after orders.sent (rule spoken, step again … of 3)", "{{key}} is lost"},
-		"event":     {"order {{key}}: 1h passed since orders.created (rule event, step late)"},
+		"spoken":    {"no orders.there for order {{key}} within 3h of orders.sent", "no orders.there for order {{key}} within … of orders.sent (again … of 3)", "{{key}} is lost"},
+		"event":     {"1h passed for order {{key}} since orders.created"},
 		"beat":      {"a missing event on beats.* or ping, expected every 1h", "immediately", "overdue", "device {{key}}: no heartbeat since …, expected every 1h"},
 		"ping-run":  {"a missing ping, expected every 1h", "a run longer than 2h"},
 		"ping-keys": {"expected every 1h, grace 1m", "warning"},
-		"ticks":     {"each tick of @every 1s (UTC)", "import {{key}}: no imported 1h after the tick (rule ticks, step late)"},
+		"ticks":     {"each tick of @every 1s (UTC)", "no imported for import {{key}} within 1h of the tick"},
 		"emits":     {"publishes an event on imports.due"},
 		"handled":   {"handler <b>absent</b> decides the next check and the alerts"},
 	} {
