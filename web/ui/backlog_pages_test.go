@@ -10,33 +10,33 @@ import (
 	"deadman/web"
 )
 
-// TestPagesOfABacklog checks the overview and the list of jobs of a node with 10,000 pending jobs: open alerts, job
+// TestPagesOfBacklog checks the overview and the list of jobs of a node with 10,000 pending jobs: open alerts, job
 // counts of rules, and filtered jobs.
-func TestPagesOfABacklog(t *testing.T) {
+func TestPagesOfBacklog(t *testing.T) {
 	t.Parallel()
 	const jobs = 10_000
 	c := config(t.TempDir())
 	home, stop := run(t, c)
 	for _, text := range backlogRules {
-		call(t, home, "POST", "/rules", "application/yaml", text, nil)
+		callAPI(t, home, "POST", "/rules", "application/yaml", text, nil)
 	}
 	stop()
-	fill(t, c, jobs)
+	fillDatabase(t, c, jobs)
 	home, _ = run(t, c)
-	var said web.Page[web.Alert]
-	call(t, home, "GET", "/alerts?open=true&severity=critical&limit=500", "", "", &said)
-	known := said.Items[0]
-	call(t, home, "POST", "/alerts/"+known.ID.String()+"/ack", "application/json", `{"note": "I am on it"}`, nil)
+	var raised web.Page[web.Alert]
+	callAPI(t, home, "GET", "/alerts?open=true&severity=critical&limit=500", "", "", &raised)
+	known := raised.Items[0]
+	callAPI(t, home, "POST", "/alerts/"+known.ID.String()+"/ack", "application/json", `{"note": "I am on it"}`, nil)
 
 	send(t, home, "orders.created", `{"id": "fresh"}`)
 	b := open(t, home, 1400, 900)
 	b.visit("/")
-	b.shows("All systems operational", "Ingest up to date", "10,004 pending checks", "8,501", "0 of 2")
+	b.waitForText("All systems operational", "Ingest up to date", "10,004 pending checks", "8,501", "0 of 2")
 	if text := evaluate[string](b, `document.querySelector("#alerts + .card").innerText`); !strings.Contains(text, "critical") || strings.Contains(text, "warning") {
 		t.Errorf("the gravest are not first:\n%s", text)
 	}
-	b.shoot("backlog-now")
-	b.accessible("backlog-now")
+	b.screenshot("backlog-now")
+	b.checkAccessibility("backlog-now")
 
 	for _, at := range []struct {
 		path string
@@ -55,14 +55,14 @@ func TestPagesOfABacklog(t *testing.T) {
 		{"/jobs?to=2099-01-01T00:00", 50, commonRule},
 	} {
 		b.visit(at.path)
-		b.shows(at.has)
+		b.waitForText(at.has)
 		if rows := evaluate[int](b, `document.querySelectorAll("table.jobs tbody tr").length`); rows != at.rows {
 			t.Errorf("%s has %d rows, want %d:\n%s", at.path, rows, at.rows, b.text())
 		}
 	}
 	b.visit("/jobs?key=0*")
-	b.shoot("backlog-jobs")
-	b.accessible("backlog-jobs")
+	b.screenshot("backlog-jobs")
+	b.checkAccessibility("backlog-jobs")
 	seen := make(map[string]bool)
 	for range 3 {
 		for _, id := range evaluate[[]string](b, `[...document.querySelectorAll("table.jobs tbody tr")].map(row => row.id)`) {
@@ -77,9 +77,9 @@ func TestPagesOfABacklog(t *testing.T) {
 		w := open(t, home, width, 900)
 		for _, path := range []string{"/", "/jobs"} {
 			w.visit(path)
-			w.shows("order")
-			w.dark(width == 1600)
-			w.shoot(fmt.Sprintf("backlog%s-%d", strings.ReplaceAll(path, "/", "-"), width))
+			w.waitForText("order")
+			w.setDarkMode(width == 1600)
+			w.screenshot(fmt.Sprintf("backlog%s-%d", strings.ReplaceAll(path, "/", "-"), width))
 			if wide := evaluate[int](w, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 				t.Errorf("%s is %d px too wide for %d", path, wide, width)
 			}
@@ -87,8 +87,8 @@ func TestPagesOfABacklog(t *testing.T) {
 	}
 }
 
-// TestJobsStayChosen checks that live updates keep the chosen jobs and the focus, and do not shift the page.
-func TestJobsStayChosen(t *testing.T) {
+// TestLiveUpdatesKeepSelectedJobs checks that live updates keep the chosen jobs and the focus, and do not shift the page.
+func TestLiveUpdatesKeepSelectedJobs(t *testing.T) {
 	t.Parallel()
 	home := serve(t, strings.ReplaceAll(orders, "after: 1s", "after: 1h"))
 	for _, id := range []string{"first", "second"} {
@@ -96,13 +96,13 @@ func TestJobsStayChosen(t *testing.T) {
 	}
 	b := open(t, home, 1400, 900)
 	b.visit("/jobs")
-	b.shows("order first", "order second")
+	b.waitForText("order first", "order second")
 	const box = `document.querySelector('[value="order-unshipped/second"]')`
 	const columns = `[...document.querySelectorAll("th")].map(th => Math.round(th.getBoundingClientRect().left)).join()`
 	evaluate[bool](b, box+`.click(), `+box+`.focus(), true`)
 	before := evaluate[string](b, columns)
 	send(t, home, "orders.created", `{"id": "a-third-with-quite-a-long-key-that-would-push-what-stands-beside-it", "total": 1}`)
-	b.shows("order a-third")
+	b.waitForText("order a-third")
 	if !evaluate[bool](b, box+`.checked`) {
 		t.Error("the box is not checked any more")
 	}
@@ -114,8 +114,8 @@ func TestJobsStayChosen(t *testing.T) {
 	}
 }
 
-// TestJobsByNoTime checks that an invalid filter is reported and lists nothing.
-func TestJobsByNoTime(t *testing.T) {
+// TestJobsInvalidTimeFilter checks that an invalid filter is reported and lists nothing.
+func TestJobsInvalidTimeFilter(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	answer, err := http.Get(home + "/jobs?from=tomorrow")

@@ -64,8 +64,8 @@ func onPostgres(tb testing.TB, url string) server.Config {
 	return c
 }
 
-// fill writes n jobs, one in a hundred with an alert, to the database of a stopped node.
-func fill(tb testing.TB, c server.Config, n int) {
+// fillDatabase writes n jobs, one in a hundred with an alert, to the database of a stopped node.
+func fillDatabase(tb testing.TB, c server.Config, n int) {
 	tb.Helper()
 	s, err := store.Open(tb.Context(), store.Options{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, Log: c.Log})
 	b := &backlog{Store: s, tb: tb, from: time.Now().UTC().Add(2 * time.Hour).Truncate(time.Minute)}
@@ -83,7 +83,7 @@ func fill(tb testing.TB, c server.Config, n int) {
 	for first := 0; first < n; first += batch {
 		b.create(saved, first, min(first+batch, n))
 	}
-	b.say()
+	b.raiseAlerts()
 	b.check(s.Leave(context.WithoutCancel(tb.Context()), "fill"))
 }
 
@@ -135,8 +135,8 @@ func (b *backlog) create(saved map[string]rules.RuleVersion, first, end int) {
 	b.check(err)
 }
 
-// say raises alerts for the first jobs of each hundredth slot.
-func (b *backlog) say() {
+// raiseAlerts raises alerts for the first jobs of each hundredth slot.
+func (b *backlog) raiseAlerts() {
 	b.tb.Helper()
 	for minute := 0; minute < 24*60; minute += 100 {
 		at := b.from.Add(time.Duration(minute) * time.Minute)
@@ -145,15 +145,15 @@ func (b *backlog) say() {
 		s := futurejobs.Settlement{Held: b.held, RuleSet: b.set}
 		for i, l := range page.Items {
 			severity := []alerts.Severity{alerts.Warning, alerts.Warning, alerts.Error, alerts.Critical}[min(i%100, 3)]
-			s.Decisions = append(s.Decisions, new(said(l, b.from.Add(-2*time.Hour-time.Duration(minute)*time.Minute), severity)))
+			s.Decisions = append(s.Decisions, new(alertDecision(l, b.from.Add(-2*time.Hour-time.Duration(minute)*time.Minute), severity)))
 		}
 		_, err = b.Settle(b.tb.Context(), s)
 		b.check(err)
 	}
 }
 
-// said returns the decision of a job's first step at a slot.
-func said(l futurejobs.ListedJob, slot time.Time, severity alerts.Severity) futurejobs.Decision {
+// alertDecision returns the decision of a job's first step at a slot.
+func alertDecision(l futurejobs.ListedJob, slot time.Time, severity alerts.Severity) futurejobs.Decision {
 	j := l.Job
 	a := alerts.Alert{
 		ID:   alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: 1, Status: alerts.Firing, At: slot}.ID(),

@@ -54,8 +54,8 @@ func setQuota(t *testing.T, home string, headers map[string]string) {
 	callAs(t, home, "PUT", "/quotas/acme-", `{"rules": 7, "alert_bytes": 4096}`, headers, &done)
 }
 
-// showsQuota checks that the page has the limits of setQuota, their use, and the defaults.
-func (b *tab) showsQuota() {
+// checkQuota checks that the page has the limits of setQuota, their use, and the defaults.
+func (b *tab) checkQuota() {
 	b.Helper()
 	row := func(limit string) string {
 		return evaluate[string](b, `[...document.querySelectorAll("#quota tbody tr")].find((r) => r.cells[0].innerText === "`+limit+`").innerText.replace(/\s+/g, " ").trim()`)
@@ -73,25 +73,25 @@ func (b *tab) showsQuota() {
 	}
 }
 
-// access returns a bound from the page of sessions.
-func (b *tab) access(name string) string {
+// boundText returns a bound from the page of sessions.
+func (b *tab) boundText(name string) string {
 	b.Helper()
 	return evaluate[string](b, `[...document.querySelectorAll("#access dt")].find((d) => d.innerText === "`+name+`").nextElementSibling.innerText`)
 }
 
-// has checks the bounds on the page of sessions.
-func (b *tab) has(want map[string]string) {
+// checkBounds checks the bounds on the page of sessions.
+func (b *tab) checkBounds(want map[string]string) {
 	b.Helper()
-	for name, says := range want {
-		if got := b.access(name); got != says {
-			b.Errorf("of %s the page says %q, want %q", name, got, says)
+	for name, wantText := range want {
+		if got := b.boundText(name); got != wantText {
+			b.Errorf("of %s the page says %q, want %q", name, got, wantText)
 		}
 	}
 }
 
-// TestTheBoundsOfATokenAreShown checks that a token with a prefix sees its prefix in the footer of each page, and its
+// TestTokenBoundsAreShown checks that a token with a prefix sees its prefix in the footer of each page, and its
 // bounds and quota on the page of sessions.
-func TestTheBoundsOfATokenAreShown(t *testing.T) {
+func TestTokenBoundsAreShown(t *testing.T) {
 	t.Parallel()
 	c := config(t.TempDir())
 	c.HTTPAddr = "0.0.0.0:0"
@@ -112,21 +112,21 @@ func TestTheBoundsOfATokenAreShown(t *testing.T) {
 	b.visit("/login?token=" + made.Secret)
 	b.click(".login button")
 	const foot = "Logged in as acme, for the rules acme-*; subjects acme.>, shared.orders.*; publish acme.>; sources acme-*; handlers none"
-	b.shows(foot)
+	b.waitForText(foot)
 	for _, page := range []string{"/rules", "/rules/acme-late", "/jobs", "/alerts", "/history", "/sessions"} {
 		b.visit(page)
-		b.shows(foot)
+		b.waitForText(foot)
 	}
-	b.has(map[string]string{
+	b.checkBounds(map[string]string{
 		"Login": "acme", "Scopes": "read, events, oncall, rules", "Rules": "acme-*", "Subjects": "acme.>, shared.orders.*", "Publish": "acme.>", "Sources": "acme-*", "Handlers": "none",
 	})
-	b.showsQuota()
-	b.accessible("the bounds of a token")
-	b.shoot("bounds")
+	b.checkQuota()
+	b.checkAccessibility("the bounds of a token")
+	b.screenshot("bounds")
 	b.resize(400, 800)
-	b.dark(true)
-	b.accessible("the bounds of a token, narrow")
-	b.shoot("bounds-narrow")
+	b.setDarkMode(true)
+	b.checkAccessibility("the bounds of a token, narrow")
+	b.screenshot("bounds-narrow")
 
 	// An admin has no bounds and no quota.
 	b.do(chromedp.ScrollIntoView(chromedp.CSS("footer .self")))
@@ -134,13 +134,13 @@ func TestTheBoundsOfATokenAreShown(t *testing.T) {
 	b.visit("/login?token=" + strings.TrimPrefix(admin["Authorization"], "Bearer "))
 	b.click(".login button")
 	b.visit("/sessions")
-	b.has(map[string]string{"Login": "first", "Rules": "all", "Subjects": "all", "Publish": "all", "Sources": "all", "Handlers": "all"})
-	b.finds(`!document.querySelector("#quota") && !document.querySelector("footer").innerText.includes("for the rules")`)
+	b.checkBounds(map[string]string{"Login": "first", "Rules": "all", "Subjects": "all", "Publish": "all", "Sources": "all", "Handlers": "all"})
+	b.waitForScript(`!document.querySelector("#quota") && !document.querySelector("footer").innerText.includes("for the rules")`)
 }
 
-// TestTheBoundsOfAPersonAreShown checks that a person named by a proxy's headers sees the bounds of the group's
+// TestPersonBoundsAreShown checks that a person named by a proxy's headers sees the bounds of the group's
 // grant.
-func TestTheBoundsOfAPersonAreShown(t *testing.T) {
+func TestPersonBoundsAreShown(t *testing.T) {
 	t.Parallel()
 	c := config(t.TempDir())
 	c.FirstToken, c.Login = func(string, string) {}, filepath.Join(t.TempDir(), "login.yaml")
@@ -166,13 +166,13 @@ func TestTheBoundsOfAPersonAreShown(t *testing.T) {
 	b := open(t, proxy.URL, 1400, 900)
 	for _, page := range []string{"/", "/rules/acme-late", "/sessions"} {
 		b.visit(page)
-		b.shows("Logged in as proxy:bob, for the rules acme-*; subjects acme.>; publish none; sources none; handlers none")
-		b.finds(`!document.querySelector("footer .self button")`) // the proxy logs people out
+		b.waitForText("Logged in as proxy:bob, for the rules acme-*; subjects acme.>; publish none; sources none; handlers none")
+		b.waitForScript(`!document.querySelector("footer .self button")`) // the proxy logs people out
 	}
-	b.has(map[string]string{"Login": "proxy:bob", "Scopes": "read, oncall", "Rules": "acme-*", "Subjects": "acme.>", "Publish": "none", "Sources": "none", "Handlers": "none"})
-	b.showsQuota()
-	b.accessible("the bounds of a person")
-	b.shoot("bounds-person")
+	b.checkBounds(map[string]string{"Login": "proxy:bob", "Scopes": "read, oncall", "Rules": "acme-*", "Subjects": "acme.>", "Publish": "none", "Sources": "none", "Handlers": "none"})
+	b.checkQuota()
+	b.checkAccessibility("the bounds of a person")
+	b.screenshot("bounds-person")
 }
 
 // TestOpenNodeReportsItsAccess checks that an open node shows on each page that it requires no login.
@@ -182,10 +182,10 @@ func TestOpenNodeReportsItsAccess(t *testing.T) {
 	b := open(t, home, 1400, 900)
 	for _, page := range []string{"/", "/rules/acme-late", "/sessions"} {
 		b.visit(page)
-		b.shows("Login is disabled: every visitor has full access")
+		b.waitForText("Login is disabled: every visitor has full access")
 	}
-	b.has(map[string]string{"Login": "none (open node)", "Scopes": "read, events, oncall, rules, admin", "Rules": "all", "Subjects": "all", "Handlers": "all"})
-	b.finds(`!document.querySelector("#quota") && !document.querySelector("footer .self")`)
-	b.accessible("an open node")
-	b.shoot("bounds-open")
+	b.checkBounds(map[string]string{"Login": "none (open node)", "Scopes": "read, events, oncall, rules, admin", "Rules": "all", "Subjects": "all", "Handlers": "all"})
+	b.waitForScript(`!document.querySelector("#quota") && !document.querySelector("footer .self")`)
+	b.checkAccessibility("an open node")
+	b.screenshot("bounds-open")
 }

@@ -66,12 +66,12 @@ type tab struct {
 	ctx  context.Context
 	home string
 
-	refused   string // expected error status that Chromium reports
-	stopped   bool   // the node is stopped: requests fail
-	elsewhere string // another site that the test visits; empty: none
+	allowedStatus string // expected error status that Chromium reports
+	stopped       bool   // the node is stopped: requests fail
+	otherSite     string // another site that the test visits; empty: none
 
-	mu    sync.Mutex
-	wrong []string
+	mu   sync.Mutex
+	errs []string
 }
 
 // open opens a tab with a size, in a window and a browser context of its own: tests in parallel share no cookies, and
@@ -95,7 +95,7 @@ func open(t *testing.T, home string, width, height int64) *tab {
 			if err != nil {
 				return
 			}
-			b.complain(m.String())
+			b.recordError(m.String())
 		}
 	}()
 	requests := chromedp.Events(ctx, network.RequestWillBeSent)
@@ -105,18 +105,18 @@ func open(t *testing.T, home string, width, height int64) *tab {
 				return
 			}
 			if !strings.HasPrefix(r.Request.URL, home) && !strings.HasPrefix(r.Request.URL, "data:") {
-				b.complain("it loads " + r.Request.URL)
+				b.recordError("it loads " + r.Request.URL)
 			}
 		}
 	}()
 	t.Cleanup(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		for _, w := range b.wrong {
+		for _, w := range b.errs {
 			if b.stopped && (strings.Contains(w, "net::ERR_CONNECTION_") || strings.Contains(w, "Failed to fetch")) {
 				continue
 			}
-			if b.refused != "" && strings.Contains(w, "status of "+b.refused) || b.elsewhere != "" && strings.HasPrefix(w, "it loads "+b.elsewhere+"/") {
+			if b.allowedStatus != "" && strings.Contains(w, "status of "+b.allowedStatus) || b.otherSite != "" && strings.HasPrefix(w, "it loads "+b.otherSite+"/") {
 				continue
 			}
 			t.Errorf("the page: %s", w)
@@ -125,10 +125,10 @@ func open(t *testing.T, home string, width, height int64) *tab {
 	return b
 }
 
-func (b *tab) complain(of string) {
+func (b *tab) recordError(of string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.wrong = append(b.wrong, of)
+	b.errs = append(b.errs, of)
 }
 
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
@@ -157,8 +157,8 @@ func (b *tab) visit(path string) {
 	}
 }
 
-// dark switches between dark and light colors.
-func (b *tab) dark(is bool) {
+// setDarkMode switches between dark and light colors.
+func (b *tab) setDarkMode(is bool) {
 	b.Helper()
 	scheme := "light"
 	if is {
@@ -201,15 +201,15 @@ func (b *tab) text() string {
 	return text
 }
 
-// shows waits until the page shows all of the texts.
-func (b *tab) shows(all ...string) {
+// waitForText waits until the page shows all of the texts.
+func (b *tab) waitForText(all ...string) {
 	b.Helper()
 	for _, want := range all {
 		for deadline := time.Now().Add(within); !strings.Contains(b.text(), want); {
 			if time.Now().After(deadline) {
 				b.Fatalf("the page does not show %q:\n%s\n%s", want, b.text(), b.state())
 			}
-			wait(b.ctx)
+			pausePoll(b.ctx)
 		}
 	}
 }
@@ -232,8 +232,8 @@ func (b *tab) state() (all string) {
 	return all
 }
 
-// wait pauses between two polls of a page.
-func wait(ctx context.Context) {
+// pausePoll pauses between two polls of a page.
+func pausePoll(ctx context.Context) {
 	timer := time.NewTimer(20 * time.Millisecond)
 	defer timer.Stop()
 	select {
@@ -252,8 +252,8 @@ func (b *tab) click(selector string) {
 	}
 }
 
-// shoot saves a screenshot of the whole page if DEADMAN_SHOTS names a folder.
-func (b *tab) shoot(name string) {
+// screenshot saves a screenshot of the whole page if DEADMAN_SHOTS names a folder.
+func (b *tab) screenshot(name string) {
 	b.Helper()
 	folder := os.Getenv("DEADMAN_SHOTS")
 	if folder == "" {
@@ -295,21 +295,21 @@ var axe = sync.OnceValues(func() (string, error) {
 	return string(text), err
 })
 
-// barrier is an accessibility violation.
-type barrier struct {
+// violation is an accessibility violation.
+type violation struct {
 	ID, Impact, Help string
 	Nodes            []struct{ HTML string }
 }
 
-// accessible checks that the current page has no accessibility violations.
-func (b *tab) accessible(name string) {
+// checkAccessibility checks that the current page has no accessibility violations.
+func (b *tab) checkAccessibility(name string) {
 	b.Helper()
 	source, err := axe()
 	if err != nil {
 		b.Fatal(err)
 	}
 	evaluate[any](b, source+";0")
-	for _, found := range evaluate[[]barrier](b, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then((r) => r.violations)`) {
+	for _, found := range evaluate[[]violation](b, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then((r) => r.violations)`) {
 		b.Errorf("%s: %s (%s, %s): %v", name, found.Help, found.ID, found.Impact, found.Nodes)
 	}
 }

@@ -12,24 +12,24 @@ import (
 // not wrap after every letter.
 func TestColumnsHaveRoom(t *testing.T) {
 	t.Parallel()
-	home := serve(t, orders, payments)
-	begin(t, home, "payments.asked", "1", "2")
-	for _, a := range waitOpen(t, home, 2)[:1] {
-		call(t, home, "POST", "/alerts/"+a.ID.String()+"/ack", "application/json", `{"for": "1h"}`, nil)
+	home := serve(t, orders, paymentRule)
+	publishEvents(t, home, "payments.asked", "1", "2")
+	for _, a := range waitForOpenAlerts(t, home, 2)[:1] {
+		callAPI(t, home, "POST", "/alerts/"+a.ID.String()+"/ack", "application/json", `{"for": "1h"}`, nil)
 	}
 	for range 5 {
 		send(t, home, "orders.created", `{"no": "id"}`)
 	}
 	var letters web.Page[web.DeadLetter]
-	for deadline := time.Now().Add(within); len(letters.Items) < 5; wait(t.Context()) {
+	for deadline := time.Now().Add(within); len(letters.Items) < 5; pausePoll(t.Context()) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d events were refused, want 5", len(letters.Items))
 		}
-		call(t, home, "GET", "/dead-letters", "", "", &letters)
+		callAPI(t, home, "GET", "/dead-letters", "", "", &letters)
 	}
 	for _, width := range []int64{400, 1400} {
 		b := open(t, home, width, 900)
-		b.dark(width == 400)
+		b.setDarkMode(width == 400)
 		b.visit("/alerts")
 		// The longest status, otherwise shown only during an outage.
 		over := evaluate[int](b, `(() => { const all = [...document.querySelectorAll("td > .pill")];
@@ -38,12 +38,12 @@ func TestColumnsHaveRoom(t *testing.T) {
 		if over > 0 || evaluate[int](b, `document.querySelectorAll("td > .pill").length`) != 2 {
 			t.Errorf("%d of two states lie over what is beside them at %d px", over, width)
 		}
-		b.shoot(fmt.Sprint("columns-alerts-", width))
+		b.screenshot(fmt.Sprint("columns-alerts-", width))
 		b.visit("/dead-letters")
 		if least := evaluate[float64](b, `Math.min(...[...document.querySelectorAll("td.text")].filter((e) => e.offsetWidth).map((e) => e.getBoundingClientRect().width))`); least < 100 {
 			t.Errorf("a text has %.0f px at %d px", least, width)
 		}
-		b.shoot(fmt.Sprint("columns-letters-", width))
-		b.accessible(fmt.Sprint("letters at ", width))
+		b.screenshot(fmt.Sprint("columns-letters-", width))
+		b.checkAccessibility(fmt.Sprint("letters at ", width))
 	}
 }

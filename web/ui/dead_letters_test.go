@@ -19,26 +19,26 @@ func TestDeadLetters(t *testing.T) {
 	for i := range 4 {
 		send(t, home, "orders.created", fmt.Sprintf(`{"number": %d}`, i))
 	}
-	send(t, home, "orders.created", `{"id": {"`+nasty[:8]+`": "\u202e"}}`)
-	call(t, home, "POST", "/events/orders.created", "application/octet-stream", "\x00\x01\xff deadman", nil)
+	send(t, home, "orders.created", `{"id": {"`+hostileKey[:8]+`": "\u202e"}}`)
+	callAPI(t, home, "POST", "/events/orders.created", "application/octet-stream", "\x00\x01\xff deadman", nil)
 	b := open(t, home, 1400, 900)
 	b.visit("/dead-letters")
-	b.shows("6 in total", "missing value")
-	b.accessible("dead letters")
-	b.shoot("letters")
+	b.waitForText("6 in total", "missing value")
+	b.checkAccessibility("dead letters")
+	b.screenshot("letters")
 	var counted web.DeadLetterReasons
-	call(t, home, "GET", "/dead-letters/reasons", "", "", &counted)
+	callAPI(t, home, "GET", "/dead-letters/reasons", "", "", &counted)
 	missing, binary := counted.Items[0], counted.Items[1]
 
 	// One: a binary body is shown as a hex dump; it is refused again and stays.
 	b.visit(fmt.Sprintf("/dead-letters/%d", binary.NewestID))
-	b.shows("binary, shown as hex", "00000000  00 01 ff 20 64 65 61 64", "|... deadman|")
-	b.accessible("a dead letter")
-	b.shoot("letter")
+	b.waitForText("binary, shown as hex", "00000000  00 01 ff 20 64 65 61 64", "|... deadman|")
+	b.checkAccessibility("a dead letter")
+	b.screenshot("letter")
 	b.click("button[value=retry]")
-	b.shows("Some actions failed", "1 dead letter could not be processed", "failed again")
-	b.accessible("not all was done")
-	b.shoot("doing")
+	b.waitForText("Some actions failed", "1 dead letter could not be processed", "failed again")
+	b.checkAccessibility("not all was done")
+	b.screenshot("doing")
 
 	// Several: a confirmation is required, and the link back changes nothing.
 	b.visit("/dead-letters?" + url.Values{"reason": {missing.Reason}}.Encode())
@@ -46,26 +46,26 @@ func TestDeadLetters(t *testing.T) {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Select dead letter %d"]`, id))))
 	}
 	b.click(".actions button[value=drop]")
-	b.shows("Drop 2 dead letters?")
-	b.accessible("sure")
+	b.waitForText("Drop 2 dead letters?")
+	b.checkAccessibility("sure")
 	b.click("form a.button")
-	b.shows("4 in total")
+	b.waitForText("4 in total")
 	for _, id := range []int64{missing.NewestID, missing.NewestID - 1} {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Select dead letter %d"]`, id))))
 	}
 	b.click(".actions button[value=drop]")
 	b.click("button.grave")
-	b.shows("2 dead letters were dropped.", "2 in total")
+	b.waitForText("2 dead letters were dropped.", "2 in total")
 
 	// All of a reason: the changed rule accepts them.
-	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "created, key: event.id", "created, key: event.number", 1), nil)
+	callAPI(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "created, key: event.id", "created, key: event.number", 1), nil)
 	b.visit("/dead-letters")
 	b.click(`button[aria-label="Retry all 2 of this reason"]`)
-	b.shows("Retry all 2 dead letters of rule order-unshipped with the reason")
+	b.waitForText("Retry all 2 dead letters of rule order-unshipped with the reason")
 	b.click("button.main")
-	b.shows("2 dead letters were processed.")
+	b.waitForText("2 dead letters were processed.")
 	var jobs web.Page[web.Job]
-	if call(t, home, "GET", "/jobs", "", "", &jobs); len(jobs.Items) != 2 {
+	if callAPI(t, home, "GET", "/jobs", "", "", &jobs); len(jobs.Items) != 2 {
 		t.Errorf("%d jobs came of two letters", len(jobs.Items))
 	}
 
@@ -73,9 +73,9 @@ func TestDeadLetters(t *testing.T) {
 	b.visit("/dead-letters")
 	for range counted.Items[1:] {
 		b.click(`td button[value=drop]`)
-		b.shows("Drop 1 dead letter")
+		b.waitForText("Drop 1 dead letter")
 		b.click("button.grave")
-		b.shows("1 dead letter was dropped.")
+		b.waitForText("1 dead letter was dropped.")
 	}
-	b.shows("No dead letters.")
+	b.waitForText("No dead letters.")
 }

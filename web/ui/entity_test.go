@@ -9,7 +9,7 @@ import (
 	"deadman/web"
 )
 
-const parcels = `name: parcel-late
+const parcelRule = `name: parcel-late
 description: A parcel was handed over and did not arrive.
 entity: parcel
 trigger: {event: parcels.sent, key: event.id}
@@ -25,12 +25,12 @@ slot: 1s
 guards: {max_checks: 100}
 `
 
-// waitTrail waits until the trail of a parcel's job has an entry.
-func waitTrail(t *testing.T, home, key string, has func(web.TrailEntry) bool) {
+// waitForTrailEntry waits until the trail of a parcel's job has an entry.
+func waitForTrailEntry(t *testing.T, home, key string, has func(web.TrailEntry) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(within); ; wait(t.Context()) {
+	for deadline := time.Now().Add(within); ; pausePoll(t.Context()) {
 		var known web.Entity
-		call(t, home, "GET", "/entities/parcel/"+key, "", "", &known)
+		callAPI(t, home, "GET", "/entities/parcel/"+key, "", "", &known)
 		for _, j := range known.Jobs.Items {
 			for _, e := range j.Trail {
 				if has(e) {
@@ -44,22 +44,22 @@ func waitTrail(t *testing.T, home, key string, has func(web.TrailEntry) bool) {
 	}
 }
 
-// TestWhy checks the page of an entity: the missing event, the values and decision of each check, the alerts with
+// TestEntityPage checks the page of an entity: the missing event, the values and decision of each check, the alerts with
 // their deliveries, and past jobs.
-func TestWhy(t *testing.T) {
+func TestEntityPage(t *testing.T) {
 	t.Parallel()
-	home := serve(t, parcels)
+	home := serve(t, parcelRule)
 	send(t, home, "parcels.sent", `{"id": "7", "status": "OUT"}`)
 	send(t, home, "parcels.arrived", `{"id": "7"}`)
 	send(t, home, "parcels.sent", `{"id": "7", "status": "OUT", "note": "second \u202etry"}`)
-	waitTrail(t, home, "7", func(e web.TrailEntry) bool { return e.Step == "first" })
+	waitForTrailEntry(t, home, "7", func(e web.TrailEntry) bool { return e.Step == "first" })
 	send(t, home, "parcels.moved", `{"id": "7", "status": "OUT", "hub": "Ulm"}`)
-	waitTrail(t, home, "7", func(e web.TrailEntry) bool { return e.Kind == "update" })
-	call(t, home, "POST", "/jobs/parcel-late/7/snooze", "application/json", `{"for": "1h"}`, nil)
+	waitForTrailEntry(t, home, "7", func(e web.TrailEntry) bool { return e.Kind == "update" })
+	callAPI(t, home, "POST", "/jobs/parcel-late/7/snooze", "application/json", `{"for": "1h"}`, nil)
 
 	b := open(t, home, 1400, 900)
 	b.visit("/entities/parcel?key=7")
-	b.shows("No parcels.arrived: started", "next check in", "snoozed", "next step: second",
+	b.waitForText("No parcels.arrived: started", "next check in", "snoozed", "next step: second",
 		"no step due", "next check", `state.status = "OUT"`, "parcel 7 is late", "published", "updated", "parcels.moved", "snoozed", "started", "Past jobs", "resolved")
 	if n := strings.Count(b.text(), `parcel 7 is late`); n != 1 {
 		t.Errorf("the alert is there %d times", n)
@@ -74,7 +74,7 @@ func TestWhy(t *testing.T) {
 	// Unfolded details stay unfolded after an update.
 	evaluate[any](b, `document.querySelectorAll("details").forEach((d) => { d.open = true }); 0`)
 	send(t, home, "parcels.moved", `{"id": "7", "status": "OUT", "hub": "Bonn"}`)
-	for deadline := time.Now().Add(within); strings.Count(b.text(), "by parcels.moved") != 2; wait(b.ctx) {
+	for deadline := time.Now().Add(within); strings.Count(b.text(), "by parcels.moved") != 2; pausePoll(b.ctx) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the page does not go on:\n%s", b.text())
 		}
@@ -85,12 +85,12 @@ func TestWhy(t *testing.T) {
 	for _, width := range []int64{400, 1400, 1600} {
 		b := open(t, home, width, 900)
 		for _, dark := range []bool{false, true} {
-			b.dark(dark)
+			b.setDarkMode(dark)
 			b.visit("/entities/parcel?key=7")
-			b.shows("No parcels.arrived: started")
+			b.waitForText("No parcels.arrived: started")
 			name := fmt.Sprintf("why-%d-%v", width, dark)
-			b.accessible(name)
-			b.shoot(name)
+			b.checkAccessibility(name)
+			b.screenshot(name)
 			if wide := evaluate[int](b, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
 				t.Errorf("%s: %d px too wide", name, wide)
 			}
@@ -103,16 +103,16 @@ func TestWhy(t *testing.T) {
 func TestHandlerWithoutResponder(t *testing.T) {
 	t.Parallel()
 	home := serve(t, "name: parcel-stuck\nentity: parcel\ntrigger: {event: parcels.sent, key: event.id}\nhandler: absent\nslot: 1s\n")
-	begin(t, home, "parcels.sent", "7")
-	waitTrail(t, home, "7", func(e web.TrailEntry) bool { return e.Reason != "" })
+	publishEvents(t, home, "parcels.sent", "7")
+	waitForTrailEntry(t, home, "7", func(e web.TrailEntry) bool { return e.Reason != "" })
 	b := open(t, home, 1400, 900)
 	b.visit("/entities/parcel?key=7")
-	b.shows("Handler absent is unreachable since", "next attempt", "no service answers on deadman.handlers.absent")
+	b.waitForText("Handler absent is unreachable since", "next attempt", "no service answers on deadman.handlers.absent")
 	for _, wrong := range []string{": not resolved", "no steps left"} {
 		if strings.Contains(b.text(), wrong) {
 			t.Errorf("%q is told of a handler that said nothing:\n%s", wrong, b.text())
 		}
 	}
-	b.accessible("a handler without a responder")
-	b.shoot("handler-silent")
+	b.checkAccessibility("a handler without a responder")
+	b.screenshot("handler-silent")
 }

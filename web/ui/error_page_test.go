@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// page requests a page as a browser without scripts does, and returns its content.
-func page(t *testing.T, method, address, form string) (status int, content string) {
+// requestPage requests a page as a browser without scripts does, and returns its content.
+func requestPage(t *testing.T, method, address, form string) (status int, content string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form))
 	if err != nil {
@@ -32,16 +32,16 @@ func page(t *testing.T, method, address, form string) (status int, content strin
 	return answer.StatusCode, content
 }
 
-// TestMistypedAddresses checks that a mistyped address gets a page with the error, once and in plain words, and with
+// TestUnknownAddresses checks that a mistyped address gets a page with the error, once and in plain words, and with
 // links to continue.
-func TestMistypedAddresses(t *testing.T) {
+func TestUnknownAddresses(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	for _, c := range []struct {
-		path   string
-		status int
-		says   string
-		leads  string
+		path     string
+		status   int
+		wantText string
+		wantLink string
 	}{
 		{"/alerts/nope", 400, "No alert nope<", "/alerts"},
 		{"/alerts/01234567-89ab-7def-8123-456789abcdef", 404, "No alert 01234567-89ab-7def-8123-456789abcdef<", "/alerts"},
@@ -59,8 +59,8 @@ func TestMistypedAddresses(t *testing.T) {
 		{"/history?cursor=x", 400, "Invalid page address<", "/history"},
 		{"/dead-letters/nope", 400, "No dead letter nope<", "/dead-letters"},
 	} {
-		status, content := page(t, "GET", home+c.path, "")
-		if status != c.status || strings.Count(content, c.says) != 1 || !strings.Contains(content, `<a class="button" href="`+c.leads+`">`) {
+		status, content := requestPage(t, "GET", home+c.path, "")
+		if status != c.status || strings.Count(content, c.wantText) != 1 || !strings.Contains(content, `<a class="button" href="`+c.wantLink+`">`) {
 			t.Errorf("%s: %d %s", c.path, status, content)
 		}
 		for _, word := range []string{"path.", "query.", "Bad Request", "Not Found"} {
@@ -75,8 +75,8 @@ func TestMistypedAddresses(t *testing.T) {
 func TestRefusedForms(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
-	begin(t, home, "orders.created", "1")
-	for _, c := range []struct{ path, form, says string }{
+	publishEvents(t, home, "orders.created", "1")
+	for _, c := range []struct{ path, form, wantText string }{
 		{"/mutes", "do=make&rule=a&for=1h&reason=", "Reason: enter 1 to 500 characters."},
 		{"/mutes", "do=make&rule=a&for=foo&reason=b", "Duration: &#34;foo&#34; is not a duration"},
 		{"/mutes", "do=make&rule=a&for=9000d&reason=b", "Duration: "},
@@ -85,9 +85,9 @@ func TestRefusedForms(t *testing.T) {
 		{"/rules/order-unshipped/send", "sure=yes&subject=orders.created&event={", "The event was not sent: <bdi>The body is not JSON."},
 		{"/rules/order-unshipped/send", "sure=yes&subject=a..b&event={}", "The event was not sent: <bdi>Subject: "},
 	} {
-		_, content := page(t, "POST", home+c.path, c.form)
-		if strings.Count(content, c.says) != 1 {
-			t.Errorf("%s %s: not %q once: %s", c.path, c.form, c.says, content)
+		_, content := requestPage(t, "POST", home+c.path, c.form)
+		if strings.Count(content, c.wantText) != 1 {
+			t.Errorf("%s %s: not %q once: %s", c.path, c.form, c.wantText, content)
 		}
 		for _, word := range []string{"path.", "query.", "body.", "body:", "expected ", "Content-Type"} {
 			if strings.Contains(content, word) {

@@ -163,7 +163,7 @@ func facts(d document.Document) (all []ruleFact) {
 	if d.While != "" {
 		add("Condition", "while %s", d.While)
 	}
-	if source, what := lookedUp(d.Lookup); source != "" {
+	if source, what := lookupRule(d.Lookup); source != "" {
 		add("Lookup", "in %s: %s", source, what)
 	}
 	if h := d.Trigger.Heartbeat; h != nil {
@@ -208,8 +208,8 @@ func failures(h document.Heartbeat) string {
 	return text
 }
 
-// lookedUp returns the source of a lookup and its query.
-func lookedUp(l *document.Lookup) (source, what string) {
+// lookupRule returns the source of a lookup and its query.
+func lookupRule(l *document.Lookup) (source, what string) {
 	switch {
 	case l == nil:
 	case l.SQL != nil:

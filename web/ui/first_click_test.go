@@ -13,53 +13,53 @@ import (
 	"deadman/web"
 )
 
-// kinds are rules of every kind, each with a function that produces a job, an alert or a ping.
-var kinds = []struct {
-	rule string
-	says string // text of its first preview
-	then string // text afterwards; empty: the same
-	lead func(t *testing.T, home string)
+// ruleKinds are rules of every kind, each with a function that produces a job, an alert or a ping.
+var ruleKinds = []struct {
+	rule      string
+	wantText  string // text of its first preview
+	wantAfter string // text afterwards; empty: the same
+	perform   func(t *testing.T, home string)
 }{
 	{
 		`{name: event, entity: order, trigger: {event: orders.created, key: event.order.id}, escalate: [{after: 1h, step: late}]}`,
-		"1h passed for order 1234 since orders.created", "1h passed for order 7 since orders.created", published("orders.created", `{"order": {"id": "7"}}`),
+		"1h passed for order 1234 since orders.created", "1h passed for order 7 since orders.created", publishEffect("orders.created", `{"order": {"id": "7"}}`),
 	},
 	{
 		`{name: wildcard, entity: device, trigger: {event: "devices.*.on", key: wildcard(1)}, escalate: [{after: 1h, step: late}]}`,
-		"1h passed for device one since devices.*.on", "", published("devices.a.on", `{}`),
+		"1h passed for device one since devices.*.on", "", publishEffect("devices.a.on", `{}`),
 	},
 	{
 		`{name: set, entity: batch, trigger: {event: batches.begun, key: event.id}, resolve: {event: files.read, key: event.batch, distinct: event.file, need: event.files},
   escalate: [{after: 1h, step: late}]}`,
-		"not all files.read for batch 1234 within 1h of batches.begun", "not all files.read for batch 7 within 1h of batches.begun", published("batches.begun", `{"id": "7", "files": 3}`),
+		"not all files.read for batch 1234 within 1h of batches.begun", "not all files.read for batch 7 within 1h of batches.begun", publishEffect("batches.begun", `{"id": "7", "files": 3}`),
 	},
 	{
 		`{name: beat, entity: device, trigger: {heartbeat: {event: "beats.*", key: wildcard(1), every: 1h}}}`,
-		"device one: no heartbeat since", "", published("beats.a", `{}`),
+		"device one: no heartbeat since", "", publishEffect("beats.a", `{}`),
 	},
 	{
 		`{name: beat-or-ping, entity: device, trigger: {heartbeat: {event: heard, key: event.id, every: 1h, keys: [a]}}}`,
-		"expected every 1h", "", pinged("beat-or-ping", "a", ""),
+		"expected every 1h", "", pingEffect("beat-or-ping", "a", ""),
 	},
 	{
 		`{name: ping, entity: host, trigger: {heartbeat: {every: 1h}}}`,
-		"host backup: no heartbeat since", "", pinged("ping", "backup", ""),
+		"host backup: no heartbeat since", "", pingEffect("ping", "backup", ""),
 	},
 	{
 		`{name: ping-run, entity: host, trigger: {heartbeat: {every: 1h, max: 2h}}}`,
-		"expected every 1h", "failed with exit status 3", pinged("ping-run", "backup", "/3"),
+		"expected every 1h", "failed with exit status 3", pingEffect("ping-run", "backup", "/3"),
 	},
 	{
 		`{name: ping-keys, entity: host, trigger: {heartbeat: {every: 1h, grace: 1m, keys: [a, b]}}}`,
-		"host a: no heartbeat yet", "host b: no heartbeat since", pinged("ping-keys", "b", ""),
+		"host a: no heartbeat yet", "host b: no heartbeat since", pingEffect("ping-keys", "b", ""),
 	},
 	{
 		`{name: never-reports, entity: host, trigger: {heartbeat: {every: 1s, keys: [a]}}, slot: 1s}`,
-		"host a: no heartbeat yet", "", waited("never-reports"),
+		"host a: no heartbeat yet", "", waitEffect("never-reports"),
 	},
 	{
 		`{name: ticks, entity: import, trigger: {schedule: "@every 1s", keys: [a, b]}, resolve: {event: imported, key: event.id}, again: keep, escalate: [{after: 1h, step: late}], slot: 1s}`,
-		"no imported for import a within 1h of the tick", "", waited("ticks"),
+		"no imported for import a within 1h of the tick", "", waitEffect("ticks"),
 	},
 	{
 		`{name: emits, entity: import, trigger: {schedule: "@every 1s", emit: {subject: imports.due}}, slot: 1s}`,
@@ -67,39 +67,39 @@ var kinds = []struct {
 	},
 	{
 		`{name: handled, entity: order, trigger: {event: orders.paid, key: event.id}, handler: absent}`,
-		"it does not call handler absent", "", published("orders.paid", `{"id": "7"}`),
+		"it does not call handler absent", "", publishEffect("orders.paid", `{"id": "7"}`),
 	},
 }
 
-// published produces the effect of an event.
-func published(subject, body string) func(*testing.T, string) {
+// publishEffect produces the effect of an event.
+func publishEffect(subject, body string) func(*testing.T, string) {
 	return func(t *testing.T, home string) { send(t, home, subject, body) }
 }
 
-// pinged produces the effect of a ping.
-func pinged(rule, key, says string) func(*testing.T, string) {
+// pingEffect produces the effect of a ping.
+func pingEffect(rule, key, wantText string) func(*testing.T, string) {
 	return func(t *testing.T, home string) {
 		var made web.PingAddress
-		call(t, home, "POST", "/rules/"+rule+"/pings", "application/json", `{"key": "`+key+`"}`, &made)
+		callAPI(t, home, "POST", "/rules/"+rule+"/pings", "application/json", `{"key": "`+key+`"}`, &made)
 		at := made.URL
 		if strings.HasPrefix(at, "/") {
 			at = home + at
 		}
-		if status, content := page(t, "GET", at+says, ""); status != http.StatusOK {
+		if status, content := requestPage(t, "GET", at+wantText, ""); status != http.StatusOK {
 			t.Fatalf("a ping: %d %s", status, content)
 		}
 	}
 }
 
-// waited waits for the effect of a schedule or a missed heartbeat.
-func waited(rule string) func(*testing.T, string) {
+// waitEffect waits for the effect of a schedule or a missed heartbeat.
+func waitEffect(rule string) func(*testing.T, string) {
 	return func(t *testing.T, home string) {
 		var jobs web.Page[web.Job]
-		for deadline := time.Now().Add(within); len(jobs.Items) == 0; wait(t.Context()) {
+		for deadline := time.Now().Add(within); len(jobs.Items) == 0; pausePoll(t.Context()) {
 			if time.Now().After(deadline) {
 				t.Fatal("no wait begins")
 			}
-			call(t, home, "GET", "/jobs?rule="+rule, "", "", &jobs)
+			callAPI(t, home, "GET", "/jobs?rule="+rule, "", "", &jobs)
 		}
 	}
 }
@@ -110,8 +110,8 @@ var (
 	inputValue  = regexp.MustCompile(`value="([^"]*)"`)
 )
 
-// firstClick returns the body of an unchanged preview form.
-func firstClick(t *testing.T, content string) string {
+// previewForm returns the body of an unchanged preview form.
+func previewForm(t *testing.T, content string) string {
 	t.Helper()
 	event := trialEvent.FindStringSubmatch(content)
 	if event == nil {
@@ -126,65 +126,65 @@ func firstClick(t *testing.T, content string) string {
 	return form.Encode()
 }
 
-// TestFirstClick checks that the offered preview of every kind of rule works, in any state, on the page of the rule
+// TestUnchangedPreviewForm checks that the offered preview of every kind of rule works, in any state, on the page of the rule
 // and in the editor.
-func TestFirstClick(t *testing.T) {
+func TestUnchangedPreviewForm(t *testing.T) {
 	t.Parallel()
 	var texts []string
-	for _, k := range kinds {
+	for _, k := range ruleKinds {
 		texts = append(texts, k.rule)
 	}
 	home := serve(t, texts...)
 	for _, when := range []string{"at first", "later"} {
-		for _, k := range kinds {
-			says := k.says
+		for _, k := range ruleKinds {
+			wantText := k.wantText
 			name := regexp.MustCompile(`name: ([a-z-]+)`).FindStringSubmatch(k.rule)[1]
-			if when == "later" && k.lead != nil {
-				says = cmp.Or(k.then, k.says)
-				k.lead(t, home)
-				waited(name)(t, home)
+			if when == "later" && k.perform != nil {
+				wantText = cmp.Or(k.wantAfter, k.wantText)
+				k.perform(t, home)
+				waitEffect(name)(t, home)
 			}
 			at := home + "/rules/" + name
-			_, content := page(t, "GET", at, "")
-			form := firstClick(t, content)
-			if status, answer := page(t, "POST", at, form); status != http.StatusOK || tells(answer, says) != "" {
-				t.Errorf("%s, %s: %d %s, asked %s", name, when, status, tells(answer, says), form)
+			_, content := requestPage(t, "GET", at, "")
+			form := previewForm(t, content)
+			if status, answer := requestPage(t, "POST", at, form); status != http.StatusOK || textDifference(answer, wantText) != "" {
+				t.Errorf("%s, %s: %d %s, asked %s", name, when, status, textDifference(answer, wantText), form)
 			}
 		}
 	}
 }
 
-// tells returns the preview's text if it differs from want, or an empty string.
-func tells(answer, want string) string {
-	_, said, _ := strings.Cut(answer, "Run preview")
-	said, _, _ = strings.Cut(said, "<h2>Definition")
-	if said = html.UnescapeString(said); strings.Contains(said, want) {
+// textDifference returns the preview's text if it differs from want, or an empty string.
+func textDifference(answer, want string) string {
+	_, text, _ := strings.Cut(answer, "Run preview")
+	text, _, _ = strings.Cut(text, "<h2>Definition")
+	if text = html.UnescapeString(text); strings.Contains(text, want) {
 		return ""
 	}
-	return said
+	return text
 }
 
-// TestNothingToSend checks that a rule without events offers no event to send, and that the body for other rules is
+// TestPublishWithoutEvent checks that a rule without events offers no event to send, and that the body for other rules is
 // not that of a tick.
-func TestNothingToSend(t *testing.T) {
+func TestPublishWithoutEvent(t *testing.T) {
 	t.Parallel()
-	home := serve(t, kinds[5].rule, kinds[9].rule, kinds[10].rule)
-	waited("ticks")(t, home)
-	for _, c := range []struct{ rule, says string }{
+	home := serve(t, ruleKinds[5].rule, ruleKinds[9].rule, ruleKinds[10].rule)
+	waitEffect("ticks")(t, home)
+	for _, c := range []struct{ rule, wantText string }{
 		{"ping", `<a href="/rules/ping#pings">ping URLs</a>`},
 		{"emits", "Jobs of this rule are created by its schedule only."},
 	} {
-		if _, content := page(t, "GET", home+"/rules/"+c.rule, ""); strings.Contains(content, "Send an event") {
+		if _, content := requestPage(t, "GET", home+"/rules/"+c.rule, ""); strings.Contains(content, "Send an event") {
 			t.Errorf("the page of %s leads to where nothing can be sent", c.rule)
 		}
-		if _, content := page(t, "GET", home+"/rules/"+c.rule+"/send", ""); !strings.Contains(content, c.says) || strings.Contains(content, "<button") {
+		if _, content := requestPage(t, "GET", home+"/rules/"+c.rule+"/send", ""); !strings.Contains(content, c.wantText) || strings.Contains(content, "<button") {
 			t.Errorf("%s: %s", c.rule, content)
 		}
 	}
-	if _, content := page(t, "GET", home+"/rules/ticks", ""); !strings.Contains(content, "Send an event") {
+	if _, content := requestPage(t, "GET", home+"/rules/ticks", ""); !strings.Contains(content, "Send an event") {
 		t.Error("nothing can be sent to a rule that an event ends the waits of")
 	}
-	_, content := page(t, "GET", home+"/rules/ticks/send", "")
+	_, content := requestPage(t, "GET", home+"/rules/ticks/send", "")
 	if body := trialEvent.FindStringSubmatch(content); len(body) < 2 || !strings.Contains(html.UnescapeString(body[1]), `"id": "1234"`) {
 		t.Errorf("what is sent to a rule with a schedule is %q", body)
 	}
@@ -195,11 +195,11 @@ func TestRulePageShowsTriggerAndAlertTimes(t *testing.T) {
 	t.Parallel()
 	texts := []string{`{name: spoken, entity: order, trigger: {event: orders.sent, key: event.id}, resolve: {event: orders.there, key: event.id},
   escalate: [{after: 3h, step: late}, {every: 1h, times: 3, step: again}, {after: 1d, step: lost, text: "{{key}} is lost"}]}`}
-	for _, k := range kinds {
+	for _, k := range ruleKinds {
 		texts = append(texts, k.rule)
 	}
 	home := serve(t, texts...)
-	for rule, says := range map[string][]string{
+	for rule, wantTexts := range map[string][]string{
 		"spoken":    {"no orders.there for order {{key}} within 3h of orders.sent", "no orders.there for order {{key}} within … of orders.sent (again … of 3)", "{{key}} is lost"},
 		"event":     {"1h passed for order {{key}} since orders.created"},
 		"beat":      {"a missing event on beats.* or ping, expected every 1h", "immediately", "overdue", "device {{key}}: no heartbeat since …, expected every 1h"},
@@ -209,10 +209,10 @@ func TestRulePageShowsTriggerAndAlertTimes(t *testing.T) {
 		"emits":     {"publishes an event on imports.due"},
 		"handled":   {"handler <b>absent</b> decides the next check and the alerts"},
 	} {
-		_, content := page(t, "GET", home+"/rules/"+rule, "")
+		_, content := requestPage(t, "GET", home+"/rules/"+rule, "")
 		_, goes, _ := strings.Cut(content, "<h2>Escalation")
 		goes, _, _ = strings.Cut(goes, "Try it")
-		for _, what := range says {
+		for _, what := range wantTexts {
 			if !strings.Contains(html.UnescapeString(goes), what) {
 				t.Errorf("%s does not say %q: %s", rule, what, goes)
 			}

@@ -12,12 +12,12 @@ import (
 	"deadman/web"
 )
 
-// waitCounted waits until n ended jobs are counted.
-func waitCounted(t *testing.T, home string, n int64) {
+// waitForEnded waits until n ended jobs are counted.
+func waitForEnded(t *testing.T, home string, n int64) {
 	t.Helper()
-	for deadline := time.Now().Add(within); ; wait(t.Context()) {
+	for deadline := time.Now().Add(within); ; pausePoll(t.Context()) {
 		var o web.Outcomes
-		call(t, home, "GET", "/history/outcomes", "", "", &o)
+		callAPI(t, home, "GET", "/history/outcomes", "", "", &o)
 		sum := int64(0)
 		for _, item := range o.Items {
 			for _, jobs := range item.Outcomes {
@@ -33,7 +33,7 @@ func waitCounted(t *testing.T, home string, n int64) {
 	}
 }
 
-const oneStep = `name: once
+const oneStepRule = `name: once
 entity: order
 trigger: {event: orders.once, key: event.id}
 escalate: [{after: 1s, step: only, severity: warning}]
@@ -44,73 +44,73 @@ slot: 1s
 // checks.
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	home := serve(t, orders, oneStep)
-	begin(t, home, "orders.created", "1", "2", nasty)
-	begin(t, home, "orders.once", "late")
-	waitOpen(t, home, 3)
-	begin(t, home, "orders.shipped", "1")
-	call(t, home, "DELETE", "/jobs/order-unshipped?"+url.Values{"key": {nasty}}.Encode(), "", "", nil)
-	waitCounted(t, home, 3)
+	home := serve(t, orders, oneStepRule)
+	publishEvents(t, home, "orders.created", "1", "2", hostileKey)
+	publishEvents(t, home, "orders.once", "late")
+	waitForOpenAlerts(t, home, 3)
+	publishEvents(t, home, "orders.shipped", "1")
+	callAPI(t, home, "DELETE", "/jobs/order-unshipped?"+url.Values{"key": {hostileKey}}.Encode(), "", "", nil)
+	waitForEnded(t, home, 3)
 	b := open(t, home, 1400, 900)
 	b.visit("/history")
-	b.shows("3 jobs ended in the last 24 hours", "resolved 1", "cancelled 1", "unresolved 1", "Slowest checks", "resolved", "⟨U+202E⟩")
-	b.accessible("history")
-	b.shoot("history")
+	b.waitForText("3 jobs ended in the last 24 hours", "resolved 1", "cancelled 1", "unresolved 1", "Slowest checks", "resolved", "⟨U+202E⟩")
+	b.checkAccessibility("history")
+	b.screenshot("history")
 	if offered := evaluate[[]checks.Outcome](b, `[...document.querySelectorAll("#outcomes option")].map(o => o.value)`); !slices.Equal(offered, checks.Outcomes()) {
 		t.Errorf("the filter offers %v, want %v", offered, checks.Outcomes())
 	}
 
 	// It is updated live, and opened details stay open.
 	evaluate[any](b, `document.querySelector("details.table").open = true; 0`)
-	begin(t, home, "orders.shipped", "2")
-	b.shows("4 jobs ended", "resolved 2")
+	publishEvents(t, home, "orders.shipped", "2")
+	b.waitForText("4 jobs ended", "resolved 2")
 	if !evaluate[bool](b, `document.querySelector("details.table").open`) {
 		t.Error("the table was closed under the eyes of who reads it")
 	}
-	b.accessible("history with its table")
+	b.checkAccessibility("history with its table")
 
 	// A bar links to the list of its bucket.
 	b.click(`details.table td a`)
-	b.shows("Ended since", " before ", "cancelled", "exhausted")
+	b.waitForText("Ended since", " before ", "cancelled", "exhausted")
 	b.visit("/history?outcome=resolved&key=1")
-	b.shows("order 1", "resolved")
+	b.waitForText("order 1", "resolved")
 	if rows := evaluate[int](b, `document.querySelectorAll("#list + form + .card tbody tr").length`); rows != 1 {
 		t.Errorf("%d rows, want 1", rows)
 	}
 	b.visit("/history?outcome=expired")
-	b.shows("No ended jobs match these filters in this period.")
+	b.waitForText("No ended jobs match these filters in this period.")
 	b.click(".empty a")
-	b.shows("No ended jobs match these filters in this period.")
+	b.waitForText("No ended jobs match these filters in this period.")
 	b.click(".empty a")
-	b.shows("No ended jobs match these filters. Clear filters")
+	b.waitForText("No ended jobs match these filters. Clear filters")
 
-	b.dark(true)
+	b.setDarkMode(true)
 	b.visit("/history?bucket=1d&rule=once")
-	b.shows("1 job of rule once ended in the last 14 days")
-	b.shoot("history-dark")
-	b.accessible("history by days, in the dark")
+	b.waitForText("1 job of rule once ended in the last 14 days")
+	b.screenshot("history-dark")
+	b.checkAccessibility("history by days, in the dark")
 	if text := b.text(); strings.Contains(text, "order-unshipped") {
 		t.Errorf("another rule's is there:\n%s", text)
 	}
 	narrow := open(t, home, 400, 800)
 	narrow.visit("/history")
-	narrow.shows("jobs ended")
-	narrow.shoot("history-narrow")
+	narrow.waitForText("jobs ended")
+	narrow.screenshot("history-narrow")
 	if wide := evaluate[int](narrow, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 		t.Errorf("it is %d px too wide for 400 px", wide)
 	}
 }
 
-// TestHistoryNarrowed checks that the chart names its filter, and that its links keep the filter.
-func TestHistoryNarrowed(t *testing.T) {
+// TestHistoryFilter checks that the chart names its filter, and that its links keep the filter.
+func TestHistoryFilter(t *testing.T) {
 	t.Parallel()
-	home := serve(t, orders, oneStep)
-	begin(t, home, "orders.created", "1", "2")
-	begin(t, home, "orders.once", "late")
-	waitOpen(t, home, 2)
-	begin(t, home, "orders.shipped", "1", "2")
-	waitCounted(t, home, 3)
-	for _, c := range []struct{ asked, says string }{
+	home := serve(t, orders, oneStepRule)
+	publishEvents(t, home, "orders.created", "1", "2")
+	publishEvents(t, home, "orders.once", "late")
+	waitForOpenAlerts(t, home, 2)
+	publishEvents(t, home, "orders.shipped", "1", "2")
+	waitForEnded(t, home, 3)
+	for _, c := range []struct{ query, wantText string }{
 		{"", "3 jobs ended in the last 24 hours</b>"},
 		{"key=1", "3 jobs ended in the last 24 hours, all keys</b>"},
 		{"outcome=resolved", "2 jobs ended as resolved in the last 24 hours</b>"},
@@ -118,11 +118,11 @@ func TestHistoryNarrowed(t *testing.T) {
 		{"rule=once&entity=order&bucket=1d&key=%E2%80%AEx", "1 job of rule once of entity order ended in the last 14 days, all keys</b>"},
 		{"entity=%E2%80%AEx", "0 jobs of entity ⟨U&#43;202E⟩x ended in the last 24 hours</b>"},
 	} {
-		if _, content := page(t, "GET", home+"/history?"+c.asked, ""); !strings.Contains(content, c.says) {
-			t.Errorf("%s: not %q: %s", c.asked, c.says, content)
+		if _, content := requestPage(t, "GET", home+"/history?"+c.query, ""); !strings.Contains(content, c.wantText) {
+			t.Errorf("%s: not %q: %s", c.query, c.wantText, content)
 		}
 	}
-	_, content := page(t, "GET", home+"/history?key=1&outcome=resolved&within=7d&rule=order-unshipped&entity=order", "")
+	_, content := requestPage(t, "GET", home+"/history?key=1&outcome=resolved&within=7d&rule=order-unshipped&entity=order", "")
 	_, chart, _ := strings.Cut(content, "<svg")
 	chart, _, _ = strings.Cut(chart, "</svg>")
 	bars := strings.Split(chart, `<a href="`)[1:]

@@ -8,24 +8,24 @@ import (
 // TestOverviewShowsRefusals checks that the overview counts dead letters, in total and by rule, with links to them.
 func TestOverviewShowsRefusals(t *testing.T) {
 	t.Parallel()
-	home := serve(t, orders, payments)
+	home := serve(t, orders, paymentRule)
 	b := open(t, home, 1400, 900)
 	b.visit("/")
-	b.shows("order-unshipped")
-	if said := b.text(); strings.Contains(said, "dead letter") && !strings.Contains(said, "Dead letters") || strings.Contains(said, "refused") {
-		t.Errorf("nothing was refused, and it says:\n%s", said)
+	b.waitForText("order-unshipped")
+	if text := b.text(); strings.Contains(text, "dead letter") && !strings.Contains(text, "Dead letters") || strings.Contains(text, "refused") {
+		t.Errorf("nothing was refused, and it says:\n%s", text)
 	}
 	for range 3 {
 		send(t, home, "orders.created", `{"number": 1}`)
 	}
-	b.shows("3 dead letters", "3 refused") // live
-	b.accessible("now, with dead letters")
-	b.shoot("now-refused")
+	b.waitForText("3 dead letters", "3 refused") // live
+	b.checkAccessibility("now, with dead letters")
+	b.screenshot("now-refused")
 	b.click(`#rule-order-unshipped a[href^="/dead-letters"]`)
-	b.shows("Dead letters newest first")
+	b.waitForText("Dead letters newest first")
 	b.visit("/")
 	b.click(`.lead a[href="/dead-letters"]`)
-	b.shows("3 in total")
+	b.waitForText("3 in total")
 }
 
 // TestLongKeysLeaveRoom checks that a long key leaves space for the other columns and is available in full as a
@@ -34,14 +34,14 @@ func TestLongKeysLeaveRoom(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	long := strings.Repeat("key-", 128)
-	begin(t, home, "orders.created", "1", long)
-	waitOpen(t, home, 2)
+	publishEvents(t, home, "orders.created", "1", long)
+	waitForOpenAlerts(t, home, 2)
 	b := open(t, home, 1400, 900)
 	for _, width := range []int64{1400, 400} {
 		b.resize(width, 900)
 		for _, path := range []string{"/", "/alerts"} {
 			b.visit(path)
-			b.shows("is not shipped")
+			b.waitForText("is not shipped")
 			tallest := evaluate[float64](b, `Math.max(...[...document.querySelectorAll("tbody tr")].map((row) => row.offsetHeight / parseFloat(getComputedStyle(row).lineHeight)))`)
 			if tallest > map[int64]float64{1400: 4, 400: 9}[width] {
 				t.Errorf("%s, %d px wide, has a row of %.1f lines", path, width, tallest)
@@ -49,10 +49,10 @@ func TestLongKeysLeaveRoom(t *testing.T) {
 			if n := evaluate[int](b, `[...document.querySelectorAll("tr[id^=alert-] a.key")].filter((a) => a.offsetHeight > 0 && a.title === a.textContent).length`); n != 2 {
 				t.Errorf("%s, %d px wide: %d of 2 alerts lead to their entity", path, width, n)
 			}
-			b.accessible(path + " with a long key")
-			b.shoot("long" + strings.ReplaceAll(path, "/", "-") + map[int64]string{1400: "", 400: "-narrow"}[width])
+			b.checkAccessibility(path + " with a long key")
+			b.screenshot("long" + strings.ReplaceAll(path, "/", "-") + map[int64]string{1400: "", 400: "-narrow"}[width])
 		}
 	}
 	b.click(`tr[id^=alert-] a.narrow.key[title="order 1"]`)
-	b.shows("order 1", "first check")
+	b.waitForText("order 1", "first check")
 }

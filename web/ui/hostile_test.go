@@ -43,33 +43,33 @@ slot: 1s
 labels: {team: "<b onclick=alert(1)>\u202E` + strings.Repeat("L", 200) + `"}
 `
 
-// besiege places hostile texts in every field that pages show. It returns an alert and a dead letter for the pages.
-func besiege(t *testing.T, home string) (alert web.Alert, letter web.DeadLetter) {
+// writeHostileTexts places hostile texts in every field that pages show. It returns an alert and a dead letter for the pages.
+func writeHostileTexts(t *testing.T, home string) (alert web.Alert, letter web.DeadLetter) {
 	t.Helper()
 	for _, key := range hostile {
 		send(t, home, "hostile.created", text(t, map[string]any{"id": key, "note": key, key: []string{key}}))
 	}
 	send(t, home, "hostile.created", text(t, map[string]any{"no": hostile["run"] + hostile["turn around"], "wide": hostile["be wide"]}))
-	var said web.Page[web.Alert]
-	for deadline := time.Now().Add(within); len(said.Items) < len(hostile); {
+	var raised web.Page[web.Alert]
+	for deadline := time.Now().Add(within); len(raised.Items) < len(hostile); {
 		if time.Now().After(deadline) {
-			t.Fatalf("of %d alerts there are %d", len(hostile), len(said.Items))
+			t.Fatalf("of %d alerts there are %d", len(hostile), len(raised.Items))
 		}
-		wait(t.Context())
-		call(t, home, "GET", "/alerts?limit=100", "", "", &said)
+		pausePoll(t.Context())
+		callAPI(t, home, "GET", "/alerts?limit=100", "", "", &raised)
 	}
-	for _, a := range said.Items {
-		call(t, home, "POST", "/alerts/"+a.ID.String()+"/ack", "application/json", text(t, map[string]any{"note": a.Key[:min(len(a.Key), 400)], "for": "1h"}), nil)
+	for _, a := range raised.Items {
+		callAPI(t, home, "POST", "/alerts/"+a.ID.String()+"/ack", "application/json", text(t, map[string]any{"note": a.Key[:min(len(a.Key), 400)], "for": "1h"}), nil)
 		if a.Key == hostile["run"] {
 			alert = a
 		}
 	}
-	call(t, home, "POST", "/mutes", "application/json", text(t, map[string]any{
+	callAPI(t, home, "POST", "/mutes", "application/json", text(t, map[string]any{
 		"match": map[string]any{"rule": "nothing"}, "for": "1h", "reason": hostile["run"] + hostile["turn around"] + hostile["be wide"][:200],
 	}), nil)
-	call(t, home, "DELETE", "/jobs/"+alert.Rule+"?"+url.Values{"key": {hostile["be emoji"]}}.Encode(), "", "", nil)
+	callAPI(t, home, "DELETE", "/jobs/"+alert.Rule+"?"+url.Values{"key": {hostile["be emoji"]}}.Encode(), "", "", nil)
 	var letters web.Page[web.DeadLetter]
-	call(t, home, "GET", "/dead-letters", "", "", &letters)
+	callAPI(t, home, "GET", "/dead-letters", "", "", &letters)
 	if len(letters.Items) == 0 {
 		t.Fatal("no event was refused")
 	}
@@ -149,10 +149,10 @@ const broken = `(() => {
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	home := serve(t, hostileRule)
-	alert, letter := besiege(t, home)
+	alert, letter := writeHostileTexts(t, home)
 	all := everyPage(t, alert, letter)
 	b, links := open(t, home, 400, 800), make(map[string]string)
-	b.refused = "404" // of an entity without any remaining data
+	b.allowedStatus = "404" // of an entity without any remaining data
 	for route, addresses := range all {
 		for i, path := range addresses {
 			for _, width := range []int64{400, 1400} {
@@ -161,7 +161,7 @@ func TestHostileTexts(t *testing.T) {
 				for _, w := range evaluate[[]string](b, broken) {
 					t.Errorf("%s (%s) at %d px: %s", route, path[:min(len(path), 60)], width, w)
 				}
-				b.shoot(fmt.Sprintf("hostile-%s-%d-%d", url.PathEscape(route), i, width))
+				b.screenshot(fmt.Sprintf("hostile-%s-%d-%d", url.PathEscape(route), i, width))
 			}
 			for _, at := range evaluate[[]string](b, `[...document.querySelectorAll("main a[href]")].map((a) => new URL(a.getAttribute("href"), location).href.split("#")[0])`) {
 				links[at] = path
@@ -174,20 +174,20 @@ func TestHostileTexts(t *testing.T) {
 	}
 	for _, key := range hostile {
 		b.visit("/entities/order?" + url.Values{"key": {key}}.Encode())
-		b.shows("order")
+		b.waitForText("order")
 		if got := evaluate[string](b, `document.querySelector("h1").textContent`); !strings.Contains(got, ui.Visible(key)) {
 			t.Errorf("the page of %q begins with %q", key, got)
 		}
 	}
 	for at, from := range links {
-		if status, says := follow(t, at); status >= 400 {
-			t.Errorf("%s has a link to %s, which is answered with %d: %s", from, at, status, says)
+		if status, wantText := requestPath(t, at); status >= 400 {
+			t.Errorf("%s has a link to %s, which is answered with %d: %s", from, at, status, wantText)
 		}
 	}
 }
 
-// follow requests an address and returns the status and the page.
-func follow(t *testing.T, at string) (status int, page string) {
+// requestPath requests an address and returns the status and the page.
+func requestPath(t *testing.T, at string) (status int, page string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
 	if err != nil {

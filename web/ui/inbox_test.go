@@ -13,7 +13,7 @@ import (
 	"deadman/web"
 )
 
-const payments = `name: payment-missing
+const paymentRule = `name: payment-missing
 entity: payment
 labels: {site: "<b>\u202enorth"}
 trigger: {event: payments.asked, key: event.id}
@@ -25,12 +25,12 @@ escalate:
 slot: 1s
 `
 
-// waitOpen waits until n alerts are open.
-func waitOpen(t *testing.T, home string, n int) (open []web.Alert) {
+// waitForOpenAlerts waits until n alerts are open.
+func waitForOpenAlerts(t *testing.T, home string, n int) (open []web.Alert) {
 	t.Helper()
-	for deadline := time.Now().Add(within); ; wait(t.Context()) {
+	for deadline := time.Now().Add(within); ; pausePoll(t.Context()) {
 		var page web.Page[web.Alert]
-		call(t, home, "GET", "/alerts?open=true&limit=500", "", "", &page)
+		callAPI(t, home, "GET", "/alerts?open=true&limit=500", "", "", &page)
 		if len(page.Items) == n {
 			return page.Items
 		}
@@ -40,8 +40,8 @@ func waitOpen(t *testing.T, home string, n int) (open []web.Alert) {
 	}
 }
 
-// begin sends an event for each id.
-func begin(t *testing.T, home, subject string, ids ...string) {
+// publishEvents sends an event for each id.
+func publishEvents(t *testing.T, home, subject string, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
 		body, err := json.Marshal(map[string]any{"id": id, "total": 7})
@@ -56,7 +56,7 @@ func begin(t *testing.T, home, subject string, ids ...string) {
 func acknowledgedOf(t *testing.T, home string) map[string]string {
 	t.Helper()
 	var page web.Page[web.Alert]
-	call(t, home, "GET", "/alerts?open=true&limit=500", "", "", &page)
+	callAPI(t, home, "GET", "/alerts?open=true&limit=500", "", "", &page)
 	notes := map[string]string{}
 	for _, a := range page.Items {
 		if a.Acknowledged != nil {
@@ -70,19 +70,19 @@ func acknowledgedOf(t *testing.T, home string) map[string]string {
 // this can be undone.
 func TestInbox(t *testing.T) {
 	t.Parallel()
-	home := serve(t, orders, payments)
-	begin(t, home, "orders.created", "1", "2", nasty)
+	home := serve(t, orders, paymentRule)
+	publishEvents(t, home, "orders.created", "1", "2", hostileKey)
 	var many []string
 	for i := range 20 {
 		many = append(many, fmt.Sprint("p-", i))
 	}
-	begin(t, home, "payments.asked", many...)
-	waitOpen(t, home, 23)
+	publishEvents(t, home, "payments.asked", many...)
+	waitForOpenAlerts(t, home, 23)
 	b := open(t, home, 1400, 900)
 	b.visit("/alerts")
-	b.shows("23 open: 20 errors, 3 warnings", "payment-missing", "20 alerts, oldest", "and 5 more", "order-unshipped")
-	b.accessible("inbox")
-	b.shoot("inbox")
+	b.waitForText("23 open: 20 errors, 3 warnings", "payment-missing", "20 alerts, oldest", "and 5 more", "order-unshipped")
+	b.checkAccessibility("inbox")
+	b.screenshot("inbox")
 	if first := evaluate[string](b, `document.querySelector(".group h2").innerText`); first != "payment-missing" {
 		t.Errorf("the first group is %s, and payment-missing is the loudest", first)
 	}
@@ -92,7 +92,7 @@ func TestInbox(t *testing.T) {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Select order %s (7) is not shipped"]`, key))))
 	}
 	b.do(chromedp.SendKeys(chromedp.CSS(".tools input[name=note]"), "I am on it\r")) // Enter acknowledges the chosen, not a group
-	b.shows("2 alerts were acknowledged.", "2 acknowledged", "until resolved")
+	b.waitForText("2 alerts were acknowledged.", "2 acknowledged", "until resolved")
 	if got := fmt.Sprint(acknowledgedOf(t, home)); got != "map[1:I am on it 2:I am on it]" {
 		t.Errorf("acknowledged are %s", got)
 	}
@@ -100,38 +100,38 @@ func TestInbox(t *testing.T) {
 	// A group, including its hidden alerts but not newer ones.
 	b.visit("/alerts?by=entity")
 	b.do(chromedp.Click(chromedp.CSS("[data-live]"))) // pause live updates
-	begin(t, home, "payments.asked", "unseen")
-	waitOpen(t, home, 24)
+	publishEvents(t, home, "payments.asked", "unseen")
+	waitForOpenAlerts(t, home, 24)
 	b.click(`button[aria-label="Acknowledge all 20 of payment"]`)
-	b.shows("20 alerts were acknowledged.")
+	b.waitForText("20 alerts were acknowledged.")
 	if got := acknowledgedOf(t, home); len(got) != 22 || got["unseen"] != "" {
 		t.Errorf("acknowledged are %v", got)
 	}
-	b.accessible("inbox of acknowledged alerts")
-	b.shoot("inbox-acknowledged")
+	b.checkAccessibility("inbox of acknowledged alerts")
+	b.screenshot("inbox-acknowledged")
 
 	// Undo, with the names of alerts that ended meanwhile.
 	b.visit("/alerts?rule=order-unshipped")
 	for _, key := range []string{"1", "2"} {
 		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`tr.known input[aria-label="Select order %s (7) is not shipped"]`, key))))
 	}
-	call(t, home, "DELETE", "/jobs/order-unshipped/2", "", "", nil)
+	callAPI(t, home, "DELETE", "/jobs/order-unshipped/2", "", "", nil)
 	evaluate[any](b, `document.querySelectorAll("tr.known").length`)
 	b.click("button[value=unack]")
-	b.shows("Some actions failed", "1 alert was unacknowledged.", "1 alert could not be unacknowledged", "order 2 (7) is not shipped")
+	b.waitForText("Some actions failed", "1 alert was unacknowledged.", "1 alert could not be unacknowledged", "order 2 (7) is not shipped")
 	if got := acknowledgedOf(t, home); len(got) != 20 {
 		t.Errorf("acknowledged are %v", got)
 	}
 
 	// By a label, in dark mode and in a narrow window.
-	b.dark(true)
+	b.setDarkMode(true)
 	b.visit("/alerts?by=site")
-	b.shows("<b>⟨U+202E⟩north", "no site")
-	b.shoot("inbox-dark")
+	b.waitForText("<b>⟨U+202E⟩north", "no site")
+	b.screenshot("inbox-dark")
 	narrow := open(t, home, 400, 800)
 	narrow.visit("/alerts")
-	narrow.shows("open: ")
-	narrow.shoot("inbox-narrow")
+	narrow.waitForText("open: ")
+	narrow.screenshot("inbox-narrow")
 	for _, at := range []string{"/alerts", "/alerts/all", "/mutes"} {
 		narrow.visit(at)
 		if wide := evaluate[int](narrow, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
@@ -143,20 +143,20 @@ func TestInbox(t *testing.T) {
 // TestAlertPage checks that the page of an alert has its job's story, the future steps, and the audited actions.
 func TestAlertPage(t *testing.T) {
 	t.Parallel()
-	home := serve(t, payments)
-	begin(t, home, "payments.asked", "1")
-	a := waitOpen(t, home, 1)[0]
+	home := serve(t, paymentRule)
+	publishEvents(t, home, "payments.asked", "1")
+	a := waitForOpenAlerts(t, home, 1)[0]
 	b := open(t, home, 1400, 900)
 	b.visit("/alerts/" + a.ID.String())
-	b.shows("job started", "next check", "after 4h", "very-late", "every 1d, 3 times", "Stream DEADMAN_ALERTS")
+	b.waitForText("job started", "next check", "after 4h", "very-late", "every 1d, 3 times", "Stream DEADMAN_ALERTS")
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=note]"), "<i>looking"))
 	b.click("button[value=ack]")
-	b.shows("Acknowledged by", "<i>looking", "acknowledged by loopback")
-	b.accessible("an alert")
-	b.shoot("alert")
-	call(t, home, "DELETE", "/jobs/payment-missing/1", "", "", nil)
+	b.waitForText("Acknowledged by", "<i>looking", "acknowledged by loopback")
+	b.checkAccessibility("an alert")
+	b.screenshot("alert")
+	callAPI(t, home, "DELETE", "/jobs/payment-missing/1", "", "", nil)
 	b.visit("/alerts/" + a.ID.String())
-	b.shows("cancelled by loopback")
+	b.waitForText("cancelled by loopback")
 	for _, gone := range []string{"next check", "very-late", "Remove acknowledgement"} {
 		if strings.Contains(b.text(), gone) {
 			t.Errorf("the wait is over, and the page shows %q:\n%s", gone, b.text())
@@ -164,12 +164,12 @@ func TestAlertPage(t *testing.T) {
 	}
 }
 
-// TestSaid checks that links in notifications lead to the narrowed alert log.
-func TestSaid(t *testing.T) {
+// TestAlertLogLinks checks that links in notifications lead to the narrowed alert log.
+func TestAlertLogLinks(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
-	begin(t, home, "orders.created", "1")
-	waitOpen(t, home, 1)
+	publishEvents(t, home, "orders.created", "1")
+	waitForOpenAlerts(t, home, 1)
 	b := open(t, home, 1200, 900)
 	for query, want := range map[string]string{
 		"rule=order-unshipped&status=firing&decided_after=" + url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)): "order 1 (7) is not shipped",
@@ -177,10 +177,10 @@ func TestSaid(t *testing.T) {
 		"decided_before=2020-01-01T00:00:00Z":  "No alerts match these filters.",
 	} {
 		b.visit("/alerts?" + query)
-		b.shows("Alerts all, newest first", want)
+		b.waitForText("Alerts all, newest first", want)
 	}
 	b.visit("/alerts/all?within=1h")
-	b.shows("order 1 (7) is not shipped")
-	b.accessible("what was said")
-	b.shoot("said")
+	b.waitForText("order 1 (7) is not shipped")
+	b.checkAccessibility("what was said")
+	b.screenshot("said")
 }

@@ -19,8 +19,8 @@ var midday = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func minute(n int) time.Time { return midday.Add(time.Duration(n) * time.Minute) }
 
-// told summarizes a story, newest first.
-func told(s jobStory) (lines []string) {
+// storyLines summarizes a story, newest first.
+func storyLines(s jobStory) (lines []string) {
 	for _, m := range s.Line {
 		line := fmt.Sprintf("%s %s|%s", m.At.Format("15:04"), m.Word, m.Text)
 		if m.Times > 0 {
@@ -71,12 +71,12 @@ func TestStories(t *testing.T) {
 		"12:02 check|no step due;|2 since 12:01|paid = false",
 		"12:00 started|",
 	}
-	if diff := cmp.Diff(want, told(storyOf(j, nil, alertsOfJob(j, []web.Alert{a, other})))); diff != "" {
+	if diff := cmp.Diff(want, storyLines(storyOf(j, nil, alertsOfJob(j, []web.Alert{a, other})))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	ended := web.EndedJob{Job: j, Outcome: checks.Cleared, Reason: "found by a manual check", EndedAt: minute(10)}
 	want[0] = "12:10 cleared|found by a manual check"
-	if diff := cmp.Diff(want, told(storyOf(j, &ended, []web.Alert{a}))); diff != "" {
+	if diff := cmp.Diff(want, storyLines(storyOf(j, &ended, []web.Alert{a}))); diff != "" {
 		t.Errorf("once it ended (-want +got):\n%s", diff)
 	}
 }
@@ -109,7 +109,7 @@ func TestNextStep(t *testing.T) {
 	}
 }
 
-func TestMissingEventsOfAJob(t *testing.T) {
+func TestMissingEventsOfJob(t *testing.T) {
 	on := func(subjects ...string) (list []document.Resolve) {
 		for _, s := range subjects {
 			list = append(list, document.Resolve{Watch: document.Watch{Event: s}})

@@ -15,7 +15,7 @@ func TestJobsInvalidFilters(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	const key = " lead trail "
-	call(t, home, "POST", "/jobs", "application/json", text(t, map[string]any{"rule": "order-unshipped", "key": key, "since": time.Now().Add(time.Hour)}), nil)
+	callAPI(t, home, "POST", "/jobs", "application/json", text(t, map[string]any{"rule": "order-unshipped", "key": key, "since": time.Now().Add(time.Hour)}), nil)
 	for query, want := range map[string]string{
 		"due=day&to=2999-01-01T00:00":              "use either Due or From and To, not both",
 		"due=overdue&from=2999-01-01T00:00":        "use either Due or From and To, not both",
@@ -25,20 +25,20 @@ func TestJobsInvalidFilters(t *testing.T) {
 		url.Values{"key": {" lead *"}}.Encode():    `id="job-order-unshipped/%20lead%20trail%20"`,
 		url.Values{"key": {"lead trail"}}.Encode(): "No pending checks match these filters.",
 	} {
-		if status, content := page(t, "GET", home+"/jobs?"+query, ""); status != 200 || !strings.Contains(content, want) {
+		if status, content := requestPage(t, "GET", home+"/jobs?"+query, ""); status != 200 || !strings.Contains(content, want) {
 			t.Errorf("%s: %q is not there: %d %s", query, want, status, content)
 		}
 	}
 }
 
-// TestUnchangeableJobs checks that a failing action on a job does not stop the others, and is reported with
+// TestFailedJobActions checks that a failing action on a job does not stop the others, and is reported with
 // name and reason on both the list and the entity's page.
-func TestUnchangeableJobs(t *testing.T) {
+func TestFailedJobActions(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
-	begin(t, home, "orders.created", "1", "2", "3")
-	waitOpen(t, home, 3)
-	call(t, home, "DELETE", "/jobs/order-unshipped/2", "", "", nil)
+	publishEvents(t, home, "orders.created", "1", "2", "3")
+	waitForOpenAlerts(t, home, 3)
+	callAPI(t, home, "DELETE", "/jobs/order-unshipped/2", "", "", nil)
 	for _, c := range []struct {
 		form string
 		want []string
@@ -48,7 +48,7 @@ func TestUnchangeableJobs(t *testing.T) {
 		{"do=cancel&sure=yes&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was cancelled.", "1 job could not be cancelled: "}},
 		{"do=snooze&for=1h&job=order-unshipped/2&back=" + url.QueryEscape("/entities/order?key=2"), []string{"1 job could not be snoozed: ", `href="/entities/order?key=2"`}},
 	} {
-		status, content := page(t, "POST", home+"/jobs", c.form)
+		status, content := requestPage(t, "POST", home+"/jobs", c.form)
 		for _, want := range append(c.want, "the job has ended; see the history", `<bdi class="key">order-unshipped/2</bdi>`) {
 			if status != 200 || strings.Count(content, want) != 1 {
 				t.Errorf("%s: %s is not there once: %d %s", c.form, want, status, content)
@@ -56,51 +56,51 @@ func TestUnchangeableJobs(t *testing.T) {
 		}
 	}
 	var over web.Page[web.EndedJob]
-	if call(t, home, "GET", "/history?key=1", "", "", &over); len(over.Items) != 1 || over.Items[0].Reason != "by "+access.Loopback {
+	if callAPI(t, home, "GET", "/history?key=1", "", "", &over); len(over.Items) != 1 || over.Items[0].Reason != "by "+access.Loopback {
 		t.Errorf("the history does not say who cancelled it: %+v", over.Items)
 	}
-	if status, content := page(t, "GET", home+"/entities/order?key=1", ""); status != 200 || !strings.Contains(content, "<bdi>by "+access.Loopback+"</bdi>") {
+	if status, content := requestPage(t, "GET", home+"/entities/order?key=1", ""); status != 200 || !strings.Contains(content, "<bdi>by "+access.Loopback+"</bdi>") {
 		t.Errorf("the page does not say who cancelled it: %d %s", status, content)
 	}
 	var left web.Page[web.Job]
-	if call(t, home, "GET", "/jobs", "", "", &left); len(left.Items) != 1 || left.Items[0].Key != "3" {
+	if callAPI(t, home, "GET", "/jobs", "", "", &left); len(left.Items) != 1 || left.Items[0].Key != "3" {
 		t.Errorf("what is waited for is %+v", left.Items)
 	}
-	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=nonsense&job=order-unshipped/3"); status != 200 || !strings.Contains(content, "nonsense") {
+	if status, content := requestPage(t, "POST", home+"/jobs", "do=snooze&for=nonsense&job=order-unshipped/3"); status != 200 || !strings.Contains(content, "nonsense") {
 		t.Errorf("a span that is none: %d %s", status, content)
 	}
-	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h"); status != 400 || !strings.Contains(content, "No jobs selected.") {
+	if status, content := requestPage(t, "POST", home+"/jobs", "do=snooze&for=1h"); status != 400 || !strings.Contains(content, "No jobs selected.") {
 		t.Errorf("nothing chosen: %d %s", status, content)
 	}
 	// The result of a check is shown on the list and on the entity's page.
-	if status, content := page(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back=/jobs"); status != 200 || !strings.Contains(content, "1 job was checked: still pending.") {
+	if status, content := requestPage(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back=/jobs"); status != 200 || !strings.Contains(content, "1 job was checked: still pending.") {
 		t.Errorf("a look: %d %s", status, content)
 	}
-	if status, content := page(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was checked: still pending; next check <time") {
+	if status, content := requestPage(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was checked: still pending; next check <time") {
 		t.Errorf("a look at an entity: %d %s", status, content)
 	}
 	// A complete action redirects back with a message.
-	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was snoozed; the next check is at <time ") || !strings.Contains(content, "</time> in any case.") {
+	if status, content := requestPage(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was snoozed; the next check is at <time ") || !strings.Contains(content, "</time> in any case.") {
 		t.Errorf("done: %d %s", status, content)
 	}
 	var rests web.Job
-	call(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests)
+	callAPI(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests)
 	if !rests.SnoozeIneffective || rests.NextCheckAt.Sub(rests.SnoozedUntil) < 50*time.Minute {
 		t.Errorf("the snooze brought the look forward, or does not say that it is later anyhow: %+v", rests)
 	}
 	if last := len(rests.Trail) - 1; last < 0 || rests.Trail[last].Kind != "snooze" || rests.Trail[last].By != access.Loopback {
 		t.Errorf("the trail does not end with who snoozed it: %+v", rests.Trail)
 	}
-	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1d&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was snoozed.") {
+	if status, content := requestPage(t, "POST", home+"/jobs", "do=snooze&for=1d&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was snoozed.") {
 		t.Errorf("put off: %d %s", status, content)
 	}
-	if call(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests); rests.NextCheckAt.Before(rests.SnoozedUntil) {
+	if callAPI(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests); rests.NextCheckAt.Before(rests.SnoozedUntil) {
 		t.Errorf("not put off: %+v", rests)
 	}
 }
 
-// TestManualCheckThatEndsAJob checks that a manual check can end a job, and that the page reports it.
-func TestManualCheckThatEndsAJob(t *testing.T) {
+// TestManualCheckEndsJob checks that a manual check can end a job, and that the page reports it.
+func TestManualCheckEndsJob(t *testing.T) {
 	t.Parallel()
 	home := serve(t, `name: parcel-out
 entity: parcel
@@ -114,9 +114,9 @@ escalate:
 			send(t, home, "parcels.sent", `{"id": "`+status+at+`", "status": "`+status+`"}`)
 		}
 	}
-	for deadline := time.Now().Add(within); ; wait(t.Context()) {
+	for deadline := time.Now().Add(within); ; pausePoll(t.Context()) {
 		var all web.Page[web.Job]
-		if call(t, home, "GET", "/jobs", "", "", &all); len(all.Items) == 4 {
+		if callAPI(t, home, "GET", "/jobs", "", "", &all); len(all.Items) == 4 {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -127,7 +127,7 @@ escalate:
 		"do=check&job=parcel-out/INa&back=" + url.QueryEscape("/entities/parcel?key=INa"): "The job was checked: ended as cleared.",
 		"do=check&job=parcel-out/INb&job=parcel-out/OUTa&job=parcel-out/OUTb&back=/jobs":  "3 jobs were checked: 1 ended, 2 still pending.",
 	} {
-		if status, content := page(t, "POST", home+"/jobs", form); status != 200 || !strings.Contains(content, want) {
+		if status, content := requestPage(t, "POST", home+"/jobs", form); status != 200 || !strings.Contains(content, want) {
 			t.Errorf("%s: it does not say %q: %d %s", form, want, status, content)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 // noon is the time of the charts.
 var noon = time.Date(2026, 11, 21, 12, 5, 0, 0, time.UTC)
 
-// loaded returns a load around noon with slots at offsets from noon.
-func loaded(parts map[time.Duration]web.Slot) web.Slots {
+// loadAround returns a load around noon with slots at offsets from noon.
+func loadAround(parts map[time.Duration]web.Slot) web.Slots {
 	from := noon.Add(-chartBack).Truncate(chartGrid)
 	slots := web.Slots{From: from, To: from.Add(chartSpan), Bucket: chartBucket.Seconds(), Items: make([]web.Slot, chartSpan/chartBucket)}
 	for i := range slots.Items {
@@ -36,9 +36,9 @@ func (d *chart) bars(kind string) (of []bar) {
 	return of
 }
 
-// TestAHerdIsSeen checks that a spike is highlighted and described, and that small bars beside it stay visible.
-func TestAHerdIsSeen(t *testing.T) {
-	d := draw(loaded(map[time.Duration]web.Slot{
+// TestLoadChartMarksSpike checks that a spike is highlighted and described, and that small bars beside it stay visible.
+func TestLoadChartMarksSpike(t *testing.T) {
+	d := draw(loadAround(map[time.Duration]web.Slot{
 		-time.Hour: {Checks: 40, Alerts: 2}, time.Hour: {Planned: 30}, 3 * time.Hour: {Planned: 99_000, Ticks: 1000},
 	}), noon)
 	planned := d.bars("planned")
@@ -53,26 +53,26 @@ func TestAHerdIsSeen(t *testing.T) {
 	}
 }
 
-// TestNoHerdIsSeen checks that neither an empty nor an evenly high load has a spike.
-func TestNoHerdIsSeen(t *testing.T) {
-	if d := draw(loaded(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Latenesses)+len(d.Rows) != 0 || d.Summary != "0 checked, 0 planned" {
+// TestLoadChartWithoutSpike checks that neither an empty nor an evenly high load has a spike.
+func TestLoadChartWithoutSpike(t *testing.T) {
+	if d := draw(loadAround(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Latenesses)+len(d.Rows) != 0 || d.Summary != "0 checked, 0 planned" {
 		t.Errorf("nothing: %+v", d)
 	}
 	even := make(map[time.Duration]web.Slot)
 	for i := range 40 {
 		even[time.Duration(i)*chartBucket] = web.Slot{Planned: 5000 + int64(i)}
 	}
-	if d := draw(loaded(even), noon); d.Herd != nil {
+	if d := draw(loadAround(even), noon); d.Herd != nil {
 		t.Errorf("an even load is a herd: %+v", d.Herd)
 	}
-	if d := draw(loaded(map[time.Duration]web.Slot{time.Hour: {Planned: 12}}), noon); d.Herd != nil {
+	if d := draw(loadAround(map[time.Duration]web.Slot{time.Hour: {Planned: 12}}), noon); d.Herd != nil {
 		t.Errorf("a dozen is a herd: %+v", d.Herd)
 	}
 }
 
-// TestABacklogIsSeen checks that overdue checks differ from planned ones, and that late ones are visible.
-func TestABacklogIsSeen(t *testing.T) {
-	d := draw(loaded(map[time.Duration]web.Slot{
+// TestLoadChartShowsOverdue checks that overdue checks differ from planned ones, and that late ones are visible.
+func TestLoadChartShowsOverdue(t *testing.T) {
+	d := draw(loadAround(map[time.Duration]web.Slot{
 		-2 * time.Hour: {Checks: 100, Alerts: 7, MaxLateness: 190}, -time.Hour: {Checks: 50, Planned: 50, MaxLateness: 1}, 0: {Checks: 10, Planned: 20},
 	}), noon)
 	over := d.bars("overdue")
@@ -94,9 +94,9 @@ func TestABacklogIsSeen(t *testing.T) {
 	}
 }
 
-// TestTheAxisOfTheLoad checks that the axis has a label every three hours, and the present at its position.
-func TestTheAxisOfTheLoad(t *testing.T) {
-	d := draw(loaded(nil), noon)
+// TestLoadChartAxis checks that the axis has a label every three hours, and the present at its position.
+func TestLoadChartAxis(t *testing.T) {
+	d := draw(loadAround(nil), noon)
 	if len(d.Hours) != 9 || len(d.Ticks) != 9 || d.Hours[2].Hour() != 12 || d.Ticks[2] != 2*12*barStep || d.Width != 108*barStep {
 		t.Errorf("hours %v at %v of %d", d.Hours, d.Ticks, d.Width)
 	}

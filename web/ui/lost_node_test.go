@@ -11,16 +11,16 @@ func TestLostNode(t *testing.T) {
 	t.Parallel()
 	c := config(t.TempDir())
 	home, stop := run(t, c)
-	call(t, home, "POST", "/rules", "application/yaml", orders, nil)
+	callAPI(t, home, "POST", "/rules", "application/yaml", orders, nil)
 	send(t, home, "orders.created", `{"id": "1", "total": 7}`)
-	waitOpen(t, home, 1)
+	waitForOpenAlerts(t, home, 1)
 	b := open(t, home, 1200, 900)
 	b.stopped = true
 	b.visit("/")
-	b.shows("1 open: 1 warning", "All systems operational")
+	b.waitForText("1 open: 1 warning", "All systems operational")
 	stop()
 	gone := time.Now()
-	b.shows("Not connected to the node since")
+	b.waitForText("Not connected to the node since")
 	t.Logf("told %.1f s after the node ended", time.Since(gone).Seconds())
 	if title := evaluate[string](b, "document.title"); !strings.HasPrefix(title, "Not connected · ") {
 		t.Errorf("the title is %q", title)
@@ -37,14 +37,14 @@ func TestLostNode(t *testing.T) {
 	if later := evaluate[string](b, `new Promise((done) => setTimeout(() => done(`+raised+`), 3000))`); later != stopped {
 		t.Errorf("a time goes on from %q to %q", stopped, later)
 	}
-	b.accessible("a page without its node")
-	b.shoot("lost-node")
+	b.checkAccessibility("a page without its node")
+	b.screenshot("lost-node")
 
 	c.HTTPAddr = strings.TrimPrefix(home, "http://")
 	run(t, c)
 	back := time.Now()
-	b.shows("1 open: 1 warning", "All systems operational")
-	for deadline := time.Now().Add(within); strings.Contains(b.text(), "Not connected"); wait(b.ctx) {
+	b.waitForText("1 open: 1 warning", "All systems operational")
+	for deadline := time.Now().Add(within); strings.Contains(b.text(), "Not connected"); pausePoll(b.ctx) {
 		if time.Now().After(deadline) {
 			t.Fatal("the page does not find the node again")
 		}

@@ -16,13 +16,13 @@ func TestManyRules(t *testing.T) {
 	home := serve(t)
 	for i := range quiet {
 		quiet[i] = fmt.Sprintf("rule-%03d", i)
-		call(t, home, "POST", "/rules", "application/yaml", strings.Replace(orders, "order-unshipped", quiet[i], 1)+"enabled: false\n", nil)
+		callAPI(t, home, "POST", "/rules", "application/yaml", strings.Replace(orders, "order-unshipped", quiet[i], 1)+"enabled: false\n", nil)
 	}
-	call(t, home, "POST", "/rules", "application/yaml", payments, nil) // with an error
-	call(t, home, "POST", "/rules", "application/yaml", strings.NewReplacer("payment-missing", "zz-critical", "payments.", "zz.", "severity: error", "severity: critical").Replace(payments), nil)
-	begin(t, home, "payments.asked", "1", "2", "3")
-	begin(t, home, "zz.asked", "1", "2")
-	waitOpen(t, home, 5)
+	callAPI(t, home, "POST", "/rules", "application/yaml", paymentRule, nil) // with an error
+	callAPI(t, home, "POST", "/rules", "application/yaml", strings.NewReplacer("payment-missing", "zz-critical", "payments.", "zz.", "severity: error", "severity: critical").Replace(paymentRule), nil)
+	publishEvents(t, home, "payments.asked", "1", "2", "3")
+	publishEvents(t, home, "zz.asked", "1", "2")
+	waitForOpenAlerts(t, home, 5)
 
 	rows := regexp.MustCompile(`<tr id="rule-([^"]+)"`)
 	names := func(content string) (all []string) {
@@ -32,8 +32,8 @@ func TestManyRules(t *testing.T) {
 		return all
 	}
 	var now string
-	for deadline := time.Now().Add(within); ; wait(t.Context()) { // jobs are counted only while clients ask
-		_, now = page(t, "GET", home+"/", "")
+	for deadline := time.Now().Add(within); ; pausePoll(t.Context()) { // jobs are counted only while clients ask
+		_, now = requestPage(t, "GET", home+"/", "")
 		if all := names(now); len(all) == 15 && all[0] == "zz-critical" && all[1] == "payment-missing" &&
 			strings.Contains(now, "5 pending checks") && strings.Contains(now, "All 602 rules") {
 			break
@@ -44,7 +44,7 @@ func TestManyRules(t *testing.T) {
 	}
 	var listed []string
 	for at := "/rules"; at != ""; {
-		_, content := page(t, "GET", home+at, "")
+		_, content := requestPage(t, "GET", home+at, "")
 		listed = append(listed, names(content)...)
 		_, next, _ := strings.Cut(content, `<a href="/rules?cursor=`)
 		if number, _, is := strings.Cut(next, `" rel="next"`); is {
@@ -57,7 +57,7 @@ func TestManyRules(t *testing.T) {
 	if fmt.Sprint(listed) != fmt.Sprint(want) {
 		t.Errorf("the list has %d rules, in the order %v", len(listed), listed)
 	}
-	if status, content := page(t, "GET", home+"/rules?cursor=x", ""); status != 400 || !strings.Contains(content, "Invalid page address") {
+	if status, content := requestPage(t, "GET", home+"/rules?cursor=x", ""); status != 400 || !strings.Contains(content, "Invalid page address") {
 		t.Errorf("a bad cursor: %d %s", status, content)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"deadman/web"
 )
 
-// BenchmarkPagesOfAMillion measures the server's cost of a page on a node with a million pending jobs and 7,500
+// BenchmarkPagesOfMillion measures the server's cost of a page on a node with a million pending jobs and 7,500
 // alerts. ns/op is for one page; worst is the slowest.
-func BenchmarkPagesOfAMillion(b *testing.B) {
+func BenchmarkPagesOfMillion(b *testing.B) {
 	const jobs = 1_000_000
 	for name, on := range map[string]func(*testing.B) server.Config{
 		"sqlite":   func(b *testing.B) server.Config { return config(b.TempDir()) },
@@ -27,10 +27,10 @@ func BenchmarkPagesOfAMillion(b *testing.B) {
 			c := on(b)
 			home, stop := run(b, c)
 			for _, text := range backlogRules {
-				call(b, home, "POST", "/rules", "application/yaml", text, nil)
+				callAPI(b, home, "POST", "/rules", "application/yaml", text, nil)
 			}
 			stop()
-			fill(b, c, jobs)
+			fillDatabase(b, c, jobs)
 			if c.DatabaseURL != "" {
 				analyze(b, c.DatabaseURL)
 			}
@@ -91,7 +91,7 @@ func deepCursor(b *testing.B, home string, page int) string {
 	cursor := ""
 	for range page / 10 {
 		var got web.Page[web.Job]
-		call(b, home, "GET", "/jobs?limit=500&cursor="+url.QueryEscape(cursor), "", "", &got)
+		callAPI(b, home, "GET", "/jobs?limit=500&cursor="+url.QueryEscape(cursor), "", "", &got)
 		cursor = got.Next
 	}
 	return url.QueryEscape(cursor)

@@ -13,17 +13,17 @@ import (
 // alerts are marked, and that a mute can be ended.
 func TestMutes(t *testing.T) {
 	t.Parallel()
-	home := serve(t, payments)
-	begin(t, home, "payments.asked", "1")
-	waitOpen(t, home, 1)
+	home := serve(t, paymentRule)
+	publishEvents(t, home, "payments.asked", "1")
+	waitForOpenAlerts(t, home, 1)
 	b := open(t, home, 1400, 900)
 	b.visit("/mutes")
-	b.shows("No active mutes.")
+	b.waitForText("No active mutes.")
 	b.visit("/alerts?by=site")
 	b.click(`a[aria-label^="Mute site"]`)
-	b.shows("New mute")
-	b.accessible("mute something")
-	b.shoot("mute")
+	b.waitForText("New mute")
+	b.checkAccessibility("mute something")
+	b.screenshot("mute")
 	if got := evaluate[string](b, `document.querySelector("[name=labels]").value`); got != "site=<b>\u202enorth" {
 		t.Errorf("the label that is filled in is %q", got)
 	}
@@ -32,53 +32,53 @@ func TestMutes(t *testing.T) {
 	evaluate[any](b, `document.querySelector("[name=reason]").required = false; 0`)
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=labels]"), strings.Repeat("\n", 1)+strings.Join(strings.Split("abcdefghijklmnopqrstu", ""), "\n")))
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "<script>the belt"))
-	b.refused = "422"
+	b.allowedStatus = "422"
 	b.click("button[value=make]")
-	b.shows("The mute was not created:", "the limit is 20")
-	b.accessible("a mute that can't be")
+	b.waitForText("The mute was not created:", "the limit is 20")
+	b.checkAccessibility("a mute that can't be")
 	evaluate[any](b, `document.querySelector("[name=labels]").value = document.querySelector("[name=labels]").value.split("\n").find((l) => l.includes("site=")).replace(/^[a-z](?=site=)/, ""); 0`)
 	b.click("button[value=make]")
-	b.shows("1 mute was created.", "site: <b>⟨U+202E⟩north", "<script>the belt", "by loopback")
-	b.accessible("mutes")
-	b.shoot("mutes")
+	b.waitForText("1 mute was created.", "site: <b>⟨U+202E⟩north", "<script>the belt", "by loopback")
+	b.checkAccessibility("mutes")
+	b.screenshot("mutes")
 
 	b.visit("/alerts")
-	b.shows("1 alert, oldest", "1 muted")
+	b.waitForText("1 alert, oldest", "1 muted")
 	b.click("a.tag")
-	b.shows("<script>the belt")
+	b.waitForText("<script>the belt")
 	b.click(`button[aria-label="End mute 1"]`)
-	b.shows("1 mute was ended.", "No active mutes.", "Past mutes")
+	b.waitForText("1 mute was ended.", "No active mutes.", "Past mutes")
 	var page web.Page[web.Mute]
-	if call(t, home, "GET", "/mutes", "", "", &page); len(page.Items) != 1 || page.Items[0].EndedBy != "loopback" {
+	if callAPI(t, home, "GET", "/mutes", "", "", &page); len(page.Items) != 1 || page.Items[0].EndedBy != "loopback" {
 		t.Errorf("%+v", page.Items)
 	}
 	b.visit("/alerts")
-	b.shows("1 alert, oldest")
+	b.waitForText("1 alert, oldest")
 	if strings.Contains(b.text(), "muted") {
 		t.Error("the mute has ended, and the alert is shown as muted")
 	}
 }
 
-// TestMuteOfAStar checks that muting a group whose value has a * warns of the wider match, with the number of alerts,
+// TestMuteOfWildcardValue checks that muting a group whose value has a * warns of the wider match, with the number of alerts,
 // before the form is sent.
-func TestMuteOfAStar(t *testing.T) {
+func TestMuteOfWildcardValue(t *testing.T) {
 	t.Parallel()
 	home := serve(t, teamRule("one", "a*"), teamRule("two", "abc"), teamRule("three", "b"))
-	begin(t, home, "orders.created", "1")
-	waitOpen(t, home, 3)
-	for _, c := range []struct{ asked, says string }{
+	publishEvents(t, home, "orders.created", "1")
+	waitForOpenAlerts(t, home, 3)
+	for _, c := range []struct{ query, wantText string }{
 		{"label.team=a*", "Matches <b>2 open alerts</b>. The <code>*</code> in <bdi>team: a*</bdi> matches any text."},
 		{"label.team=abc", "Matches <b>1 open alert</b>.</p>"},
 		{"label.team=none", "Matches no open alerts.</p>"},
 	} {
-		if _, content := page(t, "GET", home+"/mutes?"+c.asked, ""); !strings.Contains(content, c.says) {
-			t.Errorf("%s: %s", c.asked, content)
+		if _, content := requestPage(t, "GET", home+"/mutes?"+c.query, ""); !strings.Contains(content, c.wantText) {
+			t.Errorf("%s: %s", c.query, content)
 		}
 	}
-	if _, content := page(t, "POST", home+"/mutes", "do=make&labels=team=a*&for=1h&reason="); !strings.Contains(content, "Matches <b>2 open alerts</b>") {
+	if _, content := requestPage(t, "POST", home+"/mutes", "do=make&labels=team=a*&for=1h&reason="); !strings.Contains(content, "Matches <b>2 open alerts</b>") {
 		t.Errorf("shown again: %s", content)
 	}
-	if _, content := page(t, "GET", home+"/alerts?by=team", ""); !strings.Contains(content, `href="/mutes?label.team=a%2A#new"`) {
+	if _, content := requestPage(t, "GET", home+"/alerts?by=team", ""); !strings.Contains(content, `href="/mutes?label.team=a%2A#new"`) {
 		t.Errorf("the inbox leads elsewhere: %s", content)
 	}
 }

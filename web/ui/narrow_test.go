@@ -19,14 +19,14 @@ func TestNarrowWindow(t *testing.T) {
 	for i := range ids {
 		ids[i] = fmt.Sprintf("order-%02d", i)
 	}
-	begin(t, home, "orders.created", ids...)
-	waitOpen(t, home, len(ids))
+	publishEvents(t, home, "orders.created", ids...)
+	waitForOpenAlerts(t, home, len(ids))
 	b := open(t, home, 400, 800)
 	for _, dark := range []bool{false, true} {
-		b.dark(dark)
+		b.setDarkMode(dark)
 		b.visit("/jobs")
 		name := fmt.Sprintf("narrow-%v", map[bool]string{true: "dark", false: "light"}[dark])
-		b.shot(name)
+		b.screenshotVisible(name)
 		if unseen := evaluate[int](b, `[...document.querySelectorAll("header nav a")].filter((a) => { const at = a.getBoundingClientRect();
 			return at.right > innerWidth || document.elementFromPoint(at.left + at.width / 2, at.top + at.height / 2) !== a; }).length`); unseen > 0 {
 			t.Errorf("%d pages of the navigation are not seen", unseen)
@@ -38,18 +38,18 @@ func TestNarrowWindow(t *testing.T) {
 		if evaluate[bool](b, `(() => { const at = document.querySelector(".actions").getBoundingClientRect(); return at.bottom > innerHeight + 1 || at.height > 60; })()`) {
 			t.Error("the actions for the selected rows are out of sight, or take more than a line")
 		}
-		b.shot(name + "-chosen")
-		b.accessible(name)
+		b.screenshotVisible(name + "-chosen")
+		b.checkAccessibility(name)
 	}
 	b.visit("/")
-	b.shot("narrow-now")
+	b.screenshotVisible("narrow-now")
 	b.visit("/nope")
-	b.refused = "404"
-	b.shot("narrow-nope")
+	b.allowedStatus = "404"
+	b.screenshotVisible("narrow-nope")
 }
 
-// shot saves a screenshot of the visible part of the page if DEADMAN_SHOTS names a folder.
-func (b *tab) shot(name string) {
+// screenshotVisible saves a screenshot of the visible part of the page if DEADMAN_SHOTS names a folder.
+func (b *tab) screenshotVisible(name string) {
 	b.Helper()
 	folder := os.Getenv("DEADMAN_SHOTS")
 	if folder == "" {

@@ -12,7 +12,7 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-const lookedUp = `name: order-unpaid
+const lookupRule = `name: order-unpaid
 entity: order
 trigger: {event: orders.created, key: event.id}
 lookup: {http: {source: shop, path: "/orders/{{key}}"}}
@@ -27,8 +27,8 @@ func address(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", bustest.Port(t))
 }
 
-// answers runs an HTTP service on an address with a fixed body.
-func answers(t *testing.T, address, body string) {
+// serveBody runs an HTTP service on an address with a fixed body.
+func serveBody(t *testing.T, address, body string) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -53,38 +53,38 @@ func TestOutageAlert(t *testing.T) {
 		t.Fatal(err)
 	}
 	home, _ := run(t, c)
-	call(t, home, "POST", "/rules", "application/yaml", lookedUp, nil)
-	begin(t, home, "orders.created", "1", "2")
-	said := waitOpen(t, home, 1)[0]
+	callAPI(t, home, "POST", "/rules", "application/yaml", lookupRule, nil)
+	publishEvents(t, home, "orders.created", "1", "2")
+	alert := waitForOpenAlerts(t, home, 1)[0]
 
 	b := open(t, home, 1400, 900)
 	for _, path := range []string{"/", "/alerts"} {
 		b.visit(path)
-		b.shows("outage of source shop")
+		b.waitForText("outage of source shop")
 		if n := evaluate[int](b, `document.querySelectorAll("a[href^='/entities/'][href*=outage], tr[id^=alert-] input, .acts button, .tools button").length`); n > 0 {
 			t.Errorf("%s: %d links or buttons are for no outage:\n%s", path, n, b.text())
 		}
-		b.accessible(path + " with an outage")
-		b.shoot("outage" + strings.ReplaceAll(path, "/", "-"))
+		b.checkAccessibility(path + " with an outage")
+		b.screenshot("outage" + strings.ReplaceAll(path, "/", "-"))
 	}
 	b.click(`tr[id^=alert-] td.wide a[href="/health#outages"]`)
-	b.shows("Outages", "order-unpaid", "open")
-	b.visit("/alerts/" + said.ID.String())
-	b.shows("outage of source shop", "The outage is open", "The alert closes by itself when the outage ends", "source shop stopped answering")
-	b.accessible("the alert of an outage")
-	b.shoot("outage-alert")
+	b.waitForText("Outages", "order-unpaid", "open")
+	b.visit("/alerts/" + alert.ID.String())
+	b.waitForText("outage of source shop", "The outage is open", "The alert closes by itself when the outage ends", "source shop stopped answering")
+	b.checkAccessibility("the alert of an outage")
+	b.screenshot("outage-alert")
 	b.resize(400, 900)
-	b.dark(true)
+	b.setDarkMode(true)
 	b.visit("/alerts")
-	b.shoot("outage-alerts-narrow")
-	b.visit("/alerts/" + said.ID.String())
-	b.shoot("outage-alert-narrow")
-	if status, content := page(t, "POST", home+"/alerts/"+said.ID.String(), "do=ack"); status != 409 || !strings.Contains(content, "closes by itself once shop is available again") {
+	b.screenshot("outage-alerts-narrow")
+	b.visit("/alerts/" + alert.ID.String())
+	b.screenshot("outage-alert-narrow")
+	if status, content := requestPage(t, "POST", home+"/alerts/"+alert.ID.String(), "do=ack"); status != 409 || !strings.Contains(content, "closes by itself once shop is available again") {
 		t.Errorf("acknowledging: %d %s", status, content)
 	}
 
-	answers(t, shop, `{"status": "PAID"}`)
-	b.shows("closed", "source shop answered again")
+	serveBody(t, shop, `{"status": "PAID"}`)
+	b.waitForText("closed", "source shop answered again")
 	if strings.Contains(b.text(), "The outage is open") {
 		t.Errorf("it is over, and goes on:\n%s", b.text())
 	}

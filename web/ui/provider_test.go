@@ -23,9 +23,9 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// TestLoggedInByAProvider checks the login through a real provider on another site, the redirect to the requested
+// TestProviderLogin checks the login through a real provider on another site, the redirect to the requested
 // page, the shown name and permissions, and the logout. A person without a configured group is told so.
-func TestLoggedInByAProvider(t *testing.T) {
+func TestProviderLogin(t *testing.T) {
 	t.Parallel()
 	port, folder := freePort(t), t.TempDir()
 	home := fmt.Sprintf("http://localhost:%d", port)
@@ -43,56 +43,56 @@ func TestLoggedInByAProvider(t *testing.T) {
 	}
 	run(t, c)
 	b := open(t, home, 1400, 900)
-	b.elsewhere = issuer
+	b.otherSite = issuer
 	b.visit("/jobs")
-	b.finds(`location.pathname === "/login"`)
-	b.shows("Log in with Example ID", "or with a token")
-	b.accessible("the login with a provider")
-	b.shoot("login-provider")
+	b.waitForScript(`location.pathname === "/login"`)
+	b.waitForText("Log in with Example ID", "or with a token")
+	b.checkAccessibility("the login with a provider")
+	b.screenshot("login-provider")
 	b.resize(400, 800)
-	b.dark(true)
-	b.shoot("login-provider-narrow")
-	b.dark(false)
+	b.setDarkMode(true)
+	b.screenshot("login-provider-narrow")
+	b.setDarkMode(false)
 	b.resize(1400, 900)
-	b.atProvider("ann")
-	b.finds(`location.pathname === "/jobs"`)
-	b.shows("Logged in as oidc:ann@example.org")
+	b.logInAtProvider("ann")
+	b.waitForScript(`location.pathname === "/jobs"`)
+	b.waitForText("Logged in as oidc:ann@example.org")
 	if cookies := evaluate[string](b, `document.cookie`); cookies != "" {
 		t.Errorf("a script reads %q", cookies)
 	}
-	b.shoot("logged-in-provider")
+	b.screenshot("logged-in-provider")
 	b.visit("/new-rule")
-	b.shows("New rule")
+	b.waitForText("New rule")
 	b.visit("/sessions")
-	b.shows("this browser", "oidc:ann@example.org")
-	b.shoot("sessions-provider")
-	b.accessible("sessions of people")
+	b.waitForText("this browser", "oidc:ann@example.org")
+	b.screenshot("sessions-provider")
+	b.checkAccessibility("sessions of people")
 	b.do(chromedp.ScrollIntoView(chromedp.CSS("footer .self")))
 	b.click("footer .self button")
-	b.shows("Log in with Example ID")
+	b.waitForText("Log in with Example ID")
 	b.visit("/jobs")
-	b.finds(`location.pathname === "/login"`)
+	b.waitForScript(`location.pathname === "/login"`)
 
 	b = open(t, home, 1400, 900)
-	b.elsewhere = issuer
+	b.otherSite = issuer
 	b.visit("/login")
-	b.atProvider("bob")
-	b.shows("Logged in as oidc:bob@example.org, for the rules acme-*")
+	b.logInAtProvider("bob")
+	b.waitForText("Logged in as oidc:bob@example.org, for the rules acme-*")
 
 	b = open(t, home, 1400, 900)
-	b.elsewhere, b.refused = issuer, "403"
+	b.otherSite, b.allowedStatus = issuer, "403"
 	b.visit("/login")
-	b.atProvider("eve")
-	b.shows("None of your groups may use deadman", "visitors")
-	b.shoot("login-stranger")
-	b.accessible("a stranger")
+	b.logInAtProvider("eve")
+	b.waitForText("None of your groups may use deadman", "visitors")
+	b.screenshot("login-stranger")
+	b.checkAccessibility("a stranger")
 }
 
-// atProvider goes from the login page to the provider, and enters the name and password.
-func (b *tab) atProvider(name string) {
+// logInAtProvider goes from the login page to the provider, and enters the name and password.
+func (b *tab) logInAtProvider(name string) {
 	b.Helper()
 	b.click(".login .provider button")
-	b.finds(`location.pathname === "/login/username"`)
+	b.waitForScript(`location.pathname === "/login/username"`)
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=username]"), name))
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=password]"), name))
 	b.click("button[type=submit]")

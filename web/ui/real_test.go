@@ -43,8 +43,8 @@ type order struct {
 	shipped bool
 }
 
-// ordersOf reads the orders from their default path or from DEADMAN_ORDERS.
-func ordersOf(t *testing.T) (all []order) {
+// readOrders reads the orders from their default path or from DEADMAN_ORDERS.
+func readOrders(t *testing.T) (all []order) {
 	t.Helper()
 	at := os.Getenv("DEADMAN_ORDERS")
 	if at == "" {
@@ -68,8 +68,8 @@ func ordersOf(t *testing.T) (all []order) {
 	return all
 }
 
-// gather writes n pending orders, all due in one slot, to the database of a stopped node.
-func gather(t *testing.T, c server.Config, n int) {
+// fillOneSlot writes n pending orders, all due in one slot, to the database of a stopped node.
+func fillOneSlot(t *testing.T, c server.Config, n int) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DataDir: c.DataDir, Log: c.Log})
 	b := &backlog{Store: s, tb: t, from: time.Now().UTC().Add(6 * time.Hour).Truncate(time.Hour)}
@@ -93,8 +93,8 @@ func gather(t *testing.T, c server.Config, n int) {
 	}
 }
 
-// tell publishes events, up to 2,000 in flight.
-func tell(t *testing.T, js jetstream.JetStream, subject string, ids []string) {
+// publishMany publishes events, up to 2,000 in flight.
+func publishMany(t *testing.T, js jetstream.JetStream, subject string, ids []string) {
 	t.Helper()
 	for some := range slices.Chunk(ids, 2000) {
 		for _, id := range some {
@@ -110,12 +110,12 @@ func tell(t *testing.T, js jetstream.JetStream, subject string, ids []string) {
 	}
 }
 
-// TestRealOrdersAndABacklog checks real orders and a backlog of 100,000 jobs due in one slot: each page loads with
+// TestRealOrdersAndBacklog checks real orders and a backlog of 100,000 jobs due in one slot: each page loads with
 // the right numbers, and saves screenshots for a visual check.
-func TestRealOrdersAndABacklog(t *testing.T) {
+func TestRealOrdersAndBacklog(t *testing.T) {
 	t.Parallel()
 	longtest.Only(t, "it takes in 16,000 events")
-	known := ordersOf(t)
+	known := readOrders(t)
 	c := config(t.TempDir())
 	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: c.Log})
 	if err != nil {
@@ -124,7 +124,7 @@ func TestRealOrdersAndABacklog(t *testing.T) {
 	t.Cleanup(server.Close)
 	c.NATSURL, c.NATSAddr = server.ClientURL(), ""
 	home, stop := run(t, c)
-	call(t, home, "POST", "/rules", "application/yaml", shippingRule, nil)
+	callAPI(t, home, "POST", "/rules", "application/yaml", shippingRule, nil)
 
 	var placed, shipped, waiting []string
 	for _, o := range known {
@@ -136,11 +136,11 @@ func TestRealOrdersAndABacklog(t *testing.T) {
 		}
 	}
 	js := bustest.JetStream(t, c.NATSURL)
-	tell(t, js, "orders.created", placed)
-	tell(t, js, "orders.shipped", shipped)
+	publishMany(t, js, "orders.created", placed)
+	publishMany(t, js, "orders.shipped", shipped)
 	var streams web.Page[web.Stream]
-	for deadline := time.Now().Add(3 * time.Minute); ; wait(t.Context()) {
-		call(t, home, "GET", "/streams", "", "", &streams)
+	for deadline := time.Now().Add(3 * time.Minute); ; pausePoll(t.Context()) {
+		callAPI(t, home, "GET", "/streams", "", "", &streams)
 		if s := streams.Items[0]; s.Created == int64(len(placed)) && s.LagMessages != nil && *s.LagMessages == 0 && s.LastSeq == uint64(len(placed)+len(shipped)) {
 			break
 		}
@@ -151,21 +151,21 @@ func TestRealOrdersAndABacklog(t *testing.T) {
 
 	const backlog = 100_000
 	stop()
-	gather(t, c, backlog)
+	fillOneSlot(t, c, backlog)
 	home, _ = run(t, c)
 
 	b := open(t, home, 1400, 900)
 	b.visit("/health")
 	due := thousands(len(waiting) + backlog)
-	b.shows("All systems operational", due+" planned", "Peak load: ", thousands(len(placed)))
+	b.waitForText("All systems operational", due+" planned", "Peak load: ", thousands(len(placed)))
 	b.click(".herd a")
-	b.shows("order-unshipped")
+	b.waitForText("order-unshipped")
 	b.visit("/entities/order?key=" + url.QueryEscape(waiting[0]))
-	b.shows(waiting[0], "order-unshipped")
+	b.waitForText(waiting[0], "order-unshipped")
 	b.visit("/entities/order?key=" + url.QueryEscape(shipped[0]))
-	b.shows(shipped[0], "resolved")
+	b.waitForText(shipped[0], "resolved")
 	b.visit("/jobs?key=b-099999")
-	b.shows("b-099999")
+	b.waitForText("b-099999")
 	for _, width := range []int64{400, 1400, 1600} {
 		b := open(t, home, width, 900)
 		for _, path := range []string{
@@ -181,8 +181,8 @@ func TestRealOrdersAndABacklog(t *testing.T) {
 			}
 			for _, dark := range []bool{false, true} {
 				if os.Getenv("DEADMAN_SHOTS") != "" {
-					b.dark(dark)
-					b.shoot(fmt.Sprintf("real-%s-%d-%v", url.PathEscape(path), width, map[bool]string{true: "dark", false: "light"}[dark]))
+					b.setDarkMode(dark)
+					b.screenshot(fmt.Sprintf("real-%s-%d-%v", url.PathEscape(path), width, map[bool]string{true: "dark", false: "light"}[dark]))
 				}
 			}
 		}

@@ -7,23 +7,23 @@ import (
 	"deadman/web"
 )
 
-// TestTakeOver checks that a rule from files is marked, and can be converted to one managed in the UI after a
+// TestConvertToUIManaged checks that a rule from files is marked, and can be converted to one managed in the UI after a
 // confirmation.
-func TestTakeOver(t *testing.T) {
+func TestConvertToUIManaged(t *testing.T) {
 	t.Parallel()
 	home := serve(t)
-	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders", "application/yaml", orders, nil)
+	callAPI(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders", "application/yaml", orders, nil)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped")
-	b.shows("Managed in the files of bundle file:orders")
+	b.waitForText("Managed in the files of bundle file:orders")
 	b.click("button[value=adopt]")
-	b.shows("Convert rule order-unshipped to UI-managed?")
-	b.accessible("take over?")
-	b.shoot("take-over")
+	b.waitForText("Convert rule order-unshipped to UI-managed?")
+	b.checkAccessibility("take over?")
+	b.screenshot("take-over")
 	rule := func() web.Rule {
 		t.Helper()
 		var page web.Page[web.Rule]
-		call(t, home, "GET", "/rules?name=order-unshipped", "", "", &page)
+		callAPI(t, home, "GET", "/rules?name=order-unshipped", "", "", &page)
 		return page.Items[0]
 	}
 	if r := rule(); r.Bundle != "file:orders" {
@@ -31,18 +31,18 @@ func TestTakeOver(t *testing.T) {
 	}
 
 	// Its file is applied meanwhile.
-	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders", "application/yaml", orders+"early: 2h\n", nil)
-	b.refused = "412"
+	callAPI(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders", "application/yaml", orders+"early: 2h\n", nil)
+	b.allowedStatus = "412"
 	b.click("button.main")
-	b.shows("The rule was not converted")
+	b.waitForText("The rule was not converted")
 	if r := rule(); r.Bundle != "file:orders" || r.Version != 2 {
 		t.Errorf("it belongs to %q at version %d", r.Bundle, r.Version)
 	}
 
-	status, _ := page(t, "POST", home+"/rules/order-unshipped", url.Values{"do": {"adopt"}, "sure": {"yes"}, "version": {"2"}}.Encode())
+	status, _ := requestPage(t, "POST", home+"/rules/order-unshipped", url.Values{"do": {"adopt"}, "sure": {"yes"}, "version": {"2"}}.Encode())
 	if r := rule(); r.Bundle != "" || r.Version != 3 {
 		t.Errorf("%d: it belongs to %q at version %d", status, r.Bundle, r.Version)
 	}
 	b.visit("/rules/order-unshipped")
-	b.shows("version 3", "early: 2h", "Edit", "Delete")
+	b.waitForText("version 3", "early: 2h", "Edit", "Delete")
 }

@@ -13,37 +13,37 @@ import (
 func TestDeletedRule(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
-	begin(t, home, "orders.created", "1", "2")
-	waitOpen(t, home, 2)
+	publishEvents(t, home, "orders.created", "1", "2")
+	waitForOpenAlerts(t, home, 2)
 	b := open(t, home, 1400, 900)
 	b.visit("/rules/order-unshipped")
-	b.shows("2 pending", "2 open alerts")
+	b.waitForText("2 pending", "2 open alerts")
 	b.click("button[value=delete]")
-	b.shows("2 jobs end, and 2 open alerts are closed without notifications. History and versions are kept.")
-	b.accessible("deleting a rule")
-	b.shoot("rule-deleting")
+	b.waitForText("2 jobs end, and 2 open alerts are closed without notifications. History and versions are kept.")
+	b.checkAccessibility("deleting a rule")
+	b.screenshot("rule-deleting")
 
 	// A newer version is not deleted, and the error links to it.
-	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", orders+"labels: {team: shop}\n", nil)
-	b.refused = "412"
+	callAPI(t, home, "PUT", "/rules/order-unshipped", "application/yaml", orders+"labels: {team: shop}\n", nil)
+	b.allowedStatus = "412"
 	b.click("button.grave")
-	b.shows("The rule was not deleted")
-	b.shoot("rule-not-deleted")
+	b.waitForText("The rule was not deleted")
+	b.screenshot("rule-not-deleted")
 	b.click(`a[href="/rules/order-unshipped"]`)
-	b.shows("Changes in the newest version")
+	b.waitForText("Changes in the newest version")
 	b.click("button[value=delete]")
 	b.click("button.grave")
-	b.shows("No rules yet")
+	b.waitForText("No rules yet")
 
-	waitOpen(t, home, 0)
+	waitForOpenAlerts(t, home, 0)
 	for _, path := range []string{"/alerts?status=resolved", "/alerts?open=true"} {
-		var said web.Page[web.Alert]
-		if call(t, home, "GET", path, "", "", &said); len(said.Items) > 0 {
-			t.Errorf("%s: of a deleted rule it is said: %+v", path, said.Items)
+		var raised web.Page[web.Alert]
+		if callAPI(t, home, "GET", path, "", "", &raised); len(raised.Items) > 0 {
+			t.Errorf("%s: of a deleted rule it is said: %+v", path, raised.Items)
 		}
 	}
 	for _, path := range []string{"/rules/order-unshipped", "/rules/order-unshipped/edit", "/rules/order-unshipped/send"} {
-		status, content := page(t, "GET", home+path, "")
+		status, content := requestPage(t, "GET", home+path, "")
 		for _, want := range []string{"Rule order-unshipped was deleted<", "Deleted <time", "by <b><bdi>loopback", `href="/rules/order-unshipped/versions"`, `href="/history?rule=order-unshipped&amp;within=all"`} {
 			if status != 404 || strings.Count(content, want) != 1 {
 				t.Errorf("%s: %d, and %q is not there once: %s", path, status, want, content)
@@ -51,13 +51,13 @@ func TestDeletedRule(t *testing.T) {
 		}
 	}
 	b = open(t, home, 400, 900)
-	b.dark(true)
-	b.refused = "404"
+	b.setDarkMode(true)
+	b.allowedStatus = "404"
 	b.visit("/rules/order-unshipped")
-	b.accessible("a deleted rule")
-	b.shoot("rule-deleted")
+	b.checkAccessibility("a deleted rule")
+	b.screenshot("rule-deleted")
 	b.click(`a[href^="/history"]`)
-	for deadline := time.Now().Add(within); strings.Count(b.text(), "rule deleted") < 2; wait(b.ctx) {
+	for deadline := time.Now().Add(within); strings.Count(b.text(), "rule deleted") < 2; pausePoll(b.ctx) {
 		if time.Now().After(deadline) {
 			t.Fatalf("its history lacks its jobs:\n%s", b.text())
 		}

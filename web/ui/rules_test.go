@@ -13,8 +13,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// several are rules of all kinds.
-var several = []string{orders, `name: refund-unconfirmed
+// severalRules are rules of all kinds.
+var severalRules = []string{orders, `name: refund-unconfirmed
 description: A refund was asked for and the provider did not confirm it.
 entity: refund
 trigger: {event: refunds.requested, key: event.id}
@@ -57,23 +57,23 @@ var rulePage = []string{
 // support dark mode.
 func TestRulePages(t *testing.T) {
 	t.Parallel()
-	home := serve(t, several...)
-	call(t, home, "PUT", "/rules/refund-unconfirmed", "application/yaml", several[1]+"labels: {team: payments}\n", nil)
-	call(t, home, "POST", "/rules/device-silent/pause", "application/json", "", nil)
-	call(t, home, "POST", "/rules/device-silent/pings", "application/json", `{"key": "pump-7"}`, nil)
+	home := serve(t, severalRules...)
+	callAPI(t, home, "PUT", "/rules/refund-unconfirmed", "application/yaml", severalRules[1]+"labels: {team: payments}\n", nil)
+	callAPI(t, home, "POST", "/rules/device-silent/pause", "application/json", "", nil)
+	callAPI(t, home, "POST", "/rules/device-silent/pings", "application/json", `{"key": "pump-7"}`, nil)
 	send(t, home, "orders.created", `{"id": "1", "total": 12.5}`)
 	send(t, home, "refunds.requested", `{"id": "r-1"}`)
 	for _, width := range []int64{1400, 400, 1600} {
 		b := open(t, home, width, 900)
 		for i, path := range rulePage {
-			b.dark(width == 400 && i%2 == 1 || width == 1600)
+			b.setDarkMode(width == 400 && i%2 == 1 || width == 1600)
 			b.visit(path)
 			if path == "/rules/refund-unconfirmed/edit" {
-				b.shows("by-hand")
+				b.waitForText("by-hand")
 			}
-			b.shoot(fmt.Sprintf("rules-%d-%s", width, url.PathEscape(path)))
+			b.screenshot(fmt.Sprintf("rules-%d-%s", width, url.PathEscape(path)))
 			if width != 1600 {
-				b.accessible(fmt.Sprintf("%s at %d px", path, width))
+				b.checkAccessibility(fmt.Sprintf("%s at %d px", path, width))
 			}
 			if wide := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 				t.Errorf("%s is %d px too wide for %d px", path, wide, width)
@@ -89,41 +89,41 @@ func TestConflict(t *testing.T) {
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped/edit")
-	b.shows("Preview nothing is saved or sent")
-	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "total}}) is", "total}} EUR) is", 1), nil)
+	b.waitForText("Preview nothing is saved or sent")
+	callAPI(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "total}}) is", "total}} EUR) is", 1), nil)
 	evaluate[any](b, `document.getElementById("text").value += "early: 2h\n"`)
-	b.refused = "412"
+	b.allowedStatus = "412"
 	b.click("button.main")
-	b.shows("Version 2 was saved while you were editing, by loopback", "Their changes", "total}} EUR) is", "Changes if you save now", "+early: 2h")
+	b.waitForText("Version 2 was saved while you were editing, by loopback", "Their changes", "total}} EUR) is", "Changes if you save now", "+early: 2h")
 	if mine := evaluate[string](b, `document.getElementById("text").value`); !strings.Contains(mine, "early: 2h") || strings.Contains(mine, "EUR") {
 		t.Errorf("what was written is %s", mine)
 	}
-	b.accessible("a conflict")
-	b.shoot("rules-conflict")
+	b.checkAccessibility("a conflict")
+	b.screenshot("rules-conflict")
 	b.click("button.main") // now it replaces their version
-	b.shows("Rule saved.", "Changes in the newest version", "+early: 2h", "3, saved")
+	b.waitForText("Rule saved.", "Changes in the newest version", "+early: 2h", "3, saved")
 	if text := b.text(); strings.Count(text, "Rule saved.") != 1 {
 		t.Errorf("it is said more than once: %s", text)
 	}
 }
 
-// editorSays returns a script that reads the editor's shadow tree.
-func editorSays(what string) string {
+// editorScript returns a script that reads the editor's shadow tree.
+func editorScript(what string) string {
 	return `document.querySelector("rule-editor").shadowRoot.` + what
 }
 
-// finds waits until a script returns true.
-func (b *tab) finds(script string) {
+// waitForScript waits until a script returns true.
+func (b *tab) waitForScript(script string) {
 	b.Helper()
-	for deadline := time.Now().Add(within); !evaluate[bool](b, script); wait(b.ctx) {
+	for deadline := time.Now().Add(within); !evaluate[bool](b, script); pausePoll(b.ctx) {
 		if time.Now().After(deadline) {
 			b.Fatalf("it never comes to %s:\n%s", script, b.text())
 		}
 	}
 }
 
-// follows runs an action and waits for the next page.
-func (b *tab) follows(action chromedp.Action[chromedp.Void]) {
+// waitForNavigation runs an action and waits for the next page.
+func (b *tab) waitForNavigation(action chromedp.Action[chromedp.Void]) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, within)
 	defer cancel()
@@ -139,61 +139,61 @@ func TestEditor(t *testing.T) {
 	home := serve(t, orders)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped/edit")
-	b.shows("Preview nothing is saved or sent", "primary")
+	b.waitForText("Preview nothing is saved or sent", "primary")
 	b.do(chromedp.Click(chromedp.CSS("label[for=text]")), chromedp.KeyEvent("nonsense: a/b\r"))
 	if q := evaluate[string](b, `document.activeElement.tagName`); q != "RULE-EDITOR" {
 		t.Errorf("a slash that is typed leads to %s", q)
 	}
-	b.shows("1 error:", "line 1", "nonsense")
-	b.finds(editorSays(`querySelectorAll(".cm-lintRange-error").length === 1`))
-	b.finds(editorSays(`querySelector(".cm-gutter-lint .cm-lint-marker-error") !== null`))
-	b.accessible("an editor with a problem")
-	b.shoot("rules-problem")
+	b.waitForText("1 error:", "line 1", "nonsense")
+	b.waitForScript(editorScript(`querySelectorAll(".cm-lintRange-error").length === 1`))
+	b.waitForScript(editorScript(`querySelector(".cm-gutter-lint .cm-lint-marker-error") !== null`))
+	b.checkAccessibility("an editor with a problem")
+	b.screenshot("rules-problem")
 
 	b.do(chromedp.Click(chromedp.CSS("#outcome a[data-line]")))
-	b.finds(editorSays(`querySelector(".cm-activeLine").textContent === "nonsense: a/b"`))
+	b.waitForScript(editorScript(`querySelector(".cm-activeLine").textContent === "nonsense: a/b"`))
 	b.do(chromedp.KeyEvent(kb.Tab))
-	b.finds(`document.activeElement.tagName === "RULE-EDITOR"`) // Tab indents
+	b.waitForScript(`document.activeElement.tagName === "RULE-EDITOR"`) // Tab indents
 	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Tab))
-	b.finds(`document.activeElement.tagName !== "RULE-EDITOR"`)
+	b.waitForScript(`document.activeElement.tagName !== "RULE-EDITOR"`)
 
 	evaluate[any](b, `addEventListener("beforeunload", (e) => { window.asked = e.defaultPrevented; e.stopImmediatePropagation(); }, true); 0`)
 	if asks := evaluate[bool](b, `(() => { const e = new Event("beforeunload", { cancelable: true }); dispatchEvent(e); return e.defaultPrevented; })()`); !asks {
 		t.Error("what is written is left without a question")
 	}
-	b.refused = "422"
-	b.follows(chromedp.KeyEvent("s", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
-	b.shows("The rule was not saved:")
+	b.allowedStatus = "422"
+	b.waitForNavigation(chromedp.KeyEvent("s", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	b.waitForText("The rule was not saved:")
 	evaluate[any](b, `document.getElementById("text").value = document.getElementById("text").value.replace(/ *nonsense: a.b\n/, "early: 2h\n"); 0`)
 	b.do(chromedp.Focus(chromedp.CSS("#event")))
-	b.follows(chromedp.KeyEvent("s", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
-	b.shows("Changes in the newest version", "+early: 2h")
+	b.waitForNavigation(chromedp.KeyEvent("s", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	b.waitForText("Changes in the newest version", "+early: 2h")
 }
 
-// TestTrial checks that a preview has a selectable length and later events, with and without scripts.
-func TestTrial(t *testing.T) {
+// TestPreview checks that a preview has a selectable length and later events, with and without scripts.
+func TestPreview(t *testing.T) {
 	t.Parallel()
-	home := serve(t, several...)
+	home := serve(t, severalRules...)
 	send(t, home, "refunds.requested", `{"id": "r-1"}`)
 	b := open(t, home, 1400, 900)
 	for _, path := range []string{"/rules/refund-unconfirmed", "/rules/refund-unconfirmed/edit"} {
 		b.visit(path)
 		b.do(chromedp.Click(chromedp.CSS(`label:has([value="3h"])`)))
 		evaluate[any](b, `document.querySelector("button[value=try]").click(); 0`)
-		b.shows("3 h later: 1 alert raised: ask.", "by-hand", "Outcome: exhausted")
+		b.waitForText("3 h later: 1 alert raised: ask.", "by-hand", "Outcome: exhausted")
 		if late := evaluate[int](b, `document.querySelectorAll("ol.ladder li.later").length`); late != 6 {
 			t.Errorf("%s: %d lines are later than 3 h", path, late)
 		}
-		b.finds(`document.querySelector(".axis.roomy .cut, .axis.tight .cut") !== null`)
-		b.shoot("rules-ahead" + strings.ReplaceAll(path, "/", "-"))
+		b.waitForScript(`document.querySelector(".axis.roomy .cut, .axis.tight .cut") !== null`)
+		b.screenshot("rules-ahead" + strings.ReplaceAll(path, "/", "-"))
 		evaluate[any](b, `document.querySelector("details:has(#at)").open = true; 0`)
 		b.do(chromedp.SendKeys(chromedp.CSS("[name=event_subject]"), "provider.refunds.rejected"), chromedp.SendKeys(chromedp.CSS("[name=event_after]"), "5h"))
 		evaluate[any](b, `document.querySelector("button[value=try]").click(); 0`)
-		b.shows("Outcome: rejected", "resolved")
+		b.waitForText("Outcome: rejected", "resolved")
 	}
 	b.visit("/rules/import-missing")
 	b.click(`button[value=try]`)
-	b.shows("the import of customers is not there at six in the morning", "Ticks:")
+	b.waitForText("the import of customers is not there at six in the morning", "Ticks:")
 }
 
 // TestSend checks that an event is published after a warning, with links to its effect.
@@ -203,25 +203,25 @@ func TestSend(t *testing.T) {
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped")
 	b.click(`a[href$="/send"]`)
-	b.shows("This publishes a real event.")
+	b.waitForText("This publishes a real event.")
 	evaluate[any](b, `document.getElementById("event").value = JSON.stringify({id: "<b>7</b>", total: 3}); 0`)
 	b.click("button.grave")
-	b.shows("Event stored", "order <b>7</b>", "by rule order-unshipped")
-	b.accessible("an event was sent")
-	b.shoot("rules-sent")
+	b.waitForText("Event stored", "order <b>7</b>", "by rule order-unshipped")
+	b.checkAccessibility("an event was sent")
+	b.screenshot("rules-sent")
 	b.click(`.notice a[href^="/entities/"]`)
-	b.shows("<b>7</b>")
+	b.waitForText("<b>7</b>")
 	b.visit("/rules/order-unshipped/send?subject=no.subscriber")
-	b.refused = "409"
+	b.allowedStatus = "409"
 	b.click("button.grave")
-	b.shows("The event was not sent:")
+	b.waitForText("The event was not sent:")
 }
 
 // TestSendFromOneForm checks that a form sent twice publishes once, and publishes again with a changed body.
 func TestSendFromOneForm(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
-	_, content := page(t, "GET", home+"/rules/order-unshipped/send", "")
+	_, content := requestPage(t, "GET", home+"/rules/order-unshipped/send", "")
 	_, once, _ := strings.Cut(content, `name="once" value="`)
 	once, _, _ = strings.Cut(once, `"`)
 	form := func(id string) string {
@@ -231,7 +231,7 @@ func TestSendFromOneForm(t *testing.T) {
 		id, message string
 		before      bool
 	}{{"1", "message 1 ", false}, {"1", "message 1 ", true}, {"2", "message 2 ", false}, {"1", "message 1 ", true}} {
-		if status, content := page(t, "POST", home+"/rules/order-unshipped/send", form(c.id)); status != 200 || !strings.Contains(content, "</b> as "+c.message) || !strings.Contains(content, ">order "+c.id+"<") || strings.Contains(content, "It was sent before") != c.before {
+		if status, content := requestPage(t, "POST", home+"/rules/order-unshipped/send", form(c.id)); status != 200 || !strings.Contains(content, "</b> as "+c.message) || !strings.Contains(content, ">order "+c.id+"<") || strings.Contains(content, "It was sent before") != c.before {
 			t.Errorf("%s, sent with %s: %d %s", c.id, once, status, content)
 		}
 	}
@@ -242,40 +242,40 @@ func TestVersions(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	for _, slot := range []string{"10s", "2m"} {
-		call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "slot: 1s", "slot: "+slot, 1), nil)
+		callAPI(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "slot: 1s", "slot: "+slot, 1), nil)
 	}
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped/versions")
-	b.shows("Changes from version 2 to 3", "-slot: 10s")
+	b.waitForText("Changes from version 2 to 3", "-slot: 10s")
 	b.do(chromedp.Click(chromedp.CSS(`[aria-label="From version 1"]`)))
 	b.click("button.main")
-	b.shows("Changes from version 1 to 3", "-slot: 1s", "+slot: 2m")
-	b.shoot("rules-versions")
+	b.waitForText("Changes from version 1 to 3", "-slot: 1s", "+slot: 2m")
+	b.screenshot("rules-versions")
 	b.click(`a[href$="version=1"]`)
-	b.shows("This is version 1. Saving creates version 4.")
+	b.waitForText("This is version 1. Saving creates version 4.")
 	b.click("button.main")
-	b.shows("version 4, saved", "+slot: 1s")
+	b.waitForText("version 4, saved", "+slot: 1s")
 }
 
 // TestDeleteRule checks that a rule is deleted after a confirmation, and that a rule of a bundle is read-only.
 func TestDeleteRule(t *testing.T) {
 	t.Parallel()
-	home := serve(t, several...)
-	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders&adopt=true", "application/yaml", orders+"early: 2h\n", nil)
+	home := serve(t, severalRules...)
+	callAPI(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders&adopt=true", "application/yaml", orders+"early: 2h\n", nil)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/order-unshipped")
-	b.shows("Managed in the files of bundle file:orders. Change it there and run deadman rule apply -f with the file or folder.")
-	b.accessible("a rule of a bundle")
-	b.shoot("rule-of-bundle")
-	b.finds(`document.querySelector("button[value=delete]") === null`)
+	b.waitForText("Managed in the files of bundle file:orders. Change it there and run deadman rule apply -f with the file or folder.")
+	b.checkAccessibility("a rule of a bundle")
+	b.screenshot("rule-of-bundle")
+	b.waitForScript(`document.querySelector("button[value=delete]") === null`)
 	b.visit("/rules/order-unshipped/edit")
-	b.shows("This rule is managed in the files of bundle file:orders", "primary")
-	b.finds(`document.querySelector("button.main") === null`)
+	b.waitForText("This rule is managed in the files of bundle file:orders", "primary")
+	b.waitForScript(`document.querySelector("button.main") === null`)
 	b.visit("/rules/import-missing")
 	b.click("button[value=delete]")
-	b.shows("Delete rule import-missing?")
+	b.waitForText("Delete rule import-missing?")
 	b.click("button.grave")
-	b.shows("Rule deleted.", "refund-unconfirmed")
+	b.waitForText("Rule deleted.", "refund-unconfirmed")
 	if strings.Contains(b.text(), "import-missing") {
 		t.Error("it is still there")
 	}
@@ -284,40 +284,40 @@ func TestDeleteRule(t *testing.T) {
 // TestPingAddresses checks that ping URLs are created and removed on the page of the rule.
 func TestPingAddresses(t *testing.T) {
 	t.Parallel()
-	home := serve(t, several...)
+	home := serve(t, severalRules...)
 	b := open(t, home, 1200, 900)
 	b.visit("/rules/device-silent")
-	b.shows("No ping URLs yet.")
+	b.waitForText("No ping URLs yet.")
 	b.do(chromedp.SendKeys(chromedp.CSS("#pings ~ form [name=key]"), "pump-9"))
 	b.click("button[value=ping]")
-	b.shows("Ping URL created.", "pump-9", "curl -fsS", home+"/ping/", "Copy")
+	b.waitForText("Ping URL created.", "pump-9", "curl -fsS", home+"/ping/", "Copy")
 	b.do(chromedp.SendKeys(chromedp.CSS("#pings ~ form [name=key]"), "pump-9"))
 	b.click("button[value=ping]")
-	b.shows("This ping URL already exists.")
+	b.waitForText("This ping URL already exists.")
 	b.click("button[value=unping]")
-	b.shows("Delete the ping URL of pump-9?")
+	b.waitForText("Delete the ping URL of pump-9?")
 	b.click("button.grave")
-	b.shows("Ping URL deleted.", "No ping URLs yet.")
+	b.waitForText("Ping URL deleted.", "No ping URLs yet.")
 }
 
 // TestRuleActionsAreAudited checks that the result of an action on a rule is shown once, and not after a preview on that
 // page.
 func TestRuleActionsAreAudited(t *testing.T) {
 	t.Parallel()
-	home := serve(t, orders, several[2])
-	for _, c := range []struct{ form, says string }{{"do=pause", "Rule paused."}, {"do=resume", "Rule resumed."}} {
-		if status, content := page(t, "POST", home+"/rules/order-unshipped", c.form); status != 200 || strings.Count(content, c.says) != 1 {
+	home := serve(t, orders, severalRules[2])
+	for _, c := range []struct{ form, wantText string }{{"do=pause", "Rule paused."}, {"do=resume", "Rule resumed."}} {
+		if status, content := requestPage(t, "POST", home+"/rules/order-unshipped", c.form); status != 200 || strings.Count(content, c.wantText) != 1 {
 			t.Errorf("%s: %d %s", c.form, status, content)
 		}
 	}
 	same := url.Values{"do": {"save"}, "text": {orders}, "version": {"1"}}.Encode()
-	if status, content := page(t, "POST", home+"/rules/order-unshipped/edit", same); status != 200 || !strings.Contains(content, "no new version was created") {
+	if status, content := requestPage(t, "POST", home+"/rules/order-unshipped/edit", same); status != 200 || !strings.Contains(content, "no new version was created") {
 		t.Errorf("saved as it was: %d %s", status, content)
 	}
-	if _, content := page(t, "POST", home+"/rules/device-silent?did=address-gone", "do=try"); strings.Contains(content, "Ping URL deleted") {
+	if _, content := requestPage(t, "POST", home+"/rules/device-silent?did=address-gone", "do=try"); strings.Contains(content, "Ping URL deleted") {
 		t.Errorf("tried: %s", content)
 	}
-	if _, content := page(t, "GET", home+"/rules/order-unshipped?did=hacked", ""); strings.Contains(content, "hacked") {
+	if _, content := requestPage(t, "GET", home+"/rules/order-unshipped?did=hacked", ""); strings.Contains(content, "hacked") {
 		t.Errorf("an address makes up what was done: %s", content)
 	}
 }
@@ -328,11 +328,11 @@ func TestManyPingAddresses(t *testing.T) {
 	t.Parallel()
 	home := serve(t, "name: backup\nentity: host\ntrigger: {heartbeat: {every: 24h, grace: 1h, keys: [key-000, key-119]}}\nescalate: [{after: 0s, step: silent, severity: warning}]\n")
 	for i := range 120 {
-		call(t, home, "POST", "/rules/backup/pings", "application/json", fmt.Sprintf(`{"key": "key-%03d"}`, i), nil)
+		callAPI(t, home, "POST", "/rules/backup/pings", "application/json", fmt.Sprintf(`{"key": "key-%03d"}`, i), nil)
 	}
 	path, seen, marked := "/rules/backup", 0, 0
 	for pages := 0; path != "" && pages < 5; pages++ {
-		status, content := page(t, "GET", home+path, "")
+		status, content := requestPage(t, "GET", home+path, "")
 		if status != 200 {
 			t.Fatalf("%s: %d %s", path, status, content)
 		}
@@ -347,11 +347,11 @@ func TestManyPingAddresses(t *testing.T) {
 	if seen != 120 || marked != 118 {
 		t.Errorf("%d addresses are shown, %d of them marked; want 120 and 118", seen, marked)
 	}
-	_, content := page(t, "GET", home+"/rules/backup?ping=key-119", "")
+	_, content := requestPage(t, "GET", home+"/rules/backup?ping=key-119", "")
 	if strings.Count(content, "curl -fsS") != 2 || !strings.Contains(content, "<bdi>key-119</bdi>") || !strings.Contains(content, "All ping URLs") {
 		t.Errorf("asked for one: %s", content)
 	}
-	if _, content = page(t, "GET", home+"/rules/backup?ping=nope", ""); !strings.Contains(content, "<bdi>nope</bdi> has no ping URL.") {
+	if _, content = requestPage(t, "GET", home+"/rules/backup?ping=nope", ""); !strings.Contains(content, "<bdi>nope</bdi> has no ping URL.") {
 		t.Errorf("asked for one that is not there: %s", content)
 	}
 }
@@ -363,8 +363,8 @@ func TestGallery(t *testing.T) {
 	b := open(t, home, 1200, 900)
 	for _, path := range []string{"/", "/rules"} {
 		b.visit(path)
-		b.shows("order-unshipped", "An order was placed and nothing was shipped.", "deadman event send orders.created")
-		b.accessible("the gallery on " + path)
+		b.waitForText("order-unshipped", "An order was placed and nothing was shipped.", "deadman event send orders.created")
+		b.checkAccessibility("the gallery on " + path)
 	}
 	all := evaluate[[]string](b, `[...document.querySelectorAll(".gallery h2 a")].map((a) => a.getAttribute("href"))`)
 	if len(all) < 10 {
@@ -372,14 +372,14 @@ func TestGallery(t *testing.T) {
 	}
 	for _, path := range all {
 		b.visit(path)
-		b.finds(`document.querySelector("#outcome ol.ladder, #outcome .notice") !== null`)
+		b.waitForScript(`document.querySelector("#outcome ol.ladder, #outcome .notice") !== null`)
 		if text := b.text(); !strings.Contains(text, "Outcome:") && !strings.Contains(text, "the job stays pending") && !strings.Contains(text, "requires ") {
 			t.Errorf("%s would do nothing:\n%s", path, text)
 		}
 	}
 	b.visit("/new-rule?from=order-unshipped")
 	b.click("button.main")
-	b.shows("order-unshipped", "enabled", "version 1, saved")
+	b.waitForText("order-unshipped", "enabled", "version 1, saved")
 }
 
 // TestLoginAndDocs checks that the login page and the API page match the others and have no accessibility violations.
@@ -390,22 +390,22 @@ func TestLoginAndDocs(t *testing.T) {
 	visit := func(b *tab, path string) {
 		b.visit(path)
 		if path != "/docs" || b == narrow {
-			b.accessible(path)
+			b.checkAccessibility(path)
 		}
-		b.shoot("framed" + strings.ReplaceAll(path, "/", "-") + fmt.Sprint(evaluate[int](b, "innerWidth")))
+		b.screenshot("framed" + strings.ReplaceAll(path, "/", "-") + fmt.Sprint(evaluate[int](b, "innerWidth")))
 		if wide := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 			t.Errorf("%s is %d px too wide", path, wide)
 		}
 	}
 	visit(b, "/docs")
-	b.shows("Machine-readable: openapi.json")
-	narrow.dark(true)
+	b.waitForText("Machine-readable: openapi.json")
+	narrow.setDarkMode(true)
 	visit(narrow, "/docs")
 	var token struct{ Secret string }
-	call(t, home, "POST", "/tokens", "application/json", `{"name": "me", "scopes": ["admin"]}`, &token)
+	callAPI(t, home, "POST", "/tokens", "application/json", `{"name": "me", "scopes": ["admin"]}`, &token)
 	visit(narrow, "/login")
 	visit(b, "/login")
 	b.do(chromedp.SendKeys(chromedp.CSS("#token"), token.Secret))
 	b.click("button")
-	b.shows("All systems operational")
+	b.waitForText("All systems operational")
 }

@@ -25,49 +25,49 @@ func TestLoggedIn(t *testing.T) {
 	b := open(t, "http://127.0.0.1:"+at.Port(), 1400, 900)
 	secret := <-first
 	b.visit("/login?token=" + secret)
-	b.shows("Log in", "12 hours without use")
-	b.accessible("the login, filled in")
-	b.shoot("login-filled-in")
+	b.waitForText("Log in", "12 hours without use")
+	b.checkAccessibility("the login, filled in")
+	b.screenshot("login-filled-in")
 	if cookies := evaluate[string](b, `document.cookie`); cookies != "" || evaluate[string](b, `document.querySelector("#token").value`) != secret {
 		t.Errorf("the form is not filled in, or the address sets a cookie: %q", cookies)
 	}
 	b.visit("/jobs")
-	b.finds(`location.pathname === "/login"`)
+	b.waitForScript(`location.pathname === "/login"`)
 	b.visit("/login?token=" + secret)
 	b.click(".login button")
-	b.shows("All systems operational", "Logged in as")
-	b.finds(`!location.href.includes("token")`)
-	b.accessible("logged in")
-	b.shoot("logged-in")
+	b.waitForText("All systems operational", "Logged in as")
+	b.waitForScript(`!location.href.includes("token")`)
+	b.checkAccessibility("logged in")
+	b.screenshot("logged-in")
 	b.resize(400, 800)
-	b.dark(true)
-	b.shoot("logged-in-narrow")
-	b.dark(false)
+	b.setDarkMode(true)
+	b.screenshot("logged-in-narrow")
+	b.setDarkMode(false)
 	b.resize(1400, 900)
-	other := b.otherBrowser(secret)
+	other := b.logInElsewhere(secret)
 	b.click("footer .self a")
-	b.shows("Sessions", "this browser", "Firefox/140.0 on a telephone", "A session ends 12 hours after its last use")
-	b.accessible("sessions")
-	b.shoot("sessions")
+	b.waitForText("Sessions", "this browser", "Firefox/140.0 on a telephone", "A session ends 12 hours after its last use")
+	b.checkAccessibility("sessions")
+	b.screenshot("sessions")
 	b.resize(400, 800)
-	b.dark(true)
-	b.shoot("sessions-narrow")
-	b.accessible("sessions, narrow")
+	b.setDarkMode(true)
+	b.screenshot("sessions-narrow")
+	b.checkAccessibility("sessions, narrow")
 	b.click(`tr:has([title^="Firefox"]) button`)
-	b.shows("1 session was ended.")
-	b.finds(`!document.body.innerText.includes("on a telephone")`)
+	b.waitForText("1 session was ended.")
+	b.waitForScript(`!document.body.innerText.includes("on a telephone")`)
 	if status := other(); status != http.StatusUnauthorized {
 		t.Errorf("the session that was ended opens the API: %d", status)
 	}
 	b.do(chromedp.ScrollIntoView(chromedp.CSS("footer .self")))
 	b.click("footer .self button")
-	b.shows("Log in")
+	b.waitForText("Log in")
 	b.visit("/jobs")
-	b.finds(`location.pathname === "/login"`)
+	b.waitForScript(`location.pathname === "/login"`)
 }
 
-// otherBrowser logs in another browser, and returns a function that reads the status of its session.
-func (b *tab) otherBrowser(secret string) func() int {
+// logInElsewhere logs in another browser, and returns a function that reads the status of its session.
+func (b *tab) logInElsewhere(secret string) func() int {
 	b.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	send := func(method, path, body string, cookies ...*http.Cookie) (status int, set []*http.Cookie) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// slowed returns the address of a proxy that delays the selected requests.
-func slowed(t *testing.T, home string, slow func(r *http.Request) bool, wait time.Duration) string {
+// delayingProxy returns the address of a proxy that delays the selected requests.
+func delayingProxy(t *testing.T, home string, slow func(r *http.Request) bool, wait time.Duration) string {
 	t.Helper()
 	at, err := url.Parse(home)
 	if err != nil {
@@ -37,16 +37,16 @@ func slowed(t *testing.T, home string, slow func(r *http.Request) bool, wait tim
 	return line.URL
 }
 
-// TestSlowScriptsAreLive checks that a page becomes live even if its script arrives late.
-func TestSlowScriptsAreLive(t *testing.T) {
+// TestLiveUpdatesWithSlowScript checks that a page becomes live even if its script arrives late.
+func TestLiveUpdatesWithSlowScript(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	script := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "hx-sse") }
-	b := open(t, slowed(t, home, script, time.Second), 1200, 900)
+	b := open(t, delayingProxy(t, home, script, time.Second), 1200, 900)
 	b.visit("/jobs")
-	b.shows("No pending checks")
+	b.waitForText("No pending checks")
 	send(t, home, "orders.created", `{"id": "1234", "total": 1}`)
-	b.shows("order 1234")
+	b.waitForText("order 1234")
 }
 
 // TestClosedPagesReleaseTheirStreams checks that quick navigation through many pages waits for no stream of a left page: a
@@ -55,7 +55,7 @@ func TestClosedPagesReleaseTheirStreams(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
 	stream := func(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/event-stream") }
-	b := open(t, slowed(t, home, stream, 2*within), 1200, 900)
+	b := open(t, delayingProxy(t, home, stream, 2*within), 1200, 900)
 	for range 2 {
 		for _, path := range []string{"/", "/jobs", "/alerts", "/rules", "/history", "/dead-letters", "/health"} {
 			b.visit(path)

@@ -46,49 +46,49 @@ func TestStorm(t *testing.T) {
 	}
 	home := serve(t, all...)
 	publishStorm(t, home, 0, stormCriticals)
-	waitUnacknowledged(t, home, stormCriticals)
+	waitForUnacknowledged(t, home, stormCriticals)
 	for n := 1; n <= stormRules; n++ {
 		publishStorm(t, home, n, stormWarnings/stormRules)
 	}
-	waitUnacknowledged(t, home, stormWarnings+stormCriticals)
+	waitForUnacknowledged(t, home, stormWarnings+stormCriticals)
 
 	b := open(t, home, 1400, 900)
 	b.visit("/")
-	b.shows("5,004 open: 4 critical, 5,000 warnings", "All systems operational", "order storm-0-0 is late")
-	b.accessible("the overview in a storm")
-	b.shoot("storm-overview")
+	b.waitForText("5,004 open: 4 critical, 5,000 warnings", "All systems operational", "order storm-0-0 is late")
+	b.checkAccessibility("the overview in a storm")
+	b.screenshot("storm-overview")
 	b.visit("/alerts")
-	b.shows("5,004 open: 4 critical, 5,000 warnings", "storm-8", "625 alerts", "and 617 more", "order storm-0-3 is late", "order storm-1-")
+	b.waitForText("5,004 open: 4 critical, 5,000 warnings", "storm-8", "625 alerts", "and 617 more", "order storm-0-3 is late", "order storm-1-")
 	if first := evaluate[string](b, `document.querySelector(".group h2").innerText`); first != "storm-0" {
 		t.Errorf("the first group is %s, and storm-0 has the criticals", first)
 	}
-	b.accessible("the inbox in a storm")
-	b.shoot("storm-inbox")
+	b.checkAccessibility("the inbox in a storm")
+	b.screenshot("storm-inbox")
 	checkShownCounts(t, b, home, "rule")
 
 	b.click(`button[aria-label="Acknowledge all 625 of storm-3"]`)
-	b.shows("625 alerts were acknowledged.", "4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "575 more not shown")
+	b.waitForText("625 alerts were acknowledged.", "4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "575 more not shown")
 	for _, by := range []string{"rule", "severity", "entity", "team"} {
 		b.visit("/alerts?by=" + by)
-		b.shows("4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "order storm-0-0 is late")
+		b.waitForText("4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "order storm-0-0 is late")
 		checkShownCounts(t, b, home, by)
 	}
 	b.click(`button[aria-label="Acknowledge all 1,875 of team-1"]`)
-	b.shows("1,875 alerts were acknowledged.", "2,504 open: 4 critical, 2,500 warnings, 2,500 acknowledged")
+	b.waitForText("1,875 alerts were acknowledged.", "2,504 open: 4 critical, 2,500 warnings, 2,500 acknowledged")
 	b.visit("/alerts?severity=warning&by=severity")
 	b.click(`button[aria-label="Acknowledge all 2,500 of warning"]`)
-	b.shows("2,500 alerts were acknowledged.", "All open alerts that match these filters are acknowledged.")
+	b.waitForText("2,500 alerts were acknowledged.", "All open alerts that match these filters are acknowledged.")
 	b.visit("/alerts")
-	b.shows("4 open: 4 critical, 5,000 acknowledged", "4,950 more not shown")
+	b.waitForText("4 open: 4 critical, 5,000 acknowledged", "4,950 more not shown")
 	b.click(`button[aria-label="Acknowledge all 4 of storm-0"]`)
-	b.shows("5,004 acknowledged", "All open alerts are acknowledged.")
+	b.waitForText("5,004 acknowledged", "All open alerts are acknowledged.")
 	if open := openCounts(t, home, ""); open.Unacknowledged != 0 || open.Acknowledged != stormWarnings+stormCriticals {
 		t.Errorf("open alerts at the end: %+v", open)
 	}
 	b.visit("/mutes?severity=warning")
-	b.shows("Matches 5,000 open alerts.")
+	b.waitForText("Matches 5,000 open alerts.")
 	b.visit("/mutes?key=storm-4-*")
-	b.shows("Matches 625 of the 5,000 newest open alerts.")
+	b.waitForText("Matches 625 of the 5,000 newest open alerts.")
 }
 
 // publishStorm publishes trigger events of a rule.
@@ -98,13 +98,13 @@ func publishStorm(t *testing.T, home string, rule, n int) {
 	for i := range n {
 		fmt.Fprintf(&lines, `{"rule": "storm-%d", "key": "storm-%d-%d", "event": {"id": "storm-%d-%d"}}`+"\n", rule, rule, i, rule, i)
 	}
-	call(t, home, "POST", "/jobs/bulk", "application/x-ndjson", lines.String(), nil)
+	callAPI(t, home, "POST", "/jobs/bulk", "application/x-ndjson", lines.String(), nil)
 }
 
-// waitUnacknowledged waits until n alerts are open and not acknowledged.
-func waitUnacknowledged(t *testing.T, home string, n int64) {
+// waitForUnacknowledged waits until n alerts are open and not acknowledged.
+func waitForUnacknowledged(t *testing.T, home string, n int64) {
 	t.Helper()
-	for deadline := time.Now().Add(within); ; wait(t.Context()) {
+	for deadline := time.Now().Add(within); ; pausePoll(t.Context()) {
 		open := openCounts(t, home, "")
 		if open.Unacknowledged == n {
 			return
@@ -119,7 +119,7 @@ func waitUnacknowledged(t *testing.T, home string, n int64) {
 func openCounts(t *testing.T, home, query string) web.OpenAlertCounts {
 	t.Helper()
 	var groups web.AlertGroups
-	call(t, home, "GET", "/alerts/groups?"+query, "", "", &groups)
+	callAPI(t, home, "GET", "/alerts/groups?"+query, "", "", &groups)
 	return groups.Total
 }
 
@@ -132,7 +132,7 @@ func checkShownCounts(t *testing.T, b *tab, home, by string) {
 	query := url.Values{"open": {"true"}, "acknowledged": {"false"}, "limit": {"500"}}
 	for {
 		var page web.Page[web.Alert]
-		call(t, home, "GET", "/alerts?"+query.Encode(), "", "", &page)
+		callAPI(t, home, "GET", "/alerts?"+query.Encode(), "", "", &page)
 		for _, a := range page.Items {
 			counts[a.Record().Field(by)]++
 		}

@@ -41,7 +41,7 @@ func serve(t *testing.T, texts ...string) (home string) {
 	}
 	home, _ = run(t, config(t.TempDir()))
 	for _, text := range texts {
-		call(t, home, "POST", "/rules", "application/yaml", text, nil)
+		callAPI(t, home, "POST", "/rules", "application/yaml", text, nil)
 	}
 	return home
 }
@@ -72,8 +72,8 @@ func run(t testing.TB, c server.Config) (home string, stop func()) {
 	return home, stop
 }
 
-// call calls the API.
-func call(t testing.TB, home, method, path, kind, body string, out any) {
+// callAPI calls the API.
+func callAPI(t testing.TB, home, method, path, kind, body string, out any) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, home+"/api/v1"+path, bytes.NewReader([]byte(body)))
 	if err != nil {
@@ -99,26 +99,26 @@ func call(t testing.TB, home, method, path, kind, body string, out any) {
 // send publishes an event.
 func send(t *testing.T, home, subject, body string) {
 	t.Helper()
-	call(t, home, "POST", "/events/"+url.PathEscape(subject), "application/json", body, nil)
+	callAPI(t, home, "POST", "/events/"+url.PathEscape(subject), "application/json", body, nil)
 }
 
-// places returns the addresses of all pages.
-func places(key string) []string {
+// pagePaths returns the addresses of all pages.
+func pagePaths(key string) []string {
 	return []string{
 		"/", "/jobs", "/entities/order?key=" + url.QueryEscape(key), "/rules", "/rules/order-unshipped", "/rules/order-unshipped/edit", "/new-rule",
 		"/alerts", "/alerts/all", "/mutes", "/history", "/dead-letters", "/health",
 	}
 }
 
-// nasty is a key with markup and direction marks.
-const nasty = "<script>alert(1)</script>\"'&\u202e/..%2f?"
+// hostileKey is a key with markup and direction marks.
+const hostileKey = "<script>alert(1)</script>\"'&\u202e/..%2f?"
 
 // TestPages checks that every page shows values as text, loads nothing from other hosts, has no accessibility
 // violations, and fits narrow windows and dark mode.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
-	for _, id := range []string{"1234", nasty} {
+	for _, id := range []string{"1234", hostileKey} {
 		body, err := json.Marshal(map[string]any{"id": id, "total": 12.5})
 		if err != nil {
 			t.Fatal(err)
@@ -128,25 +128,25 @@ func TestPages(t *testing.T) {
 	send(t, home, "orders.created", `{"no": "id"}`)
 	b := open(t, home, 1400, 900)
 	b.visit("/")
-	b.shows("All systems operational", "order 1234 (12.5) is not shipped", "order-unshipped")
+	b.waitForText("All systems operational", "order 1234 (12.5) is not shipped", "order-unshipped")
 	send(t, home, "orders.created", `{"id": "live-1", "total": 1}`)
-	b.shows("order live-1") // without reloading the page
-	for _, path := range places(nasty) {
+	b.waitForText("order live-1") // without reloading the page
+	for _, path := range pagePaths(hostileKey) {
 		for _, dark := range []bool{false, true} {
-			b.dark(dark)
+			b.setDarkMode(dark)
 			b.visit(path)
 			name := fmt.Sprintf("%s-%v", url.PathEscape(path), map[bool]string{true: "dark", false: "light"}[dark])
-			b.accessible(name)
-			b.shoot(name)
+			b.checkAccessibility(name)
+			b.screenshot(name)
 		}
 		if wide := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 			t.Errorf("%s is %d px too wide", path, wide)
 		}
 	}
 	narrow := open(t, home, 400, 800)
-	for _, path := range places(nasty) {
+	for _, path := range pagePaths(hostileKey) {
 		narrow.visit(path)
-		narrow.shoot(url.PathEscape(path) + "-narrow")
+		narrow.screenshot(url.PathEscape(path) + "-narrow")
 		if wide := evaluate[int](narrow, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 			t.Errorf("%s is %d px too wide for 400 px", path, wide)
 		}
@@ -162,50 +162,50 @@ func TestPageActions(t *testing.T) {
 	}
 	b := open(t, home, 1200, 900)
 	b.visit("/")
-	b.shows("order 1 (1) is not shipped", "order 3 (1) is not shipped")
+	b.waitForText("order 1 (1) is not shipped", "order 3 (1) is not shipped")
 
 	b.visit("/jobs")
 	b.do(chromedp.Click(chromedp.CSS(`input[aria-label="Select order 2"]`)))
 	b.click(`button[value=cancel]`)
-	b.shows("Cancel 1 job?", "order-unshipped/2")
+	b.waitForText("Cancel 1 job?", "order-unshipped/2")
 	b.click("button.grave")
-	b.shows("1 job was cancelled.")
+	b.waitForText("1 job was cancelled.")
 	b.visit("/jobs")
 	b.do(chromedp.Click(chromedp.CSS(`input[data-all]`)))
 	b.click(`button[value=snooze]`)
-	b.shows("2 jobs were snoozed.")
+	b.waitForText("2 jobs were snoozed.")
 
 	b.visit("/alerts?key=3")
 	b.click("#inbox a.plain")
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=note]"), "I am on it"))
 	b.click("button[value=ack]")
-	b.shows("Acknowledged by", "until resolved", "I am on it")
+	b.waitForText("Acknowledged by", "until resolved", "I am on it")
 	b.click("button[value=unack]")
-	b.shows("Further escalation steps are suppressed until then")
+	b.waitForText("Further escalation steps are suppressed until then")
 
 	b.visit("/rules/order-unshipped/edit")
-	b.shows("Preview nothing is saved or sent", "primary")
+	b.waitForText("Preview nothing is saved or sent", "primary")
 	b.do(chromedp.Click(chromedp.CSS("label[for=text]")))
 	b.do(chromedp.KeyEvent("nonsense: 1\r"))
-	b.shows("nonsense") // the preview reports the error
-	b.refused = "422"
+	b.waitForText("nonsense") // the preview reports the error
+	b.allowedStatus = "422"
 	b.click("button.main")
-	b.shows("The rule was not saved:", "nonsense")
+	b.waitForText("The rule was not saved:", "nonsense")
 	evaluate[any](b, `document.getElementById("text").value = document.getElementById("text").value.replace("nonsense: 1", "early: 2h")`)
 	b.click("button.main")
-	b.shows("Changes in the newest version", "+early: 2h")
+	b.waitForText("Changes in the newest version", "+early: 2h")
 
 	b.visit("/rules/order-unshipped")
 	b.click("button[value=pause]")
-	b.shows("paused")
+	b.waitForText("paused")
 	b.click("button[value=resume]")
-	b.shows("enabled")
+	b.waitForText("enabled")
 
 	send(t, home, "orders.created", `{"no": "id"}`)
 	b.visit("/dead-letters")
-	b.shows("missing value")
+	b.waitForText("missing value")
 	b.click(`td a[href^="/dead-letters/"]`)
 	b.click("button[value=drop]")
 	b.click("button.grave")
-	b.shows("No dead letters.")
+	b.waitForText("No dead letters.")
 }
