@@ -223,8 +223,10 @@ func (c healthClient) outages(now time.Time) (shown []outage, err error) {
 type gapView struct {
 	What  string
 	From  time.Time
-	For   string // duration; empty: still open or unknown
+	Until time.Time // zero: still open or unknown
+	For   string    // duration so far; empty: unknown
 	Open  bool
+	Lost  bool // events may be lost
 	Jobs  int
 	Alert alerts.ID
 }
@@ -256,10 +258,12 @@ func (c healthClient) monitoringGaps(now time.Time) (found []gapView, err error)
 		default:
 			b.What = "jobs were not checked"
 		}
-		if b.Open = kind != "stream" && a.Status == alerts.Firing; b.Open {
-			b.For = roughly(now.Sub(a.Since))
-		} else if kind != "stream" {
-			b.For = roughly(a.DecidedAt.Sub(a.Since))
+		switch b.Lost = kind == "stream"; {
+		case b.Lost:
+		case a.Status == alerts.Firing:
+			b.Open, b.For = true, roughly(now.Sub(a.Since))
+		default:
+			b.Until, b.For = a.DecidedAt, roughly(a.DecidedAt.Sub(a.Since))
 		}
 		found = append(found, b)
 	}

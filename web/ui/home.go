@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"deadman/alerts"
 	"deadman/web"
 )
 
@@ -22,6 +23,9 @@ const (
 	nowRules  = 15
 	nowJobs   = "12"
 )
+
+// gapShown is the time for which the overview shows a monitoring gap that ended.
+const gapShown = 24 * time.Hour
 
 // homeView is the overview: health, open alerts, rules and next jobs.
 type homeView struct {
@@ -37,6 +41,8 @@ type homeView struct {
 	RuleCount int
 	MoreRules bool           // more than were read
 	loudest   map[string]int // rank of the most severe open alert, by rule
+	Paused    []string       // names of the paused rules
+	Gap       *gapView       // the last monitoring gap: open, or ended within gapShown; nil: none
 	Waiting   int64
 	Counted   bool // the jobs of rules are counted
 	Jobs      []job
@@ -75,7 +81,7 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 			v.Broken = append(v.Broken, condition)
 		}
 	}
-	if err := v.load(c); err != nil {
+	if err := v.load(c, u.Now()); err != nil {
 		v.Fine, v.Blind = false, problemText(err)
 	}
 	v.Sentence = v.sentence()
@@ -95,17 +101,23 @@ func (v homeView) MoreOpen() bool {
 }
 
 // Tone is the style of the headline: ill if a condition failed, else the highest severity of unacknowledged alerts, else
-// fine.
+// a warning if something is not watched, else fine.
 func (v homeView) Tone() string {
-	if !v.Fine {
+	switch highest := highestOf(v.Open); {
+	case !v.Fine:
 		return "ill"
+	case highest != "":
+		return highest
+	case len(v.Paused) > 0 || v.Gap != nil:
+		return string(alerts.Warning)
 	}
-	return cmp.Or(highestOf(v.Open), "fine")
+	return "fine"
 }
 
 // load reads the lists of the page concurrently. Each part writes its own fields.
-func (v *homeView) load(c client) error {
+func (v *homeView) load(c client, now time.Time) error {
 	parts := []func() error{
+		func() error { return v.gap(c, now) },
 		func() error { return v.streams(c) },
 		func() error { return v.letters(c) },
 		func() error { return v.open(c) },
@@ -187,6 +199,26 @@ func (v *homeView) open(c client) error {
 	return nil
 }
 
+// PausedAt returns the address of the paused rule, or of the list of paused rules.
+func (v homeView) PausedAt() string {
+	if len(v.Paused) == 1 {
+		return "/rules/" + url.PathEscape(v.Paused[0])
+	}
+	return "/rules?state=paused"
+}
+
+// gap finds the last monitoring gap. A visitor limited to some rules does not get it.
+func (v *homeView) gap(c client, now time.Time) error {
+	gaps, err := healthClient{c}.monitoringGaps(now)
+	for _, g := range gaps {
+		if !g.Lost && (g.Open || now.Sub(g.Until) < gapShown) {
+			v.Gap = &g
+			break
+		}
+	}
+	return err
+}
+
 // homeClient reads what the front page shows.
 type homeClient struct{ client }
 
@@ -199,6 +231,9 @@ func (v *homeView) rules(c client) error {
 	v.MoreRules = more
 	for _, r := range all {
 		v.Rules = append(v.Rules, ruleLine{Rule: r})
+		if !r.PausedAt.IsZero() {
+			v.Paused = append(v.Paused, r.Name)
+		}
 		if r.Jobs != nil {
 			v.Counted = true
 			v.Waiting += r.Jobs.Pending

@@ -1,9 +1,63 @@
 package ui_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/internal/store"
 )
+
+// TestOverviewShowsPausesAndGaps checks that the first line of the overview names paused rules and the last monitoring
+// gap, and omits a gap that ended more than a day ago.
+func TestOverviewShowsPausesAndGaps(t *testing.T) {
+	t.Parallel()
+	c := config(t.TempDir())
+	s, err := store.Open(t.Context(), store.Options{DataDir: c.DataDir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	gap := func(began time.Time) {
+		for _, status := range []alerts.Status{alerts.Firing, alerts.Resolved} {
+			if _, _, err := s.WriteSystemAlert(t.Context(), alerts.SystemAlert{Topic: "sweep", Step: "gap", Status: status, Severity: alerts.Warning, Since: began, Text: "not checked"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	gap(now.Add(-25 * time.Minute))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	home, _ := run(t, c)
+	for _, rule := range []string{orders, paymentRule} {
+		callAPI(t, home, "POST", "/rules", "application/yaml", rule, nil)
+	}
+	b := open(t, home, 1440, 900)
+	b.visit("/")
+	b.waitForText("All systems operational, no pending checks", "Monitoring gap of 25 m")
+	if text := b.text(); strings.Contains(text, "paused") {
+		t.Errorf("no rule is paused, and the page shows:\n%s", text)
+	}
+	callAPI(t, home, "POST", "/rules/order-unshipped/pause", "", "", nil)
+	b.waitForText("Rule order-unshipped is paused")
+	b.click(`.lead a[href="/rules/order-unshipped"]`)
+	b.waitForText("paused")
+	callAPI(t, home, "POST", "/rules/payment-missing/pause", "", "", nil)
+	b.visit("/")
+	b.waitForText("2 rules are paused")
+	if tone := evaluate[string](b, `document.querySelector(".lead").className`); tone != "lead warning" {
+		t.Errorf("the headline is %q", tone)
+	}
+	b.checkAccessibility("the overview with paused rules and a gap")
+	b.screenshot("now-paused")
+	b.resize(400, 800)
+	b.screenshot("now-paused-narrow")
+	b.click(`.lead a[href="/rules?state=paused"]`)
+	b.waitForText("order-unshipped", "payment-missing")
+}
 
 // TestOverviewShowsRefusals checks that the overview counts dead letters, in total and by rule, with links to them.
 func TestOverviewShowsRefusals(t *testing.T) {
