@@ -13,15 +13,15 @@ import (
 )
 
 func TestAcknowledging(t *testing.T) {
-	s := newStand(t)
-	s.place("1", time.Hour, `{}`)
+	s := newFixture(t)
+	s.createJob("1", time.Hour, `{}`)
 	a := s.alert("1", "1 is late", 3*time.Hour)
 	path := "/api/v1/alerts/" + a.ID.String()
 	if got := get[web.Alert](t, s.Server, path); got.Acknowledged != nil {
 		t.Fatalf("without an actor: %+v", got.Acknowledged)
 	}
 
-	j := jobOf(t, do(t, s.Server, "POST", path+"/ack", `{"for": "2h", "note": "I am on it"}`), 200)
+	j := decodeJob(t, requestPath(t, s.Server, "POST", path+"/ack", `{"for": "2h", "note": "I am on it"}`), 200)
 	k := j.Acknowledged
 	if k == nil || k.By != access.Loopback || k.Alert != a.ID || k.Note != "I am on it" || k.Until.Sub(s.now) < 119*time.Minute || k.At.IsZero() {
 		t.Fatalf("acknowledged: %+v", k)
@@ -37,16 +37,16 @@ func TestAcknowledging(t *testing.T) {
 	}
 
 	until := s.now.Add(5 * time.Hour)
-	if k := jobOf(t, do(t, s.Server, "POST", path+"/ack", fmt.Sprintf(`{"until": %q}`, until.Format(time.RFC3339))), 200).Acknowledged; !k.Until.Equal(until) || k.Note != "" {
+	if k := decodeJob(t, requestPath(t, s.Server, "POST", path+"/ack", fmt.Sprintf(`{"until": %q}`, until.Format(time.RFC3339))), 200).Acknowledged; !k.Until.Equal(until) || k.Note != "" {
 		t.Errorf("until an instant: %+v", k)
 	}
 	for _, body := range []string{`{}`, ``, `{}`} {
-		if k := jobOf(t, do(t, s.Server, "POST", path+"/ack", body), 200).Acknowledged; k == nil || !k.Until.IsZero() {
+		if k := decodeJob(t, requestPath(t, s.Server, "POST", path+"/ack", body), 200).Acknowledged; k == nil || !k.Until.IsZero() {
 			t.Errorf("for good, by %q: %+v", body, k)
 		}
 	}
 	for range 2 {
-		if k := jobOf(t, do(t, s.Server, "DELETE", path+"/ack", ""), 200).Acknowledged; k != nil {
+		if k := decodeJob(t, requestPath(t, s.Server, "DELETE", path+"/ack", ""), 200).Acknowledged; k != nil {
 			t.Errorf("taken back: %+v", k)
 		}
 	}
@@ -55,19 +55,19 @@ func TestAcknowledging(t *testing.T) {
 		`{"for": "2d", "until": "2999-01-01T00:00:00Z"}`: "one of them", `{"for": "soon"}`: "90s", `{"for": "-1h"}`: "-1h",
 		`{"until": "2020-01-01T00:00:00Z"}`: "within a year", `{"until": "2999-01-01T00:00:00Z"}`: "without an end",
 	} {
-		isProblem(t, do(t, s.Server, "POST", path+"/ack", body), 422, web.Invalid, part)
+		checkProblem(t, requestPath(t, s.Server, "POST", path+"/ack", body), 422, web.Invalid, part)
 	}
-	isProblem(t, do(t, s.Server, "POST", path+"/ack", `{"til": "2d"}`), 422, web.UnknownField, "until")
-	s.end("1")
+	checkProblem(t, requestPath(t, s.Server, "POST", path+"/ack", `{"til": "2d"}`), 422, web.UnknownField, "until")
+	s.resolve("1")
 	for _, method := range []string{"POST", "DELETE"} {
-		isProblem(t, do(t, s.Server, method, path+"/ack", ""), 409, web.Conflict, "a pending job")
-		isProblem(t, do(t, s.Server, method, "/api/v1/alerts/019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d/ack", ""), 404, web.NotFound, "019c0f5a")
+		checkProblem(t, requestPath(t, s.Server, method, path+"/ack", ""), 409, web.Conflict, "a pending job")
+		checkProblem(t, requestPath(t, s.Server, method, "/api/v1/alerts/019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d/ack", ""), 404, web.NotFound, "019c0f5a")
 	}
 }
 
-// later makes a stand with a clock that is ahead by the stored duration.
-func later(by *atomic.Int64) func(*web.Options, *stand) {
-	return func(o *web.Options, _ *stand) {
+// withClockAhead makes a fixture with a clock that is ahead by the stored duration.
+func withClockAhead(by *atomic.Int64) func(*web.Options, *fixture) {
+	return func(o *web.Options, _ *fixture) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(by.Load())) }
 	}
 }
@@ -76,11 +76,11 @@ func later(by *atomic.Int64) func(*web.Options, *stand) {
 // check, and the alert can be acknowledged again.
 func TestAcknowledgementIsOver(t *testing.T) {
 	var by atomic.Int64
-	s := newStand(t, later(&by))
-	s.place("1", time.Hour, `{}`)
+	s := newFixture(t, withClockAhead(&by))
+	s.createJob("1", time.Hour, `{}`)
 	a := s.alert("1", "1 is late", 3*time.Hour)
 	path := "/api/v1/alerts/" + a.ID.String()
-	jobOf(t, do(t, s.Server, "POST", path+"/ack", `{"for": "2h", "note": "I am on it"}`), 200)
+	decodeJob(t, requestPath(t, s.Server, "POST", path+"/ack", `{"for": "2h", "note": "I am on it"}`), 200)
 	said := func() map[string]*web.Acknowledged {
 		entity := get[web.Entity](t, s.Server, "/api/v1/entities/order/1")
 		return map[string]*web.Acknowledged{
@@ -105,14 +105,14 @@ func TestAcknowledgementIsOver(t *testing.T) {
 				t.Errorf("after %s: %s is acknowledged as %+v", c.after, where, k)
 			}
 		}
-		for page, says := range pages {
-			if got := do(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, says) != c.holds {
-				t.Errorf("after %s: %s: %d, it says %q: %t", c.after, page, got.StatusCode, says, !c.holds)
+		for page, wantText := range pages {
+			if got := requestPath(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, wantText) != c.holds {
+				t.Errorf("after %s: %s: %d, it says %q: %t", c.after, page, got.StatusCode, wantText, !c.holds)
 			}
 		}
 	}
 	form := url.Values{"do": {"ack"}, "by": {"rule"}, "group": {"order-unshipped"}, "seen": {a.ID.String()}, "for": {"4h"}, "back": {"/alerts"}}
-	if got := post(t, s, "/alerts", form); got.StatusCode != 303 || !strings.Contains(got.Header.Get("Location"), "done=1") {
+	if got := postForm(t, s, "/alerts", form); got.StatusCode != 303 || !strings.Contains(got.Header.Get("Location"), "done=1") {
 		t.Errorf("acknowledging all: %d %s", got.StatusCode, got.Header.Get("Location"))
 	}
 	for where, k := range said() {
@@ -122,8 +122,8 @@ func TestAcknowledgementIsOver(t *testing.T) {
 	}
 }
 
-// post sends a form of a page without following a redirect.
-func post(t *testing.T, s *stand, path string, form url.Values) answer {
+// postForm sends a form of a page without following a redirect.
+func postForm(t *testing.T, s *fixture, path string, form url.Values) answer {
 	t.Helper()
-	return do(t, s.Server, "POST", path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+	return requestPath(t, s.Server, "POST", path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 }

@@ -13,20 +13,20 @@ import (
 
 // TestAlertGroups checks that open alerts are counted by fields, and that alerts that match are acknowledged at once.
 func TestAlertGroups(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	for i := range 7 {
 		key := fmt.Sprint(i)
-		s.place(key, time.Hour, `{}`)
+		s.createJob(key, time.Hour, `{}`)
 		s.alert(key, key+" is late", 2*time.Hour)
 	}
-	s.place("quiet", time.Hour, `{}`)
+	s.createJob("quiet", time.Hour, `{}`)
 	groups := func(query string) web.AlertGroups {
 		t.Helper()
 		return get[web.AlertGroups](t, s.Server, "/api/v1/alerts/groups"+query)
 	}
 	ack := func(body string) web.AckAllResult {
 		t.Helper()
-		a := do(t, s.Server, "POST", "/api/v1/alerts/ack", body)
+		a := requestPath(t, s.Server, "POST", "/api/v1/alerts/ack", body)
 		var did web.AckAllResult
 		if err := json.Unmarshal([]byte(a.body), &did); a.StatusCode != 200 || err != nil {
 			t.Fatalf("%s: %d %s", body, a.StatusCode, a.body)
@@ -73,9 +73,9 @@ func TestAlertGroups(t *testing.T) {
 		t.Errorf("counted after all acknowledgements: %+v", got)
 	}
 
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {}}`), 422, web.Invalid, "body.match", "it selects no alerts")
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {"all": true, "rule": "x"}}`), 422, web.Invalid, "body.match.all")
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {"label": "team"}}`), 422, web.Invalid, "NAME=VALUE")
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/ack", `{}`), 422, web.Invalid, "match")
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/alerts?label=team=x", ""), 400, web.BadRequest, "add open=true")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {}}`), 422, web.Invalid, "body.match", "it selects no alerts")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {"all": true, "rule": "x"}}`), 422, web.Invalid, "body.match.all")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {"label": "team"}}`), 422, web.Invalid, "NAME=VALUE")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/ack", `{}`), 422, web.Invalid, "match")
+	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/alerts?label=team=x", ""), 400, web.BadRequest, "add open=true")
 }

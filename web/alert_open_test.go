@@ -9,14 +9,14 @@ import (
 
 // TestOpenAlerts checks that the open alerts are the newest of each pending job, with their acknowledgements.
 func TestOpenAlerts(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	for _, key := range []string{"1", "2", "3"} {
-		s.place(key, time.Hour, `{}`)
+		s.createJob(key, time.Hour, `{}`)
 	}
 	s.alert("1", "1 is late", 2*time.Hour)
 	known := s.alert("1", "1 is still late", 3*time.Hour)
 	s.alert("2", "2 is late", 2*time.Hour)
-	do(t, s.Server, "POST", "/api/v1/alerts/"+known.ID.String()+"/ack", `{"for": "2h"}`)
+	requestPath(t, s.Server, "POST", "/api/v1/alerts/"+known.ID.String()+"/ack", `{"for": "2h"}`)
 
 	open := func(query string) map[string]web.Alert {
 		t.Helper()
@@ -34,9 +34,9 @@ func TestOpenAlerts(t *testing.T) {
 	if got := open("&key=2&rule=order-unshipped&entity=order"); len(got) != 1 || got["2 is late"].Key != "2" {
 		t.Errorf("of a key: %+v", got)
 	}
-	s.end("2")
+	s.resolve("2")
 	if got := open(""); len(got) != 1 || got["1 is still late"].Key != "1" {
 		t.Errorf("after one was over: %+v", got)
 	}
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/alerts?open=maybe", ""), 400, web.BadRequest, "open")
+	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/alerts?open=maybe", ""), 400, web.BadRequest, "open")
 }

@@ -9,8 +9,8 @@ import (
 )
 
 func TestAlertsAreRepublished(t *testing.T) {
-	s := newStand(t)
-	s.place("1", time.Hour, `{"id": "1"}`)
+	s := newFixture(t)
+	s.createJob("1", time.Hour, `{"id": "1"}`)
 	a := s.alert("1", "order 1 waits", time.Hour)
 	since := s.now.Add(-time.Minute).Format(time.RFC3339)
 	published := func() bool {
@@ -27,17 +27,17 @@ func TestAlertsAreRepublished(t *testing.T) {
 		{`{"since": "` + since + `", "rule": "order-unshipped"}`, 1, false},
 		{`{"since": "` + since + `"}`, 0, false}, // it is unpublished
 	} {
-		answer := do(t, s.Server, "POST", "/api/v1/alerts/republish", c.body)
+		answer := requestPath(t, s.Server, "POST", "/api/v1/alerts/republish", c.body)
 		var got web.RepublishResult
 		if err := json.Unmarshal([]byte(answer.body), &got); answer.StatusCode != 200 || err != nil || got != (web.RepublishResult{Alerts: c.want}) {
 			t.Errorf("%s: %d %s", c.body, answer.StatusCode, answer.body)
 		}
 		_, err := s.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 1, nil) // as the relay does
-		fatal(t, err)
+		failOn(t, err)
 		if published() != c.published {
 			t.Errorf("%s: published is %v", c.body, !c.published)
 		}
 	}
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/republish", `{"since": "`+since+`", "rule": "absent"}`), 404, web.NotFound, "absent")
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/republish", `{"since": "0001-01-01T00:00:00Z"}`), 422, web.Invalid, "since")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/republish", `{"since": "`+since+`", "rule": "absent"}`), 404, web.NotFound, "absent")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/republish", `{"since": "0001-01-01T00:00:00Z"}`), 422, web.Invalid, "since")
 }

@@ -15,33 +15,33 @@ import (
 	"deadman/web"
 )
 
-// closed makes a stand that requires tokens.
-func closed(o *web.Options, s *stand) {
+// closedNode makes a fixture that requires tokens.
+func closedNode(o *web.Options, s *fixture) {
 	o.Open, o.Keeper = nil, access.NewTokens(s.store, time.Now)
 	s.keeper = o.Keeper
 }
 
-// token makes a token and returns the header that sends it.
-func (s *stand) token(name, prefix string, scopes ...access.Scope) []string {
+// newToken makes a token and returns the header that sends it.
+func (s *fixture) newToken(name, prefix string, scopes ...access.Scope) []string {
 	s.t.Helper()
 	wish := access.TokenRequest{Name: name, Prefix: prefix, Scopes: scopes}
 	if prefix != "" {
 		wish.Bounds.Subjects = []string{"orders.>"}
 	}
 	_, secret, err := s.keeper.Create(s.t.Context(), wish)
-	fatal(s.t, err)
+	failOn(s.t, err)
 	return []string{"Authorization", "Bearer " + secret}
 }
 
 func TestClosedNodeAnswersNothingButHealth(t *testing.T) {
-	s := newStand(t, closed)
+	s := newFixture(t, closedNode)
 	for _, path := range []string{"/healthz", "/readyz", "/login"} {
-		if a := do(t, s.Server, "GET", path, ""); a.StatusCode != 200 {
+		if a := requestPath(t, s.Server, "GET", path, ""); a.StatusCode != 200 {
 			t.Errorf("%s: %d %s", path, a.StatusCode, a.body)
 		}
 	}
 	paths := []string{"/", "/docs", "/openapi.json", "/metrics", "/alerts/x", "/api/v1", "/nowhere", "/login/x", "/healthz/x"}
-	for _, r := range get[web.Index](t, newStand(t).Server, "/api/v1").Routes {
+	for _, r := range get[web.Index](t, newFixture(t).Server, "/api/v1").Routes {
 		paths = append(paths, r.Method+" "+r.Path)
 	}
 	for i, path := range paths {
@@ -50,27 +50,27 @@ func TestClosedNodeAnswersNothingButHealth(t *testing.T) {
 			method, path = m, p
 		}
 		for _, header := range [][]string{nil, {"Authorization", "Bearer dm_unknown"}, {"Authorization", "Basic eDp5"}, {"Cookie", "deadman_session=ds_unknown"}, {"Authorization", "Bearer"}} {
-			a := s.from(fmt.Sprintf("192.0.2.%d", i%250), method, path, "{}", header...)
-			isProblem(t, a, 401, web.Unauthorized, "token")
+			a := s.requestFrom(fmt.Sprintf("192.0.2.%d", i%250), method, path, "{}", header...)
+			checkProblem(t, a, 401, web.Unauthorized, "token")
 			if !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") || strings.Contains(a.body, "dm_unknown") {
 				t.Errorf("%s %s: %v %s", method, path, a.Header, a.body)
 			}
 		}
 	}
-	if a := do(t, s.Server, "GET", "/", "", "Accept", "text/html,*/*"); a.StatusCode != 303 || a.Header.Get("Location") != "/login" {
+	if a := requestPath(t, s.Server, "GET", "/", "", "Accept", "text/html,*/*"); a.StatusCode != 303 || a.Header.Get("Location") != "/login" {
 		t.Errorf("a browser is led to %d %s", a.StatusCode, a.Header.Get("Location"))
 	}
 	// The configuration names no way to authenticate.
-	if a := do(t, closedWithoutKeeper(t), "GET", "/api/v1/jobs", "", "Authorization", "Bearer dm_x"); a.StatusCode != 401 {
+	if a := requestPath(t, newClosedNode(t), "GET", "/api/v1/jobs", "", "Authorization", "Bearer dm_x"); a.StatusCode != 401 {
 		t.Errorf("a node that is not open and has no tokens accepts a request: %d", a.StatusCode)
 	}
 }
 
 func TestScopes(t *testing.T) {
-	s := newStand(t, closed)
+	s := newFixture(t, closedNode)
 	of := map[access.Scope][]string{}
 	for _, scope := range access.Scopes {
-		of[scope] = s.token(string(scope), "", scope)
+		of[scope] = s.newToken(string(scope), "", scope)
 	}
 	const job = `{"rule": "order-unshipped", "key": "1"}`
 	for _, c := range []struct {
@@ -91,10 +91,10 @@ func TestScopes(t *testing.T) {
 		{"DELETE", "/api/v1/sessions/x", "", "read oncall rules admin"},
 		{"GET", "/api/v1/dead-letters/reasons", "", "read oncall rules admin"},
 		{"GET", "/api/v1/outages", "", "read oncall rules admin"},
-		{"POST", "/api/v1/rules/lint", unshipped, "read oncall rules admin"},
+		{"POST", "/api/v1/rules/lint", unshippedRule, "read oncall rules admin"},
 		{"POST", "/api/v1/rules/order-unshipped/preview", `{"event": {"data": {"id": "1"}}}`, "read oncall rules admin"},
 		{"POST", "/api/v1/events/orders.created", `{"id": "1"}`, "events admin"},
-		{"PUT", "/api/v1/rules/order-unshipped", unshipped, "rules admin"},
+		{"PUT", "/api/v1/rules/order-unshipped", unshippedRule, "rules admin"},
 		{"POST", "/api/v1/rules/order-unshipped/pause", "", "rules admin"},
 		{"GET", "/api/v1/rules/order-unshipped/pings", "", "rules admin"},
 		{"POST", "/api/v1/rules/order-unshipped/pings", "{}", "rules admin"},
@@ -121,12 +121,12 @@ func TestScopes(t *testing.T) {
 		{"GET", "/api/v1/audit", "", "admin"},
 	} {
 		for scope, header := range of {
-			a := do(t, s.Server, c.method, c.path, c.body, header...)
+			a := requestPath(t, s.Server, c.method, c.path, c.body, header...)
 			if may := strings.Contains(" "+c.may+" ", " "+string(scope)+" "); may == (a.StatusCode == 403) {
 				t.Errorf("%s may %s %s: %d %s", scope, c.method, c.path, a.StatusCode, a.body)
 			}
 			if a.StatusCode == 403 {
-				isProblem(t, a, 403, web.Forbidden, "scope")
+				checkProblem(t, a, 403, web.Forbidden, "scope")
 			}
 			if a.StatusCode == 401 || a.StatusCode >= 500 || a.StatusCode == 422 {
 				t.Errorf("%s %s as %s: %d %s", c.method, c.path, scope, a.StatusCode, a.body)
@@ -137,24 +137,24 @@ func TestScopes(t *testing.T) {
 
 // TestPrefix checks that a token with a prefix reads and changes only its own rules.
 func TestPrefix(t *testing.T) {
-	s := newStand(t, closed)
-	s.save(strings.Replace(unshipped, "order-unshipped", "acme-late", 1))
-	ours := s.token("acme", "acme-*", access.Rules, access.Events)
-	all := s.token("all", "", access.Admin)
+	s := newFixture(t, closedNode)
+	s.saveRule(strings.Replace(unshippedRule, "order-unshipped", "acme-late", 1))
+	ours := s.newToken("acme", "acme-*", access.Rules, access.Events)
+	all := s.newToken("all", "", access.Admin)
 	for _, rule := range []string{"acme-late", "order-unshipped"} {
-		if a := do(t, s.Server, "POST", "/api/v1/jobs", fmt.Sprintf(`{"rule": %q, "key": "1"}`, rule), all...); a.StatusCode != 201 {
+		if a := requestPath(t, s.Server, "POST", "/api/v1/jobs", fmt.Sprintf(`{"rule": %q, "key": "1"}`, rule), all...); a.StatusCode != 201 {
 			t.Fatal(a.body)
 		}
 	}
-	theirs := s.alert("1", "late", time.Hour) // of order-unshipped
-	fatal(t, s.Cancel(t.Context(), "order-unshipped", "1"))
-	s.place("2", time.Hour, `{}`)
+	others := s.alert("1", "late", time.Hour) // of order-unshipped
+	failOn(t, s.Cancel(t.Context(), "order-unshipped", "1"))
+	s.createJob("2", time.Hour, `{}`)
 
 	list := func(path string, header []string) []map[string]any {
 		t.Helper()
 		var page web.Page[map[string]any]
-		a := do(t, s.Server, "GET", path, "", header...)
-		fatal(t, json.Unmarshal([]byte(a.body), &page))
+		a := requestPath(t, s.Server, "GET", path, "", header...)
+		failOn(t, json.Unmarshal([]byte(a.body), &page))
 		return page.Items
 	}
 	for path, want := range map[string][2]int{ // own, all
@@ -166,23 +166,23 @@ func TestPrefix(t *testing.T) {
 		}
 	}
 	var e web.Entity
-	fatal(t, json.Unmarshal([]byte(do(t, s.Server, "GET", "/api/v1/entities/order/1", "", ours...).body), &e))
+	failOn(t, json.Unmarshal([]byte(requestPath(t, s.Server, "GET", "/api/v1/entities/order/1", "", ours...).body), &e))
 	if len(e.Jobs.Items) != 1 || e.Jobs.Items[0].Rule != "acme-late" || len(e.History.Items)+len(e.Alerts.Items) != 0 {
 		t.Errorf("of an entity it sees %+v", e)
 	}
-	if a := do(t, s.Server, "GET", "/", "", ours...); a.StatusCode != 200 || strings.Contains(a.body, "order-unshipped") || !strings.Contains(a.body, "acme-late") {
+	if a := requestPath(t, s.Server, "GET", "/", "", ours...); a.StatusCode != 200 || strings.Contains(a.body, "order-unshipped") || !strings.Contains(a.body, "acme-late") {
 		t.Errorf("on the page it sees %s", a.body)
 	}
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/alerts/"+theirs.ID.String(), "", ours...), 404, web.NotFound)
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/"+theirs.ID.String()+"/ack", "", ours...), 404, web.NotFound)
+	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/alerts/"+others.ID.String(), "", ours...), 404, web.NotFound)
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/"+others.ID.String()+"/ack", "", ours...), 404, web.NotFound)
 
 	const job = "/api/v1/jobs/order-unshipped/2"
-	foreign := strings.Replace(paid, "paid", "zenith", 1)
+	foreign := strings.Replace(paidRule, "paid", "zenith", 1)
 	for _, c := range [][3]string{
 		{"GET", "/api/v1/rules/order-unshipped"},
 		{"GET", "/api/v1/rules/order-unshipped/versions"},
 		{"GET", "/api/v1/rules/order-unshipped/diff"},
-		{"PUT", "/api/v1/rules/order-unshipped", unshipped},
+		{"PUT", "/api/v1/rules/order-unshipped", unshippedRule},
 		{"PUT", "/api/v1/rules/zenith", foreign},
 		{"POST", "/api/v1/rules", foreign},
 		{"POST", "/api/v1/rules/lint", foreign},
@@ -206,16 +206,16 @@ func TestPrefix(t *testing.T) {
 		{"POST", "/api/v1/handlers/shipping/test", "{}"},
 		{"GET", "/metrics"},
 	} {
-		isProblem(t, do(t, s.Server, c[0], c[1], c[2], ours...), 403, web.Forbidden, "acme-*")
+		checkProblem(t, requestPath(t, s.Server, c[0], c[1], c[2], ours...), 403, web.Forbidden, "acme-*")
 	}
 	for _, c := range [][3]string{
 		{"GET", "/api/v1/rules/acme-late"},
-		{"POST", "/api/v1/rules", strings.Replace(paid, "paid", "acme-paid", 1)},
+		{"POST", "/api/v1/rules", strings.Replace(paidRule, "paid", "acme-paid", 1)},
 		{"POST", "/api/v1/rules/acme-late/pause"},
 		{"POST", "/api/v1/jobs/acme-late/1/check"},
 		{"DELETE", "/api/v1/jobs/acme-late/1"},
 	} {
-		if a := do(t, s.Server, c[0], c[1], c[2], ours...); a.StatusCode >= 300 {
+		if a := requestPath(t, s.Server, c[0], c[1], c[2], ours...); a.StatusCode >= 300 {
 			t.Errorf("its own: %v: %d %s", c, a.StatusCode, a.body)
 		}
 	}
@@ -224,51 +224,51 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-func TestPrefixOfAStream(t *testing.T) {
-	s := newStand(t, closed)
-	s.save(strings.Replace(unshipped, "order-unshipped", "acme-late", 1))
-	ours := s.token("acme", "acme-*", access.Read)
-	s.place("1", time.Hour, `{}`)
+func TestPrefixOfStream(t *testing.T) {
+	s := newFixture(t, closedNode)
+	s.saveRule(strings.Replace(unshippedRule, "order-unshipped", "acme-late", 1))
+	ours := s.newToken("acme", "acme-*", access.Read)
+	s.createJob("1", time.Hour, `{}`)
 	s.alert("1", "of another rule", time.Hour)
-	f := follow(t, s.URL, "?backlog=10", ours...)
+	f := followAlerts(t, s.URL, "?backlog=10", ours...)
 	acme := alerts.Alert{ID: alerts.ID{7}, Rule: "acme-late", Key: "2", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info, Text: "ours"}}}
 	_, err := s.bus.AlertPublisher.Publish(t.Context(), []alerts.Alert{acme})
-	fatal(t, err)
+	failOn(t, err)
 	if _, a := f.next(t); a.Rule != "acme-late" {
 		t.Errorf("it is told of %s", a.Rule)
 	}
 }
 
 func TestTokensAndAudit(t *testing.T) {
-	s := newStand(t, closed)
-	admin := s.token("root", "", access.Admin)
-	a := do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "ci", "scopes": ["events"], "expires": "90d"}`, admin...)
+	s := newFixture(t, closedNode)
+	admin := s.newToken("root", "", access.Admin)
+	a := requestPath(t, s.Server, "POST", "/api/v1/tokens", `{"name": "ci", "scopes": ["events"], "expires": "90d"}`, admin...)
 	var made web.NewToken
-	fatal(t, json.Unmarshal([]byte(a.body), &made))
+	failOn(t, json.Unmarshal([]byte(a.body), &made))
 	if a.StatusCode != 201 || !strings.HasPrefix(made.Secret, "dm_") || made.CreatedBy != "root" || made.Status != "active" || made.ExpiresAt.Sub(made.CreatedAt) != 90*24*time.Hour {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "ci", "scopes": ["events"]}`, admin...), 409, web.Conflict, "in use")
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "-", "scopes": ["evnts"]}`, admin...), 422, web.Invalid, "body.name", "body.scopes[0]", "did you mean events?")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/tokens", `{"name": "ci", "scopes": ["events"]}`, admin...), 409, web.Conflict, "in use")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/tokens", `{"name": "-", "scopes": ["evnts"]}`, admin...), 422, web.Invalid, "body.name", "body.scopes[0]", "did you mean events?")
 	for _, expires := range []string{"soon", "0s", "-1h"} {
-		isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", fmt.Sprintf(`{"name": "b", "scopes": ["read"], "expires": %q}`, expires), admin...), 422, web.Invalid, "body.expires")
+		checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/tokens", fmt.Sprintf(`{"name": "b", "scopes": ["read"], "expires": %q}`, expires), admin...), 422, web.Invalid, "body.expires")
 	}
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "b", "scopes": ["read"]}`, append([]string{"Idempotency-Key", "k"}, admin...)...), 400, web.BadRequest, "Idempotency-Key")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/tokens", `{"name": "b", "scopes": ["read"]}`, append([]string{"Idempotency-Key", "k"}, admin...)...), 400, web.BadRequest, "Idempotency-Key")
 
 	mine := []string{"Authorization", "bearer " + made.Secret}
-	if a := do(t, s.Server, "POST", "/api/v1/events/orders.created", `{"id": "1"}`, mine...); a.StatusCode != 202 {
+	if a := requestPath(t, s.Server, "POST", "/api/v1/events/orders.created", `{"id": "1"}`, mine...); a.StatusCode != 202 {
 		t.Errorf("the new token: %d %s", a.StatusCode, a.body)
 	}
-	if a := do(t, s.Server, "DELETE", "/api/v1/tokens/ci", "", admin...); a.StatusCode != 204 {
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/tokens/ci", "", admin...); a.StatusCode != 204 {
 		t.Errorf("revoked: %d %s", a.StatusCode, a.body)
 	}
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/events/orders.created", `{}`, mine...), 401, web.Unauthorized, "revoked")
-	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/tokens/ci", "", admin...), 404, web.NotFound, "token")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/events/orders.created", `{}`, mine...), 401, web.Unauthorized, "revoked")
+	checkProblem(t, requestPath(t, s.Server, "DELETE", "/api/v1/tokens/ci", "", admin...), 404, web.NotFound, "token")
 
 	list := func(path string) (page web.Page[map[string]any]) {
 		t.Helper()
-		a := do(t, s.Server, "GET", path, "", admin...)
-		fatal(t, json.Unmarshal([]byte(a.body), &page))
+		a := requestPath(t, s.Server, "GET", path, "", admin...)
+		failOn(t, json.Unmarshal([]byte(a.body), &page))
 		if strings.Contains(a.body, made.Secret) {
 			t.Errorf("%s shows a secret", path)
 		}
@@ -279,7 +279,7 @@ func TestTokensAndAudit(t *testing.T) {
 	if len(first.Items) != 1 || first.Items[0]["name"] != "ci" || first.Items[0]["status"] != "revoked" || len(rest.Items) != 1 || rest.Items[0]["name"] != "root" || rest.Next != "" {
 		t.Errorf("tokens: %+v %+v", first, rest)
 	}
-	if a := do(t, s.Server, "PUT", "/api/v1/rules/paid", paid, admin...); a.StatusCode != 201 {
+	if a := requestPath(t, s.Server, "PUT", "/api/v1/rules/paid", paidRule, admin...); a.StatusCode != 201 {
 		t.Fatal(a.body)
 	}
 	saves := list("/api/v1/audit?actor=root&action=rule.*&object=" + url.QueryEscape("rule/paid"))
@@ -290,16 +290,16 @@ func TestTokensAndAudit(t *testing.T) {
 	if page := list("/api/v1/audit?object=" + longest); len(page.Items) != 0 {
 		t.Errorf("of the longest name of a job, to which nothing was done: %+v", page)
 	}
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/audit?object="+longest+"k", "", admin...), 400, web.BadRequest, "the limit is 580")
+	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/audit?object="+longest+"k", "", admin...), 400, web.BadRequest, "the limit is 580")
 	if page := list("/api/v1/audit?limit=1"); len(page.Items) != 1 || page.Next == "" {
 		t.Errorf("a page of the audit: %+v", page)
 	}
-	isProblem(t, do(t, newStand(t).Server, "GET", "/api/v1/tokens", ""), 404, web.NotFound, "no tokens")
+	checkProblem(t, requestPath(t, newFixture(t).Server, "GET", "/api/v1/tokens", ""), 404, web.NotFound, "no tokens")
 }
 
 func TestLogin(t *testing.T) {
-	s := newStand(t, closed)
-	secret := strings.TrimPrefix(s.token("me", "", access.Read)[1], "Bearer ")
+	s := newFixture(t, closedNode)
+	secret := strings.TrimPrefix(s.newToken("me", "", access.Read)[1], "Bearer ")
 	cookie := func(a answer) *http.Cookie {
 		t.Helper()
 		if a.StatusCode != 303 || a.Header.Get("Location") != "/" || len(a.Cookies()) != 1 {
@@ -307,43 +307,43 @@ func TestLogin(t *testing.T) {
 		}
 		return a.Cookies()[0]
 	}
-	c := cookie(do(t, s.Server, "POST", "/login", "token="+secret, formOf...))
+	c := cookie(requestPath(t, s.Server, "POST", "/login", "token="+secret, formOf...))
 	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure || c.Expires.Before(s.now.Add(29*24*time.Hour)) {
 		t.Errorf("the cookie is %v", c)
 	}
-	if a := do(t, s.Server, "GET", "/", "", "Cookie", c.Name+"="+c.Value); a.StatusCode != 200 || !strings.Contains(a.body, "All systems operational") {
+	if a := requestPath(t, s.Server, "GET", "/", "", "Cookie", c.Name+"="+c.Value); a.StatusCode != 200 || !strings.Contains(a.body, "All systems operational") {
 		t.Errorf("with it: %d", a.StatusCode)
 	}
-	a := do(t, s.Server, "POST", "/login", "token=dm_x", formOf...)
+	a := requestPath(t, s.Server, "POST", "/login", "token=dm_x", formOf...)
 	if a.StatusCode != 401 || !strings.Contains(a.body, "unknown, expired or revoked") || strings.Contains(a.body, "dm_x") || len(a.Cookies()) > 0 {
 		t.Errorf("a wrong token: %d %s", a.StatusCode, a.body)
 	}
-	if a := do(t, s.Server, "POST", "/login", "token="+secret, "Content-Type", formOf[1], "Sec-Fetch-Site", "cross-site"); a.StatusCode != 403 {
+	if a := requestPath(t, s.Server, "POST", "/login", "token="+secret, "Content-Type", formOf[1], "Sec-Fetch-Site", "cross-site"); a.StatusCode != 403 {
 		t.Errorf("a page of another site logs in: %d", a.StatusCode)
 	}
-	page := do(t, s.Server, "GET", "/login", "")
+	page := requestPath(t, s.Server, "GET", "/login", "")
 	if p := page.Header.Get("Content-Security-Policy"); !strings.Contains(p, "form-action 'self'") || strings.Contains(p, "unsafe") {
 		t.Errorf("its policy is %s", p)
 	}
-	secure := newStand(t, closed, func(o *web.Options, _ *stand) { o.PublicURL = "https://deadman.example.org" })
-	secret = strings.TrimPrefix(secure.token("me", "", access.Read)[1], "Bearer ")
-	if c := cookie(do(t, secure.Server, "POST", "/login", "token="+secret, formOf...)); !c.Secure || !strings.HasPrefix(c.Name, "__Host-") {
+	secure := newFixture(t, closedNode, func(o *web.Options, _ *fixture) { o.PublicURL = "https://deadman.example.org" })
+	secret = strings.TrimPrefix(secure.newToken("me", "", access.Read)[1], "Bearer ")
+	if c := cookie(requestPath(t, secure.Server, "POST", "/login", "token="+secret, formOf...)); !c.Secure || !strings.HasPrefix(c.Name, "__Host-") {
 		t.Errorf("behind https the cookie is %v", c)
 	}
 	_, short, err := s.keeper.Create(t.Context(), access.TokenRequest{Name: "short", Scopes: []access.Scope{access.Read}, Expires: time.Hour})
-	fatal(t, err)
-	if c := cookie(do(t, s.Server, "POST", "/login", "token="+short, formOf...)); c.Expires.After(s.now.Add(2 * time.Hour)) {
+	failOn(t, err)
+	if c := cookie(requestPath(t, s.Server, "POST", "/login", "token="+short, formOf...)); c.Expires.After(s.now.Add(2 * time.Hour)) {
 		t.Errorf("the session outlives its token: %v", c)
 	}
-	if a := do(t, newStand(t).Server, "GET", "/login", ""); a.StatusCode != 303 {
+	if a := requestPath(t, newFixture(t).Server, "GET", "/login", ""); a.StatusCode != 303 {
 		t.Errorf("an open node asks for a token: %d", a.StatusCode)
 	}
 }
 
 // TestOpenNodeActsAsLoopback checks that an open node records loopback as the actor.
 func TestOpenNodeActsAsLoopback(t *testing.T) {
-	s := newStand(t)
-	changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid", paid), 201)
+	s := newFixture(t)
+	decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/paid", paidRule), 201)
 	entries, _, err := s.store.Audit(context.WithoutCancel(t.Context()), access.AuditFilter{Object: "rule/paid"})
 	if err != nil || len(entries) != 1 || entries[0].Actor.Name != access.Loopback {
 		t.Errorf("%+v %v", entries, err)

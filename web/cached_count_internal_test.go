@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// counting returns a counter with slow counts, and the number of its counts.
-func counting(takes time.Duration) (c *cachedCount[int], counts *int) {
+// countAfter returns a counter with slow counts, and the number of its counts.
+func countAfter(takes time.Duration) (c *cachedCount[int], counts *int) {
 	counts = new(int)
 	return &cachedCount[int]{
 		what: "test", now: time.Now, log: slog.New(slog.DiscardHandler),
@@ -27,13 +27,13 @@ func counting(takes time.Duration) (c *cachedCount[int], counts *int) {
 	}, counts
 }
 
-// asks requests the count every 100 ms for a while, and fails if an answer took too long.
-func (c *cachedCount[T]) asks(t *testing.T, d time.Duration) (last countedAt[T], ok bool) {
+// poll requests the count every 100 ms for a while, and fails if an answer took too long.
+func (c *cachedCount[T]) poll(t *testing.T, d time.Duration) (last countedAt[T], ok bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		asked := time.Now()
-		if last, ok = c.newest(t.Context()); time.Since(asked) > countWait {
-			t.Fatalf("an answer took %s", time.Since(asked))
+		startedAt := time.Now()
+		if last, ok = c.newest(t.Context()); time.Since(startedAt) > countWait {
+			t.Fatalf("an answer took %s", time.Since(startedAt))
 		}
 	}
 	return last, ok
@@ -41,12 +41,12 @@ func (c *cachedCount[T]) asks(t *testing.T, d time.Duration) (last countedAt[T],
 
 func TestCounterReturnsQuickCountsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, counts := counting(20 * time.Millisecond)
+		c, counts := countAfter(20 * time.Millisecond)
 		startedAt := time.Now()
 		if got, ok := c.newest(t.Context()); !ok || got.What != 1 || !got.At.Equal(startedAt) {
 			t.Errorf("%+v, %v", got, ok)
 		}
-		if got, ok := c.asks(t, time.Second); !ok || got.What != 1 {
+		if got, ok := c.poll(t, time.Second); !ok || got.What != 1 {
 			t.Errorf("while it rests: %+v, %v", got, ok)
 		}
 		time.Sleep(2 * time.Second)
@@ -60,13 +60,13 @@ func TestCounterReturnsQuickCountsAtOnce(t *testing.T) {
 	})
 }
 
-func TestCounterSpendsAPartOfTheTime(t *testing.T) {
+func TestCounterLimitsItsShareOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, counts := counting(3 * time.Second)
-		if _, ok := c.asks(t, 2*time.Second); ok {
+		c, counts := countAfter(3 * time.Second)
+		if _, ok := c.poll(t, 2*time.Second); ok {
 			t.Error("something was counted that takes 3 s")
 		}
-		if got, ok := c.asks(t, time.Hour); !ok || got.What < 2 {
+		if got, ok := c.poll(t, time.Hour); !ok || got.What < 2 {
 			t.Errorf("%+v, %v", got, ok)
 		}
 		if limit := int(time.Hour / (3*time.Second + countParts*3*time.Second)); *counts < limit-1 || *counts > limit+1 {
@@ -79,25 +79,25 @@ func TestCounterSpendsAPartOfTheTime(t *testing.T) {
 
 func TestCounterKeepsKnownCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := counting(time.Millisecond)
+		c, _ := countAfter(time.Millisecond)
 		well := c.count
-		c.asks(t, time.Second)
+		c.poll(t, time.Second)
 		c.count = func(context.Context) (int, error) { return 0, errors.New("gone") }
-		if got, ok := c.asks(t, time.Minute); !ok || got.What != 1 || time.Since(got.At) < time.Minute {
+		if got, ok := c.poll(t, time.Minute); !ok || got.What != 1 || time.Since(got.At) < time.Minute {
 			t.Errorf("%+v, %v", got, ok)
 		}
 		c.count = well
-		if got, _ := c.asks(t, 3*time.Second); got.What != 2 || time.Since(got.At) > 5*time.Second {
+		if got, _ := c.poll(t, 3*time.Second); got.What != 2 || time.Since(got.At) > 5*time.Second {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
-// TestCounterOutlivesTheRequestAndNotTheNode checks that a count continues after its first client disconnected, and ends
+// TestCountEndsWithNodeNotRequest checks that a count continues after its first client disconnected, and ends
 // if the node stops.
-func TestCounterOutlivesTheRequestAndNotTheNode(t *testing.T) {
+func TestCountEndsWithNodeNotRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := counting(10 * time.Second)
+		c, _ := countAfter(10 * time.Second)
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
 		c.newest(ctx)
@@ -106,7 +106,7 @@ func TestCounterOutlivesTheRequestAndNotTheNode(t *testing.T) {
 			t.Errorf("%+v, %v", got, ok)
 		}
 
-		c, _ = counting(10 * time.Second)
+		c, _ = countAfter(10 * time.Second)
 		left := make(chan struct{})
 		c.newest(context.WithValue(t.Context(), leavingKey{}, (<-chan struct{})(left)))
 		close(left)

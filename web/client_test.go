@@ -22,11 +22,11 @@ func TestGeneratedClient(t *testing.T) {
 			t.Fatalf("the generated client needs node 20 or newer and npm, and there is no %s; install them (Debian, Ubuntu: apt-get install nodejs npm)", program)
 		}
 	}
-	s := newStand(t, closed)
-	admin := s.token("client", "", access.Admin)
+	s := newFixture(t, closedNode)
+	admin := s.newToken("client", "", access.Admin)
 	dir := t.TempDir()
-	fatal(t, os.CopyFS(dir, os.DirFS("clienttest")))
-	fatal(t, os.WriteFile(filepath.Join(dir, "openapi.json"), []byte(do(t, s.Server, "GET", "/openapi.json", "", admin...).body), 0o600))
+	failOn(t, os.CopyFS(dir, os.DirFS("clienttest")))
+	failOn(t, os.WriteFile(filepath.Join(dir, "openapi.json"), []byte(requestPath(t, s.Server, "GET", "/openapi.json", "", admin...).body), 0o600))
 
 	run := func(name string, args ...string) string {
 		t.Helper()
@@ -34,16 +34,16 @@ func TestGeneratedClient(t *testing.T) {
 		defer cancel()
 		command := exec.CommandContext(ctx, name, args...)
 		command.Dir = dir
-		said, err := command.CombinedOutput()
+		output, err := command.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, said)
+			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, output)
 		}
-		return string(said)
+		return string(output)
 	}
 	run("npm", "ci", "--prefer-offline")
 	run("npm", "exec", "--", "openapi-typescript", "openapi.json", "--default-non-nullable=false", "--output", "api.d.ts")
 	run("npm", "exec", "--", "tsc")
-	if said := run("node", "built/client.js", s.URL, strings.TrimPrefix(admin[1], "Bearer ")); !strings.Contains(said, "the client is done") {
-		t.Error(said)
+	if text := run("node", "built/client.js", s.URL, strings.TrimPrefix(admin[1], "Bearer ")); !strings.Contains(text, "the client is done") {
+		t.Error(text)
 	}
 }

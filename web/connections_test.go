@@ -15,38 +15,38 @@ import (
 	"deadman/web"
 )
 
-// bounded starts a server with bounds on its connections.
-func bounded(t *testing.T, c web.Connections) (addr string) {
+// serveBounded starts a server with bounds on its connections.
+func serveBounded(t *testing.T, c web.Connections) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	fatal(t, err)
-	c.Log = quiet
+	failOn(t, err)
+	c.Log = discardLog
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	go func() { ended <- web.Serve(ctx, c.Bound(ln), h, time.Minute) }()
 	t.Cleanup(func() {
 		stop()
-		fatal(t, <-ended)
+		failOn(t, <-ended)
 	})
 	return ln.Addr().String()
 }
 
-// connected opens a connection and sends one request.
-func connected(t *testing.T, addr string) (net.Conn, answer, web.Problem) {
+// requestOver opens a connection and sends one request.
+func requestOver(t *testing.T, addr string) (net.Conn, answer, web.Problem) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
-	fatal(t, err)
+	failOn(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	fatal(t, err)
+	failOn(t, err)
 	got, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	fatal(t, err)
+	failOn(t, err)
 	defer got.Body.Close()
 	var p web.Problem
 	if got.StatusCode != http.StatusNoContent {
-		fatal(t, json.NewDecoder(got.Body).Decode(&p))
-		fatal(t, conn.Close())
+		failOn(t, json.NewDecoder(got.Body).Decode(&p))
+		failOn(t, conn.Close())
 	}
 	return conn, answer{Response: got}, p
 }
@@ -66,12 +66,12 @@ func TestConnectionsAreBounded(t *testing.T) {
 		{"none", web.Connections{}, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			addr := bounded(t, c.bounds)
-			first, _, _ := connected(t, addr)
-			if _, a, _ := connected(t, addr); a.StatusCode != http.StatusNoContent {
+			addr := serveBounded(t, c.bounds)
+			first, _, _ := requestOver(t, addr)
+			if _, a, _ := requestOver(t, addr); a.StatusCode != http.StatusNoContent {
 				t.Fatalf("the second: %d", a.StatusCode)
 			}
-			_, a, p := connected(t, addr)
+			_, a, p := requestOver(t, addr)
 			if c.status == 0 {
 				if a.StatusCode != http.StatusNoContent {
 					t.Errorf("the third: %d %+v", a.StatusCode, p)
@@ -81,9 +81,9 @@ func TestConnectionsAreBounded(t *testing.T) {
 			if a.StatusCode != c.status || a.Header.Get("Retry-After") == "" || !a.Close || !strings.Contains(p.Detail, c.names) || !strings.Contains(p.Detail, " 2 ") {
 				t.Fatalf("the third: %d %v %+v", a.StatusCode, a.Header, p)
 			}
-			fatal(t, first.Close())
+			failOn(t, first.Close())
 			for { // the node detects the end a moment later
-				if _, a, _ := connected(t, addr); a.StatusCode == http.StatusNoContent {
+				if _, a, _ := requestOver(t, addr); a.StatusCode == http.StatusNoContent {
 					break
 				}
 			}

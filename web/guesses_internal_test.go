@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// tried returns a request from an address.
-func tried(addr string) *http.Request {
+// requestFromAddress returns a request from an address.
+func requestFromAddress(addr string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/jobs", nil)
 	r.RemoteAddr = addr
 	return r.WithContext(context.WithValue(r.Context(), clientKey{}, clientOf(r, nil)))
 }
 
-// TestGuesses checks that refused secrets are checked again later, that a /64 network counts as one guesser, and that
+// TestTokenGuesses checks that refused secrets are checked again later, that a /64 network counts as one guesser, and that
 // the number of remembered guessers is bounded.
-func TestGuesses(t *testing.T) {
+func TestTokenGuesses(t *testing.T) {
 	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 	g := newGuesses(slog.New(slog.DiscardHandler), nil, func() time.Time { return now })
 	n := 0
@@ -27,10 +27,10 @@ func TestGuesses(t *testing.T) {
 		t.Helper()
 		n++
 		c := credential{fmt.Sprint("dm_", n), byToken}
-		if err := g.check(tried(addr), nil, c); err != nil {
+		if err := g.check(requestFromAddress(addr), nil, c); err != nil {
 			return 429
 		}
-		g.refused(tried(addr), c)
+		g.refused(requestFromAddress(addr), c)
 		return 401
 	}
 	series := func(addr string, tries int) (looked int) {
@@ -77,7 +77,7 @@ func TestGuesses(t *testing.T) {
 	if len(g.by) > maxGuessers {
 		t.Errorf("%d addresses are remembered, want at most %d", len(g.by), maxGuessers)
 	}
-	if g.by[guesserOf(tried(newest))] == nil {
+	if g.by[guesserOf(requestFromAddress(newest))] == nil {
 		t.Error("the newest address is forgotten")
 	}
 	for _, one := range g.by {

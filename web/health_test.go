@@ -20,31 +20,31 @@ import (
 // but only callers that may read all rules get names.
 func TestReadinessHasNamesForReadersAlone(t *testing.T) {
 	const name = "these can't be asked: acme-ledger"
-	s := newStand(t, closed, func(o *web.Options, _ *stand) {
+	s := newFixture(t, closedNode, func(o *web.Options, _ *fixture) {
 		o.Health = func(context.Context) []web.Condition {
 			return []web.Condition{{Name: "database", OK: true, Vital: true, Detail: "answers"}, {Name: "sources", Detail: name}}
 		}
 	})
 	const public = `{"ready":true,"healthy":false,"conditions":[{"name":"sources","ok":false,"required":false}]}` + "\n"
 	for who, header := range map[string][]string{
-		"absent": nil, "a wrong token": {"Authorization", "Bearer dm_wrong"}, "no reader": s.token("ci", "", access.Events),
-		"a reader of some rules": s.token("acme", "acme-", access.Rules),
+		"absent": nil, "a wrong token": {"Authorization", "Bearer dm_wrong"}, "no reader": s.newToken("ci", "", access.Events),
+		"a reader of some rules": s.newToken("acme", "acme-", access.Rules),
 	} {
 		for path, status := range map[string]int{"/readyz": 200, "/readyz?all": 503} {
-			if a := do(t, s.Server, "GET", path, "", header...); a.StatusCode != status || a.body != public {
+			if a := requestPath(t, s.Server, "GET", path, "", header...); a.StatusCode != status || a.body != public {
 				t.Errorf("%s is told at %s: %d %s", who, path, a.StatusCode, a.body)
 			}
 		}
 	}
-	for who, header := range map[string][]string{"a reader": s.token("reader", "", access.Read), "an admin": s.token("ops", "", access.Admin)} {
-		if a := do(t, s.Server, "GET", "/readyz", "", header...); a.StatusCode != 200 || !strings.Contains(a.body, name) || !strings.Contains(a.body, "answers") {
+	for who, header := range map[string][]string{"a reader": s.newToken("reader", "", access.Read), "an admin": s.newToken("ops", "", access.Admin)} {
+		if a := requestPath(t, s.Server, "GET", "/readyz", "", header...); a.StatusCode != 200 || !strings.Contains(a.body, name) || !strings.Contains(a.body, "answers") {
 			t.Errorf("%s is told %d %s", who, a.StatusCode, a.body)
 		}
 	}
-	open := newStand(t, func(o *web.Options, _ *stand) {
+	open := newFixture(t, func(o *web.Options, _ *fixture) {
 		o.Health = func(context.Context) []web.Condition { return []web.Condition{{Name: "sources", Detail: name}} }
 	})
-	if a := do(t, open.Server, "GET", "/readyz", ""); !strings.Contains(a.body, name) {
+	if a := requestPath(t, open.Server, "GET", "/readyz", ""); !strings.Contains(a.body, name) {
 		t.Errorf("an open node says %s", a.body)
 	}
 }
@@ -59,7 +59,7 @@ func TestReadinessIsCachedForAnonymousCallers(t *testing.T) {
 			looks.Add(1)
 			return []web.Condition{{Name: "database", OK: looks.Load() != 2, Vital: true}}
 		},
-		Log: quiet, Now: func() time.Time { return time.Unix(0, now.Load()) },
+		Log: discardLog, Now: func() time.Time { return time.Unix(0, now.Load()) },
 	})
 	ask := func(status int, want int64) {
 		t.Helper()
@@ -88,16 +88,16 @@ func TestReadinessIsCachedForAnonymousCallers(t *testing.T) {
 	ask(200, 3)
 }
 
-// TestWhyNotReadyIsLogged checks that the cause of a broken condition is logged once for each change, and not part of
+// TestReadinessCauseIsLogged checks that the cause of a broken condition is logged once for each change, and not part of
 // the answer.
-func TestWhyNotReadyIsLogged(t *testing.T) {
+func TestReadinessCauseIsLogged(t *testing.T) {
 	const secret = "dial error: user=app host=10.0.0.7:5432"
 	condition := web.Condition{Name: "database", Detail: "the database does not answer; see the log"}
 	var log bytes.Buffer
 	now := time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC)
 	h := web.New(web.Options{
 		Health: func(context.Context) []web.Condition { return []web.Condition{condition} },
-		Open:   toEverybody,
+		Open:   allowAll,
 		Log:    slog.New(slog.NewTextHandler(&log, nil)), Now: func() time.Time { return now },
 	})
 	probe := func(wantLogged ...string) {

@@ -8,7 +8,7 @@ import (
 	"deadman/web"
 )
 
-const silent = `name: device-silent
+const silentRule = `name: device-silent
 entity: device
 trigger: {heartbeat: {event: devices.*.beat, key: wildcard(1), every: 10m}}
 slot: 1s
@@ -17,29 +17,29 @@ escalate:
   - {after: 1h, step: second}
 `
 
-// forGood is the hold time of a missing heartbeat.
-const forGood = 3650 * 24 * time.Hour
+// unlimitedHold is the hold time of a missing heartbeat.
+const unlimitedHold = 3650 * 24 * time.Hour
 
-// TestNoCheckBeforeTheEvent checks that a missing heartbeat has no next check after the last step until it arrives, and
+// TestNoCheckBeforeEvent checks that a missing heartbeat has no next check after the last step until it arrives, and
 // that no check years away is shown. With a limited hold, the next check is at its end.
-func TestNoCheckBeforeTheEvent(t *testing.T) {
+func TestNoCheckBeforeEvent(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule  string
 		steps []time.Duration // until the next check after each
 		none  bool
 	}{
-		"all said":          {silent, []time.Duration{time.Hour, forGood}, true},
-		"a step is left":    {silent, []time.Duration{time.Hour}, false},
-		"nothing said":      {strings.Replace(silent, "10m", "3000d", 1), nil, false},
-		"looked at before":  {silent, []time.Duration{time.Hour, 24 * time.Hour}, false},
-		"held for a time":   {silent + "hold: 90d\n", []time.Duration{time.Hour, 90 * 24 * time.Hour}, false},
-		"held for a decade": {strings.Replace(unshipped, "slot", "hold: 3650d\nslot", 1), []time.Duration{time.Hour, forGood}, false},
+		"all said":          {silentRule, []time.Duration{time.Hour, unlimitedHold}, true},
+		"a step is left":    {silentRule, []time.Duration{time.Hour}, false},
+		"nothing said":      {strings.Replace(silentRule, "10m", "3000d", 1), nil, false},
+		"looked at before":  {silentRule, []time.Duration{time.Hour, 24 * time.Hour}, false},
+		"held for a time":   {silentRule + "hold: 90d\n", []time.Duration{time.Hour, 90 * 24 * time.Hour}, false},
+		"held for a decade": {strings.Replace(unshippedRule, "slot", "hold: 3650d\nslot", 1), []time.Duration{time.Hour, unlimitedHold}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t)
-			s.save(c.rule)
-			s.follow(c.rule)
-			s.place("a", 3000*24*time.Hour, `{}`)
+			s := newFixture(t)
+			s.saveRule(c.rule)
+			s.readStream(c.rule)
+			s.createJob("a", 3000*24*time.Hour, `{}`)
 			for i, next := range c.steps {
 				s.alert("a", strings.Repeat("!", i+1), next)
 			}
@@ -53,32 +53,32 @@ func TestNoCheckBeforeTheEvent(t *testing.T) {
 					t.Errorf("%s is looked at %s", where, j.NextCheckAt)
 				}
 			}
-			if jobs := s.counted(); jobs.NextCheckAt.IsZero() != c.none {
+			if jobs := s.ruleJobCounts(); jobs.NextCheckAt.IsZero() != c.none {
 				t.Errorf("of the rule, one is looked at %s", jobs.NextCheckAt)
 			}
-			for page, says := range map[string]string{
+			for page, wantText := range map[string]string{
 				"/entities/" + s.rule.Entity + "?key=a": "no check scheduled until an event arrives", "/jobs": "none scheduled", "/": "none scheduled",
 			} {
-				if got := do(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, says) != c.none {
-					t.Errorf("%s: %d, and it says %q: %t", page, got.StatusCode, says, !c.none)
+				if got := requestPath(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, wantText) != c.none {
+					t.Errorf("%s: %d, and it says %q: %t", page, got.StatusCode, wantText, !c.none)
 				}
 			}
 		})
 	}
 }
 
-// follow makes the stand work by the rule of a text.
-func (s *stand) follow(text string) {
+// readStream makes the fixture work by the rule of a text.
+func (s *fixture) readStream(text string) {
 	s.t.Helper()
 	name, _, _ := strings.Cut(strings.TrimPrefix(text, "name: "), "\n")
-	fatal(s.t, s.rules.Catalog.Refresh(s.t.Context()))
+	failOn(s.t, s.rules.Catalog.Refresh(s.t.Context()))
 	newest, err := s.rules.Catalog.Newest(name)
-	fatal(s.t, err)
+	failOn(s.t, err)
 	s.rule = newest.Engine()
 }
 
-// counted returns the job counts of the stand's rule in the rule list, once they are available.
-func (s *stand) counted() web.RuleJobs {
+// ruleJobCounts returns the job counts of the fixture's rule in the rule list, once they are available.
+func (s *fixture) ruleJobCounts() web.RuleJobs {
 	s.t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for range time.Tick(10 * time.Millisecond) {

@@ -23,7 +23,7 @@ type hookReceiver struct {
 	hooks    func(name string) *webhooks.Webhook
 	wire     EventPublisher
 	repeats  *idempotency
-	unproven *places[netip.Prefix] // by their client
+	unproven *semaphore[netip.Prefix] // by their client
 	now      func() time.Time
 }
 
@@ -62,13 +62,13 @@ func (a *hookReceiver) hook(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// proven reads a webhook once it has a place, and verifies its signature. id is that of webhooks.Webhook.Verify.
+// proven reads a webhook once it has a permit, and verifies its signature. id is that of webhooks.Webhook.Verify.
 func (a *hookReceiver) proven(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook) (body []byte, id string, err error) {
 	client := guesserOf(r)
-	if full := a.unproven.take(client); full != nil {
+	if full := a.unproven.acquire(client); full != nil {
 		return nil, "", full
 	}
-	defer a.unproven.leave(client)
+	defer a.unproven.release(client)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookReadTime)) // only a writer outside a server lacks deadlines
 	body, whole := readBody(r, MaxEventBytes)
 	if !whole {

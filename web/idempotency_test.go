@@ -11,70 +11,72 @@ import (
 	"deadman/web"
 )
 
-const onceJob = `{"rule": "order-unshipped", "key": "1"}`
+const idempotentJob = `{"rule": "order-unshipped", "key": "1"}`
 
-func TestOnce(t *testing.T) {
-	s := newStand(t)
+func TestIdempotencyKey(t *testing.T) {
+	s := newFixture(t)
 	post := func(key, path, body string) answer {
 		t.Helper()
-		return do(t, s.Server, "POST", path, body, "Idempotency-Key", key)
+		return requestPath(t, s.Server, "POST", path, body, "Idempotency-Key", key)
 	}
-	first := post("k", "/api/v1/jobs", onceJob)
-	again := post("k", "/api/v1/jobs", onceJob)
-	jobOf(t, first, 201)
+	first := post("k", "/api/v1/jobs", idempotentJob)
+	again := post("k", "/api/v1/jobs", idempotentJob)
+	decodeJob(t, first, 201)
 	if again.StatusCode != 201 || again.body != first.body || again.Header.Get("Idempotent-Replayed") != "true" || first.Header.Get("Idempotent-Replayed") != "" ||
 		again.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("again: %d %v %s", again.StatusCode, again.Header, again.body)
 	}
-	isProblem(t, post("k", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "2"}`), 422, web.IdempotencyConflict, "another body")
-	isProblem(t, post("other", "/api/v1/jobs", onceJob), 409, web.Conflict, "already")
+	checkProblem(t, post("k", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "2"}`), 422, web.IdempotencyConflict, "another body")
+	checkProblem(t, post("other", "/api/v1/jobs", idempotentJob), 409, web.Conflict, "already")
 	if page := get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs"); len(page.Items) != 1 {
 		t.Errorf("%d jobs", len(page.Items))
 	}
 
 	// The path and the query are part of the key.
-	made := post("k", "/api/v1/rules?dry_run=true", paid)
-	if c := changed(t, made, 200); !c.DryRun {
+	made := post("k", "/api/v1/rules?dry_run=true", paidRule)
+	if c := decodeChange(t, made, 200); !c.DryRun {
 		t.Errorf("%+v", c)
 	}
-	made = post("k", "/api/v1/rules", paid)
-	again = post("k", "/api/v1/rules", paid)
-	if changed(t, made, 201); again.StatusCode != 201 || again.Header.Get("ETag") != `"1"` || again.Header.Get("Location") != "/api/v1/rules/paid" {
+	made = post("k", "/api/v1/rules", paidRule)
+	again = post("k", "/api/v1/rules", paidRule)
+	if decodeChange(t, made, 201); again.StatusCode != 201 || again.Header.Get("ETag") != `"1"` || again.Header.Get("Location") != "/api/v1/rules/paid" {
 		t.Errorf("a rule again: %d %v", again.StatusCode, again.Header)
 	}
 
 	// A refused request was not executed, and may be corrected under its key.
-	isProblem(t, post("mend", "/api/v1/jobs", `{"rule": "absent", "key": "3"}`), 404, web.NotFound)
-	jobOf(t, post("mend", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "3"}`), 201)
+	checkProblem(t, post("mend", "/api/v1/jobs", `{"rule": "absent", "key": "3"}`), 404, web.NotFound)
+	decodeJob(t, post("mend", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "3"}`), 201)
 
-	isProblem(t, post(strings.Repeat("k", 257), "/api/v1/jobs", onceJob), 400, web.BadRequest, "header.Idempotency-Key", "256")
-	isProblem(t, post("large", "/api/v1/jobs", strings.Repeat(" ", 256<<10+1)), 413, web.TooLarge)
+	checkProblem(t, post(strings.Repeat("k", 257), "/api/v1/jobs", idempotentJob), 400, web.BadRequest, "header.Idempotency-Key", "256")
+	checkProblem(t, post("large", "/api/v1/jobs", strings.Repeat(" ", 256<<10+1)), 413, web.TooLarge)
 }
 
-// TestOnceIsApartByActor checks that two actors may use the same key.
-func TestOnceIsApartByActor(t *testing.T) {
-	s := newStand(t, closed)
-	one, other := s.token("one", "", access.Rules), s.token("other", "", access.Rules)
-	if a := do(t, s.Server, "POST", "/api/v1/rules/order-unshipped/pause", "", append([]string{"Idempotency-Key", "k"}, one...)...); a.StatusCode != 200 {
+// TestIdempotencyKeyIsPerActor checks that two actors may use the same key.
+func TestIdempotencyKeyIsPerActor(t *testing.T) {
+	s := newFixture(t, closedNode)
+	one, other := s.newToken("one", "", access.Rules), s.newToken("other", "", access.Rules)
+	if a := requestPath(t, s.Server, "POST", "/api/v1/rules/order-unshipped/pause", "", append([]string{"Idempotency-Key", "k"}, one...)...); a.StatusCode != 200 {
 		t.Fatal(a.body)
 	}
-	a := do(t, s.Server, "POST", "/api/v1/rules/order-unshipped/pause", "", append([]string{"Idempotency-Key", "k"}, other...)...)
+	a := requestPath(t, s.Server, "POST", "/api/v1/rules/order-unshipped/pause", "", append([]string{"Idempotency-Key", "k"}, other...)...)
 	if a.StatusCode != 200 || a.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("another actor gets the answer of the first: %d %v", a.StatusCode, a.Header)
 	}
 }
 
-// TestOnceWhileRunning checks that a repeat of a running request is refused, and that a panic frees the key.
-func TestOnceWhileRunning(t *testing.T) {
+// TestIdempotencyKeyOfRunningRequest checks that a repeat of a running request is refused, and that a panic frees the key.
+func TestIdempotencyKeyOfRunningRequest(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
-	s := newStand(t, func(o *web.Options, s *stand) {
-		o.JobActions = &slowJobActions{stand: s, entered: entered, leave: leave}
+	s := newFixture(t, func(o *web.Options, s *fixture) {
+		o.JobActions = &slowJobActions{fixture: s, entered: entered, release: leave}
 	})
-	post := func() answer { return do(t, s.Server, "POST", "/api/v1/jobs", onceJob, "Idempotency-Key", "k") }
+	post := func() answer {
+		return requestPath(t, s.Server, "POST", "/api/v1/jobs", idempotentJob, "Idempotency-Key", "k")
+	}
 	first := make(chan answer, 1)
 	go func() { first <- post() }()
 	<-entered
-	isProblem(t, post(), 409, web.IdempotencyConflict, "still")
+	checkProblem(t, post(), 409, web.IdempotencyConflict, "still")
 	leave <- struct{}{}
 	if a := <-first; a.StatusCode != 500 {
 		t.Fatalf("the first is to fail: %d %s", a.StatusCode, a.body)
@@ -91,23 +93,23 @@ func TestOnceWhileRunning(t *testing.T) {
 	}
 }
 
-// slowJobActions applies the actions of a stand slowly, and fails once.
+// slowJobActions applies the actions of a fixture slowly, and fails once.
 type slowJobActions struct {
-	*stand
-	entered, leave chan struct{}
-	broke          bool
+	*fixture
+	entered, release chan struct{}
+	failed           bool
 }
 
 func (d *slowJobActions) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob, error) {
 	d.entered <- struct{}{}
-	<-d.leave
-	if !d.broke {
-		d.broke = true
+	<-d.release
+	if !d.failed {
+		d.failed = true
 		panic("broken on purpose")
 	}
-	return d.stand.Create(ctx, j)
+	return d.fixture.Create(ctx, j)
 }
 
-func TestOnceWithoutMemory(t *testing.T) {
-	isProblem(t, do(t, bare(t, web.Options{}), "POST", "/api/v1/jobs", onceJob, "Idempotency-Key", "k"), 400, web.BadRequest, "does not support idempotency keys")
+func TestIdempotencyKeyWithoutStore(t *testing.T) {
+	checkProblem(t, requestPath(t, newBareNode(t, web.Options{}), "POST", "/api/v1/jobs", idempotentJob, "Idempotency-Key", "k"), 400, web.BadRequest, "does not support idempotency keys")
 }

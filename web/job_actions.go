@@ -47,7 +47,7 @@ type JobRequest struct {
 type jobActionAPI struct {
 	actions JobActions
 	view    *jobView
-	checks  *places[tokenRef]
+	checks  *semaphore[tokenRef]
 	now     func() time.Time
 }
 

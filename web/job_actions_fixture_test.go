@@ -14,12 +14,12 @@ import (
 )
 
 var (
-	_ web.JobActions = (*stand)(nil)
-	_ web.AlertAcks  = (*stand)(nil)
+	_ web.JobActions = (*fixture)(nil)
+	_ web.AlertAcks  = (*fixture)(nil)
 )
 
 // applyAction applies an action to the job of a rule and a key, in the real store.
-func (s *stand) applyAction(ctx context.Context, what, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (futurejobs.Effect, error)) error {
+func (s *fixture) applyAction(ctx context.Context, what, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (futurejobs.Effect, error)) error {
 	if err := s.rules.Catalog.Refresh(ctx); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (s *stand) applyAction(ctx context.Context, what, rule, key string, ask fun
 }
 
 // Create and the six methods that follow implement web.JobActions.
-func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob, error) {
+func (s *fixture) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob, error) {
 	if err := s.rules.Catalog.Refresh(ctx); err != nil {
 		return futurejobs.ListedJob{}, err
 	}
@@ -62,7 +62,7 @@ func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.ListedJob,
 	return s.store.Job(ctx, j.Rule, j.Key)
 }
 
-func (s *stand) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
+func (s *fixture) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResult, error) {
 	if err := s.rules.Catalog.Refresh(ctx); err != nil {
 		return web.StartResult{}, err
 	}
@@ -74,13 +74,13 @@ func (s *stand) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartResu
 	return web.NewStartResult(all, done), err
 }
 
-func (s *stand) Cancel(ctx context.Context, rule, key string) error {
+func (s *fixture) Cancel(ctx context.Context, rule, key string) error {
 	return s.applyAction(ctx, "job.cancel", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
 		return futurejobs.Cancel(r, j.Ref, access.ActorOf(ctx).Name), nil
 	})
 }
 
-func (s *stand) CancelEntity(ctx context.Context, entity, key string) (int, error) {
+func (s *fixture) CancelEntity(ctx context.Context, entity, key string) (int, error) {
 	page, err := s.store.Jobs(ctx, futurejobs.Filter{Entity: entity, Key: key, Limit: futurejobs.MaxLimit})
 	for _, j := range page.Items {
 		if err := s.Cancel(ctx, j.Rule, key); err != nil {
@@ -90,7 +90,7 @@ func (s *stand) CancelEntity(ctx context.Context, entity, key string) (int, erro
 	return len(page.Items), err
 }
 
-func (s *stand) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
+func (s *fixture) Check(ctx context.Context, rule, key string) (saw web.CheckResult, err error) {
 	err = s.applyAction(ctx, "job.check", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
 		effect, ends, err := r.CheckNow(ctx, j, time.Now().UTC())
 		if saw.Ended = ends; !ends {
@@ -102,7 +102,7 @@ func (s *stand) Check(ctx context.Context, rule, key string) (saw web.CheckResul
 	return saw, err
 }
 
-func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error) {
+func (s *fixture) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error) {
 	err := s.applyAction(ctx, "job.snooze", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
 		return futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Snooze{Until: until}}, nil
 	})
@@ -113,7 +113,7 @@ func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (
 }
 
 // Acknowledge and the two methods that follow implement web.AlertAcks.
-func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error) {
+func (s *fixture) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error) {
 	a.Alert, a.By = id, access.ActorOf(ctx).Name
 	listed, err := s.store.Alert(ctx, id)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack)
 	return s.store.Job(ctx, listed.Rule, listed.Key)
 }
 
-func (s *stand) AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert, a futurejobs.Ack) (n int, err error) {
+func (s *fixture) AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert, a futurejobs.Ack) (n int, err error) {
 	for _, listed := range all {
 		_, err := s.Acknowledge(ctx, listed.ID, a)
 		switch {
@@ -145,14 +145,14 @@ func (s *stand) AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert
 	return n, nil
 }
 
-func (s *stand) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error) {
+func (s *fixture) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error) {
 	return s.Acknowledge(ctx, id, futurejobs.Ack{})
 }
 
-// save saves a rule.
-func (s *stand) save(text string) rules.Change {
+// saveRule saves a rule.
+func (s *fixture) saveRule(text string) rules.Change {
 	s.t.Helper()
 	c, err := s.rules.Save(s.t.Context(), []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion})
-	fatal(s.t, err)
+	failOn(s.t, err)
 	return c
 }

@@ -12,7 +12,7 @@ import (
 	"deadman/web"
 )
 
-func jobOf(t *testing.T, a answer, status int) web.Job {
+func decodeJob(t *testing.T, a answer, status int) web.Job {
 	t.Helper()
 	var j web.Job
 	if err := json.Unmarshal([]byte(a.body), &j); a.StatusCode != status || err != nil {
@@ -22,60 +22,60 @@ func jobOf(t *testing.T, a answer, status int) web.Job {
 }
 
 func TestJobsByHand(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	const path = "/api/v1/jobs"
-	j := jobOf(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "a/b", "event": {"id": "a/b", "total": 12.50}}`), 201)
+	j := decodeJob(t, requestPath(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "a/b", "event": {"id": "a/b", "total": 12.50}}`), 201)
 	if j.Key != "a/b" || j.Status != web.Waiting || !strings.Contains(string(j.Event), "12.50") || j.NextCheckAt.Sub(j.Since) < 3*time.Hour {
 		t.Errorf("created: %+v", j)
 	}
-	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "a/b"}`), 409, web.Conflict, "a/b")
-	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "absent", "key": "1"}`), 404, web.NotFound, "absent")
-	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "kye": "1"}`), 422, web.UnknownField, "body.kye", "did you mean key?", "key")
-	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": 1}`), 422, web.Invalid, "body.key")
-	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": ""}`), 422, web.Invalid, "body.key")
-	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "`+strings.Repeat("k", 513)+`"}`), 422, web.Invalid, "body.key", "513")
-	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "far", "since": "2999-01-01T00:00:00Z"}`), 422, web.Invalid, "horizon")
-	isProblem(t, do(t, s.Server, "POST", path, `rule=x`, "Content-Type", "application/x-www-form-urlencoded"), 415, web.UnsupportedType, "application/json")
-	isProblem(t, do(t, s.Server, "POST", path, `{"rule": "`+strings.Repeat(" ", 256<<10)+`"}`), 413, web.TooLarge, "262144")
+	checkProblem(t, requestPath(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "a/b"}`), 409, web.Conflict, "a/b")
+	checkProblem(t, requestPath(t, s.Server, "POST", path, `{"rule": "absent", "key": "1"}`), 404, web.NotFound, "absent")
+	checkProblem(t, requestPath(t, s.Server, "POST", path, `{"rule": "order-unshipped", "kye": "1"}`), 422, web.UnknownField, "body.kye", "did you mean key?", "key")
+	checkProblem(t, requestPath(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": 1}`), 422, web.Invalid, "body.key")
+	checkProblem(t, requestPath(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": ""}`), 422, web.Invalid, "body.key")
+	checkProblem(t, requestPath(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "`+strings.Repeat("k", 513)+`"}`), 422, web.Invalid, "body.key", "513")
+	checkProblem(t, requestPath(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "far", "since": "2999-01-01T00:00:00Z"}`), 422, web.Invalid, "horizon")
+	checkProblem(t, requestPath(t, s.Server, "POST", path, `rule=x`, "Content-Type", "application/x-www-form-urlencoded"), 415, web.UnsupportedType, "application/json")
+	checkProblem(t, requestPath(t, s.Server, "POST", path, `{"rule": "`+strings.Repeat(" ", 256<<10)+`"}`), 413, web.TooLarge, "262144")
 
 	// Each operation works with the key in the path and in the query, even if the key is the name of an operation.
-	jobOf(t, do(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "check"}`), 201)
+	decodeJob(t, requestPath(t, s.Server, "POST", path, `{"rule": "order-unshipped", "key": "check"}`), 201)
 	if got := get[web.Job](t, s.Server, path+"/order-unshipped/check"); got.Key != "check" {
 		t.Errorf("the key check: %+v", got)
 	}
 	for _, at := range []string{"/order-unshipped/a%2Fb/%s", "/order-unshipped/%s?key=a%2Fb"} {
 		verb := func(name string) string { return path + strings.Replace(at, "%s", name, 1) }
-		if a := do(t, s.Server, "POST", verb("check"), ""); a.StatusCode != 200 || !strings.Contains(a.body, `"ended":false`) || !strings.Contains(a.body, `"next_check_at":"`) {
+		if a := requestPath(t, s.Server, "POST", verb("check"), ""); a.StatusCode != 200 || !strings.Contains(a.body, `"ended":false`) || !strings.Contains(a.body, `"next_check_at":"`) {
 			t.Errorf("a look: %d %s", a.StatusCode, a.body)
 		}
-		if got := jobOf(t, do(t, s.Server, "POST", verb("snooze"), `{"for": "2d"}`), 200); got.NextCheckAt.Sub(s.now) < 47*time.Hour {
+		if got := decodeJob(t, requestPath(t, s.Server, "POST", verb("snooze"), `{"for": "2d"}`), 200); got.NextCheckAt.Sub(s.now) < 47*time.Hour {
 			t.Errorf("snoozed until %s", got.NextCheckAt)
 		}
 		until := s.now.Add(5 * time.Hour)
-		if got := jobOf(t, do(t, s.Server, "POST", verb("snooze"), fmt.Sprintf(`{"until": %q}`, until.Format(time.RFC3339))), 200); !got.NextCheckAt.Equal(until) || !got.SnoozedUntil.Equal(until) {
+		if got := decodeJob(t, requestPath(t, s.Server, "POST", verb("snooze"), fmt.Sprintf(`{"until": %q}`, until.Format(time.RFC3339))), 200); !got.NextCheckAt.Equal(until) || !got.SnoozedUntil.Equal(until) {
 			t.Errorf("snoozed until %s, want %s", got.NextCheckAt, until)
 		}
 		for body, part := range map[string]string{
 			`{}`: "no end is set", `{"for": "2d", "until": "2999-01-01T00:00:00Z"}`: "one of them", `{"for": "soon"}`: "90s",
 			`{"until": "2020-01-01T00:00:00Z"}`: "is in the past", `{"til": "2d"}`: "until",
 		} {
-			if a := do(t, s.Server, "POST", verb("snooze"), body); a.StatusCode != 422 || !strings.Contains(a.problem(t).Detail, part) {
+			if a := requestPath(t, s.Server, "POST", verb("snooze"), body); a.StatusCode != 422 || !strings.Contains(a.problem(t).Detail, part) {
 				t.Errorf("%s: %d %s", body, a.StatusCode, a.body)
 			}
 		}
 	}
 	for _, verb := range []string{"check", "snooze"} {
-		isProblem(t, do(t, s.Server, "POST", path+"/order-unshipped/absent/"+verb, `{"for": "1h"}`), 404, web.NotFound, "history")
+		checkProblem(t, requestPath(t, s.Server, "POST", path+"/order-unshipped/absent/"+verb, `{"for": "1h"}`), 404, web.NotFound, "history")
 	}
 }
 
 func TestOverdue(t *testing.T) {
-	s := newStand(t)
-	s.place("later", time.Hour, `{}`)
-	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref("now"), Action: futurejobs.Start{Job: futurejobs.Job{
+	s := newFixture(t)
+	s.createJob("later", time.Hour, `{}`)
+	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.jobRef("now"), Action: futurejobs.Start{Job: futurejobs.Job{
 		Version: 1, Since: s.now.Add(-time.Hour), FirstCheckAt: s.now.Add(-time.Hour),
 	}}})
-	late := bare(t, web.Options{Lists: s.store, Catalog: s.rules.Catalog, Now: func() time.Time { return s.now.Add(time.Minute) }})
+	late := newBareNode(t, web.Options{Lists: s.store, Catalog: s.rules.Catalog, Now: func() time.Time { return s.now.Add(time.Minute) }})
 	if got := keys(get[web.Page[web.Job]](t, late, "/api/v1/jobs?due=true").Items); got != "[now]" {
 		t.Errorf("overdue are %s", got)
 	}
@@ -85,25 +85,25 @@ func TestOverdue(t *testing.T) {
 }
 
 func TestPausedJob(t *testing.T) {
-	s := newStand(t)
-	s.place("1", time.Hour, `{}`)
-	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref("1"), Action: futurejobs.Pause{}})
-	a := do(t, s.Server, "GET", "/api/v1/jobs/order-unshipped/1", "")
-	if j := jobOf(t, a, 200); j.Status != web.Paused || j.PausedAt.IsZero() || strings.Contains(a.body, "next_check_at") {
+	s := newFixture(t)
+	s.createJob("1", time.Hour, `{}`)
+	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.jobRef("1"), Action: futurejobs.Pause{}})
+	a := requestPath(t, s.Server, "GET", "/api/v1/jobs/order-unshipped/1", "")
+	if j := decodeJob(t, a, 200); j.Status != web.Paused || j.PausedAt.IsZero() || strings.Contains(a.body, "next_check_at") {
 		t.Errorf("%s", a.body)
 	}
-	if a := do(t, s.Server, "GET", "/", ""); !strings.Contains(a.body, ">paused</span>") || strings.Contains(a.body, "9999") {
+	if a := requestPath(t, s.Server, "GET", "/", ""); !strings.Contains(a.body, ">paused</span>") || strings.Contains(a.body, "9999") {
 		t.Errorf("the page shows it so: %s", a.body)
 	}
 }
 
 func TestEntity(t *testing.T) {
-	s := newStand(t)
-	other := strings.NewReplacer("order-unshipped", "order-unpaid").Replace(unshipped)
-	s.save(other)
+	s := newFixture(t)
+	other := strings.NewReplacer("order-unshipped", "order-unpaid").Replace(unshippedRule)
+	s.saveRule(other)
 	for _, rule := range []string{"order-unshipped", "order-unpaid"} {
 		for _, key := range []string{"a/b", "other"} {
-			jobOf(t, do(t, s.Server, "POST", "/api/v1/jobs", fmt.Sprintf(`{"rule": %q, "key": %q}`, rule, key)), 201)
+			decodeJob(t, requestPath(t, s.Server, "POST", "/api/v1/jobs", fmt.Sprintf(`{"rule": %q, "key": %q}`, rule, key)), 201)
 		}
 	}
 	s.alert("a/b", "late", time.Hour)
@@ -114,7 +114,7 @@ func TestEntity(t *testing.T) {
 		}
 	}
 	for _, want := range []string{`{"cancelled":2}`, `{"cancelled":0}`} {
-		if a := do(t, s.Server, "DELETE", "/api/v1/entities/order/a%2Fb/jobs", ""); a.StatusCode != 200 || strings.TrimSpace(a.body) != want {
+		if a := requestPath(t, s.Server, "DELETE", "/api/v1/entities/order/a%2Fb/jobs", ""); a.StatusCode != 200 || strings.TrimSpace(a.body) != want {
 			t.Errorf("%d %s, want %s", a.StatusCode, a.body, want)
 		}
 	}
@@ -128,13 +128,13 @@ func TestEntity(t *testing.T) {
 }
 
 func TestHistoryAndAlertsAreNarrowed(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	for _, key := range []string{"1", "2"} {
-		s.place(key, time.Hour, `{}`)
+		s.createJob(key, time.Hour, `{}`)
 		s.alert(key, "late", time.Hour)
 	}
-	s.end("1")
-	fatal(t, s.Cancel(t.Context(), "order-unshipped", "2"))
+	s.resolve("1")
+	failOn(t, s.Cancel(t.Context(), "order-unshipped", "2"))
 	hour := func(d int) string {
 		return url.QueryEscape(s.now.Add(time.Duration(d) * time.Hour).Format(time.RFC3339))
 	}

@@ -18,7 +18,7 @@ import (
 
 const bulkPath = "/api/v1/jobs/bulk"
 
-func bulkOf(t *testing.T, a answer) web.BulkResult {
+func decodeBulk(t *testing.T, a answer) web.BulkResult {
 	t.Helper()
 	var b web.BulkResult
 	if err := json.Unmarshal([]byte(a.body), &b); a.StatusCode != 200 || err != nil {
@@ -30,19 +30,19 @@ func bulkOf(t *testing.T, a answer) web.BulkResult {
 	return b
 }
 
-// pending returns the number of jobs in the stand's store.
-func (s *stand) pending() int {
+// pendingJobs returns the number of jobs in the fixture's store.
+func (s *fixture) pendingJobs() int {
 	s.t.Helper()
 	page, err := s.store.Jobs(s.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
-	fatal(s.t, err)
+	failOn(s.t, err)
 	return len(page.Items)
 }
 
 // TestBulk checks that valid lines create jobs regardless of the others, and that each refused line gets its number, its
 // error and a remedy.
 func TestBulk(t *testing.T) {
-	s := newStand(t)
-	s.place("there", time.Hour, `{}`)
+	s := newFixture(t)
+	s.createJob("there", time.Hour, `{}`)
 	long, deep := strings.Repeat("k", 512), strings.Repeat("[", 65)+strings.Repeat("]", 65)
 	lines := []string{
 		`{"rule": "order-unshipped", "key": "1", "event": {"id": "a}\"", "total": 12.50, "of": [{"n": 1}]}, "since": "` + s.now.Add(-time.Hour).Format(time.RFC3339) + `"}`,
@@ -77,7 +77,7 @@ func TestBulk(t *testing.T) {
 		`{}`,
 		`{"rule": "order-unshipped", "key": "comma",}`, // 31
 	}
-	got := bulkOf(t, do(t, s.Server, "POST", bulkPath, strings.Join(lines, "\n"), "Content-Type", "application/x-ndjson"))
+	got := decodeBulk(t, requestPath(t, s.Server, "POST", bulkPath, strings.Join(lines, "\n"), "Content-Type", "application/x-ndjson"))
 	if got.Created != 4 || !slices.Equal(got.ExistedLines, []int{5, 6}) {
 		t.Errorf("%d created, %v existed", got.Created, got.ExistedLines)
 	}
@@ -104,7 +104,7 @@ func TestBulk(t *testing.T) {
 	if string(j.Event) != `{"id":"a}\"","total":12.50,"of":[{"n":1}]}` || !j.Since.Equal(s.now.Add(-time.Hour)) {
 		t.Errorf("the first line: %+v", j)
 	}
-	if n := s.pending(); n != 5 {
+	if n := s.pendingJobs(); n != 5 {
 		t.Errorf("%d jobs are pending, want 5", n)
 	}
 	for key, event := range map[string]string{"a%2Fb": "", "scalar": "null"} {
@@ -114,9 +114,9 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// TestBulkIsRefusedAsAWhole checks that a body that is wrong as a whole creates no jobs.
-func TestBulkIsRefusedAsAWhole(t *testing.T) {
-	s := newStand(t)
+// TestBulkIsRefusedAsWhole checks that a body that is wrong as a whole creates no jobs.
+func TestBulkIsRefusedAsWhole(t *testing.T) {
+	s := newFixture(t)
 	line := func(i int) string { return fmt.Sprintf(`{"rule": "order-unshipped", "key": "%d"}`+"\n", i) }
 	var many strings.Builder
 	for i := range web.MaxBulkLines {
@@ -134,38 +134,38 @@ func TestBulkIsRefusedAsAWhole(t *testing.T) {
 		"an array":          {"\n[" + line(1) + "]", "application/json", 422, web.Invalid, "jq -c"},
 		"a form":            {line(1), "application/x-www-form-urlencoded", 415, web.UnsupportedType, "--data-binary"},
 	} {
-		isProblem(t, do(t, s.Server, "POST", bulkPath, c.body, "Content-Type", c.kind), c.status, c.is, c.part)
-		if n := s.pending(); n != 0 {
+		checkProblem(t, requestPath(t, s.Server, "POST", bulkPath, c.body, "Content-Type", c.kind), c.status, c.is, c.part)
+		if n := s.pendingJobs(); n != 0 {
 			t.Fatalf("%s: %d jobs began", name, n)
 		}
 	}
-	if a := do(t, s.Server, "POST", bulkPath, ""); a.StatusCode != 400 {
+	if a := requestPath(t, s.Server, "POST", bulkPath, ""); a.StatusCode != 400 {
 		t.Errorf("no body: %d %s", a.StatusCode, a.body)
 	}
 	// The largest number of lines, with as many blank ones.
-	if got := bulkOf(t, do(t, s.Server, "POST", bulkPath, many.String())); got.Created != web.MaxBulkLines || got.Refused+got.Existed > 0 {
+	if got := decodeBulk(t, requestPath(t, s.Server, "POST", bulkPath, many.String())); got.Created != web.MaxBulkLines || got.Refused+got.Existed > 0 {
 		t.Errorf("%d were created of %d", got.Created, web.MaxBulkLines)
 	}
-	if got := bulkOf(t, do(t, s.Server, "POST", bulkPath, many.String())); got.Existed != web.MaxBulkLines || got.Created > 0 {
+	if got := decodeBulk(t, requestPath(t, s.Server, "POST", bulkPath, many.String())); got.Existed != web.MaxBulkLines || got.Created > 0 {
 		t.Errorf("%d existed of %d", got.Existed, web.MaxBulkLines)
 	}
 }
 
-// TestBulkAgain checks that a repeated request is not executed again; the same body may be, since its keys exist.
-func TestBulkAgain(t *testing.T) {
-	s := newStand(t)
+// TestRepeatedBulk checks that a repeated request is not executed again; the same body may be, since its keys exist.
+func TestRepeatedBulk(t *testing.T) {
+	s := newFixture(t)
 	body := `{"rule": "order-unshipped", "key": "1"}` + "\n" + `{"rule": "order-unshipped", "key": "2"}` + "\n{"
-	first := do(t, s.Server, "POST", bulkPath, body, "Idempotency-Key", "load-1")
-	if got := bulkOf(t, first); got.Created != 2 || got.Refused != 1 {
+	first := requestPath(t, s.Server, "POST", bulkPath, body, "Idempotency-Key", "load-1")
+	if got := decodeBulk(t, first); got.Created != 2 || got.Refused != 1 {
 		t.Errorf("%+v", got)
 	}
-	fatal(t, s.Cancel(t.Context(), "order-unshipped", "2"))
-	again := do(t, s.Server, "POST", bulkPath, body, "Idempotency-Key", "load-1")
-	if again.body != first.body || again.Header.Get("Idempotent-Replayed") != "true" || s.pending() != 1 {
-		t.Errorf("it was done again: %s, %d pending", again.body, s.pending())
+	failOn(t, s.Cancel(t.Context(), "order-unshipped", "2"))
+	again := requestPath(t, s.Server, "POST", bulkPath, body, "Idempotency-Key", "load-1")
+	if again.body != first.body || again.Header.Get("Idempotent-Replayed") != "true" || s.pendingJobs() != 1 {
+		t.Errorf("it was done again: %s, %d pending", again.body, s.pendingJobs())
 	}
-	isProblem(t, do(t, s.Server, "POST", bulkPath, body+"}", "Idempotency-Key", "load-1"), 422, web.IdempotencyConflict, "")
-	if got := bulkOf(t, do(t, s.Server, "POST", bulkPath, body)); got.Created != 1 || !slices.Equal(got.ExistedLines, []int{1}) {
+	checkProblem(t, requestPath(t, s.Server, "POST", bulkPath, body+"}", "Idempotency-Key", "load-1"), 422, web.IdempotencyConflict, "")
+	if got := decodeBulk(t, requestPath(t, s.Server, "POST", bulkPath, body)); got.Created != 1 || !slices.Equal(got.ExistedLines, []int{1}) {
 		t.Errorf("the same body: %+v", got)
 	}
 }
@@ -173,37 +173,37 @@ func TestBulkAgain(t *testing.T) {
 // TestBulkOfSomeRules checks that a token with a prefix creates jobs of its rules only, and that the audit log counts
 // them by rule. A paused rule accepts manual jobs, as for a single one.
 func TestBulkOfSomeRules(t *testing.T) {
-	s := newStand(t, closed)
+	s := newFixture(t, closedNode)
 	for _, name := range []string{"shop-late", "shop-paid"} {
-		s.save(strings.ReplaceAll(unshipped, "order-unshipped", name))
+		s.saveRule(strings.ReplaceAll(unshippedRule, "order-unshipped", name))
 	}
-	fatal(t, s.rules.Pause(t.Context(), "shop-paid", true))
+	failOn(t, s.rules.Pause(t.Context(), "shop-paid", true))
 	body := `{"rule": "shop-late", "key": "1"}
 {"rule": "order-unshipped", "key": "2"}
 {"rule": "shop-paid", "key": "3"}
 {"rule": "shop-late", "key": "4"}`
-	if a := do(t, s.Server, "POST", bulkPath, body, s.token("reader", "", access.Read)...); a.StatusCode != 403 {
+	if a := requestPath(t, s.Server, "POST", bulkPath, body, s.newToken("reader", "", access.Read)...); a.StatusCode != 403 {
 		t.Errorf("a token without the scope: %d %s", a.StatusCode, a.body)
 	}
-	got := bulkOf(t, do(t, s.Server, "POST", bulkPath, body, s.token("shop", "shop-", access.Rules)...))
+	got := decodeBulk(t, requestPath(t, s.Server, "POST", bulkPath, body, s.newToken("shop", "shop-", access.Rules)...))
 	if got.Created != 3 || len(got.RefusedLines) != 1 || got.RefusedLines[0].Line != 2 || got.RefusedLines[0].Field != "rule" || !strings.Contains(got.RefusedLines[0].Message, "shop-*") {
 		t.Errorf("%+v", got)
 	}
 	entries, _, err := s.store.Audit(t.Context(), access.AuditFilter{Action: "job.create"})
-	fatal(t, err)
-	var said []string
+	failOn(t, err)
+	var texts []string
 	for _, e := range entries {
-		said = append(said, e.Actor.Name+" "+e.Object+" "+e.Detail)
+		texts = append(texts, e.Actor.Name+" "+e.Object+" "+e.Detail)
 	}
-	slices.Sort(said)
-	if want := []string{"shop job/shop-late waits: 2", "shop job/shop-paid waits: 1"}; !slices.Equal(said, want) {
-		t.Errorf("audited: %q, want %q", said, want)
+	slices.Sort(texts)
+	if want := []string{"shop job/shop-late waits: 2", "shop job/shop-paid waits: 1"}; !slices.Equal(texts, want) {
+		t.Errorf("audited: %q, want %q", texts, want)
 	}
 }
 
-// TestBulkTakesTurns checks that requests wait while all turns are taken.
-func TestBulkTakesTurns(t *testing.T) {
-	s := newStand(t)
+// TestBulkIsSerialized checks that requests wait while all turns are taken.
+func TestBulkIsSerialized(t *testing.T) {
+	s := newFixture(t)
 	const turns = 4
 	var slow [turns]*io.PipeWriter
 	answers := make(chan error, turns)
@@ -219,13 +219,13 @@ func TestBulkTakesTurns(t *testing.T) {
 			answers <- err
 		}()
 		_, err := fmt.Fprintf(w, `{"rule": "order-unshipped",`)
-		fatal(t, err)
+		failOn(t, err)
 	}
 	quick := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, "POST", s.URL+bulkPath, strings.NewReader(`{"rule": "order-unshipped", "key": "quick"}`))
-		fatal(t, err)
+		failOn(t, err)
 		a, err := http.DefaultClient.Do(r)
 		if err != nil {
 			return err
@@ -239,23 +239,23 @@ func TestBulkTakesTurns(t *testing.T) {
 	}
 	for i, w := range slow {
 		fmt.Fprintf(w, ` "key": "%d"}`, i)
-		fatal(t, w.Close())
-		fatal(t, <-answers)
+		failOn(t, w.Close())
+		failOn(t, <-answers)
 	}
-	if got := bulkOf(t, do(t, s.Server, "POST", bulkPath, `{"rule": "order-unshipped", "key": "last"}`)); got.Created != 1 || s.pending() < turns+1 {
-		t.Errorf("afterwards: %+v, %d pending", got, s.pending())
+	if got := decodeBulk(t, requestPath(t, s.Server, "POST", bulkPath, `{"rule": "order-unshipped", "key": "last"}`)); got.Created != 1 || s.pendingJobs() < turns+1 {
+		t.Errorf("afterwards: %+v, %d pending", got, s.pendingJobs())
 	}
 }
 
-// TestARuleNamedBulk checks that a rule may have the name bulk, with its jobs at the usual paths.
-func TestARuleNamedBulk(t *testing.T) {
-	s := newStand(t)
-	s.save(strings.ReplaceAll(unshipped, "order-unshipped", "bulk"))
-	jobOf(t, do(t, s.Server, "POST", "/api/v1/jobs", `{"rule": "bulk", "key": "1"}`), 201)
+// TestRuleNamedBulk checks that a rule may have the name bulk, with its jobs at the usual paths.
+func TestRuleNamedBulk(t *testing.T) {
+	s := newFixture(t)
+	s.saveRule(strings.ReplaceAll(unshippedRule, "order-unshipped", "bulk"))
+	decodeJob(t, requestPath(t, s.Server, "POST", "/api/v1/jobs", `{"rule": "bulk", "key": "1"}`), 201)
 	if j := get[web.Job](t, s.Server, "/api/v1/jobs/bulk?key=1"); j.Rule != "bulk" {
 		t.Errorf("%+v", j)
 	}
-	if a := do(t, s.Server, "DELETE", "/api/v1/jobs/bulk?key=1", ""); a.StatusCode != 204 {
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/jobs/bulk?key=1", ""); a.StatusCode != 204 {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 }

@@ -11,18 +11,18 @@ import (
 
 // TestLargeEventsAreLeftOutOfLists checks that a list and the page of an entity leave out a large event and link to it.
 func TestLargeEventsAreLeftOutOfLists(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	large := `{"id":"1","filler":"` + strings.Repeat("x", 200<<10) + `"}`
-	s.place("1", time.Hour, large)
+	s.createJob("1", time.Hour, large)
 	alert := s.alert("1", "order 1 waits", time.Hour)
-	s.refuse(1, 200<<10)
+	s.writeDeadLetters(1, 200<<10)
 
 	var page web.Page[web.Alert]
 	var of web.Entity
 	var letters web.Page[web.DeadLetter]
 	for path, into := range map[string]any{"/alerts": &page, "/entities/order/1": &of, "/dead-letters": &letters} {
-		a := do(t, s.Server, "GET", "/api/v1"+path, "")
-		if fatal(t, json.Unmarshal([]byte(a.body), into)); a.StatusCode != 200 || len(a.body) > 20_000 {
+		a := requestPath(t, s.Server, "GET", "/api/v1"+path, "")
+		if failOn(t, json.Unmarshal([]byte(a.body), into)); a.StatusCode != 200 || len(a.body) > 20_000 {
 			t.Errorf("%s: %d, %d bytes", path, a.StatusCode, len(a.body))
 		}
 	}
@@ -36,16 +36,16 @@ func TestLargeEventsAreLeftOutOfLists(t *testing.T) {
 		t.Errorf("a letter of a list: %t, %d bytes", l.BodyOmitted, len(l.Body))
 	}
 	for _, path := range []string{"/alerts/" + alert.ID.String(), "/jobs/order-unshipped/1", "/dead-letters/1"} {
-		a := do(t, s.Server, "GET", "/api/v1"+path, "")
+		a := requestPath(t, s.Server, "GET", "/api/v1"+path, "")
 		if a.StatusCode != 200 || len(a.body) < 200<<10 || strings.Contains(a.body, "_omitted") {
 			t.Errorf("%s by itself: %d, %d bytes", path, a.StatusCode, len(a.body))
 		}
 	}
 	people := []string{"Accept", "text/html"}
-	if a := do(t, s.Server, "GET", "/entities/order?key=1", "", people...); !strings.Contains(a.body, "The event is too large for this page. Use <code>deadman job get order-unshipped") || len(a.body) > 50_000 {
+	if a := requestPath(t, s.Server, "GET", "/entities/order?key=1", "", people...); !strings.Contains(a.body, "The event is too large for this page. Use <code>deadman job get order-unshipped") || len(a.body) > 50_000 {
 		t.Errorf("the page of the entity, of %d bytes, does not say that the event is left out", len(a.body))
 	}
-	if a := do(t, s.Server, "GET", "/rules/order-unshipped", "", people...); a.StatusCode != 200 || len(a.body) > 200<<10 {
+	if a := requestPath(t, s.Server, "GET", "/rules/order-unshipped", "", people...); a.StatusCode != 200 || len(a.body) > 200<<10 {
 		t.Errorf("the page of the rule: %d, %d bytes", a.StatusCode, len(a.body))
 	}
 }

@@ -25,7 +25,7 @@ type lintIn struct {
 // lintAPI has the operation that checks the text of a rule.
 type lintAPI struct {
 	rules  Rules
-	trials *places[tokenRef]
+	trials *semaphore[tokenRef]
 }
 
 // lint tests a lookup with its source only if the caller may write rules, since the source's answer reveals its

@@ -13,21 +13,21 @@ import (
 	"deadman/web"
 )
 
-// TestLoginLeadsOn checks that a link to a page opens it after the login, even after failed attempts, and that no link
+// TestLoginRedirects checks that a link to a page opens it after the login, even after failed attempts, and that no link
 // leads to another host.
-func TestLoginLeadsOn(t *testing.T) {
-	s := newStand(t, closed)
-	secret := strings.TrimPrefix(s.token("me", "", access.Read)[1], "Bearer ")
+func TestLoginRedirects(t *testing.T) {
+	s := newFixture(t, closedNode)
+	secret := strings.TrimPrefix(s.newToken("me", "", access.Read)[1], "Bearer ")
 	form := []string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}
 	const asked = "/entities/order?key=a%2Fb+%0A%26next%3D%2F&x=1"
-	first := do(t, s.Server, "GET", asked, "", "Accept", "text/html")
+	first := requestPath(t, s.Server, "GET", asked, "", "Accept", "text/html")
 	way := first.Header.Get("Location")
 	if first.StatusCode != http.StatusSeeOther || !strings.HasPrefix(way, "/login?next=") {
 		t.Fatalf("%d to %q", first.StatusCode, way)
 	}
 	for _, a := range []answer{
-		do(t, s.Server, "GET", way, ""),
-		do(t, s.Server, "POST", "/login", url.Values{"token": {"dm_x"}, "next": {asked}}.Encode(), form...),
+		requestPath(t, s.Server, "GET", way, ""),
+		requestPath(t, s.Server, "POST", "/login", url.Values{"token": {"dm_x"}, "next": {asked}}.Encode(), form...),
 	} {
 		if !strings.Contains(a.body, `name="next" value="/entities/order?key=a%2Fb&#43;%0A%26next%3D%2F&amp;x=1"`) {
 			t.Errorf("%d, and the form does not carry the page: %s", a.StatusCode, a.body)
@@ -40,12 +40,12 @@ func TestLoginLeadsOn(t *testing.T) {
 		"/%2Fevil.example": "/", "/%5Cevil.example/": "/%5Cevil.example/", "/.//evil.example": "/evil.example", "/x/..//evil.example": "/evil.example",
 		"/ü": "/", "/%zz": "/", "/login?next=%2Flogin": "/", "/" + strings.Repeat("x", 3<<10): "/",
 	} {
-		a := do(t, s.Server, "POST", "/login", url.Values{"token": {secret}, "next": {next}}.Encode(), form...)
+		a := requestPath(t, s.Server, "POST", "/login", url.Values{"token": {secret}, "next": {next}}.Encode(), form...)
 		if got := a.Header.Get("Location"); a.StatusCode != http.StatusSeeOther || got != want {
 			t.Errorf("next %q leads to %q with %d, want %q", next, got, a.StatusCode, want)
 		}
 	}
-	if a := do(t, newStand(t).Server, "GET", way, ""); a.Header.Get("Location") != asked {
+	if a := requestPath(t, newFixture(t).Server, "GET", way, ""); a.Header.Get("Location") != asked {
 		t.Errorf("an open node leads to %q", a.Header.Get("Location"))
 	}
 }
@@ -53,10 +53,10 @@ func TestLoginLeadsOn(t *testing.T) {
 // formOf has the headers of a form that a browser sends from the node's own pages.
 var formOf = []string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}
 
-// login logs a browser in with the token of a header, and returns the header that the browser sends from then on.
-func (s *stand) login(token []string) []string {
+// logIn logs a browser in with the token of a header, and returns the header that the browser sends from then on.
+func (s *fixture) logIn(token []string) []string {
 	s.t.Helper()
-	a := do(s.t, s.Server, "POST", "/login", url.Values{"token": {strings.TrimPrefix(token[1], "Bearer ")}}.Encode(), formOf...)
+	a := requestPath(s.t, s.Server, "POST", "/login", url.Values{"token": {strings.TrimPrefix(token[1], "Bearer ")}}.Encode(), formOf...)
 	if a.StatusCode != http.StatusSeeOther || len(a.Cookies()) != 1 {
 		s.t.Fatalf("%d %v %s", a.StatusCode, a.Header, a.body)
 	}
@@ -66,8 +66,8 @@ func (s *stand) login(token []string) []string {
 // TestLoginLinkNeedsClick checks that a link only fills in the login form, so that a click is still needed. A link from
 // another site does not fill it in.
 func TestLoginLinkNeedsClick(t *testing.T) {
-	s := newStand(t, closed)
-	token := s.token("me", "", access.Read)
+	s := newFixture(t, closedNode)
+	token := s.newToken("me", "", access.Read)
 	secret := strings.TrimPrefix(token[1], "Bearer ")
 	way := "/login?" + url.Values{"token": {secret}, "next": {"/rules"}}.Encode()
 	filled := `value="` + secret + `"`
@@ -76,7 +76,7 @@ func TestLoginLinkNeedsClick(t *testing.T) {
 		if site != "" {
 			header = append(header, "Sec-Fetch-Site", site)
 		}
-		a := do(t, s.Server, "GET", way, "", header...)
+		a := requestPath(t, s.Server, "GET", way, "", header...)
 		if a.StatusCode != http.StatusOK || len(a.Cookies()) != 0 || strings.Contains(a.body, filled) != want || !strings.Contains(a.body, `value="/rules"`) {
 			t.Errorf("from %q: %d, cookies %v, filled in %v: %s", site, a.StatusCode, a.Cookies(), !want, a.body)
 		}
@@ -88,28 +88,28 @@ func TestLoginLinkNeedsClick(t *testing.T) {
 		t.Errorf("links made sessions: %+v %v", entries, err)
 	}
 
-	mine := s.login(token)
-	foreign := s.token("foreign", "", access.Events)
-	a := do(t, s.Server, "GET", "/login?token="+strings.TrimPrefix(foreign[1], "Bearer "), "", append(mine, "Sec-Fetch-Site", "cross-site")...)
+	mine := s.logIn(token)
+	foreign := s.newToken("foreign", "", access.Events)
+	a := requestPath(t, s.Server, "GET", "/login?token="+strings.TrimPrefix(foreign[1], "Bearer "), "", append(mine, "Sec-Fetch-Site", "cross-site")...)
 	if a.StatusCode != http.StatusOK || len(a.Cookies()) != 0 || !strings.Contains(a.body, "You are logged in as <b><bdi>me</bdi></b>") {
 		t.Errorf("a link of another site: %d %v %s", a.StatusCode, a.Cookies(), a.body)
 	}
-	if a := do(t, s.Server, "GET", "/", "", append(mine, html...)...); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "<bdi>me</bdi>") {
+	if a := requestPath(t, s.Server, "GET", "/", "", append(mine, htmlHeader...)...); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "<bdi>me</bdi>") {
 		t.Errorf("after it, the browser is logged in otherwise: %d", a.StatusCode)
 	}
-	a = do(t, s.Server, "POST", "/login", "token="+secret, "Content-Type", formOf[1], "Origin", "https://evil.example")
+	a = requestPath(t, s.Server, "POST", "/login", "token="+secret, "Content-Type", formOf[1], "Origin", "https://evil.example")
 	if a.StatusCode != http.StatusForbidden || len(a.Cookies()) != 0 {
 		t.Errorf("a form of another site: %d %v", a.StatusCode, a.Cookies())
 	}
 }
 
-// TestABrowserHasNoToken checks that a browser gets the secret of a session instead of the token; each login creates
+// TestBrowserHasNoToken checks that a browser gets the secret of a session instead of the token; each login creates
 // another session and ends the previous one.
-func TestABrowserHasNoToken(t *testing.T) {
-	s := newStand(t, closed)
-	token := s.token("me", "", access.Read)
+func TestBrowserHasNoToken(t *testing.T) {
+	s := newFixture(t, closedNode)
+	token := s.newToken("me", "", access.Read)
 	secret := strings.TrimPrefix(token[1], "Bearer ")
-	first := s.login(token)
+	first := s.logIn(token)
 	if strings.Contains(first[1], secret) {
 		t.Fatalf("the cookie has the token: %s", first[1])
 	}
@@ -121,35 +121,35 @@ func TestABrowserHasNoToken(t *testing.T) {
 		{"Cookie", "__Host-deadman_session=" + session},
 		{"Cookie", "deadman_token=" + session},
 	} {
-		if a := do(t, s.Server, "GET", "/api/v1/jobs", "", header...); a.StatusCode != http.StatusUnauthorized {
+		if a := requestPath(t, s.Server, "GET", "/api/v1/jobs", "", header...); a.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%v: %d", header, a.StatusCode)
 		}
 	}
-	a := do(t, s.Server, "POST", "/login", "token="+secret, append(first, formOf...)...)
+	a := requestPath(t, s.Server, "POST", "/login", "token="+secret, append(first, formOf...)...)
 	if a.StatusCode != http.StatusSeeOther || a.Cookies()[0].Value == session {
 		t.Fatalf("%d %v", a.StatusCode, a.Cookies())
 	}
-	if a := do(t, s.Server, "GET", "/api/v1/jobs", "", first...); a.StatusCode != http.StatusUnauthorized {
+	if a := requestPath(t, s.Server, "GET", "/api/v1/jobs", "", first...); a.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the session before the login: %d", a.StatusCode)
 	}
-	if a := do(t, s.Server, "GET", "/api/v1/jobs", "", "Cookie", "deadman_session="+a.Cookies()[0].Value); a.StatusCode != http.StatusOK {
+	if a := requestPath(t, s.Server, "GET", "/api/v1/jobs", "", "Cookie", "deadman_session="+a.Cookies()[0].Value); a.StatusCode != http.StatusOK {
 		t.Errorf("the session of the login: %d", a.StatusCode)
 	}
 }
 
-// TestLogOutEndsTheSession checks that logging out ends the session on the node, and not only in the browser.
-func TestLogOutEndsTheSession(t *testing.T) {
-	s := newStand(t, closed)
-	token := s.token("me", "", access.Read)
-	mine, other := s.login(token), s.login(token)
-	if a := do(t, s.Server, "POST", "/logout", "", mine...); a.StatusCode != http.StatusSeeOther || a.Cookies()[0].MaxAge >= 0 {
+// TestLogOutEndsSession checks that logging out ends the session on the node, and not only in the browser.
+func TestLogOutEndsSession(t *testing.T) {
+	s := newFixture(t, closedNode)
+	token := s.newToken("me", "", access.Read)
+	mine, other := s.logIn(token), s.logIn(token)
+	if a := requestPath(t, s.Server, "POST", "/logout", "", mine...); a.StatusCode != http.StatusSeeOther || a.Cookies()[0].MaxAge >= 0 {
 		t.Fatalf("%d %v", a.StatusCode, a.Cookies())
 	}
 	for _, c := range []struct {
 		header []string
 		want   int
 	}{{mine, 401}, {other, 200}, {token, 200}} {
-		if a := do(t, s.Server, "GET", "/api/v1/jobs", "", c.header...); a.StatusCode != c.want {
+		if a := requestPath(t, s.Server, "GET", "/api/v1/jobs", "", c.header...); a.StatusCode != c.want {
 			t.Errorf("%v: %d, want %d", c.header, a.StatusCode, c.want)
 		}
 	}
@@ -162,15 +162,15 @@ func TestLogOutEndsTheSession(t *testing.T) {
 // TestSessionsAreListedAndRevoked checks that sessions are listed and ended by an administrator and the holder of their
 // token.
 func TestSessionsAreListedAndRevoked(t *testing.T) {
-	s := newStand(t, closed)
-	admin, ann, bob := s.token("root", "", access.Admin), s.token("ann", "", access.Read), s.token("bob", "acme-*", access.Read)
-	anns := s.login(ann)
-	_, bobs := s.login(bob), s.login(bob)
+	s := newFixture(t, closedNode)
+	admin, ann, bob := s.newToken("root", "", access.Admin), s.newToken("ann", "", access.Read), s.newToken("bob", "acme-*", access.Read)
+	anns := s.logIn(ann)
+	_, bobs := s.logIn(bob), s.logIn(bob)
 	list := func(header []string) (all []web.Session) {
 		t.Helper()
 		var page web.Page[web.Session]
-		a := do(t, s.Server, "GET", "/api/v1/sessions", "", header...)
-		fatal(t, json.Unmarshal([]byte(a.body), &page))
+		a := requestPath(t, s.Server, "GET", "/api/v1/sessions", "", header...)
+		failOn(t, json.Unmarshal([]byte(a.body), &page))
 		if a.StatusCode != http.StatusOK || strings.Contains(a.body, `"ds_`) {
 			t.Errorf("%d %s", a.StatusCode, a.body)
 		}
@@ -183,23 +183,23 @@ func TestSessionsAreListedAndRevoked(t *testing.T) {
 	if len(mine) != 1 || !mine[0].Current || mine[0].EndsAt.Sub(mine[0].LastUsedAt) != access.SessionIdle {
 		t.Errorf("ann sees %+v", mine)
 	}
-	theirs := list(bobs)
-	if len(theirs) != 2 || !theirs[0].Current || theirs[1].Current {
-		t.Errorf("bob sees %+v", theirs)
+	others := list(bobs)
+	if len(others) != 2 || !others[0].Current || others[1].Current {
+		t.Errorf("bob sees %+v", others)
 	}
-	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/sessions/"+theirs[0].ID, "", anns...), 404, web.NotFound, "session not found")
-	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/sessions/x", "", admin...), 404, web.NotFound, "session")
-	if a := do(t, s.Server, "DELETE", "/api/v1/sessions/"+theirs[0].ID, "", bob...); a.StatusCode != http.StatusNoContent {
+	checkProblem(t, requestPath(t, s.Server, "DELETE", "/api/v1/sessions/"+others[0].ID, "", anns...), 404, web.NotFound, "session not found")
+	checkProblem(t, requestPath(t, s.Server, "DELETE", "/api/v1/sessions/x", "", admin...), 404, web.NotFound, "session")
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/sessions/"+others[0].ID, "", bob...); a.StatusCode != http.StatusNoContent {
 		t.Errorf("bob ends a session of bob: %d %s", a.StatusCode, a.body)
 	}
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/jobs", "", bobs...), 401, web.Unauthorized, "log in again")
-	if a := do(t, s.Server, "DELETE", "/api/v1/sessions/"+mine[0].ID, "", admin...); a.StatusCode != http.StatusNoContent {
+	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/jobs", "", bobs...), 401, web.Unauthorized, "log in again")
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/sessions/"+mine[0].ID, "", admin...); a.StatusCode != http.StatusNoContent {
 		t.Errorf("an administrator ends a session: %d %s", a.StatusCode, a.body)
 	}
-	if a := do(t, s.Server, "GET", "/jobs", "", append(anns, html...)...); a.StatusCode != http.StatusSeeOther || !strings.HasPrefix(a.Header.Get("Location"), "/login") {
+	if a := requestPath(t, s.Server, "GET", "/jobs", "", append(anns, htmlHeader...)...); a.StatusCode != http.StatusSeeOther || !strings.HasPrefix(a.Header.Get("Location"), "/login") {
 		t.Errorf("a browser whose session was ended: %d %v", a.StatusCode, a.Header)
 	}
-	if a := do(t, s.Server, "DELETE", "/api/v1/tokens/bob", "", admin...); a.StatusCode != http.StatusNoContent {
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/tokens/bob", "", admin...); a.StatusCode != http.StatusNoContent {
 		t.Fatal(a.body)
 	}
 	if all := list(admin); len(all) != 0 {
@@ -207,29 +207,31 @@ func TestSessionsAreListedAndRevoked(t *testing.T) {
 	}
 }
 
-// TestTheCookieOfHTTPS checks that with https no other host and no plain http sets the cookie.
-func TestTheCookieOfHTTPS(t *testing.T) {
-	s := newStand(t, closed, func(o *web.Options, _ *stand) { o.PublicURL = "https://deadman.example.org" })
-	mine := s.login(s.token("me", "", access.Read))
+// TestHTTPSCookie checks that with https no other host and no plain http sets the cookie.
+func TestHTTPSCookie(t *testing.T) {
+	s := newFixture(t, closedNode, func(o *web.Options, _ *fixture) { o.PublicURL = "https://deadman.example.org" })
+	mine := s.logIn(s.newToken("me", "", access.Read))
 	name, secret, _ := strings.Cut(mine[1], "=")
 	if name != "__Host-deadman_session" {
 		t.Errorf("the cookie is %s", name)
 	}
 	for header, want := range map[string]int{mine[1]: 200, "deadman_session=" + secret: 401} {
-		if a := do(t, s.Server, "GET", "/api/v1/jobs", "", "Cookie", header); a.StatusCode != want {
+		if a := requestPath(t, s.Server, "GET", "/api/v1/jobs", "", "Cookie", header); a.StatusCode != want {
 			t.Errorf("%s: %d, want %d", header, a.StatusCode, want)
 		}
 	}
 }
 
-// TestLoginsOfATokenAreBounded checks that a token creates no session for each of any number of requests.
-func TestLoginsOfATokenAreBounded(t *testing.T) {
+// TestLoginsOfTokenAreBounded checks that a token creates no session for each of any number of requests.
+func TestLoginsOfTokenAreBounded(t *testing.T) {
 	var now atomic.Int64
 	now.Store(time.Now().UnixNano())
-	s := newStand(t, closed, func(o *web.Options, _ *stand) { o.Now = func() time.Time { return time.Unix(0, now.Load()) } })
-	secret := strings.TrimPrefix(s.token("me", "", access.Events)[1], "Bearer ")
-	other := strings.TrimPrefix(s.token("other", "", access.Read)[1], "Bearer ")
-	enter := func(secret string) answer { return do(t, s.Server, "POST", "/login", "token="+secret, formOf...) }
+	s := newFixture(t, closedNode, func(o *web.Options, _ *fixture) { o.Now = func() time.Time { return time.Unix(0, now.Load()) } })
+	secret := strings.TrimPrefix(s.newToken("me", "", access.Events)[1], "Bearer ")
+	other := strings.TrimPrefix(s.newToken("other", "", access.Read)[1], "Bearer ")
+	enter := func(secret string) answer {
+		return requestPath(t, s.Server, "POST", "/login", "token="+secret, formOf...)
+	}
 	entered, refused := 0, answer{}
 	for range 100 {
 		if a := enter(secret); a.StatusCode == http.StatusSeeOther {

@@ -26,7 +26,7 @@ func scrape(t *testing.T, m *web.Metrics) string {
 	return w.Body.String()
 }
 
-func has(t *testing.T, text string, lines ...string) {
+func checkMetrics(t *testing.T, text string, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
 		if !strings.Contains(text, "\n"+line+"\n") {
@@ -56,7 +56,7 @@ func TestMetrics(t *testing.T) {
 	m.Summarized(1)
 	m.Refused("login")
 	text := scrape(t, m)
-	has(t, text,
+	checkMetrics(t, text,
 		`deadman_checks_total{outcome="exhausted",rule="r"} 1`, `deadman_checks_total{outcome="waiting",rule="r"} 1`,
 		`deadman_check_duration_seconds_count 2`, `deadman_check_duration_seconds_sum 0.008`,
 		`deadman_alerts_total{rule="r",severity="critical"} 1`, `deadman_events_total{outcome="started"} 7`,
@@ -76,27 +76,27 @@ func TestMetrics(t *testing.T) {
 // for a new one.
 func TestFailedGauges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked, broken := 0, false
+		requests, broken := 0, false
 		m := web.NewMetrics("v", func(context.Context) (web.Gauges, error) {
-			asked++
+			requests++
 			if broken {
 				return web.Gauges{}, errors.New("the database is away")
 			}
-			return web.Gauges{Pending: int64(asked)}, nil
+			return web.Gauges{Pending: int64(requests)}, nil
 		})
-		has(t, scrape(t, m), "deadman_jobs_pending 1", "deadman_gauges_failed 0")
+		checkMetrics(t, scrape(t, m), "deadman_jobs_pending 1", "deadman_gauges_failed 0")
 		time.Sleep(9 * time.Second)
-		has(t, scrape(t, m), "deadman_jobs_pending 1")
+		checkMetrics(t, scrape(t, m), "deadman_jobs_pending 1")
 		broken = true
 		time.Sleep(2 * time.Second)
 		text := scrape(t, m)
-		has(t, text, "deadman_gauges_failed 1")
+		checkMetrics(t, text, "deadman_gauges_failed 1")
 		if strings.Contains(text, "deadman_jobs_pending") {
 			t.Error("an old number is shown")
 		}
 		broken = false
 		time.Sleep(11 * time.Second)
-		has(t, scrape(t, m), "deadman_jobs_pending 3", "deadman_gauges_failed 0")
+		checkMetrics(t, scrape(t, m), "deadman_jobs_pending 3", "deadman_gauges_failed 0")
 	})
 }
 
@@ -119,7 +119,7 @@ func TestCountersOfDeletedRulesAreRemoved(t *testing.T) {
 	}
 	m.Checked("kept", "waiting", 0)
 	text := scrape(t, m)
-	has(t, text, `deadman_checks_total{outcome="waiting",rule="kept"} 2`, `deadman_alerts_total{rule="deadman",severity="warning"} 1`,
+	checkMetrics(t, text, `deadman_checks_total{outcome="waiting",rule="kept"} 2`, `deadman_alerts_total{rule="deadman",severity="warning"} 1`,
 		`deadman_ticks_total{outcome="started",rule="acme-19999"} 1`)
 	if n := strings.Count(text, `rule="acme-`); n > 4*1024 {
 		t.Errorf("%d counters of deleted rules are kept", n)

@@ -209,12 +209,12 @@ func (a *middlewares) limitConcurrency(ctx huma.Context, next func(huma.Context)
 		return
 	}
 	of := principalOf(ctx.Context()).ref()
-	if err := o.Turns.wait(ctx.Context(), of, 1, turnWait); err != nil {
+	if err := o.Turns.acquireWithin(ctx.Context(), of, 1, turnWait); err != nil {
 		r, w := humachi.Unwrap(ctx)
 		a.failWith(w, r, a.problemOf(err)) // a full node is no error for the log
 		return
 	}
-	defer o.Turns.leave(of)
+	defer o.Turns.release(of)
 	next(ctx)
 }
 

@@ -12,26 +12,26 @@ import (
 	"deadman/web"
 )
 
-// hearing makes a stand with a channel; its receiver answers with a status.
-func hearing(t *testing.T, status int, changes ...func(*web.Options, *stand)) *stand {
+// withChannel makes a fixture with a channel; its receiver answers with a status.
+func withChannel(t *testing.T, status int, changes ...func(*web.Options, *fixture)) *fixture {
 	t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	t.Cleanup(receiver.Close)
-	return newStand(t, append(changes, func(o *web.Options, s *stand) {
+	return newFixture(t, append(changes, func(o *web.Options, s *fixture) {
 		config, err := notify.Parse([]byte("channels: {hook: {kind: webhook, url: "+receiver.URL+"}, spare: {kind: webhook, url: "+receiver.URL+"}}"), "notify.yaml")
-		fatal(t, err)
+		failOn(t, err)
 		client := notify.NewClient()
 		t.Cleanup(client.CloseIdleConnections)
 		n, err := notify.New(notify.Options{
 			Config: config, Store: s.store, Client: client, Holds: func() bool { return true }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		})
-		fatal(t, err)
+		failOn(t, err)
 		o.Channels = n
 	})...)
 }
 
 func TestChannels(t *testing.T) {
-	s := hearing(t, 200)
+	s := withChannel(t, 200)
 	if got := get[web.Page[web.Channel]](t, s.Server, "/api/v1/channels?limit=1"); len(got.Items) != 1 || got.Items[0].Name != "hook" ||
 		got.Items[0].State != "new" || got.Next != "hook" {
 		t.Errorf("%+v", got)
@@ -39,26 +39,26 @@ func TestChannels(t *testing.T) {
 	if got := get[web.Page[web.Channel]](t, s.Server, "/api/v1/channels?cursor=hook"); len(got.Items) != 1 || got.Items[0].Name != "spare" || got.Next != "" {
 		t.Errorf("%+v", got)
 	}
-	if a := do(t, s.Server, "POST", "/api/v1/channels/hook/test", ""); a.StatusCode != 200 || !strings.Contains(a.body, `"delivered":true`) {
+	if a := requestPath(t, s.Server, "POST", "/api/v1/channels/hook/test", ""); a.StatusCode != 200 || !strings.Contains(a.body, `"delivered":true`) {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/channels/absent/test", ""), 404, web.NotFound, "channel list")
-	deaf := hearing(t, 500)
-	if a := do(t, deaf.Server, "POST", "/api/v1/channels/hook/test", ""); a.StatusCode != 200 ||
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/channels/absent/test", ""), 404, web.NotFound, "channel list")
+	deaf := withChannel(t, 500)
+	if a := requestPath(t, deaf.Server, "POST", "/api/v1/channels/hook/test", ""); a.StatusCode != 200 ||
 		!strings.Contains(a.body, `"delivered":false`) || !strings.Contains(a.body, "it answers 500") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	silent := newStand(t)
-	isProblem(t, do(t, silent.Server, "POST", "/api/v1/channels/hook/test", ""), 404, web.NotFound, "--notify")
+	silent := newFixture(t)
+	checkProblem(t, requestPath(t, silent.Server, "POST", "/api/v1/channels/hook/test", ""), 404, web.NotFound, "--notify")
 	if got := get[web.Page[web.Channel]](t, silent.Server, "/api/v1/channels"); len(got.Items) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestMutesAreMadeAndEnded(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	for range 2 {
-		a := do(t, s.Server, "POST", "/api/v1/mutes", `{"match": {"rule": "order-*", "site": "north"}, "reason": "mended", "for": "2h"}`)
+		a := requestPath(t, s.Server, "POST", "/api/v1/mutes", `{"match": {"rule": "order-*", "site": "north"}, "reason": "mended", "for": "2h"}`)
 		if a.StatusCode != 201 || !strings.Contains(a.body, `"active":true`) || !strings.Contains(a.body, `"created_by":"loopback"`) {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}
@@ -67,20 +67,20 @@ func TestMutesAreMadeAndEnded(t *testing.T) {
 	if len(first.Items) != 1 || first.Items[0].ID != 2 || first.Next == "" {
 		t.Fatalf("%+v", first)
 	}
-	if a := do(t, s.Server, "DELETE", "/api/v1/mutes/2", ""); a.StatusCode != 204 {
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/mutes/2", ""); a.StatusCode != 204 {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
 	}
-	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/mutes/2", ""), 404, web.NotFound, "mute list")
+	checkProblem(t, requestPath(t, s.Server, "DELETE", "/api/v1/mutes/2", ""), 404, web.NotFound, "mute list")
 	all := get[web.Page[web.Mute]](t, s.Server, "/api/v1/mutes")
 	if len(all.Items) != 2 || all.Items[0].Active || all.Items[0].EndedBy != "loopback" || !all.Items[1].Active {
 		t.Errorf("%+v", all)
 	}
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/mutes?cursor=x", ""), 400, web.BadCursor, "cursor")
+	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/mutes?cursor=x", ""), 400, web.BadCursor, "cursor")
 }
 
 func TestInvalidMutes(t *testing.T) {
-	s := newStand(t)
-	for _, c := range []struct{ name, body, says string }{
+	s := newFixture(t)
+	for _, c := range []struct{ name, body, wantText string }{
 		{"everything", `{"match": {}, "reason": "r", "for": "1h"}`, "every alert"},
 		{"a field without a pattern", `{"match": {"rule": ""}, "reason": "r", "for": "1h"}`, "rule: a pattern"},
 		{"no reason", `{"match": {"rule": "x"}, "reason": "", "for": "1h"}`, "reason"},
@@ -91,7 +91,7 @@ func TestInvalidMutes(t *testing.T) {
 		{"no span", `{"match": {"rule": "x"}, "reason": "r", "for": "soon"}`, "body.for"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			isProblem(t, do(t, s.Server, "POST", "/api/v1/mutes", c.body), 422, web.Invalid, c.says)
+			checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/mutes", c.body), 422, web.Invalid, c.wantText)
 		})
 	}
 	if got := get[web.Page[web.Mute]](t, s.Server, "/api/v1/mutes"); len(got.Items) != 0 {

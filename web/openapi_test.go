@@ -18,8 +18,8 @@ import (
 	"deadman/web"
 )
 
-// described is the tested part of the description.
-type described struct {
+// description is the tested part of the description.
+type description struct {
 	OpenAPI    string                                   `json:"openapi"`
 	Paths      map[string]map[string]describedOperation `json:"paths"`
 	Components struct {
@@ -43,21 +43,21 @@ type describedParameter struct{ Name, In, Description string }
 
 var pathPart = regexp.MustCompile(`\{(\w+)\}`)
 
-func spec(t *testing.T, s *stand) (described, string) {
+func readDescription(t *testing.T, s *fixture) (description, string) {
 	t.Helper()
-	a := do(t, s.Server, "GET", "/openapi.json", "")
+	a := requestPath(t, s.Server, "GET", "/openapi.json", "")
 	if a.StatusCode != 200 || !strings.HasPrefix(a.Header.Get("Content-Type"), "application/vnd.oai.openapi+json") {
 		t.Fatalf("%d %v", a.StatusCode, a.Header)
 	}
-	var d described
-	fatal(t, json.Unmarshal([]byte(a.body), &d))
+	var d description
+	failOn(t, json.Unmarshal([]byte(a.body), &d))
 	return d, a.body
 }
 
 // TestDescription checks that the description has every operation, with its requirements.
 func TestDescription(t *testing.T) {
-	s := newStand(t)
-	d, text := spec(t, s)
+	s := newFixture(t)
+	d, text := readDescription(t, s)
 	if d.OpenAPI != "3.1.0" || d.Components.SecuritySchemes["token"]["scheme"] != "bearer" {
 		t.Errorf("%s %v", d.OpenAPI, d.Components.SecuritySchemes)
 	}
@@ -120,7 +120,7 @@ func TestDescription(t *testing.T) {
 
 // TestOutcomesAreDescribed checks that the description of ended jobs names each outcome.
 func TestOutcomesAreDescribed(t *testing.T) {
-	d, _ := spec(t, newStand(t))
+	d, _ := readDescription(t, newFixture(t))
 	for _, o := range checks.Outcomes() {
 		if schema := string(d.Components.Schemas["EndedJob"]); !strings.Contains(schema, " "+string(o)) {
 			t.Errorf("%s is not described: %s", o, schema)
@@ -130,28 +130,28 @@ func TestOutcomesAreDescribed(t *testing.T) {
 
 // TestAnswersAreAsDescribed checks that the answers of the node match the description, field by field.
 func TestAnswersAreAsDescribed(t *testing.T) {
-	s := newStand(t, closed)
-	admin := s.token("root", "", access.Admin)
+	s := newFixture(t, closedNode)
+	admin := s.newToken("root", "", access.Admin)
 	ask := func(method, path, body string) answer {
 		t.Helper()
-		return do(t, s.Server, method, path, body, admin...)
+		return requestPath(t, s.Server, method, path, body, admin...)
 	}
 	var d map[string]any
 	text := ask("GET", "/openapi.json", "").body
-	fatal(t, json.Unmarshal([]byte(text), &d))
+	failOn(t, json.Unmarshal([]byte(text), &d))
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
-	fatal(t, compiler.AddResource("openapi.json", d))
+	failOn(t, compiler.AddResource("openapi.json", d))
 
 	for _, key := range []string{"1", "2"} {
-		s.place(key, 1e9, `{"id": 1, "of": {"any": ["kind"]}}`)
+		s.createJob(key, 1e9, `{"id": 1, "of": {"any": ["kind"]}}`)
 		s.alert(key, "late", 3600e9)
 	}
-	s.end("1")
-	if a := ask("PUT", "/api/v1/rules/paid", paid); a.StatusCode != 201 {
+	s.resolve("1")
+	if a := ask("PUT", "/api/v1/rules/paid", paidRule); a.StatusCode != 201 {
 		t.Fatal(a.body)
 	}
-	s.login(admin)
+	s.logIn(admin)
 	for _, c := range []struct {
 		method, path, body, schema string
 		status                     int
@@ -198,9 +198,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 				t.Fatalf("%d %s", a.StatusCode, a.body)
 			}
 			schema, err := compiler.Compile("openapi.json#/components/schemas/" + c.schema)
-			fatal(t, err)
+			failOn(t, err)
 			value, err := jsonschema.UnmarshalJSON(bytes.NewReader([]byte(a.body)))
-			fatal(t, err)
+			failOn(t, err)
 			if err := schema.Validate(value); err != nil {
 				t.Errorf("%s: %v", a.body, err)
 			}
@@ -217,8 +217,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 
 // TestDocs checks that the page of the API works offline and without a script, and that none of its links is broken.
 func TestDocs(t *testing.T) {
-	s := newStand(t)
-	a := do(t, s.Server, "GET", "/docs", "")
+	s := newFixture(t)
+	a := requestPath(t, s.Server, "GET", "/docs", "")
 	policy := a.Header.Get("Content-Security-Policy")
 	if a.StatusCode != 200 || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
 		t.Errorf("%d %s", a.StatusCode, policy)
@@ -235,12 +235,12 @@ func TestDocs(t *testing.T) {
 				t.Errorf("there is no %s", target)
 			}
 		default:
-			if got := do(t, s.Server, "GET", target, ""); got.StatusCode != http.StatusOK {
+			if got := requestPath(t, s.Server, "GET", target, ""); got.StatusCode != http.StatusOK {
 				t.Errorf("%s: %d", target, got.StatusCode)
 			}
 		}
 	}
-	d, _ := spec(t, s)
+	d, _ := readDescription(t, s)
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
 		for method, o := range d.Paths[path] {
 			if !strings.Contains(a.body, fmt.Sprintf(`<article id=%q>`, o.OperationID)) {
@@ -268,8 +268,8 @@ func TestEverythingIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	_, text := spec(t, newStand(t))
-	fatal(t, json.Unmarshal([]byte(text), &d))
+	_, text := readDescription(t, newFixture(t))
+	failOn(t, json.Unmarshal([]byte(text), &d))
 	for path, operations := range d.Paths {
 		for method, op := range operations {
 			if op.Summary == "" {

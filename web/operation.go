@@ -22,11 +22,11 @@ type operation struct {
 	Description    string // further description
 	Scope          access.Scope
 	Reach          resourceScope
-	Status         int               // of success; 0: 200, or 204 without a body
-	Limit          int64             // of the body, in bytes; 0: bodyLimit
-	IdempotencyKey bool              // takes an Idempotency-Key
-	Turns          *places[tokenRef] // bounds the requests that are read and answered at once; nil: no bound
-	Errors         []int             // statuses beyond those of every operation
+	Status         int                  // of success; 0: 200, or 204 without a body
+	Limit          int64                // of the body, in bytes; 0: bodyLimit
+	IdempotencyKey bool                 // takes an Idempotency-Key
+	Turns          *semaphore[tokenRef] // bounds the requests that are read and answered at once; nil: no bound
+	Errors         []int                // statuses beyond those of every operation
 
 	RequestBody *huma.RequestBody // nil: derived from the input's Body
 	Responses   map[string]*huma.Response

@@ -136,11 +136,11 @@ func useMiddlewares(r chi.Router, o Options, steps *middlewares, auth *authentic
 	}
 	by := auth.responder
 	rates := &tokenRates{responder: by, perSecond: o.TokenRate, now: o.Now}
-	reads := &readLimit{by, newReads()}
+	reads := &readLimit{by, newReadSemaphore()}
 	streams := &streamLimit{
 		responder: by, auth: auth, reads: reads,
-		alertStreams: newStreamPlaces("streams of alerts", maxAlertStreams, maxTokenAlertStreams),
-		livePages:    newStreamPlaces("live pages", maxLivePages, maxTokenLivePages),
+		alertStreams: newStreamSemaphore("streams of alerts", maxAlertStreams, maxTokenAlertStreams),
+		livePages:    newStreamSemaphore("live pages", maxLivePages, maxTokenLivePages),
 	}
 	r.Use(auth.identify, rates.limited, streams.streaming, reads.reading)
 }
@@ -155,7 +155,7 @@ func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempote
 	pages := &loginPages{responder: by, auth: auth, now: o.Now}
 	provider := &providerLogin{
 		loginPages: pages, memory: o.Memory, metrics: o.Metrics, publicURL: o.PublicURL,
-		places: newProviderLogins(), failures: rate.Sometimes{Interval: providerLogInterval},
+		permits: newProviderLogins(), failures: rate.Sometimes{Interval: providerLogInterval},
 	}
 	r.Get("/login", pages.form)
 	r.Post("/login", pages.login)

@@ -10,9 +10,9 @@ import (
 	"deadman/rules"
 )
 
-// TestTallyKeepsPastDays checks that a past day is counted once: later deletions by retention do not change its
+// TestOutcomeCountsOfPastDaysAreCached checks that a past day is counted once: later deletions by retention do not change its
 // count. Today is counted each time.
-func TestTallyKeepsPastDays(t *testing.T) {
+func TestOutcomeCountsOfPastDaysAreCached(t *testing.T) {
 	ctx := t.Context()
 	s, err := store.Open(ctx, store.Options{DataDir: storetest.DataDir(t), Shards: 1})
 	if err != nil {
@@ -33,10 +33,10 @@ func TestTallyKeepsPastDays(t *testing.T) {
 	}
 	rule := &futurejobs.Rule{ID: saved.RuleID, Version: 1, Name: "r", Entity: "e", Grid: futurejobs.Grid(time.Second)}
 	now := time.Now()
-	for _, ask := range []futurejobs.Action{
+	for _, action := range []futurejobs.Action{
 		futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now, FirstCheckAt: now.Add(time.Hour)}}, futurejobs.End{Outcome: "resolved"},
 	} {
-		effect := futurejobs.Effect{Rule: rule, Ref: futurejobs.Ref{RuleID: rule.ID, Key: "k"}, Action: ask}
+		effect := futurejobs.Effect{Rule: rule, Ref: futurejobs.Ref{RuleID: rule.ID, Key: "k"}, Action: action}
 		if _, err := s.Apply(ctx, futurejobs.EffectBatch{RuleSet: set, Effects: []futurejobs.Effect{effect}}); err != nil {
 			t.Fatal(err)
 		}

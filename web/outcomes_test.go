@@ -10,8 +10,8 @@ import (
 	"deadman/web"
 )
 
-// countedAt polls until a number of ended jobs is counted.
-func countedAt(t *testing.T, s *stand, query string, want int64) web.Outcomes {
+// waitForCount polls until a number of ended jobs is counted.
+func waitForCount(t *testing.T, s *fixture, query string, want int64) web.Outcomes {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		got := get[web.Outcomes](t, s.Server, "/api/v1/history/outcomes"+query)
@@ -36,14 +36,14 @@ func sumOf(o web.Outcomes) (sum int64) {
 
 // TestOutcomes checks that outcomes are in the bucket of their time, by outcome, for the requested and visible rules.
 func TestOutcomes(t *testing.T) {
-	s := newStand(t)
-	s.place("1", time.Hour, `{}`)
+	s := newFixture(t)
+	s.createJob("1", time.Hour, `{}`)
 	s.alert("1", "it waits", time.Hour)
-	s.end("1")
-	s.place("2", time.Hour, `{}`)
-	s.end("2")
+	s.resolve("1")
+	s.createJob("2", time.Hour, `{}`)
+	s.resolve("2")
 	for query, width := range map[string]time.Duration{"": time.Hour, "?bucket=1d": 24 * time.Hour} {
-		got := countedAt(t, s, query, 2)
+		got := waitForCount(t, s, query, 2)
 		if want := map[time.Duration]int{time.Hour: 24, 24 * time.Hour: 14}[width]; len(got.Items) != want || got.Bucket != width.Seconds() {
 			t.Errorf("%s: %d buckets of %g s, want %d", query, len(got.Items), got.Bucket, want)
 		}
@@ -59,24 +59,24 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("%s: the slowest are %+v", query, got.SlowestChecks)
 		}
 	}
-	countedAt(t, s, "?rule=order-unshipped&entity=order", 2)
-	if other := countedAt(t, s, "?rule=other", 0); len(other.SlowestChecks) != 0 {
+	waitForCount(t, s, "?rule=order-unshipped&entity=order", 2)
+	if other := waitForCount(t, s, "?rule=other", 0); len(other.SlowestChecks) != 0 {
 		t.Errorf("of no rule: %+v", other)
 	}
-	if a := do(t, s.Server, "GET", "/api/v1/history/outcomes?bucket=2h", ""); a.StatusCode != 400 || !strings.Contains(a.body, "1h, 1d") {
+	if a := requestPath(t, s.Server, "GET", "/api/v1/history/outcomes?bucket=2h", ""); a.StatusCode != 400 || !strings.Contains(a.body, "1h, 1d") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 }
 
-// TestOutcomesOfAPrefix checks that a token with a prefix gets the outcomes of its own rules.
-func TestOutcomesOfAPrefix(t *testing.T) {
-	s := newStand(t, closed)
-	s.place("1", time.Hour, `{}`)
-	s.end("1")
-	all, theirs := s.token("all", "", access.Read), s.token("theirs", "acme-*", access.Read)
+// TestOutcomesOfPrefix checks that a token with a prefix gets the outcomes of its own rules.
+func TestOutcomesOfPrefix(t *testing.T) {
+	s := newFixture(t, closedNode)
+	s.createJob("1", time.Hour, `{}`)
+	s.resolve("1")
+	all, others := s.newToken("all", "", access.Read), s.newToken("theirs", "acme-*", access.Read)
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		var got web.Outcomes
-		fatal(t, json.Unmarshal([]byte(do(t, s.Server, "GET", "/api/v1/history/outcomes", "", all...).body), &got))
+		failOn(t, json.Unmarshal([]byte(requestPath(t, s.Server, "GET", "/api/v1/history/outcomes", "", all...).body), &got))
 		if sumOf(got) == 1 {
 			break
 		}
@@ -86,7 +86,7 @@ func TestOutcomesOfAPrefix(t *testing.T) {
 		<-time.NewTimer(50 * time.Millisecond).C
 	}
 	var got web.Outcomes
-	fatal(t, json.Unmarshal([]byte(do(t, s.Server, "GET", "/api/v1/history/outcomes", "", theirs...).body), &got))
+	failOn(t, json.Unmarshal([]byte(requestPath(t, s.Server, "GET", "/api/v1/history/outcomes", "", others...).body), &got))
 	if sumOf(got) != 0 || got.CountedAt.IsZero() {
 		t.Errorf("another's: %+v", got)
 	}

@@ -13,15 +13,15 @@ import (
 // TestPagesShowPermittedActions checks that a page shows the buttons of its visitor's permissions, and no others, and that
 // other actions are refused with a sentence and change nothing.
 func TestPagesShowPermittedActions(t *testing.T) {
-	s := newStand(t, closed)
-	s.place("1", time.Hour, `{}`)
+	s := newFixture(t, closedNode)
+	s.createJob("1", time.Hour, `{}`)
 	a := s.alert("1", "it waits", time.Hour)
-	letter := s.letter(1, "orders.created", `{}`)
+	letter := s.writeDeadLetter(1, "orders.created", `{}`)
 	visitors := map[string][]string{
-		"looks":   s.token("looks", "", access.Read),
-		"answers": s.token("answers", "", access.OnCall),
-		"some":    s.token("some", "order-*", access.OnCall),
-		"all":     s.token("all", "", access.Admin),
+		"looks":   s.newToken("looks", "", access.Read),
+		"answers": s.newToken("answers", "", access.OnCall),
+		"some":    s.newToken("some", "order-*", access.OnCall),
+		"all":     s.newToken("all", "", access.Admin),
 	}
 	letterPage := fmt.Sprintf("/dead-letters/%d", letter)
 	for _, c := range []struct {
@@ -38,7 +38,7 @@ func TestPagesShowPermittedActions(t *testing.T) {
 		{letterPage, `value="retry"`, "all"},
 	} {
 		for name, header := range visitors {
-			page := do(t, s.Server, "GET", c.path, "", header...)
+			page := requestPath(t, s.Server, "GET", c.path, "", header...)
 			if shown := strings.Contains(page.body, c.button); shown != strings.Contains(c.may, name) {
 				t.Errorf("%s, seen by %s: %s is shown: %t (%d)", c.path, name, c.button, shown, page.StatusCode)
 			}
@@ -52,12 +52,12 @@ func TestPagesShowPermittedActions(t *testing.T) {
 		{"/dead-letters", "do=drop&meant=yes&sure=yes"},
 		{letterPage, "do=drop&sure=yes"},
 	} {
-		page := do(t, s.Server, "POST", c.path, c.form, append([]string{"Content-Type", "application/x-www-form-urlencoded"}, visitors["looks"]...)...)
+		page := requestPath(t, s.Server, "POST", c.path, c.form, append([]string{"Content-Type", "application/x-www-form-urlencoded"}, visitors["looks"]...)...)
 		if !strings.Contains(page.body, "he token looks does not have the scope") {
 			t.Errorf("%s with %s: %d %s", c.path, c.form, page.StatusCode, page.body)
 		}
 	}
-	if page := do(t, s.Server, "GET", letterPage, "", visitors["all"]...); page.StatusCode != 200 {
+	if page := requestPath(t, s.Server, "GET", letterPage, "", visitors["all"]...); page.StatusCode != 200 {
 		t.Errorf("the letter is gone: %d", page.StatusCode)
 	}
 	if listed, err := s.store.Job(t.Context(), s.rule.Name, "1"); err != nil || listed.Ack != nil {
@@ -68,13 +68,13 @@ func TestPagesShowPermittedActions(t *testing.T) {
 	}
 }
 
-// TestPagesLeadBackToThisNodeAlone checks that a return link to another host is ignored.
-func TestPagesLeadBackToThisNodeAlone(t *testing.T) {
-	s := newStand(t)
-	letter := s.letter(1, "orders.created", `{}`)
+// TestReturnLinksStayOnNode checks that a return link to another host is ignored.
+func TestReturnLinksStayOnNode(t *testing.T) {
+	s := newFixture(t)
+	letter := s.writeDeadLetter(1, "orders.created", `{}`)
 	for _, back := range []string{"https://example.org/", "//example.org/", `/\example.org`, "javascript:alert(1)"} {
 		form := url.Values{"do": {"drop"}, "letter": {fmt.Sprint(letter)}, "back": {back}}
-		page := do(t, s.Server, "POST", "/dead-letters", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+		page := requestPath(t, s.Server, "POST", "/dead-letters", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 		if !strings.Contains(page.body, "Drop 1 dead letter?") || strings.Contains(page.body, "example.org/\"") || strings.Contains(page.body, "javascript:") {
 			t.Errorf("%s: %d %s", back, page.StatusCode, page.body)
 		}

@@ -16,9 +16,9 @@ import (
 )
 
 func TestJobs(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	for i := range 5 {
-		s.place(fmt.Sprintf("k%d", i), time.Duration(i+1)*time.Hour, `{"n": 1}`)
+		s.createJob(fmt.Sprintf("k%d", i), time.Duration(i+1)*time.Hour, `{"n": 1}`)
 	}
 	s.alert("k3", "k3 is late", 30*time.Minute)
 
@@ -54,21 +54,21 @@ func TestJobs(t *testing.T) {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
-	if a := do(t, s.Server, "GET", "/api/v1/jobs?key=other", ""); strings.TrimSpace(a.body) != `{"items":[]}` {
+	if a := requestPath(t, s.Server, "GET", "/api/v1/jobs?key=other", ""); strings.TrimSpace(a.body) != `{"items":[]}` {
 		t.Errorf("an empty list: %s", a.body)
 	}
-	if a := do(t, s.Server, "GET", "/api/v1/jobs?cursor=bogus", ""); a.StatusCode != 400 || !strings.Contains(a.problem(t).Detail, "cursor") {
+	if a := requestPath(t, s.Server, "GET", "/api/v1/jobs?cursor=bogus", ""); a.StatusCode != 400 || !strings.Contains(a.problem(t).Detail, "cursor") {
 		t.Errorf("a cursor of no list: %s", a.body)
 	}
 }
 
 // TestOddKeys checks that a job is reachable with any key.
 func TestOddKeys(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	for i, key := range []string{
 		"plain", "a/b", "/", "//", "a b", "50%", "%2F", "a%2Fb", "a+b", "ä/ö?x=1#y", "..", "./.", "a\nb", "\x1b[31m", `"quoted"`, "?key=x", strings.Repeat("ü", 256),
 	} {
-		s.place(key, time.Duration(i+1)*time.Hour, `{}`)
+		s.createJob(key, time.Duration(i+1)*time.Hour, `{}`)
 		paths := []string{"/api/v1/jobs/order-unshipped?key=" + url.QueryEscape(key)}
 		if key != ".." {
 			paths = append(paths, "/api/v1/jobs/order-unshipped/"+url.PathEscape(key))
@@ -78,7 +78,7 @@ func TestOddKeys(t *testing.T) {
 				t.Errorf("%s gives %q, want %q", path, got.Key, key)
 			}
 		}
-		if a := do(t, s.Server, "DELETE", paths[len(paths)-1], ""); a.StatusCode != 204 || a.body != "" {
+		if a := requestPath(t, s.Server, "DELETE", paths[len(paths)-1], ""); a.StatusCode != 204 || a.body != "" {
 			t.Errorf("cancelling %q: %d %s", key, a.StatusCode, a.body)
 		}
 	}
@@ -88,8 +88,8 @@ func TestOddKeys(t *testing.T) {
 }
 
 func TestOneJob(t *testing.T) {
-	s := newStand(t)
-	s.place("1234", time.Hour, `{"id": "1234", "total": 12.50}`)
+	s := newFixture(t)
+	s.createJob("1234", time.Hour, `{"id": "1234", "total": 12.50}`)
 	got := get[web.Job](t, s.Server, "/api/v1/jobs/order-unshipped/1234")
 	var event map[string]any
 	if err := json.Unmarshal(got.Event, &event); err != nil || event["id"] != "1234" {
@@ -97,7 +97,7 @@ func TestOneJob(t *testing.T) {
 	}
 	for _, path := range []string{"/api/v1/jobs/order-unshipped/4321", "/api/v1/jobs/other/1234"} {
 		for _, method := range []string{"GET", "DELETE"} {
-			a := do(t, s.Server, method, path, "")
+			a := requestPath(t, s.Server, method, path, "")
 			if p := a.problem(t); a.StatusCode != 404 || !strings.Contains(p.Detail, "history") {
 				t.Errorf("%s %s: %s", method, path, a.body)
 			}
@@ -105,14 +105,14 @@ func TestOneJob(t *testing.T) {
 	}
 }
 
-func TestStatusOf(t *testing.T) {
+func TestAlertStatus(t *testing.T) {
 	now := time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC)
-	later, said := now.Add(time.Microsecond), []alerts.ID{{1}}
+	later, alertIDs := now.Add(time.Microsecond), []alerts.ID{{1}}
 	for want, jobs := range map[web.Status][]futurejobs.Job{
 		web.Waiting:      {{NextCheckAt: later}},
-		web.Due:          {{NextCheckAt: now}, {NextCheckAt: now.Add(-time.Hour), Alerts: said, UndeterminedChecks: 1}},
-		web.Undetermined: {{NextCheckAt: later, UndeterminedChecks: 1}, {NextCheckAt: later, UndeterminedChecks: 1, Alerts: said}},
-		web.Open:         {{NextCheckAt: later, Alerts: said}},
+		web.Due:          {{NextCheckAt: now}, {NextCheckAt: now.Add(-time.Hour), Alerts: alertIDs, UndeterminedChecks: 1}},
+		web.Undetermined: {{NextCheckAt: later, UndeterminedChecks: 1}, {NextCheckAt: later, UndeterminedChecks: 1, Alerts: alertIDs}},
+		web.Open:         {{NextCheckAt: later, Alerts: alertIDs}},
 	} {
 		for _, j := range jobs {
 			if got := web.StatusOf(j, now); got != want {
@@ -123,13 +123,13 @@ func TestStatusOf(t *testing.T) {
 }
 
 func TestHistoryAndCancel(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	for _, key := range []string{"shipped", "cancelled"} {
-		s.place(key, time.Hour, `{}`)
+		s.createJob(key, time.Hour, `{}`)
 	}
 	s.alert("cancelled", "is late", time.Hour)
-	s.end("shipped")
-	if a := do(t, s.Server, "DELETE", "/api/v1/jobs/order-unshipped/cancelled", ""); a.StatusCode != 204 {
+	s.resolve("shipped")
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/jobs/order-unshipped/cancelled", ""); a.StatusCode != 204 {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
 	}
 	page := get[web.Page[web.EndedJob]](t, s.Server, "/api/v1/history")
@@ -146,27 +146,27 @@ func TestHistoryAndCancel(t *testing.T) {
 	if got := get[web.Page[web.EndedJob]](t, s.Server, "/api/v1/history?key=shipped&limit=1"); len(got.Items) != 1 || got.Items[0].Key != "shipped" {
 		t.Errorf("%+v", got)
 	}
-	said := get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts?key=cancelled")
-	if len(said.Items) != 2 || said.Items[0].Record().Status != alerts.Resolved || len(said.Items[0].Record().Closes) != 1 || said.Items[0].Published {
-		t.Errorf("the alert that closes is %+v", said.Items)
+	raised := get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts?key=cancelled")
+	if len(raised.Items) != 2 || raised.Items[0].Record().Status != alerts.Resolved || len(raised.Items[0].Record().Closes) != 1 || raised.Items[0].Published {
+		t.Errorf("the alert that closes is %+v", raised.Items)
 	}
 }
 
 // TestAlert checks that the API returns an alert as consumers of the stream get it, and whether it was published.
 func TestAlert(t *testing.T) {
-	s := newStand(t)
-	s.place("1", time.Second, `{"id": "1"}`)
+	s := newFixture(t)
+	s.createJob("1", time.Second, `{"id": "1"}`)
 	alert := s.alert("1", "1 is <b>late</b>", time.Hour)
 
 	var want, got map[string]any
 	raw, err := json.Marshal(alert)
-	fatal(t, err)
-	fatal(t, json.Unmarshal(raw, &want))
-	if link := do(t, s.Server, "GET", "/alerts/"+alert.ID.String(), ""); link.StatusCode != http.StatusOK && link.StatusCode != http.StatusTemporaryRedirect {
+	failOn(t, err)
+	failOn(t, json.Unmarshal(raw, &want))
+	if link := requestPath(t, s.Server, "GET", "/alerts/"+alert.ID.String(), ""); link.StatusCode != http.StatusOK && link.StatusCode != http.StatusTemporaryRedirect {
 		t.Errorf("the link of an alert leads to %d %s", link.StatusCode, link.body)
 	}
-	a := do(t, s.Server, "GET", "/api/v1/alerts/"+alert.ID.String(), "")
-	fatal(t, json.Unmarshal([]byte(a.body), &got))
+	a := requestPath(t, s.Server, "GET", "/api/v1/alerts/"+alert.ID.String(), "")
+	failOn(t, json.Unmarshal([]byte(a.body), &got))
 	if got["published"] != true {
 		t.Errorf("it is not published: %s", a.body)
 	}
@@ -183,21 +183,21 @@ func TestAlert(t *testing.T) {
 	if len(list.Items) != 1 || list.Items[0].Record().ID != alert.ID || list.Items[0].SchemaVersion != alerts.SchemaVersion {
 		t.Errorf("%+v", list)
 	}
-	if a := do(t, s.Server, "GET", "/api/v1/alerts/00000000-0000-8000-8000-000000000000", ""); a.StatusCode != 404 {
+	if a := requestPath(t, s.Server, "GET", "/api/v1/alerts/00000000-0000-8000-8000-000000000000", ""); a.StatusCode != 404 {
 		t.Errorf("an alert that does not exist: %d %s", a.StatusCode, a.body)
 	}
 }
 
 func TestDeadLetters(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	revision, err := s.store.Revision(t.Context())
-	fatal(t, err)
+	failOn(t, err)
 	for i, body := range []string{"not JSON", "\xff\xfe"} {
 		_, err := s.store.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: revision, DeadLetters: []futurejobs.DeadLetter{{
 			Event: futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: uint64(i + 1), At: s.now, Header: map[string][]string{"ce-id": {"7"}}, Data: []byte(body)},
 			Rule:  "order-unshipped", Reason: "the body is not JSON", At: s.now,
 		}}})
-		fatal(t, err)
+		failOn(t, err)
 	}
 	page := get[web.Page[web.DeadLetter]](t, s.Server, "/api/v1/dead-letters?rule=order-unshipped")
 	if len(page.Items) != 2 {
@@ -213,20 +213,20 @@ func TestDeadLetters(t *testing.T) {
 	if got := get[web.DeadLetter](t, s.Server, fmt.Sprintf("/api/v1/dead-letters/%d", text.ID)); got.Reason != text.Reason || got.Body != text.Body {
 		t.Errorf("one of them: %+v", got)
 	}
-	if a := do(t, s.Server, "GET", "/api/v1/dead-letters/999", ""); a.StatusCode != 404 {
+	if a := requestPath(t, s.Server, "GET", "/api/v1/dead-letters/999", ""); a.StatusCode != 404 {
 		t.Errorf("one that is not there: %d %s", a.StatusCode, a.body)
 	}
 }
 
 func TestNodes(t *testing.T) {
 	var ahead atomic.Int64
-	s := newStand(t, func(o *web.Options, _ *stand) {
+	s := newFixture(t, func(o *web.Options, _ *fixture) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
-	s.place("1", time.Second, `{}`)
+	s.createJob("1", time.Second, `{}`)
 	s.alert("1", "late", time.Hour) // takes the shard of its job
 	got := get[web.Nodes](t, s.Server, "/api/v1/nodes")
-	shard := s.ref("1").Shard
+	shard := s.jobRef("1").Shard
 	if len(got.Items) != 1 || fmt.Sprint(got.Items[0].Shards) != fmt.Sprint([]int16{shard}) || got.Items[0].Name != "host/1" || len(got.FreeShards) != 3 {
 		t.Errorf("%+v", got)
 	}
@@ -237,7 +237,7 @@ func TestNodes(t *testing.T) {
 	if lag := get[web.Nodes](t, s.Server, "/api/v1/nodes").Items[0].Lag; lag < 3600 || lag > 3*3600 {
 		t.Errorf("with a job that is overdue, the lag is %v s", lag)
 	}
-	fatal(t, s.store.Leave(t.Context(), "node-1"))
+	failOn(t, s.store.Leave(t.Context(), "node-1"))
 	if got := get[web.Nodes](t, s.Server, "/api/v1/nodes"); len(got.Items) != 0 || len(got.FreeShards) != 4 {
 		t.Errorf("the shard of a node that left: %+v", got)
 	}

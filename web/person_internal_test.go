@@ -13,9 +13,9 @@ import (
 	"deadman/internal/logins"
 )
 
-// TestAStreamBehindAProxyLastsAMinute checks that a stream of a person named by a proxy lasts a minute, since the node
+// TestProxyUserStreamLastsOneMinute checks that a stream of a person named by a proxy lasts a minute, since the node
 // cannot check the person's permission, and that of a token continues.
-func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
+func TestProxyUserStreamLastsOneMinute(t *testing.T) {
 	header := logins.Header{Name: "X-User", Groups: "X-Groups", Separator: ","}
 	config := &logins.Config{Header: &header, Grants: access.Grants{{Groups: []string{"sre"}, Wish: access.TokenRequest{Scopes: []access.Scope{access.Read}}}}}
 	ann := access.Person{By: access.ByProxy, Name: "ann", Groups: []string{"sre"}}
@@ -26,7 +26,7 @@ func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			by := &responder{log: slog.New(slog.DiscardHandler)}
 			auth := newAuthenticator(Options{Logins: func() *logins.Config { return config }, Open: func(context.Context) bool { return c.open }}, by)
-			a := &streamLimit{responder: by, auth: auth, livePages: newStreamPlaces("live pages", 1, 1)}
+			a := &streamLimit{responder: by, auth: auth, livePages: newStreamSemaphore("live pages", 1, 1)}
 			v := principal{open: true}
 			ctx := context.WithValue(t.Context(), namedKey{}, named{person: &ann})
 			if !c.open {
@@ -50,9 +50,9 @@ func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 	}
 }
 
-// TestAStreamEndsWithTheFirstRefusal checks that a stream of a person without permissions ends at the first check, as
+// TestStreamEndsWithFirstRefusal checks that a stream of a person without permissions ends at the first check, as
 // that of a revoked token.
-func TestAStreamEndsWithTheFirstRefusal(t *testing.T) {
+func TestStreamEndsWithFirstRefusal(t *testing.T) {
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
 		synctest.Test(t, func(t *testing.T) {
 			startedAt := time.Now()

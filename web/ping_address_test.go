@@ -11,12 +11,12 @@ import (
 )
 
 func TestPingAddresses(t *testing.T) {
-	p := newPinged(t, func(o *web.Options, _ *stand) { o.PublicURL = "https://deadman.example.org/" })
+	p := newPingFixture(t, func(o *web.Options, _ *fixture) { o.PublicURL = "https://deadman.example.org/" })
 	const path, given = "/api/v1/rules/backup/pings", "5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"
 	for _, c := range []struct {
 		method, path, body string
 		status             int
-		says               string
+		wantText           string
 	}{
 		{"POST", path, `{"key": "a", "id": "` + strings.ToUpper(given) + `"}`, 201, `"url":"https://deadman.example.org/ping/` + given + `"`},
 		{"POST", path, `{"key": "a", "id": "` + given + `"}`, 200, given},
@@ -36,8 +36,8 @@ func TestPingAddresses(t *testing.T) {
 		{"GET", "/api/v1/rules/absent/pings", "", 404, "not found"},
 		{"GET", path + "/log?cursor=x", "", 400, "cursor"},
 	} {
-		a := do(t, p.Server, c.method, c.path, c.body)
-		if a.StatusCode != c.status || (c.says != `"next":""` && !strings.Contains(a.body, c.says)) {
+		a := requestPath(t, p.Server, c.method, c.path, c.body)
+		if a.StatusCode != c.status || (c.wantText != `"next":""` && !strings.Contains(a.body, c.wantText)) {
 			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, a.StatusCode, a.body)
 		}
 	}
@@ -46,26 +46,26 @@ func TestPingAddresses(t *testing.T) {
 // TestTenantCannotUsePingKeysOfOthers checks that a ping key of a rule that a token may not change is refused like a
 // taken one: it would make that rule's pings ambiguous.
 func TestTenantCannotUsePingKeysOfOthers(t *testing.T) {
-	p := newPinged(t, closed)
-	acme := strings.Replace(backup, "name: backup", "name: acme-beat", 1)
-	p.save(acme)
-	ours, all := p.token("acme", "acme-*", access.Rules), p.token("all", "", access.Admin)
+	p := newPingFixture(t, closedNode)
+	acme := strings.Replace(backupRule, "name: backup", "name: acme-beat", 1)
+	p.saveRule(acme)
+	ours, all := p.newToken("acme", "acme-*", access.Rules), p.newToken("all", "", access.Admin)
 	const key = `{"id": "fqOOd6-F4MMNuCEnzTU01w"}`
-	changed(t, do(t, p.Server, "POST", "/api/v1/rules/backup/pings", key, all...), 201)
+	decodeChange(t, requestPath(t, p.Server, "POST", "/api/v1/rules/backup/pings", key, all...), 201)
 	for _, body := range []string{key, strings.Replace(key, "}", `, "rotate": true}`, 1)} {
-		isProblem(t, do(t, p.Server, "POST", "/api/v1/rules/acme-beat/pings", body, ours...), 409, web.Conflict, "the ID belongs to another key")
+		checkProblem(t, requestPath(t, p.Server, "POST", "/api/v1/rules/acme-beat/pings", body, ours...), 409, web.Conflict, "the ID belongs to another key")
 	}
-	changed(t, do(t, p.Server, "POST", "/api/v1/rules/acme-beat/pings", key, all...), 201) // a token that may change both
+	decodeChange(t, requestPath(t, p.Server, "POST", "/api/v1/rules/acme-beat/pings", key, all...), 201) // a token that may change both
 }
 
 // TestPingPages checks that lists of addresses and of the log are paginated.
 func TestPingPages(t *testing.T) {
-	p := newPinged(t)
+	p := newPingFixture(t)
 	own := map[string]string{}
 	for _, key := range []string{"", "a", "b"} {
-		own[key] = p.address(key)
+		own[key] = p.createAddress(key)
 	}
-	var keys, said []string
+	var keys, texts []string
 	for next := ""; ; {
 		page := get[web.Page[web.PingAddress]](t, p.Server, "/api/v1/rules/backup/pings?limit=1&cursor="+next)
 		for _, a := range page.Items {
@@ -76,7 +76,7 @@ func TestPingPages(t *testing.T) {
 		}
 	}
 	for i, action := range []string{"/start", "", "/log"} {
-		if a := do(t, p.Server, "POST", own["a"]+action, fmt.Sprint(i)); a.StatusCode != http.StatusOK {
+		if a := requestPath(t, p.Server, "POST", own["a"]+action, fmt.Sprint(i)); a.StatusCode != http.StatusOK {
 			t.Fatal(a.body)
 		}
 	}
@@ -84,13 +84,13 @@ func TestPingPages(t *testing.T) {
 	for next := ""; ; {
 		page := get[web.Page[web.PingEntry]](t, p.Server, "/api/v1/rules/backup/pings/log?limit=2&cursor="+next)
 		for _, e := range page.Items {
-			said = append(said, e.Kind+e.Body)
+			texts = append(texts, e.Kind+e.Body)
 		}
 		if next = page.Next; next == "" {
 			break
 		}
 	}
-	if fmt.Sprint(keys, said) != "[<> <a> <b>] [log2 success1 start0]" {
-		t.Errorf("%v %v", keys, said)
+	if fmt.Sprint(keys, texts) != "[<> <a> <b>] [log2 success1 start0]" {
+		t.Errorf("%v %v", keys, texts)
 	}
 }

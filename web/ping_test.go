@@ -22,72 +22,72 @@ import (
 	"deadman/web"
 )
 
-// backup is a rule that receives pings.
-const backup = `name: backup
+// backupRule is a rule that receives pings.
+const backupRule = `name: backup
 entity: host
 trigger: {heartbeat: {every: 24h, grace: 1h, keys: [nightly]}}
 slot: 1h
 `
 
-// pinging is a real resolver and a real receiver.
-type pinging struct {
+// pingReceiver is a real resolver and a real receiver.
+type pingReceiver struct {
 	*pings.Resolver
 	*pings.Receiver
 	writer *pings.LogWriter
 }
 
 // Pinged implements pings.Observer.
-func (*pinging) Pinged(futurejobs.ApplyResult) {}
+func (*pingReceiver) Pinged(futurejobs.ApplyResult) {}
 
-// ledger is a real ledger with a database that can fail.
-type ledger struct {
+// failingLedger is a real ledger with a database that can fail.
+type failingLedger struct {
 	pings.EffectStore
-	away atomic.Bool
+	down atomic.Bool
 }
 
-func (l *ledger) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
-	if l.away.Load() {
+func (l *failingLedger) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	if l.down.Load() {
 		return futurejobs.ApplyResult{}, fmt.Errorf("apply: %w", store.ErrUnavailable)
 	}
 	return l.EffectStore.Apply(ctx, b)
 }
 
-// pinged is a stand that receives pings, with the rule backup.
-type pinged struct {
-	*stand
-	*ledger
-	*pinging
+// pingFixture is a fixture that receives pings, with the rule backup.
+type pingFixture struct {
+	*fixture
+	*failingLedger
+	*pingReceiver
 	taker func() // stops the writer of pings
 }
 
-func newPinged(t *testing.T, changes ...func(*web.Options, *stand)) *pinged {
+func newPingFixture(t *testing.T, changes ...func(*web.Options, *fixture)) *pingFixture {
 	t.Helper()
-	p := &pinged{}
-	takes := func(o *web.Options, s *stand) {
+	p := &pingFixture{}
+	takes := func(o *web.Options, s *fixture) {
 		catalog := o.Catalog.(*rules.Catalog)
-		p.ledger = &ledger{EffectStore: s.store}
-		p.pinging = &pinging{writer: &pings.LogWriter{Store: s.store, Log: quiet}}
+		p.failingLedger = &failingLedger{EffectStore: s.store}
+		p.pingReceiver = &pingReceiver{writer: &pings.LogWriter{Store: s.store, Log: discardLog}}
 		p.Resolver = &pings.Resolver{Store: s.store, Catalog: catalog, Now: time.Now}
 		p.Receiver = pings.NewReceiver(pings.Receiver{
-			Catalog: catalog, Effects: p.ledger, Shards: s.store.Shards(), Now: time.Now, Observer: p.pinging, Log: p.writer,
+			Catalog: catalog, Effects: p.failingLedger, Shards: s.store.Shards(), Now: time.Now, Observer: p.pingReceiver, Log: p.writer,
 		})
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(ctx) }()
-		p.taker = func() { stop(); fatal(t, <-ended); ended <- nil }
+		p.taker = func() { stop(); failOn(t, <-ended); ended <- nil }
 		t.Cleanup(p.taker)
-		o.Pings = p.pinging
+		o.Pings = p.pingReceiver
 		o.Faults = append(o.Faults, web.ErrorStatus{Is: store.ErrUnavailable, Status: 503, Remedy: "the database does not answer; try again"})
 	}
-	p.stand = newStand(t, append(changes, takes)...)
-	p.stand.save(backup)
+	p.fixture = newFixture(t, append(changes, takes)...)
+	p.fixture.saveRule(backupRule)
 	return p
 }
 
-// address makes an address and returns its path. key is empty for the ping key.
-func (p *pinged) address(key string, header ...string) string {
+// createAddress makes an address and returns its path. key is empty for the ping key.
+func (p *pingFixture) createAddress(key string, header ...string) string {
 	p.t.Helper()
-	a := do(p.t, p.Server, "POST", "/api/v1/rules/backup/pings", fmt.Sprintf(`{"key": %q}`, key), header...)
+	a := requestPath(p.t, p.Server, "POST", "/api/v1/rules/backup/pings", fmt.Sprintf(`{"key": %q}`, key), header...)
 	var made web.PingAddress
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.StatusCode != 201 {
 		p.t.Fatalf("%d %s", a.StatusCode, a.body)
@@ -95,28 +95,28 @@ func (p *pinged) address(key string, header ...string) string {
 	return made.URL
 }
 
-// said returns the log of a key, newest first.
-func (p *pinged) said(key string, header ...string) (said []string) {
+// pingLog returns the log of a key, newest first.
+func (p *pingFixture) pingLog(key string, header ...string) (texts []string) {
 	p.t.Helper()
 	p.writer.Write(p.t.Context())
-	a := do(p.t, p.Server, "GET", "/api/v1/rules/backup/pings/log?key="+key, "", header...)
+	a := requestPath(p.t, p.Server, "GET", "/api/v1/rules/backup/pings/log?key="+key, "", header...)
 	var page web.Page[web.PingEntry]
-	fatal(p.t, json.Unmarshal([]byte(a.body), &page))
+	failOn(p.t, json.Unmarshal([]byte(a.body), &page))
 	for _, e := range page.Items {
 		text := e.Kind
 		if e.Exit != nil {
 			text += fmt.Sprint(" ", *e.Exit)
 		}
-		said = append(said, strings.TrimSpace(text+" "+e.Body))
+		texts = append(texts, strings.TrimSpace(text+" "+e.Body))
 	}
-	return said
+	return texts
 }
 
 // TestPingAnswers checks that the answers are those of the documented ping API of healthchecks, as its clients expect.
 func TestPingAnswers(t *testing.T) {
-	p := newPinged(t, closed) // a ping needs no token
-	admin := p.token("admin", "", access.Admin)
-	own, all := p.address("photos", admin...), p.address("", admin...)
+	p := newPingFixture(t, closedNode) // a ping needs no token
+	admin := p.newToken("admin", "", access.Admin)
+	own, all := p.createAddress("photos", admin...), p.createAddress("", admin...)
 	const run = "684e2e73-017e-465f-8149-d70b7c5aaa49"
 	for _, c := range []struct {
 		method, path string
@@ -152,7 +152,7 @@ func TestPingAnswers(t *testing.T) {
 		{"GET", all + "/db-1/3?create=1", 200, "OK"},
 		{"OPTIONS", own, 204, ""},
 	} {
-		a := do(t, p.Server, c.method, c.path, "")
+		a := requestPath(t, p.Server, c.method, c.path, "")
 		if a.StatusCode != c.status || a.body != c.body {
 			t.Errorf("%s %s: %d %q, want %d %q", c.method, c.path, a.StatusCode, a.body, c.status, c.body)
 		}
@@ -164,15 +164,15 @@ func TestPingAnswers(t *testing.T) {
 			t.Errorf("%s %s is %s", c.method, c.path, a.Header.Get("Content-Type"))
 		}
 	}
-	has(t, do(t, p.Server, "GET", "/metrics", "", admin...).body, `deadman_pings_total{outcome="accepted"} 13`, `deadman_pings_total{outcome="refused"} 14`)
-	if got := strings.Join(p.said("db-1", admin...), ", "); got != "fail 3, start" {
+	checkMetrics(t, requestPath(t, p.Server, "GET", "/metrics", "", admin...).body, `deadman_pings_total{outcome="accepted"} 13`, `deadman_pings_total{outcome="refused"} 14`)
+	if got := strings.Join(p.pingLog("db-1", admin...), ", "); got != "fail 3, start" {
 		t.Errorf("db-1 said %s", got)
 	}
-	if got := len(p.said("photos", admin...)); got != 10 {
+	if got := len(p.pingLog("photos", admin...)); got != 10 {
 		t.Errorf("%d pings of photos are in the log, want 10: one for each 200", got)
 	}
 	for _, key := range []string{"photos", "nightly", "db-1"} {
-		if _, err := p.stand.store.Job(t.Context(), "backup", key); err != nil {
+		if _, err := p.fixture.store.Job(t.Context(), "backup", key); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -180,9 +180,9 @@ func TestPingAnswers(t *testing.T) {
 
 // TestPingsFromOtherSites checks that a page of another site may send pings if it knows the URL.
 func TestPingsFromOtherSites(t *testing.T) {
-	p := newPinged(t)
-	own := p.address("photos")
-	if a := do(t, p.Server, "POST", own, "", "Sec-Fetch-Site", "cross-site", "Origin", "https://shop.example.org"); a.StatusCode != 200 {
+	p := newPingFixture(t)
+	own := p.createAddress("photos")
+	if a := requestPath(t, p.Server, "POST", own, "", "Sec-Fetch-Site", "cross-site", "Origin", "https://shop.example.org"); a.StatusCode != 200 {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 }
@@ -190,8 +190,8 @@ func TestPingsFromOtherSites(t *testing.T) {
 // TestPingBodies checks that the first 10 kB of a body are stored, regardless of its bytes, and 200 bytes of a
 // User-Agent.
 func TestPingBodies(t *testing.T) {
-	p := newPinged(t)
-	own := p.address("photos")
+	p := newPingFixture(t)
+	own := p.createAddress("photos")
 	for _, c := range []struct {
 		body, kept string
 		size       int
@@ -204,7 +204,7 @@ func TestPingBodies(t *testing.T) {
 		{strings.Repeat("x", 100_000), strings.Repeat("x", 10_000), 100_000},
 		{strings.Repeat("x", 900_000), strings.Repeat("x", 10_000), 900_000},
 	} {
-		if a := do(t, p.Server, "POST", own, c.body, "User-Agent", strings.Repeat("u", 300)); a.StatusCode != 200 {
+		if a := requestPath(t, p.Server, "POST", own, c.body, "User-Agent", strings.Repeat("u", 300)); a.StatusCode != 200 {
 			t.Fatalf("%d bytes: %d %s", c.size, a.StatusCode, a.body)
 		}
 		p.writer.Write(t.Context())
@@ -217,50 +217,50 @@ func TestPingBodies(t *testing.T) {
 
 // TestTruncatedPingBodies checks that a body that is too slow or incomplete is no ping.
 func TestTruncatedPingBodies(t *testing.T) {
-	p := newPinged(t)
-	own := p.address("photos")
+	p := newPingFixture(t)
+	own := p.createAddress("photos")
 	conn, err := net.Dial("tcp", p.Listener.Addr().String())
-	fatal(t, err)
+	failOn(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf", own)
-	fatal(t, conn.(*net.TCPConn).CloseWrite())
+	failOn(t, conn.(*net.TCPConn).CloseWrite())
 	answer, err := io.ReadAll(conn)
-	fatal(t, err)
-	if !bytes.Contains(answer, []byte("408 Request Timeout")) || len(p.said("photos")) != 0 {
-		t.Errorf("%s, and the log has %v", answer, p.said("photos"))
+	failOn(t, err)
+	if !bytes.Contains(answer, []byte("408 Request Timeout")) || len(p.pingLog("photos")) != 0 {
+		t.Errorf("%s, and the log has %v", answer, p.pingLog("photos"))
 	}
 }
 
-// TestPingsOfARuleWithoutAHeartbeat checks that a ping of a rule without a heartbeat is refused, with a reason.
-func TestPingsOfARuleWithoutAHeartbeat(t *testing.T) {
-	p := newPinged(t)
-	own, all := p.address("photos"), p.address("")
-	p.stand.save("name: backup\nentity: host\ntrigger: {event: backups.*, key: event.host}\nescalate: [{after: 1h, severity: warning}]\n")
+// TestPingsOfRuleWithoutHeartbeat checks that a ping of a rule without a heartbeat is refused, with a reason.
+func TestPingsOfRuleWithoutHeartbeat(t *testing.T) {
+	p := newPingFixture(t)
+	own, all := p.createAddress("photos"), p.createAddress("")
+	p.fixture.saveRule("name: backup\nentity: host\ntrigger: {event: backups.*, key: event.host}\nescalate: [{after: 1h, severity: warning}]\n")
 	for _, path := range []string{own, all + "/db-1?create=1"} {
-		if a := do(t, p.Server, "GET", path, ""); a.StatusCode != 409 || !strings.Contains(a.body, "has no heartbeat") {
+		if a := requestPath(t, p.Server, "GET", path, ""); a.StatusCode != 409 || !strings.Contains(a.body, "has no heartbeat") {
 			t.Errorf("%s: %d %s", path, a.StatusCode, a.body)
 		}
 	}
-	p.addresses(2)
+	p.checkAddressCount(2)
 }
 
 // TestImpossibleKeysAreNotCached checks that an invalid key is refused without side effects.
 func TestImpossibleKeysAreNotCached(t *testing.T) {
-	p := newPinged(t)
-	all := p.address("")
+	p := newPingFixture(t)
+	all := p.createAddress("")
 	for _, key := range []string{"a%00b", "%ff%fe", "%EF%BF%BD"} {
-		if a := do(t, p.Server, "GET", all+"/"+key+"?create=1", ""); a.StatusCode != 422 || !strings.Contains(a.body, "the key holds") {
+		if a := requestPath(t, p.Server, "GET", all+"/"+key+"?create=1", ""); a.StatusCode != 422 || !strings.Contains(a.body, "the key holds") {
 			t.Errorf("%s: %d %s", key, a.StatusCode, a.body)
 		}
 	}
-	p.addresses(1)
+	p.checkAddressCount(1)
 }
 
-// addresses fails unless the rule has that many addresses.
-func (p *pinged) addresses(want int) {
+// checkAddressCount fails unless the rule has that many addresses.
+func (p *pingFixture) checkAddressCount(want int) {
 	p.t.Helper()
-	saved, err := p.stand.store.Named(p.t.Context(), "backup")
-	fatal(p.t, err)
+	saved, err := p.fixture.store.Named(p.t.Context(), "backup")
+	failOn(p.t, err)
 	if all, err := p.Addresses(p.t.Context(), saved[0].RuleID); err != nil || len(all) != want {
 		p.t.Errorf("the addresses are %+v, %v, want %d", all, err, want)
 	}
@@ -268,8 +268,8 @@ func (p *pinged) addresses(want int) {
 
 // TestPingsOfDisconnectedSenders checks that a ping is recorded and counted even if its client disconnects.
 func TestPingsOfDisconnectedSenders(t *testing.T) {
-	p := newPinged(t)
-	own := p.address("photos")
+	p := newPingFixture(t)
+	own := p.createAddress("photos")
 	gone, hangUp := context.WithCancel(t.Context())
 	hangUp()
 	answer := httptest.NewRecorder()
@@ -277,29 +277,29 @@ func TestPingsOfDisconnectedSenders(t *testing.T) {
 	if answer.Code != 200 {
 		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
-	if got := strings.Join(p.said("photos"), ", "); got != "success 42 files" {
+	if got := strings.Join(p.pingLog("photos"), ", "); got != "success 42 files" {
 		t.Errorf("the log has %q", got)
 	}
-	has(t, do(t, p.Server, "GET", "/metrics", "").body, `deadman_pings_total{outcome="accepted"} 1`)
+	checkMetrics(t, requestPath(t, p.Server, "GET", "/metrics", "").body, `deadman_pings_total{outcome="accepted"} 1`)
 }
 
-// TestPingsWhileTheDatabaseIsAway checks that an uncommitted ping is not acknowledged, and can be sent again.
-func TestPingsWhileTheDatabaseIsAway(t *testing.T) {
-	p := newPinged(t)
-	own := p.address("photos")
-	p.away.Store(true)
-	if a := do(t, p.Server, "GET", own, ""); a.StatusCode != 503 || a.Header.Get("Retry-After") == "" || strings.Contains(a.body, "OK") {
+// TestPingsWhileDatabaseIsAway checks that an uncommitted ping is not acknowledged, and can be sent again.
+func TestPingsWhileDatabaseIsAway(t *testing.T) {
+	p := newPingFixture(t)
+	own := p.createAddress("photos")
+	p.down.Store(true)
+	if a := requestPath(t, p.Server, "GET", own, ""); a.StatusCode != 503 || a.Header.Get("Retry-After") == "" || strings.Contains(a.body, "OK") {
 		t.Errorf("%d %v %s", a.StatusCode, a.Header, a.body)
 	}
-	if _, err := p.stand.store.Job(t.Context(), "backup", "photos"); err == nil {
+	if _, err := p.fixture.store.Job(t.Context(), "backup", "photos"); err == nil {
 		t.Error("there is a job")
 	}
-	p.away.Store(false)
-	if a := do(t, p.Server, "GET", own, ""); a.StatusCode != 200 {
+	p.down.Store(false)
+	if a := requestPath(t, p.Server, "GET", own, ""); a.StatusCode != 200 {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	p.taker() // the node stops
-	if a := do(t, p.Server, "GET", own, ""); a.StatusCode != 503 || a.Header.Get("Retry-After") == "" {
+	if a := requestPath(t, p.Server, "GET", own, ""); a.StatusCode != 503 || a.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %v %s", a.StatusCode, a.Header, a.body)
 	}
 }
@@ -307,13 +307,13 @@ func TestPingsWhileTheDatabaseIsAway(t *testing.T) {
 // TestAddressesOfPingsAreNotLogged checks that the URL of a ping is a secret, and is never logged.
 func TestAddressesOfPingsAreNotLogged(t *testing.T) {
 	var log bytes.Buffer
-	p := newPinged(t, func(o *web.Options, _ *stand) {
+	p := newPingFixture(t, func(o *web.Options, _ *fixture) {
 		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	own := p.address("photos")
+	own := p.createAddress("photos")
 	secret := strings.TrimPrefix(own, "/ping/")
 	for _, miswritten := range []string{"//ping/", "/PING/", "/Ping//", "/api/../ping/", "/api/v1/ping/", "/%70ing%2F"} {
-		a := do(t, p.Server, "GET", miswritten+secret, "")
+		a := requestPath(t, p.Server, "GET", miswritten+secret, "")
 		if a.StatusCode != 404 && a.StatusCode != 200 {
 			t.Errorf("%s: %d %s", miswritten, a.StatusCode, a.body)
 		}
@@ -321,9 +321,9 @@ func TestAddressesOfPingsAreNotLogged(t *testing.T) {
 			t.Errorf("%s is answered with %s", miswritten, a.body)
 		}
 	}
-	do(t, p.Server, "GET", own, "")
-	p.away.Store(true)
-	do(t, p.Server, "GET", own, "")
+	requestPath(t, p.Server, "GET", own, "")
+	p.down.Store(true)
+	requestPath(t, p.Server, "GET", own, "")
 	p.Close()
 	if strings.Contains(log.String(), secret) {
 		t.Errorf("the log has %s:\n%s", secret, log.String())

@@ -37,7 +37,7 @@ type UnsavedPreviewRequest struct {
 // previewAPI has the operations that show what a rule would do.
 type previewAPI struct {
 	rules  Rules
-	trials *places[tokenRef]
+	trials *semaphore[tokenRef]
 	now    func() time.Time
 }
 

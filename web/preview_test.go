@@ -16,14 +16,14 @@ import (
 	"deadman/web"
 )
 
-// orders is the client of a source that finds every order unshipped, and counts its batches and verified queries.
-type orders struct{ asked, verified atomic.Int64 }
+// unshippedOrders is the client of a source that finds every order unshipped, and counts its batches and verified queries.
+type unshippedOrders struct{ requests, verified atomic.Int64 }
 
-func (o *orders) Reach(context.Context) error { return nil }
-func (o *orders) Close()                      {}
+func (o *unshippedOrders) Reach(context.Context) error { return nil }
+func (o *unshippedOrders) Close()                      {}
 
-func (o *orders) Query(_ context.Context, _ lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
-	o.asked.Add(1)
+func (o *unshippedOrders) Query(_ context.Context, _ lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+	o.requests.Add(1)
 	found := make([]checks.Finding, len(queries))
 	for i := range found {
 		found[i].Value = json.RawMessage(`{"status":"UNSHIPPED"}`)
@@ -31,37 +31,37 @@ func (o *orders) Query(_ context.Context, _ lookup.Question, queries []lookup.Ke
 	return found, nil
 }
 
-func (o *orders) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
+func (o *unshippedOrders) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
 	o.verified.Add(1)
 	return nil, nil
 }
 
-// known is the sources that rules may use.
-type known struct{ *lookup.Set }
+// sourceSet is the sources that rules may use.
+type sourceSet struct{ *lookup.Set }
 
-func (k known) Source(name string) (rules.Source, bool) {
+func (k sourceSet) Source(name string) (rules.Source, bool) {
 	source, ok := k.Get(name)
 	return source, ok
 }
 
-// looking is a rule with two checks.
-const looking = `{"name": "looking", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"},
+// lookupRule is a rule with two checks.
+const lookupRule = `{"name": "looking", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"},
 	"lookup": {"sql": {"source": "shop", "query": "select status from orders where id = $1"}}, "while": "state != nil and state.status == \"UNSHIPPED\"",
 	"escalate": [{"after": "3h"}, {"after": "8h"}], "hold": "0"}`
 
-// shopped makes a stand with rules that may query the source shop.
-func shopped(t *testing.T) (*stand, *orders) {
-	client := &orders{}
-	return newStand(t, closed, func(_ *web.Options, s *stand) {
-		s.rules.Sources = known{lookup.NewSet(lookup.NewSource(lookup.Options{
-			Name: "shop", Kind: "postgres", Client: client, Now: time.Now, Observer: web.NewMetrics("v", nil), Log: quiet,
+// newShopFixture makes a fixture with rules that may query the source shop.
+func newShopFixture(t *testing.T) (*fixture, *unshippedOrders) {
+	client := &unshippedOrders{}
+	return newFixture(t, closedNode, func(_ *web.Options, s *fixture) {
+		s.rules.Sources = sourceSet{lookup.NewSet(lookup.NewSource(lookup.Options{
+			Name: "shop", Kind: "postgres", Client: client, Now: time.Now, Observer: web.NewMetrics("v", nil), Log: discardLog,
 		}))}
 	}), client
 }
 
-// TestLintOfALookup checks that a lint has a source verify a query only for tokens that may write rules.
-func TestLintOfALookup(t *testing.T) {
-	s, client := shopped(t)
+// TestLintOfLookup checks that a lint has a source verify a query only for tokens that may write rules.
+func TestLintOfLookup(t *testing.T) {
+	s, client := newShopFixture(t)
 	for i, c := range []struct {
 		scope  access.Scope
 		prefix string
@@ -73,26 +73,26 @@ func TestLintOfALookup(t *testing.T) {
 			wish.Bounds = access.Bounds{Subjects: []string{"orders.>"}, Sources: []string{"shop"}}
 		}
 		_, secret, err := s.keeper.Create(t.Context(), wish)
-		fatal(t, err)
+		failOn(t, err)
 		header := []string{"Authorization", "Bearer " + secret, "Content-Type", "application/json"}
-		if a := do(t, s.Server, "POST", "/api/v1/rules/lint", looking, header...); a.StatusCode != 200 || !strings.Contains(a.body, `"valid":true`) {
+		if a := requestPath(t, s.Server, "POST", "/api/v1/rules/lint", lookupRule, header...); a.StatusCode != 200 || !strings.Contains(a.body, `"valid":true`) {
 			t.Errorf("%s: %d %s", c.scope, a.StatusCode, a.body)
 		}
 		if verified := client.verified.Load() - before; verified != c.want {
 			t.Errorf("%s: the source verifies %d questions, want %d", c.scope, verified, c.want)
 		}
 	}
-	if client.asked.Load() != 0 {
-		t.Errorf("the source is asked %d times", client.asked.Load())
+	if client.requests.Load() != 0 {
+		t.Errorf("the source is asked %d times", client.requests.Load())
 	}
 }
 
-// TestPreviewOfALookup checks that a lookup's result is given, or its source is queried once, for tokens that may change
+// TestPreviewOfLookup checks that a lookup's result is given, or its source is queried once, for tokens that may change
 // rules.
-func TestPreviewOfALookup(t *testing.T) {
-	s, client := shopped(t)
-	reader, writer := s.token("reader", "", access.Read), s.token("writer", "", access.Rules)
-	if a := do(t, s.Server, "PUT", "/api/v1/rules/looking", looking, append(writer, "Content-Type", "application/json")...); a.StatusCode != 201 {
+func TestPreviewOfLookup(t *testing.T) {
+	s, client := newShopFixture(t)
+	reader, writer := s.newToken("reader", "", access.Read), s.newToken("writer", "", access.Rules)
+	if a := requestPath(t, s.Server, "PUT", "/api/v1/rules/looking", lookupRule, append(writer, "Content-Type", "application/json")...); a.StatusCode != 201 {
 		t.Fatal(a.body)
 	}
 	for _, c := range []struct {
@@ -100,7 +100,7 @@ func TestPreviewOfALookup(t *testing.T) {
 		as          []string
 		outcome     string // of the preview; empty if it is refused
 		lookup      string
-		asked       int64
+		requests    int64
 	}{
 		{"a reader does not have it asked", "", reader, "", "it is asked for those only who may change rules", 0},
 		{"a reader says what it finds", `, "lookup_result": {"status": "UNSHIPPED"}`, reader, "exhausted", `{"source":"shop","queried":false,"result":{"status":"UNSHIPPED"}}`, 0},
@@ -109,19 +109,19 @@ func TestPreviewOfALookup(t *testing.T) {
 		{"it is asked, once for all looks", "", writer, "exhausted", `{"source":"shop","queried":true,"result":{"status":"UNSHIPPED"}}`, 1},
 		{"no object", `, "lookup_result": [1]`, writer, "", "write an object, or null", 0},
 	} {
-		for path, rule := range map[string]string{"looking/preview": "", "preview": `"rule": ` + looking + ", "} {
+		for path, rule := range map[string]string{"looking/preview": "", "preview": `"rule": ` + lookupRule + ", "} {
 			t.Run(c.name+", "+path, func(t *testing.T) {
-				before := client.asked.Load()
-				a := do(t, s.Server, "POST", "/api/v1/rules/"+path, fmt.Sprintf(`{%s"event": {"data": {"id": "1"}}%s}`, rule, c.found), append(c.as, "Content-Type", "application/json")...)
-				if asked := client.asked.Load() - before; asked != c.asked {
-					t.Errorf("the source is asked %d times", asked)
+				before := client.requests.Load()
+				a := requestPath(t, s.Server, "POST", "/api/v1/rules/"+path, fmt.Sprintf(`{%s"event": {"data": {"id": "1"}}%s}`, rule, c.found), append(c.as, "Content-Type", "application/json")...)
+				if requests := client.requests.Load() - before; requests != c.requests {
+					t.Errorf("the source is asked %d times", requests)
 				}
 				if c.outcome == "" {
-					isProblem(t, a, 422, web.Invalid, c.lookup)
+					checkProblem(t, a, 422, web.Invalid, c.lookup)
 					return
 				}
 				var p rules.Preview
-				fatal(t, json.Unmarshal([]byte(a.body), &p))
+				failOn(t, json.Unmarshal([]byte(a.body), &p))
 				if p.Outcome != c.outcome || !strings.Contains(a.body, `"lookup":`+c.lookup) {
 					t.Errorf("%.1000s", a.body)
 				}
@@ -130,16 +130,16 @@ func TestPreviewOfALookup(t *testing.T) {
 	}
 }
 
-// TestPreviewWithoutAnEvent checks that a preview without an event works for a schedule, and is refused for a trigger by
+// TestPreviewWithoutEvent checks that a preview without an event works for a schedule, and is refused for a trigger by
 // events.
-func TestPreviewWithoutAnEvent(t *testing.T) {
-	s := newStand(t)
+func TestPreviewWithoutEvent(t *testing.T) {
+	s := newFixture(t)
 	const path = "/api/v1/rules/preview"
-	a := do(t, s.Server, "POST", path, `{"rule": "name: import-missing\nentity: import\ntrigger: {schedule: '30 1 * * *'}\nescalate: [{after: 1h, step: late}]"}`)
+	a := requestPath(t, s.Server, "POST", path, `{"rule": "name: import-missing\nentity: import\ntrigger: {schedule: '30 1 * * *'}\nescalate: [{after: 1h, step: late}]"}`)
 	var p rules.Preview
 	if err := json.Unmarshal([]byte(a.body), &p); a.StatusCode != 200 || err != nil || len(p.Ticks) != 5 || p.Outcome != "exhausted" {
 		t.Errorf("of a schedule: %d %s", a.StatusCode, a.body)
 	}
-	a = do(t, s.Server, "POST", path, `{"rule": "name: x\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 1h, step: late}]"}`)
-	isProblem(t, a, 422, web.Invalid, "send the event that triggers a job")
+	a = requestPath(t, s.Server, "POST", path, `{"rule": "name: x\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 1h, step: late}]"}`)
+	checkProblem(t, a, 422, web.Invalid, "send the event that triggers a job")
 }

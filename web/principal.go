@@ -91,13 +91,13 @@ func (v principal) scopes() string {
 // isProxied reports whether a proxy names the person with each request.
 func (v principal) isProxied() bool { return v.person != nil && v.person.By == access.ByProxy }
 
-// tokenRef is the owner of places; zero on an open node.
+// tokenRef is the owner of permits; zero on an open node.
 type tokenRef struct {
 	id, who string
 	guest   bool // its token has a prefix
 }
 
-// ref returns the visitor as the owner of places.
+// ref returns the visitor as the owner of permits.
 func (v principal) ref() tokenRef {
 	if v.open {
 		return tokenRef{}
@@ -105,7 +105,7 @@ func (v principal) ref() tokenRef {
 	return tokenRef{id: v.token.ID, who: v.token.Who(), guest: v.token.Prefix != ""}
 }
 
-// tenant returns the visitor as the owner of places, shared by all with the same prefix.
+// tenant returns the visitor as the owner of permits, shared by all with the same prefix.
 func (v principal) tenant() tokenRef {
 	if v.token.Prefix == "" {
 		return v.ref()
@@ -113,7 +113,7 @@ func (v principal) tenant() tokenRef {
 	return tokenRef{id: v.token.Prefix + "*", who: "the rules " + v.token.Prefix + "*", guest: true}
 }
 
-// checker returns the visitor as the owner of places for manual checks: its tenant. Others have no limit of their own.
+// checker returns the visitor as the owner of permits for manual checks: its tenant. Others have no limit of their own.
 func (v principal) checker() tokenRef {
 	if v.token.Prefix == "" {
 		return tokenRef{}

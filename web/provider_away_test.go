@@ -11,17 +11,17 @@ import (
 	"deadman/internal/logins/logintest"
 )
 
-// TestTheProviderIsAway checks that the login page reports an outage of the provider, and that tokens still log in.
-func TestTheProviderIsAway(t *testing.T) {
+// TestProviderOutage checks that the login page reports an outage of the provider, and that tokens still log in.
+func TestProviderOutage(t *testing.T) {
 	i := logintest.NewIssuer(t)
-	p := newPeople(t, providers(i.URL))
+	p := newLoginFixture(t, providerFile(i.URL))
 	i.Break(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<b>internal</b>", http.StatusBadGateway) })
-	b := p.tab()
-	if a := b.ask("GET", "/login", ""); a.StatusCode != http.StatusOK || i.Requests("/.well-known/openid-configuration") != 0 {
+	b := p.newBrowser()
+	if a := b.request("GET", "/login", ""); a.StatusCode != http.StatusOK || i.Requests("/.well-known/openid-configuration") != 0 {
 		t.Errorf("the page asks the provider: %d", a.StatusCode)
 	}
 	for range 30 { // more than the guesses of an address
-		a := b.ask("POST", "/login/oidc", "next=%2Frules", formOf...)
+		a := b.request("POST", "/login/oidc", "next=%2Frules", formOf...)
 		if a.StatusCode != http.StatusServiceUnavailable || !strings.Contains(a.body, "login provider is unreachable") || strings.Contains(a.body, "internal") || !strings.Contains(a.body, `value="/rules"`) || len(b.cookies) > 0 {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}
@@ -29,43 +29,43 @@ func TestTheProviderIsAway(t *testing.T) {
 	if !strings.Contains(p.log.text(), "502 Bad Gateway") {
 		t.Errorf("the log: %s", p.log.text())
 	}
-	token := p.token("me", "", access.Read)
-	if a := b.ask("POST", "/login", url.Values{"token": {strings.TrimPrefix(token[1], "Bearer ")}}.Encode(), formOf...); a.StatusCode != http.StatusSeeOther || !b.isIn() {
+	token := p.newToken("me", "", access.Read)
+	if a := b.request("POST", "/login", url.Values{"token": {strings.TrimPrefix(token[1], "Bearer ")}}.Encode(), formOf...); a.StatusCode != http.StatusSeeOther || !b.isLoggedIn() {
 		t.Errorf("a token: %d", a.StatusCode)
 	}
-	metrics := do(t, p.Server, "GET", "/metrics", "", token...)
+	metrics := requestPath(t, p.Server, "GET", "/metrics", "", token...)
 	if !strings.Contains(metrics.body, "deadman_login_provider_errors_total 30") {
 		t.Errorf("the failures are not counted: %s", regexp.MustCompile(`deadman_login.*`).FindAllString(metrics.body, -1))
 	}
 	i.Break(nil)
 	// Guessed codes are bounded like tokens, and cause no more requests to the provider.
-	b = p.tab()
+	b = p.newBrowser()
 	status := 0
-	p.use(t, providers(i.URL))
+	p.writeLoginFile(t, providerFile(i.URL))
 	for range 40 {
-		if status = b.ask("GET", b.with(b.back(i, "/"), "code", "x"+b.cookies["deadman_login"][:9]), "").StatusCode; status == http.StatusTooManyRequests {
+		if status = b.request("GET", b.getWithCookie(b.callback(i, "/"), "code", "x"+b.cookies["deadman_login"][:9]), "").StatusCode; status == http.StatusTooManyRequests {
 			break
 		}
 	}
-	if asked := i.Requests("/token"); status != http.StatusTooManyRequests || asked > 21 {
-		t.Errorf("%d after %d codes", status, asked)
+	if requests := i.Requests("/token"); status != http.StatusTooManyRequests || requests > 21 {
+		t.Errorf("%d after %d codes", status, requests)
 	}
 }
 
-// TestLoginsOfAnAddressAreBounded checks that one address that starts logins all the time neither blocks other logins
+// TestLoginsOfAddressAreBounded checks that one address that starts logins all the time neither blocks other logins
 // nor fills the log.
-func TestLoginsOfAnAddressAreBounded(t *testing.T) {
+func TestLoginsOfAddressAreBounded(t *testing.T) {
 	i := logintest.NewIssuer(t)
-	p := newPeople(t, providers(i.URL))
-	b := p.tab()
-	back := b.back(i, "/")
+	p := newLoginFixture(t, providerFile(i.URL))
+	b := p.newBrowser()
+	back := b.callback(i, "/")
 	let := make(chan struct{})
 	i.Break(func(w http.ResponseWriter, _ *http.Request) {
 		<-let
 		http.Error(w, `{"error": "invalid_request"}`, http.StatusBadRequest)
 	})
 	attack := func() int {
-		return do(t, p.Server, "GET", back, "", "Cookie", "deadman_login="+b.cookies["deadman_login"], "X-Forwarded-For", "203.0.113.7").StatusCode
+		return requestPath(t, p.Server, "GET", back, "", "Cookie", "deadman_login="+b.cookies["deadman_login"], "X-Forwarded-For", "203.0.113.7").StatusCode
 	}
 	answers := make(chan int, 32)
 	for range cap(answers) {
@@ -76,7 +76,7 @@ func TestLoginsOfAnAddressAreBounded(t *testing.T) {
 			t.Errorf("one too many: %d", got)
 		}
 	}
-	if a := p.tab().ask("POST", "/login/oidc", "next=%2F", append(formOf, "X-Forwarded-For", "203.0.113.8")...); a.StatusCode != http.StatusOK {
+	if a := p.newBrowser().request("POST", "/login/oidc", "next=%2F", append(formOf, "X-Forwarded-For", "203.0.113.8")...); a.StatusCode != http.StatusOK {
 		t.Errorf("another user: %d %s", a.StatusCode, a.body)
 	}
 	close(let)

@@ -37,8 +37,8 @@ const (
 )
 
 // newProviderLogins bounds the requests to the provider per client.
-func newProviderLogins() *places[netip.Prefix] {
-	return &places[netip.Prefix]{perNode: math.MaxInt64, perOwner: maxClientLogins, full: func(netip.Prefix, bool) *Problem {
+func newProviderLogins() *semaphore[netip.Prefix] {
+	return &semaphore[netip.Prefix]{perNode: math.MaxInt64, perOwner: maxClientLogins, full: func(netip.Prefix, bool) *Problem {
 		p := problem(http.StatusTooManyRequests, "%d logins from your address are in progress; retry when one of them has ended", maxClientLogins)
 		p.retry = time.Second
 		return p
@@ -72,8 +72,8 @@ type providerLogin struct {
 	memory    IdempotencyStore
 	metrics   *Metrics
 	publicURL string
-	places    *places[netip.Prefix] // of requests to the provider, by their client
-	failures  rate.Sometimes        // limits the log messages about failures of the provider
+	permits   *semaphore[netip.Prefix] // of requests to the provider, by their client
+	failures  rate.Sometimes           // limits the log messages about failures of the provider
 }
 
 // start sends a browser to the provider, with the attempt in a cookie. It serves a page that refreshes instead of a
@@ -92,11 +92,11 @@ func (a *providerLogin) start(w http.ResponseWriter, r *http.Request) {
 	}
 	var begun logins.Attempt
 	var at string
-	if full := a.places.take(guesserOf(r)); full != nil {
+	if full := a.permits.acquire(guesserOf(r)); full != nil {
 		err = full
 	} else {
 		begun, at, err = provider.Begin(r.Context(), redirect)
-		a.places.leave(guesserOf(r))
+		a.permits.release(guesserOf(r))
 	}
 	if err != nil {
 		a.failLogin(w, r, next, err)
@@ -245,10 +245,10 @@ func (a *providerLogin) personOf(r *http.Request, provider *logins.Provider, beg
 	if err := a.auth.guesses.check(r, a.auth.keeper, shown); err != nil {
 		return access.Person{}, err
 	}
-	if full := a.places.take(guesserOf(r)); full != nil {
+	if full := a.permits.acquire(guesserOf(r)); full != nil {
 		return access.Person{}, full
 	}
-	defer a.places.leave(guesserOf(r))
+	defer a.permits.release(guesserOf(r))
 	person, err := provider.Finish(r.Context(), begun.Attempt, redirect, code)
 	if errors.Is(err, logins.ErrPerson) { // a failure of the provider must not block logins with a token
 		a.auth.guesses.refused(r, shown)

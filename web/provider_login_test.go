@@ -13,21 +13,21 @@ import (
 	"deadman/web"
 )
 
-// providers returns a login file with a provider.
-func providers(issuer string) string {
-	return "oidc: {issuer: '" + issuer + "', title: Example ID, client_id: " + logintest.Client + ", client_secret_env: X}\n" + grants
+// providerFile returns a login file with a provider.
+func providerFile(issuer string) string {
+	return "oidc: {issuer: '" + issuer + "', title: Example ID, client_id: " + logintest.Client + ", client_secret_env: X}\n" + groupGrants
 }
 
-// tab is a browser with its cookies.
-type tab struct {
-	*people
+// cookieBrowser is a browser with its cookies.
+type cookieBrowser struct {
+	*loginFixture
 	cookies map[string]string
 }
 
-func (p *people) tab() *tab { return &tab{p, make(map[string]string)} }
+func (p *loginFixture) newBrowser() *cookieBrowser { return &cookieBrowser{p, make(map[string]string)} }
 
-// ask sends a request as the browser does, and stores the cookies of the answer.
-func (b *tab) ask(method, path, body string, header ...string) answer {
+// request sends a request as the browser does, and stores the cookies of the answer.
+func (b *cookieBrowser) request(method, path, body string, header ...string) answer {
 	b.t.Helper()
 	var all []string
 	for name, value := range b.cookies {
@@ -36,7 +36,7 @@ func (b *tab) ask(method, path, body string, header ...string) answer {
 	if all != nil {
 		header = append(header, "Cookie", strings.Join(all, "; "))
 	}
-	a := do(b.t, b.Server, method, path, body, append(header, html...)...)
+	a := requestPath(b.t, b.Server, method, path, body, append(header, htmlHeader...)...)
 	for _, c := range a.Cookies() {
 		if b.cookies[c.Name] = c.Value; c.MaxAge < 0 {
 			delete(b.cookies, c.Name)
@@ -48,10 +48,10 @@ func (b *tab) ask(method, path, body string, header ...string) answer {
 	return a
 }
 
-// begin clicks the button of the login page, and returns the provider's URL.
-func (b *tab) begin(next string) string {
+// startLogin clicks the button of the login page, and returns the provider's URL.
+func (b *cookieBrowser) startLogin(next string) string {
 	b.t.Helper()
-	a := b.ask("POST", "/login/oidc", url.Values{"next": {next}}.Encode(), formOf...)
+	a := b.request("POST", "/login/oidc", url.Values{"next": {next}}.Encode(), formOf...)
 	_, at, leads := strings.Cut(a.Header.Get("Refresh"), "url=")
 	if a.StatusCode != http.StatusOK || !leads || !strings.Contains(a.body, "Go on to Example ID") {
 		b.t.Fatalf("%d %v %s", a.StatusCode, a.Header, a.body)
@@ -59,60 +59,60 @@ func (b *tab) begin(next string) string {
 	return at
 }
 
-// back returns the issuer's redirect, relative to the node.
-func (b *tab) back(i *logintest.Issuer, next string) string {
+// callback returns the issuer's redirect, relative to the node.
+func (b *cookieBrowser) callback(i *logintest.Issuer, next string) string {
 	b.t.Helper()
-	u, err := url.Parse(i.Authorize(b.begin(next)))
-	fatal(b.t, err)
+	u, err := url.Parse(i.Authorize(b.startLogin(next)))
+	failOn(b.t, err)
 	if b.URL != "http://"+u.Host {
 		b.t.Errorf("the provider leads back to %s", u)
 	}
 	return u.RequestURI()
 }
 
-func (b *tab) isIn() bool {
+func (b *cookieBrowser) isLoggedIn() bool {
 	b.t.Helper()
-	return b.ask("GET", "/api/v1/jobs", "").StatusCode == http.StatusOK
+	return b.request("GET", "/api/v1/jobs", "").StatusCode == http.StatusOK
 }
 
-func (b *tab) with(at, name, value string) string {
+func (b *cookieBrowser) getWithCookie(at, name, value string) string {
 	path, query, _ := strings.Cut(at, "?")
 	q, err := url.ParseQuery(query)
-	fatal(b.t, err)
+	failOn(b.t, err)
 	q.Set(name, value)
 	return path + "?" + q.Encode()
 }
 
-// TestAProviderLogsPeopleIn checks that a click on the login page leads to the provider and back, with a session for the
+// TestProviderLogsUserIn checks that a click on the login page leads to the provider and back, with a session for the
 // person.
-func TestAProviderLogsPeopleIn(t *testing.T) {
+func TestProviderLogsUserIn(t *testing.T) {
 	i := logintest.NewIssuer(t)
-	p := newPeople(t, providers(i.URL))
-	b := p.tab()
-	form := b.ask("GET", "/login?next=%2Frules", "")
+	p := newLoginFixture(t, providerFile(i.URL))
+	b := p.newBrowser()
+	form := b.request("GET", "/login?next=%2Frules", "")
 	if !strings.Contains(form.body, `action="/login/oidc"`) || !strings.Contains(form.body, "Log in with <bdi>Example ID</bdi>") || !strings.Contains(form.body, `name="token"`) || len(form.Cookies()) > 0 {
 		t.Errorf("the way in: %s", form.body)
 	}
-	at := b.back(i, "/rules")
-	a := b.ask("GET", at, "", "Sec-Fetch-Site", "cross-site")
+	at := b.callback(i, "/rules")
+	a := b.request("GET", at, "", "Sec-Fetch-Site", "cross-site")
 	if a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/rules" {
 		t.Fatalf("%d %v %s", a.StatusCode, a.Header, a.body)
 	}
-	if page := b.ask("GET", "/rules", ""); page.StatusCode != http.StatusOK || !strings.Contains(page.body, "<bdi>oidc:ann@example.org</bdi>") || !strings.Contains(page.body, "Log out") {
+	if page := b.request("GET", "/rules", ""); page.StatusCode != http.StatusOK || !strings.Contains(page.body, "<bdi>oidc:ann@example.org</bdi>") || !strings.Contains(page.body, "Log out") {
 		t.Errorf("%d %s", page.StatusCode, page.body)
 	}
 	if len(b.cookies) != 1 || strings.Contains(p.log.text(), "level=ERROR") {
 		t.Errorf("the browser keeps %v; %s", b.cookies, p.log.text())
 	}
-	sessions := b.ask("GET", "/api/v1/sessions", "")
+	sessions := b.request("GET", "/api/v1/sessions", "")
 	if !strings.Contains(sessions.body, `"user":"oidc:ann@example.org"`) || strings.Contains(sessions.body, `"token"`) {
 		t.Errorf("sessions: %s", sessions.body)
 	}
-	if page := b.ask("GET", "/sessions", ""); !strings.Contains(page.body, "oidc:ann@example.org") {
+	if page := b.request("GET", "/sessions", ""); !strings.Contains(page.body, "oidc:ann@example.org") {
 		t.Errorf("the page of sessions: %s", page.body)
 	}
 	header := []string{"Cookie", "deadman_session=" + b.cookies["deadman_session"]}
-	got := audited(t, p.stand, "session.create", header)
+	got := auditOf(t, p.fixture, "session.create", header)
 	if len(got) != 1 || got[0].Actor != "oidc:ann@example.org" || got[0].Detail != "id oidc:"+i.URL+"#1; groups sre" {
 		t.Errorf("audited: %+v", got)
 	}
@@ -120,171 +120,171 @@ func TestAProviderLogsPeopleIn(t *testing.T) {
 		t.Errorf("the log has a secret: %s", p.log.text())
 	}
 	// Logging out ends the session on the node.
-	b.ask("POST", "/logout", "", formOf...)
-	if a := do(t, p.Server, "GET", "/api/v1/jobs", "", header...); a.StatusCode != http.StatusUnauthorized || len(b.cookies) != 0 {
+	b.request("POST", "/logout", "", formOf...)
+	if a := requestPath(t, p.Server, "GET", "/api/v1/jobs", "", header...); a.StatusCode != http.StatusUnauthorized || len(b.cookies) != 0 {
 		t.Errorf("after the log out: %d, %v", a.StatusCode, b.cookies)
 	}
 }
 
-// TestALoginIsOfItsBrowser checks that a redirect to another browser, a repeated one, and one without a login in
+// TestLoginIsBoundToBrowser checks that a redirect to another browser, a repeated one, and one without a login in
 // progress are refused.
-func TestALoginIsOfItsBrowser(t *testing.T) {
+func TestLoginIsBoundToBrowser(t *testing.T) {
 	i := logintest.NewIssuer(t)
-	p := newPeople(t, providers(i.URL))
-	refused := func(what string, b *tab, at string) {
+	p := newLoginFixture(t, providerFile(i.URL))
+	refused := func(what string, b *cookieBrowser, at string) {
 		t.Helper()
-		if a := b.ask("GET", at, ""); a.StatusCode != http.StatusForbidden || b.cookies["deadman_session"] != "" || !strings.Contains(a.body, "Log in") {
+		if a := b.request("GET", at, ""); a.StatusCode != http.StatusForbidden || b.cookies["deadman_session"] != "" || !strings.Contains(a.body, "Log in") {
 			t.Errorf("%s: %d %v", what, a.StatusCode, b.cookies)
 		}
 		if b.cookies["deadman_login"] != "" {
 			t.Errorf("%s: the login goes on", what)
 		}
 	}
-	foreign := p.tab()
-	theirs := foreign.back(i, "/")
-	refused("a login that another browser began", p.tab(), theirs)
-	b := p.tab()
-	b.begin("/")
-	refused("a login of another browser in place of the own", b, theirs)
-	b = p.tab()
-	at := b.back(i, "/")
-	refused("a state that is missing", b, b.with(at, "state", ""))
+	foreign := p.newBrowser()
+	others := foreign.callback(i, "/")
+	refused("a login that another browser began", p.newBrowser(), others)
+	b := p.newBrowser()
+	b.startLogin("/")
+	refused("a login of another browser in place of the own", b, others)
+	b = p.newBrowser()
+	at := b.callback(i, "/")
+	refused("a state that is missing", b, b.getWithCookie(at, "state", ""))
 	refused("and the right one afterwards", b, at)
 	for _, state := range []string{"x", strings.Repeat("A", 26)} {
-		b = p.tab()
-		refused("the state "+state, b, b.with(b.back(i, "/"), "state", state))
+		b = p.newBrowser()
+		refused("the state "+state, b, b.getWithCookie(b.callback(i, "/"), "state", state))
 	}
 	for _, cookie := range []string{"x", base64.RawURLEncoding.EncodeToString([]byte(`{}`)), base64.RawURLEncoding.EncodeToString([]byte(`{"state":""}`)), base64.RawURLEncoding.EncodeToString([]byte(`[]`))} {
-		b = p.tab()
+		b = p.newBrowser()
 		b.cookies["deadman_login"] = cookie
 		refused("the cookie "+cookie, b, "/login/oidc/callback?code=x&state=")
 	}
-	b = p.tab()
-	at = b.back(i, "/")
+	b = p.newBrowser()
+	at = b.callback(i, "/")
 	kept := b.cookies["deadman_login"]
-	if a := b.ask("GET", at, ""); a.StatusCode != http.StatusSeeOther {
+	if a := b.request("GET", at, ""); a.StatusCode != http.StatusSeeOther {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
 	}
-	again := p.tab()
+	again := p.newBrowser()
 	refused("an address that was used", again, at)
 	again.cookies["deadman_login"] = kept
 	refused("with its cookie, too", again, at)
-	b = p.tab()
-	at = b.begin("/")
+	b = p.newBrowser()
+	at = b.startLogin("/")
 	first, err := url.Parse(i.Authorize(at))
-	fatal(t, err)
+	failOn(t, err)
 	second, err := url.Parse(i.Authorize(at)) // another code, for the same state
-	fatal(t, err)
+	failOn(t, err)
 	again.cookies["deadman_login"] = b.cookies["deadman_login"]
-	if a := b.ask("GET", first.RequestURI(), ""); a.StatusCode != http.StatusSeeOther {
+	if a := b.request("GET", first.RequestURI(), ""); a.StatusCode != http.StatusSeeOther {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
 	}
 	refused("a state that was used, with its cookie and another code", again, second.RequestURI())
-	b = p.tab()
-	refused("an unknown code", b, b.with(b.back(i, "/"), "code", "x"))
-	b = p.tab()
-	refused("no code", b, b.with(b.back(i, "/"), "code", ""))
-	b = p.tab()
-	refused("another issuer", b, b.with(b.back(i, "/"), "iss", "https://evil.example"))
+	b = p.newBrowser()
+	refused("an unknown code", b, b.getWithCookie(b.callback(i, "/"), "code", "x"))
+	b = p.newBrowser()
+	refused("no code", b, b.getWithCookie(b.callback(i, "/"), "code", ""))
+	b = p.newBrowser()
+	refused("another issuer", b, b.getWithCookie(b.callback(i, "/"), "iss", "https://evil.example"))
 	// The code of another login, in the browser's own one.
-	b = p.tab()
-	other, err := url.Parse(p.tab().back(i, "/"))
-	fatal(t, err)
-	refused("a code of another login", b, b.with(b.back(i, "/"), "code", other.Query().Get("code")))
+	b = p.newBrowser()
+	other, err := url.Parse(p.newBrowser().callback(i, "/"))
+	failOn(t, err)
+	refused("a code of another login", b, b.getWithCookie(b.callback(i, "/"), "code", other.Query().Get("code")))
 	i.Claims(map[string]any{"nonce": "x"})
-	b = p.tab()
-	if a := b.ask("GET", b.back(i, "/"), ""); a.StatusCode != http.StatusServiceUnavailable || b.cookies["deadman_session"] != "" || strings.Contains(a.body, "nonce") {
+	b = p.newBrowser()
+	if a := b.request("GET", b.callback(i, "/"), ""); a.StatusCode != http.StatusServiceUnavailable || b.cookies["deadman_session"] != "" || strings.Contains(a.body, "nonce") {
 		t.Errorf("another nonce: %d %s", a.StatusCode, a.body)
 	}
 	i.Claims(nil)
-	if got := p.refusals("oidc"); got == "0" {
+	if got := p.countRefusals("oidc"); got == "0" {
 		t.Error("nothing is counted as refused")
 	}
 	// Neither a page of another site nor a link begins a login.
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
-		if a := p.tab().ask("POST", "/login/oidc", "next=%2F", append(header, "Content-Type", formOf[1])...); a.StatusCode != http.StatusForbidden || len(a.Cookies()) > 0 {
+		if a := p.newBrowser().request("POST", "/login/oidc", "next=%2F", append(header, "Content-Type", formOf[1])...); a.StatusCode != http.StatusForbidden || len(a.Cookies()) > 0 {
 			t.Errorf("%v begins a login: %d", header, a.StatusCode)
 		}
 	}
-	if a := p.tab().ask("GET", "/login/oidc", ""); a.StatusCode != http.StatusMethodNotAllowed || len(a.Cookies()) > 0 {
+	if a := p.newBrowser().request("GET", "/login/oidc", ""); a.StatusCode != http.StatusMethodNotAllowed || len(a.Cookies()) > 0 {
 		t.Errorf("a link begins a login: %d", a.StatusCode)
 	}
-	b = p.tab()
-	at = b.back(i, "/")
-	if a := b.ask("HEAD", at, ""); a.StatusCode != http.StatusMethodNotAllowed || i.Requests("/token") == 0 {
+	b = p.newBrowser()
+	at = b.callback(i, "/")
+	if a := b.request("HEAD", at, ""); a.StatusCode != http.StatusMethodNotAllowed || i.Requests("/token") == 0 {
 		t.Errorf("HEAD: %d", a.StatusCode)
 	}
 }
 
-// TestAProviderLeadsToTheNodeAlone checks that a login opens only pages of the node, regardless of the form, the cookie
+// TestProviderLoginRedirectsToNodeOnly checks that a login opens only pages of the node, regardless of the form, the cookie
 // or the URL.
-func TestAProviderLeadsToTheNodeAlone(t *testing.T) {
+func TestProviderLoginRedirectsToNodeOnly(t *testing.T) {
 	i := logintest.NewIssuer(t)
-	p := newPeople(t, providers(i.URL))
+	p := newLoginFixture(t, providerFile(i.URL))
 	for next, want := range map[string]string{"/alerts/x?a=b": "/alerts/x?a=b", "//evil.example": "/", `/\evil.example`: "/", "https://evil.example": "/", "javascript:alert(1)": "/", "/login": "/", "": "/"} {
-		b := p.tab()
-		if a := b.ask("GET", b.back(i, next), ""); a.Header.Get("Location") != want {
+		b := p.newBrowser()
+		if a := b.request("GET", b.callback(i, next), ""); a.Header.Get("Location") != want {
 			t.Errorf("%q leads to %q", next, a.Header.Get("Location"))
 		}
-		b = p.tab()
-		at := b.back(i, "/")
+		b = p.newBrowser()
+		at := b.callback(i, "/")
 		text, err := base64.RawURLEncoding.DecodeString(b.cookies["deadman_login"])
-		fatal(t, err)
+		failOn(t, err)
 		b.cookies["deadman_login"] = base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(text), `"next":"/"`, `"next":"`+strings.ReplaceAll(next, `\`, `\\`)+`"`, 1)))
-		if a := b.ask("GET", b.with(at, "next", next), ""); a.Header.Get("Location") != want {
+		if a := b.request("GET", b.getWithCookie(at, "next", next), ""); a.Header.Get("Location") != want {
 			t.Errorf("with %q in the cookie it leads to %q", next, a.Header.Get("Location"))
 		}
 	}
 }
 
-// TestAProviderRefuses checks that the words of a provider, or of the URL's author, are escaped.
-func TestAProviderRefuses(t *testing.T) {
+// TestProviderErrorIsEscaped checks that the words of a provider, or of the URL's author, are escaped.
+func TestProviderErrorIsEscaped(t *testing.T) {
 	i := logintest.NewIssuer(t)
-	p := newPeople(t, providers(i.URL))
+	p := newLoginFixture(t, providerFile(i.URL))
 	for query, want := range map[string]string{
 		"error=access_denied": "did not let you in",
 		"error=%3Cscript%3Ealert(1)%3C/script%3E&error_description=%3Cimg%20src=x%3E": "refuses the login: &lt;script&gt;alert(1)&lt;/script&gt; (&lt;img src=x&gt;)",
 		"error=server_error&code=x": "refuses the login: server_error.",
 	} {
-		b := p.tab()
-		at, err := url.Parse(b.back(i, "/rules"))
-		fatal(t, err)
-		a := b.ask("GET", "/login/oidc/callback?state="+at.Query().Get("state")+"&"+query, "")
+		b := p.newBrowser()
+		at, err := url.Parse(b.callback(i, "/rules"))
+		failOn(t, err)
+		a := b.request("GET", "/login/oidc/callback?state="+at.Query().Get("state")+"&"+query, "")
 		if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, want) || strings.Contains(a.body, "<script>alert") || strings.Contains(a.body, "<img") || b.cookies["deadman_session"] != "" || !strings.Contains(a.body, `value="/rules"`) {
 			t.Errorf("%s: %d %s", query, a.StatusCode, a.body)
 		}
-		if a := p.tab().ask("GET", "/login/oidc/callback?"+query, ""); a.StatusCode != http.StatusForbidden || strings.Contains(a.body, want) {
+		if a := p.newBrowser().request("GET", "/login/oidc/callback?"+query, ""); a.StatusCode != http.StatusForbidden || strings.Contains(a.body, want) {
 			t.Errorf("%s, of no login: %d %s", query, a.StatusCode, a.body)
 		}
 	}
 }
 
-// TestALoginFixesNoSession checks that each login creates a new session and ends the previous one of any user, and that
+// TestLoginPreventsSessionFixation checks that each login creates a new session and ends the previous one of any user, and that
 // the browser's own values are ignored.
-func TestALoginFixesNoSession(t *testing.T) {
+func TestLoginPreventsSessionFixation(t *testing.T) {
 	i := logintest.NewIssuer(t)
-	p := newPeople(t, providers(i.URL))
-	b := p.tab()
+	p := newLoginFixture(t, providerFile(i.URL))
+	b := p.newBrowser()
 	b.cookies["deadman_session"] = "ds_" + strings.Repeat("A", 43)
-	if a := b.ask("GET", b.back(i, "/"), ""); a.StatusCode != http.StatusSeeOther || b.cookies["deadman_session"] == "ds_"+strings.Repeat("A", 43) {
+	if a := b.request("GET", b.callback(i, "/"), ""); a.StatusCode != http.StatusSeeOther || b.cookies["deadman_session"] == "ds_"+strings.Repeat("A", 43) {
 		t.Fatalf("%d %v", a.StatusCode, b.cookies)
 	}
 	first := "deadman_session=" + b.cookies["deadman_session"]
-	b.ask("GET", b.back(i, "/"), "")
-	if !b.isIn() {
+	b.request("GET", b.callback(i, "/"), "")
+	if !b.isLoggedIn() {
 		t.Error("the second login is none")
 	}
-	token := p.tab()
-	token.ask("POST", "/login", url.Values{"token": {strings.TrimPrefix(p.token("me", "", access.Read)[1], "Bearer ")}}.Encode(), formOf...)
+	token := p.newBrowser()
+	token.request("POST", "/login", url.Values{"token": {strings.TrimPrefix(p.newToken("me", "", access.Read)[1], "Bearer ")}}.Encode(), formOf...)
 	of := "deadman_session=" + token.cookies["deadman_session"]
-	token.ask("GET", token.back(i, "/"), "")
+	token.request("GET", token.callback(i, "/"), "")
 	for _, cookie := range []string{first, of} {
-		if a := do(t, p.Server, "GET", "/api/v1/jobs", "", "Cookie", cookie); a.StatusCode != http.StatusUnauthorized {
+		if a := requestPath(t, p.Server, "GET", "/api/v1/jobs", "", "Cookie", cookie); a.StatusCode != http.StatusUnauthorized {
 			t.Errorf("the session before the login: %d", a.StatusCode)
 		}
 	}
-	if secure := newPeople(t, providers(i.URL), func(o *web.Options, _ *stand) { o.PublicURL = "https://deadman.example.org/" }); true {
-		a := secure.tab().ask("POST", "/login/oidc", "", formOf...)
+	if secure := newLoginFixture(t, providerFile(i.URL), func(o *web.Options, _ *fixture) { o.PublicURL = "https://deadman.example.org/" }); true {
+		a := secure.newBrowser().request("POST", "/login/oidc", "", formOf...)
 		c := a.Cookies()[0]
 		if c.Name != "__Host-deadman_login" || !c.Secure || !strings.Contains(a.Header.Get("Refresh"), url.QueryEscape("https://deadman.example.org/login/oidc/callback")) {
 			t.Errorf("behind https: %v %v", c, a.Header)
@@ -292,56 +292,56 @@ func TestALoginFixesNoSession(t *testing.T) {
 	}
 }
 
-// TestGroupsDecideNow checks that the current login file decides a person's permissions, and that a person without
+// TestGroupsAreCheckedAtLogin checks that the current login file decides a person's permissions, and that a person without
 // groups gets no session.
-func TestGroupsDecideNow(t *testing.T) {
+func TestGroupsAreCheckedAtLogin(t *testing.T) {
 	i := logintest.NewIssuer(t)
-	p := newPeople(t, providers(i.URL))
+	p := newLoginFixture(t, providerFile(i.URL))
 	i.Claims(map[string]any{"groups": []string{"visitors", "<b>"}})
-	b := p.tab()
-	if a := b.ask("GET", b.back(i, "/"), ""); a.StatusCode != http.StatusForbidden || b.cookies["deadman_session"] != "" || !strings.Contains(a.body, "visitors, &lt;b&gt;") || !strings.Contains(a.body, "None of your groups") {
+	b := p.newBrowser()
+	if a := b.request("GET", b.callback(i, "/"), ""); a.StatusCode != http.StatusForbidden || b.cookies["deadman_session"] != "" || !strings.Contains(a.body, "visitors, &lt;b&gt;") || !strings.Contains(a.body, "None of your groups") {
 		t.Errorf("%d %v %s", a.StatusCode, b.cookies, a.body)
 	}
 	i.Claims(map[string]any{"groups": nil})
 	i.Info(map[string]any{"sub": "1"})
-	if a := b.ask("GET", b.back(i, "/"), ""); a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "has no groups") {
+	if a := b.request("GET", b.callback(i, "/"), ""); a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "has no groups") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	if all, err := p.keeper.Sessions(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("strangers have sessions: %+v %v", all, err)
 	}
 	i.Claims(map[string]any{"groups": []string{"staff", "sre"}})
-	if a := b.ask("GET", b.back(i, "/"), ""); a.StatusCode != http.StatusSeeOther {
+	if a := b.request("GET", b.callback(i, "/"), ""); a.StatusCode != http.StatusSeeOther {
 		t.Fatal(a.body)
 	}
-	if a := b.ask("GET", "/api/v1/tokens", ""); a.StatusCode != http.StatusOK {
+	if a := b.request("GET", "/api/v1/tokens", ""); a.StatusCode != http.StatusOK {
 		t.Errorf("an administrator: %d", a.StatusCode)
 	}
-	begun := stream(t, p.URL+"/api/v1/alerts", "Cookie", "deadman_session="+b.cookies["deadman_session"])
-	p.use(t, strings.Replace(providers(i.URL), "sre", "other", 1))
-	if a := b.ask("GET", "/api/v1/tokens", ""); a.StatusCode != http.StatusForbidden || !b.isIn() {
+	begun := openStream(t, p.URL+"/api/v1/alerts", "Cookie", "deadman_session="+b.cookies["deadman_session"])
+	p.writeLoginFile(t, strings.Replace(providerFile(i.URL), "sre", "other", 1))
+	if a := b.request("GET", "/api/v1/tokens", ""); a.StatusCode != http.StatusForbidden || !b.isLoggedIn() {
 		t.Errorf("without the group of administrators: %d", a.StatusCode)
 	}
-	ends(t, "a stream of an administrator", begun)
-	p.use(t, strings.ReplaceAll(strings.Replace(providers(i.URL), "sre", "other", 1), "staff", "another"))
-	if a := b.ask("GET", "/jobs", ""); a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "staff, sre") {
+	waitForEnd(t, "a stream of an administrator", begun)
+	p.writeLoginFile(t, strings.ReplaceAll(strings.Replace(providerFile(i.URL), "sre", "other", 1), "staff", "another"))
+	if a := b.request("GET", "/jobs", ""); a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "staff, sre") {
 		t.Errorf("in no group: %d %s", a.StatusCode, a.body)
 	}
-	p.use(t, providers("https://id.example.org"))
-	if b.isIn() {
+	p.writeLoginFile(t, providerFile("https://id.example.org"))
+	if b.isLoggedIn() {
 		t.Error("a person of another provider is in")
 	}
-	p.use(t, headers)
-	if b.isIn() {
+	p.writeLoginFile(t, headers)
+	if b.isLoggedIn() {
 		t.Error("a person of a provider that is no more in the file is in")
 	}
-	p.use(t, providers(i.URL))
-	if !b.isIn() {
+	p.writeLoginFile(t, providerFile(i.URL))
+	if !b.isLoggedIn() {
 		t.Error("the session does not go on with the file")
 	}
 	// A person without permissions can still log out.
-	p.use(t, "oidc: {issuer: '"+i.URL+"', client_id: x}\ngroups: [{group: another, scopes: [read]}]\n")
-	b.ask("POST", "/logout", "", formOf...)
+	p.writeLoginFile(t, "oidc: {issuer: '"+i.URL+"', client_id: x}\ngroups: [{group: another, scopes: [read]}]\n")
+	b.request("POST", "/logout", "", formOf...)
 	if all, err := p.keeper.Sessions(t.Context()); err != nil || len(all) != 0 || len(b.cookies) != 0 {
 		t.Errorf("after the log out: %+v %v %v", all, b.cookies, err)
 	}
@@ -351,39 +351,39 @@ func TestGroupsDecideNow(t *testing.T) {
 // not see each other's.
 func TestSessionsOfPeopleAreRevoked(t *testing.T) {
 	i := logintest.NewIssuer(t)
-	p := newPeople(t, providers(i.URL))
-	admin := p.token("root", "", access.Admin)
-	var tabs []*tab
+	p := newLoginFixture(t, providerFile(i.URL))
+	admin := p.newToken("root", "", access.Admin)
+	var tabs []*cookieBrowser
 	for _, subject := range []string{"1", "1", "2"} { // the third has the name of the first two
 		i.Claims(map[string]any{"sub": subject, "groups": []string{"staff"}})
-		b := p.tab()
-		b.ask("GET", b.back(i, "/"), "")
+		b := p.newBrowser()
+		b.request("GET", b.callback(i, "/"), "")
 		tabs = append(tabs, b)
 	}
 	id := regexp.MustCompile(`"id":"([^"]+)"`)
 	for n, want := range map[int]int{0: 2, 2: 1} {
-		if got := id.FindAllString(tabs[n].ask("GET", "/api/v1/sessions", "").body, -1); len(got) != want {
+		if got := id.FindAllString(tabs[n].request("GET", "/api/v1/sessions", "").body, -1); len(got) != want {
 			t.Errorf("person %d sees %v", n, got)
 		}
 	}
-	theirs := id.FindStringSubmatch(tabs[2].ask("GET", "/api/v1/sessions", "").body)[1]
-	if a := tabs[0].ask("DELETE", "/api/v1/sessions/"+theirs, ""); a.StatusCode != http.StatusNotFound {
+	others := id.FindStringSubmatch(tabs[2].request("GET", "/api/v1/sessions", "").body)[1]
+	if a := tabs[0].request("DELETE", "/api/v1/sessions/"+others, ""); a.StatusCode != http.StatusNotFound {
 		t.Errorf("a person ends the session of another one: %d", a.StatusCode)
 	}
-	if a := do(t, p.Server, "DELETE", "/api/v1/sessions/"+theirs, "", admin...); a.StatusCode != http.StatusNoContent || tabs[2].isIn() || !tabs[0].isIn() {
+	if a := requestPath(t, p.Server, "DELETE", "/api/v1/sessions/"+others, "", admin...); a.StatusCode != http.StatusNoContent || tabs[2].isLoggedIn() || !tabs[0].isLoggedIn() {
 		t.Errorf("an administrator: %d %s", a.StatusCode, a.body)
 	}
 }
 
-// TestWithoutAProvider checks that without a provider in the file, its routes and button do not exist.
-func TestWithoutAProvider(t *testing.T) {
-	for _, p := range []*people{newPeople(t, headers), {stand: newStand(t, closed)}} {
-		if a := p.tab().ask("GET", "/login", ""); strings.Contains(a.body, "oidc") || !strings.Contains(a.body, "autofocus") {
+// TestWithoutProvider checks that without a provider in the file, its routes and button do not exist.
+func TestWithoutProvider(t *testing.T) {
+	for _, p := range []*loginFixture{newLoginFixture(t, headers), {fixture: newFixture(t, closedNode)}} {
+		if a := p.newBrowser().request("GET", "/login", ""); strings.Contains(a.body, "oidc") || !strings.Contains(a.body, "autofocus") {
 			t.Errorf("%s", a.body)
 		}
 		for _, r := range []string{"POST /login/oidc", "GET /login/oidc/callback?code=x&state=y"} {
 			method, path, _ := strings.Cut(r, " ")
-			if a := p.tab().ask(method, path, "", formOf...); a.StatusCode != http.StatusNotFound {
+			if a := p.newBrowser().request(method, path, "", formOf...); a.StatusCode != http.StatusNotFound {
 				t.Errorf("%s: %d", r, a.StatusCode)
 			}
 		}

@@ -20,9 +20,9 @@ const (
 	readPatience  = time.Second      // until a waiting request ends unread answers of visitors that hold more
 )
 
-func newReads() *places[tokenRef] {
-	return &places[tokenRef]{
-		perNode: maxReads, perOwner: maxTokenReads, fair: true, kept: keptReads, patience: readPatience, guest: func(of tokenRef) bool { return of.guest },
+func newReadSemaphore() *semaphore[tokenRef] {
+	return &semaphore[tokenRef]{
+		perNode: maxReads, perOwner: maxTokenReads, fair: true, reserved: keptReads, reclaimAfter: readPatience, guest: func(of tokenRef) bool { return of.guest },
 		full: func(of tokenRef, node bool) *Problem {
 			if node {
 				return problem(http.StatusServiceUnavailable, "the responses of this node to all clients take %d MiB, which is the limit, "+
@@ -42,7 +42,7 @@ type readingKey struct{}
 // readLimit limits the answers to read requests.
 type readLimit struct {
 	*responder
-	places *places[tokenRef] // in bytes of answers
+	permits *semaphore[tokenRef] // in bytes of answers
 }
 
 // reading bounds the answers to read requests until they are written. Requests that a page makes within the process
@@ -91,7 +91,7 @@ func (w *readWriter) stop() {
 
 // readRoom is the capacity of one answer.
 type readRoom struct {
-	among *places[tokenRef]
+	among *semaphore[tokenRef]
 	loan  *loan[tokenRef]
 }
 
@@ -130,8 +130,8 @@ func BeginRead(ctx context.Context) (within context.Context, leave func(), err e
 // acquire waits for the capacity of an answer.
 func (a *readLimit) acquire(ctx context.Context) (context.Context, *readRoom, error) {
 	of := principalOf(ctx).tenant()
-	if err := a.places.wait(ctx, of, answerRoom, readWait); err != nil {
+	if err := a.permits.acquireWithin(ctx, of, answerRoom, readWait); err != nil {
 		return nil, nil, err
 	}
-	return context.WithValue(ctx, readingKey{}, true), &readRoom{a.places, &loan[tokenRef]{owner: of, places: answerRoom}}, nil
+	return context.WithValue(ctx, readingKey{}, true), &readRoom{a.permits, &loan[tokenRef]{owner: of, permits: answerRoom}}, nil
 }

@@ -11,16 +11,16 @@ import (
 	"deadman/internal/access"
 )
 
-// TestTenantsLeaveRoomToRead checks that the tokens of a prefix share their capacity, that all prefixes together leave
+// TestTenantsLeaveReadCapacity checks that the tokens of a prefix share their capacity, that all prefixes together leave
 // some for others, and that each of those leaves some, too.
-func TestTenantsLeaveRoomToRead(t *testing.T) {
-	reads := newReads()
+func TestTenantsLeaveReadCapacity(t *testing.T) {
+	reads := newReadSemaphore()
 	visitorNamed := func(name, prefix string) principal {
 		return principal{token: access.Token{ID: "id-" + name, Name: name, Prefix: prefix}}
 	}
 	take := func(name, prefix string) int {
 		var full *Problem
-		if err := reads.wait(t.Context(), visitorNamed(name, prefix).tenant(), answerRoom, time.Millisecond); errors.As(err, &full) {
+		if err := reads.acquireWithin(t.Context(), visitorNamed(name, prefix).tenant(), answerRoom, time.Millisecond); errors.As(err, &full) {
 			return full.Status
 		}
 		return http.StatusOK
@@ -51,7 +51,7 @@ func TestTenantsLeaveRoomToRead(t *testing.T) {
 	if full := reads.full(visitorNamed("eve", "").tenant(), true); !strings.Contains(full.Detail, "256 MiB") {
 		t.Errorf("it does not say what is wrong: %s", full.Detail)
 	}
-	reads.give(visitorNamed("other", "t0-").tenant(), answerRoom)
+	reads.releaseN(visitorNamed("other", "t0-").tenant(), answerRoom)
 	want("a tenant, while others need what is left", take("t6", "t6-"), http.StatusServiceUnavailable)
 	want("a token without a prefix, once there is room", take("eve", ""), http.StatusOK)
 }

@@ -34,7 +34,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		rows[m[1]] = true
 	}
 	files, err := filepath.Glob("*.go")
-	fatal(t, err)
+	failOn(t, err)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
@@ -54,6 +54,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 func readPage(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	fatal(t, err)
+	failOn(t, err)
 	return string(text)
 }

@@ -11,7 +11,7 @@ import (
 // TestRefusalsForPeopleAndPrograms checks that users get a page for missing things and refused actions, and programs a
 // problem.
 func TestRefusalsForPeopleAndPrograms(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -28,11 +28,11 @@ func TestRefusalsForPeopleAndPrograms(t *testing.T) {
 		{"GET", "/ping/nope", 404, ""},
 		{"PUT", "/healthz", 405, ""},
 	} {
-		asked := do(t, s.Server, c.method, c.path, "", "Accept", "application/json")
-		if asked.StatusCode != c.status || asked.Header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s %s, asked by a program: %d %s", c.method, c.path, asked.StatusCode, asked.body)
+		response := requestPath(t, s.Server, c.method, c.path, "", "Accept", "application/json")
+		if response.StatusCode != c.status || response.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s, asked by a program: %d %s", c.method, c.path, response.StatusCode, response.body)
 		}
-		seen := do(t, s.Server, c.method, c.path, "", "Accept", "text/html,*/*;q=0.8")
+		seen := requestPath(t, s.Server, c.method, c.path, "", "Accept", "text/html,*/*;q=0.8")
 		kind := "text/html; charset=utf-8"
 		if c.page == "" {
 			kind = "application/problem+json"
@@ -40,21 +40,21 @@ func TestRefusalsForPeopleAndPrograms(t *testing.T) {
 		if seen.StatusCode != c.status || seen.Header.Get("Content-Type") != kind || !strings.Contains(seen.body, c.page) || strings.Contains(seen.body, "secret") {
 			t.Errorf("%s %s, asked in a browser: %d %s %s", c.method, c.path, seen.StatusCode, seen.Header.Get("Content-Type"), seen.body)
 		}
-		if seen.Header.Get("Allow") != asked.Header.Get("Allow") {
-			t.Errorf("%s %s: Allow is %q and %q", c.method, c.path, seen.Header.Get("Allow"), asked.Header.Get("Allow"))
+		if seen.Header.Get("Allow") != response.Header.Get("Allow") {
+			t.Errorf("%s %s: Allow is %q and %q", c.method, c.path, seen.Header.Get("Allow"), response.Header.Get("Allow"))
 		}
 	}
 }
 
-// TestRefusalOfATokenIsAPage checks that a refused visitor gets a page with a link to the login.
-func TestRefusalOfATokenIsAPage(t *testing.T) {
-	s := newStand(t, closed)
-	a := do(t, s.Server, "GET", "/jobs", "", append(s.token("shop", "", access.Events), "Accept", "text/html")...)
+// TestRefusalOfTokenIsPage checks that a refused visitor gets a page with a link to the login.
+func TestRefusalOfTokenIsPage(t *testing.T) {
+	s := newFixture(t, closedNode)
+	a := requestPath(t, s.Server, "GET", "/jobs", "", append(s.newToken("shop", "", access.Events), "Accept", "text/html")...)
 	if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "does not have the scope read") || !strings.Contains(a.body, `href="/login"`) {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	// An anonymous visitor gets only a link to the login.
-	a = do(t, s.Server, "POST", "/jobs", "", "Accept", "text/html")
+	a = requestPath(t, s.Server, "POST", "/jobs", "", "Accept", "text/html")
 	if a.StatusCode != http.StatusUnauthorized || !strings.Contains(a.body, `href="/login"`) || strings.Contains(a.body, "<nav") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}

@@ -13,22 +13,22 @@ import (
 	"deadman/web"
 )
 
-// bare makes a node without dependencies. A request that is not refused before they are used gets a 500.
-func bare(t *testing.T, o web.Options) *httptest.Server {
+// newBareNode makes a node without dependencies. A request that is not refused before they are used gets a 500.
+func newBareNode(t *testing.T, o web.Options) *httptest.Server {
 	t.Helper()
 	if o.Health == nil {
 		o.Health = func(context.Context) []web.Condition { return nil }
 	}
-	o.Log, o.Open = quiet, toEverybody
+	o.Log, o.Open = discardLog, allowAll
 	s := httptest.NewServer(web.New(o))
 	t.Cleanup(s.Close)
 	return s
 }
 
-// closedWithoutKeeper makes a node that is not open and has no tokens.
-func closedWithoutKeeper(t *testing.T) *httptest.Server {
+// newClosedNode makes a node that is not open and has no tokens.
+func newClosedNode(t *testing.T) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(web.New(web.Options{Log: quiet}))
+	s := httptest.NewServer(web.New(web.Options{Log: discardLog}))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -54,7 +54,7 @@ func (a answer) problem(t *testing.T) web.Problem {
 	return p
 }
 
-func do(t *testing.T, s *httptest.Server, method, path, body string, header ...string) answer {
+func requestPath(t *testing.T, s *httptest.Server, method, path, body string, header ...string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -79,7 +79,7 @@ func do(t *testing.T, s *httptest.Server, method, path, body string, header ...s
 }
 
 func TestRefused(t *testing.T) {
-	s := bare(t, web.Options{})
+	s := newBareNode(t, web.Options{})
 	long := strings.Repeat("k", 513)
 	for _, c := range []struct {
 		method, path string
@@ -139,7 +139,7 @@ func TestRefused(t *testing.T) {
 		{"POST", "/api/v1/events/orders.created?id=7", 400, []string{"query.id"}},
 	} {
 		t.Run(c.method+" "+c.path[:min(len(c.path), 60)], func(t *testing.T) {
-			a := do(t, s, c.method, c.path, "")
+			a := requestPath(t, s, c.method, c.path, "")
 			p := a.problem(t)
 			if a.StatusCode != c.status {
 				t.Fatalf("status %d, want %d: %s", a.StatusCode, c.status, a.body)
@@ -160,20 +160,20 @@ func TestRefused(t *testing.T) {
 }
 
 func TestRefusedEvents(t *testing.T) {
-	s := bare(t, web.Options{})
+	s := newBareNode(t, web.Options{})
 	const path = "/api/v1/events/orders.created"
 	limit := strings.Repeat(" ", web.MaxEventBytes-2) + "{}"
 
-	if a := do(t, s, "POST", path, limit+" "); a.StatusCode != 413 || !strings.Contains(a.problem(t).Detail, "262144") {
+	if a := requestPath(t, s, "POST", path, limit+" "); a.StatusCode != 413 || !strings.Contains(a.problem(t).Detail, "262144") {
 		t.Errorf("a byte too many: %d %s", a.StatusCode, a.body)
 	}
-	if a := do(t, s, "POST", path, "{", "Content-Type", "application/json; charset=utf-8"); a.StatusCode != 400 {
+	if a := requestPath(t, s, "POST", path, "{", "Content-Type", "application/json; charset=utf-8"); a.StatusCode != 400 {
 		t.Errorf("JSON that is none: %d %s", a.StatusCode, a.body)
 	}
-	if a := do(t, s, "POST", path, "{}", "Nats-Msg-Id", "1", "Idempotency-Key", "2"); a.StatusCode != 400 {
+	if a := requestPath(t, s, "POST", path, "{}", "Nats-Msg-Id", "1", "Idempotency-Key", "2"); a.StatusCode != 400 {
 		t.Errorf("two ids: %d %s", a.StatusCode, a.body)
 	}
-	if a := do(t, s, "POST", path, "{}", "Idempotency-Key", strings.Repeat("i", 257)); a.StatusCode != 400 {
+	if a := requestPath(t, s, "POST", path, "{}", "Idempotency-Key", strings.Repeat("i", 257)); a.StatusCode != 400 {
 		t.Errorf("a long id: %d %s", a.StatusCode, a.body)
 	}
 }
@@ -181,7 +181,7 @@ func TestRefusedEvents(t *testing.T) {
 // TestLoopbackOnly checks that a page that rebinds its name to a loopback address is refused, since it sends that name
 // as Host.
 func TestLoopbackOnly(t *testing.T) {
-	s := bare(t, web.Options{LoopbackOnly: true, PublicURL: "https://deadman.example.org/x"})
+	s := newBareNode(t, web.Options{LoopbackOnly: true, PublicURL: "https://deadman.example.org/x"})
 	for host, ok := range map[string]bool{
 		"localhost": true, "localhost:8080": true, "LOCALHOST.": true, "a.localhost:1": true,
 		"127.0.0.1": true, "127.8.9.1:80": true, "[::1]": true, "[::1]:8080": true, "[::ffff:127.0.0.1]:1": true,
@@ -189,7 +189,7 @@ func TestLoopbackOnly(t *testing.T) {
 		"evil.example.org": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false,
 		"10.0.0.1": false, "0.0.0.0": false, "[::2]:1": false, "2130706433": false, "notlocalhost": false,
 	} {
-		a := do(t, s, "GET", "/healthz", "", "Host", host)
+		a := requestPath(t, s, "GET", "/healthz", "", "Host", host)
 		if (a.StatusCode == 200) != ok {
 			t.Errorf("host %s: status %d", host, a.StatusCode)
 		}
@@ -197,22 +197,22 @@ func TestLoopbackOnly(t *testing.T) {
 			t.Errorf("host %s: %s", host, a.body)
 		}
 	}
-	if a := do(t, bare(t, web.Options{}), "GET", "/healthz", "", "Host", "any.example.org"); a.StatusCode != 200 {
+	if a := requestPath(t, newBareNode(t, web.Options{}), "GET", "/healthz", "", "Host", "any.example.org"); a.StatusCode != 200 {
 		t.Errorf("a node that is not on loopback refuses its name: %s", a.body)
 	}
 }
 
 func TestOtherSites(t *testing.T) {
-	s := bare(t, web.Options{})
+	s := newBareNode(t, web.Options{})
 	for _, header := range [][]string{
 		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example.org"}, {"Origin", "null"},
 	} {
-		if a := do(t, s, "POST", "/api/v1/events/a.b", "{}", header...); a.StatusCode != 403 {
+		if a := requestPath(t, s, "POST", "/api/v1/events/a.b", "{}", header...); a.StatusCode != 403 {
 			t.Errorf("%v may send events: %d", header, a.StatusCode)
 		} else {
 			a.problem(t)
 		}
-		if a := do(t, s, "GET", "/healthz", "", header...); a.StatusCode != 200 {
+		if a := requestPath(t, s, "GET", "/healthz", "", header...); a.StatusCode != 200 {
 			t.Errorf("%v may not read: %d", header, a.StatusCode)
 		}
 	}
@@ -228,8 +228,8 @@ func TestReadiness(t *testing.T) {
 		{[]web.Condition{{Name: "database", OK: true, Vital: true}, {Name: "nats", Detail: "not connected"}}, 200, 503},
 		{[]web.Condition{{Name: "database", Vital: true}, {Name: "nats", OK: true}}, 503, 503},
 	} {
-		s := bare(t, web.Options{Health: func(context.Context) []web.Condition { return c.conditions }})
-		a := do(t, s, "GET", "/readyz", "")
+		s := newBareNode(t, web.Options{Health: func(context.Context) []web.Condition { return c.conditions }})
+		a := requestPath(t, s, "GET", "/readyz", "")
 		var got web.Readiness
 		if err := json.Unmarshal([]byte(a.body), &got); err != nil {
 			t.Fatal(err)
@@ -237,10 +237,10 @@ func TestReadiness(t *testing.T) {
 		if a.StatusCode != c.status || got.Ready != (c.status == 200) || got.Healthy != (c.all == 200) || len(got.Conditions) != len(c.conditions) {
 			t.Errorf("%v: %d %s", c.conditions, a.StatusCode, a.body)
 		}
-		if a := do(t, s, "GET", "/readyz?all", ""); a.StatusCode != c.all {
+		if a := requestPath(t, s, "GET", "/readyz?all", ""); a.StatusCode != c.all {
 			t.Errorf("%v: %d where all is asked for", c.conditions, a.StatusCode)
 		}
-		if a := do(t, s, "GET", "/healthz", ""); a.StatusCode != 200 {
+		if a := requestPath(t, s, "GET", "/healthz", ""); a.StatusCode != 200 {
 			t.Errorf("the process is there, and /healthz says %d", a.StatusCode)
 		}
 	}
@@ -248,16 +248,16 @@ func TestReadiness(t *testing.T) {
 
 // TestPanic checks that an internal error is answered without its details.
 func TestPanic(t *testing.T) {
-	s := bare(t, web.Options{})
-	a := do(t, s, "GET", "/api/v1/jobs", "")
+	s := newBareNode(t, web.Options{})
+	a := requestPath(t, s, "GET", "/api/v1/jobs", "")
 	if p := a.problem(t); a.StatusCode != 500 || strings.Contains(a.body, "nil pointer") || strings.Contains(a.body, ".go:") {
 		t.Errorf("%d %+v", a.StatusCode, p)
 	}
 }
 
-// TestNoHalfAnswer checks that an answer that cannot be encoded is a problem from its first byte.
-func TestNoHalfAnswer(t *testing.T) {
-	s := newStand(t)
-	s.place("1", time.Hour, `{"half": `)
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/jobs/order-unshipped/1", ""), 500, web.Internal, "see the log of the node")
+// TestEncodingErrorIsProblem checks that an answer that cannot be encoded is a problem from its first byte.
+func TestEncodingErrorIsProblem(t *testing.T) {
+	s := newFixture(t)
+	s.createJob("1", time.Hour, `{"half": `)
+	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/jobs/order-unshipped/1", ""), 500, web.Internal, "see the log of the node")
 }

@@ -105,7 +105,7 @@ type ruleAPI struct {
 	jobs    *ruleJobCounts
 	quotas  *quotaAPI
 	lints   *lintAPI
-	saves   *places[tokenRef]
+	saves   *semaphore[tokenRef]
 	now     func() time.Time
 }
 

@@ -10,10 +10,10 @@ import (
 
 // TestJobsOfRules checks that a list of rules has their job counts after the first count.
 func TestJobsOfRules(t *testing.T) {
-	s := newStand(t)
-	s.save(strings.ReplaceAll(unshipped, "order-unshipped", "order-unpaid"))
+	s := newFixture(t)
+	s.saveRule(strings.ReplaceAll(unshippedRule, "order-unshipped", "order-unpaid"))
 	for _, key := range []string{"1", "2", "3"} {
-		s.place(key, time.Hour, `{}`)
+		s.createJob(key, time.Hour, `{}`)
 	}
 	s.alert("1", "1 is late", 2*time.Hour)
 	jobs, deadline := make(map[string]*web.RuleJobs), time.Now().Add(10*time.Second)

@@ -14,17 +14,17 @@ import (
 // TestPausedRulesAreResumedTogether checks that one request resumes the paused rules of a prefix, by the reason of the
 // pause, that a token with a prefix reaches its own rules only, and that each rule is in the audit log.
 func TestPausedRulesAreResumedTogether(t *testing.T) {
-	s := newStand(t, closed)
+	s := newFixture(t, closedNode)
 	for _, name := range []string{"acme-1", "acme-2", "acme-3", "acme-4", "zenith-1"} {
-		s.save(strings.Replace(unshipped, "order-unshipped", name, 1))
+		s.saveRule(strings.Replace(unshippedRule, "order-unshipped", name, 1))
 	}
 	for _, name := range []string{"acme-1", "acme-3"} {
-		fatal(t, s.store.Pause(t.Context(), name, true))
+		failOn(t, s.store.Pause(t.Context(), name, true))
 	}
 	for _, name := range []string{"acme-2", "acme-3", "zenith-1"} {
-		fatal(t, s.store.Halt(t.Context(), name, 1, "it costs too much"))
+		failOn(t, s.store.Halt(t.Context(), name, 1, "it costs too much"))
 	}
-	admin, acme, reader := s.token("admin", "", access.Admin), s.token("acme", "acme-*", access.Rules), s.token("reader", "", access.OnCall)
+	admin, acme, reader := s.newToken("admin", "", access.Admin), s.newToken("acme", "acme-*", access.Rules), s.newToken("reader", "", access.OnCall)
 	for _, c := range []struct {
 		name, query string
 		as          []string
@@ -42,15 +42,15 @@ func TestPausedRulesAreResumedTogether(t *testing.T) {
 		{"all", "all=true", acme, 200, []string{}},
 		{"all of the operator", "all=true", admin, 200, []string{"zenith-1"}},
 	} {
-		a := do(t, s.Server, "POST", "/api/v1/rules/resume?"+c.query, "", c.as...)
+		a := requestPath(t, s.Server, "POST", "/api/v1/rules/resume?"+c.query, "", c.as...)
 		var done web.Resumed
-		fatal(t, json.Unmarshal([]byte(a.body), &done))
+		failOn(t, json.Unmarshal([]byte(a.body), &done))
 		if diff := cmp.Diff(c.want, done.Rules); a.StatusCode != c.status || diff != "" || done.Resumed != len(c.want) {
 			t.Errorf("%s: %d %s (-want +got):\n%s", c.name, a.StatusCode, a.body, diff)
 		}
 	}
 	entries, _, err := s.store.Audit(t.Context(), access.AuditFilter{Action: "rule.resume"})
-	fatal(t, err)
+	failOn(t, err)
 	got := make(map[string]string)
 	for _, e := range entries {
 		got[e.Object] = e.Actor.Name

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	paid     = `{"name": "paid", "entity": "payment", "trigger": {"event": "orders.created", "key": "event.id"}, "escalate": [{"after": "1h", "step": "primary"}]}`
+	paidRule = `{"name": "paid", "entity": "payment", "trigger": {"event": "orders.created", "key": "event.id"}, "escalate": [{"after": "1h", "step": "primary"}]}`
 	paidYAML = "name: paid\nentity: payment\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 2h, step: primary}]\n"
 )
 
-// changed decodes the answer to a request that saves a rule.
-func changed(t *testing.T, a answer, status int) web.RuleChange {
+// decodeChange decodes the answer to a request that saves a rule.
+func decodeChange(t *testing.T, a answer, status int) web.RuleChange {
 	t.Helper()
 	var c web.RuleChange
 	if err := json.Unmarshal([]byte(a.body), &c); a.StatusCode != status || err != nil {
@@ -26,7 +26,7 @@ func changed(t *testing.T, a answer, status int) web.RuleChange {
 	return c
 }
 
-func isProblem(t *testing.T, a answer, status int, kind web.Kind, parts ...string) web.Problem {
+func checkProblem(t *testing.T, a answer, status int, kind web.Kind, parts ...string) web.Problem {
 	t.Helper()
 	p := a.problem(t)
 	if a.StatusCode != status || p.Type != kind.URN() {
@@ -41,42 +41,42 @@ func isProblem(t *testing.T, a answer, status int, kind web.Kind, parts ...strin
 }
 
 func TestRuleLife(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	const path = "/api/v1/rules/paid"
-	a := do(t, s.Server, "POST", "/api/v1/rules", paid, "Content-Type", "application/json")
-	c := changed(t, a, 201)
+	a := requestPath(t, s.Server, "POST", "/api/v1/rules", paidRule, "Content-Type", "application/json")
+	c := decodeChange(t, a, 201)
 	if !c.Created || !c.Changed || c.Rule.Version != 1 || a.Header.Get("ETag") != `"1"` || a.Header.Get("Location") != path || !strings.Contains(c.Diff, "+name: paid") {
 		t.Errorf("created: %v %+v", a.Header, c)
 	}
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules", paid), 409, web.RuleConflict, "PUT")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/rules", paidRule), 409, web.RuleConflict, "PUT")
 
 	// As YAML, with a version, twice.
-	a = do(t, s.Server, "PUT", path, paidYAML, "Content-Type", "application/yaml", "If-Match", `"1"`)
-	if c := changed(t, a, 200); c.Created || !c.Changed || c.Rule.Version != 2 || a.Header.Get("ETag") != `"2"` || !strings.Contains(c.Diff, "after: 2h") {
+	a = requestPath(t, s.Server, "PUT", path, paidYAML, "Content-Type", "application/yaml", "If-Match", `"1"`)
+	if c := decodeChange(t, a, 200); c.Created || !c.Changed || c.Rule.Version != 2 || a.Header.Get("ETag") != `"2"` || !strings.Contains(c.Diff, "after: 2h") {
 		t.Errorf("replaced: %+v", c)
 	}
-	isProblem(t, do(t, s.Server, "PUT", path, paid, "If-Match", `"1"`), 412, web.RuleConflict, "version 2")
-	isProblem(t, do(t, s.Server, "PUT", path, paid, "If-None-Match", "*"), 412, web.RuleConflict)
-	if c := changed(t, do(t, s.Server, "PUT", path, paidYAML), 200); c.Changed || c.Rule.Version != 2 || c.Diff != "" {
+	checkProblem(t, requestPath(t, s.Server, "PUT", path, paidRule, "If-Match", `"1"`), 412, web.RuleConflict, "version 2")
+	checkProblem(t, requestPath(t, s.Server, "PUT", path, paidRule, "If-None-Match", "*"), 412, web.RuleConflict)
+	if c := decodeChange(t, requestPath(t, s.Server, "PUT", path, paidYAML), 200); c.Changed || c.Rule.Version != 2 || c.Diff != "" {
 		t.Errorf("the same again: %+v", c)
 	}
-	if c := changed(t, do(t, s.Server, "PUT", path+"?dry_run=true", paid), 200); !c.DryRun || !c.Changed || !strings.Contains(c.Diff, "after: 1h") {
+	if c := decodeChange(t, requestPath(t, s.Server, "PUT", path+"?dry_run=true", paidRule), 200); !c.DryRun || !c.Changed || !strings.Contains(c.Diff, "after: 1h") {
 		t.Errorf("a dry run: %+v", c)
 	}
 
 	// The document is returned as it was sent.
-	a = do(t, s.Server, "GET", path, "", "Accept", "application/yaml")
+	a = requestPath(t, s.Server, "GET", path, "", "Accept", "application/yaml")
 	if a.Header.Get("ETag") != `"2"` || a.Header.Get("Content-Type") != "application/yaml" || !strings.Contains(a.body, "after: 2h") {
 		t.Errorf("as YAML: %v %s", a.Header, a.body)
 	}
-	if c := changed(t, do(t, s.Server, "PUT", path, a.body, "If-Match", `*`), 200); c.Changed {
+	if c := decodeChange(t, requestPath(t, s.Server, "PUT", path, a.body, "If-Match", `*`), 200); c.Changed {
 		t.Errorf("its own YAML changes it: %s", c.Diff)
 	}
-	a = do(t, s.Server, "GET", path, "", "Accept", "application/json, application/yaml;q=0.5")
+	a = requestPath(t, s.Server, "GET", path, "", "Accept", "application/json, application/yaml;q=0.5")
 	if a.Header.Get("Content-Type") != "application/json" || a.Header.Get("Vary") != "Accept" {
 		t.Errorf("as JSON: %v", a.Header)
 	}
-	if c := changed(t, do(t, s.Server, "PUT", path, a.body), 200); c.Changed {
+	if c := decodeChange(t, requestPath(t, s.Server, "PUT", path, a.body), 200); c.Changed {
 		t.Errorf("its own JSON changes it: %s", c.Diff)
 	}
 
@@ -89,10 +89,10 @@ func TestRuleLife(t *testing.T) {
 	if rest := get[web.Page[web.RuleVersion]](t, s.Server, path+"/versions?limit=1&cursor="+first.Next); len(rest.Items) != 1 || rest.Items[0].Version != 1 || rest.Next != "" {
 		t.Errorf("page by page: %+v %+v", first, rest)
 	}
-	if a := do(t, s.Server, "GET", path+"/versions/1", "", "Accept", "text/yaml"); !strings.Contains(a.body, "after: 1h") || a.Header.Get("ETag") != `"1"` {
+	if a := requestPath(t, s.Server, "GET", path+"/versions/1", "", "Accept", "text/yaml"); !strings.Contains(a.body, "after: 1h") || a.Header.Get("ETag") != `"1"` {
 		t.Errorf("version 1: %v %s", a.Header, a.body)
 	}
-	isProblem(t, do(t, s.Server, "GET", path+"/versions/3", ""), 404, web.NotFound, "version 3")
+	checkProblem(t, requestPath(t, s.Server, "GET", path+"/versions/3", ""), 404, web.NotFound, "version 3")
 	if d := get[web.RuleDiff](t, s.Server, path+"/diff"); d.From != 1 || d.To != 2 || !strings.Contains(d.Diff, "after: 2h") {
 		t.Errorf("diff: %+v", d)
 	}
@@ -100,24 +100,24 @@ func TestRuleLife(t *testing.T) {
 		t.Errorf("diff backwards: %+v", d)
 	}
 
-	isProblem(t, do(t, s.Server, "DELETE", path, "", "If-Match", `"1"`), 412, web.RuleConflict)
-	if a := do(t, s.Server, "DELETE", path, "", "If-Match", `"2"`); a.StatusCode != 204 || a.body != "" {
+	checkProblem(t, requestPath(t, s.Server, "DELETE", path, "", "If-Match", `"1"`), 412, web.RuleConflict)
+	if a := requestPath(t, s.Server, "DELETE", path, "", "If-Match", `"2"`); a.StatusCode != 204 || a.body != "" {
 		t.Errorf("deleted: %d %s", a.StatusCode, a.body)
 	}
-	isProblem(t, do(t, s.Server, "GET", path, ""), 404, web.NotFound, "paid")
+	checkProblem(t, requestPath(t, s.Server, "GET", path, ""), 404, web.NotFound, "paid")
 	if left := get[web.Page[web.RuleVersion]](t, s.Server, path+"/versions"); len(left.Items) != 2 || left.Items[0].DeletedAt.IsZero() {
 		t.Errorf("of a deleted rule there is %+v", left)
 	}
 	for _, absent := range []string{"", "/versions", "/versions/1", "/diff"} {
-		isProblem(t, do(t, s.Server, "GET", "/api/v1/rules/absent"+absent, ""), 404, web.NotFound, "absent")
+		checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/rules/absent"+absent, ""), 404, web.NotFound, "absent")
 	}
-	isProblem(t, do(t, s.Server, "PUT", path, paid, "If-Match", "*"), 412, web.RuleConflict)
+	checkProblem(t, requestPath(t, s.Server, "PUT", path, paidRule, "If-Match", "*"), 412, web.RuleConflict)
 }
 
 func TestRefusedRules(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	const path = "/api/v1/rules/paid"
-	p := isProblem(t, do(t, s.Server, "PUT", path, "name: paid\nentity: payment\ntriger: {event: a.b, key: event.id}\nescalate: [{after: 1h, step: a}]\n"), 422, web.RuleInvalid, "trigger")
+	p := checkProblem(t, requestPath(t, s.Server, "PUT", path, "name: paid\nentity: payment\ntriger: {event: a.b, key: event.id}\nescalate: [{after: 1h, step: a}]\n"), 422, web.RuleInvalid, "trigger")
 	found := false
 	for _, d := range p.Errors {
 		found = found || d.Pointer == "/triger" && d.Line == 3 && d.Column == 1 && d.Location == "triger"
@@ -125,57 +125,57 @@ func TestRefusedRules(t *testing.T) {
 	if !found {
 		t.Errorf("the place is not said: %+v", p.Errors)
 	}
-	isProblem(t, do(t, s.Server, "PUT", path, strings.Replace(paid, "paid", "other", 1)), 422, web.RuleInvalid, "other")
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules", ""), 400, web.BadRequest, "missing")
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules", strings.Repeat("#", 256<<10+1)), 413, web.TooLarge, "262144")
+	checkProblem(t, requestPath(t, s.Server, "PUT", path, strings.Replace(paidRule, "paid", "other", 1)), 422, web.RuleInvalid, "other")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/rules", ""), 400, web.BadRequest, "missing")
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/rules", strings.Repeat("#", 256<<10+1)), 413, web.TooLarge, "262144")
 	for _, match := range [][]string{{"If-Match", "1"}, {"If-Match", `"x"`}, {"If-Match", `W/"1"`}, {"If-None-Match", `"1"`}, {"If-Match", "*", "If-None-Match", "*"}} {
-		isProblem(t, do(t, s.Server, "PUT", path, paid, match...), 400, web.BadRequest, "header.If-")
+		checkProblem(t, requestPath(t, s.Server, "PUT", path, paidRule, match...), 400, web.BadRequest, "header.If-")
 	}
 	// The entity of a rule never changes.
-	isProblem(t, do(t, s.Server, "PUT", "/api/v1/rules/order-unshipped", strings.Replace(unshipped, "entity: order", "entity: parcel", 1)), 422, web.RuleInvalid, "never changes")
+	checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/order-unshipped", strings.Replace(unshippedRule, "entity: order", "entity: parcel", 1)), 422, web.RuleInvalid, "never changes")
 	if list := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules"); len(list.Items) != 1 || list.Items[0].Version != 1 {
 		t.Errorf("something was changed: %+v", list)
 	}
 }
 
 func TestBundles(t *testing.T) {
-	s := newStand(t)
-	changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?bundle=file:x", paid), 201)
-	isProblem(t, do(t, s.Server, "PUT", "/api/v1/rules/paid", paidYAML), 409, web.RuleConflict, "file:x")
-	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/rules/paid", ""), 409, web.RuleConflict, "file:x")
-	changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?bundle=file:x", paidYAML), 200)
+	s := newFixture(t)
+	decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/paid?bundle=file:x", paidRule), 201)
+	checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/paid", paidYAML), 409, web.RuleConflict, "file:x")
+	checkProblem(t, requestPath(t, s.Server, "DELETE", "/api/v1/rules/paid", ""), 409, web.RuleConflict, "file:x")
+	decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/paid?bundle=file:x", paidYAML), 200)
 	if list := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules?bundle=file:x"); len(list.Items) != 1 || list.Items[0].Bundle != "file:x" {
 		t.Errorf("%+v", list)
 	}
 	// A lint checks the text, regardless of the rule's owner.
-	if a := do(t, s.Server, "POST", "/api/v1/rules/lint", paid); a.StatusCode != 200 || !strings.Contains(a.body, `"valid":true`) {
+	if a := requestPath(t, s.Server, "POST", "/api/v1/rules/lint", paidRule); a.StatusCode != 200 || !strings.Contains(a.body, `"valid":true`) {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	if a := do(t, s.Server, "DELETE", "/api/v1/rules/paid?bundle=file:x", ""); a.StatusCode != 204 {
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/rules/paid?bundle=file:x", ""); a.StatusCode != 204 {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 }
 
-// TestSince checks that events from before the save create jobs with the parameter since.
-func TestSince(t *testing.T) {
-	s := newStand(t)
+// TestSaveWithSince checks that events from before the save create jobs with the parameter since.
+func TestSaveWithSince(t *testing.T) {
+	s := newFixture(t)
 	for _, id := range []string{"1", "2"} {
-		if a := do(t, s.Server, "POST", "/api/v1/events/orders.created", fmt.Sprintf(`{"id": %q}`, id)); a.StatusCode != 202 {
+		if a := requestPath(t, s.Server, "POST", "/api/v1/events/orders.created", fmt.Sprintf(`{"id": %q}`, id)); a.StatusCode != 202 {
 			t.Fatal(a.body)
 		}
 	}
 	since := "&since=" + url.QueryEscape(s.now.Add(-time.Hour).Format(time.RFC3339))
-	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=true"+since, paid), 200); c.BackfilledJobs != 2 {
+	if c := decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=true"+since, paidRule), 200); c.BackfilledJobs != 2 {
 		t.Errorf("a dry run: %+v", c)
 	}
-	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=false"+since, paid), 201); c.BackfilledJobs != 2 {
+	if c := decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=false"+since, paidRule), 201); c.BackfilledJobs != 2 {
 		t.Errorf("%+v", c)
 	}
 	if got := keys(get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs?rule=paid").Items); got != "[1 2]" {
 		t.Errorf("they wait for %s", got)
 	}
 	// Pending jobs move to the new version with the parameter apply_to.
-	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?apply_to=pending", paidYAML), 200); c.MovedJobs != 2 {
+	if c := decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/paid?apply_to=pending", paidYAML), 200); c.MovedJobs != 2 {
 		t.Errorf("%+v", c)
 	}
 	if j := get[web.Job](t, s.Server, "/api/v1/jobs/paid/1"); j.RuleVersion != 2 || j.NextCheckAt.Sub(j.Since) < 2*time.Hour {
@@ -184,9 +184,9 @@ func TestSince(t *testing.T) {
 }
 
 func TestRuleList(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	for _, name := range []string{"b", "a", "d", "c"} {
-		s.save(strings.Replace(paidYAML, "paid", name, 1))
+		s.saveRule(strings.Replace(paidYAML, "paid", name, 1))
 	}
 	names := func(query string) string {
 		t.Helper()
@@ -201,7 +201,7 @@ func TestRuleList(t *testing.T) {
 			}
 		}
 	}
-	if a := do(t, s.Server, "POST", "/api/v1/rules/c/pause", ""); a.StatusCode != 200 || !strings.Contains(a.body, `"paused_at"`) || !strings.Contains(a.body, `"paused_by":"loopback"`) {
+	if a := requestPath(t, s.Server, "POST", "/api/v1/rules/c/pause", ""); a.StatusCode != 200 || !strings.Contains(a.body, `"paused_at"`) || !strings.Contains(a.body, `"paused_by":"loopback"`) {
 		t.Errorf("paused: %d %s", a.StatusCode, a.body)
 	}
 	for query, want := range map[string]string{
@@ -213,17 +213,17 @@ func TestRuleList(t *testing.T) {
 			t.Errorf("%q: %s, want %s", query, got, want)
 		}
 	}
-	if a := do(t, s.Server, "POST", "/api/v1/rules/c/resume", ""); a.StatusCode != 200 || strings.Contains(a.body, `"paused_at"`) {
+	if a := requestPath(t, s.Server, "POST", "/api/v1/rules/c/resume", ""); a.StatusCode != 200 || strings.Contains(a.body, `"paused_at"`) {
 		t.Errorf("resumed: %d %s", a.StatusCode, a.body)
 	}
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules/absent/pause", ""), 404, web.NotFound)
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/rules/absent/pause", ""), 404, web.NotFound)
 }
 
 func TestLint(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	lint := func(text string) web.LintResult {
 		t.Helper()
-		a := do(t, s.Server, "POST", "/api/v1/rules/lint", text)
+		a := requestPath(t, s.Server, "POST", "/api/v1/rules/lint", text)
 		var l web.LintResult
 		if err := json.Unmarshal([]byte(a.body), &l); a.StatusCode != 200 || err != nil {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
@@ -243,7 +243,7 @@ func TestLint(t *testing.T) {
 }
 
 func TestPreview(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	const saved, unsaved = "/api/v1/rules/order-unshipped/preview", "/api/v1/rules/preview"
 	const happens = `"event": {"at": "2026-01-31T09:00:00Z", "data": {"id": "7"}}`
 	steps := func(a answer) string {
@@ -255,33 +255,33 @@ func TestPreview(t *testing.T) {
 		if err := json.Unmarshal([]byte(a.body), &p); a.StatusCode != 200 || err != nil {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
 		}
-		said := p.Key
+		text := p.Key
 		for _, l := range p.Lines {
 			if l.Kind == "alert" {
-				said += " " + l.At[11:16] + " " + l.Step
+				text += " " + l.At[11:16] + " " + l.Step
 			}
 		}
-		return said + " " + p.Outcome
+		return text + " " + p.Outcome
 	}
-	if got := steps(do(t, s.Server, "POST", saved, "{"+happens+`, "later_events": [{"subject": "orders.shipped", "at": "2026-01-31T13:00:00Z", "data": {"id": "7"}}]}`)); got != "7 12:00 primary 13:00 primary resolved" {
+	if got := steps(requestPath(t, s.Server, "POST", saved, "{"+happens+`, "later_events": [{"subject": "orders.shipped", "at": "2026-01-31T13:00:00Z", "data": {"id": "7"}}]}`)); got != "7 12:00 primary 13:00 primary resolved" {
 		t.Errorf("resolved after a step: %s", got)
 	}
-	if got := steps(do(t, s.Server, "POST", unsaved, `{"rule": `+paid+", "+happens+"}")); got != "7 10:00 primary exhausted" {
+	if got := steps(requestPath(t, s.Server, "POST", unsaved, `{"rule": `+paidRule+", "+happens+"}")); got != "7 10:00 primary exhausted" {
 		t.Errorf("a document: %s", got)
 	}
 	yaml, err := json.Marshal(paidYAML)
-	fatal(t, err)
-	if got := steps(do(t, s.Server, "POST", unsaved, `{"rule": `+string(yaml)+", "+happens+"}")); got != "7 11:00 primary exhausted" {
+	failOn(t, err)
+	if got := steps(requestPath(t, s.Server, "POST", unsaved, `{"rule": `+string(yaml)+", "+happens+"}")); got != "7 11:00 primary exhausted" {
 		t.Errorf("YAML: %s", got)
 	}
-	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "later_event": []}`), 422, web.UnknownField, "body.later_event", "did you mean later_events?")
-	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "later_events": [{"subjct": "a"}]}`), 422, web.UnknownField, "body.later_events[0].subjct", "did you mean subject?")
-	isProblem(t, do(t, s.Server, "POST", saved, `{}`), 422, web.Invalid, "event")
-	isProblem(t, do(t, s.Server, "POST", saved, `{"event": {"at": "noon"}}`), 422, web.Invalid, "body.event.at")
-	isProblem(t, do(t, s.Server, "POST", saved, `{"event"`), 400, web.BadRequest, "body")
-	isProblem(t, do(t, s.Server, "POST", saved+"?version=9", "{"+happens+"}"), 404, web.NotFound, "version 9")
-	isProblem(t, do(t, s.Server, "POST", unsaved, `{"rule": "name: x", `+happens+"}"), 422, web.RuleInvalid)
-	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "later_events": [{"at": "2025-01-31T13:00:00Z"}]}`), 422, web.Invalid, "order")
+	checkProblem(t, requestPath(t, s.Server, "POST", saved, "{"+happens+`, "later_event": []}`), 422, web.UnknownField, "body.later_event", "did you mean later_events?")
+	checkProblem(t, requestPath(t, s.Server, "POST", saved, "{"+happens+`, "later_events": [{"subjct": "a"}]}`), 422, web.UnknownField, "body.later_events[0].subjct", "did you mean subject?")
+	checkProblem(t, requestPath(t, s.Server, "POST", saved, `{}`), 422, web.Invalid, "event")
+	checkProblem(t, requestPath(t, s.Server, "POST", saved, `{"event": {"at": "noon"}}`), 422, web.Invalid, "body.event.at")
+	checkProblem(t, requestPath(t, s.Server, "POST", saved, `{"event"`), 400, web.BadRequest, "body")
+	checkProblem(t, requestPath(t, s.Server, "POST", saved+"?version=9", "{"+happens+"}"), 404, web.NotFound, "version 9")
+	checkProblem(t, requestPath(t, s.Server, "POST", unsaved, `{"rule": "name: x", `+happens+"}"), 422, web.RuleInvalid)
+	checkProblem(t, requestPath(t, s.Server, "POST", saved, "{"+happens+`, "later_events": [{"at": "2025-01-31T13:00:00Z"}]}`), 422, web.Invalid, "order")
 	if jobs := get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs"); len(jobs.Items) != 0 {
 		t.Errorf("a preview began a wait: %+v", jobs)
 	}
@@ -289,11 +289,11 @@ func TestPreview(t *testing.T) {
 
 // TestRulesReportTheirNextTick checks that a rule with a schedule has its next tick, or none after its last.
 func TestRulesReportTheirNextTick(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	save := func(name, schedule string) web.Rule {
 		t.Helper()
 		text := fmt.Sprintf("name: %s\nentity: import\ntrigger: {schedule: %q, zone: Europe/Berlin}\nescalate: [{at: \"09:00\"}]\n", name, schedule)
-		return changed(t, do(t, s.Server, "POST", "/api/v1/rules", text), 201).Rule
+		return decodeChange(t, requestPath(t, s.Server, "POST", "/api/v1/rules", text), 201).Rule
 	}
 	every := save("every", "@every 1h")
 	if want := every.SavedAt.Truncate(time.Second).Add(time.Hour); !every.NextTickAt.Equal(want) || every.ScheduleEnded || every.Schedule != "@every 1h" {
@@ -304,15 +304,15 @@ func TestRulesReportTheirNextTick(t *testing.T) {
 	}
 	save("paused", "@every 1h")
 	var paused web.Rule
-	if a := do(t, s.Server, "POST", "/api/v1/rules/paused/pause", ""); json.Unmarshal([]byte(a.body), &paused) != nil || !paused.NextTickAt.IsZero() || paused.ScheduleEnded || paused.Schedule == "" {
+	if a := requestPath(t, s.Server, "POST", "/api/v1/rules/paused/pause", ""); json.Unmarshal([]byte(a.body), &paused) != nil || !paused.NextTickAt.IsZero() || paused.ScheduleEnded || paused.Schedule == "" {
 		t.Errorf("paused: %s", a.body)
 	}
 	const rests = "name: rests\nentity: import\nenabled: false\ntrigger: {schedule: '@every 1h'}\nescalate: [{after: 1m}]\n"
-	if rests := changed(t, do(t, s.Server, "POST", "/api/v1/rules", rests), 201).Rule; !rests.NextTickAt.IsZero() || rests.ScheduleEnded {
+	if rests := decodeChange(t, requestPath(t, s.Server, "POST", "/api/v1/rules", rests), 201).Rule; !rests.NextTickAt.IsZero() || rests.ScheduleEnded {
 		t.Errorf("at rest: %+v", rests)
 	}
 	var listed struct{ Items []web.Rule }
-	if a := do(t, s.Server, "GET", "/api/v1/rules?name=every", ""); json.Unmarshal([]byte(a.body), &listed) != nil || len(listed.Items) != 1 {
+	if a := requestPath(t, s.Server, "GET", "/api/v1/rules?name=every", ""); json.Unmarshal([]byte(a.body), &listed) != nil || len(listed.Items) != 1 {
 		t.Fatal(a.body)
 	}
 	if got := listed.Items[0]; !got.NextTickAt.Equal(every.NextTickAt) {

@@ -13,10 +13,10 @@ import (
 
 func TestSchemas(t *testing.T) {
 	spell := map[string]func() ([]byte, error){"rule": document.Schema, "handler": remotehandlers.Schema}
-	s := newStand(t, closed, func(o *web.Options, _ *stand) { o.Schemas = spell })
-	bound := s.token("acme", "acme-*", access.Read)
+	s := newFixture(t, closedNode, func(o *web.Options, _ *fixture) { o.Schemas = spell })
+	bound := s.newToken("acme", "acme-*", access.Read)
 	for name, id := range map[string]string{"rule": "urn:deadman:schema:rule", "handler": "urn:deadman:schema:handler"} {
-		a := do(t, s.Server, "GET", "/api/v1/schemas/"+name, "", bound...)
+		a := requestPath(t, s.Server, "GET", "/api/v1/schemas/"+name, "", bound...)
 		var schema struct {
 			ID string `json:"$id"`
 		}
@@ -24,5 +24,5 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("%s: %d %v, %v %.200s", name, a.StatusCode, err, a.Header, a.body)
 		}
 	}
-	isProblem(t, do(t, s.Server, "GET", "/api/v1/schemas/rules", "", bound...), 404, web.NotFound, "the schemas are handler, rule")
+	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/schemas/rules", "", bound...), 404, web.NotFound, "the schemas are handler, rule")
 }

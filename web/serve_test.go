@@ -15,8 +15,8 @@ import (
 	"deadman/web"
 )
 
-// serving is a served handler that a test can block.
-type serving struct {
+// testServer is a served handler that a test can block.
+type testServer struct {
 	url     string
 	begun   chan struct{} // a request is running
 	release chan struct{} // lets it continue
@@ -24,14 +24,14 @@ type serving struct {
 	ended   chan error
 }
 
-func serve(t *testing.T, drain time.Duration) *serving {
+func serve(t *testing.T, drain time.Duration) *testServer {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	s := &serving{"http://" + ln.Addr().String(), make(chan struct{}), make(chan struct{}), stop, make(chan error, 1)}
+	s := &testServer{"http://" + ln.Addr().String(), make(chan struct{}), make(chan struct{}), stop, make(chan error, 1)}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.begun <- struct{}{}
 		select {
@@ -44,7 +44,7 @@ func serve(t *testing.T, drain time.Duration) *serving {
 	return s
 }
 
-func (s *serving) get(t *testing.T) chan string {
+func (s *testServer) get(t *testing.T) chan string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	got := make(chan string, 1)
@@ -88,7 +88,7 @@ func TestServeFinishesRunningRequests(t *testing.T) {
 	}
 }
 
-func TestServeLeavesInTime(t *testing.T) {
+func TestServeDrainTimeout(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	s := serve(t, 10*time.Millisecond)
 	got := s.get(t)
@@ -102,7 +102,7 @@ func TestServeLeavesInTime(t *testing.T) {
 	}
 }
 
-func TestServeOnAFailingListener(t *testing.T) {
+func TestServeOnFailingListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ const (
 	// maxProxiedStream is the longest stream of a person named by a proxy, since the node cannot check the person's
 	// permission itself.
 	maxProxiedStream = time.Minute
-	// streamRetry is the retry time for a client without a place.
+	// streamRetry is the retry time for a client without a permit.
 	streamRetry = 10 * time.Second
 )
 
@@ -39,9 +39,9 @@ var errOtherVisitor = errors.New("the permissions of the stream have changed")
 // again.
 var errStreamOver = errors.New("the proxy must authenticate the user again")
 
-// newStreamPlaces bounds the streams of one kind, described by the first argument in messages.
-func newStreamPlaces(what string, perNode, perToken int64) *places[tokenRef] {
-	return &places[tokenRef]{perNode: perNode, perOwner: perToken, full: func(of tokenRef, node bool) (full *Problem) {
+// newStreamSemaphore bounds the streams of one kind, described by the first argument in messages.
+func newStreamSemaphore(what string, perNode, perToken int64) *semaphore[tokenRef] {
+	return &semaphore[tokenRef]{perNode: perNode, perOwner: perToken, full: func(of tokenRef, node bool) (full *Problem) {
 		defer func() { full.retry = streamRetry }()
 		if node {
 			return problem(http.StatusServiceUnavailable, "this node has %d %s, which is its limit; close one of them, or use another node", perNode, what)
@@ -56,11 +56,11 @@ type streamLimit struct {
 	*responder
 	auth         *authenticator
 	reads        *readLimit
-	alertStreams *places[tokenRef]
-	livePages    *places[tokenRef]
+	alertStreams *semaphore[tokenRef]
+	livePages    *semaphore[tokenRef]
 }
 
-// streaming bounds every stream of a node: it begins if it gets a place, and it ends within 5 s after its visitor loses
+// streaming bounds every stream of a node: it begins if it gets a permit, and it ends within 5 s after its visitor loses
 // the permission, even during a write.
 func (a *streamLimit) streaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,17 +68,17 @@ func (a *streamLimit) streaming(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		places, v := a.livePages, principalOf(r.Context())
+		permits, v := a.livePages, principalOf(r.Context())
 		if r.URL.Path == alertsPath {
-			places = a.alertStreams
+			permits = a.alertStreams
 		} else {
 			r = r.WithContext(context.WithValue(r.Context(), beginReadKey{}, a.reads.acquire))
 		}
-		if full := places.take(v.ref()); full != nil {
+		if full := permits.acquire(v.ref()); full != nil {
 			a.failWith(w, r, full) // a full node is no error for the log
 			return
 		}
-		defer places.leave(v.ref())
+		defer permits.release(v.ref())
 		startedAt := time.Now()
 		follow(w, r, next, func(ctx context.Context) error {
 			if v.isProxied() && time.Since(startedAt) >= maxProxiedStream {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestAStreamEndsWithinFiveSeconds checks that a stream ends within 5 s after its visitor loses the permission,
+// TestStreamEndsWithinFiveSeconds checks that a stream ends within 5 s after its visitor loses the permission,
 // regardless of the amount of data, and that nothing is sent after it.
-func TestAStreamEndsWithinFiveSeconds(t *testing.T) {
+func TestStreamEndsWithinFiveSeconds(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"all the time": time.Millisecond, "now and then": 3 * time.Second, "never": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,26 +52,26 @@ func TestAStreamEndsWithinFiveSeconds(t *testing.T) {
 	}
 }
 
-// TestAStreamOutlivesOneFailedCheck checks that a single failed check does not end a stream, but repeated failures do.
-func TestAStreamOutlivesOneFailedCheck(t *testing.T) {
+// TestStreamOutlivesOneFailedCheck checks that a single failed check does not end a stream, but repeated failures do.
+func TestStreamOutlivesOneFailedCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		startedAt, asked := time.Now(), 0
+		startedAt, requests := time.Now(), 0
 		follow(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/?live=1", nil),
 			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
 			func(context.Context) error {
-				if asked++; asked == 2 || asked > 5 {
+				if requests++; requests == 2 || requests > 5 {
 					return errors.New("the database is away")
 				}
 				return nil
 			})
-		if took := time.Since(startedAt); asked != 7 || took != 7*streamCheckInterval {
-			t.Errorf("the stream ended after %d checks and %s, want 7", asked, took)
+		if took := time.Since(startedAt); requests != 7 || took != 7*streamCheckInterval {
+			t.Errorf("the stream ended after %d checks and %s, want 7", requests, took)
 		}
 	})
 }
 
-// TestAlertStreamOfAStalledClientEnds checks that a stream ends even if its client does not read.
-func TestAlertStreamOfAStalledClientEnds(t *testing.T) {
+// TestAlertStreamOfStalledClientEnds checks that a stream ends even if its client does not read.
+func TestAlertStreamOfStalledClientEnds(t *testing.T) {
 	var revoked atomic.Bool
 	blocked, ended := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,18 +125,18 @@ func TestAlertStreamOfAStalledClientEnds(t *testing.T) {
 	}
 }
 
-// TestPlacesOfStreams checks that one token gets only a part of the places of a node, and all tokens together no more
+// TestStreamPermits checks that one token gets only a part of the permits of a node, and all tokens together no more
 // than the node has.
-func TestPlacesOfStreams(t *testing.T) {
-	p := newStreamPlaces("live pages", 5, 2)
+func TestStreamPermits(t *testing.T) {
+	p := newStreamSemaphore("live pages", 5, 2)
 	who := func(id string) tokenRef { return tokenRef{id: id, who: id} }
-	take := func(v tokenRef, want int, says ...string) {
+	take := func(v tokenRef, want int, wantTexts ...string) {
 		t.Helper()
 		status := http.StatusOK
-		full := p.take(v)
+		full := p.acquire(v)
 		if full != nil {
 			status = full.Status
-			for _, part := range says {
+			for _, part := range wantTexts {
 				if !strings.Contains(full.Detail, part) {
 					t.Errorf("it does not say %q: %s", part, full.Detail)
 				}
@@ -157,15 +157,15 @@ func TestPlacesOfStreams(t *testing.T) {
 	take(tokenRef{}, 200)
 	take(who("cas"), 503, "5 live pages", "close one of them, or use another node")
 	take(tokenRef{}, 503)
-	p.leave(who("ann"))
+	p.release(who("ann"))
 	take(who("bob"), 429)
 	take(who("cas"), 200)
 	for _, id := range []string{"ann", "bob", "bob", "cas"} {
-		p.leave(who(id))
+		p.release(who(id))
 	}
-	p.leave(tokenRef{})
-	if p.taken != 0 || len(p.byOwner) != 0 {
-		t.Errorf("%d places are taken, by %v", p.taken, p.byOwner)
+	p.release(tokenRef{})
+	if p.held != 0 || len(p.byOwner) != 0 {
+		t.Errorf("%d places are taken, by %v", p.held, p.byOwner)
 	}
 	for range 5 {
 		take(tokenRef{}, 200)

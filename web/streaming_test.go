@@ -14,11 +14,11 @@ import (
 	"deadman/web"
 )
 
-// stream opens a stream and returns the answer, with any status. The stream is closed at the end of the test.
-func stream(t *testing.T, url string, header ...string) answer {
+// openStream opens a stream and returns the answer, with any status. The stream is closed at the end of the test.
+func openStream(t *testing.T, url string, header ...string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
-	fatal(t, err)
+	failOn(t, err)
 	request.Header.Set("Accept", "text/event-stream")
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
@@ -26,13 +26,13 @@ func stream(t *testing.T, url string, header ...string) answer {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	begun, err := transport.RoundTrip(request)
-	fatal(t, err)
+	failOn(t, err)
 	t.Cleanup(func() { _ = begun.Body.Close() })
 	return answer{Response: begun}
 }
 
-// ends waits until a stream ends. It fails the test if the stream continues for much longer than permitted.
-func ends(t *testing.T, what string, begun answer) {
+// waitForEnd waits until a stream ends. It fails the test if the stream continues for much longer than permitted.
+func waitForEnd(t *testing.T, what string, begun answer) {
 	t.Helper()
 	if begun.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %d", what, begun.StatusCode)
@@ -47,8 +47,8 @@ func ends(t *testing.T, what string, begun answer) {
 	}
 }
 
-// alertsComing publishes alerts until the end of the test.
-func (s *stand) alertsComing() {
+// publishAlertsForever publishes alerts until the end of the test.
+func (s *fixture) publishAlertsForever() {
 	stop, done := make(chan struct{}), make(chan struct{})
 	s.t.Cleanup(func() {
 		close(stop)
@@ -77,79 +77,79 @@ func (s *stand) alertsComing() {
 func TestStreamsEndWithTheirToken(t *testing.T) {
 	for _, path := range []string{"/api/v1/alerts", "/jobs?live=1"} {
 		t.Run(path, func(t *testing.T) {
-			s := newStand(t, closed)
-			s.alertsComing()
-			here := stream(t, s.URL+path, s.token("here", "", access.Read)...)
-			there := stream(t, s.URL+path, s.token("there", "", access.Read)...)
-			browser := stream(t, s.URL+path, s.login(s.token("ada", "", access.Read))...)
+			s := newFixture(t, closedNode)
+			s.publishAlertsForever()
+			here := openStream(t, s.URL+path, s.newToken("here", "", access.Read)...)
+			there := openStream(t, s.URL+path, s.newToken("there", "", access.Read)...)
+			browser := openStream(t, s.URL+path, s.logIn(s.newToken("ada", "", access.Read))...)
 			_, short, err := s.keeper.Create(t.Context(), access.TokenRequest{Name: "short", Scopes: []access.Scope{access.Read}, Expires: 3 * time.Second})
-			fatal(t, err)
-			expires := stream(t, s.URL+path, "Authorization", "Bearer "+short)
+			failOn(t, err)
+			expires := openStream(t, s.URL+path, "Authorization", "Bearer "+short)
 
-			fatal(t, s.keeper.Revoke(t.Context(), "here"))
-			fatal(t, access.NewTokens(s.store, time.Now).Revoke(t.Context(), "there"))
+			failOn(t, s.keeper.Revoke(t.Context(), "here"))
+			failOn(t, access.NewTokens(s.store, time.Now).Revoke(t.Context(), "there"))
 			sessions, err := s.keeper.Sessions(t.Context())
-			fatal(t, err)
-			fatal(t, s.keeper.EndSession(t.Context(), sessions[0].ID))
-			ends(t, "the stream of a token that this node revoked", here)
-			ends(t, "the stream of a token that another node revoked", there)
-			ends(t, "the stream of a session that ended", browser)
-			ends(t, "the stream of a token that expired", expires)
+			failOn(t, err)
+			failOn(t, s.keeper.EndSession(t.Context(), sessions[0].ID))
+			waitForEnd(t, "the stream of a token that this node revoked", here)
+			waitForEnd(t, "the stream of a token that another node revoked", there)
+			waitForEnd(t, "the stream of a session that ended", browser)
+			waitForEnd(t, "the stream of a token that expired", expires)
 		})
 	}
 }
 
-func TestStreamsOfAnOpenNodeEndWhenItCloses(t *testing.T) {
-	s := newStand(t, closed, func(o *web.Options, s *stand) {
+func TestStreamsOfOpenNodeEndWhenItCloses(t *testing.T) {
+	s := newFixture(t, closedNode, func(o *web.Options, s *fixture) {
 		o.Open = func(ctx context.Context) bool {
 			some, err := s.keeper.HasTokens(ctx)
 			return err == nil && !some
 		}
 	})
-	s.alertsComing()
-	narrow := s.token("narrow", "acme-*", access.Read) // it sees everything while the node is open
-	strangers := []answer{stream(t, s.URL+"/api/v1/alerts"), stream(t, s.URL+"/jobs?live=1"), stream(t, s.URL+"/api/v1/alerts", narrow...)}
-	s.token("first", "", access.Admin)
+	s.publishAlertsForever()
+	narrow := s.newToken("narrow", "acme-*", access.Read) // it sees everything while the node is open
+	strangers := []answer{openStream(t, s.URL+"/api/v1/alerts"), openStream(t, s.URL+"/jobs?live=1"), openStream(t, s.URL+"/api/v1/alerts", narrow...)}
+	s.newToken("first", "", access.Admin)
 	for _, answer := range strangers {
-		ends(t, "a stream that began on an open node that is closed by now", answer)
+		waitForEnd(t, "a stream that began on an open node that is closed by now", answer)
 	}
 }
 
-// TestStreamsOfATokenAreBounded checks that one token cannot take all streams of a node.
-func TestStreamsOfATokenAreBounded(t *testing.T) {
-	s := newStand(t, closed)
-	greedy, other := s.token("greedy", "", access.Read), s.token("other", "", access.Read)
+// TestStreamsOfTokenAreBounded checks that one token cannot take all streams of a node.
+func TestStreamsOfTokenAreBounded(t *testing.T) {
+	s := newFixture(t, closedNode)
+	greedy, other := s.newToken("greedy", "", access.Read), s.newToken("other", "", access.Read)
 	for path, limit := range map[string]int{"/api/v1/alerts": 32, "/jobs?live=1": 16} {
 		var open []answer
 		for range limit {
-			begun := stream(t, s.URL+path, greedy...)
+			begun := openStream(t, s.URL+path, greedy...)
 			if begun.StatusCode != http.StatusOK {
 				t.Fatalf("%s: stream %d: %d", path, len(open)+1, begun.StatusCode)
 			}
 			open = append(open, begun)
 		}
 		for range 3 {
-			full := stream(t, s.URL+path, greedy...)
+			full := openStream(t, s.URL+path, greedy...)
 			if full.StatusCode == http.StatusOK {
 				t.Fatalf("%s: one token gets more than %d streams", path, limit)
 			}
 			body, err := io.ReadAll(full.Body)
-			fatal(t, err)
+			failOn(t, err)
 			a := answer{full.Response, string(body)}
-			isProblem(t, a, 429, web.TooManyRequests, "the token greedy", "close one of them")
+			checkProblem(t, a, 429, web.TooManyRequests, "the token greedy", "close one of them")
 			if a.Header.Get("Retry-After") != "10" {
 				t.Errorf("%s: the client is told to wait %q", path, a.Header.Get("Retry-After"))
 			}
 		}
-		if a := stream(t, s.URL+path, other...); a.StatusCode != http.StatusOK {
+		if a := openStream(t, s.URL+path, other...); a.StatusCode != http.StatusOK {
 			t.Errorf("%s: another token gets %d", path, a.StatusCode)
 		}
-		if a := do(t, s.Server, "GET", "/jobs", "", greedy...); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "<h1") {
+		if a := requestPath(t, s.Server, "GET", "/jobs", "", greedy...); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "<h1") {
 			t.Errorf("a page that is not live: %d", a.StatusCode)
 		}
-		fatal(t, open[0].Body.Close())
+		failOn(t, open[0].Body.Close())
 		for deadline := time.Now().Add(30 * time.Second); ; {
-			a := stream(t, s.URL+path, greedy...)
+			a := openStream(t, s.URL+path, greedy...)
 			if a.StatusCode == http.StatusOK {
 				break
 			}
@@ -160,18 +160,18 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 	}
 }
 
-// TestOtherLiveRequestsUseNoStreamPlace checks that the live parameter makes a stream only of GET requests for pages: other
-// requests are answered as usual and take no place.
-func TestOtherLiveRequestsUseNoStreamPlace(t *testing.T) {
-	s := newStand(t, closed)
-	header := s.token("me", "", access.Read)
+// TestLiveRequestsTakeNoStreamPermit checks that the live parameter makes a stream only of GET requests for pages: other
+// requests are answered as usual and take no permit.
+func TestLiveRequestsTakeNoStreamPermit(t *testing.T) {
+	s := newFixture(t, closedNode)
+	header := s.newToken("me", "", access.Read)
 	for range 20 {
 		for _, path := range []string{"/login?live=1", "/healthz?live=1", "/openapi.json?live=1"} {
-			if a := do(t, s.Server, "GET", path, "", append(header, "Accept", "text/event-stream")...); a.StatusCode != http.StatusOK {
+			if a := requestPath(t, s.Server, "GET", path, "", append(header, "Accept", "text/event-stream")...); a.StatusCode != http.StatusOK {
 				t.Fatalf("%s: %d", path, a.StatusCode)
 			}
 		}
-		if a := do(t, s.Server, "HEAD", "/jobs?live=1", "", append(header, "Accept", "text/event-stream")...); a.StatusCode != http.StatusOK {
+		if a := requestPath(t, s.Server, "HEAD", "/jobs?live=1", "", append(header, "Accept", "text/event-stream")...); a.StatusCode != http.StatusOK {
 			t.Fatalf("HEAD: %d", a.StatusCode)
 		}
 	}

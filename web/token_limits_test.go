@@ -9,17 +9,17 @@ import (
 	"deadman/web"
 )
 
-func TestRequestsOfATokenAreBounded(t *testing.T) {
+func TestRequestsOfTokenAreBounded(t *testing.T) {
 	var now atomic.Int64
 	now.Store(time.Now().UnixNano())
-	s := newStand(t, closed, func(o *web.Options, _ *stand) {
+	s := newFixture(t, closedNode, func(o *web.Options, _ *fixture) {
 		o.TokenRate = 2
 		o.Now = func() time.Time { return time.Unix(0, now.Load()) }
 	})
-	greedy, other := s.token("greedy", "", access.Read), s.token("other", "", access.Read)
+	greedy, other := s.newToken("greedy", "", access.Read), s.newToken("other", "", access.Read)
 	ask := func(header []string, path string, status int) answer {
 		t.Helper()
-		a := do(t, s.Server, "GET", path, "", header...)
+		a := requestPath(t, s.Server, "GET", path, "", header...)
 		if a.StatusCode != status {
 			t.Errorf("%s: %d %s", path, a.StatusCode, a.body)
 		}
@@ -31,7 +31,7 @@ func TestRequestsOfATokenAreBounded(t *testing.T) {
 		ask(greedy, "/api/v1/rules", 200)
 	}
 	a := ask(greedy, "/api/v1/rules", 429)
-	isProblem(t, a, 429, web.TooManyRequests, "--token-rate")
+	checkProblem(t, a, 429, web.TooManyRequests, "--token-rate")
 	if a.Header.Get("Retry-After") != "1" {
 		t.Errorf("%v", a.Header)
 	}

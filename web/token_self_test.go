@@ -10,9 +10,9 @@ import (
 	"deadman/web"
 )
 
-// TestSelf checks that a caller gets its permissions, with those that its scopes imply.
-func TestSelf(t *testing.T) {
-	s := newStand(t, closed)
+// TestOwnToken checks that a caller gets its permissions, with those that its scopes imply.
+func TestOwnToken(t *testing.T) {
+	s := newFixture(t, closedNode)
 	for _, c := range []struct {
 		name, prefix string
 		scope        access.Scope
@@ -25,14 +25,14 @@ func TestSelf(t *testing.T) {
 		}},
 		{"all", "", access.Admin, []string{"read", "events", "oncall", "rules", "admin"}, web.Bounds{}},
 	} {
-		a := do(t, s.Server, "GET", "/api/v1/tokens/self", "", s.token(c.name, c.prefix, c.scope)...)
+		a := requestPath(t, s.Server, "GET", "/api/v1/tokens/self", "", s.newToken(c.name, c.prefix, c.scope)...)
 		var got web.TokenSelf
-		fatal(t, json.Unmarshal([]byte(a.body), &got))
+		failOn(t, json.Unmarshal([]byte(a.body), &got))
 		if diff := cmp.Diff(web.TokenSelf{Name: c.name, Scopes: c.want, Prefix: c.prefix, Bounds: c.bounds}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	if got := get[web.TokenSelf](t, newStand(t).Server, "/api/v1/tokens/self"); !got.Open || got.Name != access.Loopback || len(got.Scopes) != len(access.Scopes) {
+	if got := get[web.TokenSelf](t, newFixture(t).Server, "/api/v1/tokens/self"); !got.Open || got.Name != access.Loopback || len(got.Scopes) != len(access.Scopes) {
 		t.Errorf("an open node says %+v", got)
 	}
 }

@@ -9,15 +9,15 @@ import (
 
 // TestTrails checks that single jobs and entities have trails, and lists do not.
 func TestTrails(t *testing.T) {
-	s := newStand(t)
-	s.place("1", time.Hour, `{"n": 1}`)
-	s.place("2", time.Hour, `{"n": 1}`)
+	s := newFixture(t)
+	s.createJob("1", time.Hour, `{"n": 1}`)
+	s.createJob("2", time.Hour, `{"n": 1}`)
 	for _, key := range []string{"1", "2"} {
-		if a := do(t, s.Server, "POST", "/api/v1/jobs/order-unshipped/"+key+"/snooze", `{"for": "2h"}`); a.StatusCode != 200 {
+		if a := requestPath(t, s.Server, "POST", "/api/v1/jobs/order-unshipped/"+key+"/snooze", `{"for": "2h"}`); a.StatusCode != 200 {
 			t.Fatalf("snooze: %d %s", a.StatusCode, a.body)
 		}
 	}
-	if a := do(t, s.Server, "DELETE", "/api/v1/jobs/order-unshipped/2", ""); a.StatusCode != 204 {
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/jobs/order-unshipped/2", ""); a.StatusCode != 204 {
 		t.Fatalf("cancel: %d %s", a.StatusCode, a.body)
 	}
 	snoozed := func(name string, j web.Job) {

@@ -13,33 +13,33 @@ const turnWait = 20 * time.Second
 
 // newTrials bounds lints and previews, since tokens with only the scope read can run them. Tenants together have one place
 // of two, so that others always find one.
-func newTrials() *places[tokenRef] {
+func newTrials() *semaphore[tokenRef] {
 	trials := newTurns("lints and previews", 2, 5)
-	trials.kept, trials.guest = 1, func(of tokenRef) bool { return of.guest }
+	trials.reserved, trials.guest = 1, func(of tokenRef) bool { return of.guest }
 	return trials
 }
 
 // newManualChecks bounds the checks by hand of a tenant. Those of others are not bounded.
-func newManualChecks() *places[tokenRef] {
+func newManualChecks() *semaphore[tokenRef] {
 	checks := newTurns("checks by hand", math.MaxInt64, 16)
 	checks.perOwner = 2
 	return checks
 }
 
 // newSaves bounds saves of rules. rules.Registry bounds their work on the node.
-func newSaves() *places[tokenRef] { return newTurns("saves of rules", math.MaxInt64, 16) }
+func newSaves() *semaphore[tokenRef] { return newTurns("saves of rules", math.MaxInt64, 16) }
 
 // newBulkTurns bounds the bodies of many jobs that are in memory at once. A token may have them all.
-func newBulkTurns() *places[tokenRef] {
-	return &places[tokenRef]{perNode: bulkTurns, perOwner: bulkTurns, full: func(tokenRef, bool) *Problem {
+func newBulkTurns() *semaphore[tokenRef] {
+	return &semaphore[tokenRef]{perNode: bulkTurns, perOwner: bulkTurns, full: func(tokenRef, bool) *Problem {
 		return problem(http.StatusServiceUnavailable, "%d such requests are in progress, and none of them ended in time; retry", bulkTurns)
 	}}
 }
 
 // newTurns bounds requests with expensive work: one of each token or tenant runs at a time, and perNode of all. line
 // bounds the running and waiting requests of a token or tenant.
-func newTurns(what string, perNode, line int64) *places[tokenRef] {
-	return &places[tokenRef]{perNode: perNode, perOwner: 1, line: line, full: func(of tokenRef, node bool) *Problem {
+func newTurns(what string, perNode, line int64) *semaphore[tokenRef] {
+	return &semaphore[tokenRef]{perNode: perNode, perOwner: 1, maxQueued: line, full: func(of tokenRef, node bool) *Problem {
 		if node {
 			return problem(http.StatusServiceUnavailable, "other %s are in progress, and none of them ended in time; retry", what)
 		}
@@ -50,17 +50,17 @@ func newTurns(what string, perNode, line int64) *places[tokenRef] {
 }
 
 // inTurn runs the requests of a token in their turn, and inTurnOf those of an owner of places, such as a tenant.
-func inTurn[In, T any](turns *places[tokenRef], do func(context.Context, *In) (T, error)) func(context.Context, *In) (T, error) {
+func inTurn[In, T any](turns *semaphore[tokenRef], do func(context.Context, *In) (T, error)) func(context.Context, *In) (T, error) {
 	return inTurnOf(turns, principal.ref, do)
 }
 
-func inTurnOf[In, T any](turns *places[tokenRef], owner func(principal) tokenRef, do func(context.Context, *In) (T, error)) func(context.Context, *In) (T, error) {
+func inTurnOf[In, T any](turns *semaphore[tokenRef], owner func(principal) tokenRef, do func(context.Context, *In) (T, error)) func(context.Context, *In) (T, error) {
 	return func(ctx context.Context, in *In) (answer T, err error) {
 		of := owner(principalOf(ctx))
-		if err := turns.wait(ctx, of, 1, turnWait); err != nil {
+		if err := turns.acquireWithin(ctx, of, 1, turnWait); err != nil {
 			return answer, err
 		}
-		defer turns.leave(of)
+		defer turns.release(of)
 		return do(ctx, in)
 	}
 }

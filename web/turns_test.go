@@ -16,8 +16,8 @@ import (
 	"deadman/web"
 )
 
-// slowRules blocks saves until the test releases them, or their caller disconnects.
-type slowRules struct {
+// blockingRules blocks saves until the test releases them, or their caller disconnects.
+type blockingRules struct {
 	*rules.Registry
 	atWork, most atomic.Int32
 	entered      chan struct{}
@@ -25,7 +25,7 @@ type slowRules struct {
 	free         chan struct{}
 }
 
-func (s *slowRules) Save(ctx context.Context, _ []byte, _ string, _ rules.SaveOptions) (rules.Change, error) {
+func (s *blockingRules) Save(ctx context.Context, _ []byte, _ string, _ rules.SaveOptions) (rules.Change, error) {
 	now := s.atWork.Add(1)
 	defer s.atWork.Add(-1)
 	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); {
@@ -41,25 +41,25 @@ func (s *slowRules) Save(ctx context.Context, _ []byte, _ string, _ rules.SaveOp
 	}
 }
 
-// lints makes a stand with blocking lints.
-func lints(t *testing.T) (*stand, *slowRules) {
-	slow := &slowRules{free: make(chan struct{}), entered: make(chan struct{}, 100), left: make(chan struct{}, 100)}
-	return newStand(t, closed, func(o *web.Options, s *stand) {
+// newLintFixture makes a fixture with blocking lints.
+func newLintFixture(t *testing.T) (*fixture, *blockingRules) {
+	slow := &blockingRules{free: make(chan struct{}), entered: make(chan struct{}, 100), left: make(chan struct{}, 100)}
+	return newFixture(t, closedNode, func(o *web.Options, s *fixture) {
 		slow.Registry = s.rules
 		o.Rules = slow
 	}), slow
 }
 
-// lint sends a lint, and reports its result.
-func (s *stand) lint(ctx context.Context, header []string, ended chan<- string) {
+// sendLint sends a lint, and reports its result.
+func (s *fixture) sendLint(ctx context.Context, header []string, ended chan<- string) {
 	r, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/api/v1/rules/lint", strings.NewReader("name: x"))
-	fatal(s.t, err)
+	failOn(s.t, err)
 	r.Header.Set(header[0], header[1])
-	s.send(r, ended)
+	s.sendRequest(r, ended)
 }
 
-// send sends a request, and reports its result.
-func (s *stand) send(r *http.Request, ended chan<- string) {
+// sendRequest sends a request, and reports its result.
+func (s *fixture) sendRequest(r *http.Request, ended chan<- string) {
 	go func() {
 		a, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -75,14 +75,14 @@ func (s *stand) send(r *http.Request, ended chan<- string) {
 // TestLintsAreSerialized checks that one lint of a token runs at a time, a few wait, and more are refused, and that two of
 // all tokens run at once.
 func TestLintsAreSerialized(t *testing.T) {
-	s, slow := lints(t)
+	s, slow := newLintFixture(t)
 	const tokens, each, allowed = 3, 8, 5
 	answers := make([]chan string, tokens)
 	for i := range answers {
 		answers[i] = make(chan string, each)
-		header := s.token(fmt.Sprintf("t%d", i), "", access.Read)
+		header := s.newToken(fmt.Sprintf("t%d", i), "", access.Read)
 		for range each {
-			s.lint(t.Context(), header, answers[i])
+			s.sendLint(t.Context(), header, answers[i])
 		}
 		for range each - allowed { // the others wait for their turns
 			if answer := <-answers[i]; !strings.HasPrefix(answer, "429 urn:deadman:problem:too-many-requests retry 1 ") {
@@ -108,17 +108,17 @@ func TestLintsAreSerialized(t *testing.T) {
 // TestSavesAreSerialized checks that one save of a token runs at a time, some wait, and more are refused, and that another
 // token's save does not wait for them.
 func TestSavesAreSerialized(t *testing.T) {
-	s, slow := lints(t)
+	s, slow := newLintFixture(t)
 	const each, allowed = 20, 16
 	save := func(header []string, ended chan<- string) {
 		r, err := http.NewRequestWithContext(t.Context(), "PUT", s.URL+"/api/v1/rules/acme-x?dry_run=true&since=2026-01-01T00:00:00Z", strings.NewReader("name: acme-x"))
-		fatal(t, err)
+		failOn(t, err)
 		r.Header.Set(header[0], header[1])
 		r.Header.Set("Content-Type", "application/yaml")
-		s.send(r, ended)
+		s.sendRequest(r, ended)
 	}
 	first, other := make(chan string, each), make(chan string, 1)
-	header := s.token("acme", "acme-*", access.Rules)
+	header := s.newToken("acme", "acme-*", access.Rules)
 	for range each {
 		save(header, first)
 	}
@@ -128,7 +128,7 @@ func TestSavesAreSerialized(t *testing.T) {
 		}
 	}
 	<-slow.entered
-	save(s.token("other", "", access.Rules), other)
+	save(s.newToken("other", "", access.Rules), other)
 	<-slow.entered // beside the first one
 	close(slow.free)
 	for range allowed {
@@ -144,13 +144,13 @@ func TestSavesAreSerialized(t *testing.T) {
 	}
 }
 
-// TestALintEndsWithItsCaller checks that a lint ends when its caller disconnects, running or waiting.
-func TestALintEndsWithItsCaller(t *testing.T) {
-	s, slow := lints(t)
-	header, ended := s.token("t", "", access.Read), make(chan string, 3)
+// TestLintEndsWithCaller checks that a lint ends when its caller disconnects, running or waiting.
+func TestLintEndsWithCaller(t *testing.T) {
+	s, slow := newLintFixture(t)
+	header, ended := s.newToken("t", "", access.Read), make(chan string, 3)
 	ctx, leave := context.WithCancel(t.Context())
 	for range 3 {
-		s.lint(ctx, header, ended)
+		s.sendLint(ctx, header, ended)
 	}
 	<-slow.entered
 	leave()
@@ -161,7 +161,7 @@ func TestALintEndsWithItsCaller(t *testing.T) {
 	}
 	<-slow.left
 	close(slow.free)
-	s.lint(t.Context(), header, ended)
+	s.sendLint(t.Context(), header, ended)
 	if answer := <-ended; !strings.HasPrefix(answer, "200 ") {
 		t.Errorf("the next one: %s", answer)
 	}
@@ -170,13 +170,13 @@ func TestALintEndsWithItsCaller(t *testing.T) {
 // TestLintsOfTenantsAreSerialized checks that more tokens give a tenant no more places, and that the lints of tenants leave
 // one for others.
 func TestLintsOfTenantsAreSerialized(t *testing.T) {
-	s, slow := lints(t)
+	s, slow := newLintFixture(t)
 	const each, allowed = 8, 5
 	ended := make(chan string, 2*each)
 	for _, name := range []string{"acme1", "acme-b"} {
-		header := s.token(name, "acme-*", access.Read)
+		header := s.newToken(name, "acme-*", access.Read)
 		for range each {
-			s.lint(t.Context(), header, ended)
+			s.sendLint(t.Context(), header, ended)
 		}
 	}
 	for range 2*each - allowed {
@@ -185,9 +185,9 @@ func TestLintsOfTenantsAreSerialized(t *testing.T) {
 		}
 	}
 	zenith, operator := make(chan string, 1), make(chan string, 1)
-	s.lint(t.Context(), s.token("zenith", "zenith-*", access.Read), zenith)
+	s.sendLint(t.Context(), s.newToken("zenith", "zenith-*", access.Read), zenith)
 	<-slow.entered
-	s.lint(t.Context(), s.token("operator", "", access.Read), operator)
+	s.sendLint(t.Context(), s.newToken("operator", "", access.Read), operator)
 	<-slow.entered
 	if now := slow.atWork.Load(); now != 2 {
 		t.Errorf("%d lints are at work", now)
@@ -203,14 +203,14 @@ func TestLintsOfTenantsAreSerialized(t *testing.T) {
 	}
 }
 
-// heldJobActions blocks checks by hand until the test releases them, and counts those of tokens with the name orders….
-type heldJobActions struct {
-	*stand
+// blockingJobActions blocks checks by hand until the test releases them, and counts those of tokens with the name orders….
+type blockingJobActions struct {
+	*fixture
 	entered, free chan struct{}
 	atWork, most  *atomic.Int32
 }
 
-func (d heldJobActions) Check(ctx context.Context, _, _ string) (web.CheckResult, error) {
+func (d blockingJobActions) Check(ctx context.Context, _, _ string) (web.CheckResult, error) {
 	if strings.HasPrefix(access.ActorOf(ctx).Name, "orders") {
 		now := d.atWork.Add(1)
 		defer d.atWork.Add(-1)
@@ -223,24 +223,24 @@ func (d heldJobActions) Check(ctx context.Context, _, _ string) (web.CheckResult
 	return web.CheckResult{}, nil
 }
 
-// TestManualChecksOfATenantAreSerialized checks that two checks by hand of a tenant run at a time, some wait, and more are
+// TestManualChecksOfTenantAreSerialized checks that two checks by hand of a tenant run at a time, some wait, and more are
 // refused, and that those of others run at once.
-func TestManualChecksOfATenantAreSerialized(t *testing.T) {
+func TestManualChecksOfTenantAreSerialized(t *testing.T) {
 	const each, allowed, running = 10, 16, 2
-	slow := heldJobActions{entered: make(chan struct{}, 100), free: make(chan struct{}), atWork: new(atomic.Int32), most: new(atomic.Int32)}
-	s := newStand(t, closed, func(o *web.Options, s *stand) {
-		slow.stand = s
+	slow := blockingJobActions{entered: make(chan struct{}, 100), free: make(chan struct{}), atWork: new(atomic.Int32), most: new(atomic.Int32)}
+	s := newFixture(t, closedNode, func(o *web.Options, s *fixture) {
+		slow.fixture = s
 		o.JobActions = slow
 	})
 	check := func(header []string, ended chan<- string) {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/api/v1/jobs/order-unshipped/1/check", nil)
-		fatal(t, err)
+		failOn(t, err)
 		r.Header.Set(header[0], header[1])
-		s.send(r, ended)
+		s.sendRequest(r, ended)
 	}
 	tenants, operators := make(chan string, 2*each), make(chan string, each)
 	for _, name := range []string{"orders1", "orders-b"} {
-		header := s.token(name, "order-*", access.OnCall)
+		header := s.newToken(name, "order-*", access.OnCall)
 		for range each {
 			check(header, tenants)
 		}
@@ -253,7 +253,7 @@ func TestManualChecksOfATenantAreSerialized(t *testing.T) {
 	for range running {
 		<-slow.entered
 	}
-	operator := s.token("operator", "", access.OnCall)
+	operator := s.newToken("operator", "", access.OnCall)
 	for range each {
 		check(operator, operators)
 	}
@@ -277,16 +277,16 @@ func TestManualChecksOfATenantAreSerialized(t *testing.T) {
 }
 
 // usedUpJobActions refuses checks by hand, as for a tenant whose allowance is used up.
-type usedUpJobActions struct{ *stand }
+type usedUpJobActions struct{ *fixture }
 
 func (usedUpJobActions) Check(context.Context, string, string) (web.CheckResult, error) {
 	return web.CheckResult{}, &futurejobs.UsedUpError{Tenant: "order-*", After: 7 * time.Second}
 }
 
-// TestACheckBeyondTheAllowanceIsRefused checks the answer to a check by hand of a tenant whose allowance is used up.
-func TestACheckBeyondTheAllowanceIsRefused(t *testing.T) {
-	s := newStand(t, closed, func(o *web.Options, s *stand) { o.JobActions = usedUpJobActions{s} })
-	a := do(t, s.Server, "POST", "/api/v1/jobs/order-unshipped/1/check", "", s.token("orders", "order-*", access.OnCall)...)
+// TestCheckBeyondAllowanceIsRefused checks the answer to a check by hand of a tenant whose allowance is used up.
+func TestCheckBeyondAllowanceIsRefused(t *testing.T) {
+	s := newFixture(t, closedNode, func(o *web.Options, s *fixture) { o.JobActions = usedUpJobActions{s} })
+	a := requestPath(t, s.Server, "POST", "/api/v1/jobs/order-unshipped/1/check", "", s.newToken("orders", "order-*", access.OnCall)...)
 	if p := a.problem(t); a.StatusCode != 429 || a.Header.Get("Retry-After") != "7" || p.Type != web.TooManyRequests.URN() || !strings.Contains(p.Detail, "order-*") {
 		t.Errorf("%d retry %s %+v", a.StatusCode, a.Header.Get("Retry-After"), p)
 	}

@@ -15,8 +15,8 @@ const (
 )
 
 // newUnproven bounds the unverified webhooks by client.
-func newUnproven() *places[netip.Prefix] {
-	return &places[netip.Prefix]{perNode: maxUnproven, perOwner: maxClientUnproven, full: func(_ netip.Prefix, node bool) (full *Problem) {
+func newUnproven() *semaphore[netip.Prefix] {
+	return &semaphore[netip.Prefix]{perNode: maxUnproven, perOwner: maxClientUnproven, full: func(_ netip.Prefix, node bool) (full *Problem) {
 		defer func() { full.retry = unprovenRetry }()
 		if node {
 			return problem(http.StatusServiceUnavailable, "this node receives %d webhooks, which is its limit; send it again", maxUnproven)

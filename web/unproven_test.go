@@ -12,31 +12,31 @@ import (
 	"deadman/web"
 )
 
-// TestUnprovenWebhooksAreBounded checks that unverified webhooks of one client hold few bodies in memory, and do not
+// TestUnverifiedWebhooksAreBounded checks that unverified webhooks of one client hold few bodies in memory, and do not
 // block those of others.
-func TestUnprovenWebhooksAreBounded(t *testing.T) {
-	s := newStand(t, closed, withHooks, func(o *web.Options, _ *stand) {
+func TestUnverifiedWebhooksAreBounded(t *testing.T) {
+	s := newFixture(t, closedNode, withHooks, func(o *web.Options, _ *fixture) {
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	})
 	half := func(client string) net.Conn {
 		t.Helper()
 		c, err := net.Dial("tcp", s.Listener.Addr().String())
-		fatal(t, err)
+		failOn(t, err)
 		t.Cleanup(func() { c.Close() })
 		_, err = fmt.Fprintf(c, "POST /hooks/shop HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: %s\r\nContent-Length: 1000\r\n\r\n%s", client, strings.Repeat(" ", 900))
-		fatal(t, err)
+		failOn(t, err)
 		return c
 	}
 	body, now := `{"id":"evt_1"}`, time.Now()
 	shop := func(client string) answer {
 		t.Helper()
-		return do(t, s.Server, "POST", "/hooks/shop", body, append(stripe(body, now), "X-Forwarded-For", client)...)
+		return requestPath(t, s.Server, "POST", "/hooks/shop", body, append(stripe(body, now), "X-Forwarded-For", client)...)
 	}
 	var waiting []net.Conn
 	for range 32 {
 		waiting = append(waiting, half("203.0.113.7"))
 	}
-	becomes(t, "the address is full", func() bool { return shop("203.0.113.7").StatusCode == 429 })
+	waitFor(t, "the address is full", func() bool { return shop("203.0.113.7").StatusCode == 429 })
 	if a := shop("203.0.113.7"); a.Header.Get("Retry-After") != "5" || !strings.Contains(a.body, "32 webhooks of your address") {
 		t.Errorf("%d %v %s", a.StatusCode, a.Header, a.body)
 	}
@@ -48,12 +48,12 @@ func TestUnprovenWebhooksAreBounded(t *testing.T) {
 			waiting = append(waiting, half(fmt.Sprintf("203.0.113.%d", 10+i)))
 		}
 	}
-	becomes(t, "the node is full", func() bool { return shop("203.0.113.8").StatusCode == 503 })
+	waitFor(t, "the node is full", func() bool { return shop("203.0.113.8").StatusCode == 503 })
 	_, err := waiting[0].Write([]byte(strings.Repeat(" ", 100)))
-	fatal(t, err)
+	failOn(t, err)
 	told := make([]byte, 12)
 	_, err = io.ReadFull(waiting[0], told)
-	fatal(t, err)
+	failOn(t, err)
 	if string(told) != "HTTP/1.1 401" {
 		t.Errorf("one that was whole: %s", told)
 	}
@@ -62,8 +62,8 @@ func TestUnprovenWebhooksAreBounded(t *testing.T) {
 	}
 }
 
-// becomes waits until a condition holds.
-func becomes(t *testing.T, what string, holds func() bool) {
+// waitFor waits until a condition holds.
+func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -20,7 +20,7 @@ import (
 // TestBoundedSenderReceivesNoSequence checks that a token with bounds gets no sequence of its event, since it counts
 // the events of all senders.
 func TestBoundedSenderReceivesNoSequence(t *testing.T) {
-	s := newStand(t, closed)
+	s := newFixture(t, closedNode)
 	bound := access.Bounds{Publish: []string{"orders.>"}}
 	for name, c := range map[string]struct {
 		wish access.TokenRequest
@@ -32,9 +32,9 @@ func TestBoundedSenderReceivesNoSequence(t *testing.T) {
 	} {
 		c.wish.Name, c.wish.Scopes = name, []access.Scope{access.Events}
 		_, secret, err := s.keeper.Create(t.Context(), c.wish)
-		fatal(t, err)
+		failOn(t, err)
 		for _, header := range [][]string{nil, {"Nats-Msg-Id", "one"}, {"Nats-Msg-Id", "one"}, {"Idempotency-Key", "two"}, {"Idempotency-Key", "two"}} {
-			a := do(t, s.Server, "POST", "/api/v1/events/orders.created", `{"id": "1"}`, append(header, "Authorization", "Bearer "+secret)...)
+			a := requestPath(t, s.Server, "POST", "/api/v1/events/orders.created", `{"id": "1"}`, append(header, "Authorization", "Bearer "+secret)...)
 			if a.StatusCode != 202 || !strings.Contains(a.body, `"stream":"DEADMAN_EVENTS"`) || strings.Contains(a.body, `"seq":`) != c.seq {
 				t.Errorf("%s, %v: %d %s", name, header, a.StatusCode, a.body)
 			}
@@ -43,11 +43,11 @@ func TestBoundedSenderReceivesNoSequence(t *testing.T) {
 }
 
 func TestEvents(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	const path = "/api/v1/events/orders.created"
 	post := func(body string, header ...string) web.PublishResult {
 		t.Helper()
-		a := do(t, s.Server, "POST", path, body, header...)
+		a := requestPath(t, s.Server, "POST", path, body, header...)
 		var taken web.PublishResult
 		if err := json.Unmarshal([]byte(a.body), &taken); a.StatusCode != 202 || err != nil {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
@@ -73,10 +73,10 @@ func TestEvents(t *testing.T) {
 	}
 
 	reader, err := s.bus.Streams.Read(t.Context(), "DEADMAN_EVENTS", 0, nil)
-	fatal(t, err)
+	failOn(t, err)
 	defer reader.Close()
 	events, err := reader.Next(t.Context(), 10, 5*time.Second)
-	fatal(t, err)
+	failOn(t, err)
 	e := events[0]
 	if string(e.Data) != `{"id": "1"}` || e.Subject != "orders.created" || e.ID != "one" || e.Header["ce-type"][0] != "order" {
 		t.Errorf("what was taken in is %+v", e)
@@ -88,7 +88,7 @@ func TestEvents(t *testing.T) {
 	}
 
 	for subject, status := range map[string]int{"unread.subject": 409, "deadman.alerts.x": 422, "$JS.API.INFO": 422, "_INBOX.x": 422} {
-		if a := do(t, s.Server, "POST", "/api/v1/events/"+subject, "{}"); a.StatusCode != status || a.problem(t).Detail == "" {
+		if a := requestPath(t, s.Server, "POST", "/api/v1/events/"+subject, "{}"); a.StatusCode != status || a.problem(t).Detail == "" {
 			t.Errorf("%s: %d %s", subject, a.StatusCode, a.body)
 		}
 	}
@@ -98,11 +98,11 @@ func TestEvents(t *testing.T) {
 // has one set of message ids for all subjects and publishers: no event is acknowledged and lost because another one has
 // its id.
 func TestEventIDsAreApartBySubjectAndToken(t *testing.T) {
-	s := newStand(t, closed)
-	one, other := s.token("one", "", access.Events), s.token("other", "", access.Events)
+	s := newFixture(t, closedNode)
+	one, other := s.newToken("one", "", access.Events), s.newToken("other", "", access.Events)
 	send := func(subject string, token []string, header string) web.PublishResult {
 		t.Helper()
-		a := do(t, s.Server, "POST", "/api/v1/events/"+subject, `{"id": "77"}`, append([]string{header, "order-77", "Content-Type", "application/json"}, token...)...)
+		a := requestPath(t, s.Server, "POST", "/api/v1/events/"+subject, `{"id": "77"}`, append([]string{header, "order-77", "Content-Type", "application/json"}, token...)...)
 		var taken web.PublishResult
 		if err := json.Unmarshal([]byte(a.body), &taken); a.StatusCode != 202 || err != nil {
 			t.Fatalf("%d %s", a.StatusCode, a.body)
@@ -111,7 +111,7 @@ func TestEventIDsAreApartBySubjectAndToken(t *testing.T) {
 	}
 	// A publisher on NATS has used the id already.
 	_, _, _, err := s.bus.EventPublisher.PublishEvent(t.Context(), "orders.shipped", nil, nil, "order-77")
-	fatal(t, err)
+	failOn(t, err)
 	for i, c := range []struct {
 		subject, header string
 		token           []string
@@ -129,28 +129,28 @@ func TestEventIDsAreApartBySubjectAndToken(t *testing.T) {
 			t.Errorf("%d: its repeat is %+v", i, again)
 		}
 	}
-	if last := s.last(); last != 5 {
+	if last := s.lastSequence(); last != 5 {
 		t.Errorf("the stream ends at %d", last)
 	}
 }
 
-// following is a client of the stream of alerts.
-type following struct {
+// alertFollower is a client of the stream of alerts.
+type alertFollower struct {
 	lines *bufio.Scanner
 	close func() error
 }
 
-func follow(t *testing.T, url, query string, header ...string) *following {
+func followAlerts(t *testing.T, url, query string, header ...string) *alertFollower {
 	t.Helper()
-	answer := stream(t, url+"/api/v1/alerts"+query, header...)
+	answer := openStream(t, url+"/api/v1/alerts"+query, header...)
 	if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%d %v", answer.StatusCode, answer.Header)
 	}
-	return &following{bufio.NewScanner(answer.Body), answer.Body.Close}
+	return &alertFollower{bufio.NewScanner(answer.Body), answer.Body.Close}
 }
 
 // next returns the next alert of the stream.
-func (f *following) next(t *testing.T) (id string, a alerts.Alert) {
+func (f *alertFollower) next(t *testing.T) (id string, a alerts.Alert) {
 	t.Helper()
 	for f.lines.Scan() {
 		name, value, _ := strings.Cut(f.lines.Text(), ": ")
@@ -162,7 +162,7 @@ func (f *following) next(t *testing.T) (id string, a alerts.Alert) {
 				t.Fatalf("an event of kind %s", value)
 			}
 		case "data":
-			fatal(t, json.Unmarshal([]byte(value), &a))
+			failOn(t, json.Unmarshal([]byte(value), &a))
 			return id, a
 		}
 	}
@@ -171,38 +171,38 @@ func (f *following) next(t *testing.T) (id string, a alerts.Alert) {
 }
 
 func TestFollowAlerts(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	for i := range 3 {
-		s.place(fmt.Sprint(i), time.Second, `{"id": 1}`)
+		s.createJob(fmt.Sprint(i), time.Second, `{"id": 1}`)
 		s.alert(fmt.Sprint(i), "late\nby far", time.Hour)
 	}
-	f := follow(t, s.URL, "?backlog=2")
+	f := followAlerts(t, s.URL, "?backlog=2")
 	for _, want := range []string{"1", "2"} {
 		if id, a := f.next(t); a.Key != want || id != a.ID.String() || a.Text != "late\nby far" {
 			t.Errorf("%s is %+v, want that of %s", id, a, want)
 		}
 	}
-	s.place("new", time.Second, `{}`)
+	s.createJob("new", time.Second, `{}`)
 	alert := s.alert("new", "late", time.Hour)
 	if id, a := f.next(t); a.ID != alert.ID || id != alert.ID.String() {
 		t.Errorf("%+v", a)
 	}
 	for query, want := range map[string]string{"?backlog=501": "query.backlog", "?limit=5": "query.limit"} {
-		if a := do(t, s.Server, "GET", "/api/v1/alerts"+query, "", "Accept", "text/event-stream"); a.StatusCode != 400 || !strings.Contains(a.problem(t).Detail, want) {
+		if a := requestPath(t, s.Server, "GET", "/api/v1/alerts"+query, "", "Accept", "text/event-stream"); a.StatusCode != 400 || !strings.Contains(a.problem(t).Detail, want) {
 			t.Errorf("%s: %d %s", query, a.StatusCode, a.body)
 		}
 	}
 }
 
-// TestFollowersDoNotHoldUpAStop checks that a stopping node does not wait for its followers for ever.
-func TestFollowersDoNotHoldUpAStop(t *testing.T) {
-	s := newStand(t)
+// TestFollowersDoNotDelayStop checks that a stopping node does not wait for its followers for ever.
+func TestFollowersDoNotDelayStop(t *testing.T) {
+	s := newFixture(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	fatal(t, err)
+	failOn(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(ctx, ln, s.Config.Handler, time.Minute) }()
-	f := follow(t, "http://"+ln.Addr().String(), "")
+	f := followAlerts(t, "http://"+ln.Addr().String(), "")
 	stop()
 	if err := <-ended; err != nil {
 		t.Errorf("the stop is not clean: %v", err)

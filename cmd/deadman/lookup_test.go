@@ -78,9 +78,9 @@ func TestLintAsksSources(t *testing.T) {
 	}
 }
 
-// TestPreviewOfALookup checks that a preview takes the given lookup result or has the node query its source. Without
+// TestPreviewOfLookup checks that a preview takes the given lookup result or has the node query its source. Without
 // a node no source is queried.
-func TestPreviewOfALookup(t *testing.T) {
+func TestPreviewOfLookup(t *testing.T) {
 	t.Parallel()
 	sources, dir := shopFiles(t), t.TempDir()
 	n := serveHere(t, func(c *server.Config) { c.Sources = sources })

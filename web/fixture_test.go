@@ -29,31 +29,31 @@ import (
 	"deadman/web/ui"
 )
 
-// quiet discards the log of intended errors.
-var quiet = slog.New(slog.DiscardHandler)
+// discardLog discards the log of intended errors.
+var discardLog = slog.New(slog.DiscardHandler)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testdisk.InMemory(m)) }
 
-// published is the broker as the API uses it.
-type published struct {
+// broker is the broker as the API uses it.
+type broker struct {
 	*bus.EventPublisher
 	*bus.AlertReader
 }
 
-// stand is the handler over a real store and a real broker. The test itself does the work of the sweeper and the intake.
-type stand struct {
+// fixture is the handler over a real store and a real broker. The test itself does the work of the sweeper and the intake.
+type fixture struct {
 	*httptest.Server
 	t      *testing.T
 	store  *store.Store
 	bus    *bus.Bus
 	rules  *rules.Registry
-	keeper *access.Tokens // of a closed stand
+	keeper *access.Tokens // of a closed fixture
 	rule   *futurejobs.Rule
-	now    time.Time // creation time of the stand
+	now    time.Time // creation time of the fixture
 }
 
-// unshipped is the rule of the stand.
-const unshipped = `name: order-unshipped
+// unshippedRule is the rule of the fixture.
+const unshippedRule = `name: order-unshipped
 entity: order
 trigger: {event: orders.created, key: event.id}
 resolve: {event: orders.shipped, key: event.id}
@@ -63,42 +63,42 @@ escalate:
   - {after: 8h, step: escalated, severity: critical}
 `
 
-func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
+func newFixture(t *testing.T, changes ...func(*web.Options, *fixture)) *fixture {
 	t.Helper()
 	dir := bustest.Dir(t)
 	storetest.SQLite(t, dir)
 	db, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4})
-	fatal(t, err)
+	failOn(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 			t.Error(err)
 		}
 	})
-	server, err := bus.StartServer(bus.ServerOptions{Dir: filepath.Join(dir, "nats"), Addr: "127.0.0.1:0", Log: quiet})
-	fatal(t, err)
+	server, err := bus.StartServer(bus.ServerOptions{Dir: filepath.Join(dir, "nats"), Addr: "127.0.0.1:0", Log: discardLog})
+	failOn(t, err)
 	t.Cleanup(server.Close)
-	wire, err := bus.Connect(t.Context(), bus.Options{Name: "test", InProcess: server, Log: quiet})
-	fatal(t, err)
+	wire, err := bus.Connect(t.Context(), bus.Options{Name: "test", InProcess: server, Log: discardLog})
+	failOn(t, err)
 	t.Cleanup(wire.Close)
 	catalog := rules.NewCatalog(db, db.Shards())
-	registry := &rules.Registry{Store: db, Binder: wire.Binder, Catalog: catalog, Jobs: db, Log: quiet}
-	_, err = registry.Save(t.Context(), []byte(unshipped), "", rules.SaveOptions{})
-	fatal(t, err)
-	fatal(t, catalog.Refresh(t.Context()))
+	registry := &rules.Registry{Store: db, Binder: wire.Binder, Catalog: catalog, Jobs: db, Log: discardLog}
+	_, err = registry.Save(t.Context(), []byte(unshippedRule), "", rules.SaveOptions{})
+	failOn(t, err)
+	failOn(t, catalog.Refresh(t.Context()))
 	newest, err := catalog.Newest("order-unshipped")
-	fatal(t, err)
+	failOn(t, err)
 
-	s := &stand{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rules: registry, rule: newest.Engine()}
+	s := &fixture{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rules: registry, rule: newest.Engine()}
 	options := web.Options{
 		Lists: db, Loads: db, JobActions: s, Acks: s, Outbox: db, Rules: registry, Catalog: catalog,
-		Letters: &events.DeadLetters{DeadLetterStore: db, Catalog: catalog, Now: time.Now}, Wire: published{wire.EventPublisher, wire.AlertReader}, Memory: db, Mutes: db, Open: toEverybody,
+		Letters: &events.DeadLetters{DeadLetterStore: db, Catalog: catalog, Now: time.Now}, Wire: broker{wire.EventPublisher, wire.AlertReader}, Memory: db, Mutes: db, Open: allowAll,
 		Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
 		Health:  func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },
-		Log:     quiet,
+		Log:     discardLog,
 		Faults:  []web.ErrorStatus{{Is: bus.ErrNoStream, Status: 409}, {Is: bus.ErrSubject, Status: 422}},
 	}
-	pages, err := ui.New(ui.Options{Version: "test", Log: quiet, Now: time.Now})
-	fatal(t, err)
+	pages, err := ui.New(ui.Options{Version: "test", Log: discardLog, Now: time.Now})
+	failOn(t, err)
 	options.Pages = pages
 	for _, change := range changes {
 		change(&options, s)
@@ -108,40 +108,40 @@ func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 	return s
 }
 
-func fatal(t *testing.T, err error) {
+func failOn(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *stand) ref(key string) futurejobs.Ref {
+func (s *fixture) jobRef(key string) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf(s.rule.Entity, key, s.store.Shards()), RuleID: s.rule.ID, Key: key}
 }
 
-// place creates a job, due after d.
-func (s *stand) place(key string, d time.Duration, event string) {
+// createJob creates a job, due after d.
+func (s *fixture) createJob(key string, d time.Duration, event string) {
 	s.t.Helper()
-	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref(key), Action: futurejobs.Start{Job: futurejobs.Job{
+	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.jobRef(key), Action: futurejobs.Start{Job: futurejobs.Job{
 		Version: s.rule.Version, Since: s.now, FirstCheckAt: s.rule.Grid.Up(s.now.Add(d)), Event: json.RawMessage(event),
 	}}})
 }
 
-func (s *stand) apply(effects ...futurejobs.Effect) futurejobs.ApplyResult {
+func (s *fixture) apply(effects ...futurejobs.Effect) futurejobs.ApplyResult {
 	s.t.Helper()
 	revision, err := s.store.Revision(s.t.Context())
-	fatal(s.t, err)
+	failOn(s.t, err)
 	applied, err := s.store.Apply(s.t.Context(), futurejobs.EffectBatch{RuleSet: revision, Effects: effects})
-	fatal(s.t, err)
+	failOn(s.t, err)
 	return applied
 }
 
 // alert decides an alert about a job, schedules its next check after d, and publishes the alert.
-func (s *stand) alert(key, text string, d time.Duration) alerts.Alert {
+func (s *fixture) alert(key, text string, d time.Duration) alerts.Alert {
 	s.t.Helper()
 	ctx := s.t.Context()
 	listed, err := s.store.Job(ctx, s.rule.Name, key)
-	fatal(s.t, err)
+	failOn(s.t, err)
 	job, slot := listed.Job, s.now
 	a := alerts.Alert{
 		ID:   alerts.Decision{JobID: job.ID, CreatedAt: job.CreatedAt, Check: job.CheckCount + 1, Status: alerts.Firing, At: slot}.ID(),
@@ -159,43 +159,43 @@ func (s *stand) alert(key, text string, d time.Duration) alerts.Alert {
 	job.CheckStats = futurejobs.CheckStats{CheckAttempts: 1, CheckTotal: 1500 * time.Microsecond, CheckSlowest: 1500 * time.Microsecond}
 	s.settle(futurejobs.Decision{Job: job, Alerts: []alerts.Alert{a}})
 	waiting, err := s.store.Unpublished(ctx, []int16{job.Shard}, 100, nil)
-	fatal(s.t, err)
+	failOn(s.t, err)
 	sent, err := s.bus.AlertPublisher.Publish(ctx, waiting)
-	fatal(s.t, err)
-	fatal(s.t, s.store.MarkPublished(ctx, sent))
+	failOn(s.t, err)
+	failOn(s.t, s.store.MarkPublished(ctx, sent))
 	return a
 }
 
 // settle writes a decision as the holder of its shard.
-func (s *stand) settle(d futurejobs.Decision) {
+func (s *fixture) settle(d futurejobs.Decision) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	_, err := s.store.Heartbeat(ctx, futurejobs.Node{ID: "node-1", Name: "host/1", Version: "v1", StartedAt: s.now}, time.Minute)
-	fatal(s.t, err)
+	failOn(s.t, err)
 	leases, err := s.store.Leases(ctx)
-	fatal(s.t, err)
+	failOn(s.t, err)
 	held := leases[d.Job.Shard].HeldShard
 	if leases[d.Job.Shard].Node == "" {
 		took, ok, err := s.store.Take(ctx, "node-1", held, time.Minute)
-		fatal(s.t, err)
+		failOn(s.t, err)
 		if !ok {
 			s.t.Fatal("the shard is not to be had")
 		}
 		held = took.HeldShard
 	}
 	revision, err := s.store.Revision(ctx)
-	fatal(s.t, err)
+	failOn(s.t, err)
 	settled, err := s.store.Settle(ctx, futurejobs.Settlement{Held: []futurejobs.HeldShard{held}, RuleSet: revision, Decisions: []*futurejobs.Decision{&d}})
-	fatal(s.t, err)
+	failOn(s.t, err)
 	if !settled.Jobs[d.Job.ID] {
 		s.t.Fatalf("the decision was not taken: %+v", settled)
 	}
 }
 
-// end resolves a job.
-func (s *stand) end(key string) {
+// resolve resolves a job.
+func (s *fixture) resolve(key string) {
 	s.t.Helper()
-	if done := s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref(key), Action: futurejobs.End{Outcome: checks.Resolved}}); done.Ended != 1 {
+	if done := s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.jobRef(key), Action: futurejobs.End{Outcome: checks.Resolved}}); done.Ended != 1 {
 		s.t.Fatalf("nothing ended: %+v", done)
 	}
 }
@@ -203,7 +203,7 @@ func (s *stand) end(key string) {
 // get decodes the answer of a path.
 func get[T any](t *testing.T, s *httptest.Server, path string) T {
 	t.Helper()
-	a := do(t, s, "GET", path, "")
+	a := requestPath(t, s, "GET", path, "")
 	if a.StatusCode != 200 || a.Header.Get("Content-Type") != "application/json" {
 		t.Fatalf("%s: %d %s", path, a.StatusCode, a.body)
 	}
@@ -222,4 +222,4 @@ func keys(jobs []web.Job) string {
 	return fmt.Sprint(all)
 }
 
-func toEverybody(context.Context) bool { return true }
+func allowAll(context.Context) bool { return true }
