@@ -52,6 +52,8 @@ type Preview struct {
 	Refusals      []string      `json:"refusals,omitempty" doc:"Reasons of events that would become dead letters."`
 	IgnoredEvents []string      `json:"ignored_events,omitempty" doc:"Events on subjects that the rule does not subscribe to."`
 
+	Warnings []string `json:"warnings,omitempty" doc:"Warnings about the rule, such as a heartbeat without keys."`
+
 	Listens []string `json:"subjects,omitempty" doc:"Subjects that the rule subscribes to, the trigger's first."`
 
 	// SpreadDelay is the delay of its steps because the rule spreads those of different keys; absent: none.

@@ -120,6 +120,9 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 	if c.Changed && s.Now != nil {
 		c.Warnings = append(c.Warnings, IsOver(d.Document, s.Now())...)
 	}
+	if c.Changed || s.options.DryRun {
+		c.Warnings = append(c.Warnings, Unwatched(d.Document)...)
+	}
 	if other := rebound(before, bounds); other != "" {
 		c.Warnings = append(c.Warnings, other)
 	}

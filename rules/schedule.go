@@ -148,6 +148,20 @@ func IsOver(d document.Document, now time.Time) []string {
 	return []string{fmt.Sprintf("schedule: %s is over, so the rule never ticks; write a time to come, or a crontab", clip(d.Trigger.Schedule, 80))}
 }
 
+// Unwatched warns of a heartbeat without keys: until its first signal no job exists, so nothing raises an alert if the
+// signal never comes. Some senders are unknown beforehand, so it is no reason to refuse a rule.
+func Unwatched(d document.Document) []string {
+	h := d.Trigger.Heartbeat
+	if h == nil || len(h.Keys) > 0 {
+		return nil
+	}
+	signal := "event"
+	if h.Event == "" {
+		signal = "ping"
+	}
+	return []string{"trigger.heartbeat: nothing is watched until a first " + signal + "; name the expected keys in trigger.heartbeat.keys"}
+}
+
 // scheduleOf returns the rule's schedule, from 1970; nil: it does not tick, or the schedule is unreadable. It needs no
 // environment, so that a rule with a missing calendar still has its ticks.
 func scheduleOf(d document.Document) schedules.Schedule {

@@ -15,6 +15,7 @@ import (
 type LintResult struct {
 	Valid    bool            `json:"valid" doc:"Whether the rule can be saved."`
 	Problems []ProblemDetail `json:"problems" nullable:"false" doc:"All errors of the rule, in the order of the text."`
+	Warnings []string        `json:"warnings,omitempty" nullable:"false" doc:"Warnings, such as checks that could not be made, a schedule that has ended, or a heartbeat without keys."`
 }
 
 // lintIn is the text of a rule.
@@ -31,10 +32,12 @@ type lintAPI struct {
 // lint tests a lookup with its source only if the caller may write rules, since the source's answer reveals its
 // tables.
 func (a *lintAPI) lint(ctx context.Context, in *lintIn) (LintResult, error) {
-	_, err := a.rules.Save(ctx, in.RawBody, "", rules.SaveOptions{
+	c, err := a.rules.Save(ctx, in.RawBody, "", rules.SaveOptions{
 		Version: rules.AnyVersion, DryRun: true, Adopt: true, Unasked: principalOf(ctx).requireScope(access.Rules) != nil, May: mayName(ctx, access.Read),
 	})
-	return lintOf(err)
+	out, err := lintOf(err)
+	out.Warnings = c.Warnings
+	return out, err
 }
 
 // lintOf returns the problems as the answer; other errors stay errors.

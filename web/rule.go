@@ -49,6 +49,7 @@ type Rule struct {
 	Schedule      string    `json:"schedule,omitempty" doc:"Schedule of the rule." example:"30 1 * * 1-5"`
 	NextTickAt    time.Time `json:"next_tick_at,omitzero" doc:"Time of the next tick. Ticks of a paused or disabled rule have no effect."`
 	ScheduleEnded bool      `json:"schedule_ended,omitempty" doc:"Whether the schedule has no further ticks."`
+	NeverReported bool      `json:"never_reported,omitempty" doc:"Whether the rule has a heartbeat without keys and nothing ever reported to it: it has no job and none in history, so it watches nothing. Returned in lists only, after the first count."`
 	Problem       string    `json:"problem,omitempty" doc:"Reason why this version of deadman cannot read the rule."`
 	OverQuota     string    `json:"over_quota,omitempty" doc:"Quota that is used up, and the remedy. New jobs are refused or alerts are not published until there is room. Absent if none is."`
 	Jobs          *RuleJobs `json:"jobs,omitempty" doc:"Job counts of the rule. Returned in lists only, after the first count."`
@@ -89,6 +90,8 @@ func (r Rule) state() string {
 		return "disabled"
 	case r.ScheduleEnded:
 		return "schedule_ended"
+	case r.NeverReported:
+		return "never_reported"
 	}
 	return "enabled"
 }
@@ -165,7 +168,7 @@ type ruleListIn struct {
 	Entity identifier `query:"entity" doc:"Filter by entity type." example:"order"`
 	Bundle identifier `query:"bundle" doc:"Filter by bundle." example:"file:orders"`
 	Text   identifier `query:"text" doc:"Filter by text in the name, description, entity or subjects; case-insensitive." example:"shipped"`
-	State  string     `query:"state" enum:"enabled,paused,disabled,schedule_ended,unreadable" doc:"Filter by state. enabled: creates jobs. paused: paused by an actor. disabled: disabled in the document. schedule_ended: the schedule has no further ticks. unreadable: this version of deadman cannot read the rule."`
+	State  string     `query:"state" enum:"enabled,paused,disabled,schedule_ended,never_reported,unreadable" doc:"Filter by state. enabled: creates jobs. paused: paused by an actor. disabled: disabled in the document. schedule_ended: the schedule has no further ticks. never_reported: a heartbeat without keys that nothing ever reported to. unreadable: this version of deadman cannot read the rule."`
 	Paused string     `query:"paused" enum:"true,false" doc:"Filter by paused."`
 	Paging
 }
@@ -199,18 +202,16 @@ func (a *ruleAPI) list(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 	if err != nil {
 		return Page[Rule]{}, err
 	}
-	v, page, jobs, now := principalOf(ctx), Page[Rule]{Items: []Rule{}}, a.jobs.ofRules(ctx), a.now()
+	v, page, jobs, now := principalOf(ctx), Page[Rule]{Items: []Rule{}}, a.jobs.last(ctx), a.now()
 	for _, l := range all { // by name
 		switch {
-		case l.Name <= after || !v.canSee(l.Name) || !in.wants(l) || in.State != "" && in.State != newRule(l, now).state():
+		case l.Name <= after || !v.canSee(l.Name) || !in.wants(l) || in.State != "" && in.State != jobs.add(newRule(l, now), l).state():
 		case len(page.Items) == in.Limit:
 			last := page.Items[in.Limit-1].Name
 			page.Next = base64.RawURLEncoding.EncodeToString([]byte(ruleCursor + last))
 			return page, nil
 		default:
-			r := a.quotas.overQuota(ctx, newRule(l, now))
-			r.Jobs = jobs(l)
-			page.Items = append(page.Items, r)
+			page.Items = append(page.Items, a.quotas.overQuota(ctx, jobs.add(newRule(l, now), l)))
 		}
 	}
 	return page, nil

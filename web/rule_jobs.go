@@ -6,6 +6,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
+	"deadman/rules/document"
 )
 
 // RuleJobs counts a rule's jobs, as the API returns it.
@@ -21,26 +22,93 @@ type RuleJobs struct {
 // ruleJobCounts counts the pending jobs of rules.
 type ruleJobCounts struct {
 	catalog LoadedRules
-	counts  *cachedCount[map[int32]futurejobs.RuleJobs]
+	counts  *cachedCount[countedRules]
 	now     func() time.Time
 }
 
-func newRuleJobCounts(o Options) *ruleJobCounts {
-	count := func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }
-	return &ruleJobCounts{o.Catalog, &cachedCount[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: count, now: o.Now, log: o.Log}, o.Now}
+// countedRules has the counts of all rules, by id.
+type countedRules struct {
+	jobs          map[int32]futurejobs.RuleJobs
+	neverReported map[int32]bool
 }
 
-// ofRules returns a function that counts a rule's jobs; it returns nil before the first count.
-func (a *ruleJobCounts) ofRules(ctx context.Context) func(rules.ListedRule) *RuleJobs {
-	last, ok := a.counts.newest(ctx)
-	return func(of rules.ListedRule) *RuleJobs {
-		if !ok {
-			return nil
-		}
-		n := last.What[of.RuleID]
-		if n.Open == n.Pending && heldForGood(a.catalog, of.Name, n.NextCheckAt, a.now()) {
-			n.NextCheckAt = time.Time{}
-		}
-		return &RuleJobs{n.Pending, n.Open, n.Undetermined, n.GaveUp, n.NextCheckAt, last.At.UTC()}
+func newRuleJobCounts(o Options) *ruleJobCounts {
+	c := &ruleCounter{rules: o.Rules, lists: o.Lists, reported: make(map[int32]bool)}
+	return &ruleJobCounts{o.Catalog, &cachedCount[countedRules]{what: "jobs by rule", count: c.count, now: o.Now, log: o.Log}, o.Now}
+}
+
+// ruleCounter counts the jobs of rules. Its counts run one at a time.
+type ruleCounter struct {
+	rules    Rules
+	lists    Reader
+	reported map[int32]bool // rules with heartbeats that had a job
+}
+
+// maxHistorySearches bounds the searches of one count in history. Further rules without a pending job count as never
+// reported, since they watch nothing either.
+const maxHistorySearches = 200
+
+// count counts the pending jobs, and finds the heartbeats without keys that never had a job.
+func (c *ruleCounter) count(ctx context.Context) (out countedRules, err error) {
+	if out.jobs, err = c.lists.RuleJobs(ctx); err != nil {
+		return out, err
 	}
+	all, err := c.rules.List(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.neverReported = make(map[int32]bool)
+	searched := 0
+	for _, l := range all {
+		if !startsUnwatched(l.Document) || c.reported[l.RuleID] {
+			continue
+		}
+		reported := out.jobs[l.RuleID].Pending > 0
+		if !reported && searched < maxHistorySearches {
+			searched++
+			ended, err := c.lists.History(ctx, futurejobs.Filter{Rule: l.Name, Limit: 1})
+			if err != nil {
+				return out, err
+			}
+			reported = len(ended.Items) > 0
+		}
+		if reported {
+			c.reported[l.RuleID] = true
+		} else {
+			out.neverReported[l.RuleID] = true
+		}
+	}
+	return out, nil
+}
+
+// startsUnwatched reports whether a rule has a heartbeat without keys: its first job starts with its first signal.
+func startsUnwatched(d document.Document) bool {
+	return d.Trigger.Heartbeat != nil && len(d.Trigger.Heartbeat.Keys) == 0
+}
+
+// lastRuleCounts are the counts of the last count.
+type lastRuleCounts struct {
+	*ruleJobCounts
+	countedAt[countedRules]
+	known bool // false before the first count
+}
+
+// last returns the counts of the last count.
+func (a *ruleJobCounts) last(ctx context.Context) lastRuleCounts {
+	last, known := a.counts.newest(ctx)
+	return lastRuleCounts{a, last, known}
+}
+
+// add adds the counts of a rule to it. It adds nothing before the first count.
+func (c lastRuleCounts) add(r Rule, of rules.ListedRule) Rule {
+	if !c.known {
+		return r
+	}
+	n := c.What.jobs[of.RuleID]
+	if n.Open == n.Pending && heldForGood(c.catalog, of.Name, n.NextCheckAt, c.now()) {
+		n.NextCheckAt = time.Time{}
+	}
+	r.Jobs = &RuleJobs{n.Pending, n.Open, n.Undetermined, n.GaveUp, n.NextCheckAt, c.At.UTC()}
+	r.NeverReported = c.What.neverReported[of.RuleID]
+	return r
 }

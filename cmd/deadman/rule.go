@@ -51,7 +51,7 @@ func newRuleListCmd(io *cli) *cobra.Command {
 			{parameter: "prefix", does: "filter by a prefix of the name"},
 			byEntity,
 			{parameter: "text", does: "filter by text in the name, description, entity or subjects"},
-			{parameter: "state", does: "filter by state: enabled, paused, disabled, schedule_ended, unreadable", values: []string{"enabled", "paused", "disabled", "schedule_ended", "unreadable"}},
+			{parameter: "state", does: "filter by state: enabled, paused, disabled, schedule_ended, never_reported, unreadable", values: []string{"enabled", "paused", "disabled", "schedule_ended", "never_reported", "unreadable"}},
 			{parameter: "bundle", does: "filter by bundle"},
 			{parameter: "paused", does: "filter by paused: true or false", values: []string{"true", "false"}},
 		},
@@ -75,6 +75,8 @@ func ruleState(r web.Rule) cell {
 		return colouredCell(yellow, "paused")
 	case !r.Enabled:
 		return colouredCell(yellow, "disabled")
+	case r.NeverReported:
+		return colouredCell(yellow, "never reported")
 	}
 	return colouredCell(green, "enabled")
 }

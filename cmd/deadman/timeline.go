@@ -283,6 +283,9 @@ func (t *timeline) foot() {
 	for _, unheard := range t.of.IgnoredEvents {
 		t.print("%s  %s\n", t.paint(yellow, "not received"), sanitize(unheard))
 	}
+	for _, warning := range t.of.Warnings {
+		t.print("%s  %s\n", t.paint(yellow, "warning"), sanitize(warning))
+	}
 	for _, refused := range t.of.Refusals {
 		t.print("%s  %s\n", t.paint(red, "dead letter"), sanitize(refused))
 	}

@@ -42,6 +42,7 @@ type homeView struct {
 	MoreRules bool           // more than were read
 	loudest   map[string]int // rank of the most severe open alert, by rule
 	Paused    []string       // names of the paused rules
+	Unwatched []string       // names of the enabled rules that nothing ever reported to
 	Gap       *gapView       // the last monitoring gap: open, or ended within gapShown; nil: none
 	Waiting   int64
 	Counted   bool // the jobs of rules are counted
@@ -58,7 +59,7 @@ type ruleLine struct {
 
 // HasProblem reports whether the rule needs attention.
 func (r ruleLine) HasProblem() bool {
-	return r.Problem != "" || r.Refused > 0 || r.Jobs != nil && (r.Jobs.OpenAlerts > 0 || r.Jobs.Undetermined > 0 || r.Jobs.GaveUp > 0)
+	return r.Problem != "" || r.NeverReported || r.Refused > 0 || r.Jobs != nil && (r.Jobs.OpenAlerts > 0 || r.Jobs.Undetermined > 0 || r.Jobs.GaveUp > 0)
 }
 
 // alerting returns the number of the rule's jobs with an alert.
@@ -108,7 +109,7 @@ func (v homeView) Tone() string {
 		return "ill"
 	case highest != "":
 		return highest
-	case len(v.Paused) > 0 || v.Gap != nil:
+	case len(v.Paused)+len(v.Unwatched) > 0 || v.Gap != nil:
 		return string(alerts.Warning)
 	}
 	return "fine"
@@ -201,10 +202,18 @@ func (v *homeView) open(c client) error {
 
 // PausedAt returns the address of the paused rule, or of the list of paused rules.
 func (v homeView) PausedAt() string {
-	if len(v.Paused) == 1 {
-		return "/rules/" + url.PathEscape(v.Paused[0])
+	return rulesInState(v.Paused, "paused")
+}
+
+// UnwatchedAt returns the address of the rule that nothing ever reported to, or of the list of such rules.
+func (v homeView) UnwatchedAt() string { return rulesInState(v.Unwatched, "never_reported") }
+
+// rulesInState returns the address of the only rule in a state, or of the list of all rules in it.
+func rulesInState(names []string, state string) string {
+	if len(names) == 1 {
+		return rulePath(names[0])
 	}
-	return "/rules?state=paused"
+	return "/rules?state=" + state
 }
 
 // gap finds the last monitoring gap. A visitor limited to some rules does not get it.
@@ -233,6 +242,8 @@ func (v *homeView) rules(c client) error {
 		v.Rules = append(v.Rules, ruleLine{Rule: r})
 		if !r.PausedAt.IsZero() {
 			v.Paused = append(v.Paused, r.Name)
+		} else if r.Enabled && r.NeverReported {
+			v.Unwatched = append(v.Unwatched, r.Name)
 		}
 		if r.Jobs != nil {
 			v.Counted = true

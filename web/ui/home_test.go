@@ -2,12 +2,14 @@ package ui_test
 
 import (
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"deadman/alerts"
 	"deadman/internal/store"
+	"deadman/web"
 )
 
 // TestOverviewShowsPausesAndGaps checks that the first line of the overview names paused rules and the last monitoring
@@ -57,6 +59,45 @@ func TestOverviewShowsPausesAndGaps(t *testing.T) {
 	b.screenshot("now-paused-narrow")
 	b.click(`.lead a[href="/rules?state=paused"]`)
 	b.waitForText("order-unshipped", "payment-missing")
+}
+
+// TestNeverReported checks that a heartbeat without keys is shown as never reported on the overview, the list of rules,
+// the rule's page and in its preview, until its first ping, and not again once its job ended.
+func TestNeverReported(t *testing.T) {
+	t.Parallel()
+	home := serve(t, "name: backup-nightly\nentity: backup\ntrigger: {heartbeat: {every: 24h, grace: 1h}}\nescalate: [{after: 0s, step: missing, severity: critical}]\n")
+	b := open(t, home, 1440, 900)
+	b.visit("/")
+	b.waitForText("Rule backup-nightly never got a signal", "never reported")
+	if tone := evaluate[string](b, `document.querySelector(".lead").className`); tone != "lead warning" {
+		t.Errorf("the headline is %q", tone)
+	}
+	b.visit("/rules?state=never_reported")
+	b.waitForText("backup-nightly", "never reported")
+	b.visit("/rules/backup-nightly")
+	b.waitForText("never reported", "Never reported: this rule watches nothing until its first signal arrives")
+	if n := evaluate[int](b, `document.querySelectorAll("h1 .pill.ok").length`); n != 0 {
+		t.Error("the rule's page is green")
+	}
+	b.checkAccessibility("a rule that nothing reported to")
+	b.screenshot("never-reported")
+	b.click(`button[value="try"]`)
+	b.waitForText("Warning: trigger.heartbeat: nothing is watched until a first ping; name the expected keys in trigger.heartbeat.keys")
+
+	var address web.PingAddress
+	callAPI(t, home, "POST", "/rules/backup-nightly/pings", "application/json", `{"key": "crm"}`, &address)
+	if reply, err := http.Get(home + strings.TrimPrefix(address.URL, home)); err != nil || reply.Body.Close() != nil || reply.StatusCode != 200 {
+		t.Fatalf("ping: %v %v", reply, err)
+	}
+	b.visit("/")
+	b.waitForText("1 pending check", "enabled")
+	callAPI(t, home, "DELETE", "/jobs/backup-nightly/crm", "", "", nil)
+	b.waitForText("0 pending checks")
+	b.visit("/rules/backup-nightly")
+	b.waitForText("0 pending", "enabled")
+	if text := b.text(); strings.Contains(text, "ever reported") {
+		t.Errorf("a ping came, and the page shows:\n%s", text)
+	}
 }
 
 // TestOverviewShowsRefusals checks that the overview counts dead letters, in total and by rule, with links to them.

@@ -20,7 +20,7 @@ type rulesView struct {
 
 // States lists the states for the filter with their labels.
 func (rulesView) States() [][2]string {
-	return [][2]string{{"enabled", "enabled"}, {"paused", "paused"}, {"disabled", "disabled"}, {"schedule_ended", "schedule ended"}, {"unreadable", "unreadable"}}
+	return [][2]string{{"enabled", "enabled"}, {"paused", "paused"}, {"disabled", "disabled"}, {"schedule_ended", "schedule ended"}, {"never_reported", "never reported"}, {"unreadable", "unreadable"}}
 }
 
 func (u *UI) rules(c client, r *http.Request) (view, error) {
@@ -93,7 +93,7 @@ func problemRank(r web.Rule) int {
 		return 3
 	case r.Jobs != nil && r.Jobs.Undetermined+r.Jobs.GaveUp > 0:
 		return 2
-	case !r.PausedAt.IsZero():
+	case !r.PausedAt.IsZero(), r.NeverReported:
 		return 1
 	}
 	return 0
