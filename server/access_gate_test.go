@@ -14,19 +14,19 @@ import (
 	"deadman/server"
 )
 
-// handedOut collects the first tokens of nodes. It is safe for concurrent use.
-type handedOut struct {
+// tokenRecorder collects the first tokens of nodes. It is safe for concurrent use.
+type tokenRecorder struct {
 	mu      sync.Mutex
 	secrets []string
 }
 
-func (h *handedOut) take(secret, _ string) {
+func (h *tokenRecorder) record(secret, _ string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.secrets = append(h.secrets, secret)
 }
 
-func (h *handedOut) all() []string {
+func (h *tokenRecorder) all() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.secrets)
@@ -37,29 +37,29 @@ func bearer(secret string) []string { return []string{"Authorization", "Bearer "
 
 // A node on loopback with a public URL requires tokens from its first start: only the URL reveals the proxy in front
 // of it.
-func TestANodeWithAPublicURLIsClosed(t *testing.T) {
+func TestNodeWithPublicURLIsClosed(t *testing.T) {
 	t.Parallel()
 	for url, open := range map[string]bool{
 		"": true, "http://localhost:8080": true, "http://127.0.0.1": true, "http://[::1]:8080/x": true,
 		"https://deadman.example.org": false, "http://localhost.example.org": false, "http://localhost@example.org": false, "http://10.0.0.1:8080": false,
 	} {
-		var first handedOut
-		n := serve(t, server.Config{PublicURL: url, FirstToken: first.take})
+		var first tokenRecorder
+		n := startReadyNode(t, server.Config{PublicURL: url, FirstToken: first.record})
 		if n.Open != open || len(first.all()) == 1 == open {
 			t.Errorf("%q: open %t, with %d first tokens", url, n.Open, len(first.all()))
 		}
 		if !open {
-			n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
-			n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
+			n.callExpecting(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+			n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
 		}
-		n.end()
+		n.shutDown()
 	}
 }
 
 // A proxied request is rejected by an open node, and accepted with a token.
-func TestAnOpenNodeBehindAProxy(t *testing.T) {
+func TestOpenNodeBehindProxy(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{})
+	n := startReadyNode(t, server.Config{})
 	for _, header := range [][]string{
 		{"Via", "1.1 nginx"},
 		{"X-Forwarded-For", "203.0.113.7"},
@@ -107,36 +107,36 @@ func TestAnOpenNodeBehindAProxy(t *testing.T) {
 			{http.MethodPost, "/api/v1/tokens", `{"name":"pwned","scopes":["admin"]}`},
 			{http.MethodPost, "/api/v1/events/a.b", `{}`},
 		} {
-			got := n.want(http.StatusForbidden, of[0], of[1], of[2], header...)
+			got := n.callExpecting(http.StatusForbidden, of[0], of[1], of[2], header...)
 			var why struct{ Detail string }
-			got.read(t, &why)
+			got.decode(t, &why)
 			if !strings.Contains(strings.ToLower(why.Detail), strings.ToLower(header[0])) || !strings.Contains(why.Detail, "deadman token create") {
 				t.Errorf("%v: %s", header, why.Detail)
 			}
 		}
-		n.want(http.StatusOK, http.MethodGet, "/healthz", "", header...)
+		n.callExpecting(http.StatusOK, http.MethodGet, "/healthz", "", header...)
 	}
 	for _, header := range []string{
 		"Accept-Language", "Origin-Agent-Cluster", "Sec-Fetch-User", "Dnt", "Referer", "Traceparent", "X-B3-Traceid", "Baggage", "X-Request-Id", "X-Correlation-Id",
 		"X-Requested-With", "X-Hub-Signature-256", "Stripe-Signature", "Ce-Id", "Nats-Msg-Id", "Idempotency-Key", "Priority", "Client", "Remote", "X-Client-Version",
 	} {
-		n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", header, "1")
+		n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", header, "1")
 	}
-	if got := n.answerTo(t, "GET /api/v1/tokens HTTP/1.0\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n"); !strings.Contains(got, " 403 ") || !strings.Contains(got, "its version, HTTP/1.0") {
+	if got := n.sendRaw(t, "GET /api/v1/tokens HTTP/1.0\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n"); !strings.Contains(got, " 403 ") || !strings.Contains(got, "its version, HTTP/1.0") {
 		t.Errorf("as nginx asks: %s", got)
 	}
 	var made struct{ Secret string }
-	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"me","scopes":["admin"]}`).read(t, &made)
-	n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
-	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", append(bearer(made.Secret), "Via", "1.1 nginx")...)
-	n.end()
+	n.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"me","scopes":["admin"]}`).decode(t, &made)
+	n.callExpecting(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
+	n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", append(bearer(made.Secret), "Via", "1.1 nginx")...)
+	n.shutDown()
 
-	n = serve(t, server.Config{Insecure: true})
-	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
+	n = startReadyNode(t, server.Config{Insecure: true})
+	n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
 }
 
-// answerTo returns the node's raw response to a raw request.
-func (n *node) answerTo(t *testing.T, request string) string {
+// sendRaw returns the node's raw response to a raw request.
+func (n *node) sendRaw(t *testing.T, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(n.HTTP, "http://"))
 	if err != nil {
@@ -157,52 +157,52 @@ func (n *node) answerTo(t *testing.T, request string) string {
 // first token.
 func TestClosedNodeStaysClosed(t *testing.T) {
 	t.Parallel()
-	var first handedOut
-	c := server.Config{DataDir: bustest.Dir(t), FirstToken: first.take}
-	n := serve(t, c)
-	n.want(http.StatusUnprocessableEntity, http.MethodPost, "/api/v1/tokens", `{"name":"ci","scopes":["events"]}`)
-	n.want(http.StatusUnprocessableEntity, http.MethodPost, "/api/v1/tokens", `{"name":"ci","scopes":["admin"],"prefix":"a-*"}`)
-	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "")
+	var first tokenRecorder
+	c := server.Config{DataDir: bustest.Dir(t), FirstToken: first.record}
+	n := startReadyNode(t, c)
+	n.callExpecting(http.StatusUnprocessableEntity, http.MethodPost, "/api/v1/tokens", `{"name":"ci","scopes":["events"]}`)
+	n.callExpecting(http.StatusUnprocessableEntity, http.MethodPost, "/api/v1/tokens", `{"name":"ci","scopes":["admin"],"prefix":"a-*"}`)
+	n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens", "")
 	var made struct{ Secret string }
-	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first","scopes":["admin"]}`).read(t, &made)
+	n.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first","scopes":["admin"]}`).decode(t, &made)
 	var narrow struct{ Secret string }
-	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first-2","scopes":["read"]}`, bearer(made.Secret)...).read(t, &narrow)
-	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/first", "", bearer(made.Secret)...)
-	n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
-	n.end()
+	n.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first-2","scopes":["read"]}`, bearer(made.Secret)...).decode(t, &narrow)
+	n.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/first", "", bearer(made.Secret)...)
+	n.callExpecting(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+	n.shutDown()
 
 	for i := range 2 { // the second start finds the token of the first
-		n = serve(t, c)
+		n = startReadyNode(t, c)
 		if n.Open || len(first.all()) != 1 {
 			t.Fatalf("start %d: open %t, with %d first tokens", i, n.Open, len(first.all()))
 		}
-		n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
-		n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
-		n.end()
+		n.callExpecting(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+		n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
+		n.shutDown()
 	}
 	// A live token with the name and fewer scopes does not prevent a new first token.
-	n = serve(t, c)
-	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"boss","scopes":["admin"]}`, bearer(first.all()[0])...).read(t, &made)
-	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/first", "", bearer(made.Secret)...)
-	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first","scopes":["read"]}`, bearer(made.Secret)...)
-	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/boss", "", bearer(made.Secret)...)
-	n.end()
-	n = serve(t, c)
+	n = startReadyNode(t, c)
+	n.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"boss","scopes":["admin"]}`, bearer(first.all()[0])...).decode(t, &made)
+	n.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/first", "", bearer(made.Secret)...)
+	n.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first","scopes":["read"]}`, bearer(made.Secret)...)
+	n.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/boss", "", bearer(made.Secret)...)
+	n.shutDown()
+	n = startReadyNode(t, c)
 	if n.Open || len(first.all()) != 2 {
 		t.Fatalf("open %t, with %d first tokens", n.Open, len(first.all()))
 	}
-	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[1])...)
+	n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[1])...)
 }
 
 // Of several nodes on one database that start at the same moment, one creates the first token.
-func TestManyNodesMakeOneFirstToken(t *testing.T) {
+func TestConcurrentNodesCreateOneFirstToken(t *testing.T) {
 	t.Parallel()
-	database, natsURL := storetest.Postgres(t), broker(t)
-	var first handedOut
+	database, natsURL := storetest.Postgres(t), startNATS(t)
+	var first tokenRecorder
 	var nodes []*node
 	var all []<-chan server.Endpoints
 	for range 3 {
-		n, ready := begin(t, server.Config{DatabaseURL: database, NATSURL: natsURL, PublicURL: "https://deadman.example.org", FirstToken: first.take, Shards: 4})
+		n, ready := startNode(t, server.Config{DatabaseURL: database, NATSURL: natsURL, PublicURL: "https://deadman.example.org", FirstToken: first.record, Shards: 4})
 		nodes, all = append(nodes, n), append(all, ready)
 	}
 	for i, ready := range all {
@@ -216,7 +216,7 @@ func TestManyNodesMakeOneFirstToken(t *testing.T) {
 		t.Fatalf("%d first tokens", len(first.all()))
 	}
 	for _, n := range nodes {
-		n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
-		n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
+		n.callExpecting(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+		n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
 	}
 }

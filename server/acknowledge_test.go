@@ -15,8 +15,8 @@ import (
 	"deadman/server"
 )
 
-// insistent repeats its alert until it is acknowledged.
-const insistent = `
+// repeatingRule repeats its alert until it is acknowledged.
+const repeatingRule = `
 name: insistent
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -27,23 +27,23 @@ escalate:
 slot: 1s
 `
 
-// acknowledged is the acknowledgement in a response about a job.
-type acknowledged struct {
+// ackFields is the acknowledgement in a response about a job.
+type ackFields struct {
 	Acknowledged *struct {
 		By, Note string
 		Until    time.Time
 	}
 }
 
-// acknowledgedAs is the part of a NATS reply that these tests check.
-type acknowledgedAs struct {
-	acknowledged
+// ackReply is the part of a NATS reply that these tests check.
+type ackReply struct {
+	ackFields
 	Key, Error string
 	Status     int
 }
 
 // acknowledge requests an acknowledgement over NATS.
-func acknowledge(t *testing.T, nc *nats.Conn, alert, body string) (answer acknowledgedAs, code string) {
+func acknowledge(t *testing.T, nc *nats.Conn, alert, body string) (answer ackReply, code string) {
 	t.Helper()
 	m, err := nc.Request("deadman.acks."+alert, []byte(body), within)
 	if err != nil {
@@ -57,33 +57,33 @@ func acknowledge(t *testing.T, nc *nats.Conn, alert, body string) (answer acknow
 
 // Alerts repeat until they are acknowledged, over NATS or HTTP. A resolve still ends the job, and then nothing can be
 // acknowledged.
-func TestAcknowledgingOverNATS(t *testing.T) {
+func TestAcknowledgingOverNTS(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
-	nc := n.as(bus.UserAcks)
-	n.sends(`{"id":"1"}`)
-	var said struct {
+	n := startReadyNode(t, server.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": repeatingRule})})
+	nc := n.natsConn(bus.UserAcks)
+	n.publishOrder(`{"id":"1"}`)
+	var raised struct {
 		Items []struct{ ID, Step, Status string }
 	}
-	n.eventually("three alerts are raised", func() bool { n.get("/api/v1/alerts?key=1", &said); return len(said.Items) >= 3 })
-	alert := said.Items[0].ID
+	n.eventually("three alerts are raised", func() bool { n.get("/api/v1/alerts?key=1", &raised); return len(raised.Items) >= 3 })
+	alert := raised.Items[0].ID
 
 	answer, code := acknowledge(t, nc, alert, `{"note": "I am on it", "by": "ada"}`)
 	if k := answer.Acknowledged; code != "" || answer.Key != "1" || k == nil || k.By != "nats:ada" || k.Note != "I am on it" || !k.Until.IsZero() {
 		t.Fatalf("acknowledged: %+v, %s", answer, code)
 	}
-	n.get("/api/v1/alerts?key=1", &said)
-	before := len(said.Items)
-	var job acknowledged
+	n.get("/api/v1/alerts?key=1", &raised)
+	before := len(raised.Items)
+	var job ackFields
 	if n.get("/api/v1/jobs/insistent/1", &job); job.Acknowledged == nil || job.Acknowledged.By != "nats:ada" {
 		t.Errorf("the job is acknowledged as %+v", job.Acknowledged)
 	}
 	// After a permanent acknowledgement is removed, the alerts repeat again: none was raised in between.
-	if status := n.ask(http.MethodDelete, "/api/v1/alerts/"+alert+"/ack", "", nil); status != http.StatusOK {
+	if status := n.call(http.MethodDelete, "/api/v1/alerts/"+alert+"/ack", "", nil); status != http.StatusOK {
 		t.Fatalf("taken back: %d", status)
 	}
-	n.eventually("another alert is raised", func() bool { n.get("/api/v1/alerts?key=1", &said); return len(said.Items) > before })
-	if status := n.ask(http.MethodPost, "/api/v1/alerts/"+alert+"/ack", `{"for": "1h"}`, nil); status != http.StatusOK {
+	n.eventually("another alert is raised", func() bool { n.get("/api/v1/alerts?key=1", &raised); return len(raised.Items) > before })
+	if status := n.call(http.MethodPost, "/api/v1/alerts/"+alert+"/ack", `{"for": "1h"}`, nil); status != http.StatusOK {
 		t.Fatalf("for an hour: %d", status)
 	}
 
@@ -105,12 +105,12 @@ func TestAcknowledgingOverNATS(t *testing.T) {
 		t.Errorf("no alert: %+v", answer)
 	}
 
-	if got := n.call(http.MethodPost, "/api/v1/events/orders.shipped", `{"id":"1"}`); got.status >= 300 {
+	if got := n.callRaw(http.MethodPost, "/api/v1/events/orders.shipped", `{"id":"1"}`); got.status >= 300 {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	n.eventually("it is over, and that is said", func() bool {
-		n.get("/api/v1/alerts?key=1", &said)
-		return said.Items[0].Status == "resolved"
+		n.get("/api/v1/alerts?key=1", &raised)
+		return raised.Items[0].Status == "resolved"
 	})
 	if answer, code := acknowledge(t, nc, alert, ""); code != "409" || !strings.Contains(answer.Error, "that is over since 2") || !strings.Contains(answer.Error, "(resolved)") {
 		t.Errorf("it is over: %+v, %s", answer, code)

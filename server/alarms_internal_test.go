@@ -12,78 +12,78 @@ import (
 )
 
 // exec executes a statement on the node's database, over another connection.
-func (w *watched) exec(statement string) {
+func (w *detectorFixture) exec(statement string) {
 	w.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.dir, store.DatabaseFile)+"?_pragma=busy_timeout(10000)")
-	w.must(err)
+	w.failOn(err)
 	_, err = db.Exec(statement)
-	w.must(err)
-	w.must(db.Close())
+	w.failOn(err)
+	w.failOn(db.Close())
 }
 
 // breakSettling makes the database reject only the writes of settlements.
-func (w *watched) breakSettling() {
+func (w *detectorFixture) breakSettling() {
 	w.exec(`CREATE TRIGGER broken BEFORE INSERT ON alert WHEN new.rule_id <> 0 BEGIN SELECT RAISE(ABORT, 'broken'); END`)
 }
 
-func (w *watched) mendSettling() { w.exec(`DROP TRIGGER broken`) }
+func (w *detectorFixture) repairSettling() { w.exec(`DROP TRIGGER broken`) }
 
-// overdueNow returns the backlog of overdue jobs.
-func (w *watched) overdueNow() backlog {
+// overdueJobs returns the backlog of overdue jobs.
+func (w *detectorFixture) overdueJobs() backlog {
 	w.Helper()
 	overdueJobs, err := w.overdue.find(w.Context())
-	w.must(err)
+	w.failOn(err)
 	return overdueJobs
 }
 
 // A node that reads due jobs but can't settle them is reported like one that does not read them.
 func TestUnsettledJobsAreReported(t *testing.T) {
-	watch(t, everyMinute, func(w *watched) {
-		w.orders(3)
-		w.pass(28 * time.Minute)
+	runDetector(t, everyMinute, func(w *detectorFixture) {
+		w.createJobs(3)
+		w.advance(28 * time.Minute)
 		w.breakSettling()
-		w.pass(2*time.Minute + 50*time.Second)
-		w.silent("within a minute of the slot")
-		if overdueJobs := w.overdueNow(); len(overdueJobs.parts) > 0 {
+		w.advance(2*time.Minute + 50*time.Second)
+		w.checkNoAlerts("within a minute of the slot")
+		if overdueJobs := w.overdueJobs(); len(overdueJobs.parts) > 0 {
 			t.Errorf("overdue within a minute: %+v", overdueJobs)
 		}
-		w.pass(time.Minute)
-		listed := w.said()
+		w.advance(time.Minute)
+		listed := w.listAlerts()
 		if len(listed) != 1 || listed[0].Key != sweepTopic || listed[0].Step != gapStep || listed[0].Count != 3 || !strings.Contains(listed[0].Text, " of n") {
 			t.Fatalf("while nothing can be settled: %+v", listed)
 		}
-		if overdueJobs := w.overdueNow(); overdueJobs.jobs() != 3 || overdueJobs.more {
+		if overdueJobs := w.overdueJobs(); overdueJobs.jobs() != 3 || overdueJobs.more {
 			t.Errorf("overdue: %+v, want 3 jobs", overdueJobs)
 		}
-		w.mendSettling()
-		w.pass(time.Minute)
-		if _, resolved := w.pair(sweepTopic); resolved.Count != 3 {
+		w.repairSettling()
+		w.advance(time.Minute)
+		if _, resolved := w.gapAlerts(sweepTopic); resolved.Count != 3 {
 			t.Errorf("%d jobs were late, want 3: %s", resolved.Count, resolved.Text)
 		}
-		if overdueJobs := w.overdueNow(); len(overdueJobs.parts) > 0 {
+		if overdueJobs := w.overdueJobs(); len(overdueJobs.parts) > 0 {
 			t.Errorf("overdue once it is over: %+v", overdueJobs)
 		}
 	})
 }
 
 // A due job behind the sweep's position is detected from the database, regardless of the cause.
-func TestDueJobsMissedByTheSweepAreReported(t *testing.T) {
-	watch(t, everyMinute, func(w *watched) {
-		w.orders(2)
-		w.pass(20 * time.Minute)
+func TestDueJobsMissedBySweepAreReported(t *testing.T) {
+	runDetector(t, everyMinute, func(w *detectorFixture) {
+		w.createJobs(2)
+		w.advance(20 * time.Minute)
 		w.exec(fmt.Sprintf(`UPDATE future_job SET next_check_at = %d`, time.Now().Add(-65*time.Second).UnixMicro()))
-		w.pass(5 * time.Second)
-		if overdueJobs := w.overdueNow(); overdueJobs.jobs() != 2 {
+		w.advance(5 * time.Second)
+		if overdueJobs := w.overdueJobs(); overdueJobs.jobs() != 2 {
 			t.Errorf("overdue: %+v, want 2 jobs", overdueJobs)
 		}
-		w.silent("while it may pass by")
-		w.pass(20 * time.Second)
-		listed := w.said()
+		w.checkNoAlerts("while it may pass by")
+		w.advance(20 * time.Second)
+		listed := w.listAlerts()
 		if len(listed) != 1 || listed[0].Key != sweepTopic || listed[0].Step != overdueStep || listed[0].Count != 2 || !strings.Contains(listed[0].Text, " of n") {
 			t.Fatalf("said: %+v", listed)
 		}
-		w.pass(catchUp)
-		w.pair(sweepTopic)
+		w.advance(catchUp)
+		w.gapAlerts(sweepTopic)
 	})
 }
 

@@ -13,19 +13,19 @@ import (
 
 // A full stream of alerts raises one notification, regardless of the number of nodes and although it accepts no
 // alerts, and another once it has capacity again.
-func TestNotificationsOfAFullStream(t *testing.T) {
+func TestNotificationsOfFullStream(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
-	url := broker(t)
-	fill(t, url, 100_000, 200)
+	url := startNATS(t)
+	fillStream(t, url, 100_000, 200)
 	c := server.Config{
 		DatabaseURL: storetest.Postgres(t), NATSURL: url,
 		Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_by: [step], group_wait: 0s}]\n"),
 	}
-	first := serve(t, c)
-	second := serve(t, c)
-	told := func() string { return strings.Join(r.of(), ", ") }
-	second.eventually("it is said that it is full", func() bool { return told() == "full firing" })
+	first := startReadyNode(t, c)
+	second := startReadyNode(t, c)
+	reported := func() string { return strings.Join(r.stepList(), ", ") }
+	second.eventually("an alert that it is full", func() bool { return reported() == "full firing" })
 	first.stop() // the next node repeats nothing
 	if err := <-first.ended; err != nil {
 		t.Fatal(err)
@@ -47,33 +47,33 @@ func TestNotificationsOfAFullStream(t *testing.T) {
 		}
 	}
 	holds(120_000)
-	second.eventually("it is said that it still fills up", func() bool { return len(r.of()) == 3 })
+	second.eventually("it is said that it still fills up", func() bool { return len(r.stepList()) == 3 })
 	holds(10 << 20)
-	second.eventually("it is said that there is room", func() bool { return len(r.of()) == 4 })
-	got := r.of()
+	second.eventually("it is said that there is room", func() bool { return len(r.stepList()) == 4 })
+	got := r.stepList()
 	if slices.Sort(got[1:3]); !slices.Equal(got, []string{"full firing", "filling firing", "full resolved", "filling resolved"}) {
-		t.Errorf("people are told %s", told())
+		t.Errorf("notified: %s", reported())
 	}
 }
 
 // The stream of events raises a notification when it fills up, and when it has capacity again.
-func TestNotificationsOfAFillingEventStream(t *testing.T) {
+func TestNotificationsOfFillingEventStream(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
-	url := broker(t)
+	url := startNATS(t)
 	c := server.Config{
 		DataDir: bustest.Dir(t), NATSURL: url, EventsBytes: 1 << 20, Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule}),
 		Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_wait: 0s}]\n"),
 	}
-	n := serve(t, c)
+	n := startReadyNode(t, c)
 	js := bustest.JetStream(t, url)
 	for range 11 {
 		if _, err := js.Publish(t.Context(), "orders.created", []byte(strings.Repeat(" ", 90_000))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n.eventually("it is said that events fill up", func() bool { return strings.Join(r.of(), ", ") == "filling firing" })
-	if texts := r.said(); !strings.Contains(texts, "the stream DEADMAN_EVENTS is over 80 % full") || !strings.Contains(texts, "max_bytes") {
+	n.eventually("it is said that events fill up", func() bool { return strings.Join(r.stepList(), ", ") == "filling firing" })
+	if texts := r.textList(); !strings.Contains(texts, "the stream DEADMAN_EVENTS is over 80 % full") || !strings.Contains(texts, "max_bytes") {
 		t.Errorf("it says %s", texts)
 	}
 	s, err := js.Stream(t.Context(), bus.EventsStream)
@@ -83,21 +83,21 @@ func TestNotificationsOfAFillingEventStream(t *testing.T) {
 	if err := s.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.of(), "filling resolved") })
+	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.stepList(), "filling resolved") })
 }
 
 // A recreated stream raises an alert, even if no node was running at the time.
 func TestRecreatedAlertsStreamIsAlerted(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
-	url := broker(t)
+	url := startNATS(t)
 	c := server.Config{
 		DataDir: bustest.Dir(t), NATSURL: url,
 		Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_wait: 0s}]\n"),
 	}
-	fill(t, url, 100_000, 125)
-	n := serve(t, c)
-	n.eventually("the node has seen the stream", func() bool { return strings.Join(r.of(), ", ") == "filling firing" })
+	fillStream(t, url, 100_000, 125)
+	n := startReadyNode(t, c)
+	n.eventually("the node has seen the stream", func() bool { return strings.Join(r.stepList(), ", ") == "filling firing" })
 	n.stop()
 	if err := <-n.ended; err != nil {
 		t.Fatal(err)
@@ -105,10 +105,10 @@ func TestRecreatedAlertsStreamIsAlerted(t *testing.T) {
 	if err := bustest.JetStream(t, url).DeleteStream(t.Context(), bus.AlertsStream); err != nil {
 		t.Fatal(err)
 	}
-	n = serve(t, c)
-	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.of(), "filling resolved") })
-	n.eventually("the new stream is alerted as recreated", func() bool { return slices.Contains(r.of(), "recreated firing") })
-	if texts := r.said(); !strings.Contains(texts, "deadman alert republish --since") {
+	n = startReadyNode(t, c)
+	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.stepList(), "filling resolved") })
+	n.eventually("the new stream is alerted as recreated", func() bool { return slices.Contains(r.stepList(), "recreated firing") })
+	if texts := r.textList(); !strings.Contains(texts, "deadman alert republish --since") {
 		t.Errorf("it says not what to do: %s", texts)
 	}
 }

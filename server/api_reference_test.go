@@ -21,7 +21,7 @@ func TestOperationsAreDocumented(t *testing.T) {
 			rows[strings.Trim(operation, "`")] = m[2]
 		}
 	}
-	answer := serve(t, server.Config{}).call(http.MethodGet, "/openapi.json", "")
+	answer := startReadyNode(t, server.Config{}).callRaw(http.MethodGet, "/openapi.json", "")
 	var api struct {
 		Paths map[string]map[string]struct{ Security []map[string][]string }
 	}

@@ -12,8 +12,8 @@ import (
 	"deadman/server"
 )
 
-// shopDB creates a database file with orders 0 to n-1; every other one is not shipped.
-func shopDB(t *testing.T, n int) (path string) {
+// newOrdersDB creates a database file with orders 0 to n-1; every other one is not shipped.
+func newOrdersDB(t *testing.T, n int) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "shop.db")
 	db, err := sql.Open("sqlite", path)
@@ -30,7 +30,7 @@ func shopDB(t *testing.T, n int) (path string) {
 	return path
 }
 
-const lookups = `entity: order
+const lookupRule = `entity: order
 slot: 1s
 trigger: {event: orders.created, key: event.id}
 while: state.status == "UNSHIPPED"
@@ -50,23 +50,23 @@ func TestSlowSourceDoesNotDelayOtherRules(t *testing.T) {
 	}))
 	defer slow.Close()
 	defer close(hang)
-	n := serve(t, server.Config{
+	n := startReadyNode(t, server.Config{
 		Sources: sourceFile(t, fmt.Sprintf(`sources:
   shop: {sqlite: {path: %s}}
   slow: {http: {url: %q, allow: [127.0.0.1]}, concurrency: 2, waiting: 2, open_after: 2}
-`, shopDB(t, orders), slow.URL)),
+`, newOrdersDB(t, orders), slow.URL)),
 		Rules: ruleFolder(t, map[string]string{
-			"good.yaml": "name: good\n" + lookups + `lookup: {sql: {source: shop, query: "select status from orders where id = $1"}}` + "\n",
-			"held.yaml": "name: held\n" + lookups + "lookup: {http: {source: slow, path: \"/{{key}}\"}}\nguards: {timeout: 1s, attempts: 1}\n",
+			"good.yaml": "name: good\n" + lookupRule + `lookup: {sql: {source: shop, query: "select status from orders where id = $1"}}` + "\n",
+			"held.yaml": "name: held\n" + lookupRule + "lookup: {http: {source: slow, path: \"/{{key}}\"}}\nguards: {timeout: 1s, attempts: 1}\n",
 		}),
 	})
 	for i := range orders {
-		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", fmt.Sprintf(`{"id":"%d"}`, i))
+		n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", fmt.Sprintf(`{"id":"%d"}`, i))
 	}
-	var said list
+	var raised list
 	n.eventually("the good source's alerts come", func() bool {
-		n.get("/api/v1/alerts?rule=good&limit=500", &said)
-		return len(said.Items) == orders/2
+		n.get("/api/v1/alerts?rule=good&limit=500", &raised)
+		return len(raised.Items) == orders/2
 	})
 	type source struct {
 		Name, State, Error string
@@ -83,10 +83,10 @@ func TestSlowSourceDoesNotDelayOtherRules(t *testing.T) {
 		return held.State == "down" && held.Error != ""
 	})
 	n.eventually("people are told", func() bool {
-		n.get("/api/v1/alerts?rule=held&limit=500", &said)
-		return len(said.Items) == 1
+		n.get("/api/v1/alerts?rule=held&limit=500", &raised)
+		return len(raised.Items) == 1
 	})
-	if a := said.Items[0]; a.Status != "undetermined" {
+	if a := raised.Items[0]; a.Status != "undetermined" {
 		t.Errorf("%+v", a)
 	}
 	if ok, detail, _ := n.condition("sources"); ok || !strings.Contains(detail, "failing: slow;") {

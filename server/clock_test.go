@@ -27,7 +27,7 @@ func onSteppingClocks(t *testing.T, rules map[string]string, test func(steppingN
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		var offset atomic.Int64
-		test(steppingNode{serve(t, server.Config{
+		test(steppingNode{startReadyNode(t, server.Config{
 			Rules: ruleFolder(t, rules),
 			Clock: func() time.Time { return time.Now().Add(time.Duration(offset.Load())) },
 		}), func(by time.Duration) { offset.Store(int64(by)) }})
@@ -36,7 +36,7 @@ func onSteppingClocks(t *testing.T, rules map[string]string, test func(steppingN
 		t.Parallel()
 		dsn := storetest.Postgres(t)
 		set := stepPostgres(t, dsn)
-		test(steppingNode{serve(t, server.Config{Rules: ruleFolder(t, rules), DatabaseURL: dsn, NATSURL: broker(t)}), set})
+		test(steppingNode{startReadyNode(t, server.Config{Rules: ruleFolder(t, rules), DatabaseURL: dsn, NATSURL: startNATS(t)}), set})
 	})
 }
 
@@ -89,15 +89,15 @@ func (n steppingNode) alertsOf(key, status string) (found int) {
 	return found
 }
 
-func (n steppingNode) begin(rule, key string) {
+func (n steppingNode) createJob(rule, key string) {
 	n.Helper()
-	if status := n.ask(http.MethodPost, "/api/v1/jobs", fmt.Sprintf(`{"rule":%q,"key":%q}`, rule, key), nil); status != http.StatusCreated {
+	if status := n.call(http.MethodPost, "/api/v1/jobs", fmt.Sprintf(`{"rule":%q,"key":%q}`, rule, key), nil); status != http.StatusCreated {
 		n.Fatalf("job %s: %d", key, status)
 	}
 }
 
-func (n steppingNode) inOrder() bool {
-	return !strings.Contains(string(n.call(http.MethodGet, "/readyz?all", "").body), "stepped")
+func (n steppingNode) isHealthy() bool {
+	return !strings.Contains(string(n.callRaw(http.MethodGet, "/readyz?all", "").body), "stepped")
 }
 
 // The machine's clock is set back by five minutes and forward again under a running node. Due jobs still raise
@@ -107,7 +107,7 @@ func TestNodeSurvivesClockSetBack(t *testing.T) {
 	onSteppingClocks(t, map[string]string{"p.yaml": paymentRule}, func(n steppingNode) {
 		begin := func(key string) {
 			n.Helper()
-			n.begin("payment-unconfirmed", key)
+			n.createJob("payment-unconfirmed", key)
 			n.eventually("an alert of "+key, func() bool { return n.alertsOf(key, "firing") == 1 })
 		}
 		begin("before")
@@ -117,11 +117,11 @@ func TestNodeSurvivesClockSetBack(t *testing.T) {
 		}{{"set-back", -5 * time.Minute}, {"set-ahead", 0}} {
 			n.set(step.offset)
 			if i == 0 {
-				n.eventually("the clock is not in order", func() bool { return !n.inOrder() })
+				n.eventually("the clock is not in order", func() bool { return !n.isHealthy() })
 			}
 			n.eventually("the step is alerted", func() bool { return n.alertsOf("clock", "firing") == i+1 })
 			begin("while-" + step.name)
-			n.eventually("the clock is in order", n.inOrder)
+			n.eventually("the clock is in order", n.isHealthy)
 			n.eventually("the alert of the step is resolved", func() bool { return n.alertsOf("clock", "resolved") == i+1 })
 			begin("after-" + step.name)
 		}
@@ -144,7 +144,7 @@ slot: 1s
 
 // The database clock is set back by a year under a running node, stays there beyond the tolerance, and is corrected.
 // Jobs created before and during that time are neither late nor early.
-func TestNodeMovesJobsWithTheClock(t *testing.T) {
+func TestNodeMovesJobsWithClock(t *testing.T) {
 	t.Parallel()
 	onSteppingClocks(t, map[string]string{"slow.yaml": slowRule}, func(n steppingNode) {
 		const year = 365 * futurejobs.Day
@@ -162,19 +162,19 @@ func TestNodeMovesJobsWithTheClock(t *testing.T) {
 				n.Errorf("job %s waits since %s, and is checked at %s; the clock shows %s", key, job.Since, job.NextCheckAt, now)
 			}
 		}
-		n.begin("slow", "soon")
-		n.begin("slower", "before")
+		n.createJob("slow", "soon")
+		n.createJob("slower", "before")
 		n.set(-year)
 		n.eventually("the step is alerted", func() bool { return n.alertsOf("clock", "firing") == 1 })
 		n.eventually("an alert of what was due meanwhile", func() bool { return n.alertsOf("soon", "firing") == 1 })
 		n.eventually("the alert of the step is resolved", func() bool { return n.alertsOf("clock", "resolved") == 1 })
 		waits("before", -year)
-		n.begin("slower", "meanwhile")
+		n.createJob("slower", "meanwhile")
 		n.set(0)
 		n.eventually("that the clock is back is alerted", func() bool { return n.alertsOf("clock", "resolved") == 2 })
 		waits("before", 0)
 		waits("meanwhile", 0)
-		n.begin("slow", "after")
+		n.createJob("slow", "after")
 		n.eventually("an alert of what began afterwards", func() bool { return n.alertsOf("after", "firing") == 1 })
 		if early := n.alertsOf("before", "firing") + n.alertsOf("meanwhile", "firing"); early != 0 {
 			n.Errorf("%d alerts came hours early", early)
@@ -184,13 +184,13 @@ func TestNodeMovesJobsWithTheClock(t *testing.T) {
 
 // A node starts while the database clock is hours ahead. It adopts the time of the running node, so no job is checked
 // early.
-func TestNodeStartsWithAWrongClock(t *testing.T) {
+func TestNodeStartsWithWrongClock(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
 	set := stepPostgres(t, dsn)
-	c := server.Config{Rules: ruleFolder(t, map[string]string{"slow.yaml": slowRule}), DatabaseURL: dsn, NATSURL: broker(t), Lease: 3 * time.Second}
-	n := steppingNode{serve(t, c), set}
-	n.begin("slower", "before")
+	c := server.Config{Rules: ruleFolder(t, map[string]string{"slow.yaml": slowRule}), DatabaseURL: dsn, NATSURL: startNATS(t), Lease: 3 * time.Second}
+	n := steppingNode{startReadyNode(t, c), set}
+	n.createJob("slower", "before")
 
 	ctx, steady := context.WithCancel(t.Context())
 	defer steady()
@@ -207,11 +207,11 @@ func TestNodeStartsWithAWrongClock(t *testing.T) {
 		set(0)
 	}()
 	n.eventually("the step is alerted", func() bool { return n.alertsOf("clock", "firing") > 0 })
-	other := steppingNode{serve(t, c), set}
+	other := steppingNode{startReadyNode(t, c), set}
 	other.eventually("the node takes shards", func() bool {
 		return strings.Contains(other.log.String(), `"shards taken"`)
 	})
-	other.begin("slow", "meanwhile")
+	other.createJob("slow", "meanwhile")
 	steady()
 	<-wrong
 	other.eventually("an alert of what began meanwhile", func() bool { return other.alertsOf("meanwhile", "firing") == 1 })

@@ -27,9 +27,9 @@ escalate: [{after: 1s, step: primary, severity: error}, {after: 1h, step: late, 
 slot: 1s
 `
 
-// permitting runs a NATS server with the shipped configuration and a stream ORDERS. It returns the URL for the user
+// startRestrictedNATS runs a NATS server with the shipped configuration and a stream ORDERS. It returns the URL for the user
 // of deadman, with additional denied subjects.
-func permitting(t *testing.T, denied ...string) (url string) {
+func startRestrictedNATS(t *testing.T, denied ...string) (url string) {
 	t.Helper()
 	t.Setenv("DEADMAN_NATS_PASSWORD", "secret")
 	o, err := natsserver.ProcessConfigFile("../deploy/nats-permissions.conf")
@@ -51,18 +51,18 @@ func permitting(t *testing.T, denied ...string) (url string) {
 
 // The end-to-end path works with the user of deploy/nats-permissions.conf: rules on events captured by deadman and on
 // those of an operator's stream, events over HTTP, and alerts.
-func TestTheWholeWayWithTheLeastPermissions(t *testing.T) {
-	n := serve(t, server.Config{NATSURL: permitting(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule, "order.yaml": orderRule})})
+func TestEndToEndWithLeastPermissions(t *testing.T) {
+	n := startReadyNode(t, server.Config{NATSURL: startRestrictedNATS(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule, "order.yaml": orderRule})})
 	for _, subject := range []string{"payments.started", "orders.created"} {
-		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/"+subject, `{"id":"x"}`)
+		n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/"+subject, `{"id":"x"}`)
 	}
-	var said list
-	n.eventually("two alerts", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 2 })
+	var raised list
+	n.eventually("two alerts", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == 2 })
 	for _, subject := range []string{"payments.confirmed", "orders.shipped"} {
-		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/"+subject, `{"id":"x"}`)
+		n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/"+subject, `{"id":"x"}`)
 	}
-	n.eventually("both resolved", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 4 })
-	n.tail("order-unshipped")
+	n.eventually("both resolved", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == 4 })
+	n.tailUntil("order-unshipped")
 	n.eventually("it is ready", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
 	if log := n.log.String(); strings.Contains(log, "permission") {
 		t.Errorf("it lacks a permission: %s", log)
@@ -72,8 +72,8 @@ func TestTheWholeWayWithTheLeastPermissions(t *testing.T) {
 }
 
 // An unreadable stream is reported at /readyz, because its jobs are not checked.
-func TestReadyzReportsAnUnreadableStream(t *testing.T) {
-	n := serve(t, server.Config{NATSURL: permitting(t, "$JS.API.CONSUMER.CREATE.ORDERS.>"), Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
+func TestReadyzReportsUnreadableStream(t *testing.T) {
+	n := startReadyNode(t, server.Config{NATSURL: startRestrictedNATS(t, "$JS.API.CONSUMER.CREATE.ORDERS.>"), Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
 	n.eventually("it is said", func() bool {
 		ok, detail, status := n.condition("ingest")
 		return !ok && strings.Contains(detail, "cannot be read") && status == http.StatusServiceUnavailable
@@ -83,8 +83,8 @@ func TestReadyzReportsAnUnreadableStream(t *testing.T) {
 	}
 }
 
-// tail reads alerts like `deadman alert tail` until one contains the word.
-func (n *node) tail(word string) {
+// tailUntil reads alerts like `deadman alert tail` until one contains the word.
+func (n *node) tailUntil(word string) {
 	n.Helper()
 	request, err := http.NewRequestWithContext(n.Context(), http.MethodGet, n.HTTP+"/api/v1/alerts?backlog=10", nil)
 	if err != nil {
@@ -108,13 +108,13 @@ func (n *node) tail(word string) {
 }
 
 // With a token on the embedded server, the node and its HTTP clients work as without.
-func TestTheWholeWayWithAToken(t *testing.T) {
+func TestEndToEndWithToken(t *testing.T) {
 	t.Parallel()
 	token := write(t, t.TempDir(), "token", "a-token-without-a-pattern\n")
-	n := serve(t, server.Config{NATSAddr: "0.0.0.0:0", NATSToken: token, Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
-	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", `{"id":"x"}`)
-	var said list
-	n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 1 })
+	n := startReadyNode(t, server.Config{NATSAddr: "0.0.0.0:0", NATSToken: token, Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
+	n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", `{"id":"x"}`)
+	var raised list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == 1 })
 	if strings.Contains(n.log.String(), "every client that reaches it: ") {
 		t.Error("it says that its NATS server answers everybody")
 	}
@@ -123,7 +123,7 @@ func TestTheWholeWayWithAToken(t *testing.T) {
 	}
 }
 
-func TestNATSBeyondLoopbackIsRefusedWithoutAToken(t *testing.T) {
+func TestNATSBeyondLoopbackNeedsToken(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	err := server.Run(t.Context(), server.Config{DataDir: dir, HTTPAddr: "127.0.0.1:0", NATSAddr: "0.0.0.0:0"})
@@ -133,14 +133,14 @@ func TestNATSBeyondLoopbackIsRefusedWithoutAToken(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "nats")); err == nil {
 		t.Error("a server was started before it was refused")
 	}
-	n := serve(t, server.Config{NATSAddr: "0.0.0.0:0", Insecure: true})
+	n := startReadyNode(t, server.Config{NATSAddr: "0.0.0.0:0", Insecure: true})
 	if !strings.Contains(n.log.String(), "every client that reaches it: ") {
 		t.Error("with --insecure it does not say that its NATS server answers everybody")
 	}
 }
 
 // Credentials for an external server are useless for the embedded one.
-func TestAnIdentityWithoutABroker(t *testing.T) {
+func TestCredentialsWithoutExternalBroker(t *testing.T) {
 	t.Parallel()
 	err := server.Run(t.Context(), server.Config{DataDir: t.TempDir(), NATSCA: "ca.pem"})
 	if !errors.Is(err, server.ErrHalfConfigured) || !strings.Contains(err.Error(), "DEADMAN_NATS_URL") {

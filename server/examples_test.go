@@ -55,9 +55,9 @@ func TestVirtualExamples(t *testing.T) {
 				t.Error("../examples/README.md does not name it")
 			}
 			e := newNode(t, dir)
-			e.preview(t)
-			e.play(t)
-			e.tells(t)
+			e.checkPreviews(t)
+			e.checkEngine(t)
+			e.checkCoverage(t)
 		})
 	}
 }
@@ -80,7 +80,7 @@ func newNode(t *testing.T, dir string) example {
 		}
 	}
 	for _, event := range records[rules.PreviewEvent](t, filepath.Join(dir, "events.jsonl")) {
-		e.given = append(e.given, line{event.At, anEvent, event.Subject + " " + string(event.Data)})
+		e.given = append(e.given, line{event.At, kindEvent, event.Subject + " " + string(event.Data)})
 	}
 	if len(e.rules) == 0 || len(e.given) == 0 {
 		t.Fatalf("%s has %d rules and %d events", dir, len(e.rules), len(e.given))
@@ -112,15 +112,15 @@ func records[T any](t *testing.T, file string) (all []T) {
 	return all
 }
 
-// preview compares the timelines in the README of an example with previews of its events.
-func (e example) preview(t *testing.T) {
+// checkPreviews compares the timelines in the README of an example with previews of its events.
+func (e example) checkPreviews(t *testing.T) {
 	t.Helper()
 	page := filepath.Join(e.dir, "README.md")
 	shown := 0
 	rewritten := timelines.ReplaceAllStringFunc(read(t, page), func(block string) string {
 		shown++
 		file := filepath.Join(e.dir, timelines.FindStringSubmatch(block)[1])
-		tl := previewed(t, e.rules[file], e.known, e.given)
+		tl := previewTimeline(t, e.rules[file], e.known, e.given)
 		return fmt.Sprintf("```timeline %s\n%s```", filepath.Base(file), tl)
 	})
 	if shown == 0 {
@@ -143,12 +143,12 @@ type expected struct {
 	Outcome      string            `json:"outcome,omitempty"` // the job ends
 }
 
-// play compares the expectations with the results of the whole engine.
-func (e example) play(t *testing.T) {
+// checkEngine compares the expectations with the results of the whole engine.
+func (e example) checkEngine(t *testing.T) {
 	t.Helper()
 	var got []expected
 	all := slices.Collect(maps.Values(e.rules))
-	played(t, strings.Join(all, "\n---\n"), e.known, e.given, func(v *virtual) { got = v.expected() })
+	playVirtual(t, strings.Join(all, "\n---\n"), e.known, e.given, func(v *virtual) { got = v.expected() })
 
 	file := filepath.Join(e.dir, "expected.jsonl")
 	if *rewrite {
@@ -172,16 +172,16 @@ func (e example) play(t *testing.T) {
 	}
 }
 
-// tells checks that the example is meaningful: one key raises alerts, and another never does.
-func (e example) tells(t *testing.T) {
+// checkCoverage checks that the example is meaningful: one key raises alerts, and another never does.
+func (e example) checkCoverage(t *testing.T) {
 	t.Helper()
-	ended, told := make(map[string]bool), make(map[string]bool)
+	ended, reported := make(map[string]bool), make(map[string]bool)
 	for _, x := range records[expected](t, filepath.Join(e.dir, "expected.jsonl")) {
 		ended[x.Key] = ended[x.Key] || x.Outcome != ""
-		told[x.Key] = told[x.Key] || x.Text != ""
+		reported[x.Key] = reported[x.Key] || x.Text != ""
 	}
 	for _, want := range []bool{true, false} {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(ended)), func(key string) bool { return ended[key] && told[key] == want }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(ended)), func(key string) bool { return ended[key] && reported[key] == want }) {
 			t.Errorf("%s has no key that people hear of (%t) and whose wait ends", e.dir, want)
 		}
 	}
@@ -260,14 +260,14 @@ func playPage(t *testing.T, page, text string, first map[string]string, known ca
 		m := shown.FindStringSubmatch(both)
 		played++
 		rule := whole(m[1], first)
-		given := readTimeline(t, m[2]).given()
-		hears := heard(t, rule, known, given)
-		got := given.with(hears) // a preview has no downtimes and no changing sources
+		given := readTimeline(t, m[2]).inputs()
+		hears := playAlerts(t, rule, known, given)
+		got := given.merge(hears) // a preview has no downtimes and no changing sources
 		_, steady := given.found()
-		if steady && !slices.ContainsFunc(given, func(l line) bool { return l.kind == down || l.kind == acks }) {
-			got = previewed(t, rule, known, given)
+		if steady && !slices.ContainsFunc(given, func(l line) bool { return l.kind == kindDown || l.kind == kindAck }) {
+			got = previewTimeline(t, rule, known, given)
 		}
-		if diff := gocmp.Diff(got.heard().String(), hears.String()); diff != "" {
+		if diff := gocmp.Diff(got.alertLines().String(), hears.String()); diff != "" {
 			t.Errorf("the engine says otherwise (-preview +engine):\n%s\n%s", diff, both)
 		}
 		return strings.Replace(both, "```timeline\n"+m[2], "```timeline\n"+got.String(), 1)

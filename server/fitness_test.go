@@ -27,8 +27,8 @@ import (
 	"deadman/server"
 )
 
-// aside opens another connection to the nodes' database.
-func aside(t *testing.T, dsn string) *sql.DB {
+// openDB opens another connection to the nodes' database.
+func openDB(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
@@ -38,7 +38,7 @@ func aside(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-func count(t *testing.T, db *sql.DB, query string) (n int) {
+func queryCount(t *testing.T, db *sql.DB, query string) (n int) {
 	t.Helper()
 	if err := db.QueryRow(query).Scan(&n); err != nil {
 		t.Fatal(err)
@@ -46,10 +46,10 @@ func count(t *testing.T, db *sql.DB, query string) (n int) {
 	return n
 }
 
-// halves reports whether two nodes hold eight shards each.
-func halves(t *testing.T, db *sql.DB) func() bool {
+// shardsAreHalved reports whether two nodes hold eight shards each.
+func shardsAreHalved(t *testing.T, db *sql.DB) func() bool {
 	return func() bool {
-		return count(t, db, `SELECT count(*) FROM (SELECT node FROM shard_lease WHERE node IS NOT NULL GROUP BY node HAVING count(*) = 8) AS q`) == 2
+		return queryCount(t, db, `SELECT count(*) FROM (SELECT node FROM shard_lease WHERE node IS NOT NULL GROUP BY node HAVING count(*) = 8) AS q`) == 2
 	}
 }
 
@@ -66,7 +66,7 @@ slot: 1s
 func TestNodeWithoutBrokerHandsOver(t *testing.T) {
 	t.Parallel()
 	zerolog.SetGlobalLevel(zerolog.Disabled)
-	dsn, natsURL := storetest.Postgres(t), broker(t)
+	dsn, natsURL := storetest.Postgres(t), startNATS(t)
 	js := bustest.JetStream(t, natsURL)
 	const streams = 12
 	for i := range streams {
@@ -86,10 +86,10 @@ func TestNodeWithoutBrokerHandsOver(t *testing.T) {
 	c := server.Config{DatabaseURL: dsn, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
 	cut := c
 	c.NATSURL, cut.NATSURL = natsURL, "nats://"+link.Listen
-	a := serve(t, cut)
-	b := serve(t, c)
-	db := aside(t, dsn)
-	a.eventually("the shards are shared", halves(t, db))
+	a := startReadyNode(t, cut)
+	b := startReadyNode(t, c)
+	db := openDB(t, dsn)
+	a.eventually("the shards are shared", shardsAreHalved(t, db))
 	publish := func(prefix string) {
 		for i := range streams {
 			for k := range 4 {
@@ -114,11 +114,11 @@ func TestNodeWithoutBrokerHandsOver(t *testing.T) {
 	link.Stop()
 	publish("after")
 	b.eventually("the other node has published all alerts", published(8*streams))
-	b.unfit("broker")
+	b.waitForUnfitAlert("broker")
 	if err := link.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually("the shards are shared again", halves(t, db))
+	b.eventually("the shards are shared again", shardsAreHalved(t, db))
 }
 
 // One of two nodes is denied access to the stream of alerts, while its connection stays up: the other node takes over
@@ -138,10 +138,10 @@ func TestNodeWithoutJetStreamHandsOver(t *testing.T) {
 	c := server.Config{DatabaseURL: dsn, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
 	cut := c
 	c.NATSURL, cut.NATSURL = bustest.As(broker, "b"), bustest.As(broker, "a")
-	a := serve(t, cut)
-	b := serve(t, c)
-	db := aside(t, dsn)
-	a.eventually("the shards are shared", halves(t, db))
+	a := startReadyNode(t, cut)
+	b := startReadyNode(t, c)
+	db := openDB(t, dsn)
+	a.eventually("the shards are shared", shardsAreHalved(t, db))
 	deny := func(subject string) {
 		changed := o.Clone()
 		changed.Users = users(subject)
@@ -150,21 +150,21 @@ func TestNodeWithoutJetStreamHandsOver(t *testing.T) {
 		}
 	}
 	deny("$JS.API.STREAM.INFO." + bus.AlertsStream)
-	b.unfit("JetStream")
+	b.waitForUnfitAlert("JetStream")
 	b.eventually("the other node holds all shards", func() bool {
-		return count(t, db, `SELECT count(DISTINCT node) FROM shard_lease`) == 1
+		return queryCount(t, db, `SELECT count(DISTINCT node) FROM shard_lease`) == 1
 	})
 	deny("nothing")
-	b.eventually("the shards are shared again", halves(t, db))
+	b.eventually("the shards are shared again", shardsAreHalved(t, db))
 }
 
-// unfit waits for the alert about an unfit node with the reason.
-func (n *node) unfit(why string) {
+// waitForUnfitAlert waits for the alert about an unfit node with the reason.
+func (n *node) waitForUnfitAlert(why string) {
 	n.Helper()
 	n.eventually("an alert reports the unfit node", func() bool {
-		var page struct{ Items []remarked }
+		var page struct{ Items []systemAlert }
 		n.get("/api/v1/alerts?limit=500&rule="+alerts.SystemRule, &page)
-		return slices.ContainsFunc(page.Items, func(a remarked) bool {
+		return slices.ContainsFunc(page.Items, func(a systemAlert) bool {
 			return a.Step == "unfit" && a.Status == "firing" && strings.HasPrefix(a.Key, "node/") && strings.Contains(a.Text, why)
 		})
 	})
@@ -194,10 +194,10 @@ CREATE TRIGGER broken BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION broke
 
 // nodeHandsOver breaks the node whose database user is sick. The name of the user is unique on the database server.
 func nodeHandsOver(t *testing.T, sick, breaks, why, metric string) {
-	dsn, natsURL := storetest.Postgres(t), broker(t)
+	dsn, natsURL := storetest.Postgres(t), startNATS(t)
 	c := server.Config{DatabaseURL: dsn, NATSURL: natsURL, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
-	b := serve(t, c)
-	db := aside(t, dsn)
+	b := startReadyNode(t, c)
+	db := openDB(t, dsn)
 	exec := func(statement string) {
 		t.Helper()
 		if _, err := db.Exec(statement); err != nil {
@@ -214,16 +214,16 @@ func nodeHandsOver(t *testing.T, sick, breaks, why, metric string) {
 GRANT ALL ON SCHEMA public TO sick; GRANT ALL ON ALL TABLES IN SCHEMA public TO sick; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO sick`, "sick", sick))
 	t.Cleanup(func() { exec(strings.ReplaceAll(`DROP OWNED BY sick; DROP ROLE sick`, "sick", sick)) })
 	c.DatabaseURL = u.String()
-	a := serve(t, c)
-	a.eventually("the shards are shared", halves(t, db))
+	a := startReadyNode(t, c)
+	a.eventually("the shards are shared", shardsAreHalved(t, db))
 	a.eventually("it is fit", func() bool { return strings.Contains(a.metrics(), "\ndeadman_node_fit 1\n") })
 	exec(breaks)
 	const jobs = 40
 	for i := range jobs {
-		b.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", fmt.Sprintf(`{"id":"k%d"}`, i))
+		b.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", fmt.Sprintf(`{"id":"k%d"}`, i))
 	}
-	b.eventually("all jobs are decided", func() bool { return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
-	b.unfit(why)
+	b.eventually("all jobs are decided", func() bool { return queryCount(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
+	b.waitForUnfitAlert(why)
 	a.eventually("it says that it is unfit", func() bool {
 		fit, detail, _ := a.condition("fit")
 		return !fit && strings.Contains(detail, why) && strings.Contains(a.metrics(), "\n"+metric+"\n")
@@ -237,8 +237,8 @@ GRANT ALL ON SCHEMA public TO sick; GRANT ALL ON ALL TABLES IN SCHEMA public TO 
 // due jobs in the database: an alert, /readyz, the health page, metrics and the heartbeat report them.
 func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
 	t.Parallel() // it takes some minutes
-	dsn, r := storetest.Postgres(t), receive(t)
-	s, held := lastShardOf(t, dsn, "idler", time.Minute)
+	dsn, r := storetest.Postgres(t), newHeartbeatReceiver(t)
+	s, held := holdLastShard(t, dsn, "idler", time.Minute)
 	idling, end := context.WithCancel(t.Context())
 	defer end()
 	released := make(chan error, 1)
@@ -257,19 +257,19 @@ func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
 		}
 		released <- s.Release(t.Context(), "idler", []futurejobs.Lease{held})
 	}()
-	n := serve(t, server.Config{
-		DatabaseURL: dsn, NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), HeartbeatURL: r.url(), HeartbeatEvery: time.Second,
+	n := startReadyNode(t, server.Config{
+		DatabaseURL: dsn, NATSURL: startNATS(t), Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), HeartbeatURL: r.url(), HeartbeatEvery: time.Second,
 	})
-	n.eventually("a heartbeat", func() bool { return len(r.got()) > 0 })
+	n.eventually("a heartbeat", func() bool { return len(r.received()) > 0 })
 	const jobs = 64
 	for i := range jobs {
-		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", fmt.Sprintf(`{"id":"k%d"}`, i))
+		n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", fmt.Sprintf(`{"id":"k%d"}`, i))
 	}
-	db := aside(t, dsn)
+	db := openDB(t, dsn)
 	var late int
 	n.eventually("its own jobs are decided", func() bool {
-		late = count(t, db, fmt.Sprintf(`SELECT count(*) FROM future_job WHERE shard = %d`, held.Shard))
-		return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs-late
+		late = queryCount(t, db, fmt.Sprintf(`SELECT count(*) FROM future_job WHERE shard = %d`, held.Shard))
+		return queryCount(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs-late
 	})
 	if late == 0 {
 		t.Fatal("the shard has no jobs: nothing is tested")
@@ -279,23 +279,23 @@ func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
 		ok, detail, _ := n.condition("due")
 		return !ok && strings.HasPrefix(detail, overdue) && n.get("/readyz?all", nil) == http.StatusServiceUnavailable &&
 			strings.Contains(n.metrics(), fmt.Sprintf("\ndeadman_jobs_overdue %d\n", late)) &&
-			strings.Contains(string(n.call(http.MethodGet, "/health", "").body), overdue)
+			strings.Contains(string(n.callRaw(http.MethodGet, "/health", "").body), overdue)
 	})
 	n.eventually("the heartbeat is withheld", func() bool { return strings.Contains(n.log.String(), "withheld: jobs that are due are not decided") })
-	var raised []remarked
-	n.eventually("an alert", func() bool { raised = n.remarks("sweep"); return len(raised) > 0 })
+	var raised []systemAlert
+	n.eventually("an alert", func() bool { raised = n.systemAlerts("sweep"); return len(raised) > 0 })
 	if a := raised[0]; len(raised) != 1 || a.Step != "overdue" || a.Status != "firing" || a.Count != late || !strings.Contains(a.Text, fmt.Sprintf("shard %d of no node", held.Shard)) {
 		t.Errorf("the alerts are %+v", raised)
 	}
-	sent := len(r.got())
+	sent := len(r.received())
 	end()
 	if err := <-released; err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("the rest is decided", func() bool { return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
+	n.eventually("the rest is decided", func() bool { return queryCount(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
 	n.eventually("it is over", func() bool {
-		raised = n.remarks("sweep")
-		return len(raised) == 2 && raised[1].Status == "resolved" && n.get("/readyz?all", nil) == http.StatusOK && len(r.got()) > sent &&
+		raised = n.systemAlerts("sweep")
+		return len(raised) == 2 && raised[1].Status == "resolved" && n.get("/readyz?all", nil) == http.StatusOK && len(r.received()) > sent &&
 			strings.Contains(n.metrics(), "\ndeadman_jobs_overdue 0\n")
 	})
 }
@@ -304,7 +304,7 @@ func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
 // reports that all is fine. Once the calendar is back, the job is decided and the alert is resolved.
 func TestUnreadableRuleIsReported(t *testing.T) {
 	t.Parallel()
-	onBoth(t, ruleThatCannotBeReadIsReported)
+	onBothDatabases(t, ruleThatCannotBeReadIsReported)
 }
 
 func ruleThatCannotBeReadIsReported(t *testing.T, c server.Config) {
@@ -319,8 +319,8 @@ func ruleThatCannotBeReadIsReported(t *testing.T, c server.Config) {
 	known.Calendars = calendars
 	saved := known
 	saved.Rules = ruleFolder(t, map[string]string{"t.yaml": rule})
-	n := serve(t, saved)
-	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", `{"id":"k"}`)
+	n := startReadyNode(t, saved)
+	n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", `{"id":"k"}`)
 	var jobs list
 	n.eventually("a job", func() bool { n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
 	restart := func(c server.Config) {
@@ -329,19 +329,19 @@ func ruleThatCannotBeReadIsReported(t *testing.T, c server.Config) {
 		if err := <-n.ended; err != nil {
 			t.Fatal(err)
 		}
-		n = serve(t, c)
+		n = startReadyNode(t, c)
 	}
 	restart(c)
 	const topic = "rule/t-unconfirmed/1"
-	remarks := func(limit int) (said []remarked) {
-		for deadline := time.Now().Add(5 * time.Minute); len(said) < limit && time.Now().Before(deadline); time.Sleep(time.Second) {
-			said = n.remarks(topic)
+	remarks := func(limit int) (raised []systemAlert) {
+		for deadline := time.Now().Add(5 * time.Minute); len(raised) < limit && time.Now().Before(deadline); time.Sleep(time.Second) {
+			raised = n.systemAlerts(topic)
 		}
-		return said
+		return raised
 	}
-	said := remarks(1)
-	if len(said) != 1 || said[0].Status != "firing" || said[0].Step != "unreadable" || said[0].Count != 1 || !strings.Contains(said[0].Text, "office") {
-		t.Fatalf("said: %+v", said)
+	raised := remarks(1)
+	if len(raised) != 1 || raised[0].Status != "firing" || raised[0].Step != "unreadable" || raised[0].Count != 1 || !strings.Contains(raised[0].Text, "office") {
+		t.Fatalf("said: %+v", raised)
 	}
 	if status := n.get("/readyz?all", nil); status != http.StatusServiceUnavailable {
 		t.Errorf("/readyz?all answers %d while a due job waits", status)
@@ -356,9 +356,9 @@ func ruleThatCannotBeReadIsReported(t *testing.T, c server.Config) {
 		n.get("/api/v1/alerts?key=k", &alerts)
 		return len(alerts.Items) == 1 && alerts.Items[0].Status == "firing"
 	})
-	said = remarks(2)
-	if len(said) != 2 || !slices.ContainsFunc(said, func(a remarked) bool { return a.Status == "resolved" && a.Step == "unreadable" }) {
-		t.Errorf("once the version can be read: %+v", said)
+	raised = remarks(2)
+	if len(raised) != 2 || !slices.ContainsFunc(raised, func(a systemAlert) bool { return a.Status == "resolved" && a.Step == "unreadable" }) {
+		t.Errorf("once the version can be read: %+v", raised)
 	}
 	n.eventually("all is fine", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
 }

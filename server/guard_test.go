@@ -27,13 +27,13 @@ func TestGuardsAreCountedByRule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n := serve(t, server.Config{Handlers: &handlers, Rules: ruleFolder(t, map[string]string{
+	n := startReadyNode(t, server.Config{Handlers: &handlers, Rules: ruleFolder(t, map[string]string{
 		"a.yaml": "name: a\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: backwards\n",
 		"b.yaml": "name: b\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: far\n",
 		"c.yaml": "name: c\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: restless\nguards: {max_checks: 2}\n",
 	})})
 	for _, id := range []string{"1", "2"} {
-		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"`+id+`"}`)
+		n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"`+id+`"}`)
 	}
 	n.eventually("the guards are counted", func() bool {
 		text := n.metrics()
@@ -62,11 +62,11 @@ func TestAbandonedHandlersAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := serve(t, server.Config{Handlers: &handlers, Rules: ruleFolder(t, map[string]string{
+	n := startReadyNode(t, server.Config{Handlers: &handlers, Rules: ruleFolder(t, map[string]string{
 		"a.yaml": "name: a\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: deaf\nguards: {timeout: 10ms, attempts: 1, end: true}\n",
 	})})
 	for _, id := range []string{"1", "2"} {
-		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"`+id+`"}`)
+		n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"`+id+`"}`)
 	}
 	n.eventually("two are given up", func() bool {
 		var ended struct{ Items []struct{ Outcome string } }

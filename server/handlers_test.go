@@ -28,8 +28,8 @@ import (
 	"deadman/server"
 )
 
-// program runs a program in a folder until the test ends, and logs its output on failure.
-func program(t *testing.T, dir, name string, args ...string) {
+// startProgram runs a program in a folder until the test ends, and logs its output on failure.
+func startProgram(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	out := &bustest.Log{}
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
@@ -48,19 +48,19 @@ func program(t *testing.T, dir, name string, args ...string) {
 	})
 }
 
-// sends publishes an order.
-func (n *node) sends(body string) {
+// publishOrder publishes an order.
+func (n *node) publishOrder(body string) {
 	n.Helper()
-	if got := n.call(http.MethodPost, "/api/v1/events/orders.created", body); got.status >= 300 {
+	if got := n.callRaw(http.MethodPost, "/api/v1/events/orders.created", body); got.status >= 300 {
 		n.Fatalf("%s: %d %s", body, got.status, got.body)
 	}
 }
 
-// tells sends two orders, and waits for the alerts of the example handlers.
-func (n *node) tells() {
+// checkExampleAlerts sends two orders, and waits for the alerts of the example handlers.
+func (n *node) checkExampleAlerts() {
 	n.Helper()
 	for id, total := range map[string]int{"1": 20, "2": 2000} {
-		n.sends(fmt.Sprintf(`{"id":%q,"total":%d}`, id, total))
+		n.publishOrder(fmt.Sprintf(`{"id":%q,"total":%d}`, id, total))
 	}
 	for key, want := range map[string]string{"1": "warning: order 1 over 20.00 waits", "2": "critical: order 2 over 2000.00 waits"} {
 		n.eventually("order "+key+" is told", func() bool {
@@ -78,7 +78,7 @@ func (n *node) tells() {
 }
 
 // A program that imports deadman, with its own handler: from an event to the alert.
-func TestAProgramWithAHandler(t *testing.T) {
+func TestProgramWithHandler(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	built := filepath.Join(dir, "node")
@@ -88,7 +88,7 @@ func TestAProgramWithAHandler(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "rules"), os.DirFS("../examples/handler-go/rules")); err != nil {
 		t.Fatal(err)
 	}
-	program(t, dir, built)
+	startProgram(t, dir, built)
 	n := &node{T: t, log: &bustest.Log{}}
 	n.eventually("the program serves", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "deadman-data", "endpoints.json"))
@@ -100,11 +100,11 @@ func TestAProgramWithAHandler(t *testing.T) {
 		}
 		return true
 	})
-	n.tells()
+	n.checkExampleAlerts()
 }
 
 // A handler in JavaScript, with the npm client.
-func TestAHandlerInJavaScript(t *testing.T) {
+func TestHandlerInJavaScript(t *testing.T) {
 	longtest.Only(t, "it needs Node.js and npm")
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -120,13 +120,13 @@ func TestAHandlerInJavaScript(t *testing.T) {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("npm ci: %v\n%s", err, out)
 	}
-	n := serve(t, server.Config{Rules: filepath.Join(dir, "rules")})
+	n := startReadyNode(t, server.Config{Rules: filepath.Join(dir, "rules")})
 	t.Setenv("DEADMAN_DATA_DIR", n.dir)
-	program(t, dir, "node", "handler.js", n.NATS)
-	n.tells()
+	startProgram(t, dir, "node", "handler.js", n.NATS)
+	n.checkExampleAlerts()
 }
 
-func TestTheExamplesLockNamesNoRegistry(t *testing.T) {
+func TestExampleLockFileHasNoRegistry(t *testing.T) {
 	text, err := os.ReadFile("../examples/handler-js/package-lock.json")
 	if err != nil {
 		t.Fatal(err)
@@ -139,8 +139,8 @@ func TestTheExamplesLockNamesNoRegistry(t *testing.T) {
 // The answer of a service is subject to the guards, like that of any handler.
 func TestServicesAreGuarded(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{})
-	n.put(http.StatusCreated, "", `
+	n := startReadyNode(t, server.Config{})
+	n.saveRule(http.StatusCreated, "", `
 name: shipment-late
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -149,7 +149,7 @@ at_most_once: true
 slot: 1s
 guards: {max_checks: 2, attempts: 1, horizon: 1d}
 `)
-	conn := n.as(bus.UserHandlers)
+	conn := n.natsConn(bus.UserHandlers)
 	service, err := micro.AddService(conn, micro.Config{Name: "shipping", Version: "1.0.0", Endpoint: &micro.EndpointConfig{
 		Subject: remotehandlers.Subject("shipping"), Handler: micro.HandlerFunc(answerByKey),
 	}})
@@ -160,22 +160,22 @@ guards: {max_checks: 2, attempts: 1, horizon: 1d}
 	for key, want := range map[string]string{
 		"past": "guard_past", "far": "guard_horizon", "often": "guard_max_checks", "done": "shipped", "cleared": "cleared",
 	} {
-		n.sends(fmt.Sprintf(`{"id":%q}`, key))
+		n.publishOrder(fmt.Sprintf(`{"id":%q}`, key))
 		n.eventually(key+" ends as "+want, func() bool {
 			var ended list
 			n.get("/api/v1/history?key="+key, &ended)
 			return len(ended.Items) == 1 && ended.Items[0].Outcome == want
 		})
 	}
-	n.sends(`{"id":"broken"}`)
+	n.publishOrder(`{"id":"broken"}`)
 	n.eventually("the broken one is told", func() bool {
-		var told struct {
+		var reported struct {
 			Items []struct{ Status, Text string }
 		}
-		n.get("/api/v1/alerts?key=broken", &told)
-		return len(told.Items) > 0 && told.Items[0].Status == "undetermined" && strings.Contains(told.Items[0].Text, `unknown field "nxt"`)
+		n.get("/api/v1/alerts?key=broken", &reported)
+		return len(reported.Items) > 0 && reported.Items[0].Status == "undetermined" && strings.Contains(reported.Items[0].Text, `unknown field "nxt"`)
 	})
-	if got := n.call(http.MethodPost, "/api/v1/jobs/shipment-late/broken/check", ""); !bytes.Contains(got.body, []byte("at_most_once")) {
+	if got := n.callRaw(http.MethodPost, "/api/v1/jobs/shipment-late/broken/check", ""); !bytes.Contains(got.body, []byte("at_most_once")) {
 		t.Errorf("a look by hand: %d %s", got.status, got.body)
 	}
 }
@@ -194,8 +194,8 @@ func answerByKey(r micro.Request) {
 	}[check.Key]))
 }
 
-// handlerRoll is the part of the handler list that these tests check.
-type handlerRoll struct {
+// handlerList is the part of the handler list that these tests check.
+type handlerList struct {
 	Items          []handler
 	DiscoveryError string `json:"discovery_error"`
 }
@@ -206,10 +206,10 @@ type handler struct {
 	Instances                             int
 }
 
-// roll reads the list of handlers, by name.
-func (n *node) roll() (unasked string, by map[string]handler) {
+// handlers reads the list of handlers, by name.
+func (n *node) handlers() (unasked string, by map[string]handler) {
 	n.Helper()
-	var roll handlerRoll
+	var roll handlerList
 	n.get("/api/v1/handlers", &roll)
 	by = make(map[string]handler)
 	for _, h := range roll.Items {
@@ -218,15 +218,15 @@ func (n *node) roll() (unasked string, by map[string]handler) {
 	return roll.DiscoveryError, by
 }
 
-// handled returns a rule with a handler.
-func handled(name, handler string) string {
+// handlerRule returns a rule with a handler.
+func handlerRule(name, handler string) string {
 	return "name: " + name + "\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: " + handler + "\n"
 }
 
-// serviceAt runs a service on the node's broker that answers by key.
-func (n *node) serviceAt(name string) {
+// startService runs a service on the node's broker that answers by key.
+func (n *node) startService(name string) {
 	n.Helper()
-	conn := n.as(bus.UserHandlers)
+	conn := n.natsConn(bus.UserHandlers)
 	service, err := micro.AddService(conn, micro.Config{Name: name, Version: "1.2.3", Endpoint: &micro.EndpointConfig{
 		Subject: remotehandlers.Subject(name), Handler: micro.HandlerFunc(answerByKey),
 	}})
@@ -245,22 +245,22 @@ func TestHandlerProviders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n := serve(t, server.Config{Handlers: &own, Rules: ruleFolder(t, map[string]string{
-		"a.yaml": handled("late", "shipping"), "b.yaml": handled("later", "shipping"), "c.yaml": handled("counted", "counting"), "d.yaml": handled("lost", "shiping"),
-		"e.yaml": handled("simple", "plain"),
+	n := startReadyNode(t, server.Config{Handlers: &own, Rules: ruleFolder(t, map[string]string{
+		"a.yaml": handlerRule("late", "shipping"), "b.yaml": handlerRule("later", "shipping"), "c.yaml": handlerRule("counted", "counting"), "d.yaml": handlerRule("lost", "shiping"),
+		"e.yaml": handlerRule("simple", "plain"),
 	})})
-	n.serviceAt("shipping")
-	n.serviceAt("unwanted")
-	conn := n.as(bus.UserHandlers)
+	n.startService("shipping")
+	n.startService("unwanted")
+	conn := n.natsConn(bus.UserHandlers)
 	if _, err := conn.Subscribe(remotehandlers.Subject("plain"), func(m *nats.Msg) { _ = m.Respond([]byte(`{"next": null}`)) }); err != nil {
 		t.Fatal(err)
 	}
-	n.sends(`{"id":"cleared"}`)
+	n.publishOrder(`{"id":"cleared"}`)
 	n.eventually("they are told apart", func() bool {
-		_, by := n.roll()
+		_, by := n.handlers()
 		return by["shipping"].State == "up" && by["shiping"].State == "failing" && by["plain"].State == "up"
 	})
-	unasked, by := n.roll()
+	unasked, by := n.handlers()
 	by["shiping"] = func(h handler) handler { h.Error = h.Error[:min(len(h.Error), 42)]; return h }(by["shiping"])
 	want := map[string]handler{
 		"shipping": {Name: "shipping", Provider: "service", State: "up", Service: "shipping", Rules: []string{"late", "later"}, Versions: []string{"1.2.3"}, Instances: 1},
@@ -277,20 +277,20 @@ func TestHandlerProviders(t *testing.T) {
 
 // Without permission for discovery, the list does not claim that a handler is missing.
 func TestUnknownProvider(t *testing.T) {
-	n := serve(t, server.Config{NATSURL: permitting(t, "$SRV.INFO"), Rules: ruleFolder(t, map[string]string{"a.yaml": handled("late", "shipping")})})
-	unasked, by := n.roll()
+	n := startReadyNode(t, server.Config{NATSURL: startRestrictedNATS(t, "$SRV.INFO"), Rules: ruleFolder(t, map[string]string{"a.yaml": handlerRule("late", "shipping")})})
+	unasked, by := n.handlers()
 	if !strings.Contains(unasked, "publish on $SRV.INFO; grant it to the NATS user") || by["shipping"].Provider != "unknown" {
 		t.Errorf("%s; %+v", unasked, by)
 	}
-	if unasked, by := serve(t, server.Config{
-		NATSURL: permitting(t), Rules: ruleFolder(t, map[string]string{"a.yaml": handled("late", "shipping")}),
-	}).roll(); unasked != "" || by["shipping"].Provider != "none" {
+	if unasked, by := startReadyNode(t, server.Config{
+		NATSURL: startRestrictedNATS(t), Rules: ruleFolder(t, map[string]string{"a.yaml": handlerRule("late", "shipping")}),
+	}).handlers(); unasked != "" || by["shipping"].Provider != "none" {
 		t.Errorf("%s; %+v", unasked, by)
 	}
 }
 
-// tried is the result of testing a handler.
-type tried struct {
+// trialResult is the result of testing a handler.
+type trialResult struct {
 	Handler, Rule, Key, Error string
 	Answer                    *struct {
 		Next, Outcome string
@@ -299,9 +299,9 @@ type tried struct {
 	}
 }
 
-func (n *node) tries(name, body string) (got tried) {
+func (n *node) testHandler(name, body string) (got trialResult) {
 	n.Helper()
-	if status := n.ask(http.MethodPost, "/api/v1/handlers/"+name+"/test", body, &got); status != http.StatusOK {
+	if status := n.call(http.MethodPost, "/api/v1/handlers/"+name+"/test", body, &got); status != http.StatusOK {
 		n.Errorf("%s: %d", name, status)
 	}
 	return got
@@ -312,10 +312,10 @@ func TestHandlerTrial(t *testing.T) {
 	var own checks.Handlers
 	hang := make(chan struct{})
 	defer close(hang)
-	var asked atomic.Pointer[checks.Check]
+	var requested atomic.Pointer[checks.Check]
 	for name, answer := range map[string]func(checks.Check) (checks.Answer, error){
 		"own": func(c checks.Check) (checks.Answer, error) {
-			asked.Store(&c)
+			requested.Store(&c)
 			return checks.Answer{Next: c.Slot.Add(time.Hour), Step: 1, Alerts: []alerts.Draft{{Text: "late"}}}, nil
 		},
 		"panics": func(checks.Check) (checks.Answer, error) { panic("oh") },
@@ -333,14 +333,14 @@ func TestHandlerTrial(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n := serve(t, server.Config{Handlers: &own, Rules: ruleFolder(t, map[string]string{
-		"a.yaml": handled("late", "shipping") + "guards: {horizon: 1d}\n", "b.yaml": handled("slow", "hangs") + "guards: {timeout: 100ms, attempts: 1}\n",
-		"c.yaml": handled("careful", "careful") + "at_most_once: true\n", "d.yaml": handled("before", "careful"),
+	n := startReadyNode(t, server.Config{Handlers: &own, Rules: ruleFolder(t, map[string]string{
+		"a.yaml": handlerRule("late", "shipping") + "guards: {horizon: 1d}\n", "b.yaml": handlerRule("slow", "hangs") + "guards: {timeout: 100ms, attempts: 1}\n",
+		"c.yaml": handlerRule("careful", "careful") + "at_most_once: true\n", "d.yaml": handlerRule("before", "careful"),
 	})})
-	n.serviceAt("shipping")
+	n.startService("shipping")
 
-	got := n.tries("own", `{"key": "7", "event": {"id": "7"}}`)
-	c := asked.Load()
+	got := n.testHandler("own", `{"key": "7", "event": {"id": "7"}}`)
+	c := requested.Load()
 	if got.Error != "" || got.Answer == nil || got.Rule != "" || got.Key != "7" || got.Answer.Step != 1 ||
 		len(got.Answer.Alerts) != 1 || got.Answer.Alerts[0].Status != "firing" || got.Answer.Alerts[0].Severity != "warning" {
 		t.Errorf("%+v", got)
@@ -348,19 +348,19 @@ func TestHandlerTrial(t *testing.T) {
 	if !c.Manual || c.Key != "7" || string(c.Event) != `{"id": "7"}` || string(c.State) != `{"id": "7"}` || c.Slot.After(c.At) || c.Since.IsZero() {
 		t.Errorf("%+v", *c)
 	}
-	for name, says := range map[string]string{
+	for name, wantText := range map[string]string{
 		"panics": "the handler panicked: oh", "hangs": "ignored its timeout", "acts": "has side effects (at_most_once)", "careful": "has side effects (at_most_once)",
 		"absent": "no service answers on deadman.handlers.absent",
 	} {
-		if got := n.tries(name, `{}`); got.Answer != nil || !strings.Contains(got.Error, says) || got.Key != "test" {
+		if got := n.testHandler(name, `{}`); got.Answer != nil || !strings.Contains(got.Error, wantText) || got.Key != "test" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	for key, says := range map[string]string{
+	for key, wantText := range map[string]string{
 		"broken": `invalid answer on deadman.handlers.shipping: unknown field "nxt"`, "past": "which is not after the checked slot", "far": "guards.horizon", "done": "",
 	} {
-		got := n.tries("shipping", fmt.Sprintf(`{"key": %q}`, key))
-		if got.Rule != "late" || (got.Error == "") != (says == "") || !strings.Contains(got.Error, says) || (got.Answer == nil) != (key == "broken") {
+		got := n.testHandler("shipping", fmt.Sprintf(`{"key": %q}`, key))
+		if got.Rule != "late" || (got.Error == "") != (wantText == "") || !strings.Contains(got.Error, wantText) || (got.Answer == nil) != (key == "broken") {
 			t.Errorf("%s: %+v", key, got)
 		}
 		if key == "done" && got.Answer.Outcome != "shipped" {
@@ -368,22 +368,22 @@ func TestHandlerTrial(t *testing.T) {
 		}
 	}
 	for path, body := range map[string]string{"a.b": `{}`, "shipping": `{"key": "a\u0000"}`} {
-		if refused := n.call(http.MethodPost, "/api/v1/handlers/"+path+"/test", body); refused.status != http.StatusUnprocessableEntity {
+		if refused := n.callRaw(http.MethodPost, "/api/v1/handlers/"+path+"/test", body); refused.status != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %d %s", path, refused.status, refused.body)
 		}
 	}
 	// Abandoned calls keep their places, of which four exist.
 	for range 3 {
-		n.tries("hangs", `{}`)
+		n.testHandler("hangs", `{}`)
 	}
-	if got := n.tries("own", `{}`); !strings.Contains(got.Error, "have not returned") {
+	if got := n.testHandler("own", `{}`); !strings.Contains(got.Error, "have not returned") {
 		t.Errorf("%+v", got)
 	}
-	var jobs, ended, said list
+	var jobs, ended, raised list
 	n.get("/api/v1/jobs", &jobs)
 	n.get("/api/v1/history", &ended)
-	n.get("/api/v1/alerts", &said)
-	if len(jobs.Items)+len(ended.Items)+len(said.Items) > 0 {
-		t.Errorf("something came of it: %+v %+v %+v", jobs, ended, said)
+	n.get("/api/v1/alerts", &raised)
+	if len(jobs.Items)+len(ended.Items)+len(raised.Items) > 0 {
+		t.Errorf("something came of it: %+v %+v %+v", jobs, ended, raised)
 	}
 }

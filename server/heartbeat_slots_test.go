@@ -7,7 +7,7 @@ import (
 )
 
 // Two heartbeats in one slot: the later one moves the second step to a later slot: 10:02 + 12m + 3m is 10:17.
-func TestHeartbeatOfTheSameSlotPostponesLaterSteps(t *testing.T) {
+func TestHeartbeatOfSameSlotPostponesLaterSteps(t *testing.T) {
 	const rule = `name: device-silent
 entity: device
 trigger: {heartbeat: {event: devices.*.beat, key: wildcard(1), every: 10m, grace: 2m}}
@@ -16,11 +16,11 @@ escalate:
   - {after: 3m, step: page, severity: critical}
 slot: 15m
 `
-	both := fmt.Sprint(heard(t, rule, nil, readTimeline(t, `Mon 02 Mar 10:00  event    devices.a.beat {}
+	both := fmt.Sprint(playAlerts(t, rule, nil, readTimeline(t, `Mon 02 Mar 10:00  event    devices.a.beat {}
 Mon 02 Mar 10:02  event    devices.a.beat {}
 Mon 02 Mar 11:00  until    the end
 `)))
-	last := fmt.Sprint(heard(t, rule, nil, readTimeline(t, `Mon 02 Mar 10:02  event    devices.a.beat {}
+	last := fmt.Sprint(playAlerts(t, rule, nil, readTimeline(t, `Mon 02 Mar 10:02  event    devices.a.beat {}
 Mon 02 Mar 11:00  until    the end
 `)))
 	if both != last || !strings.Contains(both, "page") {
@@ -42,10 +42,10 @@ Tue 03 Mar 02:05  event    backups.crm {"status": "fail", "run": "r1"}
 Tue 03 Mar 02:06  event    backups.crm {"status": "success", "run": "%s"}
 Tue 03 Mar 02:50  until    the end
 `
-	for run, told := range map[string]bool{"r2": true, "r1": false} {
-		said := fmt.Sprint(heard(t, rule, nil, readTimeline(t, fmt.Sprintf(begins, run))))
-		if strings.Contains(said, "failed") != told {
-			t.Errorf("after the success of %s an alert reports the failure: want %v, heard\n%s", run, told, said)
+	for run, reported := range map[string]bool{"r2": true, "r1": false} {
+		text := fmt.Sprint(playAlerts(t, rule, nil, readTimeline(t, fmt.Sprintf(begins, run))))
+		if strings.Contains(text, "failed") != reported {
+			t.Errorf("after the success of %s an alert reports the failure: want %v, heard\n%s", run, reported, text)
 		}
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"deadman/server"
 )
 
-// listener receives heartbeats over HTTP.
-type listener struct {
+// heartbeatReceiver receives heartbeats over HTTP.
+type heartbeatReceiver struct {
 	*httptest.Server
 	mu      sync.Mutex
 	answer  func(w http.ResponseWriter, r *http.Request) // nil: 200
@@ -34,17 +34,17 @@ type listener struct {
 // secret is a path segment that appears only in a receiver's URL.
 const secret = "s3cr3t-path"
 
-func receive(t *testing.T) *listener {
+func newHeartbeatReceiver(t *testing.T) *heartbeatReceiver {
 	t.Helper()
-	r := &listener{}
+	r := &heartbeatReceiver{}
 	r.Server = httptest.NewServer(r)
 	t.Cleanup(r.Close)
 	return r
 }
 
-func (r *listener) url() string { return r.URL + "/" + secret }
+func (r *heartbeatReceiver) url() string { return r.URL + "/" + secret }
 
-func (r *listener) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (r *heartbeatReceiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.methods = append(r.methods, q.Method)
@@ -60,20 +60,20 @@ func (r *listener) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.beats = append(r.beats, beat)
 }
 
-func (r *listener) answers(answer func(http.ResponseWriter, *http.Request)) {
+func (r *heartbeatReceiver) setAnswer(answer func(http.ResponseWriter, *http.Request)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
 }
 
-func (r *listener) got() []server.Heartbeat {
+func (r *heartbeatReceiver) received() []server.Heartbeat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.beats
 }
 
-// detail returns the heartbeat conditions of /readyz.
-func (n *node) detail() (text string) {
+// heartbeatDetail returns the heartbeat conditions of /readyz.
+func (n *node) heartbeatDetail() (text string) {
 	n.Helper()
 	var ready struct {
 		Conditions []struct {
@@ -110,32 +110,32 @@ func (n *node) metrics() string {
 
 func TestHeartbeatsAreSent(t *testing.T) {
 	t.Parallel()
-	r, url := receive(t), broker(t)
+	r, url := newHeartbeatReceiver(t), startNATS(t)
 	conn, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	heard, err := conn.SubscribeSync("beats.>")
+	received, err := conn.SubscribeSync("beats.>")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	n := serve(t, server.Config{
+	n := startReadyNode(t, server.Config{
 		NATSURL: url, Version: "v1.2.3", HeartbeatURL: r.url(), HeartbeatSubject: "beats.deadman", HeartbeatEvery: time.Second,
 	})
-	n.eventually("three over HTTP", func() bool { return len(r.got()) >= 3 })
-	for i, beat := range r.got() {
+	n.eventually("three over HTTP", func() bool { return len(r.received()) >= 3 })
+	for i, beat := range r.received() {
 		if beat.Version != "v1.2.3" || !strings.Contains(beat.Node, "/") || beat.LagSeconds != 0 || beat.SweptThrough.After(beat.At) {
 			t.Errorf("it says %+v", beat)
 		}
-		if i > 0 && !beat.SweptThrough.After(r.got()[i-1].At) {
-			t.Errorf("nothing was swept between %+v and %+v", r.got()[i-1], beat)
+		if i > 0 && !beat.SweptThrough.After(r.received()[i-1].At) {
+			t.Errorf("nothing was swept between %+v and %+v", r.received()[i-1], beat)
 		}
 	}
-	msg, err := heard.NextMsg(within)
+	msg, err := received.NextMsg(within)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestHeartbeatsAreSent(t *testing.T) {
 		}
 	}
 	for _, over := range []string{"http", "nats"} {
-		if text := n.detail(); !strings.Contains(text, "last heartbeat to "+over+" at") {
+		if text := n.heartbeatDetail(); !strings.Contains(text, "last heartbeat to "+over+" at") {
 			t.Errorf("/readyz says %q", text)
 		}
 		if text := n.metrics(); !strings.Contains(text, `deadman_heartbeats_total{outcome="sent",target="`+over+`"}`) {
@@ -161,21 +161,21 @@ func TestHeartbeatsAreSent(t *testing.T) {
 // Failures of the receiver are logged at their beginning and end, without the URL.
 func TestRefusedHeartbeatIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	r, elsewhere := receive(t), receive(t)
-	r.answers(func(w http.ResponseWriter, q *http.Request) {
+	r, elsewhere := newHeartbeatReceiver(t), newHeartbeatReceiver(t)
+	r.setAnswer(func(w http.ResponseWriter, q *http.Request) {
 		http.Redirect(w, q, elsewhere.url(), http.StatusTemporaryRedirect)
 	})
-	n := serve(t, server.Config{HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
+	n := startReadyNode(t, server.Config{HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
 	failed := func(count string) func() bool {
 		return func() bool {
 			return strings.Contains(n.metrics(), `deadman_heartbeats_total{outcome="failed",target="http"} `+count)
 		}
 	}
 	n.eventually("two failed", failed("2"))
-	if text := n.detail(); !strings.Contains(text, "fails and is retried") {
+	if text := n.heartbeatDetail(); !strings.Contains(text, "fails and is retried") {
 		t.Errorf("/readyz says %q", text)
 	}
-	r.answers(func(w http.ResponseWriter, q *http.Request) { // accepts only GET
+	r.setAnswer(func(w http.ResponseWriter, q *http.Request) { // accepts only GET
 		if q.Method != http.MethodGet {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		}
@@ -188,21 +188,21 @@ func TestRefusedHeartbeatIsLoggedOnce(t *testing.T) {
 		t.Errorf("it is said %d times, want twice", got)
 	}
 	for _, hidden := range []string{secret, strings.TrimPrefix(r.URL, "http://")} {
-		if strings.Contains(n.log.String()+n.detail(), hidden) {
+		if strings.Contains(n.log.String()+n.heartbeatDetail(), hidden) {
 			t.Errorf("%s is shown", hidden)
 		}
 	}
-	if len(elsewhere.got()) != 0 {
+	if len(elsewhere.received()) != 0 {
 		t.Error("a redirect was followed")
 	}
 }
 
 // A hung sweep sends no heartbeat, although the process lives and keeps its leases.
-func TestAHungSweepSendsNoHeartbeat(t *testing.T) {
+func TestHungSweepSendsNoHeartbeat(t *testing.T) {
 	t.Parallel()
-	r, dsn := receive(t), storetest.Postgres(t)
-	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t), HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
-	n.eventually("a heartbeat", func() bool { return len(r.got()) > 0 })
+	r, dsn := newHeartbeatReceiver(t), storetest.Postgres(t)
+	n := startReadyNode(t, server.Config{DatabaseURL: dsn, NATSURL: startNATS(t), HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
+	n.eventually("a heartbeat", func() bool { return len(r.received()) > 0 })
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -215,20 +215,20 @@ func TestAHungSweepSendsNoHeartbeat(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE future_job IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	before := len(r.got())
+	before := len(r.received())
 	n.eventually("it is withheld", func() bool { return strings.Contains(n.log.String(), "withheld: the sweep does not come through") })
-	if sent := len(r.got()) - before; sent > 1 { // one was in transit
+	if sent := len(r.received()) - before; sent > 1 { // one was in transit
 		t.Errorf("%d heartbeats while no sweep came through", sent)
 	}
-	before = len(r.got())
+	before = len(r.received())
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("it goes out again", func() bool { return len(r.got()) > before })
+	n.eventually("it goes out again", func() bool { return len(r.received()) > before })
 }
 
-// lastShardOf makes a node hold the last shard and do nothing else.
-func lastShardOf(t *testing.T, dsn, node string, d time.Duration) (*store.Store, futurejobs.Lease) {
+// holdLastShard makes a node hold the last shard and do nothing else.
+func holdLastShard(t *testing.T, dsn, node string, d time.Duration) (*store.Store, futurejobs.Lease) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -247,13 +247,13 @@ func lastShardOf(t *testing.T, dsn, node string, d time.Duration) (*store.Store,
 }
 
 // One node reports for all shards, including those of others.
-func TestShardUnsweptByAnotherNodeStopsTheHeartbeat(t *testing.T) {
+func TestShardUnsweptByAnotherNodeStopsHeartbeat(t *testing.T) {
 	t.Parallel()
-	r, dsn := receive(t), storetest.Postgres(t)
-	s, last := lastShardOf(t, dsn, "another", time.Hour)
-	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t), HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
+	r, dsn := newHeartbeatReceiver(t), storetest.Postgres(t)
+	s, last := holdLastShard(t, dsn, "another", time.Hour)
+	n := startReadyNode(t, server.Config{DatabaseURL: dsn, NATSURL: startNATS(t), HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
 	n.eventually("it is withheld", func() bool { return strings.Contains(n.log.String(), "withheld: other nodes do not sweep") })
-	if sent := len(r.got()); sent > 0 {
+	if sent := len(r.received()); sent > 0 {
 		t.Errorf("%d heartbeats while a shard is not swept", sent)
 	}
 	now, err := s.Now(t.Context())
@@ -264,8 +264,8 @@ func TestShardUnsweptByAnotherNodeStopsTheHeartbeat(t *testing.T) {
 	if still, err := s.Renew(t.Context(), "another", []futurejobs.Lease{last}, time.Hour); err != nil || len(still) != 1 {
 		t.Fatal(still, err)
 	}
-	n.eventually("it goes out", func() bool { return len(r.got()) > 0 })
-	if beat := r.got()[0]; !beat.SweptThrough.Equal(last.Swept) {
+	n.eventually("it goes out", func() bool { return len(r.received()) > 0 })
+	if beat := r.received()[0]; !beat.SweptThrough.Equal(last.Swept) {
 		t.Errorf("it says that all is swept through %s, want %s", beat.SweptThrough, last.Swept)
 	}
 }

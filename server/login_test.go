@@ -13,8 +13,8 @@ import (
 	"deadman/server"
 )
 
-// here is the proxy of these tests.
-var here = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+// loopbackNets is the proxy of these tests.
+var loopbackNets = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
 const headerLogin = "header: {name: X-User, groups: X-Groups}\ngroups: [{group: sre, scopes: [admin]}, {group: staff, scopes: [read]}]\n"
 
@@ -28,7 +28,7 @@ func loginFile(t *testing.T, text string) string {
 }
 
 // An invalid login file prevents the start, with the position and a remedy.
-func TestInvalidLoginFileStopsTheStart(t *testing.T) {
+func TestInvalidLoginFileStopsStart(t *testing.T) {
 	t.Parallel()
 	const oidc = "oidc: {issuer: https://id.example.org, client_id: x}\ngroups: [{group: sre, scopes: [admin]}]\n"
 	for name, c := range map[string]struct {
@@ -37,9 +37,9 @@ func TestInvalidLoginFileStopsTheStart(t *testing.T) {
 		want   string
 	}{
 		"no file":         {server.Config{}, "", "--login names a file"},
-		"a mistake":       {server.Config{TrustedProxies: here}, strings.Replace(headerLogin, "admin", "amdin", 1), `login.yaml:2:32: groups[0].scopes[0]: "amdin" is not one of`},
+		"a mistake":       {server.Config{TrustedProxies: loopbackNets}, strings.Replace(headerLogin, "admin", "amdin", 1), `login.yaml:2:32: groups[0].scopes[0]: "amdin" is not one of`},
 		"no proxy":        {server.Config{}, headerLogin, "name the proxy with --trusted-proxies"},
-		"insecure":        {server.Config{Insecure: true, TrustedProxies: here}, headerLogin, "DEADMAN_INSECURE"},
+		"insecure":        {server.Config{Insecure: true, TrustedProxies: loopbackNets}, headerLogin, "DEADMAN_INSECURE"},
 		"no public URL":   {server.Config{HTTPAddr: "0.0.0.0:0"}, oidc, "set --public-url"},
 		"a secret inline": {server.Config{}, strings.Replace(oidc, "client_id: x", "client_id: x, client_secret: y", 1), `unknown field "client_secret"`},
 	} {
@@ -57,12 +57,12 @@ func TestInvalidLoginFileStopsTheStart(t *testing.T) {
 }
 
 // A node with a login file requires login from the start, accepts users named by the proxy, and reloads the file.
-func TestPeopleLogInAtANode(t *testing.T) {
+func TestNodeWithLoginFile(t *testing.T) {
 	t.Parallel()
 	again, file := make(chan struct{}), loginFile(t, headerLogin)
 	first := make(chan string, 1)
-	n := serve(t, server.Config{
-		Login: file, TrustedProxies: here, Reload: again, FirstToken: func(secret, _ string) { first <- secret },
+	n := startReadyNode(t, server.Config{
+		Login: file, TrustedProxies: loopbackNets, Reload: again, FirstToken: func(secret, _ string) { first <- secret },
 		Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule}),
 	})
 	token := "Bearer "
@@ -72,7 +72,7 @@ func TestPeopleLogInAtANode(t *testing.T) {
 	default:
 		t.Fatal("the node is open, or makes no first token")
 	}
-	jobs := func(header ...string) int { return n.call(http.MethodGet, "/api/v1/tokens", "", header...).status }
+	jobs := func(header ...string) int { return n.callRaw(http.MethodGet, "/api/v1/tokens", "", header...).status }
 	for _, c := range []struct {
 		header []string
 		want   int
@@ -88,14 +88,14 @@ func TestPeopleLogInAtANode(t *testing.T) {
 			t.Errorf("%v: %d, want %d", c.header, got, c.want)
 		}
 	}
-	reload := func(text, said string) {
+	reload := func(text, logged string) {
 		t.Helper()
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		had := strings.Count(n.log.String(), said)
+		had := strings.Count(n.log.String(), logged)
 		again <- struct{}{}
-		n.eventually("the file is read again", func() bool { return strings.Count(n.log.String(), said) > had })
+		n.eventually("the file is read again", func() bool { return strings.Count(n.log.String(), logged) > had })
 	}
 	reload("header: {}\n", "what was read before stays in force")
 	if got := jobs("X-User", "ann", "X-Groups", "sre"); got != http.StatusOK {
@@ -109,15 +109,15 @@ func TestPeopleLogInAtANode(t *testing.T) {
 
 // Users with a prefix are tenants without tokens: the default quotas of the prefix apply to them, even after a set
 // quota was deleted.
-func TestPeopleWithAPrefixHaveQuotas(t *testing.T) {
+func TestUsersWithPrefixHaveQuotas(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{
-		Login: loginFile(t, strings.Replace(headerLogin, "groups: [{", "groups: [{group: acme, scopes: [rules], prefix: acme-*, subjects: [acme.>]}, {", 1)), TrustedProxies: here, FirstToken: func(string, string) {},
+	n := startReadyNode(t, server.Config{
+		Login: loginFile(t, strings.Replace(headerLogin, "groups: [{", "groups: [{group: acme, scopes: [rules], prefix: acme-*, subjects: [acme.>]}, {", 1)), TrustedProxies: loopbackNets, FirstToken: func(string, string) {},
 	})
 	admin, acme := []string{"X-User", "ann", "X-Groups", "sre"}, []string{"X-User", "bob", "X-Groups", "acme"}
 	prefixes := func() (all []string) {
 		var list struct{ Items []struct{ Prefix string } }
-		n.want(http.StatusOK, http.MethodGet, "/api/v1/quotas", "", admin...).read(t, &list)
+		n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/quotas", "", admin...).decode(t, &list)
 		for _, q := range list.Items {
 			all = append(all, q.Prefix)
 		}
@@ -125,15 +125,15 @@ func TestPeopleWithAPrefixHaveQuotas(t *testing.T) {
 	}
 	has := func() bool { return slices.Equal(prefixes(), []string{"acme-"}) }
 	n.eventually("the prefix has a quota", has)
-	n.want(http.StatusOK, http.MethodPut, "/api/v1/quotas/acme-", `{"rules": 1}`, admin...)
+	n.callExpecting(http.StatusOK, http.MethodPut, "/api/v1/quotas/acme-", `{"rules": 1}`, admin...)
 	save := func(status int, name string) {
 		t.Helper()
 		rule := "name: " + name + "\nentity: order\ntrigger: {event: acme.created, key: event.id}\nescalate: [{after: 1h}]\n"
-		n.want(status, http.MethodPut, "/api/v1/rules/"+name, rule, append(acme, "Content-Type", "application/yaml")...)
+		n.callExpecting(status, http.MethodPut, "/api/v1/rules/"+name, rule, append(acme, "Content-Type", "application/yaml")...)
 	}
 	save(http.StatusCreated, "acme-a")
 	save(http.StatusUnprocessableEntity, "acme-b")
-	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/quotas/acme-", "", admin...)
+	n.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/quotas/acme-", "", admin...)
 	n.eventually("the defaults hold again", has)
 	save(http.StatusCreated, "acme-b")
 }

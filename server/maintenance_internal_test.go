@@ -8,7 +8,7 @@ import (
 )
 
 // A missing table for a later day is tolerated; tomorrow's table, in the evening, is not.
-func TestAMissingHistoryTableIsAlertedTheEveningBefore(t *testing.T) {
+func TestMissingHistoryTableIsAlertedOneEveningBefore(t *testing.T) {
 	tomorrow := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		day, now time.Time

@@ -13,12 +13,12 @@ import (
 
 // A failing part of the maintenance does not stop the others: here pruning fails, and the jobs of a deleted rule
 // still end.
-func TestAFailingPartOfTheUpkeepStopsNoOther(t *testing.T) {
+func TestMaintenancePartsAreIndependent(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
-	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t)})
-	save(n, "r")
-	n.ask(http.MethodPost, "/api/v1/events/r.begun", `{"id":"1"}`, nil)
+	n := startReadyNode(t, server.Config{DatabaseURL: dsn, NATSURL: startNATS(t)})
+	saveRule(n, "r")
+	n.call(http.MethodPost, "/api/v1/events/r.begun", `{"id":"1"}`, nil)
 	n.eventually("a job", func() bool { var jobs list; n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
 
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -29,7 +29,7 @@ func TestAFailingPartOfTheUpkeepStopsNoOther(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `ALTER TABLE early RENAME TO gone`); err != nil {
 		t.Fatal(err)
 	}
-	if status := n.ask(http.MethodDelete, "/api/v1/rules/r", "", nil); status >= 300 {
+	if status := n.call(http.MethodDelete, "/api/v1/rules/r", "", nil); status >= 300 {
 		t.Fatalf("the deletion is answered with %d", status)
 	}
 	n.eventually("the job of the deleted rule ends", func() bool {
@@ -43,10 +43,10 @@ func TestAFailingPartOfTheUpkeepStopsNoOther(t *testing.T) {
 
 // A sender of events that no rule can process does not fill the disk: the maintenance removes dead letters beyond the
 // caps, raises one alert, and counts them.
-func TestDeadLettersBeyondTheCapAreRemovedAndAlerted(t *testing.T) {
+func TestDeadLettersBeyondCapAreRemovedAndAlerted(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
-	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t)})
+	n := startReadyNode(t, server.Config{DatabaseURL: dsn, NATSURL: startNATS(t)})
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestDeadLettersBeyondTheCapAreRemovedAndAlerted(t *testing.T) {
 SELECT 'S', 's', n, '', '{}', 'not json', 'orders', 'no JSON', now() FROM generate_series(1, 20500) AS n`); err != nil {
 		t.Fatal(err)
 	}
-	save(n, "s") // triggers the maintenance
+	saveRule(n, "s") // triggers the maintenance
 	count := func(text string) (n int) {
 		t.Helper()
 		if err := conn.QueryRow(t.Context(), text).Scan(&n); err != nil {
@@ -69,12 +69,12 @@ SELECT 'S', 's', n, '', '{}', 'not json', 'orders', 'no JSON', now() FROM genera
 	if letters, pruned := count(`SELECT count(*) FROM dead_letter`), count(`SELECT rows FROM pruned WHERE name = 'dead_letter'`); letters != 20_000 || pruned != 500 {
 		t.Errorf("%d letters are left and %d are counted as pruned, want 20,000 and 500", letters, pruned)
 	}
-	var said list
-	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?rule=deadman", &said); return len(said.Items) == 1 })
-	if a := said.Items[0]; a.Key != "dead-letters" || a.Status != "firing" {
+	var raised list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?rule=deadman", &raised); return len(raised.Items) == 1 })
+	if a := raised.Items[0]; a.Key != "dead-letters" || a.Status != "firing" {
 		t.Errorf("said %+v", a)
 	}
-	metrics := n.call(http.MethodGet, "/metrics", "")
+	metrics := n.callRaw(http.MethodGet, "/metrics", "")
 	for _, want := range []string{`deadman_rows_removed_total{kind="dead_letters"} 500`, `deadman_rows_removed_total{kind="dead_letter_bodies"} 19000`} {
 		if !strings.Contains(string(metrics.body), want) {
 			t.Errorf("the metrics lack %s", want)
@@ -83,11 +83,11 @@ SELECT 'S', 's', n, '', '{}', 'not json', 'orders', 'no JSON', now() FROM genera
 }
 
 // Early resolves without a trigger do not fill the disk either.
-func TestEarlyResolvesBeyondTheCapAreForgottenAndAlerted(t *testing.T) {
+func TestEarlyResolvesBeyondCapAreForgottenAndAlerted(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
-	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t)})
-	save(n, "r")
+	n := startReadyNode(t, server.Config{DatabaseURL: dsn, NATSURL: startNATS(t)})
+	saveRule(n, "r")
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -98,26 +98,26 @@ func TestEarlyResolvesBeyondTheCapAreForgottenAndAlerted(t *testing.T) {
 SELECT 0, r.id, n, now(), now() + interval '1 day' + n * interval '1ms', 'resolved' FROM rule r, generate_series(1, 200500) AS n WHERE r.name = 'r'`); err != nil {
 		t.Fatal(err)
 	}
-	save(n, "s") // triggers the maintenance
-	var said list
-	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?rule=deadman", &said); return len(said.Items) == 1 })
-	if a := said.Items[0]; a.Key != "early-resolves" || a.Status != "firing" {
+	saveRule(n, "s") // triggers the maintenance
+	var raised list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?rule=deadman", &raised); return len(raised.Items) == 1 })
+	if a := raised.Items[0]; a.Key != "early-resolves" || a.Status != "firing" {
 		t.Errorf("said %+v", a)
 	}
 	var left int
 	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM early`).Scan(&left); err != nil || left != 200_000 {
 		t.Errorf("%d early resolves are left, want 200,000: %v", left, err)
 	}
-	if metrics := n.call(http.MethodGet, "/metrics", ""); !strings.Contains(string(metrics.body), `deadman_rows_removed_total{kind="early_resolves"} 500`) {
+	if metrics := n.callRaw(http.MethodGet, "/metrics", ""); !strings.Contains(string(metrics.body), `deadman_rows_removed_total{kind="early_resolves"} 500`) {
 		t.Error("the metrics do not count 500 early resolves")
 	}
 }
 
-// save saves a rule.
-func save(n *node, name string) {
+// saveRule saves a rule.
+func saveRule(n *node, name string) {
 	n.Helper()
 	rule := `{"name":"` + name + `","entity":"e","trigger":{"event":"r.begun","key":"event.id"},"escalate":[{"after":"1h","step":"late","severity":"error"}]}`
-	if status := n.ask(http.MethodPut, "/api/v1/rules/"+name, rule, nil); status >= 300 {
+	if status := n.call(http.MethodPut, "/api/v1/rules/"+name, rule, nil); status >= 300 {
 		n.Fatalf("the rule is answered with %d", status)
 	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // An action on a job that changed concurrently is retried; it returns not found only if the job is gone.
-func TestActionOnAJobThatChangesConcurrently(t *testing.T) {
+func TestActionOnJobThatChangesConcurrently(t *testing.T) {
 	n, err := newNode(t.Context(), Config{DataDir: bustest.Dir(t), NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -41,46 +41,46 @@ func TestActionOnAJobThatChangesConcurrently(t *testing.T) {
 		t.Errorf("a snooze beyond the last time of a check: %v", err)
 	}
 	// asked ends the job as read, after concurrent changes during the first attempts.
-	asked := func(ctx context.Context, meanwhile func() error, times int) (asks int, err error) {
+	requested := func(ctx context.Context, meanwhile func() error, times int) (queries int, err error) {
 		err = n.jobs.applyToJob(ctx, access.JobCheck, "late", "1", func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
-			if asks++; asks <= times {
+			if queries++; queries <= times {
 				if err := meanwhile(); err != nil {
 					return nil, err
 				}
 			}
 			return &futurejobs.Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Action: futurejobs.End{Outcome: "cleared"}}, nil
 		})
-		return asks, err
+		return queries, err
 	}
 	snooze := func() error {
 		_, err := n.jobs.Snooze(t.Context(), "late", "1", time.Now().Add(time.Hour))
 		return err
 	}
-	if asks, err := asked(t.Context(), snooze, 99); asks != maxConflictRetries || !errors.Is(err, futurejobs.ErrCursorMoved) {
-		t.Errorf("asked %d times: %v, want ErrMoved after all tries", asks, err)
+	if queries, err := requested(t.Context(), snooze, 99); queries != maxConflictRetries || !errors.Is(err, futurejobs.ErrCursorMoved) {
+		t.Errorf("asked %d times: %v, want ErrMoved after all tries", queries, err)
 	}
-	if asks, err := asked(t.Context(), snooze, 1); asks != 2 || err != nil {
-		t.Errorf("asked %d times: %v", asks, err)
+	if queries, err := requested(t.Context(), snooze, 1); queries != 2 || err != nil {
+		t.Errorf("asked %d times: %v", queries, err)
 	}
-	if _, err := asked(t.Context(), snooze, 0); !errors.Is(err, futurejobs.ErrNotFound) {
+	if _, err := requested(t.Context(), snooze, 0); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("of a job that ended: %v", err)
 	}
 }
 
-// usedUp is the allowance of a tenant that is used up for a minute.
-type usedUp struct{}
+// exhaustedAllowance is the allowance of a tenant that is used up for a minute.
+type exhaustedAllowance struct{}
 
-func (usedUp) Tenant() string                     { return "acme-*" }
-func (usedUp) IsUsedUp(time.Time) bool            { return true }
-func (usedUp) HasRecovered(time.Time) bool        { return false }
-func (usedUp) RecoversIn(time.Time) time.Duration { return time.Minute }
-func (usedUp) Spent() int64                       { return 0 }
+func (exhaustedAllowance) Tenant() string                     { return "acme-*" }
+func (exhaustedAllowance) IsUsedUp(time.Time) bool            { return true }
+func (exhaustedAllowance) HasRecovered(time.Time) bool        { return false }
+func (exhaustedAllowance) RecoversIn(time.Time) time.Duration { return time.Minute }
+func (exhaustedAllowance) Spent() int64                       { return 0 }
 
 // A check by hand is refused for a tenant whose allowance is used up, and never for a client without a prefix.
-func TestAnAllowanceRefusesChecksByHandOfATenantOnly(t *testing.T) {
-	asked := 0
-	r := &futurejobs.Rule{Allowance: usedUp{}, Limits: guards.Limits{Timeout: time.Minute}, Handler: checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
-		asked++
+func TestAllowanceRefusesManualChecksOfTenantsOnly(t *testing.T) {
+	requests := 0
+	r := &futurejobs.Rule{Allowance: exhaustedAllowance{}, Limits: guards.Limits{Timeout: time.Minute}, Handler: checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+		requests++
 		return checks.Answer{Outcome: checks.Cleared}, nil
 	})}
 	for name, c := range map[string]struct {
@@ -89,10 +89,10 @@ func TestAnAllowanceRefusesChecksByHandOfATenantOnly(t *testing.T) {
 	}{
 		"no bounds": {nil, false}, "bounds without a prefix": {&access.Bounds{Token: "ops"}, false}, "a tenant": {&access.Bounds{Token: "acme", Prefix: "acme-"}, true},
 	} {
-		before := asked
+		before := requests
 		_, ends, err := checkNow(access.Within(t.Context(), c.bounds), r, futurejobs.Job{}, time.Now())
 		var refusal *futurejobs.UsedUpError
-		if errors.As(err, &refusal) != c.refused || ends == c.refused || (asked == before) != c.refused {
+		if errors.As(err, &refusal) != c.refused || ends == c.refused || (requests == before) != c.refused {
 			t.Errorf("%s: ends %t, %v", name, ends, err)
 		}
 		if c.refused && (refusal.Tenant != "acme-*" || refusal.After != time.Minute) {

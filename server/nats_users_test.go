@@ -22,9 +22,9 @@ const (
 )
 
 // The embedded NATS server requires authentication, without any configuration and even while HTTP is open.
-func TestNATSIsNeverOpen(t *testing.T) {
+func TestEmbeddedNATSRequiresAuthentication(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{})
+	n := startReadyNode(t, server.Config{})
 	if !n.Open {
 		t.Fatal("the node is closed: nothing is tested")
 	}
@@ -36,7 +36,7 @@ func TestNATSIsNeverOpen(t *testing.T) {
 			}
 		}
 	}
-	n.as(bus.UserAdmin)
+	n.natsConn(bus.UserAdmin)
 	if text := n.metrics(); !strings.Contains(text, "\n"+`deadman_nats_refused_total{kind="login"} 3`+"\n") {
 		t.Errorf("/metrics does not count who was refused: %s", text)
 	}
@@ -45,25 +45,25 @@ func TestNATSIsNeverOpen(t *testing.T) {
 	}
 }
 
-// trespasses are the actions that must be denied to a user.
-type trespasses struct{ publish, subscribe []string }
+// deniedActions are the actions that must be denied to a user.
+type deniedActions struct{ publish, subscribe []string }
 
-// withAlert returns a node with an alert, and the alert's acknowledgement subject.
-func withAlert(t *testing.T) (n *node, ack string) {
+// nodeWithAlert returns a node with an alert, and the alert's acknowledgement subject.
+func nodeWithAlert(t *testing.T) (n *node, ack string) {
 	t.Helper()
-	n = serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
-	n.sends(`{"id":"1"}`)
-	var said struct {
+	n = startReadyNode(t, server.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": repeatingRule})})
+	n.publishOrder(`{"id":"1"}`)
+	var raised struct {
 		Items []struct{ ID string }
 	}
-	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?key=1", &said); return len(said.Items) > 0 })
-	return n, "deadman.acks." + said.Items[0].ID
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?key=1", &raised); return len(raised.Items) > 0 })
+	return n, "deadman.acks." + raised.Items[0].ID
 }
 
 // Each user has the permissions of its name, and none to read, suppress or forge the data of others.
-func TestNATSUsersKeepToTheirOwn(t *testing.T) {
+func TestNATSUsersAreIsolated(t *testing.T) {
 	t.Parallel()
-	n, ack := withAlert(t)
+	n, ack := nodeWithAlert(t)
 	const alert = "deadman.alerts.insistent.warning.019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"
 	anyone := []string{
 		purge, drop, "$JS.API.STREAM.UPDATE.DEADMAN_ALERTS", "$JS.API.STREAM.MSG.DELETE.DEADMAN_ALERTS", "$JS.API.STREAM.CREATE.MINE",
@@ -71,33 +71,33 @@ func TestNATSUsersKeepToTheirOwn(t *testing.T) {
 		"$JS.API.CONSUMER.DELETE.DEADMAN_ALERTS.theirs", "$JS.API.DIRECT.GET.DEADMAN_ALERTS", "$JS.API.STREAM.LIST", "$JS.ACK.DEADMAN_EVENTS.a.1.1.1.1.0",
 		"$KV.orders.x", "$SRV.PING", "$SYS.REQ.SERVER.PING", "_INBOX.deadman.x", "_INBOX.x", alert, remotehandlers.Subject("shipping"),
 	}
-	theirs := []string{"$JS.API.STREAM.INFO.DEADMAN_ALERTS", "$JS.API.CONSUMER.CREATE.DEADMAN_ALERTS.mine"}
+	others := []string{"$JS.API.STREAM.INFO.DEADMAN_ALERTS", "$JS.API.CONSUMER.CREATE.DEADMAN_ALERTS.mine"}
 	deaf := []string{">", "*.*", "orders.>", "_INBOX.>", "_INBOX.deadman.>", "_INBOX.*.*", "$JS.>", "$SYS.>", "deadman.>"}
-	for user, of := range map[string]trespasses{
-		bus.UserEvents: {append(theirs, append(anyone, ack)...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
+	for user, of := range map[string]deniedActions{
+		bus.UserEvents: {append(others, append(anyone, ack)...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
 		bus.UserAlerts: {
-			append(theirs, append(anyone, ack, "orders.shipped", "$JS.API.CONSUMER.MSG.NEXT.DEADMAN_ALERTS.theirs", "$JS.ACK.DEADMAN_ALERTS.a.1.1.1.1.0")...),
+			append(others, append(anyone, ack, "orders.shipped", "$JS.API.CONSUMER.MSG.NEXT.DEADMAN_ALERTS.theirs", "$JS.ACK.DEADMAN_ALERTS.a.1.1.1.1.0")...),
 			append(deaf, "deadman.acks.*", "deadman.handlers.>", "$SRV.>"),
 		},
 		bus.UserConsumers: {append(anyone, ack, "orders.shipped"), append(deaf, "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
-		bus.UserAcks:      {append(theirs, append(anyone, "orders.shipped")...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
-		bus.UserHandlers:  {append(theirs, append(anyone, ack, "orders.shipped")...), append(deaf, "deadman.alerts.>", "deadman.acks.*")},
+		bus.UserAcks:      {append(others, append(anyone, "orders.shipped")...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
+		bus.UserHandlers:  {append(others, append(anyone, ack, "orders.shipped")...), append(deaf, "deadman.alerts.>", "deadman.acks.*")},
 	} {
-		nc := n.as(user)
+		nc := n.natsConn(user)
 		for _, subject := range of.publish {
 			if err := nc.PublishRequest(subject, "_INBOX."+user+".x", []byte(`{}`)); err != nil {
 				t.Fatal(err)
 			}
-			n.isDenied(nc, user, "Publish to "+fmt.Sprintf("%q", subject))
+			n.waitForDenial(nc, user, "Publish to "+fmt.Sprintf("%q", subject))
 		}
 		for _, subject := range of.subscribe {
 			if _, err := nc.SubscribeSync(subject); err != nil {
 				t.Fatal(err)
 			}
-			n.isDenied(nc, user, "Subscription to "+fmt.Sprintf("%q", subject))
+			n.waitForDenial(nc, user, "Subscription to "+fmt.Sprintf("%q", subject))
 		}
 	}
-	var job acknowledged
+	var job ackFields
 	if n.get("/api/v1/jobs/insistent/1", &job); job.Acknowledged != nil {
 		t.Errorf("an acknowledgement without the permission: %+v", job.Acknowledged)
 	}
@@ -109,8 +109,8 @@ func TestNATSUsersKeepToTheirOwn(t *testing.T) {
 	}
 }
 
-// isDenied fails the test unless the server denied the client an action.
-func (n *node) isDenied(nc *nats.Conn, user, what string) {
+// waitForDenial fails the test unless the server denied the client an action.
+func (n *node) waitForDenial(nc *nats.Conn, user, what string) {
 	n.Helper()
 	if err := nc.Flush(); err != nil {
 		n.Fatal(err)
@@ -124,10 +124,10 @@ func (n *node) isDenied(nc *nats.Conn, user, what string) {
 // acknowledgement of durability.
 func TestNATSUsersHaveTheirPermissions(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
+	n := startReadyNode(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
 	var live []*nats.Subscription
 	for _, user := range []string{bus.UserAlerts, bus.UserConsumers} {
-		reader := n.as(user)
+		reader := n.natsConn(user)
 		sub, err := reader.SubscribeSync("deadman.alerts.>")
 		if err == nil {
 			err = reader.Flush()
@@ -137,7 +137,7 @@ func TestNATSUsersHaveTheirPermissions(t *testing.T) {
 		}
 		live = append(live, sub)
 	}
-	sender, err := jetstream.New(n.as(bus.UserEvents))
+	sender, err := jetstream.New(n.natsConn(bus.UserEvents))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestNATSUsersHaveTheirPermissions(t *testing.T) {
 			t.Fatalf("live: %+v, %v", m, err)
 		}
 	}
-	js, err := jetstream.New(n.as(bus.UserConsumers))
+	js, err := jetstream.New(n.natsConn(bus.UserConsumers))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,12 +169,12 @@ func TestNATSUsersHaveTheirPermissions(t *testing.T) {
 }
 
 // JetStream replies go to any subject chosen by the user; even there, a reply forges no acknowledgement and no alert.
-func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
+func TestJetStreamRepliesForgeNothing(t *testing.T) {
 	t.Parallel()
-	n, ack := withAlert(t)
+	n, ack := nodeWithAlert(t)
 
 	// A consumer of an empty stream replies at once without a body.
-	reader := n.as(bus.UserConsumers)
+	reader := n.natsConn(bus.UserConsumers)
 	js, err := jetstream.New(reader)
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 		t.Fatalf("a consumer of nothing: %+v, %v", m, err)
 	}
 	// The acknowledgement of an event is a message too.
-	sender := n.as(bus.UserEvents)
+	sender := n.natsConn(bus.UserEvents)
 	const alert = "deadman.alerts.insistent.warning.019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"
 	for _, reply := range []string{ack, alert} {
 		if err := sender.PublishRequest("orders.created", reply, []byte(`{"id":"2"}`)); err != nil {
@@ -201,8 +201,8 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The node replies to acknowledgements on inboxes only.
-	acker := n.as(bus.UserAcks)
-	streams := n.as(bus.UserAdmin)
+	acker := n.natsConn(bus.UserAcks)
+	streams := n.natsConn(bus.UserAdmin)
 	events, err := streams.SubscribeSync("orders.forged")
 	if err != nil {
 		t.Fatal(err)
@@ -226,11 +226,11 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	if got, _, err := events.Pending(); err != nil || got != 0 {
 		t.Errorf("%d answers were published as events, %v", got, err)
 	}
-	var job acknowledged
+	var job ackFields
 	if n.get("/api/v1/jobs/insistent/1", &job); job.Acknowledged != nil {
 		t.Errorf("an acknowledgement without the permission: %+v", job.Acknowledged)
 	}
 	// Followers skip the foreign message among the alerts.
-	n.tail(`"key":"2"`)
+	n.tailUntil(`"key":"2"`)
 	n.eventually("it is counted", func() bool { return strings.Contains(n.metrics(), "\ndeadman_alerts_foreign_total 1\n") })
 }

@@ -20,11 +20,11 @@ import (
 // receiver records the alerts received by a webhook: their statuses, steps and texts.
 type receiver struct {
 	*httptest.Server
-	mu    sync.Mutex
-	told  []string
-	steps []string // with the status: "full firing"
-	texts []string
-	deaf  bool
+	mu       sync.Mutex
+	received []string
+	steps    []string // with the status: "full firing"
+	texts    []string
+	failing  bool
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -38,12 +38,12 @@ func newReceiver(t *testing.T) *receiver {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if err != nil || json.Unmarshal(body, &m) != nil || r.deaf {
+		if err != nil || json.Unmarshal(body, &m) != nil || r.failing {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
 		for _, a := range m.Data.Alerts {
-			r.told = append(r.told, a.Status)
+			r.received = append(r.received, a.Status)
 			r.steps, r.texts = append(r.steps, a.Step+" "+a.Status), append(r.texts, a.Text)
 		}
 	}))
@@ -51,30 +51,30 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-func (r *receiver) heard() string {
+func (r *receiver) statusList() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return strings.Join(r.told, " ")
+	return strings.Join(r.received, " ")
 }
 
-// of returns the steps of the received alerts, each with its status, in order.
-func (r *receiver) of() []string {
+// stepList returns the steps of the received alerts, each with its status, in order.
+func (r *receiver) stepList() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.steps)
 }
 
-// said returns the texts of the received alerts.
-func (r *receiver) said() string {
+// textList returns the texts of the received alerts.
+func (r *receiver) textList() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Join(r.texts, "\n")
 }
 
-func (r *receiver) deafen(deaf bool) {
+func (r *receiver) setFailing(deaf bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.deaf = deaf
+	r.failing = deaf
 }
 
 func channelFile(t *testing.T, text string) string {
@@ -86,7 +86,7 @@ func channelFile(t *testing.T, text string) string {
 	return path
 }
 
-func TestNotificationsOfAnAlertAndItsEnd(t *testing.T) {
+func TestNotificationsOfAlertAndItsEnd(t *testing.T) {
 	t.Parallel()
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {
@@ -97,11 +97,11 @@ func TestNotificationsOfAnAlertAndItsEnd(t *testing.T) {
 				Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_wait: 0s}]\n"),
 			}
 			if database == "postgres" {
-				c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)
+				c.DatabaseURL, c.NATSURL = storetest.Postgres(t), startNATS(t)
 			}
-			r.deafen(true)
-			n := serve(t, c)
-			n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil)
+			r.setFailing(true)
+			n := startReadyNode(t, c)
+			n.call(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil)
 			var channels struct {
 				Items []struct{ State, Error string }
 			}
@@ -124,25 +124,25 @@ func TestNotificationsOfAnAlertAndItsEnd(t *testing.T) {
 			if err := <-n.ended; err != nil {
 				t.Fatal(err)
 			}
-			r.deafen(false)
-			n = serve(t, c)
-			n.eventually("people are told", func() bool { return r.heard() == "firing" })
-			n.ask(http.MethodPost, "/api/v1/events/payments.confirmed", `{"id":"p1"}`, nil)
-			n.eventually("people are told that it is over", func() bool { return r.heard() == "firing resolved" })
-			var said struct{ Items []struct{ ID string } }
-			n.get("/api/v1/alerts", &said)
+			r.setFailing(false)
+			n = startReadyNode(t, c)
+			n.eventually("people are told", func() bool { return r.statusList() == "firing" })
+			n.call(http.MethodPost, "/api/v1/events/payments.confirmed", `{"id":"p1"}`, nil)
+			n.eventually("people are told that it is over", func() bool { return r.statusList() == "firing resolved" })
+			var raised struct{ Items []struct{ ID string } }
+			n.get("/api/v1/alerts", &raised)
 			var alert struct {
 				Deliveries []struct{ Channel, State string }
 			}
 			n.eventually("the alert knows", func() bool {
-				n.get("/api/v1/alerts/"+said.Items[len(said.Items)-1].ID, &alert)
+				n.get("/api/v1/alerts/"+raised.Items[len(raised.Items)-1].ID, &alert)
 				return len(alert.Deliveries) == 1 && alert.Deliveries[0].State == "sent"
 			})
 		})
 	}
 }
 
-func TestABadFileOfChannelsStopsTheStart(t *testing.T) {
+func TestInvalidChannelFileStopsStart(t *testing.T) {
 	t.Parallel()
 	err := server.Run(t.Context(), server.Config{
 		DataDir: bustest.Dir(t), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Notify: channelFile(t, "chanels: {}"),
@@ -155,15 +155,15 @@ func TestABadFileOfChannelsStopsTheStart(t *testing.T) {
 func TestNodeWithoutChannelsIsNotReady(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
-	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t)}
-	told := c
-	told.Notify = channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\n")
-	n := serve(t, told)
+	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: startNATS(t)}
+	reported := c
+	reported.Notify = channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\n")
+	n := startReadyNode(t, reported)
 	n.stop()
 	if err := <-n.ended; err != nil {
 		t.Fatal(err)
 	}
-	n = serve(t, c)
+	n = startReadyNode(t, c)
 	n.eventually("/readyz reports that no channel is configured", func() bool {
 		var ready struct {
 			Conditions []struct{ Name, Detail string }
@@ -174,7 +174,7 @@ func TestNodeWithoutChannelsIsNotReady(t *testing.T) {
 	if err := <-n.ended; err != nil {
 		t.Fatal(err)
 	}
-	told.Notify = channelFile(t, "channels: {}\n") // notifications are off
-	n = serve(t, told)
+	reported.Notify = channelFile(t, "channels: {}\n") // notifications are off
+	n = startReadyNode(t, reported)
 	n.eventually("it is well", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
 }

@@ -21,26 +21,26 @@ trigger: {heartbeat: {every: 24h, grace: 1h, keys: [nightly]}}
 slot: 1s
 `
 
-// address creates a ping URL for a key of the rule; for an empty key, it returns the URL with the ping key.
-func (n *node) address(key string) string {
+// createPingURL creates a ping URL for a key of the rule; for an empty key, it returns the URL with the ping key.
+func (n *node) createPingURL(key string) string {
 	n.Helper()
 	var made struct{ URL string }
-	if status := n.ask(http.MethodPost, "/api/v1/rules/backups/pings", fmt.Sprintf(`{"key": %q}`, key), &made); status != http.StatusCreated {
+	if status := n.call(http.MethodPost, "/api/v1/rules/backups/pings", fmt.Sprintf(`{"key": %q}`, key), &made); status != http.StatusCreated {
 		n.Fatalf("address of %s: %d", key, status)
 	}
 	return made.URL
 }
 
-// pings sends a ping that must be accepted.
-func (n *node) pings(path, body string) {
+// sendPing sends a ping that must be accepted.
+func (n *node) sendPing(path, body string) {
 	n.Helper()
-	if got := n.call(http.MethodPost, path, body); got.status != http.StatusOK || string(got.body) != "OK" {
+	if got := n.callRaw(http.MethodPost, path, body); got.status != http.StatusOK || string(got.body) != "OK" {
 		n.Fatalf("%s: %d %s", path, got.status, got.body)
 	}
 }
 
-// pinged returns the ping log of a key, oldest first, once it has the number of lines.
-func (n *node) pinged(key string, lines int) (said []string) {
+// waitForPingLog returns the ping log of a key, oldest first, once it has the number of lines.
+func (n *node) waitForPingLog(key string, lines int) (texts []string) {
 	n.Helper()
 	n.eventually(fmt.Sprintf("%d pings of %s are in the log", lines, key), func() bool {
 		var page struct {
@@ -50,21 +50,21 @@ func (n *node) pinged(key string, lines int) (said []string) {
 			}
 		}
 		n.get("/api/v1/rules/backups/pings/log?key="+key, &page)
-		said = nil
+		texts = nil
 		for _, e := range page.Items {
 			text := e.Kind
 			if e.Exit != nil {
 				text += fmt.Sprint(" ", *e.Exit)
 			}
-			said = append([]string{strings.TrimSpace(text + " " + strings.TrimSpace(e.Body))}, said...)
+			texts = append([]string{strings.TrimSpace(text + " " + strings.TrimSpace(e.Body))}, texts...)
 		}
-		return len(said) >= lines
+		return len(texts) >= lines
 	})
-	return said
+	return texts
 }
 
-// statuses returns the statuses of a key's alerts, newest first.
-func (n *node) statuses(key string) string {
+// jobStatuses returns the statuses of a key's alerts, newest first.
+func (n *node) jobStatuses(key string) string {
 	n.Helper()
 	var all list
 	n.get("/api/v1/alerts?key="+key, &all)
@@ -80,21 +80,21 @@ func (n *node) statuses(key string) string {
 func TestPings(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	n := serve(t, server.Config{DataDir: dir})
-	n.put(http.StatusCreated, "", backups)
-	own := n.address("photos")
-	n.pings(own, "fine")
-	n.pings(own+"/fail", "no space left")
-	n.eventually("the failure is told", func() bool { return n.statuses("photos") == "firing" })
-	n.end()
+	n := startReadyNode(t, server.Config{DataDir: dir})
+	n.saveRule(http.StatusCreated, "", backups)
+	own := n.createPingURL("photos")
+	n.sendPing(own, "fine")
+	n.sendPing(own+"/fail", "no space left")
+	n.eventually("the failure is told", func() bool { return n.jobStatuses("photos") == "firing" })
+	n.shutDown()
 
-	n = serve(t, server.Config{DataDir: dir})
-	n.pings(own, "42 files")
-	n.pings(own, "43 files")
-	n.eventually("it is told that all is well again", func() bool { return n.statuses("photos") == "resolved firing" })
-	n.pings(own, "44 files")
+	n = startReadyNode(t, server.Config{DataDir: dir})
+	n.sendPing(own, "42 files")
+	n.sendPing(own, "43 files")
+	n.eventually("it is told that all is well again", func() bool { return n.jobStatuses("photos") == "resolved firing" })
+	n.sendPing(own, "44 files")
 	want := "success fine, fail no space left, success 42 files, success 43 files, success 44 files"
-	if got := strings.Join(n.pinged("photos", 5), ", "); got != want {
+	if got := strings.Join(n.waitForPingLog("photos", 5), ", "); got != want {
 		t.Errorf("the log has %s, want %s", got, want)
 	}
 	var jobs list
@@ -103,8 +103,8 @@ func TestPings(t *testing.T) {
 	}
 }
 
-// client looks up a program that sends pings, or fails with a remedy: build servers must have it.
-func client(t *testing.T, program, remedy string) {
+// runClient looks up a program that sends pings, or fails with a remedy: build servers must have it.
+func runClient(t *testing.T, program, remedy string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err == nil {
 		return
@@ -115,23 +115,23 @@ func client(t *testing.T, program, remedy string) {
 	t.Skipf("%s is not there; %s", program, remedy)
 }
 
-// does runs a program in a folder, and checks its success.
-func does(t *testing.T, dir string, well bool, name string, args ...string) {
+// runCommand runs a program in a folder, and checks its success.
+func runCommand(t *testing.T, dir string, well bool, name string, args ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)
 	command.Dir = dir
 	command.Env = append(os.Environ(), "HOME="+dir, "BORG_BASE_DIR="+dir, "BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes")
-	if said, err := command.CombinedOutput(); (err == nil) != well {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, said)
+	if output, err := command.CombinedOutput(); (err == nil) != well {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, output)
 	}
 }
 
 // Programs that ping healthchecks work with a node unchanged.
 func TestPingClients(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{})
-	n.put(http.StatusCreated, "", backups)
-	for name, ping := range map[string]func(*node){"curl": (*node).curl, "healthchecks-io-client": (*node).npm, "borgmatic": (*node).borgmatic} {
+	n := startReadyNode(t, server.Config{})
+	n.saveRule(http.StatusCreated, "", backups)
+	for name, ping := range map[string]func(*node){"curl": (*node).checkCurl, "healthchecks-io-client": (*node).checkNPM, "borgmatic": (*node).checkBorgmatic} {
 		t.Run(name, func(t *testing.T) {
 			of := *n
 			of.T = t
@@ -140,10 +140,10 @@ func TestPingClients(t *testing.T) {
 	}
 }
 
-// curl sends pings like a crontab.
-func (n *node) curl() {
-	client(n.T, "curl", "install it (Debian, Ubuntu: apt-get install curl)")
-	base, all := n.HTTP+n.address("curl"), n.HTTP+n.address("")
+// checkCurl sends pings like a crontab.
+func (n *node) checkCurl() {
+	runClient(n.T, "curl", "install it (Debian, Ubuntu: apt-get install curl)")
+	base, all := n.HTTP+n.createPingURL("curl"), n.HTTP+n.createPingURL("")
 	const run = "?rid=684e2e73-017e-465f-8149-d70b7c5aaa49"
 	options := []string{"-fsS", "-m", "10", "--retry", "5", "-o", os.DevNull}
 	for _, args := range [][]string{
@@ -153,54 +153,54 @@ func (n *node) curl() {
 		{all + "/curl/17"},
 		{all + "/from-curl?create=1"},
 	} {
-		does(n.T, n.TempDir(), true, "curl", append(options, args...)...)
+		runCommand(n.T, n.TempDir(), true, "curl", append(options, args...)...)
 	}
-	does(n.T, n.TempDir(), false, "curl", append(options, n.HTTP+"/ping/07c2f548-9850-4b27-af5d-6c9dc157ec02")...)
-	if got := strings.Join(n.pinged("curl", 4), ", "); got != "start, success 0 42 files, success, fail 17" {
+	runCommand(n.T, n.TempDir(), false, "curl", append(options, n.HTTP+"/ping/07c2f548-9850-4b27-af5d-6c9dc157ec02")...)
+	if got := strings.Join(n.waitForPingLog("curl", 4), ", "); got != "start, success 0 42 files, success, fail 17" {
 		n.Errorf("the log has %s", got)
 	}
-	n.pinged("from-curl", 1)
+	n.waitForPingLog("from-curl", 1)
 }
 
-// npm sends pings with an npm package.
-func (n *node) npm() {
+// checkNPM sends pings with an npm package.
+func (n *node) checkNPM() {
 	longtest.Only(n.T, "it needs Node.js and npm")
-	client(n.T, "npm", "internal/tools/needs node installs it")
+	runClient(n.T, "npm", "internal/tools/needs node installs it")
 	dir := n.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../internal/pings/clienttest")); err != nil {
 		n.Fatal(err)
 	}
-	does(n.T, dir, true, "npm", "ci", "--prefer-offline")
-	address := n.address("npm")
-	does(n.T, dir, true, "node", "client.js", n.HTTP+"/ping", strings.TrimPrefix(address, "/ping/"))
-	if got := strings.Join(n.pinged("npm", 4), ", "); got != "start, success backed up 42 files, fail the disk is full, success" {
+	runCommand(n.T, dir, true, "npm", "ci", "--prefer-offline")
+	address := n.createPingURL("npm")
+	runCommand(n.T, dir, true, "node", "client.js", n.HTTP+"/ping", strings.TrimPrefix(address, "/ping/"))
+	if got := strings.Join(n.waitForPingLog("npm", 4), ", "); got != "start, success backed up 42 files, fail the disk is full, success" {
 		n.Errorf("the log has %s", got)
 	}
 }
 
-// borgmatic backs up a folder with pings for success and failure.
-func (n *node) borgmatic() {
+// checkBorgmatic backs up a folder with pings for success and failure.
+func (n *node) checkBorgmatic() {
 	longtest.Only(n.T, "it needs borgmatic")
-	client(n.T, "borgmatic", "internal/tools/needs borgmatic installs it")
+	runClient(n.T, "borgmatic", "internal/tools/needs borgmatic installs it")
 	dir := n.TempDir()
 	config := filepath.Join(dir, "config.yaml")
-	text := fmt.Sprintf(borgmaticConfig, dir, n.HTTP+n.address("borgmatic"))
+	text := fmt.Sprintf(borgmaticConfig, dir, n.HTTP+n.createPingURL("borgmatic"))
 	for name, content := range map[string]string{config: text, filepath.Join(dir, "photo.txt"): "a photo"} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			n.Fatal(err)
 		}
 	}
-	does(n.T, dir, false, "borgmatic", "--config", config, "create") // the repository does not exist
-	does(n.T, dir, true, "borg", "init", "--encryption=none", filepath.Join(dir, "repository"))
-	does(n.T, dir, true, "borgmatic", "--config", config, "--verbosity", "1", "create")
-	said := n.pinged("borgmatic", 4)
+	runCommand(n.T, dir, false, "borgmatic", "--config", config, "create") // the repository does not exist
+	runCommand(n.T, dir, true, "borg", "init", "--encryption=none", filepath.Join(dir, "repository"))
+	runCommand(n.T, dir, true, "borgmatic", "--config", config, "--verbosity", "1", "create")
+	texts := n.waitForPingLog("borgmatic", 4)
 	for i, want := range []string{"start", "fail", "start", "success"} {
-		if !strings.HasPrefix(said[i], want) {
-			n.Errorf("ping %d is %s, want %s", i, said[i], want)
+		if !strings.HasPrefix(texts[i], want) {
+			n.Errorf("ping %d is %s, want %s", i, texts[i], want)
 		}
 	}
-	if !strings.Contains(said[1], "repository") {
-		n.Errorf("the failure does not say why: %s", said[1])
+	if !strings.Contains(texts[1], "repository") {
+		n.Errorf("the failure does not say why: %s", texts[1])
 	}
 }
 

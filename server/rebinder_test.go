@@ -33,9 +33,9 @@ func (n *node) condition(name string) (ok bool, detail string, status int) {
 
 // A subject that moves to an unreadable stream is reported at /readyz, and so is a missing stream, until they are
 // readable. Events published afterwards are read.
-func TestReadyzReportsAnUnreadableSubject(t *testing.T) {
+func TestReadyzReportsUnreadableSubject(t *testing.T) {
 	t.Parallel()
-	url := broker(t)
+	url := startNATS(t)
 	js := bustest.JetStream(t, url)
 	do := func(_ any, err error) {
 		t.Helper()
@@ -45,12 +45,12 @@ func TestReadyzReportsAnUnreadableSubject(t *testing.T) {
 	}
 	orders := []string{"orders.>"}
 	do(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: orders}))
-	n := serve(t, server.Config{NATSURL: url, Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
-	is := func(fine bool, says string) {
+	n := startReadyNode(t, server.Config{NATSURL: url, Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
+	is := func(fine bool, wantText string) {
 		t.Helper()
-		n.eventually("it is said that "+says, func() bool {
+		n.eventually("it is said that "+wantText, func() bool {
 			ok, detail, status := n.condition("streams")
-			return ok == fine && strings.Contains(detail, says) && (status == http.StatusOK) == fine
+			return ok == fine && strings.Contains(detail, wantText) && (status == http.StatusOK) == fine
 		})
 	}
 	is(true, "all subscribed subjects are read")
@@ -67,10 +67,10 @@ func TestReadyzReportsAnUnreadableSubject(t *testing.T) {
 	do(nil, js.DeleteStream(t.Context(), "WORK"))
 	do(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "AGAIN", Subjects: orders}))
 	is(true, "all subscribed subjects are read")
-	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"x"}`)
-	var said list
+	n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"x"}`)
+	var raised list
 	n.eventually("an alert", func() bool {
-		n.get("/api/v1/alerts?rule=order-unshipped", &said)
-		return len(said.Items) == 1 && said.Items[0].Key == "x"
+		n.get("/api/v1/alerts?rule=order-unshipped", &raised)
+		return len(raised.Items) == 1 && raised.Items[0].Key == "x"
 	})
 }

@@ -22,16 +22,16 @@ type reply struct {
 	body   []byte
 }
 
-// read decodes the JSON response.
-func (r reply) read(t *testing.T, out any) {
+// decode decodes the JSON response.
+func (r reply) decode(t *testing.T, out any) {
 	t.Helper()
 	if err := json.Unmarshal(r.body, out); err != nil {
 		t.Fatalf("%d %s: %v", r.status, r.body, err)
 	}
 }
 
-// call sends a request with headers, given as pairs.
-func (n *node) call(method, path, body string, headers ...string) reply {
+// callRaw sends a request with headers, given as pairs.
+func (n *node) callRaw(method, path, body string, headers ...string) reply {
 	n.Helper()
 	request, err := http.NewRequestWithContext(n.Context(), method, n.HTTP+path, strings.NewReader(body))
 	if err != nil {
@@ -56,28 +56,28 @@ func (n *node) call(method, path, body string, headers ...string) reply {
 	return reply{answer.StatusCode, answer.Header, text}
 }
 
-// want sends a request and checks the status.
-func (n *node) want(status int, method, path, body string, headers ...string) reply {
+// callExpecting sends a request and checks the status.
+func (n *node) callExpecting(status int, method, path, body string, headers ...string) reply {
 	n.Helper()
-	got := n.call(method, path, body, headers...)
+	got := n.callRaw(method, path, body, headers...)
 	if got.status != status {
 		n.Fatalf("%s %s: %d, want %d: %s", method, path, got.status, status, got.body)
 	}
 	return got
 }
 
-// put saves a rule as YAML.
-func (n *node) put(status int, query, text string, headers ...string) reply {
+// saveRule saves a rule as YAML.
+func (n *node) saveRule(status int, query, text string, headers ...string) reply {
 	n.Helper()
 	var name string
 	if _, err := fmt.Sscanf(strings.TrimSpace(text), "name: %s", &name); err != nil {
 		n.Fatal(err)
 	}
-	return n.want(status, http.MethodPut, "/api/v1/rules/"+name+query, text, append(headers, "Content-Type", "application/yaml")...)
+	return n.callExpecting(status, http.MethodPut, "/api/v1/rules/"+name+query, text, append(headers, "Content-Type", "application/yaml")...)
 }
 
-// end stops the node and waits until it has ended.
-func (n *node) end() {
+// shutDown stops the node and waits until it has ended.
+func (n *node) shutDown() {
 	n.Helper()
 	n.stop()
 	if err := <-n.ended; err != nil {
@@ -85,15 +85,15 @@ func (n *node) end() {
 	}
 }
 
-// onBoth runs a test with a node on each store, both concurrently.
-func onBoth(t *testing.T, test func(t *testing.T, c server.Config)) {
+// onBothDatabases runs a test with a node on each store, both concurrently.
+func onBothDatabases(t *testing.T, test func(t *testing.T, c server.Config)) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		test(t, server.Config{})
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		test(t, server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t)})
+		test(t, server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: startNATS(t)})
 	})
 }
 
@@ -116,17 +116,17 @@ type jobs struct {
 	}
 }
 
-func TestARuleThroughTheAPI(t *testing.T) {
+func TestRuleLifecycleOverAPI(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, c server.Config) {
-		n := serve(t, c)
-		created := n.put(http.StatusCreated, "", shipmentRule)
+	onBothDatabases(t, func(t *testing.T, c server.Config) {
+		n := startReadyNode(t, c)
+		created := n.saveRule(http.StatusCreated, "", shipmentRule)
 		if created.header.Get("ETag") != `"1"` {
 			t.Errorf("ETag %s", created.header.Get("ETag"))
 		}
-		n.put(http.StatusOK, "", shipmentRule, "If-Match", `"1"`)
+		n.saveRule(http.StatusOK, "", shipmentRule, "If-Match", `"1"`)
 		send := func(subject, id string) {
-			n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/"+subject, fmt.Sprintf(`{"id":%q}`, id))
+			n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/"+subject, fmt.Sprintf(`{"id":%q}`, id))
 		}
 		pending := func() (now jobs) {
 			n.get("/api/v1/jobs?rule=shipment-late", &now)
@@ -139,8 +139,8 @@ func TestARuleThroughTheAPI(t *testing.T) {
 
 		// A new version applies to new jobs, unless requested otherwise.
 		faster := strings.Replace(shipmentRule, "after: 2h", "after: 1h", 1)
-		n.put(http.StatusPreconditionFailed, "", faster, "If-Match", `"7"`)
-		n.put(http.StatusOK, "", faster, "If-Match", `"1"`)
+		n.saveRule(http.StatusPreconditionFailed, "", faster, "If-Match", `"7"`)
+		n.saveRule(http.StatusOK, "", faster, "If-Match", `"1"`)
 		send("shipments.sent", "s3")
 		n.eventually("the fourth waits", func() bool { return len(pending().Items) == 4 })
 		versions := map[int]int{}
@@ -154,7 +154,7 @@ func TestARuleThroughTheAPI(t *testing.T) {
 		var moved struct {
 			Moved int `json:"moved_jobs"`
 		}
-		n.put(http.StatusOK, "?apply_to=pending", faster).read(t, &moved)
+		n.saveRule(http.StatusOK, "?apply_to=pending", faster).decode(t, &moved)
 		if moved.Moved != 3 {
 			t.Errorf("%d moved", moved.Moved)
 		}
@@ -165,40 +165,40 @@ func TestARuleThroughTheAPI(t *testing.T) {
 		}
 
 		// A paused rule starts no jobs; resolves still work.
-		n.want(http.StatusOK, http.MethodPost, "/api/v1/rules/shipment-late/pause", "")
+		n.callExpecting(http.StatusOK, http.MethodPost, "/api/v1/rules/shipment-late/pause", "")
 		send("shipments.sent", "s4")
 		send("shipments.arrived", "s0")
 		n.eventually("s0 has arrived", func() bool { return len(pending().Items) == 3 })
-		n.put(http.StatusOK, "", strings.Replace(faster, "4h", "5h", 1)) // saving does not undo it
+		n.saveRule(http.StatusOK, "", strings.Replace(faster, "4h", "5h", 1)) // saving does not undo it
 		var rule struct{ Items []map[string]any }
 		if n.get("/api/v1/rules?name=shipment-late", &rule); rule.Items[0]["paused_at"] == nil || rule.Items[0]["version"] != 3.0 {
 			t.Errorf("rule %v", rule.Items)
 		}
-		n.want(http.StatusOK, http.MethodPost, "/api/v1/rules/shipment-late/resume", "")
+		n.callExpecting(http.StatusOK, http.MethodPost, "/api/v1/rules/shipment-late/resume", "")
 		send("shipments.sent", "s5")
 		n.eventually("s5 waits, and s4 does not", func() bool { return len(pending().Items) == 4 })
 
 		// Manual jobs.
-		n.want(http.StatusCreated, http.MethodPost, "/api/v1/jobs", `{"rule":"shipment-late","key":"by hand/1","event":{"id":"by hand/1"}}`)
-		n.want(http.StatusConflict, http.MethodPost, "/api/v1/jobs", `{"rule":"shipment-late","key":"by hand/1"}`)
-		n.want(http.StatusNotFound, http.MethodPost, "/api/v1/jobs", `{"rule":"nothing","key":"1"}`)
+		n.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/jobs", `{"rule":"shipment-late","key":"by hand/1","event":{"id":"by hand/1"}}`)
+		n.callExpecting(http.StatusConflict, http.MethodPost, "/api/v1/jobs", `{"rule":"shipment-late","key":"by hand/1"}`)
+		n.callExpecting(http.StatusNotFound, http.MethodPost, "/api/v1/jobs", `{"rule":"nothing","key":"1"}`)
 		byHand := "/api/v1/jobs/shipment-late/check?key=" + url.QueryEscape("by hand/1")
 		var saw struct{ Ended bool }
-		if n.want(http.StatusOK, http.MethodPost, byHand, "").read(t, &saw); saw.Ended {
+		if n.callExpecting(http.StatusOK, http.MethodPost, byHand, "").decode(t, &saw); saw.Ended {
 			t.Error("a look by hand ended a wait that is not over")
 		}
 		var snoozed struct {
 			NextCheckAt time.Time `json:"next_check_at"`
 		}
-		n.want(http.StatusOK, http.MethodPost, "/api/v1/jobs/shipment-late/s5/snooze", `{"for":"10h"}`).read(t, &snoozed)
+		n.callExpecting(http.StatusOK, http.MethodPost, "/api/v1/jobs/shipment-late/s5/snooze", `{"for":"10h"}`).decode(t, &snoozed)
 		if in := time.Until(snoozed.NextCheckAt); in < 9*time.Hour || in > 11*time.Hour {
 			t.Errorf("snoozed until %s", snoozed.NextCheckAt)
 		}
 
 		// After deletion, jobs end without alerts, and the history stays.
-		n.want(http.StatusPreconditionFailed, http.MethodDelete, "/api/v1/rules/shipment-late", "", "If-Match", `"1"`)
-		n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/shipment-late", "", "If-Match", `"3"`)
-		n.want(http.StatusNotFound, http.MethodGet, "/api/v1/rules/shipment-late", "")
+		n.callExpecting(http.StatusPreconditionFailed, http.MethodDelete, "/api/v1/rules/shipment-late", "", "If-Match", `"1"`)
+		n.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/shipment-late", "", "If-Match", `"3"`)
+		n.callExpecting(http.StatusNotFound, http.MethodGet, "/api/v1/rules/shipment-late", "")
 		n.eventually("its jobs have ended", func() bool { return len(pending().Items) == 0 })
 		var ended jobs
 		n.get("/api/v1/history?rule=shipment-late", &ended)
@@ -209,9 +209,9 @@ func TestARuleThroughTheAPI(t *testing.T) {
 		if outcomes["rule_deleted"] != 5 || outcomes["resolved"] != 1 {
 			t.Errorf("history %v", outcomes)
 		}
-		var said list
-		if n.get("/api/v1/alerts", &said); len(said.Items) != 0 {
-			t.Errorf("said %+v", said.Items)
+		var raised list
+		if n.get("/api/v1/alerts", &raised); len(raised.Items) != 0 {
+			t.Errorf("said %+v", raised.Items)
 		}
 
 		// The audit log.
@@ -234,13 +234,13 @@ func TestARuleThroughTheAPI(t *testing.T) {
 // Existing events of a stream are ingested on request, after a preview of their number.
 func TestNewRuleAppliesPastEvents(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, c server.Config) {
-		n := serve(t, c)
-		n.put(http.StatusCreated, "", shipmentRule) // new events of its streams are ingested
+	onBothDatabases(t, func(t *testing.T, c server.Config) {
+		n := startReadyNode(t, c)
+		n.saveRule(http.StatusCreated, "", shipmentRule) // new events of its streams are ingested
 		for i := range 700 {
-			n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/shipments.sent", fmt.Sprintf(`{"id":"s%d"}`, i))
+			n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/shipments.sent", fmt.Sprintf(`{"id":"s%d"}`, i))
 		}
-		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/shipments.arrived", `{"id":"s7"}`)
+		n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/shipments.arrived", `{"id":"s7"}`)
 		other := strings.Replace(shipmentRule, "shipment-late", "shipment-other", 1)
 		var change struct {
 			Past int `json:"backfilled_jobs"`
@@ -251,18 +251,18 @@ func TestNewRuleAppliesPastEvents(t *testing.T) {
 			n.get("/api/v1/jobs?rule=shipment-other&limit=500", &all)
 			return len(all.Items)
 		}
-		n.put(http.StatusOK, since+"&dry_run=true", other).read(t, &change)
+		n.saveRule(http.StatusOK, since+"&dry_run=true", other).decode(t, &change)
 		if change.Past != 699 || pending() != 0 {
 			t.Fatalf("%d would begin, %d are pending", change.Past, pending())
 		}
-		n.put(http.StatusCreated, since, other).read(t, &change)
+		n.saveRule(http.StatusCreated, since, other).decode(t, &change)
 		if change.Past != 699 || pending() != 500 {
 			t.Errorf("%d began, %d are pending", change.Past, pending())
 		}
 		if status := n.get("/api/v1/jobs/shipment-other/s7", nil); status != http.StatusNotFound {
 			t.Errorf("s7 has arrived, and is waited for: %d", status)
 		}
-		n.put(http.StatusOK, since, other).read(t, &change)
+		n.saveRule(http.StatusOK, since, other).decode(t, &change)
 		if change.Past != 0 {
 			t.Errorf("%d began the second time", change.Past)
 		}
@@ -277,7 +277,7 @@ func TestAccessGate(t *testing.T) {
 		secrets <- secret
 		logins <- login
 	}}
-	n := serve(t, c)
+	n := startReadyNode(t, c)
 	secret, login := <-secrets, <-logins
 	if n.Open || !strings.HasPrefix(secret, "dm_") || !strings.HasSuffix(login, "/login?token="+secret) {
 		t.Fatalf("open %t, secret %q, login %q", n.Open, secret, login)
@@ -286,47 +286,47 @@ func TestAccessGate(t *testing.T) {
 		t.Error("the log has the secret")
 	}
 	for _, path := range []string{"/api/v1/jobs", "/api/v1/rules", "/", "/metrics", "/openapi.json", "/docs", "/alerts/1"} {
-		n.want(http.StatusUnauthorized, http.MethodGet, path, "")
-		n.want(http.StatusUnauthorized, http.MethodGet, path, "", "Authorization", "Bearer dm_wrong")
+		n.callExpecting(http.StatusUnauthorized, http.MethodGet, path, "")
+		n.callExpecting(http.StatusUnauthorized, http.MethodGet, path, "", "Authorization", "Bearer dm_wrong")
 	}
-	n.want(http.StatusOK, http.MethodGet, "/healthz", "")
-	n.want(http.StatusOK, http.MethodGet, "/api/v1/jobs", "", "Authorization", "Bearer "+secret)
+	n.callExpecting(http.StatusOK, http.MethodGet, "/healthz", "")
+	n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/jobs", "", "Authorization", "Bearer "+secret)
 
 	var made struct{ Secret string }
-	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"acme","scopes":["read","rules"],"prefix":"acme-*","subjects":["shipments.>"]}`, "Authorization", "Bearer "+secret).read(t, &made)
+	n.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"acme","scopes":["read","rules"],"prefix":"acme-*","subjects":["shipments.>"]}`, "Authorization", "Bearer "+secret).decode(t, &made)
 	acme := []string{"Authorization", "Bearer " + made.Secret}
-	n.put(http.StatusForbidden, "", shipmentRule, acme...)
-	n.put(http.StatusCreated, "", strings.Replace(shipmentRule, "shipment-late", "acme-late", 1), acme...)
-	n.want(http.StatusForbidden, http.MethodPost, "/api/v1/events/shipments.sent", `{"id":"1"}`, acme...)
-	n.want(http.StatusForbidden, http.MethodGet, "/api/v1/tokens", "", acme...)
-	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/acme", "", "Authorization", "Bearer "+secret)
-	n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/rules", "", acme...)
-	n.end()
+	n.saveRule(http.StatusForbidden, "", shipmentRule, acme...)
+	n.saveRule(http.StatusCreated, "", strings.Replace(shipmentRule, "shipment-late", "acme-late", 1), acme...)
+	n.callExpecting(http.StatusForbidden, http.MethodPost, "/api/v1/events/shipments.sent", `{"id":"1"}`, acme...)
+	n.callExpecting(http.StatusForbidden, http.MethodGet, "/api/v1/tokens", "", acme...)
+	n.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/acme", "", "Authorization", "Bearer "+secret)
+	n.callExpecting(http.StatusUnauthorized, http.MethodGet, "/api/v1/rules", "", acme...)
+	n.shutDown()
 
-	n = serve(t, c) // it has a token now, and creates none
+	n = startReadyNode(t, c) // it has a token now, and creates none
 	if len(secrets) != 0 {
 		t.Error("a second first token was made")
 	}
-	n.want(http.StatusOK, http.MethodGet, "/api/v1/jobs", "", "Authorization", "Bearer "+secret)
-	n.end()
+	n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/jobs", "", "Authorization", "Bearer "+secret)
+	n.shutDown()
 
 	c.Insecure = true
-	if n = serve(t, c); !n.Open {
+	if n = startReadyNode(t, c); !n.Open {
 		t.Error("an insecure node is not open")
 	}
-	n.want(http.StatusOK, http.MethodGet, "/api/v1/jobs", "")
+	n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/jobs", "")
 }
 
 // On loopback a node without tokens is open, until the first token exists.
-func TestFirstTokenClosesTheNode(t *testing.T) {
+func TestFirstTokenClosesNode(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{})
+	n := startReadyNode(t, server.Config{})
 	if !n.Open {
 		t.Fatal("a node on loopback without tokens is not open")
 	}
-	n.want(http.StatusForbidden, http.MethodGet, "/api/v1/jobs", "", "Host", "evil.example")
+	n.callExpecting(http.StatusForbidden, http.MethodGet, "/api/v1/jobs", "", "Host", "evil.example")
 	var made struct{ Secret string }
-	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"me","scopes":["admin"]}`).read(t, &made)
-	n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/jobs", "")
-	n.want(http.StatusOK, http.MethodGet, "/api/v1/jobs", "", "Authorization", "Bearer "+made.Secret)
+	n.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"me","scopes":["admin"]}`).decode(t, &made)
+	n.callExpecting(http.StatusUnauthorized, http.MethodGet, "/api/v1/jobs", "")
+	n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/jobs", "", "Authorization", "Bearer "+made.Secret)
 }

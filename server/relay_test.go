@@ -13,28 +13,28 @@ import (
 	"deadman/server"
 )
 
-// fill connects and publishes alerts until the stream with the given capacity is full, or most alerts are published.
-func fill(t *testing.T, url string, bytes int64, limit int) {
+// fillStream connects and publishes alerts until the stream with the given capacity is full, or most alerts are published.
+func fillStream(t *testing.T, url string, bytes int64, limit int) {
 	t.Helper()
 	wire, err := bus.Connect(t.Context(), bus.Options{URL: url, AlertsBytes: bytes, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer wire.Close()
-	said := make([]alerts.Alert, limit)
-	for i := range said {
+	raised := make([]alerts.Alert, limit)
+	for i := range raised {
 		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-		said[i] = alerts.Alert{
+		raised[i] = alerts.Alert{
 			ID:   alerts.Decision{JobID: int64(i), At: at}.ID(),
 			Rule: "late", Key: fmt.Sprint(i), DecidedAt: at, Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info}},
 		}
 	}
-	if _, err := wire.AlertPublisher.Publish(t.Context(), said); err != nil && !strings.Contains(err.Error(), "max_bytes") {
+	if _, err := wire.AlertPublisher.Publish(t.Context(), raised); err != nil && !strings.Contains(err.Error(), "max_bytes") {
 		t.Fatal(err)
 	}
 }
 
-func TestReadyzReportsAFillingAlertsStream(t *testing.T) {
+func TestReadyzReportsFillingAlertsStream(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		most   int
@@ -45,9 +45,9 @@ func TestReadyzReportsAFillingAlertsStream(t *testing.T) {
 		"full":   {200, http.StatusServiceUnavailable, "full; new alerts wait"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url := broker(t)
-			fill(t, url, 100_000, c.most)
-			n := serve(t, server.Config{NATSURL: url})
+			url := startNATS(t)
+			fillStream(t, url, 100_000, c.most)
+			n := startReadyNode(t, server.Config{NATSURL: url})
 			var ready struct {
 				Conditions []struct{ Name, Detail string }
 			}

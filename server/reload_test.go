@@ -11,7 +11,7 @@ import (
 )
 
 // Configuration files are reloaded on request, and an invalid one changes nothing.
-func TestFilesAreReadAgain(t *testing.T) {
+func TestFilesAreReloaded(t *testing.T) {
 	t.Parallel()
 	before, after := newReceiver(t), newReceiver(t)
 	channels := func(to *receiver) string {
@@ -28,23 +28,23 @@ func TestFilesAreReadAgain(t *testing.T) {
 	put(people, "channels: {}\n") // no channels yet
 	put(filepath.Join(dir, "secret"), "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n")
 	put(hooks, "hooks: [{name: one, subject: hooks.one, scheme: github, secret_file: secret}]\n")
-	n := serve(t, server.Config{
+	n := startReadyNode(t, server.Config{
 		Notify: people, Hooks: hooks, Reload: again,
 		Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule}),
 	})
-	reload := func(what, said string) {
+	reload := func(what, text string) {
 		t.Helper()
-		had := strings.Count(n.log.String(), said)
+		had := strings.Count(n.log.String(), text)
 		again <- struct{}{}
-		n.eventually(what, func() bool { return strings.Count(n.log.String(), said) > had })
+		n.eventually(what, func() bool { return strings.Count(n.log.String(), text) > had })
 	}
-	pay := func(id string) { n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"`+id+`"}`, nil) }
-	hook := func(name string) int { return n.ask(http.MethodPost, "/hooks/"+name, `{}`, nil) }
+	pay := func(id string) { n.call(http.MethodPost, "/api/v1/events/payments.started", `{"id":"`+id+`"}`, nil) }
+	hook := func(name string) int { return n.call(http.MethodPost, "/hooks/"+name, `{}`, nil) }
 
 	put(people, channels(before))
 	reload("the channels are read again", `read again","file":"`+people)
 	pay("p1")
-	n.eventually("people are told", func() bool { return before.heard() == "firing" })
+	n.eventually("people are told", func() bool { return before.statusList() == "firing" })
 
 	put(people, "chanels: {}\n")
 	put(hooks, "hooks: [{name: two, subject: hooks.two, scheme: github, secret_file: secret}]\n")
@@ -54,13 +54,13 @@ func TestFilesAreReadAgain(t *testing.T) {
 		t.Errorf("a hook that is in the file no more answers %d", status)
 	}
 	pay("p2")
-	n.eventually("people are told as before", func() bool { return before.heard() == "firing firing" })
+	n.eventually("people are told as before", func() bool { return before.statusList() == "firing firing" })
 
 	put(people, channels(after))
 	reload("the channels are read again", `read again","file":"`+people)
 	pay("p3")
-	n.eventually("others are told", func() bool { return after.heard() == "firing" })
-	if got := before.heard(); got != "firing firing" {
+	n.eventually("others are told", func() bool { return after.statusList() == "firing" })
+	if got := before.statusList(); got != "firing firing" {
 		t.Errorf("those of before are told %s", got)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // The restore condition is met after a successful comparison, and fails before.
-func TestNodeReportsAMissingComparison(t *testing.T) {
+func TestNodeReportsMissingComparison(t *testing.T) {
 	t.Parallel()
 	c := comparison{log: slog.New(slog.DiscardHandler)}
 	if got := c.condition(); got.OK || !strings.Contains(got.Detail, "after the start of the node") {

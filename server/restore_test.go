@@ -31,15 +31,15 @@ slot: 1s
 hold: 1h
 `
 
-// consumed is the state of an alert consumer that tracks open alerts.
-type consumed struct {
+// consumedAlerts is the state of an alert consumer that tracks open alerts.
+type consumedAlerts struct {
 	raised map[string]int       // by rule, key, status and step
 	open   map[alerts.ID]string // keys
 	own    []alerts.Alert       // system alerts
 }
 
-// isOver checks that each alert was raised once and that none is open.
-func (c consumed) isOver(t *testing.T) {
+// checkNoneOpen checks that each alert was raised once and that none is open.
+func (c consumedAlerts) checkNoneOpen(t *testing.T) {
 	t.Helper()
 	for what, times := range c.raised {
 		if times > 1 {
@@ -51,7 +51,7 @@ func (c consumed) isOver(t *testing.T) {
 	}
 }
 
-func consume(t *testing.T, natsURL string) consumed {
+func consume(t *testing.T, natsURL string) consumedAlerts {
 	t.Helper()
 	stream, err := bustest.JetStream(t, natsURL).Stream(t.Context(), bus.AlertsStream)
 	if err != nil {
@@ -61,7 +61,7 @@ func consume(t *testing.T, natsURL string) consumed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := consumed{raised: map[string]int{}, open: map[alerts.ID]string{}}
+	c := consumedAlerts{raised: map[string]int{}, open: map[alerts.ID]string{}}
 	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
 		m, err := stream.GetMsg(t.Context(), seq)
 		if err != nil {
@@ -130,8 +130,8 @@ func backup(t *testing.T, c *server.Config) (restore func()) {
 
 var spanOfRestore = regexp.MustCompile(`^the database went back to its state of (\S+), detected at (\S+)\. `)
 
-// isFromTo checks the span of losses named in the report about a restored database.
-func isFromTo(t *testing.T, report string, from, fromMost, to time.Time) {
+// checkGap checks the span of losses named in the report about a restored database.
+func checkGap(t *testing.T, report string, from, fromMost, to time.Time) {
 	t.Helper()
 	found := spanOfRestore.FindStringSubmatch(report)
 	if found == nil {
@@ -149,13 +149,13 @@ func isFromTo(t *testing.T, report string, from, fromMost, to time.Time) {
 }
 
 // After a restore from a backup no alert fires twice or stays open forever, and the node reports the losses.
-func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
+func TestRestoredDatabaseIsReportedWithoutDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
 			c := server.Config{
-				DataDir: bustest.Dir(t), NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": unpaidRule}),
+				DataDir: bustest.Dir(t), NATSURL: startNATS(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": unpaidRule}),
 			}
 			if database == "postgres" {
 				c.DatabaseURL = storetest.Postgres(t)
@@ -163,7 +163,7 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 			post := func(n *node, what string, keys ...string) {
 				t.Helper()
 				for _, key := range keys {
-					n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments."+what, fmt.Sprintf(`{"id":%q}`, key))
+					n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments."+what, fmt.Sprintf(`{"id":%q}`, key))
 				}
 			}
 			inStream := func(n *node, count int) {
@@ -171,14 +171,14 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 				n.eventually(fmt.Sprintf("%d alerts in the stream", count), func() bool { return len(consume(t, c.NATSURL).raised) == count })
 			}
 			begun := time.Now()
-			n := serve(t, c)
+			n := startReadyNode(t, c)
 			post(n, "started", "old")
 			inStream(n, 1)
-			n.end()
+			n.shutDown()
 			backedUp := time.Now()
 			restore := backup(t, &c)
 
-			n = serve(t, c)
+			n = startReadyNode(t, c)
 			post(n, "started", "resolved", "open", "dangling")
 			inStream(n, 4)
 			post(n, "confirmed", "resolved", "old")
@@ -186,7 +186,7 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 			if ok, detail, _ := n.condition("restore"); !ok {
 				t.Errorf("a start is no restore: %s", detail)
 			}
-			n.end()
+			n.shutDown()
 			js := bustest.JetStream(t, c.NATSURL)
 			if _, err := js.Publish(t.Context(), "payments.confirmed", []byte(`{"id":"dangling"}`)); err != nil {
 				t.Fatal(err)
@@ -194,17 +194,17 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 			restore()
 			restored := time.Now()
 
-			n = serve(t, c)
-			n.eventually("the restore is reported", func() bool { return len(n.remarks("database")) > 0 })
-			if got := n.remarks("database")[0]; got.Status != "firing" || got.Count != 5 || !strings.Contains(got.Text, bus.EventsStream+" after sequence 1") {
+			n = startReadyNode(t, c)
+			n.eventually("the restore is reported", func() bool { return len(n.systemAlerts("database")) > 0 })
+			if got := n.systemAlerts("database")[0]; got.Status != "firing" || got.Count != 5 || !strings.Contains(got.Text, bus.EventsStream+" after sequence 1") {
 				t.Errorf("the report is %+v, want 5 alerts and the stream", got)
 			} else {
-				isFromTo(t, got.Text, begun, backedUp, restored)
+				checkGap(t, got.Text, begun, backedUp, restored)
 			}
 			if ok, detail, _ := n.condition("restore"); ok {
 				t.Errorf("the condition is %q", detail)
 			}
-			n.eventually("the restore is dealt with", func() bool { return len(n.remarks("database")) > 1 })
+			n.eventually("the restore is dealt with", func() bool { return len(n.systemAlerts("database")) > 1 })
 			n.eventually("the condition is fine again", func() bool { ok, _, _ := n.condition("restore"); return ok })
 			n.eventually("the dangling alert is closed", func() bool { return consume(t, c.NATSURL).raised["dangling resolved primary"] > 0 })
 			if got := consume(t, c.NATSURL); len(got.open) != 1 {
@@ -212,12 +212,12 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 			}
 			post(n, "confirmed", "open")
 			n.eventually("the last one is resolved", func() bool { return consume(t, c.NATSURL).raised["open resolved primary"] > 0 })
-			consume(t, c.NATSURL).isOver(t)
-			n.end()
+			consume(t, c.NATSURL).checkNoneOpen(t)
+			n.shutDown()
 
-			n = serve(t, c) // a settled restore is not reported again
+			n = startReadyNode(t, c) // a settled restore is not reported again
 			n.eventually("it serves", func() bool { ok, _, _ := n.condition("sweep"); return ok })
-			if reported := n.remarks("database"); len(reported) != 2 {
+			if reported := n.systemAlerts("database"); len(reported) != 2 {
 				t.Errorf("reported: %+v", reported)
 			}
 		})
@@ -226,19 +226,19 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 
 // A new database beside an alert stream with alerts knows none of them: the node reports it and closes the open
 // alerts, as no job is pending for them.
-func TestANewDatabaseBesideAnOldAlertStreamIsReported(t *testing.T) {
+func TestNewDatabaseWithOldAlertStreamIsReported(t *testing.T) {
 	t.Parallel()
-	c := server.Config{NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": unpaidRule})}
+	c := server.Config{NATSURL: startNATS(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": unpaidRule})}
 	c.DataDir = bustest.Dir(t)
-	n := serve(t, c)
-	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", `{"id":"open"}`)
+	n := startReadyNode(t, c)
+	n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", `{"id":"open"}`)
 	n.eventually("an alert in the stream", func() bool { return len(consume(t, c.NATSURL).open) == 1 })
-	n.end()
+	n.shutDown()
 
 	c.DataDir = bustest.Dir(t)
-	n = serve(t, c)
-	n.eventually("it is reported and dealt with", func() bool { return len(n.remarks("database")) > 1 })
-	for _, got := range n.remarks("database") {
+	n = startReadyNode(t, c)
+	n.eventually("it is reported and dealt with", func() bool { return len(n.systemAlerts("database")) > 1 })
+	for _, got := range n.systemAlerts("database") {
 		if got.Status == "firing" && (got.Count != 1 || !strings.Contains(got.Text, fmt.Sprintf("its state of %d-", time.Now().UTC().Year()))) {
 			t.Errorf("the report is %+v, want 1 alert of this year", got)
 		}

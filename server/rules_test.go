@@ -24,10 +24,10 @@ slot: 1h
 
 // A rule saved by another process may have a slot long before the sweep's next one, regardless of the component that
 // reads it first.
-func TestARuleFromElsewhereIsCheckedAtItsSlots(t *testing.T) {
+func TestRuleSavedByOtherProcessKeepsItsSlots(t *testing.T) {
 	t.Parallel()
-	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"hourly.yaml": hourlyRule})}
-	n := serve(t, c)
+	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: startNATS(t), Rules: ruleFolder(t, map[string]string{"hourly.yaml": hourlyRule})}
+	n := startReadyNode(t, c)
 	s, err := store.Open(t.Context(), store.Options{DatabaseURL: c.DatabaseURL, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -47,11 +47,11 @@ func TestARuleFromElsewhereIsCheckedAtItsSlots(t *testing.T) {
 	}
 	const payments = 10
 	for i := range payments {
-		n.ask(http.MethodPost, "/api/v1/events/payments.started", fmt.Sprintf(`{"id":"p%d"}`, i), nil)
+		n.call(http.MethodPost, "/api/v1/events/payments.started", fmt.Sprintf(`{"id":"p%d"}`, i), nil)
 	}
 	startedAt := time.Now()
-	var said list
-	n.eventually("every payment has its alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == payments })
+	var raised list
+	n.eventually("every payment has its alert", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == payments })
 	if took := time.Since(startedAt); took > 10*time.Second {
 		t.Errorf("it took %s, with a slot every second", took)
 	}

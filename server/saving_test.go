@@ -16,16 +16,16 @@ import (
 	"deadman/server"
 )
 
-// saving simulates clients that save rules for a stream without a pause.
-type saving struct {
+// ruleSavers simulates clients that save rules for a stream without a pause.
+type ruleSavers struct {
 	over  chan struct{}
 	all   sync.WaitGroup
 	saves int
 	mu    sync.Mutex
 }
 
-func (n *node) saveRules(clients int) *saving {
-	s := &saving{over: make(chan struct{})}
+func (n *node) saveRules(clients int) *ruleSavers {
+	s := &ruleSavers{over: make(chan struct{})}
 	for client := range clients {
 		s.all.Go(func() {
 			for i := 0; ; i++ {
@@ -36,7 +36,7 @@ func (n *node) saveRules(clients int) *saving {
 				}
 				name := fmt.Sprintf("other-%d-%d", client, i%100)
 				text := fmt.Sprintf("name: %s\nentity: other\ntrigger: {event: other.created, key: event.id}\nescalate: [{after: %dm, step: primary}]\nslot: 1m\n", name, 1+i/100)
-				if status := n.ask("PUT", "/api/v1/rules/"+name, text, nil); status >= 300 {
+				if status := n.call("PUT", "/api/v1/rules/"+name, text, nil); status >= 300 {
 					n.Errorf("save: %d", status)
 					return
 				}
@@ -50,14 +50,14 @@ func (n *node) saveRules(clients int) *saving {
 }
 
 // stop ends the saving, and returns the number of saved rules.
-func (s *saving) stop() int {
+func (s *ruleSavers) stop() int {
 	close(s.over)
 	s.all.Wait()
 	return s.saves
 }
 
-// lateness returns, for each alert about a payment, the delay of its decision after its slot.
-func (n *node) lateness() (late []time.Duration) {
+// alertDelays returns, for each alert about a payment, the delay of its decision after its slot.
+func (n *node) alertDelays() (late []time.Duration) {
 	for next := ""; ; {
 		var page struct {
 			Items []struct {
@@ -89,10 +89,10 @@ func TestAlertsAreDecidedWhileRulesAreSaved(t *testing.T) {
 				}
 				c := server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})}
 				if database == "postgres" {
-					c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)
+					c.DatabaseURL, c.NATSURL = storetest.Postgres(t), startNATS(t)
 				}
-				n := serve(t, c)
-				streams := n.natsAs(bus.UserAdmin)
+				n := startReadyNode(t, c)
+				streams := n.natsURL(bus.UserAdmin)
 				if c.NATSURL != "" {
 					streams = c.NATSURL
 				}
@@ -107,7 +107,7 @@ func TestAlertsAreDecidedWhileRulesAreSaved(t *testing.T) {
 					}
 				}
 				var late []time.Duration
-				n.eventually("all alerts come while rules are saved", func() bool { late = n.lateness(); return len(late) >= events })
+				n.eventually("all alerts come while rules are saved", func() bool { late = n.alertDelays(); return len(late) >= events })
 				saves := s.stop()
 				if saves < clients {
 					t.Errorf("%d clients saved %d rules", clients, saves)

@@ -35,16 +35,16 @@ type node struct {
 	ended chan error
 }
 
-// natsAs returns the URL of the embedded NATS server for a user.
-func (n *node) natsAs(user string) string {
+// natsURL returns the URL of the embedded NATS server for a user.
+func (n *node) natsURL(user string) string {
 	n.Helper()
 	return bustest.LogIn(n, n.dir, n.NATS, user)
 }
 
-// as connects to the embedded NATS server as a user, until the test ends.
-func (n *node) as(user string, options ...nats.Option) *nats.Conn {
+// natsConn connects to the embedded NATS server as a user, until the test ends.
+func (n *node) natsConn(user string, options ...nats.Option) *nats.Conn {
 	n.Helper()
-	conn, err := nats.Connect(n.natsAs(user), append(options, nats.CustomInboxPrefix("_INBOX."+user))...)
+	conn, err := nats.Connect(n.natsURL(user), append(options, nats.CustomInboxPrefix("_INBOX."+user))...)
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -63,14 +63,14 @@ func newDataDir(t *testing.T) string {
 	return dir
 }
 
-// begin starts a node without waiting.
-func begin(t *testing.T, c server.Config) (n *node, ready <-chan server.Endpoints) {
+// startNode starts a node without waiting.
+func startNode(t *testing.T, c server.Config) (n *node, ready <-chan server.Endpoints) {
 	t.Helper()
-	return beginWith(t, c, func(h slog.Handler) slog.Handler { return h })
+	return startNodeLogging(t, c, func(h slog.Handler) slog.Handler { return h })
 }
 
-// beginWith is begin with a wrapper around the log handler.
-func beginWith(t *testing.T, c server.Config, log func(slog.Handler) slog.Handler) (n *node, ready <-chan server.Endpoints) {
+// startNodeLogging is startNode with a wrapper around the log handler.
+func startNodeLogging(t *testing.T, c server.Config, log func(slog.Handler) slog.Handler) (n *node, ready <-chan server.Endpoints) {
 	t.Helper()
 	if c.DataDir == "" {
 		c.DataDir = newDataDir(t)
@@ -105,10 +105,10 @@ func beginWith(t *testing.T, c server.Config, log func(slog.Handler) slog.Handle
 	return n, serves
 }
 
-// serve starts a node and waits until it serves.
-func serve(t *testing.T, c server.Config) *node {
+// startReadyNode starts a node and waits until it serves.
+func startReadyNode(t *testing.T, c server.Config) *node {
 	t.Helper()
-	n, ready := begin(t, c)
+	n, ready := startNode(t, c)
 	select {
 	case n.Endpoints = <-ready:
 	case err := <-n.ended:
@@ -119,8 +119,8 @@ func serve(t *testing.T, c server.Config) *node {
 	return n
 }
 
-// broker starts a NATS server for several nodes.
-func broker(t *testing.T) (url string) {
+// startNATS starts a NATS server for several nodes.
+func startNATS(t *testing.T) (url string) {
 	t.Helper()
 	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -133,14 +133,14 @@ func broker(t *testing.T) (url string) {
 // get decodes the response for a path of the API into out and returns the status.
 func (n *node) get(path string, out any) int {
 	n.Helper()
-	return n.ask(http.MethodGet, path, "", out)
+	return n.call(http.MethodGet, path, "", out)
 }
 
-func (n *node) ask(method, path, body string, out any) int {
+func (n *node) call(method, path, body string, out any) int {
 	n.Helper()
-	got := n.call(method, path, body)
+	got := n.callRaw(method, path, body)
 	if out != nil {
-		got.read(n.T, out)
+		got.decode(n.T, out)
 	}
 	return got.status
 }
@@ -191,20 +191,20 @@ func TestFromEventToAlertToResolved(t *testing.T) {
 			t.Parallel()
 			c := server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})}
 			if database == "postgres" {
-				c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)
+				c.DatabaseURL, c.NATSURL = storetest.Postgres(t), startNATS(t)
 			}
-			n := serve(t, c)
-			if status := n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil); status != http.StatusAccepted {
+			n := startReadyNode(t, c)
+			if status := n.call(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil); status != http.StatusAccepted {
 				t.Fatalf("an event is answered with %d", status)
 			}
-			var said list
-			n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 1 })
-			if a := said.Items[0]; a.Key != "p1" || a.Status != "firing" || a.Step != "primary" {
+			var raised list
+			n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == 1 })
+			if a := raised.Items[0]; a.Key != "p1" || a.Status != "firing" || a.Step != "primary" {
 				t.Errorf("said %+v", a)
 			}
-			n.ask(http.MethodPost, "/api/v1/events/payments.confirmed", `{"id":"p1"}`, nil)
-			n.eventually("a resolved alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 2 })
-			if a := said.Items[0]; a.Status != "resolved" || len(a.Closes) != 1 {
+			n.call(http.MethodPost, "/api/v1/events/payments.confirmed", `{"id":"p1"}`, nil)
+			n.eventually("a resolved alert", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == 2 })
+			if a := raised.Items[0]; a.Status != "resolved" || len(a.Closes) != 1 {
 				t.Errorf("said %+v", a)
 			}
 			var history list
@@ -216,17 +216,17 @@ func TestFromEventToAlertToResolved(t *testing.T) {
 	}
 }
 
-func TestAJobIsCancelledByHand(t *testing.T) {
+func TestManualCancel(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
-	n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"a/b c"}`, nil)
-	var said list
-	n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 1 })
+	n := startReadyNode(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
+	n.call(http.MethodPost, "/api/v1/events/payments.started", `{"id":"a/b c"}`, nil)
+	var raised list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == 1 })
 	job := "/api/v1/jobs/payment-unconfirmed?key=a%2Fb%20c"
-	if status := n.ask(http.MethodDelete, job, "", nil); status != http.StatusNoContent {
+	if status := n.call(http.MethodDelete, job, "", nil); status != http.StatusNoContent {
 		t.Fatalf("cancelling is answered with %d", status)
 	}
-	if status := n.ask(http.MethodDelete, job, "", nil); status != http.StatusNotFound {
+	if status := n.call(http.MethodDelete, job, "", nil); status != http.StatusNotFound {
 		t.Errorf("cancelling again is answered with %d", status)
 	}
 	var history list
@@ -234,18 +234,18 @@ func TestAJobIsCancelledByHand(t *testing.T) {
 	if len(history.Items) != 1 || history.Items[0].Outcome != "cancelled" {
 		t.Errorf("history has %+v", history.Items)
 	}
-	n.get("/api/v1/alerts", &said)
-	if len(said.Items) != 2 || said.Items[0].Status != "resolved" || len(said.Items[0].Closes) != 1 {
-		t.Errorf("what was said is not closed: %+v", said.Items)
+	n.get("/api/v1/alerts", &raised)
+	if len(raised.Items) != 2 || raised.Items[0].Status != "resolved" || len(raised.Items[0].Closes) != 1 {
+		t.Errorf("what was said is not closed: %+v", raised.Items)
 	}
-	if a := said.Items[0]; a.Severity != "error" || a.Step != "primary" {
+	if a := raised.Items[0]; a.Severity != "error" || a.Step != "primary" {
 		t.Errorf("it is closed by an alert that is %s, step %v, to others than were told before", a.Severity, a.Step)
 	}
 }
 
-func TestABadRuleFileIsRefusedAndTheOthersAreServed(t *testing.T) {
+func TestInvalidRuleFileDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{
+	n := startReadyNode(t, server.Config{Rules: ruleFolder(t, map[string]string{
 		"bad.yaml":     "name: bad\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate:\n  - {afer: 3h}\n",
 		"payment.yaml": paymentRule,
 	})})
@@ -255,16 +255,16 @@ func TestABadRuleFileIsRefusedAndTheOthersAreServed(t *testing.T) {
 			t.Errorf("the log does not name %q", part)
 		}
 	}
-	n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil)
+	n.call(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil)
 	var jobs list
 	n.eventually("a job of the good rule", func() bool { n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
 }
 
-func TestABadEventBecomesADeadLetter(t *testing.T) {
+func TestInvalidEventBecomesDeadLetter(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
+	n := startReadyNode(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
 	for _, body := range []string{`{"id":`, `{"amount":3}`, `{"id":["x"]}`, `{"id":"good"}`} {
-		n.ask(http.MethodPost, "/api/v1/events/payments.started", body, nil)
+		n.call(http.MethodPost, "/api/v1/events/payments.started", body, nil)
 	}
 	var jobs, letters list
 	n.eventually("the good event's job", func() bool { n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
@@ -279,10 +279,10 @@ func TestABadEventBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-func TestStartWaitsForAMissingDatabase(t *testing.T) {
+func TestStartWaitsForMissingDatabase(t *testing.T) {
 	t.Parallel()
 	port := bustest.Port(t)
-	n, ready := begin(t, server.Config{NATSURL: broker(t), DatabaseURL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)})
+	n, ready := startNode(t, server.Config{NATSURL: startNATS(t), DatabaseURL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)})
 	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there yet") })
 
 	cluster, err := storetest.StartCluster(storetest.Settings{Port: port})
@@ -307,7 +307,7 @@ func TestStartWaitsForAMissingDatabase(t *testing.T) {
 	}
 }
 
-func TestADatabaseForSeveralNodesNeedsABrokerForThem(t *testing.T) {
+func TestSharedDatabaseNeedsSharedBroker(t *testing.T) {
 	t.Parallel()
 	err := server.Run(t.Context(), server.Config{DatabaseURL: storetest.Postgres(t), DataDir: t.TempDir()})
 	if !errors.Is(err, server.ErrHalfConfigured) || !strings.Contains(err.Error(), "DEADMAN_NATS_URL") {
@@ -315,10 +315,10 @@ func TestADatabaseForSeveralNodesNeedsABrokerForThem(t *testing.T) {
 	}
 }
 
-func TestASecondProcessOnTheDataFolderIsRefused(t *testing.T) {
+func TestSecondProcessOnDataFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	serve(t, server.Config{DataDir: dir})
+	startReadyNode(t, server.Config{DataDir: dir})
 	err := server.Run(t.Context(), server.Config{
 		DataDir: dir, HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
 	})
@@ -333,7 +333,7 @@ func TestTakenDefaultPortsAreReplaced(t *testing.T) { // not parallel: it needs 
 			t.Cleanup(func() { _ = taken.Close() })
 		}
 	}
-	n := serve(t, server.Config{HTTPAddr: byDefault, NATSAddr: byDefault})
+	n := startReadyNode(t, server.Config{HTTPAddr: byDefault, NATSAddr: byDefault})
 	if strings.HasSuffix(n.HTTP, server.DefaultHTTPAddr) || strings.HasSuffix(n.NATS, server.DefaultNATSAddr) {
 		t.Errorf("it serves at %+v, which is taken", n.Endpoints)
 	}
@@ -366,14 +366,14 @@ func TestConfiguredPortIsKept(t *testing.T) {
 }
 
 // Without NATS a node continues as far as possible: HTTP requests work, and /readyz reports the failure.
-func TestReadyWithoutNATS(t *testing.T) {
+func TestReadyWithoutNTS(t *testing.T) {
 	t.Parallel()
 	broker, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer broker.Close()
-	n := serve(t, server.Config{NATSURL: broker.ClientURL()})
+	n := startReadyNode(t, server.Config{NATSURL: broker.ClientURL()})
 	n.eventually("it is fine", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
 	broker.Close()
 	n.eventually("it is not fine", func() bool { return n.get("/readyz?all", nil) == http.StatusServiceUnavailable })
@@ -388,7 +388,7 @@ func TestReadyWithoutNATS(t *testing.T) {
 
 func TestReadyzReportsFailures(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{})
+	n := startReadyNode(t, server.Config{})
 	var ready struct{ Ready, Healthy bool }
 	n.eventually("it is healthy", func() bool { return n.get("/readyz?all", &ready) == http.StatusOK && ready.Ready && ready.Healthy })
 }

@@ -12,15 +12,15 @@ import (
 	"deadman/rules"
 )
 
-// shelf is a source with the same value for all entities, until the value is replaced.
-type shelf struct {
+// stubSource is a source with the same value for all entities, until the value is replaced.
+type stubSource struct {
 	mu    sync.Mutex
 	found checks.Finding
 }
 
 var (
-	_ rules.Source  = (*shelf)(nil)
-	_ rules.Sources = (*shelf)(nil)
+	_ rules.Source  = (*stubSource)(nil)
+	_ rules.Sources = (*stubSource)(nil)
 )
 
 // Words of a timeline in place of a source's value.
@@ -29,8 +29,8 @@ const (
 	noAnswer = "no answer"
 )
 
-// put sets the value from a timeline.
-func (s *shelf) put(text string) {
+// set sets the value from a timeline.
+func (s *stubSource) set(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch text {
@@ -43,11 +43,11 @@ func (s *shelf) put(text string) {
 	}
 }
 
-func (s *shelf) Source(string) (rules.Source, bool) { return s, true }
-func (s *shelf) Names() []string                    { return []string{"shop"} }
-func (s *shelf) Enter() bool                        { return true }
+func (s *stubSource) Source(string) (rules.Source, bool) { return s, true }
+func (s *stubSource) Names() []string                    { return []string{"shop"} }
+func (s *stubSource) Enter() bool                        { return true }
 
-func (s *shelf) Query(_ context.Context, _ time.Duration, _ lookup.Question, queries []lookup.KeyQuery) []checks.Finding {
+func (s *stubSource) Query(_ context.Context, _ time.Duration, _ lookup.Question, queries []lookup.KeyQuery) []checks.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := make([]checks.Finding, len(queries))
@@ -57,11 +57,11 @@ func (s *shelf) Query(_ context.Context, _ time.Duration, _ lookup.Question, que
 	return found
 }
 
-func (s *shelf) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
+func (s *stubSource) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
 	return nil, nil
 }
 
-func (s *shelf) Reach(context.Context) error {
+func (s *stubSource) Reach(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.found.Err

@@ -21,28 +21,28 @@ import (
 	"deadman/rules"
 )
 
-// watched runs leases, sweeps and the stall detector on a real SQLite store, in virtual time. The test controls the
+// detectorFixture runs leases, sweeps and the stall detector on a real SQLite store, in virtual time. The test controls the
 // reading of the stream S.
-type watched struct {
+type detectorFixture struct {
 	*testing.T
 	dir, rule string
 	line      string // by which the rule reads the stream S
 
-	store       *store.Store
-	catalog     *rules.Catalog
-	owner       *futurejobs.Owner
-	clock       *futurejobs.Clock
-	sweeper     *futurejobs.Sweeper
-	woken       atomic.Pointer[futurejobs.Sweeper] // the newest sweeper
-	blind       *stallDetector
-	overdue     *overdue
-	alarms      *alarms
-	gapDetector *futurejobs.GapDetector
-	caughtUp    func() time.Time
-	seq         uint64
-	stop        context.CancelFunc // of all components
-	hang        context.CancelFunc // of the sweep
-	done        []chan error
+	store         *store.Store
+	catalog       *rules.Catalog
+	owner         *futurejobs.Owner
+	clock         *futurejobs.Clock
+	sweeper       *futurejobs.Sweeper
+	woken         atomic.Pointer[futurejobs.Sweeper] // the newest sweeper
+	stallDetector *stallDetector
+	overdue       *overdue
+	alarms        *alarms
+	gapDetector   *futurejobs.GapDetector
+	caughtUp      func() time.Time
+	seq           uint64
+	stop          context.CancelFunc // of all components
+	hang          context.CancelFunc // of the sweep
+	done          []chan error
 }
 
 const everyMinute = `
@@ -55,39 +55,39 @@ slot: 1m
 hold: 1d
 `
 
-// watch runs the components in virtual time, from five minutes before an hour.
-func watch(t *testing.T, rule string, play func(w *watched)) {
+// runDetector runs the components in virtual time, from five minutes before an hour.
+func runDetector(t *testing.T, rule string, play func(w *detectorFixture)) {
 	t.Helper()
-	watchLine(t, "S", rule, play)
+	runDetectorOn(t, "S", rule, play)
 }
 
-// watchLine is watch with a rule on a line of the stream S.
-func watchLine(t *testing.T, line, rule string, play func(w *watched)) {
+// runDetectorOn is runDetector with a rule on a line of the stream S.
+func runDetectorOn(t *testing.T, line, rule string, play func(w *detectorFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(55 * time.Minute)))
-		w := &watched{T: t, dir: storetest.DataDir(t), rule: rule, line: line, caughtUp: time.Now}
+		w := &detectorFixture{T: t, dir: storetest.DataDir(t), rule: rule, line: line, caughtUp: time.Now}
 		w.open()
 		defer w.close()
 		play(w)
 	})
 }
 
-func (w *watched) open() {
+func (w *detectorFixture) open() {
 	w.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	var err error
 	if w.store, err = store.Open(w.Context(), store.Options{DataDir: w.dir, Shards: 4, Log: quiet}); err != nil {
 		w.Fatal(err)
 	}
-	w.must(w.store.Reclaim(w.Context()))
+	w.failOn(w.store.Reclaim(w.Context()))
 	w.save()
 	w.catalog = rules.NewCatalog(w.store, 4)
-	w.must(w.catalog.Refresh(w.Context()))
+	w.failOn(w.catalog.Refresh(w.Context()))
 	w.clock = futurejobs.NewClock(w.store.Now, time.Now)
-	w.must(w.clock.Sync(w.Context()))
+	w.failOn(w.clock.Sync(w.Context()))
 	w.owner = futurejobs.NewOwner(w.store, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, quiet)
-	w.blind = &stallDetector{
+	w.stallDetector = &stallDetector{
 		store: w.store, catalog: w.catalog, now: w.clock.Now, after: overdueAfter + 5*time.Second, log: quiet,
 		taps: func() []events.Status { return []events.Status{{Line: w.line, CaughtUp: w.caughtUp()}} },
 		announce: func(ctx context.Context, r alerts.SystemAlert) error {
@@ -95,23 +95,23 @@ func (w *watched) open() {
 			return err
 		},
 	}
-	w.owner.Changed, w.catalog.Changed = w.wake, w.wake
+	w.owner.Changed, w.catalog.Changed = w.wakeSweeps, w.wakeSweeps
 	w.overdue = &overdue{store: w.store, catalog: w.catalog, now: w.clock.Now, after: overdueAfter}
 	w.alarms = &alarms{
-		overdue: w.overdue, quotas: new(access.Quotas), store: w.store, after: w.blind.after + 2*stallCheckInterval, log: quiet,
+		overdue: w.overdue, quotas: new(access.Quotas), store: w.store, after: w.stallDetector.after + 2*stallCheckInterval, log: quiet,
 		record: func(_ alerts.Alert, _ bool, err error) error { return err },
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop, w.done = stop, nil
-	w.run(func() error { return w.alarms.Run(ctx) })
-	w.run(func() error { return w.owner.Run(ctx) })
-	w.run(func() error { return w.blind.Run(ctx) })
+	w.startPart(func() error { return w.alarms.Run(ctx) })
+	w.startPart(func() error { return w.owner.Run(ctx) })
+	w.startPart(func() error { return w.stallDetector.Run(ctx) })
 	w.gapDetector = futurejobs.NewGapDetector(w.store, "n", time.Now, quiet)
-	w.run(func() error { return w.gapDetector.Run(ctx) })
+	w.startPart(func() error { return w.gapDetector.Run(ctx) })
 	w.sweep()
 }
 
-func (w *watched) must(err error) {
+func (w *detectorFixture) failOn(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
@@ -119,76 +119,76 @@ func (w *watched) must(err error) {
 }
 
 // save saves the rule if it does not exist yet.
-func (w *watched) save() {
+func (w *detectorFixture) save() {
 	w.Helper()
 	if _, all, err := w.store.Load(w.Context()); err != nil || len(all) > 0 {
-		w.must(err)
+		w.failOn(err)
 		return
 	}
-	w.saveNew(w.rule)
+	w.saveRule(w.rule)
 }
 
-// saveNew saves a rule.
-func (w *watched) saveNew(rule string) rules.RuleVersion {
+// saveRule saves a rule.
+func (w *detectorFixture) saveRule(rule string) rules.RuleVersion {
 	w.Helper()
 	documents, err := rules.Parse([]byte(rule), "rule.yaml")
-	w.must(err)
+	w.failOn(err)
 	text, err := json.Marshal(documents[0])
-	w.must(err)
+	w.failOn(err)
 	saved := rules.RuleVersion{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}
 	for _, subject := range documents[0].Subjects() {
 		saved.Reads = append(saved.Reads, rules.StreamBinding{Subject: subject, Stream: w.line})
 	}
 	saved, err = w.store.Save(w.Context(), saved, rules.AnyVersion)
-	w.must(err)
+	w.failOn(err)
 	return saved
 }
 
-func (w *watched) run(part func() error) {
+func (w *detectorFixture) startPart(part func() error) {
 	done := make(chan error, 1)
 	w.done = append(w.done, done)
 	go func() { done <- part() }()
 }
 
 // sweep sweeps until hang is called.
-func (w *watched) sweep() {
-	sweeper := futurejobs.NewSweeper(w.store, w.catalog, w.owner, w.clock, 4, w.blind.log)
-	sweeper.BeforeResume, sweeper.BeforeSweep = w.blind.Resuming, w.gapDetector.Flush
+func (w *detectorFixture) sweep() {
+	sweeper := futurejobs.NewSweeper(w.store, w.catalog, w.owner, w.clock, 4, w.stallDetector.log)
+	sweeper.BeforeResume, sweeper.BeforeSweep = w.stallDetector.Resuming, w.gapDetector.Flush
 	w.woken.Store(sweeper)
 	ctx, hang := context.WithCancel(context.Background())
 	w.hang, w.sweeper = hang, sweeper
-	w.run(func() error { return sweeper.Run(ctx, context.Background()) })
+	w.startPart(func() error { return sweeper.Run(ctx, context.Background()) })
 }
 
-// wake wakes the newest sweeper, if there is one.
-func (w *watched) wake() {
+// wakeSweeps wakes the newest sweeper, if there is one.
+func (w *detectorFixture) wakeSweeps() {
 	if sweeper := w.woken.Load(); sweeper != nil {
 		sweeper.Wake()
 	}
 }
 
 // close stops all components, like a shutdown.
-func (w *watched) close() {
+func (w *detectorFixture) close() {
 	w.Helper()
 	w.hang()
 	w.stop()
 	for _, done := range w.done {
-		w.must(<-done)
+		w.failOn(<-done)
 	}
-	w.must(w.store.Close())
+	w.failOn(w.store.Close())
 }
 
-// pass advances the time. Each second, the stream is marked as read to its current position.
-func (w *watched) pass(d time.Duration) {
+// advance advances the time. Each second, the stream is marked as read to its current position.
+func (w *detectorFixture) advance(d time.Duration) {
 	w.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
-		w.must(w.store.MarkRead(w.Context(), w.line, w.seq, w.caughtUp()))
+		w.failOn(w.store.MarkRead(w.Context(), w.line, w.seq, w.caughtUp()))
 	}
 	synctest.Wait()
 }
 
-// orders creates jobs.
-func (w *watched) orders(n int) {
+// createJobs creates jobs.
+func (w *detectorFixture) createJobs(n int) {
 	w.Helper()
 	for range n {
 		e := futurejobs.Event{Stream: "S", Subject: "orders.created", Seq: w.seq + 1, At: time.Now(), Data: fmt.Appendf(nil, `{"id":"o%d"}`, w.seq)}
@@ -199,33 +199,33 @@ func (w *watched) orders(n int) {
 		_, err := w.store.Apply(w.Context(), futurejobs.EffectBatch{
 			Stream: w.line, After: w.seq, Last: e.Seq, LastAt: e.At, RuleSet: w.catalog.Revision(), Effects: effects,
 		})
-		w.must(err)
+		w.failOn(err)
 		w.seq = e.Seq
 	}
 }
 
-// said returns the alerts about stalls, oldest first.
-func (w *watched) said() []futurejobs.ListedAlert {
+// listAlerts returns the alerts about stalls, oldest first.
+func (w *detectorFixture) listAlerts() []futurejobs.ListedAlert {
 	w.Helper()
 	page, err := w.store.Alerts(w.Context(), futurejobs.Filter{Rule: alerts.SystemRule, Limit: futurejobs.MaxLimit})
-	w.must(err)
+	w.failOn(err)
 	slices.Reverse(page.Items)
 	slices.SortStableFunc(page.Items, func(a, b futurejobs.ListedAlert) int { return a.DecidedAt.Compare(b.DecidedAt) })
 	return page.Items
 }
 
-// silent fails the test if any such alert was raised.
-func (w *watched) silent(when string) {
+// checkNoAlerts fails the test if any such alert was raised.
+func (w *detectorFixture) checkNoAlerts(when string) {
 	w.Helper()
-	for _, a := range w.said() {
+	for _, a := range w.listAlerts() {
 		w.Errorf("%s: said %s %s: %s", when, a.Key, a.Status, a.Text)
 	}
 }
 
-// pair returns the alerts of a topic, which must be one firing alert and its resolution.
-func (w *watched) pair(topic string) (firing, resolved futurejobs.ListedAlert) {
+// gapAlerts returns the alerts of a topic, which must be one firing alert and its resolution.
+func (w *detectorFixture) gapAlerts(topic string) (firing, resolved futurejobs.ListedAlert) {
 	w.Helper()
-	listed := slices.DeleteFunc(w.said(), func(a futurejobs.ListedAlert) bool { return a.Key != topic })
+	listed := slices.DeleteFunc(w.listAlerts(), func(a futurejobs.ListedAlert) bool { return a.Key != topic })
 	if len(listed) != 2 || listed[0].Status != alerts.Firing || listed[1].Status != alerts.Resolved || !slices.Equal(listed[1].Closes, []alerts.ID{listed[0].ID}) {
 		w.Fatalf("said of %s: %+v", topic, listed)
 	}
@@ -233,42 +233,42 @@ func (w *watched) pair(topic string) (firing, resolved futurejobs.ListedAlert) {
 }
 
 func TestIdleNodeHasNoMonitoringGap(t *testing.T) {
-	watch(t, everyMinute, func(w *watched) {
-		w.pass(10 * time.Minute)
-		w.silent("the first ten minutes")
+	runDetector(t, everyMinute, func(w *detectorFixture) {
+		w.advance(10 * time.Minute)
+		w.checkNoAlerts("the first ten minutes")
 		w.close()
 		time.Sleep(20 * time.Second)
 		w.open()
-		w.pass(5 * time.Minute)
-		w.silent("after a restart of seconds")
+		w.advance(5 * time.Minute)
+		w.checkNoAlerts("after a restart of seconds")
 	})
 }
 
 func TestNoSlotIsMissedBetweenSlots(t *testing.T) {
-	watch(t, strings.Replace(everyMinute, "slot: 1m", "slot: 15m", 1), func(w *watched) {
-		w.pass(6 * time.Minute) // past the hour
+	runDetector(t, strings.Replace(everyMinute, "slot: 1m", "slot: 15m", 1), func(w *detectorFixture) {
+		w.advance(6 * time.Minute) // past the hour
 		w.close()
 		time.Sleep(10 * time.Minute)
 		w.open()
-		w.pass(2 * time.Minute)
-		if listed := w.said(); len(listed) != 2 || listed[0].Key != "ingest/S" {
+		w.advance(2 * time.Minute)
+		if listed := w.listAlerts(); len(listed) != 2 || listed[0].Key != "ingest/S" {
 			t.Errorf("between two slots: %+v, want the stream alone", listed)
 		}
 	})
 }
 
-func TestTimeWithoutAProcessIsAMonitoringGap(t *testing.T) {
-	watch(t, everyMinute, func(w *watched) {
-		w.orders(5)
-		w.pass(10 * time.Minute)
+func TestTimeWithoutProcessIsMonitoringGap(t *testing.T) {
+	runDetector(t, everyMinute, func(w *detectorFixture) {
+		w.createJobs(5)
+		w.advance(10 * time.Minute)
 		down := time.Now()
 		w.close()
 		time.Sleep(2 * time.Hour)
 		w.open()
 		up := time.Now()
-		w.pass(2 * time.Minute)
+		w.advance(2 * time.Minute)
 		for _, topic := range []string{"sweep", "ingest/S"} {
-			firing, resolved := w.pair(topic)
+			firing, resolved := w.gapAlerts(topic)
 			if firing.Count != 5 || resolved.Count != 5 || firing.Severity != alerts.Error {
 				t.Errorf("%s: %d and %d late jobs, want 5: %s", topic, firing.Count, resolved.Count, firing.Severity)
 			}
@@ -288,53 +288,53 @@ func TestTimeWithoutAProcessIsAMonitoringGap(t *testing.T) {
 }
 
 func TestHungSweepIsAlertedWhileItLasts(t *testing.T) {
-	watch(t, everyMinute, func(w *watched) {
-		w.orders(3)
-		w.pass(29 * time.Minute)
+	runDetector(t, everyMinute, func(w *detectorFixture) {
+		w.createJobs(3)
+		w.advance(29 * time.Minute)
 		w.hang()
-		w.pass(90 * time.Second)
-		w.silent("a minute after a slot at the most")
-		w.pass(4 * time.Minute)
-		listed := w.said()
+		w.advance(90 * time.Second)
+		w.checkNoAlerts("a minute after a slot at the most")
+		w.advance(4 * time.Minute)
+		listed := w.listAlerts()
 		if len(listed) != 1 || listed[0].Status != alerts.Firing || listed[0].Key != sweepTopic {
 			t.Fatalf("while it hangs: %+v", listed)
 		}
 		w.sweep()
-		w.pass(time.Minute)
-		if _, resolved := w.pair(sweepTopic); resolved.Count != 3 {
+		w.advance(time.Minute)
+		if _, resolved := w.gapAlerts(sweepTopic); resolved.Count != 3 {
 			t.Errorf("%d jobs were late, want 3: %s", resolved.Count, resolved.Text)
 		}
 	})
 }
 
 func TestUnreadStreamIsReported(t *testing.T) {
-	watch(t, everyMinute, func(w *watched) {
-		w.orders(4)
-		w.pass(28 * time.Minute)
+	runDetector(t, everyMinute, func(w *detectorFixture) {
+		w.createJobs(4)
+		w.advance(28 * time.Minute)
 		stuck := time.Now()
 		w.caughtUp = func() time.Time { return stuck }
-		w.pass(time.Minute)
-		w.silent("for a minute")
-		w.pass(6 * time.Minute)
-		if listed := w.said(); len(listed) != 1 || listed[0].Status != alerts.Firing || listed[0].Key != "ingest/S" || listed[0].Source != "S" {
+		w.advance(time.Minute)
+		w.checkNoAlerts("for a minute")
+		w.advance(6 * time.Minute)
+		if listed := w.listAlerts(); len(listed) != 1 || listed[0].Status != alerts.Firing || listed[0].Key != "ingest/S" || listed[0].Source != "S" {
 			t.Fatalf("while it is not read: %+v", listed)
 		}
 		catchingUp := time.Now().Add(-2 * time.Minute)
 		w.caughtUp = func() time.Time { return catchingUp }
-		w.pass(20 * time.Second)
-		if listed := w.said(); len(listed) != 1 {
+		w.advance(20 * time.Second)
+		if listed := w.listAlerts(); len(listed) != 1 {
 			t.Errorf("while it is read, and far behind: %+v", listed)
 		}
-		w.pass(time.Until(time.Now().Truncate(stallCheckInterval).Add(stallCheckInterval + time.Second))) // between two rounds
-		atTheLimit := time.Now().Add(-w.blind.after + stallCheckInterval)
+		w.advance(time.Until(time.Now().Truncate(stallCheckInterval).Add(stallCheckInterval + time.Second))) // between two rounds
+		atTheLimit := time.Now().Add(-w.stallDetector.after + stallCheckInterval)
 		w.caughtUp = func() time.Time { return atTheLimit }
-		w.pass(20 * time.Second)
-		if listed := w.said(); len(listed) != 1 {
+		w.advance(20 * time.Second)
+		if listed := w.listAlerts(); len(listed) != 1 {
 			t.Errorf("while it is read, and as far behind as it may be: %+v", listed)
 		}
 		w.caughtUp = time.Now
-		w.pass(time.Minute)
-		if _, resolved := w.pair("ingest/S"); resolved.Count != 4 {
+		w.advance(time.Minute)
+		if _, resolved := w.gapAlerts("ingest/S"); resolved.Count != 4 {
 			t.Errorf("%d jobs were late, want 4: %s", resolved.Count, resolved.Text)
 		}
 	})
@@ -342,35 +342,35 @@ func TestUnreadStreamIsReported(t *testing.T) {
 
 // The clock was set back a moment ago: for up to a second the intake reports a position by the old time.
 func TestFutureTimeIsNoMonitoringGap(t *testing.T) {
-	watch(t, everyMinute, func(w *watched) {
-		w.pass(2 * time.Minute)
-		w.blind.taps = func() []events.Status {
+	runDetector(t, everyMinute, func(w *detectorFixture) {
+		w.advance(2 * time.Minute)
+		w.stallDetector.taps = func() []events.Status {
 			return []events.Status{{Line: "S", CaughtUp: time.Now().Add(5 * time.Minute)}}
 		}
-		w.pass(stallCheckInterval + time.Second)
-		w.blind.taps = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: time.Now()}} }
-		w.pass(10 * time.Second)
-		w.silent("after a clock was set back")
+		w.advance(stallCheckInterval + time.Second)
+		w.stallDetector.taps = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: time.Now()}} }
+		w.advance(10 * time.Second)
+		w.checkNoAlerts("after a clock was set back")
 		stuck := time.Now()
-		w.blind.taps = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: stuck}} }
-		w.pass(2 * time.Minute)
-		if listed := w.said(); len(listed) != 1 || listed[0].Key != "ingest/S" {
+		w.stallDetector.taps = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: stuck}} }
+		w.advance(2 * time.Minute)
+		if listed := w.listAlerts(); len(listed) != 1 || listed[0].Key != "ingest/S" {
 			t.Errorf("while the stream is not read: %+v", listed)
 		}
 	})
 }
 
 func TestUnusedStreamIsForgotten(t *testing.T) {
-	watch(t, everyMinute, func(w *watched) {
-		w.pass(time.Minute)
+	runDetector(t, everyMinute, func(w *detectorFixture) {
+		w.advance(time.Minute)
 		_, err := w.store.Delete(w.Context(), "order-unshipped", rules.AnyVersion)
-		w.must(err)
-		w.must(w.catalog.Refresh(w.Context()))
-		w.blind.taps = func() []events.Status { return nil }
-		w.pass(time.Hour)
-		w.silent("after the rule was deleted")
+		w.failOn(err)
+		w.failOn(w.catalog.Refresh(w.Context()))
+		w.stallDetector.taps = func() []events.Status { return nil }
+		w.advance(time.Hour)
+		w.checkNoAlerts("after the rule was deleted")
 		kept, err := w.store.Progress(w.Context())
-		w.must(err)
+		w.failOn(err)
 		if len(kept) != 1 || kept[0].Topic != sweepTopic {
 			t.Errorf("kept: %+v", kept)
 		}
@@ -384,39 +384,39 @@ trigger: {heartbeat: {every: 10m, grace: 2m}}
 slot: 1m
 `
 
-// pings sends heartbeats of devices.
-func (w *watched) pings(devices ...string) {
+// sendHeartbeats sends heartbeats of devices.
+func (w *detectorFixture) sendHeartbeats(devices ...string) {
 	w.Helper()
 	rule, err := w.catalog.Newest("device-silent")
-	w.must(err)
+	w.failOn(err)
 	batch := futurejobs.EffectBatch{RuleSet: w.catalog.Revision()}
 	for _, device := range devices {
 		beat, err := rule.HeartbeatEffect(rules.ReceivedHeartbeat{Key: device, At: time.Now(), Kind: rules.Success}, 4)
-		w.must(err)
+		w.failOn(err)
 		batch.Effects = append(batch.Effects, beat)
 	}
 	_, err = w.store.Apply(w.Context(), batch)
-	w.must(err)
+	w.failOn(err)
 }
 
 // After an outage one alert reports the gap, and no device is reported as silent until one is.
-func TestAnOutageIsNoStormOfSilentDevices(t *testing.T) {
-	watch(t, everyTenMinutes, func(w *watched) {
+func TestOutageRaisesNoSilentDeviceAlerts(t *testing.T) {
+	runDetector(t, everyTenMinutes, func(w *detectorFixture) {
 		w.caughtUp = func() time.Time { return time.Time{} } // no node reads a stream
-		w.pings("a", "b", "c", "d")
+		w.sendHeartbeats("a", "b", "c", "d")
 		time.Sleep(5 * time.Minute)
 		w.close()
 		time.Sleep(2 * time.Hour)
 		w.open()
 		up := time.Now()
 		time.Sleep(9 * time.Minute)
-		w.pings("a", "b", "c")
+		w.sendHeartbeats("a", "b", "c")
 		time.Sleep(9 * time.Minute)
-		if _, resolved := w.pair("sweep"); resolved.Count != 4 {
+		if _, resolved := w.gapAlerts("sweep"); resolved.Count != 4 {
 			t.Errorf("%d jobs were late, want 4", resolved.Count)
 		}
 		page, err := w.store.Alerts(w.Context(), futurejobs.Filter{Rule: "device-silent", Limit: futurejobs.MaxLimit})
-		w.must(err)
+		w.failOn(err)
 		if len(page.Items) != 1 || page.Items[0].Key != "d" {
 			t.Fatalf("said of devices: %+v, want that d is silent", page.Items)
 		}

@@ -28,21 +28,21 @@ slot: 1s
 hold: 1h
 `
 
-// remarked is an alert of a node about itself.
-type remarked struct {
+// systemAlert is an alert of a node about itself.
+type systemAlert struct {
 	ID, Key, Step, Status, Text string
 
 	Count  int
 	Closes []string
 }
 
-// remarks returns the alerts of nodes about a topic, oldest first.
-func (n *node) remarks(topic string) []remarked {
+// systemAlerts returns the alerts of nodes about a topic, oldest first.
+func (n *node) systemAlerts(topic string) []systemAlert {
 	n.Helper()
-	var page struct{ Items []remarked }
+	var page struct{ Items []systemAlert }
 	n.get("/api/v1/alerts?limit=500&rule="+alerts.SystemRule, &page)
 	slices.Reverse(page.Items)
-	return slices.DeleteFunc(page.Items, func(a remarked) bool { return a.Key != topic })
+	return slices.DeleteFunc(page.Items, func(a systemAlert) bool { return a.Key != topic })
 }
 
 // Jobs come due while no node runs. Later nodes report it once, regardless of their number, with the number of late
@@ -56,17 +56,17 @@ func TestMonitoringGapIsAlertedOnce(t *testing.T) {
 			c := server.Config{DataDir: bustest.Dir(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": blindRule})}
 			starts := 1
 			if database == "postgres" {
-				c.DatabaseURL, c.NATSURL, starts = storetest.Postgres(t), broker(t), 2
+				c.DatabaseURL, c.NATSURL, starts = storetest.Postgres(t), startNATS(t), 2
 			}
-			n := serve(t, c)
+			n := startReadyNode(t, c)
 			const jobs = 7
 			for i := range jobs {
-				n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", fmt.Sprintf(`{"id":"p%d"}`, i))
+				n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", fmt.Sprintf(`{"id":"p%d"}`, i))
 			}
 			var pending list
 			n.eventually("jobs", func() bool { n.get("/api/v1/jobs", &pending); return len(pending.Items) == jobs })
 			for _, topic := range topics {
-				if first := n.remarks(topic); len(first) != 0 {
+				if first := n.systemAlerts(topic); len(first) != 0 {
 					t.Errorf("a first start says %+v", first)
 				}
 			}
@@ -74,23 +74,23 @@ func TestMonitoringGapIsAlertedOnce(t *testing.T) {
 			if err := <-n.ended; err != nil {
 				t.Fatal(err)
 			}
-			pastDue(t, c, topics, 10*time.Minute)
+			makeOverdue(t, c, topics, 10*time.Minute)
 
 			nodes := make([]*node, starts)
 			for i := range nodes {
-				nodes[i] = serve(t, config(t, c, i))
+				nodes[i] = startReadyNode(t, nodeConfig(t, c, i))
 			}
 			n = nodes[0]
 			for _, topic := range topics {
-				var said []remarked
-				n.eventually("it is over with "+topic, func() bool { said = n.remarks(topic); return len(said) >= 2 })
-				if len(said) != 2 || said[0].Status != "firing" || said[1].Status != "resolved" || said[0].Step != "gap" {
-					t.Fatalf("said of %s: %+v", topic, said)
+				var raised []systemAlert
+				n.eventually("it is over with "+topic, func() bool { raised = n.systemAlerts(topic); return len(raised) >= 2 })
+				if len(raised) != 2 || raised[0].Status != "firing" || raised[1].Status != "resolved" || raised[0].Step != "gap" {
+					t.Fatalf("said of %s: %+v", topic, raised)
 				}
-				if !slices.Equal(said[1].Closes, []string{said[0].ID}) {
-					t.Errorf("it closes %v, not %s", said[1].Closes, said[0].ID)
+				if !slices.Equal(raised[1].Closes, []string{raised[0].ID}) {
+					t.Errorf("it closes %v, not %s", raised[1].Closes, raised[0].ID)
 				}
-				for _, a := range said {
+				for _, a := range raised {
 					if a.Count != jobs || !strings.Contains(a.Text, fmt.Sprintf("; %d jobs were late", jobs)) {
 						t.Errorf("said of %s with %d late jobs: %+v", topic, jobs, a)
 					}
@@ -105,16 +105,16 @@ func TestMonitoringGapIsAlertedOnce(t *testing.T) {
 	}
 }
 
-// config returns the configuration of the i-th node.
-func config(t *testing.T, c server.Config, i int) server.Config {
+// nodeConfig returns the configuration of the i-th node.
+func nodeConfig(t *testing.T, c server.Config, i int) server.Config {
 	if i > 0 {
 		c.DataDir = t.TempDir()
 	}
 	return c
 }
 
-// pastDue waits until all jobs are due, by the clock of a separate store, and moves the progress of the topics back.
-func pastDue(t *testing.T, c server.Config, topics []string, by time.Duration) {
+// makeOverdue waits until all jobs are due, by the clock of a separate store, and moves the progress of the topics back.
+func makeOverdue(t *testing.T, c server.Config, topics []string, by time.Duration) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DatabaseURL: c.DatabaseURL, DataDir: c.DataDir, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

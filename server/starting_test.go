@@ -21,8 +21,8 @@ import (
 	"deadman/server"
 )
 
-// distant is a database behind a proxy that can be stopped.
-func distant(t *testing.T) (proxy *toxiproxy.Proxy, address string) {
+// newProxiedPostgres is a database behind a proxy that can be stopped.
+func newProxiedPostgres(t *testing.T) (proxy *toxiproxy.Proxy, address string) {
 	t.Helper()
 	at, err := url.Parse(storetest.Postgres(t))
 	if err != nil {
@@ -37,8 +37,8 @@ func distant(t *testing.T) (proxy *toxiproxy.Proxy, address string) {
 	return proxy, at.String()
 }
 
-// serves waits until a node serves.
-func serves(t *testing.T, n *node, ready <-chan server.Endpoints) {
+// waitUntilReady waits until a node serves.
+func waitUntilReady(t *testing.T, n *node, ready <-chan server.Endpoints) {
 	t.Helper()
 	select {
 	case <-ready:
@@ -51,14 +51,14 @@ func serves(t *testing.T, n *node, ready <-chan server.Endpoints) {
 
 // A starting node retries a database that fails after it was opened. The channels file is a pipe, so that the node
 // blocks there until the test writes.
-func TestStartWaitsForADatabaseThatDisconnects(t *testing.T) {
+func TestStartWaitsForDatabaseThatDisconnects(t *testing.T) {
 	t.Parallel()
-	proxy, database := distant(t)
+	proxy, database := newProxiedPostgres(t)
 	pipe := filepath.Join(t.TempDir(), "notify.yaml")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n, ready := begin(t, server.Config{DatabaseURL: database, NATSURL: broker(t), Notify: pipe})
+	n, ready := startNode(t, server.Config{DatabaseURL: database, NATSURL: startNATS(t), Notify: pipe})
 	hand := func(while func()) {
 		t.Helper()
 		file, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the node reads
@@ -77,19 +77,19 @@ func TestStartWaitsForADatabaseThatDisconnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	hand(func() {})
-	serves(t, n, ready)
+	waitUntilReady(t, n, ready)
 }
 
-// onWarning calls a function before the first log record with a text is handled.
-type onWarning struct {
+// warningHandler calls a function before the first log record with a text is handled.
+type warningHandler struct {
 	slog.Handler
-	says string
-	call func()
+	wantText string
+	call     func()
 }
 
 // Handle implements slog.Handler.
-func (h *onWarning) Handle(ctx context.Context, r slog.Record) error {
-	if strings.Contains(r.Message, h.says) && h.call != nil {
+func (h *warningHandler) Handle(ctx context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, h.wantText) && h.call != nil {
 		h.call()
 		h.call = nil
 	}
@@ -97,17 +97,17 @@ func (h *onWarning) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // The same applies to the token lookup, the last step before the node serves.
-func TestStartWaitsForADatabaseLostBeforeTheAccessGate(t *testing.T) { // not parallel: it needs a default port for itself
+func TestStartWaitsForDatabaseLostBeforeAccessGate(t *testing.T) { // not parallel: it needs a default port for itself
 	if taken, err := net.Listen("tcp", server.DefaultHTTPAddr); err == nil { // forces the move to another address, with its log message
 		t.Cleanup(func() { _ = taken.Close() })
 	}
-	proxy, database := distant(t)
-	n, ready := beginWith(t, server.Config{DatabaseURL: database, NATSURL: broker(t), HTTPAddr: byDefault}, func(h slog.Handler) slog.Handler {
-		return &onWarning{h, "the default HTTP address is taken", proxy.Stop}
+	proxy, database := newProxiedPostgres(t)
+	n, ready := startNodeLogging(t, server.Config{DatabaseURL: database, NATSURL: startNATS(t), HTTPAddr: byDefault}, func(h slog.Handler) slog.Handler {
+		return &warningHandler{h, "the default HTTP address is taken", proxy.Stop}
 	})
 	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there any more") })
 	if err := proxy.Start(); err != nil {
 		t.Fatal(err)
 	}
-	serves(t, n, ready)
+	waitUntilReady(t, n, ready)
 }

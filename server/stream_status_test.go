@@ -35,7 +35,7 @@ func (n *node) streams() map[string]web.Stream {
 // of the reading node. A deleted stream is shown as gone.
 func TestStreamsAreShown(t *testing.T) {
 	t.Parallel()
-	url := broker(t)
+	url := startNATS(t)
 	js := bustest.JetStream(t, url)
 	for name, subject := range map[string]string{"ORDERS": "orders.>", "OTHERS": "others.>"} {
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
@@ -43,10 +43,10 @@ func TestStreamsAreShown(t *testing.T) {
 		}
 	}
 	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: url, Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})}
-	nodes := []*node{serve(t, config(t, c, 0)), serve(t, config(t, c, 1))}
+	nodes := []*node{startReadyNode(t, nodeConfig(t, c, 0)), startReadyNode(t, nodeConfig(t, c, 1))}
 	const orders = 5
 	for i := range orders {
-		nodes[0].want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", fmt.Sprintf(`{"id":"o%d"}`, i))
+		nodes[0].callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", fmt.Sprintf(`{"id":"o%d"}`, i))
 	}
 	for _, n := range nodes {
 		var s web.Stream
@@ -92,15 +92,15 @@ func TestStreamsAreShown(t *testing.T) {
 
 // Jobs of a recreated stream are still decided: events of the new stream end them, and without events their steps are
 // taken.
-func TestJobsOfARecreatedStreamAreDecided(t *testing.T) {
+func TestJobsOfRecreatedStreamAreDecided(t *testing.T) {
 	t.Parallel()
-	url := broker(t)
+	url := startNATS(t)
 	js := bustest.JetStream(t, url)
 	orders := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
 	if _, err := js.CreateStream(t.Context(), orders); err != nil {
 		t.Fatal(err)
 	}
-	n := serve(t, server.Config{DataDir: bustest.Dir(t), NATSURL: url, Rules: ruleFolder(t, map[string]string{"order.yaml": `
+	n := startReadyNode(t, server.Config{DataDir: bustest.Dir(t), NATSURL: url, Rules: ruleFolder(t, map[string]string{"order.yaml": `
 name: order-unshipped
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -109,7 +109,7 @@ escalate: [{after: 10s, step: late, severity: error}]
 slot: 1s
 `})})
 	for _, id := range []string{"shipped", "silent"} {
-		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"`+id+`"}`)
+		n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"`+id+`"}`)
 	}
 	n.eventually("both are waited for", func() bool { var jobs list; n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 2 })
 	if err := js.DeleteStream(t.Context(), "ORDERS"); err != nil {
@@ -118,15 +118,15 @@ slot: 1s
 	if _, err := js.CreateStream(t.Context(), orders); err != nil {
 		t.Fatal(err)
 	}
-	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.shipped", `{"id":"shipped"}`)
+	n.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.shipped", `{"id":"shipped"}`)
 	var ended struct{ Items []struct{ Outcome string } }
 	n.eventually("the one that was shipped ends", func() bool {
 		n.get("/api/v1/history?rule=order-unshipped&key=shipped", &ended)
 		return len(ended.Items) == 1 && ended.Items[0].Outcome == "resolved"
 	})
-	var said list
-	n.eventually("an alert of the other", func() bool { n.get("/api/v1/alerts?rule=order-unshipped", &said); return len(said.Items) > 0 })
-	if len(said.Items) != 1 || said.Items[0].Key != "silent" {
-		t.Errorf("said %+v", said.Items)
+	var raised list
+	n.eventually("an alert of the other", func() bool { n.get("/api/v1/alerts?rule=order-unshipped", &raised); return len(raised.Items) > 0 })
+	if len(raised.Items) != 1 || raised.Items[0].Key != "silent" {
+		t.Errorf("said %+v", raised.Items)
 	}
 }

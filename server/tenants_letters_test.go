@@ -22,15 +22,15 @@ var floodLimits = store.LetterLimits{
 	Period:  time.Hour,
 }
 
-// writtenLetter is the part of a dead letter that the test of a flood checks.
-type writtenLetter struct {
+// storedLetter is the part of a dead letter that the test of a flood checks.
+type storedLetter struct {
 	Rule, Reason string
 	Summarized   int
 	Body         string
 }
 
 // allLetters returns all dead letters of a rule; an empty rule: of all rules.
-func (w *tenants) allLetters(rule string) (all []writtenLetter) {
+func (w *tenants) allLetters(rule string) (all []storedLetter) {
 	w.Helper()
 	query := url.Values{"limit": {"500"}}
 	if rule != "" {
@@ -38,10 +38,10 @@ func (w *tenants) allLetters(rule string) (all []writtenLetter) {
 	}
 	for {
 		var page struct {
-			Items []writtenLetter
+			Items []storedLetter
 			Next  string
 		}
-		w.want(http.StatusOK, http.MethodGet, "/api/v1/dead-letters?"+query.Encode(), "", w.admin...).read(w.T, &page)
+		w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/dead-letters?"+query.Encode(), "", w.admin...).decode(w.T, &page)
 		all = append(all, page.Items...)
 		if page.Next == "" {
 			return all
@@ -50,8 +50,8 @@ func (w *tenants) allLetters(rule string) (all []writtenLetter) {
 	}
 }
 
-// summed returns the numbers of whole letters, of summaries, and of the events that these stand for.
-func summed(letters []writtenLetter) (whole, summaries, events int) {
+// sumLetters returns the numbers of whole letters, of summaries, and of the events that these stand for.
+func sumLetters(letters []storedLetter) (whole, summaries, events int) {
 	for _, l := range letters {
 		if l.Summarized == 0 {
 			whole++
@@ -64,23 +64,23 @@ func summed(letters []writtenLetter) (whole, summaries, events int) {
 
 // A tenant at its quota of jobs with many rules on one subject writes a bounded number of rows. All refused events are
 // counted, an alert names the rules, and other tenants and the operator keep whole dead letters.
-func TestRefusedEventsOfATenantAreBounded(t *testing.T) {
+func TestRefusedEventsOfTenantAreBounded(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, c server.Config) {
+	onBothDatabases(t, func(t *testing.T, c server.Config) {
 		const rules, sent = 100, 300
 		w := newTenants(t, c.WithLetterLimits(floodLimits))
 		startedAt := time.Now()
 		minutes := func() int { return 2 + int(time.Since(startedAt)/time.Minute) }
 		name := func(i int) string { return fmt.Sprintf("acme-hold-%d", i) }
 		w.eventually("acme's first event has a job", func() bool {
-			return w.call(http.MethodGet, "/api/v1/jobs/acme-late/a1", "", w.acme...).status == http.StatusOK
+			return w.callRaw(http.MethodGet, "/api/v1/jobs/acme-late/a1", "", w.acme...).status == http.StatusOK
 		})
-		w.quota(`{"jobs": 0}`)
+		w.setQuota(`{"jobs": 0}`)
 		for i := range rules {
-			w.put(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", name(i), 1), w.admin...)
+			w.saveRule(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", name(i), 1), w.admin...)
 		}
-		w.put(http.StatusCreated, "", strings.NewReplacer("acme-hold", "operators", "acme.", "ops.").Replace(holdRule), w.admin...)
-		conn := w.as(bus.UserAdmin)
+		w.saveRule(http.StatusCreated, "", strings.NewReplacer("acme-hold", "operators", "acme.", "ops.").Replace(holdRule), w.admin...)
+		conn := w.natsConn(bus.UserAdmin)
 		for i := range sent {
 			if err := conn.Publish("acme.hold", fmt.Appendf(nil, `{"id": "f%d"}`, i)); err != nil {
 				t.Fatal(err)
@@ -91,27 +91,27 @@ func TestRefusedEventsOfATenantAreBounded(t *testing.T) {
 		}
 		w.eventually("each rule has refused all events", func() bool {
 			for _, i := range []int{0, rules / 2, rules - 1} {
-				if whole, _, events := summed(w.allLetters(name(i))); whole+events != sent {
+				if whole, _, events := sumLetters(w.allLetters(name(i))); whole+events != sent {
 					return false
 				}
 			}
 			return true
 		})
-		whole, summaries, events := summed(w.allLetters(""))
+		whole, summaries, events := sumLetters(w.allLetters(""))
 		if whole+events != rules*sent {
 			t.Errorf("%d events have a letter and %d are summarized, want %d in all", whole, events, rules*sent)
 		}
 		if limit := rules * minutes(); whole != 500 || summaries > limit || summaries < rules {
 			t.Errorf("%d letters and %d summaries, want 500 and at most %d", whole, summaries, limit)
 		}
-		metrics := string(w.call(http.MethodGet, "/metrics", "", w.admin...).body)
+		metrics := string(w.callRaw(http.MethodGet, "/metrics", "", w.admin...).body)
 		for _, want := range []string{fmt.Sprintf("deadman_dead_letters_total %d\n", rules*sent), fmt.Sprintf("deadman_dead_letters_summarized_total %d\n", events)} {
 			if !strings.Contains(metrics, want) {
 				t.Errorf("the metrics lack %s", want)
 			}
 		}
 		if c.DatabaseURL != "" {
-			w.fewTurnedAway(t, c.DatabaseURL, whole)
+			w.checkBoundedLetters(t, c.DatabaseURL, whole)
 		}
 
 		// The others have whole letters.
@@ -123,37 +123,37 @@ func TestRefusedEventsOfATenantAreBounded(t *testing.T) {
 				return len(letters) == 1 && letters[0].Summarized == 0 && letters[0].Body == `{"number": "1"}`
 			})
 		}
-		w.zenithGoesOn("after-the-flood")
+		w.checkZenithWorks("after-the-flood")
 
 		// The saves above wake the maintenance; the next round finds the summaries.
-		w.put(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", "wake", 1), w.admin...)
-		var said list
+		w.saveRule(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", "wake", 1), w.admin...)
+		var raised list
 		w.eventually("an alert names the rules", func() bool {
-			w.want(http.StatusOK, http.MethodGet, "/api/v1/alerts?rule=deadman", "", w.admin...).read(t, &said)
-			for _, a := range said.Items {
+			w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/alerts?rule=deadman", "", w.admin...).decode(t, &raised)
+			for _, a := range raised.Items {
 				if a.Key == "dead-letters" && a.Status == "firing" {
 					return true
 				}
 			}
 			return false
 		})
-		retried := w.want(http.StatusOK, http.MethodPost, "/api/v1/dead-letters/retry?rule="+name(0), "", w.admin...)
+		retried := w.callExpecting(http.StatusOK, http.MethodPost, "/api/v1/dead-letters/retry?rule="+name(0), "", w.admin...)
 		if !strings.Contains(string(retried.body), `"processed":0`) {
 			t.Errorf("a retry without room: %s", retried.body)
 		}
-		w.quota(`{}`)
-		w.want(http.StatusOK, http.MethodPost, "/api/v1/dead-letters/retry?rule="+name(0), "", w.admin...)
-		if left, _, _ := summed(w.allLetters(name(0))); left != 0 {
+		w.setQuota(`{}`)
+		w.callExpecting(http.StatusOK, http.MethodPost, "/api/v1/dead-letters/retry?rule="+name(0), "", w.admin...)
+		if left, _, _ := sumLetters(w.allLetters(name(0))); left != 0 {
 			t.Errorf("%d letters are left after a retry with room", left)
 		}
-		if _, _, events := summed(w.allLetters(name(0))); events == 0 {
+		if _, _, events := sumLetters(w.allLetters(name(0))); events == 0 {
 			t.Error("a retry took the summaries")
 		}
 	})
 }
 
-// fewTurnedAway fails the test if more refused jobs are remembered than there are letters to retry.
-func (w *tenants) fewTurnedAway(t *testing.T, dsn string, letters int) {
+// checkBoundedLetters fails the test if more refused jobs are remembered than there are letters to retry.
+func (w *tenants) checkBoundedLetters(t *testing.T, dsn string, letters int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // Two tenants share a node: one uses all it can, and the other is not informed, delayed or suppressed.
 func TestTenantsHaveQuotas(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, c server.Config) {
+	onBothDatabases(t, func(t *testing.T, c server.Config) {
 		c.AlertsBytes = 4 << 20
 		w := newTenants(t, c)
 		for _, attack := range []struct {
@@ -29,7 +29,7 @@ func TestTenantsHaveQuotas(t *testing.T) {
 			{"jobs", (*tenants).jobsAreCounted},
 			{"jobs by hand", (*tenants).jobsByHandAreCounted},
 			{"jobs at once", (*tenants).jobsAtOnceAreCounted},
-			{"ends of dead letters", (*tenants).endsOfLettersAreKept},
+			{"ends of dead letters", (*tenants).endsFromDeadLettersAreKept},
 			{"events", (*tenants).eventsAreCounted},
 			{"bytes of events", (*tenants).eventBytesAreCounted},
 			{"bytes of jobs", (*tenants).jobBytesAreCounted},
@@ -37,54 +37,54 @@ func TestTenantsHaveQuotas(t *testing.T) {
 			{"alerts", (*tenants).alertsAreCounted},
 			{"alerts again", (*tenants).alertsAgainAreCountedOnce},
 			{"bytes of the stream", (*tenants).bytesAreCounted},
-			{"what is told", (*tenants).quotasAreTold},
-			{"what the other sees", (*tenants).quotasAreNotSeen},
+			{"what is told", (*tenants).quotaAlertsAreRaised},
+			{"what the other sees", (*tenants).quotasAreHidden},
 			{"who sets them", (*tenants).quotasAreSet},
-			{"outer limits", (*tenants).outerLimitsAreNotTold},
+			{"outer limits", (*tenants).outerLimitsAreHidden},
 		} {
 			t.Run(attack.name, func(t *testing.T) {
 				again := *w
 				node := *w.node
 				node.T, again.node = t, &node
 				attack.play(&again, t)
-				again.zenithGoesOn(strings.ReplaceAll(attack.name, " ", "-"))
+				again.checkZenithWorks(strings.ReplaceAll(attack.name, " ", "-"))
 			})
 		}
 	})
 }
 
-// zenithGoesOn fails the test unless an event of zenith creates a job that is checked and publishes its alert.
-func (w *tenants) zenithGoesOn(key string) {
+// checkZenithWorks fails the test unless an event of zenith creates a job that is checked and publishes its alert.
+func (w *tenants) checkZenithWorks(key string) {
 	w.Helper()
 	w.publish(http.StatusAccepted, "zenith.created", `{"id": "`+key+`"}`, w.zenith...)
 	w.eventually("zenith's alert is published", func() bool {
-		said := w.alertsOf("zenith-late", w.zenith)
-		return slices.ContainsFunc(said, func(a saidAlert) bool { return a.Key == key && a.Published })
+		raised := w.alertsOf("zenith-late", w.zenith)
+		return slices.ContainsFunc(raised, func(a tenantAlert) bool { return a.Key == key && a.Published })
 	})
-	w.want(http.StatusOK, http.MethodGet, "/api/v1/rules", "", w.zenith...)
-	if got := w.call(http.MethodGet, "/api/v1/rules/zenith-late", "", w.zenith...); strings.Contains(string(got.body), "over_quota") {
+	w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/rules", "", w.zenith...)
+	if got := w.callRaw(http.MethodGet, "/api/v1/rules/zenith-late", "", w.zenith...); strings.Contains(string(got.body), "over_quota") {
 		w.Errorf("zenith's rule: %s", got.body)
 	}
 }
 
-type saidAlert struct {
+type tenantAlert struct {
 	Rule, Key, Text, Status string
 	Published, Withheld     bool
 	Labels                  map[string]string
 }
 
 // alertsOf returns the newest alerts of a rule, as visible to a token.
-func (w *tenants) alertsOf(rule string, as []string) []saidAlert {
+func (w *tenants) alertsOf(rule string, as []string) []tenantAlert {
 	w.Helper()
-	var said struct{ Items []saidAlert }
-	w.want(http.StatusOK, http.MethodGet, "/api/v1/alerts?limit=500&rule="+rule, "", as...).read(w.T, &said)
-	return said.Items
+	var raised struct{ Items []tenantAlert }
+	w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/alerts?limit=500&rule="+rule, "", as...).decode(w.T, &raised)
+	return raised.Items
 }
 
-// quota sets limits of acme.
-func (w *tenants) quota(limits string) {
+// setQuota sets limits of acme.
+func (w *tenants) setQuota(limits string) {
 	w.Helper()
-	w.want(http.StatusOK, http.MethodPut, "/api/v1/quotas/acme-*", limits, append(w.admin, "Content-Type", "application/json")...)
+	w.callExpecting(http.StatusOK, http.MethodPut, "/api/v1/quotas/acme-*", limits, append(w.admin, "Content-Type", "application/json")...)
 }
 
 // usage is the use of a limit of a prefix.
@@ -102,7 +102,7 @@ func (w *tenants) usage(prefix, limit string, as []string) usage {
 			Limits []usage
 		}
 	}
-	w.want(http.StatusOK, http.MethodGet, "/api/v1/quotas", "", as...).read(w.T, &quotas)
+	w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/quotas", "", as...).decode(w.T, &quotas)
 	for _, q := range quotas.Items {
 		for _, l := range q.Limits {
 			if q.Prefix == prefix && l.Name == limit {
@@ -123,8 +123,8 @@ escalate: [{after: 100h, step: primary}]
 slot: 1s
 `
 
-// isOver fails the test unless a response is a quota refusal that names only acme.
-func (w *tenants) isOver(got reply, status int) {
+// checkOverQuota fails the test unless a response is a quota refusal that names only acme.
+func (w *tenants) checkOverQuota(got reply, status int) {
 	w.Helper()
 	text := string(got.body)
 	if got.status != status || !strings.Contains(text, "acme-*") || !strings.Contains(text, "deadman quota set") || strings.Contains(text, "zenith") {
@@ -136,14 +136,14 @@ func (w *tenants) isOver(got reply, status int) {
 }
 
 func (w *tenants) rulesAreCounted(t *testing.T) {
-	w.quota(`{"rules": 4}`)
+	w.setQuota(`{"rules": 4}`)
 	name := func(i int) string { return fmt.Sprintf("acme-r%d", i) }
 	text := func(i int) string { return strings.Replace(holdRule, "acme-hold", name(i), 1) }
 	var saves sync.WaitGroup
 	answers := make([]reply, 12)
 	for i := range answers {
 		saves.Go(func() {
-			answers[i] = w.call(http.MethodPut, "/api/v1/rules/"+name(i), text(i), append(slices.Clone(w.acme), "Content-Type", "application/yaml")...)
+			answers[i] = w.callRaw(http.MethodPut, "/api/v1/rules/"+name(i), text(i), append(slices.Clone(w.acme), "Content-Type", "application/yaml")...)
 		})
 	}
 	saves.Wait()
@@ -153,38 +153,38 @@ func (w *tenants) rulesAreCounted(t *testing.T) {
 			saved = append(saved, i)
 			continue
 		}
-		w.isOver(got, http.StatusUnprocessableEntity)
+		w.checkOverQuota(got, http.StatusUnprocessableEntity)
 	}
 	if len(saved) != 3 { // includes acme-late
 		t.Fatalf("%d rules were saved at once, want 3", len(saved))
 	}
-	w.put(http.StatusOK, "", strings.Replace(text(saved[0]), "100h", "101h", 1), w.acme...)
-	w.put(http.StatusCreated, "", strings.ReplaceAll(zenithRule, "zenith-late", "zenith-more"), w.zenith...)
-	w.put(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", "acme-operators", 1), w.admin...) // it counts but is not refused
+	w.saveRule(http.StatusOK, "", strings.Replace(text(saved[0]), "100h", "101h", 1), w.acme...)
+	w.saveRule(http.StatusCreated, "", strings.ReplaceAll(zenithRule, "zenith-late", "zenith-more"), w.zenith...)
+	w.saveRule(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", "acme-operators", 1), w.admin...) // it counts but is not refused
 	if got := w.usage("acme-", "rules", w.admin); got.Limit != 4 {
 		t.Errorf("rules: %+v", got)
 	}
 	for _, i := range saved {
-		w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/"+name(i), "", w.acme...)
+		w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/"+name(i), "", w.acme...)
 	}
-	w.put(http.StatusCreated, "", text(0), w.acme...)
+	w.saveRule(http.StatusCreated, "", text(0), w.acme...)
 	for _, rule := range []string{name(0), "acme-operators"} {
-		w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/"+rule, "", w.acme...)
+		w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/"+rule, "", w.acme...)
 	}
 }
 
 func (w *tenants) jobsAreCounted(t *testing.T) {
-	w.quota(`{}`)
-	w.put(http.StatusCreated, "", holdRule, w.acme...)
+	w.setQuota(`{}`)
+	w.saveRule(http.StatusCreated, "", holdRule, w.acme...)
 	var jobs list
 	w.eventually("all pending jobs of acme are counted", func() bool {
-		w.want(http.StatusOK, http.MethodGet, "/api/v1/jobs?limit=500", "", w.acme...).read(t, &jobs)
+		w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/jobs?limit=500", "", w.acme...).decode(t, &jobs)
 		return w.usage("acme-", "jobs", w.acme).Used == int64(len(jobs.Items))
 	})
 	held := func(key string) bool {
-		return w.call(http.MethodGet, "/api/v1/jobs/acme-hold/"+key, "", w.acme...).status == http.StatusOK
+		return w.callRaw(http.MethodGet, "/api/v1/jobs/acme-hold/"+key, "", w.acme...).status == http.StatusOK
 	}
-	w.quota(fmt.Sprintf(`{"jobs": %d}`, len(jobs.Items)+5))
+	w.setQuota(fmt.Sprintf(`{"jobs": %d}`, len(jobs.Items)+5))
 	for i := range 5 {
 		w.publish(http.StatusAccepted, "acme.hold", fmt.Sprintf(`{"id": "h%d"}`, i), w.acme...)
 	}
@@ -194,16 +194,16 @@ func (w *tenants) jobsAreCounted(t *testing.T) {
 	}
 	w.publish(http.StatusAccepted, "acme.hold", `{"id": "h0"}`, w.acme...) // already pending: nothing to refuse
 	w.eventually("20 events of acme are dead letters", func() bool {
-		letters := w.letters("acme-hold")
+		letters := w.deadLetters("acme-hold")
 		return len(letters) == 20 && strings.Contains(letters[0].Reason, "acme-* have all of their") && strings.Contains(letters[0].Reason, "pending jobs")
 	})
 	if held("over0") || held("over19") {
 		t.Error("a job began beyond the quota")
 	}
 	w.eventually("the rule says so", func() bool {
-		return strings.Contains(string(w.call(http.MethodGet, "/api/v1/rules?name=acme-hold", "", w.acme...).body), `"over_quota"`)
+		return strings.Contains(string(w.callRaw(http.MethodGet, "/api/v1/rules?name=acme-hold", "", w.acme...).body), `"over_quota"`)
 	})
-	if page := w.call(http.MethodGet, "/rules/acme-hold", "", append(slices.Clone(w.acme), "Accept", "text/html")...); !strings.Contains(string(page.body), "Quota exceeded") {
+	if page := w.callRaw(http.MethodGet, "/rules/acme-hold", "", append(slices.Clone(w.acme), "Accept", "text/html")...); !strings.Contains(string(page.body), "Quota exceeded") {
 		t.Errorf("the page of the rule: %s", page.body)
 	}
 	// A quota never drops a resolve.
@@ -216,28 +216,28 @@ func (w *tenants) jobsAreCounted(t *testing.T) {
 	// Past events count too.
 	past := strings.Replace(holdRule, "acme-hold", "acme-past", 1)
 	asYAML := append(slices.Clone(w.acme), "Content-Type", "application/yaml")
-	w.isOver(w.call(http.MethodPut, "/api/v1/rules/acme-past?since=2026-01-01T00:00:00Z", past, asYAML...), http.StatusUnprocessableEntity)
-	if got := w.call(http.MethodGet, "/api/v1/rules/acme-past", "", w.acme...); got.status != http.StatusNotFound {
+	w.checkOverQuota(w.callRaw(http.MethodPut, "/api/v1/rules/acme-past?since=2026-01-01T00:00:00Z", past, asYAML...), http.StatusUnprocessableEntity)
+	if got := w.callRaw(http.MethodGet, "/api/v1/rules/acme-past", "", w.acme...); got.status != http.StatusNotFound {
 		t.Errorf("a rule that was refused is there: %d", got.status)
 	}
-	if n := len(w.letters("zenith-late")); n != 0 {
+	if n := len(w.deadLetters("zenith-late")); n != 0 {
 		t.Errorf("zenith has %d dead letters", n)
 	}
 }
 
-func (w *tenants) letters(rule string) []letter {
+func (w *tenants) deadLetters(rule string) []letter {
 	w.Helper()
 	var letters struct{ Items []letter }
-	w.want(http.StatusOK, http.MethodGet, "/api/v1/dead-letters?limit=500&rule="+rule, "", w.admin...).read(w.T, &letters)
+	w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/dead-letters?limit=500&rule="+rule, "", w.admin...).decode(w.T, &letters)
 	return letters.Items
 }
 
 func (w *tenants) jobsByHandAreCounted(t *testing.T) {
-	w.quota(`{"jobs": 1}`)
+	w.setQuota(`{"jobs": 1}`)
 	asJSON := append(slices.Clone(w.acme), "Content-Type", "application/json")
-	w.isOver(w.call(http.MethodPost, "/api/v1/jobs", `{"rule": "acme-hold", "key": "hand"}`, asJSON...), http.StatusUnprocessableEntity)
-	w.isOver(w.call(http.MethodPost, "/api/v1/jobs", `{"rule": "acme-hold", "key": "hand"}`, append(slices.Clone(asJSON), "Idempotency-Key", "once")...), http.StatusUnprocessableEntity)
-	got := w.call(http.MethodPost, "/api/v1/jobs/bulk", `{"rule": "acme-hold", "key": "h1"}`+"\n"+`{"rule": "acme-hold", "key": "hand"}`,
+	w.checkOverQuota(w.callRaw(http.MethodPost, "/api/v1/jobs", `{"rule": "acme-hold", "key": "hand"}`, asJSON...), http.StatusUnprocessableEntity)
+	w.checkOverQuota(w.callRaw(http.MethodPost, "/api/v1/jobs", `{"rule": "acme-hold", "key": "hand"}`, append(slices.Clone(asJSON), "Idempotency-Key", "once")...), http.StatusUnprocessableEntity)
+	got := w.callRaw(http.MethodPost, "/api/v1/jobs/bulk", `{"rule": "acme-hold", "key": "h1"}`+"\n"+`{"rule": "acme-hold", "key": "hand"}`,
 		append(slices.Clone(w.acme), "Content-Type", "application/x-ndjson")...)
 	var bulk struct {
 		Created, Existed, Refused int
@@ -246,28 +246,28 @@ func (w *tenants) jobsByHandAreCounted(t *testing.T) {
 			Message string
 		} `json:"refused_lines"`
 	}
-	got.read(t, &bulk)
+	got.decode(t, &bulk)
 	if bulk.Created != 0 || bulk.Existed != 1 || bulk.Refused != 1 || len(bulk.Wrong) != 1 || bulk.Wrong[0].Line != 2 || !strings.Contains(bulk.Wrong[0].Message, "pending jobs") {
 		t.Errorf("in bulk: %d %s", got.status, got.body)
 	}
-	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/jobs/acme-hold/h1", "", w.acme...)
-	w.want(http.StatusCreated, http.MethodPost, "/api/v1/jobs", `{"rule": "zenith-late", "key": "hand"}`, append(slices.Clone(w.zenith), "Content-Type", "application/json")...)
-	audit := string(w.call(http.MethodGet, "/api/v1/audit?object=job/acme-hold/hand", "", w.admin...).body)
+	w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/jobs/acme-hold/h1", "", w.acme...)
+	w.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/jobs", `{"rule": "zenith-late", "key": "hand"}`, append(slices.Clone(w.zenith), "Content-Type", "application/json")...)
+	audit := string(w.callRaw(http.MethodGet, "/api/v1/audit?object=job/acme-hold/hand", "", w.admin...).body)
 	if strings.Contains(audit, "job.create") {
 		t.Errorf("a job that did not begin is in the audit: %s", audit)
 	}
 }
 
 func (w *tenants) eventsAreCounted(t *testing.T) {
-	w.quota(`{"events": 1}`) // a bucket of 2, which no slow machine refills between 40 requests
+	w.setQuota(`{"events": 1}`) // a bucket of 2, which no slow machine refills between 40 requests
 	refused := 0
 	for range 40 {
-		got := w.call(http.MethodPost, "/api/v1/events/acme.free", `{"id": "stranger"}`, w.acme...)
+		got := w.callRaw(http.MethodPost, "/api/v1/events/acme.free", `{"id": "stranger"}`, w.acme...)
 		if got.status == http.StatusAccepted {
 			continue
 		}
 		refused++
-		w.isOver(got, http.StatusTooManyRequests)
+		w.checkOverQuota(got, http.StatusTooManyRequests)
 		if got.header.Get("Retry-After") == "" {
 			t.Error("a 429 says not when to try again")
 		}
@@ -278,73 +278,73 @@ func (w *tenants) eventsAreCounted(t *testing.T) {
 	for i := range 40 {
 		w.publish(http.StatusAccepted, "zenith.shipped", fmt.Sprintf(`{"id": "stranger%d"}`, i), w.zenith...)
 	}
-	w.quota(`{"events": 0}`)
-	w.put(http.StatusCreated, "", "name: acme-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: acme.ticks}}\n", w.acme...)
-	w.put(http.StatusCreated, "", "name: zenith-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: zenith.created, data: {id: tick}}}\n", w.zenith...)
+	w.setQuota(`{"events": 0}`)
+	w.saveRule(http.StatusCreated, "", "name: acme-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: acme.ticks}}\n", w.acme...)
+	w.saveRule(http.StatusCreated, "", "name: zenith-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: zenith.created, data: {id: tick}}}\n", w.zenith...)
 	w.eventually("zenith's schedule emits", func() bool {
-		return w.call(http.MethodGet, "/api/v1/jobs/zenith-late/tick", "", w.zenith...).status == http.StatusOK
+		return w.callRaw(http.MethodGet, "/api/v1/jobs/zenith-late/tick", "", w.zenith...).status == http.StatusOK
 	})
 	if n := w.messages(bus.EventsStream, "acme.ticks"); n != 0 {
 		t.Errorf("acme's schedule emitted %d events", n)
 	}
-	w.quota(`{}`)
+	w.setQuota(`{}`)
 	// A refused tick waits for a minute, or until the rules change.
-	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/zenith-clock", "", w.admin...)
+	w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/zenith-clock", "", w.admin...)
 	w.eventually("acme's schedule emits again", func() bool { return w.messages(bus.EventsStream, "acme.ticks") > 0 })
-	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-clock", "", w.admin...)
+	w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-clock", "", w.admin...)
 }
 
 // Large events use up a quota that small ones do not.
 func (w *tenants) eventBytesAreCounted(t *testing.T) {
-	w.quota(`{"event_bytes": 2000}`)
+	w.setQuota(`{"event_bytes": 2000}`)
 	large := `{"id": "stranger", "text": "` + strings.Repeat("x", 255<<10) + `"}`
 	w.publish(http.StatusAccepted, "acme.free", large, w.acme...) // the bucket is full: any size is accepted
 	w.publish(http.StatusAccepted, "acme.free", large, w.acme...)
-	got := w.call(http.MethodPost, "/api/v1/events/acme.free", large, append(slices.Clone(w.acme), "Content-Type", "application/json")...)
-	w.isOver(got, http.StatusTooManyRequests)
+	got := w.callRaw(http.MethodPost, "/api/v1/events/acme.free", large, append(slices.Clone(w.acme), "Content-Type", "application/json")...)
+	w.checkOverQuota(got, http.StatusTooManyRequests)
 	if text := string(got.body); !strings.Contains(text, "2000 bytes of events a second") || !strings.Contains(text, "--event-bytes") || got.header.Get("Retry-After") != "60" {
 		t.Errorf("%s, after %s", text, got.header.Get("Retry-After"))
 	}
 	w.publish(http.StatusAccepted, "zenith.shipped", large, w.zenith...)
-	w.quota(`{"event_bytes": 0}`)
-	w.put(http.StatusCreated, "", "name: acme-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: acme.heavy}}\n", w.acme...)
-	w.put(http.StatusCreated, "", "name: zenith-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: zenith.created, data: {id: tock}}}\n", w.zenith...)
+	w.setQuota(`{"event_bytes": 0}`)
+	w.saveRule(http.StatusCreated, "", "name: acme-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: acme.heavy}}\n", w.acme...)
+	w.saveRule(http.StatusCreated, "", "name: zenith-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: zenith.created, data: {id: tock}}}\n", w.zenith...)
 	w.eventually("zenith's schedule emits", func() bool {
-		return w.call(http.MethodGet, "/api/v1/jobs/zenith-late/tock", "", w.zenith...).status == http.StatusOK
+		return w.callRaw(http.MethodGet, "/api/v1/jobs/zenith-late/tock", "", w.zenith...).status == http.StatusOK
 	})
 	if n := w.messages(bus.EventsStream, "acme.heavy"); n != 0 {
 		t.Errorf("acme's schedule emitted %d events", n)
 	}
 	for _, rule := range []string{"acme-clock", "zenith-clock"} {
-		w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/"+rule, "", w.admin...)
+		w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/"+rule, "", w.admin...)
 	}
-	w.quota(`{}`)
+	w.setQuota(`{}`)
 }
 
 // A few jobs with large bodies use up a quota, and ends free it.
 func (w *tenants) jobBytesAreCounted(t *testing.T) {
-	w.quota(`{}`)
-	w.put(http.StatusCreated, "", strings.NewReplacer("acme-hold", "acme-heavy", "acme.hold", "acme.load", "acme.free", "acme.unload").Replace(holdRule), w.acme...)
+	w.setQuota(`{}`)
+	w.saveRule(http.StatusCreated, "", strings.NewReplacer("acme-hold", "acme-heavy", "acme.hold", "acme.load", "acme.free", "acme.unload").Replace(holdRule), w.acme...)
 	used := w.usage("acme-", "job_bytes", w.acme).Used
-	w.quota(fmt.Sprintf(`{"job_bytes": %d}`, used+250_000))
+	w.setQuota(fmt.Sprintf(`{"job_bytes": %d}`, used+250_000))
 	load := func(i int) {
 		w.publish(http.StatusAccepted, "acme.load", fmt.Sprintf(`{"id": "l%d", "text": "%s"}`, i, strings.Repeat("x", 100_000)), w.acme...)
 	}
 	held := func(i int) bool {
-		return w.call(http.MethodGet, fmt.Sprintf("/api/v1/jobs/acme-heavy/l%d", i), "", w.acme...).status == http.StatusOK
+		return w.callRaw(http.MethodGet, fmt.Sprintf("/api/v1/jobs/acme-heavy/l%d", i), "", w.acme...).status == http.StatusOK
 	}
 	for i := range 6 {
 		load(i)
 	}
 	load(0) // already pending
 	w.eventually("3 events of acme are dead letters", func() bool {
-		letters := w.letters("acme-heavy")
+		letters := w.deadLetters("acme-heavy")
 		return len(letters) == 3 && strings.Contains(letters[0].Reason, "acme-* have all of their") && strings.Contains(letters[0].Reason, "bytes of pending jobs")
 	})
 	if !held(2) || held(3) {
 		t.Error("the jobs that there is room for are not those that began")
 	}
-	w.isOver(w.call(http.MethodPost, "/api/v1/jobs", `{"rule": "acme-heavy", "key": "hand"}`, append(slices.Clone(w.acme), "Content-Type", "application/json")...), http.StatusUnprocessableEntity)
+	w.checkOverQuota(w.callRaw(http.MethodPost, "/api/v1/jobs", `{"rule": "acme-heavy", "key": "hand"}`, append(slices.Clone(w.acme), "Content-Type", "application/json")...), http.StatusUnprocessableEntity)
 	if use := w.usage("acme-", "job_bytes", w.acme); use.Used < used+300_000 || use.Used > used+301_000 {
 		t.Errorf("%+v, want three jobs more than %d", use, used)
 	}
@@ -354,31 +354,31 @@ func (w *tenants) jobBytesAreCounted(t *testing.T) {
 		load(9)
 		return held(9)
 	})
-	if n := len(w.letters("zenith-late")); n != 0 {
+	if n := len(w.deadLetters("zenith-late")); n != 0 {
 		t.Errorf("zenith has %d dead letters", n)
 	}
-	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-heavy", "", w.acme...)
+	w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-heavy", "", w.acme...)
 }
 
 // Many rules of a tenant process one large event: as many as the quota allows, and the others by a retry.
 func (w *tenants) anEventIsShared(t *testing.T) {
-	w.quota(`{}`)
+	w.setQuota(`{}`)
 	const many = 20
 	name := func(i int) string { return fmt.Sprintf("acme-many%d", i) }
 	for i := range many {
-		w.put(http.StatusCreated, "", strings.NewReplacer("acme-hold", name(i), "acme.hold", "acme.many", "acme.free", "acme.few").Replace(holdRule), w.acme...)
+		w.saveRule(http.StatusCreated, "", strings.NewReplacer("acme-hold", name(i), "acme.hold", "acme.many", "acme.free", "acme.few").Replace(holdRule), w.acme...)
 	}
 	other := strings.NewReplacer("acme-hold", "operators", "acme.hold", "acme.many", "acme.free", "acme.few").Replace(holdRule)
-	w.put(http.StatusCreated, "", other, w.admin...)
+	w.saveRule(http.StatusCreated, "", other, w.admin...)
 	w.publish(http.StatusAccepted, "acme.many", `{"id": "one", "text": "`+strings.Repeat("x", 250<<10)+`"}`, w.acme...)
 	held := func(rule string) bool {
-		return w.call(http.MethodGet, "/api/v1/jobs/"+rule+"/one", "", w.admin...).status == http.StatusOK
+		return w.callRaw(http.MethodGet, "/api/v1/jobs/"+rule+"/one", "", w.admin...).status == http.StatusOK
 	}
 	var began, refused []int
 	w.eventually("each rule has the event or a dead letter", func() bool {
 		began, refused = nil, nil
 		for i := range many {
-			if letters := w.letters(name(i)); len(letters) == 1 && strings.Contains(letters[0].Reason, "the rules acme-* together write at most 4194304 bytes of one event") {
+			if letters := w.deadLetters(name(i)); len(letters) == 1 && strings.Contains(letters[0].Reason, "the rules acme-* together write at most 4194304 bytes of one event") {
 				refused = append(refused, i)
 			} else if held(name(i)) {
 				began = append(began, i)
@@ -389,19 +389,19 @@ func (w *tenants) anEventIsShared(t *testing.T) {
 	if len(began) != 16 {
 		t.Errorf("%d rules of acme have the event, want 16", len(began))
 	}
-	if n := len(w.letters("operators")); n != 0 {
+	if n := len(w.deadLetters("operators")); n != 0 {
 		t.Errorf("a rule that is no tenant's has %d dead letters", n)
 	}
 	for _, i := range refused {
-		w.want(http.StatusOK, http.MethodPost, "/api/v1/dead-letters/retry?rule="+name(i), "", w.admin...)
+		w.callExpecting(http.StatusOK, http.MethodPost, "/api/v1/dead-letters/retry?rule="+name(i), "", w.admin...)
 		if !held(name(i)) {
 			t.Errorf("%s does not take the event in by a retry", name(i))
 		}
 	}
 	for i := range many {
-		w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/"+name(i), "", w.acme...)
+		w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/"+name(i), "", w.acme...)
 	}
-	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/operators", "", w.admin...)
+	w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/operators", "", w.admin...)
 }
 
 // messages returns the number of messages of a stream on a subject.
@@ -444,10 +444,10 @@ func (w *tenants) flood(rule, subject string, keys int, body string) (published,
 }
 
 func (w *tenants) alertsAreCounted(t *testing.T) {
-	w.put(http.StatusCreated, "", strings.Replace(floodRule, "TEXT", "late", 1), w.acme...)
-	w.quota(`{}`)
+	w.saveRule(http.StatusCreated, "", strings.Replace(floodRule, "TEXT", "late", 1), w.acme...)
+	w.setQuota(`{}`)
 	used := w.usage("acme-", "alerts", w.acme).Used
-	w.quota(fmt.Sprintf(`{"alerts": %d}`, used+4))
+	w.setQuota(fmt.Sprintf(`{"alerts": %d}`, used+4))
 	published, withheld := w.flood("acme-flood", "acme.flood", 30, "")
 	if published != 4 || withheld != 26 {
 		t.Errorf("%d alerts of acme are published and %d withheld, want 4 and 26", published, withheld)
@@ -475,8 +475,8 @@ func (w *tenants) alertsAreCounted(t *testing.T) {
 		t.Errorf("the stream has %d alerts of acme-flood, want 4 and their ends", n)
 	}
 	// With a higher quota, withheld alerts can be published after all.
-	w.quota(`{}`)
-	w.want(http.StatusOK, http.MethodPost, "/api/v1/alerts/republish", `{"rule": "acme-flood", "since": "2020-01-01T00:00:00Z"}`, append(slices.Clone(w.admin), "Content-Type", "application/json")...)
+	w.setQuota(`{}`)
+	w.callExpecting(http.StatusOK, http.MethodPost, "/api/v1/alerts/republish", `{"rule": "acme-flood", "since": "2020-01-01T00:00:00Z"}`, append(slices.Clone(w.admin), "Content-Type", "application/json")...)
 	w.eventually("all alerts of acme are in the stream", func() bool {
 		return w.messages(bus.AlertsStream, "deadman.alerts.acme-flood.>") == 60
 	})
@@ -489,8 +489,8 @@ func (w *tenants) alertsAreCounted(t *testing.T) {
 
 // One tenant can't fill the stream of alerts, even with the default limits.
 func (w *tenants) bytesAreCounted(t *testing.T) {
-	w.quota(`{}`)
-	w.put(http.StatusCreated, "", strings.NewReplacer("TEXT", `"{{event.text}}"`, "acme-flood", "acme-bytes", "acme.flood", "acme.wide").Replace(floodRule), w.acme...)
+	w.setQuota(`{}`)
+	w.saveRule(http.StatusCreated, "", strings.NewReplacer("TEXT", `"{{event.text}}"`, "acme-flood", "acme-bytes", "acme.flood", "acme.wide").Replace(floodRule), w.acme...)
 	published, withheld := w.flood("acme-bytes", "acme.wide", 150, `, "text": "`+strings.Repeat("x", 4000)+`"`)
 	if published == 0 || withheld == 0 {
 		t.Errorf("%d alerts of acme are published and %d withheld, want some of both", published, withheld)
@@ -504,8 +504,8 @@ func (w *tenants) bytesAreCounted(t *testing.T) {
 	}
 }
 
-func (w *tenants) quotasAreTold(t *testing.T) {
-	var raised []saidAlert
+func (w *tenants) quotaAlertsAreRaised(t *testing.T) {
+	var raised []tenantAlert
 	w.eventually("quotas are alerts", func() bool {
 		raised = nil
 		for _, a := range w.alertsOf("deadman", w.admin) {
@@ -515,35 +515,35 @@ func (w *tenants) quotasAreTold(t *testing.T) {
 		}
 		return len(raised) >= 6
 	})
-	told := make(map[string]int)
+	reported := make(map[string]int)
 	for _, a := range raised {
-		told[a.Key]++
+		reported[a.Key]++
 		if a.Labels["prefix"] != "acme-" || strings.Contains(a.Text, "zenith") {
 			t.Errorf("%+v", a)
 		}
 	}
 	for _, limit := range []string{"jobs", "job_bytes", "events", "event_bytes", "alerts", "alert_bytes"} {
-		if n := told["quota/acme-*/"+limit]; n != 1 {
-			t.Errorf("%s: %d alerts, want 1; %v", limit, n, told)
+		if n := reported["quota/acme-*/"+limit]; n != 1 {
+			t.Errorf("%s: %d alerts, want 1; %v", limit, n, reported)
 		}
 		if use := w.usage("acme-", limit, w.acme); use.Refused == 0 {
 			t.Errorf("acme sees %+v", use)
 		}
 	}
-	page := string(w.call(http.MethodGet, "/sessions", "", append(slices.Clone(w.acme), "Accept", "text/html")...).body)
+	page := string(w.callRaw(http.MethodGet, "/sessions", "", append(slices.Clone(w.acme), "Accept", "text/html")...).body)
 	if !strings.Contains(page, "Quota") || !strings.Contains(page, "alert_bytes") {
 		t.Errorf("the page of sessions shows no quota: %s", page)
 	}
 	var self struct{ Quota struct{ Prefix string } }
-	w.want(http.StatusOK, http.MethodGet, "/api/v1/tokens/self", "", w.acme...).read(t, &self)
+	w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens/self", "", w.acme...).decode(t, &self)
 	if self.Quota.Prefix != "acme-" {
 		t.Errorf("acme's token: %+v", self)
 	}
 }
 
-func (w *tenants) quotasAreNotSeen(t *testing.T) {
+func (w *tenants) quotasAreHidden(t *testing.T) {
 	for _, path := range []string{"/api/v1/quotas", "/api/v1/tokens/self", "/api/v1/rules", "/api/v1/alerts", "/api/v1/jobs", "/api/v1/history", "/", "/rules", "/alerts"} {
-		got := w.call(http.MethodGet, path, "", append(slices.Clone(w.zenith), "Accept", "text/html, application/json")...)
+		got := w.callRaw(http.MethodGet, path, "", append(slices.Clone(w.zenith), "Accept", "text/html, application/json")...)
 		if got.status != http.StatusOK || strings.Contains(string(got.body), "acme") || strings.Contains(string(got.body), "quota/") {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
@@ -558,8 +558,8 @@ func (w *tenants) quotasAreNotSeen(t *testing.T) {
 		{http.MethodGet, "/api/v1/dead-letters?rule=PREFIX-hold", ""},
 		{http.MethodGet, "/metrics", ""},
 	} {
-		there := w.call(c.method, strings.Replace(c.path, "PREFIX", "acme", 1), c.body, asJSON...)
-		gone := w.call(c.method, strings.Replace(c.path, "PREFIX", "absent", 1), c.body, asJSON...)
+		there := w.callRaw(c.method, strings.Replace(c.path, "PREFIX", "acme", 1), c.body, asJSON...)
+		gone := w.callRaw(c.method, strings.Replace(c.path, "PREFIX", "absent", 1), c.body, asJSON...)
 		if there.status != http.StatusForbidden || string(there.body) != string(gone.body) {
 			t.Errorf("%s %s: %d %s, and of no tenant %s", c.method, c.path, there.status, there.body, gone.body)
 		}
@@ -569,23 +569,23 @@ func (w *tenants) quotasAreNotSeen(t *testing.T) {
 func (w *tenants) quotasAreSet(t *testing.T) {
 	asJSON := append(slices.Clone(w.admin), "Content-Type", "application/json")
 	for path, body := range map[string]string{"acme-*": `{"rules": -1}`, "ACME": `{"rules": 1}`, "*": `{"rules": 1}`, "acme-": `{"rulez": 1}`} {
-		if got := w.call(http.MethodPut, "/api/v1/quotas/"+path, body, asJSON...); got.status != http.StatusUnprocessableEntity {
+		if got := w.callRaw(http.MethodPut, "/api/v1/quotas/"+path, body, asJSON...); got.status != http.StatusUnprocessableEntity {
 			t.Errorf("%s %s: %d %s", path, body, got.status, got.body)
 		}
 	}
-	w.quota(`{"rules": 7, "alert_bytes": 5}`)
+	w.setQuota(`{"rules": 7, "alert_bytes": 5}`)
 	if use := w.usage("acme-", "rules", w.acme); use.Limit != 7 || use.Default {
 		t.Errorf("%+v", use)
 	}
-	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/quotas/acme-", "", w.admin...)
+	w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/quotas/acme-", "", w.admin...)
 	if use := w.usage("acme-", "rules", w.acme); use.Limit != 200 || !use.Default {
 		t.Errorf("after its deletion, while acme's token lives: %+v", use)
 	}
-	w.want(http.StatusNotFound, http.MethodDelete, "/api/v1/quotas/acme-", "", w.admin...)
+	w.callExpecting(http.StatusNotFound, http.MethodDelete, "/api/v1/quotas/acme-", "", w.admin...)
 	var log struct {
 		Items []struct{ Action, Object, Detail string }
 	}
-	w.want(http.StatusOK, http.MethodGet, "/api/v1/audit?action=quota.*", "", w.admin...).read(t, &log)
+	w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/audit?action=quota.*", "", w.admin...).decode(t, &log)
 	if len(log.Items) < 2 || log.Items[0].Action != "quota.delete" || log.Items[1].Object != "quota/acme-" || log.Items[1].Detail != "rules 7; alert_bytes 5" {
 		text, _ := json.Marshal(log)
 		t.Errorf("the audit has %s", text)
@@ -595,7 +595,7 @@ func (w *tenants) quotasAreSet(t *testing.T) {
 // state returns the state of a stream, by subject if a filter is given.
 func (w *tenants) state(stream, filter string) jetstream.StreamState {
 	w.Helper()
-	js, err := jetstream.New(w.as(bus.UserAdmin))
+	js, err := jetstream.New(w.natsConn(bus.UserAdmin))
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -15,13 +15,13 @@ import (
 	"deadman/internal/store"
 )
 
-func (w *tenants) nothingIsSeen(t *testing.T) {
+func (w *tenants) foreignDataIsHidden(t *testing.T) {
 	for _, path := range []string{
 		"/api/v1/rules", "/api/v1/jobs", "/api/v1/history", "/api/v1/alerts", "/api/v1/entities/order/z1", "/api/v1/outcomes",
 		"/api/v1/jobs?rule=zenith-late", "/api/v1/alerts?rule=zenith-late", "/api/v1/alerts?key=z1", "/api/v1/rules?text=zenith", "/api/v1/tokens/self",
 		"/", "/rules", "/jobs", "/alerts", "/history", "/find?q=z1",
 	} {
-		got := w.call(http.MethodGet, path, "", append(w.acme, "Accept", "text/html, application/json")...)
+		got := w.callRaw(http.MethodGet, path, "", append(w.acme, "Accept", "text/html, application/json")...)
 		if text := strings.ReplaceAll(string(got.body), "rule=zenith-late", ""); got.status == http.StatusOK && strings.Contains(text, "zenith-late") {
 			t.Errorf("%s shows %s", path, got.body)
 		}
@@ -33,19 +33,19 @@ func (w *tenants) nothingIsSeen(t *testing.T) {
 		"/api/v1/dead-letters", "/api/v1/dead-letters/1", "/api/v1/sources", "/api/v1/sources/zenith-bus", "/api/v1/handlers", "/api/v1/streams", "/api/v1/nodes",
 		"/api/v1/audit", "/api/v1/tokens", "/api/v1/outages", "/api/v1/channels", "/api/v1/mutes", "/metrics",
 	} {
-		if got := w.call(http.MethodGet, path, "", w.acme...); got.status != http.StatusForbidden {
+		if got := w.callRaw(http.MethodGet, path, "", w.acme...); got.status != http.StatusForbidden {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
-	for _, a := range w.follows(t) {
+	for _, a := range w.streamedRules(t) {
 		if !strings.HasPrefix(a, "acme-") {
 			t.Errorf("the stream of alerts has one of %s", a)
 		}
 	}
 }
 
-// follows returns the rules of the alerts in acme's stream, up to acme's own.
-func (w *tenants) follows(t *testing.T) (rules []string) {
+// streamedRules returns the rules of the alerts in acme's stream, up to acme's own.
+func (w *tenants) streamedRules(t *testing.T) (rules []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
@@ -65,9 +65,9 @@ func (w *tenants) follows(t *testing.T) (rules []string) {
 	// An alert of each tenant after the stream was opened; zenith's is published first.
 	w.publish(http.StatusAccepted, "zenith.created", `{"id": "z9"}`, w.zenith...)
 	w.eventually("zenith has its alert", func() bool {
-		var said list
-		w.want(http.StatusOK, http.MethodGet, "/api/v1/alerts?key=z9", "", w.zenith...).read(t, &said)
-		return len(said.Items) == 1
+		var raised list
+		w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/alerts?key=z9", "", w.zenith...).decode(t, &raised)
+		return len(raised.Items) == 1
 	})
 	w.publish(http.StatusAccepted, "acme.created", `{"id": "a9"}`, w.acme...)
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
@@ -87,10 +87,10 @@ func (w *tenants) follows(t *testing.T) (rules []string) {
 	return nil
 }
 
-func (w *tenants) nothingIsLearnt(t *testing.T) {
-	var said struct{ Items []struct{ ID string } }
-	w.want(http.StatusOK, http.MethodGet, "/api/v1/alerts?key=z1", "", w.admin...).read(t, &said)
-	alert := said.Items[0].ID
+func (w *tenants) errorsRevealNothing(t *testing.T) {
+	var raised struct{ Items []struct{ ID string } }
+	w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/alerts?key=z1", "", w.admin...).decode(t, &raised)
+	alert := raised.Items[0].ID
 	foreign := strings.ReplaceAll(zenithRule, "zenith.", "acme.")
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", "/api/v1/rules/RULE", ""},
@@ -123,8 +123,8 @@ func (w *tenants) nothingIsLearnt(t *testing.T) {
 			contentType = "application/yaml"
 		}
 		headers := append(w.acme, "Content-Type", contentType)
-		a := w.call(c.method, there.Replace(c.path), there.Replace(c.body), headers...)
-		b := w.call(c.method, gone.Replace(c.path), gone.Replace(c.body), headers...)
+		a := w.callRaw(c.method, there.Replace(c.path), there.Replace(c.body), headers...)
+		b := w.callRaw(c.method, gone.Replace(c.path), gone.Replace(c.body), headers...)
 		if a.status < 400 || a.status >= 500 {
 			t.Errorf("%s %s: %d %s", c.method, c.path, a.status, a.body)
 		}
@@ -132,65 +132,65 @@ func (w *tenants) nothingIsLearnt(t *testing.T) {
 			t.Errorf("%s %s: what is there is answered %d %s\nand what is not %d %s", c.method, c.path, a.status, a.body, b.status, got)
 		}
 	}
-	w.waits("z1")
+	w.waitForJob("z1")
 	var rule struct {
 		Items []struct {
 			Version  int
 			PausedAt string `json:"paused_at"`
 		}
 	}
-	w.want(http.StatusOK, http.MethodGet, "/api/v1/rules?name=zenith-late", "", w.admin...).read(t, &rule)
+	w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/rules?name=zenith-late", "", w.admin...).decode(t, &rule)
 	if len(rule.Items) != 1 || rule.Items[0].Version != 1 || rule.Items[0].PausedAt != "" {
 		t.Errorf("zenith's rule is %+v", rule.Items)
 	}
 }
 
 // An admin who saves a tenant's rule gives it the admin's bounds, and the tenant can't save that version as its own.
-func (w *tenants) rulesChangeHands(t *testing.T) {
+func (w *tenants) rulesMoveBetweenTenants(t *testing.T) {
 	const wide = "name: acme-wide\nentity: order\ntrigger: {event: zenith.created, key: event.id}\n" + steps
 	narrow := strings.Replace(wide, "zenith.created", "acme.created", 1)
-	w.put(http.StatusCreated, "", narrow, w.acme...)
+	w.saveRule(http.StatusCreated, "", narrow, w.acme...)
 	var change struct {
 		Changed  bool
 		Warnings []string
 	}
-	w.put(http.StatusOK, "", narrow, w.acme...).read(t, &change)
+	w.saveRule(http.StatusOK, "", narrow, w.acme...).decode(t, &change)
 	if change.Changed {
 		t.Error("the same rule with the same bounds is saved again")
 	}
-	w.put(http.StatusOK, "", narrow, w.admin...).read(t, &change)
+	w.saveRule(http.StatusOK, "", narrow, w.admin...).decode(t, &change)
 	if !change.Changed || !strings.Contains(fmt.Sprint(change.Warnings), "bounds of the token acme, and has none") {
 		t.Errorf("saved by an admin: %+v", change)
 	}
-	w.put(http.StatusOK, "", wide, w.admin...)
-	w.put(http.StatusUnprocessableEntity, "", wide, w.acme...)
-	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-wide", "", w.acme...)
+	w.saveRule(http.StatusOK, "", wide, w.admin...)
+	w.saveRule(http.StatusUnprocessableEntity, "", wide, w.acme...)
+	w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-wide", "", w.acme...)
 }
 
 // A rule saved by acme keeps acme's bounds after acme's token is gone, even if the database is changed.
-func (w *tenants) boundsStay(t *testing.T) {
-	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/acme", "", w.admin...)
-	w.end()
-	w.tamper(t)
+func (w *tenants) boundsAreKept(t *testing.T) {
+	w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/acme", "", w.admin...)
+	w.shutDown()
+	w.sendForgedRequests(t)
 	w.start(t)
 	w.publish(http.StatusAccepted, "zenith.created", `{"id": "late"}`, w.zenith...)
 	w.eventually("zenith waits for it", func() bool {
-		return w.call(http.MethodGet, "/api/v1/jobs/zenith-late/late", "", w.admin...).status == http.StatusOK
+		return w.callRaw(http.MethodGet, "/api/v1/jobs/zenith-late/late", "", w.admin...).status == http.StatusOK
 	})
 	w.eventually("the rule says that it is not run", func() bool {
 		var letters struct{ Items []letter }
-		w.want(http.StatusOK, http.MethodGet, "/api/v1/dead-letters?rule=acme-late", "", w.admin...).read(t, &letters)
+		w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/dead-letters?rule=acme-late", "", w.admin...).decode(t, &letters)
 		return slices.ContainsFunc(letters.Items, func(l letter) bool {
 			return strings.Contains(l.Reason, "the token acme may not read the subject")
 		})
 	})
-	if got := w.call(http.MethodGet, "/api/v1/jobs/acme-late/late", "", w.admin...); got.status != http.StatusNotFound {
+	if got := w.callRaw(http.MethodGet, "/api/v1/jobs/acme-late/late", "", w.admin...); got.status != http.StatusNotFound {
 		t.Errorf("acme's rule waits for zenith's order: %d %s", got.status, got.body)
 	}
 	var rule struct {
 		Items []struct{ Problem string }
 	}
-	w.want(http.StatusOK, http.MethodGet, "/api/v1/rules?name=acme-late", "", w.admin...).read(t, &rule)
+	w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/rules?name=acme-late", "", w.admin...).decode(t, &rule)
 	if len(rule.Items) != 1 || !strings.Contains(rule.Items[0].Problem, "out of the token's bounds") {
 		t.Errorf("listed as %+v", rule.Items)
 	}
@@ -199,8 +199,8 @@ func (w *tenants) boundsStay(t *testing.T) {
 // letter is the part of a dead letter that these tests check.
 type letter struct{ Reason string }
 
-// tamper changes acme's rule in the database to read zenith's events.
-func (w *tenants) tamper(t *testing.T) {
+// sendForgedRequests changes acme's rule in the database to read zenith's events.
+func (w *tenants) sendForgedRequests(t *testing.T) {
 	t.Helper()
 	driver, dsn := "pgx", w.config.DatabaseURL
 	if dsn == "" {

@@ -19,30 +19,30 @@ import (
 // tenants is a node with two tenants, acme and zenith, each with its own subjects, sources and handlers.
 type tenants struct {
 	*node
-	config server.Config
-	called *atomic.Int64 // calls of zenith's handler
-	asked  *atomic.Int64 // requests to zenith's service
+	config   server.Config
+	called   *atomic.Int64 // calls of zenith's handler
+	requests *atomic.Int64 // requests to zenith's service
 
 	admin, acme, zenith, sender []string // headers
 }
 
 func newTenants(t *testing.T, c server.Config) *tenants {
 	t.Helper()
-	w := &tenants{called: new(atomic.Int64), asked: new(atomic.Int64)}
+	w := &tenants{called: new(atomic.Int64), requests: new(atomic.Int64)}
 	secrets := make(chan string, 1)
 	c.DataDir, c.HTTPAddr = bustest.Dir(t), "0.0.0.0:0"
 	c.FirstToken = func(secret, _ string) { secrets <- secret }
 	c.Sources = sourceFile(t, "sources: {acme-bus: {nats: {}}, zenith-bus: {nats: {}}}\n")
 	w.config = c
 	w.start(t)
-	w.admin = shows(<-secrets)
-	w.acme, w.zenith = w.tenant("acme"), w.tenant("zenith")
-	w.sender = w.token(`{"name": "sender", "scopes": ["events"]}`)
-	w.put(http.StatusCreated, "", zenithRule, w.zenith...)
-	w.put(http.StatusCreated, "", strings.ReplaceAll(zenithRule, "zenith", "acme"), w.acme...)
+	w.admin = authHeader(<-secrets)
+	w.acme, w.zenith = w.newTenantToken("acme"), w.newTenantToken("zenith")
+	w.sender = w.newToken(`{"name": "sender", "scopes": ["events"]}`)
+	w.saveRule(http.StatusCreated, "", zenithRule, w.zenith...)
+	w.saveRule(http.StatusCreated, "", strings.ReplaceAll(zenithRule, "zenith", "acme"), w.acme...)
 	w.publish(http.StatusAccepted, "zenith.created", `{"id": "z1"}`, w.zenith...)
 	w.publish(http.StatusAccepted, "acme.created", `{"id": "a1"}`, w.acme...)
-	w.listenAt("zenith.ask.*", w.asked)
+	w.countRequests("zenith.ask.*", w.requests)
 	return w
 }
 
@@ -58,21 +58,21 @@ func (w *tenants) start(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.node = serve(t, w.config)
+	w.node = startReadyNode(t, w.config)
 }
 
-func shows(secret string) []string { return []string{"Authorization", "Bearer " + secret} }
+func authHeader(secret string) []string { return []string{"Authorization", "Bearer " + secret} }
 
-func (w *tenants) token(wish string) []string {
+func (w *tenants) newToken(wish string) []string {
 	w.Helper()
 	var made struct{ Secret string }
-	w.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", wish, w.admin...).read(w.T, &made)
-	return shows(made.Secret)
+	w.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", wish, w.admin...).decode(w.T, &made)
+	return authHeader(made.Secret)
 }
 
-func (w *tenants) tenant(name string) []string {
+func (w *tenants) newTenantToken(name string) []string {
 	w.Helper()
-	return w.token(strings.ReplaceAll(`{"name": "NAME", "scopes": ["rules", "events"], "prefix": "NAME-*",
+	return w.newToken(strings.ReplaceAll(`{"name": "NAME", "scopes": ["rules", "events"], "prefix": "NAME-*",
 		"subjects": ["NAME.>"], "publish": ["NAME.>"], "sources": ["NAME-*"], "handlers": ["NAME-*"]}`, "NAME", name))
 }
 
@@ -80,17 +80,17 @@ func (w *tenants) tenant(name string) []string {
 func (w *tenants) publish(status int, subject, body string, headers ...string) (seq uint64, answer reply) {
 	w.Helper()
 	var taken struct{ Seq uint64 }
-	answer = w.want(status, http.MethodPost, "/api/v1/events/"+subject, body, append(headers, "Content-Type", "application/json")...)
-	answer.read(w.T, &taken)
+	answer = w.callExpecting(status, http.MethodPost, "/api/v1/events/"+subject, body, append(headers, "Content-Type", "application/json")...)
+	answer.decode(w.T, &taken)
 	return taken.Seq, answer
 }
 
-// listenAt replies to requests on a subject and counts them.
-func (w *tenants) listenAt(subject string, asked *atomic.Int64) {
+// countRequests replies to requests on a subject and counts them.
+func (w *tenants) countRequests(subject string, requests *atomic.Int64) {
 	w.Helper()
-	conn := w.as(bus.UserAdmin)
+	conn := w.natsConn(bus.UserAdmin)
 	if _, err := conn.Subscribe(subject, func(m *nats.Msg) {
-		asked.Add(1)
+		requests.Add(1)
 		_ = m.Respond([]byte(`{"secret": "of zenith"}`))
 	}); err != nil {
 		w.Fatal(err)
@@ -132,12 +132,12 @@ var attacks = map[string]string{
 // Two tenants share a node: neither reads, writes, emits, looks up, learns or ends anything of the other.
 func TestTenants(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, c server.Config) {
+	onBothDatabases(t, func(t *testing.T, c server.Config) {
 		w := newTenants(t, c)
 		w.eventually("both tenants have an alert", func() bool {
-			var said list
-			w.want(http.StatusOK, http.MethodGet, "/api/v1/alerts", "", w.admin...).read(t, &said)
-			return len(said.Items) == 2
+			var raised list
+			w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/alerts", "", w.admin...).decode(t, &raised)
+			return len(raised.Items) == 2
 		})
 		for _, attack := range []struct {
 			name string
@@ -146,11 +146,11 @@ func TestTenants(t *testing.T) {
 			{"rules out of bounds are not saved, linted or previewed", (*tenants).rulesAreRefused},
 			{"events are published within bounds alone", (*tenants).eventsAreRefused},
 			{"lookups publish nothing", (*tenants).lookupsPublishNothing},
-			{"a preview asks what the token may ask", (*tenants).previewsAskNothing},
-			{"what is the other's is not seen", (*tenants).nothingIsSeen},
-			{"what is the other's is as if it were not there", (*tenants).nothingIsLearnt},
-			{"whose rule it is, is whose bounds it has", (*tenants).rulesChangeHands},
-			{"the bounds of a rule outlive its token", (*tenants).boundsStay},
+			{"a preview asks what the token may ask", (*tenants).previewsQueryNothing},
+			{"what is the other's is not seen", (*tenants).foreignDataIsHidden},
+			{"what is the other's is as if it were not there", (*tenants).errorsRevealNothing},
+			{"whose rule it is, is whose bounds it has", (*tenants).rulesMoveBetweenTenants},
+			{"the bounds of a rule outlive its token", (*tenants).boundsAreKept},
 		} {
 			t.Run(attack.name, func(t *testing.T) {
 				again := *w
@@ -177,7 +177,7 @@ func (w *tenants) rulesAreRefused(t *testing.T) {
 		refused := func(what string, status int, got reply) {
 			t.Helper()
 			var a answer
-			got.read(t, &a)
+			got.decode(t, &a)
 			problems := append(a.Errors, a.Problems...)
 			if got.status != status || a.Valid || len(problems) == 0 {
 				t.Errorf("%s: %d %s\n%s", what, got.status, got.body, text)
@@ -192,50 +192,50 @@ func (w *tenants) rulesAreRefused(t *testing.T) {
 		}
 		yaml := append(w.acme, "Content-Type", "application/yaml")
 		for _, query := range []string{"", "?since=2026-01-01T00:00:00Z", "?dry_run=true&since=2026-01-01T00:00:00Z", "?apply_to=pending"} {
-			refused("PUT"+query, 422, w.call(http.MethodPut, "/api/v1/rules/acme-x"+query, text, yaml...))
+			refused("PUT"+query, 422, w.callRaw(http.MethodPut, "/api/v1/rules/acme-x"+query, text, yaml...))
 		}
-		refused("POST", 422, w.call(http.MethodPost, "/api/v1/rules", text, yaml...))
-		refused("lint", 200, w.call(http.MethodPost, "/api/v1/rules/lint", text, yaml...))
+		refused("POST", 422, w.callRaw(http.MethodPost, "/api/v1/rules", text, yaml...))
+		refused("lint", 200, w.callRaw(http.MethodPost, "/api/v1/rules/lint", text, yaml...))
 		preview, err := json.Marshal(map[string]any{"rule": text, "event": map[string]any{"data": map[string]any{"id": "z1", "t": "zenith"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused("preview", 422, w.call(http.MethodPost, "/api/v1/rules/preview", string(preview), append(w.acme, "Content-Type", "application/json")...))
+		refused("preview", 422, w.callRaw(http.MethodPost, "/api/v1/rules/preview", string(preview), append(w.acme, "Content-Type", "application/json")...))
 	}
 	mistyped := "name: acme-x\nentity: order\ntrigger: {event: acme.a, key: event.id}\nlookup: {kv: {source: acme-nope, bucket: b}}\n" + steps
-	if got := w.call(http.MethodPut, "/api/v1/rules/acme-x", mistyped, append(w.acme, "Content-Type", "application/yaml")...); got.status != 422 || strings.Contains(string(got.body), "zenith") {
+	if got := w.callRaw(http.MethodPut, "/api/v1/rules/acme-x", mistyped, append(w.acme, "Content-Type", "application/yaml")...); got.status != 422 || strings.Contains(string(got.body), "zenith") {
 		t.Errorf("a source that is not there: %d %s", got.status, got.body)
 	}
-	if got := w.call(http.MethodGet, "/api/v1/rules/acme-x", "", w.admin...); got.status != http.StatusNotFound {
+	if got := w.callRaw(http.MethodGet, "/api/v1/rules/acme-x", "", w.admin...); got.status != http.StatusNotFound {
 		t.Errorf("a rule was saved: %d %s", got.status, got.body)
 	}
-	if n := w.asked.Load(); n != 0 {
+	if n := w.requests.Load(); n != 0 {
 		t.Errorf("zenith's service was asked %d times", n)
 	}
-	w.waits("z1")
+	w.waitForJob("z1")
 }
 
-// waits fails the test unless zenith has a job for a key.
-func (w *tenants) waits(key string) {
+// waitForJob fails the test unless zenith has a job for a key.
+func (w *tenants) waitForJob(key string) {
 	w.Helper()
-	w.want(http.StatusOK, http.MethodGet, "/api/v1/jobs/zenith-late/"+key, "", w.admin...)
+	w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/jobs/zenith-late/"+key, "", w.admin...)
 }
 
 func (w *tenants) eventsAreRefused(t *testing.T) {
-	if got := w.call(http.MethodPost, "/api/v1/events/zenith.shipped", `{"id": "z1"}`, w.acme...); got.status != http.StatusForbidden || !strings.Contains(string(got.body), "acme.>") {
+	if got := w.callRaw(http.MethodPost, "/api/v1/events/zenith.shipped", `{"id": "z1"}`, w.acme...); got.status != http.StatusForbidden || !strings.Contains(string(got.body), "acme.>") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	mute := w.token(`{"name": "mute", "scopes": ["events"], "prefix": "acme-*"}`)
+	mute := w.newToken(`{"name": "mute", "scopes": ["events"], "prefix": "acme-*"}`)
 	for _, subject := range []string{"acme.created", "zenith.shipped"} {
-		if got := w.call(http.MethodPost, "/api/v1/events/"+subject, `{"id": "1"}`, mute...); got.status != http.StatusForbidden {
+		if got := w.callRaw(http.MethodPost, "/api/v1/events/"+subject, `{"id": "1"}`, mute...); got.status != http.StatusForbidden {
 			t.Errorf("without anything to publish on: %d %s", got.status, got.body)
 		}
 	}
 	// The effects of an event are shown only for the rules readable by the token.
-	w.put(http.StatusCreated, "", "name: zenith-spy\nentity: order\ntrigger: {event: acme.created, key: event.id}\n"+steps, w.admin...)
+	w.saveRule(http.StatusCreated, "", "name: zenith-spy\nentity: order\ntrigger: {event: acme.created, key: event.id}\n"+steps, w.admin...)
 	for who, headers := range map[string][]string{"acme": w.acme, "sender": w.sender} {
 		for _, body := range []string{`{"id": "a2"}`, `{}`, `[`} {
-			got := w.call(http.MethodPost, "/api/v1/events/acme.created", body, append(headers, "Content-Type", "application/octet-stream")...)
+			got := w.callRaw(http.MethodPost, "/api/v1/events/acme.created", body, append(headers, "Content-Type", "application/octet-stream")...)
 			if got.status != http.StatusAccepted || strings.Contains(string(got.body), "zenith") {
 				t.Errorf("%s is told %d %s", who, got.status, got.body)
 			}
@@ -244,13 +244,13 @@ func (w *tenants) eventsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	w.waits("z1")
+	w.waitForJob("z1")
 }
 
 func (w *tenants) lookupsPublishNothing(t *testing.T) {
 	before, _ := w.publish(http.StatusAccepted, "acme.created", `{"id": "n1"}`, w.admin...)
 	text := "name: acme-ask\nentity: order\ntrigger: {event: acme.a, key: event.id}\nlookup: {nats: {source: acme-bus, subject: \"acme.{{key}}\"}}\n" + steps
-	got := w.call(http.MethodPut, "/api/v1/rules/acme-ask", text, append(w.acme, "Content-Type", "application/yaml")...)
+	got := w.callRaw(http.MethodPut, "/api/v1/rules/acme-ask", text, append(w.acme, "Content-Type", "application/yaml")...)
 	if got.status != 422 || !strings.Contains(string(got.body), "stores") {
 		t.Errorf("a lookup on the subject of a stream: %d %s", got.status, got.body)
 	}
@@ -258,7 +258,7 @@ func (w *tenants) lookupsPublishNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = w.call(http.MethodPost, "/api/v1/rules/preview", string(preview), append(w.acme, "Content-Type", "application/json")...)
+	got = w.callRaw(http.MethodPost, "/api/v1/rules/preview", string(preview), append(w.acme, "Content-Type", "application/json")...)
 	if got.status != 422 || !strings.Contains(string(got.body), "a stream stores this subject") {
 		t.Errorf("a preview of it: %d %s", got.status, got.body)
 	}
@@ -267,21 +267,21 @@ func (w *tenants) lookupsPublishNothing(t *testing.T) {
 	}
 }
 
-func (w *tenants) previewsAskNothing(t *testing.T) {
+func (w *tenants) previewsQueryNothing(t *testing.T) {
 	const text = "name: acme-lent\nentity: order\ntrigger: {event: acme.a, key: event.id}\nlookup: {nats: {source: zenith-bus, subject: \"zenith.ask.{{key}}\"}}\n" +
 		"while: state.secret != nil\nescalate: [{after: 1s, step: primary, text: \"{{state.secret}}\"}]\nslot: 1s\n"
-	w.put(http.StatusCreated, "", text, w.admin...)
+	w.saveRule(http.StatusCreated, "", text, w.admin...)
 	body := `{"event": {"data": {"id": "1"}}}`
-	got := w.call(http.MethodPost, "/api/v1/rules/acme-lent/preview", body, append(w.acme, "Content-Type", "application/json")...)
+	got := w.callRaw(http.MethodPost, "/api/v1/rules/acme-lent/preview", body, append(w.acme, "Content-Type", "application/json")...)
 	if got.status != 422 || !strings.Contains(string(got.body), "out of the token's bounds") || strings.Contains(strings.ReplaceAll(string(got.body), "of zenith-bus", ""), "of zenith") {
 		t.Errorf("acme previews it: %d %s", got.status, got.body)
 	}
-	if n := w.asked.Load(); n != 0 {
+	if n := w.requests.Load(); n != 0 {
 		t.Errorf("zenith's service was asked %d times", n)
 	}
-	got = w.call(http.MethodPost, "/api/v1/rules/acme-lent/preview", body, append(w.admin, "Content-Type", "application/json")...)
+	got = w.callRaw(http.MethodPost, "/api/v1/rules/acme-lent/preview", body, append(w.admin, "Content-Type", "application/json")...)
 	if got.status != 200 || !strings.Contains(string(got.body), "of zenith") {
 		t.Errorf("an admin previews it: %d %s", got.status, got.body)
 	}
-	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-lent", "", w.admin...)
+	w.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-lent", "", w.admin...)
 }

@@ -37,17 +37,17 @@ slot: 1s
 )
 
 // A tick creates a job, or emits an event for another rule; a save includes pending changes.
-func TestTicksOfANode(t *testing.T) {
+func TestNodeEmitsTicks(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{
+	n := startReadyNode(t, server.Config{Rules: ruleFolder(t, map[string]string{
 		"late.yaml": importLate, "due.yaml": importDue, "missing.yaml": importMissing,
 	})})
-	var said list
+	var raised list
 	n.eventually("the emitted event starts a job, and its alert is raised", func() bool {
-		n.get("/api/v1/alerts?rule=import-late", &said)
-		return len(said.Items) > 0
+		n.get("/api/v1/alerts?rule=import-late", &raised)
+		return len(raised.Items) > 0
 	})
-	if first := said.Items[0]; first.Key != "customers" || first.Step != "primary" {
+	if first := raised.Items[0]; first.Key != "customers" || first.Step != "primary" {
 		t.Errorf("said: %+v", first)
 	}
 	type waiting struct {
@@ -63,7 +63,7 @@ func TestTicksOfANode(t *testing.T) {
 	if !before.Since.Equal(before.Event.Tick) || !before.Next.Equal(before.Since.Add(time.Hour)) || before.Version != 1 {
 		t.Errorf("it waits since its tick: %+v", before)
 	}
-	n.put(http.StatusOK, "?bundle=file:x&adopt=true", strings.Replace(importMissing, "after: 1h", "after: 2h", 1))
+	n.saveRule(http.StatusOK, "?bundle=file:x&adopt=true", strings.Replace(importMissing, "after: 1h", "after: 2h", 1))
 	n.get("/api/v1/jobs/import-missing/products", &after)
 	if after.Version != 2 || !after.Since.Equal(before.Since) || !after.Next.Equal(before.Since.Add(2*time.Hour)) {
 		t.Errorf("after the save: %+v", after)
@@ -79,20 +79,20 @@ func TestTicksOfANode(t *testing.T) {
 }
 
 // The subject of an emission must be captured by a stream, or its delivery could not be verified.
-func TestEmissionNeedsAStream(t *testing.T) {
+func TestEmissionNeedsStream(t *testing.T) {
 	t.Parallel()
-	n := serve(t, server.Config{})
-	js := bustest.JetStream(t, n.natsAs(bus.UserAdmin))
+	n := startReadyNode(t, server.Config{})
+	js := bustest.JetStream(t, n.natsURL(bus.UserAdmin))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
 		t.Fatal(err)
 	}
 	daily := func(subject string) string {
 		return "name: due\nentity: import\ntrigger: {schedule: '@daily', emit: {subject: " + subject + "}}\n"
 	}
-	if got := n.put(http.StatusUnprocessableEntity, "", daily("work.due")); !strings.Contains(string(got.body), "/trigger/emit/subject") || !strings.Contains(string(got.body), "limits retention") {
+	if got := n.saveRule(http.StatusUnprocessableEntity, "", daily("work.due")); !strings.Contains(string(got.body), "/trigger/emit/subject") || !strings.Contains(string(got.body), "limits retention") {
 		t.Errorf("%s", got.body)
 	}
-	n.put(http.StatusCreated, "", daily("imports.due"))
+	n.saveRule(http.StatusCreated, "", daily("imports.due"))
 	if stream, err := js.StreamNameBySubject(t.Context(), "imports.due"); err != nil || stream != "DEADMAN_EVENTS" {
 		t.Errorf("imports.due is taken in by %q, %v", stream, err)
 	}

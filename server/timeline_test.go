@@ -26,16 +26,16 @@ type line struct {
 
 // The kinds of input lines. All others are results.
 const (
-	saved   = "saved" // the rule is saved, and ticks from then on; only as the first line
-	anEvent = "event" // a subject and a body
-	finds   = "finds" // the value of a source for all entities from then on
-	acks    = "acks"  // a key and the duration of the acknowledgement: a span, for good or no more
-	down    = "down"  // the node is down from then on, and reads no events
-	up      = "up"    // the node is up again
-	until   = "until" // the timeline ends
+	kindSaved = "saved" // the rule is saved, and ticks from then on; only as the first line
+	kindEvent = "event" // a subject and a body
+	kindFound = "finds" // the value of a source for all entities from then on
+	kindAck   = "acks"  // a key and the duration of the acknowledgement: a span, for good or no more
+	kindDown  = "down"  // the node is down from then on, and reads no events
+	kindUp    = "up"    // the node is up again
+	kindUntil = "until" // the timeline ends
 )
 
-var givens = []string{saved, anEvent, finds, acks, down, up, until}
+var inputKinds = []string{kindSaved, kindEvent, kindFound, kindAck, kindDown, kindUp, kindUntil}
 
 const (
 	year   = "2006 "
@@ -102,10 +102,10 @@ func instant(t *testing.T, text string) time.Time {
 	return at
 }
 
-// given returns the input lines.
-func (tl timeline) given() (given timeline) {
+// inputs returns the input lines.
+func (tl timeline) inputs() (given timeline) {
 	for _, l := range tl {
-		if slices.Contains(givens, l.kind) {
+		if slices.Contains(inputKinds, l.kind) {
 			given = append(given, l)
 		}
 	}
@@ -116,12 +116,12 @@ func (tl timeline) given() (given timeline) {
 func (tl timeline) events() (events []rules.PreviewEvent, end time.Time) {
 	for _, l := range tl {
 		switch l.kind {
-		case saved:
+		case kindSaved:
 			events = append(events, rules.PreviewEvent{At: l.at})
-		case anEvent:
+		case kindEvent:
 			subject, data, _ := strings.Cut(l.text, " ")
 			events = append(events, rules.PreviewEvent{Subject: subject, At: l.at, Data: []byte(data)})
-		case until:
+		case kindUntil:
 			end = l.at
 		}
 	}
@@ -132,7 +132,7 @@ func (tl timeline) events() (events []rules.PreviewEvent, end time.Time) {
 func (tl timeline) found() (found json.RawMessage, steady bool) {
 	for i, l := range tl {
 		switch {
-		case l.kind != finds:
+		case l.kind != kindFound:
 		case i > 0 || l.text == noAnswer:
 			return nil, false
 		case l.text == noEntity:
@@ -144,18 +144,18 @@ func (tl timeline) found() (found json.RawMessage, steady bool) {
 	return found, true
 }
 
-// heard returns the lines of alerts and ends of jobs.
-func (tl timeline) heard() (heard timeline) {
+// alertLines returns the lines of alerts and ends of jobs.
+func (tl timeline) alertLines() (received timeline) {
 	for _, l := range tl {
 		if l.kind == "alert" || l.kind == "ends" {
-			heard = append(heard, l)
+			received = append(received, l)
 		}
 	}
-	return heard
+	return received
 }
 
-// previewed returns the timeline of a rule with the given inputs, by a preview.
-func previewed(t *testing.T, rule string, known calendars.Set, given timeline) timeline {
+// previewTimeline returns the timeline of a rule with the given inputs, by a preview.
+func previewTimeline(t *testing.T, rule string, known calendars.Set, given timeline) timeline {
 	t.Helper()
 	events, end := given.events()
 	found, _ := given.found()
@@ -174,11 +174,11 @@ func previewed(t *testing.T, rule string, known calendars.Set, given timeline) t
 		}
 		next = l.Next
 	}
-	return given.with(follows)
+	return given.merge(follows)
 }
 
-// with merges results into inputs; inputs precede results of the same time.
-func (tl timeline) with(follows timeline) timeline {
+// merge merges results into inputs; inputs precede results of the same time.
+func (tl timeline) merge(follows timeline) timeline {
 	all := slices.Concat(tl, follows)
 	slices.SortStableFunc(all, func(a, b line) int { return a.at.Compare(b.at) })
 	return all
@@ -192,11 +192,11 @@ func lineOf(p rules.Preview, l rules.PreviewLine) line {
 	case rules.LineCheck:
 		return line{l.At, "check", strings.TrimPrefix(l.Note+"; "+next, "; ")}
 	case rules.LineAlert:
-		return said(l.At, alerts.Draft{
+		return alertLine(l.At, alerts.Draft{
 			Status: l.Status, Severity: l.Severity, Step: l.Step, Text: l.Text, SkippedSteps: l.SkippedSteps, Labels: l.Labels,
 		})
 	case rules.LineEnds:
-		return ended(l.At, p.Key, l.Note)
+		return endLine(l.At, p.Key, l.Note)
 	}
 	if l.Next.IsZero() {
 		return line{l.At, "pauses", "the clock stops"}
@@ -204,11 +204,11 @@ func lineOf(p rules.Preview, l rules.PreviewLine) line {
 	return line{l.At, "goes on", next}
 }
 
-// ended returns the line of a job's end.
-func ended(at time.Time, key, outcome string) line { return line{at, "ends", key + ", " + outcome} }
+// endLine returns the line of a job's end.
+func endLine(at time.Time, key, outcome string) line { return line{at, "ends", key + ", " + outcome} }
 
-// said returns the line of an alert.
-func said(at time.Time, a alerts.Draft) line {
+// alertLine returns the line of an alert.
+func alertLine(at time.Time, a alerts.Draft) line {
 	what := a.Step
 	if a.Status != alerts.Firing {
 		what = string(a.Status)

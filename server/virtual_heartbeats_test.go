@@ -16,9 +16,9 @@ entity: device
 trigger: {heartbeat: {event: devices.*.beat, key: wildcard(1), every: 10m, grace: 2m}}
 `
 
-// beat returns a heartbeat of a device.
-func beat(at time.Time, device string) line {
-	return line{at, anEvent, fmt.Sprintf("devices.%s.beat {}", device)}
+// beatLine returns a heartbeat of a device.
+func beatLine(at time.Time, device string) line {
+	return line{at, kindEvent, fmt.Sprintf("devices.%s.beat {}", device)}
 }
 
 // Ten devices send heartbeats every minute through the nights of clock changes, and stop one after another. Each
@@ -29,15 +29,15 @@ func TestVirtualHeartbeatsThroughClockChanges(t *testing.T) {
 		for minute := range 6 * 60 {
 			at, device := begin.Add(time.Duration(minute)*time.Minute), minute%10
 			if last := 3*60 + 10*device; minute/10*10 < last {
-				given = append(given, beat(at, fmt.Sprint("d", device)))
+				given = append(given, beatLine(at, fmt.Sprint("d", device)))
 			} else if minute/10*10 == last {
 				since := at.Add(-10 * time.Minute)
 				want = append(want, line{since.Add(12 * time.Minute), "alert", fmt.Sprintf(
 					"warning overdue: device d%d: no heartbeat since %s UTC, expected every 10m, grace 2m", device, since.Format(time.TimeOnly))})
 			}
 		}
-		given = append(given, line{begin.Add(6 * time.Hour), until, ""})
-		if got := heard(t, devices, nil, given); got.String() != want.String() {
+		given = append(given, line{begin.Add(6 * time.Hour), kindUntil, ""})
+		if got := playAlerts(t, devices, nil, given); got.String() != want.String() {
 			t.Errorf("heard:\n%swant:\n%s", got, want)
 		}
 	}
@@ -65,7 +65,7 @@ Mon 26 Oct 03:00  until    the morning
 			"Mon 26 Oct 02:30  alert    warning overdue: backup crm: no heartbeat since 2026-10-25 01:20:00 UTC, expected after each tick of \"30 2 * * *\" Europe/Berlin, grace 1h\n",
 		},
 	} {
-		if got := heard(t, nightly, nil, readTimeline(t, c.given)); got.String() != c.want {
+		if got := playAlerts(t, nightly, nil, readTimeline(t, c.given)); got.String() != c.want {
 			t.Errorf("heard:\n%swant:\n%s", got, c.want)
 		}
 	}
@@ -108,7 +108,7 @@ Mon 02 Mar 11:00  alert    warning resolved: device a recovered after 16m
                   ends     a, resolved
 Mon 02 Mar 11:07  alert    warning overdue: device a: no heartbeat since 10:55:00 UTC, expected every 10m, grace 2m
 `
-		if got := v.heard(); got.String() != want {
+		if got := v.alertLines(); got.String() != want {
 			t.Errorf("heard:\n%swant:\n%s", got, want)
 		}
 	})
@@ -135,23 +135,23 @@ func TestVirtualExpectedDevices(t *testing.T) {
 			}
 		}
 		save(expect("1h", "a, b, c"))
-		v.play(timeline{beat(begin.Add(30*time.Minute), "b"), {begin.Add(40 * time.Minute), until, ""}})
+		v.play(timeline{beatLine(begin.Add(30*time.Minute), "b"), {begin.Add(40 * time.Minute), kindUntil, ""}})
 		save(expect("1h", "a, b"))
-		v.play(timeline{beat(begin.Add(70*time.Minute), "a"), {begin.Add(100 * time.Minute), until, ""}})
+		v.play(timeline{beatLine(begin.Add(70*time.Minute), "a"), {begin.Add(100 * time.Minute), kindUntil, ""}})
 		const want = `Mon 02 Mar 10:40  ends     c, cancelled
 Mon 02 Mar 11:02  alert    warning overdue: device a: no heartbeat yet, expected every 1h, grace 2m
 Mon 02 Mar 11:10  alert    warning resolved: device a sent its first heartbeat
                   ends     a, resolved
 Mon 02 Mar 11:32  alert    warning overdue: device b: no heartbeat since 10:30:00 UTC, expected every 1h, grace 2m
 `
-		if got := v.heard(); got.String() != want {
+		if got := v.alertLines(); got.String() != want {
 			t.Errorf("heard:\n%swant:\n%s", got, want)
 		}
 	})
 }
 
 // During a pause the job's clock stands still: a heartbeat in it counts from its end, and ticks in it are skipped.
-func TestVirtualHeartbeatsInAPause(t *testing.T) {
+func TestVirtualHeartbeatsInPause(t *testing.T) {
 	const pausing = `pause: {event: devices.*.serviced, key: wildcard(1), if: event.on}
 `
 	for _, c := range []struct{ rule, given, want string }{
@@ -176,7 +176,7 @@ Mon 02 Mar 13:00  until    the check
 			"Mon 02 Mar 12:10  alert    warning overdue: device a: no heartbeat since 09:30:00 UTC, expected after each tick of \"0 * * * *\", grace 10m\n",
 		},
 	} {
-		if got := heard(t, c.rule+pausing, nil, readTimeline(t, c.given)); got.String() != c.want {
+		if got := playAlerts(t, c.rule+pausing, nil, readTimeline(t, c.given)); got.String() != c.want {
 			t.Errorf("heard:\n%swant:\n%s", got, c.want)
 		}
 	}

@@ -26,10 +26,10 @@ import (
 // virtual runs the whole engine on a real SQLite store in virtual time. Its events come from one stream, read by the
 // test.
 type virtual struct {
-	t     *testing.T
-	dir   string
-	known calendars.Set
-	shelf shelf // source of the lookups
+	t      *testing.T
+	dir    string
+	known  calendars.Set
+	source stubSource // source of the lookups
 
 	store   *store.Store // nil: down
 	catalog *rules.Catalog
@@ -38,7 +38,7 @@ type virtual struct {
 	ticker  *scheduler.Scheduler
 	seq     uint64
 	missed  []rules.PreviewEvent // events received while it was down
-	ticked  ticked               // outcomes of ticks
+	ticked  tickCounter          // outcomes of ticks
 	stop    context.CancelFunc
 	done    chan error
 }
@@ -46,32 +46,32 @@ type virtual struct {
 // stream is the stream of a timeline's events.
 const stream = "EVENTS"
 
-// settles bounds the time for due work, including the engine's batching.
-const settles = 500 * time.Millisecond
+// settleTimeout bounds the time for due work, including the engine's batching.
+const settleTimeout = 500 * time.Millisecond
 
-// starts bounds the time until the engine holds its shards, including a failed first attempt.
-const starts = 15 * time.Second
+// startTimeout bounds the time until the engine holds its shards, including a failed first attempt.
+const startTimeout = 15 * time.Second
 
-// patience is the maximum number of steps of a timeline.
-const patience = 2000
+// maxSteps is the maximum number of steps of a timeline.
+const maxSteps = 2000
 
-// heard plays inputs to rules, and returns the alerts and ends of all rules and keys, ordered by time.
-func heard(t *testing.T, text string, known calendars.Set, given timeline) (tl timeline) {
+// playAlerts plays inputs to rules, and returns the alerts and ends of all rules and keys, ordered by time.
+func playAlerts(t *testing.T, text string, known calendars.Set, given timeline) (tl timeline) {
 	t.Helper()
-	played(t, text, known, given, func(v *virtual) { tl = v.heard() })
+	playVirtual(t, text, known, given, func(v *virtual) { tl = v.alertLines() })
 	return tl
 }
 
-// besideSlots is how long after a slot a node starts: what it does every few seconds never coincides with a check, so that
+// slotOffset is how long after a slot a node starts: what it does every few seconds never coincides with a check, so that
 // the order of the two is always the same.
-const besideSlots = 3 * time.Second
+const slotOffset = 3 * time.Second
 
-// played plays inputs to rules until no job is pending, and then calls ask.
-func played(t *testing.T, text string, known calendars.Set, given timeline, ask func(v *virtual)) {
+// playVirtual plays inputs to rules until no job is pending, and then calls ask.
+func playVirtual(t *testing.T, text string, known calendars.Set, given timeline, ask func(v *virtual)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		begins := given[0].at.Add(-time.Hour + besideSlots)
-		if given[0].kind == saved {
+		begins := given[0].at.Add(-time.Hour + slotOffset)
+		if given[0].kind == kindSaved {
 			begins = given[0].at
 		}
 		time.Sleep(time.Until(begins))
@@ -87,26 +87,26 @@ func played(t *testing.T, text string, known calendars.Set, given timeline, ask 
 
 // play advances from one input or check to the next.
 func (v *virtual) play(given timeline) {
-	for range patience {
-		next, more := v.next(given)
+	for range maxSteps {
+		next, more := v.nextInput(given)
 		if !more {
 			return
 		}
 		time.Sleep(time.Until(next))
 		for len(given) > 0 && !given[0].at.After(time.Now()) {
-			if given[0].kind == until {
+			if given[0].kind == kindUntil {
 				return
 			}
-			v.take(given[0])
+			v.playLine(given[0])
 			given = given[1:]
 		}
 		v.settle()
 	}
-	v.t.Fatalf("after %d moments a check is still pending; write until", patience)
+	v.t.Fatalf("after %d moments a check is still pending; write until", maxSteps)
 }
 
-// next returns the time of the next input or check.
-func (v *virtual) next(given timeline) (at time.Time, more bool) {
+// nextInput returns the time of the next input or check.
+func (v *virtual) nextInput(given timeline) (at time.Time, more bool) {
 	if len(given) > 0 {
 		at, more = given[0].at, true
 	}
@@ -133,12 +133,12 @@ func (v *virtual) next(given timeline) (at time.Time, more bool) {
 	return at, more
 }
 
-// take processes an input.
-func (v *virtual) take(l line) {
+// playLine processes an input.
+func (v *virtual) playLine(l line) {
 	switch l.kind {
-	case down:
+	case kindDown:
 		v.close()
-	case up:
+	case kindUp:
 		v.open()
 		for _, e := range v.missed {
 			v.apply(e)
@@ -146,12 +146,12 @@ func (v *virtual) take(l line) {
 		v.missed = nil
 		v.run() // missed events are ingested before any tick
 		v.settle()
-		time.Sleep(starts)
-	case finds:
-		v.shelf.put(l.text)
-	case acks:
+		time.Sleep(startTimeout)
+	case kindFound:
+		v.source.set(l.text)
+	case kindAck:
 		v.acknowledge(l)
-	case anEvent:
+	case kindEvent:
 		events, _ := timeline{l}.events()
 		if v.store == nil {
 			v.missed = append(v.missed, events...)
@@ -224,7 +224,7 @@ func (v *virtual) settle() {
 	}
 	v.ticker.Wake()
 	v.sweeper.Wake()
-	time.Sleep(settles)
+	time.Sleep(settleTimeout)
 	synctest.Wait()
 }
 
@@ -264,7 +264,7 @@ func (v *virtual) open() {
 		t.Fatal(err)
 	}
 	v.catalog = rules.NewCatalog(v.store, v.store.Shards())
-	v.catalog.Calendars, v.catalog.Sources = v.known, &v.shelf
+	v.catalog.Calendars, v.catalog.Sources = v.known, &v.source
 	if err := v.catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func (v *virtual) open() {
 	clock := futurejobs.NewClock(v.store.Now, time.Now)
 	v.sweeper = futurejobs.NewSweeper(v.store, v.catalog, v.owner, clock, 4, quiet)
 	v.ticker = scheduler.New(scheduler.Options{
-		Catalog: v.catalog, Cursors: v.store, Shards: v.owner, Emitter: v, Now: clock.Now, Announce: v.announce, Observer: &v.ticked, Log: quiet,
+		Catalog: v.catalog, Cursors: v.store, Shards: v.owner, Emitter: v, Now: clock.Now, Announce: v.writeSystemAlert, Observer: &v.ticked, Log: quiet,
 	})
 	v.owner.Changed = func() { v.sweeper.Wake(); v.ticker.Wake() }
 }
@@ -303,13 +303,13 @@ func (v *virtual) close() {
 	v.store = nil
 }
 
-// heard returns all alerts, and the ends of jobs.
-func (v *virtual) heard() (tl timeline) {
+// alertLines returns all alerts, and the ends of jobs.
+func (v *virtual) alertLines() (tl timeline) {
 	for _, a := range v.alerts() {
-		tl = append(tl, said(a.DecidedAt.Truncate(time.Second), a.Draft))
+		tl = append(tl, alertLine(a.DecidedAt.Truncate(time.Second), a.Draft))
 	}
 	for _, e := range v.ended() {
-		tl = append(tl, ended(e.EndedAt.Truncate(time.Second), e.Key, string(e.Outcome)))
+		tl = append(tl, endLine(e.EndedAt.Truncate(time.Second), e.Key, string(e.Outcome)))
 	}
 	slices.SortStableFunc(tl, func(a, b line) int { return a.at.Compare(b.at) })
 	return tl
@@ -319,7 +319,7 @@ func (v *virtual) heard() (tl timeline) {
 // immediate resolution, are not guaranteed: equal times are sorted.
 func (v *virtual) alerts() []futurejobs.ListedAlert {
 	page, err := v.store.Alerts(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
-	v.whole(page.Next, err)
+	v.checkComplete(page.Next, err)
 	slices.SortStableFunc(page.Items, func(a, b futurejobs.ListedAlert) int {
 		return cmp.Or(
 			a.DecidedAt.Truncate(time.Second).Compare(b.DecidedAt.Truncate(time.Second)), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key),
@@ -332,7 +332,7 @@ func (v *virtual) alerts() []futurejobs.ListedAlert {
 // ended returns all ended jobs, ordered by time.
 func (v *virtual) ended() []futurejobs.EndedJob {
 	page, err := v.store.History(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
-	v.whole(page.Next, err)
+	v.checkComplete(page.Next, err)
 	slices.SortStableFunc(page.Items, func(a, b futurejobs.EndedJob) int {
 		return cmp.Or(
 			a.EndedAt.Truncate(time.Second).Compare(b.EndedAt.Truncate(time.Second)), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key),
@@ -342,15 +342,15 @@ func (v *virtual) ended() []futurejobs.EndedJob {
 	return page.Items
 }
 
-// whole fails the test if a page is not the complete list.
-func (v *virtual) whole(next string, err error) {
+// checkComplete fails the test if a page is not the complete list.
+func (v *virtual) checkComplete(next string, err error) {
 	if err != nil || next != "" {
 		v.t.Fatalf("more than %d: %v", futurejobs.MaxLimit, err)
 	}
 }
 
-// announce writes a system alert.
-func (v *virtual) announce(ctx context.Context, r alerts.SystemAlert) error {
+// writeSystemAlert writes a system alert.
+func (v *virtual) writeSystemAlert(ctx context.Context, r alerts.SystemAlert) error {
 	_, _, err := v.store.WriteSystemAlert(ctx, r)
 	return err
 }
@@ -363,14 +363,14 @@ func (v *virtual) PublishTick(ctx context.Context, e futurejobs.Emission, held s
 	})
 }
 
-// ticked counts the outcomes of ticks. It is read while no tick runs.
-type ticked struct {
+// tickCounter counts the outcomes of ticks. It is read while no tick runs.
+type tickCounter struct {
 	mu     sync.Mutex
 	counts map[futurejobs.TickOutcome]int
 }
 
 // Ticked implements scheduler.Observer.
-func (c *ticked) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
+func (c *tickCounter) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts == nil {
@@ -380,4 +380,4 @@ func (c *ticked) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 }
 
 // Alerted implements scheduler.Observer.
-func (*ticked) Alerted(alerts.Alert) {}
+func (*tickCounter) Alerted(alerts.Alert) {}

@@ -21,11 +21,11 @@ func at(t *testing.T, text string) time.Time {
 	return instant
 }
 
-// ticksOf plays a rule saved at one time until another, and returns the keys and times of its steps.
-func ticksOf(t *testing.T, rule, from, to string, meanwhile ...line) (all []string) {
+// playTicks plays a rule saved at one time until another, and returns the keys and times of its steps.
+func playTicks(t *testing.T, rule, from, to string, meanwhile ...line) (all []string) {
 	t.Helper()
-	given := append(timeline{{at(t, from), saved, ""}}, meanwhile...)
-	played(t, rule, nil, append(given, line{at(t, to), until, ""}), func(v *virtual) {
+	given := append(timeline{{at(t, from), kindSaved, ""}}, meanwhile...)
+	playVirtual(t, rule, nil, append(given, line{at(t, to), kindUntil, ""}), func(v *virtual) {
 		for _, a := range v.alerts() {
 			all = append(all, a.Key+" at "+a.DecidedAt.UTC().Truncate(time.Second).Format(time.RFC3339))
 		}
@@ -57,7 +57,7 @@ escalate: [{at: "09:00", step: late}]
 		"once":         {"@at 2026-03-29T10:00:00Z", "UTC", "2026-03-29T09:00:00Z", "2026-03-30T10:00:00Z", []string{"2026-03-29T10:00:00Z at 2026-03-30T09:00:00Z"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ticksOf(t, fmt.Sprintf(rule, c.schedule, c.zone), c.from, c.to)
+			got := playTicks(t, fmt.Sprintf(rule, c.schedule, c.zone), c.from, c.to)
 			if diff := gocmp.Diff(c.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -71,9 +71,9 @@ func TestVirtualTicksDoNotDrift(t *testing.T) {
 	begin := at(t, "2026-05-01T10:20:00Z")
 	for i := range 9 {
 		off := begin.Add(time.Duration(i+1) * (9*time.Hour + 17*time.Minute + 3*time.Second))
-		restarts = append(restarts, line{off, down, ""}, line{off.Add(11 * time.Minute), up, ""})
+		restarts = append(restarts, line{off, kindDown, ""}, line{off.Add(11 * time.Minute), kindUp, ""})
 	}
-	got := ticksOf(t, `
+	got := playTicks(t, `
 name: seven
 entity: import
 trigger: {schedule: "@every 7h"}
@@ -130,12 +130,12 @@ escalate: [{after: 2h, step: late}]
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := timeline{
-				{at(t, "2026-05-31T12:00:00Z"), saved, ""},
-				{at(t, "2026-06-01T12:00:00Z"), down, ""},
-				{at(t, "2026-06-04T12:00:00Z"), up, ""},
-				{at(t, "2026-06-05T00:00:00Z"), until, ""},
+				{at(t, "2026-05-31T12:00:00Z"), kindSaved, ""},
+				{at(t, "2026-06-01T12:00:00Z"), kindDown, ""},
+				{at(t, "2026-06-04T12:00:00Z"), kindUp, ""},
+				{at(t, "2026-06-05T00:00:00Z"), kindUntil, ""},
 			}
-			played(t, rule+c.more, nil, given, func(v *virtual) {
+			playVirtual(t, rule+c.more, nil, given, func(v *virtual) {
 				if diff := gocmp.Diff(c.counts, v.ticked.counts); diff != "" {
 					t.Errorf("ticks -want +got:\n%s", diff)
 				}
@@ -157,17 +157,17 @@ escalate: [{after: 2h, step: late}]
 				if n != c.alerts {
 					t.Errorf("%d alerts, want %d: %v", n, c.alerts, v.alerts())
 				}
-				v.carries(c.body)
+				v.checkState(c.body)
 			})
 		})
 	}
 }
 
-// carries compares the state of the pending jobs; empty: none.
-func (v *virtual) carries(body string) {
+// checkState compares the state of the pending jobs; empty: none.
+func (v *virtual) checkState(body string) {
 	v.t.Helper()
 	page, err := v.store.Jobs(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
-	v.whole(page.Next, err)
+	v.checkComplete(page.Next, err)
 	if (len(page.Items) == 0) != (body == "") {
 		v.t.Errorf("%d jobs wait", len(page.Items))
 	}
@@ -189,11 +189,11 @@ trigger: {schedule: "0 6 * * *", keys: [customers, products]}
 resolve: {event: imports.finished, key: event.source}
 escalate: [{after: 4h, step: late}]
 `
-	got := ticksOf(t, rule, "2026-05-31T12:00:00Z", "2026-06-01T18:00:00Z",
-		line{at(t, "2026-06-01T05:30:00Z"), down, ""},
-		line{at(t, "2026-06-01T05:59:00Z"), anEvent, `imports.finished {"source": "products"}`},
-		line{at(t, "2026-06-01T06:20:00Z"), anEvent, `imports.finished {"source": "customers"}`},
-		line{at(t, "2026-06-01T06:40:00Z"), up, ""},
+	got := playTicks(t, rule, "2026-05-31T12:00:00Z", "2026-06-01T18:00:00Z",
+		line{at(t, "2026-06-01T05:30:00Z"), kindDown, ""},
+		line{at(t, "2026-06-01T05:59:00Z"), kindEvent, `imports.finished {"source": "products"}`},
+		line{at(t, "2026-06-01T06:20:00Z"), kindEvent, `imports.finished {"source": "customers"}`},
+		line{at(t, "2026-06-01T06:40:00Z"), kindUp, ""},
 	)
 	if diff := gocmp.Diff([]string{"products at 2026-06-01T10:00:00Z"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -202,7 +202,7 @@ escalate: [{after: 4h, step: late}]
 
 // A job that came due while the node was down, before the next tick, raises its alert before that tick restarts it; a
 // job whose import was received does not.
-func TestVirtualTicksLeaveNothingUnsaid(t *testing.T) {
+func TestVirtualTicksRaiseEveryAlert(t *testing.T) {
 	const rule = `
 name: import-missing
 entity: import
@@ -211,12 +211,12 @@ resolve: {event: imports.finished, key: event.source}
 escalate: [{after: 4h, step: late}]
 `
 	given := timeline{
-		{at(t, "2026-06-01T00:00:00Z"), saved, ""},
-		{at(t, "2026-06-01T05:00:00Z"), down, ""},
-		{at(t, "2026-06-01T07:00:00Z"), anEvent, `imports.finished {"source": "products"}`},
-		{at(t, "2026-06-02T02:30:00Z"), up, ""},
-		{at(t, "2026-06-02T03:00:00Z"), anEvent, `imports.finished {"source": "customers"}`},
-		{at(t, "2026-06-02T12:00:00Z"), until, ""},
+		{at(t, "2026-06-01T00:00:00Z"), kindSaved, ""},
+		{at(t, "2026-06-01T05:00:00Z"), kindDown, ""},
+		{at(t, "2026-06-01T07:00:00Z"), kindEvent, `imports.finished {"source": "products"}`},
+		{at(t, "2026-06-02T02:30:00Z"), kindUp, ""},
+		{at(t, "2026-06-02T03:00:00Z"), kindEvent, `imports.finished {"source": "customers"}`},
+		{at(t, "2026-06-02T12:00:00Z"), kindUntil, ""},
 	}
 	const want = `Tue 02 Jun 02:30  alert    warning late: no imports.finished for import customers within 4h of the tick
                   alert    warning resolved: import customers: restarted by a new trigger
@@ -225,33 +225,33 @@ escalate: [{after: 4h, step: late}]
 Tue 02 Jun 03:00  ends     customers, resolved
 Tue 02 Jun 06:00  alert    warning late: no imports.finished for import products within 4h of the tick
 `
-	played(t, rule, nil, given, func(v *virtual) {
-		if got := v.heard(); got.String() != want {
+	playVirtual(t, rule, nil, given, func(v *virtual) {
+		if got := v.alertLines(); got.String() != want {
 			t.Errorf("heard:\n%swant:\n%s", got, want)
 		}
 	})
 }
 
 // Ticks of a paused rule are skipped and not made up for.
-func TestVirtualTicksPassWhileARuleRests(t *testing.T) {
+func TestVirtualTicksOfPausedRuleAreSkipped(t *testing.T) {
 	const rule = `
 name: import-missing
 entity: import
 trigger: {schedule: "0 6 * * *"}
 escalate: [{after: 1h, step: late}]
 `
-	given := timeline{{at(t, "2026-06-01T12:00:00Z"), saved, ""}, {at(t, "2026-06-03T12:00:00Z"), until, ""}}
-	played(t, rule, nil, given, func(v *virtual) {
+	given := timeline{{at(t, "2026-06-01T12:00:00Z"), kindSaved, ""}, {at(t, "2026-06-03T12:00:00Z"), kindUntil, ""}}
+	playVirtual(t, rule, nil, given, func(v *virtual) {
 		if err := v.store.Pause(v.t.Context(), "import-missing", true); err != nil {
 			t.Fatal(err)
 		}
-		v.refresh()
-		v.play(timeline{{at(t, "2026-06-05T12:00:00Z"), until, ""}})
+		v.reloadRules()
+		v.play(timeline{{at(t, "2026-06-05T12:00:00Z"), kindUntil, ""}})
 		if err := v.store.Pause(v.t.Context(), "import-missing", false); err != nil {
 			t.Fatal(err)
 		}
-		v.refresh()
-		v.play(timeline{{at(t, "2026-06-06T12:00:00Z"), until, ""}})
+		v.reloadRules()
+		v.play(timeline{{at(t, "2026-06-06T12:00:00Z"), kindUntil, ""}})
 		want := map[futurejobs.TickOutcome]int{futurejobs.TickStarted: 3, futurejobs.TickPaused: 2}
 		if diff := gocmp.Diff(want, v.ticked.counts); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
@@ -259,7 +259,7 @@ escalate: [{after: 1h, step: late}]
 	})
 }
 
-func (v *virtual) refresh() {
+func (v *virtual) reloadRules() {
 	v.t.Helper()
 	if err := v.catalog.Refresh(v.t.Context()); err != nil {
 		v.t.Fatal(err)

@@ -25,7 +25,7 @@ func write(t *testing.T, dir, name, text string) string {
 }
 
 // A webhook works end to end: it is verified, becomes an event, and creates a job.
-func TestWebhookCreatesAJob(t *testing.T) {
+func TestWebhookCreatesJob(t *testing.T) {
 	t.Parallel()
 	dir, rules := t.TempDir(), t.TempDir()
 	write(t, dir, "github.txt", "old\nnew\n")
@@ -35,7 +35,7 @@ entity: pull
 trigger: {event: code.pulls, key: event.number}
 escalate: [{after: 1h, step: primary}]
 `)
-	n := serve(t, server.Config{
+	n := startReadyNode(t, server.Config{
 		Rules: rules,
 		Hooks: write(t, dir, "hooks.yaml", "hooks: [{name: code, subject: code.pulls, scheme: github, secret_file: github.txt}]\n"),
 	})
@@ -65,14 +65,14 @@ func TestUnusableWebhooks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	empty := write(t, dir, "empty", "\n")
-	for text, says := range map[string][]string{
+	for text, wantTexts := range map[string][]string{
 		"hooks: [{name: a, scheme: paypal}]": {"hooks.yaml:1:", "paypal", "subject is missing"},
 		"hooks: [{name: a, subject: s, scheme: stripe, secret_file: none}, {name: b, subject: s, scheme: github, secret_file: empty}]": {
 			filepath.Join(dir, "none"), "hook b: " + empty + " has no secret",
 		},
 	} {
 		err := server.Run(t.Context(), server.Config{DataDir: t.TempDir(), Hooks: write(t, dir, "hooks.yaml", text)})
-		for _, part := range says {
+		for _, part := range wantTexts {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %v, want %q", text, err, part)
 			}

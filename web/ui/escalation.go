@@ -163,7 +163,7 @@ func facts(d document.Document) (all []ruleFact) {
 	if d.While != "" {
 		add("Condition", "while %s", d.While)
 	}
-	if source, what := lookupRule(d.Lookup); source != "" {
+	if source, what := lookupTexts(d.Lookup); source != "" {
 		add("Lookup", "in %s: %s", source, what)
 	}
 	if h := d.Trigger.Heartbeat; h != nil {
@@ -208,8 +208,8 @@ func failures(h document.Heartbeat) string {
 	return text
 }
 
-// lookupRule returns the source of a lookup and its query.
-func lookupRule(l *document.Lookup) (source, what string) {
+// lookupTexts returns the source of a lookup and its query.
+func lookupTexts(l *document.Lookup) (source, what string) {
 	switch {
 	case l == nil:
 	case l.SQL != nil:

@@ -65,7 +65,7 @@ func sampleOf(e examples.Example) (s sample, err error) {
 			break
 		}
 	}
-	if source, _ := lookupRule(d.Lookup); source != "" {
+	if source, _ := lookupTexts(d.Lookup); source != "" {
 		s.Needs = "source " + source
 	}
 	if e.Calendars != "" {
