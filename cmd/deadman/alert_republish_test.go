@@ -14,13 +14,13 @@ import (
 // TestRepublish checks that consumers get the alerts again, once, after the stream was lost.
 func TestRepublish(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, soon)
-	ask[web.PublishResult](t, n, "event", "send", "orders.created", `{"id": "1", "placed_at": "2020-01-01T00:00:00Z"}`)
+	n := startNode(t, quickRule)
+	runJSON[web.PublishResult](t, n, "event", "send", "orders.created", `{"id": "1", "placed_at": "2020-01-01T00:00:00Z"}`)
 	eventually(t, "the alert is published", func() bool {
-		said := ask[web.Page[web.Alert]](t, n, "alert", "list").Items
-		return len(said) == 1 && said[0].Published
+		raised := runJSON[web.Page[web.Alert]](t, n, "alert", "list").Items
+		return len(raised) == 1 && raised[0].Published
 	})
-	js := streamsOf(t, n)
+	js := connectJetStream(t, n)
 	inStream := func() uint64 {
 		s, err := js.Stream(t.Context(), "DEADMAN_ALERTS")
 		if err != nil {
@@ -40,14 +40,14 @@ func TestRepublish(t *testing.T) {
 	eventually(t, "it is in the stream again", func() bool { return inStream() >= 1 })
 	for range 2 { // existing alerts are not published twice
 		eventually(t, "nothing waits", func() bool {
-			return ask[web.Page[web.Alert]](t, n, "alert", "list", "--rule", "order-unshipped").Items[0].Published
+			return runJSON[web.Page[web.Alert]](t, n, "alert", "list", "--rule", "order-unshipped").Items[0].Published
 		})
-		if done := ask[web.RepublishResult](t, n, "alert", "republish", "--since", "1d", "--rule", "order-unshipped"); done.Alerts != 1 {
+		if done := runJSON[web.RepublishResult](t, n, "alert", "republish", "--since", "1d", "--rule", "order-unshipped"); done.Alerts != 1 {
 			t.Errorf("%+v", done)
 		}
 	}
 	eventually(t, "nothing waits", func() bool {
-		return ask[web.Page[web.Alert]](t, n, "alert", "list", "--rule", "order-unshipped").Items[0].Published
+		return runJSON[web.Page[web.Alert]](t, n, "alert", "list", "--rule", "order-unshipped").Items[0].Published
 	})
 	s, err := js.Stream(t.Context(), "DEADMAN_ALERTS")
 	if err != nil {
@@ -71,8 +71,8 @@ func TestRepublish(t *testing.T) {
 	}
 }
 
-// streamsOf connects to a node's own broker.
-func streamsOf(t *testing.T, n *node) jetstream.JetStream {
+// connectJetStream connects to a node's own broker.
+func connectJetStream(t *testing.T, n *node) jetstream.JetStream {
 	t.Helper()
 	return bustest.JetStream(t, bustest.LogIn(t, n.dir, endpointsOf(t, n).NATS, bus.UserAdmin))
 }

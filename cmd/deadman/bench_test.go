@@ -19,7 +19,7 @@ import (
 // TestBench checks that bench measures SQLite by default, with text and JSON output.
 func TestBench(t *testing.T) {
 	args := []string{"bench", "--jobs", "200", "--rounds", "1", "--shape", "finish,mixed"}
-	text := runs(t, nil, args...)
+	text := runBinary(t, nil, args...)
 	if text.code != 0 {
 		t.Fatalf("%+v", text)
 	}
@@ -28,7 +28,7 @@ func TestBench(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, text.out)
 		}
 	}
-	values := runs(t, nil, append(args, "-o", "json")...)
+	values := runBinary(t, nil, append(args, "-o", "json")...)
 	var got struct{ Summary []bench.Summary }
 	if err := json.Unmarshal([]byte(values.out), &got); values.code != 0 || err != nil || len(got.Summary) != 4 {
 		t.Errorf("%v: %+v", err, values)
@@ -92,14 +92,14 @@ func TestBenchRefuses(t *testing.T) {
 		"--nodes=3 --database-url=postgres://none --shape=create,events":             "--nodes: supported only by the shapes finish, reschedule, mixed",
 		"--old-snapshot --database-url=postgres://none --shape=due --pending=400000": "--old-snapshot: supported only by the shapes finish, reschedule, mixed",
 	} {
-		if got := runs(t, nil, append([]string{"bench"}, strings.Fields(flag)...)...); got.code != 2 || !strings.Contains(got.err, want) {
+		if got := runBinary(t, nil, append([]string{"bench"}, strings.Fields(flag)...)...); got.code != 2 || !strings.Contains(got.err, want) {
 			t.Errorf("%s: %+v", flag, got)
 		}
 	}
 }
 
-// TestBenchFlagsDependOnTheShape checks that a flag for only one of several shapes is accepted.
-func TestBenchFlagsDependOnTheShape(t *testing.T) {
+// TestBenchFlagsDependOnShape checks that a flag for only one of several shapes is accepted.
+func TestBenchFlagsDependOnShape(t *testing.T) {
 	for _, s := range []bench.Shape{bench.Finish, bench.Reschedule, bench.Mixed} {
 		o := bench.Options{DatabaseURL: "postgres://none", Shapes: []bench.Shape{bench.Latency, s, bench.Create}, Jobs: 2, Rounds: 1, Nodes: 2, OldSnapshot: true}
 		if err := checkBench(o); err != nil {
@@ -115,8 +115,8 @@ func TestBenchIsInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var output bytes.Buffer
+	cmd.Stderr = &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +129,8 @@ func TestBenchIsInterrupted(t *testing.T) {
 	}
 	for lines.Scan() { // output so far
 	}
-	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || said.String() != "deadman: interrupted\n" {
-		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), said.String())
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || output.String() != "deadman: interrupted\n" {
+		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), output.String())
 	}
 }
 
@@ -153,7 +153,7 @@ func TestBenchNamesLeftovers(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA deadman_bench_0123abcd`); err != nil {
 		t.Fatal(err)
 	}
-	got := runs(t, nil, "bench", "--jobs", "200", "--rounds", "1", "--database-url", cluster.DSN)
+	got := runBinary(t, nil, "bench", "--jobs", "200", "--rounds", "1", "--database-url", cluster.DSN)
 	if want := "schema deadman_bench_0123abcd (1 MB) belongs to"; got.code != 0 || !strings.HasPrefix(got.err, want) || !strings.Contains(got.err, "DROP SCHEMA deadman_bench_0123abcd CASCADE\n") {
 		t.Errorf("%+v", got)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestResultsFollowTheOutputFormat checks that results are text by default, and only JSON with -o json.
-func TestResultsFollowTheOutputFormat(t *testing.T) {
+// TestResultsFollowOutputFormat checks that results are text by default, and only JSON with -o json.
+func TestResultsFollowOutputFormat(t *testing.T) {
 	t.Parallel()
 	for _, output := range []format{asText, asJSON} {
 		var out bytes.Buffer

@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// expiring is a context that expires when done is closed.
-type expiring struct {
+// expiringContext is a context that expires when done is closed.
+type expiringContext struct {
 	context.Context
 	done chan struct{}
 }
 
-func (e expiring) Done() <-chan struct{} { return e.done }
+func (e expiringContext) Done() <-chan struct{} { return e.done }
 
-func (e expiring) Err() error {
+func (e expiringContext) Err() error {
 	select {
 	case <-e.done:
 		return context.DeadlineExceeded
@@ -30,7 +30,7 @@ func (e expiring) Err() error {
 // own hint.
 func TestUnresponsiveNode(t *testing.T) {
 	t.Parallel()
-	ctx := expiring{t.Context(), make(chan struct{})}
+	ctx := expiringContext{t.Context(), make(chan struct{})}
 	over := sync.OnceFunc(func() { close(ctx.done) })
 	node := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		over()

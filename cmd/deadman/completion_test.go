@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// suggested returns the completions for the shell, and the line with the directive.
-func suggested(t *testing.T, env []string, args ...string) (words []string, directive string) {
+// completions returns the completions for the shell, and the line with the directive.
+func completions(t *testing.T, env []string, args ...string) (words []string, directive string) {
 	t.Helper()
-	got := runHere(t, "", env, append([]string{"__completeNoDesc"}, args...)...)
+	got := runInProcess(t, "", env, append([]string{"__completeNoDesc"}, args...)...)
 	if got.code != 0 {
 		t.Fatalf("%v: %+v", args, got)
 	}
@@ -19,9 +19,9 @@ func suggested(t *testing.T, env []string, args ...string) (words []string, dire
 
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	n := serveHere(t)
-	n.does("rule", "apply", "-f", write(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", goodRule+"---"+ruleNamed("order-lost")+"---"+ruleNamed("payment")))
-	absent := []string{"DEADMAN_URL=http://" + deserted}
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", goodRule+"---"+ruleNamed("order-lost")+"---"+ruleNamed("payment")))
+	absent := []string{"DEADMAN_URL=http://" + stoppedNode}
 	const words, files, endings = ":4", ":0", ":8"
 	for _, c := range []struct {
 		env       []string
@@ -48,12 +48,12 @@ func TestCompletion(t *testing.T) {
 		{nil, []string{"serve", "--nats-creds", ""}, nil, files},
 		{nil, []string{"serve", "--log-format", ""}, []string{"auto", "text", "json"}, words},
 	} {
-		got, directive := suggested(t, c.env, c.args...)
+		got, directive := completions(t, c.env, c.args...)
 		if strings.Join(got, " ") != strings.Join(c.want, " ") || directive != c.directive {
 			t.Errorf("%v: %q, %s; want %q, %s", c.args, got, directive, c.want, c.directive)
 		}
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		runHere(t, "", nil, "completion", shell).check(t, []string{shell}, 0, "deadman")
+		runInProcess(t, "", nil, "completion", shell).check(t, []string{shell}, 0, "deadman")
 	}
 }

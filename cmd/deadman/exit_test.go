@@ -19,7 +19,7 @@ escalate:
   - {after: 1h, step: primary, severity: warning}
 `
 
-func write(t *testing.T, dir, name, text string) string {
+func writeFile(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -33,25 +33,25 @@ func write(t *testing.T, dir, name, text string) string {
 
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
-	good := write(t, dir, "good/a.yaml", goodRule)
-	write(t, dir, "good/b.yml", strings.Replace(goodRule, "order-unshipped", "other", 1))
-	write(t, dir, "good/.hidden.yaml", "][")
-	write(t, dir, "good/README.md", "][")
-	bad := write(t, dir, "bad.yaml", strings.Replace(goodRule, "entity", "entitty", 1))
-	write(t, dir, "twice/a.yaml", goodRule)
-	write(t, dir, "twice/b.yaml", goodRule)
-	write(t, dir, "none/README.md", "")
+	good := writeFile(t, dir, "good/a.yaml", goodRule)
+	writeFile(t, dir, "good/b.yml", strings.Replace(goodRule, "order-unshipped", "other", 1))
+	writeFile(t, dir, "good/.hidden.yaml", "][")
+	writeFile(t, dir, "good/README.md", "][")
+	bad := writeFile(t, dir, "bad.yaml", strings.Replace(goodRule, "entity", "entitty", 1))
+	writeFile(t, dir, "twice/a.yaml", goodRule)
+	writeFile(t, dir, "twice/b.yaml", goodRule)
+	writeFile(t, dir, "none/README.md", "")
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
-	const absent = "http://" + deserted
+	const absent = "http://" + stoppedNode
 	long := strings.Repeat("long/", 60)
 
 	for _, c := range []struct {
-		name string
-		env  []string
-		args []string
-		code int
-		says []string // on either output
+		name      string
+		env       []string
+		args      []string
+		code      int
+		wantTexts []string // on either output
 	}{
 		{"nothing", nil, nil, 0, []string{"Usage:", "serve"}},
 		{"help", nil, []string{"job", "--help"}, 0, []string{"cancel"}},
@@ -95,11 +95,11 @@ func TestExitCodes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := runs(t, c.env, c.args...)
+			got := runBinary(t, c.env, c.args...)
 			if got.code != c.code {
 				t.Errorf("exit code %d, want %d", got.code, c.code)
 			}
-			for _, part := range c.says {
+			for _, part := range c.wantTexts {
 				if !strings.Contains(got.out+got.err, part) {
 					t.Errorf("it does not say %q", part)
 				}
@@ -114,24 +114,24 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// deserted is an address without a server: the first port is not listened on.
-const deserted = "127.0.0.1:1"
+// stoppedNode is an address without a server: the first port is not listened on.
+const stoppedNode = "127.0.0.1:1"
 
 // TestEndpointsFile checks that a running embedded node is found by the file in its data folder.
 func TestEndpointsFile(t *testing.T) {
-	const absent = "http://" + deserted
+	const absent = "http://" + stoppedNode
 	dir := t.TempDir()
-	write(t, dir, "endpoints.json", `{"http": "`+absent+`", "nats": "nats://127.0.0.1:4222"}`)
-	got := runs(t, []string{"DEADMAN_DATA_DIR=" + dir}, "job", "list")
+	writeFile(t, dir, "endpoints.json", `{"http": "`+absent+`", "nats": "nats://127.0.0.1:4222"}`)
+	got := runBinary(t, []string{"DEADMAN_DATA_DIR=" + dir}, "job", "list")
 	if got.code != 1 || !strings.Contains(got.err, absent) || !strings.Contains(got.err, "endpoints.json") {
 		t.Errorf("%+v", got)
 	}
 	const other = "http://127.0.0.1:2" // without a server, too
-	if got := runs(t, []string{"DEADMAN_DATA_DIR=" + dir, "DEADMAN_URL=" + other}, "job", "list"); !strings.Contains(got.err, other) {
+	if got := runBinary(t, []string{"DEADMAN_DATA_DIR=" + dir, "DEADMAN_URL=" + other}, "job", "list"); !strings.Contains(got.err, other) {
 		t.Errorf("DEADMAN_URL does not come before the file: %+v", got)
 	}
-	write(t, dir, "endpoints.json", `{`)
-	if got := runs(t, []string{"DEADMAN_DATA_DIR=" + dir}, "job", "list"); got.code != 1 || !strings.Contains(got.err, "endpoints.json") {
+	writeFile(t, dir, "endpoints.json", `{`)
+	if got := runBinary(t, []string{"DEADMAN_DATA_DIR=" + dir}, "job", "list"); got.code != 1 || !strings.Contains(got.err, "endpoints.json") {
 		t.Errorf("a broken file: %+v", got)
 	}
 	c, err := inProcess(nil, nil, "DEADMAN_DATA_DIR="+t.TempDir()).client()
@@ -140,9 +140,9 @@ func TestEndpointsFile(t *testing.T) {
 	}
 }
 
-// TestThePasswordOfAnAddressIsNotShown checks that the client sends the password of a node's address to the node, and
+// TestAddressPasswordIsRedacted checks that the client sends the password of a node's address to the node, and
 // prints it nowhere.
-func TestThePasswordOfAnAddressIsNotShown(t *testing.T) {
+func TestAddressPasswordIsRedacted(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "ann" || password != "hidden" {
 			t.Errorf("the node is sent %q and %q", user, password)
@@ -166,38 +166,38 @@ func TestThePasswordOfAnAddressIsNotShown(t *testing.T) {
 	}
 }
 
-func TestTokenIsSentToTheConfiguredNodeOnly(t *testing.T) {
+func TestTokenIsSentToConfiguredNodeOnly(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	asked := func(env ...string) (*client, error) {
+	requested := func(env ...string) (*client, error) {
 		return inProcess(nil, nil, append(env, "DEADMAN_TOKEN=dm_x", "DEADMAN_DATA_DIR="+dir)...).client()
 	}
-	refused := func(what string, says ...string) {
+	refused := func(what string, wantTexts ...string) {
 		t.Helper()
-		c, err := asked()
+		c, err := requested()
 		if err == nil {
 			t.Errorf("%s: the token would be sent to %s", what, c.base)
 			return
 		}
-		for _, part := range append(says, "DEADMAN_URL") {
+		for _, part := range append(wantTexts, "DEADMAN_URL") {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %v does not say %q", what, err, part)
 			}
 		}
 	}
 	refused("nothing names a node", "http://127.0.0.1:8080")
-	if _, err := asked("DEADMAN_URL=https://deadman.example.org"); err != nil {
+	if _, err := requested("DEADMAN_URL=https://deadman.example.org"); err != nil {
 		t.Error(err)
 	}
 	for _, address := range []string{
 		"http://192.0.2.1:8080", "https://evil.example", "http://127.0.0.1.evil.example", "http://localhost.evil.example:8080", "http://127.0.0.1@evil.example",
 		"http://127.0.0.1:8080/steal", "http://127.0.0.1:8080?a=b", "http://u:p@127.0.0.1:8080", "ftp://127.0.0.1",
 	} {
-		write(t, dir, "endpoints.json", `{"http": "`+address+`"}`)
+		writeFile(t, dir, "endpoints.json", `{"http": "`+address+`"}`)
 		refused(address, "endpoints.json", "loopback")
 	}
 	for _, address := range []string{"http://127.0.0.1:1234", "http://[::1]:1234", "http://localhost:1234"} {
-		write(t, dir, "endpoints.json", `{"http": "`+address+`"}`)
-		if c, err := asked(); err != nil || c.base != address {
+		writeFile(t, dir, "endpoints.json", `{"http": "`+address+`"}`)
+		if c, err := requested(); err != nil || c.base != address {
 			t.Errorf("%s: %+v, %v", address, c, err)
 		}
 	}
@@ -218,7 +218,7 @@ func TestTokenIsSentToTheConfiguredNodeOnly(t *testing.T) {
 			chown(t, path, 0)
 		}
 	}
-	if _, err := asked(); err != nil {
+	if _, err := requested(); err != nil {
 		t.Errorf("a file of this user's is refused: %v", err)
 	}
 }

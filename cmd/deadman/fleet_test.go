@@ -40,7 +40,7 @@ func newFleet(t *testing.T) *fleet {
 	}
 	t.Cleanup(server.Close)
 	f := &fleet{T: t, dsn: postgres(t), nats: server.ClientURL()}
-	f.rules = filepath.Dir(write(t, t.TempDir(), "rules/upgrade.yaml", upgradeRule))
+	f.rules = filepath.Dir(writeFile(t, t.TempDir(), "rules/upgrade.yaml", upgradeRule))
 	if f.db, err = sql.Open("pgx", f.dsn); err != nil {
 		t.Fatal(err)
 	}
@@ -72,18 +72,18 @@ func (f *fleet) settings() []string {
 	return []string{"DEADMAN_DATABASE_URL=" + f.dsn, "DEADMAN_NATS_URL=" + f.nats}
 }
 
-// member is a node of the fleet.
-type member struct {
+// fleetNode is a node of the fleet.
+type fleetNode struct {
 	f       *fleet
 	cmd     *exec.Cmd
 	log     *bustest.Log
 	stopped bool
 }
 
-// begin starts a node without waiting until it is ready.
-func (f *fleet) begin(program string) *member {
+// start starts a node without waiting until it is ready.
+func (f *fleet) start(program string) *fleetNode {
 	f.Helper()
-	m := &member{f: f, log: &bustest.Log{}}
+	m := &fleetNode{f: f, log: &bustest.Log{}}
 	m.cmd = command(context.WithoutCancel(f.Context()), f.T, f.settings(), "serve", "--http-addr", "127.0.0.1:0", "--rules", f.rules, "--lease", "3s", "--log-format", "json")
 	m.cmd.Path, m.cmd.Args[0] = program, program
 	m.cmd.Stdout, m.cmd.Stderr = io.Discard, m.log
@@ -99,31 +99,31 @@ func (f *fleet) begin(program string) *member {
 	return m
 }
 
-// serve starts a node and waits until it is ready.
-func (f *fleet) serve(program string) *member {
+// startReady starts a node and waits until it is ready.
+func (f *fleet) startReady(program string) *fleetNode {
 	f.Helper()
-	m := f.begin(program)
+	m := f.start(program)
 	m.eventually("the node is ready", func() bool { return m.ready() == http.StatusOK })
 	return m
 }
 
 // stop stops the node as an operator would.
-func (m *member) stop() {
+func (m *fleetNode) stop() {
 	m.f.Helper()
 	if m.stopped {
 		return
 	}
 	m.stopped = true
-	send(m.f.T, m.cmd, syscall.SIGTERM)
+	sendSignal(m.f.T, m.cmd, syscall.SIGTERM)
 	if err := m.cmd.Wait(); err != nil {
 		m.f.Errorf("the node does not stop well: %v\n%s", err, m.log)
 	}
 }
 
 // ready returns the status of /readyz, or 0 if the node does not answer.
-func (m *member) ready() int {
+func (m *fleetNode) ready() int {
 	m.f.Helper()
-	at := served.FindStringSubmatch(m.log.String())
+	at := servingLine.FindStringSubmatch(m.log.String())
 	if at == nil {
 		return 0
 	}
@@ -137,7 +137,7 @@ func (m *member) ready() int {
 	return r.StatusCode
 }
 
-func (m *member) eventually(what string, holds func() bool) {
+func (m *fleetNode) eventually(what string, holds func() bool) {
 	m.f.Helper()
 	m.f.eventually(what, holds)
 }
@@ -151,8 +151,8 @@ func (f *fleet) eventually(what string, holds func() bool) {
 	}
 }
 
-// number reads a number from the database.
-func (f *fleet) number(text string, args ...any) (n int) {
+// queryInt reads a number from the database.
+func (f *fleet) queryInt(text string, args ...any) (n int) {
 	f.Helper()
 	if err := f.db.QueryRowContext(f.Context(), text, args...).Scan(&n); err != nil {
 		f.Fatalf("%s: %v", text, err)
@@ -163,12 +163,12 @@ func (f *fleet) number(text string, args ...any) (n int) {
 // holders returns the number of nodes with shards, once all shards are held.
 func (f *fleet) holders() int {
 	f.Helper()
-	return f.number(`SELECT CASE WHEN bool_and(node IS NOT NULL AND expires_at > now()) THEN count(DISTINCT node) ELSE 0 END FROM shard_lease`)
+	return f.queryInt(`SELECT CASE WHEN bool_and(node IS NOT NULL AND expires_at > now()) THEN count(DISTINCT node) ELSE 0 END FROM shard_lease`)
 }
 
-// load publishes events until stop is called, and resolves each third at once. It returns the keys of the open and of
+// startLoad publishes events until stop is called, and resolves each third at once. It returns the keys of the open and of
 // the resolved ones.
-func (f *fleet) load() (stop func() (open, done []string)) {
+func (f *fleet) startLoad() (stop func() (open, done []string)) {
 	f.Helper()
 	var open, done []string
 	ctx, cancel := context.WithCancel(f.Context())
@@ -200,20 +200,20 @@ func (f *fleet) load() (stop func() (open, done []string)) {
 	}
 }
 
-// check checks the promises about the events of a load after all jobs have ended.
-func (f *fleet) check(open, done []string) {
+// checkPromises checks the promises about the events of a load after all jobs have ended.
+func (f *fleet) checkPromises(open, done []string) {
 	f.Helper()
 	const ofRule = ` JOIN rule r ON r.id = x.rule_id WHERE r.name = 'upgrade'`
 	f.eventually("all events are read and all alerts are decided", func() bool {
-		return f.number(`SELECT count(*) FROM history x`+ofRule)+f.number(`SELECT count(*) FROM future_job x`+ofRule) >= len(open)+len(done) &&
-			f.number(`SELECT count(*) FROM alert x`+ofRule) >= len(open) &&
-			f.number(`SELECT count(*) FROM future_job WHERE next_check_at <= now()`) == 0
+		return f.queryInt(`SELECT count(*) FROM history x`+ofRule)+f.queryInt(`SELECT count(*) FROM future_job x`+ofRule) >= len(open)+len(done) &&
+			f.queryInt(`SELECT count(*) FROM alert x`+ofRule) >= len(open) &&
+			f.queryInt(`SELECT count(*) FROM future_job WHERE next_check_at <= now()`) == 0
 	})
-	f.eventually("all alerts are published", func() bool { return f.number(`SELECT count(*) FROM alert_outbox`) == 0 })
+	f.eventually("all alerts are published", func() bool { return f.queryInt(`SELECT count(*) FROM alert_outbox`) == 0 })
 
-	jobs := f.counts(`SELECT x.key, count(*) FROM (SELECT key, rule_id FROM history UNION ALL SELECT key, rule_id FROM future_job) AS x` + ofRule + ` GROUP BY x.key`)
-	decided := f.counts(`SELECT x.key, count(*) FROM alert x` + ofRule + ` GROUP BY x.key`)
-	published := f.published()
+	jobs := f.queryCounts(`SELECT x.key, count(*) FROM (SELECT key, rule_id FROM history UNION ALL SELECT key, rule_id FROM future_job) AS x` + ofRule + ` GROUP BY x.key`)
+	decided := f.queryCounts(`SELECT x.key, count(*) FROM alert x` + ofRule + ` GROUP BY x.key`)
+	published := f.publishedAlerts()
 	for _, key := range open {
 		if jobs[key] != 1 || decided[key] != 1 || published[key] != 1 {
 			f.Errorf("P1, P7: %s has %d jobs, %d alerts decided, %d published; want 1 each", key, jobs[key], decided[key], published[key])
@@ -227,12 +227,12 @@ func (f *fleet) check(open, done []string) {
 	if n := len(jobs) - len(open) - len(done); n != 0 {
 		f.Errorf("P1: %d jobs of no event", n)
 	}
-	if created, kept := f.number(`SELECT sum(created) FROM event_cursor`), f.number(`SELECT (SELECT count(*) FROM future_job) + (SELECT count(*) FROM history) + (SELECT rows FROM pruned WHERE name = 'history')`); created != kept {
+	if created, kept := f.queryInt(`SELECT sum(created) FROM event_cursor`), f.queryInt(`SELECT (SELECT count(*) FROM future_job) + (SELECT count(*) FROM history) + (SELECT rows FROM pruned WHERE name = 'history')`); created != kept {
 		f.Errorf("P2: %d jobs were created, and %d are pending, archived or pruned", created, kept)
 	}
 }
 
-func (f *fleet) counts(text string) map[string]int {
+func (f *fleet) queryCounts(text string) map[string]int {
 	f.Helper()
 	rows, err := f.db.QueryContext(f.Context(), text)
 	if err != nil {
@@ -254,8 +254,8 @@ func (f *fleet) counts(text string) map[string]int {
 	return counts
 }
 
-// published counts the messages of the stream of alerts, by key.
-func (f *fleet) published() map[string]int {
+// publishedAlerts counts the messages of the stream of alerts, by key.
+func (f *fleet) publishedAlerts() map[string]int {
 	f.Helper()
 	stream, err := f.js.Stream(f.Context(), bus.AlertsStream)
 	if err != nil {
@@ -289,13 +289,13 @@ func (f *fleet) published() map[string]int {
 	}
 }
 
-// runs runs a program of the fleet until it ends.
-func (f *fleet) runs(program string, code int, says string, args ...string) {
+// runProgram runs a program of the fleet until it ends.
+func (f *fleet) runProgram(program string, code int, wantText string, args ...string) {
 	f.Helper()
 	cmd := command(f.Context(), f.T, f.settings(), args...)
 	cmd.Path, cmd.Args[0] = program, program
 	out, _ := cmd.CombinedOutput()
-	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), says) {
-		f.Errorf("%v: exit code %d, want %d and %q:\n%s", args, got, code, says, out)
+	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), wantText) {
+		f.Errorf("%v: exit code %d, want %d and %q:\n%s", args, got, code, wantText, out)
 	}
 }

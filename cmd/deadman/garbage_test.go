@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestGoalOfMemory checks that the memory limit follows the live heap and stays within the cgroup.
-func TestGoalOfMemory(t *testing.T) {
+// TestMemoryTarget checks that the memory limit follows the live heap and stays within the cgroup.
+func TestMemoryTarget(t *testing.T) {
 	const mb = 1 << 20
 	for _, c := range []struct{ live, cgroup, want uint64 }{
 		{10 * mb, 0, 350 * mb},
@@ -27,9 +27,9 @@ func TestGoalOfMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryLimitOfTheCgroup checks that the limit of the process's cgroup is found. A child of this test runs in its
+// TestMemoryLimitOfCgroup checks that the limit of the process's cgroup is found. A child of this test runs in its
 // own cgroup.
-func TestMemoryLimitOfTheCgroup(t *testing.T) {
+func TestMemoryLimitOfCgroup(t *testing.T) {
 	if os.Getenv("DEADMAN_TEST_CGROUP") != "" {
 		if _, err := os.Stdin.Read(make([]byte, 1)); err != nil { // until it is in its cgroup
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func TestMemoryLimitOfTheCgroup(t *testing.T) {
 		if os.WriteFile(filepath.Join(dir, c.limit), []byte("1000000000"), 0o600) != nil {
 			continue
 		}
-		child := exec.Command(os.Args[0], "-test.run=^TestMemoryLimitOfTheCgroup$")
+		child := exec.Command(os.Args[0], "-test.run=^TestMemoryLimitOfCgroup$")
 		child.Env = append(os.Environ(), "DEADMAN_TEST_CGROUP=1")
 		in, err := child.StdinPipe()
 		if err != nil {
@@ -62,8 +62,8 @@ func TestMemoryLimitOfTheCgroup(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(child.Process.Pid)), 0o600)
-		_, said := in.Write([]byte("x"))
-		if err := errors.Join(err, said, in.Close(), child.Wait()); err != nil {
+		_, writeErr := in.Write([]byte("x"))
+		if err := errors.Join(err, writeErr, in.Close(), child.Wait()); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), "limit=7999") {

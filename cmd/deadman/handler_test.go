@@ -15,7 +15,7 @@ import (
 )
 
 func TestHandlerSchema(t *testing.T) {
-	got := runHere(t, "", nil, "handler", "schema")
+	got := runInProcess(t, "", nil, "handler", "schema")
 	var schema struct {
 		ID   string                     `json:"$id"`
 		Defs map[string]json.RawMessage `json:"$defs"`
@@ -45,23 +45,23 @@ func TestHandlerVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := serveHere(t, func(c *server.Config) { c.Handlers = &own })
+	n := newInProcessNode(t, func(c *server.Config) { c.Handlers = &own })
 	const lost = "name: lost\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: carrier\n"
-	n.does("rule", "apply", "-f", write(t, t.TempDir(), "lost.yaml", lost))
-	n.says(0, []string{"handler", "list"}, "HANDLER", "shipping  program", "carrier   none", "lost")
-	n.says(0, []string{"handler", "test", "shipping"}, "ends           shipped", "duration", "key            test")
-	got := n.says(0, []string{"handler", "test", "shipping", "--key", "1", "--event", `{"id": "1"}`},
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "lost.yaml", lost))
+	n.expect(0, []string{"handler", "list"}, "HANDLER", "shipping  program", "carrier   none", "lost")
+	n.expect(0, []string{"handler", "test", "shipping"}, "ends           shipped", "duration", "key            test")
+	got := n.expect(0, []string{"handler", "test", "shipping", "--key", "1", "--event", `{"id": "1"}`},
 		"key            1", "next           20", "step           1", `firing warning primary: late`, `state          {"id":"1"}`)
 	if strings.Contains(got.out, "\x1b") {
 		t.Errorf("what a handler says reaches the terminal: %q", got.out)
 	}
-	n.says(3, []string{"handler", "test", "shipping", "--key", "past"}, "next", "deadman: the handler requested a check at", "which is not after the checked slot")
-	n.says(3, []string{"handler", "test", "shipping", "--key", "2"}, "deadman: the carrier is away")
-	n.says(3, []string{"handler", "test", "carrier"}, "no service answers on deadman.handlers.carrier")
-	n.says(2, []string{"handler", "test", "shipping", "--event", "{"}, "--event: { is not valid JSON")
-	n.says(2, []string{"handler", "test"}, "requires NAME")
-	n.says(1, []string{"handler", "test", "Shipping"}, `"Shipping" is not a name`)
-	if h := read[web.HandlerList](n, "handler", "list"); len(h.Items) != 2 || h.Items[0].Name != "carrier" || h.Items[0].Provider != web.ProvidedByNone {
+	n.expect(3, []string{"handler", "test", "shipping", "--key", "past"}, "next", "deadman: the handler requested a check at", "which is not after the checked slot")
+	n.expect(3, []string{"handler", "test", "shipping", "--key", "2"}, "deadman: the carrier is away")
+	n.expect(3, []string{"handler", "test", "carrier"}, "no service answers on deadman.handlers.carrier")
+	n.expect(2, []string{"handler", "test", "shipping", "--event", "{"}, "--event: { is not valid JSON")
+	n.expect(2, []string{"handler", "test"}, "requires NAME")
+	n.expect(1, []string{"handler", "test", "Shipping"}, `"Shipping" is not a name`)
+	if h := readJSON[web.HandlerList](n, "handler", "list"); len(h.Items) != 2 || h.Items[0].Name != "carrier" || h.Items[0].Provider != web.ProvidedByNone {
 		t.Errorf("%+v", h)
 	}
 	if got := n.run("", "handler", "test", "shipping", "--key", "2", "-o", "json"); got.code != 3 || !strings.Contains(got.out, `"error": "the carrier is away"`) {

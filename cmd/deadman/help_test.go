@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// vague matches phrases that the help avoids in favor of nouns.
-var vague = regexp.MustCompile(`(?i)\b(whoever|somebody|nobody|is said|is told|is asked|takes? in|goes on|by itself|that there (is|are))\b`)
+// vaguePhrases matches phrases that the help avoids in favor of nouns.
+var vaguePhrases = regexp.MustCompile(`(?i)\b(whoever|somebody|nobody|is said|is told|is asked|takes? in|goes on|by itself|that there (is|are))\b`)
 
 // commands returns all commands below a command, itself included.
 func commands(cmd *cobra.Command) []*cobra.Command {
@@ -45,7 +45,7 @@ func TestHelpOfEachCommand(t *testing.T) {
 			texts = append(texts, f.Usage)
 		})
 		for _, text := range texts {
-			if found := vague.FindString(text); found != "" {
+			if found := vaguePhrases.FindString(text); found != "" {
 				t.Errorf("%s: %q in %q", path, found, text)
 			}
 			for line := range strings.Lines(text) {

@@ -13,8 +13,8 @@ import (
 	"deadman/server"
 )
 
-// here is a node in this process with a client over HTTP.
-type here struct {
+// inProcessNode is a node in this process with a client over HTTP.
+type inProcessNode struct {
 	t    *testing.T
 	at   server.Endpoints
 	dir  string // data folder
@@ -22,8 +22,8 @@ type here struct {
 	stop func() // waits until the node has stopped
 }
 
-// serveHere runs a fresh node until the test ends.
-func serveHere(t *testing.T, change ...func(*server.Config)) *here {
+// newInProcessNode runs a fresh node until the test ends.
+func newInProcessNode(t *testing.T, change ...func(*server.Config)) *inProcessNode {
 	t.Helper()
 	ready := make(chan server.Endpoints, 1)
 	c := server.Config{
@@ -36,7 +36,7 @@ func serveHere(t *testing.T, change ...func(*server.Config)) *here {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx, c) }()
-	h := &here{t: t, dir: c.DataDir}
+	h := &inProcessNode{t: t, dir: c.DataDir}
 	h.stop = func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -56,22 +56,22 @@ func serveHere(t *testing.T, change ...func(*server.Config)) *here {
 }
 
 // run runs the program in this process with an input.
-func (h *here) run(input string, args ...string) ran {
+func (h *inProcessNode) run(input string, args ...string) result {
 	h.t.Helper()
-	return runHere(h.t, input, h.env, args...)
+	return runInProcess(h.t, input, h.env, args...)
 }
 
-func runHere(t *testing.T, input string, env []string, args ...string) ran {
+func runInProcess(t *testing.T, input string, env []string, args ...string) result {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	p := newCLI(strings.NewReader(input), &out, &errOut, env)
 	p.zone = time.UTC
 	code := p.run(t.Context(), args)
-	return ran{code, out.String(), errOut.String()}
+	return result{code, out.String(), errOut.String()}
 }
 
-// does runs a command that must succeed, and returns its output.
-func (h *here) does(args ...string) string {
+// mustRun runs a command that must succeed, and returns its output.
+func (h *inProcessNode) mustRun(args ...string) string {
 	h.t.Helper()
 	got := h.run("", args...)
 	if got.code != exitOK {
@@ -80,15 +80,15 @@ func (h *here) does(args ...string) string {
 	return got.out
 }
 
-// says runs a command and checks its exit code and parts of its output.
-func (h *here) says(code int, args []string, parts ...string) ran {
+// expect runs a command and checks its exit code and parts of its output.
+func (h *inProcessNode) expect(code int, args []string, parts ...string) result {
 	h.t.Helper()
 	got := h.run("", args...)
 	got.check(h.t, args, code, parts...)
 	return got
 }
 
-func (r ran) check(t *testing.T, args []string, code int, parts ...string) {
+func (r result) check(t *testing.T, args []string, code int, parts ...string) {
 	t.Helper()
 	if r.code != code {
 		t.Errorf("%v: exit code %d, want %d\n%s%s", args, r.code, code, r.out, r.err)
@@ -100,10 +100,10 @@ func (r ran) check(t *testing.T, args []string, code int, parts ...string) {
 	}
 }
 
-// read runs a command that must succeed and decodes its JSON output.
-func read[T any](h *here, args ...string) (v T) {
+// readJSON runs a command that must succeed and decodes its JSON output.
+func readJSON[T any](h *inProcessNode, args ...string) (v T) {
 	h.t.Helper()
-	out := h.does(append(args, "-o", "json")...)
+	out := h.mustRun(append(args, "-o", "json")...)
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		h.t.Fatalf("%v: %v\n%s", args, err, out)
 	}

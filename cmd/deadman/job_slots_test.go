@@ -11,14 +11,14 @@ import (
 // TestSlots checks that pending jobs are drawn in the bucket of their slot, and that invalid flags are reported.
 func TestSlots(t *testing.T) {
 	t.Parallel()
-	n := serveHere(t)
-	n.does("rule", "apply", "-f", write(t, t.TempDir(), "rules.yaml", goodRule))
-	n.does("job", "create", "order-unshipped", "1")
-	job := read[web.Job](n, "job", "get", "order-unshipped", "1")
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", goodRule))
+	n.mustRun("job", "create", "order-unshipped", "1")
+	job := readJSON[web.Job](n, "job", "get", "order-unshipped", "1")
 	from, to := job.NextCheckAt.Add(-time.Hour).Format(time.RFC3339), job.NextCheckAt.Add(time.Hour).Format(time.RFC3339)
 
 	planned := int64(0)
-	slots := read[web.Slots](n, "job", "slots", "--from", from, "--to", to, "--bucket", "15m")
+	slots := readJSON[web.Slots](n, "job", "slots", "--from", from, "--to", to, "--bucket", "15m")
 	for _, s := range slots.Items {
 		if s.Planned > 0 && (job.NextCheckAt.Before(s.From) || !job.NextCheckAt.Before(s.From.Add(15*time.Minute))) {
 			t.Errorf("a job that is due at %s is in the bucket from %s", job.NextCheckAt, s.From)
@@ -28,9 +28,9 @@ func TestSlots(t *testing.T) {
 	if planned != 1 || slots.Bucket != 900 {
 		t.Errorf("%d jobs in buckets of %v s, want one in 900 s", planned, slots.Bucket)
 	}
-	n.says(0, []string{"job", "slots", "--from", from, "--to", to, "--rule", "order-unshipped"}, "1 "+strings.Repeat(plannedMark, 1), "planned")
-	n.says(1, []string{"job", "slots", "--bucket", "7m"}, "bucket", "divide a day")
-	n.says(2, []string{"job", "slots", "--from", "yesterday"}, "--from", "15:04")
+	n.expect(0, []string{"job", "slots", "--from", from, "--to", to, "--rule", "order-unshipped"}, "1 "+strings.Repeat(plannedMark, 1), "planned")
+	n.expect(1, []string{"job", "slots", "--bucket", "7m"}, "bucket", "divide a day")
+	n.expect(2, []string{"job", "slots", "--from", "yesterday"}, "--from", "15:04")
 }
 
 // TestBars checks that the longest bar fits, and that tiny parts are visible.

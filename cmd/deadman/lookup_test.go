@@ -10,8 +10,8 @@ import (
 	"deadman/server"
 )
 
-// lookingUp returns a rule with a lookup.
-func lookingUp(name, lookup string) string {
+// lookupRule returns a rule with a lookup.
+func lookupRule(name, lookup string) string {
 	return "name: " + name + `
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -21,10 +21,10 @@ hold: 0
 lookup: ` + lookup + "\n"
 }
 
-const inShop = `{sql: {source: shop, query: "select status from orders where id = $1"}}`
+const shopLookup = `{sql: {source: shop, query: "select status from orders where id = $1"}}`
 
-// shopFiles writes a file of sources: a database with the order 1, a missing server, and the connection of a node.
-func shopFiles(t *testing.T) (sources string) {
+// writeSourceFiles writes a file of sources: a database with the order 1, a missing server, and the connection of a node.
+func writeSourceFiles(t *testing.T) (sources string) {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := sql.Open("sqlite", filepath.Join(dir, "shop.db"))
@@ -35,42 +35,42 @@ func shopFiles(t *testing.T) (sources string) {
 	if _, err := db.ExecContext(t.Context(), "create table orders (id text, status text); insert into orders values ('1', 'UNSHIPPED')"); err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, "gone.url", "nats://"+deserted+"\n")
-	return write(t, dir, "sources.yaml", "sources:\n  shop: {sqlite: {path: shop.db}}\n  gone: {nats: {url_file: gone.url}}\n  bus: {nats: {}}\n")
+	writeFile(t, dir, "gone.url", "nats://"+stoppedNode+"\n")
+	return writeFile(t, dir, "sources.yaml", "sources:\n  shop: {sqlite: {path: shop.db}}\n  gone: {nats: {url_file: gone.url}}\n  bus: {nats: {}}\n")
 }
 
 // TestLintAsksSources checks that lint queries the sources if they are named, and otherwise warns that it did not.
 func TestLintAsksSources(t *testing.T) {
 	t.Parallel()
-	sources := shopFiles(t)
-	broken := write(t, t.TempDir(), "broken.yaml", "sauces: {}\n")
+	sources := writeSourceFiles(t)
+	broken := writeFile(t, t.TempDir(), "broken.yaml", "sauces: {}\n")
 	const inGone, inBus = "{kv: {source: gone, bucket: orders}}", "{kv: {source: bus, bucket: orders}}"
 	for _, c := range []struct {
 		name, input string
 		args        []string
 		code        int
-		says        []string
-		never       string
+		wantTexts   []string
+		unwanted    string
 	}{
-		{"not named", lookingUp("late", inShop), nil, 0, []string{"warning: late: the lookup was not validated against source shop; give the sources file", "no errors"}, ""},
-		{"right", lookingUp("late", inShop), []string{"--sources", sources}, 0, []string{"no errors"}, "warning"},
+		{"not named", lookupRule("late", shopLookup), nil, 0, []string{"warning: late: the lookup was not validated against source shop; give the sources file", "no errors"}, ""},
+		{"right", lookupRule("late", shopLookup), []string{"--sources", sources}, 0, []string{"no errors"}, "warning"},
 		{"no lookup", goodRule, nil, 0, []string{"no errors"}, "warning"},
-		{"no such column", lookingUp("late", strings.Replace(inShop, "select status", "select state", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:37: late: lookup.sql.query: ", "no such column: state", "1 error"}, "warning"},
-		{"no such source", lookingUp("late", strings.Replace(inShop, "shop", "shpo", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:24: late: lookup.sql.source: ", `did you mean "shop"?`}, "warning"},
-		{"both files of one input", lookingUp("a", inShop) + "---\n" + lookingUp("b", strings.Replace(inShop, "orders", "order_", 1)), []string{"--sources", sources}, 3, []string{"b: lookup.sql.query", "2 rules in 1 file: 1 error"}, "a: lookup"},
-		{"a source that is down", lookingUp("late", inGone), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source gone is not reachable, so the query is not verified", "no errors"}, ""},
-		{"the connection of a node", lookingUp("late", inBus), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source bus is not reachable, so the query is not verified", "which is not available here"}, ""},
-		{"wrong by itself", lookingUp("late", strings.Replace(inShop, "query", "qeury", 1)), []string{"--sources", sources}, 3, []string{`did you mean "query"?`}, "source shop"},
-		{"a broken file", lookingUp("late", inShop), []string{"--sources", broken}, 1, []string{broken + `:1:1: sauces: unknown field "sauces"`}, ""},
+		{"no such column", lookupRule("late", strings.Replace(shopLookup, "select status", "select state", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:37: late: lookup.sql.query: ", "no such column: state", "1 error"}, "warning"},
+		{"no such source", lookupRule("late", strings.Replace(shopLookup, "shop", "shpo", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:24: late: lookup.sql.source: ", `did you mean "shop"?`}, "warning"},
+		{"both files of one input", lookupRule("a", shopLookup) + "---\n" + lookupRule("b", strings.Replace(shopLookup, "orders", "order_", 1)), []string{"--sources", sources}, 3, []string{"b: lookup.sql.query", "2 rules in 1 file: 1 error"}, "a: lookup"},
+		{"a source that is down", lookupRule("late", inGone), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source gone is not reachable, so the query is not verified", "no errors"}, ""},
+		{"the connection of a node", lookupRule("late", inBus), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source bus is not reachable, so the query is not verified", "which is not available here"}, ""},
+		{"wrong by itself", lookupRule("late", strings.Replace(shopLookup, "query", "qeury", 1)), []string{"--sources", sources}, 3, []string{`did you mean "query"?`}, "source shop"},
+		{"a broken file", lookupRule("late", shopLookup), []string{"--sources", broken}, 1, []string{broken + `:1:1: sauces: unknown field "sauces"`}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := append([]string{"rule", "lint", "-"}, c.args...)
-			got := runHere(t, c.input, nil, args...)
-			got.check(t, args, c.code, c.says...)
-			if c.never != "" && strings.Contains(got.out+got.err, c.never) {
-				t.Errorf("it says %q: %+v", c.never, got)
+			got := runInProcess(t, c.input, nil, args...)
+			got.check(t, args, c.code, c.wantTexts...)
+			if c.unwanted != "" && strings.Contains(got.out+got.err, c.unwanted) {
+				t.Errorf("it says %q: %+v", c.unwanted, got)
 			}
-			inJSON := runHere(t, c.input, nil, append(args, "-o", "json")...)
+			inJSON := runInProcess(t, c.input, nil, append(args, "-o", "json")...)
 			if c.code != 1 && strings.Contains(inJSON.out, `"warnings"`) != strings.Contains(got.out, "warning:") {
 				t.Errorf("in JSON: %+v", inJSON)
 			}
@@ -82,20 +82,20 @@ func TestLintAsksSources(t *testing.T) {
 // a node no source is queried.
 func TestPreviewOfLookup(t *testing.T) {
 	t.Parallel()
-	sources, dir := shopFiles(t), t.TempDir()
-	n := serveHere(t, func(c *server.Config) { c.Sources = sources })
-	file := write(t, dir, "late.yaml", lookingUp("late", inShop))
-	n.does("rule", "apply", "-f", file)
-	found := write(t, dir, "found.json", `{"status": "UNSHIPPED"}`)
+	sources, dir := writeSourceFiles(t), t.TempDir()
+	n := newInProcessNode(t, func(c *server.Config) { c.Sources = sources })
+	file := writeFile(t, dir, "late.yaml", lookupRule("late", shopLookup))
+	n.mustRun("rule", "apply", "-f", file)
+	found := writeFile(t, dir, "found.json", `{"status": "UNSHIPPED"}`)
 	saved, here := []string{"--rule", "late"}, []string{"-f", file}
 	for _, c := range []struct {
-		name    string
-		args    []string
-		key     string
-		found   string // --found; empty: not given
-		outcome string // empty: it is refused
-		asked   bool
-		says    string
+		name     string
+		args     []string
+		key      string
+		found    string // --found; empty: not given
+		outcome  string // empty: it is refused
+		asked    bool
+		wantText string
 	}{
 		{"asked", saved, "1", "", "exhausted", true, ""},
 		{"queried, absent", saved, "2", "", "cleared", true, ""},
@@ -112,10 +112,10 @@ func TestPreviewOfLookup(t *testing.T) {
 				args = append(args, "--found", c.found)
 			}
 			if c.outcome == "" {
-				n.says(1, args, c.says)
+				n.expect(1, args, c.wantText)
 				return
 			}
-			p := read[rules.Preview](n, args...)
+			p := readJSON[rules.Preview](n, args...)
 			if p.Outcome != c.outcome || p.Lookup == nil || p.Lookup.Queried != c.asked || p.Lookup.Source != "shop" {
 				t.Errorf("%+v, %+v", p, p.Lookup)
 			}
@@ -123,20 +123,20 @@ func TestPreviewOfLookup(t *testing.T) {
 	}
 }
 
-// TestApplyWarnsOfAnUnavailableSource checks that a source that is down while rules are applied gives a warning.
-func TestApplyWarnsOfAnUnavailableSource(t *testing.T) {
+// TestApplyWarnsOfUnavailableSource checks that a source that is down while rules are applied gives a warning.
+func TestApplyWarnsOfUnavailableSource(t *testing.T) {
 	t.Parallel()
-	sources := shopFiles(t)
-	n := serveHere(t, func(c *server.Config) { c.Sources = sources })
-	file := write(t, t.TempDir(), "late.yaml", lookingUp("late", "{kv: {source: gone, bucket: orders}}"))
+	sources := writeSourceFiles(t)
+	n := newInProcessNode(t, func(c *server.Config) { c.Sources = sources })
+	file := writeFile(t, t.TempDir(), "late.yaml", lookupRule("late", "{kv: {source: gone, bucket: orders}}"))
 	const warning = "warning: lookup: source gone is not reachable, so the query is not verified"
-	n.says(0, []string{"rule", "apply", "-f", file, "--dry-run"}, warning)
-	n.says(0, []string{"rule", "apply", "-f", file}, warning)
-	n.says(0, []string{"rule", "list"}, "late")
-	if got := n.does("rule", "apply", "-f", file); strings.Contains(got, "warning") {
+	n.expect(0, []string{"rule", "apply", "-f", file, "--dry-run"}, warning)
+	n.expect(0, []string{"rule", "apply", "-f", file}, warning)
+	n.expect(0, []string{"rule", "list"}, "late")
+	if got := n.mustRun("rule", "apply", "-f", file); strings.Contains(got, "warning") {
 		t.Errorf("a rule that does not change is looked at again: %s", got)
 	}
-	if got := n.does("rule", "apply", "-o", "json", "-f", write(t, t.TempDir(), "later.yaml", lookingUp("later", "{kv: {source: gone, bucket: orders}}"))); !strings.Contains(got, `"warnings"`) {
+	if got := n.mustRun("rule", "apply", "-o", "json", "-f", writeFile(t, t.TempDir(), "later.yaml", lookupRule("later", "{kv: {source: gone, bucket: orders}}"))); !strings.Contains(got, `"warnings"`) {
 		t.Errorf("%s", got)
 	}
 }

@@ -26,14 +26,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testdisk.InMemory(m))
 }
 
-// ran is the result of a run of the program.
-type ran struct {
+// result is the result of a run of the program.
+type result struct {
 	code     int
 	out, err string
 }
 
-// runs runs the program in its own process and folder.
-func runs(t *testing.T, env []string, args ...string) ran {
+// runBinary runs the program in its own process and folder.
+func runBinary(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -45,7 +45,7 @@ func runs(t *testing.T, env []string, args ...string) ran {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	return ran{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
 }
 
 func command(ctx context.Context, t *testing.T, env []string, args ...string) *exec.Cmd {

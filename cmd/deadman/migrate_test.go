@@ -17,13 +17,13 @@ func TestMigrate(t *testing.T) {
 		"postgres": {"DEADMAN_DATABASE_URL=" + postgres(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runs(t, env, "migrate", "--check").check(t, []string{"check"}, exitCondition, "schema version 0;", "pending: 00001_spine.sql", "no live nodes")
+			runBinary(t, env, "migrate", "--check").check(t, []string{"check"}, exitCondition, "schema version 0;", "pending: 00001_spine.sql", "no live nodes")
 			if _, err := os.Stat(env[0][len("DEADMAN_DATA_DIR="):]); name == "sqlite" && !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("to check made the folder: %v", err)
 			}
-			runs(t, env, "migrate").check(t, []string{"migrate"}, exitOK, "applied: 00001_spine.sql")
-			runs(t, env, "migrate").check(t, []string{"migrate again"}, exitOK, "schema is up to date")
-			got := runs(t, env, "migrate", "--check", "-o", "json")
+			runBinary(t, env, "migrate").check(t, []string{"migrate"}, exitOK, "applied: 00001_spine.sql")
+			runBinary(t, env, "migrate").check(t, []string{"migrate again"}, exitOK, "schema is up to date")
+			got := runBinary(t, env, "migrate", "--check", "-o", "json")
 			var state schemaState
 			if err := json.Unmarshal([]byte(got.out), &state); got.code != exitOK || err != nil {
 				t.Fatalf("%+v: %v", got, err)
@@ -33,6 +33,6 @@ func TestMigrate(t *testing.T) {
 			}
 		})
 	}
-	runs(t, nil, "migrate", "--check", "--force").check(t, []string{"both"}, exitUsage, "mutually exclusive")
-	runs(t, []string{"DEADMAN_DATABASE_URL=postgres://127.0.0.1:1/none"}, "migrate", "--check").check(t, []string{"absent"}, exitFailure, "is it running")
+	runBinary(t, nil, "migrate", "--check", "--force").check(t, []string{"both"}, exitUsage, "mutually exclusive")
+	runBinary(t, []string{"DEADMAN_DATABASE_URL=postgres://127.0.0.1:1/none"}, "migrate", "--check").check(t, []string{"absent"}, exitFailure, "is it running")
 }

@@ -23,8 +23,8 @@ import (
 	"deadman/web"
 )
 
-// soon is the sample rule with times short enough for a test.
-const soon = `
+// quickRule is the sample rule with times short enough for a test.
+const quickRule = `
 name: order-unshipped
 entity: order
 trigger: {event: orders.created, key: event.id, since: event.placed_at}
@@ -49,16 +49,16 @@ type node struct {
 // startNode runs a node with the rules in a fresh data folder, or without rules if empty.
 func startNode(t *testing.T, rules string) *node {
 	t.Helper()
-	return startNodeWith(t, rules)
+	return startNodeFlags(t, rules)
 }
 
-func startNodeWith(t *testing.T, rules string, flags ...string) *node {
+func startNodeFlags(t *testing.T, rules string, flags ...string) *node {
 	t.Helper()
 	n := &node{dir: t.TempDir()}
 	n.args = []string{"serve", "--data-dir", n.dir, "--nats-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"}
 	n.args = append(n.args, flags...)
 	if rules != "" {
-		n.args = append(n.args, "--rules", filepath.Dir(write(t, t.TempDir(), "rules/rule.yaml", rules)))
+		n.args = append(n.args, "--rules", filepath.Dir(writeFile(t, t.TempDir(), "rules/rule.yaml", rules)))
 	}
 	n.start(t)
 	t.Cleanup(func() {
@@ -105,13 +105,13 @@ func endpointsOf(t *testing.T, n *node) (at server.Endpoints) {
 // stop stops the node as an operator would.
 func (n *node) stop(t *testing.T) {
 	t.Helper()
-	send(t, n.cmd, syscall.SIGTERM)
+	sendSignal(t, n.cmd, syscall.SIGTERM)
 	if err := n.cmd.Wait(); err != nil {
 		t.Errorf("the node does not stop well: %v\n%s", err, n.log)
 	}
 }
 
-func send(t *testing.T, to *exec.Cmd, s os.Signal) {
+func sendSignal(t *testing.T, to *exec.Cmd, s os.Signal) {
 	t.Helper()
 	if err := to.Process.Signal(s); err != nil {
 		t.Fatal(err)
@@ -121,13 +121,13 @@ func send(t *testing.T, to *exec.Cmd, s os.Signal) {
 // env makes the client find the node by its data folder, as for users.
 func (n *node) env() []string { return []string{"DEADMAN_DATA_DIR=" + n.dir} }
 
-func (n *node) run(t *testing.T, args ...string) ran {
+func (n *node) run(t *testing.T, args ...string) result {
 	t.Helper()
-	return runs(t, n.env(), args...)
+	return runBinary(t, n.env(), args...)
 }
 
-// ask runs a command that must succeed and decodes its JSON output.
-func ask[T any](t *testing.T, n *node, args ...string) T {
+// runJSON runs a command that must succeed and decodes its JSON output.
+func runJSON[T any](t *testing.T, n *node, args ...string) T {
 	t.Helper()
 	got := n.run(t, append(args, "-o", "json")...)
 	var v T
@@ -155,7 +155,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, soon)
+	n := startNode(t, quickRule)
 	got := n.run(t, "demo")
 	if got.code != 0 {
 		t.Fatalf("%+v\n%s", got, n.log)
@@ -171,10 +171,10 @@ func TestDemo(t *testing.T) {
 	if t.Failed() {
 		t.Log(got.out)
 	}
-	if page := ask[web.Page[web.EndedJob]](t, n, "history", "list"); len(page.Items) != 10 {
+	if page := runJSON[web.Page[web.EndedJob]](t, n, "history", "list"); len(page.Items) != 10 {
 		t.Errorf("%d orders ended, want 10", len(page.Items))
 	}
-	if page := ask[web.Page[web.Job]](t, n, "job", "list"); len(page.Items) != 2 {
+	if page := runJSON[web.Page[web.Job]](t, n, "job", "list"); len(page.Items) != 2 {
 		t.Errorf("%d orders are watched on, want 2", len(page.Items))
 	}
 }
@@ -203,16 +203,16 @@ func TestDemoWithoutRules(t *testing.T) {
 // the repository.
 func TestDemoWithOtherRules(t *testing.T) {
 	t.Parallel()
-	for what, c := range map[string]struct{ rule, says string }{
-		"none takes orders": {strings.ReplaceAll(soon, "orders.", "parcels."), "no stream takes in"},
-		"it takes hours":    {strings.NewReplacer("6s", "3h", "8s", "8h").Replace(soon), "first checks an order in "},
+	for what, c := range map[string]struct{ rule, wantText string }{
+		"none takes orders": {strings.ReplaceAll(quickRule, "orders.", "parcels."), "no stream takes in"},
+		"it takes hours":    {strings.NewReplacer("6s", "3h", "8s", "8h").Replace(quickRule), "first checks an order in "},
 	} {
 		n := startNode(t, c.rule)
 		got := n.run(t, "demo")
-		if got.code != 1 || !strings.Contains(got.err, c.says) || !strings.Contains(got.err, "/new-rule?from=order-unshipped") || strings.Contains(got.err, "examples/") {
+		if got.code != 1 || !strings.Contains(got.err, c.wantText) || !strings.Contains(got.err, "/new-rule?from=order-unshipped") || strings.Contains(got.err, "examples/") {
 			t.Errorf("%s: %+v", what, got)
 		}
-		if there := ask[web.Page[web.Rule]](t, n, "rule", "list"); len(there.Items) != 1 || there.Items[0].Version != 1 {
+		if there := runJSON[web.Page[web.Rule]](t, n, "rule", "list"); len(there.Items) != 1 || there.Items[0].Version != 1 {
 			t.Errorf("%s: the rules are %+v", what, there.Items)
 		}
 	}
@@ -221,7 +221,7 @@ func TestDemoWithOtherRules(t *testing.T) {
 // TestVerbs checks the commands from an event to its alert and resolution.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, soon)
+	n := startNode(t, quickRule)
 	const key = "a/b \x1b[31m"
 	order := func(key string) string {
 		raw, err := json.Marshal(map[string]string{"id": key, "placed_at": "2020-01-01T00:00:00Z"})
@@ -230,22 +230,22 @@ func TestVerbs(t *testing.T) {
 		}
 		return string(raw)
 	}
-	taken := ask[web.PublishResult](t, n, "event", "send", "orders.created", order(key), "--id", "1")
+	taken := runJSON[web.PublishResult](t, n, "event", "send", "orders.created", order(key), "--id", "1")
 	known := taken
 	known.Duplicate = true
-	if again := ask[web.PublishResult](t, n, "event", "send", "orders.created", order(key), "--id", "1"); !cmp.Equal(again, known) || taken.Seq != 1 || taken.Duplicate {
+	if again := runJSON[web.PublishResult](t, n, "event", "send", "orders.created", order(key), "--id", "1"); !cmp.Equal(again, known) || taken.Seq != 1 || taken.Duplicate {
 		t.Errorf("an event and its repeat: %+v, %+v", taken, again)
 	}
-	file := write(t, t.TempDir(), "event.json", "not JSON")
+	file := writeFile(t, t.TempDir(), "event.json", "not JSON")
 	if got := n.run(t, "event", "send", "orders.created", "@"+file); got.code != 0 || !strings.Contains(got.out, "message 2") {
 		t.Errorf("%+v", got)
 	}
-	var said web.Page[alerts.Alert]
+	var raised web.Page[alerts.Alert]
 	eventually(t, "the alert is there", func() bool {
-		said = ask[web.Page[alerts.Alert]](t, n, "alert", "list", "--key", key)
-		return len(said.Items) == 1
+		raised = runJSON[web.Page[alerts.Alert]](t, n, "alert", "list", "--key", key)
+		return len(raised.Items) == 1
 	})
-	if a := said.Items[0]; a.Step != "escalated" || a.SkippedSteps[0] != "primary" || a.Key != key {
+	if a := raised.Items[0]; a.Step != "escalated" || a.SkippedSteps[0] != "primary" || a.Key != key {
 		t.Errorf("%+v", a)
 	}
 	eventually(t, "the dead letter is there", func() bool {
@@ -253,13 +253,13 @@ func TestVerbs(t *testing.T) {
 		return strings.Contains(got.out, "not JSON") && strings.Contains(got.out, "orders.created")
 	})
 	for _, args := range [][]string{
-		{"alert", "list"}, {"alert", "get", said.Items[0].ID.String()}, {"job", "list", "--rule", "order-unshipped"}, {"job", "get", "order-unshipped", key},
+		{"alert", "list"}, {"alert", "get", raised.Items[0].ID.String()}, {"job", "list", "--rule", "order-unshipped"}, {"job", "get", "order-unshipped", key},
 	} {
 		if got := n.run(t, args...); got.code != 0 || !strings.Contains(got.out, `a/b \x1b[31m`) || strings.Contains(got.out, "\x1b") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
-	id := said.Items[0].ID.String()
+	id := raised.Items[0].ID.String()
 	if got := n.run(t, "alert", "ack", id, "--for", "2h", "--note", "I am on it"); got.code != 0 || !strings.Contains(got.out, "acknowledged   by loopback") || !strings.Contains(got.out, "\nuntil          20") {
 		t.Errorf("%+v", got)
 	}
@@ -345,13 +345,13 @@ func TestVerbs(t *testing.T) {
 // none.
 func TestTail(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, soon)
+	n := startNode(t, quickRule)
 	place := func(key string) {
-		ask[web.PublishResult](t, n, "event", "send", "orders.created", `{"id": "`+key+`", "placed_at": "2020-01-01T00:00:00Z"}`)
+		runJSON[web.PublishResult](t, n, "event", "send", "orders.created", `{"id": "`+key+`", "placed_at": "2020-01-01T00:00:00Z"}`)
 	}
 	place("before")
 	eventually(t, "the alert is there", func() bool {
-		return len(ask[web.Page[alerts.Alert]](t, n, "alert", "list").Items) == 1
+		return len(runJSON[web.Page[alerts.Alert]](t, n, "alert", "list").Items) == 1
 	})
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -383,19 +383,19 @@ func TestTail(t *testing.T) {
 	if key := next(); key != "live" {
 		t.Errorf("then comes %s", key)
 	}
-	send(t, tail, syscall.SIGSTOP) // so that it does not reconnect too early
+	sendSignal(t, tail, syscall.SIGSTOP) // so that it does not reconnect too early
 	n.stop(t)
 	n.start(t)
 	place("after")
 	place("later")
 	eventually(t, "the alerts are there", func() bool {
-		return len(ask[web.Page[alerts.Alert]](t, n, "alert", "list").Items) == 4
+		return len(runJSON[web.Page[alerts.Alert]](t, n, "alert", "list").Items) == 4
 	})
-	send(t, tail, syscall.SIGCONT)
+	sendSignal(t, tail, syscall.SIGCONT)
 	if missed := []string{next(), next()}; !slices.Contains(missed, "after") || !slices.Contains(missed, "later") {
 		t.Errorf("after the node was away come %s", missed)
 	}
-	send(t, tail, os.Interrupt)
+	sendSignal(t, tail, os.Interrupt)
 	if err := tail.Wait(); err != nil {
 		t.Errorf("Ctrl-C is no good end: %v", err)
 	}

@@ -8,9 +8,9 @@ import (
 func TestLint(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	known := write(t, dir, "calendars.yaml", "calendars:\n  office: {zone: Europe/Berlin, days: mon-fri, hours: \"09:00-17:00\"}\n")
-	broken := write(t, dir, "broken.yaml", "calendars:\n  office: {zone: Europe/Berlyn}\n")
-	file := write(t, dir, "rule.yaml", strings.Replace(goodRule, "after: 1h,", "after: 1h, of: ofice,", 1))
+	known := writeFile(t, dir, "calendars.yaml", "calendars:\n  office: {zone: Europe/Berlin, days: mon-fri, hours: \"09:00-17:00\"}\n")
+	broken := writeFile(t, dir, "broken.yaml", "calendars:\n  office: {zone: Europe/Berlyn}\n")
+	file := writeFile(t, dir, "rule.yaml", strings.Replace(goodRule, "after: 1h,", "after: 1h, of: ofice,", 1))
 	for _, c := range []struct {
 		code  int
 		input string
@@ -26,39 +26,39 @@ func TestLint(t *testing.T) {
 		{1, strings.Repeat("# too much\n", 30_000), []string{"-"}, []string{"standard input", "256 KiB"}},
 	} {
 		args := append([]string{"rule", "lint"}, c.args...)
-		runHere(t, c.input, nil, args...).check(t, args, c.code, c.parts...)
+		runInProcess(t, c.input, nil, args...).check(t, args, c.code, c.parts...)
 	}
 }
 
 // TestLintReportsUncheckedParts checks that lint names the calendars that it could not check without their file.
 func TestLintReportsUncheckedParts(t *testing.T) {
 	t.Parallel()
-	const said = "calendars not validated: office; give their file with --calendars\n"
-	known := write(t, t.TempDir(), "calendars.yaml", "calendars: {office: {zone: UTC}}\n")
+	const raised = "calendars not validated: office; give their file with --calendars\n"
+	known := writeFile(t, t.TempDir(), "calendars.yaml", "calendars: {office: {zone: UTC}}\n")
 	plain, named := goodRule, strings.Replace(goodRule, "after: 1h,", "after: 1h, of: office, within: office,", 1)
 	for _, c := range []struct {
-		input, says string
-		args        []string
+		input, wantText string
+		args            []string
 	}{
-		{named, said, nil},
+		{named, raised, nil},
 		{named, "", []string{"--calendars", known}},
 		{plain, "", nil},
 	} {
 		args := append([]string{"rule", "lint", "-"}, c.args...)
-		if got := runHere(t, c.input, nil, args...); got.err != c.says || got.code != 0 {
-			t.Errorf("%v: exit %d, it says %q, want %q", args, got.code, got.err, c.says)
+		if got := runInProcess(t, c.input, nil, args...); got.err != c.wantText || got.code != 0 {
+			t.Errorf("%v: exit %d, it says %q, want %q", args, got.code, got.err, c.wantText)
 		}
-		got := runHere(t, c.input, nil, append(args, "-o", "json")...)
-		if strings.Contains(got.out, `"unchecked_calendars"`) != (c.says != "") || got.err != "" {
+		got := runInProcess(t, c.input, nil, append(args, "-o", "json")...)
+		if strings.Contains(got.out, `"unchecked_calendars"`) != (c.wantText != "") || got.err != "" {
 			t.Errorf("%v -o json: %+v", args, got)
 		}
 	}
 }
 
-func TestLintWarnsOfAnExpiredSchedule(t *testing.T) {
+func TestLintWarnsOfExpiredSchedule(t *testing.T) {
 	t.Parallel()
 	const past = "name: past\nentity: import\ntrigger: {schedule: '@at 2020-01-01T00:00:00Z'}\nescalate: [{after: 1h}]\n"
-	if got := runHere(t, past, nil, "rule", "lint", "-"); got.code != 0 || !strings.Contains(got.out, "warning: past: schedule: @at 2020-01-01T00:00:00Z is over") {
+	if got := runInProcess(t, past, nil, "rule", "lint", "-"); got.code != 0 || !strings.Contains(got.out, "warning: past: schedule: @at 2020-01-01T00:00:00Z is over") {
 		t.Errorf("%+v", got)
 	}
 }

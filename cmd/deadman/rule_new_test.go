@@ -29,7 +29,7 @@ func TestNewRule(t *testing.T) {
 		{[]string{"--event", "payments.eu.*", "--name", "a", "--key", `event.pay["id: 1"]`}, "a", "payment", "", `event.pay["id: 1"]`, "1m", 2},
 		{[]string{"--event", "*.seen", "--entity", "visitor", "--until", "x.y.>", "--severity", "info"}, "visitor-not-y", "visitor", "x.y.>", "event.id", "1m", 2},
 	} {
-		got := runHere(t, "", nil, append([]string{"rule", "new"}, c.args...)...)
+		got := runInProcess(t, "", nil, append([]string{"rule", "new"}, c.args...)...)
 		documents, err := rules.Parse([]byte(got.out), "new.yaml")
 		if got.code != 0 || err != nil {
 			t.Errorf("%v: %v\n%+v", c.args, err, got)
@@ -51,7 +51,7 @@ func TestNewRule(t *testing.T) {
 
 func TestNewRuleRefuses(t *testing.T) {
 	t.Parallel()
-	taken := write(t, t.TempDir(), "taken.yaml", "mine")
+	taken := writeFile(t, t.TempDir(), "taken.yaml", "mine")
 	for _, c := range []struct {
 		args  []string
 		parts []string
@@ -65,7 +65,7 @@ func TestNewRuleRefuses(t *testing.T) {
 		{[]string{"--event", "orders.created", "--file", "/nowhere/a.yaml"}, []string{"/nowhere/a.yaml"}},
 	} {
 		args := append([]string{"rule", "new"}, c.args...)
-		got := runHere(t, "", nil, args...)
+		got := runInProcess(t, "", nil, args...)
 		got.check(t, args, 2, c.parts...)
 		if got.out != "" {
 			t.Errorf("%v writes %s", args, got.out)
@@ -81,8 +81,8 @@ func TestSchema(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "rule.json")
-	runHere(t, "", nil, "rule", "new", "--event", "orders.created", "--file", file, "-o", "json").check(t, nil, 0, "wrote rule order-created to "+file)
-	printed := runHere(t, "", nil, "rule", "schema")
+	runInProcess(t, "", nil, "rule", "new", "--event", "orders.created", "--file", file, "-o", "json").check(t, nil, 0, "wrote rule order-created to "+file)
+	printed := runInProcess(t, "", nil, "rule", "schema")
 	document, err := jsonschema.UnmarshalJSON(strings.NewReader(printed.out))
 	if err != nil {
 		t.Fatal(err)

@@ -17,15 +17,15 @@ trigger: {heartbeat: {every: 24h, grace: 1h, keys: [nightly]}}
 // TestRulePings checks that ping URLs are printed in full, for copying, and that the ping log is shown.
 func TestRulePings(t *testing.T) {
 	t.Parallel()
-	n := serveHere(t)
-	n.does("rule", "apply", "-f", write(t, t.TempDir(), "backup.yaml", pingedRule))
-	n.says(0, []string{"rule", "pings", "backup"}, "no ping URLs", "--key KEY", "--ping-key")
-	made := n.says(0, []string{"rule", "pings", "backup", "--key", "nightly"})
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "backup.yaml", pingedRule))
+	n.expect(0, []string{"rule", "pings", "backup"}, "no ping URLs", "--key KEY", "--ping-key")
+	made := n.expect(0, []string{"rule", "pings", "backup", "--key", "nightly"})
 	address := strings.TrimSpace(made.out)
 	if !strings.HasPrefix(address, n.at.HTTP+"/ping/") {
 		t.Errorf("the address is %q", address)
 	}
-	if again := n.says(0, []string{"rule", "pings", "backup", "--key", "nightly"}); again.out != made.out {
+	if again := n.expect(0, []string{"rule", "pings", "backup", "--key", "nightly"}); again.out != made.out {
 		t.Errorf("the second time it is %q", again.out)
 	}
 	for path, status := range map[string]int{address: 200, address + "/7": 200, address + "/nonsense": 404} {
@@ -44,32 +44,32 @@ func TestRulePings(t *testing.T) {
 		}
 	}
 	eventually(t, "the pings are in the log", func() bool {
-		return len(read[web.Page[web.PingEntry]](n, "rule", "pings", "backup", "--log", "--key", "nightly").Items) == 2
+		return len(readJSON[web.Page[web.PingEntry]](n, "rule", "pings", "backup", "--log", "--key", "nightly").Items) == 2
 	})
-	if got := n.says(0, []string{"rule", "pings", "backup", "--log"}, "success", "fail (exit 7)", "42 files", "nightly", "curl/8.5.0"); strings.Contains(got.out, strings.Repeat("x", 40)) {
+	if got := n.expect(0, []string{"rule", "pings", "backup", "--log"}, "success", "fail (exit 7)", "42 files", "nightly", "curl/8.5.0"); strings.Contains(got.out, strings.Repeat("x", 40)) {
 		t.Errorf("a client that says much of itself: %s", got.out)
 	}
 
 	const given = "5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"
-	n.says(1, []string{"rule", "pings", "backup", "--key", "nightly", "--uuid", given}, "rotate")
-	n.says(0, []string{"rule", "pings", "backup", "--key", "nightly", "--uuid", given, "--rotate"}, "/ping/"+given)
-	if got := n.says(0, []string{"rule", "pings", "backup", "--ping-key"}, n.at.HTTP+"/ping/", "/<key>"); got.err != "" {
+	n.expect(1, []string{"rule", "pings", "backup", "--key", "nightly", "--uuid", given}, "rotate")
+	n.expect(0, []string{"rule", "pings", "backup", "--key", "nightly", "--uuid", given, "--rotate"}, "/ping/"+given)
+	if got := n.expect(0, []string{"rule", "pings", "backup", "--ping-key"}, n.at.HTTP+"/ping/", "/<key>"); got.err != "" {
 		t.Errorf("with a hint: %s", got.err)
 	}
-	if a := read[web.PingAddress](n, "rule", "pings", "backup", "--key", "nightly"); a.URL != n.at.HTTP+"/ping/"+given {
+	if a := readJSON[web.PingAddress](n, "rule", "pings", "backup", "--key", "nightly"); a.URL != n.at.HTTP+"/ping/"+given {
 		t.Errorf("as JSON: %+v", a)
 	}
-	n.says(0, []string{"rule", "pings", "backup"}, "any", "/<key>", "nightly", n.at.HTTP+"/ping/"+given, "loopback")
-	if page := read[web.Page[web.PingAddress]](n, "rule", "pings", "backup"); len(page.Items) != 2 || page.Items[1].URL != n.at.HTTP+"/ping/"+given {
+	n.expect(0, []string{"rule", "pings", "backup"}, "any", "/<key>", "nightly", n.at.HTTP+"/ping/"+given, "loopback")
+	if page := readJSON[web.Page[web.PingAddress]](n, "rule", "pings", "backup"); len(page.Items) != 2 || page.Items[1].URL != n.at.HTTP+"/ping/"+given {
 		t.Errorf("%+v", page)
 	}
-	n.says(0, []string{"rule", "pings", "backup", "--key", "nightly", "--remove"}, "removed")
-	n.says(1, []string{"rule", "pings", "backup", "--key", "nightly", "--remove"}, "not found")
+	n.expect(0, []string{"rule", "pings", "backup", "--key", "nightly", "--remove"}, "removed")
+	n.expect(1, []string{"rule", "pings", "backup", "--key", "nightly", "--remove"}, "not found")
 
-	if got := n.says(0, []string{"rule", "pings", "backup", "--key", "nigthly"}, n.at.HTTP+"/ping/"); !strings.Contains(got.err, "not among the keys of rule backup: nigthly") {
+	if got := n.expect(0, []string{"rule", "pings", "backup", "--key", "nigthly"}, n.at.HTTP+"/ping/"); !strings.Contains(got.err, "not among the keys of rule backup: nigthly") {
 		t.Errorf("misspelt: %+v", got)
 	}
-	if got := n.says(0, []string{"rule", "pings", "backup"}); !strings.Contains(got.err, "not among the keys of rule backup: nigthly") {
+	if got := n.expect(0, []string{"rule", "pings", "backup"}); !strings.Contains(got.err, "not among the keys of rule backup: nigthly") {
 		t.Errorf("misspelt, in the list: %+v", got)
 	}
 	for _, args := range [][]string{
@@ -81,6 +81,6 @@ func TestRulePings(t *testing.T) {
 		{"--key", "a", "--remove", "--rotate"},
 		{"--log", "--ping-key"},
 	} {
-		n.says(2, append([]string{"rule", "pings", "backup"}, args...), "--")
+		n.expect(2, append([]string{"rule", "pings", "backup"}, args...), "--")
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"deadman/rules"
 )
 
-// heldRule is a rule with all features of a preview.
-const heldRule = `
+// holdRule is a rule with all features of a preview.
+const holdRule = `
 name: order-unshipped
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -28,17 +28,17 @@ hold: 1d
 labels: {team: fulfilment}
 `
 
-// previewed returns the output of a preview of the rule in the file.
-func previewed(t *testing.T, file string, args ...string) ran {
+// runPreview returns the output of a preview of the rule in the file.
+func runPreview(t *testing.T, file string, args ...string) result {
 	t.Helper()
-	return runHere(t, "", nil, append([]string{"rule", "preview", "-f", file, "--at", "2026-01-31T10:05:00Z"}, args...)...)
+	return runInProcess(t, "", nil, append([]string{"rule", "preview", "-f", file, "--at", "2026-01-31T10:05:00Z"}, args...)...)
 }
 
 const ada = `{"id": "1", "customer": "Ada"}`
 
 func TestPreview(t *testing.T) {
 	t.Parallel()
-	file := write(t, t.TempDir(), "rule.yaml", heldRule)
+	file := writeFile(t, t.TempDir(), "rule.yaml", holdRule)
 	for _, c := range []struct {
 		name string
 		args []string
@@ -103,11 +103,11 @@ dead letter  orders.created at 2026-01-31T10:05:00Z: trigger: key event.id: expe
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := previewed(t, file, c.args...)
+			got := runPreview(t, file, c.args...)
 			if got.code != c.code || got.err != "" {
 				t.Errorf("%+v", got)
 			}
-			compare(t, got.out, c.want)
+			compareText(t, got.out, c.want)
 		})
 	}
 }
@@ -115,11 +115,11 @@ dead letter  orders.created at 2026-01-31T10:05:00Z: trigger: key event.id: expe
 func TestPreviewUsage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	file := write(t, dir, "rule.yaml", heldRule)
-	several := write(t, dir, "several.yaml", heldRule+"---"+goodRule[:1]+strings.Replace(goodRule[1:], "order-unshipped", "other", 1))
-	office := write(t, dir, "office.yaml", strings.Replace(heldRule, "after: 1h,", "after: 1h, of: office,", 1))
-	known := write(t, dir, "calendars.yaml", "calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n")
-	bad := write(t, dir, "bad.yaml", strings.Replace(heldRule, "entity", "entitty", 1))
+	file := writeFile(t, dir, "rule.yaml", holdRule)
+	several := writeFile(t, dir, "several.yaml", holdRule+"---"+goodRule[:1]+strings.Replace(goodRule[1:], "order-unshipped", "other", 1))
+	office := writeFile(t, dir, "office.yaml", strings.Replace(holdRule, "after: 1h,", "after: 1h, of: office,", 1))
+	known := writeFile(t, dir, "calendars.yaml", "calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n")
+	bad := writeFile(t, dir, "bad.yaml", strings.Replace(holdRule, "entity", "entitty", 1))
 	for _, c := range []struct {
 		code  int
 		args  []string
@@ -143,31 +143,31 @@ func TestPreviewUsage(t *testing.T) {
 		{0, []string{"-f", several, "--event", ada, "--rule", "other"}, []string{"other  job for 1"}},
 		{2, []string{"-f", office, "--event", ada}, []string{"calendar office", "--calendars"}},
 		{0, []string{"-f", office, "--event", ada, "--calendars", known, "--at", "2026-01-31T10:00:00Z"}, []string{"Monday, 2 February 2026\n  10:00:00  +2d  "}},
-		{3, []string{"-f", office, "--event", ada, "--calendars", write(t, dir, "none.yaml", "calendars:\n  shop: {zone: UTC}\n")}, []string{office + ": ", "escalate[0].of: "}},
+		{3, []string{"-f", office, "--event", ada, "--calendars", writeFile(t, dir, "none.yaml", "calendars:\n  shop: {zone: UTC}\n")}, []string{office + ": ", "escalate[0].of: "}},
 	} {
 		args := append([]string{"rule", "preview"}, c.args...)
-		runHere(t, "", nil, args...).check(t, args, c.code, c.parts...)
+		runInProcess(t, "", nil, args...).check(t, args, c.code, c.parts...)
 	}
 }
 
-// TestPreviewOfASavedRule checks that the previews of a rule in a file and on the node are equal.
-func TestPreviewOfASavedRule(t *testing.T) {
+// TestPreviewOfSavedRule checks that the previews of a rule in a file and on the node are equal.
+func TestPreviewOfSavedRule(t *testing.T) {
 	t.Parallel()
-	n := serveHere(t)
-	file := write(t, filepath.Join(t.TempDir(), "shop"), "rule.yaml", heldRule)
-	n.does("rule", "apply", "-f", file)
+	n := newInProcessNode(t)
+	file := writeFile(t, filepath.Join(t.TempDir(), "shop"), "rule.yaml", holdRule)
+	n.mustRun("rule", "apply", "-f", file)
 	args := []string{"--event", ada, "--then", "orders.shipped@+2h", "-o", "json"}
-	here := previewed(t, file, args...)
+	here := runPreview(t, file, args...)
 	there := n.run("", append([]string{"rule", "preview", "--rule", "order-unshipped", "--at", "2026-01-31T10:05:00Z"}, args...)...)
 	var a, b rules.Preview
 	if err := errors.Join(json.Unmarshal([]byte(here.out), &a), json.Unmarshal([]byte(there.out), &b)); err != nil {
 		t.Fatalf("%v\n%+v\n%+v", err, here, there)
 	}
-	want(t, b, a)
+	checkEqual(t, b, a)
 	if a.Outcome != "resolved" || a.Key != "1" || len(a.Lines) != 4 {
 		t.Errorf("%+v", a)
 	}
-	n.says(1, []string{"rule", "preview", "--rule", "absent", "--event", ada}, "absent", "not found")
+	n.expect(1, []string{"rule", "preview", "--rule", "absent", "--event", ada}, "absent", "not found")
 }
 
 // TestTimelineFits checks that all texts fit the terminal, and that none can control it.
@@ -199,8 +199,8 @@ func TestTimelineFits(t *testing.T) {
 // TestTimelineSince checks that a job that began before its event is counted from its beginning.
 func TestTimelineSince(t *testing.T) {
 	t.Parallel()
-	file := write(t, t.TempDir(), "rule.yaml", strings.Replace(heldRule, "key: event.id}", "key: event.id, since: event.placed_at}", 1))
-	got := previewed(t, file, "--event", `{"id": "1", "customer": "Ada", "placed_at": "`+time.Date(2026, 1, 31, 9, 55, 0, 0, time.UTC).Format(time.RFC3339)+`"}`)
+	file := writeFile(t, t.TempDir(), "rule.yaml", strings.Replace(holdRule, "key: event.id}", "key: event.id, since: event.placed_at}", 1))
+	got := runPreview(t, file, "--event", `{"id": "1", "customer": "Ada", "placed_at": "`+time.Date(2026, 1, 31, 9, 55, 0, 0, time.UTC).Format(time.RFC3339)+`"}`)
 	got.check(t, nil, 0, "started 2026-01-31 09:55:00 UTC", "10:05:00     +10m  ┌ starts", "11:00:00    +1h5m")
 }
 
@@ -221,7 +221,7 @@ hold: 1d
 func TestPreviewOfTicks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	file := write(t, dir, "rule.yaml", tickingRule)
+	file := writeFile(t, dir, "rule.yaml", tickingRule)
 	const next = `
   next ticks, Europe/Berlin
   Sun 29 Mar 2026 03:00:00 CEST  late at 06:00:00  later at 11:00:00
@@ -262,45 +262,45 @@ import-missing  job for customers, started 2026-03-29 01:00:00 UTC
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := runHere(t, "", nil, append([]string{"rule", "preview", "-f", file, "--at", "2026-03-28T12:00:00Z"}, c.args...)...)
+			got := runInProcess(t, "", nil, append([]string{"rule", "preview", "-f", file, "--at", "2026-03-28T12:00:00Z"}, c.args...)...)
 			if got.code != 0 || got.err != "" {
 				t.Errorf("%+v", got)
 			}
-			compare(t, got.out, c.want+next)
+			compareText(t, got.out, c.want+next)
 		})
 	}
-	got := runHere(t, "", nil, "rule", "preview", "-f", file, "--event", ada)
+	got := runInProcess(t, "", nil, "rule", "preview", "-f", file, "--event", ada)
 	if got.code == 0 || !strings.Contains(got.err, "a schedule triggers the jobs, not an event") {
 		t.Errorf("with an event: %+v", got)
 	}
-	emits := write(t, dir, "emit.yaml", "name: due\nentity: import\ntrigger: {schedule: '@at 2026-03-28T12:30:00Z', emit: {subject: imports.due}}\n")
-	compare(t, runHere(t, "", nil, "rule", "preview", "-f", emits, "--at", "2026-03-28T12:00:00Z").out, `
+	emits := writeFile(t, dir, "emit.yaml", "name: due\nentity: import\ntrigger: {schedule: '@at 2026-03-28T12:30:00Z', emit: {subject: imports.due}}\n")
+	compareText(t, runInProcess(t, "", nil, "rule", "preview", "-f", emits, "--at", "2026-03-28T12:00:00Z").out, `
 due  the rule creates no jobs: each tick publishes an event on imports.due
 
   next ticks, UTC
   Sat 28 Mar 2026 12:30:00 UTC  emits imports.due
 `)
-	compare(t, runHere(t, "", nil, "rule", "preview", "-f", emits, "--at", "2026-03-28T12:30:00Z").out, `
+	compareText(t, runInProcess(t, "", nil, "rule", "preview", "-f", emits, "--at", "2026-03-28T12:30:00Z").out, `
 due  the schedule does not tick any more
 `)
 }
 
-// TestPreviewOfAHeartbeat checks that a heartbeat with keys needs no event: its first key never reports, unless it
+// TestPreviewOfHeartbeat checks that a heartbeat with keys needs no event: its first key never reports, unless it
 // pings.
-func TestPreviewOfAHeartbeat(t *testing.T) {
+func TestPreviewOfHeartbeat(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	file := write(t, dir, "backup.yaml", "name: backup\nentity: host\ntrigger: {heartbeat: {event: backups.done, key: event.id, every: 1h, keys: [photos]}}\n")
-	silent := previewed(t, file)
+	file := writeFile(t, dir, "backup.yaml", "name: backup\nentity: host\ntrigger: {heartbeat: {event: backups.done, key: event.id, every: 1h, keys: [photos]}}\n")
+	silent := runPreview(t, file)
 	if silent.code != 0 || !strings.Contains(silent.out, "no heartbeat yet") || !strings.Contains(silent.out, "host photos: no heartbeat yet, expected every 1h") {
 		t.Errorf("%+v", silent)
 	}
-	beaten := previewed(t, file, "--then", `ping={"key": "photos"}@+30m`)
+	beaten := runPreview(t, file, "--then", `ping={"key": "photos"}@+30m`)
 	if beaten.code != 0 || !strings.Contains(beaten.out, "no heartbeat since 10:35:00 UTC") {
 		t.Errorf("%+v", beaten)
 	}
-	pinged := write(t, dir, "pinged.yaml", "name: backup\nentity: host\ntrigger: {heartbeat: {schedule: '@daily'}}\n")
-	if got := previewed(t, pinged); got.code != 2 || !strings.Contains(got.err, `--event '{"key": "backup"}'`) {
+	pinged := writeFile(t, dir, "pinged.yaml", "name: backup\nentity: host\ntrigger: {heartbeat: {schedule: '@daily'}}\n")
+	if got := runPreview(t, pinged); got.code != 2 || !strings.Contains(got.err, `--event '{"key": "backup"}'`) {
 		t.Errorf("without keys: %+v", got)
 	}
 }

@@ -27,7 +27,7 @@ func TestServeBeyondLoopback(t *testing.T) {
 	}
 
 	n.start(t)
-	runs(t, append(n.env(), "DEADMAN_TOKEN="+found[1]), "token", "list").check(t, nil, 0, "first", "admin")
+	runBinary(t, append(n.env(), "DEADMAN_TOKEN="+found[1]), "token", "list").check(t, nil, 0, "first", "admin")
 	n.stop(t)
 	if strings.Contains(n.log.String(), "dm_") {
 		t.Errorf("it prints a token again:\n%s", n.log)
@@ -46,13 +46,13 @@ func TestServeBeyondLoopback(t *testing.T) {
 func TestServeCalendars(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	known := write(t, dir, "calendars.yaml", "calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n")
+	known := writeFile(t, dir, "calendars.yaml", "calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n")
 	n := &node{dir: dir}
 	n.args = []string{"serve", "--data-dir", dir, "--nats-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--calendars", known}
 	n.start(t)
 	defer n.stop(t)
 	for calendar, code := range map[string]int{"office": 0, "ofice": 3} {
-		file := write(t, dir, calendar+".yaml", strings.Replace(ruleNamed(calendar), "after: 1h,", "after: 1h, of: "+calendar+",", 1))
+		file := writeFile(t, dir, calendar+".yaml", strings.Replace(ruleNamed(calendar), "after: 1h,", "after: 1h, of: "+calendar+",", 1))
 		n.run(t, "rule", "apply", "-f", file).check(t, []string{calendar}, code, calendar)
 	}
 }
@@ -60,11 +60,11 @@ func TestServeCalendars(t *testing.T) {
 // TestSIGHUPReloadsFiles checks that SIGHUP makes a node reload its files and does not end it.
 func TestSIGHUPReloadsFiles(t *testing.T) {
 	t.Parallel()
-	file := write(t, t.TempDir(), "notify.yaml", "channels: {}\n")
-	n := startNodeWith(t, "", "--notify", file)
-	write(t, filepath.Dir(file), "notify.yaml", "channels: {hook: {kind: webhook, url: http://127.0.0.1:1/}}\n")
-	send(t, n.cmd, syscall.SIGHUP)
+	file := writeFile(t, t.TempDir(), "notify.yaml", "channels: {}\n")
+	n := startNodeFlags(t, "", "--notify", file)
+	writeFile(t, filepath.Dir(file), "notify.yaml", "channels: {hook: {kind: webhook, url: http://127.0.0.1:1/}}\n")
+	sendSignal(t, n.cmd, syscall.SIGHUP)
 	eventually(t, "the channel is there", func() bool {
-		return len(ask[web.Page[web.Channel]](t, n, "channel", "list").Items) == 1
+		return len(runJSON[web.Page[web.Channel]](t, n, "channel", "list").Items) == 1
 	})
 }

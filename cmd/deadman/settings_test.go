@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// given is the configuration of a node's start.
-type given struct {
+// startConfig is the configuration of a node's start.
+type startConfig struct {
 	file string
 	env  []string
 	args []string
 }
 
-func (g given) flags(t *testing.T) (*pflag.FlagSet, []string) {
+func (g startConfig) flags(t *testing.T) (*pflag.FlagSet, []string) {
 	t.Helper()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	addSettings(flags)
@@ -41,21 +41,21 @@ func TestPrecedence(t *testing.T) {
 	const file, env, flag = "file", "DEADMAN_LEASE", "--lease"
 	for _, c := range []struct {
 		name  string
-		given given
+		given startConfig
 		lease time.Duration
 		from  string
 	}{
-		{"nothing", given{}, 15 * time.Second, "default"},
-		{"file", given{file: "lease: 1m"}, time.Minute, file},
-		{"environment", given{env: []string{"DEADMAN_LEASE=2m"}}, 2 * time.Minute, env},
-		{"flag", given{args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
-		{"environment over file", given{file: "lease: 1m", env: []string{"DEADMAN_LEASE=2m"}}, 2 * time.Minute, env},
-		{"flag over file", given{file: "lease: 1m", args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
-		{"flag over environment", given{env: []string{"DEADMAN_LEASE=2m"}, args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
-		{"flag over all", given{file: "lease: 1m", env: []string{"DEADMAN_LEASE=2m"}, args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
-		{"flag with the default's value", given{file: "lease: 1m", args: []string{"--lease=15s"}}, 15 * time.Second, flag},
-		{"empty variable", given{file: "lease: 1m", env: []string{"DEADMAN_LEASE="}}, time.Minute, file},
-		{"file without it", given{file: "workers: 3"}, 15 * time.Second, "default"},
+		{"nothing", startConfig{}, 15 * time.Second, "default"},
+		{"file", startConfig{file: "lease: 1m"}, time.Minute, file},
+		{"environment", startConfig{env: []string{"DEADMAN_LEASE=2m"}}, 2 * time.Minute, env},
+		{"flag", startConfig{args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
+		{"environment over file", startConfig{file: "lease: 1m", env: []string{"DEADMAN_LEASE=2m"}}, 2 * time.Minute, env},
+		{"flag over file", startConfig{file: "lease: 1m", args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
+		{"flag over environment", startConfig{env: []string{"DEADMAN_LEASE=2m"}, args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
+		{"flag over all", startConfig{file: "lease: 1m", env: []string{"DEADMAN_LEASE=2m"}, args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
+		{"flag with the default's value", startConfig{file: "lease: 1m", args: []string{"--lease=15s"}}, 15 * time.Second, flag},
+		{"empty variable", startConfig{file: "lease: 1m", env: []string{"DEADMAN_LEASE="}}, time.Minute, file},
+		{"file without it", startConfig{file: "workers: 3"}, 15 * time.Second, "default"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			flags, env := c.given.flags(t)
@@ -89,7 +89,7 @@ func TestEverySetting(t *testing.T) {
 		"keep_history": "1d", "keep_alerts": "2d", "keep_dead_letters": "3d",
 		"lease": "4s", "workers": "5", "drain": "6s", "shards": "7", "log_level": "debug", "log_format": "json",
 	}
-	flags, _ := given{}.flags(t)
+	flags, _ := startConfig{}.flags(t)
 	preset, err := resolve(flags, nil)
 	if err != nil {
 		t.Fatalf("the defaults do not fit: %v", err)
@@ -99,7 +99,7 @@ func TestEverySetting(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s is not tested", s.name)
 		}
-		for _, g := range []given{
+		for _, g := range []startConfig{
 			{file: s.name + ": '" + value + "'"},
 			{env: []string{s.variable() + "=" + value}},
 			{args: []string{"--" + s.flag() + "=" + value}},
@@ -124,41 +124,41 @@ func TestEverySetting(t *testing.T) {
 func TestWrongSettings(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		given given
+		given startConfig
 		want  []string
 	}{
-		{"unknown variable", given{env: []string{"DEADMAN_LEESE=3s"}}, []string{"DEADMAN_LEESE", "did you mean DEADMAN_LEASE?"}},
-		{"unknown variable, nothing near", given{env: []string{"DEADMAN_XYZZY_PLUGH=1"}}, []string{"DEADMAN_XYZZY_PLUGH", "DEADMAN_DATA_DIR"}},
-		{"unknown and empty variable", given{env: []string{"DEADMAN_LEESE="}}, []string{"DEADMAN_LEESE"}},
-		{"two unknown variables", given{env: []string{"DEADMAN_AA=", "DEADMAN_BB="}}, []string{"DEADMAN_AA", "DEADMAN_BB"}},
-		{"unknown key", given{file: "workers: 3\nlaese: 3s\n"}, []string{"deadman.yaml", "line 2", "laese", "did you mean lease?"}},
-		{"flag's name in a file", given{file: "data-dir: x"}, []string{"data-dir", "did you mean data_dir?"}},
-		{"key without a value", given{file: "lease:"}, []string{"line 1", "lease has no value"}},
-		{"key twice", given{file: "lease: 1s\nlease: 2s"}, []string{"deadman.yaml", "lease"}},
-		{"key twice in two documents", given{file: "lease: 1s\n---\nlease: 2s"}, []string{"line 3", "duplicate setting lease"}},
-		{"list", given{file: "lease: [1s]"}, []string{"lease must be a single value"}},
-		{"mapping", given{file: "lease:\n  a: 1s"}, []string{"lease must be a single value"}},
-		{"no mapping", given{file: "- lease"}, []string{"not a mapping of settings"}},
-		{"not YAML", given{file: "lease: [1s"}, []string{"deadman.yaml"}},
-		{"too large", given{file: strings.Repeat("# x\n", 20_000)}, []string{"exceeds the limit of 64 KiB"}},
-		{"no such file", given{args: []string{"--config", "/nowhere/x.yaml"}}, []string{"/nowhere/x.yaml"}},
-		{"no such file by variable", given{env: []string{"DEADMAN_CONFIG=/nowhere/x.yaml"}}, []string{"/nowhere/x.yaml"}},
-		{"time without unit", given{file: "lease: 15"}, []string{`lease is "15"`, "deadman.yaml", "such as 90d"}},
-		{"no time", given{args: []string{"--keep-history=0"}}, []string{"keep_history", "--keep-history"}},
-		{"negative time", given{args: []string{"--drain=-1s"}}, []string{"drain", "--drain"}},
-		{"no number", given{env: []string{"DEADMAN_WORKERS=many"}}, []string{`workers is "many"`, "DEADMAN_WORKERS", "from 1 to 4096"}},
-		{"number too small", given{args: []string{"--shards=0"}}, []string{"shards", "from 1 to 1024"}},
-		{"number too large", given{args: []string{"--shards=1025"}}, []string{"shards"}},
-		{"no size", given{args: []string{"--alerts-bytes=much"}}, []string{"alerts_bytes", "such as 512MiB"}},
-		{"size too small", given{env: []string{"DEADMAN_ALERTS_BYTES=10kB"}}, []string{"alerts_bytes", "at least 1MiB"}},
-		{"no address", given{args: []string{"--http-addr=localhost"}}, []string{"http_addr", "host:port"}},
-		{"no network", given{args: []string{"--trusted-proxies=10.0.0.0/8,proxy"}}, []string{"trusted_proxies", `"proxy"`, "10.0.0.0/8,192.0.2.7"}},
-		{"every network", given{args: []string{"--trusted-proxies=0.0.0.0/0"}}, []string{"trusted_proxies", "contains all addresses"}},
-		{"no link", given{args: []string{"--public-url=deadman.example.org"}}, []string{"public_url", "https://"}},
-		{"no level", given{args: []string{"--log-level=loud"}}, []string{"log_level"}},
-		{"no format", given{args: []string{"--log-format=xml"}}, []string{"log_format", "auto, text, json"}},
-		{"neither yes nor no", given{env: []string{"DEADMAN_INSECURE=perhaps"}}, []string{`insecure is "perhaps"`, "DEADMAN_INSECURE", "not true or false"}},
-		{"two wrong", given{args: []string{"--lease=x", "--drain=y"}}, []string{"lease", "drain"}},
+		{"unknown variable", startConfig{env: []string{"DEADMAN_LEESE=3s"}}, []string{"DEADMAN_LEESE", "did you mean DEADMAN_LEASE?"}},
+		{"unknown variable, nothing near", startConfig{env: []string{"DEADMAN_XYZZY_PLUGH=1"}}, []string{"DEADMAN_XYZZY_PLUGH", "DEADMAN_DATA_DIR"}},
+		{"unknown and empty variable", startConfig{env: []string{"DEADMAN_LEESE="}}, []string{"DEADMAN_LEESE"}},
+		{"two unknown variables", startConfig{env: []string{"DEADMAN_AA=", "DEADMAN_BB="}}, []string{"DEADMAN_AA", "DEADMAN_BB"}},
+		{"unknown key", startConfig{file: "workers: 3\nlaese: 3s\n"}, []string{"deadman.yaml", "line 2", "laese", "did you mean lease?"}},
+		{"flag's name in a file", startConfig{file: "data-dir: x"}, []string{"data-dir", "did you mean data_dir?"}},
+		{"key without a value", startConfig{file: "lease:"}, []string{"line 1", "lease has no value"}},
+		{"key twice", startConfig{file: "lease: 1s\nlease: 2s"}, []string{"deadman.yaml", "lease"}},
+		{"key twice in two documents", startConfig{file: "lease: 1s\n---\nlease: 2s"}, []string{"line 3", "duplicate setting lease"}},
+		{"list", startConfig{file: "lease: [1s]"}, []string{"lease must be a single value"}},
+		{"mapping", startConfig{file: "lease:\n  a: 1s"}, []string{"lease must be a single value"}},
+		{"no mapping", startConfig{file: "- lease"}, []string{"not a mapping of settings"}},
+		{"not YAML", startConfig{file: "lease: [1s"}, []string{"deadman.yaml"}},
+		{"too large", startConfig{file: strings.Repeat("# x\n", 20_000)}, []string{"exceeds the limit of 64 KiB"}},
+		{"no such file", startConfig{args: []string{"--config", "/nowhere/x.yaml"}}, []string{"/nowhere/x.yaml"}},
+		{"no such file by variable", startConfig{env: []string{"DEADMAN_CONFIG=/nowhere/x.yaml"}}, []string{"/nowhere/x.yaml"}},
+		{"time without unit", startConfig{file: "lease: 15"}, []string{`lease is "15"`, "deadman.yaml", "such as 90d"}},
+		{"no time", startConfig{args: []string{"--keep-history=0"}}, []string{"keep_history", "--keep-history"}},
+		{"negative time", startConfig{args: []string{"--drain=-1s"}}, []string{"drain", "--drain"}},
+		{"no number", startConfig{env: []string{"DEADMAN_WORKERS=many"}}, []string{`workers is "many"`, "DEADMAN_WORKERS", "from 1 to 4096"}},
+		{"number too small", startConfig{args: []string{"--shards=0"}}, []string{"shards", "from 1 to 1024"}},
+		{"number too large", startConfig{args: []string{"--shards=1025"}}, []string{"shards"}},
+		{"no size", startConfig{args: []string{"--alerts-bytes=much"}}, []string{"alerts_bytes", "such as 512MiB"}},
+		{"size too small", startConfig{env: []string{"DEADMAN_ALERTS_BYTES=10kB"}}, []string{"alerts_bytes", "at least 1MiB"}},
+		{"no address", startConfig{args: []string{"--http-addr=localhost"}}, []string{"http_addr", "host:port"}},
+		{"no network", startConfig{args: []string{"--trusted-proxies=10.0.0.0/8,proxy"}}, []string{"trusted_proxies", `"proxy"`, "10.0.0.0/8,192.0.2.7"}},
+		{"every network", startConfig{args: []string{"--trusted-proxies=0.0.0.0/0"}}, []string{"trusted_proxies", "contains all addresses"}},
+		{"no link", startConfig{args: []string{"--public-url=deadman.example.org"}}, []string{"public_url", "https://"}},
+		{"no level", startConfig{args: []string{"--log-level=loud"}}, []string{"log_level"}},
+		{"no format", startConfig{args: []string{"--log-format=xml"}}, []string{"log_format", "auto, text, json"}},
+		{"neither yes nor no", startConfig{env: []string{"DEADMAN_INSECURE=perhaps"}}, []string{`insecure is "perhaps"`, "DEADMAN_INSECURE", "not true or false"}},
+		{"two wrong", startConfig{args: []string{"--lease=x", "--drain=y"}}, []string{"lease", "drain"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			flags, env := c.given.flags(t)
@@ -178,8 +178,8 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-func TestVariablesOfOthers(t *testing.T) {
-	flags, _ := given{}.flags(t)
+func TestUnrelatedVariables(t *testing.T) {
+	flags, _ := startConfig{}.flags(t)
 	env := []string{"DEADMAN_TOKEN=t", "DEADMAN_URL=u", "DEADMAN_TEST_DATABASE_URL=x", "DEADMAN_TEST_ANY=y", "PATH=/bin", "DEADMANX=1"}
 	if _, err := resolve(flags, env); err != nil {
 		t.Error(err)
@@ -192,7 +192,7 @@ func TestValuesAsWritten(t *testing.T) {
 		"data_dir: 0123": "0123", "data_dir: true": "true", "data_dir: 1e3": "1e3", "data_dir: 'a b'": "a b",
 		"data_dir: \"a\\tb\"": "a\tb", "data_dir: /x # the rest": "/x",
 	} {
-		flags, env := given{file: written}.flags(t)
+		flags, env := startConfig{file: written}.flags(t)
 		r, err := resolve(flags, env)
 		if err != nil || r.DataDir != want {
 			t.Errorf("%s gives %q, %v; want %q", written, r.DataDir, err, want)
@@ -211,7 +211,7 @@ func TestHeartbeatURLIsShownWithoutItsPath(t *testing.T) {
 			t.Errorf("%q is shown as %q, want %q", value, got, want)
 		}
 	}
-	flags, _ := given{args: []string{"--heartbeat-url=hc.example/s3cret"}}.flags(t)
+	flags, _ := startConfig{args: []string{"--heartbeat-url=hc.example/s3cret"}}.flags(t)
 	_, err := resolve(flags, nil)
 	if err == nil || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("the error is %v", err)

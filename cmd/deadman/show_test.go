@@ -33,7 +33,7 @@ func sampleAlert() alerts.Alert {
 	}
 }
 
-func compare(t *testing.T, got, want string) {
+func compareText(t *testing.T, got, want string) {
 	t.Helper()
 	want = strings.TrimPrefix(want, "\n")
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -71,7 +71,7 @@ func TestShowJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, out.String(), `
+	compareText(t, out.String(), `
 rule           order-unshipped, version 3
 order          12\n34
 status         open
@@ -114,7 +114,7 @@ func TestShowEntity(t *testing.T) {
 	if err := printEntity(inProcess(&out, nil), known); err != nil {
 		t.Fatal(err)
 	}
-	compare(t, out.String(), `
+	compareText(t, out.String(), `
 rule           order-unshipped, version 3
 started        2026-01-31 14:04:05 UTC (60 m ago)
 critical       2026-01-31 15:03:55 UTC  order 1234 waits\x1b[2J
@@ -132,7 +132,7 @@ next check     2026-01-31 17:04:05 UTC (in 2 h)
 	if err := printEntity(inProcess(&out, nil), web.Entity{Entity: "order", Key: "9"}); err != nil {
 		t.Fatal(err)
 	}
-	compare(t, out.String(), "order          9: no pending jobs\n")
+	compareText(t, out.String(), "order          9: no pending jobs\n")
 }
 
 func TestShowAlert(t *testing.T) {
@@ -144,7 +144,7 @@ func TestShowAlert(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	compare(t, out.String(), `
+	compareText(t, out.String(), `
 alert          0194bd10-0000-8000-8000-000000000001
 summary        order 1234 waits\x1b[2J
 severity       critical, firing
@@ -168,11 +168,11 @@ event          {"id":"1234"}
 func TestAlertLine(t *testing.T) {
 	p := inProcess(nil, nil)
 	a := sampleAlert()
-	compare(t, alertLine(p, a), `15:03:55  00000001  critical  order-unshipped  order 1234  escalated  order 1234 waits\x1b[2J`)
+	compareText(t, alertLine(p, a), `15:03:55  00000001  critical  order-unshipped  order 1234  escalated  order 1234 waits\x1b[2J`)
 	a.Status, a.Step, a.Text = alerts.Resolved, "", "it shipped"
-	compare(t, alertLine(p, a), `15:03:55  00000001  resolved  order-unshipped  order 1234  it shipped`)
+	compareText(t, alertLine(p, a), `15:03:55  00000001  resolved  order-unshipped  order 1234  it shipped`)
 	p.palette.on = true
-	compare(t, alertLine(p, a), "\x1b[02m15:03:55\x1b[00m  \x1b[02m00000001\x1b[00m  \x1b[32mresolved\x1b[00m  order-unshipped  \x1b[01morder 1234\x1b[00m  it shipped")
+	compareText(t, alertLine(p, a), "\x1b[02m15:03:55\x1b[00m  \x1b[02m00000001\x1b[00m  \x1b[32mresolved\x1b[00m  order-unshipped  \x1b[01morder 1234\x1b[00m  it shipped")
 }
 
 func TestStreamedAlertIsAJSONLine(t *testing.T) {
@@ -182,7 +182,7 @@ func TestStreamedAlertIsAJSONLine(t *testing.T) {
 	if err := printStreamedAlert(p, streamedAlert{raw: []byte("{\"text\":  \"a\u009bb\"}")}); err != nil {
 		t.Fatal(err)
 	}
-	compare(t, out.String(), `{"text":"a\u009bb"}`+"\n")
+	compareText(t, out.String(), `{"text":"a\u009bb"}`+"\n")
 }
 
 // TestTable checks that columns align with and without colors, because every color has the same width for the
@@ -203,7 +203,7 @@ func TestTable(t *testing.T) {
 		}
 		return out.String()
 	}
-	compare(t, show(false), `
+	compareText(t, show(false), `
 NO     STATUS    TEXT
 1      critical  tab\there
 22222  due       x
@@ -213,7 +213,7 @@ NO     STATUS    TEXT
 		bare = strings.ReplaceAll(bare, "\x1b["+string(c)+"m", "")
 	}
 	bare = strings.ReplaceAll(bare, "\x1b[00m", "")
-	compare(t, bare, show(false))
+	compareText(t, bare, show(false))
 }
 
 // TestTableFits checks that a table fits its terminal, and is complete without one.

@@ -43,7 +43,7 @@ func TestPlainIsPrintable(t *testing.T) {
 	})
 }
 
-func TestPlainJSONIsTheSameJSON(t *testing.T) {
+func TestPlainJSONIsSameJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.String().Draw(t, "s")
 		raw, err := json.Marshal(map[string]string{s: s})

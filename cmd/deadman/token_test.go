@@ -9,11 +9,11 @@ import (
 	"deadman/web"
 )
 
-// closed returns a node that requires tokens, with its first token.
-func closed(t *testing.T) *here {
+// newClosedNode returns a node that requires tokens, with its first token.
+func newClosedNode(t *testing.T) *inProcessNode {
 	t.Helper()
 	secrets := make(chan string, 1)
-	n := serveHere(t, func(c *server.Config) {
+	n := newInProcessNode(t, func(c *server.Config) {
 		c.HTTPAddr = "0.0.0.0:0"
 		c.FirstToken = func(secret, login string) {
 			if !strings.HasSuffix(login, secret) {
@@ -29,62 +29,64 @@ func closed(t *testing.T) *here {
 // TestTokenVerbs checks that a token is limited to its scopes and prefix, until it is revoked.
 func TestTokenVerbs(t *testing.T) {
 	t.Parallel()
-	n := closed(t)
-	stranger := &here{t: t, env: n.env[:1]}
-	stranger.says(1, []string{"rule", "list"}, "Unauthorized", "DEADMAN_TOKEN", "deadman token create")
+	n := newClosedNode(t)
+	stranger := &inProcessNode{t: t, env: n.env[:1]}
+	stranger.expect(1, []string{"rule", "list"}, "Unauthorized", "DEADMAN_TOKEN", "deadman token create")
 
-	made := read[web.NewToken](n, "token", "create", "acme", "--scope", "rules", "--prefix", "acme-*", "--subject", "orders.>", "--source", "acme-*", "--expires", "90d")
+	made := readJSON[web.NewToken](n, "token", "create", "acme", "--scope", "rules", "--prefix", "acme-*", "--subject", "orders.>", "--source", "acme-*", "--expires", "90d")
 	if made.Prefix != "acme-" || made.Secret == "" || made.ExpiresAt.IsZero() {
 		t.Errorf("%+v", made.Token)
 	}
-	acme := &here{t: t, env: append(n.env[:1:1], "DEADMAN_TOKEN="+made.Secret)}
-	apply := func(by *here, rule string) ran { return by.run(ruleNamed(rule), "rule", "apply", "-f", "-") }
+	acme := &inProcessNode{t: t, env: append(n.env[:1:1], "DEADMAN_TOKEN="+made.Secret)}
+	apply := func(by *inProcessNode, rule string) result {
+		return by.run(ruleNamed(rule), "rule", "apply", "-f", "-")
+	}
 	apply(acme, "acme-a").check(t, []string{"apply"}, 0, "created    acme-a")
 	apply(acme, "other").check(t, []string{"apply"}, 1, "other", "acme-*")
 	apply(n, "other").check(t, []string{"apply"}, 0, "created    other")
-	if page := read[web.Page[web.Rule]](acme, "rule", "list"); len(page.Items) != 1 || page.Items[0].SavedBy != "acme" {
+	if page := readJSON[web.Page[web.Rule]](acme, "rule", "list"); len(page.Items) != 1 || page.Items[0].SavedBy != "acme" {
 		t.Errorf("it sees %+v", page.Items)
 	}
-	acme.says(1, []string{"token", "list"}, "Forbidden", "admin")
-	acme.says(0, []string{"token", "self"}, " acme\n", " read, oncall, rules\n", " acme-*\n", "subjects", " orders.>\n", "publish", " none\n", "sources", " acme-*\n")
+	acme.expect(1, []string{"token", "list"}, "Forbidden", "admin")
+	acme.expect(0, []string{"token", "self"}, " acme\n", " read, oncall, rules\n", " acme-*\n", "subjects", " orders.>\n", "publish", " none\n", "sources", " acme-*\n")
 
 	shown := n.run("", "token", "create", "ci", "--scope", "events,read")
 	shown.check(t, nil, 0, "scopes         read, events", "secret         dm_", "rules          *", "it is not shown again")
 	if strings.Contains(shown.err, "is open") {
 		t.Errorf("the node is not open: %s", shown.err)
 	}
-	n.says(0, []string{"token", "list"}, "acme-*", "subjects orders.>; publish none; sources acme-*; handlers none", "in 89 d", "active", "ci", "first")
-	n.says(1, []string{"token", "create", "ci", "--scope", "read"}, "name is in use")
-	n.says(1, []string{"token", "create", "a b", "--scope", "raed"}, "name: ", "scopes[0]: ")
-	n.says(2, []string{"token", "create", "x"}, "--scope is required", "read, events, oncall, rules, admin")
-	n.says(2, []string{"token", "create", "x", "--scope", "read", "--expires", "90 days"}, "--expires")
-	n.says(2, []string{"token", "create", "x", "--scope", "read", "--expires", "0s"}, "--expires", "positive")
+	n.expect(0, []string{"token", "list"}, "acme-*", "subjects orders.>; publish none; sources acme-*; handlers none", "in 89 d", "active", "ci", "first")
+	n.expect(1, []string{"token", "create", "ci", "--scope", "read"}, "name is in use")
+	n.expect(1, []string{"token", "create", "a b", "--scope", "raed"}, "name: ", "scopes[0]: ")
+	n.expect(2, []string{"token", "create", "x"}, "--scope is required", "read, events, oncall, rules, admin")
+	n.expect(2, []string{"token", "create", "x", "--scope", "read", "--expires", "90 days"}, "--expires")
+	n.expect(2, []string{"token", "create", "x", "--scope", "read", "--expires", "0s"}, "--expires", "positive")
 
-	n.says(0, []string{"token", "revoke", "acme"}, "revoked: token acme")
-	acme.says(1, []string{"rule", "list"}, "Unauthorized")
-	n.says(0, []string{"token", "revoke", "ci", "-o", "json"}, `"outcome": "revoked"`)
-	n.says(1, []string{"token", "revoke", "acme"}, "not found")
+	n.expect(0, []string{"token", "revoke", "acme"}, "revoked: token acme")
+	acme.expect(1, []string{"rule", "list"}, "Unauthorized")
+	n.expect(0, []string{"token", "revoke", "ci", "-o", "json"}, `"outcome": "revoked"`)
+	n.expect(1, []string{"token", "revoke", "acme"}, "not found")
 
-	n.says(0, []string{"token", "audit", "--action", "rule.*"}, "rule.save", "rule/acme-a", "acme")
-	entries := read[web.Page[web.AuditEntry]](n, "token", "audit", "--actor", "acme", "--after", "-1h").Items
+	n.expect(0, []string{"token", "audit", "--action", "rule.*"}, "rule.save", "rule/acme-a", "acme")
+	entries := readJSON[web.Page[web.AuditEntry]](n, "token", "audit", "--actor", "acme", "--after", "-1h").Items
 	if len(entries) != 1 || entries[0].Object != "rule/acme-a" || entries[0].TokenID != made.ID {
 		t.Errorf("%+v", entries)
 	}
-	n.says(0, []string{"token", "audit", "--before", "-1h"}, "no entries")
+	n.expect(0, []string{"token", "audit", "--before", "-1h"}, "no entries")
 }
 
-// TestTokenOfAnOpenNode checks that creating a token on an open node explains the consequence.
-func TestTokenOfAnOpenNode(t *testing.T) {
+// TestTokenOfOpenNode checks that creating a token on an open node explains the consequence.
+func TestTokenOfOpenNode(t *testing.T) {
 	t.Parallel()
-	n := serveHere(t)
-	n.says(0, []string{"token", "list"}, "no tokens; create one")
-	n.says(0, []string{"token", "self"}, "loopback", "open: no token required", "read, events, oncall, rules, admin")
-	n.says(1, []string{"token", "create", "ci", "--scope", "events"}, "first token", "the scope admin and no prefix")
-	n.says(0, []string{"token", "create", "me", "--scope", "admin"}, "From now on the node requires a token", "DEADMAN_TOKEN")
-	n.says(1, []string{"token", "list"}, "DEADMAN_TOKEN")
+	n := newInProcessNode(t)
+	n.expect(0, []string{"token", "list"}, "no tokens; create one")
+	n.expect(0, []string{"token", "self"}, "loopback", "open: no token required", "read, events, oncall, rules, admin")
+	n.expect(1, []string{"token", "create", "ci", "--scope", "events"}, "first token", "the scope admin and no prefix")
+	n.expect(0, []string{"token", "create", "me", "--scope", "admin"}, "From now on the node requires a token", "DEADMAN_TOKEN")
+	n.expect(1, []string{"token", "list"}, "DEADMAN_TOKEN")
 }
 
-func TestWelcome(t *testing.T) {
+func TestWelcomeText(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)
 	printFirstToken(p, "dm_secret", "http://h:8080/login?token=dm_secret")

@@ -26,11 +26,11 @@ escalate: [{after: 2s, step: late, severity: error}]
 slot: 1s
 `
 
-// served matches the log line with the node's address.
-var served = regexp.MustCompile(`"msg":"serving","http":"([^"]+)"`)
+// servingLine matches the log line with the node's address.
+var servingLine = regexp.MustCompile(`"msg":"serving","http":"([^"]+)"`)
 
-// source returns the folder of the repository.
-func source(t *testing.T) string {
+// repository returns the folder of the repository.
+func repository(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../..")
 	if err != nil {
@@ -42,7 +42,7 @@ func source(t *testing.T) string {
 // buildOlder builds the last commit with a schema one version older.
 func buildOlder(t *testing.T) string {
 	t.Helper()
-	program, err := faults.Older(t.Context(), source(t), t.TempDir())
+	program, err := faults.Older(t.Context(), repository(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func buildOlder(t *testing.T) string {
 // buildNewer builds the current sources with two more migrations.
 func buildNewer(t *testing.T) string {
 	t.Helper()
-	newest, err := faults.NewestMigration(source(t))
+	newest, err := faults.NewestMigration(repository(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,15 +64,15 @@ func buildNewer(t *testing.T) string {
 	for _, database := range []string{"postgres", "sqlite"} {
 		for i := 1; i <= 2; i++ {
 			name := fmt.Sprintf("%05d_later.sql", version+i)
-			file := write(t, dir, database+name, fmt.Sprintf("-- +goose Up\nCREATE TABLE later_%d (id int PRIMARY KEY);\n", i))
-			overlay[filepath.Join(source(t), "migrations", database, name)] = file
+			file := writeFile(t, dir, database+name, fmt.Sprintf("-- +goose Up\nCREATE TABLE later_%d (id int PRIMARY KEY);\n", i))
+			overlay[filepath.Join(repository(t), "migrations", database, name)] = file
 		}
 	}
 	raw, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := faults.Build(t.Context(), source(t), filepath.Join(dir, "deadman"), "-overlay", write(t, dir, "overlay.json", string(raw)))
+	program, err := faults.Build(t.Context(), repository(t), filepath.Join(dir, "deadman"), "-overlay", writeFile(t, dir, "overlay.json", string(raw)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,64 +88,64 @@ func TestUpgrade(t *testing.T) {
 	}
 	older := buildOlder(t)
 	f := newFleet(t)
-	first := f.serve(older)
-	before := f.number(`SELECT max(version_id) FROM schema_version`)
-	stop := f.load()
+	first := f.startReady(older)
+	before := f.queryInt(`SELECT max(version_id) FROM schema_version`)
+	stop := f.startLoad()
 	done := func(n int) func() bool { // n more ended jobs than now
-		n += f.number(`SELECT count(*) FROM history`)
-		return func() bool { return f.number(`SELECT count(*) FROM history`) >= n }
+		n += f.queryInt(`SELECT count(*) FROM history`)
+		return func() bool { return f.queryInt(`SELECT count(*) FROM history`) >= n }
 	}
 	f.eventually("the older node decides", done(100))
 
-	f.serve(os.Args[0])
+	f.startReady(os.Args[0])
 	f.eventually("both hold shards", func() bool { return f.holders() == 2 })
-	if after := f.number(`SELECT max(version_id) FROM schema_version`); after != before+1 {
+	if after := f.queryInt(`SELECT max(version_id) FROM schema_version`); after != before+1 {
 		t.Errorf("the schema went from version %d to %d", before, after)
 	}
 	f.eventually("both decide", done(200))
 	first.stop()
 	f.eventually("the current node decides alone", done(200))
-	again := f.serve(older) // as in a rollback
+	again := f.startReady(older) // as in a rollback
 	f.eventually("both hold shards again", func() bool { return f.holders() == 2 })
 	f.eventually("both decide again", done(200))
 	again.stop()
-	f.check(stop())
+	f.checkPromises(stop())
 }
 
-// TestNodeWithAnOldSchemaHandsOver checks that a program two schema versions ahead waits for the nodes that
+// TestNodeWithOldSchemaHandsOver checks that a program two schema versions ahead waits for the nodes that
 // could not follow. With --force it leaves them behind: they hand over their shards and report it.
-func TestNodeWithAnOldSchemaHandsOver(t *testing.T) {
+func TestNodeWithOldSchemaHandsOver(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("nodes are stopped by a signal")
 	}
 	newer := buildNewer(t)
 	f := newFleet(t)
-	left := f.serve(os.Args[0])
-	stop := f.load()
+	left := f.startReady(os.Args[0])
+	stop := f.startLoad()
 
-	ahead := f.begin(newer)
+	ahead := f.start(newer)
 	f.eventually("the newer node waits", func() bool { return strings.Contains(ahead.log.String(), "schema cannot be migrated yet") })
 	if log := ahead.log.String(); !strings.Contains(log, fmt.Sprintf("/%d ", left.cmd.Process.Pid)) {
 		t.Errorf("the log does not name the node that is in the way:\n%s", log)
 	}
-	f.runs(newer, exitCondition, "schema not supported; stop or replace the node", "migrate", "--check")
-	f.runs(newer, exitFailure, "first stop or replace node", "migrate")
+	f.runProgram(newer, exitCondition, "schema not supported; stop or replace the node", "migrate", "--check")
+	f.runProgram(newer, exitFailure, "first stop or replace node", "migrate")
 	if left.ready() != http.StatusOK {
 		t.Error("the node that is in the way is not ready any more")
 	}
-	f.runs(newer, exitOK, "applied: ", "migrate", "--force")
+	f.runProgram(newer, exitOK, "applied: ", "migrate", "--force")
 
 	f.eventually("the node that was left behind is not ready", func() bool { return left.ready() == http.StatusServiceUnavailable })
 	f.eventually("the newer node serves", func() bool { return ahead.ready() == http.StatusOK })
 	f.eventually("the node that was left behind holds no shard", func() bool {
-		return f.holders() == 1 && f.number(`SELECT count(*) FROM shard_lease l JOIN node n ON n.id = l.node WHERE n.name LIKE '%/' || $1`, fmt.Sprint(left.cmd.Process.Pid)) == 0
+		return f.holders() == 1 && f.queryInt(`SELECT count(*) FROM shard_lease l JOIN node n ON n.id = l.node WHERE n.name LIKE '%/' || $1`, fmt.Sprint(left.cmd.Process.Pid)) == 0
 	})
-	f.eventually("it is alerted", func() bool { return f.number(`SELECT count(*) FROM alert WHERE key = 'schema'`) == 1 })
+	f.eventually("it is alerted", func() bool { return f.queryInt(`SELECT count(*) FROM alert WHERE key = 'schema'`) == 1 })
 	if !strings.Contains(left.log.String(), "schema too new for this node") {
 		t.Error("the node that was left behind does not log it")
 	}
 	left.stop()
-	f.eventually("the alert is resolved", func() bool { return f.number(`SELECT count(*) FROM alert WHERE key = 'schema'`) == 2 })
-	f.check(stop())
+	f.eventually("the alert is resolved", func() bool { return f.queryInt(`SELECT count(*) FROM alert WHERE key = 'schema'`) == 2 })
+	f.checkPromises(stop())
 }

@@ -30,8 +30,8 @@ func pseudoTerminal(t *testing.T, width uint16) (terminal, screen *os.File) {
 	return terminal, screen
 }
 
-// TestTableOnATerminal checks that a table fits a real terminal by clipping its columns.
-func TestTableOnATerminal(t *testing.T) {
+// TestTableOnTerminal checks that a table fits a real terminal by clipping its columns.
+func TestTableOnTerminal(t *testing.T) {
 	terminal, screen := pseudoTerminal(t, 60)
 	if got := terminalWidth(terminal); got != 60 {
 		t.Errorf("a terminal of 60 letters is %d wide", got)
