@@ -75,7 +75,7 @@ func tokensAreKept(t *testing.T, w *fixture) {
 	}
 }
 
-func tokensHaveNamesOfTheirOwn(t *testing.T, w *fixture) {
+func tokenNamesAreUnique(t *testing.T, w *fixture) {
 	first := insert(w, "ci")
 	if err := w.InsertToken(w.ctx(), newToken(w, "ci")); !errors.Is(err, access.ErrExists) {
 		t.Fatalf("a second of the name: %v, want ErrExists", err)
@@ -91,7 +91,7 @@ func tokensHaveNamesOfTheirOwn(t *testing.T, w *fixture) {
 	insert(w, "CI") // names are case-sensitive
 }
 
-func tokensLoseTheirNamesWhenTheyExpire(t *testing.T, w *fixture) {
+func expiredTokenNamesAreReusable(t *testing.T, w *fixture) {
 	old := newToken(w, "ci")
 	old.ExpiresAt = w.at.Add(time.Hour)
 	w.must(w.InsertToken(w.ctx(), old))
@@ -112,7 +112,7 @@ func tokensLoseTheirNamesWhenTheyExpire(t *testing.T, w *fixture) {
 	}
 }
 
-func tokensAreRacedOnce(t *testing.T, w *fixture) {
+func concurrentTokensCreateOne(t *testing.T, w *fixture) {
 	const many = 8
 	errs := make([]error, many)
 	var done sync.WaitGroup
@@ -161,22 +161,22 @@ func tokensAreRevoked(t *testing.T, w *fixture) {
 	}
 }
 
-// asked is a store that counts the calls of Tokens.
-type asked struct {
+// countingTokens is a store that counts the calls of Tokens.
+type countingTokens struct {
 	*fixture
 	times int
 }
 
-func (a *asked) Tokens(ctx context.Context) ([]access.Token, error) {
+func (a *countingTokens) Tokens(ctx context.Context) ([]access.Token, error) {
 	a.times++
 	return a.fixture.Tokens(ctx)
 }
 
-// tokensGovernEveryNode checks two nodes that are open because no token was ever created, and that ask for one with
+// tokensApplyOnEveryNode checks two nodes that are open because no token was ever created, and that ask for one with
 // each request. A token that one of them creates closes that one at once and the other within seconds; revoking the
 // token opens neither.
-func tokensGovernEveryNode(t *testing.T, w *fixture) {
-	now, s := w.at, &asked{fixture: w}
+func tokensApplyOnEveryNode(t *testing.T, w *fixture) {
+	now, s := w.at, &countingTokens{fixture: w}
 	here := access.NewTokens(s, func() time.Time { return now })
 	there := access.NewTokens(s, func() time.Time { return now })
 	issued := func(k *access.Tokens, want bool) {

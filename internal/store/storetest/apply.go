@@ -28,7 +28,7 @@ func applyStarts(t *testing.T, w *fixture) {
 	lateJob.State = []byte(`{"s":1}`)
 	outOfOrder := begins(w.rule, lateJob)
 	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 9, w.starting(w.rule, "a", slot), outOfOrder, w.starting(w.rule, "a", slot))))
-	if want := (applied{Created: 2, Kept: 1}); counted(got) != want {
+	if want := (applyCounts{Created: 2, Kept: 1}); countsOfApply(got) != want {
 		t.Errorf("applied %+v, want %+v", got, want)
 	}
 	a := w.one("a")
@@ -52,11 +52,11 @@ func applyStarts(t *testing.T, w *fixture) {
 
 func applyEnds(t *testing.T, w *fixture) {
 	w.start(w.slot(), "said", "silent")
-	w.settle(w.later(w.one("said"), w.slot().Add(time.Hour)))
-	said := w.one("said")
+	w.settle(w.reschedule(w.one("said"), w.slot().Add(time.Hour)))
+	job := w.one("said")
 	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 8,
 		w.ending(w.rule, "said"), w.ending(w.rule, "silent"), w.ending(w.rule, "unknown"))))
-	if want := (applied{Ended: 2, Said: 1}); counted(got) != want {
+	if want := (applyCounts{Ended: 2, Alerts: 1}); countsOfApply(got) != want {
 		t.Errorf("applied %+v, want %+v", got, want)
 	}
 	if jobs := w.all(); len(jobs) != 0 {
@@ -70,7 +70,7 @@ func applyEnds(t *testing.T, w *fixture) {
 	if closing.Status != alerts.Resolved {
 		closing = waiting[1]
 	}
-	if diff := cmp.Diff(said.Alerts, closing.Closes); diff != "" {
+	if diff := cmp.Diff(job.Alerts, closing.Closes); diff != "" {
 		t.Errorf("closes (-want +got):\n%s", diff)
 	}
 	for _, e := range w.ended() {
@@ -78,7 +78,7 @@ func applyEnds(t *testing.T, w *fixture) {
 			t.Errorf("history of %s: %s with %d alerts", e.Key, e.Outcome, len(e.Alerts))
 		}
 	}
-	if settled := w.settle(w.over(said)); len(settled.Jobs) != 0 || settled.Alerts != 0 {
+	if settled := w.settle(w.exhausted(job)); len(settled.Jobs) != 0 || settled.Alerts != 0 {
 		t.Errorf("a job that was resolved meanwhile was settled: %+v", settled)
 	}
 }
@@ -88,7 +88,7 @@ func applyCreatedAndEnded(t *testing.T, w *fixture) {
 	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 10,
 		w.starting(w.rule, "a", slot), w.ending(w.rule, "a"),
 		w.starting(w.rule, "b", slot), w.ending(w.rule, "b"), w.starting(w.rule, "b", slot))))
-	if want := (applied{Created: 3, Ended: 2}); counted(got) != want {
+	if want := (applyCounts{Created: 3, Ended: 2}); countsOfApply(got) != want {
 		t.Errorf("applied %+v, want %+v", got, want)
 	}
 	ids := map[int64]bool{w.one("b").ID: true}
@@ -101,30 +101,30 @@ func applyCreatedAndEnded(t *testing.T, w *fixture) {
 	if len(ids) != 3 {
 		t.Errorf("three jobs have the ids %v", ids)
 	}
-	balances(w, 3)
+	checkBalance(w, 3)
 }
 
-func applyStartsAgainAfterAnEnd(t *testing.T, w *fixture) {
+func applyStartsAfterEnd(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	old := w.one("a")
-	got := w.byHand(w.ending(w.rule, "a"), w.starting(w.rule, "a", w.slot().Add(time.Hour)))
-	if want := (applied{Created: 1, Ended: 1}); counted(got) != want {
+	got := w.applyManually(w.ending(w.rule, "a"), w.starting(w.rule, "a", w.slot().Add(time.Hour)))
+	if want := (applyCounts{Created: 1, Ended: 1}); countsOfApply(got) != want {
 		t.Errorf("applied %+v, want %+v", got, want)
 	}
 	if j := w.one("a"); j.ID <= old.ID || !j.FirstCheckAt.Equal(w.slot().Add(time.Hour)) {
 		t.Errorf("the new job: %+v, the old: %+v", j, old)
 	}
-	balances(w, 2)
+	checkBalance(w, 2)
 }
 
-// applyMeetsWhatIsThere checks starts for pending keys that are redelivered, mixed with new ones.
-func applyMeetsWhatIsThere(t *testing.T, w *fixture) {
+// applyKeepsExistingJobs checks starts for pending keys that are redelivered, mixed with new ones.
+func applyKeepsExistingJobs(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	a := w.one("a")
 	for i := range 40 {
-		got := w.byHand(w.starting(w.rule, fmt.Sprint("new", i), w.slot()), w.starting(w.rule, "a", w.slot().Add(time.Hour)))
-		if want := (applied{Created: 1, Kept: 1}); counted(got) != want {
-			t.Fatalf("batch %d: %+v, want %+v", i, counted(got), want)
+		got := w.applyManually(w.starting(w.rule, fmt.Sprint("new", i), w.slot()), w.starting(w.rule, "a", w.slot().Add(time.Hour)))
+		if want := (applyCounts{Created: 1, Kept: 1}); countsOfApply(got) != want {
+			t.Fatalf("batch %d: %+v, want %+v", i, countsOfApply(got), want)
 		}
 	}
 	if diff := cmp.Diff(a, w.one("a")); diff != "" {
@@ -134,16 +134,16 @@ func applyMeetsWhatIsThere(t *testing.T, w *fixture) {
 	start := again.Action.(futurejobs.Start)
 	start.Restart = true
 	again.Action = start
-	if got := w.byHand(w.starting(w.rule, "c", w.slot()), again); got.Created != 2 || got.Restarted != 1 {
+	if got := w.applyManually(w.starting(w.rule, "c", w.slot()), again); got.Created != 2 || got.Restarted != 1 {
 		t.Errorf("a wait that begins anew: %+v", got)
 	}
 	if b := w.one("b"); !b.FirstCheckAt.Equal(w.slot().Add(time.Hour)) {
 		t.Errorf("it is first looked at at %s", b.FirstCheckAt)
 	}
-	balances(w, 44)
+	checkBalance(w, 44)
 }
 
-func balances(w *fixture, created int64) {
+func checkBalance(w *fixture, created int64) {
 	w.t.Helper()
 	b, err := w.Balance(w.ctx())
 	w.must(err)
@@ -152,7 +152,7 @@ func balances(w *fixture, created int64) {
 	}
 }
 
-func applyIsRacedOnce(t *testing.T, w *fixture) {
+func concurrentApplyRunsOnce(t *testing.T, w *fixture) {
 	const writers = 6
 	var wins atomic.Int32
 	var nodes sync.WaitGroup
@@ -185,18 +185,18 @@ func applyIsRacedOnce(t *testing.T, w *fixture) {
 
 	// Concurrent starts of one key create one job.
 	for range writers {
-		nodes.Go(func() { w.byHand(w.starting(w.rule, "c", w.slot()), w.starting(w.rule, "d", w.slot())) })
+		nodes.Go(func() { w.applyManually(w.starting(w.rule, "c", w.slot()), w.starting(w.rule, "d", w.slot())) })
 	}
 	nodes.Wait()
 	if n := len(w.all()); n != 4 {
 		t.Errorf("%d jobs, want 4", n)
 	}
-	balances(w, 4)
+	checkBalance(w, 4)
 }
 
-// applyLosesToRulesOfItsStream checks that a batch of events depends on the rules that read its stream, before or after
+// applyRefusesChangedStreamRules checks that a batch of events depends on the rules that read its stream, before or after
 // they change.
-func applyLosesToRulesOfItsStream(t *testing.T, w *fixture) {
+func applyRefusesChangedStreamRules(t *testing.T, w *fixture) {
 	save := func(name, stream string) {
 		_, err := w.Save(w.ctx(), rules.RuleVersion{
 			Name: name, Entity: "order", Document: []byte(`{}`), Reads: []rules.StreamBinding{{Subject: "s", Stream: stream}},
@@ -232,8 +232,8 @@ func applyLosesToRulesOfItsStream(t *testing.T, w *fixture) {
 	}
 }
 
-// applyByHandLosesToItsRules checks that manual changes and ticks depend on the rules that they were evaluated with.
-func applyByHandLosesToItsRules(t *testing.T, w *fixture) {
+// manualApplyRefusesChangedRules checks that manual changes and ticks depend on the rules that they were evaluated with.
+func manualApplyRefusesChangedRules(t *testing.T, w *fixture) {
 	other := w.save("other", "order")
 	set := w.set
 	b := func(rule *futurejobs.Rule, key string) futurejobs.EffectBatch {
@@ -256,8 +256,8 @@ func applyByHandLosesToItsRules(t *testing.T, w *fixture) {
 	}
 }
 
-// applyHoldsChangesOff checks that changes of rules wait for a batch that holds them off, and for no longer.
-func applyHoldsChangesOff(t *testing.T, w *fixture) {
+// applyBlocksRuleChanges checks that changes of rules wait for a batch that holds them off, and for no longer.
+func applyBlocksRuleChanges(t *testing.T, w *fixture) {
 	w.must(w.HoldOff(w.ctx(), "ORDERS"))
 	b := batch(w, 7, 8, w.starting(w.rule, "a", w.slot()))
 	saved := make(chan error, 1)
@@ -275,7 +275,7 @@ func applyHoldsChangesOff(t *testing.T, w *fixture) {
 	w.must(w.Pause(w.ctx(), "other", true)) // the transaction that held it off is gone
 }
 
-func applyTakesAnyKey(t *testing.T, w *fixture) {
+func applyAcceptsAnyKey(t *testing.T, w *fixture) {
 	keys := []string{
 		"plain", `back\slash`, `\x00`, "nul\x00in it", "not \xff utf-8", "quote\"'$1%", "ünïcödé ☃ 𝄞", " ", "a\tb\nc",
 		strings.Repeat("x", 512), strings.Repeat("\x00", 512), strings.Repeat("\xfe", 512),
@@ -286,12 +286,12 @@ func applyTakesAnyKey(t *testing.T, w *fixture) {
 		if err != nil || got.Key != key {
 			t.Fatalf("key %q came back as %q: %v", key, got.Key, err)
 		}
-		w.settle(w.later(got.Job, got.NextCheckAt.Add(time.Minute)))
+		w.settle(w.reschedule(got.Job, got.NextCheckAt.Add(time.Minute)))
 		listed := pages(t, futurejobs.Filter{Key: key}, w.Alerts)
 		if len(listed) != 1 || listed[0].Key != key {
 			t.Errorf("alerts of %q: %v", key, listed)
 		}
-		if got := w.byHand(w.ending(w.rule, key)); got.Ended != 1 {
+		if got := w.applyManually(w.ending(w.rule, key)); got.Ended != 1 {
 			t.Errorf("%q did not end: %+v", key, got)
 		}
 		ended := pages(t, futurejobs.Filter{Key: key}, w.History)
@@ -301,7 +301,7 @@ func applyTakesAnyKey(t *testing.T, w *fixture) {
 	}
 }
 
-func applyTakesAnyBody(t *testing.T, w *fixture) {
+func applyAcceptsAnyBody(t *testing.T, w *fixture) {
 	for key, sent := range map[string]string{
 		"plain":  `{"a": "b\u0000c"}`,
 		"large":  `{"pad":"` + strings.Repeat("p", 100_000) + `"}`,
@@ -309,27 +309,27 @@ func applyTakesAnyBody(t *testing.T, w *fixture) {
 	} {
 		j := w.job(w.rule, key, w.slot())
 		j.Event = []byte(sent)
-		w.byHand(begins(w.rule, j))
+		w.applyManually(begins(w.rule, j))
 		j = w.one(key)
 		if string(j.Event) != sent {
 			t.Errorf("%s: the body changed", key)
 		}
-		w.settle(w.later(j, j.NextCheckAt.Add(time.Minute)))
+		w.settle(w.reschedule(j, j.NextCheckAt.Add(time.Minute)))
 		if string(w.one(key).Event) != sent {
 			t.Errorf("%s: a reschedule changed the body", key)
 		}
 	}
 	bad := w.job(w.rule, "bad", w.slot())
 	bad.Event = []byte("\"\xff\x00\"")
-	w.byHand(begins(w.rule, bad))
+	w.applyManually(begins(w.rule, bad))
 	if got := string(w.one("bad").Event); got != "\"\uFFFD\uFFFD\"" {
 		t.Errorf("what is not UTF-8: %q", got)
 	}
 }
 
-// applied has the counts of a batch's result.
-type applied struct{ Created, Ended, Kept, Said int }
+// applyCounts has the counts of a batch's result.
+type applyCounts struct{ Created, Ended, Kept, Alerts int }
 
-func counted(a futurejobs.ApplyResult) applied {
-	return applied{a.Created, a.Ended, a.Kept, len(a.Alerts)}
+func countsOfApply(a futurejobs.ApplyResult) applyCounts {
+	return applyCounts{a.Created, a.Ended, a.Kept, len(a.Alerts)}
 }

@@ -44,7 +44,7 @@ func actionsAreAudited(t *testing.T, w *fixture) {
 	w.start(w.slot(), "unaudited")
 	by("job.create", w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b\x00", w.slot()))
 	by("job.create", w.starting(w.rule, "a", w.slot())) // it exists
-	by("job.snooze", asking(w, w.rule, "a", time.Time{}, futurejobs.Snooze{Until: w.slot().Add(time.Hour)}))
+	by("job.snooze", actionEffect(w, w.rule, "a", time.Time{}, futurejobs.Snooze{Until: w.slot().Add(time.Hour)}))
 	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada"), futurejobs.Cancel(w.rule, w.ref(w.rule, "no such"), "ada"))
 	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada")) // it no longer exists
 	stale := futurejobs.EffectBatch{RuleSet: w.set - 1, AuditAction: "job.cancel", Effects: []futurejobs.Effect{futurejobs.Cancel(w.rule, w.ref(w.rule, "b\x00"), "ada")}}
@@ -122,13 +122,13 @@ func auditEntries(w *fixture, f access.AuditFilter) (entries []access.AuditEntry
 	}
 }
 
-// as returns a context of an actor.
-func as(w *fixture, a access.Actor) context.Context { return access.As(w.ctx(), a) }
+// withActor returns a context of an actor.
+func withActor(w *fixture, a access.Actor) context.Context { return access.As(w.ctx(), a) }
 
-func auditSaysWho(t *testing.T, w *fixture) {
+func auditNamesActor(t *testing.T, w *fixture) {
 	before := must[time.Time](t)(w.Now(w.ctx()))
 	odd := access.Actor{Name: "a\\\x00\xff☃", TokenID: "7", Addr: "[::1]:80"}
-	w.must(w.InsertToken(as(w, odd), newToken(w, "ci")))
+	w.must(w.InsertToken(withActor(w, odd), newToken(w, "ci")))
 	w.must(w.RevokeToken(w.ctx(), "ci", w.at))
 	entries := auditEntries(w, access.AuditFilter{Object: "token/ci"})
 	if len(entries) != 2 {
@@ -154,9 +154,9 @@ func auditIsFiltered(t *testing.T, w *fixture) {
 		if i%2 == 1 {
 			actor.Name = "file:shop"
 		}
-		w.must(w.InsertToken(as(w, actor), newToken(w, name)))
+		w.must(w.InsertToken(withActor(w, actor), newToken(w, name)))
 	}
-	w.must(w.RevokeToken(as(w, access.Actor{Name: "alan"}), "acme-1", w.at))
+	w.must(w.RevokeToken(withActor(w, access.Actor{Name: "alan"}), "acme-1", w.at))
 	all := auditEntries(w, access.AuditFilter{Object: "token/*"}) // newest first
 	for _, c := range []struct {
 		f    access.AuditFilter
@@ -178,8 +178,8 @@ func auditIsFiltered(t *testing.T, w *fixture) {
 		{access.AuditFilter{Action: "token.*", Actor: "alice", Object: "token/acme-*"}, "6"},
 		{access.AuditFilter{Action: "*", Object: "token/*", Actor: "*"}, "0 1 2 3 4 5 6"},
 		{access.AuditFilter{Object: "token/\x00\xff*"}, ""},
-		{access.AuditFilter{Object: "token/*", After: all[3].At}, places(all, func(e access.AuditEntry) bool { return !e.At.Before(all[3].At) })},
-		{access.AuditFilter{Object: "token/*", Before: all[3].At}, places(all, func(e access.AuditEntry) bool { return e.At.Before(all[3].At) })},
+		{access.AuditFilter{Object: "token/*", After: all[3].At}, positions(all, func(e access.AuditEntry) bool { return !e.At.Before(all[3].At) })},
+		{access.AuditFilter{Object: "token/*", Before: all[3].At}, positions(all, func(e access.AuditEntry) bool { return e.At.Before(all[3].At) })},
 		{access.AuditFilter{Object: "token/*", Before: all[6].At}, ""},
 	} {
 		for _, limit := range []int{1, 2, 0} {
@@ -188,15 +188,15 @@ func auditIsFiltered(t *testing.T, w *fixture) {
 			for _, e := range auditEntries(w, c.f) {
 				ids[e.ID] = true
 			}
-			if got := places(all, func(e access.AuditEntry) bool { return ids[e.ID] }); got != c.want || len(ids) != len(strings.Fields(c.want)) {
+			if got := positions(all, func(e access.AuditEntry) bool { return ids[e.ID] }); got != c.want || len(ids) != len(strings.Fields(c.want)) {
 				t.Errorf("%+v: %q of %d, want %q", c.f, got, len(ids), c.want)
 			}
 		}
 	}
 }
 
-// places returns the indexes of the wanted entries in a list.
-func places(entries []access.AuditEntry, wanted func(access.AuditEntry) bool) string {
+// positions returns the indexes of the wanted entries in a list.
+func positions(entries []access.AuditEntry, wanted func(access.AuditEntry) bool) string {
 	var at []string
 	for i, e := range entries {
 		if wanted(e) {
@@ -232,7 +232,7 @@ func auditIsPaged(t *testing.T, w *fixture) {
 	if diff := cmp.Diff(whole[50:], auditEntries(w, f)); diff != "" {
 		t.Errorf("the rest (-want +got):\n%s", diff)
 	}
-	many(w, 2)
+	createJobs(w, 2)
 	jobs := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Limit: 1}))
 	for _, cursor := range []string{"nonsense", "!", "e30", jobs.Next} {
 		if _, _, err := w.Audit(w.ctx(), access.AuditFilter{Cursor: cursor}); !errors.Is(err, futurejobs.ErrBadCursor) {

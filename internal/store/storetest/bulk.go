@@ -22,9 +22,9 @@ func bulk(w *fixture, rule *futurejobs.Rule, keys ...string) futurejobs.EffectBa
 	return b
 }
 
-// bulksBeginWhatIsNew checks that one transaction creates more jobs than one statement does, that existing jobs are
+// bulkCreatesNewJobs checks that one transaction creates more jobs than one statement does, that existing jobs are
 // reported by their index, and that the audit log has one line for each rule.
-func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
+func bulkCreatesNewJobs(t *testing.T, w *fixture) {
 	ctx := access.As(w.ctx(), ada)
 	other := w.save("other", "order")
 	w.start(w.slot(), "there")
@@ -36,10 +36,10 @@ func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 	b.Effects = append(b.Effects, w.starting(other, "there", w.slot()))
 	b.RuleSet = w.set
 	got := must[futurejobs.ApplyResult](t)(w.Apply(ctx, b))
-	if want := (applied{Created: 4502, Kept: 2}); counted(got) != want || !slices.Equal(got.AlreadyPending, []int{0, 2}) {
-		t.Errorf("applied %+v, stood %v; want %+v", counted(got), got.AlreadyPending, want)
+	if want := (applyCounts{Created: 4502, Kept: 2}); countsOfApply(got) != want || !slices.Equal(got.AlreadyPending, []int{0, 2}) {
+		t.Errorf("applied %+v, stood %v; want %+v", countsOfApply(got), got.AlreadyPending, want)
 	}
-	balances(w, 4503)
+	checkBalance(w, 4503)
 
 	// The same batch again.
 	got = must[futurejobs.ApplyResult](t)(w.Apply(ctx, b))
@@ -70,7 +70,7 @@ func bulksBeginWhatIsNew(t *testing.T, w *fixture) {
 		})
 	}
 	sides.Wait()
-	balances(w, 4503+created.Load())
+	checkBalance(w, 4503+created.Load())
 	if n := created.Load(); n != 4500 {
 		t.Errorf("%d were created from four sides, want 4500", n)
 	}

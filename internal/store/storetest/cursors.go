@@ -112,9 +112,9 @@ func lossesAreReportedOnce(t *testing.T, w *fixture) {
 	}
 	report := func(n int64, since time.Time, want bool) alerts.Alert {
 		t.Helper()
-		a, said, err := w.ReportLost(w.ctx(), "ORDERS", n, alerts.StreamLoss("ORDERS", since, since, "lost events"))
-		if err != nil || said != want {
-			t.Errorf("reported %v, want %v: %v", said, want, err)
+		a, written, err := w.ReportLost(w.ctx(), "ORDERS", n, alerts.StreamLoss("ORDERS", since, since, "lost events"))
+		if err != nil || written != want {
+			t.Errorf("reported %v, want %v: %v", written, want, err)
 		}
 		return a
 	}
@@ -138,8 +138,8 @@ func lossesAreReportedOnce(t *testing.T, w *fixture) {
 	}
 }
 
-// applyLosesToACursor checks that a batch that depends on the cursors of streams is refused once they have advanced.
-func applyLosesToACursor(t *testing.T, w *fixture) {
+// applyRefusesStaleCursor checks that a batch that depends on the cursors of streams is refused once they have advanced.
+func applyRefusesStaleCursor(t *testing.T, w *fixture) {
 	b := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{w.starting(w.rule, "a", w.slot())}}
 	for _, known := range []map[string]uint64{{"ORDERS": 6}, {"ORDERS": 7, "NEVER": 0}} {
 		b.ReadTo = known

@@ -16,8 +16,8 @@ import (
 func rulesAreDeleted(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.start(w.slot(), "a", "b", "c")
-	w.byHand(w.starting(other, "p", w.slot()))
-	decided := w.settlement(w.over(w.one("a")))
+	w.applyManually(w.starting(other, "p", w.slot()))
+	decided := w.settlement(w.exhausted(w.one("a")))
 	if id := must[int32](t)(w.Delete(w.ctx(), w.rule.Name, 1)); id != w.rule.ID {
 		t.Errorf("deleted %d, want %d", id, w.rule.ID)
 	}
@@ -34,12 +34,12 @@ func rulesAreDeleted(t *testing.T, w *fixture) {
 	if v := must[rules.RuleVersion](t)(w.Version(w.ctx(), w.rule.ID, 1)); v.DeletedAt.IsZero() || v.Name != w.rule.Name {
 		t.Errorf("a version of it: %+v", v)
 	}
-	refuses404(w, func() error { _, err := w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion); return err })
-	refuses404(w, func() error { return w.Pause(w.ctx(), w.rule.Name, true) })
-	leftOf(w, w.rule.ID)
+	checkNotFound(w, func() error { _, err := w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion); return err })
+	checkNotFound(w, func() error { return w.Pause(w.ctx(), w.rule.Name, true) })
+	checkRulesLeft(w, w.rule.ID)
 	purge(w, w.rule)
-	leftOf(w)
-	leftOf(w) // and again, now that it is marked as purged
+	checkRulesLeft(w)
+	checkRulesLeft(w) // and again, now that it is marked as purged
 	if len(w.all()) != 1 || len(w.unpublished()) != 0 {
 		t.Errorf("%d jobs and %d alerts, want the other rule's job alone", len(w.all()), len(w.unpublished()))
 	}
@@ -48,18 +48,18 @@ func rulesAreDeleted(t *testing.T, w *fixture) {
 			t.Errorf("history: %+v", e)
 		}
 	}
-	balances(w, 4)
+	checkBalance(w, 4)
 }
 
-func refuses404(w *fixture, change func() error) {
+func checkNotFound(w *fixture, change func() error) {
 	w.t.Helper()
 	if err := change(); !errors.Is(err, futurejobs.ErrNotFound) {
 		w.t.Errorf("%v, want ErrNotFound", err)
 	}
 }
 
-// leftOf fails the test unless exactly these deleted rules have jobs.
-func leftOf(w *fixture, want ...int32) {
+// checkRulesLeft fails the test unless exactly these deleted rules have jobs.
+func checkRulesLeft(w *fixture, want ...int32) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, must[[]int32](w.t)(w.Deleted(w.ctx()))); diff != "" {
 		w.t.Errorf("deleted rules with jobs (-want +got):\n%s", diff)
@@ -78,21 +78,21 @@ func purge(w *fixture, rule *futurejobs.Rule) {
 		for i, j := range jobs {
 			effects[i] = futurejobs.Purge(rule, j.Ref)
 		}
-		if got := w.byHand(effects...); got.Ended != len(jobs) || len(got.Alerts) != 0 {
+		if got := w.applyManually(effects...); got.Ended != len(jobs) || len(got.Alerts) != 0 {
 			w.t.Fatalf("purged %+v of %d", got, len(jobs))
 		}
 	}
 }
 
-func namesComeBack(t *testing.T, w *fixture) {
+func deletedNamesAreReusable(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
-	w.settle(w.over(w.one("b")))
+	w.settle(w.exhausted(w.one("b")))
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
 	next := w.save(w.rule.Name, "parcel")
 	if next.ID == w.rule.ID || next.Version != w.rule.Version+1 {
 		t.Fatalf("it came back as %+v, was %+v", next, w.rule)
 	}
-	w.byHand(w.starting(next, "a", w.slot().Add(time.Hour)))
+	w.applyManually(w.starting(next, "a", w.slot().Add(time.Hour)))
 	for _, f := range []futurejobs.Filter{{Rule: w.rule.Name}, {RulePrefix: "order-"}, {Rule: w.rule.Name, Key: "a"}} {
 		if jobs := pages(t, f, w.Jobs); len(jobs) != 2 || jobs[0].Entity != "order" || jobs[1].Entity != "parcel" {
 			t.Errorf("%+v: %+v, want the job of each", f, jobs)
@@ -101,7 +101,7 @@ func namesComeBack(t *testing.T, w *fixture) {
 	if j := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); j.RuleID != next.ID {
 		t.Errorf("the job is of rule %d, want that of now, %d", j.RuleID, next.ID)
 	}
-	w.byHand(w.ending(next, "a"))
+	w.applyManually(w.ending(next, "a"))
 	for _, f := range []futurejobs.Filter{{Rule: w.rule.Name}, {Rule: w.rule.Name, Limit: 1}} {
 		if ended := pages(t, f, w.History); len(ended) != 2 || ended[0].Entity != "parcel" || ended[1].Entity != "order" {
 			t.Errorf("history: %+v, want that of each", ended)
@@ -110,12 +110,12 @@ func namesComeBack(t *testing.T, w *fixture) {
 	if listed := pages(t, futurejobs.Filter{Rule: w.rule.Name}, w.Alerts); len(listed) != 1 || listed[0].RuleID != w.rule.ID {
 		t.Errorf("alerts: %+v", listed)
 	}
-	leftOf(w, w.rule.ID)
+	checkRulesLeft(w, w.rule.ID)
 }
 
-// deletedRulesSayNothing checks that no alert of a rule is decided once its deletion is committed, even with settles in
+// deletedRulesRaiseNoAlerts checks that no alert of a rule is decided once its deletion is committed, even with settles in
 // progress.
-func deletedRulesSayNothing(t *testing.T, w *fixture) {
+func deletedRulesRaiseNoAlerts(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d")
 	var settlers sync.WaitGroup
 	var deleted atomic.Bool
@@ -123,7 +123,7 @@ func deletedRulesSayNothing(t *testing.T, w *fixture) {
 		settlers.Go(func() {
 			for {
 				late := deleted.Load()
-				settled, err := w.Settle(w.ctx(), w.settlement(w.later(j, j.NextCheckAt.Add(time.Minute))))
+				settled, err := w.Settle(w.ctx(), w.settlement(w.reschedule(j, j.NextCheckAt.Add(time.Minute))))
 				if errors.Is(err, futurejobs.ErrRulesChanged) {
 					return
 				}
@@ -141,10 +141,10 @@ func deletedRulesSayNothing(t *testing.T, w *fixture) {
 		}
 	}
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
-	said := len(w.unpublished())
+	unpublished := len(w.unpublished())
 	deleted.Store(true)
 	settlers.Wait()
-	if now := len(w.unpublished()); now != said {
-		t.Errorf("%d alerts when the deletion was committed, %d in the end", said, now)
+	if now := len(w.unpublished()); now != unpublished {
+		t.Errorf("%d alerts when the deletion was committed, %d in the end", unpublished, now)
 	}
 }

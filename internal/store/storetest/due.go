@@ -26,15 +26,15 @@ func dueInOrder(t *testing.T, w *fixture) {
 	if !slices.IsSortedFunc(jobs, byDue) {
 		t.Error("not in the order of (shard, next_check_at, id)")
 	}
-	until := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Cursors: w.walks(), Until: slot, Limit: 100}))
+	until := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Cursors: w.shardCursors(), Until: slot, Limit: 100}))
 	if len(until) != 20 {
 		t.Errorf("%d jobs up to the first slot, want 20", len(until))
 	}
 }
 
-// dueTouchesPages checks that a database that reports touched pages reports more for many jobs than for none.
-func dueTouchesPages(t *testing.T, w *fixture) {
-	q := futurejobs.DueQuery{Cursors: w.walks(), Until: w.slot(), Limit: 100}
+// dueReadsFewPages checks that a database that reports touched pages reports more for many jobs than for none.
+func dueReadsFewPages(t *testing.T, w *fixture) {
+	q := futurejobs.DueQuery{Cursors: w.shardCursors(), Until: w.slot(), Limit: 100}
 	none := must[int64](t)(w.DueBuffers(w.ctx(), q))
 	for i := range 60 {
 		w.start(w.slot(), fmt.Sprintf("k%02d", i))
@@ -55,13 +55,13 @@ func byDue(a, b futurejobs.Job) int {
 	return int(a.ID - b.ID)
 }
 
-func dueAfterTheWalk(t *testing.T, w *fixture) {
+func dueAfterCursor(t *testing.T, w *fixture) {
 	slot := w.slot()
 	for i := range 40 {
 		w.start(slot.Add(time.Duration(i%2)*time.Minute), fmt.Sprintf("k%02d", i))
 	}
 	want := w.all()
-	walks := w.walks()
+	walks := w.shardCursors()
 	var got []futurejobs.Job
 	for range len(want) + 1 {
 		jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Cursors: walks, Until: slot.Add(time.Hour), Limit: 1}))
@@ -82,9 +82,9 @@ func dueAfterTheWalk(t *testing.T, w *fixture) {
 func dueWithoutRules(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.start(w.slot(), "a", "b")
-	w.byHand(w.starting(other, "p", w.slot()))
+	w.applyManually(w.starting(other, "p", w.slot()))
 	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{
-		Cursors: w.walks(), Until: w.slot().Add(time.Hour), Not: []futurejobs.Unready{{VersionRef: futurejobs.VersionRef{RuleID: w.rule.ID, Version: w.rule.Version}}}, Limit: 10,
+		Cursors: w.shardCursors(), Until: w.slot().Add(time.Hour), Not: []futurejobs.Unready{{VersionRef: futurejobs.VersionRef{RuleID: w.rule.ID, Version: w.rule.Version}}}, Limit: 10,
 	}))
 	if len(jobs) != 1 || jobs[0].Key != "p" {
 		t.Errorf("got %v, want the payment's job alone", jobs)
@@ -95,9 +95,9 @@ func dueOfRules(t *testing.T, w *fixture) {
 	loud := w.save("payment-missing", "payment")
 	for i := range 20 {
 		w.start(w.slot(), fmt.Sprintf("a%02d", i))
-		w.byHand(w.starting(loud, fmt.Sprintf("p%02d", i), w.slot()))
+		w.applyManually(w.starting(loud, fmt.Sprintf("p%02d", i), w.slot()))
 	}
-	q := futurejobs.DueQuery{Cursors: w.walks(), Until: w.slot().Add(time.Hour), Of: []int32{loud.ID}, Limit: 100}
+	q := futurejobs.DueQuery{Cursors: w.shardCursors(), Until: w.slot().Add(time.Hour), Of: []int32{loud.ID}, Limit: 100}
 	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
 	if len(jobs) != 20 || slices.ContainsFunc(jobs, func(j futurejobs.Job) bool { return j.RuleID != loud.ID }) || !slices.IsSortedFunc(jobs, byDue) {
 		t.Errorf("got %d jobs, want the 20 payments in order", len(jobs))
@@ -107,11 +107,11 @@ func dueOfRules(t *testing.T, w *fixture) {
 	if got := must[[]futurejobs.Job](t)(w.Due(w.ctx(), all)); len(got) != 40 {
 		t.Errorf("%d jobs of all rules, want 40", len(got))
 	}
-	if all.Limit = 3; len(walk(w, all)) != 40 {
-		t.Errorf("walked by three, %d jobs of all rules, want 40", len(walk(w, all)))
+	if all.Limit = 3; len(dueJobs(w, all)) != 40 {
+		t.Errorf("walked by three, %d jobs of all rules, want 40", len(dueJobs(w, all)))
 	}
 	q.Limit = 3
-	walked := walk(w, q)
+	walked := dueJobs(w, q)
 	found := slices.DeleteFunc(slices.Clone(walked), func(j futurejobs.Job) bool { return j.RuleID != loud.ID })
 	if diff := cmp.Diff(jobs, found); diff != "" || len(walked) == len(found) {
 		t.Errorf("walked by three, %d jobs of which others stand at the limits (-at once +walked):\n%s", len(walked), diff)
@@ -122,8 +122,8 @@ func dueOfRules(t *testing.T, w *fixture) {
 	}
 }
 
-// walk reads all jobs of a query, page by page, and returns them in order, each once.
-func walk(w *fixture, q futurejobs.DueQuery) (all []futurejobs.Job) {
+// dueJobs reads all jobs of a query, page by page, and returns them in order, each once.
+func dueJobs(w *fixture, q futurejobs.DueQuery) (all []futurejobs.Job) {
 	w.t.Helper()
 	for pages := 0; len(q.Cursors) > 0; pages++ {
 		if pages > 1000 {
@@ -149,11 +149,11 @@ func dueUpToAnInstant(t *testing.T, w *fixture) {
 		at := slot.Add(time.Duration(minute) * time.Minute)
 		w.start(at, fmt.Sprintf("a%02d", minute), fmt.Sprintf("b%02d", minute))
 		for _, rule := range others {
-			w.byHand(w.starting(rule, fmt.Sprintf("p%02d", minute), at))
+			w.applyManually(w.starting(rule, fmt.Sprintf("p%02d", minute), at))
 		}
 	}
 	all := w.all()
-	q := futurejobs.DueQuery{Cursors: w.walks(), Until: slot.Add(time.Hour), Limit: 1000}
+	q := futurejobs.DueQuery{Cursors: w.shardCursors(), Until: slot.Add(time.Hour), Limit: 1000}
 	after := map[int32]time.Time{}
 	for i, rule := range others {
 		after[rule.ID] = slot.Add(time.Duration(i/2) * time.Minute)
@@ -167,7 +167,7 @@ func dueUpToAnInstant(t *testing.T, w *fixture) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	q.Limit = 7
-	got := slices.DeleteFunc(walk(w, q), func(j futurejobs.Job) bool { // the row at the limit may be any job
+	got := slices.DeleteFunc(dueJobs(w, q), func(j futurejobs.Job) bool { // the row at the limit may be any job
 		at, waits := after[j.RuleID]
 		return waits && j.NextCheckAt.After(at)
 	})
@@ -191,9 +191,9 @@ func dueByBytes(t *testing.T, w *fixture) {
 			start.Job.Members = bytes.Repeat([]byte{1}, 50_000)
 		}
 		e.Action = start
-		w.byHand(e)
+		w.applyManually(e)
 	}
-	q := futurejobs.DueQuery{Cursors: w.walks(), Until: slot.Add(time.Hour), Limit: 100}
+	q := futurejobs.DueQuery{Cursors: w.shardCursors(), Until: slot.Add(time.Hour), Limit: 100}
 	all := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
 	for _, limit := range []int{1, 120_000, 1 << 30} {
 		q := q
@@ -216,19 +216,19 @@ func dueByBytes(t *testing.T, w *fixture) {
 		}
 	}
 	q.Bytes, q.Limit, q.Of = 120_000, 3, []int32{w.rule.ID}
-	if got := walk(w, q); len(got) != len(all) {
+	if got := dueJobs(w, q); len(got) != len(all) {
 		t.Errorf("of a rule, by three rows and so many bytes: %d jobs of %d", len(got), len(all))
 	}
 }
 
-// dueInTheRoomOfAnother checks that a page that is read into the slice of another equals one that is read by itself,
+// dueWithinCapacity checks that a page that is read into the slice of another equals one that is read by itself,
 // and that jobs copied from the slice before stay unchanged.
-func dueInTheRoomOfAnother(t *testing.T, w *fixture) {
+func dueWithinCapacity(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
-	query := futurejobs.DueQuery{Cursors: w.walks(), Until: w.slot().AddDate(1, 0, 0), Limit: 10}
+	query := futurejobs.DueQuery{Cursors: w.shardCursors(), Until: w.slot().AddDate(1, 0, 0), Limit: 10}
 	first := must[[]futurejobs.Job](t)(w.Due(w.ctx(), query))
 	taken := slices.Clone(first)
-	w.settle(w.later(taken[0], taken[0].NextCheckAt.Add(time.Hour)), w.over(taken[1]))
+	w.settle(w.reschedule(taken[0], taken[0].NextCheckAt.Add(time.Hour)), w.exhausted(taken[1]))
 	alone := must[[]futurejobs.Job](t)(w.Due(w.ctx(), query))
 	query.Room = first
 	into := must[[]futurejobs.Job](t)(w.Due(w.ctx(), query))

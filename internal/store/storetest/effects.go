@@ -13,33 +13,33 @@ import (
 	"deadman/internal/store"
 )
 
-// asking returns the effect of an action on the job of a key, for an event at an instant; the zero time means a manual
+// actionEffect returns the effect of an action on the job of a key, for an event at an instant; the zero time means a manual
 // action.
-func asking(w *fixture, rule *futurejobs.Rule, key string, at time.Time, ask futurejobs.Action) futurejobs.Effect {
-	e := futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Action: ask}
+func actionEffect(w *fixture, rule *futurejobs.Rule, key string, at time.Time, action futurejobs.Action) futurejobs.Effect {
+	e := futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Action: action}
 	if !at.IsZero() {
 		e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.changed", Seq: 8, At: at}
 	}
 	return e
 }
 
-// knows returns the effect of an update of a key.
-func knows(w *fixture, rule *futurejobs.Rule, key, state string) futurejobs.Effect {
-	return asking(w, rule, key, w.slot(), futurejobs.Update{
+// startWithState returns the effect of an update of a key.
+func startWithState(w *fixture, rule *futurejobs.Rule, key, state string) futurejobs.Effect {
+	return actionEffect(w, rule, key, w.slot(), futurejobs.Update{
 		Merge: func(json.RawMessage) (json.RawMessage, error) { return json.RawMessage(state), nil },
 	})
 }
 
-// waiting returns the pending job of a key, even if paused.
-func waiting(w *fixture, key string) futurejobs.Job {
+// pendingJob returns the pending job of a key, even if paused.
+func pendingJob(w *fixture, key string) futurejobs.Job {
 	w.t.Helper()
 	return must[futurejobs.ListedJob](w.t)(w.Job(w.ctx(), w.rule.Name, key)).Job
 }
 
-func updatesLeaveTheCheckAlone(t *testing.T, w *fixture) {
+func updatesKeepNextCheck(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	before := w.one("a")
-	got := w.byHand(knows(w, w.rule, "a", `{"status":"PACKED"}`), knows(w, w.rule, "unknown", `{}`))
+	got := w.applyManually(startWithState(w, w.rule, "a", `{"status":"PACKED"}`), startWithState(w, w.rule, "unknown", `{}`))
 	if got.Updated != 1 || got.Missed != 1 {
 		t.Errorf("applied %+v, want one update and one miss", got)
 	}
@@ -49,7 +49,7 @@ func updatesLeaveTheCheckAlone(t *testing.T, w *fixture) {
 		t.Errorf("the job (-want +got):\n%s", diff)
 	}
 	// The running check stays valid, and its settlement keeps the update.
-	if settled := w.settle(w.later(before, w.slot().Add(time.Hour))); !settled.Jobs[before.ID] {
+	if settled := w.settle(w.reschedule(before, w.slot().Add(time.Hour))); !settled.Jobs[before.ID] {
 		t.Error("an update made a decision drop")
 	}
 	if got := w.one("a"); string(got.State) != `{"status":"PACKED"}` || got.Rev != before.Rev+1 {
@@ -60,22 +60,22 @@ func updatesLeaveTheCheckAlone(t *testing.T, w *fixture) {
 	}
 }
 
-func pausesStopTheTime(t *testing.T, w *fixture) {
+func pausesStopJobTime(t *testing.T, w *fixture) {
 	slot, from := w.slot(), w.slot().Add(-3*time.Hour)
 	w.start(slot, "a", "b")
 	before := w.one("a")
-	if got := w.byHand(asking(w, w.rule, "a", from, futurejobs.Pause{}), asking(w, w.rule, "a", from, futurejobs.Pause{})); got.Paused != 1 || got.Missed != 1 {
+	if got := w.applyManually(actionEffect(w, w.rule, "a", from, futurejobs.Pause{}), actionEffect(w, w.rule, "a", from, futurejobs.Pause{})); got.Paused != 1 || got.Missed != 1 {
 		t.Errorf("applied %+v, want one pause", got)
 	}
 	want := before
 	want.Rev, want.NextCheckAt, want.PausedNext = before.Rev+1, futurejobs.FarFuture, slot
 	want.Pauses = []checks.Pause{{From: from}}
-	got := waiting(w, "a")
-	got.Trail = "" // see trailsTellOfEffects
+	got := pendingJob(w, "a")
+	got.Trail = "" // see trailsRecordEffects
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("paused (-want +got):\n%s", diff)
 	}
-	if settled := w.settle(w.over(before)); len(settled.Jobs) != 0 || len(w.unpublished()) != 0 {
+	if settled := w.settle(w.exhausted(before)); len(settled.Jobs) != 0 || len(w.unpublished()) != 0 {
 		t.Errorf("a job that was paused meanwhile was settled: %+v", settled)
 	}
 	if jobs := w.all(); len(jobs) != 1 || jobs[0].Key != "b" {
@@ -93,7 +93,7 @@ func pausesStopTheTime(t *testing.T, w *fixture) {
 	}
 
 	to := from.Add(90*time.Minute + time.Second)
-	if got := w.byHand(asking(w, w.rule, "a", to, futurejobs.Resume{})); got.Resumed != 1 {
+	if got := w.applyManually(actionEffect(w, w.rule, "a", to, futurejobs.Resume{})); got.Resumed != 1 {
 		t.Errorf("applied %+v, want one resume", got)
 	}
 	want.Rev, want.PausedNext, want.Pauses = before.Rev+2, time.Time{}, []checks.Pause{{From: from, To: to}}
@@ -106,30 +106,30 @@ func pausesStopTheTime(t *testing.T, w *fixture) {
 func pausedJobsEnd(t *testing.T, w *fixture) {
 	slot := w.slot()
 	w.start(slot, "a")
-	w.byHand(asking(w, w.rule, "a", slot, futurejobs.Pause{}))
-	w.byHand(
+	w.applyManually(actionEffect(w, w.rule, "a", slot, futurejobs.Pause{}))
+	w.applyManually(
 		w.ending(w.rule, "a"),
-		w.starting(w.rule, "born", slot), asking(w, w.rule, "born", slot, futurejobs.Pause{}), w.ending(w.rule, "born"),
-		w.starting(w.rule, "new", slot), asking(w, w.rule, "new", slot, futurejobs.Pause{}),
+		w.starting(w.rule, "born", slot), actionEffect(w, w.rule, "born", slot, futurejobs.Pause{}), w.ending(w.rule, "born"),
+		w.starting(w.rule, "new", slot), actionEffect(w, w.rule, "new", slot, futurejobs.Pause{}),
 	)
 	for _, e := range w.ended() {
 		if !e.NextCheckAt.Equal(slot) {
 			t.Errorf("history of %s: next check at %s, want when it would have been, %s", e.Key, e.NextCheckAt, slot)
 		}
 	}
-	if j := waiting(w, "new"); !j.PausedAt().Equal(slot) || !j.PausedNext.Equal(slot) || j.Rev != 0 {
+	if j := pendingJob(w, "new"); !j.PausedAt().Equal(slot) || !j.PausedNext.Equal(slot) || j.Rev != 0 {
 		t.Errorf("begun and paused: %+v", j)
 	}
-	balances(w, 3)
+	checkBalance(w, 3)
 }
 
-func restartsBeginAnew(t *testing.T, w *fixture) {
+func restartsResetJob(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
-	w.settle(w.later(w.one("a"), w.slot().Add(time.Hour)))
+	w.settle(w.reschedule(w.one("a"), w.slot().Add(time.Hour)))
 	old := w.one("a")
 	first := w.slot().Add(2 * time.Hour)
-	got := w.byHand(asking(w, w.rule, "a", w.slot(), futurejobs.Start{
-		Job: w.job(w.rule, "a", first), Restart: true, Close: itHappened.Close,
+	got := w.applyManually(actionEffect(w, w.rule, "a", w.slot(), futurejobs.Start{
+		Job: w.job(w.rule, "a", first), Restart: true, Close: resolvedEnd.Close,
 	}))
 	if got.Restarted != 1 || got.Created != 1 || got.Ended != 1 || len(got.Alerts) != 1 {
 		t.Errorf("applied %+v", got)
@@ -141,24 +141,24 @@ func restartsBeginAnew(t *testing.T, w *fixture) {
 	if len(ended) != 1 || ended[0].ID != old.ID || ended[0].Outcome != checks.Restarted || len(ended[0].Alerts) != 2 {
 		t.Errorf("history: %+v", ended)
 	}
-	if settled := w.settle(w.over(old)); len(settled.Jobs) != 0 {
+	if settled := w.settle(w.exhausted(old)); len(settled.Jobs) != 0 {
 		t.Error("the job before was settled")
 	}
-	balances(w, 2)
+	checkBalance(w, 2)
 }
 
-func handsChangeJobs(t *testing.T, w *fixture) {
+func manualActionsChangeJobs(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	a := w.one("a")
 	until := w.slot().Add(5*time.Hour + time.Second)
 	stale := a.Rev + 1
-	missed := asking(w, w.rule, "b", time.Time{}, futurejobs.Snooze{Until: until})
+	missed := actionEffect(w, w.rule, "b", time.Time{}, futurejobs.Snooze{Until: until})
 	missed.Rev = &stale
 	newer := *w.rule
 	newer.Version = 7
-	got := w.byHand(
-		asking(w, w.rule, "a", time.Time{}, futurejobs.Snooze{Until: until}), missed,
-		asking(w, &newer, "c", time.Time{}, futurejobs.MoveToVersion{Next: func(futurejobs.Job) time.Time { return w.slot().Add(time.Hour) }}),
+	got := w.applyManually(
+		actionEffect(w, w.rule, "a", time.Time{}, futurejobs.Snooze{Until: until}), missed,
+		actionEffect(w, &newer, "c", time.Time{}, futurejobs.MoveToVersion{Next: func(futurejobs.Job) time.Time { return w.slot().Add(time.Hour) }}),
 	)
 	if got.Changed != 2 || got.Missed != 1 {
 		t.Errorf("applied %+v, want two changes and a miss", got)
@@ -172,39 +172,39 @@ func handsChangeJobs(t *testing.T, w *fixture) {
 	if j := w.one("c"); j.Version != 7 || j.Rev != 1 || !j.NextCheckAt.Equal(w.slot().Add(time.Hour)) {
 		t.Errorf("moved: %+v", j)
 	}
-	if settled := w.settle(w.over(a)); len(settled.Jobs) != 0 {
+	if settled := w.settle(w.exhausted(a)); len(settled.Jobs) != 0 {
 		t.Error("a job that was snoozed meanwhile was settled")
 	}
 	sooner := w.slot().Add(time.Minute)
-	w.byHand(asking(w, w.rule, "c", time.Time{}, futurejobs.Snooze{Until: sooner}))
+	w.applyManually(actionEffect(w, w.rule, "c", time.Time{}, futurejobs.Snooze{Until: sooner}))
 	if j := w.one("c"); !j.NextCheckAt.Equal(w.slot().Add(time.Hour)) || !j.SnoozedUntil.Equal(sooner) {
 		t.Errorf("a snooze brought a check forward: %+v", j)
 	}
 }
 
-// gather returns the action that adds a member to a set of three.
-func gather(member string, early time.Duration) futurejobs.AddMember {
+// addMember returns the action that adds a member to a set of three.
+func addMember(member string, early time.Duration) futurejobs.AddMember {
 	return futurejobs.AddMember{
 		Set: 1, Member: member, Need: func(futurejobs.Job) (int, error) { return 3, nil },
 		End: futurejobs.End{Outcome: "complete", Early: early},
 	}
 }
 
-func setsGather(t *testing.T, w *fixture) {
+func setsCollectMembers(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	before := w.one("a")
 	for _, member := range []string{"x", "y", "x"} {
-		w.byHand(asking(w, w.rule, "a", w.slot(), gather(member, 0)))
+		w.applyManually(actionEffect(w, w.rule, "a", w.slot(), addMember(member, 0)))
 	}
 	j := w.one("a")
 	if j.Members.Count(1) != 2 || j.Members.Count(0) != 0 || j.Rev != before.Rev {
 		t.Errorf("%d members, rev %d", j.Members.Count(1), j.Rev)
 	}
-	w.settle(w.later(before, w.slot().Add(time.Minute)))
+	w.settle(w.reschedule(before, w.slot().Add(time.Minute)))
 	if n := w.one("a").Members.Count(1); n != 2 {
 		t.Errorf("a settle left %d members", n)
 	}
-	if got := w.byHand(asking(w, w.rule, "a", w.slot(), gather("z", 0))); got.Ended != 1 {
+	if got := w.applyManually(actionEffect(w, w.rule, "a", w.slot(), addMember("z", 0))); got.Ended != 1 {
 		t.Errorf("the last member ends nothing: %+v", got)
 	}
 	if e := w.ended(); len(e) != 1 || e[0].Outcome != "complete" {
@@ -212,11 +212,11 @@ func setsGather(t *testing.T, w *fixture) {
 	}
 }
 
-// newsThatFailAreLetters checks that an effect that fails becomes a dead letter, and that the other effects of the
+// failedUpdatesBecomeDeadLetters checks that an effect that fails becomes a dead letter, and that the other effects of the
 // batch are applied.
-func newsThatFailAreLetters(t *testing.T, w *fixture) {
+func failedUpdatesBecomeDeadLetters(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
-	bad := asking(w, w.rule, "a", w.slot(), futurejobs.Update{
+	bad := actionEffect(w, w.rule, "a", w.slot(), futurejobs.Update{
 		Merge: func(json.RawMessage) (json.RawMessage, error) { return nil, errors.New("too large") },
 	})
 	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 9, bad, w.starting(w.rule, "b", w.slot()))))

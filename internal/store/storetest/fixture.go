@@ -74,7 +74,7 @@ func (w *fixture) save(name, entity string) *futurejobs.Rule {
 	}
 }
 
-func (w *fixture) takeAll(node string, d time.Duration) []futurejobs.HeldShard {
+func (w *fixture) acquireShards(node string, d time.Duration) []futurejobs.HeldShard {
 	w.t.Helper()
 	var held []futurejobs.HeldShard
 	for _, l := range must[[]futurejobs.Lease](w.t)(w.Leases(w.ctx())) {
@@ -109,11 +109,11 @@ func (w *fixture) starting(rule *futurejobs.Rule, key string, first time.Time) f
 
 // ending returns the effect that ends the job of key with a closing alert.
 func (w *fixture) ending(rule *futurejobs.Rule, key string) futurejobs.Effect {
-	return futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Action: itHappened}
+	return futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Action: resolvedEnd}
 }
 
-// byHand applies effects without a stream.
-func (w *fixture) byHand(effects ...futurejobs.Effect) futurejobs.ApplyResult {
+// applyManually applies effects without a stream.
+func (w *fixture) applyManually(effects ...futurejobs.Effect) futurejobs.ApplyResult {
 	w.t.Helper()
 	return must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, Effects: effects}))
 }
@@ -125,7 +125,7 @@ func (w *fixture) start(first time.Time, keys ...string) {
 	for i, key := range keys {
 		effects[i] = w.starting(w.rule, key, first)
 	}
-	if got := w.byHand(effects...); got.Created != len(keys) {
+	if got := w.applyManually(effects...); got.Created != len(keys) {
 		w.t.Fatalf("created %d jobs of %d", got.Created, len(keys))
 	}
 }
@@ -134,12 +134,12 @@ func (w *fixture) start(first time.Time, keys ...string) {
 func (w *fixture) all() []futurejobs.Job {
 	w.t.Helper()
 	return must[[]futurejobs.Job](w.t)(w.Due(w.ctx(), futurejobs.DueQuery{
-		Cursors: w.walks(), Until: w.slot().AddDate(1, 0, 0), Limit: 100_000,
+		Cursors: w.shardCursors(), Until: w.slot().AddDate(1, 0, 0), Limit: 100_000,
 	}))
 }
 
-// walks returns cursors at the start of all shards.
-func (w *fixture) walks() []futurejobs.ShardCursor {
+// shardCursors returns cursors at the start of all shards.
+func (w *fixture) shardCursors() []futurejobs.ShardCursor {
 	walks := make([]futurejobs.ShardCursor, w.Shards())
 	for i := range walks {
 		walks[i] = futurejobs.ShardCursor{Shard: int16(i), ID: math.MinInt64}
@@ -159,26 +159,26 @@ func (w *fixture) one(key string) futurejobs.Job {
 	return futurejobs.Job{}
 }
 
-// later returns the decision to check again at next, with an alert.
-func (w *fixture) later(j futurejobs.Job, next time.Time) futurejobs.Decision {
+// reschedule returns the decision to check again at next, with an alert.
+func (w *fixture) reschedule(j futurejobs.Job, next time.Time) futurejobs.Decision {
 	slot := j.NextCheckAt
 	j.NextCheckAt, j.CheckCount, j.Step = next, j.CheckCount+1, j.Step+1
-	return w.saying(futurejobs.Decision{Job: j}, slot)
+	return w.withAlert(futurejobs.Decision{Job: j}, slot)
 }
 
-// over returns the decision that ends j, with an alert.
-func (w *fixture) over(j futurejobs.Job) futurejobs.Decision {
+// exhausted returns the decision that ends j, with an alert.
+func (w *fixture) exhausted(j futurejobs.Job) futurejobs.Decision {
 	j.CheckCount++
-	return w.saying(futurejobs.Decision{Job: j, Outcome: "exhausted", Reason: "the last step was taken"}, j.NextCheckAt)
+	return w.withAlert(futurejobs.Decision{Job: j, Outcome: "exhausted", Reason: "the last step was taken"}, j.NextCheckAt)
 }
 
-// saying adds an alert to a decision.
-func (w *fixture) saying(d futurejobs.Decision, slot time.Time) futurejobs.Decision {
+// withAlert adds an alert to a decision.
+func (w *fixture) withAlert(d futurejobs.Decision, slot time.Time) futurejobs.Decision {
 	now := must[time.Time](w.t)(w.Now(w.ctx()))
 	a := alerts.Alert{
 		ID: alerts.Decision{
 			JobID: d.Job.ID, CreatedAt: d.Job.CreatedAt, Check: d.Job.CheckCount, Status: alerts.Firing,
-			StepIndex: int(place.Add(1)), At: slot,
+			StepIndex: int(nextPlace.Add(1)), At: slot,
 		}.ID(),
 		Rule: w.rule.Name, RuleVersion: int(d.Job.Version), Entity: w.rule.Entity, Key: d.Job.Key,
 		DecidedAt: now, Shard: d.Job.Shard, RuleID: d.Job.RuleID,
@@ -222,14 +222,14 @@ func (w *fixture) ended() []futurejobs.EndedJob {
 	return pages(w.t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, w.History)
 }
 
-// me is the node that holds the shards.
-const me = "me"
+// thisNode is the node that holds the shards.
+const thisNode = "me"
 
 func newFixture(t *testing.T, s *store.Store) *fixture {
 	w := &fixture{Store: s, t: t}
 	w.at = must[time.Time](t)(s.Now(t.Context())).Add(futurejobs.Day).Truncate(time.Minute)
 	w.rule = w.save("order-unshipped", "order")
-	w.held = w.takeAll(me, time.Hour)
+	w.held = w.acquireShards(thisNode, time.Hour)
 	return w
 }
 
@@ -248,12 +248,12 @@ func begins(rule *futurejobs.Rule, j futurejobs.Job) futurejobs.Effect {
 	return futurejobs.Effect{Rule: rule, Ref: j.Ref, Action: futurejobs.Start{Job: j}}
 }
 
-// itHappened ends a job with a closing alert.
-var itHappened = futurejobs.End{Outcome: "resolved", Close: func(futurejobs.Job) alerts.Draft {
+// resolvedEnd ends a job with a closing alert.
+var resolvedEnd = futurejobs.End{Outcome: "resolved", Close: func(futurejobs.Job) alerts.Draft {
 	return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Info, Text: "it happened"}
 }}
 
-var place atomic.Int64
+var nextPlace atomic.Int64
 
 // list is a list method of the store.
 type list[T any] func(context.Context, futurejobs.Filter) (futurejobs.Page[T], error)

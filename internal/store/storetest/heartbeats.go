@@ -13,9 +13,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// putOff returns the effect of a heartbeat at an instant that moves the next check of its job to a slot.
-func putOff(w *fixture, key string, at, next time.Time) futurejobs.Effect {
-	return asking(w, w.rule, key, at, futurejobs.Heartbeat{Play: func(j *futurejobs.Job) (futurejobs.HeartbeatResult, error) {
+// postponeEffect returns the effect of a heartbeat at an instant that moves the next check of its job to a slot.
+func postponeEffect(w *fixture, key string, at, next time.Time) futurejobs.Effect {
+	return actionEffect(w, w.rule, key, at, futurejobs.Heartbeat{Play: func(j *futurejobs.Job) (futurejobs.HeartbeatResult, error) {
 		body := json.RawMessage(strconv.Quote("beat"))
 		if j == nil {
 			return futurejobs.HeartbeatResult{Begin: &futurejobs.Job{Version: w.rule.Version, Since: at, FirstCheckAt: next, Event: body}}, nil
@@ -26,15 +26,15 @@ func putOff(w *fixture, key string, at, next time.Time) futurejobs.Effect {
 	}})
 }
 
-func beatsPutOff(t *testing.T, w *fixture) {
+func heartbeatsPostponeJob(t *testing.T, w *fixture) {
 	slot := w.slot()
 	beat := func(at, next time.Time) {
 		t.Helper()
-		w.byHand(putOff(w, "a", at, next))
+		w.applyManually(postponeEffect(w, "a", at, next))
 	}
 	beat(slot, slot.Add(time.Hour))
 	begun := w.one("a")
-	decided := w.later(begun, slot.Add(2*time.Hour))
+	decided := w.reschedule(begun, slot.Add(2*time.Hour))
 	decided.Job.Step, decided.Job.CheckCount, decided.Job.UndeterminedChecks = 1, 4, 2
 	w.settle(decided)
 
@@ -45,7 +45,7 @@ func beatsPutOff(t *testing.T, w *fixture) {
 		!want.NextCheckAt.Equal(slot.Add(3*time.Hour)) || !want.FirstCheckAt.Equal(begun.FirstCheckAt) || want.Rev != begun.Rev+2 {
 		t.Errorf("put off: %+v", want)
 	}
-	if settled := w.settle(w.over(begun)); len(settled.Jobs) != 0 {
+	if settled := w.settle(w.exhausted(begun)); len(settled.Jobs) != 0 {
 		t.Error("a check from before a heartbeat was settled")
 	}
 
@@ -55,7 +55,7 @@ func beatsPutOff(t *testing.T, w *fixture) {
 	}
 
 	// The alert is closed, and another job starts under the same key.
-	back := asking(w, w.rule, "a", at, futurejobs.Heartbeat{Play: func(*futurejobs.Job) (futurejobs.HeartbeatResult, error) {
+	back := actionEffect(w, w.rule, "a", at, futurejobs.Heartbeat{Play: func(*futurejobs.Job) (futurejobs.HeartbeatResult, error) {
 		return futurejobs.HeartbeatResult{
 			End: &futurejobs.End{Outcome: checks.Resolved, Reason: "it is back", Close: func(futurejobs.Job) alerts.Draft {
 				return alerts.Draft{Status: alerts.Resolved}
@@ -63,7 +63,7 @@ func beatsPutOff(t *testing.T, w *fixture) {
 			Begin: &futurejobs.Job{Version: w.rule.Version, Since: at, FirstCheckAt: slot.Add(4 * time.Hour)},
 		}, nil
 	}})
-	if got := w.byHand(back); got.Ended != 1 || got.Created != 1 {
+	if got := w.applyManually(back); got.Ended != 1 || got.Created != 1 {
 		t.Errorf("applied %+v, want one end and one beginning", got)
 	}
 	if ended := w.ended(); len(ended) != 1 || ended[0].ID != begun.ID || ended[0].Reason != "it is back" {
@@ -74,21 +74,21 @@ func beatsPutOff(t *testing.T, w *fixture) {
 	}
 }
 
-// beatsOfASlotAreOneWrite counts the changes of rows by their revisions: each write adds one.
-func beatsOfASlotAreOneWrite(t *testing.T, w *fixture) {
+// heartbeatsOfSlotAreOneWrite counts the changes of rows by their revisions: each write adds one.
+func heartbeatsOfSlotAreOneWrite(t *testing.T, w *fixture) {
 	const keys, each = 50, 10
 	slot := w.slot()
 	var first, more []futurejobs.Effect
 	for key := range keys {
-		first = append(first, putOff(w, strconv.Itoa(key), slot, slot.Add(time.Hour)))
+		first = append(first, postponeEffect(w, strconv.Itoa(key), slot, slot.Add(time.Hour)))
 	}
-	w.byHand(first...)
+	w.applyManually(first...)
 	for i := range keys * each {
 		at := slot.Add(time.Duration(i) * time.Millisecond)
-		more = append(more, putOff(w, strconv.Itoa(i%keys), at, slot.Add(2*time.Hour)))
+		more = append(more, postponeEffect(w, strconv.Itoa(i%keys), at, slot.Add(2*time.Hour)))
 	}
-	half := w.byHand(more[:len(more)/2]...)
-	rest := w.byHand(more[len(more)/2:]...)
+	half := w.applyManually(more[:len(more)/2]...)
+	rest := w.applyManually(more[len(more)/2:]...)
 	if half.Postponed != keys*each/2 || half.Coalesced != 0 {
 		t.Errorf("a batch of beats in which the slot changes: %+v, want all of them in one write", half)
 	}

@@ -66,10 +66,10 @@ func requestsAreForgotten(t *testing.T, w *fixture) {
 	}
 }
 
-// requestsAreCarriedOutOnce checks that the jobs of a request and its outcome are one transaction: it is applied once,
+// requestOutcomeIsKept checks that the jobs of a request and its outcome are one transaction: it is applied once,
 // even if its answer is lost several times, and has the same result again. A request that wrote nothing may be applied
 // again.
-func requestsAreCarriedOutOnce(t *testing.T, w *fixture) {
+func requestOutcomeIsKept(t *testing.T, w *fixture) {
 	body := [32]byte{1}
 	begin := func() {
 		t.Helper()
@@ -100,7 +100,7 @@ func requestsAreCarriedOutOnce(t *testing.T, w *fixture) {
 		t.Errorf("carried out: %+v", first)
 	}
 	w.must(w.Forget(w.ctx(), "k")) // its answer was lost
-	w.byHand(w.ending(w.rule, "a"))
+	w.applyManually(w.ending(w.rule, "a"))
 	begin()
 	again := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch))
 	if again.Created != 2 || !again.Repeated {

@@ -17,21 +17,21 @@ import (
 	"deadman/internal/access"
 )
 
-// room is a quota with capacity for some jobs.
-type room struct {
-	left           int64
+// jobQuota is a quota with capacity for some jobs.
+type jobQuota struct {
+	limit          int64
 	held           int64
 	bytes          bool
 	grown, refused int64
 }
 
-func (r *room) OfJobs(string) []futurejobs.JobQuota { return []futurejobs.JobQuota{r} }
-func (r *room) Tenant(string) string                { return "acme-" }
-func (r *room) Bytes() bool                         { return r.bytes }
-func (r *room) Room() int64                         { return r.left - r.held }
-func (r *room) Refusal(string) error                { return access.ErrQuota }
+func (r *jobQuota) OfJobs(string) []futurejobs.JobQuota { return []futurejobs.JobQuota{r} }
+func (r *jobQuota) Tenant(string) string                { return "acme-" }
+func (r *jobQuota) Bytes() bool                         { return r.bytes }
+func (r *jobQuota) Room() int64                         { return r.limit - r.held }
+func (r *jobQuota) Refusal(string) error                { return access.ErrQuota }
 
-func (r *room) Reserve(jobs int64) bool {
+func (r *jobQuota) Reserve(jobs int64) bool {
 	if jobs > 0 && r.Room() < jobs {
 		return false
 	}
@@ -39,15 +39,15 @@ func (r *room) Reserve(jobs int64) bool {
 	return true
 }
 
-func (r *room) Settle(reserved, grown, refused int64) {
+func (r *jobQuota) Settle(reserved, grown, refused int64) {
 	r.held -= max(reserved, 0)
-	r.left, r.grown, r.refused = r.left-grown, r.grown+grown, r.refused+refused
+	r.limit, r.grown, r.refused = r.limit-grown, r.grown+grown, r.refused+refused
 }
 
 // jobsAreBounded checks that no job is created beyond a quota, and that its event becomes a dead letter. A pending job
 // is kept, even if it was not read before.
 func jobsAreBounded(t *testing.T, w *fixture) {
-	r := &room{left: 2}
+	r := &jobQuota{limit: 2}
 	w.BoundBy(r)
 	seq := uint64(7)
 	publish := func(keys ...string) futurejobs.ApplyResult {
@@ -71,13 +71,13 @@ func jobsAreBounded(t *testing.T, w *fixture) {
 	if len(letters) != 2 || letters[0].Reason != access.ErrQuota.Error() || letters[0].Part != futurejobs.Triggers {
 		t.Errorf("dead letters %+v", letters)
 	}
-	if got := w.byHand(w.starting(w.rule, "e", w.slot()), w.starting(w.rule, "a", w.slot())); len(got.Over) != 1 || got.Over[0] != 0 || len(got.AlreadyPending) != 1 || got.Created != 0 {
+	if got := w.applyManually(w.starting(w.rule, "e", w.slot()), w.starting(w.rule, "a", w.slot())); len(got.Over) != 1 || got.Over[0] != 0 || len(got.AlreadyPending) != 1 || got.Created != 0 {
 		t.Errorf("by hand: %+v", got)
 	}
-	if got := w.byHand(w.ending(w.rule, "a")); got.Ended != 1 {
+	if got := w.applyManually(w.ending(w.rule, "a")); got.Ended != 1 {
 		t.Errorf("an end: %+v", got.EffectCounts)
 	}
-	if r.grown != 1 || r.refused != 3 || r.left != 1 || r.held != 0 {
+	if r.grown != 1 || r.refused != 3 || r.limit != 1 || r.held != 0 {
 		t.Errorf("the quota counts %+v", *r)
 	}
 	pending := must[map[string]int64](t)(w.PendingOf(w.ctx(), func(rule string) bool { return rule == w.rule.Name }))
@@ -92,12 +92,12 @@ func jobsAreBounded(t *testing.T, w *fixture) {
 // bytesOfJobsAreBounded checks that the bytes of jobs are counted as jobs are created, change and end, and that the
 // database counts the same. No job is created beyond the quota, even if it was not read before.
 func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
-	r := &room{left: 1000, bytes: true}
+	r := &jobQuota{limit: 1000, bytes: true}
 	w.BoundBy(r)
 	seq := uint64(7)
-	play := func(key string, ask futurejobs.Action) futurejobs.ApplyResult {
+	play := func(key string, action futurejobs.Action) futurejobs.ApplyResult {
 		t.Helper()
-		e := asking(w, w.rule, key, w.at, ask)
+		e := actionEffect(w, w.rule, key, w.at, action)
 		e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq + 1, At: w.at, Data: []byte(`{}`)}
 		b := futurejobs.EffectBatch{Stream: "ORDERS", After: seq, Last: seq + 1, LastAt: w.at, RuleSet: w.set, Effects: []futurejobs.Effect{e}}
 		seq++
@@ -139,8 +139,8 @@ func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
 	}
 }
 
-// within bounds the pending jobs of the fixture's rule, as a node does.
-func within(w *fixture, q *access.Quotas, limit int64) {
+// withQuota bounds the pending jobs of the fixture's rule, as a node does.
+func withQuota(w *fixture, q *access.Quotas, limit int64) {
 	w.t.Helper()
 	q.Set([]access.Quota{{Prefix: w.rule.Name, Set: map[access.Limited]int64{access.LimitJobs: limit}}}, 0)
 	q.CountJobs()
@@ -153,7 +153,7 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 	const limit, clients = 12, 8
 	var q access.Quotas
 	w.BoundBy(&q)
-	within(w, &q, limit)
+	withQuota(w, &q, limit)
 	var all sync.WaitGroup
 	for client := range clients {
 		all.Go(func() {
@@ -174,7 +174,7 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 	}
 	all.Go(func() {
 		for range 20 {
-			within(w, &q, limit)
+			withQuota(w, &q, limit)
 		}
 	})
 	all.Wait()
@@ -182,21 +182,21 @@ func jobsAtOnceAreBounded(t *testing.T, w *fixture) {
 		t.Errorf("%d jobs began at a time, the quota is %d", n, limit)
 	}
 	for i := range limit + 2 { // the failed requests freed their capacity
-		w.byHand(w.starting(w.rule, fmt.Sprintf("later-%d", i), w.slot()))
+		w.applyManually(w.starting(w.rule, fmt.Sprintf("later-%d", i), w.slot()))
 	}
 	if n := len(w.all()); n != limit {
 		t.Errorf("%d jobs are pending, want %d", n, limit)
 	}
 	for _, j := range w.all() {
-		w.byHand(w.ending(w.rule, j.Key))
+		w.applyManually(w.ending(w.rule, j.Key))
 	}
 	if room := q.OfJobs(w.rule.Name)[0].Room(); room != limit {
 		t.Errorf("once all ended there is room for %d, want %d", room, limit)
 	}
 }
 
-// turnedAway publishes a trigger that a quota refuses, and returns its dead letter.
-func turnedAway(w *fixture, seq uint64, begins futurejobs.Effect) futurejobs.DeadLetter {
+// refuseJob publishes a trigger that a quota refuses, and returns its dead letter.
+func refuseJob(w *fixture, seq uint64, begins futurejobs.Effect) futurejobs.DeadLetter {
 	w.t.Helper()
 	begins.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: w.at, Data: []byte(`{}`)}
 	got := must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), batch(w, seq-1, seq, begins)))
@@ -210,12 +210,12 @@ func turnedAway(w *fixture, seq uint64, begins futurejobs.Effect) futurejobs.Dea
 func retry(w *fixture, l futurejobs.DeadLetter, begins futurejobs.Effect) (futurejobs.ApplyResult, error) {
 	event := l.Event
 	begins.Event, begins.OutOfOrder = &event, true
-	return w.Apply(w.ctx(), again(w, l, begins))
+	return w.Apply(w.ctx(), retryDeadLetter(w, l, begins))
 }
 
-// turnedAwayCase has the events between the refusal of a trigger and the retry of its dead letters, and the results of
+// refusedJobCase has the events between the refusal of a trigger and the retry of its dead letters, and the results of
 // the retry.
-type turnedAwayCase struct {
+type refusedJobCase struct {
 	begins       func(key string) futurejobs.Effect
 	meanwhile    func(key string)
 	letters      int
@@ -223,17 +223,17 @@ type turnedAwayCase struct {
 	left         bool
 }
 
-// play refuses the trigger, from a sequence on, and retries it.
-func (c turnedAwayCase) play(t *testing.T, w *fixture, q *access.Quotas, key string, seq uint64) {
+// run refuses the trigger, from a sequence on, and retries it.
+func (c refusedJobCase) run(t *testing.T, w *fixture, q *access.Quotas, key string, seq uint64) {
 	t.Helper()
-	within(w, q, 0)
+	withQuota(w, q, 0)
 	var letters []futurejobs.DeadLetter
 	for range c.letters {
-		letters = append(letters, turnedAway(w, seq, c.begins(key)))
+		letters = append(letters, refuseJob(w, seq, c.begins(key)))
 		seq++
 	}
 	c.meanwhile(key)
-	within(w, q, 1000)
+	withQuota(w, q, 1000)
 	var begun, ended int
 	for _, l := range letters {
 		got, err := retry(w, l, c.begins(key))
@@ -246,17 +246,17 @@ func (c turnedAwayCase) play(t *testing.T, w *fixture, q *access.Quotas, key str
 	}
 }
 
-// endsOfTurnedAwayAreRemembered checks that an end after the refusal of a job ends the job that a retry of the dead
+// endsOfRefusedJobsAreRemembered checks that an end after the refusal of a job ends the job that a retry of the dead
 // letter creates.
-func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
+func endsOfRefusedJobsAreRemembered(t *testing.T, w *fixture) {
 	var q access.Quotas
 	w.BoundBy(&q)
 	at, resolved := w.at, checks.Outcome("resolved")
 	end := func(key string, after time.Duration) futurejobs.Effect {
-		return asking(w, w.rule, key, at.Add(after), futurejobs.End{Outcome: resolved})
+		return actionEffect(w, w.rule, key, at.Add(after), futurejobs.End{Outcome: resolved})
 	}
 	member := func(key, member string) futurejobs.Effect {
-		return asking(w, w.rule, key, at.Add(time.Second), gather(member, 0))
+		return actionEffect(w, w.rule, key, at.Add(time.Second), addMember(member, 0))
 	}
 	begins := func(key string) futurejobs.Effect {
 		j := w.job(w.rule, key, w.slot())
@@ -266,31 +266,31 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
 	set := func(key string) futurejobs.Effect {
 		e := begins(key)
 		start := e.Action.(futurejobs.Start)
-		start.Sets = []futurejobs.AddMember{gather("", 0)}
+		start.Sets = []futurejobs.AddMember{addMember("", 0)}
 		e.Action = start
 		return e
 	}
 	seq := uint64(8)
-	for key, c := range map[string]turnedAwayCase{
-		"ended":  {begins, func(key string) { w.byHand(end(key, time.Second)) }, 1, 1, 1, false},
+	for key, c := range map[string]refusedJobCase{
+		"ended":  {begins, func(key string) { w.applyManually(end(key, time.Second)) }, 1, 1, 1, false},
 		"open":   {begins, func(string) {}, 1, 1, 0, true},
-		"before": {begins, func(key string) { w.byHand(end(key, -time.Second)) }, 1, 1, 0, true},
-		"twice":  {begins, func(key string) { w.byHand(end(key, time.Second)) }, 2, 2, 2, false},
+		"before": {begins, func(key string) { w.applyManually(end(key, -time.Second)) }, 1, 1, 0, true},
+		"twice":  {begins, func(key string) { w.applyManually(end(key, time.Second)) }, 2, 2, 2, false},
 		"nul\x00": {begins, func(key string) {
-			w.byHand(end(key, time.Second), end(key, 2*time.Second))
+			w.applyManually(end(key, time.Second), end(key, 2*time.Second))
 		}, 1, 1, 1, false},
 		"again": {begins, func(key string) { // the quota allowed another trigger, and its job ended
-			within(w, &q, 1000)
-			w.byHand(begins(key))
-			w.byHand(end(key, time.Second))
+			withQuota(w, &q, 1000)
+			w.applyManually(begins(key))
+			w.applyManually(end(key, time.Second))
 		}, 1, 1, 1, false},
 		"set": {set, func(key string) {
-			w.byHand(member(key, "x"), member(key, "y"))
-			w.byHand(member(key, "z"))
+			w.applyManually(member(key, "x"), member(key, "y"))
+			w.applyManually(member(key, "z"))
 		}, 1, 1, 1, false},
-		"part": {set, func(key string) { w.byHand(member(key, "x")) }, 1, 1, 0, true},
+		"part": {set, func(key string) { w.applyManually(member(key, "x")) }, 1, 1, 0, true},
 	} {
-		c.play(t, w, &q, key, seq)
+		c.run(t, w, &q, key, seq)
 		seq += uint64(c.letters)
 	}
 	// A later trigger creates a job as usual.
@@ -301,15 +301,15 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *fixture) {
 	}
 }
 
-// retriesMeetEnds checks that a retry and a concurrent end do not miss each other.
-func retriesMeetEnds(t *testing.T, w *fixture) {
+// retriesApplyRememberedEnds checks that a retry and a concurrent end do not miss each other.
+func retriesApplyRememberedEnds(t *testing.T, w *fixture) {
 	var q access.Quotas
 	w.BoundBy(&q)
 	for i := range 20 {
 		key := fmt.Sprint(i)
-		within(w, &q, 0)
-		l := turnedAway(w, uint64(8+i), w.starting(w.rule, key, w.slot()))
-		within(w, &q, 1000)
+		withQuota(w, &q, 0)
+		l := refuseJob(w, uint64(8+i), w.starting(w.rule, key, w.slot()))
+		withQuota(w, &q, 1000)
 		var both sync.WaitGroup
 		both.Go(func() {
 			if _, err := retry(w, l, w.starting(w.rule, key, w.slot())); err != nil {
@@ -317,7 +317,7 @@ func retriesMeetEnds(t *testing.T, w *fixture) {
 			}
 		})
 		both.Go(func() {
-			e := asking(w, w.rule, key, w.at, futurejobs.End{Outcome: "resolved"})
+			e := actionEffect(w, w.rule, key, w.at, futurejobs.End{Outcome: "resolved"})
 			if _, err := w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{e}}); err != nil {
 				t.Error(err)
 			}

@@ -19,12 +19,12 @@ func inOneShard(w *fixture, rule *futurejobs.Rule, n int, first time.Time) (effe
 	return effects
 }
 
-// jobsAreListedThatAreFar checks that the jobs of a rule with many are listed in slot order, behind many earlier jobs
+// distantJobsAreListed checks that the jobs of a rule with many are listed in slot order, behind many earlier jobs
 // of other rules.
-func jobsAreListedThatAreFar(t *testing.T, w *fixture) {
+func distantJobsAreListed(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
-	w.byHand(inOneShard(w, w.rule, 300, w.slot())...)
-	w.byHand(inOneShard(w, other, 1100, w.slot().Add(time.Hour))...)
+	w.applyManually(inOneShard(w, w.rule, 300, w.slot())...)
+	w.applyManually(inOneShard(w, other, 1100, w.slot().Add(time.Hour))...)
 	want := slices.DeleteFunc(pages(t, futurejobs.Filter{Limit: 500}, w.Jobs), func(l futurejobs.ListedJob) bool { return l.Rule != other.Name })
 	f := futurejobs.Filter{Rule: other.Name, Limit: 1}
 	var got []int64

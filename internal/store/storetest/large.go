@@ -34,11 +34,11 @@ func ofSize(size int) json.RawMessage {
 func largeBodiesAreLeftOut(t *testing.T, w *fixture) {
 	const large = 40
 	kept := make(map[alerts.ID]alerts.Alert)
-	says := func(key string, event, state json.RawMessage, closes int) {
+	check := func(key string, event, state json.RawMessage, closes int) {
 		j := w.job(w.rule, key, w.slot())
 		j.Event, j.State = event, state
-		w.byHand(begins(w.rule, j))
-		d := w.later(w.one(key), w.slot().Add(time.Hour))
+		w.applyManually(begins(w.rule, j))
+		d := w.reschedule(w.one(key), w.slot().Add(time.Hour))
 		a := &d.Alerts[0]
 		a.Event, a.State, a.Text, a.Labels = event, state, "it waits: \"event\":", map[string]string{"event": "state"}
 		for range closes {
@@ -48,11 +48,11 @@ func largeBodiesAreLeftOut(t *testing.T, w *fixture) {
 		kept[a.ID] = *a
 	}
 	for i := range large {
-		says(fmt.Sprintf("large%02d", i), ofSize(200<<10), nil, 0)
+		check(fmt.Sprintf("large%02d", i), ofSize(200<<10), nil, 0)
 	}
-	says("state", ofSize(10<<10), ofSize(10<<10), 0)
-	says("closes", ofSize(100<<10), nil, 400) // more than the part of its document that is read first
-	says("small", ofSize(15<<10), nil, 0)
+	check("state", ofSize(10<<10), ofSize(10<<10), 0)
+	check("closes", ofSize(100<<10), nil, 400) // more than the part of its document that is read first
+	check("small", ofSize(15<<10), nil, 0)
 
 	for name, f := range map[string]futurejobs.Filter{"alerts": {Limit: 500}, "open": {Limit: 500, Open: true}} {
 		size := 0

@@ -20,7 +20,7 @@ func leasesAreTakenOnce(t *testing.T, w *fixture) {
 	if _, ok, err := w.Take(w.ctx(), "other", held, time.Hour); ok || err != nil {
 		t.Fatalf("a lease that stands was taken: %v, %v", ok, err)
 	}
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: held}}))
+	w.must(w.Release(w.ctx(), thisNode, []futurejobs.Lease{{HeldShard: held}}))
 	var wins atomic.Int32
 	var nodes sync.WaitGroup
 	for range 8 {
@@ -46,7 +46,7 @@ func leasesAreTakenOnce(t *testing.T, w *fixture) {
 func leasesAreRenewed(t *testing.T, w *fixture) {
 	low, swept := w.slot(), w.slot().Add(time.Second)
 	before := lease(w, 0)
-	still := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{
+	still := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), thisNode, []futurejobs.Lease{
 		{HeldShard: w.held[0], LowWater: low, Swept: swept},
 		{HeldShard: futurejobs.HeldShard{Shard: 1, Epoch: w.held[1].Epoch - 1}, LowWater: low}, // of an earlier process
 	}, 2*time.Hour))
@@ -63,10 +63,10 @@ func leasesAreRenewed(t *testing.T, w *fixture) {
 	if other := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), "other", []futurejobs.Lease{{HeldShard: w.held[0]}}, time.Hour)); len(other) != 0 {
 		t.Error("another node renewed it")
 	}
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[2]}}))
-	got, _, err := w.Take(w.ctx(), me, w.held[2], -time.Second)
+	w.must(w.Release(w.ctx(), thisNode, []futurejobs.Lease{{HeldShard: w.held[2]}}))
+	got, _, err := w.Take(w.ctx(), thisNode, w.held[2], -time.Second)
 	w.must(err)
-	if over := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{got}, time.Hour)); len(over) != 0 {
+	if over := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), thisNode, []futurejobs.Lease{got}, time.Hour)); len(over) != 0 {
 		t.Error("a lease that was over was renewed")
 	}
 }
@@ -74,11 +74,11 @@ func leasesAreRenewed(t *testing.T, w *fixture) {
 func leasesAreReleased(t *testing.T, w *fixture) {
 	low, swept := w.slot(), w.slot().Add(time.Second)
 	lost := futurejobs.HeldShard{Shard: 1, Epoch: w.held[1].Epoch - 1}
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[0], LowWater: low, Swept: swept}, {HeldShard: lost}}))
+	w.must(w.Release(w.ctx(), thisNode, []futurejobs.Lease{{HeldShard: w.held[0], LowWater: low, Swept: swept}, {HeldShard: lost}}))
 	if got := lease(w, 0); got.Node != "" || !got.Expired {
 		t.Errorf("released: %+v", got)
 	}
-	if got := lease(w, 1); got.Node != me || got.Expired {
+	if got := lease(w, 1); got.Node != thisNode || got.Expired {
 		t.Errorf("a lease of another epoch was released: %+v", got)
 	}
 	got, ok, err := w.Take(w.ctx(), "other", w.held[0], time.Hour)
@@ -88,19 +88,19 @@ func leasesAreReleased(t *testing.T, w *fixture) {
 }
 
 func leasesAreReclaimed(t *testing.T, w *fixture) {
-	must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), futurejobs.Node{ID: me, StartedAt: w.slot()}, time.Hour))
+	must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), futurejobs.Node{ID: thisNode, StartedAt: w.slot()}, time.Hour))
 	w.must(w.Reclaim(w.ctx()))
 	if nodes := must[[]futurejobs.Node](t)(w.Nodes(w.ctx())); len(nodes) != 0 {
 		t.Errorf("nodes: %v", nodes)
 	}
-	w.takeAll("next life", time.Hour)
+	w.acquireShards("next life", time.Hour)
 	w.start(w.slot(), "a")
-	if settled := w.settle(w.over(w.one("a"))); len(settled.Jobs) != 0 || len(settled.Lost) != len(w.held) {
+	if settled := w.settle(w.exhausted(w.one("a"))); len(settled.Jobs) != 0 || len(settled.Lost) != len(w.held) {
 		t.Errorf("the life before settled: %+v", settled)
 	}
 }
 
-func nodesBeat(t *testing.T, w *fixture) {
+func nodesRenewHeartbeats(t *testing.T, w *fixture) {
 	started := w.slot()
 	a := futurejobs.Node{ID: "a", Name: "host:1", Version: "v1", StartedAt: started, Running: `{"n":1}`}
 	live := must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), a, time.Hour))

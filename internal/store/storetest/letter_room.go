@@ -22,8 +22,8 @@ var fewLetters = store.LetterLimits{
 	Period:  time.Hour,
 }
 
-// bounded bounds letters by fewLetters. The rules of the tenant acme have no room for jobs.
-func bounded(w *fixture) {
+// boundDeadLetters bounds letters by fewLetters. The rules of the tenant acme have no room for jobs.
+func boundDeadLetters(w *fixture) {
 	w.t.Helper()
 	var q access.Quotas
 	q.Set([]access.Quota{{Prefix: "acme-", Set: map[access.Limited]int64{access.LimitJobs: 0}}}, 0)
@@ -37,8 +37,8 @@ func onEvent(e futurejobs.Effect, seq uint64, at time.Time) futurejobs.Effect {
 	return e
 }
 
-// minutes returns a function that returns the number of minutes since the call of minutes, the first included.
-func minutes(w *fixture) func() int {
+// minuteClock returns a function that returns the number of minutes since the call of minutes, the first included.
+func minuteClock(w *fixture) func() int {
 	first := must[time.Time](w.t)(w.Now(w.ctx())).Truncate(time.Minute)
 	return func() int {
 		return 1 + int(must[time.Time](w.t)(w.Now(w.ctx())).Truncate(time.Minute).Sub(first)/time.Minute)
@@ -52,8 +52,8 @@ type letterCount struct {
 	First, Last        uint64 // sequences of the summaries
 }
 
-// lettersOf counts the letters of a rule.
-func lettersOf(w *fixture, rule string) (n letterCount) {
+// countDeadLetters counts the letters of a rule.
+func countDeadLetters(w *fixture, rule string) (n letterCount) {
 	w.t.Helper()
 	for _, l := range pages(w.t, futurejobs.Filter{Rule: rule}, w.DeadLetters) {
 		if l.Summarized == 0 {
@@ -71,11 +71,11 @@ func lettersOf(w *fixture, rule string) (n letterCount) {
 	return n
 }
 
-// lettersAreBounded checks that refused events beyond the limits have one summary for each rule and minute, and that the
+// deadLettersAreBounded checks that refused events beyond the limits have one summary for each rule and minute, and that the
 // rules of others have letters of their own.
-func lettersAreBounded(t *testing.T, w *fixture) {
-	bounded(w)
-	minutes := minutes(w)
+func deadLettersAreBounded(t *testing.T, w *fixture) {
+	boundDeadLetters(w)
+	minutes := minuteClock(w)
 	first, second := w.save("acme-1", "order"), w.save("acme-2", "order")
 	seq := uint64(7)
 	for range 5 {
@@ -93,7 +93,7 @@ func lettersAreBounded(t *testing.T, w *fixture) {
 			t.Fatalf("without room: %+v", got.EffectCounts)
 		}
 	}
-	counts := map[string]letterCount{"acme-1": lettersOf(w, "acme-1"), "acme-2": lettersOf(w, "acme-2"), "operators": lettersOf(w, "operators")}
+	counts := map[string]letterCount{"acme-1": countDeadLetters(w, "acme-1"), "acme-2": countDeadLetters(w, "acme-2"), "operators": countDeadLetters(w, "operators")}
 	for rule, n := range counts {
 		if limit := minutes(); n.Summaries > limit {
 			t.Errorf("%d summaries of %s in %d minutes", n.Summaries, rule, limit)
@@ -129,30 +129,30 @@ func lettersAreBounded(t *testing.T, w *fixture) {
 // summarizedJobsAreForgotten checks that an end is remembered for the retry of a dead letter, and not for a refused job
 // that is in a summary.
 func summarizedJobsAreForgotten(t *testing.T, w *fixture) {
-	bounded(w)
+	boundDeadLetters(w)
 	rule := w.save("acme-1", "order")
 	b := batch(w, 7, 17)
 	for seq := uint64(8); seq < 18; seq++ {
 		b.Effects = append(b.Effects, onEvent(w.starting(rule, fmt.Sprint(seq), w.slot()), seq, w.at))
 	}
 	for _, key := range []string{"8", "17"} { // in the batch: 8 has a letter, 17 has none
-		b.Effects = append(b.Effects, asking(w, rule, key, w.at.Add(time.Second), futurejobs.End{Outcome: "resolved"}))
+		b.Effects = append(b.Effects, actionEffect(w, rule, key, w.at.Add(time.Second), futurejobs.End{Outcome: "resolved"}))
 	}
 	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b)); got.Refused != 10 || got.Summarized != 7 || got.Remembered != 1 || got.Missed != 1 {
 		t.Errorf("refused: %d summarized, %+v", got.Summarized, got.EffectCounts)
 	}
 	var ends []futurejobs.Effect
 	for seq := uint64(9); seq < 17; seq++ {
-		ends = append(ends, asking(w, rule, fmt.Sprint(seq), w.at.Add(time.Second), futurejobs.End{Outcome: "resolved"}))
+		ends = append(ends, actionEffect(w, rule, fmt.Sprint(seq), w.at.Add(time.Second), futurejobs.End{Outcome: "resolved"}))
 	}
-	if got := w.byHand(ends...); got.Remembered != 2 || got.Missed != 6 {
+	if got := w.applyManually(ends...); got.Remembered != 2 || got.Missed != 6 {
 		t.Errorf("ends: %+v", got.EffectCounts)
 	}
 }
 
-// roomOfLettersIsGivenBack checks that a batch that fails takes no capacity, and leaves no summary.
-func roomOfLettersIsGivenBack(t *testing.T, w *fixture) {
-	bounded(w)
+// deadLetterCapacityIsReturned checks that a batch that fails takes no capacity, and leaves no summary.
+func deadLetterCapacityIsReturned(t *testing.T, w *fixture) {
+	boundDeadLetters(w)
 	rule := w.save("acme-1", "order")
 	refused := func(after uint64) futurejobs.EffectBatch {
 		b := batch(w, after, after+4)
@@ -180,14 +180,14 @@ func roomOfLettersIsGivenBack(t *testing.T, w *fixture) {
 		"acme-1":    {Letters: 3, Summaries: 1, Summarized: 1, First: 11, Last: 11},
 		"operators": {Letters: 4},
 	} {
-		if diff := cmp.Diff(want, lettersOf(w, name)); diff != "" {
+		if diff := cmp.Diff(want, countDeadLetters(w, name)); diff != "" {
 			t.Errorf("letters of %s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-// lettersOfTenantsAreCapped checks that the letters of a tenant's rules are capped together, and those of others are not.
-func lettersOfTenantsAreCapped(t *testing.T, w *fixture) {
+// deadLettersOfTenantsAreCapped checks that the letters of a tenant's rules are capped together, and those of others are not.
+func deadLettersOfTenantsAreCapped(t *testing.T, w *fixture) {
 	b := batch(w, 7, 27)
 	for i := range 12 {
 		for _, rule := range []string{"acme-1", "acme-2", "acme-3", "operators"} {
@@ -200,14 +200,14 @@ func lettersOfTenantsAreCapped(t *testing.T, w *fixture) {
 	for _, c := range []struct{ most, removed, left int }{{36, 0, 12}, {24, 12, 8}} {
 		caps.TenantLetters = c.most
 		got := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), caps))
-		if one, other := lettersOf(w, "acme-2").Letters, lettersOf(w, "operators").Letters; int(got.Removed) != c.removed || one != c.left || other != 12 {
+		if one, other := countDeadLetters(w, "acme-2").Letters, countDeadLetters(w, "operators").Letters; int(got.Removed) != c.removed || one != c.left || other != 12 {
 			t.Errorf("at most %d: %d removed, %d of a rule of the tenant and %d of another are left", c.most, got.Removed, one, other)
 		}
 	}
 }
 
-// bodiesLeaveHalfToOthers checks that rules without a tenant keep half of all bodies, and that tenants share the rest.
-func bodiesLeaveHalfToOthers(t *testing.T, w *fixture) {
+// deadLetterBodiesLeaveHalfToOthers checks that rules without a tenant keep half of all bodies, and that tenants share the rest.
+func deadLetterBodiesLeaveHalfToOthers(t *testing.T, w *fixture) {
 	b := batch(w, 7, 27)
 	for i := range 10 {
 		for _, rule := range []string{"acme-1", "zenith-1", "operators"} {
@@ -261,9 +261,9 @@ func lettersAreCappedByTenant(t *testing.T, w *fixture) {
 	}
 }
 
-// bodiesOfLettersHaveRoom checks that one event that many rules refuse repeatedly fills the database no further than
+// deadLetterBodiesFitCapacity checks that one event that many rules refuse repeatedly fills the database no further than
 // the caps: letters beyond the capacity have no bodies, but the size of those.
-func bodiesOfLettersHaveRoom(t *testing.T, w *fixture) {
+func deadLetterBodiesFitCapacity(t *testing.T, w *fixture) {
 	const size = 250_000
 	data := bytes.Repeat([]byte("x"), size)
 	seq := uint64(7)

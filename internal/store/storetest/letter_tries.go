@@ -12,8 +12,8 @@ import (
 	"deadman/internal/access"
 )
 
-// refusal stores a dead letter of a rule, or of none, and returns it as stored.
-func refusal(w *fixture, rule string, seq uint64) futurejobs.DeadLetter {
+// writeDeadLetter stores a dead letter of a rule, or of none, and returns it as stored.
+func writeDeadLetter(w *fixture, rule string, seq uint64) futurejobs.DeadLetter {
 	w.t.Helper()
 	must[futurejobs.ApplyResult](w.t)(w.Apply(w.ctx(), futurejobs.EffectBatch{RuleSet: w.set, DeadLetters: []futurejobs.DeadLetter{{
 		Event: futurejobs.Event{Stream: "ORDERS", Subject: fmt.Sprintf("orders.%d", seq), Seq: seq}, Rule: rule, Reason: "bad",
@@ -21,19 +21,19 @@ func refusal(w *fixture, rule string, seq uint64) futurejobs.DeadLetter {
 	return must[futurejobs.Page[futurejobs.DeadLetter]](w.t)(w.DeadLetters(w.ctx(), futurejobs.Filter{Limit: 1})).Items[0]
 }
 
-// again returns the batch that retries a dead letter.
-func again(w *fixture, l futurejobs.DeadLetter, effects ...futurejobs.Effect) futurejobs.EffectBatch {
+// retryDeadLetter returns the batch that retries a dead letter.
+func retryDeadLetter(w *fixture, l futurejobs.DeadLetter, effects ...futurejobs.Effect) futurejobs.EffectBatch {
 	return futurejobs.EffectBatch{RuleSet: w.set, Letter: &l, AuditAction: "dead-letter.retry", Effects: effects}
 }
 
-func lettersAreTriedOnce(t *testing.T, w *fixture) {
-	l := refusal(w, w.rule.Name, 8)
+func deadLettersAreRetriedOnce(t *testing.T, w *fixture) {
+	l := writeDeadLetter(w, w.rule.Name, 8)
 	const people = 6
 	var done atomic.Int32
 	var all sync.WaitGroup
 	for range people {
 		all.Go(func() {
-			_, err := w.Apply(w.ctx(), again(w, l, w.starting(w.rule, "a", w.slot())))
+			_, err := w.Apply(w.ctx(), retryDeadLetter(w, l, w.starting(w.rule, "a", w.slot())))
 			switch {
 			case err == nil:
 				done.Add(1)
@@ -47,11 +47,11 @@ func lettersAreTriedOnce(t *testing.T, w *fixture) {
 		t.Errorf("taken in %d times, %d jobs", done.Load(), len(w.all()))
 	}
 	// After the job's end, the letter no longer exists and starts no other job.
-	w.byHand(w.ending(w.rule, "a"))
-	if _, err := w.Apply(w.ctx(), again(w, l, w.starting(w.rule, "a", w.slot()))); !errors.Is(err, futurejobs.ErrNotFound) {
+	w.applyManually(w.ending(w.rule, "a"))
+	if _, err := w.Apply(w.ctx(), retryDeadLetter(w, l, w.starting(w.rule, "a", w.slot()))); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("a letter that is gone: %v, want ErrNotFound", err)
 	}
-	balances(w, 1)
+	checkBalance(w, 1)
 	object := fmt.Sprintf("dead-letter/%d", l.ID)
 	if got := auditEntries(w, access.AuditFilter{Object: object}); len(got) != 1 || got[0].Detail != "ingested; jobs created: 1, ended: 0, changed: 0" {
 		t.Errorf("the audit of %s: %+v", object, got)
@@ -61,13 +61,13 @@ func lettersAreTriedOnce(t *testing.T, w *fixture) {
 	}
 }
 
-func lettersStayWhereTheyAreRefused(t *testing.T, w *fixture) {
-	l := refusal(w, w.rule.Name, 8)
+func refusedRetriesKeepDeadLetter(t *testing.T, w *fixture) {
+	l := writeDeadLetter(w, w.rule.Name, 8)
 	w.start(w.slot(), "a")
 	from := must[futurejobs.DeadLetter](t)(w.DeadLetter(w.ctx(), l.ID)).At
 	for try, b := range []futurejobs.EffectBatch{
 		{DeadLetters: []futurejobs.DeadLetter{{Event: l.Event, Rule: w.rule.Name, Reason: "no key"}, {Event: l.Event, Rule: w.rule.Name, Reason: "no text\x00"}}},
-		{Effects: []futurejobs.Effect{asking(w, w.rule, "a", w.slot(), futurejobs.Update{
+		{Effects: []futurejobs.Effect{actionEffect(w, w.rule, "a", w.slot(), futurejobs.Update{
 			Merge: func(json.RawMessage) (json.RawMessage, error) { return nil, errors.New("too large") },
 		})}},
 	} {
@@ -84,11 +84,11 @@ func lettersStayWhereTheyAreRefused(t *testing.T, w *fixture) {
 	}
 }
 
-// lettersOfAllRulesAreSplit checks that a letter without a rule is retried with all rules: each rule that refuses it
+// deadLettersOfSeveralRulesAreSplit checks that a letter without a rule is retried with all rules: each rule that refuses it
 // gets a letter of its own, and the original is deleted.
-func lettersOfAllRulesAreSplit(t *testing.T, w *fixture) {
-	l := refusal(w, "", 8)
-	b := again(w, l, w.starting(w.rule, "a", w.slot()))
+func deadLettersOfSeveralRulesAreSplit(t *testing.T, w *fixture) {
+	l := writeDeadLetter(w, "", 8)
+	b := retryDeadLetter(w, l, w.starting(w.rule, "a", w.slot()))
 	b.DeadLetters = []futurejobs.DeadLetter{{Event: l.Event, Rule: "other", Part: futurejobs.Triggers, Reason: "no key"}}
 	got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
 	left := pages(t, futurejobs.Filter{}, w.DeadLetters)
@@ -100,7 +100,7 @@ func lettersOfAllRulesAreSplit(t *testing.T, w *fixture) {
 func lettersAreDropped(t *testing.T, w *fixture) {
 	var kept []futurejobs.DeadLetter
 	for seq := range uint64(6) {
-		kept = append(kept, refusal(w, fmt.Sprintf("r%d", seq%2), 8+seq))
+		kept = append(kept, writeDeadLetter(w, fmt.Sprintf("r%d", seq%2), 8+seq))
 	}
 	after := must[[]futurejobs.DeadLetter](t)(w.LettersAfter(w.ctx(), futurejobs.Filter{Rule: "r1"}, kept[1].ID, 1))
 	if len(after) != 1 || after[0].ID != kept[3].ID {
@@ -120,12 +120,12 @@ func lettersAreDropped(t *testing.T, w *fixture) {
 			t.Errorf("%+v: %d dropped, want %d", step.filter, n, step.want)
 		}
 	}
-	var said []string
+	var texts []string
 	for _, e := range auditEntries(w, access.AuditFilter{Action: "dead-letter.drop"}) {
-		said = append(said, e.Object+" "+e.Detail)
+		texts = append(texts, e.Object+" "+e.Detail)
 	}
 	want := fmt.Sprintf("[dead-letter 2 dropped dead-letter 2 dropped of rule r0 dead-letter 1 dropped of rule r1 on orders.9 dead-letter/%d ]", kept[0].ID)
-	if got := fmt.Sprint(said); got != want {
+	if got := fmt.Sprint(texts); got != want {
 		t.Errorf("the audit says %s, want %s", got, want)
 	}
 }

@@ -51,8 +51,8 @@ func (l lineRules) save(name string, reads ...rules.StreamBinding) rules.RuleVer
 	return must[rules.RuleVersion](l.t)(l.Save(l.ctx(), rules.RuleVersion{Name: name, Entity: "e", Document: []byte(`{}`), Reads: reads}, rules.AnyVersion))
 }
 
-// moves moves a rule with one version to a line.
-func (l lineRules) moves(rule rules.RuleVersion, line string) {
+// moveLine moves a rule with one version to a line.
+func (l lineRules) moveLine(rule rules.RuleVersion, line string) {
 	l.t.Helper()
 	reads := slices.Clone(rule.Reads)
 	for i := range reads {
@@ -62,17 +62,17 @@ func (l lineRules) moves(rule rules.RuleVersion, line string) {
 	l.must(l.Rebind(l.ctx(), rule.Name, revision, map[int32][]rules.StreamBinding{rule.Version: reads}))
 }
 
-func (l lineRules) has(name string, want rules.StreamBinding) {
+func (l lineRules) checkBinding(name string, want rules.StreamBinding) {
 	l.t.Helper()
-	for version, reads := range readsOf(l.fixture, name) {
+	for version, reads := range bindingsOf(l.fixture, name) {
 		if diff := cmp.Diff([]rules.StreamBinding{want}, reads); diff != "" {
 			l.t.Errorf("version %d of %s (-want +got):\n%s", version, name, diff)
 		}
 	}
 }
 
-// linesContinueEachOther checks that a line without rules gets the cursor of the line that its first rule leaves.
-func linesContinueEachOther(t *testing.T, w *fixture) {
+// newLineContinuesOldOne checks that a line without rules gets the cursor of the line that its first rule leaves.
+func newLineContinuesOldOne(t *testing.T, w *fixture) {
 	l := w.lineRules(0)
 	w.must(w.RecordGap(w.ctx(), "ORDERS", w.slot()))
 	goes := l.save("goes", l.read("ORDERS", 30))
@@ -82,11 +82,11 @@ func linesContinueEachOther(t *testing.T, w *fixture) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	l.moves(goes, tenantsLine)
+	l.moveLine(goes, tenantsLine)
 	want := l.read(tenantsLine, 40)
 	want.At = w.slot().Add(time.Minute)
-	l.has("goes", want)
-	l.has("operator", l.read("ORDERS", 30))
+	l.checkBinding("goes", want)
+	l.checkBinding("operator", l.read("ORDERS", 30))
 	left, joined := cursor(w, "ORDERS"), cursor(w, tenantsLine)
 	joined.Stream, joined.Created = left.Stream, left.Created
 	if diff := cmp.Diff(left, joined); diff != "" || left.LastSeq != 40 || left.ReadThrough.IsZero() || left.ReceivingSince.IsZero() {
@@ -102,29 +102,29 @@ func linesContinueEachOther(t *testing.T, w *fixture) {
 func linesMoveBack(t *testing.T, w *fixture) {
 	l := w.lineRules(90)
 	goes := l.save("goes", l.read("ORDERS", 35))
-	l.moves(goes, tenantsLine)
-	l.has("goes", l.read(tenantsLine, 35)) // after 30, where the line is that it left
-	l.has("tenant", l.read(tenantsLine, 90))
+	l.moveLine(goes, tenantsLine)
+	l.checkBinding("goes", l.read(tenantsLine, 35)) // after 30, where the line is that it left
+	l.checkBinding("tenant", l.read(tenantsLine, 90))
 	if c := cursor(w, tenantsLine); c.LastSeq != 30 || !c.ReadThrough.IsZero() {
 		t.Errorf("the line is at %d, marked through %s", c.LastSeq, c.ReadThrough)
 	}
 }
 
-// linesStayBehind checks that a line that is behind stays there, and that a rule that joins it skips what it had.
-func linesStayBehind(t *testing.T, w *fixture) {
+// laggingLinesKeepPosition checks that a line that is behind stays there, and that a rule that joins it skips what it had.
+func laggingLinesKeepPosition(t *testing.T, w *fixture) {
 	l := w.lineRules(20)
 	goes := l.save("goes", l.read("ORDERS", 8))
-	l.moves(goes, tenantsLine)
-	l.has("goes", l.read(tenantsLine, 30))
-	l.has("tenant", l.read(tenantsLine, 10))
+	l.moveLine(goes, tenantsLine)
+	l.checkBinding("goes", l.read(tenantsLine, 30))
+	l.checkBinding("tenant", l.read(tenantsLine, 10))
 	if c := cursor(w, tenantsLine); c.LastSeq != 20 || !c.ReadThrough.IsZero() {
 		t.Errorf("the line is at %d, marked through %s", c.LastSeq, c.ReadThrough)
 	}
 }
 
-// rulesAreSavedOnTheirLine checks that a version continues on the line of the versions before it: only a rebind changes
+// rulesAreSavedOnLine checks that a version continues on the line of the versions before it: only a rebind changes
 // the line of all at once.
-func rulesAreSavedOnTheirLine(t *testing.T, w *fixture) {
+func rulesAreSavedOnLine(t *testing.T, w *fixture) {
 	l := w.lineRules(90)
 	saved := l.save("operator", l.read(tenantsLine, 33))
 	if diff := cmp.Diff([]rules.StreamBinding{l.read("ORDERS", 33)}, saved.Reads); diff != "" {
@@ -135,9 +135,9 @@ func rulesAreSavedOnTheirLine(t *testing.T, w *fixture) {
 	}
 }
 
-// batchesOfALineFollowItsRules checks that a batch of the tenants' line is refused if a rule of the line changed since it
+// batchesOfLineFollowItsRules checks that a batch of the tenants' line is refused if a rule of the line changed since it
 // was matched: the rule may match one of its events.
-func batchesOfALineFollowItsRules(t *testing.T, w *fixture) {
+func batchesOfLineFollowItsRules(t *testing.T, w *fixture) {
 	l := w.lineRules(50)
 	b := futurejobs.EffectBatch{Stream: tenantsLine, After: 50, Last: 60, LastAt: w.slot(), RuleSet: must[int64](t)(w.Revision(w.ctx()))}
 	l.save("joins", l.read(tenantsLine, 55))

@@ -17,13 +17,13 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// many starts n jobs over three slots.
-func many(w *fixture, n int) {
+// createJobs starts n jobs over three slots.
+func createJobs(w *fixture, n int) {
 	effects := make([]futurejobs.Effect, n)
 	for i := range effects {
 		effects[i] = w.starting(w.rule, fmt.Sprintf("k%03d", i), w.slot().Add(time.Duration(i%3)*time.Minute))
 	}
-	w.byHand(effects...)
+	w.applyManually(effects...)
 }
 
 func keysOf[T any](items []T, key func(T) string) []string {
@@ -40,7 +40,7 @@ func distinct(keys []string) int {
 }
 
 func jobsAreListed(t *testing.T, w *fixture) {
-	many(w, 100)
+	createJobs(w, 100)
 	whole := pages(t, futurejobs.Filter{Limit: 500}, w.Jobs)
 	for _, limit := range []int{1, 7, 100} {
 		got := pages(t, futurejobs.Filter{Limit: limit}, w.Jobs)
@@ -66,7 +66,7 @@ func jobsAreFiltered(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	third := w.save("order-unpaid", "order")
 	slot := w.slot()
-	w.byHand(
+	w.applyManually(
 		w.starting(w.rule, "1", slot), w.starting(w.rule, "2", slot.Add(time.Minute)),
 		w.starting(third, "1", slot.Add(2*time.Minute)),
 		w.starting(other, "1", slot.Add(3*time.Minute)),
@@ -111,7 +111,7 @@ func jobsAreFoundByTheirKeys(t *testing.T, w *fixture) {
 	for i := range 3000 {
 		effects = append(effects, w.starting(other, fmt.Sprintf("k%04d", i), w.slot().Add(time.Duration(i*7%90)*time.Minute)))
 	}
-	w.byHand(effects...)
+	w.applyManually(effects...)
 	whole := pages(t, futurejobs.Filter{Limit: 500}, w.Jobs)
 	if len(whole) != len(effects) {
 		t.Fatalf("%d jobs, want %d", len(whole), len(effects))
@@ -164,11 +164,11 @@ func jobsAreFoundByTheirKeys(t *testing.T, w *fixture) {
 }
 
 func jobsAreListedWhileTheyMove(t *testing.T, w *fixture) {
-	many(w, 60)
+	createJobs(w, 60)
 	f := futurejobs.Filter{Limit: 20}
 	first := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), f))
 	for _, l := range first.Items[:10] { // listed jobs end
-		w.byHand(w.ending(w.rule, l.Key))
+		w.applyManually(w.ending(w.rule, l.Key))
 	}
 	w.start(w.slot().Add(-time.Hour), "earlier") // and a new job before the cursor does not appear twice
 	f.Cursor = first.Next
@@ -188,8 +188,8 @@ func historyIsListed(t *testing.T, w *fixture) {
 		if i%5 == 0 {
 			rule = other
 		}
-		w.byHand(w.starting(rule, key, w.slot()))
-		w.byHand(w.ending(rule, key))
+		w.applyManually(w.starting(rule, key, w.slot()))
+		w.applyManually(w.ending(rule, key))
 		order = append(order, rule.Name+"/"+key)
 	}
 	slices.Reverse(order)
@@ -221,10 +221,10 @@ func historyIsListed(t *testing.T, w *fixture) {
 		}
 	}
 	// Many jobs that end at the same instant.
-	many(w, 50)
+	createJobs(w, 50)
 	var decisions []futurejobs.Decision
 	for _, j := range w.all() {
-		decisions = append(decisions, w.over(j))
+		decisions = append(decisions, w.exhausted(j))
 	}
 	w.settle(decisions...)
 	got := keysOf(pages(t, futurejobs.Filter{Limit: 7}, w.History), func(e futurejobs.EndedJob) string { return fmt.Sprint(e.ID) })
@@ -245,8 +245,8 @@ func historyIsFiltered(t *testing.T, w *fixture) {
 	for i := range 12 {
 		outcome := checks.Outcome([]string{"resolved", "shipped", "cleared"}[i%3])
 		key := fmt.Sprintf("k%d", i%2)
-		w.byHand(w.starting(w.rule, key, w.slot()))
-		w.byHand(asking(w, w.rule, key, time.Time{}, futurejobs.End{Outcome: outcome}))
+		w.applyManually(w.starting(w.rule, key, w.slot()))
+		w.applyManually(actionEffect(w, w.rule, key, time.Time{}, futurejobs.End{Outcome: outcome}))
 	}
 	whole := w.ended()
 	second, tenth := whole[10].EndedAt, whole[2].EndedAt
@@ -281,16 +281,16 @@ func outside(at time.Time, f futurejobs.Filter) bool {
 }
 
 func alertsAreFiltered(t *testing.T, w *fixture) {
-	many(w, 24)
+	createJobs(w, 24)
 	at := w.slot()
 	var decisions []futurejobs.Decision
 	for i, j := range w.all() {
-		d := w.over(j)
-		said := &d.Alerts[0]
-		said.Status = []alerts.Status{alerts.Firing, alerts.GaveUp, alerts.Undetermined}[i%3]
-		said.Severity = []alerts.Severity{alerts.Info, alerts.Warning}[i%2]
-		said.Labels = map[string]string{"a": "b", "severity": "info", "status": "expired"} // labels that must not match
-		said.DecidedAt = at.Add(time.Duration(i) * time.Second)
+		d := w.exhausted(j)
+		raised := &d.Alerts[0]
+		raised.Status = []alerts.Status{alerts.Firing, alerts.GaveUp, alerts.Undetermined}[i%3]
+		raised.Severity = []alerts.Severity{alerts.Info, alerts.Warning}[i%2]
+		raised.Labels = map[string]string{"a": "b", "severity": "info", "status": "expired"} // labels that must not match
+		raised.DecidedAt = at.Add(time.Duration(i) * time.Second)
 		decisions = append(decisions, d)
 	}
 	w.settle(decisions...)
@@ -327,13 +327,13 @@ func alertsAreFiltered(t *testing.T, w *fixture) {
 
 func alertsAreListed(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
-	many(w, 20)
-	w.byHand(w.starting(other, "p", w.slot()))
+	createJobs(w, 20)
+	w.applyManually(w.starting(other, "p", w.slot()))
 	var decisions []futurejobs.Decision
 	for i, j := range w.all() {
-		d := w.over(j)
+		d := w.exhausted(j)
 		if i%2 == 0 {
-			d = w.later(j, j.NextCheckAt.Add(time.Hour))
+			d = w.reschedule(j, j.NextCheckAt.Add(time.Hour))
 		}
 		decisions = append(decisions, d)
 	}
@@ -351,7 +351,7 @@ func alertsAreListed(t *testing.T, w *fixture) {
 	if got := pages(t, futurejobs.Filter{Rule: "payment-missing"}, w.Alerts); len(got) != 1 || got[0].Key != "p" {
 		t.Errorf("of one rule: %v", got)
 	}
-	w.settle(w.over(w.one(w.all()[0].Key)))
+	w.settle(w.exhausted(w.one(w.all()[0].Key)))
 	for _, d := range decisions {
 		want := 1
 		if d.Job.ID == decisions[0].Job.ID {
@@ -371,8 +371,8 @@ func alertsAreListed(t *testing.T, w *fixture) {
 	}
 }
 
-func cursorsBelongToTheirList(t *testing.T, w *fixture) {
-	many(w, 3)
+func cursorOfOtherListIsRefused(t *testing.T, w *fixture) {
+	createJobs(w, 3)
 	jobs := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Limit: 1}))
 	for _, cursor := range []string{"nonsense", "!", "e30", jobs.Next} {
 		f := futurejobs.Filter{Cursor: cursor}

@@ -46,7 +46,7 @@ func plannedJobsAreCounted(t *testing.T, w *fixture) {
 	w.start(at, "a", "b", "c")
 	w.start(at.Add(90*time.Second), "d")
 	w.start(at.Add(4*time.Minute), "after")
-	w.byHand(w.starting(other, "p", at.Add(2*time.Minute)))
+	w.applyManually(w.starting(other, "p", at.Add(2*time.Minute)))
 	for _, c := range []struct {
 		width time.Duration
 		rule  int32
@@ -84,37 +84,37 @@ func loadsAreForgotten(t *testing.T, w *fixture) {
 	}
 }
 
-// streamsAreHeardForward checks that gaps are recorded for each stream separately and never move back.
-func streamsAreHeardForward(t *testing.T, w *fixture) {
+// streamGapsMoveForward checks that gaps are recorded for each stream separately and never move back.
+func streamGapsMoveForward(t *testing.T, w *fixture) {
 	at := w.slot().Add(-2 * futurejobs.Day)
-	heard := func(topic string) time.Time {
+	received := func(topic string) time.Time {
 		return must[map[string]futurejobs.StreamProgress](t)(w.ReadThrough(w.ctx()))[topic].ReceivingSince
 	}
-	if !heard("").IsZero() || !heard("ORDERS").IsZero() {
+	if !received("").IsZero() || !received("ORDERS").IsZero() {
 		t.Error("it was not always heard")
 	}
 	w.must(w.RecordGap(w.ctx(), "ORDERS", at))
 	w.must(w.RecordGap(w.ctx(), "ORDERS", at.Add(-time.Hour)))
 	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, at.Add(time.Minute)))
-	if got := heard("ORDERS"); !got.Equal(at) || !cursor(w, "ORDERS").ReceivingSince.Equal(at) {
+	if got := received("ORDERS"); !got.Equal(at) || !cursor(w, "ORDERS").ReceivingSince.Equal(at) {
 		t.Errorf("the stream is heard since %s, want %s", got, at)
 	}
-	if !heard("").IsZero() {
+	if !received("").IsZero() {
 		t.Error("pings were not heard")
 	}
 	w.must(w.RecordGap(w.ctx(), "", at.Add(time.Second)))
-	if got := heard(""); !got.Equal(at.Add(time.Second)) {
+	if got := received(""); !got.Equal(at.Add(time.Second)) {
 		t.Errorf("pings are heard since %s", got)
 	}
 }
 
-func othersAreSeen(t *testing.T, w *fixture) {
-	seen := func(since time.Time) bool { return must[bool](t)(w.OtherNodeAlive(w.ctx(), me, since)) }
+func otherNodesAreListed(t *testing.T, w *fixture) {
+	seen := func(since time.Time) bool { return must[bool](t)(w.OtherNodeAlive(w.ctx(), thisNode, since)) }
 	before := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Second)
 	beat := func(node string) {
 		must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), futurejobs.Node{ID: node, Name: node, StartedAt: before}, time.Minute))
 	}
-	beat(me)
+	beat(thisNode)
 	if seen(before) {
 		t.Error("it saw itself")
 	}

@@ -22,15 +22,15 @@ import (
 // model is the expected content of a store.
 type model struct {
 	*fixture
-	pending  map[string]wait
+	pending  map[string]modelJob
 	early    map[string]bool // early events without a job
 	created  int64
 	archived int64
 	said     int
 }
 
-// wait is a job in the model.
-type wait struct {
+// modelJob is a job in the model.
+type modelJob struct {
 	Checks, Said int
 	Paused       bool
 	State        string
@@ -43,8 +43,8 @@ const (
 	modelCasesLong = "60"
 )
 
-// fewer limits the cases of rapid to a number that suits two stores on a slow disk, unless -rapid.checks is set.
-var fewer = sync.OnceValue(func() error {
+// fewCases limits the cases of rapid to a number that suits two stores on a slow disk, unless -rapid.checks is set.
+var fewCases = sync.OnceValue(func() error {
 	isSet := false
 	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "rapid.checks" })
 	switch {
@@ -58,12 +58,12 @@ var fewer = sync.OnceValue(func() error {
 
 // balanceHolds runs random operations on a store and on the model, and compares them.
 func balanceHolds(t *testing.T, w *fixture) {
-	w.must(fewer())
+	w.must(fewCases())
 	runs := 0
 	m := &model{fixture: w}
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
-		m.pending, m.early = make(map[string]wait), make(map[string]bool) // keys are new in every run; the sums continue
+		m.pending, m.early = make(map[string]modelJob), make(map[string]bool) // keys are new in every run; the sums continue
 		key := rapid.Custom(func(rt *rapid.T) string {
 			return fmt.Sprintf("%d-%d", runs, rapid.IntRange(0, 5).Draw(rt, "key"))
 		})
@@ -71,44 +71,48 @@ func balanceHolds(t *testing.T, w *fixture) {
 			"":       m.compare,
 			"events": func(rt *rapid.T) { m.events(rt, rapid.SliceOfN(key, 1, 6).Draw(rt, "keys")) },
 			"settle": m.decide,
-			"stale":  m.stale,
+			"stale":  m.settleStale,
 			"rules":  func(*rapid.T) { m.save(m.rule.Name, "order") },
 			"pause":  m.pause,
 			"delete": m.delete,
-			"lost":   m.lost,
+			"lost":   m.loseShard,
 		})
 		m.clear(rt)
 	})
 }
 
-// plays has the effect of each action on the model; waits reports whether the key has a job.
-var plays = map[string]func(m *model, key string, w wait, waits bool) futurejobs.Action{
-	"start":   func(m *model, key string, w wait, waits bool) futurejobs.Action { return m.begin(key, w, waits, false) },
-	"restart": func(m *model, key string, w wait, waits bool) futurejobs.Action { return m.begin(key, w, waits, true) },
-	"end": func(m *model, key string, w wait, waits bool) futurejobs.Action {
+// manualActions has the effect of each action on the model; waits reports whether the key has a job.
+var manualActions = map[string]func(m *model, key string, w modelJob, waits bool) futurejobs.Action{
+	"start": func(m *model, key string, w modelJob, waits bool) futurejobs.Action {
+		return m.startAction(key, w, waits, false)
+	},
+	"restart": func(m *model, key string, w modelJob, waits bool) futurejobs.Action {
+		return m.startAction(key, w, waits, true)
+	},
+	"end": func(m *model, key string, w modelJob, waits bool) futurejobs.Action {
 		if waits {
 			m.end(key, w)
 		} else {
 			m.early[key] = true
 		}
-		return futurejobs.End{Outcome: "resolved", Close: itHappened.Close, Early: time.Hour}
+		return futurejobs.End{Outcome: "resolved", Close: resolvedEnd.Close, Early: time.Hour}
 	},
-	"update": func(m *model, key string, w wait, waits bool) futurejobs.Action {
-		w.State = fmt.Sprintf(`{"n":%d}`, place.Add(1))
-		m.put(key, w, waits)
+	"update": func(m *model, key string, w modelJob, waits bool) futurejobs.Action {
+		w.State = fmt.Sprintf(`{"n":%d}`, nextPlace.Add(1))
+		m.storeJob(key, w, waits)
 		return futurejobs.Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return json.RawMessage(w.State), nil }}
 	},
-	"pause": func(m *model, key string, w wait, waits bool) futurejobs.Action {
+	"pause": func(m *model, key string, w modelJob, waits bool) futurejobs.Action {
 		w.Paused = true
-		m.put(key, w, waits)
+		m.storeJob(key, w, waits)
 		return futurejobs.Pause{}
 	},
-	"resume": func(m *model, key string, w wait, waits bool) futurejobs.Action {
+	"resume": func(m *model, key string, w modelJob, waits bool) futurejobs.Action {
 		w.Paused = false
-		m.put(key, w, waits)
+		m.storeJob(key, w, waits)
 		return futurejobs.Resume{}
 	},
-	"snooze": func(m *model, _ string, _ wait, _ bool) futurejobs.Action {
+	"snooze": func(m *model, _ string, _ modelJob, _ bool) futurejobs.Action {
 		return futurejobs.Snooze{Until: m.slot().Add(time.Hour)}
 	},
 }
@@ -117,17 +121,17 @@ var plays = map[string]func(m *model, key string, w wait, waits bool) futurejobs
 func (m *model) events(rt *rapid.T, keys []string) {
 	var effects []futurejobs.Effect
 	for _, key := range keys {
-		play := rapid.SampledFrom(slices.Sorted(maps.Keys(plays))).Draw(rt, "play")
+		play := rapid.SampledFrom(slices.Sorted(maps.Keys(manualActions))).Draw(rt, "play")
 		w, waits := m.pending[key]
-		effects = append(effects, asking(m.fixture, m.rule, key, m.slot(), plays[play](m, key, w, waits)))
+		effects = append(effects, actionEffect(m.fixture, m.rule, key, m.slot(), manualActions[play](m, key, w, waits)))
 	}
 	if _, err := m.Apply(m.ctx(), futurejobs.EffectBatch{RuleSet: m.set, Effects: effects}); err != nil {
 		rt.Fatal(err)
 	}
 }
 
-// begin is a trigger: an early event ends the job at once.
-func (m *model) begin(key string, w wait, waits, restart bool) futurejobs.Action {
+// startAction is a trigger: an early event ends the job at once.
+func (m *model) startAction(key string, w modelJob, waits, restart bool) futurejobs.Action {
 	if waits && restart {
 		m.end(key, w)
 		waits = false
@@ -138,15 +142,15 @@ func (m *model) begin(key string, w wait, waits, restart bool) futurejobs.Action
 			m.archived++
 			delete(m.early, key)
 		} else {
-			m.pending[key] = wait{}
+			m.pending[key] = modelJob{}
 		}
 	}
 	j := m.job(m.rule, key, m.slot())
 	j.Event = nil
-	return futurejobs.Start{Job: j, Restart: restart, Early: true, Close: itHappened.Close}
+	return futurejobs.Start{Job: j, Restart: restart, Early: true, Close: resolvedEnd.Close}
 }
 
-func (m *model) end(key string, w wait) {
+func (m *model) end(key string, w modelJob) {
 	delete(m.pending, key)
 	m.archived++
 	if w.Said > 0 {
@@ -154,8 +158,8 @@ func (m *model) end(key string, w wait) {
 	}
 }
 
-// put changes the job of a key in the model, if it has one.
-func (m *model) put(key string, w wait, waits bool) {
+// storeJob changes the job of a key in the model, if it has one.
+func (m *model) storeJob(key string, w modelJob, waits bool) {
 	if waits {
 		m.pending[key] = w
 	}
@@ -173,7 +177,7 @@ func (m *model) pause(rt *rapid.T) {
 func (m *model) delete(rt *rapid.T) {
 	var over []futurejobs.Decision
 	for _, j := range m.all() {
-		over = append(over, m.over(j))
+		over = append(over, m.exhausted(j))
 	}
 	old := m.settlement(over...)
 	if _, err := m.Delete(m.ctx(), m.rule.Name, rules.AnyVersion); err != nil {
@@ -184,7 +188,7 @@ func (m *model) delete(rt *rapid.T) {
 	}
 	m.set = must[int64](m.t)(m.Revision(m.ctx()))
 	purge(m.fixture, m.rule)
-	leftOf(m.fixture)
+	checkRulesLeft(m.fixture)
 	m.archived += int64(len(m.pending))
 	clear(m.pending)
 	clear(m.early)
@@ -197,12 +201,12 @@ func (m *model) decide(rt *rapid.T) {
 	for _, j := range m.all() {
 		switch rapid.IntRange(0, 2).Draw(rt, "decision") {
 		case 1:
-			decisions = append(decisions, m.later(j, j.NextCheckAt.Add(time.Minute)))
+			decisions = append(decisions, m.reschedule(j, j.NextCheckAt.Add(time.Minute)))
 			w := m.pending[j.Key]
 			w.Checks, w.Said = w.Checks+1, w.Said+1
 			m.pending[j.Key] = w
 		case 2:
-			decisions = append(decisions, m.over(j))
+			decisions = append(decisions, m.exhausted(j))
 			delete(m.pending, j.Key)
 			m.archived++
 		}
@@ -214,8 +218,8 @@ func (m *model) decide(rt *rapid.T) {
 	}
 }
 
-// stale settles outdated jobs, without any effect.
-func (m *model) stale(rt *rapid.T) {
+// settleStale settles outdated jobs, without any effect.
+func (m *model) settleStale(rt *rapid.T) {
 	before := m.all()
 	m.decide(rt)
 	after := make(map[int64]int32)
@@ -225,7 +229,7 @@ func (m *model) stale(rt *rapid.T) {
 	var decisions []futurejobs.Decision
 	for _, j := range before {
 		if rev, ok := after[j.ID]; !ok || rev != j.Rev {
-			decisions = append(decisions, m.over(j))
+			decisions = append(decisions, m.exhausted(j))
 		}
 	}
 	settled, err := m.Settle(m.ctx(), m.settlement(decisions...))
@@ -234,22 +238,22 @@ func (m *model) stale(rt *rapid.T) {
 	}
 }
 
-// lost settles with leases of an earlier epoch.
-func (m *model) lost(rt *rapid.T) {
+// loseShard settles with leases of an earlier epoch.
+func (m *model) loseShard(rt *rapid.T) {
 	var over []futurejobs.Decision
 	var gone []int16
 	for _, j := range m.all() {
-		over = append(over, m.over(j))
+		over = append(over, m.exhausted(j))
 		gone = append(gone, j.Shard)
 	}
 	old := m.settlement(over...)
 	old.Held = slices.Clone(m.held)
 	gone = slices.Compact(gone)
 	for _, shard := range gone {
-		if err := m.Release(m.ctx(), me, []futurejobs.Lease{{HeldShard: m.held[shard]}}); err != nil {
+		if err := m.Release(m.ctx(), thisNode, []futurejobs.Lease{{HeldShard: m.held[shard]}}); err != nil {
 			rt.Fatal(err)
 		}
-		got, ok, err := m.Take(m.ctx(), me, m.held[shard], time.Hour)
+		got, ok, err := m.Take(m.ctx(), thisNode, m.held[shard], time.Hour)
 		if err != nil || !ok {
 			rt.Fatalf("take: %v, %v", ok, err)
 		}
@@ -263,9 +267,9 @@ func (m *model) lost(rt *rapid.T) {
 
 // compare checks the invariant.
 func (m *model) compare(rt *rapid.T) {
-	got := make(map[string]wait)
+	got := make(map[string]modelJob)
 	for _, j := range pages(m.t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, m.Jobs) {
-		got[j.Key] = wait{Checks: j.CheckCount, Said: len(j.Alerts), Paused: !j.PausedAt().IsZero(), State: string(j.State)}
+		got[j.Key] = modelJob{Checks: j.CheckCount, Said: len(j.Alerts), Paused: !j.PausedAt().IsZero(), State: string(j.State)}
 		if paused := j.NextCheckAt.Equal(futurejobs.FarFuture); paused != got[j.Key].Paused || paused == j.PausedNext.IsZero() {
 			rt.Fatalf("paused or not: %+v", j)
 		}

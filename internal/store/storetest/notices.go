@@ -11,30 +11,30 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// news returns the alerts of ended jobs, not routed yet.
-func news(w *fixture, keys ...string) []alerts.Alert {
+// raiseUnrouted returns the alerts of ended jobs, not routed yet.
+func raiseUnrouted(w *fixture, keys ...string) []alerts.Alert {
 	w.t.Helper()
 	w.must(w.Notify(w.ctx(), true))
 	w.start(w.slot(), keys...)
 	for _, key := range keys {
-		w.settle(w.over(w.one(key)))
+		w.settle(w.exhausted(w.one(key)))
 	}
-	news := must[[]alerts.Alert](w.t)(w.UnroutedAlerts(w.ctx(), 100))
-	if len(news) != len(keys) {
-		w.t.Fatalf("%d alerts are news, want %d", len(news), len(keys))
+	unrouted := must[[]alerts.Alert](w.t)(w.UnroutedAlerts(w.ctx(), 100))
+	if len(unrouted) != len(keys) {
+		w.t.Fatalf("%d alerts are news, want %d", len(unrouted), len(keys))
 	}
-	return news
+	return unrouted
 }
 
-// lane is the route and channel of these tests.
-var lane = alerts.RouteChannel{Channel: "hook", Route: "r"}
+// hookRoute is the route and channel of these tests.
+var hookRoute = alerts.RouteChannel{Channel: "hook", Route: "r"}
 
-// telling returns the plan to send alerts in one notification, either new or open.
-func telling(notice alerts.Notification, news ...alerts.Alert) alerts.Plan {
-	notice.Channel, notice.Route, notice.Topic, notice.Alerts = lane.Channel, lane.Route, "order/\x00", len(news)
-	p := alerts.Plan{Alerts: news, Notifications: []alerts.Notification{notice}}
-	for _, a := range news {
-		p.Assignments = append(p.Assignments, alerts.Assignment{Alert: a, Channel: lane.Channel, Unclosed: true})
+// notifyPlan returns the plan to send alerts in one notification, either new or open.
+func notifyPlan(notice alerts.Notification, unrouted ...alerts.Alert) alerts.Plan {
+	notice.Channel, notice.Route, notice.Topic, notice.Alerts = hookRoute.Channel, hookRoute.Route, "order/\x00", len(unrouted)
+	p := alerts.Plan{Alerts: unrouted, Notifications: []alerts.Notification{notice}}
+	for _, a := range unrouted {
+		p.Assignments = append(p.Assignments, alerts.Assignment{Alert: a, Channel: hookRoute.Channel, Unclosed: true})
 	}
 	return p
 }
@@ -49,7 +49,7 @@ func deliveryOf(w *fixture, a alerts.Alert) alerts.Delivery {
 	return found[0]
 }
 
-func newsIsThereWhileSomebodyListens(t *testing.T, w *fixture) {
+func alertsAreUnroutedWhileChannelsExist(t *testing.T, w *fixture) {
 	listening := func(want bool) {
 		t.Helper()
 		if on := must[bool](t)(w.Notifying(w.ctx())); on != want {
@@ -57,7 +57,7 @@ func newsIsThereWhileSomebodyListens(t *testing.T, w *fixture) {
 		}
 	}
 	listening(false)
-	news(w, "a")
+	raiseUnrouted(w, "a")
 	listening(true)
 	w.must(w.Notify(w.ctx(), false))
 	listening(false)
@@ -66,26 +66,26 @@ func newsIsThereWhileSomebodyListens(t *testing.T, w *fixture) {
 	}
 }
 
-// noRuleIsBehindAnother checks that a notification has one alert of each rule before more of any, and the most severe
+// rulesAreRoutedFairly checks that a notification has one alert of each rule before more of any, and the most severe
 // of each first.
-func noRuleIsBehindAnother(t *testing.T, w *fixture) {
+func rulesAreRoutedFairly(t *testing.T, w *fixture) {
 	mine := w.rule
-	news := news(w, "a", "b", "c", "d", "e")
+	unrouted := raiseUnrouted(w, "a", "b", "c", "d", "e")
 	w.rule = w.save("other", "order")
 	w.start(w.slot(), "late")
-	w.settle(w.over(w.one("late")))
+	w.settle(w.exhausted(w.one("late")))
 	all := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 100))
-	w.must(w.ApplyPlan(w.ctx(), telling(alerts.Notification{PlannedAt: w.slot()}, all...)))
+	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, all...)))
 	claimed, _, err := w.ClaimNotification(w.ctx(), w.ready(w.slot()), w.slot().Add(time.Minute))
 	w.must(err)
-	said, _, err := w.Content(w.ctx(), claimed, 3)
+	raised, _, err := w.Content(w.ctx(), claimed, 3)
 	w.must(err)
 	var rules []string
-	for _, a := range said {
+	for _, a := range raised {
 		rules = append(rules, a.Rule)
 	}
 	slices.Sort(rules[:min(2, len(rules))])
-	if diff := cmp.Diff([]string{mine.Name, "other", mine.Name}, rules); diff != "" || len(all) != len(news)+1 {
+	if diff := cmp.Diff([]string{mine.Name, "other", mine.Name}, rules); diff != "" || len(all) != len(unrouted)+1 {
 		t.Errorf("%d alerts (-want +got):\n%s", len(all), diff)
 	}
 }
@@ -93,11 +93,13 @@ func noRuleIsBehindAnother(t *testing.T, w *fixture) {
 // messagesAreSent checks that a notification collects alerts until it is first tried, and is retried until the channel
 // accepts it.
 func messagesAreSent(t *testing.T, w *fixture) {
-	news, now := news(w, "a", "b"), w.slot()
-	w.must(w.ApplyPlan(w.ctx(), telling(alerts.Notification{PlannedAt: now}, news[0])))
-	refuses(w, futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), telling(alerts.Notification{PlannedAt: now}, news[0])) })
+	unrouted, now := raiseUnrouted(w, "a", "b"), w.slot()
+	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: now}, unrouted[0])))
+	checkRefused(w, futurejobs.ErrCursorMoved, func() error {
+		return w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: now}, unrouted[0]))
+	})
 	open := w.ready(now)
-	w.must(w.ApplyPlan(w.ctx(), telling(open, news[1])))
+	w.must(w.ApplyPlan(w.ctx(), notifyPlan(open, unrouted[1])))
 
 	claimed, ok, err := w.ClaimNotification(w.ctx(), open, now.Add(time.Minute))
 	if err != nil || !ok || claimed.Alerts != 2 || claimed.Tries != 1 || claimed.Topic != "order/\x00" {
@@ -106,72 +108,72 @@ func messagesAreSent(t *testing.T, w *fixture) {
 	if _, again, err := w.ClaimNotification(w.ctx(), open, now); again || err != nil {
 		t.Errorf("claimed by two: %v", err)
 	}
-	refuses(w, futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), telling(open)) })
-	said, unclosed, err := w.Content(w.ctx(), claimed, 10)
-	if err != nil || len(said) != 2 || unclosed != 2 {
-		t.Errorf("it says %d alerts, of %d that fire: %v", len(said), unclosed, err)
+	checkRefused(w, futurejobs.ErrCursorMoved, func() error { return w.ApplyPlan(w.ctx(), notifyPlan(open)) })
+	raised, unclosed, err := w.Content(w.ctx(), claimed, 10)
+	if err != nil || len(raised) != 2 || unclosed != 2 {
+		t.Errorf("it says %d alerts, of %d that fire: %v", len(raised), unclosed, err)
 	}
 
 	state := must[alerts.ChannelState](t)(w.MarkFailed(w.ctx(), claimed, "away\x00", now, now.Add(2*time.Minute)))
 	if state.Waiting != 1 || state.Tries != 1 || state.Error != "away\x00" || !state.FailingSince.Equal(now) {
 		t.Errorf("a channel that is away: %+v", state)
 	}
-	if d := deliveryOf(w, news[0]); d.State != alerts.Waiting || !d.At.Equal(now.Add(2*time.Minute)) || d.Error != "away\x00" {
+	if d := deliveryOf(w, unrouted[0]); d.State != alerts.Waiting || !d.At.Equal(now.Add(2*time.Minute)) || d.Error != "away\x00" {
 		t.Errorf("not taken: %+v", d)
 	}
 	w.must(w.Sent(w.ctx(), claimed, now.Add(3*time.Minute)))
-	if d := deliveryOf(w, news[1]); d.State != alerts.Sent || !d.At.Equal(now.Add(3*time.Minute)) {
+	if d := deliveryOf(w, unrouted[1]); d.State != alerts.Sent || !d.At.Equal(now.Add(3*time.Minute)) {
 		t.Errorf("taken: %+v", d)
 	}
-	want := []alerts.ChannelState{{Name: lane.Channel, Sent: 1, SentAt: now.Add(3 * time.Minute)}}
+	want := []alerts.ChannelState{{Name: hookRoute.Channel, Sent: 1, SentAt: now.Add(3 * time.Minute)}}
 	if diff := cmp.Diff(want, must[[]alerts.ChannelState](t)(w.Channels(w.ctx())), cmp.Comparer(time.Time.Equal)); diff != "" {
 		t.Errorf("channels (-want +got):\n%s", diff)
 	}
-	if newest := must[[]alerts.Notification](t)(w.Lane(w.ctx(), lane, 5)); len(newest) != 1 || newest[0].ID != open.ID {
+	if newest := must[[]alerts.Notification](t)(w.Lane(w.ctx(), hookRoute, 5)); len(newest) != 1 || newest[0].ID != open.ID {
 		t.Errorf("the lane has %+v", newest)
 	}
 }
 
-// closingsFollow checks that a closing alert goes to the channels of the alert that it closes, and that a closed alert
+// resolutionsFollowDeliveries checks that a closing alert goes to the channels of the alert that it closes, and that a closed alert
 // no longer fires.
-func closingsFollow(t *testing.T, w *fixture) {
+func resolutionsFollowDeliveries(t *testing.T, w *fixture) {
 	now := w.slot()
 	w.must(w.Notify(w.ctx(), true))
 	w.start(now, "a")
-	w.settle(w.later(w.one("a"), now.Add(time.Minute)))
-	w.settle(w.over(w.one("a")))
-	news := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 10))
-	w.must(w.ApplyPlan(w.ctx(), telling(alerts.Notification{PlannedAt: now}, news[0])))
-	closing := news[1]
-	closing.Closes = []alerts.ID{news[0].ID}
-	heard := must[[]alerts.PriorDelivery](t)(w.PriorDeliveries(w.ctx(), []alerts.Alert{closing}))
-	want := []alerts.PriorDelivery{{Alert: news[0].ID, Channel: lane.Channel, Route: lane.Route, Topic: "order/\x00"}}
-	if diff := cmp.Diff(want, heard); diff != "" {
+	w.settle(w.reschedule(w.one("a"), now.Add(time.Minute)))
+	w.settle(w.exhausted(w.one("a")))
+	unrouted := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 10))
+	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: now}, unrouted[0])))
+	closing := unrouted[1]
+	closing.Closes = []alerts.ID{unrouted[0].ID}
+	received := must[[]alerts.PriorDelivery](t)(w.PriorDeliveries(w.ctx(), []alerts.Alert{closing}))
+	want := []alerts.PriorDelivery{{Alert: unrouted[0].ID, Channel: hookRoute.Channel, Route: hookRoute.Route, Topic: "order/\x00"}}
+	if diff := cmp.Diff(want, received); diff != "" {
 		t.Errorf("heard (-want +got):\n%s", diff)
 	}
-	if kept := must[[]alerts.Alert](t)(w.Closed(w.ctx(), []alerts.Alert{closing})); len(kept) != 1 || kept[0].ID != news[0].ID {
+	if kept := must[[]alerts.Alert](t)(w.Closed(w.ctx(), []alerts.Alert{closing})); len(kept) != 1 || kept[0].ID != unrouted[0].ID {
 		t.Errorf("it closes %v", kept)
 	}
-	w.must(w.ApplyPlan(w.ctx(), telling(w.ready(now), closing)))
+	w.must(w.ApplyPlan(w.ctx(), notifyPlan(w.ready(now), closing)))
 	if _, unclosed, err := w.Content(w.ctx(), w.ready(now), 10); err != nil || unclosed != 1 {
 		t.Errorf("%d alerts fire, want the one that closed the other: %v", unclosed, err)
 	}
 }
 
-func messagesAreGivenUp(t *testing.T, w *fixture) {
+func messagesExpire(t *testing.T, w *fixture) {
 	now := w.slot()
-	news := news(w, "a")
-	w.must(w.ApplyPlan(w.ctx(), telling(alerts.Notification{PlannedAt: now}, news...)))
+	unrouted := raiseUnrouted(w, "a")
+	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: now}, unrouted...)))
 	if n := must[int64](t)(w.GiveUp(w.ctx(), now, now)); n != 0 {
 		t.Errorf("gave up %d messages that are young", n)
 	}
 	if n := must[int64](t)(w.GiveUp(w.ctx(), now.Add(time.Second), now.Add(time.Minute))); n != 1 {
 		t.Errorf("gave up %d messages, want 1", n)
 	}
-	if d := deliveryOf(w, news[0]); d.State != alerts.Failed || d.Error == "" {
+	if d := deliveryOf(w, unrouted[0]); d.State != alerts.Failed || d.Error == "" {
 		t.Errorf("given up: %+v", d)
 	}
-	if left := must[[]alerts.Notification](t)(w.Lane(w.ctx(), lane, 5)); len(left) != 0 {
+	if left := must[[]alerts.Notification](t)(w.Lane(w.ctx(), hookRoute, 5)); len(left) != 0 {
 		t.Errorf("the lane has %+v", left)
 	}
 }
@@ -196,7 +198,7 @@ func mutesEnd(t *testing.T, w *fixture) {
 	w.must(w.EndMute(w.ctx(), first.ID))
 	live(second.ID)
 	for _, id := range []int64{first.ID, over.ID, second.ID + 1} {
-		refuses(w, futurejobs.ErrNotFound, func() error { return w.EndMute(w.ctx(), id) })
+		checkRefused(w, futurejobs.ErrNotFound, func() error { return w.EndMute(w.ctx(), id) })
 	}
 	all := must[[]alerts.Mute](t)(w.Mutes(w.ctx()))
 	if len(all) != 3 || all[0].ID != second.ID || all[0].Reason != "b" || all[1].EndedBy == "" || all[2].EndedBy != "" {

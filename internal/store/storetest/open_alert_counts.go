@@ -18,14 +18,14 @@ import (
 // openAlertsAreCounted checks that the counts of open alerts agree with their list, for each filter.
 func openAlertsAreCounted(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
-	many(w, 20) // k000 to k019
+	createJobs(w, 20) // k000 to k019
 	teams := []string{"", "shop", "a \"b\"\\", "nul\x00", "é<&>"}
 	for i := range 12 {
 		key := fmt.Sprintf("k%03d", i)
 		j := w.one(key)
-		d := w.later(j, j.NextCheckAt.Add(time.Hour))
+		d := w.reschedule(j, j.NextCheckAt.Add(time.Hour))
 		d.Alerts, d.Job.Alerts = nil, j.Alerts
-		d = w.saying(d, w.slot().Add(time.Duration(i)*time.Minute))
+		d = w.withAlert(d, w.slot().Add(time.Duration(i)*time.Minute))
 		d.Alerts[0].Severity = []alerts.Severity{alerts.Critical, alerts.Warning}[i%2]
 		if team := teams[i%len(teams)]; team != "" {
 			d.Alerts[0].Labels = map[string]string{"team": team, "o'clock": "x"}
@@ -34,9 +34,9 @@ func openAlertsAreCounted(t *testing.T, w *fixture) {
 	}
 	for i, until := range []time.Time{checks.Forever, checks.Forever, must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour)} { // the last one ended
 		key := fmt.Sprintf("k%03d", i)
-		w.byHand(acknowledges(w, key, w.one(key).Alerts[0], until))
+		w.applyManually(acknowledges(w, key, w.one(key).Alerts[0], until))
 	}
-	if raised := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, other, 1))); len(raised) != 1 {
+	if raised := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, other, 1))); len(raised) != 1 {
 		t.Fatalf("an outage raises %d alerts", len(raised))
 	}
 	now := must[time.Time](t)(w.Now(w.ctx()))

@@ -19,26 +19,26 @@ import (
 // alertsAreOpen checks that exactly the newest alert of each pending job with alerts is open.
 func alertsAreOpen(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
-	many(w, 20) // k000 to k019
-	w.byHand(w.starting(other, "p", w.slot()))
+	createJobs(w, 20) // k000 to k019
+	w.applyManually(w.starting(other, "p", w.slot()))
 	newest := make(map[string]alerts.Alert) // of each key with an open alert
-	says := func(key string, severity alerts.Severity, slot time.Time) {
+	check := func(key string, severity alerts.Severity, slot time.Time) {
 		j := w.one(key)
-		d := w.later(j, j.NextCheckAt.Add(time.Hour))
+		d := w.reschedule(j, j.NextCheckAt.Add(time.Hour))
 		d.Alerts, d.Job.Alerts = nil, j.Alerts
-		d = w.saying(d, slot)
+		d = w.withAlert(d, slot)
 		d.Alerts[0].Severity = severity
 		w.settle(d)
 		newest[key] = d.Alerts[0]
 	}
 	for i := range 12 {
-		says(fmt.Sprintf("k%03d", i), []alerts.Severity{alerts.Info, alerts.Critical, alerts.Warning}[i%3], w.slot().Add(time.Duration(7*i%5)*time.Minute))
+		check(fmt.Sprintf("k%03d", i), []alerts.Severity{alerts.Info, alerts.Critical, alerts.Warning}[i%3], w.slot().Add(time.Duration(7*i%5)*time.Minute))
 	}
-	says("p", alerts.Error, w.slot().Add(90*time.Second))
-	says("k003", alerts.Critical, w.slot().Add(time.Hour)) // its second one, the newest of all
-	w.settle(w.over(w.one("k004")))
+	check("p", alerts.Error, w.slot().Add(90*time.Second))
+	check("k003", alerts.Critical, w.slot().Add(time.Hour)) // its second one, the newest of all
+	w.settle(w.exhausted(w.one("k004")))
 	delete(newest, "k004")
-	w.byHand(acknowledges(w, "k003", newest["k003"].ID, checks.Forever))
+	w.applyManually(acknowledges(w, "k003", newest["k003"].ID, checks.Forever))
 
 	name := func(s futurejobs.ListedAlert) string { return s.Key }
 	wanted := func(is func(alerts.Alert) bool) (keys []string) {
@@ -98,10 +98,10 @@ func newestIsAcknowledged(t *testing.T, w *fixture, want alerts.Alert) {
 func outagesAreOpenAlerts(t *testing.T, w *fixture) {
 	other := w.save("payment-missing", "payment")
 	w.start(w.slot(), "a")
-	w.settle(w.later(w.one("a"), w.slot().Add(time.Hour)))
+	w.settle(w.reschedule(w.one("a"), w.slot().Add(time.Hour)))
 	for _, rule := range []*futurejobs.Rule{w.rule, other} {
-		if said := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, rule, 1))); len(said) != 1 {
-			t.Fatalf("said %d alerts", len(said))
+		if raised := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, rule, 1))); len(raised) != 1 {
+			t.Fatalf("said %d alerts", len(raised))
 		}
 	}
 	keys := func(f futurejobs.Filter) []string {

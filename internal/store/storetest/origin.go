@@ -31,11 +31,11 @@ func originsAreKept(t *testing.T, w *fixture) {
 	}
 }
 
-// alertsThatAreThereStay checks that an alert that exists already stays as it is and blocks neither its job nor the
+// existingAlertsAreKept checks that an alert that exists already stays as it is and blocks neither its job nor the
 // other jobs of a settlement or batch.
-func alertsThatAreThereStay(t *testing.T, w *fixture) {
+func existingAlertsAreKept(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
-	first := w.later(w.one("a"), w.slot().Add(time.Hour))
+	first := w.reschedule(w.one("a"), w.slot().Add(time.Hour))
 	w.settle(first)
 	repeat := func(d futurejobs.Decision) futurejobs.Decision {
 		d.Alerts = append(d.Alerts, first.Alerts[0])
@@ -43,7 +43,7 @@ func alertsThatAreThereStay(t *testing.T, w *fixture) {
 	}
 	again, other := w.one("a"), w.one("b")
 	again.NextCheckAt = w.slot().Add(2 * time.Hour)
-	settled := w.settle(repeat(futurejobs.Decision{Job: again}), w.over(other))
+	settled := w.settle(repeat(futurejobs.Decision{Job: again}), w.exhausted(other))
 	if !settled.Jobs[again.ID] || !settled.Jobs[other.ID] {
 		t.Fatalf("settled: %+v", settled)
 	}
@@ -61,11 +61,11 @@ func alertsThatAreThereStay(t *testing.T, w *fixture) {
 	for range 2 {
 		begin := w.starting(w.rule, "d", w.slot())
 		begin.Event = event
-		w.byHand(begin)
+		w.applyManually(begin)
 		d := w.one("d")
 		d.NextCheckAt, d.Alerts = w.slot().Add(time.Hour), []alerts.ID{first.Alerts[0].ID}
 		w.settle(futurejobs.Decision{Job: d})
-		if got := w.byHand(ending); got.Ended != 1 {
+		if got := w.applyManually(ending); got.Ended != 1 {
 			t.Fatalf("ended %d jobs", got.Ended)
 		}
 	}

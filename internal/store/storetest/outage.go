@@ -15,8 +15,8 @@ import (
 	"deadman/rules"
 )
 
-// met returns a hit of an outage: checks of a rule whose source does not answer.
-func met(w *fixture, rule *futurejobs.Rule, jobs int) futurejobs.OutageHit {
+// outageHit returns a hit of an outage: checks of a rule whose source does not answer.
+func outageHit(w *fixture, rule *futurejobs.Rule, jobs int) futurejobs.OutageHit {
 	return futurejobs.OutageHit{
 		Held: w.held, RuleSet: w.set,
 		Outage: futurejobs.Outage{Source: "shop", RuleID: rule.ID, Version: rule.Version, Jobs: jobs, Reason: "connection refused"},
@@ -38,27 +38,27 @@ func outagesOpenOnce(t *testing.T, w *fixture) {
 	}
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	var said []alerts.Alert
+	var raised []alerts.Alert
 	for range 5 {
 		all.Go(func() {
-			got, err := w.RecordOutage(w.ctx(), met(w, w.rule, 2))
+			got, err := w.RecordOutage(w.ctx(), outageHit(w, w.rule, 2))
 			mu.Lock()
 			defer mu.Unlock()
-			said = append(said, got...)
+			raised = append(raised, got...)
 			if err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	if len(said) != 1 || said[0].Count != 3 {
-		t.Fatalf("said %+v, want one of the three jobs that are due", said)
+	if len(raised) != 1 || raised[0].Count != 3 {
+		t.Fatalf("said %+v, want one of the three jobs that are due", raised)
 	}
-	if waiting := w.unpublished(); len(waiting) != 1 || waiting[0].ID != said[0].ID || waiting[0].Rule != w.rule.Name {
+	if waiting := w.unpublished(); len(waiting) != 1 || waiting[0].ID != raised[0].ID || waiting[0].Rule != w.rule.Name {
 		t.Errorf("in the outbox: %+v", waiting)
 	}
 	other := w.save("other", "order")
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, other, 1)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, other, 1)))
 
 	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
 	if len(open) != 2 || open[0].Jobs != 10 || open[0].RuleID != w.rule.ID || open[0].Reason != "connection refused" || open[0].SeenAt.Before(open[0].OpenedAt) {
@@ -66,9 +66,9 @@ func outagesOpenOnce(t *testing.T, w *fixture) {
 	}
 }
 
-// outagesCountWithinABound checks that a new outage counts the due jobs of its rule up to a bound, since all settles
+// outageHitsAreBounded checks that a new outage counts the due jobs of its rule up to a bound, since all settles
 // wait meanwhile.
-func outagesCountWithinABound(t *testing.T, w *fixture) {
+func outageHitsAreBounded(t *testing.T, w *fixture) {
 	const bound, more = 20_000, 500
 	keys := make([]string, bound+more)
 	for i := range keys {
@@ -76,7 +76,7 @@ func outagesCountWithinABound(t *testing.T, w *fixture) {
 	}
 	w.start(w.slot(), keys...)
 	other := w.save("other", "order")
-	w.byHand(w.starting(other, "a", w.slot()), w.starting(other, "b", w.slot()))
+	w.applyManually(w.starting(other, "a", w.slot()), w.starting(other, "b", w.slot()))
 	var due []futurejobs.Decision
 	for _, j := range w.all() {
 		j.NextCheckAt = w.slot().Add(-2 * futurejobs.Day)
@@ -87,38 +87,38 @@ func outagesCountWithinABound(t *testing.T, w *fixture) {
 	}
 	open := func(m futurejobs.OutageHit) (o futurejobs.Outage) {
 		t.Helper()
-		say := m.Alert
-		m.Alert = func(opened futurejobs.Outage) alerts.Alert { o = opened; return say(opened) }
-		if said := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), m)); len(said) != 1 {
-			t.Fatalf("said %+v", said)
+		raise := m.Alert
+		m.Alert = func(opened futurejobs.Outage) alerts.Alert { o = opened; return raise(opened) }
+		if raised := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), m)); len(raised) != 1 {
+			t.Fatalf("said %+v", raised)
 		}
 		return o
 	}
-	if o := open(met(w, w.rule, 7)); !o.More || o.Jobs > bound || o.Jobs < bound-2 {
+	if o := open(outageHit(w, w.rule, 7)); !o.More || o.Jobs > bound || o.Jobs < bound-2 {
 		t.Errorf("of %d due jobs %d are counted, and more: %v", len(due), o.Jobs, o.More)
 	}
-	if o := open(met(w, other, 1)); !o.More || o.Jobs < 1 || o.Jobs > 2 {
+	if o := open(outageHit(w, other, 1)); !o.More || o.Jobs < 1 || o.Jobs > 2 {
 		t.Errorf("of two due jobs among %d, %d are counted, and more: %v", len(due), o.Jobs, o.More)
 	}
 }
 
 func outagesEndOnce(t *testing.T, w *fixture) {
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, w.rule, 2)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, w.rule, 2)))
 	first := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	end := func(rule *futurejobs.Rule) func(futurejobs.Outage) alerts.Alert {
 		return func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Resolved) }
 	}
-	said, ended, err := w.CloseOutage(w.ctx(), first, end(w.rule))
-	if w.must(err); !ended || len(said) != 1 || said[0].Count != 2 {
-		t.Fatalf("ended %v, said %+v", ended, said)
+	raised, ended, err := w.CloseOutage(w.ctx(), first, end(w.rule))
+	if w.must(err); !ended || len(raised) != 1 || raised[0].Count != 2 {
+		t.Fatalf("ended %v, said %+v", ended, raised)
 	}
-	if said, ended, err := w.CloseOutage(w.ctx(), first, end(w.rule)); ended || len(said) != 0 || err != nil {
-		t.Errorf("ended again: %v, %v, %v", ended, said, err)
+	if raised, ended, err := w.CloseOutage(w.ctx(), first, end(w.rule)); ended || len(raised) != 0 || err != nil {
+		t.Errorf("ended again: %v, %v, %v", ended, raised, err)
 	}
 	if open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx())); len(open) != 0 {
 		t.Errorf("open: %+v", open)
 	}
-	resumed := met(w, w.rule, 0)
+	resumed := outageHit(w, w.rule, 0)
 	resumed.Repeated = 1
 	again := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed))
 	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed)) // the same job again
@@ -128,9 +128,9 @@ func outagesEndOnce(t *testing.T, w *fixture) {
 	}
 
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, w.rule.Version))
-	said, ended, err = w.CloseOutage(w.ctx(), second[0], end(w.rule))
-	if w.must(err); !ended || len(said) != 0 {
-		t.Errorf("of a deleted rule: ended %v, said %+v", ended, said)
+	raised, ended, err = w.CloseOutage(w.ctx(), second[0], end(w.rule))
+	if w.must(err); !ended || len(raised) != 0 {
+		t.Errorf("of a deleted rule: ended %v, said %+v", ended, raised)
 	}
 }
 
@@ -139,12 +139,12 @@ func outagesAreListed(t *testing.T, w *fixture) {
 		t.Helper()
 		return must[futurejobs.Page[futurejobs.ListedOutage]](t)(w.ListedOutages(w.ctx(), f))
 	}
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, w.rule, 2)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, w.rule, 2)))
 	over := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	_, _, err := w.CloseOutage(w.ctx(), over, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
 	w.must(err)
 	other := w.save("other", "order")
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, other, 5)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, other, 5)))
 
 	all := list(futurejobs.Filter{}).Items
 	if len(all) != 2 || all[0].Rule != "other" || all[0].Jobs != 5 || !all[0].ClosedAt.IsZero() || all[0].Reason != "connection refused" {
@@ -169,41 +169,41 @@ func outagesAreListed(t *testing.T, w *fixture) {
 	}
 }
 
-// deletionWaitsForTheEndOfAnOutage checks that a deletion waits for a running close of an outage, and that an outage
+// deletionWaitsForOutageEnd checks that a deletion waits for a running close of an outage, and that an outage
 // closed after it raises no alert.
-func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *fixture) {
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, w.rule, 2)))
+func deletionWaitsForOutageEnd(t *testing.T, w *fixture) {
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, w.rule, 2)))
 	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	var deleted error
-	said, ended, err := w.CloseOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert {
+	raised, ended, err := w.CloseOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert {
 		soon, cancel := context.WithTimeout(w.ctx(), 300*time.Millisecond)
 		defer cancel()
 		_, deleted = w.Delete(soon, w.rule.Name, rules.AnyVersion)
 		return outageAlert(w.rule, o, alerts.Resolved)
 	})
 	w.must(err)
-	if !ended || len(said) != 1 || deleted == nil {
-		t.Fatalf("ended: %t, said %d; the deletion meanwhile: %v, want that it waits", ended, len(said), deleted)
+	if !ended || len(raised) != 1 || deleted == nil {
+		t.Fatalf("ended: %t, said %d; the deletion meanwhile: %v, want that it waits", ended, len(raised), deleted)
 	}
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, w.rule, 1)))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, w.rule, 1)))
 	open = must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
 	before := len(w.unpublished())
-	said, ended, err = w.CloseOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
+	raised, ended, err = w.CloseOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
 	w.must(err)
-	if !ended || len(said) != 0 || len(w.unpublished()) != before {
-		t.Errorf("after the deletion: ended: %t, said %d", ended, len(said))
+	if !ended || len(raised) != 0 || len(w.unpublished()) != before {
+		t.Errorf("after the deletion: ended: %t, said %d", ended, len(raised))
 	}
 }
 
 func outagesNeedTheFence(t *testing.T, w *fixture) {
 	deleted := w.save("deleted", "order")
-	stale := met(w, deleted, 1)
+	stale := outageHit(w, deleted, 1)
 	must[int32](t)(w.Delete(w.ctx(), deleted.Name, rules.AnyVersion))
 	if _, err := w.RecordOutage(w.ctx(), stale); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("under old rules: %v", err)
 	}
-	lost := met(w, w.rule, 1)
+	lost := outageHit(w, w.rule, 1)
 	for i := range lost.Held {
 		lost.Held[i].Epoch--
 	}
@@ -237,7 +237,7 @@ func checksBeginOnce(t *testing.T, w *fixture) {
 	if ok, err := w.BeginCheck(w.ctx(), b); ok || err != nil {
 		t.Errorf("after the upkeep, while the job is there: %v, %v", ok, err)
 	}
-	w.settle(w.over(w.one("a")))
+	w.settle(w.exhausted(w.one("a")))
 	must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{History: time.Hour}))
 	if ok, err := w.BeginCheck(w.ctx(), b); !ok || err != nil {
 		t.Errorf("once the job is over nothing is kept of it: %v, %v", ok, err)

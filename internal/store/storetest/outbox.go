@@ -14,7 +14,7 @@ import (
 	"deadman/internal/store"
 )
 
-func outboxTakesTurns(t *testing.T, w *fixture) {
+func outboxAlternatesShards(t *testing.T, w *fixture) {
 	slot := w.slot()
 	var keys []string
 	for i := range 50 {
@@ -24,7 +24,7 @@ func outboxTakesTurns(t *testing.T, w *fixture) {
 	for round := range 3 {
 		var decisions []futurejobs.Decision
 		for _, j := range w.all() {
-			decisions = append(decisions, w.later(j, slot.Add(time.Duration(round+1)*time.Minute)))
+			decisions = append(decisions, w.reschedule(j, slot.Add(time.Duration(round+1)*time.Minute)))
 		}
 		w.settle(decisions...)
 	}
@@ -49,14 +49,14 @@ func outboxTakesTurns(t *testing.T, w *fixture) {
 	}
 }
 
-// outboxLeavesOut checks that excluded rules leave capacity for the others, even if many of their alerts come first.
-func outboxLeavesOut(t *testing.T, w *fixture) {
+// outboxSkipsRules checks that excluded rules leave capacity for the others, even if many of their alerts come first.
+func outboxSkipsRules(t *testing.T, w *fixture) {
 	slot := w.slot()
 	w.start(slot, "a", "b", "c")
-	w.settle(w.later(w.one("a"), slot.Add(time.Minute)), w.later(w.one("b"), slot.Add(time.Minute)), w.later(w.one("c"), slot.Add(time.Minute)))
+	w.settle(w.reschedule(w.one("a"), slot.Add(time.Minute)), w.reschedule(w.one("b"), slot.Add(time.Minute)), w.reschedule(w.one("c"), slot.Add(time.Minute)))
 	r := alerts.SystemAlert{Topic: "stream/X", Status: alerts.Firing, Severity: alerts.Error, Since: slot, Text: "it is said"}
-	if _, said, err := w.WriteSystemAlert(w.ctx(), r); err != nil || !said {
-		t.Fatal(said, err)
+	if _, written, err := w.WriteSystemAlert(w.ctx(), r); err != nil || !written {
+		t.Fatal(written, err)
 	}
 	var shards []int16
 	for i := range w.Shards() {
@@ -90,9 +90,9 @@ func byShardAndID(a, b alerts.Alert) int {
 	return slices.Compare(a.ID[:], b.ID[:])
 }
 
-func shardsOf(said []alerts.Alert) []int16 {
+func shardsOf(raised []alerts.Alert) []int16 {
 	var shards []int16
-	for _, a := range said {
+	for _, a := range raised {
 		shards = append(shards, a.Shard)
 	}
 	slices.Sort(shards)
@@ -101,7 +101,7 @@ func shardsOf(said []alerts.Alert) []int16 {
 
 func outboxForgets(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
-	w.settle(w.over(w.one("a")), w.over(w.one("b")))
+	w.settle(w.exhausted(w.one("a")), w.exhausted(w.one("b")))
 	waiting := w.unpublished()
 	for range 2 { // repeated calls are allowed
 		w.must(w.MarkPublished(w.ctx(), waiting[:1]))
@@ -132,8 +132,8 @@ func neighbours(w *fixture, n int) (keys []string, shard int16) {
 	return keys, shard
 }
 
-// waits checks that exactly these alerts are unpublished, and are counted.
-func waits(w *fixture, when string, want []alerts.Alert) {
+// checkUnpublished checks that exactly these alerts are unpublished, and are counted.
+func checkUnpublished(w *fixture, when string, want []alerts.Alert) {
 	w.t.Helper()
 	if diff := cmp.Diff(idsOf(want), idsOf(w.unpublished())); diff != "" {
 		w.t.Errorf("%s there wait (-want +got):\n%s", when, diff)
@@ -143,8 +143,8 @@ func waits(w *fixture, when string, want []alerts.Alert) {
 	}
 }
 
-func idsOf(said []alerts.Alert) (ids []alerts.ID) {
-	for _, a := range said {
+func idsOf(raised []alerts.Alert) (ids []alerts.ID) {
+	for _, a := range raised {
 		ids = append(ids, a.ID)
 	}
 	return ids
@@ -154,7 +154,7 @@ func idsOf(said []alerts.Alert) (ids []alerts.ID) {
 func outboxIsSentInParts(t *testing.T, w *fixture) {
 	const some = 300 // more than fit into a row
 	keys, shard := neighbours(w, some)
-	since := told(w, keys...)
+	since := publishedAlerts(w, keys...)
 	left := w.unpublished()
 	if len(left) != some || !slices.IsSortedFunc(left, byShardAndID) {
 		t.Fatalf("%d alerts wait, want %d in order", len(left), some)
@@ -172,7 +172,7 @@ func outboxIsSentInParts(t *testing.T, w *fixture) {
 		slices.Reverse(out) // in any order
 		for range 2 {
 			w.must(w.MarkPublished(w.ctx(), out))
-			waits(w, when, stay)
+			checkUnpublished(w, when, stay)
 		}
 		left = stay
 	}
@@ -201,18 +201,18 @@ func outboxIsSentInParts(t *testing.T, w *fixture) {
 // outboxIsMarkedLate checks that a node that marks all alerts that it read also removes those that another node left.
 func outboxIsMarkedLate(_ *testing.T, w *fixture) {
 	keys, _ := neighbours(w, 3)
-	told(w, keys...)
+	publishedAlerts(w, keys...)
 	read := w.unpublished()
 	w.must(w.MarkPublished(w.ctx(), read[1:2]))
 	w.must(w.MarkPublished(w.ctx(), read))
-	waits(w, "after both,", nil)
+	checkUnpublished(w, "after both,", nil)
 }
 
 // outboxIsMarkedByTwo checks that concurrent nodes remove the alerts that each of them sent, and no others.
 func outboxIsMarkedByTwo(_ *testing.T, w *fixture) {
 	const some, nodes = 400, 4
 	keys, _ := neighbours(w, some)
-	told(w, keys...)
+	publishedAlerts(w, keys...)
 	var left []alerts.Alert
 	sent := make([][]alerts.Alert, nodes)
 	for i, a := range w.unpublished() {
@@ -234,7 +234,7 @@ func outboxIsMarkedByTwo(_ *testing.T, w *fixture) {
 		})
 	}
 	w.must(group.Wait())
-	waits(w, "after all,", left)
+	checkUnpublished(w, "after all,", left)
 }
 
 // outboxKeepsTheOrderOfDecisions checks that a later decision on a job is sent later, even if it is settled together
@@ -244,9 +244,9 @@ func outboxKeepsTheOrderOfDecisions(t *testing.T, w *fixture) {
 	slot := w.slot()
 	w.start(slot, keys[0])
 	w.start(slot.Add(-time.Hour), keys[1]) // its check was undetermined
-	first := w.later(w.one(keys[0]), slot.Add(time.Minute))
+	first := w.reschedule(w.one(keys[0]), slot.Add(time.Minute))
 	w.settle(first)
-	second, other := w.later(w.one(keys[0]), slot.Add(2*time.Minute)), w.over(w.one(keys[1]))
+	second, other := w.reschedule(w.one(keys[0]), slot.Add(2*time.Minute)), w.exhausted(w.one(keys[1]))
 	w.settle(second, other)
 	for i, want := range []alerts.ID{first.Alerts[0].ID, other.Alerts[0].ID, second.Alerts[0].ID} {
 		next := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 1, nil))

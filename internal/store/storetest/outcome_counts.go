@@ -14,7 +14,7 @@ import (
 func endsAreCounted(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	for i, key := range []string{"a", "b", "c"} {
-		d := w.over(w.one(key))
+		d := w.exhausted(w.one(key))
 		d.Job.CheckStats = futurejobs.CheckStats{CheckAttempts: i, CheckTotal: time.Duration(i*i) * time.Second, CheckSlowest: time.Duration(i) * time.Second}
 		w.settle(d)
 	}

@@ -146,9 +146,9 @@ func (c *Cluster) arguments(data string, s Settings) []string {
 	return args
 }
 
-// keeper runs the server for as long as any process holds the other end of its descriptor 3, and then removes the
+// supervisorScript runs the server for as long as any process holds the other end of its descriptor 3, and then removes the
 // folder.
-const keeper = `
+const supervisorScript = `
 dir=$1; shift
 "$@" </dev/null & server=$!
 (
@@ -171,7 +171,7 @@ func (c *Cluster) run(as *syscall.Credential, server ...string) error {
 		return err
 	}
 	defer held.Close()
-	cmd := exec.Command("sh", append([]string{"-c", keeper, "keeper", c.Dir}, server...)...)
+	cmd := exec.Command("sh", append([]string{"-c", supervisorScript, "keeper", c.Dir}, server...)...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.ExtraFiles = log, log, c.Dir, []*os.File{held}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // an interrupt at the terminal is for the test only
 	if err := cmd.Start(); err != nil {

@@ -25,11 +25,11 @@ func address(w *fixture, key string) (pings.Address, bool, error) {
 }
 
 // pingActions returns the audit entries about ping addresses.
-func pingActions(w *fixture) (said []string) {
+func pingActions(w *fixture) (texts []string) {
 	for _, e := range auditEntries(w, access.AuditFilter{Action: "ping.*"}) {
-		said = append(said, strings.Join([]string{e.Actor.Name, e.Action, e.Object, e.Detail}, " "))
+		texts = append(texts, strings.Join([]string{e.Actor.Name, e.Action, e.Object, e.Detail}, " "))
 	}
-	return said
+	return texts
 }
 
 func addressesAreMadeOnce(t *testing.T, w *fixture) {
@@ -69,7 +69,7 @@ func addressesAreMadeOnce(t *testing.T, w *fixture) {
 	}
 }
 
-func addressesAreRacedOnce(t *testing.T, w *fixture) {
+func concurrentAddressesCreateOne(t *testing.T, w *fixture) {
 	var made atomic.Int32
 	ids := sync.Map{}
 	var nodes sync.WaitGroup
@@ -93,7 +93,7 @@ func addressesAreRacedOnce(t *testing.T, w *fixture) {
 	}
 }
 
-func addressesTakeTurns(t *testing.T, w *fixture) {
+func addressesAreRotated(t *testing.T, w *fixture) {
 	first, _, err := address(w, "a")
 	w.must(err)
 	second, made, err := w.CreatePingAddress(w.ctx(), pings.Address{RuleID: w.rule.ID, Key: "a", ID: uuid.NewString()}, true)
@@ -246,8 +246,8 @@ func bodiesAreForgotten(t *testing.T, w *fixture) {
 	}
 }
 
-// addressesGoWithTheirRule checks that a rule that was deleted long ago has no addresses left.
-func addressesGoWithTheirRule(t *testing.T, w *fixture) {
+// addressesAreDeletedWithRule checks that a rule that was deleted long ago has no addresses left.
+func addressesAreDeletedWithRule(t *testing.T, w *fixture) {
 	for i := range 3 {
 		if _, _, err := address(w, fmt.Sprint("k", i)); err != nil {
 			t.Fatal(err)

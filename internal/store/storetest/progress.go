@@ -24,7 +24,7 @@ func progress(w *fixture, topic string) (p store.Progress, ok bool) {
 	return store.Progress{Topic: topic}, false
 }
 
-func progressIsMadeOnce(t *testing.T, w *fixture) {
+func progressAdvancesOnce(t *testing.T, w *fixture) {
 	seen, ok := progress(w, "sweep")
 	if ok {
 		t.Fatalf("a new database has %+v", seen)
@@ -63,7 +63,7 @@ func progressIsMadeOnce(t *testing.T, w *fixture) {
 	}
 }
 
-func progressStandsStill(t *testing.T, w *fixture) {
+func progressIsKept(t *testing.T, w *fixture) {
 	still := func(seen store.Progress, late int) (store.Progress, bool) {
 		t.Helper()
 		now, ok, err := w.MarkStalled(w.ctx(), seen, late)
@@ -105,22 +105,22 @@ func shardsAreSwept(t *testing.T, w *fixture) {
 		}
 	}
 	want("", time.Time{}, false)
-	want(me, time.Time{}, true)
+	want(thisNode, time.Time{}, true)
 	leases := make([]futurejobs.Lease, len(w.held))
 	for i, h := range w.held {
 		leases[i] = futurejobs.Lease{HeldShard: h, Swept: w.slot().Add(time.Duration(i) * time.Second)}
 	}
-	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, leases[:len(leases)-1], time.Hour))
+	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), thisNode, leases[:len(leases)-1], time.Hour))
 	want("", w.slot(), false)
-	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, leases, time.Hour))
+	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), thisNode, leases, time.Hour))
 	want("", w.slot(), true)
-	w.must(w.Release(w.ctx(), me, leases[2:4]))
-	want(me, w.slot().Add(2*time.Second), true)
+	w.must(w.Release(w.ctx(), thisNode, leases[2:4]))
+	want(thisNode, w.slot().Add(2*time.Second), true)
 	if _, ok, err := w.Take(w.ctx(), "other", leases[2].HeldShard, time.Hour); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	want("other", w.slot(), true)
-	want(me, w.slot().Add(2*time.Second), true)
+	want(thisNode, w.slot().Add(2*time.Second), true)
 }
 
 func lateJobsAreCounted(t *testing.T, w *fixture) {
@@ -133,7 +133,7 @@ func lateJobsAreCounted(t *testing.T, w *fixture) {
 	w.start(from.Add(time.Minute), "a", "b", "c")
 	w.start(until, "at the end")
 	w.start(until.Add(time.Minute), "after it")
-	w.byHand(w.starting(other, "p", from.Add(2*time.Minute)))
+	w.applyManually(w.starting(other, "p", from.Add(2*time.Minute)))
 	if got := must[time.Time](t)(w.OldestDue(w.ctx())); !got.Equal(from) {
 		t.Errorf("the oldest is due at %s, want %s", got, from)
 	}
@@ -190,7 +190,7 @@ func overdueJobsAreFound(t *testing.T, w *fixture) {
 	w.start(by, "a", "b")
 	w.start(by.Add(-time.Minute), "c")
 	w.start(by.Add(time.Second), "not yet")
-	w.byHand(w.starting(other, "p", by))
+	w.applyManually(w.starting(other, "p", by))
 	found, oldest, whole := overdue()
 	if diff := cmp.Diff(map[int32]int{w.rule.ID: 3, other.ID: 1}, found); diff != "" || !oldest.Equal(by.Add(-time.Minute)) || !whole {
 		t.Errorf("the oldest is of %s, %v (-want +got):\n%s", oldest, whole, diff)
@@ -203,7 +203,7 @@ func overdueJobsAreFound(t *testing.T, w *fixture) {
 	if found, _, whole = overdue(); whole || found[w.rule.ID] < 3 || found[w.rule.ID] > 3000 {
 		t.Errorf("of very many: %v, %v", found, whole)
 	}
-	w.byHand(w.starting(other, "behind them", by))
+	w.applyManually(w.starting(other, "behind them", by))
 	late = map[futurejobs.VersionRef]time.Duration{{RuleID: w.rule.ID, Version: w.rule.Version}: 30 * time.Second}
 	found, oldest, whole = overdue()
 	if diff := cmp.Diff(map[int32]int{w.rule.ID: 1, other.ID: 2}, found); diff != "" || !oldest.Equal(by.Add(-time.Minute)) || whole {

@@ -150,7 +150,7 @@ func useOfQuotasIsKept(t *testing.T, w *fixture) {
 }
 
 func alertsAreWithheld(t *testing.T, w *fixture) {
-	since := told(w, "a", "b")
+	since := publishedAlerts(w, "a", "b")
 	waits := w.unpublished()
 	if len(waits) != 2 {
 		t.Fatalf("%d alerts wait", len(waits))
@@ -192,16 +192,16 @@ func alertsAreWithheld(t *testing.T, w *fixture) {
 	}
 }
 
-// alertsArePublishedAgain checks that republished alerts have their earlier state, even if a part of a row of the
+// withheldAlertsArePublished checks that republished alerts have their earlier state, even if a part of a row of the
 // outbox is published.
-func alertsArePublishedAgain(t *testing.T, w *fixture) {
+func withheldAlertsArePublished(t *testing.T, w *fixture) {
 	keys, shard := neighbours(w, 4)
-	since := told(w, keys...)
+	since := publishedAlerts(w, keys...)
 	waits := w.unpublished()
 	w.must(w.Withhold(w.ctx(), waits[1:3]))
 	w.must(w.MarkPublished(w.ctx(), waits))
 	republish(w, since, 4)
-	told(w, "new")
+	publishedAlerts(w, "new")
 	was := make(map[alerts.ID]alerts.Republication)
 	for {
 		next := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 1, nil))
@@ -259,7 +259,7 @@ func earlyIsCappedByTenant(t *testing.T, w *fixture) {
 			w.rule = w.save(name, "order")
 		}
 		for i := range 6 {
-			w.byHand(happening(w, fmt.Sprint(i), w.slot(), time.Hour+time.Duration(i)*time.Minute))
+			w.applyManually(eventEffect(w, fmt.Sprint(i), w.slot(), time.Hour+time.Duration(i)*time.Minute))
 		}
 	}
 	const much = 1 << 20

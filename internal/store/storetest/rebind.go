@@ -27,8 +27,8 @@ func stream(w *fixture, name string, created time.Time) {
 	w.must(w.ResetCursor(w.ctx(), old, to))
 }
 
-// readsOf returns the reads of each version of a rule.
-func readsOf(w *fixture, name string) map[int32][]rules.StreamBinding {
+// bindingsOf returns the reads of each version of a rule.
+func bindingsOf(w *fixture, name string) map[int32][]rules.StreamBinding {
 	w.t.Helper()
 	reads := map[int32][]rules.StreamBinding{}
 	for _, v := range must[[]rules.RuleVersion](w.t)(w.Named(w.ctx(), name)) {
@@ -37,8 +37,8 @@ func readsOf(w *fixture, name string) map[int32][]rules.StreamBinding {
 	return reads
 }
 
-// streamsGoBackForWhatIsNew checks that a stream moves back for new reads, and that no rule receives an event twice.
-func streamsGoBackForWhatIsNew(t *testing.T, w *fixture) {
+// rebindRereadsNewSubjects checks that a stream moves back for new reads, and that no rule receives an event twice.
+func rebindRereadsNewSubjects(t *testing.T, w *fixture) {
 	b := w.binding()
 	last := cursor(w, "ORDERS").LastAt
 	revision := must[int64](t)(w.Revision(w.ctx()))
@@ -53,10 +53,10 @@ func streamsGoBackForWhatIsNew(t *testing.T, w *fixture) {
 		t.Errorf("the stream is read from %+v, want from 12, and nothing known to be read through", c)
 	}
 	want := map[int32][]rules.StreamBinding{1: {{Subject: "b", Stream: "OLD", From: 3}}, 2: {fresh, kept}}
-	if diff := cmp.Diff(want, readsOf(w, "goes")); diff != "" {
+	if diff := cmp.Diff(want, bindingsOf(w, "goes")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[int32][]rules.StreamBinding{1: b.stays.Reads}, readsOf(w, "stays")); diff != "" {
+	if diff := cmp.Diff(map[int32][]rules.StreamBinding{1: b.stays.Reads}, bindingsOf(w, "stays")); diff != "" {
 		t.Errorf("a rule that begins later (-want +got):\n%s", diff)
 	}
 	if now := must[int64](t)(w.Revision(w.ctx())); now != revision+1 {
@@ -71,7 +71,7 @@ func streamsGoBackForWhatIsNew(t *testing.T, w *fixture) {
 	again := rules.StreamBinding{Subject: "d", Stream: "ORDERS", From: 10, At: w.slot(), CreatedAt: b.created}
 	w.must(w.Rebind(w.ctx(), "goes", revision+1, map[int32][]rules.StreamBinding{2: {fresh, kept, again}}))
 	fresh.From, fresh.At = 20, later(last, fresh.At)
-	if diff := cmp.Diff([]rules.StreamBinding{fresh, kept, again}, readsOf(w, "goes")[2]); diff != "" {
+	if diff := cmp.Diff([]rules.StreamBinding{fresh, kept, again}, bindingsOf(w, "goes")[2]); diff != "" {
 		t.Errorf("what was applied after it went back (-want +got):\n%s", diff)
 	}
 	if c := cursor(w, "ORDERS"); c.LastSeq != 10 {
@@ -86,8 +86,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// streamsBeginWhereTheyAreBound checks that a stream without readers is read from the start of the rules' reads.
-func streamsBeginWhereTheyAreBound(t *testing.T, w *fixture) {
+// rebindStartsNewStreams checks that a stream without readers is read from the start of the rules' reads.
+func rebindStartsNewStreams(t *testing.T, w *fixture) {
 	b := w.binding()
 	stream(w, "OLD", b.created.Add(-time.Hour)) // another stream of the same name
 	for _, name := range []string{"stays", "goes"} {
@@ -113,9 +113,9 @@ func streamsBeginWhereTheyAreBound(t *testing.T, w *fixture) {
 	}
 }
 
-// streamsStayWhereTheyAreBehind checks that a cursor before the new read stays, and that its read-through time is
+// rebindKeepsLaggingStreams checks that a cursor before the new read stays, and that its read-through time is
 // cleared.
-func streamsStayWhereTheyAreBehind(t *testing.T, w *fixture) {
+func rebindKeepsLaggingStreams(t *testing.T, w *fixture) {
 	b := w.binding()
 	w.must(w.Rebind(w.ctx(), "goes", must[int64](t)(w.Revision(w.ctx())), map[int32][]rules.StreamBinding{2: {
 		{Subject: "b", Stream: "ORDERS", From: 40, At: w.slot(), CreatedAt: b.created},
@@ -125,9 +125,9 @@ func streamsStayWhereTheyAreBehind(t *testing.T, w *fixture) {
 	}
 }
 
-// rebindsLoseToChanges checks that a rebind that was evaluated with other rules, or another stream of the name, changes
+// rebindRefusesChangedRules checks that a rebind that was evaluated with other rules, or another stream of the name, changes
 // nothing.
-func rebindsLoseToChanges(t *testing.T, w *fixture) {
+func rebindRefusesChangedRules(t *testing.T, w *fixture) {
 	b := w.binding()
 	revision := must[int64](t)(w.Revision(w.ctx()))
 	rebind := func(revision int64, created time.Time) func() error {
@@ -136,10 +136,10 @@ func rebindsLoseToChanges(t *testing.T, w *fixture) {
 		}
 	}
 	w.set = revision
-	refuses(w, rules.ErrConflict, rebind(revision, b.created.Add(time.Minute)))
+	checkRefused(w, rules.ErrConflict, rebind(revision, b.created.Add(time.Minute)))
 	w.must(w.Pause(w.ctx(), "goes", true))
 	w.set = must[int64](t)(w.Revision(w.ctx()))
-	refuses(w, rules.ErrConflict, rebind(revision, b.created))
+	checkRefused(w, rules.ErrConflict, rebind(revision, b.created))
 	if c := cursor(w, "ORDERS"); c.LastSeq != 30 {
 		t.Errorf("the stream is read from %d", c.LastSeq)
 	}
@@ -148,9 +148,9 @@ func rebindsLoseToChanges(t *testing.T, w *fixture) {
 	w.must(rebind(revision, b.created)())
 }
 
-// rebindsLoseToEachOther checks concurrent rebinds of a rule from the same revision: one succeeds, and the others
+// concurrentRebindsConflict checks concurrent rebinds of a rule from the same revision: one succeeds, and the others
 // return a conflict and change nothing.
-func rebindsLoseToEachOther(t *testing.T, w *fixture) {
+func concurrentRebindsConflict(t *testing.T, w *fixture) {
 	const clients = 3
 	w.binding()
 	for round := range 5 {
@@ -178,7 +178,7 @@ func rebindsLoseToEachOther(t *testing.T, w *fixture) {
 		if won < 0 {
 			t.Fatalf("round %d: %v, want one that is bound", round, errs)
 		}
-		if got := readsOf(w, "goes")[2]; len(got) != 1 || got[0].Stream != fmt.Sprintf("S%d-%d", round, won) {
+		if got := bindingsOf(w, "goes")[2]; len(got) != 1 || got[0].Stream != fmt.Sprintf("S%d-%d", round, won) {
 			t.Errorf("round %d: the rule reads %v, and client %d has bound it", round, got, won)
 		}
 		if after := must[int64](t)(w.Revision(w.ctx())); after != revision+1 {

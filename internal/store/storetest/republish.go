@@ -15,9 +15,9 @@ import (
 	"deadman/internal/store"
 )
 
-// told settles a decision with an alert about each key, publishes nothing, and returns the database's time before the
+// publishedAlerts settles a decision with an alert about each key, publishes nothing, and returns the database's time before the
 // decisions.
-func told(w *fixture, keys ...string) (since time.Time) {
+func publishedAlerts(w *fixture, keys ...string) (since time.Time) {
 	w.t.Helper()
 	since = must[time.Time](w.t)(w.Now(w.ctx()))
 	for later := since; !later.After(since); { // no earlier decision has the same instant
@@ -31,7 +31,7 @@ func told(w *fixture, keys ...string) (since time.Time) {
 	var decisions []futurejobs.Decision
 	for _, j := range w.all() {
 		if wanted[j.Key] {
-			decisions = append(decisions, w.over(j))
+			decisions = append(decisions, w.exhausted(j))
 		}
 	}
 	w.settle(decisions...)
@@ -40,13 +40,13 @@ func told(w *fixture, keys ...string) (since time.Time) {
 
 func alertsAreRepublished(t *testing.T, w *fixture) {
 	shop := w.rule
-	told(w, "a")
+	publishedAlerts(w, "a")
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
-	since := told(w, "b", "c")
+	since := publishedAlerts(w, "b", "c")
 	w.rule = w.save("other", "order")
-	told(w, "d")
+	publishedAlerts(w, "d")
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
-	told(w, "waits")
+	publishedAlerts(w, "waits")
 
 	all := futurejobs.Filter{After: since}
 	of := futurejobs.Filter{After: since, Rule: shop.Name}
@@ -85,11 +85,11 @@ func alertsAreRepublished(t *testing.T, w *fixture) {
 	if diff := cmp.Diff(want, audited(w, access.AuditFilter{Action: "alert.republish"})); diff != "" {
 		t.Error(diff)
 	}
-	for _, ask := range []func(futurejobs.Filter) error{
+	for _, send := range []func(futurejobs.Filter) error{
 		func(f futurejobs.Filter) error { _, err := w.Republish(w.ctx(), f); return err },
 		func(f futurejobs.Filter) error { _, err := w.Republishable(w.ctx(), f); return err },
 	} {
-		if err := ask(futurejobs.Filter{After: since, Rule: "missing"}); !errors.Is(err, futurejobs.ErrNotFound) {
+		if err := send(futurejobs.Filter{After: since, Rule: "missing"}); !errors.Is(err, futurejobs.ErrNotFound) {
 			t.Errorf("of a rule that never was: %v", err)
 		}
 	}
@@ -100,7 +100,7 @@ func alertsAreRepublished(t *testing.T, w *fixture) {
 func alertsAreRepublishedInParts(t *testing.T, w *fixture) {
 	const some = 10_200
 	keys, _ := neighbours(w, some)
-	since := told(w, keys...)
+	since := publishedAlerts(w, keys...)
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
 	republish(w, since, some)
 	seen := make(map[alerts.ID]bool)
@@ -125,13 +125,13 @@ func decideAt(w *fixture, slot time.Time, key string) alerts.ID {
 	w.t.Helper()
 	j := w.one(key)
 	j.NextCheckAt, j.CheckCount = j.NextCheckAt.Add(time.Minute), j.CheckCount+1
-	d := w.saying(futurejobs.Decision{Job: j}, slot)
+	d := w.withAlert(futurejobs.Decision{Job: j}, slot)
 	w.settle(d)
 	return d.Alerts[0].ID
 }
 
-// sent publishes the alerts of a shard, up to limit at a time, and returns their ids in order.
-func sent(w *fixture, shard int16, limit int) (ids []alerts.ID) {
+// nextUnpublished publishes the alerts of a shard, up to limit at a time, and returns their ids in order.
+func nextUnpublished(w *fixture, shard int16, limit int) (ids []alerts.ID) {
 	w.t.Helper()
 	for {
 		next := must[[]alerts.Alert](w.t)(w.Unpublished(w.ctx(), []int16{shard}, limit, nil))
@@ -155,7 +155,7 @@ func alertsAreRepublishedInOrder(t *testing.T, w *fixture) {
 	decide(slot)
 	decide(slot.Add(-2 * time.Hour)) // its id is less than that of the decision before
 	decide(slot.Add(-time.Hour))
-	if diff := cmp.Diff(want, sent(w, shard, 10)); diff != "" {
+	if diff := cmp.Diff(want, nextUnpublished(w, shard, 10)); diff != "" {
 		t.Fatalf("at first (-want +got):\n%s", diff)
 	}
 	decide(slot.Add(time.Hour)) // unpublished
@@ -164,19 +164,19 @@ func alertsAreRepublishedInOrder(t *testing.T, w *fixture) {
 			republish(w, since, int64(len(want)-1))
 		}
 		decide(slot.Add(-3 * time.Hour))
-		if diff := cmp.Diff(want, sent(w, shard, limit)); diff != "" {
+		if diff := cmp.Diff(want, nextUnpublished(w, shard, limit)); diff != "" {
 			t.Errorf("%d at a time (-want +got):\n%s", limit, diff)
 		}
 		decide(slot.Add(2 * time.Hour))
 	}
 }
 
-// alertsArePutBackOnceByTwo checks that nodes that hold a shard, or do not know yet that they lost it, put an alert
+// concurrentRepublishRunsOnce checks that nodes that hold a shard, or do not know yet that they lost it, put an alert
 // back once.
-func alertsArePutBackOnceByTwo(_ *testing.T, w *fixture) {
+func concurrentRepublishRunsOnce(_ *testing.T, w *fixture) {
 	const some, nodes = 1000, 4
 	keys, shard := neighbours(w, some)
-	since := told(w, keys...)
+	since := publishedAlerts(w, keys...)
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
 	for range 3 {
 		republish(w, since, some)
@@ -195,22 +195,22 @@ func alertsArePutBackOnceByTwo(_ *testing.T, w *fixture) {
 	}
 }
 
-// alertsArePutBackBesideWhatIsLeft checks that alerts of one instant are put back beside those that are still
+// republishKeepsUnpublishedAlerts checks that alerts of one instant are put back beside those that are still
 // unpublished since the last time.
-func alertsArePutBackBesideWhatIsLeft(t *testing.T, w *fixture) {
+func republishKeepsUnpublishedAlerts(t *testing.T, w *fixture) {
 	keys, shard := neighbours(w, 3)
 	w.start(w.slot(), keys...)
-	decisions := []futurejobs.Decision{w.over(w.one(keys[0])), w.over(w.one(keys[1])), w.over(w.one(keys[2]))}
+	decisions := []futurejobs.Decision{w.exhausted(w.one(keys[0])), w.exhausted(w.one(keys[1])), w.exhausted(w.one(keys[2]))}
 	since := decisions[0].Alerts[0].DecidedAt
 	for i := range decisions {
 		decisions[i].Alerts[0].DecidedAt = since
 	}
 	w.settle(decisions...)
-	all := sent(w, shard, 10)
+	all := nextUnpublished(w, shard, 10)
 	republish(w, since, 3)
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()[:1])) // its row keeps the key that it was written with
 	republish(w, since, 1)
-	if diff := cmp.Diff(all, sent(w, shard, 1)); diff != "" {
+	if diff := cmp.Diff(all, nextUnpublished(w, shard, 1)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

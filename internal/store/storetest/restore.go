@@ -12,8 +12,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// theMarkMoves checks that the mark advances from its seen position and keeps a restore until it is handled.
-func theMarkMoves(t *testing.T, w *fixture) {
+// markMoves checks that the mark advances from its seen position and keeps a restore until it is handled.
+func markMoves(t *testing.T, w *fixture) {
 	move := func(seen alerts.Mark, seq uint64, r *alerts.Restore) (alerts.Mark, bool) {
 		t.Helper()
 		to, ok, err := w.MoveMark(w.ctx(), seen, seq, r)
@@ -50,25 +50,25 @@ func theMarkMoves(t *testing.T, w *fixture) {
 	}
 }
 
-// strange returns an alert of the stream that the database does not have.
-func strange(w *fixture, key string, said time.Time) alerts.Alert {
+// unknownAlert returns an alert of the stream that the database does not have.
+func unknownAlert(w *fixture, key string, at time.Time) alerts.Alert {
 	return alerts.Alert{
-		ID:   alerts.Decision{Origin: alerts.OriginOf(w.slot(), 1), RuleID: w.rule.ID, Rule: w.rule.Name, Key: key, Status: alerts.Firing, At: said}.ID(),
-		Rule: w.rule.Name, RuleVersion: 1, Entity: w.rule.Entity, Key: key, DecidedAt: said,
+		ID:   alerts.Decision{Origin: alerts.OriginOf(w.slot(), 1), RuleID: w.rule.ID, Rule: w.rule.Name, Key: key, Status: alerts.Firing, At: at}.ID(),
+		Rule: w.rule.Name, RuleVersion: 1, Entity: w.rule.Entity, Key: key, DecidedAt: at,
 		Detail: alerts.Detail{
 			Draft: alerts.Draft{Status: alerts.Firing, Severity: alerts.Error, Step: "primary", Text: "it waits"},
-			Since: said.Add(-time.Hour), Slot: said, CheckCount: 1, Event: []byte(`{"id":1}`),
+			Since: at.Add(-time.Hour), Slot: at, CheckCount: 1, Event: []byte(`{"id":1}`),
 		},
 	}
 }
 
-// unknownAlertsGoBackToTheirJobs checks that an open alert that the database does not have goes to the job that was
+// unknownAlertsAreAttachedToJobs checks that an open alert that the database does not have goes to the job that was
 // pending at its time. No alert is raised for it, and the job's end closes it.
-func unknownAlertsGoBackToTheirJobs(t *testing.T, w *fixture) {
+func unknownAlertsAreAttachedToJobs(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
-	w.settle(w.later(w.one("a"), w.slot().Add(2*time.Hour)))
+	w.settle(w.reschedule(w.one("a"), w.slot().Add(2*time.Hour)))
 	before := w.one("a")
-	strange := strange(w, "a", before.NextCheckAt.Add(-time.Minute))
+	strange := unknownAlert(w, "a", before.NextCheckAt.Add(-time.Minute))
 	unknown := must[[]alerts.Alert](t)(w.Unknown(w.ctx(), []alerts.Alert{strange, {ID: before.Alerts[0], Entity: w.rule.Entity, Key: "a"}}))
 	if len(unknown) != 1 || unknown[0].ID != strange.ID {
 		t.Fatalf("unknown are %+v", unknown)
@@ -97,7 +97,7 @@ func unknownAlertsAreClosed(t *testing.T, w *fixture) {
 	since := w.slot()
 	w.start(since, "younger") // it started after the alert was raised
 	for _, key := range []string{"absent", "younger"} {
-		strange := strange(w, key, must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour))
+		strange := unknownAlert(w, key, must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour))
 		closing := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: since}))
 		if closing == nil || closing.Status != alerts.Resolved || closing.Rule != w.rule.Name || closing.Key != key || !slices.Equal(closing.Closes, []alerts.ID{strange.ID}) {
 			t.Fatalf("%s: closed by %+v", key, closing)
@@ -118,7 +118,7 @@ func unknownAlertsAreClosed(t *testing.T, w *fixture) {
 // unknownAlertsOfOtherRulesAreClosed checks that no alert of a missing rule is raised: the node closes its alerts under
 // its own rule.
 func unknownAlertsOfOtherRulesAreClosed(t *testing.T, w *fixture) {
-	strange := strange(w, "a", w.slot())
+	strange := unknownAlert(w, "a", w.slot())
 	strange.Rule = "unknown"
 	closing := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: w.slot()}))
 	if closing == nil || closing.Rule != alerts.SystemRule || !slices.Equal(closing.Closes, []alerts.ID{strange.ID}) {

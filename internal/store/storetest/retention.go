@@ -17,7 +17,7 @@ func prune(w *fixture, d time.Duration) store.Pruned {
 
 func retentionPrunes(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
-	w.settle(w.over(w.one("a")), w.over(w.one("b")))
+	w.settle(w.exhausted(w.one("a")), w.exhausted(w.one("b")))
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
 	letters := batch(w, 7, 8)
 	letters.DeadLetters = []futurejobs.DeadLetter{{Reason: "bad"}}
@@ -35,18 +35,18 @@ func retentionPrunes(t *testing.T, w *fixture) {
 	if len(w.ended()) != 0 || len(pages(t, futurejobs.Filter{}, w.Alerts)) != 0 || len(pages(t, futurejobs.Filter{}, w.DeadLetters)) != 0 {
 		t.Error("something is left")
 	}
-	balances(w, 3)
+	checkBalance(w, 3)
 	w.start(w.slot(), "d") // the table of today still exists, or the default
-	w.settle(w.over(w.one("d")))
+	w.settle(w.exhausted(w.one("d")))
 	if len(w.ended()) != 1 {
 		t.Error("nothing can be archived any more")
 	}
-	balances(w, 4)
+	checkBalance(w, 4)
 }
 
 func retentionKeepsWhatIsUnpublished(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
-	w.settle(w.over(w.one("a")), w.over(w.one("b")))
+	w.settle(w.exhausted(w.one("a")), w.exhausted(w.one("b")))
 	waiting := w.unpublished()
 	w.must(w.MarkPublished(w.ctx(), waiting[1:]))
 	if got := prune(w, -3*futurejobs.Day); got.Alerts != 1 {
@@ -63,10 +63,10 @@ func gaugesCount(t *testing.T, w *fixture) {
 		t.Errorf("of nothing: %+v", got)
 	}
 	w.start(w.slot(), "a", "b", "c", "d")
-	w.settle(w.over(w.one("a")), w.over(w.one("b")))
+	w.settle(w.exhausted(w.one("a")), w.exhausted(w.one("b")))
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()[:1]))
 	past := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour)
-	w.settle(w.later(w.one("c"), past))
+	w.settle(w.reschedule(w.one("c"), past))
 	letters := batch(w, 7, 8)
 	letters.DeadLetters = []futurejobs.DeadLetter{{Reason: "bad"}}
 	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), letters))

@@ -68,8 +68,8 @@ func versionsArePruned(t *testing.T, w *fixture) {
 		next := w.save(w.rule.Name, "order")
 		versions[next.Version] = next
 	}
-	w.byHand(w.starting(versions[3], "a", w.slot()))
-	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), met(w, versions[4], 1)))
+	w.applyManually(w.starting(versions[3], "a", w.slot()))
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, versions[4], 1)))
 	if n := prune(); n != 0 {
 		t.Errorf("%d versions went that events may be for", n)
 	}
@@ -91,7 +91,7 @@ func versionsArePruned(t *testing.T, w *fixture) {
 		}
 	}
 	w.set = changes.Revision
-	w.settle(w.over(w.one("a")))
+	w.settle(w.exhausted(w.one("a")))
 	if n := prune(); n != 1 {
 		t.Errorf("%d versions went, want 3, whose job has ended", n)
 	}
@@ -124,14 +124,14 @@ func changesAreLoadedAlone(t *testing.T, w *fixture) {
 }
 
 func rulesKeepTheirEntity(_ *testing.T, w *fixture) {
-	refuses(w, rules.ErrEntityChanged, func() error {
+	checkRefused(w, rules.ErrEntityChanged, func() error {
 		_, err := w.Save(w.ctx(), rules.RuleVersion{Name: w.rule.Name, Entity: "parcel", Document: []byte(`{}`)}, rules.AnyVersion)
 		return err
 	})
 }
 
-// refuses fails the test unless a change of the rules fails with the given error and changes nothing.
-func refuses(w *fixture, reason error, change func() error) {
+// checkRefused fails the test unless a change of the rules fails with the given error and changes nothing.
+func checkRefused(w *fixture, reason error, change func() error) {
 	w.t.Helper()
 	before, were, err := w.Load(w.ctx())
 	w.must(err)
@@ -146,10 +146,10 @@ func refuses(w *fixture, reason error, change func() error) {
 	if diff := cmp.Diff(were, are); diff != "" {
 		w.t.Errorf("rules (-before +after):\n%s", diff)
 	}
-	w.byHand(w.starting(w.rule, "x", w.slot())) // and no gate is left closed
+	w.applyManually(w.starting(w.rule, "x", w.slot())) // and no gate is left closed
 }
 
-func rulesAreSavedOverTheVersionMeant(t *testing.T, w *fixture) {
+func rulesAreSavedOverExpectedVersion(t *testing.T, w *fixture) {
 	save := func(name string, version int32) func() error {
 		return func() error {
 			_, err := w.Save(w.ctx(), rules.RuleVersion{Name: name, Entity: "order", Document: []byte(`{}`)}, version)
@@ -162,11 +162,11 @@ func rulesAreSavedOverTheVersionMeant(t *testing.T, w *fixture) {
 	for _, change := range []func() error{
 		save(w.rule.Name, 0), save(w.rule.Name, 2), save("new", 1), save("new", 2), remove(w.rule.Name, 2), remove(w.rule.Name, 0),
 	} {
-		refuses(w, rules.ErrConflict, change)
+		checkRefused(w, rules.ErrConflict, change)
 	}
-	refuses(w, futurejobs.ErrNotFound, remove("new", rules.AnyVersion))
-	refuses(w, futurejobs.ErrNotFound, remove("new", 1))
-	refuses(w, futurejobs.ErrNotFound, func() error { return w.Pause(w.ctx(), "new", true) })
+	checkRefused(w, futurejobs.ErrNotFound, remove("new", rules.AnyVersion))
+	checkRefused(w, futurejobs.ErrNotFound, remove("new", 1))
+	checkRefused(w, futurejobs.ErrNotFound, func() error { return w.Pause(w.ctx(), "new", true) })
 
 	// Of concurrent changes of the same version, one succeeds.
 	var wins atomic.Int32
@@ -230,7 +230,7 @@ func rulesAreHalted(t *testing.T, w *fixture) {
 	if err := w.Halt(w.ctx(), w.rule.Name, 2, "another version"); !errors.Is(err, rules.ErrConflict) {
 		t.Errorf("of another version: %v", err)
 	}
-	refuses404(w, func() error { return w.Halt(w.ctx(), "new", 1, "no such rule") })
+	checkNotFound(w, func() error { return w.Halt(w.ctx(), "new", 1, "no such rule") })
 	if resumed := must[rules.RuleVersion](t)(w.Version(w.ctx(), w.rule.ID, 1)); !resumed.PausedAt.IsZero() {
 		t.Errorf("resumed: %+v", resumed)
 	}
@@ -240,14 +240,14 @@ func rulesAreHalted(t *testing.T, w *fixture) {
 	}
 }
 
-func jobsOfARuleAreWalked(t *testing.T, w *fixture) {
+func jobsOfRuleAreListed(t *testing.T, w *fixture) {
 	other := w.save("order-unpaid", "order")
 	keys := []string{"plain", "nul\x00", `back\slash`, "\xff", "é", "a b", "1", "2", "3", "4", "5", "6"}
 	var effects []futurejobs.Effect
 	for _, key := range keys {
 		effects = append(effects, w.starting(w.rule, key, w.slot()), w.starting(other, key, w.slot()))
 	}
-	w.byHand(effects...)
+	w.applyManually(effects...)
 	for _, limit := range []int{1, 5, 100} {
 		seen := map[string]bool{}
 		var after futurejobs.Ref
@@ -277,7 +277,7 @@ func jobsOfARuleAreWalked(t *testing.T, w *fixture) {
 		start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // it starts
 		start.Job.Event = json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
 		e.Action = start
-		w.byHand(e)
+		w.applyManually(e)
 	}
 	var after futurejobs.Ref
 	n := 0
@@ -297,8 +297,8 @@ func jobsOfARuleAreWalked(t *testing.T, w *fixture) {
 	}
 }
 
-// rulesBeginBehindWhatWasApplied checks that a rule does not read events that were applied during its save.
-func rulesBeginBehindWhatWasApplied(t *testing.T, w *fixture) {
+// rulesStartAfterAppliedEvents checks that a rule does not read events that were applied during its save.
+func rulesStartAfterAppliedEvents(t *testing.T, w *fixture) {
 	last := w.slot()
 	_, err := w.Apply(w.ctx(), batch(w, 7, 30))
 	w.must(err)

@@ -23,18 +23,18 @@ func jobsAreCountedByRule(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	slot := now.Truncate(time.Minute)
 	w.start(slot.Add(time.Hour), "a", "b", "c", "d")
-	w.byHand(w.starting(other, "p", slot.Add(2*time.Hour)))
+	w.applyManually(w.starting(other, "p", slot.Add(2*time.Hour)))
 	is("before a check", map[int32]futurejobs.RuleJobs{
 		w.rule.ID: {Pending: 4, NextCheckAt: slot.Add(time.Hour)}, other.ID: {Pending: 1, NextCheckAt: slot.Add(2 * time.Hour)},
 	})
 
 	undetermined := w.one("b")
 	undetermined.UndeterminedChecks, undetermined.NextCheckAt = 3, slot.Add(3*time.Hour)
-	w.settle(w.later(w.one("a"), slot.Add(4*time.Hour)), futurejobs.Decision{Job: undetermined})
+	w.settle(w.reschedule(w.one("a"), slot.Add(4*time.Hour)), futurejobs.Decision{Job: undetermined})
 	for key, slot := range map[string]time.Time{"c": now.Add(-23 * time.Hour), "d": now.Add(-25 * time.Hour)} {
-		d := w.over(w.one(key))
+		d := w.exhausted(w.one(key))
 		d.Alerts, d.Job.Alerts = nil, nil
-		d = w.saying(d, slot)
+		d = w.withAlert(d, slot)
 		d.Alerts[0].Status = alerts.GaveUp
 		w.settle(d)
 	}
@@ -42,7 +42,7 @@ func jobsAreCountedByRule(t *testing.T, w *fixture) {
 		w.rule.ID: {Pending: 2, Open: 1, Undetermined: 1, GaveUp: 1, NextCheckAt: slot.Add(3 * time.Hour)},
 		other.ID:  {Pending: 1, NextCheckAt: slot.Add(2 * time.Hour)},
 	})
-	w.byHand(asking(w, other, "p", time.Time{}, futurejobs.Pause{}))
+	w.applyManually(actionEffect(w, other, "p", time.Time{}, futurejobs.Pause{}))
 	if got := must[map[int32]futurejobs.RuleJobs](t)(w.RuleJobs(w.ctx())); got[other.ID].Pending != 1 || !got[other.ID].NextCheckAt.IsZero() || got[none.ID] != (futurejobs.RuleJobs{}) {
 		t.Errorf("while time stands still: %+v", got)
 	}

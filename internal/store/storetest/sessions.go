@@ -147,8 +147,8 @@ func sessionsAreForgotten(t *testing.T, w *fixture) {
 	}
 }
 
-// sessionsOfPeopleAreKept checks that a session of a person needs no token and ends only by its own revocation.
-func sessionsOfPeopleAreKept(t *testing.T, w *fixture) {
+// sessionsOfUsersAreKept checks that a session of a person needs no token and ends only by its own revocation.
+func sessionsOfUsersAreKept(t *testing.T, w *fixture) {
 	token := insert(w, "ann")
 	of := beginSession(w, token)
 	ann := session(w, access.Token{})

@@ -20,7 +20,7 @@ func settleReschedules(t *testing.T, w *fixture) {
 	before := w.one("a")
 	picked := before.NextCheckAt.Add(time.Second)
 	next := before.NextCheckAt.Add(5 * time.Minute)
-	d := w.later(before, next)
+	d := w.reschedule(before, next)
 	d.Job.UndeterminedChecks = 2
 	d.Job.Last = futurejobs.CheckTimes{PickedAt: picked, StartedAt: picked.Add(1), CompletedAt: picked.Add(7 * time.Microsecond)}
 	d.Job.Last.StartedAt = picked.Add(time.Microsecond)
@@ -59,7 +59,7 @@ func settleReschedulesTogether(t *testing.T, w *fixture) {
 		var decisions []futurejobs.Decision
 		for key, at := range next {
 			j := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, key)).Job
-			decisions = append(decisions, w.later(j, at))
+			decisions = append(decisions, w.reschedule(j, at))
 		}
 		if settled := w.settle(decisions...); len(settled.Jobs) != len(next) {
 			t.Fatalf("settled: %+v", settled)
@@ -75,7 +75,7 @@ func settleReschedulesTogether(t *testing.T, w *fixture) {
 func settleEnds(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	job := w.one("a")
-	d := w.over(job)
+	d := w.exhausted(job)
 	d.Job.Last = futurejobs.CheckTimes{PickedAt: job.NextCheckAt, StartedAt: job.NextCheckAt.Add(time.Millisecond), FailedAt: job.NextCheckAt.Add(time.Second)}
 	d.Job.CheckStats = futurejobs.CheckStats{CheckAttempts: 1, CheckTotal: time.Second, CheckSlowest: time.Second}
 	from := must[time.Time](t)(w.Now(w.ctx()))
@@ -104,17 +104,17 @@ func settleEnds(t *testing.T, w *fixture) {
 	}
 }
 
-// settleSays checks that alerts keep their instants, with equal ones and different ones in a batch.
-func settleSays(t *testing.T, w *fixture) {
+// settleRaisesAlerts checks that alerts keep their instants, with equal ones and different ones in a batch.
+func settleRaisesAlerts(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d", "e", "f", "g", "h")
 	looked := func(d futurejobs.Decision) futurejobs.Decision {
 		d.Job.Last.CompletedAt = d.Alerts[0].DecidedAt
 		return d
 	}
-	end := func(key string) futurejobs.Decision { return w.over(w.one(key)) }
+	end := func(key string) futurejobs.Decision { return w.exhausted(w.one(key)) }
 	move := func(key string) futurejobs.Decision {
 		j := w.one(key)
-		return w.later(j, j.NextCheckAt.Add(time.Hour))
+		return w.reschedule(j, j.NextCheckAt.Add(time.Hour))
 	}
 	var want []alerts.Alert
 	for _, batch := range [][]futurejobs.Decision{
@@ -137,22 +137,22 @@ func settleSays(t *testing.T, w *fixture) {
 	}
 }
 
-func settleLosesToAChange(t *testing.T, w *fixture) {
+func settleSkipsChangedJob(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	a, b := w.one("a"), w.one("b")
-	w.settle(w.later(a, a.NextCheckAt.Add(time.Minute)))
-	said := len(w.unpublished())
-	settled := w.settle(w.over(a), w.over(b)) // a has changed since it was read
+	w.settle(w.reschedule(a, a.NextCheckAt.Add(time.Minute)))
+	unpublished := len(w.unpublished())
+	settled := w.settle(w.exhausted(a), w.exhausted(b)) // a has changed since it was read
 	if settled.Jobs[a.ID] || !settled.Jobs[b.ID] || settled.Alerts != 1 {
 		t.Errorf("settled %+v, want b alone", settled)
 	}
-	if n := len(w.unpublished()) - said; n != 1 {
+	if n := len(w.unpublished()) - unpublished; n != 1 {
 		t.Errorf("%d new alerts, want 1", n)
 	}
-	if moved := w.settle(w.later(a, a.NextCheckAt.Add(time.Hour))); len(moved.Jobs) != 0 || moved.Alerts != 0 || len(w.unpublished())-said != 1 {
+	if moved := w.settle(w.reschedule(a, a.NextCheckAt.Add(time.Hour))); len(moved.Jobs) != 0 || moved.Alerts != 0 || len(w.unpublished())-unpublished != 1 {
 		t.Errorf("what had moved was moved again: %+v", moved)
 	}
-	if again := w.settle(w.over(b)); len(again.Jobs) != 0 || again.Alerts != 0 {
+	if again := w.settle(w.exhausted(b)); len(again.Jobs) != 0 || again.Alerts != 0 {
 		t.Errorf("what ended was settled again: %+v", again)
 	}
 	if n := len(w.ended()); n != 1 {
@@ -160,11 +160,11 @@ func settleLosesToAChange(t *testing.T, w *fixture) {
 	}
 }
 
-// settleRefusesWhatCannotBeSaid checks that a settle that cannot be encoded changes nothing and has no effect on the
+// settleRefusesInvalidAlerts checks that a settle that cannot be encoded changes nothing and has no effect on the
 // next one.
-func settleRefusesWhatCannotBeSaid(t *testing.T, w *fixture) {
+func settleRefusesInvalidAlerts(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
-	a, b, c := w.over(w.one("a")), w.over(w.one("b")), w.over(w.one("c"))
+	a, b, c := w.exhausted(w.one("a")), w.exhausted(w.one("b")), w.exhausted(w.one("c"))
 	unsayable := b
 	unsayable.Alerts = slices.Clone(b.Alerts)
 	unsayable.Alerts[0].Slot = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) // RFC 3339 ends before
@@ -172,48 +172,48 @@ func settleRefusesWhatCannotBeSaid(t *testing.T, w *fixture) {
 	if err == nil || len(settled.Jobs) != 0 {
 		t.Fatalf("settled %+v, error %v: want an error alone", settled, err)
 	}
-	if waiting, said := w.all(), w.unpublished(); len(waiting) != 3 || len(said) != 0 {
-		t.Errorf("%d jobs wait and %d alerts are said after that, want 3 and none", len(waiting), len(said))
+	if waiting, raised := w.all(), w.unpublished(); len(waiting) != 3 || len(raised) != 0 {
+		t.Errorf("%d jobs wait and %d alerts are said after that, want 3 and none", len(waiting), len(raised))
 	}
 	if settled := w.settle(b); !cmp.Equal(settled.Jobs, map[int64]bool{b.Job.ID: true}) || settled.Alerts != 1 {
 		t.Errorf("settled %+v after that, want b alone", settled)
 	}
-	if said := w.unpublished(); len(said) != 1 {
-		t.Errorf("%d alerts are said, want that of b", len(said))
+	if raised := w.unpublished(); len(raised) != 1 {
+		t.Errorf("%d alerts are said, want that of b", len(raised))
 	}
 }
 
-func settleLosesToATakeover(t *testing.T, w *fixture) {
+func settleRefusesStaleEpoch(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d", "e")
 	a := w.one("a")
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[a.Shard]}}))
+	w.must(w.Release(w.ctx(), thisNode, []futurejobs.Lease{{HeldShard: w.held[a.Shard]}}))
 	if _, ok, err := w.Take(w.ctx(), "other", w.held[a.Shard], time.Hour); err != nil || !ok {
 		t.Fatalf("take: %v, %v", ok, err)
 	}
-	settlesAllBut(w, a.Shard)
+	checkSettledExcept(w, a.Shard)
 }
 
-func settleLosesToTheClock(t *testing.T, w *fixture) {
+func settleRefusesExpiredLease(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d", "e")
 	a := w.one("a")
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[a.Shard]}}))
-	got, ok, err := w.Take(w.ctx(), me, w.held[a.Shard], -time.Second)
+	w.must(w.Release(w.ctx(), thisNode, []futurejobs.Lease{{HeldShard: w.held[a.Shard]}}))
+	got, ok, err := w.Take(w.ctx(), thisNode, w.held[a.Shard], -time.Second)
 	if err != nil || !ok {
 		t.Fatalf("take: %v, %v", ok, err)
 	}
 	w.held[a.Shard] = got.HeldShard
-	settlesAllBut(w, a.Shard)
+	checkSettledExcept(w, a.Shard)
 }
 
-// settlesAllBut ends and moves jobs, and checks that those of one shard are unchanged.
-func settlesAllBut(w *fixture, shard int16) {
+// checkSettledExcept ends and moves jobs, and checks that those of one shard are unchanged.
+func checkSettledExcept(w *fixture, shard int16) {
 	w.t.Helper()
 	var decisions []futurejobs.Decision
 	want := make(map[int64]bool)
 	for i, j := range w.all() {
-		d := w.over(j)
+		d := w.exhausted(j)
 		if i%2 == 0 {
-			d = w.later(j, j.NextCheckAt.Add(time.Minute))
+			d = w.reschedule(j, j.NextCheckAt.Add(time.Minute))
 		}
 		decisions = append(decisions, d)
 		if j.Shard != shard {
@@ -232,13 +232,13 @@ func settlesAllBut(w *fixture, shard int16) {
 	}
 }
 
-// settleStandsWhileRulesAreSaved checks that a settle depends only on the rules of its decisions, and only on changes
+// settleSucceedsDuringRuleSaves checks that a settle depends only on the rules of its decisions, and only on changes
 // that affect those.
-func settleStandsWhileRulesAreSaved(t *testing.T, w *fixture) {
+func settleSucceedsDuringRuleSaves(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	set := w.set
 	settle := func(key string) (futurejobs.Settled, error) {
-		st := w.settlement(w.over(w.one(key)))
+		st := w.settlement(w.exhausted(w.one(key)))
 		st.RuleSet = set
 		return w.Settle(w.ctx(), st)
 	}
@@ -270,7 +270,7 @@ func settleStandsWhileRulesAreSaved(t *testing.T, w *fixture) {
 func olderNodesFenceAllRules(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
 	must[[]futurejobs.Node](t)(w.Heartbeat(w.ctx(), futurejobs.Node{ID: "older", StartedAt: w.slot(), Schema: 16}, time.Hour))
-	set, st, met := w.set, w.settlement(w.over(w.one("a"))), met(w, w.rule, 1)
+	set, st, met := w.set, w.settlement(w.exhausted(w.one("a"))), outageHit(w, w.rule, 1)
 	b := futurejobs.EffectBatch{RuleSet: set, Effects: []futurejobs.Effect{w.ending(w.rule, "b")}}
 	w.save("other", "order")
 	var want error
@@ -297,14 +297,14 @@ func olderNodesFenceAllRules(t *testing.T, w *fixture) {
 	}
 }
 
-// settleLeavesOutRulesThatMoved checks that exactly the decisions on changed rules are left out of a batch.
-func settleLeavesOutRulesThatMoved(t *testing.T, w *fixture) {
+// settleSkipsMovedRules checks that exactly the decisions on changed rules are left out of a batch.
+func settleSkipsMovedRules(t *testing.T, w *fixture) {
 	other := w.save("order-unpaid", "order")
 	w.start(w.slot(), "a", "b")
-	w.byHand(w.starting(other, "a", w.slot()))
+	w.applyManually(w.starting(other, "a", w.slot()))
 	var decisions []futurejobs.Decision
 	for _, j := range w.all() {
-		decisions = append(decisions, w.over(j))
+		decisions = append(decisions, w.exhausted(j))
 	}
 	st := w.settlement(decisions...)
 	must[int32](t)(w.Delete(w.ctx(), other.Name, rules.AnyVersion))
@@ -332,9 +332,9 @@ func settleMany(t *testing.T, w *fixture) {
 	jobs := w.all()
 	decisions := make([]futurejobs.Decision, n)
 	for i, j := range jobs {
-		decisions[i] = w.over(j)
+		decisions[i] = w.exhausted(j)
 		if i%2 == 0 {
-			decisions[i] = w.later(j, j.NextCheckAt.Add(time.Minute))
+			decisions[i] = w.reschedule(j, j.NextCheckAt.Add(time.Minute))
 		}
 	}
 	slices.Reverse(decisions)
@@ -352,18 +352,18 @@ func firstCheckNeverChanges(t *testing.T, w *fixture) {
 	first := w.one("a").FirstCheckAt
 	for range 3 {
 		j := w.one("a")
-		d := w.later(j, j.NextCheckAt.Add(time.Minute))
+		d := w.reschedule(j, j.NextCheckAt.Add(time.Minute))
 		d.Job.FirstCheckAt = first.Add(time.Hour)
 		w.settle(d)
 	}
 	moved := w.starting(w.rule, "a", first.Add(time.Hour))
-	if got := w.byHand(moved); got.Kept != 1 {
+	if got := w.applyManually(moved); got.Kept != 1 {
 		t.Fatalf("a second start was not kept out: %+v", got)
 	}
 	if got := w.one("a").FirstCheckAt; !got.Equal(first) {
 		t.Errorf("pending: first check at %s, was %s", got, first)
 	}
-	d := w.over(w.one("a"))
+	d := w.exhausted(w.one("a"))
 	d.Job.FirstCheckAt = first.Add(time.Hour)
 	w.settle(d)
 	if got := w.ended()[0].FirstCheckAt; !got.Equal(first) {
@@ -375,7 +375,7 @@ func timesAreExact(t *testing.T, w *fixture) {
 	first := w.slot().Add(123456 * time.Microsecond)
 	made := w.job(w.rule, "a", first)
 	made.Since = time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
-	w.byHand(begins(w.rule, made))
+	w.applyManually(begins(w.rule, made))
 	j := w.one("a")
 	if !j.FirstCheckAt.Equal(first) || !j.NextCheckAt.Equal(first) || !j.Since.Equal(made.Since) {
 		t.Errorf("first %s, next %s, since %s", j.FirstCheckAt, j.NextCheckAt, j.Since)
@@ -385,7 +385,7 @@ func timesAreExact(t *testing.T, w *fixture) {
 			t.Errorf("%s is not in UTC", at)
 		}
 	}
-	d := w.over(j)
+	d := w.exhausted(j)
 	d.Alerts[0].DecidedAt = first.Add(time.Microsecond)
 	w.settle(d)
 	if got := w.unpublished()[0].DecidedAt; !got.Equal(d.Alerts[0].DecidedAt) {

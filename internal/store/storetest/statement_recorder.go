@@ -47,7 +47,7 @@ func NewWire(tb testing.TB) *StatementRecorder {
 			if err != nil {
 				return // the test has ended
 			}
-			w.passed.Go(func() { w.pass(tb, client, to) })
+			w.passed.Go(func() { w.proxy(tb, client, to) })
 		}
 	})
 	tb.Cleanup(func() {
@@ -92,8 +92,8 @@ func (w *StatementRecorder) Sent() []string {
 	return slices.Sorted(maps.Keys(w.sent))
 }
 
-// pass forwards a connection until the client or the server closes it.
-func (w *StatementRecorder) pass(tb testing.TB, client net.Conn, to *pgx.ConnConfig) {
+// proxy forwards a connection until the client or the server closes it.
+func (w *StatementRecorder) proxy(tb testing.TB, client net.Conn, to *pgx.ConnConfig) {
 	defer client.Close()
 	network, address := pgconn.NetworkAddress(to.Host, to.Port)
 	server, err := net.Dial(network, address)
@@ -106,27 +106,27 @@ func (w *StatementRecorder) pass(tb testing.TB, client net.Conn, to *pgx.ConnCon
 		_, _ = io.Copy(client, server) // either side may have closed the connection
 		_ = client.Close()
 	})
-	w.listen(bufio.NewReader(io.TeeReader(client, server)))
+	w.record(bufio.NewReader(io.TeeReader(client, server)))
 	_ = server.Close()
 	answers.Wait()
 }
 
-// listen reads a client's messages until it closes the connection: a first message without a type, and then messages
+// record reads a client's messages until it closes the connection: a first message without a type, and then messages
 // with one, https://www.postgresql.org/docs/current/protocol-message-formats.html.
-func (w *StatementRecorder) listen(r io.Reader) {
+func (w *StatementRecorder) record(r io.Reader) {
 	_, err := body(r)
 	for err == nil {
 		var kind [1]byte
-		var said []byte
+		var output []byte
 		if _, err = io.ReadFull(r, kind[:]); err == nil {
-			said, err = body(r)
+			output, err = body(r)
 		}
 		switch kind[0] {
 		case 'P': // a name, a statement
-			_, said, _ = bytes.Cut(said, []byte{0})
-			w.keep(said)
+			_, output, _ = bytes.Cut(output, []byte{0})
+			w.add(output)
 		case 'Q':
-			w.keep(said)
+			w.add(output)
 		}
 	}
 }
@@ -142,9 +142,9 @@ func body(r io.Reader) ([]byte, error) {
 	return text, err
 }
 
-// keep records the statement at the start of a message.
-func (w *StatementRecorder) keep(said []byte) {
-	text, _, ended := bytes.Cut(said, []byte{0})
+// add records the statement at the start of a message.
+func (w *StatementRecorder) add(output []byte) {
+	text, _, ended := bytes.Cut(output, []byte{0})
 	if !ended {
 		return // the client closed the connection meanwhile
 	}

@@ -7,23 +7,23 @@ import (
 	"deadman/alerts"
 )
 
-// concludes checks that a resolved system alert is written once, if the firing one was raised.
-func concludes(t *testing.T, w *fixture) {
+// systemAlertIsResolved checks that a resolved system alert is written once, if the firing one was raised.
+func systemAlertIsResolved(t *testing.T, w *fixture) {
 	r := alerts.SystemAlert{Topic: "rule/a", Step: "ticks", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot(), Text: "it is so"}
 	over := r
 	over.Status = alerts.Resolved
 	conclude := func(want bool) alerts.Alert {
 		t.Helper()
-		a, said, err := w.ResolveSystemAlert(w.ctx(), over)
-		if err != nil || said != want {
-			t.Errorf("said %v, want %v: %v", said, want, err)
+		a, written, err := w.ResolveSystemAlert(w.ctx(), over)
+		if err != nil || written != want {
+			t.Errorf("said %v, want %v: %v", written, want, err)
 		}
 		return a
 	}
 	conclude(false)
-	firing, said, err := w.WriteSystemAlert(w.ctx(), r)
-	if err != nil || !said {
-		t.Fatal(said, err)
+	firing, written, err := w.WriteSystemAlert(w.ctx(), r)
+	if err != nil || !written {
+		t.Fatal(written, err)
 	}
 	if a := conclude(true); !slices.Equal(a.Closes, []alerts.ID{firing.ID}) {
 		t.Errorf("it closes %v, not %v", a.Closes, firing.ID)

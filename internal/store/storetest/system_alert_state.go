@@ -7,29 +7,29 @@ import (
 	"deadman/alerts"
 )
 
-// remarksStand checks that a system alert is open from the first node that opens it to the first that closes it, at any
+// systemAlertStaysOpen checks that a system alert is open from the first node that opens it to the first that closes it, at any
 // times of theirs.
-func remarksStand(t *testing.T, w *fixture) {
+func systemAlertStaysOpen(t *testing.T, w *fixture) {
 	first := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 	r := alerts.SystemAlert{Topic: "stream/X", Step: "full", Status: alerts.Firing, Severity: alerts.Error, Since: first, Text: "it is full"}
 	end := r
 	end.Status, end.Text, end.Since = alerts.Resolved, "it has room again", first.Add(time.Hour)
-	say := func(what string, want bool, a alerts.Alert, said bool, err error) alerts.Alert {
+	raise := func(what string, want bool, a alerts.Alert, written bool, err error) alerts.Alert {
 		t.Helper()
-		if said != want || err != nil {
-			t.Errorf("%s: said is %v: %v", what, said, err)
+		if written != want || err != nil {
+			t.Errorf("%s: said is %v: %v", what, written, err)
 		}
 		return a
 	}
 	begin := func(what string, want bool) alerts.Alert {
 		t.Helper()
-		a, said, err := w.OpenSystemAlert(w.ctx(), r)
-		return say(what, want, a, said, err)
+		a, written, err := w.OpenSystemAlert(w.ctx(), r)
+		return raise(what, want, a, written, err)
 	}
 	over := func(what string, want bool) alerts.Alert {
 		t.Helper()
-		a, said, err := w.CloseSystemAlert(w.ctx(), end)
-		return say(what, want, a, said, err)
+		a, written, err := w.CloseSystemAlert(w.ctx(), end)
+		return raise(what, want, a, written, err)
 	}
 	over("nothing stands", false)
 	fired := begin("the first", true)
@@ -58,15 +58,15 @@ func remarksStand(t *testing.T, w *fixture) {
 	}
 }
 
-// remarksOnChanges checks that each change of a known value is alerted once, and the first value is not.
-func remarksOnChanges(t *testing.T, w *fixture) {
+// systemAlertOnChange checks that each change of a known value is alerted once, and the first value is not.
+func systemAlertOnChange(t *testing.T, w *fixture) {
 	for i, c := range []struct {
-		known string
-		said  bool
+		known   string
+		written bool
 	}{{"a", false}, {"a", false}, {"b", true}, {"b", false}, {"a", true}} {
 		r := alerts.SystemAlert{Topic: "stream/X", Step: "lost", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot().Add(time.Duration(i) * time.Minute)}
-		if _, said, err := w.AlertOnChange(w.ctx(), c.known, r); said != c.said || err != nil {
-			t.Errorf("%d, %s: said is %v: %v", i, c.known, said, err)
+		if _, written, err := w.AlertOnChange(w.ctx(), c.known, r); written != c.written || err != nil {
+			t.Errorf("%d, %s: said is %v: %v", i, c.known, written, err)
 		}
 	}
 	if n := len(w.unpublished()); n != 2 {

@@ -46,7 +46,7 @@ func ticksHaveCursors(t *testing.T, w *fixture) {
 	if through := must[map[string]futurejobs.StreamProgress](t)(w.ReadThrough(w.ctx())); len(through) != 2 { // the fixture's stream, and pings
 		t.Errorf("streams: %v", through)
 	}
-	balances(w, 2)
+	checkBalance(w, 2)
 }
 
 // startsExpire checks that an expired start is only in the history. An early event gives it another outcome, and a kept
@@ -56,15 +56,15 @@ func startsExpire(t *testing.T, w *fixture) {
 	expired := func(key string, restart bool) futurejobs.Effect {
 		j := w.job(w.rule, key, at)
 		j.Since = at
-		return asking(w, w.rule, key, time.Time{}, futurejobs.StartExpired{Start: futurejobs.Start{Job: j, Early: true, Restart: restart}, Reason: "found late"})
+		return actionEffect(w, w.rule, key, time.Time{}, futurejobs.StartExpired{Start: futurejobs.Start{Job: j, Early: true, Restart: restart}, Reason: "found late"})
 	}
-	w.byHand(happening(w, "early", at, time.Hour))
+	w.applyManually(eventEffect(w, "early", at, time.Hour))
 	w.start(at, "kept", "anew")
 	kept := w.one("kept")
-	for key, want := range map[string]applied{
+	for key, want := range map[string]applyCounts{
 		"new": {Created: 1, Ended: 1}, "early": {Created: 1, Ended: 1}, "kept": {Kept: 1}, "anew": {Created: 1, Ended: 2},
 	} {
-		if got := counted(w.byHand(expired(key, key == "anew"))); got != want {
+		if got := countsOfApply(w.applyManually(expired(key, key == "anew"))); got != want {
 			t.Errorf("%s: %+v, want %+v", key, got, want)
 		}
 	}
@@ -81,17 +81,17 @@ func startsExpire(t *testing.T, w *fixture) {
 	if diff := cmp.Diff(kept, w.one("kept")); diff != "" || len(w.all()) != 1 {
 		t.Errorf("%d jobs are left; what is kept changed:\n%s", len(w.all()), diff)
 	}
-	balances(w, 5)
+	checkBalance(w, 5)
 }
 
-// dueWaitsAreLookedAtFirst checks that a patient batch writes nothing while a job that it would restart is due.
-func dueWaitsAreLookedAtFirst(t *testing.T, w *fixture) {
+// dueJobsAreCheckedBeforeTicks checks that a patient batch writes nothing while a job that it would restart is due.
+func dueJobsAreCheckedBeforeTicks(t *testing.T, w *fixture) {
 	at := w.slot()
 	w.start(at, "a", "b")
 	j := w.one("a")
-	w.settle(w.later(j, at.Add(-24*time.Hour)))
+	w.settle(w.reschedule(j, at.Add(-24*time.Hour)))
 	anew := func(key string) futurejobs.Effect {
-		return asking(w, w.rule, key, time.Time{}, futurejobs.Start{Job: w.job(w.rule, key, at), Restart: true})
+		return actionEffect(w, w.rule, key, time.Time{}, futurejobs.Start{Job: w.job(w.rule, key, at), Restart: true})
 	}
 	patient := futurejobs.EffectBatch{RuleSet: w.set, Effects: []futurejobs.Effect{anew("b"), anew("a")}, FailIfDue: true}
 	before := w.all()
@@ -105,14 +105,14 @@ func dueWaitsAreLookedAtFirst(t *testing.T, w *fixture) {
 	if got := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), patient)); got.Restarted != 1 {
 		t.Errorf("a wait that is not due: %+v", got)
 	}
-	if got := w.byHand(anew("a")); got.Restarted != 1 {
+	if got := w.applyManually(anew("a")); got.Restarted != 1 {
 		t.Errorf("without patience: %+v", got)
 	}
 }
 
-// ticksHoldChangesOff checks that a change of a rule waits for an event that a tick of it publishes, until the tick is
+// ticksBlockRuleChanges checks that a change of a rule waits for an event that a tick of it publishes, until the tick is
 // applied. A tick of a changed rule publishes nothing.
-func ticksHoldChangesOff(t *testing.T, w *fixture) {
+func ticksBlockRuleChanges(t *testing.T, w *fixture) {
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: futurejobs.TickStream(w.rule.ID), LastSeq: 100}))
 	hold := func() error { return w.HoldTick(w.ctx(), w.rule.ID, w.set) }
 	w.must(hold())

@@ -11,8 +11,8 @@ import (
 	"deadman/internal/store"
 )
 
-// futureIsPutBack writes blocking instants with a fast clock and resets them.
-func futureIsPutBack(t *testing.T, w *fixture) {
+// futureJobsAreMovedBack writes blocking instants with a fast clock and resets them.
+func futureJobsAreMovedBack(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	past, future := now.Add(-time.Minute), now.Add(time.Hour)
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS"}))
@@ -21,7 +21,7 @@ func futureIsPutBack(t *testing.T, w *fixture) {
 		c := cursor(w, "ORDERS")
 		w.must(w.MarkRead(w.ctx(), "ORDERS", c.LastSeq, at))
 		w.must(w.RecordGap(w.ctx(), "ORDERS", at))
-		must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[0], LowWater: at, Swept: at}}, time.Hour))
+		must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), thisNode, []futurejobs.Lease{{HeldShard: w.held[0], LowWater: at, Swept: at}}, time.Hour))
 		seen, _ := progress(w, "sweep")
 		must[bool](t)(w.Advance(w.ctx(), seen, at))
 	}
@@ -37,10 +37,10 @@ func futureIsPutBack(t *testing.T, w *fixture) {
 		t.Errorf("what is past was put back: %+v, %+v, %+v", c, l, p)
 	}
 	write(future)
-	w.GoBy(func(said time.Time) time.Time { return said.Add(time.Hour) })
+	w.GoBy(func(at time.Time) time.Time { return at.Add(time.Hour) })
 	w.save("saved-ahead", "order")
 	w.must(w.HoldOff(w.ctx(), "ORDERS")) // blocks changes of the rules until the next hour
-	w.GoBy(func(said time.Time) time.Time { return said })
+	w.GoBy(func(at time.Time) time.Time { return at })
 	carry := func(at time.Time) {
 		t.Helper()
 		w.must(w.ApplyPlan(w.ctx(), alerts.Plan{Notifications: []alerts.Notification{{Channel: at.String(), Route: "r", Topic: "t", PlannedAt: at}}}))
@@ -67,8 +67,8 @@ func futureIsPutBack(t *testing.T, w *fixture) {
 	}
 }
 
-// marksOfTheFutureGoBack writes marks after those of a fast clock.
-func marksOfTheFutureGoBack(t *testing.T, w *fixture) {
+// futureMarksAreMovedBack writes marks after those of a fast clock.
+func futureMarksAreMovedBack(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	past, future := now.Add(-time.Minute), now.Add(time.Hour)
 	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS"}))
@@ -84,7 +84,7 @@ func marksOfTheFutureGoBack(t *testing.T, w *fixture) {
 // timeIsCorrected runs transactions at another time than the database's.
 func timeIsCorrected(t *testing.T, w *fixture) {
 	off := time.Hour
-	w.GoBy(func(said time.Time) time.Time { return said.Add(-off) })
+	w.GoBy(func(at time.Time) time.Time { return at.Add(-off) })
 	now, right := must[time.Time](t)(w.Now(w.ctx())), must[time.Time](t)(w.Time(w.ctx()))
 	if (now.Sub(right) - off).Abs() > time.Minute {
 		t.Errorf("the database says %s, corrected %s", now, right)
@@ -93,7 +93,7 @@ func timeIsCorrected(t *testing.T, w *fixture) {
 	if got := w.one("a").CreatedAt; right.Sub(got).Abs() > time.Minute {
 		t.Errorf("a job is created at %s, want %s", got, right)
 	}
-	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{{HeldShard: w.held[0]}}, time.Minute))
+	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), thisNode, []futurejobs.Lease{{HeldShard: w.held[0]}}, time.Minute))
 	if l := lease(w, 0); l.Expired || (l.Left-time.Minute).Abs() > 30*time.Second {
 		t.Errorf("a lease of a minute: %+v", l)
 	}
@@ -117,19 +117,19 @@ func leasesAreFreed(t *testing.T, w *fixture) {
 	if seen.Left < 50*time.Minute {
 		t.Errorf("a lease of an hour lasts %s yet", seen.Left)
 	}
-	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{seen}, 2*time.Hour))
+	must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), thisNode, []futurejobs.Lease{seen}, 2*time.Hour))
 	if must[bool](t)(w.Free(w.ctx(), seen)) {
 		t.Error("a lease that was renewed is freed")
 	}
 	if !must[bool](t)(w.Free(w.ctx(), lease(w, 0))) || lease(w, 0).Node != "" {
 		t.Error("a lease that was not renewed is not freed")
 	}
-	if still := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{seen}, time.Hour)); len(still) != 0 {
+	if still := must[[]futurejobs.HeldShard](t)(w.Renew(w.ctx(), thisNode, []futurejobs.Lease{seen}, time.Hour)); len(still) != 0 {
 		t.Error("a freed lease was renewed")
 	}
 	w.start(w.slot(), "a", "b", "c", "d", "e", "f", "g", "h")
 	for _, j := range w.all() {
-		if settled := w.settle(w.over(j)); settled.Jobs[j.ID] != (j.Shard != 0) {
+		if settled := w.settle(w.exhausted(j)); settled.Jobs[j.ID] != (j.Shard != 0) {
 			t.Errorf("shard %d: settled %v", j.Shard, settled.Jobs[j.ID])
 		}
 	}

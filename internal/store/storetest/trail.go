@@ -13,15 +13,15 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// looked returns an entry of a trail, identified by a number.
-func looked(n int) futurejobs.Entry {
+// checkEntry returns an entry of a trail, identified by a number.
+func checkEntry(n int) futurejobs.Entry {
 	return futurejobs.Entry{
 		Kind: futurejobs.Checked, At: time.Unix(int64(1_800_000_000+n), 0).UTC(), Values: fmt.Sprintf(`state.name = "Jörg %d\n"`, n),
 	}
 }
 
-// kept returns the trail of a key's job: of the pending one, or else of the last ended one.
-func kept(w *fixture, key string) futurejobs.Trail {
+// trailOf returns the trail of a key's job: of the pending one, or else of the last ended one.
+func trailOf(w *fixture, key string) futurejobs.Trail {
 	w.t.Helper()
 	f := futurejobs.Filter{Entity: w.rule.Entity, Key: key, Limit: 1}
 	if jobs := must[futurejobs.Page[futurejobs.ListedJob]](w.t)(w.Jobs(w.ctx(), f)); len(jobs.Items) > 0 {
@@ -34,8 +34,8 @@ func kept(w *fixture, key string) futurejobs.Trail {
 	return history.Items[0].Trail
 }
 
-// look settles a check of the job of a key, with an entry and without an alert.
-func look(w *fixture, key string, e futurejobs.Entry) {
+// recordCheck settles a check of the job of a key, with an entry and without an alert.
+func recordCheck(w *fixture, key string, e futurejobs.Entry) {
 	w.t.Helper()
 	j := w.one(key)
 	j.NextCheckAt, j.Trail = j.NextCheckAt.Add(time.Minute), e.Trail()
@@ -47,9 +47,9 @@ func trailsGrow(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	var want futurejobs.Trail
 	for n := range futurejobs.TrailMost + 3 {
-		look(w, "a", looked(n))
-		want = want.With(looked(n).Trail())
-		if got := kept(w, "a"); got != want {
+		recordCheck(w, "a", checkEntry(n))
+		want = want.With(checkEntry(n).Trail())
+		if got := trailOf(w, "a"); got != want {
 			t.Fatalf("after check %d (-want +got):\n%s", n, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")))
 		}
 	}
@@ -61,21 +61,21 @@ func trailsGrow(t *testing.T, w *fixture) {
 // trailsStay checks that writes without an entry keep the trail, and that Due does not read it.
 func trailsStay(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
-	look(w, "a", looked(1))
-	want := looked(1).Trail()
+	recordCheck(w, "a", checkEntry(1))
+	want := checkEntry(1).Trail()
 	ref := w.ref(w.rule, "a")
 	beat := futurejobs.Heartbeat{Play: func(j *futurejobs.Job) (futurejobs.HeartbeatResult, error) {
 		on := *j
 		return futurejobs.HeartbeatResult{Job: &on, Next: j.NextCheckAt.Add(time.Hour), News: true}, nil
 	}}
-	if beaten := w.byHand(futurejobs.Effect{Rule: w.rule, Ref: ref, Action: beat}); beaten.Postponed != 1 {
+	if beaten := w.applyManually(futurejobs.Effect{Rule: w.rule, Ref: ref, Action: beat}); beaten.Postponed != 1 {
 		t.Fatalf("%+v", beaten)
 	}
-	if got := kept(w, "a"); got != want {
+	if got := trailOf(w, "a"); got != want {
 		t.Errorf("after a beat it is %q", got)
 	}
-	w.settle(w.later(w.one("a"), w.one("a").NextCheckAt.Add(time.Minute)))
-	if got := kept(w, "a"); got != want {
+	w.settle(w.reschedule(w.one("a"), w.one("a").NextCheckAt.Add(time.Minute)))
+	if got := trailOf(w, "a"); got != want {
 		t.Errorf("after a check without an entry it is %q", got)
 	}
 	if got := w.one("a").Trail; got != "" {
@@ -83,14 +83,14 @@ func trailsStay(t *testing.T, w *fixture) {
 	}
 }
 
-// trailsGoToHistory checks that trails go to the history with their job, for every kind of end.
-func trailsGoToHistory(t *testing.T, w *fixture) {
+// trailsAreArchived checks that trails go to the history with their job, for every kind of end.
+func trailsAreArchived(t *testing.T, w *fixture) {
 	w.start(w.slot(), "settled", "resolved", "restarted")
 	for _, key := range []string{"settled", "resolved", "restarted"} {
-		look(w, key, looked(1))
+		recordCheck(w, key, checkEntry(1))
 	}
 	j := w.one("settled")
-	last := looked(2)
+	last := checkEntry(2)
 	last.Outcome = checks.Cleared
 	j.Trail = last.Trail()
 	w.settle(futurejobs.Decision{Job: j, Outcome: last.Outcome})
@@ -98,17 +98,17 @@ func trailsGoToHistory(t *testing.T, w *fixture) {
 	start, _ := again.Action.(futurejobs.Start)
 	start.Restart = true
 	again.Action = start
-	w.byHand(w.ending(w.rule, "resolved"), again)
+	w.applyManually(w.ending(w.rule, "resolved"), again)
 
 	for key, want := range map[string]futurejobs.Trail{
-		"settled": looked(1).Trail().With(last.Trail()), "resolved": looked(1).Trail(), "restarted": "",
+		"settled": checkEntry(1).Trail().With(last.Trail()), "resolved": checkEntry(1).Trail(), "restarted": "",
 	} {
-		if got := kept(w, key); got != want {
+		if got := trailOf(w, key); got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
 	}
 	f := futurejobs.Filter{Entity: w.rule.Entity, Key: "restarted"}
-	if past := must[futurejobs.Page[futurejobs.EndedJob]](t)(w.History(w.ctx(), f)); len(past.Items) != 1 || past.Items[0].Trail != looked(1).Trail() {
+	if past := must[futurejobs.Page[futurejobs.EndedJob]](t)(w.History(w.ctx(), f)); len(past.Items) != 1 || past.Items[0].Trail != checkEntry(1).Trail() {
 		t.Errorf("of the wait that was restarted: %+v", past.Items)
 	}
 }
@@ -116,9 +116,9 @@ func trailsGoToHistory(t *testing.T, w *fixture) {
 // trailsAreNotListed checks that lists of many jobs omit trails.
 func trailsAreNotListed(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b")
-	look(w, "a", looked(1))
-	look(w, "b", looked(1))
-	w.byHand(w.ending(w.rule, "b"))
+	recordCheck(w, "a", checkEntry(1))
+	recordCheck(w, "b", checkEntry(1))
+	w.applyManually(w.ending(w.rule, "b"))
 	for _, l := range pages(t, futurejobs.Filter{}, w.Jobs) {
 		if l.Trail != "" {
 			t.Errorf("a list has the trail of %s: %s", l.Key, l.Trail)
@@ -131,14 +131,14 @@ func trailsAreNotListed(t *testing.T, w *fixture) {
 	}
 }
 
-// trailsTakeAnyText checks that any text from outside is stored as text.
-func trailsTakeAnyText(t *testing.T, w *fixture) {
+// trailsAcceptAnyText checks that any text from outside is stored as text.
+func trailsAcceptAnyText(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
-	e := looked(1)
+	e := checkEntry(1)
 	e.Reason = "a NUL \x00, half a rune \xc3, a quote \" and a line\nbreak"
-	look(w, "a", e)
-	look(w, "a", looked(2))
-	got := kept(w, "a")
+	recordCheck(w, "a", e)
+	recordCheck(w, "a", checkEntry(2))
+	got := trailOf(w, "a")
 	for text := range strings.SplitSeq(string(got), "\n") {
 		if !json.Valid([]byte(text)) {
 			t.Errorf("not JSON: %q", text)
@@ -149,20 +149,20 @@ func trailsTakeAnyText(t *testing.T, w *fixture) {
 	}
 }
 
-// trailsTellOfEffects checks that the changes by an event or a person are entries. Of successive updates the first is
+// trailsRecordEffects checks that the changes by an event or a person are entries. Of successive updates the first is
 // kept.
-func trailsTellOfEffects(t *testing.T, w *fixture) {
+func trailsRecordEffects(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a")
 	ref := w.ref(w.rule, "a")
 	n := 0
-	apply := func(subject string, ask futurejobs.Action) {
+	apply := func(subject string, action futurejobs.Action) {
 		t.Helper()
 		n++
 		e := &futurejobs.Event{Subject: subject, At: w.slot().Add(time.Duration(n) * time.Second)}
 		if subject == "" {
 			e = nil
 		}
-		w.byHand(futurejobs.Effect{Rule: w.rule, Ref: ref, Event: e, Action: ask})
+		w.applyManually(futurejobs.Effect{Rule: w.rule, Ref: ref, Event: e, Action: action})
 	}
 	update := futurejobs.Update{Merge: func(json.RawMessage) (json.RawMessage, error) {
 		return json.RawMessage(`{"n": ` + fmt.Sprint(n) + `}`), nil
@@ -173,25 +173,25 @@ func trailsTellOfEffects(t *testing.T, w *fixture) {
 	apply("orders.changed", update)
 	apply("orders.changed", update)
 	apply("orders.packed", member)
-	look(w, "a", looked(1))
+	recordCheck(w, "a", checkEntry(1))
 	apply("orders.changed", update)
 	apply("orders.held", futurejobs.Pause{})
 	apply("orders.freed", futurejobs.Resume{})
 	apply("", futurejobs.Snooze{Until: until, By: "ada"})
 
 	var got []string
-	for _, e := range kept(w, "a").Entries() {
-		said := string(e.Kind) + " " + e.By
+	for _, e := range trailOf(w, "a").Entries() {
+		text := string(e.Kind) + " " + e.By
 		if e.Kind == futurejobs.Snoozed && e.Next.Equal(until) {
-			said += " to then"
+			text += " to then"
 		}
-		got = append(got, said)
+		got = append(got, text)
 	}
 	want := []string{"update orders.changed", "check ", "update orders.changed", "pause orders.held", "resume orders.freed", "snooze ada to then"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if first := kept(w, "a").Entries()[0]; !first.At.Equal(w.slot().Add(time.Second)) {
+	if first := trailOf(w, "a").Entries()[0]; !first.At.Equal(w.slot().Add(time.Second)) {
 		t.Errorf("the first update was at %s", first.At)
 	}
 	if state := string(w.one("a").State); state != `{"n": 4}` {
