@@ -54,8 +54,8 @@ func TestCells(t *testing.T) {
 
 // TestColumnsForget checks that reused columns have no data of an earlier batch.
 func TestColumnsForget(t *testing.T) {
-	said := futurejobs.Decision{Job: futurejobs.Job{ID: 1}, Outcome: "exhausted"}
-	c, _, err := columnsOf([]*futurejobs.Decision{&said})
+	decision := futurejobs.Decision{Job: futurejobs.Job{ID: 1}, Outcome: "exhausted"}
+	c, _, err := columnsOf([]*futurejobs.Decision{&decision})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,13 @@ import (
 	"deadman/rules"
 )
 
-// TestDeletionWaitsForASettle checks that a deletion is committed after all decisions under the rule, and that no
+// TestDeletionWaitsForSettle checks that a deletion is committed after all decisions under the rule, and that no
 // decision follows it.
-func TestDeletionWaitsForASettle(t *testing.T) {
+func TestDeletionWaitsForSettle(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	jobs := f.start(2)
-	letGo := f.hold(jobs[0])
+	letGo := f.lockJob(jobs[0])
 	var after sync.WaitGroup
 	after.Go(func() {
 		settled, err := f.Settle(t.Context(), f.settlement(jobs[0]))
@@ -25,7 +25,7 @@ func TestDeletionWaitsForASettle(t *testing.T) {
 			t.Errorf("settle: %+v, %v", settled, err)
 		}
 	})
-	f.until("the settle waits for the job", blockedOn(1, "DELETE FROM future_job"))
+	f.waitUntil("the settle waits for the job", blockedOn(1, "DELETE FROM future_job"))
 	after.Go(func() {
 		if _, err := f.Delete(t.Context(), "r", rules.AnyVersion); err != nil {
 			t.Errorf("delete: %v", err)
@@ -34,7 +34,7 @@ func TestDeletionWaitsForASettle(t *testing.T) {
 			t.Errorf("%d jobs had ended when the rule was deleted: %v", len(page.Items), err)
 		}
 	})
-	f.until("the deletion waits for the settle", blockedOn(1, "UPDATE rule SET revision"))
+	f.waitUntil("the deletion waits for the settle", blockedOn(1, "UPDATE rule SET revision"))
 	letGo()
 	after.Wait()
 	if _, err := f.Settle(t.Context(), f.settlement(jobs[1])); !errors.Is(err, futurejobs.ErrRulesChanged) {
@@ -47,14 +47,14 @@ func TestDeletionWaitsForASettle(t *testing.T) {
 
 // TestDeletedRulesAreAskedAboutUntilTheyArePurged checks that a deleted rule without jobs is not checked forever.
 func TestDeletedRulesAreAskedAboutUntilTheyArePurged(t *testing.T) {
-	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
-		s := mustOpen(t, reopen, 3)
-		defer closed(t, s)
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 3)
+		defer closeStore(t, s)
 		l := newLoad(t, s)
 		l.create(1)
 		_, err := s.Delete(t.Context(), "r", 1)
 		l.check(err)
-		asked := func() (n int) {
+		requests := func() (n int) {
 			t.Helper()
 			if _, err := s.Deleted(t.Context()); err != nil {
 				t.Fatal(err)
@@ -62,11 +62,11 @@ func TestDeletedRulesAreAskedAboutUntilTheyArePurged(t *testing.T) {
 			l.check(s.DB().QueryRowContext(t.Context(), `SELECT count(*) FROM rule WHERE deleted_at IS NOT NULL AND purged_at IS NULL`).Scan(&n))
 			return n
 		}
-		if asked() != 1 {
+		if requests() != 1 {
 			t.Error("a rule with jobs is given up")
 		}
 		exec(t, s, `DELETE FROM future_job`)
-		if asked() != 0 {
+		if requests() != 0 {
 			t.Error("a rule without jobs is asked about again")
 		}
 	})

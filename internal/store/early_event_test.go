@@ -12,9 +12,9 @@ import (
 
 // TestEarlyEventsArePruned checks that expired early events are deleted, and later ones stay.
 func TestEarlyEventsArePruned(t *testing.T) {
-	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
-		s := mustOpen(t, reopen, 3)
-		defer closed(t, s)
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 3)
+		defer closeStore(t, s)
 		l := newLoad(t, s)
 		b := futurejobs.EffectBatch{RuleSet: l.set}
 		event := &futurejobs.Event{At: l.first}
@@ -46,16 +46,16 @@ func TestEarlyEventsArePruned(t *testing.T) {
 	})
 }
 
-// held returns a channel that is closed by release, or by the end of the test, which then waits for the group.
-func held(t *testing.T, everybody *sync.WaitGroup) (goOn <-chan struct{}, release func()) {
+// blockApply returns a channel that is closed by release, or by the end of the test, which then waits for the group.
+func blockApply(t *testing.T, everybody *sync.WaitGroup) (goOn <-chan struct{}, release func()) {
 	c := make(chan struct{})
 	release = sync.OnceFunc(func() { close(c) })
 	t.Cleanup(func() { release(); everybody.Wait() })
 	return c, release
 }
 
-// blocking returns an update of a key that blocks in the middle of its transaction until goOn is closed.
-func (f *fixture) blocking(key string, goOn <-chan struct{}) futurejobs.Effect {
+// blockingStart returns an update of a key that blocks in the middle of its transaction until goOn is closed.
+func (f *fixture) blockingStart(key string, goOn <-chan struct{}) futurejobs.Effect {
 	return futurejobs.Effect{Rule: f.rule, Ref: f.ref(key), Action: futurejobs.Update{
 		Merge: func(json.RawMessage) (json.RawMessage, error) {
 			<-goOn
@@ -71,9 +71,9 @@ func TestEarlyEventsWaitForTheirTrigger(t *testing.T) {
 	f := onPostgres(t, time.Hour)
 	f.start(1)
 	var both sync.WaitGroup
-	goOn, release := held(t, &both)
+	goOn, release := blockApply(t, &both)
 	first := time.Now().Add(time.Hour).Truncate(time.Second)
-	starting := []futurejobs.Effect{f.blocking("k00000", goOn), {Rule: f.rule, Ref: f.ref("x"), Action: futurejobs.Start{
+	starting := []futurejobs.Effect{f.blockingStart("k00000", goOn), {Rule: f.rule, Ref: f.ref("x"), Action: futurejobs.Start{
 		Early: true, Job: futurejobs.Job{Version: 1, Since: first, FirstCheckAt: first},
 	}}}
 	ending := []futurejobs.Effect{{
@@ -84,14 +84,14 @@ func TestEarlyEventsWaitForTheirTrigger(t *testing.T) {
 			t.Errorf("start: %+v, %v", got, err)
 		}
 	})
-	f.until("the start is under way", `SELECT count(*) = 1 FROM pg_stat_activity
+	f.waitUntil("the start is under way", `SELECT count(*) = 1 FROM pg_stat_activity
 WHERE datname = current_database() AND state = 'idle in transaction'`)
 	both.Go(func() {
 		if got, err := f.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: f.set, Effects: ending}); err != nil || got.Ended != 1 {
 			t.Errorf("end: %+v, %v", got, err)
 		}
 	})
-	f.until("the end waits for it", blockedOn(1, "FROM rule WHERE id"))
+	f.waitUntil("the end waits for it", blockedOn(1, "FROM rule WHERE id"))
 	release()
 	both.Wait()
 }
@@ -102,13 +102,13 @@ func TestUpdatesAndSettlesAreConcurrent(t *testing.T) {
 	f := onPostgres(t, time.Hour)
 	job := f.start(1)[0]
 	var both sync.WaitGroup
-	goOn, release := held(t, &both)
+	goOn, release := blockApply(t, &both)
 	both.Go(func() {
-		if got, err := f.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: f.set, Effects: []futurejobs.Effect{f.blocking(job.Key, goOn)}}); err != nil || got.Updated != 1 {
+		if got, err := f.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: f.set, Effects: []futurejobs.Effect{f.blockingStart(job.Key, goOn)}}); err != nil || got.Updated != 1 {
 			t.Errorf("update: %+v, %v", got, err)
 		}
 	})
-	f.until("the update is under way", `SELECT count(*) = 1 FROM pg_stat_activity
+	f.waitUntil("the update is under way", `SELECT count(*) = 1 FROM pg_stat_activity
 WHERE datname = current_database() AND state = 'idle in transaction'`)
 	moved := job
 	moved.NextCheckAt, moved.CheckCount = job.NextCheckAt.Add(time.Hour), 1
@@ -118,7 +118,7 @@ WHERE datname = current_database() AND state = 'idle in transaction'`)
 			t.Errorf("settle: %+v, %v", settled, err)
 		}
 	})
-	f.until("the settle waits for it", blockedOn(1, "UPDATE future_job"))
+	f.waitUntil("the settle waits for it", blockedOn(1, "UPDATE future_job"))
 	release()
 	both.Wait()
 	got, err := f.Job(t.Context(), "r", job.Key)

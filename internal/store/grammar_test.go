@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// outside lists the parts of statements that are not in the common grammar. For an engine without such a part it is
+// notPortable lists the parts of statements that are not in the common grammar. For an engine without such a part it is
 // left out, and the rest stays valid.
-var outside = []struct {
+var notPortable = []struct {
 	what *regexp.Regexp
 	why  string
 }{
@@ -37,9 +37,9 @@ var outside = []struct {
 	},
 }
 
-// otherwise lists the features that all engines parse but some implement differently. Decision 47 has the differences,
+// alternatives lists the features that all engines parse but some implement differently. Decision 47 has the differences,
 // and the alternatives.
-var otherwise = map[string]string{
+var alternatives = map[string]string{
 	"DELETE … USING":         "an engine that distributes by a column wants it compared in the join; shard is",
 	"FOR KEY SHARE":          "the fence: renewals of a lease pass by it, takeovers wait; where it locks as FOR SHARE does, both wait",
 	"FOR NO KEY UPDATE":      "batches of a rule go one after the other, beside settles; where it locks as FOR UPDATE does, settles wait, too",
@@ -57,9 +57,9 @@ var otherwise = map[string]string{
 	"write in WITH":          "the settle is one statement, so that it is one round trip",
 }
 
-// never lists the features that must not be used for any reason: they fail behind a pooler, across the nodes of an
+// forbidden lists the features that must not be used for any reason: they fail behind a pooler, across the nodes of an
 // engine, or entirely.
-var never = []string{"BRIN", "LISTEN", "LOCK TABLE", "MERGE", "NOTIFY", "advisory lock", "order of a sequence", "session SET", "trigger"}
+var forbidden = []string{"BRIN", "LISTEN", "LOCK TABLE", "MERGE", "NOTIFY", "advisory lock", "order of a sequence", "session SET", "trigger"}
 
 // resultSQL is the grammar module's verdict on a text.
 type resultSQL struct {
@@ -67,18 +67,18 @@ type resultSQL struct {
 	Uses  []string
 }
 
-// judge runs the grammar module on texts.
-func judge(t *testing.T, texts []string) map[string]resultSQL {
+// checkGrammar runs the grammar module on texts.
+func checkGrammar(t *testing.T, texts []string) map[string]resultSQL {
 	t.Helper()
 	in, err := json.Marshal(texts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out, said bytes.Buffer
+	var out, output bytes.Buffer
 	cmd := command.CommandContext(t.Context(), "go", "run", ".")
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = "grammar", bytes.NewReader(in), &out, &said
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = "grammar", bytes.NewReader(in), &out, &output
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("go -C store/grammar run . failed (the first time it downloads a parser): %v\n%s", err, &said)
+		t.Fatalf("go -C store/grammar run . failed (the first time it downloads a parser): %v\n%s", err, &output)
 	}
 	var verdicts []resultSQL
 	if err := json.Unmarshal(out.Bytes(), &verdicts); err != nil || len(verdicts) != len(texts) {
@@ -91,45 +91,45 @@ func judge(t *testing.T, texts []string) map[string]resultSQL {
 	return of
 }
 
-// everyStatementIsCommon fails the test for each statement that the distributed engines cannot parse once the parts of
+// checkStatementsPortable fails the test for each statement that the distributed engines cannot parse once the parts of
 // outside are removed, or that has a feature of never; and for each entry of the lists that is no longer needed.
-func everyStatementIsCommon(t *testing.T, sent []string) {
+func checkStatementsPortable(t *testing.T, sent []string) {
 	texts := slices.Clone(sent)
 	for _, text := range sent {
-		texts = append(texts, without(text, -1))
-		for i := range outside {
-			texts = append(texts, without(text, i))
+		texts = append(texts, withoutUse(text, -1))
+		for i := range notPortable {
+			texts = append(texts, withoutUse(text, i))
 		}
 	}
 	slices.Sort(texts)
-	of := judge(t, slices.Compact(texts))
-	needed, used := make([]bool, len(outside)), make(map[string]bool)
+	of := checkGrammar(t, slices.Compact(texts))
+	needed, used := make([]bool, len(notPortable)), make(map[string]bool)
 	for _, text := range sent {
 		uses := of[text].Uses
 		if of[text].Error != "" {
-			rest := of[without(text, -1)]
+			rest := of[withoutUse(text, -1)]
 			if rest.Error != "" {
 				t.Errorf("outside of the common grammar, %s:\n%s", rest.Error, text)
 			}
 			uses = append(uses, rest.Uses...)
-			for i := range outside {
-				needed[i] = needed[i] || rest.Error == "" && of[without(text, i)].Error != ""
+			for i := range notPortable {
+				needed[i] = needed[i] || rest.Error == "" && of[withoutUse(text, i)].Error != ""
 			}
 		}
 		slices.Sort(uses)
 		for _, use := range slices.Compact(uses) {
 			used[use] = true
-			if _, known := otherwise[use]; !known || slices.Contains(never, use) {
+			if _, known := alternatives[use]; !known || slices.Contains(forbidden, use) {
 				t.Errorf("%s %s:\n%s", use, remedy(use), text)
 			}
 		}
 	}
-	for i, o := range outside {
+	for i, o := range notPortable {
 		if !needed[i] {
 			t.Errorf("no statement has to be without %s; take it out of outside", o.what)
 		}
 	}
-	for use := range otherwise {
+	for use := range alternatives {
 		if !used[use] {
 			t.Errorf("no statement has %s any more; take it out of otherwise", use)
 		}
@@ -138,15 +138,15 @@ func everyStatementIsCommon(t *testing.T, sent []string) {
 
 // remedy returns the advice for a feature that is new in the statements.
 func remedy(use string) string {
-	if slices.Contains(never, use) {
+	if slices.Contains(forbidden, use) {
 		return "is not to be used; find another way"
 	}
 	return "is new; name it in otherwise, and say in decision 47 what the engines make of it"
 }
 
-// without returns a text without the parts of outside, except for the part at index but, if it is not negative.
-func without(text string, but int) string {
-	for i, o := range outside {
+// withoutUse returns a text without the parts of outside, except for the part at index but, if it is not negative.
+func withoutUse(text string, but int) string {
+	for i, o := range notPortable {
 		if i != but {
 			text = o.what.ReplaceAllString(text, "")
 		}

@@ -9,8 +9,8 @@ import (
 	"deadman/internal/store"
 )
 
-// older moves the times of all requests back.
-func older(t *testing.T, s *store.Store, d time.Duration) {
+// ageRequests moves the times of all requests back.
+func ageRequests(t *testing.T, s *store.Store, d time.Duration) {
 	t.Helper()
 	now, err := s.Now(t.Context())
 	if err != nil {
@@ -22,9 +22,9 @@ func older(t *testing.T, s *store.Store, d time.Duration) {
 }
 
 func TestRequestsGrowOld(t *testing.T) {
-	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
-		s := mustOpen(t, reopen, 1)
-		defer closed(t, s)
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 1)
+		defer closeStore(t, s)
 		body, other := [32]byte{1}, [32]byte{2}
 		begin := func(body [32]byte, want error) {
 			t.Helper()
@@ -33,25 +33,25 @@ func TestRequestsGrowOld(t *testing.T) {
 			}
 		}
 		begin(body, nil)
-		older(t, s, 50*time.Second)
+		ageRequests(t, s, 50*time.Second)
 		begin(body, access.ErrRunning)
-		older(t, s, 70*time.Second) // the first client is gone
+		ageRequests(t, s, 70*time.Second) // the first client is gone
 		begin(other, access.ErrOtherBody)
 		begin(body, nil)
 		begin(body, access.ErrRunning)
 		if err := s.Finish(t.Context(), "k", access.StoredResponse{Status: 200}); err != nil {
 			t.Fatal(err)
 		}
-		older(t, s, 23*time.Hour)
+		ageRequests(t, s, 23*time.Hour)
 		if _, err := s.Prune(t.Context(), store.Retention{}); err != nil {
 			t.Fatal(err)
 		}
 		if reply, err := s.Begin(t.Context(), "k", body); err != nil || reply == nil {
 			t.Errorf("within a day: %v, %v, want the answer", reply, err)
 		}
-		older(t, s, 25*time.Hour)
+		ageRequests(t, s, 25*time.Hour)
 		begin(other, nil) // a day later the key is free, pruned or not
-		older(t, s, 25*time.Hour)
+		ageRequests(t, s, 25*time.Hour)
 		if _, err := s.Prune(t.Context(), store.Retention{}); err != nil {
 			t.Fatal(err)
 		}

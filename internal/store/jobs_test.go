@@ -13,9 +13,9 @@ import (
 // TestJobsOfRulesWithManyAndWithFew checks that the jobs of a rule with many in a shard, which are read in another way
 // than few, give the same list.
 func TestJobsOfRulesWithManyAndWithFew(t *testing.T) {
-	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
-		s := mustOpen(t, reopen, 2)
-		defer closed(t, s)
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 2)
+		defer closeStore(t, s)
 		l := newLoad(t, s)
 		l.create(2500)
 		many := l.rule

@@ -9,8 +9,8 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// TestTheMostShards checks the queries of all shards with the largest number of shards.
-func TestTheMostShards(t *testing.T) {
+// TestMostShards checks the queries of all shards with the largest number of shards.
+func TestMostShards(t *testing.T) {
 	for name, o := range map[string]store.Options{
 		"sqlite":   {DataDir: t.TempDir()},
 		"postgres": {DatabaseURL: storetest.Postgres(t)},

@@ -12,8 +12,8 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// everywhere runs a test on new databases without tables. reopen opens the same database again.
-func everywhere(t *testing.T, test func(t *testing.T, reopen func(shards int) (*store.Store, error))) {
+// onAllStores runs a test on new databases without tables. reopen opens the same database again.
+func onAllStores(t *testing.T, test func(t *testing.T, reopen func(shards int) (*store.Store, error))) {
 	for name, options := range map[string]func(testing.TB) store.Options{
 		"sqlite":   func(tb testing.TB) store.Options { return store.Options{DataDir: tb.TempDir()} },
 		"postgres": func(tb testing.TB) store.Options { return store.Options{DatabaseURL: storetest.EmptyPostgres(tb)} },
@@ -29,7 +29,7 @@ func everywhere(t *testing.T, test func(t *testing.T, reopen func(shards int) (*
 	}
 }
 
-func mustOpen(t *testing.T, reopen func(int) (*store.Store, error), shards int) *store.Store {
+func openStore(t *testing.T, reopen func(int) (*store.Store, error), shards int) *store.Store {
 	t.Helper()
 	s, err := reopen(shards)
 	if err != nil {
@@ -38,7 +38,7 @@ func mustOpen(t *testing.T, reopen func(int) (*store.Store, error), shards int) 
 	return s
 }
 
-func closed(t *testing.T, s *store.Store) {
+func closeStore(t *testing.T, s *store.Store) {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -53,10 +53,10 @@ func exec(t *testing.T, s *store.Store, text string) {
 }
 
 func TestShardsAreChosenOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
-		closed(t, mustOpen(t, reopen, 5))
-		s := mustOpen(t, reopen, 9)
-		defer closed(t, s)
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		closeStore(t, openStore(t, reopen, 5))
+		s := openStore(t, reopen, 9)
+		defer closeStore(t, s)
 		if s.Shards() != 5 {
 			t.Errorf("%d shards, want the 5 it was created with", s.Shards())
 		}
@@ -66,7 +66,7 @@ func TestShardsAreChosenOnce(t *testing.T) {
 	})
 }
 
-func TestShardsHaveALimit(t *testing.T) {
+func TestShardsHaveLimit(t *testing.T) {
 	for _, n := range []int{-1, store.MaxShards + 1} {
 		if _, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: n}); err == nil {
 			t.Errorf("%d shards are accepted", n)
@@ -74,16 +74,16 @@ func TestShardsHaveALimit(t *testing.T) {
 	}
 }
 
-func TestSchemaOfTheNextVersionIsWorkedWith(t *testing.T) {
-	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
-		s := mustOpen(t, reopen, 0)
+func TestSchemaOfNextVersionIsWorkedWith(t *testing.T) {
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 0)
 		exec(t, s, `INSERT INTO schema_version (version_id, is_applied) SELECT max(version_id) + 1, is_applied FROM schema_version
 WHERE version_id > 0 GROUP BY is_applied`)
-		closed(t, s)
-		s = mustOpen(t, reopen, 0) // one version newer
+		closeStore(t, s)
+		s = openStore(t, reopen, 0) // one version newer
 		exec(t, s, `INSERT INTO schema_version (version_id, is_applied) SELECT max(version_id) + 1, is_applied FROM schema_version
 WHERE version_id > 0 GROUP BY is_applied`)
-		closed(t, s)
+		closeStore(t, s)
 		if _, err := reopen(0); !errors.Is(err, store.ErrSchemaTooNew) { // two versions
 			t.Errorf("open: %v, want ErrSchemaTooNew", err)
 		}
@@ -91,10 +91,10 @@ WHERE version_id > 0 GROUP BY is_applied`)
 }
 
 func TestForeignTablesAreRefused(t *testing.T) {
-	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
-		s := mustOpen(t, reopen, 0)
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 0)
 		exec(t, s, `DROP TABLE schema_version`)
-		closed(t, s)
+		closeStore(t, s)
 		if _, err := reopen(0); !errors.Is(err, store.ErrForeignSchema) {
 			t.Errorf("without a version: %v, want ErrForeignSchema", err)
 		}
@@ -102,10 +102,10 @@ func TestForeignTablesAreRefused(t *testing.T) {
 }
 
 func TestForeignVersionTableIsRefused(t *testing.T) {
-	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
-		s := mustOpen(t, reopen, 0)
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 0)
 		exec(t, s, `DROP TABLE future_job`)
-		closed(t, s)
+		closeStore(t, s)
 		if _, err := reopen(0); !errors.Is(err, store.ErrForeignSchema) {
 			t.Errorf("without our tables: %v, want ErrForeignSchema", err)
 		}
@@ -132,7 +132,7 @@ func TestDataFolderHasOneProcess(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after the first has gone: %v", err)
 	}
-	closed(t, second)
+	closeStore(t, second)
 }
 
 func TestMissingDatabaseIsUnavailable(t *testing.T) {
@@ -144,7 +144,7 @@ func TestMissingDatabaseIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestRefusingDatabaseGivesTheReason(t *testing.T) {
+func TestRefusingDatabaseGivesReason(t *testing.T) {
 	dsn := storetest.Postgres(t)
 	for name, url := range map[string]string{
 		"no such database": strings.Replace(dsn, "/test_", "/no_test_", 1),
@@ -185,7 +185,7 @@ func TestInvalidDatabaseURLIsReported(t *testing.T) {
 	}
 }
 
-func TestDatabaseURLWithABadEscapeGivesThePosition(t *testing.T) {
+func TestDatabaseURLWithBadEscapeGivesPosition(t *testing.T) {
 	_, err := store.Open(t.Context(), store.Options{DatabaseURL: "postgres://me:s3cr%zzet@host/x", URLName: "--database-url"})
 	if err == nil || !strings.HasPrefix(err.Error(), "--database-url ") || !strings.Contains(err.Error(), "%25") || strings.Contains(err.Error(), "s3c") {
 		t.Errorf("open: %v", err)

@@ -12,8 +12,8 @@ import (
 	"deadman/migrations"
 )
 
-// announced writes n alerts that belong to no job, in a database of one shard.
-func announced(t *testing.T, s *store.Store, n int) (raised []alerts.Alert) {
+// raiseAlerts writes n alerts that belong to no job, in a database of one shard.
+func raiseAlerts(t *testing.T, s *store.Store, n int) (raised []alerts.Alert) {
 	t.Helper()
 	for i := range n {
 		a, ok, err := s.WriteSystemAlert(t.Context(), alerts.SystemAlert{
@@ -27,8 +27,8 @@ func announced(t *testing.T, s *store.Store, n int) (raised []alerts.Alert) {
 	return raised
 }
 
-// waiting checks the next unpublished alerts, and their number.
-func waiting(t *testing.T, s *store.Store, limit int, total int64, want ...alerts.Alert) {
+// checkUnpublished checks the next unpublished alerts, and their number.
+func checkUnpublished(t *testing.T, s *store.Store, limit int, total int64, want ...alerts.Alert) {
 	t.Helper()
 	got, err := s.Unpublished(t.Context(), []int16{0}, limit, nil)
 	if err != nil {
@@ -50,26 +50,26 @@ func waiting(t *testing.T, s *store.Store, limit int, total int64, want ...alert
 
 // TestRepublishSkipsAlertsDeletedByRetention checks an alert that retention deletes while it is put back into the outbox.
 func TestRepublishSkipsAlertsDeletedByRetention(t *testing.T) {
-	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
-		s := mustOpen(t, reopen, 1)
-		defer closed(t, s)
-		raised := announced(t, s, 3)
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 1)
+		defer closeStore(t, s)
+		raised := raiseAlerts(t, s, 3)
 		for _, a := range raised[:2] {
 			if _, err := s.DB().ExecContext(t.Context(), `DELETE FROM alert WHERE shard = 0 AND id = $1`, a.ID[:]); err != nil {
 				t.Fatal(err)
 			}
 		}
-		waiting(t, s, 1, 1, raised[2])
+		checkUnpublished(t, s, 1, 1, raised[2])
 	})
 }
 
 // TestOutboxOfOldIsCarriedOver checks that the migration keeps the unpublished alerts of an outbox with one alert per
 // row.
 func TestOutboxOfOldIsCarriedOver(t *testing.T) {
-	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
-		s := mustOpen(t, reopen, 1)
-		defer closed(t, s)
-		raised := announced(t, s, 3)
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 1)
+		defer closeStore(t, s)
+		raised := raiseAlerts(t, s, 3)
 		folder, files, kind := "postgres", migrations.Postgres, "uuid"
 		if s.SingleProcess() {
 			folder, files, kind = "sqlite", migrations.SQLite, "BLOB"
@@ -95,7 +95,7 @@ func TestOutboxOfOldIsCarriedOver(t *testing.T) {
 				}
 			}
 		}
-		waiting(t, s, 10, 3, raised...)
+		checkUnpublished(t, s, 10, 3, raised...)
 	})
 }
 
@@ -109,7 +109,7 @@ func withoutComments(text string) string {
 	return b.String()
 }
 
-func TestRowsOfTheOutboxStayInTheirPages(t *testing.T) {
+func TestRowsOfOutboxStayInTheirPages(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour) // of four shards
 	jobs := f.start(2000)

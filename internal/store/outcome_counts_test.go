@@ -18,16 +18,16 @@ import (
 	"deadman/rules"
 )
 
-// past is a store with several days of history, which the clock of a test cannot produce.
-type past struct {
+// outcomeHistory is a store with several days of history, which the clock of a test cannot produce.
+type outcomeHistory struct {
 	*store.Store
 	*testing.T
 	rules []int32
-	rows  []pastEnd
+	rows  []endedRow
 	now   time.Time
 }
 
-type pastEnd struct {
+type endedRow struct {
 	id      int
 	at      time.Time
 	rule    int
@@ -36,7 +36,7 @@ type pastEnd struct {
 	slowest time.Duration
 }
 
-func (p *past) do(text string, args ...any) {
+func (p *outcomeHistory) exec(text string, args ...any) {
 	p.Helper()
 	if _, err := p.DB().ExecContext(p.Context(), text, args...); err != nil {
 		p.Fatal(err)
@@ -44,16 +44,16 @@ func (p *past) do(text string, args ...any) {
 }
 
 // end adds a row of history.
-func (p *past) end(e pastEnd) {
+func (p *outcomeHistory) end(e endedRow) {
 	p.Helper()
 	e.id = len(p.rows) + 1
-	p.do(`INSERT INTO history (shard, key, rule_id, id, version, outcome, ended_at, created_at, since_at, first_check_at, next_check_at, check_count, step, checks, check_total, check_slowest)
+	p.exec(`INSERT INTO history (shard, key, rule_id, id, version, outcome, ended_at, created_at, since_at, first_check_at, next_check_at, check_count, step, checks, check_total, check_slowest)
 VALUES (0, $1, $2, $3, 1, $4, $5, $5, $5, $5, $5, 0, 0, $6, 0, $7)`, fmt.Sprint(e.id), p.rules[e.rule], e.id, string(e.outcome), e.at, e.looks, e.slowest.Microseconds())
 	p.rows = append(p.rows, e)
 }
 
-func newPast(t *testing.T, s *store.Store) *past {
-	p := &past{Store: s, T: t}
+func newOutcomeHistory(t *testing.T, s *store.Store) *outcomeHistory {
+	p := &outcomeHistory{Store: s, T: t}
 	for _, name := range []string{"a", "b"} {
 		saved, err := s.Save(t.Context(), rules.RuleVersion{Name: name, Entity: "of-" + name, Document: []byte(`{}`)}, rules.AnyVersion)
 		if err != nil {
@@ -68,7 +68,7 @@ func newPast(t *testing.T, s *store.Store) *past {
 	p.now = now.UTC()
 	outcomes := []checks.Outcome{checks.Resolved, "shipped", checks.Exhausted}
 	for i := range 300 { // 25 minutes apart, five days
-		p.end(pastEnd{
+		p.end(endedRow{
 			at: p.now.Add(time.Duration(i-299) * 25 * time.Minute).Truncate(time.Microsecond), rule: i % 7 % 2, outcome: outcomes[i%3],
 			looks: i % 5, slowest: time.Duration(i*7919%301) * time.Millisecond,
 		})
@@ -76,13 +76,13 @@ func newPast(t *testing.T, s *store.Store) *past {
 	return p
 }
 
-// drop deletes rows, as retention does, and leaves gaps.
-func (p *past) drop(which func(id int) bool) {
+// deleteRows deletes rows, as retention does, and leaves gaps.
+func (p *outcomeHistory) deleteRows(which func(id int) bool) {
 	p.Helper()
-	var left []pastEnd
+	var left []endedRow
 	for _, e := range p.rows {
 		if which(e.id) {
-			p.do(`DELETE FROM history WHERE id = $1`, e.id)
+			p.exec(`DELETE FROM history WHERE id = $1`, e.id)
 			continue
 		}
 		left = append(left, e)
@@ -91,7 +91,7 @@ func (p *past) drop(which func(id int) bool) {
 }
 
 // counts returns the expected counts.
-func (p *past) counts(from, until time.Time) []futurejobs.OutcomeCount {
+func (p *outcomeHistory) counts(from, until time.Time) []futurejobs.OutcomeCount {
 	sums := map[futurejobs.OutcomeCount]int64{}
 	for _, e := range p.rows {
 		if !e.at.Before(from) && e.at.Before(until) {
@@ -118,17 +118,17 @@ func TestEndsAreCounted(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPast(t, open(t))
-			p.compare()
-			p.drop(func(id int) bool { return id < 20 || id%3 == 1 || id > 100 && id < 160 })
-			p.compare()
-			p.drop(func(int) bool { return true })
-			p.compare()
+			p := newOutcomeHistory(t, open(t))
+			p.compareCounts()
+			p.deleteRows(func(id int) bool { return id < 20 || id%3 == 1 || id > 100 && id < 160 })
+			p.compareCounts()
+			p.deleteRows(func(int) bool { return true })
+			p.compareCounts()
 		})
 	}
 }
 
-func (p *past) compare() {
+func (p *outcomeHistory) compareCounts() {
 	p.Helper()
 	ctx := context.Background()
 	for _, back := range []time.Duration{0, time.Second, 25 * time.Minute, 40 * time.Hour, 90*time.Hour + time.Minute, 30 * futurejobs.Day} {
@@ -146,7 +146,7 @@ func (p *past) compare() {
 		if err != nil {
 			p.Fatal(err)
 		}
-		if want := len(slices.DeleteFunc(slices.Clone(p.rows), func(e pastEnd) bool { return e.at.Before(from) })); len(page.Items) != want {
+		if want := len(slices.DeleteFunc(slices.Clone(p.rows), func(e endedRow) bool { return e.at.Before(from) })); len(page.Items) != want {
 			p.Errorf("%s back, %d are listed, want %d", back, len(page.Items), want)
 		}
 	}
@@ -158,7 +158,7 @@ func TestSlowestComeFirst(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPast(t, open(t))
+			p := newOutcomeHistory(t, open(t))
 			from := p.now.Add(-20 * time.Hour)
 			var want []time.Duration
 			for _, e := range p.rows {

@@ -102,8 +102,8 @@ func (f *fixture) conn() *pgx.Conn {
 	return c
 }
 
-// until waits for a condition on the database.
-func (f *fixture) until(what, query string) {
+// waitUntil waits for a condition on the database.
+func (f *fixture) waitUntil(what, query string) {
 	f.t.Helper()
 	c := f.conn()
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
@@ -125,8 +125,8 @@ func blockedOn(n int, text string) string {
 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%%%s%%'`, n, text)
 }
 
-// hold locks a job's row until letGo is called.
-func (f *fixture) hold(j futurejobs.Job) (letGo func()) {
+// lockJob locks a job's row until letGo is called.
+func (f *fixture) lockJob(j futurejobs.Job) (letGo func()) {
 	f.t.Helper()
 	tx, err := f.conn().Begin(f.t.Context())
 	f.check(err)
@@ -135,13 +135,13 @@ func (f *fixture) hold(j futurejobs.Job) (letGo func()) {
 	return func() { f.check(tx.Rollback(f.t.Context())) }
 }
 
-// TestTakeoverWaitsForASettle checks that a settle in progress at the expiry of its lease is seen by the new holder
+// TestTakeoverWaitsForSettle checks that a settle in progress at the expiry of its lease is seen by the new holder
 // completely or not at all: the takeover waits for it. Renewals of other leases do not.
-func TestTakeoverWaitsForASettle(t *testing.T) {
+func TestTakeoverWaitsForSettle(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour) // until the renewal
 	job := f.start(8)[0]
-	letGo := f.hold(job)
+	letGo := f.lockJob(job)
 	var after sync.WaitGroup
 	after.Go(func() {
 		settled, err := f.Settle(t.Context(), f.settlement(job))
@@ -149,13 +149,13 @@ func TestTakeoverWaitsForASettle(t *testing.T) {
 			t.Errorf("settle: %+v, %v", settled, err)
 		}
 	})
-	f.until("the settle waits for the job", blockedOn(1, "DELETE FROM future_job"))
+	f.waitUntil("the settle waits for the job", blockedOn(1, "DELETE FROM future_job"))
 
 	still, err := f.Renew(t.Context(), "me", []futurejobs.Lease{{HeldShard: f.held[job.Shard]}}, time.Second)
 	if err != nil || len(still) != 1 {
 		t.Fatalf("a renewal beside a settle: %v, %v", still, err)
 	}
-	f.until("the lease is over", fmt.Sprintf(`SELECT expires_at <= now() FROM shard_lease WHERE shard = %d`, job.Shard))
+	f.waitUntil("the lease is over", fmt.Sprintf(`SELECT expires_at <= now() FROM shard_lease WHERE shard = %d`, job.Shard))
 	after.Go(func() {
 		got, ok, err := f.Take(t.Context(), "other", f.held[job.Shard], time.Hour)
 		if err != nil || !ok {
@@ -165,13 +165,13 @@ func TestTakeoverWaitsForASettle(t *testing.T) {
 			t.Errorf("the new holder of %+v sees what was settled: %v, %v", got, jobs.Items, err)
 		}
 	})
-	f.until("the takeover waits for the settle", blockedOn(1, "UPDATE shard_lease SET epoch"))
+	f.waitUntil("the takeover waits for the settle", blockedOn(1, "UPDATE shard_lease SET epoch"))
 	letGo()
 	after.Wait()
 }
 
-// overlap keeps the fence locked by overlapping transactions until the test is over. It returns their number so far.
-func (f *fixture) overlap() (ended func() int64) {
+// countLostSettles keeps the fence locked by overlapping transactions until the test is over. It returns their number so far.
+func (f *fixture) countLostSettles() (ended func() int64) {
 	var shards []int16
 	var epochs []int64
 	for _, h := range f.held {
@@ -199,7 +199,7 @@ func (f *fixture) overlap() (ended func() int64) {
 			}
 		})
 	}
-	f.until("the fence is held", `SELECT count(*) >= 3 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
+	f.waitUntil("the fence is held", `SELECT count(*) >= 3 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
 	return settles.Load
 }
 
@@ -207,8 +207,8 @@ func (f *fixture) overlap() (ended func() int64) {
 // and a change that waits for all of them fails after eight, by its own limit.
 const mostSettles = 8 * 50
 
-// passes fails the test if a change fails, or waits for more than mostSettles: a slow machine settles slowly, too.
-func passes(t *testing.T, what string, settles func() int64, change func() error) {
+// checkSettlesDuring fails the test if a change fails, or waits for more than mostSettles: a slow machine settles slowly, too.
+func checkSettlesDuring(t *testing.T, what string, settles func() int64, change func() error) {
 	t.Helper()
 	before := settles()
 	if err := change(); err != nil {
@@ -219,14 +219,14 @@ func passes(t *testing.T, what string, settles func() int64, change func() error
 	}
 }
 
-// TestSettlesThatOverlapDoNotHoldOffATakeover checks that an expired lease admits no new settle, even before a
+// TestSettlesThatOverlapDoNotHoldOffTakeover checks that an expired lease admits no new settle, even before a
 // takeover.
-func TestSettlesThatOverlapDoNotHoldOffATakeover(t *testing.T) {
+func TestSettlesThatOverlapDoNotHoldOffTakeover(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, 1500*time.Millisecond)
-	settles := f.overlap()
-	f.until("the leases are over", `SELECT bool_and(expires_at <= now()) FROM shard_lease`)
-	passes(t, "the takeover", settles, func() error {
+	settles := f.countLostSettles()
+	f.waitUntil("the leases are over", `SELECT bool_and(expires_at <= now()) FROM shard_lease`)
+	checkSettlesDuring(t, "the takeover", settles, func() error {
 		_, ok, err := f.Take(t.Context(), "other", f.held[0], time.Hour)
 		if err == nil && !ok {
 			err = errors.New("not taken")
@@ -235,22 +235,22 @@ func TestSettlesThatOverlapDoNotHoldOffATakeover(t *testing.T) {
 	})
 }
 
-func TestSettlesThatOverlapDoNotHoldOffAChangeOfTheRules(t *testing.T) {
+func TestSettlesThatOverlapDoNotHoldOffChangeOfRules(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
-	settles := f.overlap()
-	passes(t, "the save", settles, func() error {
+	settles := f.countLostSettles()
+	checkSettlesDuring(t, "the save", settles, func() error {
 		_, err := f.Save(t.Context(), rules.RuleVersion{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 		return err
 	})
-	passes(t, "the deletion", settles, func() error {
+	checkSettlesDuring(t, "the deletion", settles, func() error {
 		_, err := f.Delete(t.Context(), "r", rules.AnyVersion)
 		return err
 	})
 }
 
-// TestSettleWaitsAtTheGate checks that a settle waits for the result of a change of its rule that is in progress.
-func TestSettleWaitsAtTheGate(t *testing.T) {
+// TestSettleWaitsAtGate checks that a settle waits for the result of a change of its rule that is in progress.
+func TestSettleWaitsAtGate(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	jobs := f.start(2)
@@ -267,9 +267,9 @@ func TestSettleWaitsAtTheGate(t *testing.T) {
 	}
 }
 
-// TestAnOlderNodesChangesAreFenced checks that every change counts while a node of schema 16 runs, since such a node
+// TestOlderNodesChangesAreFenced checks that every change counts while a node of schema 16 runs, since such a node
 // changes rules without a fence.
-func TestAnOlderNodesChangesAreFenced(t *testing.T) {
+func TestOlderNodesChangesAreFenced(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	jobs := f.start(2)
@@ -290,7 +290,7 @@ func TestAnOlderNodesChangesAreFenced(t *testing.T) {
 			t.Errorf("settle: %+v, %v, want ErrRulesChanged", settled, err)
 		}
 	})
-	f.until("the settle waits for the change", blockedOn(1, "FROM rule_set"))
+	f.waitUntil("the settle waits for the change", blockedOn(1, "FROM rule_set"))
 	f.check(older.Commit(t.Context()))
 	waiting.Wait()
 	if _, err := f.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: f.set}); !errors.Is(err, futurejobs.ErrRulesChanged) {
@@ -315,7 +315,7 @@ func TestNoTransactionIsLeftOpen(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	job := f.start(1)[0]
-	letGo := f.hold(job)
+	letGo := f.lockJob(job)
 	defer letGo()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -374,7 +374,7 @@ func TestDeadlocksAreTriedAgain(t *testing.T) {
 			t.Errorf("settle: %+v, %v", settled, err)
 		}
 	})
-	f.until("the settle waits for the second job", blockedOn(1, "DELETE FROM future_job"))
+	f.waitUntil("the settle waits for the second job", blockedOn(1, "DELETE FROM future_job"))
 	lock(jobs[0]) // granted once the settle has lost
 	f.check(tx.Rollback(t.Context()))
 	after.Wait()
@@ -390,7 +390,7 @@ func (f *fixture) plan(text string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestDueIsARangeOfItsIndex(t *testing.T) {
+func TestDueIsRangeOfItsIndex(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	jobs := f.start(5000)
@@ -416,7 +416,7 @@ func TestDueIsARangeOfItsIndex(t *testing.T) {
 	}
 }
 
-func TestLargeBodiesLieBesideTheRow(t *testing.T) {
+func TestLargeBodiesLieBesideRow(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	jobs := f.start(100)
@@ -536,10 +536,10 @@ func TestHistoryLivesInDays(t *testing.T) {
 	f.check(err)
 }
 
-// TestUpkeepBehindABackupDelaysNoSettlement checks upkeep during a backup (pg_dump), which holds ACCESS SHARE on
+// TestUpkeepBehindBackupDelaysNoSettlement checks upkeep during a backup (pg_dump), which holds ACCESS SHARE on
 // history for its whole duration. The tables of the next days are created after it, and until then no settlement waits
 // behind the attempt, as it would behind a request for the exclusive lock of history.
-func TestUpkeepBehindABackupDelaysNoSettlement(t *testing.T) {
+func TestUpkeepBehindBackupDelaysNoSettlement(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	ctx := t.Context()
@@ -597,9 +597,9 @@ func (f *fixture) readHistory() pgx.Tx {
 	return backup
 }
 
-// TestADayIsNotDroppedBehindABackup checks that a drop of a day, with the exclusive lock of history that settlements
+// TestDayIsNotDroppedBehindBackup checks that a drop of a day, with the exclusive lock of history that settlements
 // wait behind, is tried briefly and rarely during a backup.
-func TestADayIsNotDroppedBehindABackup(t *testing.T) {
+func TestDayIsNotDroppedBehindBackup(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	ctx := t.Context()

@@ -15,48 +15,48 @@ import (
 	"deadman/internal/store"
 )
 
-// TestFilesOfTheDataFolderAreOfThisUserAlone checks that the database is for the node's user alone, with any umask and
+// TestFilesOfDataFolderAreOfThisUserAlone checks that the database is for the node's user alone, with any umask and
 // any earlier mode of the folder.
-func TestFilesOfTheDataFolderAreOfThisUserAlone(t *testing.T) {
+func TestFilesOfDataFolderAreOfThisUserAlone(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "data")
-	said := openAndClose(t, dir)
-	modeIs(t, dir, 0o700)
-	if said != "" {
-		t.Errorf("a folder of its own is warned of: %s", said)
+	text := openAndClose(t, dir)
+	checkMode(t, dir, 0o700)
+	if text != "" {
+		t.Errorf("a folder of its own is warned of: %s", text)
 	}
 
 	empty := t.TempDir()
-	modeBecomes(t, empty, 0o755)
-	if said := openAndClose(t, empty); said != "" {
-		t.Errorf("an empty folder is warned of: %s", said)
+	waitForMode(t, empty, 0o755)
+	if text := openAndClose(t, empty); text != "" {
+		t.Errorf("an empty folder is warned of: %s", text)
 	}
-	modeIs(t, empty, 0o700)
+	checkMode(t, empty, 0o700)
 }
 
 // TestFilePermissionsAreRestricted checks files of an earlier version that every user may read.
 func TestFilePermissionsAreRestricted(t *testing.T) {
 	dir := t.TempDir()
 	openAndClose(t, dir)
-	modeBecomes(t, dir, 0o755)
-	modeBecomes(t, filepath.Join(dir, store.DatabaseFile), 0o644)
-	if said := openAndClose(t, dir); !strings.Contains(said, "chmod 700 "+dir) {
-		t.Errorf("a folder that others may enter: %q", said)
+	waitForMode(t, dir, 0o755)
+	waitForMode(t, filepath.Join(dir, store.DatabaseFile), 0o644)
+	if text := openAndClose(t, dir); !strings.Contains(text, "chmod 700 "+dir) {
+		t.Errorf("a folder that others may enter: %q", text)
 	}
-	modeIs(t, dir, 0o755)
+	checkMode(t, dir, 0o755)
 	group := filepath.Join(dir, store.DatabaseFile)
-	modeBecomes(t, group, 0o640) // an operator's choice
+	waitForMode(t, group, 0o640) // an operator's choice
 	s, err := store.Open(t.Context(), store.Options{DataDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closed(t, s)
-	modeIs(t, group, 0o640)
+	defer closeStore(t, s)
+	checkMode(t, group, 0o640)
 }
 
-// TestADataFolderOfAnotherUserIsRefused checks that a folder or a file of another user is refused, with any mode. Those
+// TestDataFolderOfAnotherUserIsRefused checks that a folder or a file of another user is refused, with any mode. Those
 // of root pass: root reads everything anyway.
-func TestADataFolderOfAnotherUserIsRefused(t *testing.T) {
+func TestDataFolderOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files away")
 	}
@@ -85,7 +85,7 @@ func TestADataFolderOfAnotherUserIsRefused(t *testing.T) {
 		for _, way := range []string{dir, link} {
 			s, err := store.Open(t.Context(), store.Options{DataDir: way})
 			if err == nil {
-				closed(t, s)
+				closeStore(t, s)
 				t.Errorf("%s of another user: the node starts", name)
 				continue
 			}
@@ -98,8 +98,8 @@ func TestADataFolderOfAnotherUserIsRefused(t *testing.T) {
 	}
 }
 
-// TestADataFolderWithLinks checks links in the data folder to files of another user, or in a circle.
-func TestADataFolderWithLinks(t *testing.T) {
+// TestDataFolderWithLinks checks links in the data folder to files of another user, or in a circle.
+func TestDataFolderWithLinks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files away")
 	}
@@ -114,12 +114,12 @@ func TestADataFolderWithLinks(t *testing.T) {
 	if err != nil {
 		t.Fatalf("with links to what is the user's own: %v", err)
 	}
-	closed(t, s)
+	closeStore(t, s)
 	if err := os.Chown(elsewhere, 12345, 12345); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = store.Open(t.Context(), store.Options{DataDir: dir}); err == nil {
-		closed(t, s)
+		closeStore(t, s)
 	}
 	if err == nil || !strings.Contains(err.Error(), elsewhere+" belongs to another user") {
 		t.Errorf("a link leads to another user's folder: %v", err)
@@ -129,12 +129,12 @@ func TestADataFolderWithLinks(t *testing.T) {
 // openAndClose checks the modes of all files while the store is open, and returns its log.
 func openAndClose(t *testing.T, dir string) string {
 	t.Helper()
-	var said bytes.Buffer
-	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	var output bytes.Buffer
+	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Log: slog.New(slog.NewTextHandler(&output, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closed(t, s)
+	defer closeStore(t, s)
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -143,12 +143,12 @@ func openAndClose(t *testing.T, dir string) string {
 		t.Errorf("the database, its log, its index and the lock are not all there: %v", files)
 	}
 	for _, f := range files {
-		modeIs(t, filepath.Join(dir, f.Name()), 0o600)
+		checkMode(t, filepath.Join(dir, f.Name()), 0o600)
 	}
-	return said.String()
+	return output.String()
 }
 
-func modeIs(t *testing.T, path string, want fs.FileMode) {
+func checkMode(t *testing.T, path string, want fs.FileMode) {
 	t.Helper()
 	info, err := os.Stat(path)
 	if err != nil {
@@ -159,7 +159,7 @@ func modeIs(t *testing.T, path string, want fs.FileMode) {
 	}
 }
 
-func modeBecomes(t *testing.T, path string, mode fs.FileMode) {
+func waitForMode(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
 	if err := os.Chmod(path, mode); err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func TestMigrationStopsAtWhatLiveNodesCanFollow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed(t, s)
+	closeStore(t, s)
 	if schema, err := store.ReadSchema(t.Context(), o); err != nil || schema.Applied != schema.Known || len(schema.Pending) > 0 {
 		t.Errorf("the schema is %+v, %v", schema, err)
 	}
@@ -88,8 +88,8 @@ func TestMigrationCanExceedLiveNodes(t *testing.T) {
 	}
 }
 
-// TestMigrationExceedsALiveNodeByOneVersion checks that a live node follows to one version after its own.
-func TestMigrationExceedsALiveNodeByOneVersion(t *testing.T) {
+// TestMigrationExceedsLiveNodeByOneVersion checks that a live node follows to one version after its own.
+func TestMigrationExceedsLiveNodeByOneVersion(t *testing.T) {
 	t.Parallel()
 	newest, err := store.ReadSchema(t.Context(), store.Options{DataDir: t.TempDir()})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestMigrationExceedsALiveNodeByOneVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed(t, s)
+	closeStore(t, s)
 }
 
 // TestKnownSchemaIsReported checks that a node reports the version of the schema that its program knows, and
@@ -133,9 +133,9 @@ func TestKnownSchemaIsReported(t *testing.T) {
 	}
 }
 
-// TestNodesBehindAMigration checks that a node is behind a migration to two versions past its own, and never behind
+// TestNodesBehindMigration checks that a node is behind a migration to two versions past its own, and never behind
 // without a migration.
-func TestNodesBehindAMigration(t *testing.T) {
+func TestNodesBehindMigration(t *testing.T) {
 	node := func(id string, known int64) futurejobs.Node { return futurejobs.Node{ID: id, Schema: known} }
 	nodes := []futurejobs.Node{node("same", 20), node("one before", 19), node("two before", 18), node("long before", 9)}
 	for _, c := range []struct {

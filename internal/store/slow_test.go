@@ -8,10 +8,10 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// TestJobsDoNotAppearBehindTheSweep checks the duration of transactions: a job that appears later than the sweep allows
+// TestJobsDoNotAppearBehindSweep checks the duration of transactions: a job that appears later than the sweep allows
 // would be behind the low-water mark, out of reach of the sweep for minutes. The cursor and the rule keep a transaction
 // waiting here, each for less than the statement timeout.
-func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
+func TestJobsDoNotAppearBehindSweep(t *testing.T) {
 	t.Parallel()
 	const allowed = 10 * time.Second // as the sweep has it
 	f := onPostgres(t, time.Hour)
@@ -39,11 +39,11 @@ func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
 		return `SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database()
 	AND wait_event_type = 'Lock' AND now() - xact_start < '` + age + `')`
 	}
-	f.until("it waits for the cursor", blockedOn(1, "FROM event_cursor"))
-	f.until("it has waited for a while", olderThan("5s"))
+	f.waitUntil("it waits for the cursor", blockedOn(1, "FROM event_cursor"))
+	f.waitUntil("it has waited for a while", olderThan("5s"))
 	f.check(cursor.Rollback(t.Context()))
-	f.until("it waits for the rules", blockedOn(1, "FROM rule "))
-	f.until("it waited for too long, or gave up", olderThan("10.5s"))
+	f.waitUntil("it waits for the rules", blockedOn(1, "FROM rule "))
+	f.waitUntil("it waited for too long, or gave up", olderThan("10.5s"))
 	f.check(rule.Rollback(t.Context()))
 	after.Wait()
 

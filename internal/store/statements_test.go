@@ -16,14 +16,14 @@ var notSQL = map[string]string{
 	"SELECT deadman_": "sent where another user owns the tables, which deploy tests",
 }
 
-// everyTextIsSent fails the test for each SQL text in the sources and the migrations that is in no recorded statement:
+// checkAllTextsSent fails the test for each SQL text in the sources and the migrations that is in no recorded statement:
 // a text that is never sent is untested. Only package store sends SQL to deadman's own database, as lint checks.
-func everyTextIsSent(t *testing.T, sent []string) {
+func checkAllTextsSent(t *testing.T, sent []string) {
 	statements := make([]string, len(sent))
 	plain := make(map[string]bool)
 	for i, text := range sent {
 		statements[i] = unnumbered(text)
-		plain[uncommented(text)] = true
+		plain[withoutLineComments(text)] = true
 	}
 	s := readSources(t)
 	for _, at := range s.stray {
@@ -60,8 +60,8 @@ var (
 	blank   = regexp.MustCompile(`\s+`)
 )
 
-// uncommented returns a statement without comments, with all whitespace as single blanks.
-func uncommented(text string) string {
+// withoutLineComments returns a statement without comments, with all whitespace as single blanks.
+func withoutLineComments(text string) string {
 	return strings.Trim(blank.ReplaceAllString(comment.ReplaceAllString(text, ""), " "), " ;")
 }
 
@@ -77,7 +77,7 @@ func migrationStatements(t *testing.T) (statements []string) {
 			t.Fatal(err)
 		}
 		for part := range strings.SplitSeq(comment.ReplaceAllString(string(text), ""), ";") {
-			if part = uncommented(part); part != "" {
+			if part = withoutLineComments(part); part != "" {
 				statements = append(statements, part)
 			}
 		}

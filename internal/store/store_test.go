@@ -21,20 +21,20 @@ func TestPostgres(t *testing.T) {
 			return open(tb, store.Options{DatabaseURL: wire.Postgres(tb)})
 		})
 	})
-	t.Run("shards", func(t *testing.T) { asksTheMostShards(t, wire) })
-	for name, look := range map[string]func(*testing.T, []string){"texts": everyTextIsSent, "grammar": everyStatementIsCommon} {
+	t.Run("shards", func(t *testing.T) { checkMaxShards(t, wire) })
+	for name, check := range map[string]func(*testing.T, []string){"texts": checkAllTextsSent, "grammar": checkStatementsPortable} {
 		t.Run(name, func(t *testing.T) {
 			sent := wire.Sent()
 			if len(sent) == 0 {
 				t.Fatal("nothing was sent; this looks at what the suite sends, so run all of TestPostgres")
 			}
-			look(t, sent)
+			check(t, sent)
 		})
 	}
 }
 
-// asksTheMostShards opens a database without tables, and then the existing database.
-func asksTheMostShards(t *testing.T, wire *storetest.StatementRecorder) {
+// checkMaxShards opens a database without tables, and then the existing database.
+func checkMaxShards(t *testing.T, wire *storetest.StatementRecorder) {
 	o := store.Options{DatabaseURL: wire.EmptyPostgres(t), Shards: store.MaxShards}
 	for range 2 {
 		if g, err := open(t, o).Gauges(t.Context()); err != nil || g != (store.Gauges{}) {

@@ -95,13 +95,13 @@ func (s *sources) read(n ast.Node) bool {
 	case *ast.Field:
 		return n.Tag == nil // a tag is in back quotes, too
 	case *ast.CallExpr:
-		return !fails(n)
+		return !isErrorText(n)
 	case *ast.BinaryExpr, *ast.BasicLit:
 		e := n.(ast.Expr)
 		if !s.quoted(e) {
 			return true
 		}
-		if parts := joined(s.parts(e, 0)); len(parts) > 0 {
+		if parts := splitJoined(s.parts(e, 0)); len(parts) > 0 {
 			s.texts = append(s.texts, sqlText{s.set.Position(e.Pos()), parts})
 		}
 		s.inner(e)
@@ -122,8 +122,8 @@ func (s *sources) inner(e ast.Expr) {
 	}
 }
 
-// fails reports whether a call creates an error, since its text may contain back quotes.
-func fails(call *ast.CallExpr) bool {
+// isErrorText reports whether a call creates an error, since its text may contain back quotes.
+func isErrorText(call *ast.CallExpr) bool {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	return ok && f.Sel.Name == "Errorf"
 }
@@ -146,17 +146,17 @@ func (s *sources) quoted(e ast.Expr) bool {
 	return false
 }
 
-// unknown marks a part that is known only at run time.
-const unknown = "\x00"
+// unknownText marks a part that is known only at run time.
+const unknownText = "\x00"
 
-var verbs = regexp.MustCompile(`%(\[\d\])?[dqsv]`)
+var formatVerbs = regexp.MustCompile(`%(\[\d\])?[dqsv]`)
 
 // parts returns the constant parts of a text, with unknown in between.
 func (s *sources) parts(e ast.Expr, depth int) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		if text, err := strconv.Unquote(e.Value); err == nil {
-			return verbs.ReplaceAllString(text, unknown)
+			return formatVerbs.ReplaceAllString(text, unknownText)
 		}
 	case *ast.BinaryExpr:
 		return s.parts(e.X, depth) + s.parts(e.Y, depth)
@@ -167,11 +167,11 @@ func (s *sources) parts(e ast.Expr, depth int) string {
 	case *ast.ParenExpr:
 		return s.parts(e.X, depth)
 	}
-	return unknown
+	return unknownText
 }
 
-func joined(text string) (parts []string) {
-	for part := range strings.SplitSeq(text, unknown) {
+func splitJoined(text string) (parts []string) {
+	for part := range strings.SplitSeq(text, unknownText) {
 		if part = unnumbered(part); part != "" {
 			parts = append(parts, part)
 		}

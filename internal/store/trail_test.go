@@ -10,16 +10,16 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// TestEndWithAnAlertHasNoTrailEntry checks that a job with one check, an alert and an end stores only its history and
+// TestEndWithAlertHasNoTrailEntry checks that a job with one check, an alert and an end stores only its history and
 // its alert.
-func TestEndWithAnAlertHasNoTrailEntry(t *testing.T) {
-	said := checks.Answer{Outcome: checks.Exhausted, Step: 1, Values: `state.status = "OPEN"`, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Warning, Step: "primary"}}}
-	unsaid := checks.Answer{Outcome: checks.Cleared, Values: said.Values}
+func TestEndWithAlertHasNoTrailEntry(t *testing.T) {
+	alerted := checks.Answer{Outcome: checks.Exhausted, Step: 1, Values: `state.status = "OPEN"`, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Warning, Step: "primary"}}}
+	silent := checks.Answer{Outcome: checks.Cleared, Values: alerted.Values}
 	for name, open := range stores(t) {
 		for _, c := range []struct {
 			answer checks.Answer
 			want   int // number of trails
-		}{{said, 0}, {unsaid, 1}} {
+		}{{alerted, 0}, {silent, 1}} {
 			t.Run(name+"/"+string(c.answer.Outcome), func(t *testing.T) {
 				l := newLoad(t, open(t))
 				l.rule.Handler = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return c.answer, nil })
@@ -50,28 +50,28 @@ func BenchmarkTrail(b *testing.B) {
 		Kind: futurejobs.Checked, At: time.Unix(1_800_000_000, 0), Lateness: 12 * time.Millisecond, Values: `state.status = "UNSHIPPED"`, Next: time.Unix(1_800_000_900, 0),
 	}.Trail()
 	for name, open := range stores(b) {
-		for kind, news := range map[string]futurejobs.Trail{"leaves": entry, "leaves none": ""} {
+		for kind, trail := range map[string]futurejobs.Trail{"leaves": entry, "leaves none": ""} {
 			b.Run(name+"/"+kind, func(b *testing.B) {
 				l := newLoad(b, open(b))
 				l.create(benchBatch)
 				for range futurejobs.TrailMost {
-					l.move(entry)
+					l.writeTrails(entry)
 				}
 				b.ResetTimer()
 				for n := 0; n < b.N; n += benchBatch {
-					l.move(news)
+					l.writeTrails(trail)
 				}
 			})
 		}
 	}
 }
 
-// move settles a check of each job that continues with an entry.
-func (l *load) move(news futurejobs.Trail) {
+// writeTrails settles a check of each job that continues with an entry.
+func (l *load) writeTrails(trail futurejobs.Trail) {
 	l.tb.Helper()
 	s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
 	for _, j := range l.due() {
-		j.NextCheckAt, j.Trail = j.NextCheckAt.Add(time.Second), news
+		j.NextCheckAt, j.Trail = j.NextCheckAt.Add(time.Second), trail
 		s.Decisions = append(s.Decisions, &futurejobs.Decision{Job: j})
 	}
 	if settled, err := l.Settle(l.tb.Context(), s); err != nil || len(settled.Jobs) != benchBatch {

@@ -111,7 +111,7 @@ func TestUnresponsiveDatabaseTimesOut(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	var all sync.WaitGroup
-	for what, ask := range map[string]func() error{
+	for what, send := range map[string]func() error{
 		"the time": func() error { _, err := s.Now(ctx); return err },
 		"due jobs": func() error {
 			_, err := s.Due(ctx, futurejobs.DueQuery{Cursors: []futurejobs.ShardCursor{{}}, Limit: 1})
@@ -126,7 +126,7 @@ func TestUnresponsiveDatabaseTimesOut(t *testing.T) {
 		"the outbox":   func() error { _, err := s.Unpublished(ctx, []int16{0}, 1, nil); return err },
 	} {
 		all.Go(func() {
-			if err := ask(); err == nil || ctx.Err() != nil {
+			if err := send(); err == nil || ctx.Err() != nil {
 				t.Errorf("%s: still waited for after %s, or %v", what, patient, err)
 			}
 		})
@@ -153,7 +153,7 @@ func TestUnreachableDatabaseIsUnavailable(t *testing.T) {
 	ref := futurejobs.Ref{RuleID: 1, Key: "k"}
 	key := futurejobs.Filter{Rule: "r", Key: "k", Limit: 1}
 	lease := futurejobs.Lease{}
-	for what, ask := range map[string]func() error{
+	for what, send := range map[string]func() error{
 		"now":  func() error { _, err := s.Now(ctx); return err },
 		"beat": func() error { _, err := s.Heartbeat(ctx, futurejobs.Node{ID: "n"}, time.Minute); return err },
 		"due": func() error {
@@ -228,7 +228,7 @@ func TestUnreachableDatabaseIsUnavailable(t *testing.T) {
 		"gauges":          func() error { _, err := s.Gauges(ctx); return err },
 		"balance":         func() error { _, err := s.Balance(ctx); return err },
 	} {
-		err := ask()
+		err := send()
 		if !errors.Is(err, store.ErrUnavailable) || strings.ContainsAny(err.Error(), "\n\t") ||
 			strings.Count(err.Error(), "dial") > 1 || strings.Contains(err.Error(), "failed to connect") {
 			t.Errorf("%s: %v, want ErrUnavailable, once and on one line", what, err)
