@@ -60,6 +60,8 @@ type Detail struct {
 	Closes     []ID            `json:"closes,omitempty"`
 	Source     string          `json:"source,omitempty"`
 	Count      int             `json:"count,omitempty"`
+
+	BodiesOverQuota bool `json:"bodies_over_quota,omitempty"` // a quota had no room for event and state
 }
 
 // Alert is one record raised about a job, or by a node about itself. Its JSON form is the contract with consumers.

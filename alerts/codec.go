@@ -25,6 +25,7 @@ type storedAlert struct {
 	Closes       []ID              `json:"closes"`
 	Source       string            `json:"source"`
 	Count        int               `json:"count"`
+	OverQuota    bool              `json:"over_quota"`
 }
 
 // Size estimates the size of the alert's document in bytes.
@@ -68,6 +69,9 @@ func (a *Alert) Document(room []byte) ([]byte, error) {
 	}
 	o.Text("source", a.Source)
 	o.Number("count", int64(a.Count))
+	if a.BodiesOverQuota {
+		value("over_quota", true)
+	}
 	o.Body("event", a.Event)
 	o.Body("state", a.State)
 	return o.End(), err
@@ -81,6 +85,7 @@ func (a *Alert) Read(document []byte) error {
 	}
 	a.Step, a.StepIndex, a.SkippedSteps, a.Text, a.Labels = k.Step, k.StepIndex, k.SkippedSteps, k.Text, k.Labels
 	a.Slot, a.Event, a.State, a.Closes, a.Source, a.Count = k.Slot, k.Event, k.State, k.Closes, k.Source, k.Count
+	a.BodiesOverQuota = k.OverQuota
 	if a.Slot.IsZero() {
 		a.Slot = TimeOf(a.ID)
 	}
@@ -105,7 +110,7 @@ func (a *Alert) ReadHead(head []byte) bool {
 				return a.Read([]byte("{}")) == nil
 			}
 			return a.Read(append(head[:end:end], '}')) == nil
-		case "step", "step_index", "skipped_steps", "text", "labels", "slot", "closes", "source", "count":
+		case "step", "step_index", "skipped_steps", "text", "labels", "slot", "closes", "source", "count", "over_quota":
 		default:
 			return false // an old document with the event before other fields
 		}

@@ -1,6 +1,9 @@
 package alerts
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Notification is one message to one channel about one or more alerts. Further alerts can join it until its first
 // attempt.
@@ -77,6 +80,12 @@ type ChannelState struct {
 	FailingSince time.Time
 	Error        string
 }
+
+// MaxLiveMutes is the maximum number of mutes in effect: each alert is matched against all of them.
+const MaxLiveMutes = 1000
+
+// ErrTooManyMutes means that MaxLiveMutes mutes are in effect.
+var ErrTooManyMutes = fmt.Errorf("%d mutes are in effect, the limit; end some, or use one with a wider pattern", MaxLiveMutes)
 
 // Mute suppresses notifications for a while. The alerts are still in the stream.
 type Mute struct {

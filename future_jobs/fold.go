@@ -180,7 +180,10 @@ func (f *fold) result() FoldResult {
 		}
 	}
 	f.order.early.sum(&f.net)
-	f.net.Quotas = f.usage.sum()
+	f.net.Quotas, f.net.quotas = f.usage.sum(), f.usage.quotas
+	for i := range f.net.End {
+		f.net.End[i].keepAlerts(f.usage.quotas)
+	}
 	f.net.DeadLetters = append(f.net.DeadLetters, f.beyond.All()...)
 	return f.net
 }

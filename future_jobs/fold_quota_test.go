@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
 )
 
 // tenantQuota is a quota for some jobs, shared by the rules of a prefix.
@@ -39,6 +41,9 @@ func (p *tenantQuota) Settle(reserved, grown, refused int64) {
 }
 
 type tenantQuotas []*tenantQuota
+
+func (ps tenantQuotas) KeepAlert(*alerts.Alert) {}
+func (ps tenantQuotas) DropAlert(*alerts.Alert) {}
 
 func (ps tenantQuotas) Tenant(rule string) string {
 	for _, p := range ps {

@@ -21,6 +21,8 @@ type FoldResult struct {
 	DeadLetters    []DeadLetter // events that could not be played, and summaries of those beyond the room
 	Quotas         []QuotaUse   // the run's use of quotas
 	EffectCounts
+
+	quotas Quotas // nil: none
 }
 
 // Unbegun is a job that a quota refused. It is remembered, so that an end is remembered, too, if it arrives before
@@ -61,9 +63,12 @@ func (n FoldResult) Use() {
 	}
 }
 
-// Release frees the reserved capacity of jobs that were not committed.
+// Release frees the reserved capacity of jobs and alerts that were not committed.
 func (n FoldResult) Release() {
 	for _, u := range n.Quotas {
 		u.Quota.Settle(u.held, 0, 0)
+	}
+	for i := range n.End {
+		n.End[i].dropAlerts(n.quotas)
 	}
 }

@@ -1,6 +1,10 @@
 package futurejobs
 
-import "fmt"
+import (
+	"fmt"
+
+	"deadman/alerts"
+)
 
 // JobQuota bounds the number of pending jobs of all rules with a prefix, or the bytes of those jobs (Job.Size). It is
 // safe for concurrent use.
@@ -25,6 +29,29 @@ type Quotas interface {
 	OfJobs(rule string) []JobQuota
 	// Tenant returns the tenant of a rule, by its name; empty: none.
 	Tenant(rule string) string
+	// KeepAlert counts the bytes of an alert that is about to be stored. Beyond a quota it removes the event and the
+	// state from the alert, and marks it.
+	KeepAlert(a *alerts.Alert)
+	// DropAlert reverts the count of an alert that was not stored.
+	DropAlert(a *alerts.Alert)
+}
+
+// keepAlerts counts the alerts of a decision that is about to be stored. q may be nil.
+func (d *Decision) keepAlerts(q Quotas) {
+	for i := range d.Alerts {
+		if q != nil {
+			q.KeepAlert(&d.Alerts[i])
+		}
+	}
+}
+
+// dropAlerts reverts keepAlerts.
+func (d *Decision) dropAlerts(q Quotas) {
+	for i := range d.Alerts {
+		if q != nil {
+			q.DropAlert(&d.Alerts[i])
+		}
+	}
 }
 
 // QuotaUse is the use of one quota by a run of effects.

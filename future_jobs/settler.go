@@ -23,6 +23,7 @@ type settler struct {
 	clock    *Clock
 	log      *slog.Logger
 	observer Observer
+	quotas   Quotas // nil: none
 	failures *failures
 	outages  *outageTracker
 	answers  *answerCache
@@ -117,12 +118,20 @@ func (s *settler) fitting(part []*task) int {
 func (s *settler) settle(ctx context.Context, part []*task) error {
 	failpoints.Point("settle.write")
 	st := settlement(part)
+	for _, d := range st.Decisions {
+		d.keepAlerts(s.quotas)
+	}
 	var got Settled
 	err := s.outages.record(ctx, part, st.Held)
 	if err == nil {
 		got, err = s.queue.Settle(ctx, st)
 		if failed := failpoints.PointErr("settle.written"); failed != nil {
 			err = cmp.Or(err, failed)
+		}
+	}
+	for _, d := range st.Decisions {
+		if err != nil || !got.Jobs[d.Job.ID] {
+			d.dropAlerts(s.quotas)
 		}
 	}
 	if err != nil {

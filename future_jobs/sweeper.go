@@ -46,6 +46,8 @@ type Sweeper struct {
 
 	// Observer receives the decisions. Set before Run.
 	Observer Observer
+	// Quotas bounds the bytes of stored alerts; nil: nothing does. Set before Run.
+	Quotas Quotas
 	// BeforeResume is called before the first sweep, and before a sweep that starts after a stall: jobs that became due
 	// meanwhile are unchanged. The sweep waits for it. Set before Run.
 	BeforeResume func(ctx context.Context)
@@ -118,6 +120,7 @@ func (s *Sweeper) Wake() {
 // ends, running handlers are cancelled.
 func (s *Sweeper) Run(ctx, drain context.Context) error {
 	s.settler.observer, s.outages.observer = s.Observer, s.Observer
+	s.settler.quotas = s.Quotas
 	pipe := newPipeline()
 	batches := make(chan []*task)
 

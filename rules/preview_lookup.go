@@ -70,7 +70,7 @@ func (f *previewLookup) result() (*PreviewLookup, error) {
 	case f.known == nil:
 		return nil, nil
 	case f.known.Err != nil:
-		return nil, fmt.Errorf("%w: the result of %s is unknown (%w); set found, such as {\"status\": \"UNSHIPPED\"}, or null for no such entity",
+		return nil, fmt.Errorf("%w: the result of %s is unknown (%w); give the lookup result, such as {\"status\": \"UNSHIPPED\"}, or null for no such entity",
 			ErrPreview, f.Source(), f.known.Err)
 	}
 	l := &PreviewLookup{Source: f.Source(), Queried: f.asked, Found: f.known.Value}

@@ -24,7 +24,7 @@ func TestAPreviewUsesTheGivenResult(t *testing.T) {
 		{name: "given", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
 		{name: "an unknown entity, given", found: "null", lookup: `{"source":"shop","queried":false,"result":null}`, outcome: "cleared"},
 		{name: "given no object", found: "[]", err: "found: the result of the source is not an object; write an object, or null"},
-		{name: "not to be asked", unasked: "you are a stranger", err: "the result of shop is unknown (you are a stranger); set found"},
+		{name: "not to be asked", unasked: "you are a stranger", err: "the result of shop is unknown (you are a stranger); give the lookup result"},
 		{name: "given, and not to be asked", unasked: "you are a stranger", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

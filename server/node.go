@@ -176,7 +176,7 @@ func (n *node) wireAlerts() {
 	}
 	n.quotas = &quotas{
 		Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, holds: n.maintains, known: n.login.prefixes, now: n.clock.Now,
-		every: n.quotasEvery, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.log,
+		every: n.quotasEvery, keep: n.KeepAlerts, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.log,
 	}
 	n.relay = alerts.NewRelay(outbox(n.store), n.compare.publisher(publisher(n.bus.AlertPublisher)), n.owner.Holding, n.log)
 	n.relay.Quotas, n.observer.relay = n.quotas, n.relay
@@ -262,6 +262,7 @@ func (n *node) wireHints() {
 	// jobs.
 	n.catalog.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake(); n.quotas.Wake() }
 	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.observer, n.stallDetector.Resuming, n.sync.isListening
+	n.sweeper.Quotas = n.allowances
 	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
 	n.shifter.OnShifted = n.sweeper.Wake
 	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }

@@ -40,6 +40,7 @@ type quotas struct {
 	count  func(limit string, n int64) // counts refusals
 	now    func() time.Time
 	every  time.Duration // interval of refreshes
+	keep   time.Duration // retention of alerts
 	wake   chan struct{} // signalled after changes of rules, and when a new prefix is known
 	log    *slog.Logger
 
@@ -66,7 +67,7 @@ func (q *quotas) Run(ctx context.Context) error {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotasEvery)
 	defer cancel()
-	if err := q.keep(last); err != nil {
+	if err := q.save(last); err != nil {
 		q.log.Warn("the last use of quotas is not written", "err", err)
 	}
 	return nil
@@ -125,7 +126,7 @@ func (q *quotas) refresh(ctx context.Context) error {
 	if err != nil || !q.Any() {
 		return err
 	}
-	if err := q.keep(ctx); err != nil {
+	if err := q.save(ctx); err != nil {
 		return err
 	}
 	var learned access.Learned
@@ -142,7 +143,7 @@ func (q *quotas) refresh(ctx context.Context) error {
 	if since.IsZero() {
 		since = q.now()
 	}
-	if learned.Spent, err = q.store.QuotaSpent(ctx, since); err != nil {
+	if learned.Spent, err = q.store.QuotaSpent(ctx, since, q.now().Add(-q.keep)); err != nil {
 		return err
 	}
 	q.Learn(learned)
@@ -184,8 +185,8 @@ func (q *quotas) rested(
 	return counted, err
 }
 
-// keep saves this node's use.
-func (q *quotas) keep(ctx context.Context) error {
+// save saves this node's use.
+func (q *quotas) save(ctx context.Context) error {
 	done := q.Take()
 	err := q.store.KeepQuotas(ctx, done)
 	if err != nil {

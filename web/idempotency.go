@@ -48,6 +48,7 @@ func onceParameter() *huma.Param {
 type idempotency struct {
 	*responder
 	memory IdempotencyStore // nil: a request with a key is refused
+	quotas *quotaAPI
 }
 
 // idempotent answers a repeated request with the first answer.
@@ -57,6 +58,7 @@ type idempotency struct {
 //  2. A successful answer is stored before it is sent.
 //  3. Any other answer frees the key: a client may correct its request, or try again after an outage of the database,
 //     under the same key.
+//  4. A tenant whose quota has no room for another answer executes nothing under a new key.
 func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 	o, _ := operationOf(ctx)
 	key := ctx.Header(idempotencyHeader)
@@ -82,6 +84,11 @@ func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 	case before != nil:
 		replay(w, *before)
 	default:
+		if err := a.quotas.mayKeepAnswer(ctx.Context()); err != nil {
+			a.forget(r, id)
+			a.fail(w, r, err)
+			return
+		}
 		a.first(w, r, id, func(w http.ResponseWriter) {
 			next(humachi.NewContext(ctx.Operation(), r.WithContext(access.WithOnce(r.Context(), id)), w))
 		})
@@ -125,13 +132,8 @@ func (a *idempotency) first(w http.ResponseWriter, r *http.Request, id string, d
 	kept := &recordedResponse{header: w.Header(), status: http.StatusOK}
 	finished := false
 	defer func() {
-		if finished {
-			return
-		}
-		storing, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
-		defer cancel()
-		if err := a.memory.Forget(storing, id); err != nil {
-			a.log.ErrorContext(storing, "an Idempotency-Key stays taken", "path", r.URL.Path, "err", err)
+		if !finished {
+			a.forget(r, id)
 		}
 	}()
 	do(kept)
@@ -142,10 +144,20 @@ func (a *idempotency) first(w http.ResponseWriter, r *http.Request, id string, d
 		if err := a.memory.Finish(storing, id, kept.reply()); err != nil {
 			a.log.ErrorContext(storing, "an answer cannot be kept for its Idempotency-Key", "path", r.URL.Path, "err", err)
 		}
+		a.quotas.keepAnswer(r.Context(), kept.body.Len())
 	}
 	w.WriteHeader(kept.status)
 	if _, err := w.Write(kept.body.Bytes()); err != nil {
 		a.log.DebugContext(r.Context(), "the client left before the answer", "path", r.URL.Path, "err", err)
+	}
+}
+
+// forget frees the key of a request that was not executed.
+func (a *idempotency) forget(r *http.Request, id string) {
+	storing, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
+	defer cancel()
+	if err := a.memory.Forget(storing, id); err != nil {
+		a.log.ErrorContext(storing, "an Idempotency-Key stays taken", "path", r.URL.Path, "err", err)
 	}
 }
 

@@ -114,7 +114,7 @@ func New(o Options) http.Handler {
 	by := &responder{log: o.Log, faults: o.Faults, pages: o.Pages}
 	steps := &middlewares{by, o.PublicURL}
 	auth := newAuthenticator(o, by)
-	repeats := &idempotency{by, o.Memory}
+	repeats := &idempotency{by, o.Memory, &quotaAPI{o.Quotas, o.Now}}
 
 	r := chi.NewRouter()
 	useMiddlewares(r, o, steps, auth)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/pings"
@@ -115,6 +116,7 @@ var errorStatuses = []ErrorStatus{
 	{Is: futurejobs.ErrBadCursor, Status: http.StatusBadRequest, Kind: BadCursor},
 	{Is: futurejobs.ErrNotFound, Status: http.StatusNotFound},
 	{Is: futurejobs.ErrExists, Status: http.StatusConflict},
+	{Is: alerts.ErrTooManyMutes, Status: http.StatusConflict},
 	{Is: futurejobs.ErrPaused, Status: http.StatusConflict},
 	{Is: futurejobs.ErrJobEnded, Status: http.StatusConflict},
 	{Is: futurejobs.ErrRulesChanged, Status: http.StatusServiceUnavailable, Remedy: "the rules are changing; retry"},

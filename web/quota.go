@@ -23,6 +23,10 @@ type Quotas interface {
 	// Publish deducts an event of that size from the limits of a prefix, or returns access.ErrQuota and the time until a
 	// retry.
 	Publish(prefix string, bytes int, now time.Time) (wait time.Duration, err error)
+	// MayKeepAnswer returns access.ErrQuota if a prefix may not keep another answer to a request with an Idempotency-Key.
+	MayKeepAnswer(prefix string) error
+	// KeepAnswer counts a kept answer with a body of that many bytes.
+	KeepAnswer(prefix string, bytes int)
 	// Problem describes the used-up quota of a rule, to a visitor with a prefix; "" if none is used up.
 	Problem(rule, visitor string) string
 }
@@ -37,11 +41,11 @@ type Quota struct {
 
 // QuotaLimit is one limit of a quota.
 type QuotaLimit struct {
-	Name      string    `json:"name" enum:"rules,jobs,job_bytes,events,event_bytes,alerts,alert_bytes" doc:"rules: number of rules. jobs: pending jobs. job_bytes: bytes of their bodies. events, event_bytes: events and bytes per second on each node, of tokens and of schedules that emit events. alerts: alerts per hour. alert_bytes: bytes in the alerts stream."`
+	Name      string    `json:"name" enum:"rules,jobs,job_bytes,events,event_bytes,alerts,alert_bytes,kept_alert_bytes,kept_answer_bytes" doc:"rules: number of rules. jobs: pending jobs. job_bytes: bytes of their bodies. events, event_bytes: events and bytes per second on each node, of tokens and of schedules that emit events. alerts: alerts per hour. alert_bytes: bytes in the alerts stream. kept_alert_bytes: bytes of kept alerts. kept_answer_bytes: bytes of kept answers to requests with an Idempotency-Key, in 24 hours."`
 	Limit     int64     `json:"limit" doc:"Value of the limit." example:"200"`
 	Default   bool      `json:"default,omitempty" doc:"Whether the limit is the default."`
 	Used      int64     `json:"used" doc:"Usage, as counted a few seconds ago. Always 0 for events and event_bytes." example:"12"`
-	Refused   int64     `json:"refused" doc:"Number of refusals because of the limit; for alerts, the number of unpublished alerts. Always 0 for rules, whose clients get an error."`
+	Refused   int64     `json:"refused" doc:"Number of refusals because of the limit; for alerts, the number of unpublished alerts; for kept_alert_bytes, the number of alerts without event and state. Always 0 for rules, whose clients get an error."`
 	RefusedAt time.Time `json:"refused_at,omitzero" doc:"Time of the last refusal. Absent if there was none."`
 }
 
@@ -54,6 +58,9 @@ type QuotaLimits struct {
 	EventBytes *int64 `json:"event_bytes,omitempty" doc:"Bytes of events per second on each node. Default: 1 MiB." example:"65536"`
 	Alerts     *int64 `json:"alerts,omitempty" doc:"Published alerts per hour. Default: 10000." example:"1000"`
 	AlertBytes *int64 `json:"alert_bytes,omitempty" doc:"Bytes in the alerts stream. Default: a tenth of the maximum size of the stream." example:"104857600"`
+
+	KeptAlertBytes  *int64 `json:"kept_alert_bytes,omitempty" doc:"Bytes of kept alerts. Default: 1 GiB." example:"104857600"`
+	KeptAnswerBytes *int64 `json:"kept_answer_bytes,omitempty" doc:"Bytes of kept answers to requests with an Idempotency-Key, in 24 hours. Default: 256 MiB." example:"10485760"`
 }
 
 // set returns the given limits.
@@ -62,6 +69,7 @@ func (l QuotaLimits) set() map[access.Limited]int64 {
 	for what, limit := range map[access.Limited]*int64{
 		access.LimitRules: l.Rules, access.LimitJobs: l.Jobs, access.LimitJobBytes: l.JobBytes, access.LimitEvents: l.Events,
 		access.LimitEventBytes: l.EventBytes, access.LimitAlerts: l.Alerts, access.LimitAlertBytes: l.AlertBytes,
+		access.LimitKeptAlertBytes: l.KeptAlertBytes, access.LimitKeptAnswerBytes: l.KeptAnswerBytes,
 	} {
 		if limit != nil {
 			set[what] = *limit
@@ -167,6 +175,32 @@ func (a *quotaAPI) withinQuota(ctx context.Context, bytes int) error {
 	p := problemIs(QuotaUsedUp, http.StatusTooManyRequests, "%v", err)
 	p.retry = wait
 	return p
+}
+
+// answerPause is the time after which a refused request with an Idempotency-Key may be tried again: answers of a whole
+// hour leave the count together.
+const answerPause = time.Hour
+
+// mayKeepAnswer returns an error if the visitor's prefix may not keep another answer.
+func (a *quotaAPI) mayKeepAnswer(ctx context.Context) error {
+	prefix := principalOf(ctx).token.Prefix
+	if prefix == "" || a.quotas == nil {
+		return nil
+	}
+	err := a.quotas.MayKeepAnswer(prefix)
+	if err == nil {
+		return nil
+	}
+	p := problemIs(QuotaUsedUp, http.StatusTooManyRequests, "%v", err)
+	p.retry = answerPause
+	return p
+}
+
+// keepAnswer counts a kept answer of the visitor.
+func (a *quotaAPI) keepAnswer(ctx context.Context, bytes int) {
+	if prefix := principalOf(ctx).token.Prefix; prefix != "" && a.quotas != nil {
+		a.quotas.KeepAnswer(prefix, bytes)
+	}
 }
 
 // overQuota adds the used-up quota to a rule.

@@ -51,7 +51,7 @@ type Rule struct {
 	ScheduleEnded bool      `json:"schedule_ended,omitempty" doc:"Whether the schedule has no further ticks."`
 	NeverReported bool      `json:"never_reported,omitempty" doc:"Whether the rule has a heartbeat without keys and nothing ever reported to it: it has no job and none in history, so it watches nothing. Returned in lists only, after the first count."`
 	Problem       string    `json:"problem,omitempty" doc:"Reason why this version of deadman cannot read the rule."`
-	OverQuota     string    `json:"over_quota,omitempty" doc:"Quota that is used up, and the remedy. New jobs are refused or alerts are not published until there is room. Absent if none is."`
+	OverQuota     string    `json:"over_quota,omitempty" doc:"Quota that is used up, and the remedy. New jobs are refused, or alerts are not published or lack event and state, until there is room. Absent if none is."`
 	Jobs          *RuleJobs `json:"jobs,omitempty" doc:"Job counts of the rule. Returned in lists only, after the first count."`
 }
 

@@ -127,6 +127,9 @@ func printAlert(io *cli, as web.Alert) error {
 	for _, id := range a.Closes {
 		s.line("closes", "%s", id)
 	}
+	if a.BodiesOverQuota {
+		s.line("event", "not kept: quota exceeded")
+	}
 	s.document("event", a.Event)
 	s.document("state", a.State)
 	return s.end()

@@ -103,7 +103,7 @@ func TestPreviewOfLookup(t *testing.T) {
 		{"absent, given", saved, "1", "null", "cleared", false, ""},
 		{"of a file, given", here, "2", "@" + found, "exhausted", false, ""},
 		{"of a file, absent", here, "1", "null", "cleared", false, ""},
-		{"of a file, not given", here, "1", "", "", false, "the result of shop is unknown (sources are not queried without a node); set found"},
+		{"of a file, not given", here, "1", "", "", false, "the result of shop is unknown (sources are not queried without a node); give the lookup result"},
 		{"no object", saved, "1", "[]", "", false, "write an object, or null"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

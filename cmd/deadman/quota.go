@@ -22,7 +22,7 @@ func newQuotaCmd(io *cli) *cobra.Command {
 		listing[web.Quota]{
 			short: "List quotas and their usage", path: "/quotas",
 			none:   "no quotas: none is set, and no token has a prefix",
-			header: []string{"prefix", "rules", "jobs", "job bytes", "events", "event bytes", "alerts", "alert bytes", "set"},
+			header: []string{"prefix", "rules", "jobs", "job bytes", "events", "event bytes", "alerts", "alert bytes", "kept alerts", "kept answers", "set"},
 			row: func(io *cli, q web.Quota) []cell {
 				row := []cell{colouredCell(bold, q.Prefix+"*")}
 				for _, l := range q.Limits {
@@ -57,7 +57,7 @@ func usedOf(l web.QuotaLimit) string {
 		return humanize.IBytes(uint64(max(0, l.Limit))) + "/s" //nolint:gosec // not below 0
 	case string(access.LimitAlerts):
 		return fmt.Sprintf("%d of %d/h", l.Used, l.Limit)
-	case string(access.LimitAlertBytes), string(access.LimitJobBytes):
+	case string(access.LimitAlertBytes), string(access.LimitJobBytes), string(access.LimitKeptAlertBytes), string(access.LimitKeptAnswerBytes):
 		return fmt.Sprintf("%s of %s", humanize.IBytes(uint64(max(0, l.Used))), humanize.IBytes(uint64(l.Limit))) //nolint:gosec // not below 0
 	}
 	return fmt.Sprintf("%d of %d", l.Used, l.Limit)

@@ -15,13 +15,13 @@ type meter struct {
 	jobs    *jobCount
 	used    [limits]atomic.Int64 // except jobs
 	refused [limits]atomic.Int64 // since the last Take
-	spent   [2]atomic.Int64      // alerts published, and their bytes, since the last Take
+	spent   [spends]atomic.Int64 // since the last Take
 	events  *rate.Limiter
 	bytes   *rate.Limiter // of event bytes
 }
 
 // limits is the number of Limits; the counters of a meter are in that order.
-const limits = 7
+const limits = 9
 
 // The indexes of a meter's counters.
 const (
@@ -32,7 +32,22 @@ const (
 	atEventBytes
 	atAlerts
 	atBytes
+	atKeptAlertBytes
+	atKeptAnswerBytes
 )
+
+// spends is the number of counts in Spent.
+const spends = 4
+
+// spentAt has the counter of each count in Spent.
+var spentAt = [spends]int{SpentAlerts: atAlerts, SpentAlertBytes: atBytes, SpentKeptAlertBytes: atKeptAlertBytes, SpentKeptAnswerBytes: atKeptAnswerBytes}
+
+// spend counts the use of a resource that nodes count in the database. The count since the last Take grows first, as
+// learnSpent expects.
+func (m *meter) spend(what int, n int64) {
+	m.spent[what].Add(n)
+	m.used[spentAt[what]].Add(n)
+}
 
 // continueFrom takes over the counts of an earlier meter of the prefix.
 func (m *meter) continueFrom(known *meter) {
@@ -54,16 +69,21 @@ func (m *meter) usedOf(at int) int64 {
 	return m.used[at].Load()
 }
 
-// learnSpent sets the published alerts to those of the database, and those of this node that the database does not have
+// learnSpent sets the counts of Spent to those of the database, and those of this node that the database does not have
 // yet. An alert published at the same moment may count twice until the next time, and never counts less than once.
 func (m *meter) learnSpent(saved Spent) {
-	for i, place := range [...]struct {
-		at    int
-		saved int64
-	}{{atAlerts, saved.Alerts}, {atBytes, saved.Bytes}} {
-		before := m.used[place.at].Load()
-		m.used[place.at].Add(place.saved + m.spent[i].Load() - before)
+	for i, at := range spentAt {
+		before := m.used[at].Load()
+		m.used[at].Add(saved[i] + m.spent[i].Load() - before)
 	}
+}
+
+// takeSpent returns and resets the counts since the last call.
+func (m *meter) takeSpent() (s Spent) {
+	for i := range m.spent {
+		s[i] = m.spent[i].Swap(0)
+	}
+	return s
 }
 
 // largestEvent is larger than any event accepted by the API, with its headers: a full byte bucket always admits one.

@@ -30,6 +30,9 @@ const (
 	LimitEventBytes Limited = "event_bytes"
 	LimitAlerts     Limited = "alerts"
 	LimitAlertBytes Limited = "alert_bytes"
+
+	LimitKeptAlertBytes  Limited = "kept_alert_bytes"
+	LimitKeptAnswerBytes Limited = "kept_answer_bytes"
 )
 
 // Limit describes a limited resource.
@@ -50,6 +53,8 @@ var Limits = []Limit{
 	{LimitEventBytes, 1 << 20, "bytes of events a second", true, "as for `events`"},
 	{LimitAlerts, 10_000, "alerts an hour", false, "an alert is kept, listed and notified, and not published"},
 	{LimitAlertBytes, 0, "bytes in the stream of alerts", true, "an alert is kept, listed and notified, and not published"},
+	{LimitKeptAlertBytes, 1 << 30, "bytes of kept alerts", true, "an alert is kept, listed, published and notified without its event and its state (`bodies_over_quota`)"},
+	{LimitKeptAnswerBytes, 256 << 20, "bytes of kept answers to requests with an `Idempotency-Key`, in 24 hours", true, "such a request is refused (429); the answers to earlier ones can be had again, and requests without the key are executed"},
 }
 
 // limitOf returns the description of a resource.
@@ -140,6 +145,9 @@ var remedies = map[Limited]string{
 	LimitEventBytes: "send fewer or smaller ones",
 	LimitAlerts:     "have the rules alert less",
 	LimitAlertBytes: "have the rules alert less, with shorter texts and events",
+
+	LimitKeptAlertBytes:  "have the rules alert less, or publish smaller events",
+	LimitKeptAnswerBytes: "send the request without its Idempotency-Key, or some hours later",
 }
 
 // QuotaUse is a quota with its use.

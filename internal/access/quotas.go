@@ -57,11 +57,16 @@ type Learned struct {
 	Spent map[string]Spent // by prefix
 }
 
-// Spent counts the published alerts of a prefix.
-type Spent struct {
-	Alerts int64 // in the current hour
-	Bytes  int64 // in the stream of alerts
-}
+// Spent has the use of the resources of a prefix that nodes add up in the database, by the constants below.
+type Spent [spends]int64
+
+// The indexes of Spent.
+const (
+	SpentAlerts          = iota // published alerts, in the current hour
+	SpentAlertBytes             // bytes in the stream of alerts
+	SpentKeptAlertBytes         // bytes of kept alerts
+	SpentKeptAnswerBytes        // bytes of kept answers
+)
 
 // JobsCounted reports whether the jobs of all prefixes were counted at least once.
 func (q *Quotas) JobsCounted() bool {
@@ -180,12 +185,10 @@ func (q *Quotas) Forget(a *alerts.Alert, bytes int64) { q.spend(a, -1, -bytes) }
 func (q *Quotas) spend(a *alerts.Alert, n, bytes int64) {
 	s := q.current.Load()
 	for _, m := range s.of(LimitAlerts, a.Rule) {
-		m.spent[0].Add(n) // before used, as of learnSpent
-		m.used[atAlerts].Add(n)
+		m.spend(SpentAlerts, n)
 	}
 	for _, m := range s.of(LimitAlertBytes, a.Rule) {
-		m.spent[1].Add(bytes)
-		m.used[atBytes].Add(bytes)
+		m.spend(SpentAlertBytes, bytes)
 	}
 }
 
@@ -217,7 +220,7 @@ func (q *Quotas) Take() (all []Done) {
 	}
 	for _, prefix := range slices.Sorted(maps.Keys(s.meters)) {
 		m := s.meters[prefix]
-		d := Done{Prefix: prefix, Spent: Spent{m.spent[0].Swap(0), m.spent[1].Swap(0)}}
+		d := Done{Prefix: prefix, Spent: m.takeSpent()}
 		for i, l := range Limits {
 			if n := m.refused[i].Swap(0); n > 0 {
 				if d.Refused == nil {
@@ -241,8 +244,9 @@ func (q *Quotas) Return(all []Done) {
 		if m == nil {
 			continue
 		}
-		m.spent[0].Add(d.Spent.Alerts)
-		m.spent[1].Add(d.Spent.Bytes)
+		for i, n := range d.Spent {
+			m.spent[i].Add(n)
+		}
 		for i, l := range Limits {
 			m.refused[i].Add(d.Refused[l.Limited])
 		}
@@ -277,7 +281,7 @@ func (q *Quotas) Problem(rule, visitor string) string {
 	for _, what := range []struct {
 		Limited
 		at int
-	}{{LimitJobs, atJobs}, {LimitJobBytes, atJobBytes}, {LimitAlerts, atAlerts}, {LimitAlertBytes, atBytes}} {
+	}{{LimitJobs, atJobs}, {LimitJobBytes, atJobBytes}, {LimitAlerts, atAlerts}, {LimitAlertBytes, atBytes}, {LimitKeptAlertBytes, atKeptAlertBytes}} {
 		for _, m := range s.of(what.Limited, rule) {
 			if limit := m.limits[what.Limited]; m.usedOf(what.at) >= limit {
 				return m.ExceededTo(visitor, what.Limited, limit).Error()

@@ -277,7 +277,7 @@ func TestAlertsPublishedDuringACountAreCounted(t *testing.T) {
 		t.Errorf("3 alerts of 300 bytes are published, and %+v are counted", use)
 	}
 	rest := q.Take()[0].Spent
-	q.Learn(Learned{Spent: map[string]Spent{"acme-": {saved.Alerts + rest.Alerts, saved.Bytes + rest.Bytes}}})
+	q.Learn(Learned{Spent: map[string]Spent{"acme-": {SpentAlerts: saved[SpentAlerts] + rest[SpentAlerts], SpentAlertBytes: saved[SpentAlertBytes] + rest[SpentAlertBytes]}}})
 	if use := q.Uses("")[0].Use; use[atAlerts].Used != 3 || use[atBytes].Used != 300 {
 		t.Errorf("after the next count %+v are counted", use)
 	}
@@ -286,7 +286,7 @@ func TestAlertsPublishedDuringACountAreCounted(t *testing.T) {
 func TestQuotasOfAlerts(t *testing.T) {
 	var q Quotas
 	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitAlerts: 3, LimitAlertBytes: 250}}}, 0)
-	q.Learn(Learned{Spent: map[string]Spent{"acme-": {Alerts: 1, Bytes: 100}}})
+	q.Learn(Learned{Spent: map[string]Spent{"acme-": {SpentAlerts: 1, SpentAlertBytes: 100}}})
 	a := &alerts.Alert{Rule: "acme-late"}
 	if !q.Admit(a, 100) || q.Admit(&alerts.Alert{Rule: "zenith-late"}, 1<<40) != true {
 		t.Error("an alert that has room is not admitted")
@@ -302,7 +302,7 @@ func TestQuotasOfAlerts(t *testing.T) {
 	if !q.Admit(a, 10) {
 		t.Error("what was not published leaves no room")
 	}
-	want := []Done{{Prefix: "acme-", Spent: Spent{Alerts: 2, Bytes: 110}, Refused: map[Limited]int64{LimitAlerts: 1, LimitAlertBytes: 1}}}
+	want := []Done{{Prefix: "acme-", Spent: Spent{SpentAlerts: 2, SpentAlertBytes: 110}, Refused: map[Limited]int64{LimitAlerts: 1, LimitAlertBytes: 1}}}
 	if diff := cmp.Diff(want, q.Take()); diff != "" {
 		t.Errorf("done (-want +got):\n%s", diff)
 	}

@@ -45,7 +45,8 @@ func (s *MuteStore) mutes(ctx context.Context, which string, args ...any) ([]ale
 	return found, nil
 }
 
-// CreateMute stores a mute and audits mute.create in the same transaction.
+// CreateMute stores a mute and audits mute.create in the same transaction. It returns alerts.ErrTooManyMutes at the limit.
+// Concurrent calls on Postgres may exceed it by their number.
 func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error) {
 	match, err := json.Marshal(m.Match)
 	if err != nil {
@@ -53,6 +54,13 @@ func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute,
 	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		m.CreatedAt, m.CreatedBy = now, access.ActorOf(ctx).Name
+		var live int
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM mute WHERE ends_at > $1`, now).Scan(&live); err != nil {
+			return err
+		}
+		if live >= alerts.MaxLiveMutes {
+			return alerts.ErrTooManyMutes
+		}
 		if err := tx.QueryRowContext(ctx, `INSERT INTO mute (matches, reason, created_at, created_by, ends_at) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
 			document(match), escape(m.Reason), now, escape(m.CreatedBy), m.EndsAt).Scan(&m.ID); err != nil {
 			return err
@@ -60,6 +68,9 @@ func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute,
 		return audit(ctx, tx, now, access.MuteCreate, fmt.Sprintf("mute/%d", m.ID),
 			fmt.Sprintf("%s; until %s; %s", m.Match, m.EndsAt.UTC().Format(time.RFC3339), m.Reason))
 	})
+	if errors.Is(err, alerts.ErrTooManyMutes) {
+		return m, err
+	}
 	if err != nil {
 		return m, wrapErr("create mute", err)
 	}

@@ -30,9 +30,9 @@ func (s *QuotaStore) Quotas(ctx context.Context) ([]access.Quota, error) {
 
 func quotasIn(ctx context.Context, q querier) ([]access.Quota, error) {
 	return query(ctx, q, readQuota, `
-SELECT prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, set_at, set_by FROM quota
+SELECT prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, kept_alert_bytes, kept_answer_bytes, set_at, set_by FROM quota
 UNION ALL
-SELECT DISTINCT t.prefix, CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), t.revoked_at, ''
+SELECT DISTINCT t.prefix`+strings.Repeat(`, CAST(NULL AS bigint)`, len(access.Limits))+`, t.revoked_at, ''
 FROM token t WHERE t.prefix <> '' AND t.revoked_at IS NULL AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = t.prefix)
 ORDER BY prefix`)
 }
@@ -73,10 +73,12 @@ func (s *QuotaStore) SetQuota(ctx context.Context, q access.Quota) error {
 		changes = []string{"all limits are the defaults"}
 	}
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, set_at, set_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes,
+	kept_alert_bytes, kept_answer_bytes, set_at, set_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, jobs = excluded.jobs, job_bytes = excluded.job_bytes, events = excluded.events,
-	event_bytes = excluded.event_bytes, alerts = excluded.alerts, alert_bytes = excluded.alert_bytes, set_at = excluded.set_at, set_by = excluded.set_by`,
+	event_bytes = excluded.event_bytes, alerts = excluded.alerts, alert_bytes = excluded.alert_bytes,
+	kept_alert_bytes = excluded.kept_alert_bytes, kept_answer_bytes = excluded.kept_answer_bytes, set_at = excluded.set_at, set_by = excluded.set_by`,
 			append(slices.Clone(args), now, escape(access.ActorOf(ctx).Name))...); err != nil {
 			return err
 		}
@@ -197,9 +199,18 @@ type ruleCount struct {
 	n  int64
 }
 
-// QuotaSpent returns the published alerts of prefixes: their number in the current hour, and their bytes since an
-// instant.
-func (s *QuotaStore) QuotaSpent(ctx context.Context, since time.Time) (map[string]access.Spent, error) {
+// spentColumns are the columns of access.Spent.
+var spentColumns = [...]string{
+	access.SpentAlerts: "alerts", access.SpentAlertBytes: "bytes", access.SpentKeptAlertBytes: "kept_bytes", access.SpentKeptAnswerBytes: "answer_bytes",
+}
+
+const addSpent = `INSERT INTO quota_hour (prefix, hour, alerts, bytes, kept_bytes, answer_bytes) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (prefix, hour) DO UPDATE SET alerts = quota_hour.alerts + excluded.alerts, bytes = quota_hour.bytes + excluded.bytes,
+	kept_bytes = quota_hour.kept_bytes + excluded.kept_bytes, answer_bytes = quota_hour.answer_bytes + excluded.answer_bytes`
+
+// QuotaSpent returns the use of prefixes: published alerts of the current hour, their bytes since published, the bytes of
+// alerts kept since kept, and of answers as long as they are kept.
+func (s *QuotaStore) QuotaSpent(ctx context.Context, published, kept time.Time) (map[string]access.Spent, error) {
 	type row struct {
 		prefix string
 		spent  access.Spent
@@ -208,9 +219,22 @@ func (s *QuotaStore) QuotaSpent(ctx context.Context, since time.Time) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	rows, err := query(ctx, s.read, func(r scanner, one *row) error { return r.Scan(&one.prefix, &one.spent.Alerts, &one.spent.Bytes) },
-		`SELECT prefix, CAST(sum(CASE WHEN hour >= $1 THEN alerts ELSE 0 END) AS bigint), CAST(sum(CASE WHEN hour >= $2 THEN bytes ELSE 0 END) AS bigint)
-FROM quota_hour GROUP BY prefix`, now.Truncate(time.Hour), since.Truncate(time.Hour))
+	var sums strings.Builder
+	for i, column := range spentColumns {
+		fmt.Fprintf(&sums, `, CAST(sum(CASE WHEN hour >= $%d THEN %s ELSE 0 END) AS bigint)`, i+1, column)
+	}
+	since := [...]time.Time{access.SpentAlerts: now, access.SpentAlertBytes: published, access.SpentKeptAlertBytes: kept, access.SpentKeptAnswerBytes: now.Add(-remembered)}
+	var args []any
+	for _, at := range since {
+		args = append(args, at.Truncate(time.Hour))
+	}
+	rows, err := query(ctx, s.read, func(r scanner, one *row) error {
+		dest := []any{&one.prefix}
+		for i := range one.spent {
+			dest = append(dest, &one.spent[i])
+		}
+		return r.Scan(dest...)
+	}, `SELECT prefix`+sums.String()+` FROM quota_hour GROUP BY prefix`, args...)
 	if err != nil {
 		return nil, wrapErr("quota hours", err)
 	}
@@ -229,9 +253,11 @@ func (s *QuotaStore) KeepQuotas(ctx context.Context, all []access.Done) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		for _, d := range all {
 			if d.Spent != (access.Spent{}) {
-				if _, err := exec(ctx, tx, `INSERT INTO quota_hour (prefix, hour, alerts, bytes) VALUES ($1, $2, $3, $4)
-ON CONFLICT (prefix, hour) DO UPDATE SET alerts = quota_hour.alerts + excluded.alerts, bytes = quota_hour.bytes + excluded.bytes`,
-					d.Prefix, now.Truncate(time.Hour), d.Spent.Alerts, d.Spent.Bytes); err != nil {
+				args := []any{d.Prefix, now.Truncate(time.Hour)}
+				for _, n := range d.Spent {
+					args = append(args, n)
+				}
+				if _, err := exec(ctx, tx, addSpent, args...); err != nil {
 					return err
 				}
 			}

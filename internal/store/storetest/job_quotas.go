@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
@@ -27,6 +28,8 @@ type jobQuota struct {
 
 func (r *jobQuota) OfJobs(string) []futurejobs.JobQuota { return []futurejobs.JobQuota{r} }
 func (r *jobQuota) Tenant(string) string                { return "acme-" }
+func (r *jobQuota) KeepAlert(*alerts.Alert)             {}
+func (r *jobQuota) DropAlert(*alerts.Alert)             {}
 func (r *jobQuota) Bytes() bool                         { return r.bytes }
 func (r *jobQuota) Room() int64                         { return r.limit - r.held }
 func (r *jobQuota) Refusal(string) error                { return access.ErrQuota }

@@ -205,3 +205,19 @@ func mutesEnd(t *testing.T, w *fixture) {
 		t.Errorf("all mutes: %+v", all)
 	}
 }
+
+func mutesHaveALimit(t *testing.T, w *fixture) {
+	end := must[time.Time](t)(w.Now(w.ctx())).Add(time.Hour)
+	mute := alerts.Mute{Match: alerts.Match{"rule": "order-*"}, Reason: "a", EndsAt: end}
+	var last alerts.Mute
+	for range alerts.MaxLiveMutes {
+		last = must[alerts.Mute](t)(w.CreateMute(w.ctx(), mute))
+	}
+	checkRefused(w, alerts.ErrTooManyMutes, func() error {
+		_, err := w.CreateMute(w.ctx(), mute)
+		return err
+	})
+	w.must(w.EndMute(w.ctx(), last.ID))
+	_, err := w.CreateMute(w.ctx(), mute)
+	w.must(err)
+}

@@ -46,7 +46,7 @@ func quotasAreKept(t *testing.T, w *fixture) {
 	same("when the token has ended", access.Quota{Prefix: "acme-"})
 
 	by := access.As(w.ctx(), ada)
-	limits := map[access.Limited]int64{access.LimitRules: 3, access.LimitJobBytes: 5, access.LimitEventBytes: 6, access.LimitAlertBytes: 0}
+	limits := map[access.Limited]int64{access.LimitRules: 3, access.LimitJobBytes: 5, access.LimitEventBytes: 6, access.LimitAlertBytes: 0, access.LimitKeptAlertBytes: 11, access.LimitKeptAnswerBytes: 12}
 	w.must(w.SetQuota(by, access.Quota{Prefix: "acme-", Set: limits}))
 	w.must(w.SetQuota(by, access.Quota{Prefix: "b", Set: map[access.Limited]int64{access.LimitJobs: 9, access.LimitEvents: 8, access.LimitAlerts: 7}}))
 	b := access.Quota{Prefix: "b", Set: map[access.Limited]int64{access.LimitJobs: 9, access.LimitEvents: 8, access.LimitAlerts: 7}, SetBy: "ada"}
@@ -64,7 +64,7 @@ func quotasAreKept(t *testing.T, w *fixture) {
 	w.must(w.DeleteQuota(by, "acme-"))
 	same("a live token has one for all that", access.Quota{Prefix: "acme-"}, b)
 	want := []string{
-		"ada quota.set quota/acme- rules 3; job_bytes 5; event_bytes 6; alert_bytes 0", "ada quota.set quota/b jobs 9; events 8; alerts 7",
+		"ada quota.set quota/acme- rules 3; job_bytes 5; event_bytes 6; alert_bytes 0; kept_alert_bytes 11; kept_answer_bytes 12", "ada quota.set quota/b jobs 9; events 8; alerts 7",
 		"ada quota.delete quota/acme- ", "ada quota.delete quota/acme- ",
 	}
 	if diff := cmp.Diff(want, audited(w, access.AuditFilter{Action: "quota.*"})); diff != "" {
@@ -119,16 +119,23 @@ func useOfQuotasIsKept(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	for range 2 {
 		w.must(w.KeepQuotas(w.ctx(), []access.Done{
-			{Prefix: "acme-", Spent: access.Spent{Alerts: 3, Bytes: 400}, Refused: map[access.Limited]int64{access.LimitJobs: 5, access.LimitEvents: 1}},
-			{Prefix: "b", Spent: access.Spent{Alerts: 1, Bytes: 10}},
+			{Prefix: "acme-", Spent: access.Spent{access.SpentAlerts: 3, access.SpentAlertBytes: 400, access.SpentKeptAlertBytes: 500, access.SpentKeptAnswerBytes: 60}, Refused: map[access.Limited]int64{access.LimitJobs: 5, access.LimitEvents: 1}},
+			{Prefix: "b", Spent: access.Spent{access.SpentAlerts: 1, access.SpentAlertBytes: 10}},
 		}))
 	}
-	spent := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), now.Add(-time.Hour)))
-	if diff := cmp.Diff(map[string]access.Spent{"acme-": {Alerts: 6, Bytes: 800}, "b": {Alerts: 2, Bytes: 20}}, spent); diff != "" {
-		t.Errorf("spent (-want +got):\n%s", diff)
-	}
-	if later := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), now.Add(2*time.Hour))); later["acme-"].Bytes != 0 {
-		t.Errorf("of a stream that begins later: %v", later)
+	before, later := now.Add(-time.Hour), now.Add(2*time.Hour)
+	for _, c := range []struct {
+		published, kept time.Time
+		acme, b         access.Spent
+	}{
+		{before, before, access.Spent{6, 800, 1000, 120}, access.Spent{2, 20, 0, 0}},
+		{later, before, access.Spent{6, 0, 1000, 120}, access.Spent{2, 0, 0, 0}},
+		{before, later, access.Spent{6, 800, 0, 120}, access.Spent{2, 20, 0, 0}},
+	} {
+		spent := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), c.published, c.kept))
+		if diff := cmp.Diff(map[string]access.Spent{"acme-": c.acme, "b": c.b}, spent); diff != "" {
+			t.Errorf("published since %s, kept since %s (-want +got):\n%s", c.published, c.kept, diff)
+		}
 	}
 	refusals := must[map[string][]access.LimitUse](t)(w.Refusals(w.ctx()))
 	for i := range refusals["acme-"] {
@@ -141,7 +148,7 @@ func useOfQuotasIsKept(t *testing.T, w *fixture) {
 		t.Errorf("refusals (-want +got):\n%s", diff)
 	}
 	w.must(w.PruneQuotas(w.ctx(), now.Add(time.Hour)))
-	if left := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), now.Add(-time.Hour))); len(left) != 0 {
+	if left := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), before, before)); len(left) != 0 {
 		t.Errorf("pruned, and %v is left", left)
 	}
 	if left := must[map[string][]access.LimitUse](t)(w.Refusals(w.ctx())); len(left) != 0 {

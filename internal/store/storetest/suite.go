@@ -235,6 +235,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"notification/order":      rulesAreRoutedFairly,
 	"notification/forget":     messagesExpire,
 	"mute/end":                mutesEnd,
+	"mute/limit":              mutesHaveALimit,
 }
 
 // Run runs the suite.
