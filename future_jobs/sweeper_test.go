@@ -88,6 +88,12 @@ func run(t *testing.T, handle map[string]checks.Handler, documents ...string) *e
 
 func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents ...string) *engine {
 	t.Helper()
+	return runWithin(t, dir, nil, handle, documents...)
+}
+
+// runWithin is runIn with quotas, or nil.
+func runWithin(t *testing.T, dir string, quotas futurejobs.Quotas, handle map[string]checks.Handler, documents ...string) *engine {
+	t.Helper()
 	wall := &wall{}
 	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4, Log: slog.New(slog.DiscardHandler), Clock: wall.Now})
 	if err != nil {
@@ -106,6 +112,7 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
 	e.queue = &askedQueue{Queue: s}
 	e.sweeper = futurejobs.NewSweeper(e.queue, e.catalog, owner, clock, 8, log)
+	e.sweeper.Quotas = quotas
 	owner.Changed = e.sweeper.Wake
 	e.owner = owner
 	s.GoBy(clock.Correct)
