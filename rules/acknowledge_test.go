@@ -14,8 +14,8 @@ import (
 	"deadman/rules"
 )
 
-// does is an action of a person in a story: its time after ten o'clock, and until when the alert is acknowledged.
-type does struct{ after, until string }
+// ackAction is an action of a person in a story: its time after ten o'clock, and until when the alert is acknowledged.
+type ackAction struct{ after, until string }
 
 // The actions of a person, beside an instant such as 2h.
 const (
@@ -23,23 +23,23 @@ const (
 	takeBack = "no more"
 )
 
-// acked plays a job that begins at ten with the actions of a person. It returns the alerts, and the checks that are not
+// ackTimeline plays a job that begins at ten with the actions of a person. It returns the alerts, and the checks that are not
 // counted, until a given time.
-func acked(t *testing.T, text, end string, story ...does) (lines []string) {
+func ackTimeline(t *testing.T, text, end string, story ...ackAction) (lines []string) {
 	t.Helper()
-	rule := compiled(t, text)
-	begin, err := rule.Start("1", ten, ten, []byte(itBegins), 1)
+	rule := compileRule(t, text)
+	begin, err := rule.Start("1", tenOClock, tenOClock, []byte(itBegins), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	job := *futurejobs.Fold([]futurejobs.Effect{begin}, futurejobs.FoldInput{}, ten).Create[0]
+	job := *futurejobs.Fold([]futurejobs.Effect{begin}, futurejobs.FoldInput{}, tenOClock).Create[0]
 	job.ID = 1
 	over := false
 	looks := func(through time.Time) {
 		for !over && !job.NextCheckAt.After(through) {
 			at, counted := job.NextCheckAt, job.CheckCount
 			d := rule.Engine().Check(t.Context(), job, at)
-			line := document.Duration(at.Sub(ten)).String()
+			line := document.Duration(at.Sub(tenOClock)).String()
 			for _, a := range d.Alerts {
 				line += fmt.Sprintf(" %s", a.Text)
 				if len(a.SkippedSteps) > 0 {
@@ -56,27 +56,27 @@ func acked(t *testing.T, text, end string, story ...does) (lines []string) {
 		}
 	}
 	for _, s := range story {
-		now := ten.Add(span(t, s.after))
+		now := tenOClock.Add(parseSpan(t, s.after))
 		looks(now.Add(-time.Microsecond))
-		ask := futurejobs.Acknowledge{Ack: futurejobs.Ack{By: "ada"}}
+		ack := futurejobs.Acknowledge{Ack: futurejobs.Ack{By: "ada"}}
 		if len(job.Alerts) > 0 {
-			ask.Ack.Alert = job.Alerts[0]
+			ack.Ack.Alert = job.Alerts[0]
 		}
 		switch s.until {
 		case forGood:
-			ask.Ack.Until = checks.Forever
+			ack.Ack.Until = checks.Forever
 		case takeBack:
 		default:
-			ask.Ack.Until = ten.Add(span(t, s.until))
+			ack.Ack.Until = tenOClock.Add(parseSpan(t, s.until))
 		}
-		effect := futurejobs.Effect{Rule: rule.Engine(), Ref: job.Ref, Action: ask}
+		effect := futurejobs.Effect{Rule: rule.Engine(), Ref: job.Ref, Action: ack}
 		net := futurejobs.Fold([]futurejobs.Effect{effect}, futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{job.Ref: job}}, now)
 		if len(net.Change) != 1 {
 			t.Fatalf("at %s nothing changes: %+v", s.after, net)
 		}
 		job = net.Change[0]
 	}
-	looks(ten.Add(span(t, end)))
+	looks(tenOClock.Add(parseSpan(t, end)))
 	return lines
 }
 
@@ -88,34 +88,34 @@ func TestAcknowledged(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule  string
 		end   string
-		story []does
+		story []ackAction
 		want  []string
 	}{
-		"not acknowledged":                {of(doneResolves, three), "9h", nil, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"for a while":                     {of(doneResolves, three), "9h", []does{{"1h10m", "2h30m"}}, []string{"1h one", "2h held", "2h30m two", "3h three", "4h exhausted"}},
-		"for a while over the last":       {of(doneResolves, three), "9h", []does{{"1h10m", "5h"}}, []string{"1h one", "2h held", "3h held", "5h three instead of 1", "6h exhausted"}},
-		"for a while without a step":      {of(doneResolves, three), "9h", []does{{"1h10m", "1h50m"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"until a step's own slot":         {of(doneResolves, three), "9h", []does{{"1h10m", "2h"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"for longer, later":               {of(doneResolves, three), "9h", []does{{"1h10m", "2h30m"}, {"2h20m", "3h30m"}}, []string{"1h one", "2h held", "2h30m held", "3h held", "3h30m three instead of 1", "4h30m exhausted"}},
-		"for less, later":                 {of(doneResolves, three), "9h", []does{{"1h10m", "5h"}, {"2h20m", "2h40m"}}, []string{"1h one", "2h held", "2h45m two", "3h three", "4h exhausted"}},
-		"for good":                        {of(doneResolves, three), "9h", []does{{"1h10m", forGood}}, []string{"1h one", "2h held", "3h held", "4h held exhausted"}},
-		"for good, without a resolve":     {of("quiet: true", three), "9h", []does{{"1h10m", forGood}}, []string{"1h one", "2h held", "3h held exhausted"}},
-		"taken back, a step was due":      {of(doneResolves, three), "9h", []does{{"1h10m", "5h"}, {"2h10m", takeBack}}, []string{"1h one", "2h held", "2h15m two", "3h three", "4h exhausted"}},
-		"taken back, none was due":        {of(doneResolves, three), "9h", []does{{"1h10m", "5h"}, {"1h20m", takeBack}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"taken back, it was for good":     {of(doneResolves, three), "9h", []does{{"1h10m", forGood}, {"2h10m", takeBack}}, []string{"1h one", "2h held", "2h15m two", "3h three", "4h exhausted"}},
-		"taken back in the hold":          {of(doneResolves, three), "9h", []does{{"1h10m", forGood}, {"3h10m", takeBack}}, []string{"1h one", "2h held", "3h held", "3h15m three instead of 1", "4h15m exhausted"}},
-		"the condition clears meanwhile":  {of(`while: since > date("2026-03-02T09:00:00Z") and event.n == 2`, `recheck: date("2026-03-02T11:30:00Z")`, three), "9h", []does{{"1h10m", "5h"}}, []string{"1h one", "1h30m", "2h held", "3h held", "5h three instead of 1 exhausted"}},
-		"in the hold":                     {of(doneResolves, three), "9h", []does{{"3h10m", "3h30m"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"nagging, not acknowledged":       {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", nil, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
-		"nagging, for good":               {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []does{{"1h40m", forGood}}, []string{"1h one", "1h30m nag 1", "2h held", "3h held", "5h held exhausted"}},
-		"nagging, for a while":            {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []does{{"1h40m", "2h50m"}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h last instead of 3", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
-		"nagging, for good and no more":   {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []does{{"2h10m", forGood}, {"2h20m", takeBack}}, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
-		"nagging alone, for good, no end": {of(`quiet: true`, `escalate: [{after: 1h, step: one, text: one}, {every: 30m, until: acknowledged, step: nag, text: nag}]`), "9h", []does{{"1h40m", forGood}}, []string{"1h one", "1h30m nag", "2h held exhausted"}},
-		"nagging, for good, a condition":  {of(`while: event.n == 2`, nags, "guards: {horizon: 4h}"), "9h", []does{{"1h40m", forGood}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h held", "3h30m held", "4h held exhausted"}},
-		"max_checks are not used up":      {of(doneResolves, three, "guards: {max_checks: 4}", "slot: 5m"), "9h", []does{{"1h1m", "1h2m"}, {"2h5m", "2h6m"}, {"2h10m", "2h11m"}, {"2h20m", "4h"}, {"3h10m", "3h20m"}, {"3h30m", "5h"}}, []string{"1h one", "2h two", "3h held", "3h20m three", "4h20m exhausted"}},
+		"not acknowledged":                {joinLines(doneResolves, three), "9h", nil, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"for a while":                     {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "2h30m"}}, []string{"1h one", "2h held", "2h30m two", "3h three", "4h exhausted"}},
+		"for a while over the last":       {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}}, []string{"1h one", "2h held", "3h held", "5h three instead of 1", "6h exhausted"}},
+		"for a while without a step":      {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "1h50m"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"until a step's own slot":         {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "2h"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"for longer, later":               {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "2h30m"}, {"2h20m", "3h30m"}}, []string{"1h one", "2h held", "2h30m held", "3h held", "3h30m three instead of 1", "4h30m exhausted"}},
+		"for less, later":                 {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}, {"2h20m", "2h40m"}}, []string{"1h one", "2h held", "2h45m two", "3h three", "4h exhausted"}},
+		"for good":                        {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", forGood}}, []string{"1h one", "2h held", "3h held", "4h held exhausted"}},
+		"for good, without a resolve":     {joinLines("quiet: true", three), "9h", []ackAction{{"1h10m", forGood}}, []string{"1h one", "2h held", "3h held exhausted"}},
+		"taken back, a step was due":      {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}, {"2h10m", takeBack}}, []string{"1h one", "2h held", "2h15m two", "3h three", "4h exhausted"}},
+		"taken back, none was due":        {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}, {"1h20m", takeBack}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"taken back, it was for good":     {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", forGood}, {"2h10m", takeBack}}, []string{"1h one", "2h held", "2h15m two", "3h three", "4h exhausted"}},
+		"taken back in the hold":          {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", forGood}, {"3h10m", takeBack}}, []string{"1h one", "2h held", "3h held", "3h15m three instead of 1", "4h15m exhausted"}},
+		"the condition clears meanwhile":  {joinLines(`while: since > date("2026-03-02T09:00:00Z") and event.n == 2`, `recheck: date("2026-03-02T11:30:00Z")`, three), "9h", []ackAction{{"1h10m", "5h"}}, []string{"1h one", "1h30m", "2h held", "3h held", "5h three instead of 1 exhausted"}},
+		"in the hold":                     {joinLines(doneResolves, three), "9h", []ackAction{{"3h10m", "3h30m"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"nagging, not acknowledged":       {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", nil, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
+		"nagging, for good":               {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"1h40m", forGood}}, []string{"1h one", "1h30m nag 1", "2h held", "3h held", "5h held exhausted"}},
+		"nagging, for a while":            {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"1h40m", "2h50m"}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h last instead of 3", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
+		"nagging, for good and no more":   {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"2h10m", forGood}, {"2h20m", takeBack}}, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
+		"nagging alone, for good, no end": {joinLines(`quiet: true`, `escalate: [{after: 1h, step: one, text: one}, {every: 30m, until: acknowledged, step: nag, text: nag}]`), "9h", []ackAction{{"1h40m", forGood}}, []string{"1h one", "1h30m nag", "2h held exhausted"}},
+		"nagging, for good, a condition":  {joinLines(`while: event.n == 2`, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"1h40m", forGood}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h held", "3h30m held", "4h held exhausted"}},
+		"max_checks are not used up":      {joinLines(doneResolves, three, "guards: {max_checks: 4}", "slot: 5m"), "9h", []ackAction{{"1h1m", "1h2m"}, {"2h5m", "2h6m"}, {"2h10m", "2h11m"}, {"2h20m", "4h"}, {"3h10m", "3h20m"}, {"3h30m", "5h"}}, []string{"1h one", "2h two", "3h held", "3h20m three", "4h20m exhausted"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, acked(t, c.rule, c.end, c.story...)); diff != "" {
+			if diff := cmp.Diff(c.want, ackTimeline(t, c.rule, c.end, c.story...)); diff != "" {
 				t.Errorf("%s\n(-want +got):\n%s", c.rule, diff)
 			}
 		})
@@ -130,17 +130,17 @@ func TestNaggingIsBounded(t *testing.T) {
 		turns       int
 		more, looks int
 	}{
-		"by the horizon":               {of(`escalate: [{after: 1d}, {every: 1d, until: acknowledged, step: nag}]`), 30, 26, 35},
-		"by the most steps":            {of(`escalate: [{after: 1h}, {every: 15m, until: acknowledged, step: nag}]`), 1000, 996, 1005},
-		"by nothing that is written":   {of(`escalate: [{after: hours(event.n)}, {every: 1h, until: acknowledged, step: nag}]`), 721, 717, 726},
-		"by itself, if it is the last": {of(`escalate: [{every: 30d, until: acknowledged, step: nag}]`), 1, 0, 6},
+		"by the horizon":               {joinLines(`escalate: [{after: 1d}, {every: 1d, until: acknowledged, step: nag}]`), 30, 26, 35},
+		"by the most steps":            {joinLines(`escalate: [{after: 1h}, {every: 15m, until: acknowledged, step: nag}]`), 1000, 996, 1005},
+		"by nothing that is written":   {joinLines(`escalate: [{after: hours(event.n)}, {every: 1h, until: acknowledged, step: nag}]`), 721, 717, 726},
+		"by itself, if it is the last": {joinLines(`escalate: [{every: 30d, until: acknowledged, step: nag}]`), 1, 0, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rule := compiled(t, c.rule)
+			rule := compileRule(t, c.rule)
 			if n := rule.Document().Guards.MaxChecks; n != c.looks {
 				t.Errorf("max_checks is %d, want %d", n, c.looks)
 			}
-			preview, err := rule.Preview(t.Context(), []rules.PreviewEvent{{At: ten, Data: []byte(itBegins)}}, time.Time{})
+			preview, err := rule.Preview(t.Context(), []rules.PreviewEvent{{At: tenOClock, Data: []byte(itBegins)}}, time.Time{})
 			if err != nil {
 				t.Fatal(err)
 			}

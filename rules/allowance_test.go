@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// has checks what is left of an allowance.
-func (a *allowances) has(t *testing.T, of tenant, now time.Time, want int) {
+// checkLeft checks what is left of an allowance.
+func (a *allowances) checkLeft(t *testing.T, of tenant, now time.Time, want int) {
 	t.Helper()
 	if left, _ := a.left(of, now); left != want {
 		t.Errorf("%v has %d, want %d", of, left, want)
@@ -18,11 +18,11 @@ func (a *allowances) has(t *testing.T, of tenant, now time.Time, want int) {
 // first.
 func TestAllowancesGrow(t *testing.T) {
 	var a allowances
-	now := tenPast(0)
+	now := minuteOf(0)
 	acme := tenant{prefix: "acme-"}
 	has := func(of tenant, want int) {
 		t.Helper()
-		a.has(t, of, now, want)
+		a.checkLeft(t, of, now, want)
 	}
 	has(acme, tenantAllowance)
 	a.draw(acme, tenantAllowance+tenantGrowth)
@@ -59,7 +59,7 @@ func TestVirtualAllTenantsTogetherAreBounded(t *testing.T) {
 	for _, hostile := range []int{1, 2, 5, 10, 100} {
 		t.Run(fmt.Sprint(hostile), func(t *testing.T) {
 			var a allowances
-			began := tenPast(0)
+			began := minuteOf(0)
 			innocent, total := tenant{prefix: "innocent-"}, 0
 			little := allGrowth / (hostile + 1) * 9 / 10 // rounds a second
 			for tick := range 20 * 200 {                 // twenty a second
@@ -90,10 +90,10 @@ func TestVirtualAllTenantsTogetherAreBounded(t *testing.T) {
 }
 
 // What was drawn while nothing was left takes the free part away, until it is paid back to a reserve.
-func TestATenantInDebtHasNoFreePart(t *testing.T) {
+func TestTenantInDebtHasNoFreePart(t *testing.T) {
 	var a allowances
-	now, acme := tenPast(0), tenant{prefix: "acme-"}
-	a.has(t, acme, now, tenantAllowance)
+	now, acme := minuteOf(0), tenant{prefix: "acme-"}
+	a.checkLeft(t, acme, now, tenantAllowance)
 	a.draw(acme, tenantAllowance+tenantReserve)
 	if _, isOverdrawn := a.left(acme, now); isOverdrawn {
 		t.Error("overdrawn by a reserve")

@@ -18,15 +18,15 @@ import (
 	"deadman/rules"
 )
 
-// broker starts an embedded server and a connection to it.
-func broker(t testing.TB) (*bus.Server, *bus.Bus) {
+// newBroker starts an embedded server and a connection to it.
+func newBroker(t testing.TB) (*bus.Server, *bus.Bus) {
 	t.Helper()
-	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: quietly()})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	b, err := bus.Connect(t.Context(), bus.Options{InProcess: server, Log: quietly()})
+	b, err := bus.Connect(t.Context(), bus.Options{InProcess: server, Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,22 +34,22 @@ func broker(t testing.TB) (*bus.Server, *bus.Bus) {
 	return server, b
 }
 
-// registry returns a registry over a store and a broker of the test's own.
-func registry(b *bus.Bus, s *store.Store) *rules.Registry {
-	return &rules.Registry{Store: s, Binder: b.Binder, Catalog: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: quietly()}
+// newRegistry returns a registry over a store and a broker of the test's own.
+func newRegistry(b *bus.Bus, s *store.Store) *rules.Registry {
+	return &rules.Registry{Store: s, Binder: b.Binder, Catalog: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: discardLog()}
 }
 
-// folder writes files and returns their folder.
-func folder(t *testing.T, files map[string]string) string {
+// newFolder writes files and returns their folder.
+func newFolder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "shop")
 	for name, text := range files {
-		put(t, filepath.Join(dir, name), text)
+		writeFile(t, filepath.Join(dir, name), text)
 	}
 	return dir
 }
 
-func put(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -59,29 +59,29 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// small returns the shortest rule.
-func small(name, subject string) string {
+// smallRule returns the shortest rule.
+func smallRule(name, subject string) string {
 	return "name: " + name + "\nentity: order\ntrigger: {event: " + subject + ", key: event.id}\nescalate: [{after: 3h}]\n"
 }
 
 func TestApplyDir(t *testing.T) {
-	_, b := broker(t)
-	s := opened(t)
-	dir := folder(t, map[string]string{
-		"a.yaml":           small("a", "orders.a") + "---\n" + small("b", "orders.b"),
-		"below/c.yml":      small("c", "orders.c"),
+	_, b := newBroker(t)
+	s := openStore(t)
+	dir := newFolder(t, map[string]string{
+		"a.yaml":           smallRule("a", "orders.a") + "---\n" + smallRule("b", "orders.b"),
+		"below/c.yml":      smallRule("c", "orders.c"),
 		"d.json":           `{"name": "d", "entity": "order", "trigger": {"event": "orders.d", "key": "event.id"}, "escalate": [{"after": "3h"}]}`,
-		"bad.yaml":         small("bad", "orders.bad") + "slto: 1m\n",
+		"bad.yaml":         smallRule("bad", "orders.bad") + "slto: 1m\n",
 		"worse.yaml":       "name: [",
-		"z-again.yaml":     small("a", "orders.again"),
-		".hidden/e.yaml":   small("e", "orders.e"),
-		".f.yaml":          small("f", "orders.f"),
+		"z-again.yaml":     smallRule("a", "orders.again"),
+		".hidden/e.yaml":   smallRule("e", "orders.e"),
+		".f.yaml":          smallRule("f", "orders.f"),
 		"notes.txt":        "nothing",
 		"empty.yaml":       "",
 		"large.yaml":       "#" + strings.Repeat("x", document.MaxSize),
 		"README.yaml.orig": "name: x",
 	})
-	report, err := registry(b, s).ApplyDir(t.Context(), dir)
+	report, err := newRegistry(b, s).ApplyDir(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestApplyDir(t *testing.T) {
 		t.Errorf("%d rules refused, want 5", report.Refused)
 	}
 
-	catalog := refreshed(t, s)
+	catalog := newCatalog(t, s)
 	if diff := cmp.Diff(map[string][]string{"DEADMAN_EVENTS": {"orders.a", "orders.b", "orders.c", "orders.d"}}, catalog.SubjectsByStream()); diff != "" {
 		t.Errorf("reads (-want +got):\n%s", diff)
 	}
@@ -115,20 +115,20 @@ func TestApplyDir(t *testing.T) {
 // TestApplyAgain checks that only changed rules are saved. A subject that moved to another stream is no change: a
 // version that is saved would not receive the events that the stream stored before.
 func TestApplyAgain(t *testing.T) {
-	server, b := broker(t)
-	s := opened(t)
-	dir := folder(t, map[string]string{"a.yaml": small("a", "orders.a"), "b.yaml": small("b", "orders.b")})
+	server, b := newBroker(t)
+	s := openStore(t)
+	dir := newFolder(t, map[string]string{"a.yaml": smallRule("a", "orders.a"), "b.yaml": smallRule("b", "orders.b")})
 	apply := func() rules.Report {
 		t.Helper()
-		report, err := registry(b, s).ApplyDir(t.Context(), dir)
+		report, err := newRegistry(b, s).ApplyDir(t.Context(), dir)
 		if err != nil || report.Problems != nil {
 			t.Fatal(err, report.Problems)
 		}
 		return report
 	}
 	apply()
-	put(t, filepath.Join(dir, "a.yaml"), "# a comment is no change\n"+small("a", "orders.a")+"slot: 60s\n")
-	put(t, filepath.Join(dir, "b.yaml"), small("b", "orders.b")+"slot: 5m\n")
+	writeFile(t, filepath.Join(dir, "a.yaml"), "# a comment is no change\n"+smallRule("a", "orders.a")+"slot: 60s\n")
+	writeFile(t, filepath.Join(dir, "b.yaml"), smallRule("b", "orders.b")+"slot: 5m\n")
 	report := apply()
 	if diff := cmp.Diff(rules.Report{Saved: []string{"b"}, Unchanged: []string{"a"}}, report); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -154,17 +154,17 @@ func TestApplyAgain(t *testing.T) {
 
 // TestApplyRefused checks that an error while binding or saving is a problem of that rule alone.
 func TestApplyRefused(t *testing.T) {
-	server, b := broker(t)
+	server, b := newBroker(t)
 	js := bustest.JetStream(t, "", nats.InProcessServer(server))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
 		t.Fatal(err)
 	}
-	s := opened(t)
-	saved(t, s, 0, strings.Replace(small("entity", "orders.x"), "order\n", "parcel\n", 1))
-	dir := folder(t, map[string]string{
-		"entity.yaml": small("entity", "orders.x"), "good.yaml": small("good", "orders.good"), "queue.yaml": small("queue", "work.done"),
+	s := openStore(t)
+	saveRule(t, s, 0, strings.Replace(smallRule("entity", "orders.x"), "order\n", "parcel\n", 1))
+	dir := newFolder(t, map[string]string{
+		"entity.yaml": smallRule("entity", "orders.x"), "good.yaml": smallRule("good", "orders.good"), "queue.yaml": smallRule("queue", "work.done"),
 	})
-	report, err := registry(b, s).ApplyDir(t.Context(), dir)
+	report, err := newRegistry(b, s).ApplyDir(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,18 +178,18 @@ func TestApplyRefused(t *testing.T) {
 
 // TestApplyOthers checks that the rules in force that are in no file are reported, unless a file is unreadable.
 func TestApplyOthers(t *testing.T) {
-	_, b := broker(t)
-	s := opened(t)
+	_, b := newBroker(t)
+	s := openStore(t)
 	for i, name := range []string{"gone", "good", "bad", "beside"} {
-		saved(t, s, uint64(i), small(name, "orders.x"))
+		saveRule(t, s, uint64(i), smallRule(name, "orders.x"))
 	}
-	dir := folder(t, map[string]string{
-		"good.yaml": small("good", "orders.x"),
-		"bad.yaml":  small("bad", "orders.x") + "slto: 1m\n---\n" + small("beside", "orders.x"),
+	dir := newFolder(t, map[string]string{
+		"good.yaml": smallRule("good", "orders.x"),
+		"bad.yaml":  smallRule("bad", "orders.x") + "slto: 1m\n---\n" + smallRule("beside", "orders.x"),
 	})
 	apply := func() rules.Report {
 		t.Helper()
-		report, err := registry(b, s).ApplyDir(t.Context(), dir)
+		report, err := newRegistry(b, s).ApplyDir(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestApplyOthers(t *testing.T) {
 	if diff := cmp.Diff([]string{"gone"}, report.Others); diff != "" || report.Refused != 2 || len(report.Problems) != 1 {
 		t.Errorf("%d refused; others (-want +got):\n%s", report.Refused, diff)
 	}
-	put(t, filepath.Join(dir, "worse.yaml"), "name: [")
+	writeFile(t, filepath.Join(dir, "worse.yaml"), "name: [")
 	if report := apply(); report.Others != nil {
 		t.Errorf("others %v, although they are unknown", report.Others)
 	}

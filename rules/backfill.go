@@ -24,15 +24,15 @@ const pastTries = 200
 // backfill computes the jobs that would be pending if the rule had existed since a given time.
 type backfill struct {
 	*Registry
-	rule   *Rule
-	saved  RuleVersion
-	since  time.Time
-	known  futurejobs.FoldInput
-	begun  map[futurejobs.Ref]futurejobs.Event // the event that created each known job, without its body
-	played map[string]futurejobs.Event         // the last event of each stream, without its body
-	room   []futurejobs.JobQuota               // the quotas in which places are reserved for the jobs
-	places int64                               // the reserved places that are left
-	costly int                                 // events on which the rule's expressions cost too much
+	rule     *Rule
+	saved    RuleVersion
+	since    time.Time
+	known    futurejobs.FoldInput
+	begun    map[futurejobs.Ref]futurejobs.Event // the event that created each known job, without its body
+	played   map[string]futurejobs.Event         // the last event of each stream, without its body
+	room     []futurejobs.JobQuota               // the quotas in which capacity is reserved for the jobs
+	reserved int64                               // number of jobs that is still reserved
+	costly   int                                 // events on which the rule's expressions cost too much
 }
 
 // newBackfill plays to a rule, in memory, the events up to its save that its streams still have.
@@ -175,7 +175,7 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 		switch {
 		case err == nil:
 			n, tries = n+applied.Created, 0
-			p.giveBack(int64(len(b.Effects)))
+			p.releaseReserved(int64(len(b.Effects)))
 			for _, ref := range refs[:len(b.Effects)] {
 				delete(p.known.Pending, ref)
 				delete(p.begun, ref)
@@ -190,7 +190,7 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 	}
 }
 
-// reserve takes the places in quotas for the jobs that are left, so that concurrent saves do not take the same ones.
+// reserve reserves capacity in quotas for the jobs that are left, so that concurrent saves do not reserve the same.
 func (p *backfill) reserve() error {
 	if p.Quotas == nil {
 		return nil
@@ -201,21 +201,21 @@ func (p *backfill) reserve() error {
 	}
 	for _, q := range p.Quotas.OfJobs(p.saved.Name) {
 		if !q.Reserve(jobs) {
-			p.giveBack(p.places)
+			p.releaseReserved(p.reserved)
 			return fmt.Errorf("past events create %d jobs: %w", jobs, q.Refusal(p.saved.Name))
 		}
-		p.room, p.places = append(p.room, q), jobs
+		p.room, p.reserved = append(p.room, q), jobs
 	}
 	return nil
 }
 
-// giveBack releases reserved places that the created jobs occupy by now, or that are not needed.
-func (p *backfill) giveBack(places int64) {
-	places = min(places, p.places)
+// releaseReserved releases reserved capacity that the created jobs use by now, or that are not needed.
+func (p *backfill) releaseReserved(jobs int64) {
+	jobs = min(jobs, p.reserved)
 	for _, q := range p.room {
-		q.Settle(places, 0, 0)
+		q.Settle(jobs, 0, 0)
 	}
-	p.places -= places
+	p.reserved -= jobs
 }
 
 // begunBy returns a job as a save creates it, with the triggers that it kept adapted likewise. They have no origin: a

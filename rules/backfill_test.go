@@ -18,7 +18,7 @@ import (
 	"deadman/rules"
 )
 
-const parcels = `
+const parcelRule = `
 name: parcels
 entity: parcel
 trigger: {event: parcels.sent, key: event.id}
@@ -27,13 +27,13 @@ pause: {event: parcels.held, key: event.id, if: event.held}
 escalate: [{after: 2h, step: late}]
 `
 
-// meddled is a real store with an interference: once, before a batch is applied that is based on the current rules.
-type meddled struct {
+// interferingStore is a real store with an interference: once, before a batch is applied that is based on the current rules.
+type interferingStore struct {
 	*store.Store
 	meddle func()
 }
 
-func (m *meddled) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (m *interferingStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if revision, err := m.Revision(ctx); err != nil {
 		return futurejobs.ApplyResult{}, err
 	} else if f := m.meddle; f != nil && revision == b.RuleSet {
@@ -43,26 +43,26 @@ func (m *meddled) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejo
 	return m.Store.Apply(ctx, b)
 }
 
-// before holds the registry of a rule, and streams that had events before it was saved.
-type before struct {
+// backfillFixture holds the registry of a rule, and streams that had events before it was saved.
+type backfillFixture struct {
 	*testing.T
 	*rules.Registry
 	bus   *bus.Bus
-	store *meddled
+	store *interferingStore
 }
 
-func newBefore(t *testing.T) *before {
-	_, b := broker(t)
-	s := &meddled{Store: opened(t)}
-	r := registry(b, s.Store)
+func newBackfillFixture(t *testing.T) *backfillFixture {
+	_, b := newBroker(t)
+	s := &interferingStore{Store: openStore(t)}
+	r := newRegistry(b, s.Store)
 	r.Jobs = s
 	if _, err := b.Binder.Bind(t.Context(), []string{"parcels.*"}); err != nil { // the stream stores the events
 		t.Fatal(err)
 	}
-	return &before{t, r, b, s}
+	return &backfillFixture{t, r, b, s}
 }
 
-func (b *before) publish(subject, body string) (stream string, seq uint64) {
+func (b *backfillFixture) publish(subject, body string) (stream string, seq uint64) {
 	b.Helper()
 	stream, seq, _, err := b.bus.EventPublisher.PublishEvent(b.Context(), subject, []byte(body), nil, "")
 	if err != nil {
@@ -71,8 +71,8 @@ func (b *before) publish(subject, body string) (stream string, seq uint64) {
 	return stream, seq
 }
 
-// hear publishes an event that ingest applies.
-func (b *before) hear(subject, body string) {
+// apply publishes an event that ingest applies.
+func (b *backfillFixture) apply(subject, body string) {
 	b.Helper()
 	stream, seq := b.publish(subject, body)
 	if err := b.Catalog.Refresh(b.Context()); err != nil {
@@ -91,16 +91,16 @@ func (b *before) hear(subject, body string) {
 	}
 }
 
-// since saves the rule with its past, and expects that many jobs of it.
-func (b *before) since(want int) {
+// checkBackfilled saves the rule with its past, and expects that many jobs of it.
+func (b *backfillFixture) checkBackfilled(want int) {
 	b.Helper()
-	c, err := b.Save(b.Context(), []byte(parcels), "", rules.SaveOptions{Version: rules.AnyVersion, Since: time.Now().Add(-time.Hour)})
-	if err != nil || c.Past != want {
-		b.Errorf("%d waits began, want %d: %v", c.Past, want, err)
+	c, err := b.Save(b.Context(), []byte(parcelRule), "", rules.SaveOptions{Version: rules.AnyVersion, Since: time.Now().Add(-time.Hour)})
+	if err != nil || c.Backfilled != want {
+		b.Errorf("%d waits began, want %d: %v", c.Backfilled, want, err)
 	}
 }
 
-func (b *before) keys() string {
+func (b *backfillFixture) pendingKeys() string {
 	b.Helper()
 	page, err := b.store.Jobs(b.Context(), futurejobs.Filter{Rule: "parcels"})
 	if err != nil {
@@ -122,7 +122,7 @@ func (b *before) keys() string {
 }
 
 func TestBackfill(t *testing.T) {
-	b := newBefore(t)
+	b := newBackfillFixture(t)
 	for i := range 4 {
 		b.publish("parcels.sent", fmt.Sprintf(`{"id":%d}`, i+1))
 	}
@@ -130,74 +130,74 @@ func TestBackfill(t *testing.T) {
 	b.publish("parcels.held", `{"id":3,"held":true}`)
 	b.publish("parcels.held", `{"id":4,"held":true}`)
 	b.publish("parcels.held", `{"id":4,"held":false}`)
-	b.since(3)
-	if got := b.keys(); got != "1 3 paused 4 " {
+	b.checkBackfilled(3)
+	if got := b.pendingKeys(); got != "1 3 paused 4 " {
 		t.Errorf("waiting: %s", got)
 	}
 	history, err := b.store.History(t.Context(), futurejobs.Filter{})
 	if err != nil || len(history.Items) != 0 {
 		t.Errorf("what was over before the rule was there is in the history: %+v, %v", history.Items, err)
 	}
-	b.since(0)
+	b.checkBackfilled(0)
 }
 
 // A job that ended after the save is not created again when the past is processed again.
 func TestBackfillKeepsEndedJobsEnded(t *testing.T) {
-	b := newBefore(t)
+	b := newBackfillFixture(t)
 	b.publish("parcels.sent", `{"id":1}`)
 	b.publish("parcels.sent", `{"id":2}`)
-	b.since(2)
-	b.hear("parcels.arrived", `{"id":1}`)
-	b.since(0)
-	if got := b.keys(); got != "2 " {
+	b.checkBackfilled(2)
+	b.apply("parcels.arrived", `{"id":1}`)
+	b.checkBackfilled(0)
+	if got := b.pendingKeys(); got != "2 " {
 		t.Errorf("waiting: %s", got)
 	}
 }
 
 // Events that ingest applies between the save and the creation of the jobs of the past count.
 func TestLaterEventsEndBackfilledJobs(t *testing.T) {
-	b := newBefore(t)
+	b := newBackfillFixture(t)
 	for i := range 3 {
 		b.publish("parcels.sent", fmt.Sprintf(`{"id":%d}`, i+1))
 	}
 	b.store.meddle = func() {
-		b.hear("parcels.arrived", `{"id":1}`)
-		b.hear("parcels.held", `{"id":2,"held":true}`)
+		b.apply("parcels.arrived", `{"id":1}`)
+		b.apply("parcels.held", `{"id":2,"held":true}`)
 	}
-	b.since(2)
-	if got := b.keys(); got != "2 paused 3 " {
+	b.checkBackfilled(2)
+	if got := b.pendingKeys(); got != "2 paused 3 " {
 		t.Errorf("waiting: %s", got)
 	}
 }
 
-func TestBackfillOfAPausedRule(t *testing.T) {
-	b := newBefore(t)
-	b.since(0)
+func TestBackfillOfPausedRule(t *testing.T) {
+	b := newBackfillFixture(t)
+	b.checkBackfilled(0)
 	b.publish("parcels.sent", `{"id":1}`)
 	if err := b.Pause(t.Context(), "parcels", true); err != nil {
 		t.Fatal(err)
 	}
-	changed := []byte(parcels + "hold: 3d\n")
+	changed := []byte(parcelRule + "hold: 3d\n")
 	for _, dry := range []bool{true, false} {
 		c, err := b.Save(t.Context(), changed, "", rules.SaveOptions{Version: rules.AnyVersion, Since: time.Now().Add(-time.Hour), DryRun: dry})
-		if err != nil || c.Past != 0 || b.keys() != "" {
-			t.Errorf("dry run %t: %d began, %q wait: %v", dry, c.Past, b.keys(), err)
+		if err != nil || c.Backfilled != 0 || b.pendingKeys() != "" {
+			t.Errorf("dry run %t: %d began, %q wait: %v", dry, c.Backfilled, b.pendingKeys(), err)
 		}
 	}
 }
 
 // No job is created, and no alert raised, for a rule that is deleted while its past is processed.
-func TestBackfillOfADeletedRule(t *testing.T) {
-	b := newBefore(t)
+func TestBackfillOfDeletedRule(t *testing.T) {
+	b := newBackfillFixture(t)
 	b.publish("parcels.sent", `{"id":1}`)
 	b.store.meddle = func() {
 		if _, err := b.store.Delete(t.Context(), "parcels", rules.AnyVersion); err != nil {
 			t.Error(err)
 		}
 	}
-	_, err := b.Save(t.Context(), []byte(parcels), "", rules.SaveOptions{Version: rules.AnyVersion, Since: time.Now().Add(-time.Hour)})
-	if !errors.Is(err, rules.ErrConflict) || b.keys() != "" {
-		t.Errorf("%q wait: %v", b.keys(), err)
+	_, err := b.Save(t.Context(), []byte(parcelRule), "", rules.SaveOptions{Version: rules.AnyVersion, Since: time.Now().Add(-time.Hour)})
+	if !errors.Is(err, rules.ErrConflict) || b.pendingKeys() != "" {
+		t.Errorf("%q wait: %v", b.pendingKeys(), err)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestBackfillOfADeletedRule(t *testing.T) {
 func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
 		t.Run(name, func(t *testing.T) {
-			s, err := store.Open(t.Context(), store.Options{DatabaseURL: url(t), DataDir: storetest.DataDir(t), Shards: shards, Log: quietly()})
+			s, err := store.Open(t.Context(), store.Options{DatabaseURL: url(t), DataDir: storetest.DataDir(t), Shards: shards, Log: discardLog()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -223,21 +223,21 @@ func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
 // older.
 func TestBackfillAdaptsKeptTriggers(t *testing.T) {
 	onDatabases(t, func(t *testing.T, s *store.Store) {
-		server, b := broker(t)
+		server, b := newBroker(t)
 		js := bustest.JetStream(t, server.ClientURL())
 		for stream, subjects := range map[string][]string{"SENT": {"parcels.sent"}, "REST": {"parcels.arrived", "parcels.held"}} {
 			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: subjects}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w := &before{t, registry(b, s), b, &meddled{Store: s}}
+		w := &backfillFixture{t, newRegistry(b, s), b, &interferingStore{Store: s}}
 		w.publish("parcels.sent", `{"id":1}`)
 		time.Sleep(5 * time.Millisecond)
 		between := time.Now().UTC()
 		time.Sleep(5 * time.Millisecond)
 		w.publish("parcels.sent", `{"id":1}`)
-		saved(t, s, 0, strings.Replace(parcels, "entity:", "description: another\nentity:", 1)) // so that the past is version 2's
-		w.since(1)
+		saveRule(t, s, 0, strings.Replace(parcelRule, "entity:", "description: another\nentity:", 1)) // so that the past is version 2's
+		w.checkBackfilled(1)
 		if err := w.Catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}

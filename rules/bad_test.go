@@ -14,8 +14,8 @@ import (
 	"deadman/rules"
 )
 
-// base is a valid document; the table below spoils one line of it, or adds one at the end.
-const base = `name: late
+// baseRule is a valid document; the table below spoils one line of it, or adds one at the end.
+const baseRule = `name: late
 entity: order
 trigger: {event: orders.created, key: event.id}
 resolve: {event: orders.shipped, key: event.id}
@@ -23,16 +23,16 @@ escalate: [{after: 3h}]
 slot: 15m
 `
 
-// edited replaces the base's line of a field with the lines of each edit, or adds them at the end.
-func edited(edits ...string) string {
-	text := base
+// withEdits replaces the base's line of a field with the lines of each edit, or adds them at the end.
+func withEdits(edits ...string) string {
+	text := baseRule
 	for _, edit := range edits {
-		text = replaced(text, edit)
+		text = applyEdit(text, edit)
 	}
 	return text
 }
 
-func replaced(text, edit string) string {
+func applyEdit(text, edit string) string {
 	field, _, _ := strings.Cut(edit, ":")
 	lines := strings.SplitAfter(text, "\n")
 	for i, line := range lines {
@@ -44,10 +44,10 @@ func replaced(text, edit string) string {
 	return text + edit + "\n"
 }
 
-// without omits a field of the base.
-func without(field string) string {
+// withoutField omits a field of the base.
+func withoutField(field string) string {
 	var kept []string
-	for _, line := range strings.SplitAfter(base, "\n") {
+	for _, line := range strings.SplitAfter(baseRule, "\n") {
 		if !strings.HasPrefix(line, field+":") {
 			kept = append(kept, line)
 		}
@@ -55,8 +55,8 @@ func without(field string) string {
 	return strings.Join(kept, "")
 }
 
-// found returns the problems of Parse, one a line: place, pointer, message.
-func found(t *testing.T, text string) []string {
+// problemsOf returns the problems of Parse, one a line: place, pointer, message.
+func problemsOf(t *testing.T, text string) []string {
 	t.Helper()
 	_, err := rules.Parse([]byte(text), "bad.yaml")
 	var problems document.Problems
@@ -74,7 +74,7 @@ func found(t *testing.T, text string) []string {
 }
 
 func TestBase(t *testing.T) {
-	if problems := found(t, base); problems != nil {
+	if problems := problemsOf(t, baseRule); problems != nil {
 		t.Fatal(problems)
 	}
 }
@@ -82,7 +82,7 @@ func TestBase(t *testing.T) {
 func TestBadDocuments(t *testing.T) {
 	for _, c := range slices.Concat(badDocuments, badMeanings) {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, found(t, c.text)); diff != "" {
+			if diff := cmp.Diff(c.want, problemsOf(t, c.text)); diff != "" {
 				t.Errorf("%s\nproblems (-want +got):\n%s", c.text, diff)
 			}
 		})
@@ -91,7 +91,7 @@ func TestBadDocuments(t *testing.T) {
 
 // TestAllProblemsAtOnce checks that a document with many errors reports each, in the order of the text.
 func TestAllProblemsAtOnce(t *testing.T) {
-	got := found(t, `name: Late
+	got := problemsOf(t, `name: Late
 entity: order
 trigger: {event: orders..created, key: evnt.id, fi: "true"}
 escalate:
@@ -120,7 +120,7 @@ escalate: []
 }
 
 func TestProblemNamesEverything(t *testing.T) {
-	_, err := rules.Parse([]byte(edited("escalate: [{after: 3h, severity: loud}]")), "shop.yaml")
+	_, err := rules.Parse([]byte(withEdits("escalate: [{after: 3h, severity: loud}]")), "shop.yaml")
 	want := `shop.yaml:5:34: late: escalate[0].severity: "loud" is not a severity; write one of info, warning, error, critical`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)

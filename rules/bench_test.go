@@ -10,17 +10,17 @@ import (
 	"deadman/rules"
 )
 
-const order = `{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at":"2026-01-01T10:00:00Z","status":"UNSHIPPED","customer":"x"}`
+const orderEvent = `{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at":"2026-01-01T10:00:00Z","status":"UNSHIPPED","customer":"x"}`
 
 // BenchmarkMatch measures an event: its cost must not grow with the number of rules.
 func BenchmarkMatch(b *testing.B) {
 	for _, n := range []int{10, 1_000, 10_000} {
 		b.Run(fmt.Sprint(n, " rules"), func(b *testing.B) {
-			catalog := rules.NewCatalog(shelf(b, n), shards)
+			catalog := rules.NewCatalog(benchmarkStore(b, n), shards)
 			if err := catalog.Refresh(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			e := futurejobs.Event{Stream: "S", Subject: "orders.r7.created", Seq: 9, At: time.Unix(1e9, 0), Data: []byte(order)}
+			e := futurejobs.Event{Stream: "S", Subject: "orders.r7.created", Seq: 9, At: time.Unix(1e9, 0), Data: []byte(orderEvent)}
 			b.ReportAllocs()
 			for b.Loop() {
 				if effects, _ := catalog.Match(e); len(effects) != 1 {
@@ -31,11 +31,11 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
-// shelf returns a store with n rules, each with a subject of its own.
-func shelf(b *testing.B, n int) rules.Store {
-	s := opened(b)
+// benchmarkStore returns a store with n rules, each with a subject of its own.
+func benchmarkStore(b *testing.B, n int) rules.Store {
+	s := openStore(b)
 	for i := range n {
-		saved(b, s, 0, fmt.Sprintf("name: r%d\nentity: order\ntrigger: {event: orders.r%d.created, key: event.id, if: event.total > 0}\nescalate: [{after: 3h}]\n", i, i))
+		saveRule(b, s, 0, fmt.Sprintf("name: r%d\nentity: order\ntrigger: {event: orders.r%d.created, key: event.id, if: event.total > 0}\nescalate: [{after: 3h}]\n", i, i))
 	}
 	return s
 }
@@ -43,8 +43,8 @@ func shelf(b *testing.B, n int) rules.Store {
 // BenchmarkRegister saves rules one after the other, as a client does: the ten thousandth must not cost more than the
 // first.
 func BenchmarkRegister(b *testing.B) {
-	_, broker := broker(b)
-	r := registry(broker, opened(b))
+	_, broker := newBroker(b)
+	r := newRegistry(broker, openStore(b))
 	for i := 0; b.Loop(); i++ {
 		text := fmt.Sprintf("name: r%d\nentity: order\ntrigger: {event: orders.r%d.created, key: event.id}\nescalate: [{after: 3h}]\n", i, i%100)
 		if _, err := r.Save(b.Context(), []byte(text), "", rules.SaveOptions{}); err != nil {
@@ -55,8 +55,8 @@ func BenchmarkRegister(b *testing.B) {
 
 // BenchmarkCheck measures a check with a real condition.
 func BenchmarkCheck(b *testing.B) {
-	h := compiled(b, resolvable).Engine().Handler
-	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 15)}
+	h := compileRule(b, resolvableRule).Engine().Handler
+	c := checks.Check{Key: "1", Since: since, Slot: clockTime(11, 15)}
 	c.Event = []byte(`{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at":"2026-01-01T10:00:00Z","status":"OPEN","customer":"x"}`)
 	c.State = c.Event
 	b.ReportAllocs()
@@ -69,7 +69,7 @@ func BenchmarkCheck(b *testing.B) {
 
 func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
-		if _, err := rules.Parse([]byte(resolvable), ""); err != nil {
+		if _, err := rules.Parse([]byte(resolvableRule), ""); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 
 // A rule with a document out of the bounds that it was saved with, as after a change in the database, is not run and
 // reports an error. Another rule on the same subject continues.
-func TestARuleOutOfItsBoundsIsNotRun(t *testing.T) {
-	s := opened(t)
-	saved(t, s, 0, orders)
+func TestRuleOutOfItsBoundsIsNotRun(t *testing.T) {
+	s := openStore(t)
+	saveRule(t, s, 0, orderRules)
 	documents, err := rules.Parse([]byte("name: acme-spy\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 1h, step: s}]\n"), "")
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestARuleOutOfItsBoundsIsNotRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := refreshed(t, s)
+	b := newCatalog(t, s)
 	effects, refusals := b.Match(futurejobs.Event{Stream: "S", Subject: "orders.created", Seq: 1, At: time.Now(), Data: []byte(`{"id": "1", "total": 5}`)})
 	if len(effects) == 0 {
 		t.Error("the other rule does not run")
@@ -48,7 +48,7 @@ func TestARuleOutOfItsBoundsIsNotRun(t *testing.T) {
 	if _, err := b.Rule(t.Context(), spy.RuleID, spy.Version); err == nil || !strings.Contains(err.Error(), "may not read the subject") {
 		t.Errorf("a check of it: %v", err)
 	}
-	r := &rules.Registry{Store: s, Catalog: b, Jobs: s, Log: quietly()}
+	r := &rules.Registry{Store: s, Catalog: b, Jobs: s, Log: discardLog()}
 	l, err := r.Get(t.Context(), "acme-spy")
 	if err != nil || l.Err == nil || !strings.Contains(l.Err.Error(), "acme.>") {
 		t.Errorf("listed as %v, %v", l.Err, err)
@@ -65,8 +65,8 @@ func TestTryHandlerStaysWithinBounds(t *testing.T) {
 	})); err != nil {
 		t.Fatal(err)
 	}
-	s := opened(t)
-	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Handlers: h, Log: quietly()}
+	s := openStore(t)
+	r := &rules.Registry{Store: s, Catalog: newCatalog(t, s), Jobs: s, Handlers: h, Log: discardLog()}
 	for name, want := range map[string]int{"acme-*": 0, "ship*": 1} {
 		called = 0
 		ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Handlers: []string{name}})

@@ -70,11 +70,11 @@ func lookupClaims(d document.Document, b *access.Bounds) []claim {
 	if d.Lookup == nil {
 		return nil
 	}
-	asks := []claim{{d.Lookup.SourceAt(), b.MayQuery(d.Lookup.SourceName())}}
+	claims := []claim{{d.Lookup.SourceAt(), b.MayQuery(d.Lookup.SourceName())}}
 	if d.Lookup.NATS != nil {
-		asks = append(asks, claim{"/lookup/nats/subject", b.MayPublish(patternOf(d.Lookup.NATS.Subject))})
+		claims = append(claims, claim{"/lookup/nats/subject", b.MayPublish(patternOf(d.Lookup.NATS.Subject))})
 	}
-	return asks
+	return claims
 }
 
 // lookupRefusal returns why the bounds refuse the rule's lookup; empty: they do not.

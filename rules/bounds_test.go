@@ -66,7 +66,7 @@ func TestBoundsRefuseUses(t *testing.T) {
 }
 
 // A preview of a text within a token's bounds is refused at the place of the field that exceeds them.
-func TestAPreviewOutOfBoundsIsRefusedAtItsPlace(t *testing.T) {
+func TestPreviewOutOfBoundsIsRefusedAtItsPlace(t *testing.T) {
 	ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Subjects: []string{"acme.>"}})
 	const text = "name: a\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 1h, step: s}]\n"
 	_, err := new(Registry).Preview(ctx, PreviewRequest{Text: []byte(text)})
@@ -77,7 +77,7 @@ func TestAPreviewOutOfBoundsIsRefusedAtItsPlace(t *testing.T) {
 }
 
 // The result of a template is checked again when it is evaluated.
-func TestARequestStaysWithinBounds(t *testing.T) {
+func TestRequestStaysWithinBounds(t *testing.T) {
 	var none *access.Bounds
 	bounds := &access.Bounds{Token: "acme", Publish: []string{"acme.ok"}}
 	subject, err := compileTemplate("acme.{{key}}", inLookup)
@@ -85,11 +85,11 @@ func TestARequestStaysWithinBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, ok := range map[string]bool{"ok": true, "other": false} {
-		if ask, err := requestSubject(subject, bounds)(scope{key: key}); (err == nil) != ok {
-			t.Errorf("%s: %+v, %v", key, ask, err)
+		if query, err := requestSubject(subject, bounds)(scope{key: key}); (err == nil) != ok {
+			t.Errorf("%s: %+v, %v", key, query, err)
 		}
-		if ask, err := requestSubject(subject, none)(scope{key: key}); err != nil {
-			t.Errorf("%s without bounds: %+v, %v", key, ask, err)
+		if query, err := requestSubject(subject, none)(scope{key: key}); err != nil {
+			t.Errorf("%s without bounds: %+v, %v", key, query, err)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"deadman/internal/subjects"
 )
 
-// bulky returns a body with a list, and a text of so many bytes each.
-func bulky(t testing.TB, items, text int) []byte {
+// largeEvent returns a body with a list, and a text of so many bytes each.
+func largeEvent(t testing.TB, items, text int) []byte {
 	t.Helper()
 	data, err := json.Marshal(map[string]any{
 		"id": "1", "list": make([]int, items), "s": strings.Repeat("y", text), "t": strings.Repeat("y", text), "blank": strings.Repeat(" ", text),
@@ -30,9 +30,9 @@ func bulky(t testing.TB, items, text int) []byte {
 
 // An expression pays for all values that it makes and reads, in any position: no loop over a list makes more of one
 // long text than the limit, nor compares or trims it once for each item.
-func TestAnEvaluationIsMetered(t *testing.T) {
+func TestEvaluationIsMetered(t *testing.T) {
 	const most = 64 << 20 // bytes that one evaluation may take
-	few, many := bulky(t, 20, 20), bulky(t, 20_000, 30_000)
+	few, many := largeEvent(t, 20, 20), largeEvent(t, 20_000, 30_000)
 	for source, d := range map[string]exprEnv{
 		`len(map(event.list, event.s + event.t)) > 0`:                  inIf,
 		`len(string(map(event.list, event.s))) > 0`:                    inIf,
@@ -70,21 +70,21 @@ func TestAnEvaluationIsMetered(t *testing.T) {
 }
 
 // The length of an alert's text does not grow with the values of its expressions.
-func TestATextIsBounded(t *testing.T) {
-	said, err := compileTemplate("{{key}}: {{map(event.list, event.s)}}{{event.id}}", inText)
+func TestTextIsBounded(t *testing.T) {
+	raised, err := compileTemplate("{{key}}: {{map(event.list, event.s)}}{{event.id}}", inText)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := said.say(scope{key: "k", event: bodies.New(bulky(t, 20_000, 60_000))}); len(text) > 300 || !strings.Contains(text, errTooExpensive.Error()) || !strings.HasSuffix(text, "1") {
+	if text := raised.say(scope{key: "k", event: bodies.New(largeEvent(t, 20_000, 60_000))}); len(text) > 300 || !strings.Contains(text, errTooExpensive.Error()) || !strings.HasSuffix(text, "1") {
 		t.Errorf("%q", text)
 	}
-	if text := said.say(scope{key: "k", event: bodies.New(bulky(t, 2, 3))}); text != `k: ["yyy","yyy"]1` {
+	if text := raised.say(scope{key: "k", event: bodies.New(largeEvent(t, 2, 3))}); text != `k: ["yyy","yyy"]1` {
 		t.Errorf("%q", text)
 	}
 }
 
-// loops returns conditions on an event of a rule, each cheaper than the limit of one expression.
-func loops(kind, subject string, n int) string {
+// nestedExpression returns conditions on an event of a rule, each cheaper than the limit of one expression.
+func nestedExpression(kind, subject string, n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:\n", kind)
 	for i := range n {
@@ -106,8 +106,8 @@ func compiledRule(t testing.TB, text string) *Rule {
 	return r
 }
 
-// heard returns the match of a rule with an event.
-func heard(r *Rule, subject string, data []byte) *ruleMatch {
+// matchEvent returns the match of a rule with an event.
+func matchEvent(r *Rule, subject string, data []byte) *ruleMatch {
 	m := matcher{body: bodies.New(data), shards: 1, event: futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Unix(1_800_000_000, 0), Data: data}}
 	own := m.budget()
 	h := ruleMatch{matcher: &m, Rule: r, spend: &own, versionOf: func(futurejobs.Job) *Rule { return r }}
@@ -129,8 +129,8 @@ func refusedRules(refusals []futurejobs.Refusal) (names []string) {
 
 // The rules of a token with bounds have a budget together: beyond it, each is refused the event as one that costs too
 // much. Rules of other tokens, and rules without bounds, are evaluated all the same.
-func TestTheRulesOfATenantHaveOneBudget(t *testing.T) {
-	data := bulky(t, 20_000, 10)
+func TestRulesOfTenantHaveOneBudget(t *testing.T) {
+	data := largeEvent(t, 20_000, 10)
 	var saved []RuleVersion
 	add := func(name string, bounds *access.Bounds) {
 		documents, err := Parse([]byte("name: "+name+"\nentity: order\ntrigger: {event: orders.changed, key: event.id, if: 'count(event.list, # == 1) > 30000'}\nescalate: [{after: 3h}]\n"), "")
@@ -142,7 +142,7 @@ func TestTheRulesOfATenantHaveOneBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		saved = append(saved, RuleVersion{
-			RuleID: int32(len(saved) + 1), Version: 1, Name: name, Entity: "order", Document: document, Bounds: bounds, SavedAt: tenPast(0), Reads: []StreamBinding{{Subject: "orders.changed", Stream: "S"}},
+			RuleID: int32(len(saved) + 1), Version: 1, Name: name, Entity: "order", Document: document, Bounds: bounds, SavedAt: minuteOf(0), Reads: []StreamBinding{{Subject: "orders.changed", Stream: "S"}},
 		})
 	}
 	const rules = 80
@@ -153,7 +153,7 @@ func TestTheRulesOfATenantHaveOneBudget(t *testing.T) {
 	add("beta", &access.Bounds{Token: "beta", Subjects: subjects.List{"orders.>"}})
 	b := &Catalog{shards: 1}
 	b.current.Store(newSnapshot(1, saved, nil, environment{}))
-	event := futurejobs.Event{Stream: "S", Subject: "orders.changed", Seq: 100, At: tenPast(30), Data: data}
+	event := futurejobs.Event{Stream: "S", Subject: "orders.changed", Seq: 100, At: minuteOf(30), Data: data}
 	match := func() (refused int) {
 		_, refusals := b.Match(event)
 		event.Seq++
@@ -183,30 +183,30 @@ func TestTheRulesOfATenantHaveOneBudget(t *testing.T) {
 
 // All expressions of a rule have one budget on an event. Beyond it the only result for the rule is one refusal, also in
 // place of earlier effects.
-func TestTheExpressionsOfARuleHaveOneBudget(t *testing.T) {
+func TestExpressionsOfRuleHaveOneBudget(t *testing.T) {
 	text := "name: late\nentity: order\ntrigger: {event: orders.changed, key: event.id}\nescalate: [{after: 3h}]\n" +
-		loops("update", "orders.changed", 32) + loops("resolve", "orders.changed", 32)
+		nestedExpression("update", "orders.changed", 32) + nestedExpression("resolve", "orders.changed", 32)
 	r := compiledRule(t, text)
-	data := bulky(t, 20_000, 10)
-	h := heard(r, "orders.changed", data)
+	data := largeEvent(t, 20_000, 10)
+	h := matchEvent(r, "orders.changed", data)
 	if len(h.effects) != 0 || len(h.refusals) != 1 || h.refusals[0].Part != "" || h.refusals[0].Rule != "late" || !strings.Contains(h.refusals[0].Reason, errSpent.Error()) {
 		t.Errorf("%d effects, %+v", len(h.effects), h.refusals)
 	}
-	if again := heard(r, "orders.changed", data); !reflect.DeepEqual(again.refusals[0], h.refusals[0]) {
+	if again := matchEvent(r, "orders.changed", data); !reflect.DeepEqual(again.refusals[0], h.refusals[0]) {
 		t.Errorf("%+v, and once more %+v", h.refusals, again.refusals)
 	}
-	if few := heard(r, "orders.changed", bulky(t, 100, 10)); len(few.effects) != 1 || len(few.refusals) != 0 {
+	if few := matchEvent(r, "orders.changed", largeEvent(t, 100, 10)); len(few.effects) != 1 || len(few.refusals) != 0 {
 		t.Errorf("a small event: %+v, %+v", few.effects, few.refusals)
 	}
 }
 
 // A check has one budget, too: its texts cost no more than that in any number.
-func TestACheckHasOneBudget(t *testing.T) {
+func TestCheckHasOneBudget(t *testing.T) {
 	x, err := compileExpression(`count(event.list, # == 1) > 0`, inText)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := bulky(t, 20_000, 10)
+	data := largeEvent(t, 20_000, 10)
 	w := contextOf(futurejobs.Job{Ref: futurejobs.Ref{Key: "1"}, Event: data})
 	spent := 0
 	for range 100 {
@@ -226,10 +226,10 @@ func TestACheckHasOneBudget(t *testing.T) {
 }
 
 // A preview has one budget for all its events and checks.
-func TestAPreviewHasOneBudget(t *testing.T) {
+func TestPreviewHasOneBudget(t *testing.T) {
 	text := "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id}\nwhile: 'count(event.list, # == 1) < 30000'\nslot: 1s\n" +
 		"escalate: [{every: 1m, times: 900}]\nguards: {max_checks: 1000}\n"
-	p, err := compiledRule(t, text).Preview(t.Context(), []PreviewEvent{{At: time.Unix(1_800_000_000, 0), Data: bulky(t, 20_000, 10)}}, time.Time{})
+	p, err := compiledRule(t, text).Preview(t.Context(), []PreviewEvent{{At: time.Unix(1_800_000_000, 0), Data: largeEvent(t, 20_000, 10)}}, time.Time{})
 	if err != nil || len(p.Lines) < 10 || len(p.Lines) > 900 || !strings.Contains(p.Reason, "cost more than a preview allows") {
 		t.Errorf("%d lines, %q, %v", len(p.Lines), p.Reason, err)
 	}
@@ -244,7 +244,7 @@ func BenchmarkGapDetector(b *testing.B) {
 		b.Run(subject, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if h := heard(r, subject, data); len(h.effects) != 1 {
+				if h := matchEvent(r, subject, data); len(h.effects) != 1 {
 					b.Fatal(h.refusals)
 				}
 			}

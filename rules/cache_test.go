@@ -11,9 +11,9 @@ import (
 	"deadman/internal/calendars"
 )
 
-// heavy returns a version of a rule of so many conditions, each made of a part that is repeated, with a number in place
+// heavyVersion returns a version of a rule of so many conditions, each made of a part that is repeated, with a number in place
 // of NUMBER.
-func heavy(t *testing.T, number int32, conditions int, part string) RuleVersion {
+func heavyVersion(t *testing.T, number int32, conditions int, part string) RuleVersion {
 	t.Helper()
 	var updates []any
 	for i := range conditions {
@@ -35,11 +35,11 @@ func heavy(t *testing.T, number int32, conditions int, part string) RuleVersion 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return RuleVersion{RuleID: 7, Version: number, Name: "heavy", Entity: "order", Document: document, SavedAt: tenPast(int(number))}
+	return RuleVersion{RuleID: 7, Version: number, Name: "heavy", Entity: "order", Document: document, SavedAt: minuteOf(int(number))}
 }
 
 // The weight of a rule is about its memory, for every kind of expression.
-func TestWeightIsAboutTheMemory(t *testing.T) {
+func TestWeightIsAboutMemory(t *testing.T) {
 	for name, part := range map[string]string{
 		"comparisons": strings.Repeat("event.total == NUMBER or ", 20) + "event.paid",
 		"short":       "event.total > NUMBER",
@@ -51,9 +51,9 @@ func TestWeightIsAboutTheMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var versions []*version
 			for n := range int32(40) {
-				versions = append(versions, newVersion(heavy(t, n, 20, part), environment{calendars: calendars.Set{}}))
+				versions = append(versions, newVersion(heavyVersion(t, n, 20, part), environment{calendars: calendars.Set{}}))
 			}
-			before := heap()
+			before := heapBytes()
 			var weight int64
 			for _, v := range versions {
 				r, err := v.compiled()
@@ -62,7 +62,7 @@ func TestWeightIsAboutTheMemory(t *testing.T) {
 				}
 				weight += int64(r.weight)
 			}
-			taken := heap() - before
+			taken := heapBytes() - before
 			runtime.KeepAlive(versions)
 			if ratio := float64(weight) / float64(taken); ratio < 0.5 || ratio > 2 {
 				t.Errorf("the weight is %.2f of the memory, %d of %d bytes", ratio, weight, taken)
@@ -71,8 +71,8 @@ func TestWeightIsAboutTheMemory(t *testing.T) {
 	}
 }
 
-// heap returns the memory that is in use, in bytes.
-func heap() int64 {
+// heapBytes returns the memory that is in use, in bytes.
+func heapBytes() int64 {
 	runtime.GC()
 	runtime.GC() // memory that a finalizer held
 	var m runtime.MemStats
@@ -88,14 +88,14 @@ func TestRuleCacheIsBounded(t *testing.T) {
 	world := environment{calendars: calendars.Set{}, cache: cache}
 	var versions []*version
 	for n := range int32(60) {
-		versions = append(versions, newVersion(heavy(t, n, 10, strings.Repeat("event.total == NUMBER or ", 20)+"event.paid"), world))
+		versions = append(versions, newVersion(heavyVersion(t, n, 10, strings.Repeat("event.total == NUMBER or ", 20)+"event.paid"), world))
 	}
 	used := versions[0]
 	first, err := used.compiled()
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := heap()
+	before := heapBytes()
 	for range 2 {
 		for _, v := range versions {
 			r, err := v.compiled()
@@ -113,7 +113,7 @@ func TestRuleCacheIsBounded(t *testing.T) {
 			}
 		}
 	}
-	if taken := heap() - before; taken > 2*most {
+	if taken := heapBytes() - before; taken > 2*most {
 		t.Errorf("compiled rules take %d bytes, and may take %d", taken, int64(most))
 	}
 	runtime.KeepAlive(versions)
@@ -129,11 +129,11 @@ func TestRuleCacheIsBounded(t *testing.T) {
 }
 
 // A rule that exceeds the whole limit is compiled, and evicted with the next one.
-func TestRuleCacheHoldsAnOversizedRule(t *testing.T) {
+func TestRuleCacheHoldsOversizedRule(t *testing.T) {
 	cache := &ruleCache{most: 1}
 	world := environment{calendars: calendars.Set{}, cache: cache}
 	for n := range int32(3) {
-		if _, err := newVersion(heavy(t, n, 1, "event.total > NUMBER"), world).compiled(); err != nil {
+		if _, err := newVersion(heavyVersion(t, n, 1, "event.total > NUMBER"), world).compiled(); err != nil {
 			t.Fatal(err)
 		}
 		if len(cache.held) != 1 {
@@ -148,7 +148,7 @@ func TestRuleCacheServesManyAtOnce(t *testing.T) {
 	world := environment{calendars: calendars.Set{}, cache: cache}
 	var versions []*version
 	for n := range int32(20) {
-		versions = append(versions, newVersion(heavy(t, n, 5, "event.total > NUMBER"), world))
+		versions = append(versions, newVersion(heavyVersion(t, n, 5, "event.total > NUMBER"), world))
 	}
 	var all sync.WaitGroup
 	for i := range 8 {

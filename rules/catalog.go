@@ -33,14 +33,14 @@ type Catalog struct {
 	// budget on each event.
 	Now func() time.Time
 
-	store    Store
-	shards   int
-	current  atomic.Pointer[snapshot]
-	costs    costs
-	drawn    allowances // the allowances of tenants for ingest
-	checked  allowances // their allowances for checks and ticks
-	foreseen allowances // their allowances for the senders of events
-	cache    *ruleCache
+	store         Store
+	shards        int
+	current       atomic.Pointer[snapshot]
+	costs         costs
+	allowances    allowances // the allowances of tenants for ingest
+	checked       allowances // their allowances for checks and ticks
+	dryAllowances allowances // their allowances for the senders of events
+	cache         *ruleCache
 
 	refreshing sync.Mutex
 }
@@ -188,15 +188,15 @@ func (b *Catalog) version(ctx context.Context, e *snapshot, which id) (*version,
 //
 // The result is kept until it is applied, with the events themselves; intermediate results are not.
 func (b *Catalog) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
-	m := b.match(e, &b.drawn)
+	m := b.match(e, &b.allowances)
 	return m.effects, m.refusals
 }
 
-// Foresee returns the result of Match, for the sender of an event. Tenants have allowances of their own for it, so that
+// DryMatch returns the result of Match, for the sender of an event. Tenants have allowances of their own for it, so that
 // an event is not paid twice; isWhole is false if rules of a tenant could not be evaluated because its allowance is
 // used up.
-func (b *Catalog) Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool) {
-	m := b.match(e, &b.foreseen)
+func (b *Catalog) DryMatch(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool) {
+	m := b.match(e, &b.dryAllowances)
 	return m.effects, m.refusals, !m.tenants.isUsedUp()
 }
 
@@ -215,14 +215,14 @@ func (b *Catalog) match(e futurejobs.Event, drawn *allowances) matcher {
 			m.effects, m.refusals = nil, []futurejobs.Refusal{{Reason: err.Error()}}
 			return m
 		case b.isCostly(now, r, v) && v.saved.Bounds != nil:
-			m.tenants.turnAway(m.tenants.owner(v.saved), v.saved.Name, errCostly, errCostly)
+			m.tenants.refuse(m.tenants.owner(v.saved), v.saved.Name, errCostly, errCostly)
 		case b.isCostly(now, r, v):
 			m.refuse(v.saved.Name, "", errCostly)
 		case m.matchRule(r, v):
 			b.costs.note(id{v.saved.RuleID, v.saved.Version}, now.changeOf(v.saved.RuleID), e)
 		}
 	}
-	for _, t := range m.tenants.turnedAway {
+	for _, t := range m.tenants.refusals {
 		m.refusals = append(m.refusals, t.refusal())
 	}
 	m.body.Forget()
@@ -235,7 +235,7 @@ func (b *Catalog) ChargeRefused(rule string, refusals int) {
 	if r == nil || r.versions[0].saved.Bounds == nil || b.Now == nil {
 		return
 	}
-	b.drawn.draw(tenantOf(b.Tenant, rule, r.versions[0].saved.Bounds.Token), refusals*roundsToWrite)
+	b.allowances.draw(tenantOf(b.Tenant, rule, r.versions[0].saved.Bounds.Token), refusals*roundsToWrite)
 }
 
 // MatchDeadLetter is Match for the event of a dead letter, by the rules as they are now: for the part of the rule that
@@ -305,7 +305,7 @@ func (b *Catalog) WaitingFor(line string) []int32 {
 }
 
 // CriticalRules returns the rules with a version that has a critical step, in order.
-func (b *Catalog) CriticalRules() []int32 { return b.current.Load().loud }
+func (b *Catalog) CriticalRules() []int32 { return b.current.Load().criticalRules }
 
 // NextSlot returns the first slot after t of any rule; the zero time if no rule has one.
 func (b *Catalog) NextSlot(t time.Time) time.Time {

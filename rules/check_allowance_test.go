@@ -12,8 +12,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// holding is a rule with a condition at each check.
-const holding = `
+// holdRule is a rule with a condition at each check.
+const holdRule = `
 name: holding
 entity: order
 trigger: {event: orders.changed, key: event.id}
@@ -22,32 +22,32 @@ escalate: [{after: 3h}]
 `
 
 // check returns the check of a rule's job with an event's body.
-func (ts *tenants) check(name string, data []byte) (*futurejobs.Rule, error) {
+func (ts *tenantCatalog) check(name string, data []byte) (*futurejobs.Rule, error) {
 	ts.Helper()
 	v := ts.current.Load().names[name].versions[0]
 	r, err := ts.Rule(ts.Context(), v.saved.RuleID, v.saved.Version)
 	if err != nil {
 		ts.Fatal(err)
 	}
-	_, err = r.Handler.Check(ts.Context(), checks.Check{Key: "1", Since: tenPast(0), Slot: tenPast(30), Event: json.RawMessage(data), State: data})
+	_, err = r.Handler.Check(ts.Context(), checks.Check{Key: "1", Since: minuteOf(0), Slot: minuteOf(30), Event: json.RawMessage(data), State: data})
 	return r, err
 }
 
 // A check of a tenant's rule draws from an allowance of its own kind beyond its free part, and a check of a rule
 // without bounds from none.
 func TestChecksDrawFromTheirOwnAllowance(t *testing.T) {
-	ts := newTenants(t)
-	ts.add(holding, "acme", "acme")
-	ts.add(holding, "plain", "")
+	ts := newTenantCatalog(t)
+	ts.add(holdRule, "acme", "acme")
+	ts.add(holdRule, "plain", "")
 	acme := tenant{token: "acme"}
-	if r, err := ts.check("plain-0", bulky(t, 8_000, 10)); err != nil || r.Allowance != nil {
+	if r, err := ts.check("plain-0", largeEvent(t, 8_000, 10)); err != nil || r.Allowance != nil {
 		t.Fatalf("%v, %v", r.Allowance, err)
 	}
-	if _, err := ts.check("acme-0", bulky(t, 8, 10)); err != nil {
+	if _, err := ts.check("acme-0", largeEvent(t, 8, 10)); err != nil {
 		t.Fatal(err)
 	}
-	ts.checked.has(t, acme, ts.now, tenantAllowance)
-	r, err := ts.check("acme-0", bulky(t, 8_000, 10))
+	ts.checked.checkLeft(t, acme, ts.now, tenantAllowance)
+	r, err := ts.check("acme-0", largeEvent(t, 8_000, 10))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestChecksDrawFromTheirOwnAllowance(t *testing.T) {
 	if drawn := tenantAllowance - left; drawn < 10_000 || int64(drawn) > r.Allowance.Spent() || r.Allowance.Tenant() != "token acme" {
 		t.Errorf("drawn %d, spent %d of %s", drawn, r.Allowance.Spent(), r.Allowance.Tenant())
 	}
-	if len(ts.Catalog.drawn.debts) != 0 || len(ts.foreseen.debts) != 0 {
+	if len(ts.Catalog.allowances.debts) != 0 || len(ts.dryAllowances.debts) != 0 {
 		t.Error("drawn of events")
 	}
 	ts.checked.draw(acme, tenantAllowance)
@@ -76,7 +76,7 @@ func TestChecksDrawFromTheirOwnAllowance(t *testing.T) {
 
 // A hundred thousand ordinary checks at once are free, on small bodies and large ones.
 func TestOrdinaryChecksAreFree(t *testing.T) {
-	ts := newTenants(t)
+	ts := newTenantCatalog(t)
 	ts.add(`
 name: ordinary
 entity: order
@@ -86,7 +86,7 @@ escalate: [{after: 'hours(event.total)', text: '{{event.id}} of {{state.customer
 labels: {country: '{{event.country}}'}
 `, "acme", "acme")
 	for _, bytes := range []int{0, 1_000, 10_000, 100_000, 250_000} {
-		if _, err := ts.check("acme-0", order(bytes)); err != nil {
+		if _, err := ts.check("acme-0", orderEvent(bytes)); err != nil {
 			t.Fatal(err)
 		}
 		if len(ts.checked.debts) != 0 {
@@ -96,8 +96,8 @@ labels: {country: '{{event.country}}'}
 }
 
 // Ticks wait while the allowance of their tenant is used up, and draw from it.
-func TestTicksDrawFromTheAllowanceOfChecks(t *testing.T) {
-	ts := newTenants(t)
+func TestTicksDrawFromAllowanceOfChecks(t *testing.T) {
+	ts := newTenantCatalog(t)
 	keys, err := json.Marshal(func() (keys []string) {
 		for i := range 1000 {
 			keys = append(keys, fmt.Sprint("k", i))
@@ -116,7 +116,7 @@ again: keep
 `, keys, "["+strings.Repeat("1, ", 59)+"1]"), "acme", "acme")
 	due := func() (futurejobs.DueTicks, error) {
 		_, all := ts.Scheduled()
-		d, _, err := all[0].Due(tenPast(0), tenPast(0).Add(90*time.Second))
+		d, _, err := all[0].Due(minuteOf(0), minuteOf(0).Add(90*time.Second))
 		return d, err
 	}
 	acme := tenant{token: "acme"}

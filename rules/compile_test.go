@@ -12,8 +12,8 @@ import (
 	"deadman/internal/calendars"
 )
 
-// compiledOf returns the rule of a text, with the calendar office.
-func compiledOf(t *testing.T, text string) *Rule {
+// compileRule returns the rule of a text, with the calendar office.
+func compileRule(t *testing.T, text string) *Rule {
 	t.Helper()
 	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n"), "")
 	if err != nil {
@@ -33,7 +33,7 @@ func compiledOf(t *testing.T, text string) *Rule {
 // TestCompiledSteps checks that a repeated step is one for each repetition, and that each is due at the time in the
 // document.
 func TestCompiledSteps(t *testing.T) {
-	r := compiledOf(t, `
+	r := compileRule(t, `
 name: late
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -81,7 +81,7 @@ labels: {b: x, a: "{{key}}"}
 
 // TestCompiledWatches checks that an event records whether its subject's wildcards are read.
 func TestCompiledWatches(t *testing.T) {
-	r := compiledOf(t, `
+	r := compileRule(t, `
 name: late
 entity: order
 trigger: {event: orders.*, key: event.id, since: date(wildcard(1))}
@@ -113,8 +113,8 @@ escalate: [{after: 1h}]
 	}
 }
 
-// TestYAML pins the written form of a document: in order, without defaults.
-func TestYAML(t *testing.T) {
+// TestYML pins the written form of a document: in order, without defaults.
+func TestYML(t *testing.T) {
 	for _, text := range []string{
 		`name: late
 entity: order

@@ -12,16 +12,16 @@ import (
 	"deadman/rules"
 )
 
-// slow is a rule of a pattern that costs too much on a long text.
-const slow = `
+// slowRule is a rule of a pattern that costs too much on a long text.
+const slowRule = `
 name: acme-slow
 entity: spy
 trigger: {event: acme.big, key: event.id, if: 'event.s matches "(x{0,30}y?){0,3}z" or event.s matches "(x{0,30}y?){0,3}w"'}
 escalate: [{after: 1h, severity: warning}]
 `
 
-// quick listens to the same events.
-const quick = `
+// quickRule listens to the same events.
+const quickRule = `
 name: quick
 entity: order
 trigger: {event: acme.big, key: event.id}
@@ -30,11 +30,11 @@ escalate: [{after: 1h}]
 
 // A rule that costs too much on five events is not evaluated any more, and the others are. The events that it misses
 // are kept.
-func TestACostlyRuleIsHalted(t *testing.T) {
-	s := opened(t)
-	saved(t, s, 0, slow)
-	saved(t, s, 0, quick)
-	b := refreshed(t, s)
+func TestCostlyRuleIsHalted(t *testing.T) {
+	s := openStore(t)
+	saveRule(t, s, 0, slowRule)
+	saveRule(t, s, 0, quickRule)
+	b := newCatalog(t, s)
 	big := fmt.Sprintf(`{"id": "1", "s": %q}`, strings.Repeat("x", 250_000))
 	reasons := func(seq uint64, body string) (string, bool) {
 		t.Helper()
@@ -76,7 +76,7 @@ func TestACostlyRuleIsHalted(t *testing.T) {
 	if err := s.Halt(t.Context(), "acme-slow", 1, "of a test"); err != nil {
 		t.Fatal(err)
 	}
-	b = refreshed(t, s)
+	b = newCatalog(t, s)
 	if _, stopped := reasons(8, `{"id": "4", "s": "z"}`); !stopped || len(b.Halted()) != 1 || len(b.Costly()) != 0 {
 		t.Errorf("stopped: %t, halted %+v, costly %+v", stopped, b.Halted(), b.Costly())
 	}
@@ -103,22 +103,22 @@ func TestACostlyRuleIsHalted(t *testing.T) {
 }
 
 // A rule that was saved again is judged by its new version.
-func TestAChangedCostlyRuleIsEvaluatedAgain(t *testing.T) {
-	s := opened(t)
-	saved(t, s, 0, slow)
-	b := refreshed(t, s)
+func TestChangedCostlyRuleIsEvaluatedAgain(t *testing.T) {
+	s := openStore(t)
+	saveRule(t, s, 0, slowRule)
+	b := newCatalog(t, s)
 	big := fmt.Sprintf(`{"id": "1", "s": %q}`, strings.Repeat("x", 250_000))
 	for seq := range uint64(5) {
 		b.Match(event(seq+1, "acme.big", big))
 	}
-	saved(t, s, 5, strings.ReplaceAll(slow, "{0,30}", "*"))
+	saveRule(t, s, 5, strings.ReplaceAll(slowRule, "{0,30}", "*"))
 	if err := b.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if costly := b.Costly(); len(costly) != 0 {
 		t.Errorf("%+v", costly)
 	}
-	expect(t, b, event(6, "acme.big", `{"id": "1", "s": "z"}`), "start acme-slow@2 1 11:05")
+	checkMatch(t, b, event(6, "acme.big", `{"id": "1", "s": "z"}`), "start acme-slow@2 1 11:05")
 	if err := s.Halt(t.Context(), "acme-slow", 1, "of a test"); !errors.Is(err, rules.ErrConflict) {
 		t.Errorf("halted as it was before: %v", err)
 	}

@@ -45,15 +45,15 @@ func TestPagesParse(t *testing.T) {
 			t.Errorf("%s shows %d rules, expected %d or more", page, len(found), least)
 		}
 		for _, block := range found {
-			if _, err := rules.Parse([]byte(whole(block[1]+"\n")), page); err != nil {
+			if _, err := rules.Parse([]byte(completeRule(block[1]+"\n")), page); err != nil {
 				t.Errorf("%v\n%s", err, block[1])
 			}
 		}
 	}
 }
 
-// whole makes a rule of a block that shows some fields of one.
-func whole(block string) string {
+// completeRule makes a rule of a block that shows some fields of one.
+func completeRule(block string) string {
 	for field, line := range map[string]string{
 		"name": "name: shown", "entity": "entity: order",
 		"trigger":  "trigger: {event: orders.created, key: event.id}",

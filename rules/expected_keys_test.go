@@ -12,13 +12,13 @@ import (
 	"deadman/rules"
 )
 
-// expecting returns a heartbeat of the keys.
-func expecting(keys string, more ...string) []byte {
+// expectedKeysRule returns a heartbeat of the keys.
+func expectedKeysRule(keys string, more ...string) []byte {
 	return []byte("name: nightly\nentity: job\ntrigger: {heartbeat: {every: 1d, keys: [" + keys + "]}}\n" + strings.Join(more, "\n"))
 }
 
-// waitedFor returns the keys of all jobs.
-func waitedFor(t *testing.T, s *store.Store) string {
+// pendingKeys returns the keys of all jobs.
+func pendingKeys(t *testing.T, s *store.Store) string {
 	t.Helper()
 	page, err := s.Jobs(t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	if err != nil {
@@ -32,10 +32,10 @@ func waitedFor(t *testing.T, s *store.Store) string {
 	return strings.Join(keys, " ")
 }
 
-func TestExpectedKeysHaveJobsFromTheSave(t *testing.T) {
-	s := opened(t)
-	_, b := broker(t)
-	r := registry(b, s)
+func TestExpectedKeysHaveJobsFromSave(t *testing.T) {
+	s := openStore(t)
+	_, b := newBroker(t)
+	r := newRegistry(b, s)
 	save := func(text []byte) {
 		t.Helper()
 		if _, err := r.Save(t.Context(), text, "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
@@ -50,13 +50,13 @@ func TestExpectedKeysHaveJobsFromTheSave(t *testing.T) {
 		if n, err := r.SyncExpectedKeys(t.Context()); n != 0 || err != nil {
 			t.Errorf("upkeep found %d to do: %v", n, err)
 		}
-		if got := waitedFor(t, s); got != keys {
+		if got := pendingKeys(t, s); got != keys {
 			t.Errorf("waited for %q, want %q", got, keys)
 		}
 	}
-	save(expecting("backup, import"))
+	save(expectedKeysRule("backup, import"))
 	want("backup import")
-	save(expecting("import, report"))
+	save(expectedKeysRule("import, report"))
 	want("import report")
 	ended, err := s.History(t.Context(), futurejobs.Filter{})
 	if err != nil || len(ended.Items) != 1 || ended.Items[0].Key != "backup" || ended.Items[0].Reason != "the rule no longer expects its heartbeats" {
@@ -64,13 +64,13 @@ func TestExpectedKeysHaveJobsFromTheSave(t *testing.T) {
 	}
 
 	// A rule that rests creates no jobs, and does once it no longer rests.
-	save(expecting("import, report, sync", "enabled: false"))
+	save(expectedKeysRule("import, report, sync", "enabled: false"))
 	want("import report")
-	save(expecting("import, sync"))
+	save(expectedKeysRule("import, sync"))
 	want("import sync")
 
 	// Another node, without any knowledge, finds nothing to do.
-	other := registry(b, s)
+	other := newRegistry(b, s)
 	if err := other.Catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +81,9 @@ func TestExpectedKeysHaveJobsFromTheSave(t *testing.T) {
 
 // Upkeep completes the sync that a node did not finish after a save, or could not while the rule was paused.
 func TestUpkeepSyncsExpectedKeys(t *testing.T) {
-	s := opened(t)
-	rule := saved(t, s, 0, string(expecting("backup, import")))
-	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}
+	s := openStore(t)
+	rule := saveRule(t, s, 0, string(expectedKeysRule("backup, import")))
+	r := &rules.Registry{Store: s, Catalog: newCatalog(t, s), Jobs: s, Log: discardLog()}
 	pause := func(is bool) {
 		t.Helper()
 		if err := r.Pause(t.Context(), rule.Name, is); err != nil {
@@ -101,14 +101,14 @@ func TestUpkeepSyncsExpectedKeys(t *testing.T) {
 	if n, err := r.SyncExpectedKeys(t.Context()); n != 2 || err != nil {
 		t.Errorf("%d waits began, want 2: %v", n, err)
 	}
-	if got := waitedFor(t, s); got != "backup import" {
+	if got := pendingKeys(t, s); got != "backup import" {
 		t.Errorf("waited for %q", got)
 	}
 }
 
 // A paused rule ends the jobs of keys that it names no more, and creates the others once it is resumed: also for a key
 // that it named again meanwhile.
-func TestAPausedRuleCreatesNoExpectedJobs(t *testing.T) {
+func TestPausedRuleCreatesNoExpectedJobs(t *testing.T) {
 	for name, saves := range map[string]func(text []byte, r *rules.Registry, s *store.Store){
 		"by the save": func(text []byte, r *rules.Registry, _ *store.Store) {
 			if _, err := r.Save(t.Context(), text, "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
@@ -116,20 +116,20 @@ func TestAPausedRuleCreatesNoExpectedJobs(t *testing.T) {
 			}
 		},
 		"by the upkeep": func(text []byte, r *rules.Registry, s *store.Store) {
-			saved(t, s, 0, string(text))
+			saveRule(t, s, 0, string(text))
 			for range 2 {
-				expected(t, r)
+				syncExpected(t, r)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := opened(t)
-			_, b := broker(t)
-			r := registry(b, s)
+			s := openStore(t)
+			_, b := newBroker(t)
+			r := newRegistry(b, s)
 			save := func(keys, want string) {
 				t.Helper()
-				saves(expecting(keys), r, s)
-				if got := waitedFor(t, s); got != want {
+				saves(expectedKeysRule(keys), r, s)
+				if got := pendingKeys(t, s); got != want {
 					t.Errorf("waited for %q, want %q", got, want)
 				}
 			}
@@ -144,18 +144,18 @@ func TestAPausedRuleCreatesNoExpectedJobs(t *testing.T) {
 			save("backup, report", "backup")
 			save("backup, import, report", "backup")
 			pause(false)
-			if n := expected(t, r); n != 2 {
+			if n := syncExpected(t, r); n != 2 {
 				t.Errorf("%d waits began, want 2", n)
 			}
-			if got := waitedFor(t, s); got != "backup import report" {
+			if got := pendingKeys(t, s); got != "backup import report" {
 				t.Errorf("waited for %q, want the keys that are named", got)
 			}
 		})
 	}
 }
 
-// expected returns how many jobs upkeep creates and ends.
-func expected(t *testing.T, r *rules.Registry) int {
+// syncExpected returns how many jobs upkeep creates and ends.
+func syncExpected(t *testing.T, r *rules.Registry) int {
 	t.Helper()
 	if err := r.Catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func expected(t *testing.T, r *rules.Registry) int {
 
 // A rule without a heartbeat any more reports no missing one. The jobs that move to the new version continue, except
 // for the keys that it does not name any more.
-func TestARemovedHeartbeatEndsItsJobs(t *testing.T) {
+func TestRemovedHeartbeatEndsItsJobs(t *testing.T) {
 	beaten := func(r *rules.Registry, s *store.Store) {
 		t.Helper()
 		if err := r.Catalog.Refresh(t.Context()); err != nil {
@@ -199,10 +199,10 @@ func TestARemovedHeartbeatEndsItsJobs(t *testing.T) {
 		"an event that takes over": {event, rules.SaveOptions{Version: rules.AnyVersion, Pending: true}, "mail"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := opened(t)
-			_, b := broker(t)
-			r := registry(b, s)
-			for i, text := range []string{string(expecting("backup")), c.text} {
+			s := openStore(t)
+			_, b := newBroker(t)
+			r := newRegistry(b, s)
+			for i, text := range []string{string(expectedKeysRule("backup")), c.text} {
 				if i > 0 {
 					beaten(r, s)
 				}
@@ -210,28 +210,28 @@ func TestARemovedHeartbeatEndsItsJobs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := waitedFor(t, s); got != c.left {
+			if got := pendingKeys(t, s); got != c.left {
 				t.Errorf("waited for %q, want %q", got, c.left)
 			}
 		})
 	}
 	t.Run("and no node finished it", func(t *testing.T) {
-		s := opened(t)
-		saved(t, s, 0, string(expecting("backup")))
-		r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}
-		expected(t, r)
+		s := openStore(t)
+		saveRule(t, s, 0, string(expectedKeysRule("backup")))
+		r := &rules.Registry{Store: s, Catalog: newCatalog(t, s), Jobs: s, Log: discardLog()}
+		syncExpected(t, r)
 		beaten(r, s)
-		saved(t, s, 0, event)
-		if n := expected(t, r); n != 2 || waitedFor(t, s) != "" {
-			t.Errorf("%d waits ended, waited for %q; want the upkeep to end both", n, waitedFor(t, s))
+		saveRule(t, s, 0, event)
+		if n := syncExpected(t, r); n != 2 || pendingKeys(t, s) != "" {
+			t.Errorf("%d waits ended, waited for %q; want the upkeep to end both", n, pendingKeys(t, s))
 		}
 	})
 }
 
-func TestFirstHeartbeatOfAnExpectedKey(t *testing.T) {
-	s := opened(t)
-	saved(t, s, 0, string(expecting("pump-7")))
-	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}
+func TestFirstHeartbeatOfExpectedKey(t *testing.T) {
+	s := openStore(t)
+	saveRule(t, s, 0, string(expectedKeysRule("pump-7")))
+	r := &rules.Registry{Store: s, Catalog: newCatalog(t, s), Jobs: s, Log: discardLog()}
 	if _, err := r.SyncExpectedKeys(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -242,11 +242,11 @@ func TestFirstHeartbeatOfAnExpectedKey(t *testing.T) {
 	job := page.Items[0].Job
 	job.Since = at("10:00:00")
 	job.NextCheckAt = at("23:00:00")
-	d := newDevice(t, everyTen)
+	d := newDevice(t, tenMinuteRule)
 	d.job = &job
-	d.look("23:00:00")
-	d.beat("23:10:00", rules.ReceivedHeartbeat{})
-	d.expect(
+	d.checkUntil("23:00:00")
+	d.heartbeat("23:10:00", rules.ReceivedHeartbeat{})
+	d.checkRaised(
 		"23:00:00 warning firing: device pump-7: no heartbeat yet, expected every 10m, grace 2m",
 		"23:10:00 warning resolved: device pump-7 sent its first heartbeat",
 		"23:10:00 resolved: it sent its first heartbeat",
@@ -254,13 +254,13 @@ func TestFirstHeartbeatOfAnExpectedKey(t *testing.T) {
 }
 
 // A version with another interval applies to pending jobs, from the last heartbeat.
-func TestASavedChangeMovesExpectedJobs(t *testing.T) {
-	s := opened(t)
-	_, b := broker(t)
-	r := registry(b, s)
+func TestSavedChangeMovesExpectedJobs(t *testing.T) {
+	s := openStore(t)
+	_, b := newBroker(t)
+	r := newRegistry(b, s)
 	var due []time.Time
 	for _, every := range []string{"1d", "2h"} {
-		text := strings.Replace(string(expecting("backup")), "every: 1d", "every: "+every, 1)
+		text := strings.Replace(string(expectedKeysRule("backup")), "every: 1d", "every: "+every, 1)
 		if _, err := r.Save(t.Context(), []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion, Pending: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -275,28 +275,28 @@ func TestASavedChangeMovesExpectedJobs(t *testing.T) {
 	}
 }
 
-// walked is a real store that counts how often the jobs of a rule are read.
-type walked struct {
+// pagedStore is a real store that counts how often the jobs of a rule are read.
+type pagedStore struct {
 	*store.Store
 	walks int
 }
 
-func (w *walked) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
+func (w *pagedStore) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
 	w.walks++
 	return w.Store.JobsOf(ctx, ruleID, after, limit)
 }
 
 // A save that changes nothing reads no job; but if the one before failed before all jobs moved to the new version, it
 // moves the rest.
-func TestAnUnchangedSaveReadsNoJobs(t *testing.T) {
-	s := opened(t)
-	_, b := broker(t)
-	jobs := &walked{Store: s}
-	r := registry(b, s)
+func TestUnchangedSaveReadsNoJobs(t *testing.T) {
+	s := openStore(t)
+	_, b := newBroker(t)
+	jobs := &pagedStore{Store: s}
+	r := newRegistry(b, s)
 	r.Jobs = jobs
 	save := func(every string) rules.Change {
 		t.Helper()
-		text := strings.Replace(string(expecting("backup")), "every: 1d", "every: "+every, 1)
+		text := strings.Replace(string(expectedKeysRule("backup")), "every: 1d", "every: "+every, 1)
 		c, err := r.Save(t.Context(), []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion})
 		if err != nil {
 			t.Fatal(err)
@@ -311,17 +311,17 @@ func TestAnUnchangedSaveReadsNoJobs(t *testing.T) {
 	if save("2h"); jobs.walks != before {
 		t.Errorf("a save that changes nothing looked at the jobs %d times", jobs.walks-before)
 	}
-	saved(t, s, 0, strings.Replace(string(expecting("backup")), "every: 1d", "every: 4h", 1)) // by the save that failed then
+	saveRule(t, s, 0, strings.Replace(string(expectedKeysRule("backup")), "every: 1d", "every: 4h", 1)) // by the save that failed then
 	if c := save("4h"); c.Changed || c.Moved != 1 {
 		t.Errorf("changed: %t, %d jobs went on; want the one that was left", c.Changed, c.Moved)
 	}
 }
 
 // A key that a schedule no longer names has no job any more.
-func TestDroppedKeysOfAScheduleEndTheirJobs(t *testing.T) {
-	s := opened(t)
-	_, b := broker(t)
-	r := registry(b, s)
+func TestDroppedKeysOfScheduleEndTheirJobs(t *testing.T) {
+	s := openStore(t)
+	_, b := newBroker(t)
+	r := newRegistry(b, s)
 	save := func(keys string) {
 		t.Helper()
 		text := "name: nightly\nentity: job\ntrigger: {schedule: '@daily', keys: [" + keys + "]}\nescalate: [{after: 1h}]\n"
@@ -341,11 +341,11 @@ func TestDroppedKeysOfAScheduleEndTheirJobs(t *testing.T) {
 	if _, err := s.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: revision, Effects: due.Effects}); err != nil {
 		t.Fatal(err)
 	}
-	if got := waitedFor(t, s); got != "backup import" {
+	if got := pendingKeys(t, s); got != "backup import" {
 		t.Fatalf("the tick began %q", got)
 	}
 	save("import, report")
-	if got := waitedFor(t, s); got != "import" {
+	if got := pendingKeys(t, s); got != "import" {
 		t.Errorf("waited for %q", got)
 	}
 	ended, err := s.History(t.Context(), futurejobs.Filter{})

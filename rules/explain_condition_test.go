@@ -42,8 +42,8 @@ func TestConditionExplanations(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rule := compiled(t, strings.ReplaceAll(looking, "%WHILE%", "'"+c.while+"'")).Engine()
-			check := checks.Check{Key: "1042", Since: since, Slot: clock(12, 0), Event: []byte(event), Queried: c.asked}
+			rule := compileRule(t, strings.ReplaceAll(lookupRule, "%WHILE%", "'"+c.while+"'")).Engine()
+			check := checks.Check{Key: "1042", Since: since, Slot: clockTime(12, 0), Event: []byte(event), Queried: c.asked}
 			if check.State = check.Event; c.found != "" {
 				check.Found = []byte(c.found)
 			}
@@ -58,22 +58,22 @@ func TestConditionExplanations(t *testing.T) {
 	}
 }
 
-// TestAnAlertedFailureIsNotRepeated checks that a check that ends the job with an alert reports no values.
-func TestAnAlertedFailureIsNotRepeated(t *testing.T) {
-	once := strings.Replace(resolvable, "hold: 7d", "hold: 0", 1)
+// TestAlertedFailureIsNotRepeated checks that a check that ends the job with an alert reports no values.
+func TestAlertedFailureIsNotRepeated(t *testing.T) {
+	once := strings.Replace(resolvableRule, "hold: 7d", "hold: 0", 1)
 	for _, c := range []struct {
 		name  string
 		check checks.Check
 		want  string
 	}{
-		{"it goes on", checks.Check{Slot: clock(11, 15), State: open}, `state.status = "OPEN"`},
-		{"the last step", checks.Check{Slot: clock(13, 15), State: open, Step: 2}, ""},
-		{"cleared, and closed by an alert", checks.Check{Slot: clock(11, 30), State: shut, AlertCount: 1}, ""},
-		{"cleared before anything was said", checks.Check{Slot: clock(11, 0), State: shut}, `state.status = "SHUT"`},
+		{"it goes on", checks.Check{Slot: clockTime(11, 15), State: open}, `state.status = "OPEN"`},
+		{"the last step", checks.Check{Slot: clockTime(13, 15), State: open, Step: 2}, ""},
+		{"cleared, and closed by an alert", checks.Check{Slot: clockTime(11, 30), State: shut, AlertCount: 1}, ""},
+		{"cleared before anything was said", checks.Check{Slot: clockTime(11, 0), State: shut}, `state.status = "SHUT"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.check.Key, c.check.Since = "1", since
-			answer, err := compiled(t, once).Engine().Handler.Check(t.Context(), c.check)
+			answer, err := compileRule(t, once).Engine().Handler.Check(t.Context(), c.check)
 			if err != nil || answer.Values != c.want {
 				t.Errorf("saw %q, %v; want %q", answer.Values, err, c.want)
 			}
@@ -83,8 +83,8 @@ func TestAnAlertedFailureIsNotRepeated(t *testing.T) {
 
 // BenchmarkCheckContinues measures a check that leaves the job pending, with its report.
 func BenchmarkCheckContinues(b *testing.B) {
-	h := compiled(b, resolvable).Engine().Handler
-	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 0), At: clock(11, 0).Add(time.Second)}
+	h := compileRule(b, resolvableRule).Engine().Handler
+	c := checks.Check{Key: "1", Since: since, Slot: clockTime(11, 0), At: clockTime(11, 0).Add(time.Second)}
 	c.Event = []byte(`{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at":"2026-01-01T10:00:00Z","status":"OPEN","customer":"x"}`)
 	c.State = c.Event
 	b.ReportAllocs()

@@ -17,7 +17,7 @@ const sample = `{
 	"deep": {"er": {"est": "z"}}, "at": "2026-01-01T10:00:00Z", "seconds": 1767261600, "odd name": 1
 }`
 
-func seen(t testing.TB) scope {
+func sampleScope(t testing.TB) scope {
 	t.Helper()
 	b := bodies.New([]byte(sample))
 	return scope{
@@ -112,14 +112,14 @@ func TestConditions(t *testing.T) {
 			if sign == "" {
 				sign = want[0]
 			}
-			if got := asked(t, source, d); !agrees(got, sign) {
+			if got := evaluateText(t, source, d); !sameText(got, sign) {
 				t.Errorf("%s (lenient %v): got %q, want %q", source, d.lenient, got, sign)
 			}
 		}
 	}
 }
 
-func agrees(got, want string) bool {
+func sameText(got, want string) bool {
 	switch want {
 	case "+", "-":
 		return got == want
@@ -129,13 +129,13 @@ func agrees(got, want string) bool {
 	return strings.Contains(got, want)
 }
 
-// asked returns the result of a condition, "+", "-" or an error.
-func asked(t *testing.T, source string, d exprEnv) string {
+// evaluateText returns the result of a condition, "+", "-" or an error.
+func evaluateText(t *testing.T, source string, d exprEnv) string {
 	x, err := compileExpression(source, d)
 	if err != nil {
 		return err.Error()
 	}
-	is, err := x.holds(seen(t))
+	is, err := x.holds(sampleScope(t))
 	switch {
 	case err != nil:
 		return err.Error()
@@ -263,7 +263,7 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		if got := x.say(seen(t)); got != want {
+		if got := x.say(sampleScope(t)); got != want {
 			t.Errorf("%s: got %q, want %q", source, got, want)
 		}
 	}
@@ -317,7 +317,7 @@ func TestSpans(t *testing.T) {
 		x, err := compileExpression(source, inAfter)
 		var got time.Duration
 		if err == nil {
-			s := seen(t)
+			s := sampleScope(t)
 			s.event = bodies.New([]byte(strings.Replace(sample, "{", `{"sla": "1d12h", `, 1)))
 			got, err = x.span(s)
 		}
@@ -346,7 +346,7 @@ func TestRecheck(t *testing.T) {
 		x, err := compileExpression(source, inRecheck)
 		var got time.Time
 		if err == nil {
-			got, err = x.instantOrNone(seen(t))
+			got, err = x.instantOrNone(sampleScope(t))
 		}
 		switch want := want.(type) {
 		case time.Time:
@@ -374,7 +374,7 @@ func TestNeeds(t *testing.T) {
 		x, err := compileExpression(source, inNeed)
 		var got int
 		if err == nil {
-			got, err = x.whole(seen(t))
+			got, err = x.whole(sampleScope(t))
 		}
 		switch want := want.(type) {
 		case int:

@@ -11,8 +11,8 @@ import (
 	"deadman/rules/document"
 )
 
-// soon fails a fuzz test that takes long on one input.
-func soon(t *testing.T, begin time.Time, what string) {
+// checkDuration fails a fuzz test that takes long on one input.
+func checkDuration(t *testing.T, begin time.Time, what string) {
 	if took := time.Since(begin); took > 3*time.Second {
 		t.Errorf("%s took %s", what, took)
 	}
@@ -33,7 +33,7 @@ func FuzzExpression(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, source string) {
 		begin := time.Now()
-		defer soon(t, begin, source)
+		defer checkDuration(t, begin, source)
 		for _, d := range []exprEnv{
 			inKey, inDistinct, inIf, inSince, inNeed, inWhile, inRecheck, inAfter, inAt, inLookup, inLabel, inText, inText.withoutEvent(),
 		} {
@@ -41,11 +41,11 @@ func FuzzExpression(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			answered(x, seen(t))
+			checkEvaluates(x, sampleScope(t))
 			before := slices.Clone([]byte(sample))
-			v, err := x.run(seen(t))
-			again, errAgain := x.run(seen(t))
-			if (err == nil) != (errAgain == nil) || err == nil && !same(v, again) {
+			v, err := x.run(sampleScope(t))
+			again, errAgain := x.run(sampleScope(t))
+			if (err == nil) != (errAgain == nil) || err == nil && !equalValues(v, again) {
 				t.Errorf("%s: %v, %v and then %v, %v", source, v, err, again, errAgain)
 			}
 			if !slices.Equal(before, []byte(sample)) {
@@ -55,8 +55,8 @@ func FuzzExpression(f *testing.F) {
 	})
 }
 
-// answered evaluates x for the result of its environment; an error is fine.
-func answered(x *expression, s scope) {
+// checkEvaluates evaluates x for the result of its environment; an error is fine.
+func checkEvaluates(x *expression, s scope) {
 	_, _ = x.holds(s)
 	_, _ = x.keyOf(s)
 	_, _ = x.instantOrNone(s)
@@ -64,15 +64,15 @@ func answered(x *expression, s scope) {
 	_, _ = x.whole(s)
 }
 
-// same reports whether two values have the same JSON, or none, such as NaN.
-func same(a, b any) bool {
+// equalValues reports whether two values have the same JSON, or none, such as NaN.
+func equalValues(a, b any) bool {
 	x, err := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return err != nil && errY != nil || string(x) == string(y)
 }
 
-// everything is a rule with nearly all fields.
-const everything = `name: everything
+// fullRule is a rule with nearly all fields.
+const fullRule = `name: everything
 description: "it's: #1"
 entity: order
 trigger: {event: orders.*.created, key: "wildcard(1) + event.id", if: event.total > 0, since: event.placed_at, shape: {id: text, total: number, placed_at: time, items: [{n: number}], rest: any, sla: number, eta: time, status: text, parcels: list}}
@@ -105,7 +105,7 @@ func FuzzParse(f *testing.F) {
 		`{"name": "late", "entity": "order", "trigger": {"event": "a", "key": "event.id"}, "escalate": [{"after": "3h"}]}`,
 		"name: late\nwhile: !x\n", "a: &b [*b]\n", "- - - -", "{{{{", "? a\n: b", "a: |\n  b\n", "---\n...\n---", "%YAML 1.2\n---\na: b",
 		"name: late\nentity: order\ntrigger: {event: a, key: event.id}\nresolve: [{event: b, key: event.id, as: done}]\nwhile: state.a == 1\nescalate:\n  - {after: 3h, text: \"{{key}}\"}\nhold: 0\nlabels: {a: b}\nguards: {timeout: 1s, end: true}\n",
-		everything,
+		fullRule,
 		"name: tick\nentity: e\nenabled: false\ntrigger: {schedule: \"? 0 * * 1-5\", zone: Europe/Berlin, keys: [a, \"1\"]}\nescalate: [{at: \"09:00\"}, {after: 12h}]\n",
 		"name: beat\nentity: e\nenabled: false\ntrigger: {heartbeat: {event: d.*.beat, key: wildcard(1), every: 10m, grace: 2m, shape: {ok: boolean}}}\nhandler: h\n",
 		"name: look\nentity: e\nenabled: false\ntrigger: {event: a, key: event.id}\nlookup: {http: {source: s, path: \"/a/{{key}}\", absent: [404]}}\nescalate: [{every: 1h, times: 3}]\n",
@@ -113,7 +113,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		defer soon(t, time.Now(), string(text))
+		defer checkDuration(t, time.Now(), string(text))
 		documents, err := Parse(text, "fuzz.yaml")
 		var problems document.Problems
 		switch {

@@ -136,9 +136,9 @@ func (c heartbeatCompiler) follows(pointer string, h *document.Heartbeat) {
 func (h *heartbeat) noGapSince(w jobContext) (at, since time.Time) {
 	p := pulseOf(w.own)
 	at, since = p.OverdueAt, w.since
-	switch begun, going := h.longest(p); {
+	switch begun, isRunning := h.longest(p); {
 	case !at.IsZero():
-	case going:
+	case isRunning:
 		at, since = passed(nil, begun, h.max, w.pauses), begun
 	default:
 		at = h.expected(w)
@@ -153,7 +153,7 @@ func (h *heartbeat) noGapSince(w jobContext) (at, since time.Time) {
 }
 
 // longest returns when the run in progress for the longest began, if the length of runs is bounded.
-func (h *heartbeat) longest(p heartbeatState) (begun time.Time, going bool) {
+func (h *heartbeat) longest(p heartbeatState) (begun time.Time, isRunning bool) {
 	if h.max == 0 || len(p.Runs) == 0 {
 		return time.Time{}, false
 	}
@@ -198,11 +198,11 @@ func (h *heartbeat) tick(after time.Time) time.Time {
 // missedFrom returns since when a heartbeat that came at last had been missed: since the last one, or the tick or the
 // run that it was to follow; or since a failure, if that came first.
 func (h *heartbeat) missedFrom(p heartbeatState, since time.Time) time.Time {
-	begun, going := h.longest(p)
+	begun, isRunning := h.longest(p)
 	switch {
 	case !p.OverdueAt.IsZero():
 		return p.OverdueAt
-	case going:
+	case isRunning:
 		return begun
 	case h.ticks != nil:
 		return h.tick(since)

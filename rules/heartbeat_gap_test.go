@@ -40,16 +40,16 @@ func TestGapRestarts(t *testing.T) {
 		count, step         int
 		next                string // empty: an alert is raised
 	}{
-		{name: "heard all the while", rule: everyTen, slot: "10:12:00"},
-		{name: "heard since the beat", rule: everyTen, slot: "10:12:00", heard: "10:00:00"},
-		{name: "heard since before it", rule: everyTen, slot: "10:12:00", heard: "09:00:00"},
-		{name: "deaf for long", rule: everyTen, slot: "10:12:00", heard: "11:00:00", next: "11:12:00"},
-		{name: "deaf for a moment", rule: everyTen, slot: "10:12:00", heard: "10:05:00", next: "10:17:00"},
-		{name: "and silent from then on", rule: everyTen, slot: "10:17:00", heard: "10:05:00", count: 1},
-		{name: "deaf for a third time", rule: everyTen, slot: "10:40:00", heard: "10:35:00", count: 2, next: "10:47:00"},
-		{name: "deaf all the time", rule: everyTen, slot: "10:50:00", heard: "10:45:00", count: 3},
-		{name: "what was heard of", rule: everyTen, slot: "10:12:00", heard: "11:00:00", state: `{"heartbeat":{"kind":"fail","reason":"failed","overdue_at":"2026-03-02T10:11:00Z"}}`},
-		{name: "who never reported", rule: everyTen, slot: "10:12:00", heard: "11:00:00", state: `{"heartbeat":{"kind":"expected"}}`, next: "11:12:00"},
+		{name: "heard all the while", rule: tenMinuteRule, slot: "10:12:00"},
+		{name: "heard since the beat", rule: tenMinuteRule, slot: "10:12:00", heard: "10:00:00"},
+		{name: "heard since before it", rule: tenMinuteRule, slot: "10:12:00", heard: "09:00:00"},
+		{name: "deaf for long", rule: tenMinuteRule, slot: "10:12:00", heard: "11:00:00", next: "11:12:00"},
+		{name: "deaf for a moment", rule: tenMinuteRule, slot: "10:12:00", heard: "10:05:00", next: "10:17:00"},
+		{name: "and silent from then on", rule: tenMinuteRule, slot: "10:17:00", heard: "10:05:00", count: 1},
+		{name: "deaf for a third time", rule: tenMinuteRule, slot: "10:40:00", heard: "10:35:00", count: 2, next: "10:47:00"},
+		{name: "deaf all the time", rule: tenMinuteRule, slot: "10:50:00", heard: "10:45:00", count: 3},
+		{name: "what was heard of", rule: tenMinuteRule, slot: "10:12:00", heard: "11:00:00", state: `{"heartbeat":{"kind":"fail","reason":"failed","overdue_at":"2026-03-02T10:11:00Z"}}`},
+		{name: "who never reported", rule: tenMinuteRule, slot: "10:12:00", heard: "11:00:00", state: `{"heartbeat":{"kind":"expected"}}`, next: "11:12:00"},
 		{name: "a beat that may have come early", rule: everyHour, slot: "11:05:00", heard: "10:54:00", next: "11:59:00"},
 		{name: "an hour, for a second time", rule: everyHour, slot: "11:59:00", heard: "11:50:00", count: 1, next: "12:55:00"},
 		{name: "a long wait, at any time of it", rule: everyDay, slot: "+1 10:30:00", heard: "20:00:00", next: "+1 20:30:00"},
@@ -65,8 +65,8 @@ func TestGapRestarts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDevice(t, c.rule)
 			check := checks.Check{
-				Key: "pump-7", Since: at("10:00:00"), Slot: day(t, c.slot), At: day(t, c.slot), Count: c.count, Step: c.step,
-				ReceivingSince: day(t, c.heard), FirstAlertAt: day(t, c.saidAt),
+				Key: "pump-7", Since: at("10:00:00"), Slot: parseDay(t, c.slot), At: parseDay(t, c.slot), Count: c.count, Step: c.step,
+				ReceivingSince: parseDay(t, c.heard), FirstAlertAt: parseDay(t, c.saidAt),
 			}
 			if c.state != "" {
 				check.State = json.RawMessage(c.state)
@@ -75,19 +75,19 @@ func TestGapRestarts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			switch said := answer.Step > c.step; {
-			case c.next == "" && (!said || answer.Step != c.step+1):
+			switch written := answer.Step > c.step; {
+			case c.next == "" && (!written || answer.Step != c.step+1):
 				t.Errorf("%d steps are taken, the next look is at %s; want one more", answer.Step, answer.Next)
-			case c.next != "" && (said || !answer.Next.Equal(day(t, c.next))):
-				t.Errorf("%d steps are taken, the next look is at %s; want %s", answer.Step, answer.Next, day(t, c.next))
+			case c.next != "" && (written || !answer.Next.Equal(parseDay(t, c.next))):
+				t.Errorf("%d steps are taken, the next look is at %s; want %s", answer.Step, answer.Next, parseDay(t, c.next))
 			}
 		})
 	}
 }
 
-// TestStepsAfterAGapAreCountedFromTheDeadline shows that a job that was restarted less often than allowed keeps the times
+// TestStepsAfterGapAreCountedFromDeadline shows that a job that was restarted less often than allowed keeps the times
 // of its steps: they are counted from the end of the restarted interval, and not from the slot of the first step.
-func TestStepsAfterAGapAreCountedFromTheDeadline(t *testing.T) {
+func TestStepsAfterGapAreCountedFromDeadline(t *testing.T) {
 	d := newDevice(t, `
 name: silent
 entity: device
@@ -133,17 +133,17 @@ func TestPostponedTooOften(t *testing.T) {
 		{"a day, spread", everyDay + "spread: 30m\n", 1, time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := &device{T: t, rule: compiledAgainst(t, c.rule, known)}
-			d.beat("02:00:00", rules.ReceivedHeartbeat{})
+			d := &heartbeatDevice{T: t, rule: compileWith(t, c.rule, known)}
+			d.heartbeat("02:00:00", rules.ReceivedHeartbeat{})
 			j := *d.job
-			var heard time.Time
+			var received time.Time
 			for looks := 0; ; looks++ {
 				slot := j.NextCheckAt
 				if looks < c.most+1 {
-					heard = slot.Add(-time.Minute) // deadman restarted a minute ago
+					received = slot.Add(-time.Minute) // deadman restarted a minute ago
 				}
 				answer, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
-					Key: j.Key, Since: j.Since, Slot: slot, At: slot, Count: j.CheckCount, ReceivingSince: heard, Event: j.Event, State: j.State,
+					Key: j.Key, Since: j.Since, Slot: slot, At: slot, Count: j.CheckCount, ReceivingSince: received, Event: j.Event, State: j.State,
 				})
 				switch {
 				case err != nil:
@@ -170,8 +170,8 @@ func TestPostponedTooOften(t *testing.T) {
 	}
 }
 
-// compiledAgainst returns a rule that may name calendars.
-func compiledAgainst(t *testing.T, text string, known calendars.Set) *rules.Rule {
+// compileWith returns a rule that may name calendars.
+func compileWith(t *testing.T, text string, known calendars.Set) *rules.Rule {
 	t.Helper()
 	documents, err := rules.ParseAgainst([]byte(text), "", known)
 	if err != nil {
@@ -184,8 +184,8 @@ func compiledAgainst(t *testing.T, text string, known calendars.Set) *rules.Rule
 	return rule
 }
 
-// day returns a time on the day of the last heartbeat, or some days after it.
-func day(t *testing.T, text string) time.Time {
+// parseDay returns a time on the day of the last heartbeat, or some days after it.
+func parseDay(t *testing.T, text string) time.Time {
 	t.Helper()
 	if text == "" {
 		return time.Time{}

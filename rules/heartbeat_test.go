@@ -14,9 +14,9 @@ import (
 	"deadman/rules"
 )
 
-// device is one entity of a rule with a heartbeat, and its alerts. It is checked through the engine, without a store:
+// heartbeatDevice is one entity of a rule with a heartbeat, and its alerts. It is checked through the engine, without a store:
 // the writes are kept here, and counted.
-type device struct {
+type heartbeatDevice struct {
 	*testing.T
 	rule   *rules.Rule
 	ref    futurejobs.Ref
@@ -26,8 +26,8 @@ type device struct {
 	ids    int64
 }
 
-func newDevice(t *testing.T, text string) *device {
-	return &device{T: t, rule: compiled(t, text)}
+func newDevice(t *testing.T, text string) *heartbeatDevice {
+	return &heartbeatDevice{T: t, rule: compileRule(t, text)}
 }
 
 // at returns a time on the day of the tests.
@@ -39,19 +39,19 @@ func at(clock string) time.Time {
 	return t
 }
 
-// beat makes the checks that are due by the time of a heartbeat, and then processes the heartbeat.
-func (d *device) beat(clock string, b rules.ReceivedHeartbeat) {
+// heartbeat makes the checks that are due by the time of a heartbeat, and then processes the heartbeat.
+func (d *heartbeatDevice) heartbeat(clock string, b rules.ReceivedHeartbeat) {
 	d.Helper()
 	b.Key, b.At = "pump-7", at(clock)
 	if b.Kind == "" && b.Exit == nil {
 		b.Kind = rules.Success
 	}
-	d.look(clock)
-	d.late(clock, b)
+	d.checkUntil(clock)
+	d.lateHeartbeat(clock, b)
 }
 
-// late processes a heartbeat at a time.
-func (d *device) late(now string, b rules.ReceivedHeartbeat) {
+// lateHeartbeat processes a heartbeat at a time.
+func (d *heartbeatDevice) lateHeartbeat(now string, b rules.ReceivedHeartbeat) {
 	d.Helper()
 	effect, err := d.rule.HeartbeatEffect(b, 1)
 	if err != nil {
@@ -60,7 +60,7 @@ func (d *device) late(now string, b rules.ReceivedHeartbeat) {
 	d.apply(now, effect)
 }
 
-func (d *device) apply(now string, effect futurejobs.Effect) {
+func (d *heartbeatDevice) apply(now string, effect futurejobs.Effect) {
 	d.Helper()
 	d.ref = effect.Ref
 	known := futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{}}
@@ -69,10 +69,10 @@ func (d *device) apply(now string, effect futurejobs.Effect) {
 	}
 	net := futurejobs.Fold([]futurejobs.Effect{effect}, known, at(now))
 	for _, e := range net.End {
-		d.say(now, e)
+		d.record(now, e)
 		d.job = nil
 	}
-	for _, j := range written(net) {
+	for _, j := range writtenJobs(net) {
 		if len(net.Create) > 0 {
 			d.ids++
 			j.ID = d.ids
@@ -82,13 +82,13 @@ func (d *device) apply(now string, effect futurejobs.Effect) {
 	}
 }
 
-// look makes the checks that are due by a time.
-func (d *device) look(until string) {
+// checkUntil makes the checks that are due by a time.
+func (d *heartbeatDevice) checkUntil(until string) {
 	d.Helper()
 	for d.job != nil && !d.job.NextCheckAt.After(at(until)) {
 		slot := d.job.NextCheckAt
 		decision := d.rule.Engine().Check(d.Context(), *d.job, slot)
-		d.say(slot.Format(time.TimeOnly), decision)
+		d.record(slot.Format(time.TimeOnly), decision)
 		d.job = &decision.Job
 		if decision.Ends() {
 			d.job = nil
@@ -96,7 +96,7 @@ func (d *device) look(until string) {
 	}
 }
 
-func (d *device) say(clock string, e futurejobs.Decision) {
+func (d *heartbeatDevice) record(clock string, e futurejobs.Decision) {
 	for _, a := range e.Alerts {
 		d.heard = append(d.heard, fmt.Sprintf("%s %s %s: %s", clock, a.Severity, a.Status, a.Text))
 	}
@@ -105,7 +105,7 @@ func (d *device) say(clock string, e futurejobs.Decision) {
 	}
 }
 
-func (d *device) expect(want ...string) {
+func (d *heartbeatDevice) checkRaised(want ...string) {
 	d.Helper()
 	if diff := cmp.Diff(want, d.heard); diff != "" {
 		d.Errorf("heard (-want +got):\n%s", diff)
@@ -113,85 +113,85 @@ func (d *device) expect(want ...string) {
 	d.heard = nil
 }
 
-// due expects the time of the device's next check.
-func (d *device) due(want string) {
+// checkNext expects the time of the device's next check.
+func (d *heartbeatDevice) checkNext(want string) {
 	d.Helper()
 	if d.job == nil || !d.job.NextCheckAt.Equal(at(want)) {
 		d.Errorf("the job is %+v, want it due at %s", d.job, want)
 	}
 }
 
-const everyTen = `name: device-silent
+const tenMinuteRule = `name: device-silent
 entity: device
 trigger: {heartbeat: {every: 10m, grace: 2m}}
 `
 
-func exit(status int) rules.ReceivedHeartbeat { return rules.ReceivedHeartbeat{Exit: &status} }
+func withExit(status int) rules.ReceivedHeartbeat { return rules.ReceivedHeartbeat{Exit: &status} }
 
-func TestAHeartbeatPostponesTheJob(t *testing.T) {
-	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.ReceivedHeartbeat{})
-	d.due("10:12:00")
-	d.beat("10:05:00", rules.ReceivedHeartbeat{})
-	d.due("10:17:00")
-	d.beat("10:15:30", rules.ReceivedHeartbeat{})
-	d.due("10:28:00")
-	d.expect()
-	d.look("12:00:00")
-	d.expect("10:28:00 warning firing: device pump-7: no heartbeat since 10:15:30 UTC, expected every 10m, grace 2m")
-	d.beat("12:00:30", rules.ReceivedHeartbeat{})
-	d.expect(
+func TestHeartbeatPostponesJob(t *testing.T) {
+	d := newDevice(t, tenMinuteRule)
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
+	d.checkNext("10:12:00")
+	d.heartbeat("10:05:00", rules.ReceivedHeartbeat{})
+	d.checkNext("10:17:00")
+	d.heartbeat("10:15:30", rules.ReceivedHeartbeat{})
+	d.checkNext("10:28:00")
+	d.checkRaised()
+	d.checkUntil("12:00:00")
+	d.checkRaised("10:28:00 warning firing: device pump-7: no heartbeat since 10:15:30 UTC, expected every 10m, grace 2m")
+	d.heartbeat("12:00:30", rules.ReceivedHeartbeat{})
+	d.checkRaised(
 		"12:00:30 warning resolved: device pump-7 recovered after 1h45m",
 		"12:00:30 resolved: it recovered after 1h45m",
 	)
-	d.due("12:13:00")
+	d.checkNext("12:13:00")
 }
 
-func TestHeartbeatsOfASlotAreOneWrite(t *testing.T) {
-	d := newDevice(t, everyTen)
+func TestHeartbeatsOfSlotAreOneWrite(t *testing.T) {
+	d := newDevice(t, tenMinuteRule)
 	for second := range 60 {
-		d.beat(fmt.Sprintf("10:00:%02d", second), rules.ReceivedHeartbeat{})
+		d.heartbeat(fmt.Sprintf("10:00:%02d", second), rules.ReceivedHeartbeat{})
 	}
 	if d.writes != 2 { // the first is on the slot before
 		t.Errorf("60 beats in a minute were %d writes, want 2", d.writes)
 	}
-	d.beat("10:01:00", rules.ReceivedHeartbeat{})
-	d.beat("10:01:01", rules.ReceivedHeartbeat{})
+	d.heartbeat("10:01:00", rules.ReceivedHeartbeat{})
+	d.heartbeat("10:01:01", rules.ReceivedHeartbeat{})
 	if d.writes != 3 {
 		t.Errorf("%d writes, want one more for the next slot", d.writes)
 	}
-	d.due("10:14:00")
+	d.checkNext("10:14:00")
 }
 
-func TestAFailureIsOverdueAtOnce(t *testing.T) {
-	d := newDevice(t, everyTen+"escalate: [{after: 0s, severity: error}, {after: 1h, step: still, severity: critical}]\n")
-	d.beat("10:00:00", rules.ReceivedHeartbeat{})
-	d.beat("10:05:10", exit(3))
-	d.due("10:06:00")
-	d.beat("10:30:00", rules.ReceivedHeartbeat{Kind: rules.Failure})
-	d.due("11:06:00") // another failure does not restart the escalation
-	d.beat("11:10:00", exit(0))
-	d.expect(
+func TestFailureIsOverdueAtOnce(t *testing.T) {
+	d := newDevice(t, tenMinuteRule+"escalate: [{after: 0s, severity: error}, {after: 1h, step: still, severity: critical}]\n")
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
+	d.heartbeat("10:05:10", withExit(3))
+	d.checkNext("10:06:00")
+	d.heartbeat("10:30:00", rules.ReceivedHeartbeat{Kind: rules.Failure})
+	d.checkNext("11:06:00") // another failure does not restart the escalation
+	d.heartbeat("11:10:00", withExit(0))
+	d.checkRaised(
 		"10:06:00 error firing: device pump-7: failed with exit status 3",
 		"11:06:00 critical firing: device pump-7: failed",
 		"11:10:00 critical resolved: device pump-7 recovered after 1h4m50s",
 		"11:10:00 resolved: it recovered after 1h4m50s",
 	)
-	d.due("11:22:00")
+	d.checkNext("11:22:00")
 }
 
-func TestALogChangesNothing(t *testing.T) {
-	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.ReceivedHeartbeat{Kind: rules.Log})
+func TestLogChangesNothing(t *testing.T) {
+	d := newDevice(t, tenMinuteRule)
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{Kind: rules.Log})
 	if d.job != nil {
 		t.Error("a log began a wait")
 	}
-	d.beat("10:01:00", rules.ReceivedHeartbeat{})
-	d.beat("10:09:00", rules.ReceivedHeartbeat{Kind: rules.Log})
-	d.due("10:13:00")
+	d.heartbeat("10:01:00", rules.ReceivedHeartbeat{})
+	d.heartbeat("10:09:00", rules.ReceivedHeartbeat{Kind: rules.Log})
+	d.checkNext("10:13:00")
 }
 
-const nightly = `name: nightly
+const nightlyRule = `name: nightly
 entity: job
 trigger: {heartbeat: {every: 1d, grace: 1h, max: 2h, min: 10s}}
 `
@@ -201,22 +201,22 @@ func TestRuns(t *testing.T) {
 		return rules.ReceivedHeartbeat{Kind: kind, Run: name}
 	}
 	for name, c := range map[string]struct {
-		play func(*device)
+		play func(*heartbeatDevice)
 		want []string
 		due  string
 	}{
 		"over in time": {
-			func(d *device) {
-				d.beat("01:00:00", run(rules.Begun, "a"))
-				d.due("03:00:00")
-				d.beat("02:30:00", run(rules.Success, "a"))
-				d.due2("2026-03-03 03:30:00")
+			func(d *heartbeatDevice) {
+				d.heartbeat("01:00:00", run(rules.Begun, "a"))
+				d.checkNext("03:00:00")
+				d.heartbeat("02:30:00", run(rules.Success, "a"))
+				d.checkNextOfSecond("2026-03-03 03:30:00")
 			}, nil, "",
 		},
 		"too long": {
-			func(d *device) {
-				d.beat("01:00:00", run(rules.Begun, "a"))
-				d.beat("03:30:00", run(rules.Success, "a"))
+			func(d *heartbeatDevice) {
+				d.heartbeat("01:00:00", run(rules.Begun, "a"))
+				d.heartbeat("03:30:00", run(rules.Success, "a"))
 			}, []string{
 				"03:00:00 warning firing: job pump-7: run a has not finished after 2h",
 				"03:30:00 warning resolved: job pump-7 recovered after 2h30m",
@@ -224,40 +224,40 @@ func TestRuns(t *testing.T) {
 			}, "",
 		},
 		"too short": {
-			func(d *device) {
-				d.beat("01:00:00", run(rules.Begun, ""))
-				d.beat("01:00:03", run(rules.Success, ""))
-				d.look("02:00:00")
+			func(d *heartbeatDevice) {
+				d.heartbeat("01:00:00", run(rules.Begun, ""))
+				d.heartbeat("01:00:03", run(rules.Success, ""))
+				d.checkUntil("02:00:00")
 			}, []string{"01:01:00 warning firing: job pump-7: took 3s, less than 10s"}, "",
 		},
 		"a failed run": {
-			func(d *device) {
-				d.beat("01:00:00", run(rules.Begun, "a"))
-				d.beat("01:20:00", rules.ReceivedHeartbeat{Exit: new(7), Run: "a"})
-				d.look("02:00:00")
+			func(d *heartbeatDevice) {
+				d.heartbeat("01:00:00", run(rules.Begun, "a"))
+				d.heartbeat("01:20:00", rules.ReceivedHeartbeat{Exit: new(7), Run: "a"})
+				d.checkUntil("02:00:00")
 			}, []string{"01:21:00 warning firing: job pump-7: run a failed with exit status 7"}, "",
 		},
 		"two at a time": {
-			func(d *device) {
-				d.beat("01:00:00", run(rules.Begun, "a"))
-				d.beat("02:00:00", run(rules.Begun, "b"))
-				d.due("03:00:00")
-				d.beat("02:10:00", run(rules.Success, "a"))
-				d.due("04:00:00")
-				d.beat("05:00:00", run(rules.Begun, "c")) // an overdue job stays overdue
-				d.look("06:00:00")
+			func(d *heartbeatDevice) {
+				d.heartbeat("01:00:00", run(rules.Begun, "a"))
+				d.heartbeat("02:00:00", run(rules.Begun, "b"))
+				d.checkNext("03:00:00")
+				d.heartbeat("02:10:00", run(rules.Success, "a"))
+				d.checkNext("04:00:00")
+				d.heartbeat("05:00:00", run(rules.Begun, "c")) // an overdue job stays overdue
+				d.checkUntil("06:00:00")
 			}, []string{"04:00:00 warning firing: job pump-7: run b has not finished after 2h"}, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDevice(t, nightly)
+			d := newDevice(t, nightlyRule)
 			c.play(d)
-			d.expect(c.want...)
+			d.checkRaised(c.want...)
 		})
 	}
 }
 
-func (d *device) due2(want string) {
+func (d *heartbeatDevice) checkNextOfSecond(want string) {
 	d.Helper()
 	if got := d.job.NextCheckAt.Format(time.DateTime); got != want {
 		d.Errorf("due at %s, want %s", got, want)
@@ -265,13 +265,13 @@ func (d *device) due2(want string) {
 }
 
 func TestDroppedRunsAreCounted(t *testing.T) {
-	d := newDevice(t, nightly)
+	d := newDevice(t, nightlyRule)
 	for i := range 20 {
-		d.beat(fmt.Sprintf("01:%02d:00", i), rules.ReceivedHeartbeat{Kind: rules.Begun, Run: fmt.Sprint("r", i)})
+		d.heartbeat(fmt.Sprintf("01:%02d:00", i), rules.ReceivedHeartbeat{Kind: rules.Begun, Run: fmt.Sprint("r", i)})
 	}
-	d.due("03:00:00") // the oldest is not dropped
-	d.look("03:00:00")
-	d.expect("03:00:00 warning firing: job pump-7: run r0 has not finished after 2h (4 more unfinished runs are no longer tracked)")
+	d.checkNext("03:00:00") // the oldest is not dropped
+	d.checkUntil("03:00:00")
+	d.checkRaised("03:00:00 warning firing: job pump-7: run r0 has not finished after 2h (4 more unfinished runs are no longer tracked)")
 }
 
 // A sender that keeps beginning runs without ending them is reported, whether or not the runs have names.
@@ -281,9 +281,9 @@ func TestRepeatedlyRestartedRuns(t *testing.T) {
 		"with a name":    func(minute int) string { return fmt.Sprint("r", minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDevice(t, nightly)
+			d := newDevice(t, nightlyRule)
 			for m := range 180 {
-				d.beat(fmt.Sprintf("%02d:%02d:00", 1+m/60, m%60), rules.ReceivedHeartbeat{Kind: rules.Begun, Run: run(m)})
+				d.heartbeat(fmt.Sprintf("%02d:%02d:00", 1+m/60, m%60), rules.ReceivedHeartbeat{Kind: rules.Begun, Run: run(m)})
 			}
 			if len(d.heard) != 1 || !strings.HasPrefix(d.heard[0], "03:00:00 warning firing") {
 				t.Errorf("heard %q, want it called once, 2h after the first of them began", d.heard)
@@ -294,24 +294,24 @@ func TestRepeatedlyRestartedRuns(t *testing.T) {
 
 // The duration of a run counts from its last beginning.
 func TestRestartedRun(t *testing.T) {
-	d := newDevice(t, nightly)
-	d.beat("01:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
-	d.beat("02:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
-	d.due("03:00:00")
-	d.beat("02:00:03", rules.ReceivedHeartbeat{})
-	d.look("03:30:00")
-	d.expect("02:01:00 warning firing: job pump-7: took 3s, less than 10s")
+	d := newDevice(t, nightlyRule)
+	d.heartbeat("01:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
+	d.heartbeat("02:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
+	d.checkNext("03:00:00")
+	d.heartbeat("02:00:03", rules.ReceivedHeartbeat{})
+	d.checkUntil("03:30:00")
+	d.checkRaised("02:01:00 warning firing: job pump-7: took 3s, less than 10s")
 }
 
 // An aborted run is not tracked for ever: heartbeats of a slot are one write again.
-func TestAnAbortedRunIsDropped(t *testing.T) {
-	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun, Run: "r"})
-	d.beat("10:10:00", rules.ReceivedHeartbeat{})
-	d.beat("10:20:00", rules.ReceivedHeartbeat{})
+func TestAbortedRunIsDropped(t *testing.T) {
+	d := newDevice(t, tenMinuteRule)
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun, Run: "r"})
+	d.heartbeat("10:10:00", rules.ReceivedHeartbeat{})
+	d.heartbeat("10:20:00", rules.ReceivedHeartbeat{})
 	before := d.writes
 	for second := range 50 {
-		d.beat(fmt.Sprintf("10:20:%02d", 1+second), rules.ReceivedHeartbeat{})
+		d.heartbeat(fmt.Sprintf("10:20:%02d", 1+second), rules.ReceivedHeartbeat{})
 	}
 	if d.writes != before+1 { // the first is on the slot before
 		t.Errorf("50 beats in a minute were %d writes, want 1", d.writes-before)
@@ -320,51 +320,51 @@ func TestAnAbortedRunIsDropped(t *testing.T) {
 
 // A start fixes no deadline that may be void: the deadline may seem to have passed because of a monitoring gap, a
 // heartbeat that was not kept, or a pause.
-func TestAStartDoesNotMakeTheJobOverdue(t *testing.T) {
+func TestStartDoesNotMakeJobOverdue(t *testing.T) {
 	late := rules.ReceivedHeartbeat{Key: "pump-7", Kind: rules.Begun, At: at("11:05:00")}
 	t.Run("after an outage", func(t *testing.T) {
-		d := newDevice(t, strings.Replace(everyTen, "grace: 2m", "grace: 2m, max: 2h", 1))
-		d.beat("10:00:00", rules.ReceivedHeartbeat{})
-		d.late("11:05:00", late)
-		d.due("13:05:00")
-		d.look("13:05:00")
-		d.expect("13:05:00 warning firing: device pump-7: a run has not finished after 2h")
+		d := newDevice(t, strings.Replace(tenMinuteRule, "grace: 2m", "grace: 2m, max: 2h", 1))
+		d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
+		d.lateHeartbeat("11:05:00", late)
+		d.checkNext("13:05:00")
+		d.checkUntil("13:05:00")
+		d.checkRaised("13:05:00 warning firing: device pump-7: a run has not finished after 2h")
 	})
 	t.Run("without max it is no news", func(t *testing.T) {
-		d := newDevice(t, everyTen)
-		d.beat("10:00:00", rules.ReceivedHeartbeat{})
+		d := newDevice(t, tenMinuteRule)
+		d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
 		d.job.NextCheckAt = at("11:30:00") // a check forgave the monitoring gap
-		d.late("11:05:00", late)
-		d.due("11:30:00")
-		d.late("11:06:00", rules.ReceivedHeartbeat{Key: "pump-7", Kind: rules.Failure, At: at("11:06:00")})
-		d.due("11:07:00") // a failure is
+		d.lateHeartbeat("11:05:00", late)
+		d.checkNext("11:30:00")
+		d.lateHeartbeat("11:06:00", rules.ReceivedHeartbeat{Key: "pump-7", Kind: rules.Failure, At: at("11:06:00")})
+		d.checkNext("11:07:00") // a failure is
 	})
 	t.Run("after a beat that is not kept", func(t *testing.T) {
 		d := newDevice(t, "name: silent\nentity: device\ntrigger: {heartbeat: {every: 1h, grace: 5m, max: 2h}}\nslot: 15m\n")
-		d.beat("09:56:00", rules.ReceivedHeartbeat{})
-		d.beat("10:09:00", rules.ReceivedHeartbeat{})
-		d.beat("11:05:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
-		d.due("13:15:00")
+		d.heartbeat("09:56:00", rules.ReceivedHeartbeat{})
+		d.heartbeat("10:09:00", rules.ReceivedHeartbeat{})
+		d.heartbeat("11:05:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
+		d.checkNext("13:15:00")
 	})
 	t.Run("in a pause", func(t *testing.T) {
-		d := newDevice(t, strings.Replace(everyTen, "grace: 2m", "grace: 2m, max: 2h", 1))
-		d.beat("10:00:00", rules.ReceivedHeartbeat{})
-		ask := func(clock string, ask futurejobs.Action) {
-			d.apply(clock, futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: ask})
+		d := newDevice(t, strings.Replace(tenMinuteRule, "grace: 2m", "grace: 2m, max: 2h", 1))
+		d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
+		send := func(clock string, action futurejobs.Action) {
+			d.apply(clock, futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: action})
 		}
-		ask("10:01:00", futurejobs.Pause{})
-		d.late("11:05:00", late)
-		ask("11:10:00", futurejobs.Resume{Next: func(futurejobs.Job) time.Time { return time.Time{} }})
-		d.look("13:00:00")
-		d.expect()
+		send("10:01:00", futurejobs.Pause{})
+		d.lateHeartbeat("11:05:00", late)
+		send("11:10:00", futurejobs.Resume{Next: func(futurejobs.Job) time.Time { return time.Time{} }})
+		d.checkUntil("13:00:00")
+		d.checkRaised()
 	})
 }
 
 // A heartbeat of a stream that is older than the last one changes nothing.
 func TestOlderHeartbeatChangesNothing(t *testing.T) {
-	s := opened(t)
-	saved(t, s, 0, backups)
-	b := refreshed(t, s)
+	s := openStore(t)
+	saveRule(t, s, 0, backupRule)
+	b := newCatalog(t, s)
 	known := futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{}}
 	for i, c := range []struct{ clock, status, due string }{
 		{"10:00:00", "0", "2026-03-03 10:00:00"},
@@ -381,7 +381,7 @@ func TestOlderHeartbeatChangesNothing(t *testing.T) {
 			t.Fatal(effects, refused)
 		}
 		net := futurejobs.Fold(effects, known, at("10:05:40"))
-		for _, j := range written(net) {
+		for _, j := range writtenJobs(net) {
 			known.Pending[j.Ref] = j
 		}
 		for _, j := range known.Pending {
@@ -395,29 +395,29 @@ func TestOlderHeartbeatChangesNothing(t *testing.T) {
 // Pings count in the order in which they are committed: the clocks of two nodes differ a little, and a ping answered
 // with OK is not left out.
 func TestPingsOfTwoClocks(t *testing.T) {
-	d := newDevice(t, nightly)
-	d.late("10:00:00", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:00"), Kind: rules.Begun})
-	d.late("10:00:30", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:20"), Kind: rules.Log})
-	d.late("10:00:30", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:30"), Kind: rules.Success})
-	d.late("10:00:30", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:29"), Kind: rules.Failure})
-	d.due("10:01:00")
-	d.late("10:00:31", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:29"), Kind: rules.Success})
-	d.due2("2026-03-03 11:01:00")
+	d := newDevice(t, nightlyRule)
+	d.lateHeartbeat("10:00:00", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:00"), Kind: rules.Begun})
+	d.lateHeartbeat("10:00:30", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:20"), Kind: rules.Log})
+	d.lateHeartbeat("10:00:30", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:30"), Kind: rules.Success})
+	d.lateHeartbeat("10:00:30", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:29"), Kind: rules.Failure})
+	d.checkNext("10:01:00")
+	d.lateHeartbeat("10:00:31", rules.ReceivedHeartbeat{Key: "pump-7", At: at("10:00:29"), Kind: rules.Success})
+	d.checkNextOfSecond("2026-03-03 11:01:00")
 }
 
 func TestPausedRulesCreateNoJobs(t *testing.T) {
-	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.ReceivedHeartbeat{Paused: true})
+	d := newDevice(t, tenMinuteRule)
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{Paused: true})
 	if d.job != nil {
 		t.Fatal("a rule that is paused began a wait")
 	}
-	d.beat("10:01:00", rules.ReceivedHeartbeat{})
-	d.beat("10:03:00", rules.ReceivedHeartbeat{Paused: true})
-	d.due("10:15:00")
+	d.heartbeat("10:01:00", rules.ReceivedHeartbeat{})
+	d.heartbeat("10:03:00", rules.ReceivedHeartbeat{Paused: true})
+	d.checkNext("10:15:00")
 }
 
 func TestInvalidHeartbeats(t *testing.T) {
-	heartbeat, event := compiled(t, everyTen), compiled(t, base)
+	heartbeat, event := compileRule(t, tenMinuteRule), compileRule(t, baseRule)
 	for name, c := range map[string]struct {
 		rule *rules.Rule
 		beat rules.ReceivedHeartbeat
@@ -436,9 +436,9 @@ func TestInvalidHeartbeats(t *testing.T) {
 }
 
 func TestPingData(t *testing.T) {
-	d := newDevice(t, nightly)
-	d.beat("01:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun, Run: "a"})
-	d.beat("01:00:30", rules.ReceivedHeartbeat{Exit: new(0), Run: "a", Body: "42 files"})
+	d := newDevice(t, nightlyRule)
+	d.heartbeat("01:00:00", rules.ReceivedHeartbeat{Kind: rules.Begun, Run: "a"})
+	d.heartbeat("01:00:30", rules.ReceivedHeartbeat{Exit: new(0), Run: "a", Body: "42 files"})
 	want := `{"kind":"success","exit_status":0,"run":"a","duration_seconds":30,"body":"42 files","source":"ping"}`
 	if string(d.job.Event) != want {
 		t.Errorf("the event is %s, want %s", d.job.Event, want)
@@ -448,74 +448,74 @@ func TestPingData(t *testing.T) {
 	}
 }
 
-func TestAFailureLeavesASnoozeAlone(t *testing.T) {
-	d := newDevice(t, everyTen+"escalate: [{after: 0s}, {after: 1h, step: still}]\n")
-	d.beat("10:00:00", rules.ReceivedHeartbeat{})
-	d.look("10:12:00")
+func TestFailureLeavesSnoozeAlone(t *testing.T) {
+	d := newDevice(t, tenMinuteRule+"escalate: [{after: 0s}, {after: 1h, step: still}]\n")
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
+	d.checkUntil("10:12:00")
 	d.apply("10:20:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: futurejobs.Snooze{Until: at("15:00:00")}})
-	d.beat("10:30:00", exit(1))
-	d.due("15:00:00")
-	d.beat("10:40:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
-	d.due("15:00:00")
-	d.look("15:00:00")
-	d.expect(
+	d.heartbeat("10:30:00", withExit(1))
+	d.checkNext("15:00:00")
+	d.heartbeat("10:40:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
+	d.checkNext("15:00:00")
+	d.checkUntil("15:00:00")
+	d.checkRaised(
 		"10:12:00 warning firing: device pump-7: no heartbeat since 10:00:00 UTC, expected every 10m, grace 2m",
 		"15:00:00 warning firing: device pump-7: failed with exit status 1",
 	)
 }
 
-func TestHeartbeatsKeepASnooze(t *testing.T) {
-	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.ReceivedHeartbeat{})
+func TestHeartbeatsKeepSnooze(t *testing.T) {
+	d := newDevice(t, tenMinuteRule)
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
 	d.apply("10:05:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: futurejobs.Snooze{Until: at("11:00:00")}})
-	d.beat("10:08:00", rules.ReceivedHeartbeat{})
-	d.due("11:00:00")
-	d.beat("10:55:00", rules.ReceivedHeartbeat{})
-	d.due("11:07:00")
-	d.look("11:07:00")
-	d.expect("11:07:00 warning firing: device pump-7: no heartbeat since 10:55:00 UTC, expected every 10m, grace 2m")
+	d.heartbeat("10:08:00", rules.ReceivedHeartbeat{})
+	d.checkNext("11:00:00")
+	d.heartbeat("10:55:00", rules.ReceivedHeartbeat{})
+	d.checkNext("11:07:00")
+	d.checkUntil("11:07:00")
+	d.checkRaised("11:07:00 warning firing: device pump-7: no heartbeat since 10:55:00 UTC, expected every 10m, grace 2m")
 }
 
 func TestStepsUntilAcknowledgedHaveNoTotal(t *testing.T) {
-	d := newDevice(t, everyTen+"escalate: [{every: 10m, until: acknowledged, step: nag}]\n")
-	d.beat("10:00:00", rules.ReceivedHeartbeat{})
-	d.look("10:22:00")
-	d.look("10:32:00")
-	d.expect(
+	d := newDevice(t, tenMinuteRule+"escalate: [{every: 10m, until: acknowledged, step: nag}]\n")
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
+	d.checkUntil("10:22:00")
+	d.checkUntil("10:32:00")
+	d.checkRaised(
 		"10:22:00 warning firing: device pump-7: no heartbeat since 10:00:00 UTC, expected every 10m, grace 2m (nag 1)",
 		"10:32:00 warning firing: device pump-7: no heartbeat since 10:00:00 UTC, expected every 10m, grace 2m (nag 2)",
 	)
 }
 
-func TestHeartbeatsPostponeAHandler(t *testing.T) {
-	d := newDevice(t, everyTen+"handler: pumps\n")
-	d.beat("10:00:00", rules.ReceivedHeartbeat{})
-	d.due("10:12:00")
-	d.beat("10:11:00", rules.ReceivedHeartbeat{})
-	d.due("10:23:00")
+func TestHeartbeatsPostponeHandler(t *testing.T) {
+	d := newDevice(t, tenMinuteRule+"handler: pumps\n")
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
+	d.checkNext("10:12:00")
+	d.heartbeat("10:11:00", rules.ReceivedHeartbeat{})
+	d.checkNext("10:23:00")
 }
 
 // The state of a heartbeat is kept beside its updates, and does not change them.
 func TestRunsAndUpdates(t *testing.T) {
-	d := newDevice(t, nightly+"update: {event: jobs.changed, key: event.id}\n")
+	d := newDevice(t, nightlyRule+"update: {event: jobs.changed, key: event.id}\n")
 	update := futurejobs.Update{Merge: func(known json.RawMessage) (json.RawMessage, error) {
 		return json.RawMessage(strings.Replace(string(known), "{", `{"size":5,`, 1)), nil
 	}}
-	d.beat("01:00:00", rules.ReceivedHeartbeat{Body: "a"})
+	d.heartbeat("01:00:00", rules.ReceivedHeartbeat{Body: "a"})
 	d.apply("01:00:10", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Action: update})
-	d.beat("01:01:00", rules.ReceivedHeartbeat{Kind: rules.Begun, Run: "r"})
+	d.heartbeat("01:01:00", rules.ReceivedHeartbeat{Kind: rules.Begun, Run: "r"})
 	want := `{"body":"a","heartbeat":{"kind":"start","at":"2026-03-02T01:01:00Z","run":"r","runs":[{"run":"r","at":"2026-03-02T01:01:00Z"}]},"kind":"start","run":"r","size":5,"source":"ping"}`
 	if string(d.job.State) != want {
 		t.Errorf("the state is %s\nwant %s", d.job.State, want)
 	}
-	d.beat("02:00:00", rules.ReceivedHeartbeat{Run: "r"})
-	d.beat("02:10:00", rules.ReceivedHeartbeat{})
+	d.heartbeat("02:00:00", rules.ReceivedHeartbeat{Run: "r"})
+	d.heartbeat("02:10:00", rules.ReceivedHeartbeat{})
 	if got := string(d.job.State); !strings.Contains(got, `"size":5`) || strings.Contains(got, "heartbeat") {
 		t.Errorf("the state is %s, want the update in it and no run", got)
 	}
 }
 
-const backups = `name: backup-failed
+const backupRule = `name: backup-failed
 entity: backup
 trigger: {heartbeat: {event: backups.*.*, key: wildcard(1), if: event.test != true, every: 1d, kind: event.status, run: event.run}}
 resolve: {event: backups.*.gone, key: wildcard(1)}
@@ -523,10 +523,10 @@ slot: 1m
 `
 
 // The signal of a stream's heartbeat is in its event.
-func TestHeartbeatsOfAStream(t *testing.T) {
-	s := opened(t)
-	saved(t, s, 0, backups)
-	b := refreshed(t, s)
+func TestHeartbeatsOfStream(t *testing.T) {
+	s := openStore(t)
+	saveRule(t, s, 0, backupRule)
+	b := newCatalog(t, s)
 	known := futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{}}
 	hear := func(seq uint64, body string) (rev string, refused []string) {
 		effects, refusals := b.Match(event(seq, "backups.crm.done", body))
@@ -534,7 +534,7 @@ func TestHeartbeatsOfAStream(t *testing.T) {
 			refused = append(refused, r.Reason)
 		}
 		net := futurejobs.Fold(effects, known, at("12:00:00"))
-		for _, j := range written(net) {
+		for _, j := range writtenJobs(net) {
 			known.Pending[j.Ref] = j
 			return fmt.Sprintf("%s %s %s", j.Key, j.NextCheckAt.Format(time.DateTime), j.State), refused
 		}
@@ -558,12 +558,12 @@ func TestHeartbeatsOfAStream(t *testing.T) {
 }
 
 // A heartbeat that is read late, once the rule has no heartbeat any more, creates no job.
-func TestALateHeartbeatOfARemovedTrigger(t *testing.T) {
-	s := opened(t)
+func TestLateHeartbeatOfRemovedTrigger(t *testing.T) {
+	s := openStore(t)
 	const head = "name: silent\nentity: device\n"
-	saved(t, s, 0, head+"trigger: {heartbeat: {event: beats, key: event.id, every: 10m}}\n")
+	saveRule(t, s, 0, head+"trigger: {heartbeat: {event: beats, key: event.id, every: 10m}}\n")
 	begins := func() bool {
-		effects, refused := refreshed(t, s).Match(event(1, "beats", `{"id": "pump-7"}`))
+		effects, refused := newCatalog(t, s).Match(event(1, "beats", `{"id": "pump-7"}`))
 		if len(effects) != 1 || len(refused) > 0 {
 			t.Fatal(effects, refused)
 		}
@@ -572,17 +572,17 @@ func TestALateHeartbeatOfARemovedTrigger(t *testing.T) {
 	if !begins() {
 		t.Error("a beat begins no wait")
 	}
-	saved(t, s, 9, head+"trigger: {event: beats, key: event.id}\nescalate: [{after: 1h}]\n")
+	saveRule(t, s, 9, head+"trigger: {event: beats, key: event.id}\nescalate: [{after: 1h}]\n")
 	if begins() {
 		t.Error("a beat from before the save begins a wait that nothing puts off")
 	}
 }
 
 // No entity is reported missing before the stream of the heartbeats is read past the slot.
-func TestChecksWaitForTheHeartbeatStream(t *testing.T) {
-	s := opened(t)
-	saved(t, s, 0, "name: silent\nentity: device\ntrigger: {heartbeat: {event: beats, key: event.id, every: 10m}}\n")
-	rule, err := refreshed(t, s).Newest("silent")
+func TestChecksWaitForHeartbeatStream(t *testing.T) {
+	s := openStore(t)
+	saveRule(t, s, 0, "name: silent\nentity: device\ntrigger: {heartbeat: {event: beats, key: event.id, every: 10m}}\n")
+	rule, err := newCatalog(t, s).Newest("silent")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -591,8 +591,8 @@ func TestChecksWaitForTheHeartbeatStream(t *testing.T) {
 	}
 }
 
-// written returns the jobs that a batch creates or changes.
-func written(net futurejobs.FoldResult) (jobs []futurejobs.Job) {
+// writtenJobs returns the jobs that a batch creates or changes.
+func writtenJobs(net futurejobs.FoldResult) (jobs []futurejobs.Job) {
 	for _, j := range net.Create {
 		jobs = append(jobs, *j)
 	}

@@ -9,10 +9,10 @@ import (
 
 // Both lines of a stream read the events of rules with and without bounds. An event of a line concerns the rules of that
 // line; one without a line, as that of a preview, concerns all.
-func TestALineMatchesItsOwnRules(t *testing.T) {
-	ts := newTenants(t)
-	ts.add(updating, "operator", "")
-	ts.add(updating, "acme", "acme")
+func TestLineMatchesItsOwnRules(t *testing.T) {
+	ts := newTenantCatalog(t)
+	ts.add(updatingRule, "operator", "")
+	ts.add(updatingRule, "acme", "acme")
 	for i := range ts.saved {
 		ts.saved[i].Reads = onLineOf(ts.saved[i].Bounds, ts.saved[i].Reads)
 	}

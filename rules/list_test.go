@@ -16,15 +16,15 @@ import (
 	"deadman/rules"
 )
 
-// watched is a real store that records the changes that it returns, and runs a function between reading the revision
+// countingStore is a real store that records the changes that it returns, and runs a function between reading the revision
 // and reading the changes.
-type watched struct {
+type countingStore struct {
 	*store.Store
 	between func()
 	reads   []rules.Changes
 }
 
-func (w *watched) Changes(ctx context.Context, since int64) (rules.Changes, error) {
+func (w *countingStore) Changes(ctx context.Context, since int64) (rules.Changes, error) {
 	if f := w.between; f != nil {
 		w.between = nil
 		f()
@@ -35,7 +35,7 @@ func (w *watched) Changes(ctx context.Context, since int64) (rules.Changes, erro
 }
 
 // handedOut returns how often each version was returned, beside the reads of all rules, and the rules that changed.
-func (w *watched) handedOut() (versions map[string]int, changed []int32) {
+func (w *countingStore) handedOut() (versions map[string]int, changed []int32) {
 	versions = make(map[string]int)
 	for _, read := range w.reads {
 		if read.All {
@@ -52,7 +52,7 @@ func (w *watched) handedOut() (versions map[string]int, changed []int32) {
 	return versions, slices.Compact(changed)
 }
 
-const numbered = `
+const numberedRule = `
 name: rule-%d
 entity: order
 trigger: {event: orders.%s, key: event.id}
@@ -63,21 +63,21 @@ escalate: [{after: %dm, step: only, severity: %s}]
 // ruleChanger changes rules at random.
 type ruleChanger struct {
 	*testing.T
-	store *store.Store
-	deals *rand.Rand
-	saved []rules.RuleVersion // the versions that were saved
+	store  *store.Store
+	random *rand.Rand
+	saved  []rules.RuleVersion // the versions that were saved
 }
 
 // change makes one change of a rule, and returns its id.
 func (c *ruleChanger) change() int32 {
 	c.Helper()
-	n := c.deals.IntN(4)
+	n := c.random.IntN(4)
 	name := fmt.Sprint("rule-", n)
 	named, err := c.store.Named(c.Context(), name)
 	if err != nil {
 		c.Fatal(err)
 	}
-	ask := c.deals.IntN(8)
+	ask := c.random.IntN(8)
 	if len(named) == 0 || !named[0].DeletedAt.IsZero() {
 		ask = 7
 	}
@@ -96,7 +96,7 @@ func (c *ruleChanger) change() int32 {
 			c.Fatal(err)
 		}
 		reads := slices.Clone(named[0].Reads)
-		reads[0].Stream = fmt.Sprint("T", c.deals.IntN(100))
+		reads[0].Stream = fmt.Sprint("T", c.random.IntN(100))
 		if err := c.store.Rebind(c.Context(), name, revision, map[int32][]rules.StreamBinding{named[0].Version: reads}); err != nil {
 			c.Fatal(err)
 		}
@@ -109,13 +109,13 @@ func (c *ruleChanger) change() int32 {
 // save saves the next version of a rule.
 func (c *ruleChanger) save(n int) int32 {
 	c.Helper()
-	s := saved(c.T, c.store, 0, fmt.Sprintf(numbered, n, []string{"created", "paid"}[c.deals.IntN(2)], 1+c.deals.IntN(1000), []string{"error", "critical"}[c.deals.IntN(2)]))
+	s := saveRule(c.T, c.store, 0, fmt.Sprintf(numberedRule, n, []string{"created", "paid"}[c.random.IntN(2)], 1+c.random.IntN(1000), []string{"error", "critical"}[c.random.IntN(2)]))
 	c.saved = append(c.saved, s)
 	return s.RuleID
 }
 
-// seen returns a list as text.
-func seen(t *testing.T, list []rules.ListedRule) []string {
+// sampleScope returns a list as text.
+func sampleScope(t *testing.T, list []rules.ListedRule) []string {
 	t.Helper()
 	var lines []string
 	for _, l := range list {
@@ -138,13 +138,13 @@ func seen(t *testing.T, list []rules.ListedRule) []string {
 func TestRefreshReadsOnlyChanges(t *testing.T) {
 	onDatabases(t, func(t *testing.T, s *store.Store) {
 		seed := uint64(time.Now().UnixNano())
-		c := &ruleChanger{T: t, store: s, deals: rand.New(rand.NewPCG(seed, 54))} //nolint:gosec // it deals cards
+		c := &ruleChanger{T: t, store: s, random: rand.New(rand.NewPCG(seed, 54))} //nolint:gosec // it deals cards
 		t.Log("seed", seed)
 		for n := range 3 {
 			c.save(n)
 		}
-		forList, forCatalog := &watched{Store: s}, &watched{Store: s}
-		r, catalog := &rules.Registry{Store: forList}, refreshed(t, forCatalog)
+		forList, forCatalog := &countingStore{Store: s}, &countingStore{Store: s}
+		r, catalog := &rules.Registry{Store: forList}, newCatalog(t, forCatalog)
 		before, err := r.List(t.Context())
 		if err != nil || len(before) != 3 {
 			t.Fatalf("%d rules, %v", len(before), err)
@@ -152,10 +152,10 @@ func TestRefreshReadsOnlyChanges(t *testing.T) {
 		for range 40 {
 			was, changed := catalog.Revision(), make(map[int32]bool)
 			change := func() { changed[c.change()] = true }
-			for range c.deals.IntN(4) {
+			for range c.random.IntN(4) {
 				change()
 			}
-			if len(changed) > 0 && c.deals.IntN(2) == 0 {
+			if len(changed) > 0 && c.random.IntN(2) == 0 {
 				forList.between, forCatalog.between = change, change
 			}
 			if _, err := r.List(t.Context()); err != nil {
@@ -173,7 +173,7 @@ func TestRefreshReadsOnlyChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(seen(t, all), seen(t, list)); diff != "" {
+			if diff := cmp.Diff(sampleScope(t, all), sampleScope(t, list)); diff != "" {
 				t.Fatalf("(-all rules +what changed)\n%s", diff)
 			}
 			for _, was := range before {
@@ -183,7 +183,7 @@ func TestRefreshReadsOnlyChanges(t *testing.T) {
 					}
 				}
 			}
-			anew := refreshed(t, s)
+			anew := newCatalog(t, s)
 			if diff := cmp.Diff(anew.SubjectsByStream(), catalog.SubjectsByStream()); diff != "" || !slices.Equal(anew.CriticalRules(), catalog.CriticalRules()) || anew.Revision() != catalog.Revision() {
 				t.Fatalf("a catalog of what changed is another one: (-all +changed)\n%s loud %v, %v", diff, anew.CriticalRules(), catalog.CriticalRules())
 			}
@@ -198,7 +198,7 @@ func TestRefreshReadsOnlyChanges(t *testing.T) {
 			}
 			before = list
 		}
-		for name, w := range map[string]*watched{"list": forList, "catalog": forCatalog} {
+		for name, w := range map[string]*countingStore{"list": forList, "catalog": forCatalog} {
 			for i, read := range w.reads[1:] {
 				if read.All {
 					t.Errorf("%s: read %d was of all rules", name, i+1)
@@ -212,8 +212,8 @@ func TestRefreshReadsOnlyChanges(t *testing.T) {
 func TestEachVersionHasOneEngineRule(t *testing.T) {
 	onDatabases(t, func(t *testing.T, s *store.Store) {
 		const clients, saves = 4, 15
-		still := saved(t, s, 0, fmt.Sprintf(numbered, clients, "created", 1, "error"))
-		w := &watched{Store: s}
+		still := saveRule(t, s, 0, fmt.Sprintf(numberedRule, clients, "created", 1, "error"))
+		w := &countingStore{Store: s}
 		r := &rules.Registry{Store: w}
 		if _, err := r.List(t.Context()); err != nil {
 			t.Fatal(err)
@@ -221,7 +221,7 @@ func TestEachVersionHasOneEngineRule(t *testing.T) {
 		var writing sync.WaitGroup
 		var all [clients][]rules.RuleVersion
 		for n := range clients {
-			c := &ruleChanger{T: t, store: s, deals: rand.New(rand.NewPCG(uint64(n), 54))} //nolint:gosec // it deals cards
+			c := &ruleChanger{T: t, store: s, random: rand.New(rand.NewPCG(uint64(n), 54))} //nolint:gosec // it deals cards
 			writing.Go(func() {
 				for range saves {
 					c.save(n)

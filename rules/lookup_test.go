@@ -11,7 +11,7 @@ import (
 	"deadman/rules"
 )
 
-const looking = `
+const lookupRule = `
 name: order-unshipped
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -25,48 +25,48 @@ labels: {status: "{{state.status}}"}
 slot: 15m
 `
 
-// TestLookupResultsMergeOverTheState checks the first step of a job of an order, with data that a source found.
-func TestLookupResultsMergeOverTheState(t *testing.T) {
+// TestLookupResultsMergeOverState checks the first step of a job of an order, with data that a source found.
+func TestLookupResultsMergeOverState(t *testing.T) {
 	const event = `{"id": "1042", "status": "NEW", "carrier": "dhl", "total": 12.50, "address": {"city": "Ulm", "floor": 3}}`
 	const open = `state.status == "UNSHIPPED"`
 	for _, c := range []struct {
-		name    string
-		while   string
-		unasked bool
-		state   string // the state after updates; empty: no updates
-		found   string // empty: the entity does not exist
-		says    string // the text of the alert; empty: the job ends
-		carries string // the state of the alert
-		err     string
+		name     string
+		while    string
+		unasked  bool
+		state    string // the state after updates; empty: no updates
+		found    string // empty: the entity does not exist
+		wantText string // the text of the alert; empty: the job ends
+		carries  string // the state of the alert
+		err      string
 	}{
 		{
 			name: "found wins, and what it does not have stays", while: open, found: `{"status": "UNSHIPPED", "address": {"floor": 4}}`,
-			says:    "UNSHIPPED by dhl for 1042",
-			carries: `{"address":{"city":"Ulm","floor":4},"carrier":"dhl","id":"1042","status":"UNSHIPPED","total":12.50}`,
+			wantText: "UNSHIPPED by dhl for 1042",
+			carries:  `{"address":{"city":"Ulm","floor":4},"carrier":"dhl","id":"1042","status":"UNSHIPPED","total":12.50}`,
 		},
-		{name: "null takes away", while: open, found: `{"status": "UNSHIPPED", "carrier": null}`, says: "UNSHIPPED by {{state.carrier: missing}} for 1042"},
-		{name: "what null takes away is gone", while: `not ("carrier" in state) and "total" in state`, found: `{"carrier": null}`, says: "NEW by {{state.carrier: missing}} for 1042"},
-		{name: "over updates", while: open, state: `{"id": "7", "status": "PAID"}`, found: `{"status": "UNSHIPPED"}`, says: "UNSHIPPED by {{state.carrier: missing}} for 7"},
+		{name: "null takes away", while: open, found: `{"status": "UNSHIPPED", "carrier": null}`, wantText: "UNSHIPPED by {{state.carrier: missing}} for 1042"},
+		{name: "what null takes away is gone", while: `not ("carrier" in state) and "total" in state`, found: `{"carrier": null}`, wantText: "NEW by {{state.carrier: missing}} for 1042"},
+		{name: "over updates", while: open, state: `{"id": "7", "status": "PAID"}`, found: `{"status": "UNSHIPPED"}`, wantText: "UNSHIPPED by {{state.carrier: missing}} for 7"},
 		{name: "what was there is over", while: open, found: `{"status": "SHIPPED"}`},
-		{name: "source not queried", while: `state.status == "NEW"`, unasked: true, says: "NEW by dhl for 1042"},
-		{name: "absent", while: "state == nil", says: "{{state.status: missing}} by {{state.carrier: missing}} for {{state.id: missing}}", carries: "null"},
+		{name: "source not queried", while: `state.status == "NEW"`, unasked: true, wantText: "NEW by dhl for 1042"},
+		{name: "absent", while: "state == nil", wantText: "{{state.status: missing}} by {{state.carrier: missing}} for {{state.id: missing}}", carries: "null"},
 		{name: "there after all", while: "state == nil", found: `{"status": "SHIPPED"}`},
 		{name: "absent ends", while: "state != nil"},
-		{name: "absent or open", while: "state == nil or " + open, says: "{{state.status: missing}} by {{state.carrier: missing}} for {{state.id: missing}}"},
-		{name: "absent counts as", while: `(state.status ?? "UNSHIPPED") == "UNSHIPPED"`, says: "{{state.status: missing}} by {{state.carrier: missing}} for {{state.id: missing}}"},
+		{name: "absent or open", while: "state == nil or " + open, wantText: "{{state.status: missing}} by {{state.carrier: missing}} for {{state.id: missing}}"},
+		{name: "absent counts as", while: `(state.status ?? "UNSHIPPED") == "UNSHIPPED"`, wantText: "{{state.status: missing}} by {{state.carrier: missing}} for {{state.id: missing}}"},
 		{name: "a field of what is absent", while: open, err: "a value is missing or null"},
 		{name: "a field of an object of what is absent", while: `state.address.city == "Ulm"`, err: "a value is missing or null"},
-		{name: "the event stays as it was", while: `event.status == "NEW" and ` + open, found: `{"status": "UNSHIPPED"}`, says: "UNSHIPPED by dhl for 1042"},
+		{name: "the event stays as it was", while: `event.status == "NEW" and ` + open, found: `{"status": "UNSHIPPED"}`, wantText: "UNSHIPPED by dhl for 1042"},
 		{name: "the wrong type", while: open, found: `{"status": 3}`, err: "a number and text are never equal"},
-		{name: "a number where text was counts", while: "state.total > 40", found: `{"total": 41}`, says: "NEW by dhl for 1042"},
+		{name: "a number where text was counts", while: "state.total > 40", found: `{"total": 41}`, wantText: "NEW by dhl for 1042"},
 		{name: "no object", while: open, found: `[{"status": "UNSHIPPED"}]`, err: "the result of the source is not an object"},
 		{name: "no JSON", while: open, found: `{"status": `, err: "the result of the source is invalid"},
 		{name: "no object, and not read", while: `event.status == "NEW"`, found: `"UNSHIPPED"`, err: "the result of the source is not an object"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			text := strings.ReplaceAll(looking, "%WHILE%", "'"+c.while+"'")
-			rule := compiled(t, text).Engine()
-			check := checks.Check{Rule: rule.Name, Key: "1042", Since: since, Slot: clock(13, 15), Event: json.RawMessage(event)}
+			text := strings.ReplaceAll(lookupRule, "%WHILE%", "'"+c.while+"'")
+			rule := compileRule(t, text).Engine()
+			check := checks.Check{Rule: rule.Name, Key: "1042", Since: since, Slot: clockTime(13, 15), Event: json.RawMessage(event)}
 			if check.State = check.Event; c.state != "" {
 				check.State = json.RawMessage(c.state)
 			}
@@ -82,16 +82,16 @@ func TestLookupResultsMergeOverTheState(t *testing.T) {
 				return
 			case err != nil:
 				t.Fatal(err)
-			case c.says == "":
+			case c.wantText == "":
 				if answer.Outcome != checks.Cleared {
 					t.Fatalf("goes on: %+v", answer)
 				}
 				return
 			}
-			if len(answer.Alerts) != 1 || answer.Alerts[0].Text != c.says {
-				t.Fatalf("says %+v, want %q", answer.Alerts, c.says)
+			if len(answer.Alerts) != 1 || answer.Alerts[0].Text != c.wantText {
+				t.Fatalf("says %+v, want %q", answer.Alerts, c.wantText)
 			}
-			status, _, _ := strings.Cut(c.says, " by ")
+			status, _, _ := strings.Cut(c.wantText, " by ")
 			if got := answer.Alerts[0].Labels["status"]; got != status {
 				t.Errorf("the label is %q, want %q", got, status)
 			}
@@ -105,16 +105,16 @@ func TestLookupResultsMergeOverTheState(t *testing.T) {
 	}
 }
 
-func TestRecheckUsesTheLookupResult(t *testing.T) {
-	rule := compiled(t, strings.ReplaceAll(looking, "%WHILE%", "state != nil")).Engine()
+func TestRecheckUsesLookupResult(t *testing.T) {
+	rule := compileRule(t, strings.ReplaceAll(lookupRule, "%WHILE%", "state != nil")).Engine()
 	for found, next := range map[string]checks.Answer{
-		`{"eta": "2026-03-01T15:00:00Z"}`: {Next: clock(15, 15)},
-		`{"eta": "2026-03-01T21:00:00Z"}`: {Next: clock(18, 15), Nominal: true}, // it never postpones a step
-		`{"eta": null}`:                   {Next: clock(18, 15), Nominal: true},
-		`{"status": "UNSHIPPED"}`:         {Next: clock(15, 45)}, // of the event
+		`{"eta": "2026-03-01T15:00:00Z"}`: {Next: clockTime(15, 15)},
+		`{"eta": "2026-03-01T21:00:00Z"}`: {Next: clockTime(18, 15), Nominal: true}, // it never postpones a step
+		`{"eta": null}`:                   {Next: clockTime(18, 15), Nominal: true},
+		`{"status": "UNSHIPPED"}`:         {Next: clockTime(15, 45)}, // of the event
 	} {
 		answer, err := rule.Handler.Check(t.Context(), checks.Check{
-			Key: "1042", Since: since, Slot: clock(13, 15), Queried: true, Found: json.RawMessage(found),
+			Key: "1042", Since: since, Slot: clockTime(13, 15), Queried: true, Found: json.RawMessage(found),
 			State: json.RawMessage(`{"eta": "2026-03-01T15:30:00Z"}`),
 		})
 		if err != nil || !answer.Next.Equal(next.Next) || answer.Nominal != next.Nominal {
@@ -126,8 +126,8 @@ func TestRecheckUsesTheLookupResult(t *testing.T) {
 // finderOf returns the finder of a rule over a shop.
 func finderOf(t *testing.T, s *shop, text string) checks.Finder {
 	t.Helper()
-	db := opened(t)
-	v := saved(t, db, 0, text)
+	db := openStore(t)
+	v := saveRule(t, db, 0, text)
 	catalog := rules.NewCatalog(db, db.Shards())
 	catalog.Sources = sources{s}
 	if err := catalog.Refresh(t.Context()); err != nil {
@@ -140,9 +140,9 @@ func finderOf(t *testing.T, s *shop, text string) checks.Finder {
 	return rule.Finder
 }
 
-func TestAnInvalidQueryIsAnErrorOfItsKey(t *testing.T) {
-	s := ordered(t)
-	finder := finderOf(t, s, edited(
+func TestInvalidQueryIsErrorOfItsKey(t *testing.T) {
+	s := newOrderShop(t)
+	finder := finderOf(t, s, withEdits(
 		`lookup: {sql: {source: shop, query: "select status, total > $2 as dear from orders where id = $1", params: [key, event.least]}}`,
 	))
 	found := func(events ...string) []checks.Finding {
@@ -171,8 +171,8 @@ func TestAnInvalidQueryIsAnErrorOfItsKey(t *testing.T) {
 	}
 }
 
-func TestAnUndefinedSourceIsAnOutage(t *testing.T) {
-	finder := finderOf(t, ordered(t), edited(`lookup: {kv: {source: shpo, bucket: orders}}`))
+func TestUndefinedSourceIsOutage(t *testing.T) {
+	finder := finderOf(t, newOrderShop(t), withEdits(`lookup: {kv: {source: shpo, bucket: orders}}`))
 	if !finder.Enter() {
 		t.Fatal("the line before nothing is full")
 	}
@@ -225,7 +225,7 @@ func TestQueriesHoldTheirValues(t *testing.T) {
 		{lookup: `{kv: {source: shop, bucket: ORDERS, key: "{{event}}"}}`, key: "1042", err: "{{event}}: an object can't be a parameter of a query"},
 	} {
 		t.Run(c.key+" "+c.lookup, func(t *testing.T) {
-			finder := finderOf(t, ordered(t), edited("lookup: "+c.lookup))
+			finder := finderOf(t, newOrderShop(t), withEdits("lookup: "+c.lookup))
 			finder.Enter()
 			found := finder.Find(t.Context(), []checks.Check{{Key: c.key, Event: json.RawMessage(`{"empty": ""}`)}})[0]
 			if c.err != "" {
@@ -234,9 +234,9 @@ func TestQueriesHoldTheirValues(t *testing.T) {
 				}
 				return
 			}
-			var said struct{ Asked string }
-			if err := errors.Join(found.Err, json.Unmarshal(found.Value, &said)); err != nil || said.Asked != c.asks {
-				t.Errorf("asks %q, %v; want %q", said.Asked, err, c.asks)
+			var raised struct{ Asked string }
+			if err := errors.Join(found.Err, json.Unmarshal(found.Value, &raised)); err != nil || raised.Asked != c.asks {
+				t.Errorf("asks %q, %v; want %q", raised.Asked, err, c.asks)
 			}
 		})
 	}

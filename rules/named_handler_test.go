@@ -18,7 +18,7 @@ import (
 	"deadman/rules"
 )
 
-const handled = `
+const handlerRule = `
 name: shipping
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -28,11 +28,11 @@ slot: 15m
 labels: {team: fulfilment, of: "{{key}}"}
 `
 
-// engineOf returns the engine's view of the rule, with the given handlers.
-func engineOf(t *testing.T, handlers *checks.Handlers, more ...string) *futurejobs.Rule {
+// engineRule returns the engine's view of the rule, with the given handlers.
+func engineRule(t *testing.T, handlers *checks.Handlers, more ...string) *futurejobs.Rule {
 	t.Helper()
-	db := opened(t)
-	v := saved(t, db, 0, handled+strings.Join(more, "\n"))
+	db := openStore(t)
+	v := saveRule(t, db, 0, handlerRule+strings.Join(more, "\n"))
 	catalog := rules.NewCatalog(db, db.Shards())
 	catalog.Handlers = handlers
 	if err := catalog.Refresh(t.Context()); err != nil {
@@ -45,8 +45,8 @@ func engineOf(t *testing.T, handlers *checks.Handlers, more ...string) *futurejo
 	return rule
 }
 
-// answering returns handlers with the answer a for the rule.
-func answering(t *testing.T, a checks.Answer, wrap func(checks.Handler) checks.Handler) *checks.Handlers {
+// handlersWith returns handlers with the answer a for the rule.
+func handlersWith(t *testing.T, a checks.Answer, wrap func(checks.Handler) checks.Handler) *checks.Handlers {
 	t.Helper()
 	var handler checks.Handler = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return a, nil })
 	if wrap != nil {
@@ -59,18 +59,18 @@ func answering(t *testing.T, a checks.Answer, wrap func(checks.Handler) checks.H
 	return handlers
 }
 
-func TestAHandlersAnswerIsFilledIn(t *testing.T) {
-	rule := engineOf(t, answering(t, checks.Answer{
-		Next: clock(12, 0), Step: 1, Alerts: []alerts.Draft{
+func TestHandlersAnswerIsFilledIn(t *testing.T) {
+	rule := engineRule(t, handlersWith(t, checks.Answer{
+		Next: clockTime(12, 0), Step: 1, Alerts: []alerts.Draft{
 			{Text: "parcel lost"},
 			{Text: "found", Status: alerts.Resolved, Severity: alerts.Critical, Labels: map[string]string{"of": "me", "parcel": "7"}},
 		},
 	}, nil))
-	got, err := rule.Handler.Check(t.Context(), checks.Check{Key: "1042", Since: since, Slot: clock(11, 0)})
+	got, err := rule.Handler.Check(t.Context(), checks.Check{Key: "1042", Since: since, Slot: clockTime(11, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := checks.Answer{Next: clock(12, 0), Step: 1, Alerts: []alerts.Draft{
+	want := checks.Answer{Next: clockTime(12, 0), Step: 1, Alerts: []alerts.Draft{
 		{Text: "parcel lost", Status: alerts.Firing, Severity: alerts.Warning, Labels: map[string]string{"team": "fulfilment", "of": "1042"}},
 		{Text: "found", Status: alerts.Resolved, Severity: alerts.Critical, Labels: map[string]string{"team": "fulfilment", "of": "me", "parcel": "7"}},
 	}}
@@ -82,10 +82,10 @@ func TestAHandlersAnswerIsFilledIn(t *testing.T) {
 	}
 }
 
-func TestAnInvalidAnswerIsAnError(t *testing.T) {
+func TestInvalidAnswerIsError(t *testing.T) {
 	for want, answer := range map[string]checks.Answer{
 		`the outcome "Gone away" is not a name`:        {Outcome: "Gone away"},
-		"it has the outcome resolved and a next check": {Outcome: checks.Resolved, Next: clock(12, 0)},
+		"it has the outcome resolved and a next check": {Outcome: checks.Resolved, Next: clockTime(12, 0)},
 		"step 1 is before step 2, which was taken":     {Step: 1},
 		"it has 33 alerts, the most is 32":             {Step: 2, Alerts: make([]alerts.Draft, 33)},
 		`alerts[0]: "loud" is not a severity`:          {Step: 2, Alerts: []alerts.Draft{{Severity: "loud"}}},
@@ -101,40 +101,40 @@ func TestAnInvalidAnswerIsAnError(t *testing.T) {
 		"alerts[0]: skipped_steps has up to 32":        {Step: 2, Alerts: []alerts.Draft{{SkippedSteps: []string{"a b"}}}},
 		`alerts[0]: the label "a b" is invalid`:        {Step: 2, Alerts: []alerts.Draft{{Labels: map[string]string{"a b": ""}}}},
 	} {
-		rule := engineOf(t, answering(t, answer, nil))
-		_, err := rule.Handler.Check(t.Context(), checks.Check{Key: "1", Since: since, Slot: clock(11, 0), Step: 2})
+		rule := engineRule(t, handlersWith(t, answer, nil))
+		_, err := rule.Handler.Check(t.Context(), checks.Check{Key: "1", Since: since, Slot: clockTime(11, 0), Step: 2})
 		if err == nil || !strings.Contains(err.Error(), "handler shipping-checks gave an invalid answer: "+want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
 
-// hasty declares that it only computes.
-type hasty struct{ checks.Handler }
+// inlineHandler declares that it only computes.
+type inlineHandler struct{ checks.Handler }
 
-func (hasty) Inline() {}
+func (inlineHandler) Inline() {}
 
-func TestAHandlerHasATimeoutAndItsEffects(t *testing.T) {
-	plain := engineOf(t, answering(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return hasty{h} }))
+func TestHandlerHasTimeoutAndItsEffects(t *testing.T) {
+	plain := engineRule(t, handlersWith(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return inlineHandler{h} }))
 	if _, is := plain.Handler.(checks.Inline); is {
 		t.Error("a handler of other code is called inline")
 	}
 	if _, is := plain.Handler.(checks.AtMostOnce); is {
 		t.Error("a handler has effects that does not say so")
 	}
-	once := engineOf(t, answering(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return checks.WithAtMostOnce(h) }))
+	once := engineRule(t, handlersWith(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return checks.WithAtMostOnce(h) }))
 	if _, is := once.Handler.(checks.AtMostOnce); !is {
 		t.Error("a handler has effects, and may be run twice")
 	}
-	byRule := engineOf(t, answering(t, checks.Answer{}, nil), "at_most_once: true")
+	byRule := engineRule(t, handlersWith(t, checks.Answer{}, nil), "at_most_once: true")
 	if _, is := byRule.Handler.(checks.AtMostOnce); !is {
 		t.Error("a handler has effects by the rule's word, and may be run twice")
 	}
 }
 
-func TestAMissingHandlerIsUndetermined(t *testing.T) {
+func TestMissingHandlerIsUndetermined(t *testing.T) {
 	for name, handlers := range map[string]*checks.Handlers{"none": nil, "another": {}} {
-		rule := engineOf(t, handlers)
+		rule := engineRule(t, handlers)
 		_, err := rule.Handler.Check(t.Context(), checks.Check{Key: "1"})
 		var outage *checks.Outage
 		if !errors.As(err, &outage) || outage.Source != "handler/shipping-checks" {
@@ -143,19 +143,19 @@ func TestAMissingHandlerIsUndetermined(t *testing.T) {
 	}
 }
 
-func TestAManualJobOfAHandler(t *testing.T) {
-	db := opened(t)
-	saved(t, db, 0, handled)
-	rule, err := refreshed(t, db).Newest("shipping")
+func TestManualJobOfHandler(t *testing.T) {
+	db := openStore(t)
+	saveRule(t, db, 0, handlerRule)
+	rule, err := newCatalog(t, db).Newest("shipping")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rule.Start("1042", time.Time{}, clock(11, 0), nil, db.Shards()); err != nil {
+	if _, err := rule.Start("1042", time.Time{}, clockTime(11, 0), nil, db.Shards()); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAHandlerCountsUpToWhereTheStreamsAreRead(t *testing.T) {
+func TestHandlerCountsUpToWhereStreamsAreRead(t *testing.T) {
 	var at time.Time
 	handlers := &checks.Handlers{}
 	if err := handlers.Register("shipping-checks", checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) {
@@ -164,16 +164,16 @@ func TestAHandlerCountsUpToWhereTheStreamsAreRead(t *testing.T) {
 	})); err != nil {
 		t.Fatal(err)
 	}
-	rule := engineOf(t, handlers)
+	rule := engineRule(t, handlers)
 	for _, c := range []struct {
 		name          string
 		through, want time.Time
 	}{
-		{"no stream can end the job", time.Time{}, clock(12, 0)},
-		{"the streams are read past the look", clock(12, 30), clock(12, 0)},
-		{"the streams are read past the slot alone", clock(11, 20), clock(11, 20)},
+		{"no stream can end the job", time.Time{}, clockTime(12, 0)},
+		{"the streams are read past the look", clockTime(12, 30), clockTime(12, 0)},
+		{"the streams are read past the slot alone", clockTime(11, 20), clockTime(11, 20)},
 	} {
-		check := checks.Check{Key: "1", Slot: clock(11, 15), At: clock(12, 0), ReadThrough: c.through}
+		check := checks.Check{Key: "1", Slot: clockTime(11, 15), At: clockTime(12, 0), ReadThrough: c.through}
 		if _, err := rule.Handler.Check(t.Context(), check); err != nil || !at.Equal(c.want) {
 			t.Errorf("%s: the handler counts with %v, %v; want %v", c.name, at, err, c.want)
 		}

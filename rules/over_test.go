@@ -9,11 +9,11 @@ import (
 )
 
 // A schedule that is over when the rule is saved is a warning, once, and no reason to refuse it.
-func TestSaveWarnsOfAnExpiredSchedule(t *testing.T) {
-	s := opened(t)
-	_, b := broker(t)
-	r := registry(b, s)
-	r.Now = func() time.Time { return clock(12, 0) }
+func TestSaveWarnsOfExpiredSchedule(t *testing.T) {
+	s := openStore(t)
+	_, b := newBroker(t)
+	r := newRegistry(b, s)
+	r.Now = func() time.Time { return clockTime(12, 0) }
 	for _, c := range []struct {
 		name, schedule string
 		want           []string

@@ -48,7 +48,7 @@ func TestPatternsAreBounded(t *testing.T) {
 }
 
 // The patterns of a rule, and those of a text, have a size together.
-func TestPatternsOfARuleAndATextAreBounded(t *testing.T) {
+func TestPatternsOfRuleAndTextAreBounded(t *testing.T) {
 	of := func(name string, conditions int) string {
 		var b strings.Builder
 		fmt.Fprintf(&b, "name: %s\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 3h}]\nresolve:\n", name)
@@ -75,7 +75,7 @@ func TestPatternsOfARuleAndATextAreBounded(t *testing.T) {
 }
 
 // A pattern pays for its search before it begins, in any position: a matcher cannot be stopped.
-func TestAPatternPaysForItsSearch(t *testing.T) {
+func TestPatternPaysForItsSearch(t *testing.T) {
 	long, err := json.Marshal(map[string]string{"s": strings.Repeat("y", 250_000)})
 	if err != nil {
 		t.Fatal(err)
@@ -108,12 +108,12 @@ func TestPatternsMatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := x.holds(scope{event: bodies.New(fmt.Appendf(nil, `{"s": %s}`, value))})
-		said := fmt.Sprint(got)
+		text := fmt.Sprint(got)
 		if err != nil {
-			said = err.Error()
+			text = err.Error()
 		}
-		if !regexp.MustCompile(regexp.QuoteMeta(want) + "$").MatchString(said) {
-			t.Errorf("%s: %s, want %s", value, said, want)
+		if !regexp.MustCompile(regexp.QuoteMeta(want) + "$").MatchString(text) {
+			t.Errorf("%s: %s, want %s", value, text, want)
 		}
 	}
 }

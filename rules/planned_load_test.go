@@ -10,9 +10,9 @@ import (
 	"deadman/internal/calendars"
 )
 
-// ticksOf returns the jobs that schedules create between ten and the end of a span of some hours, by quarters of an
+// countTicks returns the jobs that schedules create between ten and the end of a span of some hours, by quarters of an
 // hour that have any; the rule was saved at eight.
-func ticksOf(t *testing.T, text string, hours int) map[string]int {
+func countTicks(t *testing.T, text string, hours int) map[string]int {
 	t.Helper()
 	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, hours: \"12:00-13:00\"}\n"), "")
 	if err != nil {
@@ -27,10 +27,10 @@ func ticksOf(t *testing.T, text string, hours int) map[string]int {
 		t.Fatal(err)
 	}
 	b := &Catalog{shards: 4}
-	b.current.Store(newSnapshot(1, []RuleVersion{{RuleID: 7, Version: 1, Name: "due", Entity: "import", Document: document, SavedAt: tenPast(-120)}}, nil, environment{calendars: known}))
-	span := futurejobs.BucketRange{From: tenPast(0), Until: tenPast(60 * hours), Width: 15 * time.Minute}
+	b.current.Store(newSnapshot(1, []RuleVersion{{RuleID: 7, Version: 1, Name: "due", Entity: "import", Document: document, SavedAt: minuteOf(-120)}}, nil, environment{calendars: known}))
+	span := futurejobs.BucketRange{From: minuteOf(0), Until: minuteOf(60 * hours), Width: 15 * time.Minute}
 	got := make(map[string]int)
-	for i, n := range b.PlannedTicks(span, tenPast(-60)) {
+	for i, n := range b.PlannedTicks(span, minuteOf(-60)) {
 		if n > 0 {
 			got[span.From.Add(time.Duration(i)*span.Width).Format("15:04")] = n
 		}
@@ -60,7 +60,7 @@ func TestTicksCountAtTheirCheck(t *testing.T) {
 		"at rest":           {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 2h}]\nenabled: false", map[string]int{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, ticksOf(t, c.rule, 3)); diff != "" {
+			if diff := cmp.Diff(c.want, countTicks(t, c.rule, 3)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -73,10 +73,10 @@ func TestTicksAreSpread(t *testing.T) {
 	for i := range 1000 {
 		key := "k" + time.Duration(i).String()
 		keys += key + ","
-		at := tenPast(35).Add(time.Duration(futurejobs.SpreadIndex("due", key, 60)) * time.Minute)
+		at := minuteOf(35).Add(time.Duration(futurejobs.SpreadIndex("due", key, 60)) * time.Minute)
 		want[at.Truncate(15*time.Minute).Format("15:04")]++
 	}
-	got := ticksOf(t, `trigger: {schedule: "30 10 * * *", keys: [`+keys+"]}\nescalate: [{after: 5m}]\nslot: 1m\nspread: 1h", 3)
+	got := countTicks(t, `trigger: {schedule: "30 10 * * *", keys: [`+keys+"]}\nescalate: [{after: 5m}]\nslot: 1m\nspread: 1h", 3)
 	if diff := cmp.Diff(want, got); diff != "" || len(got) != 5 {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -29,8 +29,8 @@ type PreviewRequest struct {
 	// Found is the result of the lookup, an object, or null if the entity does not exist. nil: its source is queried,
 	// once and now.
 	Found json.RawMessage
-	// Unasked is why the source is not to be queried; empty: it is queried, if necessary.
-	Unasked string
+	// SkipReason is why the source is not to be queried; empty: it is queried, if necessary.
+	SkipReason string
 }
 
 // PreviewEvent is an event of a preview.

@@ -9,12 +9,12 @@ import (
 	"deadman/rules"
 )
 
-// foreseen returns the lines of the preview of a ping and of those after it.
-func foreseen(t *testing.T, text string, pings ...string) (lines []string, p rules.Preview) {
+// previewHeartbeat returns the lines of the preview of a ping and of those after it.
+func previewHeartbeat(t *testing.T, text string, pings ...string) (lines []string, p rules.Preview) {
 	t.Helper()
 	var events []rules.PreviewEvent
 	for i, ping := range pings {
-		events = append(events, rules.PreviewEvent{At: clock(10, 10*i), Data: []byte(ping)})
+		events = append(events, rules.PreviewEvent{At: clockTime(10, 10*i), Data: []byte(ping)})
 	}
 	p, err := (&rules.Registry{}).Preview(t.Context(), rules.PreviewRequest{Text: []byte(text), Events: events})
 	if err != nil {
@@ -31,7 +31,7 @@ func foreseen(t *testing.T, text string, pings ...string) (lines []string, p rul
 }
 
 func TestPreviewOfPings(t *testing.T) {
-	got, p := foreseen(t, everyTen, `{"key": "a"}`, `{"key": "a", "exit_status": 3}`)
+	got, p := previewHeartbeat(t, tenMinuteRule, `{"key": "a"}`, `{"key": "a", "exit_status": 3}`)
 	want := []string{
 		"10:00 starts ping 10:12",
 		"10:10 event ping 10:11",
@@ -45,8 +45,8 @@ func TestPreviewOfPings(t *testing.T) {
 	}
 }
 
-func TestPreviewOfASilentEntity(t *testing.T) {
-	got, _ := foreseen(t, everyTen, `{"key": "a", "kind": "expected"}`)
+func TestPreviewOfSilentEntity(t *testing.T) {
+	got, _ := previewHeartbeat(t, tenMinuteRule, `{"key": "a", "kind": "expected"}`)
 	want := []string{
 		"10:00 starts ping 10:12",
 		"10:12 alert device a: no heartbeat yet, expected every 10m, grace 2m",
@@ -58,7 +58,7 @@ func TestPreviewOfASilentEntity(t *testing.T) {
 
 func TestPreviewWithoutPing(t *testing.T) {
 	for _, ping := range []string{`[]`, `{"key": "a", "kind": "green"}`, `{"kind": "success"}`} {
-		if lines, p := foreseen(t, everyTen, ping); len(p.Refusals) != 1 || len(lines) != 0 {
+		if lines, p := previewHeartbeat(t, tenMinuteRule, ping); len(p.Refusals) != 1 || len(lines) != 0 {
 			t.Errorf("%s: %v, refused %q", ping, lines, p.Refusals)
 		}
 	}
@@ -70,7 +70,7 @@ func TestPreviewOfExpectedKeys(t *testing.T) {
 entity: device
 trigger: {heartbeat: {event: devices.beat, key: event.id, schedule: "5 10 * * *", grace: 2m, keys: [a, b]}}
 `
-	got, _ := foreseen(t, text, "")
+	got, _ := previewHeartbeat(t, text, "")
 	want := []string{
 		"10:00 starts no heartbeat yet 10:07",
 		`10:07 alert device a: no heartbeat yet, expected after each tick of "5 10 * * *", grace 2m`,
@@ -79,7 +79,7 @@ trigger: {heartbeat: {event: devices.beat, key: event.id, schedule: "5 10 * * *"
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 	p, err := (&rules.Registry{}).Preview(t.Context(), rules.PreviewRequest{Text: []byte(text), Events: []rules.PreviewEvent{
-		{At: clock(10, 0)}, {At: clock(10, 3), Subject: "ping", Data: []byte(`{"key": "a", "kind": "fail"}`)},
+		{At: clockTime(10, 0)}, {At: clockTime(10, 3), Subject: "ping", Data: []byte(`{"key": "a", "kind": "fail"}`)},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ type previewLookup struct {
 }
 
 // newPreviewLookup gives the checks of a rule the same result each time; nil if the rule has no lookup.
-func newPreviewLookup(r *Rule, given json.RawMessage, unasked string) (*previewLookup, error) {
+func newPreviewLookup(r *Rule, given json.RawMessage, skipReason string) (*previewLookup, error) {
 	if r.question == nil {
 		if given != nil {
 			return nil, fmt.Errorf("%w: the rule has no lookup; remove found", ErrPreview)
@@ -29,8 +29,8 @@ func newPreviewLookup(r *Rule, given json.RawMessage, unasked string) (*previewL
 	}
 	f := &previewLookup{Finder: r.engine.Finder}
 	switch found := bodies.New(given); {
-	case given == nil && unasked != "":
-		f.known = &checks.Finding{Err: errors.New(unasked)}
+	case given == nil && skipReason != "":
+		f.known = &checks.Finding{Err: errors.New(skipReason)}
 	case given == nil:
 	case string(given) == "null":
 		f.known = &checks.Finding{}

@@ -23,7 +23,7 @@ escalate:
   - {at: "06:00", step: late}
   - {every: 30m, times: 2, step: later}
   - {every: 30m, until: acknowledged, step: nag}
-`), Events: []rules.PreviewEvent{{At: clock(12, 0)}},
+`), Events: []rules.PreviewEvent{{At: clockTime(12, 0)}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"deadman/rules"
 )
 
-// history is an engine without a store: events are applied and jobs are checked, each at its time.
-type history struct {
+// jobHistory is an engine without a store: events are applied and jobs are checked, each at its time.
+type jobHistory struct {
 	*testing.T
 	catalog *rules.Catalog
 	jobs    map[futurejobs.Ref]futurejobs.Job
@@ -19,13 +19,13 @@ type history struct {
 	known   map[string]alerts.ID
 }
 
-func newHistory(t *testing.T, catalog *rules.Catalog, ids int64) *history {
-	return &history{T: t, catalog: catalog, jobs: map[futurejobs.Ref]futurejobs.Job{}, ids: ids, known: map[string]alerts.ID{}}
+func newJobHistory(t *testing.T, catalog *rules.Catalog, ids int64) *jobHistory {
+	return &jobHistory{T: t, catalog: catalog, jobs: map[futurejobs.Ref]futurejobs.Job{}, ids: ids, known: map[string]alerts.ID{}}
 }
 
 // apply checks the jobs that were due before an event, as the stream is read past their slots, and then
 // applies it.
-func (h *history) apply(now time.Time, e futurejobs.Event) {
+func (h *jobHistory) apply(now time.Time, e futurejobs.Event) {
 	h.Helper()
 	h.check(e.At)
 	effects, refusals := h.catalog.Match(e)
@@ -34,12 +34,12 @@ func (h *history) apply(now time.Time, e futurejobs.Event) {
 	}
 	net := futurejobs.Fold(effects, futurejobs.FoldInput{Pending: h.jobs}, now)
 	for _, d := range net.End {
-		h.keep(d)
+		h.storeDecision(d)
 	}
 	for _, d := range net.StartedAndEnded {
 		delete(h.jobs, d.Job.Ref)
 	}
-	for _, j := range written(net) {
+	for _, j := range writtenJobs(net) {
 		if j.ID == 0 {
 			h.ids++
 			j.ID = h.ids
@@ -49,7 +49,7 @@ func (h *history) apply(now time.Time, e futurejobs.Event) {
 }
 
 // check checks the jobs that are due by now, each at its slot.
-func (h *history) check(now time.Time) {
+func (h *jobHistory) check(now time.Time) {
 	h.Helper()
 	for checked := true; checked; {
 		checked = false
@@ -61,13 +61,13 @@ func (h *history) check(now time.Time) {
 			if err != nil {
 				h.Fatal(err)
 			}
-			h.keep(rule.Check(h.Context(), j, j.NextCheckAt))
+			h.storeDecision(rule.Check(h.Context(), j, j.NextCheckAt))
 			checked = true
 		}
 	}
 }
 
-func (h *history) keep(d futurejobs.Decision) {
+func (h *jobHistory) storeDecision(d futurejobs.Decision) {
 	h.jobs[d.Job.Ref] = d.Job
 	if d.Ends() {
 		delete(h.jobs, d.Job.Ref)
@@ -81,7 +81,7 @@ func (h *history) keep(d futurejobs.Decision) {
 	}
 }
 
-const payments = `
+const paymentRule = `
 name: unpaid
 entity: payment
 trigger: {event: p.started, key: event.id}
@@ -93,9 +93,9 @@ slot: 1s
 // A database that lost its last minutes has the events of those minutes applied again, later, and to
 // other jobs. The alerts keep the ids that they had.
 func TestAlertsOfEventsThatAreAppliedAgainKeepTheirIDs(t *testing.T) {
-	s := opened(t)
-	saved(t, s, 0, payments)
-	saved(t, s, 0, `
+	s := openStore(t)
+	saveRule(t, s, 0, paymentRule)
+	saveRule(t, s, 0, `
 name: since
 entity: payment
 trigger: {event: p.started, key: event.id, since: event.at}
@@ -103,7 +103,7 @@ resolve: {event: p.paid, key: event.id}
 escalate: [{after: 30s, step: primary}]
 slot: 1s
 `)
-	catalog := refreshed(t, s)
+	catalog := newCatalog(t, s)
 	start := time.Date(2026, 1, 1, 10, 0, 0, 123_456_789, time.UTC)
 	event := func(seq uint64, subject, id string, after time.Duration) futurejobs.Event {
 		return futurejobs.Event{
@@ -118,7 +118,7 @@ slot: 1s
 		event(4, "p.started", "b", 101*time.Second), // restarts
 		event(5, "p.started", "c", 200*time.Second),
 	}
-	whole := newHistory(t, catalog, 0)
+	whole := newJobHistory(t, catalog, 0)
 	for _, e := range events {
 		whole.apply(e.At.Add(3*time.Millisecond), e)
 	}
@@ -129,7 +129,7 @@ slot: 1s
 
 	for lost := range events { // the database knows so many of the events when it is lost
 		for _, late := range []time.Duration{210 * time.Second, 212*time.Second + 400*time.Millisecond, 25 * time.Minute} {
-			again := newHistory(t, catalog, 1000)
+			again := newJobHistory(t, catalog, 1000)
 			for _, e := range events[:lost] {
 				again.apply(e.At.Add(3*time.Millisecond), e)
 			}

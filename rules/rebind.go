@@ -29,13 +29,13 @@ func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
 		return 0, err
 	}
 	now := r.Catalog.current.Load()
-	roads, err := r.roads(ctx, now)
+	routes, err := r.routes(ctx, now)
 	if err != nil {
 		return 0, wrapErr("rebind", err)
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(now.names)) {
-		changed, err := r.rebind(ctx, ruleRebind{Registry: r, revision: now.revision, rule: now.names[name], roads: roads})
+		changed, err := r.rebind(ctx, ruleRebind{Registry: r, revision: now.revision, rule: now.names[name], routes: routes})
 		if errors.Is(err, ErrConflict) {
 			continue // another client changes the rule; the next round reads it again
 		}
@@ -50,8 +50,8 @@ func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
 	return moved, errors.Join(errs...)
 }
 
-// roads returns the routes of all subjects that rules read.
-func (r *Registry) roads(ctx context.Context, e *snapshot) (map[string]SubjectRoute, error) {
+// routes returns the routes of all subjects that rules read.
+func (r *Registry) routes(ctx context.Context, e *snapshot) (map[string]SubjectRoute, error) {
 	wanted := make(map[string]bool)
 	for _, v := range e.versions {
 		for _, read := range v.saved.Reads {
@@ -66,11 +66,11 @@ func (r *Registry) roads(ctx context.Context, e *snapshot) (map[string]SubjectRo
 		return nil, nil
 	}
 	found, err := r.Binder.Routes(ctx, slices.Sorted(maps.Keys(wanted)))
-	roads := make(map[string]SubjectRoute, len(found))
-	for _, road := range found {
-		roads[road.Subject] = road
+	routes := make(map[string]SubjectRoute, len(found))
+	for _, route := range found {
+		routes[route.Subject] = route
 	}
-	return roads, err
+	return routes, err
 }
 
 // errUnread means that a stream has unread events of a subject that it no longer stores.
@@ -81,7 +81,7 @@ type ruleRebind struct {
 	*Registry
 	revision int64
 	rule     *rule
-	roads    map[string]SubjectRoute
+	routes   map[string]SubjectRoute
 	remarks  []alerts.SystemAlert
 }
 
@@ -180,21 +180,21 @@ func inOrderOf(before, reads []StreamBinding) []StreamBinding {
 
 // subject returns the new reads of one subject; on an error, the present ones.
 func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, reads []StreamBinding, heard bool) ([]StreamBinding, error) {
-	road := b.roads[subject]
-	if road.Err != nil {
-		return reads, road.Err
+	route := b.routes[subject]
+	if route.Err != nil {
+		return reads, route.Err
 	}
-	if road.Capture && heard {
+	if route.Capture && heard {
 		captured, err := b.Binder.Bind(ctx, []string{subject})
 		if err != nil {
 			return reads, err
 		}
-		road.Streams = nil
+		route.Streams = nil
 		for _, read := range captured {
-			road.Streams = append(road.Streams, read.source())
+			route.Streams = append(route.Streams, read.source())
 		}
 	}
-	stays, left := split(reads, road.Streams)
+	stays, left := split(reads, route.Streams)
 	m := subjectMove{subject: subject, after: lastOf(reads, v.saved.SavedAt), origins: make(map[string]uint64)}
 	for _, read := range left {
 		if err := b.drainOld(ctx, read, &m); err != nil {
@@ -204,7 +204,7 @@ func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, re
 	if !heard {
 		return stays, nil
 	}
-	for _, stream := range road.Streams {
+	for _, stream := range route.Streams {
 		if slices.ContainsFunc(stays, func(r StreamBinding) bool { return r.source() == stream }) {
 			continue
 		}
@@ -214,8 +214,8 @@ func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, re
 		}
 		stays = append(stays, read)
 	}
-	if road.Capture && len(left) > 0 {
-		b.remarks = append(b.remarks, capturedAlert(m, road.Streams))
+	if route.Capture && len(left) > 0 {
+		b.remarks = append(b.remarks, capturedAlert(m, route.Streams))
 	}
 	return stays, nil
 }

@@ -43,11 +43,11 @@ type Registry struct {
 	Announce func(ctx context.Context, r alerts.SystemAlert) error
 	Now      func() time.Time
 
-	parsing   lanes
-	replays   lanes
-	listed    atomic.Pointer[ruleListCache]
-	expecting sync.Map // by rule, the version whose expected keys are synced, as expectedDone
-	moved     sync.Map // by rule, the version that all pending jobs moved to
+	parseLimit  semaphore
+	replayLimit semaphore
+	listed      atomic.Pointer[ruleListCache]
+	expecting   sync.Map // by rule, the version whose expected keys are synced, as expectedDone
+	moved       sync.Map // by rule, the version that all pending jobs moved to
 }
 
 // pending returns the pending jobs of a rule.
@@ -226,7 +226,7 @@ func (r *Registry) expectSaved(ctx context.Context, c Change) error {
 
 // parse parses a text in its lane.
 func (r *Registry) parse(ctx context.Context, text []byte, file string) (documents []parsedDocument, err error) {
-	ended := r.parsing.do(ctx, parsingAtOnce, func() {
+	ended := r.parseLimit.do(ctx, parsingAtOnce, func() {
 		documents, err = parseAmid(text, file, environment{calendars: r.Calendars, ended: ctx.Done()})
 	})
 	if ended != nil {
@@ -239,7 +239,7 @@ func (r *Registry) parse(ctx context.Context, text []byte, file string) (documen
 func (r *Registry) compile(ctx context.Context, how func(environment) (*Rule, error)) (rule *Rule, err error) {
 	world := r.outside()
 	world.ended = ctx.Done()
-	if ended := r.parsing.do(ctx, parsingAtOnce, func() { rule, err = how(world) }); ended != nil {
+	if ended := r.parseLimit.do(ctx, parsingAtOnce, func() { rule, err = how(world) }); ended != nil {
 		return nil, ended
 	}
 	return rule, err
@@ -279,24 +279,24 @@ func (r *Registry) Purge(ctx context.Context, ruleID int32) (int, error) {
 
 // Preview plays events and the checks between them through the engine itself, in a time of its own. The error is
 // Problems, futurejobs.ErrNotFound or of the store.
-func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, error) {
-	rule, began, err := ask.rule(ctx, r)
+func (r *Registry) Preview(ctx context.Context, request PreviewRequest) (Preview, error) {
+	rule, began, err := request.rule(ctx, r)
 	if err != nil {
 		return Preview{}, err
 	}
-	if ask.Unasked == "" {
-		ask.Unasked = lookupRefusal(rule.document, access.BoundsOf(ctx))
+	if request.SkipReason == "" {
+		request.SkipReason = lookupRefusal(rule.document, access.BoundsOf(ctx))
 	}
-	f, err := newPreviewLookup(rule, ask.Found, ask.Unasked)
+	f, err := newPreviewLookup(rule, request.Found, request.SkipReason)
 	if err != nil {
 		return Preview{}, err
 	}
-	if rule.ticking != nil && len(ask.Events) > 0 {
-		rule.ticking.schedule = rule.ticking.schedule.From(cmp.Or(began, ask.Events[0].At))
+	if rule.ticking != nil && len(request.Events) > 0 {
+		rule.ticking.schedule = rule.ticking.schedule.From(cmp.Or(began, request.Events[0].At))
 	}
 	ctx, cancel := context.WithTimeout(lookup.Trial(ctx), previewTime)
 	defer cancel()
-	p, err := rule.Preview(ctx, ask.Events, ask.Until)
+	p, err := rule.Preview(ctx, request.Events, request.Until)
 	if err == nil && f != nil {
 		p.Lookup, err = f.result()
 	}

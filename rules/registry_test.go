@@ -14,8 +14,8 @@ import (
 	"deadman/rules"
 )
 
-// begun creates a job of a saved rule by hand.
-func begun(t *testing.T, s *store.Store, of rules.RuleVersion, key string) {
+// createJob creates a job of a saved rule by hand.
+func createJob(t *testing.T, s *store.Store, of rules.RuleVersion, key string) {
 	t.Helper()
 	revision, err := s.Revision(t.Context())
 	if err != nil {
@@ -34,18 +34,18 @@ func begun(t *testing.T, s *store.Store, of rules.RuleVersion, key string) {
 
 // The jobs of a deleted rule end even if its document is unreadable, and do not block those of others.
 func TestJobsOfDeletedRulesEnd(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	broken, err := s.Save(t.Context(), rules.RuleVersion{Name: "newer", Entity: "order", Document: []byte(`{"name": "newer", "telepathy": true}`)}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rule := range []rules.RuleVersion{broken, saved(t, s, 0, orders)} {
-		begun(t, s, rule, "1")
+	for _, rule := range []rules.RuleVersion{broken, saveRule(t, s, 0, orderRules)} {
+		createJob(t, s, rule, "1")
 		if _, err := s.Delete(t.Context(), rule.Name, rules.AnyVersion); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}
+	r := &rules.Registry{Store: s, Catalog: newCatalog(t, s), Jobs: s, Log: discardLog()}
 	if n, err := r.EndJobsOfDeletedRules(t.Context()); n != 2 || err != nil {
 		t.Errorf("%d jobs ended, want 2: %v", n, err)
 	}
@@ -57,18 +57,18 @@ func TestJobsOfDeletedRulesEnd(t *testing.T) {
 
 // The jobs of a deleted rule end even if the database takes too long for a full page: 50 take 10 s, and a transaction
 // has 8.
-func TestJobsOfADeletedRuleEndOnASlowDatabase(t *testing.T) {
+func TestJobsOfDeletedRuleEndOnSlowDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
-	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: quietly()})
+	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	const jobs = 50
-	rule := saved(t, s, 0, orders)
+	rule := saveRule(t, s, 0, orderRules)
 	for i := range jobs {
-		begun(t, s, rule, fmt.Sprint(i))
+		createJob(t, s, rule, fmt.Sprint(i))
 	}
 	if _, err := s.Delete(t.Context(), rule.Name, rules.AnyVersion); err != nil {
 		t.Fatal(err)
@@ -82,19 +82,19 @@ CREATE TRIGGER slow BEFORE INSERT ON history FOR EACH ROW EXECUTE FUNCTION slow(
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rules.Registry{Store: s, Catalog: refreshed(t, s), Jobs: s, Log: quietly()}
+	r := &rules.Registry{Store: s, Catalog: newCatalog(t, s), Jobs: s, Log: discardLog()}
 	if n, err := r.EndJobsOfDeletedRules(t.Context()); n != jobs || err != nil {
 		t.Errorf("%d jobs ended, want %d: %v", n, jobs, err)
 	}
 }
 
-// overtaken is a real store that runs a function between reading a version and returning it.
-type overtaken struct {
+// racingStore is a real store that runs a function between reading a version and returning it.
+type racingStore struct {
 	*store.Store
 	meanwhile func()
 }
 
-func (o *overtaken) Version(ctx context.Context, rule, version int32) (rules.RuleVersion, error) {
+func (o *racingStore) Version(ctx context.Context, rule, version int32) (rules.RuleVersion, error) {
 	v, err := o.Store.Version(ctx, rule, version)
 	if f := o.meanwhile; f != nil {
 		o.meanwhile = nil
@@ -105,10 +105,10 @@ func (o *overtaken) Version(ctx context.Context, rule, version int32) (rules.Rul
 
 // A version that was read before its rule was deleted is not taken for one of the rules after that, or an alert could
 // be raised.
-func TestAVersionIsNotOlderThanTheRevision(t *testing.T) {
-	s := &overtaken{Store: opened(t)}
-	b := refreshed(t, s)
-	rule := saved(t, s, 0, orders) // the catalog does not know it yet
+func TestVersionIsNotOlderThanRevision(t *testing.T) {
+	s := &racingStore{Store: openStore(t)}
+	b := newCatalog(t, s)
+	rule := saveRule(t, s, 0, orderRules) // the catalog does not know it yet
 	s.meanwhile = func() {
 		if _, err := s.Delete(t.Context(), rule.Name, rules.AnyVersion); err != nil {
 			t.Error(err)

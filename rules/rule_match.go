@@ -32,10 +32,10 @@ type ruleMatch struct {
 // much, the only result for the rule is one refusal.
 func (h *ruleMatch) match() {
 	before := h.place()
-	if h.asks(futurejobs.Triggers) {
+	if h.includes(futurejobs.Triggers) {
 		h.addRefusal(futurejobs.Triggers, "trigger", h.matchTrigger())
 	}
-	if h.asks(futurejobs.Updates) {
+	if h.includes(futurejobs.Updates) {
 		for i := range h.updates {
 			h.addRefusal(futurejobs.Updates, fmt.Sprintf("update[%d]", i), h.matchUpdate(&h.updates[i]))
 			if h.over != nil {
@@ -43,10 +43,10 @@ func (h *ruleMatch) match() {
 			}
 		}
 	}
-	if h.asks(futurejobs.Pauses) {
+	if h.includes(futurejobs.Pauses) {
 		h.addRefusal(futurejobs.Pauses, "pause", h.matchPause())
 	}
-	if h.asks(futurejobs.Resolves) {
+	if h.includes(futurejobs.Resolves) {
 		h.matchResolves()
 	}
 	if h.over != nil {
@@ -60,8 +60,8 @@ func (h *ruleMatch) refuseAll(before matchPlace) {
 	h.refuse(h.engine.Name, h.only, h.over)
 }
 
-// asks reports whether a part of the rule is to be matched.
-func (h *ruleMatch) asks(part futurejobs.Part) bool {
+// includes reports whether a part of the rule is to be matched.
+func (h *ruleMatch) includes(part futurejobs.Part) bool {
 	return h.over == nil && (h.only == "" || h.only == part)
 }
 
@@ -172,7 +172,7 @@ func (h *ruleMatch) matchUpdate(w *subscription) error {
 // matchPause suspends the time of a job if the condition of one of the rule's pauses holds for the event, and resumes
 // it if the event is for a pause and no condition holds.
 func (h *ruleMatch) matchPause() error {
-	going := ""
+	resumeKey := ""
 	for i := range h.pauses {
 		w := &h.pauses[i]
 		s, ok := h.matches(w)
@@ -191,10 +191,10 @@ func (h *ruleMatch) matchPause() error {
 			h.addEffect(key, futurejobs.Pause{})
 			return nil
 		}
-		going = key
+		resumeKey = key
 	}
-	if going != "" {
-		h.addEffect(going, futurejobs.Resume{Apart: h.scattered, Next: func(j futurejobs.Job) time.Time { return h.versionOf(j).nextOf(j) }})
+	if resumeKey != "" {
+		h.addEffect(resumeKey, futurejobs.Resume{Apart: h.scattered, Next: func(j futurejobs.Job) time.Time { return h.versionOf(j).nextOf(j) }})
 	}
 	return nil
 }
@@ -273,7 +273,7 @@ func (h *ruleMatch) matchHeartbeat() error {
 
 // matchForTenant matches the event against a rule with bounds, within the limits of its tenant.
 func (h *ruleMatch) matchForTenant(of RuleVersion) {
-	t := h.tenants.tab(of, h.spend.left, h.body.Size())
+	t := h.tenants.budgetOf(of, h.spend.left, h.body.Size())
 	given, before := t.lower(h.spend), h.place()
 	h.match()
 	cost, writes := given-h.spend.left, h.place().since(before)
@@ -283,7 +283,7 @@ func (h *ruleMatch) matchForTenant(of RuleVersion) {
 	}
 	if errors.Is(h.over, errUsedUp) {
 		writes, h.refusals = 0, h.refusals[:before.refusals]
-		h.tenants.turnAway(t.tenant, of.Name, errUsedUp, h.over)
+		h.tenants.refuse(t.tenant, of.Name, errUsedUp, h.over)
 	}
 	h.tenants.pay(t, cost, writes)
 }

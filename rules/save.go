@@ -17,13 +17,13 @@ import (
 
 // SaveOptions are the options of saving a rule.
 type SaveOptions struct {
-	Version int32  // the current version of the rule: a number, 0 for a new one, or AnyVersion
-	Bundle  string // the bundle of files that it comes with; empty: none
-	Adopt   bool   // a rule of another bundle is taken over
-	Folder  bool   // it is read from the node's folder: from then on it is the node's
-	DryRun  bool   // nothing is written
-	Pending bool   // pending jobs move to the new version
-	Unasked bool   // of a dry run: sources are not asked whether they accept the lookup
+	Version    int32  // the current version of the rule: a number, 0 for a new one, or AnyVersion
+	Bundle     string // the bundle of files that it comes with; empty: none
+	Adopt      bool   // a rule of another bundle is taken over
+	Folder     bool   // it is read from the node's folder: from then on it is the node's
+	DryRun     bool   // nothing is written
+	Pending    bool   // pending jobs move to the new version
+	SkipSource bool   // of a dry run: sources are not asked whether they accept the lookup
 
 	// May refuses a rule by its name, before the existing rule is read; nil: none.
 	May func(name string) error
@@ -33,15 +33,15 @@ type SaveOptions struct {
 
 // Change is the result of saving a rule, or of a dry run.
 type Change struct {
-	Before   *ListedRule // nil: a new rule
-	After    RuleVersion // in a dry run, without the fields that the store fills in
-	Document document.Document
-	Changed  bool
-	Diff     string         // between the canonical texts, unified; empty: they are the same
-	Moved    int            // pending jobs that were moved to the new version
-	Past     int            // jobs created from events before the save, or in a dry run to be created
-	Partly   []SubjectRoute // wildcards that streams store only in part; the rest is not received
-	Warnings []string       // checks that could not be made, and why; and that the rule never ticks
+	Before        *ListedRule // nil: a new rule
+	After         RuleVersion // in a dry run, without the fields that the store fills in
+	Document      document.Document
+	Changed       bool
+	Diff          string         // between the canonical texts, unified; empty: they are the same
+	Moved         int            // pending jobs that were moved to the new version
+	Backfilled    int            // jobs created from events before the save, or in a dry run to be created
+	PartialRoutes []SubjectRoute // wildcards that streams store only in part; the rest is not received
+	Warnings      []string       // checks that could not be made, and why; and that the rule never ticks
 }
 
 // allow refuses documents that may not be saved.
@@ -79,12 +79,12 @@ func (s *saving) run(ctx context.Context) (Change, error) {
 	}
 	p, err := s.backfill(ctx, &c)
 	if p != nil {
-		defer func() { p.giveBack(p.places) }()
+		defer func() { p.releaseReserved(p.reserved) }()
 	}
 	if err != nil || s.options.DryRun {
 		return c, err
 	}
-	return s.keep(ctx, c, p)
+	return s.store(ctx, c, p)
 }
 
 // at returns the version of the existing rule; 0: there is none.
@@ -127,22 +127,22 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 		c.Warnings = append(c.Warnings, other)
 	}
 	c.Diff = diffOf(before, c.After)
-	partly, risks, err := s.routes(ctx)
-	c.Partly, c.Warnings = partly, append(c.Warnings, risks...)
+	partial, risks, err := s.routes(ctx)
+	c.PartialRoutes, c.Warnings = partial, append(c.Warnings, risks...)
 	return c, wrapErr("bind "+d.Name, err)
 }
 
 // verify asks the source of the document's lookup whether it accepts it, unless the document is saved already.
 func (s *saving) verify(ctx context.Context, canonical []byte) (warnings []string, err error) {
 	unchanged := s.before != nil && bytes.Equal(s.before.RuleVersion.Document, canonical)
-	if unchanged || s.options.DryRun && s.options.Unasked {
+	if unchanged || s.options.DryRun && s.options.SkipSource {
 		return nil, nil
 	}
 	return lookupVerification{s.Registry, s.document}.run(ctx)
 }
 
-// keep saves a change of the version that was compared, and applies its consequences. It returns the completed change.
-func (s *saving) keep(ctx context.Context, c Change, p *backfill) (_ Change, err error) {
+// store saves a change of the version that was compared, and applies its consequences. It returns the completed change.
+func (s *saving) store(ctx context.Context, c Change, p *backfill) (_ Change, err error) {
 	if c.Changed {
 		if c.After, err = s.Store.Save(ctx, c.After, s.at()); err != nil {
 			return c, err
@@ -156,7 +156,7 @@ func (s *saving) keep(ctx context.Context, c Change, p *backfill) (_ Change, err
 		}
 	}
 	if p != nil {
-		c.Past, err = p.startJobs(ctx, c.After)
+		c.Backfilled, err = p.startJobs(ctx, c.After)
 	}
 	return c, errors.Join(err, s.expectSaved(ctx, c))
 }
@@ -189,18 +189,18 @@ func (c Change) recurs() bool {
 }
 
 // routes returns those of the subjects that no stream stores as a whole, and warnings of streams that may lose events.
-func (s *saving) routes(ctx context.Context) (partly []SubjectRoute, warnings []string, err error) {
+func (s *saving) routes(ctx context.Context) (partial []SubjectRoute, warnings []string, err error) {
 	subjects := s.document.Subjects()
 	if len(subjects) == 0 {
 		return nil, nil, nil
 	}
-	roads, err := s.Binder.Routes(ctx, slices.Compact(slices.Sorted(slices.Values(subjects))))
-	for _, road := range roads {
-		for _, risk := range road.Risks {
-			warnings = append(warnings, fmt.Sprintf("%s: %s; an event that goes before it is read is lost, and alerted: set the stream to keep events until they are read", road.Subject, risk))
+	routes, err := s.Binder.Routes(ctx, slices.Compact(slices.Sorted(slices.Values(subjects))))
+	for _, route := range routes {
+		for _, risk := range route.Risks {
+			warnings = append(warnings, fmt.Sprintf("%s: %s; an event that goes before it is read is lost, and alerted: set the stream to keep events until they are read", route.Subject, risk))
 		}
 	}
-	return slices.DeleteFunc(roads, func(road SubjectRoute) bool { return road.Takes == nil }), warnings, err
+	return slices.DeleteFunc(routes, func(route SubjectRoute) bool { return route.Takes == nil }), warnings, err
 }
 
 // backfill plays the events before a change, if requested, and counts the jobs; nil if not requested.
@@ -214,11 +214,11 @@ func (s *saving) backfill(ctx context.Context, c *Change) (*backfill, error) {
 	}
 	var p *backfill
 	var err error
-	if ended := s.replays.do(ctx, replaysAtOnce, func() { p, err = newBackfill(ctx, s.Registry, saved, s.options.Since) }); ended != nil {
+	if ended := s.replayLimit.do(ctx, replaysAtOnce, func() { p, err = newBackfill(ctx, s.Registry, saved, s.options.Since) }); ended != nil {
 		return nil, wrapErr("replay the past", ended)
 	}
 	if err == nil {
-		c.Past = len(p.remaining(saved))
+		c.Backfilled = len(p.remaining(saved))
 		err = p.reserve()
 	}
 	return p, err

@@ -14,8 +14,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// scheduledAt returns a rule with versions that were saved at minutes after an hour.
-func scheduledAt(t *testing.T, versions map[int]string) futurejobs.TickingRule {
+// tickingRule returns a rule with versions that were saved at minutes after an hour.
+func tickingRule(t *testing.T, versions map[int]string) futurejobs.TickingRule {
 	t.Helper()
 	_, all := catalogOf(t, versions).Scheduled()
 	if len(all) != 1 {
@@ -42,7 +42,7 @@ func catalogOf(t *testing.T, versions map[int]string) *Catalog {
 			t.Fatal(err)
 		}
 		saved = append(saved, RuleVersion{
-			RuleID: 7, Version: int32(len(saved) + 1), Name: "due", Entity: "import", Document: document, SavedAt: tenPast(m).Add(500 * time.Millisecond),
+			RuleID: 7, Version: int32(len(saved) + 1), Name: "due", Entity: "import", Document: document, SavedAt: minuteOf(m).Add(500 * time.Millisecond),
 			Reads: readsOf(documents[0]),
 		})
 	}
@@ -51,19 +51,19 @@ func catalogOf(t *testing.T, versions map[int]string) *Catalog {
 	return b
 }
 
-// tenPast returns a minute after ten.
-func tenPast(m int) time.Time { return time.Date(2026, 5, 4, 10, m, 0, 0, time.UTC) }
+// minuteOf returns a minute after ten.
+func minuteOf(m int) time.Time { return time.Date(2026, 5, 4, 10, m, 0, 0, time.UTC) }
 
-const steps = "\nescalate: [{after: 1m}]\n"
+const oneStep = "\nescalate: [{after: 1m}]\n"
 
 // A version decides the ticks after its save, up to the save of the next; @every counts from the save of the first.
 func TestVersionsHaveTheirOwnTicks(t *testing.T) {
-	s := scheduledAt(t, map[int]string{
-		5:  `trigger: {schedule: "*/10 * * * *"}` + steps,
-		25: `trigger: {schedule: "*/15 * * * *"}` + steps,
-		42: `trigger: {event: imports.started, key: event.id}` + steps,
-		44: `trigger: {schedule: "@every 4m"}` + steps,
-		50: `trigger: {schedule: "@every 4m", keys: [a]}` + "\nagain: keep" + steps,
+	s := tickingRule(t, map[int]string{
+		5:  `trigger: {schedule: "*/10 * * * *"}` + oneStep,
+		25: `trigger: {schedule: "*/15 * * * *"}` + oneStep,
+		42: `trigger: {event: imports.started, key: event.id}` + oneStep,
+		44: `trigger: {schedule: "@every 4m"}` + oneStep,
+		50: `trigger: {schedule: "@every 4m", keys: [a]}` + "\nagain: keep" + oneStep,
 	})
 	var got []string
 	after := s.From()
@@ -86,24 +86,24 @@ func TestVersionsHaveTheirOwnTicks(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ticks (-want +got):\n%s", diff)
 	}
-	d, ok, err := s.Due(s.From(), tenPast(57))
-	if err != nil || !ok || !d.At.Equal(tenPast(57)) || d.Missed != 6 {
+	d, ok, err := s.Due(s.From(), minuteOf(57))
+	if err != nil || !ok || !d.At.Equal(minuteOf(57)) || d.Missed != 6 {
 		t.Errorf("all at once: %+v, %v, %v", d, ok, err)
 	}
 }
 
 // Ticks of a version that is not enabled are not missed.
-func TestTicksOfARestingVersionAreNotMissed(t *testing.T) {
-	s := scheduledAt(t, map[int]string{
-		5:  `trigger: {schedule: "*/10 * * * *"}` + "\nenabled: false" + steps,
-		25: `trigger: {schedule: "*/10 * * * *"}` + steps,
+func TestTicksOfRestingVersionAreNotMissed(t *testing.T) {
+	s := tickingRule(t, map[int]string{
+		5:  `trigger: {schedule: "*/10 * * * *"}` + "\nenabled: false" + oneStep,
+		25: `trigger: {schedule: "*/10 * * * *"}` + oneStep,
 	})
 	for m, want := range map[int]futurejobs.DueTicks{
-		21: {At: tenPast(20), Outcome: futurejobs.TickPaused},
-		31: {At: tenPast(30), Outcome: futurejobs.TickStarted},
-		41: {At: tenPast(40), Outcome: futurejobs.TickStarted, Missed: 1},
+		21: {At: minuteOf(20), Outcome: futurejobs.TickPaused},
+		31: {At: minuteOf(30), Outcome: futurejobs.TickStarted},
+		41: {At: minuteOf(40), Outcome: futurejobs.TickStarted, Missed: 1},
 	} {
-		d, ok, err := s.Due(s.From(), tenPast(m))
+		d, ok, err := s.Due(s.From(), minuteOf(m))
 		d.Effects = nil
 		if diff := cmp.Diff(want, d); diff != "" || !ok || err != nil {
 			t.Errorf("at %d: %v, %v (-want +got):\n%s", m, ok, err, diff)
@@ -147,19 +147,19 @@ func TestTicksCreateJobsOrEmit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := `trigger: {schedule: "30 * * * *", ` + c.rule + "}\n"
 			if !strings.Contains(text, "emit") && !strings.Contains(text, "escalate") {
-				text += steps
+				text += oneStep
 			}
-			s := scheduledAt(t, map[int]string{0: text})
-			d, ok, err := s.Due(s.From(), tenPast(30))
+			s := tickingRule(t, map[int]string{0: text})
+			d, ok, err := s.Due(s.From(), minuteOf(30))
 			if c.late > 0 {
-				s, now := s.(scheduled), tenPast(30).Add(c.late)
-				d = futurejobs.DueTicks{At: tenPast(30)}
+				s, now := s.(scheduled), minuteOf(30).Add(c.late)
+				d = futurejobs.DueTicks{At: minuteOf(30)}
 				err = s.outcome(s.versions[0], now, &d)
 			}
 			if !ok || err != nil {
 				t.Fatal(ok, err)
 			}
-			if got := told(d); got != c.want {
+			if got := evaluateStory(d); got != c.want {
 				t.Errorf("\ngot  %s\nwant %s", got, c.want)
 			}
 		})
@@ -167,46 +167,46 @@ func TestTicksCreateJobsOrEmit(t *testing.T) {
 }
 
 // The alert for a tick that is found too late has the number of missed ticks before it, and the severity of the rule.
-func TestALateTickNamesTheMissedTicks(t *testing.T) {
+func TestLateTickNamesMissedTicks(t *testing.T) {
 	for do, loud := range map[string]alerts.Severity{"expire": alerts.Warning, "skip": alerts.Info} {
-		s := scheduledAt(t, map[int]string{0: `trigger: {schedule: "*/10 * * * *", keys: [a]}` + "\ncatch_up: {after: 1m, do: " + do + "}" + steps})
+		s := tickingRule(t, map[int]string{0: `trigger: {schedule: "*/10 * * * *", keys: [a]}` + "\ncatch_up: {after: 1m, do: " + do + "}" + oneStep})
 		for m, want := range map[int]string{12: "catch_up.after, 1m", 22: "; 1 tick before it was missed", 33: "; 2 ticks before it were missed"} {
-			d, ok, err := s.Due(s.From(), tenPast(m))
+			d, ok, err := s.Due(s.From(), minuteOf(m))
 			if err != nil || !ok || len(d.Alerts) != 1 {
 				t.Fatalf("%+v, %v, %v", d, ok, err)
 			}
-			if said := d.Alerts[0]; !strings.HasSuffix(strings.TrimSuffix(said.Text, "; it is skipped"), want) || said.Severity != loud {
-				t.Errorf("%s at %d: %s %s", do, m, said.Severity, said.Text)
+			if alert := d.Alerts[0]; !strings.HasSuffix(strings.TrimSuffix(alert.Text, "; it is skipped"), want) || alert.Severity != loud {
+				t.Errorf("%s at %d: %s %s", do, m, alert.Severity, alert.Text)
 			}
 		}
 	}
 }
 
-// told returns the result of a tick, in a line.
-func told(d futurejobs.DueTicks) string {
-	said := []string{string(d.Outcome)}
+// evaluateStory returns the result of a tick, in a line.
+func evaluateStory(d futurejobs.DueTicks) string {
+	texts := []string{string(d.Outcome)}
 	for _, e := range d.Effects {
 		switch ask := e.Action.(type) {
 		case futurejobs.Start:
-			said = append(said, e.Ref.Key+" first "+ask.Job.FirstCheckAt.Format("15:04"))
+			texts = append(texts, e.Ref.Key+" first "+ask.Job.FirstCheckAt.Format("15:04"))
 		case futurejobs.StartExpired:
-			said = append(said, e.Ref.Key+" lapses")
+			texts = append(texts, e.Ref.Key+" lapses")
 		}
 	}
 	if d.Emit != nil {
-		said = append(said, fmt.Sprintf("%s %s %s", d.Emit.Subject, d.Emit.ID, d.Emit.Data))
+		texts = append(texts, fmt.Sprintf("%s %s %s", d.Emit.Subject, d.Emit.ID, d.Emit.Data))
 	}
 	for _, r := range d.Alerts {
-		said = append(said, string(r.Status)+": "+r.Text)
+		texts = append(texts, string(r.Status)+": "+r.Text)
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(texts, "; ")
 }
 
 // An event before a tick does not affect the job of the tick, regardless of when it is read.
-func TestEventsBeforeATickAreLate(t *testing.T) {
+func TestEventsBeforeTickAreLate(t *testing.T) {
 	b := catalogOf(t, map[int]string{5: `trigger: {schedule: "@hourly", keys: [a]}
-resolve: {event: imports.finished, key: event.id}` + steps})
-	effects, refusals := b.Match(futurejobs.Event{Stream: "IMPORTS", Subject: "imports.finished", Seq: 1, At: tenPast(30), Data: []byte(`{"id": "a"}`)})
+resolve: {event: imports.finished, key: event.id}` + oneStep})
+	effects, refusals := b.Match(futurejobs.Event{Stream: "IMPORTS", Subject: "imports.finished", Seq: 1, At: minuteOf(30), Data: []byte(`{"id": "a"}`)})
 	if len(refusals) > 0 || len(effects) != 1 || !effects[0].OutOfOrder {
 		t.Errorf("%+v %v", effects, refusals)
 	}

@@ -39,8 +39,8 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return compiled
 }
 
-// valued returns a YAML text as a validator takes it.
-func valued(t *testing.T, text string) any {
+// decodeYAML returns a YAML text as a validator takes it.
+func decodeYAML(t *testing.T, text string) any {
 	t.Helper()
 	asJSON, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {
@@ -73,7 +73,7 @@ func TestSchemaTakesRules(t *testing.T) {
 	}
 	for _, page := range rulePages(t) {
 		for _, block := range fence.FindAllStringSubmatch(page, -1) {
-			texts["docs: "+block[1]] = whole(block[1] + "\n")
+			texts["docs: "+block[1]] = completeRule(block[1] + "\n")
 		}
 	}
 	for name, text := range texts {
@@ -81,14 +81,14 @@ func TestSchemaTakesRules(t *testing.T) {
 		if err != nil {
 			continue // of a page that shows errors; other tests keep the pages correct
 		}
-		if err := s.Validate(valued(t, text)); err != nil {
+		if err := s.Validate(decodeYAML(t, text)); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}
 		canonical, err := documents[0].Canonical()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Validate(valued(t, string(canonical))); err != nil {
+		if err := s.Validate(decodeYAML(t, string(canonical))); err != nil {
 			t.Errorf("%s, canonical: %v\n%s", name, err, canonical)
 		}
 	}
@@ -98,24 +98,24 @@ func TestSchemaTakesRules(t *testing.T) {
 func TestSchemaRefuses(t *testing.T) {
 	s := schema(t)
 	for _, text := range []string{
-		"name: late", without("name"), without("entity"), without("trigger"),
-		edited("colour: red"), edited("name: Late"), edited("name: 5"), edited("entity: a b"), edited("enabled: 1"),
-		edited("trigger: {event: a, key: event.id, query: x}"), edited("trigger: orders.created"), edited("trigger: {key: event.id}"),
-		edited("trigger: {event: a, key: event.id, schedule: '@daily'}"), edited("trigger: {event: a, key: ''}"),
-		edited("trigger: {event: a, key: event.id, shape: {a: varchar}}"), edited("trigger: {event: a, key: event.id, shape: {a: [text, text]}}"),
-		edited("trigger: {heartbeat: {event: a, key: event.id}}"), edited("trigger: {schedule: '@daily', keys: []}"),
-		edited("update: []"), edited("update: {event: a, key: event.id, as: x}"), edited("resolve: {event: a}"), edited("resolve: [{event: a, key: event.id, need: 0}]"),
-		edited("lookup: {}"), edited("lookup: {sql: {source: shop}}"), edited("lookup: {sql: {source: s, query: q}, kv: {source: s, bucket: b}}"),
-		edited("lookup: {http: {source: s, path: /a, absent: [200]}}"), edited("while: 5"),
-		edited("escalate: {after: 3h}"), edited("escalate: [{step: a}]"), edited("escalate: [{after: 3h, at: since}]"), edited("escalate: [{after: 3}]"),
-		edited("escalate: [{after: -3h}]"), edited("escalate: [{after: 1h, severity: loud}]"), edited("escalate: [{every: 1h, times: 1001}]"),
-		edited("escalate: [{every: soon, times: 3}]"), edited("slot: 15"), edited("slot: 15x"), edited("again: later"), edited("catch_up: {do: nothing}"), edited("catch_up: skip"),
-		edited("guards: {attempts: 0}"), edited("guards: {attempts: 101}"), edited("guards: {tries: 3}"), edited("labels: {a b: c}"), edited("labels: {a: 1}"),
+		"name: late", withoutField("name"), withoutField("entity"), withoutField("trigger"),
+		withEdits("colour: red"), withEdits("name: Late"), withEdits("name: 5"), withEdits("entity: a b"), withEdits("enabled: 1"),
+		withEdits("trigger: {event: a, key: event.id, query: x}"), withEdits("trigger: orders.created"), withEdits("trigger: {key: event.id}"),
+		withEdits("trigger: {event: a, key: event.id, schedule: '@daily'}"), withEdits("trigger: {event: a, key: ''}"),
+		withEdits("trigger: {event: a, key: event.id, shape: {a: varchar}}"), withEdits("trigger: {event: a, key: event.id, shape: {a: [text, text]}}"),
+		withEdits("trigger: {heartbeat: {event: a, key: event.id}}"), withEdits("trigger: {schedule: '@daily', keys: []}"),
+		withEdits("update: []"), withEdits("update: {event: a, key: event.id, as: x}"), withEdits("resolve: {event: a}"), withEdits("resolve: [{event: a, key: event.id, need: 0}]"),
+		withEdits("lookup: {}"), withEdits("lookup: {sql: {source: shop}}"), withEdits("lookup: {sql: {source: s, query: q}, kv: {source: s, bucket: b}}"),
+		withEdits("lookup: {http: {source: s, path: /a, absent: [200]}}"), withEdits("while: 5"),
+		withEdits("escalate: {after: 3h}"), withEdits("escalate: [{step: a}]"), withEdits("escalate: [{after: 3h, at: since}]"), withEdits("escalate: [{after: 3}]"),
+		withEdits("escalate: [{after: -3h}]"), withEdits("escalate: [{after: 1h, severity: loud}]"), withEdits("escalate: [{every: 1h, times: 1001}]"),
+		withEdits("escalate: [{every: soon, times: 3}]"), withEdits("slot: 15"), withEdits("slot: 15x"), withEdits("again: later"), withEdits("catch_up: {do: nothing}"), withEdits("catch_up: skip"),
+		withEdits("guards: {attempts: 0}"), withEdits("guards: {attempts: 101}"), withEdits("guards: {tries: 3}"), withEdits("labels: {a b: c}"), withEdits("labels: {a: 1}"),
 	} {
-		if err := s.Validate(valued(t, text)); err == nil {
+		if err := s.Validate(decodeYAML(t, text)); err == nil {
 			t.Errorf("the schema takes\n%s", text)
 		}
-		if problems := found(t, text); problems == nil {
+		if problems := problemsOf(t, text); problems == nil {
 			t.Errorf("Parse takes\n%s", text)
 		}
 	}

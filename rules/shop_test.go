@@ -39,8 +39,8 @@ func (s sources) Source(name string) (rules.Source, bool) {
 	return s.shop, name != "" && name == "shop"
 }
 
-// ordered opens a shop with an order 1042, complete except for its carrier.
-func ordered(t testing.TB) *shop {
+// newOrderShop opens a shop with an order 1042, complete except for its carrier.
+func newOrderShop(t testing.TB) *shop {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "shop.db"))
 	if err != nil {
@@ -72,12 +72,12 @@ func (s *shop) Enter() bool {
 func (s *shop) Query(ctx context.Context, _ time.Duration, q lookup.Question, queries []lookup.KeyQuery) []checks.Finding {
 	s.line.Add(-1)
 	found := make([]checks.Finding, len(queries))
-	for i, ask := range queries {
+	for i, query := range queries {
 		if q.SQL == "" {
-			found[i].Value, found[i].Err = json.Marshal(map[string]string{"asked": cmp.Or(ask.Path, ask.Subject, ask.Key)})
+			found[i].Value, found[i].Err = json.Marshal(map[string]string{"asked": cmp.Or(query.Path, query.Subject, query.Key)})
 			continue
 		}
-		found[i] = s.row(ctx, q.SQL, ask.Params)
+		found[i] = s.row(ctx, q.SQL, query.Params)
 	}
 	return found
 }

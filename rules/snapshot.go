@@ -15,21 +15,21 @@ const maxCachedVersions = 1024
 
 // snapshot is the rule set at one revision. It is immutable, except for its cache of other versions.
 type snapshot struct {
-	revision int64
-	whole    int64            // when all rules were read
-	changed  map[string]int64 // when rules changed after that, by the streams that they read before or since
-	altered  map[int32]int64  // when rules changed after that, by rule
-	saved    []RuleVersion    // all versions, by rule and version
-	versions map[id]*version
-	names    map[string]*rule
-	subjects trie[*rule]
-	reads    map[string][]string
-	readers  map[string][]string // the names of the rules that read a stream, by stream
-	finest   map[string]futurejobs.Grid
-	grids    []futurejobs.Grid  // of all versions, each once
-	ending   map[int32][]string // by rule, the streams that its newest version reads
-	ticking  []*rule            // the rules that have a version with a schedule, by rule
-	loud     []int32            // the rules with a version that has a critical step, in order
+	revision      int64
+	whole         int64            // when all rules were read
+	changed       map[string]int64 // when rules changed after that, by the streams that they read before or since
+	altered       map[int32]int64  // when rules changed after that, by rule
+	saved         []RuleVersion    // all versions, by rule and version
+	versions      map[id]*version
+	names         map[string]*rule
+	subjects      trie[*rule]
+	reads         map[string][]string
+	readers       map[string][]string // the names of the rules that read a stream, by stream
+	finest        map[string]futurejobs.Grid
+	grids         []futurejobs.Grid  // of all versions, each once
+	ending        map[int32][]string // by rule, the streams that its newest version reads
+	ticking       []*rule            // the rules that have a version with a schedule, by rule
+	criticalRules []int32            // the rules with a version that has a critical step, in order
 
 	mu  sync.Mutex
 	old map[id]*version // versions of deleted rules that still have jobs
@@ -173,7 +173,7 @@ func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, world en
 		}
 		e.versions[which] = v
 		if loudest(v.document.Escalate) == alerts.Critical {
-			e.loud = append(e.loud, s.RuleID)
+			e.criticalRules = append(e.criticalRules, s.RuleID)
 		}
 		if rules[s.RuleID] == nil {
 			rules[s.RuleID] = &rule{}
@@ -183,8 +183,8 @@ func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, world en
 		rules[s.RuleID].paused, rules[s.RuleID].halted = !s.PausedAt.IsZero(), s.isHalted()
 		rules[s.RuleID].versions = append(rules[s.RuleID].versions, v)
 	}
-	slices.Sort(e.loud)
-	e.loud = slices.Compact(e.loud)
+	slices.Sort(e.criticalRules)
+	e.criticalRules = slices.Compact(e.criticalRules)
 	for _, r := range order {
 		slices.SortFunc(r.versions, func(a, b *version) int { return int(b.saved.Version) - int(a.saved.Version) })
 		e.add(r)

@@ -12,10 +12,10 @@ import (
 	"deadman/rules"
 )
 
-// firstLook returns a job that begins at ten, with its first check.
-func firstLook(t *testing.T, rule *rules.Rule, key string) futurejobs.Job {
+// firstCheck returns a job that begins at ten, with its first check.
+func firstCheck(t *testing.T, rule *rules.Rule, key string) futurejobs.Job {
 	t.Helper()
-	effect, err := rule.Start(key, ten, ten, nil, 1)
+	effect, err := rule.Start(key, tenOClock, tenOClock, nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,11 +25,11 @@ func firstLook(t *testing.T, rule *rules.Rule, key string) futurejobs.Job {
 // A herd that begins at one instant spreads over the slots evenly.
 func TestManyKeysAreSpread(t *testing.T) {
 	const keys = 10_000
-	rule := compiled(t, of("slot: 1m", "spread: 10m", "escalate: [{after: 1h, step: one}, {after: 2h, step: two}]"))
+	rule := compileRule(t, joinLines("slot: 1m", "spread: 10m", "escalate: [{after: 1h, step: one}, {after: 2h, step: two}]"))
 	slots := map[time.Time]int{}
 	for i := range keys {
-		job := firstLook(t, rule, fmt.Sprint("key-", i))
-		if !job.Since.Equal(ten) {
+		job := firstCheck(t, rule, fmt.Sprint("key-", i))
+		if !job.Since.Equal(tenOClock) {
 			t.Fatalf("the wait of %s begins at %s", job.Key, job.Since)
 		}
 		slots[job.FirstCheckAt]++
@@ -37,7 +37,7 @@ func TestManyKeysAreSpread(t *testing.T) {
 	// With ten slots chi-square has nine degrees of freedom: over 34 once in ten thousand herds.
 	chi := 0.0
 	for i := range 10 {
-		off := float64(slots[ten.Add(time.Hour+time.Duration(i)*time.Minute)]) - keys/10
+		off := float64(slots[tenOClock.Add(time.Hour+time.Duration(i)*time.Minute)]) - keys/10
 		chi += off * off / (keys / 10)
 	}
 	if len(slots) != 10 || chi > 34 {
@@ -45,23 +45,23 @@ func TestManyKeysAreSpread(t *testing.T) {
 	}
 }
 
-func TestSpreadDelaysAllStepsOfAKeyEqually(t *testing.T) {
-	spread := of("slot: 1m", "spread: 2h", `escalate: [{after: 1h, step: one, text: "."}, {every: 3h, times: 2, step: two, text: "."}]`)
-	plain := of("slot: 1m", `escalate: [{after: 1h, step: one, text: "."}, {every: 3h, times: 2, step: two, text: "."}]`)
+func TestSpreadDelaysAllStepsOfKeyEqually(t *testing.T) {
+	spread := joinLines("slot: 1m", "spread: 2h", `escalate: [{after: 1h, step: one, text: "."}, {every: 3h, times: 2, step: two, text: "."}]`)
+	plain := joinLines("slot: 1m", `escalate: [{after: 1h, step: one, text: "."}, {every: 3h, times: 2, step: two, text: "."}]`)
 	moved := map[time.Duration]bool{}
 	for i := range 20 {
 		key := fmt.Sprint(i)
-		later := firstLook(t, compiled(t, spread), key).FirstCheckAt.Sub(ten.Add(time.Hour))
+		later := firstCheck(t, compileRule(t, spread), key).FirstCheckAt.Sub(tenOClock.Add(time.Hour))
 		moved[later] = true
 		if later < 0 || later >= 2*time.Hour {
 			t.Fatalf("the first look of %s is later by %s", key, later)
 		}
-		event := []rules.PreviewEvent{{At: ten, Data: fmt.Appendf(nil, `{"id": %q}`, key)}}
-		with, err := compiled(t, spread).Preview(t.Context(), event, time.Time{})
+		event := []rules.PreviewEvent{{At: tenOClock, Data: fmt.Appendf(nil, `{"id": %q}`, key)}}
+		with, err := compileRule(t, spread).Preview(t.Context(), event, time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		without, err := compiled(t, plain).Preview(t.Context(), event, time.Time{})
+		without, err := compileRule(t, plain).Preview(t.Context(), event, time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestSpreadDelaysAllStepsOfAKeyEqually(t *testing.T) {
 }
 
 // Keys that wait until a calendar opens are spread over the time after that, and not past its end.
-func TestASpreadStaysWithinTheCalendar(t *testing.T) {
+func TestSpreadStaysWithinCalendar(t *testing.T) {
 	known, err := calendars.Parse([]byte(`
 calendars:
   office: {zone: UTC, days: mon-fri, hours: "09:00-10:00"}
@@ -88,7 +88,7 @@ calendars:
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents, err := rules.Parse([]byte(of("slot: 1m", "spread: 2h", "escalate: [{after: 3h, within: office, step: one}]")), "")
+	documents, err := rules.Parse([]byte(joinLines("slot: 1m", "spread: 2h", "escalate: [{after: 3h, within: office, step: one}]")), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +96,10 @@ calendars:
 	if err != nil {
 		t.Fatal(err)
 	}
-	opens := ten.Add(23 * time.Hour)
+	opens := tenOClock.Add(23 * time.Hour)
 	early, next := 0, 0
 	for i := range 200 {
-		switch at := firstLook(t, rule, fmt.Sprint(i)).FirstCheckAt; {
+		switch at := firstCheck(t, rule, fmt.Sprint(i)).FirstCheckAt; {
 		case !at.Before(opens) && at.Before(opens.Add(time.Hour)):
 			early++
 		case at.Equal(opens.Add(futurejobs.Day)):

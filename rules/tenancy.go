@@ -37,12 +37,12 @@ type tenancy struct {
 	of         func(rule string) string // returns the prefix of a rule; nil: none is known
 	allowances *allowances              // nil: costs are not drawn, and no rule is refused
 	now        func() time.Time
-	tabs       map[tenant]*tab
-	turnedAway []turnedAway // in the order of the first rule
+	budgets    map[tenant]*tenantBudget
+	refusals   []tenantRefusal // in the order of the first rule
 }
 
-// tab is the remaining cost limit of one tenant's rules on the event.
-type tab struct {
+// tenantBudget is the remaining cost limit of one tenant's rules on the event.
+type tenantBudget struct {
 	tenant
 	left  int // of their budgets
 	free  int // of the free part
@@ -63,14 +63,14 @@ func tenantOf(prefixOf func(rule string) string, rule, token string) tenant {
 	return tenant{token: token}
 }
 
-// tab returns the remaining limit of a rule's tenant on an event with the given bytes, if the rule has a budget.
-func (t *tenancy) tab(of RuleVersion, budget, bytes int) *tab {
+// budgetOf returns the remaining limit of a rule's tenant on an event with the given bytes, if the rule has a budget.
+func (t *tenancy) budgetOf(of RuleVersion, budget, bytes int) *tenantBudget {
 	whose := t.owner(of)
-	known := t.tabs[whose]
+	known := t.budgets[whose]
 	if known != nil {
 		return known
 	}
-	known = &tab{tenant: whose, left: tenantShare * budget}
+	known = &tenantBudget{tenant: whose, left: tenantShare * budget}
 	if t.allowances != nil {
 		var isOverdrawn bool
 		known.stock, isOverdrawn = t.allowances.left(whose, t.now())
@@ -78,15 +78,15 @@ func (t *tenancy) tab(of RuleVersion, budget, bytes int) *tab {
 			known.free = leastFree + bytes/bytesForFree
 		}
 	}
-	if t.tabs == nil {
-		t.tabs = make(map[tenant]*tab)
+	if t.budgets == nil {
+		t.budgets = make(map[tenant]*tenantBudget)
 	}
-	t.tabs[whose] = known
+	t.budgets[whose] = known
 	return known
 }
 
 // lower lowers the budget of a rule to the remaining limit of its tenant, and returns it.
-func (t *tab) lower(own *budget) int {
+func (t *tenantBudget) lower(own *budget) int {
 	if t.left < own.left {
 		own.left, own.spent = t.left, errTenantSpent
 	}
@@ -97,11 +97,11 @@ func (t *tab) lower(own *budget) int {
 }
 
 // affords reports whether the free part and the allowance suffice for a cost.
-func (t *tab) affords(cost int) bool { return !t.drawn || cost <= t.free+t.stock }
+func (t *tenantBudget) affords(cost int) bool { return !t.drawn || cost <= t.free+t.stock }
 
 // pay deducts the cost of a rule's expressions from the tab, and the part of it and of its writes that is not free from
 // the allowance of the tenant.
-func (t *tenancy) pay(of *tab, cost, writes int) {
+func (t *tenancy) pay(of *tenantBudget, cost, writes int) {
 	of.left -= cost
 	cost += writes * roundsToWrite
 	free := min(cost, of.free)
@@ -114,33 +114,33 @@ func (t *tenancy) pay(of *tab, cost, writes int) {
 	t.allowances.draw(of.tenant, beyond)
 }
 
-// turnedAway has the rules of one tenant that an event was refused for without a fault of the event: their allowance is
+// tenantRefusal has the rules of one tenant that an event was refused for without a fault of the event: their allowance is
 // used up, or they are halted. They are refused together: a dead letter for each would cost as much as their effects.
-type turnedAway struct {
+type tenantRefusal struct {
 	tenant
 	why   error
 	rules []string
 	first error // of the first rule
 }
 
-// turnAway refuses the event for a rule of a tenant; err wraps or equals why.
-func (t *tenancy) turnAway(whose tenant, rule string, why, err error) {
-	for i := range t.turnedAway {
-		if known := &t.turnedAway[i]; known.tenant == whose && known.why == why { //nolint:errorlint // it is a constant
+// refuse refuses the event for a rule of a tenant; err wraps or equals why.
+func (t *tenancy) refuse(whose tenant, rule string, why, err error) {
+	for i := range t.refusals {
+		if known := &t.refusals[i]; known.tenant == whose && known.why == why { //nolint:errorlint // it is a constant
 			known.rules = append(known.rules, rule)
 			return
 		}
 	}
-	t.turnedAway = append(t.turnedAway, turnedAway{whose, why, []string{rule}, err})
+	t.refusals = append(t.refusals, tenantRefusal{whose, why, []string{rule}, err})
 }
 
 // isUsedUp reports whether rules were refused because an allowance is used up.
 func (t *tenancy) isUsedUp() bool {
-	return slices.ContainsFunc(t.turnedAway, func(a turnedAway) bool { return a.why == errUsedUp }) //nolint:errorlint // the same
+	return slices.ContainsFunc(t.refusals, func(a tenantRefusal) bool { return a.why == errUsedUp }) //nolint:errorlint // the same
 }
 
 // refusal returns the refusal of one rule, or of several.
-func (a turnedAway) refusal() futurejobs.Refusal {
+func (a tenantRefusal) refusal() futurejobs.Refusal {
 	if len(a.rules) == 1 {
 		return futurejobs.Refusal{Rule: a.rules[0], Reason: a.first.Error()}
 	}

@@ -16,8 +16,8 @@ import (
 	"deadman/internal/subjects"
 )
 
-// tenants is a catalog of rules with bounds, and without, by a clock that stands still.
-type tenants struct {
+// tenantCatalog is a catalog of rules with bounds, and without, by a clock that stands still.
+type tenantCatalog struct {
 	testing.TB
 	*Catalog
 	saved []RuleVersion
@@ -25,14 +25,14 @@ type tenants struct {
 	seq   uint64
 }
 
-func newTenants(t testing.TB) *tenants {
-	ts := &tenants{TB: t, Catalog: &Catalog{shards: 1}, now: tenPast(0), seq: 100}
+func newTenantCatalog(t testing.TB) *tenantCatalog {
+	ts := &tenantCatalog{TB: t, Catalog: &Catalog{shards: 1}, now: minuteOf(0), seq: 100}
 	ts.Now = func() time.Time { return ts.now }
 	return ts
 }
 
 // add adds the rules of a text under other names; without a token they have no bounds.
-func (ts *tenants) add(text, name, token string) {
+func (ts *tenantCatalog) add(text, name, token string) {
 	ts.Helper()
 	documents, err := ParseAgainst([]byte(text), "", ts.Calendars)
 	if err != nil {
@@ -44,7 +44,7 @@ func (ts *tenants) add(text, name, token string) {
 		if err != nil {
 			ts.Fatal(err)
 		}
-		s := RuleVersion{RuleID: int32(len(ts.saved) + 1), Version: 1, Name: d.Name, Entity: d.Entity, Document: document, SavedAt: tenPast(0)}
+		s := RuleVersion{RuleID: int32(len(ts.saved) + 1), Version: 1, Name: d.Name, Entity: d.Entity, Document: document, SavedAt: minuteOf(0)}
 		if token != "" {
 			s.Bounds = &access.Bounds{Token: token, Subjects: subjects.List{">"}}
 		}
@@ -57,14 +57,14 @@ func (ts *tenants) add(text, name, token string) {
 }
 
 // event returns an event that came after all rules.
-func (ts *tenants) event(subject string, data []byte) futurejobs.Event {
+func (ts *tenantCatalog) event(subject string, data []byte) futurejobs.Event {
 	ts.seq++
-	return futurejobs.Event{Stream: "S", Subject: subject, Seq: ts.seq, At: tenPast(30), Data: data}
+	return futurejobs.Event{Stream: "S", Subject: subject, Seq: ts.seq, At: minuteOf(30), Data: data}
 }
 
 // match matches an event, and returns by the first word of their names how many rules processed it, and the reasons of
 // the others.
-func (ts *tenants) match(
+func (ts *tenantCatalog) match(
 	by func(futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal), e futurejobs.Event,
 ) (took map[string]int, refused map[string]string) {
 	took, refused = make(map[string]int), make(map[string]string)
@@ -84,14 +84,14 @@ func (ts *tenants) match(
 	return took, refused
 }
 
-// draws returns how much a match draws from all allowances, and how much of it its effects cost.
-func (ts *tenants) draws(e futurejobs.Event) (rounds, toWrite int) {
-	ts.Catalog.drawn = allowances{}
+// measure returns how much a match draws from all allowances, and how much of it its effects cost.
+func (ts *tenantCatalog) measure(e futurejobs.Event) (rounds, toWrite int) {
+	ts.Catalog.allowances = allowances{}
 	effects, refusals := ts.Match(e)
 	if len(refusals) > 0 {
 		ts.Errorf("%+v", refusals[0])
 	}
-	for _, d := range ts.Catalog.drawn.debts {
+	for _, d := range ts.Catalog.allowances.debts {
 		rounds += d.drawn
 	}
 	return rounds, len(effects) * roundsToWrite
@@ -106,11 +106,11 @@ func TestOrdinaryRulesAreFree(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		ts := newTenants(t)
+		ts := newTenantCatalog(t)
 		for _, known := range must(filepath.Glob(filepath.Join(filepath.Dir(file), "*.calendars"))) {
 			ts.Calendars = must(calendars.Parse(must(os.ReadFile(known)), known))
 		}
-		few := newTenants(t)
+		few := newTenantCatalog(t)
 		few.Calendars = ts.Calendars
 		text := string(must(os.ReadFile(file)))
 		for i := range 100 {
@@ -128,18 +128,18 @@ func TestOrdinaryRulesAreFree(t *testing.T) {
 			if err := json.Unmarshal([]byte(line), &e); err != nil {
 				t.Fatal(err)
 			}
-			if drawn, toWrite := ts.draws(ts.event(e.Subject, e.Data)); drawn > toWrite {
+			if drawn, toWrite := ts.measure(ts.event(e.Subject, e.Data)); drawn > toWrite {
 				t.Errorf("%s: %s draws %d rounds, %d of them for effects", file, line, drawn, toWrite)
 			}
-			if drawn, _ := few.draws(few.event(e.Subject, e.Data)); drawn > 0 {
+			if drawn, _ := few.measure(few.event(e.Subject, e.Data)); drawn > 0 {
 				t.Errorf("%s: %s draws %d rounds of 10 rules", file, line, drawn)
 			}
 		}
 	}
 }
 
-// ordinary is a rule that reads many fields, and a list.
-const ordinary = `
+// ordinaryRule is a rule that reads many fields, and a list.
+const ordinaryRule = `
 name: ordinary
 entity: order
 trigger: {event: orders.changed, key: event.id, since: event.placed_at, if: event.total > 3 and event.status != "DRAFT" and event.customer.kind == "SHOP"}
@@ -151,10 +151,10 @@ resolve:
 escalate: [{after: 3h}]
 `
 
-// order is an event of so many bytes that ordinary rules read.
-func order(bytes int) []byte {
+// orderEvent is an event of so many bytes that ordinary rules read.
+func orderEvent(bytes int) []byte {
 	return must(json.Marshal(map[string]any{
-		"id": "1042", "placed_at": tenPast(29), "total": 12.5, "status": "OPEN", "customer": map[string]any{"kind": "SHOP"}, "country": "DE",
+		"id": "1042", "placed_at": minuteOf(29), "total": 12.5, "status": "OPEN", "customer": map[string]any{"kind": "SHOP"}, "country": "DE",
 		"carrier": "fedex", "notes": []string{"a", "b", "c"}, "lines": strings.Repeat("x", bytes),
 	}))
 }
@@ -162,19 +162,19 @@ func order(bytes int) []byte {
 // Data that another expression decoded before is not paid for again, so that ordinary rules are free on large events,
 // too.
 func TestOrdinaryRulesAreFreeOnLargeEvents(t *testing.T) {
-	ts := newTenants(t)
+	ts := newTenantCatalog(t)
 	for i := range 100 {
-		ts.add(ordinary, fmt.Sprintf("acme-%d", i), "acme")
+		ts.add(ordinaryRule, fmt.Sprintf("acme-%d", i), "acme")
 	}
 	for _, bytes := range []int{0, 1_000, 10_000, 100_000, 260_000} {
-		if drawn, toWrite := ts.draws(ts.event("orders.changed", order(bytes))); drawn > toWrite {
+		if drawn, toWrite := ts.measure(ts.event("orders.changed", orderEvent(bytes))); drawn > toWrite {
 			t.Errorf("an event of %d bytes draws %d rounds, %d of them for effects", bytes, drawn, toWrite)
 		}
 	}
 }
 
-// greedy is a rule that costs about 50,000 rounds on an event of greed.
-const greedy = `
+// greedyRule is a rule that costs about 50,000 rounds on an event of greed.
+const greedyRule = `
 name: greedy
 entity: order
 trigger: {event: orders.changed, key: event.id, if: 'count(event.list, # == 1) < 3 and count(event.list, # == 2) < 3'}
@@ -184,19 +184,19 @@ escalate: [{after: 3h}]
 // The rules of a tenant cost no more over time than its allowance: beyond it they are refused, and counted as rules
 // that cost too much on an event. Rules of other tenants, and without bounds, process the event, and so does each after
 // some time.
-func TestATenantHasAnAllowance(t *testing.T) {
-	ts := newTenants(t)
+func TestTenantHasAllowance(t *testing.T) {
+	ts := newTenantCatalog(t)
 	for i := range 20 {
-		ts.add(greedy, fmt.Sprintf("acme-%d", i), "acme")
+		ts.add(greedyRule, fmt.Sprintf("acme-%d", i), "acme")
 	}
-	ts.add(greedy, "beta", "beta")
-	ts.add(greedy, "plain", "")
-	data := bulky(t, 8_000, 10)
-	drawn, _ := ts.draws(ts.event("orders.changed", data))
+	ts.add(greedyRule, "beta", "beta")
+	ts.add(greedyRule, "plain", "")
+	data := largeEvent(t, 8_000, 10)
+	drawn, _ := ts.measure(ts.event("orders.changed", data))
 	if drawn < 500_000 || drawn > 2_000_000 {
 		t.Fatalf("an event draws %d rounds", drawn)
 	}
-	ts.Catalog.drawn = allowances{}
+	ts.Catalog.allowances = allowances{}
 	took, refused := ts.match(ts.Match, ts.event("orders.changed", data))
 	events := 1
 	for ; len(refused) == 0; events++ {
@@ -241,16 +241,16 @@ func TestATenantHasAnAllowance(t *testing.T) {
 // The results that senders get for their events have an allowance of their own, and results beyond it are marked as
 // incomplete.
 func TestForeseeHasItsOwnAllowance(t *testing.T) {
-	ts := newTenants(t)
+	ts := newTenantCatalog(t)
 	for i := range 20 {
-		ts.add(greedy, fmt.Sprintf("acme-%d", i), "acme")
+		ts.add(greedyRule, fmt.Sprintf("acme-%d", i), "acme")
 	}
-	data := bulky(t, 8_000, 10)
-	drawn, _ := ts.draws(ts.event("orders.changed", data))
-	ts.Catalog.drawn = allowances{}
-	told := 0
-	for ; told < 2*tenantAllowance/drawn; told++ {
-		effects, refusals, isWhole := ts.Foresee(ts.event("orders.changed", data))
+	data := largeEvent(t, 8_000, 10)
+	drawn, _ := ts.measure(ts.event("orders.changed", data))
+	ts.Catalog.allowances = allowances{}
+	reported := 0
+	for ; reported < 2*tenantAllowance/drawn; reported++ {
+		effects, refusals, isWhole := ts.DryMatch(ts.event("orders.changed", data))
 		if isWhole != (len(refusals) == 0) || isWhole != (len(effects) == 20) {
 			t.Errorf("%d effects, %d refusals; whole %t", len(effects), len(refusals), isWhole)
 		}
@@ -258,11 +258,11 @@ func TestForeseeHasItsOwnAllowance(t *testing.T) {
 			break
 		}
 	}
-	if told != tenantAllowance/drawn {
-		t.Errorf("told of %d events, want %d", told, tenantAllowance/drawn)
+	if reported != tenantAllowance/drawn {
+		t.Errorf("told of %d events, want %d", reported, tenantAllowance/drawn)
 	}
-	if len(ts.Catalog.drawn.debts) != 0 {
-		t.Errorf("drawn of the intake: %v", ts.Catalog.drawn.debts)
+	if len(ts.Catalog.allowances.debts) != 0 {
+		t.Errorf("drawn of the intake: %v", ts.Catalog.allowances.debts)
 	}
 	if took, refused := ts.match(ts.Match, ts.event("orders.changed", data)); took["acme"] != 20 {
 		t.Errorf("the intake: %v, %v", took, refused)
@@ -270,8 +270,8 @@ func TestForeseeHasItsOwnAllowance(t *testing.T) {
 }
 
 // The tokens of one prefix have one allowance, and one budget for an event; those without a prefix are tenants of their own.
-func TestATenantIsAPrefix(t *testing.T) {
-	ts := newTenants(t)
+func TestTenantIsPrefix(t *testing.T) {
+	ts := newTenantCatalog(t)
 	ts.Tenant = func(rule string) string {
 		if strings.HasPrefix(rule, "acme-") {
 			return "acme-"
@@ -279,12 +279,12 @@ func TestATenantIsAPrefix(t *testing.T) {
 		return ""
 	}
 	for i := range 8 {
-		ts.add(greedy, fmt.Sprintf("acme-%d", i), fmt.Sprintf("token%d", i))
-		ts.add(greedy, fmt.Sprintf("other%d", i), fmt.Sprintf("token%d", i))
+		ts.add(greedyRule, fmt.Sprintf("acme-%d", i), fmt.Sprintf("token%d", i))
+		ts.add(greedyRule, fmt.Sprintf("other%d", i), fmt.Sprintf("token%d", i))
 	}
-	ts.Match(ts.event("orders.changed", bulky(t, 8_000, 10)))
+	ts.Match(ts.event("orders.changed", largeEvent(t, 8_000, 10)))
 	var prefixes, tokens int
-	for of := range ts.Catalog.drawn.debts {
+	for of := range ts.Catalog.allowances.debts {
 		switch {
 		case of == tenant{prefix: "acme-"}:
 			prefixes++
@@ -292,8 +292,8 @@ func TestATenantIsAPrefix(t *testing.T) {
 			tokens++
 		}
 	}
-	if prefixes != 1 || tokens != 8 || len(ts.Catalog.drawn.debts) != 9 {
-		t.Errorf("drawn: %v", ts.Catalog.drawn.debts)
+	if prefixes != 1 || tokens != 8 || len(ts.Catalog.allowances.debts) != 9 {
+		t.Errorf("drawn: %v", ts.Catalog.allowances.debts)
 	}
 }
 
@@ -304,8 +304,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// updating is a rule that writes each event into a job, at no cost of expressions.
-const updating = `
+// updatingRule is a rule that writes each event into a job, at no cost of expressions.
+const updatingRule = `
 name: updating
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -314,8 +314,8 @@ resolve: {event: orders.done, key: event.id}
 escalate: [{after: 3h}]
 `
 
-// refusing is a rule that refuses each event.
-const refusing = `
+// failingRule is a rule that refuses each event.
+const failingRule = `
 name: refusing
 entity: order
 trigger: {event: orders.changed, key: event.no_such_field}
@@ -332,19 +332,19 @@ func TestEffectsAndRefusalsAreDrawn(t *testing.T) {
 		rules, events int // events a second
 		lasts         int // seconds; 0: for ever
 	}{
-		{"effects", updating, 200, 90, 3},
-		{"refusals", refusing, 200, 90, 3},
-		{"few effects", updating, 100, 50, 0},
-		{"few rules", updating, 20, 1000, 0},
+		{"effects", updatingRule, 200, 90, 3},
+		{"refusals", failingRule, 200, 90, 3},
+		{"few effects", updatingRule, 100, 50, 0},
+		{"few rules", updatingRule, 20, 1000, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ts := newTenants(t)
+			ts := newTenantCatalog(t)
 			for i := range c.rules {
 				ts.add(c.text, fmt.Sprintf("acme-%d", i), "acme")
 			}
 			ts.Tenant = func(string) string { return "acme-" }
-			ts.Catalog.drawn.has(t, tenant{prefix: "acme-"}, ts.now, tenantAllowance)
-			ts.Catalog.drawn.draw(tenant{prefix: "acme-"}, tenantAllowance*9/10)
+			ts.Catalog.allowances.checkLeft(t, tenant{prefix: "acme-"}, ts.now, tenantAllowance)
+			ts.Catalog.allowances.draw(tenant{prefix: "acme-"}, tenantAllowance*9/10)
 			for second := range 8 {
 				for range c.events {
 					ts.now = ts.now.Add(time.Second / time.Duration(c.events))
@@ -355,7 +355,7 @@ func TestEffectsAndRefusalsAreDrawn(t *testing.T) {
 						continue
 					case c.lasts == 0 || second > c.lasts:
 						t.Fatalf("used up after %d seconds", second)
-					case refusals[at].Rule != "acme-*" && len(refusals[at].Rules) != 0, len(ts.Catalog.drawn.debts) != 1:
+					case refusals[at].Rule != "acme-*" && len(refusals[at].Rules) != 0, len(ts.Catalog.allowances.debts) != 1:
 						t.Errorf("refused: %+v", refusals[at])
 					}
 					return
@@ -370,17 +370,17 @@ func TestEffectsAndRefusalsAreDrawn(t *testing.T) {
 
 // The rules that a used-up allowance or a pause keeps from an event are named in one refusal, and the retry of its dead
 // letter is for each of them, and for no other rule.
-func TestRefusedRulesOfATenantAreOneDeadLetter(t *testing.T) {
-	ts := newTenants(t)
+func TestRefusedRulesOfTenantAreOneDeadLetter(t *testing.T) {
+	ts := newTenantCatalog(t)
 	ts.Tenant = func(rule string) string { return map[bool]string{true: "acme-"}[strings.HasPrefix(rule, "acme-")] }
 	for i := range 100 {
-		ts.add(updating, fmt.Sprintf("acme-%d", i), "acme")
+		ts.add(updatingRule, fmt.Sprintf("acme-%d", i), "acme")
 	}
-	ts.add(updating, "acme-x", "")
-	ts.add(updating, "beta", "beta")
+	ts.add(updatingRule, "acme-x", "")
+	ts.add(updatingRule, "beta", "beta")
 	acme := tenant{prefix: "acme-"}
-	left, _ := ts.Catalog.drawn.left(acme, ts.now)
-	ts.Catalog.drawn.draw(acme, left)
+	left, _ := ts.Catalog.allowances.left(acme, ts.now)
+	ts.Catalog.allowances.draw(acme, left)
 	e := ts.event("orders.changed", []byte(`{"id": "1"}`))
 	effects, refusals := ts.Match(e)
 	took := len(effects) - 2
@@ -412,15 +412,15 @@ func TestRefusedRulesOfATenantAreOneDeadLetter(t *testing.T) {
 
 // Refusals of quotas are known after an event was matched. A tenant that owes too many of them has no free part.
 func TestRefusalsOfQuotasAreDrawn(t *testing.T) {
-	ts := newTenants(t)
-	ts.add(updating, "acme", "acme")
-	ts.add(updating, "plain", "")
+	ts := newTenantCatalog(t)
+	ts.add(updatingRule, "acme", "acme")
+	ts.add(updatingRule, "plain", "")
 	acme := tenant{token: "acme"}
 	ts.ChargeRefused("plain-0", 1000)
 	ts.ChargeRefused("gone", 1000)
-	ts.Catalog.drawn.has(t, acme, ts.now, tenantAllowance)
+	ts.Catalog.allowances.checkLeft(t, acme, ts.now, tenantAllowance)
 	ts.ChargeRefused("acme-0", 1000)
-	ts.Catalog.drawn.has(t, acme, ts.now, tenantAllowance-1000*roundsToWrite)
+	ts.Catalog.allowances.checkLeft(t, acme, ts.now, tenantAllowance-1000*roundsToWrite)
 	ts.ChargeRefused("acme-0", tenantAllowance/roundsToWrite)
 	e := ts.event("orders.changed", []byte(`{"id": "1"}`))
 	if took, refused := ts.match(ts.Match, e); len(refused) != 0 || took["acme"] != 1 {
@@ -434,22 +434,22 @@ func TestRefusalsOfQuotasAreDrawn(t *testing.T) {
 
 // Ten tenants that used up all they may draw at once leave an ordinary tenant its reserve.
 func TestVirtualTenantsDoNotRefuseEachOther(t *testing.T) {
-	ts := newTenants(t)
+	ts := newTenantCatalog(t)
 	for i := range 20 {
-		ts.add(ordinary, fmt.Sprintf("good-%d", i), "good")
+		ts.add(ordinaryRule, fmt.Sprintf("good-%d", i), "good")
 	}
 	for i := range 10 {
-		ts.add(greedy, fmt.Sprintf("bad%d", i), fmt.Sprintf("bad%d", i))
+		ts.add(greedyRule, fmt.Sprintf("bad%d", i), fmt.Sprintf("bad%d", i))
 	}
-	data := bulky(t, 8_000, 10)
+	data := largeEvent(t, 8_000, 10)
 	for second := range 120 {
 		for i := range 10 {
 			of := tenant{token: fmt.Sprintf("bad%d", i)}
-			left, _ := ts.Catalog.drawn.left(of, ts.now)
-			ts.Catalog.drawn.draw(of, left)
+			left, _ := ts.Catalog.allowances.left(of, ts.now)
+			ts.Catalog.allowances.draw(of, left)
 		}
 		for range 20 {
-			if took, refused := ts.match(ts.Match, ts.event("orders.changed", order(100))); took["good"] < 20 || refused["good"] != "" {
+			if took, refused := ts.match(ts.Match, ts.event("orders.changed", orderEvent(100))); took["good"] < 20 || refused["good"] != "" {
 				t.Fatalf("in second %d: %v, refused %v", second, took, refused)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 
 // The timeline up to a step is a part of the whole timeline, even if steps are not due in the order that they are
 // written in.
-func TestTimelineUpToAStep(t *testing.T) {
+func TestTimelineUpToStep(t *testing.T) {
 	since := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		escalate string
@@ -28,7 +28,7 @@ func TestTimelineUpToAStep(t *testing.T) {
 		"nagging and at once": {"[{every: 30m, until: acknowledged}]\nguards: {horizon: 1d}", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := compiledOf(t, "name: a\nentity: b\ntrigger: {heartbeat: {every: 10m}}\nescalate: "+c.escalate+"\n")
+			r := compileRule(t, "name: a\nentity: b\ntrigger: {heartbeat: {every: 10m}}\nescalate: "+c.escalate+"\n")
 			for _, pauses := range [][]checks.Pause{nil, {{From: since.Add(90 * time.Minute), To: since.Add(100 * time.Minute)}}} {
 				w := jobContext{scope: scope{key: "k", since: since, event: bodies.New(nil), state: bodies.New(nil)}, pauses: pauses}
 				whole, err := r.timeline(w)

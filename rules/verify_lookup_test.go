@@ -11,37 +11,37 @@ import (
 	"deadman/rules"
 )
 
-// asking is the base with a lookup and a condition.
-func asking(query, while string, edits ...string) string {
-	return edited(append([]string{`lookup: {sql: {source: shop, query: "` + query + `"}}`, "while: '" + while + "'"}, edits...)...)
+// verifyRule is the base with a lookup and a condition.
+func verifyRule(query, while string, edits ...string) string {
+	return withEdits(append([]string{`lookup: {sql: {source: shop, query: "` + query + `"}}`, "while: '" + while + "'"}, edits...)...)
 }
 
-func TestSaveVerifiesTheLookup(t *testing.T) {
+func TestSaveVerifiesLookup(t *testing.T) {
 	const query = "select status, total, carrier as who from orders where id = $1"
 	for _, c := range []struct {
 		name, text string
 		want       string // the problem, from its place on; empty: none
 	}{
-		{"right", asking(query, `state.status == "UNSHIPPED" and state.total > 3 and date(state.who) > since`), ""},
-		{"a query that is none", asking("selec status from orders", "state != nil"), `7:37: late: lookup.sql.query: the source rejects the query: SQL logic error: near "selec": syntax error`},
-		{"a table that is not there", asking("select status from order_ where id = $1", "state != nil"), "7:37: late: lookup.sql.query: the source rejects the query: SQL logic error: no such table: order_"},
-		{"too few parameters", asking("select status from orders where id = $1 and total > $2", "state != nil"), "7:37: late: lookup.sql.query: the source rejects the query"},
-		{"a source that is not there", strings.Replace(asking(query, "state != nil"), "source: shop", "source: shpo", 1), `7:24: late: lookup.sql.source: source "shpo" is not defined on this node; did you mean "shop"?`},
-		{"a source that is like none", strings.Replace(asking(query, "state != nil"), "source: shop", "source: warehouse", 1), `7:24: late: lookup.sql.source: source "warehouse" is not defined on this node, only catalogue, shop`},
-		{"a slip", asking(query, `state.statsu == "UNSHIPPED"`), `8:8: late: while: state.statsu: the lookup returns no "statsu"; did you mean "status"? (the field of the event is event.statsu)`},
-		{"a slip in a text", asking(query, "state != nil", "labels: {x: '{{state.totl}}'}"), `the lookup returns no "totl"; did you mean "total"?`},
-		{"a slip where all that is known is declared", asking(query, "state.region == \"EU\"", "trigger: {event: orders.created, key: event.id, shape: {id: text}}"), `8:8: late: while: state.region: the lookup returns no "region", only status, total, who, and no event has it`},
-		{"what the event may carry", asking(query, `state.region == "EU"`), ""},
-		{"what the event carries by a name like a column's", asking(query, `state.statsu == "UNSHIPPED"`, "trigger: {event: orders.created, key: event.id, if: event.statsu != nil}"), ""},
-		{"what the event is declared to carry", asking(query, `state.statsu == "UNSHIPPED"`, "trigger: {event: orders.created, key: event.id, shape: {id: text, statsu: text}}"), ""},
-		{"the wrong type", asking(query, "state.status > 3"), "8:8: late: while: state.status is used as a number here, but the lookup returns text"},
-		{"a list of text", asking(query, "any(state.status, # == \"x\")"), "8:8: late: while: state.status is used as a list here, but the lookup returns text"},
-		{"a column wins over what the event carries", asking(query, "state.total > 3", "trigger: {event: orders.created, key: event.id, shape: {id: text, total: text}}"), ""},
+		{"right", verifyRule(query, `state.status == "UNSHIPPED" and state.total > 3 and date(state.who) > since`), ""},
+		{"a query that is none", verifyRule("selec status from orders", "state != nil"), `7:37: late: lookup.sql.query: the source rejects the query: SQL logic error: near "selec": syntax error`},
+		{"a table that is not there", verifyRule("select status from order_ where id = $1", "state != nil"), "7:37: late: lookup.sql.query: the source rejects the query: SQL logic error: no such table: order_"},
+		{"too few parameters", verifyRule("select status from orders where id = $1 and total > $2", "state != nil"), "7:37: late: lookup.sql.query: the source rejects the query"},
+		{"a source that is not there", strings.Replace(verifyRule(query, "state != nil"), "source: shop", "source: shpo", 1), `7:24: late: lookup.sql.source: source "shpo" is not defined on this node; did you mean "shop"?`},
+		{"a source that is like none", strings.Replace(verifyRule(query, "state != nil"), "source: shop", "source: warehouse", 1), `7:24: late: lookup.sql.source: source "warehouse" is not defined on this node, only catalogue, shop`},
+		{"a slip", verifyRule(query, `state.statsu == "UNSHIPPED"`), `8:8: late: while: state.statsu: the lookup returns no "statsu"; did you mean "status"? (the field of the event is event.statsu)`},
+		{"a slip in a text", verifyRule(query, "state != nil", "labels: {x: '{{state.totl}}'}"), `the lookup returns no "totl"; did you mean "total"?`},
+		{"a slip where all that is known is declared", verifyRule(query, "state.region == \"EU\"", "trigger: {event: orders.created, key: event.id, shape: {id: text}}"), `8:8: late: while: state.region: the lookup returns no "region", only status, total, who, and no event has it`},
+		{"what the event may carry", verifyRule(query, `state.region == "EU"`), ""},
+		{"what the event carries by a name like a column's", verifyRule(query, `state.statsu == "UNSHIPPED"`, "trigger: {event: orders.created, key: event.id, if: event.statsu != nil}"), ""},
+		{"what the event is declared to carry", verifyRule(query, `state.statsu == "UNSHIPPED"`, "trigger: {event: orders.created, key: event.id, shape: {id: text, statsu: text}}"), ""},
+		{"the wrong type", verifyRule(query, "state.status > 3"), "8:8: late: while: state.status is used as a number here, but the lookup returns text"},
+		{"a list of text", verifyRule(query, "any(state.status, # == \"x\")"), "8:8: late: while: state.status is used as a list here, but the lookup returns text"},
+		{"a column wins over what the event carries", verifyRule(query, "state.total > 3", "trigger: {event: orders.created, key: event.id, shape: {id: text, total: text}}"), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, b := broker(t)
-			r := registry(b, opened(t))
-			s := ordered(t)
+			_, b := newBroker(t)
+			r := newRegistry(b, openStore(t))
+			s := newOrderShop(t)
 			r.Sources = sources{s}
 			change, err := r.Save(t.Context(), []byte(c.text), "", rules.SaveOptions{})
 			if c.want == "" {
@@ -61,15 +61,15 @@ func TestSaveVerifiesTheLookup(t *testing.T) {
 	}
 }
 
-func TestAnUnreachableSourceIsAWarning(t *testing.T) {
-	_, b := broker(t)
-	r := registry(b, opened(t))
-	s := ordered(t)
+func TestUnreachableSourceIsWarning(t *testing.T) {
+	_, b := newBroker(t)
+	r := newRegistry(b, openStore(t))
+	s := newOrderShop(t)
 	if err := s.db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	r.Sources = sources{s}
-	text := []byte(asking("select status from orders where id = $1", `state.status == "UNSHIPPED"`))
+	text := []byte(verifyRule("select status from orders where id = $1", `state.status == "UNSHIPPED"`))
 	for _, dry := range []bool{true, false} {
 		change, err := r.Save(t.Context(), text, "", rules.SaveOptions{DryRun: dry, Version: rules.AnyVersion})
 		if err != nil || len(change.Warnings) != 1 || !strings.Contains(change.Warnings[0], "lookup: source shop is not reachable, so the query is not verified: ") {
@@ -82,13 +82,13 @@ func TestAnUnreachableSourceIsAWarning(t *testing.T) {
 	}
 }
 
-func TestApplyDirRefusesARuleOfAnUndefinedSource(t *testing.T) {
-	_, b := broker(t)
-	r := registry(b, opened(t))
-	r.Sources = sources{ordered(t)}
-	dir := folder(t, map[string]string{
-		"a.yaml": small("a", "orders.a"),
-		"b.yaml": small("b", "orders.b") + "lookup: {kv: {source: shpo, bucket: x}}\n",
+func TestApplyDirRefusesRuleOfUndefinedSource(t *testing.T) {
+	_, b := newBroker(t)
+	r := newRegistry(b, openStore(t))
+	r.Sources = sources{newOrderShop(t)}
+	dir := newFolder(t, map[string]string{
+		"a.yaml": smallRule("a", "orders.a"),
+		"b.yaml": smallRule("b", "orders.b") + "lookup: {kv: {source: shpo, bucket: x}}\n",
 	})
 	report, err := r.ApplyDir(t.Context(), dir)
 	if err != nil || len(report.Saved) != 1 || report.Refused != 1 {

@@ -38,8 +38,8 @@ type EventPublisher interface {
 
 // LoadedRules matches events with rules. rules.Catalog implements it.
 type LoadedRules interface {
-	// Foresee predicts an event's effects for its sender; isWhole is false if rules could not be evaluated.
-	Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool)
+	// DryMatch predicts an event's effects for its sender; isWhole is false if rules could not be evaluated.
+	DryMatch(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool)
 	Refresh(ctx context.Context) error
 	// Newest returns the newest version of a rule, or futurejobs.ErrNotFound.
 	Newest(name string) (*rules.Rule, error)
@@ -242,7 +242,7 @@ func (a *eventAPI) meaning(ctx context.Context, taken *PublishResult, e futurejo
 		return
 	}
 	v := principalOf(ctx)
-	effects, refusals, isWhole := a.catalog.Foresee(e)
+	effects, refusals, isWhole := a.catalog.DryMatch(e)
 	taken.NotEvaluated = !isWhole
 	for _, effect := range effects {
 		of := AffectedEntity{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key}

@@ -33,7 +33,7 @@ type lintAPI struct {
 // tables.
 func (a *lintAPI) lint(ctx context.Context, in *lintIn) (LintResult, error) {
 	c, err := a.rules.Save(ctx, in.RawBody, "", rules.SaveOptions{
-		Version: rules.AnyVersion, DryRun: true, Adopt: true, Unasked: principalOf(ctx).requireScope(access.Rules) != nil, May: mayName(ctx, access.Read),
+		Version: rules.AnyVersion, DryRun: true, Adopt: true, SkipSource: principalOf(ctx).requireScope(access.Rules) != nil, May: mayName(ctx, access.Read),
 	})
 	out, err := lintOf(err)
 	out.Warnings = c.Warnings

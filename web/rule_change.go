@@ -43,10 +43,10 @@ func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
 	}
 	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
 		Rule:    newRule(rules.ListedRule{RuleVersion: c.After, Document: c.Document, BeganAt: startedAt}, now),
-		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, MovedJobs: c.Moved, BackfilledJobs: c.Past, Diff: c.Diff, Warnings: c.Warnings,
+		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, MovedJobs: c.Moved, BackfilledJobs: c.Backfilled, Diff: c.Diff, Warnings: c.Warnings,
 	}}
-	for _, road := range c.Partly {
-		out.Body.PartialSubjects = append(out.Body.PartialSubjects, PartialSubject{Subject: road.Subject, Covered: road.Takes})
+	for _, route := range c.PartialRoutes {
+		out.Body.PartialSubjects = append(out.Body.PartialSubjects, PartialSubject{Subject: route.Subject, Covered: route.Takes})
 	}
 	if dryRun {
 		return out

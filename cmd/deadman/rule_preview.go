@@ -211,7 +211,7 @@ func (v *previewRun) onFile(ctx context.Context, request rules.PreviewRequest) (
 	if request.Text, err = d.Canonical(); err != nil {
 		return none, err
 	}
-	request.Unasked = "sources are not queried without a node"
+	request.SkipReason = "sources are not queried without a node"
 	registry := rules.Registry{Calendars: known} // previewing an unsaved rule needs no store
 	preview, err := registry.Preview(ctx, request)
 	var wrong document.Problems

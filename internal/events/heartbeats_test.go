@@ -51,7 +51,7 @@ slot: 1d
 }
 
 // Each write of a job creates a revision. Ten heartbeats in one slot create one.
-func TestHeartbeatsOfASlotAreOneWrite(t *testing.T) {
+func TestHeartbeatsOfSlotAreOneWrite(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, w *world) {
 		const devices, each = 250, 10

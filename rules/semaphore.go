@@ -13,14 +13,14 @@ const parsingAtOnce = 2
 // events.
 const replaysAtOnce = 2
 
-// lanes bounds how many calls run at a time. The zero value is ready to be used.
-type lanes struct {
+// semaphore bounds how many calls run at a time. The zero value is ready to be used.
+type semaphore struct {
 	once sync.Once
 	free chan struct{}
 }
 
-// do runs work in one of atOnce lanes, unless ctx ends before; if ctx ends while it runs, the result is of no use.
-func (l *lanes) do(ctx context.Context, atOnce int, work func()) error {
+// do runs work in one of atOnce permits, unless ctx ends before; if ctx ends while it runs, the result is of no use.
+func (l *semaphore) do(ctx context.Context, atOnce int, work func()) error {
 	l.once.Do(func() { l.free = make(chan struct{}, atOnce) })
 	select {
 	case l.free <- struct{}{}:
