@@ -79,6 +79,7 @@ type Alert struct {
 	RuleID        int32         `json:"-"`
 	Place         OutboxKey     `json:"-"` // the row from which Outbox.Unpublished read the alert
 	Republication Republication `json:"-"` // set if an admin requested another publication
+	UntilClosed   bool          `json:"-"` // of a new system alert: it is open until an actor closes it
 }
 
 // MarshalJSON implements json.Marshaler.

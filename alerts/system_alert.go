@@ -26,6 +26,8 @@ type SystemAlert struct {
 	Labels   map[string]string
 	Source   string // the source that can't be queried; may be empty
 	Count    int    // of jobs, or of the objects that Text counts; 0: nothing is counted
+
+	UntilClosed bool // of a Firing one: it reports lost data, and is open until an actor closes it
 }
 
 // Alert returns r as an alert decided at the given time. A Resolved one closes the firing one of the same Topic, Step
@@ -37,6 +39,7 @@ func (r SystemAlert) Alert(at time.Time) Alert {
 			Draft: Draft{Status: r.Status, Severity: r.Severity, Step: r.Step, Text: r.Text, Labels: r.Labels},
 			Since: r.Since.UTC(), Slot: r.Since.UTC(), Source: r.Source, Count: r.Count,
 		},
+		UntilClosed: r.UntilClosed && r.Status == Firing,
 	}
 	if r.Status == Resolved {
 		r.Status = Firing
@@ -65,9 +68,9 @@ func StreamLoss(stream string, since, to time.Time, why string) SystemAlert {
 	return SystemAlert{
 		Topic: "stream/" + stream, Step: "lost", Status: Firing, Severity: Error, Since: since, Source: stream,
 		Text: fmt.Sprintf("stream %s %s: events stored after %s and until %s may be missing; "+
-			"check what happened in that time, and create, resolve or cancel jobs by hand (deadman job)",
+			"check what happened in that time, create, resolve or cancel jobs by hand (deadman job), then close this alert",
 			stream, why, since.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano)),
-		Labels: map[string]string{"stream": stream},
+		Labels: map[string]string{"stream": stream}, UntilClosed: true,
 	}
 }
 

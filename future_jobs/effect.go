@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"strings"
 	"time"
 
 	"deadman/alerts"
@@ -62,13 +63,19 @@ const (
 )
 
 // Cancel returns the effect of a person ending a job. by names the person; empty if unknown.
-func Cancel(rule *Rule, ref Ref, by string) Effect {
-	reason := ""
+func Cancel(rule *Rule, ref Ref, by string) Effect { return CancelWithReason(rule, ref, by, "") }
+
+// CancelWithReason is Cancel with the person's reason; empty: none.
+func CancelWithReason(rule *Rule, ref Ref, by, note string) Effect {
+	reason, text := "", "cancelled by hand"
 	if by != "" {
 		reason = "by " + by
 	}
+	if note != "" {
+		reason, text = strings.TrimPrefix(reason+": "+note, ": "), text+": "+note
+	}
 	return Effect{Rule: rule, Ref: ref, Action: End{
-		Outcome: checks.Cancelled, Reason: reason, Close: rule.closing(func(j Job) string { return rule.Entity + " " + j.Key + ": cancelled by hand" }),
+		Outcome: checks.Cancelled, Reason: reason, Note: note, Close: rule.closing(func(j Job) string { return rule.Entity + " " + j.Key + ": " + text }),
 	}}
 }
 

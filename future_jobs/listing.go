@@ -98,6 +98,7 @@ type OpenAlerts struct {
 	LabelValue   string // value of the label, key or step that the count names; empty: the alerts lack it, or none is named
 	Acknowledged bool   // an acknowledgement of their jobs holds
 	Outage       bool   // they are alerts of outages, which cannot be acknowledged
+	Loss         bool   // they are alerts of lost data, which cannot be acknowledged, but closed
 	Count        int64
 	Oldest       time.Time // when the first of them was raised
 }

@@ -67,6 +67,9 @@ const outageTopic = "outage/"
 // itself.
 func IsOutage(a alerts.Alert) bool { return a.Source != "" && a.Key == outageTopic+a.Source }
 
+// IsLoss reports whether an open alert is about lost data instead of a job. It cannot be acknowledged: an actor closes it.
+func IsLoss(a alerts.Alert) bool { return a.Rule == alerts.SystemRule }
+
 // alert returns an alert about an outage of a rule. Its id is derived from the opening time.
 func (o Outage) alert(rule, entity string, status alerts.Status, at time.Time) alerts.Alert {
 	a := alerts.SystemAlert{

@@ -11,6 +11,7 @@ import (
 type End struct {
 	Outcome checks.Outcome
 	Reason  string
+	Note    string // the reason of the person who ends it, for the audit log
 	Close   CloseAlert
 	Alert   CloseAlert      // replaces Close: the alert to raise even if the job raised none before
 	Early   time.Duration   // how long the end is remembered if no job is pending

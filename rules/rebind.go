@@ -307,7 +307,7 @@ func capturedAlert(m subjectMove, by []string) alerts.SystemAlert {
 		left = append(left, g.Stream)
 	}
 	return alerts.SystemAlert{
-		Topic: "subject/" + m.subject, Step: "captured", Status: alerts.Firing, Severity: alerts.Warning, Since: m.after,
+		Topic: "subject/" + m.subject, Step: "captured", Status: alerts.Firing, Severity: alerts.Warning, Since: m.after, UntilClosed: true,
 		Text: fmt.Sprintf("%s does not come by stream %s any more and is captured by %s; what was published before that, after %s, was never seen",
 			m.subject, strings.Join(left, ", "), strings.Join(by, ", "), m.after.Format(time.RFC3339Nano)),
 	}

@@ -15,8 +15,9 @@ import (
 
 // acks acknowledges alerts.
 type acks struct {
-	store *store.Store
-	jobs  *manualJobs
+	store   *store.Store
+	jobs    *manualJobs
+	observe func(a alerts.Alert, isWritten bool, err error) error
 }
 
 // Acknowledge suppresses the steps of an alert's job until ack.Until, and returns the job. It returns
@@ -83,11 +84,38 @@ func (a *acks) setAck(ctx context.Context, what access.Action, ack futurejobs.Ac
 	return job, err
 }
 
+// CloseAlert cancels the job of an alert, or closes an alert about lost data. It returns futurejobs.ErrNotFound for an unknown
+// alert and futurejobs.ErrJobEnded if it is closed already or closes by itself.
+func (a *acks) CloseAlert(ctx context.Context, id alerts.ID, reason string) error {
+	listed, err := a.store.Alert(ctx, id)
+	if err != nil {
+		return err
+	}
+	if listed.Rule == alerts.SystemRule {
+		resolved, err := a.store.CloseLoss(ctx, listed.Alert, reason)
+		if errors.Is(err, futurejobs.ErrNotFound) {
+			return fmt.Errorf("alert %s is closed already, or is of the node itself and closes by itself: %w", id, futurejobs.ErrJobEnded)
+		}
+		return a.observe(resolved, err == nil, err)
+	}
+	err = a.jobs.applyToJob(ctx, access.JobCancel, listed.Rule, listed.Key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		if !slices.Contains(j.Alerts, id) {
+			return nil, futurejobs.ErrNotFound
+		}
+		effect := futurejobs.CancelWithReason(r, j.Ref, access.ActorOf(ctx).Name, reason)
+		return &effect, nil
+	})
+	if errors.Is(err, futurejobs.ErrNotFound) {
+		return a.jobEndedError(ctx, listed)
+	}
+	return err
+}
+
 // jobEndedError returns the reason that an alert can't be acknowledged, with the end time and outcome of its job if
 // history still has them.
 func (a *acks) jobEndedError(ctx context.Context, listed futurejobs.ListedAlert) error {
 	if listed.Rule == alerts.SystemRule {
-		return fmt.Errorf("alert %s is of the node itself and closes by itself: %w", listed.ID, futurejobs.ErrJobEnded)
+		return fmt.Errorf("alert %s is of the node itself: it closes by itself, or is about lost data and can be closed: %w", listed.ID, futurejobs.ErrJobEnded)
 	}
 	if futurejobs.IsOutage(listed.Alert) {
 		return fmt.Errorf("alert %s is about an outage, and closes by itself once %s is available again: %w", listed.ID, listed.Source, futurejobs.ErrJobEnded)

@@ -154,7 +154,7 @@ const alertsTopic = "stream/" + bus.AlertsStream
 // streamRecreated returns the alert for a stream that was deleted and recreated.
 func streamRecreated(at time.Time) alerts.SystemAlert {
 	return alerts.SystemAlert{
-		Topic: alertsTopic, Step: "recreated", Status: alerts.Firing, Severity: alerts.Error, Since: at,
+		Topic: alertsTopic, Step: "recreated", Status: alerts.Firing, Severity: alerts.Error, Since: at, UntilClosed: true,
 		Text: fmt.Sprintf("the stream %s was deleted and made again at %s; consumers do not get what was in it: deadman alert republish --since 24h, or as far back as they miss it, publishes it again",
 			bus.AlertsStream, at.Format(time.RFC3339)),
 	}

@@ -47,6 +47,7 @@ type Config struct {
 
 	TrustedProxies    []netip.Prefix // proxies with a trusted X-Forwarded-For header; nil: none
 	TokenRate         int            // requests per second and token; 0: 1000
+	DeadLetterAlert   int            // number of dead letters that raises an alert; 0: 100
 	Connections       int            // concurrent HTTP connections; 0: 8192
 	ClientConnections int            // concurrent HTTP connections per address; 0: 1024
 
@@ -106,6 +107,7 @@ func (c Config) withDefaults() Config {
 	fill(&c.KeepAlerts, 30*futurejobs.Day)
 	fill(&c.KeepDeadLetters, 7*futurejobs.Day)
 	fill(&c.TokenRate, 1000)
+	fill(&c.DeadLetterAlert, 100)
 	fill(&c.Connections, 8192)
 	fill(&c.ClientConnections, 1024)
 	fill(&c.Version, "dev")

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +38,7 @@ type maintenance struct {
 	keep      store.Retention
 	noteAlert func(alerts.Alert, bool, error) error
 	count     func(what string, n int64) // counts rows removed by caps
+	letters   int64                      // number of dead letters that raises an alert
 	now       func() time.Time           // the database's time
 	tenant    func(rule string) string   // tenant of a rule; empty: none
 	log       *slog.Logger
@@ -79,6 +82,7 @@ func (u *maintenance) step(ctx context.Context) {
 		{"pruning", u.prune},
 		{"history watch", u.watchHistory},
 		{"dead letter cap", u.capLetters},
+		{"dead letter alert", u.alertLetters},
 		{"early resolve cap", u.capEarly},
 		{"pruning of rule versions", u.pruneVersions},
 		{"sync of expected keys", u.expect},
@@ -129,6 +133,29 @@ func (u *maintenance) capLetters(ctx context.Context) error {
 	}
 	r.Status, r.Text = alerts.Firing, cappedText(capped.Rules, caps)
 	return u.noteAlert(u.store.OpenSystemAlert(ctx, r))
+}
+
+// alertLetters raises an alert if many events became dead letters. It is open until an actor closes it.
+func (u *maintenance) alertLetters(ctx context.Context) error {
+	reasons, err := u.store.LetterReasons(ctx, futurejobs.Filter{})
+	if err != nil {
+		return err
+	}
+	letters := reasons.Letters
+	var rules []string
+	for _, r := range reasons.Reasons {
+		letters += r.Summarized
+		if !slices.Contains(rules, r.Rule) {
+			rules = append(rules, r.Rule)
+		}
+	}
+	return u.noteAlert(u.store.AlertDeadLetters(ctx, letters, u.letters, func() alerts.SystemAlert {
+		return alerts.SystemAlert{
+			Topic: "dead-letters", Step: "many", Status: alerts.Firing, Severity: alerts.Error, Since: u.now(), Count: int(min(letters, math.MaxInt32)), UntilClosed: true,
+			Text: fmt.Sprintf("%d events are dead letters, of %s: no job was started, updated or resolved by them; correct the sender or the rule, "+
+				"retry or drop them (deadman dead-letter reasons), then close this alert", letters, named(rules)),
+		}
+	}))
 }
 
 // rulesNamed is the largest number of rules named in a text.

@@ -168,10 +168,10 @@ func (m *manualJobs) newestRule(ctx context.Context, name string) (*rules.Rule, 
 	return m.catalog.Newest(name)
 }
 
-// Cancel ends a job by hand. An alert closes its open alerts. It returns futurejobs.ErrNotFound if no job is pending.
-func (m *manualJobs) Cancel(ctx context.Context, rule, key string) error {
+// Cancel ends a job by hand, for a reason that may be empty. An alert closes its open alerts. It returns futurejobs.ErrNotFound if no job is pending.
+func (m *manualJobs) Cancel(ctx context.Context, rule, key, reason string) error {
 	return m.applyToJob(ctx, access.JobCancel, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
-		effect := futurejobs.Cancel(r, j.Ref, access.ActorOf(ctx).Name)
+		effect := futurejobs.CancelWithReason(r, j.Ref, access.ActorOf(ctx).Name, reason)
 		return &effect, nil
 	})
 }

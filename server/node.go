@@ -196,7 +196,7 @@ func (n *node) wireInputs() {
 	n.rules.Announce, n.rules.Now, n.catalog.Tenant, n.catalog.Now = n.observer.announce, n.clock.Now, n.allowances.Tenant, time.Now
 	n.answers.now = n.clock.Now
 	n.jobs = &manualJobs{store: n.store, catalog: n.catalog, quotas: n.allowances, sweeper: n.sweeper, alerted: n.observer.Alerted, now: n.clock.Now}
-	n.acks = &acks{n.store, n.jobs}
+	n.acks = &acks{store: n.store, jobs: n.jobs, observe: n.observer.observe}
 	writer := &pings.LogWriter{Store: n.store, Log: n.log}
 	n.pings = &pingHandler{
 		Resolver: &pings.Resolver{Store: n.store, Catalog: n.catalog, Now: n.clock.Now},
@@ -210,7 +210,7 @@ func (n *node) wireInputs() {
 // wireMonitors creates the components that observe the node, the database and the broker.
 func (n *node) wireMonitors(self futurejobs.Node) {
 	n.binding = newRebinder(n.rules, n.maintains, n.log)
-	n.upkeep = &maintenance{store: n.store, tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
+	n.upkeep = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}

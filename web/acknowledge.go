@@ -21,6 +21,8 @@ type AlertAcks interface {
 	AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert, a futurejobs.Ack) (int, error)
 	// Unacknowledge removes the acknowledgement, if any.
 	Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error)
+	// CloseAlert cancels the alert's job, or closes an alert about lost data. The reason is kept in the audit log.
+	CloseAlert(ctx context.Context, id alerts.ID, reason string) error
 }
 
 // Acknowledged is the acknowledgement of an alert's job, as the API returns it.
@@ -97,6 +99,7 @@ func (a *acknowledgeAPI) register(all *operations) {
 	o.Description = "The highest step that came due in the meantime is raised. Without an acknowledgement, the call has no effect."
 	register(all, o, withBody(a.unacknowledge))
 	a.registerAll(all)
+	a.registerClose(all)
 }
 
 func (a *acknowledgeAPI) acknowledge(ctx context.Context, in *struct {

@@ -54,6 +54,7 @@ type AckAllResult struct {
 	Acknowledged int64 `json:"acknowledged" doc:"Number of alerts that this request acknowledged."`
 	Ended        int64 `json:"ended" doc:"Number of alerts whose jobs ended or changed meanwhile. They are not acknowledged."`
 	Outages      int64 `json:"outages" doc:"Number of matching alerts that are about outages. They are not acknowledged: they close when the outage ends."`
+	Losses       int64 `json:"losses" doc:"Number of matching alerts about lost data. They are not acknowledged: close them."`
 	Remaining    int64 `json:"remaining" doc:"Number of matching alerts that the request did not reach in its time. Repeat it."`
 }
 
@@ -97,12 +98,16 @@ func (a *acknowledgeAPI) acknowledgeAll(ctx context.Context, in *struct{ Body Ac
 	}
 }
 
-// acknowledgePage acknowledges the alerts of a page, except those of outages.
+// acknowledgePage acknowledges the alerts of a page, except those of outages and of lost data.
 func (a *acknowledgeAPI) acknowledgePage(ctx context.Context, page []futurejobs.ListedAlert, ack futurejobs.Ack, out *AckAllResult) error {
 	ofJobs := make([]futurejobs.ListedAlert, 0, len(page))
 	for _, listed := range page {
-		if futurejobs.IsOutage(listed.Alert) {
+		switch {
+		case futurejobs.IsOutage(listed.Alert):
 			out.Outages++
+			continue
+		case futurejobs.IsLoss(listed.Alert):
+			out.Losses++
 			continue
 		}
 		ofJobs = append(ofJobs, listed)
@@ -119,7 +124,7 @@ func (a *acknowledgeAPI) acknowledgePage(ctx context.Context, page []futurejobs.
 func (a *acknowledgeAPI) withRemaining(ctx context.Context, f futurejobs.Filter, out AckAllResult) (AckAllResult, error) {
 	counts, err := a.lists.CountOpenAlerts(ctx, f, "")
 	for _, c := range counts {
-		if !c.Outage {
+		if !c.Outage && !c.Loss {
 			out.Remaining += c.Count
 		}
 	}

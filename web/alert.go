@@ -91,7 +91,7 @@ func (a Alert) Record() alerts.Alert { return alerts.Alert(a.AlertFields) }
 // alertListIn has the filters of an alert list, and the backlog of a stream.
 type alertListIn struct {
 	OpenAlertFilter
-	Open         bool   `query:"open" doc:"Only open alerts: the newest alert of each pending job that has raised one, acknowledged or not, and of each ongoing outage. Required with acknowledged, label and through."`
+	Open         bool   `query:"open" doc:"Only open alerts: the newest alert of each pending job that has raised one, acknowledged or not, of each ongoing outage, and each alert about lost data that no actor has closed. Required with acknowledged, label and through."`
 	Acknowledged string `query:"acknowledged" enum:"true,false" doc:"true: only alerts of acknowledged jobs. false: only others."`
 
 	After   time.Time `query:"decided_after" doc:"Only alerts raised at or after this time." example:"2026-01-31T15:04:05Z"`

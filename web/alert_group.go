@@ -18,6 +18,7 @@ type OpenAlertCounts struct {
 	Acknowledged   int64            `json:"acknowledged" doc:"Number of open alerts whose jobs are acknowledged."`
 	Severities     map[string]int64 `json:"severities" nullable:"false" doc:"Number of unacknowledged alerts by severity."`
 	Outages        int64            `json:"outages" doc:"Number of unacknowledged alerts that are about outages. They cannot be acknowledged."`
+	Losses         int64            `json:"losses" doc:"Number of open alerts about lost data. They cannot be acknowledged: close them."`
 	OldestAt       time.Time        `json:"oldest_at,omitzero" doc:"Time at which the oldest unacknowledged alert was raised. Absent if there is none."`
 }
 
@@ -78,7 +79,7 @@ type alertGroupAPI struct {
 func (a *alertGroupAPI) register(all *operations) {
 	register(all, operation{
 		ID: "list-alert-groups", Tag: tagAlerts, Method: "GET", Path: "/alerts/groups", Summary: "count open alerts by rule, severity, entity, status or label",
-		Description: "Counts all open alerts, whatever their number: the newest alert of each pending job that has raised one, and of each ongoing outage.",
+		Description: "Counts all open alerts, whatever their number: the newest alert of each pending job that has raised one, of each ongoing outage, and of each loss of data that no actor has closed.",
 		Scope:       access.Read, Reach: reachFiltered,
 	}, withBody(a.list))
 }
@@ -157,6 +158,9 @@ func (n *OpenAlertCounts) add(c futurejobs.OpenAlerts) {
 	n.Severities[string(c.Severity)] += c.Count
 	if c.Outage {
 		n.Outages += c.Count
+	}
+	if c.Loss {
+		n.Losses += c.Count
 	}
 	if oldest := c.Oldest.UTC(); n.OldestAt.IsZero() || oldest.Before(n.OldestAt) {
 		n.OldestAt = oldest

@@ -147,7 +147,7 @@ func TestPrefix(t *testing.T) {
 		}
 	}
 	others := s.alert("1", "late", time.Hour) // of order-unshipped
-	failOn(t, s.Cancel(t.Context(), "order-unshipped", "1"))
+	failOn(t, s.Cancel(t.Context(), "order-unshipped", "1", ""))
 	s.createJob("2", time.Hour, `{}`)
 
 	list := func(path string, header []string) []map[string]any {

@@ -180,11 +180,7 @@ func (a *jobAPI) register(all *operations) {
 	addKeyed(all, operation{
 		ID: "get-job", Method: "GET", Summary: "get a pending job", Scope: access.Read,
 	}, "", withBody(func(ctx context.Context, of *keyRef) (Job, error) { return a.get(ctx, of.ref) }))
-	addKeyed(all, operation{
-		ID: "cancel-job", Method: "DELETE", Summary: "cancel a job", Description: "Its open alert is resolved.", Scope: access.Rules,
-	}, "", noContent(func(ctx context.Context, of *keyRef) error {
-		return notPending(a.actions.actions.Cancel(ctx, of.rule, of.key))
-	}))
+	a.actions.registerCancel(all)
 	addKeyed(all, operation{
 		ID: "check-job", Method: "POST", Summary: "check a job now", Scope: access.OnCall, IdempotencyKey: true,
 		Description: "The check may end the job. It raises no step and is not counted in check_count. " +

@@ -21,8 +21,8 @@ type JobActions interface {
 	Create(ctx context.Context, j NewJob) (futurejobs.ListedJob, error)
 	// CreateAll creates jobs manually, all in one transaction. Refused or existing jobs do not affect the others.
 	CreateAll(ctx context.Context, all []NewJob) (StartResult, error)
-	// Cancel ends the pending job of a rule and a key.
-	Cancel(ctx context.Context, rule, key string) error
+	// Cancel ends the pending job of a rule and a key. The reason is kept in history and the audit log; it may be empty.
+	Cancel(ctx context.Context, rule, key, reason string) error
 	// CancelEntity ends the pending jobs of all rules for an entity's key, and returns their number.
 	CancelEntity(ctx context.Context, entity, key string) (int, error)
 	// Check checks a job now. The job may end, but takes no step. It returns a futurejobs.UsedUpError to a tenant that must
@@ -156,4 +156,36 @@ func (b SnoozeRequest) until(now time.Time) (time.Time, error) {
 		return now, refused("body.until", "%s is in the past; set a future time", until.Format(time.RFC3339))
 	}
 	return until, nil
+}
+
+// cancelReason is the reason of a cancellation.
+type cancelReason struct {
+	Reason identifier `query:"reason" doc:"Reason, kept in the history and the audit log; up to 500 bytes." example:"shipped by hand"`
+}
+
+func (a *jobActionAPI) registerCancel(all *operations) {
+	inPath, inQuery := operation{
+		ID: "cancel-job", Method: "DELETE", Summary: "cancel a job", Description: "Its open alert is resolved.", Scope: access.Rules,
+	}.keyed("")
+	register(all, inPath, noContent(func(ctx context.Context, in *struct {
+		JobPath
+		cancelReason
+	},
+	) error {
+		return a.cancel(ctx, in.named(), in.cancelReason)
+	}))
+	register(all, inQuery, noContent(func(ctx context.Context, in *struct {
+		JobQuery
+		cancelReason
+	},
+	) error {
+		return a.cancel(ctx, in.named(), in.cancelReason)
+	}))
+}
+
+func (a *jobActionAPI) cancel(ctx context.Context, of ref, why cancelReason) error {
+	if len(why.Reason) > ackNote {
+		return refused("query.reason", "it has %d bytes; the maximum is %d", len(why.Reason), ackNote)
+	}
+	return notPending(a.actions.Cancel(ctx, of.rule, of.key, string(why.Reason)))
 }

@@ -74,16 +74,16 @@ func (s *fixture) CreateAll(ctx context.Context, jobs []web.NewJob) (web.StartRe
 	return web.NewStartResult(all, done), err
 }
 
-func (s *fixture) Cancel(ctx context.Context, rule, key string) error {
+func (s *fixture) Cancel(ctx context.Context, rule, key, reason string) error {
 	return s.applyAction(ctx, "job.cancel", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
-		return futurejobs.Cancel(r, j.Ref, access.ActorOf(ctx).Name), nil
+		return futurejobs.CancelWithReason(r, j.Ref, access.ActorOf(ctx).Name, reason), nil
 	})
 }
 
 func (s *fixture) CancelEntity(ctx context.Context, entity, key string) (int, error) {
 	page, err := s.store.Jobs(ctx, futurejobs.Filter{Entity: entity, Key: key, Limit: futurejobs.MaxLimit})
 	for _, j := range page.Items {
-		if err := s.Cancel(ctx, j.Rule, key); err != nil {
+		if err := s.Cancel(ctx, j.Rule, key, ""); err != nil {
 			return 0, err
 		}
 	}
@@ -155,4 +155,13 @@ func (s *fixture) saveRule(text string) rules.Change {
 	c, err := s.rules.Save(s.t.Context(), []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion})
 	failOn(s.t, err)
 	return c
+}
+
+// CloseAlert closes the alert of a job.
+func (s *fixture) CloseAlert(ctx context.Context, id alerts.ID, reason string) error {
+	listed, err := s.store.Alert(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.Cancel(ctx, listed.Rule, listed.Key, reason)
 }

@@ -134,7 +134,7 @@ func TestHistoryAndAlertsAreNarrowed(t *testing.T) {
 		s.alert(key, "late", time.Hour)
 	}
 	s.resolve("1")
-	failOn(t, s.Cancel(t.Context(), "order-unshipped", "2"))
+	failOn(t, s.Cancel(t.Context(), "order-unshipped", "2", ""))
 	hour := func(d int) string {
 		return url.QueryEscape(s.now.Add(time.Duration(d) * time.Hour).Format(time.RFC3339))
 	}

@@ -159,7 +159,7 @@ func TestRepeatedBulk(t *testing.T) {
 	if got := decodeBulk(t, first); got.Created != 2 || got.Refused != 1 {
 		t.Errorf("%+v", got)
 	}
-	failOn(t, s.Cancel(t.Context(), "order-unshipped", "2"))
+	failOn(t, s.Cancel(t.Context(), "order-unshipped", "2", ""))
 	again := requestPath(t, s.Server, "POST", bulkPath, body, "Idempotency-Key", "load-1")
 	if again.body != first.body || again.Header.Get("Idempotent-Replayed") != "true" || s.pendingJobs() != 1 {
 		t.Errorf("it was done again: %s, %d pending", again.body, s.pendingJobs())

@@ -44,7 +44,7 @@ func newAlertCmd(io *cli) *cobra.Command {
 			short: "List alerts, newest first", path: "/alerts",
 			filters: []filter{
 				byRule, byEntity, byKey,
-				{parameter: "open", does: "only open alerts: the newest firing alert of each pending job and of each outage", kind: filterFlag},
+				{parameter: "open", does: "only open alerts: the newest firing alert of each pending job and of each outage, and alerts about lost data", kind: filterFlag},
 				{parameter: "acknowledged", does: "only open alerts that are acknowledged (true) or not (false); requires --open", values: []string{"true", "false"}},
 				byLabel, byStatus, bySeverity,
 				since("decided_after", "after", "raised"), until("decided_before", "before", "raised"),
@@ -62,7 +62,7 @@ func newAlertCmd(io *cli) *cobra.Command {
 		&cobra.Command{Use: "get ID", Short: "Show one alert by its id or the last characters of it", Args: exactly("ID"), RunE: io.with(getAlert)},
 		newAlertGroupsCmd(io),
 		newAlertTailCmd(io),
-		newAlertAckCmd(io), newAlertUnackCmd(io),
+		newAlertAckCmd(io), newAlertUnackCmd(io), newAlertCloseCmd(io),
 		newAlertRepublishCmd(io),
 	)
 	return cmd

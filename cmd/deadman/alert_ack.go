@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -69,12 +70,7 @@ func setAck(io *cli, cmd *cobra.Command, method string, alert []string, body any
 	if err != nil {
 		return err
 	}
-	var id alerts.ID
-	if len(alert) == 2 {
-		id, err = findLastAlert(cmd.Context(), c, alert)
-	} else {
-		id, err = findAlert(cmd.Context(), c, alert[0])
-	}
+	id, err := alertOf(cmd.Context(), c, alert)
 	if err != nil {
 		return err
 	}
@@ -83,6 +79,14 @@ func setAck(io *cli, cmd *cobra.Command, method string, alert []string, body any
 		return err
 	}
 	return io.write(raw, func() error { return printJob(io, j) })
+}
+
+// alertOf returns the id of an alert that a command names by its id, or by a rule and a key.
+func alertOf(ctx context.Context, c *client, args []string) (alerts.ID, error) {
+	if len(args) == 2 {
+		return findLastAlert(ctx, c, args)
+	}
+	return findAlert(ctx, c, args[0])
 }
 
 // printAck prints the acknowledgement, if any.

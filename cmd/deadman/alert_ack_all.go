@@ -74,7 +74,7 @@ func (m matchFlags) acknowledge(io *cli, cmd *cobra.Command, args []string, by s
 		}
 		sum.Acknowledged += did.Acknowledged
 		sum.Ended += did.Ended
-		sum.Outages, sum.Remaining = did.Outages, did.Remaining
+		sum.Outages, sum.Losses, sum.Remaining = did.Outages, did.Losses, did.Remaining
 		if did.Remaining == 0 || did.Acknowledged == 0 {
 			break
 		}
@@ -99,6 +99,7 @@ func printAckAll(io *cli, sum web.AckAllResult) error {
 	}{
 		{sum.Ended, "not acknowledged: their jobs ended or changed meanwhile"},
 		{sum.Outages, "not acknowledged: they are about outages and close when the outage ends"},
+		{sum.Losses, "not acknowledged: they are about lost data; close them with deadman alert close"},
 		{sum.Remaining, "not acknowledged: the requests timed out; run the command again"},
 	} {
 		if left.n == 0 {

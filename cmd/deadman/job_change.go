@@ -55,6 +55,7 @@ func newJobCancelCmd(io *cli) *cobra.Command {
   deadman job cancel --entity order 1234`,
 		ValidArgsFunction: completeRule(io),
 	}
+	reason := cmd.Flags().String("reason", "", "reason, kept in the history and the audit log")
 	entity := cmd.Flags().String("entity", "", "cancel the jobs of all rules for KEY of this entity")
 	yes := addYes(cmd.Flags())
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -64,20 +65,29 @@ func newJobCancelCmd(io *cli) *cobra.Command {
 		return exactly("RULE", "KEY")(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *entity != "" && *reason != "" {
+			return usage("%s accepts only one of --entity and --reason", commandName(cmd))
+		}
 		if *entity != "" {
 			return cancelEntity(io, cmd, *entity, args[0], *yes)
 		}
-		return cancelJob(io, cmd, args)
+		return cancelJob(io, cmd, args, *reason)
 	}
 	return cmd
 }
 
-func cancelJob(io *cli, cmd *cobra.Command, args []string) error {
+func cancelJob(io *cli, cmd *cobra.Command, args []string, reason string) error {
 	c, err := io.client()
 	if err != nil {
 		return err
 	}
 	path, query := jobPath(args)
+	if query == nil {
+		query = make(url.Values)
+	}
+	if reason != "" {
+		query.Set("reason", reason)
+	}
 	if _, err := c.request(cmd.Context(), http.MethodDelete, path, query, nil, nil); err != nil {
 		return err
 	}

@@ -73,6 +73,7 @@ var settings = []setting{
 	{"keep_history", "duration", "retention of ended jobs", "90d", span(func(r *serveConfig) *time.Duration { return &r.KeepHistory })},
 	{"keep_alerts", "duration", "retention of alerts", "30d", span(func(r *serveConfig) *time.Duration { return &r.KeepAlerts })},
 	{"keep_dead_letters", "duration", "retention of dead letters", "7d", span(func(r *serveConfig) *time.Duration { return &r.KeepDeadLetters })},
+	{"dead_letter_alert", "number", "number of dead letters that raises an alert, open until it is closed", "100", count(func(r *serveConfig) *int { return &r.DeadLetterAlert }, maxLimit)},
 	{"lease", "duration", "lease duration of a shard without renewal", "15s", span(func(r *serveConfig) *time.Duration { return &r.Lease })},
 	{"workers", "number", "maximum concurrent checks", "64", count(func(r *serveConfig) *int { return &r.Workers }, 4096)},
 	{"drain", "duration", "shutdown timeout", "10s", span(func(r *serveConfig) *time.Duration { return &r.Drain })},

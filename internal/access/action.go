@@ -27,6 +27,7 @@ const (
 
 	AlertAck       Action = "alert.ack"
 	AlertUnack     Action = "alert.unack"
+	AlertClose     Action = "alert.close"
 	AlertRepublish Action = "alert.republish"
 
 	MuteCreate Action = "mute.create"
@@ -67,12 +68,13 @@ var Actions = []Audited{
 	{RuleResume, "`rule/<name>`", "the rule was resumed"},
 	{RuleRebind, "`rule/<name>`", "subjects of the rule are read from other streams; the streams now and before"},
 	{JobCreate, "`job/<rule>/<key>`; `job/<rule>` in bulk", "a job was created; in bulk, the number"},
-	{JobCancel, "`job/<rule>/<key>`", "the job was cancelled"},
+	{JobCancel, "`job/<rule>/<key>`", "the job was cancelled, also by closing its alert; the reason, if given"},
 	{JobCheck, "`job/<rule>/<key>`", "the job was checked on request; the result, unless that ended the job"},
 	{JobSnooze, "`job/<rule>/<key>`", "the next check was moved"},
 	{JobMove, "`job/<rule>/<key>`", "the job was moved to a new version of its rule"},
 	{AlertAck, "`alert/<id>`", "the alert was acknowledged; its rule and key, the end, the note"},
 	{AlertUnack, "`alert/<id>`", "the acknowledgement was removed"},
+	{AlertClose, "`alert/<id>`", "the alert about lost data was closed; the reason"},
 	{AlertRepublish, "`rule/<name>`; `alerts` for all rules", "alerts were published again; the start, and the number"},
 	{MuteCreate, "`mute/<id>`", "a mute was created; its conditions, its end, the reason"},
 	{MuteEnd, "`mute/<id>`", "the mute was ended before its time"},

@@ -65,6 +65,9 @@ func object(e futurejobs.Effect) string {
 
 // auditDetail returns the detail of an effect in the audit log.
 func auditDetail(e futurejobs.Effect) string {
+	if end, is := e.Action.(futurejobs.End); is {
+		return end.Note
+	}
 	a, is := e.Action.(futurejobs.Acknowledge)
 	if !is || a.Ack.Until.IsZero() {
 		return ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 // newestAlert is the expression for the last alert id of a job f, in bytes, as in the index future_job_open.
 const newestAlert = `substr(f.alert_ids, length(f.alert_ids) - 15)`
 
-// openAlerts lists the newest alert of each pending job that raised one, and of each open outage, newest first. An
-// alert beyond its retention is missing.
+// openAlerts lists the newest alert of each pending job that raised one, of each open outage, and of each loss of data
+// that no actor has closed, newest first. An alert beyond its retention is missing.
 func (s *AlertStore) openAlerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.ListedAlert], err error) {
 	before := position{Alert: lastAlert}
 	if err := before.read("open", f.Cursor); err != nil {
@@ -29,7 +30,11 @@ func (s *AlertStore) openAlerts(ctx context.Context, f futurejobs.Filter) (page 
 	if err != nil {
 		return page, err
 	}
-	portions := []*shardPage[futurejobs.ListedAlert]{{items: open, over: true}}
+	losses, err := s.openLosses(ctx, f, before.Alert)
+	if err != nil {
+		return page, err
+	}
+	portions := []*shardPage[futurejobs.ListedAlert]{{items: open, over: true}, {items: losses, over: true}}
 	for _, c := range scopes {
 		portions = append(portions, alertsBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
 			return s.openMatching(ctx, c, f, before, limit)
@@ -145,8 +150,12 @@ func (s *AlertStore) countOpenAlerts(ctx context.Context, f futurejobs.Filter, l
 	if err != nil {
 		return nil, err
 	}
-	counts := make([]futurejobs.OpenAlerts, 0, len(outages))
-	for _, o := range outages {
+	losses, err := s.openLosses(ctx, f, lastAlert)
+	if err != nil {
+		return nil, err
+	}
+	counts := make([]futurejobs.OpenAlerts, 0, len(outages)+len(losses))
+	for _, o := range slices.Concat(outages, losses) {
 		counts = append(counts, countOf(o, label, false))
 	}
 	for _, c := range scopes {
@@ -171,7 +180,7 @@ func fieldOf(a futurejobs.ListedAlert, name string) string {
 func countOf(a futurejobs.ListedAlert, label string, acknowledged bool) futurejobs.OpenAlerts {
 	return futurejobs.OpenAlerts{
 		Rule: a.Rule, Entity: a.Entity, Severity: a.Severity, Status: a.Status, LabelValue: fieldOf(a, label),
-		Acknowledged: acknowledged, Outage: futurejobs.IsOutage(a.Alert), Count: 1, Oldest: a.DecidedAt,
+		Acknowledged: acknowledged, Outage: futurejobs.IsOutage(a.Alert), Loss: futurejobs.IsLoss(a.Alert), Count: 1, Oldest: a.DecidedAt,
 	}
 }
 

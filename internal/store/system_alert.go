@@ -65,6 +65,11 @@ func insertSystemAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (raised 
 	if raised, err = insertAlert(ctx, tx, a); err != nil || !raised {
 		return false, err
 	}
+	if a.UntilClosed {
+		if err := keepOpen(ctx, tx, a); err != nil {
+			return false, err
+		}
+	}
 	if _, err := exec(ctx, tx, postOne, a.Shard, a.ID[:], a.ID[:]); err != nil {
 		return false, err
 	}

@@ -75,6 +75,7 @@ func (u alertActions) handleGroupAction(w http.ResponseWriter, r *http.Request) 
 	for _, left := range []skipped{
 		{Why: "their jobs ended meanwhile", Number: int(did.Ended)},
 		{Why: "they are about outages and close when the outage ends", Number: int(did.Outages)},
+		{Why: "they are about lost data: close them", Number: int(did.Losses)},
 		{Why: "the time of the request is over; repeat it for the others", Number: int(did.Remaining)},
 	} {
 		if left.Number > 0 {

@@ -239,7 +239,7 @@ func (g group) Loudest() string {
 func (g group) Others() int64 { return g.Unacknowledged - int64(len(g.Alerts)) }
 
 // Answerable returns the number of alerts of the group that can be acknowledged.
-func (g group) Answerable() int64 { return g.Unacknowledged - g.Outages }
+func (g group) Answerable() int64 { return g.Unacknowledged - g.Outages - g.Losses }
 
 // Severe returns the numbers of alerts by severity, such as "4 critical, 2 warnings"; empty if they have the same
 // severity.
@@ -251,7 +251,7 @@ func (g group) Severe() string {
 }
 
 // Answered reports whether the inbox has an alert that can be acknowledged.
-func (v inboxView) Answered() bool { return v.Total.Unacknowledged > v.Total.Outages }
+func (v inboxView) Answered() bool { return v.Total.Unacknowledged > v.Total.Outages+v.Total.Losses }
 
 // Unshown counts the acknowledged alerts that are not shown.
 func (v inboxView) Unshown() int64 { return v.Total.Acknowledged - int64(len(v.Known)) }

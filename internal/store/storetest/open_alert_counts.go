@@ -39,6 +39,14 @@ func openAlertsAreCounted(t *testing.T, w *fixture) {
 	if raised := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, other, 1))); len(raised) != 1 {
 		t.Fatalf("an outage raises %d alerts", len(raised))
 	}
+	for _, loss := range []alerts.SystemAlert{
+		alerts.StreamLoss("ORDERS", w.slot(), w.slot().Add(time.Minute), "was deleted"),
+		{Topic: "k003", Step: "lost", Status: alerts.Firing, Severity: alerts.Critical, Since: w.slot().Add(time.Hour), Labels: map[string]string{"team": "shop"}, UntilClosed: true},
+	} {
+		if _, raised, err := w.WriteSystemAlert(w.ctx(), loss); !raised || err != nil {
+			t.Fatalf("a loss of data is not alerted: %v", err)
+		}
+	}
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	all := pages(t, futurejobs.Filter{Open: true}, w.Alerts)
 	yes, no := true, false
@@ -47,6 +55,9 @@ func openAlertsAreCounted(t *testing.T, w *fixture) {
 		{Rule: other.Name},
 		{RulePrefix: "order"},
 		{Rule: "none"},
+		{Rule: alerts.SystemRule},
+		{RulePrefix: "dead"},
+		{Entity: alerts.SystemEntity},
 		{Entity: "order"},
 		{Key: "k003"},
 		{Severity: alerts.Critical},
@@ -102,7 +113,7 @@ func countsOf(listed []futurejobs.ListedAlert, label string, now time.Time) []fu
 	for _, a := range listed {
 		c := futurejobs.OpenAlerts{
 			Rule: a.Rule, Entity: a.Entity, Severity: a.Severity, Status: a.Status, LabelValue: a.Labels[label],
-			Acknowledged: a.Ack != nil && a.Ack.Holds(now), Outage: futurejobs.IsOutage(a.Alert),
+			Acknowledged: a.Ack != nil && a.Ack.Holds(now), Outage: futurejobs.IsOutage(a.Alert), Loss: a.Rule == alerts.SystemRule,
 		}
 		i := slices.IndexFunc(counts, func(k futurejobs.OpenAlerts) bool { k.Count, k.Oldest = 0, time.Time{}; return k == c })
 		if i < 0 {

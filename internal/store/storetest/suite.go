@@ -160,6 +160,8 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"list/open":               alertsAreOpen,
 	"list/outages":            outagesAreOpenAlerts,
 	"list/open counts":        openAlertsAreCounted,
+	"alerts/losses":           lossesStayOpen,
+	"alerts/letters":          deadLettersAreAlerted,
 	"list/large":              largeBodiesAreLeftOut,
 	"list/large_letters":      largeLettersAreLeftOut,
 	"list/rules":              jobsAreCountedByRule,
