@@ -18,6 +18,29 @@ type Notification struct {
 	Tries     int
 }
 
+// KeyState is the newest alert of a notification about one key of a rule.
+type KeyState struct {
+	Alert
+	Closed bool // the alert is firing, and a later alert has closed it
+}
+
+// IsResolved reports whether the key is resolved.
+func (k KeyState) IsResolved() bool { return k.Closed || k.Status == Resolved }
+
+// KeyCount counts the keys of a notification by their newest alerts.
+type KeyCount struct {
+	Rule     string
+	Resolved bool
+	Severity Severity
+	Count    int
+}
+
+// Summary is the state of the keys of a notification.
+type Summary struct {
+	Counts []KeyCount
+	Keys   []KeyState // the first ones: of each rule the most severe, then the next of each, resolved ones last
+}
+
 // DeliveryState is the state of an alert's delivery to a channel.
 type DeliveryState string
 

@@ -126,7 +126,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	n.keeper = access.NewTokens(n.store, time.Now)
 	n.wire()
 	lastLooks := func() error {
-		if err := n.people.open(ctx, notify.Options{Now: n.clock.Now, PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce}); err != nil {
+		if err := n.people.open(ctx, notify.Options{PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce}); err != nil {
 			return err
 		}
 		if err := n.sync.learn(ctx, n.owner.Interval()); err != nil {
@@ -168,7 +168,7 @@ func (n *node) wireEngine(self futurejobs.Node) {
 
 // wireAlerts creates the components that publish alerts and notify people.
 func (n *node) wireAlerts() {
-	n.people = &notifications{path: n.Notify, store: n.store, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
+	n.people = &notifications{path: n.Notify, store: n.store, rules: n.catalog, now: n.clock.Now, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
 	n.observer = &observer{Metrics: n.metrics, store: n.store, news: n.people.wake, log: n.log}
 	n.compare = &comparison{
 		store: n.store, stream: n.bus.AlertReader, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.observer.announce,

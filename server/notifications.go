@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/notify"
 	"deadman/internal/store"
+	"deadman/rules"
 	"deadman/web"
 )
 
@@ -20,7 +24,11 @@ var errNoChannels = errors.New("alerts wait for people, and this node has no fil
 type notifications struct {
 	path  string // channels file; empty: none
 	store *store.Store
-	holds func() bool // this node is responsible for notifications
+	rules interface {
+		Newest(name string) (*rules.Rule, error)
+	}
+	now   func() time.Time // the database's time
+	holds func() bool      // this node is responsible for notifications
 
 	notifier *notify.Notifier // nil: no channels file is configured
 }
@@ -34,11 +42,41 @@ func (p *notifications) open(ctx context.Context, o notify.Options) (err error) 
 		}
 		return nil
 	}
-	o.Store, o.Holds = p.store, p.holds
+	o.Store, o.Holds, o.Now, o.Outlook = p.store, p.holds, p.now, p.outlook
 	if p.notifier, err = notify.New(o); err != nil {
 		return fmt.Errorf("channels: %w", err)
 	}
 	return p.reload(ctx)
+}
+
+// outlook returns the description of an alert's rule and, while its job is pending, the acknowledgement and the next
+// step.
+func (p *notifications) outlook(ctx context.Context, a alerts.Alert) (o notify.Outlook, err error) {
+	rule, err := p.rules.Newest(a.Rule)
+	if err != nil {
+		return o, nil //nolint:nilerr // the rule is deleted, or a rule of the node itself
+	}
+	o.Description = rule.Document().Description
+	if a.Status != alerts.Firing {
+		return o, nil
+	}
+	job, err := p.store.Job(ctx, a.Rule, a.Key)
+	if errors.Is(err, futurejobs.ErrNotFound) || err == nil && !slices.Contains(job.Alerts, a.ID) {
+		return o, nil // the job has ended
+	}
+	if err != nil {
+		return o, err
+	}
+	now := p.now()
+	if job.Ack != nil && job.Ack.Holds(now) {
+		o.Acknowledged = job.Ack
+	}
+	if rule.Engine().Version == job.Version {
+		if name, severity, at, ok := rule.NextStep(job.Job, now); ok {
+			o.Next = &notify.NextStep{Name: name, Severity: severity, At: at}
+		}
+	}
+	return o, nil
 }
 
 // Run delivers notifications until ctx ends.

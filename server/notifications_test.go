@@ -178,3 +178,57 @@ func TestNodeWithoutChannelsIsNotReady(t *testing.T) {
 	n = startReadyNode(t, reported)
 	n.eventually("it is well", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
 }
+
+// A message has the description of the rule, the next step of the job, and the acknowledgement.
+func TestNotificationsShowWhatComesNext(t *testing.T) {
+	t.Parallel()
+	const rule = `name: payment-slow
+description: Call the bank.
+entity: payment
+slot: 1s
+trigger: {event: payments.begun, key: event.id}
+resolve: {event: payments.done, key: event.id}
+escalate: [{after: 1s, step: first, severity: warning}, {after: 3s, step: second, severity: error}, {after: 2h, step: third, severity: critical}]
+`
+	for _, database := range []string{"sqlite", "postgres"} {
+		t.Run(database, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			var texts []string
+			r := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				var m struct{ Text string }
+				if json.NewDecoder(request.Body).Decode(&m) == nil {
+					texts = append(texts, m.Text)
+				}
+			}))
+			t.Cleanup(r.Close)
+			folder := t.TempDir()
+			if err := os.WriteFile(filepath.Join(folder, "url"), []byte("mattermost://"+strings.TrimPrefix(r.URL, "http://")+"/token/town?disabletls=yes"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(folder, "notify.yaml")
+			if err := os.WriteFile(path, []byte("channels: {chat: {kind: shoutrrr, url_file: url}}\nroutes: [{to: chat, group_wait: 0s}]\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := server.Config{DataDir: bustest.Dir(t), Rules: ruleFolder(t, map[string]string{"slow.yaml": rule}), Notify: path}
+			if database == "postgres" {
+				c.DatabaseURL, c.NATSURL = storetest.Postgres(t), startNATS(t)
+			}
+			n := startReadyNode(t, c)
+			has := func(parts ...string) func() bool {
+				return func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return slices.ContainsFunc(texts, func(text string) bool {
+						return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+					})
+				}
+			}
+			n.call(http.MethodPost, "/api/v1/events/payments.begun", `{"id":"p1"}`, nil)
+			n.eventually("the first message names the second step", has("[WARNING\\] no payments.done for payment p1 within 1s of payments.begun", "Call the bank.", "Next: second (error) at ", ", to chat"))
+			n.eventually("the second message names the third step", has("[ERROR\\]", "within 3s of", "Next: third (critical) at "))
+		})
+	}
+}

@@ -74,8 +74,17 @@ func (c *alertmanager) message(m Message) amMessage {
 		TruncatedAlerts: m.Notification.Alerts - len(m.Alerts), Alerts: []amAlert{},
 		GroupLabels: model.LabelSet{"topic": model.LabelValue(m.Topic)},
 	}
+	descriptions := make(map[string]string)
+	for _, k := range m.Keys {
+		descriptions[k.Rule] = k.Description
+	}
 	for _, a := range m.Alerts {
-		out.Alerts = append(out.Alerts, amAlerts(a, m.Closed)...)
+		for _, one := range amAlerts(a, m.Closed) {
+			if text := descriptions[a.Rule]; text != "" {
+				one.Annotations["description"] = model.LabelValue(visible(text))
+			}
+			out.Alerts = append(out.Alerts, one)
+		}
 	}
 	for i, a := range out.Alerts {
 		if a.Status == amFiring {
@@ -129,6 +138,9 @@ func amOne(a alerts.Alert, status string, endsAt time.Time) amAlert {
 	one := amAlert{
 		Status: status, Labels: labels, StartsAt: a.DecidedAt.UTC(), EndsAt: endsAt.UTC(), GeneratorURL: a.URL,
 		Annotations: model.LabelSet{"summary": model.LabelValue(visible(a.Text))},
+	}
+	if link := Runbook(a); link != "" {
+		one.Annotations[runbookURL] = model.LabelValue(visible(link))
 	}
 	one.Fingerprint = labels.Fingerprint().String()
 	return one

@@ -120,7 +120,7 @@ func TestSlack(t *testing.T) {
 	if len(got) != 1 || !strings.HasPrefix(got[0].path, "/services/WNA3PBYV6/") {
 		t.Fatalf("%+v", got)
 	}
-	for _, part := range []string{"[CRITICAL] order-late: order 1", "order 1 waits", "https://deadman.example.org/alerts/1"} {
+	for _, part := range []string{"[CRITICAL] order 1 waits", "rule order-late", "https://deadman.example.org/alerts/1"} {
 		if !strings.Contains(got[0].body, part) {
 			t.Errorf("no %q in %s", part, got[0].body)
 		}
@@ -251,10 +251,10 @@ func TestEmail(t *testing.T) {
 		t.Fatalf("%d mails", len(office.mails))
 	}
 	head, body, _ := strings.Cut(office.mails[0], "\r\n\r\n")
-	if !strings.Contains(head, "Subject:") || !strings.Contains(head, "order-late: order 1") || strings.Contains(head, "\nBcc:") {
+	if !strings.Contains(head, "Subject:") || !strings.Contains(head, "[CRITICAL] order 1") || strings.Contains(head, "\nBcc:") {
 		t.Error(head)
 	}
-	if !strings.Contains(body, "waits") || strings.Contains(body, "\nBcc:") {
+	if !strings.Contains(body, "order-late") || strings.Contains(body, "\nBcc:") {
 		t.Error(body)
 	}
 }
@@ -268,11 +268,17 @@ func TestManyAlertsAreAFewLines(t *testing.T) {
 	}
 	m := message(many...)
 	m.Notification.Alerts = 4822
+	m.Counts = []alerts.KeyCount{
+		{Rule: "order-late", Severity: alerts.Critical, Count: 500},
+		{Rule: "order-late", Severity: alerts.Warning, Count: 4000},
+		{Rule: "order-late", Severity: alerts.Info, Count: 1},
+		{Rule: "order-late", Resolved: true, Severity: alerts.Info, Count: 20},
+	}
 	text := m.Text()
-	if lines := strings.Count(text, "\n"); lines != 12 || !strings.Contains(text, "and 4,812 more\nhttps://deadman.example.org/alerts?decided_after=2026-01-02T03%3A04%3A05Z&rule=order-late\n") {
+	if lines := strings.Count(text, "\n"); lines != 12 || !strings.Contains(text, "and 4,511 more: 490 critical, 4,000 warnings, 1 info, 20 resolved\nhttps://deadman.example.org/alerts?decided_after=2026-01-02T03%3A04%3A05Z&rule=order-late\n") {
 		t.Errorf("%d lines: %s", lines, text)
 	}
-	if got := m.Title(); got != "[CRITICAL] 4,822 alerts: rule=order-late" {
+	if got := m.Title(); got != "[CRITICAL] order-late: 500 critical, 4,000 warnings, 1 info, 20 resolved" {
 		t.Error(got)
 	}
 }
@@ -428,7 +434,7 @@ func TestWebhooksGetAVisibleTitle(t *testing.T) {
 	if err := json.Unmarshal([]byte(e.take()[0].body), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Data.Title != "[CRITICAL] order-late: order a⟨U+202E⟩b" || got.Data.Alerts[0].Key != "a\u202eb" {
+	if got.Data.Title != "[CRITICAL] order a⟨U+202E⟩b waits" || got.Data.Alerts[0].Key != "a\u202eb" {
 		t.Errorf("%+v", got.Data)
 	}
 }

@@ -28,6 +28,7 @@ const (
 type Config struct {
 	Channels []Spec // sorted by name
 	Routes   []Route
+	Zone     *time.Location // of the times in texts
 }
 
 // Route assigns alerts to channels, and groups them into messages.
@@ -70,7 +71,8 @@ func Load(path string) (Config, error) {
 func Parse(data []byte, file string) (Config, error) {
 	var c Config
 	err := configfile.Read(data, file, func(v configfile.Value) {
-		fields := v.Fields("channels", "routes")
+		fields := v.Fields("zone", "channels", "routes")
+		c.readZone(fields["zone"])
 		c.readChannels(fields["channels"])
 		c.readRoutes(fields["routes"]) // they refer to channels
 	})
@@ -78,6 +80,21 @@ func Parse(data []byte, file string) (Config, error) {
 		return Config{}, err
 	}
 	return c, nil
+}
+
+// readZone reads the time zone of the texts; UTC by default.
+func (c *Config) readZone(v configfile.Value) {
+	c.Zone = time.UTC
+	if !v.Present() {
+		return
+	}
+	name := v.Text()
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		v.Problem("there is no time zone %q; write a name of the IANA database, such as Europe/Berlin", configfile.Truncate(name, 40))
+		return
+	}
+	c.Zone = zone
 }
 
 func (c *Config) readChannels(v configfile.Value) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type sender struct {
 	publicURL string
 	log       *slog.Logger
 	announce  func(context.Context, alerts.SystemAlert) error
+	outlook   func(context.Context, alerts.Alert) (Outlook, error)
 	wake      chan struct{}
 	sending   sync.WaitGroup
 
@@ -35,6 +37,7 @@ type sender struct {
 // channelSet holds the channels and routes in use. It is immutable.
 type channelSet struct {
 	routes   []Route
+	zone     *time.Location
 	specs    map[string]Spec
 	channels map[string]Channel
 }
@@ -122,6 +125,9 @@ func (n *sender) message(ctx context.Context, notice alerts.Notification) (Messa
 	if m.Alerts, m.Unclosed, err = n.store.Content(ctx, notice, contentSize); err != nil {
 		return m, err
 	}
+	if err = n.summarize(ctx, &m); err != nil {
+		return m, err
+	}
 	closed, err := n.store.Closed(ctx, m.Alerts)
 	if err != nil {
 		return m, err
@@ -130,11 +136,61 @@ func (n *sender) message(ctx context.Context, notice alerts.Notification) (Messa
 		m.Closed[a.ID] = a
 	}
 	for i, a := range m.Alerts {
-		if n.publicURL != "" {
-			m.Alerts[i].URL = n.publicURL + "/alerts/" + a.ID.String()
-		}
+		m.Alerts[i].URL = n.alertURL(a.ID)
 	}
 	return m, nil
+}
+
+// alertURL returns the address of an alert's page; empty without a public URL.
+func (n *sender) alertURL(id alerts.ID) string {
+	if n.publicURL == "" {
+		return ""
+	}
+	return n.publicURL + "/alerts/" + id.String()
+}
+
+// summarize adds the states of the keys to a message.
+func (n *sender) summarize(ctx context.Context, m *Message) error {
+	file := n.file.Load()
+	m.Zone = file.zone
+	summary, err := n.store.Summary(ctx, m.Notification, shownKeys)
+	if err != nil {
+		return err
+	}
+	m.Counts = summary.Counts
+	for _, k := range summary.Keys {
+		state := KeyState{KeyState: k}
+		if state.Outlook, err = n.outlook(ctx, k.Alert); err != nil {
+			return fmt.Errorf("outlook of alert %s: %w", k.ID, err)
+		}
+		if next := state.Next; next != nil {
+			raised := k.Alert
+			raised.Severity, raised.Step = next.Severity, next.Name
+			next.To = channelsOf(file.routes, raised)
+		}
+		state.URL = n.alertURL(k.ID)
+		m.Keys = append(m.Keys, state)
+	}
+	return nil
+}
+
+// channelsOf returns the channels to which the routes assign an alert.
+func channelsOf(routes []Route, a alerts.Alert) []string {
+	var to []string
+	for _, r := range routes {
+		if !r.takes(a) {
+			continue
+		}
+		for _, channel := range r.To {
+			if !slices.Contains(to, channel) {
+				to = append(to, channel)
+			}
+		}
+		if !r.Continue {
+			break
+		}
+	}
+	return to
 }
 
 // deliveryFailed records that a channel did not accept a message. Repeated failures of a channel raise one alert.

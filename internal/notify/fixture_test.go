@@ -64,6 +64,8 @@ type world struct {
 	now  time.Time
 	ear  *ear
 	dir  string
+
+	outlook func(context.Context, alerts.Alert) (notify.Outlook, error)
 }
 
 func newWorld(t *testing.T, s *store.Store) *world {
@@ -115,7 +117,7 @@ func (w *world) notifier(file string) *notify.Notifier {
 			_, _, err := w.WriteSystemAlert(ctx, r)
 			return err
 		},
-		PublicURL: "https://deadman.example.org", Log: slog.New(slog.DiscardHandler),
+		Outlook: w.outlook, PublicURL: "https://deadman.example.org", Log: slog.New(slog.DiscardHandler),
 	})
 	w.must(err)
 	return n
@@ -305,6 +307,25 @@ func messages(t *testing.T, posts []post) []told {
 		if err := json.Unmarshal([]byte(p.body), &struct{ Data *told }{&all[i]}); err != nil {
 			t.Fatalf("%.200s: %v", p.body, err)
 		}
+	}
+	return all
+}
+
+// webhookData decodes the data of webhook requests.
+func webhookData(t *testing.T, posts []post) []notify.WebhookData {
+	t.Helper()
+	all := make([]notify.WebhookData, len(posts))
+	for i, p := range posts {
+		var m struct {
+			Data struct {
+				notify.WebhookData
+				Alerts []struct{ ID string }
+			}
+		}
+		if err := json.Unmarshal([]byte(p.body), &m); err != nil {
+			t.Fatalf("%.200s: %v", p.body, err)
+		}
+		all[i] = m.Data.WebhookData
 	}
 	return all
 }

@@ -46,6 +46,8 @@ type Options struct {
 	Log       *slog.Logger
 	// Announce raises an alert about the node itself.
 	Announce func(context.Context, alerts.SystemAlert) error
+	// Outlook returns the state of the job that raised an alert; nil: no state is known.
+	Outlook func(context.Context, alerts.Alert) (Outlook, error)
 }
 
 // Notifier routes alerts and sends messages to channels. Messages are stored before they are sent, so a crash can
@@ -62,10 +64,14 @@ func New(o Options) (*Notifier, error) {
 	if o.Client == nil {
 		o.Client = NewClient()
 	}
+	if o.Outlook == nil {
+		o.Outlook = func(context.Context, alerts.Alert) (Outlook, error) { return Outlook{}, nil }
+	}
 	n := &Notifier{
 		sender: sender{
 			store: o.Store, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
-			wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
+			outlook: o.Outlook,
+			wake:    make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
 		},
 		client: o.Client, status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"),
 	}
@@ -78,7 +84,7 @@ func New(o Options) (*Notifier, error) {
 // SetConfig applies another configuration. It returns an error for an invalid channel, and then changes nothing.
 // Messages for channels that are no longer configured are kept.
 func (n *Notifier) SetConfig(c Config) error {
-	file := &channelSet{routes: c.Routes, specs: make(map[string]Spec), channels: make(map[string]Channel)}
+	file := &channelSet{routes: c.Routes, zone: c.Zone, specs: make(map[string]Spec), channels: make(map[string]Channel)}
 	for _, s := range c.Channels {
 		channel, err := Open(s, n.client)
 		if err != nil {

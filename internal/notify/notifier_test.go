@@ -36,7 +36,7 @@ func TestManyAlertsAreOneMessage(t *testing.T) {
 		if len(got) != 1 || got[0].Count != 5000 || len(got[0].Alerts) != 500 || got[0].Truncated != 4500 {
 			t.Fatalf("%d messages: %+v", len(got), got)
 		}
-		if got[0].Title != "[WARNING] 5,000 alerts: rule=order-late" {
+		if got[0].Title != "[WARNING] order-late: 5,000 warnings" {
 			t.Error(got[0].Title)
 		}
 		w.later(n, time.Hour)

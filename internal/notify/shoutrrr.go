@@ -60,10 +60,10 @@ func newShout(s Spec, client *http.Client) (*shoutrrrChannel, error) {
 	return &shoutrrrChannel{s.Kind, formatOf(u), sizeOf(u), r}, nil
 }
 
-// fitting returns the title and the text of a message, with as many alert lines as the service accepts.
+// fitting returns the title and the text of a message, with as many lines about keys as the service accepts.
 func (s *shoutrrrChannel) fitting(m Message) (title, text string) {
 	title = s.format(m.Title())
-	for shown := shownAlerts; shown >= 0; shown-- {
+	for shown := shownKeys; shown >= 0; shown-- {
 		if text = s.format(m.textOf(shown)); len(title)+1+len(text) <= s.limit {
 			break
 		}

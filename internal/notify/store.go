@@ -10,6 +10,7 @@ import (
 // Store stores unrouted alerts, messages and deliveries. Implementations are safe for concurrent use.
 type Store interface {
 	Planning
+	ContentStore
 	DeliveryStore
 }
 
@@ -28,6 +29,16 @@ type Planning interface {
 	ApplyPlan(ctx context.Context, p alerts.Plan) error
 }
 
+// ContentStore reads the content of messages.
+type ContentStore interface {
+	// Content returns the first alerts of a message, and the number of alerts of its topic that still fire.
+	Content(ctx context.Context, n alerts.Notification, limit int) (raised []alerts.Alert, unclosed int, err error)
+	// Summary returns the state of the keys of a message, with the alerts of up to limit of them.
+	Summary(ctx context.Context, n alerts.Notification, limit int) (alerts.Summary, error)
+	// Closed returns the alerts that the given ones close, if still stored.
+	Closed(ctx context.Context, closing []alerts.Alert) ([]alerts.Alert, error)
+}
+
 // DeliveryStore stores the state of sending messages to channels.
 type DeliveryStore interface {
 	// Ready returns the next due message of each channel.
@@ -35,10 +46,6 @@ type DeliveryStore interface {
 	// ClaimNotification claims a message for an attempt, and returns its final form, as no alert can join it any
 	// more. ok is false if it is already claimed.
 	ClaimNotification(ctx context.Context, n alerts.Notification, next time.Time) (claimed alerts.Notification, ok bool, err error)
-	// Content returns the first alerts of a message, and the number of alerts of its topic that still fire.
-	Content(ctx context.Context, n alerts.Notification, limit int) (raised []alerts.Alert, unclosed int, err error)
-	// Closed returns the alerts that the given ones close, if still stored.
-	Closed(ctx context.Context, closing []alerts.Alert) ([]alerts.Alert, error)
 	// Sent records that a channel accepted a message.
 	Sent(ctx context.Context, n alerts.Notification, now time.Time) error
 	// MarkFailed records that a channel did not accept a message, and returns the channel's state.

@@ -59,16 +59,86 @@ type WebhookData struct {
 	Truncated int            `json:"truncated"`
 	Alerts    []alerts.Alert `json:"alerts"`
 	URL       string         `json:"url,omitempty"`
+
+	Severities map[alerts.Severity]int `json:"severities"` // numbers of keys that are not resolved
+	Resolved   int                     `json:"resolved"`   // number of keys that are
+	Keys       []WebhookKey            `json:"keys"`       // the first 10
+}
+
+// WebhookKey is the JSON form of the state of a key.
+type WebhookKey struct {
+	Alert        alerts.ID       `json:"alert"` // the newest of the message
+	Rule         string          `json:"rule"`
+	Entity       string          `json:"entity"`
+	Key          string          `json:"key"`
+	Resolved     bool            `json:"resolved"`
+	Severity     alerts.Severity `json:"severity"`
+	Text         string          `json:"text"`
+	Description  string          `json:"description,omitempty"` // of the rule
+	Runbook      string          `json:"runbook,omitempty"`
+	Next         *WebhookStep    `json:"next,omitempty"`
+	Acknowledged *WebhookAck     `json:"acknowledged,omitempty"`
+	AckURL       string          `json:"ack_url,omitempty"`
+	URL          string          `json:"url,omitempty"`
+}
+
+// WebhookStep is the JSON form of a NextStep.
+type WebhookStep struct {
+	Step     string          `json:"step"`
+	Severity alerts.Severity `json:"severity"`
+	At       time.Time       `json:"at"`
+	To       []string        `json:"to,omitempty"` // names of channels
+}
+
+// WebhookAck is the JSON form of an acknowledgement.
+type WebhookAck struct {
+	By    string    `json:"by"`
+	Until time.Time `json:"until,omitzero"` // absent: until the job ends
+	Note  string    `json:"note,omitempty"`
+}
+
+// webhookKeys converts the states of keys.
+func webhookKeys(keys []KeyState) []WebhookKey {
+	all := make([]WebhookKey, 0, len(keys))
+	for _, k := range keys[:min(len(keys), shownKeys)] {
+		one := WebhookKey{
+			Alert: k.ID, Rule: k.Rule, Entity: k.Entity, Key: k.Key, Resolved: k.IsResolved(), Severity: k.Severity, Text: k.Text,
+			Description: k.Description, Runbook: Runbook(k.Alert), AckURL: k.AckURL, URL: k.URL,
+		}
+		if n := k.Next; n != nil {
+			one.Next = &WebhookStep{n.Name, n.Severity, n.At.UTC(), n.To}
+		}
+		if a := k.Acknowledged; a != nil {
+			one.Acknowledged = &WebhookAck{By: a.By, Note: a.Note}
+			if !a.Active() {
+				one.Acknowledged.Until = a.Until.UTC()
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// data returns the JSON form of a message.
+func (m Message) data() WebhookData {
+	d := WebhookData{
+		Channel: m.Channel, Route: m.Route, Topic: m.Topic, Title: m.Title(), Count: m.Notification.Alerts,
+		Truncated: m.Notification.Alerts - len(m.Alerts), Alerts: m.Alerts, URL: m.Link(),
+		Severities: make(map[alerts.Severity]int), Keys: webhookKeys(m.keys()),
+	}
+	for _, c := range m.counts() {
+		if c.Resolved {
+			d.Resolved += c.Count
+		} else {
+			d.Severities[c.Severity] += c.Count
+		}
+	}
+	return d
 }
 
 // Send implements Channel.
 func (w *webhook) Send(ctx context.Context, m Message) error {
-	body, err := json.Marshal(WebhookMessage{
-		Type: MessageType, Timestamp: m.At.UTC(), Data: WebhookData{
-			Channel: m.Channel, Route: m.Route, Topic: m.Topic, Title: m.Title(), Count: m.Notification.Alerts,
-			Truncated: m.Notification.Alerts - len(m.Alerts), Alerts: m.Alerts, URL: m.Link(),
-		},
-	})
+	body, err := json.Marshal(WebhookMessage{Type: MessageType, Timestamp: m.At.UTC(), Data: m.data()})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,173 @@
+package notify_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/notify"
+)
+
+// A message has one line for each key, in the state of its newest alert, and counts the keys by severity.
+func TestMessageHasTheStateOfEachKeyOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(oneHook)
+		w.fire(alerts.Warning, nil, "a", "b", "c")
+		w.later(n, 0)
+		w.fire(alerts.Critical, nil, "a")
+		w.resolve("b")
+		w.later(n, 0)
+		w.later(n, 10*time.Second)
+		got := webhookData(t, w.ear.take())
+		if len(got) != 1 {
+			t.Fatalf("%d messages", len(got))
+		}
+		var keys []string
+		for _, k := range got[0].Keys {
+			state := string(k.Severity)
+			if k.Resolved {
+				state = "resolved"
+			}
+			keys = append(keys, k.Key+" "+state)
+		}
+		if diff := cmp.Diff([]string{"a critical", "c warning", "b resolved"}, keys); diff != "" {
+			t.Error(diff)
+		}
+		if d := got[0]; d.Title != "[CRITICAL] order-late: 1 critical, 1 warning, 1 resolved" || d.Count != 5 || d.Resolved != 1 || d.Severities[alerts.Warning] != 1 {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// A message that is sent late shows a key as resolved, if a later alert has closed the alert.
+func TestALateMessageShowsClosedAlertsAsResolved(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(oneHook)
+		w.fire(alerts.Error, nil, "a", "b")
+		w.later(n, 0)
+		w.ear.answer(500)
+		w.later(n, 10*time.Second)
+		w.resolve("a")
+		w.later(n, 0)
+		w.ear.answer(0)
+		w.ear.take()
+		w.later(n, time.Minute)
+		got := webhookData(t, w.ear.take())
+		if len(got) == 0 || got[0].Title != "[ERROR] order-late: 1 error, 1 resolved" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// The text about one alert has what a person needs to act on it.
+func TestTextOfOneAlert(t *testing.T) {
+	at := time.Date(2026, 11, 26, 13, 0, 0, 0, time.UTC)
+	berlin := must[*time.Location](t)(time.LoadLocation("Europe/Berlin"))
+	a := firing("1042")
+	a.Text, a.Step, a.Since = "no orders.shipped for order 1042 within 3h of orders.created", "primary", at.Add(-3*time.Hour)
+	a.Labels = map[string]string{"runbook": "https://wiki.example.com/unshipped", "site": "north"}
+	m := message(a)
+	m.At, m.Zone = at, berlin
+	m.Keys = []notify.KeyState{{KeyState: alerts.KeyState{Alert: a}, Outlook: notify.Outlook{
+		Description: "Look into the warehouse system,\nthen call the carrier.",
+		Next:        &notify.NextStep{Name: "escalated", Severity: alerts.Critical, At: at.Add(24 * time.Hour), To: []string{"on-call", "team"}},
+	}}}
+	const want = `[CRITICAL] no orders.shipped for order 1042 within 3h of orders.created
+rule order-late, step primary, since 11:00 CET · site=north
+Look into the warehouse system, then call the carrier.
+Runbook: https://wiki.example.com/unshipped
+Next: escalated (critical) at Fri 27 Nov 14:00 CET, to on-call, team
+https://deadman.example.org/alerts/1
+`
+	if diff := cmp.Diff(want, m.Title()+"\n"+m.Text()); diff != "" {
+		t.Error(diff)
+	}
+	m.Keys[0].Next, m.Keys[0].Acknowledged = nil, &futurejobs.Ack{By: "ada", Until: checks.Forever, Note: "on it"}
+	if text := m.Text(); !strings.Contains(text, "\nAcknowledged by ada until it is resolved (on it)\n") {
+		t.Error(text)
+	}
+	m.Keys[0].Acknowledged.Until = at.Add(2 * time.Hour)
+	if text := m.Text(); !strings.Contains(text, "\nAcknowledged by ada until 16:00 CET (on it)\n") {
+		t.Error(text)
+	}
+}
+
+// A next step that all keys share has a line of its own; other ones follow their keys.
+func TestTextOfSeveralAlerts(t *testing.T) {
+	at := time.Date(2026, 11, 26, 13, 0, 0, 0, time.UTC)
+	m := message(firing("1"), firing("2"), firing("3"))
+	m.At = at
+	for i, a := range m.Alerts {
+		k := notify.KeyState{KeyState: alerts.KeyState{Alert: a}, Outlook: notify.Outlook{Description: "Call the carrier."}}
+		if i < 2 {
+			k.Next = &notify.NextStep{Name: "lead", Severity: alerts.Critical, At: at.Add(time.Hour)}
+		} else {
+			k.Acknowledged = &futurejobs.Ack{By: "ada", Until: at.Add(time.Hour)}
+		}
+		m.Keys = append(m.Keys, k)
+	}
+	const want = `CRITICAL  order 1 waits
+CRITICAL  order 2 waits
+CRITICAL  order 3 waits · acknowledged by ada until 14:00 UTC
+Next: lead (critical) at 14:00 UTC
+Call the carrier.
+`
+	text := func() string {
+		text, _, _ := strings.Cut(m.Text(), "https://")
+		return text
+	}
+	if diff := cmp.Diff(want, text()); diff != "" {
+		t.Error(diff)
+	}
+	m.Keys[1].Next = &notify.NextStep{Name: "lead", Severity: alerts.Critical, At: at.Add(2 * time.Hour)}
+	if got := text(); !strings.HasPrefix(got, "CRITICAL  order 1 waits · next: lead (critical) at 14:00 UTC\nCRITICAL  order 2 waits · next: lead (critical) at 15:00 UTC\n") {
+		t.Error(got)
+	}
+}
+
+// A key that is only a part of a word of the text is named in front of it.
+func TestTitleNamesTheKeyOnce(t *testing.T) {
+	for text, want := range map[string]string{
+		"order 10 waits":       "[CRITICAL] order 1: order 10 waits",
+		"order 1 waits":        "[CRITICAL] order 1 waits",
+		"order 10 and 1 wait":  "[CRITICAL] order 10 and 1 wait",
+		"(1)":                  "[CRITICAL] (1)",
+		"":                     "[CRITICAL] order 1: order-late",
+		strings.Repeat("é", 3): "[CRITICAL] order 1: ééé",
+	} {
+		a := firing("1")
+		a.Text = text
+		if got := message(a).Title(); got != want {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+}
+
+// The next step names the channels of its route, not those of the alert.
+func TestNextStepReachesTheChannelsOfItsSeverity(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		w.outlook = func(context.Context, alerts.Alert) (notify.Outlook, error) {
+			return notify.Outlook{Next: &notify.NextStep{Name: "lead", Severity: alerts.Critical, At: w.now.Add(time.Hour)}}, nil
+		}
+		n := w.notifier(`
+channels:
+  team: {kind: webhook, url: $URL/team}
+  phone: {kind: webhook, url: $URL/phone}
+routes:
+  - {severity: critical, to: phone, continue: true}
+  - {to: team, group_wait: 0s}
+`)
+		w.fire(alerts.Warning, nil, "a")
+		w.later(n, 0)
+		got := webhookData(t, w.ear.take())
+		if len(got) != 1 || got[0].Keys[0].Next == nil || !cmp.Equal(got[0].Keys[0].Next.To, []string{"phone", "team"}) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
