@@ -12,34 +12,34 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// guarded is a broker that denies its user some subjects.
-type guarded struct {
+// restrictedBroker is a broker that denies its user some subjects.
+type restrictedBroker struct {
 	t      *testing.T
 	server *natsserver.Server
 	opts   *natsserver.Options
 }
 
-func newGuarded(t *testing.T, denied string) *guarded {
+func newRestrictedBroker(t *testing.T, denied string) *restrictedBroker {
 	t.Helper()
-	g := &guarded{t: t, opts: bustest.Options(t)}
+	g := &restrictedBroker{t: t, opts: bustest.Options(t)}
 	g.opts.Users = g.users(denied)
 	g.server = bustest.Serve(t, g.opts)
 	return g
 }
 
-func (g *guarded) users(denied string) []*natsserver.User {
+func (g *restrictedBroker) users(denied string) []*natsserver.User {
 	return []*natsserver.User{{Username: "deadman", Password: "secret", Permissions: &natsserver.Permissions{
 		Publish:   &natsserver.SubjectPermission{Allow: []string{">"}, Deny: []string{denied}},
 		Subscribe: &natsserver.SubjectPermission{Allow: []string{">"}},
 	}}}
 }
 
-func (g *guarded) at(o *bus.Options) {
+func (g *restrictedBroker) setOptions(o *bus.Options) {
 	o.URL = bustest.As(g.server, "deadman")
 }
 
 // deny replaces the denied subject, as an operator would.
-func (g *guarded) deny(subject string) {
+func (g *restrictedBroker) deny(subject string) {
 	g.t.Helper()
 	changed := g.opts.Clone()
 	changed.Users = g.users(subject)
@@ -49,7 +49,7 @@ func (g *guarded) deny(subject string) {
 }
 
 // waiting counts the unpublished alerts by rule.
-func (w *world) waiting() map[string]int {
+func (w *relayFixture) waiting() map[string]int {
 	by := make(map[string]int)
 	for _, a := range w.unpublished() {
 		by[a.Rule]++
@@ -60,16 +60,16 @@ func (w *world) waiting() map[string]int {
 // More alerts of one rule are rejected than fit into a batch. Alerts of other rules are still published; the rejected
 // ones follow once they are permitted.
 func TestRefusedAlertsAreSkipped(t *testing.T) {
-	g := newGuarded(t, "deadman.alerts.late.>")
-	w := newWorldOf(t, 1, g.at) // all of them in one lane
-	w.decide(3000)
-	w.of("fine")
-	w.decide(10)
-	said := &levels{}
-	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(said))
+	g := newRestrictedBroker(t, "deadman.alerts.late.>")
+	w := newRelayFixtureOf(t, 1, g.setOptions) // all of them in one lane
+	w.raise(3000)
+	w.saveRule("fine")
+	w.raise(10)
+	recorded := &levelCounter{}
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(recorded))
 	w.run(relay)
 	eventually(t, "every alert except late is published", func() bool { return w.isDrainedExcept("late") })
-	w.decide(10)
+	w.raise(10)
 	relay.Wake()
 	eventually(t, "a later alert is published", func() bool { return w.isDrainedExcept("late") })
 	if n := w.waiting()["late"]; n != 3000 {
@@ -80,23 +80,23 @@ func TestRefusedAlertsAreSkipped(t *testing.T) {
 	}
 	g.deny("nothing")
 	eventually(t, "all are published", func() bool { return w.isDrained() && relay.Err() == nil })
-	if n := len(w.heard(3020)); n != 3020 {
+	if n := len(w.receive(3020)); n != 3020 {
 		t.Errorf("%d alerts are in the stream", n)
 	}
-	if n := said.errors.Load(); n != 1 {
+	if n := recorded.errors.Load(); n != 1 {
 		t.Errorf("one denial was said %d times", n)
 	}
 }
 
 // Rejected alerts block only those behind them in their line of rule and key, even across many batches.
-func TestARefusedAlertKeepsItsPlace(t *testing.T) {
-	g := newGuarded(t, "deadman.alerts.*.critical.>")
-	w := newWorldOf(t, 1, g.at)
-	w.decide(1200)
+func TestRefusedAlertKeepsItsPlace(t *testing.T) {
+	g := newRestrictedBroker(t, "deadman.alerts.*.critical.>")
+	w := newRelayFixtureOf(t, 1, g.setOptions)
+	w.raise(1200)
 	held := w.jobs()[:3]
-	w.again("critical", held...)
-	w.again("warning", held...) // behind the rejected ones
-	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
+	w.settleAgain("critical", held...)
+	w.settleAgain("warning", held...) // behind the rejected ones
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog())
 	for more := true; more; {
 		var err error
 		if more, err = relay.Step(t.Context()); err != nil {
@@ -117,7 +117,7 @@ func TestARefusedAlertKeepsItsPlace(t *testing.T) {
 	if n := len(w.unpublished()); n != 6 {
 		t.Errorf("%d wait: what was refused is tried again with each batch", n)
 	}
-	w.run(alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly()))
+	w.run(alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog()))
 	eventually(t, "all are published", w.isDrained)
 	last := make(map[string]alerts.Severity)
 	for _, a := range w.follow(1206) {

@@ -10,7 +10,7 @@ import (
 	"deadman/alerts"
 )
 
-func TestIDsOfASlotSortByTheirJobs(t *testing.T) {
+func TestIDsOfSlotSortByTheirJobs(t *testing.T) {
 	slot := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	var before alerts.ID
 	for _, job := range []int64{1, 2, 255, 256, 1 << 31, 1<<32 - 1} {
@@ -29,7 +29,7 @@ func TestIDsOfASlotSortByTheirJobs(t *testing.T) {
 	}
 }
 
-func TestIDsOfASlotSortByTheEventsOfTheirJobs(t *testing.T) {
+func TestIDsOfSlotSortByEventsOfTheirJobs(t *testing.T) {
 	slot := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	hour := slot.Truncate(1 << 20 * 1024 * time.Microsecond) // start of the current age period
 	var before alerts.ID
@@ -49,7 +49,7 @@ func TestIDsOfASlotSortByTheEventsOfTheirJobs(t *testing.T) {
 	}
 }
 
-func TestADecisionAboutAnEventsJobIsKnownByTheEvent(t *testing.T) {
+func TestDecisionAboutEventsJobIsKnownByEvent(t *testing.T) {
 	slot := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	one := alerts.Decision{
 		Origin: alerts.OriginOf(slot.Add(-time.Hour), 17), RuleID: 3, Rule: "late", Key: "7",
@@ -96,7 +96,7 @@ func idsDiffer(t *testing.T, one alerts.Decision, changes map[string]func(d *ale
 	}
 }
 
-func TestEachDecisionHasAnIDOfItsOwn(t *testing.T) {
+func TestEachDecisionHasIDOfItsOwn(t *testing.T) {
 	slot := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	one := alerts.Decision{JobID: 7, CreatedAt: slot, Check: 1, Status: alerts.Firing, StepIndex: 1, At: slot}
 	if again := one; again.ID() != one.ID() {

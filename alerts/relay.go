@@ -13,7 +13,7 @@ import (
 
 // The concurrency and timing of a relay.
 const (
-	relayLanes        = 4 // while one lane blocks on the stream, others read and mark
+	relayWorkers      = 4 // while one worker blocks on the stream, others read and mark
 	relayBatch        = 1000
 	relayPollInterval = time.Second
 	relayBackoff      = 100 * time.Millisecond // after the first failure; doubled with each
@@ -23,7 +23,7 @@ const (
 )
 
 // Relay publishes decided alerts to the stream. It marks a row after the stream acknowledged its alert, so a crash in
-// between repeats the publication, and the stream rejects the duplicate. Shards are spread over concurrent lanes. A
+// between repeats the publication, and the stream rejects the duplicate. Shards are spread over concurrent workers. A
 // job belongs to one shard, so its alerts stay in order.
 type Relay struct {
 	// Quotas select the alerts to publish. Set before Run; nil admits all.
@@ -33,19 +33,19 @@ type Relay struct {
 	publisher Publisher
 	shards    func() []int16
 	log       *slog.Logger
-	lanes     [relayLanes]relayWorker
+	workers   [relayWorkers]relayWorker
 	all       relayWorker // used by Step
 
-	status *periodic.Status // of all lanes
+	status *periodic.Status // of all workers
 	mu     sync.Mutex
-	failed [relayLanes]error
+	failed [relayWorkers]error
 }
 
 // NewRelay returns a relay for the outbox. shards returns the shards held at the time of the call.
 func NewRelay(o Outbox, p Publisher, shards func() []int16, log *slog.Logger) *Relay {
 	r := &Relay{outbox: o, publisher: p, shards: shards, log: log, status: periodic.NewStatus(log, slog.LevelError, "outbox")}
-	for i := range r.lanes {
-		r.lanes[i] = relayWorker{Relay: r, number: i, wake: make(chan struct{}, 1)}
+	for i := range r.workers {
+		r.workers[i] = relayWorker{Relay: r, number: i, wake: make(chan struct{}, 1)}
 	}
 	r.all = relayWorker{Relay: r}
 	return r
@@ -53,9 +53,9 @@ func NewRelay(o Outbox, p Publisher, shards func() []int16, log *slog.Logger) *R
 
 // Wake signals new alerts in the outbox. It is only a hint, as the relay also polls.
 func (r *Relay) Wake() {
-	for i := range r.lanes {
+	for i := range r.workers {
 		select {
-		case r.lanes[i].wake <- struct{}{}:
+		case r.workers[i].wake <- struct{}{}:
 		default:
 		}
 	}
@@ -79,11 +79,11 @@ func (r *Relay) err() error {
 
 // Run relays until ctx ends. It retries failures indefinitely.
 func (r *Relay) Run(ctx context.Context) error {
-	var lanes sync.WaitGroup
-	for i := range r.lanes {
-		lanes.Go(func() { r.lanes[i].run(ctx) })
+	var workers sync.WaitGroup
+	for i := range r.workers {
+		workers.Go(func() { r.workers[i].run(ctx) })
 	}
-	lanes.Wait()
+	workers.Wait()
 	return nil
 }
 

@@ -8,8 +8,8 @@ import (
 	"deadman/internal/bus"
 )
 
-// tally implements Quotas: it admits all alerts except those of some keys, and counts them.
-type tally struct {
+// countingQuota implements Quotas: it admits all alerts except those of some keys, and counts them.
+type countingQuota struct {
 	admitted, returned int
 	withholds          func(alerts.Alert) bool
 	outbox             interface {
@@ -17,7 +17,7 @@ type tally struct {
 	}
 }
 
-func (q *tally) Admit(ctx context.Context, batch []alerts.Alert) (admitted []alerts.Alert, err error) {
+func (q *countingQuota) Admit(ctx context.Context, batch []alerts.Alert) (admitted []alerts.Alert, err error) {
 	for _, a := range batch {
 		if !q.withholds(a) {
 			admitted = append(admitted, a)
@@ -31,14 +31,14 @@ func (q *tally) Admit(ctx context.Context, batch []alerts.Alert) (admitted []ale
 	return admitted, nil
 }
 
-func (q *tally) Return(unsent []alerts.Alert) { q.returned += len(unsent) }
+func (q *countingQuota) Return(unsent []alerts.Alert) { q.returned += len(unsent) }
 
 // Admitted alerts that are not in the stream are returned, so that quotas count only published alerts.
 func TestQuotasReleaseUnsentAlerts(t *testing.T) {
-	w := newWorld(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
-	w.decide(500)
-	q := &tally{withholds: func(alerts.Alert) bool { return false }}
-	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
+	w := newRelayFixture(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
+	w.raise(500)
+	q := &countingQuota{withholds: func(alerts.Alert) bool { return false }}
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog())
 	relay.Quotas = q
 	if _, err := relay.Step(t.Context()); err == nil {
 		t.Error("a full stream takes all alerts")
@@ -51,11 +51,11 @@ func TestQuotasReleaseUnsentAlerts(t *testing.T) {
 
 // A withheld alert is neither published nor read again, and blocks no other alert.
 func TestWithheldAlertsAreNotPublished(t *testing.T) {
-	w := newWorld(t)
-	w.decide(40)
+	w := newRelayFixture(t)
+	w.raise(40)
 	seen := 0
-	q := &tally{outbox: w.store, withholds: func(alerts.Alert) bool { seen++; return seen%2 == 0 }}
-	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
+	q := &countingQuota{outbox: w.store, withholds: func(alerts.Alert) bool { seen++; return seen%2 == 0 }}
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog())
 	relay.Quotas = q
 	for range 2 {
 		if _, err := relay.Step(t.Context()); err != nil {
@@ -65,7 +65,7 @@ func TestWithheldAlertsAreNotPublished(t *testing.T) {
 	if seen != 40 || len(w.unpublished()) != 0 {
 		t.Errorf("%d alerts were looked at, and %d wait", seen, len(w.unpublished()))
 	}
-	if heard := w.heard(20); len(heard) != 20 || q.returned != 0 {
-		t.Errorf("the stream has %d alerts, and %d were given back", len(heard), q.returned)
+	if received := w.receive(20); len(received) != 20 || q.returned != 0 {
+		t.Errorf("the stream has %d alerts, and %d were given back", len(received), q.returned)
 	}
 }

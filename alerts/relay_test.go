@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 
 const node = "a node"
 
-// world is a database with decided alerts, and a broker.
-type world struct {
+// relayFixture is a database with decided alerts, and a broker.
+type relayFixture struct {
 	t      *testing.T
 	dir    string
 	server *bus.Server
@@ -42,22 +42,22 @@ type world struct {
 	held   []futurejobs.HeldShard
 }
 
-func newWorld(t *testing.T, change ...func(*bus.Options)) *world {
+func newRelayFixture(t *testing.T, change ...func(*bus.Options)) *relayFixture {
 	t.Helper()
-	return newWorldOf(t, 16, change...)
+	return newRelayFixtureOf(t, 16, change...)
 }
 
-func newWorldOf(t *testing.T, shards int, change ...func(*bus.Options)) *world {
+func newRelayFixtureOf(t *testing.T, shards int, change ...func(*bus.Options)) *relayFixture {
 	t.Helper()
-	return newWorldOn(t, store.Options{DataDir: storetest.DataDir(t), Shards: shards, Log: quietly()}, change...)
+	return newRelayFixtureOn(t, store.Options{DataDir: storetest.DataDir(t), Shards: shards, Log: discardLog()}, change...)
 }
 
-func newWorldOn(t *testing.T, database store.Options, change ...func(*bus.Options)) *world {
+func newRelayFixtureOn(t *testing.T, database store.Options, change ...func(*bus.Options)) *relayFixture {
 	t.Helper()
-	w := &world{t: t, dir: bustest.Dir(t)}
+	w := &relayFixture{t: t, dir: bustest.Dir(t)}
 	w.serve("127.0.0.1:0")
 	var err error
-	o := bus.Options{URL: w.server.ClientURL(), Log: quietly()}
+	o := bus.Options{URL: w.server.ClientURL(), Log: discardLog()}
 	for _, c := range change {
 		c(&o)
 	}
@@ -73,13 +73,13 @@ func newWorldOn(t *testing.T, database store.Options, change ...func(*bus.Option
 			t.Error(err)
 		}
 	})
-	w.of("late")
-	w.takeShards()
+	w.saveRule("late")
+	w.acquireShards()
 	return w
 }
 
-// of creates a rule for the following decisions.
-func (w *world) of(name string) {
+// saveRule creates a rule for the following decisions.
+func (w *relayFixture) saveRule(name string) {
 	w.t.Helper()
 	saved, err := w.store.Save(w.t.Context(), rules.RuleVersion{Name: name, Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion)
 	if err != nil {
@@ -88,18 +88,18 @@ func (w *world) of(name string) {
 	w.rule = &futurejobs.Rule{ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity, Grid: futurejobs.Grid(time.Second)}
 }
 
-func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func (w *world) serve(addr string) {
+func (w *relayFixture) serve(addr string) {
 	w.t.Helper()
 	var err error
-	if w.server, err = bus.StartServer(bus.ServerOptions{Dir: w.dir, Addr: addr, Log: quietly()}); err != nil {
+	if w.server, err = bus.StartServer(bus.ServerOptions{Dir: w.dir, Addr: addr, Log: discardLog()}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(w.server.Close)
 }
 
-func (w *world) takeShards() {
+func (w *relayFixture) acquireShards() {
 	w.t.Helper()
 	if _, err := w.store.Heartbeat(w.t.Context(), futurejobs.Node{ID: node, Name: node}, time.Hour); err != nil {
 		w.t.Fatal(err)
@@ -117,8 +117,8 @@ func (w *world) takeShards() {
 	}
 }
 
-// decide creates n jobs and decides one alert about each.
-func (w *world) decide(n int) {
+// raise creates n jobs and decides one alert about each.
+func (w *relayFixture) raise(n int) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	revision, err := w.store.Revision(ctx)
@@ -152,7 +152,7 @@ func (w *world) decide(n int) {
 	}
 }
 
-func (w *world) jobs() []futurejobs.ListedJob {
+func (w *relayFixture) jobs() []futurejobs.ListedJob {
 	w.t.Helper()
 	var all []futurejobs.ListedJob
 	f := futurejobs.Filter{Limit: futurejobs.MaxLimit}
@@ -168,7 +168,7 @@ func (w *world) jobs() []futurejobs.ListedJob {
 	}
 }
 
-func (w *world) decision(j futurejobs.Job, now time.Time) futurejobs.Decision {
+func (w *relayFixture) decision(j futurejobs.Job, now time.Time) futurejobs.Decision {
 	j.CheckCount++
 	slot := j.NextCheckAt
 	j.NextCheckAt = w.rule.Grid.Up(slot.Add(time.Hour))
@@ -181,7 +181,7 @@ func (w *world) decision(j futurejobs.Job, now time.Time) futurejobs.Decision {
 	return futurejobs.Decision{Job: j, Alerts: []alerts.Alert{a}}
 }
 
-func (w *world) shards() []int16 {
+func (w *relayFixture) shards() []int16 {
 	all := make([]int16, len(w.held))
 	for i, h := range w.held {
 		all[i] = h.Shard
@@ -189,7 +189,7 @@ func (w *world) shards() []int16 {
 	return all
 }
 
-func (w *world) unpublished() []alerts.Alert {
+func (w *relayFixture) unpublished() []alerts.Alert {
 	w.t.Helper()
 	left, err := w.store.Unpublished(w.t.Context(), w.shards(), 100_000, nil)
 	if err != nil {
@@ -199,10 +199,10 @@ func (w *world) unpublished() []alerts.Alert {
 }
 
 // isDrained reports whether all alerts are published. It reads one, and not all that are left.
-func (w *world) isDrained() bool { return w.isDrainedExcept() }
+func (w *relayFixture) isDrained() bool { return w.isDrainedExcept() }
 
 // isDrainedExcept reports whether all alerts are published but those of some rules.
-func (w *world) isDrainedExcept(rules ...string) bool {
+func (w *relayFixture) isDrainedExcept(rules ...string) bool {
 	w.t.Helper()
 	left, err := w.store.Unpublished(w.t.Context(), w.shards(), 1, rules)
 	if err != nil {
@@ -211,8 +211,8 @@ func (w *world) isDrainedExcept(rules ...string) bool {
 	return len(left) == 0
 }
 
-// heard returns the keys of all alerts received by a consumer, with their counts.
-func (w *world) heard(n int) map[string]int {
+// receive returns the keys of all alerts received by a consumer, with their counts.
+func (w *relayFixture) receive(n int) map[string]int {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -231,7 +231,7 @@ func (w *world) heard(n int) map[string]int {
 }
 
 // follow returns the newest n alerts, as received by a consumer.
-func (w *world) follow(n int) (seen []alerts.Alert) {
+func (w *relayFixture) follow(n int) (seen []alerts.Alert) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -246,8 +246,8 @@ func (w *world) follow(n int) (seen []alerts.Alert) {
 	return seen
 }
 
-// again decides another alert about each of the given jobs.
-func (w *world) again(severity alerts.Severity, jobs ...futurejobs.ListedJob) {
+// settleAgain decides another alert about each of the given jobs.
+func (w *relayFixture) settleAgain(severity alerts.Severity, jobs ...futurejobs.ListedJob) {
 	w.t.Helper()
 	revision, err := w.store.Revision(w.t.Context())
 	if err != nil {
@@ -272,8 +272,8 @@ func (w *world) again(severity alerts.Severity, jobs ...futurejobs.ListedJob) {
 	}
 }
 
-// once returns the keys of the jobs, each with a count of one.
-func (w *world) once() map[string]int {
+// receiveOnce returns the keys of the jobs, each with a count of one.
+func (w *relayFixture) receiveOnce() map[string]int {
 	keys := make(map[string]int)
 	for _, j := range w.jobs() {
 		keys[j.Key]++
@@ -282,7 +282,7 @@ func (w *world) once() map[string]int {
 }
 
 // run runs a relay until the test ends or stop is called.
-func (w *world) run(r *alerts.Relay) (stop func()) {
+func (w *relayFixture) run(r *alerts.Relay) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -314,16 +314,16 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func TestEachAlertGetsOutOnce(t *testing.T) {
-	w := newWorld(t)
-	w.decide(1500) // more than one batch
-	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
+	w := newRelayFixture(t)
+	w.raise(1500) // more than one batch
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog())
 	w.run(relay)
-	w.run(alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())) // a node that lost its shards and has not noticed yet
+	w.run(alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog())) // a node that lost its shards and has not noticed yet
 	eventually(t, "all are published", w.isDrained)
-	w.decide(10)
+	w.raise(10)
 	relay.Wake()
 	eventually(t, "what came later is published", w.isDrained)
-	if diff := cmp.Diff(w.once(), w.heard(1510)); diff != "" {
+	if diff := cmp.Diff(w.receiveOnce(), w.receive(1510)); diff != "" {
 		t.Error(diff)
 	}
 	if err := relay.Err(); err != nil {
@@ -332,27 +332,27 @@ func TestEachAlertGetsOutOnce(t *testing.T) {
 }
 
 func TestPublishedAndNotMarked(t *testing.T) {
-	w := newWorld(t)
-	w.decide(50)
+	w := newRelayFixture(t)
+	w.raise(50)
 	if sent, err := w.bus.AlertPublisher.Publish(t.Context(), w.unpublished()[:30]); err != nil || len(sent) != 30 {
 		t.Fatal(len(sent), err)
 	}
-	more, err := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly()).Step(t.Context())
+	more, err := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog()).Step(t.Context())
 	if more || err != nil {
 		t.Error(more, err)
 	}
 	if left := w.unpublished(); len(left) > 0 {
 		t.Errorf("%d alerts are left", len(left))
 	}
-	if diff := cmp.Diff(w.once(), w.heard(50)); diff != "" {
+	if diff := cmp.Diff(w.receiveOnce(), w.receive(50)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // A node killed between publishing and marking returns after the broker's deduplication window has ended.
 func TestPublishedAndNotMarkedForLong(t *testing.T) {
-	w := newWorld(t, func(o *bus.Options) { o.Window = 100 * time.Millisecond })
-	w.decide(1200) // some in each lane, and more than a batch in total
+	w := newRelayFixture(t, func(o *bus.Options) { o.Window = 100 * time.Millisecond })
+	w.raise(1200) // some in each lane, and more than a batch in total
 	waiting := w.unpublished()
 	if sent, err := w.bus.AlertPublisher.Publish(t.Context(), waiting); err != nil || len(sent) != len(waiting) {
 		t.Fatal(len(sent), err)
@@ -379,7 +379,7 @@ func TestPublishedAndNotMarkedForLong(t *testing.T) {
 		}
 		return err == nil
 	})
-	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog())
 	w.run(relay)
 	eventually(t, "all are marked", w.isDrained)
 	if n := stored(); n != uint64(len(waiting)+1) {
@@ -393,10 +393,10 @@ func TestPublishedAndNotMarkedForLong(t *testing.T) {
 // Rows stay in the outbox while the stream is full, the relay reports it, and they are published once the stream has
 // capacity.
 func TestFullStream(t *testing.T) {
-	w := newWorld(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
-	w.decide(500)
-	said := &levels{}
-	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(said))
+	w := newRelayFixture(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
+	w.raise(500)
+	recorded := &levelCounter{}
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(recorded))
 	w.run(relay)
 	eventually(t, "the relay says that it cannot", func() bool {
 		return relay.Err() != nil && strings.Contains(relay.Err().Error(), "max_bytes")
@@ -408,17 +408,17 @@ func TestFullStream(t *testing.T) {
 	}
 	w.setAlerts(func(c *jetstream.StreamConfig) { c.MaxBytes = 10 << 20 })
 	eventually(t, "all are published", w.isDrained)
-	if diff := cmp.Diff(w.once(), w.heard(500)); diff != "" {
+	if diff := cmp.Diff(w.receiveOnce(), w.receive(500)); diff != "" {
 		t.Error(diff)
 	}
-	eventually(t, "it says so", func() bool { return said.infos.Load() == 1 && relay.Err() == nil })
-	if n := said.errors.Load(); n != 1 {
+	eventually(t, "it says so", func() bool { return recorded.infos.Load() == 1 && relay.Err() == nil })
+	if n := recorded.errors.Load(); n != 1 {
 		t.Errorf("one full stream was said %d times", n)
 	}
 }
 
 // setAlerts changes the stream of alerts, as an operator would.
-func (w *world) setAlerts(change func(*jetstream.StreamConfig)) {
+func (w *relayFixture) setAlerts(change func(*jetstream.StreamConfig)) {
 	w.t.Helper()
 	js := bustest.JetStream(w.t, w.server.ClientURL())
 	s, err := js.Stream(w.t.Context(), bus.AlertsStream)
@@ -432,12 +432,12 @@ func (w *world) setAlerts(change func(*jetstream.StreamConfig)) {
 	}
 }
 
-func TestOnlyTheHolderRelays(t *testing.T) {
-	w := newWorld(t)
-	w.decide(100)
+func TestOnlyHolderRelays(t *testing.T) {
+	w := newRelayFixture(t)
+	w.raise(100)
 	half := w.shards()[:len(w.held)/2]
 	var mine []int16
-	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, func() []int16 { return mine }, quietly())
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, func() []int16 { return mine }, discardLog())
 	for _, mine = range [][]int16{nil, half} {
 		if _, err := relay.Step(t.Context()); err != nil {
 			t.Fatal(err)
@@ -453,12 +453,12 @@ func TestOnlyTheHolderRelays(t *testing.T) {
 }
 
 func TestBrokerAway(t *testing.T) {
-	w := newWorld(t)
-	w.decide(20)
+	w := newRelayFixture(t)
+	w.raise(20)
 	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")
 	w.server.Close()
-	said := &levels{}
-	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(said))
+	recorded := &levelCounter{}
+	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(recorded))
 	w.run(relay)
 	eventually(t, "the relay says that it cannot", func() bool { return relay.Err() != nil })
 	if n := len(w.unpublished()); n != 20 {
@@ -467,23 +467,23 @@ func TestBrokerAway(t *testing.T) {
 	w.serve(addr)
 	eventually(t, "all are published", w.isDrained)
 	eventually(t, "the relay is well", func() bool { return relay.Err() == nil })
-	if diff := cmp.Diff(w.once(), w.heard(20)); diff != "" {
+	if diff := cmp.Diff(w.receiveOnce(), w.receive(20)); diff != "" {
 		t.Error(diff)
 	}
-	eventually(t, "it says so", func() bool { return said.infos.Load() == 1 })
-	if n := said.errors.Load(); n != 1 {
+	eventually(t, "it says so", func() bool { return recorded.infos.Load() == 1 })
+	if n := recorded.errors.Load(); n != 1 {
 		t.Errorf("one outage was said %d times", n)
 	}
 }
 
-// levels counts log records by level.
-type levels struct{ errors, infos atomic.Int32 }
+// levelCounter counts log records by level.
+type levelCounter struct{ errors, infos atomic.Int32 }
 
-func (l *levels) Enabled(context.Context, slog.Level) bool { return true }
-func (l *levels) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l *levels) WithGroup(string) slog.Handler            { return l }
+func (l *levelCounter) Enabled(context.Context, slog.Level) bool { return true }
+func (l *levelCounter) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *levelCounter) WithGroup(string) slog.Handler            { return l }
 
-func (l *levels) Handle(_ context.Context, r slog.Record) error {
+func (l *levelCounter) Handle(_ context.Context, r slog.Record) error {
 	switch r.Level {
 	case slog.LevelError:
 		l.errors.Add(1)

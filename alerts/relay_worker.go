@@ -61,7 +61,7 @@ func (l *relayWorker) run(ctx context.Context) {
 func (l *relayWorker) heldShards() []int16 {
 	var mine []int16
 	for _, shard := range l.shards() {
-		if int(shard)%relayLanes == l.number {
+		if int(shard)%relayWorkers == l.number {
 			mine = append(mine, shard)
 		}
 	}

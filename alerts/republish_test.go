@@ -14,7 +14,7 @@ import (
 )
 
 // republish requests another publication of all alerts.
-func (w *world) republish(want int64) {
+func (w *relayFixture) republish(want int64) {
 	w.t.Helper()
 	if n, err := w.store.Republish(w.t.Context(), futurejobs.Filter{After: time.Unix(0, 0)}); n != want || err != nil {
 		w.t.Fatalf("%d alerts are to be published again, want %d: %v", n, want, err)
@@ -22,7 +22,7 @@ func (w *world) republish(want int64) {
 }
 
 // drain relays until no publishable alert is left.
-func (w *world) drain(relay *alerts.Relay) {
+func (w *relayFixture) drain(relay *alerts.Relay) {
 	w.t.Helper()
 	for more := true; more; {
 		var err error
@@ -33,25 +33,25 @@ func (w *world) drain(relay *alerts.Relay) {
 }
 
 // loseStream deletes the stream of alerts, as an operator would.
-func (w *world) loseStream() {
+func (w *relayFixture) loseStream() {
 	w.t.Helper()
 	if err := bustest.JetStream(w.t, w.server.ClientURL()).DeleteStream(w.t.Context(), bus.AlertsStream); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// half returns the shards with the given remainder modulo 2, as held by one of two nodes.
-func (w *world) half(rest int16) func() []int16 {
+// releaseHalf returns the shards with the given remainder modulo 2, as held by one of two nodes.
+func (w *relayFixture) releaseHalf(rest int16) func() []int16 {
 	return func() []int16 {
 		return slices.DeleteFunc(w.shards(), func(shard int16) bool { return shard%2 != rest })
 	}
 }
 
 // runThree runs the relays of two nodes, and of one that lost its shards and has not noticed yet.
-func (w *world) runThree() (nodes []*alerts.Relay, stop func()) {
+func (w *relayFixture) runThree() (nodes []*alerts.Relay, stop func()) {
 	var stops []func()
 	for _, rest := range []int16{0, 1, 1} {
-		r := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.half(rest), quietly())
+		r := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.releaseHalf(rest), discardLog())
 		nodes, stops = append(nodes, r), append(stops, w.run(r))
 	}
 	return nodes, func() {
@@ -61,8 +61,8 @@ func (w *world) runThree() (nodes []*alerts.Relay, stop func()) {
 	}
 }
 
-// inOrder checks that consumers receive n alerts, those of each key in the order of their decisions.
-func (w *world) inOrder(n int) {
+// checkOrder checks that consumers receive n alerts, those of each key in the order of their decisions.
+func (w *relayFixture) checkOrder(n int) {
 	w.t.Helper()
 	last, wrong := make(map[string]time.Time), 0
 	for _, a := range w.follow(n) {
@@ -87,34 +87,34 @@ func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := database(t)
-			o.Shards, o.Log = 2, quietly()
-			w := newWorldOn(t, o)
-			w.decide(2500) // more than a batch in each shard
+			o.Shards, o.Log = 2, discardLog()
+			w := newRelayFixtureOn(t, o)
+			w.raise(2500) // more than a batch in each shard
 			jobs := w.jobs()
-			relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, quietly())
+			relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog())
 			w.drain(relay)
-			w.again(alerts.Error, jobs...)
+			w.settleAgain(alerts.Error, jobs...)
 			w.drain(relay)
 			w.loseStream()
-			w.again(alerts.Critical, jobs...) // they are pending
+			w.settleAgain(alerts.Critical, jobs...) // they are pending
 			w.republish(5000)
-			w.again(alerts.Info, jobs[:1000]...)
+			w.settleAgain(alerts.Info, jobs[:1000]...)
 			_, stop := w.runThree()
 			eventually(t, "all are published", w.isDrained)
-			w.inOrder(8500)
+			w.checkOrder(8500)
 
 			stop() // a batch still in transit belongs to the old stream
 			w.loseStream()
 			w.republish(8500)
 			nodes, _ := w.runThree()
 			for range 3 { // while the relays run
-				w.again(alerts.Warning, jobs[:500]...)
+				w.settleAgain(alerts.Warning, jobs[:500]...)
 				for _, r := range nodes {
 					r.Wake()
 				}
 			}
 			eventually(t, "all are published again", w.isDrained)
-			w.inOrder(10_000)
+			w.checkOrder(10_000)
 		})
 	}
 }

@@ -9,20 +9,20 @@ import (
 	"deadman/guards"
 )
 
-// said returns a job of orderRule with one alert and its next check at six.
-func said() (rule *Rule, job Job, alert alerts.ID) {
-	rule, pending := waiting()
+// firingJob returns a job of orderRule with one alert and its next check at six.
+func firingJob() (rule *Rule, job Job, alert alerts.ID) {
+	rule, pending := pendingState()
 	job = pending[Ref{RuleID: 1, Key: "1"}]
 	alert = alerts.Decision{JobID: job.ID, At: noon}.ID()
 	job.Alerts, job.Step, job.NextCheckAt = []alerts.ID{alert}, 1, noon.Add(6*time.Hour)
 	return rule, job, alert
 }
 
-func acknowledged(rule *Rule, job Job, ack Ack, now time.Time) FoldResult {
-	return folded([]Effect{one(rule, Acknowledge{ack})}, map[Ref]Job{job.Ref: job}, now)
+func applyAck(rule *Rule, job Job, ack Ack, now time.Time) FoldResult {
+	return foldEffects([]Effect{effectOf(rule, Acknowledge{ack})}, map[Ref]Job{job.Ref: job}, now)
 }
 
-func TestAcknowledgementAdvancesTheNextCheck(t *testing.T) {
+func TestAcknowledgementAdvancesNextCheck(t *testing.T) {
 	now := noon.Add(4 * time.Hour)
 	for name, c := range map[string]struct {
 		upcoming time.Time
@@ -37,7 +37,7 @@ func TestAcknowledgementAdvancesTheNextCheck(t *testing.T) {
 		"while time is still":  {noon.Add(5 * time.Hour), true, FarFuture},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rule, job, alert := said()
+			rule, job, alert := firingJob()
 			if c.paused {
 				job.pause(noon.Add(3 * time.Hour))
 			}
@@ -47,7 +47,7 @@ func TestAcknowledgementAdvancesTheNextCheck(t *testing.T) {
 				}
 				return c.upcoming
 			}
-			net := acknowledged(rule, job, Ack{Alert: alert, By: "ada", Until: now.Add(time.Hour)}, now)
+			net := applyAck(rule, job, Ack{Alert: alert, By: "ada", Until: now.Add(time.Hour)}, now)
 			if len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(c.want) {
 				t.Fatalf("changed %+v, want a next look at %s", net.Change, c.want)
 			}
@@ -61,47 +61,47 @@ func TestAcknowledgementAdvancesTheNextCheck(t *testing.T) {
 	}
 }
 
-func TestTheLastAcknowledgementCounts(t *testing.T) {
-	rule, job, alert := said()
+func TestLastAcknowledgementCounts(t *testing.T) {
+	rule, job, alert := firingJob()
 	now := noon.Add(4 * time.Hour)
 	for _, until := range []time.Time{checks.Forever, noon.Add(5 * time.Hour)} {
 		job.AckedUntil = until
-		net := acknowledged(rule, job, Ack{Alert: alert, By: "grace", Until: until, Note: "mine"}, now)
+		net := applyAck(rule, job, Ack{Alert: alert, By: "grace", Until: until, Note: "mine"}, now)
 		if len(net.Change) != 1 || len(net.Acks) != 1 || net.Acks[0].Ack.By != "grace" || net.Acks[0].Ack.Note != "mine" {
 			t.Errorf("until %s again, by another user: %+v", until, net)
 		}
 	}
 	job.AckedUntil = time.Time{}
-	if net := acknowledged(rule, job, Ack{Alert: alert}, now); len(net.Change)+len(net.Acks)+net.Missed > 0 {
+	if net := applyAck(rule, job, Ack{Alert: alert}, now); len(net.Change)+len(net.Acks)+net.Missed > 0 {
 		t.Errorf("removed without an acknowledgement: %+v", net)
 	}
 	other := alerts.Decision{JobID: job.ID + 1, At: noon}.ID()
-	if net := acknowledged(rule, job, Ack{Alert: other, Until: checks.Forever}, now); net.Missed != 1 || len(net.Change) > 0 {
+	if net := applyAck(rule, job, Ack{Alert: other, Until: checks.Forever}, now); net.Missed != 1 || len(net.Change) > 0 {
 		t.Errorf("an alert of another job: %+v", net)
 	}
-	ended := []Effect{one(rule, Acknowledge{Ack{Alert: alert, Until: checks.Forever}}), one(rule, End{Outcome: checks.Resolved})}
-	if net := folded(ended, map[Ref]Job{job.Ref: job}, now); len(net.Acks) > 0 || len(net.End) != 1 {
+	ended := []Effect{effectOf(rule, Acknowledge{Ack{Alert: alert, Until: checks.Forever}}), effectOf(rule, End{Outcome: checks.Resolved})}
+	if net := foldEffects(ended, map[Ref]Job{job.Ref: job}, now); len(net.Acks) > 0 || len(net.End) != 1 {
 		t.Errorf("acknowledged and resolved in one go: %+v", net)
 	}
 }
 
-func TestCheckThatHoldsAStepIsNotCounted(t *testing.T) {
-	rule, job, _ := said()
+func TestCheckThatHoldsStepIsNotCounted(t *testing.T) {
+	rule, job, _ := firingJob()
 	rule.Limits.MaxChecks = 3
 	job.CheckCount = 2
 	now := job.NextCheckAt
 	answer := checks.Answer{Next: now.Add(time.Hour), Nominal: true, Step: 1, Held: true}
-	if d := decided(rule, job, CheckTimes{}, answer, nil, now); d.Ends() || d.Job.CheckCount != 2 || d.Job.CheckAttempts != 1 {
+	if d := decideJob(rule, job, CheckTimes{}, answer, nil, now); d.Ends() || d.Job.CheckCount != 2 || d.Job.CheckAttempts != 1 {
 		t.Errorf("held: ended %q after %d counted of %d", d.Outcome, d.Job.CheckCount, d.Job.CheckAttempts)
 	}
 	answer.Held = false
-	if d := decided(rule, job, CheckTimes{}, answer, nil, now); d.Outcome != checks.Outcome(guards.MaxChecks) {
+	if d := decideJob(rule, job, CheckTimes{}, answer, nil, now); d.Outcome != checks.Outcome(guards.MaxChecks) {
 		t.Errorf("not held: ended %q, want %q", d.Outcome, checks.Outcome(guards.MaxChecks))
 	}
 }
 
-func TestHandlerReceivesTheAcknowledgement(t *testing.T) {
-	rule, job, _ := said()
+func TestHandlerReceivesAcknowledgement(t *testing.T) {
+	rule, job, _ := firingJob()
 	job.AckedUntil = noon.Add(8 * time.Hour)
 	if c := rule.checkOf(&job, noon); !c.AckedUntil.Equal(job.AckedUntil) {
 		t.Errorf("it is told %s", c.AckedUntil)

@@ -12,13 +12,13 @@ import (
 // alone.
 type admission struct {
 	catalog     RuleReader
-	lanes       *limiter
+	workers     *limiter
 	turns       *turns
 	putOff      putOff
 	unreadable  unreadable
 	waiting     map[VersionRef]waitingVersion // versions with waiting jobs
 	behindSince map[string]time.Time          // by stream
-	crowded     atomic.Bool                   // the queue of a source or a tenant was full, or all lanes were taken
+	crowded     atomic.Bool                   // the queue of a source or a tenant was full, or all workers were busy
 	wake        func()                        // begins a sweep
 }
 
@@ -98,7 +98,7 @@ func (a *admission) admit(ctx context.Context, j *Job, p *sweepRun, now time.Tim
 	if v.needsLookup() {
 		return v, a.reserveLookup(p, rule, now)
 	}
-	if !isInline(rule) && !a.lanes.acquire(rule.ID) {
+	if !isInline(rule) && !a.workers.acquire(rule.ID) {
 		a.crowded.Store(true)
 		p.admissionLimits[made] = admissionLimit{isBusy: true}
 		return nil, false

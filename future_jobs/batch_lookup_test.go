@@ -81,27 +81,27 @@ func (s *source) answer(key string) checks.Finding {
 	return s.find(key)
 }
 
-// counts returns the batches so far, and how often the queue was full.
-func (s *source) counts() (batches []int, refused int) {
+// batchCounts returns the batches so far, and how often the queue was full.
+func (s *source) batchCounts() (batches []int, refused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.batches), s.refused
 }
 
-// answers changes the findings from now on.
-func (s *source) answers(find func(key string) checks.Finding) {
+// setFinder changes the findings from now on.
+func (s *source) setFinder(find func(key string) checks.Finding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.find = find
 }
 
-func known(string) checks.Finding { return checks.Finding{Value: json.RawMessage(`{"known"}`)} }
+func foundKnown(string) checks.Finding { return checks.Finding{Value: json.RawMessage(`{"known"}`)} }
 
-func down(string) checks.Finding {
+func sourceDown(string) checks.Finding {
 	return checks.Finding{Err: &checks.Outage{Source: "shop", Err: errors.New("connection refused")}}
 }
 
-func TestASourceIsAskedInBatches(t *testing.T) {
+func TestSourceIsAskedInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 2, delay: 100 * time.Millisecond, find: func(key string) checks.Finding {
 			switch key {
@@ -110,11 +110,11 @@ func TestASourceIsAskedInBatches(t *testing.T) {
 			case "8":
 				return checks.Finding{}
 			}
-			return known(key)
+			return foundKnown(key)
 		}}
-		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
-		e.happen("asks.created", keys(9000)...)
-		e.happen("other.created", keys(10)...)
+		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
+		e.publish("asks.created", keys(9000)...)
+		e.publish("other.created", keys(10)...)
 		time.Sleep(11 * time.Second)
 
 		counts := map[string]int{}
@@ -131,13 +131,13 @@ func TestASourceIsAskedInBatches(t *testing.T) {
 		if jobs.Pending != 1 || counts["asks absent"] > 1 {
 			t.Errorf("pending: %d, want the one that could not be found out about; ended: %v", jobs.Pending, counts)
 		}
-		batches, refused := shop.counts()
-		asked := 0
+		batches, refused := shop.batchCounts()
+		requests := 0
 		for _, n := range batches {
-			asked += n
+			requests += n
 		}
-		if again := len(retriesOf(batches)); asked != 9000+again || len(batches)-again > 12 || slices.Max(batches) > 2000 {
-			t.Errorf("asked about %d in batches of %v", asked, batches)
+		if again := len(singleQueries(batches)); requests != 9000+again || len(batches)-again > 12 || slices.Max(batches) > 2000 {
+			t.Errorf("asked about %d in batches of %v", requests, batches)
 		}
 		if refused == 0 {
 			t.Error("the line was never full: that others go past it is not shown")
@@ -148,10 +148,10 @@ func TestASourceIsAskedInBatches(t *testing.T) {
 // Jobs that wait for a source are late, but the node is not behind: another node would be no faster.
 func TestVirtualSlowSourcePutsNoNodeBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := &source{most: 1, delay: time.Minute, find: known}
-		e := run(t, map[string]checks.Handler{"asks": slow}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
-		e.happen("asks.created", keys(3000)...) // one batch is in flight, and the rest is left in the database
-		e.happen("other.created", "1")
+		slow := &source{most: 1, delay: time.Minute, find: foundKnown}
+		e := startEngine(t, map[string]checks.Handler{"asks": slow}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
+		e.publish("asks.created", keys(3000)...) // one batch is in flight, and the rest is left in the database
+		e.publish("other.created", "1")
 		time.Sleep(40 * time.Second)
 		if lag, own := e.sweeper.Lag(), e.sweeper.OwnLag(); lag < 30*time.Second || own > time.Second {
 			t.Errorf("it is %s behind, by itself %s", lag, own)
@@ -162,31 +162,31 @@ func TestVirtualSlowSourcePutsNoNodeBehind(t *testing.T) {
 // While a node stops, no other node checks the jobs of its shards.
 func TestStoppingWaitsForNoSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := &source{most: 1, delay: time.Minute, find: known}
-		e := run(t, map[string]checks.Handler{"asks": slow}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.happen("asks.created", "1")
+		slow := &source{most: 1, delay: time.Minute, find: foundKnown}
+		e := startEngine(t, map[string]checks.Handler{"asks": slow}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e.publish("asks.created", "1")
 		time.Sleep(11 * time.Second)
-		if batches, _ := slow.counts(); len(batches) != 1 {
+		if batches, _ := slow.batchCounts(); len(batches) != 1 {
 			t.Fatalf("asked about %v", batches)
 		}
 		startedAt := time.Now()
 		e.stop()
 		<-e.finished
 		job, err := e.store.Job(t.Context(), "asks", "1")
-		if took := time.Since(startedAt); took > time.Second || err != nil || job.CheckAttempts != 0 || len(e.said()) != 0 {
+		if took := time.Since(startedAt); took > time.Second || err != nil || job.CheckAttempts != 0 || len(e.alerts()) != 0 {
 			t.Errorf("it stopped after %s; the job: %+v, %v", took, job.Job, err)
 		}
 	})
 }
 
 // Jobs that wait in the database for a source, for any time, make no slot of other rules late.
-func TestAFullLineMakesNoOtherSlotLate(t *testing.T) {
+func TestFullLineMakesNoOtherSlotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := &source{most: 0}
-		e := run(t, map[string]checks.Handler{"asks": full}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
-		e.happen("asks.created", keys(10)...)
+		e := startEngine(t, map[string]checks.Handler{"asks": full}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
+		e.publish("asks.created", keys(10)...)
 		for i := range 20 {
-			e.happen("other.created", fmt.Sprint(i))
+			e.publish("other.created", fmt.Sprint(i))
 			time.Sleep(time.Second)
 		}
 		time.Sleep(11 * time.Second)
@@ -197,14 +197,14 @@ func TestAFullLineMakesNoOtherSlotLate(t *testing.T) {
 				t.Errorf("%s/%s ended %s after its slot", h.Rule, h.Key, late)
 			}
 		}
-		if _, refused := full.counts(); len(ended) != 20 || refused < 20 {
+		if _, refused := full.batchCounts(); len(ended) != 20 || refused < 20 {
 			t.Errorf("%d jobs ended, want 20; the line was full %d times", len(ended), refused)
 		}
 	})
 }
 
-// retriesOf returns the number of batches of one: retries of the undetermined job.
-func retriesOf(batches []int) (ones []int) {
+// singleQueries returns the number of batches of one: retries of the undetermined job.
+func singleQueries(batches []int) (ones []int) {
 	for _, n := range batches[1:] {
 		if n == 1 {
 			ones = append(ones, n)
@@ -215,24 +215,24 @@ func retriesOf(batches []int) (ones []int) {
 
 func TestOutageIsAlertedOnceAndClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := &source{most: 4, find: down}
-		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.happen("asks.created", keys(300)...)
+		shop := &source{most: 4, find: sourceDown}
+		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e.publish("asks.created", keys(300)...)
 		time.Sleep(10*time.Second + 500*time.Millisecond)
-		if listed := e.said(); len(listed) != 0 {
+		if listed := e.alerts(); len(listed) != 0 {
 			t.Fatalf("said at the first attempt: %+v", listed)
 		}
 		time.Sleep(2 * time.Minute)
-		listed := e.said()
+		listed := e.alerts()
 		if len(listed) != 1 || listed[0].Status != alerts.Undetermined || listed[0].Count != 300 || listed[0].Source != "shop" || listed[0].Rule != "asks" {
 			t.Fatalf("said %+v, want one that 300 cannot be looked at", listed)
 		}
 		if !strings.Contains(listed[0].Text, "connection refused") || !strings.Contains(listed[0].Text, "300 jobs") {
 			t.Errorf("it says %q", listed[0].Text)
 		}
-		shop.answers(known)
+		shop.setFinder(foundKnown)
 		time.Sleep(6 * time.Minute)
-		after := e.said()
+		after := e.alerts()
 		if len(after) != 2 {
 			t.Fatalf("%d alerts once the source can be asked again, want its end beside its beginning", len(after))
 		}
@@ -248,52 +248,52 @@ func TestOutageIsAlertedOnceAndClosed(t *testing.T) {
 }
 
 // An outage that affects no job any more ends when its source is reachable.
-func TestAnOutageEndsWithoutJobs(t *testing.T) {
+func TestOutageEndsWithoutJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := &source{most: 4, find: down}
-		e := run(t, map[string]checks.Handler{"asks": shop}, strings.Replace(fmt.Sprintf(noResolve, "asks", "asks"), "attempts: 3", "attempts: 1, end: true", 1))
-		e.happen("asks.created", keys(3)...)
+		shop := &source{most: 4, find: sourceDown}
+		e := startEngine(t, map[string]checks.Handler{"asks": shop}, strings.Replace(fmt.Sprintf(noResolve, "asks", "asks"), "attempts: 3", "attempts: 1, end: true", 1))
+		e.publish("asks.created", keys(3)...)
 		time.Sleep(5 * time.Minute)
-		if listed := e.said(); len(listed) != 1 || listed[0].Status != alerts.Undetermined || len(e.ended()) != 3 {
+		if listed := e.alerts(); len(listed) != 1 || listed[0].Status != alerts.Undetermined || len(e.ended()) != 3 {
 			t.Fatalf("said %+v, ended %d", listed, len(e.ended()))
 		}
-		shop.answers(known)
+		shop.setFinder(foundKnown)
 		time.Sleep(20 * time.Second)
-		if listed := e.said(); len(listed) != 2 || listed[0].Status != alerts.Resolved {
+		if listed := e.alerts(); len(listed) != 2 || listed[0].Status != alerts.Resolved {
 			t.Errorf("said %+v", listed)
 		}
 	})
 }
 
 // A source that recovers before any node has read its outage counts as recovered.
-func TestAShortOutageEndsSoon(t *testing.T) {
+func TestShortOutageEndsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := &source{most: 4, find: down}
-		e := run(t, map[string]checks.Handler{"asks": shop}, strings.Replace(fmt.Sprintf(noResolve, "asks", "asks"), "attempts: 3", "attempts: 1, end: true", 1))
+		shop := &source{most: 4, find: sourceDown}
+		e := startEngine(t, map[string]checks.Handler{"asks": shop}, strings.Replace(fmt.Sprintf(noResolve, "asks", "asks"), "attempts: 3", "attempts: 1, end: true", 1))
 		time.Sleep(500 * time.Millisecond)
-		e.happen("asks.created", "1")
+		e.publish("asks.created", "1")
 		time.Sleep(2 * time.Second)
-		e.happen("asks.created", "2")
+		e.publish("asks.created", "2")
 		time.Sleep(9 * time.Second)
-		if listed := e.said(); len(listed) != 1 || listed[0].Status != alerts.Undetermined {
+		if listed := e.alerts(); len(listed) != 1 || listed[0].Status != alerts.Undetermined {
 			t.Fatalf("said %+v", listed)
 		}
-		shop.answers(known)
+		shop.setFinder(foundKnown)
 		time.Sleep(10 * time.Second)
-		if listed := e.said(); len(listed) != 2 || listed[0].Status != alerts.Resolved {
+		if listed := e.alerts(); len(listed) != 2 || listed[0].Status != alerts.Resolved {
 			t.Errorf("said %+v", listed)
 		}
 	})
 }
 
-func TestAPanicOfASourceIsOneOfItsChecks(t *testing.T) {
+func TestPanicOfSourceIsOneOfItsChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: func(string) checks.Finding { panic("no") }}
-		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
-		e.happen("asks.created", "1")
-		e.happen("other.created", "1")
+		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
+		e.publish("asks.created", "1")
+		e.publish("other.created", "1")
 		time.Sleep(20 * time.Second)
-		listed := e.said()
+		listed := e.alerts()
 		if len(listed) != 2 || len(e.ended()) != 1 {
 			t.Errorf("said %+v, ended %+v", listed, e.ended())
 		}
@@ -301,24 +301,24 @@ func TestAPanicOfASourceIsOneOfItsChecks(t *testing.T) {
 }
 
 // If a stream is behind for longer than its rule waits, checks are undetermined, until the stream is read again.
-func TestUnreadableStreamIsAnOutage(t *testing.T) {
+func TestUnreadableStreamIsOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, withResolve+"catch_up: {after: 1m, do: run}\n")
-		e.happen("slow.created", keys(20)...)
+		e := startEngine(t, nil, withResolve+"catch_up: {after: 1m, do: run}\n")
+		e.publish("slow.created", keys(20)...)
 		time.Sleep(65 * time.Second)
-		if listed := e.said(); len(listed) != 0 {
+		if listed := e.alerts(); len(listed) != 0 {
 			t.Fatalf("said while waiting: %+v", listed)
 		}
 		time.Sleep(10 * time.Minute)
-		listed := e.said()
+		listed := e.alerts()
 		if len(listed) != 1 || listed[0].Status != alerts.Undetermined || listed[0].Source != "stream/S" || listed[0].Count != 20 {
 			t.Fatalf("said %+v, want that the stream cannot be read", listed)
 		}
 		for range 600 { // as ingest does, from now on
-			e.read()
+			e.applyEvents()
 			time.Sleep(time.Second)
 		}
-		after := e.said()
+		after := e.alerts()
 		firing := 0
 		for _, a := range after {
 			if a.Status == alerts.Firing {
@@ -335,7 +335,7 @@ func TestStartedAtMostOnceCheckIsNotRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran []string
 		var mu sync.Mutex
-		e := run(t, map[string]checks.Handler{
+		e := startEngine(t, map[string]checks.Handler{
 			"pays": checks.WithAtMostOnce(checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -346,7 +346,7 @@ func TestStartedAtMostOnceCheckIsNotRunAgain(t *testing.T) {
 				return checks.Answer{Outcome: checks.Exhausted}, nil
 			})),
 		}, fmt.Sprintf(noResolve, "pays", "pays"))
-		e.happen("pays.created", "crashed", "errs", "fine")
+		e.publish("pays.created", "crashed", "errs", "fine")
 		time.Sleep(time.Second)
 		crashed, err := e.store.Job(t.Context(), "pays", "crashed")
 		if err != nil {
@@ -375,7 +375,7 @@ func TestStartedAtMostOnceCheckIsNotRunAgain(t *testing.T) {
 			t.Errorf("ended %v", outcomes)
 		}
 		statuses := map[string]alerts.Status{}
-		for _, a := range e.said() {
+		for _, a := range e.alerts() {
 			statuses[a.Key] = a.Status
 		}
 		if statuses["crashed"] != alerts.GaveUp || statuses["errs"] != alerts.Undetermined || len(statuses) != 2 {
@@ -390,7 +390,7 @@ func TestAnsweredAtMostOnceCheckIsSettled(t *testing.T) {
 		var e *engine
 		var mu sync.Mutex
 		ran := 0
-		e = run(t, map[string]checks.Handler{
+		e = startEngine(t, map[string]checks.Handler{
 			"pays": checks.WithAtMostOnce(checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -400,7 +400,7 @@ func TestAnsweredAtMostOnceCheckIsSettled(t *testing.T) {
 				return checks.Answer{Outcome: "paid"}, nil
 			})),
 		}, fmt.Sprintf(noResolve, "pays", "pays"))
-		e.happen("pays.created", "1", "2", "3")
+		e.publish("pays.created", "1", "2", "3")
 		time.Sleep(20 * time.Second)
 		ended := e.ended()
 		for _, h := range ended {

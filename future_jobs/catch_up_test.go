@@ -13,15 +13,15 @@ import (
 	"deadman/guards"
 )
 
-// answering is a handler with one answer that counts its calls.
-type answering struct {
+// answeringHandler is a handler with one answer that counts its calls.
+type answeringHandler struct {
 	answer checks.Answer
 	err    error
 	asked  int
 	last   checks.Check
 }
 
-func (a *answering) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
+func (a *answeringHandler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	a.asked++
 	a.last = c
 	return a.answer, a.err
@@ -36,18 +36,18 @@ func TestLateJobFollowsCatchUp(t *testing.T) {
 		asked   int
 		outcome checks.Outcome
 		next    time.Duration
-		says    alerts.Status
+		status  alerts.Status
 	}{
 		{name: "in time", do: Expire, late: time.Hour, asked: 1, next: 2 * time.Hour},
 		{name: "run", do: Run, late: 5 * time.Hour, asked: 1, next: 5*time.Hour + time.Minute},
 		{name: "skip", do: Skip, late: 5 * time.Hour, next: 5*time.Hour + time.Minute},
-		{name: "expire", do: Expire, late: 5 * time.Hour, outcome: checks.Expired, says: alerts.Expired},
+		{name: "expire", do: Expire, late: 5 * time.Hour, outcome: checks.Expired, status: alerts.Expired},
 		{name: "deleted", deleted: true, outcome: checks.RuleDeleted},
 		{name: "deleted and late", do: Expire, late: 5 * time.Hour, deleted: true, outcome: checks.RuleDeleted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rule := orderRule()
-			handler := &answering{answer: checks.Answer{Next: noon.Add(2 * time.Hour)}}
+			handler := &answeringHandler{answer: checks.Answer{Next: noon.Add(2 * time.Hour)}}
 			rule.Handler, rule.Deleted = handler, c.deleted
 			rule.CatchUp = CatchUp{After: time.Hour, Do: c.do}
 			rule.Limits = guards.Limits{Timeout: time.Second}
@@ -58,7 +58,7 @@ func TestLateJobFollowsCatchUp(t *testing.T) {
 			if !d.Ends() && !d.Job.NextCheckAt.Equal(noon.Add(c.next)) {
 				t.Errorf("next at %s, want %s", d.Job.NextCheckAt, noon.Add(c.next))
 			}
-			if (c.says == "") != (len(d.Alerts) == 0) || c.says != "" && d.Alerts[0].Status != c.says {
+			if (c.status == "") != (len(d.Alerts) == 0) || c.status != "" && d.Alerts[0].Status != c.status {
 				t.Errorf("said %+v", d.Alerts)
 			}
 			if c.asked == 0 && c.outcome != checks.RuleDeleted && d.Reason == "" {
@@ -88,7 +88,7 @@ func TestManualCheckTakesNoStep(t *testing.T) {
 		{name: "the source is down", err: errors.New("no route")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			handler := &answering{answer: c.answer, err: c.err}
+			handler := &answeringHandler{answer: c.answer, err: c.err}
 			rule.Handler = handler
 			effect, ends, err := rule.CheckNow(t.Context(), job, noon)
 			if ends != c.ends || !errors.Is(err, c.err) || !handler.last.Manual {
@@ -125,7 +125,7 @@ func TestManualCheckTimesOut(t *testing.T) {
 }
 
 func TestManualCheckSkipsAtMostOnceHandlers(t *testing.T) {
-	rule, handler := orderRule(), &answering{answer: checks.Answer{Outcome: checks.Cleared}}
+	rule, handler := orderRule(), &answeringHandler{answer: checks.Answer{Outcome: checks.Cleared}}
 	rule.Limits, rule.Handler = guards.Limits{Timeout: time.Second}, checks.WithAtMostOnce(handler)
 	_, ends, err := rule.CheckNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
 	if ends || err == nil || !strings.Contains(err.Error(), "at_most_once") || handler.asked > 0 {
@@ -133,7 +133,7 @@ func TestManualCheckSkipsAtMostOnceHandlers(t *testing.T) {
 	}
 }
 
-func TestAttemptsFollowTheRulesInterval(t *testing.T) {
+func TestAttemptsFollowRulesInterval(t *testing.T) {
 	rule := orderRule()
 	rule.Limits = guards.Limits{Attempts: 4, Interval: 10 * time.Minute, Jitter: time.Hour}
 	seen := map[time.Duration]bool{}

@@ -16,7 +16,7 @@ type checker struct {
 	clock   *Clock
 	log     *slog.Logger
 	starts  CheckStarts
-	lanes   *limiter
+	workers *limiter
 	turns   *turns
 	outages *outageCache
 	answers answerCache
@@ -64,7 +64,7 @@ func (c *checker) checkAsync(ctx context.Context, v *task, decided chan<- []*tas
 		c.decide(v, answer, err)
 		decided <- []*task{v}
 	}
-	c.lanes.run(v.rule, v.Job, func() (returned <-chan struct{}) {
+	c.workers.run(v.rule, v.Job, func() (returned <-chan struct{}) {
 		if before, ok := c.answers.of(v.Job); ok {
 			found(before.answer, before.err)
 			return done

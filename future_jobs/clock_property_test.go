@@ -33,8 +33,8 @@ slot: 1s
 `
 )
 
-// outing is a period in which the database's clock is off.
-type outing struct{ from, to, off time.Duration }
+// clockOutage is a period in which the database's clock is off.
+type clockOutage struct{ from, to, off time.Duration }
 
 // offset draws a clock offset: seconds to a year, in either direction.
 func offset(random *rand.Rand) time.Duration {
@@ -46,27 +46,27 @@ func offset(random *rand.Rand) time.Duration {
 	return off
 }
 
-// expected is the time since the beginning at which a stable clock would raise an alert.
-type expected struct {
+// expectedAlert is the time since the beginning at which a stable clock would raise an alert.
+type expectedAlert struct {
 	at    time.Duration
 	never bool
 }
 
-// world is an engine with a database clock that is off at times.
-type world struct {
+// clockFixture is an engine with a database clock that is off at times.
+type clockFixture struct {
 	*engine
 	begun  time.Time
 	listed int64                    // the settlements before the alerts were listed
-	want   map[string]expected      // by rule and key
+	want   map[string]expectedAlert // by rule and key
 	raised map[string]time.Duration // first alert by rule and key, since the beginning
 }
 
-func (w *world) since() time.Duration { return time.Since(w.begun) }
+func (w *clockFixture) since() time.Duration { return time.Since(w.begun) }
 
-// event applies an event, stamped by a broker on the database's machine.
-func (w *world) event(subject, key string) { w.stamped(subject, key, w.wall.Now()) }
+// publish applies an event, stamped by a broker on the database's machine.
+func (w *clockFixture) publish(subject, key string) { w.publishAt(subject, key, w.wall.Now()) }
 
-func (w *world) stamped(subject, key string, at time.Time) {
+func (w *clockFixture) publishAt(subject, key string, at time.Time) {
 	w.Helper()
 	w.seq++
 	effects, refused := w.catalog.Match(futurejobs.Event{
@@ -82,8 +82,8 @@ func (w *world) stamped(subject, key string, at time.Time) {
 	}
 }
 
-// look marks the stream as read, and records new alerts.
-func (w *world) look() {
+// collectAlerts marks the stream as read, and records new alerts.
+func (w *clockFixture) collectAlerts() {
 	w.Helper()
 	if err := w.store.MarkRead(w.Context(), "S", w.seq, w.clock.Now()); err != nil {
 		w.Fatal(err)
@@ -96,9 +96,9 @@ func (w *world) look() {
 	})
 }
 
-// draws returns the number of draws of a property that take too long for the short loop: the long one is for
+// drawOdds returns the number of draws of a property that take too long for the short loop: the long one is for
 // DEADMAN_TEST_LONG.
-func draws(short, long uint64) uint64 {
+func drawOdds(short, long uint64) uint64 {
 	if longtest.Enabled() {
 		return long
 	}
@@ -106,8 +106,8 @@ func draws(short, long uint64) uint64 {
 }
 
 // play runs the planned clock outings together with events, until end.
-func play(t *testing.T, outings []outing, end time.Duration) *world {
-	w := &world{engine: run(t, nil, withResolve, fmt.Sprintf(noResolve, "fine", "fine")), want: map[string]expected{}, raised: map[string]time.Duration{}}
+func play(t *testing.T, outings []clockOutage, end time.Duration) *clockFixture {
+	w := &clockFixture{engine: startEngine(t, nil, withResolve, fmt.Sprintf(noResolve, "fine", "fine")), want: map[string]expectedAlert{}, raised: map[string]time.Duration{}}
 	e := w.engine
 	e.save(ticking)
 	e.save(heartbeatRule, rules.StreamBinding{Subject: "device.beat", Stream: "S"})
@@ -143,23 +143,23 @@ func play(t *testing.T, outings []outing, end time.Duration) *world {
 		w.wall.set(off)
 		if n%8 == 0 && now < end-time.Minute {
 			key := fmt.Sprint(n)
-			w.event("fine.created", key)
-			w.event("slow.created", key)
-			w.event("slow.created", "done"+key)
-			w.want["fine/"+key], w.want["slow/"+key] = expected{at: now + 10*time.Second}, expected{at: now + 10*time.Second}
-			w.want["slow/done"+key] = expected{at: now + 10*time.Second, never: true}
+			w.publish("fine.created", key)
+			w.publish("slow.created", key)
+			w.publish("slow.created", "done"+key)
+			w.want["fine/"+key], w.want["slow/"+key] = expectedAlert{at: now + 10*time.Second}, expectedAlert{at: now + 10*time.Second}
+			w.want["slow/done"+key] = expectedAlert{at: now + 10*time.Second, never: true}
 		}
 		if n%8 == 4 && n > 8 {
-			w.event("slow.done", fmt.Sprint("done", n-12)) // six seconds later
+			w.publish("slow.done", fmt.Sprint("done", n-12)) // six seconds later
 		}
 		if n%16 == 0 {
-			w.event("device.beat", "alive")
+			w.publish("device.beat", "alive")
 		}
 		if n%16 == 0 && now < end/2 {
-			w.event("device.beat", "silent")
-			w.want["beating/silent"] = expected{at: now + 25*time.Second}
+			w.publish("device.beat", "silent")
+			w.want["beating/silent"] = expectedAlert{at: now + 25*time.Second}
 		}
-		w.look()
+		w.collectAlerts()
 		if err := w.catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -177,27 +177,27 @@ func (quietTicks) Alerted(alerts.Alert)                       {}
 // raised at the same time as with a stable clock, and no other alert.
 func TestVirtualClockFlickersChangeNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range draws(3, 12) {
+	for seed := range drawOdds(3, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 49))
-				var outings []outing
+				var outings []clockOutage
 				const end = 5 * time.Minute
 				for at := 5 * time.Second; at < end; {
 					lasts := 500*time.Millisecond + time.Duration(random.Int64N(int64(9*time.Second)))
-					outings = append(outings, outing{at, at + lasts, offset(random)})
+					outings = append(outings, clockOutage{at, at + lasts, offset(random)})
 					at += lasts + time.Second + time.Duration(random.Int64N(int64(20*time.Second)))
 				}
 				w := play(t, outings, end)
-				w.agree(3*time.Second, outings)
-				w.ticked(end)
+				w.checkAlerts(3*time.Second, outings)
+				w.checkTicks(end)
 			})
 		})
 	}
 }
 
-// agree compares the alerts with those of a stable clock, allowing a maximum delay.
-func (w *world) agree(late time.Duration, outings []outing) {
+// checkAlerts compares the alerts with those of a stable clock, allowing a maximum delay.
+func (w *clockFixture) checkAlerts(late time.Duration, outings []clockOutage) {
 	w.Helper()
 	for name, want := range w.want {
 		at, raised := w.raised[name]
@@ -218,8 +218,8 @@ func (w *world) agree(late time.Duration, outings []outing) {
 	}
 }
 
-// ticked requires one alert for each tick.
-func (w *world) ticked(end time.Duration) {
+// checkTicks requires one alert for each tick.
+func (w *clockFixture) checkTicks(end time.Duration) {
 	w.Helper()
 	n := 0
 	for name := range w.raised {
@@ -234,15 +234,15 @@ func (w *world) ticked(end time.Duration) {
 
 // The database's clock is off for longer than a flicker, and right again: jobs from before or meanwhile are late by
 // at most that time plus 10 s, and later jobs are on time.
-func TestVirtualClockOutingsDelayNothingForLonger(t *testing.T) {
+func TestVirtualClockErrorsDelayNothingLonger(t *testing.T) {
 	t.Parallel()
-	for seed := range draws(6, 12) {
+	for seed := range drawOdds(6, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 50))
 				off, lasts := offset(random), 11*time.Second+time.Duration(random.Int64N(int64(40*time.Second)))
 				const end = 4 * time.Minute
-				outings := []outing{{30 * time.Second, 30*time.Second + lasts, off}}
+				outings := []clockOutage{{30 * time.Second, 30*time.Second + lasts, off}}
 				w := play(t, outings, end)
 				for name, want := range w.want {
 					at, raised := w.raised[name]
@@ -273,12 +273,12 @@ func TestVirtualClockOutingsDelayNothingForLonger(t *testing.T) {
 // The database's clock is set permanently: alerts of later jobs are on time.
 func TestVirtualClockSetForGoodDelaysNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range draws(6, 12) {
+	for seed := range drawOdds(6, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				off := offset(rand.New(rand.NewPCG(seed, 51)))
 				const end = 4 * time.Minute
-				outings := []outing{{30 * time.Second, futurejobs.Day, off}}
+				outings := []clockOutage{{30 * time.Second, futurejobs.Day, off}}
 				w := play(t, outings, end)
 				for name, want := range w.want {
 					at, raised := w.raised[name]

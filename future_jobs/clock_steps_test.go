@@ -14,14 +14,14 @@ import (
 	"deadman/internal/store"
 )
 
-// wall is the clock of a machine. It can be set.
-type wall struct{ offset atomic.Int64 }
+// wallClock is the clock of a machine. It can be set.
+type wallClock struct{ offset atomic.Int64 }
 
 // Now returns the clock's time.
-func (w *wall) Now() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }
+func (w *wallClock) Now() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }
 
 // set sets the offset of the clock from the elapsed time.
-func (w *wall) set(offset time.Duration) { w.offset.Store(int64(offset)) }
+func (w *wallClock) set(offset time.Duration) { w.offset.Store(int64(offset)) }
 
 // trigger begins jobs at the engine's time.
 func (e *engine) trigger(subject string, keys ...string) {
@@ -33,11 +33,11 @@ func (e *engine) trigger(subject string, keys ...string) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	e.happenAt(now, subject, keys...)
+	e.publishAt(now, subject, keys...)
 }
 
-// beside runs another node on the same store, until it is stopped.
-func (e *engine) beside(id string) (stop func()) {
+// startNodeBeside runs another node on the same store, until it is stopped.
+func (e *engine) startNodeBeside(id string) (stop func()) {
 	e.Helper()
 	_, _, stop = startNode(e, e.store, e.catalog, id, slog.New(slog.NewTextHandler(e.Output(), nil)))
 	return stop
@@ -84,7 +84,7 @@ func TestSweepSurvivesClockSetBack(t *testing.T) {
 	for _, back := range []time.Duration{0, 30 * time.Second, 10 * time.Minute, 2 * time.Hour, 365 * futurejobs.Day} {
 		t.Run(back.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := run(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
+				e := startEngine(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
 				e.trigger("fine.created", "before")
 				time.Sleep(10 * time.Minute) // a time of ordinary service: the low water rises
 				e.raisedAfter("before", 0)
@@ -99,8 +99,8 @@ func TestSweepSurvivesClockSetBack(t *testing.T) {
 	}
 }
 
-// oneStep raises an alert after 30 minutes.
-const oneStep = `
+// oneStepRule raises an alert after 30 minutes.
+const oneStepRule = `
 name: half
 entity: thing
 trigger: {event: half.created, key: event.id}
@@ -114,7 +114,7 @@ func TestVirtualSweepOverlooksClockFlicker(t *testing.T) {
 	for _, off := range []time.Duration{5 * time.Second, -5 * time.Second, time.Hour, -time.Hour, 365 * futurejobs.Day, -365 * futurejobs.Day} {
 		t.Run(off.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := run(t, nil, oneStep, fmt.Sprintf(noResolve, "fine", "fine"))
+				e := startEngine(t, nil, oneStepRule, fmt.Sprintf(noResolve, "fine", "fine"))
 				e.trigger("half.created", "due in 30 min")
 				time.Sleep(time.Minute)
 				e.trigger("fine.created", "due meanwhile")
@@ -146,7 +146,7 @@ func TestSweepFollowsClockSetAhead(t *testing.T) {
 	for _, by := range []time.Duration{2 * time.Minute, time.Hour, 365 * futurejobs.Day} {
 		t.Run(by.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := run(t, nil, strings.ReplaceAll(oneStep, "30m", "1m"))
+				e := startEngine(t, nil, strings.ReplaceAll(oneStepRule, "30m", "1m"))
 				e.trigger("half.created", "one")
 				time.Sleep(20 * time.Second)
 				e.wall.set(by)
@@ -161,7 +161,7 @@ func TestSweepFollowsClockSetAhead(t *testing.T) {
 // A node that takes a shard over from one with a clock ahead does not start at that node's low water.
 func TestTakeoverIgnoresLowWaterOfFuture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
+		e := startEngine(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
 		time.Sleep(time.Minute)
 		leases, err := e.store.Leases(t.Context())
 		if err != nil {
@@ -174,12 +174,12 @@ func TestTakeoverIgnoresLowWaterOfFuture(t *testing.T) {
 		if _, err := e.store.Renew(t.Context(), "n", leases, time.Second); err != nil {
 			t.Fatal(err)
 		}
-		other := e.beside("other")
+		other := e.startNodeBeside("other")
 		defer other()
 		time.Sleep(20 * time.Second)
 		e.trigger("fine.created", "one", "two", "three", "four", "five", "six", "seven", "eight")
 		time.Sleep(13 * time.Second)
-		if n := len(e.said()); n != 8 {
+		if n := len(e.alerts()); n != 8 {
 			t.Errorf("%d of 8 alerts", n)
 		}
 	})
@@ -188,7 +188,7 @@ func TestTakeoverIgnoresLowWaterOfFuture(t *testing.T) {
 // A node that dies while the clock is ahead leaves leases that last as long. They end nevertheless.
 func TestLeasesOfFutureEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
+		e := startEngine(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
 		time.Sleep(time.Minute + 300*time.Millisecond) // between two steps of the owner
 		leases, err := e.store.Leases(t.Context())
 		if err != nil {
@@ -207,7 +207,7 @@ func TestLeasesOfFutureEnd(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		e.trigger("fine.created", "one", "two", "three", "four")
 		time.Sleep(13 * time.Second)
-		if n := len(e.said()); n != 4 {
+		if n := len(e.alerts()); n != 4 {
 			t.Errorf("%d of 4 alerts", n)
 		}
 	})
@@ -215,11 +215,11 @@ func TestLeasesOfFutureEnd(t *testing.T) {
 
 // A node that starts while the clock is wrong uses the time of the running nodes. One that starts after a crash of
 // all nodes uses the database's clock.
-func TestVirtualNodeLearnsTheTimeOfTheOthers(t *testing.T) {
+func TestVirtualNodeAdoptsSharedTime(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour, 365 * futurejobs.Day, -365 * futurejobs.Day} {
 		t.Run(off.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := run(t, nil, oneStep)
+				e := startEngine(t, nil, oneStepRule)
 				time.Sleep(time.Minute)
 				nodes := e.store.Nodes
 				learn := func() (off, took time.Duration) {

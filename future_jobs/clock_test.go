@@ -48,8 +48,8 @@ func TestClockIsNeverEarlyAndNeverGoesBack(t *testing.T) {
 	})
 }
 
-// steps are clock steps, in either direction.
-var steps = []time.Duration{2 * time.Second, -2 * time.Second, time.Hour, -time.Hour, 365 * Day, -365 * Day}
+// clockSteps are clock steps, in either direction.
+var clockSteps = []time.Duration{2 * time.Second, -2 * time.Second, time.Hour, -time.Hour, 365 * Day, -365 * Day}
 
 // setClock is a clock with a settable database clock and a simulated elapsed time.
 type setClock struct {
@@ -70,8 +70,8 @@ func newSetClock(t *testing.T) *setClock {
 	return c
 }
 
-// pass advances the elapsed time, and syncs as often as Run does.
-func (c *setClock) pass(d time.Duration) {
+// advance advances the elapsed time, and syncs as often as Run does.
+func (c *setClock) advance(d time.Duration) {
 	for end := c.local + d; c.local < end; {
 		c.local += min(confirmEvery, end-c.local)
 		var jumped ClockJumpError
@@ -81,52 +81,52 @@ func (c *setClock) pass(d time.Duration) {
 	}
 }
 
-// shows returns the clock's offset from the elapsed time.
-func (c *setClock) shows() time.Duration { return c.Now().Sub(noon.Add(c.local)) }
+// clockError returns the clock's offset from the elapsed time.
+func (c *setClock) clockError() time.Duration { return c.Now().Sub(noon.Add(c.local)) }
 
-func TestClockUsesElapsedTimeUntilAStepPersists(t *testing.T) {
-	for _, by := range steps {
+func TestClockUsesElapsedTimeUntilStepPersists(t *testing.T) {
+	for _, by := range clockSteps {
 		c := newSetClock(t)
-		c.pass(time.Minute)
+		c.advance(time.Minute)
 		c.offset = by
-		c.pass(confirmFor)
+		c.advance(confirmFor)
 		var jumped ClockJumpError
-		if err := c.Err(); !errors.As(err, &jumped) || (jumped.By-by).Abs() > confirmEvery || c.shows() != 0 || c.Steps() != 0 {
-			t.Errorf("a step by %s that lasted 10 s: %v, it shows %s", by, err, c.shows())
+		if err := c.Err(); !errors.As(err, &jumped) || (jumped.By-by).Abs() > confirmEvery || c.clockError() != 0 || c.Steps() != 0 {
+			t.Errorf("a step by %s that lasted 10 s: %v, it shows %s", by, err, c.clockError())
 		}
-		c.pass(2 * confirmEvery)
+		c.advance(2 * confirmEvery)
 		step, seen := c.Latest()
-		if err := c.Err(); err != nil || c.shows() != by || c.Steps() != 1 || seen != 1 || !step.Believed || step.By() != by {
-			t.Errorf("a step by %s that lasted longer: %v, it shows %s; %+v", by, err, c.shows(), step)
+		if err := c.Err(); err != nil || c.clockError() != by || c.Steps() != 1 || seen != 1 || !step.Believed || step.By() != by {
+			t.Errorf("a step by %s that lasted longer: %v, it shows %s; %+v", by, err, c.clockError(), step)
 		}
 	}
 }
 
 func TestClockOverlooksFlicker(t *testing.T) {
-	for _, by := range steps {
+	for _, by := range clockSteps {
 		c := newSetClock(t)
 		for range 3 {
 			c.offset = by
-			c.pass(confirmFor)
+			c.advance(confirmFor)
 			c.offset = 0
-			c.pass(confirmEvery)
+			c.advance(confirmEvery)
 		}
 		step, seen := c.Latest()
-		if err := c.Err(); err != nil || c.shows() != 0 || c.Steps() != 0 || seen != 3 || !step.Over || step.Believed {
-			t.Errorf("a flicker by %s: %v, it shows %s; %d seen, the last %+v", by, err, c.shows(), seen, step)
+		if err := c.Err(); err != nil || c.clockError() != 0 || c.Steps() != 0 || seen != 3 || !step.Over || step.Believed {
+			t.Errorf("a flicker by %s: %v, it shows %s; %d seen, the last %+v", by, err, c.clockError(), seen, step)
 		}
 	}
 }
 
-func TestClockAdoptsABackwardStepAtOnce(t *testing.T) {
-	for _, by := range steps {
+func TestClockAdoptsBackwardStepAtOnce(t *testing.T) {
+	for _, by := range clockSteps {
 		c := newSetClock(t)
 		c.offset = by
-		c.pass(time.Minute)
+		c.advance(time.Minute)
 		c.offset = 0
-		c.pass(confirmEvery)
-		if c.shows() != 0 || c.Steps() != 2 {
-			t.Errorf("after a minute %s off it shows %s", by, c.shows())
+		c.advance(confirmEvery)
+		if c.clockError() != 0 || c.Steps() != 2 {
+			t.Errorf("after a minute %s off it shows %s", by, c.clockError())
 		}
 	}
 }
@@ -136,9 +136,9 @@ func TestClockOverlooksErraticTime(t *testing.T) {
 	c := newSetClock(t)
 	for i := range 100 {
 		c.offset = time.Duration(i%7-3) * time.Hour
-		c.pass(confirmEvery)
-		if c.shows() != 0 {
-			t.Fatalf("it shows %s", c.shows())
+		c.advance(confirmEvery)
+		if c.clockError() != 0 {
+			t.Fatalf("it shows %s", c.clockError())
 		}
 	}
 }
@@ -148,21 +148,21 @@ func TestClockFollowsSlowClock(t *testing.T) {
 	c := newSetClock(t)
 	for range 1000 {
 		c.offset -= confirmEvery / 10
-		c.pass(confirmEvery)
+		c.advance(confirmEvery)
 	}
 	c.offset += Day / drift
 	c.local += Day
-	c.pass(confirmEvery)
-	if _, seen := c.Latest(); seen != 0 || c.shows() != c.offset {
-		t.Errorf("%d steps; it shows %s, the database %s", seen, c.shows(), c.offset)
+	c.advance(confirmEvery)
+	if _, seen := c.Latest(); seen != 0 || c.clockError() != c.offset {
+		t.Errorf("%d steps; it shows %s, the database %s", seen, c.clockError(), c.offset)
 	}
 }
 
 // The node's own wall clock does not matter: only the elapsed time does.
-func TestClockCorrectsTheDatabaseWhileInDoubt(t *testing.T) {
+func TestClockCorrectsDatabaseWhileInDoubt(t *testing.T) {
 	c := newSetClock(t)
 	c.offset = time.Hour
-	c.pass(confirmEvery)
+	c.advance(confirmEvery)
 	passed := noon.Add(c.local)
 	if got := c.Correct(passed.Add(time.Hour)); !got.Equal(passed) {
 		t.Errorf("an hour ahead is %s", got)
@@ -170,7 +170,7 @@ func TestClockCorrectsTheDatabaseWhileInDoubt(t *testing.T) {
 	if got := c.Correct(passed.Add(maxClockJump)); !got.Equal(passed.Add(maxClockJump)) {
 		t.Errorf("a second ahead is %s", got)
 	}
-	c.pass(confirmFor + confirmEvery)
+	c.advance(confirmFor + confirmEvery)
 	if got := c.Correct(passed.Add(time.Hour)); !got.Equal(noon.Add(c.local + time.Hour)) {
 		t.Errorf("once it is believed, the old time is %s", got)
 	}
@@ -188,7 +188,7 @@ func TestClockConvertsTimesOfAnotherServer(t *testing.T) {
 		}
 	}
 	c.offset = -time.Hour
-	c.pass(3 * time.Second)
+	c.advance(3 * time.Second)
 	stamped := now().Add(c.offset)
 	for _, when := range []string{"while the clock is wrong", "afterwards"} {
 		if got := c.Place(stamped, true); !got.Equal(stamped.Add(time.Hour)) {
@@ -198,17 +198,17 @@ func TestClockConvertsTimesOfAnotherServer(t *testing.T) {
 			t.Errorf("%s, by another clock: %s", when, got)
 		}
 		c.offset = 0
-		c.pass(time.Second)
+		c.advance(time.Second)
 	}
 }
 
 // Another server's clock does not step with the database's.
-func TestClockPlacesTimesOfAServerThatDidNotStep(t *testing.T) {
+func TestClockConvertsTimesOfUnsteppedServer(t *testing.T) {
 	for _, by := range []time.Duration{4 * time.Second, 90 * time.Second, 365 * Day} {
 		c := newSetClock(t)
-		c.pass(time.Minute)
+		c.advance(time.Minute)
 		c.offset = by
-		c.pass(confirmFor + 2*time.Second)
+		c.advance(confirmFor + 2*time.Second)
 		for range 3 {
 			if got := c.Place(noon.Add(c.local), false); by > confirmFor && !got.Equal(c.Now()) {
 				t.Errorf("set ahead by %s: what happened now is placed %s off", by, got.Sub(c.Now()))
@@ -216,12 +216,12 @@ func TestClockPlacesTimesOfAServerThatDidNotStep(t *testing.T) {
 			if got := c.Place(c.Now(), false); !got.Equal(c.Now()) {
 				t.Errorf("set ahead by %s: what a server stamped that stepped, too, is placed %s off", by, got.Sub(c.Now()))
 			}
-			c.pass(by / 2 % time.Hour)
+			c.advance(by / 2 % time.Hour)
 		}
 	}
 }
 
-func TestClockBeforeTheFirstAnswer(t *testing.T) {
+func TestClockBeforeFirstAnswer(t *testing.T) {
 	clock := NewClock(func(context.Context) (time.Time, error) { return time.Time{}, errors.New("down") }, func() time.Time { return noon })
 	if err := clock.Sync(t.Context()); err == nil {
 		t.Error("no error")

@@ -11,15 +11,15 @@ import (
 	"deadman/checks"
 )
 
-// asked records the order of calls of inline handlers.
-type asked struct {
+// recordingHandler records the order of calls of inline handlers.
+type recordingHandler struct {
 	mu    sync.Mutex
 	order []string // rule/key
 }
 
-func (a *asked) Inline() {}
+func (a *recordingHandler) Inline() {}
 
-func (a *asked) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
+func (a *recordingHandler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.order = append(a.order, c.Rule+"/"+c.Key)
@@ -40,16 +40,16 @@ slot: 1s
 func TestVirtualCriticalRulesAreReadFirst(t *testing.T) {
 	const calm, loud, early = 6000, 40, 40
 	synctest.Test(t, func(t *testing.T) {
-		a := &asked{}
-		e := run(t, map[string]checks.Handler{"calm": a, "loud": a, "loud-and-early": a},
+		a := &recordingHandler{}
+		e := startEngine(t, map[string]checks.Handler{"calm": a, "loud": a, "loud-and-early": a},
 			fmt.Sprintf(ticketRule, "calm", "calm", "10s", "error"),
 			fmt.Sprintf(ticketRule, "loud", "loud", "20s", "critical"),
 			fmt.Sprintf(ticketRule, "loud-and-early", "early", "5s", "critical"))
-		e.happen("calm.created", keys(calm)...)
-		e.happen("loud.created", keys(loud)...)
-		e.happen("early.created", keys(early)...) // they are in the first page, too
-		time.Sleep(3 * time.Minute)               // the stream is behind, and they wait for it
-		e.read()
+		e.publish("calm.created", keys(calm)...)
+		e.publish("loud.created", keys(loud)...)
+		e.publish("early.created", keys(early)...) // they are in the first page, too
+		time.Sleep(3 * time.Minute)                // the stream is behind, and they wait for it
+		e.applyEvents()
 		e.sweeper.Wake()
 		time.Sleep(5 * time.Second)
 		e.stop()

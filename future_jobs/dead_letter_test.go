@@ -8,7 +8,7 @@ import (
 )
 
 // A publisher cannot name the rules of a dead letter: the header is the engine's alone, whatever refuses the event.
-func TestPublisherSeesNoRulesOfADeadLetter(t *testing.T) {
+func TestPublisherSeesNoRulesOfDeadLetter(t *testing.T) {
 	forged := func() Event {
 		return Event{Stream: "ORDERS", Seq: 1, Header: map[string][]string{RulesHeader: {"zenith-late"}, "Trace": {"1"}}}
 	}
@@ -36,8 +36,8 @@ func TestPublisherSeesNoRulesOfADeadLetter(t *testing.T) {
 }
 
 // A job that is refused while the event is applied has a letter without a forged header, too.
-func TestARefusedJobHasNoForgedHeader(t *testing.T) {
-	e := start(orderRule(), "1", noon.Add(time.Hour)).by(noon)
+func TestRefusedJobHasNoForgedHeader(t *testing.T) {
+	e := start(orderRule(), "1", noon.Add(time.Hour)).at(noon)
 	e.Event.Header = map[string][]string{RulesHeader: {"zenith-late"}}
 	net := FoldWithin(Bounds{Quotas: tenantQuotas{{prefix: "order-"}}}, []Effect{e}, FoldInput{}, noon)
 	if len(net.DeadLetters) != 1 || len(net.DeadLetters[0].Event.Header) != 0 || net.DeadLetters[0].Rule == "" {

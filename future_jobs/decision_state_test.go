@@ -10,8 +10,8 @@ import (
 	"deadman/guards"
 )
 
-// TestAlertsHaveTheLookupResult decides with and without a state in the answer, on each path that raises an alert.
-func TestAlertsHaveTheLookupResult(t *testing.T) {
+// TestAlertsHaveLookupResult decides with and without a state in the answer, on each path that raises an alert.
+func TestAlertsHaveLookupResult(t *testing.T) {
 	drafts := []alerts.Draft{{Status: alerts.Firing}}
 	job := Job{State: json.RawMessage(`{"status":"OLD"}`), CheckCount: 1}
 	job.NextCheckAt = noon
@@ -25,7 +25,7 @@ func TestAlertsHaveTheLookupResult(t *testing.T) {
 				answer.State = json.RawMessage(state)
 			}
 			rule := &Rule{Grid: Grid(time.Minute), Limits: guards.Limits{MaxChecks: 9}}
-			d := decided(rule, job, CheckTimes{}, answer, nil, noon)
+			d := decideJob(rule, job, CheckTimes{}, answer, nil, noon)
 			if len(d.Alerts) == 0 {
 				t.Fatalf("%s: nothing is said", name)
 			}
@@ -47,10 +47,10 @@ func TestManualCheckReturnsItsResult(t *testing.T) {
 	ref := Ref{RuleID: 1, Key: "1"}
 	job := Job{ID: 7, Ref: ref, CreatedAt: noon, State: json.RawMessage(`{"status":"OLD"}`), Alerts: []alerts.ID{{1}}}
 	found := end(rule, "1")
-	ask := found.Action.(End)
-	ask.State = json.RawMessage(`{"status":"NEW"}`)
-	for want, effect := range map[string]Effect{`{"status":"OLD"}`: found, `{"status":"NEW"}`: found.asking(ask)} {
-		net := folded([]Effect{effect}, map[Ref]Job{ref: job}, noon)
+	end := found.Action.(End)
+	end.State = json.RawMessage(`{"status":"NEW"}`)
+	for want, effect := range map[string]Effect{`{"status":"OLD"}`: found, `{"status":"NEW"}`: found.withAction(end)} {
+		net := foldEffects([]Effect{effect}, map[Ref]Job{ref: job}, noon)
 		if len(net.End) != 1 || len(net.End[0].Alerts) != 1 || string(net.End[0].Alerts[0].State) != want {
 			t.Errorf("%+v, want an alert that carries %s", net.End, want)
 		}

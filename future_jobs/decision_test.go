@@ -13,13 +13,13 @@ import (
 	"deadman/guards"
 )
 
-// computing is an inline handler.
-type computing struct{ checks.Handler }
+// inlineHandler is an inline handler.
+type inlineHandler struct{ checks.Handler }
 
-func (computing) Inline() {}
+func (inlineHandler) Inline() {}
 
-// asking is an asynchronous handler.
-var asking = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil })
+// waitingHandler is an asynchronous handler.
+var waitingHandler = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil })
 
 // alertedJob returns a job with undetermined checks in a row, one of them with an alert.
 func alertedJob(at, undecided int) Job {
@@ -27,8 +27,8 @@ func alertedJob(at, undecided int) Job {
 	return Job{UndeterminedChecks: undecided, CheckStats: CheckStats{CheckAttempts: undecided}, Alerts: []alerts.ID{d.ID()}}
 }
 
-// decided returns the decision about a job.
-func decided(r *Rule, j Job, look CheckTimes, answer checks.Answer, failure error, now time.Time) Decision {
+// decideJob returns the decision about a job.
+func decideJob(r *Rule, j Job, look CheckTimes, answer checks.Answer, failure error, now time.Time) Decision {
 	d := Decision{Job: j}
 	d.decide(r, look, answer, failure, now)
 	return d
@@ -39,26 +39,26 @@ func TestDecide(t *testing.T) {
 	in := func(d time.Duration) checks.Answer { return checks.Answer{Next: slot.Add(d), Step: 1} }
 	failed := errors.New("no route to the warehouse")
 	for _, c := range []struct {
-		name    string
-		limits  guards.Limits
-		job     Job
-		answer  checks.Answer
-		err     error
-		late    time.Duration // time of the decision after the slot
-		outcome checks.Outcome
-		next    time.Duration // after the slot; for jobs that continue
-		says    []alerts.Status
-		handler checks.Handler // nil: an inline one
-		outage  string
+		name     string
+		limits   guards.Limits
+		job      Job
+		answer   checks.Answer
+		err      error
+		late     time.Duration // time of the decision after the slot
+		outcome  checks.Outcome
+		next     time.Duration // after the slot; for jobs that continue
+		statuses []alerts.Status
+		handler  checks.Handler // nil: an inline one
+		outage   string
 	}{
 		{name: "goes on at a slot", answer: in(90 * time.Second), next: 2 * time.Minute},
 		{name: "ends for the handler's reason", answer: checks.Answer{Outcome: checks.Exhausted}, outcome: checks.Exhausted},
 		{name: "ends without a reason", answer: checks.Answer{}, outcome: checks.Cleared},
 		{name: "between slot and now is the next slot", answer: in(time.Minute), late: 5 * time.Minute, next: 6 * time.Minute},
-		{name: "past", answer: in(0), outcome: checks.Outcome(guards.Past), says: []alerts.Status{alerts.GaveUp}},
+		{name: "past", answer: in(0), outcome: checks.Outcome(guards.Past), statuses: []alerts.Status{alerts.GaveUp}},
 		{
 			name: "horizon", limits: guards.Limits{Horizon: time.Hour}, answer: in(time.Hour + time.Second),
-			outcome: checks.Outcome(guards.Horizon), says: []alerts.Status{alerts.GaveUp},
+			outcome: checks.Outcome(guards.Horizon), statuses: []alerts.Status{alerts.GaveUp},
 		},
 		{
 			name: "the horizon does not bound the rule's own steps", limits: guards.Limits{Horizon: time.Hour},
@@ -67,28 +67,28 @@ func TestDecide(t *testing.T) {
 		{
 			name: "max checks keeps the alerts of the handler", limits: guards.Limits{MaxChecks: 3}, job: Job{CheckCount: 2},
 			answer:  checks.Answer{Next: slot.Add(time.Minute), Alerts: []alerts.Draft{{Status: alerts.Firing}}},
-			outcome: checks.Outcome(guards.MaxChecks), says: []alerts.Status{alerts.Firing, alerts.GaveUp},
+			outcome: checks.Outcome(guards.MaxChecks), statuses: []alerts.Status{alerts.Firing, alerts.GaveUp},
 		},
 		{name: "max checks not reached", limits: guards.Limits{MaxChecks: 3}, job: Job{CheckCount: 1}, answer: in(time.Minute), next: time.Minute},
 		{name: "undetermined is tried again", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 1}, err: failed, next: time.Minute},
 		{
 			name: "an undetermined job is alerted when its attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 2},
-			err: failed, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
+			err: failed, next: time.Minute, statuses: []alerts.Status{alerts.Undetermined},
 		},
 		{name: "undetermined is alerted once, and then checked less often", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 3), err: failed, next: 2 * time.Minute},
 		{name: "undetermined checks become rarer", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 4), err: failed, next: 3 * time.Minute},
 		{name: "but never rarer than that", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 1000), err: failed, next: 6 * time.Minute},
 		{
 			name: "undetermined ends where the rule says so", limits: guards.Limits{Attempts: 1, End: true},
-			err: failed, outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
+			err: failed, outcome: checks.Undetermined, statuses: []alerts.Status{alerts.GaveUp},
 		},
 		{
 			name: "a check with I/O is retried soon", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 1},
-			err: failed, handler: asking, next: time.Second,
+			err: failed, handler: waitingHandler, next: time.Second,
 		},
 		{
 			name: "and at the next slot when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 2},
-			err: failed, handler: asking, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
+			err: failed, handler: waitingHandler, next: time.Minute, statuses: []alerts.Status{alerts.Undetermined},
 		},
 		{
 			name: "an outage speaks for the job", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 2},
@@ -100,7 +100,7 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "an undetermined job is alerted after an outage", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3, CheckStats: CheckStats{CheckAttempts: 3}},
-			err: failed, next: 2 * time.Minute, says: []alerts.Status{alerts.Undetermined},
+			err: failed, next: 2 * time.Minute, statuses: []alerts.Status{alerts.Undetermined},
 		},
 		{
 			name: "and not while the outage is open", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3, CheckStats: CheckStats{CheckAttempts: 3}},
@@ -112,29 +112,29 @@ func TestDecide(t *testing.T) {
 			err: &checks.Outage{Source: "shop", Err: context.DeadlineExceeded}, outcome: checks.Undetermined, outage: "shop",
 		},
 		{
-			name: "a handler with side effects is not called again", limits: guards.Limits{Attempts: 3}, err: failed, handler: checks.WithAtMostOnce(asking),
-			next: time.Minute, says: []alerts.Status{alerts.Undetermined},
+			name: "a handler with side effects is not called again", limits: guards.Limits{Attempts: 3}, err: failed, handler: checks.WithAtMostOnce(waitingHandler),
+			next: time.Minute, statuses: []alerts.Status{alerts.Undetermined},
 		},
 		{
-			name: "and ends if the result of the first run is unknown", limits: guards.Limits{Attempts: 3}, err: errAlreadyStarted, handler: checks.WithAtMostOnce(asking),
-			outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
+			name: "and ends if the result of the first run is unknown", limits: guards.Limits{Attempts: 3}, err: errAlreadyStarted, handler: checks.WithAtMostOnce(waitingHandler),
+			outcome: checks.Undetermined, statuses: []alerts.Status{alerts.GaveUp},
 		},
 		{
 			name: "a timeout ends where the rule says so", limits: guards.Limits{Attempts: 2, End: true}, job: Job{UndeterminedChecks: 1},
-			err: errAbandoned, outcome: checks.Outcome(guards.Timeout), says: []alerts.Status{alerts.GaveUp},
+			err: errAbandoned, outcome: checks.Outcome(guards.Timeout), statuses: []alerts.Status{alerts.GaveUp},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rule := orderRule()
 			rule.Limits = c.limits
 			if rule.Handler = c.handler; c.handler == nil {
-				rule.Handler = computing{}
+				rule.Handler = inlineHandler{}
 			}
 			job := c.job
 			job.ID, job.NextCheckAt, job.CreatedAt = 1, slot, noon.Add(-time.Hour)
 			now := slot.Add(c.late)
 
-			d := decided(rule, job, CheckTimes{StartedAt: now, CompletedAt: now}, c.answer, c.err, now)
+			d := decideJob(rule, job, CheckTimes{StartedAt: now, CompletedAt: now}, c.answer, c.err, now)
 			if d.Outcome != c.outcome {
 				t.Fatalf("outcome %q, want %q (%s)", d.Outcome, c.outcome, d.Reason)
 			}
@@ -144,22 +144,22 @@ func TestDecide(t *testing.T) {
 			if d.Outage != c.outage {
 				t.Errorf("outage %q, want %q", d.Outage, c.outage)
 			}
-			if d.Ends() && len(c.says) > 0 && d.Reason == "" {
+			if d.Ends() && len(c.statuses) > 0 && d.Reason == "" {
 				t.Error("it ends without a reason that a person could read")
 			}
-			var says []alerts.Status
+			var statuses []alerts.Status
 			for i, a := range d.Alerts {
-				says = append(says, a.Status)
+				statuses = append(statuses, a.Status)
 				if d.Job.Alerts[len(job.Alerts)+i] != a.ID {
 					t.Errorf("alert %d is not on the job", i)
 				}
 			}
-			if len(says) != len(c.says) {
-				t.Fatalf("says %v, want %v", says, c.says)
+			if len(statuses) != len(c.statuses) {
+				t.Fatalf("says %v, want %v", statuses, c.statuses)
 			}
-			for i := range says {
-				if says[i] != c.says[i] {
-					t.Errorf("says %v, want %v", says, c.says)
+			for i := range statuses {
+				if statuses[i] != c.statuses[i] {
+					t.Errorf("says %v, want %v", statuses, c.statuses)
 				}
 			}
 			if counted := d.Job.CheckCount - job.CheckCount; (c.err == nil) != (counted == 1) {
@@ -169,25 +169,25 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestTheSameDecisionHasTheSameID(t *testing.T) {
+func TestSameDecisionHasSameID(t *testing.T) {
 	rule := orderRule()
 	job := Job{ID: 9, CreatedAt: noon, NextCheckAt: noon}
 	answer := checks.Answer{Alerts: []alerts.Draft{{Status: alerts.Firing, StepIndex: 1}}}
-	once := decided(rule, job, CheckTimes{}, answer, nil, noon).Alerts[0].ID
-	again := decided(rule, job, CheckTimes{}, answer, nil, noon.Add(time.Hour)).Alerts[0].ID
+	once := decideJob(rule, job, CheckTimes{}, answer, nil, noon).Alerts[0].ID
+	again := decideJob(rule, job, CheckTimes{}, answer, nil, noon.Add(time.Hour)).Alerts[0].ID
 	if once != again {
 		t.Errorf("decided again, the alert is %s and not %s", again, once)
 	}
 	job.CheckAttempts++
-	if other := decided(rule, job, CheckTimes{}, answer, nil, noon).Alerts[0].ID; other == once {
+	if other := decideJob(rule, job, CheckTimes{}, answer, nil, noon).Alerts[0].ID; other == once {
 		t.Error("another check's alert has the same id")
 	}
 }
 
-func TestALongErrorIsClipped(t *testing.T) {
+func TestLongErrorIsClipped(t *testing.T) {
 	rule := orderRule()
 	rule.Limits = guards.Limits{Attempts: 1}
-	d := decided(rule, Job{NextCheckAt: noon}, CheckTimes{}, checks.Answer{}, errors.New(strings.Repeat("ä", 1<<20)), noon)
+	d := decideJob(rule, Job{NextCheckAt: noon}, CheckTimes{}, checks.Answer{}, errors.New(strings.Repeat("ä", 1<<20)), noon)
 	if n := len(d.Reason); n > reasonMost+len("…") || !utf8.ValidString(d.Reason) {
 		t.Errorf("a reason of %d bytes, valid: %t", n, utf8.ValidString(d.Reason))
 	}
@@ -196,7 +196,7 @@ func TestALongErrorIsClipped(t *testing.T) {
 	}
 }
 
-func TestAskWithinBoundsTheHandler(t *testing.T) {
+func TestAskWithinBoundsHandler(t *testing.T) {
 	hang := make(chan struct{})
 	stuck := checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 		<-hang

@@ -104,9 +104,9 @@ func (s *earlyEvents) hold(ref Ref, keep time.Duration) *EarlyEvent {
 // by default.
 const turnedAwayFor = 30 * Day
 
-// turnAway records a job of a key refused by a quota, and returns how long it is remembered: until the dead letter of
+// rememberRefused records a job of a key refused by a quota, and returns how long it is remembered: until the dead letter of
 // its event can be retried no more.
-func (s *earlyEvents) turnAway(ref Ref) (until time.Time) {
+func (s *earlyEvents) rememberRefused(ref Ref) (until time.Time) {
 	if s.away == nil {
 		s.away = make(map[Ref]bool)
 	}

@@ -13,18 +13,18 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// member is a node of a cluster that only holds shards.
-type member struct {
+// clusterNode is a node of a cluster that only holds shards.
+type clusterNode struct {
 	*futurejobs.Owner
 	reason atomic.Pointer[string]
 }
 
-func (m *member) become(reason string) { m.reason.Store(&reason) }
+func (m *clusterNode) setUnfit(reason string) { m.reason.Store(&reason) }
 
 const clusterLease = 15 * time.Second
 
-// cluster runs nodes on one real SQLite store with twelve shards, in virtual time.
-func cluster(t *testing.T, play func(t *testing.T, s *store.Store, nodes map[string]*member), ids ...string) {
+// runCluster runs nodes on one real SQLite store with twelve shards, in virtual time.
+func runCluster(t *testing.T, play func(t *testing.T, s *store.Store, nodes map[string]*clusterNode), ids ...string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 12, Log: slog.New(slog.DiscardHandler)})
@@ -32,11 +32,11 @@ func cluster(t *testing.T, play func(t *testing.T, s *store.Store, nodes map[str
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		nodes := make(map[string]*member)
+		nodes := make(map[string]*clusterNode)
 		ended := make(chan error, len(ids))
 		for _, id := range ids {
-			m := &member{Owner: futurejobs.NewOwner(s, futurejobs.Node{ID: id, Name: id}, clusterLease, time.Now, slog.New(slog.DiscardHandler))}
-			m.become("")
+			m := &clusterNode{Owner: futurejobs.NewOwner(s, futurejobs.Node{ID: id, Name: id}, clusterLease, time.Now, slog.New(slog.DiscardHandler))}
+			m.setUnfit("")
 			m.Unfit = func() string { return *m.reason.Load() }
 			nodes[id] = m
 			go func() { ended <- m.Run(ctx) }()
@@ -59,7 +59,7 @@ func cluster(t *testing.T, play func(t *testing.T, s *store.Store, nodes map[str
 }
 
 // wantShares requires the number of shards of each node: one figure for all, or one for each in the order of ids.
-func wantShares(t *testing.T, nodes map[string]*member, when string, want ...int) {
+func wantShares(t *testing.T, nodes map[string]*clusterNode, when string, want ...int) {
 	t.Helper()
 	synctest.Wait()
 	for i, id := range []string{"a", "b", "c"}[:len(nodes)] {
@@ -70,15 +70,15 @@ func wantShares(t *testing.T, nodes map[string]*member, when string, want ...int
 }
 
 func TestUnfitNodeHandsOverItsShards(t *testing.T) {
-	cluster(t, func(t *testing.T, s *store.Store, nodes map[string]*member) {
-		nodes["b"].become("it cannot settle")
+	runCluster(t, func(t *testing.T, s *store.Store, nodes map[string]*clusterNode) {
+		nodes["b"].setUnfit("it cannot settle")
 		time.Sleep(clusterLease)
 		wantShares(t, nodes, "a lease after b became unfit", 6, 0, 6)
 		live, err := s.Nodes(t.Context())
 		if err != nil || len(live) != 3 || live[0].Unfit != "" || live[1].Unfit != "it cannot settle" {
 			t.Errorf("the nodes: %+v, %v", live, err)
 		}
-		nodes["b"].become("")
+		nodes["b"].setUnfit("")
 		time.Sleep(clusterLease)
 		wantShares(t, nodes, "while b rests", 6, 0, 6)
 		time.Sleep(2 * clusterLease)
@@ -88,10 +88,10 @@ func TestUnfitNodeHandsOverItsShards(t *testing.T) {
 
 // If all nodes are unfit for the same cause, no shards move.
 func TestNodesThatAreAllUnfitKeepTheirShards(t *testing.T) {
-	cluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*member) {
+	runCluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*clusterNode) {
 		begun := time.Now()
 		for _, id := range []string{"a", "b", "c"} { // they do not detect it at the same time
-			nodes[id].become("it cannot reach the broker")
+			nodes[id].setUnfit("it cannot reach the broker")
 			time.Sleep(1300 * time.Millisecond)
 		}
 		for time.Since(begun) < 10*clusterLease {
@@ -99,7 +99,7 @@ func TestNodesThatAreAllUnfitKeepTheirShards(t *testing.T) {
 			wantShares(t, nodes, time.Since(begun).String()+" after the cause began", 4)
 		}
 		for _, m := range nodes {
-			m.become("")
+			m.setUnfit("")
 		}
 		for begun = time.Now(); time.Since(begun) < 4*clusterLease; {
 			time.Sleep(time.Second)
@@ -109,8 +109,8 @@ func TestNodesThatAreAllUnfitKeepTheirShards(t *testing.T) {
 }
 
 // A node that fails again each time it holds shards holds them less and less often.
-func TestRelapsesMakeANodeRestLonger(t *testing.T) {
-	cluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*member) {
+func TestRelapsesMakeNodeRestLonger(t *testing.T) {
+	runCluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*clusterNode) {
 		b := nodes["b"]
 		held, spells := 0, 0
 		var failing, since time.Time
@@ -121,14 +121,14 @@ func TestRelapsesMakeANodeRestLonger(t *testing.T) {
 					spells++
 				}
 				since = time.Time{}
-				b.become("")
+				b.setUnfit("")
 			case since.IsZero():
 				since = time.Now()
 				fallthrough
 			default:
 				held++
 				if failing = since.Add(clusterLease); !time.Now().Before(failing) {
-					b.become("it cannot settle")
+					b.setUnfit("it cannot settle")
 				}
 			}
 		}
@@ -140,11 +140,11 @@ func TestRelapsesMakeANodeRestLonger(t *testing.T) {
 
 // An unfit node continues if it is the only one, also after another node joined and left.
 func TestSoleUnfitNodeContinues(t *testing.T) {
-	cluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*member) {
-		nodes["a"].become("it cannot settle")
+	runCluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*clusterNode) {
+		nodes["a"].setUnfit("it cannot settle")
 		time.Sleep(4 * clusterLease)
 		wantShares(t, nodes, "alone", 12)
-		nodes["a"].become("")
+		nodes["a"].setUnfit("")
 		time.Sleep(time.Second)
 		wantShares(t, nodes, "once it has proved itself", 12)
 	}, "a")

@@ -15,8 +15,8 @@ import (
 	"deadman/checks"
 )
 
-// waiting returns a pending job of orderRule, due in three hours.
-func waiting() (*Rule, map[Ref]Job) {
+// pendingState returns a pending job of orderRule, due in three hours.
+func pendingState() (*Rule, map[Ref]Job) {
 	rule := orderRule()
 	ref := Ref{RuleID: 1, Key: "1"}
 	return rule, map[Ref]Job{ref: {
@@ -25,9 +25,9 @@ func waiting() (*Rule, map[Ref]Job) {
 	}}
 }
 
-// alerting is waiting with an open alert of the job.
-func alerting() (*Rule, map[Ref]Job) {
-	rule, pending := waiting()
+// alertingState is waiting with an open alert of the job.
+func alertingState() (*Rule, map[Ref]Job) {
+	rule, pending := pendingState()
 	for ref, job := range pending {
 		job.Alerts = []alerts.ID{{1}}
 		pending[ref] = job
@@ -35,26 +35,26 @@ func alerting() (*Rule, map[Ref]Job) {
 	return rule, pending
 }
 
-func one(rule *Rule, a Action) Effect {
+func effectOf(rule *Rule, a Action) Effect {
 	return Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: "1"}, Action: a}
 }
 
-func TestAPauseMovesTheNextCheckByItsLength(t *testing.T) {
-	rule, pending := waiting()
+func TestPauseMovesNextCheckByItsLength(t *testing.T) {
+	rule, pending := pendingState()
 	paused := noon.Add(time.Hour)
-	net := folded([]Effect{one(rule, Pause{}).by(paused)}, pending, paused.Add(time.Second))
+	net := foldEffects([]Effect{effectOf(rule, Pause{}).at(paused)}, pending, paused.Add(time.Second))
 	job := net.Change[0]
 	if !job.NextCheckAt.Equal(FarFuture) || !job.PausedAt().Equal(paused) || net.Paused != 1 {
 		t.Fatalf("paused at %s, due at %s", job.PausedAt(), job.NextCheckAt)
 	}
 
-	again := folded([]Effect{one(rule, Pause{}).by(paused.Add(time.Minute))}, map[Ref]Job{job.Ref: job}, paused.Add(time.Hour))
+	again := foldEffects([]Effect{effectOf(rule, Pause{}).at(paused.Add(time.Minute))}, map[Ref]Job{job.Ref: job}, paused.Add(time.Hour))
 	if again.Missed != 1 || len(again.Change) != 0 {
 		t.Errorf("a second pause changed %+v", again.Change)
 	}
 
 	resumed := paused.Add(90 * time.Minute)
-	net = folded([]Effect{one(rule, Resume{}).by(resumed)}, map[Ref]Job{job.Ref: job}, resumed)
+	net = foldEffects([]Effect{effectOf(rule, Resume{}).at(resumed)}, map[Ref]Job{job.Ref: job}, resumed)
 	job = net.Change[0]
 	if want := noon.Add(4*time.Hour + 30*time.Minute); !job.NextCheckAt.Equal(want) || !job.PausedAt().IsZero() {
 		t.Errorf("due at %s, want %s", job.NextCheckAt, want)
@@ -65,24 +65,24 @@ func TestAPauseMovesTheNextCheckByItsLength(t *testing.T) {
 
 	// Resumed long ago: no check is scheduled behind the sweep.
 	late := noon.Add(24 * time.Hour)
-	net = folded([]Effect{one(rule, Pause{}).by(paused), one(rule, Resume{}).by(resumed)}, pending, late)
+	net = foldEffects([]Effect{effectOf(rule, Pause{}).at(paused), effectOf(rule, Resume{}).at(resumed)}, pending, late)
 	if want := late.Add(time.Minute); !net.Change[0].NextCheckAt.Equal(want) {
 		t.Errorf("due at %s, want the first slot after now, %s", net.Change[0].NextCheckAt, want)
 	}
 }
 
 func TestPausesAreBounded(t *testing.T) {
-	rule, pending := waiting()
+	rule, pending := pendingState()
 	var effects []Effect
 	at := noon
 	total := time.Duration(0)
 	for i := range 3 * maxPauses {
 		span := time.Duration(i+1) * time.Second
-		effects = append(effects, one(rule, Pause{}).by(at), one(rule, Resume{}).by(at.Add(span)))
+		effects = append(effects, effectOf(rule, Pause{}).at(at), effectOf(rule, Resume{}).at(at.Add(span)))
 		at = at.Add(span + time.Minute)
 		total += span
 	}
-	job := folded(effects, pending, noon).Change[0]
+	job := foldEffects(effects, pending, noon).Change[0]
 	var sum time.Duration
 	for _, p := range job.Pauses {
 		sum += p.To.Sub(p.From)
@@ -92,12 +92,12 @@ func TestPausesAreBounded(t *testing.T) {
 	}
 }
 
-func TestAnUpdateLeavesTheRevAlone(t *testing.T) {
-	rule, pending := waiting()
+func TestUpdateLeavesRevAlone(t *testing.T) {
+	rule, pending := pendingState()
 	merge := Update{Merge: func(known json.RawMessage) (json.RawMessage, error) {
 		return json.RawMessage(`[` + string(known) + `]`), nil
 	}}
-	net := folded([]Effect{one(rule, merge), one(rule, merge)}, pending, noon)
+	net := foldEffects([]Effect{effectOf(rule, merge), effectOf(rule, merge)}, pending, noon)
 	if len(net.Change) != 0 || len(net.Update) != 1 || string(net.Update[0].State) != `[[{"a":1}]]` || net.Updated != 2 {
 		t.Errorf("net %+v", net)
 	}
@@ -106,40 +106,40 @@ func TestAnUpdateLeavesTheRevAlone(t *testing.T) {
 	}
 
 	bad := Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return nil, errors.New("no object") }}
-	net = folded([]Effect{one(rule, bad).by(noon)}, pending, noon)
+	net = foldEffects([]Effect{effectOf(rule, bad).at(noon)}, pending, noon)
 	if len(net.Update) != 0 || len(net.DeadLetters) != 1 || net.DeadLetters[0].Reason != "no object" || net.DeadLetters[0].Rule != rule.Name {
 		t.Errorf("a bad update came to %+v", net)
 	}
 }
 
-// listing is a state that lists its news. It was parsed once.
-type listing struct{ news []string }
+// listState is a state that lists its news. It was parsed once.
+type listState struct{ updates []string }
 
-func (l *listing) Merge(news json.RawMessage) error {
-	l.news = append(l.news, string(news))
+func (l *listState) Merge(update json.RawMessage) error {
+	l.updates = append(l.updates, string(update))
 	return nil
 }
 
-func (l *listing) Text() json.RawMessage {
-	return json.RawMessage("[" + strings.Join(l.news, ",") + "]")
+func (l *listState) Text() json.RawMessage {
+	return json.RawMessage("[" + strings.Join(l.updates, ",") + "]")
 }
 
 // A run of updates parses the state of a job once, and that of its kept triggers: parsing a large state for each of
 // 2,000 updates took 20 s per trigger.
-func TestUpdatesParseTheStateOnce(t *testing.T) {
-	rule, pending := waiting()
+func TestUpdatesParseStateOnce(t *testing.T) {
+	rule, pending := pendingState()
 	ref := Ref{RuleID: 1, Key: "1"}
 	job := pending[ref]
 	job.Order = &Order{Kept: []Kept{{At: noon.Add(time.Second), Since: noon.Add(time.Second)}, {At: noon.Add(time.Minute), Since: noon.Add(time.Minute)}}}
 	pending[ref] = job
 	apart := 0
-	update := func(news string, at time.Time) Effect {
-		e := one(rule, Update{News: json.RawMessage(news), Begin: func(json.RawMessage) Merging { apart++; return &listing{} }}).by(at)
+	update := func(update string, at time.Time) Effect {
+		e := effectOf(rule, Update{News: json.RawMessage(update), Begin: func(json.RawMessage) Merging { apart++; return &listState{} }}).at(at)
 		e.Apart = true
 		return e
 	}
 	later := noon.Add(2 * time.Second)
-	net := folded([]Effect{update("1", later), update("2", later), update("3", later.Add(time.Hour))}, pending, noon.Add(2*time.Hour))
+	net := foldEffects([]Effect{update("1", later), update("2", later), update("3", later.Add(time.Hour))}, pending, noon.Add(2*time.Hour))
 	if apart != 3 {
 		t.Errorf("states are taken apart %d times, want once for the job and for each trigger", apart)
 	}
@@ -157,23 +157,23 @@ func TestUpdatesParseTheStateOnce(t *testing.T) {
 	}
 }
 
-func TestRestartArchivesTheJobAndStartsAnother(t *testing.T) {
-	rule, pending := waiting()
-	said := alerts.Decision{JobID: 7, CreatedAt: noon, Check: 1, Status: alerts.Firing, At: noon}.ID()
+func TestRestartArchivesJobAndStartsAnother(t *testing.T) {
+	rule, pending := pendingState()
+	alertID := alerts.Decision{JobID: 7, CreatedAt: noon, Check: 1, Status: alerts.Firing, At: noon}.ID()
 	ref := Ref{RuleID: 1, Key: "1"}
 	job := pending[ref]
-	job.Alerts = []alerts.ID{said}
+	job.Alerts = []alerts.ID{alertID}
 	pending[ref] = job
 	again := start(rule, "1", noon.Add(9*time.Hour))
-	ask := again.Action.(Start)
-	ask.Restart = true
-	ask.Close = func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved} }
+	start := again.Action.(Start)
+	start.Restart = true
+	start.Close = func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved} }
 
-	net := folded([]Effect{again.asking(ask), again.asking(ask)}, pending, noon)
+	net := foldEffects([]Effect{again.withAction(start), again.withAction(start)}, pending, noon)
 	switch {
 	case len(net.End) != 1 || net.End[0].Outcome != checks.Restarted || net.End[0].Job.ID != 7:
 		t.Errorf("ended %+v", net.End)
-	case len(net.End[0].Alerts) != 1 || !slices.Equal(net.End[0].Alerts[0].Closes, []alerts.ID{said}):
+	case len(net.End[0].Alerts) != 1 || !slices.Equal(net.End[0].Alerts[0].Closes, []alerts.ID{alertID}):
 		t.Errorf("closing %+v", net.End[0].Alerts)
 	case len(net.StartedAndEnded) != 1 || net.StartedAndEnded[0].Outcome != checks.Restarted:
 		t.Errorf("born %+v", net.StartedAndEnded)
@@ -182,18 +182,18 @@ func TestRestartArchivesTheJobAndStartsAnother(t *testing.T) {
 	}
 }
 
-func TestAnEndBeforeItsTriggerIsRemembered(t *testing.T) {
+func TestEndBeforeItsTriggerIsRemembered(t *testing.T) {
 	rule := orderRule()
 	early := end(rule, "1")
-	ask := early.Action.(End)
-	ask.Early = time.Hour
-	early = early.asking(ask).by(noon.Add(time.Minute))
+	end := early.Action.(End)
+	end.Early = time.Hour
+	early = early.withAction(end).at(noon.Add(time.Minute))
 	begin := start(rule, "1", noon.Add(3*time.Hour))
 	starting := begin.Action.(Start)
 	starting.Early = true
-	begin = begin.asking(starting)
+	begin = begin.withAction(starting)
 
-	net := folded([]Effect{early}, nil, noon.Add(time.Minute))
+	net := foldEffects([]Effect{early}, nil, noon.Add(time.Minute))
 	if len(net.Remember) != 1 || net.Remembered != 1 || net.Missed != 0 {
 		t.Fatalf("net %+v", net)
 	}
@@ -212,13 +212,13 @@ func TestAnEndBeforeItsTriggerIsRemembered(t *testing.T) {
 	}
 
 	starting.Job.Since = stored.At
-	net = Fold([]Effect{begin.asking(starting)}, later, noon.Add(2*time.Minute))
+	net = Fold([]Effect{begin.withAction(starting)}, later, noon.Add(2*time.Minute))
 	if len(net.StartedAndEnded) != 1 || len(net.Create) != 0 {
 		t.Errorf("a trigger of the same instant came to %+v", net)
 	}
 
 	starting.Job.Since = noon.Add(5 * time.Minute)
-	net = Fold([]Effect{begin.asking(starting)}, later, noon.Add(5*time.Minute))
+	net = Fold([]Effect{begin.withAction(starting)}, later, noon.Add(5*time.Minute))
 	if len(net.Create) != 1 || len(net.StartedAndEnded) != 0 || len(net.Forget) != 0 {
 		t.Errorf("a newer trigger came to %+v", net)
 	}
@@ -226,25 +226,25 @@ func TestAnEndBeforeItsTriggerIsRemembered(t *testing.T) {
 	if len(net.Create) != 1 {
 		t.Errorf("what is remembered no longer still ends %+v", net.StartedAndEnded)
 	}
-	both := folded([]Effect{early, begin}, nil, noon.Add(2*time.Minute))
+	both := foldEffects([]Effect{early, begin}, nil, noon.Add(2*time.Minute))
 	if len(both.StartedAndEnded) != 1 || len(both.Remember) != 0 || len(both.Forget) != 0 {
 		t.Errorf("in one run: %+v", both)
 	}
 }
 
-func TestASetEndsWithItsLastMember(t *testing.T) {
-	rule, pending := waiting()
+func TestSetEndsWithItsLastMember(t *testing.T) {
+	rule, pending := pendingState()
 	file := func(name string) Effect {
-		return one(rule, AddMember{
+		return effectOf(rule, AddMember{
 			Set: 1, Member: name, Need: func(Job) (int, error) { return 3, nil },
 			End: End{Outcome: checks.Resolved, Early: time.Hour},
-		}).by(noon)
+		}).at(noon)
 	}
-	net := folded([]Effect{file("a"), file("b"), file("a")}, pending, noon)
+	net := foldEffects([]Effect{file("a"), file("b"), file("a")}, pending, noon)
 	if len(net.End) != 0 || len(net.Update) != 1 || net.Update[0].Members.Count(1) != 2 || net.Update[0].Members.Count(0) != 0 {
 		t.Fatalf("net %+v", net)
 	}
-	net = folded([]Effect{file("b"), file("c"), file("d")}, map[Ref]Job{net.Update[0].Ref: net.Update[0]}, noon)
+	net = foldEffects([]Effect{file("b"), file("c"), file("d")}, map[Ref]Job{net.Update[0].Ref: net.Update[0]}, noon)
 	if len(net.End) != 1 || net.Remembered != 1 {
 		t.Errorf("net %+v", net)
 	}
@@ -253,19 +253,19 @@ func TestASetEndsWithItsLastMember(t *testing.T) {
 	begin := start(rule, "1", noon.Add(time.Hour))
 	starting := begin.Action.(Start)
 	starting.Early, starting.Sets = true, []AddMember{file("x").Action.(AddMember)}
-	net = folded([]Effect{file("a"), file("b"), file("c"), begin.asking(starting)}, nil, noon)
+	net = foldEffects([]Effect{file("a"), file("b"), file("c"), begin.withAction(starting)}, nil, noon)
 	if len(net.StartedAndEnded) != 1 || len(net.Create) != 0 {
 		t.Errorf("all members came before: %+v", net)
 	}
-	net = folded([]Effect{file("a"), file("b"), begin.asking(starting)}, nil, noon)
+	net = foldEffects([]Effect{file("a"), file("b"), begin.withAction(starting)}, nil, noon)
 	if len(net.Create) != 1 || net.Create[0].Members.Count(1) != 2 {
 		t.Errorf("two members came before: %+v", net)
 	}
 }
 
 func TestUserActions(t *testing.T) {
-	rule, pending := waiting()
-	net := folded([]Effect{one(rule, Snooze{Until: noon.Add(5*time.Hour + time.Second)})}, pending, noon)
+	rule, pending := pendingState()
+	net := foldEffects([]Effect{effectOf(rule, Snooze{Until: noon.Add(5*time.Hour + time.Second)})}, pending, noon)
 	if want := noon.Add(5*time.Hour + time.Minute); !net.Change[0].NextCheckAt.Equal(want) || !net.Change[0].FirstCheckAt.Equal(noon.Add(3*time.Hour)) {
 		t.Errorf("snoozed to %s, first %s", net.Change[0].NextCheckAt, net.Change[0].FirstCheckAt)
 	}
@@ -273,7 +273,7 @@ func TestUserActions(t *testing.T) {
 	newer := *rule
 	newer.Version = 2
 	move := MoveToVersion{Next: func(Job) time.Time { return noon.Add(-time.Hour) }}
-	net = folded([]Effect{one(&newer, move), one(&newer, move)}, pending, noon)
+	net = foldEffects([]Effect{effectOf(&newer, move), effectOf(&newer, move)}, pending, noon)
 	if net.Change[0].Version != 2 || !net.Change[0].NextCheckAt.Equal(noon.Add(time.Minute)) || net.Changed != 1 || net.Missed != 1 {
 		t.Errorf("moved %+v", net)
 	}
@@ -281,7 +281,7 @@ func TestUserActions(t *testing.T) {
 	stale := int32(3)
 	cancel := Cancel(rule, Ref{RuleID: 1, Key: "1"}, "ada")
 	cancel.Rev = &stale
-	if net := folded([]Effect{cancel}, pending, noon); net.Missed != 1 || len(net.End) != 0 {
+	if net := foldEffects([]Effect{cancel}, pending, noon); net.Missed != 1 || len(net.End) != 0 {
 		t.Errorf("a job at another rev was ended: %+v", net)
 	}
 }
@@ -354,60 +354,60 @@ func (k *FoldInput) write(net FoldResult, sum *EffectCounts) (ended []string) {
 
 func drawEffect(t *rapid.T, rule *Rule) Effect {
 	at := noon.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "minute")) * time.Minute)
-	e := Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "key")}}.by(at)
+	e := Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "key")}}.at(at)
 	early := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "early")
 	done := End{Outcome: checks.Resolved, Early: early}
 	gather := AddMember{Set: 0, Member: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "member"), Need: func(Job) (int, error) { return 2, nil }, End: done}
 	switch rapid.IntRange(0, 7).Draw(t, "ask") {
 	case 0, 1:
-		return e.asking(Start{
+		return e.withAction(Start{
 			Job:     Job{Version: 1, Since: at, FirstCheckAt: rule.Grid.Up(at.Add(time.Hour))},
 			Restart: rapid.Bool().Draw(t, "restart"), Early: true, Sets: []AddMember{gather},
 		})
 	case 2:
-		return e.asking(done)
+		return e.withAction(done)
 	case 3:
-		return e.asking(gather)
+		return e.withAction(gather)
 	case 4:
-		return e.asking(Update{Merge: func(json.RawMessage) (json.RawMessage, error) {
+		return e.withAction(Update{Merge: func(json.RawMessage) (json.RawMessage, error) {
 			return json.RawMessage(`{"m":` + fmt.Sprint(at.Minute()) + `}`), nil
 		}})
 	case 5:
-		return e.asking(Pause{})
+		return e.withAction(Pause{})
 	case 6:
-		return e.asking(Resume{})
+		return e.withAction(Resume{})
 	}
-	return e.asking(Snooze{Until: at.Add(2 * time.Hour)})
+	return e.withAction(Snooze{Until: at.Add(2 * time.Hour)})
 }
 
 // Jobs of a deleted rule raise no alert, for any kind of end.
-func TestEndOfADeletedRulesJobIsNotAlerted(t *testing.T) {
-	rule, pending := alerting()
+func TestEndOfDeletedRulesJobIsNotAlerted(t *testing.T) {
+	rule, pending := alertingState()
 	ref := Ref{RuleID: 1, Key: "1"}
 	rule.Closing = func(_ Job, text string) alerts.Draft { return alerts.Draft{Status: alerts.Resolved, Text: text} }
-	if net := folded([]Effect{Cancel(rule, ref, "ada")}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
+	if net := foldEffects([]Effect{Cancel(rule, ref, "ada")}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
 		t.Fatalf("nothing is tested: %+v", net.End)
 	}
 	rule.Deleted = true
-	if net := folded([]Effect{Cancel(rule, ref, "ada")}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 0 {
+	if net := foldEffects([]Effect{Cancel(rule, ref, "ada")}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 0 {
 		t.Errorf("ended %+v", net.End)
 	}
 }
 
 // A set without a known size, or without a pending job, does not grow without bound.
 func TestMembersAreBounded(t *testing.T) {
-	rule, pending := waiting()
+	rule, pending := pendingState()
 	ref := Ref{RuleID: 1, Key: "1"}
 	job := pending[ref]
 	job.Members = make(Members, MaxMembers*memberSize)
 	pending[ref] = job
 	gather := AddMember{Member: "x", Need: func(Job) (int, error) { return 0, errors.New("unknown number") }, End: End{Early: time.Hour}}
-	net := folded([]Effect{one(rule, gather).by(noon)}, pending, noon)
+	net := foldEffects([]Effect{effectOf(rule, gather).at(noon)}, pending, noon)
 	if len(net.Update) != 0 || len(net.DeadLetters) != 1 || net.DeadLetters[0].Reason != errFull.Error() {
 		t.Errorf("net %+v", net.EffectCounts)
 	}
 	early := FoldInput{Early: map[Ref]EarlyEvent{ref: {Ref: ref, Until: noon.Add(time.Hour), Members: job.Members}}}
-	net = Fold([]Effect{one(rule, gather).by(noon)}, early, noon)
+	net = Fold([]Effect{effectOf(rule, gather).at(noon)}, early, noon)
 	if len(net.DeadLetters) != 1 || len(net.Remember) != 1 || len(net.Remember[0].Members) != len(job.Members) {
 		t.Errorf("early: %+v", net.EffectCounts)
 	}

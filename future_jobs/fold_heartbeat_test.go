@@ -9,9 +9,9 @@ import (
 	"deadman/checks"
 )
 
-// beaten returns a heartbeat that sets the job's next check; news requires a write.
-func beaten(next time.Time, news bool) Effect {
-	return one(orderRule(), Heartbeat{Play: func(j *Job) (HeartbeatResult, error) {
+// postponeEffect returns a heartbeat that sets the job's next check; news requires a write.
+func postponeEffect(next time.Time, isNew bool) Effect {
+	return effectOf(orderRule(), Heartbeat{Play: func(j *Job) (HeartbeatResult, error) {
 		switch {
 		case j == nil:
 			return HeartbeatResult{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
@@ -21,52 +21,52 @@ func beaten(next time.Time, news bool) Effect {
 		}
 		after := *j
 		after.Since = next.Add(-time.Hour)
-		return HeartbeatResult{Job: &after, Next: next, News: news}, nil
+		return HeartbeatResult{Job: &after, Next: next, News: isNew}, nil
 	}})
 }
 
-func TestHeartbeatOfTheSameSlotWritesNothing(t *testing.T) {
-	_, pending := waiting()
+func TestHeartbeatOfSameSlotWritesNothing(t *testing.T) {
+	_, pending := pendingState()
 	slot := noon.Add(3 * time.Hour)
-	if net := folded([]Effect{beaten(slot, false)}, pending, noon); net.Coalesced != 1 || len(net.Change) != 0 {
+	if net := foldEffects([]Effect{postponeEffect(slot, false)}, pending, noon); net.Coalesced != 1 || len(net.Change) != 0 {
 		t.Errorf("a beat that leaves the slot: %+v", net)
 	}
-	if net := folded([]Effect{beaten(slot, true)}, pending, noon); net.Postponed != 1 || len(net.Change) != 1 {
+	if net := foldEffects([]Effect{postponeEffect(slot, true)}, pending, noon); net.Postponed != 1 || len(net.Change) != 1 {
 		t.Errorf("a beat that is news: %+v", net)
 	}
 	later := slot.Add(time.Hour)
-	net := folded([]Effect{beaten(later, false), beaten(later, false), beaten(later.Add(time.Minute), false)}, pending, noon)
+	net := foldEffects([]Effect{postponeEffect(later, false), postponeEffect(later, false), postponeEffect(later.Add(time.Minute), false)}, pending, noon)
 	if net.Postponed != 3 || len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(later.Add(time.Minute)) {
 		t.Errorf("beats of one run: %+v, want the last in one write", net)
 	}
 }
 
-func TestHeartbeatIsNeverWrittenBehindTheSweep(t *testing.T) {
-	_, pending := waiting()
+func TestHeartbeatIsNeverWrittenBehindSweep(t *testing.T) {
+	_, pending := pendingState()
 	now := noon.Add(10 * time.Hour)
-	net := folded([]Effect{beaten(noon.Add(5*time.Hour), false)}, pending, now)
+	net := foldEffects([]Effect{postponeEffect(noon.Add(5*time.Hour), false)}, pending, now)
 	if want := now.Add(time.Minute); len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(want) {
 		t.Errorf("%+v, want a look at %s", net.Change, want)
 	}
 }
 
-func TestHeartbeatInAPauseCountsAtItsEnd(t *testing.T) {
-	rule, pending := waiting()
+func TestHeartbeatInPauseCountsAtItsEnd(t *testing.T) {
+	rule, pending := pendingState()
 	slot := noon.Add(5 * time.Hour)
-	net := folded([]Effect{one(rule, Pause{}).by(noon), beaten(slot, false)}, pending, noon)
+	net := foldEffects([]Effect{effectOf(rule, Pause{}).at(noon), postponeEffect(slot, false)}, pending, noon)
 	if j := net.Change[0]; !j.NextCheckAt.Equal(FarFuture) || !j.PausedNext.Equal(slot) {
 		t.Errorf("due at %s, after the pause at %s", j.NextCheckAt, j.PausedNext)
 	}
 	paused := net.Change[0]
-	if net := folded([]Effect{beaten(slot, false)}, map[Ref]Job{paused.Ref: paused}, noon); net.Coalesced != 1 {
+	if net := foldEffects([]Effect{postponeEffect(slot, false)}, map[Ref]Job{paused.Ref: paused}, noon); net.Coalesced != 1 {
 		t.Errorf("another beat of the slot in the pause: %+v", net)
 	}
 }
 
-func TestHeartbeatAfterAnAlertRestartsTheJob(t *testing.T) {
-	_, pending := alerting()
+func TestHeartbeatAfterAlertRestartsJob(t *testing.T) {
+	_, pending := alertingState()
 	slot := noon.Add(5 * time.Hour)
-	net := folded([]Effect{beaten(slot, false), beaten(slot, false)}, pending, noon)
+	net := foldEffects([]Effect{postponeEffect(slot, false), postponeEffect(slot, false)}, pending, noon)
 	switch {
 	case len(net.End) != 1 || net.End[0].Outcome != checks.Resolved || len(net.End[0].Alerts) != 1:
 		t.Errorf("ended %+v", net.End)
@@ -75,15 +75,15 @@ func TestHeartbeatAfterAnAlertRestartsTheJob(t *testing.T) {
 	}
 }
 
-func TestHeartbeatThatFailsBecomesADeadLetter(t *testing.T) {
-	rule, pending := waiting()
+func TestHeartbeatThatFailsBecomesDeadLetter(t *testing.T) {
+	rule, pending := pendingState()
 	bad := Heartbeat{Play: func(*Job) (HeartbeatResult, error) { return HeartbeatResult{}, errors.New("no room") }}
-	net := folded([]Effect{one(rule, bad).by(noon)}, pending, noon)
+	net := foldEffects([]Effect{effectOf(rule, bad).at(noon)}, pending, noon)
 	if len(net.DeadLetters) != 1 || net.DeadLetters[0].Part != Triggers || len(net.Change) != 0 {
 		t.Errorf("net %+v", net)
 	}
 	nothing := Heartbeat{Play: func(*Job) (HeartbeatResult, error) { return HeartbeatResult{}, nil }}
-	if net := folded([]Effect{one(rule, nothing)}, nil, noon); net.Missed != 1 {
+	if net := foldEffects([]Effect{effectOf(rule, nothing)}, nil, noon); net.Missed != 1 {
 		t.Errorf("a heartbeat without a job that begins none: %+v", net)
 	}
 }

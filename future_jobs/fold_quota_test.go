@@ -68,19 +68,19 @@ func TestFoldWithinQuotas(t *testing.T) {
 	first := noon.Add(time.Hour)
 	restart := func(key string) Effect {
 		e := start(rule, key, first)
-		ask := e.Action.(Start)
-		ask.Restart = true
-		return e.asking(ask)
+		start := e.Action.(Start)
+		start.Restart = true
+		return e.withAction(start)
 	}
 	named := func(key string) Effect {
 		e := start(rule, key, first)
-		ask := e.Action.(Start)
-		ask.Named = true
-		return e.asking(ask)
+		start := e.Action.(Start)
+		start.Named = true
+		return e.withAction(start)
 	}
 	// beat delays a pending job, or begins one; with over, it ends the pending one and begins another.
 	beat := func(key string, over bool) Effect {
-		return start(rule, key, first).asking(Heartbeat{Play: func(j *Job) (HeartbeatResult, error) {
+		return start(rule, key, first).withAction(Heartbeat{Play: func(j *Job) (HeartbeatResult, error) {
 			begun := Job{Version: 1, Since: noon, FirstCheckAt: first}
 			switch {
 			case j == nil:
@@ -91,7 +91,7 @@ func TestFoldWithinQuotas(t *testing.T) {
 			return HeartbeatResult{Job: j, Next: first.Add(time.Hour)}, nil
 		}})
 	}
-	a, b := start(rule, "a", first).by(noon), start(rule, "b", first).by(noon)
+	a, b := start(rule, "a", first).at(noon), start(rule, "b", first).at(noon)
 	cases := map[string]struct {
 		room                   int64
 		effects                []Effect
@@ -106,14 +106,14 @@ func TestFoldWithinQuotas(t *testing.T) {
 		"what is pending is kept":         {effects: []Effect{a}, pending: []string{"a"}, kept: 1},
 		"what is pending begins anew":     {room: -3, effects: []Effect{restart("a")}, pending: []string{"a"}, created: 1},
 		"what is pending is put off":      {room: -3, effects: []Effect{beat("a", false)}, pending: []string{"a"}},
-		"what is pending ends and begins": {room: -3, effects: []Effect{beat("a", true).by(noon)}, pending: []string{"a"}, created: 1},
-		"a new beat has no room":          {effects: []Effect{beat("a", false).by(noon)}, letters: 1, refusals: 1},
-		"an end makes room":               {effects: []Effect{end(rule, "x").by(noon), a}, pending: []string{"x"}, created: 1},
-		"an end beyond the quota":         {room: -1, effects: []Effect{end(rule, "x").by(noon), a}, pending: []string{"x"}, letters: 1, grown: -1, refusals: 1},
-		"what begins and ends takes none": {room: 1, effects: []Effect{a, end(rule, "a").by(noon), b}, created: 2, grown: 1},
+		"what is pending ends and begins": {room: -3, effects: []Effect{beat("a", true).at(noon)}, pending: []string{"a"}, created: 1},
+		"a new beat has no room":          {effects: []Effect{beat("a", false).at(noon)}, letters: 1, refusals: 1},
+		"an end makes room":               {effects: []Effect{end(rule, "x").at(noon), a}, pending: []string{"x"}, created: 1},
+		"an end beyond the quota":         {room: -1, effects: []Effect{end(rule, "x").at(noon), a}, pending: []string{"x"}, letters: 1, grown: -1, refusals: 1},
+		"what begins and ends takes none": {room: 1, effects: []Effect{a, end(rule, "a").at(noon), b}, created: 2, grown: 1},
 		"what the rule names":             {effects: []Effect{named("a")}, created: 1, grown: 1},
 		"a person":                        {effects: []Effect{start(rule, "a", first)}, over: 1, refusals: 1},
-		"another rule has its own":        {effects: []Effect{start(other, "a", first).by(noon)}, created: 1},
+		"another rule has its own":        {effects: []Effect{start(other, "a", first).at(noon)}, created: 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -160,13 +160,13 @@ func TestFoldSummarizesDeadLetters(t *testing.T) {
 	room := letterRoom(2)
 	var effects []Effect
 	for i := range 5 {
-		e := start(rule, fmt.Sprint(i), first).by(noon)
+		e := start(rule, fmt.Sprint(i), first).at(noon)
 		e.Event.Seq, e.Event.Data = uint64(20-i), []byte("body")
 		effects = append(effects, e)
 	}
 	effects = append(effects, start(rule, "hand", first)) // a person's request has no letter
 	for _, key := range []string{"1", "2"} {
-		effects = append(effects, end(rule, key).by(noon))
+		effects = append(effects, end(rule, key).at(noon))
 	}
 	net := FoldWithin(Bounds{Quotas: tenantQuotas{{prefix: "order-"}}, Letters: &room}, effects, FoldInput{}, noon)
 	if len(net.DeadLetters) != 3 || net.Refused != 6 || len(net.Over) != 1 || room != -3 {
@@ -213,13 +213,13 @@ func TestScarce(t *testing.T) {
 func TestFoldCountsBytes(t *testing.T) {
 	rule, first := orderRule(), noon.Add(time.Hour)
 	sized := func(key string, bytes int) Effect {
-		e := start(rule, key, first).by(noon)
-		ask := e.Action.(Start)
-		ask.Job.Event = make([]byte, bytes)
-		return e.asking(ask)
+		e := start(rule, key, first).at(noon)
+		start := e.Action.(Start)
+		start.Job.Event = make([]byte, bytes)
+		return e.withAction(start)
 	}
 	learn := func(key string, bytes int) Effect {
-		return start(rule, key, first).by(noon).asking(Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return make([]byte, bytes), nil }})
+		return start(rule, key, first).at(noon).withAction(Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return make([]byte, bytes), nil }})
 	}
 	cases := map[string]struct {
 		room            int64
@@ -230,10 +230,10 @@ func TestFoldCountsBytes(t *testing.T) {
 	}{
 		"room for all":            {room: 100, effects: []Effect{sized("a", 60), sized("b", 30)}, created: 2, grown: 90},
 		"the last may be larger":  {room: 100, effects: []Effect{sized("a", 60), sized("b", 90), sized("c", 1)}, created: 2, letter: 1, grown: 150},
-		"an end makes room":       {effects: []Effect{end(rule, "p").by(noon), sized("a", 10)}, pending: 40, created: 1, grown: -30},
+		"an end makes room":       {effects: []Effect{end(rule, "p").at(noon), sized("a", 10)}, pending: 40, created: 1, grown: -30},
 		"an update counts":        {effects: []Effect{learn("p", 70)}, pending: 40, grown: 70},
-		"an update, then an end":  {effects: []Effect{learn("p", 70), end(rule, "p").by(noon)}, pending: 40, grown: -40},
-		"begins, learns and ends": {room: 100, effects: []Effect{sized("a", 60), learn("a", 70), end(rule, "a").by(noon)}, created: 1},
+		"an update, then an end":  {effects: []Effect{learn("p", 70), end(rule, "p").at(noon)}, pending: 40, grown: -40},
+		"begins, learns and ends": {room: 100, effects: []Effect{sized("a", 60), learn("a", 70), end(rule, "a").at(noon)}, created: 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -254,12 +254,12 @@ func TestFoldCountsBytes(t *testing.T) {
 
 // The rules of a tenant write a bounded part of one event. Beyond it, the event becomes a dead letter of that rule
 // alone, and a heartbeat counts without its body.
-func TestRulesOfATenantShareAnEvent(t *testing.T) {
+func TestRulesOfTenantShareEvent(t *testing.T) {
 	first, body := noon.Add(time.Hour), make([]byte, shareBytes/4)
 	shared := &Event{Stream: "S", Subject: "s", Seq: 7, At: noon, Data: body}
-	asking := func(id int32, name, key string, event *Event, ask Action) Effect {
+	asking := func(id int32, name, key string, event *Event, action Action) Effect {
 		r := &Rule{ID: id, Version: 1, Name: name, Entity: "order", Grid: Grid(time.Minute)}
-		return Effect{Rule: r, Ref: Ref{RuleID: id, Key: key}, Event: event, Action: ask}
+		return Effect{Rule: r, Ref: Ref{RuleID: id, Key: key}, Event: event, Action: action}
 	}
 	begin := func(id int32, name string, event *Event) Effect {
 		return asking(id, name, "k", event, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}, Restart: id == 90})

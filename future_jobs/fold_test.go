@@ -30,25 +30,25 @@ func end(rule *Rule, key string) Effect {
 	}}
 }
 
-// by sets the event of the effect.
-func (e Effect) by(at time.Time) Effect {
+// at sets the event of the effect.
+func (e Effect) at(at time.Time) Effect {
 	e.Event = &Event{Stream: "S", Subject: "s", At: at}
 	return e
 }
 
-func (e Effect) asking(a Action) Effect {
+func (e Effect) withAction(a Action) Effect {
 	e.Action = a
 	return e
 }
 
-func folded(effects []Effect, pending map[Ref]Job, now time.Time) FoldResult {
+func foldEffects(effects []Effect, pending map[Ref]Job, now time.Time) FoldResult {
 	return Fold(effects, FoldInput{Pending: pending}, now)
 }
 
-func TestFoldNeverWritesBehindTheSweep(t *testing.T) {
+func TestFoldNeverWritesBehindSweep(t *testing.T) {
 	rule := orderRule()
 	late := noon.Add(-time.Hour)
-	net := folded([]Effect{start(rule, "1", late)}, nil, noon)
+	net := foldEffects([]Effect{start(rule, "1", late)}, nil, noon)
 	job := net.Create[0]
 	if !job.FirstCheckAt.Equal(late) {
 		t.Errorf("first check moved to %s", job.FirstCheckAt)
@@ -60,32 +60,32 @@ func TestFoldNeverWritesBehindTheSweep(t *testing.T) {
 
 func TestFoldClosesOpenAlerts(t *testing.T) {
 	rule := orderRule()
-	said := alerts.Decision{JobID: 7, CreatedAt: noon, Check: 1, Status: alerts.Firing, At: noon}.ID()
-	pending := map[Ref]Job{{RuleID: 1, Key: "1"}: {ID: 7, Ref: Ref{RuleID: 1, Key: "1"}, CreatedAt: noon, Alerts: []alerts.ID{said}}}
+	alertID := alerts.Decision{JobID: 7, CreatedAt: noon, Check: 1, Status: alerts.Firing, At: noon}.ID()
+	pending := map[Ref]Job{{RuleID: 1, Key: "1"}: {ID: 7, Ref: Ref{RuleID: 1, Key: "1"}, CreatedAt: noon, Alerts: []alerts.ID{alertID}}}
 
-	net := folded([]Effect{end(rule, "1")}, pending, noon.Add(time.Hour))
+	net := foldEffects([]Effect{end(rule, "1")}, pending, noon.Add(time.Hour))
 	if len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
 		t.Fatalf("net effect %+v", net)
 	}
 	closing := net.End[0].Alerts[0]
-	if closing.Status != alerts.Resolved || len(closing.Closes) != 1 || closing.Closes[0] != said {
-		t.Errorf("closing alert %+v does not name %s", closing, said)
+	if closing.Status != alerts.Resolved || len(closing.Closes) != 1 || closing.Closes[0] != alertID {
+		t.Errorf("closing alert %+v does not name %s", closing, alertID)
 	}
 	if got := net.End[0].Job.Alerts; len(got) != 2 || got[1] != closing.ID {
 		t.Errorf("the job's alerts are %v", got)
 	}
-	if closing.ID.String() <= said.String() {
+	if closing.ID.String() <= alertID.String() {
 		t.Errorf("the closing alert sorts before what it closes")
 	}
 
 	pending[Ref{RuleID: 1, Key: "1"}] = Job{ID: 7, Ref: Ref{RuleID: 1, Key: "1"}}
-	if quiet := folded([]Effect{end(rule, "1")}, pending, noon); len(quiet.End[0].Alerts) != 0 {
+	if quiet := foldEffects([]Effect{end(rule, "1")}, pending, noon); len(quiet.End[0].Alerts) != 0 {
 		t.Errorf("an end of a job about which nothing was said says %+v", quiet.End[0].Alerts)
 	}
 }
 
 // Any run of effects has the same result as playing them one at a time.
-func TestFoldIsThePlayOneByOne(t *testing.T) {
+func TestFoldIsPlayOneByOne(t *testing.T) {
 	rule := orderRule()
 	rapid.Check(t, func(t *rapid.T) {
 		pending := map[Ref]Job{}
@@ -122,7 +122,7 @@ func TestFoldIsThePlayOneByOne(t *testing.T) {
 			}
 		}
 
-		net := folded(effects, pending, noon)
+		net := foldEffects(effects, pending, noon)
 		if net.Kept != kept || net.Missed != missed || net.Created != created || net.Ended != ended ||
 			len(net.Create)+len(net.StartedAndEnded) != created || len(net.End)+len(net.StartedAndEnded) != ended {
 			t.Fatalf("net: kept %d, missed %d, created %d, ended %d; one by one: %d, %d, %d, %d",
@@ -147,35 +147,35 @@ func TestFoldIsThePlayOneByOne(t *testing.T) {
 	})
 }
 
-func TestFoldLeavesALaterWaitAlone(t *testing.T) {
+func TestFoldLeavesLaterWaitAlone(t *testing.T) {
 	rule := orderRule()
 	ref := Ref{RuleID: rule.ID, Key: "1"}
 	waits := map[Ref]Job{ref: {ID: 7, Ref: ref, Since: noon, NextCheckAt: noon.Add(time.Hour)}}
 	for at, ended := range map[time.Time]int{noon.Add(-time.Second): 0, noon: 1, noon.Add(time.Second): 1} {
-		outOfOrder := end(rule, "1").by(at)
+		outOfOrder := end(rule, "1").at(at)
 		outOfOrder.OutOfOrder = true
-		if net := folded([]Effect{outOfOrder}, waits, noon.Add(time.Minute)); len(net.End) != ended || net.Missed != 1-ended {
+		if net := foldEffects([]Effect{outOfOrder}, waits, noon.Add(time.Minute)); len(net.End) != ended || net.Missed != 1-ended {
 			t.Errorf("what happened at %s: %d ended, %d missed", at, len(net.End), net.Missed)
 		}
 	}
-	again := start(rule, "1", noon).by(noon.Add(-time.Hour))
+	again := start(rule, "1", noon).at(noon.Add(-time.Hour))
 	again.OutOfOrder = true
 	again.Action = Start{Job: Job{FirstCheckAt: noon}, Restart: true}
-	if net := folded([]Effect{again}, waits, noon.Add(time.Minute)); len(net.End)+len(net.Create) != 0 {
+	if net := foldEffects([]Effect{again}, waits, noon.Add(time.Minute)); len(net.End)+len(net.Create) != 0 {
 		t.Errorf("an old trigger began a newer wait anew: %+v", net)
 	}
 }
 
 // An event's transaction began before a check ended, and waited for its settlement: its alert comes after that of the
 // check when alerts are republished. A check dated by a clock that was set back since does not matter.
-func TestAnEventIsDecidedAfterTheCheckThatItWaitedFor(t *testing.T) {
+func TestEventIsDecidedAfterCheckThatItWaitedFor(t *testing.T) {
 	rule := orderRule()
 	for ahead, want := range map[time.Duration]time.Duration{
 		-time.Minute: 0, 0: time.Microsecond, 3 * time.Millisecond: 3001 * time.Microsecond, time.Hour: 0,
 	} {
 		for name, last := range map[string]CheckTimes{"completed": {CompletedAt: noon.Add(ahead)}, "failed": {FailedAt: noon.Add(ahead)}} {
 			job := Job{Ref: Ref{RuleID: rule.ID, Key: "1"}, ID: 1, Since: noon.Add(-time.Hour), Alerts: []alerts.ID{{1}}, Last: last}
-			net := folded([]Effect{end(rule, "1")}, map[Ref]Job{job.Ref: job}, noon)
+			net := foldEffects([]Effect{end(rule, "1")}, map[Ref]Job{job.Ref: job}, noon)
 			if len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
 				t.Fatalf("%+v", net.End)
 			}

@@ -14,9 +14,9 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// listener is a gap detector on a real SQLite store that can be unreachable. The database's clock and the local clock
+// gapFixture is a gap detector on a real SQLite store that can be unreachable. The database's clock and the local clock
 // can jump.
-type listener struct {
+type gapFixture struct {
 	*store.Store
 	t *testing.T
 	*futurejobs.GapDetector
@@ -26,7 +26,7 @@ type listener struct {
 }
 
 // Now implements futurejobs.GapStore.
-func (l *listener) Now(ctx context.Context) (time.Time, error) {
+func (l *gapFixture) Now(ctx context.Context) (time.Time, error) {
 	if l.away.Load() {
 		return time.Time{}, store.ErrUnavailable
 	}
@@ -34,15 +34,15 @@ func (l *listener) Now(ctx context.Context) (time.Time, error) {
 	return now.Add(time.Duration(l.ahead.Load())), err
 }
 
-// listening runs a detector in virtual time until play returns.
-func listening(t *testing.T, play func(l *listener)) {
+// runGapDetector runs a detector in virtual time until play returns.
+func runGapDetector(t *testing.T, play func(l *gapFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 1, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &listener{Store: s, t: t}
+		l := &gapFixture{Store: s, t: t}
 		local := func() time.Time { return time.Now().Add(time.Duration(l.stood.Load())) }
 		l.GapDetector = futurejobs.NewGapDetector(l, "me", local, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(context.Background())
@@ -60,7 +60,7 @@ func listening(t *testing.T, play func(l *listener)) {
 }
 
 // since returns the start of the gap-free period of pings, once the sweep uses it.
-func (l *listener) since() time.Time {
+func (l *gapFixture) since() time.Time {
 	l.t.Helper()
 	if err := l.Flush(l.t.Context()); err != nil {
 		l.t.Fatal(err)
@@ -72,7 +72,7 @@ func (l *listener) since() time.Time {
 	return read[""].ReceivingSince
 }
 
-func (l *listener) beat(node string) {
+func (l *gapFixture) beat(node string) {
 	l.t.Helper()
 	if _, err := l.Heartbeat(l.t.Context(), futurejobs.Node{ID: node, Name: node}, time.Minute); err != nil {
 		l.t.Fatal(err)
@@ -82,15 +82,15 @@ func (l *listener) beat(node string) {
 // TestGapDetector: every gap is recorded before the next sweep, and nothing else is.
 func TestGapDetector(t *testing.T) {
 	for name, c := range map[string]struct {
-		gap  func(l *listener)
+		gap  func(l *gapFixture)
 		deaf bool
 	}{
-		"all is well":              {func(*listener) { time.Sleep(time.Hour) }, false},
-		"the process stood still":  {func(l *listener) { l.stood.Add(int64(5 * time.Second)) }, true},
-		"it stood for a moment":    {func(l *listener) { l.stood.Add(int64(2 * time.Second)) }, false},
-		"the machine slept":        {func(l *listener) { l.ahead.Add(int64(time.Minute)); time.Sleep(time.Second) }, true},
-		"a ping could not be kept": {func(l *listener) { l.MarkMissed() }, true},
-		"the database was not there": {func(l *listener) {
+		"all is well":              {func(*gapFixture) { time.Sleep(time.Hour) }, false},
+		"the process stood still":  {func(l *gapFixture) { l.stood.Add(int64(5 * time.Second)) }, true},
+		"it stood for a moment":    {func(l *gapFixture) { l.stood.Add(int64(2 * time.Second)) }, false},
+		"the machine slept":        {func(l *gapFixture) { l.ahead.Add(int64(time.Minute)); time.Sleep(time.Second) }, true},
+		"a ping could not be kept": {func(l *gapFixture) { l.MarkMissed() }, true},
+		"the database was not there": {func(l *gapFixture) {
 			l.away.Store(true)
 			time.Sleep(time.Minute)
 			if err := l.Flush(l.t.Context()); err == nil {
@@ -100,7 +100,7 @@ func TestGapDetector(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listening(t, func(l *listener) {
+			runGapDetector(t, func(l *gapFixture) {
 				l.beat("other") // which received pings before this node swept
 				before := l.since()
 				if !before.IsZero() {
@@ -127,16 +127,16 @@ func TestGapDetector(t *testing.T) {
 // TestGapDetectorStarts: a starting node has a gap before its start, unless another node was alive.
 func TestGapDetectorStarts(t *testing.T) {
 	for name, c := range map[string]struct {
-		others func(l *listener)
+		others func(l *gapFixture)
 		deaf   bool
 	}{
-		"alone":                  {func(*listener) {}, true},
-		"by itself":              {func(l *listener) { l.beat("me") }, true},
-		"beside another":         {func(l *listener) { l.beat("other") }, false},
-		"after another had left": {func(l *listener) { l.beat("other"); l.leave("other") }, true},
+		"alone":                  {func(*gapFixture) {}, true},
+		"by itself":              {func(l *gapFixture) { l.beat("me") }, true},
+		"beside another":         {func(l *gapFixture) { l.beat("other") }, false},
+		"after another had left": {func(l *gapFixture) { l.beat("other"); l.leave("other") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listening(t, func(l *listener) {
+			runGapDetector(t, func(l *gapFixture) {
 				c.others(l)
 				if got := l.since(); got.IsZero() == c.deaf {
 					t.Errorf("heard since %s", got)
@@ -146,7 +146,7 @@ func TestGapDetectorStarts(t *testing.T) {
 	}
 }
 
-func (l *listener) leave(node string) {
+func (l *gapFixture) leave(node string) {
 	l.t.Helper()
 	if err := l.Leave(l.t.Context(), node); err != nil {
 		l.t.Fatal(err)
@@ -155,7 +155,7 @@ func (l *listener) leave(node string) {
 
 // TestAwake checks the uptime of a process that stood still.
 func TestAwake(t *testing.T) {
-	listening(t, func(l *listener) {
+	runGapDetector(t, func(l *gapFixture) {
 		time.Sleep(time.Hour)
 		if got := l.Uptime(); got < time.Hour {
 			t.Errorf("awake for %s", got)

@@ -81,7 +81,7 @@ func TestGridProperties(t *testing.T) {
 	})
 }
 
-func TestGridHasToDivideADay(t *testing.T) {
+func TestGridHasToDivideDay(t *testing.T) {
 	for d, remedy := range map[time.Duration]string{
 		0:                       "1s or more",
 		500 * time.Millisecond:  "1s or more",

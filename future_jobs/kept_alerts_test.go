@@ -36,18 +36,18 @@ func TestOnlyStoredAlertsOfChecksAreCounted(t *testing.T) {
 				return checks.Answer{Outcome: checks.Exhausted, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Error}}}, nil
 			}),
 		}, withResolve)
-		e.happen("slow.created", "1")
+		e.publish("slow.created", "1")
 		time.Sleep(10 * time.Second)
-		e.read()
+		e.applyEvents()
 		time.Sleep(time.Second) // it is being checked
-		e.happen("slow.done", "1")
+		e.publish("slow.done", "1")
 		time.Sleep(10 * time.Second)
 		if n := len(e.ended()); n != 1 || keptBytes(t, &q) != 0 {
 			t.Errorf("%d jobs ended, and %d bytes of alerts are counted, want a job and no alert", n, keptBytes(t, &q))
 		}
-		e.happen("slow.created", "2")
+		e.publish("slow.created", "2")
 		time.Sleep(10 * time.Second)
-		e.read()
+		e.applyEvents()
 		time.Sleep(10 * time.Second)
 		raised, err := e.store.Alerts(t.Context(), futurejobs.Filter{})
 		if err != nil || len(raised.Items) != 1 {
@@ -60,7 +60,7 @@ func TestOnlyStoredAlertsOfChecksAreCounted(t *testing.T) {
 }
 
 // The alerts of events that are not applied are not counted.
-func TestReleaseReturnsTheBytesOfAlerts(t *testing.T) {
+func TestReleaseReturnsBytesOfAlerts(t *testing.T) {
 	var q access.Quotas
 	q.Set([]access.Quota{{Prefix: "order-"}}, 0)
 	rule := &futurejobs.Rule{ID: 1, Version: 1, Name: "order-late", Entity: "order"}

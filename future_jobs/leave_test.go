@@ -18,10 +18,10 @@ import (
 func TestReleasedShardsAreReadForComputingRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := strings.Replace(fmt.Sprintf(noResolve, "slow", "slow"), "timeout: 2s", "timeout: 10m", 1)
-		asked := make(chan string, 100)
-		e := run(t, map[string]checks.Handler{
+		requested := make(chan string, 100)
+		e := startEngine(t, map[string]checks.Handler{
 			"slow": checks.HandlerFunc(func(ctx context.Context, c checks.Check) (checks.Answer, error) {
-				asked <- c.Key
+				requested <- c.Key
 				select {
 				case <-time.After(5 * time.Minute):
 					return checks.Answer{Outcome: checks.Exhausted}, nil
@@ -36,14 +36,14 @@ func TestReleasedShardsAreReadForComputingRules(t *testing.T) {
 				leaving = append(leaving, k)
 			}
 		}
-		e.happen("slow.created", leaving...)
+		e.publish("slow.created", leaving...)
 		time.Sleep(15 * time.Second) // their handlers are running
 
 		owner, _, stop := startNode(t, e.store, e.catalog, "z", slog.New(slog.DiscardHandler))
 		defer stop()
 		time.Sleep(7 * time.Second)
-		e.happen("fast.created", keys(40)...)
-		e.happen("slow.created", "late-1", "late-2", "late-3", "late-4", "late-5", "late-6")
+		e.publish("fast.created", keys(40)...)
+		e.publish("slow.created", "late-1", "late-2", "late-3", "late-4", "late-5", "late-6")
 		time.Sleep(13 * time.Second)
 		decided := 0
 		for _, h := range e.ended() {
@@ -59,9 +59,9 @@ func TestReleasedShardsAreReadForComputingRules(t *testing.T) {
 			t.Errorf("once the handlers have answered, the new node holds %v, want 2 shards", held)
 		}
 		time.Sleep(6 * time.Minute)
-		close(asked)
+		close(requested)
 		times := map[string]int{}
-		for key := range asked {
+		for key := range requested {
 			times[key]++
 		}
 		if len(times) != 10 {

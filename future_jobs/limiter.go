@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// limiter bounds the asynchronous checks: a total, and for one rule at most half of the lanes that other rules leave
+// limiter bounds the asynchronous checks: a total, and for one rule at most half of the workers that other rules leave
 // free, so that rules with hanging handlers leave capacity. An abandoned handler occupies a lane of its rule until it
 // has really returned, and none of the other rules.
 type limiter struct {

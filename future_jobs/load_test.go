@@ -11,7 +11,7 @@ import (
 // TestLoads: decisions are counted in the minute of their slot, however late they were.
 func TestLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, `
+		e := startEngine(t, nil, `
 name: order-unshipped
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -20,9 +20,9 @@ escalate: [{after: 90s, step: primary}, {after: 10m, step: escalated}]
 slot: 10s
 `)
 		begin := time.Now().UTC()
-		e.happen("orders.created", "1", "2", "3")
+		e.publish("orders.created", "1", "2", "3")
 		time.Sleep(2 * time.Minute) // the stream is not read, so that no job is checked
-		e.read()
+		e.applyEvents()
 		time.Sleep(time.Minute)
 		all := e.sweeper.TakeLoads()
 		if len(all) != 1 {

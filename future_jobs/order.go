@@ -323,7 +323,7 @@ func (o *ordering) missed(e Effect) bool {
 func (o *ordering) turnedAway(e Effect, hasLetter bool) {
 	gone := Unbegun{Ref: e.Ref, At: o.fold.eventTime(e)}
 	if hasLetter {
-		gone.Until = o.early.turnAway(e.Ref)
+		gone.Until = o.early.rememberRefused(e.Ref)
 	}
 	o.fold.net.Unbegun = append(o.fold.net.Unbegun, gone)
 }

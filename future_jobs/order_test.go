@@ -19,14 +19,14 @@ func (e *engine) readThrough(at time.Time) {
 // steps returns the names of the steps that were taken.
 func (e *engine) steps() []string {
 	var names []string
-	for _, s := range e.said() {
+	for _, s := range e.alerts() {
 		names = append(names, s.Step)
 	}
 	return names
 }
 
 // A trigger that restarts the job counts like any event that could end it.
-func TestARestartingRuleWaitsForItsTriggersStream(t *testing.T) {
+func TestRestartingRuleWaitsForItsTriggersStream(t *testing.T) {
 	const rule = `
 name: touch
 entity: thing
@@ -36,15 +36,15 @@ escalate: [{after: 4s, step: only}]
 slot: 1s
 `
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, rule)
-		e.happen("touch.on", "1")
+		e := startEngine(t, nil, rule)
+		e.publish("touch.on", "1")
 		time.Sleep(3 * time.Second)
-		e.read()                     // then ingest stops
+		e.applyEvents()              // then ingest stops
 		time.Sleep(20 * time.Second) // a repeat may be in the stream
 		if steps := e.steps(); len(steps) != 0 {
 			t.Fatalf("steps %v were taken before the stream was read past the slot", steps)
 		}
-		e.read()
+		e.applyEvents()
 		time.Sleep(2 * time.Second)
 		if steps := e.steps(); len(steps) != 1 {
 			t.Errorf("steps %v after the stream was read, want one", steps)
@@ -53,7 +53,7 @@ slot: 1s
 }
 
 // A version without a restart waits for the trigger's stream as soon as a newer version restarts its jobs.
-func TestAJobWaitsForTheTriggerOfTheVersionThatRestartsIt(t *testing.T) {
+func TestJobWaitsForTriggerOfVersionThatRestartsIt(t *testing.T) {
 	const rule = `
 name: touch
 entity: thing
@@ -62,8 +62,8 @@ escalate: [{after: 4s, step: only}]
 slot: 1s
 `
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, rule)
-		e.happen("touch.on", "1")
+		e := startEngine(t, nil, rule)
+		e.publish("touch.on", "1")
 		e.save(rule+"again: restart\n", rules.StreamBinding{Subject: "touch.on", Stream: "OTHER"})
 		if err := e.catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ slot: 1s
 
 // The stream is read past the first step's slot, but not past the second's: this is the case if a node takes shards
 // over before it takes their streams over.
-func TestLateCheckTakesNoStepBeyondTheReadTimeOfItsStreams(t *testing.T) {
+func TestLateCheckTakesNoStepBeyondReadTimeOfItsStreams(t *testing.T) {
 	const rule = `
 name: two
 entity: thing
@@ -90,19 +90,19 @@ escalate:
 slot: 1s
 `
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, rule)
+		e := startEngine(t, nil, rule)
 		startedAt := time.Now()
-		e.happen("two.created", "1")
+		e.publish("two.created", "1")
 		time.Sleep(25 * time.Second) // both slots are over
 		e.readThrough(startedAt.Add(11 * time.Second))
 		time.Sleep(2 * time.Second)
 		if steps := e.steps(); len(steps) != 1 || steps[0] != "first" {
 			t.Errorf("steps %v were taken, want the first alone: the stream is not read past the second", steps)
 		}
-		e.happen("two.done", "1") // its time is before the second step's slot, and it is read now
-		e.read()
+		e.publish("two.done", "1") // its time is before the second step's slot, and it is read now
+		e.applyEvents()
 		time.Sleep(5 * time.Second)
-		for _, listed := range e.said() {
+		for _, listed := range e.alerts() {
 			if listed.Step == "second" {
 				t.Error("the second step was taken after an event that ended the job before its slot")
 			}

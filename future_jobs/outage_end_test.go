@@ -15,18 +15,18 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// reachable is a source with a reachable host and any answers, like a web service.
-type reachable struct{ *source }
+// reachableSource is a source with a reachable host and any answers, like a web service.
+type reachableSource struct{ *source }
 
-func (reachable) Reach(context.Context) error { return nil }
+func (reachableSource) Reach(context.Context) error { return nil }
 
-// hanging is an unreachable source that takes the full timeout to fail.
-type hanging struct {
+// hangingSource is an unreachable source that takes the full timeout to fail.
+type hangingSource struct {
 	*source
 	tries atomic.Int32
 }
 
-func (h *hanging) Reach(ctx context.Context) error {
+func (h *hangingSource) Reach(ctx context.Context) error {
 	h.tries.Add(1)
 	<-ctx.Done()
 	return ctx.Err()
@@ -35,16 +35,16 @@ func (h *hanging) Reach(ctx context.Context) error {
 // A source is tried once for all of its rules.
 func TestSourceIsProbedOnceForAllItsRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := &hanging{source: &source{most: 40, find: down}}
+		shop := &hangingSource{source: &source{most: 40, find: sourceDown}}
 		handle, documents := map[string]checks.Handler{}, []string{}
 		for i := range 20 {
 			name := fmt.Sprintf("asks-%d", i)
 			handle[name] = shop
 			documents = append(documents, strings.Replace(fmt.Sprintf(noResolve, name, name), "attempts: 3", "attempts: 1, end: true", 1))
 		}
-		e := run(t, handle, documents...)
+		e := startEngine(t, handle, documents...)
 		for name := range handle {
-			e.happen(name+".created", "1")
+			e.publish(name+".created", "1")
 		}
 		time.Sleep(10 * time.Minute)
 		if open, err := e.store.Outages(t.Context()); err != nil || len(open) != 20 {
@@ -62,22 +62,22 @@ func TestSourceIsProbedOnceForAllItsRules(t *testing.T) {
 func TestVirtualOutageLastsWithoutAnswers(t *testing.T) {
 	t.Parallel()
 	for name, find := range map[string]func(string) checks.Finding{
-		"down": down,
+		"down": sourceDown,
 		"and one key could not be queried": func(key string) checks.Finding {
 			if key == "7" {
 				return checks.Finding{Err: errors.New("lookup: path: a value is missing")}
 			}
-			return down(key)
+			return sourceDown(key)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				shop := reachable{&source{most: 4, find: find}}
-				e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
-				e.happen("asks.created", keys(300)...)
+				shop := reachableSource{&source{most: 4, find: find}}
+				e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+				e.publish("asks.created", keys(300)...)
 				time.Sleep(2 * time.Hour)
-				for i, a := range e.said() {
+				for i, a := range e.alerts() {
 					if a.Source == "" && a.Key == "7" {
 						continue // the key has its own alert
 					}
@@ -88,10 +88,10 @@ func TestVirtualOutageLastsWithoutAnswers(t *testing.T) {
 				if open, err := e.store.Outages(t.Context()); err != nil || len(open) != 1 {
 					t.Errorf("open: %+v, %v", open, err)
 				}
-				shop.answers(known)
+				shop.setFinder(foundKnown)
 				time.Sleep(10 * time.Minute)
 				open, err := e.store.Outages(t.Context())
-				if jobs, _ := e.store.Gauges(t.Context()); err != nil || len(open) != 0 || jobs.Pending != 0 || e.said()[0].Status != alerts.Resolved {
+				if jobs, _ := e.store.Gauges(t.Context()); err != nil || len(open) != 0 || jobs.Pending != 0 || e.alerts()[0].Status != alerts.Resolved {
 					t.Errorf("open once it answers: %+v, %v; pending: %d", open, err, jobs.Pending)
 				}
 			})
@@ -101,21 +101,21 @@ func TestVirtualOutageLastsWithoutAnswers(t *testing.T) {
 
 // A job that stays undetermined when its source is back raises an alert, though the outage covered it before: the
 // outage is over, so its alert no longer covers the job.
-func TestJobsLeftByAnOutageAreAlerted(t *testing.T) {
+func TestJobsLeftByOutageAreAlerted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := &source{most: 4, find: down}
-		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.happen("asks.created", keys(30)...)
+		shop := &source{most: 4, find: sourceDown}
+		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e.publish("asks.created", keys(30)...)
 		time.Sleep(2 * time.Minute)
-		shop.answers(func(key string) checks.Finding {
+		shop.setFinder(func(key string) checks.Finding {
 			if key == "7" {
 				return checks.Finding{Err: errors.New("more than one row")}
 			}
-			return known(key)
+			return foundKnown(key)
 		})
 		time.Sleep(time.Hour)
 		var own []futurejobs.ListedAlert
-		for _, a := range e.said() {
+		for _, a := range e.alerts() {
 			if a.Source == "" {
 				own = append(own, a)
 			}
@@ -124,7 +124,7 @@ func TestJobsLeftByAnOutageAreAlerted(t *testing.T) {
 			t.Errorf("said of jobs themselves: %+v, want once that 7 could not be found out about", own)
 		}
 		open, err := e.store.Outages(t.Context())
-		if listed := e.said(); err != nil || len(open) != 0 || len(listed) != 3 {
+		if listed := e.alerts(); err != nil || len(open) != 0 || len(listed) != 3 {
 			t.Errorf("open: %+v, %v; said %+v", open, err, listed)
 		}
 	})
@@ -132,17 +132,17 @@ func TestJobsLeftByAnOutageAreAlerted(t *testing.T) {
 
 // An open outage covers the jobs that it affected, whatever their later errors: otherwise each try of a source would
 // raise the alert of another job.
-func TestAnOutageSpeaksWhileItIsOpen(t *testing.T) {
+func TestOpenOutageSuppressesCheckErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := &source{most: 4, find: down}
-		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.happen("asks.created", keys(30)...)
+		shop := &source{most: 4, find: sourceDown}
+		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e.publish("asks.created", keys(30)...)
 		time.Sleep(2 * time.Minute)
-		shop.answers(func(string) checks.Finding { return checks.Finding{Err: context.DeadlineExceeded} })
+		shop.setFinder(func(string) checks.Finding { return checks.Finding{Err: context.DeadlineExceeded} })
 		time.Sleep(time.Minute)
-		shop.answers(down)
+		shop.setFinder(sourceDown)
 		time.Sleep(time.Hour)
-		if listed := e.said(); len(listed) != 1 || listed[0].Source != "shop" {
+		if listed := e.alerts(); len(listed) != 1 || listed[0].Source != "shop" {
 			t.Errorf("said %+v, want the outage alone", listed)
 		}
 	})
@@ -150,17 +150,17 @@ func TestAnOutageSpeaksWhileItIsOpen(t *testing.T) {
 
 // A source may answer before this node has read that another node opened the outage. The answer ends the outage
 // nevertheless; otherwise it would stay open for as long as failed jobs are checked again (6 min).
-func TestOutageEndsByAnAnswerThatPrecedesItsReading(t *testing.T) {
+func TestOutageEndsByAnswerThatPrecedesItsReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := reachable{&source{most: 4, find: known}}
-		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+		shop := reachableSource{&source{most: 4, find: foundKnown}}
+		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
 		start := time.Now()
 		time.Sleep(300 * time.Millisecond)
-		e.happen("asks.created", keys(20)...) // checked 11 s after the start
+		e.publish("asks.created", keys(20)...) // checked 11 s after the start
 		time.Sleep(time.Until(start.Add(10*time.Second + 500*time.Millisecond)))
-		e.meet("shop")
+		e.startJobs("shop")
 		time.Sleep(time.Until(start.Add(14 * time.Second)))
-		if batches, _ := shop.counts(); len(batches) == 0 {
+		if batches, _ := shop.batchCounts(); len(batches) == 0 {
 			t.Fatal("the source was not asked before the outages were read")
 		}
 		time.Sleep(7 * time.Second) // outages are read every 5 s
@@ -170,8 +170,8 @@ func TestOutageEndsByAnAnswerThatPrecedesItsReading(t *testing.T) {
 	})
 }
 
-// meet opens an outage of rule 1, as another node does.
-func (e *engine) meet(source string) {
+// startJobs opens an outage of rule 1, as another node does.
+func (e *engine) startJobs(source string) {
 	e.Helper()
 	rule, err := e.catalog.Rule(e.Context(), 1, 1)
 	if err != nil {

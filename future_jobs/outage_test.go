@@ -10,7 +10,7 @@ import (
 )
 
 // The outage of an asynchronous handler ends once it answers a check, and not before.
-func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
+func TestHandlersOutageEndsWhenItAnswers(t *testing.T) {
 	down := &checks.Outage{Source: checks.HandlerSource("shipping"), Err: errors.New("no service")}
 	open := []Outage{{Source: down.Source, RuleID: 1}, {Source: "shop", RuleID: 1}, {Source: down.Source, RuleID: 2}}
 	var o outageCache

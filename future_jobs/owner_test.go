@@ -14,22 +14,22 @@ import (
 
 type leases interface{ futurejobs.Leases }
 
-// slow is a lease table with late answers, unreachable after some renewals.
-type slow struct {
+// slowLeases is a lease table with late answers, unreachable after some renewals.
+type slowLeases struct {
 	leases
 	late     time.Duration
 	renewals int
 }
 
 // Take implements futurejobs.Leases.
-func (s *slow) Take(ctx context.Context, node string, held futurejobs.HeldShard, lease time.Duration) (futurejobs.Lease, bool, error) {
+func (s *slowLeases) Take(ctx context.Context, node string, held futurejobs.HeldShard, lease time.Duration) (futurejobs.Lease, bool, error) {
 	l, ok, err := s.leases.Take(ctx, node, held, lease)
 	time.Sleep(s.late)
 	return l, ok, err
 }
 
 // Renew implements futurejobs.Leases.
-func (s *slow) Renew(ctx context.Context, node string, held []futurejobs.Lease, lease time.Duration) ([]futurejobs.HeldShard, error) {
+func (s *slowLeases) Renew(ctx context.Context, node string, held []futurejobs.Lease, lease time.Duration) ([]futurejobs.HeldShard, error) {
 	if s.renewals--; s.renewals < 0 && ctx.Err() == nil {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -41,9 +41,9 @@ func (s *slow) Renew(ctx context.Context, node string, held []futurejobs.Lease, 
 
 // A lease is counted from before the request. Counted from the answer, a node would continue to read a stream that
 // another node has taken over.
-func TestALeaseIsCountedFromBeforeItWasAskedFor(t *testing.T) {
+func TestLeaseCountsFromRequestTime(t *testing.T) {
 	const lease = 15 * time.Second
-	for name, on := range map[string]slow{
+	for name, on := range map[string]slowLeases{
 		"taken":   {late: 9 * time.Second, renewals: 1}, // the first heartbeat renews nothing
 		"renewed": {late: 9 * time.Second, renewals: 3},
 	} {
@@ -60,7 +60,7 @@ func TestALeaseIsCountedFromBeforeItWasAskedFor(t *testing.T) {
 				go func() { done <- owner.Run(ctx) }()
 				for range 60 {
 					time.Sleep(time.Second)
-					if owner.Holds(0) && expired(t, s) {
+					if owner.Holds(0) && leaseExpired(t, s) {
 						t.Errorf("%s: the node holds a shard whose lease is over in the table", time.Now().Format(time.TimeOnly))
 						break
 					}
@@ -77,7 +77,7 @@ func TestALeaseIsCountedFromBeforeItWasAskedFor(t *testing.T) {
 	}
 }
 
-func expired(t *testing.T, s *store.Store) bool {
+func leaseExpired(t *testing.T, s *store.Store) bool {
 	t.Helper()
 	table, err := s.Leases(t.Context())
 	if err != nil {

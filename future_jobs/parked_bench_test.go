@@ -32,15 +32,15 @@ func BenchmarkJobsBesideManyPending(b *testing.B) {
 		for _, n := range []int{0, 100_000, 1_000_000, 10_000_000} {
 			b.Run(fmt.Sprint(what, "/", n), func(b *testing.B) {
 				for range b.N {
-					besideWaiting(b, n, save)
+					benchWithParked(b, n, save)
 				}
 			})
 		}
 	}
 }
 
-// besideWaiting saves the rule of the waiting jobs first.
-func besideWaiting(b *testing.B, n int, save func(*store.Store)) {
+// benchWithParked saves the rule of the waiting jobs first.
+func benchWithParked(b *testing.B, n int, save func(*store.Store)) {
 	dsn := storetest.Postgres(b)
 	s, err := store.Open(b.Context(), store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -103,7 +103,7 @@ FROM generate_series(1, %d) AS i`, max(n, 1), n), `VACUUM ANALYZE future_job`} {
 	var first, rest []time.Duration
 	for wait := time.Now(); len(first)+len(rest) < jobs && time.Since(wait) < 2*time.Minute; <-tick.C {
 		first, rest = nil, nil
-		for _, a := range saidIn(b, s) {
+		for _, a := range alertsIn(b, s) {
 			if late := a.DecidedAt.Sub(a.Slot); a.Slot.Before(begun.Add(early * 200 * time.Millisecond)) {
 				first = append(first, late)
 			} else {

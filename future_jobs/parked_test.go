@@ -13,8 +13,8 @@ import (
 	"deadman/rules"
 )
 
-// mark marks a stream as read up to a time.
-func (e *engine) mark(stream string, through time.Time) {
+// markRead marks a stream as read up to a time.
+func (e *engine) markRead(stream string, through time.Time) {
 	e.Helper()
 	seq := uint64(0)
 	if stream == "S" {
@@ -25,27 +25,27 @@ func (e *engine) mark(stream string, through time.Time) {
 	}
 }
 
-// lagging is a stream with a mark that is behind, by a varying lag.
-type lagging struct {
+// laggingStream is a stream with a mark that is behind, by a varying lag.
+type laggingStream struct {
 	least, most time.Duration
-	marks       []mark
+	marks       []readMark
 }
 
-type mark struct{ at, through time.Time }
+type readMark struct{ at, through time.Time }
 
 // next returns the current mark of the stream. It never goes back.
-func (l *lagging) next(random *rand.Rand) time.Time {
+func (l *laggingStream) next(random *rand.Rand) time.Time {
 	now := time.Now().UTC()
 	through := now.Add(-l.least - time.Duration(random.Int64N(int64(l.most-l.least+1))))
 	if n := len(l.marks); n > 0 && through.Before(l.marks[n-1].through) {
 		through = l.marks[n-1].through
 	}
-	l.marks = append(l.marks, mark{now, through})
+	l.marks = append(l.marks, readMark{now, through})
 	return through
 }
 
 // passed returns when the stream was read past a slot.
-func (l *lagging) passed(slot time.Time) time.Time {
+func (l *laggingStream) passed(slot time.Time) time.Time {
 	for _, m := range l.marks {
 		if !m.through.Before(slot) {
 			return m.at
@@ -56,18 +56,18 @@ func (l *lagging) passed(slot time.Time) time.Time {
 
 // For any lag of the streams and any length of slots, each job is decided soon after its streams were read past its
 // slot, in all shards alike, and jobs without streams soon after their slot.
-func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
+func TestVirtualLatenessIsBoundedByLagOfStreams(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 18))
-				e := run(t, nil)
-				s := &lagging{least: 500 * time.Millisecond, most: 4 * time.Second}
-				u := &lagging{least: time.Duration(random.IntN(40)) * time.Second, most: 45 * time.Second}
+				e := startEngine(t, nil)
+				s := &laggingStream{least: 500 * time.Millisecond, most: 4 * time.Second}
+				u := &laggingStream{least: time.Duration(random.IntN(40)) * time.Second, most: 45 * time.Second}
 				if err := e.store.OpenCursor(t.Context(), futurejobs.Cursor{Stream: "U"}); err != nil {
 					t.Fatal(err)
 				}
-				waits := map[string][]*lagging{"one": {s}, "two": {s, u}, "none": nil}
+				waits := map[string][]*laggingStream{"one": {s}, "two": {s, u}, "none": nil}
 				for name := range waits {
 					slot := []string{"1s", "1s", "5s"}[random.IntN(3)]
 					document := strings.NewReplacer("slow", name, "slot: 1s", "slot: "+slot).Replace(withResolve)
@@ -88,19 +88,19 @@ func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 				for second := range 150 {
 					for name := range waits {
 						if second < 90 {
-							e.happen(name+".created", fmt.Sprint(second, "a"), fmt.Sprint(second, "b"), fmt.Sprint(second, "c"))
+							e.publish(name+".created", fmt.Sprint(second, "a"), fmt.Sprint(second, "b"), fmt.Sprint(second, "c"))
 							created += 3
 						}
 					}
 					time.Sleep(time.Duration(900+random.IntN(200)) * time.Millisecond)
-					e.mark("S", s.next(random))
-					e.mark("U", u.next(random))
+					e.markRead("S", s.next(random))
+					e.markRead("U", u.next(random))
 				}
 				time.Sleep(2 * time.Second)
-				e.mark("U", time.Now().UTC())
+				e.markRead("U", time.Now().UTC())
 				time.Sleep(5 * time.Second)
 
-				listed := e.saidAll()
+				listed := e.allAlerts()
 				if len(listed) != created {
 					t.Errorf("%d of %d jobs were decided", len(listed), created)
 				}
@@ -124,11 +124,11 @@ func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 	}
 }
 
-// saidAll returns all alerts.
-func (e *engine) saidAll() []futurejobs.ListedAlert { return saidIn(e.T, e.store) }
+// allAlerts returns all alerts.
+func (e *engine) allAlerts() []futurejobs.ListedAlert { return alertsIn(e.T, e.store) }
 
-// saidIn returns all alerts of a store, read page by page.
-func saidIn(tb testing.TB, s *store.Store) (all []futurejobs.ListedAlert) {
+// alertsIn returns all alerts of a store, read page by page.
+func alertsIn(tb testing.TB, s *store.Store) (all []futurejobs.ListedAlert) {
 	tb.Helper()
 	f := futurejobs.Filter{Limit: futurejobs.MaxLimit}
 	for {
@@ -146,17 +146,17 @@ func saidIn(tb testing.TB, s *store.Store) (all []futurejobs.ListedAlert) {
 
 // A stream is marked as read at slots, so that its mark is nearly always before now. This delays no job while no slot
 // came since.
-func TestNoLagRemainsOnceAJobThatWaitedIsDecided(t *testing.T) {
+func TestNoLagRemainsOnceJobThatWaitedIsDecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, strings.Replace(withResolve, "slot: 1s", "slot: 10m", 1))
-		e.happen("slow.created", "1")
+		e := startEngine(t, nil, strings.Replace(withResolve, "slot: 1s", "slot: 10m", 1))
+		e.publish("slow.created", "1")
 		time.Sleep(10*time.Minute + 5*time.Second) // its slot has come
 		if lag := e.sweeper.OwnLag(); lag == 0 {
 			t.Error("no lag while a job waits for its stream")
 		}
-		e.read()
+		e.applyEvents()
 		time.Sleep(2 * time.Second)
-		if listed := e.said(); len(listed) != 1 {
+		if listed := e.alerts(); len(listed) != 1 {
 			t.Fatalf("%d alerts once the stream was read", len(listed))
 		}
 		time.Sleep(20 * time.Second)
@@ -169,8 +169,8 @@ func TestNoLagRemainsOnceAJobThatWaitedIsDecided(t *testing.T) {
 // Waiting jobs are read again when their own rule changes, and not when others do.
 func TestOtherRulesThatChangeHaveNoParkedJobsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, withResolve)
-		e.happen("slow.created", "1")
+		e := startEngine(t, nil, withResolve)
+		e.publish("slow.created", "1")
 		time.Sleep(6 * time.Second) // its slot has come, and its stream is not read
 		read := func(save func(i int)) int64 {
 			t.Helper()
@@ -195,14 +195,14 @@ func TestOtherRulesThatChangeHaveNoParkedJobsRead(t *testing.T) {
 }
 
 // A shard is read from its beginning at times, past all waiting jobs. Newly due jobs are read before that.
-func TestVirtualJobsDoNotWaitForAReadFromTheBeginning(t *testing.T) {
+func TestVirtualJobsDoNotWaitForReadFromBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, withResolve, fmt.Sprintf(noResolve, "prompt", "prompt"))
+		e := startEngine(t, nil, withResolve, fmt.Sprintf(noResolve, "prompt", "prompt"))
 		waiting := make([]string, 24_000)
 		for i := range waiting {
 			waiting[i] = fmt.Sprint(i)
 		}
-		e.happen("slow.created", waiting...)
+		e.publish("slow.created", waiting...)
 		time.Sleep(2 * time.Minute) // their slot has come, their stream is not read, and each shard was read from its beginning
 		slow := func(futurejobs.DueQuery) { time.Sleep(250 * time.Millisecond) }
 		e.queue.after.Store(&slow) // a read past all waiting jobs takes three seconds
@@ -212,12 +212,12 @@ func TestVirtualJobsDoNotWaitForAReadFromTheBeginning(t *testing.T) {
 			for i := range keys {
 				keys[i] = fmt.Sprint(second, ".", i)
 			}
-			e.happen("prompt.created", keys...)
+			e.publish("prompt.created", keys...)
 			created += len(keys)
 			time.Sleep(time.Second)
 		}
 		time.Sleep(15 * time.Second)
-		listed, worst := e.saidAll(), time.Duration(0)
+		listed, worst := e.allAlerts(), time.Duration(0)
 		for _, a := range listed {
 			worst = max(worst, a.DecidedAt.Sub(a.Slot))
 		}
@@ -228,22 +228,22 @@ func TestVirtualJobsDoNotWaitForAReadFromTheBeginning(t *testing.T) {
 }
 
 // A version is removed within a minute after an event ended its last waiting job, though its stream stays behind.
-func TestAVersionWithoutWaitingJobsIsForgotten(t *testing.T) {
+func TestVersionWithoutWaitingJobsIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, withResolve)
-		e.happen("slow.created", "1", "2")
+		e := startEngine(t, nil, withResolve)
+		e.publish("slow.created", "1", "2")
 		time.Sleep(15 * time.Second) // their slot has come, and their stream is not read
-		e.happen("slow.done", "1")
+		e.publish("slow.done", "1")
 		time.Sleep(2 * time.Minute)
 		if lag := e.sweeper.OwnLag(); lag < 2*time.Minute {
 			t.Errorf("the sweep reports a lag of %s while a job waits", lag)
 		}
-		e.happen("slow.done", "2")
+		e.publish("slow.done", "2")
 		time.Sleep(70 * time.Second)
 		if lag := e.sweeper.OwnLag(); lag != 0 {
 			t.Errorf("the sweep reports a lag of %s, and no job waits", lag)
 		}
-		if listed := e.said(); len(listed) != 0 {
+		if listed := e.alerts(); len(listed) != 0 {
 			t.Errorf("%d alerts of jobs that were ended", len(listed))
 		}
 	})

@@ -9,7 +9,7 @@ import (
 
 // A batch is settled at once if no more decisions are expected: a slot with a few jobs does not wait for a full
 // batch.
-func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
+func TestBatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 	type cut struct {
 		size  int
 		after time.Duration // since the batch before

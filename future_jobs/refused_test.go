@@ -18,12 +18,12 @@ import (
 )
 
 // A decision that the database refuses delays no other. Its job ends, with a record and an alert.
-func TestARefusedDecisionEndsItsJobAlone(t *testing.T) {
+func TestRefusedDecisionEndsItsJobAlone(t *testing.T) {
 	dir := storetest.DataDir(t)
 	refuseAlerts(t, dir, `NEW.detail LIKE '%"id":"7"%'`)
 	synctest.Test(t, func(t *testing.T) {
-		e := runIn(t, dir, nil, fmt.Sprintf(noResolve, "computes", "computes"))
-		e.happen("computes.created", keys(20)...)
+		e := startEngineIn(t, dir, nil, fmt.Sprintf(noResolve, "computes", "computes"))
+		e.publish("computes.created", keys(20)...)
 		time.Sleep(13 * time.Second)
 		outcomes := map[checks.Outcome]int{}
 		for _, h := range e.ended() {
@@ -36,7 +36,7 @@ func TestARefusedDecisionEndsItsJobAlone(t *testing.T) {
 			t.Errorf("3 s after the slot, ended: %v", outcomes)
 		}
 		gaveUp := 0
-		for _, a := range e.said() {
+		for _, a := range e.alerts() {
 			if a.Status == alerts.GaveUp && a.Key == "7" {
 				gaveUp++
 			}

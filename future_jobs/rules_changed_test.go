@@ -12,10 +12,10 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// inLine is an inline handler function, as rules are.
-type inLine struct{ checks.HandlerFunc }
+// inlineFunc is an inline handler function, as rules are.
+type inlineFunc struct{ checks.HandlerFunc }
 
-func (inLine) Inline() {}
+func (inlineFunc) Inline() {}
 
 func keys(n int) []string {
 	all := make([]string, n)
@@ -25,8 +25,8 @@ func keys(n int) []string {
 	return all
 }
 
-// coarse is a rule with slots too far apart to wake the sweep soon.
-const coarse = `
+// coarseRule is a rule with slots too far apart to wake the sweep soon.
+const coarseRule = `
 name: %s
 entity: thing
 trigger: {event: %s.created, key: event.id}
@@ -34,17 +34,17 @@ escalate: [{after: 10s, step: only, severity: error}]
 slot: 1h
 `
 
-func TestAChangeOfTheRulesDelaysNoDecision(t *testing.T) {
+func TestChangeOfRulesDelaysNoDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e *engine
 		var once sync.Once
-		e = run(t, map[string]checks.Handler{
-			"coarse": inLine{func(context.Context, checks.Check) (checks.Answer, error) {
-				once.Do(func() { e.resolve(fmt.Sprintf(coarse, "coarse", "coarse")) })
+		e = startEngine(t, map[string]checks.Handler{
+			"coarse": inlineFunc{func(context.Context, checks.Check) (checks.Answer, error) {
+				once.Do(func() { e.resolve(fmt.Sprintf(coarseRule, "coarse", "coarse")) })
 				return checks.Answer{Outcome: checks.Exhausted}, nil
 			}},
-		}, fmt.Sprintf(coarse, "coarse", "coarse"))
-		e.happen("coarse.created", "1")
+		}, fmt.Sprintf(coarseRule, "coarse", "coarse"))
+		e.publish("coarse.created", "1")
 		time.Sleep(time.Hour + 2*time.Second)
 		if ended := e.ended(); len(ended) != 1 {
 			t.Fatalf("%d jobs decided 2s after the slot, want 1", len(ended))
@@ -54,10 +54,10 @@ func TestAChangeOfTheRulesDelaysNoDecision(t *testing.T) {
 
 func TestUnreadableVersionDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, fmt.Sprintf(noResolve, "odd", "odd"), fmt.Sprintf(noResolve, "fine", "fine"))
-		e.odd("odd.created", keys(20)...)
+		e := startEngine(t, nil, fmt.Sprintf(noResolve, "odd", "odd"), fmt.Sprintf(noResolve, "fine", "fine"))
+		e.publishInvalid("odd.created", keys(20)...)
 		time.Sleep(time.Second) // the odd ones are due first
-		e.happen("fine.created", keys(20)...)
+		e.publish("fine.created", keys(20)...)
 		time.Sleep(15 * time.Second)
 		if ended := e.ended(); len(ended) != 20 {
 			t.Errorf("%d jobs of the rule that can be read were decided, want 20", len(ended))
@@ -71,8 +71,8 @@ func TestUnreadableVersionDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// odd begins jobs of a version that does not exist.
-func (e *engine) odd(subject string, keys ...string) {
+// publishInvalid begins jobs of a version that does not exist.
+func (e *engine) publishInvalid(subject string, keys ...string) {
 	e.Helper()
 	batch := futurejobs.EffectBatch{RuleSet: e.catalog.Revision()}
 	for _, k := range keys {
@@ -89,9 +89,9 @@ func (e *engine) odd(subject string, keys ...string) {
 	}
 }
 
-func TestANodeWithoutShardsIsNotBehind(t *testing.T) {
+func TestNodeWithoutShardsIsNotBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
+		e := startEngine(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
 		time.Sleep(2500 * time.Millisecond)
 		if err := e.store.Reclaim(t.Context()); err != nil {
 			t.Fatal(err)

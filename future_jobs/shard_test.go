@@ -8,8 +8,8 @@ import (
 	"deadman/checks"
 )
 
-// roundOf returns the position of a shard's round of reads at now, or begins one.
-func roundOf(s *Shard, now time.Time) ShardCursor {
+// firstCursor returns the position of a shard's round of reads at now, or begins one.
+func firstCursor(s *Shard, now time.Time) ShardCursor {
 	recent, rest := s.nextCursor(now)
 	if rest != nil {
 		return *rest
@@ -17,7 +17,7 @@ func roundOf(s *Shard, now time.Time) ShardCursor {
 	return recent
 }
 
-func TestLowWaterStaysBelowJobsCreatedDuringASweep(t *testing.T) {
+func TestLowWaterStaysBelowJobsCreatedDuringSweep(t *testing.T) {
 	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
 	slot, now := noon, noon.Add(time.Minute)
 
@@ -27,20 +27,20 @@ func TestLowWaterStaysBelowJobsCreatedDuringASweep(t *testing.T) {
 	s.finish(1, slot) // it could not be settled, for example; the row is unchanged
 	s.dropFinished()  // of the next page, which begins after the job
 	s.raiseLowWater(now)
-	if at := roundOf(s, now).At; at.After(slot) {
+	if at := firstCursor(s, now).At; at.After(slot) {
 		t.Errorf("the next sweep begins at %s, past a job that is due at %s", at, slot)
 	}
 
 	s.dropFinished() // nothing is left this time
 	s.raiseLowWater(now)
-	if at, want := roundOf(s, now).At, now.Add(-maxTxDelay); !at.Equal(want) {
+	if at, want := firstCursor(s, now).At, now.Add(-maxTxDelay); !at.Equal(want) {
 		t.Errorf("the low water is at %s after a sweep that left nothing, want %s", at, want)
 	}
 }
 
 // Settled rows are not read again with all other jobs of their slot: a slot of a million jobs leaves as many dead
 // rows.
-func TestLowWaterPassesJobsSettledWithinASlot(t *testing.T) {
+func TestLowWaterPassesJobsSettledWithinSlot(t *testing.T) {
 	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
 	slot, now := noon, noon.Add(time.Minute)
 	s.nextCursor(now)
@@ -60,24 +60,24 @@ func TestLowWaterPassesJobsSettledWithinASlot(t *testing.T) {
 		s.finish(step.lands, step.at)
 		s.dropFinished()
 		s.raiseLowWater(now)
-		if at := roundOf(s, now); at != step.want {
+		if at := firstCursor(s, now); at != step.want {
 			t.Errorf("the next sweep begins at %+v once %d has landed, want %+v", at, step.lands, step.want)
 		}
 	}
 	s.dropFinished()
 	s.raiseLowWater(now)
-	if at, want := roundOf(s, now), (ShardCursor{Shard: 1, At: now.Add(-maxTxDelay)}); at != want {
+	if at, want := firstCursor(s, now), (ShardCursor{Shard: 1, At: now.Add(-maxTxDelay)}); at != want {
 		t.Errorf("the next sweep begins at %+v where nothing is left, want %+v", at, want)
 	}
 }
 
 // A shard that is to be given back waits for running handlers, as they may have side effects, and not for a slow
 // source: no other job of the shard is checked meanwhile.
-func TestReleasedShardDoesNotWaitForASource(t *testing.T) {
+func TestReleasedShardDoesNotWaitForSource(t *testing.T) {
 	s := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
-	handled, asks := orderRule(), orderRule()
-	handled.Handler, asks.Handler, asks.Finder = asking, computing{}, lookedUp{}
-	for id, rule := range map[int64]*Rule{1: handled, 2: asks} {
+	handled, queries := orderRule(), orderRule()
+	handled.Handler, queries.Handler, queries.Finder = waitingHandler, inlineHandler{}, lookupFinder{}
+	for id, rule := range map[int64]*Rule{1: handled, 2: queries} {
 		s.start(&task{rule: rule, slot: noon, Decision: Decision{Job: Job{ID: id, NextCheckAt: noon}}})
 	}
 	late := noon.Add(maxRelease)
@@ -100,10 +100,10 @@ func TestReleasedShardDoesNotWaitForASource(t *testing.T) {
 	}
 }
 
-// lookedUp is a source that is never queried.
-type lookedUp struct{ checks.Finder }
+// lookupFinder is a source that is never queried.
+type lookupFinder struct{ checks.Finder }
 
-func TestASettlementHoldsAShardAtOneEpoch(t *testing.T) {
+func TestSettlementHoldsShardAtOneEpoch(t *testing.T) {
 	lost := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 1}}, noon)
 	back := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 2}}, noon)
 	decided := func(s *Shard, ruleSet, id int64) *task {
@@ -131,7 +131,7 @@ func TestASettlementHoldsAShardAtOneEpoch(t *testing.T) {
 
 // A shard is swept from its beginning at once for a new holder, and then every five minutes, and the shards take
 // turns.
-func TestShardsTakeTurnsToBeSweptFromTheBeginning(t *testing.T) {
+func TestShardsAreSweptInTurn(t *testing.T) {
 	for _, c := range []struct {
 		shards int
 		every  time.Duration // between sweeps
@@ -150,12 +150,12 @@ func TestShardsTakeTurnsToBeSweptFromTheBeginning(t *testing.T) {
 			}
 			for now := noon; now.Before(noon.Add(4 * fullScanInterval)); now = now.Add(c.every) {
 				begun := 0
-				if taken := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 2}, LowWater: now}, now.Add(time.Hour)); !roundOf(taken, now).At.IsZero() {
+				if taken := newShard(Lease{HeldShard: HeldShard{Shard: 1, Epoch: 2}, LowWater: now}, now.Add(time.Hour)); !firstCursor(taken, now).At.IsZero() {
 					t.Fatalf("a shard that is taken over at %s is not swept from its beginning", now)
 				}
 				for _, s := range held {
 					before, known := last[s.Shard]
-					from := roundOf(s, now).At
+					from := firstCursor(s, now).At
 					if s.raiseLowWater(now); from.IsZero() {
 						last[s.Shard] = now
 						begun++

@@ -37,7 +37,7 @@ func benchShift(b *testing.B, jobs int, o store.Options) {
 	if err := catalog.Refresh(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	begin(b, s, catalog, jobs)
+	startJobs(b, s, catalog, jobs)
 	owner, _, stop := startNode(b, s, catalog, "n", o.Log)
 	defer stop()
 	for len(owner.Holding()) < s.Shards() {
@@ -63,8 +63,8 @@ func benchShift(b *testing.B, jobs int, o store.Options) {
 	b.ReportMetric(float64(jobs*b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
 
-// begin begins jobs of rule 1 that are due in a month.
-func begin(b *testing.B, s *store.Store, catalog *rules.Catalog, jobs int) {
+// startJobs begins jobs of rule 1 that are due in a month.
+func startJobs(b *testing.B, s *store.Store, catalog *rules.Catalog, jobs int) {
 	b.Helper()
 	rule, err := catalog.Rule(b.Context(), 1, 1)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 )
 
 // The clock is set back permanently. A job from before is due at the same time as with a stable clock.
-func TestVirtualJobsGoBackWithTheClock(t *testing.T) {
+func TestVirtualJobsGoBackWithClock(t *testing.T) {
 	t.Parallel()
 	for _, back := range []time.Duration{15 * time.Second, 10 * time.Minute, 2 * time.Hour, 365 * futurejobs.Day} {
 		t.Run(back.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := run(t, nil, oneStep)
+				e := startEngine(t, nil, oneStepRule)
 				e.trigger("half.created", "early")
 				time.Sleep(20 * time.Minute)
 				e.trigger("half.created", "late")
@@ -38,12 +38,12 @@ func TestVirtualJobsGoBackWithTheClock(t *testing.T) {
 }
 
 // The clock is set back, adopted, and set right again: jobs from before and from meanwhile are due on time.
-func TestVirtualJobsGoAheadWithTheClock(t *testing.T) {
+func TestVirtualJobsGoAheadWithClock(t *testing.T) {
 	t.Parallel()
 	for _, back := range []time.Duration{time.Minute, 2 * time.Hour, 365 * futurejobs.Day} {
 		t.Run(back.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := run(t, nil, oneStep)
+				e := startEngine(t, nil, oneStepRule)
 				e.trigger("half.created", "before")
 				time.Sleep(10 * time.Minute)
 				e.wall.set(-back)
@@ -69,12 +69,12 @@ func TestVirtualJobsGoAheadWithTheClock(t *testing.T) {
 // early, except while the engine followed a clock that was ahead.
 func TestVirtualClockStepsAreCorrected(t *testing.T) {
 	t.Parallel()
-	for seed := range draws(3, 10) {
+	for seed := range drawOdds(3, 10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 52))
 				const end = 6 * time.Minute
-				lasting, outing := plan(random, end)
+				lasting, outing := drawClockOutages(random, end)
 				for _, o := range lasting {
 					t.Logf("from %.1f to %.1f off by %s", o.from.Seconds(), o.to.Seconds(), o.off)
 				}
@@ -106,12 +106,12 @@ func TestVirtualClockStepsAreCorrected(t *testing.T) {
 	}
 }
 
-// plan draws clock offsets and their times.
-func plan(random *rand.Rand, end time.Duration) (all []outing, off outing) {
+// drawClockOutages draws clock offsets and their times.
+func drawClockOutages(random *rand.Rand, end time.Duration) (all []clockOutage, off clockOutage) {
 	base := time.Duration(0)
 	isOut := random.IntN(3) > 0
 	for at := 20 * time.Second; at < end-90*time.Second; {
-		o := outing{from: at}
+		o := clockOutage{from: at}
 		switch kind := random.IntN(4); {
 		case kind == 0 && isOut: // longer than a flicker
 			isOut = false
@@ -125,16 +125,16 @@ func plan(random *rand.Rand, end time.Duration) (all []outing, off outing) {
 			o.off, o.to = base+offset(random), at+500*time.Millisecond+time.Duration(random.Int64N(int64(8*time.Second)))
 		}
 		at = o.to + 15*time.Second + time.Duration(random.Int64N(int64(20*time.Second)))
-		all = append(all, o, outing{o.to, at, base})
+		all = append(all, o, clockOutage{o.to, at, base})
 	}
 	last := all[len(all)-1]
-	return append(all, outing{last.to, futurejobs.Day, base}), off
+	return append(all, clockOutage{last.to, futurejobs.Day, base}), off
 }
 
 // Until the jobs are moved that a step ahead makes seem due, no job is checked.
 func TestVirtualSweepWaitsForShiftedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, oneStep)
+		e := startEngine(t, nil, oneStepRule)
 		time.Sleep(5 * time.Second)
 		ready := func() error {
 			t.Helper()
@@ -166,7 +166,7 @@ func TestVirtualSweepWaitsForShiftedJobs(t *testing.T) {
 }
 
 // An event that ends a job, read after the clock was set back and before the job is moved, is not older than the job.
-func TestEndIsNotOlderThanAJobOfTheFuture(t *testing.T) {
+func TestEndIsNotOlderThanJobOfFuture(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	ref := futurejobs.Ref{RuleID: 1, Key: "a"}
 	for name, c := range map[string]struct {

@@ -25,22 +25,22 @@ import (
 	"deadman/rules"
 )
 
-// weighing records the sizes of reads and settlements.
-type weighing struct {
+// countingQueue records the sizes of reads and settlements.
+type countingQueue struct {
 	*store.Store
 	mu      sync.Mutex
 	page    int // bytes of the largest page
 	slow    int // pages that took too long
-	settled []settled
+	settled []settledBatch
 }
 
-// settled is one settlement and its result.
-type settled struct {
+// settledBatch is one settlement and its result.
+type settledBatch struct {
 	decisions, bytes int
 	err              error
 }
 
-func (w *weighing) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+func (w *countingQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	jobs, err := w.Store.Due(ctx, q)
 	bytes := 0
 	for i := range jobs {
@@ -55,7 +55,7 @@ func (w *weighing) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 	return jobs, err
 }
 
-func (w *weighing) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+func (w *countingQueue) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	bytes := 0
 	for _, d := range s.Decisions {
 		for i := range d.Alerts {
@@ -65,12 +65,12 @@ func (w *weighing) Settle(ctx context.Context, s futurejobs.Settlement) (futurej
 	got, err := w.Store.Settle(ctx, s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.settled = append(w.settled, settled{len(s.Decisions), bytes, err})
+	w.settled = append(w.settled, settledBatch{len(s.Decisions), bytes, err})
 	return got, err
 }
 
-// slowly makes the insertion of each alert take some seconds on Postgres.
-func slowly(t *testing.T, dsn string, seconds float64) {
+// delaySettles makes the insertion of each alert take some seconds on Postgres.
+func delaySettles(t *testing.T, dsn string, seconds float64) {
 	t.Helper()
 	db, err := sql.Open("pgx", dsn)
 	if err == nil {
@@ -83,9 +83,9 @@ CREATE TRIGGER slow BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION slow()`
 	}
 }
 
-// sweeping creates jobs with bodies of a size due in one slot, and sweeps until all are decided. prepare prepares the
+// runSweeps creates jobs with bodies of a size due in one slot, and sweeps until all are decided. prepare prepares the
 // database after its schema was created; it may be nil. handler decides; nil: the rule's own.
-func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func(), handler checks.Handler) *weighing {
+func runSweeps(t *testing.T, database store.Options, jobs, size int, prepare func(), handler checks.Handler) *countingQueue {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	database.Log = log
@@ -131,7 +131,7 @@ func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func
 		}
 	}
 
-	w := &weighing{Store: s}
+	w := &countingQueue{Store: s}
 	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
 	sweeper := futurejobs.NewSweeper(w, &handlers{catalog, map[string]checks.Handler{"large": handler}}, owner, futurejobs.NewClock(s.Now, time.Now), 8, log)
 	owner.Changed = sweeper.Wake
@@ -166,11 +166,11 @@ func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func
 	if err != nil || len(ended.Items) != min(jobs, futurejobs.MaxLimit) {
 		t.Errorf("of %d jobs %d ended: %v", jobs, len(ended.Items), err)
 	}
-	said, err := s.Alerts(t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
-	if err != nil || len(said.Items) != min(jobs, futurejobs.MaxLimit) {
-		t.Errorf("of %d jobs there are %d alerts: %v", jobs, len(said.Items), err)
+	page, err := s.Alerts(t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	if err != nil || len(page.Items) != min(jobs, futurejobs.MaxLimit) {
+		t.Errorf("of %d jobs there are %d alerts: %v", jobs, len(page.Items), err)
 	}
-	for _, a := range said.Items {
+	for _, a := range page.Items {
 		if a.Status != alerts.Firing {
 			t.Errorf("job %s ended with %s", a.Key, a.Status)
 		}
@@ -187,14 +187,14 @@ func TestDecisionsThatTakeTooLongToSettleAreHalvedUntilTheyPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := storetest.Postgres(t)
-			w := sweeping(t, store.Options{DatabaseURL: dsn}, c.jobs, 100, func() { slowly(t, dsn, c.seconds) }, nil)
+			w := runSweeps(t, store.Options{DatabaseURL: dsn}, c.jobs, 100, func() { delaySettles(t, dsn, c.seconds) }, nil)
 			isHalved := false
 			for i, s := range w.settled {
 				switch {
 				case s.err == nil:
 				case !errors.Is(s.err, futurejobs.ErrTooSlow):
 					t.Errorf("%d decisions were not settled: %v", s.decisions, s.err)
-				case !slices.ContainsFunc(w.settled[i+1:], func(later settled) bool { return later.decisions <= s.decisions/2 }):
+				case !slices.ContainsFunc(w.settled[i+1:], func(later settledBatch) bool { return later.decisions <= s.decisions/2 }):
 					t.Errorf("%d decisions took too long and were not halved: %+v", s.decisions, w.settled)
 				default:
 					isHalved = true
@@ -228,7 +228,7 @@ func TestSlowDecisionDoesNotBlockOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	isReleased := make(chan error, 1)
-	w := sweeping(t, store.Options{DatabaseURL: dsn}, jobs, 100, func() {
+	w := runSweeps(t, store.Options{DatabaseURL: dsn}, jobs, 100, func() {
 		_, err := db.Exec(fmt.Sprintf(`CREATE SEQUENCE tries;
 CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF new.key = '%s' THEN PERFORM nextval('tries'), pg_advisory_xact_lock(%d); END IF; RETURN new; END $$;
 CREATE TRIGGER held BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION held()`, first, lock))
@@ -278,7 +278,7 @@ func TestPagesThatTakeTooLongAreReadInHalves(t *testing.T) {
 	t.Cleanup(link.Stop)
 	dsn.Host = link.Listen
 	narrow := fmt.Sprintf(`{"name": "narrow", "type": "bandwidth", "stream": "downstream", "attributes": {"rate": %d}}`, rate)
-	w := sweeping(t, store.Options{DatabaseURL: dsn.String()}, jobs, size, func() {
+	w := runSweeps(t, store.Options{DatabaseURL: dsn.String()}, jobs, size, func() {
 		if _, err := link.Toxics.AddToxicJson(strings.NewReader(narrow)); err != nil {
 			t.Fatal(err)
 		}
@@ -288,13 +288,13 @@ func TestPagesThatTakeTooLongAreReadInHalves(t *testing.T) {
 	}
 }
 
-// finding is a handler with a source that finds much data for each entity.
-type finding struct {
+// findingHandler is a handler with a source that finds much data for each entity.
+type findingHandler struct {
 	*source
 	found string
 }
 
-func (f finding) Check(context.Context, checks.Check) (checks.Answer, error) {
+func (f findingHandler) Check(context.Context, checks.Check) (checks.Answer, error) {
 	draft := alerts.Draft{Status: alerts.Firing, Severity: alerts.Error, Step: "only", Text: "it waits"}
 	return checks.Answer{Outcome: checks.Exhausted, State: []byte(f.found), Alerts: []alerts.Draft{draft}}, nil
 }
@@ -314,21 +314,21 @@ func TestReadsAndSettlementsOfLargeBodiesAreBounded(t *testing.T) {
 		bounded := func(t *testing.T, database store.Options) {
 			t.Parallel()
 			var handler checks.Handler
-			asked := &source{most: 1, find: func(string) (f checks.Finding) { return f }}
+			requested := &source{most: 1, find: func(string) (f checks.Finding) { return f }}
 			if c.found > 0 {
-				handler = finding{asked, noise(1, c.found)}
+				handler = findingHandler{requested, noise(1, c.found)}
 			}
-			w := sweeping(t, database, c.jobs, c.size, nil, handler)
+			w := runSweeps(t, database, c.jobs, c.size, nil, handler)
 			if w.page > page+c.size {
 				t.Errorf("a read returned %d bytes of bodies, want at most %d", w.page, page)
 			}
-			for _, jobs := range asked.batches {
+			for _, jobs := range requested.batches {
 				if (jobs-1)*c.size > question {
 					t.Errorf("a source is asked about %d jobs with %d bytes of bodies, want about %d", jobs, jobs*c.size, question)
 				}
 			}
-			if (len(asked.batches) == 0) != (c.found == 0) {
-				t.Errorf("a source is asked %d times", len(asked.batches))
+			if (len(requested.batches) == 0) != (c.found == 0) {
+				t.Errorf("a source is asked %d times", len(requested.batches))
 			}
 			for _, s := range w.settled {
 				isRefused := s.err != nil && !errors.Is(s.err, futurejobs.ErrTooSlow) // a busy machine may be too slow

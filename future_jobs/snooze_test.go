@@ -8,8 +8,8 @@ import (
 )
 
 // Events that would move the next check forward do not affect a snooze; those that would delay it do.
-func TestSnoozePostponesTheCheck(t *testing.T) {
-	rule, job, alert := said()
+func TestSnoozePostponesCheck(t *testing.T) {
+	rule, job, alert := firingJob()
 	newer := *rule
 	newer.Version = 2
 	for _, r := range []*Rule{rule, &newer} {
@@ -25,20 +25,20 @@ func TestSnoozePostponesTheCheck(t *testing.T) {
 		then []Effect
 		want time.Time
 	}{
-		"by a beat":                   {quiet, []Effect{beaten(soon, true)}, slot},
-		"by a beat, which is later":   {quiet, []Effect{beaten(late, true)}, late},
-		"by an acknowledgement":       {job, []Effect{one(rule, Acknowledge{Ack{Alert: alert, Until: soon}})}, slot},
-		"by one that is taken back":   {job, []Effect{one(rule, Acknowledge{Ack{Alert: alert, Until: soon}}), one(rule, Acknowledge{Ack{Alert: alert}})}, slot},
-		"by another version":          {job, []Effect{one(&newer, MoveToVersion{Next: next(soon)})}, slot},
-		"by another version, later":   {job, []Effect{one(&newer, MoveToVersion{Next: next(late)})}, late},
-		"by the end of a pause":       {job, []Effect{one(rule, Pause{}).by(noon), one(rule, Resume{Next: next(soon)}).by(noon.Add(time.Minute))}, slot},
-		"but by another snooze":       {job, []Effect{one(rule, Snooze{Until: soon})}, soon},
-		"another, and what follows":   {job, []Effect{one(rule, Snooze{Until: soon}), one(&newer, MoveToVersion{Next: next(noon.Add(time.Hour))})}, soon},
-		"by a beat while time is not": {quiet, []Effect{one(rule, Pause{}).by(noon), beaten(soon, true), one(rule, Resume{}).by(noon)}, slot},
+		"by a beat":                   {quiet, []Effect{postponeEffect(soon, true)}, slot},
+		"by a beat, which is later":   {quiet, []Effect{postponeEffect(late, true)}, late},
+		"by an acknowledgement":       {job, []Effect{effectOf(rule, Acknowledge{Ack{Alert: alert, Until: soon}})}, slot},
+		"by one that is taken back":   {job, []Effect{effectOf(rule, Acknowledge{Ack{Alert: alert, Until: soon}}), effectOf(rule, Acknowledge{Ack{Alert: alert}})}, slot},
+		"by another version":          {job, []Effect{effectOf(&newer, MoveToVersion{Next: next(soon)})}, slot},
+		"by another version, later":   {job, []Effect{effectOf(&newer, MoveToVersion{Next: next(late)})}, late},
+		"by the end of a pause":       {job, []Effect{effectOf(rule, Pause{}).at(noon), effectOf(rule, Resume{Next: next(soon)}).at(noon.Add(time.Minute))}, slot},
+		"but by another snooze":       {job, []Effect{effectOf(rule, Snooze{Until: soon})}, soon},
+		"another, and what follows":   {job, []Effect{effectOf(rule, Snooze{Until: soon}), effectOf(&newer, MoveToVersion{Next: next(noon.Add(time.Hour))})}, soon},
+		"by a beat while time is not": {quiet, []Effect{effectOf(rule, Pause{}).at(noon), postponeEffect(soon, true), effectOf(rule, Resume{}).at(noon)}, slot},
 	} {
 		t.Run(name, func(t *testing.T) {
-			effects := append([]Effect{one(rule, Snooze{Until: until})}, c.then...)
-			net := folded(effects, map[Ref]Job{c.job.Ref: c.job}, noon)
+			effects := append([]Effect{effectOf(rule, Snooze{Until: until})}, c.then...)
+			net := foldEffects(effects, map[Ref]Job{c.job.Ref: c.job}, noon)
 			if len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(c.want) {
 				t.Errorf("changed %+v, want a next look at %s", net.Change, c.want)
 			}
@@ -48,7 +48,7 @@ func TestSnoozePostponesTheCheck(t *testing.T) {
 
 // A snooze moves no check forward, except one that another snooze delayed.
 func TestSnoozeAdvancesNoCheck(t *testing.T) {
-	rule, _, _ := said()
+	rule, _, _ := firingJob()
 	late := noon.Add(6*time.Hour + 30*time.Minute)
 	for name, c := range map[string]struct {
 		snoozes []time.Time
@@ -62,13 +62,13 @@ func TestSnoozeAdvancesNoCheck(t *testing.T) {
 		"before it, and after it for once": {[]time.Time{noon.Add(time.Hour), late.Add(time.Hour)}, late.Add(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, job, _ := said()
+			_, job, _ := firingJob()
 			job.NextCheckAt = late
 			var effects []Effect
 			for _, until := range c.snoozes {
-				effects = append(effects, one(rule, Snooze{Until: until}))
+				effects = append(effects, effectOf(rule, Snooze{Until: until}))
 			}
-			net := folded(effects, map[Ref]Job{job.Ref: job}, noon)
+			net := foldEffects(effects, map[Ref]Job{job.Ref: job}, noon)
 			last := c.snoozes[len(c.snoozes)-1]
 			if len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(c.want) || !net.Change[0].SnoozedUntil.Equal(last) {
 				t.Errorf("changed %+v, want a next look at %s and none before %s", net.Change, c.want, last)
@@ -78,25 +78,25 @@ func TestSnoozeAdvancesNoCheck(t *testing.T) {
 }
 
 // Heartbeats that leave the check at the end of the snooze are not worth a write.
-func TestHeartbeatsOfASnoozedJobCoalesce(t *testing.T) {
-	_, pending := waiting()
+func TestHeartbeatsOfSnoozedJobCoalesce(t *testing.T) {
+	_, pending := pendingState()
 	for ref, j := range pending {
 		j.SnoozedUntil, j.NextCheckAt = noon.Add(8*time.Hour), noon.Add(8*time.Hour)
 		pending[ref] = j
 	}
-	if net := folded([]Effect{beaten(noon.Add(4*time.Hour), false)}, pending, noon); net.Coalesced != 1 || len(net.Change) > 0 {
+	if net := foldEffects([]Effect{postponeEffect(noon.Add(4*time.Hour), false)}, pending, noon); net.Coalesced != 1 || len(net.Change) > 0 {
 		t.Errorf("%+v, want nothing to write", net)
 	}
 }
 
 // A snooze ends with its job: the next job is not snoozed.
-func TestASnoozeEndsWithItsWait(t *testing.T) {
-	_, pending := waiting()
+func TestSnoozeEndsWithItsWait(t *testing.T) {
+	_, pending := pendingState()
 	for ref, j := range pending {
 		j.SnoozedUntil, j.Alerts = noon.Add(8*time.Hour), []alerts.ID{{1}}
 		pending[ref] = j
 	}
-	net := folded([]Effect{beaten(noon.Add(4*time.Hour), false)}, pending, noon)
+	net := foldEffects([]Effect{postponeEffect(noon.Add(4*time.Hour), false)}, pending, noon)
 	if len(net.Create) != 1 || !net.Create[0].SnoozedUntil.IsZero() || !net.Create[0].NextCheckAt.Equal(noon.Add(4*time.Hour)) {
 		t.Errorf("%+v, want a new wait without a snooze", net.Create)
 	}

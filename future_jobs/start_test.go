@@ -10,25 +10,25 @@ import (
 
 // A job that is due is not restarted silently: it is checked first, or raises an alert.
 func TestDueJobIsCheckedBeforeItRestarts(t *testing.T) {
-	rule, pending := waiting()
+	rule, pending := pendingState()
 	unsaid := func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Expired, Text: "checked too late"} }
-	anew := one(rule, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: noon.Add(time.Hour)}, Restart: true, ExpiredAlert: unsaid})
+	anew := effectOf(rule, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: noon.Add(time.Hour)}, Restart: true, ExpiredAlert: unsaid})
 	due := pending[anew.Ref].NextCheckAt
 	for _, now := range []time.Time{due.Add(-time.Second), due} {
 		isDue := now.Equal(due)
 		if got := RestartsDueJob([]Effect{anew}, FoldInput{Pending: pending}, now); got != isDue {
 			t.Errorf("unlooked %s before it is due: %v", due.Sub(now), got)
 		}
-		net := folded([]Effect{anew}, pending, now)
-		outcome, said := checks.Restarted, 0
+		net := foldEffects([]Effect{anew}, pending, now)
+		outcome, unpublished := checks.Restarted, 0
 		if isDue {
-			outcome, said = checks.Expired, 1
+			outcome, unpublished = checks.Expired, 1
 		}
-		if net.End[0].Outcome != outcome || len(net.End[0].Alerts) != said || len(net.Create) != 1 {
+		if net.End[0].Outcome != outcome || len(net.End[0].Alerts) != unpublished || len(net.Create) != 1 {
 			t.Errorf("%s before it is due: %+v", due.Sub(now), net)
 		}
 	}
-	if RestartsDueJob([]Effect{one(rule, Start{}), one(rule, End{})}, FoldInput{Pending: pending}, due) {
+	if RestartsDueJob([]Effect{effectOf(rule, Start{}), effectOf(rule, End{})}, FoldInput{Pending: pending}, due) {
 		t.Error("what begins nothing anew waits for a look")
 	}
 }

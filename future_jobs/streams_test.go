@@ -35,8 +35,8 @@ slot: 1s
 again: %s
 `
 
-// sources are the streams of a rule, which are read concurrently.
-type sources struct {
+// streamFixture are the streams of a rule, which are read concurrently.
+type streamFixture struct {
 	*testing.T
 	store   *store.Store
 	catalog *rules.Catalog
@@ -45,25 +45,25 @@ type sources struct {
 	rule    string
 }
 
-// newSources saves a rule that reads the door's triggers, ends and changes from the given streams. With two streams
+// newStreamFixture saves a rule that reads the door's triggers, ends and changes from the given streams. With two streams
 // of triggers, such as AB, each has a subject of its own.
-func newSources(t *testing.T, s *store.Store, name, again, triggers, ends, changes string) *sources {
+func newStreamFixture(t *testing.T, s *store.Store, name, again, triggers, ends, changes string) *streamFixture {
 	t.Helper()
 	of := map[string]string{"door.closed": ends, "door.seen": changes, "door.held": changes}
 	if len(triggers) == 1 {
 		of["door.opened"] = triggers
-		return sourcesOf(t, s, name, fmt.Sprintf(doorRule, name, "door.opened", again), of)
+		return streamFixtureOf(t, s, name, fmt.Sprintf(doorRule, name, "door.opened", again), of)
 	}
 	for _, stream := range strings.Split(triggers, "") {
 		of["door.opened."+stream] = stream
 	}
-	return sourcesOf(t, s, name, fmt.Sprintf(doorRule, name, "door.opened.*", again), of)
+	return streamFixtureOf(t, s, name, fmt.Sprintf(doorRule, name, "door.opened.*", again), of)
 }
 
-// sourcesOf saves a rule that reads subjects from streams prefixed with the rule's name.
-func sourcesOf(t *testing.T, s *store.Store, name, document string, of map[string]string) *sources {
+// streamFixtureOf saves a rule that reads subjects from streams prefixed with the rule's name.
+func streamFixtureOf(t *testing.T, s *store.Store, name, document string, of map[string]string) *streamFixture {
 	t.Helper()
-	src := &sources{T: t, store: s, catalog: rules.NewCatalog(s, 4), seq: make(map[string]uint64), rule: name, of: make(map[string]string)}
+	src := &streamFixture{T: t, store: s, catalog: rules.NewCatalog(s, 4), seq: make(map[string]uint64), rule: name, of: make(map[string]string)}
 	for subject, stream := range of {
 		src.of[subject] = name + stream
 	}
@@ -72,7 +72,7 @@ func sourcesOf(t *testing.T, s *store.Store, name, document string, of map[strin
 }
 
 // save saves the next version of the rule. unread has the number of older events in a stream that are not read yet.
-func (s *sources) save(document string, unread map[string]uint64) {
+func (s *streamFixture) save(document string, unread map[string]uint64) {
 	s.Helper()
 	documents, err := rules.Parse([]byte(document), "test.yaml")
 	if err != nil {
@@ -96,16 +96,16 @@ func (s *sources) save(document string, unread map[string]uint64) {
 	}
 }
 
-// happening is an event of a door.
-type happening struct {
+// streamEvent is an event of a door.
+type streamEvent struct {
 	subject string
 	key     string
 	at      time.Time // by the clock of its stream
 	body    string    // in addition to the id
 }
 
-// take applies events of one stream in one batch.
-func (s *sources) take(all ...happening) futurejobs.ApplyResult {
+// apply applies events of one stream in one batch.
+func (s *streamFixture) apply(all ...streamEvent) futurejobs.ApplyResult {
 	s.Helper()
 	stream := s.of[all[0].subject]
 	batch := futurejobs.EffectBatch{Stream: stream, After: s.seq[stream], RuleSet: s.catalog.Revision()}
@@ -128,7 +128,7 @@ func (s *sources) take(all ...happening) futurejobs.ApplyResult {
 }
 
 // job returns the pending job of a key; nil: none.
-func (s *sources) job(key string) *futurejobs.Job {
+func (s *streamFixture) job(key string) *futurejobs.Job {
 	s.Helper()
 	l, err := s.store.Job(s.Context(), s.rule, key)
 	switch {
@@ -141,7 +141,7 @@ func (s *sources) job(key string) *futurejobs.Job {
 }
 
 // created returns the number of jobs of a key, pending and ended.
-func (s *sources) created(key string) int {
+func (s *streamFixture) created(key string) int {
 	s.Helper()
 	history, err := s.store.History(s.Context(), futurejobs.Filter{Key: key, Rule: s.rule, Limit: futurejobs.MaxLimit})
 	if err != nil {
@@ -176,19 +176,19 @@ func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
 func anHourAgo() time.Time { return time.Now().Add(-time.Hour).UTC().Truncate(time.Second) }
 
 // A door that was opened, closed and opened again is open, for any order of reading the streams.
-func TestAnEndLeavesTheJobOfATriggerAfterIt(t *testing.T) {
+func TestEndLeavesJobOfTriggerAfterIt(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		for _, again := range []string{"keep", "restart"} {
-			s := newSources(t, db, again, again, "A", "B", "B")
+			s := newStreamFixture(t, db, again, again, "A", "B", "B")
 			for name, order := range map[string][]int{"in order": {0, 1, 2}, "the end last": {0, 2, 1}, "the end first": {1, 0, 2}} {
 				key, at := again+" "+name, anHourAgo()
-				events := []happening{
+				events := []streamEvent{
 					{"door.opened", key, at.Add(time.Second), `,"by":"ada"`},
 					{"door.closed", key, at.Add(2 * time.Second), ""},
 					{"door.opened", key, at.Add(3 * time.Second), `,"by":"<bob> & sons"`},
 				}
 				for _, i := range order {
-					s.take(events[i])
+					s.apply(events[i])
 				}
 				j := s.job(key)
 				switch {
@@ -206,16 +206,16 @@ func TestAnEndLeavesTheJobOfATriggerAfterIt(t *testing.T) {
 }
 
 // An ignored trigger stays ignored if its end is read before it.
-func TestAKeptTriggerIsKeptWhenItsEndIsReadFirst(t *testing.T) {
+func TestKeptTriggerIsKeptWhenItsEndIsReadFirst(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
-		s := newSources(t, db, "door", "keep", "A", "B", "B")
+		s := newStreamFixture(t, db, "door", "keep", "A", "B", "B")
 		at := anHourAgo()
 		for key, order := range map[string][]int{"after the first": {0, 2, 1}, "before both": {2, 0, 1}} {
-			events := []happening{
+			events := []streamEvent{
 				{"door.opened", key, at.Add(1 * time.Second), ""}, {"door.opened", key, at.Add(2 * time.Second), ""}, {"door.closed", key, at.Add(3 * time.Second), ""},
 			}
 			for _, i := range order {
-				s.take(events[i])
+				s.apply(events[i])
 			}
 			if j := s.job(key); j != nil {
 				t.Errorf("%s: a job is pending since %v, and the door was closed after that", key, j.Since)
@@ -228,12 +228,12 @@ func TestAKeptTriggerIsKeptWhenItsEndIsReadFirst(t *testing.T) {
 }
 
 // An older update or pause of another stream does not apply to a job.
-func TestEventsOlderThanAJobDoNotChangeIt(t *testing.T) {
+func TestEventsOlderThanJobDoNotChangeIt(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
-		s := newSources(t, db, "door", "restart", "A", "B", "C")
+		s := newStreamFixture(t, db, "door", "restart", "A", "B", "C")
 		at := anHourAgo()
-		s.take(happening{"door.opened", "front", at.Add(3 * time.Second), `,"lock":"new"`})
-		s.take(happening{"door.seen", "front", at.Add(1 * time.Second), `,"lock":"old"`}, happening{"door.held", "front", at.Add(2 * time.Second), `,"held":true`})
+		s.apply(streamEvent{"door.opened", "front", at.Add(3 * time.Second), `,"lock":"new"`})
+		s.apply(streamEvent{"door.seen", "front", at.Add(1 * time.Second), `,"lock":"old"`}, streamEvent{"door.held", "front", at.Add(2 * time.Second), `,"held":true`})
 		j := s.job("front")
 		if j == nil || !j.PausedAt().IsZero() || !strings.Contains(string(j.Known()), `"new"`) {
 			t.Errorf("the job is %+v, want it unpaused with its own body", j)
@@ -243,35 +243,35 @@ func TestEventsOlderThanAJobDoNotChangeIt(t *testing.T) {
 
 // Within the tolerance an end belongs to the trigger that it seems to be older than, in any order of reading, unless
 // another job was open that it may have ended.
-func TestEventsWithinTheToleranceOfClocks(t *testing.T) {
+func TestEventsWithinToleranceOfClocks(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		const near = futurejobs.ClockSkew - 10*time.Millisecond
 		for _, again := range []string{"keep", "restart"} {
-			s := newSources(t, db, again, again, "A", "B", "B")
+			s := newStreamFixture(t, db, again, again, "A", "B", "B")
 			at := anHourAgo()
-			opened := func(key string, after time.Duration) happening {
-				return happening{"door.opened", key, at.Add(after), ""}
+			opened := func(key string, after time.Duration) streamEvent {
+				return streamEvent{"door.opened", key, at.Add(after), ""}
 			}
-			closed := func(key string, after time.Duration) happening {
-				return happening{"door.closed", key, at.Add(after), ""}
+			closed := func(key string, after time.Duration) streamEvent {
+				return streamEvent{"door.closed", key, at.Add(after), ""}
 			}
 			for _, c := range []struct {
 				name   string
-				events []happening
+				events []streamEvent
 				open   bool
 			}{
-				{"alone, trigger first", []happening{opened("1", time.Second), closed("1", time.Second-near)}, false},
-				{"alone, end first", []happening{closed("2", time.Second-near), opened("2", time.Second)}, false},
-				{"just within, trigger first", []happening{opened("8", time.Second), closed("8", time.Second-futurejobs.ClockSkew)}, false},
-				{"just within, end first", []happening{closed("9", time.Second-futurejobs.ClockSkew), opened("9", time.Second)}, false},
-				{"too old, trigger first", []happening{opened("3", time.Second), closed("3", 900*time.Millisecond-1)}, true},
-				{"too old, end first", []happening{closed("4", 900*time.Millisecond-time.Microsecond), opened("4", time.Second)}, true},
-				{"of the job before, read last", []happening{opened("5", 0), opened("5", time.Second), closed("5", time.Second-near)}, true},
-				{"of the job before, read between", []happening{opened("6", 0), closed("6", time.Second-near), opened("6", time.Second)}, true},
-				{"of the job before, read first", []happening{closed("7", time.Second-near), opened("7", 0), opened("7", time.Second)}, true},
+				{"alone, trigger first", []streamEvent{opened("1", time.Second), closed("1", time.Second-near)}, false},
+				{"alone, end first", []streamEvent{closed("2", time.Second-near), opened("2", time.Second)}, false},
+				{"just within, trigger first", []streamEvent{opened("8", time.Second), closed("8", time.Second-futurejobs.ClockSkew)}, false},
+				{"just within, end first", []streamEvent{closed("9", time.Second-futurejobs.ClockSkew), opened("9", time.Second)}, false},
+				{"too old, trigger first", []streamEvent{opened("3", time.Second), closed("3", 900*time.Millisecond-1)}, true},
+				{"too old, end first", []streamEvent{closed("4", 900*time.Millisecond-time.Microsecond), opened("4", time.Second)}, true},
+				{"of the job before, read last", []streamEvent{opened("5", 0), opened("5", time.Second), closed("5", time.Second-near)}, true},
+				{"of the job before, read between", []streamEvent{opened("6", 0), closed("6", time.Second-near), opened("6", time.Second)}, true},
+				{"of the job before, read first", []streamEvent{closed("7", time.Second-near), opened("7", 0), opened("7", time.Second)}, true},
 			} {
 				for _, h := range c.events {
-					s.take(h)
+					s.apply(h)
 				}
 				if open := s.job(c.events[0].key) != nil; open != c.open {
 					t.Errorf("%s, %s: pending is %v, want %v", again, c.name, open, c.open)
@@ -284,14 +284,14 @@ func TestEventsWithinTheToleranceOfClocks(t *testing.T) {
 // Events of one stream are applied in its order: their times do not matter.
 func TestEventsOfOneStreamAreInItsOrder(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
-		s := newSources(t, db, "door", "keep", "A", "A", "A")
+		s := newStreamFixture(t, db, "door", "keep", "A", "A", "A")
 		at := anHourAgo()
-		s.take(happening{"door.opened", "front", at.Add(time.Second), ""}, happening{"door.closed", "front", at, ""}) // a clock was set back
+		s.apply(streamEvent{"door.opened", "front", at.Add(time.Second), ""}, streamEvent{"door.closed", "front", at, ""}) // a clock was set back
 		if j := s.job("front"); j != nil {
 			t.Errorf("a job is pending since %v", j.Since)
 		}
-		s.take(happening{"door.opened", "back", at.Add(2 * time.Second), ""})
-		s.take(happening{"door.closed", "back", at.Add(time.Second), ""})
+		s.apply(streamEvent{"door.opened", "back", at.Add(2 * time.Second), ""})
+		s.apply(streamEvent{"door.closed", "back", at.Add(time.Second), ""})
 		if j := s.job("back"); j != nil {
 			t.Errorf("a job is pending since %v", j.Since)
 		}
@@ -299,9 +299,9 @@ func TestEventsOfOneStreamAreInItsOrder(t *testing.T) {
 }
 
 // A job that a person began is not ended by an older event.
-func TestAnEndOlderThanAJobBegunByHandLeavesIt(t *testing.T) {
+func TestEndOlderThanJobBegunByHandLeavesIt(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
-		s := newSources(t, db, "door", "keep", "A", "A", "A")
+		s := newStreamFixture(t, db, "door", "keep", "A", "A", "A")
 		now, err := s.store.Now(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -317,11 +317,11 @@ func TestAnEndOlderThanAJobBegunByHandLeavesIt(t *testing.T) {
 		if _, err := s.store.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: s.catalog.Revision(), Effects: []futurejobs.Effect{effect}}); err != nil {
 			t.Fatal(err)
 		}
-		s.take(happening{"door.closed", "front", now.Add(-time.Minute), ""})
+		s.apply(streamEvent{"door.closed", "front", now.Add(-time.Minute), ""})
 		if s.job("front") == nil {
 			t.Fatal("an end from a minute before took the job away")
 		}
-		s.take(happening{"door.closed", "front", now.Add(time.Minute), ""})
+		s.apply(streamEvent{"door.closed", "front", now.Add(time.Minute), ""})
 		if s.job("front") != nil {
 			t.Error("an end after it left the job")
 		}
@@ -330,13 +330,13 @@ func TestAnEndOlderThanAJobBegunByHandLeavesIt(t *testing.T) {
 
 // An update and a pause of another stream that are read before their trigger change its job, with or without a
 // pending job at that time.
-func TestAChangeThatIsReadBeforeItsTriggerChangesItsJob(t *testing.T) {
+func TestChangeThatIsReadBeforeItsTriggerChangesItsJob(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		at := anHourAgo()
 		after := func(seconds int) time.Time { return at.Add(time.Duration(seconds) * time.Second) }
 		for _, again := range []string{"keep", "restart"} {
-			s := newSources(t, db, again, again, "A", "B", "C")
-			events := []happening{
+			s := newStreamFixture(t, db, again, again, "A", "B", "C")
+			events := []streamEvent{
 				{"door.opened", "", after(1), `,"by":"ada"`},
 				{"door.seen", "", after(2), `,"lock":"old"`},
 				{"door.closed", "", after(3), ""},
@@ -350,7 +350,7 @@ func TestAChangeThatIsReadBeforeItsTriggerChangesItsJob(t *testing.T) {
 				for _, i := range order {
 					h := events[i]
 					h.key = name
-					s.take(h)
+					s.apply(h)
 				}
 				j := s.job(name)
 				if j == nil {
@@ -369,29 +369,29 @@ func TestAChangeThatIsReadBeforeItsTriggerChangesItsJob(t *testing.T) {
 }
 
 // A change that was read early is carried from job to job until its own job begins.
-func TestAChangeThatIsReadAheadOfTwoJobsChangesTheSecond(t *testing.T) {
+func TestChangeThatIsReadAheadOfTwoJobsChangesSecond(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		at := anHourAgo()
-		event := func(subject string, second int) happening {
-			return happening{subject, "front", at.Add(time.Duration(second) * time.Second), `,"lock":"new"`}
+		event := func(subject string, second int) streamEvent {
+			return streamEvent{subject, "front", at.Add(time.Duration(second) * time.Second), `,"lock":"new"`}
 		}
 		for name, c := range map[string]struct {
 			triggers string
-			events   []happening
+			events   []streamEvent
 		}{
-			"ended-twice": {"A", []happening{
+			"ended-twice": {"A", []streamEvent{
 				event("door.opened", 1), event("door.opened", 3), event("door.seen", 6), event("door.closed", 2), event("door.closed", 4), event("door.opened", 5),
 			}},
-			"an-older-trigger": {"AB", []happening{
+			"an-older-trigger": {"AB", []streamEvent{
 				event("door.opened.B", 1), event("door.opened.B", 8), event("door.seen", 6), event("door.closed", 2), event("door.opened.A", 5),
 			}},
 		} {
-			s := newSources(t, db, name, "keep", c.triggers, "C", "D")
+			s := newStreamFixture(t, db, name, "keep", c.triggers, "C", "D")
 			for _, h := range c.events {
 				if strings.HasPrefix(h.subject, "door.opened") {
 					h.body = ""
 				}
-				s.take(h)
+				s.apply(h)
 			}
 			if j := s.job("front"); j == nil || !j.Since.Equal(at.Add(5*time.Second)) || !strings.Contains(string(j.Known()), "new") {
 				t.Errorf("%s: the job is %+v, want one since second 5 that knows of second 6", name, j)
@@ -401,31 +401,31 @@ func TestAChangeThatIsReadAheadOfTwoJobsChangesTheSecond(t *testing.T) {
 }
 
 // A pause and its resume are in two streams, read in any order: the job is paused between them.
-func TestAPauseAndItsResumeOfTwoStreams(t *testing.T) {
+func TestPauseAndItsResumeOfTwoStreams(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		document := strings.Replace(fmt.Sprintf(doorRule, "door", "door.opened", "keep"), "pause: {event: door.held, key: event.id, if: event.held == true}",
 			"pause: [{event: door.held, key: event.id, if: event.held == true}, {event: door.freed, key: event.id, if: event.held == true}]", 1)
-		s := sourcesOf(t, db, "door", document, map[string]string{"door.opened": "A", "door.closed": "A", "door.seen": "A", "door.held": "B", "door.freed": "C"})
+		s := streamFixtureOf(t, db, "door", document, map[string]string{"door.opened": "A", "door.closed": "A", "door.seen": "A", "door.held": "B", "door.freed": "C"})
 		at := anHourAgo()
 		after := func(seconds int) time.Time { return at.Add(time.Duration(seconds) * time.Second) }
-		opened := happening{"door.opened", "", after(1), ""}
-		held, heldLater := happening{"door.held", "", after(2), `,"held":true`}, happening{"door.held", "", after(5), `,"held":true`}
-		freed := happening{"door.freed", "", after(3), `,"held":false`}
+		opened := streamEvent{"door.opened", "", after(1), ""}
+		held, heldLater := streamEvent{"door.held", "", after(2), `,"held":true`}, streamEvent{"door.held", "", after(5), `,"held":true`}
+		freed := streamEvent{"door.freed", "", after(3), `,"held":false`}
 		still, over := []checks.Pause{{From: after(5)}}, []checks.Pause{{From: after(2), To: after(3)}}
 		for name, c := range map[string]struct {
-			events []happening
+			events []streamEvent
 			want   []checks.Pause
 		}{
-			"in order":                   {[]happening{opened, held, freed}, over},
-			"the resume first":           {[]happening{opened, freed, held}, over},
-			"both before the trigger":    {[]happening{freed, held, opened}, over},
-			"the resume was before it":   {[]happening{opened, heldLater, freed}, still},
-			"the resume first, before":   {[]happening{opened, freed, heldLater}, still},
-			"all before, another resume": {[]happening{heldLater, freed, opened}, still},
+			"in order":                   {[]streamEvent{opened, held, freed}, over},
+			"the resume first":           {[]streamEvent{opened, freed, held}, over},
+			"both before the trigger":    {[]streamEvent{freed, held, opened}, over},
+			"the resume was before it":   {[]streamEvent{opened, heldLater, freed}, still},
+			"the resume first, before":   {[]streamEvent{opened, freed, heldLater}, still},
+			"all before, another resume": {[]streamEvent{heldLater, freed, opened}, still},
 		} {
 			for _, h := range c.events {
 				h.key = name
-				s.take(h)
+				s.apply(h)
 			}
 			j := s.job(name)
 			if j == nil {
@@ -442,32 +442,32 @@ func TestAPauseAndItsResumeOfTwoStreams(t *testing.T) {
 }
 
 // News of two streams are read in any order, and the later ones count.
-func TestTheLaterOfTwoUpdatesCounts(t *testing.T) {
+func TestLaterOfTwoUpdatesCounts(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		document := strings.Replace(fmt.Sprintf(doorRule, "door", "door.opened", "keep"), "update: {event: door.seen, key: event.id}",
 			"update: [{event: door.seen, key: event.id}, {event: door.tried, key: event.id}]", 1)
-		s := sourcesOf(t, db, "door", document, map[string]string{"door.opened": "A", "door.closed": "A", "door.seen": "B", "door.tried": "C", "door.held": "A"})
+		s := streamFixtureOf(t, db, "door", document, map[string]string{"door.opened": "A", "door.closed": "A", "door.seen": "B", "door.tried": "C", "door.held": "A"})
 		at := anHourAgo()
-		s.take(happening{"door.opened", "front", at, `,"lock":"none"`})
-		s.take(happening{"door.seen", "front", at.Add(2 * time.Second), `,"lock":"new"`})
-		s.take(happening{"door.tried", "front", at.Add(time.Second), `,"lock":"old","tried":true`})
+		s.apply(streamEvent{"door.opened", "front", at, `,"lock":"none"`})
+		s.apply(streamEvent{"door.seen", "front", at.Add(2 * time.Second), `,"lock":"new"`})
+		s.apply(streamEvent{"door.tried", "front", at.Add(time.Second), `,"lock":"old","tried":true`})
 		if known := string(s.job("front").Known()); !strings.Contains(known, `"new"`) || !strings.Contains(known, `"tried":true`) {
 			t.Errorf("the job knows %s, want the lock of the later news, and what the older ones alone say", known)
 		}
 		// News of one stream are applied in its order, even if its clock was set back.
-		s.take(happening{"door.opened", "back", at, `,"lock":"none"`})
-		s.take(happening{"door.seen", "back", at.Add(4 * time.Second), `,"lock":"first"`})
-		s.take(happening{"door.seen", "back", at.Add(3 * time.Second), `,"lock":"second"`})
+		s.apply(streamEvent{"door.opened", "back", at, `,"lock":"none"`})
+		s.apply(streamEvent{"door.seen", "back", at.Add(4 * time.Second), `,"lock":"first"`})
+		s.apply(streamEvent{"door.seen", "back", at.Add(3 * time.Second), `,"lock":"second"`})
 		if known := string(s.job("back").Known()); !strings.Contains(known, `"second"`) {
 			t.Errorf("the job knows %s, want the lock of the second news of the stream", known)
 		}
 		// The same applies to news that are read before their trigger, the first of them at the edge of its
 		// tolerance.
-		s.take(happening{"door.seen", "side", at.Add(4 * time.Second), `,"lock":"first"`})
-		s.take(happening{"door.seen", "side", at.Add(3 * time.Second), `,"lock":"second"`})
-		s.take(happening{"door.opened", "side", at, `,"lock":"none"`})
-		s.take(happening{"door.seen", "edge", at.Add(-futurejobs.ClockSkew), `,"lock":"second"`})
-		s.take(happening{"door.opened", "edge", at, `,"lock":"none"`})
+		s.apply(streamEvent{"door.seen", "side", at.Add(4 * time.Second), `,"lock":"first"`})
+		s.apply(streamEvent{"door.seen", "side", at.Add(3 * time.Second), `,"lock":"second"`})
+		s.apply(streamEvent{"door.opened", "side", at, `,"lock":"none"`})
+		s.apply(streamEvent{"door.seen", "edge", at.Add(-futurejobs.ClockSkew), `,"lock":"second"`})
+		s.apply(streamEvent{"door.opened", "edge", at, `,"lock":"none"`})
 		for _, key := range []string{"side", "edge"} {
 			if known := string(s.job(key).Known()); !strings.Contains(known, `"second"`) {
 				t.Errorf("%s: the job knows %s, want the second news of the stream", key, known)
@@ -477,18 +477,18 @@ func TestTheLaterOfTwoUpdatesCounts(t *testing.T) {
 }
 
 // Of many changes read before their trigger, only the newest change its job.
-func TestOfManyEarlyChangesTheNewestAreRemembered(t *testing.T) {
+func TestOfManyEarlyChangesNewestAreRemembered(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
-		s := newSources(t, db, "door", "keep", "A", "B", "B")
+		s := newStreamFixture(t, db, "door", "keep", "A", "B", "B")
 		at := anHourAgo()
 		for key, c := range map[string]struct {
 			size int
 			want string
 		}{"small": {1, "[12 13 14 15 16 17 18 19]"}, "large": {100 << 10, "[19]"}} {
 			for i := range 20 {
-				s.take(happening{"door.seen", key, at.Add(time.Duration(1+i) * time.Second), fmt.Sprintf(`,"n%d":%q`, i, strings.Repeat("x", c.size))})
+				s.apply(streamEvent{"door.seen", key, at.Add(time.Duration(1+i) * time.Second), fmt.Sprintf(`,"n%d":%q`, i, strings.Repeat("x", c.size))})
 			}
-			s.take(happening{"door.opened", key, at, ""})
+			s.apply(streamEvent{"door.opened", key, at, ""})
 			var state map[string]any
 			if err := json.Unmarshal(s.job(key).Known(), &state); err != nil {
 				t.Fatal(err)
@@ -507,22 +507,22 @@ func TestOfManyEarlyChangesTheNewestAreRemembered(t *testing.T) {
 }
 
 // Of many kept triggers with large bodies, the newest are kept.
-func TestOfManyKeptTriggersTheNewestLeaveTheirTime(t *testing.T) {
+func TestOfManyKeptTriggersNewestLeaveTheirTime(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
-		s := newSources(t, db, "door", "keep", "A", "B", "B")
+		s := newStreamFixture(t, db, "door", "keep", "A", "B", "B")
 		at := anHourAgo()
 		for i := range 30 {
-			s.take(happening{"door.opened", "front", at.Add(time.Duration(i) * time.Second), fmt.Sprintf(`,"text":%q`, strings.Repeat("x", 200<<10))})
+			s.apply(streamEvent{"door.opened", "front", at.Add(time.Duration(i) * time.Second), fmt.Sprintf(`,"text":%q`, strings.Repeat("x", 200<<10))})
 		}
-		s.take(happening{"door.closed", "front", at.Add(28*time.Second + 500*time.Millisecond), ""})
+		s.apply(streamEvent{"door.closed", "front", at.Add(28*time.Second + 500*time.Millisecond), ""})
 		if j := s.job("front"); j == nil || !j.Since.Equal(at.Add(29*time.Second)) {
 			t.Errorf("the job is %v, want one since the newest trigger", j)
 		}
 	})
 }
 
-// told is an oracle's state of a door: it receives all events in the order of their times.
-type told struct {
+// streamOracle is an oracle's state of a door: it receives all events in the order of their times.
+type streamOracle struct {
 	open    bool
 	since   time.Time
 	state   map[string]any
@@ -530,8 +530,8 @@ type told struct {
 	created int
 }
 
-// see plays an event; again is the rule's treatment of another trigger.
-func (k *told) see(h happening, again string) {
+// apply plays an event; again is the rule's treatment of another trigger.
+func (k *streamOracle) apply(h streamEvent, again string) {
 	var body map[string]any
 	if err := json.Unmarshal(fmt.Appendf(nil, `{"id":%q%s}`, h.key, h.body), &body); err != nil {
 		panic(err)
@@ -541,10 +541,10 @@ func (k *told) see(h happening, again string) {
 	opened := strings.HasPrefix(h.subject, "door.opened")
 	switch {
 	case opened && (!k.open || again == "restart"):
-		*k = told{open: true, since: h.at, state: body, created: k.created + 1}
+		*k = streamOracle{open: true, since: h.at, state: body, created: k.created + 1}
 	case !k.open || opened:
 	case h.subject == "door.closed":
-		*k = told{created: k.created}
+		*k = streamOracle{created: k.created}
 	case h.subject == "door.seen":
 		for name, value := range body {
 			k.state[name] = value
@@ -558,7 +558,7 @@ func (k *told) see(h happening, again string) {
 
 // Streams are read at different speeds, their clocks differ, and the state of each door equals that of an oracle that
 // receives all events in the order of their times, for any order of reading.
-func TestOutcomesFollowTheOrderOfTimes(t *testing.T) {
+func TestOutcomesFollowOrderOfTimes(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		for _, streams := range [][3]string{{"A", "B", "B"}, {"A", "B", "C"}, {"A", "B", "A"}, {"A", "A", "B"}, {"AB", "C", "C"}, {"AB", "C", "D"}} {
 			for _, again := range []string{"keep", "restart"} {
@@ -566,8 +566,8 @@ func TestOutcomesFollowTheOrderOfTimes(t *testing.T) {
 				name := fmt.Sprintf("%s/%s/%d", strings.Join(streams[:], "-"), again, seed)
 				t.Run(name, func(t *testing.T) {
 					random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // it deals cards
-					s := newSources(t, db, again+"-"+strings.ToLower(strings.Join(streams[:], "-")), again, streams[0], streams[1], streams[2])
-					s.playAtRandom(random, again, int(draws(20, 100))) // doors
+					s := newStreamFixture(t, db, again+"-"+strings.ToLower(strings.Join(streams[:], "-")), again, streams[0], streams[1], streams[2])
+					s.playAtRandom(random, again, int(drawOdds(20, 100))) // doors
 				})
 			}
 		}
@@ -576,7 +576,7 @@ func TestOutcomesFollowTheOrderOfTimes(t *testing.T) {
 
 // playAtRandom generates events of doors, reads the streams at random lags, and compares the state of each door with
 // the oracle.
-func (s *sources) playAtRandom(random *rand.Rand, again string, doors int) {
+func (s *streamFixture) playAtRandom(random *rand.Rand, again string, doors int) {
 	s.Helper()
 	skew := map[string]time.Duration{}
 	streams := slices.Compact(slices.Sorted(maps.Values(s.of)))
@@ -584,10 +584,10 @@ func (s *sources) playAtRandom(random *rand.Rand, again string, doors int) {
 		skew[stream] = time.Duration(random.Int64N(int64(futurejobs.ClockSkew) / 2)).Truncate(time.Microsecond)
 	}
 	opened := slices.DeleteFunc(slices.Sorted(maps.Keys(s.of)), func(subject string) bool { return !strings.HasPrefix(subject, "door.opened") })
-	begins, oracle := anHourAgo(), make(map[string]*told)
-	unread, story := make(map[string][]happening), make(map[string][]happening)
+	begins, oracle := anHourAgo(), make(map[string]*streamOracle)
+	unread, story := make(map[string][]streamEvent), make(map[string][]streamEvent)
 	for i := range 8 * doors {
-		h := happening{key: fmt.Sprintf("d%d", random.IntN(doors))}
+		h := streamEvent{key: fmt.Sprintf("d%d", random.IntN(doors))}
 		switch random.IntN(8) {
 		case 0, 1, 2:
 			h.subject, h.body = opened[random.IntN(len(opened))], fmt.Sprintf(`,"opened":%d`, i)
@@ -602,15 +602,15 @@ func (s *sources) playAtRandom(random *rand.Rand, again string, doors int) {
 		h.at = begins.Add(time.Duration(i)*2*futurejobs.ClockSkew + skew[stream])
 		unread[stream], story[h.key] = append(unread[stream], h), append(story[h.key], h)
 		if oracle[h.key] == nil {
-			oracle[h.key] = &told{}
+			oracle[h.key] = &streamOracle{}
 		}
-		oracle[h.key].see(h, again)
+		oracle[h.key].apply(h, again)
 	}
 	for len(unread) > 0 {
 		stream := streams[random.IntN(len(streams))]
 		queue := unread[stream]
 		if n := min(len(queue), random.IntN(40)); n > 0 {
-			s.take(queue[:n]...)
+			s.apply(queue[:n]...)
 			unread[stream] = queue[n:]
 		}
 		if len(unread[stream]) == 0 {
@@ -626,9 +626,9 @@ func (s *sources) playAtRandom(random *rand.Rand, again string, doors int) {
 }
 
 // compare compares the state of a door with the oracle.
-func (s *sources) compare(key string, want *told, story []happening) {
+func (s *streamFixture) compare(key string, want *streamOracle, story []streamEvent) {
 	s.Helper()
-	got, j := told{created: s.created(key)}, s.job(key)
+	got, j := streamOracle{created: s.created(key)}, s.job(key)
 	if j != nil {
 		got.open, got.since, got.pauses = true, j.Since, j.Pauses
 		if err := json.Unmarshal(j.Known(), &got.state); err != nil {
@@ -639,14 +639,14 @@ func (s *sources) compare(key string, want *told, story []happening) {
 		}
 	}
 	expected := *want
-	expected.state = through(expected.state)
-	if diff := cmp.Diff(expected, got, cmp.AllowUnexported(told{})); diff != "" {
+	expected.state = roundTrip(expected.state)
+	if diff := cmp.Diff(expected, got, cmp.AllowUnexported(streamOracle{})); diff != "" {
 		s.Errorf("%s: (-oracle +store)\n%s\nof %v", key, diff, story)
 	}
 }
 
-// through returns a state after a round trip through JSON.
-func through(state map[string]any) (back map[string]any) {
+// roundTrip returns a state after a round trip through JSON.
+func roundTrip(state map[string]any) (back map[string]any) {
 	text, err := json.Marshal(state)
 	if err == nil {
 		err = json.Unmarshal(text, &back)

@@ -90,10 +90,10 @@ func NewSweeper(q Queue, b RuleReader, o *Owner, c *Clock, workers int, log *slo
 		catalog: b, turns: turns, putOff: putOff{log: log}, wake: s.Wake,
 		waiting: map[VersionRef]waitingVersion{}, behindSince: map[string]time.Time{},
 	}
-	s.admission.lanes = newLimiter(workers, s.admission.capacityFreed)
+	s.admission.workers = newLimiter(workers, s.admission.capacityFreed)
 	s.outages = &outageTracker{queue: q, catalog: b, clock: c, failures: s.failures}
 	s.checker = &checker{
-		clock: c, log: log, starts: q, lanes: s.admission.lanes, turns: turns, outages: &s.outages.cache,
+		clock: c, log: log, starts: q, workers: s.admission.workers, turns: turns, outages: &s.outages.cache,
 		freed: s.admission.capacityFreed, wake: s.Wake,
 	}
 	s.settler = &settler{
@@ -160,7 +160,7 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 	s.admission.turns.close()
 	checkers.Wait()
 	searches.Wait()
-	s.admission.lanes.wait()
+	s.admission.workers.wait()
 	close(pipe.decided)
 	writers.Wait()
 	return nil
@@ -283,10 +283,10 @@ func (s *Sweeper) OwnLag() time.Duration {
 }
 
 // Abandoned returns the number of handlers that ignored their timeout and have not returned.
-func (s *Sweeper) Abandoned() int { return s.admission.lanes.abandoned() }
+func (s *Sweeper) Abandoned() int { return s.admission.workers.abandoned() }
 
 // RunningJSON describes up to 20 running checks, as JSON.
-func (s *Sweeper) RunningJSON() string { return s.admission.lanes.runningJSON() }
+func (s *Sweeper) RunningJSON() string { return s.admission.workers.runningJSON() }
 
 // sweep reads all due jobs of the held shards and passes them to the checkers. Jobs that wait for their streams, a
 // free lane or a source are parked for a later sweep; left is the oldest slot of these.

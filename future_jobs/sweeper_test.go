@@ -23,11 +23,11 @@ import (
 type engine struct {
 	*testing.T
 	store    *store.Store
-	wall     *wall
+	wall     *wallClock
 	clock    *futurejobs.Clock
 	owner    *futurejobs.Owner
 	catalog  *handlers
-	queue    *askedQueue
+	queue    *recordingQueue
 	sweeper  *futurejobs.Sweeper
 	shifter  *futurejobs.Shifter
 	seq      uint64
@@ -35,15 +35,15 @@ type engine struct {
 	finished chan struct{}
 }
 
-// askedQueue is a queue that counts queries for the jobs of certain rules, and settlements.
-type askedQueue struct {
+// recordingQueue is a queue that counts queries for the jobs of certain rules, and settlements.
+type recordingQueue struct {
 	futurejobs.Queue
 	forRules atomic.Int64
 	settled  atomic.Int64
 	after    atomic.Pointer[func(futurejobs.DueQuery)] // called after a query; may be nil
 }
 
-func (a *askedQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+func (a *recordingQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	if len(q.Of) > 0 {
 		a.forRules.Add(1)
 	}
@@ -54,7 +54,7 @@ func (a *askedQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejo
 	return jobs, err
 }
 
-func (a *askedQueue) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+func (a *recordingQueue) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	defer a.settled.Add(1)
 	return a.Queue.Settle(ctx, s)
 }
@@ -81,20 +81,20 @@ func (h *handlers) Rule(ctx context.Context, id, version int32) (*futurejobs.Rul
 	return &other, nil
 }
 
-func run(t *testing.T, handle map[string]checks.Handler, documents ...string) *engine {
+func startEngine(t *testing.T, handle map[string]checks.Handler, documents ...string) *engine {
 	t.Helper()
-	return runIn(t, storetest.DataDir(t), handle, documents...)
+	return startEngineIn(t, storetest.DataDir(t), handle, documents...)
 }
 
-func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents ...string) *engine {
+func startEngineIn(t *testing.T, dir string, handle map[string]checks.Handler, documents ...string) *engine {
 	t.Helper()
 	return runWithin(t, dir, nil, handle, documents...)
 }
 
-// runWithin is runIn with quotas, or nil.
+// runWithin is startEngineIn with quotas, or nil.
 func runWithin(t *testing.T, dir string, quotas futurejobs.Quotas, handle map[string]checks.Handler, documents ...string) *engine {
 	t.Helper()
-	wall := &wall{}
+	wall := &wallClock{}
 	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4, Log: slog.New(slog.DiscardHandler), Clock: wall.Now})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func runWithin(t *testing.T, dir string, quotas futurejobs.Quotas, handle map[st
 	clock := futurejobs.NewClock(s.Now, time.Now)
 	e.clock = clock
 	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
-	e.queue = &askedQueue{Queue: s}
+	e.queue = &recordingQueue{Queue: s}
 	e.sweeper = futurejobs.NewSweeper(e.queue, e.catalog, owner, clock, 8, log)
 	e.sweeper.Quotas = quotas
 	owner.Changed = e.sweeper.Wake
@@ -166,7 +166,7 @@ func (e *engine) save(document string, more ...rules.StreamBinding) {
 func (e *engine) resolve(document string) {
 	e.Helper()
 	e.save(document + "resolve: [{event: it.happened, key: event.id}]\n")
-	e.read()
+	e.applyEvents()
 }
 
 func saveIn(tb testing.TB, s *store.Store, document string, more ...rules.StreamBinding) {
@@ -190,14 +190,14 @@ func saveIn(tb testing.TB, s *store.Store, document string, more ...rules.Stream
 	}
 }
 
-// happen applies events in one batch.
-func (e *engine) happen(subject string, keys ...string) {
+// publish applies events in one batch.
+func (e *engine) publish(subject string, keys ...string) {
 	e.Helper()
-	e.happenAt(time.Now().UTC(), subject, keys...)
+	e.publishAt(time.Now().UTC(), subject, keys...)
 }
 
-// happenAt applies events with the given stream time.
-func (e *engine) happenAt(at time.Time, subject string, keys ...string) {
+// publishAt applies events with the given stream time.
+func (e *engine) publishAt(at time.Time, subject string, keys ...string) {
 	e.Helper()
 	batch := futurejobs.EffectBatch{Stream: "S", After: e.seq, RuleSet: e.catalog.Revision()}
 	for _, k := range keys {
@@ -216,15 +216,15 @@ func (e *engine) happenAt(at time.Time, subject string, keys ...string) {
 	}
 }
 
-// read marks the stream as read up to now.
-func (e *engine) read() {
+// applyEvents marks the stream as read up to now.
+func (e *engine) applyEvents() {
 	e.Helper()
 	if err := e.store.MarkRead(e.Context(), "S", e.seq, time.Now().UTC()); err != nil {
 		e.Fatal(err)
 	}
 }
 
-func (e *engine) said() []futurejobs.ListedAlert {
+func (e *engine) alerts() []futurejobs.ListedAlert {
 	e.Helper()
 	page, err := e.store.Alerts(e.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	if err != nil {
@@ -242,7 +242,7 @@ func (e *engine) newAlerts(last *int64, list func(futurejobs.ListedAlert)) {
 		return
 	}
 	*last = settled
-	for _, a := range e.said() {
+	for _, a := range e.alerts() {
 		list(a)
 	}
 }
@@ -276,19 +276,19 @@ slot: 1s
 `
 )
 
-func TestASlotWaitsUntilItsStreamIsRead(t *testing.T) {
+func TestSlotWaitsUntilItsStreamIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil, withResolve)
-		e.happen("slow.created", "1")
+		e := startEngine(t, nil, withResolve)
+		e.publish("slow.created", "1")
 		time.Sleep(9 * time.Second)
-		e.read() // before the slot: it does not cover events up to the slot
+		e.applyEvents() // before the slot: it does not cover events up to the slot
 		time.Sleep(time.Minute)
-		if listed := e.said(); len(listed) != 0 {
+		if listed := e.alerts(); len(listed) != 0 {
 			t.Fatalf("said before the stream was read past the slot: %+v", listed)
 		}
-		e.read()
+		e.applyEvents()
 		time.Sleep(2 * time.Second)
-		listed := e.said()
+		listed := e.alerts()
 		if len(listed) != 1 {
 			t.Fatalf("%d alerts once the stream was read", len(listed))
 		}
@@ -298,9 +298,9 @@ func TestASlotWaitsUntilItsStreamIsRead(t *testing.T) {
 	})
 }
 
-func TestVersionWithADeletedStreamDoesNotBlockOthers(t *testing.T) {
+func TestVersionWithDeletedStreamDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, nil)
+		e := startEngine(t, nil)
 		for _, version := range []struct {
 			key   string
 			reads []rules.StreamBinding
@@ -312,13 +312,13 @@ func TestVersionWithADeletedStreamDoesNotBlockOthers(t *testing.T) {
 			if err := e.catalog.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			e.happen("slow.created", version.key)
+			e.publish("slow.created", version.key)
 		}
 		e.sweeper.Wake()
 		time.Sleep(11 * time.Second)
-		e.read()
+		e.applyEvents()
 		time.Sleep(3 * time.Second)
-		listed := e.said()
+		listed := e.alerts()
 		if len(listed) != 1 || listed[0].Key != "new" {
 			t.Errorf("said %+v, want what the new version says", listed)
 		}
@@ -332,7 +332,7 @@ func TestSlowHandlerLeavesWorkersForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		defer close(hang)
-		e := run(t, map[string]checks.Handler{
+		e := startEngine(t, map[string]checks.Handler{
 			"hangs": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 				<-hang
 				return checks.Answer{}, nil
@@ -351,9 +351,9 @@ func TestSlowHandlerLeavesWorkersForOthers(t *testing.T) {
 		for i := range 20 {
 			keys = append(keys, fmt.Sprint(i))
 		}
-		e.happen("hangs.created", keys...)
-		e.happen("asks.created", keys...)
-		e.happen("computes.created", keys...)
+		e.publish("hangs.created", keys...)
+		e.publish("asks.created", keys...)
+		e.publish("computes.created", keys...)
 		time.Sleep(20 * time.Second)
 
 		counts := map[string]int{}
@@ -378,11 +378,11 @@ func TestSlowHandlerLeavesWorkersForOthers(t *testing.T) {
 // A job that waits for a lane is checked as soon as one is free, and not at the next sweep.
 func TestFreeLaneIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, map[string]checks.Handler{"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+		e := startEngine(t, map[string]checks.Handler{"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 			time.Sleep(10 * time.Millisecond)
 			return checks.Answer{Outcome: checks.Exhausted}, nil
 		})}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.happen("asks.created", keys(200)...)
+		e.publish("asks.created", keys(200)...)
 		time.Sleep(12 * time.Second)
 		if ended := len(e.ended()); ended != 200 {
 			t.Errorf("%d of 200 ended within two seconds of their slot, four at a time and 10 ms each", ended)
@@ -404,17 +404,17 @@ func TestSlowHandlersLeaveWorkersForOthers(t *testing.T) {
 					hangs(ctx, never)
 					return checks.Answer{}, ctx.Err()
 				})
-				e := run(t, map[string]checks.Handler{
+				e := startEngine(t, map[string]checks.Handler{
 					"a": hanging, "b": hanging,
 					"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 						time.Sleep(100 * time.Millisecond)
 						return checks.Answer{Outcome: checks.Exhausted}, nil
 					}),
 				}, fmt.Sprintf(noResolve, "a", "a"), fmt.Sprintf(noResolve, "b", "b"), fmt.Sprintf(noResolve, "asks", "asks"))
-				e.happen("a.created", keys(20)...)
-				e.happen("b.created", keys(20)...)
+				e.publish("a.created", keys(20)...)
+				e.publish("b.created", keys(20)...)
 				time.Sleep(2 * time.Second)
-				e.happen("asks.created", keys(10)...)
+				e.publish("asks.created", keys(10)...)
 				time.Sleep(20 * time.Second)
 				ended := e.ended()
 				for _, h := range ended {
@@ -435,19 +435,19 @@ func TestSlowHandlersLeaveWorkersForOthers(t *testing.T) {
 
 func TestUndeterminedChecksAreAlertedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int32
-		e := run(t, map[string]checks.Handler{
+		var requests atomic.Int32
+		e := startEngine(t, map[string]checks.Handler{
 			"fails": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
-				if asked.Add(1) == 5 {
+				if requests.Add(1) == 5 {
 					panic("the fifth time is too much")
 				}
 				return checks.Answer{}, fmt.Errorf("no route to the warehouse")
 			}),
 		}, fmt.Sprintf(noResolve, "fails", "fails"))
-		e.happen("fails.created", "1")
+		e.publish("fails.created", "1")
 		time.Sleep(30*time.Second + 500*time.Millisecond)
 
-		listed := e.said()
+		listed := e.alerts()
 		if len(listed) != 1 || listed[0].Status != alerts.Undetermined {
 			t.Fatalf("said %+v, want one undetermined", listed)
 		}
@@ -456,23 +456,23 @@ func TestUndeterminedChecksAreAlertedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if job.CheckCount != 0 || job.UndeterminedChecks < 6 || job.Last.FailedAt.IsZero() || !job.Last.CompletedAt.IsZero() {
-			t.Errorf("after %d attempts the job says: %+v", asked.Load(), job)
+			t.Errorf("after %d attempts the job says: %+v", requests.Load(), job)
 		}
-		if job.UndeterminedChecks != int(asked.Load()) || job.CheckAttempts != int(asked.Load()) {
-			t.Errorf("%d attempts, of which the job counts %d, and %d in a row", asked.Load(), job.CheckAttempts, job.UndeterminedChecks)
+		if job.UndeterminedChecks != int(requests.Load()) || job.CheckAttempts != int(requests.Load()) {
+			t.Errorf("%d attempts, of which the job counts %d, and %d in a row", requests.Load(), job.CheckAttempts, job.UndeterminedChecks)
 		}
 	})
 }
 
 func TestStopSettlesRunningChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, map[string]checks.Handler{
+		e := startEngine(t, map[string]checks.Handler{
 			"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 				time.Sleep(time.Second)
 				return checks.Answer{Outcome: checks.Exhausted}, nil
 			}),
 		}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.happen("asks.created", "1", "2", "3")
+		e.publish("asks.created", "1", "2", "3")
 		time.Sleep(10*time.Second + 500*time.Millisecond)
 		e.stop()
 		<-e.finished
@@ -482,35 +482,35 @@ func TestStopSettlesRunningChecks(t *testing.T) {
 	})
 }
 
-func TestAJobThatChangedMeanwhileIsNotDecided(t *testing.T) {
+func TestJobThatChangedMeanwhileIsNotDecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := run(t, map[string]checks.Handler{
+		e := startEngine(t, map[string]checks.Handler{
 			"slow": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 				time.Sleep(2 * time.Second)
 				return checks.Answer{Outcome: checks.Exhausted, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Error}}}, nil
 			}),
 		}, withResolve)
-		e.happen("slow.created", "1")
+		e.publish("slow.created", "1")
 		time.Sleep(10 * time.Second)
-		e.read()
+		e.applyEvents()
 		time.Sleep(time.Second) // it is being checked
-		e.happen("slow.done", "1")
+		e.publish("slow.done", "1")
 		time.Sleep(10 * time.Second)
 		ended := e.ended()
 		if len(ended) != 1 || ended[0].Outcome != checks.Resolved {
 			t.Errorf("history has %+v, want one that is resolved", ended)
 		}
-		if listed := e.said(); len(listed) != 0 {
+		if listed := e.alerts(); len(listed) != 0 {
 			t.Errorf("said of an order that was done before the decision: %+v", listed)
 		}
 	})
 }
 
 // A slot that comes while a sweep reads earlier jobs is swept at once, and not with the slot after it.
-func TestSlotDuringASweepIsSwept(t *testing.T) {
+func TestSlotDuringSweepIsSwept(t *testing.T) {
 	t.Parallel()
 	const every = 10 * time.Second
-	e := run(t, nil, strings.Replace(fmt.Sprintf(noResolve, "r", "r"), "slot: 1s", "slot: 10s", 1))
+	e := startEngine(t, nil, strings.Replace(fmt.Sprintf(noResolve, "r", "r"), "slot: 1s", "slot: 10s", 1))
 	now, err := e.store.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func entriesOf(t *testing.T, d Decision) []Entry {
 	return d.Job.Trail.Entries()
 }
 
-func TestCheckAddsATrailEntry(t *testing.T) {
+func TestCheckAddsTrailEntry(t *testing.T) {
 	slot, late := noon, 1500*time.Millisecond
 	fires := []alerts.Draft{{Status: alerts.Firing, Step: "primary"}}
 	next := slot.Add(time.Hour)
@@ -46,10 +46,10 @@ func TestCheckAddsATrailEntry(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rule := orderRule()
-			rule.Handler = computing{}
+			rule.Handler = inlineHandler{}
 			rule.Limits = guards.Limits{Attempts: 3}
 			before := Job{ID: 1, CreatedAt: noon, NextCheckAt: slot, Trail: "what is kept is not the look's"}
-			d := decided(rule, before, CheckTimes{}, c.answer, c.err, slot.Add(late))
+			d := decideJob(rule, before, CheckTimes{}, c.answer, c.err, slot.Add(late))
 			var want []Entry
 			if c.want != nil {
 				e := look
@@ -66,7 +66,7 @@ func TestCheckAddsATrailEntry(t *testing.T) {
 	}
 }
 
-func TestUncheckedJobsAddATrailEntry(t *testing.T) {
+func TestUncheckedJobsAddTrailEntry(t *testing.T) {
 	rule := orderRule()
 	rule.CatchUp = CatchUp{After: time.Hour, Do: Skip}
 	d := Decision{Job: Job{NextCheckAt: noon}}
@@ -81,7 +81,7 @@ func TestUncheckedJobsAddATrailEntry(t *testing.T) {
 	}
 }
 
-func TestATrailIsBounded(t *testing.T) {
+func TestTrailIsBounded(t *testing.T) {
 	var trail Trail
 	for n := range 2 * TrailMost {
 		trail = trail.With(Entry{At: noon.Add(time.Duration(n) * time.Minute)}.Trail())
@@ -95,7 +95,7 @@ func TestATrailIsBounded(t *testing.T) {
 	}
 }
 
-func TestAnEntryIsBounded(t *testing.T) {
+func TestEntryIsBounded(t *testing.T) {
 	for name, text := range map[string]string{
 		"letters": strings.Repeat("x", 5000), "runes": strings.Repeat("ä", 5000), "controls": strings.Repeat("\x00", 5000),
 		"no text": strings.Repeat("\xff", 5000), "breaks": strings.Repeat("\n", 5000),
@@ -128,12 +128,12 @@ func TestUnreadableLineIsSkipped(t *testing.T) {
 // BenchmarkDecide measures a decision after which the job continues.
 func BenchmarkDecide(b *testing.B) {
 	rule := orderRule()
-	rule.Handler = computing{}
+	rule.Handler = inlineHandler{}
 	answer := checks.Answer{Next: noon.Add(time.Hour), Nominal: true, Values: `state.status = "UNSHIPPED"`}
 	job := Job{ID: 1, CreatedAt: noon, NextCheckAt: noon}
 	b.ReportAllocs()
 	for b.Loop() {
-		if d := decided(rule, job, CheckTimes{}, answer, nil, noon.Add(time.Millisecond)); d.Ends() {
+		if d := decideJob(rule, job, CheckTimes{}, answer, nil, noon.Add(time.Millisecond)); d.Ends() {
 			b.Fatal(fmt.Sprint(d))
 		}
 	}

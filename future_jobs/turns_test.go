@@ -49,29 +49,29 @@ func (p *testAllowance) Spent() int64 {
 	return p.spent
 }
 
-// taxed is an inline handler with an allowance, whose checks take a while.
-type taxed struct {
+// costlyHandler is an inline handler with an allowance, whose checks take a while.
+type costlyHandler struct {
 	*testAllowance
 	takes time.Duration
 
-	mu    sync.Mutex
-	asked map[string]int // by key
+	mu       sync.Mutex
+	requests map[string]int // by key
 }
 
-func newTaxed(tenant string, size, takes time.Duration) *taxed {
-	return &taxed{testAllowance: &testAllowance{tenant: tenant, size: size.Microseconds()}, takes: takes, asked: map[string]int{}}
+func newCostlyHandler(tenant string, size, takes time.Duration) *costlyHandler {
+	return &costlyHandler{testAllowance: &testAllowance{tenant: tenant, size: size.Microseconds()}, takes: takes, requests: map[string]int{}}
 }
 
-func (x *taxed) Inline() {}
+func (x *costlyHandler) Inline() {}
 
-func (x *taxed) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
+func (x *costlyHandler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	time.Sleep(x.takes)
 	x.testAllowance.mu.Lock()
 	x.spent, x.owed = x.spent+x.takes.Microseconds(), x.owed+x.takes.Microseconds()
 	x.testAllowance.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.asked[c.Key]++
+	x.requests[c.Key]++
 	return checks.Answer{Outcome: checks.Exhausted}, nil
 }
 
@@ -80,20 +80,20 @@ func (x *taxed) Check(_ context.Context, c checks.Check) (checks.Answer, error) 
 func TestVirtualTenantsAreServedInTurn(t *testing.T) {
 	const hostile, jobs = 3, 150
 	synctest.Test(t, func(t *testing.T) {
-		all := map[string]checks.Handler{"good": newTaxed("good-", time.Second, time.Microsecond)}
+		all := map[string]checks.Handler{"good": newCostlyHandler("good-", time.Second, time.Microsecond)}
 		documents := []string{fmt.Sprintf(noResolve, "good", "good"), fmt.Sprintf(noResolve, "plain", "plain")}
 		for i := range hostile {
 			name := fmt.Sprintf("bad%d", i)
-			all[name] = newTaxed(name+"-", 2*time.Second, 100*time.Millisecond)
+			all[name] = newCostlyHandler(name+"-", 2*time.Second, 100*time.Millisecond)
 			documents = append(documents, fmt.Sprintf(noResolve, name, name))
 		}
-		e := run(t, all, documents...)
+		e := startEngine(t, all, documents...)
 		startedAt := time.Now()
 		for i := range hostile {
-			e.happen(fmt.Sprintf("bad%d.created", i), keys(jobs)...)
+			e.publish(fmt.Sprintf("bad%d.created", i), keys(jobs)...)
 		}
-		e.happen("good.created", keys(jobs)...)
-		e.happen("plain.created", keys(jobs)...)
+		e.publish("good.created", keys(jobs)...)
+		e.publish("plain.created", keys(jobs)...)
 
 		time.Sleep(35 * time.Second)
 		if putOff := e.sweeper.PutOff(); len(putOff) != hostile || putOff[0].Rule != "bad0" || putOff[0].Since.Sub(startedAt) > 35*time.Second {
@@ -130,7 +130,7 @@ func TestVirtualTenantsAreServedInTurn(t *testing.T) {
 			if counts[name] != jobs {
 				t.Errorf("%d of %d jobs of %s ended", counts[name], jobs, name)
 			}
-			for key, n := range h.(*taxed).asked {
+			for key, n := range h.(*costlyHandler).requests {
 				if n != 1 {
 					t.Errorf("%s/%s was checked %d times", name, key, n)
 				}

@@ -216,7 +216,7 @@ func (n *node) wireMonitors(self futurejobs.Node) {
 	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
 	n.overdue = &overdue{store: n.store, catalog: n.catalog, now: n.clock.Now, after: n.overdueAfter}
 	n.stallDetector = &stallDetector{
-		store: n.store, catalog: n.catalog, taps: n.intake.Status, now: n.clock.Now,
+		store: n.store, catalog: n.catalog, readers: n.intake.Status, now: n.clock.Now,
 		after: n.overdueAfter + n.Lease/3, announce: n.observer.announce, log: n.log,
 	}
 	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, shiftedJobs: n.store.Shifted, holds: n.maintains, openAlert: n.store.OpenSystemAlert, closeAlert: n.store.CloseSystemAlert, noteAlert: n.observer.observe, log: n.log}
@@ -374,7 +374,7 @@ func (n *node) parts() []func(context.Context) error {
 
 // handler returns the node's HTTP handler.
 func (n *node) handler(addr net.Addr) http.Handler {
-	streams := &streamReport{store: n.store, catalog: n.catalog, taps: n.intake.Status, streams: n.bus.Streams, conn: n.bus.Conn, now: n.clock.Now}
+	streams := &streamReport{store: n.store, catalog: n.catalog, readers: n.intake.Status, streams: n.bus.Streams, conn: n.bus.Conn, now: n.clock.Now}
 	return web.New(web.Options{
 		Lists: n.store, Loads: n.store, JobActions: n.jobs, Acks: n.acks, Letters: n.letters, Outbox: n.store, Catalog: n.catalog, Hooks: n.hooks.hook, Rules: n.rules, Wire: wire{n.bus.EventPublisher, n.bus.AlertReader}, Health: n.readiness.conditions, Metrics: n.metrics,
 		Memory: n.store, Keeper: n.keeper, Logins: n.login.current.Load, Open: n.gate.allowsAnonymous, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.people.channels(), Streams: streams, Sources: n.sources.Set,

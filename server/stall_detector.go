@@ -41,7 +41,7 @@ const gapStep = "gap"
 type stallDetector struct {
 	store    *store.Store
 	catalog  *rules.Catalog
-	taps     func() []events.Status
+	readers  func() []events.Status
 	now      func() time.Time // the database's time
 	after    time.Duration
 	announce func(context.Context, alerts.SystemAlert) error
@@ -102,8 +102,8 @@ func (b *stallDetector) check(ctx context.Context) error {
 // currentProgress returns the progress known to this node, by topic.
 func (b *stallDetector) currentProgress(ctx context.Context) (map[string]time.Time, error) {
 	reached := map[string]time.Time{}
-	for _, tap := range b.taps() {
-		reached[ingestTopic+tap.Line] = tap.CaughtUp
+	for _, reader := range b.readers() {
+		reached[ingestTopic+reader.Line] = reader.CaughtUp
 	}
 	through, whole, err := b.store.SweptByOthers(ctx, "")
 	if whole && err == nil {

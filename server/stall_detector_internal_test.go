@@ -89,7 +89,7 @@ func (w *detectorFixture) open() {
 	w.owner = futurejobs.NewOwner(w.store, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, quiet)
 	w.stallDetector = &stallDetector{
 		store: w.store, catalog: w.catalog, now: w.clock.Now, after: overdueAfter + 5*time.Second, log: quiet,
-		taps: func() []events.Status { return []events.Status{{Line: w.line, CaughtUp: w.caughtUp()}} },
+		readers: func() []events.Status { return []events.Status{{Line: w.line, CaughtUp: w.caughtUp()}} },
 		announce: func(ctx context.Context, r alerts.SystemAlert) error {
 			_, _, err := w.store.WriteSystemAlert(ctx, r)
 			return err
@@ -344,15 +344,15 @@ func TestUnreadStreamIsReported(t *testing.T) {
 func TestFutureTimeIsNoMonitoringGap(t *testing.T) {
 	runDetector(t, everyMinute, func(w *detectorFixture) {
 		w.advance(2 * time.Minute)
-		w.stallDetector.taps = func() []events.Status {
+		w.stallDetector.readers = func() []events.Status {
 			return []events.Status{{Line: "S", CaughtUp: time.Now().Add(5 * time.Minute)}}
 		}
 		w.advance(stallCheckInterval + time.Second)
-		w.stallDetector.taps = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: time.Now()}} }
+		w.stallDetector.readers = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: time.Now()}} }
 		w.advance(10 * time.Second)
 		w.checkNoAlerts("after a clock was set back")
 		stuck := time.Now()
-		w.stallDetector.taps = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: stuck}} }
+		w.stallDetector.readers = func() []events.Status { return []events.Status{{Line: "S", CaughtUp: stuck}} }
 		w.advance(2 * time.Minute)
 		if listed := w.listAlerts(); len(listed) != 1 || listed[0].Key != "ingest/S" {
 			t.Errorf("while the stream is not read: %+v", listed)
@@ -366,7 +366,7 @@ func TestUnusedStreamIsForgotten(t *testing.T) {
 		_, err := w.store.Delete(w.Context(), "order-unshipped", rules.AnyVersion)
 		w.failOn(err)
 		w.failOn(w.catalog.Refresh(w.Context()))
-		w.stallDetector.taps = func() []events.Status { return nil }
+		w.stallDetector.readers = func() []events.Status { return nil }
 		w.advance(time.Hour)
 		w.checkNoAlerts("after the rule was deleted")
 		kept, err := w.store.Progress(w.Context())

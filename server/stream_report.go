@@ -20,7 +20,7 @@ import (
 type streamReport struct {
 	store   *store.Store
 	catalog *rules.Catalog
-	taps    func() []events.Status // of this node's intake
+	readers func() []events.Status // of this node's intake
 	streams *bus.Streams
 	conn    *bus.Conn
 	now     func() time.Time // the database's time
@@ -61,15 +61,15 @@ func (r *streamReport) loadStreamStatus(ctx context.Context, all []streamStatus)
 	if err != nil {
 		return err
 	}
-	taps := r.taps()
+	readers := r.readers()
 	for i := range all {
 		s := &all[i]
 		s.cursor, s.readBy = cursors[s.name], holders[futurejobs.ShardOf("stream", s.name, r.store.Shards())]
 		if at := slices.IndexFunc(progress, func(p store.Progress) bool { return p.Topic == ingestTopic+s.name }); at >= 0 {
 			s.progress = progress[at]
 		}
-		if at := slices.IndexFunc(taps, func(t events.Status) bool { return t.Line == s.name }); at >= 0 {
-			s.tap = &taps[at]
+		if at := slices.IndexFunc(readers, func(t events.Status) bool { return t.Line == s.name }); at >= 0 {
+			s.reader = &readers[at]
 		}
 	}
 	return nil

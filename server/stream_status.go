@@ -23,7 +23,7 @@ type streamStatus struct {
 	cursor   futurejobs.Cursor
 	progress store.Progress // zero: none is stored
 	readBy   string         // the node's name; empty: no node
-	tap      *events.Status // nil: read by another node
+	reader   *events.Status // nil: read by another node
 	end      *events.Info   // nil: no reply from the broker
 	gone     bool           // the broker reports that it does not exist
 }
@@ -66,8 +66,8 @@ func (s streamStatus) behind() *uint64 {
 	var left uint64
 	switch {
 	case s.caughtUp():
-	case s.tap != nil && s.tap.Err == nil && !s.tap.CaughtUp.IsZero():
-		left = s.tap.Left
+	case s.reader != nil && s.reader.Err == nil && !s.reader.CaughtUp.IsZero():
+		left = s.reader.Left
 	case s.end != nil:
 		left = s.end.LastSeq - s.cursor.LastSeq
 	default:
@@ -82,8 +82,8 @@ func (s streamStatus) readThrough(now time.Time) time.Time {
 	if s.progress.Through.After(through) {
 		through = s.progress.Through
 	}
-	if s.tap != nil && s.tap.CaughtUp.After(through) {
-		through = s.tap.CaughtUp
+	if s.reader != nil && s.reader.CaughtUp.After(through) {
+		through = s.reader.CaughtUp
 	}
 	if s.caughtUp() {
 		through = now
@@ -94,11 +94,11 @@ func (s streamStatus) readThrough(now time.Time) time.Time {
 // state returns the state of the stream and its problem. The error itself may contain hosts and is only logged.
 func (s streamStatus) state(lag time.Duration) (state, problem string) {
 	switch {
-	case s.gone || s.tap != nil && errors.Is(s.tap.Err, events.ErrGone):
+	case s.gone || s.reader != nil && errors.Is(s.reader.Err, events.ErrGone):
 		return web.StreamMissing, "the stream does not exist; jobs that wait for it are not checked until its subjects are read from another"
 	case s.readBy == "":
 		return web.StreamUnassigned, "no live node is to read it; within a lease another takes over, if one is left"
-	case s.tap != nil && s.tap.Err != nil:
+	case s.reader != nil && s.reader.Err != nil:
 		return web.StreamFailing, "it cannot be read at the moment and is tried again; the log of " + s.readBy + " says why"
 	case s.progress.Still:
 		return web.StreamFailing, "it stands still; the log of " + s.readBy + " says why"

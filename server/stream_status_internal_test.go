@@ -28,17 +28,17 @@ func TestStreamStatus(t *testing.T) {
 		{"read elsewhere", streamStatus{cursor: cursor, readBy: "a", end: end(130), progress: store.Progress{Through: at(2 * time.Second)}}, web.StreamUpToDate, 30, 2 * time.Second},
 		{
 			"read here, no rule matches the rest",
-			streamStatus{cursor: cursor, readBy: "a", end: end(130), tap: &events.Status{CaughtUp: at(time.Second)}},
+			streamStatus{cursor: cursor, readBy: "a", end: end(130), reader: &events.Status{CaughtUp: at(time.Second)}},
 			web.StreamUpToDate, 0, time.Second,
 		},
 		{
 			"a backlog",
-			streamStatus{cursor: cursor, readBy: "a", end: end(9000), tap: &events.Status{CaughtUp: at(time.Minute), Left: 8000}},
+			streamStatus{cursor: cursor, readBy: "a", end: end(9000), reader: &events.Status{CaughtUp: at(time.Minute), Left: 8000}},
 			web.StreamBehind, 8000, time.Minute,
 		},
 		{"a backlog elsewhere", streamStatus{cursor: cursor, readBy: "a", end: end(9000)}, web.StreamBehind, 8900, 3 * time.Minute},
 		{"without the broker", streamStatus{cursor: cursor, readBy: "a"}, web.StreamBehind, -1, 3 * time.Minute},
-		{"its reader fails", streamStatus{cursor: cursor, readBy: "a", end: end(101), tap: &events.Status{CaughtUp: now, Err: errors.New("x")}}, web.StreamFailing, 1, 0},
+		{"its reader fails", streamStatus{cursor: cursor, readBy: "a", end: end(101), reader: &events.Status{CaughtUp: now, Err: errors.New("x")}}, web.StreamFailing, 1, 0},
 		{
 			"it stands still",
 			streamStatus{cursor: cursor, readBy: "a", end: end(101), progress: store.Progress{Through: at(2 * time.Minute), Still: true, LateJobs: 7}},

@@ -129,8 +129,8 @@ func (m *Metrics) Alerted(a alerts.Alert) {
 	m.rules.counter(m.alerts, a.Rule, string(a.Severity)).Inc()
 }
 
-// Taken counts n events with the same outcome; events.DeadLetter counts dead letters too.
-func (m *Metrics) Taken(outcome string, n int) {
+// Ingested counts n events with the same outcome; events.DeadLetter counts dead letters too.
+func (m *Metrics) Ingested(outcome string, n int) {
 	m.events.WithLabelValues(outcome).Add(float64(n))
 	if outcome == events.DeadLetter {
 		m.deadLetters.Add(float64(n))

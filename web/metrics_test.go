@@ -47,12 +47,12 @@ func TestMetrics(t *testing.T) {
 	m.Checked("r", "exhausted", 3*time.Millisecond)
 	m.Checked("r", "waiting", 5*time.Millisecond)
 	m.Alerted(alerts.Alert{Rule: "r", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Critical}}})
-	m.Taken("started", 7)
+	m.Ingested("started", 7)
 	m.CountHeartbeat("http", "sent")
 	for _, err := range []error{nil, nil, pings.ErrUnknown, context.Canceled, pings.ErrBusy} {
 		m.Pinged(err)
 	}
-	m.Taken(events.DeadLetter, 2)
+	m.Ingested(events.DeadLetter, 2)
 	m.Summarized(1)
 	m.Refused("login")
 	text := scrape(t, m)

@@ -187,8 +187,8 @@ type createCounter struct {
 	all  func()
 }
 
-// Taken implements events.Observer.
-func (m *createCounter) Taken(outcome string, n int) {
+// Ingested implements events.Observer.
+func (m *createCounter) Ingested(outcome string, n int) {
 	if outcome == events.Created && m.left.Add(-int64(n)) == 0 {
 		m.all()
 	}

@@ -137,7 +137,7 @@ func observe(o Observer, done futurejobs.ApplyResult, letters, ignored int) {
 		DeadLetter: letters + done.Refused, Ignored: ignored,
 	} {
 		if n > 0 {
-			o.Taken(outcome, n)
+			o.Ingested(outcome, n)
 		}
 	}
 	if done.Summarized > 0 {

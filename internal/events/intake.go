@@ -42,9 +42,9 @@ const (
 
 // Observer counts ingested events. It is called after the commit, by several goroutines.
 type Observer interface {
-	Taken(outcome string, n int)
+	Ingested(outcome string, n int)
 	// Summarized receives the number of a batch's rejections that have no dead letter of their own. They are also
-	// Taken as DeadLetter.
+	// counted as DeadLetter.
 	Summarized(n int64)
 	// Alerted receives an alert written because its job has ended.
 	Alerted(a alerts.Alert)

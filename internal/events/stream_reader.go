@@ -359,7 +359,7 @@ func (t *streamReader) addPassedLosses(n int64) {
 	}
 	t.cursor.Lost += n
 	if o := t.in.Observer; o != nil {
-		o.Taken(Lost, int(n))
+		o.Ingested(Lost, int(n))
 	}
 }
 

@@ -194,14 +194,14 @@ type counts struct {
 	n  map[string]int
 }
 
-func (c *counts) Taken(outcome string, n int) {
+func (c *counts) Ingested(outcome string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n[outcome] += n
 }
 
 // Summarized implements Observer; it counts an outcome of its own.
-func (c *counts) Summarized(n int64) { c.Taken("summarized", int(n)) }
+func (c *counts) Summarized(n int64) { c.Ingested("summarized", int(n)) }
 
 // Alerted implements Observer; the tests read the alerts from the store.
 func (c *counts) Alerted(alerts.Alert) {}
