@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// answering is a wrong response of a service. Reading it as a valid one would report a shipped order.
-type answering struct {
+// faultyAnswer is a wrong response of a service. Reading it as a valid one would report a shipped order.
+type faultyAnswer struct {
 	name   string
 	answer http.HandlerFunc
 }
 
-// says answers every request with a status and a body.
-func says(status int, body string) http.HandlerFunc {
+// respondWith answers every request with a status and a body.
+func respondWith(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		fmt.Fprint(w, body)
 	}
 }
 
-var answerings = []answering{
+var faultyAnswers = []faultyAnswer{
 	{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
-	{"drips", drip},
-	{"answers 500", says(http.StatusInternalServerError, `{"status": "SHIPPED"}`)},
-	{"answers 503", says(http.StatusServiceUnavailable, "")},
-	{"answers 410, which does not mean absent", says(http.StatusGone, `{"status": "SHIPPED"}`)},
-	{"answers half of a JSON", says(http.StatusOK, `{"status": "SHIPPED"`)},
-	{"answers a list", says(http.StatusOK, `[{"status": "SHIPPED"}]`)},
-	{"answers a page", says(http.StatusOK, `<html>SHIPPED</html>`)},
-	{"answers nothing", says(http.StatusOK, "")},
+	{"drips", respondSlowly},
+	{"answers 500", respondWith(http.StatusInternalServerError, `{"status": "SHIPPED"}`)},
+	{"answers 503", respondWith(http.StatusServiceUnavailable, "")},
+	{"answers 410, which does not mean absent", respondWith(http.StatusGone, `{"status": "SHIPPED"}`)},
+	{"answers half of a JSON", respondWith(http.StatusOK, `{"status": "SHIPPED"`)},
+	{"answers a list", respondWith(http.StatusOK, `[{"status": "SHIPPED"}]`)},
+	{"answers a page", respondWith(http.StatusOK, `<html>SHIPPED</html>`)},
+	{"answers nothing", respondWith(http.StatusOK, "")},
 	{"answers too much", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"status": "SHIPPED", "pad": "%s"}`, bytes.Repeat([]byte("x"), 1<<20))
 	}},
@@ -58,8 +58,8 @@ var answerings = []answering{
 	{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 }
 
-// drip sends a byte from time to time.
-func drip(w http.ResponseWriter, r *http.Request) {
+// respondSlowly sends a byte from time to time.
+func respondSlowly(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	for _, b := range []byte(`{"status": "SHIPPED"}`) {
 		if _, err := w.Write([]byte{b}); err != nil || out.Flush() != nil {
@@ -73,27 +73,27 @@ func drip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answers makes the bank answer wrongly for a while.
-func (s *shop) answers(way answering, span time.Duration) {
-	s.note("the bank %s", way.name)
+// answerFaulty makes the bank answer wrongly for a while.
+func (s *shop) answerFaulty(way faultyAnswer, span time.Duration) {
+	s.record("the bank %s", way.name)
 	s.way.Store(&way)
 	pause(span)
 	s.way.Store(nil)
-	s.note("the bank is whole again")
+	s.record("the bank is whole again")
 }
 
-// linked injects a fault into a link for a while.
-func (s *shop) linked(l *link, name string, f fault, span time.Duration) {
-	s.note("the way to the %s is %s", name, f.name)
-	l.have(f, span)
-	s.note("the way to the %s is whole again", name)
+// breakLinkFor injects a fault into a link for a while.
+func (s *shop) breakLinkFor(l *link, name string, f fault, span time.Duration) {
+	s.record("the way to the %s is %s", name, f.name)
+	l.injectFor(f, span)
+	s.record("the way to the %s is whole again", name)
 }
 
-// trouble is a fault of a database, with the statements that begin and end it.
-type trouble struct{ name, begin, end string }
+// databaseFault is a fault of a database, with the statements that begin and end it.
+type databaseFault struct{ name, begin, end string }
 
 // The statements use the database and the role $shop.
-var troubles = []trouble{
+var databaseFaults = []databaseFault{
 	{"goes down", `ALTER DATABASE $shop ALLOW_CONNECTIONS false`, `ALTER DATABASE $shop ALLOW_CONNECTIONS true`},
 	{"has no connection left", `ALTER ROLE $shop CONNECTION LIMIT 0`, `ALTER ROLE $shop CONNECTION LIMIT -1`},
 	{"has another password", `ALTER ROLE $shop NOLOGIN`, `ALTER ROLE $shop LOGIN`},
@@ -110,9 +110,9 @@ var troubles = []trouble{
 	},
 }
 
-// has injects a fault into the database for a while. It begins with ended connections.
-func (s *shop) has(t trouble, span time.Duration) {
-	s.note("the shop %s", t.name)
+// injectFault injects a fault into the database for a while. It begins with ended connections.
+func (s *shop) injectFault(t databaseFault, span time.Duration) {
+	s.record("the shop %s", t.name)
 	run := func(statements string) {
 		for statement := range strings.SplitSeq(strings.ReplaceAll(statements, "$shop", s.name), ";") {
 			if !strings.HasPrefix(statement, "ALTER DATABASE") {
@@ -126,11 +126,11 @@ func (s *shop) has(t trouble, span time.Duration) {
 	s.must(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1`, s.name)
 	pause(span)
 	run(t.end)
-	s.note("the shop is whole again")
+	s.record("the shop is whole again")
 }
 
-// locked locks the table of the orders for a while: all queries and shipments wait.
-func (s *shop) locked(span time.Duration) {
+// lockTable locks the table of the orders for a while: all queries and shipments wait.
+func (s *shop) lockTable(span time.Duration) {
 	tx, err := s.db.BeginTx(s.Context(), nil)
 	if err == nil {
 		_, err = tx.ExecContext(s.Context(), `LOCK TABLE truth IN ACCESS EXCLUSIVE MODE`)
@@ -139,19 +139,19 @@ func (s *shop) locked(span time.Duration) {
 		s.Error(err)
 		return
 	}
-	s.note("the shop is locked")
+	s.record("the shop is locked")
 	pause(span)
 	if err := tx.Rollback(); err != nil {
 		s.Error(err)
 	}
-	s.note("the shop is whole again")
+	s.record("the shop is whole again")
 }
 
-// ways are the faults of a link; "late" answers arrive long after the caller gave up.
-var ways = []string{"cut", "half-open", "slow", "narrow", "torn", "late"}
+// linkFaults are the faults of a link; "late" answers arrive long after the caller gave up.
+var linkFaults = []string{"cut", "half-open", "slow", "narrow", "torn", "late"}
 
-// upsetSources breaks the shop and the bank concurrently, each a few times.
-func upsetSources(s *shop, random *rand.Rand) {
+// disturbSources breaks the shop and the bank concurrently, each a few times.
+func disturbSources(s *shop, random *rand.Rand) {
 	const times = 3
 	shop, bank := rand.New(rand.NewPCG(random.Uint64(), 0)), rand.New(rand.NewPCG(random.Uint64(), 0))
 	var both sync.WaitGroup
@@ -159,13 +159,13 @@ func upsetSources(s *shop, random *rand.Rand) {
 		for range times {
 			pause(span(shop, 100*time.Millisecond, 700*time.Millisecond))
 			lasts := span(shop, 500*time.Millisecond, 2*time.Second)
-			switch n := shop.IntN(len(ways) + len(troubles) + 2); {
-			case n < len(ways):
-				s.linked(s.database, "shop", faultOf(shop, ways[n]), lasts)
-			case n < len(ways)+len(troubles):
-				s.has(troubles[n-len(ways)], lasts)
+			switch n := shop.IntN(len(linkFaults) + len(databaseFaults) + 2); {
+			case n < len(linkFaults):
+				s.breakLinkFor(s.database, "shop", faultOf(shop, linkFaults[n]), lasts)
+			case n < len(linkFaults)+len(databaseFaults):
+				s.injectFault(databaseFaults[n-len(linkFaults)], lasts)
 			default:
-				s.locked(lasts)
+				s.lockTable(lasts)
 			}
 		}
 	})
@@ -173,20 +173,20 @@ func upsetSources(s *shop, random *rand.Rand) {
 		for range times {
 			pause(span(bank, 100*time.Millisecond, 700*time.Millisecond))
 			lasts := span(bank, 500*time.Millisecond, 2*time.Second)
-			if n := bank.IntN(len(ways) + len(answerings)); n < len(ways) {
-				s.linked(s.bank, "bank", faultOf(bank, ways[n]), lasts)
+			if n := bank.IntN(len(linkFaults) + len(faultyAnswers)); n < len(linkFaults) {
+				s.breakLinkFor(s.bank, "bank", faultOf(bank, linkFaults[n]), lasts)
 			} else {
-				s.answers(answerings[n-len(ways)], lasts)
+				s.answerFaulty(faultyAnswers[n-len(linkFaults)], lasts)
 			}
 		}
 	})
 	both.Wait()
 }
 
-// sourcesAway cuts the shop off and makes the bank hang, from before the first check until after the last step.
-func sourcesAway(s *shop, _ *rand.Rand) {
+// stopSources cuts the shop off and makes the bank hang, from before the first check until after the last step.
+func stopSources(s *shop, _ *rand.Rand) {
 	var both sync.WaitGroup
-	both.Go(func() { s.linked(s.database, "shop", fault{name: "cut"}, 5*time.Second) })
-	both.Go(func() { s.answers(answerings[0], 5*time.Second) })
+	both.Go(func() { s.breakLinkFor(s.database, "shop", fault{name: "cut"}, 5*time.Second) })
+	both.Go(func() { s.answerFaulty(faultyAnswers[0], 5*time.Second) })
 	both.Wait()
 }

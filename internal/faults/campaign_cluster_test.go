@@ -21,9 +21,9 @@ import (
 // briefLease is the lease duration of the campaign's nodes.
 const briefLease = 1500 * time.Millisecond
 
-// arena is the environment of one run of the campaign: a database, brokers, nodes that are restarted when they die, a
+// testbed is the environment of one run of the campaign: a database, brokers, nodes that are restarted when they die, a
 // publisher, and a notification channel.
-type arena struct {
+type testbed struct {
 	*testing.T
 	faults.Checker
 	servers   []*natsProcess
@@ -53,28 +53,28 @@ type arena struct {
 
 	publishing sync.Mutex // held while an event is sent
 
-	mu     sync.Mutex
-	log    []string
-	at     map[string]server.Endpoints // of the serving nodes
-	lives  map[string]string           // names of the nodes' current lives
-	told   map[string]bool             // ids of alerts that were notified
-	acked  []string                    // ids of events
-	breach error                       // of a promise that must hold at any moment
+	mu       sync.Mutex
+	log      []string
+	at       map[string]server.Endpoints // of the serving nodes
+	lives    map[string]string           // names of the nodes' current lives
+	notified map[string]bool             // ids of alerts that were notified
+	acked    []string                    // ids of events
+	breach   error                       // of a promise that must hold at any moment
 
 	play  func()                      // publishes events; returns when all are published
 	after func()                      // called when all faults have ended
 	model func(context.Context) error // checks the effects of the events, at rest
 }
 
-// newArena creates an arena with the brokers and the database of a scenario.
-func newArena(t *testing.T, s scenario, plant string) *arena {
+// newTestbed creates a testbed with the brokers and the database of a scenario.
+func newTestbed(t *testing.T, s scenario, plant string) *testbed {
 	t.Helper()
-	a := &arena{
+	a := &testbed{
 		T: t, plant: plant, count: len(s.nodes), linger: s.linger, sources: []string{"ORDERS"}, rules: "campaign", dir: t.TempDir(), serving: func() {}, after: func() {},
-		links: map[string]*link{}, programs: map[string]func() (string, error){}, at: map[string]server.Endpoints{}, lives: map[string]string{}, told: map[string]bool{},
+		links: map[string]*link{}, programs: map[string]func() (string, error){}, at: map[string]server.Endpoints{}, lives: map[string]string{}, notified: map[string]bool{},
 		over: make(chan struct{}), served: make(chan struct{}),
 	}
-	a.play = func() { a.playOrders(60, 20*time.Millisecond) }
+	a.play = func() { a.publishOrders(60, 20*time.Millisecond) }
 	a.model = func(ctx context.Context) error { return a.CheckEvents(ctx, a.sources, a.acked) }
 	t.Cleanup(func() {
 		if t.Failed() || *log {
@@ -84,12 +84,12 @@ func newArena(t *testing.T, s scenario, plant string) *arena {
 		}
 	})
 	if s.brokers == 0 {
-		inTheNode(a)
+		onEmbedded(a)
 		return a
 	}
 	a.servers = newServers(t, s.brokers)
 	if s.brokers == 1 {
-		a.broker = a.toBroker()
+		a.broker = a.brokerLink()
 	}
 	a.connect(a.urls())
 	a.makeStream(a.sources[0], "orders.>")
@@ -100,14 +100,14 @@ func newArena(t *testing.T, s scenario, plant string) *arena {
 	return a
 }
 
-// toBroker returns a link to the broker.
-func (a *arena) toBroker() *link {
+// brokerLink returns a link to the broker.
+func (a *testbed) brokerLink() *link {
 	a.Helper()
 	return between(a.T, strings.TrimPrefix(a.servers[0].url(), "nats://"))
 }
 
 // urls returns the brokers' URLs, bypassing the links.
-func (a *arena) urls() string {
+func (a *testbed) urls() string {
 	if a.port != 0 {
 		return fmt.Sprintf("nats://127.0.0.1:%d", a.port)
 	}
@@ -119,7 +119,7 @@ func (a *arena) urls() string {
 }
 
 // connect connects to the brokers.
-func (a *arena) connect(urls string) {
+func (a *testbed) connect(urls string) {
 	a.Helper()
 	var err error
 	a.NATS, err = nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
@@ -130,7 +130,7 @@ func (a *arena) connect(urls string) {
 }
 
 // makeStream creates a stream of events.
-func (a *arena) makeStream(name string, subjects ...string) {
+func (a *testbed) makeStream(name string, subjects ...string) {
 	a.Helper()
 	config := jetstream.StreamConfig{Name: name, Subjects: subjects, Replicas: max(1, len(a.servers))}
 	eventually(a.T, time.Minute, "the broker makes a stream", func() bool {
@@ -138,13 +138,13 @@ func (a *arena) makeStream(name string, subjects ...string) {
 		defer cancel()
 		_, err := a.jetStream().CreateOrUpdateStream(ctx, config)
 		if err != nil {
-			a.note("stream %s is not made: %v", name, err)
+			a.record("stream %s is not made: %v", name, err)
 		}
 		return err == nil
 	})
 }
 
-func (a *arena) jetStream() jetstream.JetStream {
+func (a *testbed) jetStream() jetstream.JetStream {
 	a.Helper()
 	js, err := jetstream.New(a.NATS)
 	if err != nil {
@@ -153,15 +153,15 @@ func (a *arena) jetStream() jetstream.JetStream {
 	return js
 }
 
-// note records a log line, which is printed if the run fails.
-func (a *arena) note(format string, args ...any) {
+// record records a log line, which is printed if the run fails.
+func (a *testbed) record(format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.log = append(a.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
 // wait waits until a node has served.
-func (a *arena) wait() {
+func (a *testbed) wait() {
 	a.Helper()
 	select {
 	case <-a.served:
@@ -170,9 +170,9 @@ func (a *arena) wait() {
 	}
 }
 
-// keep runs a node until the arena ends. A killed node is restarted at once with the next of the plans, and without a
+// keepRunning runs a node until the testbed ends. A killed node is restarted at once with the next of the plans, and without a
 // plan when all are used.
-func (a *arena) keep(node string, plans ...string) {
+func (a *testbed) keepRunning(node string, plans ...string) {
 	a.Helper()
 	program := breakable
 	if other, ok := a.programs[node]; ok {
@@ -188,7 +188,7 @@ func (a *arena) keep(node string, plans ...string) {
 			if life <= len(plans) {
 				plan = plans[life-1]
 			}
-			if !a.live(path, node, life, plan) {
+			if !a.runNode(path, node, life, plan) {
 				return
 			}
 		}
@@ -196,7 +196,7 @@ func (a *arena) keep(node string, plans ...string) {
 }
 
 // flags returns the flags of a life of a node.
-func (a *arena) flags(node, name string) []string {
+func (a *testbed) flags(node, name string) []string {
 	flags := append([]string{"--rules", a.rules, "--lease", fmt.Sprintf("%dms", briefLease.Milliseconds())}, a.reach(name)...)
 	switch own := a.links[node]; {
 	case own != nil:
@@ -215,15 +215,15 @@ func (a *arena) flags(node, name string) []string {
 	return flags
 }
 
-// live runs a node until it dies. It reports whether it is to be restarted.
-func (a *arena) live(path, node string, life int, plan string) bool {
+// runNode runs a node until it dies. It reports whether it is to be restarted.
+func (a *testbed) runNode(path, node string, life int, plan string) bool {
 	name := fmt.Sprintf("%s%d", node, life)
-	a.note("%s starts with %q", name, plan)
+	a.record("%s starts with %q", name, plan)
 	a.mu.Lock()
 	a.lives[node] = name
 	a.mu.Unlock()
 	env := append([]string{"DEADMAN_FAILPOINTS=" + plan, "DEADMAN_PLANT=" + a.plant}, a.env...)
-	p := spawn(a.T, path, name, env, func(line string) { a.note("%s: %s", name, line) }, a.flags(node, name)...)
+	p := startProcess(a.T, path, name, env, func(line string) { a.record("%s: %s", name, line) }, a.flags(node, name)...)
 	serving := p.serving
 	waker := time.NewTicker(20 * time.Millisecond)
 	defer waker.Stop()
@@ -231,14 +231,14 @@ func (a *arena) live(path, node string, life int, plan string) bool {
 		select {
 		case <-serving:
 			serving = nil
-			a.serves(node, p.at)
+			a.nodeServes(node, p.at)
 		case <-a.over:
 			p.kill()
 			return false
 		case <-waker.C:
 			a.wake(p)
 		case <-p.exited:
-			a.note("%s ended: %s", name, p.ProcessState)
+			a.record("%s ended: %s", name, p.ProcessState)
 			if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
 				a.Errorf("%s ended by itself: %s", name, p.ProcessState)
 				return false
@@ -248,8 +248,8 @@ func (a *arena) live(path, node string, life int, plan string) bool {
 	}
 }
 
-// serves records the endpoints of a node.
-func (a *arena) serves(node string, at server.Endpoints) {
+// nodeServes records the endpoints of a node.
+func (a *testbed) nodeServes(node string, at server.Endpoints) {
 	a.mu.Lock()
 	a.at[node] = at
 	a.mu.Unlock()
@@ -257,12 +257,12 @@ func (a *arena) serves(node string, at server.Endpoints) {
 }
 
 // wake resumes a node that stopped itself, some time after others have taken its shards.
-func (a *arena) wake(node *process) {
+func (a *testbed) wake(node *process) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", node.Process.Pid))
 	if err != nil || !strings.Contains(string(stat), ") T ") {
 		return
 	}
-	a.note("%s stands still", node.name)
+	a.record("%s stands still", node.name)
 	deadline := time.Now().Add(6 * briefLease)
 	for time.Now().Before(deadline) {
 		var held int
@@ -274,16 +274,16 @@ func (a *arena) wake(node *process) {
 		pause(10 * time.Millisecond)
 	}
 	pause(a.linger)
-	a.note("%s goes on", node.name)
+	a.record("%s goes on", node.name)
 	node.signal(syscall.SIGCONT)
 }
 
-// playOrders publishes the events of n orders at a pace, once a node has served: each order is created, every fifth is
+// publishOrders publishes the events of n orders at a pace, once a node has served: each order is created, every fifth is
 // touched three times, and two of three are shipped, at once or later.
-func (a *arena) playOrders(n int, pace time.Duration) { a.playFrom(0, n, pace) }
+func (a *testbed) publishOrders(n int, pace time.Duration) { a.publishOrdersFrom(0, n, pace) }
 
-// playFrom is playOrders with numbers of orders from first on.
-func (a *arena) playFrom(first, n int, pace time.Duration) {
+// publishOrdersFrom is publishOrders with numbers of orders from first on.
+func (a *testbed) publishOrdersFrom(first, n int, pace time.Duration) {
 	a.Helper()
 	a.wait()
 	const later = 30
@@ -305,11 +305,11 @@ func (a *arena) playFrom(first, n int, pace time.Duration) {
 		}
 		pause(pace)
 	}
-	a.note("played")
+	a.record("played")
 }
 
 // publish publishes an event of an order.
-func (a *arena) publish(subject, key, nth string) {
+func (a *testbed) publish(subject, key, nth string) {
 	a.Helper()
 	id := subject + "/" + key + nth
 	a.send(subject, id, fmt.Appendf(nil, `{"id": %q, "pad": %q}`, key, strings.Repeat("x", a.padding)))
@@ -317,7 +317,7 @@ func (a *arena) publish(subject, key, nth string) {
 }
 
 // send publishes an event. Until the broker acknowledges it, it is sent again with the same id.
-func (a *arena) send(subject, id string, body []byte) {
+func (a *testbed) send(subject, id string, body []byte) {
 	a.Helper()
 	a.publishing.Lock()
 	defer a.publishing.Unlock()
@@ -331,7 +331,7 @@ func (a *arena) send(subject, id string, body []byte) {
 }
 
 // watchCounts checks P2 repeatedly until ctx ends: it must hold at any moment.
-func (a *arena) watchCounts(ctx context.Context) {
+func (a *testbed) watchCounts(ctx context.Context) {
 	for ctx.Err() == nil {
 		n, err := a.Count(ctx)
 		if err == nil && n.Created != n.Pending+n.Archived+n.Pruned {
@@ -343,9 +343,9 @@ func (a *arena) watchCounts(ctx context.Context) {
 	}
 }
 
-// rest waits until every promise is kept, which is P12, and returns the remaining breaches after the timeout. Permanent
+// waitUntilSettled waits until every promise is kept, which is P12, and returns the remaining breaches after the timeout. Permanent
 // breaches are returned at once.
-func (a *arena) rest(within time.Duration) error {
+func (a *testbed) waitUntilSettled(within time.Duration) error {
 	deadline := time.Now().Add(within)
 	for {
 		err := a.check()
@@ -356,7 +356,7 @@ func (a *arena) rest(within time.Duration) error {
 	}
 }
 
-func (a *arena) check() error {
+func (a *testbed) check() error {
 	a.mu.Lock()
 	errs := []error{a.breach}
 	a.mu.Unlock()
@@ -369,14 +369,14 @@ func (a *arena) check() error {
 		}
 	}
 	if a.people != "" {
-		errs = append(errs, a.untold())
+		errs = append(errs, a.missingNotifications())
 	}
 	return errors.Join(errs...)
 }
 
 // end kills the nodes.
-func (a *arena) end() {
+func (a *testbed) end() {
 	close(a.over)
 	a.nodes.Wait()
-	a.note("over")
+	a.record("over")
 }

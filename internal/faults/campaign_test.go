@@ -32,31 +32,31 @@ const (
 	drained = 7 * time.Minute
 )
 
-var patient = []string{"source", "people"}
+var slowKinds = []string{"source", "people"}
 
-// patience returns the timeout for the system of a scenario to be at rest.
-func (s scenario) patience() time.Duration {
+// settleTimeout returns the timeout for the system of a scenario to be at rest.
+func (s scenario) settleTimeout() time.Duration {
 	switch {
 	case *limit > 0:
 		return *limit
-	case slices.Contains(patient, s.kind):
+	case slices.Contains(slowKinds, s.kind):
 		return drained
 	}
 	return rested
 }
 
-// long are kinds that take minutes. No sample has them.
-var long = []string{"people", "late", "cluster"}
+// longKinds are kinds that take minutes. No sample has them.
+var longKinds = []string{"people", "late", "cluster"}
 
-// quick are the kinds of the short sample: one for each part that can break.
-var quick = []string{"kill two", "takeover", "broker", "link", "database", "embedded", "clock", "loss"}
+// quickKinds are the kinds of the short sample: one for each part that can break.
+var quickKinds = []string{"kill two", "takeover", "broker", "link", "database", "embedded", "clock", "loss"}
 
 // sample returns the seeds of the sample: the first of each quick kind, or with the long tests of each kind that takes
 // seconds.
 func sample() (seeds []uint64) {
-	drawn := slices.Clone(long)
+	drawn := slices.Clone(longKinds)
 	for i, k := range round {
-		if !slices.Contains(drawn, k.name) && (longtest.Enabled() || slices.Contains(quick, k.name)) {
+		if !slices.Contains(drawn, k.name) && (longtest.Enabled() || slices.Contains(quickKinds, k.name)) {
 			seeds, drawn = append(seeds, uint64(i)), append(drawn, k.name)
 		}
 	}
@@ -87,7 +87,7 @@ func TestCampaign(t *testing.T) {
 						t.Logf("%s; again with: go test ./internal/faults -run TestCampaign -seed %d", s, seed)
 					}
 				}()
-				if err := s.run(t, "", s.patience()); err != nil {
+				if err := s.run(t, "", s.settleTimeout()); err != nil {
 					t.Errorf("%v", err)
 					return
 				}
@@ -101,7 +101,7 @@ func TestCampaign(t *testing.T) {
 // run plays events during the faults of the scenario, with a seeded bug or none, and returns the promises still broken
 // after a timeout.
 func (s scenario) run(t *testing.T, plant string, within time.Duration) error {
-	a := newArena(t, s, plant)
+	a := newTestbed(t, s, plant)
 	defer a.end()
 	random := rand.New(rand.NewPCG(s.seed, 2))
 	if s.stage != nil {
@@ -111,7 +111,7 @@ func (s scenario) run(t *testing.T, plant string, within time.Duration) error {
 		if i > 0 {
 			a.wait() // the second node holds the upper half of the shards, and with it the stream of events
 		}
-		a.keep(string(rune('a'+i)), plans...)
+		a.keepRunning(string(rune('a'+i)), plans...)
 	}
 	a.serving()
 	watching, stop := context.WithCancel(t.Context())
@@ -133,14 +133,14 @@ func (s scenario) run(t *testing.T, plant string, within time.Duration) error {
 	a.play()
 	<-upset
 	a.after()
-	return a.rest(within)
+	return a.waitUntilSettled(within)
 }
 
 // shortWindow creates the stream of alerts with a duplicate window shorter than any death of a node.
-func shortWindow(a *arena, _ *rand.Rand) { a.makeAlerts(100 * time.Millisecond) }
+func shortWindow(a *testbed, _ *rand.Rand) { a.makeAlerts(100 * time.Millisecond) }
 
 // makeAlerts creates the stream of alerts with a duplicate window, before a node does.
-func (a *arena) makeAlerts(window time.Duration) {
+func (a *testbed) makeAlerts(window time.Duration) {
 	a.Helper()
 	if _, err := a.jetStream().CreateStream(a.Context(), jetstream.StreamConfig{
 		Name: "DEADMAN_ALERTS", Subjects: []string{"deadman.alerts.>"}, Duplicates: window,

@@ -72,9 +72,9 @@ type PublishedAlert struct {
 
 // CheckSequence returns the steps of the alerts of each key, in order: "primary escalated", or "primary+escalated" if
 // both were due at one check and only the higher one was raised.
-func CheckSequence(said []PublishedAlert) map[string]string {
+func CheckSequence(published []PublishedAlert) map[string]string {
 	steps := map[string]string{}
-	for _, s := range said {
+	for _, s := range published {
 		if s.Status != "firing" {
 			continue
 		}
@@ -89,14 +89,14 @@ func CheckSequence(said []PublishedAlert) map[string]string {
 // Stream reads all alerts of the stream from its beginning.
 func (c *Checker) Stream(ctx context.Context) (all []PublishedAlert, err error) {
 	err = c.read(ctx, "DEADMAN_ALERTS", withBodies, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		said := PublishedAlert{Seq: meta.Sequence.Stream, MsgID: msg.Headers().Get("Nats-Msg-Id")}
-		if err := json.Unmarshal(msg.Data(), &said); err != nil {
-			return fmt.Errorf("alert %d: %w", said.Seq, err)
+		published := PublishedAlert{Seq: meta.Sequence.Stream, MsgID: msg.Headers().Get("Nats-Msg-Id")}
+		if err := json.Unmarshal(msg.Data(), &published); err != nil {
+			return fmt.Errorf("alert %d: %w", published.Seq, err)
 		}
-		if want := "deadman.alerts." + said.Rule + "."; !strings.HasPrefix(msg.Subject(), want) || !strings.HasSuffix(msg.Subject(), "."+said.ID) {
-			return fmt.Errorf("alert %s came on subject %s", said.ID, msg.Subject())
+		if want := "deadman.alerts." + published.Rule + "."; !strings.HasPrefix(msg.Subject(), want) || !strings.HasSuffix(msg.Subject(), "."+published.ID) {
+			return fmt.Errorf("alert %s came on subject %s", published.ID, msg.Subject())
 		}
-		all = append(all, said)
+		all = append(all, published)
 		return nil
 	})
 	return all, err
@@ -167,7 +167,7 @@ func (c *Checker) CheckPromises(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	said, err := c.Stream(ctx)
+	published, err := c.Stream(ctx)
 	if err != nil {
 		return err
 	}
@@ -180,16 +180,16 @@ func (c *Checker) CheckPromises(ctx context.Context) error {
 	if n.Unpublished != 0 {
 		breach("P12: %d alerts are not published", n.Unpublished)
 	}
-	if n.Alerts != len(said) && !(c.Lossy && n.Alerts < len(said)) {
-		breach("P7: %d alerts were decided, a consumer sees %d", n.Alerts, len(said))
+	if n.Alerts != len(published) && !(c.Lossy && n.Alerts < len(published)) {
+		breach("P7: %d alerts were decided, a consumer sees %d", n.Alerts, len(published))
 	}
 	if c.CameBack {
-		said = byDecision(said)
+		published = byDecision(published)
 	}
 	ids := map[string]bool{}
 	decisions := map[string]PublishedAlert{}
 	last := map[string]PublishedAlert{}
-	for _, s := range said {
+	for _, s := range published {
 		if ids[s.ID] {
 			breach("P7: alert %s is in the stream twice", s.ID)
 		}
@@ -216,12 +216,12 @@ func (c *Checker) CheckPromises(ctx context.Context) error {
 			last[job] = s
 		}
 	}
-	twice, err := c.twice(ctx)
+	twice, err := c.duplicateJobs(ctx)
 	return errors.Join(append(append(broken, twice...), err)...)
 }
 
-// twice returns the jobs that exist more than once.
-func (c *Checker) twice(ctx context.Context) (broken []error, err error) {
+// duplicateJobs returns the jobs that exist more than once.
+func (c *Checker) duplicateJobs(ctx context.Context) (broken []error, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT shard, id, count(*) FROM (
 		SELECT shard, id FROM future_job UNION ALL SELECT shard, id FROM history) j
 		GROUP BY shard, id HAVING count(*) > 1`)

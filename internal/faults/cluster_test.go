@@ -52,7 +52,7 @@ func newCluster(t *testing.T) *cluster {
 // start starts a node of the cluster and waits until it serves.
 func (c *cluster) start(name string) *process {
 	c.Helper()
-	return launch(c.T, name, "--database-url", c.dsn, "--nats-url", c.url)
+	return startNode(c.T, name, "--database-url", c.dsn, "--nats-url", c.url)
 }
 
 // holders returns the number of shards held by each live node according to the database.
@@ -79,8 +79,8 @@ func (c *cluster) holders() map[string]int {
 	return held
 }
 
-// spread reports whether exactly these nodes hold all 16 shards, evenly.
-func (c *cluster) spread(nodes ...*process) bool {
+// isSpread reports whether exactly these nodes hold all 16 shards, evenly.
+func (c *cluster) isSpread(nodes ...*process) bool {
 	held := c.holders()
 	sum, least, limit := 0, 16, 0
 	for _, p := range nodes {

@@ -16,9 +16,9 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// inTheNode has one node keep everything in its folder. Its events are in the stream that takes in what no
+// onEmbedded has one node keep everything in its folder. Its events are in the stream that takes in what no
 // other does.
-func inTheNode(a *arena) {
+func onEmbedded(a *testbed) {
 	a.Helper()
 	a.port, a.sources = bustest.Port(a.T), []string{"DEADMAN_EVENTS"}
 	a.reach = func(string) []string {
@@ -32,7 +32,7 @@ func inTheNode(a *arena) {
 }
 
 // onSQLite has one node keep its database in its folder. The broker is another process.
-func onSQLite(a *arena) {
+func onSQLite(a *testbed) {
 	a.reach = func(string) []string { return []string{"--data-dir", a.dir} }
 	a.serving = func() {
 		a.wait()
@@ -41,7 +41,7 @@ func onSQLite(a *arena) {
 }
 
 // onPostgres gives the nodes a database of the Postgres that all runs share, over a link.
-func onPostgres(a *arena) {
+func onPostgres(a *testbed) {
 	a.Helper()
 	dsn := storetest.EmptyPostgres(a.T) // -program may break a program with another schema
 	a.prepare(dsn)
@@ -55,13 +55,13 @@ func onPostgres(a *arena) {
 }
 
 // onCluster gives the nodes a Postgres that writes to disk as in production.
-func onCluster(a *arena) *storetest.Cluster {
+func onCluster(a *testbed) *storetest.Cluster {
 	a.Helper()
 	cluster, err := storetest.StartCluster(storetest.Settings{Durable: true})
 	if err != nil {
 		a.Fatal(err)
 	}
-	a.endWith(cluster)
+	a.stopAfterTest(cluster)
 	a.prepare(cluster.DSN)
 	u, err := url.Parse(cluster.DSN)
 	if err != nil {
@@ -78,7 +78,7 @@ type replicated struct {
 }
 
 // onReplicated gives the nodes a Postgres with a standby, and has them find the one that is the primary.
-func onReplicated(a *arena) *replicated {
+func onReplicated(a *testbed) *replicated {
 	a.Helper()
 	r := &replicated{primary: onCluster(a)}
 	r.link = between(a.T, net.JoinHostPort("127.0.0.1", strconv.Itoa(r.primary.Port)))
@@ -89,7 +89,7 @@ func onReplicated(a *arena) *replicated {
 	if r.standby, err = r.primary.StartStandby(host, port); err != nil {
 		a.Fatal(err)
 	}
-	a.endWith(r.standby)
+	a.stopAfterTest(r.standby)
 	u, err := url.Parse(r.primary.DSN)
 	if err != nil {
 		a.Fatal(err)
@@ -101,8 +101,8 @@ func onReplicated(a *arena) *replicated {
 	return r
 }
 
-// endWith ends a Postgres with the run.
-func (a *arena) endWith(cluster *storetest.Cluster) {
+// stopAfterTest ends a Postgres with the run.
+func (a *testbed) stopAfterTest(cluster *storetest.Cluster) {
 	a.Cleanup(func() {
 		if err := cluster.Stop(); err != nil {
 			a.Error(err)
@@ -111,7 +111,7 @@ func (a *arena) endWith(cluster *storetest.Cluster) {
 }
 
 // prepare makes the schema of a Postgres, and has it note who decides.
-func (a *arena) prepare(dsn string) {
+func (a *testbed) prepare(dsn string) {
 	a.Helper()
 	if err := migrate(a.Context(), dsn); err != nil {
 		a.Fatal(err)
@@ -132,13 +132,13 @@ func migrate(ctx context.Context, dsn string) error {
 }
 
 // use has the nodes use a Postgres, each under its name.
-func (a *arena) use(dsn *url.URL) {
+func (a *testbed) use(dsn *url.URL) {
 	a.reach = func(name string) []string {
 		return []string{"--database-url", dsn.String() + "&application_name=" + name}
 	}
 }
 
-func (a *arena) openDB(driver, dsn string) {
+func (a *testbed) openDB(driver, dsn string) {
 	a.Helper()
 	var err error
 	if a.DB, err = sql.Open(driver, dsn); err != nil {
@@ -148,7 +148,7 @@ func (a *arena) openDB(driver, dsn string) {
 }
 
 // openSQLite looks into the database in the folder.
-func (a *arena) openSQLite() {
+func (a *testbed) openSQLite() {
 	a.Helper()
 	a.openDB("sqlite", "file:"+filepath.Join(a.dir, "deadman.db")+"?mode=ro&_pragma=busy_timeout(5000)")
 }

@@ -57,9 +57,9 @@ type job struct{ rule, key, outcome string }
 
 func (j job) String() string { return j.rule + "/" + j.key + " " + cmp.Or(j.outcome, "pending") }
 
-// asked returns the number of jobs of each kind that the rules require for events, in order, once all due checks are
+// expectedOutcomes returns the number of jobs of each kind that the rules require for events, in order, once all due checks are
 // done. It shares no code with the engine.
-func asked(events []Event) map[job]int {
+func expectedOutcomes(events []Event) map[job]int {
 	jobs := map[job]int{}
 	for _, e := range events {
 		waiting := job{Unshipped, e.Key, ""}
@@ -111,7 +111,7 @@ func (c *Checker) CheckEvents(ctx context.Context, sources, acknowledged []strin
 	if err != nil {
 		return err
 	}
-	breaches, err := c.led(ctx, events)
+	breaches, err := c.outcomeBreaches(ctx, events)
 	if err != nil {
 		return err
 	}
@@ -127,26 +127,26 @@ func (c *Checker) CheckEvents(ctx context.Context, sources, acknowledged []strin
 	return join(breaches)
 }
 
-// led compares the jobs and alerts with those that the rules require for events.
-func (c *Checker) led(ctx context.Context, events []Event) (breaches []string, err error) {
+// outcomeBreaches compares the jobs and alerts with those that the rules require for events.
+func (c *Checker) outcomeBreaches(ctx context.Context, events []Event) (breaches []string, err error) {
 	there, err := c.jobs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	said, err := c.Stream(ctx)
+	published, err := c.Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if c.CameBack {
-		said = byDecision(said)
+		published = byDecision(published)
 	}
-	want := asked(events)
+	want := expectedOutcomes(events)
 	for _, j := range slices.SortedFunc(maps.Keys(union(want, there)), func(a, b job) int { return cmp.Compare(a.String(), b.String()) }) {
 		if want[j] != there[j] {
 			breaches = append(breaches, fmt.Sprintf("P1: %s: %d jobs, want %d", j, there[j], want[j]))
 		}
 	}
-	return append(breaches, c.unsaid(events, said)...), nil
+	return append(breaches, c.missingAlerts(events, published)...), nil
 }
 
 func union(a, b map[job]int) map[job]int {
@@ -155,9 +155,9 @@ func union(a, b map[job]int) map[job]int {
 	return all
 }
 
-// unsaid compares the alerts with the events: an unshipped order is alerted step by step, an order shipped before a
+// missingAlerts compares the alerts with the events: an unshipped order is alerted step by step, an order shipped before a
 // slot is not alerted at it, and an open alert is resolved.
-func (c *Checker) unsaid(events []Event, said []PublishedAlert) (breaches []string) {
+func (c *Checker) missingAlerts(events []Event, published []PublishedAlert) (breaches []string) {
 	created, shipped := map[string]bool{}, map[string]time.Time{}
 	for _, e := range events {
 		switch {
@@ -168,7 +168,7 @@ func (c *Checker) unsaid(events []Event, said []PublishedAlert) (breaches []stri
 		}
 	}
 	steps := map[string][]PublishedAlert{} // by rule and key
-	for _, s := range said {
+	for _, s := range published {
 		name := s.Rule + "/" + s.Key
 		steps[name] = append(steps[name], s)
 		if at, over := shipped[s.Key]; over && s.Rule == Unshipped && s.Status == "firing" && at.Before(s.Slot) {
@@ -181,8 +181,8 @@ func (c *Checker) unsaid(events []Event, said []PublishedAlert) (breaches []stri
 		}
 		_, over := shipped[e.Key]
 		for _, rule := range []string{Placed, Unshipped} {
-			got := spoken(steps[rule+"/"+e.Key])
-			if !slices.Contains(sayable(rule, over), got) && !(c.Lossy && slices.Contains(repeatable(rule, over), got)) {
+			got := alertsText(steps[rule+"/"+e.Key])
+			if !slices.Contains(allowedAlerts(rule, over), got) && !(c.Lossy && slices.Contains(repeatableAlerts(rule, over), got)) {
 				breaches = append(breaches, fmt.Sprintf("P1: the alerts of %s/%s are %q", rule, e.Key, got))
 			}
 		}
@@ -190,8 +190,8 @@ func (c *Checker) unsaid(events []Event, said []PublishedAlert) (breaches []stri
 	return breaches
 }
 
-// sayable returns the possible alerts of an order, at rest.
-func sayable(rule string, shipped bool) []string {
+// allowedAlerts returns the possible alerts of an order, at rest.
+func allowedAlerts(rule string, shipped bool) []string {
 	switch {
 	case rule == Placed:
 		return []string{"placed"}
@@ -201,9 +201,9 @@ func sayable(rule string, shipped bool) []string {
 	return []string{"primary escalated", "primary+escalated"}
 }
 
-// repeatable returns further possible alerts of an order: the first step was raised, its commit was lost, and both
+// repeatableAlerts returns further possible alerts of an order: the first step was raised, its commit was lost, and both
 // steps were due when the job existed again.
-func repeatable(rule string, shipped bool) []string {
+func repeatableAlerts(rule string, shipped bool) []string {
 	switch {
 	case rule == Placed:
 		return nil
@@ -213,10 +213,10 @@ func repeatable(rule string, shipped bool) []string {
 	return []string{"primary primary+escalated"}
 }
 
-// spoken formats the alerts of one job, in the order of the stream.
-func spoken(said []PublishedAlert) string {
+// alertsText formats the alerts of one job, in the order of the stream.
+func alertsText(published []PublishedAlert) string {
 	var words []string
-	for _, s := range said {
+	for _, s := range published {
 		word := s.Status
 		if s.Status == "firing" {
 			word = strings.Join(append(slices.Clone(s.SkippedSteps), s.Step), "+")

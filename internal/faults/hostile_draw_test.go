@@ -15,7 +15,7 @@ type hostile struct {
 
 func newHostile(seed, of uint64) *hostile { return &hostile{random: rand.New(rand.NewPCG(seed, of))} }
 
-func (h *hostile) of(all ...string) string { return all[h.random.IntN(len(all))] }
+func (h *hostile) pick(all ...string) string { return all[h.random.IntN(len(all))] }
 
 func (h *hostile) upTo(n int) int { return h.random.IntN(n + 1) }
 
@@ -25,16 +25,16 @@ func (h *hostile) subject() string { return fmt.Sprintf("acme.s%d", h.random.Int
 // pattern returns an expensive regular expression: by its text or by its size.
 func (h *hostile) pattern() string {
 	if h.beyond {
-		one := h.of("x{0,1000}[yw]", "(x{0,30}y?){0,30}", "((x{10}){10}){10}", `(\\PL?){50}`, "x{0,100}")
-		return strings.Repeat(one, 1+h.upTo(40)) + h.of("z", "$", "", "(")
+		one := h.pick("x{0,1000}[yw]", "(x{0,30}y?){0,30}", "((x{10}){10}){10}", `(\\PL?){50}`, "x{0,100}")
+		return strings.Repeat(one, 1+h.upTo(40)) + h.pick("z", "$", "", "(")
 	}
-	return strings.Repeat(h.of("(x+x+)+", "x{0,50}", "(x{0,30}y?){0,3}", `\\PL?`, `[\\pL\\pN]`, "(?i)[a-z]{0,20}", ".*x", "(a|b|c|d)*"), 1+h.upTo(1)) + h.of("z", "$", "")
+	return strings.Repeat(h.pick("(x+x+)+", "x{0,50}", "(x{0,30}y?){0,3}", `\\PL?`, `[\\pL\\pN]`, "(?i)[a-z]{0,20}", ".*x", "(a|b|c|d)*"), 1+h.upTo(1)) + h.pick("z", "$", "")
 }
 
 // expression returns an expensive expression for a field of a rule.
 func (h *hostile) expression(place string) string {
-	list := h.of("event.list", "event.nested", "values(event)", "values(event.map)", "[event.t, 2, 3, event.s, 5, event.id, 7, 8, 9]")
-	made := h.of(
+	list := h.pick("event.list", "event.nested", "values(event)", "values(event.map)", "[event.t, 2, 3, event.s, 5, event.id, 7, 8, 9]")
+	made := h.pick(
 		"# == 1", "event.s == event.t", "upper(event.s) == event.t", `event.s matches "`+h.pattern()+`"`, "any("+list+", # == 2)",
 		"event.s in event.list", "len(string(event)) > 1", "len(map(event.list, event.s + event.t)) > 1", `trim(event.s) == ""`,
 		"count(event.list, any(event.list, # == 3)) > 1", "len(split(event.s, event.t)) > 1", "max(event.list) == 1", "event.s < event.t",
@@ -42,20 +42,20 @@ func (h *hostile) expression(place string) string {
 	)
 	switch place {
 	case "if", "while":
-		return h.of("count("+list+", "+made+") > 1", "any("+list+", "+made+")", `event.s matches "`+h.pattern()+`"`,
+		return h.pick("count("+list+", "+made+") > 1", "any("+list+", "+made+")", `event.s matches "`+h.pattern()+`"`,
 			`event.s matches "`+h.pattern()+`" or event.t matches "`+h.pattern()+`"`, "len(map("+list+", event.s + event.t)) > 0")
 	case "key":
-		return h.of("event.id", "string(event.id)", "event.s", "event.id + event.id")
+		return h.pick("event.id", "string(event.id)", "event.s", "event.id + event.id")
 	case "after":
-		return h.of("hours(count("+list+", "+made+"))", "seconds(1 + len(event.list))", "minutes(len(event.s))")
+		return h.pick("hours(count("+list+", "+made+"))", "seconds(1 + len(event.list))", "minutes(len(event.s))")
 	}
-	return h.of("map("+list+", event.s)", "event", "string(event)", "map("+list+", map("+list+", event.s + event.t))", "event.s + event.t", "state", "count("+list+", "+made+")")
+	return h.pick("map("+list+", event.s)", "event", "string(event)", "map("+list+", map("+list+", event.s + event.t))", "event.s + event.t", "state", "count("+list+", "+made+")")
 }
 
 func (h *hostile) watches(n int) []any {
 	var all []any
 	for range n {
-		w := map[string]any{"event": h.of(h.subject(), "acme.*"), "key": h.expression("key"), "if": h.expression("if")}
+		w := map[string]any{"event": h.pick(h.subject(), "acme.*"), "key": h.expression("key"), "if": h.expression("if")}
 		all = append(all, w)
 	}
 	return all
@@ -75,7 +75,7 @@ func (h *hostile) template(limit int) string {
 // rule returns a rule with one of a few names. Some rules are invalid.
 func (h *hostile) rule() map[string]any {
 	h.beyond = h.random.IntN(5) == 0
-	trigger := map[string]any{"event": h.of(h.subject(), "acme.>"), "key": h.expression("key")}
+	trigger := map[string]any{"event": h.pick(h.subject(), "acme.>"), "key": h.expression("key")}
 	if h.random.IntN(2) == 0 {
 		trigger["if"] = h.expression("if")
 	}
@@ -83,7 +83,7 @@ func (h *hostile) rule() map[string]any {
 	if h.random.IntN(3) == 0 {
 		step["every"], step["times"] = "1s", 1+h.upTo(900)
 	} else {
-		step["after"] = h.of("1s", "1m", h.expression("after"))
+		step["after"] = h.pick("1s", "1m", h.expression("after"))
 	}
 	labels := map[string]any{}
 	for i := range h.upTo(h.random.IntN(33)) {
@@ -111,7 +111,7 @@ func (h *hostile) rule() map[string]any {
 func (h *hostile) text() []byte {
 	switch h.random.IntN(6) {
 	case 0:
-		return []byte(strings.Repeat(h.of("[", "{\"a\":", "- ", "? a\n", "a: 1\n", "--- a\n", "&a [*a,", "k: |\n "), 1+h.upTo(60_000)))
+		return []byte(strings.Repeat(h.pick("[", "{\"a\":", "- ", "? a\n", "a: 1\n", "--- a\n", "&a [*a,", "k: |\n "), 1+h.upTo(60_000)))
 	case 1: // many rules
 		var all []string
 		for range 1 + h.upTo(20) {
@@ -134,7 +134,7 @@ func (h *hostile) value(limit int) map[string]any {
 	v := map[string]any{"id": fmt.Sprint(h.random.IntN(50)), "s": "x", "t": "x", "list": []int{1, 2, 3}, "map": map[string]int{}, "nested": [][]int{{1}}}
 	switch h.random.IntN(6) {
 	case 0:
-		v["s"], v["t"] = strings.Repeat(h.of("x", " ", "y"), half), strings.Repeat("x", half)
+		v["s"], v["t"] = strings.Repeat(h.pick("x", " ", "y"), half), strings.Repeat("x", half)
 	case 1:
 		v["list"] = make([]int, half)
 	case 2:

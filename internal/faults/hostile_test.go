@@ -28,8 +28,8 @@ const (
 	hostileGoal   = "GOMEMLIMIT=360MiB"
 )
 
-// steady is a rule of another client, whose events must be ingested during the attack.
-const steady = `{"name": "steady", "entity": "order", "trigger": {"event": "steady.created", "key": "event.id"}, "escalate": [{"after": "24h"}]}`
+// steadyRule is a rule of another client, whose events must be ingested during the attack.
+const steadyRule = `{"name": "steady", "entity": "order", "trigger": {"event": "steady.created", "key": "event.id"}, "escalate": [{"after": "24h"}]}`
 
 // TestHostileRules checks that a node in 512 MB survives rules, lints, previews and events designed to exhaust its
 // memory and time, and ingests the events of another rule meanwhile.
@@ -39,7 +39,7 @@ func TestHostileRules(t *testing.T) {
 		from = rand.Uint64()
 	}
 	t.Logf("seed %d, for %s", from, *hostileFor)
-	n := newBesieged(t)
+	n := newHostileNode(t)
 	ctx, stop := context.WithTimeout(t.Context(), *hostileFor)
 	defer stop()
 	var all sync.WaitGroup
@@ -50,13 +50,13 @@ func TestHostileRules(t *testing.T) {
 			}
 		})
 	}
-	orders := n.order(ctx)
+	orders := n.publishOrders(ctx)
 	all.Wait()
-	n.survived(orders)
+	n.checkAlive(orders)
 }
 
-// besieged is a node under attack.
-type besieged struct {
+// hostileNode is a node under attack.
+type hostileNode struct {
 	*testing.T
 	*process
 	limited       bool // by a cgroup
@@ -67,14 +67,14 @@ type besieged struct {
 	answers       sync.Map // number of answers, by request and status
 }
 
-func newBesieged(t *testing.T) *besieged {
+func newHostileNode(t *testing.T) *hostileNode {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &besieged{T: t, client: http.Client{Timeout: time.Minute}}
-	n.process = spawn(t, path, "besieged", []string{hostileGoal}, func(line string) {
+	n := &hostileNode{T: t, client: http.Client{Timeout: time.Minute}}
+	n.process = startProcess(t, path, "besieged", []string{hostileGoal}, func(line string) {
 		if strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, "panic") {
 			t.Logf("%.500s", line)
 		}
@@ -91,7 +91,7 @@ func newBesieged(t *testing.T) *besieged {
 	for i := range 3 {
 		n.readers = append(n.readers, n.token(map[string]any{"name": fmt.Sprintf("reader%d", i), "scopes": []string{"read"}}))
 	}
-	if status, body := n.ask(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(steady)); status != http.StatusCreated {
+	if status, body := n.call(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(steadyRule)); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, body)
 	}
 	return n
@@ -99,7 +99,7 @@ func newBesieged(t *testing.T) *besieged {
 
 // limit limits the memory of the node by a cgroup, if this process may create one: a node that exceeds it is killed.
 // Otherwise the peak memory of the node is compared with the limit.
-func (n *besieged) limit() {
+func (n *hostileNode) limit() {
 	name := "deadman-hostile-" + strconv.Itoa(n.Process.Pid)
 	for _, c := range []struct{ root, limit string }{
 		{"/sys/fs/cgroup", "memory.max"},
@@ -123,13 +123,13 @@ func (n *besieged) limit() {
 	n.Logf("no cgroup can be created; the peak memory of the node is compared instead")
 }
 
-func (n *besieged) token(wanted map[string]any) string {
+func (n *hostileNode) token(wanted map[string]any) string {
 	n.Helper()
 	wish, err := json.Marshal(wanted)
 	if err != nil {
 		n.Fatal(err)
 	}
-	status, body := n.ask(n.Context(), n.admin, "POST", "/api/v1/tokens", wish)
+	status, body := n.call(n.Context(), n.admin, "POST", "/api/v1/tokens", wish)
 	var made struct{ Secret string }
 	if err := json.Unmarshal(body, &made); err != nil || status != http.StatusCreated {
 		n.Fatalf("%d %s %v", status, body, err)
@@ -137,8 +137,8 @@ func (n *besieged) token(wanted map[string]any) string {
 	return made.Secret
 }
 
-// ask sends a request; status 0 means no response.
-func (n *besieged) ask(ctx context.Context, token, method, path string, body []byte) (status int, answer []byte) {
+// call sends a request; status 0 means no response.
+func (n *hostileNode) call(ctx context.Context, token, method, path string, body []byte) (status int, answer []byte) {
 	r, err := http.NewRequestWithContext(ctx, method, n.at.HTTP+path, bytes.NewReader(body))
 	if err != nil {
 		n.Error(err)
@@ -166,45 +166,45 @@ func (n *besieged) ask(ctx context.Context, token, method, path string, body []b
 	return a.StatusCode, answer
 }
 
-func (n *besieged) count(method, path string, status int) {
+func (n *hostileNode) count(method, path string, status int) {
 	parts := strings.Split(path, "/")
 	known, _ := n.answers.LoadOrStore(fmt.Sprintf("%s %s: %d", method, strings.Join(parts[3:min(len(parts), 4)], "/"), status), new(atomic.Int64))
 	known.(*atomic.Int64).Add(1)
 }
 
-// leaving returns a context that sometimes ends before the response.
-func (h *hostile) leaving(ctx context.Context) (context.Context, context.CancelFunc) {
+// withEarlyCancel returns a context that sometimes ends before the response.
+func (h *hostile) withEarlyCancel(ctx context.Context) (context.Context, context.CancelFunc) {
 	if h.random.IntN(4) > 0 {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, time.Duration(h.random.IntN(500))*time.Millisecond)
 }
 
-func (n *besieged) lint(ctx context.Context, h *hostile) {
-	ctx, cancel := h.leaving(ctx)
+func (n *hostileNode) lint(ctx context.Context, h *hostile) {
+	ctx, cancel := h.withEarlyCancel(ctx)
 	defer cancel()
-	n.ask(ctx, n.readers[h.random.IntN(len(n.readers))], "POST", "/api/v1/rules/lint", h.text())
+	n.call(ctx, n.readers[h.random.IntN(len(n.readers))], "POST", "/api/v1/rules/lint", h.text())
 }
 
-func (n *besieged) preview(ctx context.Context, h *hostile) {
-	ctx, cancel := h.leaving(ctx)
+func (n *hostileNode) preview(ctx context.Context, h *hostile) {
+	ctx, cancel := h.withEarlyCancel(ctx)
 	defer cancel()
 	then := []any{}
 	for range h.random.IntN(4) {
 		then = append(then, map[string]any{"subject": h.subject(), "at": "2030-01-01T00:00:01Z", "data": h.value(60_000)})
 	}
-	ask, err := json.Marshal(map[string]any{
+	body, err := json.Marshal(map[string]any{
 		"rule": h.rule(), "event": map[string]any{"at": "2030-01-01T00:00:00Z", "data": h.value(200_000)}, "later_events": then,
 	})
 	if err != nil {
 		n.Error(err)
 		return
 	}
-	n.ask(ctx, n.readers[h.random.IntN(len(n.readers))], "POST", "/api/v1/rules/preview", ask)
+	n.call(ctx, n.readers[h.random.IntN(len(n.readers))], "POST", "/api/v1/rules/preview", body)
 }
 
 // save saves one of a few rules, and resumes it if it was paused.
-func (n *besieged) save(ctx context.Context, h *hostile) {
+func (n *hostileNode) save(ctx context.Context, h *hostile) {
 	rule := h.rule()
 	text, err := json.Marshal(rule)
 	if err != nil {
@@ -212,18 +212,18 @@ func (n *besieged) save(ctx context.Context, h *hostile) {
 		return
 	}
 	name := fmt.Sprint(rule["name"])
-	n.ask(ctx, n.tenant, "PUT", "/api/v1/rules/"+name, text)
+	n.call(ctx, n.tenant, "PUT", "/api/v1/rules/"+name, text)
 	if h.random.IntN(3) == 0 {
-		n.ask(ctx, n.tenant, "POST", "/api/v1/rules/"+name+"/resume", nil)
+		n.call(ctx, n.tenant, "POST", "/api/v1/rules/"+name+"/resume", nil)
 	}
 }
 
-func (n *besieged) publish(ctx context.Context, h *hostile) {
-	n.ask(ctx, n.events, "POST", "/api/v1/events/"+h.subject(), h.body())
+func (n *hostileNode) publish(ctx context.Context, h *hostile) {
+	n.call(ctx, n.events, "POST", "/api/v1/events/"+h.subject(), h.body())
 }
 
-// order publishes events of the other rule until ctx ends, and returns the number of acknowledged events.
-func (n *besieged) order(ctx context.Context) (orders int) {
+// publishOrders publishes events of the other rule until ctx ends, and returns the number of acknowledged events.
+func (n *hostileNode) publishOrders(ctx context.Context) (orders int) {
 	for every := time.NewTicker(200 * time.Millisecond); ; {
 		select {
 		case <-ctx.Done():
@@ -231,14 +231,14 @@ func (n *besieged) order(ctx context.Context) (orders int) {
 			return orders
 		case <-every.C:
 		}
-		if status, _ := n.ask(n.Context(), n.events, "POST", "/api/v1/events/steady.created", fmt.Appendf(nil, `{"id": "%d"}`, orders)); status == http.StatusAccepted {
+		if status, _ := n.call(n.Context(), n.events, "POST", "/api/v1/events/steady.created", fmt.Appendf(nil, `{"id": "%d"}`, orders)); status == http.StatusAccepted {
 			orders++
 		}
 	}
 }
 
-// survived checks that the node runs within its memory and ingested all acknowledged events.
-func (n *besieged) survived(orders int) {
+// checkAlive checks that the node runs within its memory and ingested all acknowledged events.
+func (n *hostileNode) checkAlive(orders int) {
 	n.answers.Range(func(what, times any) bool {
 		n.Logf("%s: %d", what, times.(*atomic.Int64).Load())
 		return true
@@ -258,13 +258,13 @@ func (n *besieged) survived(orders int) {
 	}
 	late := eventually(n.T, time.Minute, "every order has a job", func() bool {
 		for _, i := range []int{0, orders / 2, orders - 1} {
-			if status, _ := n.ask(n.Context(), n.admin, "GET", fmt.Sprintf("/api/v1/jobs/steady/%d", i), nil); status != http.StatusOK {
+			if status, _ := n.call(n.Context(), n.admin, "GET", fmt.Sprintf("/api/v1/jobs/steady/%d", i), nil); status != http.StatusOK {
 				return false
 			}
 		}
 		return true
 	})
-	limit := n.mostMemory()
+	limit := n.peakMemory()
 	n.Logf("%d orders, the last of which had a job %s after the attack; the node took %d MiB at the most", orders, late.Round(time.Millisecond), limit>>20)
 	if limit > hostileMemory && !n.limited { // page cache in a cgroup is reclaimed
 		n.Errorf("the node took %d MiB, and has %d", limit>>20, hostileMemory>>20)
@@ -272,8 +272,8 @@ func (n *besieged) survived(orders int) {
 	n.stop()
 }
 
-// mostMemory returns the peak memory of the node in bytes, including page cache.
-func (n *besieged) mostMemory() int64 {
+// peakMemory returns the peak memory of the node in bytes, including page cache.
+func (n *hostileNode) peakMemory() int64 {
 	n.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Process.Pid))
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 
 // drawLarge draws event bodies of up to the maximum size.
 func drawLarge(s *scenario, random *rand.Rand) {
-	s.nodes = [][]string{deaths(random, 1, placesOf(random))}
+	s.nodes = [][]string{killPlans(random, 1, failpointsOf(random))}
 	if random.IntN(2) == 0 {
-		s.nodes = [][]string{one(random)}
+		s.nodes = [][]string{nodePlan(random)}
 		s.upset = breakLink([]string{"link", "database"}[random.IntN(2)], "cut", "half-open", "slow")
 	}
-	s.beside(random, 3)
-	s.stage = func(a *arena, random *rand.Rand) { a.padding = bodies.MaxBytes/4 + random.IntN(bodies.MaxBytes*7/10) }
+	s.addNode(random, 3)
+	s.stage = func(a *testbed, random *rand.Rand) { a.padding = bodies.MaxBytes/4 + random.IntN(bodies.MaxBytes*7/10) }
 }

@@ -27,33 +27,33 @@ const (
 // TestMemoryOfLists makes a node in 512 MB answer many lists at once, streams with a backlog, and live pages with slow
 // readers, while all alerts have large events.
 func TestMemoryOfLists(t *testing.T) {
-	n := newBesieged(t)
-	if status, body := n.ask(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(bulky)); status != http.StatusCreated {
+	n := newHostileNode(t)
+	if status, body := n.call(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(bulky)); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, body)
 	}
 	filler := strings.Repeat("x", bulkyBytes)
 	for i := range bulkyAlerts {
-		if status, body := n.ask(t.Context(), n.events, "POST", "/api/v1/events/bulky.created", fmt.Appendf(nil, `{"id":"%d","filler":"%s"}`, i, filler)); status != http.StatusAccepted {
+		if status, body := n.call(t.Context(), n.events, "POST", "/api/v1/events/bulky.created", fmt.Appendf(nil, `{"id":"%d","filler":"%s"}`, i, filler)); status != http.StatusAccepted {
 			t.Fatalf("%d %s", status, body)
 		}
 	}
 	eventually(t, 2*time.Minute, "every alert is decided", func() bool {
 		return len(n.alerts(t.Context(), n.admin)) == bulkyAlerts
 	})
-	n.forgetMost()
+	n.resetPeakMemory()
 	for _, path := range []string{"/api/v1/alerts?rule=bulky&limit=500", "/rules/bulky", "/api/v1/jobs?limit=500"} {
 		begun := time.Now()
-		n.ask(t.Context(), n.readers[0], "GET", path, nil)
+		n.call(t.Context(), n.readers[0], "GET", path, nil)
 		t.Logf("%s takes %s alone", path, time.Since(begun))
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for range 32 {
-		n.crawl(ctx, "/api/v1/alerts?backlog=500", "text/event-stream")
+		n.readAllPages(ctx, "/api/v1/alerts?backlog=500", "text/event-stream")
 	}
 	for range 16 {
-		n.crawl(ctx, "/alerts?live=1", "text/html")
+		n.readAllPages(ctx, "/alerts?live=1", "text/html")
 	}
 	var all sync.WaitGroup
 	var answered atomic.Int64
@@ -67,15 +67,15 @@ func TestMemoryOfLists(t *testing.T) {
 				t.Errorf("a page of %d alerts, want %d", len(items), bulkyAlerts)
 			}
 		})
-		all.Go(func() { n.ask(ctx, n.readers[1], "GET", "/rules/bulky", nil) })
-		all.Go(func() { n.ask(ctx, n.readers[2], "GET", "/api/v1/jobs?limit=500", nil) })
+		all.Go(func() { n.call(ctx, n.readers[1], "GET", "/rules/bulky", nil) })
+		all.Go(func() { n.call(ctx, n.readers[2], "GET", "/api/v1/jobs?limit=500", nil) })
 	}
 	all.Wait()
 	if answered.Load() < 8 {
 		t.Errorf("%d of 40 lists were answered", answered.Load())
 	}
-	n.ownBodies()
-	limit := n.mostMemory()
+	n.checkBodies()
+	limit := n.peakMemory()
 	t.Logf("%d of 40 lists were answered; the node took %d MiB at the most meanwhile", answered.Load(), limit>>20)
 	select {
 	case <-n.exited:
@@ -94,8 +94,8 @@ const listedBytes = 15_000
 
 // TestMemoryOfUnreadAnswers makes a node in 512 MB produce lists that no client reads, for many tokens.
 func TestMemoryOfUnreadAnswers(t *testing.T) {
-	n := newBesieged(t)
-	if status, body := n.ask(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(bulky)); status != http.StatusCreated {
+	n := newHostileNode(t)
+	if status, body := n.call(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(bulky)); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, body)
 	}
 	filler := strings.Repeat("x", listedBytes)
@@ -103,7 +103,7 @@ func TestMemoryOfUnreadAnswers(t *testing.T) {
 	for at := range 10 {
 		all.Go(func() {
 			for i := range 50 {
-				if status, body := n.ask(t.Context(), n.events, "POST", "/api/v1/events/bulky.created", fmt.Appendf(nil, `{"id":"%d-%d","filler":"%s"}`, at, i, filler)); status != http.StatusAccepted {
+				if status, body := n.call(t.Context(), n.events, "POST", "/api/v1/events/bulky.created", fmt.Appendf(nil, `{"id":"%d-%d","filler":"%s"}`, at, i, filler)); status != http.StatusAccepted {
 					t.Errorf("%d %s", status, body)
 				}
 			}
@@ -113,24 +113,24 @@ func TestMemoryOfUnreadAnswers(t *testing.T) {
 	const page = "/api/v1/alerts?rule=bulky&limit=500"
 	size := 0
 	eventually(t, 2*time.Minute, "every alert is decided", func() bool {
-		_, body := n.ask(t.Context(), n.admin, "GET", page, nil)
+		_, body := n.call(t.Context(), n.admin, "GET", page, nil)
 		size = len(body)
 		return strings.Count(string(body), `"filler"`) == 500
 	})
-	n.forgetMost()
+	n.resetPeakMemory()
 	var leave []func() error
 	for i := range 12 {
 		token := n.token(map[string]any{"name": fmt.Sprintf("slow-%d", i), "scopes": []string{"read"}})
 		for range 12 {
-			leave = append(leave, n.neglect(page, token))
+			leave = append(leave, n.requestWithoutReading(page, token))
 		}
 	}
 	for range 20 {
-		if status, _ := n.ask(t.Context(), n.readers[0], "GET", page, nil); status == http.StatusServiceUnavailable {
+		if status, _ := n.call(t.Context(), n.readers[0], "GET", page, nil); status == http.StatusServiceUnavailable {
 			break // until all slots are taken
 		}
 	}
-	limit := n.mostMemory()
+	limit := n.peakMemory()
 	t.Logf("a page has %d bytes; the node took %d MiB at the most", size, limit>>20)
 	select {
 	case <-n.exited:
@@ -146,9 +146,9 @@ func TestMemoryOfUnreadAnswers(t *testing.T) {
 	n.stop()
 }
 
-// neglect requests a page without reading the response. It returns the function that closes the connection; the end of
+// requestWithoutReading requests a page without reading the response. It returns the function that closes the connection; the end of
 // the test closes it, too.
-func (n *besieged) neglect(path, token string) (leave func() error) {
+func (n *hostileNode) requestWithoutReading(path, token string) (leave func() error) {
 	n.Helper()
 	host := strings.TrimPrefix(n.at.HTTP, "http://")
 	c, err := net.Dial("tcp", host)
@@ -173,8 +173,8 @@ type listedAlert struct {
 }
 
 // alerts returns the alerts of the bulky rule on one page; nil if the node was busy.
-func (n *besieged) alerts(ctx context.Context, token string) []listedAlert {
-	status, body := n.ask(ctx, token, "GET", "/api/v1/alerts?rule=bulky&limit=500", nil)
+func (n *hostileNode) alerts(ctx context.Context, token string) []listedAlert {
+	status, body := n.call(ctx, token, "GET", "/api/v1/alerts?rule=bulky&limit=500", nil)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		return nil
 	}
@@ -192,28 +192,28 @@ func (n *besieged) alerts(ctx context.Context, token string) []listedAlert {
 	return page.Items
 }
 
-// ownBodies checks that a single alert includes its event.
-func (n *besieged) ownBodies() {
+// checkBodies checks that a single alert includes its event.
+func (n *hostileNode) checkBodies() {
 	page := n.alerts(n.Context(), n.admin)
 	if len(page) == 0 {
 		n.Fatal("no alerts are listed")
 	}
-	status, body := n.ask(n.Context(), n.admin, "GET", "/api/v1/alerts/"+page[0].ID, nil)
+	status, body := n.call(n.Context(), n.admin, "GET", "/api/v1/alerts/"+page[0].ID, nil)
 	var one listedAlert
 	if err := json.Unmarshal(body, &one); err != nil || status != http.StatusOK || len(one.Event) < bulkyBytes || one.BodiesOmitted {
 		n.Errorf("an alert by itself: %d, %d bytes, %v", status, len(one.Event), err)
 	}
 }
 
-// forgetMost resets mostMemory: deciding all those alerts used memory, too.
-func (n *besieged) forgetMost() {
+// resetPeakMemory resets peakMemory: deciding all those alerts used memory, too.
+func (n *hostileNode) resetPeakMemory() {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", n.Process.Pid), []byte("5"), 0o600); err != nil {
 		n.Fatal(err)
 	}
 }
 
-// crawl requests a stream and reads a few bytes per second.
-func (n *besieged) crawl(ctx context.Context, path, accept string) {
+// readAllPages requests a stream and reads a few bytes per second.
+func (n *hostileNode) readAllPages(ctx context.Context, path, accept string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, n.at.HTTP+path, nil)
 	if err != nil {
 		n.Fatal(err)

@@ -38,24 +38,24 @@ func (s ShipmentTime) String() string {
 
 const clock = "15:04:05.000"
 
-// maybe reports whether the order may have been shipped by an instant.
-func (s ShipmentTime) maybe(at time.Time) bool { return !s.From.IsZero() && !at.Before(s.From) }
+// maybeShipped reports whether the order may have been shipped by an instant.
+func (s ShipmentTime) maybeShipped(at time.Time) bool { return !s.From.IsZero() && !at.Before(s.From) }
 
-// surely reports whether the order was shipped before an instant.
-func (s ShipmentTime) surely(before time.Time) bool {
+// surelyShipped reports whether the order was shipped before an instant.
+func (s ShipmentTime) surelyShipped(before time.Time) bool {
 	return !s.From.IsZero() && s.Until.Before(before)
 }
 
 // lookupOracle has the data that CheckLookups compares.
 type lookupOracle struct {
-	shipped  map[string]ShipmentTime
-	crashes  bool
-	ends     map[string][]ending         // by rule and key
-	pending  map[string]bool             // by rule and key
-	said     map[string][]PublishedAlert // by rule and key
-	unknown  map[string][]Unknown        // by rule
-	outages  map[string][]outage         // by rule
-	breaches []string
+	shipped   map[string]ShipmentTime
+	crashes   bool
+	ends      map[string][]ending         // by rule and key
+	pending   map[string]bool             // by rule and key
+	published map[string][]PublishedAlert // by rule and key
+	unknown   map[string][]Unknown        // by rule
+	outages   map[string][]outage         // by rule
+	breaches  []string
 }
 
 type ending struct {
@@ -80,7 +80,7 @@ func (t *lookupOracle) breach(format string, args ...any) {
 // and undetermined checks are alerted. crashes means that nodes were killed.
 func (c *Checker) CheckLookups(ctx context.Context, created []string, shipped map[string]ShipmentTime, crashes bool) error {
 	t := &lookupOracle{shipped: shipped, crashes: crashes}
-	if err := c.gather(ctx, t); err != nil {
+	if err := c.readResults(ctx, t); err != nil {
 		return err
 	}
 	for _, l := range Lookups {
@@ -109,11 +109,11 @@ func (t *lookupOracle) job(l Lookup, key string) {
 		return
 	}
 	var words, closed []string
-	for _, s := range t.said[name] {
+	for _, s := range t.published[name] {
 		switch s.Status {
 		case "firing":
 			words = append(words, append(slices.Clone(s.SkippedSteps), s.Step)...)
-			if shipment.surely(s.Slot) {
+			if shipment.surelyShipped(s.Slot) {
 				t.breach("P9: a false alarm: %s, step %s of slot %s, and %s", name, s.Step, s.Slot.Format(clock), shipment)
 			}
 		case "resolved", "gave_up":
@@ -124,10 +124,10 @@ func (t *lookupOracle) job(l Lookup, key string) {
 	end := ends[0]
 	switch end.outcome {
 	case "cleared":
-		if !shipment.maybe(end.at) {
+		if !shipment.maybeShipped(end.at) {
 			t.breach("P9: %s was cleared at %s, and %s", name, end.at.UTC().Format(clock), shipment)
 		}
-		if want := map[bool]string{true: "resolved"}[len(t.said[name]) > len(closed)]; last != want || steps != "" && steps != "first" {
+		if want := map[bool]string{true: "resolved"}[len(t.published[name]) > len(closed)]; last != want || steps != "" && steps != "first" {
 			t.breach("P6: %s was cleared, and the alerts are %q and %q", name, steps, last)
 		}
 	case "exhausted":
@@ -138,7 +138,7 @@ func (t *lookupOracle) job(l Lookup, key string) {
 		if !l.Ends {
 			t.breach("P9: %s ended, although its rule continues", name)
 		}
-		if last != "gave_up" && !t.spoken(l, end.at) {
+		if last != "gave_up" && !t.isOutageReported(l, end.at) {
 			t.breach("P9: %s ended undetermined at %s without an alert", name, end.at.UTC().Format(clock))
 		}
 	default:
@@ -149,8 +149,8 @@ func (t *lookupOracle) job(l Lookup, key string) {
 // slack is the maximum time between a job's outage and its settlement.
 const slack = 5 * time.Second
 
-// spoken reports whether an outage of the rule covers a settlement at an instant.
-func (t *lookupOracle) spoken(l Lookup, at time.Time) bool {
+// isOutageReported reports whether an outage of the rule covers a settlement at an instant.
+func (t *lookupOracle) isOutageReported(l Lookup, at time.Time) bool {
 	return slices.ContainsFunc(t.outages[l.Rule], func(o outage) bool {
 		return !o.opened.After(at) && (o.isOpen || o.closed.After(at.Add(-slack)))
 	})
@@ -182,7 +182,7 @@ func (t *lookupOracle) outagesOf(l Lookup) {
 			t.breach("P9: %s, affected %d jobs, and its last alert counts %d", at, o.jobs, o.endedBy[0].Count)
 		}
 	}
-	for _, s := range t.said[l.Rule+"/"] {
+	for _, s := range t.published[l.Rule+"/"] {
 		t.breach("P9: alert %s (%s) of %s belongs to no outage", s.ID, s.Status, l.Rule)
 	}
 }
@@ -200,12 +200,12 @@ func (t *lookupOracle) unknownOf(l Lookup) {
 			after = last
 		}
 		before[u.Key] = u.At
-		own := slices.ContainsFunc(t.said[l.Rule+"/"+u.Key], func(s PublishedAlert) bool {
+		own := slices.ContainsFunc(t.published[l.Rule+"/"+u.Key], func(s PublishedAlert) bool {
 			return (s.Status == "undetermined" || s.Status == "gave_up") && !s.DecidedAt.After(u.At) && s.DecidedAt.After(after)
 		})
 		switch {
 		case own:
-		case t.spoken(l, u.At):
+		case t.isOutageReported(l, u.At):
 			met++
 		default:
 			t.breach("P9: %s/%s was undetermined at %s, %d times in a row, without an alert", l.Rule, u.Key, u.At.UTC().Format(clock), u.Attempts)
@@ -220,8 +220,8 @@ func (t *lookupOracle) unknownOf(l Lookup) {
 	}
 }
 
-// gather reads the data from the database and the stream.
-func (c *Checker) gather(ctx context.Context, t *lookupOracle) error {
+// readResults reads the data from the database and the stream.
+func (c *Checker) readResults(ctx context.Context, t *lookupOracle) error {
 	var err error
 	if t.unknown, err = c.Unknown(ctx); err != nil {
 		return err
@@ -232,18 +232,18 @@ func (c *Checker) gather(ctx context.Context, t *lookupOracle) error {
 	if t.outages, err = c.outages(ctx); err != nil {
 		return err
 	}
-	said, err := c.Stream(ctx)
+	published, err := c.Stream(ctx)
 	if err != nil {
 		return err
 	}
-	t.said = map[string][]PublishedAlert{}
-	for _, s := range said {
+	t.published = map[string][]PublishedAlert{}
+	for _, s := range published {
 		if s.Source == "" || !t.isOf(s) {
 			name := s.Rule + "/"
 			if s.Source == "" {
 				name += s.Key
 			}
-			t.said[name] = append(t.said[name], s)
+			t.published[name] = append(t.published[name], s)
 		}
 	}
 	return nil

@@ -14,11 +14,11 @@ func (c *Checker) Lost(ctx context.Context, source string, acknowledged []string
 	if err != nil {
 		return 0, err
 	}
-	breaches, err := c.led(ctx, applied)
+	breaches, err := c.outcomeBreaches(ctx, applied)
 	if err != nil {
 		return 0, err
 	}
-	reported, err := c.blind(ctx, source)
+	reported, err := c.gapAlerts(ctx, source)
 	if err != nil {
 		return 0, err
 	}
@@ -32,10 +32,10 @@ func (c *Checker) Lost(ctx context.Context, source string, acknowledged []string
 	return lost, join(breaches)
 }
 
-// MadeAgain checks a system at rest in which the stream was deleted and recreated, and none of the lost events is a
+// CheckRecreated checks a system at rest in which the stream was deleted and recreated, and none of the lost events is a
 // shipment: the applied events and all events of the new stream led to the jobs that the rules require, and an alert
 // reports that the stream was recreated.
-func (c *Checker) MadeAgain(ctx context.Context, source string, acknowledged []string) (lost int, err error) {
+func (c *Checker) CheckRecreated(ctx context.Context, source string, acknowledged []string) (lost int, err error) {
 	there, err := c.Events(ctx, []string{source})
 	if err != nil {
 		return 0, err
@@ -47,11 +47,11 @@ func (c *Checker) MadeAgain(ctx context.Context, source string, acknowledged []s
 	if err != nil {
 		return 0, err
 	}
-	breaches, err := c.led(ctx, slices.Concat(applied, there))
+	breaches, err := c.outcomeBreaches(ctx, slices.Concat(applied, there))
 	if err != nil {
 		return 0, err
 	}
-	reported, err := c.blind(ctx, source)
+	reported, err := c.gapAlerts(ctx, source)
 	if err != nil {
 		return 0, err
 	}
@@ -80,8 +80,8 @@ func (c *Checker) applied(ctx context.Context, ids []string) (applied []Event, e
 	return applied, nil
 }
 
-// blind returns the alerts about unread events of a stream.
-func (c *Checker) blind(ctx context.Context, source string) ([]PublishedAlert, error) {
-	said, err := c.Stream(ctx)
-	return slices.DeleteFunc(said, func(s PublishedAlert) bool { return s.Rule != own || s.Source != source || s.Step != "lost" }), err
+// gapAlerts returns the alerts about unread events of a stream.
+func (c *Checker) gapAlerts(ctx context.Context, source string) ([]PublishedAlert, error) {
+	published, err := c.Stream(ctx)
+	return slices.DeleteFunc(published, func(s PublishedAlert) bool { return s.Rule != own || s.Source != source || s.Step != "lost" }), err
 }

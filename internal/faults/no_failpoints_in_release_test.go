@@ -8,7 +8,7 @@ import (
 
 // The product has no trace of the failpoints and the seeded bugs. The breakable program has both, so the search can
 // find them.
-func TestTheProductHasNoFailpoints(t *testing.T) {
+func TestProductHasNoFailpoints(t *testing.T) {
 	for name, program := range map[string]func() (string, error){"the product": binary, "the breakable program": breakable} {
 		path, err := program()
 		if err != nil {

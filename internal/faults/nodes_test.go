@@ -9,24 +9,24 @@ import (
 	"deadman/server"
 )
 
-func TestThreeNodesShareTheShards(t *testing.T) {
+func TestThreeNodesShareShards(t *testing.T) {
 	c := newCluster(t)
 	a, b, d := c.start("a"), c.start("b"), c.start("d")
-	eventually(t, 3*lease, "each shard has one holder, and each node its share", func() bool { return c.spread(a, b, d) })
+	eventually(t, 3*lease, "each shard has one holder, and each node its share", func() bool { return c.isSpread(a, b, d) })
 
 	d.stop()
-	clean := eventually(t, lease, "a clean stop gives the shards over", func() bool { return c.spread(a, b) })
+	clean := eventually(t, lease, "a clean stop gives the shards over", func() bool { return c.isSpread(a, b) })
 	b.kill()
-	killed := eventually(t, 2*lease, "the shards of a killed node are taken over", func() bool { return c.spread(a) })
+	killed := eventually(t, 2*lease, "the shards of a killed node are taken over", func() bool { return c.isSpread(a) })
 	t.Logf("taken over %s after a clean stop, %s after a kill, with a lease of %s", clean, killed, lease)
 }
 
 func TestKilledNodes(t *testing.T) {
 	c := newCluster(t)
 	a, b, d := c.start("a"), c.start("b"), c.start("d")
-	eventually(t, 3*lease, "three nodes share", func() bool { return c.spread(a, b, d) })
+	eventually(t, 3*lease, "three nodes share", func() bool { return c.isSpread(a, b, d) })
 
-	played := play(t, c.NATS, 0, 600, 20*time.Millisecond)
+	played := publishOrdersAt(t, c.NATS, 0, 600, 20*time.Millisecond)
 	for i, victim := range []*process{a, b, d} {
 		eventually(t, 20*time.Second, "some more orders are watched", func() bool { return count(t, c.Checker).Created > 100*(i+1) })
 		victim.kill()
@@ -41,28 +41,28 @@ func TestKilledNodes(t *testing.T) {
 func TestNodeSuspendedBeyondItsLease(t *testing.T) {
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
-	eventually(t, 3*lease, "two nodes share", func() bool { return c.spread(a, b) })
+	eventually(t, 3*lease, "two nodes share", func() bool { return c.isSpread(a, b) })
 
-	played := play(t, c.NATS, 0, 600, 20*time.Millisecond)
+	played := publishOrdersAt(t, c.NATS, 0, 600, 20*time.Millisecond)
 	eventually(t, 20*time.Second, "orders are watched", func() bool { return count(t, c.Checker).Alerts > 20 })
 	a.signal(syscall.SIGSTOP)
 	asleep := time.Now()
-	eventually(t, 3*lease, "the other node takes over", func() bool { return c.spread(b) })
+	eventually(t, 3*lease, "the other node takes over", func() bool { return c.isSpread(b) })
 	unshipped := <-played
 	eventually(t, time.Minute, "every unshipped order is escalated and published while the node sleeps", func() bool {
 		return escalated(t, c.Checker) == len(unshipped) && count(t, c.Checker).Unpublished == 0
 	})
 	t.Logf("asleep for %s, with a lease of %s", time.Since(asleep).Round(time.Second), lease)
-	more := play(t, c.NATS, 600, 700, 20*time.Millisecond)
+	more := publishOrdersAt(t, c.NATS, 600, 700, 20*time.Millisecond)
 	a.signal(syscall.SIGCONT)
-	eventually(t, 3*lease, "the node that slept takes its share again", func() bool { return c.spread(a, b) })
+	eventually(t, 3*lease, "the node that slept takes its share again", func() bool { return c.isSpread(a, b) })
 	maps.Copy(unshipped, <-more)
 	settled(t, c.Checker, unshipped)
-	said, err := c.Stream(t.Context())
+	published, err := c.Stream(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range said {
+	for _, s := range published {
 		if s.Step == "unfit" {
 			t.Errorf("a node is reported as unfit: %+v", s)
 		}
@@ -73,13 +73,13 @@ func TestNodeSuspendedBeyondItsLease(t *testing.T) {
 func TestKilledEmbeddedNode(t *testing.T) {
 	dir, unshipped := t.TempDir(), map[string]bool{}
 	for i, name := range []string{"a", "a2", "a3"} {
-		node := launch(t, name, "--data-dir", dir, "--nats-addr", "127.0.0.1:0")
+		node := startNode(t, name, "--data-dir", dir, "--nats-addr", "127.0.0.1:0")
 		c := checkerOf(t, server.Config{DataDir: dir}, node.at)
 		if i == 2 {
 			settled(t, c, unshipped)
 			return
 		}
-		maps.Copy(unshipped, <-play(t, c.NATS, 150*i, 150*(i+1), 10*time.Millisecond))
+		maps.Copy(unshipped, <-publishOrdersAt(t, c.NATS, 150*i, 150*(i+1), 10*time.Millisecond))
 		eventually(t, 20*time.Second, "some of the alerts are published", func() bool { return count(t, c).Alerts > 60*i+10 })
 		node.kill()
 	}

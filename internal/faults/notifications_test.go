@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// tellPeople configures a notification channel.
-func tellPeople(a *arena, _ *rand.Rand) {
+// startNotifications configures a notification channel.
+func startNotifications(a *testbed, _ *rand.Rand) {
 	a.Helper()
 	ear := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var message struct {
@@ -27,8 +27,8 @@ func tellPeople(a *arena, _ *rand.Rand) {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		for _, said := range message.Data.Alerts {
-			a.told[said.ID] = true
+		for _, raised := range message.Data.Alerts {
+			a.notified[raised.ID] = true
 		}
 	}))
 	a.Cleanup(ear.Close)
@@ -41,22 +41,22 @@ routes: [{to: people, group_wait: 0s, max_per_hour: 3600}]`, ear.URL)
 	}
 }
 
-// untold returns an error with the number of alerts that were not notified.
-func (a *arena) untold() error {
-	said, err := a.Stream(a.Context())
+// missingNotifications returns an error with the number of alerts that were not notified.
+func (a *testbed) missingNotifications() error {
+	published, err := a.Stream(a.Context())
 	if err != nil {
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	missing := 0
-	for _, s := range said {
-		if !a.told[s.ID] {
+	for _, s := range published {
+		if !a.notified[s.ID] {
 			missing++
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("%d of %d alerts were not notified", missing, len(said))
+		return fmt.Errorf("%d of %d alerts were not notified", missing, len(published))
 	}
 	return nil
 }

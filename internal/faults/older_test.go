@@ -20,16 +20,16 @@ var older = sync.OnceValues(func() (string, error) {
 // played while both hold shards: otherwise the run would not test the two versions together.
 func drawOlder(s *scenario, random *rand.Rand) {
 	node := []string{"a", "b"}[random.IntN(2)]
-	s.nodes = [][]string{deaths(random, 1+random.IntN(2), placesOf(random)), deaths(random, random.IntN(2), placesOf(random))}
-	s.stage = func(a *arena, _ *rand.Rand) {
+	s.nodes = [][]string{killPlans(random, 1+random.IntN(2), failpointsOf(random)), killPlans(random, random.IntN(2), failpointsOf(random))}
+	s.stage = func(a *testbed, _ *rand.Rand) {
 		a.programs[node] = older
-		a.sweepsGoUnwitnessed(node) // the older version marks a shard as swept once it is read
+		a.exemptFromFence(node) // the older version marks a shard as swept once it is read
 		play, model := a.play, a.model
 		both := false
 		a.play = func() {
 			play()
-			both = a.hold(time.Minute, "a", "b")
-			a.playFrom(100, 60, 20*time.Millisecond)
+			both = a.waitUntilHolding(time.Minute, "a", "b")
+			a.publishOrdersFrom(100, 60, 20*time.Millisecond)
 		}
 		a.model = func(ctx context.Context) error {
 			if !both {
@@ -40,8 +40,8 @@ func drawOlder(s *scenario, random *rand.Rand) {
 	}
 }
 
-// hold waits until each of the nodes holds shards in its current life, and reports whether all do.
-func (a *arena) hold(within time.Duration, nodes ...string) bool {
+// waitUntilHolding waits until each of the nodes holds shards in its current life, and reports whether all do.
+func (a *testbed) waitUntilHolding(within time.Duration, nodes ...string) bool {
 	a.Helper()
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); pause(50 * time.Millisecond) {
 		holders, err := a.Holders(a.Context())
@@ -49,7 +49,7 @@ func (a *arena) hold(within time.Duration, nodes ...string) bool {
 		idle := slices.ContainsFunc(nodes, func(node string) bool { return holders[a.lives[node]] == 0 })
 		a.mu.Unlock()
 		if err == nil && !idle {
-			a.note("shards are held by %v", holders)
+			a.record("shards are held by %v", holders)
 			return true
 		}
 	}

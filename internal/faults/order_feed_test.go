@@ -13,9 +13,9 @@ import (
 	"deadman/internal/faults"
 )
 
-// play plays orders from one number up to another at a steady pace, in the background; every third order is never
+// publishOrdersAt plays orders from one number up to another at a steady pace, in the background; every third order is never
 // shipped. The channel returns the unshipped orders, or nothing after an error of the test itself.
-func play(t *testing.T, conn *nats.Conn, from, to int, pace time.Duration) <-chan map[string]bool {
+func publishOrdersAt(t *testing.T, conn *nats.Conn, from, to int, pace time.Duration) <-chan map[string]bool {
 	t.Helper()
 	js, err := jetstream.New(conn)
 	if err != nil {
@@ -74,11 +74,11 @@ func settled(t *testing.T, c *faults.Checker, unshipped map[string]bool) {
 	if err := c.CheckPromises(t.Context()); err != nil {
 		t.Error(err)
 	}
-	said, err := c.Stream(t.Context())
+	published, err := c.Stream(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, said, unshipped)
+	compare(t, published, unshipped)
 }
 
 // inOne and oneByOne are the possible alerts of the two steps of the rule: one after the other or, if no check ran in
@@ -90,10 +90,10 @@ const (
 
 // compare compares the alerts with the orders that were never shipped, one by one, and returns the number of orders
 // with both steps in one alert.
-func compare(t *testing.T, said []faults.PublishedAlert, unshipped map[string]bool) (late int) {
+func compare(t *testing.T, published []faults.PublishedAlert, unshipped map[string]bool) (late int) {
 	t.Helper()
-	said = slices.DeleteFunc(slices.Clone(said), func(a faults.PublishedAlert) bool { return a.Rule == "deadman" }) // of the node itself, which was slow
-	spoken := faults.CheckSequence(said)
+	published = slices.DeleteFunc(slices.Clone(published), func(a faults.PublishedAlert) bool { return a.Rule == "deadman" }) // of the node itself, which was slow
+	spoken := faults.CheckSequence(published)
 	for id, steps := range spoken {
 		if !unshipped[id] {
 			t.Errorf("a false alarm: order %s, steps %q", id, steps)

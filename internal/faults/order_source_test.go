@@ -22,21 +22,21 @@ import (
 // shop has the true state of the orders of a run, as a database and as a bank's HTTP service that rules query. Each is
 // behind a link.
 type shop struct {
-	*arena
+	*testbed
 	db             *sql.DB
 	name           string // of the database, and of the role of its client
 	database, bank *link
-	way            atomic.Pointer[answering] // the bank's wrong answers; nil: answers correctly
+	way            atomic.Pointer[faultyAnswer] // the bank's wrong answers; nil: answers correctly
 
 	mu      sync.Mutex
 	shipped map[string]faults.ShipmentTime
 	crashes bool
 }
 
-// openShop makes the rules of the arena query a shop.
-func openShop(a *arena, crashes bool) *shop {
+// openShop makes the rules of the testbed query a shop.
+func openShop(a *testbed, crashes bool) *shop {
 	a.Helper()
-	s := &shop{arena: a, shipped: map[string]faults.ShipmentTime{}, crashes: crashes}
+	s := &shop{testbed: a, shipped: map[string]faults.ShipmentTime{}, crashes: crashes}
 	dsn, err := url.Parse(storetest.EmptyPostgres(a.T))
 	if err != nil {
 		a.Fatal(err)
@@ -113,8 +113,8 @@ func (s *shop) must(statement string, args ...any) {
 	}
 }
 
-// ship ships an order.
-func (s *shop) ship(key string) {
+// shipOrder ships an order.
+func (s *shop) shipOrder(key string) {
 	from := time.Now()
 	s.mu.Lock()
 	s.shipped[key] = faults.ShipmentTime{From: from, Until: from}
@@ -155,47 +155,47 @@ const (
 	late = 110
 )
 
-// playOrders places orders at a pace. One of four is never shipped, one is shipped before its event, one soon, and one
+// publishOrders places orders at a pace. One of four is never shipped, one is shipped before its event, one soon, and one
 // late. The status in the events is correct for every other order of each.
 func (s *shop) playOrders(n int, pace time.Duration) {
 	s.Helper()
 	s.wait()
 	for i := range n + late {
 		if i < n {
-			s.place(i)
+			s.placeOrder(i)
 		}
 		if past := i - soon; past >= 0 && past < n && past%4 == 2 {
-			s.ship(orderKey(past))
+			s.shipOrder(orderKey(past))
 		}
 		if past := i - late; past >= 0 && past%4 == 3 {
-			s.ship(orderKey(past))
+			s.shipOrder(orderKey(past))
 		}
 		pause(pace)
 	}
-	s.note("played")
+	s.record("played")
 }
 
 // more places some orders after all faults have ended. Their lookups close the outages.
 func (s *shop) more(from, n int) {
 	s.Helper()
 	for i := range n {
-		s.place(from + i)
+		s.placeOrder(from + i)
 	}
 }
 
 func orderKey(i int) string { return fmt.Sprintf("%04d", i) }
 
-func (s *shop) place(i int) {
-	key, says := orderKey(i), "UNSHIPPED"
+func (s *shop) placeOrder(i int) {
+	key, wantText := orderKey(i), "UNSHIPPED"
 	if i/4%2 == 0 {
-		says = "SHIPPED"
+		wantText = "SHIPPED"
 	}
 	if i%4 == 1 {
-		s.ship(key)
+		s.shipOrder(key)
 	} else {
 		s.must(`INSERT INTO truth VALUES ($1)`, key)
 	}
-	body, err := json.Marshal(map[string]string{"id": key, "status": says})
+	body, err := json.Marshal(map[string]string{"id": key, "status": wantText})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -107,15 +107,15 @@ func playRealOrders(t *testing.T, database string, pause bool) {
 	if err := checker.CheckPromises(t.Context()); err != nil {
 		t.Error(err)
 	}
-	said, err := checker.Stream(t.Context())
+	published, err := checker.Stream(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := compare(t, said, want)
+	late := compare(t, published, want)
 	if pause && late == 0 {
 		t.Error("no order was found late; the node was not stopped between events and slots")
 	}
-	t.Logf("%d orders never handed over, %d alerts, %d found late", len(want), len(said), late)
+	t.Logf("%d orders never handed over, %d alerts, %d found late", len(want), len(published), late)
 }
 
 // serve runs a node in this process until stop is called.

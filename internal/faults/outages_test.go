@@ -60,13 +60,13 @@ func TestVirtualOutages(t *testing.T) {
 	for i := range sites {
 		t.Run(fmt.Sprint("site ", i), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { playSite(t, *seed+uint64(i)) })
+			synctest.Test(t, func(t *testing.T) { runSite(t, *seed+uint64(i)) })
 		})
 	}
 }
 
-// site is a node with its broker and its devices.
-type site struct {
+// outageSite is a node with its broker and its devices.
+type outageSite struct {
 	t        *testing.T
 	random   *rand.Rand
 	every    time.Duration
@@ -75,7 +75,7 @@ type site struct {
 	embedded bool // the broker is in the process, and the devices lose events that it rejects
 
 	dir     string
-	brook   *brook
+	brook   *memoryStream
 	gate    *gate
 	store   *store.Store // nil: the node is down
 	catalog *rules.Catalog
@@ -86,11 +86,11 @@ type site struct {
 	now     outageKind // empty: none
 	until   time.Time  // end of the outage
 	devices []*device
-	outages []stretch
+	outages []timeSpan
 }
 
-// stretch is the period of an outage.
-type stretch struct{ from, to time.Time }
+// timeSpan is the period of an outage.
+type timeSpan struct{ from, to time.Time }
 
 // device sends heartbeats until it falls silent.
 type device struct {
@@ -101,10 +101,10 @@ type device struct {
 	silent time.Time // zero: not silent
 }
 
-// newSite returns a site without faults.
-func newSite(t *testing.T, random *rand.Rand, every, grace, slot time.Duration) *site {
-	s := &site{
-		t: t, random: random, dir: storetest.DataDir(t), brook: newBrook(), gate: &gate{}, embedded: random.IntN(2) == 0,
+// newOutageSite returns a site without faults.
+func newOutageSite(t *testing.T, random *rand.Rand, every, grace, slot time.Duration) *outageSite {
+	s := &outageSite{
+		t: t, random: random, dir: storetest.DataDir(t), brook: newMemoryStream(), gate: &gate{}, embedded: random.IntN(2) == 0,
 		every: every, grace: grace, slot: slot,
 	}
 	s.open()
@@ -113,26 +113,26 @@ func newSite(t *testing.T, random *rand.Rand, every, grace, slot time.Duration) 
 	for i := range livingDevices {
 		s.device(fmt.Sprintf("living-%d", i))
 	}
-	s.play(time.Now().Add(s.wait()))
+	s.run(time.Now().Add(s.deadline()))
 	return s
 }
 
-func playSite(t *testing.T, seed uint64) {
+func runSite(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 6))
 	every := []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, time.Hour}[random.IntN(4)]
-	s := newSite(t, random, every, every/time.Duration(2+random.IntN(4)), 10*time.Second)
+	s := newOutageSite(t, random, every, every/time.Duration(2+random.IntN(4)), 10*time.Second)
 	for i := range outagesOfSite {
-		s.fallSilent(i)
-		s.play(time.Now().Add(time.Duration(random.Int64N(int64(s.wait())))))
+		s.silence(i)
+		s.run(time.Now().Add(time.Duration(random.Int64N(int64(s.deadline())))))
 		s.outage(outageKinds[random.IntN(len(outageKinds))], s.length())
-		quiet := s.wait() + time.Duration(random.Int64N(int64(s.wait())))
+		quiet := s.deadline() + time.Duration(random.Int64N(int64(s.deadline())))
 		if i%3 == 1 { // sometimes shorter than the heartbeat's timeout
 			quiet = time.Duration(random.Int64N(int64(s.every)))
 		}
-		s.play(time.Now().Add(quiet))
+		s.run(time.Now().Add(quiet))
 	}
-	s.play(time.Now().Add(3 * s.wait()))
-	s.judge()
+	s.run(time.Now().Add(3 * s.deadline()))
+	s.checkAlerts()
 	s.end()
 }
 
@@ -140,75 +140,75 @@ func playSite(t *testing.T, seed uint64) {
 // hardly longer.
 func TestShortRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, rand.New(rand.NewPCG(1, 6)), 10*time.Second, 2*time.Second, time.Second)
+		s := newOutageSite(t, rand.New(rand.NewPCG(1, 6)), 10*time.Second, 2*time.Second, time.Second)
 		for i := range 20 {
-			s.play(time.Now().Add(time.Duration(s.random.Int64N(int64(s.every)))))
+			s.run(time.Now().Add(time.Duration(s.random.Int64N(int64(s.every)))))
 			s.outage(nodeDown, 3*time.Second)
 			if i%5 == 0 {
-				s.fallSilent(i)
-				s.play(time.Now().Add(3 * s.wait()))
+				s.silence(i)
+				s.run(time.Now().Add(3 * s.deadline()))
 			}
-			s.play(time.Now().Add(s.wait()))
+			s.run(time.Now().Add(s.deadline()))
 		}
-		s.judge()
+		s.checkAlerts()
 		s.end()
 	})
 }
 
-// wait returns the maximum time until a silent device is alerted: the heartbeat's timeout, a slot and the engine's
+// deadline returns the maximum time until a silent device is alerted: the heartbeat's timeout, a slot and the engine's
 // time.
-func (s *site) wait() time.Duration { return s.every + 2*s.grace + s.slot + outageSettles }
+func (s *outageSite) deadline() time.Duration { return s.every + 2*s.grace + s.slot + outageSettles }
 
 // length draws the length of an outage: seconds, minutes or hours.
-func (s *site) length() time.Duration {
+func (s *outageSite) length() time.Duration {
 	return time.Duration(float64(shortestOutage) * math.Pow(float64(longestOutage/shortestOutage), s.random.Float64()))
 }
 
-// fallSilent adds two devices that fall silent soon.
-func (s *site) fallSilent(i int) {
+// silence adds two devices that fall silent soon.
+func (s *outageSite) silence(i int) {
 	for d := range 2 {
 		dying := s.device(fmt.Sprintf("dying-%d-%d", i, d))
-		dying.silent = time.Now().Add(time.Duration(s.random.Int64N(2 * int64(s.wait()))))
+		dying.silent = time.Now().Add(time.Duration(s.random.Int64N(2 * int64(s.deadline()))))
 	}
 }
 
 // outage plays an outage.
-func (s *site) outage(kind outageKind, length time.Duration) {
+func (s *outageSite) outage(kind outageKind, length time.Duration) {
 	from := time.Now()
 	s.now, s.until = kind, from.Add(length)
 	switch kind {
 	case nodeDown:
 		s.end()
-		s.brook.setDry(s.embedded)
+		s.brook.setUnavailable(s.embedded)
 	case brokerDown:
-		s.brook.setDry(true)
+		s.brook.setUnavailable(true)
 	case databaseOff, standstill:
 		s.gate.set(kind == databaseOff, kind == standstill)
 	}
-	s.play(s.until)
+	s.run(s.until)
 	s.now = ""
 	switch kind {
 	case nodeDown:
-		s.wet()
+		s.restoreBroker()
 		s.open()
 		s.begin()
 	case brokerDown:
-		s.wet()
+		s.restoreBroker()
 	case databaseOff, standstill:
 		s.gate.set(false, false)
 	}
-	s.outages = append(s.outages, stretch{from, time.Now()})
+	s.outages = append(s.outages, timeSpan{from, time.Now()})
 }
 
-// wet makes the broker accept events again.
-func (s *site) wet() {
-	if s.brook.up() == 0 {
-		s.brook.setDry(false)
+// restoreBroker makes the broker accept events again.
+func (s *outageSite) restoreBroker() {
+	if s.brook.uptime() == 0 {
+		s.brook.setUnavailable(false)
 	}
 }
 
 // device adds a device, which sends a heartbeat at once and then at least once per interval.
-func (s *site) device(name string) *device {
+func (s *outageSite) device(name string) *device {
 	d := &device{rule: []string{pingedRule, streamedRule}[len(s.devices)%2], next: time.Now()}
 	d.key = d.rule + "-" + name
 	d.period = time.Duration((0.6 + 0.4*s.random.Float64()) * float64(s.every))
@@ -216,8 +216,8 @@ func (s *site) device(name string) *device {
 	return d
 }
 
-// play makes the devices send heartbeats until an instant.
-func (s *site) play(until time.Time) {
+// run makes the devices send heartbeats until an instant.
+func (s *outageSite) run(until time.Time) {
 	for {
 		next := slices.MinFunc(s.devices, func(a, b *device) int { return a.next.Compare(b.next) })
 		if next.next.After(until) {
@@ -236,7 +236,7 @@ func (s *site) play(until time.Time) {
 }
 
 // beat sends a heartbeat of a device, if it can be received.
-func (s *site) beat(d *device) {
+func (s *outageSite) beat(d *device) {
 	if s.now == standstill && time.Until(s.until) < heldByTheKernel {
 		d.next = s.until.Add(time.Millisecond)
 		time.AfterFunc(time.Until(d.next), func() { s.send(d) })
@@ -245,10 +245,10 @@ func (s *site) beat(d *device) {
 	s.send(d)
 }
 
-func (s *site) send(d *device) {
+func (s *outageSite) send(d *device) {
 	if d.rule == streamedRule {
 		if !s.embedded || s.now != standstill {
-			s.brook.put("devices.beat", fmt.Appendf(nil, `{"id":%q}`, d.key))
+			s.brook.publish("devices.beat", fmt.Appendf(nil, `{"id":%q}`, d.key))
 		}
 		return
 	}
@@ -266,12 +266,12 @@ func (s *site) send(d *device) {
 		return
 	}
 	batch := futurejobs.EffectBatch{RuleSet: s.catalog.Revision(), Effects: []futurejobs.Effect{beat}}
-	if _, err := (gated{s.store, s.gate}).Apply(s.t.Context(), batch); err != nil {
+	if _, err := (gatedStore{s.store, s.gate}).Apply(s.t.Context(), batch); err != nil {
 		s.hearing.MarkMissed()
 	}
 }
 
-func (s *site) open() {
+func (s *outageSite) open() {
 	var err error
 	s.store, err = store.Open(s.t.Context(), store.Options{DataDir: s.dir, Shards: 4, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -283,7 +283,7 @@ func (s *site) open() {
 	s.catalog = rules.NewCatalog(s.store, s.store.Shards())
 }
 
-func (s *site) save() {
+func (s *outageSite) save() {
 	for name, event := range map[string]string{pingedRule: "", streamedRule: "event: devices.beat, key: event.id, "} {
 		text := fmt.Sprintf("name: %s\nentity: device\nslot: %s\ntrigger: {heartbeat: {%severy: %s, grace: %s}}\n", name, s.slot, event, s.every, s.grace)
 		documents, err := rules.Parse([]byte(text), "")
@@ -296,7 +296,7 @@ func (s *site) save() {
 		}
 		saved := rules.RuleVersion{Name: name, Entity: "device", Document: document}
 		if event != "" {
-			saved.Reads = []rules.StreamBinding{{Subject: "devices.beat", Stream: brookName}}
+			saved.Reads = []rules.StreamBinding{{Subject: "devices.beat", Stream: memoryStreamName}}
 		}
 		if _, err := s.store.Save(s.t.Context(), saved, rules.AnyVersion); err != nil {
 			s.t.Fatal(err)
@@ -305,11 +305,11 @@ func (s *site) save() {
 }
 
 // begin runs the engine: leases, gap records, ingest and sweeps.
-func (s *site) begin() {
+func (s *outageSite) begin() {
 	if err := s.catalog.Refresh(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
-	quiet, seen, begun := slog.New(slog.DiscardHandler), gated{s.store, s.gate}, time.Now()
+	quiet, seen, begun := slog.New(slog.DiscardHandler), gatedStore{s.store, s.gate}, time.Now()
 	clock := futurejobs.NewClock(seen.Now, time.Now)
 	s.hearing = futurejobs.NewGapDetector(seen, "virtual", time.Now, quiet)
 	owner := futurejobs.NewOwner(s.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, futurejobs.Day, time.Now, quiet)
@@ -320,7 +320,7 @@ func (s *site) begin() {
 		Streams: s.brook, Catalog: s.catalog, Store: seen, Shards: owner, Now: clock.Now, Log: quiet,
 		Announce: func(context.Context, alerts.SystemAlert) error { return nil },
 		BrokerUptime: func() time.Duration {
-			up := min(s.brook.up(), time.Since(begun))
+			up := min(s.brook.uptime(), time.Since(begun))
 			if s.embedded {
 				up = min(up, hearing.Uptime())
 			}
@@ -338,7 +338,7 @@ func (s *site) begin() {
 }
 
 // end stops the engine and closes the store.
-func (s *site) end() {
+func (s *outageSite) end() {
 	s.stop()
 	for range cap(s.done) {
 		if err := <-s.done; err != nil {
@@ -351,49 +351,49 @@ func (s *site) end() {
 	s.store = nil
 }
 
-// judge compares the alerts with the devices.
-func (s *site) judge() {
-	said := s.said()
+// checkAlerts compares the alerts with the devices.
+func (s *outageSite) checkAlerts() {
+	raised := s.firstAlerts()
 	for _, d := range s.devices {
-		at, was := said[d.key]
+		at, was := raised[d.key]
 		switch {
 		case d.silent.IsZero() && was:
-			s.t.Errorf("%s is alive, and was alerted as silent at %s; %s", d.key, at, s.around(at))
+			s.t.Errorf("%s is alive, and was alerted as silent at %s; %s", d.key, at, s.outagesAround(at))
 		case d.silent.IsZero():
 		case !was:
 			s.t.Errorf("%s fell silent at %s without an alert", d.key, d.silent)
 		case at.Before(d.silent):
-			s.t.Errorf("%s was alive until %s, and was alerted as silent at %s; %s", d.key, d.silent, at, s.around(at))
+			s.t.Errorf("%s was alive until %s, and was alerted as silent at %s; %s", d.key, d.silent, at, s.outagesAround(at))
 		case at.After(s.latest(d.silent)):
-			s.t.Errorf("%s fell silent at %s, and was alerted at %s, want by %s; %s", d.key, d.silent, at, s.latest(d.silent), s.around(at))
+			s.t.Errorf("%s fell silent at %s, and was alerted at %s, want by %s; %s", d.key, d.silent, at, s.latest(d.silent), s.outagesAround(at))
 		}
 	}
 }
 
 // latest returns the time by which a silent device must be alerted: wait after it fell silent, or after the end of the
 // last outage in between.
-func (s *site) latest(silent time.Time) time.Time {
-	by := silent.Add(s.wait())
+func (s *outageSite) latest(silent time.Time) time.Time {
+	by := silent.Add(s.deadline())
 	for _, o := range s.outages {
 		if o.from.Before(by) && o.to.After(silent) {
-			by = o.to.Add(s.wait())
+			by = o.to.Add(s.deadline())
 		}
 	}
 	return by
 }
 
-func (s *site) around(at time.Time) string {
+func (s *outageSite) outagesAround(at time.Time) string {
 	var text []string
 	for _, o := range s.outages {
-		if o.to.After(at.Add(-3*s.wait())) && o.from.Before(at.Add(time.Hour)) {
+		if o.to.After(at.Add(-3*s.deadline())) && o.from.Before(at.Add(time.Hour)) {
 			text = append(text, fmt.Sprintf("out from %s to %s", o.from, o.to))
 		}
 	}
 	return fmt.Sprintf("every %s, grace %s, embedded %v, %s", s.every, s.grace, s.embedded, strings.Join(text, ", "))
 }
 
-// said returns the time of the first alert of each device.
-func (s *site) said() map[string]time.Time {
+// firstAlerts returns the time of the first alert of each device.
+func (s *outageSite) firstAlerts() map[string]time.Time {
 	first := make(map[string]time.Time)
 	filter := futurejobs.Filter{Limit: futurejobs.MaxLimit}
 	for {

@@ -17,9 +17,9 @@ import (
 	"deadman/rules"
 )
 
-// TestVirtualPreviewMatchesTheEngine draws rules and events, plays them through the engine on the real SQLite store
+// TestVirtualPreviewMatchesEngine draws rules and events, plays them through the engine on the real SQLite store
 // in virtual time, and compares the alerts and the outcomes with those of previews.
-func TestVirtualPreviewMatchesTheEngine(t *testing.T) {
+func TestVirtualPreviewMatchesEngine(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		document := drawRule(r)
 		perKey := map[string][]rules.PreviewEvent{}
@@ -27,14 +27,14 @@ func TestVirtualPreviewMatchesTheEngine(t *testing.T) {
 			key := fmt.Sprint(i)
 			perKey[key] = drawEvents(r, key)
 		}
-		var told, played map[string][]string
+		var reported, played map[string][]string
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now().UTC()
-			played = playThrough(t, document, perKey, begin)
-			told = previewed(t, document, perKey, begin)
+			played = runThrough(t, document, perKey, begin)
+			reported = previewAll(t, document, perKey, begin)
 		})
 		for key := range perKey {
-			if got, want := strings.Join(played[key], "\n"), strings.Join(told[key], "\n"); got != want {
+			if got, want := strings.Join(played[key], "\n"), strings.Join(reported[key], "\n"); got != want {
 				r.Fatalf("%s\nkey %s, events %s\nforetold:\n%s\nplayed:\n%s", document, key, show(perKey[key]), want, got)
 			}
 		}
@@ -132,8 +132,8 @@ func drawEvents(r *rapid.T, key string) []rules.PreviewEvent {
 	return events
 }
 
-// shifted adds the epoch of the play to the times of events.
-func shifted(t *testing.T, events []rules.PreviewEvent, begin time.Time) []rules.PreviewEvent {
+// shiftEvents adds the epoch of the play to the times of events.
+func shiftEvents(t *testing.T, events []rules.PreviewEvent, begin time.Time) []rules.PreviewEvent {
 	var moved []rules.PreviewEvent
 	for _, e := range events {
 		e.At = begin.Add(e.At.Sub(time.Unix(0, 0)))
@@ -152,8 +152,8 @@ func shifted(t *testing.T, events []rules.PreviewEvent, begin time.Time) []rules
 	return moved
 }
 
-// previewed returns the alerts and outcomes of each key in previews.
-func previewed(t *testing.T, document string, perKey map[string][]rules.PreviewEvent, begin time.Time) map[string][]string {
+// previewAll returns the alerts and outcomes of each key in previews.
+func previewAll(t *testing.T, document string, perKey map[string][]rules.PreviewEvent, begin time.Time) map[string][]string {
 	parsed, err := rules.Parse([]byte(document), "drawn.yaml")
 	if err != nil {
 		t.Fatalf("%s\n%v", document, err)
@@ -166,34 +166,34 @@ func previewed(t *testing.T, document string, perKey map[string][]rules.PreviewE
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string][]string{}
+	reported := map[string][]string{}
 	for key, events := range perKey {
-		preview, err := rule.Preview(t.Context(), shifted(t, events, begin), begin.Add(playedFor))
+		preview, err := rule.Preview(t.Context(), shiftEvents(t, events, begin), begin.Add(playedFor))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, line := range preview.Lines {
 			switch line.Kind {
 			case rules.LineAlert:
-				told[key] = append(told[key], said(line.At, string(line.Status), line.Step, line.Text, line.Labels["n"], line.SkippedSteps))
+				reported[key] = append(reported[key], alertLine(line.At, string(line.Status), line.Step, line.Text, line.Labels["n"], line.SkippedSteps))
 			case rules.LineEnds:
-				told[key] = append(told[key], "ended "+line.Note)
+				reported[key] = append(reported[key], "ended "+line.Note)
 			}
 		}
-		slices.Sort(told[key])
+		slices.Sort(reported[key])
 	}
-	return told
+	return reported
 }
 
-func said(at time.Time, status, step, text, label string, passed []string) string {
+func alertLine(at time.Time, status, step, text, label string, passed []string) string {
 	return fmt.Sprintf("%s %s %s %q n=%s passed %v", at.UTC().Format(time.RFC3339), status, step, text, label, passed)
 }
 
-// playThrough plays the events through the engine and returns the alerts and outcomes of each key.
-func playThrough(t *testing.T, document string, perKey map[string][]rules.PreviewEvent, begin time.Time) map[string][]string {
+// runThrough plays the events through the engine and returns the alerts and outcomes of each key.
+func runThrough(t *testing.T, document string, perKey map[string][]rules.PreviewEvent, begin time.Time) map[string][]string {
 	var all []rules.PreviewEvent
 	for _, events := range perKey {
-		all = append(all, shifted(t, events, begin)...)
+		all = append(all, shiftEvents(t, events, begin)...)
 	}
 	slices.SortStableFunc(all, func(a, b rules.PreviewEvent) int { return a.At.Compare(b.At) })
 
@@ -201,7 +201,7 @@ func playThrough(t *testing.T, document string, perKey map[string][]rules.Previe
 	run.save(t, document)
 	run.begin(t)
 	for now := time.Now(); now.Before(begin.Add(playedFor)); now = time.Now() {
-		all = run.take(t, all)
+		all = run.previewEvents(t, all)
 		next := futurejobs.Grid(quarter).After(now)
 		if len(all) > 0 && all[0].At.Before(next) {
 			next = all[0].At
@@ -217,7 +217,7 @@ func playThrough(t *testing.T, document string, perKey map[string][]rules.Previe
 	}
 	for _, a := range page.Items {
 		at := a.Slot
-		played[a.Key] = append(played[a.Key], said(at, string(a.Status), a.Step, a.Text, a.Labels["n"], a.SkippedSteps))
+		played[a.Key] = append(played[a.Key], alertLine(at, string(a.Status), a.Step, a.Text, a.Labels["n"], a.SkippedSteps))
 	}
 	ended, err := run.store.History(t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	if err != nil {

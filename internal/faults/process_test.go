@@ -71,14 +71,14 @@ type process struct {
 	exited  chan struct{}
 }
 
-// launch starts a node in another process and waits until it serves.
-func launch(t *testing.T, name string, args ...string) *process {
+// startNode starts a node in another process and waits until it serves.
+func startNode(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := spawn(t, path, name, nil, func(line string) { t.Logf("%s: %s", name, line) }, append([]string{"--rules", "testdata", "--lease", lease.String()}, args...)...)
+	p := startProcess(t, path, name, nil, func(line string) { t.Logf("%s: %s", name, line) }, append([]string{"--rules", "testdata", "--lease", lease.String()}, args...)...)
 	select {
 	case <-p.serving:
 	case <-p.exited:
@@ -89,8 +89,8 @@ func launch(t *testing.T, name string, args ...string) *process {
 	return p
 }
 
-// spawn starts a node in another process, with an extended environment, and passes its log lines to log.
-func spawn(t *testing.T, path, name string, env []string, log func(line string), args ...string) *process {
+// startProcess starts a node in another process, with an extended environment, and passes its log lines to log.
+func startProcess(t *testing.T, path, name string, env []string, log func(line string), args ...string) *process {
 	t.Helper()
 	args = append([]string{"serve", "--http-addr", "127.0.0.1:0", "--log-format", "json"}, args...)
 	p := &process{Cmd: exec.Command(path, args...), t: t, name: name, serving: make(chan struct{}), exited: make(chan struct{})}

@@ -56,15 +56,15 @@ func faultOf(random *rand.Rand, name string) fault {
 	return fault{name: "cut"}
 }
 
-// have injects a fault into the link for a while.
-func (l *link) have(f fault, span time.Duration) {
-	l.begin(f)
+// injectFor injects a fault into the link for a while.
+func (l *link) injectFor(f fault, span time.Duration) {
+	l.inject(f)
 	pause(span)
-	l.end(f)
+	l.remove(f)
 }
 
-// begin injects a fault into the link.
-func (l *link) begin(f fault) {
+// inject injects a fault into the link.
+func (l *link) inject(f fault) {
 	if f.toxic == "" {
 		l.proxy.Stop()
 		return
@@ -74,8 +74,8 @@ func (l *link) begin(f fault) {
 	}
 }
 
-// end removes the fault.
-func (l *link) end(f fault) {
+// remove removes the fault.
+func (l *link) remove(f fault) {
 	var err error
 	if f.toxic == "" {
 		err = l.proxy.Start()

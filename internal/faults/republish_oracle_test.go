@@ -33,7 +33,7 @@ func (c *Checker) Republished(ctx context.Context, l Loss) (overtakes int, err e
 	if err != nil {
 		return 0, err
 	}
-	said, err := c.Stream(ctx)
+	published, err := c.Stream(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -43,7 +43,7 @@ func (c *Checker) Republished(ctx context.Context, l Loss) (overtakes int, err e
 	back := map[int]uint64{} // for each shard, the sequence of the first republished alert
 	lost, later := map[string]time.Time{}, map[string]bool{}
 	reported := false
-	for _, s := range said {
+	for _, s := range published {
 		d, known := there[s.ID]
 		delete(missing, s.ID)
 		reported = reported || s.Rule == own && s.Key == "stream/DEADMAN_ALERTS" && s.Step == "recreated" && s.Status == "firing"
@@ -64,7 +64,7 @@ func (c *Checker) Republished(ctx context.Context, l Loss) (overtakes int, err e
 		breach("P7: the stream of alerts was deleted, and no alert reports it")
 	}
 	newest := map[bool]map[string]PublishedAlert{false: {}, true: {}} // of each line, separately for alerts that keep their positions and the others
-	for _, s := range said {
+	for _, s := range published {
 		d := there[s.ID]
 		if at, ok := lost[d.line]; ok && !l.Alerts[s.ID] && d.at.After(at) {
 			later[d.line] = true
@@ -104,7 +104,7 @@ func (c *Checker) decisions(ctx context.Context) (map[string]decided, error) {
 
 // byDecision sorts alerts by decision, as republished ones may be behind newer ones. Alerts decided at the same time
 // keep the order of the stream.
-func byDecision(said []PublishedAlert) []PublishedAlert {
-	slices.SortStableFunc(said, func(a, b PublishedAlert) int { return a.DecidedAt.Compare(b.DecidedAt) })
-	return said
+func byDecision(published []PublishedAlert) []PublishedAlert {
+	slices.SortStableFunc(published, func(a, b PublishedAlert) int { return a.DecidedAt.Compare(b.DecidedAt) })
+	return published
 }

@@ -16,17 +16,17 @@ import (
 // drawAlertsLost deletes or purges the stream of alerts while alerts are raised. Then a client republishes the alerts
 // of the database. Mostly the stream is full meanwhile: alerts wait and are published after the republished ones.
 func drawAlertsLost(s *scenario, random *rand.Rand) {
-	s.nodes = [][]string{one(random)}
+	s.nodes = [][]string{nodePlan(random)}
 	if random.IntN(2) == 0 {
-		place := relayPlaces[random.IntN(len(relayPlaces))]
+		place := relayFailpoints[random.IntN(len(relayFailpoints))]
 		s.nodes = [][]string{{seeded(random, fmt.Sprintf("%s=kill@%d;%s", place, 1+random.IntN(20), slow(random)))}}
 	}
-	s.beside(random, 2)
+	s.addNode(random, 2)
 	var loss faults.Loss
 	full, deleted := random.IntN(4) > 0, s.seed%2 == 0
-	s.stage = func(a *arena, _ *rand.Rand) {
+	s.stage = func(a *testbed, _ *rand.Rand) {
 		a.makeAlerts(10 * time.Second) // duplicate window in which purged alerts are rejected
-		a.play = func() { a.playOrders(200, 30*time.Millisecond) }
+		a.play = func() { a.publishOrders(200, 30*time.Millisecond) }
 		exactly, overtakes := a.model, 0
 		a.model = func(ctx context.Context) (err error) {
 			overtakes, err = a.Republished(ctx, loss)
@@ -39,11 +39,11 @@ func drawAlertsLost(s *scenario, random *rand.Rand) {
 			a.Logf("full %v, deleted %v: %d alerts were lost, and %d rules and keys had later ones", full, deleted, len(loss.Alerts), overtakes)
 		})
 	}
-	s.upset = func(a *arena, random *rand.Rand) {
+	s.upset = func(a *testbed, random *rand.Rand) {
 		a.alerts(10+random.Uint64N(80), time.Minute)
 		loss = faults.Loss{Deleted: deleted, Full: full}
 		if full {
-			a.note("the stream of alerts is full")
+			a.record("the stream of alerts is full")
 			a.fillAlerts(1)
 			pause(span(random, 1500*time.Millisecond, 3*time.Second))
 		}
@@ -53,14 +53,14 @@ func drawAlertsLost(s *scenario, random *rand.Rand) {
 		a.CameBack = true
 		if full {
 			pause(span(random, 500*time.Millisecond, time.Second)) // so that publishes in progress are rejected
-			a.note("the stream of alerts has room")
+			a.record("the stream of alerts has room")
 			a.fillAlerts(-1)
 		}
 	}
 }
 
 // alerts waits until the stream of alerts has n alerts.
-func (a *arena) alerts(n uint64, within time.Duration) {
+func (a *testbed) alerts(n uint64, within time.Duration) {
 	a.Helper()
 	deadline := time.Now().Add(within)
 	for {
@@ -76,7 +76,7 @@ func (a *arena) alerts(n uint64, within time.Duration) {
 	}
 }
 
-func (a *arena) alertStream() (*jetstream.StreamInfo, error) {
+func (a *testbed) alertStream() (*jetstream.StreamInfo, error) {
 	stream, err := a.jetStream().Stream(a.Context(), "DEADMAN_ALERTS")
 	if err != nil {
 		return nil, err
@@ -85,26 +85,26 @@ func (a *arena) alertStream() (*jetstream.StreamInfo, error) {
 }
 
 // fillAlerts sets the maximum size of the stream of alerts; one byte allows none.
-func (a *arena) fillAlerts(limit int64) {
+func (a *testbed) fillAlerts(limit int64) {
 	a.Helper()
 	info, err := a.alertStream()
 	if err == nil {
 		info.Config.MaxBytes = limit
 		_, err = a.jetStream().UpdateStream(a.Context(), info.Config)
 	}
-	a.done(err)
+	a.checkErr(err)
 }
 
 // loseAlerts deletes or purges the stream of alerts and records the loss. A full stream is full afterwards, too.
-func (a *arena) loseAlerts(l *faults.Loss) {
+func (a *testbed) loseAlerts(l *faults.Loss) {
 	a.Helper()
-	said, err := a.Stream(a.Context())
+	published, err := a.Stream(a.Context())
 	if err != nil {
 		a.Error(err)
 		return
 	}
 	l.Alerts = map[string]bool{}
-	for _, s := range said {
+	for _, s := range published {
 		l.Alerts[s.ID] = true
 	}
 	stream, err := a.jetStream().Stream(a.Context(), "DEADMAN_ALERTS")
@@ -112,32 +112,32 @@ func (a *arena) loseAlerts(l *faults.Loss) {
 		a.Error(err)
 		return
 	}
-	if a.note("the stream of alerts with %d alerts is lost; deleted: %v", len(said), l.Deleted); !l.Deleted {
-		a.done(stream.Purge(a.Context()))
-	} else if a.done(a.jetStream().DeleteStream(a.Context(), "DEADMAN_ALERTS")); l.Full {
+	if a.record("the stream of alerts with %d alerts is lost; deleted: %v", len(published), l.Deleted); !l.Deleted {
+		a.checkErr(stream.Purge(a.Context()))
+	} else if a.checkErr(a.jetStream().DeleteStream(a.Context(), "DEADMAN_ALERTS")); l.Full {
 		_, err := a.jetStream().CreateOrUpdateStream(a.Context(), stream.CachedInfo().Config)
-		a.done(err)
+		a.checkErr(err)
 	}
 	if l.Full {
 		info, err := a.alertStream()
-		if a.done(err); err == nil {
+		if a.checkErr(err); err == nil {
 			l.Kept = info.State.LastSeq
 		}
 	}
 }
 
 // republish makes a node republish all alerts, as an operator does.
-func (a *arena) republish() {
+func (a *testbed) republish() {
 	a.Helper()
 	body := fmt.Sprintf(`{"since": %q}`, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
 	for range 100 {
 		var answer struct{ Alerts int }
-		err := a.ask(http.MethodPost, "/api/v1/alerts/republish", "application/json", body, &answer)
+		err := a.call(http.MethodPost, "/api/v1/alerts/republish", "application/json", body, &answer)
 		if err == nil {
-			a.note("%d alerts are published again", answer.Alerts)
+			a.record("%d alerts are published again", answer.Alerts)
 			return
 		}
-		a.note("publish again: %v", err) // the node may be dead
+		a.record("publish again: %v", err) // the node may be dead
 		pause(100 * time.Millisecond)
 	}
 	a.Error("no node publishes the alerts again")

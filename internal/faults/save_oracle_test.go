@@ -31,20 +31,20 @@ const (
 	ByClients = "client-"
 )
 
-// Kept checks that the database has all saved changes. If it lost commits in a failover, an alert must report every
+// CheckSaves checks that the database has all saved changes. If it lost commits in a failover, an alert must report every
 // lost change and the lost alerts. lost is their number.
-func (c *Checker) Kept(ctx context.Context, all []Saved) (lost int, err error) {
+func (c *Checker) CheckSaves(ctx context.Context, all []Saved) (lost int, err error) {
 	there, err := c.saved(ctx)
 	if err != nil {
 		return 0, err
 	}
-	said, err := c.Stream(ctx)
+	published, err := c.Stream(ctx)
 	if err != nil {
 		return 0, err
 	}
 	var breaches []string
 	breach := func(format string, args ...any) { breaches = append(breaches, fmt.Sprintf(format, args...)) }
-	reports := slices.DeleteFunc(slices.Clone(said), func(s PublishedAlert) bool {
+	reports := slices.DeleteFunc(slices.Clone(published), func(s PublishedAlert) bool {
 		return s.Rule != own || s.Key != "database" || s.Step != "restored" || s.Status != "firing"
 	})
 	for _, s := range all {
@@ -70,7 +70,7 @@ func (c *Checker) Kept(ctx context.Context, all []Saved) (lost int, err error) {
 		return lost, err
 	}
 	unknown, reported := 0, 0
-	for _, s := range said {
+	for _, s := range published {
 		if _, ok := known[s.ID]; !ok {
 			unknown++
 		}

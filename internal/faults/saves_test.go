@@ -13,7 +13,7 @@ import (
 
 // saves are the changes made by clients.
 type saves struct {
-	*arena
+	*testbed
 	mu  sync.Mutex
 	all []faults.Saved
 }
@@ -29,11 +29,11 @@ slot: 1s
 hold: 1h
 `
 
-// clientsSave makes clients save rules and jobs, cancel jobs and acknowledge alerts while orders are played. Every
+// startClients makes clients save rules and jobs, cancel jobs and acknowledge alerts while orders are played. Every
 // change with a successful response must be in the database at rest.
-func clientsSave(a *arena) *saves {
-	s := &saves{arena: a}
-	play, model, lost := func() { a.playOrders(100, 40*time.Millisecond) }, a.model, 0
+func startClients(a *testbed) *saves {
+	s := &saves{testbed: a}
+	play, model, lost := func() { a.publishOrders(100, 40*time.Millisecond) }, a.model, 0
 	a.play = func() {
 		a.wait()
 		var clients sync.WaitGroup
@@ -47,7 +47,7 @@ func clientsSave(a *arena) *saves {
 		clients.Wait()
 	}
 	a.model = func(ctx context.Context) (err error) {
-		lost, err = a.Kept(ctx, s.all)
+		lost, err = a.CheckSaves(ctx, s.all)
 		return errors.Join(model(ctx), err)
 	}
 	a.Cleanup(func() {
@@ -82,14 +82,14 @@ func (s *saves) client(client int, over <-chan struct{}) {
 			err = s.begin(key)
 		case 2:
 			if err = s.begin(key); err == nil {
-				err = s.ask(http.MethodDelete, "/api/v1/jobs/"+faults.ByHand+"/"+key, "application/json", "", nil)
+				err = s.call(http.MethodDelete, "/api/v1/jobs/"+faults.ByHand+"/"+key, "application/json", "", nil)
 				s.saved(faults.Cancelled, key, err)
 			}
 		case 3:
 			err = s.ack(client, acked)
 		}
 		if err != nil {
-			s.note("client %d: %v", client, err) // the database may be unavailable
+			s.record("client %d: %v", client, err) // the database may be unavailable
 			pause(50 * time.Millisecond)
 			_ = s.save(faults.ByHand, savedByHand) // the rule may be lost or not saved yet
 		}
@@ -108,7 +108,7 @@ func (s *saves) saved(kind, name string, err error) {
 
 // begin creates a job.
 func (s *saves) begin(key string) error {
-	err := s.ask(http.MethodPost, "/api/v1/jobs", "application/json", fmt.Sprintf(`{"rule": %q, "key": %q}`, faults.ByHand, key), nil)
+	err := s.call(http.MethodPost, "/api/v1/jobs", "application/json", fmt.Sprintf(`{"rule": %q, "key": %q}`, faults.ByHand, key), nil)
 	s.saved(faults.SavedJob, key, err)
 	return err
 }
@@ -118,7 +118,7 @@ func (s *saves) ack(client int, acked map[string]bool) error {
 	var page struct {
 		Items []struct{ ID, Key, Status string }
 	}
-	if err := s.ask(http.MethodGet, "/api/v1/alerts?limit=100&rule="+faults.ByHand, "application/json", "", &page); err != nil {
+	if err := s.call(http.MethodGet, "/api/v1/alerts?limit=100&rule="+faults.ByHand, "application/json", "", &page); err != nil {
 		return err
 	}
 	for _, a := range page.Items {
@@ -126,23 +126,23 @@ func (s *saves) ack(client int, acked map[string]bool) error {
 			continue
 		}
 		acked[a.ID] = true
-		err := s.ask(http.MethodPost, "/api/v1/alerts/"+a.ID+"/ack", "application/json", `{"note": "seen"}`, nil)
+		err := s.call(http.MethodPost, "/api/v1/alerts/"+a.ID+"/ack", "application/json", `{"note": "seen"}`, nil)
 		s.saved(faults.Acked, a.ID, err)
 		return err
 	}
 	return nil
 }
 
-// raisedSince waits until the stream has the alert of a job that a client created after an instant.
-func (s *saves) raisedSince(instant time.Time) {
+// checkRaisedSince waits until the stream has the alert of a job that a client created after an instant.
+func (s *saves) checkRaisedSince(instant time.Time) {
 	s.Helper()
 	for range 100 {
-		said, err := s.Stream(s.Context())
+		published, err := s.Stream(s.Context())
 		if err != nil {
 			s.Error(err)
 			return
 		}
-		for _, one := range said {
+		for _, one := range published {
 			since, err := time.Parse(time.RFC3339Nano, one.Since)
 			if err == nil && one.Rule == faults.ByHand && since.After(instant) {
 				return

@@ -13,12 +13,12 @@ import (
 
 // drawSaving makes clients save rules while orders are played.
 func drawSaving(s *scenario, random *rand.Rand) {
-	s.nodes = [][]string{one(random)}
+	s.nodes = [][]string{nodePlan(random)}
 	if random.IntN(2) == 0 {
-		s.nodes = [][]string{deaths(random, 1+random.IntN(2), placesOf(random))}
+		s.nodes = [][]string{killPlans(random, 1+random.IntN(2), failpointsOf(random))}
 	}
-	s.beside(random, 2)
-	s.stage = func(a *arena, _ *rand.Rand) {
+	s.addNode(random, 2)
+	s.stage = func(a *testbed, _ *rand.Rand) {
 		play := a.play
 		a.play = func() {
 			a.wait()
@@ -58,12 +58,12 @@ slot: 1s
 )
 
 // saveRules saves rules without a pause until over is closed, and logs their number.
-func (a *arena) saveRules(client int, over <-chan struct{}) {
+func (a *testbed) saveRules(client int, over <-chan struct{}) {
 	saved := 0
 	for i := 0; ; i++ {
 		select {
 		case <-over:
-			a.note("client %d saved %d rules", client, saved)
+			a.record("client %d saved %d rules", client, saved)
 			if saved == 0 {
 				a.Errorf("client %d saved no rule", client)
 			}
@@ -75,7 +75,7 @@ func (a *arena) saveRules(client int, over <-chan struct{}) {
 			name, text = fmt.Sprintf("other-%d", client*10+i%10), fmt.Sprintf(savedOther, client*10+i%10)
 		}
 		if err := a.save(name, text); err != nil {
-			a.note("client %d: %v", client, err) // the node may be dead
+			a.record("client %d: %v", client, err) // the node may be dead
 			pause(50 * time.Millisecond)
 			continue
 		}
@@ -84,12 +84,12 @@ func (a *arena) saveRules(client int, over <-chan struct{}) {
 }
 
 // save saves a rule on a serving node.
-func (a *arena) save(name, text string) error {
-	return a.ask(http.MethodPut, "/api/v1/rules/"+name, "application/yaml", text, nil)
+func (a *testbed) save(name, text string) error {
+	return a.call(http.MethodPut, "/api/v1/rules/"+name, "application/yaml", text, nil)
 }
 
-// ask sends a request to a serving node and decodes a successful response into out, unless it is nil.
-func (a *arena) ask(method, path, kind, body string, out any) error {
+// call sends a request to a serving node and decodes a successful response into out, unless it is nil.
+func (a *testbed) call(method, path, kind, body string, out any) error {
 	a.mu.Lock()
 	var url string
 	for _, at := range a.at {

@@ -11,26 +11,26 @@ import (
 // The places where a node can be killed, stopped and slowed. They are marked in the code by failpoints.Point and
 // failpoints.PointErr.
 var (
-	intakePlaces = []string{"reader.message", "intake.read", "apply.commit", "intake.applied", "intake.mark", "intake.marked"}
-	settlePlaces = []string{"settle.write", "settle.written"}
-	relayPlaces  = []string{"relay.read", "relay.published", "relay.marked"}
-	sourcePlaces = []string{"find.found", "outage.met", "settle.write", "settle.written"}
-	tickPlaces   = []string{"tick.emitted", "tick.emitted", "apply.commit"}
-	peoplePlaces = []string{"notify.claimed", "notify.sent"}
-	failing      = []string{"intake.applied", "settle.written", "relay.published"} // where an answer can be lost
+	intakeFailpoints = []string{"reader.message", "intake.read", "apply.commit", "intake.applied", "intake.mark", "intake.marked"}
+	settleFailpoints = []string{"settle.write", "settle.written"}
+	relayFailpoints  = []string{"relay.read", "relay.published", "relay.marked"}
+	sourceFailpoints = []string{"find.found", "outage.met", "settle.write", "settle.written"}
+	tickFailpoints   = []string{"tick.emitted", "tick.emitted", "apply.commit"}
+	notifyFailpoints = []string{"notify.claimed", "notify.sent"}
+	failing          = []string{"intake.applied", "settle.written", "relay.published"} // where an answer can be lost
 )
 
 // scenario is one run of the campaign, determined by its seed.
 type scenario struct {
 	seed     uint64
 	kind     string
-	brokers  int            // 0: in the node, with SQLite
-	database func(a *arena) // sets up the database; nil: onPostgres
-	nodes    [][]string     // of each node, the plans of its lives
-	linger   time.Duration  // how long a stopped node stays stopped after others have taken its shards
+	brokers  int              // 0: in the node, with SQLite
+	database func(a *testbed) // sets up the database; nil: onPostgres
+	nodes    [][]string       // of each node, the plans of its lives
+	linger   time.Duration    // how long a stopped node stays stopped after others have taken its shards
 
-	stage func(a *arena, random *rand.Rand) // setup before the nodes start
-	upset func(a *arena, random *rand.Rand) // faults while events are played
+	stage func(a *testbed, random *rand.Rand) // setup before the nodes start
+	upset func(a *testbed, random *rand.Rand) // faults while events are played
 }
 
 // kind is a kind of scenarios.
@@ -52,7 +52,7 @@ var kinds = []kind{
 	{"database", 2, drawLink("database")},
 	{"answers", 1, drawAnswers},
 	{"window", 1, drawWindow},
-	{"people", 1, drawPeople},
+	{"people", 1, drawNotifications},
 	{"embedded", 1, drawEmbedded},
 	{"late", 1, drawLate},
 	{"cluster", 1, drawServer},
@@ -72,7 +72,7 @@ var kinds = []kind{
 	{"large", 2, drawLarge},
 	{"older", 2, drawOlder},
 	{"alerts lost", 2, drawAlertsLost},
-	{"made again", 2, drawMadeAgain},
+	{"made again", 2, drawRecreated},
 }
 
 // round lists the kinds of consecutive seeds.
@@ -92,28 +92,28 @@ func scenarioOf(seed uint64) scenario {
 }
 
 func drawKill(s *scenario, random *rand.Rand) {
-	s.nodes = [][]string{deaths(random, 1+random.IntN(3), placesOf(random))}
+	s.nodes = [][]string{killPlans(random, 1+random.IntN(3), failpointsOf(random))}
 }
 
 func drawKillTwo(s *scenario, random *rand.Rand) {
-	s.nodes = [][]string{deaths(random, 2, placesOf(random)), deaths(random, 1, placesOf(random))}
+	s.nodes = [][]string{killPlans(random, 2, failpointsOf(random)), killPlans(random, 1, failpointsOf(random))}
 }
 
 func drawTakeover(s *scenario, random *rand.Rand) {
 	place := []string{"settle.write", "intake.read", "apply.commit", "intake.applied", "intake.mark", "relay.read", "relay.published"}[random.IntN(7)]
-	s.nodes = [][]string{one(random), {seeded(random, fmt.Sprintf("%s=stop@%d", place, 1+random.IntN(3)))}}
+	s.nodes = [][]string{nodePlan(random), {seeded(random, fmt.Sprintf("%s=stop@%d", place, 1+random.IntN(3)))}}
 	s.linger = span(random, 0, 800*time.Millisecond)
 }
 
 func drawBroker(s *scenario, random *rand.Rand) {
-	s.nodes = [][]string{one(random)}
+	s.nodes = [][]string{nodePlan(random)}
 	s.upset = killBroker
 }
 
 func drawLink(kind string) func(*scenario, *rand.Rand) {
 	return func(s *scenario, random *rand.Rand) {
-		s.nodes = [][]string{one(random)}
-		s.beside(random, 3)
+		s.nodes = [][]string{nodePlan(random)}
+		s.addNode(random, 3)
 		s.upset = breakLink(kind, "cut", "half-open", "slow", "narrow", "torn")
 	}
 }
@@ -124,17 +124,17 @@ func drawAnswers(s *scenario, random *rand.Rand) {
 
 func drawWindow(s *scenario, random *rand.Rand) {
 	s.stage = shortWindow
-	s.nodes = [][]string{deaths(random, 3, []string{"relay.published"})}
+	s.nodes = [][]string{killPlans(random, 3, []string{"relay.published"})}
 }
 
-func drawPeople(s *scenario, random *rand.Rand) {
-	s.stage = tellPeople
-	s.nodes = [][]string{deaths(random, 1, peoplePlaces)}
+func drawNotifications(s *scenario, random *rand.Rand) {
+	s.stage = startNotifications
+	s.nodes = [][]string{killPlans(random, 1, notifyFailpoints)}
 }
 
 func drawEmbedded(s *scenario, random *rand.Rand) {
 	s.brokers = 0
-	s.nodes = [][]string{deaths(random, 1+random.IntN(3), placesOf(random))}
+	s.nodes = [][]string{killPlans(random, 1+random.IntN(3), failpointsOf(random))}
 }
 
 func drawLate(s *scenario, random *rand.Rand) {
@@ -144,45 +144,45 @@ func drawLate(s *scenario, random *rand.Rand) {
 
 func drawServer(s *scenario, random *rand.Rand) {
 	s.brokers = 3
-	s.nodes = [][]string{one(random)}
+	s.nodes = [][]string{nodePlan(random)}
 	s.upset = loseServer
 }
 
 func drawSource(s *scenario, random *rand.Rand) {
-	s.nodes = [][]string{one(random)}
+	s.nodes = [][]string{nodePlan(random)}
 	if random.IntN(3) > 0 {
-		s.nodes = [][]string{deaths(random, 1+random.IntN(2), sourcePlaces)}
+		s.nodes = [][]string{killPlans(random, 1+random.IntN(2), sourceFailpoints)}
 	}
-	s.beside(random, 3)
-	s.lookUp(upsetSources)
+	s.addNode(random, 3)
+	s.addLookups(disturbSources)
 }
 
 func drawTick(s *scenario, random *rand.Rand) {
 	lives := make([]string, 1+random.IntN(2))
 	for i := range lives {
-		lives[i] = seeded(random, fmt.Sprintf("%s=kill@%d", tickPlaces[random.IntN(len(tickPlaces))], 1+random.IntN(3)))
+		lives[i] = seeded(random, fmt.Sprintf("%s=kill@%d", tickFailpoints[random.IntN(len(tickFailpoints))], 1+random.IntN(3)))
 	}
 	s.stage = openTicks
 	s.nodes = [][]string{lives}
-	s.beside(random, 3)
+	s.addNode(random, 3)
 }
 
-// beside adds an undisturbed node, once in so many scenarios.
-func (s *scenario) beside(random *rand.Rand, once int) {
+// addNode adds an undisturbed node, once in so many scenarios.
+func (s *scenario) addNode(random *rand.Rand, once int) {
 	if random.IntN(once) == 0 {
 		s.nodes = append(s.nodes, []string{""})
 	}
 }
 
-// lookUp makes the rules query sources with the faults of upset.
-func (s *scenario) lookUp(upset func(*shop, *rand.Rand)) {
+// addLookups makes the rules query sources with the faults of upset.
+func (s *scenario) addLookups(upset func(*shop, *rand.Rand)) {
 	var open *shop
-	s.stage = func(a *arena, _ *rand.Rand) { open = openShop(a, s.kills()) }
-	s.upset = func(_ *arena, random *rand.Rand) { upset(open, random) }
+	s.stage = func(a *testbed, _ *rand.Rand) { open = openShop(a, s.kills()) }
+	s.upset = func(_ *testbed, random *rand.Rand) { upset(open, random) }
 }
 
-// one returns the plan of a node with a slow place, or with none.
-func one(random *rand.Rand) []string { return []string{seeded(random, slow(random))} }
+// nodePlan returns the plan of a node with a slow place, or with none.
+func nodePlan(random *rand.Rand) []string { return []string{seeded(random, slow(random))} }
 
 // kills reports whether nodes die.
 func (s scenario) kills() bool {
@@ -197,13 +197,13 @@ func (s scenario) String() string {
 	return fmt.Sprintf("seed %d, %s: %s", s.seed, s.kind, strings.Join(lives, " beside "))
 }
 
-// placesOf draws a stage of event processing.
-func placesOf(random *rand.Rand) []string {
-	return [][]string{intakePlaces, intakePlaces, settlePlaces, relayPlaces}[random.IntN(4)]
+// failpointsOf draws a stage of event processing.
+func failpointsOf(random *rand.Rand) []string {
+	return [][]string{intakeFailpoints, intakeFailpoints, settleFailpoints, relayFailpoints}[random.IntN(4)]
 }
 
-// deaths returns the plans of n lives that end at one of the places.
-func deaths(random *rand.Rand, n int, places []string) []string {
+// killPlans returns the plans of n lives that end at one of the places.
+func killPlans(random *rand.Rand, n int, places []string) []string {
 	plans := make([]string, n)
 	for i := range plans {
 		plans[i] = seeded(random, fmt.Sprintf("%s=kill@%d;%s", places[random.IntN(len(places))], 1+random.IntN(5), slow(random)))
@@ -213,7 +213,7 @@ func deaths(random *rand.Rand, n int, places []string) []string {
 
 // slow returns a place with occasional delays, or none.
 func slow(random *rand.Rand) string {
-	all := append(append(append([]string{}, intakePlaces[1:]...), settlePlaces...), relayPlaces...)
+	all := append(append(append([]string{}, intakeFailpoints[1:]...), settleFailpoints...), relayFailpoints...)
 	if random.IntN(2) == 0 {
 		return ""
 	}
@@ -231,33 +231,33 @@ func span(random *rand.Rand, least, limit time.Duration) time.Duration {
 }
 
 // killBroker kills and restarts the broker, once or twice.
-func killBroker(a *arena, random *rand.Rand) {
+func killBroker(a *testbed, random *rand.Rand) {
 	for range 1 + random.IntN(2) {
 		pause(span(random, 200*time.Millisecond, 1200*time.Millisecond))
-		a.note("the broker is killed")
+		a.record("the broker is killed")
 		a.servers[0].kill()
 		pause(span(random, 50*time.Millisecond, 900*time.Millisecond))
-		a.note("the broker starts")
+		a.record("the broker starts")
 		a.servers[0].start()
 	}
 }
 
 // loseServer kills one server of a cluster, and mostly restarts it.
-func loseServer(a *arena, random *rand.Rand) {
+func loseServer(a *testbed, random *rand.Rand) {
 	pause(span(random, 200*time.Millisecond, 1200*time.Millisecond))
 	lost := a.servers[random.IntN(len(a.servers))]
-	a.note("server %s is killed", lost.Name)
+	a.record("server %s is killed", lost.Name)
 	lost.kill()
 	if random.IntN(3) > 0 {
 		pause(span(random, 500*time.Millisecond, 2*time.Second))
-		a.note("server %s starts", lost.Name)
+		a.record("server %s starts", lost.Name)
 		lost.start()
 	}
 }
 
 // breakLink injects one or two of the faults into the link to the broker or to the database.
-func breakLink(kind string, names ...string) func(*arena, *rand.Rand) {
-	return func(a *arena, random *rand.Rand) {
+func breakLink(kind string, names ...string) func(*testbed, *rand.Rand) {
+	return func(a *testbed, random *rand.Rand) {
 		l := a.broker
 		if kind == "database" {
 			l = a.database
@@ -265,9 +265,9 @@ func breakLink(kind string, names ...string) func(*arena, *rand.Rand) {
 		for range 1 + random.IntN(2) {
 			pause(span(random, 200*time.Millisecond, 900*time.Millisecond))
 			f := faultOf(random, names[random.IntN(len(names))])
-			a.note("the %s is %s", kind, f.name)
-			l.have(f, span(random, 200*time.Millisecond, 1500*time.Millisecond))
-			a.note("the %s is whole again", kind)
+			a.record("the %s is %s", kind, f.name)
+			l.injectFor(f, span(random, 200*time.Millisecond, 1500*time.Millisecond))
+			a.record("the %s is whole again", kind)
 		}
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"deadman/internal/longtest"
 )
 
-// planting is a seeded bug, a scenario that exposes it, and the beginning of the breach that the checks must report.
+// seededBug is a seeded bug, a scenario that exposes it, and the beginning of the breach that the checks must report.
 // The bugs are listed in failpoints.SeededBugs.
-type planting struct {
+type seededBug struct {
 	plant    string
 	scenario scenario
 	breach   string
 	calm     bool // the bug breaks no promise without a fault: the breach needs both
 }
 
-var plantings = []planting{
+var seededBugs = []seededBug{
 	{"ack-before-commit", scenario{nodes: [][]string{{"apply.commit=kill@12"}}}, "P1: ", false},
 	{"ack-before-commit", scenario{stage: openTicks, nodes: [][]string{{"apply.commit=kill@4"}}}, "had an effect", false},
-	{"no-cursor-compare", scenario{linger: 400 * time.Millisecond, nodes: [][]string{{""}, sleeper}}, "P1: ", false},
+	{"no-cursor-compare", scenario{linger: 400 * time.Millisecond, nodes: [][]string{{""}, slowIntake}}, "P1: ", false},
 	{"no-fence", scenario{nodes: [][]string{{"settle.write=sleep:1200ms"}, {"settle.write=stop@2"}}}, "P5: ", false},
 	{"alerts-apart", scenario{nodes: [][]string{{"settle.write=sleep:300ms;settle.middle=kill@1"}}}, "P1: ", true},
 	{"no-read-through", scenario{nodes: [][]string{{"intake.read=sleep:2500ms@20"}}}, "a false alarm", false},
@@ -36,15 +36,15 @@ var plantings = []planting{
 // withoutSources returns a scenario in which rules query unavailable sources.
 func withoutSources() scenario {
 	s := &scenario{nodes: [][]string{{""}}}
-	s.lookUp(sourcesAway)
+	s.addLookups(stopSources)
 	return *s
 }
 
-// sleeper is a node that stops with a full batch read, and resumes after another node has taken over.
-var sleeper = []string{"intake.read=sleep:500ms@2;intake.read=stop@3"}
+// slowIntake is a node that stops with a full batch read, and resumes after another node has taken over.
+var slowIntake = []string{"intake.read=sleep:500ms@2;intake.read=stop@3"}
 
 // brokerAway cuts the broker off while alerts are decided.
-func brokerAway(a *arena, _ *rand.Rand) {
+func brokerAway(a *testbed, _ *rand.Rand) {
 	pause(1500 * time.Millisecond)
 	a.servers[0].kill()
 	pause(1500 * time.Millisecond)
@@ -58,7 +58,7 @@ const attempts = 5
 // its bug, and breaks one with it. If calm is set, the bug alone breaks none.
 func TestPlants(t *testing.T) {
 	longtest.Only(t, "it tests the checks of the campaign, in minutes")
-	for _, p := range plantings {
+	for _, p := range seededBugs {
 		p.scenario.brokers = 1
 		t.Run(p.plant, func(t *testing.T) {
 			t.Parallel()

@@ -10,11 +10,11 @@ import (
 	"deadman/internal/events"
 )
 
-// brookName is the single stream of a brook.
-const brookName = "DEVICES"
+// memoryStreamName is the single stream of a stream.
+const memoryStreamName = "DEVICES"
 
-// brook is a broker in virtual time, with one stream.
-type brook struct {
+// memoryStream is a broker in virtual time, with one stream.
+type memoryStream struct {
 	mu      sync.Mutex
 	created time.Time
 	events  []futurejobs.Event
@@ -23,22 +23,22 @@ type brook struct {
 	came    chan struct{}
 }
 
-var errDry = errors.New("the broker is unavailable")
+var errUnavailable = errors.New("the broker is unavailable")
 
-func newBrook() *brook {
+func newMemoryStream() *memoryStream {
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	return &brook{created: now, since: now, came: make(chan struct{}, 1)}
+	return &memoryStream{created: now, since: now, came: make(chan struct{}, 1)}
 }
 
-// put stores an event, unless the brook is dry.
-func (b *brook) put(subject string, data []byte) {
+// publish stores an event, unless the stream is dry.
+func (b *memoryStream) publish(subject string, data []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.dry {
 		return
 	}
 	b.events = append(b.events, futurejobs.Event{
-		Stream: brookName, Subject: subject, Seq: uint64(len(b.events) + 1), At: time.Now().UTC().Truncate(time.Microsecond), Data: data, StreamCreatedAt: b.created,
+		Stream: memoryStreamName, Subject: subject, Seq: uint64(len(b.events) + 1), At: time.Now().UTC().Truncate(time.Microsecond), Data: data, StreamCreatedAt: b.created,
 	})
 	select {
 	case b.came <- struct{}{}:
@@ -46,7 +46,7 @@ func (b *brook) put(subject string, data []byte) {
 	}
 }
 
-func (b *brook) setDry(dry bool) {
+func (b *memoryStream) setUnavailable(dry bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.dry = dry; !dry {
@@ -54,8 +54,8 @@ func (b *brook) setDry(dry bool) {
 	}
 }
 
-// up returns how long the brook has accepted events.
-func (b *brook) up() time.Duration {
+// uptime returns how long the stream has accepted events.
+func (b *memoryStream) uptime() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.dry {
@@ -65,28 +65,28 @@ func (b *brook) up() time.Duration {
 }
 
 // after returns the events after a sequence.
-func (b *brook) after(seq uint64, limit int) ([]futurejobs.Event, error) {
+func (b *memoryStream) after(seq uint64, limit int) ([]futurejobs.Event, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.dry {
-		return nil, errDry
+		return nil, errUnavailable
 	}
 	left := b.events[min(int(seq), len(b.events)):]
 	return left[:min(limit, len(left))], nil
 }
 
 // Read implements events.Streams.
-func (b *brook) Read(_ context.Context, _ string, after uint64, _ []string) (events.Reader, error) {
+func (b *memoryStream) Read(_ context.Context, _ string, after uint64, _ []string) (events.Reader, error) {
 	_, err := b.after(after, 0)
-	return &brookReader{brook: b, seq: after}, err
+	return &memoryReader{memoryStream: b, seq: after}, err
 }
 
 // Info implements events.Streams.
-func (b *brook) Info(context.Context, string) (events.Info, error) {
+func (b *memoryStream) Info(context.Context, string) (events.Info, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.dry {
-		return events.Info{}, errDry
+		return events.Info{}, errUnavailable
 	}
 	info := events.Info{CreatedAt: b.created, FirstSeq: 1, LastSeq: uint64(len(b.events))}
 	if n := len(b.events); n > 0 {
@@ -96,7 +96,7 @@ func (b *brook) Info(context.Context, string) (events.Info, error) {
 }
 
 // First implements events.Streams.
-func (b *brook) First(_ context.Context, _ string, from uint64) (seq uint64, at time.Time, err error) {
+func (b *memoryStream) First(_ context.Context, _ string, from uint64) (seq uint64, at time.Time, err error) {
 	found, err := b.after(max(from, 1)-1, 1)
 	if err != nil || len(found) == 0 {
 		return 0, at, err
@@ -105,18 +105,18 @@ func (b *brook) First(_ context.Context, _ string, from uint64) (seq uint64, at 
 }
 
 // Before implements events.Streams. It is not called, because the stream is never recreated.
-func (b *brook) Before(context.Context, string, time.Time) (uint64, error) {
+func (b *memoryStream) Before(context.Context, string, time.Time) (uint64, error) {
 	return 0, errors.New("the stream was recreated")
 }
 
-// brookReader reads all events of a brook.
-type brookReader struct {
-	*brook
+// memoryReader reads all events of a stream.
+type memoryReader struct {
+	*memoryStream
 	seq uint64
 }
 
 // Next implements events.Reader.
-func (r *brookReader) Next(ctx context.Context, limit int, wait time.Duration) ([]futurejobs.Event, error) {
+func (r *memoryReader) Next(ctx context.Context, limit int, wait time.Duration) ([]futurejobs.Event, error) {
 	found, err := r.after(r.seq, limit)
 	if err == nil && len(found) == 0 {
 		timer := time.NewTimer(wait)
@@ -134,19 +134,19 @@ func (r *brookReader) Next(ctx context.Context, limit int, wait time.Duration) (
 }
 
 // End implements events.Reader.
-func (r *brookReader) End(ctx context.Context) (end uint64, ok bool, err error) {
-	info, err := r.Info(ctx, brookName)
+func (r *memoryReader) End(ctx context.Context) (end uint64, ok bool, err error) {
+	info, err := r.Info(ctx, memoryStreamName)
 	return info.LastSeq, err == nil, err
 }
 
 // Drained implements events.Reader.
-func (r *brookReader) Drained(_ context.Context, seq, end uint64) (bool, error) {
+func (r *memoryReader) Drained(_ context.Context, seq, end uint64) (bool, error) {
 	_, err := r.after(seq, 0)
 	return seq >= end, err
 }
 
 // Left implements events.Reader.
-func (r *brookReader) Left() uint64 {
+func (r *memoryReader) Left() uint64 {
 	left, err := r.after(r.seq, 1)
 	if err != nil {
 		return 1
@@ -155,7 +155,7 @@ func (r *brookReader) Left() uint64 {
 }
 
 // Lost implements events.Reader.
-func (r *brookReader) Lost(context.Context) (events.Loss, error) { return events.Loss{}, nil }
+func (r *memoryReader) Lost(context.Context) (events.Loss, error) { return events.Loss{}, nil }
 
 // Close implements events.Reader.
-func (r *brookReader) Close() {}
+func (r *memoryReader) Close() {}

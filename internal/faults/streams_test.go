@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// apartBy is the time between an event of one stream and the next event of the same order on the other: longer than the
+// streamDelay is the time between an event of one stream and the next event of the same order on the other: longer than the
 // clocks of two servers may differ.
-const apartBy = 300 * time.Millisecond
+const streamDelay = 300 * time.Millisecond
 
 // drawStreams makes orders be shipped on another stream than the one they are created on. One is read long after the
 // other.
@@ -16,21 +16,21 @@ func drawStreams(s *scenario, random *rand.Rand) {
 	lag := fmt.Sprintf("intake.read=sleep:%dms@0.5", 500+random.IntN(1500))
 	s.nodes = [][]string{{seeded(random, lag)}}
 	if random.IntN(2) == 0 {
-		place := intakePlaces[random.IntN(len(intakePlaces))]
+		place := intakeFailpoints[random.IntN(len(intakeFailpoints))]
 		s.nodes = [][]string{{seeded(random, fmt.Sprintf("%s=kill@%d;%s", place, 1+random.IntN(5), lag)), seeded(random, lag)}}
 	}
-	s.beside(random, 2)
-	s.stage = func(a *arena, _ *rand.Rand) {
+	s.addNode(random, 2)
+	s.stage = func(a *testbed, _ *rand.Rand) {
 		a.makeStream("ORDERS", "orders.created", "orders.touched")
 		a.makeStream("SHIPMENTS", "orders.shipped")
 		a.sources = []string{"ORDERS", "SHIPMENTS"}
-		a.play = func() { a.playApart(4, 12) }
+		a.play = func() { a.publishToStreams(4, 12) }
 	}
 }
 
-// playApart publishes orders in batches. Of each four one is never shipped, one soon and one late; a shipment of the
+// publishToStreams publishes orders in batches. Of each four one is never shipped, one soon and one late; a shipment of the
 // fourth precedes the order, so it belongs to an older one.
-func (a *arena) playApart(times, n int) {
+func (a *testbed) publishToStreams(times, n int) {
 	a.Helper()
 	a.wait()
 	each := func(time int, subject string, is func(i int) bool) {
@@ -42,15 +42,15 @@ func (a *arena) playApart(times, n int) {
 	}
 	for t := range times {
 		each(t, "orders.shipped", func(i int) bool { return i%4 == 3 })
-		pause(apartBy)
+		pause(streamDelay)
 		each(t, "orders.created", func(int) bool { return true })
 		each(t, "orders.touched", func(i int) bool { return i%5 == 0 })
-		pause(apartBy)
+		pause(streamDelay)
 		each(t, "orders.shipped", func(i int) bool { return i%4 == 1 })
 	}
 	pause(3 * time.Second)
 	for t := range times {
 		each(t, "orders.shipped", func(i int) bool { return i%4 == 2 })
 	}
-	a.note("played")
+	a.record("played")
 }

@@ -9,9 +9,9 @@ import (
 	"deadman/internal/faults"
 )
 
-// openTicks makes the rules of the arena tick. The duplicate window of the stream of their events is shorter than any
+// openTicks makes the rules of the testbed tick. The duplicate window of the stream of their events is shorter than any
 // death of a node.
-func openTicks(a *arena, _ *rand.Rand) {
+func openTicks(a *testbed, _ *rand.Rand) {
 	a.Helper()
 	if _, err := a.jetStream().CreateStream(a.Context(), jetstream.StreamConfig{
 		Name: faults.TickSource, Subjects: []string{"ticks.>"}, Duplicates: 100 * time.Millisecond,
@@ -22,7 +22,7 @@ func openTicks(a *arena, _ *rand.Rand) {
 }
 
 // tick waits until some ticks have occurred.
-func (a *arena) tick() {
+func (a *testbed) tick() {
 	a.Helper()
 	a.wait()
 	const events = 4
@@ -31,5 +31,5 @@ func (a *arena) tick() {
 		stream, err := js.Stream(a.Context(), faults.TickSource)
 		return err == nil && stream.CachedInfo().State.Msgs >= events
 	})
-	a.note("ticked")
+	a.record("ticked")
 }

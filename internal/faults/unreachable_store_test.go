@@ -9,9 +9,9 @@ import (
 	"deadman/internal/store"
 )
 
-// gated is a store that is unreachable while its gate is shut, or from which no call returns while the process is
+// gatedStore is a store that is unreachable while its gate is shut, or from which no call returns while the process is
 // stopped.
-type gated struct {
+type gatedStore struct {
 	*store.Store
 	gate *gate
 }
@@ -52,7 +52,7 @@ func (g *gate) set(shut, still bool) {
 }
 
 // Now implements futurejobs.Queue.
-func (g gated) Now(ctx context.Context) (time.Time, error) {
+func (g gatedStore) Now(ctx context.Context) (time.Time, error) {
 	if err := g.gate.pass(); err != nil {
 		return time.Time{}, err
 	}
@@ -60,7 +60,7 @@ func (g gated) Now(ctx context.Context) (time.Time, error) {
 }
 
 // Due implements futurejobs.Queue.
-func (g gated) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+func (g gatedStore) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	if err := g.gate.pass(); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (g gated) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job
 }
 
 // Settle implements futurejobs.Queue.
-func (g gated) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+func (g gatedStore) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	if err := g.gate.pass(); err != nil {
 		return futurejobs.Settled{}, err
 	}
@@ -76,7 +76,7 @@ func (g gated) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.
 }
 
 // ReadThrough implements futurejobs.Queue.
-func (g gated) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamProgress, error) {
+func (g gatedStore) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamProgress, error) {
 	if err := g.gate.pass(); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (g gated) ReadThrough(ctx context.Context) (map[string]futurejobs.StreamPro
 }
 
 // Apply implements futurejobs.EffectStore.
-func (g gated) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (g gatedStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if err := g.gate.pass(); err != nil {
 		return futurejobs.ApplyResult{}, err
 	}
@@ -92,7 +92,7 @@ func (g gated) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.
 }
 
 // Cursor implements futurejobs.EffectStore.
-func (g gated) Cursor(ctx context.Context, stream string) (futurejobs.Cursor, bool, error) {
+func (g gatedStore) Cursor(ctx context.Context, stream string) (futurejobs.Cursor, bool, error) {
 	if err := g.gate.pass(); err != nil {
 		return futurejobs.Cursor{}, false, err
 	}
@@ -100,7 +100,7 @@ func (g gated) Cursor(ctx context.Context, stream string) (futurejobs.Cursor, bo
 }
 
 // MarkRead implements futurejobs.EffectStore.
-func (g gated) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
+func (g gatedStore) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
 	if err := g.gate.pass(); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (g gated) MarkRead(ctx context.Context, stream string, seq uint64, through 
 }
 
 // RecordGap implements futurejobs.GapStore.
-func (g gated) RecordGap(ctx context.Context, topic string, since time.Time) error {
+func (g gatedStore) RecordGap(ctx context.Context, topic string, since time.Time) error {
 	if err := g.gate.pass(); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (g gated) RecordGap(ctx context.Context, topic string, since time.Time) err
 }
 
 // OtherNodeAlive implements futurejobs.GapStore.
-func (g gated) OtherNodeAlive(ctx context.Context, node string, since time.Time) (bool, error) {
+func (g gatedStore) OtherNodeAlive(ctx context.Context, node string, since time.Time) (bool, error) {
 	if err := g.gate.pass(); err != nil {
 		return false, err
 	}

@@ -35,8 +35,8 @@ slot: 1m
 hold: 2d
 `
 
-// happening is one event of the virtual run.
-type happening struct {
+// timedEvent is one event of the virtual run.
+type timedEvent struct {
 	at      time.Time
 	subject string
 	key     string
@@ -49,7 +49,7 @@ func TestVirtualTenDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		begin := time.Now().UTC()
-		happenings, unshippedAt := plan(random, begin)
+		happenings, unshippedAt := drawPlan(random, begin)
 		downFrom, downTo := begin.Add(4*futurejobs.Day), begin.Add(4*futurejobs.Day+5*time.Hour)
 
 		dir := storetest.DataDir(t)
@@ -77,7 +77,7 @@ func TestVirtualTenDays(t *testing.T) {
 				want[key+" "+line] = true
 			}
 		}
-		got := run.said(t)
+		got := run.raisedAlerts(t)
 		for line := range want {
 			if !got[line] {
 				t.Errorf("missing alert: %s", line)
@@ -92,8 +92,8 @@ func TestVirtualTenDays(t *testing.T) {
 	})
 }
 
-// wait is the model of one order.
-type wait struct {
+// expectedJob is the model of one order.
+type expectedJob struct {
 	created time.Time
 	shipped time.Time // zero: never
 	total   int
@@ -101,7 +101,7 @@ type wait struct {
 
 // alerts returns the expected alerts of the order until end, if no check ran between downFrom and downTo. It shares no
 // code with the engine.
-func (w wait) alerts(end, downFrom, downTo time.Time) (lines []string) {
+func (w expectedJob) alerts(end, downFrom, downTo time.Time) (lines []string) {
 	steps := []struct {
 		after time.Duration
 		name  string
@@ -113,7 +113,7 @@ func (w wait) alerts(end, downFrom, downTo time.Time) (lines []string) {
 		}
 		return at
 	}
-	said := false
+	written := false
 	for i, step := range steps {
 		looked := minuteUp(w.created.Add(step.after))
 		if !looked.Before(downFrom) && looked.Before(downTo) {
@@ -129,35 +129,35 @@ func (w wait) alerts(end, downFrom, downTo time.Time) (lines []string) {
 			return nil
 		}
 		lines = append(lines, "firing "+step.name)
-		said = true
+		written = true
 	}
-	if said && !w.shipped.IsZero() && w.shipped.Before(minuteUp(w.created.Add(30*time.Hour)).Add(48*time.Hour)) && w.shipped.Before(end.Add(-time.Minute)) {
+	if written && !w.shipped.IsZero() && w.shipped.Before(minuteUp(w.created.Add(30*time.Hour)).Add(48*time.Hour)) && w.shipped.Before(end.Add(-time.Minute)) {
 		lines = append(lines, "resolved")
 	}
 	return lines
 }
 
-// plan draws the orders of ten days, at odd seconds so that none is at a slot.
-func plan(random *rand.Rand, begin time.Time) ([]happening, map[string]wait) {
-	var all []happening
-	waits := map[string]wait{}
+// drawPlan draws the orders of ten days, at odd seconds so that none is at a slot.
+func drawPlan(random *rand.Rand, begin time.Time) ([]timedEvent, map[string]expectedJob) {
+	var all []timedEvent
+	waits := map[string]expectedJob{}
 	odd := func(d time.Duration) time.Duration { return d.Truncate(time.Minute) + 31*time.Second }
 	for i := range 2000 {
 		key := fmt.Sprintf("order-%04d", i)
-		w := wait{created: begin.Add(odd(time.Duration(random.Int64N(int64(tenDays))))), total: random.IntN(200)}
-		all = append(all, happening{w.created, "orders.created", key, w.total})
+		w := expectedJob{created: begin.Add(odd(time.Duration(random.Int64N(int64(tenDays))))), total: random.IntN(200)}
+		all = append(all, timedEvent{w.created, "orders.created", key, w.total})
 		if random.IntN(4) > 0 {
 			w.shipped = w.created.Add(odd(time.Duration(random.Int64N(int64(40 * time.Hour)))))
-			all = append(all, happening{w.shipped, "orders.shipped", key, 0})
+			all = append(all, timedEvent{w.shipped, "orders.shipped", key, 0})
 		}
 		waits[key] = w
 	}
-	slices.SortStableFunc(all, func(a, b happening) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(all, func(a, b timedEvent) int { return a.at.Compare(b.at) })
 	return all, waits
 }
 
-// virtual is the engine on the real SQLite store, with events applied by the test.
-type virtual struct {
+// virtualNode is the engine on the real SQLite store, with events applied by the test.
+type virtualNode struct {
 	store   *store.Store
 	catalog *rules.Catalog
 	seq     uint64
@@ -165,7 +165,7 @@ type virtual struct {
 	done    chan error
 }
 
-func openVirtual(t *testing.T, dir string) *virtual {
+func openVirtual(t *testing.T, dir string) *virtualNode {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -174,7 +174,7 @@ func openVirtual(t *testing.T, dir string) *virtual {
 	if err := s.Reclaim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	v := &virtual{store: s, catalog: rules.NewCatalog(s, s.Shards())}
+	v := &virtualNode{store: s, catalog: rules.NewCatalog(s, s.Shards())}
 	if cursor, ok, err := s.Cursor(t.Context(), "ORDERS"); err != nil {
 		t.Fatal(err)
 	} else if ok {
@@ -183,7 +183,7 @@ func openVirtual(t *testing.T, dir string) *virtual {
 	return v
 }
 
-func (v *virtual) save(t *testing.T, document string) {
+func (v *virtualNode) save(t *testing.T, document string) {
 	t.Helper()
 	documents, err := rules.Parse([]byte(document), "virtual.yaml")
 	if err != nil {
@@ -204,7 +204,7 @@ func (v *virtual) save(t *testing.T, document string) {
 }
 
 // begin runs the engine: leases and sweeps.
-func (v *virtual) begin(t *testing.T) {
+func (v *virtualNode) begin(t *testing.T) {
 	t.Helper()
 	if err := v.catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func (v *virtual) begin(t *testing.T) {
 }
 
 // end stops the engine and closes the store.
-func (v *virtual) end(t *testing.T) {
+func (v *virtualNode) end(t *testing.T) {
 	t.Helper()
 	v.stop()
 	for range 2 {
@@ -237,7 +237,7 @@ func (v *virtual) end(t *testing.T) {
 
 // apply applies the events that have occurred, in one batch, and marks the stream as read. It returns the remaining
 // events.
-func (v *virtual) apply(t *testing.T, happenings []happening) []happening {
+func (v *virtualNode) apply(t *testing.T, happenings []timedEvent) []timedEvent {
 	t.Helper()
 	events := make([]rules.PreviewEvent, 0, len(happenings))
 	for _, h := range happenings {
@@ -248,12 +248,12 @@ func (v *virtual) apply(t *testing.T, happenings []happening) []happening {
 			Subject: h.subject, At: h.at, Data: fmt.Appendf(nil, `{"id":%q,"total":%d}`, h.key, h.total),
 		})
 	}
-	left := v.take(t, events)
+	left := v.previewEvents(t, events)
 	return happenings[len(events)-len(left):]
 }
 
-// take is apply for any events.
-func (v *virtual) take(t *testing.T, happenings []rules.PreviewEvent) []rules.PreviewEvent {
+// previewEvents is apply for any events.
+func (v *virtualNode) previewEvents(t *testing.T, happenings []rules.PreviewEvent) []rules.PreviewEvent {
 	t.Helper()
 	now := time.Now().UTC()
 	batch := futurejobs.EffectBatch{Stream: "ORDERS", After: v.seq, Last: v.seq, RuleSet: v.catalog.Revision()}
@@ -282,8 +282,8 @@ func (v *virtual) take(t *testing.T, happenings []rules.PreviewEvent) []rules.Pr
 	return happenings
 }
 
-// said lists every alert, as "key status step".
-func (v *virtual) said(t *testing.T) map[string]bool {
+// raisedAlerts lists every alert, as "key status step".
+func (v *virtualNode) raisedAlerts(t *testing.T) map[string]bool {
 	t.Helper()
 	lines := map[string]bool{}
 	filter := futurejobs.Filter{Limit: futurejobs.MaxLimit}
