@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ func TestScopes(t *testing.T) {
 		{"DELETE", "/api/v1/rules/order-unshipped/pings", "", "rules admin"},
 		{"GET", "/api/v1/rules/order-unshipped/pings/log", "", "read oncall rules admin"},
 		{"POST", "/api/v1/jobs?", job, "rules admin"},
-		{"POST", "/api/v1/jobs/order-unshipped/1/check", "", "oncall rules admin"},
+		{"POST", "/api/v1/jobs/order-unshipped/1/check", "", "rules admin"},
 		{"POST", "/api/v1/jobs/order-unshipped/1/snooze", `{"for": "1h"}`, "oncall rules admin"},
 		{"DELETE", "/api/v1/jobs/order-unshipped/1", "", "rules admin"},
 		{"DELETE", "/api/v1/entities/order/1/jobs", "", "rules admin"},
@@ -347,5 +348,35 @@ func TestOpenNodeActsAsLoopback(t *testing.T) {
 	entries, _, err := s.store.Audit(context.WithoutCancel(t.Context()), access.AuditFilter{Object: "rule/paid"})
 	if err != nil || len(entries) != 1 || entries[0].Actor.Name != access.Loopback {
 		t.Errorf("%+v %v", entries, err)
+	}
+}
+
+// TestOnCallScope tries all operations of the API with a token of the scope oncall: it changes acknowledgements, snoozes
+// and mutes, and nothing else. Lints and previews change nothing, and a session is its own.
+func TestOnCallScope(t *testing.T) {
+	s := newFixture(t, closedNode)
+	header := s.newToken("oncall", "", access.OnCall)
+	allowed := map[string]bool{
+		"POST /api/v1/alerts/ack": true, "POST /api/v1/alerts/{id}/ack": true, "DELETE /api/v1/alerts/{id}/ack": true,
+		"POST /api/v1/jobs/{rule}/{key}/snooze": true, "POST /api/v1/jobs/{rule}/snooze": true,
+		"POST /api/v1/mutes": true, "DELETE /api/v1/mutes/{id}": true,
+		"POST /api/v1/rules/lint": true, "POST /api/v1/rules/preview": true, "POST /api/v1/rules/{name}/preview": true,
+		"DELETE /api/v1/sessions/{id}": true,
+	}
+	part, tried := regexp.MustCompile(`\{[a-z]+\}`), 0
+	for _, route := range get[web.Index](t, newFixture(t).Server, "/api/v1").Routes {
+		if route.Method == "GET" {
+			continue
+		}
+		tried++
+		name := route.Method + " " + route.Path
+		a := requestPath(t, s.Server, route.Method, part.ReplaceAllString(route.Path, "x"), "{}", header...)
+		if refused := a.StatusCode == 403; refused == allowed[name] {
+			t.Errorf("%s: %d %s", name, a.StatusCode, a.body)
+		}
+		delete(allowed, name)
+	}
+	if len(allowed) > 0 || tried < 30 {
+		t.Errorf("%d operations were tried, not %v", tried, allowed)
 	}
 }

@@ -17,6 +17,8 @@ type Channels interface {
 	// Test sends a test message to a channel. The reason is the channel's refusal, or "". An unknown channel is
 	// futurejobs.ErrNotFound.
 	Test(ctx context.Context, name string) (reason string, err error)
+	// Reached returns the channels that the routes send an alert to.
+	Reached(a alerts.Alert) []string
 }
 
 // Channel is a channel as the API returns it, without its address.

@@ -182,7 +182,7 @@ func (a *jobAPI) register(all *operations) {
 	}, "", withBody(func(ctx context.Context, of *keyRef) (Job, error) { return a.get(ctx, of.ref) }))
 	a.actions.registerCancel(all)
 	addKeyed(all, operation{
-		ID: "check-job", Method: "POST", Summary: "check a job now", Scope: access.OnCall, IdempotencyKey: true,
+		ID: "check-job", Method: "POST", Summary: "check a job now", Scope: access.Rules, IdempotencyKey: true,
 		Description: "The check may end the job. It raises no step and is not counted in check_count. " +
 			"The tokens of a prefix have two such checks at a time; a few wait, further ones get 429, as do all while the allowance for checks of the prefix is used up.",
 		Errors: []int{http.StatusTooManyRequests},

@@ -158,8 +158,8 @@ func (b SnoozeRequest) until(now time.Time) (time.Time, error) {
 	return until, nil
 }
 
-// cancelReason is the reason of a cancellation.
-type cancelReason struct {
+// CancelReason is the reason of a cancellation.
+type CancelReason struct {
 	Reason identifier `query:"reason" doc:"Reason, kept in the history and the audit log; up to 500 bytes." example:"shipped by hand"`
 }
 
@@ -169,21 +169,21 @@ func (a *jobActionAPI) registerCancel(all *operations) {
 	}.keyed("")
 	register(all, inPath, noContent(func(ctx context.Context, in *struct {
 		JobPath
-		cancelReason
+		CancelReason
 	},
 	) error {
-		return a.cancel(ctx, in.named(), in.cancelReason)
+		return a.cancel(ctx, in.named(), in.CancelReason)
 	}))
 	register(all, inQuery, noContent(func(ctx context.Context, in *struct {
 		JobQuery
-		cancelReason
+		CancelReason
 	},
 	) error {
-		return a.cancel(ctx, in.named(), in.cancelReason)
+		return a.cancel(ctx, in.named(), in.CancelReason)
 	}))
 }
 
-func (a *jobActionAPI) cancel(ctx context.Context, of ref, why cancelReason) error {
+func (a *jobActionAPI) cancel(ctx context.Context, of ref, why CancelReason) error {
 	if len(why.Reason) > ackNote {
 		return refused("query.reason", "it has %d bytes; the maximum is %d", len(why.Reason), ackNote)
 	}

@@ -12,8 +12,8 @@ type Scope string
 const (
 	Read   Scope = "read"   // read everything except tokens and the audit log
 	Events Scope = "events" // publish events only
-	OnCall Scope = "oncall" // acknowledge alerts, check and snooze jobs, mute; implies read
-	Rules  Scope = "rules"  // change rules and their jobs; implies oncall
+	OnCall Scope = "oncall" // acknowledge alerts, snooze jobs, mute; implies read
+	Rules  Scope = "rules"  // change rules and their jobs, close alerts; implies oncall
 	Admin  Scope = "admin"  // everything, and the only scope for tokens, the audit log and changes of dead letters
 )
 

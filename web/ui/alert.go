@@ -2,10 +2,12 @@ package ui
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"deadman/rules/document"
@@ -26,6 +28,12 @@ type alertView struct {
 	NextAt       time.Time  // the job's next check; zero: none
 	Pending      bool       // the job is still pending
 	MuteAt       string     // address that mutes alerts of the rule
+	description  string     // of the rule; empty: none, or the job has ended
+
+	Notes   ruleNotes
+	Actions *actionRow   // nil: none are possible
+	Reaches stepChannels // channels of the further steps
+	Loss    bool         // the alert is about lost data and is not closed
 
 	Outage *web.Outage // open outage of the alert; nil: none, or hidden from the visitor
 }
@@ -38,6 +46,8 @@ type alertEntry struct {
 	Text  string
 	Alert *web.Alert // nil: the entry is no alert
 	Here  bool       // the alert of this page
+	Until time.Time  // end of an acknowledgement; zero: none
+	Note  string
 }
 
 // Bounds of a job's story.
@@ -65,11 +75,46 @@ func (u *UI) alert(c client, r *http.Request) (view, error) {
 	case ofWait(a):
 		err = v.fillStory(c)
 	}
+	if err == nil {
+		err = v.fillActionRow(c)
+	}
 	if err != nil {
 		return view{}, err
 	}
 	slices.SortStableFunc(v.Story, func(a, b alertEntry) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
 	return view{Title: a.Text, Body: v}, nil
+}
+
+// OfNode reports whether the alert is about the node itself, not of a rule.
+func (v alertView) OfNode() bool { return v.Rule == alerts.SystemRule }
+
+// fillActionRow adds the notes of the rule, and the actions that the visitor may do.
+func (v *alertView) fillActionRow(c client) error {
+	if !v.Pending && v.RuleVersion > 0 {
+		var d document.Document
+		if _, err := exists(c.get(fmt.Sprintf("%s/versions/%d", rulePath(v.Rule), v.RuleVersion), nil, &d)); err != nil {
+			return err
+		}
+		v.description = d.Description
+	}
+	v.Notes = notesOf(v.description, v.Labels)
+	row := actionRow{permissions: v.permissions, Alert: v.ID.String(), Back: alertAt(v.ID.String()), Acknowledged: v.Acknowledged != nil}
+	if v.OfNode() {
+		open, err := alertClient{c}.open(url.Values{"rule": {v.Rule}, "key": {v.Key}}, 500)
+		if err != nil {
+			return err
+		}
+		v.Loss = slices.ContainsFunc(open, func(a openAlert) bool { return a.ID == v.ID })
+		if v.Loss && v.Change {
+			v.Actions = &row
+		}
+		return nil
+	}
+	if v.Pending && (v.Answer || v.Change) {
+		row.Job, row.MuteAt = jobID(v.Rule, v.Key), v.MuteAt
+		v.Actions = &row
+	}
+	return nil
 }
 
 // fillStory adds the past of the alert's job to the story, and its future steps.
@@ -144,6 +189,11 @@ func (v *alertView) ahead(c client, j web.Job) error {
 	if err := c.get("/rules/"+url.PathEscape(j.Rule)+"/versions/"+strconv.Itoa(int(j.RuleVersion)), nil, &d); err != nil {
 		return err
 	}
+	v.description = d.Description
+	var err error
+	if v.Reaches, err = c.channelsOf(j.Rule, v.ID.String()); err != nil {
+		return err
+	}
 	taken := j.Step
 	for _, r := range escalationSteps(d) {
 		if times := max(1, r.Times); taken >= times && r.Until == "" {
@@ -159,7 +209,7 @@ func (v *alertView) ahead(c client, j web.Job) error {
 // actionWords maps actions of the audit log to words for people.
 var actionWords = map[string]string{
 	"alert.ack": "acknowledged", "alert.unack": "unacknowledged", "job.snooze": "snoozed", "job.check": "checked", "job.cancel": "cancelled",
-	"alert.republish": "republished",
+	"alert.republish": "republished", "alert.close": "closed",
 }
 
 // fillActions adds the audited actions on the alerts of the job and on the job itself, since its start.
@@ -187,17 +237,32 @@ func (v *alertView) fillActions(c client) error {
 		}
 		for _, e := range page.Items {
 			if word := actionWords[e.Action]; word != "" {
-				v.Story = append(v.Story, alertEntry{At: e.At, Kind: "info", Word: word, Text: "by " + e.Actor + detailOf(e)})
+				v.Story = append(v.Story, auditedEntry(word, e))
 			}
 		}
 	}
 	return nil
 }
 
-// detailOf returns the audit entry's detail as a suffix.
-func detailOf(e web.AuditEntry) string {
-	if e.Detail == "" {
-		return ""
+// auditedEntry returns the story entry of an audited action. The detail of an acknowledgement has the rule and the key,
+// the end and the note.
+func auditedEntry(word string, e web.AuditEntry) alertEntry {
+	entry := alertEntry{At: e.At, Kind: "info", Word: word, Text: "by " + e.Actor}
+	if e.Action != "alert.ack" {
+		entry.Note = e.Detail
+		return entry
 	}
-	return ": " + e.Detail
+	parts := strings.SplitN(e.Detail, "; ", 3)
+	if len(parts) < 2 {
+		return entry
+	}
+	if until, err := time.Parse(time.RFC3339, strings.TrimPrefix(parts[1], "until ")); err == nil {
+		entry.Until = until
+	} else {
+		entry.Text += ", until resolved"
+	}
+	if len(parts) == 3 {
+		entry.Note = parts[2]
+	}
+	return entry
 }

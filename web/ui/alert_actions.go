@@ -14,17 +14,22 @@ import (
 const (
 	acknowledged = "acknowledged"
 	takenBack    = "unacknowledged"
+	closed       = "closed"
 )
 
 // alertActions serves the actions on alerts.
 type alertActions struct{ *UI }
 
-// handleAlertAction acknowledges an alert, or removes its acknowledgement.
+// handleAlertAction acknowledges or closes an alert, or removes its acknowledgement.
 func (u alertActions) handleAlertAction(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
 	id := chi.URLParam(r, "id")
+	to := alertAt(id)
+	if back := r.PostForm.Get("back"); back != "" {
+		to = returnPath(back).String()
+	}
 	_, answer, err := ackClient{client{u.api, r}}.answer(r.PostForm)
 	if err == nil {
 		err = answer(id)
@@ -33,7 +38,7 @@ func (u alertActions) handleAlertAction(w http.ResponseWriter, r *http.Request) 
 		u.fail(w, r, err)
 		return
 	}
-	http.Redirect(w, r, alertAt(id), http.StatusSeeOther)
+	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
 // handleAlertsAction acknowledges the chosen alerts or a whole group, or removes their acknowledgements.
@@ -94,6 +99,9 @@ func (c ackClient) answer(form url.Values) (verb string, do func(id string) erro
 	case "ack":
 		wish := web.AckRequest{For: form.Get("for"), Note: form.Get("note")}
 		return acknowledged, func(id string) error { return c.do(http.MethodPost, alertAt(id)+"/ack", nil, wish, nil) }, nil
+	case "close":
+		wish := web.CloseRequest{Reason: form.Get("reason")}
+		return closed, func(id string) error { return c.do(http.MethodPost, alertAt(id)+"/close", nil, wish, nil) }, nil
 	case "unack":
 		return takenBack, func(id string) error { return c.do(http.MethodDelete, alertAt(id)+"/ack", nil, nil, nil) }, nil
 	}

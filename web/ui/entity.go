@@ -75,6 +75,7 @@ func (u *UI) entity(c client, r *http.Request) (view, error) {
 		if err != nil {
 			return view{}, err
 		}
+		w.Actions = v.actionsOn(w)
 		v.Waits = append(v.Waits, w)
 	}
 	for _, e := range known.History.Items {
@@ -82,6 +83,18 @@ func (u *UI) entity(c client, r *http.Request) (view, error) {
 	}
 	v.More = known.History.Next != "" || known.Alerts.Next != ""
 	return view{Title: entity + " " + key, Body: v}, nil
+}
+
+// actionsOn returns the actions that the visitor may do on a pending job; nil: none.
+func (v entityView) actionsOn(w pendingView) *actionRow {
+	if !v.May.Answer && !v.May.Change {
+		return nil
+	}
+	row := actionRow{permissions: v.May, Job: w.ID, Back: entityPath(v.Entity, v.Key), Acknowledged: w.Acknowledged != nil, MuteAt: muteOf("rule", w.Rule)}
+	if last := w.newest(); last != nil {
+		row.Alert = last.ID.String()
+	}
+	return &row
 }
 
 // delivered adds the deliveries to the newest alerts.

@@ -61,6 +61,24 @@ func storyOf(j web.Job, ended *web.EndedJob, raised []web.Alert) jobStory {
 	return s
 }
 
+// newest returns the newest alert of the job; nil: it raised none.
+func (s jobStory) newest() (last *web.Alert) {
+	for _, e := range s.Line {
+		if e.Alert != nil && (last == nil || e.Alert.DecidedAt.After(last.DecidedAt)) {
+			last = e.Alert
+		}
+	}
+	return last
+}
+
+// labels returns the labels of the job's newest alert.
+func (s jobStory) labels() map[string]string {
+	if last := s.newest(); last != nil {
+		return last.Labels
+	}
+	return nil
+}
+
 // trailWords maps trail entries other than checks to words.
 var trailWords = map[string]string{
 	"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved",

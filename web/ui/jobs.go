@@ -106,7 +106,7 @@ func (u jobPages) jobs(c client, r *http.Request) (view, error) {
 }
 
 // jobVerbs maps actions on jobs to their past participles.
-var jobVerbs = map[string]string{"cancel": "cancelled", "check": "checked", "snooze": "snoozed"}
+var jobVerbs = map[string]string{"cancel": "cancelled", "check": "checked", "snooze": "snoozed", "close": "closed"}
 
 // jobsDone returns the result of a job action from a page's address, or nil.
 func jobsDone(query url.Values) *bulkResult {
@@ -145,7 +145,7 @@ func (u jobPages) handleJobAction(w http.ResponseWriter, r *http.Request) {
 	}
 	c, d := client{u.api, r}, bulkResult{Noun: "job", Verb: jobVerbs[what], Back: back}
 	d.each(r, chosen, func(id string) error {
-		ended, err := c.applyToJob(what, id, r.PostForm.Get("for"))
+		ended, err := c.applyToJob(what, id, r.PostForm)
 		if ended {
 			d.Ended++
 		}
@@ -172,13 +172,16 @@ func returnPath(from string) *url.URL {
 var errEnded = errors.New("the job has ended; see the history")
 
 // applyToJob applies an action to one job. ended reports that a check ended it. An undetermined check is an error.
-func (c client) applyToJob(what, id, span string) (ended bool, err error) {
+func (c client) applyToJob(what, id string, form url.Values) (ended bool, err error) {
 	rule, key, err := jobNamed(id)
 	if err != nil {
 		return false, err
 	}
 	path, query := "/jobs/"+url.PathEscape(rule), url.Values{"key": {key}}
 	switch what {
+	case "close":
+		query.Set("reason", form.Get("reason"))
+		err = c.do(http.MethodDelete, path, query, nil, nil)
 	case "cancel":
 		err = c.do(http.MethodDelete, path, query, nil, nil)
 	case "check":
@@ -188,7 +191,7 @@ func (c client) applyToJob(what, id, span string) (ended bool, err error) {
 		}
 		ended = saw.Ended
 	case "snooze":
-		err = c.do(http.MethodPost, path+"/snooze", query, web.SnoozeRequest{For: span}, nil)
+		err = c.do(http.MethodPost, path+"/snooze", query, web.SnoozeRequest{For: form.Get("for")}, nil)
 	}
 	if p := asProblem(err); p != nil && p.Status == http.StatusNotFound {
 		return false, errEnded

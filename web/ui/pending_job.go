@@ -15,15 +15,16 @@ import (
 // pendingView is a pending job with details of its rule.
 type pendingView struct {
 	jobStory
-	ID      string    // id in forms
-	Lacks   string    // the missing event, as the start of a sentence
-	Silent  time.Time // start of undetermined checks; zero: none
-	OnTime  bool      // no heartbeat was missed so far
-	Step    string    // the next step, such as "reminder 2 of 3"; empty: none left
-	Taken   int       // number of steps taken
-	About   string    // description of the rule
-	Decides string    // deciding handler; empty: the steps decide
-	Changed int32     // newest version of the rule, if it differs
+	ID      string     // id in forms
+	Lacks   string     // the missing event, as the start of a sentence
+	Silent  time.Time  // start of undetermined checks; zero: none
+	OnTime  bool       // no heartbeat was missed so far
+	Step    string     // the next step, such as "reminder 2 of 3"; empty: none left
+	Taken   int        // number of steps taken
+	Notes   ruleNotes  // description and labels of the rule
+	Actions *actionRow // nil: none are possible
+	Decides string     // deciding handler; empty: the steps decide
+	Changed int32      // newest version of the rule, if it differs
 }
 
 // waitingFor describes a pending job by the job's version of the rule.
@@ -38,7 +39,7 @@ func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 		w.Lacks = "Not resolved" // the job exists even if its rule can't be read
 		return w, nil
 	}
-	w.About, w.Lacks, w.Step = d.Description, missingEvent(d), nextStep(d.Escalate, j.Step)
+	w.Notes, w.Lacks, w.Step = notesOf(d.Description, s.labels()), missingEvent(d), nextStep(d.Escalate, j.Step)
 	w.Decides = d.Handler
 	if len(d.Resolve) == 0 && d.Trigger.Heartbeat == nil {
 		w.setLacks(d)

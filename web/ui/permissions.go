@@ -9,8 +9,8 @@ import (
 
 // permissions are the visitor's rights beyond reading. Pages omit buttons for actions that the API would refuse.
 type permissions struct {
-	Answer bool // acknowledge alerts, snooze jobs and check them now
-	Change bool // change rules and their jobs
+	Answer bool // acknowledge alerts, snooze jobs
+	Change bool // change rules and their jobs, check jobs now, close alerts
 	Events bool // publish events
 	Admin  bool // all actions
 	Some   bool // limited to some rules; outside of them, publishing at most

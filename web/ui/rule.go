@@ -18,7 +18,8 @@ type ruleView struct {
 	Text          string // definition as YAML
 	Begins        string // trigger in words
 	Steps         []stepView
-	Handler       string // deciding handler; empty: none
+	Reaches       stepChannels // channels of the steps
+	Handler       string       // deciding handler; empty: none
 	Drawing       []timeAxis
 	ToScale       bool // distances in the drawing are proportional to time
 	Subscriptions []subscriptionView
@@ -92,6 +93,9 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 	d := v.document
 	v.Begins, v.Steps, v.Handler, v.Subscriptions, v.Facts = triggerText(d.Trigger), escalationSteps(d), d.Handler, hearings(d), facts(d)
 	v.Drawing, v.ToScale = escalation(d)
+	if v.Reaches, err = c.channelsOf(name, ""); err != nil {
+		return v, err
+	}
 	if v.Versions, err = (versionClient{c}).versions(name, shownVersions); err != nil {
 		return v, err
 	}
