@@ -10,16 +10,16 @@ import (
 	"deadman/checks"
 )
 
-// ends returns a handler that answers with a recognizable outcome.
-func ends(as checks.Outcome) checks.Handler {
+// endsWith returns a handler that answers with a recognizable outcome.
+func endsWith(as checks.Outcome) checks.Handler {
 	return checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 		return checks.Answer{Outcome: as}, nil
 	})
 }
 
 func TestHandlersAreFoundByName(t *testing.T) {
-	handlers := &checks.Handlers{Fallback: func(name string) checks.Handler { return ends("elsewhere-" + checks.Outcome(name)) }}
-	if err := handlers.Register("mine", ends("here")); err != nil {
+	handlers := &checks.Handlers{Fallback: func(name string) checks.Handler { return endsWith("elsewhere-" + checks.Outcome(name)) }}
+	if err := handlers.Register("mine", endsWith("here")); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]checks.Outcome{"mine": "here", "yours": "elsewhere-yours"} {
@@ -29,7 +29,7 @@ func TestHandlersAreFoundByName(t *testing.T) {
 	}
 }
 
-func TestMissingHandlerIsAnOutage(t *testing.T) {
+func TestMissingHandlerIsOutage(t *testing.T) {
 	for name, handlers := range map[string]*checks.Handlers{"none": nil, "empty": {}} {
 		_, err := handlers.Lookup("mine").Check(t.Context(), checks.Check{})
 		var outage *checks.Outage
@@ -41,18 +41,18 @@ func TestMissingHandlerIsAnOutage(t *testing.T) {
 
 // A node has the handlers registered at its start. A later node has its own fallback, not that of the first node with
 // its closed connection.
-func TestANodeHasItsOwnFallback(t *testing.T) {
+func TestNodeHasItsOwnFallback(t *testing.T) {
 	var none *checks.Handlers
 	mine := &checks.Handlers{}
-	if err := mine.Register("mine", ends("here")); err != nil {
+	if err := mine.Register("mine", endsWith("here")); err != nil {
 		t.Fatal(err)
 	}
 	for _, node := range []checks.Outcome{"first", "second"} {
-		fallback := func(string) checks.Handler { return ends(node) }
+		fallback := func(string) checks.Handler { return endsWith(node) }
 		for which, want := range map[*checks.Handlers]map[string]checks.Outcome{
 			none: {"mine": node, "yours": node},
 			mine: {"mine": "here", "yours": node},
-			{Fallback: func(string) checks.Handler { return ends("own") }}: {"yours": "own"},
+			{Fallback: func(string) checks.Handler { return endsWith("own") }}: {"yours": "own"},
 		} {
 			for name, outcome := range want {
 				if got, err := which.With(fallback).Lookup(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != outcome {
@@ -61,14 +61,14 @@ func TestANodeHasItsOwnFallback(t *testing.T) {
 			}
 		}
 	}
-	if err := mine.Register("late", ends("here")); err == nil || !strings.Contains(err.Error(), "a node runs with the handlers already") {
+	if err := mine.Register("late", endsWith("here")); err == nil || !strings.Contains(err.Error(), "a node runs with the handlers already") {
 		t.Error(err)
 	}
 }
 
 func TestRegisterRefuses(t *testing.T) {
 	handlers := &checks.Handlers{}
-	if err := handlers.Register("mine", ends("here")); err != nil {
+	if err := handlers.Register("mine", endsWith("here")); err != nil {
 		t.Fatal(err)
 	}
 	handlers.Lookup("looked-for")
@@ -77,11 +77,11 @@ func TestRegisterRefuses(t *testing.T) {
 		handler checks.Handler
 		want    string
 	}{
-		{"", ends(""), "a name is 1 to 63"},
-		{"Mine.*", ends(""), "a name is 1 to 63"},
+		{"", endsWith(""), "a name is 1 to 63"},
+		{"Mine.*", endsWith(""), "a name is 1 to 63"},
 		{"nothing", nil, "there is no handler"},
-		{"mine", ends(""), "already registered"},
-		{"looked-for", ends(""), "before the node runs"},
+		{"mine", endsWith(""), "already registered"},
+		{"looked-for", endsWith(""), "before the node runs"},
 	} {
 		if err := handlers.Register(c.name, c.handler); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.name, err, c.want)
@@ -94,7 +94,7 @@ func TestHandlersAreUsedByMany(t *testing.T) {
 	var registered sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {
 		registered.Go(func() {
-			if err := handlers.Register(name, ends(checks.Outcome(name))); err != nil {
+			if err := handlers.Register(name, endsWith(checks.Outcome(name))); err != nil {
 				t.Error(err)
 			}
 			if got, err := handlers.Lookup(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != checks.Outcome(name) {

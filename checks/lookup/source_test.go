@@ -20,8 +20,8 @@ import (
 
 var _ rules.Source = (*lookup.Source)(nil)
 
-// client is a scripted client that counts calls.
-type client struct {
+// fakeClient is a scripted client that counts calls.
+type fakeClient struct {
 	ask             func(ctx context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error)
 	reach           func(ctx context.Context) error
 	verify          func(ctx context.Context) error
@@ -30,7 +30,7 @@ type client struct {
 	asked, reaching atomic.Int32
 }
 
-func (c *client) Query(ctx context.Context, _ lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+func (c *fakeClient) Query(ctx context.Context, _ lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 	c.asked.Add(1)
 	if now := c.running.Add(1); now > c.most.Load() {
 		c.most.Store(now)
@@ -51,7 +51,7 @@ func foundAll(queries []lookup.KeyQuery) []checks.Finding {
 	return found
 }
 
-func (c *client) Verify(ctx context.Context, _ lookup.Question, _ int) ([]lookup.Column, error) {
+func (c *fakeClient) Verify(ctx context.Context, _ lookup.Question, _ int) ([]lookup.Column, error) {
 	if c.verify != nil {
 		if err := c.verify(ctx); err != nil {
 			return nil, err
@@ -60,7 +60,7 @@ func (c *client) Verify(ctx context.Context, _ lookup.Question, _ int) ([]lookup
 	return []lookup.Column{{Name: "status", Type: lookup.Text}}, nil
 }
 
-func (c *client) Reach(ctx context.Context) error {
+func (c *fakeClient) Reach(ctx context.Context) error {
 	c.reaching.Add(1)
 	if c.reach != nil {
 		return c.reach(ctx)
@@ -68,13 +68,13 @@ func (c *client) Reach(ctx context.Context) error {
 	return nil
 }
 
-func (c *client) Close() {
+func (c *fakeClient) Close() {
 	if c.close != nil {
 		c.close()
 	}
 }
 
-func newSource(c *client, l lookup.Limits) *lookup.Source {
+func newSource(c *fakeClient, l lookup.Limits) *lookup.Source {
 	return lookup.NewSource(lookup.Options{
 		Name: "shop", Kind: "test", Client: c, Limits: l, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -90,13 +90,13 @@ func keys(n int) []lookup.KeyQuery {
 
 const timeout = 2 * time.Second
 
-// ask queries a source about n keys, with a place in the queue.
-func ask(t *testing.T, s *lookup.Source, n int) []checks.Finding {
+// queryKeys queries a source about n keys, with a place in the queue.
+func queryKeys(t *testing.T, s *lookup.Source, n int) []checks.Finding {
 	t.Helper()
-	return askIn(t.Context(), t, s, n)
+	return queryWithin(t.Context(), t, s, n)
 }
 
-func askIn(ctx context.Context, t *testing.T, s *lookup.Source, n int) []checks.Finding {
+func queryWithin(ctx context.Context, t *testing.T, s *lookup.Source, n int) []checks.Finding {
 	t.Helper()
 	if !s.Enter() {
 		t.Fatal("the line is full")
@@ -117,7 +117,7 @@ func outage(found []checks.Finding) string {
 	return why
 }
 
-func says(t *testing.T, what, got, want string) {
+func checkText(t *testing.T, what, got, want string) {
 	t.Helper()
 	if !strings.Contains(got, want) {
 		t.Errorf("%s: %q, want %q", what, got, want)
@@ -126,17 +126,17 @@ func says(t *testing.T, what, got, want string) {
 
 func TestFindingsKeepOrder(t *testing.T) {
 	wrong := errors.New("a wrong type")
-	heard := &observer{came: map[lookup.Outcome]int{}}
-	c := &client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+	received := &countingObserver{came: map[lookup.Outcome]int{}}
+	c := &fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 		found := foundAll(queries)
 		found[1], found[2] = checks.Finding{}, checks.Finding{Err: wrong}
 		return found, nil
 	}}
-	s := lookup.NewSource(lookup.Options{Name: "shop", Client: c, Now: time.Now, Observer: heard})
+	s := lookup.NewSource(lookup.Options{Name: "shop", Client: c, Now: time.Now, Observer: received})
 	if state := s.State(); state.Health != lookup.New {
 		t.Errorf("nothing was asked: %+v", state)
 	}
-	found := ask(t, s, 4)
+	found := queryKeys(t, s, 4)
 	if len(found) != 4 || string(found[0].Value) != `"0"` || found[1].Value != nil || found[1].Err != nil || !errors.Is(found[2].Err, wrong) || string(found[3].Value) != `"3"` {
 		t.Errorf("%+v", found)
 	}
@@ -144,31 +144,31 @@ func TestFindingsKeepOrder(t *testing.T) {
 	if state.Health != lookup.Up || state.QueriedKeys != 4 || state.RoundTrips != 1 || state.Failures != 0 || state.Waiting != 0 || state.Running != 0 {
 		t.Errorf("%+v", state)
 	}
-	if fmt.Sprint(heard.came) != "map[absent:1 error:1 found:2]" || heard.trips != 1 {
-		t.Errorf("%v in %d round trips", heard.came, heard.trips)
+	if fmt.Sprint(received.came) != "map[absent:1 error:1 found:2]" || received.trips != 1 {
+		t.Errorf("%v in %d round trips", received.came, received.trips)
 	}
 }
 
-type observer struct {
+type countingObserver struct {
 	mu    sync.Mutex
 	came  map[lookup.Outcome]int
 	trips int
 }
 
-func (o *observer) CountKeys(_ string, outcome lookup.Outcome, n int) {
+func (o *countingObserver) CountKeys(_ string, outcome lookup.Outcome, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.came[outcome] += n
 }
 
-func (o *observer) RoundTrip(string, time.Duration) {
+func (o *countingObserver) RoundTrip(string, time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.trips++
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	s := newSource(&client{}, lookup.Limits{Concurrency: 2, Waiting: 3})
+	s := newSource(&fakeClient{}, lookup.Limits{Concurrency: 2, Waiting: 3})
 	for range 5 {
 		if !s.Enter() {
 			t.Fatal("the line is full")
@@ -188,7 +188,7 @@ func TestQueueIsBounded(t *testing.T) {
 
 func TestConcurrencyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			time.Sleep(time.Second)
 			return foundAll(queries), nil
 		}}
@@ -197,7 +197,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		var all sync.WaitGroup
 		for range 9 {
 			all.Go(func() {
-				if found := ask(t, s, 1); found[0].Err != nil {
+				if found := queryKeys(t, s, 1); found[0].Err != nil {
 					t.Error(found[0].Err)
 				}
 			})
@@ -220,12 +220,12 @@ func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pieces []string
 		startedAt := time.Now()
-		c := &client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			pieces = append(pieces, fmt.Sprintf("%d at %s", len(queries), time.Since(startedAt)))
 			return foundAll(queries), nil
 		}}
 		s := newSource(c, lookup.Limits{Rate: 100})
-		found := ask(t, s, 250)
+		found := queryKeys(t, s, 250)
 		if len(found) != 250 || string(found[249].Value) != `"249"` {
 			t.Errorf("%d findings", len(found))
 		}
@@ -240,7 +240,7 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		broken.Store(true)
-		c := &client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			time.Sleep(time.Second)
 			if broken.Load() {
 				return nil, errors.New("connection refused")
@@ -253,14 +253,14 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 			if state := s.State(); i > 0 && state.Health != lookup.Failing {
 				t.Errorf("after %d failures it is %s", i, state.Health)
 			}
-			says(t, "a failure", outage(ask(t, s, 3)), "connection refused")
+			checkText(t, "a failure", outage(queryKeys(t, s, 3)), "connection refused")
 		}
 		state := s.State()
 		if state.Health != lookup.Down || state.Failures != 5 || !state.FailingSince.Equal(since) || !strings.Contains(state.Error, "refused") {
 			t.Errorf("%+v", state)
 		}
 		at := time.Now()
-		says(t, "left alone", outage(ask(t, s, 3)), "connection refused (it is not queried for 10s at a time)")
+		checkText(t, "left alone", outage(queryKeys(t, s, 3)), "connection refused (it is not queried for 10s at a time)")
 		if err := s.Reach(t.Context()); err == nil || c.reaching.Load() != 0 {
 			t.Errorf("it is bothered: %v", err)
 		}
@@ -277,7 +277,7 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		for range 4 {
-			all.Go(func() { says(t, "one tries, in vain", outage(ask(t, s, 1)), "refused") })
+			all.Go(func() { checkText(t, "one tries, in vain", outage(queryKeys(t, s, 1)), "refused") })
 		}
 		all.Wait()
 		if c.asked.Load() != 6 || s.State().Health != lookup.Down {
@@ -286,7 +286,7 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 
 		broken.Store(false)
 		time.Sleep(10*time.Second + time.Millisecond)
-		if found := ask(t, s, 1); found[0].Err != nil {
+		if found := queryKeys(t, s, 1); found[0].Err != nil {
 			t.Error(found[0].Err)
 		}
 		if state := s.State(); state.Health != lookup.Up || !state.FailingSince.IsZero() || state.Failures != 6 {
@@ -298,7 +298,7 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 // A successful verification is no proof that the source answers, as some verify questions without contacting it.
 func TestVerifyDoesNotCloseCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(&client{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
+		s := newSource(&fakeClient{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
 			return nil, errors.New("connection refused")
 		}}, lookup.Limits{})
 		verify := func(want lookup.Health) {
@@ -312,23 +312,23 @@ func TestVerifyDoesNotCloseCircuit(t *testing.T) {
 		}
 		verify(lookup.New)
 		for range 4 {
-			ask(t, s, 1)
+			queryKeys(t, s, 1)
 			verify(lookup.Failing)
 		}
-		ask(t, s, 1)
+		queryKeys(t, s, 1)
 		if state := s.State(); state.Health != lookup.Down {
 			t.Errorf("after five failures in a row it is %s", state.Health)
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
 		verify(lookup.Probing)
-		says(t, "one tries", outage(ask(t, s, 1)), "connection refused")
+		checkText(t, "one tries", outage(queryKeys(t, s, 1)), "connection refused")
 	})
 }
 
 // The author of a rule can't cut off a source for other rules by questions that fail verification.
-func TestVerifyingNeverOpensTheCircuit(t *testing.T) {
+func TestVerifyingNeverOpensCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(&client{verify: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, lookup.Limits{})
+		s := newSource(&fakeClient{verify: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, lookup.Limits{})
 		for range 20 {
 			var o *checks.Outage
 			if _, err := s.Verify(t.Context(), lookup.Question{}, 1); !errors.As(err, &o) {
@@ -338,33 +338,33 @@ func TestVerifyingNeverOpensTheCircuit(t *testing.T) {
 		if state := s.State(); state.Health != lookup.New || state.Failures != 0 {
 			t.Errorf("%+v", state)
 		}
-		if found := ask(t, s, 1); found[0].Err != nil {
+		if found := queryKeys(t, s, 1); found[0].Err != nil {
 			t.Error(found[0].Err)
 		}
 	})
 }
 
 // Trial calls do not count toward the health of the source, and are rejected while the circuit is open.
-func TestTrialsNeverOpenTheCircuit(t *testing.T) {
+func TestTrialsNeverOpenCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := true
-		s := newSource(&client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		s := newSource(&fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			if failing {
 				return nil, errors.New("connection refused")
 			}
 			return make([]checks.Finding, len(queries)), nil
 		}}, lookup.Limits{})
 		for range 20 {
-			says(t, "on trial", outage(askIn(lookup.Trial(t.Context()), t, s, 1)), "connection refused")
+			checkText(t, "on trial", outage(queryWithin(lookup.Trial(t.Context()), t, s, 1)), "connection refused")
 		}
 		if state := s.State(); state.Health != lookup.New || state.Failures != 0 {
 			t.Errorf("%+v", state)
 		}
 		for range 5 {
-			ask(t, s, 1)
+			queryKeys(t, s, 1)
 		}
 		failing = false
-		says(t, "on trial, circuit open", outage(askIn(lookup.Trial(t.Context()), t, s, 1)), "not queried for 10s")
+		checkText(t, "on trial, circuit open", outage(queryWithin(lookup.Trial(t.Context()), t, s, 1)), "not queried for 10s")
 		if state := s.State(); state.Health != lookup.Down {
 			t.Errorf("%+v", state)
 		}
@@ -374,12 +374,12 @@ func TestTrialsNeverOpenTheCircuit(t *testing.T) {
 // A rejected question is an outage of its rule, with one alert for all jobs. The circuit stays closed for other
 // rules.
 func TestRejectedQuestionIsNoSourceFailure(t *testing.T) {
-	c := &client{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
+	c := &fakeClient{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
 		return nil, fmt.Errorf("%w: no column total", lookup.ErrQuestion)
 	}}
 	s := newSource(c, lookup.Limits{})
 	for range 10 {
-		for _, f := range ask(t, s, 2) {
+		for _, f := range queryKeys(t, s, 2) {
 			if outage([]checks.Finding{f}) == "" || !errors.Is(f.Err, lookup.ErrQuestion) {
 				t.Fatalf("%v", f.Err)
 			}
@@ -390,17 +390,17 @@ func TestRejectedQuestionIsNoSourceFailure(t *testing.T) {
 	}
 }
 
-func TestClientTimeoutIsNotADatabaseTimeout(t *testing.T) {
+func TestClientTimeoutIsNotDatabaseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		s := newSource(&client{ask: hangs}, lookup.Limits{Concurrency: 1, Waiting: 1})
+		s := newSource(&fakeClient{ask: hangs}, lookup.Limits{Concurrency: 1, Waiting: 1})
 		startedAt := time.Now()
 		var all sync.WaitGroup
 		for range 2 {
-			all.Go(func() { says(t, "it hangs", outage(ask(t, s, 2)), "it did not answer within 2s") })
+			all.Go(func() { checkText(t, "it hangs", outage(queryKeys(t, s, 2)), "it did not answer within 2s") })
 		}
 		all.Wait()
 		if took := time.Since(startedAt); took != 4*time.Second { // the second call began when the first ended
@@ -414,7 +414,7 @@ func TestClientTimeoutIsNotADatabaseTimeout(t *testing.T) {
 func TestCallIgnoringDeadlineIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		c := &client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-free
 			return foundAll(queries), nil
 		}}
@@ -423,7 +423,7 @@ func TestCallIgnoringDeadlineIsAbandoned(t *testing.T) {
 		var all sync.WaitGroup
 		for range 10 {
 			all.Go(func() {
-				if outage(ask(t, s, 1)) == "" {
+				if outage(queryKeys(t, s, 1)) == "" {
 					t.Error("an answer came from nowhere")
 				}
 				if took := time.Since(startedAt); took != timeout+100*time.Millisecond {
@@ -436,7 +436,7 @@ func TestCallIgnoringDeadlineIsAbandoned(t *testing.T) {
 		if state.Abandoned != 2 || state.Running != 0 || state.Waiting != 0 || state.Health != lookup.Down || c.asked.Load() != 2 {
 			t.Errorf("%+v, asked %d times", state, c.asked.Load())
 		}
-		says(t, "a later call", outage(ask(t, s, 1)), "calls were abandoned")
+		checkText(t, "a later call", outage(queryKeys(t, s, 1)), "calls were abandoned")
 		if s.Reach(t.Context()) == nil {
 			t.Error("it can be reached, they say")
 		}
@@ -447,7 +447,7 @@ func TestCallIgnoringDeadlineIsAbandoned(t *testing.T) {
 		}
 		close(free)
 		synctest.Wait()
-		if found := ask(t, s, 1); found[0].Err != nil {
+		if found := queryKeys(t, s, 1); found[0].Err != nil {
 			t.Error(found[0].Err)
 		}
 		if state := s.State(); state.Abandoned != 0 || state.Health != lookup.Up {
@@ -457,26 +457,26 @@ func TestCallIgnoringDeadlineIsAbandoned(t *testing.T) {
 }
 
 // A broken client also raises one alert for all jobs, and opens the circuit.
-func TestAClientAtFault(t *testing.T) {
+func TestClientAtFault(t *testing.T) {
 	for name, c := range map[string]struct {
-		does func([]lookup.KeyQuery) []checks.Finding
-		says string
+		does     func([]lookup.KeyQuery) []checks.Finding
+		wantText string
 	}{
 		"panics":     {func([]lookup.KeyQuery) []checks.Finding { panic("the password is opensesame") }, "it panicked"},
 		"miscounts":  {func(queries []lookup.KeyQuery) []checks.Finding { return foundAll(queries[1:]) }, "2 answers to 3 queries"},
 		"overcounts": {func(queries []lookup.KeyQuery) []checks.Finding { return foundAll(append(queries, queries...)) }, "6 answers to 3 queries"},
 	} {
-		s := newSource(&client{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		s := newSource(&fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			return c.does(queries), nil
 		}}, lookup.Limits{OpenAfter: 3})
 		for range 3 {
-			for _, f := range ask(t, s, 3) {
-				if f.Err == nil || outage([]checks.Finding{f}) == "" || !strings.Contains(f.Err.Error(), c.says) || strings.Contains(f.Err.Error(), "opensesame") {
+			for _, f := range queryKeys(t, s, 3) {
+				if f.Err == nil || outage([]checks.Finding{f}) == "" || !strings.Contains(f.Err.Error(), c.wantText) || strings.Contains(f.Err.Error(), "opensesame") {
 					t.Errorf("%s: %v", name, f.Err)
 				}
 			}
 		}
-		says(t, name+", always", outage(ask(t, s, 3)), "is broken") // and the circuit opens
+		checkText(t, name+", always", outage(queryKeys(t, s, 3)), "is broken") // and the circuit opens
 		if state := s.State(); state.Health != lookup.Down || state.Failures != 3 {
 			t.Errorf("%s: %+v", name, state)
 		}
@@ -486,7 +486,7 @@ func TestAClientAtFault(t *testing.T) {
 // A cancelled caller does not affect the health of the source.
 func TestDisconnectedCallerIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(&client{ask: func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
+		s := newSource(&fakeClient{ask: func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}, lookup.Limits{Concurrency: 1, OpenAfter: 1})
@@ -516,7 +516,7 @@ func TestDisconnectedCallerIsNoFailure(t *testing.T) {
 func TestProbesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		c := &client{reach: func(context.Context) error { <-free; return nil }}
+		c := &fakeClient{reach: func(context.Context) error { <-free; return nil }}
 		s := newSource(c, lookup.Limits{})
 		if columns, err := s.Verify(t.Context(), lookup.Question{}, 1); err != nil || len(columns) != 1 {
 			t.Errorf("%v, %v", columns, err)
@@ -530,7 +530,7 @@ func TestProbesAreBounded(t *testing.T) {
 		if state := s.State(); c.reaching.Load() != 2 || state.Abandoned != 2 {
 			t.Errorf("%d are on their way: %+v", c.reaching.Load(), state)
 		}
-		if found := ask(t, s, 1); found[0].Err != nil { // batches have separate places
+		if found := queryKeys(t, s, 1); found[0].Err != nil { // batches have separate places
 			t.Error(found[0].Err)
 		}
 		close(free)
@@ -547,8 +547,8 @@ func TestSet(t *testing.T) {
 		defer close(free)
 		var closed atomic.Bool
 		set := lookup.NewSet(
-			lookup.NewSource(lookup.Options{Name: "shop", Client: &client{close: func() { <-free }}, Now: time.Now}),
-			lookup.NewSource(lookup.Options{Name: "bus", Client: &client{close: func() { closed.Store(true) }}, Now: time.Now}),
+			lookup.NewSource(lookup.Options{Name: "shop", Client: &fakeClient{close: func() { <-free }}, Now: time.Now}),
+			lookup.NewSource(lookup.Options{Name: "bus", Client: &fakeClient{close: func() { closed.Store(true) }}, Now: time.Now}),
 		)
 		if got, ok := set.Get("bus"); !ok || got.Name != "bus" || fmt.Sprint(set.Names()) != "[bus shop]" {
 			t.Errorf("%v of %v", got, set.Names())

@@ -92,12 +92,12 @@ func TestActionsAreWrittenByName(t *testing.T) {
 				}
 			case *ast.KeyValueExpr:
 				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "AuditAction" {
-					noLiteral(t, file, n.Value)
+					checkNoLiteral(t, file, n.Value)
 				}
 			case *ast.CallExpr:
 				if slices.Contains([]string{"audit", "auditArgs", "Note", "each"}, callee(n)) {
 					for _, arg := range n.Args {
-						noLiteral(t, file, arg)
+						checkNoLiteral(t, file, arg)
 					}
 				}
 			}
@@ -111,8 +111,8 @@ func TestActionsAreWrittenByName(t *testing.T) {
 	}
 }
 
-// noLiteral fails if an action is a literal: "rule.save" instead of access.RuleSave.
-func noLiteral(t *testing.T, file string, e ast.Expr) {
+// checkNoLiteral fails if an action is a literal: "rule.save" instead of access.RuleSave.
+func checkNoLiteral(t *testing.T, file string, e ast.Expr) {
 	t.Helper()
 	lit, ok := e.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {

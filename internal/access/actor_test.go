@@ -6,7 +6,7 @@ import (
 	"deadman/internal/access"
 )
 
-func TestNodeIsTheDefaultActor(t *testing.T) {
+func TestNodeIsDefaultActor(t *testing.T) {
 	if got := access.ActorOf(t.Context()); got != (access.Actor{Name: "deadman"}) {
 		t.Errorf("an anonymous actor is %+v", got)
 	}

@@ -10,9 +10,9 @@ import (
 	"deadman/internal/access"
 )
 
-func TestTokenWithAPrefixUsesItsGrants(t *testing.T) {
-	k := keeper(t)
-	w := wish("acme", "rules events")
+func TestTokenWithPrefixUsesItsGrants(t *testing.T) {
+	k := newTokens(t)
+	w := newRequest("acme", "rules events")
 	w.Prefix = "acme-*"
 	w.Bounds = access.Bounds{
 		Subjects: []string{"acme.>", "shared.*", "acme.>"}, Publish: []string{"acme.out.*"}, Sources: []string{"acme-*", "shop"},
@@ -52,7 +52,7 @@ func TestTokenWithAPrefixUsesItsGrants(t *testing.T) {
 }
 
 // A token with a prefix may use nothing that it was not given.
-func TestATokenWithAPrefixAloneMayUseNothing(t *testing.T) {
+func TestTokenWithPrefixAloneMayUseNothing(t *testing.T) {
 	b := access.Token{Name: "acme", Prefix: "acme-"}.Bounds()
 	for what, err := range map[string]error{
 		"read": b.MayRead("acme.a"), "publish": b.MayPublish("acme.a"), "ask": b.MayQuery("acme-db"), "call": b.MayCall("acme-x"),
@@ -64,7 +64,7 @@ func TestATokenWithAPrefixAloneMayUseNothing(t *testing.T) {
 }
 
 // A token without a prefix is bound only by the lists given to it.
-func TestTokenWithoutAPrefixUsesUnboundObjects(t *testing.T) {
+func TestTokenWithoutPrefixUsesUnboundObjects(t *testing.T) {
 	if b := (access.Token{Name: "all"}).Bounds(); b != nil || b.MayRead(">") != nil || b.MayPublish("x") != nil || b.MayQuery("x") != nil || b.MayCall("x") != nil {
 		t.Errorf("it is bound by %v", b)
 	}
@@ -75,7 +75,7 @@ func TestTokenWithoutAPrefixUsesUnboundObjects(t *testing.T) {
 }
 
 func TestBadBoundsMakeNoToken(t *testing.T) {
-	k := keeper(t)
+	k := newTokens(t)
 	many := make([]string, 101)
 	for i := range many {
 		many[i] = "a"
@@ -88,14 +88,14 @@ func TestBadBoundsMakeNoToken(t *testing.T) {
 		"there are 101":    {Sources: many},
 		"before its end; ": {Subjects: []string{">.a"}},
 	} {
-		w := wish("n", "rules")
+		w := newRequest("n", "rules")
 		w.Bounds = b
 		var problems access.Problems
 		if _, _, err := k.Create(t.Context(), w); !errors.As(err, &problems) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", b, err, want)
 		}
 	}
-	w := wish("n", "admin")
+	w := newRequest("n", "admin")
 	w.Bounds.Sources = []string{"shop"}
 	if _, _, err := k.Create(t.Context(), w); err == nil || !strings.Contains(err.Error(), "leave admin out") {
 		t.Errorf("a bound admin: %v", err)
@@ -122,7 +122,7 @@ func TestBoundsAreKept(t *testing.T) {
 	}
 }
 
-func TestBoundsAreEqualWhereTheyLeaveTheSame(t *testing.T) {
+func TestBoundsAreEqualWhereTheyLeaveSame(t *testing.T) {
 	var none *access.Bounds
 	a := &access.Bounds{Token: "a", Subjects: []string{"a.>"}}
 	if !none.Equal(nil) || none.Equal(a) || a.Equal(none) || !a.Equal(&access.Bounds{Token: "b", Subjects: []string{"a.>"}}) ||

@@ -15,14 +15,14 @@ import (
 var ann = access.Person{By: access.ByOIDC, Name: "ann@example.org", Issuer: "https://id.example.org", Subject: "1", Groups: []string{"staff", "sre"}}
 
 // A session of a person needs no token, is not usable as one, and ends 12 hours after the login regardless of use.
-func TestASessionOfAPerson(t *testing.T) {
+func TestSessionOfPerson(t *testing.T) {
 	c := newClock()
 	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
 	s, secret, err := k.Admit(t.Context(), ann, "192.0.2.7", "Firefox")
 	if err != nil || s.ExpiresAt.Sub(s.CreatedAt) != access.PersonMost {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	denied(t, k, secret)
+	checkDenied(t, k, secret)
 	resume := func(want bool) {
 		t.Helper()
 		got, token, err := k.Resume(t.Context(), secret)
@@ -32,12 +32,12 @@ func TestASessionOfAPerson(t *testing.T) {
 	}
 	resume(true)
 	for range 23 {
-		c.pass(31 * time.Minute)
+		c.advance(31 * time.Minute)
 		resume(true)
 	}
-	c.pass(access.PersonMost - 23*31*time.Minute - time.Microsecond)
+	c.advance(access.PersonMost - 23*31*time.Minute - time.Microsecond)
 	resume(true)
-	c.pass(time.Microsecond)
+	c.advance(time.Microsecond)
 	resume(false)
 
 	_, secret, err = k.Admit(t.Context(), ann, "", "")

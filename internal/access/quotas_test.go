@@ -20,7 +20,7 @@ func (q *Quotas) prefixes(rule string) (all []string) {
 }
 
 // A rule counts toward the longest prefix, and toward shorter ones with a set limit.
-func TestARuleCountsTowardQuotas(t *testing.T) {
+func TestRuleCountsTowardQuotas(t *testing.T) {
 	var q Quotas
 	if q.Any() || q.Covers("acme-1") || q.OfJobs("acme-1") != nil || q.Problem("acme-1", "") != "" || q.Uses("") != nil || q.Take() != nil {
 		t.Error("without quotas there are some")
@@ -264,7 +264,7 @@ func TestQuotasOfEvents(t *testing.T) {
 
 // Alerts that are published while the database counts have their place in the quota at once, and not only with the next
 // count.
-func TestAlertsPublishedDuringACountAreCounted(t *testing.T) {
+func TestAlertsPublishedDuringCountAreCounted(t *testing.T) {
 	var q Quotas
 	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitAlerts: 3, LimitAlertBytes: 1000}}}, 0)
 	a := &alerts.Alert{Rule: "acme-late"}

@@ -12,7 +12,7 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-func login(t *testing.T, k *access.Tokens, secret string) (access.Session, string) {
+func logIn(t *testing.T, k *access.Tokens, secret string) (access.Session, string) {
 	t.Helper()
 	s, sessionSecret, err := k.Login(t.Context(), secret, "192.0.2.7", "Firefox")
 	if err != nil {
@@ -21,33 +21,33 @@ func login(t *testing.T, k *access.Tokens, secret string) (access.Session, strin
 	return s, sessionSecret
 }
 
-func resumed(t *testing.T, k *access.Tokens, secret, name string) {
+func checkResumes(t *testing.T, k *access.Tokens, secret, name string) {
 	t.Helper()
 	if s, token, err := k.Resume(t.Context(), secret); err != nil || token.Name != name || s.TokenName != name {
 		t.Errorf("the session is %+v of %+v, %v; want that of %s", s, token, err, name)
 	}
 }
 
-func over(t *testing.T, k *access.Tokens, secret string) {
+func checkExpired(t *testing.T, k *access.Tokens, secret string) {
 	t.Helper()
 	if s, token, err := k.Resume(t.Context(), secret); !errors.Is(err, access.ErrDenied) || s.ID != "" || token.ID != "" {
 		t.Errorf("the session is %+v of %+v, %v; want ErrDenied", s, token, err)
 	}
 }
 
-func TestSessionHasThePermissionsOfItsToken(t *testing.T) {
+func TestSessionHasPermissionsOfItsToken(t *testing.T) {
 	c := newClock()
 	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
-	token, secret := create(t, k, wish("ann", "read"))
-	s, sessionSecret := login(t, k, secret)
+	token, secret := create(t, k, newRequest("ann", "read"))
+	s, sessionSecret := logIn(t, k, secret)
 	if s.TokenID != token.ID || !s.CreatedAt.Equal(c.Now()) || s.ExpiresAt.Sub(s.CreatedAt) != access.SessionMost || s.EndsAt().Sub(s.CreatedAt) != access.SessionIdle {
 		t.Errorf("%+v", s)
 	}
-	resumed(t, k, sessionSecret, "ann")
+	checkResumes(t, k, sessionSecret, "ann")
 	// A session's secret is not usable as a token, nor a token's as a session.
-	denied(t, k, sessionSecret)
-	over(t, k, secret)
-	over(t, k, "")
+	checkDenied(t, k, sessionSecret)
+	checkExpired(t, k, secret)
+	checkExpired(t, k, "")
 	if _, _, err := k.Login(t.Context(), sessionSecret, "", ""); !errors.Is(err, access.ErrDenied) {
 		t.Errorf("a session logs in: %v", err)
 	}
@@ -58,77 +58,77 @@ func TestSessionHasThePermissionsOfItsToken(t *testing.T) {
 }
 
 // A session ends 12 hours after its last use, and after 30 days regardless of use.
-func TestASessionEndsInTime(t *testing.T) {
+func TestSessionEndsInTime(t *testing.T) {
 	c := newClock()
 	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
-	_, secret := create(t, k, wish("ann", "read"))
-	_, idle := login(t, k, secret)
-	_, used := login(t, k, secret)
+	_, secret := create(t, k, newRequest("ann", "read"))
+	_, idle := logIn(t, k, secret)
+	_, used := logIn(t, k, secret)
 	end := c.Now().Add(access.SessionMost)
-	c.pass(access.SessionIdle - 1)
-	resumed(t, k, used, "ann")
-	c.pass(1)
-	over(t, k, idle)
+	c.advance(access.SessionIdle - 1)
+	checkResumes(t, k, used, "ann")
+	c.advance(1)
+	checkExpired(t, k, idle)
 	for c.Now().Before(end.Add(-access.SessionIdle)) {
-		c.pass(access.SessionIdle - time.Minute)
-		resumed(t, k, used, "ann")
+		c.advance(access.SessionIdle - time.Minute)
+		checkResumes(t, k, used, "ann")
 	}
-	c.pass(end.Sub(c.Now()) - 1)
-	resumed(t, k, used, "ann")
-	c.pass(1)
-	over(t, k, used)
+	c.advance(end.Sub(c.Now()) - 1)
+	checkResumes(t, k, used, "ann")
+	c.advance(1)
+	checkExpired(t, k, used)
 	if all, err := k.Sessions(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("listed are %+v, %v", all, err)
 	}
 }
 
 // A session ends no later than its token.
-func TestASessionEndsWithItsToken(t *testing.T) {
+func TestSessionEndsWithItsToken(t *testing.T) {
 	c := newClock()
 	s := open(t, storetest.DataDir(t))
 	here, there := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
 	_, short := create(t, here, access.TokenRequest{Name: "short", Scopes: scopesOf("read"), Expires: time.Hour})
-	made, expires := login(t, here, short)
+	made, expires := logIn(t, here, short)
 	if made.ExpiresAt.Sub(made.CreatedAt) != time.Hour {
 		t.Errorf("the session lives until %s", made.ExpiresAt)
 	}
-	_, secret := create(t, here, wish("ann", "read"))
-	_, revoked := login(t, here, secret)
+	_, secret := create(t, here, newRequest("ann", "read"))
+	_, revoked := logIn(t, here, secret)
 	for _, k := range []*access.Tokens{here, there} {
-		resumed(t, k, expires, "short")
-		resumed(t, k, revoked, "ann")
+		checkResumes(t, k, expires, "short")
+		checkResumes(t, k, revoked, "ann")
 	}
 	if err := here.Revoke(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
-	over(t, here, revoked)
-	c.pass(2 * time.Second)
-	over(t, there, revoked)
-	resumed(t, there, expires, "short")
-	c.pass(time.Hour - 2*time.Second)
-	over(t, here, expires)
-	over(t, there, expires)
+	checkExpired(t, here, revoked)
+	c.advance(2 * time.Second)
+	checkExpired(t, there, revoked)
+	checkResumes(t, there, expires, "short")
+	c.advance(time.Hour - 2*time.Second)
+	checkExpired(t, here, expires)
+	checkExpired(t, there, expires)
 	if _, _, err := here.Login(t.Context(), short, "", ""); !errors.Is(err, access.ErrDenied) {
 		t.Errorf("an expired token logs in: %v", err)
 	}
 }
 
-func TestASessionIsEndedHereAtOnceAndSoonElsewhere(t *testing.T) {
+func TestSessionIsEndedHereAtOnceAndSoonElsewhere(t *testing.T) {
 	c := newClock()
 	s := open(t, storetest.DataDir(t))
 	here, there := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
-	_, secret := create(t, here, wish("ann", "read"))
-	ends, ended := login(t, here, secret)
-	_, other := login(t, here, secret)
-	resumed(t, here, ended, "ann")
-	resumed(t, there, ended, "ann")
+	_, secret := create(t, here, newRequest("ann", "read"))
+	ends, ended := logIn(t, here, secret)
+	_, other := logIn(t, here, secret)
+	checkResumes(t, here, ended, "ann")
+	checkResumes(t, there, ended, "ann")
 	if err := here.EndSession(t.Context(), ends.ID); err != nil {
 		t.Fatal(err)
 	}
-	over(t, here, ended)
-	c.pass(2 * time.Second)
-	over(t, there, ended)
-	resumed(t, there, other, "ann")
+	checkExpired(t, here, ended)
+	c.advance(2 * time.Second)
+	checkExpired(t, there, ended)
+	checkResumes(t, there, other, "ann")
 	for _, id := range []string{ends.ID, "", "a\x00b", "%"} {
 		if err := here.EndSession(t.Context(), id); !errors.Is(err, access.ErrNoSession) || !errors.Is(err, futurejobs.ErrNotFound) {
 			t.Errorf("end %q: %v, want ErrNoSession", id, err)
@@ -137,10 +137,10 @@ func TestASessionIsEndedHereAtOnceAndSoonElsewhere(t *testing.T) {
 }
 
 // A token revoked during its login leaves no session.
-func TestRevocationWhileATokenLogsIn(t *testing.T) {
+func TestRevocationWhileTokenLogsIn(t *testing.T) {
 	s := open(t, storetest.DataDir(t))
 	k, other := access.NewTokens(s, newClock().Now), access.NewTokens(s.Store, newClock().Now)
-	_, secret := create(t, k, wish("ann", "read"))
+	_, secret := create(t, k, newRequest("ann", "read"))
 	s.answer = func() {
 		s.answer = nil
 		if err := other.Revoke(t.Context(), "ann"); err != nil {
@@ -152,9 +152,9 @@ func TestRevocationWhileATokenLogsIn(t *testing.T) {
 	}
 }
 
-func TestTheNameOfABrowserIsShortened(t *testing.T) {
-	k := keeper(t)
-	_, secret := create(t, k, wish("ann", "read"))
+func TestNameOfBrowserIsShortened(t *testing.T) {
+	k := newTokens(t)
+	_, secret := create(t, k, newRequest("ann", "read"))
 	for given, want := range map[string]string{
 		"Mozilla/5.0 (X11)": "Mozilla/5.0 (X11)", "": "", "a\x00b\xffc\u202ed\ne": "abcde",
 		strings.Repeat("x", 1000): strings.Repeat("x", 200) + "…", strings.Repeat("x", 199) + "éé": strings.Repeat("x", 199) + "…",
@@ -170,7 +170,7 @@ func TestTheNameOfABrowserIsShortened(t *testing.T) {
 func TestRecentlyValidSecretIsCached(t *testing.T) {
 	c := newClock()
 	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
-	_, secret := create(t, k, wish("ann", "read"))
+	_, secret := create(t, k, newRequest("ann", "read"))
 	knows := func(secret string, want bool) {
 		t.Helper()
 		if got := k.Knows(secret); got != want {
@@ -178,17 +178,17 @@ func TestRecentlyValidSecretIsCached(t *testing.T) {
 		}
 	}
 	knows(secret, false)
-	_, sessionSecret := login(t, k, secret)
-	resumed(t, k, sessionSecret, "ann")
-	c.pass(time.Hour)
-	create(t, k, wish("other", "read"))
+	_, sessionSecret := logIn(t, k, secret)
+	checkResumes(t, k, sessionSecret, "ann")
+	c.advance(time.Hour)
+	create(t, k, newRequest("other", "read"))
 	knows(secret, true)
 	knows(sessionSecret, true)
 	if err := k.Revoke(context.WithoutCancel(t.Context()), "ann"); err != nil {
 		t.Fatal(err)
 	}
-	denied(t, k, secret)
-	over(t, k, sessionSecret)
+	checkDenied(t, k, secret)
+	checkExpired(t, k, sessionSecret)
 	knows(secret, false)
 	knows(sessionSecret, false)
 	knows("dm_x", false)

@@ -11,16 +11,16 @@ import (
 	"deadman/internal/access"
 )
 
-func TestWishesAreRead(t *testing.T) {
-	k := keeper(t)
+func TestTokenRequestsAreParsed(t *testing.T) {
+	k := newTokens(t)
 	for _, c := range []struct {
 		wish   access.TokenRequest
 		scopes string
 		prefix string
 	}{
-		{wish("a", "read"), "read", ""},
-		{wish("A.b_c@d-9", "admin read events read"), "read events admin", ""},
-		{wish(strings.Repeat("n", 63), "rules"), "rules", ""},
+		{newRequest("a", "read"), "read", ""},
+		{newRequest("A.b_c@d-9", "admin read events read"), "read events admin", ""},
+		{newRequest(strings.Repeat("n", 63), "rules"), "rules", ""},
 		{access.TokenRequest{Name: "p1", Scopes: scopesOf("read"), Prefix: "acme-*"}, "read", "acme-"},
 		{access.TokenRequest{Name: "p2", Scopes: scopesOf("read"), Prefix: "acme-"}, "read", "acme-"},
 		{access.TokenRequest{Name: "p3", Scopes: scopesOf("read"), Prefix: "a*"}, "read", "a"},
@@ -36,35 +36,35 @@ func TestWishesAreRead(t *testing.T) {
 	}
 }
 
-func TestBadWishesChangeNothing(t *testing.T) {
-	k := keeper(t)
+func TestInvalidTokenRequestsChangeNothing(t *testing.T) {
+	k := newTokens(t)
 	const names = `is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`
 	const all = "read, events, oncall, rules and admin"
 	for _, c := range []struct {
 		wish access.TokenRequest
 		want string // one line per problem
 	}{
-		{wish("", "read"), `name: "" ` + names},
-		{wish("two words", "read"), `name: "two words" ` + names},
-		{wish("-x", "read"), `name: "-x" ` + names},
-		{wish("a/b", "read"), `name: "a/b" ` + names},
-		{wish("a*", "read"), `name: "a*" ` + names},
-		{wish("a\n", "read"), `name: "a\n" ` + names},
-		{wish(strings.Repeat("n", 64), "read"), `name: "` + strings.Repeat("n", 64) + `" ` + names},
-		{wish(strings.Repeat("n", 9999), "read"), `name: "` + strings.Repeat("n", 70) + `" ` + names},
-		{wish("deadman", "read"), `name: the name "deadman" is reserved for an actor of the audit log; take another name`},
-		{wish("Deadman", "read"), `name: the name "Deadman" is reserved for an actor of the audit log; take another name`},
-		{wish("loopback", "read"), `name: the name "loopback" is reserved for an actor of the audit log; take another name`},
+		{newRequest("", "read"), `name: "" ` + names},
+		{newRequest("two words", "read"), `name: "two words" ` + names},
+		{newRequest("-x", "read"), `name: "-x" ` + names},
+		{newRequest("a/b", "read"), `name: "a/b" ` + names},
+		{newRequest("a*", "read"), `name: "a*" ` + names},
+		{newRequest("a\n", "read"), `name: "a\n" ` + names},
+		{newRequest(strings.Repeat("n", 64), "read"), `name: "` + strings.Repeat("n", 64) + `" ` + names},
+		{newRequest(strings.Repeat("n", 9999), "read"), `name: "` + strings.Repeat("n", 70) + `" ` + names},
+		{newRequest("deadman", "read"), `name: the name "deadman" is reserved for an actor of the audit log; take another name`},
+		{newRequest("Deadman", "read"), `name: the name "Deadman" is reserved for an actor of the audit log; take another name`},
+		{newRequest("loopback", "read"), `name: the name "loopback" is reserved for an actor of the audit log; take another name`},
 		{
-			wish("01890a5d-ac96-774b-bcce-b302099a8057", "read"),
+			newRequest("01890a5d-ac96-774b-bcce-b302099a8057", "read"),
 			`name: "01890a5d-ac96-774b-bcce-b302099a8057" looks like a token's id; take another name`,
 		},
-		{wish("n", ""), "scopes: there is none; give at least one of " + all},
-		{wish("n", "event"), `scopes[0]: "event" is not one of ` + all + "; did you mean events?"},
-		{wish("n", "read rules:write"), `scopes[1]: "rules:write" is not one of ` + all + "; did you mean rules?"},
-		{wish("n", "Administrator"), `scopes[0]: "Administrator" is not one of ` + all + "; did you mean admin?"},
-		{wish("n", "write"), `scopes[0]: "write" is not one of ` + all},
-		{wish("n", "x"), `scopes[0]: "x" is not one of ` + all},
+		{newRequest("n", ""), "scopes: there is none; give at least one of " + all},
+		{newRequest("n", "event"), `scopes[0]: "event" is not one of ` + all + "; did you mean events?"},
+		{newRequest("n", "read rules:write"), `scopes[1]: "rules:write" is not one of ` + all + "; did you mean rules?"},
+		{newRequest("n", "Administrator"), `scopes[0]: "Administrator" is not one of ` + all + "; did you mean admin?"},
+		{newRequest("n", "write"), `scopes[0]: "write" is not one of ` + all},
+		{newRequest("n", "x"), `scopes[0]: "x" is not one of ` + all},
 		{
 			access.TokenRequest{Name: "n", Scopes: scopesOf("read"), Prefix: "*"},
 			`prefix: "*" is all rules; leave the prefix out if the token is for all of them`,
@@ -101,27 +101,27 @@ func TestBadWishesChangeNothing(t *testing.T) {
 	}
 }
 
-func wish(name, scopes string) access.TokenRequest {
+func newRequest(name, scopes string) access.TokenRequest {
 	return access.TokenRequest{Name: name, Scopes: scopesOf(scopes)}
 }
 
 // The audit log identifies tokens by name only: no token gets a name confusable with that of a live token.
 func TestConfusableTokenNamesAreRefused(t *testing.T) {
-	k := keeper(t)
-	create(t, k, wish("payroll.admin-10", "read"))
+	k := newTokens(t)
+	create(t, k, newRequest("payroll.admin-10", "read"))
 	for _, name := range []string{"Payroll.Admin-10", "payroll.admin_10", "payro11.admin-lo", "PAYROLL-ADMIN-IO", "payroIl.adrnin-10"} {
-		if _, _, err := k.Create(t.Context(), wish(name, "read")); !errors.Is(err, access.ErrExists) || !strings.Contains(err.Error(), `"`+name+`" looks like "payroll.admin-10"`) {
+		if _, _, err := k.Create(t.Context(), newRequest(name, "read")); !errors.Is(err, access.ErrExists) || !strings.Contains(err.Error(), `"`+name+`" looks like "payroll.admin-10"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, name := range []string{"payroll.admin-11", "payroll.admin", "payrolladmin-10"} {
-		create(t, k, wish(name, "read"))
+		create(t, k, newRequest(name, "read"))
 	}
 	if err := k.Revoke(t.Context(), "payroll.admin-10"); err != nil {
 		t.Fatal(err)
 	}
-	create(t, k, wish("Payroll.Admin-10", "read")) // the other token is no longer live
-	if _, _, err := k.Create(t.Context(), wish("1oopback", "read")); err == nil || !strings.Contains(err.Error(), "reserved for an actor of the audit log") {
+	create(t, k, newRequest("Payroll.Admin-10", "read")) // the other token is no longer live
+	if _, _, err := k.Create(t.Context(), newRequest("1oopback", "read")); err == nil || !strings.Contains(err.Error(), "reserved for an actor of the audit log") {
 		t.Errorf("as the audit calls an open node's visitors: %v", err)
 	}
 }
@@ -178,9 +178,9 @@ func TestNamesThatLookAlike(t *testing.T) {
 		{"ann@x", "ann-x", false},
 		{"zone-3", "zone-8", false},
 	} {
-		k := keeper(t)
-		create(t, k, wish(c.a, "read"))
-		if _, _, err := k.Create(t.Context(), wish(c.b, "read")); errors.Is(err, access.ErrExists) != c.alike {
+		k := newTokens(t)
+		create(t, k, newRequest(c.a, "read"))
+		if _, _, err := k.Create(t.Context(), newRequest(c.b, "read")); errors.Is(err, access.ErrExists) != c.alike {
 			t.Errorf("%s beside %s: %v", c.b, c.a, err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestNamesThatLookAlike(t *testing.T) {
 		"clead-man": true, "Deaclman": true, "cleadrnan_": true, "loop8ack": true, "loopback--": true, "dead.man": true, "d.e.a.d.m.a.n": true,
 		"deadman@": true, "loop-6ack": true, "deadmen": false, "loopbacks": false, "deadman-1": false,
 	} {
-		_, _, err := keeper(t).Create(t.Context(), wish(name, "read"))
+		_, _, err := newTokens(t).Create(t.Context(), newRequest(name, "read"))
 		if refused := err != nil && strings.Contains(err.Error(), "reserved for an actor of the audit log"); refused != alike {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -118,7 +118,7 @@ func TestTokenStatus(t *testing.T) {
 	}
 }
 
-func TestATokensJSONHasNoHash(t *testing.T) {
+func TestTokensJSONHasNoHash(t *testing.T) {
 	b, err := json.Marshal(access.Token{ID: "1", Name: "ci", Scopes: scopesOf("read"), Hash: [32]byte{1, 2, 3}})
 	if err != nil {
 		t.Fatal(err)

@@ -33,19 +33,19 @@ func newClock() *clock {
 	return c
 }
 
-func (c *clock) Now() time.Time       { return time.Unix(0, c.now.Load()).UTC() }
-func (c *clock) pass(d time.Duration) { c.now.Add(int64(d)) }
+func (c *clock) Now() time.Time          { return time.Unix(0, c.now.Load()).UTC() }
+func (c *clock) advance(d time.Duration) { c.now.Add(int64(d)) }
 
-// watched is a real store that counts queries and can be paused.
-type watched struct {
+// countingStore is a real store that counts queries and can be paused.
+type countingStore struct {
 	*store.Store
-	asked   atomic.Int64
-	touched atomic.Int64
-	answer  func() // called after a token was read, before it is returned
-	listed  func() // called after all tokens were read, before they are returned
+	requests atomic.Int64
+	touched  atomic.Int64
+	answer   func() // called after a token was read, before it is returned
+	listed   func() // called after all tokens were read, before they are returned
 }
 
-func (w *watched) Tokens(ctx context.Context) ([]access.Token, error) {
+func (w *countingStore) Tokens(ctx context.Context) ([]access.Token, error) {
 	all, err := w.Store.Tokens(ctx)
 	if w.listed != nil {
 		w.listed()
@@ -53,8 +53,8 @@ func (w *watched) Tokens(ctx context.Context) ([]access.Token, error) {
 	return all, err
 }
 
-func (w *watched) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, error) {
-	w.asked.Add(1)
+func (w *countingStore) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, error) {
+	w.requests.Add(1)
 	t, err := w.Store.TokenByHash(ctx, hash)
 	if w.answer != nil {
 		w.answer()
@@ -62,13 +62,13 @@ func (w *watched) TokenByHash(ctx context.Context, hash [32]byte) (access.Token,
 	return t, err
 }
 
-func (w *watched) TouchToken(ctx context.Context, id string, at time.Time) error {
+func (w *countingStore) TouchToken(ctx context.Context, id string, at time.Time) error {
 	w.touched.Add(1)
 	return w.Store.TouchToken(ctx, id, at)
 }
 
 // open opens a store in a folder until the test ends.
-func open(t *testing.T, dir string) *watched {
+func open(t *testing.T, dir string) *countingStore {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 1, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -79,10 +79,10 @@ func open(t *testing.T, dir string) *watched {
 			t.Error(err)
 		}
 	})
-	return &watched{Store: s}
+	return &countingStore{Store: s}
 }
 
-func keeper(t *testing.T) *access.Tokens {
+func newTokens(t *testing.T) *access.Tokens {
 	t.Helper()
 	return access.NewTokens(open(t, storetest.DataDir(t)), newClock().Now)
 }
@@ -96,7 +96,7 @@ func create(t *testing.T, k *access.Tokens, w access.TokenRequest) (access.Token
 	return token, secret
 }
 
-func denied(t *testing.T, k *access.Tokens, secret string) {
+func checkDenied(t *testing.T, k *access.Tokens, secret string) {
 	t.Helper()
 	token, err := k.Authenticate(t.Context(), secret)
 	if !errors.Is(err, access.ErrDenied) || token.ID != "" {
@@ -107,7 +107,7 @@ func denied(t *testing.T, k *access.Tokens, secret string) {
 	}
 }
 
-func identified(t *testing.T, k *access.Tokens, secret, name string) {
+func checkIdentified(t *testing.T, k *access.Tokens, secret, name string) {
 	t.Helper()
 	if token, err := k.Authenticate(t.Context(), secret); err != nil || token.Name != name {
 		t.Errorf("%s is %+v, %v", name, token, err)
@@ -116,7 +116,7 @@ func identified(t *testing.T, k *access.Tokens, secret, name string) {
 
 func TestTokenIsCreated(t *testing.T) {
 	c := newClock()
-	c.pass(123) // stores keep microseconds
+	c.advance(123) // stores keep microseconds
 	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, c.Now)
 	ctx := access.As(t.Context(), access.Actor{Name: "alice", TokenID: "7", Addr: "10.0.0.1:5"})
@@ -152,10 +152,10 @@ func TestTokenIsCreated(t *testing.T) {
 }
 
 func TestSecretsDiffer(t *testing.T) {
-	k := keeper(t)
+	k := newTokens(t)
 	seen := make(map[string]bool)
 	for i := range 50 {
-		token, secret := create(t, k, wish(fmt.Sprint("t", i), "read"))
+		token, secret := create(t, k, newRequest(fmt.Sprint("t", i), "read"))
 		if seen[secret] || seen[token.ID] {
 			t.Fatalf("%+v is there twice", token)
 		}
@@ -167,8 +167,8 @@ func TestSecretsDiffer(t *testing.T) {
 func TestSecretsAreNotKept(t *testing.T) {
 	dir := storetest.DataDir(t)
 	k := access.NewTokens(open(t, dir), newClock().Now)
-	token, secret := create(t, k, wish("ci", "admin"))
-	identified(t, k, secret, "ci")
+	token, secret := create(t, k, newRequest("ci", "admin"))
+	checkIdentified(t, k, secret, "ci")
 	raw, err := base64.RawURLEncoding.DecodeString(secret[3:])
 	if err != nil {
 		t.Fatal(err)
@@ -197,68 +197,68 @@ func TestDeadTokensAreDenied(t *testing.T) {
 	c := newClock()
 	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, c.Now)
-	_, good := create(t, k, wish("good", "read"))
+	_, good := create(t, k, newRequest("good", "read"))
 	_, short := create(t, k, access.TokenRequest{Name: "short", Scopes: scopesOf("read"), Expires: time.Minute})
-	_, gone := create(t, k, wish("gone", "read"))
+	_, gone := create(t, k, newRequest("gone", "read"))
 	if err := k.Revoke(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
-	c.pass(time.Minute)
+	c.advance(time.Minute)
 	lastChanged := good[:len(good)-2] + "AA"
 	for _, secret := range []string{
 		"", "dm_", good[:len(good)-1], good + "x", good[3:], strings.ToUpper(good), lastChanged,
 		" " + good, "dm_" + strings.Repeat("A", 43), strings.Repeat("x", 1<<20), "\x00", short, gone,
 	} {
-		asked := s.asked.Load()
-		denied(t, k, secret)
-		denied(t, k, secret) // the second denial takes the same path as the first
-		if n := s.asked.Load() - asked; n != 2 {
+		requests := s.requests.Load()
+		checkDenied(t, k, secret)
+		checkDenied(t, k, secret) // the second denial takes the same path as the first
+		if n := s.requests.Load() - requests; n != 2 {
 			t.Errorf("%.20q: the store was asked %d times, want 2", secret, n)
 		}
 	}
-	identified(t, k, good, "good")
+	checkIdentified(t, k, good, "good")
 }
 
 // A cached token is not accepted after its expiry.
-func TestATokenExpiresInTime(t *testing.T) {
+func TestTokenExpiresInTime(t *testing.T) {
 	c := newClock()
 	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, c.Now)
 	_, secret := create(t, k, access.TokenRequest{Name: "ci", Scopes: scopesOf("read"), Expires: time.Second})
-	identified(t, k, secret, "ci")
-	c.pass(time.Second - 1)
-	identified(t, k, secret, "ci")
-	c.pass(1)
-	denied(t, k, secret)
-	if n := s.asked.Load(); n != 2 {
+	checkIdentified(t, k, secret, "ci")
+	c.advance(time.Second - 1)
+	checkIdentified(t, k, secret, "ci")
+	c.advance(1)
+	checkDenied(t, k, secret)
+	if n := s.requests.Load(); n != 2 {
 		t.Errorf("the store was asked %d times, want twice: what is denied goes the way of all", n)
 	}
 }
 
-func TestNotEveryRequestAsksTheStore(t *testing.T) {
+func TestTokensAreCached(t *testing.T) {
 	c := newClock()
 	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, c.Now)
-	_, secret := create(t, k, wish("ci", "read"))
+	_, secret := create(t, k, newRequest("ci", "read"))
 	for range 1000 {
-		identified(t, k, secret, "ci")
+		checkIdentified(t, k, secret, "ci")
 	}
-	if n := s.asked.Load(); n != 1 {
+	if n := s.requests.Load(); n != 1 {
 		t.Errorf("the store was asked %d times, want once", n)
 	}
-	c.pass(time.Second)
-	identified(t, k, secret, "ci")
-	if n := s.asked.Load(); n != 1 {
+	c.advance(time.Second)
+	checkIdentified(t, k, secret, "ci")
+	if n := s.requests.Load(); n != 1 {
 		t.Errorf("within seconds the store was asked %d times, want once", n)
 	}
-	c.pass(time.Second)
-	identified(t, k, secret, "ci")
-	if n := s.asked.Load(); n != 2 {
+	c.advance(time.Second)
+	checkIdentified(t, k, secret, "ci")
+	if n := s.requests.Load(); n != 2 {
 		t.Errorf("after seconds the store was asked %d times, want twice", n)
 	}
-	c.pass(-time.Hour) // a clock that is set back makes no entry fresh
-	identified(t, k, secret, "ci")
-	if n := s.asked.Load(); n != 3 {
+	c.advance(-time.Hour) // a clock that is set back makes no entry fresh
+	checkIdentified(t, k, secret, "ci")
+	if n := s.requests.Load(); n != 3 {
 		t.Errorf("after the clock went back the store was asked %d times, want three times", n)
 	}
 }
@@ -268,41 +268,41 @@ func TestMoreTokensThanAreRemembered(t *testing.T) {
 	k := access.NewTokens(s, newClock().Now)
 	secrets := make([]string, 1500)
 	for i := range secrets {
-		_, secrets[i] = create(t, k, wish(fmt.Sprint("t", i), "read"))
+		_, secrets[i] = create(t, k, newRequest(fmt.Sprint("t", i), "read"))
 	}
 	for i, secret := range secrets {
-		identified(t, k, secret, fmt.Sprint("t", i))
-		identified(t, k, secret, fmt.Sprint("t", i)) // the newest is always cached
+		checkIdentified(t, k, secret, fmt.Sprint("t", i))
+		checkIdentified(t, k, secret, fmt.Sprint("t", i)) // the newest is always cached
 	}
-	if n := s.asked.Load(); n != 1500 {
+	if n := s.requests.Load(); n != 1500 {
 		t.Errorf("the store was asked %d times, want once for each", n)
 	}
-	identified(t, k, secrets[0], "t0")
-	if n := s.asked.Load(); n != 1501 {
+	checkIdentified(t, k, secrets[0], "t0")
+	if n := s.requests.Load(); n != 1501 {
 		t.Error("all are remembered: nothing is bounded")
 	}
 }
 
-func TestUseIsNotedOnceAMinute(t *testing.T) {
+func TestUseIsNotedOnceMinute(t *testing.T) {
 	c := newClock()
 	s := open(t, storetest.DataDir(t))
 	k, other := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
-	_, secret := create(t, k, wish("ci", "read"))
+	_, secret := create(t, k, newRequest("ci", "read"))
 	first := c.Now()
 	for range 59 {
-		identified(t, k, secret, "ci")
-		identified(t, other, secret, "ci")
-		c.pass(time.Second)
+		checkIdentified(t, k, secret, "ci")
+		checkIdentified(t, other, secret, "ci")
+		c.advance(time.Second)
 	}
 	if n := s.touched.Load(); n != 1 {
 		t.Errorf("noted %d times in a minute, want once", n)
 	}
-	if got := one(t, k).LastUsedAt; !got.Equal(first) {
+	if got := onlyToken(t, k).LastUsedAt; !got.Equal(first) {
 		t.Errorf("last used %s, want %s", got, first)
 	}
-	c.pass(time.Second)
-	identified(t, k, secret, "ci")
-	if got := one(t, k).LastUsedAt; s.touched.Load() != 2 || !got.Equal(c.Now()) {
+	c.advance(time.Second)
+	checkIdentified(t, k, secret, "ci")
+	if got := onlyToken(t, k).LastUsedAt; s.touched.Load() != 2 || !got.Equal(c.Now()) {
 		t.Errorf("noted %d times, last used %s, want twice and %s", s.touched.Load(), got, c.Now())
 	}
 }
@@ -311,7 +311,7 @@ func TestUseIsNotedOnceAMinute(t *testing.T) {
 func TestUseIsNotedOnceByMany(t *testing.T) {
 	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, newClock().Now)
-	_, secret := create(t, k, wish("ci", "read"))
+	_, secret := create(t, k, newRequest("ci", "read"))
 	const many = 20
 	var all sync.WaitGroup
 	all.Add(many)
@@ -321,38 +321,38 @@ func TestUseIsNotedOnceByMany(t *testing.T) {
 	}
 	var done sync.WaitGroup
 	for range many {
-		done.Go(func() { identified(t, k, secret, "ci") })
+		done.Go(func() { checkIdentified(t, k, secret, "ci") })
 	}
 	done.Wait()
-	if s.asked.Load() != many || s.touched.Load() != 1 {
-		t.Errorf("%d read and %d noted, want %d and 1", s.asked.Load(), s.touched.Load(), many)
+	if s.requests.Load() != many || s.touched.Load() != 1 {
+		t.Errorf("%d read and %d noted, want %d and 1", s.requests.Load(), s.touched.Load(), many)
 	}
 }
 
 // A read-only database denies no token.
 func TestUnrecordedTokenUse(t *testing.T) {
 	s := open(t, storetest.DataDir(t))
-	k := access.NewTokens(&unwritable{s}, newClock().Now)
-	_, secret := create(t, k, wish("ci", "read"))
-	identified(t, k, secret, "ci")
-	if got := one(t, k).LastUsedAt; !got.IsZero() {
+	k := access.NewTokens(&readOnlyStore{s}, newClock().Now)
+	_, secret := create(t, k, newRequest("ci", "read"))
+	checkIdentified(t, k, secret, "ci")
+	if got := onlyToken(t, k).LastUsedAt; !got.IsZero() {
 		t.Errorf("it was noted: %s", got)
 	}
 }
 
-// unwritable is a store that fails to record uses.
-type unwritable struct{ *watched }
+// readOnlyStore is a store that fails to record uses.
+type readOnlyStore struct{ *countingStore }
 
-func (u *unwritable) TouchToken(ctx context.Context, id string, at time.Time) error {
+func (u *readOnlyStore) TouchToken(ctx context.Context, id string, at time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := u.watched.TouchToken(ctx, id, at); err != nil {
+	if err := u.countingStore.TouchToken(ctx, id, at); err != nil {
 		return err
 	}
 	return errors.New("it was written")
 }
 
-func one(t *testing.T, k *access.Tokens) access.Token {
+func onlyToken(t *testing.T, k *access.Tokens) access.Token {
 	t.Helper()
 	tokens, err := k.List(t.Context())
 	if err != nil || len(tokens) != 1 {
@@ -365,39 +365,39 @@ func TestRevocationIsAtOnceHereAndSoonElsewhere(t *testing.T) {
 	c := newClock()
 	s := open(t, storetest.DataDir(t))
 	here, there := access.NewTokens(s, c.Now), access.NewTokens(s, c.Now)
-	token, secret := create(t, here, wish("ci", "read"))
-	identified(t, here, secret, "ci")
-	identified(t, there, secret, "ci")
+	token, secret := create(t, here, newRequest("ci", "read"))
+	checkIdentified(t, here, secret, "ci")
+	checkIdentified(t, there, secret, "ci")
 	if err := here.Revoke(t.Context(), token.ID); err != nil {
 		t.Fatal(err)
 	}
-	denied(t, here, secret)
-	c.pass(2 * time.Second)
-	denied(t, there, secret)
+	checkDenied(t, here, secret)
+	c.advance(2 * time.Second)
+	checkDenied(t, there, secret)
 }
 
 // A token read before its revocation is not cached afterwards.
-func TestRevocationWhileATokenIsRead(t *testing.T) {
+func TestRevocationWhileTokenIsRead(t *testing.T) {
 	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, newClock().Now)
-	_, secret := create(t, k, wish("ci", "read"))
+	_, secret := create(t, k, newRequest("ci", "read"))
 	s.answer = func() {
 		s.answer = nil
 		if err := k.Revoke(t.Context(), "ci"); err != nil {
 			t.Error(err)
 		}
 	}
-	identified(t, k, secret, "ci") // it was read before
-	denied(t, k, secret)
+	checkIdentified(t, k, secret, "ci") // it was read before
+	checkDenied(t, k, secret)
 }
 
 // The absence of tokens is not cached if one is created during the query.
-func TestTokenCreatedDuringALookup(t *testing.T) {
+func TestTokenCreatedDuringLookup(t *testing.T) {
 	s := open(t, storetest.DataDir(t))
 	k := access.NewTokens(s, newClock().Now)
 	s.listed = func() {
 		s.listed = nil
-		create(t, k, wish("first", "admin"))
+		create(t, k, newRequest("first", "admin"))
 	}
 	for _, want := range []bool{false, true} { // the first query preceded the creation
 		if got, err := k.EverIssued(t.Context()); err != nil || got != want {
@@ -407,8 +407,8 @@ func TestTokenCreatedDuringALookup(t *testing.T) {
 }
 
 func TestOnlyLiveTokensAreRevoked(t *testing.T) {
-	k := keeper(t)
-	token, _ := create(t, k, wish("ci", "read"))
+	k := newTokens(t)
+	token, _ := create(t, k, newRequest("ci", "read"))
 	if err := k.Revoke(t.Context(), token.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -438,9 +438,9 @@ func TestGoverned(t *testing.T) {
 	is(false)
 	create(t, k, access.TokenRequest{Name: "short", Scopes: scopesOf("admin"), Expires: time.Hour})
 	is(true)
-	c.pass(time.Hour)
+	c.advance(time.Hour)
 	is(false)
-	create(t, k, wish("short", "admin")) // the name is free again
+	create(t, k, newRequest("short", "admin")) // the name is free again
 	is(true)
 	if err := k.Revoke(t.Context(), "short"); err != nil {
 		t.Fatal(err)
@@ -452,7 +452,7 @@ func TestGoverned(t *testing.T) {
 func TestEndedTokenCountsAsIssued(t *testing.T) {
 	for name, end := range map[string]func(*access.Tokens, *clock) error{
 		"revoked": func(k *access.Tokens, _ *clock) error { return k.Revoke(t.Context(), "ci") },
-		"expired": func(_ *access.Tokens, c *clock) error { c.pass(2 * time.Hour); return nil },
+		"expired": func(_ *access.Tokens, c *clock) error { c.advance(2 * time.Hour); return nil },
 	} {
 		c := newClock()
 		k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
@@ -473,9 +473,9 @@ func TestEndedTokenCountsAsIssued(t *testing.T) {
 }
 
 // A store failure is never treated as a denial.
-func TestAStoreThatFailsIsNotADenial(t *testing.T) {
-	k := keeper(t)
-	_, secret := create(t, k, wish("ci", "read"))
+func TestStoreThatFailsIsNotDenial(t *testing.T) {
+	k := newTokens(t)
+	_, secret := create(t, k, newRequest("ci", "read"))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := k.Authenticate(gone, secret); err == nil || errors.Is(err, access.ErrDenied) || !errors.Is(err, context.Canceled) {
@@ -487,7 +487,7 @@ func TestAStoreThatFailsIsNotADenial(t *testing.T) {
 	if _, err := k.EverIssued(gone); err == nil {
 		t.Error("ever issued: no error")
 	}
-	identified(t, k, secret, "ci")
+	checkIdentified(t, k, secret, "ci")
 }
 
 // In any sequence of operations, exactly the live tokens are authenticated.
@@ -509,7 +509,7 @@ func TestAuthenticatesExactlyLiveTokens(t *testing.T) {
 		names := make(map[string]string)
 		t.Repeat(map[string]func(*rapid.T){
 			"create": func(t *rapid.T) {
-				w := wish(fmt.Sprintf("t%d-%d", round, len(secrets)), "read")
+				w := newRequest(fmt.Sprintf("t%d-%d", round, len(secrets)), "read")
 				w.Expires = time.Duration(rapid.IntRange(0, 20).Draw(t, "expires")) * time.Second
 				token, secret, err := k.Create(context.Background(), w)
 				if err != nil {
@@ -524,7 +524,7 @@ func TestAuthenticatesExactlyLiveTokens(t *testing.T) {
 				}
 				ends[secret] = time.Unix(0, 0)
 			},
-			"pass": func(t *rapid.T) { c.pass(time.Duration(rapid.IntRange(1, 9000).Draw(t, "ms")) * time.Millisecond) },
+			"pass": func(t *rapid.T) { c.advance(time.Duration(rapid.IntRange(1, 9000).Draw(t, "ms")) * time.Millisecond) },
 			"identify": func(t *rapid.T) {
 				secret := pick()
 				token, err := k.Authenticate(context.Background(), secret)

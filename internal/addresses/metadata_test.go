@@ -24,7 +24,7 @@ func TestMetadataOfCloudsIsKnown(t *testing.T) {
 }
 
 // Nothing is sent: the connection is refused before it is made.
-func TestTheDialerDoesNotConnectToMetadata(t *testing.T) {
+func TestDialerDoesNotConnectToMetadata(t *testing.T) {
 	for _, address := range []string{"169.254.169.254:80", "168.63.129.16:80", "[fd00:ec2::254]:80"} {
 		conn, err := addresses.Dialer(time.Second).DialContext(t.Context(), "tcp", address)
 		if err == nil {

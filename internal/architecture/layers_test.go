@@ -48,7 +48,7 @@ var clocks = []string{
 
 func TestLayers(t *testing.T) {
 	for _, p := range packages(t) {
-		if proves(p.folder()) {
+		if isTestOnly(p.folder()) {
 			continue
 		}
 		if layerOf(p.folder()) < 0 {
@@ -65,7 +65,7 @@ func TestLayers(t *testing.T) {
 
 func TestLayersReadNoClock(t *testing.T) {
 	for _, p := range packages(t) {
-		if proves(p.folder()) || slices.Contains(clocks, p.folder()) {
+		if isTestOnly(p.folder()) || slices.Contains(clocks, p.folder()) {
 			continue
 		}
 		for _, name := range p.GoFiles {
@@ -85,7 +85,7 @@ func layerOf(folder string) int {
 	return slices.IndexFunc(layers, func(folders []string) bool { return slices.Contains(folders, folder) })
 }
 
-func proves(folder string) bool {
+func isTestOnly(folder string) bool {
 	return slices.ContainsFunc(testOnly, func(p string) bool {
 		return folder == p || strings.HasPrefix(folder, p+"/")
 	})
@@ -96,21 +96,21 @@ func folderOf(path string) (folder string, ours bool) {
 	return strings.CutPrefix(path, "deadman/")
 }
 
-// listed is a package as go list describes it.
-type listed struct {
+// listedPackage is a package as go list describes it.
+type listedPackage struct {
 	ImportPath string
 	Dir        string
 	GoFiles    []string
 	Imports    []string
 }
 
-func (p listed) folder() string {
+func (p listedPackage) folder() string {
 	folder, _ := folderOf(p.ImportPath)
 	return folder
 }
 
 // packages lists the module's packages.
-func packages(t *testing.T) []listed {
+func packages(t *testing.T) []listedPackage {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,Imports", "./...")
 	cmd.Dir, cmd.Stderr = "../..", os.Stderr
@@ -118,9 +118,9 @@ func packages(t *testing.T) []listed {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	var found []listed
+	var found []listedPackage
 	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
-		var p listed
+		var p listedPackage
 		if err := dec.Decode(&p); err != nil {
 			t.Fatalf("go list: %v", err)
 		}

@@ -93,8 +93,8 @@ func TestLimits(t *testing.T) {
 	if n := topLevel(t, root(t)); n > topLevelMost {
 		t.Errorf("the top level has %d entries, at most %d are allowed", n, topLevelMost)
 	}
-	density(t, "the comments of functions", tree.fillers, tree.words, fillersMost)
-	density(t, "Markdown", tree.pageFills, tree.pageWords, pageFillersMost)
+	checkDensity(t, "the comments of functions", tree.fillers, tree.words, fillersMost)
+	checkDensity(t, "Markdown", tree.pageFills, tree.pageWords, pageFillersMost)
 	if tree.persons > personsMost {
 		t.Errorf("a user, client, sender or operator is a pronoun %d times, at most %d are allowed: name the person or the program", tree.persons, personsMost)
 	}
@@ -157,8 +157,8 @@ func ignoredPaths(t *testing.T, top string) func(at string) bool {
 	}
 }
 
-// density reports more fillers than are allowed in 100 words.
-func density(t *testing.T, of string, fillers, words int, limit float64) {
+// checkDensity reports more fillers than are allowed in 100 words.
+func checkDensity(t *testing.T, of string, fillers, words int, limit float64) {
 	t.Helper()
 	if got := 100 * float64(fillers) / float64(max(words, 1)); got > limit {
 		t.Errorf("%s: %.2f pronouns and fillers in 100 words, at most %.1f are allowed: write nouns, see docs/CONTRIBUTING.md", of, got, limit)

@@ -12,8 +12,8 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// finishOn measures a few jobs on a database.
-func finishOn(t *testing.T, database string) error {
+// runFinish measures a few jobs on a database.
+func runFinish(t *testing.T, database string) error {
 	t.Helper()
 	_, err := bench.Run(t.Context(), bench.Options{DatabaseURL: database, Shapes: []bench.Shape{bench.Finish}, Jobs: 100, Rounds: 1, Nodes: 1})
 	return err
@@ -40,7 +40,7 @@ func TestInvalidAddress(t *testing.T) {
 		"host=127.0.0.1 port=1 user=u password=a://s3cret%zz dbname=x":         "is it running",
 		"postgres://u:s3cret@127.0.0.1:1,127.0.0.1:2/x?search_path=somebodies": "is it running",
 	} {
-		err := finishOn(t, address)
+		err := runFinish(t, address)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--database-url") ||
 			strings.Contains(err.Error(), "DEADMAN_DATABASE_URL") || strings.Contains(err.Error(), "s3c") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want %q", address, err, want)
@@ -55,7 +55,7 @@ func TestServerRefusesSchema(t *testing.T) {
 	if guest == dsn {
 		t.Skipf("the DSN in %s is not one of postgres without a password", storetest.Environment)
 	}
-	if err := finishOn(t, strings.Replace(dsn, "/test_", "/no_test_", 1)); !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), "create the database") {
+	if err := runFinish(t, strings.Replace(dsn, "/test_", "/no_test_", 1)); !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), "create the database") {
 		t.Errorf("no such database: %v", err)
 	}
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -71,19 +71,19 @@ func TestServerRefusesSchema(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := finishOn(t, guest); err == nil || !strings.Contains(err.Error(), "GRANT CREATE ON DATABASE "+conn.Config().Database+` TO "bench guest"`) {
+	if err := runFinish(t, guest); err == nil || !strings.Contains(err.Error(), "GRANT CREATE ON DATABASE "+conn.Config().Database+` TO "bench guest"`) {
 		t.Errorf("no right to create a schema: %v", err)
 	}
 	if _, err := conn.Exec(t.Context(), `ALTER ROLE "bench guest" SET default_transaction_read_only = on`); err != nil {
 		t.Fatal(err)
 	}
-	if err := finishOn(t, guest); err == nil || !strings.Contains(err.Error(), "give the primary") {
+	if err := runFinish(t, guest); err == nil || !strings.Contains(err.Error(), "give the primary") {
 		t.Errorf("a server that only reads: %v", err)
 	}
-	if err := finishOn(t, with(dsn, "default_query_exec_mode=exec")); err == nil || !strings.Contains(err.Error(), "--database-url: default_query_exec_mode") {
+	if err := runFinish(t, with(dsn, "default_query_exec_mode=exec")); err == nil || !strings.Contains(err.Error(), "--database-url: default_query_exec_mode") {
 		t.Errorf("a mode that can't be: %v", err)
 	}
-	if err := finishOn(t, with(dsn, "search_path=public")); err != nil {
+	if err := runFinish(t, with(dsn, "search_path=public")); err != nil {
 		t.Errorf("a search_path of one's own: %v", err)
 	}
 	if left := schemas(t, dsn); left != 0 {

@@ -84,13 +84,13 @@ func (m measurement) of(shape bench.Shape, way string) []bench.Result {
 func throughput(all []measurement) picture {
 	p := picture{
 		Title: "Jobs finished in a second, beside jobs that wait",
-		X:     axis{Name: "jobs that wait, due later", Text: short, Log: true}, Y: axis{Name: "jobs a second", Text: short},
+		X:     axis{Name: "jobs that wait, due later", Text: formatCount, Log: true}, Y: axis{Name: "jobs a second", Text: formatCount},
 		Lines: []line{{Name: "bare SQL"}, {Name: "deadman"}},
 	}
 	for i, way := range []string{bench.Floor, bench.Engine} {
 		for _, m := range all {
 			if rounds := m.of(bench.Finish, way); len(rounds) > 0 {
-				p.Note = note(rounds, "of "+short(float64(rounds[0].Jobs))+" jobs")
+				p.Note = captionOf(rounds, "of "+formatCount(float64(rounds[0].Jobs))+" jobs")
 				p.Lines[i].add(float64(m.pending()), rounds, bench.Result.Rate)
 			}
 		}
@@ -102,7 +102,7 @@ func throughput(all []measurement) picture {
 func latencies(all []measurement) picture {
 	p := picture{
 		Title: "From the slot to its alerts on NATS, one node",
-		X:     axis{Name: "jobs due in one slot", Text: short, Log: true}, Y: axis{Name: "time after the slot", Text: lasting, Log: true},
+		X:     axis{Name: "jobs due in one slot", Text: formatCount, Log: true}, Y: axis{Name: "time after the slot", Text: formatSeconds, Log: true},
 	}
 	for _, l := range []struct {
 		name string
@@ -114,7 +114,7 @@ func latencies(all []measurement) picture {
 		of := line{Name: l.name}
 		for _, m := range all {
 			if rounds := m.of(bench.Latency, bench.Node); len(rounds) > 0 {
-				p.Note = note(rounds, "with no other jobs")
+				p.Note = captionOf(rounds, "with no other jobs")
 				of.add(float64(rounds[0].Jobs), rounds, func(r bench.Result) float64 { return l.of(r).Seconds() })
 			}
 		}
@@ -123,8 +123,8 @@ func latencies(all []measurement) picture {
 	return p
 }
 
-// note returns the note of a point.
-func note(rounds []bench.Result, of string) string {
+// captionOf returns the note of a point.
+func captionOf(rounds []bench.Result, of string) string {
 	if len(rounds) == 1 {
 		return "one round " + of
 	}
@@ -142,27 +142,27 @@ func (l *line) add(x float64, rounds []bench.Result, value func(bench.Result) fl
 	slices.SortFunc(l.Points, func(a, b point) int { return int(a.X - b.X) })
 }
 
-// short formats a number such as 300 k.
-func short(n float64) string {
+// formatCount formats a number such as 300 k.
+func formatCount(n float64) string {
 	switch {
 	case n >= 1e6:
-		return places(n/1e6) + " M"
+		return decimals(n/1e6) + " M"
 	case n >= 1e3:
-		return places(n/1e3) + " k"
+		return decimals(n/1e3) + " k"
 	}
-	return places(n)
+	return decimals(n)
 }
 
-// lasting formats a number of seconds.
-func lasting(seconds float64) string {
+// formatSeconds formats a number of seconds.
+func formatSeconds(seconds float64) string {
 	if seconds < 1 {
-		return places(seconds*1e3) + " ms"
+		return decimals(seconds*1e3) + " ms"
 	}
-	return places(seconds) + " s"
+	return decimals(seconds) + " s"
 }
 
-// places formats a number with two digits, or as a whole one.
-func places(n float64) string {
+// decimals formats a number with two digits, or as a whole one.
+func decimals(n float64) string {
 	if n < 10 {
 		return strconv.FormatFloat(n, 'g', 2, 64)
 	}

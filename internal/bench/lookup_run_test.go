@@ -63,7 +63,7 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 		return 0, 0, err
 	}
 	defer shop.asked.Client.Close()
-	ways := []drainRun{lookingUp(g, "bare", Document, o.Jobs, nil), lookingUp(g, "lookup", LookupDocument, o.Jobs, shop)}
+	ways := []drainRun{lookupRun(g, "bare", Document, o.Jobs, nil), lookupRun(g, "lookup", LookupDocument, o.Jobs, shop)}
 	rates := map[string][]float64{}
 	for round := range o.Rounds {
 		for i := range ways {
@@ -84,8 +84,8 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 	return looking / bare, batches, nil
 }
 
-// lookingUp is a node that drains the jobs of a rule.
-func lookingUp(g database, name, document string, jobs int, sources rules.Sources) drainRun {
+// lookupRun is a node that drains the jobs of a rule.
+func lookupRun(g database, name, document string, jobs int, sources rules.Sources) drainRun {
 	return drainRun{name: name, ground: g, shape: Finish, jobs: jobs, ready: func(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 		s, err := g.store(ctx)
 		if err != nil {

@@ -91,7 +91,7 @@ func (p picture) draw() ([]byte, error) {
 	for i, l := range p.Lines {
 		drawn.Curves = append(drawn.Curves, p.curve(l, i > 0))
 	}
-	apart(drawn.Curves)
+	spreadLabels(drawn.Curves)
 	var out bytes.Buffer
 	err := svg.Execute(&out, drawn)
 	return out.Bytes(), err
@@ -107,13 +107,13 @@ func (a *axis) span(numbers []float64) (even []float64) {
 	}
 	switch {
 	case !a.Log:
-		step := evens(limit/4, limit/4)[0]
+		step := axisSteps(limit/4, limit/4)[0]
 		for n := 0.0; n < limit+step; n += step {
 			even = append(even, n)
 		}
 		a.high = even[len(even)-1]
 	case a.start > a.end: // along y
-		even = evens(least/room, limit*room)
+		even = axisSteps(least/headroom, limit*headroom)
 		a.low, a.high = math.Log10(even[0]), math.Log10(even[len(even)-1])
 	default:
 		a.low, a.high = math.Log10(least), math.Log10(limit)
@@ -124,12 +124,12 @@ func (a *axis) span(numbers []float64) (even []float64) {
 	return even
 }
 
-// room is the minimum factor between a number on a logarithmic axis and the first or last mark: the number's label
+// headroom is the minimum factor between a number on a logarithmic axis and the first or last mark: the number's label
 // needs space.
-const room = 1.3
+const headroom = 1.3
 
-// evens returns 1, 2 and 5 times powers of ten, from the last one not above least to the first one not below most.
-func evens(least, limit float64) (all []float64) {
+// axisSteps returns 1, 2 and 5 times powers of ten, from the last one not above least to the first one not below most.
+func axisSteps(least, limit float64) (all []float64) {
 	for unit := math.Pow(10, math.Floor(math.Log10(least))); ; unit *= 10 {
 		for _, n := range []float64{1, 2, 5} {
 			if n *= unit; n <= least {
@@ -177,8 +177,8 @@ func (p picture) curve(l line, below bool) curve {
 	return c
 }
 
-// apart moves the names of curves down so that they do not overlap.
-func apart(curves []curve) {
+// spreadLabels moves the names of curves down so that they do not overlap.
+func spreadLabels(curves []curve) {
 	for i := 1; i < len(curves); i++ {
 		curves[i].NameAt = max(curves[i].NameAt, curves[i-1].NameAt+16)
 	}

@@ -187,13 +187,13 @@ func (p *pingRun) send(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
 	for range p.Connections {
-		group.Go(func() error { return p.converse(ctx, &next) })
+		group.Go(func() error { return p.sendAll(ctx, &next) })
 	}
 	return group.Wait()
 }
 
-// converse sends pings over one connection, each after the previous response.
-func (p *pingRun) converse(ctx context.Context, next *atomic.Int64) error {
+// sendAll sends pings over one connection, each after the previous response.
+func (p *pingRun) sendAll(ctx context.Context, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
 		return err

@@ -86,8 +86,8 @@ func TestRun(t *testing.T) {
 				o.Shapes = bench.Shapes
 			}
 			o.Dir = t.TempDir()
-			told, want, put := 0, 1, 0 // one result is that of the pending jobs
-			o.Measured = func(r bench.Result) { told++; t.Log(r) }
+			reported, want, put := 0, 1, 0 // one result is that of the pending jobs
+			o.Measured = func(r bench.Result) { reported++; t.Log(r) }
 			o.Progress = func(what string, done, _ int) {
 				if what == "pending jobs" {
 					put = max(put, done)
@@ -100,8 +100,8 @@ func TestRun(t *testing.T) {
 			for _, s := range o.Shapes {
 				want += o.WaysOf(s) * o.Rounds
 			}
-			if len(results) != want || told != want || put < o.Pending {
-				t.Errorf("%d results, %d told, want %d; %d jobs that wait are put in, want %d", len(results), told, want, put, o.Pending)
+			if len(results) != want || reported != want || put < o.Pending {
+				t.Errorf("%d results, %d told, want %d; %d jobs that wait are put in, want %d", len(results), reported, want, put, o.Pending)
 			}
 			for _, s := range bench.Summarize(results) {
 				if s.Shape == bench.Backlog {
@@ -113,7 +113,7 @@ func TestRun(t *testing.T) {
 				}
 			}
 			for _, r := range results {
-				lacks(t, o, r)
+				checkLacks(t, o, r)
 			}
 			if o.DatabaseURL != "" {
 				if left := schemas(t, o.DatabaseURL); left != 0 {
@@ -128,8 +128,8 @@ func TestRun(t *testing.T) {
 // database cannot remove deleted rows.
 const idleMost = 10
 
-// lacks fails the test for missing values of a result.
-func lacks(t *testing.T, o bench.Options, r bench.Result) {
+// checkLacks fails the test for missing values of a result.
+func checkLacks(t *testing.T, o bench.Options, r bench.Result) {
 	t.Helper()
 	switch r.Shape {
 	case bench.Backlog:

@@ -22,7 +22,7 @@ func TestLeftoverSchemasAreListed(t *testing.T) {
 		CREATE TABLE deadman_bench_0123abcd.full AS SELECT repeat('x', 1000) FROM generate_series(1, 3000); CREATE VIEW deadman_bench_0123abcd.v AS SELECT 1`); err != nil {
 		t.Fatal(err)
 	}
-	if err := finishOn(t, dsn); err != nil {
+	if err := runFinish(t, dsn); err != nil {
 		t.Fatal(err)
 	}
 	s, err := bench.Look(t.Context(), dsn)

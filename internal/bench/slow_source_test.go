@@ -29,8 +29,8 @@ func BenchmarkSlowSource(b *testing.B) {
 		DatabaseURL: dsn, NATSURL: server.ClientURL(), Out: os.Stdout,
 		Jobs: setting(b, "DEADMAN_BENCH_JOBS", 2000), Slots: 10, Rounds: setting(b, "DEADMAN_BENCH_ROUNDS", 3),
 	}
-	shop := shopBeside(b, dsn, options.Jobs*options.Slots)
-	startNode(b, dsn, server.ClientURL(), bench.HangingDocuments, "--sources", sourcesBeside(b, shop))
+	shop := newShop(b, dsn, options.Jobs*options.Slots)
+	startNode(b, dsn, server.ClientURL(), bench.HangingDocuments, "--sources", writeSources(b, shop))
 	for b.Loop() {
 		delays, err := bench.Hanging(b.Context(), options)
 		if err != nil {
@@ -45,9 +45,9 @@ func BenchmarkSlowSource(b *testing.B) {
 	}
 }
 
-// shopBeside creates a database beside a node's, with the looked-up table. A rule can be saved only if the table
+// newShop creates a database beside a node's, with the looked-up table. A rule can be saved only if the table
 // exists.
-func shopBeside(b *testing.B, dsn string, orders int) (shop string) {
+func newShop(b *testing.B, dsn string, orders int) (shop string) {
 	b.Helper()
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -72,8 +72,8 @@ func run(b *testing.B, dsn string, do func(*pgxpool.Pool) error) {
 	}
 }
 
-// sourcesBeside writes a file of two sources: a database, and a listener that never answers.
-func sourcesBeside(b *testing.B, shop string) (path string) {
+// writeSources writes a file of two sources: a database, and a listener that never answers.
+func writeSources(b *testing.B, shop string) (path string) {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -32,7 +32,7 @@ func BenchmarkSteady(b *testing.B) {
 	defer pool.Close()
 	for b.Loop() {
 		before, begun := cpu(b, node), time.Now()
-		steadily(b, nc, rate)
+		publishSteadily(b, nc, rate)
 		behind := rate - jobs(b, pool)
 		took := time.Since(begun)
 		b.ReportMetric(float64(behind), "behind")
@@ -66,8 +66,8 @@ func connect(b *testing.B, url string) *nats.Conn {
 	return nc
 }
 
-// steadily publishes n events within a minute, a few every 10 ms.
-func steadily(b *testing.B, nc *nats.Conn, n int) {
+// publishSteadily publishes n events within a minute, a few every 10 ms.
+func publishSteadily(b *testing.B, nc *nats.Conn, n int) {
 	b.Helper()
 	const every = 10 * time.Millisecond
 	ticker := time.NewTicker(every)

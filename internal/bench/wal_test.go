@@ -29,7 +29,7 @@ const (
 // Each page of jobs is logged as a whole at the first change of one of its jobs. These pages are counted with plain
 // SQL, which passes them once: on a server with checksums the engine logs more of them if its next sweep begins before
 // the measurement ends.
-func TestWALOfAFinishedJob(t *testing.T) {
+func TestWALOfFinishedJob(t *testing.T) {
 	cluster, err := storetest.StartCluster(storetest.Settings{Durable: true, Options: []string{
 		"autovacuum=off", "checkpoint_timeout=1d", "max_wal_size=16GB", "wal_compression=off",
 	}})

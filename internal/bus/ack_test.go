@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAnswersToABatch checks the interpretation of servers' answers to the last message of a batch of three.
-func TestAnswersToABatch(t *testing.T) {
+// TestAnswersToBatch checks the interpretation of servers' answers to the last message of a batch of three.
+func TestAnswersToBatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  string
 		ok      bool

@@ -15,43 +15,43 @@ import (
 
 func TestDeletedStreamIsRecreated(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
-	said := &bustest.Log{}
-	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
+	logged := &bustest.Log{}
+	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(logged, nil)) })
 	js := bustest.JetStream(t, s.ClientURL())
 	for name, again := range map[string]func(){
-		"by one alert":   func() { publishAlerts(t, b, some(1)) },
-		"by many alerts": func() { publishAlerts(t, b, some(20)) },
+		"by one alert":   func() { publishAlerts(t, b, someAlerts(1)) },
+		"by many alerts": func() { publishAlerts(t, b, someAlerts(20)) },
 		"by a look": func() {
 			if err := b.AlertsStream.Inspect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		},
 	} {
-		publishAlerts(t, b, some(5))
+		publishAlerts(t, b, someAlerts(5))
 		if err := js.DeleteStream(t.Context(), bus.AlertsStream); err != nil {
 			t.Fatal(err)
 		}
-		before := strings.Count(said.String(), "level=ERROR")
+		before := strings.Count(logged.String(), "level=ERROR")
 		again()
 		if cfg := alertsInfo(t, js).Config; cfg.Discard != jetstream.DiscardNew || cfg.MaxBytes != 1<<30 {
 			t.Errorf("%s: made again as %+v", name, cfg)
 		}
-		if strings.Count(said.String(), "level=ERROR") != before+1 {
-			t.Errorf("%s: said %s", name, said)
+		if strings.Count(logged.String(), "level=ERROR") != before+1 {
+			t.Errorf("%s: said %s", name, logged)
 		}
-		publishAlerts(t, b, some(20))
+		publishAlerts(t, b, someAlerts(20))
 		if n := alertsInfo(t, js).State.Msgs; n != 20 {
 			t.Errorf("%s: %d alerts, want 20", name, n)
 		}
 	}
 }
 
-// TestTheStreamOfEventsHasACap checks that a new stream of events has a limit and deletes its oldest events beyond
+// TestStreamOfEventsHasCap checks that a new stream of events has a limit and deletes its oldest events beyond
 // it. An existing stream keeps its operator's limit, or none, so that an upgrade deletes no event.
-func TestTheStreamOfEventsHasACap(t *testing.T) {
+func TestStreamOfEventsHasCap(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
-	said := &bustest.Log{}
-	b := connect(t, s, func(o *bus.Options) { o.EventsBytes, o.Log = 2<<20, slog.New(slog.NewTextHandler(said, nil)) })
+	logged := &bustest.Log{}
+	b := connect(t, s, func(o *bus.Options) { o.EventsBytes, o.Log = 2<<20, slog.New(slog.NewTextHandler(logged, nil)) })
 	js := bustest.JetStream(t, s.ClientURL())
 	info := func() *jetstream.StreamInfo {
 		t.Helper()
@@ -99,7 +99,7 @@ func TestTheStreamOfEventsHasACap(t *testing.T) {
 		}
 		bind(fmt.Sprintf("orders.more%d", limit))
 		before := info().State
-		again := connect(t, s, func(o *bus.Options) { o.EventsBytes, o.Log = 1<<20, slog.New(slog.NewTextHandler(said, nil)) })
+		again := connect(t, s, func(o *bus.Options) { o.EventsBytes, o.Log = 1<<20, slog.New(slog.NewTextHandler(logged, nil)) })
 		if _, err := again.Binder.Bind(t.Context(), []string{fmt.Sprintf("parcels.more%d", limit)}); err != nil {
 			t.Fatal(err)
 		}
@@ -110,19 +110,19 @@ func TestTheStreamOfEventsHasACap(t *testing.T) {
 			t.Errorf("the operator set %d, and it is %d; %d messages of %d are left", limit, got.Config.MaxBytes, got.State.Msgs, before.Msgs)
 		}
 	}
-	if n := strings.Count(said.String(), "has no max_bytes"); n != 1 {
-		t.Errorf("%d times it is logged that nothing bounds the stream: %s", n, said)
+	if n := strings.Count(logged.String(), "has no max_bytes"); n != 1 {
+		t.Errorf("%d times it is logged that nothing bounds the stream: %s", n, logged)
 	}
 }
 
-// TestTheCapOfEventsFitsTheBroker checks that the stream of events gets a smaller limit if the broker lacks storage
+// TestCapOfEventsFitsBroker checks that the stream of events gets a smaller limit if the broker lacks storage
 // for the configured one, and that rules are served.
-func TestTheCapOfEventsFitsTheBroker(t *testing.T) {
+func TestCapOfEventsFitsBroker(t *testing.T) {
 	o := bustest.Options(t)
 	o.JetStreamMaxStore = 1<<30 + 200<<20
 	s := bustest.Serve(t, o)
-	said := &bustest.Log{}
-	b, err := bus.Connect(t.Context(), bus.Options{URL: s.ClientURL(), Log: slog.New(slog.NewTextHandler(said, nil))})
+	logged := &bustest.Log{}
+	b, err := bus.Connect(t.Context(), bus.Options{URL: s.ClientURL(), Log: slog.New(slog.NewTextHandler(logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +134,8 @@ func TestTheCapOfEventsFitsTheBroker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if limit := stream.CachedInfo().Config.MaxBytes; limit != 128<<20 || !strings.Contains(said.String(), "the broker has little room") {
-		t.Errorf("the cap is %d: %s", limit, said)
+	if limit := stream.CachedInfo().Config.MaxBytes; limit != 128<<20 || !strings.Contains(logged.String(), "the broker has little room") {
+		t.Errorf("the cap is %d: %s", limit, logged)
 	}
 }
 
@@ -150,43 +150,43 @@ func alertsInfo(t *testing.T, js jetstream.JetStream) *jetstream.StreamInfo {
 
 func TestFillingStreamIsAlertedOnce(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
-	said := &bustest.Log{}
+	logged := &bustest.Log{}
 	b := connect(t, s, func(o *bus.Options) {
-		o.AlertsBytes, o.Log = 100_000, slog.New(slog.NewTextHandler(said, nil))
+		o.AlertsBytes, o.Log = 100_000, slog.New(slog.NewTextHandler(logged, nil))
 	})
 	js := bustest.JetStream(t, s.ClientURL())
-	look := func(warnings int, least, limit float64) {
+	check := func(warnings int, least, limit float64) {
 		t.Helper()
 		for range 2 {
 			if err := b.AlertsStream.Inspect(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := strings.Count(said.String(), "level=WARN"); n != warnings {
-			t.Errorf("%d warnings, want %d:\n%s", n, warnings, said)
+		if n := strings.Count(logged.String(), "level=WARN"); n != warnings {
+			t.Errorf("%d warnings, want %d:\n%s", n, warnings, logged)
 		}
 		if full, err := b.AlertsStream.Usage(); err != nil || full < least || full > limit {
 			t.Errorf("full to %v, want from %v to %v: %v", full, least, limit, err)
 		}
 	}
-	look(0, 0, 0)
-	batch := some(500)
+	check(0, 0, 0)
+	batch := someAlerts(500)
 	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	if err == nil {
 		t.Fatal("it never was full")
 	}
-	look(1, 0.95, 1)
+	check(1, 0.95, 1)
 	setAlerts(t, js, func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 })
-	look(1, 0.05, 0.1)
+	check(1, 0.05, 0.1)
 	publishAlerts(t, b, batch)
 	if n := alertsInfo(t, js).State.Msgs; n != 500 || len(sent) == 0 {
 		t.Errorf("%d alerts, of which %d went before it was full", n, len(sent))
 	}
 	setAlerts(t, js, func(c *jetstream.StreamConfig) { c.MaxMsgs = 501 })
-	look(2, 0.99, 1)
+	check(2, 0.99, 1)
 }
 
-func TestManualCheckWithoutABroker(t *testing.T) {
+func TestManualCheckWithoutBroker(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connectURL(t, s.ClientURL())
 	s.Close()

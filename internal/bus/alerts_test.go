@@ -31,7 +31,7 @@ func alert(n int) alerts.Alert {
 	}
 }
 
-func some(n int) []alerts.Alert {
+func someAlerts(n int) []alerts.Alert {
 	batch := make([]alerts.Alert, n)
 	for i := range batch {
 		batch[i] = alert(i)
@@ -68,7 +68,7 @@ func storedMessage(t *testing.T, js jetstream.JetStream) uint64 {
 
 func TestAlertsArriveAsTheyWere(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
-	batch := some(2500) // more than fit in flight at once
+	batch := someAlerts(2500) // more than fit in flight at once
 	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	if err != nil || len(sent) != len(batch) {
 		t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
@@ -81,7 +81,7 @@ func TestAlertsArriveAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestAlertIsACloudEvent(t *testing.T) {
+func TestAlertIsCloudEvent(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s, func(o *bus.Options) { o.PublicURL = "https://deadman.example" })
 	a := alert(1)
@@ -116,12 +116,12 @@ func TestAlertIsACloudEvent(t *testing.T) {
 	}
 }
 
-func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
+func TestRepeatsAreRefusedAsLongAsAlertIsKept(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	const window = 100 * time.Millisecond
 	b := connect(t, s, func(o *bus.Options) { o.Window = window })
 	js := bustest.JetStream(t, s.ClientURL())
-	batch := some(20)
+	batch := someAlerts(20)
 	publishAll := func() {
 		t.Helper()
 		if sent, err := b.AlertPublisher.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
@@ -147,13 +147,13 @@ func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
 	}
 }
 
-// TestAPurgedAlertIsPublishedAgain checks that a purged alert counts as unpublished while the stream remembers its id
+// TestPurgedAlertIsPublishedAgain checks that a purged alert counts as unpublished while the stream remembers its id
 // for the duplicate window.
-func TestAPurgedAlertIsPublishedAgain(t *testing.T) {
+func TestPurgedAlertIsPublishedAgain(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b := connect(t, server, func(o *bus.Options) { o.Window = 2 * time.Second })
 	js := bustest.JetStream(t, server.ClientURL())
-	batch := some(3)
+	batch := someAlerts(3)
 	if sent, err := b.AlertPublisher.Publish(t.Context(), batch[:2]); err != nil || len(sent) != 2 {
 		t.Fatalf("%d of 2, %v", len(sent), err)
 	}
@@ -179,7 +179,7 @@ func TestAPurgedAlertIsPublishedAgain(t *testing.T) {
 
 func TestTwoRelaysAtOnce(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
-	batch := some(500)
+	batch := someAlerts(500)
 	var both sync.WaitGroup
 	for range 2 {
 		b := connect(t, s)
@@ -198,7 +198,7 @@ func TestTwoRelaysAtOnce(t *testing.T) {
 func TestFullStreamRefusesAlerts(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s, func(o *bus.Options) { o.AlertsBytes = 20_000 })
-	batch := some(100)
+	batch := someAlerts(100)
 	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	if err == nil || len(sent) == 0 || len(sent) == len(batch) || !strings.Contains(err.Error(), "max_bytes") {
 		t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
@@ -239,7 +239,7 @@ func TestOperatorsLimitsStay(t *testing.T) {
 
 func TestFollowIsLive(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
-	want := some(5)
+	want := someAlerts(5)
 	if _, err := b.AlertPublisher.Publish(t.Context(), want[:2]); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestFollowersHoldFew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := some(100)
+	many := someAlerts(100)
 	for i := range many {
 		many[i].Text = strings.Repeat("x", 200<<10)
 	}
@@ -312,11 +312,11 @@ func TestFollowersHoldFew(t *testing.T) {
 	t.Errorf("%d of %d alerts came", seen, len(many))
 }
 
-func TestPublishWithoutABroker(t *testing.T) {
+func TestPublishWithoutBroker(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connectURL(t, s.ClientURL())
 	s.Close()
-	sent, err := b.AlertPublisher.Publish(t.Context(), some(3))
+	sent, err := b.AlertPublisher.Publish(t.Context(), someAlerts(3))
 	if !errors.Is(err, bus.ErrUnreachable) || len(sent) > 0 {
 		t.Errorf("%d alerts were sent without a broker, %v", len(sent), err)
 	}

@@ -15,8 +15,8 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// kept returns the messages of the stream of alerts from its beginning.
-func kept(t *testing.T, js jetstream.JetStream) []*jetstream.RawStreamMsg {
+// storedMessages returns the messages of the stream of alerts from its beginning.
+func storedMessages(t *testing.T, js jetstream.JetStream) []*jetstream.RawStreamMsg {
 	t.Helper()
 	s, err := js.Stream(t.Context(), bus.AlertsStream)
 	if err != nil {
@@ -61,39 +61,39 @@ func publishAlerts(t *testing.T, b *bus.Bus, batch []alerts.Alert) {
 func TestAlertsGoInBatches(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
-	publishAlerts(t, b, some(2500))
-	sizes, alone := batchesOf(kept(t, bustest.JetStream(t, s.ClientURL())))
+	publishAlerts(t, b, someAlerts(2500))
+	sizes, alone := batchesOf(storedMessages(t, bustest.JetStream(t, s.ClientURL())))
 	if diff := cmp.Diff([]int{1000, 1000, 500}, sizes); diff != "" || alone != 0 {
 		t.Errorf("%d alone, and in batches: %s", alone, diff)
 	}
 }
 
-func TestABatchIsBoundedInBytesToo(t *testing.T) {
+func TestBatchIsBoundedInBytesToo(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
-	batch := some(10)
+	batch := someAlerts(10)
 	for i := range batch {
 		batch[i].Text = strings.Repeat("x", 900<<10)
 	}
 	publishAlerts(t, b, batch)
-	sizes, _ := batchesOf(kept(t, bustest.JetStream(t, s.ClientURL())))
+	sizes, _ := batchesOf(storedMessages(t, bustest.JetStream(t, s.ClientURL())))
 	if diff := cmp.Diff([]int{4, 4, 2}, sizes); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestABatchWithARepeat checks that alerts sent earlier are not repeated, and that new ones get through beside them,
+// TestBatchWithRepeat checks that alerts sent earlier are not repeated, and that new ones get through beside them,
 // in the order of their key.
-func TestABatchWithARepeat(t *testing.T) {
+func TestBatchWithRepeat(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
-	batch := some(300)
+	batch := someAlerts(300)
 	for i := range batch {
 		batch[i].Key = fmt.Sprint(i % 7)
 	}
 	publishAlerts(t, b, batch[40:60])
 	publishAlerts(t, b, batch)
-	messages := kept(t, bustest.JetStream(t, s.ClientURL()))
+	messages := storedMessages(t, bustest.JetStream(t, s.ClientURL()))
 	if len(messages) != len(batch) {
 		t.Fatalf("%d alerts in the stream, want %d", len(messages), len(batch))
 	}
@@ -112,8 +112,8 @@ func TestOlderStreamIsUpdatedForBatches(t *testing.T) {
 	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}, MaxAge: time.Hour})
 	b := connect(t, s)
-	publishAlerts(t, b, some(10))
-	if sizes, alone := batchesOf(kept(t, js)); !slices.Equal(sizes, []int{10}) || alone != 0 {
+	publishAlerts(t, b, someAlerts(10))
+	if sizes, alone := batchesOf(storedMessages(t, js)); !slices.Equal(sizes, []int{10}) || alone != 0 {
 		t.Errorf("in batches of %v, and %d alone", sizes, alone)
 	}
 	stream, err := js.Stream(t.Context(), bus.AlertsStream)
@@ -131,9 +131,9 @@ func TestStreamWithoutBatches(t *testing.T) {
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())
 	setAlerts(t, js, func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false })
-	batch := some(600)
+	batch := someAlerts(600)
 	publishAlerts(t, b, batch)
-	if sizes, alone := batchesOf(kept(t, js)); len(sizes) != 0 || alone != len(batch) {
+	if sizes, alone := batchesOf(storedMessages(t, js)); len(sizes) != 0 || alone != len(batch) {
 		t.Errorf("in batches of %v, and %d alone", sizes, alone)
 	}
 	if diff := cmp.Diff(batch, follow(t, b, len(batch), len(batch))); diff != "" {

@@ -68,8 +68,8 @@ func TestBindCapturesUnboundSubjects(t *testing.T) {
 
 func TestBindFindsStreams(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
-	said := &bustest.Log{}
-	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
+	logged := &bustest.Log{}
+	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(logged, nil)) })
 	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	makeStream(t, js, jetstream.StreamConfig{Name: "BERLIN", Subjects: []string{"devices.berlin.>"}})
@@ -107,8 +107,8 @@ func TestBindFindsStreams(t *testing.T) {
 	if diff := cmp.Diff(want, roads); diff != "" {
 		t.Errorf("by which streams subjects come: %s", diff)
 	}
-	if !strings.Contains(said.String(), "devices.*.beat") || strings.Contains(said.String(), "subject=orders.>") {
-		t.Errorf("only what is not heard is to be said: %s", said)
+	if !strings.Contains(logged.String(), "devices.*.beat") || strings.Contains(logged.String(), "subject=orders.>") {
+		t.Errorf("only what is not heard is to be said: %s", logged)
 	}
 }
 
@@ -182,8 +182,8 @@ func TestNodesBindAtOnce(t *testing.T) {
 	}
 }
 
-// TestTransportsReportRisksOfAStream checks that a stream that may delete single messages is reported, with the setting.
-func TestTransportsReportRisksOfAStream(t *testing.T) {
+// TestTransportsReportRisksOfStream checks that a stream that may delete single messages is reported, with the setting.
+func TestTransportsReportRisksOfStream(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())
@@ -207,9 +207,9 @@ func TestTransportsReportRisksOfAStream(t *testing.T) {
 	}
 }
 
-// TestTransportsWithoutABroker checks that a node starting while the broker goes away retries: the error is
+// TestTransportsWithoutBroker checks that a node starting while the broker goes away retries: the error is
 // ErrUnreachable.
-func TestTransportsWithoutABroker(t *testing.T) {
+func TestTransportsWithoutBroker(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b := connect(t, server)
 	server.Close()
@@ -218,9 +218,9 @@ func TestTransportsWithoutABroker(t *testing.T) {
 	}
 }
 
-// TestStreamsDeletedDuringASearch checks that a stream deleted between listing and query counts as missing,
+// TestStreamsDeletedDuringSearch checks that a stream deleted between listing and query counts as missing,
 // without an error.
-func TestStreamsDeletedDuringASearch(t *testing.T) {
+func TestStreamsDeletedDuringSearch(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())

@@ -32,12 +32,12 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
 }
 
-func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // serve starts an embedded server on a free port.
 func serve(t *testing.T, dir string) *bus.Server {
 	t.Helper()
-	s, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: quietly()})
+	s, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func serve(t *testing.T, dir string) *bus.Server {
 // connect connects within the process.
 func connect(t *testing.T, s *bus.Server, change ...func(*bus.Options)) *bus.Bus {
 	t.Helper()
-	o := bus.Options{InProcess: s, Name: t.Name(), Log: quietly()}
+	o := bus.Options{InProcess: s, Name: t.Name(), Log: discardLog()}
 	for _, c := range change {
 		c(&o)
 	}
@@ -109,25 +109,25 @@ func TestTakenPort(t *testing.T) {
 	defer l.Close()
 	addr := l.Addr().String()
 
-	_, err = bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Log: quietly()})
+	_, err = bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Log: discardLog()})
 	if !errors.Is(err, bus.ErrListen) || !strings.Contains(err.Error(), addr) {
 		t.Errorf("a taken port that was asked for: %v", err)
 	}
-	said := &bustest.Log{}
-	s, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Move: true, Log: slog.New(slog.NewTextHandler(said, nil))})
+	logged := &bustest.Log{}
+	s, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Move: true, Log: slog.New(slog.NewTextHandler(logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if !s.PortWasTaken() || strings.Contains(s.ClientURL(), addr) || !strings.Contains(said.String(), "taken") {
-		t.Errorf("moved %v to %s, saying %q", s.PortWasTaken(), s.ClientURL(), said)
+	if !s.PortWasTaken() || strings.Contains(s.ClientURL(), addr) || !strings.Contains(logged.String(), "taken") {
+		t.Errorf("moved %v to %s, saying %q", s.PortWasTaken(), s.ClientURL(), logged)
 	}
 	connectURL(t, s.ClientURL())
 }
 
 func connectURL(t *testing.T, url string) *bus.Bus {
 	t.Helper()
-	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
+	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func connectURL(t *testing.T, url string) *bus.Bus {
 
 func TestBadAddress(t *testing.T) {
 	for _, addr := range []string{"", "4222", "localhost:nats", "localhost:70000", "localhost:-1"} {
-		if s, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Log: quietly()}); !errors.Is(err, bus.ErrListen) {
+		if s, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Log: discardLog()}); !errors.Is(err, bus.ErrListen) {
 			t.Errorf("address %q: %v", addr, err)
 			s.Close()
 		}
@@ -146,11 +146,11 @@ func TestBadAddress(t *testing.T) {
 
 func TestUnreachableBroker(t *testing.T) {
 	for _, url := range []string{"nats://127.0.0.1:1", "nats://nowhere.invalid:4222"} {
-		if _, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()}); !errors.Is(err, bus.ErrUnreachable) {
+		if _, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: discardLog()}); !errors.Is(err, bus.ErrUnreachable) {
 			t.Errorf("no server listens at %s: %v", url, err)
 		}
 	}
-	_, err := bus.Connect(t.Context(), bus.Options{URL: "nats://127.0.0.1:1", Identity: bus.Identity{Creds: "no-such.creds"}, Log: quietly()})
+	_, err := bus.Connect(t.Context(), bus.Options{URL: "nats://127.0.0.1:1", Identity: bus.Identity{Creds: "no-such.creds"}, Log: discardLog()})
 	if errors.Is(err, bus.ErrUnreachable) || err == nil || !strings.Contains(err.Error(), "no-such.creds") {
 		t.Errorf("a credentials file that is not there is not worth waiting for: %v", err)
 	}
@@ -167,7 +167,7 @@ func TestReconnects(t *testing.T) {
 		t.Errorf("an event without a broker: %v", err)
 	}
 
-	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: addr, Log: quietly()})
+	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: addr, Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestReconnects(t *testing.T) {
 
 func TestUnsupportedScheme(t *testing.T) {
 	for _, url := range []string{"http://me:secret@127.0.0.1:1", "nats://127.0.0.1:1, postgres://127.0.0.1:1"} {
-		_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
+		_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: discardLog()})
 		if !errors.Is(err, bus.ErrURL) || errors.Is(err, bus.ErrUnreachable) ||
 			!strings.Contains(err.Error(), "DEADMAN_NATS_URL") || !strings.Contains(err.Error(), "nats://") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", url, err)
@@ -222,14 +222,14 @@ func TestUncleanStop(t *testing.T) {
 		}
 	}
 
-	said := &bustest.Log{}
-	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(said, nil))})
+	logged := &bustest.Log{}
+	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if strings.Contains(said.String(), "level=WARN") || strings.Count(said.String(), "not a clean one") != 1 {
-		t.Errorf("said %s", said)
+	if strings.Contains(logged.String(), "level=WARN") || strings.Count(logged.String(), "not a clean one") != 1 {
+		t.Errorf("said %s", logged)
 	}
 	if got := drain(t, connect(t, again), bus.EventsStream, 0, "orders.created"); len(got) != 2 {
 		t.Errorf("%d events, want 2", len(got))

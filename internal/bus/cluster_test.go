@@ -48,8 +48,8 @@ func stop(srv *natsserver.Server) {
 	srv.WaitForShutdown()
 }
 
-// join connects once the cluster is ready. Until then the error must be ErrUnreachable.
-func join(t *testing.T, servers ...*natsserver.Server) *bus.Bus {
+// connectCluster connects once the cluster is ready. Until then the error must be ErrUnreachable.
+func connectCluster(t *testing.T, servers ...*natsserver.Server) *bus.Bus {
 	t.Helper()
 	var urls []string
 	for _, s := range servers {
@@ -58,7 +58,7 @@ func join(t *testing.T, servers ...*natsserver.Server) *bus.Bus {
 	var last error
 	deadline := time.Now().Add(30 * time.Second)
 	for time.Now().Before(deadline) {
-		b, err := bus.Connect(t.Context(), bus.Options{URL: strings.Join(urls, ","), Log: quietly()})
+		b, err := bus.Connect(t.Context(), bus.Options{URL: strings.Join(urls, ","), Log: discardLog()})
 		if err == nil {
 			t.Cleanup(b.Close)
 			return b
@@ -71,14 +71,14 @@ func join(t *testing.T, servers ...*natsserver.Server) *bus.Bus {
 	return nil
 }
 
-func TestClusterReplicatesAndOutlivesAServer(t *testing.T) {
+func TestClusterReplicatesAndOutlivesServer(t *testing.T) {
 	start := cluster(t, 3, 3)
 	servers := []*natsserver.Server{start(0), start(1), start(2)}
-	b := join(t, servers...)
+	b := connectCluster(t, servers...)
 	bind(t, b, "orders.created")
 	js := bustest.JetStream(t, servers[0].ClientURL())
 	for _, name := range []string{bus.AlertsStream, bus.EventsStream} {
-		if got := copies(t, js, name); got != 3 {
+		if got := replicasOf(t, js, name); got != 3 {
 			t.Errorf("%s has %d copies, want 3", name, got)
 		}
 	}
@@ -88,18 +88,18 @@ func TestClusterReplicatesAndOutlivesAServer(t *testing.T) {
 	if got := drain(t, b, bus.EventsStream, 0, "orders.created"); len(got) != 20 {
 		t.Errorf("%d events, want 20", len(got))
 	}
-	batch := some(50)
+	batch := someAlerts(50)
 	for range 2 { // the second time they exist already
 		if sent, err := b.AlertPublisher.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
 			t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
 		}
 	}
-	if sizes, alone := batchesOf(kept(t, js)); !slices.Equal(sizes, []int{50}) || alone != 0 {
+	if sizes, alone := batchesOf(storedMessages(t, js)); !slices.Equal(sizes, []int{50}) || alone != 0 {
 		t.Errorf("in batches of %v, and %d alone", sizes, alone)
 	}
 
 	stop(servers[1])
-	more := some(100)
+	more := someAlerts(100)
 	eventually(t, "alerts are published with one server less", func() bool {
 		sent, err := b.AlertPublisher.Publish(t.Context(), more)
 		return err == nil && len(sent) == len(more)
@@ -113,7 +113,7 @@ func TestClusterReplicatesAndOutlivesAServer(t *testing.T) {
 	}
 }
 
-func copies(t *testing.T, js jetstream.JetStream, stream string) int {
+func replicasOf(t *testing.T, js jetstream.JetStream, stream string) int {
 	t.Helper()
 	s, err := js.Stream(t.Context(), stream)
 	if err != nil {
@@ -125,11 +125,11 @@ func copies(t *testing.T, js jetstream.JetStream, stream string) int {
 func TestStreamsGetTheirCopiesLater(t *testing.T) {
 	start := cluster(t, 3, 2)
 	one, two := start(0), start(1)
-	b := join(t, one, two)
+	b := connectCluster(t, one, two)
 	bind(t, b, "orders.created")
 	js := bustest.JetStream(t, one.ClientURL())
 	for _, name := range []string{bus.AlertsStream, bus.EventsStream} {
-		if got := copies(t, js, name); got != 1 {
+		if got := replicasOf(t, js, name); got != 1 {
 			t.Errorf("%s has %d copies of two servers", name, got)
 		}
 	}
@@ -137,8 +137,8 @@ func TestStreamsGetTheirCopiesLater(t *testing.T) {
 
 	three := start(2)
 	eventually(t, "there are three copies", func() bool {
-		join(t, one, two, three).Close()
-		return copies(t, js, bus.AlertsStream) == 3 && copies(t, js, bus.EventsStream) == 3
+		connectCluster(t, one, two, three).Close()
+		return replicasOf(t, js, bus.AlertsStream) == 3 && replicasOf(t, js, bus.EventsStream) == 3
 	})
 	if got := drain(t, b, bus.EventsStream, 0, "orders.created"); len(got) != 1 {
 		t.Errorf("%d events, want 1", len(got))

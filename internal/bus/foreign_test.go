@@ -25,7 +25,7 @@ func TestFollowersSkipOtherMessages(t *testing.T) {
 	}
 	defer b.Close()
 	js := bustest.JetStream(t, s.ClientURL())
-	want := some(4)
+	want := someAlerts(4)
 	elsewhere, err := json.Marshal(alert(9))
 	if err != nil {
 		t.Fatal(err)
@@ -58,14 +58,14 @@ func TestFollowersSkipOtherMessages(t *testing.T) {
 	}
 }
 
-// TestAnAlertWhoseSubjectIsTakenIsPublished checks that a message of another publisher on an alert's subject does not
+// TestAlertWhoseSubjectIsTakenIsPublished checks that a message of another publisher on an alert's subject does not
 // suppress the alert.
-func TestAnAlertWhoseSubjectIsTakenIsPublished(t *testing.T) {
+func TestAlertWhoseSubjectIsTakenIsPublished(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string]int{"alone": 1, "in a batch": 3} {
 		s := serve(t, bustest.Dir(t))
 		b, js := connect(t, s), bustest.JetStream(t, s.ClientURL())
-		want := some(batch)
+		want := someAlerts(batch)
 		for range 2 {
 			if _, err := js.Publish(t.Context(), want[batch-1].Subject(), []byte(`{"stream":"DEADMAN_EVENTS","seq":5}`)); err != nil {
 				t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 
 const token = "a-token-without-a-pattern"
 
-// TestAServerWithAToken checks that a server with a token rejects clients without it, but accepts the node.
-func TestAServerWithAToken(t *testing.T) {
+// TestServerWithToken checks that a server with a token rejects clients without it, but accepts the node.
+func TestServerWithToken(t *testing.T) {
 	t.Parallel()
 	file := write(t, t.TempDir(), "token", token+"\n")
 	if err := os.Chmod(file, 0o644); err != nil {
@@ -35,11 +35,11 @@ func TestAServerWithAToken(t *testing.T) {
 
 	url := strings.Replace(s.ClientURL(), "0.0.0.0", "127.0.0.1", 1)
 	for _, who := range []bus.Identity{{}, {Token: write(t, t.TempDir(), "other", "another-token-of-a-client")}} {
-		if _, err := bus.Connect(t.Context(), bus.Options{URL: url, Identity: who, Log: quietly()}); !errors.Is(err, nats.ErrAuthorization) || !strings.Contains(err.Error(), "DEADMAN_NATS_TOKEN_FILE") {
+		if _, err := bus.Connect(t.Context(), bus.Options{URL: url, Identity: who, Log: discardLog()}); !errors.Is(err, nats.ErrAuthorization) || !strings.Contains(err.Error(), "DEADMAN_NATS_TOKEN_FILE") {
 			t.Errorf("with %+v: %v", who, err)
 		}
 	}
-	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Identity: bus.Identity{Token: file}, Log: quietly()})
+	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Identity: bus.Identity{Token: file}, Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,13 +54,13 @@ func connectBound(t *testing.T, s *bus.Server) *bus.Bus {
 	return b
 }
 
-func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
+func TestBeyondLoopbackTokenIsNeeded(t *testing.T) {
 	t.Parallel()
 	short := write(t, t.TempDir(), "short", "short")
 	for name, c := range map[string]struct {
-		options bus.ServerOptions
-		is      error // nil: it starts
-		says    string
+		options  bus.ServerOptions
+		is       error // nil: it starts
+		wantText string
 	}{
 		"everywhere":             {bus.ServerOptions{Addr: ":0"}, bus.ErrListen, "--insecure"},
 		"everywhere, by address": {bus.ServerOptions{Addr: "0.0.0.0:0"}, bus.ErrListen, "DEADMAN_NATS_TOKEN_FILE"},
@@ -70,21 +70,21 @@ func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
 		"no token file":          {bus.ServerOptions{Addr: "127.0.0.1:0", TokenFile: short + "er"}, bus.ErrIdentity, short + "er"},
 		"loopback":               {bus.ServerOptions{Addr: "localhost:0"}, nil, ""},
 	} {
-		c.options.Dir, c.options.Log = bustest.Dir(t), quietly()
+		c.options.Dir, c.options.Log = bustest.Dir(t), discardLog()
 		s, err := bus.StartServer(c.options)
 		if err == nil {
 			s.Close()
 		}
-		if !errors.Is(err, c.is) || err != nil && !strings.Contains(err.Error(), c.says) {
+		if !errors.Is(err, c.is) || err != nil && !strings.Contains(err.Error(), c.wantText) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestTokenInTheURLIsNotShown checks that the log never contains a token from the URL, even after a reconnect.
-func TestTokenInTheURLIsNotShown(t *testing.T) {
+// TestTokenInURLIsNotShown checks that the log never contains a token from the URL, even after a reconnect.
+func TestTokenInURLIsNotShown(t *testing.T) {
 	t.Parallel()
-	o := bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", TokenFile: write(t, t.TempDir(), "token", token), Log: quietly()}
+	o := bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", TokenFile: write(t, t.TempDir(), "token", token), Log: discardLog()}
 	s, err := bus.StartServer(o)
 	if err != nil {
 		t.Fatal(err)
@@ -108,14 +108,14 @@ func TestTokenInTheURLIsNotShown(t *testing.T) {
 	}
 }
 
-// TestPasswordInTheURLIsNotShown checks that an invalid address is not quoted, because an unescaped password may be
+// TestPasswordInURLIsNotShown checks that an invalid address is not quoted, because an unescaped password may be
 // the cause.
-func TestPasswordInTheURLIsNotShown(t *testing.T) {
+func TestPasswordInURLIsNotShown(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"nats://u:secret%word@127.0.0.1:4222", "nats://u:secret/word@127.0.0.1:4222", "u:secretword@127.0.0.1:port", "nats://127.0.0.1:4222, nats://u:secret word@[::1",
 	} {
-		_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
+		_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: discardLog()})
 		if !errors.Is(err, bus.ErrURL) || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "%XX") {
 			t.Errorf("%s: %v", url, err)
 		}

@@ -34,7 +34,7 @@ func TestBrokerDisconnect(t *testing.T) {
 					_ = conn.Close()
 				}
 			}()
-			b, err := bus.Connect(t.Context(), bus.Options{URL: "nats://" + l.Addr().String(), Log: quietly()})
+			b, err := bus.Connect(t.Context(), bus.Options{URL: "nats://" + l.Addr().String(), Log: discardLog()})
 			if err == nil {
 				b.Close()
 			}

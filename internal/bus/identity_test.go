@@ -36,18 +36,18 @@ type authority struct {
 func newAuthority(t *testing.T, dir, name string) *authority {
 	t.Helper()
 	a := &authority{T: t, dir: dir}
-	a.cert, a.key = a.make(name, name, time.Hour)
+	a.cert, a.key = a.issueFile(name, name, time.Hour)
 	return a
 }
 
 // issue writes a certificate with a validity, and its key, to files and returns their paths.
 func (a *authority) issue(name string, holds time.Duration) (cert, key string) {
 	a.Helper()
-	a.make(name, name, holds)
+	a.issueFile(name, name, holds)
 	return filepath.Join(a.dir, name+".crt"), filepath.Join(a.dir, name+".key")
 }
 
-func (a *authority) make(file, name string, holds time.Duration) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *authority) issueFile(file, name string, holds time.Duration) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -91,8 +91,8 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// listen starts a server with its operator's options on a fixed port; 0 picks one.
-func listen(t *testing.T, port int, change func(*natsserver.Options)) (s *natsserver.Server, at int) {
+// startServer starts a server with its operator's options on a fixed port; 0 picks one.
+func startServer(t *testing.T, port int, change func(*natsserver.Options)) (s *natsserver.Server, at int) {
 	t.Helper()
 	o := bustest.Options(t)
 	if port != 0 {
@@ -151,8 +151,8 @@ func TestUnusableFiles(t *testing.T) {
 	}
 	missing := filepath.Join(dir, "missing")
 	for name, c := range map[string]struct {
-		who  bus.Identity
-		says []string
+		who       bus.Identity
+		wantTexts []string
 	}{
 		"no credentials file":    {bus.Identity{Creds: missing}, []string{"DEADMAN_NATS_CREDS", missing}},
 		"credentials of nothing": {bus.Identity{Creds: junk}, []string{"DEADMAN_NATS_CREDS", junk, "nsc"}},
@@ -172,18 +172,18 @@ func TestUnusableFiles(t *testing.T) {
 		"a folder":               {bus.Identity{CA: dir}, []string{"DEADMAN_NATS_CA", dir}},
 		"two proofs":             {bus.Identity{Token: write(t, dir, "t", "token"), NKey: junk}, []string{"DEADMAN_NATS_NKEY and DEADMAN_NATS_TOKEN_FILE", "keep one"}},
 	} {
-		_, err := bus.Connect(t.Context(), bus.Options{URL: "nats://127.0.0.1:1", Identity: c.who, Log: quietly()})
+		_, err := bus.Connect(t.Context(), bus.Options{URL: "nats://127.0.0.1:1", Identity: c.who, Log: discardLog()})
 		if !errors.Is(err, bus.ErrIdentity) || errors.Is(err, bus.ErrUnreachable) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		for _, part := range c.says {
+		for _, part := range c.wantTexts {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %v does not say %q", name, err, part)
 			}
 		}
 	}
-	_, err = bus.Connect(t.Context(), bus.Options{URL: "nats://me:hush@127.0.0.1:1", Identity: bus.Identity{Token: write(t, dir, "t", "token")}, Log: quietly()})
+	_, err = bus.Connect(t.Context(), bus.Options{URL: "nats://me:hush@127.0.0.1:1", Identity: bus.Identity{Token: write(t, dir, "t", "token")}, Log: discardLog()})
 	if !errors.Is(err, bus.ErrIdentity) || strings.Contains(err.Error(), "hush") {
 		t.Errorf("a user in the URL beside a token: %v", err)
 	}
@@ -201,10 +201,10 @@ func TestNoTrust(t *testing.T) {
 	stranger, strangerKey := others.issue("stranger", time.Hour)
 	ca, wrong := filepath.Join(dir, "ours.crt"), filepath.Join(dir, "others.crt")
 	for name, c := range map[string]struct {
-		serve  func(*natsserver.Options)
-		scheme string
-		who    bus.Identity
-		says   string // empty: it connects
+		serve    func(*natsserver.Options)
+		scheme   string
+		who      bus.Identity
+		wantText string // empty: it connects
 	}{
 		"all is well":             {withTLS(t, cert, key, ca), "tls", bus.Identity{CA: ca, Cert: client, Key: clientKey}, ""},
 		"TLS without the scheme":  {withTLS(t, cert, key, ""), "nats", bus.Identity{CA: ca}, ""},
@@ -218,25 +218,25 @@ func TestNoTrust(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := listen(t, 0, c.serve)
-			b, err := bus.Connect(t.Context(), bus.Options{URL: c.scheme + "://" + s.Addr().String(), Identity: c.who, Log: quietly()})
-			if c.says == "" {
+			s, _ := startServer(t, 0, c.serve)
+			b, err := bus.Connect(t.Context(), bus.Options{URL: c.scheme + "://" + s.Addr().String(), Identity: c.who, Log: discardLog()})
+			if c.wantText == "" {
 				if err != nil {
 					t.Fatal(err)
 				}
 				b.Close()
 				return
 			}
-			if !errors.Is(err, bus.ErrUntrusted) || errors.Is(err, bus.ErrUnreachable) || !strings.Contains(err.Error(), c.says) {
+			if !errors.Is(err, bus.ErrUntrusted) || errors.Is(err, bus.ErrUnreachable) || !strings.Contains(err.Error(), c.wantText) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
 }
 
-// TestRotatedFilesApplyWithoutARestart checks that rotated files take effect at the next connection, and that a
+// TestRotatedFilesApplyWithoutRestart checks that rotated files take effect at the next connection, and that a
 // half-done rotation breaks nothing.
-func TestRotatedFilesApplyWithoutARestart(t *testing.T) {
+func TestRotatedFilesApplyWithoutRestart(t *testing.T) {
 	t.Parallel()
 	dir := bustest.Dir(t)
 	first, second := newAuthority(t, dir, "first"), newAuthority(t, dir, "second")
@@ -259,7 +259,7 @@ func TestRotatedFilesApplyWithoutARestart(t *testing.T) {
 		who           bus.Identity
 		before, after func(*natsserver.Options)
 		rotate        func()
-		says          string // during the rotation
+		wantText      string // during the rotation
 	}{
 		"token": {
 			bus.Identity{Token: write(t, dir, "token", "one")},
@@ -279,7 +279,7 @@ func TestRotatedFilesApplyWithoutARestart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, port := listen(t, 0, c.before)
+			s, port := startServer(t, 0, c.before)
 			log := &bustest.Log{}
 			b, err := bus.Connect(t.Context(), bus.Options{URL: "nats://" + s.Addr().String(), Identity: c.who, Log: slog.New(slog.NewTextHandler(log, nil))})
 			if err != nil {
@@ -287,9 +287,9 @@ func TestRotatedFilesApplyWithoutARestart(t *testing.T) {
 			}
 			defer b.Close()
 			stop(s)
-			listen(t, port, c.after)
-			if c.says != "" {
-				eventually(t, "it is said why the broker refuses", func() bool { return strings.Contains(strings.ToLower(log.String()), strings.ToLower(c.says)) })
+			startServer(t, port, c.after)
+			if c.wantText != "" {
+				eventually(t, "it is said why the broker refuses", func() bool { return strings.Contains(strings.ToLower(log.String()), strings.ToLower(c.wantText)) })
 			}
 			c.rotate()
 			eventually(t, "the connection is back", b.Conn.Connected)

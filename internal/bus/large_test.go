@@ -38,8 +38,8 @@ func TestOversizedAlertIsShortened(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, bustest.Dir(t))
-			said := &bustest.Log{}
-			b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
+			logged := &bustest.Log{}
+			b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(logged, nil)) })
 			setAlerts(t, bustest.JetStream(t, s.ClientURL()), limit)
 			if err := b.AlertsStream.Inspect(t.Context()); err != nil {
 				t.Fatal(err)
@@ -55,8 +55,8 @@ func TestOversizedAlertIsShortened(t *testing.T) {
 			if got[0].ID != large.ID || !strings.HasPrefix(got[0].Text, "äää") || !strings.Contains(got[0].Text, "shortened") || strings.Contains(got[0].Text, "\uFFFD") {
 				t.Errorf("said %s %q", got[0].ID, got[0].Text)
 			}
-			if got[1].Text != alert(1).Text || strings.Count(said.String(), large.ID.String()) != 1 {
-				t.Errorf("the one behind it says %q; logged was %s", got[1].Text, said)
+			if got[1].Text != alert(1).Text || strings.Count(logged.String(), large.ID.String()) != 1 {
+				t.Errorf("the one behind it says %q; logged was %s", got[1].Text, logged)
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func TestOversizedAlertDoesNotBlockOthers(t *testing.T) {
 	o.MaxPayload = 2000
 	srv := bustest.Serve(t, o)
 	b := connectURL(t, srv.ClientURL())
-	batch := some(10)
+	batch := someAlerts(10)
 	batch[4].Key = strings.Repeat("ä", 250)
 	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	if !errors.Is(err, nats.ErrMaxPayload) || !strings.Contains(err.Error(), "max_payload") || len(sent) != 9 {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestLeads(t *testing.T) {
-	heard := func(name string) *jetstream.PeerInfo { return &jetstream.PeerInfo{Name: name, Active: time.Second} }
+	received := func(name string) *jetstream.PeerInfo { return &jetstream.PeerInfo{Name: name, Active: time.Second} }
 	quiet := func(name string) *jetstream.PeerInfo {
 		return &jetstream.PeerInfo{Name: name, Active: 5 * time.Second}
 	}
@@ -26,16 +26,16 @@ func TestLeads(t *testing.T) {
 	}{
 		"no cluster":           {nil, true},
 		"one copy":             {&jetstream.ClusterInfo{Leader: "a"}, true},
-		"all heard":            {group("a", peers{heard("b"), heard("c")}), true},
-		"one is away":          {group("a", peers{heard("b"), gone("c")}), true},
-		"one is quiet":         {group("a", peers{quiet("b"), heard("c")}), true},
+		"all heard":            {group("a", peers{received("b"), received("c")}), true},
+		"one is away":          {group("a", peers{received("b"), gone("c")}), true},
+		"one is quiet":         {group("a", peers{quiet("b"), received("c")}), true},
 		"cut off":              {group("a", peers{quiet("b"), quiet("c")}), false},
 		"alone":                {group("a", peers{gone("b"), gone("c")}), false},
 		"just begun":           {group("a", peers{never("b"), never("c")}), false},
-		"no leader":            {group("", peers{heard("a"), heard("b"), heard("c")}), false},
-		"a follower":           {group("b", peers{heard("b"), heard("c")}), false},
-		"five, two of them":    {group("a", peers{heard("b"), quiet("c"), quiet("d"), gone("e")}), false},
-		"five, three of them":  {group("a", peers{heard("b"), heard("c"), quiet("d"), gone("e")}), true},
+		"no leader":            {group("", peers{received("a"), received("b"), received("c")}), false},
+		"a follower":           {group("b", peers{received("b"), received("c")}), false},
+		"five, two of them":    {group("a", peers{received("b"), quiet("c"), quiet("d"), gone("e")}), false},
+		"five, three of them":  {group("a", peers{received("b"), received("c"), quiet("d"), gone("e")}), true},
 		"a group of one":       {group("a", nil), true},
 		"of two, the other is": {group("a", peers{gone("b")}), false},
 	} {

@@ -33,7 +33,7 @@ func deny(subjects ...string) *natsserver.Permissions {
 	}
 }
 
-func TestAMissingPermissionIsNamedAtTheStart(t *testing.T) {
+func TestMissingPermissionIsNamedAtStart(t *testing.T) {
 	noAnswers := deny()
 	noAnswers.Subscribe.Deny = []string{"_INBOX.>"}
 	for want, may := range map[string]*natsserver.Permissions{
@@ -44,7 +44,7 @@ func TestAMissingPermissionIsNamedAtTheStart(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			url, _ := serveUser(t, may)
-			_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
+			_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: discardLog()})
 			if !errors.Is(err, bus.ErrDenied) || errors.Is(err, bus.ErrUnreachable) || !strings.Contains(err.Error(), want) {
 				t.Errorf("without the permission: %v", err)
 			}
@@ -55,17 +55,17 @@ func TestAMissingPermissionIsNamedAtTheStart(t *testing.T) {
 func TestMissingPermissionToPublishAlerts(t *testing.T) {
 	t.Parallel()
 	url, _ := serveUser(t, deny("deadman.alerts.>"))
-	said := &bustest.Log{}
-	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: slog.New(slog.NewTextHandler(said, nil))})
+	logged := &bustest.Log{}
+	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: slog.New(slog.NewTextHandler(logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	sent, err := b.AlertPublisher.Publish(t.Context(), some(100))
+	sent, err := b.AlertPublisher.Publish(t.Context(), someAlerts(100))
 	if !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "publish on deadman.alerts.>") || len(sent) != 0 {
 		t.Errorf("%d sent, %v", len(sent), err)
 	}
-	if n := strings.Count(said.String(), "level=ERROR"); n != 1 {
+	if n := strings.Count(logged.String(), "level=ERROR"); n != 1 {
 		t.Errorf("one missing permission is logged %d times", n)
 	}
 }
@@ -75,7 +75,7 @@ func TestDelayedAlert(t *testing.T) {
 	t.Parallel()
 	url, all := serveUser(t, deny("deadman.alerts.*.critical.>"))
 	b := connectURL(t, url)
-	batch := some(6)
+	batch := someAlerts(6)
 	for i := range batch {
 		batch[i].Key = []string{"a", "b"}[i%2]
 	}
@@ -85,7 +85,7 @@ func TestDelayedAlert(t *testing.T) {
 		t.Error(err)
 	}
 	var got []string
-	for _, m := range kept(t, bustest.JetStream(t, all)) {
+	for _, m := range storedMessages(t, bustest.JetStream(t, all)) {
 		got = append(got, m.Header.Get("ce-id"))
 	}
 	want := []string{batch[0].ID.String(), batch[1].ID.String(), batch[3].ID.String(), batch[5].ID.String()}
@@ -101,14 +101,14 @@ func TestStreamWithoutUpdatePermission(t *testing.T) {
 	js := bustest.JetStream(t, all)
 	makeStream(t, js, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}})
 	b := connectURL(t, url)
-	publishAlerts(t, b, some(20))
-	if sizes, alone := batchesOf(kept(t, js)); len(sizes) != 0 || alone != 20 {
+	publishAlerts(t, b, someAlerts(20))
+	if sizes, alone := batchesOf(storedMessages(t, js)); len(sizes) != 0 || alone != 20 {
 		t.Errorf("in batches of %v, and %d alone", sizes, alone)
 	}
 }
 
-// TestAMissingPermissionToPublish checks that a denied publication fails at once, regardless of the timeout.
-func TestAMissingPermissionToPublish(t *testing.T) {
+// TestMissingPermissionToPublish checks that a denied publication fails at once, regardless of the timeout.
+func TestMissingPermissionToPublish(t *testing.T) {
 	t.Parallel()
 	url, all := serveUser(t, deny("orders.>", "beats.>"))
 	makeStream(t, bustest.JetStream(t, all), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
@@ -140,9 +140,9 @@ func TestAMissingPermissionToPublish(t *testing.T) {
 	}
 }
 
-// TestAMissingPermissionToBind checks that a denied request about streams fails at once with the missing permission,
+// TestMissingPermissionToBind checks that a denied request about streams fails at once with the missing permission,
 // because a user saving a rule waits for it.
-func TestAMissingPermissionToBind(t *testing.T) {
+func TestMissingPermissionToBind(t *testing.T) {
 	t.Parallel()
 	for permission, may := range map[string]*natsserver.Permissions{
 		"publish on $JS.API.STREAM.INFO.ORDERS": deny("$JS.API.STREAM.INFO.ORDERS"),

@@ -16,20 +16,20 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// due returns the emission of a current tick.
-func due(subject string) futurejobs.Emission {
+// dueEmission returns the emission of a current tick.
+func dueEmission(subject string) futurejobs.Emission {
 	at := time.Now().UTC().Truncate(time.Second)
 	return futurejobs.Emission{Rule: "import-due", Subject: subject, ID: fmt.Sprintf("import-due-%d", at.Unix()), Data: []byte(`{"any":"json"}`), At: at, Missed: 2}
 }
 
-// unheld sends an event of an unchanged rule.
-func unheld(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
+// withoutLease sends an event of an unchanged rule.
+func withoutLease(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
 	_, err := send(ctx)
 	return err
 }
 
-// on returns the events of a stream on a subject.
-func on(t *testing.T, js jetstream.JetStream, stream, subject string) (all []jetstream.RawStreamMsg) {
+// messagesOn returns the events of a stream on a subject.
+func messagesOn(t *testing.T, js jetstream.JetStream, stream, subject string) (all []jetstream.RawStreamMsg) {
 	t.Helper()
 	s, err := js.Stream(t.Context(), stream)
 	if err != nil {
@@ -51,12 +51,12 @@ func on(t *testing.T, js jetstream.JetStream, stream, subject string) (all []jet
 func TestEmittedEventsAreCaptured(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
-	e := due("imports.due")
+	e := dueEmission("imports.due")
 	for range 2 {
-		if err := b.TickPublisher.PublishTick(t.Context(), e, unheld); err != nil {
+		if err := b.TickPublisher.PublishTick(t.Context(), e, withoutLease); err != nil {
 			t.Fatal(err)
 		}
-		got := on(t, js, bus.EventsStream, e.Subject)
+		got := messagesOn(t, js, bus.EventsStream, e.Subject)
 		if len(got) != 1 || string(got[0].Data) != string(e.Data) {
 			t.Fatalf("%d events: %+v", len(got), got)
 		}
@@ -71,7 +71,7 @@ func TestEmittedEventsAreCaptured(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.TickPublisher.PublishTick(t.Context(), due("imports.*"), unheld); !errors.Is(err, bus.ErrSubject) {
+	if err := b.TickPublisher.PublishTick(t.Context(), dueEmission("imports.*"), withoutLease); !errors.Is(err, bus.ErrSubject) {
 		t.Errorf("on a wildcard: %v", err)
 	}
 }
@@ -84,7 +84,7 @@ func TestEmittedEventsAreSearchedFirst(t *testing.T) {
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "IMPORTS", Subjects: []string{"imports.>"}, Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	e := due("imports.due")
+	e := dueEmission("imports.due")
 	publish := func(id string) {
 		msg := &nats.Msg{Subject: e.Subject, Data: e.Data, Header: nats.Header{"ce-id": {id}}} // without an id
 		if _, err := js.PublishMsg(t.Context(), msg); err != nil {
@@ -95,11 +95,11 @@ func TestEmittedEventsAreSearchedFirst(t *testing.T) {
 	publish(e.ID)
 	publish("import-due-2")
 	for range 2 {
-		if err := b.TickPublisher.PublishTick(t.Context(), e, unheld); err != nil {
+		if err := b.TickPublisher.PublishTick(t.Context(), e, withoutLease); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := on(t, js, "IMPORTS", e.Subject); len(got) != 3 {
+	if got := messagesOn(t, js, "IMPORTS", e.Subject); len(got) != 3 {
 		t.Errorf("%d events, want 3", len(got))
 	}
 }
@@ -115,13 +115,13 @@ func TestEmittedEventsAreThereOnce(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	e := due("imports.due")
+	e := dueEmission("imports.due")
 	nodes := []*bus.Bus{connect(t, server), connect(t, server), connect(t, server)}
 	var all sync.WaitGroup
 	for _, b := range nodes {
 		all.Go(func() {
 			for range 20 {
-				if err := b.TickPublisher.PublishTick(t.Context(), e, unheld); err != nil {
+				if err := b.TickPublisher.PublishTick(t.Context(), e, withoutLease); err != nil {
 					t.Error(err)
 				}
 			}
@@ -136,7 +136,7 @@ func TestEmittedEventsAreThereOnce(t *testing.T) {
 	})
 	all.Wait()
 	n := 0
-	for _, m := range on(t, js, "IMPORTS", e.Subject) {
+	for _, m := range messagesOn(t, js, "IMPORTS", e.Subject) {
 		if m.Header.Get("ce-id") == e.ID {
 			n++
 		}
@@ -146,17 +146,17 @@ func TestEmittedEventsAreThereOnce(t *testing.T) {
 	}
 }
 
-// TestEmittedEventsAreNotPublishedAfterAnOldSearch checks that a node pausing between its search and its publication
+// TestEmittedEventsAreNotPublishedAfterOldSearch checks that a node pausing between its search and its publication
 // detects a faster node.
-func TestEmittedEventsAreNotPublishedAfterAnOldSearch(t *testing.T) {
+func TestEmittedEventsAreNotPublishedAfterOldSearch(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
-	e := due("imports.due")
+	e := dueEmission("imports.due")
 	stale, err := bus.UnlessThere(b.TickPublisher, t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.TickPublisher.PublishTick(t.Context(), e, unheld); err != nil {
+	if err := b.TickPublisher.PublishTick(t.Context(), e, withoutLease); err != nil {
 		t.Fatal(err)
 	}
 	stale.Header.Del("Nats-Msg-Id") // the window is over
@@ -165,7 +165,7 @@ func TestEmittedEventsAreNotPublishedAfterAnOldSearch(t *testing.T) {
 	if _, err := js.PublishMsg(ctx, stale); err == nil {
 		t.Error("it was published")
 	}
-	if got := on(t, js, bus.EventsStream, e.Subject); len(got) != 1 {
+	if got := messagesOn(t, js, bus.EventsStream, e.Subject); len(got) != 1 {
 		t.Errorf("%d events, want 1", len(got))
 	}
 }

@@ -25,9 +25,9 @@ func statuses(subject string) []*nats.Msg {
 	return all
 }
 
-// TestReadSkipsBodiesThatLookLikeAStatus checks that a message resembling a status is read like any other, so that no
+// TestReadSkipsBodiesThatLookLikeStatus checks that a message resembling a status is read like any other, so that no
 // sender can block a stream.
-func TestReadSkipsBodiesThatLookLikeAStatus(t *testing.T) {
+func TestReadSkipsBodiesThatLookLikeStatus(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
 	b, js := connect(t, s), bustest.JetStream(t, s.ClientURL())
@@ -46,7 +46,7 @@ func TestReadSkipsBodiesThatLookLikeAStatus(t *testing.T) {
 		put(&nats.Msg{Subject: "orders.created", Data: []byte(`{}`)})
 	}
 	for _, after := range []int{0, 1, 2, 5} { // even as the first message
-		r := read(t, b, bus.EventsStream, want[0]+uint64(after)-1, "orders.created")
+		r := newReader(t, b, bus.EventsStream, want[0]+uint64(after)-1, "orders.created")
 		var got []futurejobs.Event
 		eventually(t, "all is read", func() bool {
 			some, err := r.Next(t.Context(), 100, time.Second)
@@ -62,12 +62,12 @@ func TestReadSkipsBodiesThatLookLikeAStatus(t *testing.T) {
 	}
 }
 
-// TestFollowSkipsBodiesThatLookLikeAStatus checks that such a message does not block followers of alerts.
-func TestFollowSkipsBodiesThatLookLikeAStatus(t *testing.T) {
+// TestFollowSkipsBodiesThatLookLikeStatus checks that such a message does not block followers of alerts.
+func TestFollowSkipsBodiesThatLookLikeStatus(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
 	b, js := connect(t, s), bustest.JetStream(t, s.ClientURL())
-	want := some(2)
+	want := someAlerts(2)
 	publishAlerts(t, b, want[:1])
 	all := statuses("deadman.alerts.a.warning.x")
 	for _, m := range all {
@@ -109,7 +109,7 @@ func TestReadOverManyRequests(t *testing.T) {
 	case err := <-last.Err():
 		t.Fatal(err)
 	}
-	r := read(t, b, bus.EventsStream, 0, "orders.created")
+	r := newReader(t, b, bus.EventsStream, 0, "orders.created")
 	n := uint64(0)
 	eventually(t, "all is read", func() bool {
 		some, err := r.Next(t.Context(), 10_000, time.Second)

@@ -19,7 +19,7 @@ import (
 	"deadman/internal/events"
 )
 
-func read(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...string) events.Reader {
+func newReader(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...string) events.Reader {
 	t.Helper()
 	r, err := b.Streams.Read(t.Context(), stream, after, subjects)
 	if err != nil {
@@ -32,7 +32,7 @@ func read(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...str
 // drain reads until no messages are left.
 func drain(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...string) []futurejobs.Event {
 	t.Helper()
-	r := read(t, b, stream, after, subjects...)
+	r := newReader(t, b, stream, after, subjects...)
 	defer func() { r.Close() }()
 	var all []futurejobs.Event
 	for again := 0; ; {
@@ -40,7 +40,7 @@ func drain(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...st
 		if errors.Is(err, bus.ErrReaderLost) && again < 10 { // a cluster has elected another leader
 			again++
 			r.Close()
-			r = read(t, b, stream, after, subjects...)
+			r = newReader(t, b, stream, after, subjects...)
 			continue
 		}
 		if err != nil {
@@ -50,14 +50,14 @@ func drain(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...st
 		if len(all) > 0 {
 			after = all[len(all)-1].Seq
 		}
-		if drained(t, r, after) {
+		if isDrained(t, r, after) {
 			return all
 		}
 	}
 }
 
-// drained reports whether no messages after seq are left at the moment.
-func drained(t *testing.T, r events.Reader, seq uint64) bool {
+// isDrained reports whether no messages after seq are left at the moment.
+func isDrained(t *testing.T, r events.Reader, seq uint64) bool {
 	t.Helper()
 	end, ok, err := r.End(t.Context())
 	if err != nil {
@@ -87,7 +87,7 @@ func seqs(all []futurejobs.Event) []uint64 {
 	return s
 }
 
-func TestReadOnlyTheSubjects(t *testing.T) {
+func TestReadOnlySubjects(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	bind(t, b, "a.*", "b.*", "c")
@@ -116,8 +116,8 @@ func TestReadOnlyTheSubjects(t *testing.T) {
 	}
 }
 
-// TestEndOfAMovedSubject checks that a stream's end is not the end of a subject that moved to another stream.
-func TestEndOfAMovedSubject(t *testing.T) {
+// TestEndOfMovedSubject checks that a stream's end is not the end of a subject that moved to another stream.
+func TestEndOfMovedSubject(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	bind(t, b, "a.*")
@@ -198,7 +198,7 @@ func TestPublishEventRefuses(t *testing.T) {
 func TestNextReturnsAvailableEvents(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "x")
-	r := read(t, b, bus.EventsStream, 0, "x")
+	r := newReader(t, b, bus.EventsStream, 0, "x")
 	if got, err := r.Next(t.Context(), 10, time.Millisecond); len(got) != 0 || err != nil {
 		t.Fatalf("nothing was there: %v, %v", got, err)
 	}
@@ -223,7 +223,7 @@ func TestNextLosesNothingWhenItIsCalledOff(t *testing.T) {
 	for range all {
 		publish(t, b, "x")
 	}
-	r := read(t, b, bus.EventsStream, 0, "x")
+	r := newReader(t, b, bus.EventsStream, 0, "x")
 	got, err := r.Next(t.Context(), 1, time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestNextLosesNothingWhenItIsCalledOff(t *testing.T) {
 func TestDrainedIsNeverTrueTooEarly(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "mine.*", "other.*")
-	r := read(t, b, bus.EventsStream, 0, "mine.*")
+	r := newReader(t, b, bus.EventsStream, 0, "mine.*")
 
 	const events = 600
 	var acked atomic.Uint64
@@ -270,7 +270,7 @@ func TestDrainedIsNeverTrueTooEarly(t *testing.T) {
 	var trues, taken int
 	for taken < events/3 {
 		known := acked.Load()
-		if drained(t, r, at) {
+		if isDrained(t, r, at) {
 			if trues++; at < known {
 				t.Fatalf("drained at %d, but %d was acknowledged before", at, known)
 			}
@@ -284,7 +284,7 @@ func TestDrainedIsNeverTrueTooEarly(t *testing.T) {
 		}
 	}
 	sending.Wait()
-	if !drained(t, r, at) {
+	if !isDrained(t, r, at) {
 		t.Error("at the end there is still something")
 	}
 	t.Logf("drained %d times while %d events came", trues, events)
@@ -297,7 +297,7 @@ func TestRecreatedStreamIsNoticed(t *testing.T) {
 	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	publish(t, b, "orders.a")
 	publish(t, b, "orders.b")
-	r := read(t, b, "ORDERS", 2, "orders.>")
+	r := newReader(t, b, "ORDERS", 2, "orders.>")
 	first, err := b.Streams.Info(t.Context(), "ORDERS")
 	if err != nil {
 		t.Fatal(err)
@@ -326,7 +326,7 @@ func TestRecreatedStreamIsNoticed(t *testing.T) {
 	}
 }
 
-func TestBeforeATime(t *testing.T) {
+func TestBeforeTime(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "x")
 	for range 3 {
@@ -344,20 +344,20 @@ func TestBeforeATime(t *testing.T) {
 	}
 }
 
-func TestReaderEndsWithTheConnection(t *testing.T) {
+func TestReaderEndsWithConnection(t *testing.T) {
 	dir := bustest.Dir(t)
 	s := serve(t, dir)
 	b := connectURL(t, s.ClientURL())
 	bind(t, b, "x")
 	publish(t, b, "x")
-	r := read(t, b, bus.EventsStream, 1, "x")
+	r := newReader(t, b, bus.EventsStream, 1, "x")
 	if _, err := r.Next(t.Context(), 1, time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	addr := s.ClientURL()[len("nats://"):]
 	s.Close()
 	eventually(t, "the connection is lost", func() bool { return !b.Conn.Connected() }) // the reader notices it earlier
-	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: addr, Log: quietly()})
+	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: addr, Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestThePastEndsWhereTheStreamForgets checks that a replay does not wait for messages deleted meanwhile, because a
+// TestPastEndsWhereStreamForgets checks that a replay does not wait for messages deleted meanwhile, because a
 // quiet stream might never end it.
-func TestThePastEndsWhereTheStreamForgets(t *testing.T) {
+func TestPastEndsWhereStreamForgets(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.*"}, Storage: jetstream.MemoryStorage})

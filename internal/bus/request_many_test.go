@@ -13,8 +13,8 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// answering runs several responders on a subject, one of them silent.
-func answering(t *testing.T, s *bus.Server, subject string, answers ...string) {
+// respond runs several responders on a subject, one of them silent.
+func respond(t *testing.T, s *bus.Server, subject string, answers ...string) {
 	t.Helper()
 	conn, err := nats.Connect(s.ClientURL())
 	if err != nil {
@@ -35,25 +35,25 @@ func answering(t *testing.T, s *bus.Server, subject string, answers ...string) {
 	}
 }
 
-func gather(t *testing.T, b *bus.Bus, subject string, limit int, within, quiet time.Duration) (string, error) {
+func requestMany(t *testing.T, b *bus.Bus, subject string, limit int, within, quiet time.Duration) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	all, err := b.Messages.RequestMany(ctx, subject, limit, quiet)
-	var said []string
+	var texts []string
 	for _, m := range all {
-		said = append(said, string(m.Data))
+		texts = append(texts, string(m.Data))
 	}
-	return strings.Join(said, " "), err
+	return strings.Join(texts, " "), err
 }
 
 func TestGather(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
-	answering(t, s, "many", "one", "one", "one")
-	answering(t, s, "silent", "")
-	answering(t, s, "some", "one", "", "one")
+	respond(t, s, "many", "one", "one", "one")
+	respond(t, s, "silent", "")
+	respond(t, s, "some", "one", "", "one")
 	for _, c := range []struct {
 		subject       string
 		most          int
@@ -66,7 +66,7 @@ func TestGather(t *testing.T) {
 		{"silent", 10, 100 * time.Millisecond, 10 * time.Millisecond, ""}, // without an error
 		{"absent.there", 10, time.Hour, time.Hour, ""},                    // the broker reports it
 	} {
-		if got, err := gather(t, b, c.subject, c.most, c.within, c.quiet); err != nil || got != c.want {
+		if got, err := requestMany(t, b, c.subject, c.most, c.within, c.quiet); err != nil || got != c.want {
 			t.Errorf("%s: %q, %v; want %q", c.subject, got, err, c.want)
 		}
 	}
@@ -77,21 +77,21 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// TestGatherWithoutABroker checks that a silent or missing broker is not taken for a lack of responders.
-func TestGatherWithoutABroker(t *testing.T) {
+// TestGatherWithoutBroker checks that a silent or missing broker is not taken for a lack of responders.
+func TestGatherWithoutBroker(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
-	proxy, url := between(t, s)
+	proxy, url := newProxy(t, s)
 	b := connectURL(t, url)
 	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gather(t, b, "absent.there", 1, 300*time.Millisecond, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
+	if _, err := requestMany(t, b, "absent.there", 1, 300*time.Millisecond, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("silent: %v", err)
 	}
 	proxy.Stop()
 	eventually(t, "the connection is lost", func() bool { return !b.Conn.Connected() })
-	if _, err := gather(t, b, "absent.there", 1, time.Hour, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
+	if _, err := requestMany(t, b, "absent.there", 1, time.Hour, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("away: %v", err)
 	}
 }

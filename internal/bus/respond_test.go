@@ -24,10 +24,10 @@ func TestOnlyRequestsAreAnswered(t *testing.T) {
 				b = connect(t, s)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			asked, ended := make(chan string, 100), make(chan error, 1)
+			requested, ended := make(chan string, 100), make(chan error, 1)
 			go func() {
 				ended <- b.Messages.Respond(ctx, "deadman.acks.*", "deadman", func(_ context.Context, subject string, _ []byte) bus.Reply {
-					asked <- subject
+					requested <- subject
 					return bus.Reply{Data: []byte("yes")}
 				})
 			}()
@@ -43,8 +43,8 @@ func TestOnlyRequestsAreAnswered(t *testing.T) {
 			}
 			defer nc.Close()
 			eventually(t, "requests are answered", func() bool { _, err := nc.Request("deadman.acks.ready", nil, time.Second); return err == nil })
-			for len(asked) > 0 {
-				<-asked
+			for len(requested) > 0 {
+				<-requested
 			}
 			for subject, of := range map[string]*nats.Msg{
 				"no-reply": {}, "status": {Reply: "_INBOX.x", Header: nats.Header{"Status": {"404"}}}, "alert": {Reply: "deadman.alerts.a.b"},
@@ -59,8 +59,8 @@ func TestOnlyRequestsAreAnswered(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := make(map[string]bool)
-			for len(asked) > 0 {
-				done[<-asked] = true
+			for len(requested) > 0 {
+				done[<-requested] = true
 			}
 			// On an external server, its operator decides about the subjects of events.
 			if !done["deadman.acks.last"] || done["deadman.acks.event"] == inProcess || len(done) > 2 || inProcess && len(done) != 1 {

@@ -6,9 +6,9 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// TestTheEmbeddedServerSyncsEveryWrite checks that every write is synced. The server's default would acknowledge an
+// TestEmbeddedServerSyncsEveryWrite checks that every write is synced. The server's default would acknowledge an
 // event up to two minutes before it is on disk.
-func TestTheEmbeddedServerSyncsEveryWrite(t *testing.T) {
+func TestEmbeddedServerSyncsEveryWrite(t *testing.T) {
 	s, err := StartServer(ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)

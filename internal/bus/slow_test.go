@@ -14,8 +14,8 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// between puts a proxy in front of a server.
-func between(t *testing.T, s *bus.Server) (proxy *toxiproxy.Proxy, url string) {
+// newProxy puts a proxy in front of a server.
+func newProxy(t *testing.T, s *bus.Server) (proxy *toxiproxy.Proxy, url string) {
 	t.Helper()
 	quiet := zerolog.Nop()
 	proxy = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), quiet), t.Name(), "127.0.0.1:0", strings.TrimPrefix(s.ClientURL(), "nats://"))
@@ -26,16 +26,16 @@ func between(t *testing.T, s *bus.Server) (proxy *toxiproxy.Proxy, url string) {
 	return proxy, "nats://" + proxy.Listen
 }
 
-// TestASlowWay checks a network that takes longer for a batch than the timeout of an answer.
-func TestASlowWay(t *testing.T) {
+// TestSlowWay checks a network that takes longer for a batch than the timeout of an answer.
+func TestSlowWay(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
-	proxy, url := between(t, s)
+	proxy, url := newProxy(t, s)
 	b := connectURL(t, url)
 	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "bandwidth", "stream": "upstream", "attributes": {"rate": 50}}`)); err != nil {
 		t.Fatal(err)
 	}
-	batch := some(400)
+	batch := someAlerts(400)
 	left, silent := batch, 0
 	for len(left) > 0 {
 		sent, err := b.AlertPublisher.Publish(t.Context(), left)
@@ -60,9 +60,9 @@ func TestASlowWay(t *testing.T) {
 func TestBrokenConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
-	proxy, url := between(t, s)
+	proxy, url := newProxy(t, s)
 	b := connectURL(t, url)
-	batch := some(3000)
+	batch := someAlerts(3000)
 	for i := range batch {
 		batch[i].Key = fmt.Sprint(i % 50)
 	}

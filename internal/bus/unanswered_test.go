@@ -13,18 +13,18 @@ import (
 	"deadman/internal/bus/bustest"
 )
 
-// TestBindingWithoutAnAnswer checks that a missing or silent broker gives ErrUnreachable when a subject is bound, so
+// TestBindingWithoutAnswer checks that a missing or silent broker gives ErrUnreachable when a subject is bound, so
 // that a node applying its rules retries.
-func TestBindingWithoutAnAnswer(t *testing.T) {
+func TestBindingWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
-	proxy, url := between(t, s)
+	proxy, url := newProxy(t, s)
 	b := connectURL(t, url)
-	asked := func(what string, ask func(context.Context, []string) error) {
+	requests := func(what string, send func(context.Context, []string) error) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		if err := ask(ctx, []string{"orders.created"}); !errors.Is(err, bus.ErrUnreachable) {
+		if err := send(ctx, []string{"orders.created"}); !errors.Is(err, bus.ErrUnreachable) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -34,19 +34,19 @@ func TestBindingWithoutAnAnswer(t *testing.T) {
 	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`)); err != nil {
 		t.Fatal(err)
 	}
-	asked("silent, bind", bind)
-	asked("silent, find", find)
+	requests("silent, bind", bind)
+	requests("silent, find", find)
 	proxy.Stop()
 	eventually(t, "the connection is lost", func() bool { return !b.Conn.Connected() })
-	asked("away, bind", bind)
-	asked("away, find", find)
+	requests("away, bind", bind)
+	requests("away, find", find)
 }
 
-// TestAnEventWithoutAnAnswer checks that an event does not wait for an answer after its connection is lost.
-func TestAnEventWithoutAnAnswer(t *testing.T) {
+// TestEventWithoutAnswer checks that an event does not wait for an answer after its connection is lost.
+func TestEventWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))
-	proxy, url := between(t, s)
+	proxy, url := newProxy(t, s)
 	b := connectURL(t, url)
 	bind(t, b, "orders.created")
 	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`)); err != nil {
@@ -75,9 +75,9 @@ func TestAnEventWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestStreamUnknownToTheServer checks that a node retries if another node created the stream of alerts and
+// TestStreamUnknownToServer checks that a node retries if another node created the stream of alerts and
 // the asked server does not know it yet. A client of a server without JetStream simulates such a server's answers.
-func TestStreamUnknownToTheServer(t *testing.T) {
+func TestStreamUnknownToServer(t *testing.T) {
 	t.Parallel()
 	o := bustest.Options(t)
 	o.JetStream = false
@@ -98,7 +98,7 @@ func TestStreamUnknownToTheServer(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bus.Connect(t.Context(), bus.Options{URL: s.ClientURL(), Log: quietly()}); !errors.Is(err, bus.ErrUnreachable) || !strings.Contains(err.Error(), bus.AlertsStream) {
+	if _, err := bus.Connect(t.Context(), bus.Options{URL: s.ClientURL(), Log: discardLog()}); !errors.Is(err, bus.ErrUnreachable) || !strings.Contains(err.Error(), bus.AlertsStream) {
 		t.Errorf("connect: %v, want ErrUnreachable with the name of the stream", err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 // everyUser lists the users with a file.
 var everyUser = []string{bus.UserAdmin, bus.UserEvents, bus.UserAlerts, bus.UserConsumers, bus.UserAcks, bus.UserHandlers}
 
-// guarded starts a server whose users have their secrets in a data folder.
-func guarded(t *testing.T, data string, log *bustest.Log, change ...func(*bus.ServerOptions)) *bus.Server {
+// newGuardedServer starts a server whose users have their secrets in a data folder.
+func newGuardedServer(t *testing.T, data string, log *bustest.Log, change ...func(*bus.ServerOptions)) *bus.Server {
 	t.Helper()
 	o := bus.ServerOptions{Dir: filepath.Join(data, "nats"), Addr: "127.0.0.1:0", Users: filepath.Join(data, bus.UsersDir), Log: slog.New(slog.NewTextHandler(log, nil))}
 	for _, c := range change {
@@ -40,7 +40,7 @@ func guarded(t *testing.T, data string, log *bustest.Log, change ...func(*bus.Se
 func TestUsersLogIn(t *testing.T) {
 	t.Parallel()
 	data, log := bustest.Dir(t), &bustest.Log{}
-	s := guarded(t, data, log)
+	s := newGuardedServer(t, data, log)
 	if !s.Guarded() {
 		t.Error("it says that it answers everybody")
 	}
@@ -96,11 +96,11 @@ func publishAndBind(t *testing.T, b *bus.Bus) {
 	publish(t, b, "orders.created")
 }
 
-// TestATokenBesideUsers checks that a token grants all permissions beside the users.
-func TestATokenBesideUsers(t *testing.T) {
+// TestTokenBesideUsers checks that a token grants all permissions beside the users.
+func TestTokenBesideUsers(t *testing.T) {
 	t.Parallel()
 	data, file := bustest.Dir(t), write(t, t.TempDir(), "token", token)
-	s := guarded(t, data, &bustest.Log{}, func(o *bus.ServerOptions) { o.TokenFile = file })
+	s := newGuardedServer(t, data, &bustest.Log{}, func(o *bus.ServerOptions) { o.TokenFile = file })
 	if _, err := nats.Connect(s.ClientURL()); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("without a token: %v", err)
 	}
@@ -147,7 +147,7 @@ func TestSecretsOfUsers(t *testing.T) {
 		}
 		return secrets
 	}
-	guarded(t, data, &bustest.Log{}).Close()
+	newGuardedServer(t, data, &bustest.Log{}).Close()
 	first := read()
 	distinct := make(map[string]bool)
 	for _, user := range everyUser {
@@ -170,7 +170,7 @@ func TestSecretsOfUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &bustest.Log{}
-	guarded(t, data, log).Close()
+	newGuardedServer(t, data, log).Close()
 	second := read()
 	for _, user := range everyUser {
 		changed := user == bus.UserEvents || user == bus.UserAcks && runtime.GOOS != "windows"
@@ -179,8 +179,8 @@ func TestSecretsOfUsers(t *testing.T) {
 		}
 	}
 	if runtime.GOOS != "windows" {
-		for says, user := range map[string]string{"another took its place": bus.UserAcks, "was open to a group": bus.UserAlerts} {
-			if line := regexp.MustCompile(".*"+says+".*").FindAllString(log.String(), -1); len(line) != 1 || !strings.Contains(line[0], filepath.Join(dir, user)) {
+		for wantText, user := range map[string]string{"another took its place": bus.UserAcks, "was open to a group": bus.UserAlerts} {
+			if line := regexp.MustCompile(".*"+wantText+".*").FindAllString(log.String(), -1); len(line) != 1 || !strings.Contains(line[0], filepath.Join(dir, user)) {
 				t.Errorf("of %s it says %s", user, log)
 			}
 		}
@@ -188,7 +188,7 @@ func TestSecretsOfUsers(t *testing.T) {
 
 	for _, bad := range []string{"", "\n", "short", "two words of a secret that is long"} {
 		write(t, dir, bus.UserAlerts, bad)
-		_, err := bus.StartServer(bus.ServerOptions{Dir: filepath.Join(data, "nats"), Addr: "127.0.0.1:0", Users: dir, Log: quietly()})
+		_, err := bus.StartServer(bus.ServerOptions{Dir: filepath.Join(data, "nats"), Addr: "127.0.0.1:0", Users: dir, Log: discardLog()})
 		if !errors.Is(err, bus.ErrIdentity) || !strings.Contains(err.Error(), filepath.Join(dir, bus.UserAlerts)) || !strings.Contains(err.Error(), "remove the file") || bad != "" && strings.Contains(err.Error(), "two words") {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -7,7 +7,7 @@ import (
 	"deadman/internal/calendars"
 )
 
-const known = `
+const knownCalendar = `
 calendars:
   office:
     zone: Europe/Berlin
@@ -29,7 +29,7 @@ calendars:
 
 func calendar(t testing.TB, name string) *calendars.Calendar {
 	t.Helper()
-	set, err := calendars.Parse([]byte(known), "known.yaml")
+	set, err := calendars.Parse([]byte(knownCalendar), "known.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"deadman/internal/calendars"
 )
 
-// drawn is a random calendar in the form of its text and of the oracle.
-type drawn struct {
+// drawnCalendar is a random calendar in the form of its text and of the oracle.
+type drawnCalendar struct {
 	zone     *time.Location
 	hours    map[string][][2]string // by day: from and to
 	holidays []string
@@ -33,7 +33,7 @@ var anchors = map[string][]string{
 // window is the number of minutes that the oracle walks.
 const window = 6 * 24 * 60
 
-func drawCalendar(t *rapid.T) (drawn, time.Time) {
+func drawCalendar(t *rapid.T) (drawnCalendar, time.Time) {
 	names := make([]string, 0, len(anchors))
 	for name := range anchors {
 		names = append(names, name)
@@ -44,7 +44,7 @@ func drawCalendar(t *rapid.T) (drawn, time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := drawn{zone: zone, hours: make(map[string][][2]string)}
+	d := drawnCalendar{zone: zone, hours: make(map[string][][2]string)}
 	first, err := time.ParseInLocation("2006-01-02", rapid.SampledFrom(anchors[name]).Draw(t, "first day"), zone)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func drawSpans(t *rapid.T, day string) [][2]string {
 }
 
 // text returns the calendar as YAML for Parse.
-func (d drawn) text() string {
+func (d drawnCalendar) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "calendars:\n  drawn:\n    zone: %s\n    hours:\n", d.zone)
 	for day, spans := range d.hours {
@@ -104,7 +104,7 @@ func (d drawn) text() string {
 }
 
 // open compares the local time with the hours letter by letter.
-func (d drawn) open(t time.Time) bool {
+func (d drawnCalendar) open(t time.Time) bool {
 	local := t.In(d.zone)
 	clock, today := local.Format("15:04"), time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, time.UTC)
 	if d.holiday(today) {
@@ -124,30 +124,30 @@ func (d drawn) open(t time.Time) bool {
 	return false
 }
 
-func (d drawn) holiday(day time.Time) bool {
+func (d drawnCalendar) holiday(day time.Time) bool {
 	return slices.Contains(d.holidays, day.Format("2006-01-02")) || slices.Contains(d.holidays, day.Format("01-02"))
 }
 
 func weekday(day time.Time) string { return strings.ToLower(day.Format("Mon")) }
 
-// walk is the oracle: for each minute from first on, whether it is open.
-type walk struct {
+// minuteWalk is the oracle: for each minute from first on, whether it is open.
+type minuteWalk struct {
 	first time.Time
 	open  []bool
 }
 
-func (d drawn) walk(first time.Time) walk {
-	w := walk{first: first, open: make([]bool, window)}
+func (d drawnCalendar) walk(first time.Time) minuteWalk {
+	w := minuteWalk{first: first, open: make([]bool, window)}
 	for i := range w.open {
 		w.open[i] = d.open(first.Add(time.Duration(i) * time.Minute))
 	}
 	return w
 }
 
-func (w walk) end() time.Time { return w.first.Add(window * time.Minute) }
+func (w minuteWalk) end() time.Time { return w.first.Add(window * time.Minute) }
 
 // between counts open time minute by minute.
-func (w walk) between(from, to time.Time) time.Duration {
+func (w minuteWalk) between(from, to time.Time) time.Duration {
 	var sum time.Duration
 	for i, open := range w.open {
 		begin := w.first.Add(time.Duration(i) * time.Minute)
@@ -166,7 +166,7 @@ func (w walk) between(from, to time.Time) time.Duration {
 }
 
 // next returns the first open instant from t on; the end of the walk if it has none.
-func (w walk) next(t time.Time) time.Time {
+func (w minuteWalk) next(t time.Time) time.Time {
 	for i, open := range w.open {
 		begin := w.first.Add(time.Duration(i) * time.Minute)
 		if !open || !begin.Add(time.Minute).After(t) {
@@ -180,11 +180,11 @@ func (w walk) next(t time.Time) time.Time {
 	return w.end()
 }
 
-func (w walk) draw(t *rapid.T, name string) time.Time {
+func (w minuteWalk) draw(t *rapid.T, name string) time.Time {
 	return w.first.Add(time.Duration(rapid.Int64Range(0, int64(window*time.Minute)-1).Draw(t, name)))
 }
 
-func parseDrawn(t *rapid.T) (*calendars.Calendar, drawn, time.Time) {
+func parseDrawn(t *rapid.T) (*calendars.Calendar, drawnCalendar, time.Time) {
 	d, first := drawCalendar(t)
 	set, err := calendars.Parse([]byte(d.text()), "drawn.yaml")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"deadman/internal/configfile"
 )
 
-// boat is the content of the test files, with every kind of value.
-type boat struct {
+// boatConfig is the content of the test files, with every kind of value.
+type boatConfig struct {
 	Name    string
 	Crew    []string
 	Afloat  bool
@@ -26,14 +26,14 @@ type boat struct {
 	Stops   []string
 }
 
-func read(text string) (boat, error) {
-	var b boat
+func read(text string) (boatConfig, error) {
+	var b boatConfig
 	err := configfile.Read([]byte(text), "harbour/boat.yaml", func(v configfile.Value) {
 		fields := v.Fields("name", "crew", "afloat", "oars", "watch", "flag_file", "key_file", "ballast", "stops")
-		b = boat{
+		b = boatConfig{
 			Name: fields["name"].Require("paint one on").Text(), Crew: fields["crew"].Texts(), Afloat: fields["afloat"].Bool(),
 			Oars: fields["oars"].Number(2, 8), Watch: fields["watch"].Duration(4*time.Hour, 12*time.Hour),
-			Flag: fields["flag_file"].Path(), Key: fields["key_file"].Secret(harbour), Ballast: map[string]string{},
+			Flag: fields["flag_file"].Path(), Key: fields["key_file"].Secret(readAnchorage), Ballast: map[string]string{},
 		}
 		if ballast := fields["ballast"]; ballast.Present() {
 			for _, e := range ballast.Entries("what it is, and where") {
@@ -50,8 +50,8 @@ func read(text string) (boat, error) {
 	return b, err
 }
 
-// harbour has a few files.
-func harbour(path string) ([]byte, error) {
+// readAnchorage has a few files.
+func readAnchorage(path string) ([]byte, error) {
 	files := map[string]string{
 		"harbour/key": " opensesame \n", "/key": "absolute", "harbour/two": "one\ntwo", "harbour/blank": "\n",
 		"harbour/long": strings.Repeat("x", 8<<10+1),
@@ -64,7 +64,7 @@ func harbour(path string) ([]byte, error) {
 
 func TestRead(t *testing.T) {
 	nothing := map[string]string{}
-	for text, want := range map[string]boat{
+	for text, want := range map[string]boatConfig{
 		"name: Argo": {Name: "Argo", Oars: 2, Watch: 4 * time.Hour, Ballast: nothing},
 		"\ufeffname: |-\r\n  Argo\r\ncrew: jason\r\nwatch: 0\r\n": {Name: "Argo", Crew: []string{"jason"}, Oars: 2, Ballast: nothing},
 		`{"name": "Argo", "key_file": "/key", "flag_file": "/flag"}`: {
@@ -179,7 +179,7 @@ func TestAllProblemsAreReported(t *testing.T) {
 }
 
 // The indent of a block text does not count as nesting.
-func TestABlockTextIsNotDeep(t *testing.T) {
+func TestBlockTextIsNotDeep(t *testing.T) {
 	got, err := read("name: |\n" + strings.Repeat(" ", 200) + "Argo\n")
 	if err != nil || got.Name != "Argo\n" {
 		t.Errorf("%q, %v", got.Name, err)

@@ -16,8 +16,8 @@ import (
 	"deadman/internal/events"
 )
 
-// halting is a database that accepts a few batches and then blocks.
-type halting struct {
+// haltingStore is a database that accepts a few batches and then blocks.
+type haltingStore struct {
 	futurejobs.EffectStore
 	batches atomic.Int32
 	deaf    atomic.Int32  // number of loss reports that fail first
@@ -25,21 +25,21 @@ type halting struct {
 }
 
 // ReportLost implements futurejobs.EffectStore.
-func (h *halting) ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (alerts.Alert, bool, error) {
+func (h *haltingStore) ReportLost(ctx context.Context, stream string, n int64, r alerts.SystemAlert) (alerts.Alert, bool, error) {
 	if h.deaf.Add(-1) >= 0 {
 		return alerts.Alert{}, false, errors.New("the database is away")
 	}
 	return h.EffectStore.ReportLost(ctx, stream, n, r)
 }
 
-func halt(l futurejobs.EffectStore, after int32) *halting {
-	h := &halting{EffectStore: l, on: make(chan struct{})}
+func haltAfter(l futurejobs.EffectStore, after int32) *haltingStore {
+	h := &haltingStore{EffectStore: l, on: make(chan struct{})}
 	h.batches.Store(after)
 	return h
 }
 
 // Apply implements futurejobs.EffectStore.
-func (h *halting) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (h *haltingStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if h.batches.Add(-1) < 0 {
 		select {
 		case <-h.on:
@@ -50,10 +50,10 @@ func (h *halting) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejo
 	return h.EffectStore.Apply(ctx, b)
 }
 
-func (h *halting) halts() bool { return h.batches.Load() < 0 }
+func (h *haltingStore) isHalted() bool { return h.batches.Load() < 0 }
 
-// large publishes events so large that few fit into a batch.
-func (w *world) large(n int) {
+// publishLarge publishes events so large that few fit into a batch.
+func (w *fixture) publishLarge(n int) {
 	w.t.Helper()
 	for i := range n {
 		w.publish("order.created", fmt.Sprintf(`{"id":%d,"text":%q}`, i, strings.Repeat("x", events.MaxBody-100)))
@@ -64,39 +64,39 @@ func (w *world) large(n int) {
 // events fit into a batch.
 func TestLaggingStreamIsReported(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
-	w.large(120)
+	w := newFixture(t)
+	w.saveOrderRule("order")
+	w.publishLarge(120)
 	_, last, err := w.bus.Streams.First(t.Context(), bus.EventsStream, 120)
 	if err != nil {
 		t.Fatal(err)
 	}
-	database := halt(w.store, 1)
+	database := haltAfter(w.store, 1)
 	n := w.startOn(database)
-	eventually(t, "it stands still", database.halts)
+	eventually(t, "it stands still", database.isHalted)
 	if got := n.Status()[0].CaughtUp; !got.Before(last) || !got.Equal(w.cursor(bus.EventsStream).LastAt) {
 		t.Errorf("read through %s, of events until %s; applied are those until %s", got, last, w.cursor(bus.EventsStream).LastAt)
 	}
 	n.stop()
 	n = w.start()
-	w.caughtUp(bus.EventsStream, 120)
+	w.waitUntilCaughtUp(bus.EventsStream, 120)
 	eventually(t, "it is read to its end", func() bool { return n.Status()[0].CaughtUp.After(last) })
 }
 
 // Losses before reading are reported, even if the first report fails and the stream is reopened.
 func TestLossesBeforeReadingAreAlerted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
-	w.large(110)
+	w := newFixture(t)
+	w.saveOrderRule("order")
+	w.publishLarge(110)
 	for i := range 6 { // far beyond the prefetched events
 		w.publish("order.shipped", fmt.Sprintf(`{"id":%d}`, i))
 	}
-	w.large(120)
-	database := halt(w.store, 0)
+	w.publishLarge(120)
+	database := haltAfter(w.store, 0)
 	database.deaf.Store(1)
 	w.startOn(database)
-	eventually(t, "it stands still", database.halts)
+	eventually(t, "it stands still", database.isHalted)
 	s, err := w.js().Stream(t.Context(), bus.EventsStream)
 	if err != nil {
 		t.Fatal(err)
@@ -105,10 +105,10 @@ func TestLossesBeforeReadingAreAlerted(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(database.on)
-	w.become(120, 0)
-	eventually(t, "it is alerted", func() bool { return len(w.said()) > 0 })
+	w.waitForJobs(120, 0)
+	eventually(t, "it is alerted", func() bool { return len(w.systemAlerts()) > 0 })
 	if database.deaf.Load() >= 0 {
 		t.Fatal("no report failed")
 	}
-	w.blind(bus.EventsStream, "lost ")
+	w.checkGap(bus.EventsStream, "lost ")
 }

@@ -19,7 +19,7 @@ func listOf(id string, n int) string {
 
 // costlyList returns a length of the list with which the matching of an event takes at least the given time, or the
 // largest length. A slow machine needs a short list.
-func (w *world) costlyList(takes time.Duration, largest int) int {
+func (w *fixture) costlyList(takes time.Duration, largest int) int {
 	w.t.Helper()
 	book := rules.NewCatalog(w.store, w.store.Shards())
 	if err := book.Refresh(w.t.Context()); err != nil {
@@ -49,7 +49,7 @@ func (w *world) costlyList(takes time.Duration, largest int) int {
 func TestCostlyEventsAreAppliedInParts(t *testing.T) {
 	t.Parallel()
 	const events, numRules = 60, 20
-	w := newWorld(t)
+	w := newFixture(t)
 	w.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.>"}})
 	var text []string
 	for i := range numRules {
@@ -62,9 +62,9 @@ func TestCostlyEventsAreAppliedInParts(t *testing.T) {
 	for i := range events {
 		last = w.publish("order.created", listOf(fmt.Sprint(i), list))
 	}
-	r := &recording{EffectStore: w.store}
+	r := &recordingStore{EffectStore: w.store}
 	n := w.startOn(r)
-	w.caughtUp("ORDERS", last)
+	w.waitUntilCaughtUp("ORDERS", last)
 	n.stop()
 	applied := 0
 	for _, a := range r.applied {
@@ -76,7 +76,7 @@ func TestCostlyEventsAreAppliedInParts(t *testing.T) {
 	if pending, _ := w.jobs(); applied != events || pending != numRules*events || w.cursor("ORDERS").Created != int64(numRules*events) {
 		t.Errorf("of %d events %d are applied; %d jobs, %d are counted", events, applied, pending, w.cursor("ORDERS").Created)
 	}
-	if letters := w.letters(); len(letters) != 0 {
+	if letters := w.deadLetters(); len(letters) != 0 {
 		t.Errorf("%+v", letters[0])
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"deadman/internal/bus"
 )
 
-// heard waits for a later mark of the stream, and returns the start of its gap-free period.
-func (w *world) heard() time.Time {
+// receivingSince waits for a later mark of the stream, and returns the start of its gap-free period.
+func (w *fixture) receivingSince() time.Time {
 	w.t.Helper()
 	before := w.cursor(bus.EventsStream).ReadThrough
 	eventually(w.t, "the stream is marked as read", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(before) })
@@ -19,19 +19,19 @@ func (w *world) heard() time.Time {
 // TestReceivingSince checks the causes of gaps: an unavailable broker and a loss of the stream. A change of the reader is
 // no gap, as received messages are kept.
 func TestReceivingSince(t *testing.T) {
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	n := w.start()
-	first := w.heard()
+	first := w.receivingSince()
 	if first.IsZero() {
 		t.Error("nobody knows whether it was heard before it was read, and it is said to be")
 	}
-	if again := w.heard(); !again.Equal(first) {
+	if again := w.receivingSince(); !again.Equal(first) {
 		t.Errorf("it is heard since %s, and then since %s", first, again)
 	}
 	n.stop()
 	w.start()
-	if other := w.heard(); !other.Equal(first) {
+	if other := w.receivingSince(); !other.Equal(first) {
 		t.Errorf("another reader hears since %s, want %s", other, first)
 	}
 
@@ -40,7 +40,7 @@ func TestReceivingSince(t *testing.T) {
 	eventually(t, "the broker is gone", func() bool { return w.bus.Conn.ConnectedFor() == 0 })
 	w.server = w.serve(addr)
 	eventually(t, "the broker is back", func() bool { return w.bus.Conn.ConnectedFor() > 0 })
-	since := w.heard()
+	since := w.receivingSince()
 	if !since.After(first) {
 		t.Errorf("the broker was away, and it is heard since %s", since)
 	}

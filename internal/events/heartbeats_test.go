@@ -14,8 +14,8 @@ import (
 	"deadman/rules"
 )
 
-// silent creates a rule with devices that all sent heartbeats in the slot of one day, two days ago.
-func (w *world) silent(devices int) {
+// checkSilent creates a rule with devices that all sent heartbeats in the slot of one day, two days ago.
+func (w *fixture) checkSilent(devices int) {
 	w.t.Helper()
 	text := `
 name: device-silent
@@ -53,9 +53,9 @@ slot: 1d
 // Each write of a job creates a revision. Ten heartbeats in one slot create one.
 func TestHeartbeatsOfSlotAreOneWrite(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		const devices, each = 250, 10
-		w.silent(devices)
+		w.checkSilent(devices)
 		js := w.js()
 		for i := range devices * each {
 			if _, err := js.PublishAsync("devices.beat", fmt.Appendf(nil, `{"id":%d}`, i%devices), jetstream.WithStallWait(time.Minute)); err != nil {
@@ -64,7 +64,7 @@ func TestHeartbeatsOfSlotAreOneWrite(t *testing.T) {
 		}
 		n := w.start()
 		eventually(t, "all beats are counted", func() bool {
-			return n.counts.of(events.Postponed)+n.counts.of(events.Coalesced) == devices*each
+			return n.counts.count(events.Postponed)+n.counts.count(events.Coalesced) == devices*each
 		})
 		writes, f := 0, futurejobs.Filter{Limit: futurejobs.MaxLimit}
 		for {

@@ -18,7 +18,7 @@ import (
 )
 
 // write applies rules as one file.
-func (w *world) write(text string) {
+func (w *fixture) write(text string) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.rules, "rules.yaml"), []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
@@ -29,7 +29,7 @@ func (w *world) write(text string) {
 	}
 }
 
-func (w *world) letters() []futurejobs.DeadLetter {
+func (w *fixture) deadLetters() []futurejobs.DeadLetter {
 	w.t.Helper()
 	page, err := w.store.DeadLetters(w.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	if err != nil {
@@ -40,9 +40,9 @@ func (w *world) letters() []futurejobs.DeadLetter {
 
 // Each event has a result, regardless of its contents: a job with a key, or a dead letter with a reason. None blocks
 // the next one.
-func TestEachEventHasAResult(t *testing.T) {
+func TestEachEventHasResult(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.write(`
 name: reads
 entity: order
@@ -89,14 +89,14 @@ escalate: [{after: 1h, step: primary}]
 		{"no UTF-8 and nothing reads it", "beats.bytes", "\xff\x00", "bytes", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := len(w.letters())
+			before := len(w.deadLetters())
 			seq := w.publish(c.subject, c.body)
-			w.caughtUp(bus.EventsStream, seq)
+			w.waitUntilCaughtUp(bus.EventsStream, seq)
 			rule := "reads"
 			if c.subject != "reads" {
 				rule = "looks-at-nothing"
 			}
-			fresh := w.letters()[:len(w.letters())-before]
+			fresh := w.deadLetters()[:len(w.deadLetters())-before]
 			if c.reason == "" {
 				if _, err := w.store.Job(t.Context(), rule, c.key); err != nil || len(fresh) != 0 {
 					t.Errorf("job %q: %v; letters: %+v", c.key, err, fresh)
@@ -110,8 +110,8 @@ escalate: [{after: 1h, step: primary}]
 	}
 }
 
-// poison makes the database reject jobs with a key prefix, in any transaction.
-func (w *world) poison(on bool) {
+// rejectWrites makes the database reject jobs with a key prefix, in any transaction.
+func (w *fixture) rejectWrites(on bool) {
 	w.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.data, store.DatabaseFile)+"?_pragma=busy_timeout(10000)")
 	if err != nil {
@@ -131,7 +131,7 @@ func (w *world) poison(on bool) {
 // event. It can be ingested once the cause is removed.
 func TestDatabaseRefusals(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.write(`
 name: by-id
 entity: order
@@ -143,7 +143,7 @@ entity: order
 trigger: {event: orders, key: event.number}
 escalate: [{after: 1h, step: primary}]
 `)
-	w.poison(true)
+	w.rejectWrites(true)
 	const all = 200
 	var last uint64
 	bad := map[int]bool{0: true, 57: true, 58: true, all - 1: true}
@@ -158,9 +158,9 @@ escalate: [{after: 1h, step: primary}]
 		last = w.publish("orders", fmt.Sprintf(`{"id":%q,"number":%q}`, id, number))
 	}
 	n := w.start()
-	w.caughtUp(bus.EventsStream, last)
+	w.waitUntilCaughtUp(bus.EventsStream, last)
 
-	letters := w.letters()
+	letters := w.deadLetters()
 	if pending, _ := w.jobs(); pending != 2*all-len(bad)-1 {
 		t.Errorf("%d jobs, want all but %d", pending, len(bad)+1)
 	}
@@ -178,12 +178,12 @@ escalate: [{after: 1h, step: primary}]
 	}
 	n.stop()
 
-	retry := w.retrier()
+	retry := w.deadLetterRetrier()
 	if got, err := retry.RetryAll(t.Context(), futurejobs.Filter{}, 0); err != nil || got.Refused != len(bad) {
 		t.Errorf("while it is still so: %+v, %v", got, err)
 	}
-	w.poison(false)
-	if got, err := retry.RetryAll(t.Context(), futurejobs.Filter{}, 0); err != nil || got.TakenIn != len(bad) || len(w.letters()) != 0 {
+	w.rejectWrites(false)
+	if got, err := retry.RetryAll(t.Context(), futurejobs.Filter{}, 0); err != nil || got.TakenIn != len(bad) || len(w.deadLetters()) != 0 {
 		t.Errorf("when it is over: %+v, %v", got, err)
 	}
 	if pending, _ := w.jobs(); pending != 2*all {
@@ -191,14 +191,14 @@ escalate: [{after: 1h, step: primary}]
 	}
 }
 
-func (w *world) retrier() *events.DeadLetters {
+func (w *fixture) deadLetterRetrier() *events.DeadLetters {
 	return &events.DeadLetters{DeadLetterStore: w.store, Catalog: rules.NewCatalog(w.store, w.store.Shards()), Now: time.Now}
 }
 
 // A retry matches only the part of the rule that rejected the event, in its current version.
-func TestRetriesMatchTheRefusingPart(t *testing.T) {
+func TestRetriesMatchRefusingPart(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	rule := `
 name: order-unshipped
 entity: order
@@ -208,17 +208,17 @@ escalate: [{after: 1h, step: primary}]
 `
 	w.write(fmt.Sprintf(rule, `event.total > 5`))
 	n := w.start()
-	w.caughtUp(bus.EventsStream, w.publish("orders.created", `{"id":"1","total":"many"}`))
-	letters := w.letters()
+	w.waitUntilCaughtUp(bus.EventsStream, w.publish("orders.created", `{"id":"1","total":"many"}`))
+	letters := w.deadLetters()
 	if len(letters) != 1 || letters[0].Part != futurejobs.Resolves {
 		t.Fatalf("%+v", letters)
 	}
-	w.caughtUp(bus.EventsStream, w.publish("orders.other", `{"id":"1","total":6}`))
+	w.waitUntilCaughtUp(bus.EventsStream, w.publish("orders.other", `{"id":"1","total":6}`))
 	if pending, ended := w.jobs(); pending != 0 || ended != 1 {
 		t.Fatalf("%d pending and %d ended, want one that ended", pending, ended)
 	}
 	w.write(fmt.Sprintf(rule, `event.total == "many"`))
-	retry := w.retrier()
+	retry := w.deadLetterRetrier()
 	if got, err := retry.Retry(t.Context(), letters[0].ID); err != nil || got.TakenIn != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -229,9 +229,9 @@ escalate: [{after: 1h, step: primary}]
 		t.Errorf("a letter that went: %v", err)
 	}
 
-	w.caughtUp(bus.EventsStream, w.publish("orders.created", `{"total":1}`))
+	w.waitUntilCaughtUp(bus.EventsStream, w.publish("orders.created", `{"total":1}`))
 	n.stop()
-	orphan := w.letters()[0]
+	orphan := w.deadLetters()[0]
 	if err := w.registry().Delete(t.Context(), "order-unshipped", rules.AnyVersion, rules.BundleOf(w.rules)); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ escalate: [{after: 1h, step: primary}]
 // A retry is late: it does not affect a job created after the event, and an event that was too large still is.
 func TestRetriesAreDelayed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	rule := `
 name: order-unshipped
 entity: order
@@ -257,10 +257,10 @@ escalate: [{after: 1h, step: primary}]
 	w.publish("orders.created", `{"id":"2"}`)
 	w.publish("orders.shipped", `{"id":"2","total":"many"}`)
 	w.publish("orders.created", `{"id":"long","text":"`+strings.Repeat("x", events.MaxBody)+`"}`)
-	w.caughtUp(bus.EventsStream, w.publish("orders.created", `{"id":"1"}`))
+	w.waitUntilCaughtUp(bus.EventsStream, w.publish("orders.created", `{"id":"1"}`))
 	w.write(fmt.Sprintf(rule, `event.total == "many"`))
 
-	got, err := w.retrier().RetryAll(t.Context(), futurejobs.Filter{}, 0)
+	got, err := w.deadLetterRetrier().RetryAll(t.Context(), futurejobs.Filter{}, 0)
 	if err != nil || got.Tried != 3 || got.TakenIn != 2 || got.Refused != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -270,16 +270,16 @@ escalate: [{after: 1h, step: primary}]
 	if pending, ended := w.jobs(); pending != 1 || ended != 1 {
 		t.Errorf("%d pending and %d ended, want one of each", pending, ended)
 	}
-	left := w.letters()
+	left := w.deadLetters()
 	if len(left) != 1 || left[0].Size <= events.MaxBody || left[0].Tries != 1 || left[0].Reason != events.BodyTooLarge(left[0].Size) {
 		t.Errorf("%d letters are left: %q", len(left), left[0].Reason)
 	}
 }
 
 // A dead letter without its body can't be retried; the error names the reason and the event's position.
-func TestARetryWithoutTheBodyIsRefused(t *testing.T) {
+func TestRetryWithoutBodyIsRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	w.write(`
 name: order-unshipped
 entity: order
@@ -288,16 +288,16 @@ escalate: [{after: 1h, step: primary}]
 `)
 	w.start()
 	const body = `{"number":"1"}`
-	w.caughtUp(bus.EventsStream, w.publish("orders.created", body))
+	w.waitUntilCaughtUp(bus.EventsStream, w.publish("orders.created", body))
 	if _, err := w.store.CapLetters(t.Context(), store.LetterCaps{Letters: 1, BodyBytes: 1 << 20, TotalBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	letter := w.letters()[0]
+	letter := w.deadLetters()[0]
 	if letter.Size != len(body) || len(letter.Event.Data) != 0 {
 		t.Fatalf("the letter still has %d of %d bytes", len(letter.Event.Data), letter.Size)
 	}
 	want := fmt.Sprintf("the body of %d bytes was removed", len(body))
-	got, err := w.retrier().Retry(t.Context(), letter.ID)
+	got, err := w.deadLetterRetrier().Retry(t.Context(), letter.ID)
 	if err != nil || got.Refused != 1 || !strings.Contains(got.Reason, want) || !strings.Contains(got.Reason, "message 1 of stream "+bus.EventsStream) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -13,9 +13,9 @@ import (
 
 // A backlog of small updates of one entity with a large state is applied: its duration does not grow with the size of
 // the state. It took 22 s of one write transaction on SQLite, and did not end on Postgres.
-func TestABacklogOfUpdatesOfALargeStateIsApplied(t *testing.T) {
+func TestBacklogOfUpdatesOfLargeStateIsApplied(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		js := w.js()
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.>"}}); err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ slot: 1s
 			fmt.Fprintf(&large, `,"line_%d":{"sku":"A-%d","qty":%d}`, i, i, i%7)
 		}
 		large.WriteString(`}`)
-		w.caughtUp("ORDERS", w.publish("order.created", large.String()))
+		w.waitUntilCaughtUp("ORDERS", w.publish("order.created", large.String()))
 		n.stop()
 		for i := range 4000 {
 			if _, err := js.PublishAsync("order.changed", fmt.Appendf(nil, `{"id":"hot","seen":%d}`, i), jetstream.WithStallWait(time.Minute)); err != nil {
@@ -53,7 +53,7 @@ slot: 1s
 		<-js.PublishAsyncComplete()
 		last := w.publish("order.created", `{"id":"another"}`)
 		w.start()
-		w.caughtUp("ORDERS", last)
+		w.waitUntilCaughtUp("ORDERS", last)
 		job, err := w.store.Job(t.Context(), "order-unshipped", "hot")
 		if err != nil || !strings.Contains(string(job.State), `"seen":3999`) || !strings.Contains(string(job.State), `"line_1":`) {
 			t.Errorf("of the updates the job knows %.40s…, %v", job.State, err)

@@ -16,8 +16,8 @@ import (
 
 func TestEventsBecomeJobsOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	n := w.start()
 	w.publishIDs("order.created", 0, 150)
 	n.stop()
@@ -27,7 +27,7 @@ func TestEventsBecomeJobsOnce(t *testing.T) {
 	w.publishIDs("order.shipped", 100, 120)
 	w.publishIDs("order.created", 200, 210) // with jobs already
 	last := w.publish("order.shipped", `{"id":"never created"}`)
-	w.caughtUp(bus.EventsStream, last)
+	w.waitUntilCaughtUp(bus.EventsStream, last)
 
 	pending, ended := w.jobs()
 	if pending != 180 || ended != 120 {
@@ -36,12 +36,12 @@ func TestEventsBecomeJobsOnce(t *testing.T) {
 	if c := w.cursor(bus.EventsStream); c.Created != 300 || c.LastSeq != last || c.LastAt.IsZero() || c.StreamCreatedAt.IsZero() {
 		t.Errorf("cursor %+v", c)
 	}
-	eventually(t, "what was taken in is counted", func() bool { return n.counts.of(events.Kept) == 10 && n.counts.of(events.Unmatched) == 1 })
+	eventually(t, "what was taken in is counted", func() bool { return n.counts.count(events.Kept) == 10 && n.counts.count(events.Unmatched) == 1 })
 	n.stop()
 
 	w.start() // all events were ingested already
 	last = w.publish("order.created", `{"id":"one more"}`)
-	w.caughtUp(bus.EventsStream, last)
+	w.waitUntilCaughtUp(bus.EventsStream, last)
 	if pending, ended = w.jobs(); pending != 181 || ended != 120 {
 		t.Errorf("%d pending and %d ended, want 181 and 120", pending, ended)
 	}
@@ -50,8 +50,8 @@ func TestEventsBecomeJobsOnce(t *testing.T) {
 // A stream larger than one transaction is read while it is applied, and the events of a key keep their order.
 func TestManyEventsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	js := w.js()
 	const keys = 2500
 	for _, subject := range []string{"order.created", "order.shipped", "order.created"} {
@@ -67,24 +67,24 @@ func TestManyEventsKeepTheirOrder(t *testing.T) {
 		t.Fatal("the stream did not take the events in five minutes")
 	}
 	n := w.start()
-	w.caughtUp(bus.EventsStream, 3*keys)
+	w.waitUntilCaughtUp(bus.EventsStream, 3*keys)
 	if pending, ended := w.jobs(); pending != keys || ended != keys {
 		t.Errorf("%d pending and %d ended, want %d each", pending, ended, keys)
 	}
-	eventually(t, "all is counted", func() bool { return n.counts.of(events.Created) == 2*keys })
+	eventually(t, "all is counted", func() bool { return n.counts.count(events.Created) == 2*keys })
 }
 
 func TestTwoReadersOfOneStream(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	for range 3 {
 		w.start() // each believes to hold the shard
 	}
 	w.publishIDs("order.created", 0, 200)
 	w.publishIDs("order.shipped", 0, 200)
 	last := w.publish("order.created", `{"id":"last"}`)
-	w.caughtUp(bus.EventsStream, last)
+	w.waitUntilCaughtUp(bus.EventsStream, last)
 	if pending, ended := w.jobs(); pending != 1 || ended != 200 {
 		t.Errorf("%d pending and %d ended, want 1 and 200", pending, ended)
 	}
@@ -95,8 +95,8 @@ func TestTwoReadersOfOneStream(t *testing.T) {
 
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	n := w.start()
 	long := `{"id":"long","text":"` + strings.Repeat("x", events.MaxBody) + `"}`
 	bad := map[string]string{"not JSON": `{"id":`, "no key": `{"number":1}`, "an empty key": `{"id":""}`, "too long": long, "empty": ""}
@@ -104,7 +104,7 @@ func TestDeadLetters(t *testing.T) {
 		w.publish("order.created", body)
 	}
 	last := w.publish("order.created", `{"id":"fine"}`)
-	w.caughtUp(bus.EventsStream, last)
+	w.waitUntilCaughtUp(bus.EventsStream, last)
 
 	if pending, _ := w.jobs(); pending != 1 {
 		t.Errorf("%d jobs, want 1", pending)
@@ -129,15 +129,15 @@ func TestDeadLetters(t *testing.T) {
 			t.Errorf("a letter keeps %d bytes", len(l.Event.Data))
 		}
 	}
-	eventually(t, "they are counted", func() bool { return n.counts.of(events.DeadLetter) == len(bad) })
+	eventually(t, "they are counted", func() bool { return n.counts.count(events.DeadLetter) == len(bad) })
 }
 
 // Whenever the database reports a stream as read through a time, every event acknowledged before that time is
 // applied.
 func TestReadThroughIsTrue(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	w.start()
 
 	type ack struct {
@@ -195,12 +195,12 @@ func TestReadThroughIsTrue(t *testing.T) {
 	if len(marks) < 5 {
 		t.Errorf("marked %d times while events came", len(marks))
 	}
-	w.marksEachSecond()
+	w.markEverySecond()
 }
 
-// marksEachSecond waits until three slots of a quiet stream are marked within two seconds after they pass. A busy machine
+// markEverySecond waits until three slots of a quiet stream are marked within two seconds after they pass. A busy machine
 // may be late for some slots, but not for 60 of them.
-func (w *world) marksEachSecond() {
+func (w *fixture) markEverySecond() {
 	w.t.Helper()
 	for inTime, late := 0, 0; inTime < 3; {
 		now, err := w.store.Now(w.t.Context())
@@ -229,8 +229,8 @@ func (w *world) marksEachSecond() {
 
 func TestNewRulesMissNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	w.start()
 	w.start() // its rules are outdated each time the other's are new
 	traffic := make(chan struct{})
@@ -252,12 +252,12 @@ func TestNewRulesMissNothing(t *testing.T) {
 	var last uint64
 	for i := range kinds {
 		kind := fmt.Sprintf("kind%d", i)
-		w.rule(kind)
+		w.saveOrderRule(kind)
 		last = w.publish(kind+".created", `{"id":"a"}`)
 	}
 	close(traffic)
 	sending.Wait()
-	w.caughtUp(bus.EventsStream, last)
+	w.waitUntilCaughtUp(bus.EventsStream, last)
 	for i := range kinds {
 		if _, err := w.store.Job(t.Context(), fmt.Sprintf("kind%d-unshipped", i), "a"); err != nil {
 			t.Errorf("kind%d: %v", i, err)
@@ -265,13 +265,13 @@ func TestNewRulesMissNothing(t *testing.T) {
 	}
 }
 
-func TestOnlyTheHolderReads(t *testing.T) {
+func TestOnlyHolderReads(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	n := w.start()
 	last := w.publish("order.created", `{"id":1}`)
-	w.caughtUp(bus.EventsStream, last)
+	w.waitUntilCaughtUp(bus.EventsStream, last)
 
 	n.shards.held.Store(false)
 	n.Wake()
@@ -283,14 +283,14 @@ func TestOnlyTheHolderReads(t *testing.T) {
 	}
 	n.shards.held.Store(true)
 	n.Wake()
-	w.caughtUp(bus.EventsStream, last)
+	w.waitUntilCaughtUp(bus.EventsStream, last)
 }
 
 func TestRecreatedStream(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{false, true} {
 		t.Run(fmt.Sprintf("running=%v", running), func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			js := w.js()
 			create := func() {
 				if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.*"}}); err != nil {
@@ -298,10 +298,10 @@ func TestRecreatedStream(t *testing.T) {
 				}
 			}
 			create()
-			w.rule("order")
+			w.saveOrderRule("order")
 			n := w.start()
 			w.publishIDs("order.created", 0, 5)
-			w.caughtUp("ORDERS", 5)
+			w.waitUntilCaughtUp("ORDERS", 5)
 			before := w.cursor("ORDERS")
 			if !running {
 				n.stop()
@@ -324,9 +324,9 @@ func TestRecreatedStream(t *testing.T) {
 }
 
 // A rule saved for a stream with existing events also receives the events of the recreated stream.
-func TestRulesReadARecreatedStream(t *testing.T) {
+func TestRulesReadRecreatedStream(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	js := w.js()
 	create := func() {
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.*"}}); err != nil {
@@ -335,10 +335,10 @@ func TestRulesReadARecreatedStream(t *testing.T) {
 	}
 	create()
 	w.publishIDs("order.created", 100, 120)
-	w.rule("order") // from 20 on
+	w.saveOrderRule("order") // from 20 on
 	w.start()
 	w.publishIDs("order.created", 0, 3)
-	w.caughtUp("ORDERS", 23)
+	w.waitUntilCaughtUp("ORDERS", 23)
 	if err := js.DeleteStream(t.Context(), "ORDERS"); err != nil {
 		t.Fatal(err)
 	}
@@ -351,11 +351,11 @@ func TestRulesReadARecreatedStream(t *testing.T) {
 }
 
 func TestBrokerReconnects(t *testing.T) {
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	n := w.start()
 	w.publishIDs("order.created", 0, 5)
-	w.caughtUp(bus.EventsStream, 5)
+	w.waitUntilCaughtUp(bus.EventsStream, 5)
 	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")
 	w.server.Close()
 	eventually(t, "the status says so", func() bool {
@@ -371,7 +371,7 @@ func TestBrokerReconnects(t *testing.T) {
 		return err == nil
 	})
 	w.publishIDs("order.created", 6, 10)
-	w.caughtUp(bus.EventsStream, 10)
+	w.waitUntilCaughtUp(bus.EventsStream, 10)
 	eventually(t, "the status is well", func() bool {
 		s := n.Status()
 		return len(s) == 1 && s[0].Err == nil && s[0].Seq == 10

@@ -17,7 +17,7 @@ import (
 const tenantsLine = bus.EventsStream + "/tenants"
 
 // saveRule saves the rule of an entity, with the bounds of a token or without.
-func (w *world) saveRule(entity string, hours int, isTenant bool) {
+func (w *fixture) saveRule(entity string, hours int, isTenant bool) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	if isTenant {
@@ -28,8 +28,8 @@ func (w *world) saveRule(entity string, hours int, isTenant bool) {
 	}
 }
 
-// isOn fails the test unless a rule is read on a line.
-func (w *world) isOn(entity, line string) {
+// checkLine fails the test unless a rule is read on a line.
+func (w *fixture) checkLine(entity, line string) {
 	w.t.Helper()
 	want := fmt.Sprintf("[%[1]s.created %[2]s %[1]s.shipped %[2]s]", entity, line)
 	if got := fmt.Sprint(w.reads(entity + "-unshipped")); got != want {
@@ -37,15 +37,15 @@ func (w *world) isOn(entity, line string) {
 	}
 }
 
-// heldLine holds the batches of the tenants' lines until they are released.
-type heldLine struct {
+// blockingStore holds the batches of the tenants' lines until they are released.
+type blockingStore struct {
 	futurejobs.EffectStore
 	release chan struct{}
 	came    sync.Once
 	held    chan struct{} // closed once a batch came
 }
 
-func (h *heldLine) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (h *blockingStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if futurejobs.IsTenantsLine(b.Stream) && len(b.Effects) > 0 {
 		h.came.Do(func() { close(h.held) })
 		select {
@@ -58,21 +58,21 @@ func (h *heldLine) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurej
 
 // While the events of a tenant are not applied at all, events of the operator's rules behind them in the stream are: a
 // backlog of tenants delays them by nothing.
-func TestTenantsHoldUpNoEventOfTheOperator(t *testing.T) {
+func TestTenantsHoldUpNoEventOfOperator(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		w.rule("order")
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		w.saveOrderRule("order")
 		w.saveRule("acme", 1, true)
-		w.isOn("acme", tenantsLine)
-		w.isOn("order", bus.EventsStream)
-		h := &heldLine{EffectStore: w.store, release: make(chan struct{}), held: make(chan struct{})}
+		w.checkLine("acme", tenantsLine)
+		w.checkLine("order", bus.EventsStream)
+		h := &blockingStore{EffectStore: w.store, release: make(chan struct{}), held: make(chan struct{})}
 		n := w.startOn(h)
 		w.publishIDs("acme.created", 0, 50)
 		<-h.held
 		w.publishIDs("acme.created", 50, 100)
 		last := w.publish("order.created", `{"id":"1"}`)
-		w.caughtUp(bus.EventsStream, last)
-		w.jobsAre(1, 0)
+		w.waitUntilCaughtUp(bus.EventsStream, last)
+		w.checkJobs(1, 0)
 		var lines []string
 		for _, s := range n.Status() {
 			lines = append(lines, s.Line)
@@ -81,8 +81,8 @@ func TestTenantsHoldUpNoEventOfTheOperator(t *testing.T) {
 			t.Errorf("lines %v are read", lines)
 		}
 		close(h.release)
-		w.become(101, 0)
-		w.jobsAre(101, 0)
+		w.waitForJobs(101, 0)
+		w.checkJobs(101, 0)
 		if err := w.registry().Delete(t.Context(), "acme-unshipped", rules.AnyVersion, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -92,32 +92,32 @@ func TestTenantsHoldUpNoEventOfTheOperator(t *testing.T) {
 
 // Rules of both lines read the same events. Each is applied by its own line alone, also where the tenants' line is behind:
 // otherwise it would start the operator's jobs again that have ended meanwhile.
-func TestALineAppliesItsOwnRules(t *testing.T) {
+func TestLineAppliesItsOwnRules(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		w.rule("order")
-		theirs := strings.ReplaceAll(unshippedRule("order", 1), "name: order-", "name: acme-")
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		w.saveOrderRule("order")
+		others := strings.ReplaceAll(unshippedRule("order", 1), "name: order-", "name: acme-")
 		ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Subjects: []string{"order.>"}})
-		if _, err := w.registry().Save(ctx, []byte(theirs), "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
+		if _, err := w.registry().Save(ctx, []byte(others), "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
 			t.Fatal(err)
 		}
-		h := &heldLine{EffectStore: w.store, release: make(chan struct{}), held: make(chan struct{})}
+		h := &blockingStore{EffectStore: w.store, release: make(chan struct{}), held: make(chan struct{})}
 		w.startOn(h)
 		w.publishIDs("order.created", 0, 10)
 		<-h.held
 		last := w.publish("order.shipped", `{"id":0}`)
-		w.caughtUp(bus.EventsStream, last)
-		w.jobsAre(9, 1)
+		w.waitUntilCaughtUp(bus.EventsStream, last)
+		w.checkJobs(9, 1)
 		close(h.release)
-		w.caughtUp(tenantsLine, last)
-		w.jobsAre(2*9, 2)
+		w.waitUntilCaughtUp(tenantsLine, last)
+		w.checkJobs(2*9, 2)
 	})
 }
 
 // A rule changes its line while its events flow, and also while no node reads: each event counts once, and in order.
-func TestARuleChangesItsLine(t *testing.T) {
+func TestRuleChangesItsLine(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		w.saveRule("order", 1, false)
 		w.saveRule("acme", 1, true) // it keeps the tenants' line ahead
 		n := w.start()
@@ -142,7 +142,7 @@ func TestARuleChangesItsLine(t *testing.T) {
 				n.stop() // its events are unread at the change
 			}
 			one(10)
-			w.rebinds()
+			w.checkRebinds()
 			one(10)
 			if round%3 != 0 {
 				n = w.start()
@@ -151,26 +151,26 @@ func TestARuleChangesItsLine(t *testing.T) {
 			if isTenant {
 				want = tenantsLine
 			}
-			w.isOn("order", want)
+			w.checkLine("order", want)
 		}
-		w.become(left+total, total-left)
-		w.jobsAre(left+total, total-left)
+		w.waitForJobs(left+total, total-left)
+		w.checkJobs(left+total, total-left)
 		for _, outcome := range []string{events.Kept, events.Unmatched, events.Remembered, events.Lost} {
-			if got := n.counts.of(outcome); got != 0 {
+			if got := n.counts.count(outcome); got != 0 {
 				t.Errorf("%d events are %s", got, outcome)
 			}
 		}
-		if listed := w.said(); len(listed) != 0 {
+		if listed := w.systemAlerts(); len(listed) != 0 {
 			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
 		}
-		w.stays()
+		w.checkUnchanged()
 	})
 }
 
 // A part of a batch of a tenants' line has few effects, however many events are read at once.
 func TestBatchesOfTenantsAreSmall(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newFixture(t)
 	for i := range 10 {
 		ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Subjects: []string{"acme.>"}})
 		text := fmt.Sprintf("name: acme-%d\nentity: x\ntrigger: {event: acme.a, key: event.id}\nescalate: [{after: 1h, step: primary}]\n", i)
@@ -180,9 +180,9 @@ func TestBatchesOfTenantsAreSmall(t *testing.T) {
 	}
 	const all = 300
 	w.publishIDs("acme.a", 0, all)
-	b := &batchSizes{EffectStore: w.store}
+	b := &batchRecorder{EffectStore: w.store}
 	w.startOn(b)
-	w.become(10*all, 0)
+	w.waitForJobs(10*all, 0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.most == 0 || b.most > 500+10 {
@@ -190,14 +190,14 @@ func TestBatchesOfTenantsAreSmall(t *testing.T) {
 	}
 }
 
-// batchSizes records the largest number of effects of a batch.
-type batchSizes struct {
+// batchRecorder records the largest number of effects of a batch.
+type batchRecorder struct {
 	futurejobs.EffectStore
 	mu   sync.Mutex
 	most int
 }
 
-func (s *batchSizes) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (s *batchRecorder) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	s.mu.Lock()
 	s.most = max(s.most, len(b.Effects))
 	s.mu.Unlock()

@@ -17,15 +17,15 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// stumbling is a database that is sometimes slow or unavailable.
-type stumbling struct {
+// failingStore is a database that is sometimes slow or unavailable.
+type failingStore struct {
 	futurejobs.EffectStore
 	turn atomic.Uint64
 	seed uint64
 }
 
 // Apply implements futurejobs.EffectStore.
-func (s *stumbling) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (s *failingStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	switch rand.New(rand.NewPCG(s.seed, s.turn.Add(1))).IntN(6) {
 	case 0:
 		return futurejobs.ApplyResult{}, errors.New("the database is away")
@@ -51,17 +51,17 @@ func TestEventsAreAppliedOrReportedLost(t *testing.T) {
 			for database, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
 				t.Run(fmt.Sprintf("%s, seed %d, other subjects %v", database, seed, mixed), func(t *testing.T) {
 					t.Parallel()
-					p := &lossPlay{world: newWorldOn(t, url(t)), rnd: rand.New(rand.NewPCG(uint64(seed), 18)), mixed: mixed, seed: uint64(seed)}
-					p.play()
+					p := &lossModel{fixture: newFixtureOn(t, url(t)), rnd: rand.New(rand.NewPCG(uint64(seed), 18)), mixed: mixed, seed: uint64(seed)}
+					p.run()
 				})
 			}
 		}
 	}
 }
 
-// lossPlay is one run of TestEventsAreAppliedOrReportedLost.
-type lossPlay struct {
-	*world
+// lossModel is one run of TestEventsAreAppliedOrReportedLost.
+type lossModel struct {
+	*fixture
 	rnd    *rand.Rand
 	seed   uint64
 	mixed  bool
@@ -71,7 +71,7 @@ type lossPlay struct {
 	events, foreign int // acknowledged
 }
 
-func (p *lossPlay) play() {
+func (p *lossModel) run() {
 	cfg := jetstream.StreamConfig{Subjects: []string{"order.*"}}
 	if !p.mixed {
 		cfg.Subjects = []string{"order.created", "order.shipped"}
@@ -82,20 +82,20 @@ func (p *lossPlay) play() {
 	if p.rnd.IntN(4) == 0 {
 		cfg.MaxMsgsPerSubject = int64(1 + p.rnd.IntN(20))
 	}
-	p.stream = p.world.stream(cfg)
-	p.rule("order")
+	p.stream = p.fixture.stream(cfg)
+	p.saveOrderRule("order")
 	p.begin()
 	for range 40 {
-		p.turn()
+		p.step()
 	}
 	if p.node == nil {
 		p.begin()
 	}
 	p.publishSome(1)
-	p.drained("ORDERS")
+	p.waitUntilDrained("ORDERS")
 	p.node.stop()
 	applied, _ := p.jobs()
-	lost := p.lost()
+	lost := p.lostEvents()
 	p.t.Logf("%d events and %d other messages; %d applied, %d reported lost", p.events, p.foreign, applied, lost)
 	switch sum := applied + lost; {
 	case sum < p.events:
@@ -105,16 +105,16 @@ func (p *lossPlay) play() {
 	case sum > p.events+p.foreign:
 		p.t.Errorf("%d messages more were reported lost than came", sum-p.events-p.foreign)
 	}
-	if applied == p.events && !p.mixed && len(p.said()) > 0 {
-		p.t.Errorf("nothing was lost, and an alert was raised: %s", p.said()[0].Text)
+	if applied == p.events && !p.mixed && len(p.systemAlerts()) > 0 {
+		p.t.Errorf("nothing was lost, and an alert was raised: %s", p.systemAlerts()[0].Text)
 	}
 }
 
-func (p *lossPlay) begin() {
-	p.node = p.startOn(&stumbling{EffectStore: p.store, seed: p.seed})
+func (p *lossModel) begin() {
+	p.node = p.startOn(&failingStore{EffectStore: p.store, seed: p.seed})
 }
 
-func (p *lossPlay) publishSome(n int) {
+func (p *lossModel) publishSome(n int) {
 	for range n {
 		if p.mixed && p.rnd.IntN(2) == 0 {
 			p.publish("order.other", `{}`)
@@ -125,8 +125,8 @@ func (p *lossPlay) publishSome(n int) {
 	}
 }
 
-// turn performs one action on the stream, or on its reader.
-func (p *lossPlay) turn() {
+// step performs one action on the stream, or on its reader.
+func (p *lossModel) step() {
 	info, err := p.stream.Info(p.t.Context())
 	if err != nil {
 		p.t.Fatal(err)

@@ -12,29 +12,29 @@ import (
 	"deadman/internal/events"
 )
 
-// trickling is a broker that receives an event right after each query of a stream's end, so the result does not
+// slowStreams is a broker that receives an event right after each query of a stream's end, so the result does not
 // include it.
-type trickling struct {
+type slowStreams struct {
 	*bus.Streams
-	w *world
+	w *fixture
 
 	mu   sync.Mutex
 	sent map[uint64]time.Time // by sequence
 }
 
 // Read implements events.Streams.
-func (b *trickling) Read(ctx context.Context, stream string, after uint64, subjects []string) (events.Reader, error) {
+func (b *slowStreams) Read(ctx context.Context, stream string, after uint64, subjects []string) (events.Reader, error) {
 	r, err := b.Streams.Read(ctx, stream, after, subjects)
-	return trickle{r, b}, err
+	return slowReader{r, b}, err
 }
 
-type trickle struct {
+type slowReader struct {
 	events.Reader
-	bus *trickling
+	bus *slowStreams
 }
 
 // End implements events.Reader.
-func (r trickle) End(ctx context.Context) (end uint64, ok bool, err error) {
+func (r slowReader) End(ctx context.Context) (end uint64, ok bool, err error) {
 	end, ok, err = r.Reader.End(ctx)
 	if err == nil {
 		err = r.bus.send()
@@ -42,7 +42,7 @@ func (r trickle) End(ctx context.Context) (end uint64, ok bool, err error) {
 	return end, ok, err
 }
 
-func (b *trickling) send() error {
+func (b *slowStreams) send() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	seq, err := b.w.send("order.created", fmt.Sprintf(`{"id":%d}`, len(b.sent)))
@@ -54,14 +54,14 @@ func (b *trickling) send() error {
 	return err
 }
 
-// marking is a database that observes the marks of a stream.
-type marking struct {
+// markRecorder is a database that observes the marks of a stream.
+type markRecorder struct {
 	futurejobs.EffectStore
 	marked func(seq uint64, through time.Time)
 }
 
 // MarkRead implements futurejobs.EffectStore.
-func (m marking) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
+func (m markRecorder) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
 	m.marked(seq, through)
 	return m.EffectStore.MarkRead(ctx, stream, seq, through)
 }
@@ -70,11 +70,11 @@ func (m marking) MarkRead(ctx context.Context, stream string, seq uint64, throug
 // newer than the mark.
 func TestReadMarkPrecedesMessagesAfterItsEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
-	b := &trickling{Streams: w.bus.Streams, w: w, sent: make(map[uint64]time.Time)}
+	w := newFixture(t)
+	w.saveOrderRule("order")
+	b := &slowStreams{Streams: w.bus.Streams, w: w, sent: make(map[uint64]time.Time)}
 	marks := make(chan string, 100)
-	w.startReading(b, marking{w.store, func(seq uint64, through time.Time) {
+	w.startReading(b, markRecorder{w.store, func(seq uint64, through time.Time) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		wrong := ""

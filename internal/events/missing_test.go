@@ -16,10 +16,10 @@ import (
 // settled is the time for a reader to process existing events.
 const settled = 100 * time.Millisecond
 
-// blind fails the test unless the stream has exactly one alert about a gap, with its start and reason.
-func (w *world) blind(stream, why string) {
+// checkGap fails the test unless the stream has exactly one alert about a gap, with its start and reason.
+func (w *fixture) checkGap(stream, why string) {
 	w.t.Helper()
-	listed := w.said()
+	listed := w.systemAlerts()
 	if len(listed) != 1 {
 		w.t.Fatalf("%d alerts were said about streams, want one: %+v", len(listed), listed)
 	}
@@ -30,7 +30,7 @@ func (w *world) blind(stream, why string) {
 	}
 }
 
-func (w *world) purge(stream string, to uint64) {
+func (w *fixture) purge(stream string, to uint64) {
 	w.t.Helper()
 	s, err := w.js().Stream(w.t.Context(), stream)
 	if err != nil {
@@ -43,50 +43,50 @@ func (w *world) purge(stream string, to uint64) {
 
 func TestPurgeOfReadEventsIsNoMonitoringGap(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	n := w.start()
 	w.publishIDs("order.created", 0, 10)
-	w.become(10, 0)
+	w.waitForJobs(10, 0)
 	w.purge(bus.EventsStream, 11)
 	w.publishIDs("order.created", 10, 12)
-	w.become(12, 0)
+	w.waitForJobs(12, 0)
 	n.stop()
 	w.purge(bus.EventsStream, 13)
 	w.start()
 	w.publishIDs("order.created", 12, 14)
-	w.become(14, 0)
-	if listed := w.said(); len(listed) != 0 {
+	w.waitForJobs(14, 0)
+	if listed := w.systemAlerts(); len(listed) != 0 {
 		t.Errorf("all was read, and it was said: %s", listed[0].Text)
 	}
 }
 
 func TestPurgeOfUnreadEventsIsAlerted(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(_ *testing.T, w *world) {
-		w.rule("order")
+	onBothDatabases(t, func(_ *testing.T, w *fixture) {
+		w.saveOrderRule("order")
 		n := w.start()
 		w.publishIDs("order.created", 0, 10)
-		w.become(10, 0)
+		w.waitForJobs(10, 0)
 		n.stop()
 		w.publishIDs("order.created", 10, 20)
 		w.purge(bus.EventsStream, 16)
 		n = w.start()
-		w.become(15, 0)
-		eventually(w.t, "it is alerted", func() bool { return len(w.said()) > 0 })
+		w.waitForJobs(15, 0)
+		eventually(w.t, "it is alerted", func() bool { return len(w.systemAlerts()) > 0 })
 		n.stop()
-		w.blind(bus.EventsStream, "lost 5 events on order.created, order.shipped to a limit, a purge or a deletion")
+		w.checkGap(bus.EventsStream, "lost 5 events on order.created, order.shipped to a limit, a purge or a deletion")
 		w.start() // a repetition is not reported
-		w.caughtUp(bus.EventsStream, w.publish("order.created", `{"id":20}`))
-		w.blind(bus.EventsStream, "lost 5 events on order.created, order.shipped to a limit, a purge or a deletion")
+		w.waitUntilCaughtUp(bus.EventsStream, w.publish("order.created", `{"id":20}`))
+		w.checkGap(bus.EventsStream, "lost 5 events on order.created, order.shipped to a limit, a purge or a deletion")
 	})
 }
 
 // A reader that is behind distinguishes dropped events from read ones.
 func TestEventsDroppedWhileReadingAreCounted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.rule("order")
+	w := newFixture(t)
+	w.saveOrderRule("order")
 	w.publishIDs("order.created", 0, 30)
 	r, err := w.bus.Streams.Read(t.Context(), bus.EventsStream, 0, []string{"order.*"})
 	if err != nil {
@@ -119,17 +119,17 @@ func TestEventsDroppedWhileReadingAreCounted(t *testing.T) {
 // A stream was restored to an earlier state, and continued from there.
 func TestRestoredStreamIsAlerted(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		s := w.operator()
-		s.create(named("ORDERS", "order.*"))
-		w.rule("order")
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		s := w.operatorStreams()
+		s.create(streamConfig("ORDERS", "order.*"))
+		w.saveOrderRule("order")
 		n := w.start()
 		w.publishIDs("order.created", 0, 10)
-		w.become(10, 0)
+		w.waitForJobs(10, 0)
 		created := w.cursor("ORDERS").StreamCreatedAt
 		n.stop()
 		s.remove("ORDERS")
-		s.create(named("ORDERS", "order.*"))
+		s.create(streamConfig("ORDERS", "order.*"))
 		w.publishIDs("order.created", 10, 22) // the same sequences, and more
 		old := w.cursor("ORDERS")
 		info, err := w.bus.Streams.Info(t.Context(), "ORDERS")
@@ -142,33 +142,33 @@ func TestRestoredStreamIsAlerted(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.start()
-		w.become(22, 0)
-		w.blind("ORDERS", "recreated, or restored")
+		w.waitForJobs(22, 0)
+		w.checkGap("ORDERS", "recreated, or restored")
 	})
 }
 
 func TestDeletedStreamIsAlerted(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		s := w.operator()
-		s.create(named("ORDERS", "order.*"))
-		w.rule("order")
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		s := w.operatorStreams()
+		s.create(streamConfig("ORDERS", "order.*"))
+		w.saveOrderRule("order")
 		n := w.start()
 		w.publishIDs("order.created", 0, 5)
-		w.become(5, 0)
+		w.waitForJobs(5, 0)
 		s.remove("ORDERS")
 		eventually(t, "the status says so", func() bool {
 			all := n.Status()
 			return len(all) == 1 && errors.Is(all[0].Err, events.ErrGone)
 		})
-		eventually(t, "it is said", func() bool { return len(w.said()) > 0 })
-		w.blind("ORDERS", "was deleted")
+		eventually(t, "it is said", func() bool { return len(w.systemAlerts()) > 0 })
+		w.checkGap("ORDERS", "was deleted")
 
 		// Its jobs continue in the stream that captures its subjects.
-		w.rebinds()
+		w.checkRebinds()
 		before := w.cursor(bus.EventsStream).ReadThrough
 		w.publishIDs("order.shipped", 0, 2)
-		w.become(3, 2)
+		w.waitForJobs(3, 2)
 		eventually(t, "the stream in its place is read through", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(before) })
 		eventually(t, "the old stream has no reader", func() bool { all := n.Status(); return len(all) == 1 && all[0].Line == bus.EventsStream })
 	})

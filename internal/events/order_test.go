@@ -11,15 +11,15 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// doors is a rule whose triggers and resolves come from two streams.
-type doors struct {
+// doorRule is a rule whose triggers and resolves come from two streams.
+type doorRule struct {
 	name   string
 	again  string // treatment of another trigger
 	behind string // subject with a backlog: opened or closed
 }
 
 // rule returns the rule of the doors.
-func (d doors) rule() string {
+func (d doorRule) rule() string {
 	return fmt.Sprintf(`
 name: %[1]s
 entity: door
@@ -32,28 +32,28 @@ slot: 1s
 }
 
 // stream returns the name of the stream of a subject.
-func (d doors) stream(subject string) string { return d.name + "-" + subject }
+func (d doorRule) stream(subject string) string { return d.name + "-" + subject }
 
 // Triggers and resolves come from two streams, and one is far behind after a restart. A door that was opened, closed
 // and opened again is open: the earlier resolve does not end the job of the second trigger.
-func TestAnEndOfAnotherStreamLeavesTheJobAfterIt(t *testing.T) {
+func TestEndOfAnotherStreamLeavesJobAfterIt(t *testing.T) {
 	t.Parallel()
 	for _, backlog := range []int{0, 6000} {
 		t.Run(fmt.Sprintf("behind by %d", backlog), func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, w *world) {
-				var all []doors
+			onBothDatabases(t, func(t *testing.T, w *fixture) {
+				var all []doorRule
 				var text []string
 				for _, again := range []string{"keep", "restart"} {
 					for _, behind := range []string{"opened", "closed"} {
-						d := doors{again + "-" + behind, again, behind}
+						d := doorRule{again + "-" + behind, again, behind}
 						all, text = append(all, d), append(text, d.rule())
 					}
 				}
 				js := w.js()
 				for _, d := range all {
 					for _, subject := range []string{"opened", "closed"} {
-						if _, err := js.CreateStream(t.Context(), named(d.stream(subject), d.name+"."+subject)); err != nil {
+						if _, err := js.CreateStream(t.Context(), streamConfig(d.stream(subject), d.name+"."+subject)); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -78,18 +78,18 @@ func TestAnEndOfAnotherStreamLeavesTheJobAfterIt(t *testing.T) {
 				}
 				w.start()
 				for stream, seq := range last {
-					w.caughtUp(stream, seq)
+					w.waitUntilCaughtUp(stream, seq)
 				}
 				for _, d := range all {
-					w.isOpen(d)
+					w.checkOpen(d)
 				}
 			})
 		})
 	}
 }
 
-// isOpen fails the test unless the rule has one pending job and at most one that ended.
-func (w *world) isOpen(d doors) {
+// checkOpen fails the test unless the rule has one pending job and at most one that ended.
+func (w *fixture) checkOpen(d doorRule) {
 	w.t.Helper()
 	f := futurejobs.Filter{Rule: d.name, Limit: futurejobs.MaxLimit}
 	pending, err := w.store.Jobs(w.t.Context(), f)

@@ -13,8 +13,8 @@ import (
 	"deadman/internal/bus"
 )
 
-// cli runs the NATS command-line program against the broker, and returns its output.
-func (w *world) cli(input string, args ...string) string {
+// runCLI runs the NATS command-line program against the broker, and returns its output.
+func (w *fixture) runCLI(input string, args ...string) string {
 	w.t.Helper()
 	tool := exec.CommandContext(w.t.Context(), "../tools/tool", "nats")
 	path, err := tool.Output()
@@ -30,7 +30,7 @@ func (w *world) cli(input string, args ...string) string {
 	return string(out)
 }
 
-const placed = `
+const placedEvent = `
 name: order-unshipped
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -45,8 +45,8 @@ func envelope(id, rest string) string {
 // Events of all publishers and formats are ingested once, and the rules see the data.
 func TestPublishers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.write(placed)
+	w := newFixture(t)
+	w.write(placedEvent)
 	w.start()
 	js := w.js()
 	structured := nats.Header{"content-type": {"application/cloudevents+json"}}
@@ -69,11 +69,11 @@ func TestPublishers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.cli("", "pub", "orders.created", `{"id":"cli core"}`)
-	w.cli("", "pub", "--jetstream", "--header", "Nats-Msg-Id:two", "orders.created", `{"id":"cli jetstream"}`)
-	w.cli("", "pub", "--header", "Content-Type:application/cloudevents+json", "orders.created", envelope("A-4", `"data":{"id":"cli structured"}`))
-	w.cli("", "req", "orders.created", `{"id":"cli request"}`) // the stream replies
-	w.caughtUp(bus.EventsStream, w.publish("orders.created", `{"id":"last"}`))
+	w.runCLI("", "pub", "orders.created", `{"id":"cli core"}`)
+	w.runCLI("", "pub", "--jetstream", "--header", "Nats-Msg-Id:two", "orders.created", `{"id":"cli jetstream"}`)
+	w.runCLI("", "pub", "--header", "Content-Type:application/cloudevents+json", "orders.created", envelope("A-4", `"data":{"id":"cli structured"}`))
+	w.runCLI("", "req", "orders.created", `{"id":"cli request"}`) // the stream replies
+	w.waitUntilCaughtUp(bus.EventsStream, w.publish("orders.created", `{"id":"last"}`))
 
 	for _, key := range []string{
 		"core", "structured", "base64", "binary", "jetstream", "cli core", "cli jetstream", "cli structured", "cli request", "last",
@@ -86,7 +86,7 @@ func TestPublishers(t *testing.T) {
 	if pending, _ := w.jobs(); pending != 10 {
 		t.Errorf("%d jobs, want 10", pending)
 	}
-	letters := w.letters()
+	letters := w.deadLetters()
 	if len(letters) != 1 || letters[0].Rule != "" || !strings.Contains(letters[0].Reason, "not a valid CloudEvent") || string(letters[0].Event.Data) != `{"id":"no envelope"}` {
 		t.Errorf("%+v", letters)
 	}

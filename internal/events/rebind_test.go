@@ -17,11 +17,11 @@ import (
 
 // streams creates and changes streams, as an operator would.
 type streams struct {
-	*world
+	*fixture
 	js jetstream.JetStream
 }
 
-func (w *world) operator() streams { return streams{w, w.js()} }
+func (w *fixture) operatorStreams() streams { return streams{w, w.js()} }
 
 func (s streams) create(cfg jetstream.StreamConfig) {
 	s.t.Helper()
@@ -44,12 +44,12 @@ func (s streams) remove(stream string) {
 	}
 }
 
-func named(name string, subjects ...string) jetstream.StreamConfig {
+func streamConfig(name string, subjects ...string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{Name: name, Subjects: subjects}
 }
 
-// rebinds calls Rebind until rules were changed.
-func (w *world) rebinds() {
+// checkRebinds calls Rebind until rules were changed.
+func (w *fixture) checkRebinds() {
 	w.t.Helper()
 	r := w.registry()
 	eventually(w.t, "a rule is bound to other streams", func() bool {
@@ -61,8 +61,8 @@ func (w *world) rebinds() {
 	})
 }
 
-// stays fails the test if a rebind changes a rule.
-func (w *world) stays() {
+// checkUnchanged fails the test if a rebind changes a rule.
+func (w *fixture) checkUnchanged() {
 	w.t.Helper()
 	if moved, err := w.registry().Rebind(w.t.Context()); moved != 0 || err != nil {
 		w.t.Fatalf("%d rules were bound to other streams, %v", moved, err)
@@ -70,7 +70,7 @@ func (w *world) stays() {
 }
 
 // reads returns the streams of the newest version of a rule.
-func (w *world) reads(rule string) []string {
+func (w *fixture) reads(rule string) []string {
 	w.t.Helper()
 	l, err := w.registry().Get(w.t.Context(), rule)
 	if err != nil {
@@ -83,8 +83,8 @@ func (w *world) reads(rule string) []string {
 	return all
 }
 
-// jobsAre fails the test unless each of the first n orders had exactly one job.
-func (w *world) jobsAre(pending, ended int) {
+// checkJobs fails the test unless each of the first n orders had exactly one job.
+func (w *fixture) checkJobs(pending, ended int) {
 	w.t.Helper()
 	if p, e := w.jobs(); p != pending || e != ended {
 		w.t.Errorf("%d jobs are pending and %d ended, want %d and %d", p, e, pending, ended)
@@ -98,7 +98,7 @@ func (w *world) jobsAre(pending, ended int) {
 	}
 }
 
-func (w *world) become(pending, ended int) {
+func (w *fixture) waitForJobs(pending, ended int) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("%d jobs are pending and %d ended", pending, ended), func() bool {
 		p, e := w.jobs()
@@ -108,72 +108,72 @@ func (w *world) become(pending, ended int) {
 
 // A subject moves to another stream that is already being read for another rule, beyond the subject's events. No
 // event is lost or repeated, regardless of the reading position.
-func TestASubjectMoves(t *testing.T) {
+func TestSubjectMoves(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		s := w.operator()
-		s.create(named("A", "order.*"))
-		s.create(named("B", "parcel.*"))
-		w.rule("order")
-		w.rule("parcel")
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		s := w.operatorStreams()
+		s.create(streamConfig("A", "order.*"))
+		s.create(streamConfig("B", "parcel.*"))
+		w.saveOrderRule("order")
+		w.saveOrderRule("parcel")
 		n := w.start()
 		w.publishIDs("order.created", 0, 10)
 		w.publishIDs("parcel.created", 0, 10)
-		w.become(20, 0)
+		w.waitForJobs(20, 0)
 		n.stop()
 		w.publishIDs("order.created", 10, 20) // unread at the move
-		s.update(named("A", "other"))
-		s.update(named("B", "parcel.*", "order.*"))
+		s.update(streamConfig("A", "other"))
+		s.update(streamConfig("B", "parcel.*", "order.*"))
 		w.publishIDs("order.shipped", 0, 15) // some of them for unread orders
 		n = w.start()
 		w.publishIDs("parcel.created", 10, 20)
-		w.become(40, 0) // B was read beyond its orders
-		w.rebinds()
+		w.waitForJobs(40, 0) // B was read beyond its orders
+		w.checkRebinds()
 		w.publishIDs("order.created", 20, 30)
 		last := w.publish("parcel.shipped", `{"id":0}`)
-		w.caughtUp("B", last)
-		w.become(50-16, 16)
-		w.jobsAre(50-16, 16)
-		w.stays()
+		w.waitUntilCaughtUp("B", last)
+		w.waitForJobs(50-16, 16)
+		w.checkJobs(50-16, 16)
+		w.checkUnchanged()
 		if got := w.reads("order-unshipped"); fmt.Sprint(got) != "[order.created B order.shipped B]" {
 			t.Errorf("it reads %v", got)
 		}
 		n.stop()
 		w.start()
-		w.caughtUp("B", w.publish("order.shipped", `{"id":29}`))
-		w.jobsAre(50-17, 17)
-		if listed := w.said(); len(listed) != 0 {
+		w.waitUntilCaughtUp("B", w.publish("order.shipped", `{"id":29}`))
+		w.checkJobs(50-17, 17)
+		if listed := w.systemAlerts(); len(listed) != 0 {
 			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
 		}
 	})
 }
 
 // Remaining events of the old stream are read before the new stream.
-func TestASubjectMovesBehindItsEvents(t *testing.T) {
+func TestSubjectMovesBehindItsEvents(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	s := w.operator()
-	s.create(named("A", "order.*"))
-	w.rule("order")
+	w := newFixture(t)
+	s := w.operatorStreams()
+	s.create(streamConfig("A", "order.*"))
+	w.saveOrderRule("order")
 	w.start().stop() // no intake is running
 	w.publishIDs("order.created", 0, 5)
-	s.update(named("A", "other"))
-	s.create(named("B", "order.*"))
+	s.update(streamConfig("A", "other"))
+	s.create(streamConfig("B", "order.*"))
 	w.publishIDs("order.shipped", 0, 3)
-	w.stays()
+	w.checkUnchanged()
 	w.start()
-	w.become(5, 0)
-	w.rebinds()
-	w.become(2, 3)
-	w.jobsAre(2, 3)
+	w.waitForJobs(5, 0)
+	w.checkRebinds()
+	w.waitForJobs(2, 3)
+	w.checkJobs(2, 3)
 }
 
 // A captured subject moves to a separate stream, and back.
-func TestACapturedSubjectGetsAStream(t *testing.T) {
+func TestCapturedSubjectGetsStream(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		s := w.operator()
-		w.rule("order")
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		s := w.operatorStreams()
+		w.saveOrderRule("order")
 		w.start()
 		total := 0
 		publish := func() {
@@ -181,50 +181,50 @@ func TestACapturedSubjectGetsAStream(t *testing.T) {
 			total += 7
 		}
 		publish()
-		w.become(total, 0)
+		w.waitForJobs(total, 0)
 		for range 2 {
 			s.remove(bus.EventsStream) // all of it was read
-			s.create(named("ORDERS", "order.*"))
+			s.create(streamConfig("ORDERS", "order.*"))
 			publish()
-			w.rebinds()
+			w.checkRebinds()
 			publish()
-			w.become(total, 0)
+			w.waitForJobs(total, 0)
 			s.remove("ORDERS")
-			w.rebinds()
+			w.checkRebinds()
 			publish()
-			w.become(total, 0)
+			w.waitForJobs(total, 0)
 		}
-		w.jobsAre(total, 0)
+		w.checkJobs(total, 0)
 		if got := w.reads("order-unshipped"); fmt.Sprint(got) != "[order.created DEADMAN_EVENTS order.shipped DEADMAN_EVENTS]" {
 			t.Errorf("it reads %v", got)
 		}
-		said := map[string]int{}
-		for _, a := range w.said() {
-			said[a.Key+" "+a.Step]++
+		raised := map[string]int{}
+		for _, a := range w.systemAlerts() {
+			raised[a.Key+" "+a.Step]++
 		}
 		want := map[string]int{"stream/ORDERS lost": 2, "stream/DEADMAN_EVENTS lost": 2, "subject/order.created captured": 2, "subject/order.shipped captured": 2}
-		if fmt.Sprint(said) != fmt.Sprint(want) {
-			t.Errorf("said %v, want %v", said, want)
+		if fmt.Sprint(raised) != fmt.Sprint(want) {
+			t.Errorf("said %v, want %v", raised, want)
 		}
 	})
 }
 
 // Mirrors and sources contain the events of their origins, and none of them counts twice.
-func TestASubjectMovesToACopy(t *testing.T) {
+func TestSubjectMovesToCopy(t *testing.T) {
 	t.Parallel()
 	for name, copied := range map[string]jetstream.StreamConfig{
 		"sources": {Name: "B", Sources: []*jetstream.StreamSource{{Name: "A"}}},
 		"mirror":  {Name: "B", Mirror: &jetstream.StreamSource{Name: "A"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			s := w.operator()
-			s.create(named("A", "order.*"))
+			w := newFixture(t)
+			s := w.operatorStreams()
+			s.create(streamConfig("A", "order.*"))
 			s.create(copied)
-			w.rule("order")
+			w.saveOrderRule("order")
 			n := w.start()
 			w.publishIDs("order.created", 0, 10)
-			w.become(10, 0)
+			w.waitForJobs(10, 0)
 			n.stop()
 			w.publishIDs("order.created", 10, 20) // A is deleted before they are read, B has them
 			w.publishIDs("order.shipped", 0, 5)
@@ -233,12 +233,12 @@ func TestASubjectMovesToACopy(t *testing.T) {
 				return err == nil && info.LastSeq == 25
 			})
 			s.remove("A")
-			s.update(named("B", "order.*"))
+			s.update(streamConfig("B", "order.*"))
 			w.publishIDs("order.created", 20, 25)
 			w.start()
-			w.rebinds()
-			w.caughtUp("B", w.publish("order.shipped", `{"id":24}`))
-			w.jobsAre(19, 6)
+			w.checkRebinds()
+			w.waitUntilCaughtUp("B", w.publish("order.shipped", `{"id":24}`))
+			w.checkJobs(19, 6)
 		})
 	}
 }
@@ -247,8 +247,8 @@ func TestASubjectMovesToACopy(t *testing.T) {
 // time.
 func TestRulesChangeWhileEventsFlow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		w.rule("order")
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		w.saveOrderRule("order")
 		w.start()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -264,13 +264,13 @@ func TestRulesChangeWhileEventsFlow(t *testing.T) {
 		})
 		for i := range 12 {
 			kind := fmt.Sprintf("kind%d", i)
-			w.rule(kind)
+			w.saveOrderRule(kind)
 			w.publishIDs(kind+".created", 0, 5)
-			w.ruleAfter("order", i+2)
+			w.saveRuleAfter("order", i+2)
 			if i%3 == 0 {
 				w.publishIDs(kind+".shipped", 0, 5)
 				last := w.publish(kind+".created", `{"id":"last"}`)
-				w.caughtUp(bus.EventsStream, last)
+				w.waitUntilCaughtUp(bus.EventsStream, last)
 				if err := os.Remove(filepath.Join(w.rules, kind+".yaml")); err != nil {
 					t.Fatal(err)
 				}
@@ -281,23 +281,23 @@ func TestRulesChangeWhileEventsFlow(t *testing.T) {
 		}
 		stop()
 		sending.Wait()
-		w.caughtUp(bus.EventsStream, w.publish("order.shipped", `{"id":0}`))
-		w.jobsAre(sent-1+8*5+4, 4*5+1)
-		if listed := w.said(); len(listed) != 0 {
+		w.waitUntilCaughtUp(bus.EventsStream, w.publish("order.shipped", `{"id":0}`))
+		w.checkJobs(sent-1+8*5+4, 4*5+1)
+		if listed := w.systemAlerts(); len(listed) != 0 {
 			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
 		}
 	})
 }
 
 // A subject moves back and forth during publishing.
-func TestASubjectMovesWhileEventsFlow(t *testing.T) {
+func TestSubjectMovesWhileEventsFlow(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, w *world) {
-		s := w.operator()
-		s.create(named("A", "order.*", "a"))
-		s.create(named("B", "parcel.*", "b"))
-		w.rule("order")
-		w.rule("parcel")
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		s := w.operatorStreams()
+		s.create(streamConfig("A", "order.*", "a"))
+		s.create(streamConfig("B", "parcel.*", "b"))
+		w.saveOrderRule("order")
+		w.saveOrderRule("parcel")
 		w.start()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -316,19 +316,19 @@ func TestASubjectMovesWhileEventsFlow(t *testing.T) {
 			}
 		})
 		for i := range 6 {
-			without, to := named("A", "a"), named("B", "parcel.*", "order.*", "b")
+			without, to := streamConfig("A", "a"), streamConfig("B", "parcel.*", "order.*", "b")
 			if i%2 == 1 {
-				without, to = named("B", "parcel.*", "b"), named("A", "order.*", "a")
+				without, to = streamConfig("B", "parcel.*", "b"), streamConfig("A", "order.*", "a")
 			}
 			s.update(without)
 			s.update(to)
-			w.rebinds()
+			w.checkRebinds()
 		}
 		stop()
 		sending.Wait()
-		w.become(orders+parcels, 0)
-		w.jobsAre(orders+parcels, 0)
-		if listed := w.said(); len(listed) != 0 {
+		w.waitForJobs(orders+parcels, 0)
+		w.checkJobs(orders+parcels, 0)
+		if listed := w.systemAlerts(); len(listed) != 0 {
 			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
 		}
 	})

@@ -12,10 +12,10 @@ import (
 
 // While rules of a stream are saved without a pause, each event creates exactly the jobs of the versions saved before
 // it: none is missing, none has another version, and reading continues.
-func TestEventsMeetTheVersionsOfTheirTimeWhileRulesAreSaved(t *testing.T) {
+func TestEventsMeetVersionsOfTheirTimeWhileRulesAreSaved(t *testing.T) {
 	t.Parallel()
 	const savers, published = 4, 300
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		name := func(saver int) string { return fmt.Sprintf("order-%d", saver) }
 		save := func(r *rules.Registry, saver, round int) error {
 			text := fmt.Sprintf("name: %s\nentity: order\ntrigger: {event: order.created, key: event.id}\nescalate: [{after: %dm, step: primary}]\n", name(saver), 60+round)
@@ -53,18 +53,18 @@ func TestEventsMeetTheVersionsOfTheirTimeWhileRulesAreSaved(t *testing.T) {
 			last = w.publish("order.created", fmt.Sprintf(`{"id":%q}`, key))
 			seqs[key] = last
 		}
-		w.caughtUp(bus.EventsStream, last) // while saving continues
+		w.waitUntilCaughtUp(bus.EventsStream, last) // while saving continues
 		close(over)
 		saving.Wait()
 		for saver := range savers {
-			w.areOfTheirTime(name(saver), seqs)
+			w.checkVersions(name(saver), seqs)
 		}
 	})
 }
 
-// areOfTheirTime fails the test unless a rule has one job for each key, with the newest version saved before the
+// checkVersions fails the test unless a rule has one job for each key, with the newest version saved before the
 // key's event.
-func (w *world) areOfTheirTime(rule string, seqs map[string]uint64) {
+func (w *fixture) checkVersions(rule string, seqs map[string]uint64) {
 	w.t.Helper()
 	versions, err := w.store.Named(w.t.Context(), rule)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// recording records the batches applied by an intake.
-type recording struct {
+// recordingStore records the batches applied by an intake.
+type recordingStore struct {
 	futurejobs.EffectStore
 	mu      sync.Mutex
 	applied []attempt
@@ -31,7 +31,7 @@ type attempt struct {
 	err           error
 }
 
-func (r *recording) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (r *recordingStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	done, err := r.EffectStore.Apply(ctx, b)
 	a := attempt{events: int(b.Last - b.After), err: err} //nolint:gosec // some events
 	for _, e := range b.Effects {
@@ -45,8 +45,8 @@ func (r *recording) Apply(ctx context.Context, b futurejobs.EffectBatch) (future
 	return done, err
 }
 
-// halvings checks that exactly the slow batches fail and are halved, and returns the batches.
-func (r *recording) halvings(t *testing.T) (all []attempt, tooSlow int) {
+// attempts checks that exactly the slow batches fail and are halved, and returns the batches.
+func (r *recordingStore) attempts(t *testing.T) (all []attempt, tooSlow int) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,9 +74,9 @@ func TestEventsThatTakeTooLongToApplyAreHalvedUntilTheyPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := storetest.Postgres(t)
-			w := newWorldOn(t, dsn)
+			w := newFixtureOn(t, dsn)
 			w.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.>"}})
-			w.rule("order")
+			w.saveOrderRule("order")
 			db, err := sql.Open("pgx", dsn)
 			if err != nil {
 				t.Fatal(err)
@@ -87,11 +87,11 @@ CREATE TRIGGER slow BEFORE INSERT ON future_job FOR EACH ROW EXECUTE FUNCTION sl
 				t.Fatal(err)
 			}
 			w.publishIDs("order.created", 0, c.events)
-			r := &recording{EffectStore: w.store}
+			r := &recordingStore{EffectStore: w.store}
 			n := w.startOn(r)
-			w.caughtUp("ORDERS", uint64(c.events)) //nolint:gosec // some events
+			w.waitUntilCaughtUp("ORDERS", uint64(c.events)) //nolint:gosec // some events
 			n.stop()
-			if _, tooSlow := r.halvings(t); tooSlow == 0 {
+			if _, tooSlow := r.attempts(t); tooSlow == 0 {
 				t.Error("nothing took too long: nothing is tested")
 			}
 			if pending, _ := w.jobs(); pending != c.events || w.cursor("ORDERS").Created != int64(c.events) {
@@ -109,7 +109,7 @@ func TestMemoryOfBatchesIsBounded(t *testing.T) {
 		ahead      = 16<<20 + size // read while a batch is applied, and in one call
 		known      = 32 << 20      // states of the jobs of a batch
 	)
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		w.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.>"}})
 		const text = `
 name: order-unshipped
@@ -130,11 +130,11 @@ slot: 1s
 		for i := range jobs {
 			last = w.publish("order.created", fmt.Sprintf(`{"id":%d,"text":%q}`, i, large))
 		}
-		r := &recording{EffectStore: w.store}
+		r := &recordingStore{EffectStore: w.store}
 		n := w.startOn(r)
-		w.caughtUp("ORDERS", last)
+		w.waitUntilCaughtUp("ORDERS", last)
 		n.stop()
-		all, tooSlow := r.halvings(t)
+		all, tooSlow := r.attempts(t)
 		for _, a := range all {
 			if a.bytes > ahead || tooSlow > 0 {
 				t.Errorf("a batch has %d bytes: %+v", a.bytes, a)
@@ -145,11 +145,11 @@ slot: 1s
 			for i := range jobs {
 				last = w.publish("order.changed", fmt.Sprintf(`{"id":%d,"seen":%d}`, i, round))
 			}
-			r = &recording{EffectStore: w.store}
+			r = &recordingStore{EffectStore: w.store}
 			n = w.startOn(r)
-			w.caughtUp("ORDERS", last)
+			w.waitUntilCaughtUp("ORDERS", last)
 			n.stop()
-			all, tooSlow = r.halvings(t)
+			all, tooSlow = r.attempts(t)
 			for _, a := range all {
 				if a.err == nil && a.events*each > known {
 					t.Errorf("a batch changes %d jobs of %d bytes", a.events, each)

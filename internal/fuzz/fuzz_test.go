@@ -44,9 +44,9 @@ const (
 func TestAnyRequestIsAnswered(t *testing.T) {
 	n := newTarget(t)
 	r := &run{t: t, target: n, began: time.Now()}
-	r.send(*requests / 3) // fills caches and pools
+	r.sendNumber(*requests / 3) // fills caches and pools
 	before := settledMemory(t)
-	r.send(*requests - *requests/3)
+	r.sendNumber(*requests - *requests/3)
 	after := settledMemory(t)
 
 	t.Logf("seed %d: %d requests in %s, by status: %s; resident memory %d MiB, then %d MiB",
@@ -77,8 +77,8 @@ type run struct {
 	byStatus map[int]int
 }
 
-// send sends one part of the run from all clients.
-func (r *run) send(number int) {
+// sendNumber sends one part of the run from all clients.
+func (r *run) sendNumber(number int) {
 	r.parts++
 	var all sync.WaitGroup
 	for client := range *clients {
@@ -88,16 +88,16 @@ func (r *run) send(number int) {
 				if r.faulty.Load() >= mostFaults || r.t.Context().Err() != nil {
 					return
 				}
-				r.one(m.request())
+				r.check(m.request())
 			}
 		})
 	}
 	all.Wait()
 }
 
-// one sends one request and reports a faulty response.
-func (r *run) one(q request) {
-	status, answer, err := r.ask(q)
+// check sends one request and reports a faulty response.
+func (r *run) check(q request) {
+	status, answer, err := r.send(q)
 	r.sent.Add(1)
 	r.mu.Lock()
 	if r.byStatus == nil {
@@ -121,8 +121,8 @@ func (r *run) fault(q request, what string) {
 	r.t.Errorf("%s\n%s", what, q)
 }
 
-// ask sends a request and reads the response; of a stream, its beginning.
-func (r *run) ask(q request) (status int, answer string, err error) {
+// send sends a request and reads the response; of a stream, its beginning.
+func (r *run) send(q request) (status int, answer string, err error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), askTime)
 	defer cancel()
 	a, err := r.client.Do(q.http(r.HTTP).WithContext(ctx))

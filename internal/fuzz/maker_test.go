@@ -94,7 +94,7 @@ func (m *maker) request() (q request) {
 		q.path += one(m, []string{"&%zz", "?", "/", "//", "%2f", "%00", "?a=%ff"})
 	}
 	if m.chance(0.03) {
-		q.header.Set(one(m, oddHeaders), headerValue(one(m, odd)))
+		q.header.Set(one(m, oddHeaders), headerValue(one(m, oddTexts)))
 	}
 	return q
 }
@@ -123,7 +123,7 @@ func (m *maker) call(q *request, o operation) {
 		}
 	}
 	if m.chance(0.03) {
-		query.Add(one(m, odd), one(m, odd))
+		query.Add(one(m, oddTexts), one(m, oddTexts))
 	}
 	if len(query) > 0 {
 		q.path += "?" + query.Encode()
@@ -186,14 +186,14 @@ func (m *maker) rule() string {
 	text := one(m, templates)
 	for range one(m, []int{0, 1, 1, 2, 4}) {
 		at := m.IntN(len(text))
-		text = text[:at] + one(m, mistakes) + text[min(len(text), at+one(m, []int{0, 1, 3, 10})):]
+		text = text[:at] + one(m, invalidTexts) + text[min(len(text), at+one(m, []int{0, 1, 3, 10})):]
 	}
 	return text
 }
 
 // visit creates a request of a page, a form, a hook or a ping.
 func (m *maker) visit(q *request) {
-	place := one(m, places)
+	place := one(m, operations)
 	q.method, q.path = place.method, m.path(place.path)
 	form := url.Values{}
 	for range one(m, []int{0, 0, 1, 2}) {
@@ -244,7 +244,7 @@ func (m *maker) word() string {
 	if m.chance(0.3) {
 		return one(m, m.known)
 	}
-	return one(m, odd)
+	return one(m, oddTexts)
 }
 
 // text returns a value for a query or a header.

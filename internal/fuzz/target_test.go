@@ -40,7 +40,7 @@ func newTarget(t *testing.T) *target {
 	dir := bustest.Dir(t)
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"status": "OPEN"}`) }))
 	t.Cleanup(service.Close)
-	shop(t, filepath.Join(dir, "shop.db"))
+	newShop(t, filepath.Join(dir, "shop.db"))
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -88,8 +88,8 @@ func newTarget(t *testing.T) *target {
 	return n
 }
 
-// shop creates a database that rules query.
-func shop(t *testing.T, path string) {
+// newShop creates a database that rules query.
+func newShop(t *testing.T, path string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	if err != nil {

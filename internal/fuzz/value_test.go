@@ -64,8 +64,8 @@ func typeOf(s schema) string {
 	return ""
 }
 
-// deepest is the maximum depth of values.
-const deepest = 5
+// maxDepth is the maximum depth of values.
+const maxDepth = 5
 
 // value creates a value for a schema, or a random one without a schema.
 func (m *maker) value(s schema, depth int) any {
@@ -110,7 +110,7 @@ func (m *maker) value(s schema, depth int) any {
 
 func (m *maker) object(s schema, depth int) any {
 	out := map[string]any{}
-	if depth >= deepest {
+	if depth >= maxDepth {
 		return out
 	}
 	required, _ := s["required"].([]any)
@@ -189,12 +189,12 @@ escalate: [{after: 1h, step: a, severity: info, text: "{{key}}"}]
 `,
 }
 
-var mistakes = []string{
+var invalidTexts = []string{
 	"", "\n", ":", "{", "}", `"`, "'", "&a ", "*a", "!x ", "\t", "- ", "0", "a", "%", "\x00", "é", ">", "|", "\ufeff", "<<: *a\n", "---\n", "{{", "}}", "matches", "1h", "null",
 }
 
-// odd are texts that are likely to break a parser.
-var odd = []string{
+// oddTexts are texts that are likely to break a parser.
+var oddTexts = []string{
 	"", " ", "\x00", "..", "../..", "%00", "%2e%2e%2f", strings.Repeat("a", 600), strings.Repeat("a", 70), "é", "\u202e", "👩‍🚀", "\xed\xa0\xbd", "\xff", "null", "true", "-1", "0", "1",
 	"99999999999999999999", "1e309", "NaN", "*", ">", "a.b", "$JS.API", "deadman.x", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "10000-01-01T00:00:00Z",
 	"2026-13-01", "1h", "-1h", "1000y", "1ms", "9223372036854775807", "{}", "[]", `{"a":1}`, "' or 1=1--", `"`, "`", "${7*7}", "{{7*7}}", "<script>alert(1)</script>", "\r\nX: y", "\x1b[31m",
@@ -222,8 +222,8 @@ var fields = []string{
 	"after", "before", "status", "severity", "open", "name", "next", "token", "sure", "state", "outcome", "ended_after", "value", "pick", "of", "key_prefix", "due_after", "job", "alert", "letter", "mute", "from", "to",
 }
 
-// places are the endpoints outside of the API.
-var places = func() (all []struct{ method, path string }) {
+// operations are the endpoints outside of the API.
+var operations = func() (all []struct{ method, path string }) {
 	for method, paths := range map[string][]string{
 		"GET": {
 			"/", "/jobs", "/rules", "/rules/{name}", "/rules/{name}/versions", "/rules/{name}/send", "/rules/{name}/edit", "/new-rule", "/alerts", "/alerts/all", "/alerts/{id}", "/mutes", "/history",

@@ -21,7 +21,7 @@ func parse(t *testing.T, text string) (*logins.Config, error) {
 	})
 }
 
-const whole = `header: {name: x-forwarded-user, groups: X-Forwarded-Groups, separator: "|"}
+const fullConfig = `header: {name: x-forwarded-user, groups: X-Forwarded-Groups, separator: "|"}
 oidc:
   issuer: https://id.example.org/realms/main
   title: Example
@@ -39,8 +39,8 @@ groups:
     publish: []
 `
 
-func TestALoginFileIsRead(t *testing.T) {
-	c, err := parse(t, whole)
+func TestLoginFileIsRead(t *testing.T) {
+	c, err := parse(t, fullConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestALoginFileIsRead(t *testing.T) {
 	}
 }
 
-func TestALoginFileIsRefused(t *testing.T) {
+func TestLoginFileIsRefused(t *testing.T) {
 	const oidc = "oidc: {issuer: https://id.example.org, client_id: deadman}\n"
 	const grants = "groups: [{group: sre, scopes: [read]}]\n"
 	for text, wants := range map[string][]string{
@@ -116,7 +116,7 @@ func TestALoginFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheSecretOfALoginIsInAFile(t *testing.T) {
+func TestSecretOfLoginIsInFile(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range map[string]string{
 		"secret":     "s3cret\n",

@@ -13,7 +13,7 @@ import (
 	"deadman/internal/logins"
 )
 
-func TestThePersonOfAHeader(t *testing.T) {
+func TestPersonOfHeader(t *testing.T) {
 	const user, groups = "X-Forwarded-User", "X-Forwarded-Groups"
 	many := make([]string, logins.MaxGroups+1)
 	for i := range many {

@@ -28,8 +28,8 @@ const redirect = "http://127.0.0.1:8080/login/oidc/callback"
 // clock is a clock moved by tests.
 type clock struct{ passed atomic.Int64 }
 
-func (c *clock) now() time.Time       { return time.Now().Add(time.Duration(c.passed.Load())) }
-func (c *clock) pass(d time.Duration) { c.passed.Add(int64(d)) }
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.passed.Load())) }
+func (c *clock) advance(d time.Duration) { c.passed.Add(int64(d)) }
 
 // provider returns the provider of a login file with additional fields.
 func provider(t *testing.T, c *clock, issuer, client, more string) *logins.Provider {
@@ -202,7 +202,7 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 		"no ID token":              func([]byte) string { return "" },
 		"no JSON":                  func([]byte) string { return "a.b.c" },
 		"without its signature":    func(c []byte) string { s := logintest.Sign(t, i.Key, c); return s[:strings.LastIndex(s, ".")+1] },
-		"claims that were changed": func(c []byte) string { return changed(logintest.Sign(t, i.Key, c)) },
+		"claims that were changed": func(c []byte) string { return changeSignature(logintest.Sign(t, i.Key, c)) },
 	} {
 		i.Signs(sign)
 		if got, err := finish(t, i, p); !errors.Is(err, logins.ErrProvider) || got.Name != "" {
@@ -211,8 +211,8 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 	}
 }
 
-// changed returns a signed text with one letter of its claims changed.
-func changed(signed string) string {
+// changeSignature returns a signed text with one letter of its claims changed.
+func changeSignature(signed string) string {
 	parts := strings.Split(signed, ".")
 	middle := []byte(parts[1])
 	middle[len(middle)/2] ^= 1
@@ -220,7 +220,7 @@ func changed(signed string) string {
 }
 
 // The user info adds claims that are missing in the ID token, for the same person, and replaces none.
-func TestTheUserInfoIsOfTheSamePerson(t *testing.T) {
+func TestUserInfoIsOfSamePerson(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := provider(t, &clock{}, i.URL, logintest.Client, ", groups: realm.roles")
 	i.Info(map[string]any{"sub": "2", "realm": map[string]any{"roles": []string{"admins"}}})
@@ -299,11 +299,11 @@ func TestUnavailableProvider(t *testing.T) {
 		t.Errorf("asked %d times in a moment", n)
 	}
 	i.Break(nil)
-	c.pass(6 * time.Second)
+	c.advance(6 * time.Second)
 	if _, err := finish(t, i, p); err != nil {
 		t.Errorf("it is back: %v", err)
 	}
-	c.pass(30 * time.Minute)
+	c.advance(30 * time.Minute)
 	if _, err := finish(t, i, p); err != nil || i.Requests(discovery) != 2 {
 		t.Errorf("%v, asked %d times", err, i.Requests(discovery))
 	}

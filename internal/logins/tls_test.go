@@ -15,9 +15,9 @@ import (
 )
 
 // A provider has to prove itself to whom the file trusts.
-func TestTheCertificatesOfAProvider(t *testing.T) {
-	var asked int
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked++; w.WriteHeader(http.StatusTeapot) }))
+func TestCertificatesOfProvider(t *testing.T) {
+	var requests int
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { requests++; w.WriteHeader(http.StatusTeapot) }))
 	t.Cleanup(s.Close)
 	folder := t.TempDir()
 	put := func(name, text string) {
@@ -36,13 +36,13 @@ func TestTheCertificatesOfAProvider(t *testing.T) {
 		}
 		t.Cleanup(config.OIDC.Close)
 		_, _, err = config.OIDC.Begin(t.Context(), redirect)
-		return asked, err
+		return requests, err
 	}
-	if asked, err := begin(""); !errors.Is(err, logins.ErrProvider) || asked != 0 || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("without the file: %v, asked %d times", err, asked)
+	if requests, err := begin(""); !errors.Is(err, logins.ErrProvider) || requests != 0 || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the file: %v, asked %d times", err, requests)
 	}
-	if asked, err := begin(", ca_file: ca.pem"); !errors.Is(err, logins.ErrProvider) || asked != 1 || !strings.Contains(err.Error(), "teapot") {
-		t.Errorf("with it: %v, asked %d times", err, asked)
+	if requests, err := begin(", ca_file: ca.pem"); !errors.Is(err, logins.ErrProvider) || requests != 1 || !strings.Contains(err.Error(), "teapot") {
+		t.Errorf("with it: %v, asked %d times", err, requests)
 	}
 	put("empty.pem", "nothing\n")
 	put("login.yaml", "oidc: {issuer: '"+s.URL+"', client_id: x, ca_file: empty.pem}\ngroups: [{group: a, scopes: [read]}]\n")

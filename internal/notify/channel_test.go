@@ -35,17 +35,17 @@ type amMessage struct {
 
 // Alertmanager's receivers pair firing and resolved alerts by the fingerprint.
 func TestAlertmanager(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		n := w.notifier(`
 channels: {am: {kind: alertmanager, url: $URL/am}}
 routes: [{to: am, group_wait: 0s}]
 `)
 		w.fire(alerts.Critical, map[string]string{"site-name": "north"}, "a", "b")
-		w.later(n, 0)
+		w.advance(n, 0)
 		w.resolve("a")
-		w.later(n, 0)
+		w.advance(n, 0)
 		var got []amMessage
-		for _, p := range w.ear.take() {
+		for _, p := range w.ear.received() {
 			var m amMessage
 			if err := json.Unmarshal([]byte(p.body), &m); err != nil {
 				t.Fatal(err)
@@ -77,8 +77,8 @@ routes: [{to: am, group_wait: 0s}]
 	})
 }
 
-// services returns a client that sends the requests for any host, such as Slack or PagerDuty, to the ear.
-func services(t *testing.T, e *ear) *http.Client {
+// serviceClient returns a client that sends the requests for any host, such as Slack or PagerDuty, to the ear.
+func serviceClient(t *testing.T, e *webhookReceiver) *http.Client {
 	server := httptest.NewTLSServer(e)
 	t.Cleanup(server.Close)
 	client := notify.NewClient()
@@ -93,14 +93,14 @@ func services(t *testing.T, e *ear) *http.Client {
 	return client
 }
 
-func message(about ...alerts.Alert) notify.Message {
+func newMessage(about ...alerts.Alert) notify.Message {
 	return notify.Message{
 		Notification: alerts.Notification{Channel: "c", Route: "r", Topic: "rule=order-late", Alerts: len(about)},
 		Alerts:       about, PublicURL: "https://deadman.example.org", Unclosed: 1,
 	}
 }
 
-func firing(key string) alerts.Alert {
+func firingAlert(key string) alerts.Alert {
 	return alerts.Alert{
 		Rule: "order-late", Entity: "order", Key: key, URL: "https://deadman.example.org/alerts/1",
 		Detail: alerts.Detail{Draft: alerts.Draft{Status: alerts.Firing, Severity: alerts.Critical, Text: "order " + key + " waits"}},
@@ -108,15 +108,15 @@ func firing(key string) alerts.Alert {
 }
 
 func TestSlack(t *testing.T) {
-	e := newEar(t)
-	c, err := notify.Open(notify.Spec{Name: "s", Kind: notify.Slack, URL: "slack://hook:WNA3PBYV6-F20DUQND3RQ-Webc4MAvoacrpPakR8phF0zi@webhook"}, services(t, e))
+	e := newWebhookReceiver(t)
+	c, err := notify.Open(notify.Spec{Name: "s", Kind: notify.Slack, URL: "slack://hook:WNA3PBYV6-F20DUQND3RQ-Webc4MAvoacrpPakR8phF0zi@webhook"}, serviceClient(t, e))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Send(t.Context(), message(firing("1"))); err != nil {
+	if err := c.Send(t.Context(), newMessage(firingAlert("1"))); err != nil {
 		t.Fatal(err)
 	}
-	got := e.take()
+	got := e.received()
 	if len(got) != 1 || !strings.HasPrefix(got[0].path, "/services/WNA3PBYV6/") {
 		t.Fatalf("%+v", got)
 	}
@@ -125,25 +125,25 @@ func TestSlack(t *testing.T) {
 			t.Errorf("no %q in %s", part, got[0].body)
 		}
 	}
-	e.answer(404)
-	if err := c.Send(t.Context(), message(firing("1"))); err == nil {
+	e.setStatus(404)
+	if err := c.Send(t.Context(), newMessage(firingAlert("1"))); err == nil {
 		t.Error("a message that was refused was taken")
 	}
 }
 
 func TestPagerDuty(t *testing.T) {
-	e := newEar(t)
-	e.answer(202)
-	c, err := notify.Open(notify.Spec{Name: "p", Kind: notify.PagerDuty, URL: "pagerduty:///eb243592faa24ba2a5511afdf565c889"}, services(t, e))
+	e := newWebhookReceiver(t)
+	e.setStatus(202)
+	c, err := notify.Open(notify.Spec{Name: "p", Kind: notify.PagerDuty, URL: "pagerduty:///eb243592faa24ba2a5511afdf565c889"}, serviceClient(t, e))
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolved := firing("1")
+	resolved := firingAlert("1")
 	resolved.Status = alerts.Resolved
-	over := message(resolved)
+	over := newMessage(resolved)
 	over.Unclosed = 0
-	partly := message(resolved)
-	for _, m := range []notify.Message{message(firing("1")), partly, over} {
+	partly := newMessage(resolved)
+	for _, m := range []notify.Message{newMessage(firingAlert("1")), partly, over} {
 		if err := c.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestPagerDuty(t *testing.T) {
 		Payload struct{ Severity, Summary string }
 	}
 	var got []event
-	for _, p := range e.take() {
+	for _, p := range e.received() {
 		var v event
 		if err := json.Unmarshal([]byte(p.body), &v); err != nil {
 			t.Fatal(err)
@@ -169,20 +169,20 @@ func TestPagerDuty(t *testing.T) {
 	}
 }
 
-// postOffice is a mail server that records mails.
-type postOffice struct {
+// smtpServer is a mail server that records mails.
+type smtpServer struct {
 	net.Listener
 	mu    sync.Mutex
 	mails []string
 	gone  sync.WaitGroup
 }
 
-func newPostOffice(t testing.TB) *postOffice {
+func newSMTPServer(t testing.TB) *smtpServer {
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &postOffice{Listener: socket}
+	p := &smtpServer{Listener: socket}
 	p.gone.Go(func() {
 		for {
 			conn, err := socket.Accept()
@@ -197,11 +197,11 @@ func newPostOffice(t testing.TB) *postOffice {
 }
 
 // serve implements the part of RFC 5321 needed by a client.
-func (p *postOffice) serve(conn net.Conn) {
+func (p *smtpServer) serve(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
-	say := func(s string) { fmt.Fprint(conn, s+"\r\n") }
-	say("220 here")
+	raise := func(s string) { fmt.Fprint(conn, s+"\r\n") }
+	raise("220 here")
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -209,7 +209,7 @@ func (p *postOffice) serve(conn net.Conn) {
 		}
 		switch verb := strings.ToUpper(strings.Fields(line + " x")[0]); verb {
 		case "DATA":
-			say("354 go on")
+			raise("354 go on")
 			var mail strings.Builder
 			for {
 				line, err := in.ReadString('\n')
@@ -224,25 +224,25 @@ func (p *postOffice) serve(conn net.Conn) {
 			p.mu.Lock()
 			p.mails = append(p.mails, mail.String())
 			p.mu.Unlock()
-			say("250 kept")
+			raise("250 kept")
 		case "QUIT":
-			say("221 bye")
+			raise("221 bye")
 			return
 		default:
-			say("250 fine")
+			raise("250 fine")
 		}
 	}
 }
 
 func TestEmail(t *testing.T) {
-	office := newPostOffice(t)
+	office := newSMTPServer(t)
 	url := fmt.Sprintf("smtp://%s/?from=deadman@example.org&to=ops@example.org,boss@example.org&encryption=None&starttls=No", office.Addr())
 	c, err := notify.Open(notify.Spec{Name: "m", Kind: notify.Email, URL: url}, notify.NewClient())
 	if err != nil {
 		t.Fatal(err)
 	}
-	evil := firing("1\r\nBcc: everybody@example.org")
-	if err := c.Send(t.Context(), message(evil)); err != nil {
+	evil := firingAlert("1\r\nBcc: everybody@example.org")
+	if err := c.Send(t.Context(), newMessage(evil)); err != nil {
 		t.Fatal(err)
 	}
 	office.mu.Lock()
@@ -259,14 +259,14 @@ func TestEmail(t *testing.T) {
 	}
 }
 
-func TestManyAlertsAreAFewLines(t *testing.T) {
+func TestManyAlertsAreFewLines(t *testing.T) {
 	var many []alerts.Alert
 	for i := range 500 {
-		a := firing(fmt.Sprint(i))
+		a := firingAlert(fmt.Sprint(i))
 		a.DecidedAt = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC).Add(time.Duration(i%7) * time.Minute)
 		many = append(many, a)
 	}
-	m := message(many...)
+	m := newMessage(many...)
 	m.Notification.Alerts = 4822
 	m.Counts = []alerts.KeyCount{
 		{Rule: "order-late", Severity: alerts.Critical, Count: 500},
@@ -284,17 +284,17 @@ func TestManyAlertsAreAFewLines(t *testing.T) {
 }
 
 // The link of a message with many alerts leads to their common values.
-func TestTheLinkOfMany(t *testing.T) {
+func TestLinkOfMany(t *testing.T) {
 	const list = "https://deadman.example.org/alerts?decided_after=0001-01-01T00%3A00%3A00Z"
-	one, other := firing("1"), firing("1")
+	one, other := firingAlert("1"), firingAlert("1")
 	other.Severity = alerts.Warning
-	gathered := message(one, firing("2"))
+	gathered := newMessage(one, firingAlert("2"))
 	gathered.Topic, gathered.Notification.Alerts = "*", 600 // none of them is loaded
 	for want, m := range map[string]notify.Message{
-		list + "&entity=order&key=1&rule=order-late&status=firing":             message(one, other),
-		list + "&entity=order&rule=order-late&severity=critical&status=firing": message(one, firing("2")),
+		list + "&entity=order&key=1&rule=order-late&status=firing":             newMessage(one, other),
+		list + "&entity=order&rule=order-late&severity=critical&status=firing": newMessage(one, firingAlert("2")),
 		list:                                   gathered,
-		"https://deadman.example.org/alerts/1": message(one),
+		"https://deadman.example.org/alerts/1": newMessage(one),
 	} {
 		if got := m.Link(); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -312,16 +312,16 @@ func TestServicesAreBounded(t *testing.T) {
 		"ntfy":    "ntfy://ntfy.example.org/deadman",
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEar(t)
-			e.answer(http.StatusTemporaryRedirect)
-			c, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Shoutrrr, URL: url}, services(t, e))
+			e := newWebhookReceiver(t)
+			e.setStatus(http.StatusTemporaryRedirect)
+			c, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Shoutrrr, URL: url}, serviceClient(t, e))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Send(t.Context(), message(firing("1"))); err == nil {
+			if err := c.Send(t.Context(), newMessage(firingAlert("1"))); err == nil {
 				t.Error("a redirect passes for success")
 			}
-			got := e.take()
+			got := e.received()
 			if len(got) == 0 {
 				t.Error("its requests go elsewhere")
 			}
@@ -335,20 +335,20 @@ func TestServicesAreBounded(t *testing.T) {
 }
 
 // Matrix with a user would log in with its own client, even while the file is read.
-func TestMatrixTakesATokenOnly(t *testing.T) {
-	e := newEar(t)
-	_, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Shoutrrr, URL: "matrix://ada:secret-password@" + strings.TrimPrefix(e.URL, "http://") + "/?disableTLS=yes"}, services(t, e))
+func TestMatrixTakesTokenOnly(t *testing.T) {
+	e := newWebhookReceiver(t)
+	_, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Shoutrrr, URL: "matrix://ada:secret-password@" + strings.TrimPrefix(e.URL, "http://") + "/?disableTLS=yes"}, serviceClient(t, e))
 	if err == nil || !strings.Contains(err.Error(), "access token") || strings.Contains(err.Error(), "secret-password") {
 		t.Errorf("%v", err)
 	}
-	if got := e.take(); len(got) != 0 {
+	if got := e.received(); len(got) != 0 {
 		t.Errorf("it was asked %+v", got)
 	}
 }
 
 // The error of a channel is shown to all readers, and logged.
 func TestReasonsHaveNoSecrets(t *testing.T) {
-	s := newEar(t)
+	s := newWebhookReceiver(t)
 	s.Close()
 	const secret = "T00000000-B00000000-sEcReTsEcReTsEcReTsEcReT"
 	hook := s.URL + "/services/" + secret
@@ -421,17 +421,17 @@ func TestAnswersAreBounded(t *testing.T) {
 }
 
 // Programs receive alerts unchanged. The directly displayable title contains no bidirectional control characters.
-func TestWebhooksGetAVisibleTitle(t *testing.T) {
-	e := newEar(t)
+func TestWebhooksGetVisibleTitle(t *testing.T) {
+	e := newWebhookReceiver(t)
 	c, err := notify.Open(notify.Spec{Name: "w", Kind: notify.Webhook, URL: e.URL}, notify.NewClient())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Send(t.Context(), message(firing("a\u202eb"))); err != nil {
+	if err := c.Send(t.Context(), newMessage(firingAlert("a\u202eb"))); err != nil {
 		t.Fatal(err)
 	}
 	var got notify.WebhookMessage
-	if err := json.Unmarshal([]byte(e.take()[0].body), &got); err != nil {
+	if err := json.Unmarshal([]byte(e.received()[0].body), &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Data.Title != "[CRITICAL] order a⟨U+202E⟩b waits" || got.Data.Alerts[0].Key != "a\u202eb" {

@@ -32,31 +32,31 @@ type service struct {
 // everyService has one channel for each service that shoutrrr sends to over HTTP, and for each mode with a separate
 // format. The maximum sizes are those of shoutrrr or the service.
 var everyService = map[string]service{
-	"slack":                {url: "slack://hook:WNA3PBYV6-F20DUQND3RQ-Webc4MAvoacrpPakR8phF0zi@webhook", kind: notify.Slack, does: inSlack, shown: ".text .attachments[].text", reads: html.UnescapeString},
-	"slack bot":            {url: "slack://xoxb:123456789012-1234567890123-4mt0t4l1YL3g1T5L4cK70k3N@ops", kind: notify.Slack, does: inSlack, shown: ".text .attachments[].text", reads: html.UnescapeString},
-	"pagerduty":            {url: "pagerduty:///eb243592faa24ba2a5511afdf565c889", kind: notify.PagerDuty, does: inPlainText, shown: ".payload.summary"},
-	"discord":              {url: "discord://token-of-the-hook@123456789012345678", does: inDiscord, shown: ".embeds[].description .content"},
-	"mattermost":           {url: "mattermost://chat.example.org/a-long-token", does: inMarkdown, shown: ".text", reads: readMarkdown},
-	"rocketchat":           {url: "rocketchat://chat.example.org/token-a/token-b", does: inMarkdown, shown: ".text", reads: readMarkdown},
-	"teams":                {url: "teams://?host=https%3A%2F%2Fprod-00.westus.logic.azure.com%3A443%2Fworkflows%2Fabc123%2Ftriggers%2Fmanual%2Fpaths%2Finvoke%3Fapi-version%3D2016-06-00%26sp%3D%2Ftriggers%2Fmanual%2Frun%26sv%3D1.0%26sig%3DXXXXXXXX", does: inMarkdown, shown: ".attachments[].content.body[].text", reads: readMarkdown},
-	"zulip":                {url: "zulip://bot%40example.org:a-long-key@zulip.example.org/?stream=ops&topic=deadman", does: inMarkdown, shown: ".content", most: 10_000, reads: readMarkdown},
-	"googlechat":           {url: "googlechat://chat.googleapis.com/v1/spaces/FOO/messages?key=bar&token=baz", does: inUnknown, shown: ".text", most: 4096},
-	"telegram":             {url: telegramURL, does: inUnknown, shown: ".text", most: 4096},
-	"telegram, HTML":       {url: telegramURL + "&parsemode=HTML", does: inHTML, shown: ".text", most: 4096, reads: html.UnescapeString},
-	"telegram, Markdown":   {url: telegramURL + "&parsemode=Markdown", does: inLegacyTelegram, shown: ".text", most: 4096},
-	"telegram, MarkdownV2": {url: telegramURL + "&parsemode=MarkdownV2", does: inNewTelegram, shown: ".text", most: 4096},
-	"ntfy":                 {url: "ntfy://ntfy.example.org/deadman", does: inUnknown, most: 4096},
-	"ntfy, Markdown":       {url: "ntfy://ntfy.example.org/deadman?markdown=yes", does: inMarkdown, most: 4096, reads: readMarkdown},
-	"matrix":               {url: "matrix://:a-long-access-token@matrix.example.org/?rooms=!a:example.org", does: inUnknown, shown: ".body", reads: html.UnescapeString},
-	"lark":                 {url: "lark://open.larksuite.com/abc123?secret=xyz789", does: inUnknown, shown: ".content.text", most: 4096},
-	"wecom":                {url: "wecom://693axxx6-7aoc-4bc4-97a0-0ec2sifa5aaa", does: inUnknown, shown: ".text.content", most: 4096},
-	"gotify":               {url: "gotify://gotify.example.org/AzyoeNS.D4iJLVa", does: inUnknown, shown: ".message", reads: html.UnescapeString},
-	"pushover":             {url: "pushover://shoutrrr:abcdefghijklmnopqrstuvwxyz1234@abcdefghijklmnopqrstuvwxyz5678", does: inUnknown, shown: ".message", most: 1024, reads: html.UnescapeString},
-	"opsgenie":             {url: "opsgenie://api.opsgenie.com/eb243592-faa2-4ba2-a551q-1afdf565c889", does: inUnknown, shown: ".message .description", reads: html.UnescapeString},
-	"generic":              {url: "generic+https://hook.example.org/a", does: inUnknown, reads: html.UnescapeString},
-	"generic, JSON":        {url: "generic+https://hook.example.org/a?template=json", does: inUnknown, shown: ".message", reads: html.UnescapeString},
-	"notifiarr":            {url: "notifiarr://a-long-key?channel=123456789012345678", does: inDiscord, shown: ".discord.text.description .discord.text.content"},
-	"twilio":               {url: "twilio://AC0123456789abcdef0123456789abcdef:token@+15551234567/+15559876543", does: inUnknown, shown: ".Body", most: 1600},
+	"slack":                {url: "slack://hook:WNA3PBYV6-F20DUQND3RQ-Webc4MAvoacrpPakR8phF0zi@webhook", kind: notify.Slack, does: effectsInSlack, shown: ".text .attachments[].text", reads: html.UnescapeString},
+	"slack bot":            {url: "slack://xoxb:123456789012-1234567890123-4mt0t4l1YL3g1T5L4cK70k3N@ops", kind: notify.Slack, does: effectsInSlack, shown: ".text .attachments[].text", reads: html.UnescapeString},
+	"pagerduty":            {url: "pagerduty:///eb243592faa24ba2a5511afdf565c889", kind: notify.PagerDuty, does: effectsInPlainText, shown: ".payload.summary"},
+	"discord":              {url: "discord://token-of-the-hook@123456789012345678", does: effectsInDiscord, shown: ".embeds[].description .content"},
+	"mattermost":           {url: "mattermost://chat.example.org/a-long-token", does: effectsInMarkdown, shown: ".text", reads: readMarkdown},
+	"rocketchat":           {url: "rocketchat://chat.example.org/token-a/token-b", does: effectsInMarkdown, shown: ".text", reads: readMarkdown},
+	"teams":                {url: "teams://?host=https%3A%2F%2Fprod-00.westus.logic.azure.com%3A443%2Fworkflows%2Fabc123%2Ftriggers%2Fmanual%2Fpaths%2Finvoke%3Fapi-version%3D2016-06-00%26sp%3D%2Ftriggers%2Fmanual%2Frun%26sv%3D1.0%26sig%3DXXXXXXXX", does: effectsInMarkdown, shown: ".attachments[].content.body[].text", reads: readMarkdown},
+	"zulip":                {url: "zulip://bot%40example.org:a-long-key@zulip.example.org/?stream=ops&topic=deadman", does: effectsInMarkdown, shown: ".content", most: 10_000, reads: readMarkdown},
+	"googlechat":           {url: "googlechat://chat.googleapis.com/v1/spaces/FOO/messages?key=bar&token=baz", does: effectsInUnknown, shown: ".text", most: 4096},
+	"telegram":             {url: telegramURL, does: effectsInUnknown, shown: ".text", most: 4096},
+	"telegram, HTML":       {url: telegramURL + "&parsemode=HTML", does: effectsInHTML, shown: ".text", most: 4096, reads: html.UnescapeString},
+	"telegram, Markdown":   {url: telegramURL + "&parsemode=Markdown", does: effectsInLegacyTelegram, shown: ".text", most: 4096},
+	"telegram, MarkdownV2": {url: telegramURL + "&parsemode=MarkdownV2", does: effectsInTelegram, shown: ".text", most: 4096},
+	"ntfy":                 {url: "ntfy://ntfy.example.org/deadman", does: effectsInUnknown, most: 4096},
+	"ntfy, Markdown":       {url: "ntfy://ntfy.example.org/deadman?markdown=yes", does: effectsInMarkdown, most: 4096, reads: readMarkdown},
+	"matrix":               {url: "matrix://:a-long-access-token@matrix.example.org/?rooms=!a:example.org", does: effectsInUnknown, shown: ".body", reads: html.UnescapeString},
+	"lark":                 {url: "lark://open.larksuite.com/abc123?secret=xyz789", does: effectsInUnknown, shown: ".content.text", most: 4096},
+	"wecom":                {url: "wecom://693axxx6-7aoc-4bc4-97a0-0ec2sifa5aaa", does: effectsInUnknown, shown: ".text.content", most: 4096},
+	"gotify":               {url: "gotify://gotify.example.org/AzyoeNS.D4iJLVa", does: effectsInUnknown, shown: ".message", reads: html.UnescapeString},
+	"pushover":             {url: "pushover://shoutrrr:abcdefghijklmnopqrstuvwxyz1234@abcdefghijklmnopqrstuvwxyz5678", does: effectsInUnknown, shown: ".message", most: 1024, reads: html.UnescapeString},
+	"opsgenie":             {url: "opsgenie://api.opsgenie.com/eb243592-faa2-4ba2-a551q-1afdf565c889", does: effectsInUnknown, shown: ".message .description", reads: html.UnescapeString},
+	"generic":              {url: "generic+https://hook.example.org/a", does: effectsInUnknown, reads: html.UnescapeString},
+	"generic, JSON":        {url: "generic+https://hook.example.org/a?template=json", does: effectsInUnknown, shown: ".message", reads: html.UnescapeString},
+	"notifiarr":            {url: "notifiarr://a-long-key?channel=123456789012345678", does: effectsInDiscord, shown: ".discord.text.description .discord.text.content"},
+	"twilio":               {url: "twilio://AC0123456789abcdef0123456789abcdef:token@+15551234567/+15559876543", does: effectsInUnknown, shown: ".Body", most: 1600},
 }
 
 const telegramURL = "telegram://123456789:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA@telegram?chats=1"
@@ -112,7 +112,7 @@ func FuzzChannels(f *testing.F) {
 		}
 		channels[string(kind)] = c
 	}
-	office := newPostOffice(f)
+	office := newSMTPServer(f)
 	for name, options := range map[string]string{"mail": "", "mail, HTML": "&usehtml=yes"} {
 		c, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Email, URL: "smtp://" + office.Addr().String() + "/?from=deadman@example.org&to=ops@example.org&encryption=None&starttls=No" + options}, client)
 		if err != nil {
@@ -120,26 +120,26 @@ func FuzzChannels(f *testing.F) {
 		}
 		channels[name] = c
 	}
-	f.Fuzz(func(t *testing.T, key, said, label string) {
+	f.Fuzz(func(t *testing.T, key, text, label string) {
 		key = key[:min(len(key), document.MaxKey)]
-		key, said, label = strings.ToValidUTF8(key, "?"), strings.ToValidUTF8(said, "?"), strings.ToValidUTF8(label, "?")
-		for _, m := range []notify.Message{hostileMessage(1, key, said, label), hostileMessage(12, key, said, label)} {
+		key, text, label = strings.ToValidUTF8(key, "?"), strings.ToValidUTF8(text, "?"), strings.ToValidUTF8(label, "?")
+		for _, m := range []notify.Message{hostileMessage(1, key, text, label), hostileMessage(12, key, text, label)} {
 			for name, c := range channels {
 				if err := c.Send(t.Context(), m); err != nil {
 					t.Errorf("%s: an event keeps its alert from people: %v", name, err)
 				}
-				for _, got := range r.take() {
+				for _, got := range r.received() {
 					switch s, ok := everyService[name]; {
 					case ok:
-						judgeService(t, name, s, got)
+						checkService(t, name, s, got)
 					case name == string(notify.Webhook):
-						judgeWebhook(t, m, got)
+						checkWebhook(t, m, got)
 					default:
-						judgeAlertmanager(t, m, got)
+						checkAlertmanager(t, m, got)
 					}
 				}
-				for _, sent := range office.take() {
-					judgeMail(t, name, sent)
+				for _, sent := range office.received() {
+					checkMail(t, name, sent)
 				}
 			}
 		}
@@ -147,16 +147,16 @@ func FuzzChannels(f *testing.F) {
 }
 
 // hostileMessage returns a message about alerts of an event.
-func hostileMessage(count int, key, said, label string) notify.Message {
-	a := firing(key)
-	a.Text, a.Labels, a.Since = said, map[string]string{"site": label}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	m := message(slices.Repeat([]alerts.Alert{a}, count)...)
+func hostileMessage(count int, key, text, label string) notify.Message {
+	a := firingAlert(key)
+	a.Text, a.Labels, a.Since = text, map[string]string{"site": label}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := newMessage(slices.Repeat([]alerts.Alert{a}, count)...)
 	m.Topic = "site=" + label
 	return m
 }
 
-// hides returns the hidden characters of a text.
-func hides(s string) string {
+// hiddenText returns the hidden characters of a text.
+func hiddenText(s string) string {
 	before := rune(0)
 	for i, r := range s {
 		after, _ := utf8.DecodeRuneInString(s[i+utf8.RuneLen(r):])
@@ -172,7 +172,7 @@ func hides(s string) string {
 	return ""
 }
 
-func judgeService(t *testing.T, name string, s service, r request) {
+func checkService(t *testing.T, name string, s service, r request) {
 	t.Helper()
 	size := 0
 	for at, sent := range shownIn(t, r) {
@@ -189,7 +189,7 @@ func judgeService(t *testing.T, name string, s service, r request) {
 		if s.reads != nil {
 			sent = s.reads(sent)
 		}
-		if found := hides(sent); found != "" {
+		if found := hiddenText(sent); found != "" {
 			t.Errorf("%s: %s", name, found)
 		}
 	}
@@ -204,13 +204,13 @@ func judgeService(t *testing.T, name string, s service, r request) {
 }
 
 // A program receives alerts unchanged; its title is for people.
-func judgeWebhook(t *testing.T, m notify.Message, r request) {
+func checkWebhook(t *testing.T, m notify.Message, r request) {
 	t.Helper()
 	var got notify.WebhookMessage
 	if err := json.Unmarshal(r.body, &got); err != nil {
 		t.Fatal(err)
 	}
-	if found := hides(got.Data.Title); found != "" || strings.Contains(got.Data.Title, "\n") {
+	if found := hiddenText(got.Data.Title); found != "" || strings.Contains(got.Data.Title, "\n") {
 		t.Errorf("webhook: the title: %s", found)
 	}
 	for i, a := range got.Data.Alerts {
@@ -223,7 +223,7 @@ func judgeWebhook(t *testing.T, m notify.Message, r request) {
 	}
 }
 
-func judgeAlertmanager(t *testing.T, m notify.Message, r request) {
+func checkAlertmanager(t *testing.T, m notify.Message, r request) {
 	t.Helper()
 	var got struct {
 		Alerts []struct{ Labels, Annotations map[string]string }
@@ -232,7 +232,7 @@ func judgeAlertmanager(t *testing.T, m notify.Message, r request) {
 		t.Fatal(err)
 	}
 	for i, a := range got.Alerts {
-		if found := hides(a.Annotations["summary"]); found != "" || len(a.Annotations) != 1 {
+		if found := hiddenText(a.Annotations["summary"]); found != "" || len(a.Annotations) != 1 {
 			t.Errorf("alertmanager: %v, %s", a.Annotations, found)
 		}
 		if a.Labels["alertname"] != "order-late" || a.Labels["site"] != m.Alerts[i].Labels["site"] || a.Labels["severity"] != "critical" {
@@ -241,14 +241,14 @@ func judgeAlertmanager(t *testing.T, m notify.Message, r request) {
 	}
 }
 
-func judgeMail(t *testing.T, name, sent string) {
+func checkMail(t *testing.T, name, sent string) {
 	t.Helper()
-	l := readLetter(t, sent)
+	l := parseMail(t, sent)
 	if names := headers(l.header); !slices.Equal(names, []string{"Content-Type", "Date", "From", "Mime-Version", "Subject", "To"}) {
 		t.Errorf("%s: headers %s in %q", name, names, sent)
 	}
 	subject, err := new(mime.WordDecoder).DecodeHeader(l.header.Get("Subject"))
-	if found := hides(subject); err != nil || found != "" || strings.Contains(subject, "\n") || !strings.HasPrefix(subject, "[CRITICAL] ") {
+	if found := hiddenText(subject); err != nil || found != "" || strings.Contains(subject, "\n") || !strings.HasPrefix(subject, "[CRITICAL] ") {
 		t.Errorf("%s: the subject %q: %v %s", name, subject, err, found)
 	}
 	if l.header.Get("To") != "ops@example.org" || l.header.Get("From") != "<deadman@example.org>" {
@@ -264,7 +264,7 @@ func judgeMail(t *testing.T, name, sent string) {
 			}
 			body = html.UnescapeString(inner)
 		}
-		if found := hides(body); found != "" {
+		if found := hiddenText(body); found != "" {
 			t.Errorf("%s, %s: %s", name, kind, found)
 		}
 	}

@@ -21,7 +21,7 @@ func TestBadFiles(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, text string
-		says       []string // a part of each problem, in order
+		wantTexts  []string // a part of each problem, in order
 	}{
 		{"unknown field", "chanels: {}", []string{`1:1: chanels: unknown field "chanels"; did you mean "channels"?`}},
 		{"all at once", `channels:
@@ -72,12 +72,12 @@ routes:
 				t.Fatal("it was taken")
 			}
 			lines := strings.Split(err.Error(), "\n")
-			if len(lines) != len(c.says) {
-				t.Errorf("%d problems, want %d:\n%v", len(lines), len(c.says), err)
+			if len(lines) != len(c.wantTexts) {
+				t.Errorf("%d problems, want %d:\n%v", len(lines), len(c.wantTexts), err)
 			}
 			for i, line := range lines {
-				if i < len(c.says) && !strings.Contains(line, c.says[i]) {
-					t.Errorf("it says\n%s\nwant\n%s", line, c.says[i])
+				if i < len(c.wantTexts) && !strings.Contains(line, c.wantTexts[i]) {
+					t.Errorf("it says\n%s\nwant\n%s", line, c.wantTexts[i])
 				}
 				if strings.Contains(line, "sEcReT") {
 					t.Errorf("a secret is said: %s", line)

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testdisk.InMemory(m), goleak.IgnoreAnyFunction("deadman/internal/store/storetest.(*Cluster).await")) // it ends with the process
 }
 
-// onBoth runs a test on a database of each kind.
-func onBoth(t *testing.T, test func(*testing.T, *world)) {
+// onBothDatabases runs a test on a database of each kind.
+func onBothDatabases(t *testing.T, test func(*testing.T, *fixture)) {
 	for name, options := range map[string]func(*testing.T) store.Options{
 		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t)} },
 		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t)} },
@@ -49,27 +49,27 @@ func onBoth(t *testing.T, test func(*testing.T, *world)) {
 					t.Error(err)
 				}
 			})
-			test(t, newWorld(t, s))
+			test(t, newFixture(t, s))
 		})
 	}
 }
 
-// world is a database of alerts for notification, with one rule, a clock that stands still, and a receiver of
+// fixture is a database of alerts for notification, with one rule, a clock that stands still, and a receiver of
 // messages.
-type world struct {
+type fixture struct {
 	*store.Store
 	t    *testing.T
 	rule *futurejobs.Rule
 	held []futurejobs.HeldShard
 	now  time.Time
-	ear  *ear
+	ear  *webhookReceiver
 	dir  string
 
 	outlook func(context.Context, alerts.Alert) (notify.Outlook, error)
 }
 
-func newWorld(t *testing.T, s *store.Store) *world {
-	w := &world{Store: s, t: t, ear: newEar(t), dir: t.TempDir()}
+func newFixture(t *testing.T, s *store.Store) *fixture {
+	w := &fixture{Store: s, t: t, ear: newWebhookReceiver(t), dir: t.TempDir()}
 	saved := must[rules.RuleVersion](t)(s.Save(t.Context(), rules.RuleVersion{Name: "order-late", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
 	w.rule = &futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity,
@@ -97,7 +97,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-func (w *world) must(err error) {
+func (w *fixture) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -105,9 +105,9 @@ func (w *world) must(err error) {
 }
 
 // notifier returns a notifier with a configuration; $URL stands for the ear's URL and $DIR for a folder for files.
-func (w *world) notifier(file string) *notify.Notifier {
+func (w *fixture) notifier(file string) *notify.Notifier {
 	w.t.Helper()
-	config, err := notify.Parse([]byte(w.filled(file)), filepath.Join(w.dir, "notify.yaml"))
+	config, err := notify.Parse([]byte(w.writeChannelFile(file)), filepath.Join(w.dir, "notify.yaml"))
 	w.must(err)
 	client := notify.NewClient()
 	w.t.Cleanup(client.CloseIdleConnections)
@@ -123,36 +123,36 @@ func (w *world) notifier(file string) *notify.Notifier {
 	return n
 }
 
-func (w *world) filled(file string) string {
+func (w *fixture) writeChannelFile(file string) string {
 	return strings.NewReplacer("$URL", w.ear.URL, "$DIR", w.dir).Replace(file)
 }
 
 // secret writes a file.
-func (w *world) secret(name, text string) {
+func (w *fixture) secret(name, text string) {
 	w.t.Helper()
 	w.must(os.WriteFile(filepath.Join(w.dir, name), []byte(text+"\n"), 0o600))
 }
 
-// later advances the clock, runs one step of the notifier, and waits for its messages.
-func (w *world) later(n *notify.Notifier, d time.Duration) {
+// advance advances the clock, runs one step of the notifier, and waits for its messages.
+func (w *fixture) advance(n *notify.Notifier, d time.Duration) {
 	w.t.Helper()
 	w.now = w.now.Add(d)
 	w.must(n.Step(w.t.Context()))
 	n.Finish()
 }
 
-func (w *world) batch(effects ...futurejobs.Effect) {
+func (w *fixture) batch(effects ...futurejobs.Effect) {
 	w.t.Helper()
 	set := must[int64](w.t)(w.Revision(w.t.Context()))
 	must[futurejobs.ApplyResult](w.t)(w.Apply(w.t.Context(), futurejobs.EffectBatch{RuleSet: set, Effects: effects}))
 }
 
-func (w *world) ref(key string) futurejobs.Ref {
+func (w *fixture) ref(key string) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf("order", key, w.Shards()), RuleID: w.rule.ID, Key: key}
 }
 
 // fire creates a job for each key, and decides a firing alert about each.
-func (w *world) fire(severity alerts.Severity, labels map[string]string, keys ...string) {
+func (w *fixture) fire(severity alerts.Severity, labels map[string]string, keys ...string) {
 	w.t.Helper()
 	var starts []futurejobs.Effect
 	for _, key := range keys {
@@ -195,7 +195,7 @@ func (w *world) fire(severity alerts.Severity, labels map[string]string, keys ..
 }
 
 // resolve ends the jobs of keys as resolved, with alerts.
-func (w *world) resolve(keys ...string) {
+func (w *fixture) resolve(keys ...string) {
 	w.t.Helper()
 	var ends []futurejobs.Effect
 	for _, key := range keys {
@@ -209,7 +209,7 @@ func (w *world) resolve(keys ...string) {
 }
 
 // alertOf returns the newest alert about a key.
-func (w *world) alertOf(key string) alerts.Alert {
+func (w *fixture) alertOf(key string) alerts.Alert {
 	w.t.Helper()
 	page, err := w.Alerts(w.t.Context(), futurejobs.Filter{Key: key, Entity: "order"})
 	w.must(err)
@@ -219,8 +219,8 @@ func (w *world) alertOf(key string) alerts.Alert {
 	return page.Items[0].Alert
 }
 
-// became returns the deliveries of the newest alert about a key.
-func (w *world) became(key string) string {
+// deliveryState returns the deliveries of the newest alert about a key.
+func (w *fixture) deliveryState(key string) string {
 	w.t.Helper()
 	var all []string
 	for _, d := range must[[]alerts.Delivery](w.t)(w.Deliveries(w.t.Context(), w.alertOf(key))) {
@@ -229,8 +229,8 @@ func (w *world) became(key string) string {
 	return strings.Join(all, ", ")
 }
 
-// ear is a server that records requests.
-type ear struct {
+// webhookReceiver is a server that records requests.
+type webhookReceiver struct {
 	*httptest.Server
 	mu     sync.Mutex
 	heard  []post
@@ -245,14 +245,14 @@ type post struct {
 	body   string
 }
 
-func newEar(t *testing.T) *ear {
-	e := &ear{}
+func newWebhookReceiver(t *testing.T) *webhookReceiver {
+	e := &webhookReceiver{}
 	e.Server = httptest.NewServer(e)
 	t.Cleanup(e.Close)
 	return e
 }
 
-func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e *webhookReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -269,24 +269,24 @@ func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer sets the status of further responses.
-func (e *ear) answer(status int) {
+// setStatus sets the status of further responses.
+func (e *webhookReceiver) setStatus(status int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.status = status
 }
 
-// take returns the requests since the last call.
-func (e *ear) take() []post {
+// received returns the requests since the last call.
+func (e *webhookReceiver) received() []post {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	heard := e.heard
+	received := e.heard
 	e.heard = nil
-	return heard
+	return received
 }
 
-// told is a message as received by a webhook.
-type told struct {
+// message is a message as received by a webhook.
+type message struct {
 	Channel, Route, Topic, Title, URL string
 	Count, Truncated                  int
 	Alerts                            []struct {
@@ -295,16 +295,16 @@ type told struct {
 	}
 }
 
-func (m told) String() string {
+func (m message) String() string {
 	return fmt.Sprintf("%s %q: %d alerts, %d of them shown", m.Channel, m.Title, m.Count, len(m.Alerts))
 }
 
-// messages decodes the messages of webhook requests.
-func messages(t *testing.T, posts []post) []told {
+// decodeMessages decodes the messages of webhook requests.
+func decodeMessages(t *testing.T, posts []post) []message {
 	t.Helper()
-	all := make([]told, len(posts))
+	all := make([]message, len(posts))
 	for i, p := range posts {
-		if err := json.Unmarshal([]byte(p.body), &struct{ Data *told }{&all[i]}); err != nil {
+		if err := json.Unmarshal([]byte(p.body), &struct{ Data *message }{&all[i]}); err != nil {
 			t.Fatalf("%.200s: %v", p.body, err)
 		}
 	}
@@ -341,7 +341,7 @@ func numberedKeys(prefix string, n int) []string {
 	return all
 }
 
-func prune(w *world, d time.Duration) error {
+func prune(w *fixture, d time.Duration) error {
 	_, err := w.Prune(w.t.Context(), store.Retention{Alerts: d})
 	return err
 }

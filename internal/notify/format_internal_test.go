@@ -17,51 +17,51 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// services are service URLs, one for each format.
-var services = []string{
+// serviceClient are service URLs, one for each format.
+var serviceClient = []string{
 	"slack://hook:A-B-C@webhook", "discord://token@1", "teams://hook.example.org", "telegram://1:a@telegram?chats=1",
 	"telegram://1:a@telegram?chats=1&ParseMode=HTML", "telegram://1:a@telegram?chats=1&parsemode=Markdown", "telegram://1:a@telegram?chats=1&parsemode=MarkdownV2",
 	"ntfy://ntfy.example.org/a?markdown=yes", "ntfy://ntfy.example.org/a", "generic+https://hook.example.org", "smtp://h/?usehtml=yes", "smtp://h/", "pagerduty:///a",
 }
 
-// hostile are parts of texts that mention, link, hide or reorder.
-var hostile = []string{
+// hostileTexts are parts of texts that mention, link, hide or reorder.
+var hostileTexts = []string{
 	"=?utf-8?B?4oCuSGVsbG8=?=", "=?", "=", "?", "<!channel>", "<!here|x>", "<@U123>", "<@&123>", "@everyone", "@here", "x@everyone", "@channel", "@all", "@**all**", "@bob", "<users/all>", `<at user_id="all">`,
 	"<https://evil.example/login|View in deadman>", "[View](https://evil.example)", "![a](https://evil.example)", "[a][b]", "<a href=\"https://evil.example\">", "<https://evil.example>",
 	"https://good.example@evil.example/", "`code`", "*a*", "_b_", "~~c~~", "||d||", "\\", "](", "&#91;", "&lt;", "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u2028", "\u0085",
 	"\u00ad", "\U000e0041", "\x1b[2J", "\x00", "\n", " ", "<", ">", "|", "(", ")", "]", "[", "@", "a", "é", "9", "ש",
 }
 
-// honest are texts that stay readable in all formats.
-var honest = []string{
+// harmlessTexts are texts that stay readable in all formats.
+var harmlessTexts = []string{
 	"a & b < c", "3 <= 4 > 2", "write to ops@example.org, or o.n-call+x@mail.example.co.uk", "مرحبا", "שלום 17", "naïve – ok?", "order 1234 waits (2nd)", "AT&T; 5 * 3",
 	"https://wiki.example.org/run_book?a=1&b=2#c see there", "(https://wiki.example.org/a_b_c)", "a_b_c [x] `y` C:\\dir #4 ~5 {6}", "👍", "\u0600123",
 }
 
 func FuzzFormats(f *testing.F) {
-	for _, seed := range append(hostile, honest...) {
+	for _, seed := range append(hostileTexts, harmlessTexts...) {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, said string) { judgeAll(t, said) })
+	f.Fuzz(func(t *testing.T, text string) { checkAllFormats(t, text) })
 }
 
 // Texts of events have no effect in a chat.
 func TestFormatsLeaveNoMarks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
-		var said strings.Builder
+		var output strings.Builder
 		for range 1 + random.IntN(6) {
-			said.WriteString(hostile[random.IntN(len(hostile))])
+			output.WriteString(hostileTexts[random.IntN(len(hostileTexts))])
 		}
-		judgeAll(t, said.String())
+		checkAllFormats(t, output.String())
 	}
 }
 
-func TestFormatsLeaveHonestTextAsItIs(t *testing.T) {
-	for _, said := range honest {
-		for _, service := range services {
-			if got := read(service, formatFor(t, service)("late: "+said)); got != "late: "+said {
-				t.Errorf("%s: %q is read as %q", service, said, got)
+func TestFormatsKeepHarmlessText(t *testing.T) {
+	for _, text := range harmlessTexts {
+		for _, service := range serviceClient {
+			if got := read(service, formatFor(t, service)("late: "+text)); got != "late: "+text {
+				t.Errorf("%s: %q is read as %q", service, text, got)
 			}
 		}
 	}
@@ -76,13 +76,13 @@ func formatFor(t *testing.T, service string) format {
 	return formatOf(u)
 }
 
-func judgeAll(t *testing.T, said string) {
+func checkAllFormats(t *testing.T, text string) {
 	t.Helper()
-	row := strings.TrimSpace("late: " + line(said, 300))
-	for _, service := range services {
+	row := strings.TrimSpace("late: " + line(text, 300))
+	for _, service := range serviceClient {
 		got := formatFor(t, service)(row)
-		judge(t, service, row, got)
-		if again := formatFor(t, service)(strings.TrimSpace("late: " + line(line(said, 300), 300))); again != got {
+		checkFormat(t, service, row, got)
+		if again := formatFor(t, service)(strings.TrimSpace("late: " + line(line(text, 300), 300))); again != got {
 			t.Errorf("%s: %q becomes %q and %q", service, row, got, again)
 		}
 	}
@@ -94,8 +94,8 @@ var (
 	mark = regexp.MustCompile(`<[^\s0-9=<\\]|<<|\]\(`)
 )
 
-// judge checks a text as interpreted by a service.
-func judge(t *testing.T, service, row, got string) {
+// checkFormat checks a text as interpreted by a service.
+func checkFormat(t *testing.T, service, row, got string) {
 	t.Helper()
 	if i := strings.IndexFunc(got, func(r rune) bool { return isHidden(r) || r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 }); i >= 0 {
 		t.Errorf("%s: %q has something hidden in %q", service, row, got[i:])
@@ -104,8 +104,8 @@ func judge(t *testing.T, service, row, got string) {
 		t.Errorf("%s: %q becomes %q", service, row, got)
 	}
 	if strings.HasPrefix(service, "smtp") {
-		if said, err := new(mime.WordDecoder).DecodeHeader(got); err != nil || said != got {
-			t.Errorf("%s: a mail program reads %q as %q", service, got, said)
+		if text, err := new(mime.WordDecoder).DecodeHeader(got); err != nil || text != got {
+			t.Errorf("%s: a mail program reads %q as %q", service, got, text)
 		}
 	}
 	if service == "smtp://h/" || strings.HasPrefix(service, "pagerduty") {
@@ -123,7 +123,7 @@ func judge(t *testing.T, service, row, got string) {
 		}
 	}
 	if isMarkdown(service) {
-		judgeMarkdown(t, row, got)
+		checkMarkdown(t, row, got)
 	}
 }
 
@@ -138,8 +138,8 @@ func isMarkdown(service string) bool {
 // reader is an independent Markdown parser.
 var reader = goldmark.New(goldmark.WithExtensions(extension.GFM))
 
-// judgeMarkdown rejects all Markdown elements in a text except links that show their address.
-func judgeMarkdown(t *testing.T, row, got string) {
+// checkMarkdown rejects all Markdown elements in a text except links that show their address.
+func checkMarkdown(t *testing.T, row, got string) {
 	t.Helper()
 	source := []byte(got)
 	err := ast.Walk(reader.Parser().Parse(text.NewReader(source)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {

@@ -16,7 +16,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-const oneHook = `
+const oneHookFile = `
 channels:
   hook: {kind: webhook, url: $URL/hook}
 routes:
@@ -24,26 +24,26 @@ routes:
 `
 
 func TestManyAlertsAreOneMessage(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
-		n := w.notifier(oneHook)
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		n := w.notifier(oneHookFile)
 		w.fire(alerts.Warning, nil, numberedKeys("k", 5000)...)
-		w.later(n, 0)
-		if early := w.ear.take(); len(early) != 0 {
+		w.advance(n, 0)
+		if early := w.ear.received(); len(early) != 0 {
 			t.Fatalf("%d messages went out before group_wait was over", len(early))
 		}
-		w.later(n, 10*time.Second)
-		got := messages(t, w.ear.take())
+		w.advance(n, 10*time.Second)
+		got := decodeMessages(t, w.ear.received())
 		if len(got) != 1 || got[0].Count != 5000 || len(got[0].Alerts) != 500 || got[0].Truncated != 4500 {
 			t.Fatalf("%d messages: %+v", len(got), got)
 		}
 		if got[0].Title != "[WARNING] order-late: 5,000 warnings" {
 			t.Error(got[0].Title)
 		}
-		w.later(n, time.Hour)
-		if again := w.ear.take(); len(again) != 0 {
+		w.advance(n, time.Hour)
+		if again := w.ear.received(); len(again) != 0 {
 			t.Errorf("%d messages more", len(again))
 		}
-		if got := w.became("k4999"); got != "hook sent after 1" {
+		if got := w.deliveryState("k4999"); got != "hook sent after 1" {
 			t.Error(got)
 		}
 		if left := must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10_000, nil)); len(left) != 5000 {
@@ -53,7 +53,7 @@ func TestManyAlertsAreOneMessage(t *testing.T) {
 }
 
 func TestRoutes(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		n := w.notifier(`
 channels:
   all: {kind: webhook, url: $URL/all}
@@ -71,10 +71,10 @@ routes:
 		w.fire(alerts.Warning, map[string]string{"site": "north-2"}, "d")
 		w.fire(alerts.Warning, map[string]string{"site": "south"}, "e")
 		for range 3 {
-			w.later(n, 0)
+			w.advance(n, 0)
 		}
 		got := make(map[string]int)
-		for _, p := range messages(t, w.ear.take()) {
+		for _, p := range decodeMessages(t, w.ear.received()) {
 			got[p.Channel+" "+p.Topic] = p.Count
 		}
 		want := map[string]int{"all rule=order-late": 5, "loud rule=order-late": 1, "north site=north-1": 2, "north site=north-2": 1}
@@ -85,32 +85,32 @@ routes:
 }
 
 func TestMaxPerHour(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		n := w.notifier(`
 channels: {hook: {kind: webhook, url: $URL}}
 routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 3}]
 `)
 		send := func() {
 			for range 6 {
-				w.later(n, 0)
+				w.advance(n, 0)
 			}
 		}
 		w.fire(alerts.Error, nil, numberedKeys("k", 4815)...)
 		send()
-		if got := messages(t, w.ear.take()); len(got) != 3 {
+		if got := decodeMessages(t, w.ear.received()); len(got) != 3 {
 			t.Fatalf("%d messages within the hour, want 3", len(got))
 		}
 		w.fire(alerts.Error, nil, "late") // joins the pending alerts
 		send()
 		w.now = w.now.Add(time.Hour)
 		send()
-		got := messages(t, w.ear.take())
+		got := decodeMessages(t, w.ear.received())
 		if len(got) != 1 || got[0].Count != 4813 {
 			t.Fatalf("after the hour: %+v", got)
 		}
 		w.fire(alerts.Error, nil, "x", "y", "z")
 		send()
-		if got := messages(t, w.ear.take()); len(got) != 2 { // including the collecting message
+		if got := decodeMessages(t, w.ear.received()); len(got) != 2 { // including the collecting message
 			t.Errorf("%d messages within the next hour, want 2", len(got))
 		}
 	})
@@ -118,16 +118,16 @@ routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 3}]
 
 // A rule with many messages does not delay other rules for long, and the hourly limit holds.
 func TestMaxPerHourLeavesRoomForOthers(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		n := w.notifier(`
 channels: {hook: {kind: webhook, url: $URL}}
 routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 10}]
 `)
-		send := func() []told {
+		send := func() []message {
 			for range 12 {
-				w.later(n, 0)
+				w.advance(n, 0)
 			}
-			return messages(t, w.ear.take())
+			return decodeMessages(t, w.ear.received())
 		}
 		w.fire(alerts.Error, nil, numberedKeys("flood", 150)...)
 		first := len(send())
@@ -166,8 +166,8 @@ routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 10}]
 	})
 }
 
-func TestResolvedAlertUsesTheChannelsOfItsAlert(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+func TestResolvedAlertUsesChannelsOfItsAlert(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		n := w.notifier(`
 channels:
   loud: {kind: webhook, url: $URL}
@@ -177,41 +177,41 @@ routes:
   - {to: calm, group_wait: 0s}
 `)
 		w.fire(alerts.Critical, nil, "a")
-		w.later(n, 0)
+		w.advance(n, 0)
 		w.resolve("a") // with the severity info
-		w.later(n, 0)
-		got := messages(t, w.ear.take())
+		w.advance(n, 0)
+		got := decodeMessages(t, w.ear.received())
 		if len(got) != 2 || got[1].Channel != "loud" || got[1].Alerts[0].Status != alerts.Resolved {
 			t.Fatalf("%+v", got)
 		}
 		w.resolve("a")
-		w.later(n, 0)
-		if again := w.ear.take(); len(again) > 0 {
+		w.advance(n, 0)
+		if again := w.ear.received(); len(again) > 0 {
 			t.Errorf("%d more", len(again))
 		}
 	})
 }
 
 func TestMutes(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
-		n := w.notifier(oneHook)
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		n := w.notifier(oneHookFile)
 		mute := must[alerts.Mute](t)(w.CreateMute(t.Context(), alerts.Mute{
 			Match: alerts.Match{"rule": "order-*", "site": "north"}, Reason: "the belt is being mended", EndsAt: w.now.Add(time.Hour),
 		}))
 		w.fire(alerts.Error, map[string]string{"site": "north"}, "muted")
 		w.fire(alerts.Error, map[string]string{"site": "south"}, "told")
-		w.later(n, 0)
-		w.later(n, time.Minute)
-		if got := messages(t, w.ear.take()); len(got) != 1 || got[0].Count != 1 || got[0].Alerts[0].Key != "told" {
+		w.advance(n, 0)
+		w.advance(n, time.Minute)
+		if got := decodeMessages(t, w.ear.received()); len(got) != 1 || got[0].Count != 1 || got[0].Alerts[0].Key != "told" {
 			t.Fatalf("%+v", got)
 		}
-		if got := w.became("muted"); got != "hook muted after 0" {
+		if got := w.deliveryState("muted"); got != "hook muted after 0" {
 			t.Error(got)
 		}
 		w.resolve("muted") // its firing alert was muted
-		w.later(n, 0)
-		w.later(n, time.Minute)
-		if got := w.ear.take(); len(got) != 0 {
+		w.advance(n, 0)
+		w.advance(n, time.Minute)
+		if got := w.ear.received(); len(got) != 0 {
 			t.Errorf("%+v", got)
 		}
 		w.must(w.EndMute(t.Context(), mute.ID))
@@ -225,7 +225,7 @@ func TestMutes(t *testing.T) {
 }
 
 func TestFailingChannel(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		n := w.notifier(`
 channels:
   hook: {kind: webhook, url: $URL/hook}
@@ -233,12 +233,12 @@ channels:
 routes:
   - {to: hook, rule: order-late, group_wait: 0s}
 `)
-		w.ear.answer(503)
+		w.ear.setStatus(503)
 		w.fire(alerts.Error, nil, "a")
 		for range 3 {
-			w.later(n, time.Minute)
+			w.advance(n, time.Minute)
 		}
-		tries := w.ear.take()
+		tries := w.ear.received()
 		if len(tries) != 3 {
 			t.Fatalf("%d tries", len(tries))
 		}
@@ -247,7 +247,7 @@ routes:
 				t.Error("tries of one message have different keys")
 			}
 		}
-		if got := w.became("a"); got != "hook waiting after 3" {
+		if got := w.deliveryState("a"); got != "hook waiting after 3" {
 			t.Error(got)
 		}
 		failing := must[[]alerts.ChannelState](t)(n.Channels(t.Context()))
@@ -263,17 +263,17 @@ routes:
 			}
 			return all
 		}
-		w.later(n, time.Hour) // another failure is not reported again
+		w.advance(n, time.Hour) // another failure is not reported again
 		if raised := own(); len(raised) != 1 || raised[0].Key != "channel/hook" || !strings.HasPrefix(raised[0].Subject(), "deadman.alerts.deadman.error.") {
 			t.Fatalf("%+v", raised)
 		}
-		w.ear.answer(200)
-		w.later(n, time.Hour)
+		w.ear.setStatus(200)
+		w.advance(n, time.Hour)
 		raised := own()
 		if len(raised) != 2 || raised[1].Status != alerts.Resolved || raised[1].Closes[0] != raised[0].ID {
 			t.Fatalf("%+v", raised)
 		}
-		if got := w.became("a"); got != "hook sent after 5" {
+		if got := w.deliveryState("a"); got != "hook sent after 5" {
 			t.Error(got)
 		}
 	})
@@ -281,27 +281,27 @@ routes:
 
 // A message that no channel accepts delays no other for long.
 func TestBadMessageDoesNotBlockOthers(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		n := w.notifier(`
 channels: {hook: {kind: webhook, url: $URL}}
 routes: [{to: hook, group_by: key, group_wait: 0s}]
 `)
-		w.ear.answer(400)
+		w.ear.setStatus(400)
 		w.fire(alerts.Error, nil, "bad")
-		w.later(n, 0)
-		w.ear.answer(200)
+		w.advance(n, 0)
+		w.ear.setStatus(200)
 		w.fire(alerts.Error, nil, "good")
-		w.later(n, retryRest)
-		w.later(n, retryRest)
-		if got := w.became("good"); got != "hook sent after 1" {
+		w.advance(n, retryRest)
+		w.advance(n, retryRest)
+		if got := w.deliveryState("good"); got != "hook sent after 1" {
 			t.Error(got)
 		}
-		w.ear.answer(400)
+		w.ear.setStatus(400)
 		w.fire(alerts.Error, nil, "worse")
 		for range 100 {
-			w.later(n, time.Hour)
+			w.advance(n, time.Hour)
 		}
-		if got := w.became("worse"); !strings.HasPrefix(got, "hook failed after ") {
+		if got := w.deliveryState("worse"); !strings.HasPrefix(got, "hook failed after ") {
 			t.Error(got)
 		}
 	})
@@ -309,19 +309,19 @@ routes: [{to: hook, group_by: key, group_wait: 0s}]
 
 // Messages for a channel that is no longer configured are given up, and do not block the channel after its return.
 func TestDeletedChannel(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
-		with, without := w.notifier(oneHook), w.notifier("channels: {other: {kind: webhook, url: $URL}}\n")
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		with, without := w.notifier(oneHookFile), w.notifier("channels: {other: {kind: webhook, url: $URL}}\n")
 		w.fire(alerts.Error, nil, "a")
-		w.later(with, 0)
-		w.later(without, time.Hour)
-		w.later(without, 72*time.Hour)
-		if got := w.became("a"); got != "hook failed after 0" {
+		w.advance(with, 0)
+		w.advance(without, time.Hour)
+		w.advance(without, 72*time.Hour)
+		if got := w.deliveryState("a"); got != "hook failed after 0" {
 			t.Error(got)
 		}
 		w.fire(alerts.Error, nil, "b")
-		w.later(with, 0)
-		w.later(with, time.Minute)
-		if got := w.became("b"); got != "hook sent after 1" {
+		w.advance(with, 0)
+		w.advance(with, time.Minute)
+		if got := w.deliveryState("b"); got != "hook sent after 1" {
 			t.Error(got)
 		}
 	})
@@ -332,9 +332,9 @@ const retryRest = 31 * time.Second
 
 // The next node completes the work of a node that died.
 func TestCrashes(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		w.fire(alerts.Error, nil, "a") // and the node dies before it routes
-		w.later(w.notifier(oneHook), 0)
+		w.advance(w.notifier(oneHookFile), 0)
 		w.now = w.now.Add(time.Minute)
 		ready := must[[]alerts.Notification](t)(w.Ready(t.Context(), w.now))
 		if len(ready) != 1 {
@@ -347,14 +347,14 @@ func TestCrashes(t *testing.T) {
 			t.Error("two nodes try one message", err)
 		}
 		w.fire(alerts.Error, nil, "b") // too late to join
-		n := w.notifier(oneHook)
-		w.later(n, 0)
-		w.later(n, time.Minute)
-		w.later(n, time.Minute)
-		if got := messages(t, w.ear.take()); len(got) != 2 || got[0].Count != 1 || got[1].Count != 1 {
+		n := w.notifier(oneHookFile)
+		w.advance(n, 0)
+		w.advance(n, time.Minute)
+		w.advance(n, time.Minute)
+		if got := decodeMessages(t, w.ear.received()); len(got) != 2 || got[0].Count != 1 || got[1].Count != 1 {
 			t.Errorf("%+v", got)
 		}
-		if got := w.became("a") + "; " + w.became("b"); got != "hook sent after 2; hook sent after 1" {
+		if got := w.deliveryState("a") + "; " + w.deliveryState("b"); got != "hook sent after 2; hook sent after 1" {
 			t.Error(got)
 		}
 	})
@@ -362,16 +362,16 @@ func TestCrashes(t *testing.T) {
 
 // A message accepted during a shutdown is recorded, and not sent again.
 func TestMessageAcceptedDuringShutdownIsNotSentAgain(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
-		n := w.notifier(oneHook)
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		n := w.notifier(oneHookFile)
 		w.fire(alerts.Warning, nil, "k")
-		w.later(n, 0)
+		w.advance(n, 0)
 		ctx, stop := context.WithCancel(t.Context())
 		w.ear.during = stop
 		w.now = w.now.Add(time.Minute)
 		w.must(n.Step(ctx))
 		n.Finish()
-		if got := w.became("k"); got != "hook sent after 1" || len(w.ear.take()) != 1 {
+		if got := w.deliveryState("k"); got != "hook sent after 1" || len(w.ear.received()) != 1 {
 			t.Error(got)
 		}
 	})
@@ -379,11 +379,11 @@ func TestMessageAcceptedDuringShutdownIsNotSentAgain(t *testing.T) {
 
 // If two nodes both believe to be the notifying node, one of them routes.
 func TestPlansAreCarriedOutOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		w.fire(alerts.Error, nil, "a", "b")
-		news := must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))
-		plan := alerts.Plan{Alerts: news, Notifications: []alerts.Notification{{Channel: "hook", Route: "r", Topic: "t", Alerts: 2, PlannedAt: w.now}}}
-		for _, a := range news {
+		unrouted := must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))
+		plan := alerts.Plan{Alerts: unrouted, Notifications: []alerts.Notification{{Channel: "hook", Route: "r", Topic: "t", Alerts: 2, PlannedAt: w.now}}}
+		for _, a := range unrouted {
 			plan.Assignments = append(plan.Assignments, alerts.Assignment{Alert: a, Channel: "hook"})
 		}
 		w.must(w.ApplyPlan(t.Context(), plan))
@@ -399,21 +399,21 @@ func TestPlansAreCarriedOutOnce(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		w.fire(alerts.Error, nil, "c")
-		news = must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))
-		err := w.ApplyPlan(t.Context(), alerts.Plan{Alerts: news, Notifications: open, Assignments: []alerts.Assignment{{Alert: news[0], Channel: "hook"}}})
+		unrouted = must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))
+		err := w.ApplyPlan(t.Context(), alerts.Plan{Alerts: unrouted, Notifications: open, Assignments: []alerts.Assignment{{Alert: unrouted[0], Channel: "hook"}}})
 		if err == nil || len(must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))) != 1 {
 			t.Errorf("an alert joined a message that was being sent: %v", err)
 		}
 	})
 }
 
-func TestUnroutedAlertsNeedASubscriber(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+func TestUnroutedAlertsNeedSubscriber(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		w.fire(alerts.Error, nil, "a")
 		w.must(w.Notify(t.Context(), false))
 		w.fire(alerts.Error, nil, "b")
-		if news := must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10)); len(news) != 0 {
-			t.Errorf("%+v", news)
+		if unrouted := must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10)); len(unrouted) != 0 {
+			t.Errorf("%+v", unrouted)
 		}
 		if on := must[bool](t)(w.Notifying(t.Context())); on {
 			t.Error("it is on")
@@ -422,11 +422,11 @@ func TestUnroutedAlertsNeedASubscriber(t *testing.T) {
 }
 
 func TestRetentionForgetsMessages(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
-		n := w.notifier(oneHook)
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		n := w.notifier(oneHookFile)
 		w.fire(alerts.Error, nil, "a")
-		w.later(n, 0)
-		w.later(n, time.Minute)
+		w.advance(n, 0)
+		w.advance(n, time.Minute)
 		a := w.alertOf("a")
 		w.must(w.MarkPublished(t.Context(), must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{a.Shard}, 10, nil))))
 		w.must(prune(w, -2*futurejobs.Day))
@@ -440,15 +440,15 @@ func TestRetentionForgetsMessages(t *testing.T) {
 }
 
 func TestWebhookIsSigned(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		w.secret("hook.secret", hookSecret)
 		n := w.notifier(`
 channels: {hook: {kind: webhook, url: $URL/signed, secret_file: hook.secret}}
 routes: [{to: hook, group_wait: 0s}]
 `)
 		w.fire(alerts.Error, nil, "a")
-		w.later(n, 0)
-		p := w.ear.take()[0]
+		w.advance(n, 0)
+		p := w.ear.received()[0]
 		mac := hmac.New(sha256.New, []byte("0123456789abcdef0123456789abcdef"))
 		fmt.Fprintf(mac, "%s.%d.%s", p.header.Get("Webhook-Id"), w.now.Unix(), p.body)
 		if got, want := p.header.Get("Webhook-Signature"), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)); got != want {
@@ -461,14 +461,14 @@ routes: [{to: hook, group_wait: 0s}]
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
-		n := w.notifier(oneHook)
-		w.ear.answer(307)
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		n := w.notifier(oneHookFile)
+		w.ear.setStatus(307)
 		reason, err := n.Test(t.Context(), "hook")
 		if err != nil || !strings.Contains(reason, "redirects are not followed") {
 			t.Errorf("%q, %v", reason, err)
 		}
-		if got := w.ear.take(); len(got) != 1 || got[0].path != "/hook" {
+		if got := w.ear.received(); len(got) != 1 || got[0].path != "/hook" {
 			t.Errorf("%+v", got)
 		}
 		if _, err := n.Test(t.Context(), "unknown"); err == nil {

@@ -85,8 +85,8 @@ func (r *receivers) ServeHTTP(w http.ResponseWriter, got *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// take returns the requests since the last call.
-func (r *receivers) take() []request {
+// received returns the requests since the last call.
+func (r *receivers) received() []request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	got := r.got
@@ -111,48 +111,48 @@ var (
 	newMark    = regexp.MustCompile("(^|[^\\\\])(\\\\\\\\)*[_*\\[\\]()~`>#+=|{}.!-]")
 )
 
-func inSlack(sent string) (does []string) {
+func effectsInSlack(sent string) (does []string) {
 	does = append(does, slackMark.FindAllString(sent, -1)...)
 	return append(does, atName.FindAllString(sent, -1)...)
 }
 
-func inHTML(sent string) (does []string) {
+func effectsInHTML(sent string) (does []string) {
 	sent = strings.TrimPrefix(sent, "<b></b>") // Telegram's title is empty here
 	does = append(does, openingTag.FindAllString(sent, -1)...)
 	return append(does, atName.FindAllString(sent, -1)...)
 }
 
-func inDiscord(sent string) (does []string) {
+func effectsInDiscord(sent string) (does []string) {
 	does = append(does, discordMark.FindAllString(sent, -1)...)
-	return append(does, inMarkdown(sent)...)
+	return append(does, effectsInMarkdown(sent)...)
 }
 
-func inLegacyTelegram(sent string) (does []string) {
+func effectsInLegacyTelegram(sent string) (does []string) {
 	does = append(does, legacyMark.FindAllString(sent, -1)...)
 	return append(does, atName.FindAllString(sent, -1)...)
 }
 
-func inNewTelegram(sent string) (does []string) {
+func effectsInTelegram(sent string) (does []string) {
 	does = append(does, newMark.FindAllString(sent, -1)...)
 	return append(does, atName.FindAllString(sent, -1)...)
 }
 
-// inUnknown is for services with an unknown format: no mark of any other service may occur.
-func inUnknown(sent string) (does []string) {
+// effectsInUnknown is for services with an unknown format: no mark of any other service may occur.
+func effectsInUnknown(sent string) (does []string) {
 	if strings.Contains(sent, "](") {
 		does = append(does, "](")
 	}
 	does = append(does, discordMark.FindAllString(sent, -1)...)
-	return append(does, inHTML(sent)...)
+	return append(does, effectsInHTML(sent)...)
 }
 
-func inPlainText(string) []string { return nil }
+func effectsInPlainText(string) []string { return nil }
 
 // commonmark is an independent Markdown parser.
 var commonmark = goldmark.New(goldmark.WithExtensions(extension.GFM))
 
-// inMarkdown accepts only words, and links that show their address.
-func inMarkdown(sent string) (does []string) {
+// effectsInMarkdown accepts only words, and links that show their address.
+func effectsInMarkdown(sent string) (does []string) {
 	does = atName.FindAllString(sent, -1)
 	source := []byte(sent)
 	_ = ast.Walk(commonmark.Parser().Parse(text.NewReader(source)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -225,8 +225,8 @@ func shownIn(t *testing.T, r request) map[string]string {
 	return all
 }
 
-// take returns the mails since the last call, without the protocol's dot stuffing.
-func (p *postOffice) take() (mails []string) {
+// received returns the mails since the last call, without the protocol's dot stuffing.
+func (p *smtpServer) received() (mails []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, mail := range p.mails {
@@ -236,20 +236,20 @@ func (p *postOffice) take() (mails []string) {
 	return mails
 }
 
-// letter is a mail as parsed by a mail program.
-type letter struct {
+// parsedMail is a mail as parsed by a mail program.
+type parsedMail struct {
 	header mail.Header
 	parts  map[string]string // by media type
 }
 
-// readLetter parses a mail, and fails the test if it violates the standards.
-func readLetter(t *testing.T, sent string) letter {
+// parseMail parses a mail, and fails the test if it violates the standards.
+func parseMail(t *testing.T, sent string) parsedMail {
 	t.Helper()
 	m, err := mail.ReadMessage(strings.NewReader(sent))
 	if err != nil {
 		t.Fatalf("%q: %v", sent, err)
 	}
-	l := letter{m.Header, make(map[string]string)}
+	l := parsedMail{m.Header, make(map[string]string)}
 	kind, options, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
 	if err != nil {
 		t.Fatalf("%q: %v", sent, err)

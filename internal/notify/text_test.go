@@ -15,16 +15,16 @@ import (
 )
 
 // A message has one line for each key, in the state of its newest alert, and counts the keys by severity.
-func TestMessageHasTheStateOfEachKeyOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
-		n := w.notifier(oneHook)
+func TestMessageHasStateOfEachKeyOnce(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		n := w.notifier(oneHookFile)
 		w.fire(alerts.Warning, nil, "a", "b", "c")
-		w.later(n, 0)
+		w.advance(n, 0)
 		w.fire(alerts.Critical, nil, "a")
 		w.resolve("b")
-		w.later(n, 0)
-		w.later(n, 10*time.Second)
-		got := webhookData(t, w.ear.take())
+		w.advance(n, 0)
+		w.advance(n, 10*time.Second)
+		got := webhookData(t, w.ear.received())
 		if len(got) != 1 {
 			t.Fatalf("%d messages", len(got))
 		}
@@ -46,19 +46,19 @@ func TestMessageHasTheStateOfEachKeyOnce(t *testing.T) {
 }
 
 // A message that is sent late shows a key as resolved, if a later alert has closed the alert.
-func TestALateMessageShowsClosedAlertsAsResolved(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
-		n := w.notifier(oneHook)
+func TestLateMessageShowsClosedAlertsAsResolved(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		n := w.notifier(oneHookFile)
 		w.fire(alerts.Error, nil, "a", "b")
-		w.later(n, 0)
-		w.ear.answer(500)
-		w.later(n, 10*time.Second)
+		w.advance(n, 0)
+		w.ear.setStatus(500)
+		w.advance(n, 10*time.Second)
 		w.resolve("a")
-		w.later(n, 0)
-		w.ear.answer(0)
-		w.ear.take()
-		w.later(n, time.Minute)
-		got := webhookData(t, w.ear.take())
+		w.advance(n, 0)
+		w.ear.setStatus(0)
+		w.ear.received()
+		w.advance(n, time.Minute)
+		got := webhookData(t, w.ear.received())
 		if len(got) == 0 || got[0].Title != "[ERROR] order-late: 1 error, 1 resolved" {
 			t.Errorf("%+v", got)
 		}
@@ -69,10 +69,10 @@ func TestALateMessageShowsClosedAlertsAsResolved(t *testing.T) {
 func TestTextOfOneAlert(t *testing.T) {
 	at := time.Date(2026, 11, 26, 13, 0, 0, 0, time.UTC)
 	berlin := must[*time.Location](t)(time.LoadLocation("Europe/Berlin"))
-	a := firing("1042")
+	a := firingAlert("1042")
 	a.Text, a.Step, a.Since = "no orders.shipped for order 1042 within 3h of orders.created", "primary", at.Add(-3*time.Hour)
 	a.Labels = map[string]string{"runbook": "https://wiki.example.com/unshipped", "site": "north"}
-	m := message(a)
+	m := newMessage(a)
 	m.At, m.Zone = at, berlin
 	m.Keys = []notify.KeyState{{KeyState: alerts.KeyState{Alert: a}, Outlook: notify.Outlook{
 		Description: "Look into the warehouse system,\nthen call the carrier.",
@@ -101,7 +101,7 @@ https://deadman.example.org/alerts/1
 // A next step that all keys share has a line of its own; other ones follow their keys.
 func TestTextOfSeveralAlerts(t *testing.T) {
 	at := time.Date(2026, 11, 26, 13, 0, 0, 0, time.UTC)
-	m := message(firing("1"), firing("2"), firing("3"))
+	m := newMessage(firingAlert("1"), firingAlert("2"), firingAlert("3"))
 	m.At = at
 	for i, a := range m.Alerts {
 		k := notify.KeyState{KeyState: alerts.KeyState{Alert: a}, Outlook: notify.Outlook{Description: "Call the carrier."}}
@@ -132,7 +132,7 @@ Call the carrier.
 }
 
 // A key that is only a part of a word of the text is named in front of it.
-func TestTitleNamesTheKeyOnce(t *testing.T) {
+func TestTitleNamesKeyOnce(t *testing.T) {
 	for text, want := range map[string]string{
 		"order 10 waits":       "[CRITICAL] order 1: order 10 waits",
 		"order 1 waits":        "[CRITICAL] order 1 waits",
@@ -141,17 +141,17 @@ func TestTitleNamesTheKeyOnce(t *testing.T) {
 		"":                     "[CRITICAL] order 1: order-late",
 		strings.Repeat("é", 3): "[CRITICAL] order 1: ééé",
 	} {
-		a := firing("1")
+		a := firingAlert("1")
 		a.Text = text
-		if got := message(a).Title(); got != want {
+		if got := newMessage(a).Title(); got != want {
 			t.Errorf("%q: %s", text, got)
 		}
 	}
 }
 
 // The next step names the channels of its route, not those of the alert.
-func TestNextStepReachesTheChannelsOfItsSeverity(t *testing.T) {
-	onBoth(t, func(t *testing.T, w *world) {
+func TestNextStepReachesChannelsOfItsSeverity(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		w.outlook = func(context.Context, alerts.Alert) (notify.Outlook, error) {
 			return notify.Outlook{Next: &notify.NextStep{Name: "lead", Severity: alerts.Critical, At: w.now.Add(time.Hour)}}, nil
 		}
@@ -164,8 +164,8 @@ routes:
   - {to: team, group_wait: 0s}
 `)
 		w.fire(alerts.Warning, nil, "a")
-		w.later(n, 0)
-		got := webhookData(t, w.ear.take())
+		w.advance(n, 0)
+		got := webhookData(t, w.ear.received())
 		if len(got) != 1 || got[0].Keys[0].Next == nil || !cmp.Equal(got[0].Keys[0].Next.To, []string{"phone", "team"}) {
 			t.Errorf("%+v", got)
 		}

@@ -15,7 +15,7 @@ import (
 	"deadman/internal/periodic"
 )
 
-var errCloudy = errors.New("it is cloudy")
+var errTest = errors.New("it is cloudy")
 
 // messages returns the lines of a log, from their levels on.
 func messages(b *bytes.Buffer) []string {
@@ -23,7 +23,7 @@ func messages(b *bytes.Buffer) []string {
 }
 
 // The first of consecutive failures and the recovery are logged, but no failure caused by the shutdown.
-func TestRunLogsTheFirstFailureAndTheRecovery(t *testing.T) {
+func TestRunLogsFirstFailureAndRecovery(t *testing.T) {
 	for name, c := range map[string]struct {
 		run   func(context.Context, time.Duration, *slog.Logger, string, func(context.Context) error) error
 		first time.Duration
@@ -44,7 +44,7 @@ func TestRunLogsTheFirstFailureAndTheRecovery(t *testing.T) {
 						cancel()
 					}
 					if fails[len(done)-1] {
-						return errCloudy
+						return errTest
 					}
 					return nil
 				})
@@ -67,11 +67,11 @@ func TestRunLogsTheFirstFailureAndTheRecovery(t *testing.T) {
 }
 
 // A reset forgets the failure: the next success is no recovery, and the next failure is logged.
-func TestResetForgetsTheFailure(t *testing.T) {
+func TestResetForgetsFailure(t *testing.T) {
 	var log bytes.Buffer
 	s := periodic.NewStatus(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelError, "moon")
-	s.Set(t.Context(), errCloudy)
-	if !errors.Is(s.Err(), errCloudy) {
+	s.Set(t.Context(), errTest)
+	if !errors.Is(s.Err(), errTest) {
 		t.Errorf("the error is %v", s.Err())
 	}
 	s.Reset()
@@ -79,7 +79,7 @@ func TestResetForgetsTheFailure(t *testing.T) {
 		t.Errorf("the error after the reset is %v", s.Err())
 	}
 	s.Set(t.Context(), nil)
-	s.Set(t.Context(), errCloudy)
+	s.Set(t.Context(), errTest)
 	const failed = `level=ERROR msg="moon failed, retrying" err="it is cloudy"`
 	if diff := cmp.Diff([]string{failed, failed}, messages(&log)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

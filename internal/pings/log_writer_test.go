@@ -14,8 +14,8 @@ import (
 
 // The log has the accepted pings with the durations of their runs.
 func TestLogEntries(t *testing.T) {
-	w := newWorld(t)
-	w.runs(w.Store)
+	w := newFixture(t)
+	w.run(w.Store)
 	const first, second = "684e2e73-017e-465f-8149-d70b7c5aaa49", "784e2e73-017e-465f-8149-d70b7c5aaa49"
 	status := 4
 	for _, p := range []struct {
@@ -31,9 +31,9 @@ func TestLogEntries(t *testing.T) {
 		{rules.Success, "", nil},
 		{rules.Success, second, nil}, // its run has ended already
 	} {
-		ping := w.of("nightly", p.kind)
+		ping := w.newPing("nightly", p.kind)
 		ping.Run, ping.Exit, ping.Agent, ping.Body, ping.BodySize = p.run, p.exit, "curl/8", "said", 4
-		w.take(ping)
+		w.send(ping)
 	}
 	got := w.log("nightly")
 	var took []string
@@ -53,10 +53,10 @@ func TestLogEntries(t *testing.T) {
 }
 
 // The queue is bounded, both for many pings and for large bodies.
-func TestTheLogIsBounded(t *testing.T) {
-	w := newWorld(t)
-	w.runs(w.Store)
-	of := w.of("nightly", rules.Success).Target
+func TestLogIsBounded(t *testing.T) {
+	w := newFixture(t)
+	w.run(w.Store)
+	of := w.newPing("nightly", rules.Success).Target
 	entry := pings.Entry{RuleID: of.RuleID, Key: "nightly", Signal: pings.Signal{Kind: rules.Success}}
 	for i := range 10 * pings.Logged {
 		entry.At, entry.BodySize = time.UnixMicro(int64(i)), i
@@ -96,15 +96,15 @@ func TestTheLogIsBounded(t *testing.T) {
 
 // The log is also written when the node stops.
 func TestLogIsWrittenOnStop(t *testing.T) {
-	w := newWorld(t)
-	w.runs(w.Store)
-	of := w.of("nightly", rules.Success).Target
+	w := newFixture(t)
+	w.run(w.Store)
+	of := w.newPing("nightly", rules.Success).Target
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- w.writer.Run(ctx) }()
 	w.writer.Add(of, pings.Entry{RuleID: of.RuleID, Key: "nightly", At: time.Now(), Signal: pings.Signal{Kind: rules.Success}})
 	stop()
-	fatal(t, <-ended)
+	failOn(t, <-ended)
 	entries, err := w.finder.History(t.Context(), of.RuleID, "nightly", 0, 10)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("%d entries, %v", len(entries), err)
@@ -124,10 +124,10 @@ func (s slowLog) LogPings(ctx context.Context, entries []pings.Entry) error {
 
 // A node that stops during a log write loses no queued entries.
 func TestStopKeepsQueuedLogEntries(t *testing.T) {
-	w := newWorld(t)
-	w.runs(w.Store)
+	w := newFixture(t)
+	w.run(w.Store)
 	ctx, stop := context.WithCancel(t.Context())
-	of := w.of("nightly", rules.Success).Target
+	of := w.newPing("nightly", rules.Success).Target
 	writer := &pings.LogWriter{Store: slowLog{w.Store, stop}, Log: slog.New(slog.DiscardHandler)}
 	writer.Add(of, pings.Entry{RuleID: of.RuleID, Key: "nightly", At: time.UnixMicro(1), Signal: pings.Signal{Kind: rules.Success}})
 	if err := writer.Run(ctx); err != nil {

@@ -18,12 +18,12 @@ import (
 
 // An answered ping is committed: another connection reads it.
 func TestAnsweredPingIsCommitted(t *testing.T) {
-	w := newWorld(t)
-	w.runs(w.Store)
+	w := newFixture(t)
+	w.run(w.Store)
 	before := time.Now()
-	p := w.of("nightly", rules.Success)
+	p := w.newPing("nightly", rules.Success)
 	p.Body = "42 files"
-	w.take(p)
+	w.send(p)
 	j := w.job("nightly")
 	if j.Since.Before(before.Truncate(time.Microsecond)) || j.Since.After(time.Now()) || !strings.Contains(string(j.Event), `"42 files"`) {
 		t.Errorf("the job is %+v, with %s", j, j.Event)
@@ -32,26 +32,26 @@ func TestAnsweredPingIsCommitted(t *testing.T) {
 		t.Errorf("it is looked at at %s, want %s", j.NextCheckAt, want)
 	}
 	exit := 3
-	p = w.of("nightly", rules.Failure)
+	p = w.newPing("nightly", rules.Failure)
 	p.Exit, p.Run = &exit, "684e2e73-017e-465f-8149-d70b7c5aaa49"
-	w.take(p)
+	w.send(p)
 	if j := w.job("nightly"); !strings.Contains(string(j.Event), `"exit_status":3`) || !strings.Contains(string(j.Event), p.Run) {
 		t.Errorf("after a failure it has %s", j.Event)
 	}
 }
 
 // A flood of pings is one write per key and slot, for any number of nodes and connections.
-func TestPingsOfASlotAreOneWrite(t *testing.T) {
+func TestPingsOfSlotAreOneWrite(t *testing.T) {
 	const keys, each = 20, 100
-	w := newWorld(t)
-	w.runs(w.Store)
+	w := newFixture(t)
+	w.run(w.Store)
 	for key := range keys {
-		w.take(w.of(fmt.Sprint(key), rules.Success))
+		w.send(w.newPing(fmt.Sprint(key), rules.Success))
 	}
 	w.wrote.Store(0)
 	var clients sync.WaitGroup
 	for i := range keys * each {
-		p := w.of(fmt.Sprint(i%keys), rules.Success)
+		p := w.newPing(fmt.Sprint(i%keys), rules.Success)
 		clients.Go(func() {
 			if err := w.taker.Receive(w.Context(), p); err != nil {
 				t.Error(err)
@@ -71,35 +71,35 @@ func TestPingsOfASlotAreOneWrite(t *testing.T) {
 // node.
 func TestPingReadsCurrentJob(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(w *world)
+		change func(w *fixture)
 		is     func(before, after futurejobs.Job) bool
 	}{
 		"cancelled": {
-			func(w *world) { w.apply(futurejobs.Cancel(w.rule.Engine(), w.job("nightly").Ref, "")) },
+			func(w *fixture) { w.apply(futurejobs.Cancel(w.rule.Engine(), w.job("nightly").Ref, "")) },
 			func(before, after futurejobs.Job) bool { return after.ID != before.ID },
 		},
 		"failed": {
-			func(w *world) { w.take(w.of("nightly", rules.Failure)) },
+			func(w *fixture) { w.send(w.newPing("nightly", rules.Failure)) },
 			func(before, after futurejobs.Job) bool { return after.Rev == before.Rev+2 },
 		},
 		"rule changed": {
-			func(w *world) { w.save(strings.Replace(backup, "every: 24h", "every: 48h", 1)) },
+			func(w *fixture) { w.save(strings.Replace(backupRule, "every: 24h", "every: 48h", 1)) },
 			func(before, after futurejobs.Job) bool {
 				return after.Version == before.Version+1 && after.NextCheckAt.Sub(before.NextCheckAt) >= 23*time.Hour
 			},
 		},
 		"restarted": {
-			func(w *world) { w.runs(w.Store) },
+			func(w *fixture) { w.run(w.Store) },
 			func(before, after futurejobs.Job) bool { return after.ID == before.ID && after.Rev == before.Rev },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.runs(w.Store)
-			w.take(w.of("nightly", rules.Success))
+			w := newFixture(t)
+			w.run(w.Store)
+			w.send(w.newPing("nightly", rules.Success))
 			before := w.job("nightly")
 			c.change(w)
-			w.take(w.of("nightly", rules.Success))
+			w.send(w.newPing("nightly", rules.Success))
 			if after := w.job("nightly"); !c.is(before, after) {
 				t.Errorf("before %+v\nafter %+v", before, after)
 			}
@@ -108,34 +108,34 @@ func TestPingReadsCurrentJob(t *testing.T) {
 }
 
 // apply applies effects as another client does.
-func (w *world) apply(effects ...futurejobs.Effect) {
+func (w *fixture) apply(effects ...futurejobs.Effect) {
 	w.Helper()
 	w.refresh()
 	_, err := w.Apply(w.Context(), futurejobs.EffectBatch{RuleSet: w.catalog.Revision(), Effects: effects})
-	fatal(w.T, err)
+	failOn(w.T, err)
 }
 
-// gated is a real ledger that blocks until it is released.
-type gated struct {
+// gatedStore is a real ledger that blocks until it is released.
+type gatedStore struct {
 	pings.EffectStore
 	open  chan struct{}
 	asked chan futurejobs.EffectBatch
 }
 
-func gate(l pings.EffectStore) *gated {
-	return &gated{EffectStore: l, open: make(chan struct{}), asked: make(chan futurejobs.EffectBatch, 100)}
+func newGatedStore(l pings.EffectStore) *gatedStore {
+	return &gatedStore{EffectStore: l, open: make(chan struct{}), asked: make(chan futurejobs.EffectBatch, 100)}
 }
 
-func (g *gated) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (g *gatedStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	g.asked <- b
 	<-g.open
 	return g.EffectStore.Apply(ctx, b)
 }
 
-// queue queues pings in order while an earlier one is being written. The answers arrive after the gate opens.
-func (w *world) queue(g *gated, all ...pings.Ping) (answers []chan error) {
+// sendAll queues pings in order while an earlier one is being written. The answers arrive after the gate opens.
+func (w *fixture) sendAll(g *gatedStore, all ...pings.Ping) (answers []chan error) {
 	w.Helper()
-	for i, p := range append([]pings.Ping{w.of("before", rules.Success)}, all...) {
+	for i, p := range append([]pings.Ping{w.newPing("before", rules.Success)}, all...) {
 		answer := make(chan error, 1)
 		answers = append(answers, answer)
 		go func() { answer <- w.taker.Receive(context.WithoutCancel(w.Context()), p) }()
@@ -153,22 +153,22 @@ func (w *world) queue(g *gated, all ...pings.Ping) (answers []chan error) {
 }
 
 // Pings of a key in one batch keep their order, and equal consecutive ones are merged.
-func TestSignalsOfABatch(t *testing.T) {
-	w := newWorld(t)
-	g := gate(w.Store)
-	w.runs(g)
+func TestSignalsOfBatch(t *testing.T) {
+	w := newFixture(t)
+	g := newGatedStore(w.Store)
+	w.run(g)
 	of := func(key string, kind rules.Signal, body string) pings.Ping {
-		p := w.of(key, kind)
+		p := w.newPing(key, kind)
 		p.Body = body
 		return p
 	}
-	answers := w.queue(g,
+	answers := w.sendAll(g,
 		of("a", rules.Success, "1"), of("b", rules.Success, "2"), of("a", rules.Success, "3"), // one of a, and one of b
 		of("a", rules.Failure, "4"), of("a", rules.Success, "5"), of("b", rules.Success, "6"), of("a", rules.Success, "7"),
 		of("a", rules.Begun, "8"))
 	close(g.open)
 	for _, answer := range answers {
-		fatal(t, <-answer)
+		failOn(t, <-answer)
 	}
 	var keys []string
 	for _, e := range (<-g.asked).Effects {
@@ -189,10 +189,10 @@ func TestSignalsOfABatch(t *testing.T) {
 
 // Queued pings are applied when a node stops.
 func TestQueuedPingsAreAppliedOnStop(t *testing.T) {
-	w := newWorld(t)
-	g := gate(w.Store)
-	cancel, wait := w.begins(g)
-	answers := w.queue(g, w.of("nightly", rules.Success))
+	w := newFixture(t)
+	g := newGatedStore(w.Store)
+	cancel, wait := w.start(g)
+	answers := w.sendAll(g, w.newPing("nightly", rules.Success))
 	cancel()
 	close(g.open)
 	for _, answer := range answers {
@@ -206,12 +206,12 @@ func TestQueuedPingsAreAppliedOnStop(t *testing.T) {
 
 // A ping is refused only after the rules of other nodes were read.
 func TestRulesOfOtherNodesAreFound(t *testing.T) {
-	w := newWorld(t)
-	w.runs(w.Store)
-	w.save(strings.Replace(backup, "name: backup", "name: reports", 1))
+	w := newFixture(t)
+	w.run(w.Store)
+	w.save(strings.Replace(backupRule, "name: backup", "name: reports", 1))
 	saved, err := w.Named(t.Context(), "reports")
-	fatal(t, err)
-	w.take(pings.Ping{Target: pings.Target{Rule: "reports", RuleID: saved[0].RuleID, Key: "weekly"}, Signal: pings.Signal{Kind: rules.Success}})
+	failOn(t, err)
+	w.send(pings.Ping{Target: pings.Target{Rule: "reports", RuleID: saved[0].RuleID, Key: "weekly"}, Signal: pings.Signal{Kind: rules.Success}})
 	if _, err := w.Job(t.Context(), "reports", "weekly"); err != nil {
 		t.Error(err)
 	}
@@ -219,12 +219,12 @@ func TestRulesOfOtherNodesAreFound(t *testing.T) {
 
 // A paused rule creates no job, but its pings are still answered.
 func TestPausedRuleCreatesNoJob(t *testing.T) {
-	w := newWorld(t)
-	w.runs(w.Store)
-	w.take(w.of("nightly", rules.Success))
-	fatal(t, w.Pause(t.Context(), "backup", true))
-	w.take(w.of("nightly", rules.Failure))
-	w.take(w.of("weekly", rules.Success))
+	w := newFixture(t)
+	w.run(w.Store)
+	w.send(w.newPing("nightly", rules.Success))
+	failOn(t, w.Pause(t.Context(), "backup", true))
+	w.send(w.newPing("nightly", rules.Failure))
+	w.send(w.newPing("weekly", rules.Success))
 	if j := w.job("nightly"); j.Rev == 0 {
 		t.Error("a wait that was there does not go on")
 	}
@@ -235,13 +235,13 @@ func TestPausedRuleCreatesNoJob(t *testing.T) {
 
 // A ping refused by its rule does not affect the others of its batch.
 func TestRefusedPingDoesNotAffectBatch(t *testing.T) {
-	w := newWorld(t)
-	g := gate(w.Store)
-	w.runs(g)
-	unknown, renamed := w.of("nightly", rules.Success), w.of("nightly", rules.Success)
+	w := newFixture(t)
+	g := newGatedStore(w.Store)
+	w.run(g)
+	unknown, renamed := w.newPing("nightly", rules.Success), w.newPing("nightly", rules.Success)
 	unknown.Rule = "unknown"
 	renamed.RuleID++
-	answers := w.queue(g, w.of("first", rules.Success), unknown, renamed, w.of("weekly", rules.Success))
+	answers := w.sendAll(g, w.newPing("first", rules.Success), unknown, renamed, w.newPing("weekly", rules.Success))
 	close(g.open)
 	for i, want := range []error{nil, nil, futurejobs.ErrNotFound, futurejobs.ErrNotFound, nil} {
 		if err := <-answers[i]; !errors.Is(err, want) {
@@ -253,16 +253,16 @@ func TestRefusedPingDoesNotAffectBatch(t *testing.T) {
 }
 
 // A ping of a deleted rule is refused, although another rule has its name now.
-func TestPingOfAnotherRuleOfTheNameIsRefused(t *testing.T) {
-	w := newWorld(t)
-	w.runs(w.Store)
-	old := w.of("nightly", rules.Success)
-	w.take(old)
+func TestPingOfAnotherRuleOfNameIsRefused(t *testing.T) {
+	w := newFixture(t)
+	w.run(w.Store)
+	old := w.newPing("nightly", rules.Success)
+	w.send(old)
 	saved, err := w.Named(t.Context(), "backup")
-	fatal(t, err)
+	failOn(t, err)
 	_, err = w.Delete(t.Context(), "backup", saved[0].Version)
-	fatal(t, err)
-	w.save(backup)
+	failOn(t, err)
+	w.save(backupRule)
 	w.refresh()
 	if w.rule.Engine().ID == old.RuleID {
 		t.Fatal("both rules have one id: nothing is tested")
@@ -274,17 +274,17 @@ func TestPingOfAnotherRuleOfTheNameIsRefused(t *testing.T) {
 	if _, err := w.Job(t.Context(), "backup", "new"); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("the other rule has a job for it: %v", err)
 	}
-	w.take(w.of("new", rules.Success))
+	w.send(w.newPing("new", rules.Success))
 	w.job("new")
 }
 
-// refusing is a real ledger whose database refuses a key.
-type refusing struct {
+// refusingStore is a real ledger whose database refuses a key.
+type refusingStore struct {
 	*store.Store
 	key string
 }
 
-func (r refusing) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (r refusingStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	for _, e := range b.Effects {
 		if e.Ref.Key == r.key {
 			return futurejobs.ApplyResult{}, futurejobs.ErrRefused
@@ -294,8 +294,8 @@ func (r refusing) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejo
 }
 
 func TestPingRefusedByDatabaseDoesNotAffectBatch(t *testing.T) {
-	w := newWorld(t)
-	w.runs(refusing{w.Store, "bad"})
+	w := newFixture(t)
+	w.run(refusingStore{w.Store, "bad"})
 	var sent sync.WaitGroup
 	for i := range 50 {
 		key := fmt.Sprint("good", i)
@@ -303,7 +303,7 @@ func TestPingRefusedByDatabaseDoesNotAffectBatch(t *testing.T) {
 			key = "bad"
 		}
 		sent.Go(func() {
-			if err := w.taker.Receive(w.Context(), w.of(key, rules.Success)); errors.Is(err, futurejobs.ErrRefused) != (key == "bad") {
+			if err := w.taker.Receive(w.Context(), w.newPing(key, rules.Success)); errors.Is(err, futurejobs.ErrRefused) != (key == "bad") {
 				t.Errorf("%s: %v", key, err)
 			}
 		})
@@ -312,13 +312,13 @@ func TestPingRefusedByDatabaseDoesNotAffectBatch(t *testing.T) {
 }
 
 // A full queue refuses further pings without blocking.
-func TestAFullQueueRefuses(t *testing.T) {
-	w := newWorld(t)
+func TestFullQueueRefuses(t *testing.T) {
+	w := newFixture(t)
 	taker := pings.NewReceiver(pings.Receiver{Catalog: w.catalog, Effects: w.Store, Shards: w.Shards(), Now: time.Now, Observer: w}) // and does not run
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for n := 0; ; n++ {
-		err := taker.Receive(gone, w.of("nightly", rules.Success))
+		err := taker.Receive(gone, w.newPing("nightly", rules.Success))
 		if errors.Is(err, pings.ErrBusy) {
 			if n < 2000 {
 				t.Errorf("only %d may wait", n)
@@ -334,15 +334,15 @@ func TestAFullQueueRefuses(t *testing.T) {
 // A node that stops applies its queued pings and refuses new ones: every ping answered without an error is committed,
 // and none hangs.
 func TestStoppingLosesNothing(t *testing.T) {
-	w := newWorld(t)
-	stop := w.runs(w.Store)
+	w := newFixture(t)
+	stop := w.run(w.Store)
 	var taken sync.Map
 	var sent sync.WaitGroup
 	var some atomic.Int32
 	for i := range 500 {
 		key := fmt.Sprint("k", i)
 		sent.Go(func() {
-			switch err := w.taker.Receive(w.Context(), w.of(key, rules.Success)); {
+			switch err := w.taker.Receive(w.Context(), w.newPing(key, rules.Success)); {
 			case err == nil:
 				taken.Store(key, true)
 				some.Add(1)
@@ -356,7 +356,7 @@ func TestStoppingLosesNothing(t *testing.T) {
 	}
 	sent.Wait()
 	taken.Range(func(key, _ any) bool { w.job(key.(string)); return true })
-	if err := w.taker.Receive(t.Context(), w.of("late", rules.Success)); !errors.Is(err, pings.ErrBusy) {
+	if err := w.taker.Receive(t.Context(), w.newPing("late", rules.Success)); !errors.Is(err, pings.ErrBusy) {
 		t.Errorf("after the stop: %v", err)
 	}
 	if some.Load() == 0 {
@@ -364,17 +364,17 @@ func TestStoppingLosesNothing(t *testing.T) {
 	}
 }
 
-// absent is a real store whose database is unavailable.
-type absent struct{ *store.Store }
+// missingStore is a real store whose database is unavailable.
+type missingStore struct{ *store.Store }
 
-func (absent) Apply(context.Context, futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (missingStore) Apply(context.Context, futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	return futurejobs.ApplyResult{}, fmt.Errorf("apply: %w", store.ErrUnavailable)
 }
 
 func TestUnavailableDatabase(t *testing.T) {
-	w := newWorld(t)
-	w.runs(absent{w.Store})
-	if err := w.taker.Receive(t.Context(), w.of("nightly", rules.Success)); !errors.Is(err, store.ErrUnavailable) {
+	w := newFixture(t)
+	w.run(missingStore{w.Store})
+	if err := w.taker.Receive(t.Context(), w.newPing("nightly", rules.Success)); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
 	if got := w.log("nightly"); len(got) != 0 {

@@ -13,8 +13,8 @@ import (
 	"deadman/rules"
 )
 
-// address creates an address of a key of the world's rule, or its ping key.
-func (w *world) address(key string) pings.Address {
+// address creates an address of a key of the fixture's rule, or its ping key.
+func (w *fixture) address(key string) pings.Address {
 	w.Helper()
 	a, made, err := w.finder.Create(w.Context(), pings.Address{RuleID: w.rule.Engine().ID, Rule: "backup", Key: key}, false)
 	if err != nil || !made || a.ID == "" {
@@ -24,15 +24,15 @@ func (w *world) address(key string) pings.Address {
 }
 
 // find resolves a path.
-func (w *world) find(path string, create bool) (pings.Target, pings.Signal, bool, error) {
+func (w *fixture) find(path string, create bool) (pings.Target, pings.Signal, bool, error) {
 	w.Helper()
 	p, err := pings.ReadPath("/ping/" + path)
-	fatal(w.T, err)
+	failOn(w.T, err)
 	return w.finder.Resolve(w.Context(), p, create)
 }
 
 func TestResolve(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	own, all := w.address("photos").ID, w.address("").ID
 	for path, want := range map[string]struct {
 		key  string
@@ -66,7 +66,7 @@ func TestResolve(t *testing.T) {
 		all + "/nightly/finish": {err: pings.ErrUnknown},
 	} {
 		for range 2 { // the second time from the cache
-			to, says, _, err := w.find(path, false)
+			to, signal, _, err := w.find(path, false)
 			if want.err != nil || err != nil {
 				if !errors.Is(err, want.err) {
 					t.Errorf("%s: %v, want %v", path, err, want.err)
@@ -74,11 +74,11 @@ func TestResolve(t *testing.T) {
 				continue
 			}
 			exit := -1
-			if says.Exit != nil {
-				exit = *says.Exit
+			if signal.Exit != nil {
+				exit = *signal.Exit
 			}
-			if to.Rule != "backup" || to.RuleID != w.rule.Engine().ID || to.Key != want.key || says.Kind != want.kind || exit != want.exit {
-				t.Errorf("%s is %+v, %+v, want %+v", path, to, says, want)
+			if to.Rule != "backup" || to.RuleID != w.rule.Engine().ID || to.Key != want.key || signal.Kind != want.kind || exit != want.exit {
+				t.Errorf("%s is %+v, %+v, want %+v", path, to, signal, want)
 			}
 		}
 	}
@@ -86,10 +86,10 @@ func TestResolve(t *testing.T) {
 
 // A ping creates the address of its key once, and only if the rule is unambiguous.
 func TestPingCreatesAddress(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	all := w.address("").ID
 	for i, want := range []bool{true, false} {
-		if to, says, created, err := w.find(all+"/db-7/start", true); err != nil || created != want || to.Key != "db-7" || says.Kind != rules.Begun {
+		if to, signal, created, err := w.find(all+"/db-7/start", true); err != nil || created != want || to.Key != "db-7" || signal.Kind != rules.Begun {
 			t.Errorf("time %d: created %t, %+v, %v", i, created, to, err)
 		}
 	}
@@ -106,12 +106,12 @@ func TestPingCreatesAddress(t *testing.T) {
 		t.Errorf("a ping that is none made its key known: %v", err)
 	}
 	// Two rules share a ping key: a key belongs to the rule that knows it, and an unknown key creates no address.
-	w.save(strings.NewReplacer("name: backup", "name: reports", "nightly, weekly", "monthly, weekly").Replace(backup))
+	w.save(strings.NewReplacer("name: backup", "name: reports", "nightly, weekly", "monthly, weekly").Replace(backupRule))
 	w.refresh()
 	other, err := w.catalog.Newest("reports")
-	fatal(t, err)
+	failOn(t, err)
 	_, _, err = w.finder.Create(t.Context(), pings.Address{ID: all, RuleID: other.Engine().ID, Rule: "reports"}, false)
-	fatal(t, err)
+	failOn(t, err)
 	for key, want := range map[string]string{"nightly": "backup", "monthly": "reports", "db-7": "backup"} {
 		if to, _, _, err := w.find(all+"/"+key, true); err != nil || to.Rule != want {
 			t.Errorf("%s is of %s, %v, want %s", key, to.Rule, err, want)
@@ -126,31 +126,31 @@ func TestPingCreatesAddress(t *testing.T) {
 
 // A key declared by another node's save is known to the next ping.
 func TestKeysDeclaredOnAnotherNode(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	all := w.address("").ID
 	if _, _, _, err := w.find(all+"/monthly", false); !errors.Is(err, pings.ErrUnknown) {
 		t.Fatalf("before: %v", err)
 	}
-	w.save(strings.Replace(backup, "weekly", "weekly, monthly", 1))
+	w.save(strings.Replace(backupRule, "weekly", "weekly, monthly", 1))
 	if to, _, created, err := w.find(all+"/monthly", true); to.Key != "monthly" || created || err != nil {
 		t.Errorf("%+v, created %t, %v", to, created, err)
 	}
 }
 
-// slow is a real catalog whose refreshes block until they are released.
-type slow struct {
+// slowStore is a real catalog whose refreshes block until they are released.
+type slowStore struct {
 	*rules.Catalog
-	asked atomic.Int64 // counts reads of the revision
-	read  atomic.Int64
-	letGo chan struct{}
+	requests atomic.Int64 // counts reads of the revision
+	read     atomic.Int64
+	letGo    chan struct{}
 }
 
-func (s *slow) Revision() int64 {
-	s.asked.Add(1)
+func (s *slowStore) Revision() int64 {
+	s.requests.Add(1)
 	return s.Catalog.Revision()
 }
 
-func (s *slow) Refresh(ctx context.Context) error {
+func (s *slowStore) Refresh(ctx context.Context) error {
 	s.read.Add(1)
 	<-s.letGo
 	return s.Catalog.Refresh(ctx)
@@ -159,10 +159,10 @@ func (s *slow) Refresh(ctx context.Context) error {
 // Clients that guess keys during a refresh share the next one.
 func TestGuessesShareRefreshes(t *testing.T) {
 	const guesses = 50
-	w := newWorld(t)
+	w := newFixture(t)
 	path, err := pings.ReadPath(w.address("").Path() + "/monthly")
-	fatal(t, err)
-	catalog := &slow{Catalog: w.catalog, letGo: make(chan struct{})}
+	failOn(t, err)
+	catalog := &slowStore{Catalog: w.catalog, letGo: make(chan struct{})}
 	finder := &pings.Resolver{Store: w.Store, Catalog: catalog, Now: time.Now}
 	var sent sync.WaitGroup
 	for range guesses {
@@ -172,7 +172,7 @@ func TestGuessesShareRefreshes(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(2 * time.Minute); catalog.asked.Load() < guesses && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Minute); catalog.requests.Load() < guesses && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	close(catalog.letGo)
@@ -184,12 +184,12 @@ func TestGuessesShareRefreshes(t *testing.T) {
 
 // A deleted address stops working on this node at once, and on other nodes within seconds.
 func TestDeletedAddressStopsWorking(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	now := time.Now()
 	there := pings.Resolver{Store: w.Store, Catalog: w.catalog, Now: func() time.Time { return now }}
 	a := w.address("photos")
 	path, err := pings.ReadPath(a.Path())
-	fatal(t, err)
+	failOn(t, err)
 	knows := func(f *pings.Resolver, want bool) {
 		t.Helper()
 		_, _, _, err := f.Resolve(t.Context(), path, false)
@@ -199,7 +199,7 @@ func TestDeletedAddressStopsWorking(t *testing.T) {
 	}
 	knows(w.finder, true)
 	knows(&there, true)
-	fatal(t, w.finder.Delete(t.Context(), a.RuleID, "photos"))
+	failOn(t, w.finder.Delete(t.Context(), a.RuleID, "photos"))
 	knows(w.finder, false)
 	now = now.Add(5 * time.Second)
 	knows(&there, false)

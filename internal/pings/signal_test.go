@@ -53,7 +53,7 @@ func TestRuns(t *testing.T) {
 }
 
 func TestIDs(t *testing.T) {
-	const id, theirs = "5BF66975-d4c7-4bf5-bcc8-b8d8a82ea278", "fqOOd6-F4MMNuCEnzTU01w"
+	const id, others = "5BF66975-d4c7-4bf5-bcc8-b8d8a82ea278", "fqOOd6-F4MMNuCEnzTU01w"
 	for _, c := range []struct {
 		given   string
 		pingKey bool
@@ -61,9 +61,9 @@ func TestIDs(t *testing.T) {
 	}{
 		{id, false, strings.ToLower(id)},
 		{id, true, strings.ToLower(id)},
-		{theirs, true, theirs},
-		{theirs, false, ""},
-		{theirs + "x", true, ""},
+		{others, true, others},
+		{others, false, ""},
+		{others + "x", true, ""},
 		{strings.ReplaceAll(id, "-", ""), false, ""},
 		{"", true, ""},
 	} {

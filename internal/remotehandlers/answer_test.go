@@ -36,8 +36,8 @@ func schemaOf(t *testing.T, part string) *jsonschema.Schema {
 	return s
 }
 
-// fits returns the schema violations of a text.
-func fits(t *testing.T, s *jsonschema.Schema, text []byte) error {
+// validate returns the schema violations of a text.
+func validate(t *testing.T, s *jsonschema.Schema, text []byte) error {
 	t.Helper()
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -48,11 +48,11 @@ func fits(t *testing.T, s *jsonschema.Schema, text []byte) error {
 
 func requestSchema(t *testing.T, text []byte) {
 	t.Helper()
-	if err := fits(t, schemaOf(t, "request"), text); err != nil {
+	if err := validate(t, schemaOf(t, "request"), text); err != nil {
 		t.Errorf("the request is not of its schema: %v", err)
 	}
 	for _, less := range []string{`"rule"`, `"state"`, `"at"`, `"pauses"`} {
-		if fits(t, schemaOf(t, "request"), bytes.Replace(text, []byte(less), []byte(`"_"`), 1)) == nil {
+		if validate(t, schemaOf(t, "request"), bytes.Replace(text, []byte(less), []byte(`"_"`), 1)) == nil {
 			t.Errorf("the schema takes a request without %s", less)
 		}
 	}
@@ -60,9 +60,9 @@ func requestSchema(t *testing.T, text []byte) {
 
 // The schema accepts exactly the answers that are accepted, and a refused answer is reported with its place and remedy.
 func TestAnswersAreReadStrictly(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	var answer atomic.Value
-	s.serves(t, "shipping", func(r micro.Request) { _ = r.Respond([]byte(answer.Load().(string))) })
+	s.serve(t, "shipping", func(r micro.Request) { _ = r.Respond([]byte(answer.Load().(string))) })
 	schema := schemaOf(t, "answer")
 	alert := func(fields string) string { return `{"next": null, "alerts": [{}, {` + fields + `}]}` }
 	for _, c := range []struct{ answer, want string }{
@@ -105,7 +105,7 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), "invalid answer on deadman.handlers.shipping: ") || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.answer, err, c.want)
 		}
-		if wrong := fits(t, schema, []byte(c.answer)); (wrong == nil) != (c.want == "") {
+		if wrong := validate(t, schema, []byte(c.answer)); (wrong == nil) != (c.want == "") {
 			t.Errorf("%s: the schema says %v, and is read with %q", c.answer, wrong, c.want)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"deadman/internal/remotehandlers"
 )
 
-// joins starts one more instance of a service on subjects.
-func (s stand) joins(t *testing.T, name, version string, answer micro.HandlerFunc, subjects ...string) {
+// addInstance starts one more instance of a service on subjects.
+func (s fixture) addInstance(t *testing.T, name, version string, answer micro.HandlerFunc, subjects ...string) {
 	t.Helper()
 	service, err := micro.AddService(s.conn, micro.Config{Name: name, Version: version})
 	if err != nil {
@@ -30,16 +30,16 @@ func (s stand) joins(t *testing.T, name, version string, answer micro.HandlerFun
 }
 
 func TestDiscover(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	if got, err := s.services.Discover(t.Context()); err != nil || len(got) != 0 {
 		t.Errorf("without services: %v, %v", got, err)
 	}
 	answers := func(r micro.Request) { _ = r.Respond([]byte(`{"next": null}`)) }
-	s.joins(t, "shipping", "1.0.0", answers, remotehandlers.Subject("shipping"), "orders.list")
-	s.joins(t, "shipping", "1.1.0", answers, remotehandlers.Subject("shipping"))
-	s.joins(t, "shipping", "1.0.0", answers, remotehandlers.Subject("shipping"), remotehandlers.Subject("billing"))
-	s.joins(t, "old", "0.1.0", answers, remotehandlers.Subject("shipping"))
-	s.joins(t, "elsewhere", "2.0.0", answers, "deadman.handlers", "other.deadman.handlers.x", remotehandlers.Subject("a.b"))
+	s.addInstance(t, "shipping", "1.0.0", answers, remotehandlers.Subject("shipping"), "orders.list")
+	s.addInstance(t, "shipping", "1.1.0", answers, remotehandlers.Subject("shipping"))
+	s.addInstance(t, "shipping", "1.0.0", answers, remotehandlers.Subject("shipping"), remotehandlers.Subject("billing"))
+	s.addInstance(t, "old", "0.1.0", answers, remotehandlers.Subject("shipping"))
+	s.addInstance(t, "elsewhere", "2.0.0", answers, "deadman.handlers", "other.deadman.handlers.x", remotehandlers.Subject("a.b"))
 	for _, text := range []string{"hello", `{"type": "other", "endpoints": [{"subject": "deadman.handlers.fake"}]}`} {
 		if _, err := s.conn.Subscribe(remotehandlers.Discovery, func(m *nats.Msg) { _ = m.Respond([]byte(text)) }); err != nil {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func TestDiscover(t *testing.T) {
 	if _, ok := got.Of("any"); ok || len(got) != 2 {
 		t.Errorf("there are others: %+v", got)
 	}
-	s.joins(t, "all", "3.0.0", answers, "deadman.handlers.>")
+	s.addInstance(t, "all", "3.0.0", answers, "deadman.handlers.>")
 	got, err = s.services.Discover(t.Context())
 	if all, ok := got.Of("any"); err != nil || !ok || all.Service != "all" {
 		t.Errorf("%+v, %v", all, err)
@@ -76,8 +76,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-func TestStateOfAService(t *testing.T) {
-	s := newStand(t)
+func TestStateOfService(t *testing.T) {
+	s := newFixture(t)
 	state := func(health lookup.Health, answered, failed bool) {
 		t.Helper()
 		got := s.services.State("shipping")
@@ -90,7 +90,7 @@ func TestStateOfAService(t *testing.T) {
 	state(lookup.New, false, false)
 	_ = outageOf(t, shipping)
 	state(lookup.Failing, false, true)
-	s.serves(t, "shipping", func(r micro.Request) { _ = r.Respond([]byte(`{"next": null}`)) })
+	s.serve(t, "shipping", func(r micro.Request) { _ = r.Respond([]byte(`{"next": null}`)) })
 	if _, err := shipping.Check(within(t), check); err != nil {
 		t.Fatal(err)
 	}

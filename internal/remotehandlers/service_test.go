@@ -25,15 +25,15 @@ import (
 
 var _ remotehandlers.Requester = (*bus.Messages)(nil)
 
-// stand is a broker with the connections of a node and of a service.
-type stand struct {
+// fixture is a broker with the connections of a node and of a service.
+type fixture struct {
 	server   *bus.Server
 	bus      *bus.Bus
 	services *remotehandlers.Services
 	conn     *nats.Conn
 }
 
-func newStand(t *testing.T) stand {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: quiet})
@@ -51,11 +51,11 @@ func newStand(t *testing.T) stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	return stand{server, b, remotehandlers.NewServices(b.Messages), conn}
+	return fixture{server, b, remotehandlers.NewServices(b.Messages), conn}
 }
 
-// serves starts a service with micro that answers under a name until the test ends.
-func (s stand) serves(t *testing.T, name string, answer micro.HandlerFunc) {
+// serve starts a service with micro that answers under a name until the test ends.
+func (s fixture) serve(t *testing.T, name string, answer micro.HandlerFunc) {
 	t.Helper()
 	service, err := micro.AddService(s.conn, micro.Config{Name: name, Version: "1.0.0", Endpoint: &micro.EndpointConfig{
 		Subject: remotehandlers.Subject(name), Handler: answer,
@@ -91,9 +91,9 @@ var check = checks.Check{
 }
 
 func TestCheckCallsService(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	got := make(chan micro.Request, 1)
-	s.serves(t, "shipping", func(r micro.Request) {
+	s.serve(t, "shipping", func(r micro.Request) {
 		got <- r
 		_ = r.Respond([]byte(`{"next": "2026-03-02T14:00:00+01:00", "nominal": true, "step": 2, "state": {"carrier": "none"}, "alerts": [
 			{"severity": "critical", "status": "resolved", "step": "second", "text": "late", "labels": {"team": "a"}}, {}]}`))
@@ -112,9 +112,9 @@ func TestCheckCallsService(t *testing.T) {
 	if diff := cmp.Diff(want, answer); diff != "" {
 		t.Errorf("the answer (-want +got):\n%s", diff)
 	}
-	asked := <-got
+	request := <-got
 	until, _ := ctx.Deadline()
-	if at, err := time.Parse(time.RFC3339Nano, asked.Headers().Get("Deadman-Deadline")); err != nil || !at.Equal(until) {
+	if at, err := time.Parse(time.RFC3339Nano, request.Headers().Get("Deadman-Deadline")); err != nil || !at.Equal(until) {
 		t.Errorf("the header says %s, the deadline is %s: %v", at, until, err)
 	}
 	deadline, err := json.Marshal(until.UTC())
@@ -123,15 +123,15 @@ func TestCheckCallsService(t *testing.T) {
 	}
 	if want := `{"rule":"late","rule_version":3,"entity":"order","key":"1042","job_id":7,"event":{"id":"1042"},"state":{"id":"1042","n":1},` +
 		`"since":"2026-03-02T11:00:00Z","slot":"2026-03-02T12:00:00Z","at":"2026-03-02T12:00:01Z","count":2,"step":1,"alert_count":1,` +
-		`"pauses":[{"from":"2026-03-02T11:59:00Z","to":"2026-03-02T11:59:59Z"},{"from":"2026-03-02T12:00:00Z"}],"acknowledged_until":"2026-03-02T13:00:00Z","manual":true,"deadline":` + string(deadline) + `}`; string(asked.Data()) != want {
-		t.Errorf("the request is\n%s\nwant\n%s", asked.Data(), want)
+		`"pauses":[{"from":"2026-03-02T11:59:00Z","to":"2026-03-02T11:59:59Z"},{"from":"2026-03-02T12:00:00Z"}],"acknowledged_until":"2026-03-02T13:00:00Z","manual":true,"deadline":` + string(deadline) + `}`; string(request.Data()) != want {
+		t.Errorf("the request is\n%s\nwant\n%s", request.Data(), want)
 	}
-	requestSchema(t, asked.Data())
+	requestSchema(t, request.Data())
 }
 
-func TestServiceErrorIsErrorOfTheCheck(t *testing.T) {
-	s := newStand(t)
-	s.serves(t, "shipping", func(r micro.Request) { _ = r.Error("500", "no database", []byte(`{"next": null}`)) })
+func TestServiceErrorIsErrorOfCheck(t *testing.T) {
+	s := newFixture(t)
+	s.serve(t, "shipping", func(r micro.Request) { _ = r.Error("500", "no database", []byte(`{"next": null}`)) })
 	_, err := s.services.Named("shipping").Check(within(t), check)
 	var outage *checks.Outage
 	if err == nil || errors.As(err, &outage) || !strings.Contains(err.Error(), "invalid answer on deadman.handlers.shipping: the service responded with error 500: no database") {
@@ -151,7 +151,7 @@ func outageOf(t *testing.T, h checks.Handler) *checks.Outage {
 }
 
 func TestUnreachableServiceIsOutage(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	h := s.services.Named("shipping")
 	if o := outageOf(t, h); !strings.Contains(o.Error(), "no service answers on deadman.handlers.shipping; start one, or correct the name") {
 		t.Error(o)
@@ -170,11 +170,11 @@ func TestUnreachableServiceIsOutage(t *testing.T) {
 // A service that hangs is not called for a while: its jobs get an outage at once. A slow answer or an error is not
 // enough.
 func TestUnresponsiveServiceIsNotCalled(t *testing.T) {
-	s := newStand(t)
-	var asked atomic.Int32
+	s := newFixture(t)
+	var requests atomic.Int32
 	hangs := atomic.Bool{}
-	s.serves(t, "shipping", func(r micro.Request) {
-		if asked.Add(1); !hangs.Load() {
+	s.serve(t, "shipping", func(r micro.Request) {
+		if requests.Add(1); !hangs.Load() {
 			_ = r.Respond([]byte(`{}`))
 		}
 	})
@@ -201,7 +201,7 @@ func TestUnresponsiveServiceIsNotCalled(t *testing.T) {
 	if state := s.services.State("shipping"); state.Health != lookup.Down || !strings.Contains(state.Error, "did not answer in time") {
 		t.Errorf("%+v", state)
 	}
-	if n := asked.Load(); n != 25 {
+	if n := requests.Load(); n != 25 {
 		t.Errorf("it was asked %d times", n)
 	}
 	if o := s.services.Named("other"); o == s.services.Named("shipping") {
@@ -209,26 +209,26 @@ func TestUnresponsiveServiceIsNotCalled(t *testing.T) {
 	}
 }
 
-// wire answers as the test defines.
-type wire func(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
+// requestFunc answers as the test defines.
+type requestFunc func(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
 
-func (w wire) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) { return w(ctx, m) }
+func (w requestFunc) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) { return w(ctx, m) }
 
-func (w wire) RequestMany(context.Context, string, int, time.Duration) ([]*nats.Msg, error) {
+func (w requestFunc) RequestMany(context.Context, string, int, time.Duration) ([]*nats.Msg, error) {
 	return nil, nil
 }
 
 func TestServiceIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hangs, asked := true, 0
-		services := remotehandlers.NewServices(wire(func(ctx context.Context, _ *nats.Msg) (*nats.Msg, error) {
-			if asked++; hangs {
+		hangs, requests := true, 0
+		services := remotehandlers.NewServices(requestFunc(func(ctx context.Context, _ *nats.Msg) (*nats.Msg, error) {
+			if requests++; hangs {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
 			return &nats.Msg{Data: []byte(`{"next": null}`)}, nil
 		}))
-		ask := func() error {
+		send := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_, err := services.Named("shipping").Check(ctx, check)
@@ -236,7 +236,7 @@ func TestServiceIsRetried(t *testing.T) {
 		}
 		var outage *checks.Outage
 		for range 6 {
-			if err := ask(); err == nil {
+			if err := send(); err == nil {
 				t.Fatal("it does not hang")
 			}
 		}
@@ -254,9 +254,9 @@ func TestServiceIsRetried(t *testing.T) {
 		} {
 			hangs = c.hangs
 			time.Sleep(c.wait)
-			err := ask()
-			if asked != c.asked || errors.As(err, &outage) != c.outage || (err == nil) == c.hangs {
-				t.Fatalf("%+v: asked %d times, %v", c, asked, err)
+			err := send()
+			if requests != c.asked || errors.As(err, &outage) != c.outage || (err == nil) == c.hangs {
+				t.Fatalf("%+v: asked %d times, %v", c, requests, err)
 			}
 		}
 	})

@@ -20,15 +20,15 @@ import (
 	"deadman/internal/store/storetest"
 )
 
-// changing is a broker that has something done before the first event may be published, and while it is on its way.
-type changing struct {
+// changingPublisher is a broker that has something done before the first event may be published, and while it is on its way.
+type changingPublisher struct {
 	*bus.TickPublisher
 	before, during func()
 	once           sync.Once
 	tries          atomic.Int64
 }
 
-func (c *changing) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
+func (c *changingPublisher) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
 	defer c.tries.Add(1)
 	return c.TickPublisher.PublishTick(ctx, e, func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
 		c.once.Do(c.before)
@@ -40,7 +40,7 @@ func (c *changing) PublishTick(ctx context.Context, e futurejobs.Emission, held 
 }
 
 // emitted are the events of schedules in the stream on a subject: the instants of their ticks.
-func (w *world) emitted(subject string) (at []time.Time, err error) {
+func (w *fixture) emitted(subject string) (at []time.Time, err error) {
 	stream, err := bustest.JetStream(w.T, w.url).Stream(w.Context(), bus.EventsStream)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (w *world) emitted(subject string) (at []time.Time, err error) {
 }
 
 // events are those that are emitted; they have to be found.
-func (w *world) events(subject string) []time.Time {
+func (w *fixture) events(subject string) []time.Time {
 	w.Helper()
 	at, err := w.emitted(subject)
 	if err != nil {
@@ -81,15 +81,15 @@ trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 
 // Once the deletion of a schedule is acknowledged, none of its ticks is published, however close the next one was. The
 // same holds for a pause. A save is not acknowledged while a tick is on its way either.
-func TestNoTickIsEmittedAfterAChangeOfItsRuleIsAcknowledged(t *testing.T) {
-	changes := map[string]func(w *world) error{
-		"delete": func(w *world) error {
+func TestNoTickIsEmittedAfterChangeOfItsRuleIsAcknowledged(t *testing.T) {
+	changes := map[string]func(w *fixture) error{
+		"delete": func(w *fixture) error {
 			_, err := w.store.Delete(context.Background(), "import-due", w.rule.Version)
 			return err
 		},
-		"pause": func(w *world) error { return w.store.Pause(context.Background(), "import-due", true) },
-		"save": func(w *world) error {
-			saved, err := w.saved(context.Background(), strings.Replace(importDue, "imports.due", "imports.ready", 1))
+		"pause": func(w *fixture) error { return w.store.Pause(context.Background(), "import-due", true) },
+		"save": func(w *fixture) error {
+			saved, err := w.saveContext(context.Background(), strings.Replace(importDue, "imports.due", "imports.ready", 1))
 			w.rule = saved
 			return err
 		},
@@ -102,7 +102,7 @@ func TestNoTickIsEmittedAfterAChangeOfItsRuleIsAcknowledged(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/on its way %v", name, database, isOnItsWay), func(t *testing.T) {
 					t.Parallel()
-					w := newWorld(t, store.Options{DatabaseURL: url(t), DataDir: storetest.DataDir(t), Shards: 4})
+					w := newFixture(t, store.Options{DatabaseURL: url(t), DataDir: storetest.DataDir(t), Shards: 4})
 					if _, err := w.bus.Binder.Bind(t.Context(), []string{"imports.due", "imports.ready"}); err != nil {
 						t.Fatal(err)
 					}
@@ -117,7 +117,7 @@ func TestNoTickIsEmittedAfterAChangeOfItsRuleIsAcknowledged(t *testing.T) {
 						published, countErr := w.emitted("imports.due")
 						acknowledged <- answer{len(published), errors.Join(err, countErr)}
 					}
-					broker := &changing{TickPublisher: w.bus.TickPublisher, before: func() {}, during: func() {}}
+					broker := &changingPublisher{TickPublisher: w.bus.TickPublisher, before: func() {}, during: func() {}}
 					if isOnItsWay {
 						broker.during = sync.OnceFunc(func() {
 							go acknowledge()
@@ -130,7 +130,7 @@ func TestNoTickIsEmittedAfterAChangeOfItsRuleIsAcknowledged(t *testing.T) {
 					} else {
 						broker.before = acknowledge
 					}
-					var c count
+					var c tickCounter
 					w.ticker(scheduler.Options{Catalog: w.catalog(), Cursors: w.store, Emitter: broker, Observer: &c})
 					a := <-acknowledged
 					if a.err != nil {
@@ -158,17 +158,17 @@ func TestNoTickIsEmittedAfterAChangeOfItsRuleIsAcknowledged(t *testing.T) {
 
 // A node that does not know of a save yet emits no tick after it by the version that was replaced: that tick is the new
 // version's, and each tick is emitted once.
-func TestATickAfterASaveIsOfTheNewVersion(t *testing.T) {
+func TestTickAfterSaveIsOfNewVersion(t *testing.T) {
 	for database, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, store.Options{DatabaseURL: url(t), DataDir: storetest.DataDir(t), Shards: 4})
+			w := newFixture(t, store.Options{DatabaseURL: url(t), DataDir: storetest.DataDir(t), Shards: 4})
 			subjects := []string{"imports.due", "imports.v2", "imports.v3"}
 			if _, err := w.bus.Binder.Bind(t.Context(), subjects); err != nil {
 				t.Fatal(err)
 			}
 			w.rule = w.save(importDue)
-			var c count
+			var c tickCounter
 			w.ticker(scheduler.Options{Catalog: w.catalog(), Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &c})
 			from, seen := []time.Time{w.rule.SavedAt}, make(map[time.Time]string)
 			for i, subject := range subjects {
@@ -194,14 +194,14 @@ func TestATickAfterASaveIsOfTheNewVersion(t *testing.T) {
 
 // A tick whose publication was refused does not keep its rule from being changed, and one without an answer only does so
 // for a while.
-func TestAFailedPublicationDoesNotHoldUpChanges(t *testing.T) {
+func TestFailedPublicationDoesNotHoldUpChanges(t *testing.T) {
 	for name, isAnswered := range map[string]bool{"refused": true, "unanswered": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+			w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 			w.rule = w.save(importDue)
-			var c count
-			broker := &refusing{isAnswered: isAnswered}
+			var c tickCounter
+			broker := &refusingPublisher{isAnswered: isAnswered}
 			catalog := w.catalog()
 			stop := w.ticker(scheduler.Options{Catalog: catalog, Cursors: w.store, Emitter: broker, Observer: &c})
 			w.eventually("a publication fails", func() bool { return broker.tries.Load() > 0 })
@@ -216,13 +216,13 @@ func TestAFailedPublicationDoesNotHoldUpChanges(t *testing.T) {
 	}
 }
 
-// refusing is a broker on which no publication succeeds.
-type refusing struct {
+// refusingPublisher is a broker on which no publication succeeds.
+type refusingPublisher struct {
 	isAnswered bool
 	tries      atomic.Int64
 }
 
-func (r *refusing) PublishTick(ctx context.Context, _ futurejobs.Emission, held scheduler.Held) error {
+func (r *refusingPublisher) PublishTick(ctx context.Context, _ futurejobs.Emission, held scheduler.Held) error {
 	return held(ctx, func(context.Context) (isAnswered bool, err error) {
 		r.tries.Add(1)
 		return r.isAnswered, errors.New("the stream is full")

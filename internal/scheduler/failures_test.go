@@ -16,7 +16,7 @@ import (
 // Ticks of a rule that cannot be applied are alerted once, by several nodes, and again when they are applied.
 func TestFailedTicksAreAlerted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+	w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(`
 name: office-import
 entity: import

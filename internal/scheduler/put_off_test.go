@@ -24,17 +24,17 @@ type limitedCatalog struct {
 func (b *limitedCatalog) Scheduled() (int64, []futurejobs.TickingRule) {
 	revision, all := b.Catalog.Scheduled()
 	for i := range all {
-		all[i] = shortRule{all[i], b}
+		all[i] = shortSchedule{all[i], b}
 	}
 	return revision, all
 }
 
-type shortRule struct {
+type shortSchedule struct {
 	futurejobs.TickingRule
 	catalog *limitedCatalog
 }
 
-func (r shortRule) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, err error) {
+func (r shortSchedule) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, err error) {
 	if r.catalog.isShort.Load() {
 		return d, false, futurejobs.ErrPutOff
 	}
@@ -45,7 +45,7 @@ func (r shortRule) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, er
 // node itself is healthy meanwhile.
 func TestPostponedTicksAreAlerted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+	w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(`
 name: import
 entity: import
@@ -86,20 +86,20 @@ again: keep
 func TestEmissionsWaitForTheirQuota(t *testing.T) {
 	t.Parallel()
 	const wait = 3 * time.Second
-	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+	w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save("name: import\nentity: import\ntrigger: {schedule: \"@every 1s\", emit: {subject: imports.due}}\n")
-	var counted count
+	var counted tickCounter
 	var mu sync.Mutex
-	var asked []time.Time
+	var requestedAt []time.Time
 	w.ticker(scheduler.Options{
 		Catalog: w.catalog(), Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &counted,
 		Allow: func(rule string, bytes int, now time.Time) time.Duration {
 			mu.Lock()
 			defer mu.Unlock()
-			if asked = append(asked, now); rule != "import" || bytes <= 0 {
+			if requestedAt = append(requestedAt, now); rule != "import" || bytes <= 0 {
 				t.Errorf("%d bytes of the rule %s are counted", bytes, rule)
 			}
-			if len(asked) == 1 {
+			if len(requestedAt) == 1 {
 				return wait
 			}
 			return 0
@@ -108,10 +108,10 @@ func TestEmissionsWaitForTheirQuota(t *testing.T) {
 	w.eventually("the event is emitted", func() bool { return counted.emitted.Load() > 0 })
 	mu.Lock()
 	defer mu.Unlock()
-	if len(asked) < 2 {
+	if len(requestedAt) < 2 {
 		t.Fatal("the event was emitted although the quota refused it")
 	}
-	if waited := asked[1].Sub(asked[0]); waited < wait {
+	if waited := requestedAt[1].Sub(requestedAt[0]); waited < wait {
 		t.Errorf("the event waited for %s, want %s", waited, wait)
 	}
 }

@@ -35,8 +35,8 @@ escalate: [{after: 1h, step: primary}]
 slot: 1m
 `
 
-// world is a database, a broker, and a rule with a schedule, once it is saved.
-type world struct {
+// fixture is a database, a broker, and a rule with a schedule, once it is saved.
+type fixture struct {
 	*testing.T
 	store *store.Store
 	bus   *bus.Bus
@@ -44,7 +44,7 @@ type world struct {
 	rule  rules.RuleVersion
 }
 
-func newWorld(t *testing.T, o store.Options) *world {
+func newFixture(t *testing.T, o store.Options) *fixture {
 	t.Helper()
 	o.Log = slog.New(slog.DiscardHandler)
 	s, err := store.Open(t.Context(), o)
@@ -66,20 +66,20 @@ func newWorld(t *testing.T, o store.Options) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	return &world{T: t, store: s, bus: b, url: server.ClientURL()}
+	return &fixture{T: t, store: s, bus: b, url: server.ClientURL()}
 }
 
-func (w *world) save(rule string) rules.RuleVersion {
+func (w *fixture) save(rule string) rules.RuleVersion {
 	w.Helper()
-	saved, err := w.saved(w.Context(), rule)
+	saved, err := w.saveContext(w.Context(), rule)
 	if err != nil {
 		w.Fatal(err)
 	}
 	return saved
 }
 
-// saved saves the next version of a rule.
-func (w *world) saved(ctx context.Context, rule string) (rules.RuleVersion, error) {
+// saveContext saves the next version of a rule.
+func (w *fixture) saveContext(ctx context.Context, rule string) (rules.RuleVersion, error) {
 	documents, err := rules.Parse([]byte(rule), "")
 	if err != nil {
 		return rules.RuleVersion{}, err
@@ -91,15 +91,15 @@ func (w *world) saved(ctx context.Context, rule string) (rules.RuleVersion, erro
 	return w.store.Save(ctx, rules.RuleVersion{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
 }
 
-// holding holds all shards, like a node that was suspended past the end of its leases.
-type holding struct{}
+// allShards holds all shards, like a node that was suspended past the end of its leases.
+type allShards struct{}
 
-func (holding) Holds(int16) bool { return true }
+func (allShards) Holds(int16) bool { return true }
 
-// count counts ticks.
-type count struct{ began, emitted atomic.Int64 }
+// tickCounter counts ticks.
+type tickCounter struct{ began, emitted atomic.Int64 }
 
-func (c *count) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
+func (c *tickCounter) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 	switch outcome {
 	case futurejobs.TickStarted, futurejobs.TickMissed:
 		c.began.Add(int64(n))
@@ -108,10 +108,10 @@ func (c *count) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 	}
 }
 
-func (*count) Alerted(alerts.Alert) {}
+func (*tickCounter) Alerted(alerts.Alert) {}
 
 // catalog returns the catalog of a node.
-func (w *world) catalog() *rules.Catalog {
+func (w *fixture) catalog() *rules.Catalog {
 	w.Helper()
 	catalog := rules.NewCatalog(w.store, w.store.Shards())
 	if err := catalog.Refresh(w.Context()); err != nil {
@@ -121,13 +121,13 @@ func (w *world) catalog() *rules.Catalog {
 }
 
 // node runs a scheduler with its own catalog until stop or the end of the test.
-func (w *world) node(ledger scheduler.CursorStore, c *count) (stop func()) {
+func (w *fixture) node(ledger scheduler.CursorStore, c *tickCounter) (stop func()) {
 	w.Helper()
 	return w.ticker(scheduler.Options{Catalog: w.catalog(), Cursors: ledger, Emitter: w.bus.TickPublisher, Observer: c})
 }
 
 // ticker runs a scheduler of some parts until stop or the end of the test.
-func (w *world) ticker(o scheduler.Options) (stop func()) {
+func (w *fixture) ticker(o scheduler.Options) (stop func()) {
 	w.Helper()
 	o.Now = time.Now
 	_, stop = w.start(o)
@@ -135,18 +135,18 @@ func (w *world) ticker(o scheduler.Options) (stop func()) {
 }
 
 // lateTicker starts a scheduler for which three more minutes have passed.
-func (w *world) lateTicker(catalog scheduler.ScheduleReader) (t *scheduler.Scheduler, stop func()) {
+func (w *fixture) lateTicker(catalog scheduler.ScheduleReader) (t *scheduler.Scheduler, stop func()) {
 	w.Helper()
 	return w.start(scheduler.Options{
-		Catalog: catalog, Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &count{},
+		Catalog: catalog, Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &tickCounter{},
 		Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
 	})
 }
 
 // start runs a scheduler until stop, or until the end of the test.
-func (w *world) start(o scheduler.Options) (t *scheduler.Scheduler, stop func()) {
+func (w *fixture) start(o scheduler.Options) (t *scheduler.Scheduler, stop func()) {
 	w.Helper()
-	o.Shards, o.Log = holding{}, slog.New(slog.DiscardHandler)
+	o.Shards, o.Log = allShards{}, slog.New(slog.DiscardHandler)
 	o.Announce = func(ctx context.Context, r alerts.SystemAlert) error {
 		_, _, err := w.store.WriteSystemAlert(ctx, r)
 		return err
@@ -164,7 +164,7 @@ func (w *world) start(o scheduler.Options) (t *scheduler.Scheduler, stop func())
 	return t, stop
 }
 
-func (w *world) eventually(what string, ok func() bool) {
+func (w *fixture) eventually(what string, ok func() bool) {
 	w.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -176,7 +176,7 @@ func (w *world) eventually(what string, ok func() bool) {
 }
 
 // jobs returns the pending jobs of the rule.
-func (w *world) jobs() []futurejobs.Job {
+func (w *fixture) jobs() []futurejobs.Job {
 	w.Helper()
 	jobs, err := w.store.JobsOf(w.Context(), w.rule.RuleID, futurejobs.Ref{}, 1000)
 	if err != nil {
@@ -186,7 +186,7 @@ func (w *world) jobs() []futurejobs.Job {
 }
 
 // cursor returns the cursor of the rule's ticks.
-func (w *world) cursor() futurejobs.Cursor {
+func (w *fixture) cursor() futurejobs.Cursor {
 	w.Helper()
 	c, ok, err := w.store.Cursor(w.Context(), futurejobs.TickStream(w.rule.RuleID))
 	if err != nil {
@@ -199,11 +199,11 @@ func (w *world) cursor() futurejobs.Cursor {
 }
 
 // Two nodes that both hold the shard apply each tick once, and so does a node that continues after another stopped.
-func TestATickIsAppliedOnce(t *testing.T) {
+func TestTickIsAppliedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4})
+	w := newFixture(t, store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4})
 	w.rule = w.save(eachSecond)
-	var c count
+	var c tickCounter
 	stop := w.node(w.store, &c)
 	w.node(w.store, &c)
 	w.eventually("three ticks", func() bool { return len(w.jobs()) >= 3 })
@@ -230,15 +230,15 @@ func TestATickIsAppliedOnce(t *testing.T) {
 	})
 }
 
-// failingAlert is a database that fails once, just before a tick is committed.
-type failingAlert struct {
+// failingStore is a database that fails once, just before a tick is committed.
+type failingStore struct {
 	*store.Store
 	failed atomic.Bool
 }
 
 var errLost = errors.New("the connection was lost")
 
-func (f *failingAlert) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (f *failingStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if !f.failed.Swap(true) {
 		return futurejobs.ApplyResult{}, errLost
 	}
@@ -247,17 +247,17 @@ func (f *failingAlert) Apply(ctx context.Context, b futurejobs.EffectBatch) (fut
 
 // An event that was published by a node that stopped before the commit is not published again by the next node, after
 // any time.
-func TestATickIsEmittedOnce(t *testing.T) {
+func TestTickIsEmittedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+	w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	tick := time.Now().Add(2 * time.Second).UTC().Truncate(time.Second)
 	w.rule = w.save(fmt.Sprintf(`
 name: import-due
 entity: import
 trigger: {schedule: "@at %s", emit: {subject: imports.due, data: {all: true}}}
 `, tick.Format(time.RFC3339)))
-	var c count
-	lost := &failingAlert{Store: w.store}
+	var c tickCounter
+	lost := &failingStore{Store: w.store}
 	stop := w.node(lost, &c)
 	w.eventually("an event, and no cursor", func() bool { return lost.failed.Load() })
 	stop()
@@ -289,29 +289,29 @@ trigger: {schedule: "@at %s", emit: {subject: imports.due, data: {all: true}}}
 	}
 }
 
-// mute is a broker that does not answer, like one with a stream without a leader.
-type mute struct{ asked atomic.Bool }
+// blockingPublisher is a broker that does not answer, like one with a stream without a leader.
+type blockingPublisher struct{ requested atomic.Bool }
 
-func (m *mute) PublishTick(ctx context.Context, _ futurejobs.Emission, _ scheduler.Held) error {
-	m.asked.Store(true)
+func (m *blockingPublisher) PublishTick(ctx context.Context, _ futurejobs.Emission, _ scheduler.Held) error {
+	m.requested.Store(true)
 	<-ctx.Done()
 	return ctx.Err()
 }
 
 // Ticks that start jobs do not wait for a broker that does not answer.
-func TestAnUnresponsiveBrokerDelaysNoJobs(t *testing.T) {
+func TestUnresponsiveBrokerDelaysNoJobs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+	w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(eachSecond)
 	w.save(`
 name: import-due
 entity: import
 trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 `)
-	var c count
-	var broker mute
+	var c tickCounter
+	var broker blockingPublisher
 	w.ticker(scheduler.Options{Catalog: w.catalog(), Cursors: w.store, Emitter: &broker, Observer: &c})
-	w.eventually("the broker is asked", broker.asked.Load)
+	w.eventually("the broker is asked", broker.requested.Load)
 	stood := w.cursor().LastSeq
 	w.eventually("two ticks begin waits", func() bool { return w.cursor().LastSeq >= stood+2 })
 	if n := c.emitted.Load(); n != 0 {
@@ -319,13 +319,13 @@ trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 	}
 }
 
-// listed counts how often the rules with schedules are listed.
-type listed struct {
+// countingCatalog counts how often the rules with schedules are listed.
+type countingCatalog struct {
 	*rules.Catalog
 	times atomic.Int64
 }
 
-func (l *listed) Scheduled() (revision int64, all []futurejobs.TickingRule) {
+func (l *countingCatalog) Scheduled() (revision int64, all []futurejobs.TickingRule) {
 	l.times.Add(1)
 	return l.Catalog.Scheduled()
 }
@@ -333,10 +333,10 @@ func (l *listed) Scheduled() (revision int64, all []futurejobs.TickingRule) {
 // The rules are listed after a change, and not for each tick.
 func TestRulesAreListedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+	w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
 	w.rule = w.save(eachSecond)
-	var c count
-	catalog := &listed{Catalog: w.catalog()}
+	var c tickCounter
+	catalog := &countingCatalog{Catalog: w.catalog()}
 	w.ticker(scheduler.Options{Catalog: catalog, Cursors: w.store, Emitter: w.bus.TickPublisher, Observer: &c})
 	w.eventually("three ticks", func() bool { return c.began.Load() >= 3 })
 	if n := catalog.times.Load(); n != 2 { // for those that emit, and those that do not

@@ -31,7 +31,7 @@ func newOracle(text string, zone *time.Location) oracle {
 	fields := strings.Fields(text)
 	bounds := [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
 	for i, field := range fields {
-		o.values[i] = meant(strings.TrimPrefix(field, "+"), bounds[i][0], bounds[i][1])
+		o.values[i] = fieldSet(strings.TrimPrefix(field, "+"), bounds[i][0], bounds[i][1])
 	}
 	o.values[4][0] = o.values[4][0] || o.values[4][7] // both are Sunday
 	o.dom, o.dow = fields[2], fields[4]
@@ -39,8 +39,8 @@ func newOracle(text string, zone *time.Location) oracle {
 	return o
 }
 
-// meant returns the values named by a field.
-func meant(field string, least, limit int) [60]bool {
+// fieldSet returns the values named by a field.
+func fieldSet(field string, least, limit int) [60]bool {
 	var values [60]bool
 	for _, part := range strings.Split(field, ",") {
 		span, every, stepped := strings.Cut(part, "/")
@@ -88,7 +88,7 @@ func (o oracle) day(wall time.Time) bool {
 	return month || week
 }
 
-func (o oracle) named(wall time.Time) bool {
+func (o oracle) matchesDate(wall time.Time) bool {
 	return o.values[0][wall.Minute()] && o.values[1][wall.Hour()] && o.day(wall)
 }
 
@@ -98,8 +98,8 @@ func (o oracle) localAt(t time.Time) time.Time {
 	return time.Unix(t.Unix()+int64(ahead), 0).UTC()
 }
 
-// quiet reports whether the days around a local time have no ticks.
-func (o oracle) quiet(wall time.Time) bool {
+// isSkipped reports whether the days around a local time have no ticks.
+func (o oracle) isSkipped(wall time.Time) bool {
 	for days := -2; days <= 2; days++ {
 		if o.day(wall.AddDate(0, 0, days)) {
 			return false
@@ -114,7 +114,7 @@ func (o oracle) quiet(wall time.Time) bool {
 func (o oracle) walk(after, end time.Time, tick func(time.Time) bool) {
 	latest := o.localAt(after.Add(-48 * time.Hour).Truncate(time.Minute))
 	for t := after.Add(-48 * time.Hour).Truncate(time.Minute); !t.After(end); t = t.Add(24 * time.Hour) {
-		if o.quiet(o.localAt(t)) {
+		if o.isSkipped(o.localAt(t)) {
 			if shown := o.localAt(t.Add(24*time.Hour - time.Minute)); shown.After(latest) {
 				latest = shown
 			}
@@ -122,9 +122,9 @@ func (o oracle) walk(after, end time.Time, tick func(time.Time) bool) {
 		}
 		for m := t; m.Before(t.Add(24*time.Hour)) && !m.After(end); m = m.Add(time.Minute) {
 			wall := o.localAt(m)
-			ticks := o.all && o.named(wall)
+			ticks := o.all && o.matchesDate(wall)
 			for ; latest.Before(wall); latest = latest.Add(time.Minute) {
-				ticks = ticks || !o.all && o.named(latest.Add(time.Minute))
+				ticks = ticks || !o.all && o.matchesDate(latest.Add(time.Minute))
 			}
 			if ticks && m.After(after) && !tick(m) {
 				return
@@ -208,11 +208,11 @@ func moment(r *rand.Rand, changes []time.Time) time.Time {
 func draw(r *rand.Rand) string {
 	for {
 		fields := []string{
-			one(r, "0", "30", "*", "*/15", "59", "15,45", "7-12/2", field(r, 0, 59)),
-			one(r, "*", "*", "*/2", "0", "0", "1", "2", "2", "3", "0-5", "1,2,3", "23", "22-23", field(r, 0, 23)),
-			one(r, "*", "*", "*", "*", "1", "29", "30", "31", "*/2", field(r, 1, 31)),
-			one(r, "*", "*", "*", "*", "*", "2", "3,10", "MAR-nov/8", "oct-DEC", field(r, 1, 12)),
-			one(r, "*", "*", "*", "SUN", "+SUN", "1-5", "+FRI,sat", "*/3", "+*/2", "5-7", "1-7/2", "+7", field(r, 0, 7)),
+			oneOf(r, "0", "30", "*", "*/15", "59", "15,45", "7-12/2", field(r, 0, 59)),
+			oneOf(r, "*", "*", "*/2", "0", "0", "1", "2", "2", "3", "0-5", "1,2,3", "23", "22-23", field(r, 0, 23)),
+			oneOf(r, "*", "*", "*", "*", "1", "29", "30", "31", "*/2", field(r, 1, 31)),
+			oneOf(r, "*", "*", "*", "*", "*", "2", "3,10", "MAR-nov/8", "oct-DEC", field(r, 1, 12)),
+			oneOf(r, "*", "*", "*", "SUN", "+SUN", "1-5", "+FRI,sat", "*/3", "+*/2", "5-7", "1-7/2", "+7", field(r, 0, 7)),
 		}
 		text := strings.Join(fields, " ")
 		if _, err := schedules.Parse(text, nil, ""); err == nil {
@@ -221,7 +221,7 @@ func draw(r *rand.Rand) string {
 	}
 }
 
-func one(r *rand.Rand, of ...string) string { return of[r.IntN(len(of))] }
+func oneOf(r *rand.Rand, of ...string) string { return of[r.IntN(len(of))] }
 
 func field(r *rand.Rand, least, limit int) string {
 	a, b := least+r.IntN(limit-least+1), least+r.IntN(limit-least+1)

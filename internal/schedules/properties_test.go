@@ -11,8 +11,8 @@ import (
 	"deadman/internal/schedules"
 )
 
-// drawn returns a schedule of any form in any zone.
-func drawn(t *rapid.T) schedules.Schedule {
+// drawSchedule returns a schedule of any form in any zone.
+func drawSchedule(t *rapid.T) schedules.Schedule {
 	text := rapid.SampledFrom([]string{
 		"* * * * *", "*/15 * * * *", "30 2 * * *", "0 0,2,3 * * 0", "@every 1s", "@every 7h11s", "@at 1763735945", "? ? * * *",
 		"0 0 * * 1-5", "15,45 1-3 1 * *", "0 12 31 * +SUN", "@hourly", "@monthly", "0 0 29 2 *",
@@ -36,7 +36,7 @@ func instant(t *rapid.T, name string) time.Time {
 // that no tick lies in between.
 func TestNextIsAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, after := drawn(t), instant(t, "after")
+		s, after := drawSchedule(t), instant(t, "after")
 		tick, ok := s.Next(after)
 		if !ok {
 			return
@@ -57,10 +57,10 @@ func TestNextIsAfter(t *testing.T) {
 	})
 }
 
-// TestBetweenIsAWalk checks that counting equals iterating over Next, also in two parts.
-func TestBetweenIsAWalk(t *testing.T) {
+// TestBetweenIsWalk checks that counting equals iterating over Next, also in two parts.
+func TestBetweenIsWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, after := drawn(t), instant(t, "after")
+		s, after := drawSchedule(t), instant(t, "after")
 		through, n, last := after, 0, time.Time{}
 		for range rapid.IntRange(1, 60).Draw(t, "ticks") {
 			tick, ok := s.Next(through)

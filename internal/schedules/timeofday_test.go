@@ -36,8 +36,8 @@ func TestTimeOfDay(t *testing.T) {
 	}
 }
 
-// TestTimeOfDayIsATick: a time of day is when a crontab of it comes.
-func TestTimeOfDayIsATick(t *testing.T) {
+// TestTimeOfDayIsTick: a time of day is when a crontab of it comes.
+func TestTimeOfDayIsTick(t *testing.T) {
 	for _, name := range zones {
 		s := parse(t, "30 2 * * *", name)
 		tick := at(t, "2010-01-01 00:00 +0000")

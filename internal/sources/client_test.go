@@ -60,30 +60,30 @@ func keys(values ...any) []lookup.KeyQuery {
 // lines formats findings: the value, absent, or an error.
 func lines(found []checks.Finding, err error) []string {
 	if err != nil {
-		return []string{whole + err.Error()}
+		return []string{sourceLine + err.Error()}
 	}
-	said := make([]string, len(found))
+	texts := make([]string, len(found))
 	for i, f := range found {
 		switch {
 		case f.Err != nil:
-			said[i] = "error: " + f.Err.Error()
+			texts[i] = "error: " + f.Err.Error()
 		case f.Value == nil:
-			said[i] = "absent"
+			texts[i] = "absent"
 		default:
-			said[i] = string(f.Value)
+			texts[i] = string(f.Value)
 		}
 		if f.Value != nil && (f.Err != nil || !json.Valid(f.Value)) {
-			said[i] = fmt.Sprintf("invalid: %s, %v", f.Value, f.Err)
+			texts[i] = fmt.Sprintf("invalid: %s, %v", f.Value, f.Err)
 		}
 	}
-	return said
+	return texts
 }
 
-// whole is the prefix of an error of the source as a whole.
-const whole = "source: "
+// sourceLine is the prefix of an error of the source as a whole.
+const sourceLine = "source: "
 
-// same compares findings with expected lines, in which … matches any text.
-func same(t *testing.T, want []string, got []string) {
+// checkLines compares findings with expected lines, in which … matches any text.
+func checkLines(t *testing.T, want []string, got []string) {
 	t.Helper()
 	if len(want) != len(got) {
 		t.Fatalf("%d findings, want %d, of which the first are\n%s", len(got), len(want), cmp.Diff(want[:min(3, len(want))], got[:min(3, len(got))]))
@@ -105,8 +105,8 @@ func repeated(line string, times int) []string {
 	return all
 }
 
-// between puts a proxy in front of an address.
-func between(t *testing.T, upstream string) *toxiproxy.Proxy {
+// newProxy puts a proxy in front of an address.
+func newProxy(t *testing.T, upstream string) *toxiproxy.Proxy {
 	t.Helper()
 	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), t.Name(), "127.0.0.1:0", upstream)
 	if err := proxy.Start(); err != nil {
@@ -116,8 +116,8 @@ func between(t *testing.T, upstream string) *toxiproxy.Proxy {
 	return proxy
 }
 
-// poison adds a toxic to the responses of a proxy.
-func poison(t *testing.T, proxy *toxiproxy.Proxy, kind, attributes string) {
+// addToxic adds a toxic to the responses of a proxy.
+func addToxic(t *testing.T, proxy *toxiproxy.Proxy, kind, attributes string) {
 	t.Helper()
 	toxic := fmt.Sprintf(`{"type": %q, "stream": "downstream", "attributes": %s}`, kind, attributes)
 	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
@@ -139,11 +139,11 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// refused checks for an error of the question with a text.
-func refused(t *testing.T, err error, says string) {
+// checkRefused checks for an error of the question with a text.
+func checkRefused(t *testing.T, err error, wantText string) {
 	t.Helper()
-	if !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), says) {
-		t.Errorf("%v; want lookup.ErrQuestion and %q", err, says)
+	if !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), wantText) {
+		t.Errorf("%v; want lookup.ErrQuestion and %q", err, wantText)
 	}
 }
 
@@ -151,8 +151,8 @@ func refused(t *testing.T, err error, says string) {
 func TestInvalidSpecs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		spec sources.Spec
-		says string
+		spec     sources.Spec
+		wantText string
 	}{
 		{sources.Spec{}, "the kind of the source is missing"},
 		{sources.Spec{Postgres: &sources.Postgres{URL: "postgres://u:s3cret@[::1:5432/shop"}}, "the URL is invalid"},
@@ -164,8 +164,8 @@ func TestInvalidSpecs(t *testing.T) {
 	} {
 		c.spec.Name = "shop"
 		_, err := sources.Open(c.spec, nil)
-		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "source shop: ") || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%v; want %q", err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.wantText) || !strings.HasPrefix(err.Error(), "source shop: ") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%v; want %q", err, c.wantText)
 		}
 	}
 }

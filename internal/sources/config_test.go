@@ -14,8 +14,8 @@ import (
 	"deadman/internal/sources"
 )
 
-// secrets writes secret files and returns the name of a sources file beside them.
-func secrets(t *testing.T) (file string) {
+// writeSecrets writes secret files and returns the name of a sources file beside them.
+func writeSecrets(t *testing.T) (file string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -31,7 +31,7 @@ func secrets(t *testing.T) (file string) {
 }
 
 func TestSourcesAreRead(t *testing.T) {
-	file := secrets(t)
+	file := writeSecrets(t)
 	specs, err := sources.Parse([]byte(`# what rules may ask
 sources:
   shop:
@@ -91,10 +91,10 @@ sources:
 
 // All problems are reported at once, each with its position and remedy, and without secrets.
 func TestBadFiles(t *testing.T) {
-	file := secrets(t)
+	file := writeSecrets(t)
 	for _, c := range []struct {
 		name, text string
-		says       []string // a part of each problem, in order
+		wantTexts  []string // a part of each problem, in order
 	}{
 		{"unknown field", "source: {}", []string{`1:1: source: unknown field "source"; did you mean "sources"?`}},
 		{"a list", "sources: [shop]", []string{`1:10: sources: expected a mapping with a name for each source, not a list`}},
@@ -170,12 +170,12 @@ func TestBadFiles(t *testing.T) {
 				t.Fatal("it was taken")
 			}
 			lines := strings.Split(err.Error(), "\n")
-			if len(lines) != len(c.says) {
-				t.Errorf("%d problems, want %d:\n%v", len(lines), len(c.says), err)
+			if len(lines) != len(c.wantTexts) {
+				t.Errorf("%d problems, want %d:\n%v", len(lines), len(c.wantTexts), err)
 			}
 			for i, line := range lines {
-				if i < len(c.says) && !strings.Contains(line, ":"+c.says[i]) {
-					t.Errorf("it says\n%s\nwant\n%s", line, c.says[i])
+				if i < len(c.wantTexts) && !strings.Contains(line, ":"+c.wantTexts[i]) {
+					t.Errorf("it says\n%s\nwant\n%s", line, c.wantTexts[i])
 				}
 				if strings.Contains(line, "sesame") {
 					t.Errorf("a secret is said: %s", line)
@@ -197,7 +197,7 @@ func TestTooManySources(t *testing.T) {
 }
 
 // The example in the documentation is a valid sources file.
-func TestTheDocumentedFile(t *testing.T) {
+func TestDocumentedFile(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/sources.md")
 	if err != nil {
 		t.Fatal(err)

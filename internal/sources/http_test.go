@@ -88,7 +88,7 @@ func TestManyKeysByHTTP(t *testing.T) {
 			want[i] = fmt.Sprintf(`{"asked": "/api/orders/a%%2F%d?full=true", "price": 12.50}`, i)
 		}
 		found, err := c.Query(within(t, 20*time.Second), get, queries)
-		same(t, want, lines(found, err))
+		checkLines(t, want, lines(found, err))
 	}
 	if n := connections.Load(); n > 48 { // some are opened although another becomes free first
 		t.Errorf("%d connections", n)
@@ -99,7 +99,7 @@ func TestManyKeysByHTTP(t *testing.T) {
 // path.
 func TestHTTPErrors(t *testing.T) {
 	t.Parallel()
-	read := &flood{}
+	read := &floodServer{}
 	t.Cleanup(func() {
 		if n := read.taken.Load(); n > 256<<20 {
 			t.Errorf("%d bytes of an answer were taken", n)
@@ -128,10 +128,10 @@ func TestHTTPErrors(t *testing.T) {
 		"as long as most": {answer(`{"a":"` + strings.Repeat("x", 64<<10-8) + `"}`), `{"a":"…x"}`},
 		"too long":        {answer(`{"a":"` + strings.Repeat("x", 64<<10-7) + `"}`), "error: the answer is larger than 64 KiB; …"},
 		"1 GB said":       {pgError(1 << 30), "error: the answer is larger than 64 KiB; …"},
-		"1 GB":            {read.endless(1 << 30), "error: the answer is larger than 64 KiB; …"},
-		"cut off":         {cutOff, "error: unexpected EOF"},
-		"hung up":         {hungUp, "error: EOF"},
-		"headers":         {wordy, "error: net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 65536 bytes; aborted"},
+		"1 GB":            {read.answerEndless(1 << 30), "error: the answer is larger than 64 KiB; …"},
+		"cut off":         {answerTruncated, "error: unexpected EOF"},
+		"hung up":         {hangUp, "error: EOF"},
+		"headers":         {answerLongHeaders, "error: net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 65536 bytes; aborted"},
 	}
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(r.URL.Path, "/"+token+"/")
@@ -145,7 +145,7 @@ func TestHTTPErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			found, err := web(t, s.URL+"/"+token).Query(within(t, 20*time.Second), get, paths("/fine", "/"+url.PathEscape(name), "/fine"))
-			same(t, []string{"{}", k.want, "{}"}, lines(found, err))
+			checkLines(t, []string{"{}", k.want, "{}"}, lines(found, err))
 			for _, f := range found {
 				if f.Err != nil && strings.Contains(f.Err.Error(), token) {
 					t.Errorf("it tells the secret: %v", f.Err)
@@ -174,10 +174,10 @@ func pgError(size int) http.HandlerFunc {
 	}
 }
 
-// flood counts the bytes read of a long response.
-type flood struct{ taken atomic.Int64 }
+// floodServer counts the bytes read of a long response.
+type floodServer struct{ taken atomic.Int64 }
 
-func (f *flood) endless(size int) http.HandlerFunc {
+func (f *floodServer) answerEndless(size int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		block := strings.Repeat(" ", 1<<20)
 		for sent := 0; sent < size; sent += len(block) {
@@ -189,14 +189,14 @@ func (f *flood) endless(size int) http.HandlerFunc {
 	}
 }
 
-func cutOff(w http.ResponseWriter, _ *http.Request) {
+func answerTruncated(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", "100")
 	_, _ = io.WriteString(w, `{"a": 1`)
 }
 
-func hungUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-func wordy(w http.ResponseWriter, _ *http.Request) {
+func answerLongHeaders(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("X-Words", strings.Repeat("x", 100<<10))
 }
 
@@ -212,12 +212,12 @@ func TestUnavailableHTTP(t *testing.T) {
 		"503s":         {status(503), "the response status is 503 Service Unavailable"},
 		"429s":         {status(429), "the response status is 429 Too Many Requests"},
 		"a wrong key":  {status(403), "the response status is 403 Forbidden; check the source's headers"},
-		"hanging up":   {hungUp, "EOF"},
-		"cutting off":  {cutOff, "unexpected EOF"},
-		"hanging":      {hanging, "no answer in time"},
-		"a hung body":  {hangingBody, "no answer in time"},
-		"a drip":       {dripping, "no answer in time"},
-		"no more HTTP": {gibberish, `net/http: HTTP/1.x transport connection broken: malformed HTTP response "gibberish"`},
+		"hanging up":   {hangUp, "EOF"},
+		"cutting off":  {answerTruncated, "unexpected EOF"},
+		"hanging":      {answerNever, "no answer in time"},
+		"a hung body":  {answerNeverEnding, "no answer in time"},
+		"a drip":       {answerSlowly, "no answer in time"},
+		"no more HTTP": {answerGarbage, `net/http: HTTP/1.x transport connection broken: malformed HTTP response "gibberish"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,7 +236,7 @@ func TestUnavailableHTTP(t *testing.T) {
 				patience = time.Second
 			}
 			found, err := web(t, s.URL).Query(within(t, patience), get, queries)
-			same(t, []string{whole + k.want}, lines(found, err))
+			checkLines(t, []string{sourceLine + k.want}, lines(found, err))
 			if n := requests.Load(); n > 64 {
 				t.Errorf("it was asked %d times", n)
 			}
@@ -246,7 +246,7 @@ func TestUnavailableHTTP(t *testing.T) {
 		t.Parallel()
 		c := web(t, "http://127.0.0.1:1/"+token)
 		found, err := c.Query(within(t, 5*time.Second), get, paths("/1", "/2"))
-		same(t, []string{whole + "dial tcp 127.0.0.1:1: connect: connection refused"}, lines(found, err))
+		checkLines(t, []string{sourceLine + "dial tcp 127.0.0.1:1: connect: connection refused"}, lines(found, err))
 		if err := c.Reach(t.Context()); err == nil || err.Error() != "dial tcp 127.0.0.1:1: connect: connection refused" {
 			t.Errorf("reach: %v", err)
 		}
@@ -254,32 +254,32 @@ func TestUnavailableHTTP(t *testing.T) {
 	t.Run("one key alone", func(t *testing.T) {
 		t.Parallel()
 		found, err := web(t, serve(t, status(500)).URL).Query(within(t, 5*time.Second), get, paths("/1"))
-		same(t, []string{"error: the response status is 500 Internal Server Error"}, lines(found, err))
+		checkLines(t, []string{"error: the response status is 500 Internal Server Error"}, lines(found, err))
 		found, err = web(t, serve(t, status(503)).URL).Query(within(t, 5*time.Second), get, paths("/1"))
-		same(t, []string{whole + "the response status is 503 Service Unavailable"}, lines(found, err))
+		checkLines(t, []string{sourceLine + "the response status is 503 Service Unavailable"}, lines(found, err))
 	})
 	t.Run("one key hangs", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/hangs" {
-				hanging(w, r)
+				answerNever(w, r)
 			}
 			answer("{}")(w, r)
 		})
 		found, err := web(t, s.URL).Query(within(t, 3*time.Second), get, paths("/1", "/hangs", "/2"))
-		same(t, []string{"{}", "error: timeout after 2 of 3 keys; …", "{}"}, lines(found, err))
+		checkLines(t, []string{"{}", "error: timeout after 2 of 3 keys; …", "{}"}, lines(found, err))
 	})
 }
 
-func hanging(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+func answerNever(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-func hangingBody(w http.ResponseWriter, r *http.Request) {
+func answerNeverEnding(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"a":`)
 	_ = http.NewResponseController(w).Flush()
 	<-r.Context().Done()
 }
 
-func dripping(w http.ResponseWriter, r *http.Request) {
+func answerSlowly(w http.ResponseWriter, r *http.Request) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -293,7 +293,7 @@ func dripping(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func gibberish(w http.ResponseWriter, _ *http.Request) {
+func answerGarbage(w http.ResponseWriter, _ *http.Request) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(err)
@@ -311,9 +311,9 @@ func TestPrivateHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const says = "127.0.0.1 is not a public address; if it is correct, allow it in the source, as in allow: [127.0.0.1/32]"
+	const wantText = "127.0.0.1 is not a public address; if it is correct, allow it in the source, as in allow: [127.0.0.1/32]"
 	for host, want := range map[string]string{
-		"127.0.0.1": says, "[::ffff:127.0.0.1]": says, "[::ffff:7f00:1]": says,
+		"127.0.0.1": wantText, "[::ffff:127.0.0.1]": wantText, "[::ffff:7f00:1]": wantText,
 		"[::1]":   "::1 is not a public address; if it is correct, allow it in the source, as in allow: [::1/128]",
 		"0.0.0.0": "0.0.0.0 is not a public address; …",
 		"[::]":    ":: is not a public address; …",
@@ -322,7 +322,7 @@ func TestPrivateHosts(t *testing.T) {
 	} {
 		c := open(t, sources.Spec{HTTP: &sources.HTTP{Base: base(t, "http://"+host+":"+port)}})
 		found, err := c.Query(within(t, 2*time.Second), get, paths("/1", "/2"))
-		same(t, []string{whole + want}, lines(found, err))
+		checkLines(t, []string{sourceLine + want}, lines(found, err))
 		if err := c.Reach(within(t, 2*time.Second)); err == nil {
 			t.Errorf("%s is reached", host)
 		}
@@ -349,18 +349,18 @@ func TestHTTPS(t *testing.T) {
 		t.Errorf("%v, %d requests", err, requests.Load())
 	}
 	found, err := trusting.Query(within(t, 5*time.Second), get, paths("/1"))
-	same(t, []string{"{}"}, lines(found, err))
+	checkLines(t, []string{"{}"}, lines(found, err))
 	strict := open(t, sources.Spec{HTTP: &sources.HTTP{Base: base(t, s.URL), Allow: loopback}})
 	found, err = strict.Query(within(t, 5*time.Second), get, paths("/1"))
-	same(t, []string{whole + "tls: failed to verify certificate: x509: certificate signed by unknown authority"}, lines(found, err))
+	checkLines(t, []string{sourceLine + "tls: failed to verify certificate: x509: certificate signed by unknown authority"}, lines(found, err))
 	if err := strict.Reach(within(t, 5*time.Second)); err == nil {
 		t.Error("an unknown certificate is trusted")
 	}
 }
 
-// TestProxiesOfTheEnvironment checks that sources ignore proxies of the environment, as those would bypass the
+// TestProxiesOfEnvironment checks that sources ignore proxies of the environment, as those would bypass the
 // address checks.
-func TestProxiesOfTheEnvironment(t *testing.T) {
+func TestProxiesOfEnvironment(t *testing.T) {
 	proxy := serve(t, answer(`{"by": "proxy"}`))
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
@@ -374,9 +374,9 @@ func TestProxiesOfTheEnvironment(t *testing.T) {
 func TestHTTPRejectsOtherKinds(t *testing.T) {
 	t.Parallel()
 	c := web(t, "http://127.0.0.1:1")
-	_, asked := c.Query(context.Background(), lookup.Question{SQL: byID}, keys(1))
+	_, queryErr := c.Query(context.Background(), lookup.Question{SQL: byID}, keys(1))
 	_, verified := c.Verify(context.Background(), lookup.Question{KV: "orders"}, 0)
-	for _, err := range []error{asked, verified} {
+	for _, err := range []error{queryErr, verified} {
 		if !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "the source is an HTTP service; query it with http") {
 			t.Error(err)
 		}
@@ -407,17 +407,17 @@ func TestRecoveredServiceIsQueriedAgain(t *testing.T) {
 	}
 	back.Store(true)
 	found, err := c.Query(within(t, 10*time.Second), get, queries[:1])
-	same(t, []string{`{"status": "SHIPPED"}`}, lines(found, err))
+	checkLines(t, []string{`{"status": "SHIPPED"}`}, lines(found, err))
 }
 
 // If a service recovers while the rest of a round is given up, the remaining keys are not absent.
 func TestKeysOfAbandonedRoundAreNotAbsent(t *testing.T) {
 	t.Parallel()
 	const inVain, keys = 16, 60
-	var asked atomic.Int32
+	var requests atomic.Int32
 	vain, back := make(chan struct{}), make(chan struct{})
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		n := asked.Add(1)
+		n := requests.Add(1)
 		if n == inVain {
 			close(vain)
 		}
@@ -434,9 +434,9 @@ func TestKeysOfAbandonedRoundAreNotAbsent(t *testing.T) {
 	}
 	time.AfterFunc(time.Second, func() { close(back) }) // long after the round was given up
 	found, err := web(t, s.URL).Query(within(t, 20*time.Second), get, queries)
-	said := lines(found, err)
+	texts := lines(found, err)
 	var answered, left int
-	for _, line := range said {
+	for _, line := range texts {
 		switch {
 		case line == "{}":
 			answered++
@@ -451,8 +451,8 @@ func TestKeysOfAbandonedRoundAreNotAbsent(t *testing.T) {
 	}
 }
 
-// TestAServiceHasTimeForEachKey queries a slow service about more keys than it answers within one timeout.
-func TestAServiceHasTimeForEachKey(t *testing.T) {
+// TestServiceHasTimeForEachKey queries a slow service about more keys than it answers within one timeout.
+func TestServiceHasTimeForEachKey(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		select {

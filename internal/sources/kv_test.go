@@ -20,17 +20,17 @@ func makeBucket(t *testing.T, conn *nats.Conn, name string, direct bool) jetstre
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := js.CreateKeyValue(soon(t), jetstream.KeyValueConfig{Bucket: name, Storage: jetstream.MemoryStorage, LimitMarkerTTL: time.Hour})
+	kv, err := js.CreateKeyValue(shortContext(t), jetstream.KeyValueConfig{Bucket: name, Storage: jetstream.MemoryStorage, LimitMarkerTTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(soon(t), "KV_"+name)
+	stream, err := js.Stream(shortContext(t), "KV_"+name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := stream.CachedInfo().Config
 	if cfg.AllowDirect = direct; !direct {
-		if _, err := js.UpdateStream(soon(t), cfg); err != nil {
+		if _, err := js.UpdateStream(shortContext(t), cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +39,7 @@ func makeBucket(t *testing.T, conn *nats.Conn, name string, direct bool) jetstre
 
 func put(t *testing.T, kv jetstream.KeyValue, key, value string) {
 	t.Helper()
-	if _, err := kv.PutString(soon(t), key, value); err != nil {
+	if _, err := kv.PutString(shortContext(t), key, value); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -57,25 +57,25 @@ func TestBucketsAreRead(t *testing.T) {
 			put(t, kv, "large", `{"a":"`+strings.Repeat("x", lookup.MaxValue)+`"}`)
 			put(t, kv, "deleted", `{}`)
 			put(t, kv, "purged", `{}`)
-			if err := errors.Join(kv.Delete(soon(t), "deleted"), kv.Purge(soon(t), "purged")); err != nil {
+			if err := errors.Join(kv.Delete(shortContext(t), "deleted"), kv.Purge(shortContext(t), "purged")); err != nil {
 				t.Fatal(err)
 			}
 			var queries []lookup.KeyQuery
 			for _, key := range []string{"orders/1", "a.b", "null", "text", "large", "deleted", "purged", "never", "a.*", "a b", "", "orders/1"} {
 				queries = append(queries, lookup.KeyQuery{Key: key})
 			}
-			found, err := natsSource(t, conn).Query(soon(t), lookup.Question{KV: "orders"}, queries)
+			found, err := natsSource(t, conn).Query(shortContext(t), lookup.Question{KV: "orders"}, queries)
 			if err != nil {
 				t.Fatal(err)
 			}
-			told(t, found, `{"status":"OPEN"}`, `{}`, "absent", "bucket orders: the answer is not JSON", "larger than 64 KiB",
+			checkLinesOf(t, found, `{"status":"OPEN"}`, `{}`, "absent", "bucket orders: the answer is not JSON", "larger than 64 KiB",
 				"absent", "absent", "absent", `"a.*" is not a valid key of bucket orders`, `"a b" is not a valid key`, `"" is not a valid key`, `{"status":"OPEN"}`)
 		})
 	}
 }
 
 // Some thousand entries take a few round trips; more entries than the server returns at once are all read.
-func TestBucketsAreReadManyAtATime(t *testing.T) {
+func TestBucketsAreReadManyAtTime(t *testing.T) {
 	server := natsServer(t)
 	conn := natsConn(t, server)
 	kv := makeBucket(t, conn, "orders", true)
@@ -102,11 +102,11 @@ func TestBucketsAreReadManyAtATime(t *testing.T) {
 	if err := watched.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	found, err := natsSource(t, conn).Query(soon(t), lookup.Question{KV: "orders"}, queries)
+	found, err := natsSource(t, conn).Query(shortContext(t), lookup.Question{KV: "orders"}, queries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told(t, found, want...)
+	checkLinesOf(t, found, want...)
 	if err := watched.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,16 +119,16 @@ func TestMissingBucket(t *testing.T) {
 	conn := natsConn(t, natsServer(t))
 	makeBucket(t, conn, "orders", true)
 	client := natsSource(t, conn)
-	if _, err := client.Verify(soon(t), lookup.Question{KV: "orders"}, 0); err != nil {
+	if _, err := client.Verify(shortContext(t), lookup.Question{KV: "orders"}, 0); err != nil {
 		t.Errorf("one that is there: %v", err)
 	}
 	for _, name := range []string{"order", "or.ders"} {
 		q := lookup.Question{KV: name}
-		if _, err := client.Verify(soon(t), q, 0); !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), name) {
+		if _, err := client.Verify(shortContext(t), q, 0); !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), name) {
 			t.Errorf("verify %s: %v", name, err)
 		}
 		// It is not a failure of the source, as other rules use other buckets.
-		if _, err := client.Query(soon(t), q, []lookup.KeyQuery{{Key: "1"}}); !errors.Is(err, lookup.ErrQuestion) {
+		if _, err := client.Query(shortContext(t), q, []lookup.KeyQuery{{Key: "1"}}); !errors.Is(err, lookup.ErrQuestion) {
 			t.Errorf("ask %s: %v", name, err)
 		}
 	}

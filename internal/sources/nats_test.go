@@ -43,10 +43,10 @@ func natsConn(t *testing.T, server *natsserver.Server) *nats.Conn {
 // natsSource returns a source on the node's own connection.
 func natsSource(t *testing.T, conn *nats.Conn) lookup.Client {
 	t.Helper()
-	return opened(t, sources.NATS{}, conn)
+	return openNATS(t, sources.NATS{}, conn)
 }
 
-func opened(t *testing.T, spec sources.NATS, conn *nats.Conn) lookup.Client {
+func openNATS(t *testing.T, spec sources.NATS, conn *nats.Conn) lookup.Client {
 	t.Helper()
 	client, err := sources.Open(sources.Spec{Name: "shop", NATS: &spec}, func() *nats.Conn { return conn })
 	if err != nil {
@@ -56,8 +56,8 @@ func opened(t *testing.T, spec sources.NATS, conn *nats.Conn) lookup.Client {
 	return client
 }
 
-// soon returns a context for queries that are expected to succeed.
-func soon(t *testing.T) context.Context {
+// shortContext returns a context for queries that are expected to succeed.
+func shortContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -75,8 +75,8 @@ func service(t *testing.T, conn *nats.Conn, subject string, answer nats.MsgHandl
 	}
 }
 
-// says sends the reply of a service.
-func says(t *testing.T, to *nats.Msg, body string, header ...string) {
+// respond sends the reply of a service.
+func respond(t *testing.T, to *nats.Msg, body string, header ...string) {
 	t.Helper()
 	m := nats.NewMsg(to.Reply)
 	m.Data = []byte(body)
@@ -88,8 +88,8 @@ func says(t *testing.T, to *nats.Msg, body string, header ...string) {
 	}
 }
 
-// told compares findings with expected ones: a value, "absent", or a part of an error.
-func told(t *testing.T, found []checks.Finding, want ...string) {
+// checkLinesOf compares findings with expected ones: a value, "absent", or a part of an error.
+func checkLinesOf(t *testing.T, found []checks.Finding, want ...string) {
 	t.Helper()
 	if len(found) != len(want) {
 		t.Fatalf("%d findings, want %d", len(found), len(want))
@@ -115,22 +115,22 @@ func TestRequestsToServices(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, lookup.MaxDepth) + "1" + strings.Repeat("}", lookup.MaxDepth)
 	quoted := `{"a":"\"` + strings.Repeat("{", 2*lookup.MaxDepth) + `"}`
 	answers := map[string]func(m *nats.Msg){
-		"quoted": func(m *nats.Msg) { says(t, m, quoted) },
-		"plain":  func(m *nats.Msg) { says(t, m, ` {"status": "OPEN"} `) },
-		"null":   func(m *nats.Msg) { says(t, m, "null") },
-		"absent": func(m *nats.Msg) { says(t, m, "", "Deadman-Absent", "true") },
-		"there":  func(m *nats.Msg) { says(t, m, "{}", "Deadman-Absent", "false") },
-		"maybe":  func(m *nats.Msg) { says(t, m, "{}", "Deadman-Absent", "yes") },
-		"empty":  func(m *nats.Msg) { says(t, m, "") },
-		"html":   func(m *nats.Msg) { says(t, m, "<html>") },
-		"list":   func(m *nats.Msg) { says(t, m, "[1]") },
-		"two":    func(m *nats.Msg) { says(t, m, "{} {}") },
-		"full":   func(m *nats.Msg) { says(t, m, `{"a":"`+strings.Repeat("x", lookup.MaxValue-8)+`"}`) },
-		"large":  func(m *nats.Msg) { says(t, m, `{"a":"`+strings.Repeat("x", lookup.MaxValue-7)+`"}`) },
-		"deep":   func(m *nats.Msg) { says(t, m, deep) },
-		"deeper": func(m *nats.Msg) { says(t, m, `{"{":`+deep+`}`) },
+		"quoted": func(m *nats.Msg) { respond(t, m, quoted) },
+		"plain":  func(m *nats.Msg) { respond(t, m, ` {"status": "OPEN"} `) },
+		"null":   func(m *nats.Msg) { respond(t, m, "null") },
+		"absent": func(m *nats.Msg) { respond(t, m, "", "Deadman-Absent", "true") },
+		"there":  func(m *nats.Msg) { respond(t, m, "{}", "Deadman-Absent", "false") },
+		"maybe":  func(m *nats.Msg) { respond(t, m, "{}", "Deadman-Absent", "yes") },
+		"empty":  func(m *nats.Msg) { respond(t, m, "") },
+		"html":   func(m *nats.Msg) { respond(t, m, "<html>") },
+		"list":   func(m *nats.Msg) { respond(t, m, "[1]") },
+		"two":    func(m *nats.Msg) { respond(t, m, "{} {}") },
+		"full":   func(m *nats.Msg) { respond(t, m, `{"a":"`+strings.Repeat("x", lookup.MaxValue-8)+`"}`) },
+		"large":  func(m *nats.Msg) { respond(t, m, `{"a":"`+strings.Repeat("x", lookup.MaxValue-7)+`"}`) },
+		"deep":   func(m *nats.Msg) { respond(t, m, deep) },
+		"deeper": func(m *nats.Msg) { respond(t, m, `{"{":`+deep+`}`) },
 		"refuse": func(m *nats.Msg) {
-			says(t, m, `{"status": "OPEN"}`, micro.ErrorCodeHeader, "500", micro.ErrorHeader, "no database")
+			respond(t, m, `{"status": "OPEN"}`, micro.ErrorCodeHeader, "500", micro.ErrorHeader, "no database")
 		},
 	}
 	service(t, natsConn(t, server), "shop.orders.*", func(m *nats.Msg) {
@@ -160,12 +160,12 @@ func TestRequestsToServices(t *testing.T) {
 	for _, w := range want {
 		queries, all = append(queries, lookup.KeyQuery{Subject: "shop.orders." + w.key}), append(all, w.told)
 	}
-	ctx := soon(t)
+	ctx := shortContext(t)
 	found, err := natsSource(t, conn).Query(ctx, lookup.Question{NATS: true}, queries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told(t, found, all...)
+	checkLinesOf(t, found, all...)
 	deadline, _ := ctx.Deadline()
 	if got, err := time.Parse(time.RFC3339Nano, <-until); err != nil || !got.Equal(deadline) {
 		t.Errorf("the service hears of the deadline %s, not %s: %v", got, deadline, err)
@@ -183,7 +183,7 @@ func TestConcurrentRequests(t *testing.T) {
 		defer mu.Unlock()
 		if held = append(held, m); len(held) == batch { // replies only after all requests were received
 			for _, one := range held {
-				says(t, one, fmt.Sprintf(`{"subject":%q}`, one.Subject))
+				respond(t, one, fmt.Sprintf(`{"subject":%q}`, one.Subject))
 			}
 		}
 	})
@@ -193,34 +193,34 @@ func TestConcurrentRequests(t *testing.T) {
 		queries = append(queries, lookup.KeyQuery{Subject: fmt.Sprint("slow.", i)})
 		want = append(want, fmt.Sprintf(`{"subject":"slow.%d"}`, i))
 	}
-	found, err := natsSource(t, natsConn(t, server)).Query(soon(t), lookup.Question{NATS: true}, queries)
+	found, err := natsSource(t, natsConn(t, server)).Query(shortContext(t), lookup.Question{NATS: true}, queries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told(t, found, want...)
+	checkLinesOf(t, found, want...)
 }
 
 // Without any reply the service is missing, not the entities.
-func TestMissingServiceIsErrorOfTheQuestion(t *testing.T) {
+func TestMissingServiceIsErrorOfQuestion(t *testing.T) {
 	server := natsServer(t)
 	client := natsSource(t, natsConn(t, server))
 	queries := []lookup.KeyQuery{{Subject: "shop.a"}, {Subject: "shop.b"}}
-	if _, err := client.Query(soon(t), lookup.Question{NATS: true}, queries); !errors.Is(err, nats.ErrNoResponders) || !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "no service answers on shop.a") {
+	if _, err := client.Query(shortContext(t), lookup.Question{NATS: true}, queries); !errors.Is(err, nats.ErrNoResponders) || !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "no service answers on shop.a") {
 		t.Errorf("without a service: %v", err)
 	}
-	var asked atomic.Int32
-	service(t, natsConn(t, server), "shop.*", func(*nats.Msg) { asked.Add(1) })
+	var requests atomic.Int32
+	service(t, natsConn(t, server), "shop.*", func(*nats.Msg) { requests.Add(1) })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := client.Query(ctx, lookup.Question{NATS: true}, queries); !errors.Is(err, context.DeadlineExceeded) || asked.Load() != 2 {
-		t.Errorf("with one that hangs: %v, it was asked %d times", err, asked.Load())
+	if _, err := client.Query(ctx, lookup.Question{NATS: true}, queries); !errors.Is(err, context.DeadlineExceeded) || requests.Load() != 2 {
+		t.Errorf("with one that hangs: %v, it was asked %d times", err, requests.Load())
 	}
-	if found, err := client.Query(soon(t), lookup.Question{NATS: true}, nil); err != nil || len(found) != 0 {
+	if found, err := client.Query(shortContext(t), lookup.Question{NATS: true}, nil); err != nil || len(found) != 0 {
 		t.Errorf("an absent key: %v, %v", found, err)
 	}
 }
 
-func TestLostServerIsErrorOfTheSource(t *testing.T) {
+func TestLostServerIsErrorOfSource(t *testing.T) {
 	server := natsServer(t)
 	conn := natsConn(t, server)
 	client := natsSource(t, conn)
@@ -235,10 +235,10 @@ func TestLostServerIsErrorOfTheSource(t *testing.T) {
 		}
 	}
 	for name, q := range map[string]lookup.Question{"nats": {NATS: true}, "kv": {KV: "orders"}} {
-		if _, err := client.Query(soon(t), q, []lookup.KeyQuery{{Subject: "shop.a", Key: "a"}}); err == nil || errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "not connected to NATS") {
+		if _, err := client.Query(shortContext(t), q, []lookup.KeyQuery{{Subject: "shop.a", Key: "a"}}); err == nil || errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "not connected to NATS") {
 			t.Errorf("ask %s: %v", name, err)
 		}
-		if _, err := client.Verify(soon(t), q, 0); err == nil || errors.Is(err, lookup.ErrQuestion) {
+		if _, err := client.Verify(shortContext(t), q, 0); err == nil || errors.Is(err, lookup.ErrQuestion) {
 			t.Errorf("verify %s: %v", name, err)
 		}
 	}
@@ -250,20 +250,20 @@ func TestLostServerIsErrorOfTheSource(t *testing.T) {
 func TestNATSRejectsOtherKinds(t *testing.T) {
 	client := natsSource(t, natsConn(t, natsServer(t)))
 	for _, q := range []lookup.Question{{}, {SQL: "select 1"}, {HTTP: &lookup.HTTP{}}} {
-		if _, err := client.Query(soon(t), q, make([]lookup.KeyQuery, 1)); !errors.Is(err, lookup.ErrQuestion) {
+		if _, err := client.Query(shortContext(t), q, make([]lookup.KeyQuery, 1)); !errors.Is(err, lookup.ErrQuestion) {
 			t.Errorf("ask %+v: %v", q, err)
 		}
-		if _, err := client.Verify(soon(t), q, 0); !errors.Is(err, lookup.ErrQuestion) {
+		if _, err := client.Verify(shortContext(t), q, 0); !errors.Is(err, lookup.ErrQuestion) {
 			t.Errorf("verify %+v: %v", q, err)
 		}
 	}
 }
 
 // A source with its own URL connects on first use, retries, and never reveals the password.
-func TestASourceConnectsByItself(t *testing.T) {
+func TestSourceConnectsByItself(t *testing.T) {
 	server := natsServer(t, func(o *natsserver.Options) { o.Username, o.Password = "shop", "s3cret" })
 	at := strings.Replace(server.ClientURL(), "nats://", "nats://shop:s3cret@", 1)
-	client := opened(t, sources.NATS{URL: at}, nil)
+	client := openNATS(t, sources.NATS{URL: at}, nil)
 	for _, ask := range []string{"first", "again"} {
 		if err := client.Reach(t.Context()); err != nil {
 			t.Errorf("%s: %v", ask, err)
@@ -275,7 +275,7 @@ func TestASourceConnectsByItself(t *testing.T) {
 		"unreachable": "nats://shop:s3cret@127.0.0.1:1",
 		"no words":    "nats://shop:s3cret/or@127.0.0.1",
 	} {
-		err := opened(t, sources.NATS{URL: bad}, nil).Reach(t.Context())
+		err := openNATS(t, sources.NATS{URL: bad}, nil).Reach(t.Context())
 		if err == nil || strings.Contains(strings.ToLower(err.Error()), "s3cret") {
 			t.Errorf("%s: %v", name, err)
 		}

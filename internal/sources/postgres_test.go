@@ -46,7 +46,7 @@ func (d *database) run(statement string) {
 	}
 }
 
-func (d *database) number(query string) (n int) {
+func (d *database) queryInt(query string) (n int) {
 	d.t.Helper()
 	if err := d.conn.QueryRow(context.WithoutCancel(d.t.Context()), query).Scan(&n); err != nil {
 		d.t.Fatal(err)
@@ -59,8 +59,8 @@ func (d *database) source() lookup.Client {
 	return open(d.t, sources.Spec{Postgres: &sources.Postgres{URL: d.dsn, StatementTimeout: 2 * time.Second}})
 }
 
-// alone returns the database as a source with one connection.
-func (d *database) alone() lookup.Client {
+// singleConnSource returns the database as a source with one connection.
+func (d *database) singleConnSource() lookup.Client {
 	u, err := url.Parse(d.dsn)
 	if err != nil {
 		d.t.Fatal(err)
@@ -85,25 +85,25 @@ func TestManyKeysInOneTrip(t *testing.T) {
 		}
 	}
 	found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: byID}, queries)
-	same(t, want, lines(found, err))
+	checkLines(t, want, lines(found, err))
 	for _, i := range []int{0, 7, 8, 1000, 1999} {
 		queries[i].Params, want[i] = []any{"a"}, `error: invalid input syntax for type bigint: "a" (SQLSTATE 22P02)`
 	}
 	found, err = c.Query(within(t, 10*time.Second), lookup.Question{SQL: byID}, queries)
-	same(t, want, lines(found, err))
+	checkLines(t, want, lines(found, err))
 }
 
-// TestAFarPostgres adds a latency almost as high as to the moon: neither key-by-key queries nor a retry per failed
+// TestFarPostgres adds a latency almost as high as to the moon: neither key-by-key queries nor a retry per failed
 // key would finish in time.
-func TestAFarPostgres(t *testing.T) {
+func TestFarPostgres(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	at, err := url.Parse(d.dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := between(t, at.Host)
-	poison(t, proxy, "latency", `{"latency": 500}`)
+	proxy := newProxy(t, at.Host)
+	addToxic(t, proxy, "latency", `{"latency": 500}`)
 	at.Host = proxy.Listen
 	d.dsn = at.String()
 	queries, want := make([]lookup.KeyQuery, 200), make([]string, 200)
@@ -114,7 +114,7 @@ func TestAFarPostgres(t *testing.T) {
 		}
 	}
 	found, err := d.source().Query(within(t, 20*time.Second), lookup.Question{SQL: byID}, queries)
-	same(t, want, lines(found, err))
+	checkLines(t, want, lines(found, err))
 }
 
 // TestPostgresResults checks the JSON of all column types, and the types reported by Verify.
@@ -156,10 +156,10 @@ func TestPostgresResults(t *testing.T) {
 			t.Errorf("%s: %v\n%s", k.column, err, diff)
 		}
 		found, err := c.Query(within(t, 10*time.Second), q, keys("1"))
-		same(t, []string{`{"v":` + k.value + `}`}, lines(found, err))
+		checkLines(t, []string{`{"v":` + k.value + `}`}, lines(found, err))
 	}
 	found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select id, 'NaN'::float8 / $1::int as v from orders where id = 1"}, keys(1))
-	same(t, []string{"error: column v is NaN, which is not a JSON number"}, lines(found, err))
+	checkLines(t, []string{"error: column v is NaN, which is not a JSON number"}, lines(found, err))
 }
 
 // TestParametersOfPostgres checks parameters for columns of other types.
@@ -187,7 +187,7 @@ func TestParametersOfPostgres(t *testing.T) {
 		{"7::bigint", nil, "null"},
 	} {
 		found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select " + k.is + " = $1 as same"}, keys(k.value))
-		same(t, []string{`{"same":` + k.want + `}`}, lines(found, err))
+		checkLines(t, []string{`{"same":` + k.want + `}`}, lines(found, err))
 	}
 }
 
@@ -196,7 +196,7 @@ func TestPostgresRejectsQueries(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	c := d.source()
-	for _, k := range []struct{ query, says string }{
+	for _, k := range []struct{ query, wantText string }{
 		{"select statu from orders where id = $1", `line 1, column 8: column "statu" does not exist (SQLSTATE 42703); Perhaps you meant to reference the column "orders.status".`},
 		{"select 'é', status\nfrom  order where id = $1", `line 2, column 7: syntax error at or near "order"`},
 		{"select status from orders where id = $1; delete from orders", "cannot insert multiple commands into a prepared statement"},
@@ -218,16 +218,16 @@ func TestPostgresRejectsQueries(t *testing.T) {
 			q.SQL = " "
 		}
 		_, err := c.Verify(t.Context(), q, 1)
-		refused(t, err, k.says)
+		checkRefused(t, err, k.wantText)
 		_, err = c.Query(within(t, 10*time.Second), q, keys("1"))
-		refused(t, err, k.says)
+		checkRefused(t, err, k.wantText)
 	}
 	if _, err := c.Verify(t.Context(), lookup.Question{HTTP: &lookup.HTTP{}}, 1); err == nil {
 		t.Error("a database takes a path")
 	} else {
-		refused(t, err, "the source is a database; query it with sql")
+		checkRefused(t, err, "the source is a database; query it with sql")
 	}
-	if n := d.number("SELECT count(*) FROM orders"); n != 3000 {
+	if n := d.queryInt("SELECT count(*) FROM orders"); n != 3000 {
 		t.Errorf("%d orders are left", n)
 	}
 }
@@ -253,20 +253,20 @@ func TestPostgresErrors(t *testing.T) {
 		"too deep":         {"select case $1::int when 2 then (repeat('[', 70) || repeat(']', 70))::json else '1'::json end as v", []string{beside, "error: the answer has more than 64 levels of JSON", beside}},
 		"a wrong value":    {"select 1/(2-$1::int)::int * 0 + 1 as v", []string{beside, "error: division by zero (SQLSTATE 22012)", beside}},
 		"pg_sleep":         {"select case when pg_sleep(case $1::int when 2 then 60 else 0 end) is null then 0 else 1 end as v", []string{beside, timeout, beside}},
-		"a write":          {"insert into orders select 5000 + $1::int, 'x' returning 1 as v", []string{whole + "the source rejects the query: cannot execute INSERT in a read-only transaction (SQLSTATE 25006)"}},
-		"a hidden write":   {"select sneak($1::int) as v", []string{whole + "the source rejects the query: cannot execute DELETE in a read-only transaction (SQLSTATE 25006)"}},
+		"a write":          {"insert into orders select 5000 + $1::int, 'x' returning 1 as v", []string{sourceLine + "the source rejects the query: cannot execute INSERT in a read-only transaction (SQLSTATE 25006)"}},
+		"a hidden write":   {"select sneak($1::int) as v", []string{sourceLine + "the source rejects the query: cannot execute DELETE in a read-only transaction (SQLSTATE 25006)"}},
 		"a loosened write": {"select sneak($1::int) as v from loosen()", repeated("error: transaction read-write mode must be set before any query (SQLSTATE 25001)", 3)},
-		"a number drawn":   {"select nextval('numbers') + $1::int as v", []string{whole + "the source rejects the query: cannot execute nextval() in a read-only transaction (SQLSTATE 25006)"}},
-		"a lock":           {"select 1 as v from orders where id = $1 for update", []string{whole + "the source rejects the query: cannot execute SELECT FOR UPDATE in a read-only transaction (SQLSTATE 25006)"}},
+		"a number drawn":   {"select nextval('numbers') + $1::int as v", []string{sourceLine + "the source rejects the query: cannot execute nextval() in a read-only transaction (SQLSTATE 25006)"}},
+		"a lock":           {"select 1 as v from orders where id = $1 for update", []string{sourceLine + "the source rejects the query: cannot execute SELECT FOR UPDATE in a read-only transaction (SQLSTATE 25006)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			found, err := d.source().Query(within(t, 30*time.Second), lookup.Question{SQL: k.query}, keys(1, 2, 3))
-			same(t, k.want, lines(found, err))
+			checkLines(t, k.want, lines(found, err))
 		})
 	}
 	t.Cleanup(func() {
-		if n := d.number("SELECT count(*) FROM orders"); n != 3000 {
+		if n := d.queryInt("SELECT count(*) FROM orders"); n != 3000 {
 			t.Errorf("%d orders are left", n)
 		}
 	})
@@ -278,36 +278,36 @@ func TestOversizedBatches(t *testing.T) {
 	c := newDatabase(t).source()
 	found, err := c.Query(within(t, 30*time.Second), lookup.Question{SQL: "select repeat('x', $1::int) as v"}, keys(1, 3<<20, 2, 3<<20, 3<<20, 3))
 	tooLong, notAsked := "error: the answer is larger than 64 KiB; …", "error: not queried: 3 keys before it returned more than 1024 KiB each; …"
-	same(t, []string{`{"v":"x"}`, tooLong, `{"v":"xx"}`, tooLong, tooLong, notAsked}, lines(found, err))
+	checkLines(t, []string{`{"v":"x"}`, tooLong, `{"v":"xx"}`, tooLong, tooLong, notAsked}, lines(found, err))
 }
 
-// TestConnectionsEndedByAQuery checks a query that ends its own connection for some keys: these keys fail, but not
+// TestConnectionsEndedByQuery checks a query that ends its own connection for some keys: these keys fail, but not
 // the source, as it is reachable.
-func TestConnectionsEndedByAQuery(t *testing.T) {
+func TestConnectionsEndedByQuery(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	q := lookup.Question{SQL: "select case when $1::int = 2 then pg_terminate_backend(pg_backend_pid())::text else 'x' end as v"}
 	const lost, notAsked = "error: the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)",
 		"error: not queried: for 3 keys before it, the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)"
 	found, err := d.source().Query(within(t, 30*time.Second), q, keys(1, 2, 3))
-	same(t, []string{`{"v":"x"}`, lost, `{"v":"x"}`}, lines(found, err))
-	found, err = d.alone().Query(within(t, 30*time.Second), q, keys(2, 2, 1, 2, 3))
-	same(t, []string{lost, lost, `{"v":"x"}`, lost, notAsked}, lines(found, err))
-	found, err = d.alone().Query(within(t, 30*time.Second), lookup.Question{SQL: byID}, keys(1))
-	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
+	checkLines(t, []string{`{"v":"x"}`, lost, `{"v":"x"}`}, lines(found, err))
+	found, err = d.singleConnSource().Query(within(t, 30*time.Second), q, keys(2, 2, 1, 2, 3))
+	checkLines(t, []string{lost, lost, `{"v":"x"}`, lost, notAsked}, lines(found, err))
+	found, err = d.singleConnSource().Query(within(t, 30*time.Second), lookup.Question{SQL: byID}, keys(1))
+	checkLines(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
 // TestQueriesAreIsolated queries on one connection after a query that changed all possible settings.
 func TestQueriesAreIsolated(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	c := d.alone()
+	c := d.singleConnSource()
 	set := "select set_config('statement_timeout', '1', false) || set_config('search_path', 'nowhere', false) || $1 as v"
 	if _, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: set}, keys("1")); err != nil {
 		t.Fatal(err)
 	}
 	found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select status from orders, pg_sleep(0.1) where id = $1"}, keys("1"))
-	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
+	checkLines(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
 // TestChangingTables queries again after a column was added, on a connection that had prepared the query.
@@ -317,23 +317,23 @@ func TestChangingTables(t *testing.T) {
 	c := d.source()
 	q := lookup.Question{SQL: "select * from orders where id = $1"}
 	found, err := c.Query(within(t, 10*time.Second), q, keys(1, 2))
-	same(t, repeated(`{"id":…}`, 2), lines(found, err))
+	checkLines(t, repeated(`{"id":…}`, 2), lines(found, err))
 	d.run(`ALTER TABLE orders ADD COLUMN paid boolean DEFAULT true`)
 	found, err = c.Query(within(t, 10*time.Second), q, keys(1, 2))
-	same(t, repeated(`{"id":…,"paid":true}`, 2), lines(found, err))
+	checkLines(t, repeated(`{"id":…,"paid":true}`, 2), lines(found, err))
 }
 
-// TestManyQueriesOnAConnection prepares more statements than a connection keeps.
-func TestManyQueriesOnAConnection(t *testing.T) {
+// TestManyQueriesOnConnection prepares more statements than a connection keeps.
+func TestManyQueriesOnConnection(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	c := d.alone()
+	c := d.singleConnSource()
 	for i := range 450 {
 		found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: fmt.Sprintf("select %d as v where $1::int = 1", i%300)}, keys(1))
-		same(t, []string{fmt.Sprintf(`{"v":%d}`, i%300)}, lines(found, err))
+		checkLines(t, []string{fmt.Sprintf(`{"v":%d}`, i%300)}, lines(found, err))
 	}
 	found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select count(*) as v from pg_prepared_statements where $1::int = 1"}, keys(1))
-	same(t, []string{`{"v":200}`}, lines(found, err))
+	checkLines(t, []string{`{"v":200}`}, lines(found, err))
 }
 
 // TestPostgresTimeout keeps the findings before a timeout, and continues from there.
@@ -343,14 +343,14 @@ func TestPostgresTimeout(t *testing.T) {
 	c := d.source()
 	slow := lookup.Question{SQL: "select pg_sleep($1)::text as v"}
 	found, err := c.Query(within(t, 20*time.Second), slow, keys(0))
-	same(t, []string{`{"v":""}`}, lines(found, err))
+	checkLines(t, []string{`{"v":""}`}, lines(found, err))
 	found, err = c.Query(within(t, 2*time.Second), slow, keys(0, 0, 0.9, 0.9, 0.9, 0.9))
 	late := "error: timeout after … of 6 keys; make the query faster (does its column have an index?) or increase guards.timeout"
 	got := lines(found, err)
-	same(t, []string{`{"v":""}`, `{"v":""}`}, got[:2])
-	same(t, []string{late}, got[5:])
+	checkLines(t, []string{`{"v":""}`, `{"v":""}`}, got[:2])
+	checkLines(t, []string{late}, got[5:])
 	until(t, "nothing goes on behind", func() bool {
-		return d.number("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_sleep($1)%' AND state = 'active' AND pid <> pg_backend_pid()") == 0
+		return d.queryInt("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_sleep($1)%' AND state = 'active' AND pid <> pg_backend_pid()") == 0
 	})
 }
 
@@ -370,7 +370,7 @@ func TestUnavailablePostgres(t *testing.T) {
 	fails := func(t *testing.T, c lookup.Client, wants string) {
 		t.Helper()
 		found, err := c.Query(within(t, 2*time.Second), lookup.Question{SQL: byID}, keys(1, 2))
-		same(t, []string{whole + wants}, lines(found, err))
+		checkLines(t, []string{sourceLine + wants}, lines(found, err))
 		if err := c.Reach(within(t, 2*time.Second)); err == nil {
 			t.Error("it can be reached")
 		}
@@ -392,31 +392,31 @@ func TestUnavailablePostgres(t *testing.T) {
 	})
 	t.Run("hang", func(t *testing.T) {
 		t.Parallel()
-		proxy := between(t, at.Host)
-		poison(t, proxy, "timeout", `{"timeout": 0}`)
+		proxy := newProxy(t, at.Host)
+		addToxic(t, proxy, "timeout", `{"timeout": 0}`)
 		fails(t, with(func(u *url.URL) { u.Host = proxy.Listen }), "no connection was established or became free in time")
 	})
 	t.Run("hang later", func(t *testing.T) {
 		t.Parallel()
-		proxy := between(t, at.Host)
+		proxy := newProxy(t, at.Host)
 		c := with(func(u *url.URL) { u.Host = proxy.Listen })
 		if _, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: byID}, keys(1)); err != nil {
 			t.Fatal(err)
 		}
-		poison(t, proxy, "timeout", `{"timeout": 0}`)
+		addToxic(t, proxy, "timeout", `{"timeout": 0}`)
 		found, err := c.Query(within(t, time.Second), lookup.Question{SQL: byID}, keys(1, 2))
-		same(t, []string{whole + "…in time"}, lines(found, err))
+		checkLines(t, []string{sourceLine + "…in time"}, lines(found, err))
 	})
 	t.Run("drip", func(t *testing.T) {
 		t.Parallel()
-		proxy := between(t, at.Host)
+		proxy := newProxy(t, at.Host)
 		c := with(func(u *url.URL) { u.Host = proxy.Listen })
 		if _, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: byID}, keys(1)); err != nil {
 			t.Fatal(err)
 		}
-		poison(t, proxy, "slicer", `{"average_size": 1, "size_variation": 0, "delay": 400000}`)
+		addToxic(t, proxy, "slicer", `{"average_size": 1, "size_variation": 0, "delay": 400000}`)
 		found, err := c.Query(within(t, time.Second), lookup.Question{SQL: byID}, keys(1, 2))
-		same(t, []string{whole + "…in time"}, lines(found, err))
+		checkLines(t, []string{sourceLine + "…in time"}, lines(found, err))
 	})
 	t.Run("the pool is used up", func(t *testing.T) {
 		t.Parallel()
@@ -430,10 +430,10 @@ func TestUnavailablePostgres(t *testing.T) {
 			}
 		})
 		until(t, "the connection is taken", func() bool {
-			return d.number("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%as busy%' AND state = 'active' AND pid <> pg_backend_pid()") == 1
+			return d.queryInt("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%as busy%' AND state = 'active' AND pid <> pg_backend_pid()") == 1
 		})
 		found, err := c.Query(within(t, 500*time.Millisecond), lookup.Question{SQL: byID}, keys(1, 2))
-		same(t, []string{whole + "no connection was established or became free in time"}, lines(found, err))
+		checkLines(t, []string{sourceLine + "no connection was established or became free in time"}, lines(found, err))
 		stop()
 		busy.Wait()
 	})

@@ -17,14 +17,14 @@ import (
 
 // locks returns the number of advisory locks in the database.
 func (d *database) locks() int {
-	return d.number(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+	return d.queryInt(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 }
 
 // A session's advisory lock outlives its transaction, and could block jobs of the database's owner.
-func TestALookupLeavesNoLockBehind(t *testing.T) {
+func TestLookupLeavesNoLockBehind(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	c := d.alone()
+	c := d.singleConnSource()
 	for name, queries := range map[string][]lookup.KeyQuery{
 		"all of them are answered":      keys(1, 2, 3),
 		"one fails":                     keys(1, "a", 3),
@@ -52,11 +52,11 @@ func TestALookupLeavesNoLockBehind(t *testing.T) {
 }
 
 // A connection that is closed midway releases its locks.
-func TestAVastLookupLeavesNoLockBehind(t *testing.T) {
+func TestVastLookupLeavesNoLockBehind(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	q := lookup.Question{SQL: "select pg_advisory_lock(42)::text || repeat('a', 2000000) as v from orders where id = $1"}
-	if _, err := d.alone().Query(within(t, 10*time.Second), q, keys(1)); err != nil {
+	if _, err := d.singleConnSource().Query(within(t, 10*time.Second), q, keys(1)); err != nil {
 		t.Fatal(err)
 	}
 	late := within(t, time.Minute).Done()
@@ -73,7 +73,7 @@ func TestAVastLookupLeavesNoLockBehind(t *testing.T) {
 func TestExcessivePermissionsAreReported(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	for grants, says := range map[string][]string{
+	for grants, wantTexts := range map[string][]string{
 		"": nil,
 		"GRANT pg_read_server_files TO %; GRANT pg_execute_server_program TO %": {"pg_execute_server_program and pg_read_server_files", "select"},
 		"ALTER ROLE % SUPERUSER": {"is a superuser", "select"},
@@ -96,10 +96,10 @@ func TestExcessivePermissionsAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := cautious.Caution()
-		if says == nil && got != "" || says != nil && !strings.Contains(got, role) {
+		if wantTexts == nil && got != "" || wantTexts != nil && !strings.Contains(got, role) {
 			t.Errorf("%q: %q", grants, got)
 		}
-		for _, part := range says {
+		for _, part := range wantTexts {
 			if !strings.Contains(got, part) {
 				t.Errorf("%q: %q does not say %q", grants, got, part)
 			}
@@ -108,7 +108,7 @@ func TestExcessivePermissionsAreReported(t *testing.T) {
 }
 
 // By default lookups of one user can end each other. The documented statement revokes only that permission.
-func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
+func TestDocumentedStatementKeepsLookupsApart(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/reference/sources.md")
 	if err != nil {
@@ -135,7 +135,7 @@ func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 	}
 	u.User = url.UserPassword(role, "secret")
 	c := open(t, sources.Spec{Postgres: &sources.Postgres{URL: u.String(), StatementTimeout: 10 * time.Second}})
-	ask := func(ctx context.Context, sql string) error {
+	send := func(ctx context.Context, sql string) error {
 		found, err := c.Query(ctx, lookup.Question{SQL: sql}, keys(1))
 		if err == nil && len(found) == 1 {
 			err = found[0].Err
@@ -146,16 +146,16 @@ func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 		t.Helper()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- ask(within(t, 20*time.Second), "select pg_sleep(2)::text as v, '"+function+"' as marks where $1::int = 1")
+			ended <- send(within(t, 20*time.Second), "select pg_sleep(2)::text as v, '"+function+"' as marks where $1::int = 1")
 		}()
-		for late := within(t, 10*time.Second); d.number(`SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(2)%' AND usename = '`+role+"'") == 0; {
+		for late := within(t, 10*time.Second); d.queryInt(`SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(2)%' AND usename = '`+role+"'") == 0; {
 			select {
 			case <-time.After(5 * time.Millisecond):
 			case <-late.Done():
 				t.Fatal("no lookup is at work")
 			}
 		}
-		attacker = ask(within(t, 10*time.Second), "select "+function+"(pid)::text as v from pg_stat_activity "+
+		attacker = send(within(t, 10*time.Second), "select "+function+"(pid)::text as v from pg_stat_activity "+
 			"where query like '%pg_sleep(2)%' and pid <> pg_backend_pid() and usename = current_user and $1::int = 1 limit 1")
 		return <-ended, attacker
 	}
@@ -172,7 +172,7 @@ func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 			t.Errorf("%s: the first lookup ends with %v, the other with %v", function, first, attacker)
 		}
 	}
-	if err := ask(within(t, 10*time.Second), byID); err != nil {
+	if err := send(within(t, 10*time.Second), byID); err != nil {
 		t.Errorf("an honest lookup: %v", err)
 	}
 }
@@ -180,7 +180,7 @@ func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
 // BenchmarkLookup measures one round trip, for one key and for a batch.
 func BenchmarkLookup(b *testing.B) {
 	d := newDatabase(b)
-	c := d.alone()
+	c := d.singleConnSource()
 	for name, queries := range map[string][]lookup.KeyQuery{"one": keys(1), "batch": manyKeys(lookup.BatchMost)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

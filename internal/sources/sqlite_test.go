@@ -59,9 +59,9 @@ func TestSQLiteResults(t *testing.T) {
 	}
 	first := `{"id":1,"status":"UNSHIPPED","eta":"2026-03-02T12:00:00Z","paid":true,"total":12.5,"said":"a\"b"}`
 	found, err := c.Query(within(t, 10*time.Second), q, keys(1, "1", "2", "a", 3, nil))
-	same(t, []string{first, first, `{"id":2,"status":"SHIPPED","eta":null,"paid":false,"total":7,"said":"a\"b"}`, "absent", "absent", "absent"}, lines(found, err))
+	checkLines(t, []string{first, first, `{"id":2,"status":"SHIPPED","eta":null,"paid":false,"total":7,"said":"a\"b"}`, "absent", "absent", "absent"}, lines(found, err))
 	found, err = c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select $2 as b, $1 as a, $2 as c"}, []lookup.KeyQuery{{Params: []any{"first", 2.5}}})
-	same(t, []string{`{"b":2.5,"a":"first","c":2.5}`}, lines(found, err))
+	checkLines(t, []string{`{"b":2.5,"a":"first","c":2.5}`}, lines(found, err))
 }
 
 // TestSQLiteRejectsQueries checks queries that are invalid for every key, and statements that are not queries.
@@ -69,7 +69,7 @@ func TestSQLiteRejectsQueries(t *testing.T) {
 	t.Parallel()
 	f := newFile(t)
 	c := f.source()
-	for _, k := range []struct{ query, says string }{
+	for _, k := range []struct{ query, wantText string }{
 		{"select statu from orders where id = $1", "no such column: statu"},
 		{"select status form orders where id = $1", "syntax error"},
 		{"select status from orders where id = $1; delete from orders", "the query has more than one statement"},
@@ -89,13 +89,13 @@ func TestSQLiteRejectsQueries(t *testing.T) {
 	} {
 		q := lookup.Question{SQL: k.query}
 		_, err := c.Verify(t.Context(), q, 1)
-		found, asked := c.Query(within(t, 10*time.Second), q, keys(1))
-		if k.says == "not authorized" { // reported only at execution
-			same(t, []string{"error: SQL logic error: not authorized (1)"}, lines(found, asked))
+		found, queryErr := c.Query(within(t, 10*time.Second), q, keys(1))
+		if k.wantText == "not authorized" { // reported only at execution
+			checkLines(t, []string{"error: SQL logic error: not authorized (1)"}, lines(found, queryErr))
 			continue
 		}
-		refused(t, err, k.says)
-		refused(t, asked, k.says)
+		checkRefused(t, err, k.wantText)
+		checkRefused(t, queryErr, k.wantText)
 	}
 	var left int
 	if err := f.db.QueryRowContext(t.Context(), `SELECT count(*) FROM orders`).Scan(&left); err != nil || left != 2 {
@@ -141,7 +141,7 @@ func TestSQLiteErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			found, err := f.source().Query(within(t, 30*time.Second), lookup.Question{SQL: k.query}, keys(1, 2, 3))
-			same(t, []string{beside, k.second, beside}, lines(found, err))
+			checkLines(t, []string{beside, k.second, beside}, lines(found, err))
 		})
 	}
 }
@@ -150,10 +150,10 @@ func TestSQLiteErrors(t *testing.T) {
 func TestUnavailableSQLite(t *testing.T) {
 	t.Parallel()
 	q := lookup.Question{SQL: byID}
-	fails := func(c lookup.Client, says string) {
+	fails := func(c lookup.Client, wantText string) {
 		t.Helper()
 		found, err := c.Query(within(t, 5*time.Second), q, keys(1, 2))
-		same(t, []string{whole + says}, lines(found, err))
+		checkLines(t, []string{sourceLine + wantText}, lines(found, err))
 		if err := c.Reach(within(t, 5*time.Second)); err == nil {
 			t.Error("it can be reached")
 		}
@@ -177,7 +177,7 @@ func TestUnavailableSQLite(t *testing.T) {
 	fails(c, "database is locked (5) (SQLITE_BUSY)")
 	f.run("COMMIT")
 	found, err := c.Query(within(t, 5*time.Second), q, keys(1))
-	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
+	checkLines(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }
 
 // TestSQLiteTimeout keeps the findings before a timeout.
@@ -191,13 +191,13 @@ func TestSQLiteTimeout(t *testing.T) {
 	}
 	found, err := c.Query(within(t, time.Second), lookup.Question{SQL: endless}, queries)
 	got := lines(found, err)
-	same(t, []string{`{"v":1}`, "error: the query took longer than …ms"}, got[:2])
-	same(t, []string{fmt.Sprintf("error: timeout after … of %d keys; make the query faster (does its column have an index?) or increase guards.timeout", len(queries))}, got[30:])
+	checkLines(t, []string{`{"v":1}`, "error: the query took longer than …ms"}, got[:2])
+	checkLines(t, []string{fmt.Sprintf("error: timeout after … of %d keys; make the query faster (does its column have an index?) or increase guards.timeout", len(queries))}, got[30:])
 }
 
-// TestABatchWaitsForNoOther queries a file with several concurrent batches, each with its own timeout: a batch queued
+// TestBatchWaitsForNoOther queries a file with several concurrent batches, each with its own timeout: a batch queued
 // behind another would report a timeout of the file.
-func TestABatchWaitsForNoOther(t *testing.T) {
+func TestBatchWaitsForNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFile(t)
 	c := f.source()
@@ -214,7 +214,7 @@ func TestABatchWaitsForNoOther(t *testing.T) {
 	t.Cleanup(stop)
 	for range 2 {
 		found, err := c.Query(within(t, 10*time.Second), lookup.Question{SQL: "select status from orders where id = $1"}, keys(1))
-		same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
+		checkLines(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 		if err := c.Reach(within(t, 10*time.Second)); err != nil {
 			t.Error(err)
 		}

@@ -19,30 +19,30 @@ func TestLookupPublishesNoEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.CreateStream(soon(t), jetstream.StreamConfig{Name: "SHIPS", Subjects: []string{"ships.>"}})
+	stream, err := js.CreateStream(shortContext(t), jetstream.StreamConfig{Name: "SHIPS", Subjects: []string{"ships.>"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := natsSource(t, conn)
-	found, err := client.Query(soon(t), lookup.Question{NATS: true}, []lookup.KeyQuery{{Subject: "ships.77"}, {Subject: "ships.78"}})
+	found, err := client.Query(shortContext(t), lookup.Question{NATS: true}, []lookup.KeyQuery{{Subject: "ships.77"}, {Subject: "ships.78"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	told(t, found, "a stream stores this subject", "a stream stores this subject")
-	info, err := stream.Info(soon(t))
+	checkLinesOf(t, found, "a stream stores this subject", "a stream stores this subject")
+	info, err := stream.Info(shortContext(t))
 	if err != nil || info.State.Msgs != 0 {
 		t.Errorf("the stream has %d messages, %v", info.State.Msgs, err)
 	}
 	for subject, ok := range map[string]bool{"ships.*": false, "*.77": false, "shop.*": true, "": true} {
-		_, err := client.Verify(soon(t), lookup.Question{NATS: true, Subject: subject}, 0)
+		_, err := client.Verify(shortContext(t), lookup.Question{NATS: true, Subject: subject}, 0)
 		if (err == nil) != ok || !ok && (!errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "SHIPS")) {
 			t.Errorf("%q is verified: %v", subject, err)
 		}
 	}
-	service(t, conn, "shop.*", func(m *nats.Msg) { says(t, m, `{"stream":"a river","error":{"err_code":7}}`) })
-	found, err = client.Query(soon(t), lookup.Question{NATS: true}, []lookup.KeyQuery{{Subject: "shop.1"}})
+	service(t, conn, "shop.*", func(m *nats.Msg) { respond(t, m, `{"stream":"a river","error":{"err_code":7}}`) })
+	found, err = client.Query(shortContext(t), lookup.Question{NATS: true}, []lookup.KeyQuery{{Subject: "shop.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	told(t, found, `{"stream":"a river","error":{"err_code":7}}`)
+	checkLinesOf(t, found, `{"stream":"a river","error":{"err_code":7}}`)
 }

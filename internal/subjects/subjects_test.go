@@ -61,7 +61,7 @@ func pattern(wild bool) *rapid.Generator[string] {
 }
 
 // A pattern covers a subject exactly where the broker says so, and what it covers has no subject outside of it.
-func TestCoversAsTheBrokerDoes(t *testing.T) {
+func TestCoversAsBrokerDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, subject := pattern(true).Draw(t, "a"), pattern(true).Draw(t, "b"), pattern(false).Draw(t, "subject")
 		if got, want := subjects.Covers(a, subject), natsserver.SubjectMatchesFilter(subject, a); got != want {

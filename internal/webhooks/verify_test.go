@@ -15,8 +15,8 @@ import (
 // signedAt is the signing time in the examples of the schemes' documentation.
 var signedAt = time.Unix(1614265330, 0)
 
-// proof is a request that its hook accepts.
-type proof struct {
+// signedRequest is a request that its hook accepts.
+type signedRequest struct {
 	scheme Scheme
 	secret string
 	body   string
@@ -24,9 +24,9 @@ type proof struct {
 	id     string // the id of a repeat
 }
 
-// proofs are requests with third-party signatures: those of GitHub and Standard Webhooks are from their documentation;
+// signedRequests are requests with third-party signatures: those of GitHub and Standard Webhooks are from their documentation;
 // the one of Stripe was made by hand, following its documentation.
-var proofs = []proof{
+var signedRequests = []signedRequest{
 	{GitHub, "It's a Secret to Everybody", "Hello, World!", map[string]string{
 		"X-Hub-Signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
 	}, "dffd6021bb2bd5b0af676290809ec3a53191dd81c7f70a4b28688a362182986f"},
@@ -39,7 +39,7 @@ var proofs = []proof{
 	}, "evt_1"},
 }
 
-func (p proof) hook(t *testing.T, secrets string) *Webhook {
+func (p signedRequest) hook(t *testing.T, secrets string) *Webhook {
 	t.Helper()
 	h := &Webhook{Name: "h", Scheme: p.scheme, SecretFile: "secret"}
 	if err := h.LoadSecrets([]byte(secrets)); err != nil {
@@ -48,7 +48,7 @@ func (p proof) hook(t *testing.T, secrets string) *Webhook {
 	return h
 }
 
-func reading(header map[string]string) func(string) string {
+func headerOf(header map[string]string) func(string) string {
 	h := http.Header{}
 	for name, value := range header {
 		h.Set(name, value)
@@ -57,10 +57,10 @@ func reading(header map[string]string) func(string) string {
 }
 
 func TestValidSignatures(t *testing.T) {
-	for _, p := range proofs {
+	for _, p := range signedRequests {
 		t.Run(string(p.scheme), func(t *testing.T) {
 			for _, secrets := range []string{p.secret, p.secret + "\r\n", "\nb2xk\n" + p.secret + "\n"} {
-				id, err := p.hook(t, secrets).Verify(reading(p.header), []byte(p.body), signedAt.Add(Tolerance))
+				id, err := p.hook(t, secrets).Verify(headerOf(p.header), []byte(p.body), signedAt.Add(Tolerance))
 				if err != nil || id != p.id {
 					t.Errorf("with %q: %q, %v; want %q", secrets, id, err, p.id)
 				}
@@ -70,10 +70,10 @@ func TestValidSignatures(t *testing.T) {
 }
 
 func TestInvalidSignatures(t *testing.T) {
-	for _, p := range proofs {
+	for _, p := range signedRequests {
 		denied := func(what string, h *Webhook, header map[string]string, body string, now time.Time) {
 			t.Helper()
-			id, err := h.Verify(reading(header), []byte(body), now)
+			id, err := h.Verify(headerOf(header), []byte(body), now)
 			if !errors.Is(err, ErrDenied) {
 				t.Errorf("%s, %s: %q, %v", p.scheme, what, id, err)
 				return
@@ -116,33 +116,33 @@ func TestSignedButInvalid(t *testing.T) {
 		mac.Write([]byte(text))
 		return mac.Sum(nil)
 	}
-	h := proof{scheme: Stripe}.hook(t, "s")
+	h := signedRequest{scheme: Stripe}.hook(t, "s")
 	for _, at := range []string{"", "soon", "1e9", "9223372036854775808", "-9223372036854775808"} {
 		header := map[string]string{"Stripe-Signature": "t=" + at + ",v1=" + hex.EncodeToString(sign("s", at+".{}"))}
-		if _, err := h.Verify(reading(header), []byte("{}"), signedAt); !errors.Is(err, ErrDenied) {
+		if _, err := h.Verify(headerOf(header), []byte("{}"), signedAt); !errors.Is(err, ErrDenied) {
 			t.Errorf("signed at %q: %v", at, err)
 		}
 	}
 	// An event without an id is identified by its body.
 	for _, body := range []string{`{}`, `not JSON`, `{"id":7}`} {
 		header := map[string]string{"Stripe-Signature": "t=1614265330,v1=" + hex.EncodeToString(sign("s", "1614265330."+body))}
-		if id, err := h.Verify(reading(header), []byte(body), signedAt); err != nil || id != digest([]byte(body)) {
+		if id, err := h.Verify(headerOf(header), []byte(body), signedAt); err != nil || id != digest([]byte(body)) {
 			t.Errorf("%s: %q, %v", body, id, err)
 		}
 	}
-	h = proof{scheme: Standard}.hook(t, base64.StdEncoding.EncodeToString([]byte("s")))
+	h = signedRequest{scheme: Standard}.hook(t, base64.StdEncoding.EncodeToString([]byte("s")))
 	header := map[string]string{
 		"webhook-id": "", "webhook-timestamp": "1614265330",
 		"webhook-signature": "v1," + base64.StdEncoding.EncodeToString(sign("s", ".1614265330.{}")),
 	}
-	if _, err := h.Verify(reading(header), []byte("{}"), signedAt); !errors.Is(err, ErrDenied) {
+	if _, err := h.Verify(headerOf(header), []byte("{}"), signedAt); !errors.Is(err, ErrDenied) {
 		t.Errorf("without an id: %v", err)
 	}
 }
 
 func TestSchemeNoneAcceptsEverything(t *testing.T) {
 	h := &Webhook{Name: "h", Scheme: None}
-	if id, err := h.Verify(reading(nil), []byte("x"), signedAt); id != "" || err != nil {
+	if id, err := h.Verify(headerOf(nil), []byte("x"), signedAt); id != "" || err != nil {
 		t.Errorf("%q, %v", id, err)
 	}
 }

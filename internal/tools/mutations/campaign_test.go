@@ -68,7 +68,7 @@ func newCampaign(t *testing.T) (c campaign, out *strings.Builder) {
 
 const only = "./sum -run ^TestOf$"
 
-func TestABugIsCaughtOrReported(t *testing.T) {
+func TestBugIsCaughtOrReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		replace string
 		tests   []string
@@ -113,7 +113,7 @@ func TestABugIsCaughtOrReported(t *testing.T) {
 	}
 }
 
-func TestACampaignFailsIfABugSurvives(t *testing.T) {
+func TestCampaignFailsIfBugSurvives(t *testing.T) {
 	c, out := newCampaign(t)
 	dead := bug{Name: "dead", Promise: "P1", File: "sum/sum.go", Find: "return a + b", Replace: "return 0", Tests: []string{only}}
 	if err := c.run(t.Context(), []bug{dead}); err != nil {
@@ -132,7 +132,7 @@ func TestACampaignFailsIfABugSurvives(t *testing.T) {
 	}
 }
 
-func TestACampaignNeedsPassingTests(t *testing.T) {
+func TestCampaignNeedsPassingTests(t *testing.T) {
 	c, _ := newCampaign(t)
 	b := bug{Name: "b", File: "sum/sum.go", Find: "return a + b", Replace: "return 0", Tests: []string{only}}
 	if err := os.WriteFile(filepath.Join(c.root, "sum", "sum.go"), []byte("package sum\n\nfunc Of(a, b int) int { return a + b + 1 }\n"), 0o600); err != nil {
@@ -143,7 +143,7 @@ func TestACampaignNeedsPassingTests(t *testing.T) {
 	}
 }
 
-func TestABugThatDoesNotApply(t *testing.T) {
+func TestBugThatDoesNotApply(t *testing.T) {
 	c, _ := newCampaign(t)
 	for name, find := range map[string]string{"gone": "return a * b", "not unique": "return", "empty": "", "the same": "return 1"} {
 		_, err := bug{Name: "mine", File: "sum/sum.go", Find: find, Replace: "return 1"}.plant(c.root)

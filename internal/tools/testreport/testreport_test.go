@@ -83,7 +83,7 @@ func TestPassingPackageIsOneLine(t *testing.T) {
 	}
 }
 
-func TestAFailedPackageShowsTheTestsThatFail(t *testing.T) {
+func TestFailedPackageShowsTestsThatFail(t *testing.T) {
 	for folder, want := range map[string]string{
 		"./bad":    "--- FAIL: TestFails/broken\none is not two\nFAIL\ttested/bad",
 		"./panics": "panic: no way\npanics_test.go:5\nFAIL\ttested/panics",
@@ -101,7 +101,7 @@ func TestAFailedPackageShowsTheTestsThatFail(t *testing.T) {
 	}
 }
 
-func TestTheTableEndsWithTheFailedTests(t *testing.T) {
+func TestTableEndsWithFailedTests(t *testing.T) {
 	_, table := testModule(t, "./bad")
 	_, failed, _ := strings.Cut(table, "FAIL\ttested/bad")
 	if !strings.Contains(failed, "failed  tested/bad TestFails/broken\nbad_test.go:7: one is not two\n") {
@@ -114,7 +114,7 @@ func TestTheTableEndsWithTheFailedTests(t *testing.T) {
 	}
 }
 
-func TestALoopFailsForATestThatExceedsItsShare(t *testing.T) {
+func TestLoopFailsForTestThatExceedsItsShare(t *testing.T) {
 	ends := []event{
 		{Package: "p", Test: "TestParent", Elapsed: 300},
 		{Package: "p", Test: "TestParent/slow", Elapsed: 251},
@@ -130,7 +130,7 @@ func TestALoopFailsForATestThatExceedsItsShare(t *testing.T) {
 	}
 }
 
-func TestAnUnfinishedPackageShowsItsOutput(t *testing.T) {
+func TestUnfinishedPackageShowsItsOutput(t *testing.T) {
 	var out, record bytes.Buffer
 	events := `{"Action":"output","Package":"p","Test":"TestHangs","Output":"waits\n"}` + "\ngo: no network\n"
 	if err := follow(strings.NewReader(events), &out, &record); err != nil {

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testdisk.InMemory(m), goleak.IgnoreAnyFunction("deadman/internal/store/storetest.(*Cluster).await")) // it ends with the process
 }
 
-// world is a database and a broker.
-type world struct {
+// fixture is a database and a broker.
+type fixture struct {
 	t      *testing.T
 	dir    string
 	server *bus.Server
@@ -42,29 +42,29 @@ type world struct {
 	deaf   atomic.Int32 // number of system alerts that fail first
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	return newWorldOn(t, "")
+	return newFixtureOn(t, "")
 }
 
-// onBoth runs a test on each database, concurrently with other tests.
-func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, newWorld(t)) })
-	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, newWorldOn(t, storetest.Postgres(t))) })
+// onBothDatabases runs a test on each database, concurrently with other tests.
+func onBothDatabases(t *testing.T, test func(t *testing.T, w *fixture)) {
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, newFixture(t)) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, newFixtureOn(t, storetest.Postgres(t))) })
 }
 
-// newWorldOn returns a world on Postgres, or without a URL on SQLite.
-func newWorldOn(t *testing.T, url string) *world {
+// newFixtureOn returns a fixture on Postgres, or without a URL on SQLite.
+func newFixtureOn(t *testing.T, url string) *fixture {
 	t.Helper()
-	w := &world{t: t, dir: bustest.Dir(t), data: storetest.DataDir(t), rules: t.TempDir()}
+	w := &fixture{t: t, dir: bustest.Dir(t), data: storetest.DataDir(t), rules: t.TempDir()}
 	w.server = w.serve("127.0.0.1:0")
 	var err error
-	w.bus, err = bus.Connect(t.Context(), bus.Options{URL: w.server.ClientURL(), Log: quietly()})
+	w.bus, err = bus.Connect(t.Context(), bus.Options{URL: w.server.ClientURL(), Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.bus.Close)
-	w.store, err = store.Open(t.Context(), store.Options{DatabaseURL: url, DataDir: w.data, Log: quietly()})
+	w.store, err = store.Open(t.Context(), store.Options{DatabaseURL: url, DataDir: w.data, Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +76,11 @@ func newWorldOn(t *testing.T, url string) *world {
 	return w
 }
 
-func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func (w *world) serve(addr string) *bus.Server {
+func (w *fixture) serve(addr string) *bus.Server {
 	w.t.Helper()
-	s, err := bus.StartServer(bus.ServerOptions{Dir: w.dir, Addr: addr, Log: quietly()})
+	s, err := bus.StartServer(bus.ServerOptions{Dir: w.dir, Addr: addr, Log: discardLog()})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -100,14 +100,14 @@ slot: 1s
 `, entity, hours)
 }
 
-// rule applies the rule of an entity, with a shipment as its resolve.
-func (w *world) rule(entity string) {
+// saveOrderRule applies the rule of an entity, with a shipment as its resolve.
+func (w *fixture) saveOrderRule(entity string) {
 	w.t.Helper()
-	w.ruleAfter(entity, 1)
+	w.saveRuleAfter(entity, 1)
 }
 
-// ruleAfter is rule with its step after the given hours.
-func (w *world) ruleAfter(entity string, hours int) {
+// saveRuleAfter is rule with its step after the given hours.
+func (w *fixture) saveRuleAfter(entity string, hours int) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.rules, entity+".yaml"), []byte(unshippedRule(entity, hours)), 0o600); err != nil {
 		w.t.Fatal(err)
@@ -118,11 +118,11 @@ func (w *world) ruleAfter(entity string, hours int) {
 	}
 }
 
-func (w *world) registry() *rules.Registry {
-	return &rules.Registry{Store: w.store, Binder: w.bus.Binder, Catalog: rules.NewCatalog(w.store, w.store.Shards()), Jobs: w.store, Announce: w.announce, Now: time.Now, Log: quietly()}
+func (w *fixture) registry() *rules.Registry {
+	return &rules.Registry{Store: w.store, Binder: w.bus.Binder, Catalog: rules.NewCatalog(w.store, w.store.Shards()), Jobs: w.store, Announce: w.writeSystemAlert, Now: time.Now, Log: discardLog()}
 }
 
-func (w *world) publish(subject, body string) uint64 {
+func (w *fixture) publish(subject, body string) uint64 {
 	w.t.Helper()
 	seq, err := w.send(subject, body)
 	if err != nil {
@@ -132,24 +132,24 @@ func (w *world) publish(subject, body string) uint64 {
 }
 
 // send publishes an event from any goroutine.
-func (w *world) send(subject, body string) (uint64, error) {
+func (w *fixture) send(subject, body string) (uint64, error) {
 	_, seq, _, err := w.bus.EventPublisher.PublishEvent(w.t.Context(), subject, []byte(body), nil, "")
 	return seq, err
 }
 
-func (w *world) publishIDs(subject string, from, to int) {
+func (w *fixture) publishIDs(subject string, from, to int) {
 	w.t.Helper()
 	for i := from; i < to; i++ {
 		w.publish(subject, fmt.Sprintf(`{"id":%d}`, i))
 	}
 }
 
-func (w *world) js() jetstream.JetStream {
+func (w *fixture) js() jetstream.JetStream {
 	w.t.Helper()
 	return bustest.JetStream(w.t, w.server.ClientURL())
 }
 
-func (w *world) cursor(stream string) futurejobs.Cursor {
+func (w *fixture) cursor(stream string) futurejobs.Cursor {
 	w.t.Helper()
 	c, _, err := w.store.Cursor(w.t.Context(), stream)
 	if err != nil {
@@ -159,7 +159,7 @@ func (w *world) cursor(stream string) futurejobs.Cursor {
 }
 
 // jobs counts pending jobs and ended ones.
-func (w *world) jobs() (pending, ended int) {
+func (w *fixture) jobs() (pending, ended int) {
 	w.t.Helper()
 	return count(w.t, w.store.Jobs), count(w.t, w.store.History)
 }
@@ -188,25 +188,25 @@ type shards struct {
 func (s *shards) Holds(int16) bool { return s.held.Load() }
 func (s *shards) Count() int       { return s.n }
 
-// counts counts ingested events by outcome.
-type counts struct {
+// outcomeCounter counts ingested events by outcome.
+type outcomeCounter struct {
 	mu sync.Mutex
 	n  map[string]int
 }
 
-func (c *counts) Ingested(outcome string, n int) {
+func (c *outcomeCounter) Ingested(outcome string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n[outcome] += n
 }
 
 // Summarized implements Observer; it counts an outcome of its own.
-func (c *counts) Summarized(n int64) { c.Ingested("summarized", int(n)) }
+func (c *outcomeCounter) Summarized(n int64) { c.Ingested("summarized", int(n)) }
 
 // Alerted implements Observer; the tests read the alerts from the store.
-func (c *counts) Alerted(alerts.Alert) {}
+func (c *outcomeCounter) Alerted(alerts.Alert) {}
 
-func (c *counts) of(outcome string) int {
+func (c *outcomeCounter) count(outcome string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n[outcome]
@@ -216,35 +216,35 @@ func (c *counts) of(outcome string) int {
 type node struct {
 	*events.Intake
 	shards shards
-	counts counts
+	counts outcomeCounter
 	stop   func()
 }
 
 // start runs an intake that holds all shards, until the test ends or stop is called.
-func (w *world) start() *node {
+func (w *fixture) start() *node {
 	w.t.Helper()
 	return w.startOn(w.store)
 }
 
 // startOn is start with a wrapper around the database.
-func (w *world) startOn(ledger futurejobs.EffectStore) *node {
+func (w *fixture) startOn(ledger futurejobs.EffectStore) *node {
 	w.t.Helper()
 	return w.startReading(w.bus.Streams, ledger)
 }
 
 // startReading is startOn with a wrapper around the streams too.
-func (w *world) startReading(streams events.Streams, ledger futurejobs.EffectStore) *node {
+func (w *fixture) startReading(streams events.Streams, ledger futurejobs.EffectStore) *node {
 	w.t.Helper()
 	clock := futurejobs.NewClock(w.store.Now, time.Now)
 	if err := clock.Sync(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 	catalog := rules.NewCatalog(w.store, w.store.Shards())
-	n := &node{shards: shards{n: w.store.Shards()}, counts: counts{n: make(map[string]int)}}
+	n := &node{shards: shards{n: w.store.Shards()}, counts: outcomeCounter{n: make(map[string]int)}}
 	n.shards.held.Store(true)
 	n.Intake = events.NewIntake(events.Options{
 		Streams: streams, Catalog: catalog, Store: ledger, Shards: &n.shards,
-		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(), BrokerUptime: w.bus.Conn.ConnectedFor,
+		Now: clock.Now, Announce: w.writeSystemAlert, Observer: &n.counts, Log: discardLog(), BrokerUptime: w.bus.Conn.ConnectedFor,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -278,14 +278,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// caughtUp waits until an event is applied.
-func (w *world) caughtUp(stream string, seq uint64) {
+// waitUntilCaughtUp waits until an event is applied.
+func (w *fixture) waitUntilCaughtUp(stream string, seq uint64) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("%s is applied to %d", stream, seq), func() bool { return w.cursor(stream).LastSeq >= seq })
 }
 
-// announce writes a system alert, like a node.
-func (w *world) announce(ctx context.Context, r alerts.SystemAlert) error {
+// writeSystemAlert writes a system alert, like a node.
+func (w *fixture) writeSystemAlert(ctx context.Context, r alerts.SystemAlert) error {
 	if w.deaf.Add(-1) >= 0 {
 		return errors.New("the database is away")
 	}
@@ -293,8 +293,8 @@ func (w *world) announce(ctx context.Context, r alerts.SystemAlert) error {
 	return err
 }
 
-// said returns the alerts about streams, newest first.
-func (w *world) said() []futurejobs.ListedAlert {
+// systemAlerts returns the alerts about streams, newest first.
+func (w *fixture) systemAlerts() []futurejobs.ListedAlert {
 	w.t.Helper()
 	page, err := w.store.Alerts(w.t.Context(), futurejobs.Filter{Rule: alerts.SystemRule, Limit: futurejobs.MaxLimit})
 	if err != nil {

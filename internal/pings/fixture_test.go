@@ -21,16 +21,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// backup is the rule of the world. Its slots are so long that hardly any test sees the end of one.
-const backup = `
+// backupRule is the rule of the fixture. Its slots are so long that hardly any test sees the end of one.
+const backupRule = `
 name: backup
 entity: host
 trigger: {heartbeat: {every: 24h, grace: 1h, max: 6h, keys: [nightly, weekly]}}
 slot: 6h
 `
 
-// world is a real store with a rule, and a node that receives pings.
-type world struct {
+// fixture is a real store with a rule, and a node that receives pings.
+type fixture struct {
 	*testing.T
 	*store.Store
 	catalog *rules.Catalog
@@ -42,24 +42,24 @@ type world struct {
 	wrote   atomic.Int64 // jobs changed
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
-	fatal(t, err)
+	failOn(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 			t.Error(err)
 		}
 	})
-	w := &world{T: t, Store: s}
+	w := &fixture{T: t, Store: s}
 	w.catalog = rules.NewCatalog(s, s.Shards())
-	w.save(backup)
+	w.save(backupRule)
 	w.refresh()
 	w.finder = &pings.Resolver{Store: s, Catalog: w.catalog, Now: time.Now}
 	return w
 }
 
-func fatal(t *testing.T, err error) {
+func failOn(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -67,38 +67,38 @@ func fatal(t *testing.T, err error) {
 }
 
 // save saves a rule as another node does: the catalog of this node is not refreshed.
-func (w *world) save(text string) {
+func (w *fixture) save(text string) {
 	w.Helper()
 	documents, err := rules.Parse([]byte(text), "test.yaml")
-	fatal(w.T, err)
+	failOn(w.T, err)
 	document, err := json.Marshal(documents[0])
-	fatal(w.T, err)
+	failOn(w.T, err)
 	_, err = w.Save(w.Context(), rules.RuleVersion{Name: documents[0].Name, Entity: documents[0].Entity, Document: document}, rules.AnyVersion)
-	fatal(w.T, err)
+	failOn(w.T, err)
 }
 
-func (w *world) refresh() {
+func (w *fixture) refresh() {
 	w.Helper()
-	fatal(w.T, w.catalog.Refresh(w.Context()))
+	failOn(w.T, w.catalog.Refresh(w.Context()))
 	rule, err := w.catalog.Newest("backup")
-	fatal(w.T, err)
+	failOn(w.T, err)
 	w.rule = rule
 }
 
 // Pinged implements pings.Observer.
-func (w *world) Pinged(done futurejobs.ApplyResult) {
+func (w *fixture) Pinged(done futurejobs.ApplyResult) {
 	w.done.Add(1)
 	w.wrote.Add(int64(done.Created + done.Postponed))
 }
 
-// runs starts a receiver; stop ends it.
-func (w *world) runs(ledger pings.EffectStore) (stop func()) {
-	cancel, wait := w.begins(ledger)
+// run starts a receiver; stop ends it.
+func (w *fixture) run(ledger pings.EffectStore) (stop func()) {
+	cancel, wait := w.start(ledger)
 	return func() { cancel(); wait() }
 }
 
-// begins is runs with stop in two halves: cancel does not wait.
-func (w *world) begins(ledger pings.EffectStore) (cancel, wait func()) {
+// start is runs with stop in two halves: cancel does not wait.
+func (w *fixture) start(ledger pings.EffectStore) (cancel, wait func()) {
 	w.writer = &pings.LogWriter{Store: w.Store, Log: slog.New(slog.DiscardHandler)}
 	w.taker = pings.NewReceiver(pings.Receiver{
 		Catalog: w.catalog, Effects: ledger, Shards: w.Shards(), Now: time.Now, Observer: w, Log: w.writer,
@@ -118,30 +118,30 @@ func (w *world) begins(ledger pings.EffectStore) (cancel, wait func()) {
 	return cancel, wait
 }
 
-// of returns a ping of a key.
-func (w *world) of(key string, kind rules.Signal) pings.Ping {
+// newPing returns a ping of a key.
+func (w *fixture) newPing(key string, kind rules.Signal) pings.Ping {
 	return pings.Ping{Target: pings.Target{Rule: "backup", RuleID: w.rule.Engine().ID, Key: key}, Signal: pings.Signal{Kind: kind}}
 }
 
-// take sends a ping, or fails the test.
-func (w *world) take(p pings.Ping) {
+// send sends a ping, or fails the test.
+func (w *fixture) send(p pings.Ping) {
 	w.Helper()
-	fatal(w.T, w.taker.Receive(w.Context(), p))
+	failOn(w.T, w.taker.Receive(w.Context(), p))
 }
 
 // job returns the pending job of a key.
-func (w *world) job(key string) futurejobs.Job {
+func (w *fixture) job(key string) futurejobs.Job {
 	w.Helper()
 	l, err := w.Job(w.Context(), "backup", key)
-	fatal(w.T, err)
+	failOn(w.T, err)
 	return l.Job
 }
 
 // log returns the log of a key, newest first.
-func (w *world) log(key string) []pings.Entry {
+func (w *fixture) log(key string) []pings.Entry {
 	w.Helper()
 	w.writer.Write(w.Context())
 	entries, err := w.finder.History(w.Context(), w.rule.Engine().ID, key, 0, 1000)
-	fatal(w.T, err)
+	failOn(w.T, err)
 	return entries
 }
