@@ -188,7 +188,7 @@ entity: parcel`),
 	{
 		"no name",
 		withoutField("name"),
-		[]string{"1:1 /name: the rule has no name; write name: and 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as order-unshipped"},
+		[]string{"1:1 /name: the rule has no name; write one of 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as name: order-unshipped"},
 	},
 	{
 		"the node's own name",
@@ -303,7 +303,7 @@ entity: parcel`),
 	{
 		"pause",
 		withEdits("pause: {event: orders.changed, key: event.id}"),
-		[]string{`7:1 /pause: the pause would never end; add an if that stops holding, such as if: event.status == "ON_HOLD"`},
+		[]string{`7:1 /pause: the pause would never end; name the event that ends it, such as until: orders.released, or add an if that stops holding, such as if: event.status == "ON_HOLD"`},
 	},
 	{
 		"lookup",
@@ -337,27 +337,27 @@ entity: parcel`),
 	{
 		"key is a number",
 		withEdits("trigger: {event: orders.created, key: 5}"),
-		[]string{`3:39 /trigger/key: 5 is a number here, not an expression; quote the whole expression: "5"`},
+		[]string{`3:39 /trigger/key: 5 is a number here, not an expression; write one that reads a field, such as event.n`},
 	},
 	{
 		"while is a boolean",
 		withEdits("while: true"),
-		[]string{`7:8 /while: true is a boolean here, not an expression; quote the whole expression: "true"`},
+		[]string{`7:8 /while: true is a boolean here, not an expression; write a condition that reads a field, such as event.paid == true`},
 	},
 	{
 		"if is a number",
 		withEdits("trigger: {event: orders.created, key: event.id, if: 1}"),
-		[]string{`3:53 /trigger/if: 1 is a number here, not an expression; quote the whole expression: "1"`},
+		[]string{`3:53 /trigger/if: 1 is a number here, not an expression; write one that reads a field, such as event.n`},
 	},
 	{
 		"while is a tag",
 		withEdits("while: !event.paid"),
-		[]string{`7:8 : YAML reads !event.paid as a tag, not as part of a value; quote the whole value: "!event.paid"`},
+		[]string{`7:8 : YAML reads !event.paid as a tag, not as part of a value; quote the whole value`},
 	},
 	{
 		"tag before more",
 		withEdits("while: !!str x"),
-		[]string{`7:8 : YAML reads !!str as a tag, not as part of a value; quote the whole value: "!!str"`},
+		[]string{`7:8 : YAML reads !!str as a tag, not as part of a value; quote the whole value`},
 	},
 	{
 		"alias",

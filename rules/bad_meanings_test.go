@@ -447,7 +447,7 @@ handler: mine
 	{
 		"schedule as number",
 		withEdits("trigger: {schedule: 5}", "enabled: false"),
-		[]string{`3:21 /trigger/schedule: expected text, not a number; quote it: "5"`},
+		[]string{`3:21 /trigger/schedule: expected text, not a number; write text such as "0 9 * * 1-5"`},
 	},
 	{
 		"zone unknown",
@@ -590,7 +590,32 @@ handler: mine
 	{
 		"pause for good",
 		withEdits("pause: [{event: a, key: event.id}, {event: b, key: event.id}]"),
-		[]string{`7:9 /pause/0: the pause would never end; add an if that stops holding, such as if: event.status == "ON_HOLD"`},
+		[]string{`7:9 /pause/0: the pause would never end; name the event that ends it, such as until: orders.released, or add an if that stops holding, such as if: event.status == "ON_HOLD"`},
+	},
+	{
+		"end of a pause without an event",
+		withEdits("pause: {event: a, key: event.id, until: {key: event.id}}"),
+		[]string{"7:34 /pause/until/event: the event is missing; write the subject that ends a pause, such as orders.created"},
+	},
+	{
+		"end of a pause by a number",
+		withEdits("pause: {event: a, key: event.id, until: 3}"),
+		[]string{`7:41 /pause/until: expected text, not a number; quote it: "3"`},
+	},
+	{
+		"end of a pause by no subject",
+		withEdits("pause: {event: a, key: event.id, until: a..b}"),
+		[]string{`7:41 /pause/until/event: "a..b" has an empty token; write tokens with single dots between, such as orders.created`},
+	},
+	{
+		"end of a pause that never comes",
+		withEdits("pause: {event: a, key: event.id, until: {event: b, if: false}}"),
+		[]string{"7:56 /pause/until/if: false is a boolean here, not an expression; write a condition that reads a field, such as event.paid == false"},
+	},
+	{
+		"unknown field of the end of a pause",
+		withEdits("pause: {event: a, key: event.id, until: {event: b, unless: event.x}}"),
+		[]string{`7:52 /pause/until/unless: unknown field "unless"; the fields here are event, key, if, shape`},
 	},
 	{
 		"pause without key",
@@ -887,6 +912,16 @@ enabled: false
 		[]string{`7:8 /while: the condition is always true: whatever state.n is, > 5 or <= 5; did you mean "and"?`},
 	},
 	{
+		"a duration as elsewhere in the document",
+		withEdits("escalate: [{at: date(event.due) - 2h}]"),
+		[]string{`5:17 /escalate/0/at: "2h" is not a number; in an expression write hours(2) (at character 20)`},
+	},
+	{
+		"no duration and no number",
+		withEdits("while: event.n > 3x"),
+		[]string{`7:8 /while: bad number syntax: "3x" (at character 12)`},
+	},
+	{
 		"false written out",
 		withEdits("while: state.a == 1 and false"),
 		[]string{"7:8 /while: the condition is never true; remove the literal false"},
@@ -1054,7 +1089,7 @@ enabled: false
 	{
 		"at is a number",
 		withEdits("escalate: [{at: 9}]"),
-		[]string{`5:17 /escalate/0/at: 9 is a number here, not an expression; quote the whole expression: "9"`},
+		[]string{`5:17 /escalate/0/at: 9 is a number here, not an expression; write one that reads a field, such as event.n`},
 	},
 	{
 		"at empty",
@@ -1170,7 +1205,7 @@ enabled: false
 	{
 		"text as number",
 		withEdits("escalate: [{after: 3h, text: 5}]"),
-		[]string{`5:30 /escalate/0/text: 5 is a number here, not an expression; quote the whole expression: "5"`},
+		[]string{`5:30 /escalate/0/text: 5 is a number here, not text; quote it: "5"`},
 	},
 	{
 		"step unknown",
@@ -1238,7 +1273,7 @@ enabled: false
 	{
 		"again as number",
 		withEdits("again: 1"),
-		[]string{`7:8 /again: expected text, not a number; quote it: "1"`},
+		[]string{`7:8 /again: expected one of keep, restart, not a number`},
 	},
 	{
 		"interval too long",

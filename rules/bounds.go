@@ -51,8 +51,12 @@ func subjectClaims(d document.Document, b *access.Bounds) []claim {
 	for i, w := range d.Resolve {
 		events = append(events, claim{document.ItemPointer("/resolve", i) + "/event", mayRead(b, w.Event)})
 	}
-	for i, w := range d.Pause {
-		events = append(events, claim{document.ItemPointer("/pause", i) + "/event", mayRead(b, w.Event)})
+	for i, p := range d.Pause {
+		at := document.ItemPointer("/pause", i)
+		events = append(events, claim{at + "/event", mayRead(b, p.Event)})
+		if p.Until != nil {
+			events = append(events, claim{at + "/until/event", mayRead(b, p.Until.Event)})
+		}
 	}
 	return events
 }

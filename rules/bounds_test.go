@@ -26,8 +26,8 @@ func TestBoundsRefuseUses(t *testing.T) {
 		{"trigger: {event: \"orders.>\", key: event.id}\nescalate: [{after: 1h, step: s}]", "/trigger/event"},
 		{
 			"trigger: {event: acme.a, key: event.id}\nresolve: [{event: acme.b, key: event.id}, {event: orders.shipped, key: event.id}]\n" +
-				"update: [{event: orders.u, key: event.id}]\npause: [{event: orders.p, key: event.id, if: event.x}, {event: acme.p, key: event.id}]\nescalate: [{after: 1h, step: s}]",
-			"/update/0/event /resolve/1/event /pause/0/event",
+				"update: [{event: orders.u, key: event.id}]\npause: [{event: orders.p, key: event.id, if: event.x}, {event: acme.p, key: event.id}, {event: acme.p, key: event.id, until: orders.q}]\nescalate: [{after: 1h, step: s}]",
+			"/update/0/event /resolve/1/event /pause/0/event /pause/2/until/event",
 		},
 		{"trigger: {heartbeat: {event: orders.beat, key: event.id, every: 1h}}", "/trigger/heartbeat/event"},
 		{"trigger: {heartbeat: {every: 1h}}", ""},

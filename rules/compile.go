@@ -145,7 +145,7 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, document.Problems) {
 func (c *compiler) names(d document.Document) {
 	switch {
 	case d.Name == "":
-		c.problem("/name", "the rule has no name; write name: and %s", document.NameForm+", such as order-unshipped")
+		c.problem("/name", "the rule has no name; write one of %s, such as name: order-unshipped", document.NameForm)
 	case d.Name == alerts.SystemRule:
 		c.problem("/name", "%q is reserved for deadman's own alerts; use another name", d.Name)
 	case !document.NamePattern.MatchString(d.Name):

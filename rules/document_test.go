@@ -55,7 +55,9 @@ func (t drawing) document() document.Document {
 		d.Update = []document.Watch{{Event: "orders.changed", Key: "event.id"}}
 	}
 	for range one(t, "pauses", 0, 1, 2) {
-		d.Pause = append(d.Pause, document.Watch{Event: "orders.changed", Key: "event.id", If: `event.status == "ON: #HOLD"`})
+		p := document.Pause{Watch: document.Watch{Event: "orders.changed", Key: "event.id", If: `event.status == "ON: #HOLD"`}}
+		p.Until = one(t, "until", nil, &document.Watch{Event: "orders.released", Key: "event.order"}, &document.Watch{Event: "orders.changed", Key: "event.id", If: "event.done"})
+		d.Pause = append(d.Pause, p)
 	}
 	if t.yes("handled") && !d.Enabled {
 		d.Handler = t.name("handler")

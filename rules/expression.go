@@ -190,6 +190,13 @@ func explain(err error, d exprEnv) error {
 			return fmt.Errorf("%s (at character %d)", unknownOfJob(name), at.Column+1)
 		}
 	}
+	if at != nil {
+		if text, ok := strings.CutPrefix(at.Message, "bad number syntax: "); ok {
+			if call := spanCall(strings.Trim(text, `"`)); call != "" {
+				return fmt.Errorf("%s is not a number; in an expression write %s (at character %d)", text, call, at.Column+1)
+			}
+		}
+	}
 	switch {
 	case strings.Contains(message, `Operator("=")`):
 		message += `; to compare, write "=="`
@@ -201,6 +208,19 @@ func explain(err error, d exprEnv) error {
 		message = fmt.Sprintf("the expression has more than %d parts; make it simpler", maxNodes)
 	}
 	return errors.New(message)
+}
+
+// spanCall returns the call that has the value of a duration as other fields of a rule write it; empty: text is none.
+func spanCall(text string) string {
+	if _, err := document.ParseDuration(text); err != nil {
+		return ""
+	}
+	for unit, call := range map[string]string{"d": "days", "h": "hours", "m": "minutes", "s": "seconds"} {
+		if n, is := strings.CutSuffix(text, unit); is && strings.Trim(n, "0123456789") == "" {
+			return call + "(" + n + ")"
+		}
+	}
+	return fmt.Sprintf("duration(%q)", text)
 }
 
 func unknownName(name string, d exprEnv) string {

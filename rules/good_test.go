@@ -20,6 +20,8 @@ var goodDocuments = []struct{ name, text string }{
 		"update: {event: orders.changed, key: event.id}",
 		"pause: {event: orders.changed, key: event.id, if: 'event.status == \"ON_HOLD\"'}",
 	)},
+	{"a pause from an event until another", withEdits("pause: {event: orders.held, key: event.id, until: orders.released}")},
+	{"a pause until an event with a key of its own", withEdits("pause: [{event: orders.held, key: event.id, if: event.days > 1, until: {event: orders.changed, key: event.order, if: 'event.status == \"READY\"'}}]")},
 	{"a pause that another event ends", withEdits("pause: [{event: orders.held, key: event.id}, {event: orders.*, key: event.id, if: 'wildcard(1) == \"held\"'}]")},
 	{"until acknowledged, and a step after that", withEdits("escalate: [{after: 1h}, {every: 15m, until: acknowledged, step: nag}, {after: 8h, severity: critical}]")},
 	{"spread", withEdits("spread: 30m")},

@@ -169,8 +169,8 @@ func (h *ruleMatch) matchUpdate(w *subscription) error {
 	return nil
 }
 
-// matchPause suspends the time of a job if the condition of one of the rule's pauses holds for the event, and resumes
-// it if the event is for a pause and no condition holds.
+// matchPause suspends the time of a job if the event begins one of the rule's pauses, and resumes it if the event ends one
+// and begins none.
 func (h *ruleMatch) matchPause() error {
 	resumeKey := ""
 	for i := range h.pauses {
@@ -179,7 +179,7 @@ func (h *ruleMatch) matchPause() error {
 		if !ok {
 			continue
 		}
-		still, err := w.holds(s)
+		holds, err := w.holds(s)
 		if err != nil {
 			return err
 		}
@@ -187,11 +187,13 @@ func (h *ruleMatch) matchPause() error {
 		if err != nil {
 			return err
 		}
-		if still {
+		switch {
+		case holds && w.pause != endsPause:
 			h.addEffect(key, futurejobs.Pause{})
 			return nil
+		case holds || w.pause == pausesWhile:
+			resumeKey = key
 		}
-		resumeKey = key
 	}
 	if resumeKey != "" {
 		h.addEffect(resumeKey, futurejobs.Resume{Apart: h.scattered, Next: func(j futurejobs.Job) time.Time { return h.versionOf(j).nextOf(j) }})

@@ -28,7 +28,7 @@ func (s streamRoles) changing() []string {
 	for _, r := range d.Resolve {
 		changing[r.Event] = true
 	}
-	for _, w := range slices.Concat(d.Update, d.Pause) {
+	for _, w := range d.Changes() {
 		changing[w.Event] = true
 	}
 	return s.of(changing)
@@ -57,7 +57,7 @@ func (s streamRoles) of(subjects map[string]bool) []string {
 // pausing returns the streams of the events that pause jobs, sorted.
 func (s streamRoles) pausing() []string {
 	subjects := make(map[string]bool)
-	for _, w := range s.document.Pause {
+	for _, w := range s.document.Pauses() {
 		subjects[w.Event] = true
 	}
 	return sourcesOf(s.of(subjects))

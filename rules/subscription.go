@@ -104,10 +104,25 @@ func (c subscriptionCompiler) subscriptions(pointer string, n int) bool {
 // pauses compiles the events that suspend a job's time. Without an event to resume it, the job would be suspended for
 // ever.
 func (c subscriptionCompiler) pauses(d document.Document) []subscription {
-	if len(d.Pause) > 0 && !slices.ContainsFunc(d.Pause, func(w document.Watch) bool { return w.If != "" }) {
-		c.problem(c.item("/pause", 0), `the pause would never end; add an if that stops holding, such as if: event.status == "ON_HOLD"`)
+	if c.subscriptions("/pause", len(d.Pause)) {
+		return nil
 	}
-	return c.watches("/pause", d.Pause, "pauses a job")
+	if len(d.Pause) > 0 && !slices.ContainsFunc(d.Pause, func(p document.Pause) bool { return p.If != "" || p.Until != nil }) {
+		c.problem(c.item("/pause", 0), `the pause would never end; name the event that ends it, such as until: orders.released, or add an if that stops holding, such as if: event.status == "ON_HOLD"`)
+	}
+	var compiled []subscription
+	for i, p := range d.Pause {
+		at := c.item("/pause", i)
+		begin := c.watch(at, p.Watch, "pauses a job")
+		if p.Until == nil {
+			compiled = append(compiled, begin)
+			continue
+		}
+		end := c.watch(at+"/until", *p.Until, "ends a pause")
+		begin.pause, end.pause = beginsPause, endsPause
+		compiled = append(compiled, begin, end)
+	}
+	return compiled
 }
 
 func (c subscriptionCompiler) resolves(d document.Document) []subscription {
@@ -204,7 +219,18 @@ type subscription struct {
 
 	distinct *expression // nil: it is no set
 	need     *expression // how many members the set has; nil if distinct is
+
+	pause pauseRole
 }
+
+// pauseRole is what an event of a pause does if its condition holds.
+type pauseRole uint8
+
+const (
+	pausesWhile pauseRole = iota // it begins a pause, and ends one if the condition does not hold
+	beginsPause
+	endsPause
+)
 
 // holds reports whether the watch's condition holds.
 func (w *subscription) holds(s scope) (bool, error) {

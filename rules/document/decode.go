@@ -38,6 +38,11 @@ func nearestPlace(places map[string]place, pointer string) place {
 func (r *reader) document(n node) Document {
 	d := New()
 	d.fields().read(r, n, "")
+	for _, p := range d.Pause {
+		if p.Until != nil && p.Until.Key == "" {
+			p.Until.Key = p.Key
+		}
+	}
 	late, checks := d.catchUp(), d.checks()
 	if _, written := r.places["/hold"]; !written {
 		d.Hold = d.holdDuration()

@@ -23,7 +23,7 @@ type Document struct {
 	Trigger     Trigger           `json:"trigger"`
 	Update      []Watch           `json:"update,omitempty"` // their bodies are merged into state
 	Resolve     []Resolve         `json:"resolve,omitempty"`
-	Pause       []Watch           `json:"pause,omitempty"` // time is suspended while the condition of the last of them holds
+	Pause       []Pause           `json:"pause,omitempty"` // time is suspended as the last of their events decides
 	Lookup      *Lookup           `json:"lookup,omitempty"`
 	While       string            `json:"while,omitempty"` // the condition that still has to hold; empty: the job is not resolved
 	Escalate    []Step            `json:"escalate,omitempty"`
@@ -95,6 +95,27 @@ type Watch struct {
 	If    string `json:"if,omitempty"`
 	Shape Shape  `json:"shape,omitempty"`
 }
+
+// Pause is an event that suspends the time of a job while its condition holds, or with Until, until another event.
+type Pause struct {
+	Watch
+	Until *Watch `json:"until,omitempty"`
+}
+
+// Pauses returns the events that suspend or resume the time of jobs.
+func (d Document) Pauses() []Watch {
+	var all []Watch
+	for _, p := range d.Pause {
+		all = append(all, p.Watch)
+		if p.Until != nil {
+			all = append(all, *p.Until)
+		}
+	}
+	return all
+}
+
+// Changes returns the events that change a job without ending it.
+func (d Document) Changes() []Watch { return slices.Concat(d.Update, d.Pauses()) }
 
 // Resolve is an event that ends a job because the expected happened; or, with Distinct, one of a set of such events.
 type Resolve struct {
@@ -227,7 +248,7 @@ func (d Document) Subjects() []string {
 	for _, r := range d.Resolve {
 		all = append(all, r.Event)
 	}
-	for _, w := range slices.Concat(d.Update, d.Pause) {
+	for _, w := range d.Changes() {
 		all = append(all, w.Event)
 	}
 	var once []string

@@ -25,6 +25,7 @@ type text struct {
 	pattern string // for the schema
 	most    int    // characters, for the schema; 0: any
 	empty   bool   // it may be empty
+	example string // of a text that is never a number; empty: a quoted number may be right
 }
 
 func (v text) read(r *reader, n node, p string) {
@@ -35,6 +36,10 @@ func (v text) read(r *reader, n node, p string) {
 			r.problem(p, "the text is empty; write one or remove the field")
 		}
 	case aNumber, aBoolean:
+		if v.example != "" {
+			r.problem(p, "expected text, not %s; write text such as %q", n.kind, v.example)
+			return
+		}
 		r.problem(p, "expected text, not %s; quote it: %q", n.kind, n.text)
 	case aNull:
 		r.problem(p, "the field has no value; set one or remove the field")
@@ -57,7 +62,13 @@ type choice struct {
 	of []string
 }
 
-func (v choice) read(r *reader, n node, p string) { text{to: v.to}.read(r, n, p) }
+func (v choice) read(r *reader, n node, p string) {
+	if n.kind == aNumber || n.kind == aBoolean {
+		r.problem(p, "expected one of %s, not %s", strings.Join(v.of, ", "), n.kind)
+		return
+	}
+	text{to: v.to}.read(r, n, p)
+}
 
 func (v choice) schema(jsonschema.Definitions) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "string"}
@@ -67,7 +78,21 @@ func (v choice) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return s
 }
 
-// source is an expression or a template: text that YAML may have converted into another type.
+// template is a text with expressions in it, which YAML may have converted into another type.
+type template struct{ to *string }
+
+func (v template) read(r *reader, n node, p string) {
+	if n.kind != aNumber && n.kind != aBoolean {
+		source(v).read(r, n, p)
+		return
+	}
+	*v.to = unread
+	r.problem(p, "%s is %s here, not text; quote it: %q", n.text, n.kind, n.text)
+}
+
+func (v template) schema(d jsonschema.Definitions) *jsonschema.Schema { return source(v).schema(d) }
+
+// source is an expression: text that YAML may have converted into another type.
 type source struct{ to *string }
 
 func (v source) read(r *reader, n node, p string) {
@@ -78,9 +103,12 @@ func (v source) read(r *reader, n node, p string) {
 			*v.to = unread
 			r.problem(p, "the expression is empty; write one or remove the field")
 		}
-	case aNumber, aBoolean:
+	case aBoolean:
 		*v.to = unread
-		r.problem(p, "%s is %s here, not an expression; quote the whole expression: %q", n.text, n.kind, n.text)
+		r.problem(p, "%s is %s here, not an expression; write a condition that reads a field, such as event.paid == %[1]s", n.text, n.kind)
+	case aNumber:
+		*v.to = unread
+		r.problem(p, "%s is %s here, not an expression; write one that reads a field, such as event.n", n.text, n.kind)
 	default:
 		*v.to = unread
 		r.problem(p, `YAML read this as %s; quote the whole expression if it contains ": " or " #", or begins with "{" or "["`, n.kind)
@@ -308,6 +336,23 @@ func (v optionalMapping[T]) read(r *reader, n node, pointer string) {
 
 func (v optionalMapping[T]) schema(d jsonschema.Definitions) *jsonschema.Schema {
 	return v.of(new(T)).schema(d)
+}
+
+// eventOrSubject is an event that is written as a mapping, or as its subject alone.
+type eventOrSubject struct{ to **Watch }
+
+func (v eventOrSubject) read(r *reader, n node, pointer string) {
+	*v.to = new(Watch)
+	if n.kind == aMapping {
+		(*v.to).until().read(r, n, pointer)
+		return
+	}
+	subjectOf(&(*v.to).Event).read(r, n, pointer)
+}
+
+func (v eventOrSubject) schema(d jsonschema.Definitions) *jsonschema.Schema {
+	w := new(Watch)
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{w.until().schema(d), subjectOf(&w.Event).schema(d)}}
 }
 
 // list is a list of mappings. blank is the i-th one before it is read.

@@ -23,7 +23,10 @@ func (d *Document) fields() mapping {
 				to: &d.Resolve, of: (*Resolve).fields, single: true, most: MaxResolves,
 				empty: "an empty list resolves nothing; remove the field",
 			}},
-			{"pause", "Events that pause a job while their condition is true, and resume it when it is false.", watches(&d.Pause, "pause", "an empty list pauses nothing; remove the field")},
+			{"pause", "Events that pause a job while their condition is true, or until another event.", list[Pause]{
+				to: &d.Pause, of: (*Pause).fields, single: true, most: MaxResolves,
+				empty: "an empty list pauses nothing; remove the field",
+			}},
 			{"lookup", "Query to a source at each check. The result is merged into the state.", optionalMapping[Lookup]{&d.Lookup, (*Lookup).fields}},
 			{"while", "Condition over event, state, key and since. While it is true, the job stays pending; when it is false, the job ends.", source{&d.While}},
 			{"escalate", "Escalation steps: when to raise an alert, and its severity and text.", list[Step]{
@@ -67,7 +70,7 @@ func (t *Trigger) fields() mapping {
 			{"if", "Condition over event. Other events are ignored.", source{&t.If}},
 			{"since", "Expression over event for the start of the job. Default: the time of the event.", source{&t.Since}},
 			{"shape", "Fields of the event body and their types.", &t.Shape},
-			{"schedule", "Crontab, @every DURATION or @at TIME. ? in a field is a value derived from the rule's name.", text{to: &t.Schedule, most: schedules.MaxText}},
+			{"schedule", "Crontab, @every DURATION or @at TIME. ? in a field is a value derived from the rule's name.", text{to: &t.Schedule, most: schedules.MaxText, example: "0 9 * * 1-5"}},
 			{"zone", "Time zone of the schedule.", text{to: &t.Zone}},
 			{"keys", "Keys for which each tick creates a job.", keysOf(&t.Keys)},
 			{"emit", "Event that each tick publishes, instead of creating a job.", optionalMapping[Emit]{&t.Emit, (*Emit).fields}},
@@ -101,7 +104,7 @@ func (h *Heartbeat) fields() mapping {
 			{"if", "Condition over event. Other events are ignored.", source{&h.If}},
 			{"shape", "Fields of the event body and their types.", &h.Shape},
 			{"every", "Maximum time between two heartbeats.", duration{&h.Every}},
-			{"schedule", "Crontab or @every DURATION, instead of every: a heartbeat is due after each tick.", text{to: &h.Schedule, most: schedules.MaxText}},
+			{"schedule", "Crontab or @every DURATION, instead of every: a heartbeat is due after each tick.", text{to: &h.Schedule, most: schedules.MaxText, example: "0 9 * * 1-5"}},
 			{"zone", "Time zone of the schedule.", text{to: &h.Zone}},
 			{"grace", "Tolerance before a missing heartbeat is overdue.", duration{&h.Grace}},
 			{"kind", "Expression over event for the kind of the heartbeat: success, start, fail, log or an exit status. Default: success.", source{&h.Kind}},
@@ -127,6 +130,19 @@ func (w *Watch) fields(name string) mapping {
 			{"shape", "Fields of the event body and their types.", &w.Shape},
 		},
 	}
+}
+
+// until are the fields of an event that ends a pause.
+func (w *Watch) until() mapping {
+	m := w.fields("until")
+	m.required = []string{"event"}
+	return m
+}
+
+func (p *Pause) fields() mapping {
+	m := p.Watch.fields("pause")
+	m.entries = append(m.entries, entry{"until", "Event that ends the pause: a subject, or a mapping. Its key is that of the pause unless it has one.", eventOrSubject{&p.Until}})
+	return m
 }
 
 func (s *Resolve) fields() mapping {
@@ -173,7 +189,7 @@ func (l *HTTPLookup) fields() mapping {
 		name: "http", required: []string{"source", "path"},
 		entries: []entry{
 			sourceOf(&l.Source),
-			{"path", "Template for the path, beginning with a slash.", source{&l.Path}},
+			{"path", "Template for the path, beginning with a slash.", template{&l.Path}},
 			{"absent", "HTTP statuses that mean that the entity does not exist.", statuses{&l.Absent}},
 		},
 	}
@@ -182,7 +198,7 @@ func (l *HTTPLookup) fields() mapping {
 func (l *NATSLookup) fields() mapping {
 	return mapping{
 		name: "nats", required: []string{"source", "subject"},
-		entries: []entry{sourceOf(&l.Source), {"subject", "Template for the subject.", source{&l.Subject}}},
+		entries: []entry{sourceOf(&l.Source), {"subject", "Template for the subject.", template{&l.Subject}}},
 	}
 }
 
@@ -192,7 +208,7 @@ func (l *KVLookup) fields() mapping {
 		entries: []entry{
 			sourceOf(&l.Source),
 			{"bucket", "Name of the bucket.", text{to: &l.Bucket, pattern: BucketPattern.String()}},
-			{"key", "Template for the key in the bucket. Default: the key of the entity.", source{&l.Key}},
+			{"key", "Template for the key in the bucket. Default: the key of the entity.", template{&l.Key}},
 		},
 	}
 }
@@ -210,7 +226,7 @@ func (s *Step) fields() mapping {
 			{"within", "Calendar: while it is closed, the step is postponed until it opens.", text{to: &s.Within, pattern: NamePattern.String()}},
 			{"step", "Name of the step.", text{to: &s.Name, pattern: NamePattern.String()}},
 			{"severity", "Severity of the alert.", choice{(*string)(&s.Severity), Severities}},
-			{"text", "Template for the text of the alert, over event, state, key, since, step and job.", source{&s.Text}},
+			{"text", "Template for the text of the alert, over event, state, key, since, step and job.", template{&s.Text}},
 		},
 	}
 }

@@ -48,7 +48,7 @@ func survey(tokens token.Tokens) Problems {
 				return append(ps, at(tk, tooManyRules))
 			}
 		case token.TagType:
-			ps = append(ps, at(tk, fmt.Sprintf(`YAML reads %s as a tag, not as part of a value; quote the whole value: "%s"`, configfile.Truncate(tk.Value, 40), configfile.Truncate(tk.Value, 40))))
+			ps = append(ps, at(tk, fmt.Sprintf("YAML reads %s as a tag, not as part of a value; quote the whole value", configfile.Truncate(tk.Value, 40))))
 		case token.AliasType, token.AnchorType:
 			ps = append(ps, at(tk, `YAML reads a leading "*" or "&" as an alias or an anchor, which rules don't have; quote the whole value`))
 		case token.MergeKeyType:

@@ -139,8 +139,11 @@ func hearings(d document.Document) (all []subscriptionView) {
 	for _, w := range d.Update {
 		all = append(all, subscriptionView{"updates the state", w.Event, w.Key, w.If})
 	}
-	for _, w := range d.Pause {
-		all = append(all, subscriptionView{"pauses the job", w.Event, w.Key, w.If})
+	for _, p := range d.Pause {
+		all = append(all, subscriptionView{"pauses the job", p.Event, p.Key, p.If})
+		if p.Until != nil {
+			all = append(all, subscriptionView{"ends the pause", p.Until.Event, p.Until.Key, p.Until.If})
+		}
 	}
 	for _, r := range d.Resolve {
 		does := "ends the job as " + cmp.Or(r.As, "resolved")
