@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,23 @@ type Readiness struct {
 	Ready      bool        `json:"ready"`   // all vital conditions are OK
 	Healthy    bool        `json:"healthy"` // all conditions are OK
 	Conditions []Condition `json:"conditions"`
+}
+
+// Sentence summarizes the conditions in one sentence.
+func (r Readiness) Sentence() string {
+	var names []string
+	for _, c := range r.Conditions {
+		if !c.OK {
+			names = append(names, strings.ReplaceAll(c.Name, "_", " "))
+		}
+	}
+	switch broken := strings.Join(names, ", "); {
+	case !r.Ready:
+		return "This node cannot serve requests: " + broken
+	case !r.Healthy:
+		return "Conditions failed: " + broken
+	}
+	return "All systems operational"
 }
 
 // readinessPages serves the conditions of the node.

@@ -50,6 +50,7 @@ func newAlertCmd(io *cli) *cobra.Command {
 				since("decided_after", "after", "raised"), until("decided_before", "before", "raised"),
 			},
 			none:   "no alerts",
+			drop:   []string{"step", "entity", "rule"},
 			header: []string{"id", "raised", "severity", "rule", "entity", "key", "step", "summary"},
 			row: func(io *cli, a web.Alert) []cell {
 				alert := a.Record()

@@ -16,6 +16,7 @@ func newChannelCmd(io *cli) *cobra.Command {
 	cmd.AddCommand(
 		listing[web.Channel]{
 			short: "List channels and their state", path: "/channels",
+			drop:   []string{"sent", "queued", "last sent", "kind"},
 			none:   "no channels; configure them in the file of deadman serve --notify",
 			header: []string{"name", "kind", "state", "queued", "sent", "last sent", "failing since", "error"},
 			row: func(io *cli, c web.Channel) []cell {

@@ -28,7 +28,7 @@ func newDeadLetterCmd(io *cli) *cobra.Command {
 	cmd.AddCommand(
 		listing[web.DeadLetter]{
 			short: "List dead letters, newest first", path: "/dead-letters", filters: deadLetterFilters,
-			none: "no dead letters", header: []string{"id", "refused", "rule", "subject", "stream", "seq", "events", "reason"},
+			none: "no dead letters", drop: []string{"seq", "stream", "events", "subject"}, header: []string{"id", "refused", "rule", "subject", "stream", "seq", "events", "reason"},
 			row: func(io *cli, d web.DeadLetter) []cell {
 				return []cell{
 					numberCell(d.ID), cellOf(io.relative(d.At)), cellOf(d.Rule), cellOf(d.Subject), cellOf(d.Stream),

@@ -19,7 +19,7 @@ func newEventCmd(io *cli) *cobra.Command {
 	addURL(cmd.PersistentFlags(), io)
 	var id string
 	send := &cobra.Command{
-		Use: "send SUBJECT [DATA|@FILE|-]", Short: "Publish an event and wait until it is durable",
+		Use: "send SUBJECT [DATA|@FILE|-]", Short: "Publish an event and wait until it is durable; exit code 3 if a rule refuses it",
 		Example: `  deadman event send orders.shipped '{"id": "1234"}'
   deadman event send orders.created @order.json --id order-1234-created`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -42,9 +42,14 @@ func newEventCmd(io *cli) *cobra.Command {
 				return err
 			}
 			if io.output == asJSON {
-				return writeValue(io.out, published)
+				err = writeValue(io.out, published)
+			} else {
+				err = printPublished(io, args[0], published)
 			}
-			return printPublished(io, args[0], published)
+			if err == nil && len(published.WouldDeadLetter) > 0 {
+				err = silentError{exitCondition}
+			}
+			return err
 		},
 	}
 	send.Flags().StringVar(&id, "id", "", "event id for deduplication: events with the same id, subject and token are stored once")
@@ -99,6 +104,7 @@ func newEventStreamsCmd(io *cli) *cobra.Command {
 	return listing[web.Stream]{
 		use: "streams", short: "List the streams with rule subjects and their ingest lag", path: "/streams",
 		none:   "no rule uses a stream",
+		drop:   []string{"gap-free since", "jobs created", "read by", "line", "unread", "rules"},
 		header: []string{"stream", "line", "state", "last event", "unread", "lag", "jobs created", "read by", "gap-free since", "problem", "rules"},
 		row:    streamRow,
 	}.command(io)

@@ -25,7 +25,7 @@ func newHistoryCmd(io *cli) *cobra.Command {
 			{parameter: "outcome", does: "filter by outcome, such as resolved or exhausted", values: wordsOf(checks.Outcomes()...)},
 			since("ended_after", "after", "ended"), until("ended_before", "before", "ended"),
 		},
-		none: "no ended jobs", header: []string{"ended", "rule", "entity", "key", "outcome", "checks", "alerts", "reason"},
+		none: "no ended jobs", drop: []string{"checks", "alerts", "entity", "rule"}, header: []string{"ended", "rule", "entity", "key", "outcome", "checks", "alerts", "reason"},
 		row: func(io *cli, e web.EndedJob) []cell {
 			return []cell{
 				cellOf(io.relative(e.EndedAt)), cellOf(e.Rule), cellOf(e.Entity), cellOf(e.Key),

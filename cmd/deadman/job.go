@@ -23,7 +23,7 @@ func newJobCmd(io *cli) *cobra.Command {
 				{parameter: "due", does: "only due jobs", kind: filterFlag},
 				since("due_after", "", "due"), until("due_before", "", "due"),
 			},
-			none: "no pending jobs", header: []string{"next check", "rule", "entity", "key", "step", "checks", "status", "acked"},
+			none: "no pending jobs", drop: []string{"checks", "entity", "acked"}, header: []string{"next check", "rule", "entity", "key", "step", "checks", "status", "acked"},
 			row: jobRow,
 		}.command(io),
 		onJob(io, &cobra.Command{Use: "get RULE KEY", Short: "Show one pending job", RunE: io.with(getJob)}),

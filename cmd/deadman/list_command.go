@@ -26,6 +26,7 @@ type listing[T any] struct {
 	filters []filter
 	none    string // message for an empty list
 	header  []string
+	drop    []string // columns left out of a narrow terminal, the first one first
 	row     func(*cli, T) []cell
 }
 
@@ -192,20 +193,45 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 		return writeJSON(io.out, raw)
 	}
 	if len(page.Items) == 0 {
-		_, err := fmt.Fprintln(io.out, l.none)
+		_, err := fmt.Fprintln(io.out, l.noneFor(query))
 		return err
 	}
 	t := newTable(io.out, io.palette, l.header...)
 	for _, item := range page.Items {
 		t.row(l.row(io, item)...)
 	}
+	left := t.drop(terminalWidth(io.out), l.drop)
 	if err := t.fit(terminalWidth(io.out)).end(); err != nil {
 		return err
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(io.err, "columns left out for this width: %s\n", strings.Join(left, ", "))
 	}
 	if page.Next != "" {
 		_, err = fmt.Fprintf(io.err, "more results: continue with --cursor %s\n", sanitize(page.Next))
 	}
 	return err
+}
+
+// noneFor returns the message for an empty list of a query.
+func (l listing[T]) noneFor(query url.Values) string {
+	narrowed := 0
+	for _, f := range l.filters {
+		if query.Has(f.parameter) {
+			narrowed++
+		}
+	}
+	noun, isPlain := strings.CutPrefix(l.none, "no ")
+	noun, _, _ = strings.Cut(noun, ";")
+	switch {
+	case narrowed == 0 || !isPlain:
+		return l.none
+	case query.Get("open") == "true" && narrowed == 1:
+		return "no open " + noun
+	case query.Get("open") == "true":
+		return "no open " + noun + " match these filters"
+	}
+	return "no " + noun + " match these filters"
 }
 
 // getAllPages reads all pages of a list.

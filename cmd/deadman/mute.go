@@ -22,6 +22,7 @@ func newMuteCmd(io *cli) *cobra.Command {
 		listing[web.Mute]{
 			short: "List mutes, newest first, including ended ones", path: "/mutes",
 			none:   "no mutes",
+			drop:   []string{"until", "ended by", "created by"},
 			header: []string{"id", "match", "until", "ends", "created by", "reason", "ended by"},
 			row: func(io *cli, m web.Mute) []cell {
 				until := dimCell("%s", io.exact(m.EndsAt))

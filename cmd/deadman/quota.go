@@ -21,6 +21,7 @@ func newQuotaCmd(io *cli) *cobra.Command {
 	cmd.AddCommand(
 		listing[web.Quota]{
 			short: "List quotas and their usage", path: "/quotas",
+			drop:   []string{"set", "kept answers", "kept alerts", "alert bytes", "event bytes", "job bytes"},
 			none:   "no quotas: none is set, and no token has a prefix",
 			header: []string{"prefix", "rules", "jobs", "job bytes", "events", "event bytes", "alerts", "alert bytes", "kept alerts", "kept answers", "set"},
 			row: func(io *cli, q web.Quota) []cell {

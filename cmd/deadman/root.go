@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,11 +24,11 @@ Start a node with deadman serve, then run deadman demo in a second terminal.`
 	complete(root, "output", completeWords(string(asText), string(asJSON)))
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetHelpCommand(newHelpCmd())
-	addGroup(root, "node", "Run a node:", newServeCmd(io), newConfigCmd(io), newMigrateCmd(io), newDemoCmd(io), newBenchCmd(io))
+	addGroup(root, "node", "Run a node:", newServeCmd(io), newStatusCmd(io), newConfigCmd(io), newMigrateCmd(io), newDemoCmd(io), newBenchCmd(io))
 	addGroup(root, "rules", "Rules and events:", newRuleCmd(io), newEventCmd(io), newDeadLetterCmd(io), newSourceCmd(io), newHandlerCmd(io))
 	addGroup(root, "jobs", "Jobs and alerts:", newJobCmd(io), newHistoryCmd(io), newExplainCmd(io), newAlertCmd(io), newMuteCmd(io), newChannelCmd(io))
 	addGroup(root, "access", "Access:", newTokenCmd(io), newSessionCmd(io), newQuotaCmd(io))
-	root.AddCommand(newVersionCmd(io))
+	root.AddCommand(newVersionCmd(io), newExitCodesTopic())
 	return root
 }
 
@@ -71,6 +72,7 @@ func commandName(cmd *cobra.Command) string {
 func noCommand(cmd *cobra.Command, name string) error {
 	hint := "see " + cmd.CommandPath() + " --help"
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		slices.SortStableFunc(near, func(a, b string) int { return distance(name, a) - distance(name, b) })
 		hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
 	}
 	if cmd.HasParent() {

@@ -56,6 +56,7 @@ func newRuleListCmd(io *cli) *cobra.Command {
 			{parameter: "paused", does: "filter by paused: true or false", values: []string{"true", "false"}},
 		},
 		none:   "no rules; write a first one with deadman rule new",
+		drop:   []string{"by", "bundle", "version", "saved", "entity", "next tick", "subjects"},
 		header: []string{"rule", "entity", "version", "state", "pending", "open alerts", "bundle", "saved", "by", "next tick", "subjects"},
 		row: func(io *cli, r web.Rule) []cell {
 			return []cell{

@@ -21,7 +21,7 @@ import (
 func newRuleApplyCmd(io *cli) *cobra.Command {
 	a := &applyRun{io: io}
 	cmd := &cobra.Command{
-		Use: "apply -f FILE|DIR|-...", Short: "Apply rule files to the node and show the changes",
+		Use: "apply FILE|DIR|-...", Short: "Apply rule files to the node and show the changes",
 		Long: `Applies rule files to a node. Changed rules are saved as new versions and shown. All rules are
 validated first; if one is invalid, no rule is changed.
 
@@ -31,11 +31,14 @@ deletes the rules of the bundle that are on the node but in none of the files.`,
 		Example: `  deadman rule apply -f rules/ --dry-run
   deadman rule apply -f rules/ --prune
   deadman rule apply -f order-unshipped.yaml --apply-to pending`,
-		Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.run(cmd.Context()) },
+		ValidArgsFunction: completeFiles(ruleEndings...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.paths = append(a.paths, args...)
+			return a.run(cmd.Context())
+		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&a.paths, "file", "f", nil, "file or folder of rules, or - for standard input; can be repeated")
+	flags.StringArrayVarP(&a.paths, "file", "f", nil, "file or folder of rules, like an argument; can be repeated")
 	flags.BoolVar(&a.dryRun, "dry-run", false, "show the changes without applying them")
 	flags.BoolVar(&a.prune, "prune", false, "delete rules of the bundle that are in none of the files")
 	flags.BoolVar(&a.adopt, "adopt", false, "move rules of other bundles to this bundle")
@@ -122,7 +125,7 @@ func (a *applyRun) check() (err error) {
 	}
 	switch {
 	case len(a.paths) == 0:
-		return usage("rule apply requires -f with a file, a folder, or - for standard input")
+		return usage("rule apply requires a file, a folder, or - for standard input")
 	case a.to != applyToNew && a.to != applyToPending:
 		return usage("--apply-to is %q; it must be %s or %s", a.to, applyToNew, applyToPending)
 	case a.prune && !folders && a.bundle == "":

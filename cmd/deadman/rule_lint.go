@@ -17,23 +17,24 @@ import (
 
 func newRuleLintCmd(io *cli) *cobra.Command {
 	var calendarFile, sourceFile string
+	var more []string
 	cmd := &cobra.Command{
 		Use: "lint FILE|DIR|-...", Short: "Validate rule files; exit code 3 if there are errors",
 		Long: `Validates rule files without a node and prints all errors with their positions and remedies.
 
 --calendars also validates the names of calendars. --sources also validates lookups against their
 sources, without running them.`,
-		Args: func(cmd *cobra.Command, args []string) error {
+		ValidArgsFunction: completeFiles(ruleEndings...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			args = append(args, more...)
 			if len(args) == 0 {
 				return usage("%s requires files or folders", commandName(cmd))
 			}
-			return nil
-		},
-		ValidArgsFunction: completeFiles(ruleEndings...),
-		RunE: func(cmd *cobra.Command, args []string) error {
 			return lintRules(cmd.Context(), io, args, calendarFile, sourceFile)
 		},
 	}
+	cmd.Flags().StringArrayVarP(&more, "file", "f", nil, "file or folder of rules, like an argument; can be repeated")
+	complete(cmd, "file", completeFiles(ruleEndings...))
 	addCalendars(cmd, &calendarFile)
 	textFlagVar(cmd.Flags(), &sourceFile, "sources", "file", "", "sources file, as for serve")
 	complete(cmd, "sources", completeFiles("yaml", "yml"))

@@ -188,7 +188,8 @@ func printPingLog(ctx context.Context, io *cli, path, key string) error {
 		query.Set("key", key)
 	}
 	return listing[web.PingEntry]{
-		none:   "no pings",
+		none:   "no pings in the log; a ping is logged within a second or two",
+		drop:   []string{"time", "client", "run", "duration"},
 		header: []string{"when", "time", "key", "kind", "run", "duration", "client", "body"},
 		row: func(io *cli, e web.PingEntry) []cell {
 			return []cell{

@@ -21,12 +21,12 @@ import (
 func newRulePreviewCmd(io *cli) *cobra.Command {
 	v := &previewRun{io: io}
 	cmd := &cobra.Command{
-		Use: "preview -f FILE|- [--event EVENT]", Short: "Simulate a rule for an event or its schedule and show the timeline",
+		Use: "preview [FILE|-] [--event EVENT]", Short: "Simulate a rule for an event or its schedule and show the timeline",
 		Long: `Runs events through the engine in simulated time and shows the timeline of the job: checks, steps,
 alert texts and outcome. No alerts are published and no notifications are sent.
 
-With -f, the rule is read from a file and no node is required; --rule selects one of several rules
-in the file. Without -f, --rule is a rule of the node. --found sets the result of a lookup for all
+With a file, no node is required; --rule selects one of several rules
+in the file. Without a file, --rule is a rule of the node. --found sets the result of a lookup for all
 checks; without it the node queries the source once.
 
 A rule with a schedule requires no event: the preview shows its next ticks from --at on, with the
@@ -43,8 +43,17 @@ Formats of times: 15:04, "2026-01-31 15:04", 2026-01-31T15:04:05Z, or +3h after 
   deadman rule preview --rule order-unshipped --event '{"id": "1"}' --at 10:05
   deadman rule preview -f import-missing.yaml --at 2026-03-28T12:00:00Z
   deadman rule preview -f backup.yaml --then 'ping={"key": "photos"}@+4h'`,
-		Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context()) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && v.file != "" {
+				return usage("%s accepts one file, as an argument or with -f; name a rule of the node with --rule", commandName(cmd))
+			}
+			return nil
+		},
+		ValidArgsFunction: completeFiles(ruleEndings...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v.file = strings.Join(append(args, v.file), "")
+			return v.run(cmd.Context())
+		},
 	}
 	flags := cmd.Flags()
 	flags.VarP(typedText{&v.file, "file"}, "file", "f", "file of the rule, or - for standard input")

@@ -17,6 +17,7 @@ func newSessionCmd(io *cli) *cobra.Command {
 		listing[web.Session]{
 			short: "List browser sessions, newest first", path: "/sessions",
 			none:   "no sessions",
+			drop:   []string{"browser", "address", "last used"},
 			header: []string{"user", "logged in", "last used", "expires", "address", "browser", "id"},
 			row: func(io *cli, s web.Session) []cell {
 				return []cell{

@@ -238,7 +238,10 @@ func TestTableFits(t *testing.T) {
 			}
 		}
 	}
-	if got := show(80); !strings.Contains(got, strings.Repeat("k", 40)) || !strings.Contains(got, "what to do about it") || !strings.Contains(got, "…") {
+	if got := show(80); !strings.Contains(got, strings.Repeat("k", 32)+"…") || !strings.Contains(got, "  what to do about it, what to do abo…") {
+		t.Errorf("the text has to keep 36 characters, and the key the rest:\n%s", got)
+	}
+	if got := show(100); !strings.Contains(got, strings.Repeat("k", 40)) || !strings.Contains(got, "…") {
 		t.Errorf("the text has to give way first:\n%s", got)
 	}
 	if got := show(3); !strings.Contains(got, "5 s ago") || !strings.Contains(got, "what to do abou…") {

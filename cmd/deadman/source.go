@@ -18,6 +18,7 @@ func newSourceCmd(io *cli) *cobra.Command {
 		listing[web.Source]{
 			short: "List sources and their state on the queried node", path: "/sources",
 			none:   "no sources; configure them in the file of deadman serve --sources",
+			drop:   []string{"abandoned", "queued", "keys", "queries", "p99 ms", "kind"},
 			header: []string{"name", "kind", "state", "keys", "queries", "p99 ms", "queued", "abandoned", "failing since", "error or warning"},
 			row:    sourceRow,
 		}.command(io),

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -26,6 +27,8 @@ func dimCell(format string, args ...any) cell { return cell{fmt.Sprintf(format, 
 const (
 	between = 2  // spaces between columns
 	least   = 16 // smallest width of a clipped column
+
+	textRoom = 36 // width that the last column, mostly a text, keeps at the expense of others
 )
 
 // table prints aligned rows.
@@ -66,8 +69,35 @@ func (t *table) end() error {
 	return w.Flush()
 }
 
-// fit clips the rows to a width in characters; 0 means no limit. It shortens the last column first, then the widest
-// of the others.
+// drop removes named columns, the first one first, until the rows fit a width in characters; 0 means no limit. It
+// returns the removed columns.
+func (t *table) drop(width int, names []string) (dropped []string) {
+	if width <= 0 {
+		return nil
+	}
+	for _, name := range names {
+		columns, needed := t.widths(), -between
+		columns[len(columns)-1] = min(columns[len(columns)-1], textRoom)
+		for _, w := range columns {
+			needed += between + w
+		}
+		if needed <= width {
+			break
+		}
+		i := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == strings.ToUpper(name) })
+		if i < 0 {
+			continue
+		}
+		for r := range t.rows {
+			t.rows[r] = slices.Delete(slices.Clone(t.rows[r]), i, i+1)
+		}
+		dropped = append(dropped, name)
+	}
+	return dropped
+}
+
+// fit clips the rows to a width in characters; 0 means no limit. It shortens the last column down to
+// textRoom, then the widest of the others, then the last column.
 func (t *table) fit(width int) *table {
 	if width <= 0 {
 		return t
@@ -77,22 +107,24 @@ func (t *table) fit(width int) *table {
 	for _, w := range columns {
 		over += w
 	}
-	give := func(i int) {
-		if cut := min(over, columns[i]-least); cut > 0 {
+	give := func(i, keep int) {
+		if cut := min(over, columns[i]-keep); cut > 0 {
 			columns[i] -= cut
 			over -= cut
 		}
 	}
-	give(len(columns) - 1)
-	for range columns {
+	last := len(columns) - 1
+	give(last, textRoom)
+	for range last {
 		widest := 0
-		for i, w := range columns {
+		for i, w := range columns[:last] {
 			if w > columns[widest] {
 				widest = i
 			}
 		}
-		give(widest)
+		give(widest, least)
 	}
+	give(last, least)
 	for _, row := range t.rows {
 		for i := range row {
 			row[i].text = clip(row[i].text, columns[i])

@@ -19,6 +19,7 @@ func newTokenCmd(io *cli) *cobra.Command {
 		newTokenCreateCmd(io),
 		listing[web.Token]{
 			short: "List tokens, newest first, including revoked and expired ones", path: "/tokens",
+			drop:   []string{"id", "by", "last used", "created", "bounds"},
 			none:   "no tokens; create one with deadman token create",
 			header: []string{"name", "scopes", "rules", "bounds", "status", "created", "by", "expires", "last used", "id"},
 			row: func(io *cli, t web.Token) []cell {
@@ -139,7 +140,7 @@ func newTokenAuditCmd(io *cli) *cobra.Command {
 			{parameter: "object", does: "filter by object, such as rule/order-unshipped or job/order-unshipped/*"},
 			since("after", "", "recorded"), until("before", "", "recorded"),
 		},
-		none: "no entries", header: []string{"when", "time", "actor", "address", "action", "object", "detail"},
+		none: "no entries", drop: []string{"time", "address"}, header: []string{"when", "time", "actor", "address", "action", "object", "detail"},
 		row: func(io *cli, e web.AuditEntry) []cell {
 			return []cell{
 				cellOf(io.relative(e.At)), cellOf(io.exact(e.At)), colouredCell(bold, e.Actor), cellOf(e.Addr),

@@ -93,21 +93,10 @@ func all[T any](c client, path string) ([]T, error) {
 
 // sentence summarizes the health in one sentence.
 func (v *healthView) sentence() string {
-	var names []string
-	for _, condition := range v.Conditions {
-		if !condition.OK {
-			names = append(names, strings.ReplaceAll(condition.Name, "_", " "))
-		}
+	if !v.Healthy || v.Narrow {
+		return v.Readiness.Sentence()
 	}
-	switch broken := strings.Join(names, ", "); {
-	case !v.Ready:
-		return "This node cannot serve requests: " + broken
-	case !v.Healthy:
-		return "Conditions failed: " + broken
-	case v.Narrow:
-		return "All systems operational"
-	}
-	return "All systems operational: " + v.summary()
+	return v.Readiness.Sentence() + ": " + v.summary()
 }
 
 // summary summarizes the nodes, the streams and the lag.

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deadman/web"
+)
+
+// nodeStatus is the result of status.
+type nodeStatus struct {
+	Sentence   string              `json:"sentence"`
+	OK         bool                `json:"ok"` // all conditions hold, and no open alert is unacknowledged
+	Open       web.OpenAlertCounts `json:"open"`
+	Paused     []string            `json:"paused_rules,omitempty"`
+	Unwatched  []string            `json:"never_reported_rules,omitempty"`
+	Conditions []web.Condition     `json:"conditions"`
+	Nodes      []web.Node          `json:"nodes,omitempty"` // absent if the token may not see them
+}
+
+func newStatusCmd(io *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show conditions, open alerts and nodes; exit code 3 if something is wrong", Args: exactly(),
+		Long: `Shows whether deadman works and what is open: the conditions of the node, the unacknowledged alerts
+by severity, paused rules and the nodes. The exit code is 3 if a condition failed or an open alert
+is not acknowledged.`,
+		Example: "  deadman status\n  deadman status -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := io.client()
+			if err != nil {
+				return err
+			}
+			s, err := readStatus(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			if io.output == asJSON {
+				err = writeValue(io.out, s)
+			} else {
+				err = s.print(io)
+			}
+			if err == nil && !s.OK {
+				err = silentError{exitCondition}
+			}
+			return err
+		},
+	}
+	addURL(cmd.Flags(), io)
+	return cmd
+}
+
+// readStatus reads the parts of the status.
+func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
+	state, err := c.readiness(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Sentence, s.Conditions = state.Sentence(), state.Conditions
+	groups, _, err := get[web.AlertGroups](ctx, c, "/alerts/groups", nil)
+	if err != nil {
+		return s, err
+	}
+	s.Open, s.OK = groups.Total, state.Healthy && groups.Total.Unacknowledged == 0
+	all, err := getAllPages[web.Rule](ctx, c, "/rules", url.Values{})
+	if err != nil {
+		return s, err
+	}
+	for _, r := range all {
+		switch {
+		case !r.PausedAt.IsZero():
+			s.Paused = append(s.Paused, r.Name)
+		case r.Enabled && r.NeverReported:
+			s.Unwatched = append(s.Unwatched, r.Name)
+		}
+	}
+	nodes, _, err := get[web.Nodes](ctx, c, "/nodes", nil)
+	var refused refusal
+	if errors.As(err, &refused) && refused.Status == http.StatusForbidden { // the token is limited to some rules
+		return s, nil
+	}
+	s.Nodes = nodes.Items
+	return s, err
+}
+
+// readiness reads /readyz, which a node without a vital condition answers with 503.
+func (c *client) readiness(ctx context.Context) (state web.Readiness, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/readyz", nil)
+	if err != nil {
+		return state, err
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return state, c.unreachable(ctx, err, false)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
+	if err != nil {
+		return state, fmt.Errorf("response of %s interrupted: %w", c.node, err)
+	}
+	if err := json.Unmarshal(data, &state); err != nil {
+		return state, c.unreadable(err)
+	}
+	return state, nil
+}
+
+func (s nodeStatus) print(io *cli) error {
+	colour := green
+	if !s.OK {
+		colour = red
+	}
+	lines := newKeyValues(io)
+	lines.painted("open", colour, s.openText())
+	lines.line("deadman", "%s", s.Sentence)
+	if len(s.Paused) > 0 {
+		lines.line("paused", "%s", strings.Join(s.Paused, ", "))
+	}
+	if len(s.Unwatched) > 0 {
+		lines.line("never reported", "%s", strings.Join(s.Unwatched, ", "))
+	}
+	if err := lines.end(); err != nil {
+		return err
+	}
+	if err := printConditions(io, s.Conditions); err != nil || len(s.Nodes) == 0 {
+		return err
+	}
+	fmt.Fprintln(io.out)
+	t := newTable(io.out, io.palette, "node", "version", "seen", "shards", "state")
+	for _, n := range s.Nodes {
+		state := colouredCell(green, "fit")
+		if n.UnfitReason != "" {
+			state = colouredCell(red, "unfit: "+n.UnfitReason)
+		}
+		t.row(cellOf(n.Name), cellOf(n.Version), cellOf(io.relative(n.SeenAt)), numberCell(len(n.Shards)), state)
+	}
+	return t.fit(terminalWidth(io.out)).end()
+}
+
+// openText counts the open alerts by severity.
+func (s nodeStatus) openText() string {
+	if s.Open.Unacknowledged+s.Open.Acknowledged == 0 {
+		return "no open alerts"
+	}
+	var parts []string
+	for _, severity := range slices.Backward(severities) {
+		if n := s.Open.Severities[severity]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", thousands(n), severity))
+		}
+	}
+	if n := s.Open.Acknowledged; n > 0 {
+		parts = append(parts, thousands(n)+" acknowledged")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// printConditions prints the conditions: the failed ones first.
+func printConditions(io *cli, conditions []web.Condition) error {
+	if len(conditions) == 0 {
+		return nil
+	}
+	fmt.Fprintln(io.out)
+	t := newTable(io.out, io.palette, "condition", "state", "detail")
+	for _, failed := range []bool{true, false} {
+		for _, c := range conditions {
+			if c.OK == failed {
+				continue
+			}
+			state := colouredCell(green, "ok")
+			if failed {
+				state = colouredCell(red, "failed")
+			}
+			t.row(cellOf(strings.ReplaceAll(c.Name, "_", " ")), state, cellOf(c.Detail))
+		}
+	}
+	return t.fit(terminalWidth(io.out)).end()
+}

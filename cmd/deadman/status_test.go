@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"deadman/web"
+)
+
+// TestStatus checks the status of a node: exit code 0 without open alerts, 3 with one, and 0 once it is acknowledged; and
+// that of a node that does not answer.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, quickRule)
+	expectRun(t, n, exitOK, []string{"status"}, "no open alerts", "All systems operational", "database", "connected", "fit", "16")
+	n.run(t, "event", "send", "orders.created", `{"id": "1", "placed_at": "`+time.Now().UTC().Format(time.RFC3339)+`"}`)
+	eventually(t, "an alert is open", func() bool { return n.run(t, "status").code == exitCondition })
+	expectRun(t, n, exitCondition, []string{"status"}, "1 warning")
+	out := n.run(t, "status", "-o", "json")
+	var s nodeStatus
+	if err := json.Unmarshal([]byte(out.out), &s); err != nil || s.OK || s.Open.Unacknowledged != 1 || len(s.Nodes) != 1 || len(s.Conditions) < 10 || s.Sentence != "All systems operational" {
+		t.Errorf("%v: %s", err, out.out)
+	}
+	n.run(t, "alert", "ack", "--all")
+	expectRun(t, n, exitCondition, []string{"event", "send", "orders.created", `{"number": 1}`}, "published", "rule order-unshipped would refuse the event")
+	n.run(t, "rule", "pause", "order-unshipped")
+	expectRun(t, n, exitOK, []string{"status"}, "1 acknowledged", "paused", "order-unshipped")
+	expectRun(t, n, exitOK, []string{"help", "exit-codes"}, "3  a condition does not hold")
+	expectRun(t, n, exitUsage, []string{"rule", "lst"}, "did you mean deadman rule list?")
+	expectRun(t, n, exitOK, []string{"alert", "list", "--open", "--rule", "none"}, "no open alerts match these filters")
+	expectRun(t, n, exitOK, []string{"alert", "list", "--rule", "none"}, "no alerts match these filters")
+	file := writeFile(t, t.TempDir(), "rule.yaml", quickRule)
+	expectRun(t, n, exitOK, []string{"rule", "lint", "-f", file}, "no errors")
+	expectRun(t, n, exitOK, []string{"rule", "apply", file, "--dry-run", "--adopt"}, "order-unshipped")
+	expectRun(t, n, exitOK, []string{"rule", "preview", file, "--event", `{"id": "1", "placed_at": "2026-01-31T15:04:05Z"}`, "--at", "2026-01-31T15:04:05Z"}, "primary")
+	expectRun(t, n, exitUsage, []string{"rule", "preview", file, "-f", file}, "accepts one file")
+	n.stop(t)
+	if code := n.run(t, "status", "--url", "http://127.0.0.1:1").code; code != exitFailure {
+		t.Errorf("the exit code of a node that is gone is %d", code)
+	}
+}
+
+// expectRun runs a command and checks its exit code and texts of its output.
+func expectRun(t *testing.T, n *node, code int, args []string, texts ...string) {
+	t.Helper()
+	got := n.run(t, args...)
+	if got.code != code {
+		t.Errorf("%q: exit code %d, want %d: %s%s", args, got.code, code, got.out, got.err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(got.out+got.err, text) {
+			t.Errorf("%q does not print %q: %s%s", args, text, got.out, got.err)
+		}
+	}
+}
+
+// TestListsFitTerminal checks that lists fit a real terminal of 80 columns, that a summary keeps its room, and
+// that the left-out columns are named.
+func TestListsFitTerminal(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, strings.ReplaceAll(quickRule, "order-unshipped", "order-unshipped-in-the-warehouse"))
+	n.run(t, "event", "send", "orders.created", `{"id": "order-2026-11-26-000017", "placed_at": "`+time.Now().UTC().Format(time.RFC3339)+`"}`)
+	n.run(t, "event", "send", "orders.created", `{"number": 1}`)
+	eventually(t, "an alert is open", func() bool { return n.run(t, "status").code == exitCondition })
+	for _, c := range []struct {
+		args  []string
+		whole string
+		left  string
+	}{
+		{[]string{"alert", "list"}, "order order-2026-11-26-000017 is ", "step, entity, rule"},
+		{[]string{"rule", "list"}, "order-unshipped-in-the-warehouse", "by, bundle"},
+		{[]string{"event", "streams"}, "DEADMAN_EVENTS", "gap-free since"},
+		{[]string{"dead-letter", "list"}, "event.id", "seq"},
+		{[]string{"job", "list"}, "order-2026-11-26-000017", "checks"},
+		{[]string{"status"}, "All systems operational", ""},
+	} {
+		terminal, screen := pseudoTerminal(t, 80)
+		warnings := new(strings.Builder)
+		p := newCLI(strings.NewReader(""), terminal, warnings, append(n.env(), "NO_COLOR=1"))
+		code := p.run(t.Context(), c.args)
+		if code != exitOK && code != exitCondition {
+			t.Fatalf("%q: exit code %d: %s", c.args, code, warnings)
+		}
+		if _, err := io.WriteString(terminal, "end of the list\n"); err != nil {
+			t.Fatal(err)
+		}
+		var shown []string
+		for lines := bufio.NewScanner(screen); lines.Scan(); {
+			line := strings.TrimRight(lines.Text(), " \r")
+			if line == "end of the list" {
+				break
+			}
+			shown = append(shown, line)
+			if width := utf8.RuneCountInString(line); width > 80 {
+				t.Errorf("%q: %d columns: %s", c.args, width, line)
+			}
+		}
+		if text := strings.Join(shown, "\n"); !strings.Contains(text, c.whole) {
+			t.Errorf("%q does not show %q:\n%s", c.args, c.whole, text)
+		}
+		if !strings.Contains(warnings.String(), c.left) {
+			t.Errorf("%q names the columns %q, want %s", c.args, warnings, c.left)
+		}
+	}
+	if all := runJSON[web.Page[web.Alert]](t, n, "alert", "list"); !slices.ContainsFunc(all.Items, func(a web.Alert) bool { return a.Step == "primary" }) {
+		t.Error("JSON lacks the step")
+	}
+}
