@@ -237,7 +237,7 @@ func TestVerbs(t *testing.T) {
 		t.Errorf("an event and its repeat: %+v, %+v", taken, again)
 	}
 	file := writeFile(t, t.TempDir(), "event.json", "not JSON")
-	if got := n.run(t, "event", "send", "orders.created", "@"+file); got.code != 0 || !strings.Contains(got.out, "message 2") {
+	if got := n.run(t, "event", "send", "orders.created", "@"+file); got.code != exitCondition || !strings.Contains(got.out, "message 2") {
 		t.Errorf("%+v", got)
 	}
 	var raised web.Page[alerts.Alert]
@@ -297,7 +297,7 @@ func TestVerbs(t *testing.T) {
 		{"ack --rule order-unshipped --for 1h --note mine", "1 alert acknowledged"},
 		{"groups --by severity", "critical 0 1"},
 		{"list --open --acknowledged true", "acked"},
-		{"list --open --acknowledged false", "no alerts"},
+		{"list --open --acknowledged false", "no open alerts match these filters"},
 	} {
 		if got := n.run(t, append([]string{"alert"}, strings.Fields(c.args)...)...); got.code != 0 || !strings.Contains(strings.Join(strings.Fields(got.out), " "), c.want) || strings.Contains(got.out, "-9") {
 			t.Errorf("alert %s: %+v, want %q", c.args, got, c.want)

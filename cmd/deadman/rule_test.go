@@ -172,7 +172,7 @@ func TestApplyUsage(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{2, nil, []string{"requires -f"}},
+		{2, nil, []string{"requires a file"}},
 		{2, []string{"-f", "/nowhere"}, []string{"/nowhere"}},
 		{2, []string{"-f", file, "--apply-to", "all"}, []string{`--apply-to is "all"`, "new or pending"}},
 		{1, []string{"-f", file}, []string{"cannot reach", "DEADMAN_URL"}},

@@ -64,6 +64,9 @@ func TestOnCallActions(t *testing.T) {
 		}
 		b.checkAccessibility("on call, " + name)
 		b.screenshot("on-call-" + name)
+		b.setDarkMode(true)
+		b.screenshot("on-call-" + name + "-dark")
+		b.setDarkMode(false)
 		b.resize(400, 900)
 		b.screenshot("on-call-" + name + "-narrow")
 	}
