@@ -92,7 +92,7 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 		return err
 	}
 	defer b.Close()
-	if err := sayAlerts(ctx, b); err != nil {
+	if err := publishAlerts(ctx, b); err != nil {
 		return err
 	}
 	if err := answers(ctx, b, operator.Conn()); err != nil {
@@ -166,8 +166,8 @@ func operate(t *testing.T, url string) jetstream.JetStream {
 	return js
 }
 
-// sayAlerts publishes an alert twice and reads it.
-func sayAlerts(ctx context.Context, b *bus.Bus) error {
+// publishAlerts publishes an alert twice and reads it.
+func publishAlerts(ctx context.Context, b *bus.Bus) error {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	a := alerts.Alert{
 		ID:   alerts.Decision{JobID: 1, At: at}.ID(),

@@ -187,7 +187,7 @@ func runNode(t *testing.T, dsn string) (url string) {
 // waitsAndAlerts checks that a node creates a job, an alert and history from a rule and an event.
 func waitsAndAlerts(t *testing.T, url string) {
 	t.Helper()
-	ask := func(method, path, kind, body string) string {
+	call := func(method, path, kind, body string) string {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
 		if err != nil {
@@ -205,18 +205,18 @@ func waitsAndAlerts(t *testing.T, url string) {
 		}
 		return string(text)
 	}
-	ask(http.MethodPost, "/api/v1/rules", "application/yaml", `name: order-unshipped
+	call(http.MethodPost, "/api/v1/rules", "application/yaml", `name: order-unshipped
 entity: order
 trigger: {event: orders.created, key: event.id}
 resolve: {event: orders.shipped, key: event.id}
 escalate: [{after: 1s, step: a, severity: warning, text: "order {{key}}"}, {after: 1h, step: b, severity: critical}]
 slot: 1s
 `)
-	ask(http.MethodPost, "/api/v1/events/orders.created", "application/json", `{"id": "1"}`)
-	until(t, "there is an alert", func() bool { return strings.Contains(ask(http.MethodGet, "/api/v1/alerts", "", ""), `"order 1"`) })
-	ask(http.MethodPost, "/api/v1/events/orders.shipped", "application/json", `{"id": "1"}`)
-	until(t, "the job is history", func() bool { return strings.Contains(ask(http.MethodGet, "/api/v1/history", "", ""), `"resolved"`) })
-	if ready := ask(http.MethodGet, "/readyz", "", ""); !strings.Contains(ready, `"ready":true`) {
+	call(http.MethodPost, "/api/v1/events/orders.created", "application/json", `{"id": "1"}`)
+	until(t, "there is an alert", func() bool { return strings.Contains(call(http.MethodGet, "/api/v1/alerts", "", ""), `"order 1"`) })
+	call(http.MethodPost, "/api/v1/events/orders.shipped", "application/json", `{"id": "1"}`)
+	until(t, "the job is history", func() bool { return strings.Contains(call(http.MethodGet, "/api/v1/history", "", ""), `"resolved"`) })
+	if ready := call(http.MethodGet, "/readyz", "", ""); !strings.Contains(ready, `"ready":true`) {
 		t.Error(ready)
 	}
 }

@@ -101,7 +101,7 @@ func sourceDown(string) checks.Finding {
 	return checks.Finding{Err: &checks.Outage{Source: "shop", Err: errors.New("connection refused")}}
 }
 
-func TestSourceIsAskedInBatches(t *testing.T) {
+func TestSourceIsQueriedInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 2, delay: 100 * time.Millisecond, find: func(key string) checks.Finding {
 			switch key {

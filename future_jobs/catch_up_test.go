@@ -17,12 +17,12 @@ import (
 type answeringHandler struct {
 	answer checks.Answer
 	err    error
-	asked  int
+	checks int
 	last   checks.Check
 }
 
 func (a *answeringHandler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
-	a.asked++
+	a.checks++
 	a.last = c
 	return a.answer, a.err
 }
@@ -33,13 +33,13 @@ func TestLateJobFollowsCatchUp(t *testing.T) {
 		do      LateAction
 		late    time.Duration
 		deleted bool
-		asked   int
+		checks  int
 		outcome checks.Outcome
 		next    time.Duration
 		status  alerts.Status
 	}{
-		{name: "in time", do: Expire, late: time.Hour, asked: 1, next: 2 * time.Hour},
-		{name: "run", do: Run, late: 5 * time.Hour, asked: 1, next: 5*time.Hour + time.Minute},
+		{name: "in time", do: Expire, late: time.Hour, checks: 1, next: 2 * time.Hour},
+		{name: "run", do: Run, late: 5 * time.Hour, checks: 1, next: 5*time.Hour + time.Minute},
 		{name: "skip", do: Skip, late: 5 * time.Hour, next: 5*time.Hour + time.Minute},
 		{name: "expire", do: Expire, late: 5 * time.Hour, outcome: checks.Expired, status: alerts.Expired},
 		{name: "deleted", deleted: true, outcome: checks.RuleDeleted},
@@ -52,8 +52,8 @@ func TestLateJobFollowsCatchUp(t *testing.T) {
 			rule.CatchUp = CatchUp{After: time.Hour, Do: c.do}
 			rule.Limits = guards.Limits{Timeout: time.Second}
 			d := rule.Check(t.Context(), Job{ID: 1, CreatedAt: noon, NextCheckAt: noon, CheckCount: 2}, noon.Add(c.late))
-			if handler.asked != c.asked || d.Outcome != c.outcome || d.Ends() != (c.outcome != "") {
-				t.Errorf("asked %d times, outcome %q", handler.asked, d.Outcome)
+			if handler.checks != c.checks || d.Outcome != c.outcome || d.Ends() != (c.outcome != "") {
+				t.Errorf("asked %d times, outcome %q", handler.checks, d.Outcome)
 			}
 			if !d.Ends() && !d.Job.NextCheckAt.Equal(noon.Add(c.next)) {
 				t.Errorf("next at %s, want %s", d.Job.NextCheckAt, noon.Add(c.next))
@@ -61,10 +61,10 @@ func TestLateJobFollowsCatchUp(t *testing.T) {
 			if (c.status == "") != (len(d.Alerts) == 0) || c.status != "" && d.Alerts[0].Status != c.status {
 				t.Errorf("said %+v", d.Alerts)
 			}
-			if c.asked == 0 && c.outcome != checks.RuleDeleted && d.Reason == "" {
+			if c.checks == 0 && c.outcome != checks.RuleDeleted && d.Reason == "" {
 				t.Error("no reason is left")
 			}
-			if c.asked == 0 && d.Job.CheckCount != 2 {
+			if c.checks == 0 && d.Job.CheckCount != 2 {
 				t.Error("it counts as a check")
 			}
 		})
@@ -128,8 +128,8 @@ func TestManualCheckSkipsAtMostOnceHandlers(t *testing.T) {
 	rule, handler := orderRule(), &answeringHandler{answer: checks.Answer{Outcome: checks.Cleared}}
 	rule.Limits, rule.Handler = guards.Limits{Timeout: time.Second}, checks.WithAtMostOnce(handler)
 	_, ends, err := rule.CheckNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
-	if ends || err == nil || !strings.Contains(err.Error(), "at_most_once") || handler.asked > 0 {
-		t.Errorf("ends %t, %v, asked %d times", ends, err, handler.asked)
+	if ends || err == nil || !strings.Contains(err.Error(), "at_most_once") || handler.checks > 0 {
+		t.Errorf("ends %t, %v, asked %d times", ends, err, handler.checks)
 	}
 }
 

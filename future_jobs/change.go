@@ -11,7 +11,7 @@ type Update struct {
 	Merge func(known json.RawMessage) (json.RawMessage, error)
 	// Begin parses the state, for News and for later updates of the same run.
 	Begin func(known json.RawMessage) Merging
-	News  json.RawMessage
+	Patch json.RawMessage
 	Sets  []AddMember // the rule's sets: news may contain the number of their members
 }
 
@@ -27,7 +27,7 @@ func (a Update) play(f *fold, e Effect, s *foldedJob) {
 		f.miss(e)
 		return
 	}
-	err := f.usage.afford(e, int64(len(a.News)))
+	err := f.usage.afford(e, int64(len(a.Patch)))
 	if err == nil {
 		err = a.merge(&s.job, &s.known)
 	}
@@ -35,9 +35,9 @@ func (a Update) play(f *fold, e Effect, s *foldedJob) {
 		f.deadLetter(e, Updates, err)
 		return
 	}
-	for _, news := range f.order.newer(e, &s.job) {
+	for _, patch := range f.order.newer(e, &s.job) {
 		again := a
-		again.News = news
+		again.Patch = patch
 		_ = again.merge(&s.job, &s.known) // they were merged before without an error
 	}
 	s.updated = true
@@ -72,7 +72,7 @@ func (a Update) merge(j *Job, known *knowledge) error {
 	if known.merging == nil {
 		known.merging = a.Begin(j.Known())
 	}
-	err := known.merging.Merge(a.News)
+	err := known.merging.Merge(a.Patch)
 	known.isAhead = known.isAhead || err == nil
 	return err
 }
@@ -93,7 +93,7 @@ func (k *knowledge) put(state *json.RawMessage) {
 // Merging is a parsed state, so that many updates of a run cost little more than one.
 type Merging interface {
 	// Merge merges news. On an error, the state is unchanged.
-	Merge(news json.RawMessage) error
+	Merge(patch json.RawMessage) error
 	// Text returns the current state.
 	Text() json.RawMessage
 }

@@ -106,7 +106,7 @@ func drawOdds(short, long uint64) uint64 {
 }
 
 // play runs the planned clock outings together with events, until end.
-func play(t *testing.T, outings []clockOutage, end time.Duration) *clockFixture {
+func play(t *testing.T, outages []clockOutage, end time.Duration) *clockFixture {
 	w := &clockFixture{engine: startEngine(t, nil, withResolve, fmt.Sprintf(noResolve, "fine", "fine")), want: map[string]expectedAlert{}, raised: map[string]time.Duration{}}
 	e := w.engine
 	e.save(ticking)
@@ -135,7 +135,7 @@ func play(t *testing.T, outings []clockOutage, end time.Duration) *clockFixture 
 	for n := 0; w.since() < end; n++ {
 		now := w.since()
 		off := time.Duration(0)
-		for _, o := range outings {
+		for _, o := range outages {
 			if now >= o.from && now < o.to {
 				off = o.off
 			}
@@ -181,15 +181,15 @@ func TestVirtualClockFlickersChangeNothing(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 49))
-				var outings []clockOutage
+				var outages []clockOutage
 				const end = 5 * time.Minute
 				for at := 5 * time.Second; at < end; {
 					lasts := 500*time.Millisecond + time.Duration(random.Int64N(int64(9*time.Second)))
-					outings = append(outings, clockOutage{at, at + lasts, offset(random)})
+					outages = append(outages, clockOutage{at, at + lasts, offset(random)})
 					at += lasts + time.Second + time.Duration(random.Int64N(int64(20*time.Second)))
 				}
-				w := play(t, outings, end)
-				w.checkAlerts(3*time.Second, outings)
+				w := play(t, outages, end)
+				w.checkAlerts(3*time.Second, outages)
 				w.checkTicks(end)
 			})
 		})
@@ -197,24 +197,24 @@ func TestVirtualClockFlickersChangeNothing(t *testing.T) {
 }
 
 // checkAlerts compares the alerts with those of a stable clock, allowing a maximum delay.
-func (w *clockFixture) checkAlerts(late time.Duration, outings []clockOutage) {
+func (w *clockFixture) checkAlerts(late time.Duration, outages []clockOutage) {
 	w.Helper()
 	for name, want := range w.want {
 		at, raised := w.raised[name]
 		switch {
 		case want.never && raised:
-			w.Errorf("%s: false alert at %s; the clock was off: %v", name, at, outings)
+			w.Errorf("%s: false alert at %s; the clock was off: %v", name, at, outages)
 		case want.never:
 		case !raised:
-			w.Errorf("%s: no alert, due at %s; the clock was off: %v", name, want.at, outings)
+			w.Errorf("%s: no alert, due at %s; the clock was off: %v", name, want.at, outages)
 		case at < want.at-time.Second:
-			w.Errorf("%s: alert at %s, %s early; the clock was off: %v", name, at, want.at-at, outings)
+			w.Errorf("%s: alert at %s, %s early; the clock was off: %v", name, at, want.at-at, outages)
 		case at > want.at+late:
-			w.Errorf("%s: alert at %s, %s late; the clock was off: %v", name, at, at-want.at, outings)
+			w.Errorf("%s: alert at %s, %s late; the clock was off: %v", name, at, at-want.at, outages)
 		}
 	}
 	if at, raised := w.raised["beating/alive"]; raised {
-		w.Errorf("false alert at %s of a device that beats; the clock was off: %v", at, outings)
+		w.Errorf("false alert at %s of a device that beats; the clock was off: %v", at, outages)
 	}
 }
 
@@ -242,8 +242,8 @@ func TestVirtualClockErrorsDelayNothingLonger(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 50))
 				off, lasts := offset(random), 11*time.Second+time.Duration(random.Int64N(int64(40*time.Second)))
 				const end = 4 * time.Minute
-				outings := []clockOutage{{30 * time.Second, 30*time.Second + lasts, off}}
-				w := play(t, outings, end)
+				outages := []clockOutage{{30 * time.Second, 30*time.Second + lasts, off}}
+				w := play(t, outages, end)
 				for name, want := range w.want {
 					at, raised := w.raised[name]
 					followed := want.at > 40*time.Second && !(want.at > 40*time.Second+lasts) // it began by the wrong time
@@ -254,16 +254,16 @@ func TestVirtualClockErrorsDelayNothingLonger(t *testing.T) {
 					switch {
 					case strings.HasPrefix(name, "beating/"): // heartbeats may restart
 					case want.never && raised && afterwards:
-						w.Errorf("%s: false alert at %s; the clock was off: %v", name, at, outings)
+						w.Errorf("%s: false alert at %s; the clock was off: %v", name, at, outages)
 					case want.never:
 					case !raised || at > want.at+lasts+12*time.Second || afterwards && at > want.at+3*time.Second:
-						w.Errorf("%s: due at %s, alert at %s (%v); the clock was off: %v", name, want.at, at, raised, outings)
+						w.Errorf("%s: due at %s, alert at %s (%v); the clock was off: %v", name, want.at, at, raised, outages)
 					case afterwards && at < want.at-time.Second:
-						w.Errorf("%s: due at %s, alert at %s, early; the clock was off: %v", name, want.at, at, outings)
+						w.Errorf("%s: due at %s, alert at %s, early; the clock was off: %v", name, want.at, at, outages)
 					}
 				}
 				if _, raised := w.raised["beating/silent"]; !raised {
-					w.Errorf("no alert of the silent device; the clock was off: %v", outings)
+					w.Errorf("no alert of the silent device; the clock was off: %v", outages)
 				}
 			})
 		})
@@ -278,8 +278,8 @@ func TestVirtualClockSetForGoodDelaysNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				off := offset(rand.New(rand.NewPCG(seed, 51)))
 				const end = 4 * time.Minute
-				outings := []clockOutage{{30 * time.Second, futurejobs.Day, off}}
-				w := play(t, outings, end)
+				outages := []clockOutage{{30 * time.Second, futurejobs.Day, off}}
+				w := play(t, outages, end)
 				for name, want := range w.want {
 					at, raised := w.raised[name]
 					if want.at < 70*time.Second || strings.HasPrefix(name, "beating/") {
@@ -287,9 +287,9 @@ func TestVirtualClockSetForGoodDelaysNothing(t *testing.T) {
 					}
 					switch {
 					case want.never && raised:
-						w.Errorf("%s: false alert at %s; the clock was off: %v", name, at, outings)
+						w.Errorf("%s: false alert at %s; the clock was off: %v", name, at, outages)
 					case !want.never && (!raised || at > want.at+3*time.Second || at < want.at-time.Second):
-						w.Errorf("%s: due at %s, alert at %s (%v); the clock was off: %v", name, want.at, at, raised, outings)
+						w.Errorf("%s: due at %s, alert at %s (%v); the clock was off: %v", name, want.at, at, raised, outages)
 					}
 				}
 				var lastTick time.Duration
@@ -299,10 +299,10 @@ func TestVirtualClockSetForGoodDelaysNothing(t *testing.T) {
 					}
 				}
 				if lastTick < end-time.Minute {
-					w.Errorf("the last tick was alerted of at %s; the clock was off: %v", lastTick, outings)
+					w.Errorf("the last tick was alerted of at %s; the clock was off: %v", lastTick, outages)
 				}
 				if _, raised := w.raised["beating/silent"]; !raised {
-					w.Errorf("no alert of the silent device; the clock was off: %v", outings)
+					w.Errorf("no alert of the silent device; the clock was off: %v", outages)
 				}
 			})
 		})

@@ -196,7 +196,7 @@ func TestLongErrorIsClipped(t *testing.T) {
 	}
 }
 
-func TestAskWithinBoundsHandler(t *testing.T) {
+func TestHandlerTimeoutIsBounded(t *testing.T) {
 	hang := make(chan struct{})
 	stuck := checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 		<-hang

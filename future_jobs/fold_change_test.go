@@ -134,7 +134,7 @@ func TestUpdatesParseStateOnce(t *testing.T) {
 	pending[ref] = job
 	apart := 0
 	update := func(update string, at time.Time) Effect {
-		e := effectOf(rule, Update{News: json.RawMessage(update), Begin: func(json.RawMessage) Merging { apart++; return &listState{} }}).at(at)
+		e := effectOf(rule, Update{Patch: json.RawMessage(update), Begin: func(json.RawMessage) Merging { apart++; return &listState{} }}).at(at)
 		e.Apart = true
 		return e
 	}

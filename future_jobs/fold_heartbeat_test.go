@@ -21,7 +21,7 @@ func postponeEffect(next time.Time, isNew bool) Effect {
 		}
 		after := *j
 		after.Since = next.Add(-time.Hour)
-		return HeartbeatResult{Job: &after, Next: next, News: isNew}, nil
+		return HeartbeatResult{Job: &after, Next: next, MustWrite: isNew}, nil
 	}})
 }
 

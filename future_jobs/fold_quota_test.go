@@ -257,12 +257,12 @@ func TestFoldCountsBytes(t *testing.T) {
 func TestRulesOfTenantShareEvent(t *testing.T) {
 	first, body := noon.Add(time.Hour), make([]byte, shareBytes/4)
 	shared := &Event{Stream: "S", Subject: "s", Seq: 7, At: noon, Data: body}
-	asking := func(id int32, name, key string, event *Event, action Action) Effect {
+	actionOf := func(id int32, name, key string, event *Event, action Action) Effect {
 		r := &Rule{ID: id, Version: 1, Name: name, Entity: "order", Grid: Grid(time.Minute)}
 		return Effect{Rule: r, Ref: Ref{RuleID: id, Key: key}, Event: event, Action: action}
 	}
 	begin := func(id int32, name string, event *Event) Effect {
-		return asking(id, name, "k", event, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}, Restart: id == 90})
+		return actionOf(id, name, "k", event, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}, Restart: id == 90})
 	}
 	beat := func(body []byte) func(*Job) (HeartbeatResult, error) {
 		return func(*Job) (HeartbeatResult, error) {
@@ -273,13 +273,13 @@ func TestRulesOfTenantShareEvent(t *testing.T) {
 	for id := range int32(6) {
 		effects = append(effects, begin(id+1, fmt.Sprintf("acme-%d", id), shared))
 	}
-	update := Update{News: body, Merge: func(json.RawMessage) (json.RawMessage, error) { return body, nil }}
+	update := Update{Patch: body, Merge: func(json.RawMessage) (json.RawMessage, error) { return body, nil }}
 	effects = append(effects,
 		begin(90, "acme-again", shared), // pending: it continues
-		asking(91, "acme-learns", "k", shared, update),
-		asking(92, "acme-unmet", "k", shared, update), // no pending job: nothing to write
-		asking(93, "acme-beats", "k", shared, Heartbeat{Play: beat(body), Bare: beat(nil)}),
-		asking(94, "acme-ends", "k", shared, End{Outcome: "resolved"}),
+		actionOf(91, "acme-learns", "k", shared, update),
+		actionOf(92, "acme-unmet", "k", shared, update), // no pending job: nothing to write
+		actionOf(93, "acme-beats", "k", shared, Heartbeat{Play: beat(body), Bare: beat(nil)}),
+		actionOf(94, "acme-ends", "k", shared, End{Outcome: "resolved"}),
 		begin(20, "zenith-a", shared), begin(21, "plain", shared))
 	next := *shared
 	effects = append(effects, begin(30, "acme-next", &next)) // another event

@@ -20,9 +20,9 @@ type gapFixture struct {
 	*store.Store
 	t *testing.T
 	*futurejobs.GapDetector
-	away  atomic.Bool
-	ahead atomic.Int64 // the database's clock, ns
-	stood atomic.Int64 // the local clock, ns
+	away    atomic.Bool
+	ahead   atomic.Int64 // the database's clock, ns
+	elapsed atomic.Int64 // the local clock, ns
 }
 
 // Now implements futurejobs.GapStore.
@@ -43,7 +43,7 @@ func runGapDetector(t *testing.T, play func(l *gapFixture)) {
 			t.Fatal(err)
 		}
 		l := &gapFixture{Store: s, t: t}
-		local := func() time.Time { return time.Now().Add(time.Duration(l.stood.Load())) }
+		local := func() time.Time { return time.Now().Add(time.Duration(l.elapsed.Load())) }
 		l.GapDetector = futurejobs.NewGapDetector(l, "me", local, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
@@ -86,8 +86,8 @@ func TestGapDetector(t *testing.T) {
 		deaf bool
 	}{
 		"all is well":              {func(*gapFixture) { time.Sleep(time.Hour) }, false},
-		"the process stood still":  {func(l *gapFixture) { l.stood.Add(int64(5 * time.Second)) }, true},
-		"it stood for a moment":    {func(l *gapFixture) { l.stood.Add(int64(2 * time.Second)) }, false},
+		"the process stood still":  {func(l *gapFixture) { l.elapsed.Add(int64(5 * time.Second)) }, true},
+		"it stood for a moment":    {func(l *gapFixture) { l.elapsed.Add(int64(2 * time.Second)) }, false},
 		"the machine slept":        {func(l *gapFixture) { l.ahead.Add(int64(time.Minute)); time.Sleep(time.Second) }, true},
 		"a ping could not be kept": {func(l *gapFixture) { l.MarkMissed() }, true},
 		"the database was not there": {func(l *gapFixture) {
@@ -160,7 +160,7 @@ func TestAwake(t *testing.T) {
 		if got := l.Uptime(); got < time.Hour {
 			t.Errorf("awake for %s", got)
 		}
-		l.stood.Add(int64(time.Minute))
+		l.elapsed.Add(int64(time.Minute))
 		if got := l.Uptime(); got != 0 {
 			t.Errorf("awake for %s after a minute of standing still", got)
 		}

@@ -249,17 +249,17 @@ func (o *ordering) note(e Effect, s *foldedJob) {
 }
 
 // newer returns the news of other streams in the job's Order that are newer than the effect.
-func (o *ordering) newer(e Effect, j *Job) (news []json.RawMessage) {
+func (o *ordering) newer(e Effect, j *Job) (patches []json.RawMessage) {
 	if !e.Apart || e.Event == nil || j.Order == nil {
 		return nil
 	}
 	at := o.fold.eventTime(e)
 	for _, c := range j.Order.Changes {
 		if c.Kind == Updated && c.At.After(at) && c.Stream != e.Event.Stream {
-			news = append(news, c.News)
+			patches = append(patches, c.Patch)
 		}
 	}
-	return news
+	return patches
 }
 
 // finish ends a job by an event, and begins the job of the first kept trigger that is newer than the event.

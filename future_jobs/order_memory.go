@@ -56,7 +56,7 @@ func (o *Order) size() (n int) {
 		n += len(k.Event) + len(k.State) + len(k.Members)
 	}
 	for i := range o.Changes {
-		n += len(o.Changes[i].News)
+		n += len(o.Changes[i].Patch)
 	}
 	return n
 }
@@ -107,7 +107,7 @@ func (k *Kept) change(ref Ref, by func(*Job)) {
 type Change struct {
 	At      time.Time       `json:"at"`
 	Kind    EntryKind       `json:"kind"`           // Updated, Paused or Resumed
-	News    json.RawMessage `json:"news,omitempty"` // of an update
+	Patch   json.RawMessage `json:"news,omitempty"` // of an update
 	Stream  string          `json:"stream,omitempty"`
 	Subject string          `json:"subject,omitempty"`
 	Seq     uint64          `json:"seq,omitempty"`
@@ -121,7 +121,7 @@ func changeOf(e Effect, at time.Time) (c Change, ok bool) {
 	c = Change{At: at, Stream: e.Event.Stream, Subject: e.Event.Subject, Seq: e.Event.Seq}
 	switch action := e.Action.(type) {
 	case Update:
-		c.Kind, c.News = Updated, action.News
+		c.Kind, c.Patch = Updated, action.Patch
 	case Pause:
 		c.Kind = Paused
 	case Resume:
@@ -141,14 +141,14 @@ func (c *Change) effect(a Start, trigger Effect) Effect {
 	case Resumed:
 		e.Action = Resume{Next: a.Next}
 	default:
-		e.Action = Update{Begin: a.Merge, News: c.News, Sets: a.Sets}
+		e.Action = Update{Begin: a.Merge, Patch: c.Patch, Sets: a.Sets}
 	}
 	return e
 }
 
 // event returns the event of the change.
 func (c *Change) event() *Event {
-	return &Event{Stream: c.Stream, Subject: c.Subject, Seq: c.Seq, At: c.At, Data: c.News}
+	return &Event{Stream: c.Stream, Subject: c.Subject, Seq: c.Seq, At: c.At, Data: c.Patch}
 }
 
 // Changes is a list of changes, oldest first; those of one stream are in its order.
@@ -163,7 +163,7 @@ func (c Changes) add(change Change) (all Changes, forgot bool) {
 	all = slices.Insert(slices.Clone(c), i, change)
 	size := 0
 	for i := len(all) - 1; i >= 0; i-- {
-		size += len(all[i].News)
+		size += len(all[i].Patch)
 		if i < len(all)-1 && (size > maxChangeBytes || len(all)-i > maxChanges) {
 			return all[i+1:], true
 		}

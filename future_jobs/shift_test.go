@@ -74,20 +74,20 @@ func TestVirtualClockStepsAreCorrected(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 52))
 				const end = 6 * time.Minute
-				lasting, outing := drawClockOutages(random, end)
+				lasting, outage := drawClockOutages(random, end)
 				for _, o := range lasting {
 					t.Logf("from %.1f to %.1f off by %s", o.from.Seconds(), o.to.Seconds(), o.off)
 				}
 				w := play(t, lasting, end)
 				late := 6 * time.Second // a few flickers in a row, and the shift
-				if outing.to != 0 {
-					late = outing.to - outing.from + 10*time.Second
+				if outage.to != 0 {
+					late = outage.to - outage.from + 10*time.Second
 				}
 				for name, want := range w.want {
 					at, raised := w.raised[name]
 					// By a clock that is ahead, jobs from before and meanwhile are due, and no event for them is in
 					// time.
-					ahead := outing.off > 0 && want.at > outing.from && want.at < outing.to+30*time.Second
+					ahead := outage.off > 0 && want.at > outage.from && want.at < outage.to+30*time.Second
 					switch {
 					case want.never && raised && !ahead:
 						w.Errorf("%s: false alert at %s", name, at)
@@ -98,7 +98,7 @@ func TestVirtualClockStepsAreCorrected(t *testing.T) {
 						w.Errorf("%s: due at %s, alert at %s, early", name, want.at, at)
 					}
 				}
-				if at, raised := w.raised["beating/alive"]; raised && outing.off <= 0 {
+				if at, raised := w.raised["beating/alive"]; raised && outage.off <= 0 {
 					w.Errorf("false alert at %s of a device that beats", at)
 				}
 			})

@@ -105,9 +105,9 @@ type Heartbeat struct {
 
 // HeartbeatResult is the effect of a heartbeat on a job. The zero value changes nothing.
 type HeartbeatResult struct {
-	Job  *Job      // the job as it continues
-	Next time.Time // the next check; zero: unchanged
-	News bool      // the job must be written even if its next check is unchanged
+	Job       *Job      // the job as it continues
+	Next      time.Time // the next check; zero: unchanged
+	MustWrite bool      // the job must be written even if its next check is unchanged
 
 	End   *End // ends the job
 	Begin *Job // begins a job after the pending one has ended
@@ -115,7 +115,7 @@ type HeartbeatResult struct {
 
 // isCoalesced reports whether the heartbeat changes nothing that is worth a write.
 func (to HeartbeatResult) isCoalesced(e Effect, s *foldedJob) bool {
-	return to.Job == nil || !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.afterSnooze(s.job, to.Next).Equal(s.job.due()))
+	return to.Job == nil || !to.MustWrite && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.afterSnooze(s.job, to.Next).Equal(s.job.due()))
 }
 
 // play coalesces heartbeats: one that leaves the next check at its slot is not worth a write, unless the job is

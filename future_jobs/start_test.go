@@ -11,8 +11,8 @@ import (
 // A job that is due is not restarted silently: it is checked first, or raises an alert.
 func TestDueJobIsCheckedBeforeItRestarts(t *testing.T) {
 	rule, pending := pendingState()
-	unsaid := func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Expired, Text: "checked too late"} }
-	anew := effectOf(rule, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: noon.Add(time.Hour)}, Restart: true, ExpiredAlert: unsaid})
+	expiredDraft := func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Expired, Text: "checked too late"} }
+	anew := effectOf(rule, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: noon.Add(time.Hour)}, Restart: true, ExpiredAlert: expiredDraft})
 	due := pending[anew.Ref].NextCheckAt
 	for _, now := range []time.Time{due.Add(-time.Second), due} {
 		isDue := now.Equal(due)

@@ -35,7 +35,7 @@ func ackTimeline(t *testing.T, text, end string, story ...ackAction) (lines []st
 	job := *futurejobs.Fold([]futurejobs.Effect{begin}, futurejobs.FoldInput{}, tenOClock).Create[0]
 	job.ID = 1
 	over := false
-	looks := func(through time.Time) {
+	checkUntil := func(through time.Time) {
 		for !over && !job.NextCheckAt.After(through) {
 			at, counted := job.NextCheckAt, job.CheckCount
 			d := rule.Engine().Check(t.Context(), job, at)
@@ -57,7 +57,7 @@ func ackTimeline(t *testing.T, text, end string, story ...ackAction) (lines []st
 	}
 	for _, s := range story {
 		now := tenOClock.Add(parseSpan(t, s.after))
-		looks(now.Add(-time.Microsecond))
+		checkUntil(now.Add(-time.Microsecond))
 		ack := futurejobs.Acknowledge{Ack: futurejobs.Ack{By: "ada"}}
 		if len(job.Alerts) > 0 {
 			ack.Ack.Alert = job.Alerts[0]
@@ -76,7 +76,7 @@ func ackTimeline(t *testing.T, text, end string, story ...ackAction) (lines []st
 		}
 		job = net.Change[0]
 	}
-	looks(tenOClock.Add(parseSpan(t, end)))
+	checkUntil(tenOClock.Add(parseSpan(t, end)))
 	return lines
 }
 
@@ -126,9 +126,9 @@ func TestAcknowledged(t *testing.T) {
 // steps together, may have.
 func TestNaggingIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
-		rule        string
-		turns       int
-		more, looks int
+		rule         string
+		turns        int
+		more, checks int
 	}{
 		"by the horizon":               {joinLines(`escalate: [{after: 1d}, {every: 1d, until: acknowledged, step: nag}]`), 30, 26, 35},
 		"by the most steps":            {joinLines(`escalate: [{after: 1h}, {every: 15m, until: acknowledged, step: nag}]`), 1000, 996, 1005},
@@ -137,8 +137,8 @@ func TestNaggingIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule := compileRule(t, c.rule)
-			if n := rule.Document().Guards.MaxChecks; n != c.looks {
-				t.Errorf("max_checks is %d, want %d", n, c.looks)
+			if n := rule.Document().Guards.MaxChecks; n != c.checks {
+				t.Errorf("max_checks is %d, want %d", n, c.checks)
 			}
 			preview, err := rule.Preview(t.Context(), []rules.PreviewEvent{{At: tenOClock, Data: []byte(itBegins)}}, time.Time{})
 			if err != nil {

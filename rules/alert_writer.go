@@ -53,7 +53,7 @@ func (a *alertWriter) stepAlert(due []stepTime, at int, w jobContext) alerts.Dra
 func (a *alertWriter) text(m stepTime, w jobContext) string {
 	s := w.scope
 	if m.text != nil {
-		return m.text.say(s)
+		return m.text.render(s)
 	}
 	if a.heartbeat != nil {
 		return a.document.EntityText(s.key, a.heartbeat.explain(pulseOf(s.own), s.since, m.at), m.repetition())
@@ -76,7 +76,7 @@ func (a *alertWriter) label(s scope) map[string]string {
 	}
 	filled := make(map[string]string, len(a.labels))
 	for _, l := range a.labels {
-		filled[l.name] = clip(l.text.say(s), document.MaxLabel)
+		filled[l.name] = clip(l.text.render(s), document.MaxLabel)
 	}
 	return filled
 }

@@ -158,16 +158,16 @@ func (a *bundleApply) refuseFile(documents []parsedDocument, problems document.P
 	}
 	a.unread = a.unread || len(documents) == 0
 	a.report.Refused += max(1, len(documents))
-	a.say(problems...)
+	a.addProblems(problems...)
 }
 
 // refuse leaves out one rule.
 func (a *bundleApply) refuse(p document.Problem) {
 	a.report.Refused++
-	a.say(p)
+	a.addProblems(p)
 }
 
-func (a *bundleApply) say(problems ...document.Problem) {
+func (a *bundleApply) addProblems(problems ...document.Problem) {
 	a.report.Problems = append(a.report.Problems, problems...)
 	for _, p := range problems {
 		a.Log.Error("rule refused", "problem", p.Error())

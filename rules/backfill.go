@@ -236,7 +236,7 @@ func begunBy(s RuleVersion, job futurejobs.Job) futurejobs.Job {
 // replayApplied plays the events that ingest has applied by now, and returns the position of ingest, by line. reads are
 // those of the saved version.
 func (p *backfill) replayApplied(ctx context.Context, reads []StreamBinding) (map[string]uint64, error) {
-	stands, through := make(map[string]uint64), make(map[string]uint64)
+	cursors, through := make(map[string]uint64), make(map[string]uint64)
 	for _, read := range reads {
 		c, ok, err := p.Jobs.Cursor(ctx, read.Stream)
 		if err == nil && !ok {
@@ -245,9 +245,9 @@ func (p *backfill) replayApplied(ctx context.Context, reads []StreamBinding) (ma
 		if err != nil {
 			return nil, err
 		}
-		stands[read.Stream], through[read.source()] = c.LastSeq, c.LastSeq
+		cursors[read.Stream], through[read.source()] = c.LastSeq, c.LastSeq
 	}
-	return stands, p.replay(ctx, through)
+	return cursors, p.replay(ctx, through)
 }
 
 // activeRule returns the rule of a version; nil while the rule creates no jobs. A rule that was changed or deleted

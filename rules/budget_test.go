@@ -75,10 +75,10 @@ func TestTextIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := raised.say(scope{key: "k", event: bodies.New(largeEvent(t, 20_000, 60_000))}); len(text) > 300 || !strings.Contains(text, errTooExpensive.Error()) || !strings.HasSuffix(text, "1") {
+	if text := raised.render(scope{key: "k", event: bodies.New(largeEvent(t, 20_000, 60_000))}); len(text) > 300 || !strings.Contains(text, errTooExpensive.Error()) || !strings.HasSuffix(text, "1") {
 		t.Errorf("%q", text)
 	}
-	if text := raised.say(scope{key: "k", event: bodies.New(largeEvent(t, 2, 3))}); text != `k: ["yyy","yyy"]1` {
+	if text := raised.render(scope{key: "k", event: bodies.New(largeEvent(t, 2, 3))}); text != `k: ["yyy","yyy"]1` {
 		t.Errorf("%q", text)
 	}
 }

@@ -170,7 +170,7 @@ func syncExpected(t *testing.T, r *rules.Registry) int {
 // A rule without a heartbeat any more reports no missing one. The jobs that move to the new version continue, except
 // for the keys that it does not name any more.
 func TestRemovedHeartbeatEndsItsJobs(t *testing.T) {
-	beaten := func(r *rules.Registry, s *store.Store) {
+	reported := func(r *rules.Registry, s *store.Store) {
 		t.Helper()
 		if err := r.Catalog.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
@@ -204,7 +204,7 @@ func TestRemovedHeartbeatEndsItsJobs(t *testing.T) {
 			r := newRegistry(b, s)
 			for i, text := range []string{string(expectedKeysRule("backup")), c.text} {
 				if i > 0 {
-					beaten(r, s)
+					reported(r, s)
 				}
 				if _, err := r.Save(t.Context(), []byte(text), "", c.options); err != nil {
 					t.Fatal(err)
@@ -220,7 +220,7 @@ func TestRemovedHeartbeatEndsItsJobs(t *testing.T) {
 		saveRule(t, s, 0, string(expectedKeysRule("backup")))
 		r := &rules.Registry{Store: s, Catalog: newCatalog(t, s), Jobs: s, Log: discardLog()}
 		syncExpected(t, r)
-		beaten(r, s)
+		reported(r, s)
 		saveRule(t, s, 0, event)
 		if n := syncExpected(t, r); n != 2 || pendingKeys(t, s) != "" {
 			t.Errorf("%d waits ended, waited for %q; want the upkeep to end both", n, pendingKeys(t, s))

@@ -31,15 +31,15 @@ func (u fieldUse) within(other fieldUse) bool {
 func readFields(root ast.Node) []readField {
 	var r fieldReader
 	ast.Walk(&root, &r)
-	var told []readField
+	var fields []readField
 	for i, u := range r.read {
 		longer := func(other fieldUse) bool { return u.within(other) && !other.within(u) }
 		again := func(other fieldUse) bool { return u.within(other) && other.within(u) }
 		if !slices.ContainsFunc(r.read, longer) && !slices.ContainsFunc(r.read[:i], again) {
-			told = append(told, readField{u, u.String()})
+			fields = append(fields, readField{u, u.String()})
 		}
 	}
-	return told
+	return fields
 }
 
 // fieldReader collects fields on a walk through a tree.

@@ -14,11 +14,11 @@ import (
 func TestConditionExplanations(t *testing.T) {
 	const event = `{"id": "1042", "status": "NEW", "total": 12.50, "paid": false, "eta": null, "lines": [{"n": 1}, {"n": 2}], "address": {"city": "Ulm", "floor": 3}}`
 	for _, c := range []struct {
-		name  string
-		while string
-		asked bool
-		found string
-		want  string
+		name    string
+		while   string
+		queried bool
+		found   string
+		want    string
 	}{
 		{name: "text", while: `state.status == "NEW"`, want: `state.status = "NEW"`},
 		{name: "in the order it is written in, each once", while: `(state.total > 1 or state.total < 0) and event.status != "X"`, want: `state.total = 12.5, event.status = "NEW"`},
@@ -26,24 +26,24 @@ func TestConditionExplanations(t *testing.T) {
 		{name: "no text", while: `not state.paid and state.total == 12.5`, want: `state.paid = false, state.total = 12.5`},
 		{name: "missing", while: `(state.carrier ?? "none") == "none" and state.eta == nil`, want: `state.carrier is missing, state.eta is missing`},
 		{name: "what is made of others", while: `len(state.lines) == 2 and "city" in state.address`, want: `state.lines = a list of 2, state.address = an object of 2 fields`},
-		{name: "no text that is code", while: `state.note == nil`, found: `{"note": null}`, asked: true, want: `state.note is missing`},
-		{name: "found", while: `state.status == "OPEN" and event.status == "NEW"`, asked: true, found: `{"status": "OPEN"}`, want: `state.status = "OPEN", event.status = "NEW"`},
-		{name: "nothing is known of it", while: `(state.status ?? "GONE") == "GONE"`, asked: true, want: `state.status is missing`},
-		{name: "all of it", while: `state == nil`, asked: true, want: `state is missing`},
+		{name: "no text that is code", while: `state.note == nil`, found: `{"note": null}`, queried: true, want: `state.note is missing`},
+		{name: "found", while: `state.status == "OPEN" and event.status == "NEW"`, queried: true, found: `{"status": "OPEN"}`, want: `state.status = "OPEN", event.status = "NEW"`},
+		{name: "nothing is known of it", while: `(state.status ?? "GONE") == "GONE"`, queried: true, want: `state.status is missing`},
+		{name: "all of it", while: `state == nil`, queried: true, want: `state is missing`},
 		{name: "a time is not looked at", while: `since > date("2020-01-01T00:00:00Z")`, want: ""},
 		{
-			name: "long", while: `state.note != ""`, asked: true, found: `{"note": "<b>` + strings.Repeat("ä", 300) + `"}`,
+			name: "long", while: `state.note != ""`, queried: true, found: `{"note": "<b>` + strings.Repeat("ä", 300) + `"}`,
 			want: `state.note = "<b>` + strings.Repeat("ä", 56) + `…"`,
 		},
 		{
-			name: "much", while: `state.note != "" and state.a != "" and state.b != "" and state.c != ""`, asked: true,
+			name: "much", while: `state.note != "" and state.a != "" and state.b != "" and state.c != ""`, queried: true,
 			found: fmt.Sprintf(`{"note": %[1]q, "a": %[1]q, "b": %[1]q, "c": %[1]q}`, strings.Repeat("x", 50)),
 			want:  `state.note = "` + strings.Repeat("x", 50) + `", state.a = "` + strings.Repeat("x", 50) + `", state.b = "` + strings.Repeat("x", 17) + "…",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rule := compileRule(t, strings.ReplaceAll(lookupRule, "%WHILE%", "'"+c.while+"'")).Engine()
-			check := checks.Check{Key: "1042", Since: since, Slot: clockTime(12, 0), Event: []byte(event), Queried: c.asked}
+			check := checks.Check{Key: "1042", Since: since, Slot: clockTime(12, 0), Event: []byte(event), Queried: c.queried}
 			if check.State = check.Event; c.found != "" {
 				check.Found = []byte(c.found)
 			}

@@ -263,7 +263,7 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		if got := x.say(sampleScope(t)); got != want {
+		if got := x.render(sampleScope(t)); got != want {
 			t.Errorf("%s: got %q, want %q", source, got, want)
 		}
 	}
@@ -440,7 +440,7 @@ func TestLongTextIsCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := x.say(scope{event: bodies.New([]byte(`{"t": "` + strings.Repeat("ä", 3000) + `"}`))})
+	got := x.render(scope{event: bodies.New([]byte(`{"t": "` + strings.Repeat("ä", 3000) + `"}`))})
 	if len(got) > maxText || !strings.HasSuffix(got, "ä…") {
 		t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-10:])
 	}

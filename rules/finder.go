@@ -33,12 +33,12 @@ func (f *finder) Find(ctx context.Context, all []checks.Check) []checks.Finding 
 	found := make([]checks.Finding, len(all))
 	queries, of := make([]lookup.KeyQuery, 0, len(all)), make([]int, 0, len(all))
 	for i, c := range all {
-		ask, err := f.question.ask(contextOfCheck(c).scope)
+		query, err := f.question.keyQuery(contextOfCheck(c).scope)
 		if err != nil {
 			found[i].Err = fmt.Errorf("lookup: %w", err)
 			continue
 		}
-		queries, of = append(queries, ask), append(of, i)
+		queries, of = append(queries, query), append(of, i)
 	}
 	for i, one := range f.source.Query(ctx, f.timeout, f.question.Question, queries) {
 		found[of[i]] = one

@@ -33,7 +33,7 @@ func (h handler) Inline() {}
 // An expression that cannot be evaluated is an error: the check is undetermined. A manual check takes no step.
 func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	w := contextOfCheck(c)
-	w.spend = h.purse(w.spend)
+	w.spend = h.tenantBudget(w.spend)
 	if h.allowance != nil {
 		given := w.spend.left
 		defer func() { h.allowance.pay(given-w.spend.left, len(c.Event)+len(c.State)+len(c.Found)) }()

@@ -34,39 +34,39 @@ escalate: [{after: 10m, step: call}]
 // TestGapRestarts shows when a job restarts because a heartbeat may have been missed in a monitoring gap.
 func TestGapRestarts(t *testing.T) {
 	for _, c := range []struct {
-		name, rule          string
-		slot, heard, saidAt string // after the last heartbeat, at 10:00
-		state               string
-		count, step         int
-		next                string // empty: an alert is raised
+		name, rule               string
+		slot, received, raisedAt string // after the last heartbeat, at 10:00
+		state                    string
+		count, step              int
+		next                     string // empty: an alert is raised
 	}{
 		{name: "heard all the while", rule: tenMinuteRule, slot: "10:12:00"},
-		{name: "heard since the beat", rule: tenMinuteRule, slot: "10:12:00", heard: "10:00:00"},
-		{name: "heard since before it", rule: tenMinuteRule, slot: "10:12:00", heard: "09:00:00"},
-		{name: "deaf for long", rule: tenMinuteRule, slot: "10:12:00", heard: "11:00:00", next: "11:12:00"},
-		{name: "deaf for a moment", rule: tenMinuteRule, slot: "10:12:00", heard: "10:05:00", next: "10:17:00"},
-		{name: "and silent from then on", rule: tenMinuteRule, slot: "10:17:00", heard: "10:05:00", count: 1},
-		{name: "deaf for a third time", rule: tenMinuteRule, slot: "10:40:00", heard: "10:35:00", count: 2, next: "10:47:00"},
-		{name: "deaf all the time", rule: tenMinuteRule, slot: "10:50:00", heard: "10:45:00", count: 3},
-		{name: "what was heard of", rule: tenMinuteRule, slot: "10:12:00", heard: "11:00:00", state: `{"heartbeat":{"kind":"fail","reason":"failed","overdue_at":"2026-03-02T10:11:00Z"}}`},
-		{name: "who never reported", rule: tenMinuteRule, slot: "10:12:00", heard: "11:00:00", state: `{"heartbeat":{"kind":"expected"}}`, next: "11:12:00"},
-		{name: "a beat that may have come early", rule: everyHour, slot: "11:05:00", heard: "10:54:00", next: "11:59:00"},
-		{name: "an hour, for a second time", rule: everyHour, slot: "11:59:00", heard: "11:50:00", count: 1, next: "12:55:00"},
-		{name: "a long wait, at any time of it", rule: everyDay, slot: "+1 10:30:00", heard: "20:00:00", next: "+1 20:30:00"},
-		{name: "a long wait, to the end of it", rule: everyDay, slot: "+1 20:30:00", heard: "20:00:00", count: 1},
-		{name: "a long wait, late in it", rule: everyDay, slot: "+1 10:30:00", heard: "+1 09:40:00", next: "+2 10:10:00"},
-		{name: "a long wait, for a second time", rule: everyDay, slot: "+2 10:10:00", heard: "+2 10:09:00", count: 1},
-		{name: "a schedule, before the tick", rule: eachNight, slot: "+1 02:40:00", heard: "+1 02:00:00"},
-		{name: "a schedule, after the tick", rule: eachNight, slot: "+1 02:40:00", heard: "+1 02:00:01", next: "+2 02:40:00"},
-		{name: "what was said stays", rule: everyDay, slot: "+1 11:00:00", heard: "+1 10:45:00", saidAt: "+1 10:30:00", count: 1, step: 1, next: "+1 11:30:00"},
-		{name: "and is climbed from", rule: everyDay, slot: "+1 11:30:00", heard: "+1 10:45:00", saidAt: "+1 10:30:00", count: 1, step: 1},
-		{name: "a step is not left out", rule: everyDay, slot: "+3 12:00:00", heard: "+3 11:59:00", count: 1},
+		{name: "heard since the beat", rule: tenMinuteRule, slot: "10:12:00", received: "10:00:00"},
+		{name: "heard since before it", rule: tenMinuteRule, slot: "10:12:00", received: "09:00:00"},
+		{name: "deaf for long", rule: tenMinuteRule, slot: "10:12:00", received: "11:00:00", next: "11:12:00"},
+		{name: "deaf for a moment", rule: tenMinuteRule, slot: "10:12:00", received: "10:05:00", next: "10:17:00"},
+		{name: "and silent from then on", rule: tenMinuteRule, slot: "10:17:00", received: "10:05:00", count: 1},
+		{name: "deaf for a third time", rule: tenMinuteRule, slot: "10:40:00", received: "10:35:00", count: 2, next: "10:47:00"},
+		{name: "deaf all the time", rule: tenMinuteRule, slot: "10:50:00", received: "10:45:00", count: 3},
+		{name: "what was heard of", rule: tenMinuteRule, slot: "10:12:00", received: "11:00:00", state: `{"heartbeat":{"kind":"fail","reason":"failed","overdue_at":"2026-03-02T10:11:00Z"}}`},
+		{name: "who never reported", rule: tenMinuteRule, slot: "10:12:00", received: "11:00:00", state: `{"heartbeat":{"kind":"expected"}}`, next: "11:12:00"},
+		{name: "a beat that may have come early", rule: everyHour, slot: "11:05:00", received: "10:54:00", next: "11:59:00"},
+		{name: "an hour, for a second time", rule: everyHour, slot: "11:59:00", received: "11:50:00", count: 1, next: "12:55:00"},
+		{name: "a long wait, at any time of it", rule: everyDay, slot: "+1 10:30:00", received: "20:00:00", next: "+1 20:30:00"},
+		{name: "a long wait, to the end of it", rule: everyDay, slot: "+1 20:30:00", received: "20:00:00", count: 1},
+		{name: "a long wait, late in it", rule: everyDay, slot: "+1 10:30:00", received: "+1 09:40:00", next: "+2 10:10:00"},
+		{name: "a long wait, for a second time", rule: everyDay, slot: "+2 10:10:00", received: "+2 10:09:00", count: 1},
+		{name: "a schedule, before the tick", rule: eachNight, slot: "+1 02:40:00", received: "+1 02:00:00"},
+		{name: "a schedule, after the tick", rule: eachNight, slot: "+1 02:40:00", received: "+1 02:00:01", next: "+2 02:40:00"},
+		{name: "what was said stays", rule: everyDay, slot: "+1 11:00:00", received: "+1 10:45:00", raisedAt: "+1 10:30:00", count: 1, step: 1, next: "+1 11:30:00"},
+		{name: "and is climbed from", rule: everyDay, slot: "+1 11:30:00", received: "+1 10:45:00", raisedAt: "+1 10:30:00", count: 1, step: 1},
+		{name: "a step is not left out", rule: everyDay, slot: "+3 12:00:00", received: "+3 11:59:00", count: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDevice(t, c.rule)
 			check := checks.Check{
 				Key: "pump-7", Since: at("10:00:00"), Slot: parseDay(t, c.slot), At: parseDay(t, c.slot), Count: c.count, Step: c.step,
-				ReceivingSince: parseDay(t, c.heard), FirstAlertAt: parseDay(t, c.saidAt),
+				ReceivingSince: parseDay(t, c.received), FirstAlertAt: parseDay(t, c.raisedAt),
 			}
 			if c.state != "" {
 				check.State = json.RawMessage(c.state)
@@ -137,9 +137,9 @@ func TestPostponedTooOften(t *testing.T) {
 			d.heartbeat("02:00:00", rules.ReceivedHeartbeat{})
 			j := *d.job
 			var received time.Time
-			for looks := 0; ; looks++ {
+			for checkUntil := 0; ; checkUntil++ {
 				slot := j.NextCheckAt
-				if looks < c.most+1 {
+				if checkUntil < c.most+1 {
 					received = slot.Add(-time.Minute) // deadman restarted a minute ago
 				}
 				answer, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
@@ -148,8 +148,8 @@ func TestPostponedTooOften(t *testing.T) {
 				switch {
 				case err != nil:
 					t.Fatal(err)
-				case answer.Step > 1 || (answer.Step == 1) != (looks == c.most):
-					t.Fatalf("at look %d, at %s, %d steps are taken; want one, at look %d", looks+1, slot, answer.Step, c.most+1)
+				case answer.Step > 1 || (answer.Step == 1) != (checkUntil == c.most):
+					t.Fatalf("at look %d, at %s, %d steps are taken; want one, at look %d", checkUntil+1, slot, answer.Step, c.most+1)
 				case answer.Step == 0:
 					j.NextCheckAt, j.CheckCount = answer.Next, j.CheckCount+1
 					continue

@@ -18,12 +18,12 @@ import (
 // the writes are kept here, and counted.
 type heartbeatDevice struct {
 	*testing.T
-	rule   *rules.Rule
-	ref    futurejobs.Ref
-	job    *futurejobs.Job
-	heard  []string
-	writes int
-	ids    int64
+	rule     *rules.Rule
+	ref      futurejobs.Ref
+	job      *futurejobs.Job
+	received []string
+	writes   int
+	ids      int64
 }
 
 func newDevice(t *testing.T, text string) *heartbeatDevice {
@@ -98,19 +98,19 @@ func (d *heartbeatDevice) checkUntil(until string) {
 
 func (d *heartbeatDevice) record(clock string, e futurejobs.Decision) {
 	for _, a := range e.Alerts {
-		d.heard = append(d.heard, fmt.Sprintf("%s %s %s: %s", clock, a.Severity, a.Status, a.Text))
+		d.received = append(d.received, fmt.Sprintf("%s %s %s: %s", clock, a.Severity, a.Status, a.Text))
 	}
 	if e.Ends() {
-		d.heard = append(d.heard, fmt.Sprintf("%s %s: %s", clock, e.Outcome, e.Reason))
+		d.received = append(d.received, fmt.Sprintf("%s %s: %s", clock, e.Outcome, e.Reason))
 	}
 }
 
 func (d *heartbeatDevice) checkRaised(want ...string) {
 	d.Helper()
-	if diff := cmp.Diff(want, d.heard); diff != "" {
+	if diff := cmp.Diff(want, d.received); diff != "" {
 		d.Errorf("heard (-want +got):\n%s", diff)
 	}
-	d.heard = nil
+	d.received = nil
 }
 
 // checkNext expects the time of the device's next check.
@@ -285,8 +285,8 @@ func TestRepeatedlyRestartedRuns(t *testing.T) {
 			for m := range 180 {
 				d.heartbeat(fmt.Sprintf("%02d:%02d:00", 1+m/60, m%60), rules.ReceivedHeartbeat{Kind: rules.Begun, Run: run(m)})
 			}
-			if len(d.heard) != 1 || !strings.HasPrefix(d.heard[0], "03:00:00 warning firing") {
-				t.Errorf("heard %q, want it called once, 2h after the first of them began", d.heard)
+			if len(d.received) != 1 || !strings.HasPrefix(d.received[0], "03:00:00 warning firing") {
+				t.Errorf("heard %q, want it called once, 2h after the first of them began", d.received)
 			}
 		})
 	}
@@ -443,8 +443,8 @@ func TestPingData(t *testing.T) {
 	if string(d.job.Event) != want {
 		t.Errorf("the event is %s, want %s", d.job.Event, want)
 	}
-	if hears := d.rule.Engine().HeartbeatStreams; !slices.Equal(hears, []string{""}) {
-		t.Errorf("the rule hears %q, want pings alone", hears)
+	if streams := d.rule.Engine().HeartbeatStreams; !slices.Equal(streams, []string{""}) {
+		t.Errorf("the rule hears %q, want pings alone", streams)
 	}
 }
 
@@ -528,7 +528,7 @@ func TestHeartbeatsOfStream(t *testing.T) {
 	saveRule(t, s, 0, backupRule)
 	b := newCatalog(t, s)
 	known := futurejobs.FoldInput{Pending: map[futurejobs.Ref]futurejobs.Job{}}
-	hear := func(seq uint64, body string) (rev string, refused []string) {
+	receive := func(seq uint64, body string) (rev string, refused []string) {
 		effects, refusals := b.Match(event(seq, "backups.crm.done", body))
 		for _, r := range refusals {
 			refused = append(refused, r.Reason)
@@ -550,7 +550,7 @@ func TestHeartbeatsOfStream(t *testing.T) {
 		{`{"status": 0, "run": true}`, "", "trigger: run: key event.run: expected text or a number, not true or false"},
 		{`{"status": 0}`, "crm 2026-03-02 12:01:00 ", ""},
 	} {
-		job, refused := hear(uint64(i+1), c.body)
+		job, refused := receive(uint64(i+1), c.body)
 		if job != c.job || !strings.HasPrefix(strings.Join(refused, "; "), c.refused) || len(refused) > 0 != (c.refused != "") {
 			t.Errorf("%s: %q, refused %q; want %q, %q", c.body, job, refused, c.job, c.refused)
 		}

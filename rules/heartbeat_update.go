@@ -22,8 +22,8 @@ type heartbeatUpdate struct {
 	versionOf func(futurejobs.Job) *Rule                    // the version that made a job
 }
 
-// ask returns the action of the heartbeat on the job of its key. A reason that would prevent a new job is an error.
-func (a heartbeatUpdate) ask() (futurejobs.Heartbeat, error) {
+// effect returns the action of the heartbeat on the job of its key. A reason that would prevent a new job is an error.
+func (a heartbeatUpdate) effect() (futurejobs.Heartbeat, error) {
 	a.Paused = a.Paused || !a.document.Enabled
 	if a.Kind == Log {
 		return futurejobs.Heartbeat{Play: a.apply}, nil
@@ -68,14 +68,14 @@ func (a heartbeatUpdate) apply(j *futurejobs.Job) (futurejobs.HeartbeatResult, e
 	switch {
 	case a.Kind == Success && len(after.Failed) > 0 && !slices.Contains(after.Failed, a.Run):
 		next, err := a.stillFailed(*j, after)
-		return futurejobs.HeartbeatResult{Job: &next, News: true}, err
+		return futurejobs.HeartbeatResult{Job: &next, MustWrite: true}, err
 	case after.Kind == Success && len(j.Alerts) > 0:
 		return a.resolve(*j, before, after)
 	case after.Kind == Success || !known:
 		return a.postpone(*j, before, after)
 	}
 	next, err := a.recordHeartbeat(*j, after)
-	return futurejobs.HeartbeatResult{Job: &next, News: true}, err
+	return futurejobs.HeartbeatResult{Job: &next, MustWrite: true}, err
 }
 
 // overdue returns since when a job is overdue at the time of the heartbeat; the zero time if it is not. If that is not
@@ -178,8 +178,8 @@ func (a heartbeatUpdate) postpone(was futurejobs.Job, before, after heartbeatSta
 			return futurejobs.HeartbeatResult{}, err
 		}
 	}
-	news := moved || !before.plain() || !after.plain() || was.Step != j.Step || was.UndeterminedChecks != j.UndeterminedChecks || was.Version != j.Version
-	return futurejobs.HeartbeatResult{Job: &j, Next: next, News: news}, nil
+	mustWrite := moved || !before.plain() || !after.plain() || was.Step != j.Step || was.UndeterminedChecks != j.UndeterminedChecks || was.Version != j.Version
+	return futurejobs.HeartbeatResult{Job: &j, Next: next, MustWrite: mustWrite}, nil
 }
 
 // stillFailed returns a job after the success of one run while another run has failed: the job continues as it was.

@@ -77,11 +77,11 @@ func (c *ruleChanger) change() int32 {
 	if err != nil {
 		c.Fatal(err)
 	}
-	ask := c.random.IntN(8)
+	action := c.random.IntN(8)
 	if len(named) == 0 || !named[0].DeletedAt.IsZero() {
-		ask = 7
+		action = 7
 	}
-	switch ask {
+	switch action {
 	case 0:
 		if _, err := c.store.Delete(c.Context(), name, named[0].Version); err != nil {
 			c.Fatal(err)

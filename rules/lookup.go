@@ -21,13 +21,13 @@ func (c lookupCompiler) lookup(l *document.Lookup) *lookupQuery {
 		return nil
 	}
 	const p = "/lookup"
-	var asked int
+	var queries int
 	for _, one := range []any{l.SQL, l.HTTP, l.NATS, l.KV} {
 		if !reflect.ValueOf(one).IsNil() {
-			asked++
+			queries++
 		}
 	}
-	if asked != 1 {
+	if queries != 1 {
 		c.problem(p, "a lookup queries one source; write one of sql, http, nats and kv")
 	}
 	if c.document.Handler != "" {
@@ -90,7 +90,7 @@ func (c lookupCompiler) sqlLookup(p string, l *document.SQLLookup, d exprEnv) *l
 	}
 	return &lookupQuery{
 		Question: lookup.Question{SQL: l.Query}, source: l.Source, pointer: p + "/query",
-		params: len(params), ask: parameters(params),
+		params: len(params), keyQuery: parameters(params),
 	}
 }
 
@@ -103,14 +103,14 @@ func (c lookupCompiler) httpLookup(p string, l *document.HTTPLookup, d exprEnv) 
 		}
 	}
 	return &lookupQuery{
-		Question: lookup.Question{HTTP: &lookup.HTTP{Absent: l.Absent}}, source: l.Source, pointer: p + "/path", ask: path(t),
+		Question: lookup.Question{HTTP: &lookup.HTTP{Absent: l.Absent}}, source: l.Source, pointer: p + "/path", keyQuery: path(t),
 	}
 }
 
 func (c lookupCompiler) natsLookup(p string, l *document.NATSLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
 	t := c.filled(p+"/subject", l.Subject, "the subject is missing; write a template, such as shop.orders.{{key}}", d, checkRequested)
-	return &lookupQuery{Question: lookup.Question{NATS: true, Subject: patternOf(l.Subject)}, source: l.Source, pointer: p + "/subject", ask: requestSubject(t, c.bounds)}
+	return &lookupQuery{Question: lookup.Question{NATS: true, Subject: patternOf(l.Subject)}, source: l.Source, pointer: p + "/subject", keyQuery: requestSubject(t, c.bounds)}
 }
 
 func (c lookupCompiler) kvLookup(p string, l *document.KVLookup, d exprEnv) *lookupQuery {
@@ -119,5 +119,5 @@ func (c lookupCompiler) kvLookup(p string, l *document.KVLookup, d exprEnv) *loo
 		c.problem(p+"/bucket", "%q is not a bucket; write letters, digits, _ and -, such as orders", clip(l.Bucket, 80))
 	}
 	t := c.filled(p+"/key", cmp.Or(l.Key, "{{"+nameKey+"}}"), "", d, checkEntryKey)
-	return &lookupQuery{Question: lookup.Question{KV: l.Bucket}, source: l.Source, pointer: p + "/bucket", ask: entryKey(t)}
+	return &lookupQuery{Question: lookup.Question{KV: l.Bucket}, source: l.Source, pointer: p + "/bucket", keyQuery: entryKey(t)}
 }

@@ -20,10 +20,10 @@ import (
 // lookupQuery is the query of a rule to a source at each check.
 type lookupQuery struct {
 	lookup.Question
-	source  string
-	pointer string // the pointer to the question in the document
-	params  int    // how many parameters a query has
-	ask     func(s scope) (lookup.KeyQuery, error)
+	source   string
+	pointer  string // the pointer to the question in the document
+	params   int    // how many parameters a query has
+	keyQuery func(s scope) (lookup.KeyQuery, error)
 }
 
 // written returns a value as a part of a question: text, a number, true or false, or an instant. A nil or missing value

@@ -30,14 +30,14 @@ func TestLookupResultsMergeOverState(t *testing.T) {
 	const event = `{"id": "1042", "status": "NEW", "carrier": "dhl", "total": 12.50, "address": {"city": "Ulm", "floor": 3}}`
 	const open = `state.status == "UNSHIPPED"`
 	for _, c := range []struct {
-		name     string
-		while    string
-		unasked  bool
-		state    string // the state after updates; empty: no updates
-		found    string // empty: the entity does not exist
-		wantText string // the text of the alert; empty: the job ends
-		carries  string // the state of the alert
-		err      string
+		name       string
+		while      string
+		skipSource bool
+		state      string // the state after updates; empty: no updates
+		found      string // empty: the entity does not exist
+		wantText   string // the text of the alert; empty: the job ends
+		carries    string // the state of the alert
+		err        string
 	}{
 		{
 			name: "found wins, and what it does not have stays", while: open, found: `{"status": "UNSHIPPED", "address": {"floor": 4}}`,
@@ -48,7 +48,7 @@ func TestLookupResultsMergeOverState(t *testing.T) {
 		{name: "what null takes away is gone", while: `not ("carrier" in state) and "total" in state`, found: `{"carrier": null}`, wantText: "NEW by {{state.carrier: missing}} for 1042"},
 		{name: "over updates", while: open, state: `{"id": "7", "status": "PAID"}`, found: `{"status": "UNSHIPPED"}`, wantText: "UNSHIPPED by {{state.carrier: missing}} for 7"},
 		{name: "what was there is over", while: open, found: `{"status": "SHIPPED"}`},
-		{name: "source not queried", while: `state.status == "NEW"`, unasked: true, wantText: "NEW by dhl for 1042"},
+		{name: "source not queried", while: `state.status == "NEW"`, skipSource: true, wantText: "NEW by dhl for 1042"},
 		{name: "absent", while: "state == nil", wantText: "{{state.status: missing}} by {{state.carrier: missing}} for {{state.id: missing}}", carries: "null"},
 		{name: "there after all", while: "state == nil", found: `{"status": "SHIPPED"}`},
 		{name: "absent ends", while: "state != nil"},
@@ -70,7 +70,7 @@ func TestLookupResultsMergeOverState(t *testing.T) {
 			if check.State = check.Event; c.state != "" {
 				check.State = json.RawMessage(c.state)
 			}
-			if check.Queried = !c.unasked; c.found != "" {
+			if check.Queried = !c.skipSource; c.found != "" {
 				check.Found = json.RawMessage(c.found)
 			}
 			answer, err := rule.Handler.Check(t.Context(), check)
@@ -98,7 +98,7 @@ func TestLookupResultsMergeOverState(t *testing.T) {
 			if c.carries != "" && string(answer.State) != c.carries {
 				t.Errorf("the alert carries %s, want %s", answer.State, c.carries)
 			}
-			if c.unasked && answer.State != nil {
+			if c.skipSource && answer.State != nil {
 				t.Errorf("the source was not queried, but the alert carries %s", answer.State)
 			}
 		})
@@ -192,20 +192,20 @@ func TestQueriesHoldTheirValues(t *testing.T) {
 	query := `{http: {source: shop, path: "/orders?id={{key}}&full=true"}}`
 	nats := `{nats: {source: shop, subject: "shop.{{key}}.get-{{key}}"}}`
 	kv := `{kv: {source: shop, bucket: ORDERS, key: "orders/{{key}}"}}`
-	for _, c := range []struct{ lookup, key, asks, err string }{
-		{lookup: http, key: "1042", asks: "/orders/1042/parts/x1"},
-		{lookup: http, key: "a/b", asks: "/orders/a%2Fb/parts/x1"},
-		{lookup: http, key: "../admin", asks: "/orders/..%2Fadmin/parts/x1"},
-		{lookup: http, key: "a?b#c%2e d", asks: "/orders/a%3Fb%23c%252e%20d/parts/x1"},
-		{lookup: http, key: "Zürich\n", asks: "/orders/Z%C3%BCrich%0A/parts/x1"},
-		{lookup: http, key: `a\b`, asks: "/orders/a%5Cb/parts/x1"},
+	for _, c := range []struct{ lookup, key, want, err string }{
+		{lookup: http, key: "1042", want: "/orders/1042/parts/x1"},
+		{lookup: http, key: "a/b", want: "/orders/a%2Fb/parts/x1"},
+		{lookup: http, key: "../admin", want: "/orders/..%2Fadmin/parts/x1"},
+		{lookup: http, key: "a?b#c%2e d", want: "/orders/a%3Fb%23c%252e%20d/parts/x1"},
+		{lookup: http, key: "Zürich\n", want: "/orders/Z%C3%BCrich%0A/parts/x1"},
+		{lookup: http, key: `a\b`, want: "/orders/a%5Cb/parts/x1"},
 		{lookup: http, key: "..", err: "leads elsewhere"},
 		{lookup: http, key: ".", err: "leads elsewhere"},
 		{lookup: http, key: strings.Repeat("é", 256) + strings.Repeat("%", 3000), err: "the most is 4096"},
-		{lookup: query, key: "1042", asks: "/orders?id=1042&full=true"},
-		{lookup: query, key: "..", asks: "/orders?id=..&full=true"},
-		{lookup: query, key: "a&b=c#d+e f;g?h", asks: "/orders?id=a%26b%3Dc%23d%2Be%20f%3Bg%3Fh&full=true"},
-		{lookup: nats, key: "1042", asks: "shop.1042.get-1042"},
+		{lookup: query, key: "1042", want: "/orders?id=1042&full=true"},
+		{lookup: query, key: "..", want: "/orders?id=..&full=true"},
+		{lookup: query, key: "a&b=c#d+e f;g?h", want: "/orders?id=a%26b%3Dc%23d%2Be%20f%3Bg%3Fh&full=true"},
+		{lookup: nats, key: "1042", want: "shop.1042.get-1042"},
 		{lookup: nats, key: "a.b", err: `can't be part of a subject because of the '.'`},
 		{lookup: nats, key: "*", err: `because of the '*'`},
 		{lookup: nats, key: "a>", err: `because of the '>'`},
@@ -213,13 +213,13 @@ func TestQueriesHoldTheirValues(t *testing.T) {
 		{lookup: nats, key: "a\x00b", err: `because of the`},
 		{lookup: `{nats: {source: shop, subject: "{{key}}.API.INFO"}}`, key: "$JS", err: "is never asked"},
 		{lookup: `{nats: {source: shop, subject: "{{key}}.handlers.x"}}`, key: "deadman", err: "is never asked"},
-		{lookup: kv, key: "1042", asks: "orders/1042"},
-		{lookup: kv, key: "a.b_c=d-e/f", asks: "orders/a.b_c=d-e/f"},
+		{lookup: kv, key: "1042", want: "orders/1042"},
+		{lookup: kv, key: "a.b_c=d-e/f", want: "orders/a.b_c=d-e/f"},
 		{lookup: kv, key: "a..b", err: "can't be a key"},
 		{lookup: kv, key: "a.", err: "can't be a key"},
 		{lookup: kv, key: ">", err: "can't be a key"},
 		{lookup: kv, key: "ü", err: "can't be a key"},
-		{lookup: "{kv: {source: shop, bucket: ORDERS}}", key: "1042", asks: "1042"},
+		{lookup: "{kv: {source: shop, bucket: ORDERS}}", key: "1042", want: "1042"},
 		{lookup: `{kv: {source: shop, bucket: ORDERS, key: "{{event.none}}"}}`, key: "1042", err: "{{event.none}}: a value is missing"},
 		{lookup: `{kv: {source: shop, bucket: ORDERS, key: "{{event.empty}}"}}`, key: "1042", err: "{{event.empty}}: the text is empty"},
 		{lookup: `{kv: {source: shop, bucket: ORDERS, key: "{{event}}"}}`, key: "1042", err: "{{event}}: an object can't be a parameter of a query"},
@@ -235,8 +235,8 @@ func TestQueriesHoldTheirValues(t *testing.T) {
 				return
 			}
 			var raised struct{ Asked string }
-			if err := errors.Join(found.Err, json.Unmarshal(found.Value, &raised)); err != nil || raised.Asked != c.asks {
-				t.Errorf("asks %q, %v; want %q", raised.Asked, err, c.asks)
+			if err := errors.Join(found.Err, json.Unmarshal(found.Value, &raised)); err != nil || raised.Asked != c.want {
+				t.Errorf("asks %q, %v; want %q", raised.Asked, err, c.want)
 			}
 		})
 	}

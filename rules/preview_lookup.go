@@ -15,8 +15,8 @@ import (
 // played by one goroutine.
 type previewLookup struct {
 	checks.Finder
-	asked bool            // the source was queried
-	known *checks.Finding // nil: not queried yet
+	queried bool            // the source was queried
+	known   *checks.Finding // nil: not queried yet
 }
 
 // newPreviewLookup gives the checks of a rule the same result each time; nil if the rule has no lookup.
@@ -52,7 +52,7 @@ func (f *previewLookup) Enter() bool { return true }
 // Find queries the source once.
 func (f *previewLookup) Find(ctx context.Context, all []checks.Check) []checks.Finding {
 	if f.known == nil {
-		f.asked, f.known = true, &checks.Finding{Err: errSourceBusy}
+		f.queried, f.known = true, &checks.Finding{Err: errSourceBusy}
 		if f.Finder.Enter() {
 			*f.known = f.Finder.Find(ctx, all[:1])[0]
 		}
@@ -73,7 +73,7 @@ func (f *previewLookup) result() (*PreviewLookup, error) {
 		return nil, fmt.Errorf("%w: the result of %s is unknown (%w); give the lookup result, such as {\"status\": \"UNSHIPPED\"}, or null for no such entity",
 			ErrPreview, f.Source(), f.known.Err)
 	}
-	l := &PreviewLookup{Source: f.Source(), Queried: f.asked, Found: f.known.Value}
+	l := &PreviewLookup{Source: f.Source(), Queried: f.queried, Found: f.known.Value}
 	if l.Found == nil {
 		l.Found = json.RawMessage("null")
 	}

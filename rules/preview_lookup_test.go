@@ -14,22 +14,22 @@ func TestPreviewUsesGivenResult(t *testing.T) {
 	text := verifyRule("select status from orders where id = $1", `state != nil and state.status == "UNSHIPPED"`)
 	begins := []rules.PreviewEvent{{At: clockTime(10, 5), Data: json.RawMessage(`{"id": "1042"}`)}}
 	for _, c := range []struct {
-		name, key, found, unasked string
-		lookup                    string // as JSON
-		outcome                   string
-		err                       string
+		name, key, found, skipSource string
+		lookup                       string // as JSON
+		outcome                      string
+		err                          string
 	}{
 		{name: "asked", lookup: `{"source":"shop","queried":true,"result":{"status":"UNSHIPPED"}}`, outcome: "exhausted"},
 		{name: "an unknown entity, queried", key: "7", lookup: `{"source":"shop","queried":true,"result":null}`, outcome: "cleared"},
 		{name: "given", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
 		{name: "an unknown entity, given", found: "null", lookup: `{"source":"shop","queried":false,"result":null}`, outcome: "cleared"},
 		{name: "given no object", found: "[]", err: "found: the result of the source is not an object; write an object, or null"},
-		{name: "not to be asked", unasked: "you are a stranger", err: "the result of shop is unknown (you are a stranger); give the lookup result"},
-		{name: "given, and not to be asked", unasked: "you are a stranger", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
+		{name: "not to be asked", skipSource: "you are a stranger", err: "the result of shop is unknown (you are a stranger); give the lookup result"},
+		{name: "given, and not to be asked", skipSource: "you are a stranger", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rules.Registry{Sources: sources{newOrderShop(t)}}
-			request := rules.PreviewRequest{Text: []byte(text + "hold: 0\n"), Events: begins, SkipReason: c.unasked}
+			request := rules.PreviewRequest{Text: []byte(text + "hold: 0\n"), Events: begins, SkipReason: c.skipSource}
 			if c.key != "" {
 				request.Events = []rules.PreviewEvent{{At: clockTime(10, 5), Data: json.RawMessage(`{"id": "` + c.key + `"}`)}}
 			}

@@ -83,7 +83,7 @@ func (p *previewing) event(e PreviewEvent) {
 		Stream: previewStream, Subject: e.Subject, Seq: p.seq, At: e.At, Data: e.Data,
 	}}
 	own := m.budget()
-	h := ruleMatch{matcher: &m, Rule: p.Rule, spend: p.purse(&own), versionOf: func(futurejobs.Job) *Rule { return p.Rule }}
+	h := ruleMatch{matcher: &m, Rule: p.Rule, spend: p.tenantBudget(&own), versionOf: func(futurejobs.Job) *Rule { return p.Rule }}
 	h.match()
 	if !h.isSubscribed() {
 		p.out.IgnoredEvents = append(p.out.IgnoredEvents, fmt.Sprintf("%s at %s: the rule does not subscribe to this subject, only to %s",
@@ -147,7 +147,7 @@ func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 		line.Next = time.Time{}
 	}
 	p.job = &j
-	p.say(line)
+	p.add(line)
 }
 
 // checkUntil makes the checks that are due up to a time. A handler may have effects, and is not called.
@@ -165,7 +165,7 @@ func (p *previewing) checkUntil(ctx context.Context, through time.Time) {
 		}
 		p.job = &d.Job
 		if len(d.Alerts) == 0 {
-			p.say(line)
+			p.add(line)
 		}
 		p.alerts(d, at)
 	}
@@ -192,14 +192,14 @@ func (p *previewing) alerts(d futurejobs.Decision, at time.Time) {
 		if !d.Ends() {
 			line.Next = d.Job.NextCheckAt
 		}
-		p.say(line)
+		p.add(line)
 	}
 }
 
 // end ends the job that is followed.
 func (p *previewing) end(d futurejobs.Decision, at time.Time) {
 	p.alerts(d, at)
-	p.say(PreviewLine{At: at, Kind: LineEnds, Note: string(d.Outcome)})
+	p.add(PreviewLine{At: at, Kind: LineEnds, Note: string(d.Outcome)})
 	p.job = nil
 	p.out.Key = d.Job.Key
 	p.out.Outcome, p.out.Reason, p.out.EndedAt = string(d.Outcome), d.Reason, at
@@ -209,7 +209,7 @@ func (p *previewing) end(d futurejobs.Decision, at time.Time) {
 // counted.
 const nagsShown = 3
 
-func (p *previewing) say(line PreviewLine) {
+func (p *previewing) add(line PreviewLine) {
 	nags := line.Kind == LineAlert && line.Status == alerts.Firing &&
 		slices.ContainsFunc(p.steps, func(s step) bool { return s.nags && s.name == line.Step })
 	if !nags {
@@ -235,9 +235,9 @@ func (p *previewing) neverReports(first PreviewEvent) bool {
 	if len(keys) == 0 || first.Subject != "" || len(first.Data) > 0 {
 		return false
 	}
-	ask, err := p.expectation(keys[0], first.At)
+	effect, err := p.expectation(keys[0], first.At)
 	first.Subject = notYet
-	p.applyHeartbeat(ask, first, err)
+	p.applyHeartbeat(effect, first, err)
 	return true
 }
 
@@ -255,18 +255,18 @@ func (p *previewing) pinged(e PreviewEvent) bool {
 
 // ping plays a ping. The kind expected is no ping: the entity is declared and expected from then on.
 func (p *previewing) ping(e PreviewEvent) {
-	ask, err := p.pingOf(e)
+	effect, err := p.pingOf(e)
 	e.Subject = aPing
-	p.applyHeartbeat(ask, e, err)
+	p.applyHeartbeat(effect, e, err)
 }
 
 // applyHeartbeat plays the effect of a ping, or of the absence of any.
-func (p *previewing) applyHeartbeat(ask futurejobs.Effect, by PreviewEvent, err error) {
+func (p *previewing) applyHeartbeat(effect futurejobs.Effect, by PreviewEvent, err error) {
 	if err != nil {
 		p.out.Refusals = append(p.out.Refusals, fmt.Sprintf("a ping at %s: %v", by.At.Format(time.RFC3339), err))
 		return
 	}
-	p.apply(ask, by)
+	p.apply(effect, by)
 }
 
 // expectation returns the effect of declaring an entity that has not sent a heartbeat yet.

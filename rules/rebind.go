@@ -157,9 +157,9 @@ func (b *ruleRebind) version(ctx context.Context, v *version) ([]StreamBinding, 
 	for _, read := range v.saved.Reads {
 		bySubject[read.Subject] = append(bySubject[read.Subject], read)
 	}
-	heard := b.rule.versions[0].document.Subjects()
+	subjects := b.rule.versions[0].document.Subjects()
 	for _, subject := range slices.Sorted(maps.Keys(bySubject)) {
-		now, err := b.subject(ctx, v, subject, bySubject[subject], slices.Contains(heard, subject))
+		now, err := b.subject(ctx, v, subject, bySubject[subject], slices.Contains(subjects, subject))
 		all, errs = append(all, now...), append(errs, err)
 	}
 	return inOrderOf(v.saved.Reads, all), errors.Join(errs...)
@@ -179,12 +179,12 @@ func inOrderOf(before, reads []StreamBinding) []StreamBinding {
 }
 
 // subject returns the new reads of one subject; on an error, the present ones.
-func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, reads []StreamBinding, heard bool) ([]StreamBinding, error) {
+func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, reads []StreamBinding, subjects bool) ([]StreamBinding, error) {
 	route := b.routes[subject]
 	if route.Err != nil {
 		return reads, route.Err
 	}
-	if route.Capture && heard {
+	if route.Capture && subjects {
 		captured, err := b.Binder.Bind(ctx, []string{subject})
 		if err != nil {
 			return reads, err
@@ -201,7 +201,7 @@ func (b *ruleRebind) subject(ctx context.Context, v *version, subject string, re
 			return reads, err
 		}
 	}
-	if !heard {
+	if !subjects {
 		return stays, nil
 	}
 	for _, stream := range route.Streams {

@@ -162,15 +162,15 @@ func (r *Rule) HeartbeatEffect(b ReceivedHeartbeat, shards int) (futurejobs.Effe
 	event := func(p heartbeatState) (json.RawMessage, error) {
 		return json.Marshal(ping{kind, b.Exit, b.Run, p.Seconds, b.Body, "ping"})
 	}
-	ask, err := heartbeatUpdate{r, b, true, event, func(futurejobs.Job) *Rule { return r }}.ask()
+	heartbeat, err := heartbeatUpdate{r, b, true, event, func(futurejobs.Job) *Rule { return r }}.effect()
 	if err != nil {
 		return futurejobs.Effect{}, document.Problems{{Rule: r.engine.Name, Message: err.Error()}}
 	}
-	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(b.Key, shards), Action: ask}, nil
+	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(b.Key, shards), Action: heartbeat}, nil
 }
 
-// purse returns the budget of all evaluations of the rule, if it has one, or that of an event or a check.
-func (r *Rule) purse(own *budget) *budget {
+// tenantBudget returns the budget of all evaluations of the rule, if it has one, or that of an event or a check.
+func (r *Rule) tenantBudget(own *budget) *budget {
 	if r.spend != nil {
 		return r.spend
 	}

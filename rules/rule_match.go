@@ -89,9 +89,9 @@ func (h *ruleMatch) addRefusal(part futurejobs.Part, where string, err error) {
 
 // addEffect adds an effect on the job of a key. The job of a tick has no place in the order of events: an event before
 // the tick does not affect it, regardless of when it is read.
-func (h *ruleMatch) addEffect(key string, ask futurejobs.Action) {
+func (h *ruleMatch) addEffect(key string, action futurejobs.Action) {
 	h.effects = append(h.effects, futurejobs.Effect{
-		Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, OutOfOrder: h.late || h.ticking != nil, Apart: h.isApart, Action: ask,
+		Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, OutOfOrder: h.late || h.ticking != nil, Apart: h.isApart, Action: action,
 	})
 }
 
@@ -160,9 +160,9 @@ func (h *ruleMatch) matchUpdate(w *subscription) error {
 	if err := h.body.Check(); err != nil {
 		return err
 	}
-	news := h.body.JSON()
+	patch := h.body.JSON()
 	h.addEffect(key, futurejobs.Update{
-		News:  news,
+		Patch: patch,
 		Begin: func(known json.RawMessage) futurejobs.Merging { return bodies.NewMerging(known) },
 		Sets:  h.sets(h.closing),
 	})
@@ -265,10 +265,10 @@ func (h *ruleMatch) matchHeartbeat() error {
 	carries := func(body json.RawMessage) heartbeatUpdate {
 		return heartbeatUpdate{h.Rule, b, false, func(heartbeatState) (json.RawMessage, error) { return body, nil }, h.versionOf}
 	}
-	ask, err := carries(h.body.JSON()).ask()
-	ask.Bare = carries(nil).apply
+	heartbeat, err := carries(h.body.JSON()).effect()
+	heartbeat.Bare = carries(nil).apply
 	if err == nil {
-		h.addEffect(key, ask)
+		h.addEffect(key, heartbeat)
 	}
 	return err
 }

@@ -168,14 +168,14 @@ func TestTicksCreateJobsOrEmit(t *testing.T) {
 
 // The alert for a tick that is found too late has the number of missed ticks before it, and the severity of the rule.
 func TestLateTickNamesMissedTicks(t *testing.T) {
-	for do, loud := range map[string]alerts.Severity{"expire": alerts.Warning, "skip": alerts.Info} {
+	for do, severity := range map[string]alerts.Severity{"expire": alerts.Warning, "skip": alerts.Info} {
 		s := tickingRule(t, map[int]string{0: `trigger: {schedule: "*/10 * * * *", keys: [a]}` + "\ncatch_up: {after: 1m, do: " + do + "}" + oneStep})
 		for m, want := range map[int]string{12: "catch_up.after, 1m", 22: "; 1 tick before it was missed", 33: "; 2 ticks before it were missed"} {
 			d, ok, err := s.Due(s.From(), minuteOf(m))
 			if err != nil || !ok || len(d.Alerts) != 1 {
 				t.Fatalf("%+v, %v, %v", d, ok, err)
 			}
-			if alert := d.Alerts[0]; !strings.HasSuffix(strings.TrimSuffix(alert.Text, "; it is skipped"), want) || alert.Severity != loud {
+			if alert := d.Alerts[0]; !strings.HasSuffix(strings.TrimSuffix(alert.Text, "; it is skipped"), want) || alert.Severity != severity {
 				t.Errorf("%s at %d: %s %s", do, m, alert.Severity, alert.Text)
 			}
 		}

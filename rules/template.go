@@ -82,12 +82,12 @@ func (t *template) constant() (string, bool) {
 			return "", false
 		}
 	}
-	return t.say(scope{}), true
+	return t.render(scope{}), true
 }
 
-// say renders the template. An expression that cannot be evaluated is replaced by its error: an alert is never lost
+// render renders the template. An expression that cannot be evaluated is replaced by its error: an alert is never lost
 // because of its text.
-func (t *template) say(s scope) string {
+func (t *template) render(s scope) string {
 	var b strings.Builder
 	for _, p := range t.parts {
 		if p.x == nil {

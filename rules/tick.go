@@ -73,11 +73,11 @@ func (t *tickRun) compute() {
 		}
 		start.Job.Origin = alerts.OriginOf(d.At, uint64(d.At.Unix())) //nolint:gosec // after 1970
 		start.ExpiredAlert, start.Named = t.expiredAlert(t.now), len(t.document.Trigger.Keys) > 0
-		var ask futurejobs.Action = start
+		var action futurejobs.Action = start
 		if late == document.Expire {
-			ask = futurejobs.StartExpired{Start: start, Reason: reason}
+			action = futurejobs.StartExpired{Start: start, Reason: reason}
 		}
-		d.Effects = append(d.Effects, futurejobs.Effect{Rule: t.jobs, Ref: t.ref(key, t.shards), Action: ask})
+		d.Effects = append(d.Effects, futurejobs.Effect{Rule: t.jobs, Ref: t.ref(key, t.shards), Action: action})
 	}
 	if len(refused) > 0 {
 		d.Alerts = append(d.Alerts, t.remark("refused", alerts.Firing,
@@ -96,7 +96,7 @@ func tickBudget(bytes int) budget {
 func (t *tickRun) startAt(key string, body json.RawMessage, all *budget) (futurejobs.Start, error) {
 	spend := budgetFor(len(body))
 	if t.allowance == nil {
-		return t.start(key, t.due.At, t.due.At, bodies.Stored(body), t.purse(&spend))
+		return t.start(key, t.due.At, t.due.At, bodies.Stored(body), t.tenantBudget(&spend))
 	}
 	given := min(spend.left, all.left)
 	spend.left = given

@@ -261,13 +261,13 @@ func playPage(t *testing.T, page, text string, first map[string]string, known ca
 		played++
 		rule := whole(m[1], first)
 		given := readTimeline(t, m[2]).inputs()
-		hears := playAlerts(t, rule, known, given)
-		got := given.merge(hears) // a preview has no downtimes and no changing sources
+		received := playAlerts(t, rule, known, given)
+		got := given.merge(received) // a preview has no downtimes and no changing sources
 		_, steady := given.found()
 		if steady && !slices.ContainsFunc(given, func(l line) bool { return l.kind == kindDown || l.kind == kindAck }) {
 			got = previewTimeline(t, rule, known, given)
 		}
-		if diff := gocmp.Diff(got.alertLines().String(), hears.String()); diff != "" {
+		if diff := gocmp.Diff(got.alertLines().String(), received.String()); diff != "" {
 			t.Errorf("the engine says otherwise (-preview +engine):\n%s\n%s", diff, both)
 		}
 		return strings.Replace(both, "```timeline\n"+m[2], "```timeline\n"+got.String(), 1)

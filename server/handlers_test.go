@@ -207,7 +207,7 @@ type handler struct {
 }
 
 // handlers reads the list of handlers, by name.
-func (n *node) handlers() (unasked string, by map[string]handler) {
+func (n *node) handlers() (discoveryError string, by map[string]handler) {
 	n.Helper()
 	var roll handlerList
 	n.get("/api/v1/handlers", &roll)
@@ -260,7 +260,7 @@ func TestHandlerProviders(t *testing.T) {
 		_, by := n.handlers()
 		return by["shipping"].State == "up" && by["shiping"].State == "failing" && by["plain"].State == "up"
 	})
-	unasked, by := n.handlers()
+	discoveryError, by := n.handlers()
 	by["shiping"] = func(h handler) handler { h.Error = h.Error[:min(len(h.Error), 42)]; return h }(by["shiping"])
 	want := map[string]handler{
 		"shipping": {Name: "shipping", Provider: "service", State: "up", Service: "shipping", Rules: []string{"late", "later"}, Versions: []string{"1.2.3"}, Instances: 1},
@@ -270,22 +270,22 @@ func TestHandlerProviders(t *testing.T) {
 		"shiping":  {Name: "shiping", Provider: "none", State: "failing", Error: "handler/shiping is unavailable: no service", Rules: []string{"lost"}, Versions: []string{}},
 		"plain":    {Name: "plain", Provider: "service", State: "up", Rules: []string{"simple"}, Versions: []string{}}, // it answers checks but not discovery
 	}
-	if diff := cmp.Diff(want, by); diff != "" || unasked != "" {
-		t.Error(unasked, diff)
+	if diff := cmp.Diff(want, by); diff != "" || discoveryError != "" {
+		t.Error(discoveryError, diff)
 	}
 }
 
 // Without permission for discovery, the list does not claim that a handler is missing.
 func TestUnknownProvider(t *testing.T) {
 	n := startReadyNode(t, server.Config{NATSURL: startRestrictedNATS(t, "$SRV.INFO"), Rules: ruleFolder(t, map[string]string{"a.yaml": handlerRule("late", "shipping")})})
-	unasked, by := n.handlers()
-	if !strings.Contains(unasked, "publish on $SRV.INFO; grant it to the NATS user") || by["shipping"].Provider != "unknown" {
-		t.Errorf("%s; %+v", unasked, by)
+	discoveryError, by := n.handlers()
+	if !strings.Contains(discoveryError, "publish on $SRV.INFO; grant it to the NATS user") || by["shipping"].Provider != "unknown" {
+		t.Errorf("%s; %+v", discoveryError, by)
 	}
-	if unasked, by := startReadyNode(t, server.Config{
+	if discoveryError, by := startReadyNode(t, server.Config{
 		NATSURL: startRestrictedNATS(t), Rules: ruleFolder(t, map[string]string{"a.yaml": handlerRule("late", "shipping")}),
-	}).handlers(); unasked != "" || by["shipping"].Provider != "none" {
-		t.Errorf("%s; %+v", unasked, by)
+	}).handlers(); discoveryError != "" || by["shipping"].Provider != "none" {
+		t.Errorf("%s; %+v", discoveryError, by)
 	}
 }
 

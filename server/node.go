@@ -125,7 +125,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	}
 	n.keeper = access.NewTokens(n.store, time.Now)
 	n.wire()
-	lastLooks := func() error {
+	checkLast := func() error {
 		if err := n.people.open(ctx, notify.Options{PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce}); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 		}
 		return n.quotas.refresh(ctx)
 	}
-	err = retryWhile(ctx, n.log, msgDatabaseLost, lastLooks, store.ErrUnavailable)
+	err = retryWhile(ctx, n.log, msgDatabaseLost, checkLast, store.ErrUnavailable)
 	return n, err
 }
 
@@ -169,7 +169,7 @@ func (n *node) wireEngine(self futurejobs.Node) {
 // wireAlerts creates the components that publish alerts and notify people.
 func (n *node) wireAlerts() {
 	n.people = &notifications{path: n.Notify, store: n.store, rules: n.catalog, now: n.clock.Now, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
-	n.observer = &observer{Metrics: n.metrics, store: n.store, news: n.people.wake, log: n.log}
+	n.observer = &observer{Metrics: n.metrics, store: n.store, wake: n.people.wake, log: n.log}
 	n.compare = &comparison{
 		store: n.store, stream: n.bus.AlertReader, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.observer.announce,
 		raised: n.observer.Alerted, log: n.log, status: periodic.NewStatus(n.log, slog.LevelWarn, "alert stream comparison"),
@@ -229,7 +229,7 @@ func (n *node) wireMonitors(self futurejobs.Node) {
 		}
 	})
 	n.streamMonitor = &alertsStreamMonitor{store: n.store, bus: n.bus, holds: n.maintains, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
-	n.permissionWarnings = &permissionWarnings{sources: n.sources, log: n.log, reached: make(map[string]bool), said: make(map[string]string)}
+	n.permissionWarnings = &permissionWarnings{sources: n.sources, log: n.log, reached: make(map[string]bool), cautions: make(map[string]string)}
 }
 
 // wireAPI creates the components behind the HTTP API.

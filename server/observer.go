@@ -15,7 +15,7 @@ type observer struct {
 	*web.Metrics
 	store *store.Store
 	relay *alerts.Relay
-	news  func()
+	wake  func()
 	log   *slog.Logger
 }
 
@@ -24,7 +24,7 @@ func (w *observer) Alerted(a alerts.Alert) {
 	w.Metrics.Alerted(a)
 	w.log.Info("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
 	w.relay.Wake()
-	w.news()
+	w.wake()
 }
 
 // announce writes a system alert, once regardless of the number of nodes and attempts.

@@ -83,7 +83,7 @@ func (o *overdue) findAll(ctx context.Context) (backlog, error) {
 		if err != nil {
 			return backlog{}, err
 		}
-		b, asked := backlog{more: !whole}, len(may)
+		b, allowed := backlog{more: !whole}, len(may)
 		for _, part := range found {
 			if _, known := patience[part.VersionRef]; !known {
 				patience[part.VersionRef] = o.patience(ctx, part.VersionRef)
@@ -95,7 +95,7 @@ func (o *overdue) findAll(ctx context.Context) (backlog, error) {
 				b.parts = append(b.parts, part)
 			}
 		}
-		if whole || len(may) == asked {
+		if whole || len(may) == allowed {
 			return b, nil
 		}
 	}

@@ -15,10 +15,10 @@ const permissionCheckInterval = time.Minute
 
 // permissionWarnings logs excess permissions of sources, once each.
 type permissionWarnings struct {
-	sources sourceSet
-	log     *slog.Logger
-	reached map[string]bool
-	said    map[string]string // by source
+	sources  sourceSet
+	log      *slog.Logger
+	reached  map[string]bool
+	cautions map[string]string // by source
 }
 
 // Run runs steps until ctx ends.
@@ -40,11 +40,11 @@ func (c *permissionWarnings) step(ctx context.Context) error {
 		if !c.reached[name] {
 			c.reached[name] = source.Try(ctx) == nil
 		}
-		says := source.State().Caution
-		if says != "" && says != c.said[name] {
-			c.log.Warn("a source may do more than it should", "source", name, "why", says)
+		caution := source.State().Caution
+		if caution != "" && caution != c.cautions[name] {
+			c.log.Warn("a source may do more than it should", "source", name, "why", caution)
 		}
-		c.said[name] = says
+		c.cautions[name] = caution
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 const (
 	stallCheckInterval = 5 * time.Second // interval at which progress is saved
 	resumeTimeout      = 3 * time.Second // maximum delay of a resuming sweep by the report of its gap
-	steadyLooks        = 3               // consecutive rounds in which the sweep must have reached a time
+	steadyRounds       = 3               // consecutive rounds in which the sweep must have reached a time
 )
 
 // progressShard is the shard of the node that sends the heartbeat.
@@ -118,10 +118,10 @@ func (b *stallDetector) currentProgress(ctx context.Context) (map[string]time.Ti
 // zero if they are too few. A job with a stream that is read a moment after its slot holds the sweep back only from
 // then on, and the row must not have passed its slot.
 func (b *stallDetector) steady(through time.Time) time.Time {
-	if b.sweptTo = append(b.sweptTo, through); len(b.sweptTo) < steadyLooks {
+	if b.sweptTo = append(b.sweptTo, through); len(b.sweptTo) < steadyRounds {
 		return time.Time{}
 	}
-	b.sweptTo = b.sweptTo[len(b.sweptTo)-steadyLooks:]
+	b.sweptTo = b.sweptTo[len(b.sweptTo)-steadyRounds:]
 	return slices.MinFunc(b.sweptTo, time.Time.Compare)
 }
 
@@ -213,7 +213,7 @@ func (b *stallDetector) advance(ctx context.Context, seen store.Progress, to tim
 	now := b.now()
 	limit := now
 	if seen.Still {
-		limit = now.Add(steadyLooks * stallCheckInterval)
+		limit = now.Add(steadyRounds * stallCheckInterval)
 	}
 	if !to.After(seen.Through) || to.Sub(now) > stallCheckInterval || b.stalled(seen.Topic, to, limit) {
 		return nil

@@ -39,13 +39,13 @@ func (w *tenants) alertsAgainAreCountedOnce(t *testing.T) {
 	if published, withheld := w.flood(rule, "acme.again", 5, ""); published != 2 || withheld != 3 {
 		t.Fatalf("%d alerts are published and %d withheld, want 2 and 3", published, withheld)
 	}
-	const wish = `{"rule": "acme-again", "since": "2020-01-01T00:00:00Z"}`
-	if got := w.callRaw(http.MethodPost, "/api/v1/alerts/republish", wish, withJSON(w.acme)...); got.status != http.StatusForbidden {
+	const request = `{"rule": "acme-again", "since": "2020-01-01T00:00:00Z"}`
+	if got := w.callRaw(http.MethodPost, "/api/v1/alerts/republish", request, withJSON(w.acme)...); got.status != http.StatusForbidden {
 		t.Errorf("acme has alerts published again: %d %s", got.status, got.body)
 	}
 	again := func(alerts int, used int64) {
 		t.Helper()
-		w.callExpecting(http.StatusOK, http.MethodPost, "/api/v1/alerts/republish", wish, withJSON(w.admin)...)
+		w.callExpecting(http.StatusOK, http.MethodPost, "/api/v1/alerts/republish", request, withJSON(w.admin)...)
 		w.eventually("all alerts are published", func() bool {
 			raised := w.alertsOf(rule, w.acme)
 			return len(raised) == alerts && !slices.ContainsFunc(raised, func(a tenantAlert) bool { return !a.Published || a.Withheld })

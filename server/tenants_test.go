@@ -63,10 +63,10 @@ func (w *tenants) start(t *testing.T) {
 
 func authHeader(secret string) []string { return []string{"Authorization", "Bearer " + secret} }
 
-func (w *tenants) newToken(wish string) []string {
+func (w *tenants) newToken(request string) []string {
 	w.Helper()
 	var made struct{ Secret string }
-	w.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", wish, w.admin...).decode(w.T, &made)
+	w.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", request, w.admin...).decode(w.T, &made)
 	return authHeader(made.Secret)
 }
 

@@ -67,7 +67,7 @@ func playAlerts(t *testing.T, text string, known calendars.Set, given timeline) 
 const slotOffset = 3 * time.Second
 
 // playVirtual plays inputs to rules until no job is pending, and then calls ask.
-func playVirtual(t *testing.T, text string, known calendars.Set, given timeline, ask func(v *virtual)) {
+func playVirtual(t *testing.T, text string, known calendars.Set, given timeline, check func(v *virtual)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		begins := given[0].at.Add(-time.Hour + slotOffset)
@@ -81,7 +81,7 @@ func playVirtual(t *testing.T, text string, known calendars.Set, given timeline,
 		v.run()
 		defer v.close()
 		v.play(given)
-		ask(v)
+		check(v)
 	})
 }
 

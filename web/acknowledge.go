@@ -110,11 +110,11 @@ func (a *acknowledgeAPI) acknowledge(ctx context.Context, in *struct {
 	if err := a.mayAcknowledge(ctx, in.ID); err != nil {
 		return Job{}, err
 	}
-	var wish AckRequest
+	var request AckRequest
 	if in.Body != nil {
-		wish = *in.Body
+		request = *in.Body
 	}
-	ack, err := wish.Ack(a.now())
+	ack, err := request.Ack(a.now())
 	if err != nil {
 		return Job{}, err
 	}

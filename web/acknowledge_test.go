@@ -81,7 +81,7 @@ func TestAcknowledgementIsOver(t *testing.T) {
 	a := s.alert("1", "1 is late", 3*time.Hour)
 	path := "/api/v1/alerts/" + a.ID.String()
 	decodeJob(t, requestPath(t, s.Server, "POST", path+"/ack", `{"for": "2h", "note": "I am on it"}`), 200)
-	said := func() map[string]*web.Acknowledged {
+	acks := func() map[string]*web.Acknowledged {
 		entity := get[web.Entity](t, s.Server, "/api/v1/entities/order/1")
 		return map[string]*web.Acknowledged{
 			"the alert":       get[web.Alert](t, s.Server, path).Acknowledged,
@@ -100,7 +100,7 @@ func TestAcknowledgementIsOver(t *testing.T) {
 		holds bool
 	}{{0, true}, {119 * time.Minute, true}, {121 * time.Minute, false}} {
 		by.Store(int64(c.after))
-		for where, k := range said() {
+		for where, k := range acks() {
 			if (k != nil) != c.holds {
 				t.Errorf("after %s: %s is acknowledged as %+v", c.after, where, k)
 			}
@@ -115,7 +115,7 @@ func TestAcknowledgementIsOver(t *testing.T) {
 	if got := postForm(t, s, "/alerts", form); got.StatusCode != 303 || !strings.Contains(got.Header.Get("Location"), "done=1") {
 		t.Errorf("acknowledging all: %d %s", got.StatusCode, got.Header.Get("Location"))
 	}
-	for where, k := range said() {
+	for where, k := range acks() {
 		if k == nil {
 			t.Errorf("%s is not acknowledged again", where)
 		}

@@ -86,8 +86,8 @@ type alertStream struct {
 	sees func(rule string) bool // alerts of other rules are left out
 }
 
-// news is an item that Follow yields.
-type news struct {
+// alertOrError is an item that Follow yields.
+type alertOrError struct {
 	alert alerts.Alert
 	err   error
 }
@@ -104,12 +104,12 @@ func (s *alertStream) run(r *http.Request, of *alertStreamAPI, backlog int) erro
 		return err
 	}
 
-	follow := make(chan news)
+	follow := make(chan alertOrError)
 	go func() {
 		defer close(follow)
 		for alert, err := range of.wire.Follow(ctx, backlog) {
 			select {
-			case follow <- news{alert, err}:
+			case follow <- alertOrError{alert, err}:
 			case <-ctx.Done():
 				return
 			}
@@ -123,7 +123,7 @@ func (s *alertStream) run(r *http.Request, of *alertStreamAPI, backlog int) erro
 	return err
 }
 
-func (s *alertStream) pump(ctx context.Context, of *alertStreamAPI, follow <-chan news) error {
+func (s *alertStream) pump(ctx context.Context, of *alertStreamAPI, follow <-chan alertOrError) error {
 	idle := time.NewTicker(keepAlive)
 	defer idle.Stop()
 	for {
@@ -154,7 +154,7 @@ func (s *alertStream) pump(ctx context.Context, of *alertStreamAPI, follow <-cha
 }
 
 // event formats n as a server-sent event. An error becomes a problem event; more alerts may follow it.
-func (n news) event(of *alertStreamAPI) (string, error) {
+func (n alertOrError) event(of *alertStreamAPI) (string, error) {
 	if n.err != nil {
 		data, err := json.Marshal(of.problemOf(n.err))
 		return fmt.Sprintf("event: problem\ndata: %s\n\n", data), err

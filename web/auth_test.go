@@ -25,11 +25,11 @@ func closedNode(o *web.Options, s *fixture) {
 // newToken makes a token and returns the header that sends it.
 func (s *fixture) newToken(name, prefix string, scopes ...access.Scope) []string {
 	s.t.Helper()
-	wish := access.TokenRequest{Name: name, Prefix: prefix, Scopes: scopes}
+	request := access.TokenRequest{Name: name, Prefix: prefix, Scopes: scopes}
 	if prefix != "" {
-		wish.Bounds.Subjects = []string{"orders.>"}
+		request.Bounds.Subjects = []string{"orders.>"}
 	}
-	_, secret, err := s.keeper.Create(s.t.Context(), wish)
+	_, secret, err := s.keeper.Create(s.t.Context(), request)
 	failOn(s.t, err)
 	return []string{"Authorization", "Bearer " + secret}
 }

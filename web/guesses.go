@@ -60,7 +60,7 @@ func newGuesses(log *slog.Logger, metrics *Metrics, now func() time.Time) *guess
 //     repeat it without limit and is sent to the login; a program that repeats a refused token has to wait.
 //  2. After too many refused secrets of the address, no other one is checked until later.
 func (g *guesses) check(r *http.Request, keeper *access.Tokens, c credential) error {
-	if keeper != nil && keeper.Knows(c.secret) {
+	if keeper != nil && keeper.IsKnown(c.secret) {
 		return nil
 	}
 	again, wait := g.state(guesserOf(r), c)

@@ -33,34 +33,34 @@ func TestTokenGuesses(t *testing.T) {
 		g.refused(requestFromAddress(addr), c)
 		return 401
 	}
-	series := func(addr string, tries int) (looked int) {
+	series := func(addr string, tries int) (verified int) {
 		for range tries {
 			if try(addr) == 401 {
-				looked++
+				verified++
 			}
 		}
-		return looked
+		return verified
 	}
-	if looked := series("192.0.2.7:1", 100); looked != maxGuesses {
-		t.Errorf("of 100 wrong tokens %d are looked at, want %d", looked, maxGuesses)
+	if verified := series("192.0.2.7:1", 100); verified != maxGuesses {
+		t.Errorf("of 100 wrong tokens %d are looked at, want %d", verified, maxGuesses)
 	}
 	now = now.Add(guessInterval)
-	if looked := series("192.0.2.7:2", 100); looked != 1 {
-		t.Errorf("a while later %d are looked at, want 1", looked)
+	if verified := series("192.0.2.7:2", 100); verified != 1 {
+		t.Errorf("a while later %d are looked at, want 1", verified)
 	}
-	if looked := series("[::ffff:192.0.2.7]:2", 5); looked != 0 {
-		t.Errorf("an address that is written otherwise has %d", looked)
+	if verified := series("[::ffff:192.0.2.7]:2", 5); verified != 0 {
+		t.Errorf("an address that is written otherwise has %d", verified)
 	}
 	now = now.Add(time.Hour)
-	if looked := series("192.0.2.7:2", 100); looked != maxGuesses {
-		t.Errorf("an hour later %d are looked at, want %d", looked, maxGuesses)
+	if verified := series("192.0.2.7:2", 100); verified != maxGuesses {
+		t.Errorf("an hour later %d are looked at, want %d", verified, maxGuesses)
 	}
-	looked := 0
+	verified := 0
 	for i := range 100 {
-		looked += series(fmt.Sprintf("[2001:db8::%x:1]:4", i), 1)
+		verified += series(fmt.Sprintf("[2001:db8::%x:1]:4", i), 1)
 	}
-	if looked != maxGuesses {
-		t.Errorf("of one IPv6 network %d are looked at, want %d", looked, maxGuesses)
+	if verified != maxGuesses {
+		t.Errorf("of one IPv6 network %d are looked at, want %d", verified, maxGuesses)
 	}
 	if try("[2001:db8:0:1::1]:4") != 401 {
 		t.Error("another IPv6 network is limited with it")

@@ -52,16 +52,16 @@ func TestReadinessHasNamesForReadersAlone(t *testing.T) {
 // TestReadinessIsCachedForAnonymousCallers checks that for callers without a token the node checks its database
 // and broker at most once a second.
 func TestReadinessIsCachedForAnonymousCallers(t *testing.T) {
-	var looks atomic.Int64
+	var readinessChecks atomic.Int64
 	var now atomic.Int64
 	h := web.New(web.Options{
 		Health: func(context.Context) []web.Condition {
-			looks.Add(1)
-			return []web.Condition{{Name: "database", OK: looks.Load() != 2, Vital: true}}
+			readinessChecks.Add(1)
+			return []web.Condition{{Name: "database", OK: readinessChecks.Load() != 2, Vital: true}}
 		},
 		Log: discardLog, Now: func() time.Time { return time.Unix(0, now.Load()) },
 	})
-	ask := func(status int, want int64) {
+	send := func(status int, want int64) {
 		t.Helper()
 		var all sync.WaitGroup
 		for range 50 {
@@ -74,18 +74,18 @@ func TestReadinessIsCachedForAnonymousCallers(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if got := looks.Load(); got != want {
+		if got := readinessChecks.Load(); got != want {
 			t.Errorf("%d looks, want %d", got, want)
 		}
 	}
 	now.Store(int64(time.Hour))
-	ask(200, 1)
+	send(200, 1)
 	now.Add(int64(time.Second - 1))
-	ask(200, 1)
+	send(200, 1)
 	now.Add(1)
-	ask(503, 2)
+	send(503, 2)
 	now.Add(-int64(time.Minute)) // the database's clock was set back
-	ask(200, 3)
+	send(200, 3)
 }
 
 // TestReadinessCauseIsLogged checks that the cause of a broken condition is logged once for each change, and not part of

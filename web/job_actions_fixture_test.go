@@ -19,7 +19,7 @@ var (
 )
 
 // applyAction applies an action to the job of a rule and a key, in the real store.
-func (s *fixture) applyAction(ctx context.Context, what, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (futurejobs.Effect, error)) error {
+func (s *fixture) applyAction(ctx context.Context, what, rule, key string, send func(*futurejobs.Rule, futurejobs.Job) (futurejobs.Effect, error)) error {
 	if err := s.rules.Catalog.Refresh(ctx); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (s *fixture) applyAction(ctx context.Context, what, rule, key string, ask f
 	if err != nil {
 		return err
 	}
-	effect, err := ask(made, job.Job)
+	effect, err := send(made, job.Job)
 	if err != nil || effect.Action == nil {
 		return err
 	}

@@ -69,8 +69,8 @@ func details(wrong document.Problems) []ProblemDetail {
 	return all
 }
 
-// wishInvalid returns the problem of a refused token or quota.
-func wishInvalid(wrong access.Problems) *Problem {
+// invalidToken returns the problem of a refused token or quota.
+func invalidToken(wrong access.Problems) *Problem {
 	all := make([]ProblemDetail, len(wrong))
 	for i, p := range wrong {
 		all[i] = ProblemDetail{Location: "body." + p.Field, Message: p.Message}

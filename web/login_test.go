@@ -19,22 +19,22 @@ func TestLoginRedirects(t *testing.T) {
 	s := newFixture(t, closedNode)
 	secret := strings.TrimPrefix(s.newToken("me", "", access.Read)[1], "Bearer ")
 	form := []string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}
-	const asked = "/entities/order?key=a%2Fb+%0A%26next%3D%2F&x=1"
-	first := requestPath(t, s.Server, "GET", asked, "", "Accept", "text/html")
+	const nextPage = "/entities/order?key=a%2Fb+%0A%26next%3D%2F&x=1"
+	first := requestPath(t, s.Server, "GET", nextPage, "", "Accept", "text/html")
 	way := first.Header.Get("Location")
 	if first.StatusCode != http.StatusSeeOther || !strings.HasPrefix(way, "/login?next=") {
 		t.Fatalf("%d to %q", first.StatusCode, way)
 	}
 	for _, a := range []answer{
 		requestPath(t, s.Server, "GET", way, ""),
-		requestPath(t, s.Server, "POST", "/login", url.Values{"token": {"dm_x"}, "next": {asked}}.Encode(), form...),
+		requestPath(t, s.Server, "POST", "/login", url.Values{"token": {"dm_x"}, "next": {nextPage}}.Encode(), form...),
 	} {
 		if !strings.Contains(a.body, `name="next" value="/entities/order?key=a%2Fb&#43;%0A%26next%3D%2F&amp;x=1"`) {
 			t.Errorf("%d, and the form does not carry the page: %s", a.StatusCode, a.body)
 		}
 	}
 	for next, want := range map[string]string{
-		asked: asked, "/alerts/x?by=key": "/alerts/x?by=key", "/": "/", "": "/",
+		nextPage: nextPage, "/alerts/x?by=key": "/alerts/x?by=key", "/": "/", "": "/",
 		"//evil.example": "/", "///evil.example": "/", `/\evil.example`: "/", `\\evil.example`: "/", "https://evil.example/": "/", "https:/evil.example": "/",
 		"evil.example": "/", "javascript:alert(1)": "/", "/\t/evil.example": "/", "/\n/evil.example": "/", " //evil.example": "/", "/ /evil.example": "/",
 		"/%2Fevil.example": "/", "/%5Cevil.example/": "/%5Cevil.example/", "/.//evil.example": "/evil.example", "/x/..//evil.example": "/evil.example",
@@ -45,7 +45,7 @@ func TestLoginRedirects(t *testing.T) {
 			t.Errorf("next %q leads to %q with %d, want %q", next, got, a.StatusCode, want)
 		}
 	}
-	if a := requestPath(t, newFixture(t).Server, "GET", way, ""); a.Header.Get("Location") != asked {
+	if a := requestPath(t, newFixture(t).Server, "GET", way, ""); a.Header.Get("Location") != nextPage {
 		t.Errorf("an open node leads to %q", a.Header.Get("Location"))
 	}
 }

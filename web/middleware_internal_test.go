@@ -17,7 +17,7 @@ func TestFailedAnswers(t *testing.T) {
 		status int
 		header http.Header
 	}
-	ask := func(h http.HandlerFunc) (answer, string, error) {
+	send := func(h http.HandlerFunc) (answer, string, error) {
 		t.Helper()
 		s := httptest.NewServer(a.recoverPanics(h))
 		defer s.Close()
@@ -33,7 +33,7 @@ func TestFailedAnswers(t *testing.T) {
 		body, err := io.ReadAll(got.Body)
 		return answer{got.StatusCode, got.Header}, string(body), err
 	}
-	_, body, err := ask(func(w http.ResponseWriter, _ *http.Request) {
+	_, body, err := send(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "half")
 		_ = http.NewResponseController(w).Flush()
 		panic("the rest cannot be made")
@@ -41,7 +41,7 @@ func TestFailedAnswers(t *testing.T) {
 	if err == nil {
 		t.Errorf("half an answer passes for a whole one: %q", body)
 	}
-	got, body, err := ask(func(w http.ResponseWriter, _ *http.Request) {
+	got, body, err := send(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("ETag", "1")
 		w.Header().Set("Set-Cookie", "a=b")
 		w.WriteHeader(http.StatusCreated)
@@ -51,7 +51,7 @@ func TestFailedAnswers(t *testing.T) {
 		t.Errorf("%+v %s %v", got, body, err)
 	}
 	for status, want := range map[int]int{0: 200, http.StatusNoContent: 204, http.StatusTeapot: 418} {
-		got, _, err := ask(func(w http.ResponseWriter, _ *http.Request) {
+		got, _, err := send(func(w http.ResponseWriter, _ *http.Request) {
 			if status != 0 {
 				w.WriteHeader(status)
 			}

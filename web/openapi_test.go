@@ -132,12 +132,12 @@ func TestOutcomesAreDescribed(t *testing.T) {
 func TestAnswersAreAsDescribed(t *testing.T) {
 	s := newFixture(t, closedNode)
 	admin := s.newToken("root", "", access.Admin)
-	ask := func(method, path, body string) answer {
+	send := func(method, path, body string) answer {
 		t.Helper()
 		return requestPath(t, s.Server, method, path, body, admin...)
 	}
 	var d map[string]any
-	text := ask("GET", "/openapi.json", "").body
+	text := send("GET", "/openapi.json", "").body
 	failOn(t, json.Unmarshal([]byte(text), &d))
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
@@ -148,7 +148,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		s.alert(key, "late", 3600e9)
 	}
 	s.resolve("1")
-	if a := ask("PUT", "/api/v1/rules/paid", paidRule); a.StatusCode != 201 {
+	if a := send("PUT", "/api/v1/rules/paid", paidRule); a.StatusCode != 201 {
 		t.Fatal(a.body)
 	}
 	s.logIn(admin)
@@ -193,7 +193,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"PUT", "/api/v1/rules/x", "name: x", "Problem", 422},
 	} {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
-			a := ask(c.method, c.path, c.body)
+			a := send(c.method, c.path, c.body)
 			if a.StatusCode != c.status {
 				t.Fatalf("%d %s", a.StatusCode, a.body)
 			}

@@ -172,16 +172,16 @@ func (a *pingAddressAPI) create(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	wish := pings.Address{RuleID: l.RuleID, Rule: l.Name, Key: string(in.Body.Key)}
+	request := pings.Address{RuleID: l.RuleID, Rule: l.Name, Key: string(in.Body.Key)}
 	if in.Body.ID != "" {
-		if wish.ID, err = pings.ParseID(in.Body.ID, wish.IsPingKey()); err != nil {
+		if request.ID, err = pings.ParseID(in.Body.ID, request.IsPingKey()); err != nil {
 			return nil, refused("body.id", "%v", err)
 		}
-		if err := a.mayShare(ctx, wish.ID); err != nil {
+		if err := a.mayShare(ctx, request.ID); err != nil {
 			return nil, err
 		}
 	}
-	kept, created, err := a.pings.Create(ctx, wish, in.Body.Rotate)
+	kept, created, err := a.pings.Create(ctx, request, in.Body.Rotate)
 	switch {
 	case errors.Is(err, pings.ErrAddressExists):
 		return nil, pingIDTaken()
@@ -189,7 +189,7 @@ func (a *pingAddressAPI) create(ctx context.Context, in *struct {
 		return nil, problem(http.StatusConflict, "%v", err)
 	case err != nil:
 		return nil, err
-	case !created && wish.ID != "" && kept.ID != wish.ID:
+	case !created && request.ID != "" && kept.ID != request.ID:
 		return nil, problem(http.StatusConflict, "another ping URL exists; set rotate to replace it")
 	}
 	out := &pingAddressOut{Status: http.StatusOK, Body: a.pingAddress(kept)}

@@ -68,11 +68,11 @@ func TestLintOfLookup(t *testing.T) {
 		want   int64
 	}{{access.Read, "", 0}, {access.OnCall, "", 0}, {access.Read, "look*", 0}, {access.Rules, "", 1}, {access.Rules, "look*", 1}, {access.Admin, "", 1}} {
 		before := client.verified.Load()
-		wish := access.TokenRequest{Name: fmt.Sprintf("t%d", i), Prefix: c.prefix, Scopes: []access.Scope{c.scope}}
+		request := access.TokenRequest{Name: fmt.Sprintf("t%d", i), Prefix: c.prefix, Scopes: []access.Scope{c.scope}}
 		if c.prefix != "" {
-			wish.Bounds = access.Bounds{Subjects: []string{"orders.>"}, Sources: []string{"shop"}}
+			request.Bounds = access.Bounds{Subjects: []string{"orders.>"}, Sources: []string{"shop"}}
 		}
-		_, secret, err := s.keeper.Create(t.Context(), wish)
+		_, secret, err := s.keeper.Create(t.Context(), request)
 		failOn(t, err)
 		header := []string{"Authorization", "Bearer " + secret, "Content-Type", "application/json"}
 		if a := requestPath(t, s.Server, "POST", "/api/v1/rules/lint", lookupRule, header...); a.StatusCode != 200 || !strings.Contains(a.body, `"valid":true`) {

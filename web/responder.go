@@ -29,14 +29,14 @@ type responder struct {
 func (a *responder) problemOf(err error) *Problem {
 	var p *Problem
 	var wrong document.Problems
-	var wish access.Problems
+	var request access.Problems
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &wrong):
 		return ruleInvalid(wrong)
-	case errors.As(err, &wish):
-		return wishInvalid(wish)
+	case errors.As(err, &request):
+		return invalidToken(request)
 	}
 	for _, table := range [][]ErrorStatus{a.faults, errorStatuses} {
 		for _, f := range table {

@@ -152,9 +152,9 @@ func (a *tokenAPI) create(ctx context.Context, in *newTokenIn) (NewToken, error)
 	if err != nil {
 		return NewToken{}, err
 	}
-	wish := access.TokenRequest{Name: in.Body.Name, Prefix: in.Body.Prefix, Bounds: in.Body.given()}
+	request := access.TokenRequest{Name: in.Body.Name, Prefix: in.Body.Prefix, Bounds: in.Body.given()}
 	for _, s := range in.Body.Scopes {
-		wish.Scopes = append(wish.Scopes, access.Scope(strings.TrimSpace(s)))
+		request.Scopes = append(request.Scopes, access.Scope(strings.TrimSpace(s)))
 	}
 	if in.Body.Expires != "" {
 		span, err := document.ParseDuration(in.Body.Expires)
@@ -164,12 +164,12 @@ func (a *tokenAPI) create(ctx context.Context, in *newTokenIn) (NewToken, error)
 		if span <= 0 {
 			return NewToken{}, refused("body.expires", "%s is not positive; set a duration such as 90d, or omit it for a token without expiry", in.Body.Expires)
 		}
-		wish.Expires = time.Duration(span)
+		request.Expires = time.Duration(span)
 	}
-	if err := mayComeFirst(ctx, k, wish); err != nil {
+	if err := mayComeFirst(ctx, k, request); err != nil {
 		return NewToken{}, err
 	}
-	t, secret, err := k.Create(ctx, wish)
+	t, secret, err := k.Create(ctx, request)
 	if err != nil {
 		return NewToken{}, err
 	}

@@ -51,11 +51,11 @@ func TestUnverifiedWebhooksAreBounded(t *testing.T) {
 	waitFor(t, "the node is full", func() bool { return shop("203.0.113.8").StatusCode == 503 })
 	_, err := waiting[0].Write([]byte(strings.Repeat(" ", 100)))
 	failOn(t, err)
-	told := make([]byte, 12)
-	_, err = io.ReadFull(waiting[0], told)
+	garbage := make([]byte, 12)
+	_, err = io.ReadFull(waiting[0], garbage)
 	failOn(t, err)
-	if string(told) != "HTTP/1.1 401" {
-		t.Errorf("one that was whole: %s", told)
+	if string(garbage) != "HTTP/1.1 401" {
+		t.Errorf("one that was whole: %s", garbage)
 	}
 	if a := shop("203.0.113.8"); a.StatusCode != 202 {
 		t.Errorf("once there is a place: %d %s", a.StatusCode, a.body)

@@ -23,15 +23,15 @@ func TestBoundedSenderReceivesNoSequence(t *testing.T) {
 	s := newFixture(t, closedNode)
 	bound := access.Bounds{Publish: []string{"orders.>"}}
 	for name, c := range map[string]struct {
-		wish access.TokenRequest
-		seq  bool
+		request access.TokenRequest
+		seq     bool
 	}{
 		"tenant":  {access.TokenRequest{Prefix: "acme-*", Bounds: bound}, false},
 		"bounded": {access.TokenRequest{Bounds: bound}, false},
 		"free":    {access.TokenRequest{}, true},
 	} {
-		c.wish.Name, c.wish.Scopes = name, []access.Scope{access.Events}
-		_, secret, err := s.keeper.Create(t.Context(), c.wish)
+		c.request.Name, c.request.Scopes = name, []access.Scope{access.Events}
+		_, secret, err := s.keeper.Create(t.Context(), c.request)
 		failOn(t, err)
 		for _, header := range [][]string{nil, {"Nats-Msg-Id", "one"}, {"Nats-Msg-Id", "one"}, {"Idempotency-Key", "two"}, {"Idempotency-Key", "two"}} {
 			a := requestPath(t, s.Server, "POST", "/api/v1/events/orders.created", `{"id": "1"}`, append(header, "Authorization", "Bearer "+secret)...)

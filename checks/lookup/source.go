@@ -60,7 +60,7 @@ type Source struct {
 	Options
 	line     chan struct{} // callers queued or running
 	querying *semaphore
-	looking  *semaphore // of Verify and Reach, so that they do not queue behind batches
+	probing  *semaphore // of Verify and Reach, so that they do not queue behind batches
 	rate     *rate.Limiter
 	circuit  *gobreaker.TwoStepCircuitBreaker[struct{}]
 	stats    stats
@@ -76,7 +76,7 @@ func NewSource(o Options) *Source {
 		Options:  o,
 		line:     make(chan struct{}, o.Limits.Concurrency+o.Limits.Waiting),
 		querying: newSemaphore(o.Limits.Concurrency),
-		looking:  newSemaphore(verifyConcurrency),
+		probing:  newSemaphore(verifyConcurrency),
 		rate:     rate.NewLimiter(rate.Inf, 0),
 		circuit:  newCircuit(o.Limits),
 	}
@@ -170,10 +170,10 @@ func (s *Source) Verify(ctx context.Context, q Question, params int) ([]Column, 
 	if s.circuit.State() == gobreaker.StateOpen {
 		return nil, s.outage(s.backingOff())
 	}
-	if err := s.looking.acquire(ctx); err != nil {
+	if err := s.probing.acquire(ctx); err != nil {
 		return nil, s.notQueried(err)
 	}
-	columns, err := call(ctx, s, s.looking, verifyTimeout, func(ctx context.Context) ([]Column, error) { return s.Client.Verify(ctx, q, params) })
+	columns, err := call(ctx, s, s.probing, verifyTimeout, func(ctx context.Context) ([]Column, error) { return s.Client.Verify(ctx, q, params) })
 	return columns, s.named(err)
 }
 
@@ -182,19 +182,19 @@ func (s *Source) Reach(ctx context.Context) error {
 	if s.querying.areStuck() {
 		return s.outage(errAllStuck)
 	}
-	if err := s.looking.acquire(ctx); err != nil {
+	if err := s.probing.acquire(ctx); err != nil {
 		return s.notQueried(err)
 	}
-	_, err := breakerResult(ctx, s, s.looking, verifyTimeout, s.reach)
+	_, err := breakerResult(ctx, s, s.probing, verifyTimeout, s.reach)
 	return s.named(err)
 }
 
 // Try returns an error if the source can't be reached now. It calls the client even while the circuit is open.
 func (s *Source) Try(ctx context.Context) error {
-	if err := s.looking.acquire(ctx); err != nil {
+	if err := s.probing.acquire(ctx); err != nil {
 		return s.notQueried(err)
 	}
-	_, err := call(ctx, s, s.looking, verifyTimeout, s.reach)
+	_, err := call(ctx, s, s.probing, verifyTimeout, s.reach)
 	return err
 }
 

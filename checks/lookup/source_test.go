@@ -22,16 +22,16 @@ var _ rules.Source = (*lookup.Source)(nil)
 
 // fakeClient is a scripted client that counts calls.
 type fakeClient struct {
-	ask             func(ctx context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error)
-	reach           func(ctx context.Context) error
-	verify          func(ctx context.Context) error
-	close           func()
-	running, most   atomic.Int32
-	asked, reaching atomic.Int32
+	ask               func(ctx context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error)
+	reach             func(ctx context.Context) error
+	verify            func(ctx context.Context) error
+	close             func()
+	running, most     atomic.Int32
+	queries, reaching atomic.Int32
 }
 
 func (c *fakeClient) Query(ctx context.Context, _ lookup.Question, queries []lookup.KeyQuery) ([]checks.Finding, error) {
-	c.asked.Add(1)
+	c.queries.Add(1)
 	if now := c.running.Add(1); now > c.most.Load() {
 		c.most.Store(now)
 	}
@@ -264,8 +264,8 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 		if err := s.Reach(t.Context()); err == nil || c.reaching.Load() != 0 {
 			t.Errorf("it is bothered: %v", err)
 		}
-		if time.Since(at) != 0 || c.asked.Load() != 5 {
-			t.Errorf("it was asked %d times", c.asked.Load())
+		if time.Since(at) != 0 || c.queries.Load() != 5 {
+			t.Errorf("it was asked %d times", c.queries.Load())
 		}
 		if err := s.Try(t.Context()); err != nil || c.reaching.Load() != 1 {
 			t.Errorf("a person tries it: %v", err)
@@ -280,8 +280,8 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 			all.Go(func() { checkText(t, "one tries, in vain", outage(queryKeys(t, s, 1)), "refused") })
 		}
 		all.Wait()
-		if c.asked.Load() != 6 || s.State().Health != lookup.Down {
-			t.Errorf("%d tried, and it is %s", c.asked.Load()-5, s.State().Health)
+		if c.queries.Load() != 6 || s.State().Health != lookup.Down {
+			t.Errorf("%d tried, and it is %s", c.queries.Load()-5, s.State().Health)
 		}
 
 		broken.Store(false)
@@ -385,7 +385,7 @@ func TestRejectedQuestionIsNoSourceFailure(t *testing.T) {
 			}
 		}
 	}
-	if state := s.State(); state.Health != lookup.Up || c.asked.Load() != 10 {
+	if state := s.State(); state.Health != lookup.Up || c.queries.Load() != 10 {
 		t.Errorf("%+v", state)
 	}
 }
@@ -433,8 +433,8 @@ func TestCallIgnoringDeadlineIsAbandoned(t *testing.T) {
 		}
 		all.Wait()
 		state := s.State()
-		if state.Abandoned != 2 || state.Running != 0 || state.Waiting != 0 || state.Health != lookup.Down || c.asked.Load() != 2 {
-			t.Errorf("%+v, asked %d times", state, c.asked.Load())
+		if state.Abandoned != 2 || state.Running != 0 || state.Waiting != 0 || state.Health != lookup.Down || c.queries.Load() != 2 {
+			t.Errorf("%+v, asked %d times", state, c.queries.Load())
 		}
 		checkText(t, "a later call", outage(queryKeys(t, s, 1)), "calls were abandoned")
 		if s.Reach(t.Context()) == nil {

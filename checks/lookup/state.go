@@ -46,14 +46,14 @@ func (h Health) Works() bool { return h == New || h == Up }
 // State returns the current state of the source.
 func (s *Source) State() State {
 	querying, queryingLeft := s.querying.count()
-	looking, lookingLeft := s.looking.count()
+	probing, probingLeft := s.probing.count()
 	state := s.stats.state()
 	state.Name, state.Kind = s.Name, s.Kind
 	if c, ok := s.Client.(Cautious); ok {
 		state.Caution = c.Caution()
 	}
 	state.Waiting = max(len(s.line)-querying, 0)
-	state.Running, state.Abandoned = querying+looking, queryingLeft+lookingLeft
+	state.Running, state.Abandoned = querying+probing, queryingLeft+probingLeft
 	switch circuit := s.circuit.State(); {
 	case circuit == gobreaker.StateOpen || s.querying.areStuck():
 		state.Health = Down

@@ -55,7 +55,7 @@ func newAlertCmd(io *cli) *cobra.Command {
 			row: func(io *cli, a web.Alert) []cell {
 				alert := a.Record()
 				return []cell{
-					dimCell("%s", shortID(alert.ID)), cellOf(io.relative(alert.DecidedAt)), colouredCell(newsColour(alert), severityText(io, a)),
+					dimCell("%s", shortID(alert.ID)), cellOf(io.relative(alert.DecidedAt)), colouredCell(newAlertColour(alert), severityText(io, a)),
 					cellOf(alert.Rule), cellOf(alert.Entity), cellOf(alert.Key), cellOf(alert.Step), cellOf(alert.Text),
 				}
 			},
@@ -104,7 +104,7 @@ func getAlert(io *cli, cmd *cobra.Command, args []string) error {
 func printAlert(io *cli, as web.Alert) error {
 	s, a := newKeyValues(io), as.Record()
 	s.line("alert", "%s", a.ID)
-	s.painted("summary", newsColour(a), a.Text)
+	s.painted("summary", newAlertColour(a), a.Text)
 	s.line("severity", "%s, %s", a.Severity, a.Status)
 	s.line("rule", "%s, version %d", a.Rule, a.RuleVersion)
 	s.line(a.Entity, "%s", a.Key)

@@ -72,7 +72,7 @@ func printStreamedAlert(io *cli, h streamedAlert) error {
 func alertLine(io *cli, a alerts.Alert) string {
 	parts := []string{
 		io.palette.paint(dim, a.DecidedAt.In(io.zone).Format("15:04:05")), io.palette.paint(dim, shortID(a.ID)),
-		io.palette.paint(newsColour(a), fmt.Sprintf("%-8s", severityOrStatus(a))),
+		io.palette.paint(newAlertColour(a), fmt.Sprintf("%-8s", severityOrStatus(a))),
 		sanitize(a.Rule), io.palette.paint(bold, sanitize(a.Entity+" "+a.Key)),
 	}
 	if a.Step != "" {

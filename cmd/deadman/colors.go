@@ -42,8 +42,8 @@ func severityColour(s alerts.Severity) colour {
 	return blue
 }
 
-// newsColour returns the color of an alert.
-func newsColour(a alerts.Alert) colour {
+// newAlertColour returns the color of an alert.
+func newAlertColour(a alerts.Alert) colour {
 	if a.Status == alerts.Resolved {
 		return green
 	}

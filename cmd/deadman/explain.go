@@ -65,7 +65,7 @@ func printJobHistory(s *keyValues, j web.Job, all []web.Alert) {
 	for i := len(all) - 1; i >= 0; i-- {
 		for _, id := range j.Alerts {
 			if a := all[i]; a.ID == id {
-				s.painted(severityOrStatus(a.Record()), newsColour(a.Record()), s.io.exact(a.DecidedAt)+"  "+a.Text)
+				s.painted(severityOrStatus(a.Record()), newAlertColour(a.Record()), s.io.exact(a.DecidedAt)+"  "+a.Text)
 			}
 		}
 	}

@@ -212,8 +212,8 @@ func TestDeadLetterActions(t *testing.T) {
 func TestUndeterminedManualCheckReturnsItsReason(t *testing.T) {
 	t.Parallel()
 	n := newInProcessNode(t)
-	asking := strings.Replace(ruleNamed("asking"), "\nescalate:", "\nwhile: state.status == \"OPEN\"\nescalate:", 1)
-	n.mustRun("rule", "apply", "-f", writeFile(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", asking))
+	openRule := strings.Replace(ruleNamed("asking"), "\nescalate:", "\nwhile: state.status == \"OPEN\"\nescalate:", 1)
+	n.mustRun("rule", "apply", "-f", writeFile(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", openRule))
 	n.mustRun("job", "create", "asking", "1", "--event", `{"id": "1"}`)
 	n.expect(0, []string{"job", "check", "asking", "1"}, "undetermined", "the check could not get an answer", "a value is missing")
 	if l := readJSON[web.CheckResult](n, "job", "check", "asking", "1"); l.Ended || !l.Undetermined {

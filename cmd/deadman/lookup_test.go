@@ -39,8 +39,8 @@ func writeSourceFiles(t *testing.T) (sources string) {
 	return writeFile(t, dir, "sources.yaml", "sources:\n  shop: {sqlite: {path: shop.db}}\n  gone: {nats: {url_file: gone.url}}\n  bus: {nats: {}}\n")
 }
 
-// TestLintAsksSources checks that lint queries the sources if they are named, and otherwise warns that it did not.
-func TestLintAsksSources(t *testing.T) {
+// TestLintQueriesSources checks that lint queries the sources if they are named, and otherwise warns that it did not.
+func TestLintQueriesSources(t *testing.T) {
 	t.Parallel()
 	sources := writeSourceFiles(t)
 	broken := writeFile(t, t.TempDir(), "broken.yaml", "sauces: {}\n")
@@ -94,7 +94,7 @@ func TestPreviewOfLookup(t *testing.T) {
 		key      string
 		found    string // --found; empty: not given
 		outcome  string // empty: it is refused
-		asked    bool
+		queried  bool
 		wantText string
 	}{
 		{"asked", saved, "1", "", "exhausted", true, ""},
@@ -116,7 +116,7 @@ func TestPreviewOfLookup(t *testing.T) {
 				return
 			}
 			p := readJSON[rules.Preview](n, args...)
-			if p.Outcome != c.outcome || p.Lookup == nil || p.Lookup.Queried != c.asked || p.Lookup.Source != "shop" {
+			if p.Outcome != c.outcome || p.Lookup == nil || p.Lookup.Queried != c.queried || p.Lookup.Source != "shop" {
 				t.Errorf("%+v, %+v", p, p.Lookup)
 			}
 		})

@@ -295,9 +295,9 @@ func TestPreviewOfHeartbeat(t *testing.T) {
 	if silent.code != 0 || !strings.Contains(silent.out, "no heartbeat yet") || !strings.Contains(silent.out, "host photos: no heartbeat yet, expected every 1h") {
 		t.Errorf("%+v", silent)
 	}
-	beaten := runPreview(t, file, "--then", `ping={"key": "photos"}@+30m`)
-	if beaten.code != 0 || !strings.Contains(beaten.out, "no heartbeat since 10:35:00 UTC") {
-		t.Errorf("%+v", beaten)
+	postponed := runPreview(t, file, "--then", `ping={"key": "photos"}@+30m`)
+	if postponed.code != 0 || !strings.Contains(postponed.out, "no heartbeat since 10:35:00 UTC") {
+		t.Errorf("%+v", postponed)
 	}
 	pinged := writeFile(t, dir, "pinged.yaml", "name: backup\nentity: host\ntrigger: {heartbeat: {schedule: '@daily'}}\n")
 	if got := runPreview(t, pinged); got.code != 2 || !strings.Contains(got.err, `--event '{"key": "backup"}'`) {

@@ -170,7 +170,7 @@ func kindOf(l rules.PreviewLine) (colour, string) {
 	switch l.Kind {
 	case rules.LineAlert:
 		alert := alerts.Alert{Detail: alerts.Detail{Draft: alerts.Draft{Status: l.Status, Severity: l.Severity}}}
-		return newsColour(alert), severityOrStatus(alert)
+		return newAlertColour(alert), severityOrStatus(alert)
 	case rules.LineEnds:
 		return outcomeColour(checks.Outcome(l.Note)), "ends"
 	case rules.LineCheck:

@@ -171,25 +171,25 @@ func TestRecentlyValidSecretIsCached(t *testing.T) {
 	c := newClock()
 	k := access.NewTokens(open(t, storetest.DataDir(t)), c.Now)
 	_, secret := create(t, k, newRequest("ann", "read"))
-	knows := func(secret string, want bool) {
+	checkKnown := func(secret string, want bool) {
 		t.Helper()
-		if got := k.Knows(secret); got != want {
+		if got := k.IsKnown(secret); got != want {
 			t.Errorf("known: %v, want %v", got, want)
 		}
 	}
-	knows(secret, false)
+	checkKnown(secret, false)
 	_, sessionSecret := logIn(t, k, secret)
 	checkResumes(t, k, sessionSecret, "ann")
 	c.advance(time.Hour)
 	create(t, k, newRequest("other", "read"))
-	knows(secret, true)
-	knows(sessionSecret, true)
+	checkKnown(secret, true)
+	checkKnown(sessionSecret, true)
 	if err := k.Revoke(context.WithoutCancel(t.Context()), "ann"); err != nil {
 		t.Fatal(err)
 	}
 	checkDenied(t, k, secret)
 	checkExpired(t, k, sessionSecret)
-	knows(secret, false)
-	knows(sessionSecret, false)
-	knows("dm_x", false)
+	checkKnown(secret, false)
+	checkKnown(sessionSecret, false)
+	checkKnown("dm_x", false)
 }

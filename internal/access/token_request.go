@@ -66,8 +66,8 @@ func skeleton(name string) string {
 // a character that no name has.
 var sixes = strings.NewReplacer("6", "b", "8", "%")
 
-// looksAlike reports whether two names are confusable.
-func looksAlike(a, b string) bool {
+// areSimilar reports whether two names are confusable.
+func areSimilar(a, b string) bool {
 	return skeleton(a) == skeleton(b) || skeleton(sixes.Replace(a)) == skeleton(sixes.Replace(b))
 }
 
@@ -75,7 +75,7 @@ func looksAlike(a, b string) bool {
 // "dead.man".
 func isReserved(name string) bool {
 	joined := strings.NewReplacer("-", "", "_", "", ".", "", "@", "").Replace(name)
-	return slices.ContainsFunc(reserved, func(other string) bool { return looksAlike(other, joined) })
+	return slices.ContainsFunc(reserved, func(other string) bool { return areSimilar(other, joined) })
 }
 
 // reserved are the audit log's names of actors without a token.

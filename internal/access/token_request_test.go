@@ -14,9 +14,9 @@ import (
 func TestTokenRequestsAreParsed(t *testing.T) {
 	k := newTokens(t)
 	for _, c := range []struct {
-		wish   access.TokenRequest
-		scopes string
-		prefix string
+		request access.TokenRequest
+		scopes  string
+		prefix  string
 	}{
 		{newRequest("a", "read"), "read", ""},
 		{newRequest("A.b_c@d-9", "admin read events read"), "read events admin", ""},
@@ -25,13 +25,13 @@ func TestTokenRequestsAreParsed(t *testing.T) {
 		{access.TokenRequest{Name: "p2", Scopes: scopesOf("read"), Prefix: "acme-"}, "read", "acme-"},
 		{access.TokenRequest{Name: "p3", Scopes: scopesOf("read"), Prefix: "a*"}, "read", "a"},
 	} {
-		made, _, err := k.Create(t.Context(), c.wish)
+		made, _, err := k.Create(t.Context(), c.request)
 		if err != nil {
-			t.Errorf("%+v: %v", c.wish, err)
+			t.Errorf("%+v: %v", c.request, err)
 			continue
 		}
-		if diff := cmp.Diff(scopesOf(c.scopes), made.Scopes); diff != "" || made.Prefix != c.prefix || made.Name != c.wish.Name {
-			t.Errorf("%+v made %+v\n%s", c.wish, made, diff)
+		if diff := cmp.Diff(scopesOf(c.scopes), made.Scopes); diff != "" || made.Prefix != c.prefix || made.Name != c.request.Name {
+			t.Errorf("%+v made %+v\n%s", c.request, made, diff)
 		}
 	}
 }
@@ -41,8 +41,8 @@ func TestInvalidTokenRequestsChangeNothing(t *testing.T) {
 	const names = `is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`
 	const all = "read, events, oncall, rules and admin"
 	for _, c := range []struct {
-		wish access.TokenRequest
-		want string // one line per problem
+		request access.TokenRequest
+		want    string // one line per problem
 	}{
 		{newRequest("", "read"), `name: "" ` + names},
 		{newRequest("two words", "read"), `name: "two words" ` + names},
@@ -87,10 +87,10 @@ func TestInvalidTokenRequestsChangeNothing(t *testing.T) {
 				"\n" + `prefix: "*" is all rules; leave the prefix out if the token is for all of them`,
 		},
 	} {
-		_, secret, err := k.Create(t.Context(), c.wish)
+		_, secret, err := k.Create(t.Context(), c.request)
 		var problems access.Problems
 		if !errors.As(err, &problems) || err.Error() != c.want || secret != "" {
-			t.Errorf("%.100v: %q\n got %v\nwant %s", c.wish, secret, err, c.want)
+			t.Errorf("%.100v: %q\n got %v\nwant %s", c.request, secret, err, c.want)
 		}
 	}
 	if tokens, err := k.List(t.Context()); err != nil || len(tokens) != 0 {
@@ -126,9 +126,9 @@ func TestConfusableTokenNamesAreRefused(t *testing.T) {
 	}
 }
 
-// TestNamesThatLookAlike checks that a name is refused beside one that looks like it in some font, and that names which
+// TestSimilarNames checks that a name is refused beside one that looks like it in some font, and that names which
 // differ visibly are not.
-func TestNamesThatLookAlike(t *testing.T) {
+func TestSimilarNames(t *testing.T) {
 	for _, c := range []struct {
 		a, b  string
 		alike bool

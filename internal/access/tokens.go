@@ -96,7 +96,7 @@ func (k *Tokens) checkLookAlikes(ctx context.Context, name string) error {
 		return err
 	}
 	for _, t := range all {
-		if t.Live(k.now()) && t.Name != name && looksAlike(t.Name, name) {
+		if t.Live(k.now()) && t.Name != name && areSimilar(t.Name, name) {
 			return fmt.Errorf("%w: %q looks like %q", ErrExists, name, t.Name)
 		}
 	}
@@ -163,8 +163,8 @@ func (k *Tokens) touch(ctx context.Context, p pass, at time.Time) {
 	}
 }
 
-// Knows reports, without a store query, whether a secret was recently valid for a token or a session.
-func (k *Tokens) Knows(secret string) bool {
+// IsKnown reports, without a store query, whether a secret was recently valid for a token or a session.
+func (k *Tokens) IsKnown(secret string) bool {
 	hash := hashOf(secret)
 	return k.recent.has(hash) || k.sessions.has(hash)
 }

@@ -29,12 +29,12 @@ func with(address, parameter string) string {
 
 // The error for an invalid URL has the flag and the remedy, and never the password.
 func TestInvalidAddress(t *testing.T) {
-	const looks = "postgres://user:password@host:5432/database"
+	const exampleURL = "postgres://user:password@host:5432/database"
 	for address, want := range map[string]string{
-		"postgres://u:s3cr%zzet@h/x":    looks,
+		"postgres://u:s3cr%zzet@h/x":    exampleURL,
 		"mysql://u:s3cret@h/x":          `begins with "mysql://"`,
-		"postgres://u:s3c/ret@h:port/x": looks,
-		"u:s3cret@h/x":                  looks,
+		"postgres://u:s3c/ret@h:port/x": exampleURL,
+		"u:s3cret@h/x":                  exampleURL,
 		"postgres://u:s3cret@127.0.0.1:1/x?default_query_exec_mode=exec":       "cache_describe",
 		"postgres://u:s3cret@nowhere.invalid/x":                                "no such host; is it running, and is --database-url right?",
 		"host=127.0.0.1 port=1 user=u password=a://s3cret%zz dbname=x":         "is it running",

@@ -62,7 +62,7 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 	if err := shop.open(o.DatabaseURL); err != nil {
 		return 0, 0, err
 	}
-	defer shop.asked.Client.Close()
+	defer shop.source.Client.Close()
 	ways := []drainRun{lookupRun(g, "bare", Document, o.Jobs, nil), lookupRun(g, "lookup", LookupDocument, o.Jobs, shop)}
 	rates := map[string][]float64{}
 	for round := range o.Rounds {
@@ -78,10 +78,10 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 			fmt.Fprintf(o.Out, "%v batches=%d\n", r, shop.batches.Load())
 		}
 	}
-	looking, bare := median(rates["lookup"]), median(rates["bare"])
+	withLookup, bare := median(rates["lookup"]), median(rates["bare"])
 	fmt.Fprintf(o.Out, "drain of %d due jobs, each looked up among %d orders, median of %d rounds: with %.0f/s in %d batches, without %.0f/s, ratio %.2f\n",
-		o.Jobs, o.Orders, o.Rounds, looking, batches, bare, looking/bare)
-	return looking / bare, batches, nil
+		o.Jobs, o.Orders, o.Rounds, withLookup, batches, bare, withLookup/bare)
+	return withLookup / bare, batches, nil
 }
 
 // lookupRun is a node that drains the jobs of a rule.
@@ -118,7 +118,7 @@ func FillOrders(ctx context.Context, pool *pgxpool.Pool, orders int) error {
 
 // orderSource is the only source.
 type orderSource struct {
-	asked   *lookup.Source
+	source  *lookup.Source
 	batches atomic.Int64
 }
 
@@ -133,11 +133,11 @@ func (s *orderSource) open(databaseURL string) error {
 	if err != nil {
 		return err
 	}
-	s.asked = lookup.NewSource(lookup.Options{Name: "shop", Kind: "postgres", Client: client, Now: time.Now, Observer: s, Log: slog.New(slog.DiscardHandler)})
+	s.source = lookup.NewSource(lookup.Options{Name: "shop", Kind: "postgres", Client: client, Now: time.Now, Observer: s, Log: slog.New(slog.DiscardHandler)})
 	return nil
 }
 
-func (s *orderSource) Source(string) (rules.Source, bool)    { return s.asked, true }
+func (s *orderSource) Source(string) (rules.Source, bool)    { return s.source, true }
 func (s *orderSource) Names() []string                       { return []string{"shop"} }
 func (s *orderSource) CountKeys(string, lookup.Outcome, int) {}
 func (s *orderSource) RoundTrip(string, time.Duration)       { s.batches.Add(1) }

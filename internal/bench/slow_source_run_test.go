@@ -119,7 +119,7 @@ func (h slowSourceRun) measure(ctx context.Context, beside string) (Delay, error
 	if _, err := h.pool.Exec(ctx, `TRUNCATE future_job, history, alert, alert_outbox`); err != nil {
 		return Delay{}, err
 	}
-	hear, stop, err := listenToRule(ctx, h.js, "good", time.Now)
+	received, stop, err := listenToRule(ctx, h.js, "good", time.Now)
 	if err != nil {
 		return Delay{}, err
 	}
@@ -133,7 +133,7 @@ func (h slowSourceRun) measure(ctx context.Context, beside string) (Delay, error
 		WHERE r.name = ANY($1)`, []string{"good", beside}, h.Jobs*h.Slots, h.Slots, lead); err != nil {
 		return Delay{}, err
 	}
-	delays, err := hear(ctx, h.Jobs*h.Slots)
+	delays, err := received(ctx, h.Jobs*h.Slots)
 	if err != nil {
 		return Delay{}, err
 	}

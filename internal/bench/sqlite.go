@@ -139,7 +139,7 @@ const (
 	SELECT shard, key, rule_id, id, version, 'exhausted', $1, created_at, since_at, first_check_at, next_check_at, 1, 1, $1, $1, $1, 1, 1, 1, $2
 	FROM future_job WHERE id = $3 AND shard = $4 AND rev = 0`
 	aloneDelete = `DELETE FROM future_job WHERE id = $1`
-	aloneSay    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
+	aloneAlert  = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 	SELECT $1, $2, id, (SELECT max(version) FROM rule_version v WHERE v.rule_id = rule.id), 1, 2, $3, $4, $5, 1, $6 FROM rule WHERE name = 'bench'`
 	alonePost = `INSERT INTO alert_outbox (shard, at, first_id, ids) VALUES ($1, $2, $3, $4)`
 	aloneMove = `UPDATE future_job SET rev = rev + 1, next_check_at = $1 + 3600000000, check_count = check_count + 1,
@@ -263,7 +263,7 @@ func (f *sqliteBaseline) prepare(ctx context.Context) (err error) {
 		{&f.due, aloneRead},
 		{&f.archive, aloneArchive},
 		{&f.remove, aloneDelete},
-		{&f.insertAlert, aloneSay},
+		{&f.insertAlert, aloneAlert},
 		{&f.post, alonePost},
 		{&f.move, aloneMove},
 	} {

@@ -95,7 +95,7 @@ func TestBindFindsStreams(t *testing.T) {
 			t.Errorf("%s: %s", c.subject, diff)
 		}
 	}
-	roads, err := b.Binder.Routes(t.Context(), []string{"orders.>", "devices.*.beat", "others.*"})
+	routes, err := b.Binder.Routes(t.Context(), []string{"orders.>", "devices.*.beat", "others.*"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestBindFindsStreams(t *testing.T) {
 		{Subject: "devices.*.beat", Streams: []string{"BERLIN", "DEADMAN_EVENTS", "PARIS"}, Takes: []string{"devices.berlin.>", "devices.rome.beat", "devices.paris.>"}},
 		{Subject: "others.*", Capture: true},
 	}
-	if diff := cmp.Diff(want, roads); diff != "" {
+	if diff := cmp.Diff(want, routes); diff != "" {
 		t.Errorf("by which streams subjects come: %s", diff)
 	}
 	if !strings.Contains(logged.String(), "devices.*.beat") || strings.Contains(logged.String(), "subject=orders.>") {
@@ -195,14 +195,14 @@ func TestTransportsReportRisksOfStream(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	roads, err := b.Binder.Routes(t.Context(), []string{"NEWEST.a", "ROLLED.*", "AGED.a", "SAFE.a"})
+	routes, err := b.Binder.Routes(t.Context(), []string{"NEWEST.a", "ROLLED.*", "AGED.a", "SAFE.a"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, setting := range []string{"max_msgs_per_subject", "allow_rollup_hdrs", "allow_msg_ttl", ""} {
-		risks := strings.Join(roads[i].Risks, "; ")
+		risks := strings.Join(routes[i].Risks, "; ")
 		if (setting == "") != (risks == "") || !strings.Contains(risks, setting) {
-			t.Errorf("%s: %q, want %s", roads[i].Subject, risks, setting)
+			t.Errorf("%s: %q, want %s", routes[i].Subject, risks, setting)
 		}
 	}
 }

@@ -114,22 +114,22 @@ func (b *Binder) Routes(ctx context.Context, subjects []string) ([]rules.Subject
 	if err != nil {
 		return nil, err
 	}
-	roads := make([]rules.SubjectRoute, len(subjects))
+	routes := make([]rules.SubjectRoute, len(subjects))
 	for i, subject := range subjects {
 		found, err := streamsCarrying(subject, streams)
-		roads[i] = rules.SubjectRoute{Subject: subject, Err: err}
+		routes[i] = rules.SubjectRoute{Subject: subject, Err: err}
 		for _, s := range found {
-			roads[i].Streams = append(roads[i].Streams, s.Config.Name)
+			routes[i].Streams = append(routes[i].Streams, s.Config.Name)
 			if risk := riskOf(s.Config); risk != "" {
-				roads[i].Risks = append(roads[i].Risks, fmt.Sprintf("stream %s %s", s.Config.Name, risk))
+				routes[i].Risks = append(routes[i].Risks, fmt.Sprintf("stream %s %s", s.Config.Name, risk))
 			}
 		}
-		roads[i].Capture = err == nil && (len(found) == 0 || matchesMore(subject, found))
-		if !roads[i].Capture {
-			roads[i].Takes = capturedPart(subject, found)
+		routes[i].Capture = err == nil && (len(found) == 0 || matchesMore(subject, found))
+		if !routes[i].Capture {
+			routes[i].Takes = capturedPart(subject, found)
 		}
 	}
-	return roads, nil
+	return routes, nil
 }
 
 // Pending implements rules.Binder. It asks the stream's leader, because only the leader has all messages.

@@ -18,12 +18,12 @@ var violation = regexp.MustCompile(`(?i)violation for (publish|subscription) to 
 
 // denials remembers the broker's denials. The broker reports a denial separately, and does not answer the request.
 type denials struct {
-	mu     sync.Mutex
-	when   map[string]time.Time // by subject
-	before map[string]time.Time // the previous generation
-	inbox  time.Time            // time of a denied subscription to replies
-	logged map[string]bool      // permissions already logged
-	news   chan struct{}        // closed at the next denial; nil: no waiters
+	mu      sync.Mutex
+	when    map[string]time.Time // by subject
+	before  map[string]time.Time // the previous generation
+	inbox   time.Time            // time of a denied subscription to replies
+	logged  map[string]bool      // permissions already logged
+	changed chan struct{}        // closed at the next denial; nil: no waiters
 }
 
 // record records an error of the connection if it is a denial, and reports that. Each missing permission is logged
@@ -40,9 +40,9 @@ func (d *denials) record(err error, log *slog.Logger) bool {
 		d.when, d.before, d.logged = make(map[string]time.Time), d.when, make(map[string]bool)
 	}
 	d.when[subject] = time.Now()
-	if d.news != nil {
-		close(d.news)
-		d.news = nil
+	if d.changed != nil {
+		close(d.changed)
+		d.changed = nil
 	}
 	if verb == "subscription" && strings.HasPrefix(subject, inbox+".") {
 		d.inbox = time.Now()
@@ -75,10 +75,10 @@ func permission(verb, subject string) string {
 func (d *denials) next() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.news == nil {
-		d.news = make(chan struct{})
+	if d.changed == nil {
+		d.changed = make(chan struct{})
 	}
-	return d.news
+	return d.changed
 }
 
 // explain returns ErrDenied in place of a timeout that a denial since begun caused: of one of the published subjects,

@@ -26,25 +26,25 @@ const briefLease = 1500 * time.Millisecond
 type testbed struct {
 	*testing.T
 	faults.Checker
-	servers   []*natsProcess
-	database  *link            // between the nodes and the database; nil: none
-	broker    *link            // between the nodes and the broker; nil: several brokers, or the broker is in the node
-	links     map[string]*link // between each node and the broker, instead of broker
-	dir       string
-	port      int                               // of the broker in the node
-	reach     func(node string) []string        // returns a node's flags for the database
-	serving   func()                            // called once a node has served, before events are played
-	programs  map[string]func() (string, error) // programs of nodes other than the breakable one, by letter
-	env       []string                          // of the nodes
-	sources   []string                          // streams of events
-	rules     string                            // folder of the rules
-	lookups   string                            // sources file; empty: none
-	people    string                            // channels file; empty: no notifications
-	plant     string
-	count     int           // of the nodes
-	linger    time.Duration // how long a stopped node stays stopped after others have taken its shards
-	witnessed bool          // the database records which node decides
-	padding   int           // additional bytes of each event
+	servers     []*natsProcess
+	database    *link            // between the nodes and the database; nil: none
+	broker      *link            // between the nodes and the broker; nil: several brokers, or the broker is in the node
+	links       map[string]*link // between each node and the broker, instead of broker
+	dir         string
+	port        int                               // of the broker in the node
+	reach       func(node string) []string        // returns a node's flags for the database
+	serving     func()                            // called once a node has served, before events are played
+	programs    map[string]func() (string, error) // programs of nodes other than the breakable one, by letter
+	env         []string                          // of the nodes
+	sources     []string                          // streams of events
+	rules       string                            // folder of the rules
+	lookups     string                            // sources file; empty: none
+	people      string                            // channels file; empty: no notifications
+	plant       string
+	count       int           // of the nodes
+	linger      time.Duration // how long a stopped node stays stopped after others have taken its shards
+	fenceLogged bool          // the database records which node decides
+	padding     int           // additional bytes of each event
 
 	over   chan struct{} // closed when nodes are not restarted any more
 	nodes  sync.WaitGroup
@@ -361,7 +361,7 @@ func (a *testbed) check() error {
 	errs := []error{a.breach}
 	a.mu.Unlock()
 	errs = append(errs, a.CheckPromises(a.Context()), a.model(a.Context()))
-	if a.witnessed {
+	if a.fenceLogged {
 		breaches, err := a.UnfencedDecisions(a.Context())
 		errs = append(errs, err)
 		for _, b := range breaches {

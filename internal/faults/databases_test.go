@@ -120,7 +120,7 @@ func (a *testbed) prepare(dsn string) {
 	if err := a.InstallTriggers(a.Context()); err != nil {
 		a.Fatal(err)
 	}
-	a.witnessed = true
+	a.fenceLogged = true
 }
 
 func migrate(ctx context.Context, dsn string) error {

@@ -125,11 +125,11 @@ func (n *hostileNode) limit() {
 
 func (n *hostileNode) token(wanted map[string]any) string {
 	n.Helper()
-	wish, err := json.Marshal(wanted)
+	request, err := json.Marshal(wanted)
 	if err != nil {
 		n.Fatal(err)
 	}
-	status, body := n.call(n.Context(), n.admin, "POST", "/api/v1/tokens", wish)
+	status, body := n.call(n.Context(), n.admin, "POST", "/api/v1/tokens", request)
 	var made struct{ Secret string }
 	if err := json.Unmarshal(body, &made); err != nil || status != http.StatusCreated {
 		n.Fatalf("%d %s %v", status, body, err)

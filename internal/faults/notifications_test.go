@@ -14,7 +14,7 @@ import (
 // startNotifications configures a notification channel.
 func startNotifications(a *testbed, _ *rand.Rand) {
 	a.Helper()
-	ear := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var message struct {
 			Data struct{ Alerts []struct{ ID string } }
 		}
@@ -31,11 +31,11 @@ func startNotifications(a *testbed, _ *rand.Rand) {
 			a.notified[raised.ID] = true
 		}
 	}))
-	a.Cleanup(ear.Close)
+	a.Cleanup(receiver.Close)
 	a.people = filepath.Join(a.TempDir(), "people.yaml")
 	file := fmt.Appendf(nil, `
 channels: {people: {kind: webhook, url: %s}}
-routes: [{to: people, group_wait: 0s, max_per_hour: 3600}]`, ear.URL)
+routes: [{to: people, group_wait: 0s, max_per_hour: 3600}]`, receiver.URL)
 	if err := os.WriteFile(a.people, file, 0o600); err != nil {
 		a.Fatal(err)
 	}

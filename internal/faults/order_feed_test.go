@@ -93,19 +93,19 @@ const (
 func compare(t *testing.T, published []faults.PublishedAlert, unshipped map[string]bool) (late int) {
 	t.Helper()
 	published = slices.DeleteFunc(slices.Clone(published), func(a faults.PublishedAlert) bool { return a.Rule == "deadman" }) // of the node itself, which was slow
-	spoken := faults.CheckSequence(published)
-	for id, steps := range spoken {
+	broken := faults.CheckSequence(published)
+	for id, steps := range broken {
 		if !unshipped[id] {
 			t.Errorf("a false alarm: order %s, steps %q", id, steps)
 		}
 	}
 	for id := range unshipped {
-		switch spoken[id] {
+		switch broken[id] {
 		case oneByOne:
 		case inOne:
 			late++
 		default:
-			t.Errorf("order %s was never shipped; steps %q", id, spoken[id])
+			t.Errorf("order %s was never shipped; steps %q", id, broken[id])
 		}
 	}
 	return late

@@ -142,11 +142,11 @@ func (s *shop) report() {
 	if err != nil {
 		s.Error(err)
 	}
-	var looks []string
+	var lines []string
 	for _, l := range faults.Lookups {
-		looks = append(looks, fmt.Sprintf("%s %d", l.Rule, len(unknown[l.Rule])))
+		lines = append(lines, fmt.Sprintf("%s %d", l.Rule, len(unknown[l.Rule])))
 	}
-	s.Logf("undetermined checks: %s; outages: %s", strings.Join(looks, ", "), outages)
+	s.Logf("undetermined checks: %s; outages: %s", strings.Join(lines, ", "), outages)
 }
 
 // The delays of shipments, counted in created orders.

@@ -74,14 +74,14 @@ type outageSite struct {
 	slot     time.Duration
 	embedded bool // the broker is in the process, and the devices lose events that it rejects
 
-	dir     string
-	brook   *memoryStream
-	gate    *gate
-	store   *store.Store // nil: the node is down
-	catalog *rules.Catalog
-	hearing *futurejobs.GapDetector
-	stop    context.CancelFunc
-	done    chan error
+	dir         string
+	stream      *memoryStream
+	gate        *gate
+	store       *store.Store // nil: the node is down
+	catalog     *rules.Catalog
+	gapDetector *futurejobs.GapDetector
+	stop        context.CancelFunc
+	done        chan error
 
 	now     outageKind // empty: none
 	until   time.Time  // end of the outage
@@ -104,7 +104,7 @@ type device struct {
 // newOutageSite returns a site without faults.
 func newOutageSite(t *testing.T, random *rand.Rand, every, grace, slot time.Duration) *outageSite {
 	s := &outageSite{
-		t: t, random: random, dir: storetest.DataDir(t), brook: newMemoryStream(), gate: &gate{}, embedded: random.IntN(2) == 0,
+		t: t, random: random, dir: storetest.DataDir(t), stream: newMemoryStream(), gate: &gate{}, embedded: random.IntN(2) == 0,
 		every: every, grace: grace, slot: slot,
 	}
 	s.open()
@@ -179,9 +179,9 @@ func (s *outageSite) outage(kind outageKind, length time.Duration) {
 	switch kind {
 	case nodeDown:
 		s.end()
-		s.brook.setUnavailable(s.embedded)
+		s.stream.setUnavailable(s.embedded)
 	case brokerDown:
-		s.brook.setUnavailable(true)
+		s.stream.setUnavailable(true)
 	case databaseOff, standstill:
 		s.gate.set(kind == databaseOff, kind == standstill)
 	}
@@ -202,8 +202,8 @@ func (s *outageSite) outage(kind outageKind, length time.Duration) {
 
 // restoreBroker makes the broker accept events again.
 func (s *outageSite) restoreBroker() {
-	if s.brook.uptime() == 0 {
-		s.brook.setUnavailable(false)
+	if s.stream.uptime() == 0 {
+		s.stream.setUnavailable(false)
 	}
 }
 
@@ -248,7 +248,7 @@ func (s *outageSite) beat(d *device) {
 func (s *outageSite) send(d *device) {
 	if d.rule == streamedRule {
 		if !s.embedded || s.now != standstill {
-			s.brook.publish("devices.beat", fmt.Appendf(nil, `{"id":%q}`, d.key))
+			s.stream.publish("devices.beat", fmt.Appendf(nil, `{"id":%q}`, d.key))
 		}
 		return
 	}
@@ -267,7 +267,7 @@ func (s *outageSite) send(d *device) {
 	}
 	batch := futurejobs.EffectBatch{RuleSet: s.catalog.Revision(), Effects: []futurejobs.Effect{beat}}
 	if _, err := (gatedStore{s.store, s.gate}).Apply(s.t.Context(), batch); err != nil {
-		s.hearing.MarkMissed()
+		s.gapDetector.MarkMissed()
 	}
 }
 
@@ -311,18 +311,18 @@ func (s *outageSite) begin() {
 	}
 	quiet, seen, begun := slog.New(slog.DiscardHandler), gatedStore{s.store, s.gate}, time.Now()
 	clock := futurejobs.NewClock(seen.Now, time.Now)
-	s.hearing = futurejobs.NewGapDetector(seen, "virtual", time.Now, quiet)
+	s.gapDetector = futurejobs.NewGapDetector(seen, "virtual", time.Now, quiet)
 	owner := futurejobs.NewOwner(s.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, futurejobs.Day, time.Now, quiet)
 	sweeper := futurejobs.NewSweeper(seen, s.catalog, owner, clock, 4, quiet)
-	sweeper.BeforeSweep = s.hearing.Flush
-	hearing := s.hearing
+	sweeper.BeforeSweep = s.gapDetector.Flush
+	detector := s.gapDetector
 	intake := events.NewIntake(events.Options{
-		Streams: s.brook, Catalog: s.catalog, Store: seen, Shards: owner, Now: clock.Now, Log: quiet,
+		Streams: s.stream, Catalog: s.catalog, Store: seen, Shards: owner, Now: clock.Now, Log: quiet,
 		Announce: func(context.Context, alerts.SystemAlert) error { return nil },
 		BrokerUptime: func() time.Duration {
-			up := min(s.brook.uptime(), time.Since(begun))
+			up := min(s.stream.uptime(), time.Since(begun))
 			if s.embedded {
-				up = min(up, hearing.Uptime())
+				up = min(up, detector.Uptime())
 			}
 			return up
 		},
@@ -332,7 +332,7 @@ func (s *outageSite) begin() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop, s.done = cancel, make(chan error, 4)
 	go func() { s.done <- owner.Run(ctx) }()
-	go func() { s.done <- hearing.Run(ctx) }()
+	go func() { s.done <- detector.Run(ctx) }()
 	go func() { s.done <- intake.Run(ctx) }()
 	go func() { s.done <- sweeper.Run(ctx, context.Background()) }()
 }

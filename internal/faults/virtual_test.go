@@ -49,7 +49,7 @@ func TestVirtualTenDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		begin := time.Now().UTC()
-		happenings, unshippedAt := drawPlan(random, begin)
+		timed, unshippedAt := drawPlan(random, begin)
 		downFrom, downTo := begin.Add(4*futurejobs.Day), begin.Add(4*futurejobs.Day+5*time.Hour)
 
 		dir := storetest.DataDir(t)
@@ -63,7 +63,7 @@ func TestVirtualTenDays(t *testing.T) {
 				run = openVirtual(t, dir)
 				run.begin(t)
 			}
-			happenings = run.apply(t, happenings)
+			timed = run.apply(t, timed)
 			time.Sleep(time.Until(futurejobs.Grid(time.Minute).After(time.Now())))
 		}
 		run.apply(t, nil)
@@ -115,14 +115,14 @@ func (w expectedJob) alerts(end, downFrom, downTo time.Time) (lines []string) {
 	}
 	written := false
 	for i, step := range steps {
-		looked := minuteUp(w.created.Add(step.after))
-		if !looked.Before(downFrom) && looked.Before(downTo) {
-			looked = downTo
+		checkedAt := minuteUp(w.created.Add(step.after))
+		if !checkedAt.Before(downFrom) && checkedAt.Before(downTo) {
+			checkedAt = downTo
 			if i+1 < len(steps) && !minuteUp(w.created.Add(steps[i+1].after)).After(downTo) {
 				continue // the next step is due by then too, and replaces this one
 			}
 		}
-		if looked.After(end.Add(-time.Minute)) || !w.shipped.IsZero() && w.shipped.Before(looked) {
+		if checkedAt.After(end.Add(-time.Minute)) || !w.shipped.IsZero() && w.shipped.Before(checkedAt) {
 			break
 		}
 		if w.total <= 20 {
@@ -237,10 +237,10 @@ func (v *virtualNode) end(t *testing.T) {
 
 // apply applies the events that have occurred, in one batch, and marks the stream as read. It returns the remaining
 // events.
-func (v *virtualNode) apply(t *testing.T, happenings []timedEvent) []timedEvent {
+func (v *virtualNode) apply(t *testing.T, timed []timedEvent) []timedEvent {
 	t.Helper()
-	events := make([]rules.PreviewEvent, 0, len(happenings))
-	for _, h := range happenings {
+	events := make([]rules.PreviewEvent, 0, len(timed))
+	for _, h := range timed {
 		if h.at.After(time.Now()) {
 			break
 		}
@@ -249,17 +249,17 @@ func (v *virtualNode) apply(t *testing.T, happenings []timedEvent) []timedEvent 
 		})
 	}
 	left := v.previewEvents(t, events)
-	return happenings[len(events)-len(left):]
+	return timed[len(events)-len(left):]
 }
 
 // previewEvents is apply for any events.
-func (v *virtualNode) previewEvents(t *testing.T, happenings []rules.PreviewEvent) []rules.PreviewEvent {
+func (v *virtualNode) previewEvents(t *testing.T, timed []rules.PreviewEvent) []rules.PreviewEvent {
 	t.Helper()
 	now := time.Now().UTC()
 	batch := futurejobs.EffectBatch{Stream: "ORDERS", After: v.seq, Last: v.seq, RuleSet: v.catalog.Revision()}
-	for len(happenings) > 0 && !happenings[0].At.After(now) {
-		h := happenings[0]
-		happenings = happenings[1:]
+	for len(timed) > 0 && !timed[0].At.After(now) {
+		h := timed[0]
+		timed = timed[1:]
 		batch.Last++
 		batch.LastAt = h.At
 		effects, refusals := v.catalog.Match(futurejobs.Event{
@@ -279,7 +279,7 @@ func (v *virtualNode) previewEvents(t *testing.T, happenings []rules.PreviewEven
 	if err := v.store.MarkRead(t.Context(), "ORDERS", v.seq, now); err != nil {
 		t.Fatal(err)
 	}
-	return happenings
+	return timed
 }
 
 // raisedAlerts lists every alert, as "key status step".

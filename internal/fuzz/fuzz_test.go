@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// askTime is the timeout of a request, even on a busy machine.
-	askTime = 2 * time.Minute
+	// requestTimeout is the timeout of a request, even on a busy machine.
+	requestTimeout = 2 * time.Minute
 	// mostFaults is the number of faults that ends the run.
 	mostFaults = 10
 	// maxAnswer is the maximum number of bytes read of a response.
@@ -123,7 +123,7 @@ func (r *run) fault(q request, what string) {
 
 // send sends a request and reads the response; of a stream, its beginning.
 func (r *run) send(q request) (status int, answer string, err error) {
-	ctx, cancel := context.WithTimeout(r.t.Context(), askTime)
+	ctx, cancel := context.WithTimeout(r.t.Context(), requestTimeout)
 	defer cancel()
 	a, err := r.client.Do(q.http(r.HTTP).WithContext(ctx))
 	if err != nil {

@@ -63,7 +63,7 @@ func newTarget(t *testing.T) *target {
 	go func() { ended <- server.Run(ctx, c) }()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	n.client = &http.Client{
-		Transport: transport, Timeout: askTime,
+		Transport: transport, Timeout: requestTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	t.Cleanup(func() {
@@ -108,11 +108,11 @@ func (n *target) fill(t *testing.T) {
 	t.Helper()
 	var token struct{ Secret string }
 	n.known = []string{"order-unshipped", "shop-look", "order", "orders.created", "orders.shipped", "reader", "gone", "1"}
-	for _, wish := range []string{
+	for _, body := range []string{
 		`{"name": "all", "scopes": ["admin"]}`, `{"name": "reader", "scopes": ["read"]}`, `{"name": "acme", "scopes": ["rules"], "prefix": "acme-*"}`,
 		`{"name": "ci", "scopes": ["events"]}`, `{"name": "gone", "scopes": ["admin"]}`,
 	} {
-		n.post(t, "/api/v1/tokens", "application/json", wish, &token)
+		n.post(t, "/api/v1/tokens", "application/json", body, &token)
 		n.tokens = append(n.tokens, "Bearer "+token.Secret)
 	}
 	for _, text := range templates {

@@ -88,7 +88,7 @@ func readGrants(v configfile.Value) access.Grants {
 		if fields == nil {
 			continue
 		}
-		g := access.Grant{Groups: readGroups(fields["group"], item.Field, seen), Wish: readWish(fields)}
+		g := access.Grant{Groups: readGroups(fields["group"], item.Field, seen), Wish: readRequest(fields)}
 		if item.HasProblem() {
 			continue
 		}
@@ -127,9 +127,9 @@ func readGroups(v configfile.Value, at string, seen map[string]string) []string 
 	return groups
 }
 
-// readWish returns the permissions of a grant, in the form of a token request. A missing list is nil, and an empty one
+// readRequest returns the permissions of a grant, in the form of a token request. A missing list is nil, and an empty one
 // is empty.
-func readWish(fields map[string]configfile.Value) access.TokenRequest {
+func readRequest(fields map[string]configfile.Value) access.TokenRequest {
 	w := access.TokenRequest{Prefix: textOf(fields["prefix"])}
 	for _, item := range fields["scopes"].Require("give at least one of read, events, oncall, rules and admin").List("scope") {
 		w.Scopes = append(w.Scopes, access.Scope(item.Text()))

@@ -45,7 +45,7 @@ routes: [{to: am, group_wait: 0s}]
 		w.resolve("a")
 		w.advance(n, 0)
 		var got []amMessage
-		for _, p := range w.ear.received() {
+		for _, p := range w.receiver.received() {
 			var m amMessage
 			if err := json.Unmarshal([]byte(p.body), &m); err != nil {
 				t.Fatal(err)

@@ -58,18 +58,18 @@ func onBothDatabases(t *testing.T, test func(*testing.T, *fixture)) {
 // messages.
 type fixture struct {
 	*store.Store
-	t    *testing.T
-	rule *futurejobs.Rule
-	held []futurejobs.HeldShard
-	now  time.Time
-	ear  *webhookReceiver
-	dir  string
+	t        *testing.T
+	rule     *futurejobs.Rule
+	held     []futurejobs.HeldShard
+	now      time.Time
+	receiver *webhookReceiver
+	dir      string
 
 	outlook func(context.Context, alerts.Alert) (notify.Outlook, error)
 }
 
 func newFixture(t *testing.T, s *store.Store) *fixture {
-	w := &fixture{Store: s, t: t, ear: newWebhookReceiver(t), dir: t.TempDir()}
+	w := &fixture{Store: s, t: t, receiver: newWebhookReceiver(t), dir: t.TempDir()}
 	saved := must[rules.RuleVersion](t)(s.Save(t.Context(), rules.RuleVersion{Name: "order-late", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
 	w.rule = &futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity,
@@ -124,7 +124,7 @@ func (w *fixture) notifier(file string) *notify.Notifier {
 }
 
 func (w *fixture) writeChannelFile(file string) string {
-	return strings.NewReplacer("$URL", w.ear.URL, "$DIR", w.dir).Replace(file)
+	return strings.NewReplacer("$URL", w.receiver.URL, "$DIR", w.dir).Replace(file)
 }
 
 // secret writes a file.
@@ -233,7 +233,7 @@ func (w *fixture) deliveryState(key string) string {
 type webhookReceiver struct {
 	*httptest.Server
 	mu     sync.Mutex
-	heard  []post
+	posts  []post
 	status int // of its responses; 0: 200
 	during func()
 }
@@ -259,7 +259,7 @@ func (e *webhookReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.heard = append(e.heard, post{r.URL.Path, r.Header, string(body)})
+	e.posts = append(e.posts, post{r.URL.Path, r.Header, string(body)})
 	if e.during != nil {
 		e.during()
 	}
@@ -280,8 +280,8 @@ func (e *webhookReceiver) setStatus(status int) {
 func (e *webhookReceiver) received() []post {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	received := e.heard
-	e.heard = nil
+	received := e.posts
+	e.posts = nil
 	return received
 }
 

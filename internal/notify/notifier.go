@@ -18,10 +18,10 @@ import (
 
 // The limits and timing of a notifier.
 const (
-	newsBatch = 1000
-	mostMoves = 10 // consecutive plans overtaken by concurrent ones, before that is an error
-	poll      = time.Second
-	claimTime = time.Minute // a message whose sender died is retried after it
+	unroutedBatch = 1000
+	mostMoves     = 10 // consecutive plans overtaken by concurrent ones, before that is an error
+	poll          = time.Second
+	claimTime     = time.Minute // a message whose sender died is retried after it
 
 	retryFirst = 5 * time.Second // after the first failure; doubled with each
 	retryMost  = 10 * time.Minute
@@ -172,19 +172,19 @@ func (n *Notifier) giveUp(ctx context.Context) error {
 // route routes a batch of new alerts. more reports that another batch may follow. It returns
 // futurejobs.ErrCursorMoved if another plan was applied first and the plan must be made again.
 func (n *Notifier) route(ctx context.Context) (more bool, err error) {
-	news, err := n.store.UnroutedAlerts(ctx, newsBatch)
-	if err != nil || len(news) == 0 {
+	unrouted, err := n.store.UnroutedAlerts(ctx, unroutedBatch)
+	if err != nil || len(unrouted) == 0 {
 		return false, err
 	}
-	p, err := n.newPlan(ctx, news)
+	p, err := n.newPlan(ctx, unrouted)
 	if err != nil {
 		return false, err
 	}
-	plan, err := p.plan(news)
+	plan, err := p.plan(unrouted)
 	if err != nil {
 		return false, err
 	}
-	return len(news) == newsBatch, n.store.ApplyPlan(ctx, plan)
+	return len(unrouted) == unroutedBatch, n.store.ApplyPlan(ctx, plan)
 }
 
 // Channels returns the states of the channels, sorted by name: the configured ones, and former ones with pending
@@ -241,10 +241,10 @@ func (n *Notifier) trial(name string) Message {
 }
 
 // newPlan loads the data for a plan of new alerts.
-func (n *Notifier) newPlan(ctx context.Context, news []alerts.Alert) (*planner, error) {
+func (n *Notifier) newPlan(ctx context.Context, unrouted []alerts.Alert) (*planner, error) {
 	now := n.now()
 	p := &planner{
-		routes: n.file.Load().routes, now: now, lanes: make(map[alerts.RouteChannel]*queue),
+		routes: n.file.Load().routes, now: now, queues: make(map[alerts.RouteChannel]*queue),
 		prior: make(map[alerts.ID][]alerts.PriorDelivery), firedAt: make(map[alerts.ID][]int),
 		lane: func(l alerts.RouteChannel, limit int) ([]alerts.Notification, error) {
 			return n.store.Lane(ctx, l, limit)
@@ -254,7 +254,7 @@ func (n *Notifier) newPlan(ctx context.Context, news []alerts.Alert) (*planner, 
 	if p.mutes, err = n.store.LiveMutes(ctx, now); err != nil {
 		return nil, err
 	}
-	prior, err := n.store.PriorDeliveries(ctx, news)
+	prior, err := n.store.PriorDeliveries(ctx, unrouted)
 	if err != nil {
 		return nil, err
 	}

@@ -28,11 +28,11 @@ func TestManyAlertsAreOneMessage(t *testing.T) {
 		n := w.notifier(oneHookFile)
 		w.fire(alerts.Warning, nil, numberedKeys("k", 5000)...)
 		w.advance(n, 0)
-		if early := w.ear.received(); len(early) != 0 {
+		if early := w.receiver.received(); len(early) != 0 {
 			t.Fatalf("%d messages went out before group_wait was over", len(early))
 		}
 		w.advance(n, 10*time.Second)
-		got := decodeMessages(t, w.ear.received())
+		got := decodeMessages(t, w.receiver.received())
 		if len(got) != 1 || got[0].Count != 5000 || len(got[0].Alerts) != 500 || got[0].Truncated != 4500 {
 			t.Fatalf("%d messages: %+v", len(got), got)
 		}
@@ -40,7 +40,7 @@ func TestManyAlertsAreOneMessage(t *testing.T) {
 			t.Error(got[0].Title)
 		}
 		w.advance(n, time.Hour)
-		if again := w.ear.received(); len(again) != 0 {
+		if again := w.receiver.received(); len(again) != 0 {
 			t.Errorf("%d messages more", len(again))
 		}
 		if got := w.deliveryState("k4999"); got != "hook sent after 1" {
@@ -74,7 +74,7 @@ routes:
 			w.advance(n, 0)
 		}
 		got := make(map[string]int)
-		for _, p := range decodeMessages(t, w.ear.received()) {
+		for _, p := range decodeMessages(t, w.receiver.received()) {
 			got[p.Channel+" "+p.Topic] = p.Count
 		}
 		want := map[string]int{"all rule=order-late": 5, "loud rule=order-late": 1, "north site=north-1": 2, "north site=north-2": 1}
@@ -97,20 +97,20 @@ routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 3}]
 		}
 		w.fire(alerts.Error, nil, numberedKeys("k", 4815)...)
 		send()
-		if got := decodeMessages(t, w.ear.received()); len(got) != 3 {
+		if got := decodeMessages(t, w.receiver.received()); len(got) != 3 {
 			t.Fatalf("%d messages within the hour, want 3", len(got))
 		}
 		w.fire(alerts.Error, nil, "late") // joins the pending alerts
 		send()
 		w.now = w.now.Add(time.Hour)
 		send()
-		got := decodeMessages(t, w.ear.received())
+		got := decodeMessages(t, w.receiver.received())
 		if len(got) != 1 || got[0].Count != 4813 {
 			t.Fatalf("after the hour: %+v", got)
 		}
 		w.fire(alerts.Error, nil, "x", "y", "z")
 		send()
-		if got := decodeMessages(t, w.ear.received()); len(got) != 2 { // including the collecting message
+		if got := decodeMessages(t, w.receiver.received()); len(got) != 2 { // including the collecting message
 			t.Errorf("%d messages within the next hour, want 2", len(got))
 		}
 	})
@@ -127,7 +127,7 @@ routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 10}]
 			for range 12 {
 				w.advance(n, 0)
 			}
-			return decodeMessages(t, w.ear.received())
+			return decodeMessages(t, w.receiver.received())
 		}
 		w.fire(alerts.Error, nil, numberedKeys("flood", 150)...)
 		first := len(send())
@@ -180,13 +180,13 @@ routes:
 		w.advance(n, 0)
 		w.resolve("a") // with the severity info
 		w.advance(n, 0)
-		got := decodeMessages(t, w.ear.received())
+		got := decodeMessages(t, w.receiver.received())
 		if len(got) != 2 || got[1].Channel != "loud" || got[1].Alerts[0].Status != alerts.Resolved {
 			t.Fatalf("%+v", got)
 		}
 		w.resolve("a")
 		w.advance(n, 0)
-		if again := w.ear.received(); len(again) > 0 {
+		if again := w.receiver.received(); len(again) > 0 {
 			t.Errorf("%d more", len(again))
 		}
 	})
@@ -202,7 +202,7 @@ func TestMutes(t *testing.T) {
 		w.fire(alerts.Error, map[string]string{"site": "south"}, "told")
 		w.advance(n, 0)
 		w.advance(n, time.Minute)
-		if got := decodeMessages(t, w.ear.received()); len(got) != 1 || got[0].Count != 1 || got[0].Alerts[0].Key != "told" {
+		if got := decodeMessages(t, w.receiver.received()); len(got) != 1 || got[0].Count != 1 || got[0].Alerts[0].Key != "told" {
 			t.Fatalf("%+v", got)
 		}
 		if got := w.deliveryState("muted"); got != "hook muted after 0" {
@@ -211,7 +211,7 @@ func TestMutes(t *testing.T) {
 		w.resolve("muted") // its firing alert was muted
 		w.advance(n, 0)
 		w.advance(n, time.Minute)
-		if got := w.ear.received(); len(got) != 0 {
+		if got := w.receiver.received(); len(got) != 0 {
 			t.Errorf("%+v", got)
 		}
 		w.must(w.EndMute(t.Context(), mute.ID))
@@ -233,12 +233,12 @@ channels:
 routes:
   - {to: hook, rule: order-late, group_wait: 0s}
 `)
-		w.ear.setStatus(503)
+		w.receiver.setStatus(503)
 		w.fire(alerts.Error, nil, "a")
 		for range 3 {
 			w.advance(n, time.Minute)
 		}
-		tries := w.ear.received()
+		tries := w.receiver.received()
 		if len(tries) != 3 {
 			t.Fatalf("%d tries", len(tries))
 		}
@@ -267,7 +267,7 @@ routes:
 		if raised := own(); len(raised) != 1 || raised[0].Key != "channel/hook" || !strings.HasPrefix(raised[0].Subject(), "deadman.alerts.deadman.error.") {
 			t.Fatalf("%+v", raised)
 		}
-		w.ear.setStatus(200)
+		w.receiver.setStatus(200)
 		w.advance(n, time.Hour)
 		raised := own()
 		if len(raised) != 2 || raised[1].Status != alerts.Resolved || raised[1].Closes[0] != raised[0].ID {
@@ -286,17 +286,17 @@ func TestBadMessageDoesNotBlockOthers(t *testing.T) {
 channels: {hook: {kind: webhook, url: $URL}}
 routes: [{to: hook, group_by: key, group_wait: 0s}]
 `)
-		w.ear.setStatus(400)
+		w.receiver.setStatus(400)
 		w.fire(alerts.Error, nil, "bad")
 		w.advance(n, 0)
-		w.ear.setStatus(200)
+		w.receiver.setStatus(200)
 		w.fire(alerts.Error, nil, "good")
 		w.advance(n, retryRest)
 		w.advance(n, retryRest)
 		if got := w.deliveryState("good"); got != "hook sent after 1" {
 			t.Error(got)
 		}
-		w.ear.setStatus(400)
+		w.receiver.setStatus(400)
 		w.fire(alerts.Error, nil, "worse")
 		for range 100 {
 			w.advance(n, time.Hour)
@@ -351,7 +351,7 @@ func TestCrashes(t *testing.T) {
 		w.advance(n, 0)
 		w.advance(n, time.Minute)
 		w.advance(n, time.Minute)
-		if got := decodeMessages(t, w.ear.received()); len(got) != 2 || got[0].Count != 1 || got[1].Count != 1 {
+		if got := decodeMessages(t, w.receiver.received()); len(got) != 2 || got[0].Count != 1 || got[1].Count != 1 {
 			t.Errorf("%+v", got)
 		}
 		if got := w.deliveryState("a") + "; " + w.deliveryState("b"); got != "hook sent after 2; hook sent after 1" {
@@ -367,11 +367,11 @@ func TestMessageAcceptedDuringShutdownIsNotSentAgain(t *testing.T) {
 		w.fire(alerts.Warning, nil, "k")
 		w.advance(n, 0)
 		ctx, stop := context.WithCancel(t.Context())
-		w.ear.during = stop
+		w.receiver.during = stop
 		w.now = w.now.Add(time.Minute)
 		w.must(n.Step(ctx))
 		n.Finish()
-		if got := w.deliveryState("k"); got != "hook sent after 1" || len(w.ear.received()) != 1 {
+		if got := w.deliveryState("k"); got != "hook sent after 1" || len(w.receiver.received()) != 1 {
 			t.Error(got)
 		}
 	})
@@ -448,7 +448,7 @@ routes: [{to: hook, group_wait: 0s}]
 `)
 		w.fire(alerts.Error, nil, "a")
 		w.advance(n, 0)
-		p := w.ear.received()[0]
+		p := w.receiver.received()[0]
 		mac := hmac.New(sha256.New, []byte("0123456789abcdef0123456789abcdef"))
 		fmt.Fprintf(mac, "%s.%d.%s", p.header.Get("Webhook-Id"), w.now.Unix(), p.body)
 		if got, want := p.header.Get("Webhook-Signature"), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)); got != want {
@@ -463,12 +463,12 @@ routes: [{to: hook, group_wait: 0s}]
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		n := w.notifier(oneHookFile)
-		w.ear.setStatus(307)
+		w.receiver.setStatus(307)
 		reason, err := n.Test(t.Context(), "hook")
 		if err != nil || !strings.Contains(reason, "redirects are not followed") {
 			t.Errorf("%q, %v", reason, err)
 		}
-		if got := w.ear.received(); len(got) != 1 || got[0].path != "/hook" {
+		if got := w.receiver.received(); len(got) != 1 || got[0].path != "/hook" {
 			t.Errorf("%+v", got)
 		}
 		if _, err := n.Test(t.Context(), "unknown"); err == nil {

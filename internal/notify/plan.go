@@ -18,7 +18,7 @@ type planner struct {
 	mutes   []alerts.Mute
 	now     time.Time
 	lane    func(l alerts.RouteChannel, limit int) ([]alerts.Notification, error)
-	lanes   map[alerts.RouteChannel]*queue
+	queues  map[alerts.RouteChannel]*queue
 	prior   map[alerts.ID][]alerts.PriorDelivery
 	made    alerts.Plan
 	firedAt map[alerts.ID][]int // indexes of an alert in made.Placed
@@ -36,10 +36,10 @@ type queue struct {
 //  1. A resolution follows the alerts that it closes, regardless of the current routes and mutes.
 //  2. A muted alert is not sent, but its channels are recorded.
 //  3. All others follow the routes, to each channel once.
-func (p *planner) plan(news []alerts.Alert) (alerts.Plan, error) {
-	slices.SortFunc(news, func(a, b alerts.Alert) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	p.made.Alerts = news
-	for _, a := range news {
+func (p *planner) plan(unrouted []alerts.Alert) (alerts.Plan, error) {
+	slices.SortFunc(unrouted, func(a, b alerts.Alert) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	p.made.Alerts = unrouted
+	for _, a := range unrouted {
 		route := p.route
 		if a.Status == alerts.Resolved {
 			route = p.routeResolved
@@ -132,7 +132,7 @@ func (p *planner) assign(a alerts.Alert, r Route, channel, topic string) error {
 // laneOf loads a lane on first use.
 func (p *planner) laneOf(r Route, channel string) (*queue, error) {
 	key := alerts.RouteChannel{Channel: channel, Route: r.Name}
-	if l, ok := p.lanes[key]; ok {
+	if l, ok := p.queues[key]; ok {
 		return l, nil
 	}
 	known, err := p.lane(key, r.PerHour)
@@ -150,7 +150,7 @@ func (p *planner) laneOf(r Route, channel string) (*queue, error) {
 			l.open[n.Topic] = -1 - i
 		}
 	}
-	p.lanes[key] = l
+	p.queues[key] = l
 	return l, nil
 }
 

@@ -24,7 +24,7 @@ func TestMessageHasStateOfEachKeyOnce(t *testing.T) {
 		w.resolve("b")
 		w.advance(n, 0)
 		w.advance(n, 10*time.Second)
-		got := webhookData(t, w.ear.received())
+		got := webhookData(t, w.receiver.received())
 		if len(got) != 1 {
 			t.Fatalf("%d messages", len(got))
 		}
@@ -51,14 +51,14 @@ func TestLateMessageShowsClosedAlertsAsResolved(t *testing.T) {
 		n := w.notifier(oneHookFile)
 		w.fire(alerts.Error, nil, "a", "b")
 		w.advance(n, 0)
-		w.ear.setStatus(500)
+		w.receiver.setStatus(500)
 		w.advance(n, 10*time.Second)
 		w.resolve("a")
 		w.advance(n, 0)
-		w.ear.setStatus(0)
-		w.ear.received()
+		w.receiver.setStatus(0)
+		w.receiver.received()
 		w.advance(n, time.Minute)
-		got := webhookData(t, w.ear.received())
+		got := webhookData(t, w.receiver.received())
 		if len(got) == 0 || got[0].Title != "[ERROR] order-late: 1 error, 1 resolved" {
 			t.Errorf("%+v", got)
 		}
@@ -165,7 +165,7 @@ routes:
 `)
 		w.fire(alerts.Warning, nil, "a")
 		w.advance(n, 0)
-		got := webhookData(t, w.ear.received())
+		got := webhookData(t, w.receiver.received())
 		if len(got) != 1 || got[0].Keys[0].Next == nil || !cmp.Equal(got[0].Keys[0].Next.To, []string{"phone", "team"}) {
 			t.Errorf("%+v", got)
 		}

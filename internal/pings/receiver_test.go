@@ -118,16 +118,16 @@ func (w *fixture) apply(effects ...futurejobs.Effect) {
 // gatedStore is a real ledger that blocks until it is released.
 type gatedStore struct {
 	pings.EffectStore
-	open  chan struct{}
-	asked chan futurejobs.EffectBatch
+	open    chan struct{}
+	batches chan futurejobs.EffectBatch
 }
 
 func newGatedStore(l pings.EffectStore) *gatedStore {
-	return &gatedStore{EffectStore: l, open: make(chan struct{}), asked: make(chan futurejobs.EffectBatch, 100)}
+	return &gatedStore{EffectStore: l, open: make(chan struct{}), batches: make(chan futurejobs.EffectBatch, 100)}
 }
 
 func (g *gatedStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
-	g.asked <- b
+	g.batches <- b
 	<-g.open
 	return g.EffectStore.Apply(ctx, b)
 }
@@ -140,7 +140,7 @@ func (w *fixture) sendAll(g *gatedStore, all ...pings.Ping) (answers []chan erro
 		answers = append(answers, answer)
 		go func() { answer <- w.taker.Receive(context.WithoutCancel(w.Context()), p) }()
 		if i == 0 {
-			<-g.asked
+			<-g.batches
 			continue
 		}
 		for deadline := time.Now().Add(2 * time.Minute); w.taker.Waiting() != i; time.Sleep(time.Millisecond) {
@@ -171,7 +171,7 @@ func TestSignalsOfBatch(t *testing.T) {
 		failOn(t, <-answer)
 	}
 	var keys []string
-	for _, e := range (<-g.asked).Effects {
+	for _, e := range (<-g.batches).Effects {
 		keys = append(keys, e.Ref.Key)
 	}
 	if got := strings.Join(keys, " "); got != "a b a a a" {

@@ -190,19 +190,19 @@ func TestDeletedAddressStopsWorking(t *testing.T) {
 	a := w.address("photos")
 	path, err := pings.ReadPath(a.Path())
 	failOn(t, err)
-	knows := func(f *pings.Resolver, want bool) {
+	checkKnown := func(f *pings.Resolver, want bool) {
 		t.Helper()
 		_, _, _, err := f.Resolve(t.Context(), path, false)
 		if want != (err == nil) || (err != nil && !errors.Is(err, pings.ErrUnknown)) {
 			t.Errorf("known %t: %v", want, err)
 		}
 	}
-	knows(w.finder, true)
-	knows(&there, true)
+	checkKnown(w.finder, true)
+	checkKnown(&there, true)
 	failOn(t, w.finder.Delete(t.Context(), a.RuleID, "photos"))
-	knows(w.finder, false)
+	checkKnown(w.finder, false)
 	now = now.Add(5 * time.Second)
-	knows(&there, false)
+	checkKnown(&there, false)
 	again := w.address("photos")
 	if again.ID == a.ID {
 		t.Error("the old address is back")

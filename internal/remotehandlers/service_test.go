@@ -242,20 +242,20 @@ func TestServiceIsRetried(t *testing.T) {
 		}
 		for _, c := range []struct {
 			wait   time.Duration
-			asked  int
+			calls  int
 			outage bool
 			hangs  bool
 		}{
-			{wait: 9 * time.Second, asked: 5, outage: true, hangs: true},
-			{wait: 2 * time.Second, asked: 6, hangs: true}, // one retries
-			{asked: 6, outage: true, hangs: true},
-			{wait: 11 * time.Second, asked: 7},
-			{asked: 8},
+			{wait: 9 * time.Second, calls: 5, outage: true, hangs: true},
+			{wait: 2 * time.Second, calls: 6, hangs: true}, // one retries
+			{calls: 6, outage: true, hangs: true},
+			{wait: 11 * time.Second, calls: 7},
+			{calls: 8},
 		} {
 			hangs = c.hangs
 			time.Sleep(c.wait)
 			err := send()
-			if requests != c.asked || errors.As(err, &outage) != c.outage || (err == nil) == c.hangs {
+			if requests != c.calls || errors.As(err, &outage) != c.outage || (err == nil) == c.hangs {
 				t.Fatalf("%+v: asked %d times, %v", c, requests, err)
 			}
 		}

@@ -213,9 +213,9 @@ func TestTickIsAppliedOnce(t *testing.T) {
 	w.eventually("two more", func() bool { return len(w.jobs()) >= ticked+2 })
 	w.eventually("all that were applied are counted, each once", func() bool {
 		before := c.began.Load()
-		stands := w.cursor()
-		seconds := int64(stands.LastSeq) - w.rule.SavedAt.Unix()
-		return before == c.began.Load() && before == seconds && stands.LastSeq == w.cursor().LastSeq
+		cursor := w.cursor()
+		seconds := int64(cursor.LastSeq) - w.rule.SavedAt.Unix()
+		return before == c.began.Load() && before == seconds && cursor.LastSeq == w.cursor().LastSeq
 	})
 	seen := make(map[time.Time]bool)
 	for _, j := range w.jobs() {
@@ -312,8 +312,8 @@ trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 	var broker blockingPublisher
 	w.ticker(scheduler.Options{Catalog: w.catalog(), Cursors: w.store, Emitter: &broker, Observer: &c})
 	w.eventually("the broker is asked", broker.requested.Load)
-	stood := w.cursor().LastSeq
-	w.eventually("two ticks begin waits", func() bool { return w.cursor().LastSeq >= stood+2 })
+	lastSeq := w.cursor().LastSeq
+	w.eventually("two ticks begin waits", func() bool { return w.cursor().LastSeq >= lastSeq+2 })
 	if n := c.emitted.Load(); n != 0 {
 		t.Errorf("%d events were emitted without a broker", n)
 	}

@@ -137,7 +137,7 @@ func TestRequestsToServices(t *testing.T) {
 		until <- m.Header.Get("Deadman-Deadline")
 		answers[strings.TrimPrefix(m.Subject, "shop.orders.")](m)
 	})
-	want := []struct{ key, told string }{
+	want := []struct{ key, result string }{
 		{"plain", `{"status": "OPEN"}`},
 		{"null", "absent"},
 		{"absent", "absent"},
@@ -158,7 +158,7 @@ func TestRequestsToServices(t *testing.T) {
 	var queries []lookup.KeyQuery
 	var all []string
 	for _, w := range want {
-		queries, all = append(queries, lookup.KeyQuery{Subject: "shop.orders." + w.key}), append(all, w.told)
+		queries, all = append(queries, lookup.KeyQuery{Subject: "shop.orders." + w.key}), append(all, w.result)
 	}
 	ctx := shortContext(t)
 	found, err := natsSource(t, conn).Query(ctx, lookup.Question{NATS: true}, queries)
@@ -264,9 +264,9 @@ func TestSourceConnectsByItself(t *testing.T) {
 	server := natsServer(t, func(o *natsserver.Options) { o.Username, o.Password = "shop", "s3cret" })
 	at := strings.Replace(server.ClientURL(), "nats://", "nats://shop:s3cret@", 1)
 	client := openNATS(t, sources.NATS{URL: at}, nil)
-	for _, ask := range []string{"first", "again"} {
+	for _, attempt := range []string{"first", "again"} {
 		if err := client.Reach(t.Context()); err != nil {
-			t.Errorf("%s: %v", ask, err)
+			t.Errorf("%s: %v", attempt, err)
 		}
 	}
 	for name, bad := range map[string]string{

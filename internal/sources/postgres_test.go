@@ -277,8 +277,8 @@ func TestOversizedBatches(t *testing.T) {
 	t.Parallel()
 	c := newDatabase(t).source()
 	found, err := c.Query(within(t, 30*time.Second), lookup.Question{SQL: "select repeat('x', $1::int) as v"}, keys(1, 3<<20, 2, 3<<20, 3<<20, 3))
-	tooLong, notAsked := "error: the answer is larger than 64 KiB; …", "error: not queried: 3 keys before it returned more than 1024 KiB each; …"
-	checkLines(t, []string{`{"v":"x"}`, tooLong, `{"v":"xx"}`, tooLong, tooLong, notAsked}, lines(found, err))
+	tooLong, notQueried := "error: the answer is larger than 64 KiB; …", "error: not queried: 3 keys before it returned more than 1024 KiB each; …"
+	checkLines(t, []string{`{"v":"x"}`, tooLong, `{"v":"xx"}`, tooLong, tooLong, notQueried}, lines(found, err))
 }
 
 // TestConnectionsEndedByQuery checks a query that ends its own connection for some keys: these keys fail, but not
@@ -287,12 +287,12 @@ func TestConnectionsEndedByQuery(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	q := lookup.Question{SQL: "select case when $1::int = 2 then pg_terminate_backend(pg_backend_pid())::text else 'x' end as v"}
-	const lost, notAsked = "error: the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)",
+	const lost, notQueried = "error: the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)",
 		"error: not queried: for 3 keys before it, the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)"
 	found, err := d.source().Query(within(t, 30*time.Second), q, keys(1, 2, 3))
 	checkLines(t, []string{`{"v":"x"}`, lost, `{"v":"x"}`}, lines(found, err))
 	found, err = d.singleConnSource().Query(within(t, 30*time.Second), q, keys(2, 2, 1, 2, 3))
-	checkLines(t, []string{lost, lost, `{"v":"x"}`, lost, notAsked}, lines(found, err))
+	checkLines(t, []string{lost, lost, `{"v":"x"}`, lost, notQueried}, lines(found, err))
 	found, err = d.singleConnSource().Query(within(t, 30*time.Second), lookup.Question{SQL: byID}, keys(1))
 	checkLines(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 }

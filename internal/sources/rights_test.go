@@ -108,7 +108,7 @@ func TestExcessivePermissionsAreReported(t *testing.T) {
 }
 
 // By default lookups of one user can end each other. The documented statement revokes only that permission.
-func TestDocumentedStatementKeepsLookupsApart(t *testing.T) {
+func TestDocumentedLookupStatement(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/reference/sources.md")
 	if err != nil {

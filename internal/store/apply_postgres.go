@@ -115,7 +115,7 @@ const (
 	// the exclusive lock at once: two holders of a shared lock could not upgrade it.
 	shareRules   = `SELECT id FROM rule WHERE id = ANY($1) AND revision <= $2 ORDER BY id FOR SHARE`
 	keepRules    = `SELECT id FROM rule WHERE id = ANY($1) AND revision <= $2 ORDER BY id FOR NO KEY UPDATE`
-	ruleSetStood = `WITH ` + ruleSetNow + ` SELECT now(), ` + ruleSetStands
+	ruleSetQuery = `WITH ` + ruleSetNow + ` SELECT now(), ` + ruleSetHolds
 
 	lockJobs = `
 SELECT ` + jobColumns + ` FROM future_job f
@@ -137,23 +137,23 @@ JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 //  2. The cursors are locked, then the rules. A change of rules locks both in the same order.
 func (p *postgresEffects) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.EffectBatch, toRead []futurejobs.Ref) (known futurejobs.FoldInput, now time.Time, err error) {
 	var moved, changed bool
-	stood := true
+	holds := true
 	locks, early := &pgx.Batch{}, p.prefetchPolicy.early(b)
-	locks.Queue(rebindPlaceholders(ruleSetStood), b.RuleSet).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(at(&now), &stood)
+	locks.Queue(rebindPlaceholders(ruleSetQuery), b.RuleSet).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(at(&now), &holds)
 		now = p.correct(now)
 		return err
 	})
-	stands := b.ReadTo
+	cursors := b.ReadTo
 	if b.Stream != "" {
-		stands = map[string]uint64{b.Stream: b.After}
+		cursors = map[string]uint64{b.Stream: b.After}
 	}
-	for _, stream := range slices.Sorted(maps.Keys(stands)) {
+	for _, stream := range slices.Sorted(maps.Keys(cursors)) {
 		locks.Queue(`SELECT last_seq, revision FROM event_cursor WHERE stream = $1 FOR UPDATE`, stream).QueryRow(func(row pgx.Row) error {
 			var seq uint64
 			var revision int64
 			err := row.Scan(&seq, &revision)
-			elsewhere := errors.Is(err, pgx.ErrNoRows) || seq != stands[stream]
+			elsewhere := errors.Is(err, pgx.ErrNoRows) || seq != cursors[stream]
 			moved = moved || elsewhere
 			changed = changed || b.OfReaders() && revision > b.RuleSet
 			return ignoreErr(elsewhere, err)
@@ -178,7 +178,7 @@ func (p *postgresEffects) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs
 		return known, now, futurejobs.ErrCursorMoved
 	case changed:
 		return known, now, futurejobs.ErrRulesChanged
-	case !stood:
+	case !holds:
 		return known, now, ruleSetChangedErr(ctx, tx, b.RuleSet)
 	}
 	return known, now, nil

@@ -45,8 +45,8 @@ func TestDeletionWaitsForSettle(t *testing.T) {
 	}
 }
 
-// TestDeletedRulesAreAskedAboutUntilTheyArePurged checks that a deleted rule without jobs is not checked forever.
-func TestDeletedRulesAreAskedAboutUntilTheyArePurged(t *testing.T) {
+// TestDeletedRulesAreReadUntilPurged checks that a deleted rule without jobs is not checked forever.
+func TestDeletedRulesAreReadUntilPurged(t *testing.T) {
 	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
 		s := openStore(t, reopen, 3)
 		defer closeStore(t, s)

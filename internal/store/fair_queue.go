@@ -13,8 +13,8 @@ type alertQueue struct {
 	first   string // an entry before all others of a shard, as columns FROM a table; empty: none
 }
 
-// news is the queue of alerts that have not been routed to channels.
-var news = alertQueue{rows: `alert_news`, columns: `shard, id`, order: `id`}
+// unroutedQueue is the queue of alerts that have not been routed to channels.
+var unroutedQueue = alertQueue{rows: `alert_news`, columns: `shard, id`, order: `id`}
 
 // next returns the statement for the next alerts of a queue, oldest first within a shard. Shards take turns, so a long
 // queue of one does not hold up the others.

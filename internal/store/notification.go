@@ -54,7 +54,7 @@ func (s *NotificationStore) Notifying(ctx context.Context) (on bool, err error) 
 // UnroutedAlerts returns up to limit alerts that are not routed yet, oldest first within a shard.
 func (s *NotificationStore) UnroutedAlerts(ctx context.Context, limit int) ([]alerts.Alert, error) {
 	found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
-FROM (`+news.next(s.allShards(), limit, "")+`) AS o
+FROM (`+unroutedQueue.next(s.allShards(), limit, "")+`) AS o
 JOIN alert a ON a.shard = o.shard AND a.id = o.id
 JOIN rule r ON r.id = a.rule_id
 ORDER BY a.shard, a.id`)
@@ -167,7 +167,7 @@ WHERE turn = 1 ORDER BY channel`, now)
 // open notification is being sent: nothing is written then, and the caller must plan again.
 func (s *NotificationStore) ApplyPlan(ctx context.Context, p alerts.Plan) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
-		if err := forgetNews(ctx, tx, p.Alerts); err != nil {
+		if err := deleteUnrouted(ctx, tx, p.Alerts); err != nil {
 			return err
 		}
 		ids := make([]int64, len(p.Notifications))
@@ -193,10 +193,10 @@ func (s *NotificationStore) ApplyPlan(ctx context.Context, p alerts.Plan) error 
 	return nil
 }
 
-// forgetNews deletes alerts from the queue: all of them, or another node has taken some.
-func forgetNews(ctx context.Context, tx *sql.Tx, news []alerts.Alert) error {
+// deleteUnrouted deletes alerts from the queue: all of them, or another node has taken some.
+func deleteUnrouted(ctx context.Context, tx *sql.Tx, unrouted []alerts.Alert) error {
 	byShard := make(map[int16][]alerts.ID)
-	for _, a := range news {
+	for _, a := range unrouted {
 		byShard[a.Shard] = append(byShard[a.Shard], a.ID)
 	}
 	for _, shard := range slices.Sorted(maps.Keys(byShard)) {

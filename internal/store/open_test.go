@@ -177,10 +177,10 @@ func TestInvalidDatabaseURLIsReported(t *testing.T) {
 		if err == nil || errors.Is(err, store.ErrUnavailable) {
 			t.Fatalf("%s: %v", text, err)
 		}
-		said := err.Error()
-		if !strings.Contains(said, "DEADMAN_DATABASE_URL") || !strings.Contains(said, "postgres://user:password@host:5432/database") ||
-			strings.Contains(said, "cret") {
-			t.Errorf("%s: %s", text, said)
+		message := err.Error()
+		if !strings.Contains(message, "DEADMAN_DATABASE_URL") || !strings.Contains(message, "postgres://user:password@host:5432/database") ||
+			strings.Contains(message, "cret") {
+			t.Errorf("%s: %s", text, message)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type endedRow struct {
 	at      time.Time
 	rule    int
 	outcome checks.Outcome
-	looks   int
+	checks  int
 	slowest time.Duration
 }
 
@@ -48,7 +48,7 @@ func (p *outcomeHistory) end(e endedRow) {
 	p.Helper()
 	e.id = len(p.rows) + 1
 	p.exec(`INSERT INTO history (shard, key, rule_id, id, version, outcome, ended_at, created_at, since_at, first_check_at, next_check_at, check_count, step, checks, check_total, check_slowest)
-VALUES (0, $1, $2, $3, 1, $4, $5, $5, $5, $5, $5, 0, 0, $6, 0, $7)`, fmt.Sprint(e.id), p.rules[e.rule], e.id, string(e.outcome), e.at, e.looks, e.slowest.Microseconds())
+VALUES (0, $1, $2, $3, 1, $4, $5, $5, $5, $5, $5, 0, 0, $6, 0, $7)`, fmt.Sprint(e.id), p.rules[e.rule], e.id, string(e.outcome), e.at, e.checks, e.slowest.Microseconds())
 	p.rows = append(p.rows, e)
 }
 
@@ -70,7 +70,7 @@ func newOutcomeHistory(t *testing.T, s *store.Store) *outcomeHistory {
 	for i := range 300 { // 25 minutes apart, five days
 		p.end(endedRow{
 			at: p.now.Add(time.Duration(i-299) * 25 * time.Minute).Truncate(time.Microsecond), rule: i % 7 % 2, outcome: outcomes[i%3],
-			looks: i % 5, slowest: time.Duration(i*7919%301) * time.Millisecond,
+			checks: i % 5, slowest: time.Duration(i*7919%301) * time.Millisecond,
 		})
 	}
 	return p
@@ -162,7 +162,7 @@ func TestSlowestComeFirst(t *testing.T) {
 			from := p.now.Add(-20 * time.Hour)
 			var want []time.Duration
 			for _, e := range p.rows {
-				if !e.at.Before(from) && e.looks > 0 {
+				if !e.at.Before(from) && e.checks > 0 {
 					want = append(want, e.slowest)
 				}
 			}

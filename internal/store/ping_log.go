@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// pingRows is the number of pings that one statement writes, and pingLanes the number of keys that one statement
+	// pingRows is the number of pings that one statement writes, and maxPingLogs the number of keys that one statement
 	// trims. SQLite searches all earlier parameters to find one, so many parameters are slow.
-	pingRows  = 16
-	pingLanes = 50
+	pingRows    = 16
+	maxPingLogs = 50
 	// pingBatch is the number of pings that one transaction writes.
 	pingBatch = 1000
 )
@@ -31,13 +31,13 @@ func (s *PingLogStore) LogPings(ctx context.Context, entries []pings.Entry) erro
 			return wrapErr("log pings", err)
 		}
 	}
-	for some := range slices.Chunk(lanesOf(entries), pingBatch) {
+	for some := range slices.Chunk(logsOf(entries), pingBatch) {
 		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return trimPings(ctx, tx, some) }); err != nil {
 			return wrapErr("trim the log of pings", err)
 		}
 	}
 	bodied := slices.DeleteFunc(slices.Clone(entries), func(e pings.Entry) bool { return e.Body == "" })
-	for some := range slices.Chunk(lanesOf(bodied), pingBatch) {
+	for some := range slices.Chunk(logsOf(bodied), pingBatch) {
 		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return trimBodies(ctx, tx, some) }); err != nil {
 			return wrapErr("trim the bodies of the log of pings", err)
 		}
@@ -98,37 +98,37 @@ func repeated(text string, times int) string {
 	return strings.TrimSuffix(strings.Repeat(text+", ", times), ", ")
 }
 
-// pingLane identifies the pings of a rule and a key.
-type pingLane struct {
+// pingLog identifies the pings of a rule and a key.
+type pingLog struct {
 	rule int32
 	key  string
 }
 
-func lanesOf(entries []pings.Entry) []pingLane {
-	seen := make(map[pingLane]bool)
-	var lanes []pingLane
+func logsOf(entries []pings.Entry) []pingLog {
+	seen := make(map[pingLog]bool)
+	var logs []pingLog
 	for _, e := range entries {
-		if lane := (pingLane{e.RuleID, e.Key}); !seen[lane] {
-			seen[lane] = true
-			lanes = append(lanes, lane)
+		if log := (pingLog{e.RuleID, e.Key}); !seen[log] {
+			seen[log] = true
+			logs = append(logs, log)
 		}
 	}
-	return lanes
+	return logs
 }
 
 // trimPings deletes all but the last pings of each key.
-func trimPings(ctx context.Context, tx *sql.Tx, lanes []pingLane) error {
-	return inChunks(ctx, tx, lanes, pingLanes, trimText, func(l pingLane) []any { return []any{l.rule, escape(l.key)} })
+func trimPings(ctx context.Context, tx *sql.Tx, logs []pingLog) error {
+	return inChunks(ctx, tx, logs, maxPingLogs, trimText, func(l pingLog) []any { return []any{l.rule, escape(l.key)} })
 }
 
-// lanesText returns the CTE of n keys.
-func lanesText(n int) string {
+// logsText returns the CTE of n keys.
+func logsText(n int) string {
 	return `WITH lane (rule_id, key) AS (VALUES ` + repeated(`(CAST(? AS int), CAST(? AS text))`, n) + `)`
 }
 
 // trimText returns the statement of trimPings for n keys.
 func trimText(n int) string {
-	return lanesText(n) + `
+	return logsText(n) + `
 DELETE FROM ping_log WHERE id IN (
 	SELECT l.id FROM lane k JOIN ping_log l ON l.rule_id = k.rule_id AND l.key = k.key
 	WHERE l.id <= (SELECT m.id FROM ping_log m WHERE m.rule_id = k.rule_id AND m.key = k.key ORDER BY m.id DESC LIMIT 1 OFFSET ` +
@@ -136,13 +136,13 @@ DELETE FROM ping_log WHERE id IN (
 }
 
 // trimBodies deletes the bodies of the older pings of each key.
-func trimBodies(ctx context.Context, tx *sql.Tx, lanes []pingLane) error {
-	return inChunks(ctx, tx, lanes, pingLanes, bodiesText, func(l pingLane) []any { return []any{l.rule, escape(l.key)} })
+func trimBodies(ctx context.Context, tx *sql.Tx, logs []pingLog) error {
+	return inChunks(ctx, tx, logs, maxPingLogs, bodiesText, func(l pingLog) []any { return []any{l.rule, escape(l.key)} })
 }
 
 // bodiesText returns the statement of trimBodies for n keys.
 func bodiesText(n int) string {
-	return lanesText(n) + `
+	return logsText(n) + `
 UPDATE ping_log SET body = NULL WHERE id IN (
 	SELECT id FROM (
 		SELECT l.id, sum(octet_length(l.body)) OVER (PARTITION BY l.rule_id, l.key ORDER BY l.id DESC) AS kept

@@ -293,10 +293,10 @@ func later(a, b time.Time) time.Time {
 // moves describes the changed reads for the audit log.
 func moves(before, after map[int32][]rules.StreamBinding) string {
 	newest := slices.Max(slices.Collect(maps.Keys(after)))
-	return fmt.Sprintf("version %d reads %s, was %s", newest, roads(after[newest]), roads(before[newest]))
+	return fmt.Sprintf("version %d reads %s, was %s", newest, streamsOf(after[newest]), streamsOf(before[newest]))
 }
 
-func roads(reads []rules.StreamBinding) []string {
+func streamsOf(reads []rules.StreamBinding) []string {
 	all := make([]string, len(reads))
 	for i, r := range reads {
 		all[i] = r.Stream + "/" + r.Subject

@@ -177,8 +177,8 @@ const (
 // trailWith returns SQL for futurejobs.Trail.With on a trail and one new entry. A NULL entry leaves the trail
 // unchanged, and Postgres need not write it again. old and news are columns or parameters; find is one of the names
 // above.
-func trailWith(old, news, find string) string {
-	return strings.NewReplacer("old", old, "news", news, "find", find, "most", strconv.Itoa(futurejobs.TrailMost-1), "nl", "'\n'",
+func trailWith(old, added, find string) string {
+	return strings.NewReplacer("old", old, "news", added, "find", find, "most", strconv.Itoa(futurejobs.TrailMost-1), "nl", "'\n'",
 		"update", "'%"+futurejobs.UpdateEnds+"'").Replace(
 		`CASE WHEN news IS NULL OR news LIKE update AND old LIKE update THEN old ELSE coalesce(CASE WHEN length(old) - length(replace(old, nl, '')) < most THEN old
 		ELSE substr(old, find(old, nl) + 1) END || nl, '') || news END`)

@@ -26,9 +26,9 @@ const (
 	lockTable    = "schema_lock"
 )
 
-// schemaUntold is the version assumed for a node that reports none: the last version before node had the column
+// schemaUnknown is the version assumed for a node that reports none: the last version before node had the column
 // schema_known.
-const schemaUntold = 16
+const schemaUnknown = 16
 
 // Schema is the schema of a database, as one program sees it.
 type Schema struct {
@@ -139,9 +139,9 @@ func (s *migrator) schemaNodes(ctx context.Context, applied int64) ([]futurejobs
 		return nil, err
 	}
 	for i := range nodes { // a node migrated the schema to its version, so it knows no newer one
-		nodes[i].Schema = min(applied, schemaUntold)
+		nodes[i].Schema = min(applied, schemaUnknown)
 	}
-	if applied <= schemaUntold {
+	if applied <= schemaUnknown {
 		return nodes, nil
 	}
 	type nodeSchema struct {

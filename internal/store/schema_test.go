@@ -95,15 +95,15 @@ func TestMigrationExceedsLiveNodeByOneVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	knows := newest.Known - 1
-	dsn, db := atVersion(t, knows)
-	if knows > 16 { // from then on nodes report their version
-		if _, err := db.ExecContext(t.Context(), `UPDATE node SET schema_known = $1`, knows); err != nil {
+	olderVersion := newest.Known - 1
+	dsn, db := atVersion(t, olderVersion)
+	if olderVersion > 16 { // from then on nodes report their version
+		if _, err := db.ExecContext(t.Context(), `UPDATE node SET schema_known = $1`, olderVersion); err != nil {
 			t.Fatal(err)
 		}
 	}
 	schema, err := store.ReadSchema(t.Context(), store.Options{DatabaseURL: dsn})
-	if err != nil || len(schema.Nodes) != 1 || schema.Nodes[0].Schema != knows {
+	if err != nil || len(schema.Nodes) != 1 || schema.Nodes[0].Schema != olderVersion {
 		t.Fatalf("the schema is %+v, %v", schema, err)
 	}
 	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn})

@@ -36,7 +36,7 @@ const (
 	WHERE id = 1 AND revision = ? AND (gate_until IS NULL OR gate_until <= now()) AND EXISTS (SELECT 1 FROM older)
 	FOR KEY SHARE
 )`
-	ruleSetStands = `(NOT EXISTS (SELECT 1 FROM older) OR EXISTS (SELECT 1 FROM rule_set_now))`
+	ruleSetHolds = `(NOT EXISTS (SELECT 1 FROM older) OR EXISTS (SELECT 1 FROM rule_set_now))`
 
 	fenceCTE = `
 WITH ` + ruleSetNow + `, rule_now AS MATERIALIZED (
@@ -46,7 +46,7 @@ WITH ` + ruleSetNow + `, rule_now AS MATERIALIZED (
 ), stand AS MATERIALIZED (
 	SELECT l.shard FROM unnest(?::smallint[], ?::bigint[]) AS held (shard, epoch)
 	JOIN shard_lease l ON l.shard = held.shard AND l.epoch = held.epoch
-	WHERE l.expires_at > now() AND (SELECT count(*) FROM rule_now) = ? AND ` + ruleSetStands + `
+	WHERE l.expires_at > now() AND (SELECT count(*) FROM rule_now) = ? AND ` + ruleSetHolds + `
 	FOR KEY SHARE OF l
 )`
 	joinHeld = ` JOIN stand ON stand.shard = decision.shard`
@@ -56,7 +56,7 @@ WITH ` + ruleSetNow + `, rule_now AS MATERIALIZED (
 	UNION ALL SELECT shard, id, rule_id, version, key, since_at, completed_at FROM moved
 )`
 	resultSQL = `
-SELECT ` + ruleSetStands + `,
+SELECT ` + ruleSetHolds + `,
 	(SELECT array_agg(id) FROM rule_now),
 	(SELECT array_agg(shard) FROM stand),
 	(SELECT array_agg(id) FROM `

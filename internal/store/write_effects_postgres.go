@@ -152,21 +152,21 @@ func queueChanges(q *pgx.Batch, jobs []futurejobs.Job) {
 		since[i], events[i], snoozed[i] = j.Since, body(j.Event), stamp(j.SnoozedUntil)
 		steps[i], counts[i], undecided[i] = int32(j.Step), int32(j.CheckCount), int32(j.UndeterminedChecks)
 	}
-	q.Queue(changeJobs, append(newsColumns(jobs), next, versions, pauses, pausedNext, acked, since, events, steps, counts, undecided, snoozed)...).
+	q.Queue(changeJobs, append(newColumns(jobs), next, versions, pauses, pausedNext, acked, since, events, steps, counts, undecided, snoozed)...).
 		Exec(expect(n, errLockedJobGone))
 }
 
 func queueUpdates(q *pgx.Batch, jobs []futurejobs.Job) {
 	if len(jobs) > 0 {
-		q.Queue(updateJobs, newsColumns(jobs)...).Exec(expect(len(jobs), errLockedJobGone))
+		q.Queue(updateJobs, newColumns(jobs)...).Exec(expect(len(jobs), errLockedJobGone))
 	}
 }
 
 // errLockedJobGone means that a locked job no longer exists.
 var errLockedJobGone = errors.New("a locked job has gone")
 
-// newsColumns returns the changed columns of existing jobs.
-func newsColumns(jobs []futurejobs.Job) []any {
+// newColumns returns the changed columns of existing jobs.
+func newColumns(jobs []futurejobs.Job) []any {
 	n := len(jobs)
 	shards, ids := make([]int16, n), make([]int64, n)
 	states, members, trails := make([]*string, n), make([][]byte, n), make([]*string, n)

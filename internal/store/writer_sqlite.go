@@ -80,10 +80,10 @@ func (w *writer) post() error {
 }
 
 // changedRules returns the rules that have changed since a revision, according to a statement.
-func (w *writer) changedRules(rules []int32, stands string, revision int64) (changed []int32, err error) {
+func (w *writer) changedRules(rules []int32, cursors string, revision int64) (changed []int32, err error) {
 	for _, id := range rules {
 		var one int
-		ok, err := w.row([]any{&one}, stands, id, revision)
+		ok, err := w.row([]any{&one}, cursors, id, revision)
 		if err != nil {
 			return nil, err
 		}

@@ -251,18 +251,18 @@ func (b *Body) mergedValue(literal bool) (any, error) {
 		}
 	}
 	d := decoder{data: b.data, literal: literal}
-	news, err := d.value()
+	patch, err := d.value()
 	if err != nil {
 		return nil, err
 	}
-	return patchValue(known, news), nil
+	return patchValue(known, patch), nil
 }
 
 // patchValue is Patch for decoded JSON. It does not change known.
-func patchValue(known, news any) any {
-	changes, is := news.(map[string]any)
+func patchValue(known, patch any) any {
+	changes, is := patch.(map[string]any)
 	if !is {
-		return news
+		return patch
 	}
 	before, _ := known.(map[string]any)
 	fields := make(map[string]any, len(before)+len(changes))

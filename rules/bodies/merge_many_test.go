@@ -9,10 +9,10 @@ import (
 )
 
 // patchOnce is a merge patch as in RFC 7396.
-func patchOnce(known, news any) any {
-	changes, isObject := news.(map[string]any)
+func patchOnce(known, patch any) any {
+	changes, isObject := patch.(map[string]any)
 	if !isObject {
-		return news
+		return patch
 	}
 	fields, isObject := known.(map[string]any)
 	if !isObject {
@@ -65,15 +65,15 @@ func TestManyUpdatesMergeAsOneByOne(t *testing.T) {
 		}
 		m := NewMerging(text)
 		for step := range 12 {
-			news, isObject := someValue(random, 3).(map[string]any)
+			patch, isObject := someValue(random, 3).(map[string]any)
 			if !isObject {
 				continue
 			}
-			body, err := json.Marshal(news)
+			body, err := json.Marshal(patch)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want = patchOnce(want, news)
+			want = patchOnce(want, patch)
 			if err := m.Merge(body); err != nil {
 				t.Fatal(err)
 			}

@@ -22,12 +22,12 @@ func NewMerging(known json.RawMessage) *Merging { return &Merging{root: tree{tex
 
 // Patch applies the fields of news to known as a JSON merge patch (RFC 7396): objects are merged field by field, and a
 // null field is removed. News that is no object replaces known.
-func Patch(known, news json.RawMessage) (json.RawMessage, error) {
-	if !IsObject(news) {
-		return news, nil
+func Patch(known, patch json.RawMessage) (json.RawMessage, error) {
+	if !IsObject(patch) {
+		return patch, nil
 	}
 	m := NewMerging(known)
-	if _, err := m.patch(&m.root, news); err != nil {
+	if _, err := m.patch(&m.root, patch); err != nil {
 		return nil, err
 	}
 	return m.Text(), nil
@@ -41,12 +41,12 @@ type tree struct {
 }
 
 // Merge merges the fields of news. If it returns an error, the state is unchanged.
-func (m *Merging) Merge(news json.RawMessage) error {
-	if !IsObject(news) {
+func (m *Merging) Merge(patch json.RawMessage) error {
+	if !IsObject(patch) {
 		return errors.New("update: the body is not an object, and only fields can be merged")
 	}
 	m.undo = m.undo[:0]
-	_, err := m.patch(&m.root, news)
+	_, err := m.patch(&m.root, patch)
 	if err != nil {
 		err = fmt.Errorf("update: %w", err)
 	} else if m.root.size > MaxBytes {
@@ -69,9 +69,9 @@ func (m *Merging) Text() json.RawMessage {
 }
 
 // patch merges an object into a value, and returns by how much its text has grown.
-func (m *Merging) patch(t *tree, news json.RawMessage) (grown int, err error) {
+func (m *Merging) patch(t *tree, patch json.RawMessage) (grown int, err error) {
 	var changes map[string]json.RawMessage
-	if err := json.Unmarshal(news, &changes); err != nil {
+	if err := json.Unmarshal(patch, &changes); err != nil {
 		return 0, err
 	}
 	before, was := *t, t.length()

@@ -9,9 +9,9 @@ import (
 )
 
 // merge merges news into a state.
-func merge(known, news json.RawMessage) (json.RawMessage, error) {
+func merge(known, patch json.RawMessage) (json.RawMessage, error) {
 	m := NewMerging(known)
-	if err := m.Merge(news); err != nil {
+	if err := m.Merge(patch); err != nil {
 		return nil, err
 	}
 	return m.Text(), nil
@@ -55,9 +55,9 @@ func TestMergeIsAJSONMergePatch(t *testing.T) {
 }
 
 func TestMergeRefuses(t *testing.T) {
-	for _, news := range []string{`[1]`, `"a"`, `7`, `null`, `true`} {
-		if _, err := merge(json.RawMessage(`{}`), json.RawMessage(news)); err == nil || !strings.Contains(err.Error(), "not an object") {
-			t.Errorf("%s: %v", news, err)
+	for _, patch := range []string{`[1]`, `"a"`, `7`, `null`, `true`} {
+		if _, err := merge(json.RawMessage(`{}`), json.RawMessage(patch)); err == nil || !strings.Contains(err.Error(), "not an object") {
+			t.Errorf("%s: %v", patch, err)
 		}
 	}
 	long := `{"a":"` + strings.Repeat("x", MaxBytes/2) + `"}`

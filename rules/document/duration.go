@@ -89,8 +89,8 @@ func delayOf(s string) Delay {
 	return Delay{Computed: s}
 }
 
-// looksLikeSpan reports whether a delay is meant to be a duration: no expression begins so.
-func looksLikeSpan(s string) bool {
+// isSpanLike reports whether a delay is meant to be a duration: no expression begins so.
+func isSpanLike(s string) bool {
 	s = strings.TrimLeft(s, " +-.")
 	return s != "" && s[0] >= '0' && s[0] <= '9'
 }

@@ -221,7 +221,7 @@ func (v duration) schema(jsonschema.Definitions) *jsonschema.Schema {
 type delay struct{ to *Delay }
 
 func (v delay) read(r *reader, n node, p string) {
-	if n.kind != aText || looksLikeSpan(n.text) {
+	if n.kind != aText || isSpanLike(n.text) {
 		known := len(r.problems)
 		duration{&v.to.Fixed}.read(r, n, p)
 		v.to.AtOnce = v.to.Fixed == 0 && len(r.problems) == known
@@ -308,9 +308,9 @@ type mapping struct {
 
 // entry is a field that a mapping may have.
 type entry struct {
-	name  string
-	says  string // for the schema
-	value value
+	name       string
+	schemaText string // for the schema
+	value      value
 }
 
 func (v mapping) read(r *reader, n node, pointer string) { r.mapping(n, pointer, v) }

@@ -9,7 +9,7 @@ import (
 	"deadman/internal/configfile"
 )
 
-// readJSON returns the document of a JSON text that looksLikeJSON accepts.
+// readJSON returns the document of a JSON text that isJSONLike accepts.
 func readJSON(text []byte) ([]node, Problems) {
 	r := jsonReader{Decoder: json.NewDecoder(bytes.NewReader(text)), text: text, at: place{1, 1}}
 	r.UseNumber()
@@ -20,9 +20,9 @@ func readJSON(text []byte) ([]node, Problems) {
 	return []node{n}, nil
 }
 
-// looksLikeJSON reports whether a text with this beginning is read as JSON. Flow YAML also begins with a brace, so the
+// isJSONLike reports whether a text with this beginning is read as JSON. Flow YAML also begins with a brace, so the
 // text must be JSON in fact.
-func looksLikeJSON(text []byte) bool {
+func isJSONLike(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) > 0 && text[0] == '{' && json.Valid(text)
 }

@@ -41,7 +41,7 @@ func readText(data []byte) ([]node, Problems) {
 	}
 	var nodes []node
 	var ps Problems
-	if looksLikeJSON(text) {
+	if isJSONLike(text) {
 		nodes, ps = readJSON(text)
 	} else {
 		nodes, ps = readYAML(text)

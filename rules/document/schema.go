@@ -65,7 +65,7 @@ func (v mapping) schema(d jsonschema.Definitions) *jsonschema.Schema {
 	}
 	for _, e := range v.entries {
 		field := e.value.schema(d)
-		field.Description = e.says
+		field.Description = e.schemaText
 		s.Properties.Set(e.name, field)
 	}
 	for _, name := range v.either {

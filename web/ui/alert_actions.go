@@ -97,11 +97,11 @@ type ackClient struct{ client }
 func (c ackClient) answer(form url.Values) (verb string, do func(id string) error, err error) {
 	switch form.Get("do") {
 	case "ack":
-		wish := web.AckRequest{For: form.Get("for"), Note: form.Get("note")}
-		return acknowledged, func(id string) error { return c.do(http.MethodPost, alertAt(id)+"/ack", nil, wish, nil) }, nil
+		request := web.AckRequest{For: form.Get("for"), Note: form.Get("note")}
+		return acknowledged, func(id string) error { return c.do(http.MethodPost, alertAt(id)+"/ack", nil, request, nil) }, nil
 	case "close":
-		wish := web.CloseRequest{Reason: form.Get("reason")}
-		return closed, func(id string) error { return c.do(http.MethodPost, alertAt(id)+"/close", nil, wish, nil) }, nil
+		request := web.CloseRequest{Reason: form.Get("reason")}
+		return closed, func(id string) error { return c.do(http.MethodPost, alertAt(id)+"/close", nil, request, nil) }, nil
 	case "unack":
 		return takenBack, func(id string) error { return c.do(http.MethodDelete, alertAt(id)+"/ack", nil, nil, nil) }, nil
 	}
@@ -128,8 +128,8 @@ func (c ackClient) acknowledgeGroup(form url.Values) (did web.AckAllResult, err 
 	}
 	parameter, value := narrowed(form.Get("by"), form.Get("group"))
 	match[parameter] = value
-	wish := map[string]any{"match": match, "through": seen, "for": form.Get("for"), "note": form.Get("note")}
-	err = c.do(http.MethodPost, alertsAt+"/ack", nil, wish, &did)
+	request := map[string]any{"match": match, "through": seen, "for": form.Get("for"), "note": form.Get("note")}
+	err = c.do(http.MethodPost, alertsAt+"/ack", nil, request, &did)
 	return did, err
 }
 

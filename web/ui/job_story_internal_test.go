@@ -40,8 +40,8 @@ func TestStories(t *testing.T) {
 	}
 	step := look(6, "paid = false")
 	step.Step = "primary"
-	unsaid := look(7, "")
-	unsaid.Step = "other" // without a known alert
+	suppressed := look(7, "")
+	suppressed.Step = "other" // without a known alert
 	unknown := look(8, "")
 	unknown.Reason = "no route"
 	a := web.Alert{AlertFields: web.AlertFields(alerts.Alert{
@@ -55,7 +55,7 @@ func TestStories(t *testing.T) {
 		Trail: []web.TrailEntry{
 			look(1, "paid = false"), look(2, "paid = false"), look(3, "paid = true"),
 			{Kind: "update", At: minute(4), By: "orders.paid"},
-			look(5, "paid = true"), step, unsaid, unknown,
+			look(5, "paid = true"), step, suppressed, unknown,
 			{Kind: "snooze", At: minute(9), Next: minute(30)},
 		},
 	}

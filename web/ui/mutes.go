@@ -30,7 +30,7 @@ type mutesView struct {
 	permissions
 	Live   []mute
 	Past   []mute
-	Wish   wish
+	Wish   muteForm
 	Reach  *reach   // effect of the new mute; nil: no fields yet
 	Errors []string // errors of the new mute; empty: none
 	Done   *bulkResult
@@ -45,8 +45,8 @@ type mute struct {
 // matched is a field of a mute with its pattern.
 type matched struct{ Name, Pattern string }
 
-// wish is the form of a new mute.
-type wish struct {
+// muteForm is the form of a new mute.
+type muteForm struct {
 	Fields []matched // fields of every alert
 	Labels string    // name=pattern, one per line
 	For    string
@@ -68,7 +68,7 @@ const reachPages = 10
 
 // reach counts the open alerts that a mute matches. It also lists the patterns with a *, because a * can't be escaped
 // and matches any text.
-func (c muteClient) reach(w wish) (*reach, error) {
+func (c muteClient) reach(w muteForm) (*reach, error) {
 	match := alerts.Match(w.match())
 	r := &reach{}
 	for _, name := range slices.Sorted(maps.Keys(match)) {
@@ -131,10 +131,10 @@ var muteFields = []string{"rule", "entity", "key", "severity"}
 var muteSpans = []span{{Words: "15 minutes", Text: "15m"}, {Words: "1 hour", Text: "1h"}, {Words: "4 hours", Text: "4h"}, {Words: "1 day", Text: "1d"}, {Words: "a week", Text: "7d"}, {Words: "30 days", Text: "30d"}}
 
 // Spans returns the selectable durations.
-func (wish) Spans() []span { return muteSpans }
+func (muteForm) Spans() []span { return muteSpans }
 
 // Severities returns the severities of alerts.
-func (wish) Severities() []string { return severities }
+func (muteForm) Severities() []string { return severities }
 
 // mutePages serves the page of mutes, and its actions.
 type mutePages struct{ *UI }
@@ -180,8 +180,8 @@ func (c muteClient) mutes(r *http.Request) (v mutesView, err error) {
 }
 
 // wished reads the form of a new mute, or a link to it. Parameters with the prefix label. become labels.
-func wished(form url.Values) wish {
-	w := wish{Labels: form.Get("labels"), For: form.Get("for"), Reason: form.Get("reason")}
+func wished(form url.Values) muteForm {
+	w := muteForm{Labels: form.Get("labels"), For: form.Get("for"), Reason: form.Get("reason")}
 	for _, name := range muteFields {
 		w.Fields = append(w.Fields, matched{name, form.Get(name)})
 	}
@@ -194,7 +194,7 @@ func wished(form url.Values) wish {
 }
 
 // Field returns the pattern of a field.
-func (w wish) Field(name string) string {
+func (w muteForm) Field(name string) string {
 	for _, f := range w.Fields {
 		if f.Name == name {
 			return f.Pattern
@@ -204,12 +204,12 @@ func (w wish) Field(name string) string {
 }
 
 // Open reports whether any field is filled in.
-func (w wish) Open() bool {
+func (w muteForm) Open() bool {
 	return w.Labels+w.For+w.Reason != "" || slices.ContainsFunc(w.Fields, func(f matched) bool { return f.Pattern != "" })
 }
 
 // match returns the matchers for the API. A label without = must merely be present.
-func (w wish) match() map[string]string {
+func (w muteForm) match() map[string]string {
 	match := map[string]string{}
 	for _, f := range w.Fields {
 		if pattern := strings.TrimSpace(f.Pattern); pattern != "" {
@@ -230,7 +230,7 @@ func (w wish) match() map[string]string {
 }
 
 // wrong returns the errors of the form in its own words.
-func (w wish) wrong(p *web.Problem) (all []string) {
+func (w muteForm) wrong(p *web.Problem) (all []string) {
 	for _, d := range p.Errors {
 		switch {
 		case d.Location == "body.match" && len(w.match()) == 0:

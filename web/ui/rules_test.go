@@ -158,7 +158,7 @@ func TestEditor(t *testing.T) {
 	b.waitForScript(`document.activeElement.tagName !== "RULE-EDITOR"`)
 
 	evaluate[any](b, `addEventListener("beforeunload", (e) => { window.asked = e.defaultPrevented; e.stopImmediatePropagation(); }, true); 0`)
-	if asks := evaluate[bool](b, `(() => { const e = new Event("beforeunload", { cancelable: true }); dispatchEvent(e); return e.defaultPrevented; })()`); !asks {
+	if isDirty := evaluate[bool](b, `(() => { const e = new Event("beforeunload", { cancelable: true }); dispatchEvent(e); return e.defaultPrevented; })()`); !isDirty {
 		t.Error("what is written is left without a question")
 	}
 	b.allowedStatus = "422"

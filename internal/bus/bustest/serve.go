@@ -91,19 +91,19 @@ func JetStream(t testing.TB, url string, how ...nats.Option) jetstream.JetStream
 // Log collects log output for a test. It is safe for concurrent use.
 type Log struct {
 	mu   sync.Mutex
-	said strings.Builder
+	text strings.Builder
 }
 
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.said.Write(p)
+	return l.text.Write(p)
 }
 
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.said.String()
+	return l.text.String()
 }
 
 // LogIn returns the URL with a user of the node's server and its secret from the node's data folder. If the data

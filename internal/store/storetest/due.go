@@ -92,14 +92,14 @@ func dueWithoutRules(t *testing.T, w *fixture) {
 }
 
 func dueOfRules(t *testing.T, w *fixture) {
-	loud := w.save("payment-missing", "payment")
+	largeRules := w.save("payment-missing", "payment")
 	for i := range 20 {
 		w.start(w.slot(), fmt.Sprintf("a%02d", i))
-		w.applyManually(w.starting(loud, fmt.Sprintf("p%02d", i), w.slot()))
+		w.applyManually(w.starting(largeRules, fmt.Sprintf("p%02d", i), w.slot()))
 	}
-	q := futurejobs.DueQuery{Cursors: w.shardCursors(), Until: w.slot().Add(time.Hour), Of: []int32{loud.ID}, Limit: 100}
+	q := futurejobs.DueQuery{Cursors: w.shardCursors(), Until: w.slot().Add(time.Hour), Of: []int32{largeRules.ID}, Limit: 100}
 	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
-	if len(jobs) != 20 || slices.ContainsFunc(jobs, func(j futurejobs.Job) bool { return j.RuleID != loud.ID }) || !slices.IsSortedFunc(jobs, byDue) {
+	if len(jobs) != 20 || slices.ContainsFunc(jobs, func(j futurejobs.Job) bool { return j.RuleID != largeRules.ID }) || !slices.IsSortedFunc(jobs, byDue) {
 		t.Errorf("got %d jobs, want the 20 payments in order", len(jobs))
 	}
 	all := q
@@ -112,11 +112,11 @@ func dueOfRules(t *testing.T, w *fixture) {
 	}
 	q.Limit = 3
 	walked := dueJobs(w, q)
-	found := slices.DeleteFunc(slices.Clone(walked), func(j futurejobs.Job) bool { return j.RuleID != loud.ID })
+	found := slices.DeleteFunc(slices.Clone(walked), func(j futurejobs.Job) bool { return j.RuleID != largeRules.ID })
 	if diff := cmp.Diff(jobs, found); diff != "" || len(walked) == len(found) {
 		t.Errorf("walked by three, %d jobs of which others stand at the limits (-at once +walked):\n%s", len(walked), diff)
 	}
-	q.Limit, q.Not = 100, []futurejobs.Unready{{VersionRef: futurejobs.VersionRef{RuleID: loud.ID, Version: loud.Version}}}
+	q.Limit, q.Not = 100, []futurejobs.Unready{{VersionRef: futurejobs.VersionRef{RuleID: largeRules.ID, Version: largeRules.Version}}}
 	if jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q)); len(jobs) != 0 {
 		t.Errorf("%d jobs of a version that is left out", len(jobs))
 	}

@@ -136,7 +136,7 @@ func earlyIsCapped(t *testing.T, w *fixture) {
 	rule := *w.rule
 	for i := range 10 {
 		rule.Early = 2*time.Hour + time.Duration(i)*time.Minute
-		e := actionEffect(w, &rule, fmt.Sprint("update", i), at, futurejobs.Update{Begin: newRawMerge, News: json.RawMessage(`"` + strings.Repeat("x", 10_000) + `"`)})
+		e := actionEffect(w, &rule, fmt.Sprint("update", i), at, futurejobs.Update{Begin: newRawMerge, Patch: json.RawMessage(`"` + strings.Repeat("x", 10_000) + `"`)})
 		e.Apart = true
 		w.applyManually(e)
 	}
@@ -245,7 +245,7 @@ func changesAreRemembered(t *testing.T, w *fixture) {
 		return e
 	}
 	for i, key := range []string{"a", "nul\x00 \xff"} {
-		changes := []futurejobs.Effect{apart(key, 6, futurejobs.Update{News: json.RawMessage(body), Begin: newRawMerge}), apart(key, 7, futurejobs.Pause{})}
+		changes := []futurejobs.Effect{apart(key, 6, futurejobs.Update{Patch: json.RawMessage(body), Begin: newRawMerge}), apart(key, 7, futurejobs.Pause{})}
 		if i == 0 {
 			if got := w.applyManually(changes...); got.Remembered != 2 {
 				t.Fatalf("applied %+v, want two changes remembered", got)
@@ -253,7 +253,7 @@ func changesAreRemembered(t *testing.T, w *fixture) {
 		} else { // the earlier job has them, and passes them on at an older end
 			w.applyManually(trigger(key, 1))
 			w.applyManually(changes...)
-			if j := orderJob(w, key); j.Order == nil || len(j.Order.Changes) != 2 || string(j.Order.Changes[0].News) != body {
+			if j := orderJob(w, key); j.Order == nil || len(j.Order.Changes) != 2 || string(j.Order.Changes[0].Patch) != body {
 				t.Fatalf("%q remembers %+v, want two changes", key, j.Order)
 			}
 			if got := w.applyManually(apart(key, 2, futurejobs.End{Outcome: "resolved", Early: time.Hour})); got.Ended != 1 {

@@ -140,7 +140,7 @@ func lettersAreCapped(t *testing.T, w *fixture) {
 		b.DeadLetters = append(b.DeadLetters, letter("loud", uint64(9+i), 10))
 	}
 	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), b))
-	check := func(caps store.LetterCaps, removed, emptied int64, rules []string, loud []int, quiet int) {
+	check := func(caps store.LetterCaps, removed, emptied int64, rules []string, largest []int, quiet int) {
 		t.Helper()
 		c := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), caps))
 		if c.Removed != removed || c.Emptied != emptied || !slices.Equal(c.Rules, rules) {
@@ -158,8 +158,8 @@ func lettersAreCapped(t *testing.T, w *fixture) {
 				bodies = append(bodies, len(l.Event.Data))
 			}
 		}
-		if !slices.Equal(bodies, loud) {
-			t.Errorf("after the caps %+v the bodies are %v, want %v", caps, bodies, loud)
+		if !slices.Equal(bodies, largest) {
+			t.Errorf("after the caps %+v the bodies are %v, want %v", caps, bodies, largest)
 		}
 	}
 	const much = 1 << 20

@@ -26,14 +26,14 @@ type model struct {
 	early    map[string]bool // early events without a job
 	created  int64
 	archived int64
-	said     int
+	alerts   int
 }
 
 // modelJob is a job in the model.
 type modelJob struct {
-	Checks, Said int
-	Paused       bool
-	State        string
+	Checks, Alerts int
+	Paused         bool
+	State          string
 }
 
 // The cases that rapid draws of the model on each database: each has about 30 operations. All tests with DEADMAN_TEST_LONG
@@ -153,8 +153,8 @@ func (m *model) startAction(key string, w modelJob, waits, restart bool) futurej
 func (m *model) end(key string, w modelJob) {
 	delete(m.pending, key)
 	m.archived++
-	if w.Said > 0 {
-		m.said++ // the closing alert
+	if w.Alerts > 0 {
+		m.alerts++ // the closing alert
 	}
 }
 
@@ -203,7 +203,7 @@ func (m *model) decide(rt *rapid.T) {
 		case 1:
 			decisions = append(decisions, m.reschedule(j, j.NextCheckAt.Add(time.Minute)))
 			w := m.pending[j.Key]
-			w.Checks, w.Said = w.Checks+1, w.Said+1
+			w.Checks, w.Alerts = w.Checks+1, w.Alerts+1
 			m.pending[j.Key] = w
 		case 2:
 			decisions = append(decisions, m.exhausted(j))
@@ -211,7 +211,7 @@ func (m *model) decide(rt *rapid.T) {
 			m.archived++
 		}
 	}
-	m.said += len(decisions)
+	m.alerts += len(decisions)
 	settled, err := m.Settle(m.ctx(), m.settlement(decisions...))
 	if err != nil || len(settled.Jobs) != len(decisions) || settled.Alerts != len(decisions) || settled.Lost != nil {
 		rt.Fatalf("settled %+v of %d: %v", settled, len(decisions), err)
@@ -269,7 +269,7 @@ func (m *model) loseShard(rt *rapid.T) {
 func (m *model) compare(rt *rapid.T) {
 	got := make(map[string]modelJob)
 	for _, j := range pages(m.t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, m.Jobs) {
-		got[j.Key] = modelJob{Checks: j.CheckCount, Said: len(j.Alerts), Paused: !j.PausedAt().IsZero(), State: string(j.State)}
+		got[j.Key] = modelJob{Checks: j.CheckCount, Alerts: len(j.Alerts), Paused: !j.PausedAt().IsZero(), State: string(j.State)}
 		if paused := j.NextCheckAt.Equal(futurejobs.FarFuture); paused != got[j.Key].Paused || paused == j.PausedNext.IsZero() {
 			rt.Fatalf("paused or not: %+v", j)
 		}
@@ -284,8 +284,8 @@ func (m *model) compare(rt *rapid.T) {
 	if b.Created != m.created || b.Archived != m.archived || b.Pending != int64(len(m.pending)) || b.Pruned != 0 {
 		rt.Fatalf("%+v, want %d created, %d archived, %d pending", b, m.created, m.archived, len(m.pending))
 	}
-	if n := len(m.unpublished()); n != m.said {
-		rt.Fatalf("%d alerts, want %d", n, m.said)
+	if n := len(m.unpublished()); n != m.alerts {
+		rt.Fatalf("%d alerts, want %d", n, m.alerts)
 	}
 }
 
@@ -302,5 +302,5 @@ func (m *model) clear(rt *rapid.T) {
 	if err := m.MarkPublished(m.ctx(), m.unpublished()); err != nil {
 		rt.Fatal(err)
 	}
-	m.said = 0
+	m.alerts = 0
 }

@@ -107,7 +107,7 @@ func settleEnds(t *testing.T, w *fixture) {
 // settleRaisesAlerts checks that alerts keep their instants, with equal ones and different ones in a batch.
 func settleRaisesAlerts(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c", "d", "e", "f", "g", "h")
-	looked := func(d futurejobs.Decision) futurejobs.Decision {
+	checked := func(d futurejobs.Decision) futurejobs.Decision {
 		d.Job.Last.CompletedAt = d.Alerts[0].DecidedAt
 		return d
 	}
@@ -118,11 +118,11 @@ func settleRaisesAlerts(t *testing.T, w *fixture) {
 	}
 	var want []alerts.Alert
 	for _, batch := range [][]futurejobs.Decision{
-		{looked(end("a"))},
-		{looked(move("b"))},
-		{looked(end("c")), looked(move("d"))},
-		{looked(end("e")), end("f")},
-		{move("g"), looked(move("h"))},
+		{checked(end("a"))},
+		{checked(move("b"))},
+		{checked(end("c")), checked(move("d"))},
+		{checked(end("e")), end("f")},
+		{move("g"), checked(move("h"))},
 	} {
 		if settled := w.settle(batch...); settled.Alerts != len(batch) {
 			t.Fatalf("%d alerts of %d", settled.Alerts, len(batch))
@@ -165,10 +165,10 @@ func settleSkipsChangedJob(t *testing.T, w *fixture) {
 func settleRefusesInvalidAlerts(t *testing.T, w *fixture) {
 	w.start(w.slot(), "a", "b", "c")
 	a, b, c := w.exhausted(w.one("a")), w.exhausted(w.one("b")), w.exhausted(w.one("c"))
-	unsayable := b
-	unsayable.Alerts = slices.Clone(b.Alerts)
-	unsayable.Alerts[0].Slot = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) // RFC 3339 ends before
-	settled, err := w.Settle(w.ctx(), w.settlement(a, unsayable, c))
+	invalid := b
+	invalid.Alerts = slices.Clone(b.Alerts)
+	invalid.Alerts[0].Slot = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) // RFC 3339 ends before
+	settled, err := w.Settle(w.ctx(), w.settlement(a, invalid, c))
 	if err == nil || len(settled.Jobs) != 0 {
 		t.Fatalf("settled %+v, error %v: want an error alone", settled, err)
 	}

@@ -37,14 +37,14 @@ func systemAlertStaysOpen(t *testing.T, w *fixture) {
 	begin("another node, a minute later", false)
 	r.Step = "filling"
 	begin("another step", true)
-	stands := must[[]alerts.SystemAlert](t)(w.FiringSystemAlerts(w.ctx()))
-	if len(stands) != 2 || stands[0].Step != "filling" || stands[1].Topic != "stream/X" || stands[1].Step != "full" || !stands[1].Since.Equal(first.Truncate(time.Microsecond)) {
-		t.Errorf("what stands: %+v", stands)
+	firing := must[[]alerts.SystemAlert](t)(w.FiringSystemAlerts(w.ctx()))
+	if len(firing) != 2 || firing[0].Step != "filling" || firing[1].Topic != "stream/X" || firing[1].Step != "full" || !firing[1].Since.Equal(first.Truncate(time.Microsecond)) {
+		t.Errorf("what stands: %+v", firing)
 	}
 	closing := over("the first to end it", true)
 	over("the second to end it", false)
-	if stands = must[[]alerts.SystemAlert](t)(w.FiringSystemAlerts(w.ctx())); len(stands) != 1 || stands[0].Step != "filling" {
-		t.Errorf("what stands once one is over: %+v", stands)
+	if firing = must[[]alerts.SystemAlert](t)(w.FiringSystemAlerts(w.ctx())); len(firing) != 1 || firing[0].Step != "filling" {
+		t.Errorf("what stands once one is over: %+v", firing)
 	}
 	if len(closing.Closes) != 1 || closing.Closes[0] != fired.ID || !closing.Since.Equal(first.Truncate(time.Microsecond)) {
 		t.Errorf("%+v does not close %s", closing, fired.ID)

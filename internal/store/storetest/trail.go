@@ -66,10 +66,10 @@ func trailsStay(t *testing.T, w *fixture) {
 	ref := w.ref(w.rule, "a")
 	beat := futurejobs.Heartbeat{Play: func(j *futurejobs.Job) (futurejobs.HeartbeatResult, error) {
 		on := *j
-		return futurejobs.HeartbeatResult{Job: &on, Next: j.NextCheckAt.Add(time.Hour), News: true}, nil
+		return futurejobs.HeartbeatResult{Job: &on, Next: j.NextCheckAt.Add(time.Hour), MustWrite: true}, nil
 	}}
-	if beaten := w.applyManually(futurejobs.Effect{Rule: w.rule, Ref: ref, Action: beat}); beaten.Postponed != 1 {
-		t.Fatalf("%+v", beaten)
+	if result := w.applyManually(futurejobs.Effect{Rule: w.rule, Ref: ref, Action: beat}); result.Postponed != 1 {
+		t.Fatalf("%+v", result)
 	}
 	if got := trailOf(w, "a"); got != want {
 		t.Errorf("after a beat it is %q", got)
