@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,6 +92,8 @@ func (f filter) value(io *cli, cmd *cobra.Command) (string, error) {
 	switch {
 	case f.kind == filterFlag && value == "false":
 		return "", nil
+	case value != "" && f.values != nil && !slices.Contains(f.values, value):
+		return "", usage("--%s is %q; it must be one of %s", f.name(), value, strings.Join(f.values, ", "))
 	case f.kind == filterInstant && value != "":
 		at, err := io.instantFlag(f.name(), value, io.now())
 		return at.UTC().Format(time.RFC3339Nano), err

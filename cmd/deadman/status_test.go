@@ -34,6 +34,7 @@ func TestStatus(t *testing.T) {
 	expectRun(t, n, exitOK, []string{"help", "exit-codes"}, "3  a condition does not hold")
 	expectRun(t, n, exitUsage, []string{"rule", "lst"}, "did you mean deadman rule list?")
 	expectRun(t, n, exitOK, []string{"alert", "list", "--open", "--rule", "none"}, "no open alerts match these filters")
+	expectRun(t, n, exitUsage, []string{"alert", "list", "--severity", "crit"}, `--severity is "crit"; it must be one of info, warning, error, critical`)
 	expectRun(t, n, exitOK, []string{"alert", "list", "--rule", "none"}, "no alerts match these filters")
 	file := writeFile(t, t.TempDir(), "rule.yaml", quickRule)
 	expectRun(t, n, exitOK, []string{"rule", "lint", "-f", file}, "no errors")
