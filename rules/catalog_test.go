@@ -83,13 +83,13 @@ func matchedRules(b *rules.Catalog, e futurejobs.Event) []string {
 	var lines []string
 	for _, f := range effects {
 		on := fmt.Sprintf("%s@%d %s", f.Rule.Name, f.Rule.Version, f.Ref.Key)
-		switch ask := f.Action.(type) {
+		switch action := f.Action.(type) {
 		case futurejobs.Start:
-			lines = append(lines, "start "+on+" "+ask.Job.FirstCheckAt.Format("15:04"))
+			lines = append(lines, "start "+on+" "+action.Job.FirstCheckAt.Format("15:04"))
 		case futurejobs.End:
-			lines = append(lines, "end "+on+" "+string(ask.Outcome))
+			lines = append(lines, "end "+on+" "+string(action.Outcome))
 		case futurejobs.AddMember:
-			lines = append(lines, fmt.Sprintf("gather %s %d:%s", on, ask.Set, ask.Member))
+			lines = append(lines, fmt.Sprintf("gather %s %d:%s", on, action.Set, action.Member))
 		case futurejobs.Update:
 			lines = append(lines, "update "+on)
 		case futurejobs.Pause:

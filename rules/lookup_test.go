@@ -234,9 +234,11 @@ func TestQueriesHoldTheirValues(t *testing.T) {
 				}
 				return
 			}
-			var raised struct{ Asked string }
-			if err := errors.Join(found.Err, json.Unmarshal(found.Value, &raised)); err != nil || raised.Asked != c.want {
-				t.Errorf("asks %q, %v; want %q", raised.Asked, err, c.want)
+			var raised struct {
+				Query string `json:"asked"`
+			}
+			if err := errors.Join(found.Err, json.Unmarshal(found.Value, &raised)); err != nil || raised.Query != c.want {
+				t.Errorf("queries %q, %v; want %q", raised.Query, err, c.want)
 			}
 		})
 	}

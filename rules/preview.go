@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"deadman/rules/document"
 
 	"deadman/alerts"
+	"deadman/checks/lookup"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 )
@@ -166,3 +168,28 @@ const previewStream = "preview"
 
 // ErrPreview means that a preview is impossible.
 var ErrPreview = errors.New("there is nothing to preview")
+
+// run plays the events of the request. The registry supplies the saved rule, the sources and the calendars.
+func (q PreviewRequest) run(ctx context.Context, r *Registry) (Preview, error) {
+	rule, began, err := q.rule(ctx, r)
+	if err != nil {
+		return Preview{}, err
+	}
+	if q.SkipReason == "" {
+		q.SkipReason = lookupRefusal(rule.document, access.BoundsOf(ctx))
+	}
+	f, err := newPreviewLookup(rule, q.Found, q.SkipReason)
+	if err != nil {
+		return Preview{}, err
+	}
+	if rule.ticking != nil && len(q.Events) > 0 {
+		rule.ticking.schedule = rule.ticking.schedule.From(cmp.Or(began, q.Events[0].At))
+	}
+	ctx, cancel := context.WithTimeout(lookup.Trial(ctx), previewTime)
+	defer cancel()
+	p, err := rule.Preview(ctx, q.Events, q.Until)
+	if err == nil && f != nil {
+		p.Lookup, err = f.result()
+	}
+	return p, err
+}

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +18,6 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
-	"deadman/checks/lookup"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/calendars"
@@ -280,27 +278,7 @@ func (r *Registry) Purge(ctx context.Context, ruleID int32) (int, error) {
 // Preview plays events and the checks between them through the engine itself, in a time of its own. The error is
 // Problems, futurejobs.ErrNotFound or of the store.
 func (r *Registry) Preview(ctx context.Context, request PreviewRequest) (Preview, error) {
-	rule, began, err := request.rule(ctx, r)
-	if err != nil {
-		return Preview{}, err
-	}
-	if request.SkipReason == "" {
-		request.SkipReason = lookupRefusal(rule.document, access.BoundsOf(ctx))
-	}
-	f, err := newPreviewLookup(rule, request.Found, request.SkipReason)
-	if err != nil {
-		return Preview{}, err
-	}
-	if rule.ticking != nil && len(request.Events) > 0 {
-		rule.ticking.schedule = rule.ticking.schedule.From(cmp.Or(began, request.Events[0].At))
-	}
-	ctx, cancel := context.WithTimeout(lookup.Trial(ctx), previewTime)
-	defer cancel()
-	p, err := rule.Preview(ctx, request.Events, request.Until)
-	if err == nil && f != nil {
-		p.Lookup, err = f.result()
-	}
-	return p, err
+	return request.run(ctx, r)
 }
 
 // Save saves the one rule of a text, YAML or JSON. name is its required name; empty: any. Nothing is written if nothing

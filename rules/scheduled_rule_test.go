@@ -159,7 +159,7 @@ func TestTicksCreateJobsOrEmit(t *testing.T) {
 			if !ok || err != nil {
 				t.Fatal(ok, err)
 			}
-			if got := evaluateStory(d); got != c.want {
+			if got := tickSummary(d); got != c.want {
 				t.Errorf("\ngot  %s\nwant %s", got, c.want)
 			}
 		})
@@ -182,13 +182,13 @@ func TestLateTickNamesMissedTicks(t *testing.T) {
 	}
 }
 
-// evaluateStory returns the result of a tick, in a line.
-func evaluateStory(d futurejobs.DueTicks) string {
+// tickSummary returns the result of a tick, in a line.
+func tickSummary(d futurejobs.DueTicks) string {
 	texts := []string{string(d.Outcome)}
 	for _, e := range d.Effects {
-		switch ask := e.Action.(type) {
+		switch action := e.Action.(type) {
 		case futurejobs.Start:
-			texts = append(texts, e.Ref.Key+" first "+ask.Job.FirstCheckAt.Format("15:04"))
+			texts = append(texts, e.Ref.Key+" first "+action.Job.FirstCheckAt.Format("15:04"))
 		case futurejobs.StartExpired:
 			texts = append(texts, e.Ref.Key+" lapses")
 		}

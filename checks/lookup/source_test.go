@@ -22,7 +22,7 @@ var _ rules.Source = (*lookup.Source)(nil)
 
 // fakeClient is a scripted client that counts calls.
 type fakeClient struct {
-	ask               func(ctx context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error)
+	find              func(ctx context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error)
 	reach             func(ctx context.Context) error
 	verify            func(ctx context.Context) error
 	close             func()
@@ -36,8 +36,8 @@ func (c *fakeClient) Query(ctx context.Context, _ lookup.Question, queries []loo
 		c.most.Store(now)
 	}
 	defer c.running.Add(-1)
-	if c.ask != nil {
-		return c.ask(ctx, queries)
+	if c.find != nil {
+		return c.find(ctx, queries)
 	}
 	return foundAll(queries), nil
 }
@@ -127,7 +127,7 @@ func checkText(t *testing.T, what, got, want string) {
 func TestFindingsKeepOrder(t *testing.T) {
 	wrong := errors.New("a wrong type")
 	received := &countingObserver{came: map[lookup.Outcome]int{}}
-	c := &fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+	c := &fakeClient{find: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 		found := foundAll(queries)
 		found[1], found[2] = checks.Finding{}, checks.Finding{Err: wrong}
 		return found, nil
@@ -188,7 +188,7 @@ func TestQueueIsBounded(t *testing.T) {
 
 func TestConcurrencyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &fakeClient{find: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			time.Sleep(time.Second)
 			return foundAll(queries), nil
 		}}
@@ -220,7 +220,7 @@ func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pieces []string
 		startedAt := time.Now()
-		c := &fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &fakeClient{find: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			pieces = append(pieces, fmt.Sprintf("%d at %s", len(queries), time.Since(startedAt)))
 			return foundAll(queries), nil
 		}}
@@ -240,7 +240,7 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		broken.Store(true)
-		c := &fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &fakeClient{find: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			time.Sleep(time.Second)
 			if broken.Load() {
 				return nil, errors.New("connection refused")
@@ -298,7 +298,7 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 // A successful verification is no proof that the source answers, as some verify questions without contacting it.
 func TestVerifyDoesNotCloseCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(&fakeClient{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
+		s := newSource(&fakeClient{find: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
 			return nil, errors.New("connection refused")
 		}}, lookup.Limits{})
 		verify := func(want lookup.Health) {
@@ -348,7 +348,7 @@ func TestVerifyingNeverOpensCircuit(t *testing.T) {
 func TestTrialsNeverOpenCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := true
-		s := newSource(&fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		s := newSource(&fakeClient{find: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			if failing {
 				return nil, errors.New("connection refused")
 			}
@@ -374,7 +374,7 @@ func TestTrialsNeverOpenCircuit(t *testing.T) {
 // A rejected question is an outage of its rule, with one alert for all jobs. The circuit stays closed for other
 // rules.
 func TestRejectedQuestionIsNoSourceFailure(t *testing.T) {
-	c := &fakeClient{ask: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
+	c := &fakeClient{find: func(context.Context, []lookup.KeyQuery) ([]checks.Finding, error) {
 		return nil, fmt.Errorf("%w: no column total", lookup.ErrQuestion)
 	}}
 	s := newSource(c, lookup.Limits{})
@@ -396,7 +396,7 @@ func TestClientTimeoutIsNotDatabaseTimeout(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		s := newSource(&fakeClient{ask: hangs}, lookup.Limits{Concurrency: 1, Waiting: 1})
+		s := newSource(&fakeClient{find: hangs}, lookup.Limits{Concurrency: 1, Waiting: 1})
 		startedAt := time.Now()
 		var all sync.WaitGroup
 		for range 2 {
@@ -414,7 +414,7 @@ func TestClientTimeoutIsNotDatabaseTimeout(t *testing.T) {
 func TestCallIgnoringDeadlineIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		c := &fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		c := &fakeClient{find: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-free
 			return foundAll(queries), nil
 		}}
@@ -466,7 +466,7 @@ func TestClientAtFault(t *testing.T) {
 		"miscounts":  {func(queries []lookup.KeyQuery) []checks.Finding { return foundAll(queries[1:]) }, "2 answers to 3 queries"},
 		"overcounts": {func(queries []lookup.KeyQuery) []checks.Finding { return foundAll(append(queries, queries...)) }, "6 answers to 3 queries"},
 	} {
-		s := newSource(&fakeClient{ask: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
+		s := newSource(&fakeClient{find: func(_ context.Context, queries []lookup.KeyQuery) ([]checks.Finding, error) {
 			return c.does(queries), nil
 		}}, lookup.Limits{OpenAfter: 3})
 		for range 3 {
@@ -486,7 +486,7 @@ func TestClientAtFault(t *testing.T) {
 // A cancelled caller does not affect the health of the source.
 func TestDisconnectedCallerIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(&fakeClient{ask: func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
+		s := newSource(&fakeClient{find: func(ctx context.Context, _ []lookup.KeyQuery) ([]checks.Finding, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}, lookup.Limits{Concurrency: 1, OpenAfter: 1})

@@ -180,7 +180,7 @@ func printTrail(s *keyValues, entries []web.TrailEntry) {
 // trailText formats a trail entry.
 func trailText(io *cli, e web.TrailEntry) string {
 	parts := []string{actionText(e)}
-	if late := time.Duration(e.LateSeconds * float64(time.Second)).Truncate(time.Second); late > 0 {
+	if late := time.Duration(e.LatenessSeconds * float64(time.Second)).Truncate(time.Second); late > 0 {
 		parts = append(parts, late.String()+" late")
 	}
 	for _, more := range []struct{ what, value string }{{"", e.Reason}, {"found ", e.Values}, {"by ", e.By}} {

@@ -63,7 +63,7 @@ func TestShowJob(t *testing.T) {
 		Alerts:       []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ` + "\u202e" + `"}`),
 		Trail: []web.TrailEntry{
 			{Kind: "pause", At: at(-90), By: "orders.\u202eheld"},
-			{Kind: "check", At: at(-60), LateSeconds: 12.7, Values: `state.status = "OPEN"`, Next: at(-5)},
+			{Kind: "check", At: at(-60), LatenessSeconds: 12.7, Values: `state.status = "OPEN"`, Next: at(-5)},
 			{Kind: "check", At: at(-30), Reason: "no route to the shop", Next: at(-5)},
 			{Kind: "check", At: at(-5), Values: `state.status = "OPEN"`, Step: "escalated", Next: at(7200)},
 		},

@@ -15,9 +15,13 @@ import (
 // retiredWords are words that named things here and that no reader outside knew. No file and no declared name contains
 // one of them, in tests either: jobDeed contains deed.
 var retiredWords = strings.Fields(`
-	ailment amnesty beating belt blindnesses blindstep born breath clerk deafness deed deeds desk farthest fate flown foresight foretold grave haul
-	herdsman lapse legible letterbook lookout loudness mercy mourn mouth overlooked passover plight prover sayings setback setbacks
-	sow uneven unlikeness unlooked voice wander wary witness
+	ailment amnesty arena ask asked asking asks beaten beating belt besiege besieged blindnesses blindstep born breath
+	brook clerk deafness deed deeds desk ear ears farthest fate flown foresight foretold going grave happening
+	happenings haul hear heard hearing hears herdsman knows lanes lapse legible letterbook looked lookout looks loud
+	loudness mercy mourn mouth news outing outings overlooked passover plight prover purse quietly road roads said say
+	sayable saying sayings says setback setbacks shelf sow speak speaks spoken stand stands stood tell telling tells
+	told turnaway unasked uneven unlikeness unlooked unsaid unsayable untold unwitnessed voice wander wary wishes
+	witness witnessed
 `)
 
 // retiredNames are names of the same kind with words that are standard terms in other names, or that still occur in

@@ -88,8 +88,8 @@ var trailWords = map[string]string{
 // momentOf converts an entry of a trail.
 func momentOf(e web.TrailEntry) storyEntry {
 	m := storyEntry{At: e.At, Kind: "waiting", Word: "check", Values: e.Values, Then: "next check", Next: e.Next}
-	if e.Kind == "check" {
-		m.At = e.At.Add(time.Duration(e.LateSeconds * float64(time.Second)))
+	if e.Kind == "check" { // a late check: At is its slot, and the story shows the decision, LatenessSeconds after it
+		m.At = e.At.Add(time.Duration(e.LatenessSeconds * float64(time.Second)))
 	}
 	switch {
 	case e.Kind != "check":
