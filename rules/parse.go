@@ -22,15 +22,28 @@ func Parse(data []byte, file string) ([]document.Document, error) {
 
 // ParseAgainst is Parse for rules that are to run with these calendars: a step with an undefined calendar is a problem.
 func ParseAgainst(data []byte, file string, known calendars.Set) ([]document.Document, error) {
+	parsed, err := ParseWithTexts(data, file, known)
+	if err != nil {
+		return nil, err
+	}
+	docs := make([]document.Document, len(parsed))
+	for i, d := range parsed {
+		docs[i] = d.Document
+	}
+	return docs, nil
+}
+
+// ParseWithTexts is ParseAgainst with the text of each document.
+func ParseWithTexts(data []byte, file string, known calendars.Set) ([]document.Parsed, error) {
 	placed, err := parse(data, file, known)
 	if err != nil {
 		return nil, err
 	}
-	docs := make([]document.Document, len(placed))
+	parsed := make([]document.Parsed, len(placed))
 	for i, d := range placed {
-		docs[i] = d.Document
+		parsed[i] = d.Parsed
 	}
-	return docs, nil
+	return parsed, nil
 }
 
 // parsedDocument is a document with the places of its fields in a text.

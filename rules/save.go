@@ -36,7 +36,8 @@ type Change struct {
 	Before        *ListedRule // nil: a new rule
 	After         RuleVersion // in a dry run, without the fields that the store fills in
 	Document      document.Document
-	Changed       bool
+	Changed       bool           // a version is saved
+	TextChanged   bool           // only the author's text is replaced: its comments or layout
 	Diff          string         // between the canonical texts, unified; empty: they are the same
 	Moved         int            // pending jobs that were moved to the new version
 	Backfilled    int            // jobs created from events before the save, or in a dry run to be created
@@ -111,12 +112,19 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 		return Change{}, err
 	}
 	c := Change{Before: before, Document: d.Document, Warnings: warnings, After: RuleVersion{
-		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: s.options.Bundle, Bounds: bounds,
+		Name: d.Name, Entity: d.Entity, Document: canonical, Text: d.authorText(canonical), Reads: reads, Bundle: s.options.Bundle, Bounds: bounds,
 	}}
 	if before != nil {
 		c.After.PausedAt, c.After.PausedBy = before.PausedAt, before.PausedBy
 	}
 	c.Changed = before == nil || !before.same(c.After) || s.options.Folder && !before.IsOfFolder()
+	if !c.Changed && d.Text != "" { // JSON has no text, and leaves that of the version
+		text, err := s.Store.Text(ctx, before.RuleID, before.Version)
+		if err != nil {
+			return c, err
+		}
+		c.TextChanged = text != c.After.Text
+	}
 	if c.Changed && s.Now != nil {
 		c.Warnings = append(c.Warnings, IsOver(d.Document, s.Now())...)
 	}
@@ -148,7 +156,14 @@ func (s *saving) store(ctx context.Context, c Change, p *backfill) (_ Change, er
 			return c, err
 		}
 	} else {
+		text := c.After.Text
 		c.After = c.Before.RuleVersion
+		if c.TextChanged {
+			err = s.Store.SetText(ctx, c.After.RuleID, c.After.Version, text)
+		}
+		if err != nil {
+			return c, err
+		}
 	}
 	if s.options.Pending || c.recurs() && !s.isMovedTo(c.After) {
 		if c.Moved, err = s.move(ctx, c.After); err != nil {

@@ -106,6 +106,7 @@ type RuleVersion struct {
 	Name     string
 	Entity   string // the same in all versions of a rule
 	Document []byte // the rule as JSON
+	Text     string // the YAML of its author, written by Save; reads leave it out, and Store.Text returns it
 	Reads    []StreamBinding
 	Bundle   string // the bundle of files that it came with; empty: by API
 	SavedAt  time.Time
@@ -164,6 +165,8 @@ type VersionReader interface {
 	Named(ctx context.Context, name string) ([]RuleVersion, error)
 	// Version returns one version, also of a deleted rule, or futurejobs.ErrNotFound.
 	Version(ctx context.Context, ruleID, version int32) (RuleVersion, error)
+	// Text returns the author's text of a version, or futurejobs.ErrNotFound; empty: none was saved.
+	Text(ctx context.Context, ruleID, version int32) (string, error)
 	// Deleted returns the ids of deleted rules that still have pending jobs.
 	Deleted(ctx context.Context) ([]int32, error)
 }
@@ -180,6 +183,8 @@ type Store interface {
 	// cursor at From for each stream that was never read. It fills in RuleID, Version, SavedAt
 	// and SavedBy. Another entity than the rule's own is ErrEntityChanged.
 	Save(ctx context.Context, s RuleVersion, version int32) (RuleVersion, error)
+	// SetText replaces the author's text of a version. It changes no version and fences nothing.
+	SetText(ctx context.Context, ruleID, version int32, text string) error
 	// Pause keeps a rule from creating new jobs, or resumes it. A rule that is in that state already stays as it is.
 	Pause(ctx context.Context, name string, paused bool) error
 	// Delete deletes a rule and returns its id. Its jobs are left; no further alert of it is raised.

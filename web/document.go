@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -29,17 +30,14 @@ type ruleOut struct {
 	Body        []byte
 }
 
-// documentOut returns a version's document in the type that the client accepts: JSON, as it is stored, or YAML.
-func documentOut(s rules.RuleVersion, accept string) (*ruleOut, error) {
+// documentOut returns a version's document in the type that the client accepts: JSON, as it is stored, or YAML, as its
+// author wrote it.
+func documentOut(ctx context.Context, r Rules, s rules.RuleVersion, accept string) (*ruleOut, error) {
 	out := &ruleOut{ContentType: jsonType, ETag: etag(s.Version), Vary: "Accept", Body: s.Document}
 	if !acceptsYAML(accept) {
 		return out, nil
 	}
-	var d document.Document
-	if err := json.Unmarshal(s.Document, &d); err != nil {
-		return nil, fmt.Errorf("rule %s version %d: %w", s.Name, s.Version, err)
-	}
-	text, err := d.YAML()
+	text, err := r.Text(ctx, s)
 	out.ContentType, out.Body = yamlType, text
 	return out, err
 }

@@ -21,14 +21,24 @@ import (
 // Rules reads and changes rules. rules.Registry implements it, and documents the errors. Implementations are safe for
 // concurrent use.
 type Rules interface {
+	RuleVersions
 	List(ctx context.Context) ([]rules.ListedRule, error)
-	Get(ctx context.Context, name string) (rules.ListedRule, error)
-	Versions(ctx context.Context, name string) ([]rules.RuleVersion, error)
-	Diff(ctx context.Context, name string, from, to int32) (string, error)
 	Save(ctx context.Context, text []byte, name string, o rules.SaveOptions) (rules.Change, error)
 	Delete(ctx context.Context, name string, version int32, bundle string) error
 	Pause(ctx context.Context, name string, paused bool) error
 	Preview(ctx context.Context, request rules.PreviewRequest) (rules.Preview, error)
+}
+
+// RuleVersions reads rules and their versions. Implementations are safe for concurrent use.
+type RuleVersions interface {
+	// Get returns a rule with its newest version, or futurejobs.ErrNotFound.
+	Get(ctx context.Context, name string) (rules.ListedRule, error)
+	// Versions returns all versions of a rule, newest first, or futurejobs.ErrNotFound.
+	Versions(ctx context.Context, name string) ([]rules.RuleVersion, error)
+	// Text returns a version as YAML.
+	Text(ctx context.Context, v rules.RuleVersion) ([]byte, error)
+	// Diff returns the changes between two versions as a unified diff.
+	Diff(ctx context.Context, name string, from, to int32) (string, error)
 }
 
 var _ Rules = (*rules.Registry)(nil)
@@ -241,7 +251,7 @@ func (a *ruleAPI) get(ctx context.Context, in *ruleIn) (*ruleOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	return documentOut(l.RuleVersion, in.Accept)
+	return documentOut(ctx, a.rules, l.RuleVersion, in.Accept)
 }
 
 // SaveRuleInput is the text of a rule, with the options of saving it.

@@ -13,6 +13,7 @@ type RuleChange struct {
 	Rule           Rule   `json:"rule" doc:"Rule after the change."`
 	Created        bool   `json:"created" doc:"Whether the rule is new."`
 	Changed        bool   `json:"changed" doc:"Whether a new version was saved. false if the document is unchanged."`
+	TextChanged    bool   `json:"text_changed,omitempty" doc:"Whether only comments or the layout of the YAML changed. They are saved with the newest version."`
 	DryRun         bool   `json:"dry_run,omitempty" doc:"Whether this is a dry run, which saves nothing."`
 	MovedJobs      int    `json:"moved_jobs" doc:"Number of pending jobs that were moved to the new version."`
 	BackfilledJobs int    `json:"backfilled_jobs" doc:"Number of jobs that were created from past events because of since."`
@@ -43,7 +44,7 @@ func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
 	}
 	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
 		Rule:    newRule(rules.ListedRule{RuleVersion: c.After, Document: c.Document, BeganAt: startedAt}, now),
-		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, MovedJobs: c.Moved, BackfilledJobs: c.Backfilled, Diff: c.Diff, Warnings: c.Warnings,
+		Created: c.Before == nil, Changed: c.Changed, TextChanged: c.TextChanged, DryRun: dryRun, MovedJobs: c.Moved, BackfilledJobs: c.Backfilled, Diff: c.Diff, Warnings: c.Warnings,
 	}}
 	for _, route := range c.PartialRoutes {
 		out.Body.PartialSubjects = append(out.Body.PartialSubjects, PartialSubject{Subject: route.Subject, Covered: route.Takes})

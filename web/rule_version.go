@@ -87,7 +87,7 @@ func (a *ruleVersionAPI) version(ctx context.Context, in *ruleVersionIn) (*ruleO
 	if at < 0 {
 		return nil, fmt.Errorf("rule %s has no version %d: %w", in.Name, in.Version, futurejobs.ErrNotFound)
 	}
-	return documentOut(all[at], in.Accept)
+	return documentOut(ctx, a.rules, all[at], in.Accept)
 }
 
 // RuleDiff is the difference between two versions.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,9 +26,10 @@ func newRuleApplyCmd(io *cli) *cobra.Command {
 		Long: `Applies rule files to a node. Changed rules are saved as new versions and shown. All rules are
 validated first; if one is invalid, no rule is changed.
 
-The rules of a folder and its subfolders form a bundle, named after the folder; a single file
-belongs to the bundle of its folder. Rules of a bundle can be changed by files only. --prune
-deletes the rules of the bundle that are on the node but in none of the files.`,
+The rules of a folder and its subfolders form a bundle, named after the folder. Rules of a bundle
+can be changed by files only. --prune deletes the rules of the bundle that are on the node but in
+none of the files. The rules of a single file are in no bundle, unless --bundle names one or they
+belong to the bundle of its folder already.`,
 		Example: `  deadman rule apply -f rules/ --dry-run
   deadman rule apply -f rules/ --prune
   deadman rule apply -f order-unshipped.yaml --apply-to pending`,
@@ -42,7 +44,7 @@ deletes the rules of the bundle that are on the node but in none of the files.`,
 	flags.BoolVar(&a.dryRun, "dry-run", false, "show the changes without applying them")
 	flags.BoolVar(&a.prune, "prune", false, "delete rules of the bundle that are in none of the files")
 	flags.BoolVar(&a.adopt, "adopt", false, "move rules of other bundles to this bundle")
-	flags.StringVar(&a.bundle, "bundle", "", "name of the bundle (default: name of the folder)")
+	flags.StringVar(&a.bundle, "bundle", "", "name of the bundle (default: name of the folder; none for a single file)")
 	flags.StringVar(&a.to, "apply-to", applyToNew, "jobs that a new version applies to: new, or pending for new and pending jobs")
 	textFlagVar(flags, &a.since, "since", "time", "", "also process stored stream events since this time, such as 24h or 2026-01-31")
 	a.yes = addYes(flags)
@@ -83,6 +85,9 @@ func (a *applyRun) run(ctx context.Context) (err error) {
 		return err
 	}
 	if a.c, err = a.io.client(); err != nil {
+		return err
+	}
+	if err := a.leaveBundles(ctx, all); err != nil {
 		return err
 	}
 	plan, err := a.planChanges(ctx, all, files)
@@ -203,11 +208,52 @@ func (a *applyRun) put(ctx context.Context, r fileRule, dryRun bool) (applied, e
 	if !a.past.IsZero() {
 		query.Set("since", a.past.Format(time.RFC3339))
 	}
-	change, _, err := call[web.RuleChange](ctx, a.c, http.MethodPut, rulePath(r.Name), query, r.Document)
+	change, err := a.send(ctx, r, query)
 	if err != nil {
 		return applied{}, err
 	}
 	return appliedBy(change, r.ruleFile), nil
+}
+
+// send requests the save of a rule: as its author wrote it, or as JSON if the file is JSON.
+func (a *applyRun) send(ctx context.Context, r fileRule, query url.Values) (change web.RuleChange, err error) {
+	if r.Text == "" {
+		change, _, err = call[web.RuleChange](ctx, a.c, http.MethodPut, rulePath(r.Name), query, r.Document)
+		return change, err
+	}
+	raw, err := a.c.request(ctx, http.MethodPut, rulePath(r.Name), query, []byte(r.Text), http.Header{"Content-Type": {"application/yaml"}})
+	if err != nil {
+		return change, err
+	}
+	if err := json.Unmarshal(raw, &change); err != nil {
+		return change, a.c.unreadable(err)
+	}
+	return change, nil
+}
+
+// leaveBundles removes the bundle of rules of single files, unless they belong to it already.
+func (a *applyRun) leaveBundles(ctx context.Context, all []fileRule) error {
+	members := make(map[string]map[string]bool) // by bundle
+	for i := range all {
+		r := &all[i]
+		if !r.single || a.bundle != "" {
+			continue
+		}
+		if members[r.bundle] == nil {
+			there, err := getAllPages[web.Rule](ctx, a.c, "/rules", url.Values{"bundle": {r.bundle}})
+			if err != nil {
+				return err
+			}
+			members[r.bundle] = make(map[string]bool)
+			for _, rule := range there {
+				members[r.bundle][rule.Name] = true
+			}
+		}
+		if !members[r.bundle][r.Name] {
+			r.bundle = ""
+		}
+	}
+	return nil
 }
 
 // deletedRules returns the rules of the files' bundles that no file contains, if pruning is on.
@@ -239,7 +285,7 @@ func (a *applyRun) deletedRules(ctx context.Context, all []fileRule) (deletedRul
 func (a *applyRun) execute(ctx context.Context, all []fileRule, plan, gone []applied) (done []applied, err error) {
 	for i, r := range all {
 		did := plan[i]
-		if did.Action != unchanged || a.to == applyToPending || did.Past > 0 {
+		if did.Action != unchanged || did.TextChanged || a.to == applyToPending || did.Past > 0 {
 			if did, err = a.put(ctx, r, false); err != nil {
 				return done, fmt.Errorf("rule %s of %s and the rules after it were not applied: %w", r.Name, r.name(), err)
 			}
@@ -285,6 +331,8 @@ type applied struct {
 	Past    int    `json:"backfilled_jobs,omitempty"` // jobs created from past events
 	Diff    string `json:"diff,omitempty"`
 
+	TextChanged bool `json:"text_changed,omitempty"` // comments or layout only
+
 	Partly   []web.PartialSubject `json:"partial_subjects,omitempty"`
 	Warnings []string             `json:"warnings,omitempty"` // skipped verifications, with reasons
 }
@@ -299,7 +347,7 @@ func appliedBy(c web.RuleChange, from ruleFile) applied {
 	}
 	return applied{
 		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
-		Version: c.Rule.Version, Moved: c.MovedJobs, Past: c.BackfilledJobs, Diff: c.Diff, Partly: c.PartialSubjects, Warnings: c.Warnings,
+		Version: c.Rule.Version, Moved: c.MovedJobs, Past: c.BackfilledJobs, Diff: c.Diff, TextChanged: c.TextChanged, Partly: c.PartialSubjects, Warnings: c.Warnings,
 	}
 }
 
@@ -357,6 +405,9 @@ func printAppliedRule(io *cli, r applied, width int) error {
 	about := ""
 	if r.Version > 0 {
 		about = fmt.Sprintf("  version %d", r.Version)
+	}
+	if r.TextChanged {
+		about += "  only comments or layout changed"
 	}
 	if r.Moved > 0 {
 		about += "  " + number(r.Moved, "pending job") + " moved"

@@ -24,6 +24,7 @@ const (
 type ruleFile struct {
 	path   string
 	bundle string // bundle of the file; empty: none
+	single bool   // it was named itself: its rules join the bundle of its folder only if they belong to it already
 }
 
 // name returns the file's name for messages.
@@ -35,7 +36,7 @@ func (f ruleFile) name() string {
 }
 
 // ruleFiles returns the named files, and the rule files in the named folders as serve selects them. A single file
-// belongs to the bundle of its folder.
+// has the bundle of its folder.
 func ruleFiles(args []string) ([]ruleFile, error) {
 	var files []ruleFile
 	for _, arg := range args {
@@ -48,7 +49,7 @@ func ruleFiles(args []string) ([]ruleFile, error) {
 			return nil, usageError{err}
 		}
 		if !info.IsDir() {
-			files = append(files, ruleFile{arg, rules.BundleOf(filepath.Dir(arg))})
+			files = append(files, ruleFile{path: arg, bundle: rules.BundleOf(filepath.Dir(arg)), single: true})
 			continue
 		}
 		found, err := filesIn(arg)
@@ -57,7 +58,12 @@ func ruleFiles(args []string) ([]ruleFile, error) {
 		}
 		files = append(files, found...)
 	}
-	slices.SortStableFunc(files, func(a, b ruleFile) int { return strings.Compare(a.path, b.path) })
+	slices.SortStableFunc(files, func(a, b ruleFile) int {
+		if a.single != b.single && a.path == b.path {
+			return map[bool]int{true: 1, false: -1}[a.single] // the folder has it, too
+		}
+		return strings.Compare(a.path, b.path)
+	})
 	return slices.CompactFunc(files, func(a, b ruleFile) bool { return a.path == b.path }), nil
 }
 
@@ -71,7 +77,7 @@ func filesIn(dir string) ([]ruleFile, error) {
 		case hidden && d.IsDir():
 			return filepath.SkipDir
 		case !hidden && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
-			files = append(files, ruleFile{path, bundle})
+			files = append(files, ruleFile{path: path, bundle: bundle})
 		}
 		return nil
 	})
@@ -91,7 +97,7 @@ func readRules(io *cli, f ruleFile) ([]byte, error) {
 
 // fileRule is a rule with its file.
 type fileRule struct {
-	document.Document
+	document.Parsed
 	ruleFile
 }
 
@@ -111,7 +117,7 @@ func parseChecking(io *cli, files []ruleFile, known calendars.Set, check func(da
 		if err != nil {
 			return nil, nil, err
 		}
-		docs, err := rules.ParseAgainst(data, file.name(), known)
+		docs, err := rules.ParseWithTexts(data, file.name(), known)
 		if err == nil {
 			err = check(data, file.name())
 		}

@@ -188,7 +188,7 @@ func TestRuleVerbs(t *testing.T) {
 	n := newInProcessNode(t)
 	n.expect(0, []string{"rule", "list"}, "no rules; write a first one with deadman rule new")
 	file := writeFile(t, filepath.Join(t.TempDir(), "shop"), "rule.yaml", goodRule)
-	n.mustRun("rule", "apply", "-f", file)
+	n.mustRun("rule", "apply", "-f", filepath.Dir(file)) // from then on the single file is in its bundle, too
 	writeFile(t, filepath.Dir(file), "rule.yaml", strings.Replace(goodRule, "after: 1h", "after: 2h", 1))
 	n.mustRun("job", "create", "order-unshipped", "7", "--event", `{"id": "7"}`)
 	n.expect(0, []string{"rule", "apply", "-f", file, "--apply-to", "pending"}, "version 2  1 pending job moved")

@@ -164,6 +164,7 @@ func (s *RuleStore) Save(ctx context.Context, r rules.RuleVersion, version int32
 	if err != nil {
 		return r, wrapErr("save rule", err)
 	}
+	r.Text = ""
 	return r, nil
 }
 
@@ -176,6 +177,33 @@ WHERE r.name = $1 AND r.deleted_at IS NULL ORDER BY v.version DESC LIMIT 1`, r.N
 		return false, err
 	}
 	return !slices.Equal(saved[0].WaitsFor(), r.WaitsFor()), nil
+}
+
+// Text implements rules.Store.
+func (s *RuleStore) Text(ctx context.Context, ruleID, version int32) (string, error) {
+	ctx, cancel := withDBTimeout(ctx)
+	defer cancel()
+	var text sql.NullString
+	err := s.read.QueryRowContext(ctx, `SELECT author_text FROM rule_version WHERE rule_id = $1 AND version = $2`, ruleID, version).Scan((*sql.NullString)(&text))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = futurejobs.ErrNotFound
+	}
+	if err != nil {
+		return "", fmt.Errorf("text of version %d of rule %d: %w", version, ruleID, asUnavailable(err))
+	}
+	return text.String, nil
+}
+
+// SetText implements rules.Store.
+func (s *RuleStore) SetText(ctx context.Context, ruleID, version int32, text string) error {
+	n, err := exec(ctx, s.db, `UPDATE rule_version SET author_text = $1 WHERE rule_id = $2 AND version = $3`, optional(text), ruleID, version)
+	if err == nil && n == 0 {
+		err = futurejobs.ErrNotFound
+	}
+	if err != nil {
+		return wrapErr("set the text of a rule", err)
+	}
+	return nil
 }
 
 // Pause implements rules.Store.

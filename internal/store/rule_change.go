@@ -244,8 +244,8 @@ SELECT coalesce(max(v.version), 0) + 1 FROM rule_version v JOIN rule r ON r.id =
 		return 0, err
 	}
 	_, err = exec(ctx, c.tx, `
-INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, saved_by, revision, bounds) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		r.RuleID, version, string(r.Document), string(reads), r.Bundle, r.SavedAt, escape(r.SavedBy), c.revision, bounds)
+INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, saved_by, revision, bounds, author_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		r.RuleID, version, string(r.Document), string(reads), r.Bundle, r.SavedAt, escape(r.SavedBy), c.revision, bounds, optional(r.Text))
 	return version, err
 }
 

@@ -10,6 +10,9 @@ import (
 // Parsed is a document with the places of its fields in a text.
 type Parsed struct {
 	Document
+	// Text is the document as its author wrote it in YAML, with comments; empty: it is JSON, or shares its first line with
+	// the header of the document.
+	Text     string
 	Single   map[string]bool // lists that were written as the one mapping they hold, by their pointers
 	places   map[string]place
 	problems Problems // with the form
@@ -19,11 +22,12 @@ type Parsed struct {
 // own.
 func Read(text []byte) ([]Parsed, Problems) {
 	nodes, problems := readText(text)
+	texts := documentTexts(text)
 	var all []Parsed
 	for _, n := range nodes {
 		r := reader{places: map[string]place{"": n.place}, single: make(map[string]bool)}
 		d := r.document(n)
-		all = append(all, Parsed{Document: d, Single: r.single, places: r.places, problems: r.problems})
+		all = append(all, Parsed{Document: d, Text: textAt(texts, n.place.line), Single: r.single, places: r.places, problems: r.problems})
 	}
 	return all, problems
 }

@@ -149,7 +149,7 @@ func (u editorPages) saveRule(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		action := "saved"
-		if !change.Changed {
+		if !change.Changed && !change.TextChanged {
 			action = "kept"
 		}
 		http.Redirect(w, r, withFlash(rulePath(change.Rule.Name), action), http.StatusSeeOther)

@@ -123,6 +123,42 @@ func changesAreLoadedAlone(t *testing.T, w *fixture) {
 	}
 }
 
+// textsOfVersionsAreKept checks that the text of an author is kept beside each version, and that lists leave it out.
+func textsOfVersionsAreKept(t *testing.T, w *fixture) {
+	r := rules.RuleVersion{Name: "payment", Entity: "payment", Document: []byte(`{"a":1}`), Text: "# why ☃\na: 1\n"}
+	v1 := must[rules.RuleVersion](t)(w.Save(w.ctx(), r, 0))
+	r.Document, r.Text = []byte(`{"a":2}`), ""
+	v2 := must[rules.RuleVersion](t)(w.Save(w.ctx(), r, 1))
+	check := func(v rules.RuleVersion, want string) {
+		t.Helper()
+		if got := must[string](t)(w.Text(w.ctx(), v.RuleID, v.Version)); got != want {
+			t.Errorf("version %d has the text %q, want %q", v.Version, got, want)
+		}
+	}
+	check(v1, "# why ☃\na: 1\n")
+	check(v2, "")
+	before := must[int64](t)(w.Revision(w.ctx()))
+	w.must(w.SetText(w.ctx(), v2.RuleID, v2.Version, "# two\na: 2\n"))
+	check(v1, "# why ☃\na: 1\n")
+	check(v2, "# two\na: 2\n")
+	w.must(w.SetText(w.ctx(), v2.RuleID, v2.Version, ""))
+	check(v2, "")
+	if after := must[int64](t)(w.Revision(w.ctx())); after != before {
+		t.Errorf("the revision went from %d to %d", before, after)
+	}
+	for _, v := range must[[]rules.RuleVersion](t)(w.Named(w.ctx(), "payment")) {
+		if v.Text != "" {
+			t.Errorf("version %d is listed with its text", v.Version)
+		}
+	}
+	if _, err := w.Text(w.ctx(), v2.RuleID, 3); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("a version that does not exist: %v", err)
+	}
+	if err := w.SetText(w.ctx(), v2.RuleID, 3, "# three\n"); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("a version that does not exist: %v", err)
+	}
+}
+
 func rulesKeepTheirEntity(_ *testing.T, w *fixture) {
 	checkRefused(w, rules.ErrEntityChanged, func() error {
 		_, err := w.Save(w.ctx(), rules.RuleVersion{Name: w.rule.Name, Entity: "parcel", Document: []byte(`{}`)}, rules.AnyVersion)

@@ -110,6 +110,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"load/planned":            plannedJobsAreCounted,
 	"load/prune":              loadsAreForgotten,
 	"rule/save":               rulesAreSaved,
+	"rule/text":               textsOfVersionsAreKept,
 	"rule/prune":              versionsArePruned,
 	"rule/changes":            changesAreLoadedAlone,
 	"rule/behind":             rulesStartAfterAppliedEvents,

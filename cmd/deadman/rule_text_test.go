@@ -1,0 +1,79 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deadman/web"
+)
+
+// A rule keeps the comments and the layout of its author, over saves and in the editor's text.
+func TestRuleKeepsItsText(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	dir := filepath.Join(t.TempDir(), "shop")
+	commented := "# Orders are shipped within an hour.\n" + strings.Replace(goodRule, "after: 1h", "after: 60m", 1) + "\n# the end\n"
+	file := writeFile(t, dir, "a.yaml", commented+"---\n# the second\n"+ruleNamed("b"))
+	n.mustRun("rule", "apply", "-f", file)
+	if got := n.mustRun("rule", "get", "order-unshipped"); got != commented {
+		t.Errorf("saved\n%s\nand got\n%s", commented, got)
+	}
+	if got := n.mustRun("rule", "get", "b"); !strings.HasPrefix(got, "# the second\n\nname: b") {
+		t.Errorf("the second rule of the file: %s", got)
+	}
+
+	// A change of comments alone makes no version.
+	recommented := strings.Replace(commented, "within an hour", "soon", 1)
+	writeFile(t, dir, "a.yaml", recommented)
+	n.expect(0, []string{"rule", "apply", "-f", file}, "only comments or layout changed", "1 unchanged")
+	if got := n.mustRun("rule", "get", "order-unshipped"); got != recommented {
+		t.Errorf("after a change of comments: %s", got)
+	}
+	if page := readJSON[web.Page[web.RuleVersion]](n, "rule", "versions", "order-unshipped"); len(page.Items) != 1 {
+		t.Errorf("%d versions, want 1", len(page.Items))
+	}
+
+	// Each version has its own text; JSON has none.
+	writeFile(t, dir, "a.yaml", strings.Replace(recommented, "60m", "2h", 1))
+	n.mustRun("rule", "apply", "-f", file)
+	if got := n.mustRun("rule", "get", "order-unshipped", "--version", "1"); got != recommented {
+		t.Errorf("version 1: %s", got)
+	}
+	n.mustRun("rule", "apply", "-f", writeFile(t, dir, "c.json", n.mustRun("rule", "get", "order-unshipped", "-o", "json")))
+	if got := n.mustRun("rule", "get", "order-unshipped"); !strings.Contains(got, "# the end") || !strings.Contains(got, "after: 2h") {
+		t.Errorf("applied as JSON: %s", got)
+	}
+
+	// Comments that are removed are gone.
+	plain := writeFile(t, dir, "a.yaml", strings.Replace(strings.TrimSpace(goodRule), "1h", "2h", 1))
+	n.mustRun("rule", "apply", "-f", plain)
+	if got := n.mustRun("rule", "get", "order-unshipped"); strings.Contains(got, "#") || !strings.Contains(got, "{after: 2h") {
+		t.Errorf("without comments: %s", got)
+	}
+}
+
+// The rules of a single file are in no bundle, unless they belong to that of its folder or one is named.
+func TestSingleFileIsNoBundle(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	dir := filepath.Join(t.TempDir(), "shop")
+	a, b := writeFile(t, dir, "a.yaml", ruleNamed("a")), writeFile(t, dir, "b.yaml", ruleNamed("b"))
+	bundles := func(want map[string]string) {
+		t.Helper()
+		got := make(map[string]string)
+		for _, r := range readJSON[web.Page[web.Rule]](n, "rule", "list").Items {
+			got[r.Name] = r.Bundle
+		}
+		checkEqual(t, got, want)
+	}
+	n.mustRun("rule", "apply", "-f", a)
+	bundles(map[string]string{"a": ""})
+	n.mustRun("rule", "apply", "-f", b, "--bundle", "file:shop")
+	bundles(map[string]string{"a": "", "b": "file:shop"})
+	writeFile(t, dir, "b.yaml", strings.Replace(ruleNamed("b"), "1h", "2h", 1))
+	n.expect(0, []string{"rule", "apply", "-f", a, "-f", b}, "1 changed, 1 unchanged")
+	bundles(map[string]string{"a": "", "b": "file:shop"})
+	n.mustRun("rule", "apply", "-f", dir, "--adopt")
+	bundles(map[string]string{"a": "file:shop", "b": "file:shop"})
+}
