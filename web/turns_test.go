@@ -240,7 +240,7 @@ func TestManualChecksOfTenantAreSerialized(t *testing.T) {
 	}
 	tenants, operators := make(chan string, 2*each), make(chan string, each)
 	for _, name := range []string{"orders1", "orders-b"} {
-		header := s.newToken(name, "order-*", access.OnCall)
+		header := s.newToken(name, "order-*", access.Rules)
 		for range each {
 			check(header, tenants)
 		}
@@ -253,7 +253,7 @@ func TestManualChecksOfTenantAreSerialized(t *testing.T) {
 	for range running {
 		<-slow.entered
 	}
-	operator := s.newToken("operator", "", access.OnCall)
+	operator := s.newToken("operator", "", access.Rules)
 	for range each {
 		check(operator, operators)
 	}
@@ -286,7 +286,7 @@ func (usedUpJobActions) Check(context.Context, string, string) (web.CheckResult,
 // TestCheckBeyondAllowanceIsRefused checks the answer to a check by hand of a tenant whose allowance is used up.
 func TestCheckBeyondAllowanceIsRefused(t *testing.T) {
 	s := newFixture(t, closedNode, func(o *web.Options, s *fixture) { o.JobActions = usedUpJobActions{s} })
-	a := requestPath(t, s.Server, "POST", "/api/v1/jobs/order-unshipped/1/check", "", s.newToken("orders", "order-*", access.OnCall)...)
+	a := requestPath(t, s.Server, "POST", "/api/v1/jobs/order-unshipped/1/check", "", s.newToken("orders", "order-*", access.Rules)...)
 	if p := a.problem(t); a.StatusCode != 429 || a.Header.Get("Retry-After") != "7" || p.Type != web.TooManyRequests.URN() || !strings.Contains(p.Detail, "order-*") {
 		t.Errorf("%d retry %s %+v", a.StatusCode, a.Header.Get("Retry-After"), p)
 	}
