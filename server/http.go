@@ -5,7 +5,9 @@ import (
 	"net/http"
 
 	"deadman/internal/bus"
+	"deadman/internal/remotehandlers"
 	"deadman/internal/store"
+	"deadman/rules/document"
 	"deadman/web"
 )
 
@@ -29,4 +31,15 @@ type wire struct {
 func isLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
+}
+
+// handler returns the node's HTTP handler.
+func (n *node) handler(addr net.Addr) http.Handler {
+	streams := &streamReport{store: n.store, catalog: n.catalog, readers: n.intake.Status, streams: n.bus.Streams, conn: n.bus.Conn, now: n.clock.Now}
+	return web.New(web.Options{
+		Lists: n.store, Loads: n.store, JobActions: n.jobs, Acks: n.acks, Letters: n.letters, Outbox: n.store, Catalog: n.catalog, Hooks: n.hooks.hook, Rules: n.rules, Wire: wire{n.bus.EventPublisher, n.bus.AlertReader}, Health: n.readiness.conditions, Metrics: n.metrics,
+		Memory: n.store, Keeper: n.keeper, Logins: n.login.current.Load, Open: n.gate.allowsAnonymous, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.people.channels(), Streams: streams, Sources: n.sources.Set,
+		Handlers: n.answers, Pages: n.pages, Schemas: map[string]func() ([]byte, error){"rule": document.Schema, "handler": remotehandlers.Schema},
+		Faults: errorStatuses, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, TrustedProxies: n.TrustedProxies, TokenRate: n.TokenRate, Version: n.Version, Log: n.log, Now: n.clock.Now,
+	})
 }

@@ -52,7 +52,8 @@ func TestNeverReported(t *testing.T) {
 		}
 		return names
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(listed("")) == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); len(listed("")) == 0 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
 	}
 	if got := listed(""); !slices.Equal(got, []string{"beat"}) {
 		t.Errorf("never reported: %q, want beat", got)

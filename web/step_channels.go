@@ -66,7 +66,7 @@ func (a *stepChannelAPI) list(ctx context.Context, in *ruleChannelsIn) (out Rule
 	}
 	out.Steps = []StepChannels{}
 	for _, s := range rule.Document.Steps() {
-		like.Severity, like.Step = alerts.Severity(s.Severity), s.Name
+		like.Severity, like.Step = s.Severity, s.Name
 		out.Steps = append(out.Steps, StepChannels{s.Name, string(s.Severity), append([]string{}, a.channels.Reached(like)...)})
 	}
 	return out, nil

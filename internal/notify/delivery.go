@@ -125,7 +125,7 @@ func (n *sender) message(ctx context.Context, notice alerts.Notification) (Messa
 	if m.Alerts, m.Unclosed, err = n.store.Content(ctx, notice, contentSize); err != nil {
 		return m, err
 	}
-	if err = n.summarize(ctx, &m); err != nil {
+	if err := n.summarize(ctx, &m); err != nil {
 		return m, err
 	}
 	closed, err := n.store.Closed(ctx, m.Alerts)

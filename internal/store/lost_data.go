@@ -95,7 +95,8 @@ func (s *AlertStore) forgetUnclosed(ctx context.Context) error {
 // openLosses returns the system alerts that no actor has closed and that match a filter, newest first. They cannot be
 // acknowledged.
 func (s *AlertStore) openLosses(ctx context.Context, f futurejobs.Filter, before alerts.ID) ([]futurejobs.ListedAlert, error) {
-	if f.Acknowledged != nil && *f.Acknowledged || f.Rule != "" && f.Rule != alerts.SystemRule || !strings.HasPrefix(alerts.SystemRule, f.RulePrefix) ||
+	if f.Acknowledged != nil && *f.Acknowledged || f.Rule != "" && f.Rule != alerts.SystemRule || !strings.HasPrefix(alerts.SystemRule, f.RulePrefix) || //nolint:gocritic // the rule has the prefix
+
 		f.Entity != "" && f.Entity != alerts.SystemEntity {
 		return nil, nil
 	}

@@ -221,7 +221,7 @@ func (s *QuotaStore) QuotaSpent(ctx context.Context, published, kept time.Time) 
 	}
 	var sums strings.Builder
 	for i, column := range spentColumns {
-		fmt.Fprintf(&sums, `, CAST(sum(CASE WHEN hour >= $%d THEN %s ELSE 0 END) AS bigint)`, i+1, column)
+		sums.WriteString(`, CAST(sum(CASE WHEN hour >= $` + itoa(int32(i+1)) + ` THEN ` + column + ` ELSE 0 END) AS bigint)`) //nolint:gosec // there are few
 	}
 	since := [...]time.Time{access.SpentAlerts: now, access.SpentAlertBytes: published, access.SpentKeptAlertBytes: kept, access.SpentKeptAnswerBytes: now.Add(-remembered)}
 	var args []any

@@ -184,7 +184,7 @@ func (s *RuleStore) Text(ctx context.Context, ruleID, version int32) (string, er
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	var text sql.NullString
-	err := s.read.QueryRowContext(ctx, `SELECT author_text FROM rule_version WHERE rule_id = $1 AND version = $2`, ruleID, version).Scan((*sql.NullString)(&text))
+	err := s.read.QueryRowContext(ctx, `SELECT author_text FROM rule_version WHERE rule_id = $1 AND version = $2`, ruleID, version).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = futurejobs.ErrNotFound
 	}

@@ -15,11 +15,13 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// openAlertsAreCounted checks that the counts of open alerts agree with their list, for each filter.
-func openAlertsAreCounted(t *testing.T, w *fixture) {
-	other := w.save("payment-missing", "payment")
+// teams are values of the label team of open alerts, with characters that JSON escapes.
+var teams = []string{"", "shop", "a \"b\"\\", "nul\x00", "é<&>"}
+
+// raiseOpenAlerts raises alerts of twelve jobs, three of which are acknowledged, of an outage of other, and about lost
+// data.
+func raiseOpenAlerts(t *testing.T, w *fixture, other *futurejobs.Rule) {
 	createJobs(w, 20) // k000 to k019
-	teams := []string{"", "shop", "a \"b\"\\", "nul\x00", "é<&>"}
 	for i := range 12 {
 		key := fmt.Sprintf("k%03d", i)
 		j := w.one(key)
@@ -47,6 +49,12 @@ func openAlertsAreCounted(t *testing.T, w *fixture) {
 			t.Fatalf("a loss of data is not alerted: %v", err)
 		}
 	}
+}
+
+// openAlertsAreCounted checks that the counts of open alerts agree with their list, for each filter.
+func openAlertsAreCounted(t *testing.T, w *fixture) {
+	other := w.save("payment-missing", "payment")
+	raiseOpenAlerts(t, w, other)
 	now := must[time.Time](t)(w.Now(w.ctx()))
 	all := pages(t, futurejobs.Filter{Open: true}, w.Alerts)
 	yes, no := true, false

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"deadman/web"
+)
+
+// action is the result for a rule.
+type action string
+
+const (
+	created   action = "created"
+	changed   action = "changed"
+	unchanged action = "unchanged"
+	deleted   action = "deleted"
+)
+
+// applied is the result of applying a rule, or of a dry run.
+type applied struct {
+	Name    string `json:"name"`
+	File    string `json:"file,omitempty"`
+	Bundle  string `json:"bundle,omitempty"`
+	Action  action `json:"action"`
+	Version int32  `json:"version,omitempty"`         // 0: a dry run of a new rule
+	Moved   int    `json:"moved_jobs,omitempty"`      // pending jobs moved to the version
+	Past    int    `json:"backfilled_jobs,omitempty"` // jobs created from past events
+	Diff    string `json:"diff,omitempty"`
+
+	TextChanged bool `json:"text_changed,omitempty"` // comments or layout only
+
+	Partly   []web.PartialSubject `json:"partial_subjects,omitempty"`
+	Warnings []string             `json:"warnings,omitempty"` // skipped verifications, with reasons
+}
+
+func appliedBy(c web.RuleChange, from ruleFile) applied {
+	does := unchanged
+	switch {
+	case c.Created:
+		does = created
+	case c.Changed:
+		does = changed
+	}
+	return applied{
+		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
+		Version: c.Rule.Version, Moved: c.MovedJobs, Past: c.BackfilledJobs, Diff: c.Diff, TextChanged: c.TextChanged, Partly: c.PartialSubjects, Warnings: c.Warnings,
+	}
+}
+
+// pastOf counts the jobs created from past events.
+func pastOf(plan []applied) (n int) {
+	for _, r := range plan {
+		n += r.Past
+	}
+	return n
+}
+
+func namesOf(rules []applied) string {
+	names := make([]string, len(rules))
+	for i, r := range rules {
+		names[i] = r.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// printApplied prints the result for each rule.
+func printApplied(a *applyRun, all []applied) error {
+	if a.io.output == asJSON {
+		if all == nil {
+			all = []applied{}
+		}
+		return writeValue(a.io.out, map[string]any{"dry_run": a.dryRun, "rules": all})
+	}
+	counts, width := make(map[action]int), 0
+	for _, r := range all {
+		width = max(width, len(r.Name)) // names are ASCII
+	}
+	for _, r := range all {
+		counts[r.Action]++
+		if err := printAppliedRule(a.io, r, width); err != nil {
+			return err
+		}
+	}
+	var parts []string
+	for _, does := range []action{created, changed, unchanged, deleted} {
+		if counts[does] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[does], does))
+		}
+	}
+	end := ""
+	if a.dryRun {
+		end = " (dry run, no changes made)"
+	}
+	_, err := fmt.Fprintf(a.io.out, "%s: %s%s\n", number(len(all), "rule"), strings.Join(parts, ", "), end)
+	return err
+}
+
+var actionColours = map[action]colour{created: green, changed: yellow, unchanged: dim, deleted: red}
+
+func printAppliedRule(io *cli, r applied, width int) error {
+	about := ""
+	if r.Version > 0 {
+		about = fmt.Sprintf("  version %d", r.Version)
+	}
+	if r.TextChanged {
+		about += "  only comments or layout changed"
+	}
+	if r.Moved > 0 {
+		about += "  " + number(r.Moved, "pending job") + " moved"
+	}
+	if r.Past > 0 {
+		about += "  " + number(r.Past, "job") + " from past events"
+	}
+	_, err := fmt.Fprintf(io.out, "%s  %s%s%s\n", io.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
+		io.palette.paint(bold, fmt.Sprintf("%-*s", width, sanitize(r.Name))), about, io.palette.paint(dim, "  "+sanitize(cmp.Or(r.File, r.Bundle))))
+	for _, warning := range r.Warnings {
+		if err == nil {
+			_, err = fmt.Fprintf(io.out, "    %s %s\n", io.palette.paint(yellow, "warning:"), sanitize(warning))
+		}
+	}
+	if err == nil && r.Action == changed {
+		err = printDiff(io, r.Diff, "    ")
+	}
+	for _, s := range r.Partly {
+		if err == nil {
+			_, err = fmt.Fprintf(io.out, "    %s streams cover only part of subject %s: %s; to receive the rest, add it to a stream\n",
+				io.palette.paint(yellow, "note:"), sanitize(s.Subject), sanitize(strings.Join(s.Covered, ", ")))
+		}
+	}
+	return err
+}
