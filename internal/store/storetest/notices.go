@@ -90,6 +90,61 @@ func rulesAreRoutedFairly(t *testing.T, w *fixture) {
 	}
 }
 
+// messagesAreSummarized checks that a summary has the newest alert of each key once: the most severe of each rule, then the
+// next of each, and resolved keys last.
+func messagesAreSummarized(t *testing.T, w *fixture) {
+	w.must(w.Notify(w.ctx(), true))
+	order, payment := w.rule, w.save("payment", "order")
+	raise := func(rule *futurejobs.Rule, key string, status alerts.Status, severity alerts.Severity, ends bool) {
+		w.rule = rule
+		d := w.reschedule(w.one(key), w.slot().Add(time.Hour))
+		if ends {
+			d = w.exhausted(w.one(key))
+		}
+		d.Alerts[0].Status, d.Alerts[0].Severity = status, severity
+		w.settle(d)
+	}
+	w.start(w.slot(), "a", "b", "c")
+	w.rule = payment
+	w.start(w.slot(), "d")
+	raise(order, "a", alerts.Firing, alerts.Warning, false)
+	raise(order, "b", alerts.Firing, alerts.Warning, true)
+	raise(order, "c", alerts.Firing, alerts.Warning, false)
+	raise(payment, "d", alerts.Undetermined, alerts.Error, true)
+	raise(order, "a", alerts.Firing, alerts.Critical, true)
+	raise(order, "c", alerts.Resolved, alerts.Info, true)
+	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 100))...)))
+	claimed, _, err := w.ClaimNotification(w.ctx(), w.ready(w.slot()), w.slot().Add(time.Minute))
+	w.must(err)
+
+	check := func(limit int, want ...string) {
+		t.Helper()
+		m := must[alerts.Summary](t)(w.Summary(w.ctx(), claimed, limit))
+		var keys []string
+		for _, k := range m.Keys {
+			keys = append(keys, k.Rule+"/"+k.Key+" "+string(k.Severity))
+			if k.IsResolved() != (k.Key == "c") {
+				t.Errorf("%s is resolved: %t", k.Key, k.IsResolved())
+			}
+		}
+		if diff := cmp.Diff(want, keys); diff != "" {
+			t.Errorf("the first %d keys (-want +got):\n%s", limit, diff)
+		}
+		counts := []alerts.KeyCount{
+			{Rule: order.Name, Severity: alerts.Critical, Count: 1},
+			{Rule: order.Name, Severity: alerts.Warning, Count: 1},
+			{Rule: order.Name, Resolved: true, Severity: alerts.Info, Count: 1},
+			{Rule: "payment", Severity: alerts.Error, Count: 1},
+		}
+		if diff := cmp.Diff(counts, m.Counts); diff != "" {
+			t.Errorf("counts (-want +got):\n%s", diff)
+		}
+	}
+	all := []string{order.Name + "/a critical", "payment/d error", order.Name + "/b warning", order.Name + "/c info"}
+	check(10, all...)
+	check(3, all[:3]...)
+}
+
 // messagesAreSent checks that a notification collects alerts until it is first tried, and is retried until the channel
 // accepts it.
 func messagesAreSent(t *testing.T, w *fixture) {

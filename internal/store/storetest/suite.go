@@ -236,6 +236,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"notification/send":       messagesAreSent,
 	"notification/close":      resolutionsFollowDeliveries,
 	"notification/order":      rulesAreRoutedFairly,
+	"notification/summary":    messagesAreSummarized,
 	"notification/forget":     messagesExpire,
 	"mute/end":                mutesEnd,
 	"mute/limit":              mutesHaveALimit,
