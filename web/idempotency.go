@@ -23,6 +23,9 @@ type IdempotencyStore interface {
 	// Begin returns nil to the first request with a key, and its answer to later ones. While the answer is missing it
 	// returns access.ErrRunning, and access.ErrOtherBody if the first request had another body.
 	Begin(ctx context.Context, key string, body [32]byte) (*access.StoredResponse, error)
+	// Applied reports whether the first request with a key made its change and has no stored answer. Begin returns nil to
+	// its repetition, which is executed and changes nothing.
+	Applied(ctx context.Context, key string) (bool, error)
 	// Finish stores the answer to the first request.
 	Finish(ctx context.Context, key string, r access.StoredResponse) error
 	// Forget frees the key, unless a change was made under it: that is stored with the change.
@@ -84,7 +87,7 @@ func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 	case before != nil:
 		replay(w, *before)
 	default:
-		if err := a.quotas.mayKeepAnswer(ctx.Context()); err != nil {
+		if err := a.mayBegin(ctx.Context(), id); err != nil {
 			a.forget(r, id)
 			a.fail(w, r, err)
 			return
@@ -93,6 +96,23 @@ func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 			next(humachi.NewContext(ctx.Operation(), r.WithContext(access.WithOnce(r.Context(), id)), w))
 		})
 	}
+}
+
+// mayBegin refuses a request whose answer the quotas have no room for. A request that made its change before is not
+// refused: its client has to learn that.
+func (a *idempotency) mayBegin(ctx context.Context, id string) error {
+	full := a.quotas.mayKeepAnswer(ctx)
+	if full == nil {
+		return nil
+	}
+	applied, err := a.memory.Applied(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case applied:
+		return nil
+	}
+	return full
 }
 
 func (a *idempotency) wrongKey(key string) error {

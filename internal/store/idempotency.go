@@ -90,6 +90,12 @@ WHERE idempotency.at < $4
 	return reply, nil
 }
 
+// Applied reports whether a request was applied and has no stored answer.
+func (s *RequestStore) Applied(ctx context.Context, key string) (bool, error) {
+	_, applied, err := outcome(ctx, s.read, key)
+	return applied, err
+}
+
 // answered returns the stored answer of a known request.
 func answered(ctx context.Context, tx *sql.Tx, key string, body [32]byte) (*access.StoredResponse, error) {
 	var had, reply []byte

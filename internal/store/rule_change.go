@@ -246,8 +246,16 @@ SELECT coalesce(max(v.version), 0) + 1 FROM rule_version v JOIN rule r ON r.id =
 	_, err = exec(ctx, c.tx, `
 INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, saved_by, revision, bounds, author_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		r.RuleID, version, string(r.Document), string(reads), r.Bundle, r.SavedAt, escape(r.SavedBy), c.revision, bounds, optional(r.Text))
+	if err == nil {
+		_, err = exec(ctx, c.tx, `UPDATE rule_version SET author_text = NULL WHERE rule_id = $1 AND version <= $2 AND author_text IS NOT NULL`,
+			r.RuleID, version-keptTexts)
+	}
 	return version, err
 }
+
+// keptTexts is the number of newest versions of a rule that keep the text of their author. Others have the YAML of their
+// documents.
+const keptTexts = 10
 
 // audit records an action on the rule in the audit log.
 func (c *ruleChange) audit(ctx context.Context, action access.Action, detail string) error {

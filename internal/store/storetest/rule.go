@@ -146,15 +146,22 @@ func textsOfVersionsAreKept(t *testing.T, w *fixture) {
 	if after := must[int64](t)(w.Revision(w.ctx())); after != before {
 		t.Errorf("the revision went from %d to %d", before, after)
 	}
+	for n := range int32(9) {
+		r.Text = "# again\n"
+		must[rules.RuleVersion](t)(w.Save(w.ctx(), r, 2+n))
+	}
+	check(v1, "")
+	check(rules.RuleVersion{RuleID: v1.RuleID, Version: 11}, "# again\n")
+	check(rules.RuleVersion{RuleID: v1.RuleID, Version: 3}, "# again\n")
 	for _, v := range must[[]rules.RuleVersion](t)(w.Named(w.ctx(), "payment")) {
 		if v.Text != "" {
 			t.Errorf("version %d is listed with its text", v.Version)
 		}
 	}
-	if _, err := w.Text(w.ctx(), v2.RuleID, 3); !errors.Is(err, futurejobs.ErrNotFound) {
+	if _, err := w.Text(w.ctx(), v2.RuleID, 99); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("a version that does not exist: %v", err)
 	}
-	if err := w.SetText(w.ctx(), v2.RuleID, 3, "# three\n"); !errors.Is(err, futurejobs.ErrNotFound) {
+	if err := w.SetText(w.ctx(), v2.RuleID, 99, "# three\n"); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("a version that does not exist: %v", err)
 	}
 }
