@@ -220,8 +220,8 @@ func (s *QuotaStore) QuotaSpent(ctx context.Context, published, kept time.Time) 
 		return nil, err
 	}
 	var sums strings.Builder
-	for i, column := range spentColumns {
-		sums.WriteString(`, CAST(sum(CASE WHEN hour >= $` + itoa(int32(i+1)) + ` THEN ` + column + ` ELSE 0 END) AS bigint)`) //nolint:gosec // there are few
+	for _, column := range spentColumns {
+		sums.WriteString(`, CAST(sum(CASE WHEN hour >= ? THEN ` + column + ` ELSE 0 END) AS bigint)`)
 	}
 	since := [...]time.Time{access.SpentAlerts: now, access.SpentAlertBytes: published, access.SpentKeptAlertBytes: kept, access.SpentKeptAnswerBytes: now.Add(-remembered)}
 	var args []any
@@ -234,7 +234,7 @@ func (s *QuotaStore) QuotaSpent(ctx context.Context, published, kept time.Time) 
 			dest = append(dest, &one.spent[i])
 		}
 		return r.Scan(dest...)
-	}, `SELECT prefix`+sums.String()+` FROM quota_hour GROUP BY prefix`, args...)
+	}, rebindPlaceholders(`SELECT prefix`+sums.String()+` FROM quota_hour GROUP BY prefix`), args...)
 	if err != nil {
 		return nil, wrapErr("quota hours", err)
 	}
