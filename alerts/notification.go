@@ -71,11 +71,54 @@ type Assignment struct {
 	Unclosed     bool // it fires, and no alert of the plan closes it
 }
 
-// Plan assigns new alerts to notifications. It is applied atomically.
+// JobAck is the acknowledgement of a job.
+type JobAck struct {
+	Shard int16
+	JobID int64
+	Alert ID   // the acknowledged alert
+	All   []ID // all alerts of the job, oldest first; empty: the job has ended
+	By    string
+	At    time.Time
+	Until time.Time // checks.Forever: until the job is resolved
+	Note  string
+}
+
+// ShownAck is an acknowledgement in a notification.
+type ShownAck struct {
+	Alert Alert // the acknowledged alert
+	By    string
+	Until time.Time
+	Note  string
+}
+
+// AckCount counts the jobs of a notification that one acknowledgement covers.
+type AckCount struct {
+	By    string
+	Until time.Time
+	Note  string
+	Count int
+}
+
+// AckSummary is the acknowledgements of a notification.
+type AckSummary struct {
+	Counts []AckCount // the first ones, highest number first
+	First  []ShownAck
+}
+
+// AckAssignment assigns an acknowledgement to a notification.
+type AckAssignment struct {
+	Ack          JobAck
+	Notification int // index in the plan's Notifications
+}
+
+// Plan assigns new alerts and acknowledgements to notifications. It is applied atomically.
 type Plan struct {
 	Alerts        []Alert        // alerts routed by the plan; they close the alerts in their Closes
 	Notifications []Notification // new ones, and open ones (with an ID) with the number of alerts added to them
 	Assignments   []Assignment
+
+	Acks           []JobAck // acknowledgements that the plan tells, or that no channel has to know
+	AckAssignments []AckAssignment
 }
 
 // PriorDelivery records an earlier delivery of an alert.

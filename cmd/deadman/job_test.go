@@ -62,7 +62,7 @@ func TestJobVerbs(t *testing.T) {
 	n.expect(0, []string{"history", "list", "--before", "-1h"}, "no ended jobs")
 	n.expect(2, []string{"history", "list", "--after", "soon"}, "--after", `invalid time "soon"`)
 	n.expect(0, []string{"alert", "list", "--status", "firing", "--severity", "critical", "--after", "-1h"}, "no alerts")
-	n.expect(1, []string{"alert", "list", "--status", "fired"}, "query.status")
+	n.expect(2, []string{"alert", "list", "--status", "fired"}, "--status")
 }
 
 // TestJobsOfFile checks that the jobs of a file are created in several requests, and that errors name the lines of

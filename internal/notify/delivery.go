@@ -42,6 +42,13 @@ type channelSet struct {
 	channels map[string]Channel
 }
 
+// receivesAcks reports whether a channel is told of acknowledgements. Alertmanager's format has none, and an incident of
+// PagerDuty is about a topic, whose other alerts an acknowledgement would silence.
+func (s *channelSet) receivesAcks(channel string) bool {
+	spec, ok := s.specs[channel]
+	return ok && spec.Kind != Alertmanager && spec.Kind != PagerDuty
+}
+
 // Wake signals new alerts. It is only a hint, as the notifier also polls.
 func (n *sender) Wake() {
 	select {
@@ -158,6 +165,12 @@ func (n *sender) summarize(ctx context.Context, m *Message) error {
 		return err
 	}
 	m.Counts = summary.Counts
+	if m.Acks, err = n.store.NoticeAcks(ctx, m.Notification, shownKeys); err != nil {
+		return err
+	}
+	for i, k := range m.Acks.First {
+		m.Acks.First[i].Alert.URL = n.alertURL(k.Alert.ID)
+	}
 	for _, k := range summary.Keys {
 		state := KeyState{KeyState: k}
 		if state.Outlook, err = n.outlook(ctx, k.Alert); err != nil {

@@ -21,9 +21,10 @@ type Message struct {
 	Unclosed  int                        // number of alerts of the topic that still fire
 	Counts    []alerts.KeyCount          // of all keys
 	Keys      []KeyState                 // the first ones
-	PublicURL string                     // empty: no links
-	At        time.Time                  // time of sending
-	Zone      *time.Location             // of the times in texts; nil: UTC
+	Acks      alerts.AckSummary
+	PublicURL string         // empty: no links
+	At        time.Time      // time of sending
+	Zone      *time.Location // of the times in texts; nil: UTC
 }
 
 // KeyState is the state of a key in a message: its newest alert, with its link and its outlook.
@@ -85,6 +86,12 @@ func (m Message) Severity() alerts.Severity {
 func (m Message) Link() string {
 	if m.PublicURL == "" {
 		return ""
+	}
+	if m.isAck() {
+		if len(m.Acks.First) == 1 {
+			return m.Acks.First[0].Alert.URL
+		}
+		return m.PublicURL + "/alerts"
 	}
 	if k, ok := m.only(); ok {
 		return k.URL

@@ -19,6 +19,7 @@ import (
 // The limits and timing of a notifier.
 const (
 	unroutedBatch = 1000
+	ackBatch      = 200
 	mostMoves     = 10 // consecutive plans overtaken by concurrent ones, before that is an error
 	poll          = time.Second
 	claimTime     = time.Minute // a message whose sender died is retried after it
@@ -127,18 +128,14 @@ func (n *Notifier) Step(ctx context.Context) error {
 	if n.HasNoChannels() {
 		return nil
 	}
-	for more, moved := true, 0; more; {
-		if !n.holds() {
-			return nil
-		}
-		var err error
-		more, err = n.route(ctx)
-		if errors.Is(err, futurejobs.ErrCursorMoved) && moved < mostMoves {
-			more, err, moved = true, nil, moved+1
-		}
-		if err != nil {
-			return fmt.Errorf("route alerts: %w", err)
-		}
+	if err := n.routeAll(ctx, n.route); err != nil {
+		return fmt.Errorf("route alerts: %w", err)
+	}
+	if err := n.routeAll(ctx, n.routeAcks); err != nil {
+		return fmt.Errorf("route acknowledgements: %w", err)
+	}
+	if !n.holds() {
+		return nil
 	}
 	if err := n.giveUp(ctx); err != nil {
 		return err
@@ -149,6 +146,22 @@ func (n *Notifier) Step(ctx context.Context) error {
 	}
 	for _, notice := range ready {
 		n.start(ctx, notice)
+	}
+	return nil
+}
+
+// routeAll routes batches until there is none, or until another node is the notifying node. A plan that was overtaken
+// is made again.
+func (n *Notifier) routeAll(ctx context.Context, route func(context.Context) (more bool, err error)) error {
+	for more, moved := true, 0; more && n.holds(); {
+		var err error
+		more, err = route(ctx)
+		if errors.Is(err, futurejobs.ErrCursorMoved) && moved < mostMoves {
+			more, err, moved = true, nil, moved+1
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -185,6 +198,27 @@ func (n *Notifier) route(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	return len(unrouted) == unroutedBatch, n.store.ApplyPlan(ctx, plan)
+}
+
+// routeAcks routes a batch of acknowledgements, as route does.
+func (n *Notifier) routeAcks(ctx context.Context) (more bool, err error) {
+	acks, err := n.store.UnroutedAcks(ctx, ackBatch)
+	if err != nil || len(acks) == 0 {
+		return false, err
+	}
+	prior, err := n.store.AckDeliveries(ctx, acks)
+	if err != nil {
+		return false, err
+	}
+	p, err := n.newPlan(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	plan, err := p.planAcks(acks, prior, n.file.Load().receivesAcks)
+	if err != nil {
+		return false, err
+	}
+	return len(acks) == ackBatch, n.store.ApplyPlan(ctx, plan)
 }
 
 // Channels returns the states of the channels, sorted by name: the configured ones, and former ones with pending

@@ -102,6 +102,27 @@ func (p *planner) routeResolved(a alerts.Alert) error {
 	return nil
 }
 
+// planAcks assigns acknowledgements to the channels that received an alert of the job and hear of acknowledgements. A
+// job that has ended has none to tell.
+func (p *planner) planAcks(acks []alerts.JobAck, prior map[int64][]alerts.PriorDelivery, receivesAcks func(channel string) bool) (alerts.Plan, error) {
+	p.made.Acks = acks
+	for _, k := range acks {
+		for _, d := range prior[k.JobID] {
+			if !receivesAcks(d.Channel) {
+				continue
+			}
+			r := p.routeOf(d.Route)
+			l, err := p.laneOf(r, d.Channel)
+			if err != nil {
+				return alerts.Plan{}, err
+			}
+			i, _ := p.notice(l, r, d.Channel, d.Topic)
+			p.made.AckAssignments = append(p.made.AckAssignments, alerts.AckAssignment{Ack: k, Notification: i})
+		}
+	}
+	return p.made, nil
+}
+
 // routeOf returns the route with the name, or one with default limits if it no longer exists.
 func (p *planner) routeOf(name string) Route {
 	for _, r := range p.routes {

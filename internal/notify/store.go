@@ -20,6 +20,10 @@ type Planning interface {
 	UnroutedAlerts(ctx context.Context, limit int) ([]alerts.Alert, error)
 	// PriorDeliveries returns the deliveries of the alerts that the given ones close.
 	PriorDeliveries(ctx context.Context, closing []alerts.Alert) ([]alerts.PriorDelivery, error)
+	// UnroutedAcks returns up to limit acknowledgements that the channels of their alerts are not told yet.
+	UnroutedAcks(ctx context.Context, limit int) ([]alerts.JobAck, error)
+	// AckDeliveries returns the newest delivery to each channel of an alert of acknowledged jobs, by job.
+	AckDeliveries(ctx context.Context, acks []alerts.JobAck) (map[int64][]alerts.PriorDelivery, error)
 	// LiveMutes returns the mutes that have not ended, oldest first.
 	LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, error)
 	// Lane returns the newest messages of a lane, latest planned first.
@@ -35,6 +39,8 @@ type ContentStore interface {
 	Content(ctx context.Context, n alerts.Notification, limit int) (raised []alerts.Alert, unclosed int, err error)
 	// Summary returns the state of the keys of a message, with the alerts of up to limit of them.
 	Summary(ctx context.Context, n alerts.Notification, limit int) (alerts.Summary, error)
+	// NoticeAcks returns the acknowledgements of a message: counts, and up to limit of them.
+	NoticeAcks(ctx context.Context, n alerts.Notification, limit int) (alerts.AckSummary, error)
 	// Closed returns the alerts that the given ones close, if still stored.
 	Closed(ctx context.Context, closing []alerts.Alert) ([]alerts.Alert, error)
 }

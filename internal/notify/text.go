@@ -28,6 +28,9 @@ const (
 
 // Title returns the title of the message, on one line: the alert, or the numbers of keys by severity.
 func (m Message) Title() string {
+	if m.isAck() {
+		return m.ackTitle()
+	}
 	if k, ok := m.only(); ok {
 		return line("["+rank(k)+"] "+sentence(k), titleLength)
 	}
@@ -159,6 +162,9 @@ func (m Message) Text() string { return m.textOf(shownKeys) }
 
 // textOf returns the text of the message with lines for at most the given number of keys.
 func (m Message) textOf(limit int) string {
+	if m.isAck() {
+		return m.ackOnlyText(limit)
+	}
 	if k, ok := m.only(); ok {
 		return m.alertText(k, limit > 0)
 	}
@@ -187,6 +193,9 @@ func (m Message) alertText(k KeyState, full bool) string {
 			b.WriteString(instructions(k))
 		}
 		b.WriteString(m.stateText(k))
+	}
+	if m.acknowledgesOthers(k) {
+		b.WriteString(m.ackLines(0))
 	}
 	writeLine(&b, "", m.Link())
 	return b.String()
@@ -218,6 +227,7 @@ func (m Message) groupText(limit int) string {
 	}
 	writeLine(&b, "Next: ", m.nextText(next, true))
 	if limit > 0 {
+		b.WriteString(m.ackLines(0))
 		b.WriteString(ruleInstructions(m.keys(), len(rules) > 1))
 	}
 	writeLine(&b, "", m.Link())

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
 )
 
 // webhook is a channel that posts JSON, signed by Standard Webhooks 1.0 (https://www.standardwebhooks.com) if a
@@ -39,8 +40,11 @@ func newWebhook(s Spec, client *http.Client) (*webhook, error) {
 	return w, nil
 }
 
-// MessageType is the type of webhook messages.
-const MessageType = "dev.deadman.alerts"
+// The types of webhook messages.
+const (
+	MessageType    = "dev.deadman.alerts"
+	AckMessageType = "dev.deadman.acknowledgements" // has no alerts
+)
 
 // WebhookMessage is the body of a webhook request.
 type WebhookMessage struct {
@@ -63,6 +67,20 @@ type WebhookData struct {
 	Severities map[alerts.Severity]int `json:"severities"` // numbers of keys that are not resolved
 	Resolved   int                     `json:"resolved"`   // number of keys that are
 	Keys       []WebhookKey            `json:"keys"`       // the first 10
+
+	Acknowledgements []WebhookAcked `json:"acknowledgements,omitempty"` // of jobs; the first 10
+	Acknowledged     int            `json:"acknowledged,omitempty"`     // number of acknowledged jobs
+}
+
+// WebhookAcked is the JSON form of the acknowledgement of a job.
+type WebhookAcked struct {
+	Alert  alerts.ID `json:"alert"`
+	Rule   string    `json:"rule"`
+	Entity string    `json:"entity"`
+	Key    string    `json:"key"`
+	Text   string    `json:"text"`
+	WebhookAck
+	URL string `json:"url,omitempty"`
 }
 
 // WebhookKey is the JSON form of the state of a key.
@@ -109,22 +127,36 @@ func webhookKeys(keys []KeyState) []WebhookKey {
 			one.Next = &WebhookStep{n.Name, n.Severity, n.At.UTC(), n.To}
 		}
 		if a := k.Acknowledged; a != nil {
-			one.Acknowledged = &WebhookAck{By: a.By, Note: a.Note}
-			if !a.Active() {
-				one.Acknowledged.Until = a.Until.UTC()
-			}
+			ack := webhookAck(*a)
+			one.Acknowledged = &ack
 		}
 		all = append(all, one)
 	}
 	return all
 }
 
+func webhookAck(a futurejobs.Ack) WebhookAck {
+	w := WebhookAck{By: a.By, Note: a.Note}
+	if !a.Active() {
+		w.Until = a.Until.UTC()
+	}
+	return w
+}
+
 // data returns the JSON form of a message.
 func (m Message) data() WebhookData {
 	d := WebhookData{
 		Channel: m.Channel, Route: m.Route, Topic: m.Topic, Title: m.Title(), Count: m.Notification.Alerts,
-		Truncated: m.Notification.Alerts - len(m.Alerts), Alerts: m.Alerts, URL: m.Link(),
+		Truncated: m.Notification.Alerts - len(m.Alerts), Alerts: append([]alerts.Alert{}, m.Alerts...), URL: m.Link(),
 		Severities: make(map[alerts.Severity]int), Keys: webhookKeys(m.keys()),
+	}
+	d.Acknowledged = m.acked()
+	for _, k := range m.Acks.First {
+		a := k.Alert
+		d.Acknowledgements = append(d.Acknowledgements, WebhookAcked{
+			Alert: a.ID, Rule: a.Rule, Entity: a.Entity, Key: a.Key, Text: a.Text, URL: a.URL,
+			WebhookAck: webhookAck(futurejobs.Ack{By: k.By, Until: k.Until, Note: k.Note}),
+		})
 	}
 	for _, c := range m.counts() {
 		if c.Resolved {
@@ -138,7 +170,11 @@ func (m Message) data() WebhookData {
 
 // Send implements Channel.
 func (w *webhook) Send(ctx context.Context, m Message) error {
-	body, err := json.Marshal(WebhookMessage{Type: MessageType, Timestamp: m.At.UTC(), Data: m.data()})
+	kind := MessageType
+	if m.isAck() {
+		kind = AckMessageType
+	}
+	body, err := json.Marshal(WebhookMessage{Type: kind, Timestamp: m.At.UTC(), Data: m.data()})
 	if err != nil {
 		return err
 	}

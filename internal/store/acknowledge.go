@@ -32,10 +32,12 @@ func (k *readAck) ack() *futurejobs.Ack {
 	return &k.Ack
 }
 
-// ackWrite returns the statement that stores or deletes the acknowledgement of a job.
-func ackWrite(a futurejobs.AckOf) statement {
+// ackWrites returns the statements that store or delete the acknowledgement of a job, and queue it for notification.
+func ackWrites(a futurejobs.AckOf) []statement {
 	if a.Ack == nil {
-		return statement{dropAck, []any{a.Shard, a.JobID}}
+		of := []any{a.Shard, a.JobID}
+		return []statement{{dropAck, of}, {dropUnroutedAcks, of}}
 	}
-	return statement{keepAck, []any{a.Shard, a.JobID, a.Ack.Alert[:], escape(a.Ack.By), a.Ack.At, a.Ack.Until, escape(a.Ack.Note)}}
+	args := []any{a.Shard, a.JobID, a.Ack.Alert[:], escape(a.Ack.By), a.Ack.At, a.Ack.Until, escape(a.Ack.Note)}
+	return []statement{{keepAck, args}, {keepUnroutedAcks, args}}
 }

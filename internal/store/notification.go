@@ -32,6 +32,9 @@ func (s *NotificationStore) Notify(ctx context.Context, on bool) error {
 		if _, err := exec(ctx, tx, `DELETE FROM setting WHERE name = 'notify'`); err != nil {
 			return err
 		}
+		if _, err := exec(ctx, tx, `DELETE FROM unrouted_ack`); err != nil {
+			return err
+		}
 		_, err := exec(ctx, tx, `DELETE FROM alert_news`)
 		return err
 	})
@@ -134,6 +137,9 @@ func (s *NotificationStore) ApplyPlan(ctx context.Context, p alerts.Plan) error 
 		if err := deleteUnrouted(ctx, tx, p.Alerts); err != nil {
 			return err
 		}
+		if err := forgetUnroutedAcks(ctx, tx, p.Acks); err != nil {
+			return err
+		}
 		ids := make([]int64, len(p.Notifications))
 		for i, n := range p.Notifications {
 			var err error
@@ -145,6 +151,9 @@ func (s *NotificationStore) ApplyPlan(ctx context.Context, p alerts.Plan) error 
 			if err := deliver(ctx, tx, placed, ids); err != nil {
 				return err
 			}
+		}
+		if err := deliverAcks(ctx, tx, p.AckAssignments, ids); err != nil {
+			return err
 		}
 		return closed(p.Alerts, func(shard int16, ids []alerts.ID) error {
 			_, err := exec(ctx, tx, `UPDATE delivery SET unclosed = FALSE WHERE shard = $1 AND alert_id IN `+idParams(len(ids)), with(ids, shard)...)
@@ -372,6 +381,9 @@ func (s *NotificationStore) forgetNotices(ctx context.Context, before time.Time)
 		}
 	}
 	if _, err := exec(ctx, s.db, `DELETE FROM mute WHERE ends_at < $1`, before); err != nil {
+		return err
+	}
+	if _, err := exec(ctx, s.db, `DELETE FROM ack_notice WHERE notice IN (SELECT id FROM notice WHERE planned_at < $1 AND NOT (`+unfinished+`))`, before); err != nil {
 		return err
 	}
 	_, err := exec(ctx, s.db, `DELETE FROM notice WHERE planned_at < $1 AND NOT (`+unfinished+`)`, before)

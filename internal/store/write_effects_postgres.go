@@ -26,8 +26,9 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.EffectBatch, net f
 	}
 	queueChanges(q, net.Change)
 	for _, a := range net.Acks {
-		w := ackWrite(a)
-		q.Queue(w.text, w.args...)
+		for _, w := range ackWrites(a) {
+			q.Queue(w.text, w.args...)
+		}
 	}
 	queueUpdates(q, net.Update)
 	if err := queueOrders(q, net.Reorder); err != nil {

@@ -94,9 +94,10 @@ func (w netWriter) changeAll(net futurejobs.FoldResult) error {
 		}
 	}
 	for _, a := range net.Acks {
-		write := ackWrite(a)
-		if _, err := w.exec(write.text, write.args...); err != nil {
-			return err
+		for _, write := range ackWrites(a) {
+			if _, err := w.exec(write.text, write.args...); err != nil {
+				return err
+			}
 		}
 	}
 	for _, j := range net.Update {

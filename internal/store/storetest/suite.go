@@ -234,6 +234,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"balance/random":          balanceHolds,
 	"notification/unrouted":   alertsAreUnroutedWhileChannelsExist,
 	"notification/send":       messagesAreSent,
+	"notification/ack":        acknowledgementsAreSentOnce,
 	"notification/close":      resolutionsFollowDeliveries,
 	"notification/order":      rulesAreRoutedFairly,
 	"notification/summary":    messagesAreSummarized,
