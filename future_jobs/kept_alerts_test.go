@@ -1,13 +1,11 @@
 package futurejobs_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"deadman/alerts"
-	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/store/storetest"
@@ -30,18 +28,8 @@ func TestOnlyStoredAlertsOfChecksAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q access.Quotas
 		q.Set([]access.Quota{{Prefix: "slow"}}, 0)
-		e := runWithin(t, storetest.DataDir(t), &q, map[string]checks.Handler{
-			"slow": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
-				time.Sleep(2 * time.Second)
-				return checks.Answer{Outcome: checks.Exhausted, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Error}}}, nil
-			}),
-		}, withResolve)
-		e.publish("slow.created", "1")
-		time.Sleep(10 * time.Second)
-		e.applyEvents()
-		time.Sleep(time.Second) // it is being checked
-		e.publish("slow.done", "1")
-		time.Sleep(10 * time.Second)
+		e := runWithin(t, storetest.DataDir(t), &q, slowlyExhausted(), withResolve)
+		e.resolveDuringCheck("1")
 		if n := len(e.ended()); n != 1 || keptBytes(t, &q) != 0 {
 			t.Errorf("%d jobs ended, and %d bytes of alerts are counted, want a job and no alert", n, keptBytes(t, &q))
 		}

@@ -482,20 +482,31 @@ func TestStopSettlesRunningChecks(t *testing.T) {
 	})
 }
 
+// slowlyExhausted returns a handler of the rule slow whose checks take two seconds, raise an alert and end the job.
+func slowlyExhausted() map[string]checks.Handler {
+	return map[string]checks.Handler{
+		"slow": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+			time.Sleep(2 * time.Second)
+			return checks.Answer{Outcome: checks.Exhausted, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Error}}}, nil
+		}),
+	}
+}
+
+// resolveDuringCheck creates a job of the rule slow, and resolves it while its first check runs.
+func (e *engine) resolveDuringCheck(key string) {
+	e.Helper()
+	e.publish("slow.created", key)
+	time.Sleep(10 * time.Second)
+	e.applyEvents()
+	time.Sleep(time.Second) // it is being checked
+	e.publish("slow.done", key)
+	time.Sleep(10 * time.Second)
+}
+
 func TestJobThatChangedMeanwhileIsNotDecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := startEngine(t, map[string]checks.Handler{
-			"slow": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
-				time.Sleep(2 * time.Second)
-				return checks.Answer{Outcome: checks.Exhausted, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Error}}}, nil
-			}),
-		}, withResolve)
-		e.publish("slow.created", "1")
-		time.Sleep(10 * time.Second)
-		e.applyEvents()
-		time.Sleep(time.Second) // it is being checked
-		e.publish("slow.done", "1")
-		time.Sleep(10 * time.Second)
+		e := startEngine(t, slowlyExhausted(), withResolve)
+		e.resolveDuringCheck("1")
 		ended := e.ended()
 		if len(ended) != 1 || ended[0].Outcome != checks.Resolved {
 			t.Errorf("history has %+v, want one that is resolved", ended)

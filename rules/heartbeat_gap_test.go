@@ -58,7 +58,7 @@ func TestGapRestarts(t *testing.T) {
 		{name: "a long wait, for a second time", rule: everyDay, slot: "+2 10:10:00", received: "+2 10:09:00", count: 1},
 		{name: "a schedule, before the tick", rule: eachNight, slot: "+1 02:40:00", received: "+1 02:00:00"},
 		{name: "a schedule, after the tick", rule: eachNight, slot: "+1 02:40:00", received: "+1 02:00:01", next: "+2 02:40:00"},
-		{name: "what was said stays", rule: everyDay, slot: "+1 11:00:00", received: "+1 10:45:00", raisedAt: "+1 10:30:00", count: 1, step: 1, next: "+1 11:30:00"},
+		{name: "the raised alert stays", rule: everyDay, slot: "+1 11:00:00", received: "+1 10:45:00", raisedAt: "+1 10:30:00", count: 1, step: 1, next: "+1 11:30:00"},
 		{name: "and is climbed from", rule: everyDay, slot: "+1 11:30:00", received: "+1 10:45:00", raisedAt: "+1 10:30:00", count: 1, step: 1},
 		{name: "a step is not left out", rule: everyDay, slot: "+3 12:00:00", received: "+3 11:59:00", count: 1},
 	} {

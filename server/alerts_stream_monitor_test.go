@@ -47,9 +47,9 @@ func TestNotificationsOfFullStream(t *testing.T) {
 		}
 	}
 	holds(120_000)
-	second.eventually("it is said that it still fills up", func() bool { return len(r.stepList()) == 3 })
+	second.eventually("the alert fires again", func() bool { return len(r.stepList()) == 3 })
 	holds(10 << 20)
-	second.eventually("it is said that there is room", func() bool { return len(r.stepList()) == 4 })
+	second.eventually("the alert is resolved", func() bool { return len(r.stepList()) == 4 })
 	got := r.stepList()
 	if slices.Sort(got[1:3]); !slices.Equal(got, []string{"full firing", "filling firing", "full resolved", "filling resolved"}) {
 		t.Errorf("notified: %s", reported())
@@ -72,7 +72,7 @@ func TestNotificationsOfFillingEventStream(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n.eventually("it is said that events fill up", func() bool { return strings.Join(r.stepList(), ", ") == "filling firing" })
+	n.eventually("the alert fires", func() bool { return strings.Join(r.stepList(), ", ") == "filling firing" })
 	if texts := r.textList(); !strings.Contains(texts, "the stream DEADMAN_EVENTS is over 80 % full") || !strings.Contains(texts, "max_bytes") {
 		t.Errorf("it says %s", texts)
 	}
@@ -83,7 +83,7 @@ func TestNotificationsOfFillingEventStream(t *testing.T) {
 	if err := s.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.stepList(), "filling resolved") })
+	n.eventually("the alert is resolved", func() bool { return slices.Contains(r.stepList(), "filling resolved") })
 }
 
 // A recreated stream raises an alert, even if no node was running at the time.
@@ -106,7 +106,7 @@ func TestRecreatedAlertsStreamIsAlerted(t *testing.T) {
 		t.Fatal(err)
 	}
 	n = startReadyNode(t, c)
-	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.stepList(), "filling resolved") })
+	n.eventually("the alert is resolved", func() bool { return slices.Contains(r.stepList(), "filling resolved") })
 	n.eventually("the new stream is alerted as recreated", func() bool { return slices.Contains(r.stepList(), "recreated firing") })
 	if texts := r.textList(); !strings.Contains(texts, "deadman alert republish --since") {
 		t.Errorf("it says not what to do: %s", texts)

@@ -74,7 +74,7 @@ func TestEndToEndWithLeastPermissions(t *testing.T) {
 // An unreadable stream is reported at /readyz, because its jobs are not checked.
 func TestReadyzReportsUnreadableStream(t *testing.T) {
 	n := startReadyNode(t, server.Config{NATSURL: startRestrictedNATS(t, "$JS.API.CONSUMER.CREATE.ORDERS.>"), Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
-	n.eventually("it is said", func() bool {
+	n.eventually("an alert is raised", func() bool {
 		ok, detail, status := n.condition("ingest")
 		return !ok && strings.Contains(detail, "cannot be read") && status == http.StatusServiceUnavailable
 	})

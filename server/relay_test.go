@@ -51,7 +51,7 @@ func TestReadyzReportsFillingAlertsStream(t *testing.T) {
 			var ready struct {
 				Conditions []struct{ Name, Detail string }
 			}
-			n.eventually("it is said", func() bool {
+			n.eventually("an alert is raised", func() bool {
 				status := n.get("/readyz?all", &ready)
 				for _, got := range ready.Conditions {
 					if got.Name == "alerts_stream" && strings.Contains(got.Detail, c.detail) {

@@ -289,7 +289,7 @@ func TestRotatedFilesApplyWithoutRestart(t *testing.T) {
 			stop(s)
 			startServer(t, port, c.after)
 			if c.wantText != "" {
-				eventually(t, "it is said why the broker refuses", func() bool { return strings.Contains(strings.ToLower(log.String()), strings.ToLower(c.wantText)) })
+				eventually(t, "the log has the reason of the refusal", func() bool { return strings.Contains(strings.ToLower(log.String()), strings.ToLower(c.wantText)) })
 			}
 			c.rotate()
 			eventually(t, "the connection is back", b.Conn.Connected)

@@ -161,7 +161,7 @@ func TestDeletedStreamIsAlerted(t *testing.T) {
 			all := n.Status()
 			return len(all) == 1 && errors.Is(all[0].Err, events.ErrGone)
 		})
-		eventually(t, "it is said", func() bool { return len(w.systemAlerts()) > 0 })
+		eventually(t, "an alert is raised", func() bool { return len(w.systemAlerts()) > 0 })
 		w.checkGap("ORDERS", "was deleted")
 
 		// Its jobs continue in the stream that captures its subjects.

@@ -150,7 +150,7 @@ func (n *Notifier) Step(ctx context.Context) error {
 	return nil
 }
 
-// routeAll routes batches until there is none, or until another node is the notifying node. A plan that was overtaken
+// routeAll routes batches until none is left, or until another node is the notifying node. A plan that was overtaken
 // is made again.
 func (n *Notifier) routeAll(ctx context.Context, route func(context.Context) (more bool, err error)) error {
 	for more, moved := true, 0; more && n.holds(); {

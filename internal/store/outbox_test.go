@@ -17,7 +17,7 @@ func raiseAlerts(t *testing.T, s *store.Store, n int) (raised []alerts.Alert) {
 	t.Helper()
 	for i := range n {
 		a, ok, err := s.WriteSystemAlert(t.Context(), alerts.SystemAlert{
-			Topic: fmt.Sprintf("stream/%d", i), Status: alerts.Firing, Severity: alerts.Error, Since: time.Unix(int64(i), 0), Text: "it is said",
+			Topic: fmt.Sprintf("stream/%d", i), Status: alerts.Firing, Severity: alerts.Error, Since: time.Unix(int64(i), 0), Text: "an alert is raised",
 		})
 		if err != nil || !ok {
 			t.Fatal(ok, err)
