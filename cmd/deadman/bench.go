@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"deadman/internal/bench"
@@ -110,12 +111,12 @@ func checkBacklog(o bench.Options) error {
 	case o.Pending < 0 || o.Pending > benchMost:
 		return usage("--pending is %d; it must be from 0 to %d", o.Pending, benchMost)
 	case slices.Contains(o.Shapes, bench.Due) && o.Pending <= bench.FewPending:
-		return usage("--shape due compares with %s pending jobs; set --pending to a larger number", thousands(bench.FewPending))
+		return usage("--shape due compares with %s pending jobs; set --pending to a larger number", humanize.Comma(bench.FewPending))
 	case o.Scattered && o.DatabaseURL == "":
 		return usage("--scattered requires Postgres; set --database-url")
 	case o.Scattered && o.Pending < bench.ScatteredAt*o.Jobs:
 		return usage("--scattered: %s due jobs on separate pages require %s pending jobs; increase --pending or reduce --jobs",
-			thousands(int64(o.Jobs)), thousands(int64(bench.ScatteredAt*o.Jobs)))
+			humanize.Comma(int64(o.Jobs)), humanize.Comma(int64(bench.ScatteredAt*o.Jobs)))
 	case o.OldSnapshot && o.DatabaseURL == "":
 		return usage("--old-snapshot requires Postgres; set --database-url")
 	case o.OldSnapshot && !slices.ContainsFunc(o.Shapes, bench.Shape.Drains):
@@ -208,7 +209,7 @@ func printBenchReport(io *cli, where string, all []bench.Summary, advice []strin
 func printLeftSchemas(io *cli, all []bench.Left) {
 	for _, l := range all {
 		fmt.Fprintf(io.err, "schema %s (%s MB) belongs to another benchmark; if none is running, remove it: DROP SCHEMA %[1]s CASCADE\n",
-			l.Schema, thousands(max(l.Bytes>>20, 1)))
+			l.Schema, humanize.Comma(max(l.Bytes>>20, 1)))
 	}
 }
 
@@ -253,15 +254,17 @@ var benchColumns = []benchColumn{
 	column("min/s", func(s bench.Summary) cell { return dimCell("%s", benchRate(s.Least)) }),
 	column("max/s", func(s bench.Summary) cell { return dimCell("%s", benchRate(s.Most)) }),
 	{"ratio", func(s bench.Summary) cell { return colouredCell(bold, formatIf(!s.First, "%.2f", s.OfFloor)) }, "1"},
-	column("WAL/job", func(s bench.Summary) cell { return cellOf(formatIf(s.WAL > 0, "%s B", thousands(s.WAL))) }),
+	column("WAL/job", func(s bench.Summary) cell { return cellOf(formatIf(s.WAL > 0, "%s B", humanize.Comma(s.WAL))) }),
 	column("CPU/job", func(s bench.Summary) cell {
 		return cellOf(formatIf(s.CPU > 0, "%.1f µs", float64(s.CPU.Nanoseconds())/1e3))
 	}),
-	column("memory", func(s bench.Summary) cell { return cellOf(formatIf(s.Memory > 0, "%s MB", thousands(s.Memory>>20))) }),
+	column("memory", func(s bench.Summary) cell {
+		return cellOf(formatIf(s.Memory > 0, "%s MB", humanize.Comma(s.Memory>>20)))
+	}),
 	column("p50", func(s bench.Summary) cell { return cellOf(milliseconds(s.P50)) }),
 	column("p99", func(s bench.Summary) cell { return cellOf(milliseconds(s.P99)) }),
 	column("max", func(s bench.Summary) cell { return cellOf(milliseconds(s.Longest)) }),
-	column("pages/read", func(s bench.Summary) cell { return cellOf(formatIf(s.Buffers > 0, "%s", thousands(s.Buffers))) }),
+	column("pages/read", func(s bench.Summary) cell { return cellOf(formatIf(s.Buffers > 0, "%s", humanize.Comma(s.Buffers))) }),
 	column("idle pages/shard", func(s bench.Summary) cell { return cellOf(formatIf(s.Idle > 0, "%.1f", s.Idle)) }),
 }
 
@@ -303,7 +306,7 @@ func formatIf(is bool, format string, args ...any) string {
 }
 
 // benchRate formats a rate, rounded as in the RESULT lines.
-func benchRate(rate float64) string { return thousands(int64(math.RoundToEven(rate))) }
+func benchRate(rate float64) string { return humanize.Comma(int64(math.RoundToEven(rate))) }
 
 // milliseconds formats a duration with three digits or more. A zero gives an empty text.
 func milliseconds(d time.Duration) string {
@@ -315,6 +318,6 @@ func milliseconds(d time.Duration) string {
 	case ms < 100:
 		return fmt.Sprintf("%.1f ms", ms)
 	default:
-		return thousands(int64(math.Round(ms))) + " ms"
+		return humanize.Comma(int64(math.Round(ms))) + " ms"
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"deadman/web"
@@ -124,7 +125,7 @@ func (l *load) sendAll(ctx context.Context) error {
 				return err
 			}
 		}
-		l.bar.show(int(min(l.read, l.size)>>10), fmt.Sprintf("KiB, %s created", thousands(int64(l.total.Created))))
+		l.bar.show(int(min(l.read, l.size)>>10), fmt.Sprintf("KiB, %s created", humanize.Comma(int64(l.total.Created))))
 	}
 	return nil
 }
@@ -218,14 +219,14 @@ func (l *load) print(t web.BulkResult) error {
 		fmt.Fprintf(l.io.err, "%s: %s\n", l.io.palette.paint(red, at), sanitize(w.Message))
 	}
 	if more := t.Refused - refusedShown; more > 0 {
-		fmt.Fprintf(l.io.err, "and %s more; use -o json to list them\n", thousands(int64(more)))
+		fmt.Fprintf(l.io.err, "and %s more; use -o json to list them\n", humanize.Comma(int64(more)))
 	}
-	parts := []string{"created: " + thousands(int64(t.Created))}
+	parts := []string{"created: " + humanize.Comma(int64(t.Created))}
 	if t.Existed > 0 {
-		parts = append(parts, "existing: "+thousands(int64(t.Existed)))
+		parts = append(parts, "existing: "+humanize.Comma(int64(t.Existed)))
 	}
 	if t.Refused > 0 {
-		parts = append(parts, "refused: "+thousands(int64(t.Refused)))
+		parts = append(parts, "refused: "+humanize.Comma(int64(t.Refused)))
 	}
 	_, err := fmt.Fprintln(l.io.out, strings.Join(parts, "; "))
 	return err

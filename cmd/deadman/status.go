@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"deadman/web"
@@ -157,11 +158,11 @@ func (s nodeStatus) openText() string {
 	var parts []string
 	for _, severity := range slices.Backward(severities) {
 		if n := s.Open.Severities[severity]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", thousands(n), severity))
+			parts = append(parts, fmt.Sprintf("%s %s", humanize.Comma(n), severity))
 		}
 	}
 	if n := s.Open.Acknowledged; n > 0 {
-		parts = append(parts, thousands(n)+" acknowledged")
+		parts = append(parts, humanize.Comma(n)+" acknowledged")
 	}
 	return strings.Join(parts, ", ")
 }

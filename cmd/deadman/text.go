@@ -72,11 +72,3 @@ func number(n int, thing string) string {
 	}
 	return fmt.Sprintf("%d %s", n, thing)
 }
-
-// thousands formats an integer with separators, such as "100,000".
-func thousands(n int64) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
-}

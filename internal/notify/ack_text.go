@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"deadman/alerts"
+	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -72,7 +75,7 @@ func (m Message) ackLines(limit int) string {
 			b.WriteString("* " + line(sentence(KeyState{KeyState: alerts.KeyState{Alert: k.Alert}}), lineLength) + "\n")
 		}
 		if more := m.acked() - min(limit, len(m.Acks.First)); more > 0 && limit > 0 {
-			fmt.Fprintf(&b, "and %s more\n", grouped(more))
+			fmt.Fprintf(&b, "and %s more\n", humanize.Comma(int64(more)))
 		}
 	}
 	return b.String()
@@ -100,5 +103,19 @@ func countOf(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}
-	return grouped(n) + " " + noun
+	return humanize.Comma(int64(n)) + " " + noun
+}
+
+// ackText returns the person, the end and the note of an acknowledgement.
+func (m Message) ackText(a futurejobs.Ack) string {
+	text := "acknowledged by " + line(cmp.Or(a.By, "unknown"), 100)
+	if a.Until.Equal(checks.Forever) {
+		text += " until it is resolved"
+	} else {
+		text += " until " + m.timeText(a.Until)
+	}
+	if a.Note != "" {
+		text += fmt.Sprintf(" (%s)", line(a.Note, lineLength))
+	}
+	return text
 }

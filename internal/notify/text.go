@@ -10,9 +10,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
+
 	"deadman/alerts"
-	"deadman/checks"
-	futurejobs "deadman/future_jobs"
 )
 
 // The limits of a text, in keys, rules and characters.
@@ -142,7 +142,7 @@ func countText(counts []alerts.KeyCount) string {
 			if n > 1 && (s == alerts.Warning || s == alerts.Error) {
 				noun += "s"
 			}
-			parts = append(parts, grouped(n)+" "+noun)
+			parts = append(parts, humanize.Comma(int64(n))+" "+noun)
 		}
 	}
 	over := 0
@@ -152,7 +152,7 @@ func countText(counts []alerts.KeyCount) string {
 		}
 	}
 	if over > 0 {
-		parts = append(parts, grouped(over)+" resolved")
+		parts = append(parts, humanize.Comma(int64(over))+" resolved")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -260,7 +260,7 @@ func moreText(rest []alerts.KeyCount) string {
 	for _, c := range rest {
 		n += c.Count
 	}
-	return "and " + grouped(n) + " more: " + text
+	return "and " + humanize.Comma(int64(n)) + " more: " + text
 }
 
 // without returns the counts of the keys that are not shown.
@@ -345,20 +345,6 @@ func (m Message) stateOf(k KeyState, wantsNext bool) string {
 	return ""
 }
 
-// ackText returns the person, the end and the note of an acknowledgement.
-func (m Message) ackText(a futurejobs.Ack) string {
-	text := "acknowledged by " + line(cmp.Or(a.By, "unknown"), 100)
-	if a.Until.Equal(checks.Forever) {
-		text += " until it is resolved"
-	} else {
-		text += " until " + m.timeText(a.Until)
-	}
-	if a.Note != "" {
-		text += fmt.Sprintf(" (%s)", line(a.Note, lineLength))
-	}
-	return text
-}
-
 // nextText returns the next step, its severity, its time and, if complete, the channels that it reaches.
 func (m Message) nextText(n *NextStep, complete bool) string {
 	if n == nil {
@@ -404,13 +390,4 @@ func line(s string, limit int) string {
 		return string(runes[:limit-1]) + "…"
 	}
 	return s
-}
-
-// grouped formats a number with thousands separators: 4,812.
-func grouped(n int) string {
-	digits := fmt.Sprint(n)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/nats-io/nats.go/jetstream"
 
 	futurejobs "deadman/future_jobs"
@@ -156,8 +157,8 @@ func TestRealOrdersAndBacklog(t *testing.T) {
 
 	b := open(t, home, 1400, 900)
 	b.visit("/health")
-	due := thousands(len(waiting) + backlog)
-	b.waitForText("All systems operational", due+" planned", "Peak load: ", thousands(len(placed)))
+	due := humanize.Comma(int64(len(waiting) + backlog))
+	b.waitForText("All systems operational", due+" planned", "Peak load: ", humanize.Comma(int64(len(placed))))
 	b.click(".herd a")
 	b.waitForText("order-unshipped")
 	b.visit("/entities/order?key=" + url.QueryEscape(waiting[0]))
@@ -187,12 +188,4 @@ func TestRealOrdersAndBacklog(t *testing.T) {
 			}
 		}
 	}
-}
-
-// thousands formats a number as the pages do, such as "100,123".
-func thousands(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
