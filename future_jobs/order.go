@@ -32,8 +32,9 @@ const ClockSkew = 100 * time.Millisecond
 //
 // The order is stored with the job (Order) or, without a job, for the key (EarlyEvent).
 type ordering struct {
-	fold  *fold
-	early earlyEvents
+	fold      *fold
+	early     earlyEvents
+	replaying bool // a remembered change is played, which the jobs of kept triggers have already
 }
 
 // isOlder reports whether the event of an effect is older than the job, so that it does not apply. Events of the
@@ -151,9 +152,11 @@ func (o *ordering) recallChanges(a Start, e Effect, s *foldedJob, since time.Tim
 	}
 }
 
-// replay plays a remembered change.
+// replay plays a remembered change on a job. The jobs of its kept triggers have the change already, or began after it.
 func (o *ordering) replay(e Effect, s *foldedJob) {
 	s.endRun()
+	o.replaying = true
+	defer func() { o.replaying = false }()
 	e.Action.play(o.fold, e, s)
 }
 
@@ -210,7 +213,7 @@ func (o *ordering) keep(a Start, e Effect, s *foldedJob) {
 
 // changeKept applies an event to the jobs that earlier kept triggers would have begun.
 func (o *ordering) changeKept(e Effect, s *foldedJob, by changing) {
-	if e.Event == nil {
+	if e.Event == nil || o.replaying {
 		return
 	}
 	o.changeKeptThat(e, s, by, func(k *Kept) bool { return !e.Apart || !k.At.After(o.fold.eventTime(e)) })

@@ -441,6 +441,32 @@ func TestPauseAndItsResumeOfTwoStreams(t *testing.T) {
 	})
 }
 
+// A trigger that is older than the job replaces the job's trigger, and the changes so far are played on the job of the
+// older one. The job of the newer trigger has each of these changes once.
+func TestOlderTriggerLeavesPausesOfKeptJob(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *store.Store) {
+		s := newStreamFixture(t, db, "door", "keep", "AB", "C", "D")
+		at := anHourAgo()
+		after := func(seconds int) time.Time { return at.Add(time.Duration(seconds) * time.Second) }
+		for _, h := range []streamEvent{
+			{"door.opened.B", "front", after(20), ""},
+			{"door.held", "front", after(30), `,"held":false`},
+			{"door.held", "front", after(40), `,"held":true`},
+			{"door.opened.A", "front", after(5), ""},
+			{"door.closed", "front", after(10), ""},
+		} {
+			s.apply(h)
+		}
+		j := s.job("front")
+		if j == nil || !j.Since.Equal(after(20)) {
+			t.Fatalf("the job is %+v, want one since second 20", j)
+		}
+		if diff := cmp.Diff([]checks.Pause{{From: after(40)}}, j.Pauses); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}
+
 // News of two streams are read in any order, and the later ones count.
 func TestLaterOfTwoUpdatesCounts(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
