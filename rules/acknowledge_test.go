@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,11 +36,13 @@ func ackTimeline(t *testing.T, text, end string, story ...ackAction) (lines []st
 	job := *futurejobs.Fold([]futurejobs.Effect{begin}, futurejobs.FoldInput{}, tenOClock).Create[0]
 	job.ID = 1
 	over := false
+	// Without a change in between, an alert is the next step that the job had after the last alert or action.
+	name, severity, at, predicted := rule.NextStep(job, tenOClock)
 	checkUntil := func(through time.Time) {
 		for !over && !job.NextCheckAt.After(through) {
-			at, counted := job.NextCheckAt, job.CheckCount
-			d := rule.Engine().Check(t.Context(), job, at)
-			line := document.Duration(at.Sub(tenOClock)).String()
+			slot, counted := job.NextCheckAt, job.CheckCount
+			d := rule.Engine().Check(t.Context(), job, slot)
+			line := document.Duration(slot.Sub(tenOClock)).String()
 			for _, a := range d.Alerts {
 				line += fmt.Sprintf(" %s", a.Text)
 				if len(a.SkippedSteps) > 0 {
@@ -53,6 +56,12 @@ func ackTimeline(t *testing.T, text, end string, story ...ackAction) (lines []st
 				line += " " + string(d.Outcome)
 			}
 			lines, job = append(lines, line), d.Job
+			for _, a := range d.Alerts {
+				if !predicted || !strings.HasPrefix(name, a.Step) || severity != a.Severity || !at.Equal(slot) {
+					t.Errorf("%s: next was %v, %s (%s) at %s", line, predicted, name, severity, at.Sub(tenOClock))
+				}
+				name, severity, at, predicted = rule.NextStep(job, slot)
+			}
 		}
 	}
 	for _, s := range story {
@@ -75,6 +84,7 @@ func ackTimeline(t *testing.T, text, end string, story ...ackAction) (lines []st
 			t.Fatalf("at %s nothing changes: %+v", s.after, net)
 		}
 		job = net.Change[0]
+		name, severity, at, predicted = rule.NextStep(job, now)
 	}
 	checkUntil(tenOClock.Add(parseSpan(t, end)))
 	return lines

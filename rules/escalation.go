@@ -343,20 +343,3 @@ func (e *escalation) spreadIndex(key string) int {
 	}
 	return futurejobs.SpreadIndex(e.rule, key, e.spread)
 }
-
-// nextStep returns the step that a job raises next if nothing changes, and its slot. ok is false if there is none, or if
-// its time is unknown.
-func (e *escalation) nextStep(j futurejobs.Job, now time.Time) (next stepTime, ok bool) {
-	line, err := e.timeline(contextOf(j))
-	if err != nil {
-		return stepTime{}, false // the check reports the error
-	}
-	slot := e.upcoming(line, j.Step, now, j.AckedUntil)
-	n := e.due(line, slot)
-	if slot.IsZero() || n <= j.Step {
-		return stepTime{}, false
-	}
-	next = line[n-1]
-	next.at = latest(slot, e.grid.Up(j.SnoozedUntil))
-	return next, true
-}

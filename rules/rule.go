@@ -196,19 +196,6 @@ func (r *Rule) Steps() int {
 	return len(r.steps)
 }
 
-// NextStep returns the name and the severity of the step that a pending job raises next, and its slot. ok is false if
-// there is none, or if it is unknown: a handler decides it, or the job is paused.
-func (r *Rule) NextStep(j futurejobs.Job, now time.Time) (name string, severity alerts.Severity, at time.Time, ok bool) {
-	if r.document.Handler != "" || !j.PausedAt().IsZero() {
-		return "", "", time.Time{}, false
-	}
-	next, ok := r.nextStep(j, now)
-	if !ok {
-		return "", "", time.Time{}, false
-	}
-	return next.called(), next.severity, next.at, true
-}
-
 // HeldForever reports whether a check of a job at next is irrelevant: it only ends the hold of a missing heartbeat,
 // which is unlimited. It is for jobs whose first step was taken: every other check of those is within the horizon.
 func (r *Rule) HeldForever(next, now time.Time) bool {

@@ -122,7 +122,7 @@ func (a *acknowledgeAPI) acknowledge(ctx context.Context, in *struct {
 	if err != nil {
 		return Job{}, err
 	}
-	return a.view.whole(l), nil
+	return a.view.whole(ctx)(l), nil
 }
 
 func (a *acknowledgeAPI) unacknowledge(ctx context.Context, in *AlertPath) (Job, error) {
@@ -133,7 +133,7 @@ func (a *acknowledgeAPI) unacknowledge(ctx context.Context, in *AlertPath) (Job,
 	if err != nil {
 		return Job{}, err
 	}
-	return a.view.whole(l), nil
+	return a.view.whole(ctx)(l), nil
 }
 
 // mayAcknowledge returns not found if the alert's rule is hidden from the caller. The scope was checked before.

@@ -93,7 +93,7 @@ func TestAcknowledgementIsOver(t *testing.T) {
 	}
 	pages := map[string]string{
 		"/alerts": "further steps are suppressed", "/alerts/" + a.ID.String(): "Remove acknowledgement",
-		"/entities/order?key=1": "step escalated is suppressed", "/": "acknowledged by <bdi>loopback</bdi>",
+		"/entities/order?key=1": "Acknowledged by <b>", "/": "acknowledged by <bdi>loopback</bdi>",
 	}
 	for _, c := range []struct {
 		after time.Duration

@@ -69,7 +69,7 @@ func (a *entityAPI) get(ctx context.Context, entity, key string) (Entity, error)
 	if err != nil {
 		return e, err
 	}
-	e.Jobs, e.History = pageOf(jobs, a.view.whole), pageOf(history, wholeEnded)
+	e.Jobs, e.History = pageOf(jobs, a.view.whole(ctx)), pageOf(history, wholeEnded)
 	e.Alerts, err = a.alerts.alerts(ctx, f)
 	return e, err
 }

@@ -43,6 +43,8 @@ type LoadedRules interface {
 	Refresh(ctx context.Context) error
 	// Newest returns the newest version of a rule, or futurejobs.ErrNotFound.
 	Newest(name string) (*rules.Rule, error)
+	// NextSteps returns the next steps of jobs as of now.
+	NextSteps(now time.Time) *rules.NextSteps
 	// PlannedTicks returns how many jobs that schedules will create after now have their first check in each bucket of a
 	// span.
 	PlannedTicks(span futurejobs.BucketRange, now time.Time) []int

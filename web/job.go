@@ -10,6 +10,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/rules"
 )
 
 // Job is a pending job, as the API returns it. Durations are in seconds.
@@ -42,6 +43,8 @@ type Job struct {
 	CheckSecondsMax   float64 `json:"check_seconds_max" doc:"Duration of the longest check, in seconds."`
 
 	Alerts []alerts.ID `json:"alerts" nullable:"false" doc:"IDs of the alerts of the job, oldest first."`
+
+	NextAlert *NextAlert `json:"next_alert,omitempty" doc:"Alert that the job raises next if nothing changes. Absent in history."`
 
 	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Current acknowledgement. Further steps are suppressed until it ends."`
 
@@ -117,9 +120,16 @@ type jobView struct {
 	now     func() time.Time
 }
 
-func (a *jobView) pending(l futurejobs.ListedJob) Job {
-	j := newJob(l)
+// pending returns a function that shows the pending jobs of one list.
+func (a *jobView) pending(ctx context.Context) func(futurejobs.ListedJob) Job {
 	now := a.now()
+	steps := a.catalog.NextSteps(now)
+	return func(l futurejobs.ListedJob) Job { return a.pendingAt(ctx, l, steps, now) }
+}
+
+func (a *jobView) pendingAt(ctx context.Context, l futurejobs.ListedJob, steps *rules.NextSteps, now time.Time) Job {
+	j := newJob(l)
+	j.NextAlert = nextAlertOf(ctx, steps, l)
 	j.NextCheckAt = NextCheck(a.catalog, l.Rule, l.Job, now)
 	j.Status, j.Steps, j.Acknowledged = StatusOf(l.Job, now), a.stepsOf(l), AcknowledgedAs(l.Ack, now)
 	if l.SnoozedUntil.After(now) {
@@ -143,9 +153,14 @@ func (a *jobView) stepsOf(l futurejobs.ListedJob) int {
 	return newest.Steps()
 }
 
-// whole returns a pending job with its event, state and trail.
-func (a *jobView) whole(l futurejobs.ListedJob) Job {
-	j := a.pending(l)
+// whole returns a function that shows the pending jobs of one list with their events, states and trails.
+func (a *jobView) whole(ctx context.Context) func(futurejobs.ListedJob) Job {
+	pending := a.pending(ctx)
+	return func(l futurejobs.ListedJob) Job { return wholeJob(pending(l), l) }
+}
+
+// wholeJob adds the event, state and trail to a pending job.
+func wholeJob(j Job, l futurejobs.ListedJob) Job {
 	j.Event, j.State, j.Trail, j.BodiesOmitted = l.Event, l.State, trailOf(l.Trail), l.Omitted
 	for i := range j.Trail {
 		if j.NextCheckAt.IsZero() && j.Trail[i].Next.Equal(l.NextCheckAt) {
@@ -217,7 +232,7 @@ func (a *jobAPI) jobs(ctx context.Context, f futurejobs.Filter) (Page[Job], erro
 	if err != nil {
 		return Page[Job]{}, err
 	}
-	return pageOf(p, a.view.pending), nil
+	return pageOf(p, a.view.pending(ctx)), nil
 }
 
 func (a *jobAPI) get(ctx context.Context, of ref) (Job, error) {
@@ -225,7 +240,7 @@ func (a *jobAPI) get(ctx context.Context, of ref) (Job, error) {
 	if err != nil {
 		return Job{}, notPending(err)
 	}
-	return a.view.whole(l), nil
+	return a.view.whole(ctx)(l), nil
 }
 
 func notPending(err error) error {

@@ -65,7 +65,7 @@ func (a *jobActionAPI) create(ctx context.Context, in *struct{ Body JobRequest }
 	if err != nil {
 		return Job{}, err
 	}
-	return a.view.whole(l), nil
+	return a.view.whole(ctx)(l), nil
 }
 
 // jobInvalid returns the problem of a job that its rule refuses.
@@ -141,7 +141,7 @@ func (a *jobActionAPI) snooze(ctx context.Context, of ref, body SnoozeRequest) (
 	if err != nil {
 		return Job{}, notPending(err)
 	}
-	return a.view.whole(l), nil
+	return a.view.whole(ctx)(l), nil
 }
 
 // until returns the end of the snooze.

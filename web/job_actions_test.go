@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
@@ -147,5 +149,36 @@ func TestHistoryAndAlertsAreNarrowed(t *testing.T) {
 		if page := get[web.Page[map[string]any]](t, s.Server, "/api/v1/"+query); len(page.Items) != want {
 			t.Errorf("%s has %d, want %d: %v", query, len(page.Items), want, page.Items)
 		}
+	}
+}
+
+// A pending job names the alert that it raises next and the events that prevent it, in lists, by itself and on the pages.
+// Jobs that ended have none.
+func TestNextAlertOfJob(t *testing.T) {
+	s := newFixture(t)
+	s.createJob("1", 3*time.Hour, `{}`)
+	want := web.NextAlert{Status: "step", Step: "primary", Severity: "warning", At: s.rule.Grid.Up(s.now.Add(3 * time.Hour)), Unless: []string{"orders.shipped"}}
+	all := get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs").Items
+	all = append(all, get[web.Entity](t, s.Server, "/api/v1/entities/order/1").Jobs.Items...)
+	all = append(all, decodeJob(t, requestPath(t, s.Server, "GET", "/api/v1/jobs/order-unshipped/1", ""), 200))
+	if len(all) != 3 {
+		t.Fatalf("%+v", all)
+	}
+	for _, j := range all {
+		if diff := cmp.Diff(&want, j.NextAlert); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	for path, part := range map[string]string{
+		"/": ">primary</b>, <bdi class=\"faint\">unless orders.shipped</bdi>", "/jobs": ">primary</b>, <bdi class=\"faint\">unless orders.shipped</bdi>",
+		"/rules/order-unshipped": ">primary</b>, <bdi class=\"faint\">unless orders.shipped</bdi>", "/entities/order?key=1": "<bdi>unless orders.shipped</bdi>",
+	} {
+		if a := requestPath(t, s.Server, "GET", path, ""); !strings.Contains(a.body, part) {
+			t.Errorf("%s lacks %s: %s", path, part, a.body)
+		}
+	}
+	s.resolve("1")
+	if a := requestPath(t, s.Server, "GET", "/api/v1/history", ""); !strings.Contains(a.body, `"outcome":"resolved"`) || strings.Contains(a.body, "next_alert") {
+		t.Errorf("%s", a.body)
 	}
 }

@@ -23,7 +23,7 @@ func newJobCmd(io *cli) *cobra.Command {
 				{parameter: "due", does: "only due jobs", kind: filterFlag},
 				since("due_after", "", "due"), until("due_before", "", "due"),
 			},
-			none: "no pending jobs", drop: []string{"checks", "entity", "acked"}, header: []string{"next check", "rule", "entity", "key", "step", "checks", "status", "acked"},
+			none: "no pending jobs", drop: []string{"checks", "entity", "acked", "step"}, header: []string{"next check", "rule", "entity", "key", "step", "checks", "status", "acked", "next alert"},
 			row: jobRow,
 		}.command(io),
 		onJob(io, &cobra.Command{Use: "get RULE KEY", Short: "Show one pending job", RunE: io.with(getJob)}),
@@ -52,8 +52,16 @@ func jobRow(io *cli, j web.Job) []cell {
 	return []cell{
 		next, cellOf(j.Rule), cellOf(j.Entity), cellOf(j.Key),
 		numberCell(j.Step), numberCell(j.CheckAttempts), colouredCell(statusColour(j.Status), statusText(j)),
-		cellOf(ackedUntil(io, j.Acknowledged)),
+		cellOf(ackedUntil(io, j.Acknowledged)), nextAlertCell(j),
 	}
+}
+
+// nextAlertCell formats the alert that a job raises next.
+func nextAlertCell(j web.Job) cell {
+	if j.NextAlert == nil || j.NextAlert.Step == "" {
+		return dimCell("%s", j.NextAlert.Text())
+	}
+	return cellOf(j.NextAlert.Text())
 }
 
 // ackedUntil formats the end of an acknowledgement. It is empty without one.
@@ -130,6 +138,12 @@ func printNextCheck(s *keyValues, j web.Job) {
 		s.line("next check", "none scheduled")
 	}
 	s.instant("next check", j.NextCheckAt)
+	if next := j.NextAlert; next != nil {
+		s.line("next alert", "%s", next.Text())
+		if !next.At.Equal(j.NextCheckAt) {
+			s.instant("", next.At)
+		}
+	}
 }
 
 func seconds(s float64) time.Duration {

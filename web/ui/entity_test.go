@@ -59,7 +59,7 @@ func TestEntityPage(t *testing.T) {
 
 	b := open(t, home, 1400, 900)
 	b.visit("/entities/parcel?key=7")
-	b.waitForText("No parcels.arrived: started", "next check in", "snoozed", "next step: second",
+	b.waitForText("No parcels.arrived: started", "next check in", "snoozed", "next alert: ",
 		"no step due", "next check", `state.status = "OUT"`, "parcel 7 is late", "published", "updated", "parcels.moved", "snoozed", "started", "Past jobs", "resolved")
 	if n := strings.Count(b.text(), `parcel 7 is late`); n != 1 {
 		t.Errorf("the alert is there %d times", n)
@@ -108,7 +108,7 @@ func TestHandlerWithoutResponder(t *testing.T) {
 	b := open(t, home, 1400, 900)
 	b.visit("/entities/parcel?key=7")
 	b.waitForText("Handler absent is unreachable since", "next attempt", "no service answers on deadman.handlers.absent")
-	for _, wrong := range []string{": not resolved", "no steps left"} {
+	for _, wrong := range []string{": not resolved", "no further alert"} {
 		if strings.Contains(b.text(), wrong) {
 			t.Errorf("%q is told of a handler that said nothing:\n%s", wrong, b.text())
 		}

@@ -81,34 +81,6 @@ func TestStories(t *testing.T) {
 	}
 }
 
-func TestNextStep(t *testing.T) {
-	after := func(name string, h int) document.Step {
-		return document.Step{Name: name, After: document.Delay{Fixed: document.Duration(h) * document.Duration(time.Hour)}}
-	}
-	reminder := document.Step{Name: "reminder", Every: document.Duration(time.Hour), Times: 3}
-	nag := document.Step{Name: "nag", Every: document.Duration(time.Hour), Until: document.UntilAcknowledged}
-	for _, c := range []struct {
-		steps []document.Step
-		taken int
-		want  string
-	}{
-		{[]document.Step{after("first", 1), after("second", 2)}, 0, "first"},
-		{[]document.Step{after("first", 1), after("second", 2)}, 1, "second"},
-		{[]document.Step{after("first", 1), after("second", 2)}, 2, ""},
-		{[]document.Step{after("second", 2), after("first", 1)}, 0, "1 of 2"},
-		{[]document.Step{after("first", 1), reminder}, 2, "reminder 2 of 3"},
-		{[]document.Step{after("first", 1), reminder}, 4, ""},
-		{[]document.Step{after("first", 1), nag}, 0, "first"},
-		{[]document.Step{after("first", 1), nag}, 7, "nag (repeated)"},
-		{[]document.Step{{Name: "computed", After: document.Delay{Computed: "event.sla"}}, after("first", 1)}, 1, "2 of 2"},
-		{nil, 0, ""},
-	} {
-		if got := nextStep(c.steps, c.taken); got != c.want {
-			t.Errorf("%d taken of %+v: %q, want %q", c.taken, c.steps, got, c.want)
-		}
-	}
-}
-
 func TestMissingEventsOfJob(t *testing.T) {
 	on := func(subjects ...string) (list []document.Resolve) {
 		for _, s := range subjects {

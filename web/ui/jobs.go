@@ -28,6 +28,13 @@ func jobsOf(items []web.Job) []job {
 	return all
 }
 
+// nextJobs reads the first page of a list of pending jobs.
+func (c client) nextJobs(query url.Values) ([]job, error) {
+	var page web.Page[web.Job]
+	err := c.get("/jobs", query, &page)
+	return jobsOf(page.Items), err
+}
+
 // jobsView is the list of pending jobs, next due first.
 type jobsView struct {
 	listing

@@ -19,17 +19,19 @@ type pendingView struct {
 	Lacks   string     // the missing event, as the start of a sentence
 	Silent  time.Time  // start of undetermined checks; zero: none
 	OnTime  bool       // no heartbeat was missed so far
-	Step    string     // the next step, such as "reminder 2 of 3"; empty: none left
-	Taken   int        // number of steps taken
 	Notes   ruleNotes  // description and labels of the rule
 	Actions *actionRow // nil: none are possible
-	Decides string     // deciding handler; empty: the steps decide
 	Changed int32      // newest version of the rule, if it differs
+}
+
+// Suppressed reports whether further steps are suppressed until the job is resolved.
+func (w pendingView) Suppressed() bool {
+	return w.Acknowledged != nil && w.Acknowledged.Until.IsZero()
 }
 
 // waitingFor describes a pending job by the job's version of the rule.
 func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
-	w := pendingView{jobStory: s, ID: jobID(j.Rule, j.Key), Taken: j.Step}
+	w := pendingView{jobStory: s, ID: jobID(j.Rule, j.Key)}
 	var d document.Document
 	err := c.get(fmt.Sprintf("/rules/%s/versions/%d", pathEscape(j.Rule), j.RuleVersion), nil, &d)
 	if err != nil {
@@ -39,8 +41,7 @@ func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 		w.Lacks = "Not resolved" // the job exists even if its rule can't be read
 		return w, nil
 	}
-	w.Notes, w.Lacks, w.Step = notesOf(d.Description, s.labels()), missingEvent(d), nextStep(d.Escalate, j.Step)
-	w.Decides = d.Handler
+	w.Notes, w.Lacks = notesOf(d.Description, s.labels()), missingEvent(d)
 	if len(d.Resolve) == 0 && d.Trigger.Heartbeat == nil {
 		w.setLacks(d)
 	}
@@ -107,35 +108,4 @@ func missingEvent(d document.Document) string {
 		return "Handler " + d.Handler + ": not resolved"
 	}
 	return "Not resolved"
-}
-
-// nextStep returns the step after the taken ones. Computed steps may run in another order than written, so the result
-// is then a number instead of a name.
-func nextStep(steps []document.Step, taken int) string {
-	var names []string
-	rising, last := true, document.Duration(0)
-	for _, s := range steps {
-		times := max(s.Times, 1)
-		for turn := range times {
-			name := s.Name
-			if times > 1 {
-				name = fmt.Sprintf("%s %d of %d", s.Name, turn+1, times)
-			}
-			names = append(names, name)
-		}
-		rising = rising && s.At == "" && s.After.Computed == "" && (s.Every > 0 || s.After.Fixed >= last)
-		if s.Every == 0 {
-			last = s.After.Fixed
-		}
-		if s.Until != "" && taken >= len(names)-1 {
-			return s.Name + " (repeated)"
-		}
-	}
-	switch {
-	case taken >= len(names):
-		return ""
-	case !rising:
-		return fmt.Sprintf("%d of %d", taken+1, len(names))
-	}
-	return names[taken]
 }

@@ -24,6 +24,7 @@ type ruleView struct {
 	ToScale       bool // distances in the drawing are proportional to time
 	Subscriptions []subscriptionView
 	Facts         []ruleFact
+	Pending       []job // the jobs with the next checks
 	Versions      []web.RuleVersion
 	Changed       []diffLine // diff of the newest version
 	Trial         previewForm
@@ -44,6 +45,9 @@ var ruleMessages = flashMessages{
 	"saved": "Rule saved.", "kept": "No changes: no new version was created.",
 	"paused": "Rule paused.", "resumed": "Rule resumed.",
 }
+
+// ruleRows is the number of pending jobs on a rule's page.
+const ruleRows = "5"
 
 // shownVersions is the number of versions on a rule's page. The page of versions lists all of them.
 const shownVersions = 5
@@ -94,6 +98,9 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 	v.Begins, v.Steps, v.Handler, v.Subscriptions, v.Facts = triggerText(d.Trigger), escalationSteps(d), d.Handler, hearings(d), facts(d)
 	v.Drawing, v.ToScale = escalation(d)
 	if v.Reaches, err = c.channelsOf(name, ""); err != nil {
+		return v, err
+	}
+	if v.Pending, err = c.nextJobs(url.Values{"rule": {name}, "limit": {ruleRows}}); err != nil {
 		return v, err
 	}
 	if v.Versions, err = (versionClient{c}).versions(name, shownVersions); err != nil {
