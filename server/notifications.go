@@ -68,6 +68,7 @@ func (p *notifications) outlook(ctx context.Context, a alerts.Alert) (o notify.O
 		return o, err
 	}
 	now := p.now()
+	o.Pending = true
 	if job.Ack != nil && job.Ack.Holds(now) {
 		o.Acknowledged = job.Ack
 	}
@@ -115,6 +116,11 @@ func (p *notifications) channels() web.Channels {
 		return nil
 	}
 	return p.notifier
+}
+
+// hasAckLinks reports whether the links in messages of a channel acknowledge alerts.
+func (p *notifications) hasAckLinks(channel string) bool {
+	return p.notifier != nil && p.notifier.HasAckLinks(channel)
 }
 
 // conditions returns the condition of notifications, if any.

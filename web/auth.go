@@ -14,14 +14,16 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/internal/acklinks"
 	"deadman/internal/pings"
 )
 
 // public reports whether a path needs no token: health, login and logout, static files, hooks, with requests that carry
-// their own proof, and pings, with secret addresses.
+// their own proof, and pings and links that acknowledge alerts, with secret addresses.
 func public(path string) bool {
 	return path == "/healthz" || path == "/readyz" || path == loginPath || path == "/logout" || path == providerPath || path == callbackPath ||
-		strings.HasPrefix(path, StaticPath) || strings.HasPrefix(path, hooksPath) || strings.HasPrefix(path, pings.Prefix)
+		strings.HasPrefix(path, StaticPath) || strings.HasPrefix(path, hooksPath) || strings.HasPrefix(path, pings.Prefix) ||
+		strings.HasPrefix(path, acklinks.Prefix)
 }
 
 // authenticator finds who sends a request, and refuses what the sender may not do.

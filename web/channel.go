@@ -69,6 +69,7 @@ type Delivery struct {
 type channelAPI struct {
 	channels Channels       // nil: the node has none
 	keeper   *access.Tokens // nil: the node keeps no audit log
+	links    AckLinks       // nil: the node has none
 }
 
 func (a *channelAPI) register(all *operations) {
@@ -81,6 +82,12 @@ func (a *channelAPI) register(all *operations) {
 		Description: "The message is sent immediately, regardless of routes and mutes, and is not retried. The test is recorded in the audit log.",
 		Scope:       access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, withBody(a.test))
+	register(all, operation{
+		ID: "revoke-ack-links", Tag: tagPeople, Method: "DELETE", Path: "/channels/links", Summary: "revoke all links and buttons that acknowledge alerts",
+		Description: "Replaces the key of the links. All links and buttons in messages that were sent before are invalid at once, on all nodes. Later " +
+			"messages have new ones.",
+		Scope: access.Admin, Reach: reachAll,
+	}, noContent(a.revokeLinks))
 }
 
 // noChannels is the error of a node without channels.
@@ -126,4 +133,11 @@ func (a *channelAPI) test(ctx context.Context, in *struct {
 	}
 	err = noteTest(ctx, a.keeper, access.ChannelTest, "channel/"+string(in.Name), cmp.Or(reason, "taken"))
 	return ChannelTestResult{Channel: string(in.Name), Delivered: reason == "", Reason: reason}, err
+}
+
+func (a *channelAPI) revokeLinks(ctx context.Context, _ *nothing) error {
+	if a.links == nil {
+		return noChannels()
+	}
+	return a.links.Revoke(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"deadman/internal/access"
+	"deadman/internal/acklinks"
 )
 
 // The kinds of refused credentials, as labels of the metric and the log.
@@ -12,6 +13,7 @@ const (
 	byToken   = "token"
 	bySession = "session"
 	byLogin   = "login"
+	byLink    = "link" // acknowledges alerts
 	// Persons, named by a proxy's headers or a provider.
 	byProxy    = access.ByProxy
 	byProvider = access.ByOIDC
@@ -22,13 +24,16 @@ const (
 // credential is the secret of a request.
 type credential struct {
 	secret string
-	kind   string // byToken, bySession, byLogin or byProvider
+	kind   string // byToken, bySession, byLogin, byLink or byProvider
 }
 
 // denial returns the error for an invalid secret.
 func (c credential) denial() error {
-	if c.kind == bySession {
+	switch c.kind {
+	case bySession:
 		return sessionOver{}
+	case byLink:
+		return acklinks.ErrInvalid
 	}
 	return access.ErrDenied
 }

@@ -49,13 +49,14 @@ func (a *middlewares) access(next http.Handler) http.Handler {
 	})
 }
 
-// logged shortens a path for logs and answers: a possible ping URL is a secret, even if an extra slash or a capital
-// letter keeps it from matching.
+// logged shortens a path for logs and answers: a possible ping URL or acknowledge link is a secret, even if an extra slash
+// or a capital letter keeps it from matching.
 func logged(path string) string {
-	const word = "ping/"
-	for end := len(word); end <= len(path); end++ {
-		if strings.EqualFold(path[end-len(word):end], word) {
-			return path[:end]
+	for end := range len(path) + 1 {
+		for _, word := range []string{"ping/", "acknowledge/"} {
+			if end >= len(word) && strings.EqualFold(path[end-len(word):end], word) {
+				return path[:end]
+			}
 		}
 	}
 	return path

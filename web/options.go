@@ -15,6 +15,7 @@ import (
 
 	"deadman/checks/lookup"
 	"deadman/internal/access"
+	"deadman/internal/acklinks"
 	"deadman/internal/logins"
 	"deadman/internal/pings"
 	"deadman/internal/webhooks"
@@ -40,6 +41,7 @@ type Options struct {
 	Mutes    Mutes       // nil: the node has no mutes and no deliveries
 	Channels Channels    // nil: the node has no channels
 	Pings    Pings       // nil: the node accepts no pings
+	AckLinks AckLinks    // nil: no links acknowledge alerts
 	Quotas   Quotas      // nil: no quotas
 	Streams  Streams     // nil: the node reads no streams
 	Sources  *lookup.Set // nil: rules have no lookups
@@ -167,6 +169,11 @@ func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempote
 	r.Post(hooksPath+"{name}", hooks.hook)
 	if o.Pings != nil {
 		r.HandleFunc(pings.Prefix+"*", (&pingReceiver{by, o.Pings, o.Metrics}).ping)
+	}
+	if o.AckLinks != nil {
+		links := &ackLinkPages{responder: by, links: o.AckLinks, guesses: newGuesses(o.Log, o.Metrics, time.Now), now: o.Now}
+		r.Get(acklinks.Prefix+"{token}", links.show)
+		r.Post(acklinks.Prefix+"{token}", links.use)
 	}
 	if o.Pages != nil {
 		r.Method(http.MethodGet, StaticPath+"*", o.Pages.Static())

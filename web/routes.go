@@ -64,7 +64,7 @@ func groups(all *operations, o Options) []group {
 		&alertGroupAPI{o.Lists, o.Now},
 		&acknowledgeAPI{o.Lists, o.Acks, view, o.Now},
 		&republishAPI{o.Outbox},
-		&channelAPI{o.Channels, o.Keeper}, &stepChannelAPI{o.Rules, o.Lists, o.Channels},
+		&channelAPI{o.Channels, o.Keeper, o.AckLinks}, &stepChannelAPI{o.Rules, o.Lists, o.Channels},
 		&streamAPI{o.Streams},
 		&sourceAPI{o.Sources, o.Keeper},
 		&outageAPI{o.Lists},

@@ -37,6 +37,7 @@ func newChannelCmd(io *cli) *cobra.Command {
 			Use: "test NAME", Short: "Send a test message to a channel; exit code 3 if it fails",
 			Args: exactly("NAME"), RunE: io.with(testChannel),
 		},
+		newRevokeLinksCmd(io),
 	)
 	return cmd
 }
@@ -62,4 +63,27 @@ func testChannel(io *cli, cmd *cobra.Command, args []string) error {
 		return silentError{exitCondition}
 	}
 	return err
+}
+
+func newRevokeLinksCmd(io *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "revoke-links", Short: "Revoke all links and buttons in messages that acknowledge alerts",
+		Long: "Revoke all links and buttons in messages that acknowledge alerts.\n\nThose of messages that were sent before are invalid at once, on all nodes. Later messages have new ones.",
+		Args: cobra.NoArgs,
+	}
+	yes := addYes(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := io.client()
+		if err != nil {
+			return err
+		}
+		if err := io.confirm(*yes, "Revoke all links and buttons of sent messages? Alerts can still be acknowledged in deadman."); err != nil {
+			return err
+		}
+		if _, err := c.request(cmd.Context(), http.MethodDelete, "/channels/links", nil, nil, nil); err != nil {
+			return err
+		}
+		return io.report(map[string]string{"ack_links": "all", "outcome": "revoked"}, "revoked: all links and buttons of sent messages\n")
+	}
+	return cmd
 }

@@ -30,6 +30,8 @@ const (
 	AlertClose     Action = "alert.close"
 	AlertRepublish Action = "alert.republish"
 
+	AckLinkRevoke Action = "ack-link.revoke"
+
 	MuteCreate Action = "mute.create"
 	MuteEnd    Action = "mute.end"
 
@@ -76,6 +78,7 @@ var Actions = []Audited{
 	{AlertUnack, "`alert/<id>`", "the acknowledgement was removed"},
 	{AlertClose, "`alert/<id>`", "the alert about lost data was closed; the reason"},
 	{AlertRepublish, "`rule/<name>`; `alerts` for all rules", "alerts were published again; the start, and the number"},
+	{AckLinkRevoke, "`ack-links`", "all links and buttons that acknowledge alerts were revoked"},
 	{MuteCreate, "`mute/<id>`", "a mute was created; its conditions, its end, the reason"},
 	{MuteEnd, "`mute/<id>`", "the mute was ended before its time"},
 	{DeadLetterRetry, "`dead-letter/<id>`; `job/<rule>/<key>` for each job that it changed", "the event was ingested again; the result"},

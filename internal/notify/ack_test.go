@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/acklinks"
 	"deadman/internal/notify"
 )
 
@@ -121,4 +123,64 @@ func TestTextOfAcknowledgements(t *testing.T) {
 	if got := m.Title() + "\n" + m.Text(); got != many {
 		t.Error(got)
 	}
+}
+
+// Messages have links for keys that are pending and not acknowledged, and one for all keys of one rule, unless the channel
+// leaves them out. A message that resolves has none.
+func TestMessagesHaveAckLinks(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		w.outlook = func(_ context.Context, a alerts.Alert) (notify.Outlook, error) {
+			o := notify.Outlook{Pending: a.Status == alerts.Firing}
+			if a.Key == "b" {
+				o.Acknowledged = &futurejobs.Ack{By: "ada", Until: checks.Forever}
+			}
+			return o, nil
+		}
+		n := w.notifier(`
+channels:
+  team: {kind: webhook, url: $URL/team}
+  public: {kind: webhook, url: $URL/public, ack_links: false}
+routes:
+  - {to: [team, public], group_wait: 0s}
+`)
+		links := func(channel string) (all string, keys map[string]string) {
+			t.Helper()
+			keys = make(map[string]string)
+			for _, d := range webhookData(t, w.receiver.received()) {
+				if d.Channel != channel {
+					continue
+				}
+				all = d.AckURL
+				for _, k := range d.Keys {
+					keys[k.Key] = k.AckURL
+				}
+			}
+			return all, keys
+		}
+		secret := must[[]byte](t)(w.AckKey(t.Context()))
+		targetOf := func(link string) acklinks.Target {
+			t.Helper()
+			token, _ := strings.CutPrefix(link, "https://deadman.example.org"+acklinks.Prefix)
+			return must[acklinks.Target](t)(acklinks.Verify(secret, token, w.now))
+		}
+		w.fire(alerts.Error, nil, "a", "b")
+		w.advance(n, 0)
+		all, keys := links("team")
+		if got := targetOf(keys["a"]); got.Alert != w.alertOf("a").ID || got.Channel != "team" || got.ExpiresAt != w.now.Add(acklinks.Lifetime).Truncate(time.Second) {
+			t.Errorf("%+v", got)
+		}
+		if got := targetOf(all); got.Message == 0 || got.Channel != "team" || keys["b"] != "" {
+			t.Errorf("%+v, and %q of an acknowledged key", got, keys["b"])
+		}
+		w.fire(alerts.Error, nil, "c")
+		w.advance(n, time.Minute)
+		if all, keys := links("public"); all != "" || keys["c"] != "" {
+			t.Errorf("a channel without links has %q and %v", all, keys)
+		}
+		w.resolve("a")
+		w.advance(n, time.Minute)
+		if all, keys := links("team"); all != "" || len(keys) != 1 || keys["a"] != "" {
+			t.Errorf("a resolved key has %q and %v", all, keys)
+		}
+	})
 }

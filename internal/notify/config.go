@@ -114,9 +114,10 @@ func (c *Config) readChannels(v configfile.Value) {
 }
 
 func readChannel(v configfile.Value) Spec {
-	fields := v.Fields("kind", "url", "url_file", "secret_file")
+	fields := v.Fields("kind", "url", "url_file", "secret_file", "ack_links")
 	s := Spec{
 		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(os.ReadFile),
+		NoAckLinks: fields["ack_links"].Present() && !fields["ack_links"].Bool(),
 	}
 	fromFile := fields["url_file"].Present()
 	if fromFile {

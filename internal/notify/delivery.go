@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"deadman/alerts"
+	"deadman/internal/acklinks"
 	"deadman/internal/failpoints"
 )
 
@@ -47,6 +48,13 @@ type channelSet struct {
 func (s *channelSet) receivesAcks(channel string) bool {
 	spec, ok := s.specs[channel]
 	return ok && spec.Kind != Alertmanager && spec.Kind != PagerDuty
+}
+
+// hasAckLinks reports whether the messages of a channel have links that acknowledge alerts. Those of a channel that is no
+// longer configured are invalid.
+func (s *channelSet) hasAckLinks(channel string) bool {
+	spec, ok := s.specs[channel]
+	return ok && !spec.NoAckLinks
 }
 
 // Wake signals new alerts. It is only a hint, as the notifier also polls.
@@ -183,6 +191,33 @@ func (n *sender) summarize(ctx context.Context, m *Message) error {
 		}
 		state.URL = n.alertURL(k.ID)
 		m.Keys = append(m.Keys, state)
+	}
+	return n.addAckLinks(ctx, file, m)
+}
+
+// addAckLinks adds links that acknowledge the alerts of a message: one for each key that is pending and not acknowledged,
+// and one for all of a rule.
+func (n *sender) addAckLinks(ctx context.Context, file *channelSet, m *Message) error {
+	if n.publicURL == "" || !file.hasAckLinks(m.Channel) || m.isResolved() {
+		return nil
+	}
+	key, err := n.store.AckKey(ctx)
+	if err != nil {
+		return err
+	}
+	link := func(t acklinks.Target) string {
+		t.Channel, t.ExpiresAt = m.Channel, m.At.Add(acklinks.Lifetime)
+		return n.publicURL + acklinks.Prefix + acklinks.Sign(key, t)
+	}
+	open := 0
+	for i, k := range m.Keys {
+		if k.Pending && k.Acknowledged == nil {
+			m.Keys[i].AckURL = link(acklinks.Target{Alert: k.ID})
+			open++
+		}
+	}
+	if _, single := m.only(); !single && open > 0 && m.ruleCount() == 1 {
+		m.AckURL = link(acklinks.Target{Message: m.ID})
 	}
 	return nil
 }

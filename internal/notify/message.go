@@ -22,6 +22,7 @@ type Message struct {
 	Counts    []alerts.KeyCount          // of all keys
 	Keys      []KeyState                 // the first ones
 	Acks      alerts.AckSummary
+	AckURL    string         // acknowledges all alerts of the message; empty: it has one key, or several rules, or no link
 	PublicURL string         // empty: no links
 	At        time.Time      // time of sending
 	Zone      *time.Location // of the times in texts; nil: UTC
@@ -37,8 +38,9 @@ type KeyState struct {
 type Outlook struct {
 	Description  string          // of the rule
 	Next         *NextStep       // nil: none, or unknown
+	Pending      bool            // the job is pending, so that its alerts can be acknowledged
 	Acknowledged *futurejobs.Ack // nil: not acknowledged
-	AckURL       string          // where the alert can be acknowledged; empty: it cannot
+	AckURL       string          // acknowledges the alert without a login; empty: none
 }
 
 // NextStep is the step that a job raises next, unless it is resolved before.

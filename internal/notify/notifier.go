@@ -101,6 +101,11 @@ func (n *Notifier) SetConfig(c Config) error {
 // HasNoChannels reports whether no channel is configured.
 func (n *Notifier) HasNoChannels() bool { return len(n.file.Load().channels) == 0 }
 
+// HasAckLinks reports whether the links in messages of a channel acknowledge alerts.
+func (n *Notifier) HasAckLinks(channel string) bool {
+	return n.publicURL != "" && n.file.Load().hasAckLinks(channel)
+}
+
 // Err returns the error of routing alerts, or nil. It does not include failing channels; Channels reports those.
 func (n *Notifier) Err() error { return n.status.Err() }
 

@@ -12,6 +12,8 @@ type Spec struct {
 	Kind   Kind
 	URL    string
 	Secret string
+
+	NoAckLinks bool // its messages have no links that acknowledge alerts
 }
 
 // Kind is the kind of service behind a channel.

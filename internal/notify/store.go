@@ -43,6 +43,8 @@ type ContentStore interface {
 	NoticeAcks(ctx context.Context, n alerts.Notification, limit int) (alerts.AckSummary, error)
 	// Closed returns the alerts that the given ones close, if still stored.
 	Closed(ctx context.Context, closing []alerts.Alert) ([]alerts.Alert, error)
+	// AckKey returns the key that signs the links that acknowledge alerts.
+	AckKey(ctx context.Context) ([]byte, error)
 }
 
 // DeliveryStore stores the state of sending messages to channels.

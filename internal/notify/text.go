@@ -206,14 +206,11 @@ func (m Message) groupText(limit int) string {
 	var b strings.Builder
 	keys, counts := m.keys(), m.counts()
 	keys = keys[:min(len(keys), limit)]
-	rules := make(map[string]bool)
-	for _, c := range counts {
-		rules[c.Rule] = true
-	}
+	several := m.ruleCount() > 1
 	next := commonNext(keys)
 	for _, k := range keys {
 		fmt.Fprintf(&b, "%s  ", rank(k))
-		if len(rules) > 1 {
+		if several {
 			b.WriteString(k.Rule + ": ")
 		}
 		b.WriteString(line(sentence(k), lineLength))
@@ -226,12 +223,22 @@ func (m Message) groupText(limit int) string {
 		b.WriteString(moreText(rest) + "\n")
 	}
 	writeLine(&b, "Next: ", m.nextText(next, true))
+	writeLine(&b, "Acknowledge all: ", m.AckURL)
 	if limit > 0 {
 		b.WriteString(m.ackLines(0))
-		b.WriteString(ruleInstructions(m.keys(), len(rules) > 1))
+		b.WriteString(ruleInstructions(m.keys(), several))
 	}
 	writeLine(&b, "", m.Link())
 	return b.String()
+}
+
+// ruleCount returns the number of rules of a message's alerts.
+func (m Message) ruleCount() int {
+	rules := make(map[string]bool)
+	for _, c := range m.counts() {
+		rules[c.Rule] = true
+	}
+	return len(rules)
 }
 
 // commonNext returns the next step of all keys that are neither resolved nor acknowledged; nil if they differ.

@@ -64,9 +64,10 @@ type WebhookData struct {
 	Alerts    []alerts.Alert `json:"alerts"`
 	URL       string         `json:"url,omitempty"`
 
-	Severities map[alerts.Severity]int `json:"severities"` // numbers of keys that are not resolved
-	Resolved   int                     `json:"resolved"`   // number of keys that are
-	Keys       []WebhookKey            `json:"keys"`       // the first 10
+	Severities map[alerts.Severity]int `json:"severities"`        // numbers of keys that are not resolved
+	Resolved   int                     `json:"resolved"`          // number of keys that are
+	Keys       []WebhookKey            `json:"keys"`              // the first 10
+	AckURL     string                  `json:"ack_url,omitempty"` // acknowledges all alerts; absent: those of keys do
 
 	Acknowledgements []WebhookAcked `json:"acknowledgements,omitempty"` // of jobs; the first 10
 	Acknowledged     int            `json:"acknowledged,omitempty"`     // number of acknowledged jobs
@@ -148,7 +149,7 @@ func (m Message) data() WebhookData {
 	d := WebhookData{
 		Channel: m.Channel, Route: m.Route, Topic: m.Topic, Title: m.Title(), Count: m.Notification.Alerts,
 		Truncated: m.Notification.Alerts - len(m.Alerts), Alerts: append([]alerts.Alert{}, m.Alerts...), URL: m.Link(),
-		Severities: make(map[alerts.Severity]int), Keys: webhookKeys(m.keys()),
+		Severities: make(map[alerts.Severity]int), Keys: webhookKeys(m.keys()), AckURL: m.AckURL,
 	}
 	d.Acknowledged = m.acked()
 	for _, k := range m.Acks.First {

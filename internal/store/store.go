@@ -81,6 +81,7 @@ type Store struct {
 	*OutboxStore
 	*RestoreStore
 	*NotificationStore
+	*AckLinkStore
 	*MuteStore
 
 	*RuleStore
@@ -125,6 +126,7 @@ func newStore(d *database) *Store {
 		OutboxStore:       &OutboxStore{d},
 		RestoreStore:      &RestoreStore{d},
 		NotificationStore: &NotificationStore{d},
+		AckLinkStore:      &AckLinkStore{d},
 		MuteStore:         &MuteStore{d},
 
 		RuleStore:    &RuleStore{changer, jobs},

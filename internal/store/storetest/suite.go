@@ -161,6 +161,8 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"list/open":               alertsAreOpen,
 	"list/outages":            outagesAreOpenAlerts,
 	"list/open counts":        openAlertsAreCounted,
+	"ack_link/key":            ackKeysAreReplaced,
+	"ack_link/message":        alertsOfMessageAreListed,
 	"alerts/losses":           lossesStayOpen,
 	"alerts/letters":          deadLettersAreAlerted,
 	"list/large":              largeBodiesAreLeftOut,

@@ -1,0 +1,115 @@
+package web
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"deadman/internal/access"
+	"deadman/internal/acklinks"
+)
+
+// AckLinks opens, uses and revokes the links that acknowledge alerts. acklinks.Links implements it; see there for the
+// errors. Implementations are safe for concurrent use.
+type AckLinks interface {
+	// Open returns the state of a link's alerts, and changes nothing.
+	Open(ctx context.Context, token string) (acklinks.State, error)
+	// Use acknowledges the alerts of a link. kind is "link" or "button", and name that of the person, if known.
+	Use(ctx context.Context, token, kind, name string) (acklinks.State, error)
+	// Revoke makes all links invalid.
+	Revoke(ctx context.Context) error
+}
+
+// maxLinkRequests is the maximum number of requests per second with one link; twice as many at once.
+const maxLinkRequests = 5
+
+//go:embed ack_link.html
+var ackLinkHTML string
+
+var ackLinkTemplate = template.Must(template.New("ack link").Parse(ackLinkHTML))
+
+// ackLinkPages serves the links in messages that acknowledge alerts. The token in the address replaces a login.
+type ackLinkPages struct {
+	*responder
+	links   AckLinks
+	guesses *guesses // of links only, so that pages of other sites with invalid links lock no login out
+	opened  spending
+	now     func() time.Time
+}
+
+// ackLinkView is the data of the page of a link.
+type ackLinkView struct {
+	acklinks.State
+	Error string // why the link cannot be used; empty: it can
+	Path  string // of the link
+}
+
+// Until returns the end of the acknowledgement as text.
+func (v ackLinkView) Until() string {
+	if v.First.Ack.Active() {
+		return "until it is resolved"
+	}
+	return "until " + v.First.Ack.Until.UTC().Format("2006-01-02 15:04 UTC")
+}
+
+// At returns the time of the acknowledgement as text.
+func (v ackLinkView) At() string { return v.First.Ack.At.UTC().Format("2006-01-02 15:04 UTC") }
+
+// Left returns the number of the alerts beside the first one that the link acknowledges.
+func (v ackLinkView) Left() int { return v.Open - 1 }
+
+// show serves the page of a link, with a button. It changes nothing: mail scanners and previews of chats open links, too.
+func (a *ackLinkPages) show(w http.ResponseWriter, r *http.Request) { a.answer(w, r, a.links.Open) }
+
+// use acknowledges the alerts of a link, and redirects to its page.
+func (a *ackLinkPages) use(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	name := formOf(r).Get("name")
+	ctx := access.As(r.Context(), access.Actor{Addr: clientAddr(r.Context())})
+	a.answer(w, r.WithContext(ctx), func(ctx context.Context, token string) (acklinks.State, error) {
+		return a.links.Use(ctx, token, "link", name)
+	})
+}
+
+// answer opens or uses a link. Invalid links of one address are bounded like wrong tokens, and so are requests with one
+// link.
+func (a *ackLinkPages) answer(w http.ResponseWriter, r *http.Request, open func(context.Context, string) (acklinks.State, error)) {
+	token := chi.URLParam(r, "token")
+	shown := credential{token, byLink}
+	err := a.guesses.check(r, nil, shown)
+	if ok, _ := a.opened.spend(token, maxLinkRequests, a.now()); err == nil && !ok {
+		err = problem(http.StatusTooManyRequests, "too many requests with this link; try again in a second")
+	}
+	var s acklinks.State
+	if err == nil {
+		if s, err = open(r.Context(), token); errors.Is(err, acklinks.ErrInvalid) {
+			a.guesses.refused(r, shown)
+		}
+	}
+	status := http.StatusOK
+	switch {
+	case err == nil && r.Method == http.MethodPost:
+		http.Redirect(w, r, r.URL.EscapedPath(), http.StatusSeeOther)
+		return
+	case err == nil:
+	case errors.Is(err, acklinks.ErrInvalid):
+		status = http.StatusNotFound
+	case errors.Is(err, acklinks.ErrExpired):
+		status = http.StatusGone
+	case errors.Is(err, acklinks.ErrUsed):
+		status = http.StatusConflict
+	default:
+		a.fail(w, r, err)
+		return
+	}
+	view := ackLinkView{State: s, Path: r.URL.EscapedPath()}
+	if err != nil {
+		view.Error = capital(err.Error()) + "."
+	}
+	a.frame(w, r, PageContent{Name: "acknowledge", Title: "Acknowledge", Status: status, Alone: true}, ackLinkTemplate, view)
+}
