@@ -63,7 +63,7 @@ func TestWithheldAlertsAreNotPublished(t *testing.T) {
 		}
 	}
 	if seen != 40 || len(w.unpublished()) != 0 {
-		t.Errorf("%d alerts were looked at, and %d wait", seen, len(w.unpublished()))
+		t.Errorf("%d alerts were read, and %d wait", seen, len(w.unpublished()))
 	}
 	if received := w.receive(20); len(received) != 20 || q.returned != 0 {
 		t.Errorf("the stream has %d alerts, and %d were given back", len(received), q.returned)

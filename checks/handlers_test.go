@@ -71,7 +71,7 @@ func TestRegisterRefuses(t *testing.T) {
 	if err := handlers.Register("mine", endsWith("here")); err != nil {
 		t.Fatal(err)
 	}
-	handlers.Lookup("looked-for")
+	handlers.Lookup("wanted")
 	for _, c := range []struct {
 		name    string
 		handler checks.Handler
@@ -81,7 +81,7 @@ func TestRegisterRefuses(t *testing.T) {
 		{"Mine.*", endsWith(""), "a name is 1 to 63"},
 		{"nothing", nil, "there is no handler"},
 		{"mine", endsWith(""), "already registered"},
-		{"looked-for", endsWith(""), "before the node runs"},
+		{"wanted", endsWith(""), "before the node runs"},
 	} {
 		if err := handlers.Register(c.name, c.handler); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.name, err, c.want)

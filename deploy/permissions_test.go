@@ -40,7 +40,7 @@ func granted(t *testing.T) (publish, subscribe []string) {
 	}
 	may := o.Users[0].Permissions
 	if len(may.Publish.Deny)+len(may.Subscribe.Deny) > 0 || may.Response == nil || may.Response.MaxMsgs != 1 {
-		t.Fatal("there is not what is allowed, and one answer to each request, but something that these tests do not look at")
+		t.Fatal("the permissions contain more than the listed subjects and one answer to each request; extend this test")
 	}
 	return may.Publish.Allow, may.Subscribe.Allow
 }

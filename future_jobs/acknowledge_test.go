@@ -43,16 +43,16 @@ func TestAcknowledgementAdvancesNextCheck(t *testing.T) {
 			}
 			rule.Upcoming = func(j Job, at time.Time) time.Time {
 				if !at.Equal(now) || !j.AckedUntil.Equal(now.Add(time.Hour)) {
-					t.Errorf("asked of a job that is acknowledged until %s, at %s", j.AckedUntil, at)
+					t.Errorf("called for a job that is acknowledged until %s, at %s", j.AckedUntil, at)
 				}
 				return c.upcoming
 			}
 			net := applyAck(rule, job, Ack{Alert: alert, By: "ada", Until: now.Add(time.Hour)}, now)
 			if len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(c.want) {
-				t.Fatalf("changed %+v, want a next look at %s", net.Change, c.want)
+				t.Fatalf("changed %+v, want a next check at %s", net.Change, c.want)
 			}
 			if c.paused && !net.Change[0].PausedNext.Equal(c.upcoming) {
-				t.Errorf("once time goes on it is looked at at %s", net.Change[0].PausedNext)
+				t.Errorf("after the pause it is checked at %s", net.Change[0].PausedNext)
 			}
 			if len(net.Acks) != 1 || net.Acks[0].JobID != job.ID || !net.Acks[0].Ack.At.Equal(now) {
 				t.Errorf("acknowledged: %+v", net.Acks)

@@ -112,8 +112,8 @@ func TestSourceIsQueriedInBatches(t *testing.T) {
 			}
 			return foundKnown(key)
 		}}
-		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
-		e.publish("asks.created", keys(9000)...)
+		e := startEngine(t, map[string]checks.Handler{"lookups": shop}, fmt.Sprintf(noResolve, "lookups", "lookups"), fmt.Sprintf(noResolve, "other", "other"))
+		e.publish("lookups.created", keys(9000)...)
 		e.publish("other.created", keys(10)...)
 		time.Sleep(11 * time.Second)
 
@@ -128,7 +128,7 @@ func TestSourceIsQueriedInBatches(t *testing.T) {
 				t.Errorf("%s/%s ended %s after its slot, behind a source that it does not ask", h.Rule, h.Key, late)
 			}
 		}
-		if jobs.Pending != 1 || counts["asks absent"] > 1 {
+		if jobs.Pending != 1 || counts["lookups absent"] > 1 {
 			t.Errorf("pending: %d, want the one that could not be found out about; ended: %v", jobs.Pending, counts)
 		}
 		batches, refused := shop.batchCounts()
@@ -137,7 +137,7 @@ func TestSourceIsQueriedInBatches(t *testing.T) {
 			requests += n
 		}
 		if again := len(singleQueries(batches)); requests != 9000+again || len(batches)-again > 12 || slices.Max(batches) > 2000 {
-			t.Errorf("asked about %d in batches of %v", requests, batches)
+			t.Errorf("queried about %d in batches of %v", requests, batches)
 		}
 		if refused == 0 {
 			t.Error("the line was never full: that others go past it is not shown")
@@ -149,8 +149,8 @@ func TestSourceIsQueriedInBatches(t *testing.T) {
 func TestVirtualSlowSourcePutsNoNodeBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &source{most: 1, delay: time.Minute, find: foundKnown}
-		e := startEngine(t, map[string]checks.Handler{"asks": slow}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
-		e.publish("asks.created", keys(3000)...) // one batch is in flight, and the rest is left in the database
+		e := startEngine(t, map[string]checks.Handler{"lookups": slow}, fmt.Sprintf(noResolve, "lookups", "lookups"), fmt.Sprintf(noResolve, "other", "other"))
+		e.publish("lookups.created", keys(3000)...) // one batch is in flight, and the rest is left in the database
 		e.publish("other.created", "1")
 		time.Sleep(40 * time.Second)
 		if lag, own := e.sweeper.Lag(), e.sweeper.OwnLag(); lag < 30*time.Second || own > time.Second {
@@ -163,16 +163,16 @@ func TestVirtualSlowSourcePutsNoNodeBehind(t *testing.T) {
 func TestStoppingWaitsForNoSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &source{most: 1, delay: time.Minute, find: foundKnown}
-		e := startEngine(t, map[string]checks.Handler{"asks": slow}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.publish("asks.created", "1")
+		e := startEngine(t, map[string]checks.Handler{"lookups": slow}, fmt.Sprintf(noResolve, "lookups", "lookups"))
+		e.publish("lookups.created", "1")
 		time.Sleep(11 * time.Second)
 		if batches, _ := slow.batchCounts(); len(batches) != 1 {
-			t.Fatalf("asked about %v", batches)
+			t.Fatalf("queried about %v", batches)
 		}
 		startedAt := time.Now()
 		e.stop()
 		<-e.finished
-		job, err := e.store.Job(t.Context(), "asks", "1")
+		job, err := e.store.Job(t.Context(), "lookups", "1")
 		if took := time.Since(startedAt); took > time.Second || err != nil || job.CheckAttempts != 0 || len(e.alerts()) != 0 {
 			t.Errorf("it stopped after %s; the job: %+v, %v", took, job.Job, err)
 		}
@@ -183,8 +183,8 @@ func TestStoppingWaitsForNoSource(t *testing.T) {
 func TestFullLineMakesNoOtherSlotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := &source{most: 0}
-		e := startEngine(t, map[string]checks.Handler{"asks": full}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
-		e.publish("asks.created", keys(10)...)
+		e := startEngine(t, map[string]checks.Handler{"lookups": full}, fmt.Sprintf(noResolve, "lookups", "lookups"), fmt.Sprintf(noResolve, "other", "other"))
+		e.publish("lookups.created", keys(10)...)
 		for i := range 20 {
 			e.publish("other.created", fmt.Sprint(i))
 			time.Sleep(time.Second)
@@ -216,16 +216,16 @@ func singleQueries(batches []int) (ones []int) {
 func TestOutageIsAlertedOnceAndClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: sourceDown}
-		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.publish("asks.created", keys(300)...)
+		e := startEngine(t, map[string]checks.Handler{"lookups": shop}, fmt.Sprintf(noResolve, "lookups", "lookups"))
+		e.publish("lookups.created", keys(300)...)
 		time.Sleep(10*time.Second + 500*time.Millisecond)
 		if listed := e.alerts(); len(listed) != 0 {
 			t.Fatalf("said at the first attempt: %+v", listed)
 		}
 		time.Sleep(2 * time.Minute)
 		listed := e.alerts()
-		if len(listed) != 1 || listed[0].Status != alerts.Undetermined || listed[0].Count != 300 || listed[0].Source != "shop" || listed[0].Rule != "asks" {
-			t.Fatalf("said %+v, want one that 300 cannot be looked at", listed)
+		if len(listed) != 1 || listed[0].Status != alerts.Undetermined || listed[0].Count != 300 || listed[0].Source != "shop" || listed[0].Rule != "lookups" {
+			t.Fatalf("logged %+v, want one entry that 300 lookups failed", listed)
 		}
 		if !strings.Contains(listed[0].Text, "connection refused") || !strings.Contains(listed[0].Text, "300 jobs") {
 			t.Errorf("it says %q", listed[0].Text)
@@ -234,7 +234,7 @@ func TestOutageIsAlertedOnceAndClosed(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		after := e.alerts()
 		if len(after) != 2 {
-			t.Fatalf("%d alerts once the source can be asked again, want its end beside its beginning", len(after))
+			t.Fatalf("%d alerts once the source can be queried again, want its end beside its beginning", len(after))
 		}
 		end := after[0]
 		if end.Status != alerts.Resolved || !slices.Equal(end.Closes, []alerts.ID{listed[0].ID}) || end.Count != 300 {
@@ -251,8 +251,8 @@ func TestOutageIsAlertedOnceAndClosed(t *testing.T) {
 func TestOutageEndsWithoutJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: sourceDown}
-		e := startEngine(t, map[string]checks.Handler{"asks": shop}, strings.Replace(fmt.Sprintf(noResolve, "asks", "asks"), "attempts: 3", "attempts: 1, end: true", 1))
-		e.publish("asks.created", keys(3)...)
+		e := startEngine(t, map[string]checks.Handler{"lookups": shop}, strings.Replace(fmt.Sprintf(noResolve, "lookups", "lookups"), "attempts: 3", "attempts: 1, end: true", 1))
+		e.publish("lookups.created", keys(3)...)
 		time.Sleep(5 * time.Minute)
 		if listed := e.alerts(); len(listed) != 1 || listed[0].Status != alerts.Undetermined || len(e.ended()) != 3 {
 			t.Fatalf("said %+v, ended %d", listed, len(e.ended()))
@@ -269,11 +269,11 @@ func TestOutageEndsWithoutJobs(t *testing.T) {
 func TestShortOutageEndsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: sourceDown}
-		e := startEngine(t, map[string]checks.Handler{"asks": shop}, strings.Replace(fmt.Sprintf(noResolve, "asks", "asks"), "attempts: 3", "attempts: 1, end: true", 1))
+		e := startEngine(t, map[string]checks.Handler{"lookups": shop}, strings.Replace(fmt.Sprintf(noResolve, "lookups", "lookups"), "attempts: 3", "attempts: 1, end: true", 1))
 		time.Sleep(500 * time.Millisecond)
-		e.publish("asks.created", "1")
+		e.publish("lookups.created", "1")
 		time.Sleep(2 * time.Second)
-		e.publish("asks.created", "2")
+		e.publish("lookups.created", "2")
 		time.Sleep(9 * time.Second)
 		if listed := e.alerts(); len(listed) != 1 || listed[0].Status != alerts.Undetermined {
 			t.Fatalf("said %+v", listed)
@@ -289,8 +289,8 @@ func TestShortOutageEndsSoon(t *testing.T) {
 func TestPanicOfSourceIsOneOfItsChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: func(string) checks.Finding { panic("no") }}
-		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
-		e.publish("asks.created", "1")
+		e := startEngine(t, map[string]checks.Handler{"lookups": shop}, fmt.Sprintf(noResolve, "lookups", "lookups"), fmt.Sprintf(noResolve, "other", "other"))
+		e.publish("lookups.created", "1")
 		e.publish("other.created", "1")
 		time.Sleep(20 * time.Second)
 		listed := e.alerts()

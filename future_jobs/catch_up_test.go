@@ -53,7 +53,7 @@ func TestLateJobFollowsCatchUp(t *testing.T) {
 			rule.Limits = guards.Limits{Timeout: time.Second}
 			d := rule.Check(t.Context(), Job{ID: 1, CreatedAt: noon, NextCheckAt: noon, CheckCount: 2}, noon.Add(c.late))
 			if handler.checks != c.checks || d.Outcome != c.outcome || d.Ends() != (c.outcome != "") {
-				t.Errorf("asked %d times, outcome %q", handler.checks, d.Outcome)
+				t.Errorf("queried %d times, outcome %q", handler.checks, d.Outcome)
 			}
 			if !d.Ends() && !d.Job.NextCheckAt.Equal(noon.Add(c.next)) {
 				t.Errorf("next at %s, want %s", d.Job.NextCheckAt, noon.Add(c.next))
@@ -129,7 +129,7 @@ func TestManualCheckSkipsAtMostOnceHandlers(t *testing.T) {
 	rule.Limits, rule.Handler = guards.Limits{Timeout: time.Second}, checks.WithAtMostOnce(handler)
 	_, ends, err := rule.CheckNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
 	if ends || err == nil || !strings.Contains(err.Error(), "at_most_once") || handler.checks > 0 {
-		t.Errorf("ends %t, %v, asked %d times", ends, err, handler.checks)
+		t.Errorf("ends %t, %v, queried %d times", ends, err, handler.checks)
 	}
 }
 

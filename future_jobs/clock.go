@@ -17,7 +17,7 @@ const (
 	drift = 1000
 	// confirmFor is how long a step of the database's clock has to last before the engine adopts it.
 	confirmFor = 10 * time.Second
-	// confirmEvery is how often the database is asked for the time.
+	// confirmEvery is how often the database is queried for the time.
 	confirmEvery = 500 * time.Millisecond
 	// rememberFor is how long the clock remembers the time from before a step.
 	rememberFor = Day

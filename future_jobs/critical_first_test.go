@@ -63,10 +63,10 @@ func TestVirtualCriticalRulesAreReadFirst(t *testing.T) {
 			}
 		}
 		if last >= 1000 { // a page of the calm rule has 4000; some are checked together with the critical ones
-			t.Errorf("the last of the loud was asked as number %d of %d", last, len(a.order))
+			t.Errorf("the last of the loud was queried as number %d of %d", last, len(a.order))
 		}
 		if all := calm + critical + early; len(seen) != all || len(a.order) != all {
-			t.Errorf("%d were asked %d times, want each of %d once", len(seen), len(a.order), all)
+			t.Errorf("%d were queried %d times, want each of %d once", len(seen), len(a.order), all)
 		}
 	})
 }

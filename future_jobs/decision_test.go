@@ -28,9 +28,9 @@ func alertedJob(at, undecided int) Job {
 }
 
 // decideJob returns the decision about a job.
-func decideJob(r *Rule, j Job, look CheckTimes, answer checks.Answer, failure error, now time.Time) Decision {
+func decideJob(r *Rule, j Job, times CheckTimes, answer checks.Answer, failure error, now time.Time) Decision {
 	d := Decision{Job: j}
-	d.decide(r, look, answer, failure, now)
+	d.decide(r, times, answer, failure, now)
 	return d
 }
 

@@ -358,7 +358,7 @@ func drawEffect(t *rapid.T, rule *Rule) Effect {
 	early := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "early")
 	done := End{Outcome: checks.Resolved, Early: early}
 	gather := AddMember{Set: 0, Member: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "member"), Need: func(Job) (int, error) { return 2, nil }, End: done}
-	switch rapid.IntRange(0, 7).Draw(t, "ask") {
+	switch rapid.IntRange(0, 7).Draw(t, "action") {
 	case 0, 1:
 		return e.withAction(Start{
 			Job:     Job{Version: 1, Since: at, FirstCheckAt: rule.Grid.Up(at.Add(time.Hour))},

@@ -46,7 +46,7 @@ func TestHeartbeatIsNeverWrittenBehindSweep(t *testing.T) {
 	now := noon.Add(10 * time.Hour)
 	net := foldEffects([]Effect{postponeEffect(noon.Add(5*time.Hour), false)}, pending, now)
 	if want := now.Add(time.Minute); len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(want) {
-		t.Errorf("%+v, want a look at %s", net.Change, want)
+		t.Errorf("%+v, want a check at %s", net.Change, want)
 	}
 }
 

@@ -65,11 +65,11 @@ func TestReleasedShardsAreReadForComputingRules(t *testing.T) {
 			times[key]++
 		}
 		if len(times) != 10 {
-			t.Errorf("handlers were asked about %v, want 10 keys", times)
+			t.Errorf("handlers were called for %v, want 10 keys", times)
 		}
 		for key, n := range times {
 			if n != 1 {
-				t.Errorf("the handler was asked %d times about %s", n, key)
+				t.Errorf("the handler was called %d times for %s", n, key)
 			}
 		}
 	})

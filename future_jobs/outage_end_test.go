@@ -38,7 +38,7 @@ func TestSourceIsProbedOnceForAllItsRules(t *testing.T) {
 		shop := &hangingSource{source: &source{most: 40, find: sourceDown}}
 		handle, documents := map[string]checks.Handler{}, []string{}
 		for i := range 20 {
-			name := fmt.Sprintf("asks-%d", i)
+			name := fmt.Sprintf("lookups-%d", i)
 			handle[name] = shop
 			documents = append(documents, strings.Replace(fmt.Sprintf(noResolve, name, name), "attempts: 3", "attempts: 1, end: true", 1))
 		}
@@ -74,8 +74,8 @@ func TestVirtualOutageLastsWithoutAnswers(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				shop := reachableSource{&source{most: 4, find: find}}
-				e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
-				e.publish("asks.created", keys(300)...)
+				e := startEngine(t, map[string]checks.Handler{"lookups": shop}, fmt.Sprintf(noResolve, "lookups", "lookups"))
+				e.publish("lookups.created", keys(300)...)
 				time.Sleep(2 * time.Hour)
 				for i, a := range e.alerts() {
 					if a.Source == "" && a.Key == "7" {
@@ -104,8 +104,8 @@ func TestVirtualOutageLastsWithoutAnswers(t *testing.T) {
 func TestJobsLeftByOutageAreAlerted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: sourceDown}
-		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.publish("asks.created", keys(30)...)
+		e := startEngine(t, map[string]checks.Handler{"lookups": shop}, fmt.Sprintf(noResolve, "lookups", "lookups"))
+		e.publish("lookups.created", keys(30)...)
 		time.Sleep(2 * time.Minute)
 		shop.setFinder(func(key string) checks.Finding {
 			if key == "7" {
@@ -135,8 +135,8 @@ func TestJobsLeftByOutageAreAlerted(t *testing.T) {
 func TestOpenOutageSuppressesCheckErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := &source{most: 4, find: sourceDown}
-		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.publish("asks.created", keys(30)...)
+		e := startEngine(t, map[string]checks.Handler{"lookups": shop}, fmt.Sprintf(noResolve, "lookups", "lookups"))
+		e.publish("lookups.created", keys(30)...)
 		time.Sleep(2 * time.Minute)
 		shop.setFinder(func(string) checks.Finding { return checks.Finding{Err: context.DeadlineExceeded} })
 		time.Sleep(time.Minute)
@@ -153,15 +153,15 @@ func TestOpenOutageSuppressesCheckErrors(t *testing.T) {
 func TestOutageEndsByAnswerThatPrecedesItsReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shop := reachableSource{&source{most: 4, find: foundKnown}}
-		e := startEngine(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e := startEngine(t, map[string]checks.Handler{"lookups": shop}, fmt.Sprintf(noResolve, "lookups", "lookups"))
 		start := time.Now()
 		time.Sleep(300 * time.Millisecond)
-		e.publish("asks.created", keys(20)...) // checked 11 s after the start
+		e.publish("lookups.created", keys(20)...) // checked 11 s after the start
 		time.Sleep(time.Until(start.Add(10*time.Second + 500*time.Millisecond)))
 		e.startJobs("shop")
 		time.Sleep(time.Until(start.Add(14 * time.Second)))
 		if batches, _ := shop.batchCounts(); len(batches) == 0 {
-			t.Fatal("the source was not asked before the outages were read")
+			t.Fatal("the source was not queried before the outages were read")
 		}
 		time.Sleep(7 * time.Second) // outages are read every 5 s
 		if open, err := e.store.Outages(t.Context()); err != nil || len(open) != 0 {

@@ -21,7 +21,7 @@ func TestHandlersOutageEndsWhenItAnswers(t *testing.T) {
 		name string
 		err  error
 		over bool
-	}{{"it can't be asked", down, false}, {"an error of the check", errors.New("no total"), true}, {"down again", down, false}, {"an answer", nil, true}, {"none in time", context.DeadlineExceeded, false}} {
+	}{{"it can't be queried", down, false}, {"an error of the check", errors.New("no total"), true}, {"down again", down, false}, {"an answer", nil, true}, {"none in time", context.DeadlineExceeded, false}} {
 		o.noteAnswer(rule, c.err, time.Time{})
 		for i, want := range []bool{c.over, false, false} {
 			if got := o.hasAnswered(open[i]); got != want {

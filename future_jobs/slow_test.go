@@ -324,11 +324,11 @@ func TestReadsAndSettlementsOfLargeBodiesAreBounded(t *testing.T) {
 			}
 			for _, jobs := range requested.batches {
 				if (jobs-1)*c.size > question {
-					t.Errorf("a source is asked about %d jobs with %d bytes of bodies, want about %d", jobs, jobs*c.size, question)
+					t.Errorf("a source is queried about %d jobs with %d bytes of bodies, want about %d", jobs, jobs*c.size, question)
 				}
 			}
 			if (len(requested.batches) == 0) != (c.found == 0) {
-				t.Errorf("a source is asked %d times", len(requested.batches))
+				t.Errorf("a source is queried %d times", len(requested.batches))
 			}
 			for _, s := range w.settled {
 				isRefused := s.err != nil && !errors.Is(s.err, futurejobs.ErrTooSlow) // a busy machine may be too slow

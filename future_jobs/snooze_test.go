@@ -40,7 +40,7 @@ func TestSnoozePostponesCheck(t *testing.T) {
 			effects := append([]Effect{effectOf(rule, Snooze{Until: until})}, c.then...)
 			net := foldEffects(effects, map[Ref]Job{c.job.Ref: c.job}, noon)
 			if len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(c.want) {
-				t.Errorf("changed %+v, want a next look at %s", net.Change, c.want)
+				t.Errorf("changed %+v, want a next check at %s", net.Change, c.want)
 			}
 		})
 	}
@@ -54,7 +54,7 @@ func TestSnoozeAdvancesNoCheck(t *testing.T) {
 		snoozes []time.Time
 		want    time.Time
 	}{
-		"before the look":                  {[]time.Time{noon.Add(time.Hour)}, late},
+		"before the check":                 {[]time.Time{noon.Add(time.Hour)}, late},
 		"twice before it":                  {[]time.Time{noon.Add(2 * time.Hour), noon.Add(time.Hour)}, late},
 		"at it":                            {[]time.Time{late}, late},
 		"after it":                         {[]time.Time{late.Add(time.Second)}, late.Add(time.Minute)},
@@ -71,7 +71,7 @@ func TestSnoozeAdvancesNoCheck(t *testing.T) {
 			net := foldEffects(effects, map[Ref]Job{job.Ref: job}, noon)
 			last := c.snoozes[len(c.snoozes)-1]
 			if len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(c.want) || !net.Change[0].SnoozedUntil.Equal(last) {
-				t.Errorf("changed %+v, want a next look at %s and none before %s", net.Change, c.want, last)
+				t.Errorf("changed %+v, want a next check at %s and none before %s", net.Change, c.want, last)
 			}
 		})
 	}

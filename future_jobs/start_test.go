@@ -29,6 +29,6 @@ func TestDueJobIsCheckedBeforeItRestarts(t *testing.T) {
 		}
 	}
 	if RestartsDueJob([]Effect{effectOf(rule, Start{}), effectOf(rule, End{})}, FoldInput{Pending: pending}, due) {
-		t.Error("what begins nothing anew waits for a look")
+		t.Error("an event that begins no job waits for a check")
 	}
 }

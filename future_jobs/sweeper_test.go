@@ -337,7 +337,7 @@ func TestSlowHandlerLeavesWorkersForOthers(t *testing.T) {
 				<-hang
 				return checks.Answer{}, nil
 			}),
-			"asks": checks.HandlerFunc(func(ctx context.Context, _ checks.Check) (checks.Answer, error) {
+			"lookups": checks.HandlerFunc(func(ctx context.Context, _ checks.Check) (checks.Answer, error) {
 				select {
 				case <-time.After(100 * time.Millisecond):
 					return checks.Answer{Outcome: checks.Exhausted}, nil
@@ -345,14 +345,14 @@ func TestSlowHandlerLeavesWorkersForOthers(t *testing.T) {
 					return checks.Answer{}, ctx.Err()
 				}
 			}),
-		}, fmt.Sprintf(noResolve, "hangs", "hangs"), fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "computes", "computes"))
+		}, fmt.Sprintf(noResolve, "hangs", "hangs"), fmt.Sprintf(noResolve, "lookups", "lookups"), fmt.Sprintf(noResolve, "computes", "computes"))
 
 		var keys []string
 		for i := range 20 {
 			keys = append(keys, fmt.Sprint(i))
 		}
 		e.publish("hangs.created", keys...)
-		e.publish("asks.created", keys...)
+		e.publish("lookups.created", keys...)
 		e.publish("computes.created", keys...)
 		time.Sleep(20 * time.Second)
 
@@ -363,7 +363,7 @@ func TestSlowHandlerLeavesWorkersForOthers(t *testing.T) {
 				t.Errorf("%s/%s ended %s after its slot", h.Rule, h.Key, late)
 			}
 		}
-		if counts["asks"] != 20 || counts["computes"] != 20 || counts["hangs"] != 0 {
+		if counts["lookups"] != 20 || counts["computes"] != 20 || counts["hangs"] != 0 {
 			t.Errorf("ended: %v, want 20 of each but none that hangs", counts)
 		}
 		if lag := e.sweeper.Lag(); lag < time.Second {
@@ -378,11 +378,11 @@ func TestSlowHandlerLeavesWorkersForOthers(t *testing.T) {
 // A job that waits for a lane is checked as soon as one is free, and not at the next sweep.
 func TestFreeLaneIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := startEngine(t, map[string]checks.Handler{"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+		e := startEngine(t, map[string]checks.Handler{"lookups": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 			time.Sleep(10 * time.Millisecond)
 			return checks.Answer{Outcome: checks.Exhausted}, nil
-		})}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.publish("asks.created", keys(200)...)
+		})}, fmt.Sprintf(noResolve, "lookups", "lookups"))
+		e.publish("lookups.created", keys(200)...)
 		time.Sleep(12 * time.Second)
 		if ended := len(e.ended()); ended != 200 {
 			t.Errorf("%d of 200 ended within two seconds of their slot, four at a time and 10 ms each", ended)
@@ -406,15 +406,15 @@ func TestSlowHandlersLeaveWorkersForOthers(t *testing.T) {
 				})
 				e := startEngine(t, map[string]checks.Handler{
 					"a": hanging, "b": hanging,
-					"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+					"lookups": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 						time.Sleep(100 * time.Millisecond)
 						return checks.Answer{Outcome: checks.Exhausted}, nil
 					}),
-				}, fmt.Sprintf(noResolve, "a", "a"), fmt.Sprintf(noResolve, "b", "b"), fmt.Sprintf(noResolve, "asks", "asks"))
+				}, fmt.Sprintf(noResolve, "a", "a"), fmt.Sprintf(noResolve, "b", "b"), fmt.Sprintf(noResolve, "lookups", "lookups"))
 				e.publish("a.created", keys(20)...)
 				e.publish("b.created", keys(20)...)
 				time.Sleep(2 * time.Second)
-				e.publish("asks.created", keys(10)...)
+				e.publish("lookups.created", keys(10)...)
 				time.Sleep(20 * time.Second)
 				ended := e.ended()
 				for _, h := range ended {
@@ -467,12 +467,12 @@ func TestUndeterminedChecksAreAlertedOnce(t *testing.T) {
 func TestStopSettlesRunningChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, map[string]checks.Handler{
-			"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+			"lookups": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
 				time.Sleep(time.Second)
 				return checks.Answer{Outcome: checks.Exhausted}, nil
 			}),
-		}, fmt.Sprintf(noResolve, "asks", "asks"))
-		e.publish("asks.created", "1", "2", "3")
+		}, fmt.Sprintf(noResolve, "lookups", "lookups"))
+		e.publish("lookups.created", "1", "2", "3")
 		time.Sleep(10*time.Second + 500*time.Millisecond)
 		e.stop()
 		<-e.finished

@@ -28,31 +28,31 @@ func TestCheckAddsTrailEntry(t *testing.T) {
 	fires := []alerts.Draft{{Status: alerts.Firing, Step: "primary"}}
 	next := slot.Add(time.Hour)
 	unknown := errors.New("no route to the warehouse")
-	look := Entry{Kind: Checked, At: slot, Lateness: late, Values: `state.status = "OPEN"`, Next: next}
+	checked := Entry{Kind: Checked, At: slot, Lateness: late, Values: `state.status = "OPEN"`, Next: next}
 	for _, c := range []struct {
 		name   string
 		answer checks.Answer
 		err    error
 		want   func(*Entry) // nil: no entry
 	}{
-		{name: "nothing is due", answer: checks.Answer{Next: next, Values: look.Values}, want: func(*Entry) {}},
-		{name: "a step", answer: checks.Answer{Next: next, Values: look.Values, Step: 1, Alerts: fires}, want: func(e *Entry) { e.Step = "primary" }},
-		{name: "held", answer: checks.Answer{Next: next, Values: look.Values, Held: true}, want: func(e *Entry) { e.Held = true }},
+		{name: "nothing is due", answer: checks.Answer{Next: next, Values: checked.Values}, want: func(*Entry) {}},
+		{name: "a step", answer: checks.Answer{Next: next, Values: checked.Values, Step: 1, Alerts: fires}, want: func(e *Entry) { e.Step = "primary" }},
+		{name: "held", answer: checks.Answer{Next: next, Values: checked.Values, Held: true}, want: func(e *Entry) { e.Held = true }},
 		{name: "undetermined", err: unknown, want: func(e *Entry) { e.Values, e.Reason, e.Next = "", unknown.Error(), slot.Add(time.Minute) }},
-		{name: "an end that is not said", answer: checks.Answer{Outcome: checks.Cleared, Values: look.Values}, want: func(e *Entry) { e.Outcome, e.Next = checks.Cleared, time.Time{} }},
-		{name: "an end that an alert tells", answer: checks.Answer{Outcome: checks.Exhausted, Alerts: fires, Values: look.Values}},
+		{name: "an end without an alert", answer: checks.Answer{Outcome: checks.Cleared, Values: checked.Values}, want: func(e *Entry) { e.Outcome, e.Next = checks.Cleared, time.Time{} }},
+		{name: "an end with an alert", answer: checks.Answer{Outcome: checks.Exhausted, Alerts: fires, Values: checked.Values}},
 		{name: "an end of which there is nothing to tell", answer: checks.Answer{Outcome: checks.Exhausted}},
-		{name: "a guard", answer: checks.Answer{Next: slot, Values: look.Values}},
+		{name: "a guard", answer: checks.Answer{Next: slot, Values: checked.Values}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rule := orderRule()
 			rule.Handler = inlineHandler{}
 			rule.Limits = guards.Limits{Attempts: 3}
-			before := Job{ID: 1, CreatedAt: noon, NextCheckAt: slot, Trail: "what is kept is not the look's"}
+			before := Job{ID: 1, CreatedAt: noon, NextCheckAt: slot, Trail: "the stored trail is not that of the check"}
 			d := decideJob(rule, before, CheckTimes{}, c.answer, c.err, slot.Add(late))
 			var want []Entry
 			if c.want != nil {
-				e := look
+				e := checked
 				c.want(&e)
 				want = []Entry{e}
 			}

@@ -82,7 +82,7 @@ func (g *astChecker) wildcard(n *ast.Node, v *ast.CallNode) {
 	known := wildcardsIn(g.dialect.subject)
 	switch {
 	case !g.dialect.hand:
-		g.refuse("wildcard(…) can't be read here: only key, if, since, distinct and need look at the subject; take it from event or key")
+		g.refuse("wildcard(…) can't be read here: only key, if, since, distinct and need read the subject; take it from event or key")
 	case !written:
 		g.refuse("the number of a wildcard must be written out, such as wildcard(1)")
 	case known == 0:

@@ -206,7 +206,7 @@ handler: mine
 	{
 		"a request to the server's own subject",
 		withEdits(`lookup: {nats: {source: shop, subject: "$JS.API.STREAM.DELETE.{{key}}"}}`),
-		[]string{`7:40 /lookup/nats/subject: "$JS.API.STREAM.DELETE.x" is never asked ("$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your service`},
+		[]string{`7:40 /lookup/nats/subject: "$JS.API.STREAM.DELETE.x" is never queried ("$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your service`},
 	},
 	{
 		"a request to many subjects",
@@ -745,12 +745,12 @@ handler: mine
 	{
 		"wildcard in while",
 		withEdits("trigger: {event: orders.*, key: wildcard(1)}", "while: wildcard(1) == state.a"),
-		[]string{"7:8 /while: wildcard(…) can't be read here: only key, if, since, distinct and need look at the subject; take it from event or key"},
+		[]string{"7:8 /while: wildcard(…) can't be read here: only key, if, since, distinct and need read the subject; take it from event or key"},
 	},
 	{
 		"wildcard in text",
 		withEdits("trigger: {event: orders.*, key: wildcard(1)}", `labels: {a: "{{wildcard(1)}}"}`),
-		[]string{"7:13 /labels/a: {{wildcard(1)}}: wildcard(…) can't be read here: only key, if, since, distinct and need look at the subject; take it from event or key"},
+		[]string{"7:13 /labels/a: {{wildcard(1)}}: wildcard(…) can't be read here: only key, if, since, distinct and need read the subject; take it from event or key"},
 	},
 	{
 		"wildcard negative",

@@ -221,7 +221,7 @@ func TestCheckHasOneBudget(t *testing.T) {
 		t.Errorf("%d of 100 are beyond the budget", spent)
 	}
 	if _, err := x.run(contextOf(futurejobs.Job{Ref: futurejobs.Ref{Key: "1"}, Event: data}).scope); err != nil {
-		t.Errorf("the next look: %v", err)
+		t.Errorf("the next check: %v", err)
 	}
 }
 

@@ -85,10 +85,10 @@ func heapBytes() int64 {
 func TestRuleCacheIsBounded(t *testing.T) {
 	const most = 2 << 20
 	cache := &ruleCache{most: most}
-	world := environment{calendars: calendars.Set{}, cache: cache}
+	env := environment{calendars: calendars.Set{}, cache: cache}
 	var versions []*version
 	for n := range int32(60) {
-		versions = append(versions, newVersion(heavyVersion(t, n, 10, strings.Repeat("event.total == NUMBER or ", 20)+"event.paid"), world))
+		versions = append(versions, newVersion(heavyVersion(t, n, 10, strings.Repeat("event.total == NUMBER or ", 20)+"event.paid"), env))
 	}
 	used := versions[0]
 	first, err := used.compiled()
@@ -131,9 +131,9 @@ func TestRuleCacheIsBounded(t *testing.T) {
 // A rule that exceeds the whole limit is compiled, and evicted with the next one.
 func TestRuleCacheHoldsOversizedRule(t *testing.T) {
 	cache := &ruleCache{most: 1}
-	world := environment{calendars: calendars.Set{}, cache: cache}
+	env := environment{calendars: calendars.Set{}, cache: cache}
 	for n := range int32(3) {
-		if _, err := newVersion(heavyVersion(t, n, 1, "event.total > NUMBER"), world).compiled(); err != nil {
+		if _, err := newVersion(heavyVersion(t, n, 1, "event.total > NUMBER"), env).compiled(); err != nil {
 			t.Fatal(err)
 		}
 		if len(cache.held) != 1 {
@@ -145,10 +145,10 @@ func TestRuleCacheHoldsOversizedRule(t *testing.T) {
 // Concurrent callers get the same rules from a cache that evicts all the time.
 func TestRuleCacheServesManyAtOnce(t *testing.T) {
 	cache := &ruleCache{most: 200 << 10}
-	world := environment{calendars: calendars.Set{}, cache: cache}
+	env := environment{calendars: calendars.Set{}, cache: cache}
 	var versions []*version
 	for n := range int32(20) {
-		versions = append(versions, newVersion(heavyVersion(t, n, 5, "event.total > NUMBER"), world))
+		versions = append(versions, newVersion(heavyVersion(t, n, 5, "event.total > NUMBER"), env))
 	}
 	var all sync.WaitGroup
 	for i := range 8 {

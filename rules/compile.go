@@ -31,9 +31,9 @@ func Compile(d document.Document, saved RuleVersion, known calendars.Set) (*Rule
 }
 
 // compileAmid is Compile for a rule that uses sources or handlers.
-func compileAmid(d document.Document, saved RuleVersion, world environment) (*Rule, error) {
-	world.bounds = saved.Bounds
-	r, problems := compile(d, saved, world, nil)
+func compileAmid(d document.Document, saved RuleVersion, env environment) (*Rule, error) {
+	env.bounds = saved.Bounds
+	r, problems := compile(d, saved, env, nil)
 	if err := problems.OrNil(); err != nil {
 		for i := range problems {
 			problems[i].Rule = d.Name
@@ -101,13 +101,13 @@ func (c *compiler) item(pointer string, i int) string {
 	return document.ItemPointer(pointer, i)
 }
 
-func compile(d document.Document, saved RuleVersion, world environment, single map[string]bool) (*Rule, document.Problems) {
-	return newCompiler(d, world, single, maxRulePatterns).rule(saved)
+func compile(d document.Document, saved RuleVersion, env environment, single map[string]bool) (*Rule, document.Problems) {
+	return newCompiler(d, env, single, maxRulePatterns).rule(saved)
 }
 
 // newCompiler returns a compiler for a document whose patterns may have the given size.
-func newCompiler(d document.Document, world environment, single map[string]bool, patterns int) *compiler {
-	return &compiler{document: d, environment: world, single: single, patterns: patterns}
+func newCompiler(d document.Document, env environment, single map[string]bool, patterns int) *compiler {
+	return &compiler{document: d, environment: env, single: single, patterns: patterns}
 }
 
 func (c *compiler) rule(saved RuleVersion) (*Rule, document.Problems) {

@@ -40,7 +40,7 @@ func TestCostlyRuleIsHalted(t *testing.T) {
 		t.Helper()
 		effects, refusals := b.Match(event(seq, "acme.big", body))
 		if !slices.ContainsFunc(effects, func(e futurejobs.Effect) bool { return e.Rule.Name == "quick" }) {
-			t.Errorf("event %d: the other rule is not asked", seq)
+			t.Errorf("event %d: the other rule is not evaluated", seq)
 		}
 		switch {
 		case len(refusals) == 0:
@@ -62,7 +62,7 @@ func TestCostlyRuleIsHalted(t *testing.T) {
 	}
 	reasons(6, big)
 	if why, stopped := reasons(7, `{"id": "3", "s": "z"}`); !stopped {
-		t.Errorf("after five events it is still asked: %s", why)
+		t.Errorf("after five events it is still evaluated: %s", why)
 	}
 	costly := b.Costly()
 	if len(costly) != 1 || costly[0] != (rules.Costly{Rule: "acme-slow", Version: 1, Severity: "warning"}) || len(b.Halted()) != 0 {

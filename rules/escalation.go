@@ -135,11 +135,11 @@ func lastPlanned(line []stepTime) stepTime {
 
 // earlierRecheck returns the slot of the rule's recheck between two times; to, if it has none.
 func (e *escalation) earlierRecheck(s scope, from, to time.Time) time.Time {
-	look, err := e.between(s, from, to)
+	at, err := e.between(s, from, to)
 	if err != nil {
 		return to // the check reports the error
 	}
-	return look
+	return at
 }
 
 // between returns the slot of the rule's recheck between two times; to, if it has none. A recheck outside of the two
@@ -148,12 +148,12 @@ func (e *escalation) between(s scope, from, to time.Time) (time.Time, error) {
 	if e.recheck == nil {
 		return to, nil
 	}
-	look, err := e.recheck.instantOrNone(s)
+	at, err := e.recheck.instantOrNone(s)
 	if err != nil {
 		return to, fmt.Errorf("recheck: %w", err)
 	}
-	if look = e.grid.Up(look); look.After(from) && look.Before(to) {
-		return look, nil
+	if at = e.grid.Up(at); at.After(from) && at.Before(to) {
+		return at, nil
 	}
 	return to, nil
 }

@@ -309,7 +309,7 @@ func TestUnchangedSaveReadsNoJobs(t *testing.T) {
 	}
 	before := jobs.walks
 	if save("2h"); jobs.walks != before {
-		t.Errorf("a save that changes nothing looked at the jobs %d times", jobs.walks-before)
+		t.Errorf("a save that changes nothing read the jobs %d times", jobs.walks-before)
 	}
 	saveRule(t, s, 0, strings.Replace(string(expectedKeysRule("backup")), "every: 1d", "every: 4h", 1)) // by the save that failed then
 	if c := save("4h"); c.Changed || c.Moved != 1 {

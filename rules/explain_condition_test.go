@@ -30,7 +30,7 @@ func TestConditionExplanations(t *testing.T) {
 		{name: "found", while: `state.status == "OPEN" and event.status == "NEW"`, queried: true, found: `{"status": "OPEN"}`, want: `state.status = "OPEN", event.status = "NEW"`},
 		{name: "nothing is known of it", while: `(state.status ?? "GONE") == "GONE"`, queried: true, want: `state.status is missing`},
 		{name: "all of it", while: `state == nil`, queried: true, want: `state is missing`},
-		{name: "a time is not looked at", while: `since > date("2020-01-01T00:00:00Z")`, want: ""},
+		{name: "a time is no condition on the state", while: `since > date("2020-01-01T00:00:00Z")`, want: ""},
 		{
 			name: "long", while: `state.note != ""`, queried: true, found: `{"note": "<b>` + strings.Repeat("ä", 300) + `"}`,
 			want: `state.note = "<b>` + strings.Repeat("ä", 56) + `…"`,

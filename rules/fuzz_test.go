@@ -108,7 +108,7 @@ func FuzzParse(f *testing.F) {
 		fullRule,
 		"name: tick\nentity: e\nenabled: false\ntrigger: {schedule: \"? 0 * * 1-5\", zone: Europe/Berlin, keys: [a, \"1\"]}\nescalate: [{at: \"09:00\"}, {after: 12h}]\n",
 		"name: beat\nentity: e\nenabled: false\ntrigger: {heartbeat: {event: d.*.beat, key: wildcard(1), every: 10m, grace: 2m, shape: {ok: boolean}}}\nhandler: h\n",
-		"name: look\nentity: e\nenabled: false\ntrigger: {event: a, key: event.id}\nlookup: {http: {source: s, path: \"/a/{{key}}\", absent: [404]}}\nescalate: [{every: 1h, times: 3}]\n",
+		"name: watched\nentity: e\nenabled: false\ntrigger: {event: a, key: event.id}\nlookup: {http: {source: s, path: \"/a/{{key}}\", absent: [404]}}\nescalate: [{every: 1h, times: 3}]\n",
 	} {
 		f.Add([]byte(text))
 	}

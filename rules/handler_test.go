@@ -93,7 +93,7 @@ func TestCheck(t *testing.T) {
 			checks.Answer{Next: clockTime(13, 15), Nominal: true, Step: 2, Due: clockTime(12, 5), Alerts: []alerts.Draft{withSkipped(second, "first")}},
 		},
 		{
-			"looked at late: what is due by then", resolvableRule,
+			"checked late: what is due by then", resolvableRule,
 			checks.Check{Slot: clockTime(11, 15), At: clockTime(12, 20), State: open},
 			checks.Answer{Next: clockTime(13, 15), Nominal: true, Step: 2, Due: clockTime(12, 5), Alerts: []alerts.Draft{withSkipped(second, "first")}},
 		},
@@ -113,7 +113,7 @@ func TestCheck(t *testing.T) {
 			checks.Answer{Outcome: checks.Exhausted, Step: 3},
 		},
 		{
-			"a look in between leaves the hold alone", resolvableRule,
+			"a check in between leaves the hold alone", resolvableRule,
 			checks.Check{Slot: clockTime(15, 30), State: open, Step: 3},
 			checks.Answer{Next: clockTime(13, 15).Add(7 * 24 * time.Hour), Nominal: true, Step: 3},
 		},

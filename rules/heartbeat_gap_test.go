@@ -77,9 +77,9 @@ func TestGapRestarts(t *testing.T) {
 			}
 			switch written := answer.Step > c.step; {
 			case c.next == "" && (!written || answer.Step != c.step+1):
-				t.Errorf("%d steps are taken, the next look is at %s; want one more", answer.Step, answer.Next)
+				t.Errorf("%d steps are taken, the next check is at %s; want one more", answer.Step, answer.Next)
 			case c.next != "" && (written || !answer.Next.Equal(parseDay(t, c.next))):
-				t.Errorf("%d steps are taken, the next look is at %s; want %s", answer.Step, answer.Next, parseDay(t, c.next))
+				t.Errorf("%d steps are taken, the next check is at %s; want %s", answer.Step, answer.Next, parseDay(t, c.next))
 			}
 		})
 	}
@@ -149,7 +149,7 @@ func TestPostponedTooOften(t *testing.T) {
 				case err != nil:
 					t.Fatal(err)
 				case answer.Step > 1 || (answer.Step == 1) != (checkUntil == c.most):
-					t.Fatalf("at look %d, at %s, %d steps are taken; want one, at look %d", checkUntil+1, slot, answer.Step, c.most+1)
+					t.Fatalf("at check %d, at %s, %d steps are taken; want one, at check %d", checkUntil+1, slot, answer.Step, c.most+1)
 				case answer.Step == 0:
 					j.NextCheckAt, j.CheckCount = answer.Next, j.CheckCount+1
 					continue
@@ -162,7 +162,7 @@ func TestPostponedTooOften(t *testing.T) {
 					ReceivingSince: answer.Next.Add(-time.Second), Event: j.Event, State: j.State,
 				})
 				if err != nil || again.Step != 2 {
-					t.Errorf("at the next look %d steps are taken, %v; want both", again.Step, err)
+					t.Errorf("at the next check %d steps are taken, %v; want both", again.Step, err)
 				}
 				return
 			}

@@ -118,7 +118,7 @@ func TestRecheckUsesLookupResult(t *testing.T) {
 			State: json.RawMessage(`{"eta": "2026-03-01T15:30:00Z"}`),
 		})
 		if err != nil || !answer.Next.Equal(next.Next) || answer.Nominal != next.Nominal {
-			t.Errorf("%s: next look at %s (nominal %t), %v; want %s", found, answer.Next, answer.Nominal, err, next.Next)
+			t.Errorf("%s: next check at %s (nominal %t), %v; want %s", found, answer.Next, answer.Nominal, err, next.Next)
 		}
 	}
 }
@@ -211,8 +211,8 @@ func TestQueriesHoldTheirValues(t *testing.T) {
 		{lookup: nats, key: "a>", err: `because of the '>'`},
 		{lookup: nats, key: "a b", err: `because of the ' '`},
 		{lookup: nats, key: "a\x00b", err: `because of the`},
-		{lookup: `{nats: {source: shop, subject: "{{key}}.API.INFO"}}`, key: "$JS", err: "is never asked"},
-		{lookup: `{nats: {source: shop, subject: "{{key}}.handlers.x"}}`, key: "deadman", err: "is never asked"},
+		{lookup: `{nats: {source: shop, subject: "{{key}}.API.INFO"}}`, key: "$JS", err: "is never queried"},
+		{lookup: `{nats: {source: shop, subject: "{{key}}.handlers.x"}}`, key: "deadman", err: "is never queried"},
 		{lookup: kv, key: "1042", want: "orders/1042"},
 		{lookup: kv, key: "a.b_c=d-e/f", want: "orders/a.b_c=d-e/f"},
 		{lookup: kv, key: "a..b", err: "can't be a key"},
@@ -235,7 +235,7 @@ func TestQueriesHoldTheirValues(t *testing.T) {
 				return
 			}
 			var raised struct {
-				Query string `json:"asked"`
+				Query string `json:"query"`
 			}
 			if err := errors.Join(found.Err, json.Unmarshal(found.Value, &raised)); err != nil || raised.Query != c.want {
 				t.Errorf("queries %q, %v; want %q", raised.Query, err, c.want)

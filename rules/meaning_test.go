@@ -209,20 +209,20 @@ calendars:
 			[]timedEvent{begin},
 			[]string{"5m starts next 23h", "23h alert firing one .", "23h ends exhausted"},
 		},
-		"a look in between never postpones a step": {
-			joinLines("update: {event: t.changed, key: event.id}", "recheck: date(state.look)", doneResolves, `while: (state.ok ?? false) == false`),
-			[]timedEvent{begin, {"1h20m", "t.changed", `{"id": 1, "look": "2026-03-02T14:00:00Z"}`}, {"3h20m", "t.changed", `{"id": 1, "look": "2026-03-02T13:40:00Z"}`}},
+		"a check in between never postpones a step": {
+			joinLines("update: {event: t.changed, key: event.id}", "recheck: date(state.check)", doneResolves, `while: (state.ok ?? false) == false`),
+			[]timedEvent{begin, {"1h20m", "t.changed", `{"id": 1, "check": "2026-03-02T14:00:00Z"}`}, {"3h20m", "t.changed", `{"id": 1, "check": "2026-03-02T13:40:00Z"}`}},
 			[]string{
 				"5m starts next 1h15m", "1h15m alert firing one .", "1h20m event next 3h15m", "3h15m alert firing two .",
 				"3h20m event next 4h15m", "4h15m ends exhausted",
 			},
 		},
-		"a look in between, known from the start": {
+		"a check in between, known from the start": {
 			joinLines("recheck: date(event.began) + minutes(70)", doneResolves),
 			[]timedEvent{begin, {"3h30m", "t.done", `{"id": 1}`}},
 			[]string{"5m starts next 45m", "45m check next 1h15m", "1h15m alert firing one .", "3h15m alert firing two .", "3h30m alert resolved two", "3h30m ends resolved"},
 		},
-		"a pause does not forget the look in between": {
+		"a pause does not forget the check in between": {
 			joinLines("recheck: date(event.began) + minutes(70)", "pause: {event: t.changed, key: event.id, if: event.hold}", doneResolves),
 			[]timedEvent{begin, {"10m", "t.changed", `{"id": 1, "hold": true}`}, {"20m", "t.changed", `{"id": 1, "hold": false}`}, {"50m", "t.done", `{"id": 1}`}},
 			[]string{"5m starts next 45m", "10m event", "20m event next 45m", "45m check next 1h15m", "50m ends resolved"},

@@ -170,7 +170,7 @@ func TestHandlerCountsUpToWhereStreamsAreRead(t *testing.T) {
 		through, want time.Time
 	}{
 		{"no stream can end the job", time.Time{}, clockTime(12, 0)},
-		{"the streams are read past the look", clockTime(12, 30), clockTime(12, 0)},
+		{"the streams are read past the check", clockTime(12, 30), clockTime(12, 0)},
 		{"the streams are read past the slot alone", clockTime(11, 20), clockTime(11, 20)},
 	} {
 		check := checks.Check{Key: "1", Slot: clockTime(11, 15), At: clockTime(12, 0), ReadThrough: c.through}

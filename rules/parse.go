@@ -55,14 +55,14 @@ func parse(data []byte, file string, known calendars.Set) ([]parsedDocument, err
 }
 
 // parseAmid is parse for a caller that may leave before it ends; then the result is of no use.
-func parseAmid(data []byte, file string, world environment) ([]parsedDocument, error) {
+func parseAmid(data []byte, file string, env environment) ([]parsedDocument, error) {
 	parsed, ps := document.Read(data)
 	var docs []parsedDocument
 	seen := make(map[string]int)
 	patterns := maxTextPatterns
 	for _, p := range parsed {
 		d := parsedDocument{p}
-		problems := d.compile(world, &patterns)
+		problems := d.compile(env, &patterns)
 		begin := d.Problem("", "", "")
 		if line, twice := seen[d.Name]; twice && d.Name != "" {
 			begin.Pointer, begin.Message = "/name", fmt.Sprintf("the name is already used by the rule on line %d; names are unique", line)
@@ -81,9 +81,9 @@ func parseAmid(data []byte, file string, world environment) ([]parsedDocument, e
 
 // compile returns the problems with the form and the meaning of the document. It reduces patterns, the remaining size
 // for the patterns of the text.
-func (d parsedDocument) compile(world environment, patterns *int) document.Problems {
+func (d parsedDocument) compile(env environment, patterns *int) document.Problems {
 	room := min(*patterns, maxRulePatterns)
-	c := newCompiler(d.Document, world, d.Single, room)
+	c := newCompiler(d.Document, env, d.Single, room)
 	_, problems := c.rule(RuleVersion{})
 	*patterns -= room - c.patterns
 	return d.With(problems)

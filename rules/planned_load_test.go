@@ -54,10 +54,10 @@ func TestTicksCountAtTheirCheck(t *testing.T) {
 		"of":                       {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 20m, of: office}]", map[string]int{"12:15": 1}},
 		"many": {`trigger: {schedule: "@every 1s"}` + "\nescalate: [{after: 2h20m}]", map[string]int{"11:15": 539, // the last tick of a minute represents it
 			"11:30": 900, "11:45": 900, "12:00": 900, "12:15": 900, "12:30": 900, "12:45": 900}},
-		"a look in between": {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 2h}]\nrecheck: since + minutes(20)", map[string]int{"10:15": 1}},
-		"a handler":         {`trigger: {schedule: "0 10 * * *", keys: [a]}` + "\nhandler: checks", map[string]int{"10:00": 1}},
-		"an event":          {`trigger: {schedule: "0 10 * * *", emit: {subject: imports.due}}`, map[string]int{}},
-		"at rest":           {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 2h}]\nenabled: false", map[string]int{}},
+		"a check in between": {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 2h}]\nrecheck: since + minutes(20)", map[string]int{"10:15": 1}},
+		"a handler":          {`trigger: {schedule: "0 10 * * *", keys: [a]}` + "\nhandler: checks", map[string]int{"10:00": 1}},
+		"an event":           {`trigger: {schedule: "0 10 * * *", emit: {subject: imports.due}}`, map[string]int{}},
+		"at rest":            {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 2h}]\nenabled: false", map[string]int{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, countTicks(t, c.rule, 3)); diff != "" {

@@ -117,8 +117,8 @@ func (q PreviewRequest) rule(ctx context.Context, r *Registry) (rule *Rule, bega
 		if err := documents[0].within(bounds); err != nil {
 			return nil, began, err
 		}
-		rule, err = r.compile(ctx, func(world environment) (*Rule, error) {
-			return previewable(documents[0].Document, RuleVersion{Version: 1, Bounds: bounds}, world)
+		rule, err = r.compile(ctx, func(env environment) (*Rule, error) {
+			return previewable(documents[0].Document, RuleVersion{Version: 1, Bounds: bounds}, env)
 		})
 		return rule, began, err
 	}
@@ -137,7 +137,7 @@ func (q PreviewRequest) rule(ctx context.Context, r *Registry) (rule *Rule, bega
 	if err != nil {
 		return nil, began, err
 	}
-	rule, err = r.compile(ctx, func(world environment) (*Rule, error) { return previewable(document, versions[at], world) })
+	rule, err = r.compile(ctx, func(env environment) (*Rule, error) { return previewable(document, versions[at], env) })
 	return rule, beganAt(versions, versions[at].RuleID), err
 }
 
@@ -152,12 +152,12 @@ func beganAt(versions []RuleVersion, ruleID int32) (at time.Time) {
 }
 
 // previewable returns a rule that receives all its events on one stream, whether or not it is enabled.
-func previewable(d document.Document, saved RuleVersion, world environment) (*Rule, error) {
+func previewable(d document.Document, saved RuleVersion, env environment) (*Rule, error) {
 	saved.Reads = nil
 	for _, subject := range d.Subjects() {
 		saved.Reads = append(saved.Reads, StreamBinding{Subject: subject, Stream: previewStream})
 	}
-	rule, err := compileAmid(d, saved, world)
+	rule, err := compileAmid(d, saved, env)
 	if err == nil {
 		rule.document.Enabled = true
 	}

@@ -19,13 +19,13 @@ func TestPreviewUsesGivenResult(t *testing.T) {
 		outcome                      string
 		err                          string
 	}{
-		{name: "asked", lookup: `{"source":"shop","queried":true,"result":{"status":"UNSHIPPED"}}`, outcome: "exhausted"},
+		{name: "queried", lookup: `{"source":"shop","queried":true,"result":{"status":"UNSHIPPED"}}`, outcome: "exhausted"},
 		{name: "an unknown entity, queried", key: "7", lookup: `{"source":"shop","queried":true,"result":null}`, outcome: "cleared"},
 		{name: "given", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
 		{name: "an unknown entity, given", found: "null", lookup: `{"source":"shop","queried":false,"result":null}`, outcome: "cleared"},
 		{name: "given no object", found: "[]", err: "found: the result of the source is not an object; write an object, or null"},
-		{name: "not to be asked", skipSource: "you are a stranger", err: "the result of shop is unknown (you are a stranger); give the lookup result"},
-		{name: "given, and not to be asked", skipSource: "you are a stranger", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
+		{name: "without a query", skipSource: "you are a stranger", err: "the result of shop is unknown (you are a stranger); give the lookup result"},
+		{name: "given, without a query", skipSource: "you are a stranger", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, outcome: "cleared"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rules.Registry{Sources: sources{newOrderShop(t)}}

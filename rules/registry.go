@@ -235,9 +235,9 @@ func (r *Registry) parse(ctx context.Context, text []byte, file string) (documen
 
 // compile compiles a document in its lane.
 func (r *Registry) compile(ctx context.Context, how func(environment) (*Rule, error)) (rule *Rule, err error) {
-	world := r.outside()
-	world.ended = ctx.Done()
-	if ended := r.parseLimit.do(ctx, parsingAtOnce, func() { rule, err = how(world) }); ended != nil {
+	env := r.outside()
+	env.ended = ctx.Done()
+	if ended := r.parseLimit.do(ctx, parsingAtOnce, func() { rule, err = how(env) }); ended != nil {
 		return nil, ended
 	}
 	return rule, err

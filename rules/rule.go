@@ -62,7 +62,7 @@ func (r *Rule) Document() document.Document { return r.document }
 func (r *Rule) Engine() *futurejobs.Rule { return &r.engine }
 
 // newEngineRule prepares the rule for the engine, once all of it is compiled.
-func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world environment) {
+func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, env environment) {
 	d := r.document
 	streams := streamRoles{d, saved.Reads}
 	r.starts = streams.starting()
@@ -87,18 +87,18 @@ func (r *Rule) newEngineRule(saved RuleVersion, grid futurejobs.Grid, world envi
 	if r.orders {
 		r.engine.Early, r.engine.Scattered = time.Duration(d.Early), len(r.starts) > 1
 	}
-	if r.allowance = world.checkAllowance(saved); r.allowance != nil {
+	if r.allowance = env.checkAllowance(saved); r.allowance != nil {
 		r.engine.Allowance = r.allowance
 	}
 	if d.Handler != "" {
-		r.engine.Handler = newNamedHandler(r, world.handlers.Lookup(d.Handler))
+		r.engine.Handler = newNamedHandler(r, env.handlers.Lookup(d.Handler))
 	}
 	if d.Handler == "" {
 		r.engine.Upcoming = r.upcomingOf
 	}
 	r.shifts()
 	if r.question != nil {
-		r.engine.Finder = &finder{r.question, world.source(r.question.source), r.engine.Limits.Timeout}
+		r.engine.Finder = &finder{r.question, env.source(r.question.source), r.engine.Limits.Timeout}
 	}
 	if !d.Quiet {
 		r.engine.Closing = func(j futurejobs.Job, text string) alerts.Draft { return r.closeAlert(contextOf(j), j.Step, text) }

@@ -23,7 +23,7 @@ type SaveOptions struct {
 	Folder     bool   // it is read from the node's folder: from then on it is the node's
 	DryRun     bool   // nothing is written
 	Pending    bool   // pending jobs move to the new version
-	SkipSource bool   // of a dry run: sources are not asked whether they accept the lookup
+	SkipSource bool   // of a dry run: sources do not verify the lookup
 
 	// May refuses a rule by its name, before the existing rule is read; nil: none.
 	May func(name string) error

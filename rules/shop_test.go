@@ -74,7 +74,7 @@ func (s *shop) Query(ctx context.Context, _ time.Duration, q lookup.Question, qu
 	found := make([]checks.Finding, len(queries))
 	for i, query := range queries {
 		if q.SQL == "" {
-			found[i].Value, found[i].Err = json.Marshal(map[string]string{"asked": cmp.Or(query.Path, query.Subject, query.Key)})
+			found[i].Value, found[i].Err = json.Marshal(map[string]string{"query": cmp.Or(query.Path, query.Subject, query.Key)})
 			continue
 		}
 		found[i] = s.row(ctx, q.SQL, query.Params)

@@ -98,11 +98,11 @@ func sameReads(a, b []StreamBinding) bool {
 }
 
 // with returns the snapshot after changes.
-func (e *snapshot) with(changes Changes, world environment) *snapshot {
+func (e *snapshot) with(changes Changes, env environment) *snapshot {
 	if changes.All {
-		return newSnapshot(changes.Revision, changes.Saved, e, world)
+		return newSnapshot(changes.Revision, changes.Saved, e, env)
 	}
-	next := newSnapshot(changes.Revision, mergeSaved(e.saved, changes.Saved), e, world)
+	next := newSnapshot(changes.Revision, mergeSaved(e.saved, changes.Saved), e, env)
 	next.whole, next.changed = e.whole, maps.Clone(e.changed)
 	if next.changed == nil {
 		next.changed = make(map[string]int64)
@@ -155,7 +155,7 @@ func mergeSaved(saved, changes []RuleVersion) []RuleVersion {
 
 // newSnapshot makes a snapshot of the versions in the store, by rule and version. It reuses versions of the snapshot
 // before, since only their reads change, and their time of saving if the clock was wrong.
-func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, world environment) *snapshot {
+func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, env environment) *snapshot {
 	e := &snapshot{
 		revision: revision, whole: revision, saved: saved, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
 		reads: make(map[string][]string), readers: make(map[string][]string), finest: make(map[string]futurejobs.Grid), ending: make(map[int32][]string),
@@ -169,7 +169,7 @@ func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, world en
 			v = before.versions[which]
 		}
 		if v == nil || !sameReads(v.saved.Reads, s.Reads) || !v.saved.SavedAt.Equal(s.SavedAt) {
-			v = newVersion(s, world)
+			v = newVersion(s, env)
 		}
 		e.versions[which] = v
 		if loudest(v.document.Escalate) == alerts.Critical {

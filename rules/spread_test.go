@@ -54,7 +54,7 @@ func TestSpreadDelaysAllStepsOfKeyEqually(t *testing.T) {
 		later := firstCheck(t, compileRule(t, spread), key).FirstCheckAt.Sub(tenOClock.Add(time.Hour))
 		moved[later] = true
 		if later < 0 || later >= 2*time.Hour {
-			t.Fatalf("the first look of %s is later by %s", key, later)
+			t.Fatalf("the first check of %s is later by %s", key, later)
 		}
 		event := []rules.PreviewEvent{{At: tenOClock, Data: fmt.Appendf(nil, `{"id": %q}`, key)}}
 		with, err := compileRule(t, spread).Preview(t.Context(), event, time.Time{})
@@ -105,7 +105,7 @@ calendars:
 		case at.Equal(opens.Add(futurejobs.Day)):
 			next++
 		default:
-			t.Errorf("a look at %s, when the office is closed", at)
+			t.Errorf("a check at %s, when the office is closed", at)
 		}
 	}
 	if early < 60 || next < 60 {

@@ -231,7 +231,7 @@ func TestTenantHasAllowance(t *testing.T) {
 		ts.match(ts.Match, ts.event("orders.changed", data))
 	}
 	if took, _ = ts.match(ts.Match, ts.event("orders.changed", data)); took["acme"] != 0 {
-		t.Errorf("%v of them are asked after %d events", took, costlyMost)
+		t.Errorf("%v of them are evaluated after %d events", took, costlyMost)
 	}
 	if costly := ts.Costly(); len(costly) != 20 || slices.ContainsFunc(costly, func(c Costly) bool { return !strings.HasPrefix(c.Rule, "acme-") }) {
 		t.Errorf("to be paused: %+v", costly)

@@ -30,8 +30,8 @@ func (v lookupVerification) run(ctx context.Context) (warnings []string, err err
 		return nil, nil
 	}
 	var c *compiler
-	rule, err := v.compile(ctx, func(world environment) (*Rule, error) {
-		c = newCompiler(d.Document, environment{calendars: v.Calendars, ended: world.ended}, nil, maxRulePatterns)
+	rule, err := v.compile(ctx, func(env environment) (*Rule, error) {
+		c = newCompiler(d.Document, environment{calendars: v.Calendars, ended: env.ended}, nil, maxRulePatterns)
 		rule, problems := c.rule(RuleVersion{})
 		return rule, problems.OrNil()
 	})
@@ -41,9 +41,9 @@ func (v lookupVerification) run(ctx context.Context) (warnings []string, err err
 	q := rule.question
 	ctx, cancel := context.WithTimeout(ctx, verifyTime)
 	defer cancel()
-	world := v.outside()
-	world.bounds = access.BoundsOf(ctx)
-	columns, err := world.source(q.source).Verify(ctx, q.Question, q.params)
+	env := v.outside()
+	env.bounds = access.BoundsOf(ctx)
+	columns, err := env.source(q.source).Verify(ctx, q.Question, q.params)
 	switch {
 	case errors.Is(err, lookup.ErrUndefined):
 		return nil, document.Problems{d.Nearest(d.Lookup.SourceAt(), err.Error())}

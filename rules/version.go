@@ -22,7 +22,7 @@ type version struct {
 	document document.Document
 	err      error              // why the document cannot be read
 	schedule schedules.Schedule // its ticks from 1970; nil: it does not tick
-	world    environment
+	env      environment
 
 	form      atomic.Pointer[form] // nil: it is not compiled, or was evicted from the cache
 	used      atomic.Bool          // since it was compiled, or the cache examined it
@@ -35,8 +35,8 @@ type form struct {
 	err  error
 }
 
-func newVersion(s RuleVersion, world environment) *version {
-	v := &version{saved: s, world: world}
+func newVersion(s RuleVersion, env environment) *version {
+	v := &version{saved: s, env: env}
 	v.document, v.err = decodeDocument(s.Document)
 	v.schedule = scheduleOf(v.document)
 	return v
@@ -61,8 +61,8 @@ func (v *version) compiled() (*Rule, error) {
 		f = &form{}
 		f.rule, f.err = v.compile()
 		v.form.Store(f)
-		if v.world.cache != nil {
-			v.world.cache.add(v, f.weight())
+		if v.env.cache != nil {
+			v.env.cache.add(v, f.weight())
 		}
 	}
 	return f.rule, f.err
@@ -90,7 +90,7 @@ func (v *version) compile() (*Rule, error) {
 	if v.err != nil {
 		return nil, fmt.Errorf("rule %s version %d: %w", v.saved.Name, v.saved.Version, v.err)
 	}
-	r, err := compileAmid(v.document, v.saved, v.world)
+	r, err := compileAmid(v.document, v.saved, v.env)
 	return r, wrapErr(fmt.Sprintf("rule %s version %d", v.saved.Name, v.saved.Version), err)
 }
 

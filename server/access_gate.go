@@ -46,14 +46,14 @@ func (g *accessGate) setup(ctx context.Context, addr net.Addr) error {
 		return nil
 	}
 	var issued, governed bool
-	look := func() (err error) {
+	load := func() (err error) {
 		if issued, err = g.tokens.EverIssued(ctx); err == nil {
 			governed, err = g.tokens.HasTokens(ctx)
 		}
 		return err
 	}
-	if err := retryWhile(ctx, g.log, msgDatabaseLost, look, store.ErrUnavailable); err != nil {
-		return fmt.Errorf("look for tokens: %w", err)
+	if err := retryWhile(ctx, g.log, msgDatabaseLost, load, store.ErrUnavailable); err != nil {
+		return fmt.Errorf("find tokens: %w", err)
 	}
 	switch {
 	case governed:
@@ -87,7 +87,7 @@ func (g *accessGate) giveFirst(ctx context.Context, addr net.Addr) error {
 		// Another node was faster and hands its token out, or a token with this name has fewer scopes.
 		governed, err := g.tokens.HasTokens(ctx)
 		if err != nil {
-			return fmt.Errorf("look for tokens: %w", err)
+			return fmt.Errorf("find tokens: %w", err)
 		}
 		if governed {
 			return nil
@@ -114,7 +114,7 @@ func (g *accessGate) allowsAnonymous(ctx context.Context) bool {
 	}
 	issued, err := g.tokens.EverIssued(ctx)
 	if err != nil {
-		g.log.Debug("look for tokens", "err", err)
+		g.log.Debug("find tokens", "err", err)
 		return false
 	}
 	if issued && g.open.Swap(false) {

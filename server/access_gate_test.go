@@ -123,7 +123,7 @@ func TestOpenNodeBehindProxy(t *testing.T) {
 		n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", header, "1")
 	}
 	if got := n.sendRaw(t, "GET /api/v1/tokens HTTP/1.0\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n"); !strings.Contains(got, " 403 ") || !strings.Contains(got, "its version, HTTP/1.0") {
-		t.Errorf("as nginx asks: %s", got)
+		t.Errorf("request of nginx: %s", got)
 	}
 	var made struct{ Secret string }
 	n.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"me","scopes":["admin"]}`).decode(t, &made)

@@ -176,7 +176,7 @@ guards: {max_checks: 2, attempts: 1, horizon: 1d}
 		return len(reported.Items) > 0 && reported.Items[0].Status == "undetermined" && strings.Contains(reported.Items[0].Text, `unknown field "nxt"`)
 	})
 	if got := n.callRaw(http.MethodPost, "/api/v1/jobs/shipment-late/broken/check", ""); !bytes.Contains(got.body, []byte("at_most_once")) {
-		t.Errorf("a look by hand: %d %s", got.status, got.body)
+		t.Errorf("a manual check: %d %s", got.status, got.body)
 	}
 }
 

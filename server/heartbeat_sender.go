@@ -53,7 +53,7 @@ func (w httpHeartbeat) send(ctx context.Context, beat Heartbeat) error {
 func (w httpHeartbeat) do(ctx context.Context, method string, body []byte) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, w.url, bytes.NewReader(body))
 	if err != nil {
-		return 0, errors.New("the URL cannot be asked")
+		return 0, errors.New("a request to the URL cannot be built")
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")

@@ -19,8 +19,8 @@ var errorStatuses = []web.ErrorStatus{
 	{Is: bus.ErrTooLarge, Status: http.StatusRequestEntityTooLarge},
 	{Is: bus.ErrNoStream, Status: http.StatusConflict},
 	{Is: bus.ErrDenied, Status: http.StatusServiceUnavailable, Remedy: "the broker does not let the node do that; its log names the permission that its NATS user lacks"},
-	{Is: bus.ErrUnreachable, Status: http.StatusServiceUnavailable, Remedy: "the broker does not answer; try again, and look at /readyz"},
-	{Is: store.ErrUnavailable, Status: http.StatusServiceUnavailable, Remedy: "the database does not answer; try again, and look at /readyz"},
+	{Is: bus.ErrUnreachable, Status: http.StatusServiceUnavailable, Remedy: "the broker does not answer; try again, and see /readyz"},
+	{Is: store.ErrUnavailable, Status: http.StatusServiceUnavailable, Remedy: "the database does not answer; try again, and see /readyz"},
 }
 
 // wire is the broker as the HTTP API uses it.

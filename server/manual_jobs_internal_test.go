@@ -57,10 +57,10 @@ func TestActionOnJobThatChangesConcurrently(t *testing.T) {
 		return err
 	}
 	if queries, err := requested(t.Context(), snooze, 99); queries != maxConflictRetries || !errors.Is(err, futurejobs.ErrCursorMoved) {
-		t.Errorf("asked %d times: %v, want ErrMoved after all tries", queries, err)
+		t.Errorf("queried %d times: %v, want ErrMoved after all tries", queries, err)
 	}
 	if queries, err := requested(t.Context(), snooze, 1); queries != 2 || err != nil {
-		t.Errorf("asked %d times: %v", queries, err)
+		t.Errorf("queried %d times: %v", queries, err)
 	}
 	if _, err := requested(t.Context(), snooze, 0); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("of a job that ended: %v", err)

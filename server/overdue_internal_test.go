@@ -35,22 +35,22 @@ func TestSlowJobsDoNotHideOverdueJobs(t *testing.T) {
 INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at)
 SELECT 0, %d, %d, 'k' || n, %[4]d, %[4]d, %[4]d, %[4]d FROM i`, n, of.RuleID, of.Version, now.Add(-late).UnixMicro()))
 	}
-	look := func() backlog {
+	load := func() backlog {
 		t.Helper()
 		b, err := (&overdue{store: w.store, catalog: catalog, now: func() time.Time { return now }, after: overdueAfter}).find(t.Context())
 		w.failOn(err)
 		return b
 	}
 	insert(5000, patient, 3*time.Minute)
-	if b := look(); b.jobs() > 0 {
+	if b := load(); b.jobs() > 0 {
 		t.Errorf("while all may be late, %d are overdue", b.jobs())
 	}
 	insert(3, prompt, 2*time.Minute)
-	if b := look(); b.jobs() != 3 || b.parts[0].RuleID != prompt.RuleID {
+	if b := load(); b.jobs() != 3 || b.parts[0].RuleID != prompt.RuleID {
 		t.Errorf("behind 5000 that may be late: %+v, want 3 jobs", b)
 	}
 	now = now.Add(4 * time.Minute)
-	if b := look(); b.jobs() < 3 || !b.more || len(b.parts) == 0 || b.parts[0].RuleID != patient.RuleID {
+	if b := load(); b.jobs() < 3 || !b.more || len(b.parts) == 0 || b.parts[0].RuleID != patient.RuleID {
 		t.Errorf("once they took longer than they may: %+v", b)
 	}
 }

@@ -185,7 +185,7 @@ func TestRuleLifecycleOverAPI(t *testing.T) {
 		byHand := "/api/v1/jobs/shipment-late/check?key=" + url.QueryEscape("by hand/1")
 		var saw struct{ Ended bool }
 		if n.callExpecting(http.StatusOK, http.MethodPost, byHand, "").decode(t, &saw); saw.Ended {
-			t.Error("a look by hand ended a wait that is not over")
+			t.Error("a manual check ended a wait that is not over")
 		}
 		var snoozed struct {
 			NextCheckAt time.Time `json:"next_check_at"`

@@ -119,7 +119,7 @@ func (c *comparison) round(ctx context.Context) error {
 	return c.settle(ctx, mark, info.LastSeq)
 }
 
-// compare looks alerts up if necessary, and returns the mark with the detected restore.
+// compare finds alerts if necessary, and returns the mark with the detected restore.
 func (c *comparison) compare(ctx context.Context, mark alerts.Mark, last uint64, published []alerts.Alert, holds bool) (alerts.Mark, error) {
 	doubt := !c.sure || mark.Round < c.seen.Round || holds && !(c.own && mark.Round == c.seen.Round)
 	if !doubt {

@@ -42,7 +42,7 @@ func newTenants(t *testing.T, c server.Config) *tenants {
 	w.saveRule(http.StatusCreated, "", strings.ReplaceAll(zenithRule, "zenith", "acme"), w.acme...)
 	w.publish(http.StatusAccepted, "zenith.created", `{"id": "z1"}`, w.zenith...)
 	w.publish(http.StatusAccepted, "acme.created", `{"id": "a1"}`, w.acme...)
-	w.countRequests("zenith.ask.*", w.requests)
+	w.countRequests("zenith.lookup.*", w.requests)
 	return w
 }
 
@@ -146,7 +146,7 @@ func TestTenants(t *testing.T) {
 			{"rules out of bounds are not saved, linted or previewed", (*tenants).rulesAreRefused},
 			{"events are published within bounds alone", (*tenants).eventsAreRefused},
 			{"lookups publish nothing", (*tenants).lookupsPublishNothing},
-			{"a preview asks what the token may ask", (*tenants).previewsQueryNothing},
+			{"a preview queries what the token may query", (*tenants).previewsQueryNothing},
 			{"what is the other's is not seen", (*tenants).foreignDataIsHidden},
 			{"what is the other's is as if it were not there", (*tenants).errorsRevealNothing},
 			{"whose rule it is, is whose bounds it has", (*tenants).rulesMoveBetweenTenants},
@@ -210,7 +210,7 @@ func (w *tenants) rulesAreRefused(t *testing.T) {
 		t.Errorf("a rule was saved: %d %s", got.status, got.body)
 	}
 	if n := w.requests.Load(); n != 0 {
-		t.Errorf("zenith's service was asked %d times", n)
+		t.Errorf("zenith's service was queried %d times", n)
 	}
 	w.waitForJob("z1")
 }
@@ -249,8 +249,8 @@ func (w *tenants) eventsAreRefused(t *testing.T) {
 
 func (w *tenants) lookupsPublishNothing(t *testing.T) {
 	before, _ := w.publish(http.StatusAccepted, "acme.created", `{"id": "n1"}`, w.admin...)
-	text := "name: acme-ask\nentity: order\ntrigger: {event: acme.a, key: event.id}\nlookup: {nats: {source: acme-bus, subject: \"acme.{{key}}\"}}\n" + steps
-	got := w.callRaw(http.MethodPut, "/api/v1/rules/acme-ask", text, append(w.acme, "Content-Type", "application/yaml")...)
+	text := "name: acme-lookup\nentity: order\ntrigger: {event: acme.a, key: event.id}\nlookup: {nats: {source: acme-bus, subject: \"acme.{{key}}\"}}\n" + steps
+	got := w.callRaw(http.MethodPut, "/api/v1/rules/acme-lookup", text, append(w.acme, "Content-Type", "application/yaml")...)
 	if got.status != 422 || !strings.Contains(string(got.body), "stores") {
 		t.Errorf("a lookup on the subject of a stream: %d %s", got.status, got.body)
 	}
@@ -268,7 +268,7 @@ func (w *tenants) lookupsPublishNothing(t *testing.T) {
 }
 
 func (w *tenants) previewsQueryNothing(t *testing.T) {
-	const text = "name: acme-lent\nentity: order\ntrigger: {event: acme.a, key: event.id}\nlookup: {nats: {source: zenith-bus, subject: \"zenith.ask.{{key}}\"}}\n" +
+	const text = "name: acme-lent\nentity: order\ntrigger: {event: acme.a, key: event.id}\nlookup: {nats: {source: zenith-bus, subject: \"zenith.lookup.{{key}}\"}}\n" +
 		"while: state.secret != nil\nescalate: [{after: 1s, step: primary, text: \"{{state.secret}}\"}]\nslot: 1s\n"
 	w.saveRule(http.StatusCreated, "", text, w.admin...)
 	body := `{"event": {"data": {"id": "1"}}}`
@@ -277,7 +277,7 @@ func (w *tenants) previewsQueryNothing(t *testing.T) {
 		t.Errorf("acme previews it: %d %s", got.status, got.body)
 	}
 	if n := w.requests.Load(); n != 0 {
-		t.Errorf("zenith's service was asked %d times", n)
+		t.Errorf("zenith's service was queried %d times", n)
 	}
 	got = w.callRaw(http.MethodPost, "/api/v1/rules/acme-lent/preview", body, append(w.admin, "Content-Type", "application/json")...)
 	if got.status != 200 || !strings.Contains(string(got.body), "of zenith") {

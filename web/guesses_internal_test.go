@@ -42,25 +42,25 @@ func TestTokenGuesses(t *testing.T) {
 		return verified
 	}
 	if verified := series("192.0.2.7:1", 100); verified != maxGuesses {
-		t.Errorf("of 100 wrong tokens %d are looked at, want %d", verified, maxGuesses)
+		t.Errorf("of 100 wrong tokens %d are verified, want %d", verified, maxGuesses)
 	}
 	now = now.Add(guessInterval)
 	if verified := series("192.0.2.7:2", 100); verified != 1 {
-		t.Errorf("a while later %d are looked at, want 1", verified)
+		t.Errorf("a while later %d are verified, want 1", verified)
 	}
 	if verified := series("[::ffff:192.0.2.7]:2", 5); verified != 0 {
 		t.Errorf("an address that is written otherwise has %d", verified)
 	}
 	now = now.Add(time.Hour)
 	if verified := series("192.0.2.7:2", 100); verified != maxGuesses {
-		t.Errorf("an hour later %d are looked at, want %d", verified, maxGuesses)
+		t.Errorf("an hour later %d are verified, want %d", verified, maxGuesses)
 	}
 	verified := 0
 	for i := range 100 {
 		verified += series(fmt.Sprintf("[2001:db8::%x:1]:4", i), 1)
 	}
 	if verified != maxGuesses {
-		t.Errorf("of one IPv6 network %d are looked at, want %d", verified, maxGuesses)
+		t.Errorf("of one IPv6 network %d are verified, want %d", verified, maxGuesses)
 	}
 	if try("[2001:db8:0:1::1]:4") != 401 {
 		t.Error("another IPv6 network is limited with it")

@@ -19,7 +19,7 @@ import (
 // TestReadinessHasNamesForReadersAlone checks that every caller gets the readiness and the kinds of broken conditions,
 // but only callers that may read all rules get names.
 func TestReadinessHasNamesForReadersAlone(t *testing.T) {
-	const name = "these can't be asked: acme-ledger"
+	const name = "these sources do not answer: acme-ledger"
 	s := newFixture(t, closedNode, func(o *web.Options, _ *fixture) {
 		o.Health = func(context.Context) []web.Condition {
 			return []web.Condition{{Name: "database", OK: true, Vital: true, Detail: "answers"}, {Name: "sources", Detail: name}}
@@ -75,7 +75,7 @@ func TestReadinessIsCachedForAnonymousCallers(t *testing.T) {
 		}
 		all.Wait()
 		if got := readinessChecks.Load(); got != want {
-			t.Errorf("%d looks, want %d", got, want)
+			t.Errorf("%d checks, want %d", got, want)
 		}
 	}
 	now.Store(int64(time.Hour))

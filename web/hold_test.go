@@ -31,7 +31,7 @@ func TestNoCheckBeforeEvent(t *testing.T) {
 		"all said":          {silentRule, []time.Duration{time.Hour, unlimitedHold}, true},
 		"a step is left":    {silentRule, []time.Duration{time.Hour}, false},
 		"nothing said":      {strings.Replace(silentRule, "10m", "3000d", 1), nil, false},
-		"looked at before":  {silentRule, []time.Duration{time.Hour, 24 * time.Hour}, false},
+		"checked before":    {silentRule, []time.Duration{time.Hour, 24 * time.Hour}, false},
 		"held for a time":   {silentRule + "hold: 90d\n", []time.Duration{time.Hour, 90 * 24 * time.Hour}, false},
 		"held for a decade": {strings.Replace(unshippedRule, "slot", "hold: 3650d\nslot", 1), []time.Duration{time.Hour, unlimitedHold}, false},
 	} {
@@ -50,11 +50,11 @@ func TestNoCheckBeforeEvent(t *testing.T) {
 				"the entity": entity.Jobs.Items[0],
 			} {
 				if j.NextCheckAt.IsZero() != c.none {
-					t.Errorf("%s is looked at %s", where, j.NextCheckAt)
+					t.Errorf("%s is checked at %s", where, j.NextCheckAt)
 				}
 			}
 			if jobs := s.ruleJobCounts(); jobs.NextCheckAt.IsZero() != c.none {
-				t.Errorf("of the rule, one is looked at %s", jobs.NextCheckAt)
+				t.Errorf("a job of the rule is checked at %s", jobs.NextCheckAt)
 			}
 			for page, wantText := range map[string]string{
 				"/entities/" + s.rule.Entity + "?key=a": "no check scheduled until an event arrives", "/jobs": "none scheduled", "/": "none scheduled",

@@ -125,7 +125,7 @@ func TestHooksRefuse(t *testing.T) {
 		{"a token is no signature", "POST", "/hooks/shop", body, s.newToken("all", "", access.Admin), 401, "Stripe-Signature"},
 		{"too large", "POST", "/hooks/open", strings.Repeat(" ", web.MaxEventBytes+1), nil, 413, "262144"},
 		{"no stream", "POST", "/hooks/nowhere", body, github(body), 409, "unread.subject"},
-		{"a look", "GET", "/hooks/shop", "", nil, 405, "use POST"},
+		{"GET", "GET", "/hooks/shop", "", nil, 405, "use POST"},
 	} {
 		a := requestPath(t, s.Server, c.method, c.path, c.body, c.header...)
 		if a.StatusCode != c.status || !strings.Contains(a.problem(t).Detail, c.wantText) {

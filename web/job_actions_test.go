@@ -48,7 +48,7 @@ func TestJobsByHand(t *testing.T) {
 	for _, at := range []string{"/order-unshipped/a%2Fb/%s", "/order-unshipped/%s?key=a%2Fb"} {
 		verb := func(name string) string { return path + strings.Replace(at, "%s", name, 1) }
 		if a := requestPath(t, s.Server, "POST", verb("check"), ""); a.StatusCode != 200 || !strings.Contains(a.body, `"ended":false`) || !strings.Contains(a.body, `"next_check_at":"`) {
-			t.Errorf("a look: %d %s", a.StatusCode, a.body)
+			t.Errorf("a check: %d %s", a.StatusCode, a.body)
 		}
 		if got := decodeJob(t, requestPath(t, s.Server, "POST", verb("snooze"), `{"for": "2d"}`), 200); got.NextCheckAt.Sub(s.now) < 47*time.Hour {
 			t.Errorf("snoozed until %s", got.NextCheckAt)

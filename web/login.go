@@ -133,7 +133,7 @@ func (a *loginPages) enter(r *http.Request, secret string) (access.Session, stri
 	return session, sessionSecret, err
 }
 
-// createSession creates a session, unless the token had too many lately. The second look at the token costs no query.
+// createSession creates a session, unless the token had too many lately. The second check of the token costs no query.
 func (a *loginPages) createSession(r *http.Request, secret string) (access.Session, string, error) {
 	t, err := a.auth.keeper.Authenticate(r.Context(), secret)
 	if err != nil {

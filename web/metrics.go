@@ -155,7 +155,7 @@ func (m *Metrics) OverQuota(limit string, n int64) {
 	m.overQuota.WithLabelValues(limit).Add(float64(n))
 }
 
-// CountKeys counts n looked-up keys with the same outcome.
+// CountKeys counts n keys of lookups with the same outcome.
 func (m *Metrics) CountKeys(source string, outcome lookup.Outcome, n int) {
 	m.queriedKeys.WithLabelValues(source, string(outcome)).Add(float64(n))
 }

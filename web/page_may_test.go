@@ -18,7 +18,7 @@ func TestPagesShowPermittedActions(t *testing.T) {
 	a := s.alert("1", "it waits", time.Hour)
 	letter := s.writeDeadLetter(1, "orders.created", `{}`)
 	visitors := map[string][]string{
-		"looks":   s.newToken("looks", "", access.Read),
+		"reader":  s.newToken("reader", "", access.Read),
 		"answers": s.newToken("answers", "", access.OnCall),
 		"some":    s.newToken("some", "order-*", access.OnCall),
 		"all":     s.newToken("all", "", access.Admin),
@@ -52,8 +52,8 @@ func TestPagesShowPermittedActions(t *testing.T) {
 		{"/dead-letters", "do=drop&meant=yes&sure=yes"},
 		{letterPage, "do=drop&sure=yes"},
 	} {
-		page := requestPath(t, s.Server, "POST", c.path, c.form, append([]string{"Content-Type", "application/x-www-form-urlencoded"}, visitors["looks"]...)...)
-		if !strings.Contains(page.body, "he token looks does not have the scope") {
+		page := requestPath(t, s.Server, "POST", c.path, c.form, append([]string{"Content-Type", "application/x-www-form-urlencoded"}, visitors["reader"]...)...)
+		if !strings.Contains(page.body, "he token reader does not have the scope") {
 			t.Errorf("%s with %s: %d %s", c.path, c.form, page.StatusCode, page.body)
 		}
 	}

@@ -20,7 +20,7 @@ func TestLogOut(t *testing.T) {
 	cookie := s.logIn(s.newToken("anna", "", access.Read))
 	page := requestPath(t, s.Server, "GET", "/jobs", "", append(cookie, htmlHeader...)...)
 	if !strings.Contains(page.body, `action="/logout">Logged in as <b><bdi>anna</bdi></b> <button`) {
-		t.Errorf("the page does not say who looks at it: %s", page.body)
+		t.Errorf("the page does not name its viewer: %s", page.body)
 	}
 	if a := requestPath(t, s.Server, "GET", "/logout", "", append(cookie, htmlHeader...)...); a.StatusCode != http.StatusMethodNotAllowed || len(a.Cookies()) != 0 {
 		t.Errorf("a link logs out: %d", a.StatusCode)
@@ -51,10 +51,10 @@ func TestPagesLinkToPermittedPages(t *testing.T) {
 	s.writeDeadLetter(1, "orders.created", `{}`)
 	link := regexp.MustCompile(`href="(/[^"#]*)`)
 	for name, header := range map[string][]string{
-		"looks": s.newToken("looks", "", access.Read),
-		"some":  s.newToken("some", "order-*", access.OnCall, access.Events),
-		"other": s.newToken("other", "paid*", access.Read),
-		"all":   s.newToken("all", "", access.Admin),
+		"reader": s.newToken("reader", "", access.Read),
+		"some":   s.newToken("some", "order-*", access.OnCall, access.Events),
+		"other":  s.newToken("other", "paid*", access.Read),
+		"all":    s.newToken("all", "", access.Admin),
 	} {
 		seen := map[string]bool{"/static": true}
 		for todo := []string{"/"}; len(todo) > 0; todo = todo[1:] {
@@ -70,7 +70,7 @@ func TestPagesLinkToPermittedPages(t *testing.T) {
 				}
 			}
 		}
-		if letters := name == "looks" || name == "all"; !seen["/jobs"] || seen["/dead-letters"] != letters || seen["/mutes"] != letters || seen["/metrics"] != letters {
+		if letters := name == "reader" || name == "all"; !seen["/jobs"] || seen["/dead-letters"] != letters || seen["/mutes"] != letters || seen["/metrics"] != letters {
 			t.Errorf("%s is led to %v", name, seen)
 		}
 	}
@@ -120,7 +120,7 @@ func TestSearchWithPrefix(t *testing.T) {
 		}
 	}
 	if a := requestPath(t, s.Server, "GET", "/find?q=order-unshipped/1", "", append(some, htmlHeader...)...); a.Header.Get("Location") != "/entities/order?key=1" {
-		t.Errorf("asked by who may: %d %s", a.StatusCode, a.body)
+		t.Errorf("requested with the scope: %d %s", a.StatusCode, a.body)
 	}
 	if a := requestPath(t, s.Server, "GET", "/find?q=a/b", "", append(some, htmlHeader...)...); a.StatusCode != http.StatusOK {
 		t.Errorf("a/b: %d", a.StatusCode)

@@ -17,7 +17,7 @@ import (
 // cannot check the person's permission, and that of a token continues.
 func TestProxyUserStreamLastsOneMinute(t *testing.T) {
 	header := logins.Header{Name: "X-User", Groups: "X-Groups", Separator: ","}
-	config := &logins.Config{Header: &header, Grants: access.Grants{{Groups: []string{"sre"}, Wish: access.TokenRequest{Scopes: []access.Scope{access.Read}}}}}
+	config := &logins.Config{Header: &header, Grants: access.Grants{{Groups: []string{"sre"}, Token: access.TokenRequest{Scopes: []access.Scope{access.Read}}}}}
 	ann := access.Person{By: access.ByProxy, Name: "ann", Groups: []string{"sre"}}
 	for name, c := range map[string]struct {
 		open bool

@@ -84,7 +84,7 @@ func (a *previewAPI) previewText(ctx context.Context, in *struct{ Body UnsavedPr
 func (a *previewAPI) events(ctx context.Context, of PreviewRequest) rules.PreviewRequest {
 	request := rules.PreviewRequest{Until: of.Until, Found: of.LookupResult}
 	if principalOf(ctx).requireScope(access.Rules) != nil {
-		request.SkipReason = "it is asked for those only who may change rules"
+		request.SkipReason = "only a token that may write rules queries the source"
 	}
 	if of.Event.At.IsZero() {
 		of.Event.At = a.now().UTC()

@@ -66,7 +66,7 @@ func TestLintOfLookup(t *testing.T) {
 		scope  access.Scope
 		prefix string
 		want   int64
-	}{{access.Read, "", 0}, {access.OnCall, "", 0}, {access.Read, "look*", 0}, {access.Rules, "", 1}, {access.Rules, "look*", 1}, {access.Admin, "", 1}} {
+	}{{access.Read, "", 0}, {access.OnCall, "", 0}, {access.Read, "shop*", 0}, {access.Rules, "", 1}, {access.Rules, "shop*", 1}, {access.Admin, "", 1}} {
 		before := client.verified.Load()
 		request := access.TokenRequest{Name: fmt.Sprintf("t%d", i), Prefix: c.prefix, Scopes: []access.Scope{c.scope}}
 		if c.prefix != "" {
@@ -83,7 +83,7 @@ func TestLintOfLookup(t *testing.T) {
 		}
 	}
 	if client.requests.Load() != 0 {
-		t.Errorf("the source is asked %d times", client.requests.Load())
+		t.Errorf("the source is queried %d times", client.requests.Load())
 	}
 }
 
@@ -102,11 +102,11 @@ func TestPreviewOfLookup(t *testing.T) {
 		lookup      string
 		requests    int64
 	}{
-		{"a reader does not have it asked", "", reader, "", "it is asked for those only who may change rules", 0},
+		{"a reader cannot query it", "", reader, "", "only a token that may write rules queries the source", 0},
 		{"a reader says what it finds", `, "lookup_result": {"status": "UNSHIPPED"}`, reader, "exhausted", `{"source":"shop","queried":false,"result":{"status":"UNSHIPPED"}}`, 0},
 		{"a reader says that the entity does not exist", `, "lookup_result": null`, reader, "cleared", `{"source":"shop","queried":false,"result":null}`, 0},
 		{"shipped", `, "lookup_result": {"status": "SHIPPED"}`, writer, "cleared", `{"source":"shop","queried":false,"result":{"status":"SHIPPED"}}`, 0},
-		{"it is asked, once for all looks", "", writer, "exhausted", `{"source":"shop","queried":true,"result":{"status":"UNSHIPPED"}}`, 1},
+		{"it is queried once for all checks", "", writer, "exhausted", `{"source":"shop","queried":true,"result":{"status":"UNSHIPPED"}}`, 1},
 		{"no object", `, "lookup_result": [1]`, writer, "", "write an object, or null", 0},
 	} {
 		for path, rule := range map[string]string{"looking/preview": "", "preview": `"rule": ` + lookupRule + ", "} {
@@ -114,7 +114,7 @@ func TestPreviewOfLookup(t *testing.T) {
 				before := client.requests.Load()
 				a := requestPath(t, s.Server, "POST", "/api/v1/rules/"+path, fmt.Sprintf(`{%s"event": {"data": {"id": "1"}}%s}`, rule, c.found), append(c.as, "Content-Type", "application/json")...)
 				if requests := client.requests.Load() - before; requests != c.requests {
-					t.Errorf("the source is asked %d times", requests)
+					t.Errorf("the source is queried %d times", requests)
 				}
 				if c.outcome == "" {
 					checkProblem(t, a, 422, web.Invalid, c.lookup)

@@ -18,7 +18,7 @@ func TestProviderOutage(t *testing.T) {
 	i.Break(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<b>internal</b>", http.StatusBadGateway) })
 	b := p.newBrowser()
 	if a := b.request("GET", "/login", ""); a.StatusCode != http.StatusOK || i.Requests("/.well-known/openid-configuration") != 0 {
-		t.Errorf("the page asks the provider: %d", a.StatusCode)
+		t.Errorf("the page queries the provider: %d", a.StatusCode)
 	}
 	for range 30 { // more than the guesses of an address
 		a := b.request("POST", "/login/oidc", "next=%2Frules", formOf...)

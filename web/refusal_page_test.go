@@ -30,7 +30,7 @@ func TestRefusalsForPeopleAndPrograms(t *testing.T) {
 	} {
 		response := requestPath(t, s.Server, c.method, c.path, "", "Accept", "application/json")
 		if response.StatusCode != c.status || response.Header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s %s, asked by a program: %d %s", c.method, c.path, response.StatusCode, response.body)
+			t.Errorf("%s %s, of a program: %d %s", c.method, c.path, response.StatusCode, response.body)
 		}
 		seen := requestPath(t, s.Server, c.method, c.path, "", "Accept", "text/html,*/*;q=0.8")
 		kind := "text/html; charset=utf-8"
@@ -38,7 +38,7 @@ func TestRefusalsForPeopleAndPrograms(t *testing.T) {
 			kind = "application/problem+json"
 		}
 		if seen.StatusCode != c.status || seen.Header.Get("Content-Type") != kind || !strings.Contains(seen.body, c.page) || strings.Contains(seen.body, "secret") {
-			t.Errorf("%s %s, asked in a browser: %d %s %s", c.method, c.path, seen.StatusCode, seen.Header.Get("Content-Type"), seen.body)
+			t.Errorf("%s %s, of a browser: %d %s %s", c.method, c.path, seen.StatusCode, seen.Header.Get("Content-Type"), seen.body)
 		}
 		if seen.Header.Get("Allow") != response.Header.Get("Allow") {
 			t.Errorf("%s %s: Allow is %q and %q", c.method, c.path, seen.Header.Get("Allow"), response.Header.Get("Allow"))

@@ -238,7 +238,7 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("%v: %d %s", c.conditions, a.StatusCode, a.body)
 		}
 		if a := requestPath(t, s, "GET", "/readyz?all", ""); a.StatusCode != c.all {
-			t.Errorf("%v: %d where all is asked for", c.conditions, a.StatusCode)
+			t.Errorf("%v: %d for a request of all", c.conditions, a.StatusCode)
 		}
 		if a := requestPath(t, s, "GET", "/healthz", ""); a.StatusCode != 200 {
 			t.Errorf("the process is there, and /healthz says %d", a.StatusCode)

@@ -19,7 +19,7 @@ func TestOwnToken(t *testing.T) {
 		want         []string
 		bounds       web.Bounds
 	}{
-		{"looks", "", access.Read, []string{"read"}, web.Bounds{}},
+		{"reader", "", access.Read, []string{"read"}, web.Bounds{}},
 		{"answers", "acme-", access.OnCall, []string{"read", "oncall"}, web.Bounds{
 			Subjects: []string{"orders.>"}, Publish: []string{}, Sources: []string{}, Handlers: []string{},
 		}},

@@ -265,7 +265,7 @@ func TestFailingSourceOpensCircuit(t *testing.T) {
 			t.Errorf("it is bothered: %v", err)
 		}
 		if time.Since(at) != 0 || c.queries.Load() != 5 {
-			t.Errorf("it was asked %d times", c.queries.Load())
+			t.Errorf("it was queried %d times", c.queries.Load())
 		}
 		if err := s.Try(t.Context()); err != nil || c.reaching.Load() != 1 {
 			t.Errorf("a person tries it: %v", err)
@@ -434,7 +434,7 @@ func TestCallIgnoringDeadlineIsAbandoned(t *testing.T) {
 		all.Wait()
 		state := s.State()
 		if state.Abandoned != 2 || state.Running != 0 || state.Waiting != 0 || state.Health != lookup.Down || c.queries.Load() != 2 {
-			t.Errorf("%+v, asked %d times", state, c.queries.Load())
+			t.Errorf("%+v, queried %d times", state, c.queries.Load())
 		}
 		checkText(t, "a later call", outage(queryKeys(t, s, 1)), "calls were abandoned")
 		if s.Reach(t.Context()) == nil {

@@ -143,7 +143,7 @@ func runBench(ctx context.Context, io *cli, o bench.Options) (err error) {
 	defer func() { _ = os.RemoveAll(o.Dir) }() // it is in the system's temporary folder
 	where := "SQLite in " + os.TempDir()
 	if o.DatabaseURL != "" {
-		server, err := bench.Look(ctx, o.DatabaseURL)
+		server, err := bench.ReadServer(ctx, o.DatabaseURL)
 		if err != nil {
 			return err
 		}

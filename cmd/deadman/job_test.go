@@ -212,15 +212,15 @@ func TestDeadLetterActions(t *testing.T) {
 func TestUndeterminedManualCheckReturnsItsReason(t *testing.T) {
 	t.Parallel()
 	n := newInProcessNode(t)
-	openRule := strings.Replace(ruleNamed("asking"), "\nescalate:", "\nwhile: state.status == \"OPEN\"\nescalate:", 1)
+	openRule := strings.Replace(ruleNamed("waiting"), "\nescalate:", "\nwhile: state.status == \"OPEN\"\nescalate:", 1)
 	n.mustRun("rule", "apply", "-f", writeFile(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", openRule))
-	n.mustRun("job", "create", "asking", "1", "--event", `{"id": "1"}`)
-	n.expect(0, []string{"job", "check", "asking", "1"}, "undetermined", "the check could not get an answer", "a value is missing")
-	if l := readJSON[web.CheckResult](n, "job", "check", "asking", "1"); l.Ended || !l.Undetermined {
+	n.mustRun("job", "create", "waiting", "1", "--event", `{"id": "1"}`)
+	n.expect(0, []string{"job", "check", "waiting", "1"}, "undetermined", "the check could not get an answer", "a value is missing")
+	if l := readJSON[web.CheckResult](n, "job", "check", "waiting", "1"); l.Ended || !l.Undetermined {
 		t.Errorf("%+v", l)
 	}
-	n.mustRun("job", "create", "asking", "2", "--event", `{"id": "2", "status": "OPEN"}`)
-	n.expect(0, []string{"job", "check", "asking", "2"}, "still waiting")
+	n.mustRun("job", "create", "waiting", "2", "--event", `{"id": "2", "status": "OPEN"}`)
+	n.expect(0, []string{"job", "check", "waiting", "2"}, "still waiting")
 }
 
 // TestJobOfMissedHeartbeat checks that a missed heartbeat is not checked after its last step until a beat comes.
@@ -246,6 +246,6 @@ slot: 1s
 		}
 	}
 	if l := readJSON[web.CheckResult](n, "job", "check", "device-silent", "a"); !l.NextCheckAt.IsZero() || l.Reason != "still waiting" {
-		t.Errorf("looked at now: %+v", l)
+		t.Errorf("checked now: %+v", l)
 	}
 }

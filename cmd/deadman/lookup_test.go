@@ -134,7 +134,7 @@ func TestApplyWarnsOfUnavailableSource(t *testing.T) {
 	n.expect(0, []string{"rule", "apply", "-f", file}, warning)
 	n.expect(0, []string{"rule", "list"}, "late")
 	if got := n.mustRun("rule", "apply", "-f", file); strings.Contains(got, "warning") {
-		t.Errorf("a rule that does not change is looked at again: %s", got)
+		t.Errorf("a rule that does not change is checked again: %s", got)
 	}
 	if got := n.mustRun("rule", "apply", "-o", "json", "-f", writeFile(t, t.TempDir(), "later.yaml", lookupRule("later", "{kv: {source: gone, bucket: orders}}"))); !strings.Contains(got, `"warnings"`) {
 		t.Errorf("%s", got)

@@ -84,7 +84,7 @@ func (n *node) start(t *testing.T) {
 		}
 		return err == nil
 	})
-	if i := slices.Index(n.args, "--http-addr"); n.args[i+1] == "127.0.0.1:0" { // clients look for a restarted node there
+	if i := slices.Index(n.args, "--http-addr"); n.args[i+1] == "127.0.0.1:0" { // clients expect a restarted node there
 		n.args[i+1] = strings.TrimPrefix(endpointsOf(t, n).HTTP, "http://")
 	}
 }

@@ -46,7 +46,7 @@ func (b *Bounds) MayQuery(source string) error {
 	if b == nil || b.Sources == nil || names(b.Sources, source) {
 		return nil
 	}
-	return b.refuse("ask", "the source", source, "sources", "--source", b.Sources)
+	return b.refuse("query", "the source", source, "sources", "--source", b.Sources)
 }
 
 // MayCall returns an error for a handler outside the bounds.

@@ -31,7 +31,7 @@ func TestTokenWithPrefixUsesItsGrants(t *testing.T) {
 	}{
 		{"read", b.MayRead, "acme.> acme.a.b shared.* shared.x", "> *.a orders.created shared.> shared.a.b acme"},
 		{"publish", b.MayPublish, "acme.out.x acme.out.*", "acme.out.> acme.in.x orders.shipped"},
-		{"ask", b.MayQuery, "shop acme-db acme-", "shopping acme other"},
+		{"query", b.MayQuery, "shop acme-db acme-", "shopping acme other"},
 		{"call", b.MayCall, "", "acme-x shipping"},
 	} {
 		for _, what := range strings.Fields(c.yes) {
@@ -55,7 +55,7 @@ func TestTokenWithPrefixUsesItsGrants(t *testing.T) {
 func TestTokenWithPrefixAloneMayUseNothing(t *testing.T) {
 	b := access.Token{Name: "acme", Prefix: "acme-"}.Bounds()
 	for what, err := range map[string]error{
-		"read": b.MayRead("acme.a"), "publish": b.MayPublish("acme.a"), "ask": b.MayQuery("acme-db"), "call": b.MayCall("acme-x"),
+		"read": b.MayRead("acme.a"), "publish": b.MayPublish("acme.a"), "query": b.MayQuery("acme-db"), "call": b.MayCall("acme-x"),
 	} {
 		if !errors.Is(err, access.ErrOutside) {
 			t.Errorf("%s: %v, want ErrOutside", what, err)

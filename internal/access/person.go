@@ -53,7 +53,7 @@ func ReadPerson(text string) Person {
 // Grant holds the permissions of users in some groups.
 type Grant struct {
 	Groups []string
-	Wish   TokenRequest // without a name and an expiry
+	Token  TokenRequest // without a name and an expiry
 }
 
 // Grants are the permissions of users. The first grant with one of a user's groups applies.
@@ -63,7 +63,7 @@ type Grants []Grant
 func (gs Grants) Prefixes() []string {
 	var all []string
 	for _, grant := range gs {
-		if p := grant.Wish.Prefix; p != "" && !slices.Contains(all, p) {
+		if p := grant.Token.Prefix; p != "" && !slices.Contains(all, p) {
 			all = append(all, p)
 		}
 	}
@@ -78,7 +78,7 @@ func (gs Grants) Of(p Person) (t Token, ok bool) {
 	if at < 0 {
 		return Token{}, false
 	}
-	w := gs[at].Wish
+	w := gs[at].Token
 	return Token{ID: p.ID(), Name: p.String(), Scopes: w.Scopes, Prefix: w.Prefix, Given: w.Bounds}, true
 }
 

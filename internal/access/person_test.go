@@ -63,8 +63,8 @@ func TestSessionOfPerson(t *testing.T) {
 // The first grant with one of a person's groups applies; a person without such a group has no permissions.
 func TestGrants(t *testing.T) {
 	grants := access.Grants{
-		{Groups: []string{"admins", "sre"}, Wish: access.TokenRequest{Scopes: []access.Scope{access.OnCall}}},
-		{Groups: []string{"staff"}, Wish: access.TokenRequest{Scopes: []access.Scope{access.Rules}, Prefix: "acme-", Bounds: access.Bounds{Subjects: subjects.List{"acme.>"}}}},
+		{Groups: []string{"admins", "sre"}, Token: access.TokenRequest{Scopes: []access.Scope{access.OnCall}}},
+		{Groups: []string{"staff"}, Token: access.TokenRequest{Scopes: []access.Scope{access.Rules}, Prefix: "acme-", Bounds: access.Bounds{Subjects: subjects.List{"acme.>"}}}},
 	}
 	for _, c := range []struct {
 		groups []string

@@ -213,7 +213,7 @@ func TestDeadTokensAreDenied(t *testing.T) {
 		checkDenied(t, k, secret)
 		checkDenied(t, k, secret) // the second denial takes the same path as the first
 		if n := s.requests.Load() - requests; n != 2 {
-			t.Errorf("%.20q: the store was asked %d times, want 2", secret, n)
+			t.Errorf("%.20q: the store was queried %d times, want 2", secret, n)
 		}
 	}
 	checkIdentified(t, k, good, "good")
@@ -231,7 +231,7 @@ func TestTokenExpiresInTime(t *testing.T) {
 	c.advance(1)
 	checkDenied(t, k, secret)
 	if n := s.requests.Load(); n != 2 {
-		t.Errorf("the store was asked %d times, want twice: what is denied goes the way of all", n)
+		t.Errorf("the store was queried %d times, want twice: what is denied goes the way of all", n)
 	}
 }
 
@@ -244,22 +244,22 @@ func TestTokensAreCached(t *testing.T) {
 		checkIdentified(t, k, secret, "ci")
 	}
 	if n := s.requests.Load(); n != 1 {
-		t.Errorf("the store was asked %d times, want once", n)
+		t.Errorf("the store was queried %d times, want once", n)
 	}
 	c.advance(time.Second)
 	checkIdentified(t, k, secret, "ci")
 	if n := s.requests.Load(); n != 1 {
-		t.Errorf("within seconds the store was asked %d times, want once", n)
+		t.Errorf("within seconds the store was queried %d times, want once", n)
 	}
 	c.advance(time.Second)
 	checkIdentified(t, k, secret, "ci")
 	if n := s.requests.Load(); n != 2 {
-		t.Errorf("after seconds the store was asked %d times, want twice", n)
+		t.Errorf("after seconds the store was queried %d times, want twice", n)
 	}
 	c.advance(-time.Hour) // a clock that is set back makes no entry fresh
 	checkIdentified(t, k, secret, "ci")
 	if n := s.requests.Load(); n != 3 {
-		t.Errorf("after the clock went back the store was asked %d times, want three times", n)
+		t.Errorf("after the clock went back the store was queried %d times, want three times", n)
 	}
 }
 
@@ -275,7 +275,7 @@ func TestMoreTokensThanAreRemembered(t *testing.T) {
 		checkIdentified(t, k, secret, fmt.Sprint("t", i)) // the newest is always cached
 	}
 	if n := s.requests.Load(); n != 1500 {
-		t.Errorf("the store was asked %d times, want once for each", n)
+		t.Errorf("the store was queried %d times, want once for each", n)
 	}
 	checkIdentified(t, k, secrets[0], "t0")
 	if n := s.requests.Load(); n != 1501 {

@@ -35,7 +35,7 @@ func IsMetadata(ip netip.Addr) bool {
 	return slices.ContainsFunc(metadata, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// Dialer returns a dialer that connects everywhere but to the metadata of a cloud. It looks at the address that is connected to, whatever
+// Dialer returns a dialer that connects everywhere but to the metadata of a cloud. It checks the address of the connection, whatever
 // a name was resolved to before.
 func Dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{

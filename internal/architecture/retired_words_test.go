@@ -20,8 +20,8 @@ var retiredWords = strings.Fields(`
 	happenings haul hear heard hearing hears herdsman knows lanes lapse legible letterbook looked lookout looks loud
 	loudness mercy mourn mouth news outing outings overlooked passover plight prover purse quietly road roads said say
 	sayable saying sayings says setback setbacks shelf sow speak speaks spoken stand stands stood tell telling tells
-	told turnaway unasked uneven unlikeness unlooked unsaid unsayable untold unwitnessed voice wander wary wishes
-	witness witnessed
+	told turnaway unasked uneven unlikeness unlooked unsaid unsayable untold unwitnessed voice wander wary wish wished wishes
+	witness witnessed world
 `)
 
 // retiredNames are names of the same kind with words that are standard terms in other names, or that still occur in

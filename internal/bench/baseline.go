@@ -139,7 +139,7 @@ func (g *postgresDB) walk(ctx context.Context, condition *vm.Program, out chan<-
 					return err
 				}
 				j.shard, at, id = shard, j.at, j.id
-				if err := batch.look(j, condition, &machine); err != nil {
+				if err := batch.check(j, condition, &machine); err != nil {
 					rows.Close()
 					return err
 				}
@@ -174,8 +174,8 @@ type floorJob struct {
 	ends  bool
 }
 
-// look evaluates the condition over a job's body and adds the resulting row.
-func (r *baselineRows) look(j floorJob, condition *vm.Program, machine *vm.VM) error {
+// check evaluates the condition over a job's body and adds the resulting row.
+func (r *baselineRows) check(j floorJob, condition *vm.Program, machine *vm.VM) error {
 	var event map[string]any
 	if err := json.Unmarshal(j.body, &event); err != nil {
 		return err

@@ -24,7 +24,7 @@ type memoryWatch struct {
 func watchMemory() *memoryWatch {
 	debug.FreeOSMemory()
 	w := &memoryWatch{resets: resetResident(), ending: make(chan struct{})}
-	w.look()
+	w.sample()
 	w.ended.Go(func() {
 		ticker := time.NewTicker(memoryLook)
 		defer ticker.Stop()
@@ -33,14 +33,14 @@ func watchMemory() *memoryWatch {
 			case <-w.ending:
 				return
 			case <-ticker.C:
-				w.look()
+				w.sample()
 			}
 		}
 	})
 	return w
 }
 
-func (w *memoryWatch) look() {
+func (w *memoryWatch) sample() {
 	now := mapped()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +53,7 @@ func (w *memoryWatch) peak() int64 {
 	if most := mostResident(); w.resets && most > 0 {
 		return most
 	}
-	w.look()
+	w.sample()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.most

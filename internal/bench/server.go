@@ -25,8 +25,8 @@ type Left struct {
 	Bytes  int64
 }
 
-// Look describes the server at a URL. It only reads.
-func Look(ctx context.Context, database string) (s Server, err error) {
+// ReadServer describes the server at a URL. It only reads.
+func ReadServer(ctx context.Context, database string) (s Server, err error) {
 	defer func() { err = called(ctx, err) }()
 	conn, err := connect(ctx, database)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestLeftoverSchemasAreListed(t *testing.T) {
 	if err := runFinish(t, dsn); err != nil {
 		t.Fatal(err)
 	}
-	s, err := bench.Look(t.Context(), dsn)
+	s, err := bench.ReadServer(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -304,7 +304,7 @@ func (f *sqliteBaseline) read(ctx context.Context, shard int16, at, id int64) (j
 func (f *sqliteBaseline) write(ctx context.Context, jobs []floorJob) error {
 	var r baselineRows
 	for _, j := range jobs {
-		if err := r.look(j, f.condition, &f.machine); err != nil {
+		if err := r.check(j, f.condition, &f.machine); err != nil {
 			return err
 		}
 	}

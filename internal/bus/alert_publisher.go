@@ -159,7 +159,7 @@ func publishing(err error) error {
 	case errors.Is(err, nats.ErrMaxPayload), isCode(err, codeMessageTooLarge):
 		return fmt.Errorf("publish alert: %w: an alert does not fit even without its body and text; raise max_payload of the broker, or max_msg_size of stream %s", err, AlertsStream)
 	case noAnswer(err):
-		return fmt.Errorf("publish alert: %w: stream %s does not answer: %w; look at the broker's load and log", ErrUnreachable, AlertsStream, err)
+		return fmt.Errorf("publish alert: %w: stream %s does not answer: %w; check the broker's load and log", ErrUnreachable, AlertsStream, err)
 	}
 	return fmt.Errorf("publish alert: %w", offline(err))
 }

@@ -21,7 +21,7 @@ func TestDeletedStreamIsRecreated(t *testing.T) {
 	for name, again := range map[string]func(){
 		"by one alert":   func() { publishAlerts(t, b, someAlerts(1)) },
 		"by many alerts": func() { publishAlerts(t, b, someAlerts(20)) },
-		"by a look": func() {
+		"by a check": func() {
 			if err := b.AlertsStream.Inspect(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -188,9 +188,9 @@ const subjectsOverlap jetstream.ErrorCode = 10065
 
 // whileThere repeats a search of the streams if a stream was deleted after it was found, or created before its
 // subject was captured.
-func whileThere(look func() ([]rules.StreamBinding, error)) (reads []rules.StreamBinding, err error) {
+func whileThere(read func() ([]rules.StreamBinding, error)) (reads []rules.StreamBinding, err error) {
 	for range bindTries {
-		reads, err = look()
+		reads, err = read()
 		var api *jetstream.APIError
 		if isThere := errors.As(err, &api) && api.ErrorCode == subjectsOverlap; !isThere && !errors.Is(err, events.ErrGone) {
 			break

@@ -111,7 +111,7 @@ func TestTakenPort(t *testing.T) {
 
 	_, err = bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Log: discardLog()})
 	if !errors.Is(err, bus.ErrListen) || !strings.Contains(err.Error(), addr) {
-		t.Errorf("a taken port that was asked for: %v", err)
+		t.Errorf("a configured port that is in use: %v", err)
 	}
 	logged := &bustest.Log{}
 	s, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Move: true, Log: slog.New(slog.NewTextHandler(logged, nil))})

@@ -26,7 +26,7 @@ const (
 	idleConsumer  = time.Minute // the broker then deletes the consumer of a dead node
 )
 
-// pastQuiet is the wait for past messages before the broker is asked whether more remain. Messages counted at the
+// pastQuiet is the wait for past messages before the reader queries the broker for more. Messages counted at the
 // start may expire meanwhile.
 const pastQuiet = time.Second
 

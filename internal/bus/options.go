@@ -123,9 +123,9 @@ func (o Options) tlsError(err error) string {
 	case errors.As(err, &invalid):
 		return "renew the broker's certificate, or that of its authority"
 	case (refused || errors.Is(err, nats.ErrTLS)) && o.Identity.Cert == "":
-		return "if the broker wants a certificate of its clients, name one with DEADMAN_NATS_CERT and DEADMAN_NATS_KEY; else look at its TLS settings"
+		return "if the broker wants a certificate of its clients, name one with DEADMAN_NATS_CERT and DEADMAN_NATS_KEY; else check its TLS settings"
 	case refused, errors.Is(err, nats.ErrTLS):
-		return "if the broker does not take " + o.Identity.Cert + " (DEADMAN_NATS_CERT), let its authority be in the broker's ca_file; else look at its TLS settings"
+		return "if the broker does not take " + o.Identity.Cert + " (DEADMAN_NATS_CERT), let its authority be in the broker's ca_file; else check its TLS settings"
 	}
 	return ""
 }

@@ -78,7 +78,7 @@ func (r *reader) Left() uint64 { return r.pending }
 // Lost implements events.Reader.
 //
 // 1. Without a gap nothing is lost, and the broker is not asked.
-// 2. The leader is asked after the last message was returned. So a message in a gap that the stream still has is on
+// 2. The leader is queried after the last message was returned. So a message in a gap that the stream still has is on
 // another subject.
 // 3. A sequence in a gap is lost if the stream has no message at it.
 func (r *reader) Lost(ctx context.Context) (events.Loss, error) {
@@ -142,10 +142,10 @@ func (r *reader) feedsAllSubjects(info *jetstream.StreamInfo) bool {
 
 // Drained implements events.Reader. Most often the end is the reader's position, so no request is necessary.
 //
-// 1. The stream's leader is asked whether it has a message on the subjects.
-// 2. Then it is asked for the messages lost up to the end. A message that still exists existed before, so it is on
+// 1. The stream's leader is queried for a message on the subjects.
+// 2. Then it is queried for the messages lost up to the end. A message that still exists existed before, so it is on
 // another subject.
-// 3. A lost message may still be on its way to the reader. The consumer is asked about that.
+// 3. A lost message may still be on its way to the reader. The consumer is queried for it.
 func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"deadman/internal/events"
 )
 
-// leaderRetry is the pause before a stream without a certain leader is asked again.
+// leaderRetry is the pause before a stream without a certain leader is queried again.
 const leaderRetry = 100 * time.Millisecond
 
 var _ events.Streams = (*Streams)(nil)
@@ -135,7 +135,7 @@ func (s *Streams) leaderInfo(ctx context.Context, stream string) (*jetstream.Str
 		select {
 		case <-time.After(leaderRetry):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("ask for stream %s: %w: %w", stream, ErrNoLeader, ctx.Err())
+			return nil, fmt.Errorf("read stream %s: %w: %w", stream, ErrNoLeader, ctx.Err())
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (s *Streams) fetchInfo(ctx context.Context, stream string) (*jetstream.Stre
 		return nil, fmt.Errorf("stream %s: %w: %w", stream, events.ErrGone, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask for stream %s: %w", stream, noAnswerError(ctx, err))
+		return nil, fmt.Errorf("read stream %s: %w", stream, noAnswerError(ctx, err))
 	}
 	return found.CachedInfo(), nil
 }
@@ -170,10 +170,10 @@ func (s *Streams) details(ctx context.Context, stream string) (*jetstream.Stream
 		return nil, err
 	}
 	if got.Error != nil {
-		return nil, fmt.Errorf("ask for the deleted messages of stream %s: %w", stream, got.Error)
+		return nil, fmt.Errorf("read the deleted messages of stream %s: %w", stream, got.Error)
 	}
 	if !leads(got.Cluster) {
-		return nil, fmt.Errorf("ask for the deleted messages of stream %s: %w", stream, ErrNoLeader)
+		return nil, fmt.Errorf("read the deleted messages of stream %s: %w", stream, ErrNoLeader)
 	}
 	return &got.StreamInfo, nil
 }
@@ -217,7 +217,7 @@ func (s *Streams) next(ctx context.Context, stream, subject string, seq uint64) 
 		err = fmt.Errorf("the answer is message %d", m.Seq)
 	}
 	if err != nil {
-		return storedMessage{}, fmt.Errorf("ask stream %s for its next message from %d: %w", stream, seq, err)
+		return storedMessage{}, fmt.Errorf("read the next message of stream %s from %d: %w", stream, seq, err)
 	}
 	return m, nil
 }
@@ -229,7 +229,7 @@ func (s *Streams) last(ctx context.Context, stream, subject string) (storedMessa
 		return storedMessage{}, nil
 	}
 	if err != nil {
-		return storedMessage{}, fmt.Errorf("ask stream %s for its last message on %s: %w", stream, subject, err)
+		return storedMessage{}, fmt.Errorf("read the last message of stream %s on %s: %w", stream, subject, err)
 	}
 	return m, nil
 }

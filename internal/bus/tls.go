@@ -56,7 +56,7 @@ func pair(certFile string, chain []byte, keyFile string, key []byte) (none tls.C
 	}
 	now := time.Now()
 	if leaf := cert.Leaf; now.After(leaf.NotAfter) || now.Before(leaf.NotBefore) {
-		return none, fmt.Errorf("%w: DEADMAN_NATS_CERT: the certificate in %s holds from %s to %s, and now it is %s; renew it, or look at the clock",
+		return none, fmt.Errorf("%w: DEADMAN_NATS_CERT: the certificate in %s holds from %s to %s, and now it is %s; renew it, or check the clock",
 			ErrIdentity, certFile, day(leaf.NotBefore), day(leaf.NotAfter), day(now))
 	}
 	return cert, nil

@@ -49,7 +49,7 @@ entity: order
 trigger: {event: reads, key: event.id, if: event.if != "no"}
 escalate: [{after: 1h, step: primary}]
 ---
-name: looks-at-nothing
+name: reads-nothing
 entity: device
 trigger: {event: beats.*, key: wildcard(1)}
 escalate: [{after: 1h, step: primary}]
@@ -94,7 +94,7 @@ escalate: [{after: 1h, step: primary}]
 			w.waitUntilCaughtUp(bus.EventsStream, seq)
 			rule := "reads"
 			if c.subject != "reads" {
-				rule = "looks-at-nothing"
+				rule = "reads-nothing"
 			}
 			fresh := w.deadLetters()[:len(w.deadLetters())-before]
 			if c.reason == "" {

@@ -147,7 +147,7 @@ func (a *testbed) openDB(driver, dsn string) {
 	a.Cleanup(func() { _ = a.DB.Close() })
 }
 
-// openSQLite looks into the database in the folder.
+// openSQLite opens the database in the folder.
 func (a *testbed) openSQLite() {
 	a.Helper()
 	a.openDB("sqlite", "file:"+filepath.Join(a.dir, "deadman.db")+"?mode=ro&_pragma=busy_timeout(5000)")

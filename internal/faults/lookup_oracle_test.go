@@ -163,7 +163,7 @@ func (t *lookupOracle) outagesOf(l Lookup) {
 	for i, o := range all {
 		at := fmt.Sprintf("the outage of %s for %s, opened at %s", o.source, l.Rule, o.opened.UTC().Format(clock))
 		if o.source != l.Source {
-			t.breach("P9: %s: the rule asks %s", at, l.Source)
+			t.breach("P9: %s: the rule queries %s", at, l.Source)
 		}
 		if i > 0 && all[i-1].closed.After(o.opened) {
 			t.breach("P9: %s: the one before it is open", at)

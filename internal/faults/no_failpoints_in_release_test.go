@@ -19,7 +19,7 @@ func TestProductHasNoFailpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(symbols), "deadman/internal/events.(*streamReader).applyBatch") {
-			t.Fatalf("%s: no symbols to look at", name)
+			t.Fatalf("%s: no symbols to check", name)
 		}
 		for _, trace := range []string{"deadman/internal/failpoints.", "deadman/server.(*buggy"} {
 			if has := strings.Contains(string(symbols), trace); has != (name != "the product") {

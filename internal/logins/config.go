@@ -88,18 +88,18 @@ func readGrants(v configfile.Value) access.Grants {
 		if fields == nil {
 			continue
 		}
-		g := access.Grant{Groups: readGroups(fields["group"], item.Field, seen), Wish: readRequest(fields)}
+		g := access.Grant{Groups: readGroups(fields["group"], item.Field, seen), Token: readRequest(fields)}
 		if item.HasProblem() {
 			continue
 		}
-		wish, err := g.Wish.Granted()
+		token, err := g.Token.Granted()
 		var wrong access.Problems
 		if errors.As(err, &wrong) {
 			for _, p := range wrong {
 				place(fields, p.Field, item).ProblemAtName("%s", p.Message)
 			}
 		}
-		g.Wish = wish
+		g.Token = token
 		grants = append(grants, g)
 	}
 	return grants

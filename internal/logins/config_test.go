@@ -51,8 +51,8 @@ func TestLoginFileIsRead(t *testing.T) {
 		t.Errorf("%q %q", c.OIDC.Title(), c.OIDC.Issuer())
 	}
 	want := access.Grants{
-		{Groups: []string{"sre", "platform"}, Wish: access.TokenRequest{Scopes: []access.Scope{access.Admin}}},
-		{Groups: []string{"acme"}, Wish: access.TokenRequest{
+		{Groups: []string{"sre", "platform"}, Token: access.TokenRequest{Scopes: []access.Scope{access.Admin}}},
+		{Groups: []string{"acme"}, Token: access.TokenRequest{
 			Scopes: []access.Scope{access.OnCall, access.Rules}, Prefix: "acme-", Bounds: access.Bounds{Subjects: subjects.List{"acme.>"}, Publish: subjects.List{}},
 		}},
 	}

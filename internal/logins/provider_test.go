@@ -234,7 +234,7 @@ func TestUserInfoIsOfSamePerson(t *testing.T) {
 	i.Claims(map[string]any{"realm": map[string]any{"roles": "one"}})
 	before := i.Requests("/info")
 	if got, err := finish(t, i, p); err != nil || cmp.Diff([]string{"one"}, got.Groups) != "" || i.Requests("/info") != before {
-		t.Errorf("%+v, %v, asked %d", got, err, i.Requests("/info")-before)
+		t.Errorf("%+v, %v, queried %d", got, err, i.Requests("/info")-before)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestUnavailableProvider(t *testing.T) {
 	i, c := logintest.NewIssuer(t), &clock{}
 	p := provider(t, c, i.URL, logintest.Client, "")
 	if i.Requests(discovery) != 0 {
-		t.Error("the provider is asked before anyone logs in")
+		t.Error("the provider is queried before anyone logs in")
 	}
 	i.Break(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	for range 3 {
@@ -296,7 +296,7 @@ func TestUnavailableProvider(t *testing.T) {
 		}
 	}
 	if n := i.Requests(discovery); n != 1 {
-		t.Errorf("asked %d times in a moment", n)
+		t.Errorf("queried %d times in a moment", n)
 	}
 	i.Break(nil)
 	c.advance(6 * time.Second)
@@ -305,7 +305,7 @@ func TestUnavailableProvider(t *testing.T) {
 	}
 	c.advance(30 * time.Minute)
 	if _, err := finish(t, i, p); err != nil || i.Requests(discovery) != 2 {
-		t.Errorf("%v, asked %d times", err, i.Requests(discovery))
+		t.Errorf("%v, queried %d times", err, i.Requests(discovery))
 	}
 	i.Break(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, strings.Repeat("long ", 10_000), http.StatusBadGateway)

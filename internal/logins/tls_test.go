@@ -39,10 +39,10 @@ func TestCertificatesOfProvider(t *testing.T) {
 		return requests, err
 	}
 	if requests, err := begin(""); !errors.Is(err, logins.ErrProvider) || requests != 0 || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("without the file: %v, asked %d times", err, requests)
+		t.Errorf("without the file: %v, queried %d times", err, requests)
 	}
 	if requests, err := begin(", ca_file: ca.pem"); !errors.Is(err, logins.ErrProvider) || requests != 1 || !strings.Contains(err.Error(), "teapot") {
-		t.Errorf("with it: %v, asked %d times", err, requests)
+		t.Errorf("with it: %v, queried %d times", err, requests)
 	}
 	put("empty.pem", "nothing\n")
 	put("login.yaml", "oidc: {issuer: '"+s.URL+"', client_id: x, ca_file: empty.pem}\ngroups: [{group: a, scopes: [read]}]\n")

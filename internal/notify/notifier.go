@@ -147,7 +147,7 @@ func (n *Notifier) Step(ctx context.Context) error {
 	}
 	ready, err := n.store.Ready(ctx, n.now())
 	if err != nil {
-		return fmt.Errorf("look for messages: %w", err)
+		return fmt.Errorf("find messages: %w", err)
 	}
 	for _, notice := range ready {
 		n.start(ctx, notice)

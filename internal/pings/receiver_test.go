@@ -29,7 +29,7 @@ func TestAnsweredPingIsCommitted(t *testing.T) {
 		t.Errorf("the job is %+v, with %s", j, j.Event)
 	}
 	if want := futurejobs.Grid(6 * time.Hour).Up(j.Since.Add(25 * time.Hour)); !j.NextCheckAt.Equal(want) {
-		t.Errorf("it is looked at at %s, want %s", j.NextCheckAt, want)
+		t.Errorf("its check is at %s, want %s", j.NextCheckAt, want)
 	}
 	exit := 3
 	p = w.newPing("nightly", rules.Failure)
@@ -175,7 +175,7 @@ func TestSignalsOfBatch(t *testing.T) {
 		keys = append(keys, e.Ref.Key)
 	}
 	if got := strings.Join(keys, " "); got != "a b a a a" {
-		t.Errorf("the jobs are asked in the order %s, want a b a a a", got)
+		t.Errorf("the jobs are checked in the order %s, want a b a a a", got)
 	}
 	for key, want := range map[string]string{"a": `"body":"8"`, "b": `"body":"6"`} {
 		if j := w.job(key); !strings.Contains(string(j.Event), want) {

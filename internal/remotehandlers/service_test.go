@@ -202,7 +202,7 @@ func TestUnresponsiveServiceIsNotCalled(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 	if n := requests.Load(); n != 25 {
-		t.Errorf("it was asked %d times", n)
+		t.Errorf("it was queried %d times", n)
 	}
 	if o := s.services.Named("other"); o == s.services.Named("shipping") {
 		t.Error("two names are one service")
@@ -256,7 +256,7 @@ func TestServiceIsRetried(t *testing.T) {
 			time.Sleep(c.wait)
 			err := send()
 			if requests != c.calls || errors.As(err, &outage) != c.outage || (err == nil) == c.hangs {
-				t.Fatalf("%+v: asked %d times, %v", c, requests, err)
+				t.Fatalf("%+v: queried %d times, %v", c, requests, err)
 			}
 		}
 	})

@@ -311,7 +311,7 @@ trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 	var c tickCounter
 	var broker blockingPublisher
 	w.ticker(scheduler.Options{Catalog: w.catalog(), Cursors: w.store, Emitter: &broker, Observer: &c})
-	w.eventually("the broker is asked", broker.requested.Load)
+	w.eventually("the broker is queried", broker.requested.Load)
 	lastSeq := w.cursor().LastSeq
 	w.eventually("two ticks begin waits", func() bool { return w.cursor().LastSeq >= lastSeq+2 })
 	if n := c.emitted.Load(); n != 0 {

@@ -32,7 +32,7 @@ func writeSecrets(t *testing.T) (file string) {
 
 func TestSourcesAreRead(t *testing.T) {
 	file := writeSecrets(t)
-	specs, err := sources.Parse([]byte(`# what rules may ask
+	specs, err := sources.Parse([]byte(`# what rules may query
 sources:
   shop:
     postgres: {url_file: shop.url, statement_timeout: 500ms}

@@ -71,7 +71,7 @@ func TestManyKeysByHTTP(t *testing.T) {
 			http.Error(w, "", http.StatusTeapot)
 			return
 		}
-		fmt.Fprintf(w, `{"asked": %q, "price": 12.50}`, r.RequestURI)
+		fmt.Fprintf(w, `{"query": %q, "price": 12.50}`, r.RequestURI)
 	}))
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -85,7 +85,7 @@ func TestManyKeysByHTTP(t *testing.T) {
 		queries, want := make([]lookup.KeyQuery, 500), make([]string, 500)
 		for i := range queries {
 			queries[i].Path = fmt.Sprintf("/orders/a%%2F%d?full=true", i)
-			want[i] = fmt.Sprintf(`{"asked": "/api/orders/a%%2F%d?full=true", "price": 12.50}`, i)
+			want[i] = fmt.Sprintf(`{"query": "/api/orders/a%%2F%d?full=true", "price": 12.50}`, i)
 		}
 		found, err := c.Query(within(t, 20*time.Second), get, queries)
 		checkLines(t, want, lines(found, err))
@@ -238,7 +238,7 @@ func TestUnavailableHTTP(t *testing.T) {
 			found, err := web(t, s.URL).Query(within(t, patience), get, queries)
 			checkLines(t, []string{sourceLine + k.want}, lines(found, err))
 			if n := requests.Load(); n > 64 {
-				t.Errorf("it was asked %d times", n)
+				t.Errorf("it was queried %d times", n)
 			}
 		})
 	}
@@ -328,7 +328,7 @@ func TestPrivateHosts(t *testing.T) {
 		}
 	}
 	if n := requests.Load(); n > 0 {
-		t.Errorf("it was asked %d times", n)
+		t.Errorf("it was queried %d times", n)
 	}
 }
 

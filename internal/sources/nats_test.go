@@ -213,7 +213,7 @@ func TestMissingServiceIsErrorOfQuestion(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := client.Query(ctx, lookup.Question{NATS: true}, queries); !errors.Is(err, context.DeadlineExceeded) || requests.Load() != 2 {
-		t.Errorf("with one that hangs: %v, it was asked %d times", err, requests.Load())
+		t.Errorf("with one that hangs: %v, it was queried %d times", err, requests.Load())
 	}
 	if found, err := client.Query(shortContext(t), lookup.Question{NATS: true}, nil); err != nil || len(found) != 0 {
 		t.Errorf("an absent key: %v, %v", found, err)

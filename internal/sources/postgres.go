@@ -55,7 +55,7 @@ func openPostgres(name string, o Postgres, batches int) (lookup.Client, error) {
 	p := &postgres{timeout: cmp.Or(o.StatementTimeout, statementTimeout), rights: &rights{}}
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		c.PgConn().Frontend().SetMaxBodyLen(mostMessage)
-		return p.rights.look(ctx, c.PgConn())
+		return p.rights.load(ctx, c.PgConn())
 	}
 	if p.pool, err = pgxpool.NewWithConfig(context.Background(), cfg); err != nil { // it connects on first use
 		return nil, fmt.Errorf("source %s: create the connection pool: %w", name, err)

@@ -26,9 +26,9 @@ const findRights = `SELECT current_user, (SELECT string_agg(right_name, ', ' ORD
 		AND NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)
 ) AS found)`
 
-// look determines the permissions of a connection's user. A database without these catalogs, such as a
+// load determines the permissions of a connection's user. A database without these catalogs, such as a
 // Postgres-compatible one, is used without the check.
-func (r *rights) look(ctx context.Context, c *pgconn.PgConn) error {
+func (r *rights) load(ctx context.Context, c *pgconn.PgConn) error {
 	result := c.ExecParams(ctx, findRights, nil, nil, nil, nil).Read()
 	switch {
 	case errors.As(result.Err, new(*pgconn.PgError)):

@@ -26,10 +26,10 @@ func TestLookupLeavesNoLockBehind(t *testing.T) {
 	d := newDatabase(t)
 	c := d.singleConnSource()
 	for name, queries := range map[string][]lookup.KeyQuery{
-		"all of them are answered":      keys(1, 2, 3),
-		"one fails":                     keys(1, "a", 3),
-		"the first of two fails":        keys("a", 3),
-		"each is asked about by itself": keys("a", 2, "b", 4),
+		"all of them are answered": keys(1, 2, 3),
+		"one fails":                keys(1, "a", 3),
+		"the first of two fails":   keys("a", 3),
+		"one query for each":       keys("a", 2, "b", 4),
 	} {
 		q := lookup.Question{SQL: "select pg_advisory_lock(42)::text as v, pg_advisory_lock_shared(43)::text as w, id from orders where id = $1::text::bigint"}
 		found, err := c.Query(within(t, 10*time.Second), q, queries)

@@ -75,14 +75,14 @@ func (s *AlertStore) alerts(ctx context.Context, f futurejobs.Filter) (page futu
 	if err != nil {
 		return page, err
 	}
-	look := s.alertsOfShard
+	read := s.alertsOfShard
 	if f.Key != "" {
-		look = s.alertsOfKey
+		read = s.alertsOfKey
 	}
 	portions := make([]*shardPage[futurejobs.ListedAlert], len(scopes))
 	for i, c := range scopes {
 		portions[i] = alertsBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
-			return look(ctx, c, f, before, limit)
+			return read(ctx, c, f, before, limit)
 		})
 	}
 	listed, err := mergeShards(portions, limit(f)+1, newestFirst)

@@ -67,7 +67,7 @@ func TestDeletedRulesAreReadUntilPurged(t *testing.T) {
 		}
 		exec(t, s, `DELETE FROM future_job`)
 		if requests() != 0 {
-			t.Error("a rule without jobs is asked about again")
+			t.Error("a rule without jobs is read again")
 		}
 	})
 }

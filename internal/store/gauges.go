@@ -106,12 +106,12 @@ func (s *GaugeStore) OutcomeCounts(ctx context.Context, from, until time.Time) (
 func (s *GaugeStore) Slowest(ctx context.Context, from time.Time, limit int) ([]futurejobs.EndedJob, error) {
 	w, err := s.since(ctx, from)
 	if err != nil {
-		return nil, wrapErr("slowest looks", err)
+		return nil, wrapErr("slowest checks", err)
 	}
 	slowest, err := query(ctx, s.read, readEnded, rebindPlaceholders(`SELECT `+endedColumns+` FROM history f JOIN rule r ON r.id = f.rule_id
 WHERE `+w.text+` AND f.checks > 0 ORDER BY coalesce(f.check_slowest, f.check_total) DESC, f.ended_at DESC, f.shard, f.id LIMIT ?`), append(w.args, limit)...)
 	if err != nil {
-		return nil, wrapErr("slowest looks", err)
+		return nil, wrapErr("slowest checks", err)
 	}
 	return slowest, nil
 }

@@ -25,7 +25,7 @@ var notPortable = []struct {
 	},
 	{
 		regexp.MustCompile(`^EXPLAIN \(ANALYZE, BUFFERS, FORMAT JSON\) `),
-		"what a read touches, which only bench asks; an engine that does not say it is measured by time alone",
+		"what a read touches, which only bench reads; without it, an engine is measured by time alone",
 	},
 	{
 		regexp.MustCompile(` PARTITION BY RANGE \(ended_at\)`),

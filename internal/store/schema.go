@@ -240,11 +240,11 @@ func foreign(why string) error {
 	return fmt.Errorf("%w: %s; give deadman a database of its own", ErrForeignSchema, why)
 }
 
-// seed creates the shards of the database: the stored number, or the wished one for a new database.
-func (s *migrator) seed(ctx context.Context, wished int) error {
+// seed creates the shards of the database: the stored number, or count for a new database.
+func (s *migrator) seed(ctx context.Context, count int) error {
 	return s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`,
-			strconv.Itoa(wished)); err != nil {
+			strconv.Itoa(count)); err != nil {
 			return err
 		}
 		var stored string

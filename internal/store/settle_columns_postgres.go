@@ -18,9 +18,9 @@ type settleColumns struct {
 	document []byte // the document of the current alert
 }
 
-// lookColumns are the job columns that a check changes. Durations are in µs; the slowest check is NULL if it equals
+// checkColumns are the job columns that a check changes. Durations are in µs; the slowest check is NULL if it equals
 // the total. trail is the new entry.
-type lookColumns struct {
+type checkColumns struct {
 	shard, id, rev                     column
 	checkCount, step, checks           column
 	picked, started, completed, failed column
@@ -29,12 +29,12 @@ type lookColumns struct {
 }
 
 type endColumns struct {
-	lookColumns
+	checkColumns
 	outcome, reason column
 }
 
 type moveColumns struct {
-	lookColumns
+	checkColumns
 	next, undecided column
 }
 
@@ -55,8 +55,8 @@ type column struct {
 	none bool // not sent: no row has a value, or the statement reads it from the job
 }
 
-func newLookColumns() lookColumns {
-	return lookColumns{
+func newCheckColumns() checkColumns {
+	return checkColumns{
 		shard: smallints.named("shard"), id: bigints.named("id"), rev: ints.named("rev"),
 		checkCount: ints.named("check_count"), step: ints.named("step"), checks: ints.named("checks"),
 		picked: timestamptzs.named("picked_at"), started: timestamptzs.named("started_at"),
@@ -66,7 +66,7 @@ func newLookColumns() lookColumns {
 	}
 }
 
-func (l *lookColumns) all() []*column {
+func (l *checkColumns) all() []*column {
 	return []*column{
 		&l.shard, &l.id, &l.rev, &l.checkCount, &l.step, &l.checks, &l.picked, &l.started, &l.completed, &l.failed,
 		&l.total, &l.slowest, &l.alertIDs, &l.trail,
@@ -74,11 +74,11 @@ func (l *lookColumns) all() []*column {
 }
 
 // counters returns the columns that jobs which started together have in common.
-func (l *lookColumns) counters() []*column {
+func (l *checkColumns) counters() []*column {
 	return []*column{&l.rev, &l.checkCount, &l.step, &l.checks}
 }
 
-func (e *endColumns) all() []*column { return append(e.lookColumns.all(), &e.outcome, &e.reason) }
+func (e *endColumns) all() []*column { return append(e.checkColumns.all(), &e.outcome, &e.reason) }
 
 // deleteSQL ends the jobs of the decisions.
 func (e *endColumns) deleteSQL(rows string) string {
@@ -101,7 +101,7 @@ func (e *endColumns) deleteSQL(rows string) string {
 )`
 }
 
-func (m *moveColumns) all() []*column { return append(m.lookColumns.all(), &m.next, &m.undecided) }
+func (m *moveColumns) all() []*column { return append(m.checkColumns.all(), &m.next, &m.undecided) }
 
 // updateSQL continues the jobs of the decisions.
 func (m *moveColumns) updateSQL(rows string) string {
@@ -162,8 +162,8 @@ func (s *alertInsertColumns) insertAlertsSQL(done string) (text string, args []a
 // columnPool has columns for reuse: new ones for each batch were a third of the garbage of a sweep.
 var columnPool = sync.Pool{New: func() any {
 	return &settleColumns{
-		ends:  endColumns{lookColumns: newLookColumns(), outcome: texts.named("outcome"), reason: texts.named("reason")},
-		moves: moveColumns{lookColumns: newLookColumns(), next: timestamptzs.named("next_check_at"), undecided: ints.named("undecided")},
+		ends:  endColumns{checkColumns: newCheckColumns(), outcome: texts.named("outcome"), reason: texts.named("reason")},
+		moves: moveColumns{checkColumns: newCheckColumns(), next: timestamptzs.named("next_check_at"), undecided: ints.named("undecided")},
 		alerts: alertInsertColumns{
 			jobID: bigints.named("job_id"), id: uuids.named("id"), status: smallints.named("status"), severity: smallints.named("severity"),
 			decidedAt: timestamptzs.named("decided_at"), since: timestamptzs.named("since_at"),
@@ -194,7 +194,7 @@ func columnsOf(decisions []*futurejobs.Decision) (_ *settleColumns, free func(),
 	sendOnce(&c.moves.next)
 	dropEmpty(&c.ends.failed, &c.ends.reason)
 	dropEmpty(&c.moves.failed)
-	for _, table := range []*lookColumns{&c.ends.lookColumns, &c.moves.lookColumns} {
+	for _, table := range []*checkColumns{&c.ends.checkColumns, &c.moves.checkColumns} {
 		dropEmpty(&table.slowest)
 		dropEmpty(&table.alertIDs)
 		dropEmpty(&table.trail)
@@ -224,11 +224,11 @@ func (c *settleColumns) add(d *futurejobs.Decision) {
 	}
 	c.moves.add(&d.Job)
 	c.moves.next.instant(d.Job.NextCheckAt)
-	c.moves.undecided.int32(int32(d.Job.UndeterminedChecks)) //nolint:gosec // counts looks
+	c.moves.undecided.int32(int32(d.Job.UndeterminedChecks)) //nolint:gosec // counts checks
 }
 
-//nolint:gosec // looks and steps are counted in int32
-func (l *lookColumns) add(j *futurejobs.Job) {
+//nolint:gosec // checks and steps are counted in int32
+func (l *checkColumns) add(j *futurejobs.Job) {
 	l.shard.int16(j.Shard)
 	l.id.int64(j.ID)
 	l.rev.int32(j.Rev)
@@ -260,7 +260,7 @@ func (c *settleColumns) addAlert(job int64, a *alerts.Alert) (err error) {
 	s.severity.int16(a.Severity.Number())
 	s.decidedAt.instant(a.DecidedAt)
 	s.since.instant(a.Since)
-	s.checkCount.int32(int32(a.CheckCount)) //nolint:gosec // counts looks
+	s.checkCount.int32(int32(a.CheckCount)) //nolint:gosec // counts checks
 	s.detail.bytes(c.document)
 	return nil
 }

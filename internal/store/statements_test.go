@@ -27,7 +27,7 @@ func checkAllTextsSent(t *testing.T, sent []string) {
 	}
 	s := readSources(t)
 	for _, at := range s.stray {
-		t.Errorf("%s: a text of SQL in double quotes, which is not looked for; put it in back quotes", at)
+		t.Errorf("%s: this test does not find a text of SQL in double quotes; put it in back quotes", at)
 	}
 	for _, text := range s.texts {
 		if !slices.ContainsFunc(statements, text.in) && !isNotSQL(text) {

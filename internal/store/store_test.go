@@ -26,7 +26,7 @@ func TestPostgres(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sent := wire.Sent()
 			if len(sent) == 0 {
-				t.Fatal("nothing was sent; this looks at what the suite sends, so run all of TestPostgres")
+				t.Fatal("nothing was sent; this test needs the statements of the suite, so run all of TestPostgres")
 			}
 			check(t, sent)
 		})

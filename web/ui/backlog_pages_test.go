@@ -67,7 +67,7 @@ func TestPagesOfBacklog(t *testing.T) {
 	for range 3 {
 		for _, id := range evaluate[[]string](b, `[...document.querySelectorAll("table.jobs tbody tr")].map(row => row.id)`) {
 			if seen[id] || !strings.Contains(id, "/0") {
-				t.Errorf("%s is on two pages, or not as asked", id)
+				t.Errorf("%s is on two pages, or not as sorted", id)
 			}
 			seen[id] = true
 		}

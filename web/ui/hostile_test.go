@@ -112,7 +112,7 @@ func everyPage(t *testing.T, alert web.Alert, letter web.DeadLetter) map[string]
 			return nil
 		}
 		if all[route] = known[route]; len(all[route]) == 0 {
-			return fmt.Errorf("the page %s is not looked at with hostile texts; add it to everyPage", route)
+			return fmt.Errorf("the page %s is not tested with hostile texts; add it to everyPage", route)
 		}
 		return nil
 	})

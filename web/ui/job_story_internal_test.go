@@ -35,14 +35,14 @@ func storyLines(s jobStory) (lines []string) {
 }
 
 func TestStories(t *testing.T) {
-	look := func(at int, saw string) web.TrailEntry {
+	check := func(at int, saw string) web.TrailEntry {
 		return web.TrailEntry{Kind: "check", At: minute(at), Values: saw, Next: minute(at + 1)}
 	}
-	step := look(6, "paid = false")
+	step := check(6, "paid = false")
 	step.Step = "primary"
-	suppressed := look(7, "")
+	suppressed := check(7, "")
 	suppressed.Step = "other" // without a known alert
-	unknown := look(8, "")
+	unknown := check(8, "")
 	unknown.Reason = "no route"
 	a := web.Alert{AlertFields: web.AlertFields(alerts.Alert{
 		ID: uuid.MustParse("0194bd10-0000-8000-8000-000000000001"), DecidedAt: minute(6).Add(time.Second),
@@ -53,9 +53,9 @@ func TestStories(t *testing.T) {
 	j := web.Job{
 		Since: minute(0), FirstCheckAt: minute(1), NextCheckAt: minute(30), Alerts: []alerts.ID{a.ID},
 		Trail: []web.TrailEntry{
-			look(1, "paid = false"), look(2, "paid = false"), look(3, "paid = true"),
+			check(1, "paid = false"), check(2, "paid = false"), check(3, "paid = true"),
 			{Kind: "update", At: minute(4), By: "orders.paid"},
-			look(5, "paid = true"), step, suppressed, unknown,
+			check(5, "paid = true"), step, suppressed, unknown,
 			{Kind: "snooze", At: minute(9), Next: minute(30)},
 		},
 	}

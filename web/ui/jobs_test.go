@@ -74,10 +74,10 @@ func TestFailedJobActions(t *testing.T) {
 	}
 	// The result of a check is shown on the list and on the entity's page.
 	if status, content := requestPage(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back=/jobs"); status != 200 || !strings.Contains(content, "1 job was checked: still pending.") {
-		t.Errorf("a look: %d %s", status, content)
+		t.Errorf("a check: %d %s", status, content)
 	}
 	if status, content := requestPage(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was checked: still pending; next check <time") {
-		t.Errorf("a look at an entity: %d %s", status, content)
+		t.Errorf("a check of an entity: %d %s", status, content)
 	}
 	// A complete action redirects back with a message.
 	if status, content := requestPage(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was snoozed; the next check is at <time ") || !strings.Contains(content, "</time> in any case.") {
@@ -86,7 +86,7 @@ func TestFailedJobActions(t *testing.T) {
 	var rests web.Job
 	callAPI(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests)
 	if !rests.SnoozeIneffective || rests.NextCheckAt.Sub(rests.SnoozedUntil) < 50*time.Minute {
-		t.Errorf("the snooze brought the look forward, or does not say that it is later anyhow: %+v", rests)
+		t.Errorf("the snooze brought the check forward, or the page does not name the later time: %+v", rests)
 	}
 	if last := len(rests.Trail) - 1; last < 0 || rests.Trail[last].Kind != "snooze" || rests.Trail[last].By != access.Loopback {
 		t.Errorf("the trail does not end with who snoozed it: %+v", rests.Trail)

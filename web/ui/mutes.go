@@ -30,7 +30,7 @@ type mutesView struct {
 	permissions
 	Live   []mute
 	Past   []mute
-	Wish   muteForm
+	Form   muteForm
 	Reach  *reach   // effect of the new mute; nil: no fields yet
 	Errors []string // errors of the new mute; empty: none
 	Done   *bulkResult
@@ -144,9 +144,9 @@ func (u mutePages) mutes(c client, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v.Wish = wished(r.URL.Query())
-	if len(v.Wish.match()) > 0 {
-		v.Reach, err = muteClient{c}.reach(v.Wish)
+	v.Form = muteFormOf(r.URL.Query())
+	if len(v.Form.match()) > 0 {
+		v.Reach, err = muteClient{c}.reach(v.Form)
 	}
 	v.Done = flashOf(r.URL.Query(), "mute", ended, "created")
 	// A visitor allowed to mute may be filling in the form.
@@ -179,8 +179,8 @@ func (c muteClient) mutes(r *http.Request) (v mutesView, err error) {
 	return v, nil
 }
 
-// wished reads the form of a new mute, or a link to it. Parameters with the prefix label. become labels.
-func wished(form url.Values) muteForm {
+// muteFormOf reads the form of a new mute, or a link to it. Parameters with the prefix label. become labels.
+func muteFormOf(form url.Values) muteForm {
 	w := muteForm{Labels: form.Get("labels"), For: form.Get("for"), Reason: form.Get("reason")}
 	for _, name := range muteFields {
 		w.Fields = append(w.Fields, matched{name, form.Get(name)})
@@ -284,7 +284,7 @@ func (u mutePages) handleMuteAction(w http.ResponseWriter, r *http.Request) {
 
 // makeMute creates a mute. A refused one returns to the form with its errors.
 func (u mutePages) makeMute(w http.ResponseWriter, r *http.Request, c client) {
-	wanted := wished(r.PostForm)
+	wanted := muteFormOf(r.PostForm)
 	var made web.Mute
 	err := c.do(http.MethodPost, mutesAt, nil, web.MuteRequest{Match: wanted.match(), Reason: wanted.Reason, For: wanted.For}, &made)
 	if err == nil {
@@ -307,7 +307,7 @@ func (u mutePages) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 			return
 		}
 	}
-	v.Wish, v.Errors = wanted, wanted.wrong(problem)
+	v.Form, v.Errors = wanted, wanted.wrong(problem)
 	u.render(w, r, problem.Status, "mutes", view{Title: "Mutes", Body: v, Still: true}, "")
 }
 

@@ -15,7 +15,7 @@ import (
 
 // severalRules are rules of all kinds.
 var severalRules = []string{orders, `name: refund-unconfirmed
-description: A refund was asked for and the provider did not confirm it.
+description: A refund was requested and the provider did not confirm it.
 entity: refund
 trigger: {event: refunds.requested, key: event.id}
 update: {event: refunds.changed, key: event.id}
@@ -24,7 +24,7 @@ resolve:
   - {event: provider.refunds.confirmed, key: event.id}
   - {event: provider.refunds.rejected, key: event.id, as: rejected}
 escalate:
-  - {after: 2h, step: ask, severity: info, text: "refund {{key}}: ask"}
+  - {after: 2h, step: remind, severity: info, text: "refund {{key}}: reminder"}
   - {after: 1d, step: warn, severity: warning, text: "refund {{key}}: <b>no</b> confirmation"}
   - {every: 1d, times: 3, step: again, severity: error}
   - {after: 7d, step: by-hand, severity: critical}
@@ -180,7 +180,7 @@ func TestPreview(t *testing.T) {
 		b.visit(path)
 		b.do(chromedp.Click(chromedp.CSS(`label:has([value="3h"])`)))
 		evaluate[any](b, `document.querySelector("button[value=try]").click(); 0`)
-		b.waitForText("3 h later: 1 alert raised: ask.", "by-hand", "Outcome: exhausted")
+		b.waitForText("3 h later: 1 alert raised: remind.", "by-hand", "Outcome: exhausted")
 		if late := evaluate[int](b, `document.querySelectorAll("ol.ladder li.later").length`); late != 6 {
 			t.Errorf("%s: %d lines are later than 3 h", path, late)
 		}
@@ -349,10 +349,10 @@ func TestManyPingAddresses(t *testing.T) {
 	}
 	_, content := requestPage(t, "GET", home+"/rules/backup?ping=key-119", "")
 	if strings.Count(content, "curl -fsS") != 2 || !strings.Contains(content, "<bdi>key-119</bdi>") || !strings.Contains(content, "All ping URLs") {
-		t.Errorf("asked for one: %s", content)
+		t.Errorf("of one rule: %s", content)
 	}
 	if _, content = requestPage(t, "GET", home+"/rules/backup?ping=nope", ""); !strings.Contains(content, "<bdi>nope</bdi> has no ping URL.") {
-		t.Errorf("asked for one that is not there: %s", content)
+		t.Errorf("of a rule that does not exist: %s", content)
 	}
 }
 

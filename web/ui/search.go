@@ -62,8 +62,8 @@ type searchClient struct{ client }
 
 func (c searchClient) find(text string) ([]found, error) {
 	var all []found
-	for _, look := range []func(string) ([]found, error){c.findAlert, c.findKey, c.findQualified, c.findRules} {
-		some, err := look(text)
+	for _, find := range []func(string) ([]found, error){c.findAlert, c.findKey, c.findQualified, c.findRules} {
+		some, err := find(text)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ type timeAxis struct {
 // axisPoint is a point on an axis.
 type axisPoint struct {
 	X      string
-	Kind   string // starts, event, looks or ends; or a severity
+	Kind   string // starts, event, checks or ends; or a severity
 	Tooth  bool   // a repetition of a step
 	Label  string // empty: none
 	Anchor string // end of the label that is at X

@@ -196,7 +196,7 @@ func tokensApplyOnEveryNode(t *testing.T, w *fixture) {
 		issued(there, false)
 	}
 	if s.times != 2 {
-		t.Errorf("the store was asked %d times, want once by each", s.times)
+		t.Errorf("the store was queried %d times, want once by each", s.times)
 	}
 	_, _, err := here.Create(w.ctx(), access.TokenRequest{Name: "first", Scopes: []access.Scope{access.Admin}})
 	w.must(err)

@@ -138,7 +138,7 @@ func applyKeepsExistingJobs(t *testing.T, w *fixture) {
 		t.Errorf("a wait that begins anew: %+v", got)
 	}
 	if b := w.one("b"); !b.FirstCheckAt.Equal(w.slot().Add(time.Hour)) {
-		t.Errorf("it is first looked at at %s", b.FirstCheckAt)
+		t.Errorf("its first check is at %s", b.FirstCheckAt)
 	}
 	checkBalance(w, 44)
 }

@@ -39,6 +39,6 @@ func endsAreCounted(t *testing.T, w *fixture) {
 	}
 	slowest := must[[]futurejobs.EndedJob](t)(w.Slowest(w.ctx(), last.Add(-time.Hour), 5))
 	if len(slowest) != 2 || slowest[0].Key != "c" || slowest[1].Key != "b" {
-		t.Errorf("the slowest of those that were looked at: %+v", slowest)
+		t.Errorf("the slowest of the checked jobs: %+v", slowest)
 	}
 }

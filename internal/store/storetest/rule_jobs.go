@@ -38,7 +38,7 @@ func jobsAreCountedByRule(t *testing.T, w *fixture) {
 		d.Alerts[0].Status = alerts.GaveUp
 		w.settle(d)
 	}
-	is("after some looks", map[int32]futurejobs.RuleJobs{
+	is("after some checks", map[int32]futurejobs.RuleJobs{
 		w.rule.ID: {Pending: 2, Open: 1, Undetermined: 1, GaveUp: 1, NextCheckAt: slot.Add(3 * time.Hour)},
 		other.ID:  {Pending: 1, NextCheckAt: slot.Add(2 * time.Hour)},
 	})

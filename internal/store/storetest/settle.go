@@ -66,7 +66,7 @@ func settleReschedulesTogether(t *testing.T, w *fixture) {
 		}
 		for key, at := range next {
 			if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, key)); !got.NextCheckAt.Equal(at) {
-				t.Errorf("%s is looked at next at %s, want %s", key, got.NextCheckAt, at)
+				t.Errorf("the next check of %s is at %s, want %s", key, got.NextCheckAt, at)
 			}
 		}
 	}
