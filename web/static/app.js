@@ -140,13 +140,6 @@
       live.textContent = "Resume updates";
     }
   });
-  // The key / focuses the search field.
-  document.addEventListener("keydown", (e) => {
-    if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, rule-editor, [contenteditable]")) return;
-    e.preventDefault();
-    document.querySelector("[name=q]").focus();
-  });
-
   // A form with data-unsaved asks before unsaved changes are lost, and is submitted by Ctrl-S or Cmd-S.
   const written = () => document.querySelector('form[data-unsaved="yes"]');
   document.addEventListener("input", (e) => {

@@ -81,7 +81,7 @@ func (u alertPages) alerts() http.HandlerFunc {
 func (u alertPages) inbox(c client, r *http.Request) (view, error) {
 	v := inboxView{
 		listing: listingOf(r, append([]string{"by"}, inboxFilter...)...), Severities: severities,
-		Done: flashOf(r.URL.Query(), "alert", acknowledged, takenBack),
+		Done: cmp.Or(flashOf(r.URL.Query(), "alert", acknowledged, takenBack), jobsDone(r.URL.Query())),
 	}
 	v.By = cmp.Or(v.Filter["by"], "rule")
 	var err error

@@ -30,6 +30,7 @@ func (u *UI) functions() template.FuncMap {
 		"hour":         func(t time.Time) (template.HTML, error) { return clock(t, "hour") },
 		"figure":       func(n any) string { return number(reflect.ValueOf(n).Int()) }, // any integer type
 		"carried":      encodeFormText,
+		"jobID":        jobID,
 		"jobSaid":      displayedJobID,
 		"entityAt":     entityPath,
 		"jobsOf":       func(prefix string) string { return "/jobs?" + url.Values{"key": {prefix + "*"}}.Encode() },

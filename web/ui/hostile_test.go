@@ -108,7 +108,7 @@ func everyPage(t *testing.T, alert web.Alert, letter web.DeadLetter) map[string]
 	pages.Mount(router, http.NotFoundHandler())
 	all := make(map[string][]string)
 	err = chi.Walk(router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		if method != http.MethodGet {
+		if method != http.MethodGet || route == "/suggestions" { // it is data for fields, not a page
 			return nil
 		}
 		if all[route] = known[route]; len(all[route]) == 0 {

@@ -20,6 +20,14 @@ type job struct {
 	ID string // id in forms, see jobID
 }
 
+// OpenAlert returns the id of the alert that can be acknowledged; empty: none.
+func (j job) OpenAlert() string {
+	if len(j.Alerts) == 0 || j.Acknowledged != nil {
+		return ""
+	}
+	return j.Alerts[len(j.Alerts)-1].String()
+}
+
 func jobsOf(items []web.Job) []job {
 	all := make([]job, len(items))
 	for i, j := range items {
@@ -43,6 +51,7 @@ type jobsView struct {
 	Dues        []dueChoice
 	FilterError string      // error of the filter
 	Result      *bulkResult // result of the last action; nil: none
+	Done        *bulkResult // result of the last action on alerts; nil: none
 }
 
 // dueChoice is an option of the due filter.
@@ -93,7 +102,7 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 type jobPages struct{ *UI }
 
 func (u jobPages) jobs(c client, r *http.Request) (view, error) {
-	v := jobsView{listing: listingOf(r, jobFilter...), Dues: dues, Result: jobsDone(r.URL.Query())}
+	v := jobsView{listing: listingOf(r, jobFilter...), Dues: dues, Result: jobsDone(r.URL.Query()), Done: flashOf(r.URL.Query(), "alert", acknowledged)}
 	var err error
 	if v.permissions, err = c.may(); err != nil {
 		return view{}, err

@@ -106,6 +106,7 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Post("/dead-letters/{id}", letterActions{u}.handleDeadLetterAction)
 	r.Get("/health", u.page("health", u.health))
 	r.Get("/find", u.find)
+	r.Get("/suggestions", u.suggestions)
 	r.Get(sessionsAt, u.page("sessions", sessionPages{u}.sessions))
 	r.Post(sessionsAt, sessionPages{u}.handleSessionsAction)
 }
