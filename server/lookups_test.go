@@ -52,13 +52,13 @@ func TestLookupsOverNodeConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n.saveRule(http.StatusCreated, "", "name: asked\n"+natsLookups+`lookup: {nats: {source: bus, subject: "shop.orders.{{key}}"}}`+"\n")
+	n.saveRule(http.StatusCreated, "", "name: live\n"+natsLookups+`lookup: {nats: {source: bus, subject: "shop.orders.{{key}}"}}`+"\n")
 	n.saveRule(http.StatusCreated, "", "name: kept\n"+natsLookups+"lookup: {kv: {source: bus, bucket: orders}}\n")
 	n.saveRule(http.StatusCreated, "", "name: lonely\n"+natsLookups+`lookup: {nats: {source: bus, subject: "absent.{{key}}"}}`+"\n")
 	for key := range orders {
 		n.publishOrder(`{"id":"` + key + `"}`)
 	}
-	for _, rule := range []string{"asked", "kept"} {
+	for _, rule := range []string{"live", "kept"} {
 		for key, want := range map[string]string{"open": "firing UNSHIPPED", "gone": "firing absent", "odd": "undetermined order odd: check undetermined"} {
 			n.eventually(rule+" says of "+key+" "+want, func() bool {
 				var raised struct {

@@ -40,7 +40,7 @@ func TestActionOnJobThatChangesConcurrently(t *testing.T) {
 	if _, err := n.jobs.Snooze(t.Context(), "late", "1", futurejobs.FarFuture.Add(futurejobs.Day)); !errors.As(err, &wrong) {
 		t.Errorf("a snooze beyond the last time of a check: %v", err)
 	}
-	// asked ends the job as read, after concurrent changes during the first attempts.
+	// requested ends the job as read, after concurrent changes during the first attempts.
 	requested := func(ctx context.Context, meanwhile func() error, times int) (queries int, err error) {
 		err = n.jobs.applyToJob(ctx, access.JobCheck, "late", "1", func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 			if queries++; queries <= times {

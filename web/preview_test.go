@@ -45,7 +45,7 @@ func (k sourceSet) Source(name string) (rules.Source, bool) {
 }
 
 // lookupRule is a rule with two checks.
-const lookupRule = `{"name": "looking", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"},
+const lookupRule = `{"name": "shop-order", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"},
 	"lookup": {"sql": {"source": "shop", "query": "select status from orders where id = $1"}}, "while": "state != nil and state.status == \"UNSHIPPED\"",
 	"escalate": [{"after": "3h"}, {"after": "8h"}], "hold": "0"}`
 
@@ -79,7 +79,7 @@ func TestLintOfLookup(t *testing.T) {
 			t.Errorf("%s: %d %s", c.scope, a.StatusCode, a.body)
 		}
 		if verified := client.verified.Load() - before; verified != c.want {
-			t.Errorf("%s: the source verifies %d questions, want %d", c.scope, verified, c.want)
+			t.Errorf("%s: the source verifies %d queries, want %d", c.scope, verified, c.want)
 		}
 	}
 	if client.requests.Load() != 0 {
@@ -92,7 +92,7 @@ func TestLintOfLookup(t *testing.T) {
 func TestPreviewOfLookup(t *testing.T) {
 	s, client := newShopFixture(t)
 	reader, writer := s.newToken("reader", "", access.Read), s.newToken("writer", "", access.Rules)
-	if a := requestPath(t, s.Server, "PUT", "/api/v1/rules/looking", lookupRule, append(writer, "Content-Type", "application/json")...); a.StatusCode != 201 {
+	if a := requestPath(t, s.Server, "PUT", "/api/v1/rules/shop-order", lookupRule, append(writer, "Content-Type", "application/json")...); a.StatusCode != 201 {
 		t.Fatal(a.body)
 	}
 	for _, c := range []struct {
@@ -109,7 +109,7 @@ func TestPreviewOfLookup(t *testing.T) {
 		{"it is queried once for all checks", "", writer, "exhausted", `{"source":"shop","queried":true,"result":{"status":"UNSHIPPED"}}`, 1},
 		{"no object", `, "lookup_result": [1]`, writer, "", "write an object, or null", 0},
 	} {
-		for path, rule := range map[string]string{"looking/preview": "", "preview": `"rule": ` + lookupRule + ", "} {
+		for path, rule := range map[string]string{"shop-order/preview": "", "preview": `"rule": ` + lookupRule + ", "} {
 			t.Run(c.name+", "+path, func(t *testing.T) {
 				before := client.requests.Load()
 				a := requestPath(t, s.Server, "POST", "/api/v1/rules/"+path, fmt.Sprintf(`{%s"event": {"data": {"id": "1"}}%s}`, rule, c.found), append(c.as, "Content-Type", "application/json")...)
