@@ -10,6 +10,7 @@ import (
 	"deadman/alerts"
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 )
 
 // restrictedBroker is a broker that denies its user some subjects.
@@ -68,10 +69,10 @@ func TestRefusedAlertsAreSkipped(t *testing.T) {
 	recorded := &levelCounter{}
 	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(recorded))
 	w.run(relay)
-	eventually(t, "every alert except late is published", func() bool { return w.isDrainedExcept("late") })
+	testwait.Until(t, "every alert except late is published", func() bool { return w.isDrainedExcept("late") })
 	w.raise(10)
 	relay.Wake()
-	eventually(t, "a later alert is published", func() bool { return w.isDrainedExcept("late") })
+	testwait.Until(t, "a later alert is published", func() bool { return w.isDrainedExcept("late") })
 	if n := w.waiting()["late"]; n != 3000 {
 		t.Errorf("%d alerts wait that may not be said, want 3000", n)
 	}
@@ -79,7 +80,7 @@ func TestRefusedAlertsAreSkipped(t *testing.T) {
 		t.Errorf("it says not what to grant: %v", err)
 	}
 	g.deny("nothing")
-	eventually(t, "all are published", func() bool { return w.isDrained() && relay.Err() == nil })
+	testwait.Until(t, "all are published", func() bool { return w.isDrained() && relay.Err() == nil })
 	if n := len(w.receive(3020)); n != 3020 {
 		t.Errorf("%d alerts are in the stream", n)
 	}
@@ -118,7 +119,7 @@ func TestRefusedAlertKeepsItsPlace(t *testing.T) {
 		t.Errorf("%d wait: what was refused is tried again with each batch", n)
 	}
 	w.run(alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog()))
-	eventually(t, "all are published", w.isDrained)
+	testwait.Until(t, "all are published", w.isDrained)
 	last := make(map[string]alerts.Severity)
 	for _, a := range w.follow(1206) {
 		last[a.Key] = a.Severity

@@ -22,6 +22,7 @@ import (
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
 	"deadman/internal/testdisk"
+	"deadman/internal/testwait"
 	"deadman/rules"
 )
 
@@ -296,33 +297,16 @@ func (w *relayFixture) run(r *alerts.Relay) (stop func()) {
 	return stop
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	for {
-		begun := time.Now()
-		if ok() {
-			return
-		}
-		select {
-		case <-time.After(max(5*time.Millisecond, time.Since(begun))):
-		case <-ctx.Done():
-			t.Fatalf("in five minutes it did not happen that %s", what)
-		}
-	}
-}
-
 func TestEachAlertGetsOutOnce(t *testing.T) {
 	w := newRelayFixture(t)
 	w.raise(1500) // more than one batch
 	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog())
 	w.run(relay)
 	w.run(alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog())) // a node that lost its shards and has not noticed yet
-	eventually(t, "all are published", w.isDrained)
+	testwait.Until(t, "all are published", w.isDrained)
 	w.raise(10)
 	relay.Wake()
-	eventually(t, "what came later is published", w.isDrained)
+	testwait.Until(t, "what came later is published", w.isDrained)
 	if diff := cmp.Diff(w.receiveOnce(), w.receive(1510)); diff != "" {
 		t.Error(diff)
 	}
@@ -368,7 +352,7 @@ func TestPublishedAndNotMarkedForLong(t *testing.T) {
 		}
 		return info.LastSeq
 	}
-	eventually(t, "the broker has forgotten the ids", func() bool {
+	testwait.Until(t, "the broker has forgotten the ids", func() bool {
 		sent, err := w.bus.AlertPublisher.Publish(t.Context(), []alerts.Alert{other})
 		var refusal *alerts.RejectedError
 		if err != nil && !errors.As(err, &refusal) {
@@ -381,7 +365,7 @@ func TestPublishedAndNotMarkedForLong(t *testing.T) {
 	})
 	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog())
 	w.run(relay)
-	eventually(t, "all are marked", w.isDrained)
+	testwait.Until(t, "all are marked", w.isDrained)
 	if n := stored(); n != uint64(len(waiting)+1) {
 		t.Errorf("the stream has %d alerts, want %d", n, len(waiting)+1)
 	}
@@ -398,20 +382,20 @@ func TestFullStream(t *testing.T) {
 	recorded := &levelCounter{}
 	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(recorded))
 	w.run(relay)
-	eventually(t, "the relay says that it cannot", func() bool {
+	testwait.Until(t, "the relay says that it cannot", func() bool {
 		return relay.Err() != nil && strings.Contains(relay.Err().Error(), "max_bytes")
 	})
 	// Alerts published by another lane may not be marked yet.
-	eventually(t, "some are published", func() bool { return len(w.unpublished()) < 500 })
+	testwait.Until(t, "some are published", func() bool { return len(w.unpublished()) < 500 })
 	if len(w.unpublished()) == 0 {
 		t.Error("no alert waits")
 	}
 	w.setAlerts(func(c *jetstream.StreamConfig) { c.MaxBytes = 10 << 20 })
-	eventually(t, "all are published", w.isDrained)
+	testwait.Until(t, "all are published", w.isDrained)
 	if diff := cmp.Diff(w.receiveOnce(), w.receive(500)); diff != "" {
 		t.Error(diff)
 	}
-	eventually(t, "it says so", func() bool { return recorded.infos.Load() == 1 && relay.Err() == nil })
+	testwait.Until(t, "it says so", func() bool { return recorded.infos.Load() == 1 && relay.Err() == nil })
 	if n := recorded.errors.Load(); n != 1 {
 		t.Errorf("one full stream was said %d times", n)
 	}
@@ -460,17 +444,17 @@ func TestBrokerAway(t *testing.T) {
 	recorded := &levelCounter{}
 	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(recorded))
 	w.run(relay)
-	eventually(t, "the relay says that it cannot", func() bool { return relay.Err() != nil })
+	testwait.Until(t, "the relay says that it cannot", func() bool { return relay.Err() != nil })
 	if n := len(w.unpublished()); n != 20 {
 		t.Errorf("%d alerts wait, want 20", n)
 	}
 	w.serve(addr)
-	eventually(t, "all are published", w.isDrained)
-	eventually(t, "the relay is well", func() bool { return relay.Err() == nil })
+	testwait.Until(t, "all are published", w.isDrained)
+	testwait.Until(t, "the relay is well", func() bool { return relay.Err() == nil })
 	if diff := cmp.Diff(w.receiveOnce(), w.receive(20)); diff != "" {
 		t.Error(diff)
 	}
-	eventually(t, "it says so", func() bool { return recorded.infos.Load() == 1 })
+	testwait.Until(t, "it says so", func() bool { return recorded.infos.Load() == 1 })
 	if n := recorded.errors.Load(); n != 1 {
 		t.Errorf("one outage was said %d times", n)
 	}

@@ -11,6 +11,7 @@ import (
 	"deadman/internal/bus/bustest"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
+	"deadman/internal/testwait"
 )
 
 // republish requests another publication of all alerts.
@@ -100,7 +101,7 @@ func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
 			w.republish(5000)
 			w.settleAgain(alerts.Info, jobs[:1000]...)
 			_, stop := w.runThree()
-			eventually(t, "all are published", w.isDrained)
+			testwait.Until(t, "all are published", w.isDrained)
 			w.checkOrder(8500)
 
 			stop() // a batch still in transit belongs to the old stream
@@ -113,7 +114,7 @@ func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
 					r.Wake()
 				}
 			}
-			eventually(t, "all are published again", w.isDrained)
+			testwait.Until(t, "all are published again", w.isDrained)
 			w.checkOrder(10_000)
 		})
 	}

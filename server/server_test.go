@@ -19,6 +19,7 @@ import (
 	"deadman/internal/bus/bustest"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
+	"deadman/internal/testwait"
 	"deadman/server"
 )
 
@@ -147,11 +148,7 @@ func (n *node) call(method, path, body string, out any) int {
 
 func (n *node) eventually(what string, ok func() bool) {
 	n.Helper()
-	for deadline := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			n.Fatalf("not within %s: %s", within, what)
-		}
-	}
+	testwait.Until(n, what, ok)
 }
 
 // list is the part of an API list that these tests check.

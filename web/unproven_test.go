@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"deadman/internal/testwait"
 	"deadman/web"
 )
 
@@ -36,7 +37,7 @@ func TestUnverifiedWebhooksAreBounded(t *testing.T) {
 	for range 32 {
 		waiting = append(waiting, half("203.0.113.7"))
 	}
-	waitFor(t, "the address is full", func() bool { return shop("203.0.113.7").StatusCode == 429 })
+	testwait.Until(t, "the address is full", func() bool { return shop("203.0.113.7").StatusCode == 429 })
 	if a := shop("203.0.113.7"); a.Header.Get("Retry-After") != "5" || !strings.Contains(a.body, "32 webhooks of your address") {
 		t.Errorf("%d %v %s", a.StatusCode, a.Header, a.body)
 	}
@@ -48,7 +49,7 @@ func TestUnverifiedWebhooksAreBounded(t *testing.T) {
 			waiting = append(waiting, half(fmt.Sprintf("203.0.113.%d", 10+i)))
 		}
 	}
-	waitFor(t, "the node is full", func() bool { return shop("203.0.113.8").StatusCode == 503 })
+	testwait.Until(t, "the node is full", func() bool { return shop("203.0.113.8").StatusCode == 503 })
 	_, err := waiting[0].Write([]byte(strings.Repeat(" ", 100)))
 	failOn(t, err)
 	garbage := make([]byte, 12)
@@ -59,15 +60,5 @@ func TestUnverifiedWebhooksAreBounded(t *testing.T) {
 	}
 	if a := shop("203.0.113.8"); a.StatusCode != 202 {
 		t.Errorf("once there is a place: %d %s", a.StatusCode, a.body)
-	}
-}
-
-// waitFor waits until a condition holds.
-func waitFor(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in time: %s", what)
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 	"deadman/web"
 )
 
@@ -16,7 +17,7 @@ func TestRepublish(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, quickRule)
 	runJSON[web.PublishResult](t, n, "event", "send", "orders.created", `{"id": "1", "placed_at": "2020-01-01T00:00:00Z"}`)
-	eventually(t, "the alert is published", func() bool {
+	testwait.Until(t, "the alert is published", func() bool {
 		raised := runJSON[web.Page[web.Alert]](t, n, "alert", "list").Items
 		return len(raised) == 1 && raised[0].Published
 	})
@@ -37,16 +38,16 @@ func TestRepublish(t *testing.T) {
 	if got := n.run(t, "alert", "republish", "--since", "24h", "--rule", "order-unshipped"); got.code != 0 || got.out != "published again: 1 alert\n" {
 		t.Errorf("%+v", got)
 	}
-	eventually(t, "it is in the stream again", func() bool { return inStream() >= 1 })
+	testwait.Until(t, "it is in the stream again", func() bool { return inStream() >= 1 })
 	for range 2 { // existing alerts are not published twice
-		eventually(t, "nothing waits", func() bool {
+		testwait.Until(t, "nothing waits", func() bool {
 			return runJSON[web.Page[web.Alert]](t, n, "alert", "list", "--rule", "order-unshipped").Items[0].Published
 		})
 		if done := runJSON[web.RepublishResult](t, n, "alert", "republish", "--since", "1d", "--rule", "order-unshipped"); done.Alerts != 1 {
 			t.Errorf("%+v", done)
 		}
 	}
-	eventually(t, "nothing waits", func() bool {
+	testwait.Until(t, "nothing waits", func() bool {
 		return runJSON[web.Page[web.Alert]](t, n, "alert", "list", "--rule", "order-unshipped").Items[0].Published
 	})
 	s, err := js.Stream(t.Context(), "DEADMAN_ALERTS")

@@ -21,6 +21,7 @@ import (
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
 	"deadman/internal/store/storetest"
+	"deadman/internal/testwait"
 )
 
 // fleet is a set of nodes of several versions on one Postgres and one broker.
@@ -144,11 +145,7 @@ func (m *fleetNode) eventually(what string, holds func() bool) {
 
 func (f *fleet) eventually(what string, holds func() bool) {
 	f.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			f.Fatalf("not within three minutes: %s", what)
-		}
-	}
+	testwait.Until(f, what, holds)
 }
 
 // queryInt reads a number from the database.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/internal/testwait"
 	"deadman/web"
 )
 
@@ -16,7 +17,7 @@ func TestHistoryOutcomes(t *testing.T) {
 		n.mustRun("job", "create", "order-unshipped", key)
 		n.mustRun("job", "cancel", "order-unshipped", key, "-y")
 	}
-	eventually(t, "they are counted", func() bool {
+	testwait.Until(t, "they are counted", func() bool {
 		o := readJSON[web.Outcomes](n, "history", "outcomes", "--days", "--rule", "order-unshipped")
 		return len(o.Items) == 14 && o.Items[13].Outcomes["cancelled"] == 2
 	})

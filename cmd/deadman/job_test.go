@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deadman/internal/access"
+	"deadman/internal/testwait"
 	"deadman/web"
 )
 
@@ -120,7 +121,7 @@ func TestDeadLetter(t *testing.T) {
 	bytes := writeFile(t, t.TempDir(), "event", "\xff\xfe")
 	n.expect(exitCondition, []string{"event", "send", "orders.created", "@" + bytes}, "published")
 	var letters []web.DeadLetter
-	eventually(t, "the dead letters are there", func() bool {
+	testwait.Until(t, "the dead letters are there", func() bool {
 		letters = readJSON[web.Page[web.DeadLetter]](n, "dead-letter", "list").Items
 		return len(letters) == 2
 	})
@@ -169,7 +170,7 @@ func TestDeadLetterActions(t *testing.T) {
 			t.Errorf("%+v", sent)
 		}
 	}
-	eventually(t, "the dead letters are there", func() bool {
+	testwait.Until(t, "the dead letters are there", func() bool {
 		return len(readJSON[web.Page[web.DeadLetter]](n, "dead-letter", "list", "--subject", "orders.created").Items) == 3
 	})
 	counted := readJSON[web.DeadLetterReasons](n, "dead-letter", "reasons", "--rule", "order-unshipped")
@@ -195,7 +196,7 @@ func TestDeadLetterActions(t *testing.T) {
 	n.expect(0, []string{"token", "audit", "--action", "dead-letter.retry"}, "dead-letter/1", "ingested; jobs created: 1", "refused again: trigger")
 
 	n.expect(exitCondition, []string{"event", "send", "orders.created", `{}`}, "published")
-	eventually(t, "another one is there", func() bool {
+	testwait.Until(t, "another one is there", func() bool {
 		return len(readJSON[web.Page[web.DeadLetter]](n, "dead-letter", "list").Items) == 1
 	})
 	n.expect(0, []string{"dead-letter", "drop", "--subject", "orders.shipped", "-y"}, "dropped: 0 dead letters")
@@ -233,7 +234,7 @@ trigger: {heartbeat: {event: devices.*.beat, key: wildcard(1), every: 1s}}
 slot: 1s
 `))
 	n.mustRun("event", "send", "devices.a.beat", `{}`)
-	eventually(t, "it is said that the device is silent", func() bool {
+	testwait.Until(t, "it is said that the device is silent", func() bool {
 		page := readJSON[web.Page[web.Job]](n, "job", "list")
 		return len(page.Items) == 1 && page.Items[0].Step == 1
 	})

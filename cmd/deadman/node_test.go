@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/alerts"
+	"deadman/internal/testwait"
 	"deadman/server"
 	"deadman/web"
 )
@@ -77,7 +78,7 @@ func (n *node) start(t *testing.T) {
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the node serves", func() bool {
+	testwait.Until(t, "the node serves", func() bool {
 		_, err := os.Stat(filepath.Join(n.dir, "endpoints.json"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
@@ -135,22 +136,6 @@ func runJSON[T any](t *testing.T, n *node, args ...string) T {
 		t.Fatalf("%v: %v\n%+v", args, err, got)
 	}
 	return v
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for deadline := time.After(2 * time.Minute); ; { // for busy machines
-		if holds() {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-deadline:
-			t.Fatalf("it never came to this: %s", what)
-		}
-	}
 }
 
 func TestDemo(t *testing.T) {
@@ -241,14 +226,14 @@ func TestVerbs(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var raised web.Page[alerts.Alert]
-	eventually(t, "the alert is there", func() bool {
+	testwait.Until(t, "the alert is there", func() bool {
 		raised = runJSON[web.Page[alerts.Alert]](t, n, "alert", "list", "--key", key)
 		return len(raised.Items) == 1
 	})
 	if a := raised.Items[0]; a.Step != "escalated" || a.SkippedSteps[0] != "primary" || a.Key != key {
 		t.Errorf("%+v", a)
 	}
-	eventually(t, "the dead letter is there", func() bool {
+	testwait.Until(t, "the dead letter is there", func() bool {
 		got := n.run(t, "dead-letter", "list")
 		return strings.Contains(got.out, "not JSON") && strings.Contains(got.out, "orders.created")
 	})
@@ -350,7 +335,7 @@ func TestTail(t *testing.T) {
 		runJSON[web.PublishResult](t, n, "event", "send", "orders.created", `{"id": "`+key+`", "placed_at": "2020-01-01T00:00:00Z"}`)
 	}
 	place("before")
-	eventually(t, "the alert is there", func() bool {
+	testwait.Until(t, "the alert is there", func() bool {
 		return len(runJSON[web.Page[alerts.Alert]](t, n, "alert", "list").Items) == 1
 	})
 
@@ -388,7 +373,7 @@ func TestTail(t *testing.T) {
 	n.start(t)
 	place("after")
 	place("later")
-	eventually(t, "the alerts are there", func() bool {
+	testwait.Until(t, "the alerts are there", func() bool {
 		return len(runJSON[web.Page[alerts.Alert]](t, n, "alert", "list").Items) == 4
 	})
 	sendSignal(t, tail, syscall.SIGCONT)

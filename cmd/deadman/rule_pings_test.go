@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/internal/testwait"
 	"deadman/web"
 )
 
@@ -43,7 +44,7 @@ func TestRulePings(t *testing.T) {
 			t.Errorf("%s: %d", path, answer.StatusCode)
 		}
 	}
-	eventually(t, "the pings are in the log", func() bool {
+	testwait.Until(t, "the pings are in the log", func() bool {
 		return len(readJSON[web.Page[web.PingEntry]](n, "rule", "pings", "backup", "--log", "--key", "nightly").Items) == 2
 	})
 	if got := n.expect(0, []string{"rule", "pings", "backup", "--log"}, "success", "fail (exit 7)", "42 files", "nightly", "curl/8.5.0"); strings.Contains(got.out, strings.Repeat("x", 40)) {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"deadman/internal/testwait"
 	"deadman/web"
 )
 
@@ -64,7 +65,7 @@ func TestSIGHUPReloadsFiles(t *testing.T) {
 	n := startNodeFlags(t, "", "--notify", file)
 	writeFile(t, filepath.Dir(file), "notify.yaml", "channels: {hook: {kind: webhook, url: http://127.0.0.1:1/}}\n")
 	sendSignal(t, n.cmd, syscall.SIGHUP)
-	eventually(t, "the channel is there", func() bool {
+	testwait.Until(t, "the channel is there", func() bool {
 		return len(runJSON[web.Page[web.Channel]](t, n, "channel", "list").Items) == 1
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"deadman/internal/testwait"
 	"deadman/web"
 )
 
@@ -20,7 +21,7 @@ func TestStatus(t *testing.T) {
 	n := startNode(t, quickRule)
 	expectRun(t, n, exitOK, []string{"status"}, "no open alerts", "All systems operational", "database", "connected", "fit", "16")
 	n.run(t, "event", "send", "orders.created", `{"id": "1", "placed_at": "`+time.Now().UTC().Format(time.RFC3339)+`"}`)
-	eventually(t, "an alert is open", func() bool { return n.run(t, "status").code == exitCondition })
+	testwait.Until(t, "an alert is open", func() bool { return n.run(t, "status").code == exitCondition })
 	expectRun(t, n, exitCondition, []string{"status"}, "1 warning")
 	out := n.run(t, "status", "-o", "json")
 	var s nodeStatus
@@ -68,7 +69,7 @@ func TestListsFitTerminal(t *testing.T) {
 	n := startNode(t, strings.ReplaceAll(quickRule, "order-unshipped", "order-unshipped-in-the-warehouse"))
 	n.run(t, "event", "send", "orders.created", `{"id": "order-2026-11-26-000017", "placed_at": "`+time.Now().UTC().Format(time.RFC3339)+`"}`)
 	n.run(t, "event", "send", "orders.created", `{"number": 1}`)
-	eventually(t, "an alert is open", func() bool { return n.run(t, "status").code == exitCondition })
+	testwait.Until(t, "an alert is open", func() bool { return n.run(t, "status").code == exitCondition })
 	for _, c := range []struct {
 		args  []string
 		whole string

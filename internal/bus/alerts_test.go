@@ -17,6 +17,7 @@ import (
 	"deadman/alerts"
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 )
 
 func alert(n int) alerts.Alert {
@@ -134,7 +135,7 @@ func TestRepeatsAreRefusedAsLongAsAlertIsKept(t *testing.T) {
 	// so only the window would refuse it.
 	other := batch[0]
 	other.Severity = alerts.Info
-	eventually(t, "the duplicate window is over", func() bool {
+	testwait.Until(t, "the duplicate window is over", func() bool {
 		var refusal *alerts.RejectedError
 		if _, err := b.AlertPublisher.Publish(t.Context(), []alerts.Alert{other}); err != nil && !errors.As(err, &refusal) {
 			t.Fatal(err)

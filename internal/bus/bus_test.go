@@ -1,7 +1,6 @@
 package bus_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -19,6 +17,7 @@ import (
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
 	"deadman/internal/testdisk"
+	"deadman/internal/testwait"
 )
 
 // TestMain ignores goroutines that a stopped server of a cluster, or a proxy after cutting a connection, sometimes
@@ -65,20 +64,6 @@ func makeStream(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig
 	t.Helper()
 	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually polls until ok returns true, for at most two minutes.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	for !ok() {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatalf("in two minutes it did not happen that %s", what)
-		}
 	}
 }
 
@@ -162,7 +147,7 @@ func TestReconnects(t *testing.T) {
 	b := connectURL(t, s.ClientURL())
 	addr := strings.TrimPrefix(s.ClientURL(), "nats://")
 	s.Close()
-	eventually(t, "the loss is noticed", func() bool { return !b.Conn.Connected() })
+	testwait.Until(t, "the loss is noticed", func() bool { return !b.Conn.Connected() })
 	if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), "orders.created", nil, nil, ""); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("an event without a broker: %v", err)
 	}
@@ -172,7 +157,7 @@ func TestReconnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	eventually(t, "the connection is back", b.Conn.Connected)
+	testwait.Until(t, "the connection is back", b.Conn.Connected)
 	bind(t, b, "orders.created")
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 )
 
 // cluster returns a function that starts the i-th of n servers of a JetStream cluster with first initial members.
@@ -100,7 +101,7 @@ func TestClusterReplicatesAndOutlivesServer(t *testing.T) {
 
 	stop(servers[1])
 	more := someAlerts(100)
-	eventually(t, "alerts are published with one server less", func() bool {
+	testwait.Until(t, "alerts are published with one server less", func() bool {
 		sent, err := b.AlertPublisher.Publish(t.Context(), more)
 		return err == nil && len(sent) == len(more)
 	})
@@ -136,7 +137,7 @@ func TestStreamsGetTheirCopiesLater(t *testing.T) {
 	publish(t, b, "orders.created")
 
 	three := start(2)
-	eventually(t, "there are three copies", func() bool {
+	testwait.Until(t, "there are three copies", func() bool {
 		connectCluster(t, one, two, three).Close()
 		return replicasOf(t, js, bus.AlertsStream) == 3 && replicasOf(t, js, bus.EventsStream) == 3
 	})

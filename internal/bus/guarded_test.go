@@ -11,6 +11,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 )
 
 const token = "a-token-without-a-pattern"
@@ -102,7 +103,7 @@ func TestTokenInURLIsNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	eventually(t, "the connection is back", func() bool { return strings.Contains(log.String(), "is back") })
+	testwait.Until(t, "the connection is back", func() bool { return strings.Contains(log.String(), "is back") })
 	if strings.Contains(log.String(), token) {
 		t.Errorf("the log has the token: %s", log)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 )
 
 // authority issues certificates.
@@ -289,10 +290,10 @@ func TestRotatedFilesApplyWithoutRestart(t *testing.T) {
 			stop(s)
 			startServer(t, port, c.after)
 			if c.wantText != "" {
-				eventually(t, "the log has the reason of the refusal", func() bool { return strings.Contains(strings.ToLower(log.String()), strings.ToLower(c.wantText)) })
+				testwait.Until(t, "the log has the reason of the refusal", func() bool { return strings.Contains(strings.ToLower(log.String()), strings.ToLower(c.wantText)) })
 			}
 			c.rotate()
-			eventually(t, "the connection is back", b.Conn.Connected)
+			testwait.Until(t, "the connection is back", b.Conn.Connected)
 		})
 	}
 }

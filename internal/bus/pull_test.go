@@ -11,6 +11,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 )
 
 // statuses returns messages that resemble the broker's status messages. A JetStream client would mistake them.
@@ -48,7 +49,7 @@ func TestReadSkipsBodiesThatLookLikeStatus(t *testing.T) {
 	for _, after := range []int{0, 1, 2, 5} { // even as the first message
 		r := newReader(t, b, bus.EventsStream, want[0]+uint64(after)-1, "orders.created")
 		var got []futurejobs.Event
-		eventually(t, "all is read", func() bool {
+		testwait.Until(t, "all is read", func() bool {
 			some, err := r.Next(t.Context(), 100, time.Second)
 			if err != nil {
 				t.Fatalf("after %d: %v", after, err)
@@ -111,7 +112,7 @@ func TestReadOverManyRequests(t *testing.T) {
 	}
 	r := newReader(t, b, bus.EventsStream, 0, "orders.created")
 	n := uint64(0)
-	eventually(t, "all is read", func() bool {
+	testwait.Until(t, "all is read", func() bool {
 		some, err := r.Next(t.Context(), 10_000, time.Second)
 		if err != nil {
 			t.Fatal(err)

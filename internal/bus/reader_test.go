@@ -17,6 +17,7 @@ import (
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
 	"deadman/internal/events"
+	"deadman/internal/testwait"
 )
 
 func newReader(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...string) events.Reader {
@@ -313,7 +314,7 @@ func TestRecreatedStreamIsNoticed(t *testing.T) {
 	if _, ok, err := r.End(t.Context()); ok || !errors.Is(err, bus.ErrStreamReplaced) {
 		t.Errorf("the end is certain: %v, %v", ok, err)
 	}
-	eventually(t, "the reader ends", func() bool {
+	testwait.Until(t, "the reader ends", func() bool {
 		got, err := r.Next(t.Context(), 10, 10*time.Millisecond)
 		if len(got) > 0 {
 			t.Fatalf("events of another stream: %v", seqs(got))
@@ -356,17 +357,17 @@ func TestReaderEndsWithConnection(t *testing.T) {
 	}
 	addr := s.ClientURL()[len("nats://"):]
 	s.Close()
-	eventually(t, "the connection is lost", func() bool { return !b.Conn.Connected() }) // the reader notices it earlier
+	testwait.Until(t, "the connection is lost", func() bool { return !b.Conn.Connected() }) // the reader notices it earlier
 	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: addr, Log: discardLog()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	eventually(t, "the reader ends", func() bool {
+	testwait.Until(t, "the reader ends", func() bool {
 		_, err := r.Next(t.Context(), 1, 10*time.Millisecond)
 		return errors.Is(err, bus.ErrReaderLost)
 	})
-	eventually(t, "the connection is back", b.Conn.Connected)
+	testwait.Until(t, "the connection is back", b.Conn.Connected)
 	publish(t, b, "x")
 	if diff := cmp.Diff([]uint64{2}, seqs(drain(t, b, bus.EventsStream, 1, "x"))); diff != "" {
 		t.Error(diff)

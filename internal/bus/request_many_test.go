@@ -11,6 +11,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 )
 
 // respond runs several responders on a subject, one of them silent.
@@ -90,7 +91,7 @@ func TestGatherWithoutBroker(t *testing.T) {
 		t.Errorf("silent: %v", err)
 	}
 	proxy.Stop()
-	eventually(t, "the connection is lost", func() bool { return !b.Conn.Connected() })
+	testwait.Until(t, "the connection is lost", func() bool { return !b.Conn.Connected() })
 	if _, err := requestMany(t, b, "absent.there", 1, time.Hour, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("away: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 )
 
 // TestOnlyRequestsAreAnswered checks that messages other than client requests are dropped, because they may be
@@ -42,7 +43,7 @@ func TestOnlyRequestsAreAnswered(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer nc.Close()
-			eventually(t, "requests are answered", func() bool { _, err := nc.Request("deadman.acks.ready", nil, time.Second); return err == nil })
+			testwait.Until(t, "requests are answered", func() bool { _, err := nc.Request("deadman.acks.ready", nil, time.Second); return err == nil })
 			for len(requested) > 0 {
 				<-requested
 			}

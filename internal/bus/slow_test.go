@@ -12,6 +12,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 )
 
 // newProxy puts a proxy in front of a server.
@@ -84,9 +85,9 @@ func TestBrokenConnection(t *testing.T) {
 		if err := proxy.Toxics.RemoveToxic(t.Context(), "cut"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the connection is back", b.Conn.Connected)
+		testwait.Until(t, "the connection is back", b.Conn.Connected)
 	}
-	eventually(t, "all is sent", func() bool {
+	testwait.Until(t, "all is sent", func() bool {
 		sent, _ := b.AlertPublisher.Publish(t.Context(), left)
 		left = left[len(sent):]
 		return len(left) == 0

@@ -11,6 +11,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 )
 
 // TestBindingWithoutAnswer checks that a missing or silent broker gives ErrUnreachable when a subject is bound, so
@@ -37,7 +38,7 @@ func TestBindingWithoutAnswer(t *testing.T) {
 	requests("silent, bind", bind)
 	requests("silent, find", find)
 	proxy.Stop()
-	eventually(t, "the connection is lost", func() bool { return !b.Conn.Connected() })
+	testwait.Until(t, "the connection is lost", func() bool { return !b.Conn.Connected() })
 	requests("away, bind", bind)
 	requests("away, find", find)
 }
@@ -60,7 +61,7 @@ func TestEventWithoutAnswer(t *testing.T) {
 		answer <- err
 	}()
 	stored := connect(t, s)
-	eventually(t, "the event is stored", func() bool {
+	testwait.Until(t, "the event is stored", func() bool {
 		info, err := stored.Streams.Info(t.Context(), bus.EventsStream)
 		return err == nil && info.LastSeq == 1
 	})

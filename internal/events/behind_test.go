@@ -14,6 +14,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/events"
+	"deadman/internal/testwait"
 )
 
 // haltingStore is a database that accepts a few batches and then blocks.
@@ -73,14 +74,14 @@ func TestLaggingStreamIsReported(t *testing.T) {
 	}
 	database := haltAfter(w.store, 1)
 	n := w.startOn(database)
-	eventually(t, "it stands still", database.isHalted)
+	testwait.Until(t, "it stands still", database.isHalted)
 	if got := n.Status()[0].CaughtUp; !got.Before(last) || !got.Equal(w.cursor(bus.EventsStream).LastAt) {
 		t.Errorf("read through %s, of events until %s; applied are those until %s", got, last, w.cursor(bus.EventsStream).LastAt)
 	}
 	n.stop()
 	n = w.start()
 	w.waitUntilCaughtUp(bus.EventsStream, 120)
-	eventually(t, "it is read to its end", func() bool { return n.Status()[0].CaughtUp.After(last) })
+	testwait.Until(t, "it is read to its end", func() bool { return n.Status()[0].CaughtUp.After(last) })
 }
 
 // Losses before reading are reported, even if the first report fails and the stream is reopened.
@@ -96,7 +97,7 @@ func TestLossesBeforeReadingAreAlerted(t *testing.T) {
 	database := haltAfter(w.store, 0)
 	database.deaf.Store(1)
 	w.startOn(database)
-	eventually(t, "it stands still", database.isHalted)
+	testwait.Until(t, "it stands still", database.isHalted)
 	s, err := w.js().Stream(t.Context(), bus.EventsStream)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func TestLossesBeforeReadingAreAlerted(t *testing.T) {
 	}
 	close(database.on)
 	w.waitForJobs(120, 0)
-	eventually(t, "it is alerted", func() bool { return len(w.systemAlerts()) > 0 })
+	testwait.Until(t, "it is alerted", func() bool { return len(w.systemAlerts()) > 0 })
 	if database.deaf.Load() >= 0 {
 		t.Fatal("no report failed")
 	}

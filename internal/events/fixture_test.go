@@ -23,6 +23,7 @@ import (
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
 	"deadman/internal/testdisk"
+	"deadman/internal/testwait"
 	"deadman/rules"
 )
 
@@ -259,29 +260,10 @@ func (w *fixture) startReading(streams events.Streams, ledger futurejobs.EffectS
 	return n
 }
 
-// eventually polls until ok, for at most five minutes. It waits as long as ok took: a slow query does not keep a slow
-// machine from what ok waits for.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	for {
-		begun := time.Now()
-		if ok() {
-			return
-		}
-		select {
-		case <-time.After(max(5*time.Millisecond, time.Since(begun))):
-		case <-ctx.Done():
-			t.Fatalf("in five minutes it did not happen that %s", what)
-		}
-	}
-}
-
 // waitUntilCaughtUp waits until an event is applied.
 func (w *fixture) waitUntilCaughtUp(stream string, seq uint64) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%s is applied to %d", stream, seq), func() bool { return w.cursor(stream).LastSeq >= seq })
+	testwait.Until(w.t, fmt.Sprintf("%s is applied to %d", stream, seq), func() bool { return w.cursor(stream).LastSeq >= seq })
 }
 
 // writeSystemAlert writes a system alert, like a node.

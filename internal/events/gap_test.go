@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"deadman/internal/bus"
+	"deadman/internal/testwait"
 )
 
 // receivingSince waits for a later mark of the stream, and returns the start of its gap-free period.
 func (w *fixture) receivingSince() time.Time {
 	w.t.Helper()
 	before := w.cursor(bus.EventsStream).ReadThrough
-	eventually(w.t, "the stream is marked as read", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(before) })
+	testwait.Until(w.t, "the stream is marked as read", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(before) })
 	return w.cursor(bus.EventsStream).ReceivingSince
 }
 
@@ -37,9 +38,9 @@ func TestReceivingSince(t *testing.T) {
 
 	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")
 	w.server.Close()
-	eventually(t, "the broker is gone", func() bool { return w.bus.Conn.ConnectedFor() == 0 })
+	testwait.Until(t, "the broker is gone", func() bool { return w.bus.Conn.ConnectedFor() == 0 })
 	w.server = w.serve(addr)
-	eventually(t, "the broker is back", func() bool { return w.bus.Conn.ConnectedFor() > 0 })
+	testwait.Until(t, "the broker is back", func() bool { return w.bus.Conn.ConnectedFor() > 0 })
 	since := w.receivingSince()
 	if !since.After(first) {
 		t.Errorf("the broker was away, and it is heard since %s", since)
@@ -48,5 +49,5 @@ func TestReceivingSince(t *testing.T) {
 	if err := w.js().DeleteStream(t.Context(), bus.EventsStream); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the stream is lost", func() bool { return w.cursor(bus.EventsStream).ReceivingSince.After(since) })
+	testwait.Until(t, "the stream is lost", func() bool { return w.cursor(bus.EventsStream).ReceivingSince.After(since) })
 }

@@ -11,6 +11,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/events"
+	"deadman/internal/testwait"
 	"deadman/rules"
 )
 
@@ -63,7 +64,7 @@ func TestHeartbeatsOfSlotAreOneWrite(t *testing.T) {
 			}
 		}
 		n := w.start()
-		eventually(t, "all beats are counted", func() bool {
+		testwait.Until(t, "all beats are counted", func() bool {
 			return n.counts.count(events.Postponed)+n.counts.count(events.Coalesced) == devices*each
 		})
 		writes, f := 0, futurejobs.Filter{Limit: futurejobs.MaxLimit}

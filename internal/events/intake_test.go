@@ -12,6 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/events"
+	"deadman/internal/testwait"
 )
 
 func TestEventsBecomeJobsOnce(t *testing.T) {
@@ -36,7 +37,7 @@ func TestEventsBecomeJobsOnce(t *testing.T) {
 	if c := w.cursor(bus.EventsStream); c.Created != 300 || c.LastSeq != last || c.LastAt.IsZero() || c.StreamCreatedAt.IsZero() {
 		t.Errorf("cursor %+v", c)
 	}
-	eventually(t, "what was taken in is counted", func() bool { return n.counts.count(events.Kept) == 10 && n.counts.count(events.Unmatched) == 1 })
+	testwait.Until(t, "what was taken in is counted", func() bool { return n.counts.count(events.Kept) == 10 && n.counts.count(events.Unmatched) == 1 })
 	n.stop()
 
 	w.start() // all events were ingested already
@@ -71,7 +72,7 @@ func TestManyEventsKeepTheirOrder(t *testing.T) {
 	if pending, ended := w.jobs(); pending != keys || ended != keys {
 		t.Errorf("%d pending and %d ended, want %d each", pending, ended, keys)
 	}
-	eventually(t, "all is counted", func() bool { return n.counts.count(events.Created) == 2*keys })
+	testwait.Until(t, "all is counted", func() bool { return n.counts.count(events.Created) == 2*keys })
 }
 
 func TestTwoReadersOfOneStream(t *testing.T) {
@@ -129,7 +130,7 @@ func TestDeadLetters(t *testing.T) {
 			t.Errorf("a letter keeps %d bytes", len(l.Event.Data))
 		}
 	}
-	eventually(t, "they are counted", func() bool { return n.counts.count(events.DeadLetter) == len(bad) })
+	testwait.Until(t, "they are counted", func() bool { return n.counts.count(events.DeadLetter) == len(bad) })
 }
 
 // Whenever the database reports a stream as read through a time, every event acknowledged before that time is
@@ -208,7 +209,7 @@ func (w *fixture) markEverySecond() {
 			w.t.Fatal(err)
 		}
 		slot := futurejobs.Grid(time.Second).After(now)
-		eventually(w.t, "the stream is marked past a slot", func() bool {
+		testwait.Until(w.t, "the stream is marked past a slot", func() bool {
 			return !w.cursor(bus.EventsStream).ReadThrough.Before(slot)
 		})
 		through := w.cursor(bus.EventsStream).ReadThrough
@@ -275,7 +276,7 @@ func TestOnlyHolderReads(t *testing.T) {
 
 	n.shards.held.Store(false)
 	n.Wake()
-	eventually(t, "reading ends", func() bool { return len(n.Status()) == 0 })
+	testwait.Until(t, "reading ends", func() bool { return len(n.Status()) == 0 })
 	through := w.cursor(bus.EventsStream).ReadThrough
 	last = w.publish("order.created", `{"id":2}`)
 	if c := w.cursor(bus.EventsStream); c.LastSeq == last || !c.ReadThrough.Equal(through) {
@@ -314,7 +315,7 @@ func TestRecreatedStream(t *testing.T) {
 			if !running {
 				w.start()
 			}
-			eventually(t, "the new stream is read", func() bool { pending, _ := w.jobs(); return pending == 13 })
+			testwait.Until(t, "the new stream is read", func() bool { pending, _ := w.jobs(); return pending == 13 })
 			after := w.cursor("ORDERS")
 			if after.LastSeq != 8 || after.StreamCreatedAt.Equal(before.StreamCreatedAt) || after.Created != 13 {
 				t.Errorf("%+v, then %+v", before, after)
@@ -344,7 +345,7 @@ func TestRulesReadRecreatedStream(t *testing.T) {
 	}
 	create()
 	w.publishIDs("order.created", 3, 8)
-	eventually(t, "the new stream is read", func() bool { return w.cursor("ORDERS").LastSeq == 5 })
+	testwait.Until(t, "the new stream is read", func() bool { return w.cursor("ORDERS").LastSeq == 5 })
 	if pending, ended := w.jobs(); pending != 8 || ended != 0 {
 		t.Errorf("%d jobs are pending and %d ended, want 8 and none", pending, ended)
 	}
@@ -358,23 +359,23 @@ func TestBrokerReconnects(t *testing.T) {
 	w.waitUntilCaughtUp(bus.EventsStream, 5)
 	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")
 	w.server.Close()
-	eventually(t, "the status says so", func() bool {
+	testwait.Until(t, "the status says so", func() bool {
 		s := n.Status()
 		return len(s) == 1 && s[0].Err != nil && s[0].Seq == 5
 	})
 	through := w.cursor(bus.EventsStream).ReadThrough
 
 	w.server = w.serve(addr)
-	eventually(t, "the connection is back", w.bus.Conn.Connected)
-	eventually(t, "the stream stores events again", func() bool { // the server connects before its streams answer
+	testwait.Until(t, "the connection is back", w.bus.Conn.Connected)
+	testwait.Until(t, "the stream stores events again", func() bool { // the server connects before its streams answer
 		_, _, _, err := w.bus.EventPublisher.PublishEvent(t.Context(), "order.created", []byte(`{"id":5}`), nil, "five")
 		return err == nil
 	})
 	w.publishIDs("order.created", 6, 10)
 	w.waitUntilCaughtUp(bus.EventsStream, 10)
-	eventually(t, "the status is well", func() bool {
+	testwait.Until(t, "the status is well", func() bool {
 		s := n.Status()
 		return len(s) == 1 && s[0].Err == nil && s[0].Seq == 10
 	})
-	eventually(t, "marking goes on", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(through) })
+	testwait.Until(t, "marking goes on", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(through) })
 }

@@ -11,6 +11,7 @@ import (
 	"deadman/internal/access"
 	"deadman/internal/bus"
 	"deadman/internal/events"
+	"deadman/internal/testwait"
 	"deadman/rules"
 )
 
@@ -86,7 +87,7 @@ func TestTenantsHoldUpNoEventOfOperator(t *testing.T) {
 		if err := w.registry().Delete(t.Context(), "acme-unshipped", rules.AnyVersion, ""); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "a line without rules has no reader", func() bool { return len(n.Status()) == 1 })
+		testwait.Until(t, "a line without rules has no reader", func() bool { return len(n.Status()) == 1 })
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/events"
+	"deadman/internal/testwait"
 )
 
 // stream creates the stream ORDERS.
@@ -59,7 +60,7 @@ func TestOverflowWhileReadingIsCounted(t *testing.T) {
 	defer r.Close()
 	w.publishIDs("order.created", 100, 350)
 	read := 0
-	eventually(t, "the rest is read", func() bool {
+	testwait.Until(t, "the rest is read", func() bool {
 		got, err := r.Next(t.Context(), 1000, settled)
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +90,7 @@ func TestOverflowBehindSlowDatabaseIsAlerted(t *testing.T) {
 				n := w.startOn(database)
 				w.waitUntilCaughtUp("ORDERS", w.publish("order.created", `{"id":"first"}`))
 				w.publish("order.created", `{"id":"second"}`)
-				eventually(t, "it stands still", database.isHalted)
+				testwait.Until(t, "it stands still", database.isHalted)
 				text := strings.Repeat("x", events.MaxBody-100)
 				for i := range 200 { // more than the events of a prefetched batch, a pull and the stream
 					w.publish("order.created", fmt.Sprintf(`{"id":%d,"text":%q}`, i, text))
@@ -250,7 +251,7 @@ func TestLossAtEndIsAlerted(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.start()
-		eventually(t, "it is alerted", func() bool { return w.lostEvents() == 5 })
+		testwait.Until(t, "it is alerted", func() bool { return w.lostEvents() == 5 })
 		w.waitUntilDrained("ORDERS")
 		if pending, _ := w.jobs(); pending != 1 {
 			t.Errorf("%d jobs", pending)

@@ -11,6 +11,7 @@ import (
 	"deadman/alerts"
 	"deadman/internal/bus"
 	"deadman/internal/events"
+	"deadman/internal/testwait"
 )
 
 // settled is the time for a reader to process existing events.
@@ -73,7 +74,7 @@ func TestPurgeOfUnreadEventsIsAlerted(t *testing.T) {
 		w.purge(bus.EventsStream, 16)
 		n = w.start()
 		w.waitForJobs(15, 0)
-		eventually(w.t, "it is alerted", func() bool { return len(w.systemAlerts()) > 0 })
+		testwait.Until(w.t, "it is alerted", func() bool { return len(w.systemAlerts()) > 0 })
 		n.stop()
 		w.checkGap(bus.EventsStream, "lost 5 events on order.created, order.shipped to a limit, a purge or a deletion")
 		w.start() // a repetition is not reported
@@ -95,7 +96,7 @@ func TestEventsDroppedWhileReadingAreCounted(t *testing.T) {
 	defer r.Close()
 	w.purge(bus.EventsStream, 21) // before the first read
 	read := 0
-	eventually(t, "the rest is read", func() bool {
+	testwait.Until(t, "the rest is read", func() bool {
 		got, err := r.Next(t.Context(), 100, settled)
 		if err != nil {
 			t.Fatal(err)
@@ -157,11 +158,11 @@ func TestDeletedStreamIsAlerted(t *testing.T) {
 		w.publishIDs("order.created", 0, 5)
 		w.waitForJobs(5, 0)
 		s.remove("ORDERS")
-		eventually(t, "the status says so", func() bool {
+		testwait.Until(t, "the status says so", func() bool {
 			all := n.Status()
 			return len(all) == 1 && errors.Is(all[0].Err, events.ErrGone)
 		})
-		eventually(t, "an alert is raised", func() bool { return len(w.systemAlerts()) > 0 })
+		testwait.Until(t, "an alert is raised", func() bool { return len(w.systemAlerts()) > 0 })
 		w.checkGap("ORDERS", "was deleted")
 
 		// Its jobs continue in the stream that captures its subjects.
@@ -169,7 +170,7 @@ func TestDeletedStreamIsAlerted(t *testing.T) {
 		before := w.cursor(bus.EventsStream).ReadThrough
 		w.publishIDs("order.shipped", 0, 2)
 		w.waitForJobs(3, 2)
-		eventually(t, "the stream in its place is read through", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(before) })
-		eventually(t, "the old stream has no reader", func() bool { all := n.Status(); return len(all) == 1 && all[0].Line == bus.EventsStream })
+		testwait.Until(t, "the stream in its place is read through", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(before) })
+		testwait.Until(t, "the old stream has no reader", func() bool { all := n.Status(); return len(all) == 1 && all[0].Line == bus.EventsStream })
 	})
 }

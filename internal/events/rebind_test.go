@@ -12,6 +12,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 	"deadman/rules"
 )
 
@@ -52,7 +53,7 @@ func streamConfig(name string, subjects ...string) jetstream.StreamConfig {
 func (w *fixture) checkRebinds() {
 	w.t.Helper()
 	r := w.registry()
-	eventually(w.t, "a rule is bound to other streams", func() bool {
+	testwait.Until(w.t, "a rule is bound to other streams", func() bool {
 		moved, err := r.Rebind(w.t.Context())
 		if err != nil {
 			w.t.Fatal(err)
@@ -100,7 +101,7 @@ func (w *fixture) checkJobs(pending, ended int) {
 
 func (w *fixture) waitForJobs(pending, ended int) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%d jobs are pending and %d ended", pending, ended), func() bool {
+	testwait.Until(w.t, fmt.Sprintf("%d jobs are pending and %d ended", pending, ended), func() bool {
 		p, e := w.jobs()
 		return p == pending && e == ended
 	})
@@ -228,7 +229,7 @@ func TestSubjectMovesToCopy(t *testing.T) {
 			n.stop()
 			w.publishIDs("order.created", 10, 20) // A is deleted before they are read, B has them
 			w.publishIDs("order.shipped", 0, 5)
-			eventually(t, "all is copied", func() bool {
+			testwait.Until(t, "all is copied", func() bool {
 				info, err := w.bus.Streams.Info(t.Context(), "B")
 				return err == nil && info.LastSeq == 25
 			})

@@ -19,6 +19,7 @@ import (
 	"deadman/internal/scheduler"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
+	"deadman/internal/testwait"
 	"deadman/rules"
 )
 
@@ -166,13 +167,7 @@ func (w *fixture) start(o scheduler.Options) (t *scheduler.Scheduler, stop func(
 
 func (w *fixture) eventually(what string, ok func() bool) {
 	w.Helper()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for deadline := time.Now().Add(patience); !ok(); <-again.C {
-		if time.Now().After(deadline) {
-			w.Fatalf("not within %s: %s", patience, what)
-		}
-	}
+	testwait.Until(w, what, ok)
 }
 
 // jobs returns the pending jobs of the rule.
