@@ -10,6 +10,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/acklinks"
 	"deadman/internal/notify"
 	"deadman/internal/store"
 	"deadman/rules"
@@ -121,6 +122,14 @@ func (p *notifications) channels() web.Channels {
 // hasAckLinks reports whether the links in messages of a channel acknowledge alerts.
 func (p *notifications) hasAckLinks(channel string) bool {
 	return p.notifier != nil && p.notifier.HasAckLinks(channel)
+}
+
+// buttons returns the buttons of chats; nil without notifications.
+func (p *notifications) buttons(links *acklinks.Links) web.Buttons {
+	if p.notifier == nil {
+		return nil
+	}
+	return p.notifier.Buttons(links)
 }
 
 // conditions returns the condition of notifications, if any.

@@ -19,7 +19,7 @@ import (
 type AckLinks interface {
 	// Open returns the state of a link's alerts, and changes nothing.
 	Open(ctx context.Context, token string) (acklinks.State, error)
-	// Use acknowledges the alerts of a link. kind is "link" or "button", and name that of the person, if known.
+	// Use acknowledges the alerts of a link. kind is acklinks.Link or Button, and name that of the person, if known.
 	Use(ctx context.Context, token, kind, name string) (acklinks.State, error)
 	// Revoke makes all links invalid.
 	Revoke(ctx context.Context) error
@@ -72,7 +72,7 @@ func (a *ackLinkPages) use(w http.ResponseWriter, r *http.Request) {
 	name := formOf(r).Get("name")
 	ctx := access.As(r.Context(), access.Actor{Addr: clientAddr(r.Context())})
 	a.answer(w, r.WithContext(ctx), func(ctx context.Context, token string) (acklinks.State, error) {
-		return a.links.Use(ctx, token, "link", name)
+		return a.links.Use(ctx, token, acklinks.Link, name)
 	})
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"deadman/internal/access"
+	"deadman/internal/acklinks"
 	"deadman/internal/webhooks"
 )
 
@@ -23,8 +25,17 @@ type hookReceiver struct {
 	hooks    func(name string) *webhooks.Webhook
 	wire     EventPublisher
 	repeats  *idempotency
+	buttons  Buttons                  // nil: no messages have buttons
+	guesses  *guesses                 // of tokens in unsigned presses of buttons
 	unproven *semaphore[netip.Prefix] // by their client
 	now      func() time.Time
+}
+
+// Buttons acknowledges alerts with buttons in messages of Slack and Mattermost. notify.Buttons implements it; see there for
+// the errors. Implementations are safe for concurrent use.
+type Buttons interface {
+	// Press executes a press of a button, and returns the answer for the chat. kind is "slack" or "mattermost".
+	Press(ctx context.Context, kind string, body []byte) (answer []byte, err error)
 }
 
 // hook publishes a third party's webhook as an event on the hook's subject. It requires a signature instead of a token.
@@ -43,7 +54,11 @@ func (a *hookReceiver) hook(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	if id == "" {
+	switch {
+	case h.IsButton():
+		a.press(w, r, h, body)
+		return
+	case id == "":
 		a.takeHook(w, r, h, body, "")
 		return
 	}
@@ -98,4 +113,31 @@ func headersOf(r *http.Request) map[string][]string {
 		}
 	}
 	return header
+}
+
+// press acknowledges the alerts of a button in a chat. The presses of Mattermost are not signed: their tokens are bounded
+// like links.
+func (a *hookReceiver) press(w http.ResponseWriter, r *http.Request, h *webhooks.Webhook, body []byte) {
+	if a.buttons == nil {
+		a.fail(w, r, problem(http.StatusNotFound, "this node has no channels with buttons"))
+		return
+	}
+	shown := credential{string(body), byLink}
+	if err := a.guesses.check(r, nil, shown); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	ctx := access.As(r.Context(), access.Actor{Addr: clientAddr(r.Context())})
+	answer, err := a.buttons.Press(ctx, string(h.Scheme), body)
+	switch {
+	case errors.Is(err, acklinks.ErrInvalid):
+		a.guesses.refused(r, shown)
+		a.fail(w, r, problem(http.StatusNotFound, "%v", err))
+	case err != nil:
+		a.fail(w, r, err)
+	case answer == nil:
+		w.WriteHeader(http.StatusOK)
+	default:
+		a.send(w, r, "application/json", http.StatusOK, answer)
+	}
 }

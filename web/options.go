@@ -42,6 +42,7 @@ type Options struct {
 	Channels Channels    // nil: the node has no channels
 	Pings    Pings       // nil: the node accepts no pings
 	AckLinks AckLinks    // nil: no links acknowledge alerts
+	Buttons  Buttons     // nil: no buttons of chats acknowledge alerts
 	Quotas   Quotas      // nil: no quotas
 	Streams  Streams     // nil: the node reads no streams
 	Sources  *lookup.Set // nil: rules have no lookups
@@ -165,13 +166,16 @@ func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempote
 	r.Get(callbackPath, provider.finish)
 	r.Post("/logout", pages.logout)
 
-	hooks := &hookReceiver{responder: by, hooks: o.Hooks, wire: o.Wire, repeats: repeats, unproven: newUnproven(), now: o.Now}
+	linkGuesses := newGuesses(o.Log, o.Metrics, time.Now)
+	hooks := &hookReceiver{
+		responder: by, hooks: o.Hooks, wire: o.Wire, repeats: repeats, buttons: o.Buttons, guesses: linkGuesses, unproven: newUnproven(), now: o.Now,
+	}
 	r.Post(hooksPath+"{name}", hooks.hook)
 	if o.Pings != nil {
 		r.HandleFunc(pings.Prefix+"*", (&pingReceiver{by, o.Pings, o.Metrics}).ping)
 	}
 	if o.AckLinks != nil {
-		links := &ackLinkPages{responder: by, links: o.AckLinks, guesses: newGuesses(o.Log, o.Metrics, time.Now), now: o.Now}
+		links := &ackLinkPages{responder: by, links: o.AckLinks, guesses: linkGuesses, now: o.Now}
 		r.Get(acklinks.Prefix+"{token}", links.show)
 		r.Post(acklinks.Prefix+"{token}", links.use)
 	}

@@ -28,8 +28,8 @@ type Store interface {
 	// RevokeAckLinks replaces the key.
 	RevokeAckLinks(ctx context.Context) error
 	// MessageAlerts returns the newest alert of each key of a notification, while its job is pending, in the order of ids
-	// from after on, with the acknowledgement of its job.
-	MessageAlerts(ctx context.Context, message int64, after alerts.ID, limit int) ([]futurejobs.ListedAlert, error)
+	// from after on, with the acknowledgement of its job. It reads up to limit keys. next is zero on the last page.
+	MessageAlerts(ctx context.Context, message int64, after alerts.ID, limit int) (page []futurejobs.ListedAlert, next alerts.ID, err error)
 }
 
 // Acks acknowledges alerts. An alert of an ended job is futurejobs.ErrJobEnded to Acknowledge, and left out by
@@ -71,7 +71,7 @@ const maxName = 100
 
 // Open returns the state of a link's alerts. It changes nothing. It returns ErrInvalid and ErrExpired.
 func (l *Links) Open(ctx context.Context, token string) (State, error) {
-	target, err := l.target(ctx, token)
+	target, err := l.target(ctx, token, Link)
 	if err != nil {
 		return State{}, err
 	}
@@ -81,13 +81,23 @@ func (l *Links) Open(ctx context.Context, token string) (State, error) {
 // Revoke makes all tokens invalid.
 func (l *Links) Revoke(ctx context.Context) error { return l.Store.RevokeAckLinks(ctx) }
 
-// target verifies a token. The channel must still have links.
-func (l *Links) target(ctx context.Context, token string) (Target, error) {
+// The kinds of tokens.
+const (
+	Link   = "link"
+	Button = "button"
+)
+
+// target verifies a token of a kind: a reader of a link presses no button, whose sender names its person. The channel must
+// still have links.
+func (l *Links) target(ctx context.Context, token, kind string) (Target, error) {
 	key, err := l.Store.AckKey(ctx)
 	if err != nil {
 		return Target{}, err
 	}
 	target, err := Verify(key, token, l.Now())
+	if target.Button != (kind == Button) {
+		return Target{}, ErrInvalid
+	}
 	if err == nil && !l.Enabled(target.Channel) {
 		return Target{}, fmt.Errorf("%w: the channel %s has no links any more", ErrInvalid, target.Channel)
 	}
@@ -132,21 +142,16 @@ func (l *Links) state(ctx context.Context, target Target) (s State, err error) {
 func (l *Links) pages(ctx context.Context, message int64) func(func([]futurejobs.ListedAlert, error) bool) {
 	return func(yield func([]futurejobs.ListedAlert, error) bool) {
 		for after, now := (alerts.ID{}), l.Now(); ; {
-			page, err := l.Store.MessageAlerts(ctx, message, after, pageSize)
+			page, next, err := l.Store.MessageAlerts(ctx, message, after, pageSize)
 			for i, a := range page {
 				if a.Ack != nil && !a.Ack.Holds(now) {
 					page[i].Ack = nil
 				}
 			}
-			if err != nil || len(page) > 0 {
-				if !yield(page, err) || err != nil {
-					return
-				}
-			}
-			if len(page) < pageSize {
+			if !yield(page, err) || err != nil || next == (alerts.ID{}) {
 				return
 			}
-			after = page[len(page)-1].ID
+			after = next
 		}
 	}
 }
@@ -180,14 +185,14 @@ func (l *Links) alert(ctx context.Context, id alerts.ID) (a futurejobs.ListedAle
 }
 
 // Use acknowledges the alerts of a link until they are resolved, and returns their state. The author is the channel, and
-// the note has the kind, "link" or "button", and the name of the person, if given.
+// the note has the kind, Link or Button, and the name of the person, if given.
 //
 //  1. The token is verified.
 //  2. Alerts that are acknowledged or resolved stay as they are. If all are, nothing else happens.
 //  3. The link counts as used, for all channels. It returns ErrUsed if it was used before.
 //  4. The alerts are acknowledged. After an error the link can be used again.
 func (l *Links) Use(ctx context.Context, token, kind, name string) (State, error) {
-	target, err := l.target(ctx, token)
+	target, err := l.target(ctx, token, kind)
 	if err != nil {
 		return State{}, err
 	}

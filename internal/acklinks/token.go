@@ -42,6 +42,7 @@ type Target struct {
 	Channel   string // of the message with the token
 	Alert     alerts.ID
 	Message   int64 // id of the notification with the alerts; 0: Alert
+	Button    bool  // the token is for a button, and hidden from the readers of the message
 	ExpiresAt time.Time
 }
 
@@ -52,10 +53,11 @@ func NewKey() []byte {
 	return key
 }
 
-// The kinds of targets, as the first byte of a token.
+// The kinds of targets, as the first byte of a token. ofButton is added to them.
 const (
 	ofAlert   byte = 1
 	ofMessage byte = 2
+	ofButton  byte = 0x80
 )
 
 // Sign returns the token of a target. It has the time of its end to the second.
@@ -65,6 +67,9 @@ func Sign(key []byte, t Target) string {
 		data = binary.BigEndian.AppendUint64([]byte{ofMessage}, uint64(t.Message)) //nolint:gosec // read back as it is
 	} else {
 		data = append(data, t.Alert[:]...)
+	}
+	if t.Button {
+		data[0] |= ofButton
 	}
 	data = binary.BigEndian.AppendUint64(data, uint64(t.ExpiresAt.Unix())) //nolint:gosec // read back as it is
 	data = append(data, t.Channel...)
@@ -106,7 +111,9 @@ func Verify(key []byte, token string, now time.Time) (Target, error) {
 // read decodes signed data.
 func read(data []byte) (t Target, ok bool) {
 	const timeSize, numberSize = 8, 8
-	kind, data := data[0], data[1:]
+	isButton := data[0]&ofButton != 0
+	kind, data := data[0]&^ofButton, data[1:]
+	t.Button = isButton
 	switch {
 	case kind == ofAlert && len(data) >= len(t.Alert)+timeSize:
 		copy(t.Alert[:], data)

@@ -30,6 +30,9 @@ func Open(s Spec, client *http.Client) (Channel, error) {
 	case Alertmanager:
 		return &alertmanager{name: s.Name, url: s.URL, client: client}, nil
 	}
+	if s.isChat() {
+		return newChat(s, client), nil
+	}
 	return newShout(s, client)
 }
 

@@ -114,10 +114,10 @@ func (c *Config) readChannels(v configfile.Value) {
 }
 
 func readChannel(v configfile.Value) Spec {
-	fields := v.Fields("kind", "url", "url_file", "secret_file", "ack_links")
+	fields := v.Fields("kind", "url", "url_file", "secret_file", "ack_links", "ack_button")
 	s := Spec{
 		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(os.ReadFile),
-		NoAckLinks: fields["ack_links"].Present() && !fields["ack_links"].Bool(),
+		NoAckLinks: fields["ack_links"].Present() && !fields["ack_links"].Bool(), AckButton: fields["ack_button"].Text(),
 	}
 	fromFile := fields["url_file"].Present()
 	if fromFile {

@@ -50,11 +50,11 @@ func (s *channelSet) receivesAcks(channel string) bool {
 	return ok && spec.Kind != Alertmanager && spec.Kind != PagerDuty
 }
 
-// hasAckLinks reports whether the messages of a channel have links that acknowledge alerts. Those of a channel that is no
+// hasAckLinks reports whether the messages of a channel have links or buttons that acknowledge alerts. Those of a channel that is no
 // longer configured are invalid.
 func (s *channelSet) hasAckLinks(channel string) bool {
 	spec, ok := s.specs[channel]
-	return ok && !spec.NoAckLinks
+	return ok && (!spec.NoAckLinks || spec.AckButton != "")
 }
 
 // Wake signals new alerts. It is only a hint, as the notifier also polls.
@@ -195,8 +195,8 @@ func (n *sender) summarize(ctx context.Context, m *Message) error {
 	return n.addAckLinks(ctx, file, m)
 }
 
-// addAckLinks adds links that acknowledge the alerts of a message: one for each key that is pending and not acknowledged,
-// and one for all of a rule.
+// addAckLinks adds the means to acknowledge the alerts of a message: a button, or links. There is a link for each key that
+// is pending and not acknowledged; the button and another link are for all keys of one rule.
 func (n *sender) addAckLinks(ctx context.Context, file *channelSet, m *Message) error {
 	if n.publicURL == "" || !file.hasAckLinks(m.Channel) || m.isResolved() {
 		return nil
@@ -205,19 +205,36 @@ func (n *sender) addAckLinks(ctx context.Context, file *channelSet, m *Message) 
 	if err != nil {
 		return err
 	}
-	link := func(t acklinks.Target) string {
-		t.Channel, t.ExpiresAt = m.Channel, m.At.Add(acklinks.Lifetime)
-		return n.publicURL + acklinks.Prefix + acklinks.Sign(key, t)
+	button := file.specs[m.Channel].AckButton != ""
+	sign := func(t acklinks.Target) string {
+		t.Channel, t.Button, t.ExpiresAt = m.Channel, button, m.At.Add(acklinks.Lifetime)
+		return acklinks.Sign(key, t)
 	}
-	open := 0
+	var open []int
 	for i, k := range m.Keys {
 		if k.Pending && k.Acknowledged == nil {
-			m.Keys[i].AckURL = link(acklinks.Target{Alert: k.ID})
-			open++
+			open = append(open, i)
 		}
 	}
-	if _, single := m.only(); !single && open > 0 && m.ruleCount() == 1 {
-		m.AckURL = link(acklinks.Target{Message: m.ID})
+	_, single := m.only()
+	all := acklinks.Target{Message: m.ID}
+	switch {
+	case len(open) == 0:
+		return nil
+	case single:
+		all = acklinks.Target{Alert: m.Keys[0].ID}
+	}
+	if button {
+		if m.ruleCount() == 1 {
+			m.AckButton = sign(all)
+		}
+		return nil
+	}
+	for _, i := range open {
+		m.Keys[i].AckURL = n.publicURL + acklinks.Prefix + sign(acklinks.Target{Alert: m.Keys[i].ID})
+	}
+	if !single && m.ruleCount() == 1 {
+		m.AckURL = n.publicURL + acklinks.Prefix + sign(all)
 	}
 	return nil
 }

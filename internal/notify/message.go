@@ -23,6 +23,7 @@ type Message struct {
 	Keys      []KeyState                 // the first ones
 	Acks      alerts.AckSummary
 	AckURL    string         // acknowledges all alerts of the message; empty: it has one key, or several rules, or no link
+	AckButton string         // token of a button that acknowledges all alerts of the message; empty: no button
 	PublicURL string         // empty: no links
 	At        time.Time      // time of sending
 	Zone      *time.Location // of the times in texts; nil: UTC

@@ -13,6 +13,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/acklinks"
 	"deadman/internal/periodic"
 )
 
@@ -101,9 +102,16 @@ func (n *Notifier) SetConfig(c Config) error {
 // HasNoChannels reports whether no channel is configured.
 func (n *Notifier) HasNoChannels() bool { return len(n.file.Load().channels) == 0 }
 
-// HasAckLinks reports whether the links in messages of a channel acknowledge alerts.
+// HasAckLinks reports whether the links and buttons in messages of a channel acknowledge alerts.
 func (n *Notifier) HasAckLinks(channel string) bool {
 	return n.publicURL != "" && n.file.Load().hasAckLinks(channel)
+}
+
+// Buttons returns the buttons in messages of the channels.
+func (n *Notifier) Buttons(links *acklinks.Links) *Buttons {
+	return &Buttons{
+		Links: links, Client: n.client, PublicURL: n.publicURL, Zone: func() *time.Location { return n.file.Load().zone }, Now: n.now, Log: n.log,
+	}
 }
 
 // Err returns the error of routing alerts, or nil. It does not include failing channels; Channels reports those.

@@ -60,11 +60,11 @@ func newShout(s Spec, client *http.Client) (*shoutrrrChannel, error) {
 	return &shoutrrrChannel{s.Kind, formatOf(u), sizeOf(u), r}, nil
 }
 
-// fitting returns the title and the text of a message, with as many lines about keys as the service accepts.
-func (s *shoutrrrChannel) fitting(m Message) (title, text string) {
-	title = s.format(m.Title())
+// fitting returns the title and the text of a message for a service, with as many lines about keys as fit into limit bytes.
+func fitting(m Message, f format, limit int) (title, text string) {
+	title = f(m.Title())
 	for shown := shownKeys; shown >= 0; shown-- {
-		if text = s.format(m.textOf(shown)); len(title)+1+len(text) <= s.limit {
+		if text = f(m.textOf(shown)); len(title)+1+len(text) <= limit {
 			break
 		}
 	}
@@ -73,7 +73,7 @@ func (s *shoutrrrChannel) fitting(m Message) (title, text string) {
 
 // Send implements Channel. The library applies the timeout sendTime and ignores ctx.
 func (s *shoutrrrChannel) Send(_ context.Context, m Message) error {
-	title, text := s.fitting(m)
+	title, text := fitting(m, s.format, s.limit)
 	params := types.Params{}
 	switch s.kind {
 	case Slack, Email:

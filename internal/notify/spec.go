@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"deadman/internal/configfile"
 )
 
 // Spec is the specification of a channel, including its secrets.
@@ -13,7 +15,8 @@ type Spec struct {
 	URL    string
 	Secret string
 
-	NoAckLinks bool // its messages have no links that acknowledge alerts
+	NoAckLinks bool   // its messages have no links that acknowledge alerts
+	AckButton  string // the webhook that receives presses of its buttons; empty: no buttons
 }
 
 // Kind is the kind of service behind a channel.
@@ -25,11 +28,12 @@ const (
 	Email        Kind = "email"
 	PagerDuty    Kind = "pagerduty"
 	Shoutrrr     Kind = "shoutrrr" // any other service of that library
+	Mattermost   Kind = "mattermost"
 	Webhook      Kind = "webhook"
 	Alertmanager Kind = "alertmanager"
 )
 
-var kinds = []Kind{Slack, Email, PagerDuty, Shoutrrr, Webhook, Alertmanager}
+var kinds = []Kind{Slack, Email, PagerDuty, Shoutrrr, Mattermost, Webhook, Alertmanager}
 
 // schemes are the URL schemes of kinds that are a single service of shoutrrr.
 var schemes = map[Kind]string{Slack: "slack", Email: "smtp", PagerDuty: "pagerduty"}
@@ -59,9 +63,13 @@ func (s Spec) check(fromFile bool) string {
 		return "a URL of this kind has secrets in it; write it into a file, and name that with url_file"
 	case !fromFile && (u.User != nil || u.RawQuery != ""):
 		return "a URL with a user or a query may have secrets in it; write it into a file, and name that with url_file"
-	case s.overHTTP() && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
+	case (s.overHTTP() || s.isChat()) && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
 		return "the URL is no web address; write it in full, such as https://example.org/hook"
-	case schemes[s.Kind] != "" && u.Scheme != schemes[s.Kind]:
+	case s.AckButton != "" && !s.isChat():
+		return "buttons need an incoming webhook of Slack or Mattermost; write kind: slack or kind: mattermost, and its https:// URL into the url_file"
+	case s.AckButton != "" && configfile.CheckName(s.AckButton) != "":
+		return "ack_button is no name of a webhook; name the one of the file of --hooks that receives the presses"
+	case !s.isChat() && schemes[s.Kind] != "" && u.Scheme != schemes[s.Kind]:
 		return fmt.Sprintf("the URL of the kind %s begins with %s://; for another service write its kind, or kind: shoutrrr", s.Kind, schemes[s.Kind])
 	case s.Secret != "" && s.Kind != Webhook:
 		return "secret_file is for the kind webhook; leave it out"
@@ -73,6 +81,11 @@ func (s Spec) check(fromFile bool) string {
 }
 
 func (s Spec) overHTTP() bool { return s.Kind == Webhook || s.Kind == Alertmanager }
+
+// isChat reports whether the channel is an incoming webhook of Slack or Mattermost, whose messages can have buttons.
+func (s Spec) isChat() bool {
+	return s.Kind == Mattermost || s.Kind == Slack && (strings.HasPrefix(s.URL, "https://") || strings.HasPrefix(s.URL, "http://"))
+}
 
 // reasonSize is the maximum stored length of an error, in bytes.
 const reasonSize = 500

@@ -24,9 +24,13 @@ func Parse(data []byte, file string) (Set, error) {
 func readHook(fields map[string]configfile.Value) *Webhook {
 	name, subject, scheme, secret := fields["name"], fields["subject"], fields["scheme"], fields["secret_file"]
 	h := &Webhook{
-		Name:    name.Require("write the name that its URL ends with").Text(),
-		Subject: subject.Require("write the subject that its events are published on").Text(),
-		Scheme:  Scheme(scheme.Require("write " + schemes).Text()),
+		Name:   name.Require("write the name that its URL ends with").Text(),
+		Scheme: Scheme(scheme.Require("write " + schemes).Text()),
+	}
+	if !h.IsButton() {
+		h.Subject = subject.Require("write the subject that its events are published on").Text()
+	} else if subject.Present() {
+		subject.Problem("the scheme %s takes presses of buttons, which are no events; leave subject out", h.Scheme)
 	}
 	if wrong := configfile.CheckName(h.Name); h.Name != "" && wrong != "" {
 		name.Problem("%s", wrong)
@@ -37,15 +41,15 @@ func readHook(fields map[string]configfile.Value) *Webhook {
 	if h.Scheme != "" && verifiers[h.Scheme] == nil {
 		scheme.Problem("unknown scheme %q; write %s", h.Scheme, schemes)
 	}
-	if h.Scheme == None {
-		secret.Problem("the scheme none has no secret; leave secret_file out, or name another scheme")
+	if h.Scheme == None || h.Scheme == Mattermost {
+		secret.Problem("the scheme %s has no secret; leave secret_file out, or name another scheme", h.Scheme)
 		return h
 	}
 	h.SecretFile = secret.Require("name the file with the secret").Path()
 	return h
 }
 
-const schemes = "stripe, github, standard or none"
+const schemes = "stripe, github, standard, slack, mattermost or none"
 
 // wrongSubject returns the reason why a subject is invalid, or "".
 func wrongSubject(subject string) string {

@@ -49,7 +49,7 @@ hook: {}
 	want := `hooks.yaml:2:5: hooks[0]: secret_file is missing; name the file with the secret
 hooks.yaml:2:11: hooks[0].name: "Payments" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit
 hooks.yaml:3:14: hooks[0].subject: "payments.*" cannot be published on: it is a wildcard; name one subject
-hooks.yaml:4:13: hooks[0].scheme: unknown scheme "paypal"; write stripe, github, standard or none
+hooks.yaml:4:13: hooks[0].scheme: unknown scheme "paypal"; write stripe, github, standard, slack, mattermost or none
 hooks.yaml:5:5: hooks[0].secret: unknown field "secret"; the fields here are name, subject, scheme, secret_file
 hooks.yaml:6:5: hooks[1]: secret_file is missing; name the file with the secret
 hooks.yaml:7:14: hooks[1].subject: "$JS.API" cannot be published on: subjects with this prefix are reserved
@@ -76,6 +76,9 @@ func TestInvalidFiles(t *testing.T) {
 		"hooks: []\nhooks: []": `2:1: hooks: "hooks" is here twice`,
 		"- hooks":              "expected a mapping with the fields hooks",
 		many:                   "there are 101 hooks, and the limit is 100",
+		"hooks: [{name: a, subject: a.b, scheme: slack, secret_file: x}]":             "the scheme slack takes presses of buttons, which are no events; leave subject out",
+		"hooks: [{name: a, scheme: mattermost, secret_file: x}]":                      "the scheme mattermost has no secret",
+		"hooks: [{name: a, scheme: slack}]":                                           "secret_file is missing",
 		"hooks: [{name: a, subject: a..b, scheme: none}]":                             "empty",
 		"hooks: [{name: a, subject: a b, scheme: none}]":                              "space",
 		"hooks: [{name: a, subject: " + strings.Repeat("a", 513) + ", scheme: none}]": "513 bytes",

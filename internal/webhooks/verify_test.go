@@ -165,3 +165,38 @@ func TestSecretFiles(t *testing.T) {
 		}
 	}
 }
+
+// The example is from Slack's documentation (https://docs.slack.dev/authentication/verifying-requests-from-slack).
+func TestSlackSignatures(t *testing.T) {
+	const (
+		secret    = "8f742231b10e8888abcd99yyyzzz85a5"
+		at        = "1531420618"
+		signature = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"
+		body      = "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c"
+	)
+	signed := time.Unix(1531420618, 0)
+	h := signedRequest{scheme: Slack}.hook(t, "old\n"+secret)
+	verify := func(h *Webhook, at, signature, body string, now time.Time) error {
+		_, err := h.Verify(headerOf(map[string]string{"X-Slack-Request-Timestamp": at, "X-Slack-Signature": signature}), []byte(body), now)
+		return err
+	}
+	if err := verify(h, at, signature, body, signed.Add(Tolerance)); err != nil {
+		t.Error(err)
+	}
+	other := signedRequest{scheme: Slack}.hook(t, "other")
+	for name, err := range map[string]error{
+		"too old":           verify(h, at, signature, body, signed.Add(Tolerance+time.Second)),
+		"too new":           verify(h, at, signature, body, signed.Add(-Tolerance-time.Second)),
+		"another time":      verify(h, "1531420619", signature, body, signed),
+		"another body":      verify(h, at, signature, body+"&x=1", signed),
+		"another secret":    verify(other, at, signature, body, signed),
+		"no signature":      verify(h, at, "", body, signed),
+		"another version":   verify(h, at, "v1"+signature[2:], body, signed),
+		"no time":           verify(h, "", signature, body, signed),
+		"another signature": verify(h, at, signature[:len(signature)-1]+"4", body, signed),
+	} {
+		if !errors.Is(err, ErrDenied) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

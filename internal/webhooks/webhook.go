@@ -23,7 +23,7 @@ const Tolerance = 5 * time.Minute
 // Webhook is an endpoint for the webhooks of another service.
 type Webhook struct {
 	Name       string
-	Subject    string // of the published events
+	Subject    string // of the published events; empty for buttons
 	Scheme     Scheme
 	SecretFile string // its path; empty: the scheme has no secret
 
@@ -58,13 +58,20 @@ const (
 	GitHub   Scheme = "github"
 	Standard Scheme = "standard" // Standard Webhooks, https://www.standardwebhooks.com
 	None     Scheme = "none"     // every request is accepted
+
+	// The schemes of buttons in messages that acknowledge alerts. Their requests are not published.
+	Slack      Scheme = "slack"
+	Mattermost Scheme = "mattermost" // unsigned: the token of the button is the proof
 )
+
+// IsButton reports whether the hook takes presses of buttons.
+func (h *Webhook) IsButton() bool { return h.Scheme == Slack || h.Scheme == Mattermost }
 
 // verifier checks the signatures of a request against a hook's secrets. It returns an id that is the same for a repeat
 // of the request and cannot be forged. header returns a header by name.
 type verifier func(h *Webhook, header func(string) string, body []byte, now time.Time) (id string, err error)
 
-var verifiers = map[Scheme]verifier{Stripe: stripe, GitHub: github, Standard: standard, None: none}
+var verifiers = map[Scheme]verifier{Stripe: stripe, GitHub: github, Standard: standard, None: none, Slack: slack, Mattermost: none}
 
 // maxSecrets is the maximum number of secrets of a hook, to allow overlapping rotation.
 const maxSecrets = 8

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"deadman/alerts"
-	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/acklinks"
 )
@@ -52,25 +51,24 @@ func alertsOfMessageAreListed(t *testing.T, w *fixture) {
 	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: now}, ours...)))
 	w.applyManually(acknowledges(w, "b", w.one("b").Alerts[0], now.Add(time.Hour)))
 	w.settle(w.exhausted(w.one("c")))
+	w.start(now, "c") // another job, which did not raise the alert
 	message := w.ready(now).ID
 	var keys []string
-	var after alerts.ID
-	for {
-		page := must[[]futurejobs.ListedAlert](t)(w.MessageAlerts(w.ctx(), message, after, 2))
+	for after, more := (alerts.ID{}), true; more; more = after != (alerts.ID{}) {
+		page, next, err := w.MessageAlerts(w.ctx(), message, after, 2)
+		w.must(err)
 		for _, a := range page {
 			if all := w.one(a.Key).Alerts; a.ID != all[len(all)-1] || (a.Ack != nil) != (a.Key == "b") || bytes.Compare(a.ID[:], after[:]) <= 0 {
 				t.Errorf("%+v", a)
 			}
-			after, keys = a.ID, append(keys, a.Key)
+			keys = append(keys, a.Key)
 		}
-		if len(page) == 0 {
-			break
-		}
+		after = next
 	}
 	if len(keys) != 3 {
 		t.Errorf("the keys are %v, want a, b and d", keys)
 	}
-	if none := must[[]futurejobs.ListedAlert](t)(w.MessageAlerts(w.ctx(), message+1, alerts.ID{}, 10)); len(none) != 0 {
-		t.Errorf("%+v", none)
+	if none, _, err := w.MessageAlerts(w.ctx(), message+1, alerts.ID{}, 10); len(none) != 0 || err != nil {
+		t.Errorf("%+v, %v", none, err)
 	}
 }
