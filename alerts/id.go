@@ -39,14 +39,17 @@ const MinPartialID = 4
 
 // IsPartialID reports whether a text can be the beginning or the end of an id.
 func IsPartialID(text string) bool {
-	return len(text) >= MinPartialID && strings.Trim(strings.ToLower(text), "0123456789abcdef-") == ""
+	return len(PlainID(text)) >= MinPartialID && strings.Trim(PlainID(text), "0123456789abcdef") == ""
 }
 
 // MatchesPartialID reports whether an id begins or ends with a text.
 func MatchesPartialID(id ID, text string) bool {
-	whole, part := id.String(), strings.ToLower(text)
+	whole, part := PlainID(id.String()), PlainID(text)
 	return strings.HasPrefix(whole, part) || strings.HasSuffix(whole, part)
 }
+
+// PlainID returns an id, or a part of one, in lower case without dashes.
+func PlainID(text string) string { return strings.ReplaceAll(strings.ToLower(text), "-", "") }
 
 // Decision determines an alert's id. The id of an alert about a job with an origin does not depend on the job's id,
 // nor on the time of its creation or check: an event that is applied again creates a job with another id, later, and

@@ -42,6 +42,7 @@ type Filter struct {
 	Outcome  checks.Outcome  // history only
 	Status   alerts.Status   // alerts only
 	Severity alerts.Severity // alerts only
+	PartID   string          // alerts that are not selected by Open only: the beginning or the end of the id (alerts.IsPartialID)
 	Open     bool            // alerts only: the newest alert of each pending job with alerts, and of each open outage
 	Subject  string          // dead letters only
 	Reason   string          // dead letters only

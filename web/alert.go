@@ -94,6 +94,7 @@ type alertListIn struct {
 	Open         bool   `query:"open" doc:"Only open alerts: the newest alert of each pending job that has raised one, acknowledged or not, of each ongoing outage, and each alert about lost data that no actor has closed. Required with acknowledged, label and through."`
 	Acknowledged string `query:"acknowledged" enum:"true,false" doc:"true: only alerts of acknowledged jobs. false: only others."`
 
+	PartID  string    `query:"id" doc:"Only alerts whose ID begins or ends with this text: at least 4 hexadecimal digits. Not with open." example:"6c8e0b1d"`
 	After   time.Time `query:"decided_after" doc:"Only alerts raised at or after this time." example:"2026-01-31T15:04:05Z"`
 	Before  time.Time `query:"decided_before" doc:"Only alerts raised before this time." example:"2026-01-31T15:04:05Z"`
 	Backlog int       `query:"backlog" minimum:"0" maximum:"500" doc:"Streams only: number of past alerts to send first, newest ones."`
@@ -133,6 +134,14 @@ func (a *alertAPI) list(ctx context.Context, in *alertListIn) (*alertListOut, er
 	if !in.Open && (in.Acknowledged != "" || in.Label != "" || in.Through != alerts.ID{}) {
 		return nil, refused("query.open", "acknowledged, label and through select open alerts only; add open=true")
 	}
+	switch {
+	case in.PartID == "":
+	case in.Open:
+		return nil, refused("query.id", "it selects among all alerts; leave open out")
+	case !alerts.IsPartialID(in.PartID):
+		return nil, refused("query.id", "%q is no part of an id; give at least %d hexadecimal digits of its beginning or its end", clipped(in.PartID, 40), alerts.MinPartialID)
+	}
+	f.PartID = in.PartID
 	if in.Acknowledged != "" {
 		is := in.Acknowledged == "true"
 		f.Acknowledged, f.Now = &is, a.now()

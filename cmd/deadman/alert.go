@@ -6,12 +6,12 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"deadman/alerts"
-	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -156,7 +156,10 @@ func shortID(id alerts.ID) string {
 	return s[len(s)-shownOfID:]
 }
 
-// findAlert returns the full id for an id or for a part that only one of the newest alerts contains.
+// candidatesShown is the number of alerts that the error of an ambiguous id lists.
+const candidatesShown = 5
+
+// findAlert returns the full id for an id, or for the beginning or the end of the id of one alert only.
 func findAlert(ctx context.Context, c *client, id string) (alerts.ID, error) {
 	full, err := uuid.Parse(id)
 	if err == nil {
@@ -165,23 +168,24 @@ func findAlert(ctx context.Context, c *client, id string) (alerts.ID, error) {
 	if !alerts.IsPartialID(id) {
 		return full, usage("%q is not an alert id; give a full id or at least its last %d characters, as shown by deadman alert list", id, alerts.MinPartialID)
 	}
-	page, _, err := get[web.Page[web.Alert]](ctx, c, "/alerts", url.Values{"limit": {strconv.Itoa(futurejobs.MaxLimit)}})
+	page, _, err := get[web.Page[web.Alert]](ctx, c, "/alerts", url.Values{"id": {id}, "limit": {strconv.Itoa(candidatesShown + 1)}})
 	if err != nil {
 		return full, err
 	}
-	var found []string
-	for _, a := range page.Items {
-		if alerts.MatchesPartialID(a.ID, id) {
-			full, found = a.ID, append(found, a.ID.String())
-		}
-	}
-	switch len(found) {
+	switch len(page.Items) {
 	case 0:
-		return full, fmt.Errorf("no id of the newest %s ends with %s; give the full id", number(len(page.Items), "alert"), id)
+		return full, fmt.Errorf("no alert has an id that begins or ends with %s; deadman alert list shows the newest ones", id)
 	case 1:
-		return full, nil
+		return page.Items[0].ID, nil
 	}
-	return full, usage("%d alerts have ids with %s; give more characters: %s", len(found), id, strings.Join(found[:min(len(found), 5)], ", "))
+	var candidates strings.Builder
+	for _, a := range page.Items[:min(len(page.Items), candidatesShown)] {
+		fmt.Fprintf(&candidates, "\n  %s  %s  rule %s, %s %s", a.ID, a.DecidedAt.UTC().Format(time.RFC3339), a.Rule, a.Entity, sanitize(a.Key))
+	}
+	if len(page.Items) > candidatesShown {
+		candidates.WriteString("\n  …")
+	}
+	return full, usage("several alerts have ids that begin or end with %s; give more characters of one of them:%s", id, candidates.String())
 }
 
 // findLastAlert returns the newest alert of the job of a rule and a key.

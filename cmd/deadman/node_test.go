@@ -162,6 +162,10 @@ func TestDemo(t *testing.T) {
 	if page := runJSON[web.Page[web.Job]](t, n, "job", "list"); len(page.Items) != 2 {
 		t.Errorf("%d orders are watched on, want 2", len(page.Items))
 	}
+	part := runJSON[web.Page[web.Alert]](t, n, "alert", "list").Items[0].ID.String()[:4] // of all alerts
+	if got := n.run(t, "alert", "get", part); got.code != 2 || !strings.Contains(got.err, "several alerts have ids that begin or end with "+part+"; give more characters of one of them:\n  "+part) || !strings.Contains(got.err, "rule order-unshipped, order ") {
+		t.Errorf("an ambiguous id: %+v", got)
+	}
 }
 
 // TestDemoWithoutRules checks that a node without rules gets the sample rule, and that the printed command removes
@@ -297,7 +301,7 @@ func TestVerbs(t *testing.T) {
 		{[]string{"alert", "ack", id, "--for", "2 h"}, 2, "--for"},
 		{[]string{"alert", "ack", "x"}, 2, "not an alert id"},
 		{[]string{"alert", "ack", "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"}, 1, "not found"},
-		{[]string{"alert", "ack", id[:9] + "ffff"}, 1, "ends with"},
+		{[]string{"alert", "ack", id[:9] + "ffff"}, 1, "no alert has an id that begins or ends with"},
 		{[]string{"alert", "ack", "order-unshipped", "other"}, 1, "not found"},
 		{[]string{"alert", "ack"}, 2, "or a filter such as --rule"},
 		{[]string{"alert", "ack", id, "--rule", "order-unshipped"}, 2, "not both"},

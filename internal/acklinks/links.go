@@ -28,8 +28,8 @@ type Store interface {
 	// RevokeAckLinks replaces the key.
 	RevokeAckLinks(ctx context.Context) error
 	// MessageAlerts returns the newest alert of each key of a notification, while its job is pending, in the order of ids
-	// from after on, with the acknowledgement of its job. It reads up to limit keys. next is zero on the last page.
-	MessageAlerts(ctx context.Context, message int64, after alerts.ID, limit int) (page []futurejobs.ListedAlert, next alerts.ID, err error)
+	// from after on, with the acknowledgement of its job.
+	MessageAlerts(ctx context.Context, message int64, after alerts.ID, limit int) ([]futurejobs.ListedAlert, error)
 }
 
 // Acks acknowledges alerts. An alert of an ended job is futurejobs.ErrJobEnded to Acknowledge, and left out by
@@ -142,16 +142,16 @@ func (l *Links) state(ctx context.Context, target Target) (s State, err error) {
 func (l *Links) pages(ctx context.Context, message int64) func(func([]futurejobs.ListedAlert, error) bool) {
 	return func(yield func([]futurejobs.ListedAlert, error) bool) {
 		for after, now := (alerts.ID{}), l.Now(); ; {
-			page, next, err := l.Store.MessageAlerts(ctx, message, after, pageSize)
+			page, err := l.Store.MessageAlerts(ctx, message, after, pageSize)
 			for i, a := range page {
 				if a.Ack != nil && !a.Ack.Holds(now) {
 					page[i].Ack = nil
 				}
 			}
-			if !yield(page, err) || err != nil || next == (alerts.ID{}) {
+			if !yield(page, err) || err != nil || len(page) < pageSize {
 				return
 			}
-			after = next
+			after = page[pageSize-1].ID
 		}
 	}
 }

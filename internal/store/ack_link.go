@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
-	"slices"
 	"time"
 
 	"deadman/alerts"
@@ -63,36 +62,17 @@ func (s *AckLinkStore) RevokeAckLinks(ctx context.Context) error {
 	return nil
 }
 
-// messageAlert is an alert of a message, with all alerts of the pending job of its key.
-type messageAlert struct {
-	futurejobs.ListedAlert
-	all []alerts.ID
-}
-
-func readMessageAlert(row scanner, a *messageAlert) error {
-	return readOpen(rowWithExtras{row, []any{(*idList)(&a.all)}}, &a.ListedAlert)
-}
-
 // MessageAlerts returns the newest alert of each key of a notification, while the job that raised it is pending, in the
-// order of ids from after on, with the acknowledgement of the job. It reads up to limit keys. next is the position of the
-// next page; zero: there is none. The alerts have no documents.
-func (s *AckLinkStore) MessageAlerts(ctx context.Context, message int64, after alerts.ID, limit int) (page []futurejobs.ListedAlert, next alerts.ID, err error) {
-	found, err := query(ctx, s.read, readMessageAlert, `SELECT `+alertHeads+`, `+s.unpublished()+`, `+ackColumns+`, f.alert_ids
+// order of ids from after on, with the acknowledgement of the job. The alerts have no documents.
+func (s *AckLinkStore) MessageAlerts(ctx context.Context, message int64, after alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
+	found, err := query(ctx, s.read, readOpen, `SELECT `+alertHeads+`, `+s.unpublished()+`, `+ackColumns+`
 FROM (`+keysOfMessage+`) AS m
 JOIN alert a ON a.shard = m.shard AND a.id = m.id
 JOIN rule r ON r.id = a.rule_id
-JOIN future_job f ON f.shard = a.shard AND f.rule_id = a.rule_id AND f.key = a.key`+withAck+`
+JOIN future_job f ON f.shard = a.shard AND f.rule_id = a.rule_id AND f.key = a.key AND `+s.holds(`f.alert_ids`, `a.id`)+withAck+`
 WHERE m.ranked <> 0 AND a.id > $2 ORDER BY a.id LIMIT $3`, message, after[:], limit)
 	if err != nil {
-		return nil, next, wrapErr("alerts of a message", err)
+		return nil, wrapErr("alerts of a message", err)
 	}
-	for _, a := range found {
-		if slices.Contains(a.all, a.ID) { // a later job of the key did not raise it
-			page = append(page, a.ListedAlert)
-		}
-	}
-	if len(found) == limit {
-		next = found[limit-1].ID
-	}
-	return page, next, nil
+	return found, nil
 }

@@ -110,12 +110,16 @@ func (s *AlertStore) alertsOfShard(ctx context.Context, c scope, f futurejobs.Fi
 	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + fromAlert + `
 WHERE a.shard = ? AND a.id < ?` + c.and("a"), []any{c.shard, before[:]}}
 	w.alerts(f)
+	if f.PartID != "" {
+		part := alerts.PlainID(f.PartID)
+		w.and(`(`+s.idText(`a.id`)+` LIKE ? OR `+s.idText(`a.id`)+` LIKE ?)`, part+`%`, `%`+part)
+	}
 	return query(ctx, s.read, readListedAlert, rebindPlaceholders(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit)...)
 }
 
 // wanted reports whether a filter accepts an alert, as filter.alerts does.
 func wanted(f futurejobs.Filter, a alerts.Alert) bool {
-	return (f.Status == "" || a.Status == f.Status) && (f.Severity == "" || a.Severity == f.Severity) &&
+	return (f.PartID == "" || alerts.MatchesPartialID(a.ID, f.PartID)) && (f.Status == "" || a.Status == f.Status) && (f.Severity == "" || a.Severity == f.Severity) &&
 		!a.DecidedAt.Before(f.After) && (f.Before.IsZero() || a.DecidedAt.Before(f.Before))
 }
 

@@ -148,6 +148,8 @@ func refused(name string, pg *pgconn.PgError, err error) error {
 
 func (p *postgresPool) idOf(bytes string) string { return `encode(` + bytes + `, 'hex')::uuid` }
 
+func (p *postgresPool) idText(id string) string { return `replace(CAST(` + id + ` AS text), '-', '')` }
+
 func (p *postgresPool) holds(ids, id string) string {
 	return `position(uuid_send(` + id + `) IN ` + ids + `) > 0`
 }

@@ -171,6 +171,8 @@ func (e *sqliteFile) write(ctx context.Context, f func(w *writer, now time.Time)
 
 func (e *sqliteFile) idOf(bytes string) string { return bytes }
 
+func (e *sqliteFile) idText(id string) string { return `lower(hex(` + id + `))` }
+
 func (e *sqliteFile) holds(ids, id string) string { return `instr(` + ids + `, ` + id + `) > 0` }
 
 func (e *sqliteFile) tables() string {

@@ -208,6 +208,8 @@ type historyEngine interface {
 type dialect interface {
 	// idOf returns the expression for the id of an alert, given the expression for its bytes.
 	idOf(bytes string) string
+	// idText returns the expression for the digits of an id, in lower case.
+	idText(id string) string
 	// holds returns the condition that the id of an alert is in a packed list of ids.
 	holds(ids, id string) string
 	// hourOf returns the expression for the start of the hour of an instant, in UTC.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"deadman/rules/document"
@@ -13,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"deadman/alerts"
-	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -72,7 +70,7 @@ func (c searchClient) find(text string) ([]found, error) {
 	return all, nil
 }
 
-// findAlert finds an alert by its id, or the newest alerts with a part of an id as in deadman alert list.
+// findAlert finds an alert by its id, or the alerts with a part of an id as in deadman alert list.
 func (c searchClient) findAlert(text string) ([]found, error) {
 	if uuid.Validate(text) != nil {
 		return c.findAlerts(text)
@@ -89,13 +87,11 @@ func (c searchClient) findAlerts(part string) (all []found, err error) {
 		return nil, nil
 	}
 	var page web.Page[web.Alert]
-	if err := c.get("/alerts", url.Values{"limit": {strconv.Itoa(futurejobs.MaxLimit)}}, &page); err != nil {
+	if err := c.get("/alerts", url.Values{"id": {part}, "limit": {findMost}}, &page); err != nil {
 		return nil, err
 	}
 	for _, a := range page.Items {
-		if alerts.MatchesPartialID(a.ID, part) {
-			all = append(all, found{"alert", a.Text, "/alerts/" + a.ID.String()})
-		}
+		all = append(all, found{"alert", a.Text, "/alerts/" + a.ID.String()})
 	}
 	return all, nil
 }

@@ -54,21 +54,21 @@ func alertsOfMessageAreListed(t *testing.T, w *fixture) {
 	w.start(now, "c") // another job, which did not raise the alert
 	message := w.ready(now).ID
 	var keys []string
-	for after, more := (alerts.ID{}), true; more; more = after != (alerts.ID{}) {
-		page, next, err := w.MessageAlerts(w.ctx(), message, after, 2)
+	for after, size := (alerts.ID{}), 2; size == 2; {
+		page, err := w.MessageAlerts(w.ctx(), message, after, 2)
 		w.must(err)
 		for _, a := range page {
 			if all := w.one(a.Key).Alerts; a.ID != all[len(all)-1] || (a.Ack != nil) != (a.Key == "b") || bytes.Compare(a.ID[:], after[:]) <= 0 {
 				t.Errorf("%+v", a)
 			}
-			keys = append(keys, a.Key)
+			after, keys = a.ID, append(keys, a.Key)
 		}
-		after = next
+		size = len(page)
 	}
 	if len(keys) != 3 {
 		t.Errorf("the keys are %v, want a, b and d", keys)
 	}
-	if none, _, err := w.MessageAlerts(w.ctx(), message+1, alerts.ID{}, 10); len(none) != 0 || err != nil {
+	if none, err := w.MessageAlerts(w.ctx(), message+1, alerts.ID{}, 10); len(none) != 0 || err != nil {
 		t.Errorf("%+v, %v", none, err)
 	}
 }

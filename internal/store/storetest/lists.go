@@ -310,11 +310,15 @@ func alertsAreFiltered(t *testing.T, w *fixture) {
 		{After: at.Add(time.Second), Before: at.Add(9 * time.Second), Severity: alerts.Info},
 		{RulePrefix: "order", Status: alerts.Firing},
 		{RulePrefix: "payment"},
+		{PartID: whole[3].ID.String()[28:]},
+		{PartID: strings.ToUpper(whole[3].ID.String()[:20]), Status: whole[3].Status},
+		{PartID: whole[0].ID.String()[:9]}, // of all alerts of the slot
+		{PartID: "00000000"},
 	} {
 		for _, f.Key = range []string{"", whole[0].Key} {
 			want := slices.DeleteFunc(slices.Clone(whole), func(a futurejobs.ListedAlert) bool {
 				return f.Key != "" && a.Key != f.Key || f.Status != "" && a.Status != f.Status || f.Severity != "" && a.Severity != f.Severity ||
-					!strings.HasPrefix(a.Rule, f.RulePrefix) || outside(a.DecidedAt, f)
+					!strings.HasPrefix(a.Rule, f.RulePrefix) || outside(a.DecidedAt, f) || f.PartID != "" && !alerts.MatchesPartialID(a.ID, f.PartID)
 			})
 			for _, f.Limit = range []int{1, 500} {
 				if diff := cmp.Diff(want, pages(t, f, w.Alerts), cmpopts.EquateEmpty()); diff != "" {
