@@ -2,6 +2,7 @@ package pings
 
 import (
 	"fmt"
+	"slices"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
@@ -11,6 +12,7 @@ import (
 type batch struct {
 	effects []futurejobs.Effect
 	taken   []*pendingPing
+	places  []int // index of the effect of each taken ping
 	refused []refusal
 }
 
@@ -36,12 +38,14 @@ func (t *Receiver) batch(all []*pendingPing) batch {
 		switch {
 		case follows && one.plain():
 			b.effects[before] = effect
+			b.places = append(b.places, before)
 			continue
 		case one.plain():
 			plain[one.Target] = len(b.effects)
 		default:
 			delete(plain, one.Target)
 		}
+		b.places = append(b.places, len(b.effects))
 		b.effects = append(b.effects, effect)
 	}
 	return b
@@ -71,4 +75,16 @@ func (b batch) refuse() []*pendingPing {
 		r.done <- r.err
 	}
 	return b.taken
+}
+
+// split answers the pings whose effects are beyond a quota, and returns the others.
+func (b batch) split(over []int) (left []*pendingPing) {
+	for i, one := range b.taken {
+		if slices.Contains(over, b.places[i]) {
+			one.done <- ErrQuota
+			continue
+		}
+		left = append(left, one)
+	}
+	return left
 }

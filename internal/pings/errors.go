@@ -29,6 +29,8 @@ var (
 	ErrAddressExists = errors.New("the id is already in use")
 	// ErrTooManyAddresses means that a rule has MaxAddresses addresses.
 	ErrTooManyAddresses = errors.New("the rule has the maximum number of ping addresses")
+	// ErrQuota means that the job of the ping's key could not begin because of a quota.
+	ErrQuota = errors.New("the quota of pending jobs is used up, and the key has no job: it is not monitored; end jobs, or have the quota raised")
 	// ErrBusy means that the ping was not accepted, because the queue is full or the node is stopping. The sender can
 	// retry.
 	ErrBusy = errors.New("the ping queue is full, or the node is stopping; retry in a moment")
@@ -62,6 +64,7 @@ var faults = []struct {
 	{ErrTooManyAddresses, http.StatusForbidden},
 	{ErrBodyTruncated, http.StatusRequestTimeout},
 	{futurejobs.ErrRefused, http.StatusUnprocessableEntity},
+	{ErrQuota, http.StatusUnprocessableEntity},
 	{context.Canceled, statusLeft},
 	{ErrBusy, http.StatusServiceUnavailable},
 }

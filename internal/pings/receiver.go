@@ -157,7 +157,7 @@ func (t *Receiver) take(ctx context.Context, all []*pendingPing) {
 //
 //  1. The pings are matched to rules at one revision.
 //  2. If a rule refuses a ping, the rule may have changed: the rules are refreshed and matched again.
-//  3. The effects are committed at that revision, or not at all.
+//  3. The effects are committed at that revision, or not at all. A ping whose job a quota refuses is refused.
 func (t *Receiver) apply(ctx context.Context, all []*pendingPing) (left []*pendingPing, err error) {
 	left = all
 	for range ruleTries {
@@ -178,6 +178,7 @@ func (t *Receiver) apply(ctx context.Context, all []*pendingPing) (left []*pendi
 		done, err := t.Effects.Apply(ctx, futurejobs.EffectBatch{RuleSet: revision, Effects: b.effects})
 		if !errors.Is(err, futurejobs.ErrRulesChanged) {
 			if err == nil {
+				left = b.split(done.Over)
 				t.observe(left, done)
 			}
 			return left, err

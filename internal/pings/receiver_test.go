@@ -11,6 +11,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 	"deadman/internal/pings"
 	"deadman/internal/store"
 	"deadman/rules"
@@ -250,6 +251,40 @@ func TestRefusedPingDoesNotAffectBatch(t *testing.T) {
 	}
 	w.job("first")
 	w.job("weekly")
+}
+
+// A ping of a key whose job a quota refuses is answered with an error and not logged, and the others of its batch are
+// received. Pings of pending jobs are.
+func TestPingBeyondQuotaIsRefused(t *testing.T) {
+	w := newFixture(t)
+	var quotas access.Quotas
+	quotas.Set([]access.Quota{{Prefix: "backup", Set: map[access.Limited]int64{access.LimitJobs: 2}}}, 0)
+	w.BoundBy(&quotas)
+	g := newGatedStore(w.Store)
+	w.run(g)
+	begin := w.newPing("weekly", rules.Begun)
+	begin.Run = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	answers := w.sendAll(g, w.newPing("nightly", rules.Success), w.newPing("weekly", rules.Success), begin, w.newPing("nightly", rules.Success), w.newPing("weekly", rules.Success))
+	close(g.open)
+	for i, want := range []error{nil, nil, pings.ErrQuota, pings.ErrQuota, nil, pings.ErrQuota} {
+		if err := <-answers[i]; !errors.Is(err, want) {
+			t.Errorf("ping %d: %v, want %v", i, err, want)
+		}
+	}
+	w.job("nightly")
+	if _, err := w.Job(t.Context(), "backup", "weekly"); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("a job began beyond the quota: %v", err)
+	}
+	w.writer.Write(t.Context())
+	for key, want := range map[string]int{"nightly": 2, "weekly": 0} {
+		logged, err := w.PingLog(t.Context(), w.rule.Engine().ID, key, 0, 10)
+		if failOn(t, err); len(logged) != want {
+			t.Errorf("%d pings of %s are logged, want %d", len(logged), key, want)
+		}
+	}
+	if status := pings.ErrorInfoOf(pings.ErrQuota).Status; status != 422 {
+		t.Errorf("status %d, want 422", status)
+	}
 }
 
 // A ping of a deleted rule is refused, although another rule has its name now.
