@@ -41,6 +41,7 @@ type maintenance struct {
 	letters   int64                      // number of dead letters that raises an alert
 	now       func() time.Time           // the database's time
 	tenant    func(rule string) string   // tenant of a rule; empty: none
+	crowded   func(rule string) bool     // the tenant of a rule has little room for versions
 	log       *slog.Logger
 
 	results    map[string]*periodic.Status // by part of a step; used by Run alone
@@ -255,7 +256,7 @@ func (u *maintenance) pruneVersions(ctx context.Context) error {
 		return nil
 	}
 	u.versionsAt = time.Now()
-	n, err := u.store.PruneVersions(ctx)
+	n, err := u.store.PruneVersions(ctx, u.crowded)
 	if n > 0 {
 		u.log.Info("pruned versions of rules that no job has", "versions", n)
 	}

@@ -207,7 +207,7 @@ func (n *node) wireInputs() {
 // wireMonitors creates the components that observe the node, the database and the broker.
 func (n *node) wireMonitors(self futurejobs.Node) {
 	n.binding = newRebinder(n.rules, n.maintains, n.log)
-	n.upkeep = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
+	n.upkeep = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}

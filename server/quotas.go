@@ -49,6 +49,8 @@ type quotas struct {
 	countAt  time.Time // earliest time of the next job count
 	bytesAt  time.Time // earliest time of the next count of job bytes
 	prunedAt time.Time
+
+	versionsAt time.Time // earliest time of the next count of the bytes of versions
 }
 
 // Run refreshes until ctx ends, and then saves the remaining use.
@@ -133,6 +135,9 @@ func (q *quotas) refresh(ctx context.Context) error {
 	if learned.Rules, err = q.store.RuleNames(ctx); err != nil {
 		return err
 	}
+	if learned.RuleBytes, err = q.rested(ctx, &q.versionsAt, countShare, q.versions); err != nil {
+		return err
+	}
 	if learned.Jobs, err = q.rested(ctx, &q.countAt, countShare, q.pending); err != nil {
 		return err
 	}
@@ -169,7 +174,7 @@ func (q *quotas) all(ctx context.Context) ([]access.Quota, error) {
 	return q.store.Quotas(ctx)
 }
 
-// rested counts a property of the pending jobs of rules with quotas, unless a recent count took long and all jobs
+// rested counts a property of rules with quotas, unless a recent count took long and all jobs
 // were counted before; then it returns nil. at holds the earliest time of the next count, and share the pause as a
 // multiple of the count's duration.
 func (q *quotas) rested(
@@ -205,6 +210,11 @@ func (q *quotas) save(ctx context.Context) error {
 func (q *quotas) pending(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
 	q.CountJobs()
 	return q.store.PendingOf(ctx, which)
+}
+
+// versions counts the bytes of versions of rules.
+func (q *quotas) versions(ctx context.Context, _ func(rule string) bool) (map[string]int64, error) {
+	return q.store.VersionBytes(ctx)
 }
 
 // prune deletes use older than keepUse, once an hour.

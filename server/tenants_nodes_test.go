@@ -169,6 +169,7 @@ func TestQuotasHoldOnSeveralNodes(t *testing.T) {
 		play func(*tenantNodes, *testing.T)
 	}{
 		{"rules", (*tenantNodes).rulesAreCounted},
+		{"versions", (*tenantNodes).versionsAreCounted},
 		{"jobs", (*tenantNodes).jobsAreCounted},
 		{"events", (*tenantNodes).eventsAreCounted},
 		{"alerts", (*tenantNodes).alertsAreCounted},

@@ -27,6 +27,7 @@ func TestTenantsHaveQuotas(t *testing.T) {
 			play func(*tenants, *testing.T)
 		}{
 			{"rules", (*tenants).rulesAreCounted},
+			{"versions of rules", (*tenants).versionsAreCounted},
 			{"jobs", (*tenants).jobsAreCounted},
 			{"jobs by hand", (*tenants).jobsByHandAreCounted},
 			{"jobs at once", (*tenants).jobsAtOnceAreCounted},
@@ -40,6 +41,7 @@ func TestTenantsHaveQuotas(t *testing.T) {
 			{"bytes of the stream", (*tenants).bytesAreCounted},
 			{"bytes of kept alerts", (*tenants).keptAlertsAreCounted},
 			{"bytes of kept answers", (*tenants).keptAnswersAreCounted},
+			{"lost answers", (*tenants).lostAnswersAreMadeAgain},
 			{"what is told", (*tenants).quotaAlertsAreRaised},
 			{"what the other sees", (*tenants).quotasAreHidden},
 			{"who sets them", (*tenants).quotasAreSet},

@@ -21,11 +21,12 @@ type meter struct {
 }
 
 // limits is the number of Limits; the counters of a meter are in that order.
-const limits = 9
+const limits = 10
 
 // The indexes of a meter's counters.
 const (
 	atRules = iota
+	atRuleBytes
 	atJobs
 	atJobBytes
 	atEvents
@@ -35,6 +36,9 @@ const (
 	atKeptAlertBytes
 	atKeptAnswerBytes
 )
+
+// countedAt has the counter of each resource that the database counts by rule.
+var countedAt = map[Limited]int{LimitRules: atRules, LimitRuleBytes: atRuleBytes, LimitJobs: atJobs, LimitJobBytes: atJobBytes}
 
 // spends is the number of counts in Spent.
 const spends = 4

@@ -24,6 +24,7 @@ type Limited string
 // The limited resources. Each has an entry in Limits.
 const (
 	LimitRules      Limited = "rules"
+	LimitRuleBytes  Limited = "rule_bytes"
 	LimitJobs       Limited = "jobs"
 	LimitJobBytes   Limited = "job_bytes"
 	LimitEvents     Limited = "events"
@@ -47,6 +48,7 @@ type Limit struct {
 // Limits describes all limited resources, in display order.
 var Limits = []Limit{
 	{LimitRules, 200, "rules", false, "a token with a prefix saves no new rule; existing rules can be changed and deleted"},
+	{LimitRuleBytes, 32 << 20, "bytes of kept versions of rules", true, "a token with a prefix saves no further version (422); rules can be paused and deleted. From half of it on, fewer old versions are kept"},
 	{LimitJobs, 100_000, "pending jobs", false, "no new job starts: its event is a dead letter, a request is refused; pending jobs go on, change and end"},
 	{LimitJobBytes, 1 << 30, "bytes of pending jobs", true, "as for `jobs`"},
 	{LimitEvents, 1000, "events a second", false, "an event that a token with the prefix publishes is refused (429); an event of a schedule waits"},
@@ -139,6 +141,7 @@ func (q Quota) ExceededTo(tenant string, what Limited, limit int64) error {
 // remedies are the remedies beside a higher limit.
 var remedies = map[Limited]string{
 	LimitRules:      "delete a rule",
+	LimitRuleBytes:  "save fewer or smaller versions, retry in ten minutes, when old versions are deleted",
 	LimitJobs:       "end jobs, then retry the rule's dead letters",
 	LimitJobBytes:   "end jobs, then retry the rule's dead letters",
 	LimitEvents:     "send fewer",

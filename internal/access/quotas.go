@@ -51,10 +51,11 @@ func (q *Quotas) Set(quotas []Quota, room int64) {
 
 // Learned holds the use of quotas as counted by the database.
 type Learned struct {
-	Rules []string         // names of existing rules
-	Jobs  map[string]int64 // pending jobs by rule; nil: not counted this time
-	Bytes map[string]int64 // bytes of those jobs by rule; nil: not counted this time
-	Spent map[string]Spent // by prefix
+	Rules     map[string]int64 // 1 for each existing rule, by name
+	RuleBytes map[string]int64 // bytes of kept versions by rule; nil: not counted this time
+	Jobs      map[string]int64 // pending jobs by rule; nil: not counted this time
+	Bytes     map[string]int64 // bytes of those jobs by rule; nil: not counted this time
+	Spent     map[string]Spent // by prefix
 }
 
 // Spent has the use of the resources of a prefix that nodes add up in the database, by the constants below.
@@ -103,22 +104,15 @@ func (q *Quotas) Learn(l Learned) {
 		return
 	}
 	counted := make(map[*meter]*[limits]int64)
-	add := func(what Limited, at int, rule string, n int64) {
-		for _, m := range s.of(what, rule) {
-			if counted[m] == nil {
-				counted[m] = new([limits]int64)
+	for what, byRule := range map[Limited]map[string]int64{LimitRules: l.Rules, LimitRuleBytes: l.RuleBytes, LimitJobs: l.Jobs, LimitJobBytes: l.Bytes} {
+		for rule, n := range byRule {
+			for _, m := range s.of(what, rule) {
+				if counted[m] == nil {
+					counted[m] = new([limits]int64)
+				}
+				counted[m][countedAt[what]] += n
 			}
-			counted[m][at] += n
 		}
-	}
-	for _, rule := range l.Rules {
-		add(LimitRules, atRules, rule, 1)
-	}
-	for rule, n := range l.Jobs {
-		add(LimitJobs, atJobs, rule, n)
-	}
-	for rule, n := range l.Bytes {
-		add(LimitJobBytes, atJobBytes, rule, n)
 	}
 	for prefix, m := range s.meters {
 		now := counted[m]
@@ -126,6 +120,9 @@ func (q *Quotas) Learn(l Learned) {
 			now = new([limits]int64)
 		}
 		m.used[atRules].Store(now[atRules])
+		if l.RuleBytes != nil {
+			m.used[atRuleBytes].Store(now[atRuleBytes])
+		}
 		if l.Jobs != nil {
 			m.jobs.learn(now[atJobs])
 		}
@@ -291,19 +288,26 @@ func (q *Quotas) Problem(rule, visitor string) string {
 	return ""
 }
 
-// RulesLeft returns an error if a quota allows a tenant no new rule besides the existing ones. quotas are those of
-// all prefixes.
-func RulesLeft(quotas []Quota, there []string, rule, tenant string) error {
+// Crowded reports whether the versions of a rule's tenant use more than half of a quota.
+func (q *Quotas) Crowded(rule string) bool {
+	return slices.ContainsFunc(q.current.Load().of(LimitRuleBytes, rule), func(m *meter) bool {
+		return m.used[atRuleBytes].Load() > m.limits[LimitRuleBytes]/2
+	})
+}
+
+// RoomFor returns an error if a quota has no room for more of a resource of a tenant's rule. quotas are those of all
+// prefixes, and used has the use by rules, by name.
+func RoomFor(quotas []Quota, what Limited, used map[string]int64, rule string, more int64, tenant string) error {
 	s := newQuotaSet(quotas, 0, nil)
-	for _, m := range s.of(LimitRules, rule) {
-		n, limit := int64(0), m.limits[LimitRules]
-		for _, name := range there {
-			if slices.Contains(s.of(LimitRules, name), m) {
-				n++
+	for _, m := range s.of(what, rule) {
+		sum, limit := more, m.limits[what]
+		for name, n := range used {
+			if slices.Contains(s.of(what, name), m) {
+				sum += n
 			}
 		}
-		if n >= limit {
-			return m.ExceededTo(tenant, LimitRules, limit)
+		if sum > limit {
+			return m.ExceededTo(tenant, what, limit)
 		}
 	}
 	return nil

@@ -96,8 +96,8 @@ func TestOuterLimits(t *testing.T) {
 		text  string
 		names bool
 	}{
-		"rules of the tenant":              {RulesLeft(all, nil, "acme-1", "acme-").Error(), false},
-		"rules of the shorter prefix":      {RulesLeft(all, nil, "acme-1", "ac").Error(), true},
+		"rules of the tenant":              {RoomFor(all, LimitRules, nil, "acme-1", 1, "acme-").Error(), false},
+		"rules of the shorter prefix":      {RoomFor(all, LimitRules, nil, "acme-1", 1, "ac").Error(), true},
 		"jobs of the tenant":               {q.OfJobs("acme-1")[1].Refusal("acme-1").Error(), false},
 		"jobs of the shorter prefix":       {q.OfJobs("acorn")[0].Refusal("acorn").Error(), true},
 		"events of the tenant":             {events.Error(), false},
@@ -115,7 +115,7 @@ func TestQuotasOfJobs(t *testing.T) {
 	var q Quotas
 	set := []Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitJobs: 10}}}
 	q.Set(set, 0)
-	q.Learn(Learned{Rules: []string{"acme-1", "acme-2", "zenith-1"}, Jobs: map[string]int64{"acme-1": 4, "acme-2": 3, "zenith-1": 100}})
+	q.Learn(Learned{Rules: map[string]int64{"acme-1": 1, "acme-2": 1, "zenith-1": 1}, Jobs: map[string]int64{"acme-1": 4, "acme-2": 3, "zenith-1": 100}})
 	jobs := q.OfJobs("acme-9")[0]
 	if jobs.Room() != 3 || q.Problem("acme-1", "") != "" {
 		t.Errorf("room for %d, problem %q", jobs.Room(), q.Problem("acme-1", ""))
@@ -316,5 +316,30 @@ func TestQuotasOfAlerts(t *testing.T) {
 	q.Spend(a, 10)
 	if got := q.Uses("")[0].Use; got[atAlerts].Used != 4 || !strings.Contains(q.Problem("acme-1", ""), "alerts an hour") {
 		t.Errorf("%+v, %s", got, q.Problem("acme-1", ""))
+	}
+}
+
+// The tenant of a rule has little room if its versions use more than half of a quota.
+func TestCrowded(t *testing.T) {
+	var q Quotas
+	if q.Crowded("acme-1") {
+		t.Error("without quotas, a rule is crowded")
+	}
+	q.Set([]Quota{{Prefix: "a", Set: map[Limited]int64{LimitRuleBytes: 1000}}, {Prefix: "acme-", Set: map[Limited]int64{LimitRuleBytes: 100}}}, 0)
+	for _, c := range []struct {
+		used, others int64
+		crowded      bool
+	}{{50, 0, false}, {51, 0, true}, {50, 450, false}, {50, 451, true}} {
+		q.Learn(Learned{RuleBytes: map[string]int64{"acme-1": c.used, "alpha": c.others}})
+		if got := q.Crowded("acme-2"); got != c.crowded {
+			t.Errorf("%+v: %v", c, got)
+		}
+		q.Learn(Learned{}) // not counted this time
+		if got := q.Crowded("acme-2"); got != c.crowded {
+			t.Errorf("%+v: %v without a count", c, got)
+		}
+	}
+	if q.Crowded("zenith-1") {
+		t.Error("a rule without a quota is crowded")
 	}
 }

@@ -30,7 +30,7 @@ func (s *QuotaStore) Quotas(ctx context.Context) ([]access.Quota, error) {
 
 func quotasIn(ctx context.Context, q querier) ([]access.Quota, error) {
 	return query(ctx, q, readQuota, `
-SELECT prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, kept_alert_bytes, kept_answer_bytes, set_at, set_by FROM quota
+SELECT prefix, rules, rule_bytes, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, kept_alert_bytes, kept_answer_bytes, set_at, set_by FROM quota
 UNION ALL
 SELECT DISTINCT t.prefix`+strings.Repeat(`, CAST(NULL AS bigint)`, len(access.Limits))+`, t.revoked_at, ''
 FROM token t WHERE t.prefix <> '' AND t.revoked_at IS NULL AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = t.prefix)
@@ -73,10 +73,10 @@ func (s *QuotaStore) SetQuota(ctx context.Context, q access.Quota) error {
 		changes = []string{"all limits are the defaults"}
 	}
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes,
+		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, rule_bytes, jobs, job_bytes, events, event_bytes, alerts, alert_bytes,
 	kept_alert_bytes, kept_answer_bytes, set_at, set_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, jobs = excluded.jobs, job_bytes = excluded.job_bytes, events = excluded.events,
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, rule_bytes = excluded.rule_bytes, jobs = excluded.jobs, job_bytes = excluded.job_bytes, events = excluded.events,
 	event_bytes = excluded.event_bytes, alerts = excluded.alerts, alert_bytes = excluded.alert_bytes,
 	kept_alert_bytes = excluded.kept_alert_bytes, kept_answer_bytes = excluded.kept_answer_bytes, set_at = excluded.set_at, set_by = excluded.set_by`,
 			append(slices.Clone(args), now, escape(access.ActorOf(ctx).Name))...); err != nil {
@@ -134,17 +134,79 @@ func quotaOf(ctx context.Context, tx *sql.Tx, prefix string) error {
 	return err
 }
 
-func ruleNames(ctx context.Context, q querier) ([]string, error) {
-	return query(ctx, q, func(row scanner, name *string) error { return row.Scan(name) }, `SELECT name FROM rule WHERE deleted_at IS NULL`)
+// perRule reads a number by rule name.
+func perRule(ctx context.Context, q querier, text string, args ...any) (map[string]int64, error) {
+	type ruleNumber struct {
+		name string
+		n    int64
+	}
+	rows, err := query(ctx, q, func(row scanner, r *ruleNumber) error { return row.Scan(&r.name, &r.n) }, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		all[r.name] = r.n
+	}
+	return all, nil
 }
 
-// RuleNames returns the names of the rules that are not deleted.
-func (s *QuotaStore) RuleNames(ctx context.Context) ([]string, error) {
-	names, err := ruleNames(ctx, s.read)
+const (
+	rulesByName = `SELECT name, 1 FROM rule WHERE deleted_at IS NULL`
+	// bytesByName reads the bytes of versions of the rules whose names begin with a text, and does not read the texts.
+	bytesByName = `SELECT r.name, sum(octet_length(v.document) + coalesce(octet_length(v.author_text), 0))
+FROM rule r JOIN rule_version v ON v.rule_id = r.id WHERE substr(r.name, 1, $1) = $2 GROUP BY r.name`
+)
+
+// RuleNames returns the names of the rules that are not deleted, with 1 for each.
+func (s *QuotaStore) RuleNames(ctx context.Context) (map[string]int64, error) {
+	names, err := perRule(ctx, s.read, rulesByName)
 	if err != nil {
 		return nil, wrapErr("rule names", err)
 	}
 	return names, nil
+}
+
+// VersionBytes returns the bytes of the kept versions of rules, by rule name, with those of deleted rules.
+func (s *QuotaStore) VersionBytes(ctx context.Context) (map[string]int64, error) {
+	bytes, err := perRule(ctx, s.read, bytesByName, 0, "")
+	if err != nil {
+		return nil, wrapErr("bytes of versions", err)
+	}
+	return bytes, nil
+}
+
+// roomFor returns an error if the quotas of the token's tenant have no room for a rule, or for further bytes of versions
+// of an existing one. Tokens without a prefix have no quota.
+func roomFor(ctx context.Context, tx *sql.Tx, rule string, isNew bool, bytes int) error {
+	b := access.BoundsOf(ctx)
+	if b == nil || b.Prefix == "" {
+		return nil
+	}
+	quotas, err := quotasIn(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if isNew {
+		names, err := perRule(ctx, tx, rulesByName)
+		if err != nil {
+			return err
+		}
+		if err := access.RoomFor(quotas, access.LimitRules, names, rule, 1, b.Prefix); err != nil {
+			return err
+		}
+	}
+	shared := rule // the shortest prefix with a quota of the rule
+	for _, q := range quotas {
+		if q.Covers(rule) && len(q.Prefix) < len(shared) {
+			shared = q.Prefix
+		}
+	}
+	used, err := perRule(ctx, tx, bytesByName, len(shared), shared)
+	if err != nil {
+		return err
+	}
+	return access.RoomFor(quotas, access.LimitRuleBytes, used, rule, int64(bytes), b.Prefix)
 }
 
 // PendingOf counts the pending jobs of rules by rule name, including jobs of deleted rules. which selects the rules. It

@@ -14,7 +14,7 @@ const countPruned = `UPDATE pruned SET rows = rows + $1 WHERE name = $2`
 
 // Retention is the time that data is kept after its use. Zero keeps it forever.
 type Retention struct {
-	History     time.Duration
+	History     time.Duration // also of the versions of rules that were deleted
 	Alerts      time.Duration
 	DeadLetters time.Duration
 	Audit       time.Duration
@@ -34,7 +34,7 @@ func (r Retention) prune(ctx context.Context, s *Store) (Pruned, error) {
 	}
 	if r.History != 0 {
 		p.History, err = s.dropHistoryBefore(ctx, now.Add(-r.History))
-		errs = append(errs, err, s.forgetOutages(ctx, now.Add(-r.History)))
+		errs = append(errs, err, s.forgetOutages(ctx, now.Add(-r.History)), s.forgetVersions(ctx, now.Add(-r.History)))
 	}
 	if r.Alerts != 0 {
 		p.Alerts, err = s.pruneAlerts(ctx, now.Add(-r.Alerts))

@@ -135,7 +135,7 @@ func (s *RuleStore) Save(ctx context.Context, r rules.RuleVersion, version int32
 		if err := c.rule.at(version); err != nil {
 			return err
 		}
-		if err := c.roomForRule(ctx, r.Name); err != nil {
+		if err := roomFor(ctx, c.tx, r.Name, c.rule.id == 0, len(r.Document)+len(r.Text)); err != nil {
 			return err
 		}
 		before, err := c.readsSoFar(ctx)
@@ -196,10 +196,23 @@ func (s *RuleStore) Text(ctx context.Context, ruleID, version int32) (string, er
 
 // SetText implements rules.Store.
 func (s *RuleStore) SetText(ctx context.Context, ruleID, version int32, text string) error {
-	n, err := exec(ctx, s.db, `UPDATE rule_version SET author_text = $1 WHERE rule_id = $2 AND version = $3`, optional(text), ruleID, version)
-	if err == nil && n == 0 {
-		err = futurejobs.ErrNotFound
-	}
+	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		var name string
+		var size int
+		err := tx.QueryRowContext(ctx, `SELECT r.name, coalesce(octet_length(v.author_text), 0) FROM rule r JOIN rule_version v ON v.rule_id = r.id
+WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(&name, &size)
+		if errors.Is(err, sql.ErrNoRows) {
+			return futurejobs.ErrNotFound
+		}
+		if err == nil && len(text) > size {
+			err = roomFor(ctx, tx, name, false, len(text)-size)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = exec(ctx, tx, `UPDATE rule_version SET author_text = $1 WHERE rule_id = $2 AND version = $3`, optional(text), ruleID, version)
+		return err
+	})
 	if err != nil {
 		return wrapErr("set the text of a rule", err)
 	}

@@ -239,7 +239,7 @@ func (c *ruleChange) insertVersion(ctx context.Context, r rules.RuleVersion) (ve
 		return 0, err
 	}
 	err = c.tx.QueryRowContext(ctx, `
-SELECT coalesce(max(v.version), 0) + 1 FROM rule_version v JOIN rule r ON r.id = v.rule_id WHERE r.name = $1`, r.Name).Scan(&version)
+SELECT coalesce(max(coalesce(v.version, r.last_version)), 0) + 1 FROM rule r LEFT JOIN rule_version v ON v.rule_id = r.id WHERE r.name = $1`, r.Name).Scan(&version)
 	if err != nil {
 		return 0, err
 	}
@@ -295,24 +295,6 @@ ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision`, stream, int64(
 		}
 	}
 	return nil
-}
-
-// roomForRule refuses a new rule of a token with a prefix if its quota of rules is used up. Saves are serialized, so no
-// two take the last place.
-func (c *ruleChange) roomForRule(ctx context.Context, name string) error {
-	b := access.BoundsOf(ctx)
-	if c.rule.id != 0 || b == nil || b.Prefix == "" {
-		return nil
-	}
-	quotas, err := quotasIn(ctx, c.tx)
-	if err != nil {
-		return err
-	}
-	names, err := ruleNames(ctx, c.tx)
-	if err != nil {
-		return err
-	}
-	return access.RulesLeft(quotas, names, name, b.Prefix)
 }
 
 // pause writes the start and the actor of a pause. A zero time resumes the rule.

@@ -11,8 +11,9 @@ import (
 	"deadman/rules"
 )
 
-// keptVersions is the number of versions of a rule that are kept for its log: the newest ones. The first one is kept as
-// well, as it has the rule's creation time. Others are kept as long as they are needed.
+// keptVersions is the number of versions of a rule that are kept for its log: the newest ones, only keptTexts of them if
+// the rule's tenant has little room. The first one is kept as well, as it has the rule's creation time. Others are kept as
+// long as they are needed.
 const keptVersions = 100
 
 // pastVersion has the columns of a rule's version that decide if it is needed.
@@ -33,18 +34,33 @@ func readPastVersion(row scanner, v *pastVersion) error {
 // VersionStore deletes the versions of rules that nothing needs any more.
 type VersionStore struct{ *database }
 
-// PruneVersions deletes old versions of rules that are no longer needed, and returns their number.
+// manyVersions is a rule with more versions than those that always stay.
+type manyVersions struct {
+	id   int32
+	name string
+	n    int
+}
+
+// PruneVersions deletes old versions of rules that are no longer needed, and returns their number. crowded reports whether
+// the tenant of a rule has little room for versions.
 //
 //  1. The newest versions of a rule stay, and its first.
 //  2. A version stays that may decide about an event or a tick that is not applied yet.
 //  3. A version stays that a pending job or an open outage has.
 //
 // A superseded version never gets a new job, so these conditions stay true.
-func (s *VersionStore) PruneVersions(ctx context.Context) (total int64, err error) {
-	many, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
-		`SELECT rule_id FROM rule_version GROUP BY rule_id HAVING count(*) > $1 ORDER BY rule_id`, keptVersions+1)
-	for _, id := range many {
-		n, pruneErr := s.pruneVersionsOf(ctx, id)
+func (s *VersionStore) PruneVersions(ctx context.Context, crowded func(rule string) bool) (total int64, err error) {
+	many, err := query(ctx, s.read, func(row scanner, r *manyVersions) error { return row.Scan(&r.id, &r.name, &r.n) },
+		`SELECT r.id, r.name, count(*) FROM rule r JOIN rule_version v ON v.rule_id = r.id GROUP BY r.id, r.name HAVING count(*) > $1 ORDER BY r.id`, keptTexts+1)
+	for _, r := range many {
+		keep := keptVersions
+		if crowded(r.name) {
+			keep = keptTexts
+		}
+		if r.n <= keep+1 {
+			continue
+		}
+		n, pruneErr := s.pruneVersionsOf(ctx, r.id, keep)
 		if total += n; pruneErr != nil {
 			err = pruneErr
 			break
@@ -56,9 +72,9 @@ func (s *VersionStore) PruneVersions(ctx context.Context) (total int64, err erro
 	return total, nil
 }
 
-func (s *VersionStore) pruneVersionsOf(ctx context.Context, rule int32) (total int64, err error) {
+func (s *VersionStore) pruneVersionsOf(ctx context.Context, rule int32, keep int) (total int64, err error) {
 	all, err := query(ctx, s.read, readPastVersion, `SELECT version, reads, saved_at FROM rule_version WHERE rule_id = $1 ORDER BY version`, rule)
-	if err != nil || len(all) <= keptVersions+1 {
+	if err != nil || len(all) <= keep+1 {
 		return 0, err
 	}
 	cursors, err := s.cursorsOf(ctx, rule)
@@ -66,7 +82,7 @@ func (s *VersionStore) pruneVersionsOf(ctx context.Context, rule int32) (total i
 		return 0, err
 	}
 	var past []int32
-	for i, v := range all[1 : len(all)-keptVersions] {
+	for i, v := range all[1 : len(all)-keep] {
 		if v.isPast(all[i+2], rule, cursors) {
 			past = append(past, v.number)
 		}
@@ -151,4 +167,30 @@ func (s *VersionStore) dropVersions(ctx context.Context, rule int32, versions []
 		return err
 	})
 	return dropped, err
+}
+
+// forgetVersions deletes the versions of rules that were deleted, and had no job any more, before an instant. The numbers
+// of their versions are not used again.
+func (s *VersionStore) forgetVersions(ctx context.Context, before time.Time) error {
+	gone, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
+		`SELECT id FROM rule WHERE purged_at < $1 AND last_version IS NULL ORDER BY id LIMIT $2`, before, pruneBatch)
+	for _, id := range gone {
+		if err != nil {
+			break
+		}
+		err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+			if _, err := exec(ctx, tx, `UPDATE rule SET last_version = (SELECT max(version) FROM rule_version WHERE rule_id = $1) WHERE id = $1`, id); err != nil {
+				return err
+			}
+			n, err := exec(ctx, tx, `DELETE FROM rule_version WHERE rule_id = $1`, id)
+			if err == nil {
+				_, err = exec(ctx, tx, countPruned, n, "rule_version")
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return wrapErr("forget versions of deleted rules", err)
+	}
+	return nil
 }
