@@ -170,10 +170,18 @@ func (m *manualJobs) newestRule(ctx context.Context, name string) (*rules.Rule, 
 
 // Cancel ends a job by hand, for a reason that may be empty. An alert closes its open alerts. It returns futurejobs.ErrNotFound if no job is pending.
 func (m *manualJobs) Cancel(ctx context.Context, rule, key, reason string) error {
-	return m.applyToJob(ctx, access.JobCancel, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+	return m.applyToJob(ctx, access.JobCancel, rule, key, cancels(ctx, reason))
+}
+
+// jobDecision returns the effect of an action on a pending job; nil: none.
+type jobDecision func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)
+
+// cancels returns the function that returns the effect of a cancellation on a job.
+func cancels(ctx context.Context, reason string) jobDecision {
+	return func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		effect := futurejobs.CancelWithReason(r, j.Ref, access.ActorOf(ctx).Name, reason)
 		return &effect, nil
-	})
+	}
 }
 
 // CancelEntity ends the pending jobs of all rules for an entity's key, and returns their number.
@@ -246,18 +254,70 @@ const reasonStillPending = "still waiting"
 // Snooze postpones a job's next check to the given time; a later check is not moved. It returns rules.Problems for a
 // time beyond the rule's horizon, because the job could then stay unchecked without notice.
 func (m *manualJobs) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error) {
-	err := m.applyToJob(ctx, access.JobSnooze, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
-		if !j.PausedAt().IsZero() {
-			return nil, fmt.Errorf("rule %s, key %s: %w", rule, key, futurejobs.ErrPaused)
-		}
-		if until.Sub(m.now()) > r.Limits.Horizon {
-			return nil, document.Problems{{Pointer: "/until", Rule: rule, Message: fmt.Sprintf(
-				"%s is beyond the horizon, %s; choose an earlier instant, or raise guards.horizon", until.Format(time.RFC3339), document.Duration(r.Limits.Horizon))}}
-		}
-		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Snooze{Until: until, By: access.ActorOf(ctx).Name}}, nil
-	})
+	err := m.applyToJob(ctx, access.JobSnooze, rule, key, m.snoozes(ctx, until))
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
 	return m.store.Job(ctx, rule, key)
+}
+
+// snoozes returns the function that returns the effect of a snooze on a job. The function returns futurejobs.ErrPaused, and
+// document.Problems beyond the horizon of the job's rule.
+func (m *manualJobs) snoozes(ctx context.Context, until time.Time) jobDecision {
+	return func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		if !j.PausedAt().IsZero() {
+			return nil, fmt.Errorf("rule %s, key %s: %w", r.Name, j.Key, futurejobs.ErrPaused)
+		}
+		if until.Sub(m.now()) > r.Limits.Horizon {
+			return nil, document.Problems{{Pointer: "/until", Rule: r.Name, Message: fmt.Sprintf(
+				"%s is beyond the horizon, %s; choose an earlier instant, or raise guards.horizon", until.Format(time.RFC3339), document.Duration(r.Limits.Horizon))}}
+		}
+		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Action: futurejobs.Snooze{Until: until, By: access.ActorOf(ctx).Name}}, nil
+	}
+}
+
+// SnoozeAll snoozes jobs in one transaction. Jobs that have ended are left out; paused ones and those of rules with a
+// shorter horizon are left out and counted.
+func (m *manualJobs) SnoozeAll(ctx context.Context, all []web.JobName, until time.Time) (done web.SnoozedJobs, err error) {
+	applied, err := m.applyEffects(ctx, access.JobSnooze, func() ([]futurejobs.Effect, error) {
+		done = web.SnoozedJobs{}
+		return m.effectsOnJobs(ctx, all, m.snoozes(ctx, until), func(err error) bool {
+			var beyond document.Problems
+			switch {
+			case errors.Is(err, futurejobs.ErrPaused):
+				done.Paused++
+			case errors.As(err, &beyond):
+				done.BeyondHorizon++
+			default:
+				return false
+			}
+			return true
+		})
+	})
+	done.Snoozed = int64(applied.Changed)
+	return done, err
+}
+
+// CancelAll cancels jobs in one transaction, and returns their number. Jobs that have ended are left out.
+func (m *manualJobs) CancelAll(ctx context.Context, all []web.JobName, reason string) (int, error) {
+	applied, err := m.applyEffects(ctx, access.JobCancel, func() ([]futurejobs.Effect, error) {
+		return m.effectsOnJobs(ctx, all, cancels(ctx, reason), func(error) bool { return false })
+	})
+	return applied.Ended, err
+}
+
+// effectsOnJobs returns the effects of a decision on pending jobs. Jobs that have ended, and those with an error that skip
+// accepts, are left out.
+func (m *manualJobs) effectsOnJobs(ctx context.Context, all []web.JobName, decide jobDecision, skip func(error) bool) (effects []futurejobs.Effect, err error) {
+	for _, j := range all {
+		effect, err := m.effectOnJob(ctx, j.Rule, j.Key, decide)
+		switch {
+		case err == nil:
+			effects = append(effects, effect...)
+		case errors.Is(err, futurejobs.ErrNotFound) || skip(err):
+		default:
+			return nil, err
+		}
+	}
+	return effects, nil
 }

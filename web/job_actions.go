@@ -30,6 +30,10 @@ type JobActions interface {
 	Check(ctx context.Context, rule, key string) (CheckResult, error)
 	// Snooze moves a job's next check to the first slot from the given time on; a later next check stays.
 	Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.ListedJob, error)
+	// CancelAll cancels jobs in one transaction, and returns their number. SnoozeAll snoozes jobs likewise. Both leave out
+	// jobs that have ended.
+	CancelAll(ctx context.Context, all []JobName, reason string) (int, error)
+	SnoozeAll(ctx context.Context, all []JobName, until time.Time) (SnoozedJobs, error)
 }
 
 // NewJob is a job to create manually.

@@ -112,6 +112,30 @@ func (s *fixture) Snooze(ctx context.Context, rule, key string, until time.Time)
 	return s.store.Job(ctx, rule, key)
 }
 
+func (s *fixture) CancelAll(ctx context.Context, all []web.JobName, reason string) (n int, err error) {
+	for _, j := range all {
+		switch err := s.Cancel(ctx, j.Rule, j.Key, reason); {
+		case err == nil:
+			n++
+		case !errors.Is(err, futurejobs.ErrNotFound):
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (s *fixture) SnoozeAll(ctx context.Context, all []web.JobName, until time.Time) (done web.SnoozedJobs, err error) {
+	for _, j := range all {
+		switch _, err := s.Snooze(ctx, j.Rule, j.Key, until); {
+		case err == nil:
+			done.Snoozed++
+		case !errors.Is(err, futurejobs.ErrNotFound):
+			return done, err
+		}
+	}
+	return done, nil
+}
+
 // Acknowledge and the two methods that follow implement web.AlertAcks.
 func (s *fixture) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.ListedJob, error) {
 	a.Alert, a.By = id, access.ActorOf(ctx).Name

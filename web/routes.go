@@ -63,6 +63,7 @@ func groups(all *operations, o Options) []group {
 		alerts,
 		&alertGroupAPI{o.Lists, o.Now},
 		&acknowledgeAPI{o.Lists, o.Acks, view, o.Now},
+		&filterActionAPI{o.Lists, o.JobActions, o.Now},
 		&republishAPI{o.Outbox},
 		&channelAPI{o.Channels, o.Keeper, o.AckLinks}, &stepChannelAPI{o.Rules, o.Lists, o.Channels},
 		&streamAPI{o.Streams},

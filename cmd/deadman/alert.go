@@ -63,7 +63,7 @@ func newAlertCmd(io *cli) *cobra.Command {
 		&cobra.Command{Use: "get ID", Short: "Show one alert by its id or the last characters of it", Args: exactly("ID"), RunE: io.with(getAlert)},
 		newAlertGroupsCmd(io),
 		newAlertTailCmd(io),
-		newAlertAckCmd(io), newAlertUnackCmd(io), newAlertCloseCmd(io),
+		newAlertAckCmd(io), newAlertUnackCmd(io), newAlertSnoozeCmd(io), newAlertCloseCmd(io),
 		newAlertRepublishCmd(io),
 	)
 	return cmd

@@ -56,11 +56,8 @@ func (m matchFlags) match() web.OpenAlertMatch {
 
 // acknowledge acknowledges all open alerts that match, in as many requests as it takes.
 func (m matchFlags) acknowledge(io *cli, cmd *cobra.Command, args []string, by string, request web.AckRequest) error {
-	if by == "" {
-		return usage("%s requires ID, RULE KEY, or a filter such as --rule; got 0 arguments", commandName(cmd))
-	}
-	if len(args) > 0 {
-		return usage("%s accepts either an alert or --%s, not both", commandName(cmd), by)
+	if err := m.check(cmd, args, by); err != nil {
+		return err
 	}
 	c, err := io.client()
 	if err != nil {
@@ -89,23 +86,42 @@ func (m matchFlags) acknowledge(io *cli, cmd *cobra.Command, args []string, by s
 	return io.write(raw, func() error { return printAckAll(io, sum) })
 }
 
-func printAckAll(io *cli, sum web.AckAllResult) error {
-	if _, err := fmt.Fprintf(io.out, "%s acknowledged\n", number(int(sum.Acknowledged), "alert")); err != nil {
-		return err
+// check returns an error unless the command has filters and no other arguments. by is the name of a given flag.
+func (m matchFlags) check(cmd *cobra.Command, args []string, by string) error {
+	if by == "" {
+		return usage("%s requires ID, RULE KEY, or a filter such as --rule; got 0 arguments", commandName(cmd))
 	}
-	for _, left := range []struct {
-		n   int64
-		why string
-	}{
+	if len(args) > 0 {
+		return usage("%s accepts either an alert or --%s, not both", commandName(cmd), by)
+	}
+	return nil
+}
+
+func printAckAll(io *cli, sum web.AckAllResult) error {
+	return printCounts(io, fmt.Sprintf("%s acknowledged", number(int(sum.Acknowledged), "alert")), "alert", []countReason{
 		{sum.Ended, "not acknowledged: their jobs ended or changed meanwhile"},
 		{sum.Outages, "not acknowledged: they are about outages and close when the outage ends"},
 		{sum.Losses, "not acknowledged: they are about lost data; close them with deadman alert close"},
 		{sum.Remaining, "not acknowledged: the requests timed out; run the command again"},
-	} {
-		if left.n == 0 {
+	})
+}
+
+// countReason is a number of objects that an action left out, with the reason.
+type countReason struct {
+	n   int64
+	why string
+}
+
+// printCounts prints the result of an action on all objects of a filter, and what it left out.
+func printCounts(io *cli, result, noun string, left []countReason) error {
+	if _, err := fmt.Fprintln(io.out, result); err != nil {
+		return err
+	}
+	for _, l := range left {
+		if l.n == 0 {
 			continue
 		}
-		if _, err := fmt.Fprintf(io.out, "%s %s\n", number(int(left.n), "alert"), left.why); err != nil {
+		if _, err := fmt.Fprintf(io.out, "%s %s\n", number(int(l.n), noun), l.why); err != nil {
 			return err
 		}
 	}

@@ -54,8 +54,8 @@ func TestConfirm(t *testing.T) {
 
 	n.mustRun("job", "create", "a", "1")
 	all := []string{"job", "cancel", "--entity", "order", "1"}
-	n.runWithAnswer("no\n", all...).check(t, all, 1, "Cancel all jobs of order 1?", "cancelled; no changes made")
-	n.runWithAnswer("YES\n", all...).check(t, all, 0, "cancelled: 1 job of order 1")
+	n.runWithAnswer("no\n", all...).check(t, all, 1, "Cancel all pending jobs that match?", "cancelled; no changes made")
+	n.runWithAnswer("YES\n", all...).check(t, all, 0, "cancelled: 1 job")
 	n.env = append(n.env, "DEADMAN_TOKEN="+readJSON[web.NewToken](n, "token", "create", "ci", "--scope", "admin").Secret)
 	revoke := []string{"token", "revoke", "ci"}
 	n.runWithAnswer("n\n", revoke...).check(t, revoke, 1, "Revoke token ci?")

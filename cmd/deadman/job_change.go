@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -19,14 +20,8 @@ func newJobSnoozeCmd(io *cli) *cobra.Command {
 	rest := textFlag(cmd.Flags(), "for", "duration", "", "duration of the snooze, such as 2h")
 	until := textFlag(cmd.Flags(), "until", "time", "", "end of the snooze (15:04, 2026-01-31T15:04:05Z, +2h)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if (*rest == "") == (*until == "") {
-			return usage("%s requires either --for or --until", commandName(cmd))
-		}
-		if err := checkSpan("for", *rest); err != nil {
-			return err
-		}
-		body := web.SnoozeRequest{For: *rest}
-		if body.Until, err = io.instantFlag("until", *until, io.now()); err != nil {
+		body, err := snoozeRequest(io, cmd, *rest, *until)
+		if err != nil {
 			return err
 		}
 		path, query := jobPath(args)
@@ -50,30 +45,75 @@ func postJob(io *cli, cmd *cobra.Command, path string, query url.Values, body an
 
 func newJobCancelCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cancel RULE KEY", Short: "Cancel a job, or all jobs of an entity",
+		Use: "cancel RULE KEY | cancel --rule RULE", Short: "Cancel a job, or all jobs of a filter",
+		Long: `Cancels a pending job, or all pending jobs that match the filters, whatever their number.
+Their open alerts are resolved.`,
 		Example: `  deadman job cancel order-unshipped 1234
-  deadman job cancel --entity order 1234`,
-		ValidArgsFunction: completeRule(io),
+  deadman job cancel --entity order 1234
+  deadman job cancel --rule order-unshipped --key-prefix 12 --reason "shipped by hand"`,
+		Args: cobra.MaximumNArgs(2), ValidArgsFunction: completeRule(io),
 	}
-	reason := cmd.Flags().String("reason", "", "reason, kept in the history and the audit log")
-	entity := cmd.Flags().String("entity", "", "cancel the jobs of all rules for KEY of this entity")
+	var request web.CancelAllRequest
+	match := &request.Match
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "reason, kept in the history and the audit log")
+	cmd.Flags().StringVar((*string)(&match.Rule), "rule", "", "all jobs of this rule")
+	cmd.Flags().StringVar((*string)(&match.Entity), "entity", "", "all jobs of this entity type, or of KEY of it")
+	cmd.Flags().StringVar((*string)(&match.KeyPrefix), "key-prefix", "", "all jobs of keys with this prefix")
+	cmd.Flags().BoolVar(&match.All, "all", false, "all pending jobs")
 	yes := addYes(cmd.Flags())
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if *entity != "" {
-			return exactly("KEY")(cmd, args)
-		}
-		return exactly("RULE", "KEY")(cmd, args)
-	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *entity != "" && *reason != "" {
-			return usage("%s accepts only one of --entity and --reason", commandName(cmd))
+		if *match == (web.JobMatch{}) {
+			if err := exactly("RULE", "KEY")(cmd, args); err != nil {
+				return err
+			}
+			return cancelJob(io, cmd, args, request.Reason)
 		}
-		if *entity != "" {
-			return cancelEntity(io, cmd, *entity, args[0], *yes)
+		switch {
+		case len(args) == 1 && match.Entity != "" && match.KeyPrefix == "":
+			match.Key = web.Identifier(args[0])
+		case len(args) > 0:
+			return usage("%s accepts filters without arguments, or KEY with --entity; got %s", commandName(cmd), number(len(args), "argument"))
 		}
-		return cancelJob(io, cmd, args, *reason)
+		return cancelJobs(io, cmd, request, *yes)
 	}
 	return cmd
+}
+
+// cancelJobs cancels all pending jobs that match, in as many requests as it takes.
+func cancelJobs(io *cli, cmd *cobra.Command, request web.CancelAllRequest, yes bool) error {
+	c, err := io.client()
+	if err != nil {
+		return err
+	}
+	if err := io.confirm(yes, "Cancel all pending jobs that match? deadman job list shows them."); err != nil {
+		return err
+	}
+	var sum web.CancelAllResult
+	for {
+		did, _, err := call[web.CancelAllResult](cmd.Context(), c, http.MethodPost, "/jobs/cancel", nil, request)
+		if err != nil {
+			return err
+		}
+		sum.Cancelled += did.Cancelled
+		sum.Ended += did.Ended
+		if sum.More = did.More; !did.More || did.Cancelled == 0 {
+			break
+		}
+		if _, err := fmt.Fprintf(io.err, "%s cancelled\n", number(int(sum.Cancelled), "job")); err != nil {
+			return err
+		}
+	}
+	raw, err := json.Marshal(sum)
+	if err != nil {
+		return err
+	}
+	return io.write(raw, func() error {
+		result := fmt.Sprintf("cancelled: %s", number(int(sum.Cancelled), "job"))
+		if sum.More {
+			result += "; the requests timed out, run the command again for the others"
+		}
+		return printCounts(io, result, "job", []countReason{{sum.Ended, "not cancelled: they ended or changed meanwhile"}})
+	})
 }
 
 func cancelJob(io *cli, cmd *cobra.Command, args []string, reason string) error {
@@ -92,24 +132,4 @@ func cancelJob(io *cli, cmd *cobra.Command, args []string, reason string) error 
 		return err
 	}
 	return io.report(map[string]string{"rule": args[0], "key": args[1], "outcome": "cancelled"}, "cancelled: job of rule %s for key %s\n", sanitize(args[0]), sanitize(args[1]))
-}
-
-func cancelEntity(io *cli, cmd *cobra.Command, entity, key string, yes bool) error {
-	c, err := io.client()
-	if err != nil {
-		return err
-	}
-	if err := io.confirm(yes, fmt.Sprintf("Cancel all jobs of %s %s?", entity, key)); err != nil {
-		return err
-	}
-	path := "/entities/" + url.PathEscape(entity) + "/" + url.PathEscape(key) + "/jobs"
-	ended, raw, err := call[web.CancelResult](cmd.Context(), c, http.MethodDelete, path, nil, nil)
-	if err != nil {
-		return err
-	}
-	if io.output == asJSON {
-		return writeJSON(io.out, raw)
-	}
-	_, err = fmt.Fprintf(io.out, "cancelled: %s of %s %s\n", number(ended.Cancelled, "job"), sanitize(entity), sanitize(key))
-	return err
 }

@@ -48,12 +48,15 @@ func TestJobVerbs(t *testing.T) {
 	n.expect(1, []string{"job", "check", "order-unshipped", "other"}, "not found", "history")
 
 	n.mustRun("job", "create", "other", key)
-	n.expect(0, []string{"job", "cancel", "--entity", "order", key, "-y"}, "cancelled: 2 jobs of order "+key)
+	n.expect(0, []string{"job", "cancel", "--entity", "order", key, "-y"}, "cancelled: 2 jobs")
 	n.expect(0, []string{"explain", "order", key}, "cancelled", "by "+access.Loopback)
-	if c := readJSON[web.CancelResult](n, "job", "cancel", "--entity", "order", key); c.Cancelled != 0 {
+	if c := readJSON[web.CancelAllResult](n, "job", "cancel", "--entity", "order", key); c.Cancelled != 0 {
 		t.Errorf("cancelled again: %+v", c)
 	}
-	n.expect(2, []string{"job", "cancel", "--entity", "order", "order-unshipped", key}, "requires KEY; got 2 arguments")
+	n.expect(2, []string{"job", "cancel", "--entity", "order", "order-unshipped", key}, "or KEY with --entity; got 2 arguments")
+	n.expect(1, []string{"job", "cancel", "--all", "--rule", "other", "-y"}, "it cannot be combined with other fields")
+	n.expect(2, []string{"alert", "snooze", "--rule", "other"}, "requires either --for or --until")
+	n.expect(0, []string{"alert", "snooze", "--rule", "other", "--for", "1h"}, "0 jobs snoozed")
 	n.expect(2, []string{"job", "cancel", "order-unshipped"}, "requires RULE KEY")
 	n.mustRun("job", "create", "other", "2")
 	n.expect(0, []string{"job", "cancel", "other", "2"}, "cancelled: job of rule other for key 2")

@@ -46,8 +46,12 @@ func (u alertActions) handleAlertsAction(w http.ResponseWriter, r *http.Request)
 	if !u.form(w, r) {
 		return
 	}
-	if r.PostForm.Has("group") {
+	switch {
+	case r.PostForm.Has("group"):
 		u.handleGroupAction(w, r)
+		return
+	case r.PostForm.Has("snooze"):
+		u.handleGroupSnooze(w, r)
 		return
 	}
 	c, chosen := client{u.api, r}, r.PostForm["alert"]
@@ -76,15 +80,46 @@ func (u alertActions) handleGroupAction(w http.ResponseWriter, r *http.Request) 
 		u.fail(w, r, err)
 		return
 	}
-	d := bulkResult{Noun: "alert", Verb: acknowledged, Done: int(did.Acknowledged), Back: returnPath(r.PostForm.Get("back")).String()}
-	for _, left := range []skipped{
+	u.reportGroup(w, r, bulkResult{Noun: "alert", Verb: acknowledged, Done: int(did.Acknowledged)}, []skipped{
 		{Why: "their jobs ended meanwhile", Number: int(did.Ended)},
 		{Why: "they are about outages and close when the outage ends", Number: int(did.Outages)},
 		{Why: "they are about lost data: close them", Number: int(did.Losses)},
 		{Why: "the time of the request is over; repeat it for the others", Number: int(did.Remaining)},
-	} {
-		if left.Number > 0 {
-			d.Left = append(d.Left, left)
+	})
+}
+
+// groupSnooze is the duration of the snooze of a group.
+const groupSnooze = "1h"
+
+// handleGroupSnooze snoozes the jobs of all alerts of a group that the visitor has seen.
+func (u alertActions) handleGroupSnooze(w http.ResponseWriter, r *http.Request) {
+	var did web.SnoozeAllResult
+	c := ackClient{client{u.api, r}}
+	request, err := c.group(r.PostForm, "snooze")
+	if err == nil {
+		request["for"] = groupSnooze
+		err = c.do(http.MethodPost, alertsAt+"/snooze", nil, request, &did)
+	}
+	if err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	u.reportGroup(w, r, bulkResult{Noun: "job", Verb: jobVerbs["snooze"], Done: int(did.Snoozed)}, []skipped{
+		{Why: "their jobs are paused", Number: int(did.Paused)},
+		{Why: "the end of the snooze is beyond the horizon of their rules", Number: int(did.BeyondHorizon)},
+		{Why: "their jobs ended meanwhile", Number: int(did.Ended)},
+		{Why: "they are about outages and close when the outage ends", Number: int(did.Outages)},
+		{Why: "they are about lost data: close them", Number: int(did.Losses)},
+		{Why: "the time of the request is over; snooze the others by deadman alert snooze", Number: int(did.Remaining)},
+	})
+}
+
+// reportGroup shows the result of an action on a group, with the alerts that it left out.
+func (u alertActions) reportGroup(w http.ResponseWriter, r *http.Request, d bulkResult, left []skipped) {
+	d.Back = returnPath(r.PostForm.Get("back")).String()
+	for _, l := range left {
+		if l.Number > 0 {
+			d.Left = append(d.Left, l)
 		}
 	}
 	u.report(w, r, d)
@@ -110,15 +145,26 @@ func (c ackClient) answer(form url.Values) (verb string, do func(id string) erro
 
 func alertAt(id string) string { return alertsAt + "/" + url.PathEscape(id) }
 
-// acknowledgeGroup acknowledges a group's open alerts. Alerts newer than the form's page are left out, because the visitor
-// has not seen them.
+// acknowledgeGroup acknowledges a group's open alerts.
 func (c ackClient) acknowledgeGroup(form url.Values) (did web.AckAllResult, err error) {
-	if err := decodeForm(form, append([]string{"by", "group"}, inboxFilter...)...); err != nil {
+	request, err := c.group(form, "group")
+	if err != nil {
 		return did, err
+	}
+	request["for"], request["note"] = form.Get("for"), form.Get("note")
+	err = c.do(http.MethodPost, alertsAt+"/ack", nil, request, &did)
+	return did, err
+}
+
+// group returns the part of a request that selects the open alerts of a group, whose value is in a field of the form.
+// Alerts newer than the form's page are left out, because the visitor has not seen them.
+func (c ackClient) group(form url.Values, field string) (request map[string]any, err error) {
+	if err := decodeForm(form, append([]string{"by", field}, inboxFilter...)...); err != nil {
+		return nil, err
 	}
 	seen, err := uuid.Parse(form.Get("seen"))
 	if err != nil {
-		return did, invalidAction("The form does not list the displayed alerts. Reload the page.")
+		return nil, invalidAction("The form does not list the displayed alerts. Reload the page.")
 	}
 	match := map[string]string{}
 	for _, filter := range inboxFilter {
@@ -126,11 +172,9 @@ func (c ackClient) acknowledgeGroup(form url.Values) (did web.AckAllResult, err 
 			match[filter] = value
 		}
 	}
-	parameter, value := narrowed(form.Get("by"), form.Get("group"))
+	parameter, value := narrowed(form.Get("by"), form.Get(field))
 	match[parameter] = value
-	request := map[string]any{"match": match, "through": seen, "for": form.Get("for"), "note": form.Get("note")}
-	err = c.do(http.MethodPost, alertsAt+"/ack", nil, request, &did)
-	return did, err
+	return map[string]any{"match": match, "through": seen}, nil
 }
 
 // nameAlerts replaces the ids of listed alerts by the alerts' texts. An alert that can't be read keeps its id.

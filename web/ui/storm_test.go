@@ -66,6 +66,13 @@ func TestStorm(t *testing.T) {
 	b.screenshot("storm-inbox")
 	checkShownCounts(t, b, home, "rule")
 
+	b.click(`button[aria-label="Snooze 1 h: all 625 of storm-3"]`)
+	b.waitForText("625 jobs were snoozed.")
+	for rule, want := range map[string]int{"storm-3": 625, "storm-4": 0} {
+		if n := auditEntries(t, home, "job.snooze", "job/"+rule+"/*"); n != want {
+			t.Errorf("%d jobs of %s were snoozed, want %d", n, rule, want)
+		}
+	}
 	b.click(`button[aria-label="Acknowledge all 625 of storm-3"]`)
 	b.waitForText("625 alerts were acknowledged.", "4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "575 more not shown")
 	for _, by := range []string{"rule", "severity", "entity", "team"} {
@@ -153,4 +160,15 @@ func checkShownCounts(t *testing.T, b *tab, home, by string) {
 	if diff := cmp.Diff(want, shown); diff != "" {
 		t.Errorf("alerts by %s (-listed +shown):\n%s", by, diff)
 	}
+}
+
+// auditEntries returns the number of audit entries of an action on objects.
+func auditEntries(t *testing.T, home, action, object string) (n int) {
+	t.Helper()
+	for cursor, more := "", true; more; more = cursor != "" {
+		var page web.Page[json.RawMessage]
+		callAPI(t, home, "GET", "/audit?limit=500&action="+action+"&object="+url.QueryEscape(object)+"&cursor="+url.QueryEscape(cursor), "", "", &page)
+		n, cursor = n+len(page.Items), page.Next
+	}
+	return n
 }
