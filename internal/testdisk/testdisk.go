@@ -32,6 +32,15 @@ func Disk() string {
 	return os.TempDir()
 }
 
+// Memory returns the folder for files in memory that the tests do not remove: those of a server that removes them itself. It is
+// the folder on the disk if there is too little room in memory, or if TMPDIR was set.
+func Memory() string {
+	if disk == "" && os.Getenv("TMPDIR") != "" || !hasRoom(memory) {
+		return Disk()
+	}
+	return memory
+}
+
 // Tests are the tests of a package with their temporary files in memory.
 type Tests struct{ m *testing.M }
 

@@ -47,18 +47,23 @@ type Cluster struct {
 }
 
 // StartCluster starts a private Postgres on a free port of the loopback address, with sockets in its folder. The caller
-// must Stop it.
+// must Stop it. The folder of a cluster that is not durable is in memory if there is room: on a disk, creating and removing
+// the files of a database takes most of a test's computing time.
 func StartCluster(s Settings) (*Cluster, error) {
 	bin, err := programs()
 	if err != nil {
 		return nil, err
 	}
-	return newCluster("start postgres", func(c *Cluster, as *syscall.Credential) error { return c.start(bin, as, s) })
+	parent := testdisk.Memory()
+	if s.Durable {
+		parent = testdisk.Disk()
+	}
+	return newCluster("start postgres", parent, func(c *Cluster, as *syscall.Credential) error { return c.start(bin, as, s) })
 }
 
-// newCluster creates the folder of a server, owned by the server's account, and starts the server.
-func newCluster(what string, start func(*Cluster, *syscall.Credential) error) (*Cluster, error) {
-	dir, err := os.MkdirTemp(testdisk.Disk(), "deadman-postgres-")
+// newCluster creates the folder of a server in a parent folder, owned by the server's account, and starts the server.
+func newCluster(what, parent string, start func(*Cluster, *syscall.Credential) error) (*Cluster, error) {
+	dir, err := os.MkdirTemp(parent, "deadman-postgres-")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
@@ -134,10 +139,12 @@ func (c *Cluster) start(bin string, as *syscall.Credential, s Settings) (err err
 func (c *Cluster) arguments(data string, s Settings) []string {
 	options := []string{
 		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(c.Port), "unix_socket_directories=" + c.Dir,
-		"max_connections=200", "max_wal_size=2GB", "timezone=UTC",
+		"max_connections=200", "timezone=UTC",
 	}
-	if !s.Durable {
-		options = append(options, "fsync=off", "full_page_writes=off", "synchronous_commit=off")
+	if s.Durable {
+		options = append(options, "max_wal_size=2GB")
+	} else {
+		options = append(options, "max_wal_size=256MB", "fsync=off", "full_page_writes=off", "synchronous_commit=off")
 	}
 	args := []string{"-D", data}
 	for _, o := range append(options, s.Options...) {

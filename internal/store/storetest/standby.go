@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"deadman/internal/bus/bustest/freeport"
+	"deadman/internal/testdisk"
 )
 
 // StartStandby starts a standby of the cluster that replicates over an address, for example a proxy to the cluster's
@@ -17,7 +18,7 @@ func (c *Cluster) StartStandby(host, port string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newCluster("start a standby", func(c *Cluster, as *syscall.Credential) error { return c.startStandby(bin, as, host, port) })
+	return newCluster("start a standby", testdisk.Disk(), func(c *Cluster, as *syscall.Credential) error { return c.startStandby(bin, as, host, port) })
 }
 
 func (c *Cluster) startStandby(bin string, as *syscall.Credential, host, port string) (err error) {
