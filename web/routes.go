@@ -47,15 +47,16 @@ func registerAll(all *operations, o Options) {
 func groups(all *operations, o Options) []group {
 	trials, quotas := newTrials(), &quotaAPI{o.Quotas, o.Now}
 	view := &jobView{o.Catalog, o.Now}
+	counts := newRuleJobCounts(o)
 	alerts := &alertAPI{o.Lists, o.Mutes, &alertStreamAPI{all.responder, o.Wire}, o.Now}
 	return []group{
-		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, newRuleJobCounts(o), quotas, &lintAPI{o.Rules, trials}, newSaves(), o.Now},
+		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, counts, quotas, &lintAPI{o.Rules, trials}, newSaves(), o.Now},
 		&ruleResumeAPI{o.Rules},
 		&ruleVersionAPI{o.Rules},
 		&previewAPI{o.Rules, trials, o.Now},
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},
 		&schemaAPI{o.Schemas},
-		&jobAPI{o.Lists, view, &jobActionAPI{o.JobActions, view, newManualChecks(), o.Now}, &bulkAPI{o.JobActions}, o.Now},
+		&jobAPI{o.Lists, view, &jobActionAPI{o.JobActions, view, newManualChecks(), o.Now}, &bulkAPI{o.JobActions}, counts, o.Now},
 		&slotAPI{o.Catalog, o.Loads, o.Now},
 		&entityAPI{o.Lists, o.JobActions, alerts, view},
 		&historyAPI{o.Lists},

@@ -30,6 +30,7 @@ type ruleJobCounts struct {
 type countedRules struct {
 	jobs          map[int32]futurejobs.RuleJobs
 	neverReported map[int32]bool
+	rules         []rules.ListedRule
 }
 
 func newRuleJobCounts(o Options) *ruleJobCounts {
@@ -57,6 +58,7 @@ func (c *ruleCounter) count(ctx context.Context) (out countedRules, err error) {
 	if err != nil {
 		return out, err
 	}
+	out.rules = all
 	out.neverReported = make(map[int32]bool)
 	searched := 0
 	for _, l := range all {
@@ -97,6 +99,21 @@ type lastRuleCounts struct {
 func (a *ruleJobCounts) last(ctx context.Context) lastRuleCounts {
 	last, known := a.counts.newest(ctx)
 	return lastRuleCounts{a, last, known}
+}
+
+// pendingOf returns the number of pending jobs of the rules of a filter that the visitor sees; nil: unknown.
+func (a *ruleJobCounts) pendingOf(ctx context.Context, f futurejobs.Filter) *int64 {
+	last, known := a.counts.newest(ctx)
+	if !known {
+		return nil
+	}
+	total := int64(0)
+	for _, l := range last.What.rules {
+		if (f.Rule == "" || f.Rule == l.Name) && (f.Entity == "" || f.Entity == l.Entity) && principalOf(ctx).canSee(l.Name) {
+			total += last.What.jobs[l.RuleID].Pending
+		}
+	}
+	return &total
 }
 
 // add adds the counts of a rule to it. It adds nothing before the first count.

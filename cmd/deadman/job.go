@@ -22,6 +22,7 @@ func newJobCmd(io *cli) *cobra.Command {
 				{parameter: "key_prefix", does: "filter by a prefix of the key"},
 				{parameter: "due", does: "only due jobs", kind: filterFlag},
 				since("due_after", "", "due"), until("due_before", "", "due"),
+				{parameter: "where", does: `filter by fields of event and state: 'event.customer = "acme"'`},
 			},
 			none: "no pending jobs", drop: []string{"checks", "entity", "acked", "step"}, header: []string{"next check", "rule", "entity", "key", "step", "checks", "status", "acked", "next alert"},
 			row: jobRow,

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	futurejobs "deadman/future_jobs"
@@ -195,9 +197,14 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 	if io.output == asJSON {
 		return writeJSON(io.out, raw)
 	}
-	if len(page.Items) == 0 {
-		_, err := fmt.Fprintln(io.out, l.noneFor(query))
+	if err := printSearched(io, raw); err != nil {
 		return err
+	}
+	if len(page.Items) == 0 {
+		if _, err := fmt.Fprintln(io.out, l.noneFor(query)); err != nil || page.Next == "" {
+			return err
+		}
+		return printNext(io, page.Next)
 	}
 	t := newTable(io.out, io.palette, l.header...)
 	for _, item := range page.Items {
@@ -211,8 +218,23 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 		fmt.Fprintf(io.err, "columns left out for this width: %s\n", strings.Join(left, ", "))
 	}
 	if page.Next != "" {
-		_, err = fmt.Fprintf(io.err, "more results: continue with --cursor %s\n", sanitize(page.Next))
+		return printNext(io, page.Next)
 	}
+	return nil
+}
+
+func printNext(io *cli, cursor string) error {
+	_, err := fmt.Fprintf(io.err, "more results: continue with --cursor %s\n", sanitize(cursor))
+	return err
+}
+
+// printSearched prints how much of a list was searched, if the answer tells it.
+func printSearched(io *cli, raw []byte) error {
+	var page struct{ Searched *web.Searched }
+	if err := json.Unmarshal(raw, &page); err != nil || page.Searched == nil {
+		return err
+	}
+	_, err := fmt.Fprintln(io.err, page.Searched.Text(humanize.Comma))
 	return err
 }
 

@@ -49,6 +49,7 @@ type jobsView struct {
 	permissions
 	Jobs        []job
 	Dues        []dueChoice
+	Searched    string      // how much was searched in the bodies of jobs; empty: nothing
 	FilterError string      // error of the filter
 	Result      *bulkResult // result of the last action; nil: none
 	Done        *bulkResult // result of the last action on alerts; nil: none
@@ -61,7 +62,7 @@ type dueChoice struct{ Value, Text string }
 var dues = []dueChoice{{"", "any time"}, {"now", "due"}, {"hour", "within 1 hour"}, {"day", "within 1 day"}}
 
 // jobFilter names the filters of the list of jobs.
-var jobFilter = []string{"rule", "entity", "key", "due", "from", "to"}
+var jobFilter = []string{"rule", "entity", "key", "due", "from", "to", "where"}
 
 // jobQuery returns the API query of a list of jobs. A key that ends in * is a prefix.
 func jobQuery(l listing, now time.Time) (url.Values, error) {
@@ -112,13 +113,21 @@ func (u jobPages) jobs(c client, r *http.Request) (view, error) {
 		v.FilterError = err.Error()
 		return view{Title: "Pending checks", Body: v}, nil //nolint:nilerr // shown beside the filter
 	}
-	var page web.Page[web.Job]
-	if err := c.get("/jobs", query, &page); err != nil {
+	var page web.JobPage
+	err = c.get("/jobs", query, &page)
+	if p := asProblem(err); p != nil && p.Status == http.StatusBadRequest && v.Filter["where"] != "" {
+		v.FilterError = problemText(err)
+		return view{Title: "Pending checks", Body: v, Still: true}, nil
+	}
+	if err != nil {
 		return view{}, err
+	}
+	if page.Searched != nil {
+		v.Searched = page.Searched.Text(number)
 	}
 	v.Jobs = jobsOf(page.Items)
 	v.goesOn(page.Next)
-	return view{Title: "Pending checks", Body: v}, nil
+	return view{Title: "Pending checks", Body: v, Still: v.Filter["where"] != ""}, nil // a search runs once
 }
 
 // jobVerbs maps actions on jobs to their past participles.
