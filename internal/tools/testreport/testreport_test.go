@@ -125,8 +125,16 @@ func TestLoopFailsForTestThatExceedsItsShare(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "p TestParent/slow took 251 s, the most is 250 s") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("of 1000 s: %v", err)
 	}
-	if err := overlong(ends, 100); err != nil {
+	if err := overlong(ends, 0); err != nil {
+		t.Errorf("of a loop without a limit: %v", err)
+	}
+	wait := []event{{Package: "p", Test: "TestWaits", Elapsed: 119}}
+	if err := overlong(wait, 200); err != nil {
 		t.Errorf("of a short loop: %v", err)
+	}
+	wait[0].Elapsed = 121
+	if err := overlong(wait, 200); err == nil {
+		t.Error("a test of two minutes is more than half of the loop, and nothing reports it")
 	}
 }
 
