@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"deadman/internal/longtest"
 )
 
 // typeKeys types keys one by one.
@@ -85,6 +87,7 @@ func TestNoRunningAnimations(t *testing.T) {
 
 // TestLiveUpdatesKeepLayout checks that live updates move visible content by less than the perception threshold.
 func TestLiveUpdatesKeepLayout(t *testing.T) {
+	longtest.Only(t, "it measures the layout")
 	t.Parallel()
 	home := serve(t, orders)
 	for _, id := range []string{"1", "2", "3"} {

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/internal/longtest"
 	"deadman/web"
 )
 
 // TestPagesOfBacklog checks the overview and the list of jobs of a node with 10,000 pending jobs: open alerts, job
 // counts of rules, and filtered jobs.
 func TestPagesOfBacklog(t *testing.T) {
+	longtest.Only(t, "it has 10,000 jobs")
 	t.Parallel()
 	const jobs = 10_000
 	c := config(t.TempDir())

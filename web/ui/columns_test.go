@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"deadman/internal/longtest"
 	"deadman/web"
 )
 
 // TestColumnsHaveRoom checks that at any width each status fits its column, and that the reason of a dead letter does
 // not wrap after every letter.
 func TestColumnsHaveRoom(t *testing.T) {
+	longtest.Only(t, "it measures the layout")
 	t.Parallel()
 	home := serve(t, orders, paymentRule)
 	publishEvents(t, home, "payments.asked", "1", "2")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deadman/alerts"
+	"deadman/internal/longtest"
 	"deadman/internal/store"
 	"deadman/web"
 )
@@ -126,6 +127,7 @@ func TestOverviewShowsRefusals(t *testing.T) {
 // TestLongKeysLeaveRoom checks that a long key leaves space for the other columns and is available in full as a
 // tooltip. The alert of an entity links to it on a narrow screen, too.
 func TestLongKeysLeaveRoom(t *testing.T) {
+	longtest.Only(t, "it measures the layout")
 	t.Parallel()
 	home := serve(t, orders)
 	long := strings.Repeat("key-", 128)

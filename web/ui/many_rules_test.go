@@ -6,11 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deadman/internal/longtest"
 )
 
 // TestManyRules checks that the overview covers any number of rules, with the most severe first, and so does the list
 // of rules over all its pages.
 func TestManyRules(t *testing.T) {
+	longtest.Only(t, "it has 600 rules")
 	t.Parallel()
 	quiet := make([]string, 600)
 	home := serve(t)

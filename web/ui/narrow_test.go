@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"deadman/internal/longtest"
 )
 
 // TestNarrowWindow checks that a narrow window shows the whole navigation, and that the actions cover no row before a
 // job is chosen. Then they take one line at the bottom.
 func TestNarrowWindow(t *testing.T) {
+	longtest.Only(t, "it measures the layout")
 	t.Parallel()
 	home := serve(t, orders)
 	ids := make([]string, 24)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"deadman/internal/longtest"
 )
 
 // severalRules are rules of all kinds.
@@ -56,6 +58,7 @@ var rulePage = []string{
 // TestRulePages checks that the pages about rules have no accessibility violations, fit a window of 400 px, and
 // support dark mode.
 func TestRulePages(t *testing.T) {
+	longtest.Only(t, "it measures the layout")
 	t.Parallel()
 	home := serve(t, severalRules...)
 	callAPI(t, home, "PUT", "/rules/refund-unconfirmed", "application/yaml", severalRules[1]+"labels: {team: payments}\n", nil)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deadman/internal/longtest"
 	"deadman/web"
 )
 
@@ -39,6 +40,7 @@ slot: 1s
 
 // TestStorm checks that the pages count all of 5,004 open alerts, show the most severe ones, and acknowledge whole rules.
 func TestStorm(t *testing.T) {
+	longtest.Only(t, "it has 5,004 alerts")
 	t.Parallel()
 	var all []string
 	for n := range stormRules + 1 {
