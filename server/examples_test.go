@@ -43,6 +43,7 @@ type example struct {
 // TestVirtualExamples plays the events of each example through previews and through the whole engine. The alerts and
 // outcomes must be exactly the expected ones, of all its rules and keys.
 func TestVirtualExamples(t *testing.T) {
+	t.Parallel()
 	pages := glob(t, "../examples/*", "README.md")
 	if len(pages) < leastExamples {
 		t.Fatalf("%d examples, expected %d or more", len(pages), leastExamples)
@@ -236,6 +237,7 @@ func rulePages(t *testing.T) (pages []string, texts map[string]string) {
 // TestVirtualRulesPages plays the timelines of the reference, each with the rule above it, through
 // previews and through the whole engine.
 func TestVirtualRulesPages(t *testing.T) {
+	t.Parallel()
 	pages, texts := rulePages(t)
 	known, err := calendars.Parse([]byte(calendarsOf(t, strings.Join(slices.Collect(maps.Values(texts)), "\n"))), "calendars")
 	if err != nil {

@@ -236,7 +236,7 @@ GRANT ALL ON SCHEMA public TO sick; GRANT ALL ON ALL TABLES IN SCHEMA public TO 
 // The holder of a shard keeps its lease and reports its sweeps, but decides nothing. Another node sees the shard's
 // due jobs in the database: an alert, /readyz, the health page, metrics and the heartbeat report them.
 func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
-	t.Parallel() // it takes some minutes
+	t.Parallel() // it waits for more than a minute
 	dsn, r := storetest.Postgres(t), newHeartbeatReceiver(t)
 	s, held := holdLastShard(t, dsn, "idler", time.Minute)
 	idling, end := context.WithCancel(t.Context())

@@ -24,6 +24,7 @@ func beatLine(at time.Time, device string) line {
 // Ten devices send heartbeats every minute through the nights of clock changes, and stop one after another. Each
 // raises one alert, and none earlier.
 func TestVirtualHeartbeatsThroughClockChanges(t *testing.T) {
+	t.Parallel()
 	for _, night := range []string{"Sun 29 Mar 00:00", "Sun 25 Oct 00:00"} {
 		begin, given, want := instant(t, night), timeline{}, timeline{}
 		for minute := range 6 * 60 {
@@ -46,6 +47,7 @@ func TestVirtualHeartbeatsThroughClockChanges(t *testing.T) {
 // A job scheduled for half past two has its full hour in the night that skips that time, and in the night that
 // repeats it.
 func TestVirtualNightlyJobsThroughClockChanges(t *testing.T) {
+	t.Parallel()
 	const nightly = `name: backup-missing
 entity: backup
 trigger: {heartbeat: {event: backups.*, key: wildcard(1), schedule: "30 2 * * *", zone: Europe/Berlin, grace: 1h}}
@@ -73,6 +75,7 @@ Mon 26 Oct 03:00  until    the morning
 
 // Late heartbeats count from their sending time, and older ones after newer ones are ignored.
 func TestVirtualHeartbeatsLateAndOutOfOrder(t *testing.T) {
+	t.Parallel()
 	begin := instant(t, "Mon 02 Mar 10:00")
 	at := func(minute int) time.Time { return begin.Add(time.Duration(minute) * time.Minute) }
 	synctest.Test(t, func(t *testing.T) {
@@ -117,6 +120,7 @@ Mon 02 Mar 11:07  alert    warning overdue: device a: no heartbeat since 10:55:0
 // An expected device without any heartbeat is reported as never seen; a device that is no longer expected is dropped.
 // A version with another interval applies to pending jobs too.
 func TestVirtualExpectedDevices(t *testing.T) {
+	t.Parallel()
 	begin := instant(t, "Mon 02 Mar 10:00")
 	expect := func(every, keys string) string {
 		return strings.Replace(devices, "every: 10m", "every: "+every+", keys: ["+keys+"]", 1)
@@ -152,6 +156,7 @@ Mon 02 Mar 11:32  alert    warning overdue: device b: no heartbeat since 10:30:0
 
 // During a pause the job's clock stands still: a heartbeat in it counts from its end, and ticks in it are skipped.
 func TestVirtualHeartbeatsInPause(t *testing.T) {
+	t.Parallel()
 	const pausing = `pause: {event: devices.*.serviced, key: wildcard(1), if: event.on}
 `
 	for _, c := range []struct{ rule, given, want string }{

@@ -36,6 +36,7 @@ func playTicks(t *testing.T, rule, from, to string, meanwhile ...line) (all []st
 // A tick skipped by the clock fires when the clock moves forward, a repeated one fires once, and nine in the morning
 // stays nine in the morning.
 func TestVirtualTicksOnUnusualDays(t *testing.T) {
+	t.Parallel()
 	const rule = `
 name: import-missing
 entity: import
@@ -67,6 +68,7 @@ escalate: [{at: "09:00", step: late}]
 
 // Restarts at odd times do not shift the ticks.
 func TestVirtualTicksDoNotDrift(t *testing.T) {
+	t.Parallel()
 	var restarts []line
 	begin := at(t, "2026-05-01T10:20:00Z")
 	for i := range 9 {
@@ -94,6 +96,7 @@ escalate: [{after: 1h, step: late}]
 // Of the ticks missed in three days without a node only the last one counts, by catch_up, and the others are counted
 // as skipped.
 func TestVirtualMissedTicksAreAppliedAsOne(t *testing.T) {
+	t.Parallel()
 	const rule = `
 name: import-missing
 entity: import
@@ -182,6 +185,7 @@ func (v *virtual) checkState(body string) {
 // An import received while the node is down, after the tick that should have created its job, counts; one received
 // before that tick does not.
 func TestVirtualTicksApplyEarlyEvents(t *testing.T) {
+	t.Parallel()
 	const rule = `
 name: import-missing
 entity: import
@@ -203,6 +207,7 @@ escalate: [{after: 4h, step: late}]
 // A job that came due while the node was down, before the next tick, raises its alert before that tick restarts it; a
 // job whose import was received does not.
 func TestVirtualTicksRaiseEveryAlert(t *testing.T) {
+	t.Parallel()
 	const rule = `
 name: import-missing
 entity: import
@@ -234,6 +239,7 @@ Tue 02 Jun 06:00  alert    warning late: no imports.finished for import products
 
 // Ticks of a paused rule are skipped and not made up for.
 func TestVirtualTicksOfPausedRuleAreSkipped(t *testing.T) {
+	t.Parallel()
 	const rule = `
 name: import-missing
 entity: import
