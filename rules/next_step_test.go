@@ -37,7 +37,7 @@ func TestNextStepsOfJobs(t *testing.T) {
 		change(&l)
 		return l
 	}
-	at := func(d time.Duration) time.Time { return tenOClock.Add(d) }
+	at := tenOClock.Add
 	both := []string{"orders.shipped", "orders.gone"}
 	first := job(late, 1, 0, time.Hour)
 	for name, c := range map[string]struct {

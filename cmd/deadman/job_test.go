@@ -40,6 +40,9 @@ func TestJobVerbs(t *testing.T) {
 	n.expect(1, []string{"job", "snooze", "order-unshipped", key, "--until", "-1h"}, "is in the past")
 
 	n.expect(0, []string{"job", "list", "--due"}, "no pending jobs")
+	n.expect(0, []string{"job", "list", "--where", `event.id = "1"`}, "searched 1 ", key, "unless orders.shipped")
+	n.expect(0, []string{"job", "list", "--where", `event.id = "2"`}, "searched 1 ", "no pending jobs match these filters")
+	n.expect(1, []string{"job", "list", "--where", "nonsense"}, "query.where", "no = or !=")
 	n.expect(0, []string{"job", "list", "--due-before", "+2d", "--key", key}, key, "waiting")
 	n.expect(0, []string{"job", "check", "order-unshipped", key}, "pending ", "the expected event has not happened", "next check")
 	if l := readJSON[web.CheckResult](n, "job", "check", "order-unshipped", key); l.Ended {
