@@ -61,6 +61,9 @@ func (r SystemAlert) id() ID {
 // mostNamed is the largest number of rules that a system alert names.
 const mostNamed = 10
 
+// lossTime is the layout of times in texts about lost events. Each has its zone.
+const lossTime = "2006-01-02 15:04:05.999999999 UTC"
+
 // StreamLoss returns the alert that events of a stream were not read: some or all of those received after since and
 // until to. why describes the cause.
 func StreamLoss(stream string, since, to time.Time, why string) SystemAlert {
@@ -69,7 +72,7 @@ func StreamLoss(stream string, since, to time.Time, why string) SystemAlert {
 		Topic: "stream/" + stream, Step: "lost", Status: Firing, Severity: Error, Since: since, Source: stream,
 		Text: fmt.Sprintf("stream %s %s: events stored after %s and until %s may be missing; "+
 			"check what happened in that time, create, resolve or cancel jobs by hand (deadman job), then close this alert",
-			stream, why, since.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano)),
+			stream, why, since.Format(lossTime), to.Format(lossTime)),
 		Labels: map[string]string{"stream": stream}, UntilClosed: true,
 	}
 }

@@ -98,13 +98,30 @@ func getAlert(io *cli, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return io.write(raw, func() error { return printAlert(io, a) })
+	var known web.Page[web.Rule] // a rule of the node itself, or a deleted one, is not listed
+	if io.output != asJSON {
+		if known, _, err = get[web.Page[web.Rule]](cmd.Context(), c, "/rules", url.Values{"name": {a.Rule}}); err != nil {
+			return err
+		}
+	}
+	return io.write(raw, func() error { return printAlert(io, a, known.Items) })
 }
 
-func printAlert(io *cli, as web.Alert) error {
+// printAlert prints an alert with the description of its rule, if known.
+func printAlert(io *cli, as web.Alert, known []web.Rule) error {
 	s, a := newKeyValues(io), as.Record()
 	s.line("alert", "%s", a.ID)
 	s.painted("summary", newAlertColour(a), a.Text)
+	for _, r := range known {
+		if r.Description != "" {
+			s.line("description", "%s", r.Description)
+		}
+	}
+	for _, name := range []string{"runbook", "runbook_url"} {
+		if link := a.Labels[name]; link != "" {
+			s.line("runbook", "%s", link)
+		}
+	}
 	s.line("severity", "%s, %s", a.Severity, a.Status)
 	s.line("rule", "%s, version %d", a.Rule, a.RuleVersion)
 	s.line(a.Entity, "%s", a.Key)

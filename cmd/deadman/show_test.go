@@ -141,12 +141,13 @@ func TestShowAlert(t *testing.T) {
 		AlertFields: web.AlertFields(sampleAlert()), Published: true,
 		Deliveries:   []web.Delivery{{Channel: "on-call", State: "waiting", Attempts: 2, Error: "it answers 503"}},
 		Acknowledged: &web.Acknowledged{By: "ada\x07", At: at(-5), Note: "I am on it"},
-	}); err != nil {
+	}, []web.Rule{{Description: "Call the carrier."}}); err != nil {
 		t.Fatal(err)
 	}
 	compareText(t, out.String(), `
 alert          0194bd10-0000-8000-8000-000000000001
 summary        order 1234 waits\x1b[2J
+description    Call the carrier.
 severity       critical, firing
 rule           order-unshipped, version 3
 order          1234

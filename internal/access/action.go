@@ -72,7 +72,7 @@ var Actions = []Audited{
 	{JobCreate, "`job/<rule>/<key>`; `job/<rule>` in bulk", "a job was created; in bulk, the number"},
 	{JobCancel, "`job/<rule>/<key>`", "the job was cancelled, also by closing its alert; the reason, if given"},
 	{JobCheck, "`job/<rule>/<key>`", "the job was checked on request; the result, unless that ended the job"},
-	{JobSnooze, "`job/<rule>/<key>`", "the next check was moved"},
+	{JobSnooze, "`job/<rule>/<key>`", "the next check was moved; the end of the snooze"},
 	{JobMove, "`job/<rule>/<key>`", "the job was moved to a new version of its rule"},
 	{AlertAck, "`alert/<id>`", "the alert was acknowledged; its rule and key, the end, the note"},
 	{AlertUnack, "`alert/<id>`", "the acknowledgement was removed"},

@@ -85,6 +85,15 @@ func (m Message) Severity() alerts.Severity {
 	return severities[highest]
 }
 
+// ruleCount returns the number of rules of a message's alerts.
+func (m Message) ruleCount() int {
+	rules := make(map[string]bool)
+	for _, c := range m.counts() {
+		rules[c.Rule] = true
+	}
+	return len(rules)
+}
+
 // Link returns the URL of the alert, or of a list with all of them; empty: none.
 func (m Message) Link() string {
 	if m.PublicURL == "" {

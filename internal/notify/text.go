@@ -102,6 +102,9 @@ func rank(k KeyState) string {
 // sentence returns the text of an alert, with its entity and key unless the text contains the key.
 func sentence(k KeyState) string {
 	text := cmp.Or(k.Text, k.Rule)
+	if rest, is := strings.CutPrefix(k.Text, k.Entity+" "+k.Key+": resolved"); is && k.Status == alerts.Resolved {
+		text = k.Entity + " " + k.Key + rest // the label has the word
+	}
 	if k.Closed {
 		text = "it happened after: " + text
 	}
@@ -230,15 +233,6 @@ func (m Message) groupText(limit int) string {
 	}
 	writeLine(&b, "", m.Link())
 	return b.String()
-}
-
-// ruleCount returns the number of rules of a message's alerts.
-func (m Message) ruleCount() int {
-	rules := make(map[string]bool)
-	for _, c := range m.counts() {
-		rules[c.Rule] = true
-	}
-	return len(rules)
 }
 
 // commonNext returns the next step of all keys that are neither resolved nor acknowledged; nil if they differ.

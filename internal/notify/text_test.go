@@ -171,3 +171,20 @@ routes:
 		}
 	})
 }
+
+// The title of a resolved alert with the default text has the word once.
+func TestTitleHasResolvedOnce(t *testing.T) {
+	a := firingAlert("1")
+	a.Status = alerts.Resolved
+	for text, want := range map[string]string{
+		"order 1: resolved after 6h":                 "[RESOLVED] order 1 after 6h",
+		"order 1: resolved":                          "[RESOLVED] order 1",
+		"order 1: cancelled after 6h":                "[RESOLVED] order 1: cancelled after 6h",
+		"the carrier reports that 1 was resolved on": "[RESOLVED] the carrier reports that 1 was resolved on",
+	} {
+		a.Text = text
+		if got := newMessage(a).Title(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

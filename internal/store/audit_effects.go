@@ -65,8 +65,11 @@ func object(e futurejobs.Effect) string {
 
 // auditDetail returns the detail of an effect in the audit log.
 func auditDetail(e futurejobs.Effect) string {
-	if end, is := e.Action.(futurejobs.End); is {
-		return end.Note
+	switch action := e.Action.(type) {
+	case futurejobs.End:
+		return action.Note
+	case futurejobs.Snooze:
+		return "until " + action.Until.UTC().Format(time.RFC3339)
 	}
 	a, is := e.Action.(futurejobs.Acknowledge)
 	if !is || a.Ack.Until.IsZero() {

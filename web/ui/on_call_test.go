@@ -82,6 +82,9 @@ func TestOnCallActions(t *testing.T) {
 	b.waitForText("The job was snoozed", "snoozed")
 	b.visit("/alerts/" + id)
 	b.waitForText("acknowledged by loopback, until resolved")
+	if line := evaluate[string](b, `[...document.querySelectorAll("li .what")].map((e) => e.innerText).find((t) => t.includes("snoozed") && t.includes("until")) ?? ""`); !strings.Contains(line, ", until ") {
+		t.Errorf("the timeline of the alert lacks the end of the snooze: %q", line)
+	}
 	b.do(chromedp.Click(chromedp.CSS(".close summary")))
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "shipped by hand"))
 	b.screenshot("on-call-close")

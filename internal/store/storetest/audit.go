@@ -44,7 +44,8 @@ func actionsAreAudited(t *testing.T, w *fixture) {
 	w.start(w.slot(), "unaudited")
 	by("job.create", w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b\x00", w.slot()))
 	by("job.create", w.starting(w.rule, "a", w.slot())) // it exists
-	by("job.snooze", actionEffect(w, w.rule, "a", time.Time{}, futurejobs.Snooze{Until: w.slot().Add(time.Hour)}))
+	until := w.slot().Add(time.Hour)
+	by("job.snooze", actionEffect(w, w.rule, "a", time.Time{}, futurejobs.Snooze{Until: until}))
 	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada"), futurejobs.Cancel(w.rule, w.ref(w.rule, "no such"), "ada"))
 	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada")) // it no longer exists
 	stale := futurejobs.EffectBatch{RuleSet: w.set - 1, AuditAction: "job.cancel", Effects: []futurejobs.Effect{futurejobs.Cancel(w.rule, w.ref(w.rule, "b\x00"), "ada")}}
@@ -54,7 +55,7 @@ func actionsAreAudited(t *testing.T, w *fixture) {
 	w.must(w.Note(ctx, "job.check", "job/order-unshipped/b\x00", "still\x00 waiting"))
 	want := []string{
 		"ada job.create job/order-unshipped/a ", "ada job.create job/order-unshipped/b\x00 ",
-		"ada job.snooze job/order-unshipped/a ", "ada job.cancel job/order-unshipped/a ",
+		"ada job.snooze job/order-unshipped/a until " + until.UTC().Format(time.RFC3339), "ada job.cancel job/order-unshipped/a ",
 		"ada job.check job/order-unshipped/b\x00 still\x00 waiting",
 	}
 	if diff := cmp.Diff(want, audited(w, access.AuditFilter{Object: "job/*"})); diff != "" {
