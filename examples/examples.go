@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 //go:embed */*.yaml */*.calendars */events.jsonl
@@ -27,12 +28,13 @@ type Example struct {
 
 // Event is an event of an example.
 type Event struct {
+	At      time.Time       `json:"at"`
 	Subject string          `json:"subject"`
 	Data    json.RawMessage `json:"data"`
 }
 
 // order lists the situations that are shown first, the simplest one at the beginning.
-var order = []string{"orders", "payment-capture", "nightly-import", "device-silent", "kyc-unfinished", "ticket-sla"}
+var order = []string{"nightly-backup", "orders", "payment-capture", "nightly-import", "device-silent", "kyc-unfinished", "ticket-sla"}
 
 // All returns all examples, those in order first. An error is a bug.
 func All() ([]Example, error) {

@@ -73,9 +73,9 @@ func (u editorPages) newRule(c client, r *http.Request) (v view, err error) {
 		return v, err
 	}
 	if e.Sample != nil {
-		e.Text, e.saved, e.Trial.Event = e.Sample.text, e.Sample.text, e.Sample.event
+		e.Text, e.saved, e.Trial.Event = e.Sample.text, e.Sample.text, e.Sample.eventAt(u.Now())
 		if strings.ContainsAny(e.Sample.listens, "*>") {
-			e.Trial.Subject = e.Sample.Subject
+			e.Trial.Subject = e.Sample.subject
 		}
 	}
 	return view{Title: "New rule", Still: true, Body: e}, nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"deadman/alerts"
+	"deadman/rules/document"
 	"deadman/web"
 )
 
@@ -48,7 +49,8 @@ type homeView struct {
 	Counted   bool // the jobs of rules are counted
 	Jobs      []job
 	MoreJobs  bool
-	Blind     string // error of reading the lists; empty: none
+	Try       *sampleSend // without pending checks: what creates one; nil: no rule has a plain trigger event
+	Blind     string      // error of reading the lists; empty: none
 }
 
 // ruleLine is the line of a rule.
@@ -132,7 +134,34 @@ func (v *homeView) load(c client, now time.Time) error {
 	}
 	all.Wait()
 	v.order()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, v.try(c))...)
+}
+
+// sampleSend is an event that creates a job of a rule.
+type sampleSend struct{ Rule, Subject, Event string }
+
+// try finds an event to try on a page without pending checks: of the first rule whose trigger has no condition.
+func (v *homeView) try(c client) error {
+	if len(v.Jobs) > 0 {
+		return nil
+	}
+	for _, r := range v.Rules {
+		if !r.Enabled || !r.PausedAt.IsZero() || len(r.Subjects) == 0 || r.Problem != "" {
+			continue
+		}
+		var d document.Document
+		if err := c.get(rulePath(r.Name), nil, &d); err != nil {
+			return err
+		}
+		subject, key := triggerOf(d.Trigger)
+		if subject == "" || d.Trigger.If != "" {
+			continue
+		}
+		event := strings.Join(strings.Fields(sampleEvent(key)), " ")
+		v.Try = &sampleSend{r.Name, withoutWildcards(subject), event}
+		return nil
+	}
+	return nil
 }
 
 // streams finds the time of the last event. A visitor limited to some rules does not get it.

@@ -153,3 +153,18 @@ func TestLongKeysLeaveRoom(t *testing.T) {
 	b.click(`tr[id^=alert-] a.narrow.key[title="order 1"]`)
 	b.waitForText("order 1", "first check")
 }
+
+// TestOverviewOffersTriggerEvent checks that the overview without pending checks offers an event that creates a job. It
+// is the trigger's event, even if another subject of the rule precedes it in the alphabet.
+func TestOverviewOffersTriggerEvent(t *testing.T) {
+	t.Parallel()
+	b := open(t, serve(t, strings.Replace(orders, "orders.shipped", "orders.arrived", 1)), 1200, 900)
+	b.visit("/")
+	b.waitForText("Send an event to rule order-unshipped", `deadman event send orders.created '{ "id": "1234" }'`)
+	b.click(".empty a.button")
+	b.waitForText("This publishes a real event")
+	b.click("button.grave")
+	b.waitForText("Event stored", "order 1234")
+	b.visit("/")
+	b.waitForText("1234")
+}

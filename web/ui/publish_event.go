@@ -42,7 +42,7 @@ func (u eventPages) sending(c client, r *http.Request) (view, error) {
 	return view{Title: "Send an event", Body: v, Still: true}, err
 }
 
-// sendView returns a form with the first subject of the rule.
+// sendView returns a form with the subject of the rule's trigger, or with another of its subjects if it has none.
 func (c client) sendView(rule string) (sendView, error) {
 	v := sendView{Rule: rule, Once: rand.Text()}
 	var err error
@@ -53,20 +53,16 @@ func (c client) sendView(rule string) (sendView, error) {
 	if err != nil {
 		return v, err
 	}
-	if v.Offers = known.Subjects; len(v.Offers) > 0 {
-		v.Subject = v.Offers[0]
-	}
 	var d document.Document
 	if err := c.get(rulePath(rule), nil, &d); err != nil {
 		return v, err
 	}
-	v.Pinged = d.Trigger.Heartbeat != nil
-	for _, h := range hearings(d) {
-		if h.Subject == v.Subject {
-			v.Body = sampleEvent(h.Key)
-			break
-		}
+	v.Offers, v.Pinged = known.Subjects, d.Trigger.Heartbeat != nil
+	subject, key := triggerOf(d.Trigger)
+	if all := hearings(d); subject == "" && len(all) > 0 {
+		subject, key = all[0].Subject, all[0].Key
 	}
+	v.Subject, v.Body = withoutWildcards(subject), sampleEvent(key)
 	if !d.Trigger.Takes(v.Subject) {
 		return v, nil
 	}

@@ -8,16 +8,26 @@ import (
 	"deadman/rules/document"
 )
 
+// triggerOf returns the subject of a trigger, with wildcards, and the expression of its key. Both are empty for a schedule
+// and for a heartbeat that takes pings only.
+func triggerOf(t document.Trigger) (subject, key string) {
+	if t.Heartbeat != nil {
+		return t.Heartbeat.Event, t.Heartbeat.Key
+	}
+	return t.Event, t.Key
+}
+
 // sampleSubject returns the trigger's subject with its wildcards filled in. It is empty if the subject has none.
 func sampleSubject(t document.Trigger) string {
-	listens := t.Event
-	if t.Heartbeat != nil {
-		listens = t.Heartbeat.Event
-	}
-	if !strings.ContainsAny(listens, "*>") {
+	subject, _ := triggerOf(t)
+	if !strings.ContainsAny(subject, "*>") {
 		return ""
 	}
-	return strings.NewReplacer("*", "one", ">", "one").Replace(listens)
+	return withoutWildcards(subject)
+}
+
+func withoutWildcards(subject string) string {
+	return strings.NewReplacer("*", "one", ">", "one").Replace(subject)
 }
 
 // ofEvent matches a field of the event in an expression, such as event.order.id.

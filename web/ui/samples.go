@@ -2,9 +2,12 @@ package ui
 
 import (
 	"fmt"
+	"regexp"
 	"sync"
+	"time"
 
 	"deadman/examples"
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/calendars"
 	"deadman/rules"
 )
@@ -13,14 +16,34 @@ import (
 type sample struct {
 	Name, Text string
 	Begins     string // trigger in words
-	Subject    string // subject of the trigger event; empty: none
-	Event      string
+	Drawing    []timeAxis
 	Needs      string // requirements on the node in words; empty: none
 	Calendars  string
 
 	text    string
-	event   string // indented, for editing
-	listens string // subject of the trigger, with its wildcards
+	subject string    // subject of the trigger event; empty: none
+	event   string    // indented, for editing
+	at      time.Time // of the event
+	listens string    // subject of the trigger, with its wildcards
+}
+
+// timeInText is an instant or a day in the body of an example's event.
+var timeInText = regexp.MustCompile(`\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ)?`)
+
+// eventAt returns the trigger event as if it occurred now: the times and days of its body are moved with it. Otherwise
+// the preview would show a job of months ago, whose steps are all due at once.
+func (s *sample) eventAt(now time.Time) string {
+	by := now.Sub(s.at).Truncate(time.Second)
+	days := int(now.UTC().Truncate(futurejobs.Day).Sub(s.at.Truncate(futurejobs.Day)) / futurejobs.Day)
+	return timeInText.ReplaceAllStringFunc(s.event, func(text string) string {
+		if at, err := time.Parse(time.RFC3339, text); err == nil {
+			return at.Add(by).UTC().Format(time.RFC3339)
+		}
+		if day, err := time.Parse(time.DateOnly, text); err == nil {
+			return day.AddDate(0, 0, days).Format(time.DateOnly)
+		}
+		return text // no time, such as 2026-99-99
+	})
 }
 
 // gallery has the samples for all nodes of the process, converted by its first call. They do not change.
@@ -59,9 +82,10 @@ func sampleOf(e examples.Example) (s sample, err error) {
 	if s.listens = d.Trigger.Event; d.Trigger.Heartbeat != nil {
 		s.listens = d.Trigger.Heartbeat.Event
 	}
+	s.Drawing, _ = escalation(d)
 	for _, event := range e.Events {
 		if d.Trigger.Takes(event.Subject) {
-			s.Subject, s.Event, s.event = event.Subject, string(event.Data), indented(event.Data)
+			s.subject, s.event, s.at = event.Subject, indented(event.Data), event.At
 			break
 		}
 	}

@@ -1,17 +1,19 @@
 // <rule-editor> turns its textarea into an editor: highlighted YAML, with the errors of the rule at their
-// positions while typing. The textarea keeps the text for its form, so the form works without this script.
+// positions while typing, completion of fields and their descriptions. The textarea keeps the text for its form, so the form works without this script.
 //
 // Tab indents; Escape and then Tab leave the editor, so there is no keyboard trap.
 //
 // The editor is in a shadow tree: its style is a constructed sheet, allowed by the content security policy
 // of the pages. A style element is not allowed.
+import { autocompletion, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { yaml } from "@codemirror/lang-yaml";
 import { HighlightStyle, bracketMatching, indentOnInput, syntaxHighlighting } from "@codemirror/language";
 import { lintGutter, lintKeymap, linter } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
-import { EditorView, drawSelection, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
+import { EditorView, drawSelection, highlightActiveLine, highlightSpecialChars, hoverTooltip, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+import { complete, describe } from "./fields.js";
 
 const colours = HighlightStyle.define([
   { tag: [tags.definition(tags.propertyName), tags.propertyName], color: "var(--link)" },
@@ -21,7 +23,7 @@ const colours = HighlightStyle.define([
   { tag: [tags.punctuation, tags.separator, tags.bracket], color: "var(--faint)" },
 ]);
 
-const look = EditorView.theme({
+const theme = EditorView.theme({
   "&": { color: "var(--ink)", backgroundColor: "var(--card)", border: "1px solid var(--line)", borderRadius: "var(--edge)", fontSize: ".9rem" },
   "&.cm-focused": { outline: "2px solid var(--info)", outlineOffset: "1px" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", minHeight: "22rem", maxHeight: "70vh" },
@@ -32,6 +34,10 @@ const look = EditorView.theme({
   ".cm-selectionBackground, &.cm-focused .cm-selectionBackground": { backgroundColor: "color-mix(in srgb, var(--info) 25%, transparent)" },
   ".cm-tooltip": { backgroundColor: "var(--card)", color: "var(--ink)", border: "1px solid var(--line)", maxWidth: "36rem" },
   ".cm-diagnostic": { whiteSpace: "pre-wrap" },
+  ".cm-field": { padding: ".4rem .6rem" },
+  ".cm-tooltip.cm-tooltip-autocomplete > ul > li[aria-selected]": { backgroundColor: "var(--info)", color: "var(--card)" },
+  ".cm-completionDetail": { fontStyle: "normal", opacity: ".8" },
+  ".cm-tooltip.cm-completionInfo": { padding: ".4rem .6rem", maxWidth: "22rem" },
 });
 
 // problems returns the errors of the text from the node. It returns none if the node does not answer:
@@ -65,7 +71,7 @@ customElements.define("rule-editor", class extends HTMLElement {
     root.append(document.createElement("slot"));
     const label = document.querySelector(`label[for="${area.id}"]`);
     area.hidden = true;
-    const told = EditorView.updateListener.of((update) => {
+    const copyToTextarea = EditorView.updateListener.of((update) => {
       if (!update.docChanged) return;
       area.value = update.state.doc.toString();
       area.dispatchEvent(new Event("input", { bubbles: true }));
@@ -76,8 +82,9 @@ customElements.define("rule-editor", class extends HTMLElement {
         doc: area.value,
         extensions: [
           lineNumbers(), lintGutter(), history(), drawSelection(), highlightActiveLine(), highlightSpecialChars(), indentOnInput(), bracketMatching(),
-          EditorState.readOnly.of(area.readOnly), EditorState.tabSize.of(2), yaml(), syntaxHighlighting(colours), look, linter(problems, { delay: 300 }), told,
-          keymap.of([...defaultKeymap, ...historyKeymap, ...lintKeymap, indentWithTab]),
+          EditorState.readOnly.of(area.readOnly), EditorState.tabSize.of(2), yaml(), syntaxHighlighting(colours), theme, linter(problems, { delay: 300 }), copyToTextarea,
+          EditorView.lineWrapping, autocompletion({ override: [complete] }), hoverTooltip(describe),
+          keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap, ...lintKeymap, indentWithTab]),
           EditorView.contentAttributes.of({ "aria-label": label ? label.textContent : "The rule, as YAML", spellcheck: "false" }),
         ],
       }),
