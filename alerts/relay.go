@@ -107,7 +107,7 @@ func (r *Relay) mark(ctx context.Context, sent []Alert) error {
 	return nil
 }
 
-// setErr records the result of a lane.
+// setErr records the result of a worker.
 func (r *Relay) setErr(ctx context.Context, lane int, err error) {
 	if ctx.Err() != nil {
 		return

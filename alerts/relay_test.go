@@ -382,10 +382,10 @@ func TestFullStream(t *testing.T) {
 	recorded := &levelCounter{}
 	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(recorded))
 	w.run(relay)
-	testwait.Until(t, "the relay says that it cannot", func() bool {
+	testwait.Until(t, "Err reports the full stream", func() bool {
 		return relay.Err() != nil && strings.Contains(relay.Err().Error(), "max_bytes")
 	})
-	// Alerts published by another lane may not be marked yet.
+	// Alerts published by another worker may not be marked yet.
 	testwait.Until(t, "some are published", func() bool { return len(w.unpublished()) < 500 })
 	if len(w.unpublished()) == 0 {
 		t.Error("no alert waits")
@@ -444,7 +444,7 @@ func TestBrokerAway(t *testing.T) {
 	recorded := &levelCounter{}
 	relay := alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, slog.New(recorded))
 	w.run(relay)
-	testwait.Until(t, "the relay says that it cannot", func() bool { return relay.Err() != nil })
+	testwait.Until(t, "Err reports the full stream", func() bool { return relay.Err() != nil })
 	if n := len(w.unpublished()); n != 20 {
 		t.Errorf("%d alerts wait, want 20", n)
 	}

@@ -57,7 +57,7 @@ func (l *relayWorker) run(ctx context.Context) {
 	}
 }
 
-// heldShards returns the held shards of the lane.
+// heldShards returns the held shards of the worker.
 func (l *relayWorker) heldShards() []int16 {
 	var mine []int16
 	for _, shard := range l.shards() {
@@ -68,7 +68,7 @@ func (l *relayWorker) heldShards() []int16 {
 	return mine
 }
 
-// step relays one batch. A rejection is not an error: the lane skips the rejected lines.
+// step relays one batch. A rejection is not an error: the worker skips the rejected lines.
 //
 //  1. Read the oldest alerts, without the rules that are blocked as a whole.
 //  2. Publish and mark the alerts that are not behind a rejected alert of their rule and key and are within their

@@ -79,7 +79,7 @@ func TestComposeReferences(t *testing.T) {
 	}
 }
 
-// deadman bench has no advice for the Postgres settings of compose.yaml.
+// TestComposeSetsPostgres checks that deadman bench has no advice for the Postgres settings of compose.yaml.
 func TestComposeSetsPostgres(t *testing.T) {
 	command := compose(t).Services["postgres"].Command
 	if len(command) == 0 || command[0] != "postgres" {

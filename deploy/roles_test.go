@@ -117,7 +117,7 @@ WHERE i.inhparent = 'history'::regclass AND c.relname <> 'history_default' ORDER
 
 	url := runNode(t, worker)
 	waitsAndAlerts(t, url)
-	until(t, "the days to come have tables, and the one that is over has none", func() bool {
+	until(t, "partitions exist for the next eight days, and not for 2020-01-01", func() bool {
 		have := days()
 		return len(have) == 8 && have[0] != "history_20200101"
 	})

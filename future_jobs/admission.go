@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// admission decides which due jobs may be checked now. The others wait for their rule, their streams, a lane, the queue
+// admission decides which due jobs may be checked now. The others wait for their rule, their streams, a worker, the queue
 // of a source, or the allowance and the queue of their tenant. Its methods except capacityFreed are used by the sweep
 // alone.
 type admission struct {
@@ -60,8 +60,8 @@ func (a *admission) capacityFreed() {
 	}
 }
 
-// admit prepares the task of a job. ok is false if the job has to wait for its rule, its streams or a lane; jobs of
-// its version with later slots are then skipped in this sweep. An admitted job has its lane.
+// admit prepares the task of a job. ok is false if the job has to wait for its rule, its streams or a worker; jobs of
+// its version with later slots are then skipped in this sweep. An admitted job has its worker.
 func (a *admission) admit(ctx context.Context, j *Job, p *sweepRun, now time.Time) (v *task, ok bool) {
 	made := VersionRef{j.RuleID, j.Version}
 	if h, known := p.admissionLimits[made]; known && j.NextCheckAt.After(h.at) {

@@ -58,7 +58,7 @@ func (c *checker) checkInline(ctx context.Context, v *task, now time.Time) time.
 	return now
 }
 
-// checkAsync runs a handler that may wait for I/O, in a lane of its own.
+// checkAsync runs a handler that may wait for I/O, in a worker of its own.
 func (c *checker) checkAsync(ctx context.Context, v *task, decided chan<- []*task) {
 	found := func(answer checks.Answer, err error) {
 		c.decide(v, answer, err)

@@ -22,7 +22,7 @@ type pipeline struct {
 	due             chan []*task
 	decided         chan []*task
 	undecidedChunks atomic.Int64  // chunks that are not decided yet, plus one for a running sweep
-	drained         chan struct{} // signals that coming dropped to zero
+	drained         chan struct{} // signals that undecidedChunks dropped to zero
 }
 
 func newPipeline() *pipeline {

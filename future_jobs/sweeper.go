@@ -289,7 +289,7 @@ func (s *Sweeper) Abandoned() int { return s.admission.workers.abandoned() }
 func (s *Sweeper) RunningJSON() string { return s.admission.workers.runningJSON() }
 
 // sweep reads all due jobs of the held shards and passes them to the checkers. Jobs that wait for their streams, a
-// free lane or a source are parked for a later sweep; left is the oldest slot of these.
+// free worker or a source are parked for a later sweep; unhandled is the oldest slot of these.
 //
 //  1. Read one page of parked jobs that need not wait any more. Otherwise newer jobs would always be first.
 //  2. Read the jobs that became due since the last sweep, and the rest of a round of reads that is still open.

@@ -83,8 +83,8 @@ func TestTextIsBounded(t *testing.T) {
 	}
 }
 
-// nestedExpression returns conditions on an event of a rule, each cheaper than the limit of one expression.
-func nestedExpression(kind, subject string, n int) string {
+// costlyConditions returns conditions on an event of a rule, each cheaper than the limit of one expression.
+func costlyConditions(kind, subject string, n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:\n", kind)
 	for i := range n {
@@ -185,7 +185,7 @@ func TestRulesOfTenantHaveOneBudget(t *testing.T) {
 // place of earlier effects.
 func TestExpressionsOfRuleHaveOneBudget(t *testing.T) {
 	text := "name: late\nentity: order\ntrigger: {event: orders.changed, key: event.id}\nescalate: [{after: 3h}]\n" +
-		nestedExpression("update", "orders.changed", 32) + nestedExpression("resolve", "orders.changed", 32)
+		costlyConditions("update", "orders.changed", 32) + costlyConditions("resolve", "orders.changed", 32)
 	r := compiledRule(t, text)
 	data := largeEvent(t, 20_000, 10)
 	h := matchEvent(r, "orders.changed", data)
@@ -235,8 +235,8 @@ func TestPreviewHasOneBudget(t *testing.T) {
 	}
 }
 
-// BenchmarkGapDetector measures an event that creates a job, and one that ends it.
-func BenchmarkGapDetector(b *testing.B) {
+// BenchmarkMatch measures an event that creates a job, and one that ends it.
+func BenchmarkMatch(b *testing.B) {
 	r := compiledRule(b, "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id, if: event.total > 3}\n"+
 		"resolve: {event: orders.shipped, key: event.id, if: event.status == \"SHIPPED\"}\nescalate: [{after: 3h}]\n")
 	data := []byte(`{"id": "1042", "total": 12, "status": "SHIPPED"}`)

@@ -31,7 +31,7 @@ func TestEnvelopesAreOpened(t *testing.T) {
 				t.Errorf("opened again it is %q, %v", again.Data, err)
 			}
 			if string(e.Data) != c.envelope || e.Header["content-type"][0] != c.kind {
-				t.Errorf("the event that came is not as it was: %+v", e)
+				t.Errorf("openEvent changed its argument: %+v", e)
 			}
 		})
 	}

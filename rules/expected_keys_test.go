@@ -48,10 +48,10 @@ func TestExpectedKeysHaveJobsFromSave(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, err := r.SyncExpectedKeys(t.Context()); n != 0 || err != nil {
-			t.Errorf("upkeep found %d to do: %v", n, err)
+			t.Errorf("SyncExpectedKeys changed %d jobs: %v", n, err)
 		}
 		if got := pendingKeys(t, s); got != keys {
-			t.Errorf("waited for %q, want %q", got, keys)
+			t.Errorf("pending jobs of %q, want %q", got, keys)
 		}
 	}
 	save(expectedKeysRule("backup, import"))
@@ -63,7 +63,7 @@ func TestExpectedKeysHaveJobsFromSave(t *testing.T) {
 		t.Errorf("history %+v, %v", ended.Items, err)
 	}
 
-	// A rule that rests creates no jobs, and does once it no longer rests.
+	// A disabled rule creates no jobs until it is enabled.
 	save(expectedKeysRule("import, report, sync", "enabled: false"))
 	want("import report")
 	save(expectedKeysRule("import, sync"))
@@ -95,7 +95,7 @@ func TestUpkeepSyncsExpectedKeys(t *testing.T) {
 	}
 	pause(true)
 	if n, err := r.SyncExpectedKeys(t.Context()); n != 0 || err != nil {
-		t.Errorf("a paused rule began %d waits: %v", n, err)
+		t.Errorf("SyncExpectedKeys created %d jobs of a paused rule: %v", n, err)
 	}
 	pause(false)
 	if n, err := r.SyncExpectedKeys(t.Context()); n != 2 || err != nil {
@@ -130,7 +130,7 @@ func TestPausedRuleCreatesNoExpectedJobs(t *testing.T) {
 				t.Helper()
 				saves(expectedKeysRule(keys), r, s)
 				if got := pendingKeys(t, s); got != want {
-					t.Errorf("waited for %q, want %q", got, want)
+					t.Errorf("pending jobs of %q, want %q", got, want)
 				}
 			}
 			pause := func(is bool) {
@@ -211,7 +211,7 @@ func TestRemovedHeartbeatEndsItsJobs(t *testing.T) {
 				}
 			}
 			if got := pendingKeys(t, s); got != c.left {
-				t.Errorf("waited for %q, want %q", got, c.left)
+				t.Errorf("pending jobs of %q, want %q", got, c.left)
 			}
 		})
 	}

@@ -63,8 +63,8 @@ func (n *node) waitForPingLog(key string, lines int) (texts []string) {
 	return texts
 }
 
-// jobStatuses returns the statuses of a key's alerts, newest first.
-func (n *node) jobStatuses(key string) string {
+// alertStatuses returns the statuses of a key's alerts, newest first.
+func (n *node) alertStatuses(key string) string {
 	n.Helper()
 	var all list
 	n.get("/api/v1/alerts?key="+key, &all)
@@ -85,13 +85,13 @@ func TestPings(t *testing.T) {
 	own := n.createPingURL("photos")
 	n.sendPing(own, "fine")
 	n.sendPing(own+"/fail", "no space left")
-	n.eventually("the failure is told", func() bool { return n.jobStatuses("photos") == "firing" })
+	n.eventually("the failure raises an alert", func() bool { return n.alertStatuses("photos") == "firing" })
 	n.shutDown()
 
 	n = startReadyNode(t, server.Config{DataDir: dir})
 	n.sendPing(own, "42 files")
 	n.sendPing(own, "43 files")
-	n.eventually("it is told that all is well again", func() bool { return n.jobStatuses("photos") == "resolved firing" })
+	n.eventually("the alert is resolved", func() bool { return n.alertStatuses("photos") == "resolved firing" })
 	n.sendPing(own, "44 files")
 	want := "success fine, fail no space left, success 42 files, success 43 files, success 44 files"
 	if got := strings.Join(n.waitForPingLog("photos", 5), ", "); got != want {
@@ -103,8 +103,8 @@ func TestPings(t *testing.T) {
 	}
 }
 
-// runClient looks up a program that sends pings, or fails with a remedy: build servers must have it.
-func runClient(t *testing.T, program, remedy string) {
+// requireProgram looks up a program that sends pings, or fails with a remedy: build servers must have it.
+func requireProgram(t *testing.T, program, remedy string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err == nil {
 		return
@@ -142,7 +142,7 @@ func TestPingClients(t *testing.T) {
 
 // checkCurl sends pings like a crontab.
 func (n *node) checkCurl() {
-	runClient(n.T, "curl", "install it (Debian, Ubuntu: apt-get install curl)")
+	requireProgram(n.T, "curl", "install it (Debian, Ubuntu: apt-get install curl)")
 	base, all := n.HTTP+n.createPingURL("curl"), n.HTTP+n.createPingURL("")
 	const run = "?rid=684e2e73-017e-465f-8149-d70b7c5aaa49"
 	options := []string{"-fsS", "-m", "10", "--retry", "5", "-o", os.DevNull}
@@ -165,7 +165,7 @@ func (n *node) checkCurl() {
 // checkNPM sends pings with an npm package.
 func (n *node) checkNPM() {
 	longtest.Only(n.T, "it needs Node.js and npm")
-	runClient(n.T, "npm", "internal/tools/needs node installs it")
+	requireProgram(n.T, "npm", "internal/tools/needs node installs it")
 	dir := n.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../internal/pings/clienttest")); err != nil {
 		n.Fatal(err)
@@ -181,7 +181,7 @@ func (n *node) checkNPM() {
 // checkBorgmatic backs up a folder with pings for success and failure.
 func (n *node) checkBorgmatic() {
 	longtest.Only(n.T, "it needs borgmatic")
-	runClient(n.T, "borgmatic", "internal/tools/needs borgmatic installs it")
+	requireProgram(n.T, "borgmatic", "internal/tools/needs borgmatic installs it")
 	dir := n.TempDir()
 	config := filepath.Join(dir, "config.yaml")
 	text := fmt.Sprintf(borgmaticConfig, dir, n.HTTP+n.createPingURL("borgmatic"))

@@ -15,7 +15,7 @@ import (
 	"deadman/web"
 )
 
-// letterFilters are the filters of dead letters.
+// deadLetterFilters are the filters of dead letters.
 var deadLetterFilters = []filter{
 	byRule,
 	{parameter: "subject", does: "filter by subject"},

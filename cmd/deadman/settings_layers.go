@@ -35,7 +35,7 @@ func (l layer) Read() (map[string]any, error) { return l.values, nil }
 // ReadBytes implements koanf.Provider; it always fails, because a layer has no bytes.
 func (l layer) ReadBytes() ([]byte, error) { return nil, errors.New("a layer is not bytes") }
 
-// byDefault is the origin of values that are not set.
+// originDefault is the origin of values that are not set.
 const originDefault = "default"
 
 // resolvedSetting is a setting with its value and origin.

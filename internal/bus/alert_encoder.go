@@ -24,7 +24,7 @@ const (
 )
 
 // errUnfit means that an alert can't be encoded as a message.
-var errUnfit = errors.New("cannot be said")
+var errUnfit = errors.New("cannot be encoded")
 
 // alertEncoder encodes alerts as messages within the broker's size limit.
 type alertEncoder struct {
@@ -49,7 +49,7 @@ func (e alertEncoder) encode(a alerts.Alert) (*nats.Msg, error) {
 	size := len(msg.Data)
 	a.Text = prefix(a.Text, shortText) + " … (shortened: the broker takes no message of this size)"
 	a.Labels, a.SkippedSteps, a.Closes = nil, nil, nil
-	e.conn.log.Warn("an alert is too large for the broker and is said shortened; raise max_payload of the broker, or max_msg_size of the stream",
+	e.conn.log.Warn("an alert is too large for the broker and is published shortened; raise max_payload of the broker, or max_msg_size of the stream",
 		"alert", a.ID, "rule", a.Rule, "key", a.Key, "bytes", size, "most", e.largest())
 	return e.wrap(a)
 }
@@ -93,7 +93,7 @@ func (e alertEncoder) wrap(a alerts.Alert) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// prefix returns at most most bytes from the beginning of a text, in whole characters.
+// prefix returns at most limit bytes from the beginning of a text, in whole characters.
 func prefix(s string, limit int) string {
 	if len(s) <= limit {
 		return s

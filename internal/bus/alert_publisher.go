@@ -38,7 +38,7 @@ type AlertPublisher struct {
 // 4. A deleted stream is recreated. Its former alerts are not published again.
 func (p *AlertPublisher) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
 	sent, err := p.publish(ctx, batch)
-	if connectionLost(err) && len(sent) == 0 {
+	if noStream(err) && len(sent) == 0 {
 		if err = p.stream.recreate(ctx); err == nil {
 			sent, err = p.publish(ctx, batch)
 		}
@@ -152,10 +152,10 @@ func publishing(err error) error {
 	switch {
 	case err == nil, errors.As(err, &refusal): // a RejectedError is complete
 		return err
-	case connectionLost(err):
-		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; it is made again once the broker lets it", err, AlertsStream)
+	case noStream(err):
+		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; it is recreated as soon as the broker allows it", err, AlertsStream)
 	case isCode(err, codeStoreFailed):
-		return fmt.Errorf("publish alert: stream %s takes nothing in: %w; if it is full, raise its max_bytes: alerts wait in the database meanwhile", AlertsStream, err)
+		return fmt.Errorf("publish alert: stream %s stores no message: %w; if it is full, raise its max_bytes: alerts wait in the database meanwhile", AlertsStream, err)
 	case errors.Is(err, nats.ErrMaxPayload), isCode(err, codeMessageTooLarge):
 		return fmt.Errorf("publish alert: %w: an alert does not fit even without its body and text; raise max_payload of the broker, or max_msg_size of stream %s", err, AlertsStream)
 	case noAnswer(err):
@@ -164,8 +164,8 @@ func publishing(err error) error {
 	return fmt.Errorf("publish alert: %w", offline(err))
 }
 
-// connectionLost reports whether no stream received the message: the stream does not exist or has no leader.
-func connectionLost(err error) bool {
+// noStream reports whether no stream received the message: the stream does not exist or has no leader.
+func noStream(err error) bool {
 	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, jetstream.ErrStreamNotFound)
 }

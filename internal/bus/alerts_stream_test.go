@@ -34,10 +34,10 @@ func TestDeletedStreamIsRecreated(t *testing.T) {
 		before := strings.Count(logged.String(), "level=ERROR")
 		again()
 		if cfg := alertsInfo(t, js).Config; cfg.Discard != jetstream.DiscardNew || cfg.MaxBytes != 1<<30 {
-			t.Errorf("%s: made again as %+v", name, cfg)
+			t.Errorf("%s: recreated as %+v", name, cfg)
 		}
 		if strings.Count(logged.String(), "level=ERROR") != before+1 {
-			t.Errorf("%s: said %s", name, logged)
+			t.Errorf("%s: logged %s, want one more error", name, logged)
 		}
 		publishAlerts(t, b, someAlerts(20))
 		if n := alertsInfo(t, js).State.Msgs; n != 20 {
@@ -186,7 +186,7 @@ func TestFillingStreamIsAlertedOnce(t *testing.T) {
 	check(2, 0.99, 1)
 }
 
-func TestManualCheckWithoutBroker(t *testing.T) {
+func TestInspectWithoutBroker(t *testing.T) {
 	s := serve(t, bustest.Dir(t))
 	b := connectURL(t, s.ClientURL())
 	s.Close()
@@ -194,6 +194,6 @@ func TestManualCheckWithoutBroker(t *testing.T) {
 		t.Fatal("Inspect returns no error without a broker")
 	}
 	if _, err := b.AlertsStream.Usage(); err == nil {
-		t.Error("how full it is is not known, and it is not said")
+		t.Error("Usage returns no error without a broker")
 	}
 }

@@ -99,10 +99,10 @@ func (b *Binder) readsOf(ctx context.Context, subject string, found []*jetstream
 	return reads, nil
 }
 
-// logUncaptured logs that streams take in only a part of a wildcard.
+// logUncaptured logs that streams capture only a part of a wildcard.
 func (b *Binder) logUncaptured(subject string, found []*jetstream.StreamInfo) {
 	if taken := capturedPart(subject, found); taken != nil {
-		b.conn.log.Warn("streams take in only a part of a subject; the rest is not heard", "subject", subject, "streams_take", taken)
+		b.conn.log.Warn("streams capture only a part of a subject; the rest is not received", "subject", subject, "streams_take", taken)
 	}
 }
 

@@ -58,7 +58,7 @@ func newConsumer(conn *Conn, stream string, subjects []string) *consumer {
 	return &consumer{conn: conn, stream: stream, subjects: subjects, reconnects: conn.nc.Stats().Reconnects}
 }
 
-// openWith creates the consumer at the broker. begin sets its start.
+// openWith creates the consumer at the broker. setStart sets its start.
 func (c *consumer) openWith(ctx context.Context, setStart func(*jetstream.ConsumerConfig)) (err error) {
 	cfg := jetstream.ConsumerConfig{
 		Description: "deadman",

@@ -29,10 +29,10 @@ func (m *Messages) Publish(ctx context.Context, subject string, data []byte) err
 	}
 	begun, before := time.Now(), m.conn.nc.LastError()
 	if err := m.conn.nc.Publish(subject, data); err != nil {
-		return fmt.Errorf("say: %w", offline(err))
+		return fmt.Errorf("publish: %w", offline(err))
 	}
 	if err := m.conn.nc.FlushWithContext(ctx); err != nil {
-		return fmt.Errorf("say: %w", offline(err))
+		return fmt.Errorf("publish: %w", offline(err))
 	}
 	if err := m.conn.nc.LastError(); err != nil && !errors.Is(before, err) {
 		m.conn.denied.record(err, m.conn.log) // the error handler may not have run yet

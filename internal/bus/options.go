@@ -139,7 +139,7 @@ const (
 // the database instead of replacing unread ones.
 func (o Options) alertsConfig() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: AlertsStream, Description: "What deadman said",
+		Name: AlertsStream, Description: "Alerts raised by deadman",
 		Subjects: []string{alertSubjects}, Retention: jetstream.LimitsPolicy,
 		Discard: jetstream.DiscardNew, MaxAge: keepAlerts, MaxBytes: o.AlertsBytes,
 		Storage: jetstream.FileStorage, Duplicates: o.Window,

@@ -52,7 +52,7 @@ func (l *serverLog) Warnf(format string, v ...any) {
 	}
 	l.log.Debug(text)
 	l.reads.Do(func() {
-		l.log.Info("the last stop was not a clean one; the streams are read anew from what is on disk, and nothing is lost")
+		l.log.Info("the last stop was not a clean one; the streams are read from the disk, and nothing is lost")
 	})
 }
 

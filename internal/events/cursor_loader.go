@@ -92,7 +92,7 @@ func (l cursorLoader) resumeRecreated(ctx context.Context, cursor futurejobs.Cur
 	if err != nil {
 		return cursor, fmt.Errorf("reset cursor: %w", err)
 	}
-	l.in.Log.Warn("a stream was recreated or restored; reading goes on after the last event applied, what was lost with the old stream was never seen",
-		"stream", l.line, "was_at", cursor.LastSeq, "goes_on_after", to.LastSeq, "last_event_at", cursor.LastAt)
+	l.in.Log.Warn("a stream was recreated or restored; reading continues after the last applied event; unread events of the old stream are lost",
+		"stream", l.line, "was_at", cursor.LastSeq, "continues_after", to.LastSeq, "last_event_at", cursor.LastAt)
 	return to, nil
 }

@@ -126,9 +126,9 @@ func (in *Intake) refreshAndAssign(ctx context.Context) {
 	in.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		in.Log.Warn("the rules cannot be read anew; trying again", "err", err)
+		in.Log.Warn("the rules cannot be refreshed; trying again", "err", err)
 	case err == nil && before != nil:
-		in.Log.Info("the rules are read again")
+		in.Log.Info("the rules are refreshed again")
 	}
 	in.assign(ctx)
 }

@@ -22,12 +22,12 @@ func (w *fixture) checkGap(stream, why string) {
 	w.t.Helper()
 	listed := w.systemAlerts()
 	if len(listed) != 1 {
-		w.t.Fatalf("%d alerts were said about streams, want one: %+v", len(listed), listed)
+		w.t.Fatalf("%d alerts about streams, want 1: %+v", len(listed), listed)
 	}
 	a := listed[0]
 	if a.Key != "stream/"+stream || a.Step != "lost" || a.Severity != alerts.Error || a.Status != alerts.Firing ||
 		a.Since.IsZero() || !strings.Contains(a.Text, why) {
-		w.t.Errorf("said of %s, since %v: %s", a.Key, a.Since, a.Text)
+		w.t.Errorf("alert about %s, since %v: %s", a.Key, a.Since, a.Text)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestPurgeOfReadEventsIsNoMonitoringGap(t *testing.T) {
 	w.publishIDs("order.created", 12, 14)
 	w.waitForJobs(14, 0)
 	if listed := w.systemAlerts(); len(listed) != 0 {
-		t.Errorf("all was read, and it was said: %s", listed[0].Text)
+		t.Errorf("all events were read, and an alert was raised: %s", listed[0].Text)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestEventsDroppedWhileReadingAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lost, err := r.Lost(t.Context()); err != nil || len(lost.Gone) != 0 {
-		t.Errorf("%+v were dropped that were handed out: %v", lost, err)
+		t.Errorf("Lost counts events that Next returned: %+v, %v", lost, err)
 	}
 }
 

@@ -155,8 +155,8 @@ const (
 	late = 110
 )
 
-// publishOrders places orders at a pace. One of four is never shipped, one is shipped before its event, one soon, and one
-// late. The status in the events is correct for every other order of each.
+// playOrders places orders at a pace. One of four is never shipped, one is shipped before its event, one soon, and one
+// late. The status in the events is correct for half of each group.
 func (s *shop) playOrders(n int, pace time.Duration) {
 	s.Helper()
 	s.wait()

@@ -102,8 +102,8 @@ func (p *planner) routeResolved(a alerts.Alert) error {
 	return nil
 }
 
-// planAcks assigns acknowledgements to the channels that received an alert of the job and hear of acknowledgements. A
-// job that has ended has none to tell.
+// planAcks assigns acknowledgements to the channels that received an alert of the job and accept acknowledgements. An
+// ended job has no such channel.
 func (p *planner) planAcks(acks []alerts.JobAck, prior map[int64][]alerts.PriorDelivery, receivesAcks func(channel string) bool) (alerts.Plan, error) {
 	p.made.Acks = acks
 	for _, k := range acks {

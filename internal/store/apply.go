@@ -23,7 +23,7 @@ func inOrder(decisions []*futurejobs.Decision) []*futurejobs.Decision {
 	return sorted
 }
 
-// lost returns the shards in held that are not in stand, the shards still leased at their epoch.
+// lost returns the shards in held that are not in still, the shards still leased at their epoch.
 func lost(held []futurejobs.HeldShard, still []int16) []int16 {
 	var gone []int16
 	for _, h := range held {

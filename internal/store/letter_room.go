@@ -7,9 +7,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// letterRoom bounds the dead letters that a node writes in a period. What is beyond the caps would be deleted again, and
-// would fill the disk until then, once for each rule that refused an event. The zero value has the default limits. It is
-// safe for concurrent use.
+// letterRoom bounds the dead letters that a node writes in a period. Without it, letters beyond the caps would fill the
+// disk until the next pruning, one letter for each rule that refused an event. The zero value has the default limits. It
+// is safe for concurrent use.
 type letterRoom struct {
 	mu      sync.Mutex
 	limits  LetterLimits // zero: DefaultLetterLimits

@@ -114,7 +114,7 @@ func urlError(name, text string, err error) error {
 	case errors.As(err, &path):
 		return fmt.Errorf("%s: %w", name, path)
 	case isURL && scheme != "postgres" && scheme != "postgresql" && !strings.ContainsAny(scheme, ":@= "):
-		return fmt.Errorf("%s begins with %q, and only Postgres is spoken here; %s", name, scheme+"://", rightURL)
+		return fmt.Errorf("%s begins with %q, and only postgres:// is supported; %s", name, scheme+"://", rightURL)
 	case isURL && errors.As(malformed, new(url.EscapeError)):
 		return fmt.Errorf(`%s has a bad percent escape (a "%%" itself is written %%25); %s`, name, rightURL)
 	}

@@ -139,7 +139,7 @@ func (v *alertView) of() url.Values {
 
 // newAlertEntry returns the story entry of an alert. here is the alert of the page.
 func newAlertEntry(a web.Alert, here alerts.ID) alertEntry {
-	return alertEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a, Here: a.ID == here}
+	return alertEntry{At: a.DecidedAt, Kind: alertStyle(a), Word: alertStyle(a), Text: a.Text, Alert: &a, Here: a.ID == here}
 }
 
 // load adds the alerts of the same job.

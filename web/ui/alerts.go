@@ -230,7 +230,7 @@ func (v *inboxView) ways(rows []openAlert) []string {
 // Loudest returns the style of the group.
 func (g group) Loudest() string {
 	if len(g.Alerts) > 0 {
-		return severityRank(g.Alerts[0].Alert)
+		return alertStyle(g.Alerts[0].Alert)
 	}
 	return highestOf(g.OpenAlertCounts)
 }

@@ -65,7 +65,7 @@ func TestEntityPage(t *testing.T) {
 		t.Errorf("the alert is there %d times", n)
 	}
 	if shown := evaluate[bool](b, `document.querySelector(".past .story").checkVisibility()`); shown {
-		t.Error("a past wait is not folded up")
+		t.Error("a past job is not collapsed")
 	}
 	if body := evaluate[string](b, `document.querySelector(".wait details pre").textContent`); !strings.Contains(body, `second \u202etry`) {
 		t.Errorf("the event is %s", body)
@@ -76,7 +76,7 @@ func TestEntityPage(t *testing.T) {
 	send(t, home, "parcels.moved", `{"id": "7", "status": "OUT", "hub": "Bonn"}`)
 	for deadline := time.Now().Add(within); strings.Count(b.text(), "by parcels.moved") != 2; pausePoll(b.ctx) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the page does not go on:\n%s", b.text())
+			t.Fatalf("the page is not updated:\n%s", b.text())
 		}
 	}
 	if folded := evaluate[int](b, `document.querySelectorAll("details:not([open])").length`); folded > 0 {
@@ -110,7 +110,7 @@ func TestHandlerWithoutResponder(t *testing.T) {
 	b.waitForText("Handler absent is unreachable since", "next attempt", "no service answers on deadman.handlers.absent")
 	for _, wrong := range []string{": not resolved", "no further alert"} {
 		if strings.Contains(b.text(), wrong) {
-			t.Errorf("%q is told of a handler that said nothing:\n%s", wrong, b.text())
+			t.Errorf("the page shows %q, and the handler never answered:\n%s", wrong, b.text())
 		}
 	}
 	b.checkAccessibility("a handler without a responder")

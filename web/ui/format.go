@@ -43,12 +43,12 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // escapeControls writes invisible, cursor and direction characters as code points. It keeps line breaks and tabs.
 func escapeControls(text string) string {
-	if !strings.ContainsFunc(text, isSecret) {
+	if !strings.ContainsFunc(text, isControl) {
 		return text
 	}
 	var out strings.Builder
 	for _, r := range text {
-		if isSecret(r) {
+		if isControl(r) {
 			fmt.Fprintf(&out, "⟨U+%04X⟩", r)
 			continue
 		}
@@ -57,8 +57,8 @@ func escapeControls(text string) string {
 	return out.String()
 }
 
-// isSecret reports whether a character is a Unicode control or format character. U+202E, for instance, reverses the
+// isControl reports whether a character is a Unicode control or format character. U+202E, for instance, reverses the
 // direction of the text after it. Line breaks and tabs are not.
-func isSecret(r rune) bool {
+func isControl(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029')
 }

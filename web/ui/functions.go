@@ -31,13 +31,13 @@ func (u *UI) functions() template.FuncMap {
 		"figure":       func(n any) string { return number(reflect.ValueOf(n).Int()) }, // any integer type
 		"carried":      encodeFormText,
 		"jobID":        jobID,
-		"jobSaid":      displayedJobID,
+		"displayedJob": displayedJobID,
 		"entityAt":     entityPath,
 		"jobsOf":       func(prefix string) string { return "/jobs?" + url.Values{"key": {prefix + "*"}}.Encode() },
 		"words":        func(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") },
 		"count":        count,
 		"int":          func(n uint64) int { return int(min(n, math.MaxInt32)) },
-		"loudness":     severityRank,
+		"alertStyle":   alertStyle,
 		"outcome":      outcome,
 		"outcomes":     checks.Outcomes,
 		"outageOf":     outageOf,
@@ -73,8 +73,8 @@ func entityPath(entity, key string) string {
 	return "/entities/" + url.PathEscape(entity) + "?" + url.Values{"key": {key}}.Encode()
 }
 
-// severityRank returns the style of an alert: the severity if it is firing, otherwise the status.
-func severityRank(a web.Alert) string {
+// alertStyle returns the style of an alert: the severity if it is firing, otherwise the status.
+func alertStyle(a web.Alert) string {
 	if a.Status == alerts.Firing {
 		return string(a.Severity)
 	}

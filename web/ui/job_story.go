@@ -37,7 +37,7 @@ func storyOf(j web.Job, ended *web.EndedJob, raised []web.Alert) jobStory {
 	s.Line = append(s.Line, storyEntry{At: j.Since, Kind: "began", Word: "started", Then: "first check", Next: j.FirstCheckAt, Began: true})
 	covered := make([]bool, len(j.Trail)) // trail entries covered by an alert
 	for _, a := range raised {
-		m := storyEntry{At: a.DecidedAt, Kind: severityRank(a), Word: severityRank(a), Text: a.Text, Alert: &a}
+		m := storyEntry{At: a.DecidedAt, Kind: alertStyle(a), Word: alertStyle(a), Text: a.Text, Alert: &a}
 		for i, e := range j.Trail {
 			if e.Kind == "check" && e.Step != "" && e.Step == a.Step && e.At.Equal(a.Slot) {
 				m.Values, covered[i] = e.Values, true

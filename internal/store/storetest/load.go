@@ -91,20 +91,20 @@ func streamGapsMoveForward(t *testing.T, w *fixture) {
 		return must[map[string]futurejobs.StreamProgress](t)(w.ReadThrough(w.ctx()))[topic].ReceivingSince
 	}
 	if !received("").IsZero() || !received("ORDERS").IsZero() {
-		t.Error("it was not always heard")
+		t.Error("a new database has a gap")
 	}
 	w.must(w.RecordGap(w.ctx(), "ORDERS", at))
 	w.must(w.RecordGap(w.ctx(), "ORDERS", at.Add(-time.Hour)))
 	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, at.Add(time.Minute)))
 	if got := received("ORDERS"); !got.Equal(at) || !cursor(w, "ORDERS").ReceivingSince.Equal(at) {
-		t.Errorf("the stream is heard since %s, want %s", got, at)
+		t.Errorf("ReceivingSince of the stream is %s, want %s", got, at)
 	}
 	if !received("").IsZero() {
-		t.Error("pings were not heard")
+		t.Error("the gap of a stream changed that of pings")
 	}
 	w.must(w.RecordGap(w.ctx(), "", at.Add(time.Second)))
 	if got := received(""); !got.Equal(at.Add(time.Second)) {
-		t.Errorf("pings are heard since %s", got)
+		t.Errorf("ReceivingSince of pings is %s", got)
 	}
 }
 
@@ -116,17 +116,17 @@ func otherNodesAreListed(t *testing.T, w *fixture) {
 	}
 	beat(thisNode)
 	if seen(before) {
-		t.Error("it saw itself")
+		t.Error("OtherNodeAlive reports the calling node")
 	}
 	beat("other")
 	if !seen(before) {
-		t.Error("another node beats, and is not seen")
+		t.Error("OtherNodeAlive does not report a live node")
 	}
 	if seen(must[time.Time](t)(w.Now(w.ctx())).Add(time.Second)) {
-		t.Error("it is seen after it was alive")
+		t.Error("OtherNodeAlive reports a node whose heartbeat is too old")
 	}
 	w.must(w.Leave(w.ctx(), "other"))
 	if seen(before) {
-		t.Error("it left, and is seen")
+		t.Error("OtherNodeAlive reports a node that left")
 	}
 }

@@ -57,7 +57,7 @@ func rebindRereadsNewSubjects(t *testing.T, w *fixture) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[int32][]rules.StreamBinding{1: b.stays.Reads}, bindingsOf(w, "stays")); diff != "" {
-		t.Errorf("a rule that begins later (-want +got):\n%s", diff)
+		t.Errorf("reads of the other rule (-want +got):\n%s", diff)
 	}
 	if now := must[int64](t)(w.Revision(w.ctx())); now != revision+1 {
 		t.Errorf("the revision went from %d to %d", revision, now)
@@ -72,7 +72,7 @@ func rebindRereadsNewSubjects(t *testing.T, w *fixture) {
 	w.must(w.Rebind(w.ctx(), "goes", revision+1, map[int32][]rules.StreamBinding{2: {fresh, kept, again}}))
 	fresh.From, fresh.At = 20, later(last, fresh.At)
 	if diff := cmp.Diff([]rules.StreamBinding{fresh, kept, again}, bindingsOf(w, "goes")[2]); diff != "" {
-		t.Errorf("what was applied after it went back (-want +got):\n%s", diff)
+		t.Errorf("reads after the cursor moved back to 10 (-want +got):\n%s", diff)
 	}
 	if c := cursor(w, "ORDERS"); c.LastSeq != 10 {
 		t.Errorf("the stream is read from %d, want 10", c.LastSeq)
@@ -176,7 +176,7 @@ func concurrentRebindsConflict(t *testing.T, w *fixture) {
 			}
 		}
 		if won < 0 {
-			t.Fatalf("round %d: %v, want one that is bound", round, errs)
+			t.Fatalf("round %d: no client succeeded: %v", round, errs)
 		}
 		if got := bindingsOf(w, "goes")[2]; len(got) != 1 || got[0].Stream != fmt.Sprintf("S%d-%d", round, won) {
 			t.Errorf("round %d: the rule reads %v, and client %d has bound it", round, got, won)

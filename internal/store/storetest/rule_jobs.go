@@ -44,6 +44,6 @@ func jobsAreCountedByRule(t *testing.T, w *fixture) {
 	})
 	w.applyManually(actionEffect(w, other, "p", time.Time{}, futurejobs.Pause{}))
 	if got := must[map[int32]futurejobs.RuleJobs](t)(w.RuleJobs(w.ctx())); got[other.ID].Pending != 1 || !got[other.ID].NextCheckAt.IsZero() || got[none.ID] != (futurejobs.RuleJobs{}) {
-		t.Errorf("while time stands still: %+v", got)
+		t.Errorf("counts while the job is paused: %+v", got)
 	}
 }
