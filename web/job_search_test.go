@@ -82,7 +82,7 @@ func TestSearchOfManyJobs(t *testing.T) {
 	searched, found, cursor := 0, "", ""
 	for range 100 {
 		page := get[web.JobPage](t, s.Server, whereQuery("event.n = 20999", cursor))
-		if page.Searched.Jobs > 20_000 || page.Searched.Seconds > 10 || page.Searched.Complete != (page.Next == "") {
+		if page.Searched.Jobs > 20_000 || page.Searched.Complete != (page.Next == "") {
 			t.Errorf("%+v", page.Searched)
 		}
 		searched += page.Searched.Jobs

@@ -560,7 +560,8 @@ func TestUpkeepBehindBackupDelaysNoSettlement(t *testing.T) {
 			waits = false
 		default:
 			var modes []string
-			f.check(f.Pool().QueryRow(ctx, `SELECT coalesce(array_agg(mode), '{}') FROM pg_locks WHERE NOT granted AND relation = 'history'::regclass`).Scan(&modes))
+			f.check(f.Pool().QueryRow(ctx, `SELECT coalesce(array_agg(mode), '{}') FROM pg_locks JOIN pg_database d ON d.oid = database
+				WHERE NOT granted AND relation = 'history'::regclass AND datname = current_database()`).Scan(&modes))
 			if len(modes) > 0 {
 				t.Fatalf("the upkeep waits for %v of history, and each settlement behind it", modes)
 			}

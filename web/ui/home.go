@@ -134,7 +134,7 @@ func (v *homeView) load(c client, now time.Time) error {
 	}
 	all.Wait()
 	v.order()
-	return errors.Join(append(errs, v.try(c))...)
+	return errors.Join(errors.Join(errs...), v.try(c))
 }
 
 // sampleSend is an event that creates a job of a rule.
