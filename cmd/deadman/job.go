@@ -24,8 +24,9 @@ func newJobCmd(io *cli) *cobra.Command {
 				since("due_after", "", "due"), until("due_before", "", "due"),
 				{parameter: "where", does: `filter by fields of event and state: 'event.customer = "acme"'`},
 			},
-			none: "no pending jobs", drop: []string{"checks", "entity", "acked", "step"}, header: []string{"next check", "rule", "entity", "key", "step", "checks", "status", "acked", "next alert"},
-			row: jobRow,
+			none: "no pending jobs", drop: []string{"checks", "entity", "acked", "step"}, room: least, // keys stay whole
+			header: []string{"next check", "rule", "entity", "key", "step", "checks", "status", "acked", "next alert"},
+			row:    jobRow,
 		}.command(io),
 		onJob(io, &cobra.Command{Use: "get RULE KEY", Short: "Show one pending job", RunE: io.with(getJob)}),
 		onJob(io, &cobra.Command{

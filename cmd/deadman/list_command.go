@@ -30,6 +30,7 @@ type listing[T any] struct {
 	none    string // message for an empty list
 	header  []string
 	drop    []string // columns left out of a narrow terminal, the first one first
+	room    int      // width that the last column keeps at the expense of others; 0: that of a text
 	row     func(*cli, T) []cell
 }
 
@@ -210,6 +211,7 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 	for _, item := range page.Items {
 		t.row(l.row(io, item)...)
 	}
+	t.room = cmp.Or(l.room, t.room)
 	left := t.drop(terminalWidth(io.out), l.drop)
 	if err := t.fit(terminalWidth(io.out)).end(); err != nil {
 		return err

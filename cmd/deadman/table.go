@@ -28,19 +28,20 @@ const (
 	between = 2  // spaces between columns
 	least   = 16 // smallest width of a clipped column
 
-	textRoom = 36 // width that the last column, mostly a text, keeps at the expense of others
+	textRoom = 36 // width that the last column, mostly a text, keeps at the expense of others, by default
 )
 
 // table prints aligned rows.
 type table struct {
 	out     io.Writer
 	palette colors
+	room    int // width that the last column keeps at the expense of others
 	rows    [][]cell
 }
 
 // newTable returns a table with a header.
 func newTable(out io.Writer, p colors, header ...string) *table {
-	t := &table{out: out, palette: p}
+	t := &table{out: out, palette: p, room: textRoom}
 	cells := make([]cell, len(header))
 	for i, h := range header {
 		cells[i] = dimCell("%s", strings.ToUpper(h))
@@ -77,7 +78,7 @@ func (t *table) drop(width int, names []string) (dropped []string) {
 	}
 	for _, name := range names {
 		columns, needed := t.widths(), -between
-		columns[len(columns)-1] = min(columns[len(columns)-1], textRoom)
+		columns[len(columns)-1] = min(columns[len(columns)-1], t.room)
 		for _, w := range columns {
 			needed += between + w
 		}
@@ -97,7 +98,7 @@ func (t *table) drop(width int, names []string) (dropped []string) {
 }
 
 // fit clips the rows to a width in characters; 0 means no limit. It shortens the last column down to
-// textRoom, then the widest of the others, then the last column.
+// its room, then the widest of the others, then the last column.
 func (t *table) fit(width int) *table {
 	if width <= 0 {
 		return t
@@ -114,7 +115,7 @@ func (t *table) fit(width int) *table {
 		}
 	}
 	last := len(columns) - 1
-	give(last, textRoom)
+	give(last, t.room)
 	for range last {
 		widest := 0
 		for i, w := range columns[:last] {
