@@ -24,20 +24,20 @@ func TestLeads(t *testing.T) {
 		answer *jetstream.ClusterInfo
 		want   bool
 	}{
-		"no cluster":           {nil, true},
-		"one copy":             {&jetstream.ClusterInfo{Leader: "a"}, true},
-		"all heard":            {group("a", peers{received("b"), received("c")}), true},
-		"one is away":          {group("a", peers{received("b"), gone("c")}), true},
-		"one is quiet":         {group("a", peers{quiet("b"), received("c")}), true},
-		"cut off":              {group("a", peers{quiet("b"), quiet("c")}), false},
-		"alone":                {group("a", peers{gone("b"), gone("c")}), false},
-		"just begun":           {group("a", peers{never("b"), never("c")}), false},
-		"no leader":            {group("", peers{received("a"), received("b"), received("c")}), false},
-		"a follower":           {group("b", peers{received("b"), received("c")}), false},
-		"five, two of them":    {group("a", peers{received("b"), quiet("c"), quiet("d"), gone("e")}), false},
-		"five, three of them":  {group("a", peers{received("b"), received("c"), quiet("d"), gone("e")}), true},
-		"a group of one":       {group("a", nil), true},
-		"of two, the other is": {group("a", peers{gone("b")}), false},
+		"no cluster":            {nil, true},
+		"one copy":              {&jetstream.ClusterInfo{Leader: "a"}, true},
+		"all replicas answered": {group("a", peers{received("b"), received("c")}), true},
+		"one is away":           {group("a", peers{received("b"), gone("c")}), true},
+		"one is quiet":          {group("a", peers{quiet("b"), received("c")}), true},
+		"cut off":               {group("a", peers{quiet("b"), quiet("c")}), false},
+		"alone":                 {group("a", peers{gone("b"), gone("c")}), false},
+		"just begun":            {group("a", peers{never("b"), never("c")}), false},
+		"no leader":             {group("", peers{received("a"), received("b"), received("c")}), false},
+		"a follower":            {group("b", peers{received("b"), received("c")}), false},
+		"five, two of them":     {group("a", peers{received("b"), quiet("c"), quiet("d"), gone("e")}), false},
+		"five, three of them":   {group("a", peers{received("b"), received("c"), quiet("d"), gone("e")}), true},
+		"a group of one":        {group("a", nil), true},
+		"of two, the other is":  {group("a", peers{gone("b")}), false},
 	} {
 		if got := leads(c.answer); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -15,7 +15,7 @@ const DueRange = dueRange
 var DueStatement = dueStatement
 
 // FenceText takes the locks of a settle.
-var FenceText = rebindPlaceholders(fenceCTE + " SELECT count(*) FROM stand")
+var FenceText = rebindPlaceholders(fenceCTE + " SELECT count(*) FROM held_now")
 
 // Begin has the options of a transaction.
 var Begin = begin

@@ -88,7 +88,7 @@ func (s *JobStore) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (p
 		portions[i] = &shardPage[futurejobs.ListedJob]{next: func(after *futurejobs.ListedJob, limit int) ([]futurejobs.ListedJob, error) {
 			part := window{w.after, w.before, limit}
 			if after != nil {
-				part.after = placeOf(*after)
+				part.after = positionOf(*after)
 			}
 			return r.next(ctx, part)
 		}}
@@ -97,7 +97,7 @@ func (s *JobStore) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (p
 	if err != nil {
 		return page, err
 	}
-	return paged("job", jobs, f, placeOf), nil
+	return paged("job", jobs, f, positionOf), nil
 }
 
 // window is a range of the list of all jobs.
@@ -110,16 +110,16 @@ type window struct {
 // within keeps the jobs in the window.
 func (w window) within(jobs []futurejobs.ListedJob) []futurejobs.ListedJob {
 	return slices.DeleteFunc(jobs, func(l futurejobs.ListedJob) bool {
-		return placeOf(l).compare(w.after) <= 0 || !l.NextCheckAt.Before(w.before)
+		return positionOf(l).compare(w.after) <= 0 || !l.NextCheckAt.Before(w.before)
 	})
 }
 
-// placeOf returns the position of a job in the list.
-func placeOf(l futurejobs.ListedJob) position {
+// positionOf returns the position of a job in the list.
+func positionOf(l futurejobs.ListedJob) position {
 	return position{At: l.NextCheckAt, Shard: l.Shard, ID: l.ID}
 }
 
-func inOrderOfSlots(a, b futurejobs.ListedJob) int { return placeOf(a).compare(placeOf(b)) }
+func inOrderOfSlots(a, b futurejobs.ListedJob) int { return positionOf(a).compare(positionOf(b)) }
 
 // Job returns the pending job of a rule and a key, or futurejobs.ErrNotFound. If several rules had the name, it uses
 // the last one.

@@ -182,3 +182,14 @@ func (s *LeaseStore) forgetNodes(ctx context.Context, now time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM node WHERE expires_at < $1`, now.Add(-futurejobs.Day))
 	return err
 }
+
+// checkHeld returns ErrNotHeld unless one of the shards is held, and stays held until the transaction ends.
+func checkHeld(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now time.Time) error {
+	for _, h := range held {
+		n, err := exec(ctx, tx, `UPDATE shard_lease SET epoch = epoch WHERE shard = $1 AND epoch = $2 AND expires_at > $3`, h.Shard, h.Epoch, now)
+		if err != nil || n == 1 {
+			return err
+		}
+	}
+	return futurejobs.ErrNotHeld
+}

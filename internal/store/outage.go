@@ -107,17 +107,6 @@ func dueOf(ctx context.Context, tx *sql.Tx, ruleID int32, now time.Time) (n int,
 	return n, read == dueMost, err
 }
 
-// checkHeld returns ErrNotHeld unless one of the shards is held, and stays held until the transaction ends.
-func checkHeld(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now time.Time) error {
-	for _, h := range held {
-		n, err := exec(ctx, tx, `UPDATE shard_lease SET epoch = epoch WHERE shard = $1 AND epoch = $2 AND expires_at > $3`, h.Shard, h.Epoch, now)
-		if err != nil || n == 1 {
-			return err
-		}
-	}
-	return futurejobs.ErrNotHeld
-}
-
 // CloseOutage implements futurejobs.OutageStore.
 func (s *OutageStore) CloseOutage(ctx context.Context, o futurejobs.Outage, alertOf func(futurejobs.Outage) alerts.Alert) (raised []alerts.Alert, ended bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {

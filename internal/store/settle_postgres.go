@@ -19,11 +19,11 @@ import (
 //	older         a node of schema 16
 //	rule_set_now  the rule set, if unchanged; needed only for such a node
 //	rule_now      the unchanged rules
-//	stand         the held shards, if all rules are unchanged
+//	held_now      the held shards, if all rules are unchanged
 //	ended, moved  the jobs of those shards that were unchanged since they were read, and are now written
 //	done          both, if some jobs end and some continue
 //
-// The rows of rule_now and stand are locked FOR KEY SHARE until the commit: a takeover and a change of a rule's fence
+// The rows of rule_now and held_now are locked FOR KEY SHARE until the commit: a takeover and a change of a rule's fence
 // wait for it, a renewal and a new version do not. An expired lease or a closed gate admits no settle, or overlapping
 // settles could block takeovers and changes forever.
 //
@@ -43,13 +43,13 @@ WITH ` + ruleSetNow + `, rule_now AS MATERIALIZED (
 	SELECT id FROM rule
 	WHERE id = ANY(?::int[]) AND fence <= ? AND (gate_until IS NULL OR gate_until <= now())
 	FOR KEY SHARE
-), stand AS MATERIALIZED (
+), held_now AS MATERIALIZED (
 	SELECT l.shard FROM unnest(?::smallint[], ?::bigint[]) AS held (shard, epoch)
 	JOIN shard_lease l ON l.shard = held.shard AND l.epoch = held.epoch
 	WHERE l.expires_at > now() AND (SELECT count(*) FROM rule_now) = ? AND ` + ruleSetHolds + `
 	FOR KEY SHARE OF l
 )`
-	joinHeld = ` JOIN stand ON stand.shard = decision.shard`
+	joinHeld = ` JOIN held_now ON held_now.shard = decision.shard`
 
 	unionCTE = `, done AS (
 	SELECT shard, id, rule_id, version, key, since_at, completed_at FROM ended
@@ -58,7 +58,7 @@ WITH ` + ruleSetNow + `, rule_now AS MATERIALIZED (
 	resultSQL = `
 SELECT ` + ruleSetHolds + `,
 	(SELECT array_agg(id) FROM rule_now),
-	(SELECT array_agg(shard) FROM stand),
+	(SELECT array_agg(shard) FROM held_now),
 	(SELECT array_agg(id) FROM `
 )
 

@@ -43,7 +43,7 @@ func (r *reader) document(n node) Document {
 			p.Until.Key = p.Key
 		}
 	}
-	late, checks := d.catchUp(), d.checks()
+	late, checks := d.catchUp(), d.defaultMaxChecks()
 	if _, written := r.places["/hold"]; !written {
 		d.Hold = d.holdDuration()
 	}

@@ -292,8 +292,8 @@ func (d Document) InitialKeys() []string {
 	return d.ExpectedKeys()
 }
 
-// checks returns the default of guards.max_checks.
-func (d Document) checks() int { return d.StepCount() + SpareChecks }
+// defaultMaxChecks returns the default of guards.max_checks.
+func (d Document) defaultMaxChecks() int { return d.StepCount() + SpareChecks }
 
 // again returns the default of again: a tick restarts the job of the tick before it.
 func (d Document) again() Again {

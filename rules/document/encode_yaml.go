@@ -39,7 +39,7 @@ func (d Document) node() (node, error) {
 // defaults returns the values of the fields that d omits.
 func (d Document) defaults() Document {
 	b := New()
-	b.CatchUp.After, b.Guards.MaxChecks, b.Hold, b.Again = d.catchUp(), d.checks(), d.holdDuration(), d.again()
+	b.CatchUp.After, b.Guards.MaxChecks, b.Hold, b.Again = d.catchUp(), d.defaultMaxChecks(), d.holdDuration(), d.again()
 	for i := range d.Escalate {
 		b.Escalate = append(b.Escalate, blankStep(i))
 	}
