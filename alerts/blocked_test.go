@@ -77,7 +77,7 @@ func TestRefusedAlertsAreSkipped(t *testing.T) {
 		t.Errorf("%d alerts wait that may not be said, want 3000", n)
 	}
 	if err := relay.Err(); err == nil || !strings.Contains(err.Error(), "publish on deadman.alerts.>") {
-		t.Errorf("it says not what to grant: %v", err)
+		t.Errorf("the error does not name the permission: %v", err)
 	}
 	g.deny("nothing")
 	testwait.Until(t, "all are published", func() bool { return w.isDrained() && relay.Err() == nil })
@@ -85,7 +85,7 @@ func TestRefusedAlertsAreSkipped(t *testing.T) {
 		t.Errorf("%d alerts are in the stream", n)
 	}
 	if n := recorded.errors.Load(); n != 1 {
-		t.Errorf("one denial was said %d times", n)
+		t.Errorf("one denial was logged %d times, want 1", n)
 	}
 }
 

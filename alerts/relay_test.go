@@ -395,9 +395,9 @@ func TestFullStream(t *testing.T) {
 	if diff := cmp.Diff(w.receiveOnce(), w.receive(500)); diff != "" {
 		t.Error(diff)
 	}
-	testwait.Until(t, "it says so", func() bool { return recorded.infos.Load() == 1 && relay.Err() == nil })
+	testwait.Until(t, "the recovery is logged", func() bool { return recorded.infos.Load() == 1 && relay.Err() == nil })
 	if n := recorded.errors.Load(); n != 1 {
-		t.Errorf("one full stream was said %d times", n)
+		t.Errorf("one full stream was logged %d times, want 1", n)
 	}
 }
 
@@ -454,9 +454,9 @@ func TestBrokerAway(t *testing.T) {
 	if diff := cmp.Diff(w.receiveOnce(), w.receive(20)); diff != "" {
 		t.Error(diff)
 	}
-	testwait.Until(t, "it says so", func() bool { return recorded.infos.Load() == 1 })
+	testwait.Until(t, "the recovery is logged", func() bool { return recorded.infos.Load() == 1 })
 	if n := recorded.errors.Load(); n != 1 {
-		t.Errorf("one outage was said %d times", n)
+		t.Errorf("one outage was logged %d times, want 1", n)
 	}
 }
 

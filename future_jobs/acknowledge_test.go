@@ -104,6 +104,6 @@ func TestHandlerReceivesAcknowledgement(t *testing.T) {
 	rule, job, _ := firingJob()
 	job.AckedUntil = noon.Add(8 * time.Hour)
 	if c := rule.checkOf(&job, noon); !c.AckedUntil.Equal(job.AckedUntil) {
-		t.Errorf("it is told %s", c.AckedUntil)
+		t.Errorf("the check receives %s", c.AckedUntil)
 	}
 }

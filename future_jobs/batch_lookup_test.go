@@ -220,7 +220,7 @@ func TestOutageIsAlertedOnceAndClosed(t *testing.T) {
 		e.publish("lookups.created", keys(300)...)
 		time.Sleep(10*time.Second + 500*time.Millisecond)
 		if listed := e.alerts(); len(listed) != 0 {
-			t.Fatalf("said at the first attempt: %+v", listed)
+			t.Fatalf("alerts at the first attempt: %+v", listed)
 		}
 		time.Sleep(2 * time.Minute)
 		listed := e.alerts()
@@ -228,7 +228,7 @@ func TestOutageIsAlertedOnceAndClosed(t *testing.T) {
 			t.Fatalf("logged %+v, want one entry that 300 lookups failed", listed)
 		}
 		if !strings.Contains(listed[0].Text, "connection refused") || !strings.Contains(listed[0].Text, "300 jobs") {
-			t.Errorf("it says %q", listed[0].Text)
+			t.Errorf("the text is %q", listed[0].Text)
 		}
 		shop.setFinder(foundKnown)
 		time.Sleep(6 * time.Minute)
@@ -255,12 +255,12 @@ func TestOutageEndsWithoutJobs(t *testing.T) {
 		e.publish("lookups.created", keys(3)...)
 		time.Sleep(5 * time.Minute)
 		if listed := e.alerts(); len(listed) != 1 || listed[0].Status != alerts.Undetermined || len(e.ended()) != 3 {
-			t.Fatalf("said %+v, ended %d", listed, len(e.ended()))
+			t.Fatalf("alerts %+v, ended %d", listed, len(e.ended()))
 		}
 		shop.setFinder(foundKnown)
 		time.Sleep(20 * time.Second)
 		if listed := e.alerts(); len(listed) != 2 || listed[0].Status != alerts.Resolved {
-			t.Errorf("said %+v", listed)
+			t.Errorf("alerts %+v", listed)
 		}
 	})
 }
@@ -276,12 +276,12 @@ func TestShortOutageEndsSoon(t *testing.T) {
 		e.publish("lookups.created", "2")
 		time.Sleep(9 * time.Second)
 		if listed := e.alerts(); len(listed) != 1 || listed[0].Status != alerts.Undetermined {
-			t.Fatalf("said %+v", listed)
+			t.Fatalf("alerts %+v", listed)
 		}
 		shop.setFinder(foundKnown)
 		time.Sleep(10 * time.Second)
 		if listed := e.alerts(); len(listed) != 2 || listed[0].Status != alerts.Resolved {
-			t.Errorf("said %+v", listed)
+			t.Errorf("alerts %+v", listed)
 		}
 	})
 }
@@ -295,7 +295,7 @@ func TestPanicOfSourceIsOneOfItsChecks(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		listed := e.alerts()
 		if len(listed) != 2 || len(e.ended()) != 1 {
-			t.Errorf("said %+v, ended %+v", listed, e.ended())
+			t.Errorf("alerts %+v, ended %+v", listed, e.ended())
 		}
 	})
 }
@@ -307,12 +307,12 @@ func TestUnreadableStreamIsOutage(t *testing.T) {
 		e.publish("slow.created", keys(20)...)
 		time.Sleep(65 * time.Second)
 		if listed := e.alerts(); len(listed) != 0 {
-			t.Fatalf("said while waiting: %+v", listed)
+			t.Fatalf("alerts while waiting: %+v", listed)
 		}
 		time.Sleep(10 * time.Minute)
 		listed := e.alerts()
 		if len(listed) != 1 || listed[0].Status != alerts.Undetermined || listed[0].Source != "stream/S" || listed[0].Count != 20 {
-			t.Fatalf("said %+v, want that the stream cannot be read", listed)
+			t.Fatalf("alerts %+v, want that the stream cannot be read", listed)
 		}
 		for range 600 { // as ingest does, from now on
 			e.applyEvents()
@@ -379,7 +379,7 @@ func TestStartedAtMostOnceCheckIsNotRunAgain(t *testing.T) {
 			statuses[a.Key] = a.Status
 		}
 		if statuses["crashed"] != alerts.GaveUp || statuses["errs"] != alerts.Undetermined || len(statuses) != 2 {
-			t.Errorf("said %v", statuses)
+			t.Errorf("alerts %v", statuses)
 		}
 	})
 }

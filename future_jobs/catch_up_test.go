@@ -59,7 +59,7 @@ func TestLateJobFollowsCatchUp(t *testing.T) {
 				t.Errorf("next at %s, want %s", d.Job.NextCheckAt, noon.Add(c.next))
 			}
 			if (c.status == "") != (len(d.Alerts) == 0) || c.status != "" && d.Alerts[0].Status != c.status {
-				t.Errorf("said %+v", d.Alerts)
+				t.Errorf("alerts %+v", d.Alerts)
 			}
 			if c.checks == 0 && c.outcome != checks.RuleDeleted && d.Reason == "" {
 				t.Error("no reason is left")

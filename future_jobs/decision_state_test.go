@@ -27,7 +27,7 @@ func TestAlertsHaveLookupResult(t *testing.T) {
 			rule := &Rule{Grid: Grid(time.Minute), Limits: guards.Limits{MaxChecks: 9}}
 			d := decideJob(rule, job, CheckTimes{}, answer, nil, noon)
 			if len(d.Alerts) == 0 {
-				t.Fatalf("%s: nothing is said", name)
+				t.Fatalf("%s: no alert", name)
 			}
 			for _, a := range d.Alerts {
 				if string(a.State) != want {

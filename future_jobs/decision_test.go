@@ -155,11 +155,11 @@ func TestDecide(t *testing.T) {
 				}
 			}
 			if len(statuses) != len(c.statuses) {
-				t.Fatalf("says %v, want %v", statuses, c.statuses)
+				t.Fatalf("alerts %v, want %v", statuses, c.statuses)
 			}
 			for i := range statuses {
 				if statuses[i] != c.statuses[i] {
-					t.Errorf("says %v, want %v", statuses, c.statuses)
+					t.Errorf("alerts %v, want %v", statuses, c.statuses)
 				}
 			}
 			if counted := d.Job.CheckCount - job.CheckCount; (c.err == nil) != (counted == 1) {
@@ -208,7 +208,7 @@ func TestHandlerTimeoutIsBounded(t *testing.T) {
 	}
 	select {
 	case <-returned:
-		t.Error("it is said to have returned while it hangs")
+		t.Error("a hanging handler is reported as returned")
 	default:
 	}
 	close(hang)

@@ -80,7 +80,7 @@ func TestFoldClosesOpenAlerts(t *testing.T) {
 
 	pending[Ref{RuleID: 1, Key: "1"}] = Job{ID: 7, Ref: Ref{RuleID: 1, Key: "1"}}
 	if quiet := foldEffects([]Effect{end(rule, "1")}, pending, noon); len(quiet.End[0].Alerts) != 0 {
-		t.Errorf("an end of a job about which nothing was said says %+v", quiet.End[0].Alerts)
+		t.Errorf("the end of a job without alerts raises %+v", quiet.End[0].Alerts)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestFoldLeavesLaterWaitAlone(t *testing.T) {
 	again.OutOfOrder = true
 	again.Action = Start{Job: Job{FirstCheckAt: noon}, Restart: true}
 	if net := foldEffects([]Effect{again}, waits, noon.Add(time.Minute)); len(net.End)+len(net.Create) != 0 {
-		t.Errorf("an old trigger began a newer wait anew: %+v", net)
+		t.Errorf("an old trigger restarted a newer job: %+v", net)
 	}
 }
 

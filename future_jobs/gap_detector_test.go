@@ -104,7 +104,7 @@ func TestGapDetector(t *testing.T) {
 				l.beat("other") // which received pings before this node swept
 				before := l.since()
 				if !before.IsZero() {
-					t.Fatalf("another node heard, and it is heard since %s", before)
+					t.Fatalf("another node received, and it is received since %s", before)
 				}
 				c.gap(l)
 				now, err := l.Now(l.t.Context())
@@ -112,12 +112,12 @@ func TestGapDetector(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := l.since(); got.IsZero() == c.deaf || c.deaf && now.Sub(got) > time.Second {
-					t.Errorf("heard since %s at %s", got, now)
+					t.Errorf("received since %s at %s", got, now)
 				}
 				after := l.since()
 				time.Sleep(time.Minute)
 				if got := l.since(); !got.Equal(after) {
-					t.Errorf("one gap is two: heard since %s, and then since %s", after, got)
+					t.Errorf("one gap is two: received since %s, and then since %s", after, got)
 				}
 			})
 		})
@@ -139,7 +139,7 @@ func TestGapDetectorStarts(t *testing.T) {
 			runGapDetector(t, func(l *gapFixture) {
 				c.others(l)
 				if got := l.since(); got.IsZero() == c.deaf {
-					t.Errorf("heard since %s", got)
+					t.Errorf("received since %s", got)
 				}
 			})
 		})

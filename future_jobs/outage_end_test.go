@@ -82,7 +82,7 @@ func TestVirtualOutageLastsWithoutAnswers(t *testing.T) {
 						continue // the key has its own alert
 					}
 					if a.Status != alerts.Undetermined || i > 1 {
-						t.Errorf("said %s about %q: %s", a.Status, a.Source, a.Text)
+						t.Errorf("alert %s about %q: %s", a.Status, a.Source, a.Text)
 					}
 				}
 				if open, err := e.store.Outages(t.Context()); err != nil || len(open) != 1 {
@@ -121,11 +121,11 @@ func TestJobsLeftByOutageAreAlerted(t *testing.T) {
 			}
 		}
 		if len(own) != 1 || own[0].Key != "7" || own[0].Status != alerts.Undetermined || !strings.Contains(own[0].Text, "more than one row") {
-			t.Errorf("said of jobs themselves: %+v, want once that 7 could not be found out about", own)
+			t.Errorf("alerts about jobs: %+v, want one about 7 failed lookups", own)
 		}
 		open, err := e.store.Outages(t.Context())
 		if listed := e.alerts(); err != nil || len(open) != 0 || len(listed) != 3 {
-			t.Errorf("open: %+v, %v; said %+v", open, err, listed)
+			t.Errorf("open: %+v, %v; alerts %+v", open, err, listed)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func TestOpenOutageSuppressesCheckErrors(t *testing.T) {
 		shop.setFinder(sourceDown)
 		time.Sleep(time.Hour)
 		if listed := e.alerts(); len(listed) != 1 || listed[0].Source != "shop" {
-			t.Errorf("said %+v, want the outage alone", listed)
+			t.Errorf("alerts %+v, want the outage alone", listed)
 		}
 	})
 }

@@ -66,7 +66,7 @@ func TestUnreadableVersionDoesNotBlockOthers(t *testing.T) {
 			t.Error("an unreadable version is not reported")
 		}
 		if lag := e.sweeper.Lag(); lag < 4*time.Second {
-			t.Errorf("the sweep says that it is %s behind while jobs wait for their rule", lag)
+			t.Errorf("the sweep reports a lag of %s while jobs wait for their rule", lag)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestNodeWithoutShardsIsNotBehind(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		if lag := e.sweeper.Lag(); lag != 0 {
-			t.Errorf("a node that holds no shard says that it is %s behind", lag)
+			t.Errorf("a node without shards reports a lag of %s", lag)
 		}
 	})
 }

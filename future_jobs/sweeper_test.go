@@ -284,7 +284,7 @@ func TestSlotWaitsUntilItsStreamIsRead(t *testing.T) {
 		e.applyEvents() // before the slot: it does not cover events up to the slot
 		time.Sleep(time.Minute)
 		if listed := e.alerts(); len(listed) != 0 {
-			t.Fatalf("said before the stream was read past the slot: %+v", listed)
+			t.Fatalf("alerts before the stream was read past the slot: %+v", listed)
 		}
 		e.applyEvents()
 		time.Sleep(2 * time.Second)
@@ -320,10 +320,10 @@ func TestVersionWithDeletedStreamDoesNotBlockOthers(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		listed := e.alerts()
 		if len(listed) != 1 || listed[0].Key != "new" {
-			t.Errorf("said %+v, want what the new version says", listed)
+			t.Errorf("alerts %+v, want the alert of the new version", listed)
 		}
 		if lag := e.sweeper.Lag(); lag < 2*time.Second {
-			t.Errorf("the sweep says that it is %s behind while the old version waits", lag)
+			t.Errorf("the sweep reports a lag of %s while the old version waits", lag)
 		}
 	})
 }
@@ -367,7 +367,7 @@ func TestSlowHandlerLeavesWorkersForOthers(t *testing.T) {
 			t.Errorf("ended: %v, want 20 of each but none that hangs", counts)
 		}
 		if lag := e.sweeper.Lag(); lag < time.Second {
-			t.Errorf("the sweep says that it is %s behind while jobs hang", lag)
+			t.Errorf("the sweep reports a lag of %s while jobs hang", lag)
 		}
 		if own := e.sweeper.OwnLag(); own >= time.Second {
 			t.Errorf("it is %s behind by itself, and nothing but a handler hangs", own)
@@ -426,7 +426,7 @@ func TestSlowHandlersLeaveWorkersForOthers(t *testing.T) {
 					t.Errorf("%d of 10 ended", len(ended))
 				}
 				if n := e.sweeper.Abandoned(); n > 0 != (name == "for ever") {
-					t.Errorf("%d are said to be abandoned", n)
+					t.Errorf("%d are reported as abandoned", n)
 				}
 			})
 		})
@@ -449,7 +449,7 @@ func TestUndeterminedChecksAreAlertedOnce(t *testing.T) {
 
 		listed := e.alerts()
 		if len(listed) != 1 || listed[0].Status != alerts.Undetermined {
-			t.Fatalf("said %+v, want one undetermined", listed)
+			t.Fatalf("alerts %+v, want one undetermined", listed)
 		}
 		job, err := e.store.Job(t.Context(), "fails", "1")
 		if err != nil {
@@ -512,7 +512,7 @@ func TestJobThatChangedMeanwhileIsNotDecided(t *testing.T) {
 			t.Errorf("history has %+v, want one that is resolved", ended)
 		}
 		if listed := e.alerts(); len(listed) != 0 {
-			t.Errorf("said of an order that was done before the decision: %+v", listed)
+			t.Errorf("alerts about an order that was resolved before the decision: %+v", listed)
 		}
 	})
 }

@@ -305,7 +305,7 @@ func TestUnchangedSaveReadsNoJobs(t *testing.T) {
 	}
 	save("1d")
 	if c := save("2h"); c.Moved != 1 {
-		t.Errorf("%d jobs went on with the new version, want 1", c.Moved)
+		t.Errorf("%d jobs continued with the new version, want 1", c.Moved)
 	}
 	before := jobs.walks
 	if save("2h"); jobs.walks != before {
@@ -313,7 +313,7 @@ func TestUnchangedSaveReadsNoJobs(t *testing.T) {
 	}
 	saveRule(t, s, 0, strings.Replace(string(expectedKeysRule("backup")), "every: 1d", "every: 4h", 1)) // by the save that failed then
 	if c := save("4h"); c.Changed || c.Moved != 1 {
-		t.Errorf("changed: %t, %d jobs went on; want the one that was left", c.Changed, c.Moved)
+		t.Errorf("changed: %t, %d jobs continued; want the one that was left", c.Changed, c.Moved)
 	}
 }
 

@@ -108,7 +108,7 @@ func (d *heartbeatDevice) record(clock string, e futurejobs.Decision) {
 func (d *heartbeatDevice) checkRaised(want ...string) {
 	d.Helper()
 	if diff := cmp.Diff(want, d.received); diff != "" {
-		d.Errorf("heard (-want +got):\n%s", diff)
+		d.Errorf("alerts (-want +got):\n%s", diff)
 	}
 	d.received = nil
 }

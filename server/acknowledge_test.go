@@ -108,7 +108,7 @@ func TestAcknowledgingOverNTS(t *testing.T) {
 	if got := n.callRaw(http.MethodPost, "/api/v1/events/orders.shipped", `{"id":"1"}`); got.status >= 300 {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	n.eventually("it is over, and that is said", func() bool {
+	n.eventually("the end is reported", func() bool {
 		n.get("/api/v1/alerts?key=1", &raised)
 		return raised.Items[0].Status == "resolved"
 	})

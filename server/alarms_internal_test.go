@@ -80,7 +80,7 @@ func TestDueJobsMissedBySweepAreReported(t *testing.T) {
 		w.advance(20 * time.Second)
 		listed := w.listAlerts()
 		if len(listed) != 1 || listed[0].Key != sweepTopic || listed[0].Step != overdueStep || listed[0].Count != 2 || !strings.Contains(listed[0].Text, " of n") {
-			t.Fatalf("said: %+v", listed)
+			t.Fatalf("alerts: %+v", listed)
 		}
 		w.advance(catchUp)
 		w.gapAlerts(sweepTopic)

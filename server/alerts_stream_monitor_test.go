@@ -74,7 +74,7 @@ func TestNotificationsOfFillingEventStream(t *testing.T) {
 	}
 	n.eventually("the alert fires", func() bool { return strings.Join(r.stepList(), ", ") == "filling firing" })
 	if texts := r.textList(); !strings.Contains(texts, "the stream DEADMAN_EVENTS is over 80 % full") || !strings.Contains(texts, "max_bytes") {
-		t.Errorf("it says %s", texts)
+		t.Errorf("the text is %s", texts)
 	}
 	s, err := js.Stream(t.Context(), bus.EventsStream)
 	if err != nil {
@@ -109,6 +109,6 @@ func TestRecreatedAlertsStreamIsAlerted(t *testing.T) {
 	n.eventually("the alert is resolved", func() bool { return slices.Contains(r.stepList(), "filling resolved") })
 	n.eventually("the new stream is alerted as recreated", func() bool { return slices.Contains(r.stepList(), "recreated firing") })
 	if texts := r.textList(); !strings.Contains(texts, "deadman alert republish --since") {
-		t.Errorf("it says not what to do: %s", texts)
+		t.Errorf("the text has no remedy: %s", texts)
 	}
 }

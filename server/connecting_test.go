@@ -79,7 +79,7 @@ func TestReadyzReportsUnreadableStream(t *testing.T) {
 		return !ok && strings.Contains(detail, "cannot be read") && status == http.StatusServiceUnavailable
 	})
 	if log := n.log.String(); !strings.Contains(log, "stream ORDERS") || !strings.Contains(log, "CONSUMER.CREATE.ORDERS.*; grant it") {
-		t.Errorf("the log does not say what to do: %s", log)
+		t.Errorf("the log has no remedy: %s", log)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestEndToEndWithToken(t *testing.T) {
 	var raised list
 	n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == 1 })
 	if strings.Contains(n.log.String(), "every client that reaches it: ") {
-		t.Error("it says that its NATS server answers everybody")
+		t.Error("it says that its NATS server accepts every client")
 	}
 	if _, err := nats.Connect(n.NATS); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("without the token: %v", err)
@@ -135,7 +135,7 @@ func TestNATSBeyondLoopbackNeedsToken(t *testing.T) {
 	}
 	n := startReadyNode(t, server.Config{NATSAddr: "0.0.0.0:0", Insecure: true})
 	if !strings.Contains(n.log.String(), "every client that reaches it: ") {
-		t.Error("with --insecure it does not say that its NATS server answers everybody")
+		t.Error("with --insecure it does not say that its NATS server accepts every client")
 	}
 }
 

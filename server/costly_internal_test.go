@@ -39,7 +39,7 @@ func TestCostlyRuleIsPausedAndAlerted(t *testing.T) {
 		}
 		listed := w.listAlerts()
 		if len(listed) != 1 || listed[0].Key != "rule/costly" || listed[0].Step != costlyStep || listed[0].Status != alerts.Firing || listed[0].Severity != alerts.Critical {
-			t.Fatalf("said: %+v", listed)
+			t.Fatalf("alerts: %+v", listed)
 		}
 		entries, _, err := w.store.Audit(w.Context(), access.AuditFilter{Object: "rule/costly", Action: "rule.pause"})
 		if err != nil || len(entries) != 1 || entries[0].Actor.Name != access.NodeItself || entries[0].Detail == "" {
@@ -48,7 +48,7 @@ func TestCostlyRuleIsPausedAndAlerted(t *testing.T) {
 		w.createJobs(1) // the other rule continues
 		w.advance(5 * time.Minute)
 		if listed := w.listAlerts(); len(listed) != 1 {
-			t.Errorf("said again: %+v", listed)
+			t.Errorf("further alerts: %+v", listed)
 		}
 		w.failOn(w.store.Pause(w.Context(), "costly", false))
 		w.advance(2 * stallCheckInterval)

@@ -357,7 +357,7 @@ func compareFile(t *testing.T, file, want string) {
 		return
 	}
 	if diff := gocmp.Diff(read(t, file), want); diff != "" {
-		t.Errorf("%s (-page +program); -rewrite writes it anew:\n%s", file, diff)
+		t.Errorf("%s (-page +program); -rewrite updates it:\n%s", file, diff)
 	}
 }
 

@@ -224,7 +224,7 @@ GRANT ALL ON SCHEMA public TO sick; GRANT ALL ON ALL TABLES IN SCHEMA public TO 
 	}
 	b.eventually("all jobs are decided", func() bool { return queryCount(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
 	b.waitForUnfitAlert(why)
-	a.eventually("it says that it is unfit", func() bool {
+	a.eventually("the node reports that it is unfit", func() bool {
 		fit, detail, _ := a.condition("fit")
 		return !fit && strings.Contains(detail, why) && strings.Contains(a.metrics(), "\n"+metric+"\n")
 	})
@@ -341,7 +341,7 @@ func ruleThatCannotBeReadIsReported(t *testing.T, c server.Config) {
 	}
 	raised := remarks(1)
 	if len(raised) != 1 || raised[0].Status != "firing" || raised[0].Step != "unreadable" || raised[0].Count != 1 || !strings.Contains(raised[0].Text, "office") {
-		t.Fatalf("said: %+v", raised)
+		t.Fatalf("alerts: %+v", raised)
 	}
 	if status := n.get("/readyz?all", nil); status != http.StatusServiceUnavailable {
 		t.Errorf("/readyz?all answers %d while a due job waits", status)

@@ -63,7 +63,7 @@ func (n *node) checkExampleAlerts() {
 		n.publishOrder(fmt.Sprintf(`{"id":%q,"total":%d}`, id, total))
 	}
 	for key, want := range map[string]string{"1": "warning: order 1 over 20.00 waits", "2": "critical: order 2 over 2000.00 waits"} {
-		n.eventually("order "+key+" is told", func() bool {
+		n.eventually("an alert of order "+key, func() bool {
 			var got struct {
 				Items []struct{ Severity, Text, Step string }
 			}
@@ -168,7 +168,7 @@ guards: {max_checks: 2, attempts: 1, horizon: 1d}
 		})
 	}
 	n.publishOrder(`{"id":"broken"}`)
-	n.eventually("the broken one is told", func() bool {
+	n.eventually("the broken handler is reported", func() bool {
 		var reported struct {
 			Items []struct{ Status, Text string }
 		}
@@ -256,7 +256,7 @@ func TestHandlerProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.publishOrder(`{"id":"cleared"}`)
-	n.eventually("they are told apart", func() bool {
+	n.eventually("they are distinct", func() bool {
 		_, by := n.handlers()
 		return by["shipping"].State == "up" && by["shiping"].State == "failing" && by["plain"].State == "up"
 	})

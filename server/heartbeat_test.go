@@ -129,7 +129,7 @@ func TestHeartbeatsAreSent(t *testing.T) {
 	n.eventually("three over HTTP", func() bool { return len(r.received()) >= 3 })
 	for i, beat := range r.received() {
 		if beat.Version != "v1.2.3" || !strings.Contains(beat.Node, "/") || beat.LagSeconds != 0 || beat.SweptThrough.After(beat.At) {
-			t.Errorf("it says %+v", beat)
+			t.Errorf("it is %+v", beat)
 		}
 		if i > 0 && !beat.SweptThrough.After(r.received()[i-1].At) {
 			t.Errorf("nothing was swept between %+v and %+v", r.received()[i-1], beat)
@@ -150,7 +150,7 @@ func TestHeartbeatsAreSent(t *testing.T) {
 	}
 	for _, over := range []string{"http", "nats"} {
 		if text := n.heartbeatDetail(); !strings.Contains(text, "last heartbeat to "+over+" at") {
-			t.Errorf("/readyz says %q", text)
+			t.Errorf("/readyz answers %q", text)
 		}
 		if text := n.metrics(); !strings.Contains(text, `deadman_heartbeats_total{outcome="sent",target="`+over+`"}`) {
 			t.Errorf("/metrics does not count those over %s", over)
@@ -173,7 +173,7 @@ func TestRefusedHeartbeatIsLoggedOnce(t *testing.T) {
 	}
 	n.eventually("two failed", failed("2"))
 	if text := n.heartbeatDetail(); !strings.Contains(text, "fails and is retried") {
-		t.Errorf("/readyz says %q", text)
+		t.Errorf("/readyz answers %q", text)
 	}
 	r.setAnswer(func(w http.ResponseWriter, q *http.Request) { // accepts only GET
 		if q.Method != http.MethodGet {
@@ -185,7 +185,7 @@ func TestRefusedHeartbeatIsLoggedOnce(t *testing.T) {
 	r.Close()
 	n.eventually("the refused connection is logged", func() bool { return strings.Contains(n.log.String(), "connection refused") })
 	if got := strings.Count(n.log.String(), "heartbeat failed, retrying"); got != 2 {
-		t.Errorf("it is said %d times, want twice", got)
+		t.Errorf("it is logged %d times, want twice", got)
 	}
 	for _, hidden := range []string{secret, strings.TrimPrefix(r.URL, "http://")} {
 		if strings.Contains(n.log.String()+n.heartbeatDetail(), hidden) {

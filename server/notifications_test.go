@@ -105,7 +105,7 @@ func TestNotificationsOfAlertAndItsEnd(t *testing.T) {
 			var channels struct {
 				Items []struct{ State, Error string }
 			}
-			n.eventually("the channel is said to fail", func() bool {
+			n.eventually("the channel is reported as failing", func() bool {
 				n.get("/api/v1/channels", &channels)
 				return len(channels.Items) == 1 && channels.Items[0].State == "failing"
 			})
@@ -126,9 +126,9 @@ func TestNotificationsOfAlertAndItsEnd(t *testing.T) {
 			}
 			r.setFailing(false)
 			n = startReadyNode(t, c)
-			n.eventually("people are told", func() bool { return r.statusList() == "firing" })
+			n.eventually("a notification arrives", func() bool { return r.statusList() == "firing" })
 			n.call(http.MethodPost, "/api/v1/events/payments.confirmed", `{"id":"p1"}`, nil)
-			n.eventually("people are told that it is over", func() bool { return r.statusList() == "firing resolved" })
+			n.eventually("the resolve arrives", func() bool { return r.statusList() == "firing resolved" })
 			var raised struct{ Items []struct{ ID string } }
 			n.get("/api/v1/alerts", &raised)
 			var alert struct {

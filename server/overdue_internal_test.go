@@ -73,7 +73,7 @@ func TestLaggingTenantLineDoesNotFailNode(t *testing.T) {
 			}
 			listed := w.listAlerts()
 			if len(listed) != 1 || listed[0].Key != "ingest/"+line || listed[0].Labels["stream"] != "S" || (listed[0].Labels["line"] == "tenants") != isTenants {
-				t.Errorf("%s: said: %+v", line, listed)
+				t.Errorf("%s: alerts: %+v", line, listed)
 			}
 			w.caughtUp = time.Now
 			w.advance(2 * time.Minute)

@@ -200,7 +200,7 @@ func (n *node) checkBorgmatic() {
 		}
 	}
 	if !strings.Contains(texts[1], "repository") {
-		n.Errorf("the failure does not say why: %s", texts[1])
+		n.Errorf("the failure has no reason: %s", texts[1])
 	}
 }
 

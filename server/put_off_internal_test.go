@@ -36,7 +36,7 @@ func TestPostponedChecksAreAlerted(t *testing.T) {
 		w.advance(30 * time.Second)
 		listed := w.listAlerts()
 		if len(listed) != 1 || listed[0].Key != "rule/"+saved[0].Name || listed[0].Step != putOffStep || listed[0].Count != 2 || !strings.Contains(listed[0].Text, reasonPutOff) {
-			t.Fatalf("said: %+v", listed)
+			t.Fatalf("alerts: %+v", listed)
 		}
 		if overdueJobs := w.overdueJobs(); len(overdueJobs.parts) > 0 {
 			t.Errorf("overdue: %+v", overdueJobs)

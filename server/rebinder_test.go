@@ -48,7 +48,7 @@ func TestReadyzReportsUnreadableSubject(t *testing.T) {
 	n := startReadyNode(t, server.Config{NATSURL: url, Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
 	is := func(fine bool, wantText string) {
 		t.Helper()
-		n.eventually("it is said that "+wantText, func() bool {
+		n.eventually("the alert reports: "+wantText, func() bool {
 			ok, detail, status := n.condition("streams")
 			return ok == fine && strings.Contains(detail, wantText) && (status == http.StatusOK) == fine
 		})
@@ -59,7 +59,7 @@ func TestReadyzReportsUnreadableSubject(t *testing.T) {
 	do(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: orders, Retention: jetstream.WorkQueuePolicy}))
 	is(false, "a subscribed subject cannot be read")
 	if !strings.Contains(n.log.String(), "workqueue retention") {
-		t.Error("the log does not say why")
+		t.Error("the log has no reason")
 	}
 	do(nil, js.DeleteStream(t.Context(), "ORDERS"))
 	is(false, "stream ORDERS does not exist")

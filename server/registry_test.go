@@ -211,7 +211,7 @@ func TestRuleLifecycleOverAPI(t *testing.T) {
 		}
 		var raised list
 		if n.get("/api/v1/alerts", &raised); len(raised.Items) != 0 {
-			t.Errorf("said %+v", raised.Items)
+			t.Errorf("alerts %+v", raised.Items)
 		}
 
 		// The audit log.

@@ -44,7 +44,7 @@ func TestFilesAreReloaded(t *testing.T) {
 	put(people, channels(before))
 	reload("the channels are read again", `read again","file":"`+people)
 	pay("p1")
-	n.eventually("people are told", func() bool { return before.statusList() == "firing" })
+	n.eventually("a notification arrives", func() bool { return before.statusList() == "firing" })
 
 	put(people, "chanels: {}\n")
 	put(hooks, "hooks: [{name: two, subject: hooks.two, scheme: github, secret_file: secret}]\n")
@@ -54,13 +54,13 @@ func TestFilesAreReloaded(t *testing.T) {
 		t.Errorf("a hook that is in the file no more answers %d", status)
 	}
 	pay("p2")
-	n.eventually("people are told as before", func() bool { return before.statusList() == "firing firing" })
+	n.eventually("a notification arrives as before", func() bool { return before.statusList() == "firing firing" })
 
 	put(people, channels(after))
 	reload("the channels are read again", `read again","file":"`+people)
 	pay("p3")
-	n.eventually("others are told", func() bool { return after.statusList() == "firing" })
+	n.eventually("a notification arrives on the other channel", func() bool { return after.statusList() == "firing" })
 	if got := before.statusList(); got != "firing firing" {
-		t.Errorf("those of before are told %s", got)
+		t.Errorf("the earlier channel received %s", got)
 	}
 }

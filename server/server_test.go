@@ -197,12 +197,12 @@ func TestFromEventToAlertToResolved(t *testing.T) {
 			var raised list
 			n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == 1 })
 			if a := raised.Items[0]; a.Key != "p1" || a.Status != "firing" || a.Step != "primary" {
-				t.Errorf("said %+v", a)
+				t.Errorf("alerts %+v", a)
 			}
 			n.call(http.MethodPost, "/api/v1/events/payments.confirmed", `{"id":"p1"}`, nil)
 			n.eventually("a resolved alert", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == 2 })
 			if a := raised.Items[0]; a.Status != "resolved" || len(a.Closes) != 1 {
-				t.Errorf("said %+v", a)
+				t.Errorf("alerts %+v", a)
 			}
 			var history list
 			n.get("/api/v1/history", &history)
@@ -233,10 +233,10 @@ func TestManualCancel(t *testing.T) {
 	}
 	n.get("/api/v1/alerts", &raised)
 	if len(raised.Items) != 2 || raised.Items[0].Status != "resolved" || len(raised.Items[0].Closes) != 1 {
-		t.Errorf("what was said is not closed: %+v", raised.Items)
+		t.Errorf("the alert is not resolved: %+v", raised.Items)
 	}
 	if a := raised.Items[0]; a.Severity != "error" || a.Step != "primary" {
-		t.Errorf("it is closed by an alert that is %s, step %v, to others than were told before", a.Severity, a.Step)
+		t.Errorf("it is resolved by an alert that is %s, step %v, on channels without the first alert", a.Severity, a.Step)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestInvalidEventBecomesDeadLetter(t *testing.T) {
 	}
 	for _, l := range letters.Items {
 		if l.Rule != "payment-unconfirmed" || l.Subject != "payments.started" || l.Reason == "" {
-			t.Errorf("a dead letter says %+v", l)
+			t.Errorf("the dead letter is %+v", l)
 		}
 	}
 }
@@ -280,7 +280,7 @@ func TestStartWaitsForMissingDatabase(t *testing.T) {
 	t.Parallel()
 	port := bustest.Port(t)
 	n, ready := startNode(t, server.Config{NATSURL: startNATS(t), DatabaseURL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)})
-	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there yet") })
+	n.eventually("the log names what the node waits for", func() bool { return strings.Contains(n.log.String(), "not there yet") })
 
 	cluster, err := storetest.StartCluster(storetest.Settings{Port: port})
 	if err != nil {
@@ -339,7 +339,7 @@ func TestTakenDefaultPortsAreReplaced(t *testing.T) { // not parallel: it needs 
 	}
 	for _, addr := range []string{server.DefaultHTTPAddr, server.DefaultNATSAddr} {
 		if !strings.Contains(n.log.String(), addr) {
-			t.Errorf("the log does not say that %s is taken", addr)
+			t.Errorf("the log does not name the taken address %s", addr)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestSlowSourceDoesNotDelayOtherRules(t *testing.T) {
 		n.get("/api/v1/sources/slow", &held)
 		return held.State == "down" && held.Error != ""
 	})
-	n.eventually("people are told", func() bool {
+	n.eventually("a notification arrives", func() bool {
 		n.get("/api/v1/alerts?rule=held&limit=500", &raised)
 		return len(raised.Items) == 1
 	})

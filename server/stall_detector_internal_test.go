@@ -218,7 +218,7 @@ func (w *detectorFixture) listAlerts() []futurejobs.ListedAlert {
 func (w *detectorFixture) checkNoAlerts(when string) {
 	w.Helper()
 	for _, a := range w.listAlerts() {
-		w.Errorf("%s: said %s %s: %s", when, a.Key, a.Status, a.Text)
+		w.Errorf("%s: alert %s %s: %s", when, a.Key, a.Status, a.Text)
 	}
 }
 
@@ -227,7 +227,7 @@ func (w *detectorFixture) gapAlerts(topic string) (firing, resolved futurejobs.L
 	w.Helper()
 	listed := slices.DeleteFunc(w.listAlerts(), func(a futurejobs.ListedAlert) bool { return a.Key != topic })
 	if len(listed) != 2 || listed[0].Status != alerts.Firing || listed[1].Status != alerts.Resolved || !slices.Equal(listed[1].Closes, []alerts.ID{listed[0].ID}) {
-		w.Fatalf("said of %s: %+v", topic, listed)
+		w.Fatalf("alerts about %s: %+v", topic, listed)
 	}
 	return listed[0], listed[1]
 }
@@ -276,11 +276,11 @@ func TestTimeWithoutProcessIsMonitoringGap(t *testing.T) {
 				t.Errorf("%s was blind since %s; the process ended at %s", topic, firing.Since, down)
 			}
 			if late := resolved.DecidedAt.Sub(up); late > 30*time.Second {
-				t.Errorf("%s: the end is said %s after the start", topic, late)
+				t.Errorf("%s: the end is reported %s after the start", topic, late)
 			}
 			for _, part := range []string{firing.Since.Format(time.RFC3339), up.UTC().Format("2006-01-02T15:0"), "for 2h", "5 jobs were late"} {
 				if !strings.Contains(resolved.Text, part) {
-					t.Errorf("%q does not say %q", resolved.Text, part)
+					t.Errorf("%q does not contain %q", resolved.Text, part)
 				}
 			}
 		}
@@ -418,10 +418,10 @@ func TestOutageRaisesNoSilentDeviceAlerts(t *testing.T) {
 		page, err := w.store.Alerts(w.Context(), futurejobs.Filter{Rule: "device-silent", Limit: futurejobs.MaxLimit})
 		w.failOn(err)
 		if len(page.Items) != 1 || page.Items[0].Key != "d" {
-			t.Fatalf("said of devices: %+v, want that d is silent", page.Items)
+			t.Fatalf("alerts about devices: %+v, want one about d", page.Items)
 		}
 		if after := page.Items[0].DecidedAt.Sub(up); after < 12*time.Minute || after > 13*time.Minute+time.Second {
-			t.Errorf("that d is silent is said %s after the outage, want 12 to 13 m", after)
+			t.Errorf("the alert about d is raised %s after the outage, want 12 to 13 m", after)
 		}
 	})
 }

@@ -85,14 +85,14 @@ func TestMonitoringGapIsAlertedOnce(t *testing.T) {
 				var raised []systemAlert
 				n.eventually("it is over with "+topic, func() bool { raised = n.systemAlerts(topic); return len(raised) >= 2 })
 				if len(raised) != 2 || raised[0].Status != "firing" || raised[1].Status != "resolved" || raised[0].Step != "gap" {
-					t.Fatalf("said of %s: %+v", topic, raised)
+					t.Fatalf("alerts about %s: %+v", topic, raised)
 				}
 				if !slices.Equal(raised[1].Closes, []string{raised[0].ID}) {
 					t.Errorf("it closes %v, not %s", raised[1].Closes, raised[0].ID)
 				}
 				for _, a := range raised {
 					if a.Count != jobs || !strings.Contains(a.Text, fmt.Sprintf("; %d jobs were late", jobs)) {
-						t.Errorf("said of %s with %d late jobs: %+v", topic, jobs, a)
+						t.Errorf("alerts about %s with %d late jobs: %+v", topic, jobs, a)
 					}
 				}
 			}

@@ -72,7 +72,7 @@ func TestStartWaitsForDatabaseThatDisconnects(t *testing.T) {
 		}
 	}
 	hand(proxy.Stop)
-	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there any more") })
+	n.eventually("the log names what the node waits for", func() bool { return strings.Contains(n.log.String(), "not there any more") })
 	if err := proxy.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestStartWaitsForDatabaseLostBeforeAccessGate(t *testing.T) { // not parall
 	n, ready := startNodeLogging(t, server.Config{DatabaseURL: database, NATSURL: startNATS(t), HTTPAddr: byDefault}, func(h slog.Handler) slog.Handler {
 		return &warningHandler{h, "the default HTTP address is taken", proxy.Stop}
 	})
-	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there any more") })
+	n.eventually("the log names what the node waits for", func() bool { return strings.Contains(n.log.String(), "not there any more") })
 	if err := proxy.Start(); err != nil {
 		t.Fatal(err)
 	}

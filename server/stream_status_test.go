@@ -82,7 +82,7 @@ func TestStreamsAreShown(t *testing.T) {
 	defer db.Close(context.Background())
 	for _, n := range nodes {
 		n.eventually("the stream is listed as missing", func() bool { s := n.streams()["ORDERS"]; return s.State == web.StreamMissing && s.Problem != "" })
-		n.eventually("it is said that jobs are late", func() bool {
+		n.eventually("late jobs are reported", func() bool {
 			do(db.Exec(t.Context(), `INSERT INTO progress (topic, through_at, late) VALUES ('ingest/ORDERS', now(), 7) ON CONFLICT (topic) DO UPDATE SET late = 7`))
 			s := n.streams()["ORDERS"]
 			return s.OverdueJobs == 7 && !s.StalledSince.IsZero()
@@ -127,6 +127,6 @@ slot: 1s
 	var raised list
 	n.eventually("an alert of the other", func() bool { n.get("/api/v1/alerts?rule=order-unshipped", &raised); return len(raised.Items) > 0 })
 	if len(raised.Items) != 1 || raised.Items[0].Key != "silent" {
-		t.Errorf("said %+v", raised.Items)
+		t.Errorf("alerts %+v", raised.Items)
 	}
 }

@@ -204,7 +204,7 @@ func (w *tenants) jobsAreCounted(t *testing.T) {
 	if held("over0") || held("over19") {
 		t.Error("a job began beyond the quota")
 	}
-	w.eventually("the rule says so", func() bool {
+	w.eventually("the rule shows it", func() bool {
 		return strings.Contains(string(w.callRaw(http.MethodGet, "/api/v1/rules?name=acme-hold", "", w.acme...).body), `"over_quota"`)
 	})
 	if page := w.callRaw(http.MethodGet, "/rules/acme-hold", "", append(slices.Clone(w.acme), "Accept", "text/html")...); !strings.Contains(string(page.body), "Quota exceeded") {
@@ -273,7 +273,7 @@ func (w *tenants) eventsAreCounted(t *testing.T) {
 		refused++
 		w.checkOverQuota(got, http.StatusTooManyRequests)
 		if got.header.Get("Retry-After") == "" {
-			t.Error("a 429 says not when to try again")
+			t.Error("a 429 has no time of the next attempt")
 		}
 	}
 	if refused == 0 {

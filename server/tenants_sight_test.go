@@ -177,7 +177,7 @@ func (w *tenants) boundsAreKept(t *testing.T) {
 	w.eventually("zenith waits for it", func() bool {
 		return w.callRaw(http.MethodGet, "/api/v1/jobs/zenith-late/late", "", w.admin...).status == http.StatusOK
 	})
-	w.eventually("the rule says that it is not run", func() bool {
+	w.eventually("the rule shows that it does not run", func() bool {
 		var letters struct{ Items []letter }
 		w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/dead-letters?rule=acme-late", "", w.admin...).decode(t, &letters)
 		return slices.ContainsFunc(letters.Items, func(l letter) bool {

@@ -187,7 +187,7 @@ func (w *tenants) rulesAreRefused(t *testing.T) {
 				t.Errorf("%s: %+v, want %s\n%s", what, p, at, text)
 			}
 			if strings.Contains(string(got.body), "zenith-late") || strings.Contains(string(got.body), "DEADMAN_EVENTS") {
-				t.Errorf("%s tells of others: %s", what, got.body)
+				t.Errorf("%s shows other tenants: %s", what, got.body)
 			}
 		}
 		yaml := append(w.acme, "Content-Type", "application/yaml")
@@ -237,10 +237,10 @@ func (w *tenants) eventsAreRefused(t *testing.T) {
 		for _, body := range []string{`{"id": "a2"}`, `{}`, `[`} {
 			got := w.callRaw(http.MethodPost, "/api/v1/events/acme.created", body, append(headers, "Content-Type", "application/octet-stream")...)
 			if got.status != http.StatusAccepted || strings.Contains(string(got.body), "zenith") {
-				t.Errorf("%s is told %d %s", who, got.status, got.body)
+				t.Errorf("%s receives %d %s", who, got.status, got.body)
 			}
 			if named := strings.Contains(string(got.body), "acme-late"); named != (who == "acme") {
-				t.Errorf("%s is told %s", who, got.body)
+				t.Errorf("%s receives %s", who, got.body)
 			}
 		}
 	}

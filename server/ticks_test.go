@@ -48,7 +48,7 @@ func TestNodeEmitsTicks(t *testing.T) {
 		return len(raised.Items) > 0
 	})
 	if first := raised.Items[0]; first.Key != "customers" || first.Step != "primary" {
-		t.Errorf("said: %+v", first)
+		t.Errorf("alerts: %+v", first)
 	}
 	type waiting struct {
 		Version int32     `json:"rule_version"`

@@ -39,7 +39,7 @@ func TestVirtualHeartbeatsThroughClockChanges(t *testing.T) {
 		}
 		given = append(given, line{begin.Add(6 * time.Hour), kindUntil, ""})
 		if got := playAlerts(t, devices, nil, given); got.String() != want.String() {
-			t.Errorf("heard:\n%swant:\n%s", got, want)
+			t.Errorf("alerts:\n%swant:\n%s", got, want)
 		}
 	}
 }
@@ -68,7 +68,7 @@ Mon 26 Oct 03:00  until    the morning
 		},
 	} {
 		if got := playAlerts(t, nightly, nil, readTimeline(t, c.given)); got.String() != c.want {
-			t.Errorf("heard:\n%swant:\n%s", got, c.want)
+			t.Errorf("alerts:\n%swant:\n%s", got, c.want)
 		}
 	}
 }
@@ -112,7 +112,7 @@ Mon 02 Mar 11:00  alert    warning resolved: device a recovered after 16m
 Mon 02 Mar 11:07  alert    warning overdue: device a: no heartbeat since 10:55:00 UTC, expected every 10m, grace 2m
 `
 		if got := v.alertLines(); got.String() != want {
-			t.Errorf("heard:\n%swant:\n%s", got, want)
+			t.Errorf("alerts:\n%swant:\n%s", got, want)
 		}
 	})
 }
@@ -149,7 +149,7 @@ Mon 02 Mar 11:10  alert    warning resolved: device a sent its first heartbeat
 Mon 02 Mar 11:32  alert    warning overdue: device b: no heartbeat since 10:30:00 UTC, expected every 1h, grace 2m
 `
 		if got := v.alertLines(); got.String() != want {
-			t.Errorf("heard:\n%swant:\n%s", got, want)
+			t.Errorf("alerts:\n%swant:\n%s", got, want)
 		}
 	})
 }
@@ -182,7 +182,7 @@ Mon 02 Mar 13:00  until    the check
 		},
 	} {
 		if got := playAlerts(t, c.rule+pausing, nil, readTimeline(t, c.given)); got.String() != c.want {
-			t.Errorf("heard:\n%swant:\n%s", got, c.want)
+			t.Errorf("alerts:\n%swant:\n%s", got, c.want)
 		}
 	}
 }

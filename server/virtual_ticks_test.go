@@ -232,7 +232,7 @@ Tue 02 Jun 06:00  alert    warning late: no imports.finished for import products
 `
 	playVirtual(t, rule, nil, given, func(v *virtual) {
 		if got := v.alertLines(); got.String() != want {
-			t.Errorf("heard:\n%swant:\n%s", got, want)
+			t.Errorf("alerts:\n%swant:\n%s", got, want)
 		}
 	})
 }

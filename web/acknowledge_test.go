@@ -107,7 +107,7 @@ func TestAcknowledgementIsOver(t *testing.T) {
 		}
 		for page, wantText := range pages {
 			if got := requestPath(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, wantText) != c.holds {
-				t.Errorf("after %s: %s: %d, it says %q: %t", c.after, page, got.StatusCode, wantText, !c.holds)
+				t.Errorf("after %s: %s: %d, the text is %q: %t", c.after, page, got.StatusCode, wantText, !c.holds)
 			}
 		}
 	}

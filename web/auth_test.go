@@ -236,7 +236,7 @@ func TestPrefixOfStream(t *testing.T) {
 	_, err := s.bus.AlertPublisher.Publish(t.Context(), []alerts.Alert{acme})
 	failOn(t, err)
 	if _, a := f.next(t); a.Rule != "acme-late" {
-		t.Errorf("it is told of %s", a.Rule)
+		t.Errorf("the stream shows %s", a.Rule)
 	}
 }
 

@@ -112,7 +112,7 @@ func TestCountEndsWithNodeNotRequest(t *testing.T) {
 		close(left)
 		synctest.Wait()
 		if c.ends != nil {
-			t.Error("a count goes on when the node stops")
+			t.Error("a count continues when the node stops")
 		}
 	})
 }

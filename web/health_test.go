@@ -32,20 +32,20 @@ func TestReadinessHasNamesForReadersAlone(t *testing.T) {
 	} {
 		for path, status := range map[string]int{"/readyz": 200, "/readyz?all": 503} {
 			if a := requestPath(t, s.Server, "GET", path, "", header...); a.StatusCode != status || a.body != public {
-				t.Errorf("%s is told at %s: %d %s", who, path, a.StatusCode, a.body)
+				t.Errorf("%s receives at %s: %d %s", who, path, a.StatusCode, a.body)
 			}
 		}
 	}
 	for who, header := range map[string][]string{"a reader": s.newToken("reader", "", access.Read), "an admin": s.newToken("ops", "", access.Admin)} {
 		if a := requestPath(t, s.Server, "GET", "/readyz", "", header...); a.StatusCode != 200 || !strings.Contains(a.body, name) || !strings.Contains(a.body, "answers") {
-			t.Errorf("%s is told %d %s", who, a.StatusCode, a.body)
+			t.Errorf("%s receives %d %s", who, a.StatusCode, a.body)
 		}
 	}
 	open := newFixture(t, func(o *web.Options, _ *fixture) {
 		o.Health = func(context.Context) []web.Condition { return []web.Condition{{Name: "sources", Detail: name}} }
 	})
 	if a := requestPath(t, open.Server, "GET", "/readyz", ""); !strings.Contains(a.body, name) {
-		t.Errorf("an open node says %s", a.body)
+		t.Errorf("an open node answers %s", a.body)
 	}
 }
 
@@ -106,14 +106,14 @@ func TestReadinessCauseIsLogged(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/readyz", nil))
 		if body := w.Body.String(); strings.Contains(body, "10.0.0.7") || !strings.Contains(body, condition.Detail) {
-			t.Errorf("everybody is told %s", body)
+			t.Errorf("anonymous callers receive %s", body)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != min(len(wantLogged), 1) {
 			t.Errorf("%d lines are logged: %s", lines, log.String())
 		}
 		for _, part := range wantLogged {
 			if !strings.Contains(log.String(), part) {
-				t.Errorf("the log does not say %q: %s", part, log.String())
+				t.Errorf("the log does not contain %q: %s", part, log.String())
 			}
 		}
 	}

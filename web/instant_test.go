@@ -91,7 +91,7 @@ func TestFailedAnswerIsProblem(t *testing.T) {
 			t.Errorf("%s: %v", name, a.Header)
 		}
 		if a := requestPath(t, s.Server, "GET", "/health", "", htmlHeader...); a.StatusCode != 200 && a.StatusCode != 500 {
-			t.Errorf("%s: the page says %d", name, a.StatusCode)
+			t.Errorf("%s: the page answers %d", name, a.StatusCode)
 		}
 	}
 }

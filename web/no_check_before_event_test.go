@@ -60,7 +60,7 @@ func TestNoCheckBeforeEvent(t *testing.T) {
 				"/entities/" + s.rule.Entity + "?key=a": "no check scheduled until an event arrives", "/jobs": "none scheduled", "/": "none scheduled",
 			} {
 				if got := requestPath(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, wantText) != c.none {
-					t.Errorf("%s: %d, and it says %q: %t", page, got.StatusCode, wantText, !c.none)
+					t.Errorf("%s: %d, and the text is %q: %t", page, got.StatusCode, wantText, !c.none)
 				}
 			}
 		})

@@ -33,7 +33,7 @@ func TestPreviewPageReportsAlertsAndEvents(t *testing.T) {
 			got := visibleWords(postForm(t, s, "/try-rule", c.form).body)
 			for _, wantText := range []string{c.wantText, "One tick, 2026-03-02 14:00:00 UTC, key a"} {
 				if !strings.Contains(got, wantText) {
-					t.Errorf("it does not say %q: %s", wantText, got)
+					t.Errorf("it does not contain %q: %s", wantText, got)
 				}
 			}
 		})

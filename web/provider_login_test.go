@@ -137,7 +137,7 @@ func TestLoginIsBoundToBrowser(t *testing.T) {
 			t.Errorf("%s: %d %v", what, a.StatusCode, b.cookies)
 		}
 		if b.cookies["deadman_login"] != "" {
-			t.Errorf("%s: the login goes on", what)
+			t.Errorf("%s: the login continues", what)
 		}
 	}
 	foreign := p.newBrowser()

@@ -49,7 +49,7 @@ func TestTenantsLeaveReadCapacity(t *testing.T) {
 	want("more than is left to others", take("ann", ""), http.StatusTooManyRequests)
 	want("an answer beyond those of the node", take("eve", ""), http.StatusServiceUnavailable)
 	if full := reads.full(visitorNamed("eve", "").tenant(), true); !strings.Contains(full.Detail, "256 MiB") {
-		t.Errorf("it does not say what is wrong: %s", full.Detail)
+		t.Errorf("the answer does not name the error: %s", full.Detail)
 	}
 	reads.releaseN(visitorNamed("other", "t0-").tenant(), answerRoom)
 	want("a tenant, while others need what is left", take("t6", "t6-"), http.StatusServiceUnavailable)

@@ -75,7 +75,7 @@ func TestReadsAreBounded(t *testing.T) {
 		t.Errorf("beyond the bound of a token: %d %v after %s: %s", a.StatusCode, a.Header, took, a.body)
 	}
 	if !strings.Contains(a.body, "the responses to the token slow") || !strings.Contains(a.body, "at most 64 MiB") {
-		t.Errorf("it does not say what is wrong: %s", a.body)
+		t.Errorf("the answer does not name the error: %s", a.body)
 	}
 	for path, header := range map[string][]string{
 		"/api/v1/jobs": other, "/healthz": nil, "/readyz": slow, "/static/style.css": nil, "/": other,

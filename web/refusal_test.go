@@ -146,7 +146,7 @@ func TestRefused(t *testing.T) {
 			}
 			for _, part := range c.want {
 				if !strings.Contains(p.Detail, part) {
-					t.Errorf("%q does not say %q", p.Detail, part)
+					t.Errorf("%q does not contain %q", p.Detail, part)
 				}
 			}
 			if c.status == 405 && a.Header.Get("Allow") == "" {

@@ -34,7 +34,7 @@ func checkProblem(t *testing.T, a answer, status int, kind web.Kind, parts ...st
 	}
 	for _, part := range parts {
 		if !strings.Contains(p.Detail, part) {
-			t.Errorf("%q does not say %q", p.Detail, part)
+			t.Errorf("%q does not contain %q", p.Detail, part)
 		}
 	}
 	return p
@@ -123,7 +123,7 @@ func TestRefusedRules(t *testing.T) {
 		found = found || d.Pointer == "/triger" && d.Line == 3 && d.Column == 1 && d.Location == "triger"
 	}
 	if !found {
-		t.Errorf("the place is not said: %+v", p.Errors)
+		t.Errorf("the location is missing: %+v", p.Errors)
 	}
 	checkProblem(t, requestPath(t, s.Server, "PUT", path, strings.Replace(paidRule, "paid", "other", 1)), 422, web.RuleInvalid, "other")
 	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/rules", ""), 400, web.BadRequest, "missing")

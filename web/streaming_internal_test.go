@@ -121,7 +121,7 @@ func TestAlertStreamOfStalledClientEnds(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(writeTime / 2):
-		t.Error("a stream to a client that does not read goes on after its token was revoked")
+		t.Error("a stream to a client that does not read continues after its token was revoked")
 	}
 }
 
@@ -138,11 +138,11 @@ func TestStreamPermits(t *testing.T) {
 			status = full.Status
 			for _, part := range wantTexts {
 				if !strings.Contains(full.Detail, part) {
-					t.Errorf("it does not say %q: %s", part, full.Detail)
+					t.Errorf("it does not contain %q: %s", part, full.Detail)
 				}
 			}
 			if full.GetHeaders().Get("Retry-After") != "10" {
-				t.Errorf("the client is told to wait for %v", full.GetHeaders())
+				t.Errorf("Retry-After tells the client to wait for %v", full.GetHeaders())
 			}
 		}
 		if status != want {

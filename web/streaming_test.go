@@ -38,7 +38,7 @@ func waitForEnd(t *testing.T, what string, begun answer) {
 		t.Fatalf("%s: %d", what, begun.StatusCode)
 	}
 	tooLong := time.AfterFunc(30*time.Second, func() {
-		t.Errorf("%s goes on", what)
+		t.Errorf("%s continues", what)
 		_ = begun.Body.Close()
 	})
 	defer tooLong.Stop()
@@ -138,7 +138,7 @@ func TestStreamsOfTokenAreBounded(t *testing.T) {
 			a := answer{full.Response, string(body)}
 			checkProblem(t, a, 429, web.TooManyRequests, "the token greedy", "close one of them")
 			if a.Header.Get("Retry-After") != "10" {
-				t.Errorf("%s: the client is told to wait %q", path, a.Header.Get("Retry-After"))
+				t.Errorf("%s: Retry-After tells the client to wait %q", path, a.Header.Get("Retry-After"))
 			}
 		}
 		if a := openStream(t, s.URL+path, other...); a.StatusCode != http.StatusOK {

@@ -33,6 +33,6 @@ func TestOwnToken(t *testing.T) {
 		}
 	}
 	if got := get[web.TokenSelf](t, newFixture(t).Server, "/api/v1/tokens/self"); !got.Open || got.Name != access.Loopback || len(got.Scopes) != len(access.Scopes) {
-		t.Errorf("an open node says %+v", got)
+		t.Errorf("an open node answers %+v", got)
 	}
 }

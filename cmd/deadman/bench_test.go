@@ -25,7 +25,7 @@ func TestBench(t *testing.T) {
 	}
 	for _, want := range []string{"RESULT deadman-finish floor n=200 ", "RESULT deadman-mixed engine n=200 ", "\nMeasured on SQLite in /tmp:\nSHAPE ", "RATIO", "MEMORY"} {
 		if !strings.Contains(text.out, want) {
-			t.Errorf("it does not say %q:\n%s", want, text.out)
+			t.Errorf("it does not contain %q:\n%s", want, text.out)
 		}
 	}
 	values := runBinary(t, nil, append(args, "-o", "json")...)
@@ -122,7 +122,7 @@ func TestBenchIsInterrupted(t *testing.T) {
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
-		t.Error("it says nothing")
+		t.Error("the output is empty")
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)

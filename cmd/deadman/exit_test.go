@@ -101,7 +101,7 @@ func TestExitCodes(t *testing.T) {
 			}
 			for _, part := range c.wantTexts {
 				if !strings.Contains(got.out+got.err, part) {
-					t.Errorf("it does not say %q", part)
+					t.Errorf("it does not contain %q", part)
 				}
 			}
 			if c.code != 0 && c.code != 3 && got.out != "" {
@@ -180,7 +180,7 @@ func TestTokenIsSentToConfiguredNodeOnly(t *testing.T) {
 		}
 		for _, part := range append(wantTexts, "DEADMAN_URL") {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %v does not say %q", what, err, part)
+				t.Errorf("%s: %v does not contain %q", what, err, part)
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func (r result) check(t *testing.T, args []string, code int, parts ...string) {
 	}
 	for _, part := range parts {
 		if !strings.Contains(r.out+r.err, part) {
-			t.Errorf("%v does not say %q:\n%s%s", args, part, r.out, r.err)
+			t.Errorf("%v does not contain %q:\n%s%s", args, part, r.out, r.err)
 		}
 	}
 }

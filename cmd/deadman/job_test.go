@@ -137,7 +137,7 @@ func TestDeadLetter(t *testing.T) {
 		`body           "\xff\xfe" (not UTF-8)`, "order-unshipped",
 	} {
 		if !strings.Contains(shown, part) {
-			t.Errorf("it does not say %q:\n%s", part, shown)
+			t.Errorf("it does not contain %q:\n%s", part, shown)
 		}
 	}
 	if d := readJSON[web.DeadLetter](n, "dead-letter", "get", "1"); d.ID != 1 || d.Reason == "" {
@@ -156,7 +156,7 @@ func TestSummaryOfDeadLetters(t *testing.T) {
 	}
 	for _, want := range []string{"stream, message 11", "17 refused events, up to message 30; they are not stored and cannot be retried", "2026-03-02 12:00:01 UTC"} {
 		if !strings.Contains(strings.ReplaceAll(out.String(), "ORDERS", "stream"), want) {
-			t.Errorf("it does not say %q:\n%s", want, out.String())
+			t.Errorf("it does not contain %q:\n%s", want, out.String())
 		}
 	}
 	if strings.Contains(out.String(), "body") {

@@ -68,7 +68,7 @@ func TestLintQueriesSources(t *testing.T) {
 			got := runInProcess(t, c.input, nil, args...)
 			got.check(t, args, c.code, c.wantTexts...)
 			if c.unwanted != "" && strings.Contains(got.out+got.err, c.unwanted) {
-				t.Errorf("it says %q: %+v", c.unwanted, got)
+				t.Errorf("the text is %q: %+v", c.unwanted, got)
 			}
 			inJSON := runInProcess(t, c.input, nil, append(args, "-o", "json")...)
 			if c.code != 1 && strings.Contains(inJSON.out, `"warnings"`) != strings.Contains(got.out, "warning:") {

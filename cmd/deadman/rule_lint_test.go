@@ -46,7 +46,7 @@ func TestLintReportsUncheckedParts(t *testing.T) {
 	} {
 		args := append([]string{"rule", "lint", "-"}, c.args...)
 		if got := runInProcess(t, c.input, nil, args...); got.err != c.wantText || got.code != 0 {
-			t.Errorf("%v: exit %d, it says %q, want %q", args, got.code, got.err, c.wantText)
+			t.Errorf("%v: exit %d, the text is %q, want %q", args, got.code, got.err, c.wantText)
 		}
 		got := runInProcess(t, c.input, nil, append(args, "-o", "json")...)
 		if strings.Contains(got.out, `"unchecked_calendars"`) != (c.wantText != "") || got.err != "" {

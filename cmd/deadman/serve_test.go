@@ -39,7 +39,7 @@ func TestServeBeyondLoopback(t *testing.T) {
 	n.run(t, "rule", "list").check(t, nil, 0, "no rules")
 	n.stop(t)
 	if !strings.Contains(n.log.String(), "HTTP API requires no token") {
-		t.Errorf("it does not say that it is open:\n%s", n.log)
+		t.Errorf("the log does not warn that the node is open:\n%s", n.log)
 	}
 }
 

@@ -168,7 +168,7 @@ func TestWrongSettings(t *testing.T) {
 			}
 			for _, part := range c.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q does not say %q", err, part)
+					t.Errorf("%q does not contain %q", err, part)
 				}
 			}
 			if misuse := (usageError{}); !errors.As(err, &misuse) {

@@ -40,7 +40,7 @@ func TestAdvice(t *testing.T) {
 			}
 			for i, want := range c.want {
 				if !strings.Contains(got[i], "Set "+want) {
-					t.Errorf("%q does not say %q", got[i], want)
+					t.Errorf("%q does not contain %q", got[i], want)
 				}
 			}
 		})

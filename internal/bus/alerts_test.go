@@ -168,7 +168,7 @@ func TestPurgedAlertIsPublishedAgain(t *testing.T) {
 	sent, err := b.AlertPublisher.Publish(t.Context(), batch)
 	var refusal *alerts.RejectedError
 	if !errors.As(err, &refusal) || len(refusal.Alerts) != 2 || len(sent) != 1 {
-		t.Errorf("%d of 3 are said to be published: %v", len(sent), err)
+		t.Errorf("%d of 3 are reported as published: %v", len(sent), err)
 	}
 	for begun := time.Now(); err != nil && time.Since(begun) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
 		_, err = b.AlertPublisher.Publish(t.Context(), batch)

@@ -214,7 +214,7 @@ func TestUncleanStop(t *testing.T) {
 	}
 	defer again.Close()
 	if strings.Contains(logged.String(), "level=WARN") || strings.Count(logged.String(), "not a clean one") != 1 {
-		t.Errorf("said %s", logged)
+		t.Errorf("logged %s", logged)
 	}
 	if got := drain(t, connect(t, again), bus.EventsStream, 0, "orders.created"); len(got) != 2 {
 		t.Errorf("%d events, want 2", len(got))

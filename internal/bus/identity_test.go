@@ -180,7 +180,7 @@ func TestUnusableFiles(t *testing.T) {
 		}
 		for _, part := range c.wantTexts {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %v does not say %q", name, err, part)
+				t.Errorf("%s: %v does not contain %q", name, err, part)
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func TestOversizedAlertIsShortened(t *testing.T) {
 				t.Errorf("said %s %q", got[0].ID, got[0].Text)
 			}
 			if got[1].Text != alert(1).Text || strings.Count(logged.String(), large.ID.String()) != 1 {
-				t.Errorf("the one behind it says %q; logged was %s", got[1].Text, logged)
+				t.Errorf("the one behind the text is %q; logged was %s", got[1].Text, logged)
 			}
 		})
 	}

@@ -30,7 +30,7 @@ func TestServerWithToken(t *testing.T) {
 	}
 	defer s.Close()
 	if !strings.Contains(log.String(), "chmod 600") || strings.Contains(log.String(), token) {
-		t.Errorf("of a token that everybody may read, it says %s", log)
+		t.Errorf("of a token that everybody may read, the text is %s", log)
 	}
 	publish(t, connectBound(t, s), "orders.created")
 

@@ -42,7 +42,7 @@ func TestUsersLogIn(t *testing.T) {
 	data, log := bustest.Dir(t), &bustest.Log{}
 	s := newGuardedServer(t, data, log)
 	if !s.Guarded() {
-		t.Error("it says that it answers everybody")
+		t.Error("the log claims that every client is accepted")
 	}
 	b := connect(t, s) // the node needs no file
 	publishAndBind(t, b)
@@ -181,7 +181,7 @@ func TestSecretsOfUsers(t *testing.T) {
 	if runtime.GOOS != "windows" {
 		for wantText, user := range map[string]string{"another took its place": bus.UserAcks, "was open to a group": bus.UserAlerts} {
 			if line := regexp.MustCompile(".*"+wantText+".*").FindAllString(log.String(), -1); len(line) != 1 || !strings.Contains(line[0], filepath.Join(dir, user)) {
-				t.Errorf("of %s it says %s", user, log)
+				t.Errorf("of %s the text is %s", user, log)
 			}
 		}
 	}

@@ -28,7 +28,7 @@ func TestReceivingSince(t *testing.T) {
 		t.Error("nobody knows whether it was heard before it was read, and it is said to be")
 	}
 	if again := w.receivingSince(); !again.Equal(first) {
-		t.Errorf("it is heard since %s, and then since %s", first, again)
+		t.Errorf("it is received since %s, and then since %s", first, again)
 	}
 	n.stop()
 	w.start()
@@ -43,7 +43,7 @@ func TestReceivingSince(t *testing.T) {
 	testwait.Until(t, "the broker is back", func() bool { return w.bus.Conn.ConnectedFor() > 0 })
 	since := w.receivingSince()
 	if !since.After(first) {
-		t.Errorf("the broker was away, and it is heard since %s", since)
+		t.Errorf("the broker was away, and it is received since %s", since)
 	}
 
 	if err := w.js().DeleteStream(t.Context(), bus.EventsStream); err != nil {

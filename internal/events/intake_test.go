@@ -359,7 +359,7 @@ func TestBrokerReconnects(t *testing.T) {
 	w.waitUntilCaughtUp(bus.EventsStream, 5)
 	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")
 	w.server.Close()
-	testwait.Until(t, "the status says so", func() bool {
+	testwait.Until(t, "the status shows it", func() bool {
 		s := n.Status()
 		return len(s) == 1 && s[0].Err != nil && s[0].Seq == 5
 	})
@@ -377,5 +377,5 @@ func TestBrokerReconnects(t *testing.T) {
 		s := n.Status()
 		return len(s) == 1 && s[0].Err == nil && s[0].Seq == 10
 	})
-	testwait.Until(t, "marking goes on", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(through) })
+	testwait.Until(t, "marking continues", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(through) })
 }

@@ -162,7 +162,7 @@ func TestRuleChangesItsLine(t *testing.T) {
 			}
 		}
 		if listed := w.systemAlerts(); len(listed) != 0 {
-			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
+			t.Errorf("nothing was lost, and an alert was raised: %s", listed[0].Text)
 		}
 		w.checkUnchanged()
 	})

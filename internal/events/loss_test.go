@@ -103,7 +103,7 @@ func TestOverflowBehindSlowDatabaseIsAlerted(t *testing.T) {
 				n.stop()
 				pending, _ := w.jobs()
 				if got := pending + w.lostEvents(); pending >= 203 || got != 203 {
-					t.Errorf("of 203 events %d became jobs, and the alerts say that %d were lost: %+v", pending, w.lostEvents(), w.systemAlerts())
+					t.Errorf("of 203 events %d became jobs, and the alerts report %d lost ones: %+v", pending, w.lostEvents(), w.systemAlerts())
 				}
 				for _, a := range w.systemAlerts() {
 					if a.Key != "stream/ORDERS" || a.Severity != alerts.Error || !strings.Contains(a.Text, "order-unshipped") {
@@ -176,7 +176,7 @@ func TestLossInMiddleIsAlerted(t *testing.T) {
 				n.stop()
 				// The limit per subject removes x as well.
 				if got := w.lostEvents(); got != 10 && !(cfg.MaxMsgsPerSubject > 0 && got == 11) {
-					t.Errorf("10 events were lost, and the alerts say %d: %+v", got, w.systemAlerts())
+					t.Errorf("10 events were lost, and the alerts report %d: %+v", got, w.systemAlerts())
 				}
 				w.checkGap("ORDERS", "events on order.created, order.shipped")
 			})

@@ -158,7 +158,7 @@ func TestDeletedStreamIsAlerted(t *testing.T) {
 		w.publishIDs("order.created", 0, 5)
 		w.waitForJobs(5, 0)
 		s.remove("ORDERS")
-		testwait.Until(t, "the status says so", func() bool {
+		testwait.Until(t, "the status shows it", func() bool {
 			all := n.Status()
 			return len(all) == 1 && errors.Is(all[0].Err, events.ErrGone)
 		})

@@ -144,7 +144,7 @@ func TestSubjectMoves(t *testing.T) {
 		w.waitUntilCaughtUp("B", w.publish("order.shipped", `{"id":29}`))
 		w.checkJobs(50-17, 17)
 		if listed := w.systemAlerts(); len(listed) != 0 {
-			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
+			t.Errorf("nothing was lost, and an alert was raised: %s", listed[0].Text)
 		}
 	})
 }
@@ -205,7 +205,7 @@ func TestCapturedSubjectGetsStream(t *testing.T) {
 		}
 		want := map[string]int{"stream/ORDERS lost": 2, "stream/DEADMAN_EVENTS lost": 2, "subject/order.created captured": 2, "subject/order.shipped captured": 2}
 		if fmt.Sprint(raised) != fmt.Sprint(want) {
-			t.Errorf("said %v, want %v", raised, want)
+			t.Errorf("alerts %v, want %v", raised, want)
 		}
 	})
 }
@@ -285,7 +285,7 @@ func TestRulesChangeWhileEventsFlow(t *testing.T) {
 		w.waitUntilCaughtUp(bus.EventsStream, w.publish("order.shipped", `{"id":0}`))
 		w.checkJobs(sent-1+8*5+4, 4*5+1)
 		if listed := w.systemAlerts(); len(listed) != 0 {
-			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
+			t.Errorf("nothing was lost, and an alert was raised: %s", listed[0].Text)
 		}
 	})
 }
@@ -330,7 +330,7 @@ func TestSubjectMovesWhileEventsFlow(t *testing.T) {
 		w.waitForJobs(orders+parcels, 0)
 		w.checkJobs(orders+parcels, 0)
 		if listed := w.systemAlerts(); len(listed) != 0 {
-			t.Errorf("nothing was lost, and it was said: %s", listed[0].Text)
+			t.Errorf("nothing was lost, and an alert was raised: %s", listed[0].Text)
 		}
 	})
 }

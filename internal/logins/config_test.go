@@ -111,7 +111,7 @@ func TestLoginFileIsRefused(t *testing.T) {
 			}
 		}
 		if strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("the error says the secret: %v", err)
+			t.Errorf("the error shows the secret: %v", err)
 		}
 	}
 }

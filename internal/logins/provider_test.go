@@ -186,7 +186,7 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 		if got, err := finish(t, i, p); !errors.Is(err, logins.ErrProvider) && !errors.Is(err, logins.ErrPerson) || got.Name != "" {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		} else if strings.Contains(err.Error(), "access-token-of") || strings.Contains(err.Error(), "eyJ") || strings.Contains(err.Error(), logintest.Secret) {
-			t.Errorf("%s: the error tells a secret: %v", name, err)
+			t.Errorf("%s: the error shows a secret: %v", name, err)
 		}
 	}
 	i.Claims(nil)

@@ -368,7 +368,7 @@ func TestReasonsHaveNoSecrets(t *testing.T) {
 			t.Errorf("a server that is gone took a message: %v", err)
 		}
 		if strings.Contains(reason, "sEcReT") {
-			t.Errorf("%s: it says %q", c.Kind, reason)
+			t.Errorf("%s: the text is %q", c.Kind, reason)
 		}
 	}
 }

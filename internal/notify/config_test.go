@@ -77,10 +77,10 @@ routes:
 			}
 			for i, line := range lines {
 				if i < len(c.wantTexts) && !strings.Contains(line, c.wantTexts[i]) {
-					t.Errorf("it says\n%s\nwant\n%s", line, c.wantTexts[i])
+					t.Errorf("the text is\n%s\nwant\n%s", line, c.wantTexts[i])
 				}
 				if strings.Contains(line, "sEcReT") {
-					t.Errorf("a secret is said: %s", line)
+					t.Errorf("a secret is shown: %s", line)
 				}
 			}
 		})

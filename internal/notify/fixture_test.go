@@ -214,7 +214,7 @@ func (w *fixture) alertOf(key string) alerts.Alert {
 	page, err := w.Alerts(w.t.Context(), futurejobs.Filter{Key: key, Entity: "order"})
 	w.must(err)
 	if len(page.Items) == 0 {
-		w.t.Fatalf("nothing was said about %s", key)
+		w.t.Fatalf("no alert about %s", key)
 	}
 	return page.Items[0].Alert
 }

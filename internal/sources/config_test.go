@@ -175,10 +175,10 @@ func TestBadFiles(t *testing.T) {
 			}
 			for i, line := range lines {
 				if i < len(c.wantTexts) && !strings.Contains(line, ":"+c.wantTexts[i]) {
-					t.Errorf("it says\n%s\nwant\n%s", line, c.wantTexts[i])
+					t.Errorf("the text is\n%s\nwant\n%s", line, c.wantTexts[i])
 				}
 				if strings.Contains(line, "sesame") {
-					t.Errorf("a secret is said: %s", line)
+					t.Errorf("a secret is shown: %s", line)
 				}
 			}
 		})

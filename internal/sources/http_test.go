@@ -148,7 +148,7 @@ func TestHTTPErrors(t *testing.T) {
 			checkLines(t, []string{"{}", k.want, "{}"}, lines(found, err))
 			for _, f := range found {
 				if f.Err != nil && strings.Contains(f.Err.Error(), token) {
-					t.Errorf("it tells the secret: %v", f.Err)
+					t.Errorf("the error shows the secret: %v", f.Err)
 				}
 			}
 		})

@@ -101,7 +101,7 @@ func TestExcessivePermissionsAreReported(t *testing.T) {
 		}
 		for _, part := range wantTexts {
 			if !strings.Contains(got, part) {
-				t.Errorf("%q: %q does not say %q", grants, got, part)
+				t.Errorf("%q: %q does not contain %q", grants, got, part)
 			}
 		}
 	}

@@ -91,7 +91,7 @@ func TestDataFolderOfAnotherUserIsRefused(t *testing.T) {
 			}
 			for _, part := range []string{given + " belongs to another user", "(12345)", "chown -hR 0 " + dir} {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s: %v does not say %q", name, err, part)
+					t.Errorf("%s: %v does not contain %q", name, err, part)
 				}
 			}
 		}

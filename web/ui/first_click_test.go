@@ -214,7 +214,7 @@ func TestRulePageShowsTriggerAndAlertTimes(t *testing.T) {
 		goes, _, _ = strings.Cut(goes, "Try it")
 		for _, what := range wantTexts {
 			if !strings.Contains(html.UnescapeString(goes), what) {
-				t.Errorf("%s does not say %q: %s", rule, what, goes)
+				t.Errorf("%s does not contain %q: %s", rule, what, goes)
 			}
 		}
 	}

@@ -57,10 +57,10 @@ func TestFailedJobActions(t *testing.T) {
 	}
 	var over web.Page[web.EndedJob]
 	if callAPI(t, home, "GET", "/history?key=1", "", "", &over); len(over.Items) != 1 || over.Items[0].Reason != "by "+access.Loopback {
-		t.Errorf("the history does not say who cancelled it: %+v", over.Items)
+		t.Errorf("the history does not name who cancelled it: %+v", over.Items)
 	}
 	if status, content := requestPage(t, "GET", home+"/entities/order?key=1", ""); status != 200 || !strings.Contains(content, "<bdi>by "+access.Loopback+"</bdi>") {
-		t.Errorf("the page does not say who cancelled it: %d %s", status, content)
+		t.Errorf("the page does not name who cancelled it: %d %s", status, content)
 	}
 	var left web.Page[web.Job]
 	if callAPI(t, home, "GET", "/jobs", "", "", &left); len(left.Items) != 1 || left.Items[0].Key != "3" {
@@ -128,7 +128,7 @@ escalate:
 		"do=check&job=parcel-out/INb&job=parcel-out/OUTa&job=parcel-out/OUTb&back=/jobs":  "3 jobs were checked: 1 ended, 2 still pending.",
 	} {
 		if status, content := requestPage(t, "POST", home+"/jobs", form); status != 200 || !strings.Contains(content, want) {
-			t.Errorf("%s: it does not say %q: %d %s", form, want, status, content)
+			t.Errorf("%s: it does not contain %q: %d %s", form, want, status, content)
 		}
 	}
 }

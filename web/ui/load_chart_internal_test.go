@@ -49,7 +49,7 @@ func TestLoadChartMarksSpike(t *testing.T) {
 		t.Errorf("the herd: %+v", d.Herd)
 	}
 	if d.Most != "100,000" || d.Half != "50,000" || d.Summary != "40 checked, 100,030 planned" {
-		t.Errorf("it says %q, and the axis %q and %q", d.Summary, d.Most, d.Half)
+		t.Errorf("the text is %q, and the axis %q and %q", d.Summary, d.Most, d.Half)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestLoadChartShowsOverdue(t *testing.T) {
 		t.Errorf("late: %+v, at worst %s", d.Latenesses, d.Worst)
 	}
 	if d.Summary != "160 checked, 20 planned, 50 overdue, at most 3 m 10 s late" {
-		t.Errorf("it says %q", d.Summary)
+		t.Errorf("the text is %q", d.Summary)
 	}
 	want := loadRow{From: noon.Truncate(time.Hour).Add(-2 * time.Hour), Checks: 100, Alerts: 7, MaxLateness: 190 * time.Second}
 	if len(d.Rows) != 3 || d.Rows[0] != want || d.Rows[1].Over != 50 || d.Rows[2].Due != 20 || d.Rows[1].LagText() != "" {

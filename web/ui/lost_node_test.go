@@ -35,7 +35,7 @@ func TestLostNode(t *testing.T) {
 	const raised = `document.querySelector("tr[id^=alert-] time").innerText`
 	stopped := evaluate[string](b, raised)
 	if later := evaluate[string](b, `new Promise((done) => setTimeout(() => done(`+raised+`), 3000))`); later != stopped {
-		t.Errorf("a time goes on from %q to %q", stopped, later)
+		t.Errorf("a time continues from %q to %q", stopped, later)
 	}
 	b.checkAccessibility("a page without its node")
 	b.screenshot("lost-node")

@@ -86,6 +86,6 @@ func TestOutageAlert(t *testing.T) {
 	serveBody(t, shop, `{"status": "PAID"}`)
 	b.waitForText("closed", "source shop answered again")
 	if strings.Contains(b.text(), "The outage is open") {
-		t.Errorf("it is over, and goes on:\n%s", b.text())
+		t.Errorf("the outage is over, and the page still shows it:\n%s", b.text())
 	}
 }

@@ -106,7 +106,7 @@ func TestConflict(t *testing.T) {
 	b.click("button.main") // now it replaces their version
 	b.waitForText("Rule saved.", "Changes in the newest version", "+early: 2h", "3, saved")
 	if text := b.text(); strings.Count(text, "Rule saved.") != 1 {
-		t.Errorf("it is said more than once: %s", text)
+		t.Errorf("it is shown more than once: %s", text)
 	}
 }
 

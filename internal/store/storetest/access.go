@@ -71,7 +71,7 @@ func tokensAreKept(t *testing.T, w *fixture) {
 	entries := auditEntries(w, access.AuditFilter{Object: "token/*"})
 	want := "id " + full.ID + "; scopes read, events, rules, admin; rules acme-*; subjects acme.>, ü.*; publish none; sources none; handlers none; expires " + full.ExpiresAt.Format(time.RFC3339)
 	if len(entries) != 2 || entries[0].Detail != want || entries[1].Detail != "id "+plain.ID+"; scopes read; never expires" {
-		t.Errorf("the audit says %+v", entries)
+		t.Errorf("the audit has %+v", entries)
 	}
 }
 
@@ -157,7 +157,7 @@ func tokensAreRevoked(t *testing.T, w *fixture) {
 		t.Errorf("audit (-want +got):\n%s", diff)
 	}
 	if got := auditEntries(w, access.AuditFilter{Action: "token.revoke", Limit: 1}); got[1].Detail != "id "+byID.ID {
-		t.Errorf("the audit says %+v", got)
+		t.Errorf("the audit has %+v", got)
 	}
 }
 

@@ -80,6 +80,6 @@ func newJobsAreNotAcknowledged(t *testing.T, w *fixture) {
 	w.applyManually(acknowledges(w, "a", w.one("a").Alerts[0], checks.Forever))
 	w.applyManually(actionEffect(w, w.rule, "a", w.slot(), futurejobs.Start{Job: w.job(w.rule, "a", w.slot()), Restart: true, Close: resolvedEnd.Close}))
 	if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); got.Ack != nil || !got.AckedUntil.IsZero() {
-		t.Errorf("a wait that began anew is acknowledged: %+v, until %s", got.Ack, got.AckedUntil)
+		t.Errorf("a job that began again is acknowledged: %+v, until %s", got.Ack, got.AckedUntil)
 	}
 }

@@ -135,7 +135,7 @@ func applyKeepsExistingJobs(t *testing.T, w *fixture) {
 	start.Restart = true
 	again.Action = start
 	if got := w.applyManually(w.starting(w.rule, "c", w.slot()), again); got.Created != 2 || got.Restarted != 1 {
-		t.Errorf("a wait that begins anew: %+v", got)
+		t.Errorf("a job that begins again: %+v", got)
 	}
 	if b := w.one("b"); !b.FirstCheckAt.Equal(w.slot().Add(time.Hour)) {
 		t.Errorf("its first check is at %s", b.FirstCheckAt)

@@ -62,7 +62,7 @@ func actionsAreAudited(t *testing.T, w *fixture) {
 		t.Errorf("audited (-want +got):\n%s", diff)
 	}
 	if ended := w.ended(); len(ended) != 1 || ended[0].Outcome != checks.Cancelled || ended[0].Reason != "by ada" {
-		t.Errorf("the history does not say who cancelled it: %+v", ended)
+		t.Errorf("the history does not name who cancelled it: %+v", ended)
 	}
 }
 

@@ -126,6 +126,6 @@ func lettersAreDropped(t *testing.T, w *fixture) {
 	}
 	want := fmt.Sprintf("[dead-letter 2 dropped dead-letter 2 dropped of rule r0 dead-letter 1 dropped of rule r1 on orders.9 dead-letter/%d ]", kept[0].ID)
 	if got := fmt.Sprint(texts); got != want {
-		t.Errorf("the audit says %s, want %s", got, want)
+		t.Errorf("the audit has %s, want %s", got, want)
 	}
 }

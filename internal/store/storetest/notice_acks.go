@@ -21,7 +21,7 @@ func acknowledgementsAreSentOnce(t *testing.T, w *fixture) {
 		t.Helper()
 		found := must[[]alerts.JobAck](t)(w.UnroutedAcks(w.ctx(), 10))
 		if len(found) != want {
-			t.Errorf("%d acknowledgements are not told, want %d", len(found), want)
+			t.Errorf("%d acknowledgements are not announced, want %d", len(found), want)
 		}
 		return found
 	}

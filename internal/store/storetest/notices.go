@@ -204,7 +204,7 @@ func resolutionsFollowDeliveries(t *testing.T, w *fixture) {
 	received := must[[]alerts.PriorDelivery](t)(w.PriorDeliveries(w.ctx(), []alerts.Alert{closing}))
 	want := []alerts.PriorDelivery{{Alert: unrouted[0].ID, Channel: hookRoute.Channel, Route: hookRoute.Route, Topic: "order/\x00"}}
 	if diff := cmp.Diff(want, received); diff != "" {
-		t.Errorf("heard (-want +got):\n%s", diff)
+		t.Errorf("alerts (-want +got):\n%s", diff)
 	}
 	if kept := must[[]alerts.Alert](t)(w.Closed(w.ctx(), []alerts.Alert{closing})); len(kept) != 1 || kept[0].ID != unrouted[0].ID {
 		t.Errorf("it closes %v", kept)

@@ -101,7 +101,7 @@ func outagesAreOpenAlerts(t *testing.T, w *fixture) {
 	w.settle(w.reschedule(w.one("a"), w.slot().Add(time.Hour)))
 	for _, rule := range []*futurejobs.Rule{w.rule, other} {
 		if raised := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, rule, 1))); len(raised) != 1 {
-			t.Fatalf("said %d alerts", len(raised))
+			t.Fatalf("%d alerts", len(raised))
 		}
 	}
 	keys := func(f futurejobs.Filter) []string {
@@ -126,7 +126,7 @@ func outagesAreOpenAlerts(t *testing.T, w *fixture) {
 	first := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	_, ended, err := w.CloseOutage(w.ctx(), first, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
 	if w.must(err); !ended {
-		t.Fatal("the outage goes on")
+		t.Fatal("the outage is still open")
 	}
 	want("once one ended", futurejobs.Filter{}, "order-unshipped a", others)
 }

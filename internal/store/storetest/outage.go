@@ -52,7 +52,7 @@ func outagesOpenOnce(t *testing.T, w *fixture) {
 	}
 	all.Wait()
 	if len(raised) != 1 || raised[0].Count != 3 {
-		t.Fatalf("said %+v, want one of the three jobs that are due", raised)
+		t.Fatalf("alerts %+v, want one of the three jobs that are due", raised)
 	}
 	if waiting := w.unpublished(); len(waiting) != 1 || waiting[0].ID != raised[0].ID || waiting[0].Rule != w.rule.Name {
 		t.Errorf("in the outbox: %+v", waiting)
@@ -90,7 +90,7 @@ func outageHitsAreBounded(t *testing.T, w *fixture) {
 		raise := m.Alert
 		m.Alert = func(opened futurejobs.Outage) alerts.Alert { o = opened; return raise(opened) }
 		if raised := must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), m)); len(raised) != 1 {
-			t.Fatalf("said %+v", raised)
+			t.Fatalf("alerts %+v", raised)
 		}
 		return o
 	}
@@ -110,7 +110,7 @@ func outagesEndOnce(t *testing.T, w *fixture) {
 	}
 	raised, ended, err := w.CloseOutage(w.ctx(), first, end(w.rule))
 	if w.must(err); !ended || len(raised) != 1 || raised[0].Count != 2 {
-		t.Fatalf("ended %v, said %+v", ended, raised)
+		t.Fatalf("ended %v, alerts %+v", ended, raised)
 	}
 	if raised, ended, err := w.CloseOutage(w.ctx(), first, end(w.rule)); ended || len(raised) != 0 || err != nil {
 		t.Errorf("ended again: %v, %v, %v", ended, raised, err)
@@ -124,13 +124,13 @@ func outagesEndOnce(t *testing.T, w *fixture) {
 	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), resumed)) // the same job again
 	second := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
 	if len(again) != 1 || again[0].Count != 1 || len(second) != 1 || second[0].Jobs != 0 || second[0].OpenedAt.Equal(first.OpenedAt) {
-		t.Errorf("opened anew: said %+v, open %+v", again, second)
+		t.Errorf("opened again: alerts %+v, open %+v", again, second)
 	}
 
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, w.rule.Version))
 	raised, ended, err = w.CloseOutage(w.ctx(), second[0], end(w.rule))
 	if w.must(err); !ended || len(raised) != 0 {
-		t.Errorf("of a deleted rule: ended %v, said %+v", ended, raised)
+		t.Errorf("of a deleted rule: ended %v, alerts %+v", ended, raised)
 	}
 }
 
@@ -183,7 +183,7 @@ func deletionWaitsForOutageEnd(t *testing.T, w *fixture) {
 	})
 	w.must(err)
 	if !ended || len(raised) != 1 || deleted == nil {
-		t.Fatalf("ended: %t, said %d; the deletion meanwhile: %v, want that it waits", ended, len(raised), deleted)
+		t.Fatalf("ended: %t, alerts %d; the deletion meanwhile: %v, want that it waits", ended, len(raised), deleted)
 	}
 	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, w.rule, 1)))
 	open = must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
@@ -192,7 +192,7 @@ func deletionWaitsForOutageEnd(t *testing.T, w *fixture) {
 	raised, ended, err = w.CloseOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
 	w.must(err)
 	if !ended || len(raised) != 0 || len(w.unpublished()) != before {
-		t.Errorf("after the deletion: ended: %t, said %d", ended, len(raised))
+		t.Errorf("after the deletion: ended: %t, alerts %d", ended, len(raised))
 	}
 }
 

@@ -27,7 +27,7 @@ func retentionPrunes(t *testing.T, w *fixture) {
 		t.Errorf("pruned what is young: %+v", got)
 	}
 	if got := must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{})); got != (store.Pruned{}) {
-		t.Errorf("pruned though told to keep for ever: %+v", got)
+		t.Errorf("pruned although the retention is unlimited: %+v", got)
 	}
 	if got, want := prune(w, -3*futurejobs.Day), (store.Pruned{History: 2, Alerts: 2, DeadLetters: 1}); got != want {
 		t.Errorf("pruned %+v, want %+v", got, want)

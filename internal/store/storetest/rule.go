@@ -83,7 +83,7 @@ func versionsArePruned(t *testing.T, w *fixture) {
 	}
 	changes := must[rules.Changes](t)(w.Changes(w.ctx(), before))
 	if !changes.All || len(changes.Saved) != 103 {
-		t.Fatalf("nodes read %d versions anew, all: %t; want 103", len(changes.Saved), changes.All)
+		t.Fatalf("nodes read %d versions again, all: %t; want 103", len(changes.Saved), changes.All)
 	}
 	for i, want := range []int32{1, 3, 4, 7} {
 		if got := changes.Saved[i]; got.Version != want || got.RuleID != first.ID {

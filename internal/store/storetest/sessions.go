@@ -61,7 +61,7 @@ func sessionsAreKept(t *testing.T, w *fixture) {
 	}
 	entries := auditEntries(w, access.AuditFilter{Action: "session.create"})
 	if len(entries) != 2 || entries[1].Object != "session/"+first.ID || entries[1].Detail != "token ann" {
-		t.Errorf("the audit says %+v", entries)
+		t.Errorf("the audit has %+v", entries)
 	}
 }
 
@@ -79,7 +79,7 @@ func sessionsAreEnded(t *testing.T, w *fixture) {
 	}
 	entries := auditEntries(w, access.AuditFilter{Action: "session.revoke"})
 	if len(entries) != 1 || entries[0].Object != "session/"+ends.ID || entries[0].Detail != "token id "+token.ID {
-		t.Errorf("the audit says %+v", entries)
+		t.Errorf("the audit has %+v", entries)
 	}
 }
 
@@ -220,7 +220,7 @@ func sessionsAreBounded(t *testing.T, w *fixture) {
 		}
 		entries := auditEntries(w, access.AuditFilter{Action: "session.create", Object: "session/" + last.ID})
 		if want := "; ended 1 beyond the limit of 100 sessions"; len(entries) != 1 || !strings.HasSuffix(entries[0].Detail, want) {
-			t.Errorf("the audit says %+v, want %q", entries, want)
+			t.Errorf("the audit has %+v, want %q", entries, want)
 		}
 	}
 	if all := must[[]access.Session](t)(w.Sessions(w.ctx())); len(all) != 2*most+len(others) {

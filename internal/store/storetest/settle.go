@@ -133,7 +133,7 @@ func settleRaisesAlerts(t *testing.T, w *fixture) {
 	}
 	byKey := cmpopts.SortSlices(func(a, b alerts.Alert) bool { return a.Key < b.Key })
 	if diff := cmp.Diff(want, w.unpublished(), byKey, cmpopts.IgnoreFields(alerts.Alert{}, "Place")); diff != "" {
-		t.Errorf("what was said (-want +got):\n%s", diff)
+		t.Errorf("alerts (-want +got):\n%s", diff)
 	}
 }
 
@@ -173,13 +173,13 @@ func settleRefusesInvalidAlerts(t *testing.T, w *fixture) {
 		t.Fatalf("settled %+v, error %v: want an error alone", settled, err)
 	}
 	if waiting, raised := w.all(), w.unpublished(); len(waiting) != 3 || len(raised) != 0 {
-		t.Errorf("%d jobs wait and %d alerts are said after that, want 3 and none", len(waiting), len(raised))
+		t.Errorf("%d jobs wait and %d alerts were raised after that, want 3 and none", len(waiting), len(raised))
 	}
 	if settled := w.settle(b); !cmp.Equal(settled.Jobs, map[int64]bool{b.Job.ID: true}) || settled.Alerts != 1 {
 		t.Errorf("settled %+v after that, want b alone", settled)
 	}
 	if raised := w.unpublished(); len(raised) != 1 {
-		t.Errorf("%d alerts are said, want that of b", len(raised))
+		t.Errorf("%d alerts were raised, want that of b", len(raised))
 	}
 }
 
@@ -228,7 +228,7 @@ func checkSettledExcept(w *fixture, shard int16) {
 		w.t.Errorf("lost %v, want %d", settled.Lost, shard)
 	}
 	if settled.Alerts != len(want) || len(w.unpublished()) != len(want) {
-		w.t.Errorf("%d alerts said to be written, %d are there, want %d", settled.Alerts, len(w.unpublished()), len(want))
+		w.t.Errorf("%d alerts reported as written, %d are there, want %d", settled.Alerts, len(w.unpublished()), len(want))
 	}
 }
 

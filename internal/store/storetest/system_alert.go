@@ -16,7 +16,7 @@ func systemAlertIsResolved(t *testing.T, w *fixture) {
 		t.Helper()
 		a, written, err := w.ResolveSystemAlert(w.ctx(), over)
 		if err != nil || written != want {
-			t.Errorf("said %v, want %v: %v", written, want, err)
+			t.Errorf("alerts %v, want %v: %v", written, want, err)
 		}
 		return a
 	}

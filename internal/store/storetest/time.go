@@ -77,7 +77,7 @@ func futureMarksAreMovedBack(t *testing.T, w *fixture) {
 		w.must(w.RecordGap(w.ctx(), "ORDERS", at))
 	}
 	if c := cursor(w, "ORDERS"); !c.ReadThrough.Equal(past) || !c.ReceivingSince.Equal(past) {
-		t.Errorf("marked through %s, heard since %s, want %s", c.ReadThrough, c.ReceivingSince, past)
+		t.Errorf("marked through %s, received since %s, want %s", c.ReadThrough, c.ReceivingSince, past)
 	}
 }
 
