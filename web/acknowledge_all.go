@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
@@ -58,9 +57,6 @@ type AckAllResult struct {
 	Remaining    int64 `json:"remaining" doc:"Number of matching alerts that the request did not reach in its time. Repeat it."`
 }
 
-// ackAllTime bounds the work of a request. A request is answered within 30 seconds.
-const ackAllTime = 20 * time.Second
-
 func (a *acknowledgeAPI) registerAll(all *operations) {
 	register(all, operation{
 		ID: "acknowledge-alerts", Tag: tagAlerts, Method: "POST", Path: "/alerts/ack", Summary: "acknowledge all open alerts that match",
@@ -81,52 +77,22 @@ func (a *acknowledgeAPI) acknowledgeAll(ctx context.Context, in *struct{ Body Ac
 	}
 	f = filterVisible(ctx, f)
 	f.Now, f.Through, f.Limit = a.now(), in.Body.Through, futurejobs.MaxLimit
-	for end := time.Now().Add(ackAllTime); ; {
-		page, err := a.lists.Alerts(ctx, f)
-		if err != nil {
-			return out, err
-		}
-		if err := a.acknowledgePage(ctx, page.Items, ack, &out); err != nil {
-			return out, err
-		}
-		if f.Cursor = page.Next; f.Cursor == "" {
-			return out, nil
-		}
-		if time.Now().After(end) {
-			return a.withRemaining(ctx, f, out)
-		}
+	next, err := eachPage(ctx, f, a.lists.Alerts, func(page []futurejobs.ListedAlert) error { return a.acknowledgePage(ctx, page, ack, &out) })
+	if err == nil && next != "" {
+		out.Remaining, err = countRemaining(ctx, a.lists, f)
 	}
+	return out, err
 }
 
 // acknowledgePage acknowledges the alerts of a page, except those of outages and of lost data.
 func (a *acknowledgeAPI) acknowledgePage(ctx context.Context, page []futurejobs.ListedAlert, ack futurejobs.Ack, out *AckAllResult) error {
-	ofJobs := make([]futurejobs.ListedAlert, 0, len(page))
-	for _, listed := range page {
-		switch {
-		case futurejobs.IsOutage(listed.Alert):
-			out.Outages++
-			continue
-		case futurejobs.IsLoss(listed.Alert):
-			out.Losses++
-			continue
-		}
-		ofJobs = append(ofJobs, listed)
-	}
+	ofJobs, outages, losses := alertsOfJobs(page)
+	out.Outages += outages
+	out.Losses += losses
 	n, err := a.acks.AcknowledgeAll(ctx, ofJobs, ack)
 	out.Acknowledged += int64(n)
 	if err == nil {
 		out.Ended += int64(len(ofJobs) - n)
 	}
 	return err
-}
-
-// withRemaining adds the number of alerts that are left.
-func (a *acknowledgeAPI) withRemaining(ctx context.Context, f futurejobs.Filter, out AckAllResult) (AckAllResult, error) {
-	counts, err := a.lists.CountOpenAlerts(ctx, f, "")
-	for _, c := range counts {
-		if !c.Outage && !c.Loss {
-			out.Remaining += c.Count
-		}
-	}
-	return out, err
 }

@@ -109,36 +109,22 @@ func (a *filterActionAPI) snooze(ctx context.Context, in *struct{ Body SnoozeAll
 	}
 	f = filterVisible(ctx, f)
 	f.Now, f.Through, f.Cursor, f.Limit = a.now(), in.Body.Through, in.Body.Cursor, futurejobs.MaxLimit
-	for end := time.Now().Add(ackAllTime); ; {
-		page, err := a.lists.Alerts(ctx, f)
-		if err != nil {
-			return out, err
-		}
-		if err := a.snoozePage(ctx, page.Items, until.UTC(), &out); err != nil {
-			return out, err
-		}
-		if f.Cursor = page.Next; f.Cursor == "" {
-			return out, nil
-		}
-		if time.Now().After(end) {
-			out.Next = f.Cursor
-			return a.withRemaining(ctx, f, out)
-		}
+	out.Next, err = eachPage(ctx, f, a.lists.Alerts, func(page []futurejobs.ListedAlert) error { return a.snoozePage(ctx, page, until.UTC(), &out) })
+	if err == nil && out.Next != "" { // a snoozed job keeps its open alert
+		out.Remaining, err = countRemaining(ctx, a.lists, f)
+		out.Remaining = max(0, out.Remaining-out.Snoozed-out.Paused-out.BeyondHorizon)
 	}
+	return out, err
 }
 
 // snoozePage snoozes the jobs of a page of alerts, except those of outages and of lost data.
 func (a *filterActionAPI) snoozePage(ctx context.Context, page []futurejobs.ListedAlert, until time.Time, out *SnoozeAllResult) error {
-	jobs := make([]JobName, 0, len(page))
-	for _, listed := range page {
-		switch {
-		case futurejobs.IsOutage(listed.Alert):
-			out.Outages++
-		case futurejobs.IsLoss(listed.Alert):
-			out.Losses++
-		default:
-			jobs = append(jobs, JobName{listed.Rule, listed.Key})
-		}
+	ofJobs, outages, losses := alertsOfJobs(page)
+	out.Outages += outages
+	out.Losses += losses
+	jobs := make([]JobName, len(ofJobs))
+	for i, listed := range ofJobs {
+		jobs[i] = JobName{listed.Rule, listed.Key}
 	}
 	did, err := a.actions.SnoozeAll(ctx, jobs, until)
 	if err != nil {
@@ -151,18 +137,6 @@ func (a *filterActionAPI) snoozePage(ctx context.Context, page []futurejobs.List
 	return nil
 }
 
-// withRemaining adds the number of alerts that are left: of all matching ones, without those of this request.
-func (a *filterActionAPI) withRemaining(ctx context.Context, f futurejobs.Filter, out SnoozeAllResult) (SnoozeAllResult, error) {
-	counts, err := a.lists.CountOpenAlerts(ctx, f, "")
-	for _, c := range counts {
-		if !c.Outage && !c.Loss {
-			out.Remaining += c.Count
-		}
-	}
-	out.Remaining = max(0, out.Remaining-out.Snoozed-out.Paused-out.BeyondHorizon)
-	return out, err
-}
-
 func (a *filterActionAPI) cancel(ctx context.Context, in *struct{ Body CancelAllRequest }) (out CancelAllResult, err error) {
 	f, err := in.Body.Match.filter()
 	if err != nil {
@@ -170,27 +144,62 @@ func (a *filterActionAPI) cancel(ctx context.Context, in *struct{ Body CancelAll
 	}
 	f = filterVisible(ctx, f)
 	f.Limit = futurejobs.MaxLimit
-	for end := time.Now().Add(ackAllTime); ; {
-		page, err := a.lists.Jobs(ctx, f)
-		if err != nil {
-			return out, err
-		}
-		jobs := make([]JobName, len(page.Items))
-		for i, j := range page.Items {
+	next, err := eachPage(ctx, f, a.lists.Jobs, func(page []futurejobs.ListedJob) error {
+		jobs := make([]JobName, len(page))
+		for i, j := range page {
 			jobs[i] = JobName{j.Rule, j.Key}
 		}
 		n, err := a.actions.CancelAll(ctx, jobs, in.Body.Reason)
-		if err != nil {
-			return out, err
-		}
 		out.Cancelled += int64(n)
 		out.Ended += int64(len(jobs) - n)
-		if f.Cursor = page.Next; f.Cursor == "" {
-			return out, nil
+		return err
+	})
+	out.More = next != ""
+	return out, err
+}
+
+// filterActionTime bounds the work of a request on all that match a filter. A request is answered within 30 seconds.
+const filterActionTime = 20 * time.Second
+
+// eachPage calls do for the pages of a list until its end, or until the time of a request is over: next is the cursor of
+// the rest then.
+func eachPage[T any](ctx context.Context, f futurejobs.Filter, list func(context.Context, futurejobs.Filter) (futurejobs.Page[T], error), do func([]T) error) (next string, err error) {
+	for end := time.Now().Add(filterActionTime); ; {
+		page, err := list(ctx, f)
+		if err != nil {
+			return "", err
 		}
-		if time.Now().After(end) {
-			out.More = true
-			return out, nil
+		if err := do(page.Items); err != nil {
+			return "", err
+		}
+		if f.Cursor = page.Next; f.Cursor == "" || time.Now().After(end) {
+			return f.Cursor, nil
 		}
 	}
+}
+
+// alertsOfJobs returns the alerts that are about jobs, and the numbers of the others.
+func alertsOfJobs(page []futurejobs.ListedAlert) (ofJobs []futurejobs.ListedAlert, outages, losses int64) {
+	for _, listed := range page {
+		switch {
+		case futurejobs.IsOutage(listed.Alert):
+			outages++
+		case futurejobs.IsLoss(listed.Alert):
+			losses++
+		default:
+			ofJobs = append(ofJobs, listed)
+		}
+	}
+	return ofJobs, outages, losses
+}
+
+// countRemaining counts the alerts of jobs that match a filter.
+func countRemaining(ctx context.Context, lists AlertReader, f futurejobs.Filter) (n int64, err error) {
+	counts, err := lists.CountOpenAlerts(ctx, f, "")
+	for _, c := range counts {
+		if !c.Outage && !c.Loss {
+			n += c.Count
+		}
+	}
+	return n, err
 }

@@ -3,7 +3,6 @@ package ui_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -189,19 +188,7 @@ func TestHostileTexts(t *testing.T) {
 // requestPath requests an address and returns the status and the page.
 func requestPath(t *testing.T, at string) (status int, page string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, page, _ = strings.Cut(string(text), "<main")
-	return answer.StatusCode, page
+	status, text := requestText(t, at)
+	_, page, _ = strings.Cut(text, "<main")
+	return status, page
 }
