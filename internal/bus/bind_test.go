@@ -260,3 +260,38 @@ func TestStreamsDeletedDuringSearch(t *testing.T) {
 		t.Errorf("it was there and it was not: %v", found)
 	}
 }
+
+// TestBindCapturesAllAtOnce checks that one call changes the stream once, whatever the number of its subjects.
+func TestBindCapturesAllAtOnce(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	js := bustest.JetStream(t, s.ClientURL())
+	bind(t, b, "first")
+	updates, err := js.Conn().SubscribeSync("$JS.EVENT.ADVISORY.STREAM.UPDATED." + bus.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"first", "parcels.*.sent", "parcels.x.>", "acme.s00"}
+	want := []string{"first", "parcels.*.sent"} // parcels.x.> overlaps
+	for i := range 33 {
+		want = append(want, fmt.Sprintf("acme.s%02d", i))
+		all = append(all, want[len(want)-1])
+	}
+	slices.Sort(want)
+	if reads := bind(t, b, all...); len(reads) != 36 {
+		t.Errorf("%d reads, want one for each subject", len(reads))
+	}
+	if diff := cmp.Diff(want, subjectsOf(t, js, bus.EventsStream)); diff != "" {
+		t.Errorf("captured subjects: %s", diff)
+	}
+	if _, err := updates.NextMsg(10 * time.Second); err != nil {
+		t.Fatalf("no update of the stream: %v", err)
+	}
+	if more, err := updates.NextMsg(200 * time.Millisecond); err == nil {
+		t.Errorf("the stream is updated again: %.200s", more.Data)
+	}
+	bind(t, b, "acme.>", "acme.s01")
+	if diff := cmp.Diff([]string{"acme.>", "first", "parcels.*.sent"}, subjectsOf(t, js, bus.EventsStream)); diff != "" {
+		t.Errorf("a wildcard takes the place of what it includes: %s", diff)
+	}
+}

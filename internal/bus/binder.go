@@ -30,70 +30,92 @@ type Binder struct {
 // Bind implements rules.Binder. It returns one binding per subject and stream, with From as the stream's current last
 // sequence. A subject without a stream is added to DEADMAN_EVENTS.
 func (b *Binder) Bind(ctx context.Context, subjects []string) ([]rules.StreamBinding, error) {
-	reads, err := readsFor(subjects, func(s string) ([]rules.StreamBinding, error) {
-		return whileThere(func() ([]rules.StreamBinding, error) { return b.bind(ctx, s) })
-	})
+	reads, err := readsFor(subjects, func(each []string) ([]rules.StreamBinding, error) { return b.bind(ctx, each) })
 	return reads, unanswered(err)
 }
 
 // Find implements rules.Binder.
 func (b *Binder) Find(ctx context.Context, subjects []string) ([]rules.StreamBinding, error) {
-	reads, err := readsFor(subjects, func(s string) ([]rules.StreamBinding, error) {
-		return whileThere(func() ([]rules.StreamBinding, error) {
-			found, err := b.find(ctx, s)
-			if err != nil {
-				return nil, err
-			}
-			return b.readsOf(ctx, s, found)
-		})
+	reads, err := readsFor(subjects, func(each []string) ([]rules.StreamBinding, error) {
+		found, err := b.find(ctx, each)
+		if err != nil {
+			return nil, err
+		}
+		return b.readsOf(ctx, found)
 	})
 	return reads, unanswered(err)
 }
 
-// find returns the streams that a subject is read from, or none if the subject has to be captured.
-func (b *Binder) find(ctx context.Context, subject string) ([]*jetstream.StreamInfo, error) {
+// carried is a subject with the streams that it is read from; none if it has to be captured.
+type carried struct {
+	subject string
+	streams []*jetstream.StreamInfo
+}
+
+// find lists the streams once for all subjects.
+func (b *Binder) find(ctx context.Context, subjects []string) ([]carried, error) {
 	streams, err := b.streams.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found, err := streamsCarrying(subject, streams)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 && !capturable(subject, nil) {
-		return nil, fmt.Errorf("%w: %q begins with a wildcard, and no stream has such events; name the first token", rules.ErrSubject, subject)
-	}
-	return found, nil
-}
-
-func (b *Binder) bind(ctx context.Context, subject string) ([]rules.StreamBinding, error) {
-	for range bindTries {
-		found, err := b.find(ctx, subject)
+	all := make([]carried, len(subjects))
+	for i, subject := range subjects {
+		found, err := streamsCarrying(subject, streams)
 		if err != nil {
 			return nil, err
 		}
-		if len(found) > 0 && !matchesMore(subject, found) {
-			b.logUncaptured(subject, found)
-			return b.readsOf(ctx, subject, found)
+		if len(found) == 0 && !capturable(subject, nil) {
+			return nil, fmt.Errorf("%w: %q begins with a wildcard, and no stream has such events; name the first token", rules.ErrSubject, subject)
 		}
-		if err := b.events.capture(ctx, subject); err != nil {
+		all[i] = carried{subject, found}
+	}
+	return all, nil
+}
+
+// bind captures all subjects that no stream takes in by one change of the stream.
+func (b *Binder) bind(ctx context.Context, subjects []string) ([]rules.StreamBinding, error) {
+	var missing []string
+	for range bindTries {
+		found, err := b.find(ctx, subjects)
+		if err != nil {
+			return nil, err
+		}
+		missing = nil
+		for _, c := range found {
+			if len(c.streams) == 0 || matchesMore(c.subject, c.streams) {
+				missing = append(missing, c.subject)
+			}
+		}
+		if missing == nil {
+			for _, c := range found {
+				b.logUncaptured(c.subject, c.streams)
+			}
+			return b.readsOf(ctx, found)
+		}
+		if err := b.events.capture(ctx, missing); err != nil {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("bind %s: it was added to %s and is missing; another program changes that stream", subject, EventsStream)
+	return nil, fmt.Errorf("bind %s: it was added to %s and is missing; another program changes that stream", first(missing), EventsStream)
 }
 
 // readsOf asks each stream for its last sequence, because the list of streams may be stale.
-func (b *Binder) readsOf(ctx context.Context, subject string, found []*jetstream.StreamInfo) ([]rules.StreamBinding, error) {
-	reads := make([]rules.StreamBinding, len(found))
-	for i, s := range found {
-		info, err := b.streams.Info(ctx, s.Config.Name)
-		if err != nil {
-			return nil, fmt.Errorf("bind %s: %w", subject, err)
-		}
-		reads[i] = rules.StreamBinding{Subject: subject, Stream: s.Config.Name, From: info.LastSeq, At: info.LastAt, CreatedAt: info.CreatedAt}
-		if reads[i].At.IsZero() {
-			reads[i].At = info.CreatedAt // later than any message of its predecessor
+func (b *Binder) readsOf(ctx context.Context, found []carried) (reads []rules.StreamBinding, err error) {
+	infos := make(map[string]events.Info)
+	for _, c := range found {
+		for _, s := range c.streams {
+			info, known := infos[s.Config.Name]
+			if !known {
+				if info, err = b.streams.Info(ctx, s.Config.Name); err != nil {
+					return nil, fmt.Errorf("bind %s: %w", c.subject, err)
+				}
+				infos[s.Config.Name] = info
+			}
+			read := rules.StreamBinding{Subject: c.subject, Stream: s.Config.Name, From: info.LastSeq, At: info.LastAt, CreatedAt: info.CreatedAt}
+			if read.At.IsZero() {
+				read.At = info.CreatedAt // later than any message of its predecessor
+			}
+			reads = append(reads, read)
 		}
 	}
 	return reads, nil
@@ -200,19 +222,15 @@ func whileThere(read func() ([]rules.StreamBinding, error)) (reads []rules.Strea
 }
 
 // readsFor returns the bindings of all subjects. It resolves each subject once.
-func readsFor(subjects []string, reads func(subject string) ([]rules.StreamBinding, error)) ([]rules.StreamBinding, error) {
+func readsFor(subjects []string, reads func(each []string) ([]rules.StreamBinding, error)) ([]rules.StreamBinding, error) {
 	for _, s := range subjects {
 		if err := checkSubject(s); err != nil {
 			return nil, fmt.Errorf("%w: %w", rules.ErrSubject, err)
 		}
 	}
-	var all []rules.StreamBinding
-	for _, s := range slices.Compact(slices.Sorted(slices.Values(subjects))) {
-		got, err := reads(s)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, got...)
+	each := slices.Compact(slices.Sorted(slices.Values(subjects)))
+	if len(each) == 0 {
+		return nil, nil
 	}
-	return all, nil
+	return whileThere(func() ([]rules.StreamBinding, error) { return reads(each) })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,23 +38,23 @@ type backlog struct {
 	warned bool
 }
 
-// capture adds a subject to DEADMAN_EVENTS.
-func (e *StreamOfEvents) capture(ctx context.Context, subject string) error {
+// capture adds subjects to DEADMAN_EVENTS by one change. It leaves out those that the stream cannot take in beside its own.
+func (e *StreamOfEvents) capture(ctx context.Context, subjects []string) error {
 	ctx, cancel := context.WithTimeout(ctx, lockFor)
 	defer cancel()
 	begun := time.Now()
-	err := e.conn.denied.explain(e.addSubject(ctx, subject), begun, streamAPI("*", EventsStream), consumerAPI("CREATE", EventsStream))
+	err := e.conn.denied.explain(e.addSubjects(ctx, subjects), begun, streamAPI("*", EventsStream), consumerAPI("CREATE", EventsStream))
 	if err != nil {
-		return fmt.Errorf("capture %s in stream %s: %w", subject, EventsStream, err)
+		return fmt.Errorf("capture %.300s in stream %s: %w", strings.Join(subjects, ", "), EventsStream, err)
 	}
-	e.conn.log.Info("events are captured", "subject", subject, "stream", EventsStream)
+	e.conn.log.Info("events are captured", "subjects", subjects, "stream", EventsStream)
 	return nil
 }
 
-func (e *StreamOfEvents) addSubject(ctx context.Context, subject string) error {
+func (e *StreamOfEvents) addSubjects(ctx context.Context, subjects []string) error {
 	_, err := e.conn.js.Stream(ctx, EventsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = e.create(ctx, subject)
+		err = e.create(ctx, withSubjects(nil, subjects))
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node may have created it first
 			return err
 		}
@@ -71,10 +72,11 @@ func (e *StreamOfEvents) addSubject(ctx context.Context, subject string) error {
 		return err
 	}
 	cfg := stream.CachedInfo().Config
-	if covers(subject, cfg.Subjects) {
+	all := withSubjects(cfg.Subjects, subjects)
+	if slices.Equal(all, cfg.Subjects) {
 		return nil
 	}
-	cfg.Subjects = broadest(append(slices.Clone(cfg.Subjects), subject))
+	cfg.Subjects = all
 	_, err = e.conn.js.UpdateStream(ctx, cfg)
 	return err
 }
@@ -84,9 +86,9 @@ const leastEventCap = 64 << 20
 
 // create creates DEADMAN_EVENTS. The stream's limit reserves storage at the broker. If that is too much, the limit
 // is halved, so that rules are served.
-func (e *StreamOfEvents) create(ctx context.Context, subject string) error {
+func (e *StreamOfEvents) create(ctx context.Context, subjects []string) error {
 	for limit := e.conn.opts.EventsBytes; ; limit /= 2 {
-		err := e.replication.create(ctx, e.conn.opts.eventsConfig([]string{subject}, limit))
+		err := e.replication.create(ctx, e.conn.opts.eventsConfig(subjects, limit))
 		switch {
 		case err == nil && limit < e.conn.opts.EventsBytes:
 			e.conn.log.Warn("the broker has little room: the stream of events holds less than it was to; free disk space, then raise its max_bytes",

@@ -74,13 +74,3 @@ func broadest(subjects []string) []string {
 	}
 	return kept
 }
-
-// disjoint reports whether no message can be on two of the subjects.
-func disjoint(subjects []string) bool {
-	for i, s := range subjects {
-		if overlaps(s, subjects[i+1:]) {
-			return false
-		}
-	}
-	return true
-}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/rules"
@@ -102,9 +103,26 @@ func matchesMore(subject string, found []*jetstream.StreamInfo) bool {
 }
 
 // capturable reports whether a stream with subjects can have this one too. The subjects of a stream must not overlap,
-// and must not overlap with the broker's own.
+// and must not overlap with the broker's own. A subject takes the place of those that it includes.
 func capturable(subject string, have []string) bool {
-	return !strings.HasPrefix(subject, "*") && disjoint(broadest(append(slices.Clone(have), subject)))
+	if strings.HasPrefix(subject, "*") {
+		return false
+	}
+	return covers(subject, have) || !slices.ContainsFunc(have, func(h string) bool {
+		return natsserver.SubjectsCollide(h, subject) && !natsserver.SubjectMatchesFilter(h, subject)
+	})
+}
+
+// withSubjects returns the subjects of a stream with further ones that it can have too.
+func withSubjects(have, more []string) []string {
+	all := slices.Clone(have)
+	for _, subject := range more {
+		if covers(subject, all) || !capturable(subject, all) {
+			continue
+		}
+		all = append(slices.DeleteFunc(all, func(h string) bool { return natsserver.SubjectMatchesFilter(h, subject) }), subject)
+	}
+	return all
 }
 
 // capturedPart returns the subjects of streams that take in only a part of a subject. It returns nil if they take in
