@@ -119,9 +119,18 @@ func (p *notifications) channels() web.Channels {
 	return p.notifier
 }
 
-// hasAckLinks reports whether the links in messages of a channel acknowledge alerts.
-func (p *notifications) hasAckLinks(channel string) bool {
-	return p.notifier != nil && p.notifier.HasAckLinks(channel)
+// hasAckLinks reports whether the links in messages of a channel acknowledge alerts or, with the name of a webhook, the
+// buttons whose presses arrive there.
+func (p *notifications) hasAckLinks(channel, hook string) bool {
+	return p.notifier != nil && p.notifier.HasAckLinks(channel, hook)
+}
+
+// zone returns the zone of the times in messages.
+func (p *notifications) zone() *time.Location {
+	if p.notifier == nil {
+		return time.UTC
+	}
+	return p.notifier.Zone()
 }
 
 // buttons returns the buttons of chats; nil without notifications.

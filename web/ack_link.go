@@ -19,8 +19,9 @@ import (
 type AckLinks interface {
 	// Open returns the state of a link's alerts, and changes nothing.
 	Open(ctx context.Context, token string) (acklinks.State, error)
-	// Use acknowledges the alerts of a link. kind is acklinks.Link or Button, and name that of the person, if known.
-	Use(ctx context.Context, token, kind, name string) (acklinks.State, error)
+	// Use acknowledges the alerts of a link, or of a button whose press a webhook received. name is that of the person, if
+	// known.
+	Use(ctx context.Context, token, hook, name string) (acklinks.State, error)
 	// Revoke makes all links invalid.
 	Revoke(ctx context.Context) error
 }
@@ -54,11 +55,8 @@ func (v ackLinkView) Until() string {
 	if v.First.Ack.Active() {
 		return "until it is resolved"
 	}
-	return "until " + v.First.Ack.Until.UTC().Format("2006-01-02 15:04 UTC")
+	return "until " + v.TimeText(v.First.Ack.Until)
 }
-
-// At returns the time of the acknowledgement as text.
-func (v ackLinkView) At() string { return v.First.Ack.At.UTC().Format("2006-01-02 15:04 UTC") }
 
 // Left returns the number of the alerts beside the first one that the link acknowledges.
 func (v ackLinkView) Left() int { return v.Open - 1 }
@@ -72,7 +70,7 @@ func (a *ackLinkPages) use(w http.ResponseWriter, r *http.Request) {
 	name := formOf(r).Get("name")
 	ctx := access.As(r.Context(), access.Actor{Addr: clientAddr(r.Context())})
 	a.answer(w, r.WithContext(ctx), func(ctx context.Context, token string) (acklinks.State, error) {
-		return a.links.Use(ctx, token, acklinks.Link, name)
+		return a.links.Use(ctx, token, "", name)
 	})
 }
 

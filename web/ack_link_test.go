@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,9 @@ import (
 	"deadman/internal/acklinks"
 	"deadman/web"
 )
+
+// berlin is the zone of the pages of links.
+var berlin = time.FixedZone("CET", 3600)
 
 // linkFixture is a closed fixture with links for the channels team and other.
 type linkFixture struct {
@@ -27,8 +31,8 @@ func newLinkFixture(t *testing.T) *linkFixture {
 	l := &linkFixture{off: make(map[string]bool), now: time.Now()}
 	l.fixture = newFixture(t, closedNode, func(o *web.Options, s *fixture) {
 		o.AckLinks = &acklinks.Links{
-			Store: s.store, Acks: s, Uses: s.store, Now: func() time.Time { return l.now },
-			Enabled: func(channel string) bool { return (channel == "team" || channel == "other") && !l.off[channel] },
+			Store: s.store, Acks: s, Uses: s.store, Now: func() time.Time { return l.now }, Zone: func() *time.Location { return berlin },
+			Enabled: func(channel, _ string) bool { return (channel == "team" || channel == "other") && !l.off[channel] },
 		}
 	})
 	return l
@@ -104,7 +108,7 @@ func TestLinkAcknowledgesOnce(t *testing.T) {
 	if first == nil || first.By != "channel:team" || first.Note != "by link, as Ada L." || !first.Active() {
 		t.Fatalf("%+v", first)
 	}
-	l.visit("GET", link, "", 200, "Acknowledged by <b><bdi>channel:team</bdi></b> (<bdi>by link, as Ada L.</bdi>)")
+	l.visit("GET", link, "", 200, "Acknowledged by <b><bdi>channel:team</bdi></b> (<bdi>by link, as Ada L.</bdi>) at "+first.At.In(berlin).Format("Mon 2 Jan 2006 15:04 MST")+", until it is resolved.")
 	l.visit("POST", link, "name=eve", 303, "")
 	if again := l.ack("a"); again.Note != first.Note || !again.At.Equal(first.At) {
 		t.Errorf("the second use changed it: %+v", again)
@@ -124,7 +128,7 @@ func TestUsedLinkStaysUsed(t *testing.T) {
 	_, err := l.Unacknowledge(t.Context(), a.ID)
 	failOn(t, err)
 	for _, channel := range []string{"team", "other"} {
-		l.visit("POST", l.link(channel, a.ID), "", 409, "The link was used at ")
+		l.visit("POST", l.link(channel, a.ID), "", 409, "The link was used at "+l.now.In(berlin).Format("Mon 2 Jan 2006 15:04 MST"))
 	}
 	if ack := l.ack("a"); ack != nil {
 		t.Errorf("%+v", ack)
@@ -145,7 +149,7 @@ func TestForgedLinksAcknowledgeNothing(t *testing.T) {
 	for name, path := range map[string]string{
 		"another alert":      changed(func(d []byte) []byte { copy(d[1:], b.ID[:]); return d }),
 		"a later end":        changed(func(d []byte) []byte { d[18]++; return d }),
-		"another channel":    changed(func(d []byte) []byte { copy(d[25:], "mate"); return d }),
+		"another channel":    changed(func(d []byte) []byte { return slices.Concat(d[:25], []byte("other"), d[29:]) }),
 		"another kind":       changed(func(d []byte) []byte { d[0] = 2; return d }),
 		"another signature":  changed(func(d []byte) []byte { d[len(d)-1] ^= 1; return d }),
 		"a short signature":  changed(func(d []byte) []byte { return d[:len(d)-1] }),
@@ -174,12 +178,14 @@ func TestLinksEnd(t *testing.T) {
 	a := l.raise("a")
 	link := l.link("team", a.ID)
 	l.now = l.now.Add(acklinks.Lifetime - time.Second)
-	l.visit("GET", link, "", 200, "<form")
+	l.visit("GET", link, "", 200, "works without a login until "+l.now.Add(time.Second).In(berlin).Format("Mon 2 Jan 2006 15:04 MST"))
 	l.now = l.now.Add(time.Second)
-	l.visit("POST", link, "", 410, "The link has expired")
+	if a := l.visit("POST", link, "", 410, "The link has expired"); !strings.Contains(a.body, `<a href="/alerts">`) {
+		t.Errorf("the page of an expired link leads nowhere:\n%s", a.body)
+	}
 	link = l.link("team", a.ID)
 	l.off["team"] = true
-	l.visit("POST", link, "", 404, "the channel team has no links any more")
+	l.visit("POST", link, "", 404, "the channel team has no such links any more")
 	l.off["team"] = false
 	l.visit("GET", link, "", 404, "The link is invalid") // refused a moment ago
 	link = l.link("other", a.ID)

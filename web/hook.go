@@ -34,8 +34,9 @@ type hookReceiver struct {
 // Buttons acknowledges alerts with buttons in messages of Slack and Mattermost. notify.Buttons implements it; see there for
 // the errors. Implementations are safe for concurrent use.
 type Buttons interface {
-	// Press executes a press of a button, and returns the answer for the chat. kind is "slack" or "mattermost".
-	Press(ctx context.Context, kind string, body []byte) (answer []byte, err error)
+	// Press executes a press of a button that a webhook received, and returns the answer for the chat. kind is "slack" or
+	// "mattermost".
+	Press(ctx context.Context, kind, hook string, body []byte) (answer []byte, err error)
 }
 
 // hook publishes a third party's webhook as an event on the hook's subject. It requires a signature instead of a token.
@@ -128,7 +129,7 @@ func (a *hookReceiver) press(w http.ResponseWriter, r *http.Request, h *webhooks
 		return
 	}
 	ctx := access.As(r.Context(), access.Actor{Addr: clientAddr(r.Context())})
-	answer, err := a.buttons.Press(ctx, string(h.Scheme), body)
+	answer, err := a.buttons.Press(ctx, string(h.Scheme), h.Name, body)
 	switch {
 	case errors.Is(err, acklinks.ErrInvalid):
 		a.guesses.refused(r, shown)

@@ -51,9 +51,10 @@ type Links struct {
 	Store Store
 	Acks  Acks
 	Uses  Uses
-	// Enabled reports whether a channel has links.
-	Enabled func(channel string) bool
+	// Enabled reports whether a channel has links or, with the name of a webhook, buttons whose presses arrive there.
+	Enabled func(channel, hook string) bool
 	Now     func() time.Time
+	Zone    func() *time.Location // of the times in texts
 }
 
 // State is the state of the alerts of a link.
@@ -64,14 +65,18 @@ type State struct {
 	Alerts    int                    // number of alerts of the link with pending jobs
 	Open      int                    // number of them without an acknowledgement
 	IsMessage bool                   // the link is for all alerts of a message
+	Zone      *time.Location         // of the times in texts
 }
+
+// TimeText returns a time as text.
+func (s State) TimeText(t time.Time) string { return t.In(s.Zone).Format("Mon 2 Jan 2006 15:04 MST") }
 
 // maxName is the maximum length of the name of a person, in bytes.
 const maxName = 100
 
 // Open returns the state of a link's alerts. It changes nothing. It returns ErrInvalid and ErrExpired.
 func (l *Links) Open(ctx context.Context, token string) (State, error) {
-	target, err := l.target(ctx, token, Link)
+	target, err := l.target(ctx, token, "")
 	if err != nil {
 		return State{}, err
 	}
@@ -81,25 +86,19 @@ func (l *Links) Open(ctx context.Context, token string) (State, error) {
 // Revoke makes all tokens invalid.
 func (l *Links) Revoke(ctx context.Context) error { return l.Store.RevokeAckLinks(ctx) }
 
-// The kinds of tokens.
-const (
-	Link   = "link"
-	Button = "button"
-)
-
-// target verifies a token of a kind: a reader of a link presses no button, whose sender names its person. The channel must
-// still have links.
-func (l *Links) target(ctx context.Context, token, kind string) (Target, error) {
+// target verifies the token of a link or, with the name of a webhook, of a button: a reader of a link presses no button,
+// whose sender names its person. The channel must still have links, or buttons of that webhook.
+func (l *Links) target(ctx context.Context, token, hook string) (Target, error) {
 	key, err := l.Store.AckKey(ctx)
 	if err != nil {
 		return Target{}, err
 	}
 	target, err := Verify(key, token, l.Now())
-	if target.Button != (kind == Button) {
+	if target.Button != (hook != "") {
 		return Target{}, ErrInvalid
 	}
-	if err == nil && !l.Enabled(target.Channel) {
-		return Target{}, fmt.Errorf("%w: the channel %s has no links any more", ErrInvalid, target.Channel)
+	if err == nil && !l.Enabled(target.Channel, hook) {
+		return Target{}, fmt.Errorf("%w: the channel %s has no such links any more", ErrInvalid, target.Channel)
 	}
 	return target, err
 }
@@ -108,7 +107,7 @@ func (l *Links) target(ctx context.Context, token, kind string) (Target, error) 
 const pageSize = futurejobs.MaxLimit
 
 func (l *Links) state(ctx context.Context, target Target) (s State, err error) {
-	s = State{Channel: target.Channel, ExpiresAt: target.ExpiresAt, IsMessage: target.Message != 0}
+	s = State{Channel: target.Channel, ExpiresAt: target.ExpiresAt, IsMessage: target.Message != 0, Zone: l.Zone()}
 	if !s.IsMessage {
 		s.First, s.Alerts, err = l.alert(ctx, target.Alert)
 		if s.Alerts > 0 && s.First.Ack == nil {
@@ -184,15 +183,15 @@ func (l *Links) alert(ctx context.Context, id alerts.ID) (a futurejobs.ListedAle
 	return a, pending, nil
 }
 
-// Use acknowledges the alerts of a link until they are resolved, and returns their state. The author is the channel, and
-// the note has the kind, Link or Button, and the name of the person, if given.
+// Use acknowledges the alerts of a link or, with the name of the webhook that received its press, of a button, until they
+// are resolved, and returns their state. The author is the channel, and the note has the name of the person, if given.
 //
 //  1. The token is verified.
 //  2. Alerts that are acknowledged or resolved stay as they are. If all are, nothing else happens.
 //  3. The link counts as used, for all channels. It returns ErrUsed if it was used before.
 //  4. The alerts are acknowledged. After an error the link can be used again.
-func (l *Links) Use(ctx context.Context, token, kind, name string) (State, error) {
-	target, err := l.target(ctx, token, kind)
+func (l *Links) Use(ctx context.Context, token, hook, name string) (State, error) {
+	target, err := l.target(ctx, token, hook)
 	if err != nil {
 		return State{}, err
 	}
@@ -208,9 +207,13 @@ func (l *Links) Use(ctx context.Context, token, kind, name string) (State, error
 	case err != nil:
 		return s, err
 	case before != nil:
-		return s, fmt.Errorf("%w at %s; its acknowledgement was removed or has ended since; acknowledge the alert in deadman", ErrUsed, before.Body)
+		usedAt, err := time.Parse(time.RFC3339, string(before.Body))
+		if err != nil {
+			return s, fmt.Errorf("use of a link: %w", err)
+		}
+		return s, fmt.Errorf("%w at %s; its acknowledgement was removed or has ended since; acknowledge the alert in deadman", ErrUsed, s.TimeText(usedAt))
 	}
-	if err := l.acknowledge(access.As(ctx, access.Actor{Name: "channel:" + target.Channel, Addr: access.ActorOf(ctx).Addr}), target, note(kind, name)); err != nil {
+	if err := l.acknowledge(access.As(ctx, access.Actor{Name: "channel:" + target.Channel, Addr: access.ActorOf(ctx).Addr}), target, note(target, name)); err != nil {
 		return s, errors.Join(err, l.Uses.Forget(context.WithoutCancel(ctx), use))
 	}
 	used := access.StoredResponse{Status: http.StatusOK, Body: []byte(l.Now().UTC().Format(time.RFC3339))}
@@ -259,7 +262,11 @@ func (l *Links) acknowledge(ctx context.Context, target Target, why string) erro
 
 // note returns the note of an acknowledgement: "by link" or "by button", with the name that a person gave, if any. Only
 // printable characters of the name are kept.
-func note(kind, name string) string {
+func note(t Target, name string) string {
+	by := "by link"
+	if t.Button {
+		by = "by button"
+	}
 	name = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return -1
@@ -270,7 +277,7 @@ func note(kind, name string) string {
 		name = strings.ToValidUTF8(name[:maxName], "")
 	}
 	if name == "" {
-		return "by " + kind
+		return by
 	}
-	return "by " + kind + ", as " + name
+	return by + ", as " + name
 }

@@ -22,7 +22,6 @@ type Buttons struct {
 	Links     *acklinks.Links
 	Client    *http.Client // of changes of messages in Slack
 	PublicURL string
-	Zone      func() *time.Location // of the times in texts
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -44,16 +43,17 @@ const updateTime = 2 * time.Second
 var slackHosts = []string{"hooks.slack.com", "hooks.slack-gov.com"}
 
 // Press acknowledges the alerts of a button, and returns the answer for the chat: the message has the acknowledgement in
-// place of the button then. The caller has verified the signature of Slack. It returns ErrPress, and acklinks.ErrInvalid for
+// place of the button then. hook is the webhook that received the press; a button of a channel with another webhook is
+// invalid. The caller has verified the signature of Slack. It returns ErrPress, and acklinks.ErrInvalid for
 // the unsigned press of Mattermost. Another reason not to acknowledge is shown to the person who pressed. An acknowledgement
 // without a change of its message in Slack is logged, as the channel gets a message about it anyway.
-func (b *Buttons) Press(ctx context.Context, kind string, body []byte) (answer []byte, err error) {
+func (b *Buttons) Press(ctx context.Context, kind, hook string, body []byte) (answer []byte, err error) {
 	of := Kind(kind)
 	p, err := readPress(of, body)
 	if err != nil {
 		return nil, err
 	}
-	s, err := b.Links.Use(ctx, p.token, acklinks.Button, p.user)
+	s, err := b.Links.Use(ctx, p.token, hook, p.user)
 	refusal := ""
 	switch {
 	case errors.Is(err, acklinks.ErrInvalid) && of == Mattermost:
@@ -111,7 +111,7 @@ func (b *Buttons) mattermostAnswer(s acklinks.State, refusal string) mattermostA
 // about a resolved alert.
 func (b *Buttons) acknowledged(s acklinks.State) Message {
 	a := s.First.Alert
-	m := Message{Notification: alerts.Notification{Channel: s.Channel, Topic: "rule=" + a.Rule}, PublicURL: b.PublicURL, Zone: b.Zone(), At: b.Now()}
+	m := Message{Notification: alerts.Notification{Channel: s.Channel, Topic: "rule=" + a.Rule}, PublicURL: b.PublicURL, Zone: b.Links.Zone(), At: b.Now()}
 	if b.PublicURL != "" && a.ID != (alerts.ID{}) {
 		a.URL = m.PublicURL + "/alerts/" + a.ID.String()
 	}

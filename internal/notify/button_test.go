@@ -72,9 +72,9 @@ routes:
   - {to: mm, group_wait: 0s}
 `)
 		slack, client := newReceivers(t)
-		links := &acklinks.Links{Store: w.Store, Acks: w, Uses: w.Store, Enabled: n.HasAckLinks, Now: func() time.Time { return w.now }}
+		links := &acklinks.Links{Store: w.Store, Acks: w, Uses: w.Store, Enabled: n.HasAckLinks, Now: func() time.Time { return w.now }, Zone: n.Zone}
 		buttons := &notify.Buttons{
-			Links: links, Client: client, PublicURL: "https://deadman.example.org", Zone: func() *time.Location { return time.UTC },
+			Links: links, Client: client, PublicURL: "https://deadman.example.org",
 			Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler),
 		}
 		sent := func() (m sentButton) {
@@ -92,7 +92,7 @@ routes:
 				"type": "block_actions", "user": map[string]string{"id": "U1", "username": "ada"}, "response_url": response,
 				"actions": []map[string]string{{"action_id": "acknowledge", "value": token}},
 			}))
-			_, err := buttons.Press(t.Context(), "slack", []byte(url.Values{"payload": {string(payload)}}.Encode()))
+			_, err := buttons.Press(t.Context(), "slack", "slack-presses", []byte(url.Values{"payload": {string(payload)}}.Encode()))
 			var m sentButton
 			for _, r := range slack.received() {
 				w.must(json.Unmarshal(r.body, &m))
@@ -114,6 +114,10 @@ routes:
 		}
 		if _, err := links.Open(t.Context(), token); !errors.Is(err, acklinks.ErrInvalid) {
 			t.Errorf("the token of a button opens a link: %v", err)
+		}
+		// Presses of Mattermost are unsigned: a button of Slack is none of theirs.
+		if _, err := buttons.Press(t.Context(), "mattermost", "mm-presses", []byte(`{"user_name": "eve", "context": {"token": "`+token+`"}}`)); !errors.Is(err, acklinks.ErrInvalid) {
+			t.Errorf("a button of Slack is pressed at another hook: %v", err)
 		}
 		if m, err := pressSlack(token+"A", response); err != nil || m.Response != "ephemeral" || m.Replace || !strings.Contains(m.Text, "Not acknowledged: the button is invalid") {
 			t.Errorf("%+v, %v", m, err)
@@ -142,7 +146,7 @@ routes:
 			Update    struct{ Message string }
 			Ephemeral string `json:"ephemeral_text"`
 		}
-		w.must(json.Unmarshal(must[[]byte](t)(buttons.Press(t.Context(), "mattermost", []byte(body))), &answer))
+		w.must(json.Unmarshal(must[[]byte](t)(buttons.Press(t.Context(), "mattermost", "mm-presses", []byte(body))), &answer))
 		if !strings.Contains(answer.Update.Message, "order-late: 2 alerts by channel:mm") || !strings.Contains(answer.Update.Message, "(by button, as bob)") {
 			t.Errorf("%+v", answer)
 		}
@@ -159,7 +163,7 @@ routes:
 			`{"user_name": "eve", "context": {"token": "x"}}`:            acklinks.ErrInvalid,
 			`{"context": {}}`: notify.ErrPress, `payload={}`: notify.ErrPress, ``: notify.ErrPress,
 		} {
-			if _, err := buttons.Press(t.Context(), "mattermost", []byte(body)); !errors.Is(err, want) {
+			if _, err := buttons.Press(t.Context(), "mattermost", "mm-presses", []byte(body)); !errors.Is(err, want) {
 				t.Errorf("%s: %v, want %v", body, err, want)
 			}
 		}

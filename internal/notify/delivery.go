@@ -50,11 +50,14 @@ func (s *channelSet) receivesAcks(channel string) bool {
 	return ok && spec.Kind != Alertmanager && spec.Kind != PagerDuty
 }
 
-// hasAckLinks reports whether the messages of a channel have links or buttons that acknowledge alerts. Those of a channel that is no
-// longer configured are invalid.
-func (s *channelSet) hasAckLinks(channel string) bool {
+// hasAckLinks reports whether the messages of a channel have links that acknowledge alerts or, with the name of a webhook,
+// buttons whose presses arrive there. Those of a channel that is no longer configured are invalid.
+func (s *channelSet) hasAckLinks(channel, hook string) bool {
 	spec, ok := s.specs[channel]
-	return ok && (!spec.NoAckLinks || spec.AckButton != "")
+	if hook != "" {
+		return ok && spec.AckButton == hook
+	}
+	return ok && !spec.NoAckLinks
 }
 
 // Wake signals new alerts. It is only a hint, as the notifier also polls.
@@ -198,16 +201,16 @@ func (n *sender) summarize(ctx context.Context, m *Message) error {
 // addAckLinks adds the means to acknowledge the alerts of a message: a button, or links. There is a link for each key that
 // is pending and not acknowledged; the button and another link are for all keys of one rule.
 func (n *sender) addAckLinks(ctx context.Context, file *channelSet, m *Message) error {
-	if n.publicURL == "" || !file.hasAckLinks(m.Channel) || m.isResolved() {
+	hook := file.specs[m.Channel].AckButton // empty: links
+	if n.publicURL == "" || !file.hasAckLinks(m.Channel, hook) || m.isResolved() {
 		return nil
 	}
 	key, err := n.store.AckKey(ctx)
 	if err != nil {
 		return err
 	}
-	button := file.specs[m.Channel].AckButton != ""
 	sign := func(t acklinks.Target) string {
-		t.Channel, t.Button, t.ExpiresAt = m.Channel, button, m.At.Add(acklinks.Lifetime)
+		t.Channel, t.Button, t.ExpiresAt = m.Channel, hook != "", m.At.Add(acklinks.Lifetime)
 		return acklinks.Sign(key, t)
 	}
 	var open []int
@@ -224,7 +227,7 @@ func (n *sender) addAckLinks(ctx context.Context, file *channelSet, m *Message) 
 	case single:
 		all = acklinks.Target{Alert: m.Keys[0].ID}
 	}
-	if button {
+	if hook != "" {
 		if m.ruleCount() == 1 {
 			m.AckButton = sign(all)
 		}

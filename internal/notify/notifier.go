@@ -102,15 +102,19 @@ func (n *Notifier) SetConfig(c Config) error {
 // HasNoChannels reports whether no channel is configured.
 func (n *Notifier) HasNoChannels() bool { return len(n.file.Load().channels) == 0 }
 
-// HasAckLinks reports whether the links and buttons in messages of a channel acknowledge alerts.
-func (n *Notifier) HasAckLinks(channel string) bool {
-	return n.publicURL != "" && n.file.Load().hasAckLinks(channel)
+// HasAckLinks reports whether the links in messages of a channel acknowledge alerts or, with the name of a webhook, the
+// buttons whose presses arrive there.
+func (n *Notifier) HasAckLinks(channel, hook string) bool {
+	return n.publicURL != "" && n.file.Load().hasAckLinks(channel, hook)
 }
+
+// Zone returns the zone of the times in messages.
+func (n *Notifier) Zone() *time.Location { return cmp.Or(n.file.Load().zone, time.UTC) }
 
 // Buttons returns the buttons in messages of the channels.
 func (n *Notifier) Buttons(links *acklinks.Links) *Buttons {
 	return &Buttons{
-		Links: links, Client: n.client, PublicURL: n.publicURL, Zone: func() *time.Location { return n.file.Load().zone }, Now: n.now, Log: n.log,
+		Links: links, Client: n.client, PublicURL: n.publicURL, Now: n.now, Log: n.log,
 	}
 }
 
