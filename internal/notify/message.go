@@ -132,6 +132,20 @@ func (m Message) query() url.Values {
 	return q
 }
 
+// inboxLinks returns links to the open alerts of the first rules with keys that are not resolved, a line each.
+func inboxLinks(keys []KeyState, publicURL string) string {
+	var b strings.Builder
+	var rules []string
+	for _, k := range keys {
+		if k.IsResolved() || len(rules) == shownRules || slices.Contains(rules, k.Rule) {
+			continue
+		}
+		rules = append(rules, k.Rule)
+		writeLine(&b, "Open alerts of "+k.Rule+": ", publicURL+"/alerts?"+url.Values{"rule": {k.Rule}}.Encode())
+	}
+	return b.String()
+}
+
 // common returns the value of a field that all alerts of the message share; empty if they differ, or if those not
 // loaded may differ.
 func (m Message) common(name string) string {

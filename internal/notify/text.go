@@ -230,6 +230,9 @@ func (m Message) groupText(limit int) string {
 	if limit > 0 {
 		b.WriteString(m.ackLines(0))
 		b.WriteString(ruleInstructions(m.keys(), several))
+		if several && m.PublicURL != "" {
+			b.WriteString(inboxLinks(m.keys(), m.PublicURL))
+		}
 	}
 	writeLine(&b, "", m.Link())
 	return b.String()

@@ -2,6 +2,8 @@ package notify_test
 
 import (
 	"context"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +132,37 @@ Call the carrier.
 		t.Error(got)
 	}
 }
+
+// A message about several rules links to the open alerts of each rule that has some.
+func TestTextOfSeveralRules(t *testing.T) {
+	all := make([]alerts.Alert, 5)
+	for i, rule := range []string{"order-late", "a b", "order-late", "stock-low", "c"} {
+		all[i] = firingAlert(strconv.Itoa(i))
+		all[i].Rule = rule
+	}
+	all[3].Status = alerts.Resolved
+	m := newMessage(all...)
+	const want = `CRITICAL  order-late: order 0 waits
+CRITICAL  a b: order 1 waits
+CRITICAL  order-late: order 2 waits
+RESOLVED  stock-low: order 3 waits
+CRITICAL  c: order 4 waits
+Open alerts of order-late: https://deadman.example.org/alerts?rule=order-late
+Open alerts of a b: https://deadman.example.org/alerts?rule=a+b
+Open alerts of c: https://deadman.example.org/alerts?rule=c
+https://deadman.example.org/alerts?
+`
+	if diff := cmp.Diff(want, linkQuery.ReplaceAllString(m.Text(), "alerts?\n")); diff != "" {
+		t.Error(diff)
+	}
+	m.PublicURL = ""
+	if text := m.Text(); strings.Contains(text, "Open alerts") {
+		t.Error(text)
+	}
+}
+
+// linkQuery matches the query of the last link of a text.
+var linkQuery = regexp.MustCompile(`alerts\?[^\n]*\n$`)
 
 // A key that is only a part of a word of the text is named in front of it.
 func TestTitleNamesKeyOnce(t *testing.T) {
