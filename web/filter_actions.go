@@ -63,11 +63,13 @@ func (m JobMatch) filter() (futurejobs.Filter, error) {
 // CancelAllRequest is the body of a request that cancels jobs by their fields.
 type CancelAllRequest struct {
 	Match  JobMatch `json:"match" doc:"The jobs to cancel."`
+	DryRun bool     `json:"dry_run,omitempty" doc:"Count the jobs without cancelling them."`
 	Reason string   `json:"reason,omitempty" maxLength:"500" doc:"Reason, kept in the history and the audit log; up to 500 bytes." example:"shipped by hand"`
 }
 
 // CancelAllResult is the result of cancelling jobs by their fields.
 type CancelAllResult struct {
+	Matched   int64 `json:"matched" doc:"Number of matching jobs that this request reached."`
 	Cancelled int64 `json:"cancelled" doc:"Number of jobs that this request cancelled."`
 	Ended     int64 `json:"ended" doc:"Number of jobs that ended or changed meanwhile. They are not cancelled."`
 	More      bool  `json:"more" doc:"Whether the time of the request ended before it reached all matching jobs. Repeat it."`
@@ -145,6 +147,10 @@ func (a *filterActionAPI) cancel(ctx context.Context, in *struct{ Body CancelAll
 	f = filterVisible(ctx, f)
 	f.Limit = futurejobs.MaxLimit
 	next, err := eachPage(ctx, f, a.lists.Jobs, func(page []futurejobs.ListedJob) error {
+		out.Matched += int64(len(page))
+		if in.Body.DryRun {
+			return nil
+		}
 		jobs := make([]JobName, len(page))
 		for i, j := range page {
 			jobs[i] = JobName{j.Rule, j.Key}

@@ -54,7 +54,7 @@ func TestConfirm(t *testing.T) {
 
 	n.mustRun("job", "create", "a", "1")
 	all := []string{"job", "cancel", "--entity", "order", "1"}
-	n.runWithAnswer("no\n", all...).check(t, all, 1, "Cancel all pending jobs that match?", "cancelled; no changes made")
+	n.runWithAnswer("no\n", all...).check(t, all, 1, "Cancel 1 pending job?", "cancelled; no changes made")
 	n.runWithAnswer("YES\n", all...).check(t, all, 0, "cancelled: 1 job")
 	n.env = append(n.env, "DEADMAN_TOKEN="+readJSON[web.NewToken](n, "token", "create", "ci", "--scope", "admin").Secret)
 	revoke := []string{"token", "revoke", "ci"}

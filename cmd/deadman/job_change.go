@@ -85,8 +85,20 @@ func cancelJobs(io *cli, cmd *cobra.Command, request web.CancelAllRequest, yes b
 	if err != nil {
 		return err
 	}
-	if err := io.confirm(yes, "Cancel all pending jobs that match? deadman job list shows them."); err != nil {
-		return err
+	if !yes {
+		counting := request
+		counting.DryRun = true
+		counted, _, err := call[web.CancelAllResult](cmd.Context(), c, http.MethodPost, "/jobs/cancel", nil, counting)
+		if err != nil {
+			return err
+		}
+		many := number(int(counted.Matched), "pending job")
+		if counted.More {
+			many = "more than " + many
+		}
+		if err := io.confirm(false, "Cancel "+many+"? deadman job list shows them."); err != nil {
+			return err
+		}
 	}
 	var sum web.CancelAllResult
 	for {

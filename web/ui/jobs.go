@@ -151,13 +151,102 @@ type confirmView struct {
 	Back string
 }
 
-// handleJobAction applies an action to each of the chosen jobs.
+// cancelFilter names the filters whose jobs can be cancelled together.
+var cancelFilter = []string{"rule", "entity", "key"}
+
+// CancelsAll reports whether the jobs of the list's filters can be cancelled together.
+func (v jobsView) CancelsAll() bool {
+	is := false
+	for name, value := range v.Filter {
+		if value == "" {
+			continue
+		}
+		if is = slices.Contains(cancelFilter, name); !is {
+			return false
+		}
+	}
+	return is
+}
+
+// cancelMatch returns the jobs that a form's filters select, and the filters in words, to follow a number of jobs. A key
+// that ends in * is a prefix.
+func cancelMatch(form url.Values) (m web.JobMatch, words string) {
+	var parts []string
+	for _, name := range cancelFilter {
+		if value := form.Get(name); value != "" {
+			parts = append(parts, name+" "+escapeControls(value))
+		}
+	}
+	m.Rule, m.Entity, m.Key = web.Identifier(form.Get("rule")), web.Identifier(form.Get("entity")), web.Identifier(form.Get("key"))
+	if prefix, is := strings.CutSuffix(form.Get("key"), "*"); is {
+		m.Key, m.KeyPrefix = "", web.Identifier(prefix)
+	}
+	return m, " of " + strings.Join(parts, ", ")
+}
+
+// handleCancelAll cancels all pending jobs that match the filters of a form, after a confirmation with their number. If the
+// time of the request does not suffice, it asks whether to continue.
+func (u jobPages) handleCancelAll(w http.ResponseWriter, r *http.Request, back string) {
+	err := decodeForm(r.PostForm, cancelFilter...)
+	match, words := cancelMatch(r.PostForm)
+	isSure := r.PostForm.Get("sure") != ""
+	var did web.CancelAllResult
+	if err == nil {
+		err = client{u.api, r}.do(http.MethodPost, "/jobs/cancel", nil, web.CancelAllRequest{Match: match, DryRun: !isSure}, &did)
+	}
+	if err == nil && did.Matched == 0 {
+		err = invalidAction("No pending jobs match the filters.")
+	}
+	switch {
+	case err != nil:
+		u.fail(w, r, err)
+		return
+	case !isSure || did.More:
+		q := cancelQuestion(did, words)
+		q.Back = back
+		for _, name := range cancelFilter {
+			q.Form = append(q.Form, field{name, encodeFormText(r.PostForm.Get(name))})
+		}
+		u.confirm(w, r, q)
+		return
+	}
+	d := bulkResult{Noun: "job", Verb: jobVerbs["cancel"], Done: int(did.Cancelled), Back: back}
+	if did.Ended > 0 {
+		d.Left = append(d.Left, skipped{Why: "they ended or changed meanwhile", Number: int(did.Ended)})
+	}
+	u.report(w, r, d)
+}
+
+// cancelQuestion asks before jobs are cancelled, and before the rest of them is.
+func cancelQuestion(did web.CancelAllResult, words string) confirmation {
+	q := confirmation{At: "/jobs", Form: []field{{"do", cancelAll}}, Dangerous: true}
+	if did.Cancelled > 0 {
+		q.Title, q.Do, q.Keep = "More jobs"+words+" remain. Continue?", "Continue", "Stop here"
+		q.Text = count(int(did.Cancelled), "job") + " cancelled in the time of one request."
+		return q
+	}
+	many := count(int(did.Matched), "job")
+	if did.More {
+		many = "more than " + many
+	}
+	q.Title, q.Do, q.Keep = "Cancel "+many+words+"?", "Cancel "+many, "Keep jobs"
+	q.Text = "The jobs end as cancelled, including matching jobs that start in the meantime. Open alerts are resolved, and the history is kept."
+	return q
+}
+
+// cancelAll is the action that cancels all jobs of the list's filters.
+const cancelAll = "cancel-all"
+
+// handleJobAction applies an action to each of the chosen jobs, or cancels all jobs of a filter.
 func (u jobPages) handleJobAction(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
 	what, chosen, back := r.PostForm.Get("do"), r.PostForm["job"], returnPath(r.PostForm.Get("back")).String()
 	switch {
+	case what == cancelAll:
+		u.handleCancelAll(w, r, back)
+		return
 	case jobVerbs[what] == "":
 		u.fail(w, r, invalidAction("The form has no action."))
 		return

@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"deadman/server"
+	"deadman/web"
 )
 
 const orders = `name: order-unshipped
@@ -153,6 +154,43 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// testCancelAll cancels by the filters of the list of jobs: all that match and no others, after a question with their number.
+func testCancelAll(t *testing.T, b *tab, home string) {
+	t.Helper()
+	for i := range 60 { // more than a page
+		send(t, home, "orders.created", fmt.Sprintf(`{"id": "all-%d", "total": 1}`, i))
+	}
+	pending := func(query string) int {
+		t.Helper()
+		var page web.Page[web.Job]
+		callAPI(t, home, "GET", "/jobs?limit=500&"+query, "", "", &page)
+		return len(page.Items)
+	}
+	for deadline := time.Now().Add(within); pending("key_prefix=all-") < 60; pausePoll(t.Context()) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d jobs are pending", pending("key_prefix=all-"))
+		}
+	}
+	const offered = `document.querySelector("button[value=cancel-all]") !== null`
+	for query, want := range map[string]bool{"": false, "due=day": false, "key=all-*&due=day": false, "key=all-*": true} {
+		if b.visit("/jobs?" + query); evaluate[bool](b, offered) != want {
+			t.Errorf("/jobs?%s offers to cancel all: %v", query, !want)
+		}
+	}
+	b.visit("/jobs?rule=order-unshipped&key=all-*")
+	b.click("button[value=cancel-all]")
+	b.waitForText("Cancel 60 jobs of rule order-unshipped, key all-*?", "Open alerts are resolved")
+	b.checkAccessibility("cancel all")
+	if n := pending("key_prefix=all-"); n != 60 {
+		t.Errorf("%d jobs are pending before the answer", n)
+	}
+	b.click("button.grave")
+	b.waitForText("60 jobs were cancelled.", "No pending checks match these filters.")
+	if n := pending(""); n != 2 {
+		t.Errorf("%d jobs are pending, want the 2 others", n)
+	}
+}
+
 // TestPageActions checks that the actions on the pages take effect.
 func TestPageActions(t *testing.T) {
 	t.Parallel()
@@ -174,6 +212,7 @@ func TestPageActions(t *testing.T) {
 	b.do(chromedp.Click(chromedp.CSS(`input[data-all]`)))
 	b.click(`button[value=snooze]`)
 	b.waitForText("2 jobs were snoozed.")
+	testCancelAll(t, b, home)
 
 	b.visit("/alerts?key=3")
 	b.click("#inbox a.plain")
