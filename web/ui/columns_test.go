@@ -29,7 +29,7 @@ func TestColumnsHaveRoom(t *testing.T) {
 		}
 		callAPI(t, home, "GET", "/dead-letters", "", "", &letters)
 	}
-	for _, width := range []int64{400, 1400} {
+	for _, width := range []int64{400, 500, 1400} {
 		b := open(t, home, width, 900)
 		b.setDarkMode(width == 400)
 		b.visit("/alerts")
@@ -41,6 +41,14 @@ func TestColumnsHaveRoom(t *testing.T) {
 			t.Errorf("%d of two states lie over what is beside them at %d px", over, width)
 		}
 		b.screenshot(fmt.Sprint("columns-alerts-", width))
+		b.visit("/jobs")
+		over = evaluate[int](b, `(() => { const all = [...document.querySelectorAll("td > .pill.open, td > .pill.waiting, td > .pill.due")];
+			for (const pill of all) pill.textContent = "undetermined";
+			return all.length === 0 ? -1 : all.filter((pill) => pill.getBoundingClientRect().right > pill.parentElement.getBoundingClientRect().right - 4).length; })()`)
+		if over != 0 {
+			t.Errorf("%d statuses of jobs are cut off at %d px", over, width)
+		}
+		b.screenshot(fmt.Sprint("columns-jobs-", width))
 		b.visit("/dead-letters")
 		if least := evaluate[float64](b, `Math.min(...[...document.querySelectorAll("td.text")].filter((e) => e.offsetWidth).map((e) => e.getBoundingClientRect().width))`); least < 100 {
 			t.Errorf("a text has %.0f px at %d px", least, width)
