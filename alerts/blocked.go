@@ -26,8 +26,8 @@ type blockedSet struct {
 // any reports whether anything is blocked.
 func (d *blockedSet) any() bool { return d.why != nil }
 
-// whole returns the names of the rules that are blocked as a whole, sorted.
-func (d *blockedSet) whole() []string { return slices.Sorted(maps.Keys(d.rules)) }
+// ruleNames returns the names of the rules that are blocked as a whole, sorted.
+func (d *blockedSet) ruleNames() []string { return slices.Sorted(maps.Keys(d.rules)) }
 
 // filter returns the alerts of a batch whose lines are not blocked.
 func (d *blockedSet) filter(batch []Alert) []Alert {

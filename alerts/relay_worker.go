@@ -78,7 +78,7 @@ func (l *relayWorker) step(ctx context.Context, held []int16) (more bool, err er
 	if len(held) == 0 {
 		return false, nil
 	}
-	batch, err := l.outbox.Unpublished(ctx, held, relayBatch, l.around.whole())
+	batch, err := l.outbox.Unpublished(ctx, held, relayBatch, l.around.ruleNames())
 	if err != nil {
 		return false, fmt.Errorf("read alerts: %w", err)
 	}

@@ -70,5 +70,5 @@ func isInline(r *Rule) bool {
 	return is
 }
 
-// done is the returned channel of a handler that has returned.
-var done = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+// alreadyReturned is the channel of a handler that has returned.
+var alreadyReturned = func() chan struct{} { c := make(chan struct{}); close(c); return c }()

@@ -67,11 +67,11 @@ func (c *checker) checkAsync(ctx context.Context, v *task, decided chan<- []*tas
 	c.workers.run(v.rule, v.Job, func() (returned <-chan struct{}) {
 		if before, ok := c.answers.of(v.Job); ok {
 			found(before.answer, before.err)
-			return done
+			return alreadyReturned
 		}
 		if err := c.recordStart(ctx, v); err != nil {
 			found(checks.Answer{}, err)
-			return done
+			return alreadyReturned
 		}
 		answer, returned, err := callWithTimeout(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.checkRequest(v.Job.Last.StartedAt))
 		if errors.Is(err, errAbandoned) {

@@ -9,10 +9,10 @@ import (
 // shard's mutex guards it.
 type inFlightJobs struct {
 	jobs          map[int64]inFlight
-	landed        []landing              // decided since the last read; still in jobs
-	firstLanded   position               // first place of a job removed in this round and still pending; zero: none
+	decided       []decidedJob           // decided since the last read; still in jobs
+	firstDecided  position               // first place of a job removed in this round and still pending; zero: none
 	sweeps        int                    // number of sweeps begun
-	unsettledJobs map[int64]unsettledJob // jobs that were decided and could not be settled, up to maxSetbacks
+	unsettledJobs map[int64]unsettledJob // jobs that were decided and could not be settled, up to maxUnsettled
 }
 
 func newInFlightJobs() inFlightJobs {
@@ -30,8 +30,8 @@ type unsettledJob struct {
 	isSlow bool  // its decision exceeded the transaction time on its own
 }
 
-// landing is a job that was decided.
-type landing struct {
+// decidedJob is a job that was decided.
+type decidedJob struct {
 	id int64
 	at time.Time // its next due time; zero: it has ended
 }
@@ -43,7 +43,7 @@ type inFlight struct {
 	needsLookup bool // needs a lookup in a source
 	waitsForIO  bool // waits for a source or an asynchronous handler
 	queued      bool // waits for the turn of its tenant
-	landed      bool // decided; stays here until the next read begins
+	decided     bool // decided; stays here until the next read begins
 	rests       bool // its decision takes too long to settle
 }
 
@@ -69,11 +69,11 @@ func (f *inFlightJobs) answered(id int64) {
 	}
 }
 
-// land marks a job as decided, with its next due time; zero: it has ended.
-func (f *inFlightJobs) land(id int64, at time.Time) {
-	f.landed = append(f.landed, landing{id, at})
+// finish marks a job as decided, with its next due time; zero: it has ended.
+func (f *inFlightJobs) finish(id int64, at time.Time) {
+	f.decided = append(f.decided, decidedJob{id, at})
 	if job, ok := f.jobs[id]; ok {
-		job.landed = true
+		job.decided = true
 		f.jobs[id] = job
 	}
 }
@@ -96,11 +96,11 @@ func (f *inFlightJobs) putBack(id int64, slot time.Time, isSlow bool) {
 
 // dropFinished removes the decided jobs.
 func (f *inFlightJobs) dropFinished() {
-	for _, l := range f.landed {
-		f.firstLanded = first(f.firstLanded, position{l.at, l.id - 1})
+	for _, l := range f.decided {
+		f.firstDecided = first(f.firstDecided, position{l.at, l.id - 1})
 		delete(f.jobs, l.id)
 	}
-	f.landed = f.landed[:0]
+	f.decided = f.decided[:0]
 }
 
 // dropStaleUnsettled removes the unsettled jobs that no sweep found due any more: another transaction changed or
@@ -116,7 +116,7 @@ func (f *inFlightJobs) dropStaleUnsettled() {
 // for no source, no handler and no turn; zero: none.
 func (f *inFlightJobs) oldest() (slot, own time.Time) {
 	for _, job := range f.jobs {
-		if job.landed {
+		if job.decided {
 			continue
 		}
 		slot = earliest(slot, job.slot())
@@ -144,7 +144,7 @@ func (f *inFlightJobs) first(low position) (p position) {
 // the last slot that was not refused before may be settled at this moment: it counts only after a second.
 func (f *inFlightJobs) unsettled(by time.Time) (slot time.Time) {
 	for _, job := range f.jobs {
-		if at := job.slot(); !job.landed && !job.waitsForIO && !job.queued && !at.After(by.Add(-maxRetry)) {
+		if at := job.slot(); !job.decided && !job.waitsForIO && !job.queued && !at.After(by.Add(-maxRetry)) {
 			slot = earliest(slot, at)
 		}
 	}
@@ -155,12 +155,12 @@ func (f *inFlightJobs) unsettled(by time.Time) (slot time.Time) {
 }
 
 // areDecided reports whether all jobs are decided.
-func (f *inFlightJobs) areDecided() bool { return len(f.jobs) == len(f.landed) }
+func (f *inFlightJobs) areDecided() bool { return len(f.jobs) == len(f.decided) }
 
 // onlyWait reports whether all jobs are decided, wait for a source, or rest.
 func (f *inFlightJobs) onlyWait() bool {
 	for _, job := range f.jobs {
-		if !job.needsLookup && !job.landed && !job.rests {
+		if !job.needsLookup && !job.decided && !job.rests {
 			return false
 		}
 	}
@@ -170,7 +170,7 @@ func (f *inFlightJobs) onlyWait() bool {
 // waitsForIO reports whether a job waits for a source or a handler.
 func (f *inFlightJobs) waitsForIO() bool {
 	for _, job := range f.jobs {
-		if job.waitsForIO && !job.landed {
+		if job.waitsForIO && !job.decided {
 			return true
 		}
 	}

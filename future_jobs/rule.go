@@ -193,7 +193,7 @@ type Trial struct {
 // with side effects is not called.
 func (r *Rule) Try(ctx context.Context, j Job, now time.Time) Trial {
 	if isAtMostOnce(r) {
-		return Trial{Err: errTrialOnce, Returned: done}
+		return Trial{Err: errTrialOnce, Returned: alreadyReturned}
 	}
 	c := r.checkOf(&j, now)
 	c.Manual = true

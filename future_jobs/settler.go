@@ -159,7 +159,7 @@ func (s *settler) unsettle(ctx context.Context, part []*task, err error) {
 	}
 	s.failures.set("settle", err)
 	for _, v := range part {
-		v.shard.landUnsettled(v.Job.ID, v.slot)
+		v.shard.finishUnsettled(v.Job.ID, v.slot)
 	}
 	time.AfterFunc(soon, s.wake)
 }
@@ -175,7 +175,7 @@ func (s *settler) rest(v *task, err error) {
 	}
 	v.shard.rest(v.Job.ID, v.slot)
 	time.AfterFunc(restFor, func() {
-		v.shard.landUnsettled(v.Job.ID, v.slot)
+		v.shard.finishUnsettled(v.Job.ID, v.slot)
 		s.wake()
 	})
 }

@@ -82,7 +82,7 @@ func (s *Shard) beginRound(now time.Time) (isFull bool) {
 		s.lowWater, s.caughtUp = position{}, time.Time{}
 		clear(s.parked)
 	}
-	s.inFlight.firstLanded = position{}
+	s.inFlight.firstDecided = position{}
 	if s.caughtUp.Before(s.fullScanAt(now)) {
 		s.caughtUp = now
 		if !s.lowWater.at.IsZero() {
@@ -182,24 +182,24 @@ func (s *Shard) answered(id int64) {
 func (s *Shard) finish(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.land(id, at)
+	s.finishLocked(id, at)
 	delete(s.inFlight.unsettledJobs, id)
 }
 
-// land marks a job as decided, and parks it if it is behind the low water. The shard is locked.
-func (s *Shard) land(id int64, at time.Time) {
+// finishLocked marks a job as decided, and parks it if it is behind the low water. The shard is locked.
+func (s *Shard) finishLocked(id int64, at time.Time) {
 	if p := (position{at, id - 1}); !at.IsZero() && !s.lowWater.at.IsZero() && p.isBefore(s.lowWater) {
 		s.parked.park(s.inFlight.jobs[id].rule, p).isReady = true
 	}
-	s.inFlight.land(id, at)
+	s.inFlight.finish(id, at)
 }
 
-// landUnsettled is finish for a job that was decided and could not be settled. Flights and setBack change under one
-// lock: otherwise the shard would seem settled for a moment.
-func (s *Shard) landUnsettled(id int64, slot time.Time) {
+// finishUnsettled is finish for a job that was decided and could not be settled. The jobs in flight and the unsettled ones
+// change under one lock: otherwise the shard would seem settled for a moment.
+func (s *Shard) finishUnsettled(id int64, slot time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.land(id, slot)
+	s.finishLocked(id, slot)
 	s.inFlight.putBack(id, slot, false)
 }
 
@@ -234,7 +234,7 @@ func (s *Shard) raiseLowWater(now time.Time) {
 	defer s.mu.Unlock()
 	s.round = round{}
 	low := position{at: now.Add(-maxTxDelay)}
-	for _, p := range []position{s.inFlight.firstLanded, s.inFlight.first(s.lowWater)} {
+	for _, p := range []position{s.inFlight.firstDecided, s.inFlight.first(s.lowWater)} {
 		if !p.at.IsZero() && !p.isBefore(s.lowWater) || s.lowWater.at.IsZero() {
 			low = first(low, p)
 		}

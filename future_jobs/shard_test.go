@@ -61,7 +61,7 @@ func TestLowWaterPassesJobsSettledWithinSlot(t *testing.T) {
 		s.dropFinished()
 		s.raiseLowWater(now)
 		if at := firstCursor(s, now); at != step.want {
-			t.Errorf("the next sweep begins at %+v once %d has landed, want %+v", at, step.lands, step.want)
+			t.Errorf("the next sweep begins at %+v once %d is decided, want %+v", at, step.lands, step.want)
 		}
 	}
 	s.dropFinished()

@@ -8,13 +8,13 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// paper is a file being read, with its problems so far.
-type paper struct {
-	file     string
+// openFile is a file being read, with its problems so far.
+type openFile struct {
+	name     string
 	problems Problems
 }
 
-func (p *paper) problem(tk *token.Token, field, format string, args ...any) {
+func (p *openFile) problem(tk *token.Token, field, format string, args ...any) {
 	p.problems = append(p.problems, *problemAt(tk, field, format, args...))
 }
 
@@ -26,9 +26,9 @@ func Read(data []byte, file string, read func(Value)) error {
 	if problem != nil {
 		return Problems{*problem}.orNil(file)
 	}
-	p := &paper{file: file}
+	p := &openFile{name: file}
 	if document != nil {
-		read(Value{node: document, at: start(document), paper: p})
+		read(Value{node: document, at: start(document), file: p})
 	}
 	return p.problems.orNil(file)
 }

@@ -19,32 +19,32 @@ type Value struct {
 	Name  string // of a mapping entry
 	Field string // such as "routes[2].to"; empty: the file as a whole
 
-	node  ast.Node     // nil: no value
-	key   ast.Node     // nil: not in a mapping
-	at    *token.Token // first token, including the name
-	paper *paper       // nil: problems are ignored
+	node ast.Node     // nil: no value
+	key  ast.Node     // nil: not in a mapping
+	at   *token.Token // first token, including the name
+	file *openFile    // nil: problems are ignored
 }
 
 // Problem reports a problem with its remedy at the value.
 func (v Value) Problem(format string, args ...any) {
 	if v.node != nil {
-		v.paper.problem(start(v.node), v.Field, format, args...)
+		v.file.problem(start(v.node), v.Field, format, args...)
 	}
 }
 
 // ProblemAtName reports a problem at the name of v.
 func (v Value) ProblemAtName(format string, args ...any) {
-	if v.paper != nil {
-		v.paper.problem(v.at, v.Field, format, args...)
+	if v.file != nil {
+		v.file.problem(v.at, v.Field, format, args...)
 	}
 }
 
 // HasProblem reports whether v or a part of it has a problem.
 func (v Value) HasProblem() bool {
-	if v.paper == nil {
+	if v.file == nil {
 		return true
 	}
-	for _, p := range v.paper.problems {
+	for _, p := range v.file.problems {
 		below, ok := strings.CutPrefix(p.Field, v.Field)
 		if ok && (v.Field == "" || below == "" || below[0] == '.' || below[0] == '[') {
 			return true
@@ -58,8 +58,8 @@ func (v Value) Present() bool { return v.node != nil }
 
 // Require returns v and reports a problem if it is missing; remedy tells the author what to write.
 func (v Value) Require(remedy string) Value {
-	if v.node == nil && v.paper != nil {
-		v.paper.problem(v.at, v.Field, "%s is missing; %s", v.Name, remedy)
+	if v.node == nil && v.file != nil {
+		v.file.problem(v.at, v.Field, "%s is missing; %s", v.Name, remedy)
 	}
 	return v
 }
@@ -132,7 +132,7 @@ func (v Value) items() []Value {
 	}
 	items := make([]Value, len(list.Values))
 	for i, n := range list.Values {
-		items[i] = Value{Field: fmt.Sprintf("%s[%d]", v.Field, i), node: n, at: start(n), paper: v.paper}
+		items[i] = Value{Field: fmt.Sprintf("%s[%d]", v.Field, i), node: n, at: start(n), file: v.file}
 	}
 	return items
 }
@@ -146,7 +146,7 @@ func (v Value) Fields(names ...string) map[string]Value {
 	}
 	fields := make(map[string]Value, len(names))
 	for _, name := range names {
-		fields[name] = Value{Name: name, Field: v.Field, at: v.at, paper: v.paper}
+		fields[name] = Value{Name: name, Field: v.Field, at: v.at, file: v.file}
 	}
 	for _, e := range entries {
 		if !slices.Contains(names, e.Name) {
@@ -194,14 +194,14 @@ func (v Value) entries(what string) (entries []Value, ok bool) {
 func (v Value) entry(n *ast.MappingValueNode) Value {
 	key := n.Key.GetToken()
 	if k, explicit := n.Key.(*ast.MappingKeyNode); explicit {
-		v.paper.problem(key, v.Field, `a "?" key is not supported; write "name: value"`)
+		v.file.problem(key, v.Field, `a "?" key is not supported; write "name: value"`)
 		if k.Value == nil {
 			return Value{}
 		}
 		return Value{Name: k.Value.GetToken().Value}
 	}
 	field := strings.TrimPrefix(v.Field+"."+Truncate(key.Value, quoted), ".")
-	return Value{Name: key.Value, Field: field, node: n.Value, key: n.Key, at: key, paper: v.paper}
+	return Value{Name: key.Value, Field: field, node: n.Value, key: n.Key, at: key, file: v.file}
 }
 
 // filled returns v, or an empty Value if the file has no value there.
@@ -299,7 +299,7 @@ func (v Value) Path() string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(filepath.Dir(v.paper.file), path)
+	return filepath.Join(filepath.Dir(v.file.name), path)
 }
 
 // Secret returns the contents of the file named by v, without surrounding white space: a secret is never part of the
