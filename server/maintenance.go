@@ -25,6 +25,9 @@ const maintenanceInterval = time.Minute
 // read.
 const versionsEvery = 10 * time.Minute
 
+// outcomesBudget bounds the count of outcomes to a twentieth of the time.
+const outcomesBudget = maintenanceInterval / 20
+
 // maintenanceShard is the shard of the maintenance node: its holder does the maintenance.
 const maintenanceShard = 0
 
@@ -81,6 +84,7 @@ func (u *maintenance) step(ctx context.Context) {
 	}{
 		{"clock correction", u.putBack},
 		{"pruning", u.prune},
+		{"count of outcomes", u.countOutcomes},
 		{"history watch", u.watchHistory},
 		{"dead letter cap", u.capLetters},
 		{"dead letter alert", u.alertLetters},
@@ -112,6 +116,17 @@ func (u *maintenance) prune(ctx context.Context) error {
 		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters, "audit", pruned.Audit, "pings", pruned.Pings)
 	}
 	return err
+}
+
+// countOutcomes counts the jobs that ended in the hours before. It starts no further hour after outcomesBudget; the others
+// follow in the next rounds.
+func (u *maintenance) countOutcomes(ctx context.Context) error {
+	for startedAt := time.Now(); time.Since(startedAt) < outcomesBudget; {
+		if counted, err := u.store.CountOutcomeHour(ctx); err != nil || !counted {
+			return err
+		}
+	}
+	return nil
 }
 
 // capLetters enforces the caps of dead letters. It raises an alert while dead letters lack their bodies or are summaries,

@@ -10,6 +10,7 @@ import (
 
 	"deadman/internal/store/storetest"
 	"deadman/server"
+	"deadman/web"
 )
 
 // A failing part of the maintenance does not stop the others: here pruning fails, and the jobs of a deleted rule
@@ -120,5 +121,34 @@ func saveRule(n *node, name string) {
 	rule := `{"name":"` + name + `","entity":"e","trigger":{"event":"r.begun","key":"event.id"},"escalate":[{"after":"1h","step":"late","severity":"error"}]}`
 	if status := n.call(http.MethodPut, "/api/v1/rules/"+name, rule, nil); status >= 300 {
 		n.Fatalf("the rule is answered with %d", status)
+	}
+}
+
+// The maintenance counts the jobs of past hours, from the first day of history on.
+func TestEndedJobsAreCountedByHour(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	n := startReadyNode(t, server.Config{DatabaseURL: dsn, NATSURL: startNATS(t)})
+	saveRule(n, "r")
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `INSERT INTO history (shard, key, rule_id, id, version, outcome, ended_at, created_at, since_at, first_check_at, next_check_at, check_count, step, checks, check_total, check_slowest)
+SELECT 0, n, r.id, n, 1, 'resolved', now() - n * interval '20h', now(), now() - n * interval '22h', now(), now(), 0, n - 1, 0, 0, 0 FROM rule r, generate_series(1, 2) AS n WHERE r.name = 'r'`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `DELETE FROM setting WHERE name = 'outcomes_through'`); err != nil { // as after an upgrade
+		t.Fatal(err)
+	}
+	saveRule(n, "s") // triggers the maintenance
+	var got web.RuleStatistics
+	n.eventually("both jobs are counted", func() bool {
+		n.call(http.MethodGet, "/api/v1/rules/r/statistics?window=week", "", &got)
+		return got.InTime+got.Late == 2
+	})
+	if got.InTime != 1 || got.Late != 1 || *got.P50 != 2*3600 || *got.P95 != 4*3600 || !got.CountedFrom.After(got.From) {
+		t.Errorf("counted %+v", got)
 	}
 }

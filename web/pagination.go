@@ -14,12 +14,11 @@ type Reader interface {
 	JobReader
 	HistoryReader
 	OutcomeReader
+	StatisticsReader
 	AlertReader
 	DeadLetterReader
 	NodeReader
 	OutageReader
-	// RuleJobs counts pending jobs, by the id of the rule. It reads all of them.
-	RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error)
 }
 
 // JobReader reads pending jobs.

@@ -53,6 +53,7 @@ func groups(all *operations, o Options) []group {
 		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, counts, quotas, &lintAPI{o.Rules, trials}, newSaves(), o.Now},
 		&ruleResumeAPI{o.Rules},
 		&ruleVersionAPI{o.Rules},
+		&ruleStatisticsAPI{o.Rules, o.Lists},
 		&previewAPI{o.Rules, trials, o.Now},
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},
 		&schemaAPI{o.Schemas},

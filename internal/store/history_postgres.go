@@ -91,6 +91,11 @@ func (p *postgresHistory) span(ctx context.Context) (newest, oldest time.Time, e
 	return newest, oldest, nil
 }
 
+func (p *postgresHistory) oldest(ctx context.Context) (time.Time, error) {
+	_, oldest, err := p.span(ctx)
+	return oldest.UTC().Truncate(futurejobs.Day), err
+}
+
 // dayTable is the name of the table of a day's history, as a time layout.
 const dayTable = "history_20060102"
 

@@ -89,6 +89,15 @@ func (e *sqliteHistory) firstEnd(ctx context.Context, from time.Time) (first int
 	return high, nil
 }
 
+func (e *sqliteHistory) oldest(ctx context.Context) (time.Time, error) {
+	var first time.Time
+	err := e.read.QueryRowContext(ctx, `SELECT min(ended_at) FROM (SELECT ended_at FROM history ORDER BY seq LIMIT 1)`).Scan(at(&first))
+	if first.IsZero() {
+		return first, err
+	}
+	return first.Add(-clockSlack).Truncate(futurejobs.Day), err
+}
+
 // createPartitions does nothing: SQLite has one table.
 func (e *sqliteHistory) createPartitions(context.Context, time.Time) error { return nil }
 

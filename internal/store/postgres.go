@@ -214,5 +214,9 @@ func (p *postgresPool) hourOf(instant string) string {
 	return `date_trunc('hour', ` + instant + `, 'UTC')`
 }
 
+func (p *postgresPool) secondsOf(from, to string) string {
+	return `floor(extract(epoch FROM ` + to + ` - ` + from + `))::bigint`
+}
+
 // answerTimeout bounds the ping to a database that did not finish a transaction.
 const answerTimeout = 2 * time.Second

@@ -198,3 +198,7 @@ func (e *sqliteFile) close() error {
 func (e *sqliteFile) hourOf(instant string) string {
 	return instant + ` / 3600000000 * 3600000000` // microseconds since 1970
 }
+
+func (e *sqliteFile) secondsOf(from, to string) string {
+	return `(` + to + ` - ` + from + `) / 1000000`
+}

@@ -65,6 +65,7 @@ type Store struct {
 	*JobStore
 	*ProgressStore
 	*LoadStore
+	*StatisticsStore
 	*GaugeStore
 	*HistoryStore
 	*LeaseStore
@@ -107,14 +108,15 @@ func newStore(d *database) *Store {
 		database: d,
 		migrator: &migrator{d},
 
-		JobStore:      jobs,
-		ProgressStore: &ProgressStore{d},
-		LoadStore:     &LoadStore{d},
-		GaugeStore:    &GaugeStore{d},
-		HistoryStore:  &HistoryStore{d},
-		LeaseStore:    &LeaseStore{d},
-		OutageStore:   &OutageStore{d},
-		ClockStore:    &ClockStore{database: d},
+		JobStore:        jobs,
+		ProgressStore:   &ProgressStore{d},
+		LoadStore:       &LoadStore{d},
+		StatisticsStore: &StatisticsStore{d},
+		GaugeStore:      &GaugeStore{d},
+		HistoryStore:    &HistoryStore{d},
+		LeaseStore:      &LeaseStore{d},
+		OutageStore:     &OutageStore{d},
+		ClockStore:      &ClockStore{database: d},
 
 		CursorStore:     &CursorStore{d},
 		DeadLetterStore: &DeadLetterStore{d},
@@ -196,6 +198,8 @@ type historyEngine interface {
 	latest(ctx context.Context, rules []int32, f futurejobs.Filter) (futurejobs.Page[futurejobs.EndedJob], error)
 	// since returns the condition that a job of the history f ended at from or later.
 	since(ctx context.Context, from time.Time) (filter, error)
+	// oldest returns a time before which no job ended, within a day of the first one; zero: none ended.
+	oldest(ctx context.Context) (time.Time, error)
 	// createPartitions creates the history tables of the days after now.
 	createPartitions(ctx context.Context, now time.Time) error
 	// unready returns the first day after today without a history table; zero: none.
@@ -214,6 +218,8 @@ type dialect interface {
 	holds(ids, id string) string
 	// hourOf returns the expression for the start of the hour of an instant, in UTC.
 	hourOf(instant string) string
+	// secondsOf returns the expression for the whole seconds between two instants.
+	secondsOf(from, to string) string
 	// tables returns the statement that lists the names of all tables.
 	tables() string
 }

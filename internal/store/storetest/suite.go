@@ -159,6 +159,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"list/moving":             jobsAreListedWhileTheyMove,
 	"list/history":            historyIsListed,
 	"list/outcomes":           historyIsFiltered,
+	"list/statistics":         outcomesAreCountedByHour,
 	"list/alerts":             alertsAreListed,
 	"list/severities":         alertsAreFiltered,
 	"list/open":               alertsAreOpen,

@@ -1,0 +1,28 @@
+package futurejobs
+
+import "time"
+
+// OutcomeKind tells whether the expected event of an ended job happened. Its values are stored.
+type OutcomeKind int16
+
+// The kinds of outcomes. Jobs that were cancelled, restarted or deleted with their rule have none.
+const (
+	InTime OutcomeKind = iota // resolved or cleared before the first step
+	Late                      // resolved or cleared after a step
+	Never                     // ended in another way, with an alert
+)
+
+// OutcomeHour is the number of jobs of a rule that ended in one hour, with one kind of outcome and after about the same time.
+type OutcomeHour struct {
+	Hour time.Time // start of the hour
+	Kind OutcomeKind
+	Took time.Duration // from the start of the job to its end, rounded down by at most a tenth; 0 for Never
+	Jobs int64
+}
+
+// RuleStatistics has the ended jobs of a rule in the counted part of a window.
+type RuleStatistics struct {
+	Hours []OutcomeHour
+	Since time.Time // start of the first counted hour of any rule; zero: none is counted
+	Until time.Time // end of the last counted hour and of the window; zero: none is counted
+}

@@ -1,0 +1,142 @@
+package web
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+// StatisticsReader counts the jobs of rules. The store implements it. Implementations are safe for concurrent use.
+type StatisticsReader interface {
+	// RuleJobs counts pending jobs, by the id of the rule. It reads all of them.
+	RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error)
+	// RuleStatistics returns the counts of a rule in the window that ends with the last counted hour.
+	RuleStatistics(ctx context.Context, rule int32, window time.Duration) (futurejobs.RuleStatistics, error)
+}
+
+// RuleStatistics tells how many jobs of a rule were resolved in time, late or never, as the API returns it.
+type RuleStatistics struct {
+	Rule        string             `json:"rule" doc:"Name of the rule." example:"order-unshipped"`
+	Window      string             `json:"window" enum:"day,week,month" doc:"Width of the window: 24 hours, 7 days or 30 days."`
+	From        time.Time          `json:"from,omitzero" doc:"Start of the window. Absent if no hour is counted yet."`
+	To          time.Time          `json:"to,omitzero" doc:"End of the window and of the last counted hour: jobs that ended later are not counted yet. An hour is counted about five minutes after its end. Absent if no hour is counted yet."`
+	CountedFrom time.Time          `json:"counted_from,omitzero" doc:"Start of the first counted hour, if it is after from: it is unknown how jobs ended before. Absent if the whole window is counted, or nothing."`
+	InTime      int64              `json:"in_time" doc:"Number of jobs that were resolved or cleared before their first step."`
+	Late        int64              `json:"late" doc:"Number of jobs that were resolved or cleared after their first step."`
+	Never       int64              `json:"never" doc:"Number of jobs that ended in another way: exhausted, expired, undetermined or by a guard. Cancelled and restarted jobs, and jobs of a deleted rule, are not counted."`
+	P50         *float64           `json:"p50_seconds,omitempty" doc:"Half of the jobs in in_time and late took at most this time from their start to their end, in seconds, rounded down by at most a tenth. Absent if there are none."`
+	P95         *float64           `json:"p95_seconds,omitempty" doc:"Like p50_seconds, for 95 % of the jobs."`
+	Bucket      float64            `json:"bucket_seconds" doc:"Width of a bucket, in seconds."`
+	Items       []StatisticsBucket `json:"items" nullable:"false" doc:"Buckets, in the order of time."`
+}
+
+// StatisticsBucket counts the jobs that ended in one bucket.
+type StatisticsBucket struct {
+	From   time.Time `json:"from" doc:"Start of the bucket."`
+	InTime int64     `json:"in_time" doc:"Number of jobs that were resolved or cleared before their first step."`
+	Late   int64     `json:"late" doc:"Number of jobs that were resolved or cleared after their first step."`
+	Never  int64     `json:"never" doc:"Number of jobs that ended in another way."`
+}
+
+// statisticsWindow is the buckets of a window.
+type statisticsWindow struct {
+	bucket  time.Duration
+	buckets int
+}
+
+func (w statisticsWindow) span() time.Duration { return w.bucket * time.Duration(w.buckets) }
+
+// statisticsWindows are the windows by name.
+var statisticsWindows = map[string]statisticsWindow{"day": {time.Hour, 24}, "week": {futurejobs.Day, 7}, "month": {futurejobs.Day, 30}}
+
+type ruleStatisticsIn struct {
+	RuleName
+	Window string `query:"window" enum:"day,week,month" default:"day" doc:"day: 24 hours, by hour. week: 7 days, month: 30 days, both in parts of 24 hours that end with the last counted hour."`
+}
+
+// ruleStatisticsAPI has the operation that counts the ended jobs of a rule.
+type ruleStatisticsAPI struct {
+	rules  RuleVersions
+	counts StatisticsReader
+}
+
+func (a *ruleStatisticsAPI) register(all *operations) {
+	register(all, operation{
+		ID: "get-rule-statistics", Tag: tagRules, Method: "GET", Path: "/rules/{name}/statistics", Summary: "count jobs resolved in time, late or never",
+		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
+	}, withBody(a.get))
+}
+
+func (a *ruleStatisticsAPI) get(ctx context.Context, in *ruleStatisticsIn) (RuleStatistics, error) {
+	l, err := a.rules.Get(ctx, string(in.Name))
+	if err != nil {
+		return RuleStatistics{}, err
+	}
+	window := statisticsWindows[in.Window]
+	counted, err := a.counts.RuleStatistics(ctx, l.RuleID, window.span())
+	if err != nil {
+		return RuleStatistics{}, err
+	}
+	out := RuleStatistics{Rule: l.Name, Window: in.Window, Bucket: window.bucket.Seconds(), Items: []StatisticsBucket{}}
+	if !counted.Until.IsZero() {
+		out.add(counted, window)
+	}
+	return out, nil
+}
+
+// add adds the counts of a window to its buckets and sums.
+func (s *RuleStatistics) add(counted futurejobs.RuleStatistics, window statisticsWindow) {
+	s.From, s.To = counted.Until.Add(-window.span()), counted.Until
+	if counted.Since.After(s.From) {
+		s.CountedFrom = counted.Since
+	}
+	for i := range window.buckets {
+		s.Items = append(s.Items, StatisticsBucket{From: s.From.Add(time.Duration(i) * window.bucket)})
+	}
+	var resolved tookCounts
+	for _, h := range counted.Hours {
+		b := &s.Items[h.Hour.Sub(s.From)/window.bucket]
+		switch h.Kind {
+		case futurejobs.InTime:
+			b.InTime, s.InTime = b.InTime+h.Jobs, s.InTime+h.Jobs
+			resolved.add(h)
+		case futurejobs.Late:
+			b.Late, s.Late = b.Late+h.Jobs, s.Late+h.Jobs
+			resolved.add(h)
+		case futurejobs.Never:
+			b.Never, s.Never = b.Never+h.Jobs, s.Never+h.Jobs
+		}
+	}
+	s.P50, s.P95 = resolved.percentile(50), resolved.percentile(95)
+}
+
+// tookCounts counts jobs by the time from their start to their end.
+type tookCounts struct {
+	jobs map[time.Duration]int64
+	sum  int64
+}
+
+func (c *tookCounts) add(h futurejobs.OutcomeHour) {
+	if c.jobs == nil {
+		c.jobs = make(map[time.Duration]int64)
+	}
+	c.jobs[h.Took] += h.Jobs
+	c.sum += h.Jobs
+}
+
+// percentile returns the shortest time, in seconds, that at least p percent of the jobs did not exceed; nil without jobs.
+func (c *tookCounts) percentile(p int64) *float64 {
+	within := int64(0)
+	for _, took := range slices.Sorted(maps.Keys(c.jobs)) {
+		if within += c.jobs[took]; within*100 >= p*c.sum {
+			seconds := took.Seconds()
+			return &seconds
+		}
+	}
+	return nil
+}
