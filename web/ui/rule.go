@@ -25,6 +25,7 @@ type ruleView struct {
 	Subscriptions []subscriptionView
 	Facts         []ruleFact
 	Pending       []job // the jobs with the next checks
+	Outcomes      *statisticsChart
 	Versions      []web.RuleVersion
 	Changed       []diffLine // diff of the newest version
 	Trial         previewForm
@@ -101,6 +102,9 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 		return v, err
 	}
 	if v.Pending, err = c.nextJobs(url.Values{"rule": {name}, "limit": {ruleRows}}); err != nil {
+		return v, err
+	}
+	if v.Outcomes, err = c.statistics(name, r.URL.Query().Get("window")); err != nil {
 		return v, err
 	}
 	if v.Versions, err = (versionClient{c}).versions(name, shownVersions); err != nil {

@@ -1,0 +1,79 @@
+package ui_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"deadman/internal/store/storetest"
+	"deadman/web"
+)
+
+// endedJobs are a thousand jobs of the last ten days: of each hundred, 85 took up to 40 minutes, 10 were late and 5 were
+// never resolved.
+const endedJobs = `INSERT INTO history (shard, key, rule_id, id, version, outcome, ended_at, created_at, since_at, first_check_at, next_check_at, check_count, step, checks, check_total, check_slowest)
+SELECT 0, n, r.id, n, 1, CASE WHEN n % 100 < 95 THEN 'resolved' ELSE 'exhausted' END, ended, ended, ended - took, ended, ended, 0, CASE WHEN n % 100 < 85 THEN 0 ELSE 1 END, 0, 0, 0
+FROM rule r, (SELECT n, now() - interval '2h' - n * interval '14m' AS ended, CASE WHEN n % 100 < 85 THEN n % 41 * interval '1m' ELSE interval '3h' END AS took FROM generate_series(1, 1000) AS n) AS e
+WHERE r.name = 'order-unshipped'`
+
+// TestRuleStatistics checks that the page of a rule shows the jobs resolved in time, late and never in each window, with the
+// time that they took.
+func TestRuleStatistics(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	home, _ := run(t, onPostgres(t, dsn))
+	callAPI(t, home, "POST", "/rules", "application/yaml", orders, nil)
+	b := open(t, home, 1400, 900)
+	b.visit("/rules/order-unshipped")
+	b.waitForText("In time or late", "counted")
+
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, text := range []string{endedJobs, `DELETE FROM setting WHERE name = 'outcomes_through'`} { // as after an upgrade
+		if _, err := conn.Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	callAPI(t, home, "POST", "/rules", "application/yaml", oneStepRule, nil) // triggers the maintenance
+	var month web.RuleStatistics
+	for deadline := time.Now().Add(within); month.InTime+month.Late+month.Never != 1000; pausePoll(t.Context()) {
+		callAPI(t, home, "GET", "/rules/order-unshipped/statistics?window=month", "", "", &month)
+		if time.Now().After(deadline) {
+			t.Fatalf("counted %+v", month)
+		}
+	}
+	if month.InTime != 850 || month.Late != 100 || month.Never != 50 {
+		t.Errorf("a month has %+v", month)
+	}
+	for _, width := range []int64{1400, 400} {
+		for _, dark := range []bool{false, true} {
+			b := open(t, home, width, 900)
+			b.setDarkMode(dark)
+			b.visit("/rules/order-unshipped?window=month#outcomes")
+			b.waitForText("in time 850", "late 100", "never 50", "time to resolve p50 22 m, p95 3 h", "unknown before", "resolved after p50 22 m")
+			name := map[bool]string{false: "light", true: "dark"}[dark] + map[int64]string{1400: "", 400: "-narrow"}[width]
+			b.screenshot("statistics-" + name)
+			b.checkAccessibility("statistics, " + name)
+			if wide := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
+				t.Errorf("%s: it is %d px too wide", name, wide)
+			}
+		}
+	}
+	b.visit("/rules/order-unshipped?window=week")
+	b.waitForText("resolved after p50")
+	if bars := evaluate[int](b, `document.querySelectorAll(".ends svg a").length`); bars != 7 {
+		t.Errorf("a week has %d bars", bars)
+	}
+	b.click(`nav[aria-label=Window] a`)
+	b.waitForText("24 hours")
+	if bars := evaluate[int](b, `document.querySelectorAll(".ends svg a").length`); bars != 24 {
+		t.Errorf("a day has %d bars", bars)
+	}
+	b.click("details.table summary")
+	b.click("details.table td a")
+	b.waitForText("Ended since", " before ", "resolved")
+}
