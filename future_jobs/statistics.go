@@ -26,3 +26,12 @@ type RuleStatistics struct {
 	Since time.Time // start of the first counted hour of any rule; zero: none is counted
 	Until time.Time // end of the last counted hour and of the window; zero: none is counted
 }
+
+// DayOutcomes has the number of jobs of a rule by kind and hour of a day.
+type DayOutcomes [Never + 1][24]int64
+
+// LastDay has the ended jobs of all rules in a day.
+type LastDay struct {
+	Until time.Time              // end of the day and of the last counted hour; zero: none is counted
+	Rules map[int32]*DayOutcomes // by the id of the rule; without rules of which no job ended
+}

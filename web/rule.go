@@ -63,6 +63,7 @@ type Rule struct {
 	Problem       string    `json:"problem,omitempty" doc:"Reason why this version of deadman cannot read the rule."`
 	OverQuota     string    `json:"over_quota,omitempty" doc:"Quota that is used up, and the remedy. New jobs are refused, or alerts are not published or lack event and state, until there is room. Absent if none is."`
 	Jobs          *RuleJobs `json:"jobs,omitempty" doc:"Job counts of the rule. Returned in lists only, after the first count."`
+	LastDay       *RuleDay  `json:"last_day,omitempty" doc:"Ended jobs of the rule in the last 24 counted hours. Returned in lists only, after the first count. Absent if none ended."`
 }
 
 func newRule(l rules.ListedRule, now time.Time) Rule {

@@ -31,6 +31,7 @@ type countedRules struct {
 	jobs          map[int32]futurejobs.RuleJobs
 	neverReported map[int32]bool
 	rules         []rules.ListedRule
+	day           futurejobs.LastDay
 }
 
 func newRuleJobCounts(o Options) *ruleJobCounts {
@@ -52,6 +53,9 @@ const maxHistorySearches = 200
 // count counts the pending jobs, and finds the heartbeats without keys that never had a job.
 func (c *ruleCounter) count(ctx context.Context) (out countedRules, err error) {
 	if out.jobs, err = c.lists.RuleJobs(ctx); err != nil {
+		return out, err
+	}
+	if out.day, err = c.lists.LastDay(ctx); err != nil {
 		return out, err
 	}
 	all, err := c.rules.List(ctx)
@@ -126,6 +130,7 @@ func (c lastRuleCounts) add(r Rule, of rules.ListedRule) Rule {
 		n.NextCheckAt = time.Time{}
 	}
 	r.Jobs = &RuleJobs{n.Pending, n.Open, n.Undetermined, n.GaveUp, n.NextCheckAt, c.At.UTC()}
+	r.LastDay = newRuleDay(c.What.day, of.RuleID)
 	r.NeverReported = c.What.neverReported[of.RuleID]
 	return r
 }

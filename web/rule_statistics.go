@@ -17,6 +17,8 @@ type StatisticsReader interface {
 	RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error)
 	// RuleStatistics returns the counts of a rule in the window that ends with the last counted hour.
 	RuleStatistics(ctx context.Context, rule int32, window time.Duration) (futurejobs.RuleStatistics, error)
+	// LastDay returns the counts of all rules in the day that ends with the last counted hour.
+	LastDay(ctx context.Context) (futurejobs.LastDay, error)
 }
 
 // RuleStatistics tells how many jobs of a rule were resolved in time, late or never, as the API returns it.
@@ -41,6 +43,23 @@ type StatisticsBucket struct {
 	InTime int64     `json:"in_time" doc:"Number of jobs that were resolved or cleared before their first step."`
 	Late   int64     `json:"late" doc:"Number of jobs that were resolved or cleared after their first step."`
 	Never  int64     `json:"never" doc:"Number of jobs that ended in another way."`
+}
+
+// RuleDay counts the ended jobs of a rule by hour, as the API returns it in lists.
+type RuleDay struct {
+	To     time.Time `json:"to" doc:"End of the day and of the last counted hour."`
+	InTime []int64   `json:"in_time" nullable:"false" doc:"Numbers of jobs that were resolved or cleared before their first step, for each of the 24 hours before to."`
+	Late   []int64   `json:"late" nullable:"false" doc:"Numbers of jobs that were resolved or cleared after their first step."`
+	Never  []int64   `json:"never" nullable:"false" doc:"Numbers of jobs that ended in another way."`
+}
+
+// newRuleDay returns the day of a rule; nil: none of its jobs ended.
+func newRuleDay(day futurejobs.LastDay, rule int32) *RuleDay {
+	o := day.Rules[rule]
+	if o == nil {
+		return nil
+	}
+	return &RuleDay{day.Until, o[futurejobs.InTime][:], o[futurejobs.Late][:], o[futurejobs.Never][:]}
 }
 
 // statisticsWindow is the buckets of a window.

@@ -63,6 +63,7 @@ func TestRuleStatistics(t *testing.T) {
 			t.Errorf("%s: from %s to %s, counted from %s", window, got.From, got.To, got.CountedFrom)
 		}
 	}
+	s.waitForLastDay()
 	if a := requestPath(t, s.Server, "GET", path+"?window=year", ""); a.StatusCode != 400 || !strings.Contains(a.body, "day, week, month") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
@@ -77,5 +78,27 @@ func TestRuleStatisticsOfPrefix(t *testing.T) {
 	others := s.newToken("theirs", "acme-*", access.Read)
 	if a := requestPath(t, s.Server, "GET", "/api/v1/rules/order-unshipped/statistics", "", others...); a.StatusCode != 403 && a.StatusCode != 404 {
 		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}
+
+// waitForLastDay waits until the list of rules has the jobs of TestRuleStatistics.
+func (s *fixture) waitForLastDay() {
+	s.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		day := get[web.Page[web.Rule]](s.t, s.Server, "/api/v1/rules").Items[0].LastDay
+		if day != nil {
+			inTime, late := int64(0), int64(0)
+			for i := range day.InTime {
+				inTime, late = inTime+day.InTime[i], late+day.Late[i]
+			}
+			if len(day.InTime) != 24 || inTime != 19 || late != 1 {
+				s.t.Errorf("the last day has %+v", day)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatal("the list of rules has no last day")
+		}
+		<-time.NewTimer(50 * time.Millisecond).C
 	}
 }

@@ -155,6 +155,39 @@ func readOutcomeHour(row scanner, h *futurejobs.OutcomeHour) error {
 	return err
 }
 
+// LastDay returns the counts of all rules in the day that ends with the last counted hour.
+func (s *StatisticsStore) LastDay(ctx context.Context) (futurejobs.LastDay, error) {
+	day, err := s.lastDay(ctx)
+	if err != nil {
+		return day, wrapErr("last day", err)
+	}
+	return day, nil
+}
+
+func (s *StatisticsStore) lastDay(ctx context.Context) (day futurejobs.LastDay, err error) {
+	now, err := s.Time(ctx)
+	if err != nil {
+		return day, err
+	}
+	if day.Until, err = s.countedThrough(ctx, now); err != nil || day.Until.IsZero() {
+		return day, err
+	}
+	from := day.Until.Add(-futurejobs.Day)
+	day.Rules = make(map[int32]*futurejobs.DayOutcomes)
+	_, err = query(ctx, s.read, func(row scanner, h *futurejobs.OutcomeHour) error {
+		var rule int32
+		if err := row.Scan(&rule, at(&h.Hour), &h.Kind, &h.Jobs); err != nil {
+			return err
+		}
+		if day.Rules[rule] == nil {
+			day.Rules[rule] = new(futurejobs.DayOutcomes)
+		}
+		day.Rules[rule][h.Kind][h.Hour.Sub(from)/time.Hour] = h.Jobs
+		return nil
+	}, `SELECT rule_id, hour, kind, CAST(sum(jobs) AS bigint) FROM outcome_hour WHERE hour >= $1 AND hour < $2 GROUP BY rule_id, hour, kind`, from, day.Until)
+	return day, err
+}
+
 // forgetOutcomeHours deletes counts beyond their retention.
 func (s *StatisticsStore) forgetOutcomeHours(ctx context.Context, now time.Time) error {
 	_, err := s.pruneAll(ctx, "", `DELETE FROM outcome_hour WHERE (rule_id, hour, kind, took) IN

@@ -44,6 +44,7 @@ func (u *UI) functions() template.FuncMap {
 		"outagesAt":    func() string { return outagesAt },
 		"ofWait":       ofWait,
 		"shape":        shape,
+		"sparkline":    sparkline,
 		"tabs":         func(here string, some bool) alertTabs { return alertTabs{here, some} },
 		"gallery":      func() []sample { return u.gallery },
 		"milliseconds": func(seconds float64) string { return fmt.Sprintf("%.1f ms", seconds*1000) },

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -24,8 +25,7 @@ func (c client) statistics(rule, window string) (*statisticsChart, error) {
 	if err := c.get(rulePath(rule)+"/statistics", query, &d.RuleStatistics); err != nil {
 		return nil, err
 	}
-	kinds := []kindOfEnd{{Kind: "good", Name: "in time"}, {Kind: "unheard", Name: "late"}, {Kind: "bad", Name: "never"}}
-	d.barChart = newBarChart(kinds, d.Bucket >= futurejobs.Day.Seconds())
+	d.barChart = newBarChart(statisticsKinds(), d.Bucket >= futurejobs.Day.Seconds())
 	d.Summary = "Jobs of rule " + rule + " that ended in " + d.Span()
 	for _, item := range d.Items {
 		ended := url.Values{
@@ -36,6 +36,31 @@ func (c client) statistics(rule, window string) (*statisticsChart, error) {
 	}
 	d.draw()
 	return d, nil
+}
+
+// statisticsKinds returns the kinds in the order of a bar, from the bottom.
+func statisticsKinds() []kindOfEnd {
+	return []kindOfEnd{{Kind: "good", Name: "in time"}, {Kind: "unheard", Name: "late"}, {Kind: "bad", Name: "never"}}
+}
+
+// sparkline draws the last day of a rule; nil: none of its jobs ended.
+func sparkline(day *web.RuleDay) *barChart {
+	if day == nil {
+		return nil
+	}
+	d := newBarChart(statisticsKinds(), false)
+	d.Width, d.Height = 96, 20
+	for i := range day.InTime {
+		from := day.To.Add(time.Duration(i-len(day.InTime)) * time.Hour)
+		d.add(column{From: from, By: []int64{day.InTime[i], day.Late[i], day.Never[i]}})
+	}
+	d.draw()
+	sums := make([]string, len(d.Kinds))
+	for i, kind := range d.Kinds {
+		sums[i] = kind.Name + " " + number(kind.Jobs)
+	}
+	d.Summary = "Jobs of the last 24 hours: " + strings.Join(sums, ", ")
+	return &d
 }
 
 // Windows lists the windows with their labels.

@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,19 @@ func TestRuleStatistics(t *testing.T) {
 				t.Errorf("%s: it is %d px too wide", name, wide)
 			}
 		}
+	}
+	for _, dark := range []bool{false, true} {
+		b.setDarkMode(dark)
+		b.visit("/rules")
+		b.waitForText("Last 24 hours", "order-unshipped")
+		b.screenshot(map[bool]string{false: "sparkline-light", true: "sparkline-dark"}[dark])
+		b.checkAccessibility("rules with a sparkline")
+	}
+	if label := evaluate[string](b, `document.querySelector(".spark svg").getAttribute("aria-label")`); !strings.HasPrefix(label, "Jobs of the last 24 hours: in time ") {
+		t.Errorf("the sparkline is labelled %q", label)
+	}
+	if kinds := evaluate[int](b, `new Set([...document.querySelectorAll(".spark rect")].map(r => r.className.baseVal)).size`); kinds < 2 {
+		t.Errorf("the sparkline has %d kinds of outcomes", kinds)
 	}
 	b.visit("/rules/order-unshipped?window=week")
 	b.waitForText("resolved after p50")

@@ -84,6 +84,7 @@ func outcomesAreCountedByHour(t *testing.T, w *fixture) {
 	if sums, _ := w.outcomesOf(other); len(sums) != 1 || sums[futurejobs.OutcomeHour{Took: 20 * time.Minute}] != 1 {
 		t.Errorf("the other rule: %+v", sums)
 	}
+	w.checkLastDay(map[int32][3]int64{w.rule.ID: {5, 1, int64(len(checks.Outcomes()) - 5)}, other.ID: {1}}, st.Until)
 	if n := w.advance(2 * time.Hour); n > 1 {
 		t.Errorf("%d hours are counted again", n)
 	}
@@ -91,6 +92,7 @@ func outcomesAreCountedByHour(t *testing.T, w *fixture) {
 	if day := must[futurejobs.RuleStatistics](t)(w.RuleStatistics(w.ctx(), w.rule.ID, futurejobs.Day)); len(day.Hours) != 0 {
 		t.Errorf("a day later: %+v", day)
 	}
+	w.checkLastDay(map[int32][3]int64{}, w.untilOf(w.rule))
 	if again, _ := w.outcomesOf(w.rule); len(again) != len(want) {
 		t.Errorf("a month has %+v", again)
 	}
@@ -108,4 +110,23 @@ func outcomesAreCountedByHour(t *testing.T, w *fixture) {
 func (w *fixture) untilOf(rule *futurejobs.Rule) time.Time {
 	_, st := w.outcomesOf(rule)
 	return st.Until
+}
+
+// checkLastDay checks the sums of the last day, by rule and kind.
+func (w *fixture) checkLastDay(want map[int32][3]int64, until time.Time) {
+	w.t.Helper()
+	day := must[futurejobs.LastDay](w.t)(w.LastDay(w.ctx()))
+	got := make(map[int32][3]int64)
+	for rule, kinds := range day.Rules {
+		var sums [3]int64
+		for kind, hours := range kinds {
+			for _, n := range hours {
+				sums[kind] += n
+			}
+		}
+		got[rule] = sums
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !day.Until.Equal(until) {
+		w.t.Errorf("the day until %s, want %s (-want +got):\n%s", day.Until, until, diff)
+	}
 }
