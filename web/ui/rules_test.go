@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -115,13 +114,20 @@ func editorScript(what string) string {
 	return `document.querySelector("rule-editor").shadowRoot.` + what
 }
 
-// waitForScript waits until a script returns true.
+// waitForScript waits until a script returns true. A script that a navigation interrupts runs again on the next page.
 func (b *tab) waitForScript(script string) {
 	b.Helper()
-	for deadline := time.Now().Add(within); !evaluate[bool](b, script); pausePoll(b.ctx) {
-		if time.Now().After(deadline) {
-			b.Fatalf("it never comes to %s:\n%s", script, b.text())
+	ctx, cancel := context.WithTimeout(b.ctx, within)
+	defer cancel()
+	for {
+		holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise))
+		switch {
+		case err == nil && holds:
+			return
+		case ctx.Err() != nil:
+			b.Fatalf("it never comes to %s: %v\n%s", script, err, b.text())
 		}
+		pausePoll(b.ctx)
 	}
 }
 
