@@ -271,6 +271,9 @@ func TestBindCapturesAllAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := js.Conn().Flush(); err != nil { // the broker has the subscription before the update, which another connection requests
+		t.Fatal(err)
+	}
 	all := []string{"first", "parcels.*.sent", "parcels.x.>", "acme.s00"}
 	want := []string{"first", "parcels.*.sent"} // parcels.x.> overlaps
 	for i := range 33 {
