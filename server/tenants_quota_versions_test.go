@@ -108,19 +108,20 @@ func (w *tenantNodes) versionsAreCounted(t *testing.T) {
 	}
 }
 
-// loseAnswers makes the database refuse answers to requests with an Idempotency-Key, until the returned function is called.
+// loseAnswers makes the database refuse answers to requests with an Idempotency-Key, until the returned function is called:
+// then the requests are as old as those of a node that is gone.
 func (w *tenants) loseAnswers() (restore func()) {
 	w.Helper()
 	driver, dsn := "sqlite", "file:"+filepath.Join(w.config.DataDir, store.DatabaseFile)+"?_pragma=busy_timeout(10000)"
 	begin := []string{`CREATE TRIGGER lost BEFORE UPDATE ON idempotency WHEN NEW.status IS NOT NULL BEGIN SELECT RAISE(ABORT, 'lost'); END`}
-	end := []string{`DROP TRIGGER lost`}
+	end := []string{`DROP TRIGGER lost`, `UPDATE idempotency SET at = at - 70000000 WHERE status IS NULL`}
 	if w.config.DatabaseURL != "" {
 		driver, dsn = "pgx", w.config.DatabaseURL
 		begin = []string{
 			`CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'lost'; END $$`,
 			`CREATE TRIGGER lost BEFORE UPDATE ON idempotency FOR EACH ROW WHEN (NEW.status IS NOT NULL) EXECUTE FUNCTION lose()`,
 		}
-		end = []string{`DROP TRIGGER lost ON idempotency`, `DROP FUNCTION lose()`}
+		end = []string{`DROP TRIGGER lost ON idempotency`, `DROP FUNCTION lose()`, `UPDATE idempotency SET at = at - interval '70 seconds' WHERE status IS NULL`}
 	}
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
@@ -139,7 +140,8 @@ func (w *tenants) loseAnswers() (restore func()) {
 }
 
 // A request that made its change and lost its answer is answered even if the quota of answers is used up: its client would
-// make the change again otherwise. A request that made no change is refused.
+// make the change again otherwise. So is a published event, which the stream has once. A request that did not begin is
+// refused.
 func (w *tenants) lostAnswersAreMadeAgain(t *testing.T) {
 	w.setQuota(`{}`)
 	w.saveRule(http.StatusCreated, "", strings.ReplaceAll(holdRule, "acme-hold", "acme-lost"), w.acme...)
@@ -150,9 +152,21 @@ func (w *tenants) lostAnswersAreMadeAgain(t *testing.T) {
 	if got := create("first"); got.status != http.StatusCreated {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
+	publish := func() reply {
+		return w.callRaw(http.MethodPost, "/api/v1/events/acme.free", `{"id": "lost"}`, append(withJSON(w.acme), "Idempotency-Key", "event")...)
+	}
+	if got := publish(); got.status != http.StatusAccepted || strings.Contains(string(got.body), `"duplicate"`) {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
 	restore()
 	w.setQuota(`{"kept_answer_bytes": 1}`)
 	w.checkOverQuota(create("second"), http.StatusTooManyRequests)
+	if got := publish(); got.status != http.StatusAccepted || !strings.Contains(string(got.body), `"duplicate":true`) {
+		t.Errorf("the repeated event: %d %s, want the duplicate of the first", got.status, got.body)
+	}
+	if got := publish(); got.status != http.StatusAccepted || got.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the event once more: %d %s", got.status, got.body)
+	}
 	if got := create("first"); got.status != http.StatusCreated || got.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("the repeated request: %d %s", got.status, got.body)
 	}

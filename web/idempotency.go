@@ -23,9 +23,8 @@ type IdempotencyStore interface {
 	// Begin returns nil to the first request with a key, and its answer to later ones. While the answer is missing it
 	// returns access.ErrRunning, and access.ErrOtherBody if the first request had another body.
 	Begin(ctx context.Context, key string, body [32]byte) (*access.StoredResponse, error)
-	// Applied reports whether the first request with a key made its change and has no stored answer. Begin returns nil to
-	// its repetition, which is executed and changes nothing.
-	Applied(ctx context.Context, key string) (bool, error)
+	// Known reports whether a request with a key began before: it is answered, in progress, or its answer was lost.
+	Known(ctx context.Context, key string) (bool, error)
 	// Finish stores the answer to the first request.
 	Finish(ctx context.Context, key string, r access.StoredResponse) error
 	// Forget frees the key, unless a change was made under it: that is stored with the change.
@@ -80,6 +79,10 @@ func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	id, bodyHash := onceID(r, key), sha256.Sum256(body)
+	if err := a.mayBegin(ctx.Context(), id); err != nil {
+		a.fail(w, r, err)
+		return
+	}
 	before, err := a.memory.Begin(ctx.Context(), id, bodyHash)
 	switch {
 	case err != nil:
@@ -87,32 +90,22 @@ func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 	case before != nil:
 		replay(w, *before)
 	default:
-		if err := a.mayBegin(ctx.Context(), id); err != nil {
-			a.forget(r, id)
-			a.fail(w, r, err)
-			return
-		}
 		a.first(w, r, id, func(w http.ResponseWriter) {
 			next(humachi.NewContext(ctx.Operation(), r.WithContext(access.WithOnce(r.Context(), id)), w))
 		})
 	}
 }
 
-// mayBegin refuses a request whose answer the quotas have no room for. A request that made its change before is not
-// refused: its client has to learn that.
+// mayBegin refuses a request whose answer the quotas have no room for. A request that began before is not refused: it may
+// have made its change, or published its event, and its client has to learn that.
 func (a *idempotency) mayBegin(ctx context.Context, id string) error {
-	full := a.quotas.mayKeepAnswer(ctx)
-	if full == nil {
+	if !a.quotas.bounds(ctx) {
 		return nil
 	}
-	applied, err := a.memory.Applied(ctx, id)
-	switch {
-	case err != nil:
+	if known, err := a.memory.Known(ctx, id); known || err != nil {
 		return err
-	case applied:
-		return nil
 	}
-	return full
+	return a.quotas.mayKeepAnswer(ctx)
 }
 
 func (a *idempotency) wrongKey(key string) error {

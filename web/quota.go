@@ -182,13 +182,14 @@ func (a *quotaAPI) withinQuota(ctx context.Context, bytes int) error {
 // hour leave the count together.
 const answerPause = time.Hour
 
-// mayKeepAnswer returns an error if the visitor's prefix may not keep another answer.
+// bounds reports whether quotas apply to the visitor.
+func (a *quotaAPI) bounds(ctx context.Context) bool {
+	return principalOf(ctx).token.Prefix != "" && a.quotas != nil
+}
+
+// mayKeepAnswer returns an error if the prefix of a visitor with quotas may not keep another answer.
 func (a *quotaAPI) mayKeepAnswer(ctx context.Context) error {
-	prefix := principalOf(ctx).token.Prefix
-	if prefix == "" || a.quotas == nil {
-		return nil
-	}
-	err := a.quotas.MayKeepAnswer(prefix)
+	err := a.quotas.MayKeepAnswer(principalOf(ctx).token.Prefix)
 	if err == nil {
 		return nil
 	}
@@ -199,8 +200,8 @@ func (a *quotaAPI) mayKeepAnswer(ctx context.Context) error {
 
 // keepAnswer counts a kept answer of the visitor.
 func (a *quotaAPI) keepAnswer(ctx context.Context, bytes int) {
-	if prefix := principalOf(ctx).token.Prefix; prefix != "" && a.quotas != nil {
-		a.quotas.KeepAnswer(prefix, bytes)
+	if a.bounds(ctx) {
+		a.quotas.KeepAnswer(principalOf(ctx).token.Prefix, bytes)
 	}
 }
 

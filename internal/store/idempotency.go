@@ -90,10 +90,19 @@ WHERE idempotency.at < $4
 	return reply, nil
 }
 
-// Applied reports whether a request was applied and has no stored answer.
-func (s *RequestStore) Applied(ctx context.Context, key string) (bool, error) {
-	_, applied, err := outcome(ctx, s.read, key)
-	return applied, err
+// Known reports whether a request with a key began before, and was not forgotten: it is answered, in progress, or its
+// answer was lost.
+func (s *RequestStore) Known(ctx context.Context, key string) (known bool, err error) {
+	now, err := s.Time(ctx)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := withDBTimeout(ctx)
+	defer cancel()
+	if err := s.read.QueryRowContext(ctx, `SELECT count(*) > 0 FROM idempotency WHERE key = $1 AND at >= $2`, escape(key), now.Add(-remembered)).Scan(&known); err != nil {
+		return false, wrapErr("idempotency", err)
+	}
+	return known, nil
 }
 
 // answered returns the stored answer of a known request.

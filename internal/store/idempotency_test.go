@@ -50,6 +50,9 @@ func TestRequestsGrowOld(t *testing.T) {
 			t.Errorf("within a day: %v, %v, want the answer", reply, err)
 		}
 		ageRequests(t, s, 25*time.Hour)
+		if known, err := s.Known(t.Context(), "k"); known || err != nil {
+			t.Errorf("a day later the request is known: %t, %v", known, err)
+		}
 		begin(other, nil) // a day later the key is free, pruned or not
 		ageRequests(t, s, 25*time.Hour)
 		if _, err := s.Prune(t.Context(), store.Retention{}); err != nil {

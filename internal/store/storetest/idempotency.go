@@ -86,15 +86,18 @@ func requestOutcomeIsKept(t *testing.T, w *fixture) {
 	if n := len(w.all()); n != 0 {
 		t.Errorf("%d jobs without the claim", n)
 	}
-	applied := func(want bool) {
+	known := func(want bool) {
 		t.Helper()
-		if is := must[bool](t)(w.Applied(w.ctx(), "k")); is != want {
-			t.Errorf("applied without an answer: %t, want %t", is, want)
+		if is := must[bool](t)(w.Known(w.ctx(), "k")); is != want {
+			t.Errorf("known: %t, want %t", is, want)
 		}
 	}
-	applied(false)
+	known(false)
 	begin()
-	applied(false)
+	w.must(w.Forget(w.ctx(), "k")) // it was refused
+	known(false)
+	begin()
+	known(true)
 	stale := batch
 	stale.RuleSet--
 	if _, err := w.Apply(w.ctx(), stale); !errors.Is(err, futurejobs.ErrRulesChanged) {
@@ -107,9 +110,9 @@ func requestOutcomeIsKept(t *testing.T, w *fixture) {
 	if first.Created != 2 || first.Repeated {
 		t.Errorf("carried out: %+v", first)
 	}
-	applied(true)
+	known(true)
 	w.must(w.Forget(w.ctx(), "k")) // its answer was lost
-	applied(true)
+	known(true)
 	w.applyManually(w.ending(w.rule, "a"))
 	begin()
 	again := must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch))
