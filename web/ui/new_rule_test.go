@@ -37,7 +37,11 @@ func TestEditorCompletesFields(t *testing.T) {
 			b.checkAccessibility("an editor that offers a field")
 			b.screenshot("editor-completion")
 		}
-		evaluate[any](b, editorScript(`querySelector(".cm-tooltip-autocomplete li[aria-selected]").dispatchEvent(new MouseEvent("mousedown", {bubbles: true, composed: true}))`))
+		b.waitForScript(`(() => { // the editor ignores a click on a list that it is about to replace
+			const option = ` + editorScript(`querySelector(".cm-tooltip-autocomplete li[aria-selected]")`) + `;
+			option?.dispatchEvent(new MouseEvent("mousedown", {bubbles: true, composed: true}));
+			return option === null;
+		})()`)
 	}
 	const want = "trigger: {event: orders.created, key: event.id, since: event.at}\nresolve:\n  - {event: orders.shipped, key: event.id}\n" +
 		"escalate:\n- severity: warning\n  after: 1h\nguards: \n  max_checks: "
