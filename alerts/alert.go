@@ -3,6 +3,7 @@
 package alerts
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -99,3 +100,12 @@ func (a Alert) JSON() ([]byte, error) {
 func (a Alert) Subject() string {
 	return "deadman.alerts." + a.Rule + "." + string(a.Severity) + "." + a.ID.String()
 }
+
+// The labels with the address of a runbook.
+const (
+	RunbookLabel    = "runbook"
+	RunbookURLLabel = "runbook_url" // the name in other tools
+)
+
+// Runbook returns the value of RunbookLabel, or else of RunbookURLLabel; empty: the alert has neither.
+func (a Alert) Runbook() string { return cmp.Or(a.Labels[RunbookLabel], a.Labels[RunbookURLLabel]) }

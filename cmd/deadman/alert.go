@@ -90,11 +90,7 @@ func getAlert(io *cli, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	id, err := findAlert(cmd.Context(), c, args[0])
-	if err != nil {
-		return err
-	}
-	a, raw, err := get[web.Alert](cmd.Context(), c, "/alerts/"+id.String(), nil)
+	a, raw, err := readAlert(cmd.Context(), c, args[0])
 	if err != nil {
 		return err
 	}
@@ -117,10 +113,8 @@ func printAlert(io *cli, as web.Alert, known []web.Rule) error {
 			s.line("description", "%s", r.Description)
 		}
 	}
-	for _, name := range []string{"runbook", "runbook_url"} {
-		if link := a.Labels[name]; link != "" {
-			s.line("runbook", "%s", link)
-		}
+	if runbook := a.Runbook(); runbook != "" {
+		s.line("runbook", "%s", runbook)
 	}
 	s.line("severity", "%s, %s", a.Severity, a.Status)
 	s.line("rule", "%s, version %d", a.Rule, a.RuleVersion)
@@ -171,6 +165,15 @@ const shownOfID = 8
 func shortID(id alerts.ID) string {
 	s := id.String()
 	return s[len(s)-shownOfID:]
+}
+
+// readAlert returns an alert by its id, or by the beginning or the end of its id, and its JSON.
+func readAlert(ctx context.Context, c *client, text string) (a web.Alert, raw []byte, err error) {
+	id, err := findAlert(ctx, c, text)
+	if err != nil {
+		return a, nil, err
+	}
+	return get[web.Alert](ctx, c, "/alerts/"+id.String(), nil)
 }
 
 // candidatesShown is the number of alerts that the error of an ambiguous id lists.

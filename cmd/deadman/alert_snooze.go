@@ -59,11 +59,7 @@ func snoozeAlert(io *cli, cmd *cobra.Command, args []string, request web.SnoozeR
 		if err != nil {
 			return err
 		}
-		id, err := findAlert(cmd.Context(), c, args[0])
-		if err != nil {
-			return err
-		}
-		a, _, err := get[web.Alert](cmd.Context(), c, "/alerts/"+id.String(), nil)
+		a, _, err := readAlert(cmd.Context(), c, args[0])
 		if err != nil {
 			return err
 		}
@@ -83,7 +79,7 @@ func (m matchFlags) snooze(io *cli, cmd *cobra.Command, args []string, by string
 		return err
 	}
 	var sum web.SnoozeAllResult
-	for more := true; more; more = sum.Next != "" {
+	for {
 		did, _, err := call[web.SnoozeAllResult](cmd.Context(), c, http.MethodPost, "/alerts/snooze", nil, web.SnoozeAllRequest{SnoozeRequest: request, Match: m.match(), Cursor: sum.Next})
 		if err != nil {
 			return err

@@ -240,7 +240,7 @@ trigger: {heartbeat: {event: devices.*.beat, key: wildcard(1), every: 1s}}
 slot: 1s
 `))
 	n.mustRun("event", "send", "devices.a.beat", `{}`)
-	testwait.Until(t, "it is said that the device is silent", func() bool {
+	testwait.Until(t, "the silence of the device is alerted", func() bool {
 		page := readJSON[web.Page[web.Job]](n, "job", "list")
 		return len(page.Items) == 1 && page.Items[0].Step == 1
 	})

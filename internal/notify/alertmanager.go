@@ -139,8 +139,8 @@ func amOne(a alerts.Alert, status string, endsAt time.Time) amAlert {
 		Status: status, Labels: labels, StartsAt: a.DecidedAt.UTC(), EndsAt: endsAt.UTC(), GeneratorURL: a.URL,
 		Annotations: model.LabelSet{"summary": model.LabelValue(visible(a.Text))},
 	}
-	if link := Runbook(a); link != "" {
-		one.Annotations[runbookURL] = model.LabelValue(visible(link))
+	if link := a.Runbook(); link != "" {
+		one.Annotations[alerts.RunbookURLLabel] = model.LabelValue(visible(link))
 	}
 	one.Fingerprint = labels.Fingerprint().String()
 	return one

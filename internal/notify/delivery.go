@@ -198,8 +198,8 @@ func (n *sender) summarize(ctx context.Context, m *Message) error {
 	return n.addAckLinks(ctx, file, m)
 }
 
-// addAckLinks adds the means to acknowledge the alerts of a message: a button, or links. There is a link for each key that
-// is pending and not acknowledged; the button and another link are for all keys of one rule.
+// addAckLinks adds a button that acknowledges the alerts of a message, or links. A link is for one key that is pending and
+// not acknowledged; the button and a further link are for all keys of one rule.
 func (n *sender) addAckLinks(ctx context.Context, file *channelSet, m *Message) error {
 	hook := file.specs[m.Channel].AckButton // empty: links
 	if n.publicURL == "" || !file.hasAckLinks(m.Channel, hook) || m.isResolved() {

@@ -22,8 +22,6 @@ const (
 	titleLength     = 200
 	lineLength      = 300
 	paragraphLength = 600
-	runbook         = "runbook"     // the label of a rule's runbook
-	runbookURL      = "runbook_url" // its name in other tools
 )
 
 // Title returns the title of the message, on one line: the alert, or the numbers of keys by severity.
@@ -305,18 +303,15 @@ func ruleInstructions(keys []KeyState, several bool) string {
 func instructions(k KeyState) string {
 	var b strings.Builder
 	writeLine(&b, "", line(k.Description, paragraphLength))
-	writeLine(&b, "Runbook: ", line(Runbook(k.Alert), paragraphLength))
+	writeLine(&b, "Runbook: ", line(k.Alert.Runbook(), paragraphLength))
 	return b.String()
 }
-
-// Runbook returns the runbook of an alert: the value of its label runbook or runbook_url; empty: none.
-func Runbook(a alerts.Alert) string { return cmp.Or(a.Labels[runbook], a.Labels[runbookURL]) }
 
 // labelText returns the labels except the runbook, sorted by name.
 func labelText(labels map[string]string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		if name != runbook && name != runbookURL {
+		if name != alerts.RunbookLabel && name != alerts.RunbookURLLabel {
 			parts = append(parts, name+"="+labels[name])
 		}
 	}

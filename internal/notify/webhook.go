@@ -122,7 +122,7 @@ func webhookKeys(keys []KeyState) []WebhookKey {
 	for _, k := range keys[:min(len(keys), shownKeys)] {
 		one := WebhookKey{
 			Alert: k.ID, Rule: k.Rule, Entity: k.Entity, Key: k.Key, Resolved: k.IsResolved(), Severity: k.Severity, Text: k.Text,
-			Description: k.Description, Runbook: Runbook(k.Alert), AckURL: k.AckURL, URL: k.URL,
+			Description: k.Description, Runbook: k.Alert.Runbook(), AckURL: k.AckURL, URL: k.URL,
 		}
 		if n := k.Next; n != nil {
 			one.Next = &WebhookStep{n.Name, n.Severity, n.At.UTC(), n.To}

@@ -42,7 +42,7 @@ func (e *sqliteEffects) apply(ctx context.Context, b futurejobs.EffectBatch) (fu
 	return applied(b, net), nil
 }
 
-// applyOnce applies a batch that reads the jobs of refs first.
+// applyOnce applies a batch that reads the jobs of toRead first.
 func (e *sqliteEffects) applyOnce(ctx context.Context, b futurejobs.EffectBatch, toRead []futurejobs.Ref) (net futurejobs.FoldResult, err error) {
 	letters := e.holdLetters(b)
 	err = e.write(ctx, func(w *writer, now time.Time) (err error) {

@@ -74,7 +74,7 @@ func (c *prefetchPolicy) refsToRead(effects []futurejobs.Effect) []futurejobs.Re
 }
 
 // overtaken reports whether a quota refused a job that may be pending: the quota had capacity at the time of
-// refsToRead, and the batch does not have this job.
+// refsToRead, and toRead does not have this job.
 func overtaken(net futurejobs.FoldResult, toRead []futurejobs.Ref) bool {
 	return slices.ContainsFunc(net.Unbegun, func(u futurejobs.Unbegun) bool {
 		_, known := slices.BinarySearchFunc(toRead, u.Ref, compareRefs)

@@ -134,30 +134,6 @@ func quotaOf(ctx context.Context, tx *sql.Tx, prefix string) error {
 	return err
 }
 
-// perRule reads a number by rule name.
-func perRule(ctx context.Context, q querier, text string, args ...any) (map[string]int64, error) {
-	type ruleNumber struct {
-		name string
-		n    int64
-	}
-	rows, err := query(ctx, q, func(row scanner, r *ruleNumber) error { return row.Scan(&r.name, &r.n) }, text, args...)
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[string]int64, len(rows))
-	for _, r := range rows {
-		all[r.name] = r.n
-	}
-	return all, nil
-}
-
-const (
-	rulesByName = `SELECT name, 1 FROM rule WHERE deleted_at IS NULL`
-	// bytesByName reads the bytes of versions of the rules whose names begin with a text, and does not read the texts.
-	bytesByName = `SELECT r.name, sum(octet_length(v.document) + coalesce(octet_length(v.author_text), 0))
-FROM rule r JOIN rule_version v ON v.rule_id = r.id WHERE substr(r.name, 1, $1) = $2 GROUP BY r.name`
-)
-
 // RuleNames returns the names of the rules that are not deleted, with 1 for each.
 func (s *QuotaStore) RuleNames(ctx context.Context) (map[string]int64, error) {
 	names, err := perRule(ctx, s.read, rulesByName)
@@ -174,39 +150,6 @@ func (s *QuotaStore) VersionBytes(ctx context.Context) (map[string]int64, error)
 		return nil, wrapErr("bytes of versions", err)
 	}
 	return bytes, nil
-}
-
-// roomFor returns an error if the quotas of the token's tenant have no room for a rule, or for further bytes of versions
-// of an existing one. Tokens without a prefix have no quota.
-func roomFor(ctx context.Context, tx *sql.Tx, rule string, isNew bool, bytes int) error {
-	b := access.BoundsOf(ctx)
-	if b == nil || b.Prefix == "" {
-		return nil
-	}
-	quotas, err := quotasIn(ctx, tx)
-	if err != nil {
-		return err
-	}
-	if isNew {
-		names, err := perRule(ctx, tx, rulesByName)
-		if err != nil {
-			return err
-		}
-		if err := access.RoomFor(quotas, access.LimitRules, names, rule, 1, b.Prefix); err != nil {
-			return err
-		}
-	}
-	shared := rule // the shortest prefix with a quota of the rule
-	for _, q := range quotas {
-		if q.Covers(rule) && len(q.Prefix) < len(shared) {
-			shared = q.Prefix
-		}
-	}
-	used, err := perRule(ctx, tx, bytesByName, len(shared), shared)
-	if err != nil {
-		return err
-	}
-	return access.RoomFor(quotas, access.LimitRuleBytes, used, rule, int64(bytes), b.Prefix)
 }
 
 // PendingOf counts the pending jobs of rules by rule name, including jobs of deleted rules. which selects the rules. It

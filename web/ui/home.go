@@ -134,7 +134,10 @@ func (v *homeView) load(c client, now time.Time) error {
 	}
 	all.Wait()
 	v.order()
-	return errors.Join(errors.Join(errs...), v.try(c))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return v.try(c)
 }
 
 // sampleSend is an event that creates a job of a rule.
@@ -153,11 +156,11 @@ func (v *homeView) try(c client) error {
 		if err := c.get(rulePath(r.Name), nil, &d); err != nil {
 			return err
 		}
-		subject, key := triggerOf(d.Trigger)
+		subject := d.Trigger.Subject()
 		if subject == "" || d.Trigger.If != "" {
 			continue
 		}
-		event := strings.Join(strings.Fields(sampleEvent(key)), " ")
+		event := strings.Join(strings.Fields(sampleEvent(d.Trigger.KeyExpression())), " ")
 		v.Try = &sampleSend{r.Name, withoutWildcards(subject), event}
 		return nil
 	}

@@ -272,10 +272,8 @@ func (t *previewForm) example(d document.Document) {
 	case len(t.Recent) > 0:
 		newest := t.Recent[0]
 		t.Subject, t.Event, t.At = newest.Subject, newest.Event, newest.At.UTC().Format(localTime)
-	case d.Trigger.Event != "":
-		t.Event = sampleEvent(d.Trigger.Key)
-	case d.Trigger.Heartbeat != nil && d.Trigger.Heartbeat.Event != "":
-		t.Event = sampleEvent(d.Trigger.Heartbeat.Key)
+	case d.Trigger.Subject() != "":
+		t.Event = sampleEvent(d.Trigger.KeyExpression())
 	case d.Trigger.Heartbeat != nil && len(d.Trigger.Heartbeat.Keys) == 0:
 		t.Event = `{"key": "backup"}`
 	}

@@ -58,7 +58,7 @@ func (c client) sendView(rule string) (sendView, error) {
 		return v, err
 	}
 	v.Offers, v.Pinged = known.Subjects, d.Trigger.Heartbeat != nil
-	subject, key := triggerOf(d.Trigger)
+	subject, key := d.Trigger.Subject(), d.Trigger.KeyExpression()
 	if all := hearings(d); subject == "" && len(all) > 0 {
 		subject, key = all[0].Subject, all[0].Key
 	}

@@ -8,22 +8,12 @@ import (
 	"deadman/rules/document"
 )
 
-// triggerOf returns the subject of a trigger, with wildcards, and the expression of its key. Both are empty for a schedule
-// and for a heartbeat that takes pings only.
-func triggerOf(t document.Trigger) (subject, key string) {
-	if t.Heartbeat != nil {
-		return t.Heartbeat.Event, t.Heartbeat.Key
-	}
-	return t.Event, t.Key
-}
-
 // sampleSubject returns the trigger's subject with its wildcards filled in. It is empty if the subject has none.
 func sampleSubject(t document.Trigger) string {
-	subject, _ := triggerOf(t)
-	if !strings.ContainsAny(subject, "*>") {
+	if !strings.ContainsAny(t.Subject(), "*>") {
 		return ""
 	}
-	return withoutWildcards(subject)
+	return withoutWildcards(t.Subject())
 }
 
 func withoutWildcards(subject string) string {

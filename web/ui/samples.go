@@ -78,10 +78,7 @@ func sampleOf(e examples.Example) (s sample, err error) {
 		return s, err
 	}
 	d := documents[0]
-	s = sample{Name: d.Name, Text: d.Description, Begins: triggerText(d.Trigger), Calendars: e.Calendars, text: e.Text}
-	if s.listens = d.Trigger.Event; d.Trigger.Heartbeat != nil {
-		s.listens = d.Trigger.Heartbeat.Event
-	}
+	s = sample{Name: d.Name, Text: d.Description, Begins: triggerText(d.Trigger), Calendars: e.Calendars, text: e.Text, listens: d.Trigger.Subject()}
 	s.Drawing, _ = escalation(d)
 	for _, event := range e.Events {
 		if d.Trigger.Takes(event.Subject) {
