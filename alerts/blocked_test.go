@@ -74,7 +74,7 @@ func TestRefusedAlertsAreSkipped(t *testing.T) {
 	relay.Wake()
 	testwait.Until(t, "a later alert is published", func() bool { return w.isDrainedExcept("late") })
 	if n := w.waiting()["late"]; n != 3000 {
-		t.Errorf("%d alerts wait that may not be said, want 3000", n)
+		t.Errorf("%d alerts wait for a blocked channel, want 3000", n)
 	}
 	if err := relay.Err(); err == nil || !strings.Contains(err.Error(), "publish on deadman.alerts.>") {
 		t.Errorf("the error does not name the permission: %v", err)
@@ -126,7 +126,7 @@ func TestRefusedAlertKeepsItsPlace(t *testing.T) {
 	}
 	for _, j := range held {
 		if last[j.Key] != alerts.Warning {
-			t.Errorf("of %s comes last what was said before: %s", j.Key, last[j.Key])
+			t.Errorf("the last alert of %s is an earlier one: %s", j.Key, last[j.Key])
 		}
 	}
 }

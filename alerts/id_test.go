@@ -23,7 +23,7 @@ func TestIDsOfSlotSortByTheirJobs(t *testing.T) {
 			t.Errorf("job %d: %s comes before %s of a job that began earlier", job, id, before)
 		}
 		if !alerts.TimeOf(id).Equal(slot) {
-			t.Errorf("job %d: said at %s", job, alerts.TimeOf(id))
+			t.Errorf("job %d: time of the id is %s", job, alerts.TimeOf(id))
 		}
 		before = id
 	}
@@ -37,7 +37,7 @@ func TestIDsOfSlotSortByEventsOfTheirJobs(t *testing.T) {
 		origin := alerts.OriginOf(hour.Add(age), uint64(4095+i))
 		id := alerts.Decision{Origin: origin, JobID: int64(100 - i), Status: alerts.Firing, At: slot}.ID()
 		if id.Version() != 8 || id.Variant() != uuid.RFC4122 || !alerts.TimeOf(id).Equal(slot) {
-			t.Errorf("%s is of version %d, variant %s and said at %s", id, id.Version(), id.Variant(), alerts.TimeOf(id))
+			t.Errorf("%s has version %d, variant %s and time %s", id, id.Version(), id.Variant(), alerts.TimeOf(id))
 		}
 		if !origin.At().Equal(hour.Add(age)) {
 			t.Errorf("the origin at %s is of an event at %s", hour.Add(age), origin.At())

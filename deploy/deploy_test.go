@@ -135,7 +135,7 @@ func TestComposeHasNoPasswords(t *testing.T) {
 	}
 	for _, text := range []string{"compose.yaml", "deadman.env", "README.md"} {
 		if strings.Contains(read(t, text), "no tokens yet") {
-			t.Errorf("%s says that there are no tokens", text)
+			t.Errorf("%s reports that there are no tokens", text)
 		}
 	}
 }

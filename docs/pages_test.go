@@ -109,7 +109,7 @@ func TestThreatModelHasEachScope(t *testing.T) {
 	}
 	for _, part := range []string{"## Reporting a vulnerability", "## What is defended", "## What is not defended", "with a prefix", "sender of a ping", "the broker", "the database"} {
 		if !strings.Contains(model, part) {
-			t.Errorf("SECURITY.md says nothing of %q", part)
+			t.Errorf("SECURITY.md does not name %q", part)
 		}
 	}
 }

@@ -216,7 +216,7 @@ func (a *admission) limitOf(rule *Rule, through map[string]StreamProgress, now t
 	if !at.Before(now) {
 		return now, stream
 	}
-	patient := rule.streamTimeout()
+	patient := rule.CatchUp.streamTimeout()
 	if since, known := a.behindSince[stream]; known && now.Sub(since) > patient {
 		at = latest(at, now.Add(-patient-time.Microsecond))
 	}

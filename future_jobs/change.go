@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Update merges news into the state of a job.
+// Update merges a patch into the state of a job.
 type Update struct {
-	// Merge returns the state after the news. nil: Begin is used.
+	// Merge returns the state after the patch. nil: Begin is used.
 	Merge func(known json.RawMessage) (json.RawMessage, error)
 	// Begin parses the state, for News and for later updates of the same run.
 	Begin func(known json.RawMessage) Merging
 	Patch json.RawMessage
-	Sets  []AddMember // the rule's sets: news may contain the number of their members
+	Sets  []AddMember // the rule's sets: a patch may contain the number of their members
 }
 
 // changing is an action that changes a job, and may change a job that a kept trigger would have begun.
@@ -56,10 +56,10 @@ func (a Update) play(f *fold, e Effect, s *foldedJob) {
 }
 
 func (a Update) change(_ *fold, _ Effect, j *Job, known *knowledge) {
-	_ = a.merge(j, known) // without the news, the state of a kept trigger is still valid
+	_ = a.merge(j, known) // without the patch, the state of a kept trigger is still valid
 }
 
-// merge merges the news into the state.
+// merge merges the patch into the state.
 func (a Update) merge(j *Job, known *knowledge) error {
 	if a.Begin == nil {
 		known.put(&j.State)
@@ -92,7 +92,7 @@ func (k *knowledge) put(state *json.RawMessage) {
 
 // Merging is a parsed state, so that many updates of a run cost little more than one.
 type Merging interface {
-	// Merge merges news. On an error, the state is unchanged.
+	// Merge merges the patch. On an error, the state is unchanged.
 	Merge(patch json.RawMessage) error
 	// Text returns the current state.
 	Text() json.RawMessage

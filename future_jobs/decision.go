@@ -127,17 +127,16 @@ func (d *Decision) setOutage(o *checks.Outage) {
 // decideLateOrDeleted decides a job that needs no check, because it is late or its rule is deleted, and reports whether it
 // did.
 func (d *Decision) decideLateOrDeleted(r *Rule, now time.Time) bool {
-	j := &d.Job
-	slot := j.NextCheckAt
-	late := now.Sub(slot)
-	switch {
-	case r.Deleted:
+	if r.Deleted {
 		d.Outcome = checks.RuleDeleted
 		return true
-	case r.CatchUp.After == 0 || late <= r.CatchUp.After || r.CatchUp.Do == Run:
+	}
+	j := &d.Job
+	slot := j.NextCheckAt
+	reason := r.CatchUp.exceeded(now.Sub(slot))
+	if reason == "" {
 		return false
 	}
-	reason := fmt.Sprintf("found %s after its slot, more than catch_up.after, %s", spell(late.Truncate(time.Second)), spell(r.CatchUp.After))
 	if r.CatchUp.Do == Skip {
 		j.NextCheckAt = r.Grid.After(now)
 		d.Reason = reason

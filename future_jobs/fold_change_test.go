@@ -112,7 +112,7 @@ func TestUpdateLeavesRevAlone(t *testing.T) {
 	}
 }
 
-// listState is a state that lists its news. It was parsed once.
+// listState is a state that lists its patches. It was parsed once.
 type listState struct{ updates []string }
 
 func (l *listState) Merge(update json.RawMessage) error {

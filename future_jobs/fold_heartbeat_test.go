@@ -9,7 +9,7 @@ import (
 	"deadman/checks"
 )
 
-// postponeEffect returns a heartbeat that sets the job's next check; news requires a write.
+// postponeEffect returns a heartbeat that sets the job's next check; a new time requires a write.
 func postponeEffect(next time.Time, isNew bool) Effect {
 	return effectOf(orderRule(), Heartbeat{Play: func(j *Job) (HeartbeatResult, error) {
 		switch {
@@ -32,7 +32,7 @@ func TestHeartbeatOfSameSlotWritesNothing(t *testing.T) {
 		t.Errorf("a beat that leaves the slot: %+v", net)
 	}
 	if net := foldEffects([]Effect{postponeEffect(slot, true)}, pending, noon); net.Postponed != 1 || len(net.Change) != 1 {
-		t.Errorf("a beat that is news: %+v", net)
+		t.Errorf("a heartbeat with a new time: %+v", net)
 	}
 	later := slot.Add(time.Hour)
 	net := foldEffects([]Effect{postponeEffect(later, false), postponeEffect(later, false), postponeEffect(later.Add(time.Minute), false)}, pending, noon)

@@ -26,7 +26,7 @@ const ClockSkew = 100 * time.Millisecond
 //	changeKept  A change of a job also changes the jobs of older kept triggers.
 //	moveKept    A move to a version also moves the jobs of kept triggers of older versions.
 //	note        A change is stored for an older trigger that is read later.
-//	newer       News that are older than news of another stream are merged below them.
+//	newer       Patches that are older than patches of another stream are merged below them.
 //	finish      An end that is older than a kept trigger leaves the job of that trigger.
 //	missed      An end or a change that finds no job is stored for a trigger that is read later.
 //
@@ -251,7 +251,7 @@ func (o *ordering) note(e Effect, s *foldedJob) {
 	order.Changes, order.Forgot = changes, order.Forgot || forgot
 }
 
-// newer returns the news of other streams in the job's Order that are newer than the effect.
+// newer returns the patches of other streams in the job's Order that are newer than the effect.
 func (o *ordering) newer(e Effect, j *Job) (patches []json.RawMessage) {
 	if !e.Apart || e.Event == nil || j.Order == nil {
 		return nil

@@ -78,6 +78,6 @@ func TestOutageIsAlertedWhenOpened(t *testing.T) {
 	opened := met.Add(50 * time.Millisecond)
 	alert := outageHits([]*task{v}, nil)[0].Alert(Outage{Source: "shop", OpenedAt: opened})
 	if !alert.DecidedAt.Equal(opened) || !alert.Since.Equal(opened) {
-		t.Errorf("an outage opened at %s; the alert of %s says since %s", opened, alert.DecidedAt, alert.Since)
+		t.Errorf("an outage opened at %s; the alert of %s has since %s", opened, alert.DecidedAt, alert.Since)
 	}
 }

@@ -277,12 +277,6 @@ func (r *Rule) outageIdle() time.Duration {
 	return maxRetryDelay + time.Duration(r.Grid) + outageSlack
 }
 
-// defaultStreamTimeout is how long a job waits for its streams, for rules without catch_up.after.
-const defaultStreamTimeout = time.Hour
-
-// streamTimeout returns how long a job waits for its streams.
-func (r *Rule) streamTimeout() time.Duration { return cmp.Or(r.CatchUp.After, defaultStreamTimeout) }
-
 // readThrough returns the time up to which all streams of the rule are read; zero: it has no streams. through was
 // read before the jobs, so a job reflects every event before that time.
 func (r *Rule) readThrough(all map[string]StreamProgress) (least time.Time) {
@@ -308,22 +302,6 @@ func (r *Rule) closing(text func(Job) string) CloseAlert {
 	}
 	return func(j Job) alerts.Draft { return r.Closing(j, text(j)) }
 }
-
-// CatchUp configures jobs that are checked later than After behind their slot.
-type CatchUp struct {
-	After time.Duration // 0: no limit
-	Do    LateAction
-}
-
-// LateAction is the treatment of a late job.
-type LateAction uint8
-
-// The treatments of late jobs.
-const (
-	Run    LateAction = iota // check it nevertheless
-	Skip                     // check it a slot later
-	Expire                   // end it with an alert
-)
 
 // RuleReader provides the rules. Implementations are safe for concurrent use.
 type RuleReader interface {

@@ -478,16 +478,16 @@ func TestLaterOfTwoUpdatesCounts(t *testing.T) {
 		s.apply(streamEvent{"door.seen", "front", at.Add(2 * time.Second), `,"lock":"new"`})
 		s.apply(streamEvent{"door.tried", "front", at.Add(time.Second), `,"lock":"old","tried":true`})
 		if known := string(s.job("front").Known()); !strings.Contains(known, `"new"`) || !strings.Contains(known, `"tried":true`) {
-			t.Errorf("the job knows %s, want the lock of the later news, and what the older ones alone say", known)
+			t.Errorf("the state is %s, want the lock of the later patch and the other fields of the older ones", known)
 		}
 		// News of one stream are applied in its order, even if its clock was set back.
 		s.apply(streamEvent{"door.opened", "back", at, `,"lock":"none"`})
 		s.apply(streamEvent{"door.seen", "back", at.Add(4 * time.Second), `,"lock":"first"`})
 		s.apply(streamEvent{"door.seen", "back", at.Add(3 * time.Second), `,"lock":"second"`})
 		if known := string(s.job("back").Known()); !strings.Contains(known, `"second"`) {
-			t.Errorf("the job knows %s, want the lock of the second news of the stream", known)
+			t.Errorf("the state is %s, want the lock of the second patch of the stream", known)
 		}
-		// The same applies to news that are read before their trigger, the first of them at the edge of its
+		// The same applies to patches that are read before their trigger, the first of them at the edge of its
 		// tolerance.
 		s.apply(streamEvent{"door.seen", "side", at.Add(4 * time.Second), `,"lock":"first"`})
 		s.apply(streamEvent{"door.seen", "side", at.Add(3 * time.Second), `,"lock":"second"`})
@@ -496,7 +496,7 @@ func TestLaterOfTwoUpdatesCounts(t *testing.T) {
 		s.apply(streamEvent{"door.opened", "edge", at, `,"lock":"none"`})
 		for _, key := range []string{"side", "edge"} {
 			if known := string(s.job(key).Known()); !strings.Contains(known, `"second"`) {
-				t.Errorf("%s: the job knows %s, want the second news of the stream", key, known)
+				t.Errorf("%s: the state is %s, want the second patch of the stream", key, known)
 			}
 		}
 	})

@@ -456,7 +456,7 @@ func TestUndeterminedChecksAreAlertedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if job.CheckCount != 0 || job.UndeterminedChecks < 6 || job.Last.FailedAt.IsZero() || !job.Last.CompletedAt.IsZero() {
-			t.Errorf("after %d attempts the job says: %+v", requests.Load(), job)
+			t.Errorf("after %d attempts the job is %+v", requests.Load(), job)
 		}
 		if job.UndeterminedChecks != int(requests.Load()) || job.CheckAttempts != int(requests.Load()) {
 			t.Errorf("%d attempts, of which the job counts %d, and %d in a row", requests.Load(), job.CheckAttempts, job.UndeterminedChecks)

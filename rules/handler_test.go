@@ -236,6 +236,6 @@ func TestCourseOfJob(t *testing.T) {
 		c.Slot, c.Step = answer.Next, answer.Step
 	}
 	if diff := cmp.Diff([]string{"first", "second", "third"}, texts); diff != "" || c.Count != 4 {
-		t.Errorf("%d checks; said (-want +got):\n%s", c.Count, diff)
+		t.Errorf("%d checks; alerts (-want +got):\n%s", c.Count, diff)
 	}
 }

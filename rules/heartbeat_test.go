@@ -286,7 +286,7 @@ func TestRepeatedlyRestartedRuns(t *testing.T) {
 				d.heartbeat(fmt.Sprintf("%02d:%02d:00", 1+m/60, m%60), rules.ReceivedHeartbeat{Kind: rules.Begun, Run: run(m)})
 			}
 			if len(d.received) != 1 || !strings.HasPrefix(d.received[0], "03:00:00 warning firing") {
-				t.Errorf("heard %q, want it called once, 2h after the first of them began", d.received)
+				t.Errorf("reports %q, want one call, 2h after the first of them began", d.received)
 			}
 		})
 	}
@@ -330,7 +330,7 @@ func TestStartDoesNotMakeJobOverdue(t *testing.T) {
 		d.checkUntil("13:05:00")
 		d.checkRaised("13:05:00 warning firing: device pump-7: a run has not finished after 2h")
 	})
-	t.Run("without max it is no news", func(t *testing.T) {
+	t.Run("without max it changes nothing", func(t *testing.T) {
 		d := newDevice(t, tenMinuteRule)
 		d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
 		d.job.NextCheckAt = at("11:30:00") // a check forgave the monitoring gap
@@ -444,7 +444,7 @@ func TestPingData(t *testing.T) {
 		t.Errorf("the event is %s, want %s", d.job.Event, want)
 	}
 	if streams := d.rule.Engine().HeartbeatStreams; !slices.Equal(streams, []string{""}) {
-		t.Errorf("the rule hears %q, want pings alone", streams)
+		t.Errorf("the rule reads %q, want pings alone", streams)
 	}
 }
 
@@ -587,7 +587,7 @@ func TestChecksWaitForHeartbeatStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := rule.Engine(); !slices.Equal(e.Streams, []string{"S"}) || !slices.Equal(e.HeartbeatStreams, []string{"S"}) {
-		t.Errorf("it waits for %q and hears by %q; want the stream alone", e.Streams, e.HeartbeatStreams)
+		t.Errorf("streams %q, streams of heartbeats %q; want the stream alone", e.Streams, e.HeartbeatStreams)
 	}
 }
 

@@ -189,7 +189,7 @@ func TestRefreshReadsOnlyChanges(t *testing.T) {
 			}
 			for _, l := range list {
 				if got := catalog.RuleChangedAt(l.RuleID) > was; got != changed[l.RuleID] {
-					t.Errorf("%s changed: %v; the catalog says %v", l.Name, changed[l.RuleID], got)
+					t.Errorf("%s changed: %v; by the catalog: %v", l.Name, changed[l.RuleID], got)
 				}
 				newest, err := catalog.Rule(t.Context(), l.RuleID, l.Version)
 				if err != nil || newest.Version != l.Version || catalog.Paused(l.Name) == l.PausedAt.IsZero() {

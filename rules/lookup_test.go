@@ -89,7 +89,7 @@ func TestLookupResultsMergeOverState(t *testing.T) {
 				return
 			}
 			if len(answer.Alerts) != 1 || answer.Alerts[0].Text != c.wantText {
-				t.Fatalf("says %+v, want %q", answer.Alerts, c.wantText)
+				t.Fatalf("alerts %+v, want %q", answer.Alerts, c.wantText)
 			}
 			status, _, _ := strings.Cut(c.wantText, " by ")
 			if got := answer.Alerts[0].Labels["status"]; got != status {

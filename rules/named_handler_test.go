@@ -78,7 +78,7 @@ func TestHandlersAnswerIsFilledIn(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if rule.MaxSeverity != alerts.Warning || rule.Limits.MaxChecks != document.SpareChecks {
-		t.Errorf("what the engine says is %s, after %d checks", rule.MaxSeverity, rule.Limits.MaxChecks)
+		t.Errorf("severity of the engine's alert is %s, limit of checks is %d", rule.MaxSeverity, rule.Limits.MaxChecks)
 	}
 }
 

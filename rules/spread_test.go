@@ -66,7 +66,7 @@ func TestSpreadDelaysAllStepsOfKeyEqually(t *testing.T) {
 			t.Fatal(err)
 		}
 		if with.SpreadDelay != document.Duration(later).String() || without.SpreadDelay != "" || len(with.Lines) != len(without.Lines) {
-			t.Fatalf("%s: the preview says %q and %q", key, with.SpreadDelay, without.SpreadDelay)
+			t.Fatalf("%s: the preview shows %q and %q", key, with.SpreadDelay, without.SpreadDelay)
 		}
 		for n, l := range with.Lines[1:] {
 			if by := l.At.Sub(without.Lines[n+1].At); by != later {

@@ -259,7 +259,7 @@ func TestForeseeHasItsOwnAllowance(t *testing.T) {
 		}
 	}
 	if reported != tenantAllowance/drawn {
-		t.Errorf("told of %d events, want %d", reported, tenantAllowance/drawn)
+		t.Errorf("reported %d events, want %d", reported, tenantAllowance/drawn)
 	}
 	if len(ts.Catalog.allowances.debts) != 0 {
 		t.Errorf("drawn of the intake: %v", ts.Catalog.allowances.debts)

@@ -116,7 +116,7 @@ func TestEndToEndWithToken(t *testing.T) {
 	var raised list
 	n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == 1 })
 	if strings.Contains(n.log.String(), "every client that reaches it: ") {
-		t.Error("it says that its NATS server accepts every client")
+		t.Error("the log reports that the NATS server accepts every client")
 	}
 	if _, err := nats.Connect(n.NATS); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("without the token: %v", err)

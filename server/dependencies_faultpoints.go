@@ -23,7 +23,7 @@ import (
 // injected bugs. Each bug breaks a promise on purpose: the fault campaign proves with them that its checks detect
 // violations.
 func queue(s *store.Store) futurejobs.Queue { return buggyQueue{s} }
-func ledger(s *store.Store) jobStore        { return buggyLedger{s} }
+func jobStoreOf(s *store.Store) jobStore    { return buggyJobStore{s} }
 func outbox(s *store.Store) alerts.Outbox   { return buggyOutbox{s} }
 
 func publisher(p *bus.AlertPublisher) alerts.Publisher { return buggyPublisher{p} }
@@ -35,10 +35,10 @@ func databaseClock(Config) func() time.Time {
 
 func lookups(s sourceSet) rules.Sources { return buggySources{s} }
 
-type buggyLedger struct{ *store.Store }
+type buggyJobStore struct{ *store.Store }
 
 // Apply implements futurejobs.EffectStore.
-func (l buggyLedger) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+func (l buggyJobStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	if failpoints.BugEnabled(failpoints.CursorFirst) {
 		first := b
 		first.Effects, first.DeadLetters = nil, nil

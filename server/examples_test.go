@@ -270,7 +270,7 @@ func playPage(t *testing.T, page, text string, first map[string]string, known ca
 			got = previewTimeline(t, rule, known, given)
 		}
 		if diff := gocmp.Diff(got.alertLines().String(), received.String()); diff != "" {
-			t.Errorf("the engine says otherwise (-preview +engine):\n%s\n%s", diff, both)
+			t.Errorf("preview and engine differ (-preview +engine):\n%s\n%s", diff, both)
 		}
 		return strings.Replace(both, "```timeline\n"+m[2], "```timeline\n"+got.String(), 1)
 	})

@@ -13,17 +13,17 @@ import (
 
 // gauges reads the values for /metrics that no component counts.
 type gauges struct {
-	store   *store.Store
-	server  *bus.Server // nil: external broker
-	alerts  *bus.StreamOfAlerts
-	reader  *bus.AlertReader
-	owner   *futurejobs.Owner
-	sweeper *futurejobs.Sweeper
-	intake  *events.Intake
-	overdue *overdue
-	sources sourceSet
-	people  *notifications
-	now     func() time.Time // the database's time
+	store         *store.Store
+	server        *bus.Server // nil: external broker
+	alerts        *bus.StreamOfAlerts
+	reader        *bus.AlertReader
+	owner         *futurejobs.Owner
+	sweeper       *futurejobs.Sweeper
+	intake        *events.Intake
+	overdue       *overdue
+	sources       sourceSet
+	notifications *notifications
+	now           func() time.Time // the database's time
 }
 
 // read reads the gauges for /metrics.
@@ -41,7 +41,7 @@ func (g *gauges) read(ctx context.Context) (web.Gauges, error) {
 	out := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
 		Overdue: overdueJobs.jobs(), Unreadable: len(g.sweeper.Unreadable()), Fit: g.owner.UnfitFor() == "",
-		ShardsHeld: len(g.owner.Holding()), AlertsFilled: filled, Channels: g.people.gauges(ctx), Sources: g.sources.States(),
+		ShardsHeld: len(g.owner.Holding()), AlertsFilled: filled, Channels: g.notifications.gauges(ctx), Sources: g.sources.States(),
 		Abandoned: g.sweeper.Abandoned(), Foreign: g.reader.Foreign(),
 		IntakeLag: map[web.StreamLine]time.Duration{}, OldestRow: map[string]time.Duration{},
 	}

@@ -132,7 +132,7 @@ func TestExampleLockFileHasNoRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(text, []byte(`"resolved"`)) || bytes.Contains(text, []byte("http")) || !bytes.Contains(text, []byte(`"integrity"`)) {
-		t.Error("the lock file says where its packages come from; take the lines with resolved out")
+		t.Error("the lock file names the registry of its packages; remove the lines with resolved")
 	}
 }
 

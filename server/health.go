@@ -30,25 +30,25 @@ const (
 
 // readiness reports the conditions of the node's components for /readyz.
 type readiness struct {
-	store      *store.Store
-	bus        *bus.Bus
-	clock      *clockWatch
-	schema     *schemaWatch
-	owner      *futurejobs.Owner
-	sweeper    *futurejobs.Sweeper
-	catalog    *rules.Catalog
-	intake     *events.Intake
-	ticker     *scheduler.Scheduler
-	relay      *alerts.Relay
-	overdue    *overdue
-	alarms     *alarms
-	binding    *rebinder
-	compare    *comparison
-	sources    sourceSet
-	people     *notifications
-	heartbeats []*heartbeat
-	draining   *atomic.Bool
-	now        func() time.Time // the database's time
+	store         *store.Store
+	bus           *bus.Bus
+	clock         *clockWatch
+	schema        *schemaWatch
+	owner         *futurejobs.Owner
+	sweeper       *futurejobs.Sweeper
+	catalog       *rules.Catalog
+	intake        *events.Intake
+	ticker        *scheduler.Scheduler
+	relay         *alerts.Relay
+	overdue       *overdue
+	alarms        *alarms
+	rebinder      *rebinder
+	comparison    *comparison
+	sources       sourceSet
+	notifications *notifications
+	heartbeats    []*heartbeat
+	draining      *atomic.Bool
+	now           func() time.Time // the database's time
 }
 
 // conditions returns the conditions for /readyz.
@@ -73,10 +73,10 @@ func (h *readiness) conditions(ctx context.Context) []web.Condition {
 		h.fit(),
 		condition("relay", h.relay.Err(), "no alerts are waiting", "alerts cannot be published; they wait in the database"),
 		h.alertsStream(),
-		h.compare.condition(),
+		h.comparison.condition(),
 	}
 	conditions = append(conditions, h.sources.condition()...)
-	conditions = append(conditions, h.people.conditions(ctx)...)
+	conditions = append(conditions, h.notifications.conditions(ctx)...)
 	for _, b := range h.heartbeats {
 		conditions = append(conditions, b.condition())
 	}
@@ -138,7 +138,7 @@ func (h *readiness) streams() web.Condition {
 			gone = append(gone, futurejobs.StreamOf(s.Line))
 		}
 	}
-	c := condition("streams", h.binding.Err(), "all subscribed subjects are read",
+	c := condition("streams", h.rebinder.Err(), "all subscribed subjects are read",
 		"a subscribed subject cannot be read; jobs that depend on it are not checked")
 	for _, s := range h.intake.Status() {
 		if risk := fmt.Sprintf("; stream %s %s, and may lose unread events", futurejobs.StreamOf(s.Line), s.Risk); s.Risk != "" && !strings.Contains(c.Detail, risk) {

@@ -266,7 +266,7 @@ func TestShardUnsweptByAnotherNodeStopsHeartbeat(t *testing.T) {
 	}
 	n.eventually("it goes out", func() bool { return len(r.received()) > 0 })
 	if beat := r.received()[0]; !beat.SweptThrough.Equal(last.Swept) {
-		t.Errorf("it says that all is swept through %s, want %s", beat.SweptThrough, last.Swept)
+		t.Errorf("the heartbeat names %s as swept, want %s", beat.SweptThrough, last.Swept)
 	}
 }
 

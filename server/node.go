@@ -49,29 +49,29 @@ type node struct {
 	login              *loginFile
 	gapDetector        *futurejobs.GapDetector
 	relay              *alerts.Relay
-	people             *notifications
+	notifications      *notifications
 	metrics            *web.Metrics
 	gauges             *gauges
 	pages              *ui.UI
 	sources            sourceSet
-	answers            *handlerDirectory
+	handlerDirectory   *handlerDirectory
 	observer           *observer
 	jobs               *manualJobs
 	acks               *acks
-	upkeep             *maintenance
+	maintenance        *maintenance
 	stallDetector      *stallDetector
 	overdue            *overdue
 	alarms             *alarms
 	quotas             *quotas
-	slots              *loadRecorder
+	loads              *loadRecorder
 	heartbeats         []*heartbeat // empty: no heartbeat is configured
-	binding            *rebinder
+	rebinder           *rebinder
 	ticker             *scheduler.Scheduler
 	streamMonitor      *alertsStreamMonitor
 	permissionWarnings *permissionWarnings
 	watch              *clockWatch
 	shifter            *futurejobs.Shifter
-	compare            *comparison
+	comparison         *comparison
 	pings              *pingHandler
 	schema             *schemaWatch
 	readiness          *readiness
@@ -123,7 +123,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	n.keeper = access.NewTokens(n.store, time.Now)
 	n.wire()
 	checkLast := func() error {
-		if err := n.people.open(ctx, notify.Options{PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce}); err != nil {
+		if err := n.notifications.open(ctx, notify.Options{PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce}); err != nil {
 			return err
 		}
 		if err := n.sync.learn(ctx, n.owner.Interval()); err != nil {
@@ -160,14 +160,14 @@ func (n *node) wireEngine(self futurejobs.Node) {
 	n.sync = &clockSync{store: n.store, clock: n.clock, shifter: n.shifter, gapDetector: n.gapDetector, sharesBroker: n.server != nil && n.store.SingleProcess()}
 	n.clock.Follow = n.sync.follow
 	n.store.GoBy(n.clock.Correct)
-	n.slots = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.log}
+	n.loads = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.log}
 }
 
 // wireAlerts creates the components that publish alerts and notify people.
 func (n *node) wireAlerts() {
-	n.people = &notifications{path: n.Notify, store: n.store, rules: n.catalog, now: n.clock.Now, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
-	n.observer = &observer{Metrics: n.metrics, store: n.store, wake: n.people.wake, log: n.log}
-	n.compare = &comparison{
+	n.notifications = &notifications{path: n.Notify, store: n.store, rules: n.catalog, now: n.clock.Now, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
+	n.observer = &observer{Metrics: n.metrics, store: n.store, wake: n.notifications.wake, log: n.log}
+	n.comparison = &comparison{
 		store: n.store, stream: n.bus.AlertReader, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.observer.announce,
 		raised: n.observer.Alerted, log: n.log, status: periodic.NewStatus(n.log, slog.LevelWarn, "alert stream comparison"),
 	}
@@ -175,30 +175,30 @@ func (n *node) wireAlerts() {
 		Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, holds: n.maintains, known: n.login.prefixes, now: n.clock.Now,
 		every: n.quotasEvery, keep: n.KeepAlerts, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.log,
 	}
-	n.relay = alerts.NewRelay(outbox(n.store), n.compare.publisher(publisher(n.bus.AlertPublisher)), n.owner.Holding, n.log)
+	n.relay = alerts.NewRelay(outbox(n.store), n.comparison.publisher(publisher(n.bus.AlertPublisher)), n.owner.Holding, n.log)
 	n.relay.Quotas, n.observer.relay = n.quotas, n.relay
 }
 
 // wireInputs creates the components that create and change jobs.
 func (n *node) wireInputs() {
 	n.intake = events.NewIntake(events.Options{
-		Streams: n.bus.Streams, Catalog: n.catalog, Store: ledger(n.store), Shards: n.owner, Now: n.clock.Now,
+		Streams: n.bus.Streams, Catalog: n.catalog, Store: jobStoreOf(n.store), Shards: n.owner, Now: n.clock.Now,
 		Announce: n.observer.announce, Observer: n.observer, Log: n.log, BrokerUptime: n.brokerUptime, Place: n.sync.place,
 	})
 	n.ticker = scheduler.New(scheduler.Options{
-		Catalog: n.catalog, Cursors: ledger(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
+		Catalog: n.catalog, Cursors: jobStoreOf(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
 		Announce: n.observer.announce, Observer: n.observer, Log: n.log, Allow: n.quotas.allow,
 	})
 	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Catalog: n.catalog, Now: n.clock.Now, Observer: n.observer}
 	n.rules.Announce, n.rules.Now, n.catalog.Tenant, n.catalog.Now = n.observer.announce, n.clock.Now, n.allowances.Tenant, time.Now
-	n.answers.now = n.clock.Now
+	n.handlerDirectory.now = n.clock.Now
 	n.jobs = &manualJobs{store: n.store, catalog: n.catalog, quotas: n.allowances, sweeper: n.sweeper, alerted: n.observer.Alerted, now: n.clock.Now}
 	n.acks = &acks{store: n.store, jobs: n.jobs, observe: n.observer.observe}
 	writer := &pings.LogWriter{Store: n.store, Log: n.log}
 	n.pings = &pingHandler{
 		Resolver: &pings.Resolver{Store: n.store, Catalog: n.catalog, Now: n.clock.Now},
 		Receiver: pings.NewReceiver(pings.Receiver{
-			Catalog: n.catalog, Effects: ledger(n.store), Shards: n.store.Shards(), Now: n.clock.Now, Observer: pingObserver{n.jobs}, Log: writer,
+			Catalog: n.catalog, Effects: jobStoreOf(n.store), Shards: n.store.Shards(), Now: n.clock.Now, Observer: pingObserver{n.jobs}, Log: writer,
 		}),
 		writer: writer, missed: n.gapDetector.MarkMissed,
 	}
@@ -206,8 +206,8 @@ func (n *node) wireInputs() {
 
 // wireMonitors creates the components that observe the node, the database and the broker.
 func (n *node) wireMonitors(self futurejobs.Node) {
-	n.binding = newRebinder(n.rules, n.maintains, n.log)
-	n.upkeep = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
+	n.rebinder = newRebinder(n.rules, n.maintains, n.log)
+	n.maintenance = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
@@ -235,12 +235,12 @@ func (n *node) wireAPI() {
 	n.endpoints = &endpointPublisher{Config: n.Config, server: n.server, open: n.gate.open.Load, log: n.log}
 	n.readiness = &readiness{
 		store: n.store, bus: n.bus, clock: n.watch, schema: n.schema, owner: n.owner, sweeper: n.sweeper, catalog: n.catalog, intake: n.intake,
-		ticker: n.ticker, relay: n.relay, overdue: n.overdue, alarms: n.alarms, binding: n.binding, compare: n.compare, sources: n.sources,
-		people: n.people, heartbeats: n.heartbeats, draining: &n.draining, now: n.clock.Now,
+		ticker: n.ticker, relay: n.relay, overdue: n.overdue, alarms: n.alarms, rebinder: n.rebinder, comparison: n.comparison, sources: n.sources,
+		notifications: n.notifications, heartbeats: n.heartbeats, draining: &n.draining, now: n.clock.Now,
 	}
 	*n.gauges = gauges{
 		store: n.store, server: n.server, alerts: n.bus.AlertsStream, reader: n.bus.AlertReader, owner: n.owner, sweeper: n.sweeper,
-		intake: n.intake, overdue: n.overdue, sources: n.sources, people: n.people, now: n.clock.Now,
+		intake: n.intake, overdue: n.overdue, sources: n.sources, notifications: n.notifications, now: n.clock.Now,
 	}
 }
 
@@ -257,7 +257,7 @@ func (n *node) wireHints() {
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
 	// A new rule may have a slot before the sweep's next one, and be the first one of a tenant; a deleted rule may leave
 	// jobs.
-	n.catalog.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake(); n.quotas.Wake() }
+	n.catalog.Changed = func() { n.sweeper.Wake(); n.maintenance.Wake(); n.ticker.Wake(); n.quotas.Wake() }
 	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.observer, n.stallDetector.Resuming, n.sync.isListening
 	n.sweeper.Quotas = n.allowances
 	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
@@ -281,8 +281,8 @@ func (n *node) openRules(ctx context.Context) error {
 		return err
 	}
 	// Names without a registered handler are served by services on the broker.
-	n.answers = newHandlerDirectory(n.Handlers, remotehandlers.NewServices(n.bus.Messages))
-	handlers := n.Handlers.With(n.answers.services.Named)
+	n.handlerDirectory = newHandlerDirectory(n.Handlers, remotehandlers.NewServices(n.bus.Messages))
+	handlers := n.Handlers.With(n.handlerDirectory.services.Named)
 	n.catalog = rules.NewCatalog(n.store, n.store.Shards())
 	if n.MemoryLimit > 0 {
 		n.catalog.LimitCompiled(n.MemoryLimit / 4)
@@ -294,12 +294,12 @@ func (n *node) openRules(ctx context.Context) error {
 	n.store.BoundLetters(n.letterLimits)
 	n.rules = &rules.Registry{
 		Quotas: n.allowances,
-		Store:  n.store, Binder: n.bus.Binder, Catalog: n.catalog, Jobs: ledger(n.store), Calendars: known, Sources: lookups(n.sources), Handlers: handlers, Log: n.log,
+		Store:  n.store, Binder: n.bus.Binder, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Calendars: known, Sources: lookups(n.sources), Handlers: handlers, Log: n.log,
 		As: func(ctx context.Context, bundle string) context.Context {
 			return access.As(ctx, access.Actor{Name: bundle})
 		},
 	}
-	n.answers.rules = n.rules
+	n.handlerDirectory.rules = n.rules
 	if err := applyRules(ctx, n.Rules, n.rules, n.log); err != nil {
 		return err
 	}
@@ -347,7 +347,7 @@ func (n *node) run(ctx context.Context) error {
 
 	group.Go(func() error { return n.endpoints.publish(listener.Addr()) })
 	err = group.Wait()
-	n.slots.flushLast(drain)
+	n.loads.flushLast(drain)
 	letGo()
 	err = errors.Join(err, <-held, n.endpoints.remove())
 	n.log.Info("stopped")
@@ -357,11 +357,11 @@ func (n *node) run(ctx context.Context) error {
 // parts returns the Run methods of the components that stop in the first phase.
 func (n *node) parts() []func(context.Context) error {
 	acks := &natsAcks{acks: n.acks, messages: n.bus.Messages, now: n.clock.Now, log: n.log}
-	files := &reloader{[]operatorFile{{n.Config.Hooks, n.hooks.read}, {n.Notify, n.people.reload}, {n.Login, n.login.read}}, n.Reload, n.log}
+	files := &reloader{[]operatorFile{{n.Config.Hooks, n.hooks.read}, {n.Notify, n.notifications.reload}, {n.Login, n.login.read}}, n.Reload, n.log}
 	all := []func(context.Context) error{
 		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
-		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, files.Run, n.people.Run, n.upkeep.Run, n.stallDetector.Run, n.compare.Run,
-		n.schema.Run, n.alarms.Run, n.quotas.Run, n.slots.Run, n.binding.Run, n.pings.Run, n.pings.writer.Run,
+		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, files.Run, n.notifications.Run, n.maintenance.Run, n.stallDetector.Run, n.comparison.Run,
+		n.schema.Run, n.alarms.Run, n.quotas.Run, n.loads.Run, n.rebinder.Run, n.pings.Run, n.pings.writer.Run,
 	}
 	for _, h := range n.heartbeats {
 		all = append(all, h.Run)

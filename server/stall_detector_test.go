@@ -67,7 +67,7 @@ func TestMonitoringGapIsAlertedOnce(t *testing.T) {
 			n.eventually("jobs", func() bool { n.get("/api/v1/jobs", &pending); return len(pending.Items) == jobs })
 			for _, topic := range topics {
 				if first := n.systemAlerts(topic); len(first) != 0 {
-					t.Errorf("a first start says %+v", first)
+					t.Errorf("the status of a first start is %+v", first)
 				}
 			}
 			n.stop()

@@ -64,7 +64,7 @@ func TestStreamsAreShown(t *testing.T) {
 			t.Errorf("how it does: %+v", s)
 		}
 		if !slices.Equal(s.Rules, []string{"order-unshipped"}) || s.RuleCount != 1 || s.Subjects < 2 {
-			t.Errorf("who is told by it: %+v", s)
+			t.Errorf("streams with this reader: %+v", s)
 		}
 	}
 	// Its subjects move to an unreadable stream, so that the rule keeps it.

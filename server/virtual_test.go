@@ -166,7 +166,7 @@ func (v *virtual) acknowledge(l line) {
 	key, span, _ := strings.Cut(l.text, " ")
 	page, err := v.store.Jobs(v.t.Context(), futurejobs.Filter{Key: key})
 	if err != nil || len(page.Items) != 1 || len(page.Items[0].Alerts) == 0 {
-		v.t.Fatalf("acks %s: %v, %d jobs, or nothing was said", l.text, err, len(page.Items))
+		v.t.Fatalf("acks %s: %v, %d jobs, or no alert was raised", l.text, err, len(page.Items))
 	}
 	job := page.Items[0]
 	ack := futurejobs.Ack{Alert: job.Alerts[len(job.Alerts)-1], By: "ada"}

@@ -81,7 +81,7 @@ func TestLoginLinkNeedsClick(t *testing.T) {
 			t.Errorf("from %q: %d, cookies %v, filled in %v: %s", site, a.StatusCode, a.Cookies(), !want, a.body)
 		}
 		if a.Header.Get("Referrer-Policy") != "no-referrer" {
-			t.Errorf("from %q: the address with the token is told to others", site)
+			t.Errorf("from %q: the referrer contains the token", site)
 		}
 	}
 	if entries, _, err := s.keeper.Audit(t.Context(), access.AuditFilter{Action: "session.*"}); err != nil || len(entries) != 0 {

@@ -140,7 +140,7 @@ func TestProxyHeadersNameUser(t *testing.T) {
 	other := newLoginFixture(t, headers)
 	other.requestFrom("192.0.2.9", "GET", path, "", proxyHeaders("ann", "sre")...)
 	if got := other.countRefusals("proxy"); got != "1" || !strings.Contains(other.log.text(), "X-Forwarded-User counts for nothing") {
-		t.Errorf("of a header from elsewhere %s is counted, and the log says %s", got, other.log.text())
+		t.Errorf("a header from another address: counted %s, log %s", got, other.log.text())
 	}
 	requestPath(t, other.Server, "GET", path, "", proxyHeaders("ann", "x")...)
 	if got := other.countRefusals("proxy"); got != "2" {

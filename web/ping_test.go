@@ -166,7 +166,7 @@ func TestPingAnswers(t *testing.T) {
 	}
 	checkMetrics(t, requestPath(t, p.Server, "GET", "/metrics", "", admin...).body, `deadman_pings_total{outcome="accepted"} 13`, `deadman_pings_total{outcome="refused"} 14`)
 	if got := strings.Join(p.pingLog("db-1", admin...), ", "); got != "fail 3, start" {
-		t.Errorf("db-1 said %s", got)
+		t.Errorf("the ping of db-1 is %s", got)
 	}
 	if got := len(p.pingLog("photos", admin...)); got != 10 {
 		t.Errorf("%d pings of photos are in the log, want 10: one for each 200", got)
@@ -210,7 +210,7 @@ func TestPingBodies(t *testing.T) {
 		p.writer.Write(t.Context())
 		e := get[web.Page[web.PingEntry]](t, p.Server, "/api/v1/rules/backup/pings/log?key=photos").Items[0]
 		if e.Body != c.kept || e.BodySize != c.size || e.UserAgent != strings.Repeat("u", 200) {
-			t.Errorf("of %d bytes %d are kept, %d are said: %.40q", c.size, len(e.Body), e.BodySize, e.Body)
+			t.Errorf("of %d bytes %d are kept, the size is given as %d: %.40q", c.size, len(e.Body), e.BodySize, e.Body)
 		}
 	}
 }

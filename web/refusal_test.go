@@ -241,7 +241,7 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("%v: %d for a request of all", c.conditions, a.StatusCode)
 		}
 		if a := requestPath(t, s, "GET", "/healthz", ""); a.StatusCode != 200 {
-			t.Errorf("the process is there, and /healthz says %d", a.StatusCode)
+			t.Errorf("the process runs, and /healthz answers %d", a.StatusCode)
 		}
 	}
 }

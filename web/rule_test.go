@@ -235,7 +235,7 @@ func TestLint(t *testing.T) {
 	}
 	l := lint("name: paid\nentity: payment\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 2h, step: a}, {after: 1h, step: b, severty: info}]\n")
 	if l.Valid || len(l.Problems) != 2 || l.Problems[0].Line != 4 {
-		t.Errorf("both are to be said: %+v", l)
+		t.Errorf("both problems are expected: %+v", l)
 	}
 	if list := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules"); len(list.Items) != 1 {
 		t.Errorf("a lint saved something: %+v", list)

@@ -142,7 +142,7 @@ func TestStreamPermits(t *testing.T) {
 				}
 			}
 			if full.GetHeaders().Get("Retry-After") != "10" {
-				t.Errorf("Retry-After tells the client to wait for %v", full.GetHeaders())
+				t.Errorf("Retry-After is %v", full.GetHeaders())
 			}
 		}
 		if status != want {

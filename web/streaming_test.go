@@ -63,7 +63,7 @@ func (s *fixture) publishAlertsForever() {
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
-			a := alerts.Alert{ID: alerts.ID{byte(i), byte(i >> 8), 9}, Rule: "order-unshipped", Key: "1", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info, Text: "news"}}}
+			a := alerts.Alert{ID: alerts.ID{byte(i), byte(i >> 8), 9}, Rule: "order-unshipped", Key: "1", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info, Text: "late"}}}
 			if _, err := s.bus.AlertPublisher.Publish(ctx, []alerts.Alert{a}); err != nil {
 				return
 			}
@@ -138,7 +138,7 @@ func TestStreamsOfTokenAreBounded(t *testing.T) {
 			a := answer{full.Response, string(body)}
 			checkProblem(t, a, 429, web.TooManyRequests, "the token greedy", "close one of them")
 			if a.Header.Get("Retry-After") != "10" {
-				t.Errorf("%s: Retry-After tells the client to wait %q", path, a.Header.Get("Retry-After"))
+				t.Errorf("%s: Retry-After is %q", path, a.Header.Get("Retry-After"))
 			}
 		}
 		if a := openStream(t, s.URL+path, other...); a.StatusCode != http.StatusOK {

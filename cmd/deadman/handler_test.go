@@ -53,7 +53,7 @@ func TestHandlerVerbs(t *testing.T) {
 	got := n.expect(0, []string{"handler", "test", "shipping", "--key", "1", "--event", `{"id": "1"}`},
 		"key            1", "next           20", "step           1", `firing warning primary: late`, `state          {"id":"1"}`)
 	if strings.Contains(got.out, "\x1b") {
-		t.Errorf("what a handler says reaches the terminal: %q", got.out)
+		t.Errorf("the output of a handler reaches the terminal: %q", got.out)
 	}
 	n.expect(3, []string{"handler", "test", "shipping", "--key", "past"}, "next", "deadman: the handler requested a check at", "which is not after the checked slot")
 	n.expect(3, []string{"handler", "test", "shipping", "--key", "2"}, "deadman: the carrier is away")

@@ -48,7 +48,7 @@ func TestRulePings(t *testing.T) {
 		return len(readJSON[web.Page[web.PingEntry]](n, "rule", "pings", "backup", "--log", "--key", "nightly").Items) == 2
 	})
 	if got := n.expect(0, []string{"rule", "pings", "backup", "--log"}, "success", "fail (exit 7)", "42 files", "nightly", "curl/8.5.0"); strings.Contains(got.out, strings.Repeat("x", 40)) {
-		t.Errorf("a client that says much of itself: %s", got.out)
+		t.Errorf("a client with a long user agent: %s", got.out)
 	}
 
 	const given = "5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"

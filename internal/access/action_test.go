@@ -57,7 +57,7 @@ func TestActionsAreDistinctAndComplete(t *testing.T) {
 	known := make(map[access.Action]bool)
 	for _, a := range access.Actions {
 		if known[a.Action] || a.Object == "" || a.Content == "" {
-			t.Errorf("%s is there twice, or says too little: %+v", a.Action, a)
+			t.Errorf("%s is there twice, or its description is incomplete: %+v", a.Action, a)
 		}
 		known[a.Action] = true
 		if err := a.Action.Check(); err != nil {

@@ -101,7 +101,7 @@ func TestRun(t *testing.T) {
 				want += o.WaysOf(s) * o.Rounds
 			}
 			if len(results) != want || reported != want || put < o.Pending {
-				t.Errorf("%d results, %d told, want %d; %d jobs that wait are put in, want %d", len(results), reported, want, put, o.Pending)
+				t.Errorf("%d results, %d reported, want %d; %d jobs that wait are put in, want %d", len(results), reported, want, put, o.Pending)
 			}
 			for _, s := range bench.Summarize(results) {
 				if s.Shape == bench.Backlog {

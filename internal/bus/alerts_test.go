@@ -208,7 +208,7 @@ func TestFullStreamRefusesAlerts(t *testing.T) {
 		t.Errorf("the order was not kept: %s", diff)
 	}
 	if n := storedMessage(t, bustest.JetStream(t, s.ClientURL())); n != uint64(len(sent)) {
-		t.Errorf("%d said to be in the stream, %d are", len(sent), n)
+		t.Errorf("%d reported in the stream, %d are there", len(sent), n)
 	}
 }
 

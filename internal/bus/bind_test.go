@@ -108,7 +108,7 @@ func TestBindFindsStreams(t *testing.T) {
 		t.Errorf("by which streams subjects come: %s", diff)
 	}
 	if !strings.Contains(logged.String(), "devices.*.beat") || strings.Contains(logged.String(), "subject=orders.>") {
-		t.Errorf("only what is not heard is to be said: %s", logged)
+		t.Errorf("only subjects without a stream belong in the log: %s", logged)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestOversizedAlertIsPublishedWithoutItsBody(t *testing.T) {
 	}
 	got := follow(t, b, 2, 2)[0]
 	if got.ID != large.ID || got.Text != large.Text || got.Event != nil {
-		t.Errorf("said %s %q with a body of %d bytes", got.ID, got.Text, len(got.Event))
+		t.Errorf("alert %s %q with a body of %d bytes", got.ID, got.Text, len(got.Event))
 	}
 }
 
@@ -53,7 +53,7 @@ func TestOversizedAlertIsShortened(t *testing.T) {
 			}
 			got := follow(t, b, 2, 2)
 			if got[0].ID != large.ID || !strings.HasPrefix(got[0].Text, "äää") || !strings.Contains(got[0].Text, "shortened") || strings.Contains(got[0].Text, "\uFFFD") {
-				t.Errorf("said %s %q", got[0].ID, got[0].Text)
+				t.Errorf("alert %s %q", got[0].ID, got[0].Text)
 			}
 			if got[1].Text != alert(1).Text || strings.Count(logged.String(), large.ID.String()) != 1 {
 				t.Errorf("the one behind the text is %q; logged was %s", got[1].Text, logged)

@@ -173,7 +173,7 @@ func TestAllProblemsAreReported(t *testing.T) {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
 		if strings.Contains(err.Error(), "opensesame") {
-			t.Errorf("%s: a secret is said", c.name)
+			t.Errorf("%s: the error contains a secret", c.name)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestReceivingSince(t *testing.T) {
 	n := w.start()
 	first := w.receivingSince()
 	if first.IsZero() {
-		t.Error("nobody knows whether it was heard before it was read, and it is said to be")
+		t.Error("the start of the stream is reported before anything was read")
 	}
 	if again := w.receivingSince(); !again.Equal(first) {
 		t.Errorf("it is received since %s, and then since %s", first, again)
@@ -33,7 +33,7 @@ func TestReceivingSince(t *testing.T) {
 	n.stop()
 	w.start()
 	if other := w.receivingSince(); !other.Equal(first) {
-		t.Errorf("another reader hears since %s, want %s", other, first)
+		t.Errorf("another reader starts at %s, want %s", other, first)
 	}
 
 	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")

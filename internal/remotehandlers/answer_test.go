@@ -106,7 +106,7 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.answer, err, c.want)
 		}
 		if wrong := validate(t, schema, []byte(c.answer)); (wrong == nil) != (c.want == "") {
-			t.Errorf("%s: the schema says %v, and is read with %q", c.answer, wrong, c.want)
+			t.Errorf("%s: error by the schema %v, error of reading %q", c.answer, wrong, c.want)
 		}
 	}
 	answer.Store(`{"outcome": "shipped"}`)

@@ -115,7 +115,7 @@ func TestCheckCallsService(t *testing.T) {
 	request := <-got
 	until, _ := ctx.Deadline()
 	if at, err := time.Parse(time.RFC3339Nano, request.Headers().Get("Deadman-Deadline")); err != nil || !at.Equal(until) {
-		t.Errorf("the header says %s, the deadline is %s: %v", at, until, err)
+		t.Errorf("the header is %s, the deadline is %s: %v", at, until, err)
 	}
 	deadline, err := json.Marshal(until.UTC())
 	if err != nil {

@@ -443,7 +443,7 @@ func TestKeysOfAbandonedRoundAreNotAbsent(t *testing.T) {
 		case strings.Contains(line, "was not queried for this key, as it failed for 16 others: EOF"):
 			left++
 		case line != "error: EOF":
-			t.Errorf("said %q", line)
+			t.Errorf("error %q", line)
 		}
 	}
 	if answered == 0 || left == 0 || answered+left != keys-inVain {

@@ -168,7 +168,7 @@ func TestRequestsToServices(t *testing.T) {
 	checkLinesOf(t, found, all...)
 	deadline, _ := ctx.Deadline()
 	if got, err := time.Parse(time.RFC3339Nano, <-until); err != nil || !got.Equal(deadline) {
-		t.Errorf("the service hears of the deadline %s, not %s: %v", got, deadline, err)
+		t.Errorf("the service receives the deadline %s, not %s: %v", got, deadline, err)
 	}
 }
 

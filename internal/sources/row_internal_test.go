@@ -117,6 +117,6 @@ func TestPostgresErrorScopes(t *testing.T) {
 		}
 	}
 	if blamed(&pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery"}) != scopeStalePlan {
-		t.Error("a plan that changed is not told apart")
+		t.Error("a changed plan is not recognized")
 	}
 }

@@ -33,7 +33,7 @@ func TestMostShards(t *testing.T) {
 				t.Errorf("unpublished: %d, %v", len(got), err)
 			}
 			if got, err := s.UnroutedAlerts(ctx, 10); err != nil || len(got) != 1 {
-				t.Errorf("news: %d, %v", len(got), err)
+				t.Errorf("unrouted alerts: %d, %v", len(got), err)
 			}
 			if g, err := s.Gauges(ctx); err != nil || g.Unpublished != 1 || g.OldestAlert.IsZero() {
 				t.Errorf("gauges: %+v, %v", g, err)

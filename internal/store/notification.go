@@ -60,7 +60,7 @@ JOIN alert a ON a.shard = o.shard AND a.id = o.id
 JOIN rule r ON r.id = a.rule_id
 ORDER BY a.shard, a.id`)
 	if err != nil {
-		return nil, wrapErr("news", err)
+		return nil, wrapErr("unrouted alerts", err)
 	}
 	return found, nil
 }

@@ -175,11 +175,11 @@ const (
 )
 
 // trailWith returns SQL for futurejobs.Trail.With on a trail and one new entry. A NULL entry leaves the trail
-// unchanged, and Postgres need not write it again. old and news are columns or parameters; find is one of the names
+// unchanged, and Postgres need not write it again. old and entry are columns or parameters; find is one of the names
 // above.
 func trailWith(old, added, find string) string {
-	return strings.NewReplacer("old", old, "news", added, "find", find, "most", strconv.Itoa(futurejobs.TrailMost-1), "nl", "'\n'",
+	return strings.NewReplacer("old", old, "entry", added, "find", find, "most", strconv.Itoa(futurejobs.TrailMost-1), "nl", "'\n'",
 		"update", "'%"+futurejobs.UpdateEnds+"'").Replace(
-		`CASE WHEN news IS NULL OR news LIKE update AND old LIKE update THEN old ELSE coalesce(CASE WHEN length(old) - length(replace(old, nl, '')) < most THEN old
-		ELSE substr(old, find(old, nl) + 1) END || nl, '') || news END`)
+		`CASE WHEN entry IS NULL OR entry LIKE update AND old LIKE update THEN old ELSE coalesce(CASE WHEN length(old) - length(replace(old, nl, '')) < most THEN old
+		ELSE substr(old, find(old, nl) + 1) END || nl, '') || entry END`)
 }

@@ -12,7 +12,7 @@ import (
 
 // notSQL lists texts in back quotes that are not statements as they are.
 var notSQL = map[string]string{
-	"CASE WHEN news":  "a pattern, of which trailWith makes the text",
+	"CASE WHEN entry": "a pattern, of which trailWith makes the text",
 	"SELECT deadman_": "sent where another user owns the tables, which deploy tests",
 }
 

@@ -65,7 +65,7 @@ func TestCoversAsBrokerDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, subject := pattern(true).Draw(t, "a"), pattern(true).Draw(t, "b"), pattern(false).Draw(t, "subject")
 		if got, want := subjects.Covers(a, subject), natsserver.SubjectMatchesFilter(subject, a); got != want {
-			t.Fatalf("Covers(%q, %q) is %t, the broker says %t", a, subject, got, want)
+			t.Fatalf("Covers(%q, %q) is %t, the broker delivers: %t", a, subject, got, want)
 		}
 		if subjects.Covers(a, b) && subjects.Covers(b, subject) && !subjects.Covers(a, subject) {
 			t.Fatalf("%q covers %q, which has %q, and it has not", a, b, subject)

@@ -80,7 +80,7 @@ func TestInvalidSignatures(t *testing.T) {
 			}
 			for _, leak := range []string{p.secret, p.body, "347e9afe", "757107ea", "g0hM9SsE"} {
 				if strings.Contains(err.Error(), leak) {
-					t.Errorf("%s, %s: %v tells %q", p.scheme, what, err, leak)
+					t.Errorf("%s, %s: %v contains %q", p.scheme, what, err, leak)
 				}
 			}
 		}

@@ -90,7 +90,7 @@ func TestManyUpdatesMergeAsOneByOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			if string(actual) != string(expected) || m.root.length() != len(m.Text()) {
-				t.Fatalf("seed %d, update %d: got %s of %d bytes, said to be %d, want %s", seed, step, actual, len(m.Text()), m.root.length(), expected)
+				t.Fatalf("seed %d, update %d: got %s of %d bytes, size %d, want %s", seed, step, actual, len(m.Text()), m.root.length(), expected)
 			}
 		}
 	}

@@ -9,19 +9,19 @@ import (
 	"slices"
 )
 
-// Merging is a state, decoded as far as news touches it: many updates of a large state cost as much as their own
+// Merging is a state, decoded as far as patches touch it: many updates of a large state cost as much as their own
 // bodies, and the state is decoded and encoded once. It implements futurejobs.Merging, and is not safe for
 // concurrent use.
 type Merging struct {
 	root tree
-	undo []func() // functions that revert the current news
+	undo []func() // functions that revert the current patch
 }
 
 // NewMerging returns the state for updates to merge into. An empty state is an object without fields.
 func NewMerging(known json.RawMessage) *Merging { return &Merging{root: tree{text: known}} }
 
-// Patch applies the fields of news to known as a JSON merge patch (RFC 7396): objects are merged field by field, and a
-// null field is removed. News that is no object replaces known.
+// Patch applies the fields of a patch to known as a JSON merge patch (RFC 7396): objects are merged field by field, and a
+// null field is removed. A patch that is no object replaces known.
 func Patch(known, patch json.RawMessage) (json.RawMessage, error) {
 	if !IsObject(patch) {
 		return patch, nil
@@ -40,7 +40,7 @@ type tree struct {
 	size   int              // of the value's text, if it has fields
 }
 
-// Merge merges the fields of news. If it returns an error, the state is unchanged.
+// Merge merges the fields of a patch. If it returns an error, the state is unchanged.
 func (m *Merging) Merge(patch json.RawMessage) error {
 	if !IsObject(patch) {
 		return errors.New("update: the body is not an object, and only fields can be merged")

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// merge merges news into a state.
+// merge merges a patch into a state.
 func merge(known, patch json.RawMessage) (json.RawMessage, error) {
 	m := NewMerging(known)
 	if err := m.Merge(patch); err != nil {
@@ -17,7 +17,7 @@ func merge(known, patch json.RawMessage) (json.RawMessage, error) {
 	return m.Text(), nil
 }
 
-// The cases are those of RFC 7396, appendix A, as far as the news is an object.
+// The cases are those of RFC 7396, appendix A, as far as the patch is an object.
 func TestMergeIsAJSONMergePatch(t *testing.T) {
 	for _, c := range [][3]string{
 		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},

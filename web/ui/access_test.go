@@ -144,7 +144,7 @@ func TestNewAlertsWaitForPointer(t *testing.T) {
 		evaluate[bool](b, point+`(document.querySelector("h1"))`)
 		b.waitForText([]string{"order 2a ", "order 3a "}[i]+"(", []string{"order 2b ", "order 3b "}[i]+"(")
 		if strings.Contains(b.text(), "when you leave the list") {
-			t.Errorf("%s: the news is there, and is said to wait", path)
+			t.Errorf("%s: the alert is there, and the page reports that it waits", path)
 		}
 	}
 }

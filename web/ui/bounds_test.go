@@ -84,7 +84,7 @@ func (b *tab) checkBounds(want map[string]string) {
 	b.Helper()
 	for name, wantText := range want {
 		if got := b.boundText(name); got != wantText {
-			b.Errorf("of %s the page says %q, want %q", name, got, wantText)
+			b.Errorf("bound %s is %q on the page, want %q", name, got, wantText)
 		}
 	}
 }

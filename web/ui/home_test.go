@@ -109,7 +109,7 @@ func TestOverviewShowsRefusals(t *testing.T) {
 	b.visit("/")
 	b.waitForText("order-unshipped")
 	if text := b.text(); strings.Contains(text, "dead letter") && !strings.Contains(text, "Dead letters") || strings.Contains(text, "refused") {
-		t.Errorf("nothing was refused, and it says:\n%s", text)
+		t.Errorf("no event was refused, and the output is:\n%s", text)
 	}
 	for range 3 {
 		send(t, home, "orders.created", `{"number": 1}`)

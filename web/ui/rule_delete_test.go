@@ -39,7 +39,7 @@ func TestDeletedRule(t *testing.T) {
 	for _, path := range []string{"/alerts?status=resolved", "/alerts?open=true"} {
 		var raised web.Page[web.Alert]
 		if callAPI(t, home, "GET", path, "", "", &raised); len(raised.Items) > 0 {
-			t.Errorf("%s: of a deleted rule it is said: %+v", path, raised.Items)
+			t.Errorf("%s: alerts of a deleted rule: %+v", path, raised.Items)
 		}
 	}
 	for _, path := range []string{"/rules/order-unshipped", "/rules/order-unshipped/edit", "/rules/order-unshipped/send"} {

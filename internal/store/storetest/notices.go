@@ -21,7 +21,7 @@ func raiseUnrouted(w *fixture, keys ...string) []alerts.Alert {
 	}
 	unrouted := must[[]alerts.Alert](w.t)(w.UnroutedAlerts(w.ctx(), 100))
 	if len(unrouted) != len(keys) {
-		w.t.Fatalf("%d alerts are news, want %d", len(unrouted), len(keys))
+		w.t.Fatalf("%d alerts are unrouted, want %d", len(unrouted), len(keys))
 	}
 	return unrouted
 }
