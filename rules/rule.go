@@ -202,6 +202,16 @@ func (r *Rule) HeldForever(next, now time.Time) bool {
 	return r.heartbeat != nil && r.document.Hold == document.MaxDuration && next.Sub(now) > r.engine.Limits.Horizon
 }
 
+// HeartbeatDue returns the time by which the next report of a heartbeat must come, the grace included. For a rule without a
+// heartbeat it returns the next check.
+func (r *Rule) HeartbeatDue(j futurejobs.Job) time.Time {
+	if r.heartbeat == nil {
+		return j.NextCheckAt
+	}
+	due, _ := r.heartbeat.noGapSince(contextOf(j))
+	return due.UTC()
+}
+
 // startExpected returns the start of a job for the first heartbeat of an entity.
 func (r *Rule) startExpected(key string, now time.Time) (start futurejobs.Start, err error) {
 	now = now.UTC().Truncate(time.Microsecond)

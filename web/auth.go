@@ -15,6 +15,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/acklinks"
+	"deadman/internal/badges"
 	"deadman/internal/pings"
 )
 
@@ -23,7 +24,7 @@ import (
 func public(path string) bool {
 	return path == "/healthz" || path == "/readyz" || path == loginPath || path == "/logout" || path == providerPath || path == callbackPath ||
 		strings.HasPrefix(path, StaticPath) || strings.HasPrefix(path, hooksPath) || strings.HasPrefix(path, pings.Prefix) ||
-		strings.HasPrefix(path, acklinks.Prefix)
+		strings.HasPrefix(path, acklinks.Prefix) || strings.HasPrefix(path, badges.Prefix)
 }
 
 // authenticator finds who sends a request, and refuses what the sender may not do.

@@ -6,6 +6,7 @@ import (
 
 	"deadman/internal/access"
 	"deadman/internal/acklinks"
+	"deadman/internal/badges"
 )
 
 // The kinds of refused credentials, as labels of the metric and the log.
@@ -14,6 +15,7 @@ const (
 	bySession = "session"
 	byLogin   = "login"
 	byLink    = "link" // acknowledges alerts
+	byBadge   = "badge"
 	// Persons, named by a proxy's headers or a provider.
 	byProxy    = access.ByProxy
 	byProvider = access.ByOIDC
@@ -24,7 +26,7 @@ const (
 // credential is the secret of a request.
 type credential struct {
 	secret string
-	kind   string // byToken, bySession, byLogin, byLink or byProvider
+	kind   string // byToken, bySession, byLogin, byLink, byBadge or byProvider
 }
 
 // denial returns the error for an invalid secret.
@@ -34,6 +36,8 @@ func (c credential) denial() error {
 		return sessionOver{}
 	case byLink:
 		return acklinks.ErrInvalid
+	case byBadge:
+		return badges.ErrInvalid
 	}
 	return access.ErrDenied
 }

@@ -49,11 +49,11 @@ func (a *middlewares) access(next http.Handler) http.Handler {
 	})
 }
 
-// logged shortens a path for logs and answers: a possible ping URL or acknowledge link is a secret, even if an extra slash
+// logged shortens a path for logs and answers: a possible ping URL, acknowledge link or badge is a secret, even if an extra slash
 // or a capital letter keeps it from matching.
 func logged(path string) string {
 	for end := range len(path) + 1 {
-		for _, word := range []string{"ping/", "acknowledge/"} {
+		for _, word := range []string{"ping/", "acknowledge/", "badge/"} {
 			if end >= len(word) && strings.EqualFold(path[end-len(word):end], word) {
 				return path[:end]
 			}

@@ -16,14 +16,16 @@ import (
 	"deadman/checks/lookup"
 	"deadman/internal/access"
 	"deadman/internal/acklinks"
+	"deadman/internal/badges"
 	"deadman/internal/logins"
 	"deadman/internal/pings"
 	"deadman/internal/webhooks"
 )
 
-// Options configures the handler. Lists, Loads, JobActions, Acks, Letters, Outbox, Catalog, Rules, Wire and Health are required.
+// Options configures the handler. Lists, Heartbeats, Loads, JobActions, Acks, Letters, Outbox, Catalog, Rules, Wire and Health are required.
 type Options struct {
 	Lists      Reader
+	Heartbeats Heartbeats
 	Loads      LoadReader
 	JobActions JobActions
 	Acks       AlertAcks
@@ -73,6 +75,8 @@ type Options struct {
 	// PublicURL is the node's URL for users; its host passes LoopbackOnly too.
 	PublicURL string
 
+	// AlertsKept is the retention of alerts; 0: for ever. Monitoring gaps before are unknown.
+	AlertsKept time.Duration
 	// TokenRate is the limit of requests per second and token; 0: no limit.
 	TokenRate int
 	// TrustedProxies are the networks of proxies with trusted X-Forwarded-For and Forwarded headers; nil: none.
@@ -125,9 +129,10 @@ func New(o Options) http.Handler {
 	r.MethodNotAllowed(by.notAllowed(r))
 	all := newOperations(r, by, o.Version)
 	all.huma.UseMiddleware(auth.admit, steps.query, steps.limitConcurrency, repeats.idempotent)
-	routePublic(r, o, auth, repeats)
+	beats := newHeartbeatCounts(o)
+	routePublic(r, o, auth, repeats, beats)
 	routePages(r, o, auth, all)
-	registerAll(all, o)
+	registerAll(all, o, beats)
 	return r
 }
 
@@ -148,8 +153,8 @@ func useMiddlewares(r chi.Router, o Options, steps *middlewares, auth *authentic
 	r.Use(auth.identify, rates.limited, streams.streaming, reads.reading)
 }
 
-// routePublic adds the routes that need no token: health, logins, webhooks, pings and assets.
-func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempotency) {
+// routePublic adds the routes that need no token: health, logins, webhooks, pings, badges and assets.
+func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempotency, beats *heartbeatCounts) {
 	by := auth.responder
 	health := &readinessPages{responder: by, health: o.Health, auth: auth, now: o.Now, logged: conditionLog{known: make(map[string]loggedCondition)}}
 	r.Get("/healthz", alive)
@@ -174,6 +179,8 @@ func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempote
 	if o.Pings != nil {
 		r.HandleFunc(pings.Prefix+"*", (&pingReceiver{by, o.Pings, o.Metrics}).ping)
 	}
+	pictures := &badgePictures{responder: by, keys: o.Heartbeats, counts: beats, guesses: newGuesses(o.Log, o.Metrics, time.Now), now: o.Now}
+	r.Get(badges.Prefix+"{token}", pictures.show)
 	if o.AckLinks != nil {
 		links := &ackLinkPages{responder: by, links: o.AckLinks, guesses: linkGuesses, now: o.Now}
 		r.Get(acklinks.Prefix+"{token}", links.show)

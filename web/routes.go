@@ -27,8 +27,8 @@ type group interface {
 }
 
 // registerAll registers all operations, in the order of the documentation.
-func registerAll(all *operations, o Options) {
-	for _, g := range groups(all, o) {
+func registerAll(all *operations, o Options, beats *heartbeatCounts) {
+	for _, g := range groups(all, o, beats) {
 		g.register(all)
 	}
 	index := func(context.Context, *nothing) (Index, error) {
@@ -44,7 +44,7 @@ func registerAll(all *operations, o Options) {
 }
 
 // groups returns the groups of operations, each in the file of its noun.
-func groups(all *operations, o Options) []group {
+func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 	trials, quotas := newTrials(), &quotaAPI{o.Quotas, o.Now}
 	view := &jobView{o.Catalog, o.Now}
 	counts := newRuleJobCounts(o)
@@ -56,8 +56,10 @@ func groups(all *operations, o Options) []group {
 		&ruleStatisticsAPI{o.Rules, o.Lists},
 		&previewAPI{o.Rules, trials, o.Now},
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},
+		&badgeAPI{o.Heartbeats, o.Rules, o.PublicURL},
 		&schemaAPI{o.Schemas},
 		&jobAPI{o.Lists, view, &jobActionAPI{o.JobActions, view, newManualChecks(), o.Now}, &bulkAPI{o.JobActions}, counts, o.Now},
+		&heartbeatAPI{o.Heartbeats, o.Catalog, o.Rules, beats, counts, o.Now},
 		&slotAPI{o.Catalog, o.Loads, o.Now},
 		&entityAPI{o.Lists, o.JobActions, alerts, view},
 		&historyAPI{o.Lists},

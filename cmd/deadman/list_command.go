@@ -32,6 +32,7 @@ type listing[T any] struct {
 	drop    []string // columns left out of a narrow terminal, the first one first
 	room    int      // width that the last column keeps at the expense of others; 0: that of a text
 	row     func(*cli, T) []cell
+	above   func(*cli, []byte) error // prints what the answer has beside the list; nil: nothing
 }
 
 // filter is a query parameter of a list.
@@ -200,6 +201,11 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 	}
 	if err := printSearched(io, raw); err != nil {
 		return err
+	}
+	if l.above != nil {
+		if err := l.above(io, raw); err != nil {
+			return err
+		}
 	}
 	if len(page.Items) == 0 {
 		if _, err := fmt.Fprintln(io.out, l.noneFor(query)); err != nil || page.Next == "" {

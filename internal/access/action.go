@@ -38,9 +38,11 @@ const (
 	DeadLetterRetry Action = futurejobs.ActionRetry
 	DeadLetterDrop  Action = "dead-letter.drop"
 
-	PingCreate Action = "ping.create"
-	PingRotate Action = "ping.rotate"
-	PingDelete Action = "ping.delete"
+	PingCreate  Action = "ping.create"
+	PingRotate  Action = "ping.rotate"
+	PingDelete  Action = "ping.delete"
+	BadgeCreate Action = "badge.create"
+	BadgeRevoke Action = "badge.revoke"
 
 	ChannelTest Action = "channel.test"
 	SourceTest  Action = "source.test"
@@ -86,6 +88,8 @@ var Actions = []Audited{
 	{PingCreate, "`rule/<name>`", "an address for pings was created; its key"},
 	{PingRotate, "`rule/<name>`", "an address for pings was replaced; its key"},
 	{PingDelete, "`rule/<name>`", "an address for pings was deleted; its key"},
+	{BadgeCreate, "`rule/<name>`", "the first badge of the rule was created"},
+	{BadgeRevoke, "`rule/<name>`", "all badges of the rule were revoked"},
 	{ChannelTest, "`channel/<name>`", "a test message was sent to the channel; the result, or the reason of the failure"},
 	{SourceTest, "`source/<name>`", "the source was tested; the result, or the reason of the failure"},
 	{TokenCreate, "`token/<name>`", "a token was created; its id, scopes, prefix and expiry"},

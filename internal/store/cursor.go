@@ -31,6 +31,8 @@ type position struct {
 	Shard int16     `json:"s,omitempty"`
 	ID    int64     `json:"i,omitempty"`
 	Alert alerts.ID `json:"a,omitzero"`
+	Rule  int32     `json:"r,omitempty"`
+	Key   string    `json:"k,omitempty"` // as it is stored
 }
 
 // cursor encodes the position for clients.

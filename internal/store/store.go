@@ -68,6 +68,7 @@ type Store struct {
 	*StatisticsStore
 	*GaugeStore
 	*HistoryStore
+	*HeartbeatStore
 	*LeaseStore
 	*OutageStore
 	*ClockStore
@@ -92,6 +93,7 @@ type Store struct {
 
 	*PingAddressStore
 	*PingLogStore
+	*BadgeStore
 
 	*TokenStore
 	*SessionStore
@@ -114,6 +116,7 @@ func newStore(d *database) *Store {
 		StatisticsStore: &StatisticsStore{d},
 		GaugeStore:      &GaugeStore{d},
 		HistoryStore:    &HistoryStore{d},
+		HeartbeatStore:  &HeartbeatStore{d},
 		LeaseStore:      &LeaseStore{d},
 		OutageStore:     &OutageStore{d},
 		ClockStore:      &ClockStore{database: d},
@@ -138,6 +141,7 @@ func newStore(d *database) *Store {
 
 		PingAddressStore: &PingAddressStore{d},
 		PingLogStore:     &PingLogStore{d},
+		BadgeStore:       &BadgeStore{d},
 
 		TokenStore:   &TokenStore{d},
 		SessionStore: &SessionStore{d},

@@ -100,13 +100,9 @@ func (c pingClient) pings(rule string, keys []string, r *http.Request) (*pingsVi
 	case err != nil:
 		return nil, err
 	}
-	home := "http://" + r.Host
-	if r.TLS != nil {
-		home = "https://" + r.Host
-	}
 	for _, a := range page.Items {
 		if strings.HasPrefix(a.URL, "/") {
-			a.URL = home + a.URL
+			a.URL = nodeURL(r) + a.URL
 		}
 		unnamed := a.Key != "" && len(keys) > 0 && !slices.Contains(keys, a.Key)
 		v.Addresses = append(v.Addresses, pingAddress{a, unnamed})

@@ -29,6 +29,7 @@ type ruleView struct {
 	Versions      []web.RuleVersion
 	Changed       []diffLine // diff of the newest version
 	Trial         previewForm
+	Badge         *badgeView // that the visitor asked for; nil: none
 	Pings         *pingsView // nil: the rule has no heartbeat
 	Did           string     // result of the last action; empty: none
 
@@ -44,7 +45,7 @@ func (v ruleView) Adopt() bool { return v.adopts(v.Bundle, v.SavedBy) }
 // ruleMessages are the messages after actions on a rule.
 var ruleMessages = flashMessages{
 	"saved": "Rule saved.", "kept": "No changes: no new version was created.",
-	"paused": "Rule paused.", "resumed": "Rule resumed.",
+	"paused": "Rule paused.", "resumed": "Rule resumed.", badgeRevoked: "All badges of the rule are revoked.",
 }
 
 // ruleRows is the number of pending jobs on a rule's page.
@@ -125,7 +126,7 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 	return v, err
 }
 
-// handleRuleAction previews, pauses, resumes, adopts or deletes a rule, or changes its ping URLs.
+// handleRuleAction previews, pauses, resumes, adopts or deletes a rule, or changes its ping URLs and badges.
 func (u rulePage) handleRuleAction(w http.ResponseWriter, r *http.Request) {
 	c, name := client{u.api, r}, chi.URLParam(r, "name")
 	what, certain := r.PostFormValue("do"), r.PostFormValue("sure") == "yes"
@@ -166,6 +167,16 @@ func (u rulePage) handleRuleAction(w http.ResponseWriter, r *http.Request) {
 		}
 		to = withFlash(to+"#pings", pingGone)
 		err = c.do(http.MethodDelete, rulePath(name)+"/pings", url.Values{"key": {key}}, nil, nil)
+	case "badge":
+		u.showBadge(w, r, name)
+		return
+	case "unbadge":
+		if !certain {
+			u.confirm(w, r, badgesRevokedWarning(name))
+			return
+		}
+		to = withFlash(to, badgeRevoked)
+		err = c.do(http.MethodDelete, rulePath(name)+"/badges", nil, nil, nil)
 	default:
 		u.tryRule(w, r, name)
 		return

@@ -99,6 +99,7 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Post("/alerts/{id}", alertActions{u}.handleAlertAction)
 	r.Get("/mutes", u.page("mutes", mutePages{u}.mutes))
 	r.Post("/mutes", mutePages{u}.handleMuteAction)
+	r.Get(heartbeatsAt, u.page("heartbeats", u.heartbeats))
 	r.Get("/history", u.page("history", u.history))
 	r.Get("/dead-letters", u.page("dead_letters", letterPages{u}.letters))
 	r.Post("/dead-letters", letterActions{u}.handleDeadLettersAction)
@@ -155,13 +156,14 @@ func (l layout) Places() []place {
 		{Name: "Overview", Path: "/"},
 		{Name: "Pending checks", Path: "/jobs"},
 		{Name: "Alerts", Path: "/alerts"},
+		{Name: "Heartbeats", Path: heartbeatsAt},
 		{Name: "Rules", Path: "/rules"},
 		{Name: "History", Path: "/history"},
 		{Name: "Dead letters", Path: "/dead-letters"},
 		{Name: "Health", Path: "/health"},
 		{Name: "API", Path: "/docs"},
 	}
-	pages := map[string]int{"overview": 0, "jobs": 1, "entity": 1, "job_cancel": 1, "alerts": 2, "alert_log": 2, "alert": 2, "mutes": 2, "rules": 3, "rule": 3, "editor": 3, "versions": 3, "publish": 3, "history": 4, "dead_letters": 5, "dead_letter": 5, "health": 6, "docs": 7}
+	pages := map[string]int{"overview": 0, "jobs": 1, "entity": 1, "job_cancel": 1, "alerts": 2, "alert_log": 2, "alert": 2, "mutes": 2, "heartbeats": 3, "rules": 4, "rule": 4, "editor": 4, "versions": 4, "publish": 4, "history": 5, "dead_letters": 6, "dead_letter": 6, "health": 7, "docs": 8}
 	if at, is := pages[l.Page]; is {
 		all[at].Here = true
 	}

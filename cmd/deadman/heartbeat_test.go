@@ -1,0 +1,31 @@
+package main
+
+import (
+	"testing"
+
+	"deadman/internal/testwait"
+	"deadman/web"
+)
+
+// TestHeartbeatList checks that keys are listed with their state, the counts above them, and that badges are created and
+// revoked.
+func TestHeartbeatList(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	n.expect(0, []string{"heartbeat", "list"}, "no keys of heartbeats")
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", `name: backup
+entity: host
+trigger: {heartbeat: {every: 1d, keys: [crm, shop]}}
+`))
+	testwait.Until(t, "the keys are counted", func() bool {
+		page := readJSON[web.HeartbeatPage](n, "heartbeat", "list")
+		return page.Counts != nil && page.Counts.NeverReported == 2
+	})
+	n.expect(0, []string{"heartbeat", "list"}, "up 0, late 0, never reported 2", "never reported  backup", "in 23 h", "crm", "shop")
+	n.expect(0, []string{"heartbeat", "list", "--state", "late"}, "no keys of heartbeats match these filters")
+	n.expect(2, []string{"heartbeat", "list", "--state", "down"}, "--state", "never_reported")
+	n.expect(0, []string{"heartbeat", "badge", "backup", "--key", "crm"}, "http://", "/badge/", ".svg")
+	n.expect(2, []string{"heartbeat", "badge", "backup", "--key", "crm", "--revoke"}, "remove --key")
+	n.expect(0, []string{"heartbeat", "badge", "backup", "--revoke"}, "revoked: all badges of rule backup")
+	n.expect(1, []string{"heartbeat", "badge", "backup", "--revoke"}, "has no badges")
+}

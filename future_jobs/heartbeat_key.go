@@ -1,0 +1,52 @@
+package futurejobs
+
+import "time"
+
+// HeartbeatState is the state of a key of a heartbeat.
+type HeartbeatState int16
+
+// The states of a key, in order of precedence.
+const (
+	HeartbeatPaused        HeartbeatState = iota // a pause of the rule is in effect
+	HeartbeatLate                                // it has an open alert
+	HeartbeatUnknown                             // its last check failed, or is overdue
+	HeartbeatNeverReported                       // it is expected, and nothing was reported yet
+	HeartbeatUp                                  // a report came, and the next one is not overdue
+	HeartbeatStates        int            = iota // number of states
+)
+
+// HeartbeatCounts has the number of keys by state.
+type HeartbeatCounts [HeartbeatStates]int64
+
+// HeartbeatFilter narrows the list of keys.
+type HeartbeatFilter struct {
+	Rules     []int32         // ids of rules with heartbeats
+	State     *HeartbeatState // nil: any
+	Key       string          // empty: any
+	KeyPrefix string
+	Cursor    string // the end of the last page; opaque
+	Limit     int    // 1 to MaxLimit; 0: 50
+}
+
+// HeartbeatKey is a key of a heartbeat, with its pending job.
+type HeartbeatKey struct {
+	ListedJob
+	State    HeartbeatState
+	Expected bool // nothing was reported since the key is expected
+}
+
+// ReportedAt returns the time of the last report; the zero time if there was none.
+func (k HeartbeatKey) ReportedAt() time.Time {
+	if k.Expected {
+		return time.Time{}
+	}
+	return k.Since
+}
+
+// HeartbeatPeriod is an ended job of a key: the key was watched from CreatedAt to EndedAt.
+type HeartbeatPeriod struct {
+	Ref
+	CreatedAt time.Time
+	LateAt    time.Time // time of the first alert, from which on the key was late; zero: it was not
+	EndedAt   time.Time
+}

@@ -1,0 +1,169 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// HeartbeatStore lists the keys of heartbeats. A key is a pending job of a rule with a heartbeat.
+type HeartbeatStore struct{ *database }
+
+// heartbeatUnchecked is how long after its slot a check may come before the state of its key is unknown.
+const heartbeatUnchecked = time.Minute
+
+const (
+	// expectedKey is the condition for a job f of a key that nothing was reported of: the first report sets the event,
+	// and replaces the state of the job, which rules.Expected begins with.
+	expectedKey = `coalesce(f.event IS NULL AND f.state LIKE '%"heartbeat":{"kind":"expected"}%', FALSE)`
+
+	// heartbeatState is the futurejobs.HeartbeatState of a job f. Its parameter is the latest slot of an overdue check.
+	heartbeatState = `CASE WHEN f.paused_next_at IS NOT NULL THEN 0 WHEN f.alert_ids IS NOT NULL THEN 1
+	WHEN f.undecided > 0 OR f.next_check_at < ? THEN 2 WHEN ` + expectedKey + ` THEN 3 ELSE 4 END`
+)
+
+// HeartbeatKeys lists the keys of rules, by the id of the rule and the key.
+func (s *HeartbeatStore) HeartbeatKeys(ctx context.Context, f futurejobs.HeartbeatFilter) (futurejobs.Page[futurejobs.HeartbeatKey], error) {
+	page, err := s.heartbeatKeys(ctx, f)
+	if err != nil {
+		return page, wrapErr("heartbeats", err)
+	}
+	return page, nil
+}
+
+func (s *HeartbeatStore) heartbeatKeys(ctx context.Context, f futurejobs.HeartbeatFilter) (page futurejobs.Page[futurejobs.HeartbeatKey], err error) {
+	var after position
+	if err := after.read("heartbeat", f.Cursor); err != nil || len(f.Rules) == 0 {
+		return page, err
+	}
+	now, err := s.Time(ctx)
+	if err != nil {
+		return page, err
+	}
+	shards := make([]*shardPage[futurejobs.HeartbeatKey], s.shards)
+	for i := range shards {
+		shards[i] = &shardPage[futurejobs.HeartbeatKey]{next: func(last *futurejobs.HeartbeatKey, limit int) ([]futurejobs.HeartbeatKey, error) {
+			from := after
+			if last != nil {
+				from = keyPosition(*last)
+			}
+			w := heartbeatsOf(f, from, now)
+			return query(ctx, s.read, readHeartbeatKey, rebindPlaceholders(w.text+` AND f.shard = ? ORDER BY f.rule_id, f.key LIMIT ?`), append(w.args, i, limit)...)
+		}}
+	}
+	of := futurejobs.Filter{Limit: f.Limit}
+	keys, err := mergeShards(shards, limit(of)+1, byRuleAndKey)
+	if err != nil {
+		return page, err
+	}
+	return paged("heartbeat", keys, of, keyPosition), nil
+}
+
+// heartbeatsOf returns the statement for the keys of a filter after a position.
+func heartbeatsOf(f futurejobs.HeartbeatFilter, after position, now time.Time) filter {
+	overdue := now.Add(-heartbeatUnchecked)
+	w := filter{`SELECT ` + listedColumns + `, ` + heartbeatState + `, ` + expectedKey + ofJobs + ` WHERE f.rule_id IN ` + inList(f.Rules), []any{overdue}}
+	if after.Rule != 0 {
+		w.and(`(f.rule_id, f.key) > (?, ?)`, after.Rule, after.Key)
+	}
+	if f.Key != "" {
+		w.and(`f.key = ?`, escapedText(f.Key))
+	}
+	if f.KeyPrefix != "" {
+		w.hasPrefix(`f.key`, f.KeyPrefix)
+	}
+	if f.State == nil {
+		return w
+	}
+	if *f.State == futurejobs.HeartbeatLate {
+		w.and(`f.alert_ids IS NOT NULL`) // for the index of open alerts
+	}
+	w.and(heartbeatState+` = ?`, overdue, int(*f.State))
+	return w
+}
+
+// keyPosition returns the position of a key in the list.
+func keyPosition(k futurejobs.HeartbeatKey) position {
+	return position{Rule: k.RuleID, Key: escape(k.Key)}
+}
+
+func byRuleAndKey(a, b futurejobs.HeartbeatKey) int {
+	return cmp.Or(cmp.Compare(a.RuleID, b.RuleID), strings.Compare(escape(a.Key), escape(b.Key)))
+}
+
+// appended is a row that is scanned with further columns at its end.
+type appended struct {
+	scanner
+	dest []any
+}
+
+// Scan implements scanner.
+func (r appended) Scan(dest ...any) error { return r.scanner.Scan(append(dest, r.dest...)...) }
+
+func readHeartbeatKey(row scanner, k *futurejobs.HeartbeatKey) error {
+	return readWhole(appended{row, []any{&k.State, &k.Expected}}, &k.ListedJob)
+}
+
+// HeartbeatCounts counts the keys of rules by state. It reads all of them: frequent callers should cache the result.
+func (s *HeartbeatStore) HeartbeatCounts(ctx context.Context, rules []int32) (map[int32]futurejobs.HeartbeatCounts, error) {
+	counts := make(map[int32]futurejobs.HeartbeatCounts)
+	if len(rules) == 0 {
+		return counts, nil
+	}
+	now, err := s.Time(ctx)
+	if err != nil {
+		return nil, wrapErr("count heartbeats", err)
+	}
+	type row struct {
+		rule  int32
+		state futurejobs.HeartbeatState
+		keys  int64
+	}
+	all, err := query(ctx, s.read, func(r scanner, n *row) error { return r.Scan(&n.rule, &n.state, &n.keys) },
+		rebindPlaceholders(`SELECT rule_id, state, count(*) FROM (
+	SELECT f.rule_id, `+heartbeatState+` AS state FROM shard_lease l CROSS JOIN future_job f WHERE f.shard = l.shard AND f.rule_id IN `+inList(rules)+`
+) AS k GROUP BY rule_id, state`), now.Add(-heartbeatUnchecked))
+	if err != nil {
+		return nil, wrapErr("count heartbeats", err)
+	}
+	for _, n := range all {
+		of := counts[n.rule]
+		of[n.state] = n.keys
+		counts[n.rule] = of
+	}
+	return counts, nil
+}
+
+// HeartbeatPeriods returns the ended jobs of keys that ended at or after an instant, newest first, up to a limit.
+func (s *HeartbeatStore) HeartbeatPeriods(ctx context.Context, keys []futurejobs.Ref, since time.Time, limit int) ([]futurejobs.HeartbeatPeriod, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	var args []any
+	for _, k := range keys {
+		args = append(args, k.Shard, k.RuleID, escapedText(k.Key))
+	}
+	found, err := query(ctx, s.read, readHeartbeatPeriod, rebindPlaceholders(`
+WITH lane (shard, rule_id, key) AS (VALUES `+repeated(`(CAST(? AS smallint), CAST(? AS int), CAST(? AS text))`, len(keys))+`)
+SELECT f.shard, f.rule_id, f.key, f.created_at, f.ended_at, f.alert_ids
+FROM lane k JOIN history f ON f.shard = k.shard AND f.key = k.key AND f.rule_id = k.rule_id
+WHERE f.ended_at >= ? ORDER BY f.ended_at DESC LIMIT `+strconv.Itoa(limit)), append(args, since)...)
+	if err != nil {
+		return nil, wrapErr("periods of heartbeats", err)
+	}
+	return found, nil
+}
+
+func readHeartbeatPeriod(row scanner, p *futurejobs.HeartbeatPeriod) error {
+	var raised idList
+	err := row.Scan(&p.Shard, &p.RuleID, (*escapedText)(&p.Key), at(&p.CreatedAt), at(&p.EndedAt), &raised)
+	if len(raised) > 0 {
+		p.LateAt = alerts.TimeOf(raised[0])
+	}
+	return err
+}

@@ -1,0 +1,177 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// expected returns the effect that starts a job of a key that nothing was reported of.
+func (w *fixture) expected(rule *futurejobs.Rule, key string) futurejobs.Effect {
+	job := w.job(rule, key, w.slot())
+	job.Event, job.State = nil, []byte(`{"heartbeat":{"kind":"expected"}}`)
+	return begins(rule, job)
+}
+
+// keysOf returns the keys of a filter with their rules, over pages of three.
+func (w *fixture) keysOf(f futurejobs.HeartbeatFilter) (keys []string) {
+	w.t.Helper()
+	for f.Limit = 3; ; {
+		page := must[futurejobs.Page[futurejobs.HeartbeatKey]](w.t)(w.HeartbeatKeys(w.ctx(), f))
+		for _, k := range page.Items {
+			keys = append(keys, k.Rule+"/"+k.Key)
+		}
+		if page.Next == "" {
+			return keys
+		}
+		f.Cursor = page.Next
+	}
+}
+
+// heartbeatKeysAreListed checks the order, the pages, the filters, the states and the counts of keys.
+func heartbeatKeysAreListed(t *testing.T, w *fixture) {
+	other, silent := w.save("beat", "host"), w.save("quiet", "host")
+	for i := range 8 {
+		w.applyManually(w.starting(w.rule, fmt.Sprintf("k\\%d", i), w.slot()))
+	}
+	w.applyManually(w.expected(other, "new"), w.starting(other, "held", w.slot()), w.starting(other, "late", w.slot()), w.starting(other, "doubt", w.slot()))
+	w.applyManually(actionEffect(w, other, "held", time.Time{}, futurejobs.Pause{}))
+	w.settle(w.reschedule(w.one("late"), w.slot().Add(time.Hour)))
+	doubt := w.one("doubt")
+	doubt.UndeterminedChecks, doubt.NextCheckAt = 1, w.slot().Add(time.Hour)
+	w.settle(futurejobs.Decision{Job: doubt})
+	w.start(w.slot(), "another")
+
+	both := []int32{w.rule.ID, other.ID}
+	name := w.rule.Name + "/"
+	first := []string{name + "another"}
+	for i := range 8 {
+		first = append(first, fmt.Sprintf("%sk\\%d", name, i))
+	}
+	state := func(s futurejobs.HeartbeatState) *futurejobs.HeartbeatState { return &s }
+	for what, c := range map[string]struct {
+		filter futurejobs.HeartbeatFilter
+		want   []string
+	}{
+		"all":             {futurejobs.HeartbeatFilter{Rules: both}, append(slices.Clone(first), "beat/doubt", "beat/held", "beat/late", "beat/new")},
+		"one rule":        {futurejobs.HeartbeatFilter{Rules: both[:1]}, first},
+		"no rule":         {futurejobs.HeartbeatFilter{}, nil},
+		"an empty rule":   {futurejobs.HeartbeatFilter{Rules: []int32{silent.ID}}, nil},
+		"a key":           {futurejobs.HeartbeatFilter{Rules: both, Key: `k\3`}, []string{name + `k\3`}},
+		"a prefix":        {futurejobs.HeartbeatFilter{Rules: both, KeyPrefix: "l"}, []string{"beat/late"}},
+		"paused":          {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatPaused)}, []string{"beat/held"}},
+		"late":            {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatLate)}, []string{"beat/late"}},
+		"unknown":         {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUnknown)}, []string{"beat/doubt"}},
+		"never reported":  {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatNeverReported)}, []string{"beat/new"}},
+		"up":              {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUp)}, first},
+		"up of a rule":    {futurejobs.HeartbeatFilter{Rules: both[1:], State: state(futurejobs.HeartbeatUp)}, nil},
+		"up and a prefix": {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUp), KeyPrefix: `k\`}, first[1:]},
+	} {
+		if diff := cmp.Diff(c.want, w.keysOf(c.filter)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	want := map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 0, 0, 9}, other.ID: {1, 1, 1, 1, 0}}
+	counts := func() map[int32]futurejobs.HeartbeatCounts {
+		return must[map[int32]futurejobs.HeartbeatCounts](t)(w.HeartbeatCounts(w.ctx(), append(both, silent.ID)))
+	}
+	if diff := cmp.Diff(want, counts()); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+	if none := must[map[int32]futurejobs.HeartbeatCounts](t)(w.HeartbeatCounts(w.ctx(), nil)); len(none) != 0 {
+		t.Errorf("of no rule: %v", none)
+	}
+	if _, err := w.HeartbeatKeys(w.ctx(), futurejobs.HeartbeatFilter{Rules: both, Cursor: "x"}); !errors.Is(err, futurejobs.ErrBadCursor) {
+		t.Errorf("a foreign cursor: %v", err)
+	}
+	page := must[futurejobs.Page[futurejobs.HeartbeatKey]](t)(w.HeartbeatKeys(w.ctx(), futurejobs.HeartbeatFilter{Rules: both[1:]}))
+	for _, k := range page.Items {
+		if k.ReportedAt().IsZero() != (k.Key == "new") || k.Entity != "host" {
+			t.Errorf("%s was reported at %s", k.Key, k.ReportedAt())
+		}
+	}
+
+	// A check that is overdue by more than a minute makes the state unknown; an alert stays late.
+	w.GoBy(func(reported time.Time) time.Time { return reported.Add(48 * time.Hour) })
+	want = map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 9, 0, 0}, other.ID: {1, 1, 2, 0, 0}}
+	if diff := cmp.Diff(want, counts()); diff != "" {
+		t.Errorf("counts after two days without checks (-want +got):\n%s", diff)
+	}
+}
+
+// heartbeatPeriodsAreListed checks that the ended jobs of some keys are listed with the time of their first alert.
+func heartbeatPeriodsAreListed(t *testing.T, w *fixture) {
+	w.start(w.slot(), "a", "b", "c")
+	begun := w.one("a")
+	w.settle(w.reschedule(begun, w.slot().Add(time.Hour)))
+	raised := w.one("a").Alerts[0]
+	w.applyManually(w.ending(w.rule, "a"))
+	w.applyManually(w.ending(w.rule, "b"), w.ending(w.rule, "c"))
+
+	keys := []futurejobs.Ref{w.ref(w.rule, "a"), w.ref(w.rule, "b"), w.ref(w.rule, "none")}
+	periods := func(since time.Time, limit int) []futurejobs.HeartbeatPeriod {
+		return must[[]futurejobs.HeartbeatPeriod](t)(w.HeartbeatPeriods(w.ctx(), keys, since, limit))
+	}
+	found := periods(begun.CreatedAt, 10)
+	if len(found) != 2 || found[0].Key != "b" || !found[0].LateAt.IsZero() || found[1].Key != "a" ||
+		!found[1].LateAt.Equal(alerts.TimeOf(raised)) || !found[1].CreatedAt.Equal(begun.CreatedAt) || found[1].EndedAt.Before(begun.CreatedAt) {
+		t.Errorf("found %+v", found)
+	}
+	if newest := periods(begun.CreatedAt, 1); len(newest) != 1 || newest[0].Key != "b" {
+		t.Errorf("the newest: %+v", newest)
+	}
+	if later := periods(w.slot().Add(48*time.Hour), 10); len(later) != 0 {
+		t.Errorf("later: %+v", later)
+	}
+}
+
+// badgeKeysAreReplaced checks that a rule has one key for badges until it is deleted, and audits its creation and its end.
+func badgeKeysAreReplaced(t *testing.T, w *fixture) {
+	ctx, other := access.As(w.ctx(), ada), w.save("other", "order")
+	key := func(rule *futurejobs.Rule) string { return string(must[[]byte](t)(w.CreateBadgeKey(ctx, rule.ID))) }
+	none := func(what string) {
+		t.Helper()
+		if _, err := w.BadgeKey(ctx, w.rule.ID); !errors.Is(err, futurejobs.ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	none("before the first badge")
+	if err := w.DeleteBadgeKey(ctx, w.rule.ID); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("no key: %v", err)
+	}
+	if _, err := w.CreateBadgeKey(ctx, 999); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("no rule: %v", err)
+	}
+	first := key(w.rule)
+	if len(first) != 32 || key(w.rule) != first || key(other) == first || string(must[[]byte](t)(w.BadgeKey(ctx, w.rule.ID))) != first {
+		t.Errorf("the key is %x", first)
+	}
+	w.must(w.DeleteBadgeKey(ctx, w.rule.ID))
+	none("revoked")
+	if key(w.rule) == first {
+		t.Error("a new key equals the revoked one")
+	}
+	var audited []string
+	for _, e := range auditEntries(w, access.AuditFilter{Action: "badge.*"}) {
+		audited = append(audited, e.Actor.Name+" "+e.Action+" "+e.Object)
+	}
+	if want := []string{"ada badge.create rule/order-unshipped", "ada badge.revoke rule/order-unshipped", "ada badge.create rule/other", "ada badge.create rule/order-unshipped"}; !cmp.Equal(audited, want) {
+		t.Errorf("audited %q", audited)
+	}
+	must[int32](t)(w.Delete(ctx, w.rule.Name, rules.AnyVersion))
+	none("of a deleted rule")
+	must[store.Pruned](t)(w.Prune(ctx, store.Retention{}))
+	if _, err := w.BadgeKey(ctx, other.ID); err != nil {
+		t.Errorf("the key of another rule: %v", err)
+	}
+}

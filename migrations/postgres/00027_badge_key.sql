@@ -1,0 +1,7 @@
+-- +goose Up
+
+-- Keys that sign the addresses of badges. Without its row, a rule has no badges.
+CREATE TABLE badge_key (
+    rule_id int PRIMARY KEY,
+    secret  text NOT NULL -- 32 bytes, as hexadecimal digits
+);

@@ -1,0 +1,127 @@
+package ui
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"deadman/web"
+)
+
+// heartbeatsView is the list of the keys of heartbeats.
+type heartbeatsView struct {
+	listing
+	web.HeartbeatPage
+	now time.Time
+}
+
+// heartbeatsAt is the path of the keys of heartbeats.
+const heartbeatsAt = "/heartbeats"
+
+// heartbeats is the page of the keys of heartbeats. A key that ends in * is a prefix.
+func (u *UI) heartbeats(c client, r *http.Request) (view, error) {
+	v := heartbeatsView{listing: listingOf(r, "rule", "entity", "key", "state"), now: u.Now().UTC()}
+	query := v.query()
+	if prefix, is := strings.CutSuffix(v.Filter["key"], "*"); is {
+		query.Del("key")
+		query.Set("key_prefix", prefix)
+	}
+	if err := c.get(heartbeatsAt, query, &v.HeartbeatPage); err != nil {
+		return view{}, err
+	}
+	v.goesOn(v.HeartbeatPage.Next)
+	return view{Title: "Heartbeats", Body: v, Still: v.cursor != ""}, nil
+}
+
+// heartbeatTab is a state with the number of its keys.
+type heartbeatTab struct {
+	Name, At string
+	Keys     int64
+	Here     bool
+}
+
+// Tabs returns the states of keys, the grave ones first. A state without keys has no tab, except up and the current one.
+func (v heartbeatsView) Tabs() (tabs []heartbeatTab) {
+	var c web.HeartbeatCounts
+	if v.Counts != nil {
+		c = *v.Counts
+	}
+	for _, t := range []struct {
+		state, name string
+		keys        int64
+	}{
+		{"", "All", c.Up + c.Late + c.NeverReported + c.Paused + c.Unknown},
+		{"late", "Late", c.Late},
+		{"unknown", "Unknown", c.Unknown},
+		{"never_reported", "Never reported", c.NeverReported},
+		{"paused", "Paused", c.Paused},
+		{"up", "Up", c.Up},
+	} {
+		here := v.Filter["state"] == t.state
+		if t.keys == 0 && !here && t.state != "" && t.state != "up" && t.state != "late" {
+			continue
+		}
+		l := listing{At: v.At, Filter: maps.Clone(v.Filter)}
+		l.Filter["state"] = t.state
+		tabs = append(tabs, heartbeatTab{t.name, l.page(""), t.keys, here})
+	}
+	return tabs
+}
+
+// Months returns the names of the months of the uptimes.
+func (v heartbeatsView) Months() [2]string {
+	this := time.Date(v.now.Year(), v.now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	return [2]string{this.Format("January"), this.AddDate(0, -1, 0).Format("January")}
+}
+
+// Unwatched returns the names of the rules that nothing ever reported to; empty beyond the first page.
+func (v heartbeatsView) Unwatched() []string {
+	if v.cursor != "" {
+		return nil
+	}
+	return v.NeverReported
+}
+
+// Uptime formats the uptime of a key in a month: 0 is this one, 1 the last.
+func (v heartbeatsView) Uptime(h web.Heartbeat, month int) uptimeText {
+	if month >= len(h.Months) || h.Months[month].Share == nil {
+		return uptimeText{}
+	}
+	return newUptimeText(h.Months[month], v.now)
+}
+
+// uptimeText is the uptime of a month.
+type uptimeText struct {
+	Share string // empty: unknown
+	Known string // the known part of the month; empty: all of it
+	Title string
+	Late  bool
+}
+
+// knownShown is the part of a month so far below which the known part is shown.
+const knownShown = 0.99
+
+func newUptimeText(u web.Uptime, now time.Time) uptimeText {
+	until := u.From.AddDate(0, 1, 0)
+	if now.Before(until) {
+		until = now
+	}
+	t := uptimeText{Share: sharePercent(*u.Share), Late: u.LateSeconds > 0}
+	t.Title = "late for " + roughly(seconds(u.LateSeconds)) + " of " + roughly(seconds(u.KnownSeconds))
+	if u.KnownSeconds < knownShown*until.Sub(u.From).Seconds() {
+		t.Known = "of " + roughly(seconds(u.KnownSeconds))
+		t.Title += "; the rest of the month is unknown"
+	}
+	return t
+}
+
+// sharePercent formats a share. It rounds down, so that only a whole is 100 %.
+func sharePercent(share float64) string {
+	if share >= 1 {
+		return "100 %"
+	}
+	return fmt.Sprintf("%.2f %%", math.Floor(share*10000)/100)
+}

@@ -1,0 +1,64 @@
+package ui_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"deadman/web"
+)
+
+// TestHeartbeatPage checks that the page of heartbeats lists keys by state, with the counts and filters, fits a narrow window
+// and is accessible, and that the page of the rule shows a badge.
+func TestHeartbeatPage(t *testing.T) {
+	t.Parallel()
+	home := serve(t, "name: backup\nentity: host\ntrigger: {heartbeat: {every: 24h, grace: 1h, keys: [crm, shop]}}\nslot: 1s\n",
+		"name: quiet\nentity: host\ntrigger: {heartbeat: {every: 1h}}\n")
+	ping := func(key, kind string) {
+		t.Helper()
+		var address web.PingAddress
+		callAPI(t, home, "POST", "/rules/backup/pings", "application/json", `{"key": "`+key+`"}`, &address)
+		if reply, err := http.Get(home + strings.TrimPrefix(address.URL, home) + kind); err != nil || reply.Body.Close() != nil || reply.StatusCode != 200 {
+			t.Fatalf("ping: %v %v", reply, err)
+		}
+	}
+	b := open(t, home, 1440, 900)
+	b.visit("/heartbeats")
+	b.waitForText("All 2", "Never reported 2", "host crm", "never reported", "none", "Never reported: quiet")
+	ping("shop", "")
+	ping("crm", "/fail")
+	b.waitForText("Late 1", "Up 1", "late", "100 %")
+	for _, width := range []int64{1440, 400} {
+		for _, dark := range []bool{false, true} {
+			b.resize(width, 900)
+			b.setDarkMode(dark)
+			b.checkAccessibility("the keys of heartbeats")
+			if over := evaluate[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+				t.Errorf("at %d px the page is %d px too wide", width, over)
+			}
+			b.screenshot("heartbeats-" + map[bool]string{false: "light", true: "dark"}[dark] + map[int64]string{1440: "", 400: "-narrow"}[width])
+		}
+	}
+	b.resize(1440, 900)
+	b.setDarkMode(false)
+	b.visit("/heartbeats?state=late")
+	b.waitForText("host crm")
+	if text := b.text(); strings.Contains(text, "host shop") {
+		t.Errorf("only late keys were asked for, and the page shows:\n%s", text)
+	}
+	b.visit("/heartbeats?key=sh*")
+	b.waitForText("host shop")
+
+	b.visit("/rules/backup")
+	b.click(`button[value="badge"]`)
+	b.waitForText("whole rule", "/badge/", "![heartbeat](http://")
+	if shown := evaluate[int](b, `document.querySelector("#badges ~ .card img").naturalWidth`); shown < 50 {
+		t.Errorf("the badge is %d px wide", shown)
+	}
+	b.checkAccessibility("a badge")
+	b.screenshot("badge")
+	b.click(`button[value="unbadge"]`)
+	b.waitForText("Revoke all badges of rule backup?")
+	b.click(`button.grave`)
+	b.waitForText("All badges of the rule are revoked.")
+}
