@@ -16,7 +16,7 @@ import (
 // Pings receives pings and manages their addresses. Implementations are safe for concurrent use.
 type Pings interface {
 	// Resolve finds the target of a ping; see pings.Resolver for the rules and errors.
-	Resolve(ctx context.Context, p pings.Path, create bool) (to pings.Target, signal pings.Signal, created bool, err error)
+	Resolve(ctx context.Context, p pings.Path, create bool) (to pings.Target, signal pings.Signal, isNew bool, err error)
 	// Receive records a ping: if it returns nil, the effects are committed. See pings.Receiver for the errors.
 	Receive(ctx context.Context, p pings.Ping) error
 	// Addresses, Create, Sharers and Delete manage ping addresses, History returns the ping log; see pings.Store and
@@ -79,7 +79,7 @@ func (a *pingReceiver) ping(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takePing reads a ping and records it. created reports whether the ping created its key.
+// takePing reads a ping and records it. created reports whether the ping created its key: a refused ping creates none.
 //
 // Recording continues if the client disconnects: its result shows whether the database is reachable, and senders must
 // not influence that.
@@ -90,10 +90,15 @@ func (a *pingReceiver) takePing(r *http.Request) (created bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), pingTime)
 	defer cancel()
-	if p.Target, p.Signal, created, err = a.pings.Resolve(ctx, path, r.URL.Query().Get("create") == "1"); err != nil {
+	var isNew bool
+	if p.Target, p.Signal, isNew, err = a.pings.Resolve(ctx, path, r.URL.Query().Get("create") == "1"); err != nil {
 		return false, err
 	}
-	return created, a.pings.Receive(ctx, p)
+	if err := a.pings.Receive(ctx, p); err != nil || !isNew {
+		return false, err
+	}
+	_, created, err = a.pings.Create(ctx, pings.Address{RuleID: p.RuleID, Rule: p.Rule, Key: p.Key}, false)
+	return created, err
 }
 
 // readPing reads everything of a ping except the meaning of its path.

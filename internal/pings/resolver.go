@@ -44,18 +44,18 @@ type Resolver struct {
 	newest ruleRefresher
 }
 
-// Resolve returns the rule, the key and the signal of a ping's path. If create is set, it creates an address for a key
-// that is unknown to the rule of a ping key.
+// Resolve returns the rule, the key and the signal of a ping's path. If create is set, a key may be unknown to the rule of
+// a ping key: isNew reports that, and Create has to give it an address once the ping is accepted.
 //
 //  1. The id is that of a key's address, optionally followed by a signal; or it is a ping key, followed by a key and
 //     optionally a signal.
 //  2. Of the rules with the ping key, exactly one must know the key: it declares the key or has an address for it.
 //  3. If none does, the rules are refreshed: another node may have saved one.
-//  4. If still none does and only one rule has the ping key, an address is created, if requested and if the rule
-//     accepts pings of the key.
+//  4. If still none does and only one rule has the ping key, the key is new, if requested, and if the rule accepts pings of
+//     the key and has room for its address.
 //
 // It returns ErrUnknown, ErrAmbiguous, ErrBadExitStatus, ErrTooManyAddresses, and the errors of rules.Rule.AcceptsHeartbeat.
-func (f *Resolver) Resolve(ctx context.Context, p Path, create bool) (to Target, signal Signal, created bool, err error) {
+func (f *Resolver) Resolve(ctx context.Context, p Path, create bool) (to Target, signal Signal, isNew bool, err error) {
 	targets, err := f.targets(ctx, p.ID)
 	if err != nil || len(targets) == 0 {
 		return to, signal, false, orUnknown(err)
@@ -78,8 +78,8 @@ func (f *Resolver) Resolve(ctx context.Context, p Path, create bool) (to Target,
 	if !create || !errors.Is(err, ErrUnknown) {
 		return to, signal, false, err
 	}
-	to, created, err = f.createAddress(ctx, targets, key)
-	return to, signal, created, err
+	to, err = f.newTarget(ctx, targets, key)
+	return to, signal, err == nil, err
 }
 
 func orUnknown(err error) error {
@@ -161,21 +161,24 @@ func expects(r *rules.Rule, key string) bool {
 	return h != nil && slices.Contains(h.Keys, key)
 }
 
-// createAddress creates an address for a key at its first ping.
-func (f *Resolver) createAddress(ctx context.Context, having []Address, key string) (Target, bool, error) {
+// newTarget returns the target of a key that no rule knows.
+func (f *Resolver) newTarget(ctx context.Context, having []Address, key string) (Target, error) {
 	if len(having) > 1 {
-		return Target{}, false, ErrAmbiguous // the rule of the key is ambiguous
+		return Target{}, ErrAmbiguous // the rule of the key is ambiguous
 	}
 	of := having[0]
 	rule, err := f.Catalog.Newest(of.Rule)
 	if err != nil {
-		return Target{}, false, err
+		return Target{}, err
 	}
 	if err := rule.AcceptsHeartbeat(key); err != nil { // an address that accepts no pings is useless
-		return Target{}, false, err
+		return Target{}, err
 	}
-	_, created, err := f.Create(ctx, Address{RuleID: of.RuleID, Rule: of.Rule, Key: key}, false)
-	return Target{of.Rule, of.RuleID, key}, created, err
+	n, err := f.Store.CountPingAddresses(ctx, of.RuleID)
+	if err == nil && n >= MaxAddresses {
+		err = ErrTooManyAddresses
+	}
+	return Target{of.Rule, of.RuleID, key}, err
 }
 
 // Create creates the address of a rule and a key, or returns the existing one. If replace is set, the new one replaces

@@ -84,13 +84,16 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// A ping creates the address of its key once, and only if the rule is unambiguous.
-func TestPingCreatesAddress(t *testing.T) {
+// The key of a ping is new until it has an address, and only if the rule is unambiguous.
+func TestPingOfNewKey(t *testing.T) {
 	w := newFixture(t)
 	all := w.address("").ID
-	for i, want := range []bool{true, false} {
-		if to, signal, created, err := w.find(all+"/db-7/start", true); err != nil || created != want || to.Key != "db-7" || signal.Kind != rules.Begun {
-			t.Errorf("time %d: created %t, %+v, %v", i, created, to, err)
+	for i, want := range []bool{true, true, false} {
+		if to, signal, isNew, err := w.find(all+"/db-7/start", true); err != nil || isNew != want || to.Key != "db-7" || signal.Kind != rules.Begun {
+			t.Errorf("time %d: new %t, %+v, %v", i, isNew, to, err)
+		}
+		if i == 1 {
+			w.address("db-7")
 		}
 	}
 	if _, _, _, err := w.find(all+"/db-7", false); err != nil {

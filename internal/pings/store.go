@@ -14,6 +14,8 @@ type Store interface {
 	PingTargets(ctx context.Context, id string) ([]Address, error)
 	// PingAddresses returns all addresses of a rule: its ping key first, then ordered by key.
 	PingAddresses(ctx context.Context, ruleID int32) ([]Address, error)
+	// CountPingAddresses returns the number of addresses of a rule.
+	CountPingAddresses(ctx context.Context, ruleID int32) (int, error)
 	// PingAddress returns the address of a rule and a key, or futurejobs.ErrNotFound.
 	PingAddress(ctx context.Context, ruleID int32, key string) (Address, error)
 	// CreatePingAddress stores an address and audits ping.create. If the key has an address already, it returns that

@@ -51,6 +51,16 @@ func (s *PingAddressStore) PingAddresses(ctx context.Context, ruleID int32) ([]p
 	return found, nil
 }
 
+// CountPingAddresses implements pings.Store.
+func (s *PingAddressStore) CountPingAddresses(ctx context.Context, ruleID int32) (n int, err error) {
+	ctx, cancel := withDBTimeout(ctx)
+	defer cancel()
+	if err := s.read.QueryRowContext(ctx, `SELECT count(*) FROM ping_address WHERE rule_id = $1`, ruleID).Scan(&n); err != nil {
+		return 0, wrapErr("count addresses of pings", err)
+	}
+	return n, nil
+}
+
 // PingAddress implements pings.Store.
 func (s *PingAddressStore) PingAddress(ctx context.Context, ruleID int32, key string) (pings.Address, error) {
 	return first(ctx, s.read, readPingAddress, noPingAddress(key), "address of pings", pingAddresses+onPingKey(key), ruleID, escape(key))
