@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deadman/internal/access"
 	"deadman/internal/logins"
 	"deadman/web"
 )
@@ -41,13 +42,13 @@ func (l *loginFile) read(context.Context) error {
 	return nil
 }
 
-// prefixes returns the prefixes that the login file grants.
-func (l *loginFile) prefixes() []string {
+// grants returns the grants of the login file.
+func (l *loginFile) grants() access.Grants {
 	config := l.current.Load()
 	if config == nil {
 		return nil
 	}
-	return config.Grants.Prefixes()
+	return config.Grants
 }
 
 // check rejects a login file that conflicts with the settings.

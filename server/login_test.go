@@ -133,6 +133,9 @@ func TestUsersWithPrefixHaveQuotas(t *testing.T) {
 	}
 	save(http.StatusCreated, "acme-a")
 	save(http.StatusUnprocessableEntity, "acme-b")
+	n.eventually("the captured subject of users is counted", func() bool {
+		return strings.Contains(string(n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/quotas", "", acme...).body), `{"name":"subjects","limit":1000,"default":true,"used":1,`)
+	})
 	n.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/quotas/acme-", "", admin...)
 	n.eventually("the defaults hold again", has)
 	save(http.StatusCreated, "acme-b")

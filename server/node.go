@@ -172,7 +172,7 @@ func (n *node) wireAlerts() {
 		raised: n.observer.Alerted, log: n.log, status: periodic.NewStatus(n.log, slog.LevelWarn, "alert stream comparison"),
 	}
 	n.quotas = &quotas{
-		Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, holds: n.maintains, known: n.login.prefixes, now: n.clock.Now,
+		Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, events: n.bus.EventsStream, holds: n.maintains, grants: n.login.grants, now: n.clock.Now,
 		every: n.quotasEvery, keep: n.KeepAlerts, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.log,
 	}
 	n.relay = alerts.NewRelay(outbox(n.store), n.comparison.publisher(publisher(n.bus.AlertPublisher)), n.owner.Holding, n.log)
@@ -194,7 +194,8 @@ func (n *node) wireInputs() {
 	n.handlerDirectory.now = n.clock.Now
 	n.jobs = &manualJobs{store: n.store, catalog: n.catalog, quotas: n.allowances, sweeper: n.sweeper, alerted: n.observer.Alerted, now: n.clock.Now}
 	n.acks = &acks{store: n.store, jobs: n.jobs, observe: n.observer.observe}
-	writer := &pings.LogWriter{Store: n.store, Log: n.log}
+	writer := &pings.LogWriter{Store: n.store, Log: n.log, Keep: n.allowances.KeepPingBody}
+	n.quotas.flush = writer.Write
 	n.pings = &pingHandler{
 		Resolver: &pings.Resolver{Store: n.store, Catalog: n.catalog, Now: n.clock.Now},
 		Receiver: pings.NewReceiver(pings.Receiver{
@@ -291,6 +292,7 @@ func (n *node) openRules(ctx context.Context) error {
 	n.catalog.Calendars, n.catalog.Sources, n.catalog.Handlers = known, lookups(n.sources), handlers
 	n.allowances = new(access.Quotas)
 	n.store.BoundBy(n.allowances)
+	n.bus.EventsStream.BoundBy(n.allowances)
 	n.store.BoundLetters(n.letterLimits)
 	n.rules = &rules.Registry{
 		Quotas: n.allowances,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,8 +34,10 @@ type quotas struct {
 	*access.Quotas
 	store  *store.Store
 	alerts *bus.StreamOfAlerts
+	events *bus.StreamOfEvents
+	flush  func(context.Context)       // writes the queued entries of the log of pings
 	holds  func() bool                 // this node does the maintenance
-	known  func() []string             // prefixes of users that log in without tokens
+	grants func() access.Grants        // of users that log in without tokens
 	count  func(limit string, n int64) // counts refusals
 	now    func() time.Time
 	every  time.Duration // interval of refreshes
@@ -51,6 +52,7 @@ type quotas struct {
 	prunedAt time.Time
 
 	versionsAt time.Time // earliest time of the next count of the bytes of versions
+	pingsAt    time.Time // the same for the bytes of the log of pings
 }
 
 // Run refreshes until ctx ends, and then saves the remaining use.
@@ -144,6 +146,9 @@ func (q *quotas) refresh(ctx context.Context) error {
 	if learned.Bytes, err = q.rested(ctx, &q.bytesAt, bytesShare, q.store.PendingBytesOf); err != nil {
 		return err
 	}
+	if learned.PingBytes, err = q.rested(ctx, &q.pingsAt, bytesShare, q.pingBytes); err != nil {
+		return err
+	}
 	_, since := q.alerts.Room()
 	if since.IsZero() {
 		since = q.now()
@@ -162,7 +167,7 @@ func (q *quotas) all(ctx context.Context) ([]access.Quota, error) {
 	if err != nil {
 		return nil, err
 	}
-	missing := slices.DeleteFunc(q.known(), func(prefix string) bool {
+	missing := slices.DeleteFunc(q.grants().Prefixes(), func(prefix string) bool {
 		return slices.ContainsFunc(all, func(has access.Quota) bool { return has.Prefix == prefix })
 	})
 	if len(missing) == 0 {
@@ -215,6 +220,13 @@ func (q *quotas) pending(ctx context.Context, which func(rule string) bool) (map
 // versions counts the bytes of versions of rules.
 func (q *quotas) versions(ctx context.Context, _ func(rule string) bool) (map[string]int64, error) {
 	return q.store.VersionBytes(ctx)
+}
+
+// pingBytes counts the bytes of bodies in the log of pings.
+func (q *quotas) pingBytes(ctx context.Context, _ func(rule string) bool) (map[string]int64, error) {
+	q.CountPingBodies()
+	q.flush(ctx)
+	return q.store.PingBytes(ctx)
 }
 
 // prune deletes use older than keepUse, once an hour.
@@ -343,9 +355,16 @@ func (q *quotas) QuotaUses(ctx context.Context, prefix string) ([]access.QuotaUs
 	if err != nil {
 		return nil, err
 	}
+	bounds, err := q.bounds(ctx)
+	if err != nil {
+		return nil, err
+	}
 	all := q.Uses(prefix)
 	for _, use := range all {
 		for i := range use.Use {
+			if use.Use[i].Limited == access.LimitSubjects {
+				use.Use[i].Used = int64(q.events.CountWithin(bounds[use.Prefix]))
+			}
 			for _, r := range refusals[use.Prefix] {
 				if r.Limited == use.Use[i].Limited {
 					use.Use[i].Refused, use.Use[i].RefusedAt = r.Refused, r.RefusedAt
@@ -356,15 +375,18 @@ func (q *quotas) QuotaUses(ctx context.Context, prefix string) ([]access.QuotaUs
 	return all, nil
 }
 
-// quotaStep is the step of the alerts about quotas.
-const quotaStep = "quota"
-
-func quotaTopic(prefix string, what access.Limited) string {
-	return fmt.Sprintf("quota/%s*/%s", prefix, what)
-}
-
-// quotaOver returns the text of the alert that resolves a quota alert.
-func quotaOver(topic string) string {
-	prefix, what, _ := strings.Cut(strings.TrimPrefix(topic, "quota/"), "/")
-	return fmt.Sprintf("the quota of %s of the rules %s refused nothing for %s", what, prefix, quotaRemarked)
+// bounds returns the bounds of all that may act within each prefix: live tokens, and users that log in without tokens.
+func (q *quotas) bounds(ctx context.Context) (map[string][]*access.Bounds, error) {
+	tokens, err := q.store.Tokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string][]*access.Bounds)
+	now := q.now()
+	for _, t := range slices.Concat(tokens, q.grants().Tokens()) {
+		if t.Prefix != "" && t.Live(now) {
+			all[t.Prefix] = append(all[t.Prefix], t.Bounds())
+		}
+	}
+	return all, nil
 }

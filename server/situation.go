@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"deadman/alerts"
@@ -149,4 +150,17 @@ func (s situation) refusal(prefix string, what access.Limited) access.LimitUse {
 		}
 	}
 	return access.LimitUse{}
+}
+
+// quotaStep is the step of the alerts about quotas.
+const quotaStep = "quota"
+
+func quotaTopic(prefix string, what access.Limited) string {
+	return fmt.Sprintf("quota/%s*/%s", prefix, what)
+}
+
+// quotaOver returns the text of the alert that resolves a quota alert.
+func quotaOver(topic string) string {
+	prefix, what, _ := strings.Cut(strings.TrimPrefix(topic, "quota/"), "/")
+	return fmt.Sprintf("the quota of %s of the rules %s refused nothing for %s", what, prefix, quotaRemarked)
 }

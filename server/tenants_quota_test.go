@@ -28,6 +28,8 @@ func TestTenantsHaveQuotas(t *testing.T) {
 		}{
 			{"rules", (*tenants).rulesAreCounted},
 			{"versions of rules", (*tenants).versionsAreCounted},
+			{"subjects", (*tenants).subjectsAreCounted},
+			{"pings", (*tenants).pingsAreCounted},
 			{"jobs", (*tenants).jobsAreCounted},
 			{"jobs by hand", (*tenants).jobsByHandAreCounted},
 			{"jobs at once", (*tenants).jobsAtOnceAreCounted},

@@ -21,9 +21,9 @@ func newQuotaCmd(io *cli) *cobra.Command {
 	cmd.AddCommand(
 		listing[web.Quota]{
 			short: "List quotas and their usage", path: "/quotas",
-			drop:   []string{"set", "kept answers", "kept alerts", "alert bytes", "event bytes", "job bytes", "rule bytes"},
+			drop:   []string{"set", "kept pings", "subjects", "kept answers", "kept alerts", "alert bytes", "event bytes", "job bytes", "rule bytes"},
 			none:   "no quotas: none is set, and no token has a prefix",
-			header: []string{"prefix", "rules", "rule bytes", "jobs", "job bytes", "events", "event bytes", "alerts", "alert bytes", "kept alerts", "kept answers", "set"},
+			header: []string{"prefix", "rules", "rule bytes", "subjects", "jobs", "job bytes", "events", "event bytes", "alerts", "alert bytes", "kept alerts", "kept answers", "kept pings", "set"},
 			row: func(io *cli, q web.Quota) []cell {
 				row := []cell{colouredCell(bold, q.Prefix+"*")}
 				for _, l := range q.Limits {
@@ -58,7 +58,8 @@ func usedOf(l web.QuotaLimit) string {
 		return humanize.IBytes(uint64(max(0, l.Limit))) + "/s" //nolint:gosec // not below 0
 	case string(access.LimitAlerts):
 		return fmt.Sprintf("%d of %d/h", l.Used, l.Limit)
-	case string(access.LimitAlertBytes), string(access.LimitRuleBytes), string(access.LimitJobBytes), string(access.LimitKeptAlertBytes), string(access.LimitKeptAnswerBytes):
+	case string(access.LimitAlertBytes), string(access.LimitRuleBytes), string(access.LimitJobBytes), string(access.LimitKeptAlertBytes), string(access.LimitKeptAnswerBytes),
+		string(access.LimitKeptPingBytes):
 		return fmt.Sprintf("%s of %s", humanize.IBytes(uint64(max(0, l.Used))), humanize.IBytes(uint64(l.Limit))) //nolint:gosec // not below 0
 	}
 	return fmt.Sprintf("%d of %d", l.Used, l.Limit)

@@ -49,3 +49,42 @@ func (q *Quotas) KeepAnswer(prefix string, bytes int) {
 		m.spend(SpentKeptAnswerBytes, answerSize+int64(bytes))
 	}
 }
+
+// KeepPingBody reports whether the quotas of a rule have room for another body in the log of pings, and counts it then.
+func (q *Quotas) KeepPingBody(rule string, bytes int) bool {
+	meters := q.current.Load().of(LimitKeptPingBytes, rule)
+	for _, m := range meters {
+		if m.used[atKeptPingBytes].Load() >= m.limits[LimitKeptPingBytes] {
+			m.refused[atKeptPingBytes].Add(1)
+			return false
+		}
+	}
+	for _, m := range meters {
+		m.bodies.Add(int64(bytes)) // grows first, as learnPingBytes expects
+		m.used[atKeptPingBytes].Add(int64(bytes))
+	}
+	return true
+}
+
+// CountPingBodies marks the beginning of the database's count of the log of pings for Learn. All bodies that were kept
+// before have to be in the database when it counts.
+func (q *Quotas) CountPingBodies() {
+	q.learning.Lock()
+	defer q.learning.Unlock()
+	if s := q.current.Load(); s != nil {
+		for _, m := range s.meters {
+			m.bodies.Store(0)
+		}
+	}
+}
+
+// MayCapture returns an error if the quotas of a tenant's prefix allow it fewer captured subjects. An empty prefix has no
+// quota.
+func (q *Quotas) MayCapture(prefix string, subjects int) error {
+	for _, m := range q.current.Load().of(LimitSubjects, prefix) {
+		if limit := m.limits[LimitSubjects]; int64(subjects) > limit {
+			return m.ExceededTo(prefix, LimitSubjects, limit)
+		}
+	}
+	return nil
+}

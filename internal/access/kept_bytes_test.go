@@ -3,6 +3,7 @@ package access
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"deadman/alerts"
@@ -74,6 +75,52 @@ func TestQuotaOfKeptAnswers(t *testing.T) {
 		t.Errorf("without room: %v", err)
 	}
 	if done := q.Take()[0]; done.Spent[SpentKeptAnswerBytes] != 2*answerSize+99 || done.Refused[LimitKeptAnswerBytes] != 1 {
+		t.Errorf("%+v", done)
+	}
+}
+
+func TestQuotaOfKeptPings(t *testing.T) {
+	var q Quotas
+	if !q.KeepPingBody("acme-1", 1<<30) {
+		t.Error("without quotas, a body is not kept")
+	}
+	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitKeptPingBytes: 100}}}, 0)
+	for i, c := range []struct {
+		rule  string
+		bytes int
+		kept  bool
+	}{{"zenith-1", 1 << 30, true}, {"acme-1", 99, true}, {"acme-2", 10, true}, {"acme-1", 1, false}} {
+		if kept := q.KeepPingBody(c.rule, c.bytes); kept != c.kept {
+			t.Errorf("step %d: kept %v", i, kept)
+		}
+	}
+	if text := q.Problem("acme-1", "acme-"); !strings.Contains(text, "log of pings") {
+		t.Errorf("the rule shows %q", text)
+	}
+	q.Learn(Learned{}) // not counted this time
+	if q.KeepPingBody("acme-1", 1) {
+		t.Error("a body is kept before the next count")
+	}
+	count := func(bytes int64) {
+		q.Learn(Learned{PingBytes: map[string]int64{"acme-1": bytes, "acme-gone": 39, "zenith-1": 1 << 30}})
+	}
+	q.CountPingBodies()
+	count(60)
+	if !q.KeepPingBody("acme-1", 1) || q.KeepPingBody("acme-1", 1) {
+		t.Error("the count of the database is not in use")
+	}
+	q.CountPingBodies()
+	count(50)
+	q.CountPingBodies()
+	if !q.KeepPingBody("acme-1", 11) { // while the database counts
+		t.Error("a body within the quota is not kept")
+	}
+	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitKeptPingBytes: 99}}}, 0)
+	count(50)
+	if q.KeepPingBody("acme-1", 1) {
+		t.Error("a body that came during the count is not counted")
+	}
+	if done := q.Take()[0]; done.Refused[LimitKeptPingBytes] != 4 {
 		t.Errorf("%+v", done)
 	}
 }

@@ -16,17 +16,19 @@ type meter struct {
 	used    [limits]atomic.Int64 // except jobs
 	refused [limits]atomic.Int64 // since the last Take
 	spent   [spends]atomic.Int64 // since the last Take
+	bodies  atomic.Int64         // bytes of bodies of pings since the last CountPingBodies
 	events  *rate.Limiter
 	bytes   *rate.Limiter // of event bytes
 }
 
 // limits is the number of Limits; the counters of a meter are in that order.
-const limits = 10
+const limits = 12
 
 // The indexes of a meter's counters.
 const (
 	atRules = iota
 	atRuleBytes
+	atSubjects
 	atJobs
 	atJobBytes
 	atEvents
@@ -35,10 +37,11 @@ const (
 	atBytes
 	atKeptAlertBytes
 	atKeptAnswerBytes
+	atKeptPingBytes
 )
 
 // countedAt has the counter of each resource that the database counts by rule.
-var countedAt = map[Limited]int{LimitRules: atRules, LimitRuleBytes: atRuleBytes, LimitJobs: atJobs, LimitJobBytes: atJobBytes}
+var countedAt = map[Limited]int{LimitRules: atRules, LimitRuleBytes: atRuleBytes, LimitJobs: atJobs, LimitJobBytes: atJobBytes, LimitKeptPingBytes: atKeptPingBytes}
 
 // spends is the number of counts in Spent.
 const spends = 4
@@ -63,6 +66,7 @@ func (m *meter) continueFrom(known *meter) {
 	for i := range m.spent {
 		m.spent[i].Add(known.spent[i].Swap(0))
 	}
+	m.bodies.Store(known.bodies.Load())
 }
 
 // usedOf returns the use of a resource.
@@ -71,6 +75,13 @@ func (m *meter) usedOf(at int) int64 {
 		return m.jobs.Load()
 	}
 	return m.used[at].Load()
+}
+
+// learnPingBytes sets the bytes of the log of pings to those of the database, and those that came since the count began:
+// the database may have them or not.
+func (m *meter) learnPingBytes(counted int64) {
+	before := m.used[atKeptPingBytes].Load()
+	m.used[atKeptPingBytes].Add(counted + m.bodies.Load() - before)
 }
 
 // learnSpent sets the counts of Spent to those of the database, and those of this node that the database does not have

@@ -70,6 +70,19 @@ func (gs Grants) Prefixes() []string {
 	return all
 }
 
+// Tokens returns the grants as tokens that are not stored.
+func (gs Grants) Tokens() []Token {
+	all := make([]Token, len(gs))
+	for i, g := range gs {
+		all[i] = g.token()
+	}
+	return all
+}
+
+func (g Grant) token() Token {
+	return Token{Scopes: g.Token.Scopes, Prefix: g.Token.Prefix, Given: g.Token.Bounds}
+}
+
 // Of returns a person's permissions as a token that is not stored. ok is false for a person without a grant.
 func (gs Grants) Of(p Person) (t Token, ok bool) {
 	at := slices.IndexFunc(gs, func(g Grant) bool {
@@ -78,8 +91,9 @@ func (gs Grants) Of(p Person) (t Token, ok bool) {
 	if at < 0 {
 		return Token{}, false
 	}
-	w := gs[at].Token
-	return Token{ID: p.ID(), Name: p.String(), Scopes: w.Scopes, Prefix: w.Prefix, Given: w.Bounds}, true
+	t = gs[at].token()
+	t.ID, t.Name = p.ID(), p.String()
+	return t, true
 }
 
 func whoIs(name string) string {

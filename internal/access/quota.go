@@ -25,6 +25,7 @@ type Limited string
 const (
 	LimitRules      Limited = "rules"
 	LimitRuleBytes  Limited = "rule_bytes"
+	LimitSubjects   Limited = "subjects"
 	LimitJobs       Limited = "jobs"
 	LimitJobBytes   Limited = "job_bytes"
 	LimitEvents     Limited = "events"
@@ -34,6 +35,7 @@ const (
 
 	LimitKeptAlertBytes  Limited = "kept_alert_bytes"
 	LimitKeptAnswerBytes Limited = "kept_answer_bytes"
+	LimitKeptPingBytes   Limited = "kept_ping_bytes"
 )
 
 // Limit describes a limited resource.
@@ -49,6 +51,7 @@ type Limit struct {
 var Limits = []Limit{
 	{LimitRules, 200, "rules", false, "a token with a prefix saves no new rule; existing rules can be changed and deleted"},
 	{LimitRuleBytes, 32 << 20, "bytes of kept versions of rules", true, "a token with a prefix saves no further version (422); rules can be paused and deleted. From half of it on, fewer old versions are kept"},
+	{LimitSubjects, 1000, "captured subjects", false, "a token with a prefix saves no rule whose subjects the stream `DEADMAN_EVENTS` does not have yet (422); a wildcard takes the place of the subjects that it includes"},
 	{LimitJobs, 100_000, "pending jobs", false, "no new job starts: its event is a dead letter, a request is refused; pending jobs go on, change and end"},
 	{LimitJobBytes, 1 << 30, "bytes of pending jobs", true, "as for `jobs`"},
 	{LimitEvents, 1000, "events a second", false, "an event that a token with the prefix publishes is refused (429); an event of a schedule waits"},
@@ -57,6 +60,7 @@ var Limits = []Limit{
 	{LimitAlertBytes, 0, "bytes in the stream of alerts", true, "an alert is kept, listed and notified, and not published"},
 	{LimitKeptAlertBytes, 1 << 30, "bytes of kept alerts", true, "an alert is kept, listed, published and notified without its event and its state (`bodies_over_quota`)"},
 	{LimitKeptAnswerBytes, 256 << 20, "bytes of kept answers to requests with an `Idempotency-Key`, in 24 hours", true, "such a request is refused (429); the answers to earlier ones can be had again, and requests without the key are executed"},
+	{LimitKeptPingBytes, 256 << 20, "bytes of bodies in the log of pings", true, "a ping is accepted and logged, and its body is not kept in the log"},
 }
 
 // limitOf returns the description of a resource.
@@ -142,6 +146,7 @@ func (q Quota) ExceededTo(tenant string, what Limited, limit int64) error {
 var remedies = map[Limited]string{
 	LimitRules:      "delete a rule",
 	LimitRuleBytes:  "save fewer or smaller versions, retry in ten minutes, when old versions are deleted",
+	LimitSubjects:   "read a wildcard in place of many subjects",
 	LimitJobs:       "end jobs, then retry the rule's dead letters",
 	LimitJobBytes:   "end jobs, then retry the rule's dead letters",
 	LimitEvents:     "send fewer",
@@ -151,6 +156,7 @@ var remedies = map[Limited]string{
 
 	LimitKeptAlertBytes:  "have the rules alert less, or publish smaller events",
 	LimitKeptAnswerBytes: "send the request without its Idempotency-Key, or some hours later",
+	LimitKeptPingBytes:   "send shorter bodies",
 }
 
 // QuotaUse is a quota with its use.

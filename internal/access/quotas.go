@@ -55,6 +55,7 @@ type Learned struct {
 	RuleBytes map[string]int64 // bytes of kept versions by rule; nil: not counted this time
 	Jobs      map[string]int64 // pending jobs by rule; nil: not counted this time
 	Bytes     map[string]int64 // bytes of those jobs by rule; nil: not counted this time
+	PingBytes map[string]int64 // bytes of bodies in the log of pings by rule; nil: not counted this time
 	Spent     map[string]Spent // by prefix
 }
 
@@ -104,7 +105,7 @@ func (q *Quotas) Learn(l Learned) {
 		return
 	}
 	counted := make(map[*meter]*[limits]int64)
-	for what, byRule := range map[Limited]map[string]int64{LimitRules: l.Rules, LimitRuleBytes: l.RuleBytes, LimitJobs: l.Jobs, LimitJobBytes: l.Bytes} {
+	for what, byRule := range map[Limited]map[string]int64{LimitRules: l.Rules, LimitRuleBytes: l.RuleBytes, LimitJobs: l.Jobs, LimitJobBytes: l.Bytes, LimitKeptPingBytes: l.PingBytes} {
 		for rule, n := range byRule {
 			for _, m := range s.of(what, rule) {
 				if counted[m] == nil {
@@ -128,6 +129,9 @@ func (q *Quotas) Learn(l Learned) {
 		}
 		if l.Bytes != nil {
 			m.used[atJobBytes].Store(now[atJobBytes])
+		}
+		if l.PingBytes != nil {
+			m.learnPingBytes(now[atKeptPingBytes])
 		}
 		m.learnSpent(l.Spent[prefix])
 	}
@@ -278,7 +282,7 @@ func (q *Quotas) Problem(rule, visitor string) string {
 	for _, what := range []struct {
 		Limited
 		at int
-	}{{LimitJobs, atJobs}, {LimitJobBytes, atJobBytes}, {LimitAlerts, atAlerts}, {LimitAlertBytes, atBytes}, {LimitKeptAlertBytes, atKeptAlertBytes}} {
+	}{{LimitJobs, atJobs}, {LimitJobBytes, atJobBytes}, {LimitAlerts, atAlerts}, {LimitAlertBytes, atBytes}, {LimitKeptAlertBytes, atKeptAlertBytes}, {LimitKeptPingBytes, atKeptPingBytes}} {
 		for _, m := range s.of(what.Limited, rule) {
 			if limit := m.limits[what.Limited]; m.usedOf(what.at) >= limit {
 				return m.ExceededTo(visitor, what.Limited, limit).Error()

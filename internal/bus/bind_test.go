@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,8 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"deadman/internal/access"
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/subjects"
 	"deadman/rules"
 )
 
@@ -296,5 +299,78 @@ func TestBindCapturesAllAtOnce(t *testing.T) {
 	bind(t, b, "acme.>", "acme.s01")
 	if diff := cmp.Diff([]string{"acme.>", "first", "parcels.*.sent"}, subjectsOf(t, js, bus.EventsStream)); diff != "" {
 		t.Errorf("a wildcard takes the place of what it includes: %s", diff)
+	}
+}
+
+// TestSubjectsOfTenantAreBounded checks that a token with a prefix captures no more subjects than its quota, and that the
+// subjects of others neither count nor are refused.
+func TestSubjectsOfTenantAreBounded(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	js := bustest.JetStream(t, s.ClientURL())
+	var quotas access.Quotas
+	quotas.Set([]access.Quota{{Prefix: "acme-", Set: map[access.Limited]int64{access.LimitSubjects: 3}}, {Prefix: "zenith-"}}, 0)
+	b.EventsStream.BoundBy(&quotas)
+	as := func(name string) context.Context {
+		return access.Within(t.Context(), &access.Bounds{Token: name, Prefix: name + "-", Subjects: subjects.List{name + ".>"}, Publish: subjects.List{name + "-out.>"}})
+	}
+	for i, step := range []struct {
+		by       context.Context
+		subjects []string
+		over     bool
+	}{
+		{as("acme"), []string{"acme.a", "acme.b", "acme.c", "acme.d"}, true}, // there is no stream yet
+		{as("zenith"), []string{"zenith.a", "zenith.b", "zenith.c", "zenith.d"}, false},
+		{as("acme"), []string{"acme.a", "acme.b"}, false},
+		{as("acme"), []string{"acme.c", "acme.d"}, true},
+		{as("acme"), []string{"acme.b", "acme-out.tick"}, false},
+		{as("acme"), []string{"acme.c"}, true},
+		{as("acme"), []string{"acme.a", "acme.b"}, false}, // captured already
+		{t.Context(), []string{"acme.e"}, false},          // not the tenant's own: it counts
+		{as("acme"), []string{"acme.f.*"}, true},
+		{as("acme"), []string{"acme.>"}, false}, // it takes the place of the others
+		{as("acme"), []string{"acme.c", "acme.d", "acme.f.*"}, false},
+	} {
+		_, err := b.Binder.Bind(step.by, step.subjects)
+		if errors.Is(err, access.ErrQuota) != step.over || !step.over && err != nil {
+			t.Errorf("step %d: %v, over the quota %v", i, err, step.over)
+		}
+	}
+	if diff := cmp.Diff([]string{"acme-out.tick", "acme.>", "zenith.a", "zenith.b", "zenith.c", "zenith.d"}, subjectsOf(t, js, bus.EventsStream)); diff != "" {
+		t.Errorf("captured subjects: %s", diff)
+	}
+	b.EventsStream.Inspect(t.Context())
+	if n := b.EventsStream.CountWithin([]*access.Bounds{{Subjects: subjects.List{"acme.>"}}, {Subjects: subjects.List{"acme.x"}, Publish: subjects.List{"acme-out.>"}}}); n != 2 {
+		t.Errorf("%d subjects are counted, want 2", n)
+	}
+}
+
+// TestSubjectsAreBoundedOnSeveralNodes checks that saves on two nodes at once capture as many subjects as the quota allows.
+func TestSubjectsAreBoundedOnSeveralNodes(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	js := bustest.JetStream(t, s.ClientURL())
+	var quotas access.Quotas
+	quotas.Set([]access.Quota{{Prefix: "acme-", Set: map[access.Limited]int64{access.LimitSubjects: 4}}}, 0)
+	ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Prefix: "acme-", Subjects: subjects.List{"acme.>"}})
+	var saves sync.WaitGroup
+	var refused atomic.Int64
+	for node := range 2 {
+		b := connect(t, s)
+		b.EventsStream.BoundBy(&quotas)
+		for i := range 6 {
+			saves.Go(func() {
+				_, err := b.Binder.Bind(ctx, []string{fmt.Sprintf("acme.%d.%d", node, i)})
+				switch {
+				case errors.Is(err, access.ErrQuota):
+					refused.Add(1)
+				case err != nil:
+					t.Error(err)
+				}
+			})
+		}
+	}
+	saves.Wait()
+	if n := len(subjectsOf(t, js, bus.EventsStream)); n != 4 || refused.Load() != 8 {
+		t.Errorf("%d subjects are captured and %d saves are refused, want 4 and 8", n, refused.Load())
 	}
 }

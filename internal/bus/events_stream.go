@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/access"
 )
 
 // Settings of the lock for changes of DEADMAN_EVENTS. A change is a read and a write without compare-and-set in
@@ -28,7 +30,11 @@ type StreamOfEvents struct {
 	streams     *Streams
 	replication replication
 	usage       backlog
+	quotas      *access.Quotas // nil: none
 }
+
+// BoundBy makes quotas bound the subjects that the stream captures for tenants. It must be called before any rule is saved.
+func (e *StreamOfEvents) BoundBy(q *access.Quotas) { e.quotas = q }
 
 // backlog is the state of DEADMAN_EVENTS at its last check.
 type backlog struct {
@@ -36,6 +42,8 @@ type backlog struct {
 	share  float64
 	known  bool
 	warned bool
+
+	subjects []string
 }
 
 // capture adds subjects to DEADMAN_EVENTS by one change. It leaves out those that the stream cannot take in beside its own.
@@ -44,6 +52,9 @@ func (e *StreamOfEvents) capture(ctx context.Context, subjects []string) error {
 	defer cancel()
 	begun := time.Now()
 	err := e.conn.denied.explain(e.addSubjects(ctx, subjects), begun, streamAPI("*", EventsStream), consumerAPI("CREATE", EventsStream))
+	if errors.Is(err, access.ErrQuota) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("capture %.300s in stream %s: %w", strings.Join(subjects, ", "), EventsStream, err)
 	}
@@ -54,7 +65,11 @@ func (e *StreamOfEvents) capture(ctx context.Context, subjects []string) error {
 func (e *StreamOfEvents) addSubjects(ctx context.Context, subjects []string) error {
 	_, err := e.conn.js.Stream(ctx, EventsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = e.create(ctx, withSubjects(nil, subjects))
+		all := withSubjects(nil, subjects)
+		if err := e.roomFor(ctx, nil, all); err != nil {
+			return err
+		}
+		err = e.create(ctx, all)
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node may have created it first
 			return err
 		}
@@ -76,9 +91,43 @@ func (e *StreamOfEvents) addSubjects(ctx context.Context, subjects []string) err
 	if slices.Equal(all, cfg.Subjects) {
 		return nil
 	}
+	if err := e.roomFor(ctx, cfg.Subjects, all); err != nil {
+		return err
+	}
 	cfg.Subjects = all
 	_, err = e.conn.js.UpdateStream(ctx, cfg)
 	return err
+}
+
+// roomFor returns an error if a change of the stream's subjects gives the token of a tenant more than its quotas allow.
+// Those within the token's bounds count, whoever captured them: the stream keeps them.
+func (e *StreamOfEvents) roomFor(ctx context.Context, before, after []string) error {
+	b := access.BoundsOf(ctx)
+	if e.quotas == nil || b == nil || b.Prefix == "" {
+		return nil
+	}
+	n := within(after, b)
+	if n <= within(before, b) { // a wildcard takes the place of others
+		return nil
+	}
+	return e.quotas.MayCapture(b.Prefix, n)
+}
+
+// within returns the number of subjects that one of the bounds allows.
+func within(subjects []string, all ...*access.Bounds) (n int) {
+	for _, s := range subjects {
+		if slices.ContainsFunc(all, func(b *access.Bounds) bool { return b.Subjects.Cover(s) || b.Publish.Cover(s) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// CountWithin returns the number of subjects within one of the bounds that the stream captured at the last check.
+func (e *StreamOfEvents) CountWithin(bounds []*access.Bounds) int {
+	e.usage.mu.Lock()
+	defer e.usage.mu.Unlock()
+	return within(e.usage.subjects, bounds...)
 }
 
 // leastEventCap is the smallest limit of DEADMAN_EVENTS if the broker lacks storage.
@@ -147,13 +196,14 @@ func (e *StreamOfEvents) Inspect(ctx context.Context) {
 	l := &e.usage
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		l.share, l.known = 0, true
+		l.share, l.known, l.subjects = 0, true, nil
 		return
 	case err != nil: // ingest reports it
 		l.known = false
 		return
 	}
 	c := info.Config
+	l.subjects = c.Subjects
 	l.share, l.known = max(share(info.State.Bytes, c.MaxBytes), share(info.State.Msgs, c.MaxMsgs)), true
 	if c.MaxBytes <= 0 && !l.warned {
 		e.conn.log.Warn("the stream of events has no max_bytes, so that one publisher can fill the disk; set one that is larger than what it has",

@@ -20,6 +20,9 @@ const (
 type LogWriter struct {
 	Store Store
 	Log   *slog.Logger
+	Keep  func(rule string, bytes int) bool // whether a body is kept; nil: each
+
+	writing sync.Mutex // held while entries are written
 
 	mu    sync.Mutex
 	held  map[Target][]Entry // at most Logged of each key
@@ -27,10 +30,13 @@ type LogWriter struct {
 	left  int // entries dropped since the last write
 }
 
-// Add queues an entry. Of more than Logged entries of a key, only the last are kept.
+// Add queues an entry, without its body if that is not kept. Of more than Logged entries of a key, only the last are kept.
 func (w *LogWriter) Add(of Target, e Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if e.Body != "" && w.Keep != nil && !w.Keep(of.Rule, len(e.Body)) {
+		e.Body = ""
+	}
 	if w.held == nil {
 		w.held = make(map[Target][]Entry)
 	}
@@ -74,9 +80,11 @@ func (w *LogWriter) finish(ctx context.Context) {
 	w.Write(whole)
 }
 
-// Write writes the queued entries. Entries that cannot be written are dropped with a log message: the heartbeats are
+// Write writes the queued entries: when it returns, all entries that were added before the call are written. Entries that cannot be written are dropped with a log message: the heartbeats are
 // committed already, and the log is only for users.
 func (w *LogWriter) Write(ctx context.Context) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
 	entries, left := w.take()
 	if left > 0 {
 		w.Log.Warn("ping log entries dropped: the queue is full", "left_out", left)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"deadman/internal/access"
 	"deadman/internal/pings"
 	"deadman/rules"
 )
@@ -108,6 +109,27 @@ func TestLogIsWrittenOnStop(t *testing.T) {
 	entries, err := w.finder.History(t.Context(), of.RuleID, "nightly", 0, 10)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("%d entries, %v", len(entries), err)
+	}
+}
+
+// A body beyond a quota is not kept, and its ping is logged.
+func TestBodiesBeyondQuotaAreNotLogged(t *testing.T) {
+	w := newFixture(t)
+	w.run(w.Store)
+	var quotas access.Quotas
+	quotas.Set([]access.Quota{{Prefix: "backup", Set: map[access.Limited]int64{access.LimitKeptPingBytes: 8}}}, 0)
+	w.writer.Keep = quotas.KeepPingBody
+	for i := range 3 {
+		ping := w.newPing("nightly", rules.Success)
+		ping.Body, ping.BodySize = fmt.Sprint("body", i), 5
+		w.send(ping)
+	}
+	var bodies []string
+	for _, e := range w.log("nightly") {
+		bodies = append(bodies, fmt.Sprint(e.Body, " ", e.BodySize))
+	}
+	if got := strings.Join(bodies, ", "); got != " 5, body1 5, body0 5" {
+		t.Errorf("the log has %q", got)
 	}
 }
 

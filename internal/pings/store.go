@@ -51,7 +51,7 @@ type Entry struct {
 	Signal   Signal
 	Run      string // a UUID; empty: none given
 	Agent    string // User-Agent of the client, truncated
-	Body     string // truncated to MaxBody; empty also if older than KeptBodies
+	Body     string // truncated to MaxBody; empty also if older than KeptBodies, or beyond a quota
 	BodySize int    // bytes sent
 
 	// Took is the duration of the run that the ping ends. It is computed from the entries of the same list; 0: unknown.

@@ -183,3 +183,13 @@ func (s *PingLogStore) forgetPings(ctx context.Context, before time.Time) (int64
 	return s.pruneAll(ctx, "", `DELETE FROM ping_log WHERE id IN
 	(SELECT id FROM (SELECT id, at FROM ping_log ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, before)
 }
+
+// PingBytes returns the bytes of bodies in the log of pings, by rule name, with those of deleted rules.
+func (s *PingLogStore) PingBytes(ctx context.Context) (map[string]int64, error) {
+	bytes, err := perRule(ctx, s.read, `SELECT r.name, sum(octet_length(l.body)) FROM ping_log l JOIN rule r ON r.id = l.rule_id
+WHERE l.body IS NOT NULL GROUP BY r.name`)
+	if err != nil {
+		return nil, wrapErr("bytes of the log of pings", err)
+	}
+	return bytes, nil
+}

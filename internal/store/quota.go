@@ -30,7 +30,8 @@ func (s *QuotaStore) Quotas(ctx context.Context) ([]access.Quota, error) {
 
 func quotasIn(ctx context.Context, q querier) ([]access.Quota, error) {
 	return query(ctx, q, readQuota, `
-SELECT prefix, rules, rule_bytes, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, kept_alert_bytes, kept_answer_bytes, set_at, set_by FROM quota
+SELECT prefix, rules, rule_bytes, subjects, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, kept_alert_bytes, kept_answer_bytes,
+	kept_ping_bytes, set_at, set_by FROM quota
 UNION ALL
 SELECT DISTINCT t.prefix`+strings.Repeat(`, CAST(NULL AS bigint)`, len(access.Limits))+`, t.revoked_at, ''
 FROM token t WHERE t.prefix <> '' AND t.revoked_at IS NULL AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = t.prefix)
@@ -73,12 +74,13 @@ func (s *QuotaStore) SetQuota(ctx context.Context, q access.Quota) error {
 		changes = []string{"all limits are the defaults"}
 	}
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, rule_bytes, jobs, job_bytes, events, event_bytes, alerts, alert_bytes,
-	kept_alert_bytes, kept_answer_bytes, set_at, set_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, rule_bytes = excluded.rule_bytes, jobs = excluded.jobs, job_bytes = excluded.job_bytes, events = excluded.events,
+		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, rule_bytes, subjects, jobs, job_bytes, events, event_bytes, alerts, alert_bytes,
+	kept_alert_bytes, kept_answer_bytes, kept_ping_bytes, set_at, set_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, rule_bytes = excluded.rule_bytes, subjects = excluded.subjects, jobs = excluded.jobs, job_bytes = excluded.job_bytes, events = excluded.events,
 	event_bytes = excluded.event_bytes, alerts = excluded.alerts, alert_bytes = excluded.alert_bytes,
-	kept_alert_bytes = excluded.kept_alert_bytes, kept_answer_bytes = excluded.kept_answer_bytes, set_at = excluded.set_at, set_by = excluded.set_by`,
+	kept_alert_bytes = excluded.kept_alert_bytes, kept_answer_bytes = excluded.kept_answer_bytes,
+	kept_ping_bytes = excluded.kept_ping_bytes, set_at = excluded.set_at, set_by = excluded.set_by`,
 			append(slices.Clone(args), now, escape(access.ActorOf(ctx).Name))...); err != nil {
 			return err
 		}

@@ -57,6 +57,9 @@ func addressesAreMadeOnce(t *testing.T, w *fixture) {
 			t.Errorf("of its key (-want +got):\n%s", diff)
 		}
 	}
+	if n := must[int](t)(w.CountPingAddresses(w.ctx(), w.rule.ID)); n != 2 {
+		t.Errorf("%d addresses are counted, want 2", n)
+	}
 	if got := must[[]pings.Address](t)(w.PingTargets(w.ctx(), "\x00\xff")); len(got) != 0 {
 		t.Errorf("of no id: %+v", got)
 	}
@@ -243,6 +246,10 @@ func bodiesAreForgotten(t *testing.T, w *fixture) {
 	}
 	if count, bytes, _ := kept("small"); count != pings.Logged || bytes != pings.KeptBodies {
 		t.Errorf("of small ones %d lines and %d bytes are kept, want all", count, bytes)
+	}
+	want := map[string]int64{w.rule.Name: 3*pings.MaxBody/2 + 3*pings.MaxBody + pings.KeptBodies}
+	if diff := cmp.Diff(want, must[map[string]int64](t)(w.PingBytes(w.ctx()))); diff != "" {
+		t.Errorf("bytes (-want +got):\n%s", diff)
 	}
 }
 
