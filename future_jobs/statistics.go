@@ -1,6 +1,10 @@
 package futurejobs
 
-import "time"
+import (
+	"time"
+
+	"deadman/checks"
+)
 
 // OutcomeKind tells whether the expected event of an ended job happened. Its values are stored.
 type OutcomeKind int16
@@ -11,6 +15,20 @@ const (
 	Late                      // resolved or cleared after a step
 	Never                     // ended in another way, with an alert
 )
+
+// KindOf returns the kind of the outcome of a job that took a number of steps; counted is false for a job that was cancelled,
+// restarted or deleted with its rule.
+func KindOf(o checks.Outcome, steps int) (kind OutcomeKind, counted bool) {
+	switch {
+	case o == checks.Cancelled, o == checks.Restarted, o == checks.RuleDeleted:
+		return 0, false
+	case o == checks.Exhausted, o == checks.Expired, o == checks.Undetermined, o.IsGuard():
+		return Never, true
+	case steps > 0:
+		return Late, true
+	}
+	return InTime, true
+}
 
 // OutcomeHour is the number of jobs of a rule that ended in one hour, with one kind of outcome and after about the same time.
 type OutcomeHour struct {

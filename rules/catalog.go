@@ -33,7 +33,7 @@ type Catalog struct {
 	// budget on each event.
 	Now func() time.Time
 
-	store         Store
+	store         ChangeReader
 	shards        int
 	current       atomic.Pointer[snapshot]
 	costs         costs
@@ -51,7 +51,7 @@ var _ futurejobs.RuleReader = (*Catalog)(nil)
 type id struct{ rule, version int32 }
 
 // NewCatalog returns an empty catalog; Refresh fills it. shards is how many shards jobs are hashed into.
-func NewCatalog(store Store, shards int) *Catalog {
+func NewCatalog(store ChangeReader, shards int) *Catalog {
 	b := &Catalog{store: store, shards: shards, cache: &ruleCache{most: compiledMost}}
 	b.current.Store(newSnapshot(-1, nil, nil, environment{}))
 	return b

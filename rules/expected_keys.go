@@ -130,11 +130,11 @@ func (u expectedUpdate) expectations(ctx context.Context, last int32) ([]futurej
 		if u.paused || slices.Contains(waited, key) {
 			continue
 		}
-		start, err := rule.startExpected(key, now)
+		effect, err := rule.ExpectationEffect(key, now, u.Catalog.shards)
 		if err != nil {
 			return nil, fmt.Errorf("key %s: %w", key, err)
 		}
-		effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, u.Catalog.shards), Action: start})
+		effects = append(effects, effect)
 	}
 	named := rule.document.ExpectedKeys()
 	for _, key := range before.ExpectedKeys() {

@@ -235,7 +235,7 @@ func (p *previewing) neverReports(first PreviewEvent) bool {
 	if len(keys) == 0 || first.Subject != "" || len(first.Data) > 0 {
 		return false
 	}
-	effect, err := p.expectation(keys[0], first.At)
+	effect, err := p.ExpectationEffect(keys[0], first.At, 1)
 	first.Subject = notYet
 	p.applyHeartbeat(effect, first, err)
 	return true
@@ -269,15 +269,6 @@ func (p *previewing) applyHeartbeat(effect futurejobs.Effect, by PreviewEvent, e
 	p.apply(effect, by)
 }
 
-// expectation returns the effect of declaring an entity that has not sent a heartbeat yet.
-func (p *previewing) expectation(key string, at time.Time) (e futurejobs.Effect, err error) {
-	if err := checkKey(key); err != nil {
-		return e, err
-	}
-	start, err := p.startExpected(key, at)
-	return futurejobs.Effect{Rule: &p.engine, Ref: p.ref(key, 1), Action: start}, err
-}
-
 func (p *previewing) pingOf(e PreviewEvent) (futurejobs.Effect, error) {
 	var sent struct {
 		Key string `json:"key"`
@@ -287,7 +278,7 @@ func (p *previewing) pingOf(e PreviewEvent) (futurejobs.Effect, error) {
 		return futurejobs.Effect{}, fmt.Errorf(`%w; write it as {"key": "backup", "kind": "success"}`, err)
 	}
 	if sent.Kind == Expected {
-		return p.expectation(sent.Key, e.At)
+		return p.ExpectationEffect(sent.Key, e.At, 1)
 	}
 	if sent.Kind == "" {
 		sent.Kind = Success

@@ -142,6 +142,15 @@ func (r *Rule) AcceptsHeartbeat(key string) error {
 	return nil
 }
 
+// ExpectationEffect is the effect of declaring a key that has not sent a heartbeat yet.
+func (r *Rule) ExpectationEffect(key string, at time.Time, shards int) (futurejobs.Effect, error) {
+	if err := checkKey(key); err != nil {
+		return futurejobs.Effect{}, err
+	}
+	start, err := r.startExpected(key, at)
+	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Action: start}, err
+}
+
 // HeartbeatEffect is the effect of a ping. The error is ErrNoHeartbeat or Problems.
 func (r *Rule) HeartbeatEffect(b ReceivedHeartbeat, shards int) (futurejobs.Effect, error) {
 	if err := r.AcceptsHeartbeat(b.Key); err != nil {

@@ -153,18 +153,23 @@ type Changes struct {
 // AnyVersion is the version of a change that applies to any version.
 const AnyVersion int32 = -1
 
-// VersionReader reads rules and their versions. Implementations are safe for concurrent use.
-type VersionReader interface {
+// ChangeReader reads the versions that a catalog holds. Implementations are safe for concurrent use.
+type ChangeReader interface {
 	// Revision returns the rule set's revision; it grows with every change.
 	Revision(ctx context.Context) (int64, error)
 	// Changes returns the changes since a revision, in one snapshot; -1 requests all versions of the rules that are not
 	// deleted.
 	Changes(ctx context.Context, since int64) (Changes, error)
+	// Version returns one version, also of a deleted rule, or futurejobs.ErrNotFound.
+	Version(ctx context.Context, ruleID, version int32) (RuleVersion, error)
+}
+
+// VersionReader reads rules and their versions. Implementations are safe for concurrent use.
+type VersionReader interface {
+	ChangeReader
 	// Named returns the versions of the rules that have or had the name, the newest rule and its newest version first;
 	// none if no rule ever had it.
 	Named(ctx context.Context, name string) ([]RuleVersion, error)
-	// Version returns one version, also of a deleted rule, or futurejobs.ErrNotFound.
-	Version(ctx context.Context, ruleID, version int32) (RuleVersion, error)
 	// Text returns the author's text of a version, or futurejobs.ErrNotFound; empty: none was saved.
 	Text(ctx context.Context, ruleID, version int32) (string, error)
 	// Deleted returns the ids of deleted rules that still have pending jobs.

@@ -42,6 +42,7 @@ func TestCompletion(t *testing.T) {
 		{nil, []string{"rule", "apply", "-f", ""}, []string{"yaml", "yml", "json"}, endings},
 		{nil, []string{"rule", "lint", ""}, []string{"yaml", "yml", "json"}, endings},
 		{nil, []string{"rule", "list", "-o", ""}, []string{"text", "json"}, words},
+		{nil, []string{"replay", "-o", ""}, []string{"text", "json", "csv"}, words},
 		{nil, []string{"version", ""}, nil, words},
 		{nil, []string{"serve", "--config", ""}, []string{"yaml", "yml"}, endings},
 		{nil, []string{"serve", "--data-dir", ""}, nil, ":16"},

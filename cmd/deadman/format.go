@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/spf13/cobra"
 )
 
 // format is the output format.
@@ -13,16 +15,39 @@ type format string
 const (
 	asText format = "text"
 	asJSON format = "json"
+	asCSV  format = "csv" // of commands with the annotation csvOutput
 )
+
+// csvOutput annotates the commands that can print CSV.
+const csvOutput = "csv"
 
 // Set implements pflag.Value.
 func (f *format) Set(s string) error {
 	switch format(s) {
-	case asText, asJSON:
+	case asText, asJSON, asCSV:
 		*f = format(s)
 		return nil
 	}
-	return fmt.Errorf("%q is not text or json", s)
+	return fmt.Errorf("%q is not text, json or csv", s)
+}
+
+// checkOutput returns an error if a command can't print the output format.
+func checkOutput(io *cli) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		if _, hasCSV := cmd.Annotations[csvOutput]; io.output == asCSV && !hasCSV {
+			return usage("%s prints no csv; use -o text or -o json", commandName(cmd))
+		}
+		return nil
+	}
+}
+
+// completeOutput completes the output formats of a command.
+func completeOutput(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	formats := []string{string(asText), string(asJSON)}
+	if _, hasCSV := cmd.Annotations[csvOutput]; hasCSV {
+		formats = append(formats, string(asCSV))
+	}
+	return completeWords(formats...)(cmd, args, begun)
 }
 
 // String implements pflag.Value.

@@ -95,20 +95,23 @@ func (s *StatisticsStore) countHour(ctx context.Context, hour, until time.Time) 
 		return "", nil, err
 	}
 	w.and(`f.ended_at < ?`, until)
-	w.and(`f.outcome NOT IN (?, ?, ?)`, string(checks.Cancelled), string(checks.Restarted), string(checks.RuleDeleted))
-	never := filter{`?`, []any{string(checks.Exhausted)}}
+	var ignored, never []any
 	for _, o := range checks.Outcomes() {
-		if o == checks.Expired || o == checks.Undetermined || o.IsGuard() {
-			never.text, never.args = never.text+`, ?`, append(never.args, string(o))
+		switch kind, counted := futurejobs.KindOf(o, 0); {
+		case !counted:
+			ignored = append(ignored, string(o))
+		case kind == futurejobs.Never:
+			never = append(never, string(o))
 		}
 	}
+	w.and(`f.outcome NOT IN (`+repeated(`?`, len(ignored))+`)`, ignored...)
 	return rebindPlaceholders(`
 INSERT INTO outcome_hour (rule_id, hour, kind, took, jobs)
 SELECT e.rule_id, e.hour, e.kind, ` + roundedTook + `, count(*) FROM (
 	SELECT f.rule_id, ` + s.hourOf(`f.ended_at`) + ` AS hour, ` + s.secondsOf(`f.since_at`, `f.ended_at`) + ` AS took,
-		CASE WHEN f.outcome IN (` + never.text + `) THEN 2 WHEN f.step > 0 THEN 1 ELSE 0 END AS kind
+		CASE WHEN f.outcome IN (` + repeated(`?`, len(never)) + `) THEN 2 WHEN f.step > 0 THEN 1 ELSE 0 END AS kind
 	FROM history f WHERE ` + w.text + `
-) AS e GROUP BY 1, 2, 3, 4 ON CONFLICT DO NOTHING`), append(never.args, w.args...), nil
+) AS e GROUP BY 1, 2, 3, 4 ON CONFLICT DO NOTHING`), append(never, w.args...), nil
 }
 
 // roundedTook is e.took rounded down by at most a tenth, to a whole part of a minute, an hour or a day.

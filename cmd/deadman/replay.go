@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"deadman/internal/replay"
+	"deadman/rules/document"
+)
+
+func newReplayCmd(io *cli) *cobra.Command {
+	v := &replayRun{io: io}
+	cmd := &cobra.Command{
+		Use: "replay -f RULES --events FILE|-", Short: "Run rules over past events and show the alerts they would have raised",
+		Long: `Runs rules over past events in virtual time, without a node, and prints each alert and a table of
+the rules: jobs, outcomes, alerts by step, and quantiles of the time from the start of a job to its
+resolution. The rules count as saved at --since. Jobs that are pending after the last event, or at --until, stay so.
+The same input gives the same output.
+
+Input is JSON lines, {"subject": "orders.created", "time": "2026-01-31T10:00:00Z", "data": {"id": "1"}},
+or CloudEvents in JSON, whose type is the subject. With --column it is a CSV table with a header: a row
+becomes an event for each mapped column with a time. The body has the columns of the row as texts,
+without mapped times later than the event.
+
+Rules with a handler or a lookup are refused: their past answers are unknown.`,
+		Example: `  deadman replay -f order-unshipped.yaml --events orders.jsonl
+  deadman replay -f rules/ --events orders.csv --column orders.created=purchased_at --column orders.shipped=shipped_at
+  zcat events.jsonl.gz | deadman replay -f rules/ --events - -o json`,
+		Args: exactly(), Annotations: map[string]string{csvOutput: "yes"},
+		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&v.files, "file", "f", nil, "file or folder of rules; can be repeated")
+	textFlagVar(flags, &v.events, "events", "file", "", "file of the events, or - for standard input")
+	flags.StringArrayVar(&v.columns, "column", nil, "SUBJECT=COLUMN, a column of a CSV table with the times of events; can be repeated")
+	textFlagVar(flags, &v.zone, "zone", "zone", "UTC", "time zone of CSV times without an offset")
+	textFlagVar(flags, &v.since, "since", "time", "", "start of the replay; earlier events are left out (default: the first event)")
+	textFlagVar(flags, &v.until, "until", "time", "", "end of the replay; later events are left out (default: the last event)")
+	textFlagVar(flags, &v.disorder, "max-disorder", "duration", "1m", "how much older than an earlier line a JSON line may be")
+	flags.BoolVar(&v.summary, "summary", false, "print the table of the rules only")
+	addCalendars(cmd, &v.calendars)
+	complete(cmd, "file", completeFiles(ruleEndings...))
+	complete(cmd, "events", completeFiles("jsonl", "ndjson", "json", "csv"))
+	return cmd
+}
+
+// replayRun is one run of replay.
+type replayRun struct {
+	io *cli
+
+	files, columns []string
+	events, zone   string
+	since, until   string
+	disorder       string
+	calendars      string
+	summary        bool
+
+	from, to time.Time // of since and until; zero: open
+	replay   *replay.Replay
+	output   replayOutput
+	progress progress
+}
+
+func (v *replayRun) run(ctx context.Context) (err error) {
+	switch {
+	case len(v.files) == 0:
+		return usage("replay requires rules; name their file or folder with -f")
+	case v.events == "":
+		return usage("replay requires events; name their file with --events, or - for standard input")
+	}
+	if v.from, err = v.io.instantFlag("since", v.since, v.io.now()); err != nil {
+		return err
+	}
+	if v.to, err = v.io.instantFlag("until", v.until, v.io.now()); err != nil {
+		return err
+	}
+	if !v.to.IsZero() && v.to.Before(v.from) {
+		return usage("--until %s is before --since %s", v.io.exact(v.to), v.io.exact(v.from))
+	}
+	file, err := v.open()
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	events, err := v.reader(file)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(v.io.out)
+	v.output = newReplayOutput(v.io, out, v.summary)
+	s, err := v.play(ctx, events)
+	if err != nil {
+		return err
+	}
+	if err := v.output.end(s); err != nil {
+		return err
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return printRefusals(v.io, s)
+}
+
+// open opens the file of the events.
+func (v *replayRun) open() (io.ReadCloser, error) {
+	if v.events == standardInput {
+		return io.NopCloser(v.io.in), nil
+	}
+	file, err := os.Open(v.events)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return file, nil
+}
+
+// reader returns a reader of the events: of a CSV table if columns are mapped, otherwise of JSON lines.
+func (v *replayRun) reader(from io.Reader) (replay.Reader, error) {
+	if len(v.columns) == 0 {
+		if strings.HasSuffix(v.events, ".csv") {
+			return nil, usage("%s is a CSV table; map its columns with times to subjects, as in --column orders.created=created_at", v.events)
+		}
+		bound, err := document.ParseDuration(v.disorder)
+		if err != nil {
+			return nil, usage("--max-disorder: %w", err)
+		}
+		return replay.NewSorted(replay.NewJSONLines(from), time.Duration(bound)), nil
+	}
+	zone, err := time.LoadLocation(v.zone)
+	if err != nil {
+		return nil, usage("--zone: %w", err)
+	}
+	columns := make([]replay.TimeColumn, len(v.columns))
+	for i, text := range v.columns {
+		subject, column, ok := strings.Cut(text, "=")
+		if !ok || subject == "" || column == "" {
+			return nil, usage("--column: %s is not SUBJECT=COLUMN; write orders.created=created_at", clip(text, 60))
+		}
+		columns[i] = replay.TimeColumn{Subject: subject, Column: column}
+	}
+	return replay.NewCSV(from, columns, zone)
+}
+
+// begin reads the rules, and creates the replay.
+func (v *replayRun) begin(ctx context.Context, from time.Time) error {
+	known, err := readCalendars(v.calendars)
+	if err != nil {
+		return err
+	}
+	files, err := ruleFiles(v.files)
+	if err != nil {
+		return err
+	}
+	all, problems, err := parseChecking(v.io, files, known, func([]byte, string) error { return nil })
+	if err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	documents := make([]document.Document, len(all))
+	for i, r := range all {
+		documents[i] = r.Document
+	}
+	if v.replay, err = replay.New(ctx, documents, known, from); err == nil {
+		v.replay.Raise = v.output.alert
+	}
+	return err
+}
+
+// play plays the events of the range.
+func (v *replayRun) play(ctx context.Context, events replay.Reader) (*replay.Summary, error) {
+	v.progress = progress{io: v.io}
+	defer v.progress.clear()
+	last := v.from
+	for {
+		e, place, err := events.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return v.finish(ctx, last)
+		case err != nil:
+			return nil, err
+		case e.Time.Before(v.from):
+			continue
+		case !v.to.IsZero() && e.Time.After(v.to):
+			return v.finish(ctx, last)
+		}
+		if v.replay == nil {
+			if v.from.IsZero() {
+				v.from = e.Time
+			}
+			if err := v.begin(ctx, v.from); err != nil {
+				return nil, err
+			}
+		}
+		if err := v.replay.Event(ctx, e); err != nil {
+			return nil, fmt.Errorf("%s: %w", place, err)
+		}
+		last = e.Time
+		v.progress.show(last)
+	}
+}
+
+// finish plays up to the end of the range, or of the last event.
+func (v *replayRun) finish(ctx context.Context, last time.Time) (*replay.Summary, error) {
+	if v.replay == nil {
+		if last.IsZero() {
+			return nil, usage("%s has no events", v.events)
+		}
+		if err := v.begin(ctx, last); err != nil {
+			return nil, err
+		}
+	}
+	if !v.to.IsZero() {
+		last = v.to
+	}
+	return v.replay.Finish(ctx, last)
+}
+
+// progress shows on a terminal how far a replay has come.
+type progress struct {
+	io     *cli
+	events int64
+	began  time.Time
+	shown  time.Time
+}
+
+// progressEvery is the number of events after which the clock is read.
+const progressEvery = 1 << 12
+
+// show counts an event.
+func (p *progress) show(at time.Time) {
+	if p.events++; p.events%progressEvery != 0 || !isTerminal(p.io.err) {
+		return
+	}
+	now := p.io.now()
+	if p.began.IsZero() {
+		p.began, p.shown = now, now
+	}
+	if now.Sub(p.shown) < time.Second/2 {
+		return
+	}
+	p.shown = now
+	rate := float64(p.events) / max(now.Sub(p.began).Seconds(), 0.001)
+	fmt.Fprintf(p.io.err, "\r\x1b[K%s events, %s, %s a second", humanize.Comma(p.events), p.io.exact(at), humanize.Comma(int64(rate)))
+}
+
+// clear removes the line.
+func (p *progress) clear() {
+	if !p.shown.IsZero() && !p.shown.Equal(p.began) {
+		fmt.Fprint(p.io.err, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"deadman/rules/document"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/replay"
+)
+
+// replayOutput prints the results of a replay.
+type replayOutput interface {
+	alert(a alerts.Alert) error
+	end(s *replay.Summary) error
+}
+
+// newReplayOutput returns the output in the format of the command line.
+func newReplayOutput(io *cli, out io.Writer, summary bool) replayOutput {
+	switch io.output {
+	case asJSON:
+		return &replayJSON{out: out, summary: summary}
+	case asCSV:
+		return &replayCSV{out: csv.NewWriter(out), summary: summary}
+	}
+	return &replayText{io: io, out: out, summary: summary}
+}
+
+// replayedAlert is an alert of a replay in JSON and CSV.
+type replayedAlert struct {
+	Slot     time.Time       `json:"slot"`
+	Rule     string          `json:"rule"`
+	Entity   string          `json:"entity"`
+	Key      string          `json:"key"`
+	Step     string          `json:"step,omitempty"`
+	Severity alerts.Severity `json:"severity"`
+	Status   alerts.Status   `json:"status"`
+	Text     string          `json:"text"`
+	Since    time.Time       `json:"since"`
+	ID       alerts.ID       `json:"id"`
+}
+
+func newReplayedAlert(a alerts.Alert) replayedAlert {
+	return replayedAlert{a.Slot, a.Rule, a.Entity, a.Key, a.Step, a.Severity, a.Status, a.Text, a.Since, a.ID}
+}
+
+// replayText prints a line for each alert, and a table of the rules.
+type replayText struct {
+	io      *cli
+	out     io.Writer
+	summary bool
+	alerts  int
+}
+
+func (t *replayText) alert(a alerts.Alert) error {
+	if t.alerts++; t.summary {
+		return nil
+	}
+	parts := []string{
+		t.io.palette.paint(dim, t.io.exact(a.Slot)), t.io.palette.paint(newAlertColour(a), fmt.Sprintf("%-8s", severityOrStatus(a))),
+		sanitize(a.Rule), t.io.palette.paint(bold, sanitize(a.Entity+" "+a.Key)),
+	}
+	if a.Step != "" {
+		parts = append(parts, sanitize(a.Step))
+	}
+	_, err := fmt.Fprintln(t.out, strings.Join(append(parts, sanitize(a.Text)), "  "))
+	return err
+}
+
+func (t *replayText) end(s *replay.Summary) error {
+	if t.alerts > 0 && !t.summary {
+		fmt.Fprintln(t.out)
+	}
+	fmt.Fprintf(t.out, "%s events from %s to %s, %s alerts\n\n", humanize.Comma(s.Events), t.io.exact(s.From), t.io.exact(s.Until), humanize.Comma(int64(t.alerts)))
+	w := newTable(t.out, t.io.palette, "rule", "jobs", "in time", "late", "never", "pending", "p50", "p95", "p99", "alerts by step")
+	for _, r := range s.Rules {
+		w.row(cellOf(r.Name), numberCell(r.Started), numberCell(r.InTime), numberCell(r.Late), numberCell(r.Never), numberCell(r.Pending),
+			quantileCell(r.Took.P50), quantileCell(r.Took.P95), quantileCell(r.Took.P99), cellOf(stepCounts(r)))
+	}
+	return w.end()
+}
+
+// quantileCell returns a number of seconds as a duration; nil: unknown.
+func quantileCell(seconds *float64) cell {
+	if seconds == nil {
+		return dimCell("-")
+	}
+	took, unit := time.Duration(*seconds*float64(time.Second)), time.Second
+	switch {
+	case took >= futurejobs.Day:
+		unit = time.Hour
+	case took >= time.Hour:
+		unit = time.Minute
+	}
+	return cellOf(document.Duration(took.Round(unit)).String())
+}
+
+// stepCounts returns the number of alerts by step, then of undetermined checks and of guards that ended jobs.
+func stepCounts(r *replay.Rule) string {
+	var parts []string
+	for _, step := range slices.Sorted(maps.Keys(r.Alerts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", step, r.Alerts[step]))
+	}
+	if r.Undetermined > 0 {
+		parts = append(parts, fmt.Sprintf("undetermined %d", r.Undetermined))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// printRefusals prints the events that a node would store as dead letters, and returns the error of exit code 3 if there are any.
+func printRefusals(io *cli, s *replay.Summary) error {
+	var lines []string
+	add := func(rule string, refusals []replay.Refusal) {
+		for _, f := range refusals {
+			lines = append(lines, fmt.Sprintf("%s%s refused, first %s at %s: %s", rule, number(int(f.Events), "event"), f.Subject, io.exact(f.First), f.Reason))
+		}
+	}
+	add("", s.Unruled)
+	for _, r := range s.Rules {
+		add(r.Name+": ", r.Refusals)
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	fmt.Fprintln(io.err, plainLines(strings.Join(lines, "\n")))
+	return silentError{exitCondition}
+}
+
+// replayJSON prints one object, with the alerts first.
+type replayJSON struct {
+	out     io.Writer
+	summary bool
+	begun   bool
+}
+
+func (j *replayJSON) alert(a alerts.Alert) error {
+	if j.summary {
+		return nil
+	}
+	raw, err := json.Marshal(newReplayedAlert(a))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(j.out, "%s\n    %s", j.separator(), plainJSON(raw))
+	return err
+}
+
+// separator returns the text before the next alert.
+func (j *replayJSON) separator() string {
+	if j.begun {
+		return ","
+	}
+	j.begun = true
+	return "{\n  \"alerts\": ["
+}
+
+func (j *replayJSON) end(s *replay.Summary) error {
+	raw, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	raw = plainJSON(raw)
+	switch {
+	case j.begun:
+		_, err = fmt.Fprintf(j.out, "\n  ],%s\n", bytes.TrimPrefix(raw, []byte("{")))
+	case j.summary:
+		_, err = fmt.Fprintf(j.out, "%s\n", raw)
+	default:
+		_, err = fmt.Fprintf(j.out, "{\n  \"alerts\": [],%s\n", bytes.TrimPrefix(raw, []byte("{")))
+	}
+	return err
+}
+
+// replayCSV prints a row for each alert; with summary a row for each rule.
+type replayCSV struct {
+	out     *csv.Writer
+	summary bool
+	begun   bool
+}
+
+func (c *replayCSV) alert(a alerts.Alert) error {
+	if c.summary {
+		return nil
+	}
+	if err := c.header(); err != nil {
+		return err
+	}
+	return c.out.Write([]string{
+		a.Slot.UTC().Format(time.RFC3339), a.Rule, a.Entity, a.Key, a.Step, string(a.Severity), string(a.Status), a.Text,
+		a.Since.UTC().Format(time.RFC3339), a.ID.String(),
+	})
+}
+
+func (c *replayCSV) header() error {
+	if c.begun {
+		return nil
+	}
+	c.begun = true
+	return c.out.Write([]string{"slot", "rule", "entity", "key", "step", "severity", "status", "text", "since", "id"})
+}
+
+func (c *replayCSV) end(s *replay.Summary) error {
+	if c.summary {
+		if err := c.out.Write([]string{"rule", "started", "in_time", "late", "never", "pending", "undetermined", "p50", "p95", "p99"}); err != nil {
+			return err
+		}
+		for _, r := range s.Rules {
+			if err := c.out.Write([]string{
+				r.Name, fmt.Sprint(r.Started), fmt.Sprint(r.InTime), fmt.Sprint(r.Late), fmt.Sprint(r.Never), fmt.Sprint(r.Pending), fmt.Sprint(r.Undetermined),
+				quantileText(r.Took.P50), quantileText(r.Took.P95), quantileText(r.Took.P99),
+			}); err != nil {
+				return err
+			}
+		}
+	} else if err := c.header(); err != nil {
+		return err
+	}
+	c.out.Flush()
+	return c.out.Error()
+}
+
+// quantileText returns seconds; empty: unknown.
+func quantileText(seconds *float64) string {
+	if seconds == nil {
+		return ""
+	}
+	return fmt.Sprint(*seconds)
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/internal/replay"
+)
+
+// replayedOrders are the events of two orders: the first is shipped late, the second not at all.
+const replayedOrders = `{"subject": "orders.created", "time": "2026-03-02T10:00:00Z", "data": {"id": "1"}}
+{"subject": "orders.created", "time": "2026-03-02T10:00:30Z", "data": {"id": "2"}}
+{"subject": "orders.shipped", "time": "2026-03-02T17:00:00Z", "data": {"id": "1"}}
+`
+
+const replayedRule = `name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate: [{after: 3h, step: late, text: "order {{key}} is late"}]
+`
+
+// replayCLI runs replay without a node.
+func replayCLI(t *testing.T, input string, args ...string) (code int, out, errors string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	io := newCLI(strings.NewReader(input), &o, &e, nil)
+	io.zone = time.UTC
+	code = io.run(t.Context(), append([]string{"replay"}, args...))
+	return code, o.String(), e.String()
+}
+
+// Each format has the same alerts and counts, and the same input gives the same bytes.
+func TestReplayPrints(t *testing.T) {
+	t.Parallel()
+	rule := writeFile(t, t.TempDir(), "rule.yaml", replayedRule)
+	code, text, _ := replayCLI(t, replayedOrders, "-f", rule, "--events", "-")
+	want := `2026-03-02 13:00:00 UTC  warning   order-unshipped  order 1  late  order 1 is late
+2026-03-02 13:01:00 UTC  warning   order-unshipped  order 2  late  order 2 is late
+2026-03-02 17:00:00 UTC  resolved  order-unshipped  order 1  late  order 1: resolved after 7h
+
+3 events from 2026-03-02 10:00:00 UTC to 2026-03-02 17:00:00 UTC, 3 alerts
+
+RULE             JOBS  IN TIME  LATE  NEVER  PENDING  P50  P95  P99  ALERTS BY STEP
+order-unshipped  2     0        1     0      1        7h   7h   7h   late 2
+`
+	if diff := cmp.Diff(want, text); diff != "" || code != 0 {
+		t.Errorf("exit code %d:\n%s", code, diff)
+	}
+	if _, again, _ := replayCLI(t, replayedOrders, "-f", rule, "--events", "-"); again != text {
+		t.Errorf("another run printed\n%s", again)
+	}
+	_, text, _ = replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "-o", "json")
+	var object struct {
+		Alerts []replayedAlert
+		replay.Summary
+	}
+	if err := json.Unmarshal([]byte(text), &object); err != nil || len(object.Alerts) != 3 || object.Alerts[0].Key != "1" || object.Rules[0].Alerts["late"] != 2 || object.Events != 3 {
+		t.Errorf("%v\n%s", err, text)
+	}
+	_, text, _ = replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "-o", "csv")
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil || len(rows) != 4 || rows[0][0] != "slot" || rows[3][0] != "2026-03-02T17:00:00Z" {
+		t.Errorf("%v\n%s", err, text)
+	}
+	for _, format := range []string{"text", "json", "csv"} {
+		if _, text, _ := replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "--summary", "-o", format); strings.Contains(text, "is late") || !strings.Contains(text, "order-unshipped") {
+			t.Errorf("--summary -o %s printed\n%s", format, text)
+		}
+	}
+}
+
+// A range leaves out the events outside, and the checks after its end.
+func TestReplayRange(t *testing.T) {
+	t.Parallel()
+	rule := writeFile(t, t.TempDir(), "rule.yaml", replayedRule)
+	for _, c := range []struct {
+		args []string
+		want string // of the table
+	}{
+		{[]string{"--until", "2026-03-02T12:59:59Z"}, "order-unshipped  2     0        0     0      2        -    -    -    "},
+		{[]string{"--until", "2026-03-03T10:00:00Z"}, "order-unshipped  2     0        1     0      1        7h   7h   7h   late 2"},
+		{[]string{"--since", "2026-03-02T10:00:15Z"}, "order-unshipped  1     0        0     0      1        -    -    -    late 1"},
+		{[]string{"--since", "2026-04-01T00:00:00Z"}, "order-unshipped  0     0        0     0      0        -    -    -    "},
+	} {
+		code, text, errors := replayCLI(t, replayedOrders, append([]string{"-f", rule, "--events", "-", "--summary"}, c.args...)...)
+		if code != 0 || !strings.Contains(text, c.want+"\n") {
+			t.Errorf("%s: exit code %d, %s\n%s", c.args, code, errors, text)
+		}
+	}
+}
+
+// A table needs mapped columns; a bad one names the line, and refused events end with exit code 3.
+func TestReplayInput(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rule := writeFile(t, dir, "rule.yaml", replayedRule)
+	table := writeFile(t, dir, "orders.csv", "id,created_at,shipped_at\n1,2026-03-02 10:00,2026-03-02 17:00\n2,2026-03-02 10:00,\n")
+	columns := []string{"--column", "orders.created=created_at", "--column", "orders.shipped=shipped_at"}
+	code, text, errors := replayCLI(t, "", append(columns, "-f", rule, "--events", table, "--zone", "Europe/Berlin")...)
+	if code != 0 || !strings.Contains(text, "2026-03-02 12:00:00 UTC  warning   order-unshipped  order 1") {
+		t.Errorf("a table: exit code %d, %s\n%s", code, errors, text)
+	}
+	bad := writeFile(t, dir, "bad.yaml", "name: a\nentity: order\n")
+	handled := writeFile(t, dir, "handled.yaml", "name: a\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: fraud\n")
+	for _, c := range []struct {
+		args  []string
+		input string
+		code  int
+		want  string
+	}{
+		{[]string{"--events", "-"}, "", 2, "name their file or folder with -f"},
+		{[]string{"-f", rule}, "", 2, "name their file with --events"},
+		{[]string{"-f", rule, "--events", filepath.Join(dir, "none")}, "", 2, "no such file"},
+		{[]string{"-f", rule, "--events", table}, "", 2, "map its columns with times to subjects"},
+		{[]string{"-f", rule, "--events", table, "--column", "created_at"}, "", 2, "is not SUBJECT=COLUMN"},
+		{[]string{"-f", rule, "--events", table, "--column", "orders.created=placed"}, "", 1, `no column "placed", only id, created_at, shipped_at`},
+		{[]string{"-f", rule, "--events", "-"}, "", 2, "- has no events"},
+		{[]string{"-f", rule, "--events", "-"}, "{}", 1, "line 1: the event has no subject"},
+		{[]string{"-f", rule, "--events", "-", "--max-disorder", "10s"}, replayedOrders + replayedOrders[:90], 1, "line 4: the events are not in order of time"},
+		{[]string{"-f", rule, "--events", "-", "--since", "2026-03-03", "--until", "2026-03-02"}, "", 2, "is before --since"},
+		{[]string{"-f", bad, "--events", "-"}, replayedOrders, 1, "trigger"},
+		{[]string{"-f", handled, "--events", "-"}, replayedOrders, 1, "rule a calls handler fraud"},
+		{[]string{"-f", rule, "--events", "-"}, `{"subject": "orders.created", "time": "2026-03-02T10:00:00Z", "data": {}}`, 3, "order-unshipped: 1 event refused, first orders.created at 2026-03-02 10:00:00 UTC: "},
+	} {
+		code, _, errors := replayCLI(t, c.input, c.args...)
+		if code != c.code || !strings.Contains(errors, c.want) {
+			t.Errorf("%s: exit code %d, want %d: %s", c.args, code, c.code, errors)
+		}
+	}
+}
+
+// CSV is refused by commands that have none.
+func TestCSVOutputIsRefusedElsewhere(t *testing.T) {
+	t.Parallel()
+	var out, errors bytes.Buffer
+	io := newCLI(nil, &out, &errors, nil)
+	if code := io.run(t.Context(), []string{"version", "-o", "csv"}); code != 2 || !strings.Contains(errors.String(), "prints no csv") {
+		t.Errorf("exit code %d: %s%s", code, &out, &errors)
+	}
+}

@@ -1,0 +1,211 @@
+// Package replay runs rules over past events in virtual time. It matches, folds and checks with the code of a node;
+// pending jobs are in memory, and the clock moves from event to slot.
+package replay
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"deadman/rules/document"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/calendars"
+	"deadman/rules"
+)
+
+// Replay is a run of rules over events. It is not safe for concurrent use.
+type Replay struct {
+	// Raise receives the alerts, in order of time. An error ends the replay.
+	Raise func(alerts.Alert) error
+
+	catalog *rules.Catalog
+	summary *Summary
+
+	now     time.Time // of the last event, check or tick
+	seq     uint64    // of the last event
+	lastID  int64     // of the last job
+	pending map[futurejobs.Ref]*entry
+	early   map[futurejobs.Ref]futurejobs.EarlyEvent
+	agenda  agenda
+}
+
+// stream is the name of the stream that the rules of a replay read.
+const stream = "replay"
+
+// shards is the number of shards; a replay needs no more than one.
+const shards = 1
+
+// ErrRule means that a rule can't be replayed.
+var ErrRule = errors.New("the rule can't be replayed")
+
+// ErrOrder means that an event is older than the one before it.
+var ErrOrder = errors.New("the events are not in order of time")
+
+// New returns a replay of the rules that begins at a time, as if they were saved then. Their ids are 1, 2 and so on. It returns
+// ErrRule for a rule that calls a handler or queries a source.
+func New(ctx context.Context, documents []document.Document, known calendars.Set, from time.Time) (*Replay, error) {
+	names := make([]string, len(documents))
+	for i, d := range documents {
+		names[i] = d.Name
+		switch {
+		case d.Handler != "":
+			return nil, fmt.Errorf("%w: rule %s calls handler %s, which may have effects; leave the rule out", ErrRule, d.Name, d.Handler)
+		case d.Lookup.SourceName() != "":
+			return nil, fmt.Errorf("%w: rule %s queries source %s, whose past answers are unknown; leave the rule out", ErrRule, d.Name, d.Lookup.SourceName())
+		}
+	}
+	saved, err := newRuleSet(documents, from)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replay{
+		Raise: func(alerts.Alert) error { return nil }, catalog: rules.NewCatalog(saved, shards), summary: newSummary(names), now: from,
+		pending: make(map[futurejobs.Ref]*entry), early: make(map[futurejobs.Ref]futurejobs.EarlyEvent),
+	}
+	r.catalog.Calendars = known
+	if err := r.catalog.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.begin(documents); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// begin creates the jobs of expected keys, and enters the first ticks in the agenda.
+func (r *Replay) begin(documents []document.Document) error {
+	for _, d := range documents {
+		rule, err := r.catalog.Newest(d.Name)
+		if err != nil {
+			return err
+		}
+		for _, key := range d.InitialKeys() {
+			effect, err := rule.ExpectationEffect(key, r.now, shards)
+			if err != nil {
+				return fmt.Errorf("%w: rule %s, key %s: %w", ErrRule, d.Name, key, err)
+			}
+			if err := r.apply([]futurejobs.Effect{effect}); err != nil {
+				return err
+			}
+		}
+	}
+	_, ticking := r.catalog.Scheduled()
+	for _, t := range ticking {
+		r.putTick(t, r.now)
+	}
+	return nil
+}
+
+// Event plays an event after all checks and ticks before it. Events come in order of time; ErrOrder otherwise.
+func (r *Replay) Event(ctx context.Context, e Event) error {
+	if e.Time.Before(r.now) {
+		return fmt.Errorf("%w: an event of %s follows one of %s", ErrOrder, e.Time.Format(time.RFC3339Nano), r.now.Format(time.RFC3339Nano))
+	}
+	if r.summary.Events == 0 {
+		r.summary.From = e.Time
+	}
+	r.summary.Events++
+	if err := r.advance(ctx, e.Time.Add(-time.Microsecond)); err != nil {
+		return err
+	}
+	return r.match(e)
+}
+
+// Finish plays the checks and ticks up to a time, and returns the summary. Jobs that are pending then stay so.
+func (r *Replay) Finish(ctx context.Context, until time.Time) (*Summary, error) {
+	if err := r.advance(ctx, until); err != nil {
+		return nil, err
+	}
+	r.summary.close(until)
+	return r.summary, nil
+}
+
+// match matches an event against the rules and applies its effects.
+func (r *Replay) match(e Event) error {
+	r.now = e.Time
+	r.seq++
+	stored := futurejobs.Event{Stream: stream, Subject: e.Subject, Seq: r.seq, At: e.Time, Data: e.Data}
+	effects, refusals := r.catalog.Match(stored)
+	for _, refused := range refusals {
+		r.summary.refused(stored, refused.Rule, refused.Reason)
+	}
+	return r.apply(effects)
+}
+
+// apply folds effects into the pending jobs.
+func (r *Replay) apply(effects []futurejobs.Effect) error {
+	if len(effects) == 0 {
+		return nil
+	}
+	known := futurejobs.FoldInput{Pending: make(map[futurejobs.Ref]futurejobs.Job, len(effects)), Early: r.early}
+	for _, e := range effects {
+		if p := r.pending[e.Ref]; p != nil {
+			known.Pending[e.Ref] = p.job
+		}
+	}
+	net := futurejobs.Fold(effects, known, r.now)
+	for _, letter := range net.DeadLetters {
+		r.summary.refused(letter.Event, letter.Rule, letter.Reason)
+	}
+	for _, early := range net.Remember {
+		r.early[early.Ref] = early
+	}
+	for _, ref := range net.Forget {
+		delete(r.early, ref)
+	}
+	for _, d := range net.End {
+		if err := r.end(d); err != nil {
+			return err
+		}
+	}
+	for _, d := range net.StartedAndEnded {
+		r.summary.started(d.Job)
+		if err := r.end(d); err != nil {
+			return err
+		}
+	}
+	for _, j := range net.Create {
+		r.lastID++
+		j.ID = r.lastID
+		r.summary.started(*j)
+		r.put(*j)
+	}
+	for _, j := range net.Reorder {
+		r.put(j)
+	}
+	for _, j := range net.Update {
+		r.put(j)
+	}
+	for _, j := range net.Change {
+		j.Rev++
+		r.put(j)
+	}
+	return nil
+}
+
+// end removes a job that an event or a check ended.
+func (r *Replay) end(d futurejobs.Decision) error {
+	if p := r.pending[d.Job.Ref]; p != nil && p.order == d.Job.ID {
+		heap.Remove(&r.agenda, p.index)
+		delete(r.pending, d.Job.Ref)
+	}
+	if err := r.raise(d); err != nil {
+		return err
+	}
+	r.summary.ended(d.Job, d.Outcome, r.now)
+	return nil
+}
+
+func (r *Replay) raise(d futurejobs.Decision) error {
+	for _, a := range d.Alerts {
+		r.summary.raised(a)
+		if err := r.Raise(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package replay_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"deadman/alerts"
+	"deadman/internal/calendars"
+	"deadman/internal/replay"
+	"deadman/rules"
+)
+
+// start is the time of the first event of these tests.
+var start = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+
+// played returns the alerts of a rule for JSON lines, and the summary.
+func played(t *testing.T, rule, lines string, until time.Time) (raised []string, s *replay.Summary) {
+	t.Helper()
+	r := replayOf(t, rule, calendars.Set{}, start)
+	r.Raise = func(a alerts.Alert) error {
+		raised = append(raised, fmt.Sprintf("%s %s %s %s", a.Slot.Format("02 15:04"), a.Key, a.Step, a.Status))
+		return nil
+	}
+	events := replay.NewSorted(replay.NewJSONLines(strings.NewReader(lines)), time.Minute)
+	for {
+		e, _, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = r.Event(t.Context(), e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := r.Finish(t.Context(), until)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raised, s
+}
+
+// A job that is pending at the end of a replay raises nothing, and no check comes after the end.
+func TestReplayEndsBeforeFurtherChecks(t *testing.T) {
+	event := `{"subject": "orders.created", "time": "2026-03-02T10:00:00Z", "data": {"id": "1"}}`
+	raised, s := played(t, oneStep, event, start.Add(3*time.Hour-time.Second))
+	if r := s.Rules[0]; len(raised) != 0 || r.Pending != 1 || r.Started != 1 || r.Took.P50 != nil {
+		t.Errorf("%q, %+v", raised, r)
+	}
+	raised, _ = played(t, oneStep, event, start.Add(3*time.Hour))
+	if diff := cmp.Diff([]string{"02 13:00 1 late firing"}, raised); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Expected keys alert without any event, and a schedule ticks: its events reach other rules.
+func TestReplayWithoutEvents(t *testing.T) {
+	raised, s := played(t, `
+name: backup-missing
+entity: backup
+trigger: {heartbeat: {event: backups.done, key: event.id, every: 2h, keys: [photos]}}
+escalate: [{after: 10m, step: missing}]
+---
+name: import-due
+entity: import
+trigger: {schedule: "30 * * * *", emit: {subject: imports.due}}
+---
+name: import-missing
+entity: import
+trigger: {event: imports.due, key: event.tick}
+resolve: {event: imports.done, key: event.id}
+escalate: [{after: 15m, step: missing}]
+`, "", start.Add(2*time.Hour+30*time.Minute))
+	want := []string{
+		"02 10:45 2026-03-02T10:30:00Z missing firing", "02 11:45 2026-03-02T11:30:00Z missing firing", "02 12:10 photos missing firing",
+	}
+	if diff := cmp.Diff(want, raised); diff != "" || s.Rules[2].Started != 3 {
+		t.Errorf("%s\n%+v", diff, s.Rules[2])
+	}
+}
+
+// Events that a node would store as dead letters are counted by rule and reason.
+func TestReplayCountsRefusedEvents(t *testing.T) {
+	lines := `
+{"subject": "orders.created", "time": "2026-03-02T10:00:00Z", "data": {"order": "1"}}
+{"subject": "orders.created", "time": "2026-03-02T10:01:00Z", "data": {"order": "2"}}
+{"subject": "other", "time": "2026-03-02T10:02:00Z", "data": {"order": "2"}}
+`
+	_, s := played(t, oneStep, lines, start.Add(time.Hour))
+	refused := s.Rules[0].Refusals
+	if len(refused) != 1 || refused[0].Events != 2 || !refused[0].First.Equal(start) || !strings.Contains(refused[0].Reason, "key") || s.Events != 3 {
+		t.Errorf("%+v, %d events", refused, s.Events)
+	}
+}
+
+// Rules whose past decisions are unknown are refused, and so are events out of order.
+func TestReplayRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"name: a\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: fraud":                                                                                                            "handler fraud",
+		"name: a\nentity: order\ntrigger: {event: orders.created, key: event.id}\nlookup: {sql: {source: shop, query: \"select status from orders where id = $1\", params: [key]}}\nescalate: [{after: 1h}]": "source shop",
+	} {
+		documents, err := rules.Parse([]byte(text), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := replay.New(t.Context(), documents, nil, start); !errors.Is(err, replay.ErrRule) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	r := replayOf(t, oneStep, nil, start)
+	if err := r.Event(t.Context(), replay.Event{Subject: "orders.created", Time: start.Add(-time.Second)}); !errors.Is(err, replay.ErrOrder) {
+		t.Errorf("an event before the start: %v", err)
+	}
+}
+
+// Bad lines are refused with their number and the remedy.
+func TestJSONLines(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"subject": "a", "time": "2026-03-02T10:00:00Z"`:                              "line 2: unexpected end",
+		`{"time": "2026-03-02T10:00:00Z"}`:                                             "line 2: the event has no subject",
+		`{"subject": "a"}`:                                                             "line 2: the event has no time",
+		`{"subject": "a", "time": "today"}`:                                            "line 2: ",
+		`{"specversion": "1.0", "time": "2026-03-02T10:00:00Z", "subject": "order 1"}`: "line 2: the CloudEvent has no type",
+		`{"subject": "a", "data": "` + strings.Repeat("x", 400_000) + `"}`:             "line 2: bufio.Scanner: token too long; a line has at most 327680 bytes",
+	} {
+		lines := replay.NewJSONLines(strings.NewReader("\n" + line))
+		if _, _, err := lines.Next(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%.60s: %v, want %s", line, err, want)
+		}
+	}
+	cloud := `{"specversion": "1.0", "type": "orders.created", "subject": "order 1", "time": "2026-03-02T12:00:00.1234567+02:00", "data": {"id": 1}}`
+	e, place, err := replay.NewJSONLines(strings.NewReader(cloud)).Next()
+	if err != nil || place != "line 1" || e.Subject != "orders.created" || string(e.Data) != `{"id": 1}` || !e.Time.Equal(start.Add(123456*time.Microsecond)) {
+		t.Errorf("%+v at %s: %v", e, place, err)
+	}
+	broken := errors.New("disk error")
+	if _, _, err := replay.NewJSONLines(iotest.ErrReader(broken)).Next(); !errors.Is(err, broken) {
+		t.Errorf("a failed read: %v", err)
+	}
+}
+
+// Bad tables are refused with the line, the column and the remedy.
+func TestCSV(t *testing.T) {
+	columns := []replay.TimeColumn{{Subject: "orders.created", Column: "created"}, {Subject: "orders.shipped", Column: "shipped"}}
+	for text, want := range map[string]string{
+		"":                           "the table is empty",
+		"id,created\n1,x\n":          `no column "shipped", only id, created`,
+		"id,created,shipped\n1,2\n":  "wrong number of fields",
+		"id,created,shipped\n1,x,\n": `line 2: column created: "x" is not a time`,
+	} {
+		if _, err := replay.NewCSV(strings.NewReader(text), columns, time.UTC); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := replay.NewCSV(strings.NewReader("id,created,shipped\n1,2026-03-02 11:00:00,2026-03-02T11:00:00Z\n2,2026-03-02,\n"), columns, berlin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for {
+		e, place, err := table.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		got = append(got, fmt.Sprintf("%s: %s %s %s", place, e.Time.Format("02 15:04"), e.Subject, e.Data))
+	}
+	want := []string{
+		`line 3: 01 23:00 orders.created {"created":"2026-03-02","id":"2","shipped":""}`,
+		`line 2: 02 10:00 orders.created {"created":"2026-03-02 11:00:00","id":"1"}`,
+		`line 2: 02 11:00 orders.shipped {"created":"2026-03-02 11:00:00","id":"1","shipped":"2026-03-02T11:00:00Z"}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// listed reads events from a list.
+type listed []replay.Event
+
+func (l *listed) Next() (replay.Event, string, error) {
+	if len(*l) == 0 {
+		return replay.Event{}, "", io.EOF
+	}
+	e := (*l)[0]
+	*l = (*l)[1:]
+	return e, "line " + e.Subject, nil
+}
+
+// Events within the bound are sorted, and keep their order if their times are equal; the first one beyond it is refused with
+// its place.
+func TestSorted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		bound := time.Duration(rapid.IntRange(0, 5).Draw(t, "bound"))
+		var input listed
+		var latest time.Time
+		beyond := -1
+		for i, offset := range rapid.SliceOf(rapid.IntRange(0, 12)).Draw(t, "times") {
+			at := start.Add(time.Duration(offset))
+			if beyond < 0 && latest.Sub(at) > bound {
+				beyond = i
+			}
+			if at.After(latest) {
+				latest = at
+			}
+			input = append(input, replay.Event{Subject: fmt.Sprint(i), Time: at})
+		}
+		want := slices.Clone(input)
+		slices.SortStableFunc(want, func(a, b replay.Event) int { return a.Time.Compare(b.Time) })
+		sorted := replay.NewSorted(&input, bound)
+		var got listed
+		for {
+			e, place, err := sorted.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				if beyond < 0 || place != "line "+fmt.Sprint(beyond) || !errors.Is(err, replay.ErrOrder) || !strings.HasPrefix(err.Error(), place) {
+					t.Fatalf("%s: %v, want line %d", place, err, beyond)
+				}
+				return
+			}
+			got = append(got, e)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || beyond >= 0 {
+			t.Fatalf("line %d is beyond the bound (-want +got):\n%s", beyond, diff)
+		}
+	})
+}

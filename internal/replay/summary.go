@@ -1,0 +1,160 @@
+package replay
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// Summary counts the results of a replay by rule.
+type Summary struct {
+	Events  int64     `json:"events"`
+	From    time.Time `json:"from,omitzero"`  // of the first event
+	Until   time.Time `json:"until,omitzero"` // end of the replay
+	Rules   []*Rule   `json:"rules"`
+	Unruled []Refusal `json:"refused,omitempty"` // refused events that no rule caused
+}
+
+// Rule has the results of one rule.
+type Rule struct {
+	Name         string           `json:"rule"`
+	Started      int64            `json:"started"` // jobs
+	InTime       int64            `json:"in_time"` // resolved or cleared before the first step
+	Late         int64            `json:"late"`    // resolved or cleared after a step
+	Never        int64            `json:"never"`   // ended in another way
+	Pending      int64            `json:"pending"` // at the end of the replay
+	Outcomes     map[string]int64 `json:"outcomes"`
+	Alerts       map[string]int64 `json:"alerts"` // firing alerts by step
+	Undetermined int64            `json:"undetermined"`
+	Took         Took             `json:"took"`
+	Refusals     []Refusal        `json:"refused,omitempty"`
+
+	durations durations
+}
+
+// Took has quantiles of the time from the start of a job to its resolution, in seconds, over the jobs of InTime and Late. They
+// are rounded down by less than 0.1 %. All are nil without such a job.
+type Took struct {
+	P50 *float64 `json:"p50"`
+	P95 *float64 `json:"p95"`
+	P99 *float64 `json:"p99"`
+}
+
+// Refusal counts the events that a node would store as dead letters for one reason.
+type Refusal struct {
+	Reason  string    `json:"reason"`
+	Events  int64     `json:"events"`
+	First   time.Time `json:"first"`
+	Subject string    `json:"subject"` // of the first
+}
+
+// mostReasons bounds the reasons of a rule; further refusals are counted under otherReasons.
+const (
+	mostReasons  = 20
+	otherReasons = "other reasons"
+)
+
+// newSummary returns the summary of rules with these names. The id of a rule is its place, from 1.
+func newSummary(names []string) *Summary {
+	s := &Summary{Rules: make([]*Rule, len(names))}
+	for i, name := range names {
+		s.Rules[i] = &Rule{Name: name, Outcomes: make(map[string]int64), Alerts: make(map[string]int64), durations: make(durations)}
+	}
+	return s
+}
+
+// rule returns the results of a rule by its id.
+func (s *Summary) rule(id int32) *Rule { return s.Rules[id-1] }
+
+// started counts a new job.
+func (s *Summary) started(j futurejobs.Job) {
+	r := s.rule(j.RuleID)
+	r.Started++
+	r.Pending++
+}
+
+// raised counts an alert.
+func (s *Summary) raised(a alerts.Alert) {
+	r := s.rule(a.RuleID)
+	switch a.Status {
+	case alerts.Firing:
+		r.Alerts[a.Step]++
+	case alerts.Undetermined:
+		r.Undetermined++
+	}
+}
+
+// ended counts the end of a job.
+func (s *Summary) ended(j futurejobs.Job, o checks.Outcome, at time.Time) {
+	r := s.rule(j.RuleID)
+	r.Pending--
+	r.Outcomes[string(o)]++
+	kind, counted := futurejobs.KindOf(o, j.Step)
+	switch {
+	case !counted:
+		return
+	case kind == futurejobs.Never:
+		r.Never++
+		return
+	case kind == futurejobs.Late:
+		r.Late++
+	default:
+		r.InTime++
+	}
+	r.durations.add(at.Sub(j.Since))
+}
+
+// refused counts a refused event; rule is empty if no rule caused it.
+func (s *Summary) refused(e futurejobs.Event, rule, reason string) {
+	list := &s.Unruled
+	if i := slices.IndexFunc(s.Rules, func(r *Rule) bool { return r.Name == rule }); i >= 0 {
+		list = &s.Rules[i].Refusals
+	}
+	i := slices.IndexFunc(*list, func(f Refusal) bool { return f.Reason == reason })
+	if i < 0 && len(*list) >= mostReasons {
+		reason = otherReasons
+		i = slices.IndexFunc(*list, func(f Refusal) bool { return f.Reason == reason })
+	}
+	if i < 0 {
+		*list = append(*list, Refusal{Reason: reason, First: e.At, Subject: e.Subject})
+		i = len(*list) - 1
+	}
+	(*list)[i].Events++
+}
+
+// close computes the quantiles, and ends the counts at a time.
+func (s *Summary) close(until time.Time) {
+	s.Until = until
+	for _, r := range s.Rules {
+		r.Took = Took{r.durations.quantile(0.50), r.durations.quantile(0.95), r.durations.quantile(0.99)}
+	}
+}
+
+// durations counts durations in classes less than 0.1 % wide, so that its size does not grow with the number of jobs.
+type durations map[uint64]int64
+
+// classBits is the number of bits of a float64 that a class leaves out: all but ten of its fraction.
+const classBits = 52 - 10
+
+func (d durations) add(t time.Duration) { d[math.Float64bits(max(0, t.Seconds()))>>classBits]++ }
+
+// quantile returns the lower end of the class of a quantile, in seconds; nil without a duration.
+func (d durations) quantile(q float64) *float64 {
+	var total, seen int64
+	classes := make([]uint64, 0, len(d))
+	for class, n := range d {
+		classes, total = append(classes, class), total+n
+	}
+	slices.Sort(classes)
+	for _, class := range classes {
+		if seen += d[class]; float64(seen) >= q*float64(total) {
+			least := math.Float64frombits(class << classBits)
+			return &least
+		}
+	}
+	return nil
+}
