@@ -24,6 +24,9 @@ func readMute(row scanner, m *alerts.Mute) error {
 	return json.Unmarshal([]byte(match), &m.Match)
 }
 
+// mutesLock is the setting whose row locks the creation of mutes.
+const mutesLock = "mutes_lock"
+
 // MuteStore keeps mutes.
 type MuteStore struct{ *database }
 
@@ -45,8 +48,8 @@ func (s *MuteStore) mutes(ctx context.Context, which string, args ...any) ([]ale
 	return found, nil
 }
 
-// CreateMute stores a mute and audits mute.create in the same transaction. It returns alerts.ErrTooManyMutes at the limit.
-// Concurrent calls on Postgres may exceed it by their number.
+// CreateMute stores a mute and audits mute.create in the same transaction. It returns alerts.ErrTooManyMutes at the limit:
+// a lock makes calls count one after the other.
 func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error) {
 	match, err := json.Marshal(m.Match)
 	if err != nil {
@@ -54,6 +57,9 @@ func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute,
 	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		m.CreatedAt, m.CreatedBy = now, access.ActorOf(ctx).Name
+		if _, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, '') ON CONFLICT (name) DO UPDATE SET value = excluded.value`, mutesLock); err != nil {
+			return err
+		}
 		var live int
 		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM mute WHERE ends_at > $1`, now).Scan(&live); err != nil {
 			return err

@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -272,7 +274,30 @@ func mutesHaveALimit(t *testing.T, w *fixture) {
 		_, err := w.CreateMute(w.ctx(), mute)
 		return err
 	})
-	w.must(w.EndMute(w.ctx(), last.ID))
-	_, err := w.CreateMute(w.ctx(), mute)
-	w.must(err)
+	for range 10 {
+		w.must(w.EndMute(w.ctx(), last.ID))
+		last = oneMuteOf(w, 16, mute)
+	}
+}
+
+// oneMuteOf creates a mute on several nodes at once where the limit leaves one.
+func oneMuteOf(w *fixture, nodes int, mute alerts.Mute) (created alerts.Mute) {
+	w.t.Helper()
+	var all sync.WaitGroup
+	results := make(chan alerts.Mute, nodes)
+	for range nodes {
+		all.Go(func() {
+			switch m, err := w.CreateMute(w.ctx(), mute); {
+			case err == nil:
+				results <- m
+			case !errors.Is(err, alerts.ErrTooManyMutes):
+				w.t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := len(results); n != 1 {
+		w.t.Fatalf("%d of %d concurrent mutes are created, want the one that the limit leaves", n, nodes)
+	}
+	return <-results
 }
