@@ -30,7 +30,7 @@ func KindOf(o checks.Outcome, steps int) (kind OutcomeKind, counted bool) {
 	return InTime, true
 }
 
-// OutcomeHour is the number of jobs of a rule that ended in one hour, with one kind of outcome and after about the same time.
+// OutcomeHour is the number of jobs that ended in one hour, with one kind of outcome and after about the same time.
 type OutcomeHour struct {
 	Hour time.Time // start of the hour
 	Kind OutcomeKind
@@ -38,8 +38,8 @@ type OutcomeHour struct {
 	Jobs int64
 }
 
-// RuleStatistics has the ended jobs of a rule in the counted part of a window.
-type RuleStatistics struct {
+// Statistics has the ended jobs of rules in the counted part of a window.
+type Statistics struct {
 	Hours []OutcomeHour
 	Since time.Time // start of the first counted hour of any rule; zero: none is counted
 	Until time.Time // end of the last counted hour and of the window; zero: none is counted

@@ -15,15 +15,20 @@ import (
 type StatisticsReader interface {
 	// RuleJobs counts pending jobs, by the id of the rule. It reads all of them.
 	RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error)
-	// RuleStatistics returns the counts of a rule in the window that ends with the last counted hour.
-	RuleStatistics(ctx context.Context, rule int32, window time.Duration) (futurejobs.RuleStatistics, error)
+	// Statistics returns the counts of rules in the window that ends with the last counted hour; nil: of all rules.
+	Statistics(ctx context.Context, rules []int32, window time.Duration) (futurejobs.Statistics, error)
 	// LastDay returns the counts of all rules in the day that ends with the last counted hour.
 	LastDay(ctx context.Context) (futurejobs.LastDay, error)
 }
 
-// RuleStatistics tells how many jobs of a rule were resolved in time, late or never, as the API returns it.
+// RuleStatistics are the statistics of a rule.
 type RuleStatistics struct {
-	Rule        string             `json:"rule" doc:"Name of the rule." example:"order-unshipped"`
+	Rule string `json:"rule" doc:"Name of the rule." example:"order-unshipped"`
+	Statistics
+}
+
+// Statistics tells how many jobs were resolved in time, late or never, as the API returns it.
+type Statistics struct {
 	Window      string             `json:"window" enum:"day,week,month" doc:"Width of the window: 24 hours, 7 days or 30 days."`
 	From        time.Time          `json:"from,omitzero" doc:"Start of the window. Absent if no hour is counted yet."`
 	To          time.Time          `json:"to,omitzero" doc:"End of the window and of the last counted hour: jobs that ended later are not counted yet. An hour is counted about five minutes after its end. Absent if no hour is counted yet."`
@@ -73,35 +78,78 @@ func (w statisticsWindow) span() time.Duration { return w.bucket * time.Duration
 // statisticsWindows are the windows by name.
 var statisticsWindows = map[string]statisticsWindow{"day": {time.Hour, 24}, "week": {futurejobs.Day, 7}, "month": {futurejobs.Day, 30}}
 
-type ruleStatisticsIn struct {
-	RuleName
+// StatisticsWindow selects the window of statistics.
+type StatisticsWindow struct {
 	Window string `query:"window" enum:"day,week,month" default:"day" doc:"day: 24 hours, by hour. week: 7 days, month: 30 days, both in parts of 24 hours that end with the last counted hour."`
 }
 
-// ruleStatisticsAPI has the operation that counts the ended jobs of a rule.
-type ruleStatisticsAPI struct {
-	rules  RuleVersions
-	counts StatisticsReader
+type ruleStatisticsIn struct {
+	RuleName
+	StatisticsWindow
 }
 
-func (a *ruleStatisticsAPI) register(all *operations) {
+// statisticsIn has the filters of the statistics.
+type statisticsIn struct {
+	Rule   identifier `query:"rule" doc:"Filter by rule." example:"order-unshipped"`
+	Entity identifier `query:"entity" doc:"Filter by entity type." example:"order"`
+	StatisticsWindow
+}
+
+// statisticsAPI has the operations that count ended jobs.
+type statisticsAPI struct {
+	versions RuleVersions
+	rules    Rules
+	counts   StatisticsReader
+}
+
+func (a *statisticsAPI) register(all *operations) {
 	register(all, operation{
 		ID: "get-rule-statistics", Tag: tagRules, Method: "GET", Path: "/rules/{name}/statistics", Summary: "count jobs resolved in time, late or never",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
 	}, withBody(a.get))
+	register(all, operation{
+		ID: "get-statistics", Tag: tagJobs, Method: "GET", Path: "/history/statistics", Summary: "count jobs of several rules resolved in time, late or never",
+		Description: "Jobs of deleted rules are counted only without a filter, and not for tokens with a prefix.",
+		Scope:       access.Read, Reach: reachFiltered,
+	}, withBody(a.filtered))
 }
 
-func (a *ruleStatisticsAPI) get(ctx context.Context, in *ruleStatisticsIn) (RuleStatistics, error) {
-	l, err := a.rules.Get(ctx, string(in.Name))
+func (a *statisticsAPI) get(ctx context.Context, in *ruleStatisticsIn) (RuleStatistics, error) {
+	l, err := a.versions.Get(ctx, string(in.Name))
 	if err != nil {
 		return RuleStatistics{}, err
 	}
-	window := statisticsWindows[in.Window]
-	counted, err := a.counts.RuleStatistics(ctx, l.RuleID, window.span())
-	if err != nil {
-		return RuleStatistics{}, err
+	counted, err := a.count(ctx, []int32{l.RuleID}, in.Window)
+	return RuleStatistics{l.Name, counted}, err
+}
+
+// filtered counts the jobs of the rules of a filter that the visitor sees.
+func (a *statisticsAPI) filtered(ctx context.Context, in *statisticsIn) (Statistics, error) {
+	v := principalOf(ctx)
+	if in.Rule == "" && in.Entity == "" && v.requireUnrestricted() == nil {
+		return a.count(ctx, nil, in.Window)
 	}
-	out := RuleStatistics{Rule: l.Name, Window: in.Window, Bucket: window.bucket.Seconds(), Items: []StatisticsBucket{}}
+	all, err := a.rules.List(ctx)
+	if err != nil {
+		return Statistics{}, err
+	}
+	ids := []int32{}
+	for _, l := range all {
+		if (in.Rule == "" || l.Name == string(in.Rule)) && (in.Entity == "" || l.Entity == string(in.Entity)) && v.canSee(l.Name) {
+			ids = append(ids, l.RuleID)
+		}
+	}
+	return a.count(ctx, ids, in.Window)
+}
+
+// count counts the jobs of rules; nil: of all rules.
+func (a *statisticsAPI) count(ctx context.Context, rules []int32, name string) (Statistics, error) {
+	window := statisticsWindows[name]
+	counted, err := a.counts.Statistics(ctx, rules, window.span())
+	if err != nil {
+		return Statistics{}, err
+	}
+	out := Statistics{Window: name, Bucket: window.bucket.Seconds(), Items: []StatisticsBucket{}}
 	if !counted.Until.IsZero() {
 		out.add(counted, window)
 	}
@@ -109,7 +157,7 @@ func (a *ruleStatisticsAPI) get(ctx context.Context, in *ruleStatisticsIn) (Rule
 }
 
 // add adds the counts of a window to its buckets and sums.
-func (s *RuleStatistics) add(counted futurejobs.RuleStatistics, window statisticsWindow) {
+func (s *Statistics) add(counted futurejobs.Statistics, window statisticsWindow) {
 	s.From, s.To = counted.Until.Add(-window.span()), counted.Until
 	if counted.Since.After(s.From) {
 		s.CountedFrom = counted.Since

@@ -63,6 +63,12 @@ func TestRuleStatistics(t *testing.T) {
 			t.Errorf("%s: from %s to %s, counted from %s", window, got.From, got.To, got.CountedFrom)
 		}
 	}
+	for query, want := range map[string]int64{"": 20, "&rule=order-unshipped": 20, "&entity=order": 20, "&entity=other": 0, "&rule=none": 0} {
+		got := get[web.Statistics](t, s.Server, "/api/v1/history/statistics?window=month"+query)
+		if got.InTime+got.Late+got.Never != want || got.To.IsZero() || len(got.Items) != 30 {
+			t.Errorf("all rules, %s: %+v", query, got)
+		}
+	}
 	s.waitForLastDay()
 	if a := requestPath(t, s.Server, "GET", path+"?window=year", ""); a.StatusCode != 400 || !strings.Contains(a.body, "day, week, month") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
@@ -76,6 +82,13 @@ func TestRuleStatistics(t *testing.T) {
 func TestRuleStatisticsOfPrefix(t *testing.T) {
 	s := newFixture(t, closedNode)
 	others := s.newToken("theirs", "acme-*", access.Read)
+	s.now = s.now.Add(-time.Hour)
+	s.createJob("1", 48*time.Hour, `{}`)
+	s.resolve("1")
+	s.countHours()
+	if got := decode[web.Statistics](t, requestPath(t, s.Server, "GET", "/api/v1/history/statistics", "", others...).body); got.To.IsZero() || got.InTime != 0 {
+		t.Errorf("of the rules of the prefix: %+v", got)
+	}
 	if a := requestPath(t, s.Server, "GET", "/api/v1/rules/order-unshipped/statistics", "", others...); a.StatusCode != 403 && a.StatusCode != 404 {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}

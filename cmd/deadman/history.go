@@ -33,8 +33,13 @@ func newHistoryCmd(io *cli) *cobra.Command {
 				numberCell(e.CheckAttempts), numberCell(len(e.Alerts)), cellOf(e.Reason),
 			}
 		},
-	}.command(io), newHistoryOutcomesCmd(io))
+	}.command(io), newHistoryOutcomesCmd(io), newHistoryStatsCmd(io))
 	return cmd
+}
+
+func newHistoryStatsCmd(io *cli) *cobra.Command {
+	cmd := &cobra.Command{Use: "stats", Short: "Count jobs resolved in time, late or never, with the time they took"}
+	return newReportCmd(io, cmd, "/history/statistics", []filter{byRule, byEntity, byWindow}, func() url.Values { return nil }, printStatistics)
 }
 
 func newHistoryOutcomesCmd(io *cli) *cobra.Command {

@@ -12,8 +12,10 @@ import (
 	"deadman/web"
 )
 
+// byWindow selects the window of statistics.
+var byWindow = filter{parameter: "window", does: "day, week (7 days) or month (30 days); default: day", values: []string{"day", "week", "month"}}
+
 func newRuleStatsCmd(io *cli) *cobra.Command {
-	window := filter{parameter: "window", does: "day, week (7 days) or month (30 days); default: day", values: []string{"day", "week", "month"}}
 	cmd := &cobra.Command{
 		Use: "stats RULE", Short: "Count jobs of a rule resolved in time, late or never, with the time they took",
 		Long: "Counts the jobs of a rule that ended in a window: in time (resolved before the first step), late (resolved after it)\n" +
@@ -21,14 +23,14 @@ func newRuleStatsCmd(io *cli) *cobra.Command {
 		Example: "  deadman rule stats order-unshipped --window week",
 		Args:    exactly("RULE"), ValidArgsFunction: completeRule(io),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			query, err := filterQuery(io, cmd, []filter{window})
+			query, err := filterQuery(io, cmd, []filter{byWindow})
 			if err != nil {
 				return err
 			}
 			return runRuleStats(io, cmd, rulePath(args[0])+"/statistics", query)
 		},
 	}
-	window.add(io, cmd)
+	byWindow.add(io, cmd)
 	return cmd
 }
 
@@ -41,11 +43,11 @@ func runRuleStats(io *cli, cmd *cobra.Command, path string, query url.Values) er
 	if err != nil {
 		return err
 	}
-	return io.write(raw, func() error { return printRuleStats(io, s) })
+	return io.write(raw, func() error { return printStatistics(io, s.Statistics) })
 }
 
-// printRuleStats prints the sums, then a line for each bucket with ended jobs.
-func printRuleStats(io *cli, s web.RuleStatistics) error {
+// printStatistics prints the sums, then a line for each bucket with ended jobs.
+func printStatistics(io *cli, s web.Statistics) error {
 	if s.To.IsZero() {
 		_, err := fmt.Fprintln(io.out, "nothing is counted yet; an hour is counted about five minutes after its end")
 		return err

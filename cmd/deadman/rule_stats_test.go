@@ -21,17 +21,18 @@ func TestRuleStats(t *testing.T) {
 	}
 	n.expect(2, []string{"rule", "stats", "order-unshipped", "--window", "year"}, "--window", "day, week, month")
 	n.expect(1, []string{"rule", "stats", "none"}, "not found")
+	n.expect(0, []string{"history", "stats", "--entity", "order", "--window", "week"}, "nothing is counted yet")
 
 	var out, errors bytes.Buffer
 	io := newCLI(nil, &out, &errors, nil)
 	io.zone = time.UTC
 	to := time.Date(2026, 3, 2, 15, 0, 0, 0, time.UTC)
 	p50, p95 := 5400.0, 183600.0
-	s := web.RuleStatistics{
+	s := web.Statistics{
 		Window: "day", From: to.Add(-24 * time.Hour), To: to, CountedFrom: to.Add(-5 * time.Hour), InTime: 12, Late: 3, Never: 1, P50: &p50, P95: &p95, Bucket: 3600,
 		Items: []web.StatisticsBucket{{From: to.Add(-24 * time.Hour)}, {From: to.Add(-2 * time.Hour), InTime: 12, Late: 3}, {From: to.Add(-time.Hour), Never: 1}},
 	}
-	if err := printRuleStats(io, s); err != nil {
+	if err := printStatistics(io, s); err != nil {
 		t.Fatal(err)
 	}
 	want := `jobs ended from 2026-03-01 15:00:00 UTC to 2026-03-02 15:00:00 UTC

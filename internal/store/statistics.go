@@ -126,16 +126,16 @@ const roundedTook = `CASE
 	ELSE e.took / 43200 * 43200
 END`
 
-// RuleStatistics returns the counts of a rule in the window that ends with the last counted hour.
-func (s *StatisticsStore) RuleStatistics(ctx context.Context, rule int32, window time.Duration) (futurejobs.RuleStatistics, error) {
-	st, err := s.ruleStatistics(ctx, rule, window)
+// Statistics returns the counts of rules in the window that ends with the last counted hour; nil: of all rules.
+func (s *StatisticsStore) Statistics(ctx context.Context, rules []int32, window time.Duration) (futurejobs.Statistics, error) {
+	st, err := s.statistics(ctx, rules, window)
 	if err != nil {
 		return st, wrapErr("statistics", err)
 	}
 	return st, nil
 }
 
-func (s *StatisticsStore) ruleStatistics(ctx context.Context, rule int32, window time.Duration) (st futurejobs.RuleStatistics, err error) {
+func (s *StatisticsStore) statistics(ctx context.Context, rules []int32, window time.Duration) (st futurejobs.Statistics, err error) {
 	now, err := s.Time(ctx)
 	if err != nil {
 		return st, err
@@ -146,8 +146,11 @@ func (s *StatisticsStore) ruleStatistics(ctx context.Context, rule int32, window
 	if err := s.read.QueryRowContext(ctx, `SELECT min(hour) FROM outcome_hour`).Scan(at(&st.Since)); err != nil {
 		return st, err
 	}
-	st.Hours, err = query(ctx, s.read, readOutcomeHour, `SELECT hour, kind, took, jobs FROM outcome_hour
-WHERE rule_id = $1 AND hour >= $2 AND hour < $3 ORDER BY hour, kind, took`, rule, st.Until.Add(-window), st.Until)
+	if rules != nil && len(rules) == 0 {
+		return st, nil
+	}
+	st.Hours, err = query(ctx, s.read, readOutcomeHour, `SELECT o.hour, o.kind, o.took, CAST(sum(o.jobs) AS bigint) FROM outcome_hour o
+WHERE o.hour >= $1 AND o.hour < $2`+ofRules("o", rules)+` GROUP BY o.hour, o.kind, o.took ORDER BY o.hour, o.kind, o.took`, st.Until.Add(-window), st.Until)
 	return st, err
 }
 

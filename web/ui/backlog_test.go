@@ -25,16 +25,21 @@ type backlog struct {
 	from time.Time // start of their slots
 }
 
-// The rules of a backlog. Of 1,000 jobs they have 850, 99, 50 and 1. Those of the third are due after all others.
+// The rules of a backlog. Of 1,000 jobs they have 750, 99, 50, 1 and 100. Those of the third are due after all others, and those
+// of the last are keys of a heartbeat.
 const (
 	commonRule = "order-unshipped"
 	otherRule  = "payment-missing"
 	lateRule   = "contract-unsigned"
 	rareRule   = "refund-stuck"
+	beatRule   = "device-silent"
 )
 
 // backlogRules are their documents.
-var backlogRules = []string{orderRule(commonRule, "order"), orderRule(otherRule, "payment"), orderRule(lateRule, "contract"), orderRule(rareRule, "refund")}
+var backlogRules = []string{
+	"name: " + beatRule + "\nentity: device\ntrigger: {heartbeat: {every: 26h}}\nslot: 1m\n",
+	orderRule(commonRule, "order"), orderRule(otherRule, "payment"), orderRule(lateRule, "contract"), orderRule(rareRule, "refund"),
+}
 
 func orderRule(name, entity string) string {
 	return "name: " + name + "\nentity: " + entity + "\n" + `trigger: {event: orders.created, key: event.id}
@@ -120,25 +125,31 @@ func (b *backlog) create(saved map[string]rules.RuleVersion, first, end int) {
 			name, due = lateRule, due.Add(3*futurejobs.Day)
 		case i%1000 >= 850:
 			name, due = otherRule, due.Add(time.Duration(i%3)*futurejobs.Day)
+		case i%1000 >= 750:
+			name = beatRule
 		}
 		r, key := saved[name], fmt.Sprintf("%07d", i*7919%10_000_000)
 		rule := &futurejobs.Rule{ID: r.RuleID, Version: r.Version, Name: name, Entity: r.Entity, Grid: futurejobs.Grid(time.Minute)}
+		job := futurejobs.Job{
+			Version: r.Version, Since: since, FirstCheckAt: due,
+			Event: []byte(`{"id":"` + key + `","status":"UNSHIPPED","total":123.5,"currency":"EUR","customer":{"id":"cus-00001234","tier":"gold"}}`),
+		}
+		if name == beatRule && i%10 == 0 {
+			job.Event, job.State = nil, []byte(`{"heartbeat":{"kind":"expected"}}`)
+		}
 		batch.Effects = append(batch.Effects, futurejobs.Effect{
 			Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf(r.Entity, key, b.Shards()), RuleID: r.RuleID, Key: key},
-			Action: futurejobs.Start{Job: futurejobs.Job{
-				Version: r.Version, Since: since, FirstCheckAt: due,
-				Event: []byte(`{"id":"` + key + `","status":"UNSHIPPED","total":123.5,"currency":"EUR","customer":{"id":"cus-00001234","tier":"gold"}}`),
-			}},
+			Action: futurejobs.Start{Job: job},
 		})
 	}
 	_, err := b.Apply(b.tb.Context(), batch)
 	b.check(err)
 }
 
-// raiseAlerts raises alerts for the first jobs of each hundredth slot.
+// raiseAlerts raises alerts for the first jobs of each seventieth slot, 10,500 of a million jobs.
 func (b *backlog) raiseAlerts() {
 	b.tb.Helper()
-	for minute := 0; minute < 24*60; minute += 100 {
+	for minute := 0; minute < 24*60; minute += 70 {
 		at := b.from.Add(time.Duration(minute) * time.Minute)
 		page, err := b.Jobs(b.tb.Context(), futurejobs.Filter{DueAfter: at, DueBefore: at.Add(time.Minute), Limit: futurejobs.MaxLimit})
 		b.check(err)

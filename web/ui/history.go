@@ -12,6 +12,7 @@ import (
 // historyView is the history: outcomes and durations as charts, then the list, newest first.
 type historyView struct {
 	listing
+	InTime *statisticsChart
 	Ends   *outcomeChart
 	Bucket string
 	Ended  []web.EndedJob
@@ -31,7 +32,7 @@ var historySpans = []span{
 }
 
 // historyFilter names the filters of the history.
-var historyFilter = []string{"rule", "entity", "key", "outcome", "ended_after", "ended_before", "within", "bucket"}
+var historyFilter = []string{"rule", "entity", "key", "outcome", "ended_after", "ended_before", "within", "bucket", "window"}
 
 func (u *UI) history(c client, r *http.Request) (view, error) {
 	v := historyView{listing: listingOf(r, historyFilter...), Spans: historySpans}
@@ -39,6 +40,7 @@ func (u *UI) history(c client, r *http.Request) (view, error) {
 	query := v.query()
 	query.Del("within")
 	query.Del("bucket")
+	query.Del("window")
 	if v.Within == "" {
 		v.Within = anyTime
 		if v.searches() {
@@ -59,6 +61,9 @@ func (u *UI) history(c client, r *http.Request) (view, error) {
 	v.Ended = page.Items
 	v.goesOn(page.Next)
 	var err error
+	if v.InTime, err = c.statisticsOf(v.listing, v.Filter["window"]); err != nil {
+		return view{}, err
+	}
 	v.Ends, err = c.outcomes(v.listing, v.Bucket)
 	// A search runs once, not every two seconds.
 	return view{Title: "History", Body: v, Still: v.searches() || v.Timed() || v.cursor != ""}, err

@@ -15,8 +15,8 @@ import (
 	"deadman/web"
 )
 
-// BenchmarkPagesOfMillion measures the server's cost of a page on a node with a million pending jobs and 7,500
-// alerts. ns/op is for one page; worst is the slowest.
+// BenchmarkPagesOfMillion measures the server's cost of a page on a node with a million pending jobs, 100,000 of them keys of
+// heartbeats, and 10,500 open alerts. ns/op is for one page; worst is the slowest.
 func BenchmarkPagesOfMillion(b *testing.B) {
 	const jobs = 1_000_000
 	for name, on := range map[string]func(*testing.B) server.Config{
@@ -80,6 +80,11 @@ func timePages(b *testing.B, home string) {
 		{"open alerts of a severity", "/api/v1/alerts?open=true&severity=critical"},
 		{"open alerts of a severity that none has", "/api/v1/alerts?open=true&severity=info"},
 		{"rules", "/rules"},
+		{"heartbeats", "/heartbeats"},
+		{"late heartbeats", "/heartbeats?state=late"},
+		{"heartbeats never reported", "/heartbeats?state=never_reported"},
+		{"heartbeat keys", "/heartbeats?key=00079*"},
+		{"history", "/history"},
 	} {
 		b.Run(p.name, func(b *testing.B) { timePage(b, home+p.path) })
 	}

@@ -77,14 +77,7 @@ func (d *outcomeChart) count(l listing) {
 
 // sentence describes the scope of the bars. They cover all keys, even if the list is narrowed to one.
 func (d *outcomeChart) sentence(l listing, all int64) string {
-	text := count(int(all), "job")
-	if rule := l.Filter["rule"]; rule != "" {
-		text += " of rule " + escapeControls(rule)
-	}
-	if entity := l.Filter["entity"]; entity != "" {
-		text += " of entity " + escapeControls(entity)
-	}
-	text += " ended"
+	text := count(int(all), "job") + scopeOf(l.Filter) + " ended"
 	if outcome := l.Filter["outcome"]; outcome != "" {
 		text += " as " + escapeControls(strings.ReplaceAll(outcome, "_", " "))
 	}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"maps"
 	"net/url"
 	"strings"
 	"time"
@@ -9,33 +10,75 @@ import (
 	"deadman/web"
 )
 
-// statisticsChart draws how many jobs of a rule were resolved in time, late or never.
+// statisticsChart draws how many jobs were resolved in time, late or never.
 type statisticsChart struct {
 	barChart
-	web.RuleStatistics
+	web.Statistics
+	At string            // address of the page without the window
+	of map[string]string // filter of the history that the bars link to
 }
 
 // statistics reads the statistics of a rule and draws them. An empty window is the API's default.
 func (c client) statistics(rule, window string) (*statisticsChart, error) {
+	d := &statisticsChart{At: rulePath(rule), of: map[string]string{"rule": rule}}
+	return d, d.read(c, rulePath(rule)+"/statistics", url.Values{}, window)
+}
+
+// statisticsOf reads the statistics of a filter of the history and draws them. They cover all keys and outcomes.
+func (c client) statisticsOf(l listing, window string) (*statisticsChart, error) {
+	without := listing{At: l.At, Filter: maps.Clone(l.Filter)}
+	delete(without.Filter, "window")
+	d := &statisticsChart{At: without.page(""), of: make(map[string]string)}
 	query := url.Values{}
+	for _, name := range []string{"rule", "entity"} {
+		if value := l.Filter[name]; value != "" {
+			query.Set(name, value)
+			d.of[name] = value
+		}
+	}
+	return d, d.read(c, "/history/statistics", query, window)
+}
+
+// read reads the statistics of a path and draws them.
+func (d *statisticsChart) read(c client, path string, query url.Values, window string) error {
 	if window != "" {
 		query.Set("window", window)
 	}
-	d := new(statisticsChart)
-	if err := c.get(rulePath(rule)+"/statistics", query, &d.RuleStatistics); err != nil {
-		return nil, err
+	if err := c.get(path, query, &d.Statistics); err != nil {
+		return err
 	}
 	d.barChart = newBarChart(statisticsKinds(), d.Bucket >= futurejobs.Day.Seconds())
-	d.Summary = "Jobs of rule " + rule + " that ended in " + d.Span()
+	d.Summary = "Jobs" + scopeOf(d.of) + " that ended in " + d.Span()
 	for _, item := range d.Items {
 		ended := url.Values{
-			"rule":        {rule},
 			"ended_after": {item.From.UTC().Format(time.RFC3339)}, "ended_before": {item.From.Add(seconds(d.Bucket)).UTC().Format(time.RFC3339)},
+		}
+		for name, value := range d.of {
+			ended.Set(name, value)
 		}
 		d.add(column{From: item.From, At: "/history?" + ended.Encode(), By: []int64{item.InTime, item.Late, item.Never}})
 	}
 	d.draw()
-	return d, nil
+	return nil
+}
+
+// scopeOf describes a filter by rule and entity; empty: all jobs.
+func scopeOf(filter map[string]string) (text string) {
+	for _, name := range []string{"rule", "entity"} {
+		if value := filter[name]; value != "" {
+			text += " of " + name + " " + escapeControls(value)
+		}
+	}
+	return text
+}
+
+// WindowAt returns the address of the page with a window.
+func (d *statisticsChart) WindowAt(window string) string {
+	separator := "?"
+	if strings.Contains(d.At, "?") {
+		separator = "&"
+	}
+	return d.At + separator + "window=" + window + "#in-time"
 }
 
 // statisticsKinds returns the kinds in the order of a bar, from the bottom.
@@ -84,4 +127,13 @@ func (d *statisticsChart) Took() string {
 		return ""
 	}
 	return "p50 " + roughly(seconds(*d.P50)) + ", p95 " + roughly(seconds(*d.P95))
+}
+
+// Rate is the share of jobs that were resolved in time, rounded down; empty: none is counted.
+func (d *statisticsChart) Rate() string {
+	all := d.InTime + d.Late + d.Never
+	if all == 0 {
+		return ""
+	}
+	return sharePercent(float64(d.InTime) / float64(all))
 }

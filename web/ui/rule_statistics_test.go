@@ -54,10 +54,15 @@ func TestRuleStatistics(t *testing.T) {
 		for _, dark := range []bool{false, true} {
 			b := open(t, home, width, 900)
 			b.setDarkMode(dark)
-			b.visit("/rules/order-unshipped?window=month#outcomes")
+			b.visit("/rules/order-unshipped?window=month#in-time")
 			b.waitForText("in time 850", "late 100", "never 50", "time to resolve p50 22 m, p95 3 h", "unknown before", "resolved after p50 22 m")
 			name := map[bool]string{false: "light", true: "dark"}[dark] + map[int64]string{1400: "", 400: "-narrow"}[width]
 			b.screenshot("statistics-" + name)
+			b.visit("/history?entity=order&window=month#in-time")
+			b.waitForText("In time or late", "in time 850 (85.00 %)", "late 100", "never 50", "p50 22 m")
+			b.screenshot("history-in-time-" + name)
+			b.checkAccessibility("history with jobs in time")
+			b.visit("/rules/order-unshipped?window=month#in-time")
 			b.checkAccessibility("statistics, " + name)
 			if wide := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 				t.Errorf("%s: it is %d px too wide", name, wide)

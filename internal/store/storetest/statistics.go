@@ -35,9 +35,9 @@ func (w *fixture) advance(by time.Duration) (hours int) {
 
 // outcomesOf returns the counts of a rule's last month. All are of one hour, and the sums do not depend on a new hour
 // that began meanwhile.
-func (w *fixture) outcomesOf(rule *futurejobs.Rule) (sums map[futurejobs.OutcomeHour]int64, st futurejobs.RuleStatistics) {
+func (w *fixture) outcomesOf(rule *futurejobs.Rule) (sums map[futurejobs.OutcomeHour]int64, st futurejobs.Statistics) {
 	w.t.Helper()
-	st = must[futurejobs.RuleStatistics](w.t)(w.RuleStatistics(w.ctx(), rule.ID, 30*futurejobs.Day))
+	st = must[futurejobs.Statistics](w.t)(w.Statistics(w.ctx(), []int32{rule.ID}, 30*futurejobs.Day))
 	sums = make(map[futurejobs.OutcomeHour]int64)
 	for _, h := range st.Hours {
 		if h.Hour.Before(st.Since) || !h.Hour.Before(st.Until) {
@@ -89,7 +89,13 @@ func outcomesAreCountedByHour(t *testing.T, w *fixture) {
 		t.Errorf("%d hours are counted again", n)
 	}
 	w.advance(27 * time.Hour)
-	if day := must[futurejobs.RuleStatistics](t)(w.RuleStatistics(w.ctx(), w.rule.ID, futurejobs.Day)); len(day.Hours) != 0 {
+	if all := must[futurejobs.Statistics](t)(w.Statistics(w.ctx(), nil, 30*futurejobs.Day)); len(all.Hours) == 0 {
+		t.Error("the statistics of all rules are empty")
+	}
+	if none := must[futurejobs.Statistics](t)(w.Statistics(w.ctx(), []int32{}, 30*futurejobs.Day)); len(none.Hours) != 0 || none.Until.IsZero() {
+		t.Errorf("of no rule: %+v", none)
+	}
+	if day := must[futurejobs.Statistics](t)(w.Statistics(w.ctx(), []int32{w.rule.ID}, futurejobs.Day)); len(day.Hours) != 0 {
 		t.Errorf("a day later: %+v", day)
 	}
 	w.checkLastDay(map[int32][3]int64{}, w.untilOf(w.rule))
