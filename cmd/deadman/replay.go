@@ -46,9 +46,11 @@ Rules with a handler or a lookup are refused: their past answers are unknown.`,
 	textFlagVar(flags, &v.since, "since", "time", "", "start of the replay; earlier events are left out (default: the first event)")
 	textFlagVar(flags, &v.until, "until", "time", "", "end of the replay; later events are left out (default: the last event)")
 	textFlagVar(flags, &v.disorder, "max-disorder", "duration", "1m", "how much older than an earlier line a JSON line may be")
+	textFlagVar(flags, &v.report, "report", "file", "", "write a page of HTML with the alerts over time and the time that jobs took, beside the steps")
 	flags.BoolVar(&v.summary, "summary", false, "print the table of the rules only")
 	addCalendars(cmd, &v.calendars)
 	complete(cmd, "file", completeFiles(ruleEndings...))
+	complete(cmd, "report", completeFiles("html"))
 	complete(cmd, "events", completeFiles("jsonl", "ndjson", "json", "csv"))
 	return cmd
 }
@@ -62,6 +64,7 @@ type replayRun struct {
 	since, until   string
 	disorder       string
 	calendars      string
+	report         string
 	summary        bool
 
 	from, to time.Time // of since and until; zero: open
@@ -107,7 +110,22 @@ func (v *replayRun) run(ctx context.Context) (err error) {
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	if err := v.writeReport(s); err != nil {
+		return err
+	}
 	return printRefusals(v.io, s)
+}
+
+// writeReport writes the report, if one is requested.
+func (v *replayRun) writeReport(s *replay.Summary) error {
+	if v.report == "" {
+		return nil
+	}
+	file, err := os.Create(v.report)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.WriteReport(file), file.Close())
 }
 
 // open opens the file of the events.

@@ -13,10 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"deadman/rules/document"
-
 	"deadman/alerts"
-	futurejobs "deadman/future_jobs"
 	"deadman/internal/replay"
 )
 
@@ -96,14 +93,7 @@ func quantileCell(seconds *float64) cell {
 	if seconds == nil {
 		return dimCell("-")
 	}
-	took, unit := time.Duration(*seconds*float64(time.Second)), time.Second
-	switch {
-	case took >= futurejobs.Day:
-		unit = time.Hour
-	case took >= time.Hour:
-		unit = time.Minute
-	}
-	return cellOf(document.Duration(took.Round(unit)).String())
+	return cellOf(replay.DurationText(seconds))
 }
 
 // stepCounts returns the number of alerts by step, then of undetermined checks and of guards that ended jobs.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -134,6 +135,21 @@ func TestReplayInput(t *testing.T) {
 		if code != c.code || !strings.Contains(errors, c.want) {
 			t.Errorf("%s: exit code %d, want %d: %s", c.args, code, c.code, errors)
 		}
+	}
+}
+
+// The report is a file; one that can't be written is an error.
+func TestReplayReport(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rule, report := writeFile(t, dir, "rule.yaml", replayedRule), filepath.Join(dir, "report.html")
+	code, _, errors := replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "--report", report)
+	page, err := os.ReadFile(report)
+	if code != 0 || err != nil || !bytes.Contains(page, []byte("<h1>2 alerts of 3 events</h1>")) {
+		t.Errorf("exit code %d, %s, %v\n%s", code, errors, err, page)
+	}
+	if code, _, errors := replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "--report", filepath.Join(dir, "none", "report.html")); code != 1 || !strings.Contains(errors, "no such file") {
+		t.Errorf("exit code %d, %s", code, errors)
 	}
 }
 

@@ -17,6 +17,8 @@ type Summary struct {
 	Until   time.Time `json:"until,omitzero"` // end of the replay
 	Rules   []*Rule   `json:"rules"`
 	Unruled []Refusal `json:"refused,omitempty"` // refused events that no rule caused
+
+	days map[int64]*dayAlerts // firing alerts by day
 }
 
 // Rule has the results of one rule.
@@ -34,6 +36,7 @@ type Rule struct {
 	Refusals     []Refusal        `json:"refused,omitempty"`
 
 	durations durations
+	stepTimes map[string]durations // of firing alerts, from the start of the job to the slot, by step
 }
 
 // Took has quantiles of the time from the start of a job to its resolution, in seconds, over the jobs of InTime and Late. They
@@ -60,9 +63,9 @@ const (
 
 // newSummary returns the summary of rules with these names. The id of a rule is its place, from 1.
 func newSummary(names []string) *Summary {
-	s := &Summary{Rules: make([]*Rule, len(names))}
+	s := &Summary{Rules: make([]*Rule, len(names)), days: make(map[int64]*dayAlerts)}
 	for i, name := range names {
-		s.Rules[i] = &Rule{Name: name, Outcomes: make(map[string]int64), Alerts: make(map[string]int64), durations: make(durations)}
+		s.Rules[i] = &Rule{Name: name, Outcomes: make(map[string]int64), Alerts: make(map[string]int64), durations: make(durations), stepTimes: make(map[string]durations)}
 	}
 	return s
 }
@@ -83,6 +86,18 @@ func (s *Summary) raised(a alerts.Alert) {
 	switch a.Status {
 	case alerts.Firing:
 		r.Alerts[a.Step]++
+		times := r.stepTimes[a.Step]
+		if times == nil {
+			times = make(durations)
+			r.stepTimes[a.Step] = times
+		}
+		times.add(a.Slot.Sub(a.Since))
+		day := s.days[dayOf(a.Slot)]
+		if day == nil {
+			day = &dayAlerts{}
+			s.days[dayOf(a.Slot)] = day
+		}
+		day[slices.Index(severities, a.Severity)]++
 	case alerts.Undetermined:
 		r.Undetermined++
 	}
@@ -142,6 +157,9 @@ const classBits = 52 - 10
 
 func (d durations) add(t time.Duration) { d[math.Float64bits(max(0, t.Seconds()))>>classBits]++ }
 
+// secondsOf returns the lower end of a class, in seconds.
+func secondsOf(class uint64) float64 { return math.Float64frombits(class << classBits) }
+
 // quantile returns the lower end of the class of a quantile, in seconds; nil without a duration.
 func (d durations) quantile(q float64) *float64 {
 	var total, seen int64
@@ -152,7 +170,7 @@ func (d durations) quantile(q float64) *float64 {
 	slices.Sort(classes)
 	for _, class := range classes {
 		if seen += d[class]; float64(seen) >= q*float64(total) {
-			least := math.Float64frombits(class << classBits)
+			least := secondsOf(class)
 			return &least
 		}
 	}
