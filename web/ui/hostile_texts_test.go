@@ -42,6 +42,9 @@ slot: 1s
 labels: {team: "<b onclick=alert(1)>\u202E` + strings.Repeat("L", 200) + `"}
 `
 
+// hostileHeartbeat makes the keys of the same events those of heartbeats.
+const hostileHeartbeat = "name: hostile-heartbeat\nentity: host\ntrigger: {heartbeat: {event: hostile.created, key: event.id, every: 24h}}\n"
+
 // writeHostileTexts places hostile texts in every field that pages show. It returns an alert and a dead letter for the pages.
 func writeHostileTexts(t *testing.T, home string) (alert web.Alert, letter web.DeadLetter) {
 	t.Helper()
@@ -96,7 +99,8 @@ func everyPage(t *testing.T, alert web.Alert, letter web.DeadLetter) map[string]
 		"/": {"/"}, "/jobs": {"/jobs", "/jobs?" + url.Values{"key": {hostile["break out"]}}.Encode()}, "/entities/{entity}": entities,
 		"/rules": {"/rules"}, "/rules/{name}": {"/rules/" + alert.Rule}, "/rules/{name}/send": {"/rules/" + alert.Rule + "/send"}, "/rules/{name}/versions": {"/rules/" + alert.Rule + "/versions"}, "/rules/{name}/edit": {"/rules/" + alert.Rule + "/edit"}, "/new-rule": {"/new-rule"},
 		"/alerts": {"/alerts"}, "/alerts/all": {"/alerts/all"}, "/alerts/{id}": {"/alerts/" + alert.ID.String()}, "/mutes": {"/mutes"},
-		"/history": {"/history"}, "/dead-letters": {"/dead-letters"}, "/dead-letters/{id}": {fmt.Sprintf("/dead-letters/%d", letter.ID)}, "/health": {"/health"}, "/sessions": {"/sessions"},
+		"/heartbeats": {"/heartbeats", "/heartbeats?" + url.Values{"key": {hostile["break out"]}}.Encode()},
+		"/history":    {"/history"}, "/dead-letters": {"/dead-letters"}, "/dead-letters/{id}": {fmt.Sprintf("/dead-letters/%d", letter.ID)}, "/health": {"/health"}, "/sessions": {"/sessions"},
 		"/find": {"/find?" + url.Values{"q": {hostile["run"] + hostile["turn around"]}}.Encode()},
 	}
 	pages, err := ui.New(ui.Options{Log: slog.New(slog.DiscardHandler), Now: time.Now})
@@ -147,10 +151,12 @@ const broken = `(() => {
 // size, and that each link leads to a page.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
-	home := serve(t, hostileRule)
+	home := serve(t, hostileRule, hostileHeartbeat)
 	alert, letter := writeHostileTexts(t, home)
 	all := everyPage(t, alert, letter)
 	b, links := open(t, home, 400, 800), make(map[string]string)
+	b.visit("/heartbeats")
+	b.waitForText(hostile["break out"])
 	b.allowedStatus = "404" // of an entity without any remaining data
 	for route, addresses := range all {
 		for i, path := range addresses {
