@@ -96,17 +96,8 @@ func byRuleAndKey(a, b futurejobs.HeartbeatKey) int {
 	return cmp.Or(cmp.Compare(a.RuleID, b.RuleID), strings.Compare(escape(a.Key), escape(b.Key)))
 }
 
-// appended is a row that is scanned with further columns at its end.
-type appended struct {
-	scanner
-	dest []any
-}
-
-// Scan implements scanner.
-func (r appended) Scan(dest ...any) error { return r.scanner.Scan(append(dest, r.dest...)...) }
-
 func readHeartbeatKey(row scanner, k *futurejobs.HeartbeatKey) error {
-	return readWhole(appended{row, []any{&k.State, &k.Expected}}, &k.ListedJob)
+	return readWhole(rowWithExtras{row, []any{&k.State, &k.Expected}}, &k.ListedJob)
 }
 
 // HeartbeatCounts counts the keys of rules by state. It reads all of them: frequent callers should cache the result.

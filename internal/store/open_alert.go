@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
@@ -158,15 +160,23 @@ func (s *AlertStore) countOpenAlerts(ctx context.Context, f futurejobs.Filter, l
 	for _, o := range slices.Concat(outages, losses) {
 		counts = append(counts, countOf(o, label, false))
 	}
-	for _, c := range scopes {
-		ofShard, err := s.countOpenOfShard(ctx, c, f, label)
-		if err != nil {
-			return nil, err
-		}
-		counts = append(counts, ofShard...)
+	ofShards := make([][]futurejobs.OpenAlerts, len(scopes))
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(shardsAtOnce)
+	for i, c := range scopes {
+		all.Go(func() (err error) {
+			ofShards[i], err = s.countOpenOfShard(ctx, c, f, label)
+			return err
+		})
 	}
-	return mergeCounts(counts), nil
+	if err := all.Wait(); err != nil {
+		return nil, err
+	}
+	return mergeCounts(slices.Concat(append(ofShards, counts)...)), nil
 }
+
+// shardsAtOnce is the number of shards of which one count reads the open alerts at a time.
+const shardsAtOnce = 4
 
 // fieldOf returns the value of a field or label; empty for no name.
 func fieldOf(a futurejobs.ListedAlert, name string) string {

@@ -40,6 +40,8 @@ func (u *UI) functions() template.FuncMap {
 		"alertStyle":   alertStyle,
 		"outcome":      outcome,
 		"outcomes":     checks.Outcomes,
+		"isLate":       isLate,
+		"took":         func(e web.EndedJob) string { return roughly(e.EndedAt.Sub(e.Since)) },
 		"outageOf":     outageOf,
 		"outagesAt":    func() string { return outagesAt },
 		"ofWait":       ofWait,

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -98,4 +99,10 @@ func (v historyView) Wider() string {
 		l.Filter["within"] = anyTime
 	}
 	return l.page("")
+}
+
+// isLate reports whether an ended job was resolved after an alert.
+func isLate(e web.EndedJob) bool {
+	kind, counted := futurejobs.KindOf(e.Outcome, e.Step)
+	return counted && kind == futurejobs.Late
 }
