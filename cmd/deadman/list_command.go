@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/configfile"
 	"deadman/web"
 )
 
@@ -208,10 +209,13 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 		}
 	}
 	if len(page.Items) == 0 {
-		if _, err := fmt.Fprintln(io.out, l.noneFor(query)); err != nil || page.Next == "" {
+		if _, err := fmt.Fprintln(io.out, l.noneFor(query)); err != nil {
 			return err
 		}
-		return printNext(io, page.Next)
+		if page.Next != "" {
+			return printNext(io, page.Next)
+		}
+		return warnUnknownRule(ctx, io, c, query.Get(byRule.parameter))
 	}
 	t := newTable(io.out, io.palette, l.header...)
 	for _, item := range page.Items {
@@ -229,6 +233,31 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 		return printNext(io, page.Next)
 	}
 	return nil
+}
+
+// warnUnknownRule warns that no rule has the name of a filter that matches nothing: it may be misspelled. Data of deleted rules
+// is still listed, so it is no error.
+func warnUnknownRule(ctx context.Context, io *cli, c *client, name string) error {
+	if name == "" {
+		return nil
+	}
+	names, err := getAllPages[web.Rule](ctx, c, "/rules", url.Values{})
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, r := range names {
+		if r.Name == name {
+			return nil
+		}
+		known = append(known, r.Name)
+	}
+	hint := ""
+	if near := configfile.Suggest(name, known); near != "" {
+		hint = "; did you mean " + near + "?"
+	}
+	_, err = fmt.Fprintf(io.err, "no rule is named %s%s\n", sanitize(name), hint)
+	return err
 }
 
 func printNext(io *cli, cursor string) error {
