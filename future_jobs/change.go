@@ -199,6 +199,35 @@ func (a Snooze) play(f *fold, e Effect, s *foldedJob) {
 	f.net.Changed++
 }
 
+// Reschedule determines the next check of a job again, at its own version: something that the rule reads changed. The
+// rule of the effect is that version; a job of another version is missed.
+type Reschedule struct {
+	// Next returns the next check; zero: unchanged.
+	Next func(Job) time.Time
+}
+
+func (a Reschedule) play(f *fold, e Effect, s *foldedJob) {
+	if s == nil || s.job.Version != e.Rule.Version {
+		f.net.Missed++
+		return
+	}
+	before := s.job.due()
+	a.change(f, e, &s.job, &s.known)
+	f.order.changeKeptThat(e, s, a, func(k *Kept) bool { return k.Version == e.Rule.Version })
+	if s.kept == nil && s.job.due().Equal(before) {
+		return
+	}
+	s.changed = true
+	f.addTrail(e, s, Rescheduled)
+	f.net.Changed++
+}
+
+func (a Reschedule) change(f *fold, e Effect, j *Job, _ *knowledge) {
+	if at := a.Next(*j); !at.IsZero() {
+		j.reschedule(e.Rule.notBeforeNextSlot(e.Rule.afterSnooze(*j, at), f.now))
+	}
+}
+
 // MoveToVersion moves a job to the version of the effect's rule.
 type MoveToVersion struct {
 	// Next returns the next check at that version; zero: unchanged.

@@ -34,7 +34,7 @@ type Effect struct {
 }
 
 // Action is the requested change: Start, StartExpired, Heartbeat, End, AddMember, Update, Pause, Resume, Snooze,
-// MoveToVersion or Acknowledge.
+// MoveToVersion, Reschedule or Acknowledge.
 type Action interface {
 	// play applies the action to the pending job of the effect's key; s is nil if no job is pending.
 	play(f *fold, e Effect, s *foldedJob)

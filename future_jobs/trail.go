@@ -47,6 +47,7 @@ const (
 	Resumed      EntryKind = "resume"
 	Snoozed      EntryKind = "snooze"
 	Moved        EntryKind = "move"
+	Rescheduled  EntryKind = "reschedule" // something that the rule reads changed: a calendar
 	Acknowledged EntryKind = "acknowledge"
 	Reopened     EntryKind = "unacknowledge"
 )

@@ -19,7 +19,8 @@ type Catalog struct {
 	// Changed is called when a refresh found other rules. It must return at once. It is set before the parts run; may
 	// be nil.
 	Changed func()
-	// Calendars are the calendars that rules may name. They are set before the first refresh.
+	// Calendars are the calendars of the node's file; they take precedence over those of the store. They are set before the
+	// first refresh.
 	Calendars calendars.Set
 	// Sources are the sources that lookups may name; nil: none. They are set before the first refresh.
 	Sources Sources
@@ -67,7 +68,7 @@ func (b *Catalog) Revision() int64 { return b.current.Load().revision }
 // environment returns the environment of the rules.
 func (b *Catalog) environment() environment {
 	return environment{
-		calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers, cache: b.cache, checks: &checkCosts{&b.checked, b.prefixOf},
+		calendars: b.current.Load().calendarsOr(b.Calendars).all, sources: b.Sources, handlers: b.Handlers, cache: b.cache, checks: &checkCosts{&b.checked, b.prefixOf},
 	}
 }
 
@@ -106,7 +107,16 @@ func (b *Catalog) Refresh(ctx context.Context) error {
 	if err != nil {
 		return wrapErr("refresh rules", err)
 	}
-	b.current.Store(before.with(changes, b.environment()))
+	changed, err := b.store.Calendars(ctx, before.revision) // after the rules, so that none lacks a calendar
+	if err != nil {
+		return wrapErr("refresh rules", err)
+	}
+	env := b.environment()
+	known := before.calendarsOr(b.Calendars).with(b.Calendars, changed)
+	env.calendars = known.all
+	next := before.with(changes, env)
+	next.calendars = known
+	b.current.Store(next)
 	if b.Changed != nil {
 		b.Changed()
 	}

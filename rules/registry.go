@@ -30,7 +30,7 @@ type Registry struct {
 	Binder    Binder
 	Catalog   *Catalog
 	Jobs      Jobs
-	Calendars calendars.Set
+	Calendars calendars.Set     // of a registry without a catalog, which knows the calendars otherwise
 	Sources   Sources           // nil: unknown, and lookups are saved unchecked
 	Handlers  *checks.Handlers  // nil: none
 	Quotas    futurejobs.Quotas // nil: unlimited
@@ -53,7 +53,19 @@ func (r *Registry) pending(ruleID int32) pendingJobs { return pendingJobs{r.Jobs
 
 // outside returns the environment of the rules.
 func (r *Registry) outside() environment {
-	return environment{calendars: r.Calendars, sources: r.Sources, handlers: r.Handlers}
+	env := environment{calendars: r.Calendars, sources: r.Sources, handlers: r.Handlers}
+	if r.Catalog != nil {
+		env.calendars = r.Catalog.environment().calendars
+	}
+	return env
+}
+
+// usableCalendars returns the calendars that new versions of the caller's rules may name.
+func (r *Registry) usableCalendars(ctx context.Context) calendars.Set {
+	if r.Catalog == nil {
+		return r.Calendars
+	}
+	return calendarBoundsOf(ctx, r.Catalog).of(r.Catalog.current.Load().calendarsOr(r.Catalog.Calendars).usable)
 }
 
 // List returns the rules that are not deleted, by name. Changes are read once a revision, and shared: callers must not
@@ -222,15 +234,35 @@ func (r *Registry) expectSaved(ctx context.Context, c Change) error {
 	return err
 }
 
-// parse parses a text in its lane.
+// parse parses a text in its lane. Another node may just have saved a calendar that is unknown here, so that the calendars
+// are read again for a text that names one.
 func (r *Registry) parse(ctx context.Context, text []byte, file string) (documents []parsedDocument, err error) {
-	ended := r.parseLimit.do(ctx, parsingAtOnce, func() {
-		documents, err = parseAmid(text, file, environment{calendars: r.Calendars, ended: ctx.Done()})
-	})
-	if ended != nil {
-		return nil, ended
+	for {
+		known := r.usableCalendars(ctx)
+		ended := r.parseLimit.do(ctx, parsingAtOnce, func() {
+			documents, err = parseAmid(text, file, environment{calendars: known, ended: ctx.Done()})
+		})
+		if ended != nil {
+			return nil, ended
+		}
+		if err == nil || r.Catalog == nil || !lacks(known, documents) {
+			return documents, err
+		}
+		revision := r.Catalog.Revision()
+		if err := r.Catalog.Refresh(ctx); err != nil {
+			return nil, err
+		}
+		if r.Catalog.Revision() == revision {
+			return documents, err
+		}
 	}
-	return documents, err
+}
+
+// lacks reports whether documents name a calendar that is not known.
+func lacks(known calendars.Set, documents []parsedDocument) bool {
+	return slices.ContainsFunc(documents, func(d parsedDocument) bool {
+		return slices.ContainsFunc(d.CalendarNames(), func(name string) bool { return known[name] == nil })
+	})
 }
 
 // compile compiles a document in its lane.

@@ -33,6 +33,8 @@ type snapshot struct {
 
 	mu  sync.Mutex
 	old map[id]*version // versions of deleted rules that still have jobs
+
+	calendars *calendarSet // nil: before the first refresh
 }
 
 // engineRule returns the engine's view of a version. Events of the newest version can end its jobs, so that they wait
@@ -154,7 +156,7 @@ func mergeSaved(saved, changes []RuleVersion) []RuleVersion {
 }
 
 // newSnapshot makes a snapshot of the versions in the store, by rule and version. It reuses versions of the snapshot
-// before, since only their reads change, and their time of saving if the clock was wrong.
+// before, since only their reads change, their time of saving if the clock was wrong, and the calendars that they use.
 func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, env environment) *snapshot {
 	e := &snapshot{
 		revision: revision, whole: revision, saved: saved, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
@@ -168,7 +170,7 @@ func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, env envi
 		if before != nil {
 			v = before.versions[which]
 		}
-		if v == nil || !sameReads(v.saved.Reads, s.Reads) || !v.saved.SavedAt.Equal(s.SavedAt) {
+		if v == nil || !sameReads(v.saved.Reads, s.Reads) || !v.saved.SavedAt.Equal(s.SavedAt) || !v.usesSame(env) {
 			v = newVersion(s, env)
 		}
 		e.versions[which] = v

@@ -190,7 +190,7 @@ func (c stepCompiler) noCalendar(name string) string {
 	case near != "":
 		return fmt.Sprintf("unknown calendar %q; did you mean %q?", name, near)
 	case len(known) == 0:
-		return fmt.Sprintf("unknown calendar %q, and no calendar is configured; set a file of calendars with --calendars, or remove this field", name)
+		return fmt.Sprintf("unknown calendar %q, and there is no calendar; save one with deadman calendar apply or on the page Calendars, or remove this field", name)
 	}
 	return fmt.Sprintf("unknown calendar %q; defined are %s", name, clip(strings.Join(known, ", "), 200))
 }

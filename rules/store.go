@@ -162,6 +162,9 @@ type ChangeReader interface {
 	Changes(ctx context.Context, since int64) (Changes, error)
 	// Version returns one version, also of a deleted rule, or futurejobs.ErrNotFound.
 	Version(ctx context.Context, ruleID, version int32) (RuleVersion, error)
+	// Calendars returns the newest versions of the calendars that changed after a revision, by name; of all calendars, also
+	// deleted ones, for -1.
+	Calendars(ctx context.Context, since int64) ([]CalendarVersion, error)
 }
 
 // VersionReader reads rules and their versions. Implementations are safe for concurrent use.
@@ -184,6 +187,7 @@ type VersionReader interface {
 // use.
 type Store interface {
 	VersionReader
+	CalendarStore
 	// Save writes the next version of the rule of that name, or the first, and opens a
 	// cursor at From for each stream that was never read. It fills in RuleID, Version, SavedAt
 	// and SavedBy. Another entity than the rule's own is ErrEntityChanged.

@@ -36,6 +36,7 @@ const maintenanceShard = 0
 type maintenance struct {
 	store     *store.Store
 	rules     *rules.Registry
+	calendars *rules.CalendarRegistry
 	wake      chan struct{} // signalled after rule changes
 	owner     *futurejobs.Owner
 	keep      store.Retention
@@ -83,6 +84,7 @@ func (u *maintenance) step(ctx context.Context) {
 		do   func(context.Context) error
 	}{
 		{"clock correction", u.putBack},
+		{"rescheduling by calendars", u.reschedule},
 		{"pruning", u.prune},
 		{"count of outcomes", u.countOutcomes},
 		{"history watch", u.watchHistory},
@@ -223,6 +225,11 @@ func (u *maintenance) capEarly(ctx context.Context) error {
 
 func (u *maintenance) expect(ctx context.Context) error {
 	_, err := u.rules.SyncExpectedKeys(ctx)
+	return err
+}
+
+func (u *maintenance) reschedule(ctx context.Context) error {
+	_, err := u.calendars.Reschedule(ctx, u.now())
 	return err
 }
 

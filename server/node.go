@@ -37,6 +37,7 @@ type node struct {
 	bus                *bus.Bus
 	catalog            *rules.Catalog
 	rules              *rules.Registry
+	calendars          *rules.CalendarRegistry
 	keeper             *access.Tokens
 	gate               *accessGate
 	clock              *futurejobs.Clock
@@ -208,7 +209,7 @@ func (n *node) wireInputs() {
 // wireMonitors creates the components that observe the node, the database and the broker.
 func (n *node) wireMonitors(self futurejobs.Node) {
 	n.rebinder = newRebinder(n.rules, n.maintains, n.log)
-	n.maintenance = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
+	n.maintenance = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, calendars: n.calendars, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
@@ -296,12 +297,13 @@ func (n *node) openRules(ctx context.Context) error {
 	n.store.BoundLetters(n.letterLimits)
 	n.rules = &rules.Registry{
 		Quotas: n.allowances,
-		Store:  n.store, Binder: n.bus.Binder, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Calendars: known, Sources: lookups(n.sources), Handlers: handlers, Log: n.log,
+		Store:  n.store, Binder: n.bus.Binder, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Sources: lookups(n.sources), Handlers: handlers, Log: n.log,
 		As: func(ctx context.Context, bundle string) context.Context {
 			return access.As(ctx, access.Actor{Name: bundle})
 		},
 	}
 	n.handlerDirectory.rules = n.rules
+	n.calendars = &rules.CalendarRegistry{Store: n.store, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Log: n.log}
 	if err := applyRules(ctx, n.Rules, n.rules, n.log); err != nil {
 		return err
 	}

@@ -124,6 +124,8 @@ var errorStatuses = []ErrorStatus{
 	{Is: access.ErrQuota, Status: http.StatusUnprocessableEntity, Kind: QuotaUsedUp},
 	{Is: rules.ErrConflict, Status: http.StatusPreconditionFailed, Kind: RuleConflict},
 	{Is: rules.ErrBundle, Status: http.StatusConflict, Kind: RuleConflict},
+	{Is: rules.ErrCalendarFile, Status: http.StatusConflict},
+	{Is: rules.ErrCalendarUsed, Status: http.StatusConflict},
 	{Is: rules.ErrEntityChanged, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
 	{Is: rules.ErrSubject, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
 	{Is: rules.ErrPreview, Status: http.StatusUnprocessableEntity},

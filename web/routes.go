@@ -53,6 +53,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, counts, quotas, &lintAPI{o.Rules, trials}, newSaves(), o.Now},
 		&ruleResumeAPI{o.Rules},
 		&ruleVersionAPI{o.Rules},
+		&calendarAPI{o.Calendars, newSaves(), o.Now},
 		&statisticsAPI{o.Rules, o.Rules, o.Lists},
 		&previewAPI{o.Rules, trials, o.Now},
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},

@@ -324,25 +324,33 @@ func (a *ruleAPI) put(ctx context.Context, in *putIn) (*changeOut, error) {
 
 // version returns the version that a change requires.
 func (a *ruleAPI) version(ctx context.Context, name string, in RulePrecondition) (int32, error) {
+	return requiredVersion(in, "rule "+name, func() (int32, error) {
+		l, err := a.rules.Get(ctx, name)
+		return l.Version, err
+	})
+}
+
+// requiredVersion returns the version that a change of a rule or calendar requires. current returns the current one.
+func requiredVersion(in RulePrecondition, what string, current func() (int32, error)) (int32, error) {
 	switch {
 	case in.IfMatch != "" && in.IfNoneMatch != "":
 		return 0, refused("header.If-Match", "it cannot be combined with If-None-Match; send one of them")
 	case in.IfNoneMatch == "*":
 		return 0, nil
 	case in.IfNoneMatch != "":
-		return 0, refused("header.If-None-Match", "only * is supported: the rule must not exist")
+		return 0, refused("header.If-None-Match", "only * is supported: it must not exist")
 	case in.IfMatch == "":
 		return rules.AnyVersion, nil
 	case in.IfMatch == "*":
-		l, err := a.rules.Get(ctx, name)
+		version, err := current()
 		if errors.Is(err, futurejobs.ErrNotFound) {
-			return 0, fmt.Errorf("rule %s does not exist: %w", name, rules.ErrConflict)
+			return 0, fmt.Errorf("%s does not exist: %w", what, rules.ErrConflict)
 		}
-		return l.Version, err
+		return version, err
 	}
 	number, err := strconv.ParseInt(strings.Trim(in.IfMatch, `"`), 10, 32)
 	if err != nil || number < 1 || in.IfMatch != etag(int32(number)) {
-		return 0, refused("header.If-Match", `it is not the ETag of a rule; write the version in quotes, such as "3"`)
+		return 0, refused("header.If-Match", `it is not the ETag of a version; write the version in quotes, such as "3"`)
 	}
 	return int32(number), nil
 }

@@ -61,6 +61,14 @@ func addSettingsTo(cmd *cobra.Command) {
 // completeRule completes the first argument of a command with rule names from the node. If the node does not answer,
 // it offers none.
 func completeRule(io *cli) cobra.CompletionFunc {
+	return completeNames(io, "/rules", func(r web.Rule) cobra.Completion {
+		description, _, _ := strings.Cut(r.Description, "\n")
+		return cobra.CompletionWithDesc(sanitize(r.Name), sanitize(description))
+	})
+}
+
+// completeNames completes the first argument by a list of the node that takes a prefix.
+func completeNames[T any](io *cli, path string, completion func(T) cobra.Completion) cobra.CompletionFunc {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -72,14 +80,13 @@ func completeRule(io *cli) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTime)
 		defer cancel()
-		page, _, err := get[web.Page[web.Rule]](ctx, c, "/rules", url.Values{"limit": {"500"}, "prefix": {prefix}})
+		page, _, err := get[web.Page[T]](ctx, c, path, url.Values{"limit": {"500"}, "prefix": {prefix}})
 		if err != nil {
 			return nil, none
 		}
 		var names []cobra.Completion
-		for _, r := range page.Items {
-			description, _, _ := strings.Cut(r.Description, "\n")
-			names = append(names, cobra.CompletionWithDesc(sanitize(r.Name), sanitize(description)))
+		for _, item := range page.Items {
+			names = append(names, completion(item))
 		}
 		return names, none
 	}

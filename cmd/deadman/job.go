@@ -215,7 +215,7 @@ func actionText(e web.TrailEntry) string {
 	switch {
 	case e.Kind != "check":
 		return map[string]string{
-			"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved to another rule version",
+			"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved to another rule version", "reschedule": "rescheduled: a calendar changed",
 			"acknowledge": "acknowledged", "unacknowledge": "acknowledgement removed",
 		}[e.Kind]
 	case e.Outcome != "":

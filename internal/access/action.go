@@ -19,6 +19,9 @@ const (
 	RuleResume Action = "rule.resume"
 	RuleRebind Action = "rule.rebind"
 
+	CalendarSave   Action = "calendar.save"
+	CalendarDelete Action = "calendar.delete"
+
 	JobCreate Action = "job.create"
 	JobCancel Action = "job.cancel"
 	JobCheck  Action = "job.check"
@@ -71,6 +74,8 @@ var Actions = []Audited{
 	{RulePause, "`rule/<name>`", "the rule was paused"},
 	{RuleResume, "`rule/<name>`", "the rule was resumed"},
 	{RuleRebind, "`rule/<name>`", "subjects of the rule are read from other streams; the streams now and before"},
+	{CalendarSave, "`calendar/<name>`", "a version of the calendar was saved; its number"},
+	{CalendarDelete, "`calendar/<name>`", "the calendar was deleted; its last version"},
 	{JobCreate, "`job/<rule>/<key>`; `job/<rule>` in bulk", "a job was created; in bulk, the number"},
 	{JobCancel, "`job/<rule>/<key>`", "the job was cancelled, also by closing its alert; the reason, if given"},
 	{JobCheck, "`job/<rule>/<key>`", "the job was checked on request; the result, unless that ended the job"},

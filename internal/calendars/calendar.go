@@ -17,7 +17,8 @@ const MaxSearch = 100 * 366 * 24 * time.Hour
 type Calendar struct {
 	name     string
 	zone     *time.Location
-	week     [7]day // by time.Weekday
+	begins   [7][]span // by time.Weekday, as written
+	week     [7]day    // by time.Weekday
 	holidays holidays
 }
 

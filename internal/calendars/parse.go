@@ -1,6 +1,7 @@
 package calendars
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -34,6 +35,27 @@ func Parse(data []byte, file string, others ...string) (Set, error) {
 	return set, nil
 }
 
+// MaxDocument is the largest text of one calendar, in bytes.
+const MaxDocument = 32 << 10
+
+// ParseOne parses the text of one calendar: its fields, without its name. The error is configfile.Problems.
+func ParseOne(text []byte, name string) (c *Calendar, err error) {
+	if len(text) > MaxDocument {
+		return nil, configfile.Problems{{Line: 1, Column: 1, Message: fmt.Sprintf("the calendar has %d bytes, and the limit is %d; remove holidays of past years", len(text), MaxDocument)}}
+	}
+	err = configfile.Read(text, "", func(v configfile.Value) {
+		v.Name = name
+		c = readCalendar(v)
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case c == nil:
+		return nil, configfile.Problems{{Line: 1, Column: 1, Message: "the calendar is empty; write zone: UTC, or a place such as zone: Europe/Berlin"}}
+	}
+	return c, nil
+}
+
 func (set Set) read(v configfile.Value) {
 	all := v.Entries("a name for each calendar")
 	if len(all) > MaxCalendars {
@@ -54,9 +76,10 @@ func readCalendar(v configfile.Value) *Calendar {
 	c := &Calendar{
 		name:     v.Name,
 		zone:     readZone(fields["zone"].Require("write zone: UTC, or a place such as zone: Europe/Berlin")),
-		week:     weekOf(readWeek(fields["days"], fields["hours"])),
+		begins:   readWeek(fields["days"], fields["hours"]),
 		holidays: readHolidays(fields["holidays"]),
 	}
+	c.week = weekOf(c.begins)
 	if !v.HasProblem() {
 		c.requireOpenTime(v)
 	}

@@ -51,3 +51,6 @@ func (s ruleSet) Version(_ context.Context, ruleID, version int32) (rules.RuleVe
 	}
 	return rules.RuleVersion{}, fmt.Errorf("rule %d version %d: %w", ruleID, version, futurejobs.ErrNotFound)
 }
+
+// Calendars implements rules.ChangeReader. A replay has the calendars of a file only.
+func (ruleSet) Calendars(context.Context, int64) ([]rules.CalendarVersion, error) { return nil, nil }

@@ -90,6 +90,7 @@ type Store struct {
 	*RebindStore
 	*VersionStore
 	*QuotaStore
+	*CalendarStore
 
 	*PingAddressStore
 	*PingLogStore
@@ -138,6 +139,8 @@ func newStore(d *database) *Store {
 		RebindStore:  &RebindStore{changer},
 		VersionStore: &VersionStore{d},
 		QuotaStore:   &QuotaStore{d},
+
+		CalendarStore: &CalendarStore{changer},
 
 		PingAddressStore: &PingAddressStore{d},
 		PingLogStore:     &PingLogStore{d},

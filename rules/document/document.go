@@ -141,6 +141,20 @@ type Step struct {
 	Text     string          `json:"text,omitempty"` // a template; empty: a default sentence made from the rule
 }
 
+// CalendarNames returns the names of the calendars that the steps use, sorted, each once.
+func (d Document) CalendarNames() []string {
+	var names []string
+	for _, s := range d.Escalate {
+		for _, name := range []string{s.Of, s.Within} {
+			if name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // UntilAcknowledged repeats a step until a user acknowledges the alert.
 const UntilAcknowledged = "acknowledged"
 

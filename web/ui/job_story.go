@@ -81,7 +81,7 @@ func (s jobStory) labels() map[string]string {
 
 // trailWords maps trail entries other than checks to words.
 var trailWords = map[string]string{
-	"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved",
+	"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved", "reschedule": "rescheduled: a calendar changed",
 	"acknowledge": "acknowledged", "unacknowledge": "unacknowledged",
 }
 

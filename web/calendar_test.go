@@ -1,0 +1,103 @@
+package web_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"deadman/internal/access"
+	"deadman/web"
+)
+
+const officeCalendar = "# head office\nzone: Europe/Berlin\ndays: mon-fri\nhours: \"09:00-17:30\"\nholidays: [\"12-25\"]\n"
+
+// officeRule is a rule that uses the calendar office.
+const officeRule = "name: NAME\nentity: ticket\ntrigger: {event: tickets.opened, key: event.id}\nescalate: [{after: 4h, of: office, step: lead}]\n"
+
+func decodeCalendar(t *testing.T, a answer, status int) web.CalendarChange {
+	t.Helper()
+	var c web.CalendarChange
+	if err := json.Unmarshal([]byte(a.body), &c); err != nil || a.StatusCode != status {
+		t.Fatalf("%d %s", a.StatusCode, a.body)
+	}
+	return c
+}
+
+// TestCalendarVersions saves, reads, replaces and deletes a calendar.
+func TestCalendarVersions(t *testing.T) {
+	s := newFixture(t)
+	const path = "/api/v1/calendars/office"
+	checkProblem(t, requestPath(t, s.Server, "PUT", path, officeCalendar, "If-Match", `"1"`), 412, web.RuleConflict, "does not exist")
+	if c := decodeCalendar(t, requestPath(t, s.Server, "PUT", path+"?dry_run=true", officeCalendar), 200); !c.DryRun || !c.Changed || c.Calendar.Zone != "Europe/Berlin" {
+		t.Errorf("dry run: %+v", c)
+	}
+	checkProblem(t, requestPath(t, s.Server, "GET", path, ""), 404, web.NotFound, "calendar office")
+	saved := requestPath(t, s.Server, "PUT", path, officeCalendar, "If-None-Match", "*")
+	if c := decodeCalendar(t, saved, 200); !c.Changed || c.Calendar.Version != 1 || saved.Header.Get("ETag") != `"1"` || c.Calendar.SavedBy != access.Loopback {
+		t.Errorf("saved: %+v", c)
+	}
+	if c := decodeCalendar(t, requestPath(t, s.Server, "PUT", path, officeCalendar), 200); c.Changed || c.Calendar.Version != 1 {
+		t.Errorf("saved again: %+v", c)
+	}
+	checkProblem(t, requestPath(t, s.Server, "PUT", path, officeCalendar, "If-None-Match", "*"), 412, web.RuleConflict, "already exists")
+	got := get[web.Calendar](t, s.Server, path)
+	if got.Document != officeCalendar || got.Source != "database" || len(got.Week) != 7 || !slices.Equal(got.Week[0].Hours, []string{"09:00-17:30"}) || len(got.Week[6].Hours) != 0 {
+		t.Errorf("read: %+v", got)
+	}
+	if len(got.Holidays) != 2 || !strings.HasSuffix(got.Holidays[0], "-12-25") || len(got.Rules) != 0 {
+		t.Errorf("holidays %v, rules %v", got.Holidays, got.Rules)
+	}
+	decodeCalendar(t, requestPath(t, s.Server, "PUT", path, "zone: UTC\n", "If-Match", `"1"`), 200)
+	versions := get[web.Page[web.CalendarVersion]](t, s.Server, path+"/versions").Items
+	if len(versions) != 2 || versions[0].Version != 2 || versions[1].Document != officeCalendar {
+		t.Errorf("versions: %+v", versions)
+	}
+	if all := get[web.Page[web.Calendar]](t, s.Server, "/api/v1/calendars").Items; len(all) != 1 || all[0].Version != 2 || all[0].Document != "" || !all[0].Open {
+		t.Errorf("list: %+v", all)
+	}
+	if a := requestPath(t, s.Server, "DELETE", path, "", "If-Match", `"2"`); a.StatusCode != http.StatusNoContent {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	checkProblem(t, requestPath(t, s.Server, "DELETE", path, ""), 404, web.NotFound, "calendar office")
+}
+
+// TestCalendarErrors checks that a refused text has all its errors, with their places.
+func TestCalendarErrors(t *testing.T) {
+	s := newFixture(t)
+	const text = "zone: Berlin\nhours: [\"09:00-17:30\", \"25:00-26:00\"]\nopen: yes\n"
+	p := checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/calendars/office", text), 422, web.Invalid, "not a zone")
+	want := []web.ProblemDetail{{Location: "zone", Line: 1, Column: 7}, {Location: "hours[1]", Line: 2, Column: 24}, {Location: "open", Line: 3, Column: 1}}
+	for i, d := range p.Errors {
+		if i >= len(want) || d.Location != want[i].Location || d.Line != want[i].Line || d.Column != want[i].Column {
+			t.Errorf("error %d: %+v", i, d)
+		}
+	}
+	if len(p.Errors) != len(want) {
+		t.Errorf("%d errors", len(p.Errors))
+	}
+	checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/calendars/Office", officeCalendar), 422, web.Invalid, "not a name")
+	checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/calendars/office", "# none\n"), 422, web.Invalid, "is empty")
+	checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/calendars/office", "zone: UTC\nholidays: "+strings.Repeat("#", 33<<10)), 413, web.TooLarge, "")
+}
+
+// TestUsedCalendarIsNotDeleted checks that a calendar of a rule can be replaced and not deleted.
+func TestUsedCalendarIsNotDeleted(t *testing.T) {
+	s := newFixture(t)
+	const path = "/api/v1/calendars/office"
+	checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/reply", strings.ReplaceAll(officeRule, "NAME", "reply")), 422, web.RuleInvalid, "there is no calendar; save one")
+	decodeCalendar(t, requestPath(t, s.Server, "PUT", path, officeCalendar), 200)
+	decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/reply", strings.ReplaceAll(officeRule, "NAME", "reply")), 201)
+	checkProblem(t, requestPath(t, s.Server, "DELETE", path, ""), 409, web.Conflict, "rules use the calendar office: reply;")
+	if got := get[web.Calendar](t, s.Server, path); !slices.Equal(got.Rules, []string{"reply"}) {
+		t.Errorf("used by %v", got.Rules)
+	}
+	decodeCalendar(t, requestPath(t, s.Server, "PUT", path, "zone: UTC\n"), 200)
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/rules/reply", ""); a.StatusCode != http.StatusNoContent {
+		t.Fatalf("%d %s", a.StatusCode, a.body)
+	}
+	if a := requestPath(t, s.Server, "DELETE", path, ""); a.StatusCode != http.StatusNoContent {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}
