@@ -32,7 +32,8 @@ func newHeartbeatFixture(t *testing.T, changes ...func(*web.Options, *fixture)) 
 	failOn(t, err)
 	s.rule = newest.Engine()
 	s.createJob("ok", time.Hour, `{}`)
-	return s, s.alert("late", "host late is silent", time.Hour)
+	raised = s.alert("late", "host late is silent", time.Hour)
+	return s, raised
 }
 
 // counted waits for the first count.

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// Prefix and Suffix enclose the token in the path of a badge.
+	// Prefix is the path of a badge before its token.
 	Prefix = "/badge/"
+	// Suffix is the path of a badge after its token.
 	Suffix = ".svg"
 
 	// maxToken is the length of the longest token, that of a key of 512 bytes.

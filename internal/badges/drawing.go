@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"html/template"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -61,7 +62,7 @@ func widthOf(text string) int {
 		switch {
 		case r > 0x2E7F: // ideographs
 			width += 120
-		case bytes.ContainsRune([]byte("ijlftrI.,:;'!|()[]/ "), r):
+		case strings.ContainsRune("ijlftrI.,:;'!|()[]/ ", r):
 			width += 40
 		case r == 'm' || r == 'w' || r == 'M' || r == 'W' || r == '@':
 			width += 100

@@ -172,7 +172,7 @@ func (s *AlertStore) countOpenAlerts(ctx context.Context, f futurejobs.Filter, l
 	if err := all.Wait(); err != nil {
 		return nil, err
 	}
-	return mergeCounts(slices.Concat(append(ofShards, counts)...)), nil
+	return mergeCounts(append(counts, slices.Concat(ofShards...)...)), nil
 }
 
 // shardsAtOnce is the number of shards of which one count reads the open alerts at a time.

@@ -21,7 +21,8 @@ type statisticsChart struct {
 // statistics reads the statistics of a rule and draws them. An empty window is the API's default.
 func (c client) statistics(rule, window string) (*statisticsChart, error) {
 	d := &statisticsChart{At: rulePath(rule), of: map[string]string{"rule": rule}}
-	return d, d.read(c, rulePath(rule)+"/statistics", url.Values{}, window)
+	err := d.read(c, rulePath(rule)+"/statistics", url.Values{}, window)
+	return d, err
 }
 
 // statisticsOf reads the statistics of a filter of the history and draws them. They cover all keys and outcomes.
@@ -36,7 +37,8 @@ func (c client) statisticsOf(l listing, window string) (*statisticsChart, error)
 			d.of[name] = value
 		}
 	}
-	return d, d.read(c, "/history/statistics", query, window)
+	err := d.read(c, "/history/statistics", query, window)
+	return d, err
 }
 
 // read reads the statistics of a path and draws them.
