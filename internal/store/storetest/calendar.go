@@ -139,7 +139,8 @@ func calendarsFenceTheirRules(t *testing.T, w *fixture) {
 	}
 	st := w.settlement(decisions...)
 	stale := calendarChange(w, rules.AnyVersion, w.rule.Name)
-	b := batch(w, 8, 9, w.starting(w.rule, "c", w.slot()))
+	last := cursor(w, "ORDERS").LastSeq
+	b := batch(w, last, last+1, w.starting(w.rule, "c", w.slot()))
 	saveCalendar(w, "office", "zone: UTC\n", w.rule.Name)
 	settled := must[futurejobs.Settled](t)(w.Settle(w.ctx(), st))
 	if len(settled.Jobs) != 1 || !slices.Equal(settled.ChangedRules, []int32{w.rule.ID}) {
