@@ -42,7 +42,7 @@ func cutTexts(file string) map[string]string {
 		line = strings.TrimRight(line, "\r\n")
 		m := entryLine.FindStringSubmatch(line)
 		switch {
-		case m != nil && (depth == 0 || len(m[1]) == depth):
+		case len(m) > 0 && (depth == 0 || len(m[1]) == depth):
 			end()
 			depth, name = len(m[1]), m[2]
 			if m[3] != "" && !strings.HasPrefix(m[3], "#") {

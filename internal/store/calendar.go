@@ -139,17 +139,21 @@ type calendarChange struct {
 //  2. The rule set is locked. It is as it was when the rules were determined; otherwise the error is ErrRulesChanged.
 //  3. The revision is written to the rules and to the streams that they read.
 func (s *CalendarStore) change(ctx context.Context, name string, o rules.CalendarChange, f func(c calendarChange) error) (err error) {
+	var closed []string
+	defer func() {
+		if err != nil {
+			for _, rule := range closed {
+				err = errors.Join(err, s.openGate(ctx, rule))
+			}
+		}
+	}()
 	for _, rule := range o.Rules {
-		shut, err := s.closeGate(ctx, rule, true)
+		isClosed, err := s.closeGate(ctx, rule, true)
 		if err != nil {
 			return err
 		}
-		if shut {
-			defer func() {
-				if err != nil {
-					err = errors.Join(err, s.openGate(ctx, rule))
-				}
-			}()
+		if isClosed {
+			closed = append(closed, rule)
 		}
 	}
 	return s.untilOpen(ctx, func(tx *sql.Tx, now time.Time) error {

@@ -267,6 +267,26 @@ func TestSettleWaitsAtGate(t *testing.T) {
 	}
 }
 
+// TestRefusedCalendarOpensGates checks that a refused change of a calendar leaves the gates of its rules open, so that their
+// settles and events do not wait for it.
+func TestRefusedCalendarOpensGates(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	var rule string
+	f.check(f.Pool().QueryRow(t.Context(), `SELECT name FROM rule WHERE deleted_at IS NULL`).Scan(&rule))
+	revision, err := f.Revision(t.Context())
+	f.check(err)
+	change := rules.CalendarChange{Version: 7, Revision: revision, Rules: []string{rule}}
+	if _, err := f.SaveCalendar(t.Context(), rules.CalendarVersion{Name: "office", Document: "zone: UTC\n"}, change); !errors.Is(err, rules.ErrConflict) && !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Fatalf("a calendar that is not at version 7: %v", err)
+	}
+	var closed int
+	f.check(f.Pool().QueryRow(t.Context(), `SELECT count(*) FROM rule WHERE gate_until > now()`).Scan(&closed))
+	if closed != 0 {
+		t.Errorf("%d gates stay closed", closed)
+	}
+}
+
 // TestOlderNodesChangesAreFenced checks that every change counts while a node of schema 16 runs, since such a node
 // changes rules without a fence.
 func TestOlderNodesChangesAreFenced(t *testing.T) {
