@@ -140,6 +140,16 @@
       live.textContent = "Resume updates";
     }
   });
+  // A link with data-line selects that line in a text field with data-lines, from its column on.
+  document.addEventListener("click", (e) => {
+    const to = e.target.closest("[data-line]"), field = document.querySelector("textarea[data-lines]");
+    if (!to || !field) return;
+    e.preventDefault();
+    const lines = field.value.split("\n"), line = Math.min(Number(to.dataset.line), lines.length);
+    const end = lines.slice(0, line).join("\n").length;
+    field.focus();
+    field.setSelectionRange(Math.min(end - lines[line - 1].length + Math.max(Number(to.dataset.column) - 1, 0), end), end);
+  });
   // A form with data-unsaved asks before unsaved changes are lost, and is submitted by Ctrl-S or Cmd-S.
   const written = () => document.querySelector('form[data-unsaved="yes"]');
   document.addEventListener("input", (e) => {

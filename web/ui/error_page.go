@@ -49,6 +49,8 @@ var homes = []parentPage{
 	{"/rules", "rule", link{"/rules", "All rules"}},
 	{"/new-rule", "", link{"/rules", "All rules"}},
 	{"/try-rule", "", link{"/rules", "All rules"}},
+	{calendarsAt, "calendar", link{calendarsAt, "All calendars"}},
+	{"/new-calendar", "", link{calendarsAt, "All calendars"}},
 	{mutesAt, "", link{mutesAt, "All mutes"}},
 	{"/history", "", link{"/history", "Full history"}},
 	{lettersAt, "dead letter", link{lettersAt, "All dead letters"}},

@@ -45,6 +45,18 @@ labels: {team: "<b onclick=alert(1)>\u202E` + strings.Repeat("L", 200) + `"}
 // hostileHeartbeat makes the keys of the same events those of heartbeats.
 const hostileHeartbeat = "name: hostile-heartbeat\nentity: host\ntrigger: {heartbeat: {event: hostile.created, key: event.id, every: 24h}}\n"
 
+// hostileCalendar is the longest valid name of a calendar.
+var hostileCalendar = strings.Repeat("c", 63)
+
+// hostileCalendarText has hostile texts in its comments.
+func hostileCalendarText() string {
+	text := "zone: America/Argentina/ComodRivadavia\nhours: [\"00:00-01:00\", \"22:00-23:00\"]\n"
+	for _, purpose := range []string{"run", "break out", "turn around", "hide", "pile up", "be wide", "be emoji"} {
+		text += "# " + hostile[purpose] + "\n"
+	}
+	return text
+}
+
 // writeHostileTexts places hostile texts in every field that pages show. It returns an alert and a dead letter for the pages.
 func writeHostileTexts(t *testing.T, home string) (alert web.Alert, letter web.DeadLetter) {
 	t.Helper()
@@ -66,6 +78,10 @@ func writeHostileTexts(t *testing.T, home string) (alert web.Alert, letter web.D
 			alert = a
 		}
 	}
+	for _, end := range []string{"", "# 2\n"} {
+		callAPI(t, home, "PUT", "/calendars/"+hostileCalendar, "application/yaml", hostileCalendarText()+end, nil)
+	}
+	callAPI(t, home, "PUT", "/rules/hostile-office", "application/yaml", "name: hostile-office\nentity: order\ntrigger: {event: hostile.never, key: event.id}\nescalate: [{after: 1h, of: "+hostileCalendar+", step: only}]\n", nil)
 	callAPI(t, home, "POST", "/mutes", "application/json", text(t, map[string]any{
 		"match": map[string]any{"rule": "nothing"}, "for": "1h", "reason": hostile["run"] + hostile["turn around"] + hostile["be wide"][:200],
 	}), nil)
@@ -98,6 +114,7 @@ func everyPage(t *testing.T, alert web.Alert, letter web.DeadLetter) map[string]
 	known := map[string][]string{
 		"/": {"/"}, "/jobs": {"/jobs", "/jobs?" + url.Values{"key": {hostile["break out"]}}.Encode()}, "/entities/{entity}": entities,
 		"/rules": {"/rules"}, "/rules/{name}": {"/rules/" + alert.Rule}, "/rules/{name}/send": {"/rules/" + alert.Rule + "/send"}, "/rules/{name}/versions": {"/rules/" + alert.Rule + "/versions"}, "/rules/{name}/edit": {"/rules/" + alert.Rule + "/edit"}, "/new-rule": {"/new-rule"},
+		"/calendars": {"/calendars"}, "/calendars/{name}": {"/calendars/" + hostileCalendar}, "/calendars/{name}/edit": {"/calendars/" + hostileCalendar + "/edit"}, "/new-calendar": {"/new-calendar"},
 		"/alerts": {"/alerts"}, "/alerts/all": {"/alerts/all"}, "/alerts/{id}": {"/alerts/" + alert.ID.String()}, "/mutes": {"/mutes"},
 		"/heartbeats": {"/heartbeats", "/heartbeats?" + url.Values{"key": {hostile["break out"]}}.Encode()},
 		"/history":    {"/history"}, "/dead-letters": {"/dead-letters"}, "/dead-letters/{id}": {fmt.Sprintf("/dead-letters/%d", letter.ID)}, "/health": {"/health"}, "/sessions": {"/sessions"},

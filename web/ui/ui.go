@@ -89,6 +89,13 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Post("/rules/{name}/send", eventPages{u}.send)
 	r.Get("/rules/{name}/edit", u.page("editor", editorPages{u}.editRule))
 	r.Post("/rules/{name}/edit", editorPages{u}.saveRule)
+	r.Get(calendarsAt, u.page("calendars", calendarPages{u}.calendars))
+	r.Get(calendarsAt+"/{name}", u.page("calendar", calendarPages{u}.calendar))
+	r.Post(calendarsAt+"/{name}", calendarPages{u}.remove)
+	r.Get(calendarsAt+"/{name}/edit", u.page("calendar_editor", calendarPages{u}.edit))
+	r.Post(calendarsAt+"/{name}/edit", calendarPages{u}.save)
+	r.Get("/new-calendar", u.page("calendar_editor", calendarPages{u}.newCalendar))
+	r.Post("/new-calendar", calendarPages{u}.save)
 	r.Get("/new-rule", u.page("editor", editorPages{u}.newRule))
 	r.Post("/new-rule", editorPages{u}.saveRule)
 	r.Post("/try-rule", editorPages{u}.try)
@@ -163,7 +170,7 @@ func (l layout) Places() []place {
 		{Name: "Health", Path: "/health"},
 		{Name: "API", Path: "/docs"},
 	}
-	pages := map[string]int{"overview": 0, "jobs": 1, "entity": 1, "job_cancel": 1, "alerts": 2, "alert_log": 2, "alert": 2, "mutes": 2, "heartbeats": 3, "rules": 4, "rule": 4, "editor": 4, "versions": 4, "publish": 4, "history": 5, "dead_letters": 6, "dead_letter": 6, "health": 7, "docs": 8}
+	pages := map[string]int{"overview": 0, "jobs": 1, "entity": 1, "job_cancel": 1, "alerts": 2, "alert_log": 2, "alert": 2, "mutes": 2, "heartbeats": 3, "rules": 4, "rule": 4, "editor": 4, "versions": 4, "calendars": 4, "calendar": 4, "calendar_editor": 4, "publish": 4, "history": 5, "dead_letters": 6, "dead_letter": 6, "health": 7, "docs": 8}
 	if at, is := pages[l.Page]; is {
 		all[at].Here = true
 	}

@@ -107,6 +107,7 @@ func send(t *testing.T, home, subject, body string) {
 func pagePaths(key string) []string {
 	return []string{
 		"/", "/jobs", "/entities/order?key=" + url.QueryEscape(key), "/rules", "/rules/order-unshipped", "/rules/order-unshipped/edit", "/new-rule",
+		"/calendars", "/calendars/office", "/calendars/office/edit", "/new-calendar",
 		"/alerts", "/alerts/all", "/mutes", "/history", "/dead-letters", "/health",
 	}
 }
@@ -119,6 +120,7 @@ const hostileKey = "<script>alert(1)</script>\"'&\u202e/..%2f?"
 func TestPages(t *testing.T) {
 	t.Parallel()
 	home := serve(t, orders)
+	callAPI(t, home, "PUT", "/calendars/office", "application/yaml", officeHours, nil)
 	for _, id := range []string{"1234", hostileKey} {
 		body, err := json.Marshal(map[string]any{"id": id, "total": 12.5})
 		if err != nil {
