@@ -60,9 +60,11 @@ func (s *calendarSet) with(file calendars.Set, changes []CalendarVersion) *calen
 	return newCalendarSet(file, saved)
 }
 
-// usesSame reports whether a version of a rule would use the same calendars in another environment.
+// usesSame reports whether a version of a rule would use the same calendars and the same source in another environment.
 func (v *version) usesSame(env environment) bool {
-	return !slices.ContainsFunc(v.document.CalendarNames(), func(name string) bool { return v.env.calendars[name] != env.calendars[name] })
+	return v.source == env.sourceOf(v.document) && !slices.ContainsFunc(v.document.CalendarNames(), func(name string) bool {
+		return v.env.calendars[name] != env.calendars[name]
+	})
 }
 
 // calendarsOr returns the calendars of the snapshot; before the first refresh, those of a file.

@@ -43,6 +43,9 @@ type Catalog struct {
 	dryAllowances allowances // their allowances for the senders of events
 	cache         *ruleCache
 
+	// Stale makes the next successful refresh read Sources again, also if no rule changed: some of them were replaced.
+	Stale atomic.Bool
+
 	refreshing sync.Mutex
 }
 
@@ -92,15 +95,21 @@ func (b *Catalog) RuleChangedAt(id int32) int64 {
 }
 
 // Refresh reads the changes of the rules since the last refresh.
-func (b *Catalog) Refresh(ctx context.Context) error {
+func (b *Catalog) Refresh(ctx context.Context) (err error) {
 	b.refreshing.Lock()
 	defer b.refreshing.Unlock()
+	stale := b.Stale.Swap(false)
+	defer func() {
+		if stale && err != nil {
+			b.Stale.Store(true)
+		}
+	}()
 	revision, err := b.store.Revision(ctx)
 	if err != nil {
 		return wrapErr("refresh rules", err)
 	}
 	before := b.current.Load()
-	if revision == before.revision {
+	if revision == before.revision && !stale {
 		return nil
 	}
 	changes, err := b.store.Changes(ctx, before.revision)

@@ -156,7 +156,7 @@ func mergeSaved(saved, changes []RuleVersion) []RuleVersion {
 }
 
 // newSnapshot makes a snapshot of the versions in the store, by rule and version. It reuses versions of the snapshot
-// before, since only their reads change, their time of saving if the clock was wrong, and the calendars that they use.
+// before, since only their reads change, their time of saving if the clock was wrong, and the calendars and sources that they use.
 func newSnapshot(revision int64, saved []RuleVersion, before *snapshot, env environment) *snapshot {
 	e := &snapshot{
 		revision: revision, whole: revision, saved: saved, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"deadman/internal/configfile"
+	"deadman/rules/document"
 
 	"deadman/checks"
 	"deadman/checks/lookup"
@@ -17,8 +18,8 @@ import (
 // Sources are the sources that rules may query, as the operator defined them. Implementations are safe for concurrent
 // use.
 type Sources interface {
-	// Source returns the source of a name, if it exists. The result for a name never changes: a rule keeps the source
-	// that it has.
+	// Source returns the source of a name, if it exists. A source that was replaced stays in use by rules until the next
+	// refresh of the catalog, which Catalog.Stale requests.
 	Source(name string) (Source, bool)
 	// Names returns the names of all sources, sorted.
 	Names() []string
@@ -58,6 +59,16 @@ func (o environment) source(name string) Source {
 		return s
 	}
 	return undefinedSource{name: name, known: askable(o.sources.Names(), o.bounds), bound: o.bounds != nil}
+}
+
+// sourceOf returns the source of a document's lookup; nil if it has none, or an undefined one.
+func (o environment) sourceOf(d document.Document) Source {
+	if name := d.Lookup.SourceName(); name != "" && o.sources != nil {
+		if s, ok := o.sources.Source(name); ok {
+			return s
+		}
+	}
+	return nil
 }
 
 // undefinedSource replaces a source that is not defined on this node.

@@ -23,6 +23,7 @@ type version struct {
 	err      error              // why the document cannot be read
 	schedule schedules.Schedule // its ticks from 1970; nil: it does not tick
 	env      environment
+	source   Source // that its lookup queries; nil: none, or it is not defined
 
 	form      atomic.Pointer[form] // nil: it is not compiled, or was evicted from the cache
 	used      atomic.Bool          // since it was compiled, or the cache examined it
@@ -39,6 +40,7 @@ func newVersion(s RuleVersion, env environment) *version {
 	v := &version{saved: s, env: env}
 	v.document, v.err = decodeDocument(s.Document)
 	v.schedule = scheduleOf(v.document)
+	v.source = env.sourceOf(v.document)
 	return v
 }
 

@@ -81,7 +81,7 @@ type Config struct {
 	Log     *slog.Logger    // nil: slog.Default()
 	Version string          // displayed version of the program; empty: "dev"
 	Ready   func(Endpoints) // called when the node is ready to serve; may be nil
-	Reload  <-chan struct{} // each receive reloads the files Hooks, Notify and Login; may be nil
+	Reload  <-chan struct{} // each receive reloads the files Hooks, Notify, Login and Sources; may be nil
 	// FirstToken is called before Ready if the node created its first token itself, with the token and the login
 	// address. The token is not shown again. If nil, the token is logged.
 	FirstToken func(secret, login string)

@@ -45,6 +45,7 @@ type readiness struct {
 	rebinder      *rebinder
 	comparison    *comparison
 	sources       sourceSet
+	files         *reloader
 	notifications *notifications
 	heartbeats    []*heartbeat
 	draining      *atomic.Bool
@@ -77,6 +78,7 @@ func (h *readiness) conditions(ctx context.Context) []web.Condition {
 	}
 	conditions = append(conditions, h.sources.condition()...)
 	conditions = append(conditions, h.notifications.conditions(ctx)...)
+	conditions = append(conditions, h.files.conditions()...)
 	for _, b := range h.heartbeats {
 		conditions = append(conditions, b.condition())
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"deadman/alerts"
+	"deadman/checks/lookup"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/bus"
@@ -54,7 +55,8 @@ type node struct {
 	metrics            *web.Metrics
 	gauges             *gauges
 	pages              *ui.UI
-	sources            sourceSet
+	sources            *sourceFile
+	files              *reloader
 	handlerDirectory   *handlerDirectory
 	observer           *observer
 	jobs               *manualJobs
@@ -228,21 +230,28 @@ func (n *node) wireMonitors(self futurejobs.Node) {
 		}
 	})
 	n.streamMonitor = &alertsStreamMonitor{store: n.store, bus: n.bus, holds: n.maintains, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
-	n.permissionWarnings = &permissionWarnings{sources: n.sources, log: n.log, reached: make(map[string]bool), cautions: make(map[string]string)}
+	n.permissionWarnings = &permissionWarnings{sources: n.sources.set, log: n.log, reached: make(map[string]*lookup.Source), cautions: make(map[string]string)}
 }
 
 // wireAPI creates the components behind the HTTP API.
 func (n *node) wireAPI() {
 	n.gate = &accessGate{tokens: n.keeper, insecure: n.Insecure, hasLogin: n.Login != "", publicURL: n.PublicURL, firstToken: n.FirstToken, log: n.log}
+	n.sources.changed = func(ctx context.Context) error {
+		n.catalog.Stale.Store(true)
+		return n.catalog.Refresh(ctx)
+	}
+	n.files = &reloader{signal: n.Reload, log: n.log, files: []operatorFile{
+		{n.Config.Hooks, n.hooks.read}, {n.Notify, n.notifications.reload}, {n.Login, n.login.read}, {n.Config.Sources, n.sources.read},
+	}}
 	n.endpoints = &endpointPublisher{Config: n.Config, server: n.server, open: n.gate.open.Load, log: n.log}
 	n.readiness = &readiness{
 		store: n.store, bus: n.bus, clock: n.watch, schema: n.schema, owner: n.owner, sweeper: n.sweeper, catalog: n.catalog, intake: n.intake,
-		ticker: n.ticker, relay: n.relay, overdue: n.overdue, alarms: n.alarms, rebinder: n.rebinder, comparison: n.comparison, sources: n.sources,
+		ticker: n.ticker, relay: n.relay, overdue: n.overdue, alarms: n.alarms, rebinder: n.rebinder, comparison: n.comparison, sources: n.sources.set, files: n.files,
 		notifications: n.notifications, heartbeats: n.heartbeats, draining: &n.draining, now: n.clock.Now,
 	}
 	*n.gauges = gauges{
 		store: n.store, server: n.server, alerts: n.bus.AlertsStream, reader: n.bus.AlertReader, owner: n.owner, sweeper: n.sweeper,
-		intake: n.intake, overdue: n.overdue, sources: n.sources, notifications: n.notifications, now: n.clock.Now,
+		intake: n.intake, overdue: n.overdue, sources: n.sources.set, notifications: n.notifications, now: n.clock.Now,
 	}
 }
 
@@ -290,14 +299,14 @@ func (n *node) openRules(ctx context.Context) error {
 		n.catalog.LimitCompiled(n.MemoryLimit / 4)
 	}
 	n.metrics.ForgetDeleted(n.catalog.Exists)
-	n.catalog.Calendars, n.catalog.Sources, n.catalog.Handlers = known, lookups(n.sources), handlers
+	n.catalog.Calendars, n.catalog.Sources, n.catalog.Handlers = known, lookups(n.sources.set), handlers
 	n.allowances = new(access.Quotas)
 	n.store.BoundBy(n.allowances)
 	n.bus.EventsStream.BoundBy(n.allowances)
 	n.store.BoundLetters(n.letterLimits)
 	n.rules = &rules.Registry{
 		Quotas: n.allowances,
-		Store:  n.store, Binder: n.bus.Binder, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Sources: lookups(n.sources), Handlers: handlers, Log: n.log,
+		Store:  n.store, Binder: n.bus.Binder, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Sources: lookups(n.sources.set), Handlers: handlers, Log: n.log,
 		As: func(ctx context.Context, bundle string) context.Context {
 			return access.As(ctx, access.Actor{Name: bundle})
 		},
@@ -361,10 +370,9 @@ func (n *node) run(ctx context.Context) error {
 // parts returns the Run methods of the components that stop in the first phase.
 func (n *node) parts() []func(context.Context) error {
 	acks := &natsAcks{acks: n.acks, messages: n.bus.Messages, now: n.clock.Now, log: n.log}
-	files := &reloader{[]operatorFile{{n.Config.Hooks, n.hooks.read}, {n.Notify, n.notifications.reload}, {n.Login, n.login.read}}, n.Reload, n.log}
 	all := []func(context.Context) error{
 		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
-		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, files.Run, n.notifications.Run, n.maintenance.Run, n.stallDetector.Run, n.comparison.Run,
+		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, n.files.Run, n.notifications.Run, n.maintenance.Run, n.stallDetector.Run, n.comparison.Run,
 		n.schema.Run, n.alarms.Run, n.quotas.Run, n.loads.Run, n.rebinder.Run, n.pings.Run, n.pings.writer.Run,
 	}
 	for _, h := range n.heartbeats {
@@ -376,7 +384,9 @@ func (n *node) parts() []func(context.Context) error {
 // close releases the resources of newNode.
 func (n *node) close() error {
 	var errs []error
-	n.sources.Close()
+	if n.sources != nil {
+		n.sources.set.Close()
+	}
 	n.login.use(nil)
 	if n.bus != nil {
 		n.bus.Close()

@@ -17,8 +17,8 @@ const permissionCheckInterval = time.Minute
 type permissionWarnings struct {
 	sources  sourceSet
 	log      *slog.Logger
-	reached  map[string]bool
-	cautions map[string]string // by source
+	reached  map[string]*lookup.Source // by name
+	cautions map[string]string         // likewise
 }
 
 // Run runs steps until ctx ends.
@@ -37,8 +37,8 @@ func (c *permissionWarnings) step(ctx context.Context) error {
 		if _, ok := source.Client.(lookup.Cautious); !ok {
 			continue
 		}
-		if !c.reached[name] {
-			c.reached[name] = source.Try(ctx) == nil
+		if c.reached[name] != source && source.Try(ctx) == nil {
+			c.reached[name] = source
 		}
 		caution := source.State().Caution
 		if caution != "" && caution != c.cautions[name] {

@@ -3,6 +3,12 @@ package server
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"deadman/web"
 )
 
 // operatorFile is a configuration file that a running node can reload.
@@ -17,6 +23,9 @@ type reloader struct {
 	files  []operatorFile
 	signal <-chan struct{} // Config.Reload
 	log    *slog.Logger
+
+	mu      sync.Mutex
+	refused map[string]bool // by path, since its last reading
 }
 
 // Run reloads the files on each signal, until ctx ends.
@@ -30,15 +39,38 @@ func (r *reloader) Run(ctx context.Context) error {
 				return nil
 			}
 		}
-		for _, f := range r.files {
-			if f.path == "" {
-				continue
-			}
-			if err := f.read(ctx); err != nil {
-				r.log.Error("a file is refused; what was read before stays in force", "file", f.path, "err", err)
-				continue
-			}
-			r.log.Info("a file was read again", "file", f.path)
-		}
+		r.reload(ctx)
 	}
+}
+
+func (r *reloader) reload(ctx context.Context) {
+	refused := make(map[string]bool)
+	for _, f := range r.files {
+		if f.path == "" {
+			continue
+		}
+		if err := f.read(ctx); err != nil {
+			refused[f.path] = true
+			r.log.Error("a file is refused; what was read before stays in force", "file", f.path, "err", err)
+			continue
+		}
+		r.log.Info("a file was read again", "file", f.path)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused = refused
+}
+
+// conditions returns the condition of the files, if any are configured.
+func (r *reloader) conditions() []web.Condition {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.ContainsFunc(r.files, func(f operatorFile) bool { return f.path != "" }) {
+		return nil
+	}
+	detail := "no file is refused"
+	if len(r.refused) > 0 {
+		detail = "refused: " + strings.Join(slices.Sorted(maps.Keys(r.refused)), ", ") + "; the contents read before stay in force. The log has the reasons; correct the files and send SIGHUP"
+	}
+	return []web.Condition{{Name: "files", OK: len(r.refused) == 0, Detail: detail}}
 }

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"time"
 
@@ -13,16 +15,73 @@ import (
 	"deadman/web"
 )
 
+// retireWithin bounds the time for the callers of a source that was replaced.
+const retireWithin = time.Minute
+
+// sourceFile is the operator's file of sources, with the sources that were read last.
+type sourceFile struct {
+	path     string // empty: none
+	env      func(name string) string
+	conn     *bus.Conn
+	observer lookup.Observer
+	log      *slog.Logger
+	set      sourceSet
+	specs    map[string]sources.Spec // of the sources in the set
+	// changed makes rules use the sources of the set.
+	changed func(context.Context) error
+}
+
 // openSources creates the sources of the operator's file.
-func openSources(c Config, conn *bus.Conn, o lookup.Observer, log *slog.Logger) (all sourceSet, err error) {
-	known, err := readSources(c)
-	if err == nil {
-		all, err = newSourceSet(known, func(spec sources.Spec) (lookup.Client, error) { return sources.Open(spec, conn.NATS) }, o, log)
+func openSources(c Config, conn *bus.Conn, o lookup.Observer, log *slog.Logger) (*sourceFile, error) {
+	f := &sourceFile{path: c.Sources, env: c.Env, conn: conn, observer: o, log: log, set: sourceSet{lookup.NewSet()}}
+	if f.path == "" {
+		return f, nil
+	}
+	_, err := f.replace()
+	return f, err
+}
+
+// read reads the file again. Sources whose fields did not change keep their connections. If the file is invalid, all
+// sources stay as they are.
+func (f *sourceFile) read(ctx context.Context) error {
+	gone, err := f.replace()
+	if err != nil {
+		return err
+	}
+	err = f.changed(ctx)
+	for _, source := range gone {
+		go source.Retire(retireWithin)
 	}
 	if err != nil {
-		return all, fmt.Errorf("sources: %w (--sources names a file)", err)
+		f.log.WarnContext(ctx, "the sources were read again, and rules use them once the rules can be read", "err", err)
 	}
-	return all, nil
+	return nil
+}
+
+// replace reads the file and replaces the sources that it changes. It returns those that are not in the set any more.
+func (f *sourceFile) replace() (gone []*lookup.Source, err error) {
+	known, err := sources.Load(f.path, f.env)
+	if err != nil {
+		return nil, fmt.Errorf("sources: %w (--sources names a file)", err)
+	}
+	var all, opened []*lookup.Source
+	specs := make(map[string]sources.Spec, len(known))
+	for _, spec := range known {
+		specs[spec.Name] = spec
+		if before, ok := f.set.Get(spec.Name); ok && reflect.DeepEqual(spec, f.specs[spec.Name]) {
+			all = append(all, before)
+			continue
+		}
+		client, err := sources.Open(spec, f.conn.NATS)
+		if err != nil {
+			lookup.NewSet(opened...).Close()
+			return nil, fmt.Errorf("sources: %w (--sources names a file)", err)
+		}
+		source := newSource(spec, client, f.observer, f.log)
+		all, opened = append(all, source), append(opened, source)
+	}
+	f.specs = specs
+	return f.set.Replace(all...), nil
 }
 
 // OpenSources creates the sources of an operator's file to check rules against, without a node: sources over the
@@ -33,35 +92,24 @@ func OpenSources(file string, env func(name string) string) (known rules.Sources
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := newSourceSet(specs, func(spec sources.Spec) (lookup.Client, error) { return sources.Open(spec, nil) }, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, nil, err
+	var all []*lookup.Source
+	for _, spec := range specs {
+		client, err := sources.Open(spec, nil)
+		if err != nil {
+			lookup.NewSet(all...).Close()
+			return nil, nil, err
+		}
+		all = append(all, newSource(spec, client, nil, slog.New(slog.DiscardHandler)))
 	}
+	set := sourceSet{lookup.NewSet(all...)}
 	return set, set.Close, nil
 }
 
-// newSourceSet creates sources without connecting, so an unreachable source does not delay the start.
-func newSourceSet(known []sources.Spec, open func(sources.Spec) (lookup.Client, error), o lookup.Observer, log *slog.Logger) (sourceSet, error) {
-	var all []*lookup.Source
-	for _, spec := range known {
-		client, err := open(spec)
-		if err != nil {
-			lookup.NewSet(all...).Close()
-			return sourceSet{}, err
-		}
-		all = append(all, lookup.NewSource(lookup.Options{
-			Name: spec.Name, Kind: string(spec.Kind()), Client: client, Limits: spec.Limits, Most: spec.Most(), Now: time.Now, Observer: o, Log: log,
-		}))
-	}
-	return sourceSet{lookup.NewSet(all...)}, nil
-}
-
-// readSources reads the configured sources file; without one it returns none.
-func readSources(c Config) ([]sources.Spec, error) {
-	if c.Sources == "" {
-		return nil, nil
-	}
-	return sources.Load(c.Sources, c.Env)
+// newSource returns the source of a client. It does not connect, so an unreachable source does not delay the start.
+func newSource(spec sources.Spec, client lookup.Client, o lookup.Observer, log *slog.Logger) *lookup.Source {
+	return lookup.NewSource(lookup.Options{
+		Name: spec.Name, Kind: string(spec.Kind()), Client: client, Limits: spec.Limits, Most: spec.Most(), Now: time.Now, Observer: o, Log: log,
+	})
 }
 
 // sourceSet provides the sources of a node to rules.

@@ -4,43 +4,61 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// Set holds the sources of a node by name. A nil Set is empty.
-type Set struct{ named map[string]*Source }
+// Set holds the sources of a node by name. A nil Set is empty. It is safe for concurrent use.
+type Set struct {
+	current atomic.Pointer[map[string]*Source]
+}
 
 // NewSet returns a set of the sources.
 func NewSet(all ...*Source) *Set {
-	s := &Set{make(map[string]*Source, len(all))}
-	for _, one := range all {
-		s.named[one.Name] = one
-	}
+	s := new(Set)
+	s.Replace(all...)
 	return s
+}
+
+// Replace makes the set hold these sources, and returns those that it does not hold any more.
+func (s *Set) Replace(all ...*Source) (gone []*Source) {
+	named := make(map[string]*Source, len(all))
+	for _, one := range all {
+		named[one.Name] = one
+	}
+	if before := s.current.Swap(&named); before != nil {
+		for name, one := range *before {
+			if named[name] != one {
+				gone = append(gone, one)
+			}
+		}
+	}
+	return gone
+}
+
+// named returns the sources by name.
+func (s *Set) named() map[string]*Source {
+	if s == nil {
+		return nil
+	}
+	return *s.current.Load()
 }
 
 // Get returns the source with the name.
 func (s *Set) Get(name string) (source *Source, ok bool) {
-	if s == nil {
-		return nil, false
-	}
-	source, ok = s.named[name]
+	source, ok = s.named()[name]
 	return source, ok
 }
 
 // Names returns the names of the sources, sorted.
-func (s *Set) Names() []string {
-	if s == nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(s.named))
-}
+func (s *Set) Names() []string { return slices.Sorted(maps.Keys(s.named())) }
 
 // States returns the states of the sources, sorted by name.
 func (s *Set) States() []State {
+	named := s.named()
 	var states []State
-	for _, name := range s.Names() {
-		states = append(states, s.named[name].State())
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		states = append(states, named[name].State())
 	}
 	return states
 }
@@ -50,11 +68,8 @@ const closing = time.Second
 
 // Close closes the connections of all sources. No calls may follow.
 func (s *Set) Close() {
-	if s == nil {
-		return
-	}
 	var all sync.WaitGroup
-	for _, source := range s.named {
+	for _, source := range s.named() {
 		all.Go(source.Client.Close)
 	}
 	closed := make(chan struct{})

@@ -101,6 +101,22 @@ func (s *Source) Enter() bool {
 	}
 }
 
+// Retire closes the connections of a source that was replaced, once its callers are done or within has passed. From then
+// on its queue is full.
+func (s *Source) Retire(within time.Duration) {
+	timeout := time.NewTimer(within)
+	defer timeout.Stop()
+	for range cap(s.line) {
+		select {
+		case s.line <- struct{}{}:
+			continue
+		case <-timeout.C:
+		}
+		break
+	}
+	s.Client.Close()
+}
+
 // piece returns the number of keys in one query.
 func (s *Source) piece() int {
 	if s.Limits.Rate == 0 {

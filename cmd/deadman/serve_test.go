@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -61,11 +60,15 @@ func TestServeCalendars(t *testing.T) {
 // TestSIGHUPReloadsFiles checks that SIGHUP makes a node reload its files and does not end it.
 func TestSIGHUPReloadsFiles(t *testing.T) {
 	t.Parallel()
-	file := writeFile(t, t.TempDir(), "notify.yaml", "channels: {}\n")
-	n := startNodeFlags(t, "", "--notify", file)
-	writeFile(t, filepath.Dir(file), "notify.yaml", "channels: {hook: {kind: webhook, url: http://127.0.0.1:1/}}\n")
+	dir := t.TempDir()
+	n := startNodeFlags(t, "", "--notify", writeFile(t, dir, "notify.yaml", "channels: {}\n"), "--sources", writeFile(t, dir, "sources.yaml", "sources: {}\n"))
+	writeFile(t, dir, "notify.yaml", "channels: {hook: {kind: webhook, url: http://127.0.0.1:1/}}\n")
+	writeFile(t, dir, "sources.yaml", "sources: {shop: {http: {url: http://127.0.0.1:1/, allow: [127.0.0.1]}}}\n")
 	sendSignal(t, n.cmd, syscall.SIGHUP)
 	testwait.Until(t, "the channel is there", func() bool {
 		return len(runJSON[web.Page[web.Channel]](t, n, "channel", "list").Items) == 1
+	})
+	testwait.Until(t, "the source is there", func() bool {
+		return len(runJSON[web.Page[web.Source]](t, n, "source", "list").Items) == 1
 	})
 }
