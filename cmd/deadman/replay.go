@@ -184,6 +184,9 @@ func (v *replayRun) begin(ctx context.Context, from time.Time) error {
 	if len(problems) > 0 {
 		return problems
 	}
+	if used := calendarsOf(all); known == nil && len(used) > 0 {
+		return usage("the rules use the calendars %s; name their file with --calendars", strings.Join(used, ", "))
+	}
 	documents := make([]document.Document, len(all))
 	for i, r := range all {
 		documents[i] = r.Document
