@@ -20,6 +20,8 @@ import (
 var (
 	// ErrCalendarFile means that a file of the node defines the calendar.
 	ErrCalendarFile = errors.New("the calendar is defined in the node's file of calendars (--calendars); change it there, or remove it from the file and restart the node")
+	// ErrCalendarOwner means that the calendar belongs to the operator or to another prefix.
+	ErrCalendarOwner = errors.New("the calendar was created without your prefix; take another name, or have the operator change it")
 	// ErrCalendarUsed means that rules use the calendar.
 	ErrCalendarUsed = errors.New("rules use the calendar")
 )
@@ -50,13 +52,13 @@ func (r *CalendarRegistry) List(ctx context.Context) ([]ListedCalendar, error) {
 		return nil, err
 	}
 	e := r.Catalog.current.Load()
-	known, bounds := e.calendarsOr(r.Catalog.Calendars), calendarBoundsOf(ctx, r.Catalog)
+	known, bounds := e.calendarsOr(r.Catalog.Calendars), calendarBoundsOf(ctx)
 	var all []ListedCalendar
-	for name, c := range bounds.of(known.usable) {
+	for name, c := range bounds.of(known) {
 		all = append(all, r.listing(e, name, c))
 	}
 	for name, c := range known.saved { // those that this program cannot read
-		if c.calendar == nil && c.DeletedAt.IsZero() && known.usable[name] == nil && bounds.allow(name) {
+		if c.calendar == nil && c.DeletedAt.IsZero() && known.usable[name] == nil && bounds.allow(c.CalendarVersion) {
 			all = append(all, r.listing(e, name, nil))
 		}
 	}
@@ -91,7 +93,10 @@ func (r *CalendarRegistry) Get(ctx context.Context, name string) (ListedCalendar
 // Versions returns the versions that are kept of a calendar of the database, also a deleted one, newest first. The error is
 // futurejobs.ErrNotFound if there are none.
 func (r *CalendarRegistry) Versions(ctx context.Context, name string) ([]CalendarVersion, error) {
-	if !calendarBoundsOf(ctx, r.Catalog).allow(name) {
+	if err := r.Catalog.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	if saved := r.Catalog.current.Load().calendarsOr(nil).saved[name]; !calendarBoundsOf(ctx).allow(saved.CalendarVersion) {
 		return nil, fmt.Errorf("calendar %s: %w", name, futurejobs.ErrNotFound)
 	}
 	all, err := r.Store.CalendarVersions(ctx, name)
@@ -175,6 +180,9 @@ func (r *CalendarRegistry) change(ctx context.Context, name string, version int3
 			return err
 		}
 		e := r.Catalog.current.Load()
+		if !e.calendarsOr(nil).saved[name].IsOf(calendarBoundsOf(ctx).prefix) {
+			return fmt.Errorf("calendar %s: %w", name, ErrCalendarOwner)
+		}
 		err := do(e, CalendarChange{Version: version, Revision: e.revision, Rules: e.calendarUsers(name, true)})
 		if !errors.Is(err, futurejobs.ErrRulesChanged) || tries >= saveTries {
 			return err
@@ -206,19 +214,21 @@ func pointerOf(field string) string {
 }
 
 // Reschedule determines the next checks of pending jobs again after changes of calendars, and forgets calendars that were
-// deleted long ago and that no rule uses. It returns the number of jobs whose next check moved. It can be repeated after an
-// error.
+// deleted long ago and that no rule uses. It returns the number of jobs whose next check moved. The calendar that changed first
+// comes first, and the failure of one does not stop the others. It can be repeated after an error.
 func (r *CalendarRegistry) Reschedule(ctx context.Context, now time.Time) (moved int, err error) {
 	changed, err := r.Store.ChangedCalendars(ctx)
 	if err != nil {
 		return 0, err
 	}
+	var failed []error
 	for _, c := range changed {
 		if err := r.Catalog.Refresh(ctx); err != nil {
-			return moved, err
+			return moved, errors.Join(append(failed, err)...)
 		}
 		e := r.Catalog.current.Load()
 		users := e.calendarUsers(c.Name, true)
+		var err error
 		if !c.DeletedAt.IsZero() && len(users) == 0 && c.DeletedAt.Before(now.AddDate(0, 0, -KeptCalendarDays)) {
 			err = r.Store.ForgetCalendar(ctx, c.Name)
 		} else if !c.Rescheduled {
@@ -226,11 +236,9 @@ func (r *CalendarRegistry) Reschedule(ctx context.Context, now time.Time) (moved
 			n, err = r.reschedule(ctx, e, c, users)
 			moved += n
 		}
-		if err != nil {
-			return moved, err
-		}
+		failed = append(failed, err)
 	}
-	return moved, nil
+	return moved, errors.Join(failed...)
 }
 
 // reschedule determines the next checks of the pending jobs of rules again that use a calendar.
@@ -259,33 +267,33 @@ func (r *CalendarRegistry) reschedule(ctx context.Context, e *snapshot, c Calend
 	return moved, r.Store.MarkRescheduled(ctx, c.Name, c.Version)
 }
 
-// calendarBounds are the calendars that rules of a caller may use: all; for a token with a prefix, calendars whose names have
-// that prefix, and those of no tenant.
+// calendarBounds are the calendars that rules of a caller may use: all; for a token with a prefix, the calendars that its
+// tokens created, and those of no tenant. The owner of a calendar is stored with it, so that neither a later tenant with a matching
+// prefix nor the end of a tenant changes it.
 type calendarBounds struct {
-	prefix   string // empty: all
-	tenantOf func(name string) string
+	prefix string // empty: all
 }
 
-func calendarBoundsOf(ctx context.Context, b *Catalog) calendarBounds {
-	bounds := calendarBounds{tenantOf: b.prefixOf}
+func calendarBoundsOf(ctx context.Context) calendarBounds {
 	if caller := access.BoundsOf(ctx); caller != nil {
-		bounds.prefix = caller.Prefix
+		return calendarBounds{caller.Prefix}
 	}
-	return bounds
+	return calendarBounds{}
 }
 
-func (b calendarBounds) allow(name string) bool {
-	return b.prefix == "" || strings.HasPrefix(name, b.prefix) || b.tenantOf(name) == ""
+func (b calendarBounds) allow(c CalendarVersion) bool {
+	return b.prefix == "" || c.Prefix == "" || c.Prefix == b.prefix
 }
 
 // of returns those of the calendars that the bounds allow.
-func (b calendarBounds) of(all calendars.Set) calendars.Set {
+func (b calendarBounds) of(all *calendarSet) calendars.Set {
 	if b.prefix == "" {
-		return all
+		return all.usable
 	}
 	some := make(calendars.Set)
-	for name, c := range all {
-		if b.allow(name) {
+	for name, c := range all.usable {
+		saved := all.saved[name]
+		if isOfFile := saved.calendar != c; isOfFile || b.allow(saved.CalendarVersion) {
 			some[name] = c
 		}
 	}

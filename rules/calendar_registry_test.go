@@ -200,19 +200,20 @@ func TestCalendarOfFile(t *testing.T) {
 // Rules of a token with a prefix use calendars with its prefix and those of no tenant, and see no others.
 func TestCalendarsOfTenants(t *testing.T) {
 	w := newCalendarTest(t)
-	w.one.Tenant = func(name string) string {
-		for _, prefix := range []string{"acme-", "zenith-"} {
-			if strings.HasPrefix(name, prefix) {
-				return prefix
-			}
-		}
-		return ""
+	within := func(prefix string) context.Context {
+		return access.Within(t.Context(), &access.Bounds{Prefix: prefix})
 	}
-	for _, name := range []string{"office", "acme-office", "zenith-office"} {
-		w.save(name, "zone: UTC\n")
+	save := func(ctx context.Context, name string) error {
+		_, _, err := w.registry.Save(ctx, name, "zone: UTC\n", rules.AnyVersion, false)
+		return err
+	}
+	for name, prefix := range map[string]string{"office": "", "acme-office": "acme-", "zenith-office": "zenith-"} {
+		if err := save(within(prefix), name); err != nil {
+			t.Fatal(err)
+		}
 	}
 	registry := &rules.Registry{Store: w.store, Catalog: w.one, Jobs: w.store, Log: discardLog()}
-	ctx := access.Within(t.Context(), &access.Bounds{Prefix: "acme-"})
+	ctx := within("acme-")
 	all, err := w.registry.List(ctx)
 	if err != nil || len(all) != 2 || all[0].Name != "acme-office" || all[1].Name != "office" {
 		t.Errorf("%+v %v", all, err)
@@ -235,5 +236,25 @@ func TestCalendarsOfTenants(t *testing.T) {
 	saveRule(t, w.store, 0, strings.ReplaceAll(replyRule, "of: office", "of: acme-office"))
 	if err := w.registry.Delete(ctx, "acme-office", rules.AnyVersion); err == nil || !strings.Contains(err.Error(), ": 1 outside of the prefix") {
 		t.Errorf("a calendar of another's rule: %v", err)
+	}
+
+	// The owner stays: a later tenant with a prefix that matches changes nothing of others, and a tenant that is gone keeps
+	// its calendars to itself.
+	for _, name := range []string{"office", "acme-office"} {
+		if err := save(within("off"), name); !errors.Is(err, rules.ErrCalendarOwner) {
+			t.Errorf("a later tenant saves %s: %v", name, err)
+		}
+		if err := w.registry.Delete(within("off"), name, rules.AnyVersion); !errors.Is(err, rules.ErrCalendarOwner) {
+			t.Errorf("a later tenant deletes %s: %v", name, err)
+		}
+	}
+	if c, err := w.registry.Get(ctx, "zenith-office"); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("a calendar of a tenant that is gone: %+v, %v", c, err)
+	}
+	if err := save(t.Context(), "zenith-office"); err != nil {
+		t.Errorf("the operator saves a calendar of a tenant: %v", err)
+	}
+	if all, err := w.registry.List(ctx); err != nil || len(all) != 2 {
+		t.Errorf("%+v %v", all, err)
 	}
 }

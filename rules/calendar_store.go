@@ -15,6 +15,12 @@ type CalendarVersion struct {
 	SavedBy     string    // the actor of the save; empty: unknown
 	DeletedAt   time.Time // zero: it is in force
 	Rescheduled bool      // the checks of pending jobs follow it
+	Prefix      string    // of the token that created the calendar; empty: no tenant owns it
+}
+
+// IsOf reports whether a token with a prefix may change the calendar, or create it if it does not exist.
+func (c CalendarVersion) IsOf(prefix string) bool {
+	return prefix == "" || c.Version == 0 || !c.DeletedAt.IsZero() || c.Prefix == prefix
 }
 
 // CalendarChange is what a change of a calendar was made for.
@@ -26,10 +32,10 @@ type CalendarChange struct {
 
 // Limits of the calendars of a database.
 const (
-	MaxCalendars         = 1000
-	MaxTenantCalendars   = 50 // of a prefix, for its tokens
-	KeptCalendarVersions = 20 // the newest ones
-	KeptCalendarDays     = 90 // until a deleted calendar is forgotten that no rule uses
+	MaxCalendars         = 1000 // without those of tenants
+	MaxTenantCalendars   = 50   // of a prefix, for its tokens
+	KeptCalendarVersions = 20   // the newest ones
+	KeptCalendarDays     = 90   // until a deleted calendar is forgotten that no rule uses
 )
 
 // CalendarStore keeps calendars. A change increases the revision of the rule set, and fences the evaluations of the rules
@@ -39,7 +45,7 @@ type CalendarStore interface {
 	ChangedCalendars(ctx context.Context) ([]CalendarVersion, error)
 	// CalendarVersions returns the versions that are kept of a calendar, newest first; none if it never existed.
 	CalendarVersions(ctx context.Context, name string) ([]CalendarVersion, error)
-	// SaveCalendar writes the next version. It fills in Version, SavedAt and SavedBy. The error is ErrConflict for another
+	// SaveCalendar writes the next version. It fills in Version, SavedAt and SavedBy, and Prefix if the calendar is new. The error is ErrConflict for another
 	// version than the expected one, futurejobs.ErrRulesChanged for another revision, or access.ErrQuota.
 	SaveCalendar(ctx context.Context, c CalendarVersion, o CalendarChange) (CalendarVersion, error)
 	// DeleteCalendar deletes a calendar. Its last version stays for the rules that use it. Errors are those of SaveCalendar,

@@ -38,6 +38,7 @@ type maintenance struct {
 	rules     *rules.Registry
 	calendars *rules.CalendarRegistry
 	wake      chan struct{} // signalled after rule changes
+	followers chan struct{} // likewise, for FollowCalendars
 	owner     *futurejobs.Owner
 	keep      store.Retention
 	noteAlert func(alerts.Alert, bool, error) error
@@ -54,25 +55,40 @@ type maintenance struct {
 
 // Wake starts the next round at once.
 func (u *maintenance) Wake() {
-	select {
-	case u.wake <- struct{}{}:
-	default: // already signalled
+	for _, round := range []chan struct{}{u.wake, u.followers} {
+		select {
+		case round <- struct{}{}:
+		default: // already signalled
+		}
 	}
 }
 
 // Run does the maintenance until ctx ends, while this node holds the maintenance shard.
-func (u *maintenance) Run(ctx context.Context) error {
+func (u *maintenance) Run(ctx context.Context) error { return u.repeat(ctx, u.wake, u.step) }
+
+// FollowCalendars determines the checks of pending jobs again after changes of calendars. It is apart from Run, as jobs of
+// many rules take minutes and may not delay the other parts.
+func (u *maintenance) FollowCalendars(ctx context.Context) error {
+	result := periodic.NewStatus(u.log, slog.LevelError, "rescheduling by calendars")
+	return u.repeat(ctx, u.followers, func(ctx context.Context) {
+		_, err := u.calendars.Reschedule(ctx, u.now())
+		result.Set(ctx, err, "again_in", maintenanceInterval)
+	})
+}
+
+// repeat does a round at each signal and interval until ctx ends, while this node holds the maintenance shard.
+func (u *maintenance) repeat(ctx context.Context, wake <-chan struct{}, round func(context.Context)) error {
 	tick := time.NewTicker(maintenanceInterval)
 	defer tick.Stop()
 	for {
 		if u.owner.Holds(maintenanceShard) {
-			u.step(ctx)
+			round(ctx)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-u.wake:
+		case <-wake:
 		}
 	}
 }
@@ -84,7 +100,6 @@ func (u *maintenance) step(ctx context.Context) {
 		do   func(context.Context) error
 	}{
 		{"clock correction", u.putBack},
-		{"rescheduling by calendars", u.reschedule},
 		{"pruning", u.prune},
 		{"count of outcomes", u.countOutcomes},
 		{"history watch", u.watchHistory},
@@ -225,11 +240,6 @@ func (u *maintenance) capEarly(ctx context.Context) error {
 
 func (u *maintenance) expect(ctx context.Context) error {
 	_, err := u.rules.SyncExpectedKeys(ctx)
-	return err
-}
-
-func (u *maintenance) reschedule(ctx context.Context) error {
-	_, err := u.calendars.Reschedule(ctx, u.now())
 	return err
 }
 

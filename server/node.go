@@ -211,7 +211,7 @@ func (n *node) wireInputs() {
 // wireMonitors creates the components that observe the node, the database and the broker.
 func (n *node) wireMonitors(self futurejobs.Node) {
 	n.rebinder = newRebinder(n.rules, n.maintains, n.log)
-	n.maintenance = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, calendars: n.calendars, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
+	n.maintenance = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, calendars: n.calendars, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), followers: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
@@ -372,7 +372,7 @@ func (n *node) parts() []func(context.Context) error {
 	acks := &natsAcks{acks: n.acks, messages: n.bus.Messages, now: n.clock.Now, log: n.log}
 	all := []func(context.Context) error{
 		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
-		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, n.files.Run, n.notifications.Run, n.maintenance.Run, n.stallDetector.Run, n.comparison.Run,
+		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, n.files.Run, n.notifications.Run, n.maintenance.Run, n.maintenance.FollowCalendars, n.stallDetector.Run, n.comparison.Run,
 		n.schema.Run, n.alarms.Run, n.quotas.Run, n.loads.Run, n.rebinder.Run, n.pings.Run, n.pings.writer.Run,
 	}
 	for _, h := range n.heartbeats {

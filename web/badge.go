@@ -104,25 +104,19 @@ type badgePictures struct {
 	now     func() time.Time
 }
 
-// show serves a badge. Wrong addresses of one client are bounded like wrong tokens, and so are requests for one badge.
+// show serves a badge. Requests for one badge are bounded.
 func (a *badgePictures) show(w http.ResponseWriter, r *http.Request) {
 	token, isBadge := strings.CutSuffix(chi.URLParam(r, "token"), badges.Suffix)
-	shown := credential{token, byBadge}
-	err := a.guesses.check(r, nil, shown)
-	if ok, _ := a.served.spend(token, maxBadgeRequests, a.now()); err == nil && !ok {
-		err = problem(http.StatusTooManyRequests, "too many requests for this badge; try again in a second")
-	}
-	var of badges.Target
-	if err == nil {
-		if of, err = a.target(r.Context(), token); !isBadge {
-			err = badges.ErrInvalid
+	of, err := a.target(r.Context(), token)
+	switch {
+	case err == nil && !isBadge:
+		err = problem(http.StatusNotFound, "the address of a badge ends in %s", badges.Suffix)
+	case err == nil:
+		if ok, _ := a.served.spend(token, maxBadgeRequests, a.now()); !ok {
+			err = problem(http.StatusTooManyRequests, "too many requests for this badge; try again in a second")
 		}
-		if errors.Is(err, badges.ErrInvalid) {
-			a.guesses.refused(r, shown)
-		}
-	}
-	if errors.Is(err, badges.ErrInvalid) {
-		err = problem(http.StatusNotFound, "%v", badges.ErrInvalid)
+	case errors.Is(err, badges.ErrInvalid):
+		err = a.refuse(r, token)
 	}
 	var label, text, colour string
 	if err == nil {
@@ -148,6 +142,17 @@ func (a *badgePictures) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.send(w, r, "image/svg+xml; charset=utf-8", http.StatusOK, picture)
+}
+
+// refuse returns the error of a wrong address. Wrong addresses of one client are bounded like wrong tokens; they keep no
+// badge from the client, which may be a proxy of pictures for many readers.
+func (a *badgePictures) refuse(r *http.Request, token string) error {
+	shown := credential{token, byBadge}
+	if err := a.guesses.check(r, nil, shown); err != nil {
+		return err
+	}
+	a.guesses.refused(r, shown)
+	return problem(http.StatusNotFound, "%v", badges.ErrInvalid)
 }
 
 // target returns what a badge shows.

@@ -120,7 +120,7 @@ type calendarAPI struct {
 func (a *calendarAPI) register(all *operations) {
 	register(all, operation{
 		ID: "list-calendars", Tag: tagRules, Method: "GET", Path: "/calendars", Summary: "list calendars, by name",
-		Description: "A token with a prefix sees the calendars that its rules may use: those with its prefix, and those of no tenant.",
+		Description: "A token with a prefix sees the calendars that its rules may use: those that tokens with its prefix created, and those that no tenant owns.",
 		Scope:       access.Read, Reach: reachFiltered,
 	}, withBody(a.list))
 	register(all, operation{

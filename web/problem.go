@@ -125,6 +125,7 @@ var errorStatuses = []ErrorStatus{
 	{Is: rules.ErrConflict, Status: http.StatusPreconditionFailed, Kind: RuleConflict},
 	{Is: rules.ErrBundle, Status: http.StatusConflict, Kind: RuleConflict},
 	{Is: rules.ErrCalendarFile, Status: http.StatusConflict},
+	{Is: rules.ErrCalendarOwner, Status: http.StatusForbidden},
 	{Is: rules.ErrCalendarUsed, Status: http.StatusConflict},
 	{Is: rules.ErrEntityChanged, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
 	{Is: rules.ErrSubject, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},

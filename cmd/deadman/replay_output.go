@@ -187,9 +187,18 @@ func (c *replayCSV) alert(a alerts.Alert) error {
 		return err
 	}
 	return c.out.Write([]string{
-		a.Slot.UTC().Format(time.RFC3339), a.Rule, a.Entity, a.Key, a.Step, string(a.Severity), string(a.Status), a.Text,
+		a.Slot.UTC().Format(time.RFC3339), a.Rule, a.Entity, csvText(a.Key), a.Step, string(a.Severity), string(a.Status), csvText(a.Text),
 		a.Since.UTC().Format(time.RFC3339), a.ID.String(),
 	})
+}
+
+// csvText returns a text of an event for a terminal and for a spreadsheet, which would run a formula: it is escaped, and a
+// formula begins with an apostrophe.
+func csvText(text string) string {
+	if text = sanitize(text); text != "" && strings.ContainsRune("=+-@", rune(text[0])) {
+		return "'" + text
+	}
+	return text
 }
 
 func (c *replayCSV) header() error {

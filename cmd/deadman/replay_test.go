@@ -71,6 +71,10 @@ order-unshipped  2     0        1     0      1        7h   7h   7h   late 2
 	if err != nil || len(rows) != 4 || rows[0][0] != "slot" || rows[3][0] != "2026-03-02T17:00:00Z" {
 		t.Errorf("%v\n%s", err, text)
 	}
+	hostile := strings.ReplaceAll(replayedOrders, `"id": "2"`, `"id": "=1+1\u001b[2J"`)
+	if _, text, _ := replayCLI(t, hostile, "-f", rule, "--events", "-", "-o", "csv"); !strings.Contains(text, `,'=1+1\x1b[2J,late,`) {
+		t.Errorf("a formula with an escape sequence:\n%s", text)
+	}
 	for _, format := range []string{"text", "json", "csv"} {
 		if _, text, _ := replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "--summary", "-o", format); strings.Contains(text, "is late") || !strings.Contains(text, "order-unshipped") {
 			t.Errorf("--summary -o %s printed\n%s", format, text)

@@ -1,6 +1,7 @@
 package badges_test
 
 import (
+	"encoding/xml"
 	"errors"
 	"strings"
 	"testing"
@@ -42,8 +43,12 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestDraw checks that texts are escaped, and that a long label is cut.
+// TestDraw checks that texts are escaped, that a long label is cut, and that any label gives well-formed XML.
 func TestDraw(t *testing.T) {
+	odd, err := badges.Draw("a\u001bb\u202ec\x00\xff", "up", badges.Green)
+	if text := string(odd); err != nil || xml.Unmarshal(odd, new(struct{})) != nil || !strings.Contains(text, "a\uFFFDb\uFFFDc\uFFFD\uFFFD: up") {
+		t.Errorf("%s, %v", text, err)
+	}
 	picture, err := badges.Draw(`<b>&"`+strings.Repeat("x", 100), "up", badges.Green)
 	if text := string(picture); err != nil || strings.Contains(text, "<b>") || !strings.Contains(text, "&lt;b&gt;") || !strings.Contains(text, "xx…") || !strings.Contains(text, badges.Green) {
 		t.Errorf("%s, %v", text, err)

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"html/template"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -45,6 +46,7 @@ const padding = 12
 
 // Draw returns a badge as SVG.
 func Draw(label, text, colour string) ([]byte, error) {
+	label = strings.Map(printable, label)
 	if utf8.RuneCountInString(label) > maxLabel {
 		label = string([]rune(label)[:maxLabel-1]) + "…"
 	}
@@ -53,6 +55,14 @@ func Draw(label, text, colour string) ([]byte, error) {
 	var b bytes.Buffer
 	err := badgeTemplate.Execute(&b, d)
 	return b.Bytes(), err
+}
+
+// printable replaces characters that XML does not allow, and those that change the direction of a text.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return utf8.RuneError
 }
 
 // widthOf returns about the width of a text with its padding, in 11 px sans-serif. textLength makes the text fit.

@@ -2,6 +2,7 @@ package calendars
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,12 +97,15 @@ func readZone(v configfile.Value) *time.Location {
 		return nil
 	}
 	zone, err := time.LoadLocation(name)
-	if err != nil || name == "" || name == "Local" {
+	if err != nil || slices.Contains(localZones, strings.ToLower(name)) {
 		v.Problem("%q is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin", clip(name))
 		return nil
 	}
 	return zone
 }
+
+// localZones are zones that differ between machines, in lower case.
+var localZones = []string{"", "local", "localtime", "posixrules"}
 
 // clip limits the length of a quoted text.
 func clip(s string) string { return configfile.Truncate(s, 40) }

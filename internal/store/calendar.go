@@ -15,11 +15,11 @@ import (
 // CalendarStore keeps calendars and their versions.
 type CalendarStore struct{ ruleChanger }
 
-const calendarColumns = `v.name, v.version, v.document, v.saved_at, v.saved_by, c.deleted_at, c.rescheduled`
+const calendarColumns = `v.name, v.version, v.document, v.saved_at, v.saved_by, c.deleted_at, c.rescheduled, c.prefix`
 
 func readCalendarVersion(row scanner, c *rules.CalendarVersion) error {
 	var rescheduled int32
-	err := row.Scan(&c.Name, &c.Version, &c.Document, at(&c.SavedAt), (*escapedText)(&c.SavedBy), at(&c.DeletedAt), &rescheduled)
+	err := row.Scan(&c.Name, &c.Version, &c.Document, at(&c.SavedAt), (*escapedText)(&c.SavedBy), at(&c.DeletedAt), &rescheduled, &c.Prefix)
 	c.Rescheduled = rescheduled >= c.Version
 	return err
 }
@@ -37,7 +37,7 @@ WHERE c.revision > $1 ORDER BY c.name`, since)
 // ChangedCalendars implements rules.CalendarStore.
 func (s *CalendarStore) ChangedCalendars(ctx context.Context) ([]rules.CalendarVersion, error) {
 	all, err := query(ctx, s.read, readCalendarVersion, `SELECT `+calendarColumns+` FROM calendar c JOIN calendar_version v ON v.name = c.name AND v.version = c.version
-WHERE c.rescheduled < c.version OR c.deleted_at IS NOT NULL ORDER BY c.name`)
+WHERE c.rescheduled < c.version OR c.deleted_at IS NOT NULL ORDER BY v.saved_at, c.name`)
 	if err != nil {
 		return nil, wrapErr("changed calendars", err)
 	}
@@ -59,13 +59,15 @@ func (s *CalendarStore) SaveCalendar(ctx context.Context, c rules.CalendarVersio
 	c.SavedBy = access.ActorOf(ctx).Name
 	err := s.change(ctx, c.Name, o, func(now calendarChange) error {
 		if now.isNew() {
+			now.prefix = prefixOf(ctx)
 			if err := now.room(ctx); err != nil {
 				return err
 			}
 		}
+		c.Prefix = now.prefix
 		c.Version, c.SavedAt, c.DeletedAt = now.newest+1, now.now, time.Time{}
-		if _, err := exec(ctx, now.tx, `INSERT INTO calendar (name, version, revision) VALUES ($1, $2, $3)
-ON CONFLICT (name) DO UPDATE SET version = excluded.version, revision = excluded.revision, deleted_at = NULL`, c.Name, c.Version, now.revision); err != nil {
+		if _, err := exec(ctx, now.tx, `INSERT INTO calendar (name, version, revision, prefix) VALUES ($1, $2, $3, $4)
+ON CONFLICT (name) DO UPDATE SET version = excluded.version, revision = excluded.revision, deleted_at = NULL, prefix = excluded.prefix`, c.Name, c.Version, now.revision, c.Prefix); err != nil {
 			return err
 		}
 		if _, err := exec(ctx, now.tx, `INSERT INTO calendar_version (name, version, document, saved_at, saved_by) VALUES ($1, $2, $3, $4, $5)`,
@@ -128,8 +130,9 @@ func (s *CalendarStore) ForgetCalendar(ctx context.Context, name string) error {
 type calendarChange struct {
 	ruleChange
 	name    string
-	version int32 // the newest; 0: the calendar does not exist or is deleted
-	newest  int32 // also of a deleted calendar
+	version int32  // the newest; 0: the calendar does not exist or is deleted
+	prefix  string // of the tenant that owns it; empty: none does
+	newest  int32  // also of a deleted calendar
 }
 
 // change runs f on a calendar and fences the rules that use it, so that no decision by the calendar before is committed
@@ -187,7 +190,7 @@ func (c *calendarChange) isNew() bool { return c.version == 0 }
 
 func (c *calendarChange) read(ctx context.Context) error {
 	var deletedAt time.Time
-	err := c.tx.QueryRowContext(ctx, `SELECT version, deleted_at FROM calendar WHERE name = $1`, c.name).Scan(&c.newest, at(&deletedAt))
+	err := c.tx.QueryRowContext(ctx, `SELECT version, deleted_at, prefix FROM calendar WHERE name = $1`, c.name).Scan(&c.newest, at(&deletedAt), &c.prefix)
 	if deletedAt.IsZero() {
 		c.version = c.newest
 	}
@@ -207,18 +210,26 @@ func (c *calendarChange) at(version int32) error {
 	return fmt.Errorf("calendar %s is at version %d, and the change requires version %d: %w", c.name, c.version, version, rules.ErrConflict)
 }
 
-// room returns access.ErrQuota if there is no room for another calendar. Deleted ones count until they are forgotten.
+// prefixOf returns the prefix of the caller; empty: it has none.
+func prefixOf(ctx context.Context) string {
+	if b := access.BoundsOf(ctx); b != nil {
+		return b.Prefix
+	}
+	return ""
+}
+
+// room returns access.ErrQuota if the owner has no room for another calendar. Deleted ones count until they are forgotten.
 func (c *calendarChange) room(ctx context.Context) error {
-	prefix, most := "", rules.MaxCalendars
-	if b := access.BoundsOf(ctx); b != nil && b.Prefix != "" {
-		prefix, most = b.Prefix, rules.MaxTenantCalendars
+	most := rules.MaxCalendars
+	if c.prefix != "" {
+		most = rules.MaxTenantCalendars
 	}
 	var n int
-	if err := c.tx.QueryRowContext(ctx, `SELECT count(*) FROM calendar WHERE substr(name, 1, $1) = $2 AND name <> $3`, len(prefix), prefix, c.name).Scan(&n); err != nil {
+	if err := c.tx.QueryRowContext(ctx, `SELECT count(*) FROM calendar WHERE prefix = $1 AND name <> $2`, c.prefix, c.name).Scan(&n); err != nil {
 		return err
 	}
 	if n >= most {
-		return fmt.Errorf("%w: there are %d calendars %s*, deleted ones of the last %d days included, and the limit is %d; use one of their names again", access.ErrQuota, n, prefix, rules.KeptCalendarDays, most)
+		return fmt.Errorf("%w: there are %d calendars %s*, deleted ones of the last %d days included, and the limit is %d; use one of their names again", access.ErrQuota, n, c.prefix, rules.KeptCalendarDays, most)
 	}
 	return nil
 }

@@ -6,7 +6,8 @@ CREATE TABLE calendar (
     version     int NOT NULL,             -- the newest
     revision    bigint NOT NULL,          -- of the rule set, at the last change
     rescheduled int NOT NULL DEFAULT 0,   -- the version that the checks of pending jobs follow
-    deleted_at  timestamptz
+    deleted_at  timestamptz,
+    prefix      text NOT NULL DEFAULT ''  -- of the tenant that owns it; empty: all tenants use it
 );
 CREATE TABLE calendar_version (
     name     text COLLATE "C" NOT NULL,

@@ -6,7 +6,8 @@ CREATE TABLE calendar (
     version     INTEGER NOT NULL,           -- the newest
     revision    INTEGER NOT NULL,           -- of the rule set, at the last change
     rescheduled INTEGER NOT NULL DEFAULT 0, -- the version that the checks of pending jobs follow
-    deleted_at  INTEGER
+    deleted_at  INTEGER,
+    prefix      TEXT NOT NULL DEFAULT ''    -- of the tenant that owns it; empty: all tenants use it
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE calendar_version (
     name     TEXT NOT NULL,
