@@ -200,4 +200,10 @@ func TestBadgesAreBounded(t *testing.T) {
 	if at := limited(func(i int) string { return badges.Sign(badges.NewKey(), badges.Target{RuleID: int32(i)}) }); at != 20 {
 		t.Errorf("wrong addresses are limited after %d requests, want 20", at)
 	}
+	other := decode[web.Badge](t, requestPath(t, s.Server, "POST", "/api/v1/rules/beat/badges", `{}`).body).URL
+	for path, want := range map[string]int{strings.TrimSuffix(other, badges.Suffix): http.StatusNotFound, other: http.StatusOK} {
+		if a := requestPath(t, s.Server, "GET", path, ""); a.StatusCode != want {
+			t.Errorf("%s after wrong addresses: status %d, want %d", path, a.StatusCode, want)
+		}
+	}
 }
