@@ -73,7 +73,7 @@ func TestExitCodes(t *testing.T) {
 		{"limit over the most", nil, []string{"history", "list", "--limit", "501"}, 2, []string{"--limit is 501", "from 1 to 500"}},
 		{"backlog over the most", nil, []string{"alert", "tail", "--backlog", "501"}, 2, []string{"from 0 to 500"}},
 		{"too many arguments", nil, []string{"version", "now"}, 2, []string{"no arguments"}},
-		{"bad output", nil, []string{"version", "-o", "xml"}, 2, []string{"xml", "not text or json"}},
+		{"bad output", nil, []string{"version", "-o", "xml"}, 2, []string{"xml", "not text, json or csv"}},
 		{"bad url", nil, []string{"job", "list", "--url", "localhost:8080"}, 2, []string{"localhost:8080", "--url", "in full"}},
 		{"bad id", nil, []string{"alert", "get", "7"}, 2, []string{"not an alert id"}},
 		{"no data", nil, []string{"event", "send"}, 2, []string{"requires SUBJECT", "0 arguments"}},
