@@ -26,7 +26,7 @@ type tenantCatalog struct {
 }
 
 func newTenantCatalog(t testing.TB) *tenantCatalog {
-	ts := &tenantCatalog{TB: t, Catalog: &Catalog{shards: 1}, now: minuteOf(0), seq: 100}
+	ts := &tenantCatalog{TB: t, Catalog: NewCatalog(nil, 1), now: minuteOf(0), seq: 100}
 	ts.Now = func() time.Time { return ts.now }
 	return ts
 }

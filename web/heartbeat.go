@@ -61,11 +61,11 @@ type HeartbeatPage struct {
 
 // HeartbeatCounts is the number of keys by state.
 type HeartbeatCounts struct {
-	Up            int64     `json:"up"`
-	Late          int64     `json:"late"`
-	NeverReported int64     `json:"never_reported"`
-	Paused        int64     `json:"paused"`
-	Unknown       int64     `json:"unknown"`
+	Up            int64     `json:"up" doc:"Number of keys that reported in time."`
+	Late          int64     `json:"late" doc:"Number of keys with an open alert."`
+	NeverReported int64     `json:"never_reported" doc:"Number of expected keys that nothing was reported of."`
+	Paused        int64     `json:"paused" doc:"Number of keys that are paused."`
+	Unknown       int64     `json:"unknown" doc:"Number of keys whose state is unknown: the last check was undetermined, or is overdue."`
 	CountedAt     time.Time `json:"counted_at" doc:"Time of the count."`
 }
 
