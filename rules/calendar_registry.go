@@ -52,13 +52,13 @@ func (r *CalendarRegistry) List(ctx context.Context) ([]ListedCalendar, error) {
 		return nil, err
 	}
 	e := r.Catalog.current.Load()
-	known, bounds := e.calendarsOr(r.Catalog.Calendars), calendarBoundsOf(ctx)
+	known, prefix := e.calendarsOr(r.Catalog.Calendars), access.PrefixOf(ctx)
 	var all []ListedCalendar
-	for name, c := range bounds.of(known) {
+	for name, c := range known.usableBy(prefix) {
 		all = append(all, r.listing(e, name, c))
 	}
 	for name, c := range known.saved { // those that this program cannot read
-		if c.calendar == nil && c.DeletedAt.IsZero() && known.usable[name] == nil && bounds.allow(c.CalendarVersion) {
+		if c.calendar == nil && c.DeletedAt.IsZero() && known.usable[name] == nil && c.IsUsableBy(prefix) {
 			all = append(all, r.listing(e, name, nil))
 		}
 	}
@@ -96,7 +96,7 @@ func (r *CalendarRegistry) Versions(ctx context.Context, name string) ([]Calenda
 	if err := r.Catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	if saved := r.Catalog.current.Load().calendarsOr(nil).saved[name]; !calendarBoundsOf(ctx).allow(saved.CalendarVersion) {
+	if saved := r.Catalog.current.Load().calendarsOr(nil).saved[name]; !saved.IsUsableBy(access.PrefixOf(ctx)) {
 		return nil, fmt.Errorf("calendar %s: %w", name, futurejobs.ErrNotFound)
 	}
 	all, err := r.Store.CalendarVersions(ctx, name)
@@ -158,11 +158,11 @@ func (r *CalendarRegistry) Delete(ctx context.Context, name string, version int3
 
 // namesOfUsers returns the names of rules for a message. A token with a prefix gets only the number of other rules.
 func namesOfUsers(ctx context.Context, users []string) string {
-	b := access.BoundsOf(ctx)
-	if b == nil || b.Prefix == "" {
+	prefix := access.PrefixOf(ctx)
+	if prefix == "" {
 		return clip(strings.Join(users, ", "), 300)
 	}
-	own := slices.DeleteFunc(slices.Clone(users), func(rule string) bool { return !strings.HasPrefix(rule, b.Prefix) })
+	own := slices.DeleteFunc(slices.Clone(users), func(rule string) bool { return !strings.HasPrefix(rule, prefix) })
 	text := strings.Join(own, ", ")
 	if others := len(users) - len(own); others > 0 {
 		text = strings.TrimPrefix(fmt.Sprintf("%s and %d outside of the prefix", text, others), " and ")
@@ -180,7 +180,7 @@ func (r *CalendarRegistry) change(ctx context.Context, name string, version int3
 			return err
 		}
 		e := r.Catalog.current.Load()
-		if !e.calendarsOr(nil).saved[name].IsOf(calendarBoundsOf(ctx).prefix) {
+		if !e.calendarsOr(nil).saved[name].IsOf(access.PrefixOf(ctx)) {
 			return fmt.Errorf("calendar %s: %w", name, ErrCalendarOwner)
 		}
 		err := do(e, CalendarChange{Version: version, Revision: e.revision, Rules: e.calendarUsers(name, true)})
@@ -265,37 +265,4 @@ func (r *CalendarRegistry) reschedule(ctx context.Context, e *snapshot, c Calend
 		r.Log.Info("a calendar changed, and checks of pending jobs moved", "calendar", c.Name, "version", c.Version, "jobs", moved)
 	}
 	return moved, r.Store.MarkRescheduled(ctx, c.Name, c.Version)
-}
-
-// calendarBounds are the calendars that rules of a caller may use: all; for a token with a prefix, the calendars that its
-// tokens created, and those of no tenant. The owner of a calendar is stored with it, so that neither a later tenant with a matching
-// prefix nor the end of a tenant changes it.
-type calendarBounds struct {
-	prefix string // empty: all
-}
-
-func calendarBoundsOf(ctx context.Context) calendarBounds {
-	if caller := access.BoundsOf(ctx); caller != nil {
-		return calendarBounds{caller.Prefix}
-	}
-	return calendarBounds{}
-}
-
-func (b calendarBounds) allow(c CalendarVersion) bool {
-	return b.prefix == "" || c.Prefix == "" || c.Prefix == b.prefix
-}
-
-// of returns those of the calendars that the bounds allow.
-func (b calendarBounds) of(all *calendarSet) calendars.Set {
-	if b.prefix == "" {
-		return all.usable
-	}
-	some := make(calendars.Set)
-	for name, c := range all.usable {
-		saved := all.saved[name]
-		if isOfFile := saved.calendar != c; isOfFile || b.allow(saved.CalendarVersion) {
-			some[name] = c
-		}
-	}
-	return some
 }

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"maps"
-	"slices"
 
 	"deadman/internal/calendars"
 )
@@ -40,6 +39,21 @@ func newCalendarSet(file calendars.Set, saved map[string]savedCalendar) *calenda
 	return s
 }
 
+// usableBy returns the usable calendars for the rules of a token with a prefix.
+func (s *calendarSet) usableBy(prefix string) calendars.Set {
+	if prefix == "" {
+		return s.usable
+	}
+	some := make(calendars.Set)
+	for name, c := range s.usable {
+		saved := s.saved[name]
+		if isOfFile := saved.calendar != c; isOfFile || saved.IsUsableBy(prefix) {
+			some[name] = c
+		}
+	}
+	return some
+}
+
 // with returns the set after changes. A calendar whose version did not change stays the same pointer, so that the rules
 // that use it are not compiled again.
 func (s *calendarSet) with(file calendars.Set, changes []CalendarVersion) *calendarSet {
@@ -58,34 +72,4 @@ func (s *calendarSet) with(file calendars.Set, changes []CalendarVersion) *calen
 		saved[c.Name] = savedCalendar{c, before.calendar}
 	}
 	return newCalendarSet(file, saved)
-}
-
-// usesSame reports whether a version of a rule would use the same calendars and the same source in another environment.
-func (v *version) usesSame(env environment) bool {
-	return v.source == env.sourceOf(v.document) && !slices.ContainsFunc(v.document.CalendarNames(), func(name string) bool {
-		return v.env.calendars[name] != env.calendars[name]
-	})
-}
-
-// calendarsOr returns the calendars of the snapshot; before the first refresh, those of a file.
-func (e *snapshot) calendarsOr(file calendars.Set) *calendarSet {
-	if e.calendars == nil {
-		return newCalendarSet(file, nil)
-	}
-	return e.calendars
-}
-
-// calendarUsers returns the names of the rules that use a calendar, sorted: in their newest version, or in any.
-func (e *snapshot) calendarUsers(name string, inAny bool) (rules []string) {
-	for rule, r := range e.names {
-		versions := r.versions
-		if !inAny {
-			versions = versions[:1]
-		}
-		if slices.ContainsFunc(versions, func(v *version) bool { return slices.Contains(v.document.CalendarNames(), name) }) {
-			rules = append(rules, rule)
-		}
-	}
-	slices.Sort(rules)
-	return rules
 }

@@ -18,6 +18,12 @@ type CalendarVersion struct {
 	Prefix      string    // of the token that created the calendar; empty: no tenant owns it
 }
 
+// IsUsableBy reports whether the rules of a token with a prefix may use the calendar. The owner of a calendar is stored with it,
+// so that neither a later tenant with a matching prefix nor the end of a tenant changes it.
+func (c CalendarVersion) IsUsableBy(prefix string) bool {
+	return prefix == "" || c.Prefix == "" || c.Prefix == prefix
+}
+
 // IsOf reports whether a token with a prefix may change the calendar, or create it if it does not exist.
 func (c CalendarVersion) IsOf(prefix string) bool {
 	return prefix == "" || c.Version == 0 || !c.DeletedAt.IsZero() || c.Prefix == prefix

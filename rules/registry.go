@@ -65,7 +65,7 @@ func (r *Registry) usableCalendars(ctx context.Context) calendars.Set {
 	if r.Catalog == nil {
 		return r.Calendars
 	}
-	return calendarBoundsOf(ctx).of(r.Catalog.current.Load().calendarsOr(r.Catalog.Calendars))
+	return r.Catalog.current.Load().calendarsOr(r.Catalog.Calendars).usableBy(access.PrefixOf(ctx))
 }
 
 // List returns the rules that are not deleted, by name. Changes are read once a revision, and shared: callers must not

@@ -8,6 +8,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/calendars"
 )
 
 // maxCachedVersions bounds how many versions of deleted rules are cached.
@@ -243,4 +244,27 @@ func (e *snapshot) rulesFor(subject string) []*rule {
 		}
 	})
 	return found
+}
+
+// calendarsOr returns the calendars of the snapshot; before the first refresh, those of a file.
+func (e *snapshot) calendarsOr(file calendars.Set) *calendarSet {
+	if e.calendars == nil {
+		return newCalendarSet(file, nil)
+	}
+	return e.calendars
+}
+
+// calendarUsers returns the names of the rules that use a calendar, sorted: in their newest version, or in any.
+func (e *snapshot) calendarUsers(name string, inAny bool) (rules []string) {
+	for rule, r := range e.names {
+		versions := r.versions
+		if !inAny {
+			versions = versions[:1]
+		}
+		if slices.ContainsFunc(versions, func(v *version) bool { return slices.Contains(v.document.CalendarNames(), name) }) {
+			rules = append(rules, rule)
+		}
+	}
+	slices.Sort(rules)
+	return rules
 }

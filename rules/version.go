@@ -102,6 +102,13 @@ func (v *version) grid() (futurejobs.Grid, bool) {
 	return grid, v.err == nil && err == nil
 }
 
+// usesSame reports whether a version of a rule would use the same calendars and the same source in another environment.
+func (v *version) usesSame(env environment) bool {
+	return v.source == env.sourceOf(v.document) && !slices.ContainsFunc(v.document.CalendarNames(), func(name string) bool {
+		return v.env.calendars[name] != env.calendars[name]
+	})
+}
+
 // rule is all versions of one rule that is not deleted, newest first.
 type rule struct {
 	versions []*version

@@ -170,3 +170,11 @@ func BoundsOf(ctx context.Context) *Bounds {
 	b, _ := ctx.Value(boundsKey{}).(*Bounds)
 	return b
 }
+
+// PrefixOf returns the prefix of a context's token; empty: it has none.
+func PrefixOf(ctx context.Context) string {
+	if b := BoundsOf(ctx); b != nil {
+		return b.Prefix
+	}
+	return ""
+}

@@ -100,7 +100,7 @@ func (e *StreamOfEvents) addSubjects(ctx context.Context, subjects []string) err
 }
 
 // roomFor returns an error if a change of the stream's subjects gives the token of a tenant more than its quotas allow.
-// Those within the token's bounds count, whoever captured them: the stream keeps them.
+// Those within the token's bounds count, independent of the token that captured them: the stream keeps them.
 func (e *StreamOfEvents) roomFor(ctx context.Context, before, after []string) error {
 	b := access.BoundsOf(ctx)
 	if e.quotas == nil || b == nil || b.Prefix == "" {

@@ -59,7 +59,7 @@ func (s *CalendarStore) SaveCalendar(ctx context.Context, c rules.CalendarVersio
 	c.SavedBy = access.ActorOf(ctx).Name
 	err := s.change(ctx, c.Name, o, func(now calendarChange) error {
 		if now.isNew() {
-			now.prefix = prefixOf(ctx)
+			now.prefix = access.PrefixOf(ctx)
 			if err := now.room(ctx); err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func (s *CalendarStore) change(ctx context.Context, name string, o rules.Calenda
 		if err := c.read(ctx); err != nil {
 			return err
 		}
-		if err := c.at(o.Version); err != nil {
+		if err := checkVersion("calendar "+c.name, c.version, o.Version); err != nil {
 			return err
 		}
 		if err := f(c); err != nil {
@@ -195,27 +195,6 @@ func (c *calendarChange) read(ctx context.Context) error {
 		c.version = c.newest
 	}
 	return ignoreErr(errors.Is(err, sql.ErrNoRows), err)
-}
-
-// at returns rules.ErrConflict unless the calendar is at the expected version.
-func (c *calendarChange) at(version int32) error {
-	switch {
-	case version == rules.AnyVersion || version == c.version:
-		return nil
-	case version == 0:
-		return fmt.Errorf("calendar %s already exists, at version %d: %w", c.name, c.version, rules.ErrConflict)
-	case c.version == 0:
-		return fmt.Errorf("calendar %s does not exist, and the change requires version %d: %w", c.name, version, rules.ErrConflict)
-	}
-	return fmt.Errorf("calendar %s is at version %d, and the change requires version %d: %w", c.name, c.version, version, rules.ErrConflict)
-}
-
-// prefixOf returns the prefix of the caller; empty: it has none.
-func prefixOf(ctx context.Context) string {
-	if b := access.BoundsOf(ctx); b != nil {
-		return b.Prefix
-	}
-	return ""
 }
 
 // room returns access.ErrQuota if the owner has no room for another calendar. Deleted ones count until they are forgotten.

@@ -203,16 +203,19 @@ FROM rule r WHERE r.name = $1 AND r.deleted_at IS NULL`, name).
 }
 
 // at returns ErrConflict unless the rule is at the expected version.
-func (r currentRule) at(version int32) error {
+func (r currentRule) at(version int32) error { return checkVersion("rule "+r.name, r.version, version) }
+
+// checkVersion returns rules.ErrConflict unless what a change is made for is at the required version; 0: it does not exist.
+func checkVersion(what string, version, required int32) error {
 	switch {
-	case version == rules.AnyVersion || version == r.version:
+	case required == rules.AnyVersion || required == version:
 		return nil
+	case required == 0:
+		return fmt.Errorf("%s already exists, at version %d: %w", what, version, rules.ErrConflict)
 	case version == 0:
-		return fmt.Errorf("rule %s already exists, at version %d: %w", r.name, r.version, rules.ErrConflict)
-	case r.version == 0:
-		return fmt.Errorf("rule %s does not exist, and the change requires version %d: %w", r.name, version, rules.ErrConflict)
+		return fmt.Errorf("%s does not exist, and the change requires version %d: %w", what, required, rules.ErrConflict)
 	}
-	return fmt.Errorf("rule %s is at version %d, and the change requires version %d: %w", r.name, r.version, version, rules.ErrConflict)
+	return fmt.Errorf("%s is at version %d, and the change requires version %d: %w", what, version, required, rules.ErrConflict)
 }
 
 // ruleOf returns the id of the rule, and creates it if needed. The name of a deleted rule becomes another rule.
