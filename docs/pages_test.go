@@ -12,6 +12,7 @@ import (
 	"deadman/checks"
 	"deadman/internal/access"
 	"deadman/internal/calendars"
+	"deadman/internal/replay"
 	"deadman/rules"
 )
 
@@ -159,6 +160,8 @@ func TestShownRulesAndCalendarsAreAccepted(t *testing.T) {
 				_, err = rules.Parse([]byte(block), path)
 			case strings.HasPrefix(block, "calendars:"):
 				_, err = calendars.Parse([]byte(block), path)
+			case strings.HasPrefix(block, "sources:") && strings.Contains(block, "answers:"):
+				_, err = replay.ParseLookups([]byte(block), path)
 			}
 			if err != nil {
 				t.Errorf("%s shows a block that is refused: %v\n%s", path, err, block)

@@ -112,13 +112,13 @@ func isOutage(err error) bool {
 // isHandler reports whether a source is an asynchronous handler.
 func isHandler(source string) bool { return strings.HasPrefix(source, checks.HandlerSource("")) }
 
-// ruleAlert returns the complete alert about an outage of a rule.
-func (o Outage) ruleAlert(r *Rule, status alerts.Status, now time.Time) alerts.Alert {
+// RuleAlert returns the complete alert about an outage of a rule.
+func (o Outage) RuleAlert(r *Rule, status alerts.Status, now time.Time) alerts.Alert {
 	a := o.alert(r.Name, r.Entity, status, now)
 	a.RuleID, a.RuleVersion, a.Severity = r.ID, int(r.Version), r.MaxSeverity
 	a.Text = o.text(status, r.Entity)
 	if status == alerts.Resolved {
-		a.Closes = []alerts.ID{o.ruleAlert(r, alerts.Undetermined, now).ID}
+		a.Closes = []alerts.ID{o.RuleAlert(r, alerts.Undetermined, now).ID}
 	}
 	if r.Labels != nil {
 		a.Labels = r.Labels(Job{Ref: Ref{RuleID: r.ID, Key: a.Key}, Since: o.OpenedAt})

@@ -60,7 +60,7 @@ func outageHits(batch []*task, held []HeldShard) []OutageHit {
 			all = append(all, OutageHit{
 				Held: held, RuleSet: v.ruleSet,
 				Outage: Outage{Source: v.Outage, RuleID: rule.ID, Version: rule.Version, Reason: v.Reason},
-				Alert:  func(o Outage) alerts.Alert { return o.ruleAlert(rule, alerts.Undetermined, o.OpenedAt) },
+				Alert:  func(o Outage) alerts.Alert { return o.RuleAlert(rule, alerts.Undetermined, o.OpenedAt) },
 			})
 		}
 		if v.Repeated {
@@ -144,7 +144,7 @@ func (t *outageTracker) isOver(ctx context.Context, o Outage, rule *Rule, throug
 // close closes an outage with an alert.
 func (t *outageTracker) close(ctx context.Context, o Outage, rule *Rule) error {
 	raised, _, err := t.queue.CloseOutage(ctx, o, func(o Outage) alerts.Alert {
-		return o.ruleAlert(rule, alerts.Resolved, t.clock.Now())
+		return o.RuleAlert(rule, alerts.Resolved, t.clock.Now())
 	})
 	for _, a := range raised {
 		t.observer.Alerted(a)

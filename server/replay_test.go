@@ -97,7 +97,7 @@ func TestReplayAgreesWithNode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := replay.New(t.Context(), documents, calendars.Set{}, savedAt)
+			r, err := replay.New(t.Context(), documents, calendars.Set{}, nil, savedAt)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"deadman/internal/configfile"
 	"deadman/internal/replay"
 	"deadman/rules/document"
 )
@@ -31,7 +32,8 @@ or CloudEvents in JSON, whose type is the subject. With --column it is a CSV tab
 becomes an event for each mapped column with a time. The body has the columns of the row as texts,
 without mapped times later than the event.
 
-Rules with a handler or a lookup are refused: their past answers are unknown.`,
+--lookups answers the lookups of rules: a file with past answers of each source, or the events that
+contain them. Rules with another lookup, or with a handler, are refused.`,
 		Example: `  deadman replay -f order-unshipped.yaml --events orders.jsonl
   deadman replay -f rules/ --events orders.csv --column orders.created=purchased_at --column orders.shipped=shipped_at
   zcat events.jsonl.gz | deadman replay -f rules/ --events - -o json`,
@@ -48,9 +50,11 @@ Rules with a handler or a lookup are refused: their past answers are unknown.`,
 	textFlagVar(flags, &v.disorder, "max-disorder", "duration", "1m", "how much older than an earlier line a JSON line may be")
 	textFlagVar(flags, &v.report, "report", "file", "", "write a page of HTML with the alerts over time and the time that jobs took, beside the steps")
 	flags.BoolVar(&v.summary, "summary", false, "print the table of the rules only")
+	textFlagVar(flags, &v.lookups, "lookups", "file", "", "file with the past answers of sources to the lookups of rules")
 	addCalendars(cmd, &v.calendars)
 	complete(cmd, "file", completeFiles(ruleEndings...))
 	complete(cmd, "report", completeFiles("html"))
+	complete(cmd, "lookups", completeFiles("yaml", "yml"))
 	complete(cmd, "events", completeFiles("jsonl", "ndjson", "json", "csv"))
 	return cmd
 }
@@ -64,6 +68,7 @@ type replayRun struct {
 	since, until   string
 	disorder       string
 	calendars      string
+	lookups        string
 	report         string
 	summary        bool
 
@@ -173,6 +178,10 @@ func (v *replayRun) begin(ctx context.Context, from time.Time) error {
 	if err != nil {
 		return err
 	}
+	answers, err := readLookups(v.lookups)
+	if err != nil {
+		return err
+	}
 	files, err := ruleFiles(v.files)
 	if err != nil {
 		return err
@@ -191,10 +200,22 @@ func (v *replayRun) begin(ctx context.Context, from time.Time) error {
 	for i, r := range all {
 		documents[i] = r.Document
 	}
-	if v.replay, err = replay.New(ctx, documents, known, from); err == nil {
+	if v.replay, err = replay.New(ctx, documents, known, answers, from); err == nil {
 		v.replay.Raise = v.output.alert
 	}
 	return err
+}
+
+// readLookups reads the answers of sources; nil: there is no file.
+func readLookups(path string) (*replay.Lookups, error) {
+	if path == "" {
+		return nil, nil
+	}
+	data, err := readSmall(path, configfile.MaxSize)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return replay.ParseLookups(data, path)
 }
 
 // play plays the events of the range.

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -80,10 +78,10 @@ func (t *replayText) end(s *replay.Summary) error {
 		fmt.Fprintln(t.out)
 	}
 	fmt.Fprintf(t.out, "%s events from %s to %s, %s alerts\n\n", humanize.Comma(s.Events), t.io.exact(s.From), t.io.exact(s.Until), humanize.Comma(int64(t.alerts)))
-	w := newTable(t.out, t.io.palette, "rule", "jobs", "in time", "late", "never", "pending", "p50", "p95", "p99", "alerts by step")
+	w := newTable(t.out, t.io.palette, "rule", "jobs", "in time", "late", "never", "pending", "p50", "p95", "p99", "guards", "alerts by step")
 	for _, r := range s.Rules {
 		w.row(cellOf(r.Name), numberCell(r.Started), numberCell(r.InTime), numberCell(r.Late), numberCell(r.Never), numberCell(r.Pending),
-			quantileCell(r.Took.P50), quantileCell(r.Took.P95), quantileCell(r.Took.P99), cellOf(stepCounts(r)))
+			quantileCell(r.Took.P50), quantileCell(r.Took.P95), quantileCell(r.Took.P99), guardCell(r), cellOf(stepCounts(r)))
 	}
 	return w.end()
 }
@@ -96,12 +94,17 @@ func quantileCell(seconds *float64) cell {
 	return cellOf(replay.DurationText(seconds))
 }
 
-// stepCounts returns the number of alerts by step, then of undetermined checks and of guards that ended jobs.
-func stepCounts(r *replay.Rule) string {
-	var parts []string
-	for _, step := range slices.Sorted(maps.Keys(r.Alerts)) {
-		parts = append(parts, fmt.Sprintf("%s %d", step, r.Alerts[step]))
+// guardCell returns the number of jobs by guard.
+func guardCell(r *replay.Rule) cell {
+	if len(r.Guards) == 0 {
+		return dimCell("-")
 	}
+	return cellOf(strings.Join(replay.Counts(r.Guards), ", "))
+}
+
+// stepCounts returns the number of alerts by step, then of alerts about undetermined checks.
+func stepCounts(r *replay.Rule) string {
+	parts := replay.Counts(r.Alerts)
 	if r.Undetermined > 0 {
 		parts = append(parts, fmt.Sprintf("undetermined %d", r.Undetermined))
 	}
@@ -211,13 +214,14 @@ func (c *replayCSV) header() error {
 
 func (c *replayCSV) end(s *replay.Summary) error {
 	if c.summary {
-		if err := c.out.Write([]string{"rule", "started", "in_time", "late", "never", "pending", "undetermined", "p50", "p95", "p99"}); err != nil {
+		if err := c.out.Write([]string{"rule", "started", "in_time", "late", "never", "pending", "undetermined", "p50", "p95", "p99", "guards"}); err != nil {
 			return err
 		}
 		for _, r := range s.Rules {
 			if err := c.out.Write([]string{
 				r.Name, fmt.Sprint(r.Started), fmt.Sprint(r.InTime), fmt.Sprint(r.Late), fmt.Sprint(r.Never), fmt.Sprint(r.Pending), fmt.Sprint(r.Undetermined),
 				quantileText(r.Took.P50), quantileText(r.Took.P95), quantileText(r.Took.P99),
+				strings.Join(replay.Counts(r.Guards), ", "),
 			}); err != nil {
 				return err
 			}

@@ -49,8 +49,8 @@ func TestReplayPrints(t *testing.T) {
 
 3 events from 2026-03-02 10:00:00 UTC to 2026-03-02 17:00:00 UTC, 3 alerts
 
-RULE             JOBS  IN TIME  LATE  NEVER  PENDING  P50  P95  P99  ALERTS BY STEP
-order-unshipped  2     0        1     0      1        7h   7h   7h   late 2
+RULE             JOBS  IN TIME  LATE  NEVER  PENDING  P50  P95  P99  GUARDS  ALERTS BY STEP
+order-unshipped  2     0        1     0      1        7h   7h   7h   -       late 2
 `
 	if diff := cmp.Diff(want, text); diff != "" || code != 0 {
 		t.Errorf("exit code %d:\n%s", code, diff)
@@ -90,10 +90,10 @@ func TestReplayRange(t *testing.T) {
 		args []string
 		want string // of the table
 	}{
-		{[]string{"--until", "2026-03-02T12:59:59Z"}, "order-unshipped  2     0        0     0      2        -    -    -    "},
-		{[]string{"--until", "2026-03-03T10:00:00Z"}, "order-unshipped  2     0        1     0      1        7h   7h   7h   late 2"},
-		{[]string{"--since", "2026-03-02T10:00:15Z"}, "order-unshipped  1     0        0     0      1        -    -    -    late 1"},
-		{[]string{"--since", "2026-04-01T00:00:00Z"}, "order-unshipped  0     0        0     0      0        -    -    -    "},
+		{[]string{"--until", "2026-03-02T12:59:59Z"}, "order-unshipped  2     0        0     0      2        -    -    -    -       "},
+		{[]string{"--until", "2026-03-03T10:00:00Z"}, "order-unshipped  2     0        1     0      1        7h   7h   7h   -       late 2"},
+		{[]string{"--since", "2026-03-02T10:00:15Z"}, "order-unshipped  1     0        0     0      1        -    -    -    -       late 1"},
+		{[]string{"--since", "2026-04-01T00:00:00Z"}, "order-unshipped  0     0        0     0      0        -    -    -    -       "},
 	} {
 		code, text, errors := replayCLI(t, replayedOrders, append([]string{"-f", rule, "--events", "-", "--summary"}, c.args...)...)
 		if code != 0 || !strings.Contains(text, c.want+"\n") {
@@ -140,6 +140,29 @@ func TestReplayInput(t *testing.T) {
 		code, _, errors := replayCLI(t, c.input, c.args...)
 		if code != c.code || !strings.Contains(errors, c.want) {
 			t.Errorf("%s: exit code %d, want %d: %s", c.args, code, c.code, errors)
+		}
+	}
+}
+
+// Lookups are answered from a file; the table and the report count the jobs that used up their attempts.
+func TestReplayLookups(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rule := writeFile(t, dir, "rule.yaml", replayedRule+"lookup: {kv: {source: shop, bucket: orders}}\nwhile: state.open\n")
+	answers := writeFile(t, dir, "lookups.yaml", "sources: {shop: {answers: [{key: 1, found: {open: true}}, {key: 2, error: no access}]}}")
+	bad := writeFile(t, dir, "bad.yaml", "sources: {shop: {answers: {key: 1}}}")
+	report := filepath.Join(dir, "report.html")
+	code, text, errors := replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "--lookups", answers, "--report", report)
+	page, err := os.ReadFile(report)
+	if code != 0 || err != nil || !strings.Contains(text, "attempts 1  late 1, undetermined 1\n") || !bytes.Contains(page, []byte("<td>attempts 1</tr>")) {
+		t.Errorf("exit code %d, %s, %v\n%s", code, errors, err, text)
+	}
+	if _, text, _ = replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "--lookups", answers, "--summary", "-o", "csv"); !strings.Contains(text, ",p99,guards\n") || !strings.Contains(text, ",attempts 1\n") {
+		t.Errorf("CSV:\n%s", text)
+	}
+	for file, want := range map[string]string{"": "queries source shop, whose past answers are unknown", bad: bad + ":1:", filepath.Join(dir, "none"): "no such file"} {
+		if code, _, errors := replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "--lookups", file); code == 0 || !strings.Contains(errors, want) {
+			t.Errorf("%s: exit code %d, %s", file, code, errors)
 		}
 	}
 }

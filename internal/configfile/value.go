@@ -2,12 +2,14 @@ package configfile
 
 import (
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 	"github.com/prometheus/common/model"
@@ -354,6 +356,20 @@ func (v Value) Certificates(read func(path string) ([]byte, error)) []byte {
 		v.Problem("%s has no certificate; write the CA certificates of the service into it, as PEM", path)
 	}
 	return data
+}
+
+// JSON returns v as JSON, with the names of its fields in order.
+func (v Value) JSON() json.RawMessage {
+	var value any
+	err := yaml.NodeToValue(v.node, &value)
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(value)
+	}
+	if err != nil {
+		v.Problem("the value can't be written as JSON: %v", err)
+	}
+	return text
 }
 
 // start returns the first token of a value.

@@ -105,16 +105,28 @@ func (r *Replay) check(ctx context.Context, j futurejobs.Job) error {
 	if err != nil {
 		return err
 	}
+	r.lookups.begin(j, r.now)
 	d := rule.Check(ctx, j, r.now)
 	if err := ctx.Err(); err != nil { // the check may have failed because of it
 		return err
 	}
-	if d.Ends() {
-		return r.end(d)
+	r.summary.checked(rule, j, d)
+	if d.Outage != "" {
+		if err := r.openOutage(rule, d); err != nil {
+			return err
+		}
 	}
-	d.Job.Rev++
-	r.put(d.Job)
-	return r.raise(d)
+	if d.Ends() {
+		err = r.end(d)
+	} else {
+		d.Job.Rev++
+		r.put(d.Job)
+		err = r.raise(d)
+	}
+	if err == nil && r.lookups.answered {
+		err = r.closeOutage(rule)
+	}
+	return err
 }
 
 // putTick enters the first tick of a rule after a time in the agenda.

@@ -223,7 +223,7 @@ func replayOf(t testing.TB, text string, known calendars.Set, from time.Time) *r
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := replay.New(t.Context(), documents, known, from)
+	r, err := replay.New(t.Context(), documents, known, nil, from)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,8 @@ type Replay struct {
 	pending map[futurejobs.Ref]*entry
 	early   map[futurejobs.Ref]futurejobs.EarlyEvent
 	agenda  agenda
+	lookups *lookupRun
+	outages map[outageKey]*futurejobs.Outage // open ones
 }
 
 // stream is the name of the stream that the rules of a replay read.
@@ -45,17 +47,17 @@ var ErrRule = errors.New("the rule can't be replayed")
 // ErrOrder means that an event is older than the one before it.
 var ErrOrder = errors.New("the events are not in order of time")
 
-// New returns a replay of the rules that begins at a time, as if they were saved then. Their ids are 1, 2 and so on. It returns
-// ErrRule for a rule that calls a handler or queries a source.
-func New(ctx context.Context, documents []document.Document, known calendars.Set, from time.Time) (*Replay, error) {
+// New returns a replay of the rules that begins at a time, as if they were saved then. Their ids are 1, 2 and so on. answers
+// are those of the sources; nil: none. It returns ErrRule for a rule that calls a handler, or queries a source without answers.
+func New(ctx context.Context, documents []document.Document, known calendars.Set, answers *Lookups, from time.Time) (*Replay, error) {
 	names := make([]string, len(documents))
 	for i, d := range documents {
 		names[i] = d.Name
-		switch {
+		switch source := d.Lookup.SourceName(); {
 		case d.Handler != "":
 			return nil, fmt.Errorf("%w: rule %s calls handler %s, which may have effects; leave the rule out", ErrRule, d.Name, d.Handler)
-		case d.Lookup.SourceName() != "":
-			return nil, fmt.Errorf("%w: rule %s queries source %s, whose past answers are unknown; leave the rule out", ErrRule, d.Name, d.Lookup.SourceName())
+		case source != "" && !answers.covers(source):
+			return nil, answers.uncovered(d.Name, source)
 		}
 	}
 	saved, err := newRuleSet(documents, from)
@@ -65,8 +67,9 @@ func New(ctx context.Context, documents []document.Document, known calendars.Set
 	r := &Replay{
 		Raise: func(alerts.Alert) error { return nil }, catalog: rules.NewCatalog(saved, shards), summary: newSummary(names), now: from,
 		pending: make(map[futurejobs.Ref]*entry), early: make(map[futurejobs.Ref]futurejobs.EarlyEvent),
+		lookups: newLookupRun(answers), outages: make(map[outageKey]*futurejobs.Outage),
 	}
-	r.catalog.Calendars = known
+	r.catalog.Calendars, r.catalog.Sources = known, r.lookups
 	if err := r.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -129,6 +132,7 @@ func (r *Replay) match(e Event) error {
 	r.now = e.Time
 	r.seq++
 	stored := futurejobs.Event{Stream: stream, Subject: e.Subject, Seq: r.seq, At: e.Time, Data: e.Data}
+	r.lookups.observe(e, func(reason string) { r.summary.refused(stored, "", reason) })
 	effects, refusals := r.catalog.Match(stored)
 	for _, refused := range refusals {
 		r.summary.refused(stored, refused.Rule, refused.Reason)

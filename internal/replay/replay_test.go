@@ -113,7 +113,7 @@ func TestReplayRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := replay.New(t.Context(), documents, nil, start); !errors.Is(err, replay.ErrRule) || !strings.Contains(err.Error(), want) {
+		if _, err := replay.New(t.Context(), documents, nil, nil, start); !errors.Is(err, replay.ErrRule) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

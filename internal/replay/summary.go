@@ -1,8 +1,11 @@
 package replay
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"deadman/alerts"
@@ -32,6 +35,7 @@ type Rule struct {
 	Outcomes     map[string]int64 `json:"outcomes"`
 	Alerts       map[string]int64 `json:"alerts"` // firing alerts by step
 	Undetermined int64            `json:"undetermined"`
+	Guards       map[string]int64 `json:"guards"` // jobs that a guard ended, or whose attempts were used up, by guard
 	Took         Took             `json:"took"`
 	Refusals     []Refusal        `json:"refused,omitempty"`
 
@@ -65,7 +69,7 @@ const (
 func newSummary(names []string) *Summary {
 	s := &Summary{Rules: make([]*Rule, len(names)), days: make(map[int64]*dayAlerts)}
 	for i, name := range names {
-		s.Rules[i] = &Rule{Name: name, Outcomes: make(map[string]int64), Alerts: make(map[string]int64), durations: make(durations), stepTimes: make(map[string]durations)}
+		s.Rules[i] = &Rule{Name: name, Outcomes: make(map[string]int64), Alerts: make(map[string]int64), Guards: make(map[string]int64), durations: make(durations), stepTimes: make(map[string]durations)}
 	}
 	return s
 }
@@ -100,6 +104,24 @@ func (s *Summary) raised(a alerts.Alert) {
 		day[slices.Index(severities, a.Severity)]++
 	case alerts.Undetermined:
 		r.Undetermined++
+	}
+}
+
+// Counts returns counts as texts, such as "late 2", by name.
+func Counts(by map[string]int64) (texts []string) {
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		texts = append(texts, fmt.Sprintf("%s %d", name, by[name]))
+	}
+	return texts
+}
+
+// checked counts the guards that a check of a job met.
+func (s *Summary) checked(rule *futurejobs.Rule, before futurejobs.Job, d futurejobs.Decision) {
+	if n := d.Job.UndeterminedChecks; n > before.UndeterminedChecks && rule.Limits.Spent(n) && !rule.Limits.Spent(n-1) {
+		s.rule(before.RuleID).Guards["attempts"]++
+	}
+	if d.Outcome.IsGuard() {
+		s.rule(before.RuleID).Guards[strings.TrimPrefix(string(d.Outcome), "guard_")]++
 	}
 }
 
