@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"deadman/checks/lookup"
+	futurejobs "deadman/future_jobs"
 	"deadman/rules/bodies"
 	"deadman/rules/document"
 )
@@ -57,11 +58,14 @@ type Record struct {
 }
 
 // Read returns the record in an event; ok is false for an event that the mapping does not include.
-func (r *RecordReader) Read(subject string, body json.RawMessage) (record Record, ok bool, err error) {
-	if !matches(r.watch.subject, subject) {
+func (r *RecordReader) Read(e futurejobs.Event) (record Record, ok bool, err error) {
+	if !matches(r.watch.subject, e.Subject) {
 		return Record{}, false, nil
 	}
-	s := scope{event: bodies.New(body), wild: wildcards(r.watch.subject, subject)}
+	if e, err = openEvent(e); err != nil {
+		return Record{}, false, err
+	}
+	s := scope{event: bodies.New(e.Data), wild: wildcards(r.watch.subject, e.Subject)}
 	if ok, err := r.watch.holds(s); !ok || err != nil {
 		return Record{}, false, wrapErr("if", err)
 	}
@@ -81,7 +85,7 @@ func (r *RecordReader) Read(subject string, body json.RawMessage) (record Record
 		}
 		record.Query = append(record.Query, text)
 	}
-	record.Found, err = r.foundIn(s, body)
+	record.Found, err = r.foundIn(s, e.Data)
 	return record, err == nil, wrapErr("found", err)
 }
 

@@ -21,7 +21,7 @@ import (
 func newReplayCmd(io *cli) *cobra.Command {
 	v := &replayRun{io: io}
 	cmd := &cobra.Command{
-		Use: "replay -f RULES --events FILE|-", Short: "Run rules over past events and show the alerts they would have raised",
+		Use: "replay -f RULES --events FILE|- | --stream NAME", Short: "Run rules over past events and show the alerts they would have raised",
 		Long: `Runs rules over past events in virtual time, without a node, and prints each alert and a table of
 the rules: jobs, outcomes, alerts by step, and quantiles of the time from the start of a job to its
 resolution. The rules count as saved at --since. Jobs that are pending after the last event, or at --until, stay so.
@@ -30,12 +30,14 @@ The same input gives the same output.
 Input is JSON lines, {"subject": "orders.created", "time": "2026-01-31T10:00:00Z", "data": {"id": "1"}},
 or CloudEvents in JSON, whose type is the subject. With --column it is a CSV table with a header: a row
 becomes an event for each mapped column with a time. The body has the columns of the row as texts,
-without mapped times later than the event.
+without mapped times later than the event. With --stream it is a stream of JetStream, from --since on up to
+the last message at the start; messages have the times at which the stream stored them. It is only read.
 
 --lookups answers the lookups of rules: a file with past answers of each source, or the events that
 contain them. Rules with another lookup, or with a handler, are refused.`,
 		Example: `  deadman replay -f order-unshipped.yaml --events orders.jsonl
   deadman replay -f rules/ --events orders.csv --column orders.created=purchased_at --column orders.shipped=shipped_at
+  deadman replay -f rules/ --stream DEADMAN_EVENTS --since -7d
   zcat events.jsonl.gz | deadman replay -f rules/ --events - -o json`,
 		Args: exactly(), Annotations: map[string]string{csvOutput: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context()) },
@@ -47,10 +49,12 @@ contain them. Rules with another lookup, or with a handler, are refused.`,
 	textFlagVar(flags, &v.zone, "zone", "zone", "UTC", "time zone of CSV times without an offset")
 	textFlagVar(flags, &v.since, "since", "time", "", "start of the replay; earlier events are left out (default: the first event)")
 	textFlagVar(flags, &v.until, "until", "time", "", "end of the replay; later events are left out (default: the last event)")
-	textFlagVar(flags, &v.disorder, "max-disorder", "duration", "1m", "how much older than an earlier line a JSON line may be")
+	textFlagVar(flags, &v.disorder, "max-disorder", "duration", "1m", "how much older than an earlier one a JSON line or a message may be")
 	textFlagVar(flags, &v.report, "report", "file", "", "write a page of HTML with the alerts over time and the time that jobs took, beside the steps")
 	flags.BoolVar(&v.summary, "summary", false, "print the table of the rules only")
 	textFlagVar(flags, &v.lookups, "lookups", "file", "", "file with the past answers of sources to the lookups of rules")
+	textFlagVar(flags, &v.stream.name, "stream", "name", "", "stream of JetStream with the events, instead of --events")
+	v.stream.addFlags(flags)
 	addCalendars(cmd, &v.calendars)
 	complete(cmd, "file", completeFiles(ruleEndings...))
 	complete(cmd, "report", completeFiles("html"))
@@ -69,6 +73,7 @@ type replayRun struct {
 	disorder       string
 	calendars      string
 	lookups        string
+	stream         streamInput
 	report         string
 	summary        bool
 
@@ -82,8 +87,10 @@ func (v *replayRun) run(ctx context.Context) (err error) {
 	switch {
 	case len(v.files) == 0:
 		return usage("replay requires rules; name their file or folder with -f")
-	case v.events == "":
-		return usage("replay requires events; name their file with --events, or - for standard input")
+	case v.events == "" && v.stream.name == "":
+		return usage("replay requires events; name their file with --events, - for standard input, or a stream with --stream")
+	case v.events != "" && v.stream.name != "", v.stream.name != "" && len(v.columns) > 0:
+		return usage("--stream excludes --events and --column; keep one input")
 	}
 	if v.from, err = v.io.instantFlag("since", v.since, v.io.now()); err != nil {
 		return err
@@ -94,15 +101,11 @@ func (v *replayRun) run(ctx context.Context) (err error) {
 	if !v.to.IsZero() && v.to.Before(v.from) {
 		return usage("--until %s is before --since %s", v.io.exact(v.to), v.io.exact(v.from))
 	}
-	file, err := v.open()
+	events, done, err := v.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	events, err := v.reader(file)
-	if err != nil {
-		return err
-	}
+	defer done()
 	out := bufio.NewWriter(v.io.out)
 	v.output = newReplayOutput(v.io, out, v.summary)
 	s, err := v.play(ctx, events)
@@ -133,16 +136,33 @@ func (v *replayRun) writeReport(s *replay.Summary) error {
 	return errors.Join(s.WriteReport(file), file.Close())
 }
 
-// open opens the file of the events.
-func (v *replayRun) open() (io.ReadCloser, error) {
-	if v.events == standardInput {
-		return io.NopCloser(v.io.in), nil
+// open opens the events. The caller calls done.
+func (v *replayRun) open(ctx context.Context) (events replay.Reader, done func(), err error) {
+	if v.stream.name != "" {
+		bound, err := v.bound()
+		if err != nil {
+			return nil, nil, err
+		}
+		messages, done, err := v.stream.open(ctx, v.io, v.from, v.to)
+		return replay.NewSorted(messages, bound), done, err
 	}
-	file, err := os.Open(v.events)
+	file := io.NopCloser(v.io.in)
+	if v.events != standardInput {
+		if file, err = os.Open(v.events); err != nil {
+			return nil, nil, usageError{err}
+		}
+	}
+	events, err = v.reader(file)
+	return events, func() { file.Close() }, err
+}
+
+// bound returns how much older than an earlier event an event may be.
+func (v *replayRun) bound() (time.Duration, error) {
+	bound, err := document.ParseDuration(v.disorder)
 	if err != nil {
-		return nil, usageError{err}
+		return 0, usage("--max-disorder: %w", err)
 	}
-	return file, nil
+	return time.Duration(bound), nil
 }
 
 // reader returns a reader of the events: of a CSV table if columns are mapped, otherwise of JSON lines.
@@ -151,11 +171,8 @@ func (v *replayRun) reader(from io.Reader) (replay.Reader, error) {
 		if strings.HasSuffix(v.events, ".csv") {
 			return nil, usage("%s is a CSV table; map its columns with times to subjects, as in --column orders.created=created_at", v.events)
 		}
-		bound, err := document.ParseDuration(v.disorder)
-		if err != nil {
-			return nil, usage("--max-disorder: %w", err)
-		}
-		return replay.NewSorted(replay.NewJSONLines(from), time.Duration(bound)), nil
+		bound, err := v.bound()
+		return replay.NewSorted(replay.NewJSONLines(from), bound), err
 	}
 	zone, err := time.LoadLocation(v.zone)
 	if err != nil {
@@ -254,6 +271,9 @@ func (v *replayRun) play(ctx context.Context, events replay.Reader) (*replay.Sum
 // finish plays up to the end of the range, or of the last event.
 func (v *replayRun) finish(ctx context.Context, last time.Time) (*replay.Summary, error) {
 	if v.replay == nil {
+		if v.stream.name != "" {
+			return nil, v.stream.noneWithin(v.io, v.from, v.to)
+		}
 		if last.IsZero() {
 			return nil, usage("%s has no events", v.events)
 		}

@@ -25,16 +25,24 @@ type Bus struct {
 // ErrUntrusted if no trusted encrypted connection is possible, and ErrDenied if the broker's user lacks a permission.
 // An established connection reconnects forever, with the current content of the files.
 func Connect(ctx context.Context, o Options) (*Bus, error) {
-	conn, err := dial(o)
+	b, err := Dial(o)
 	if err != nil {
 		return nil, err
 	}
-	b := newBus(conn)
 	if _, err := b.AlertsStream.ensure(ctx); err != nil {
 		b.Close()
 		return nil, err
 	}
 	return b, nil
+}
+
+// Dial connects to the broker without creating anything there. Its errors are those of Connect.
+func Dial(o Options) (*Bus, error) {
+	conn, err := dial(o)
+	if err != nil {
+		return nil, err
+	}
+	return newBus(conn), nil
 }
 
 // newBus assembles the parts over a connection.

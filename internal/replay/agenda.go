@@ -154,7 +154,7 @@ func (r *Replay) tick(e *entry) error {
 		return err
 	}
 	if due.Emit != nil {
-		return r.match(Event{due.Emit.Subject, e.at, due.Emit.Data})
+		return r.match(Event{Subject: due.Emit.Subject, Time: e.at, Data: due.Emit.Data})
 	}
 	return nil
 }

@@ -14,6 +14,9 @@ type Event struct {
 	Subject string          `json:"subject"`
 	Time    time.Time       `json:"time"`
 	Data    json.RawMessage `json:"data"`
+
+	Header map[string][]string `json:"-"` // of a message; nil: none
+	Seq    uint64              `json:"-"` // in the stream; 0: the place in the input
 }
 
 // Reader reads events.

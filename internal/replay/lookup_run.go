@@ -57,15 +57,15 @@ func (l *lookupRun) Names() (names []string) {
 }
 
 // observe takes the records in an event. refuse receives the error of a mapping.
-func (l *lookupRun) observe(e Event, refuse func(reason string)) {
+func (l *lookupRun) observe(e futurejobs.Event, refuse func(reason string)) {
 	for _, s := range l.sources {
 		for _, reader := range s.readers {
-			record, ok, err := reader.Read(e.Subject, e.Data)
+			record, ok, err := reader.Read(e)
 			switch {
 			case err != nil:
 				refuse(fmt.Sprintf("no answer of source %s: %v", s.name, err))
 			case ok:
-				s.seen[newLookupMatch(record.Key, record.Query)] = lookupAnswer{e.Time, checks.Finding{Value: record.Found}}
+				s.seen[newLookupMatch(record.Key, record.Query)] = lookupAnswer{e.At, checks.Finding{Value: record.Found}}
 			}
 		}
 	}

@@ -3,6 +3,7 @@
 package replay
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -130,9 +131,9 @@ func (r *Replay) Finish(ctx context.Context, until time.Time) (*Summary, error) 
 // match matches an event against the rules and applies its effects.
 func (r *Replay) match(e Event) error {
 	r.now = e.Time
-	r.seq++
-	stored := futurejobs.Event{Stream: stream, Subject: e.Subject, Seq: r.seq, At: e.Time, Data: e.Data}
-	r.lookups.observe(e, func(reason string) { r.summary.refused(stored, "", reason) })
+	r.seq = cmp.Or(e.Seq, r.seq+1)
+	stored := futurejobs.Event{Stream: stream, Subject: e.Subject, Seq: r.seq, At: e.Time, Header: e.Header, Data: e.Data}
+	r.lookups.observe(stored, func(reason string) { r.summary.refused(stored, "", reason) })
 	effects, refusals := r.catalog.Match(stored)
 	for _, refused := range refusals {
 		r.summary.refused(stored, refused.Rule, refused.Reason)

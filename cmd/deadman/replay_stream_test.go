@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+// storedOrders is a broker with a stream of the events of orders: of ten orders, the first five are shipped.
+func storedOrders(t *testing.T) (url string, js jetstream.JetStream) {
+	t.Helper()
+	o := bustest.Options(t)
+	o.Users = []*natsserver.User{{Username: "ada", Password: "secret"}, {Username: "bob", Password: "secret", Permissions: &natsserver.Permissions{
+		Publish: &natsserver.SubjectPermission{Allow: []string{"$JS.API.STREAM.INFO.*"}},
+	}}}
+	broker := bustest.Serve(t, o)
+	js = bustest.JetStream(t, bustest.As(broker, "ada"))
+	for _, cfg := range []jetstream.StreamConfig{{Name: "ORDERS", Subjects: []string{"orders.>"}}, {Name: "EMPTY", Subjects: []string{"none"}}} {
+		if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish := func(subject string, id int) {
+		m := &nats.Msg{Subject: subject, Data: fmt.Appendf(nil, `{"id": "%d"}`, id)}
+		if subject == "orders.shipped" {
+			m.Header = nats.Header{"Content-Type": {"application/cloudevents+json"}}
+			m.Data = fmt.Appendf(nil, `{"specversion": "1.0", "type": "x", "source": "shop", "id": "s%d", "data": %s}`, id, m.Data)
+		}
+		if _, err := js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10 {
+		publish("orders.created", i)
+		publish("orders.ignored", i)
+		if i < 5 {
+			publish("orders.shipped", i)
+		}
+	}
+	return bustest.As(broker, "ada"), js
+}
+
+// A stream is played up to its last message at the start, and no consumer is left there.
+func TestReplayStream(t *testing.T) {
+	t.Parallel()
+	url, js := storedOrders(t)
+	rule := writeFile(t, t.TempDir(), "rule.yaml", replayedRule)
+	replayStream := func(args ...string) result {
+		t.Helper()
+		return runInProcess(t, "", []string{"DEADMAN_NATS_URL=" + url}, append([]string{"replay", "-f", rule, "--summary"}, args...)...)
+	}
+	later := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
+	got := replayStream("--stream", "ORDERS", "--since", "-7d", "--until", later)
+	got.check(t, nil, 0, "25 events from", "order-unshipped  10    5        0     0      5", "late 5")
+	stream, err := js.Stream(t.Context(), "ORDERS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := stream.Info(t.Context()); err != nil || info.State.Consumers != 0 {
+		t.Errorf("the stream has %d consumers, %v", info.State.Consumers, err)
+	}
+	if _, err := js.Stream(t.Context(), bus.AlertsStream); err == nil {
+		t.Error("the replay created a stream")
+	}
+	asBob, asEve := strings.Replace(url, "ada", "bob", 1), strings.Replace(url, "ada", "eve", 1)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--stream", "ORDERS", "--since", "2020-01-01", "--until", "2020-01-02"}, 2, "stream ORDERS has no messages since 2020-01-01 00:00:00 UTC until 2020-01-02 00:00:00 UTC; its first message is of "},
+		{[]string{"--stream", "ORDERS", "--since", later}, 2, "stream ORDERS has no messages since "},
+		{[]string{"--stream", "EMPTY"}, 2, "stream EMPTY is empty"},
+		{[]string{"--stream", "NONE"}, 2, "there is no stream NONE"},
+		{[]string{"--stream", "ORDERS", "--events", "-"}, 2, "--stream excludes --events"},
+		{[]string{"--stream", "ORDERS", "--nats-url", asEve}, 1, "DEADMAN_NATS_CREDS"},
+		{[]string{"--stream", "ORDERS", "--nats-url", asBob}, 1, "$JS.API.CONSUMER.CREATE.ORDERS"},
+		{[]string{"--stream", "ORDERS", "--nats-url", "nats://127.0.0.1:1"}, 1, "connect"},
+		{[]string{"--stream", "ORDERS", "--nats-creds", "none", "--nats-url", "nats://127.0.0.1:1"}, 1, "none"},
+	} {
+		replayStream(c.args...).check(t, c.args, c.code, c.want)
+	}
+	runInProcess(t, "", nil, "replay", "-f", rule, "--stream", "ORDERS").check(t, nil, 2, "name it with --nats-url or DEADMAN_NATS_URL")
+}
+
+// The stream of a node's own events is replayed to the alerts that the node raised, with the same ids.
+func TestReplayStreamOfNode(t *testing.T) {
+	t.Parallel()
+	node := newInProcessNode(t)
+	rule := writeFile(t, t.TempDir(), "rule.yaml", strings.Replace(replayedRule, "after: 3h", "after: 2s", 1)+"slot: 1s\n")
+	node.mustRun("rule", "apply", rule)
+	for i := range 4 {
+		node.mustRun("event", "send", "orders.created", fmt.Sprintf(`{"id": "%d"}`, i))
+	}
+	node.mustRun("event", "send", "orders.shipped", `{"id": "0"}`)
+	type alert struct{ ID, Key, Step, Status, Text string }
+	var raised []alert
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for raised = nil; len(raised) < 3; time.Sleep(200 * time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatalf("the node raised %v", raised)
+		}
+		raised = readJSON[struct{ Items []alert }](node, "alert", "list").Items
+	}
+	node.mustRun("event", "send", "orders.shipped", `{"id": "1"}`)
+	for len(raised) < 4 && ctx.Err() == nil {
+		raised = readJSON[struct{ Items []alert }](node, "alert", "list").Items
+	}
+	secret, err := os.ReadFile(filepath.Join(node.dir, bus.UsersDir, bus.UserAdmin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := strings.Replace(node.at.NATS, "://", "://"+bus.UserAdmin+":"+strings.TrimSpace(string(secret))+"@", 1)
+	replayed := readJSON[struct{ Alerts []alert }](node, "replay", "-f", rule, "--stream", bus.EventsStream, "--nats-url", url).Alerts
+	byID := func(all []alert) map[string]alert {
+		found := make(map[string]alert)
+		for _, a := range all {
+			found[a.ID] = a
+		}
+		return found
+	}
+	if diff := cmp.Diff(byID(raised), byID(replayed)); diff != "" || len(raised) != 4 {
+		t.Errorf("%d alerts (-node +replay):\n%s", len(raised), diff)
+	}
+}
