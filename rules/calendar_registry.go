@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
@@ -27,12 +25,10 @@ var (
 )
 
 // CalendarRegistry reads and changes calendars. Its changes are in force once the nodes' catalogs are refreshed, within
-// about a second; the checks of pending jobs follow once Reschedule has run. It is safe for concurrent use.
+// about a second; the checks of pending jobs follow once a Rescheduler has run. It is safe for concurrent use.
 type CalendarRegistry struct {
 	Store   CalendarStore
 	Catalog *Catalog
-	Jobs    Jobs
-	Log     *slog.Logger
 }
 
 // ListedCalendar is a calendar as users see it, at its newest version.
@@ -211,58 +207,4 @@ func pointerOf(field string) string {
 		return ""
 	}
 	return "/" + fieldPointers.Replace(field)
-}
-
-// Reschedule determines the next checks of pending jobs again after changes of calendars, and forgets calendars that were
-// deleted long ago and that no rule uses. It returns the number of jobs whose next check moved. The calendar that changed first
-// comes first, and the failure of one does not stop the others. It can be repeated after an error.
-func (r *CalendarRegistry) Reschedule(ctx context.Context, now time.Time) (moved int, err error) {
-	changed, err := r.Store.ChangedCalendars(ctx)
-	if err != nil {
-		return 0, err
-	}
-	var failed []error
-	for _, c := range changed {
-		if err := r.Catalog.Refresh(ctx); err != nil {
-			return moved, errors.Join(append(failed, err)...)
-		}
-		e := r.Catalog.current.Load()
-		users := e.calendarUsers(c.Name, true)
-		var err error
-		if !c.DeletedAt.IsZero() && len(users) == 0 && c.DeletedAt.Before(now.AddDate(0, 0, -KeptCalendarDays)) {
-			err = r.Store.ForgetCalendar(ctx, c.Name)
-		} else if !c.Rescheduled {
-			var n int
-			n, err = r.reschedule(ctx, e, c, users)
-			moved += n
-		}
-		failed = append(failed, err)
-	}
-	return moved, errors.Join(failed...)
-}
-
-// reschedule determines the next checks of the pending jobs of rules again that use a calendar.
-func (r *CalendarRegistry) reschedule(ctx context.Context, e *snapshot, c CalendarVersion, users []string) (moved int, err error) {
-	for _, name := range users {
-		rule := e.names[name].versions[0].saved.RuleID
-		n, err := pendingJobs{r.Jobs, r.Catalog, rule}.each(ctx, "", func(j futurejobs.Job) (futurejobs.Effect, bool) {
-			v, err := r.Catalog.version(ctx, r.Catalog.current.Load(), id{rule, j.Version})
-			if err != nil || !slices.Contains(v.document.CalendarNames(), c.Name) {
-				return futurejobs.Effect{}, false // a check of the job reports the error
-			}
-			compiled, err := v.compiled()
-			if err != nil {
-				return futurejobs.Effect{}, false // likewise
-			}
-			return futurejobs.Effect{Rule: &compiled.engine, Ref: j.Ref, Action: futurejobs.Reschedule{Next: compiled.nextOf}}, true
-		})
-		moved += n
-		if err != nil {
-			return moved, wrapErr("reschedule the jobs of rule "+name, err)
-		}
-	}
-	if moved > 0 && r.Log != nil {
-		r.Log.Info("a calendar changed, and checks of pending jobs moved", "calendar", c.Name, "version", c.Version, "jobs", moved)
-	}
-	return moved, r.Store.MarkRescheduled(ctx, c.Name, c.Version)
 }

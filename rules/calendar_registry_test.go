@@ -18,15 +18,20 @@ import (
 // calendarTest is a database of two nodes.
 type calendarTest struct {
 	*testing.T
-	store      *store.Store
-	registry   *rules.CalendarRegistry // of the first node
-	one, other *rules.Catalog
+	store       *store.Store
+	registry    *rules.CalendarRegistry // of the first node
+	rescheduler *rules.Rescheduler      // likewise
+	one, other  *rules.Catalog
 }
 
 func newCalendarTest(t *testing.T) *calendarTest {
 	s := openStore(t)
 	w := &calendarTest{T: t, store: s, one: newCatalog(t, s), other: newCatalog(t, s)}
-	w.registry = &rules.CalendarRegistry{Store: s, Catalog: w.one, Jobs: s, Log: discardLog()}
+	w.registry = &rules.CalendarRegistry{Store: s, Catalog: w.one}
+	w.rescheduler = &rules.Rescheduler{
+		Store: s, Catalog: w.one, Jobs: s, Log: discardLog(), Turn: func() func() bool { return func() bool { return true } }, Active: func() bool { return true },
+		TenantOf: func(rule string) string { tenant, _, _ := strings.Cut(rule, "-"); return tenant },
+	}
 	return w
 }
 
@@ -115,7 +120,7 @@ func TestPendingJobsFollowCalendar(t *testing.T) {
 	}
 	reschedule := func(want int) {
 		t.Helper()
-		if n, err := w.registry.Reschedule(t.Context(), now); err != nil || n != want {
+		if n, err := w.rescheduler.Run(t.Context(), now); err != nil || n != want {
 			t.Errorf("%d jobs moved, want %d: %v", n, want, err)
 		}
 	}
@@ -161,7 +166,7 @@ func TestDeletedCalendar(t *testing.T) {
 		t.Errorf("a rule with a deleted calendar: %v", err)
 	}
 	for _, days := range []int{0, rules.KeptCalendarDays + 1} {
-		if _, err := w.registry.Reschedule(t.Context(), time.Now().AddDate(0, 0, days)); err != nil {
+		if _, err := w.rescheduler.Run(t.Context(), time.Now().AddDate(0, 0, days)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.registry.Versions(t.Context(), "office"); err != nil {
@@ -180,7 +185,7 @@ func TestCalendarOfFile(t *testing.T) {
 	}
 	c := rules.NewCatalog(w.store, shards)
 	c.Calendars = file
-	r := &rules.CalendarRegistry{Store: w.store, Catalog: c, Jobs: w.store}
+	r := &rules.CalendarRegistry{Store: w.store, Catalog: c}
 	got, err := r.Get(t.Context(), "office")
 	if err != nil || !got.IsOfFile() || got.Calendar.Zone().String() != "Asia/Tokyo" {
 		t.Errorf("%+v %v", got, err)

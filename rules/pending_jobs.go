@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -16,41 +17,47 @@ type pendingJobs struct {
 	jobs    Jobs
 	catalog *Catalog
 	ruleID  int32
+	after   futurejobs.Ref // the last job of the page before
+	most    int            // jobs of a page; 0: pageMost
 }
 
-// each applies an effect to the pending jobs of a rule. If the database takes too long, the page is halved, down to one
-// job.
+// each applies an effect to the pending jobs of a rule.
 func (p pendingJobs) each(ctx context.Context, action string, effect func(futurejobs.Job) (futurejobs.Effect, bool)) (n int, err error) {
-	var after futurejobs.Ref
-	most := pageMost
 	for {
-		b := futurejobs.EffectBatch{RuleSet: p.catalog.Revision(), AuditAction: action}
-		jobs, err := p.jobs.JobsOf(ctx, p.ruleID, after, most)
-		if err != nil || len(jobs) == 0 {
+		changed, isLast, err := p.page(ctx, action, effect)
+		n += changed
+		if err != nil || isLast {
 			return n, err
 		}
-		for _, j := range jobs {
-			if e, wanted := effect(j); wanted {
-				b.Effects = append(b.Effects, e)
-			}
-		}
-		applied, err := p.jobs.Apply(ctx, b)
-		if errors.Is(err, futurejobs.ErrRulesChanged) {
-			if err := p.catalog.Refresh(ctx); err != nil {
-				return n, err
-			}
-			continue
-		}
-		if errors.Is(err, futurejobs.ErrTooSlow) && len(jobs) > 1 {
-			most = len(jobs) / 2
-			continue
-		}
-		if err != nil {
-			return n, err
-		}
-		n += applied.Ended + applied.Changed
-		after = jobs[len(jobs)-1].Ref
 	}
+}
+
+// page applies an effect to the next page of the pending jobs of a rule. If the database takes too long, the page is halved,
+// down to one job. If the rule changed meanwhile, the page changes nothing, and is the next one again.
+func (p *pendingJobs) page(ctx context.Context, action string, effect func(futurejobs.Job) (futurejobs.Effect, bool)) (n int, isLast bool, err error) {
+	b := futurejobs.EffectBatch{RuleSet: p.catalog.Revision(), AuditAction: action}
+	jobs, err := p.jobs.JobsOf(ctx, p.ruleID, p.after, cmp.Or(p.most, pageMost))
+	if err != nil || len(jobs) == 0 {
+		return 0, true, err
+	}
+	for _, j := range jobs {
+		if e, wanted := effect(j); wanted {
+			b.Effects = append(b.Effects, e)
+		}
+	}
+	applied, err := p.jobs.Apply(ctx, b)
+	if errors.Is(err, futurejobs.ErrRulesChanged) {
+		return 0, false, p.catalog.Refresh(ctx)
+	}
+	if errors.Is(err, futurejobs.ErrTooSlow) && len(jobs) > 1 {
+		p.most = len(jobs) / 2
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	p.after = jobs[len(jobs)-1].Ref
+	return applied.Ended + applied.Changed, false, nil
 }
 
 // Jobs accesses the pending jobs of rules, and the cursors of streams.

@@ -49,7 +49,9 @@ type Registry struct {
 }
 
 // pending returns the pending jobs of a rule.
-func (r *Registry) pending(ruleID int32) pendingJobs { return pendingJobs{r.Jobs, r.Catalog, ruleID} }
+func (r *Registry) pending(ruleID int32) pendingJobs {
+	return pendingJobs{jobs: r.Jobs, catalog: r.Catalog, ruleID: ruleID}
+}
 
 // outside returns the environment of the rules.
 func (r *Registry) outside() environment {

@@ -28,26 +28,29 @@ const versionsEvery = 10 * time.Minute
 // outcomesBudget bounds the count of outcomes to a twentieth of the time.
 const outcomesBudget = maintenanceInterval / 20
 
+// calendarTurn is the time for which jobs of a tenant follow changed calendars before those of the next tenant do.
+const calendarTurn = 200 * time.Millisecond
+
 // maintenanceShard is the shard of the maintenance node: its holder does the maintenance.
 const maintenanceShard = 0
 
 // maintenance prunes rows by retention, creates the jobs of expected heartbeat keys, and ends the jobs of deleted
 // rules.
 type maintenance struct {
-	store     *store.Store
-	rules     *rules.Registry
-	calendars *rules.CalendarRegistry
-	wake      chan struct{} // signalled after rule changes
-	followers chan struct{} // likewise, for FollowCalendars
-	owner     *futurejobs.Owner
-	keep      store.Retention
-	noteAlert func(alerts.Alert, bool, error) error
-	count     func(what string, n int64) // counts rows removed by caps
-	letters   int64                      // number of dead letters that raises an alert
-	now       func() time.Time           // the database's time
-	tenant    func(rule string) string   // tenant of a rule; empty: none
-	crowded   func(rule string) bool     // the tenant of a rule has little room for versions
-	log       *slog.Logger
+	store       *store.Store
+	rules       *rules.Registry
+	wake        chan struct{} // signalled after rule changes
+	followers   chan struct{} // likewise, for FollowCalendars
+	owner       *futurejobs.Owner
+	rescheduler *rules.Rescheduler
+	keep        store.Retention
+	noteAlert   func(alerts.Alert, bool, error) error
+	count       func(what string, n int64) // counts rows removed by caps
+	letters     int64                      // number of dead letters that raises an alert
+	now         func() time.Time           // the database's time
+	tenant      func(rule string) string   // tenant of a rule; empty: none
+	crowded     func(rule string) bool     // the tenant of a rule has little room for versions
+	log         *slog.Logger
 
 	results    map[string]*periodic.Status // by part of a step; used by Run alone
 	versionsAt time.Time                   // last pruning of rule versions; used by Run alone
@@ -71,9 +74,15 @@ func (u *maintenance) Run(ctx context.Context) error { return u.repeat(ctx, u.wa
 func (u *maintenance) FollowCalendars(ctx context.Context) error {
 	result := periodic.NewStatus(u.log, slog.LevelError, "rescheduling by calendars")
 	return u.repeat(ctx, u.followers, func(ctx context.Context) {
-		_, err := u.calendars.Reschedule(ctx, u.now())
+		_, err := u.rescheduler.Run(ctx, u.now())
 		result.Set(ctx, err, "again_in", maintenanceInterval)
 	})
+}
+
+// beginCalendarTurn begins a turn of calendarTurn, and returns whether it is over.
+func beginCalendarTurn() func() bool {
+	end := time.Now().Add(calendarTurn)
+	return func() bool { return time.Now().After(end) }
 }
 
 // repeat does a round at each signal and interval until ctx ends, while this node holds the maintenance shard.

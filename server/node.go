@@ -211,9 +211,12 @@ func (n *node) wireInputs() {
 // wireMonitors creates the components that observe the node, the database and the broker.
 func (n *node) wireMonitors(self futurejobs.Node) {
 	n.rebinder = newRebinder(n.rules, n.maintains, n.log)
-	n.maintenance = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, calendars: n.calendars, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), followers: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
+	n.maintenance = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), followers: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
+	n.maintenance.rescheduler = &rules.Rescheduler{
+		Store: n.store, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Log: n.log, TenantOf: n.allowances.Tenant, Turn: beginCalendarTurn, Active: func() bool { return n.owner.Holds(maintenanceShard) },
+	}
 	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
 	n.overdue = &overdue{store: n.store, catalog: n.catalog, now: n.clock.Now, after: n.overdueAfter}
 	n.stallDetector = &stallDetector{
@@ -312,7 +315,7 @@ func (n *node) openRules(ctx context.Context) error {
 		},
 	}
 	n.handlerDirectory.rules = n.rules
-	n.calendars = &rules.CalendarRegistry{Store: n.store, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Log: n.log}
+	n.calendars = &rules.CalendarRegistry{Store: n.store, Catalog: n.catalog}
 	if err := applyRules(ctx, n.Rules, n.rules, n.log); err != nil {
 		return err
 	}
