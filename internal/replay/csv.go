@@ -31,7 +31,8 @@ type csvEvent struct {
 
 // NewCSV reads a table. zone is that of times without an offset.
 func NewCSV(from io.Reader, columns []TimeColumn, zone *time.Location) (*CSV, error) {
-	rows := csv.NewReader(from)
+	bounded := &boundedReader{from: from}
+	rows := csv.NewReader(bounded)
 	rows.ReuseRecord = true
 	header, err := rows.Read()
 	if errors.Is(err, io.EOF) {
@@ -50,6 +51,7 @@ func NewCSV(from io.Reader, columns []TimeColumn, zone *time.Location) (*CSV, er
 	}
 	all := &CSV{}
 	for {
+		bounded.read = 0
 		row, err := rows.Read()
 		if errors.Is(err, io.EOF) {
 			break
@@ -68,6 +70,24 @@ func NewCSV(from io.Reader, columns []TimeColumn, zone *time.Location) (*CSV, er
 	}
 	slices.SortStableFunc(all.events, func(a, b csvEvent) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.line, b.line)) })
 	return all, nil
+}
+
+// maxRow bounds a row: it becomes a body, which has the names of the columns, too.
+const maxRow = 4 << 20
+
+// boundedReader bounds the bytes that are read for one row. A quote that is not closed would be a row of all that follows.
+type boundedReader struct {
+	from io.Reader
+	read int // since the row before
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.read > maxRow {
+		return 0, fmt.Errorf("a row has more than %d bytes; is a quote not closed?", maxRow)
+	}
+	n, err := b.from.Read(p)
+	b.read += n
+	return n, err
 }
 
 // Next implements Reader.
