@@ -143,6 +143,29 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
+// BenchmarkUnpublished polls an outbox without alerts, as each node does several times a second.
+func BenchmarkUnpublished(b *testing.B) {
+	for _, shards := range []int{64, store.MaxShards} {
+		for name, o := range map[string]store.Options{
+			"sqlite":   {Shards: shards, DataDir: storetest.DataDir(b)},
+			"postgres": {Shards: shards, DatabaseURL: storetest.Postgres(b)},
+		} {
+			b.Run(fmt.Sprintf("%s/%d", name, shards), func(b *testing.B) {
+				s := open(b, o)
+				all := make([]int16, shards)
+				for i := range all {
+					all[i] = int16(i)
+				}
+				for b.Loop() {
+					if waiting, err := s.Unpublished(b.Context(), all, 100, nil); err != nil || len(waiting) != 0 {
+						b.Fatalf("%d alerts: %v", len(waiting), err)
+					}
+				}
+			})
+		}
+	}
+}
+
 func stores(testing.TB) map[string]func(testing.TB) *store.Store {
 	return map[string]func(testing.TB) *store.Store{
 		"sqlite":   func(tb testing.TB) *store.Store { return open(tb, store.Options{DataDir: storetest.DataDir(tb)}) },

@@ -115,7 +115,13 @@ func (s *database) outbox() alertQueue {
 		columns: `shard, id, at, first_id, again, i`,
 		order:   `at, first_id, i`,
 		first:   `shard, after_id AS id, since_at AS at, after_id AS first_id, 0 AS again, -1 AS i FROM republication`,
+		lateral: !s.alone,
 	}
+}
+
+// unrouted returns the queue of alerts that are not routed to channels.
+func (s *database) unrouted() alertQueue {
+	return alertQueue{rows: `alert_news`, columns: `shard, id`, order: `id`, lateral: !s.alone}
 }
 
 // unpublished returns the columns that show if an alert a is still in the outbox, and if it is withheld. It scans the

@@ -11,19 +11,25 @@ type alertQueue struct {
 	columns string // of rows, to be selected
 	order   string // of the rows of a shard, oldest first
 	first   string // an entry before all others of a shard, as columns FROM a table; empty: none
+	lateral bool   // the database has LATERAL
 }
-
-// unroutedQueue is the queue of alerts that have not been routed to channels.
-var unroutedQueue = alertQueue{rows: `alert_news`, columns: `shard, id`, order: `id`}
 
 // next returns the statement for the next alerts of a queue, oldest first within a shard. Shards take turns, so a long
 // queue of one does not hold up the others.
 func (q alertQueue) next(shards []int16, limit int, except string) string {
 	limitSQL := ` LIMIT ` + strconv.Itoa(limit)
-	turns := make([]string, 0, len(shards)+1)
-	for _, shard := range shards {
-		turns = append(turns, `SELECT * FROM (SELECT row_number() OVER (ORDER BY `+q.order+`) AS turn, `+q.columns+`
-	FROM `+q.rows+` AS q WHERE shard = `+itoa(shard)+except+` ORDER BY `+q.order+limitSQL+`) AS s`+itoa(shard))
+	turnsOf := func(shard string) string {
+		return `(SELECT row_number() OVER (ORDER BY ` + q.order + `) AS turn, ` + q.columns + `
+	FROM ` + q.rows + ` AS q WHERE q.shard = ` + shard + except + ` ORDER BY ` + q.order + limitSQL + `) AS s`
+	}
+	var turns []string
+	if q.lateral {
+		// One subquery for all shards: a thousand of them take Postgres 0.4 s to plan.
+		turns = append(turns, `SELECT s.* FROM unnest('{`+strings.Trim(inList(shards), `()`)+`}'::smallint[]) AS own (shard) CROSS JOIN LATERAL `+turnsOf(`own.shard`))
+	} else {
+		for _, shard := range shards {
+			turns = append(turns, `SELECT * FROM `+turnsOf(itoa(shard)))
+		}
 	}
 	if q.first != "" {
 		turns = append(turns, `SELECT 0 AS turn, `+q.first+` WHERE shard IN `+inList(shards))

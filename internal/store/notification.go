@@ -55,7 +55,7 @@ func (s *NotificationStore) Notifying(ctx context.Context) (on bool, err error) 
 // UnroutedAlerts returns up to limit alerts that are not routed yet, oldest first within a shard.
 func (s *NotificationStore) UnroutedAlerts(ctx context.Context, limit int) ([]alerts.Alert, error) {
 	found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
-FROM (`+unroutedQueue.next(s.allShards(), limit, "")+`) AS o
+FROM (`+s.unrouted().next(s.allShards(), limit, "")+`) AS o
 JOIN alert a ON a.shard = o.shard AND a.id = o.id
 JOIN rule r ON r.id = a.rule_id
 ORDER BY a.shard, a.id`)
