@@ -199,8 +199,14 @@ func (w *tenants) jobsAreCounted(t *testing.T) {
 		w.publish(http.StatusAccepted, "acme.hold", fmt.Sprintf(`{"id": "over%d"}`, i), w.acme...)
 	}
 	w.publish(http.StatusAccepted, "acme.hold", `{"id": "h0"}`, w.acme...) // already pending: nothing to refuse
+	var letters []letter
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%d dead letters, jobs of acme: %+v, jobs before: %d, over0 is held: %v", len(letters), w.usage("acme-", "jobs", w.acme), len(jobs.Items), held("over0"))
+		}
+	})
 	w.eventually("20 events of acme are dead letters", func() bool {
-		letters := w.deadLetters("acme-hold")
+		letters = w.deadLetters("acme-hold")
 		return len(letters) == 20 && strings.Contains(letters[0].Reason, "acme-* have all of their") && strings.Contains(letters[0].Reason, "pending jobs")
 	})
 	if held("over0") || held("over19") {

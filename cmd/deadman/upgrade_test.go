@@ -42,7 +42,7 @@ func repository(t *testing.T) string {
 // buildOlder builds the last commit with a schema one version older.
 func buildOlder(t *testing.T) string {
 	t.Helper()
-	program, err := faults.Older(t.Context(), repository(t), t.TempDir())
+	program, err := faults.Older(t.Context(), repository(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,8 @@ func buildNewer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := faults.Build(t.Context(), repository(t), filepath.Join(dir, "deadman"), "-overlay", writeFile(t, dir, "overlay.json", string(raw)))
-	if err != nil {
+	program := filepath.Join(dir, "deadman")
+	if err := faults.Build(t.Context(), repository(t), program, "-overlay", writeFile(t, dir, "overlay.json", string(raw))); err != nil {
 		t.Fatal(err)
 	}
 	return program

@@ -11,10 +11,8 @@ import (
 	"deadman/internal/faults"
 )
 
-// older builds the last commit whose schema is one version older, with failpoints.
-var older = sync.OnceValues(func() (string, error) {
-	return faults.Older(context.Background(), "../..", built, "-tags", "faultpoints")
-})
+// older builds the last commit whose schema is one version older.
+var older = sync.OnceValues(func() (string, error) { return faults.Older(context.Background(), "../..") })
 
 // drawOlder runs a node of an older version beside one of this version. One of them or both are killed. More orders are
 // played while both hold shards: otherwise the run would not test the two versions together.
