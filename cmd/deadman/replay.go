@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"deadman/internal/calendars"
 	"deadman/internal/configfile"
 	"deadman/internal/replay"
 	"deadman/rules/document"
@@ -33,11 +33,16 @@ becomes an event for each mapped column with a time. The body has the columns of
 without mapped times later than the event. With --stream it is a stream of JetStream, from --since on up to
 the last message at the start; messages have the times at which the stream stored them. It is only read.
 
+--against compares with other rules: those of a file or folder, or a rule of the node, NAME or
+NAME@VERSION. Both replay the same events; the output is which alerts come, go and move. An alert moves
+if its time, severity, status or text differs.
+
 --lookups answers the lookups of rules: a file with past answers of each source, or the events that
 contain them. Rules with another lookup, or with a handler, are refused.`,
 		Example: `  deadman replay -f order-unshipped.yaml --events orders.jsonl
   deadman replay -f rules/ --events orders.csv --column orders.created=purchased_at --column orders.shipped=shipped_at
   deadman replay -f rules/ --stream DEADMAN_EVENTS --since -7d
+  deadman replay -f draft.yaml --against order-unshipped@3 --events orders.jsonl
   zcat events.jsonl.gz | deadman replay -f rules/ --events - -o json`,
 		Args: exactly(), Annotations: map[string]string{csvOutput: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context()) },
@@ -53,6 +58,8 @@ contain them. Rules with another lookup, or with a handler, are refused.`,
 	textFlagVar(flags, &v.report, "report", "file", "", "write a page of HTML with the alerts over time and the time that jobs took, beside the steps")
 	flags.BoolVar(&v.summary, "summary", false, "print the table of the rules only")
 	textFlagVar(flags, &v.lookups, "lookups", "file", "", "file with the past answers of sources to the lookups of rules")
+	textFlagVar(flags, &v.old, "against", "file|name", "", "file or folder of rules, or NAME or NAME@VERSION of the node, to compare the alerts with")
+	addURL(flags, io)
 	textFlagVar(flags, &v.stream.name, "stream", "name", "", "stream of JetStream with the events, instead of --events")
 	v.stream.addFlags(flags)
 	addCalendars(cmd, &v.calendars)
@@ -73,12 +80,17 @@ type replayRun struct {
 	disorder       string
 	calendars      string
 	lookups        string
+	old            string // the rules to compare with
 	stream         streamInput
 	report         string
 	summary        bool
 
 	from, to time.Time // of since and until; zero: open
 	replay   *replay.Replay
+	before   *replay.Replay  // of the rules to compare with; nil: none
+	past     *replay.Summary // its summary
+	compared *replay.Comparison
+	names    []string // of all compared rules
 	output   replayOutput
 	progress progress
 }
@@ -107,7 +119,7 @@ func (v *replayRun) run(ctx context.Context) (err error) {
 	}
 	defer done()
 	out := bufio.NewWriter(v.io.out)
-	v.output = newReplayOutput(v.io, out, v.summary)
+	v.output = newReplayOutput(v.io, out, v.summary, v.old != "")
 	s, err := v.play(ctx, events)
 	if err != nil {
 		return err
@@ -121,7 +133,7 @@ func (v *replayRun) run(ctx context.Context) (err error) {
 	if err := v.writeReport(s); err != nil {
 		return err
 	}
-	return printRefusals(v.io, s)
+	return printRefusals(v.io, s, v.past)
 }
 
 // writeReport writes the report, if one is requested.
@@ -199,28 +211,41 @@ func (v *replayRun) begin(ctx context.Context, from time.Time) error {
 	if err != nil {
 		return err
 	}
-	files, err := ruleFiles(v.files)
+	documents, err := v.documents(v.files, known)
 	if err != nil {
 		return err
+	}
+	if v.replay, err = replay.New(ctx, documents, known, answers, from); err != nil {
+		return err
+	}
+	v.replay.Raise = v.output.alert
+	if v.old != "" {
+		return v.compare(ctx, from, documents, known, answers)
+	}
+	return nil
+}
+
+// documents reads the rules of files and folders.
+func (v *replayRun) documents(paths []string, known calendars.Set) ([]document.Document, error) {
+	files, err := ruleFiles(paths)
+	if err != nil {
+		return nil, err
 	}
 	all, problems, err := parseChecking(v.io, files, known, func([]byte, string) error { return nil })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(problems) > 0 {
-		return problems
+		return nil, problems
 	}
 	if used := calendarsOf(all); known == nil && len(used) > 0 {
-		return usage("the rules use the calendars %s; name their file with --calendars", strings.Join(used, ", "))
+		return nil, usage("the rules use the calendars %s; name their file with --calendars", strings.Join(used, ", "))
 	}
 	documents := make([]document.Document, len(all))
 	for i, r := range all {
 		documents[i] = r.Document
 	}
-	if v.replay, err = replay.New(ctx, documents, known, answers, from); err == nil {
-		v.replay.Raise = v.output.alert
-	}
-	return err
+	return documents, nil
 }
 
 // readLookups reads the answers of sources; nil: there is no file.
@@ -260,8 +285,10 @@ func (v *replayRun) play(ctx context.Context, events replay.Reader) (*replay.Sum
 				return nil, err
 			}
 		}
-		if err := v.replay.Event(ctx, e); err != nil {
-			return nil, fmt.Errorf("%s: %w", place, err)
+		for _, r := range v.replays() {
+			if err := r.Event(ctx, e); err != nil {
+				return nil, fmt.Errorf("%s: %w", place, err)
+			}
 		}
 		last = e.Time
 		v.progress.show(last)
@@ -284,40 +311,21 @@ func (v *replayRun) finish(ctx context.Context, last time.Time) (*replay.Summary
 	if !v.to.IsZero() {
 		last = v.to
 	}
-	return v.replay.Finish(ctx, last)
+	s, err := v.replay.Finish(ctx, last)
+	if err != nil || v.before == nil {
+		return s, err
+	}
+	if v.past, err = v.before.Finish(ctx, last); err != nil {
+		return nil, err
+	}
+	s.Against = v.compared.Result(v.names)
+	return s, nil
 }
 
-// progress shows on a terminal how far a replay has come.
-type progress struct {
-	io     *cli
-	events int64
-	began  time.Time
-	shown  time.Time
-}
-
-// progressEvery is the number of events after which the clock is read.
-const progressEvery = 1 << 12
-
-// show counts an event.
-func (p *progress) show(at time.Time) {
-	if p.events++; p.events%progressEvery != 0 || !isTerminal(p.io.err) {
-		return
+// replays returns the replays of the events.
+func (v *replayRun) replays() []*replay.Replay {
+	if v.before == nil {
+		return []*replay.Replay{v.replay}
 	}
-	now := p.io.now()
-	if p.began.IsZero() {
-		p.began, p.shown = now, now
-	}
-	if now.Sub(p.shown) < time.Second/2 {
-		return
-	}
-	p.shown = now
-	rate := float64(p.events) / max(now.Sub(p.began).Seconds(), 0.001)
-	fmt.Fprintf(p.io.err, "\r\x1b[K%s events, %s, %s a second", humanize.Comma(p.events), p.io.exact(at), humanize.Comma(int64(rate)))
-}
-
-// clear removes the line.
-func (p *progress) clear() {
-	if !p.shown.IsZero() && !p.shown.Equal(p.began) {
-		fmt.Fprint(p.io.err, "\r\x1b[K")
-	}
+	return []*replay.Replay{v.replay, v.before}
 }

@@ -21,15 +21,17 @@ type replayOutput interface {
 	end(s *replay.Summary) error
 }
 
-// newReplayOutput returns the output in the format of the command line.
-func newReplayOutput(io *cli, out io.Writer, summary bool) replayOutput {
-	switch io.output {
-	case asJSON:
+// newReplayOutput returns the output in the format of the command line. A comparison replaces the alerts in text and CSV.
+func newReplayOutput(io *cli, out io.Writer, summary, compared bool) replayOutput {
+	switch {
+	case io.output == asJSON:
 		return &replayJSON{out: out, summary: summary}
-	case asCSV:
+	case io.output == asCSV && compared:
+		return &differenceCSV{out: csv.NewWriter(out), summary: summary}
+	case io.output == asCSV:
 		return &replayCSV{out: csv.NewWriter(out), summary: summary}
 	}
-	return &replayText{io: io, out: out, summary: summary}
+	return &replayText{io: io, out: out, summary: summary, compared: compared}
 }
 
 // replayedAlert is an alert of a replay in JSON and CSV.
@@ -56,10 +58,12 @@ type replayText struct {
 	out     io.Writer
 	summary bool
 	alerts  int
+
+	compared bool // the differences are printed instead of the alerts
 }
 
 func (t *replayText) alert(a alerts.Alert) error {
-	if t.alerts++; t.summary {
+	if t.alerts++; t.summary || t.compared {
 		return nil
 	}
 	parts := []string{
@@ -74,7 +78,7 @@ func (t *replayText) alert(a alerts.Alert) error {
 }
 
 func (t *replayText) end(s *replay.Summary) error {
-	if t.alerts > 0 && !t.summary {
+	if t.alerts > 0 && !t.summary && !t.compared {
 		fmt.Fprintln(t.out)
 	}
 	fmt.Fprintf(t.out, "%s events from %s to %s, %s alerts\n\n", humanize.Comma(s.Events), t.io.exact(s.From), t.io.exact(s.Until), humanize.Comma(int64(t.alerts)))
@@ -83,7 +87,10 @@ func (t *replayText) end(s *replay.Summary) error {
 		w.row(cellOf(r.Name), numberCell(r.Started), numberCell(r.InTime), numberCell(r.Late), numberCell(r.Never), numberCell(r.Pending),
 			quantileCell(r.Took.P50), quantileCell(r.Took.P95), quantileCell(r.Took.P99), guardCell(r), cellOf(stepCounts(r)))
 	}
-	return w.end()
+	if err := w.end(); err != nil || s.Against == nil {
+		return err
+	}
+	return t.difference(s.Against)
 }
 
 // quantileCell returns a number of seconds as a duration; nil: unknown.
@@ -111,17 +118,26 @@ func stepCounts(r *replay.Rule) string {
 	return strings.Join(parts, ", ")
 }
 
-// printRefusals prints the events that a node would store as dead letters, and returns the error of exit code 3 if there are any.
-func printRefusals(io *cli, s *replay.Summary) error {
+// printRefusals prints the events that a node would store as dead letters, and returns the error of exit code 3 if there are
+// any. past is the summary of the rules to compare with; nil: none.
+func printRefusals(io *cli, s, past *replay.Summary) error {
 	var lines []string
 	add := func(rule string, refusals []replay.Refusal) {
 		for _, f := range refusals {
 			lines = append(lines, fmt.Sprintf("%s%s refused, first %s at %s: %s", rule, number(int(f.Events), "event"), f.Subject, io.exact(f.First), f.Reason))
 		}
 	}
-	add("", s.Unruled)
-	for _, r := range s.Rules {
-		add(r.Name+": ", r.Refusals)
+	for _, of := range []struct {
+		prefix string
+		*replay.Summary
+	}{{"", s}, {"--against: ", past}} {
+		if of.Summary == nil {
+			continue
+		}
+		add(of.prefix, of.Unruled)
+		for _, r := range of.Rules {
+			add(of.prefix+r.Name+": ", r.Refusals)
+		}
 	}
 	if len(lines) == 0 {
 		return nil

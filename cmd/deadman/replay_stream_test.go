@@ -101,6 +101,9 @@ func TestReplayStreamOfNode(t *testing.T) {
 	node := newInProcessNode(t)
 	rule := writeFile(t, t.TempDir(), "rule.yaml", strings.Replace(replayedRule, "after: 3h", "after: 2s", 1)+"slot: 1s\n")
 	node.mustRun("rule", "apply", rule)
+	node.mustRun("event", "send", "orders.shipped", `{"id": "old"}`) // before the replay, so that its sequences do not begin at 1
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+	since := time.Now().UTC().Format(time.RFC3339)
 	for i := range 4 {
 		node.mustRun("event", "send", "orders.created", fmt.Sprintf(`{"id": "%d"}`, i))
 	}
@@ -124,7 +127,7 @@ func TestReplayStreamOfNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := strings.Replace(node.at.NATS, "://", "://"+bus.UserAdmin+":"+strings.TrimSpace(string(secret))+"@", 1)
-	replayed := readJSON[struct{ Alerts []alert }](node, "replay", "-f", rule, "--stream", bus.EventsStream, "--nats-url", url).Alerts
+	replayed := readJSON[struct{ Alerts []alert }](node, "replay", "-f", rule, "--stream", bus.EventsStream, "--since", since, "--nats-url", url).Alerts
 	byID := func(all []alert) map[string]alert {
 		found := make(map[string]alert)
 		for _, a := range all {

@@ -21,6 +21,8 @@ type Summary struct {
 	Rules   []*Rule   `json:"rules"`
 	Unruled []Refusal `json:"refused,omitempty"` // refused events that no rule caused
 
+	Against *Difference `json:"against,omitempty"` // to the alerts of other rules; nil: there is no comparison
+
 	days map[int64]*dayAlerts // firing alerts by day
 }
 
