@@ -28,10 +28,15 @@ build:
 check:
 	@internal/tools/check
 
-## test: vet, format and the tests of all packages: both databases, NATS, a browser, a sample of faults
+## test: vet, format and the tests of all packages: both databases, NATS, samples of the browser tests and of faults
 .PHONY: test
 test:
 	@internal/tools/test
+
+## test/ui: all tests of the pages, in a browser
+.PHONY: test/ui
+test/ui:
+	@internal/tools/ui
 
 ## test/race: the packages with the most concurrency, with the race detector
 .PHONY: test/race

@@ -55,6 +55,10 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 var closers []func()
 
 func TestMain(m *testing.M) {
+	if err := selectSample(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := testdisk.InMemory(m).Run()
 	for i := len(closers) - 1; i >= 0; i-- {
 		closers[i]()
