@@ -20,6 +20,7 @@ type Calendar struct {
 	begins   [7][]span // by time.Weekday, as written
 	week     [7]day    // by time.Weekday
 	holidays holidays
+	months   monthSums
 }
 
 // Name returns the name used by rules; the nil calendar has none.
@@ -59,14 +60,31 @@ func (c *Calendar) Add(t time.Time, open time.Duration) time.Time {
 		return t
 	}
 	end := t.Add(MaxSearch)
+	if n, isKnown := monthAfter(t); isKnown {
+		begin := monthBegin(n).In(t.Location())
+		at, left := c.add(t, begin, open)
+		if left == 0 {
+			return at
+		}
+		t, open = c.skip(n, begin, left)
+	}
+	if at, left := c.add(t, end, open); left == 0 {
+		return at
+	}
+	return end
+}
+
+// add returns the first instant by which the given open time has passed since t, and 0; or the open time that is left at an
+// end.
+func (c *Calendar) add(t, end time.Time, open time.Duration) (at time.Time, left time.Duration) {
 	for opens, closes := range c.spans(t, end) {
 		span := closes.Sub(opens)
 		if span >= open {
-			return opens.Add(open)
+			return opens.Add(open), 0
 		}
 		open -= span
 	}
-	return end
+	return end, open
 }
 
 // Between returns the open time between two instants: 0 if the second is not after the first. It covers at most
@@ -81,7 +99,17 @@ func (c *Calendar) Between(from, to time.Time) time.Duration {
 	if end := from.Add(MaxSearch); to.After(end) {
 		to = end
 	}
-	var open time.Duration
+	n, isKnown := monthAfter(from)
+	last, isLastKnown := monthAfter(to)
+	if last--; !isKnown || !isLastKnown || last <= n+1 {
+		return c.search(from, to)
+	}
+	sums := c.openUntil()
+	return c.search(from, monthBegin(n)) + sums[last] - sums[n] + c.search(monthBegin(last), to)
+}
+
+// search returns the open time between two instants, day by day.
+func (c *Calendar) search(from, to time.Time) (open time.Duration) {
 	for opens, closes := range c.spans(from, to) {
 		open += closes.Sub(opens)
 	}
