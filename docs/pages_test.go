@@ -13,6 +13,7 @@ import (
 	"deadman/internal/access"
 	"deadman/internal/calendars"
 	"deadman/internal/replay"
+	"deadman/internal/ruletest"
 	"deadman/rules"
 )
 
@@ -151,11 +152,16 @@ func TestShownRulesAndCalendarsAreAccepted(t *testing.T) {
 		if strings.Contains(filepath.ToSlash(path), "/reference/") {
 			continue
 		}
+		rule := ""
 		for _, m := range yamlBlock.FindAllStringSubmatch(read(t, path), -1) {
 			block := strings.ReplaceAll("\n"+m[2], "\n"+m[1], "\n")[1:]
 			var err error
 			switch {
+			case strings.HasPrefix(block, "tests:"):
+				shown[path+testsOf]++
+				runTests(t, path, block, rule)
 			case strings.HasPrefix(block, "name:"):
+				rule = block
 				shown[path]++
 				_, err = rules.Parse([]byte(block), path)
 			case strings.HasPrefix(block, "calendars:"):
@@ -168,9 +174,29 @@ func TestShownRulesAndCalendarsAreAccepted(t *testing.T) {
 			}
 		}
 	}
-	for _, page := range []string{"../README.md", "../docs/getting-started.md", "../docs/concepts.md", "../docs/how-to/late-order.md"} {
+	for _, page := range []string{"../README.md", "../docs/getting-started.md", "../docs/concepts.md", "../docs/how-to/late-order.md", "../docs/how-to/test-a-rule.md" + testsOf} {
 		if shown[filepath.FromSlash(page)] == 0 {
 			t.Errorf("%s shows no rule", page)
+		}
+	}
+}
+
+// testsOf marks the tests that a page shows.
+const testsOf = " (tests)"
+
+// runTests runs shown tests against the rule above them.
+func runTests(t *testing.T, page, tests, rule string) {
+	t.Helper()
+	files := map[string]string{"shown.test.yaml": tests, "shown.yaml": rule}
+	s, err := ruletest.Load("shown.test.yaml", nil, func(path string) ([]byte, error) { return []byte(files[path]), nil })
+	if err != nil {
+		t.Errorf("%s: %v", page, err)
+		return
+	}
+	for i := range s.Tests {
+		failures, err := s.Run(t.Context(), &s.Tests[i], rules.NewCoverage())
+		if err != nil || len(failures) > 0 {
+			t.Errorf("%s: the test %s fails: %v %v", page, s.Tests[i].Name, err, failures)
 		}
 	}
 }

@@ -44,6 +44,9 @@ func All() ([]Example, error) {
 	}
 	all := make([]Example, 0, len(paths))
 	for _, file := range paths {
+		if strings.HasSuffix(file, ".test.yaml") {
+			continue
+		}
 		e, err := read(file)
 		if err != nil {
 			return nil, fmt.Errorf("examples: %s: %w", file, err)

@@ -51,6 +51,17 @@ func BundleOf(dir string) string {
 	return FilePrefix + filepath.Base(dir)
 }
 
+// TestSuffix is the end of the name of a file of tests, which is beside the file of its rules.
+const TestSuffix = ".test.yaml"
+
+// IsTestFile reports whether a file has tests of rules, by its name.
+func IsTestFile(path string) bool { return strings.HasSuffix(strings.ToLower(path), TestSuffix) }
+
+// IsRuleFile reports whether a file in a folder of rules has rules, by its name. A file of tests has none.
+func IsRuleFile(path string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))) && !IsTestFile(path)
+}
+
 // ruleFiles returns the paths of rule files, sorted. Names that begin with a dot are left out.
 func ruleFiles(dir string) ([]string, error) {
 	var files []string
@@ -65,7 +76,7 @@ func ruleFiles(dir string) ([]string, error) {
 		case d.IsDir() || hidden:
 			return nil
 		}
-		if slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))) {
+		if IsRuleFile(path) {
 			files = append(files, path)
 		}
 		return nil

@@ -80,6 +80,7 @@ func TestApplyDir(t *testing.T) {
 		"empty.yaml":       "",
 		"large.yaml":       "#" + strings.Repeat("x", document.MaxSize),
 		"README.yaml.orig": "name: x",
+		"a.test.yaml":      "tests: []", // it has tests of rules
 	})
 	report, err := newRegistry(b, s).ApplyDir(t.Context(), dir)
 	if err != nil {

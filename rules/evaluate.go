@@ -54,6 +54,9 @@ func (x *expression) run(s scope) (any, error) {
 	if x.bare {
 		return s.key, nil
 	}
+	if x.traced != nil {
+		x.traced(s)
+	}
 	m := machines.Get().(*machine)
 	defer m.done(x)
 	if err := m.load(x, s); err != nil {

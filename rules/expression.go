@@ -42,6 +42,7 @@ type expression struct {
 	bare    bool        // it is the key, as in most texts
 	uses    []fieldUse  // the fields that it reads, and their assumed kinds
 	sees    []readField // of a while: the fields that are reported to people
+	traced  branch      // its branches; nil: they are not traced
 }
 
 // compileExpression checks the text against its environment. Errors are for people.

@@ -57,9 +57,12 @@ type Record struct {
 	Found json.RawMessage // nil: there is no record
 }
 
+// Takes reports whether events on a subject can have records.
+func (r *RecordReader) Takes(subject string) bool { return matches(r.watch.subject, subject) }
+
 // Read returns the record in an event; ok is false for an event that the mapping does not include.
 func (r *RecordReader) Read(e futurejobs.Event) (record Record, ok bool, err error) {
-	if !matches(r.watch.subject, e.Subject) {
+	if !r.Takes(e.Subject) {
 		return Record{}, false, nil
 	}
 	if e, err = openEvent(e); err != nil {

@@ -221,6 +221,8 @@ type subscription struct {
 	need     *expression // how many members the set has; nil if distinct is
 
 	pause pauseRole
+
+	matched *Point // counts the events that match; nil: it is not traced
 }
 
 // pauseRole is what an event of a pause does if its condition holds.
@@ -233,9 +235,13 @@ const (
 )
 
 // holds reports whether the watch's condition holds.
-func (w *subscription) holds(s scope) (bool, error) {
-	if w.cond == nil {
-		return true, nil
+func (w *subscription) holds(s scope) (is bool, err error) {
+	is = true
+	if w.cond != nil {
+		is, err = w.cond.holds(s)
 	}
-	return w.cond.holds(s)
+	if is && w.matched != nil {
+		w.matched.Hits++
+	}
+	return is, err
 }

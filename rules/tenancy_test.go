@@ -102,6 +102,7 @@ func (ts *tenantCatalog) measure(e futurejobs.Event) (rounds, toWrite int) {
 // free with their effects, too.
 func TestOrdinaryRulesAreFree(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/*.yaml")
+	files = slices.DeleteFunc(files, IsTestFile)
 	if err != nil || len(files) < 10 {
 		t.Fatal(files, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deadman/internal/ruletest"
 	"deadman/web"
 )
 
@@ -20,7 +21,7 @@ func newRuleCmd(io *cli) *cobra.Command {
 	cmd := group("rule", "Write, validate, preview and apply rules")
 	addURL(cmd.PersistentFlags(), io)
 	cmd.AddCommand(
-		newRuleNewCmd(io), newRuleLintCmd(io), newRulePreviewCmd(io), newRuleSchemaCmd(),
+		newRuleNewCmd(io), newRuleLintCmd(io), newRulePreviewCmd(io), newRuleTestCmd(io), newRuleSchemaCmd(),
 		newRuleApplyCmd(io), newRuleListCmd(io), newRuleGetCmd(io), newRuleVersionsCmd(io), newRuleDiffCmd(io),
 		newRulePauseCmd(io, "pause", "Pause a rule: it creates no new jobs until it is resumed", "paused: rule %s creates no new jobs; pending jobs continue\n"),
 		newRuleResumeCmd(io),
@@ -30,18 +31,25 @@ func newRuleCmd(io *cli) *cobra.Command {
 }
 
 func newRuleSchemaCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON Schema of rule files, for editors",
-		Example: "  deadman rule schema > " + schemaFile,
+	var ofTests bool
+	cmd := &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of rule files or of their tests, for editors",
+		Example: "  deadman rule schema > " + schemaFile + "\n  deadman rule schema --tests > " + testSchemaFile,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			schema, err := document.Schema()
+			schemaOf := document.Schema
+			if ofTests {
+				schemaOf = ruletest.Schema
+			}
+			schema, err := schemaOf()
 			if err != nil {
 				return err
 			}
 			return writeJSON(cmd.OutOrStdout(), schema)
 		},
 	}
+	cmd.Flags().BoolVar(&ofTests, "tests", false, "print the schema of files of tests")
+	return cmd
 }
 
 func newRuleListCmd(io *cli) *cobra.Command {

@@ -48,6 +48,9 @@ func ruleFiles(args []string) ([]ruleFile, error) {
 		if err != nil {
 			return nil, usageError{err}
 		}
+		if !info.IsDir() && rules.IsTestFile(arg) {
+			return nil, usage("%s has tests, not rules; run them with deadman rule test", arg)
+		}
 		if !info.IsDir() {
 			files = append(files, ruleFile{path: arg, bundle: rules.BundleOf(filepath.Dir(arg)), single: true})
 			continue
@@ -70,21 +73,30 @@ func ruleFiles(args []string) ([]ruleFile, error) {
 func filesIn(dir string) ([]ruleFile, error) {
 	var files []ruleFile
 	bundle := rules.BundleOf(dir)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		switch hidden := path != dir && strings.HasPrefix(d.Name(), "."); {
-		case err != nil:
-			return err
-		case hidden && d.IsDir():
-			return filepath.SkipDir
-		case !hidden && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
+	err := walkVisible(dir, func(path string) {
+		if rules.IsRuleFile(path) {
 			files = append(files, ruleFile{path: path, bundle: bundle})
 		}
-		return nil
 	})
 	if err == nil && len(files) == 0 {
 		err = usage("%s contains no rule files (.yaml, .yml, .json)", dir)
 	}
 	return files, err
+}
+
+// walkVisible passes on the files in a folder that are not hidden.
+func walkVisible(dir string, use func(path string)) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch hidden := path != dir && strings.HasPrefix(d.Name(), "."); {
+		case err != nil:
+			return err
+		case hidden && d.IsDir():
+			return filepath.SkipDir
+		case !hidden && !d.IsDir():
+			use(path)
+		}
+		return nil
+	})
 }
 
 // readRules reads a file of rules, or standard input.

@@ -19,8 +19,11 @@ import (
 	"deadman/rules"
 )
 
-// schemaFile is the name of the schema next to a rule file.
-const schemaFile = "deadman-rule.schema.json"
+// Names of the schemas next to a rule file and its tests.
+const (
+	schemaFile     = "deadman-rule.schema.json"
+	testSchemaFile = "deadman-rule-test.schema.json"
+)
 
 //go:embed rule_new.yaml.tmpl
 var newRuleText string

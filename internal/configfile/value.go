@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 	"github.com/prometheus/common/model"
@@ -57,6 +56,14 @@ func (v Value) HasProblem() bool {
 
 // Present reports whether v has a value.
 func (v Value) Present() bool { return v.node != nil }
+
+// Line returns the line of v in the file, from 1; 0: v is not in a file.
+func (v Value) Line() int {
+	if v.at == nil {
+		return 0
+	}
+	return v.at.Position.Line
+}
 
 // Require returns v and reports a problem if it is missing; remedy tells the author what to write.
 func (v Value) Require(remedy string) Value {
@@ -358,18 +365,14 @@ func (v Value) Certificates(read func(path string) ([]byte, error)) []byte {
 	return data
 }
 
-// JSON returns v as JSON, with the names of its fields in order.
+// JSON returns v as JSON, with its fields in order and the digits of its numbers as they are written; nil: no value.
 func (v Value) JSON() json.RawMessage {
-	var value any
-	err := yaml.NodeToValue(v.node, &value)
-	var text []byte
-	if err == nil {
-		text, err = json.Marshal(value)
+	if v.node == nil {
+		return nil
 	}
-	if err != nil {
-		v.Problem("the value can't be written as JSON: %v", err)
-	}
-	return text
+	var w jsonWriter
+	w.value(v)
+	return w.text
 }
 
 // start returns the first token of a value.

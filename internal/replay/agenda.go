@@ -106,6 +106,7 @@ func (r *Replay) check(ctx context.Context, j futurejobs.Job) error {
 		return err
 	}
 	r.lookups.begin(j, r.now)
+	r.observe(Moment{Kind: Due, Rule: rule.Name, Key: j.Key, Since: j.Since, Next: r.now})
 	d := rule.Check(ctx, j, r.now)
 	if err := ctx.Err(); err != nil { // the check may have failed because of it
 		return err
@@ -120,6 +121,7 @@ func (r *Replay) check(ctx context.Context, j futurejobs.Job) error {
 		err = r.end(d)
 	} else {
 		d.Job.Rev++
+		r.observeCheck(d)
 		r.put(d.Job)
 		err = r.raise(d)
 	}
@@ -136,6 +138,9 @@ func (r *Replay) putTick(t futurejobs.TickingRule, after time.Time) {
 	}
 }
 
+// tickName stands for the subject of a tick.
+const tickName = "tick"
+
 // tick applies the tick of a rule, and plays the event that it publishes.
 func (r *Replay) tick(e *entry) error {
 	heap.Remove(&r.agenda, e.index)
@@ -148,9 +153,10 @@ func (r *Replay) tick(e *entry) error {
 		return errors.New("rule " + e.rule.Name() + " has no tick at " + e.at.Format(time.RFC3339))
 	}
 	for _, a := range due.Alerts {
-		r.summary.refused(futurejobs.Event{Subject: "tick", At: e.at}, e.rule.Name(), a.Text)
+		r.summary.refused(futurejobs.Event{Subject: tickName, At: e.at}, e.rule.Name(), a.Text)
+		r.observe(Moment{Kind: Refused, Rule: e.rule.Name(), By: tickName, Reason: a.Text})
 	}
-	if err := r.apply(due.Effects); err != nil {
+	if err := r.apply(due.Effects, tickName); err != nil {
 		return err
 	}
 	if due.Emit != nil {

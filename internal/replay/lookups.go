@@ -175,8 +175,21 @@ func scalars(v configfile.Value) (texts []string) {
 	return texts
 }
 
-// covers reports whether a source has answers. A nil Lookups has none.
-func (l *Lookups) covers(source string) bool { return l != nil && l.sources[source] != nil }
+// Reads reports whether events on a subject can have records of a source.
+func (l *Lookups) Reads(subject string) bool {
+	if l == nil {
+		return false
+	}
+	for _, s := range l.sources {
+		if slices.ContainsFunc(s.readers, func(r *rules.RecordReader) bool { return r.Takes(subject) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Covers reports whether a source has answers. A nil Lookups has none.
+func (l *Lookups) Covers(source string) bool { return l != nil && l.sources[source] != nil }
 
 // uncovered returns the error of a rule with a lookup that the replay cannot answer.
 func (l *Lookups) uncovered(rule, source string) error {

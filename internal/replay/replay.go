@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"deadman/rules/document"
@@ -22,6 +24,9 @@ import (
 type Replay struct {
 	// Raise receives the alerts, in order of time. An error ends the replay.
 	Raise func(alerts.Alert) error
+	// Observe receives all that happens but the alerts, in order of time; nil: not observed. A check precedes its alerts, and
+	// the end of a job follows them.
+	Observe func(Moment)
 
 	catalog *rules.Catalog
 	summary *Summary
@@ -45,6 +50,9 @@ const shards = 1
 // ErrRule means that a rule can't be replayed.
 var ErrRule = errors.New("the rule can't be replayed")
 
+// ErrPing means that a rule refuses a ping.
+var ErrPing = errors.New("the ping is refused")
+
 // ErrOrder means that an event is older than the one before it.
 var ErrOrder = errors.New("the events are not in order of time")
 
@@ -57,7 +65,7 @@ func New(ctx context.Context, documents []document.Document, known calendars.Set
 		switch source := d.Lookup.SourceName(); {
 		case d.Handler != "":
 			return nil, fmt.Errorf("%w: rule %s calls handler %s, which may have effects; leave the rule out", ErrRule, d.Name, d.Handler)
-		case source != "" && !answers.covers(source):
+		case source != "" && !answers.Covers(source):
 			return nil, answers.uncovered(d.Name, source)
 		}
 	}
@@ -92,7 +100,7 @@ func (r *Replay) begin(documents []document.Document) error {
 			if err != nil {
 				return fmt.Errorf("%w: rule %s, key %s: %w", ErrRule, d.Name, key, err)
 			}
-			if err := r.apply([]futurejobs.Effect{effect}); err != nil {
+			if err := r.apply([]futurejobs.Effect{effect}, "expected key"); err != nil {
 				return err
 			}
 		}
@@ -106,17 +114,61 @@ func (r *Replay) begin(documents []document.Document) error {
 
 // Event plays an event after all checks and ticks before it. Events come in order of time; ErrOrder otherwise.
 func (r *Replay) Event(ctx context.Context, e Event) error {
-	if e.Time.Before(r.now) {
-		return fmt.Errorf("%w: an event of %s follows one of %s", ErrOrder, e.Time.Format(time.RFC3339Nano), r.now.Format(time.RFC3339Nano))
-	}
-	if r.summary.Events == 0 {
-		r.summary.From = e.Time
-	}
-	r.summary.Events++
-	if err := r.advance(ctx, e.Time.Add(-time.Microsecond)); err != nil {
+	if err := r.moveTo(ctx, e.Time); err != nil {
 		return err
 	}
 	return r.match(e)
+}
+
+// moveTo makes the checks and ticks before the time of an event.
+func (r *Replay) moveTo(ctx context.Context, at time.Time) error {
+	if at.Before(r.now) {
+		return fmt.Errorf("%w: an event of %s follows one of %s", ErrOrder, at.Format(time.RFC3339Nano), r.now.Format(time.RFC3339Nano))
+	}
+	if r.summary.Events == 0 {
+		r.summary.From = at
+	}
+	r.summary.Events++
+	return r.advance(ctx, at.Add(-time.Microsecond))
+}
+
+// Ping plays a ping of a heartbeat, after all checks and ticks before it.
+func (r *Replay) Ping(ctx context.Context, rule string, ping rules.ReceivedHeartbeat) error {
+	if err := r.moveTo(ctx, ping.At); err != nil {
+		return err
+	}
+	heartbeat, err := r.catalog.Newest(rule)
+	if err != nil {
+		return err
+	}
+	effect, err := heartbeat.HeartbeatEffect(ping, shards)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrPing, err)
+	}
+	r.now = ping.At
+	r.observe(Moment{Kind: Received, By: "ping"})
+	return r.apply([]futurejobs.Effect{effect}, "ping")
+}
+
+// Trace counts the use of the rules in a coverage from now on.
+func (r *Replay) Trace(c *rules.Coverage) error {
+	for _, counted := range r.summary.Rules {
+		rule, err := r.catalog.Newest(counted.Name)
+		if err != nil {
+			return err
+		}
+		rule.Trace(c)
+	}
+	return nil
+}
+
+// Pending returns the jobs that are pending, in the order of their start.
+func (r *Replay) Pending() []Moment {
+	var all []Moment
+	for _, e := range slices.SortedFunc(maps.Values(r.pending), func(a, b *entry) int { return cmp.Compare(a.order, b.order) }) {
+		all = append(all, Moment{At: r.now, Rule: r.summary.rule(e.job.RuleID).Name, Key: e.job.Key, Since: e.job.Since, Next: e.job.NextCheckAt})
+	}
+	return all
 }
 
 // Finish plays the checks and ticks up to a time, and returns the summary. Jobs that are pending then stay so.
@@ -133,16 +185,21 @@ func (r *Replay) match(e Event) error {
 	r.now = e.Time
 	r.seq = cmp.Or(e.Seq, r.seq+1)
 	stored := futurejobs.Event{Stream: stream, Subject: e.Subject, Seq: r.seq, At: e.Time, Header: e.Header, Data: e.Data}
-	r.lookups.observe(stored, func(reason string) { r.summary.refused(stored, "", reason) })
+	r.observe(Moment{Kind: Received, By: e.Subject})
+	r.lookups.observe(stored, func(reason string) {
+		r.summary.refused(stored, "", reason)
+		r.observe(Moment{Kind: Refused, By: e.Subject, Reason: reason})
+	})
 	effects, refusals := r.catalog.Match(stored)
 	for _, refused := range refusals {
 		r.summary.refused(stored, refused.Rule, refused.Reason)
+		r.observe(Moment{Kind: Refused, Rule: refused.Rule, By: e.Subject, Reason: refused.Reason})
 	}
-	return r.apply(effects)
+	return r.apply(effects, e.Subject)
 }
 
-// apply folds effects into the pending jobs.
-func (r *Replay) apply(effects []futurejobs.Effect) error {
+// apply folds the effects of an event, or of a tick, into the pending jobs.
+func (r *Replay) apply(effects []futurejobs.Effect, by string) error {
 	if len(effects) == 0 {
 		return nil
 	}
@@ -153,6 +210,7 @@ func (r *Replay) apply(effects []futurejobs.Effect) error {
 		}
 	}
 	net := futurejobs.Fold(effects, known, r.now)
+	r.observeUnchanged(effects, net)
 	for _, letter := range net.DeadLetters {
 		r.summary.refused(letter.Event, letter.Rule, letter.Reason)
 	}
@@ -169,6 +227,7 @@ func (r *Replay) apply(effects []futurejobs.Effect) error {
 	}
 	for _, d := range net.StartedAndEnded {
 		r.summary.started(d.Job)
+		r.observeJob(Started, d.Job, by)
 		if err := r.end(d); err != nil {
 			return err
 		}
@@ -177,16 +236,19 @@ func (r *Replay) apply(effects []futurejobs.Effect) error {
 		r.lastID++
 		j.ID = r.lastID
 		r.summary.started(*j)
+		r.observeJob(Started, *j, by)
 		r.put(*j)
 	}
 	for _, j := range net.Reorder {
 		r.put(j)
 	}
 	for _, j := range net.Update {
+		r.observeJob(Changed, j, by)
 		r.put(j)
 	}
 	for _, j := range net.Change {
 		j.Rev++
+		r.observeJob(Changed, j, by)
 		r.put(j)
 	}
 	return nil
@@ -202,6 +264,7 @@ func (r *Replay) end(d futurejobs.Decision) error {
 		return err
 	}
 	r.summary.ended(d.Job, d.Outcome, r.now)
+	r.observeEnd(d)
 	return nil
 }
 
