@@ -34,6 +34,9 @@ func TestFarInstants(t *testing.T) {
 		if want == 0 {
 			return
 		}
+		if got, want := c.Next(from), c.Add(from, 1).Add(-1); !got.Equal(want) {
+			t.Fatalf("after %s it opens at %s, want %s", from, got, want)
+		}
 		at := c.Add(from, want)
 		if got := c.Between(from, at); got != want || at.After(to) {
 			t.Fatalf("open time of %s since %s ends at %s, which is after %s", want, from, at, got)
@@ -65,6 +68,9 @@ func TestRareOpeningIsCheap(t *testing.T) {
 	from := time.Date(2026, 11, 27, 7, 30, 0, 0, time.UTC)
 	if got, want := c.Add(from, 30*time.Minute), time.Date(2056, 1, 1, 0, 1, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("30 minutes end at %s, want %s", got, want)
+	}
+	if got, want := c.Next(from), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC); !got.Equal(want) {
+		t.Errorf("it opens at %s, want %s", got, want)
 	}
 	startedAt := time.Now()
 	for i := range 2000 {
