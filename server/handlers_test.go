@@ -340,6 +340,12 @@ func TestHandlerTrial(t *testing.T) {
 	n.startService("shipping")
 
 	got := n.testHandler("own", `{"key": "7", "event": {"id": "7"}}`)
+	var audited struct {
+		Items []struct{ Actor, Object, Detail string }
+	}
+	if n.get("/api/v1/audit?action=handler.test", &audited); len(audited.Items) != 1 || audited.Items[0].Actor == "" || audited.Items[0].Object != "handler/own" || audited.Items[0].Detail != "answered" {
+		t.Errorf("the audit log has %+v", audited.Items)
+	}
 	c := requested.Load()
 	if got.Error != "" || got.Answer == nil || got.Rule != "" || got.Key != "7" || got.Answer.Step != 1 ||
 		len(got.Answer.Alerts) != 1 || got.Answer.Alerts[0].Status != "firing" || got.Answer.Alerts[0].Severity != "warning" {

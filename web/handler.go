@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -82,7 +83,8 @@ type HandlerAnswer struct {
 
 // handlerAPI has the operations on handlers.
 type handlerAPI struct {
-	handlers Handlers // nil: the node has none
+	handlers Handlers       // nil: the node has none
+	keeper   *access.Tokens // of the audit log
 }
 
 func (a *handlerAPI) register(all *operations) {
@@ -116,5 +118,9 @@ func (a *handlerAPI) test(ctx context.Context, in *handlerTrialIn) (HandlerTestR
 	if a.handlers == nil {
 		return HandlerTestResult{}, problem(http.StatusNotFound, "this node has no handlers")
 	}
-	return a.handlers.TryHandler(ctx, string(in.Name), in.Body)
+	tried, err := a.handlers.TryHandler(ctx, string(in.Name), in.Body)
+	if err != nil {
+		return tried, err
+	}
+	return tried, noteTest(ctx, a.keeper, access.HandlerTest, "handler/"+tried.Handler, cmp.Or(tried.Error, "answered"))
 }

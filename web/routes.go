@@ -74,7 +74,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&streamAPI{o.Streams},
 		&sourceAPI{o.Sources, o.Keeper},
 		&outageAPI{o.Lists},
-		&handlerAPI{o.Handlers},
+		&handlerAPI{o.Handlers, o.Keeper},
 		&muteAPI{o.Mutes, o.Now},
 		&eventAPI{o.Wire, o.Catalog, quotas, make(chan struct{}, matchedAtOnce), o.Log, o.Now},
 		&deadLetterAPI{o.Lists},

@@ -49,6 +49,7 @@ const (
 
 	ChannelTest Action = "channel.test"
 	SourceTest  Action = "source.test"
+	HandlerTest Action = "handler.test"
 
 	TokenCreate Action = "token.create"
 	TokenRevoke Action = "token.revoke"
@@ -97,6 +98,7 @@ var Actions = []Audited{
 	{BadgeRevoke, "`rule/<name>`", "all badges of the rule were revoked"},
 	{ChannelTest, "`channel/<name>`", "a test message was sent to the channel; the result, or the reason of the failure"},
 	{SourceTest, "`source/<name>`", "the source was tested; the result, or the reason of the failure"},
+	{HandlerTest, "`handler/<name>`", "the handler was called with a test check; the result, or the reason of the failure"},
 	{TokenCreate, "`token/<name>`", "a token was created; its id, scopes, prefix and expiry"},
 	{TokenRevoke, "`token/<name>`", "the token was revoked; its id"},
 	{QuotaSet, "`quota/<prefix>`", "limits of a prefix were set; the limits"},
