@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"deadman/internal/ruletest"
 	"deadman/rules"
 )
 
@@ -34,7 +38,10 @@ var newRuleTemplate = template.Must(template.New("rule").Funcs(template.FuncMap{
 type newRule struct {
 	Name, Entity           string
 	Event, Key, Until      string
-	After, Later, Severity string // Later empty: a single step
+	Every, Grace           string   // of a heartbeat
+	Schedule, Zone         string   // of a schedule
+	Keys                   []string // of a heartbeat or a schedule
+	After, Later, Severity string   // Later empty: a single step
 	Slot                   string
 	File, Schema, Sample   string // for the template's comments
 }
@@ -42,27 +49,43 @@ type newRule struct {
 // newRuleFlags maps fields of a rule to the flags that set them.
 var newRuleFlags = map[string]string{
 	"/name": "name", "/entity": "entity", "/trigger/event": "event", "/trigger/key": "key",
+	"/trigger/heartbeat/event": "event", "/trigger/heartbeat/key": "key", "/trigger/heartbeat/every": "every", "/trigger/heartbeat/grace": "grace",
+	"/trigger/heartbeat/keys": "keys", "/trigger/schedule": "schedule", "/trigger/zone": "zone", "/trigger/keys": "keys",
 	"/resolve/event": "until", "/escalate/0/after": "after", "/escalate/0/severity": "severity",
 }
 
 func newRuleNewCmd(io *cli) *cobra.Command {
 	var r newRule
 	cmd := &cobra.Command{
-		Use: "new --event SUBJECT", Short: "Generate a rule file",
-		Long: `Generates a rule file and writes it to standard output or to --file. An existing file is not
-overwritten. Missing names are derived from the subjects. No node is required.`,
+		Use: "new --event SUBJECT | --every DURATION | --schedule CRONTAB", Short: "Generate a rule file and its tests",
+		Long: `Generates a rule for an event that another one has to follow, for a signal that must recur
+(--every), or for a schedule, and writes it to standard output or to --file. With --file, tests that
+pass are written beside it, for deadman rule test. Existing files are not overwritten. Missing names
+are derived from the subjects. No node is required.`,
 		Example: `  deadman rule new --event orders.created --until orders.shipped --after 3h
-  deadman rule new --event orders.created --until orders.shipped --file order-unshipped.yaml`,
+  deadman rule new --event orders.created --until orders.shipped --file order-unshipped.yaml
+  deadman rule new --every 1d --grace 2h --entity backup --keys photos,mail --file backup-silent.yaml
+  deadman rule new --schedule '30 1 * * *' --keys customers --until imports.finished --after 4h`,
 		Args: exactly(),
-		RunE: func(*cobra.Command, []string) error { return writeNewRule(io, r) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if r.Every != "" && !cmd.Flags().Changed("after") {
+				r.After = "0s"
+			}
+			return writeNewRule(cmd.Context(), io, r)
+		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&r.Event, "event", "", "subject of the trigger event (required)")
+	flags.StringVar(&r.Event, "event", "", "subject of the trigger event, or of the signal that must recur")
+	textFlagVar(flags, &r.Every, "every", "duration", "", "maximum time between two signals: events or pings")
+	textFlagVar(flags, &r.Grace, "grace", "duration", "", "tolerance before a missing signal is overdue")
+	textFlagVar(flags, &r.Schedule, "schedule", "crontab", "", "crontab, @every DURATION or @at TIME of the trigger")
+	textFlagVar(flags, &r.Zone, "zone", "zone", "", "time zone of the schedule (default: UTC)")
+	flags.StringSliceVar(&r.Keys, "keys", nil, "keys of the signals that are expected, or of the jobs of each tick")
 	flags.StringVar(&r.Until, "until", "", "subject of the event that resolves a job (default: none, jobs end after the last step)")
-	textFlagVar(flags, &r.After, "after", "duration", "1h", "time from the trigger to the first alert")
+	textFlagVar(flags, &r.After, "after", "duration", "1h", "time from the trigger to the first alert; for --every from when the signal is overdue, 0s")
 	flags.StringVar(&r.Key, "key", "event.id", "expression for the key of an event")
 	flags.StringVar(&r.Name, "name", "", "name of the rule (default: derived from the subjects)")
-	flags.StringVar(&r.Entity, "entity", "", "entity of the rule, such as order (default: derived from --event)")
+	flags.StringVar(&r.Entity, "entity", "", "entity of the rule, such as order (default: derived from a subject)")
 	flags.StringVar(&r.Severity, "severity", string(document.DefaultSeverity), "severity of the first step: info, warning, error or critical")
 	textFlagVar(flags, &r.File, "file", "file", "", "output file, which must not exist")
 	complete(cmd, "severity", completeWords(severities...))
@@ -70,7 +93,7 @@ overwritten. Missing names are derived from the subjects. No node is required.`,
 	return cmd
 }
 
-func writeNewRule(io *cli, r newRule) error {
+func writeNewRule(ctx context.Context, io *cli, r newRule) error {
 	to := r.File
 	if err := r.fill(); err != nil {
 		return err
@@ -93,33 +116,51 @@ func writeNewRule(io *cli, r newRule) error {
 		_, err := io.out.Write(text.Bytes())
 		return err
 	}
+	tests, err := r.tests(ctx, documents[0])
+	if err != nil && !errors.Is(err, ruletest.ErrDraft) {
+		return err
+	}
+	beside := testFileOf(to)
+	if _, err := os.Stat(beside); err == nil && tests != nil {
+		return usage("%s already exists; choose another --file", beside)
+	}
 	if err := writeOnce(to, text.Bytes()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(io.err, "wrote rule %s to %s\n", sanitize(r.Name), sanitize(to))
+	if tests == nil {
+		_, err = fmt.Fprintf(io.err, "wrote rule %s to %s, without tests: %s; write them with events that have such a key\n", sanitize(r.Name), sanitize(to), sanitize(err.Error()))
+		return err
+	}
+	if err := writeOnce(beside, tests); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(io.err, "wrote rule %s to %s, and its tests to %s\n", sanitize(r.Name), sanitize(to), sanitize(beside))
 	return err
 }
 
 // fill sets defaults for the missing fields.
 func (r *newRule) fill() error {
-	if r.Event == "" {
-		return usage("--event is required; give the subject of the trigger event, such as orders.created")
+	switch {
+	case r.Event == "" && r.Every == "" && r.Schedule == "":
+		return usage("a rule requires a trigger; give --event with the subject of an event, such as orders.created, --every or --schedule")
+	case r.Schedule != "" && (r.Event != "" || r.Every != ""):
+		return usage("--schedule excludes --event and --every; give one of them")
+	case r.Schedule != "" && r.Until != "" && len(r.Keys) == 0:
+		return usage("--until requires --keys for a schedule: an event resolves the job of its key")
 	}
-	first, _, _ := strings.Cut(r.Event, ".")
+	subject := cmp.Or(r.Event, r.Until)
+	first, _, _ := strings.Cut(subject, ".")
 	if r.Entity == "" {
 		r.Entity = strings.ToLower(strings.TrimSuffix(first, "s"))
-		if strings.ContainsAny(first, "*>") {
-			return usage("no entity can be derived from %s; give it with --entity, such as --entity order", r.Event)
+		if first == "" || strings.ContainsAny(first, "*>") {
+			return usage("no entity can be derived from %s; give it with --entity, such as --entity order", cmp.Or(subject, "the trigger"))
 		}
 	}
 	if r.Name == "" {
-		r.Name = r.Entity + "-" + lastWord(r.Event)
-		if r.Until != "" {
-			r.Name = r.Entity + "-not-" + lastWord(r.Until)
-		}
+		r.Name = r.Entity + "-" + r.suffix()
 	}
 	r.Slot = document.DefaultSlot.String()
-	if after, err := document.ParseDuration(r.After); err == nil {
+	if after, err := document.ParseDuration(cmp.Or(r.Every, r.After)); err == nil {
 		if 4*after < document.DefaultHorizon {
 			r.Later = (4 * after).String()
 		}
@@ -130,8 +171,21 @@ func (r *newRule) fill() error {
 	if r.File == "" {
 		r.File = r.Name + ".yaml"
 	}
-	r.Schema, r.Sample = schemaFile, sampleEvent(r.Key)
+	r.Schema, r.Sample = schemaFile, sampleEvent(r.Key, "1")
 	return nil
+}
+
+// suffix returns the end of the name of the rule.
+func (r *newRule) suffix() string {
+	switch {
+	case r.Every != "":
+		return "silent"
+	case r.Until != "":
+		return "not-" + lastWord(r.Until)
+	case r.Schedule != "":
+		return "due"
+	}
+	return lastWord(r.Event)
 }
 
 // lastWord returns the last token of a subject that is not a wildcard, in lower case.
@@ -146,13 +200,13 @@ func lastWord(subject string) string {
 }
 
 // sampleEvent makes up an event for a key such as event.id or event.order.id.
-func sampleEvent(key string) string {
+func sampleEvent(key, value string) string {
 	path, ok := strings.CutPrefix(key, "event.")
 	if !ok || strings.ContainsFunc(path, func(r rune) bool { return r != '.' && r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') }) {
-		return `{"id": "1"}`
+		return fmt.Sprintf(`{"id": %q}`, value)
 	}
 	names := strings.Split(path, ".")
-	sample := `"1"`
+	sample := strconv.Quote(value)
 	for i := len(names) - 1; i >= 0; i-- {
 		sample = fmt.Sprintf("{%q: %s}", names[i], sample)
 	}

@@ -56,7 +56,12 @@ func TestNewRuleRefuses(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{nil, []string{"--event is required"}},
+		{nil, []string{"a rule requires a trigger", "--event", "--every", "--schedule"}},
+		{[]string{"--event", "a.b", "--schedule", "0 1 * * *"}, []string{"--schedule excludes --event"}},
+		{[]string{"--schedule", "0 1 * * *", "--until", "a.b"}, []string{"--until requires --keys"}},
+		{[]string{"--every", "1h"}, []string{"no entity can be derived from the trigger", "--entity"}},
+		{[]string{"--every", "1x", "--entity", "a"}, []string{"--every: "}},
+		{[]string{"--schedule", "99 * * * *", "--entity", "a"}, []string{"--schedule: "}},
 		{[]string{"--event", "*.created"}, []string{"--entity", "--entity order"}},
 		{[]string{"--event", "orders.created", "--after", "3x"}, []string{"--after: "}},
 		{[]string{"--event", "orders.created", "--key", "event.", "--severity", "loud"}, []string{"--key: ", "--severity: ", "warning"}},
@@ -73,6 +78,41 @@ func TestNewRuleRefuses(t *testing.T) {
 	}
 	if text, err := os.ReadFile(taken); err != nil || string(text) != "mine" {
 		t.Errorf("it was overwritten: %v, %s", err, text)
+	}
+}
+
+// TestNewRuleHasTests checks that the tests beside a new rule pass, for each kind of a trigger, and cover its steps and events.
+func TestNewRuleHasTests(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		want string // in the tests
+	}{
+		"event":            {[]string{"--event", "orders.created", "--until", "orders.shipped", "--after", "3h"}, `      - {at: 3h, key: "1", step: primary, status: firing, severity: warning}`},
+		"odd time":         {[]string{"--event", "orders.*", "--key", "event.order.id", "--after", "7m30s"}, `{at: 8m, key: "1", step: primary`},
+		"heartbeat":        {[]string{"--every", "1d", "--grace", "2h", "--entity", "backup", "--keys", "photos,mail"}, "{at: 1d2h, key: photos, step: primary"},
+		"heartbeat, event": {[]string{"--every", "30s", "--event", "beats.*"}, `subject: beats.x, data: {"id": "1"}}`},
+		"schedule":         {[]string{"--schedule", "30 1 * * *", "--zone", "Europe/Berlin", "--keys", "customers", "--until", "imports.finished", "--after", "4h"}, "{at: 18h30m, key: customers, step: primary"},
+		"bare schedule":    {[]string{"--schedule", "@every 1h", "--entity", "round"}, "alerts:\n      - {at: 2h, key: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "rule.yaml")
+			runInProcess(t, "", nil, append([]string{"rule", "new", "--file", file}, c.args...)...).check(t, c.args, 0, "and its tests to ")
+			text, err := os.ReadFile(testFileOf(file))
+			if err != nil || !strings.Contains(string(text), c.want) {
+				t.Errorf("%v: no %s in\n%s", err, c.want, text)
+			}
+			if _, silent, found := strings.Cut(string(text), "the rule silent\n"); found && !strings.Contains(silent, "alerts: []") {
+				t.Errorf("the rule is not silent:\n%s", silent)
+			}
+			runInProcess(t, "", nil, "rule", "test", file).check(t, c.args, 0, "passed")
+			runInProcess(t, "", nil, "rule", "lint", file).check(t, c.args, 0, "no errors")
+		})
+	}
+	file := filepath.Join(t.TempDir(), "rule.yaml")
+	runInProcess(t, "", nil, "rule", "new", "--file", file, "--event", "a.b", "--key", `event.pay["x"]`).check(t, nil, 0, "without tests: the rule refuses the event")
+	if _, err := os.Stat(testFileOf(file)); err == nil {
+		t.Error("tests were written all the same")
 	}
 }
 

@@ -127,7 +127,7 @@ func testFiles(args []string) (files []string, err error) {
 			continue
 		case !rules.IsTestFile(arg):
 			rule := arg
-			arg = strings.TrimSuffix(arg, filepath.Ext(arg)) + rules.TestSuffix
+			arg = testFileOf(arg)
 			if _, err := os.Stat(arg); errors.Is(err, fs.ErrNotExist) {
 				return nil, usage("%s has no tests: %s does not exist", rule, arg)
 			}
