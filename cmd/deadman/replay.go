@@ -37,12 +37,16 @@ the last message at the start; messages have the times at which the stream store
 NAME@VERSION. Both replay the same events; the output is which alerts come, go and move. An alert moves
 if its time, severity, status or text differs.
 
+--suggest computes the time of each step from a share of jobs that it is to alert on. It learns from the
+first two thirds of the history, and shows the share that the last third would have had.
+
 --lookups answers the lookups of rules: a file with past answers of each source, or the events that
 contain them. Rules with another lookup, or with a handler, are refused.`,
 		Example: `  deadman replay -f order-unshipped.yaml --events orders.jsonl
   deadman replay -f rules/ --events orders.csv --column orders.created=purchased_at --column orders.shipped=shipped_at
   deadman replay -f rules/ --stream DEADMAN_EVENTS --since -7d
   deadman replay -f draft.yaml --against order-unshipped@3 --events orders.jsonl
+  deadman replay -f rules/ --suggest 5% --suggest lost=1% --events orders.jsonl
   zcat events.jsonl.gz | deadman replay -f rules/ --events - -o json`,
 		Args: exactly(), Annotations: map[string]string{csvOutput: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context()) },
@@ -60,6 +64,7 @@ contain them. Rules with another lookup, or with a handler, are refused.`,
 	textFlagVar(flags, &v.lookups, "lookups", "file", "", "file with the past answers of sources to the lookups of rules")
 	textFlagVar(flags, &v.old, "against", "file|name", "", "file or folder of rules, or NAME or NAME@VERSION of the node, to compare the alerts with")
 	addURL(flags, io)
+	flags.StringArrayVar(&v.suggest, "suggest", nil, "RATE or STEP=RATE, the share of jobs that a step is to alert on, such as 1%: suggest its time; can be repeated")
 	textFlagVar(flags, &v.stream.name, "stream", "name", "", "stream of JetStream with the events, instead of --events")
 	v.stream.addFlags(flags)
 	addCalendars(cmd, &v.calendars)
@@ -81,11 +86,13 @@ type replayRun struct {
 	calendars      string
 	lookups        string
 	old            string // the rules to compare with
+	suggest        []string
 	stream         streamInput
 	report         string
 	summary        bool
 
 	from, to time.Time // of since and until; zero: open
+	wanted   []replay.Wanted
 	replay   *replay.Replay
 	before   *replay.Replay  // of the rules to compare with; nil: none
 	past     *replay.Summary // its summary
@@ -104,6 +111,12 @@ func (v *replayRun) run(ctx context.Context) (err error) {
 	case v.events != "" && v.stream.name != "", v.stream.name != "" && len(v.columns) > 0:
 		return usage("--stream excludes --events and --column; keep one input")
 	}
+	if v.wanted, err = wantedRates(v.suggest); err != nil {
+		return err
+	}
+	if len(v.wanted) > 0 && v.old != "" && v.io.output == asCSV {
+		return usage("-o csv prints one table; leave out --against or --suggest")
+	}
 	if v.from, err = v.io.instantFlag("since", v.since, v.io.now()); err != nil {
 		return err
 	}
@@ -119,7 +132,7 @@ func (v *replayRun) run(ctx context.Context) (err error) {
 	}
 	defer done()
 	out := bufio.NewWriter(v.io.out)
-	v.output = newReplayOutput(v.io, out, v.summary, v.old != "")
+	v.output = newReplayOutput(v.io, out, v)
 	s, err := v.play(ctx, events)
 	if err != nil {
 		return err
@@ -219,6 +232,9 @@ func (v *replayRun) begin(ctx context.Context, from time.Time) error {
 		return err
 	}
 	v.replay.Raise = v.output.alert
+	if len(v.wanted) > 0 {
+		v.replay.RecordLives()
+	}
 	if v.old != "" {
 		return v.compare(ctx, from, documents, known, answers)
 	}
@@ -312,6 +328,12 @@ func (v *replayRun) finish(ctx context.Context, last time.Time) (*replay.Summary
 		last = v.to
 	}
 	s, err := v.replay.Finish(ctx, last)
+	if err == nil && len(v.wanted) > 0 {
+		err = v.replay.Suggest(v.wanted)
+	}
+	if errors.Is(err, replay.ErrStep) {
+		err = usage("--suggest: %w", err)
+	}
 	if err != nil || v.before == nil {
 		return s, err
 	}

@@ -21,17 +21,21 @@ type replayOutput interface {
 	end(s *replay.Summary) error
 }
 
-// newReplayOutput returns the output in the format of the command line. A comparison replaces the alerts in text and CSV.
-func newReplayOutput(io *cli, out io.Writer, summary, compared bool) replayOutput {
+// newReplayOutput returns the output in the format of the command line. In text and CSV, a comparison and suggestions replace
+// the alerts.
+func newReplayOutput(io *cli, out io.Writer, v *replayRun) replayOutput {
+	isCompared, isSuggested := v.old != "", len(v.wanted) > 0
 	switch {
 	case io.output == asJSON:
-		return &replayJSON{out: out, summary: summary}
-	case io.output == asCSV && compared:
-		return &differenceCSV{out: csv.NewWriter(out), summary: summary}
+		return &replayJSON{out: out, summary: v.summary}
+	case io.output == asCSV && isCompared:
+		return &differenceCSV{out: csv.NewWriter(out), summary: v.summary}
+	case io.output == asCSV && isSuggested:
+		return &suggestionCSV{out: csv.NewWriter(out)}
 	case io.output == asCSV:
-		return &replayCSV{out: csv.NewWriter(out), summary: summary}
+		return &replayCSV{out: csv.NewWriter(out), summary: v.summary}
 	}
-	return &replayText{io: io, out: out, summary: summary, compared: compared}
+	return &replayText{io: io, out: out, summary: v.summary, withoutAlerts: v.summary || isCompared || isSuggested}
 }
 
 // replayedAlert is an alert of a replay in JSON and CSV.
@@ -59,11 +63,11 @@ type replayText struct {
 	summary bool
 	alerts  int
 
-	compared bool // the differences are printed instead of the alerts
+	withoutAlerts bool
 }
 
 func (t *replayText) alert(a alerts.Alert) error {
-	if t.alerts++; t.summary || t.compared {
+	if t.alerts++; t.withoutAlerts {
 		return nil
 	}
 	parts := []string{
@@ -78,7 +82,7 @@ func (t *replayText) alert(a alerts.Alert) error {
 }
 
 func (t *replayText) end(s *replay.Summary) error {
-	if t.alerts > 0 && !t.summary && !t.compared {
+	if t.alerts > 0 && !t.withoutAlerts {
 		fmt.Fprintln(t.out)
 	}
 	fmt.Fprintf(t.out, "%s events from %s to %s, %s alerts\n\n", humanize.Comma(s.Events), t.io.exact(s.From), t.io.exact(s.Until), humanize.Comma(int64(t.alerts)))
@@ -87,7 +91,11 @@ func (t *replayText) end(s *replay.Summary) error {
 		w.row(cellOf(r.Name), numberCell(r.Started), numberCell(r.InTime), numberCell(r.Late), numberCell(r.Never), numberCell(r.Pending),
 			quantileCell(r.Took.P50), quantileCell(r.Took.P95), quantileCell(r.Took.P99), guardCell(r), cellOf(stepCounts(r)))
 	}
-	if err := w.end(); err != nil || s.Against == nil {
+	err := w.end()
+	if err == nil && len(s.Suggestions) > 0 {
+		err = t.suggestions(s.Suggestions)
+	}
+	if err != nil || s.Against == nil {
 		return err
 	}
 	return t.difference(s.Against)

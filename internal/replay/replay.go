@@ -28,8 +28,9 @@ type Replay struct {
 	// the end of a job follows them.
 	Observe func(Moment)
 
-	catalog *rules.Catalog
-	summary *Summary
+	documents []document.Document
+	catalog   *rules.Catalog
+	summary   *Summary
 
 	now     time.Time // of the last event, check or tick
 	seq     uint64    // of the last event
@@ -74,7 +75,7 @@ func New(ctx context.Context, documents []document.Document, known calendars.Set
 		return nil, err
 	}
 	r := &Replay{
-		Raise: func(alerts.Alert) error { return nil }, catalog: rules.NewCatalog(saved, shards), summary: newSummary(names), now: from,
+		Raise: func(alerts.Alert) error { return nil }, documents: documents, catalog: rules.NewCatalog(saved, shards), summary: newSummary(names), now: from,
 		pending: make(map[futurejobs.Ref]*entry), early: make(map[futurejobs.Ref]futurejobs.EarlyEvent),
 		lookups: newLookupRun(answers), outages: make(map[outageKey]*futurejobs.Outage),
 	}

@@ -22,7 +22,7 @@ import (
 var reportText string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"comma": humanize.Comma, "took": DurationText, "counts": Counts,
+	"comma": humanize.Comma, "took": DurationText, "counts": Counts, "percent": PercentOf, "share": Percent,
 	"date": func(at time.Time) string { return at.UTC().Format(time.DateOnly) },
 	"time": func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") },
 }).Parse(reportText))

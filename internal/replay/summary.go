@@ -21,9 +21,11 @@ type Summary struct {
 	Rules   []*Rule   `json:"rules"`
 	Unruled []Refusal `json:"refused,omitempty"` // refused events that no rule caused
 
-	Against *Difference `json:"against,omitempty"` // to the alerts of other rules; nil: there is no comparison
+	Against     *Difference  `json:"against,omitempty"` // to the alerts of other rules; nil: there is no comparison
+	Suggestions []Suggestion `json:"suggestions,omitempty"`
 
-	days map[int64]*dayAlerts // firing alerts by day
+	days  map[int64]*dayAlerts    // firing alerts by day
+	lives map[int32][]observation // ended jobs by rule; nil: they are not recorded
 }
 
 // Rule has the results of one rule.
@@ -133,6 +135,9 @@ func (s *Summary) ended(j futurejobs.Job, o checks.Outcome, at time.Time) {
 	r.Pending--
 	r.Outcomes[string(o)]++
 	kind, counted := futurejobs.KindOf(o, j.Step)
+	if s.lives != nil {
+		s.lives[j.RuleID] = append(s.lives[j.RuleID], newObservation(j, at, !counted || kind != futurejobs.Never))
+	}
 	switch {
 	case !counted:
 		return
