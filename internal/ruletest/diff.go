@@ -27,7 +27,8 @@ type DiffLine struct {
 // wrong returns the columns in which an entry is not as expected.
 func (x Expectation) wrong(got row) (columns []string) {
 	for _, column := range slices.Sorted(maps.Keys(x.Columns)) {
-		want, ok := x.Columns[column], false
+		want := x.Columns[column]
+		var ok bool
 		switch column {
 		case "contains":
 			ok = strings.Contains(got["text"], want)
@@ -73,12 +74,8 @@ func inOrderOf(got []row, expected []Expectation) []Expectation {
 type pair struct{ expected, got int }
 
 // align pairs expected and actual entries in their order, with the least difference. The cost of an entry without another
-// is 1, and that of two that differ is less than 2. A surplus entry has no cost if the list is partial.
-func align(expected []Expectation, got []row, partial bool) []pair {
-	surplus := 1.0
-	if partial {
-		surplus = 0
-	}
+// is 1, and that of two that differ is less than 2.
+func align(expected []Expectation, got []row) []pair {
 	cost := make([][]float64, len(expected)+1)
 	for i := len(expected); i >= 0; i-- {
 		cost[i] = make([]float64, len(got)+1)
@@ -86,18 +83,18 @@ func align(expected []Expectation, got []row, partial bool) []pair {
 			switch {
 			case i == len(expected) && j == len(got):
 			case i == len(expected):
-				cost[i][j] = cost[i][j+1] + surplus
+				cost[i][j] = cost[i][j+1] + 1
 			case j == len(got):
 				cost[i][j] = cost[i+1][j] + 1
 			default:
-				cost[i][j] = min(cost[i+1][j+1]+pairCost(expected[i], got[j], surplus), cost[i+1][j]+1, cost[i][j+1]+surplus)
+				cost[i][j] = min(cost[i+1][j+1]+pairCost(expected[i], got[j]), cost[i+1][j]+1, cost[i][j+1]+1)
 			}
 		}
 	}
 	var pairs []pair
 	for i, j := 0, 0; i < len(expected) || j < len(got); {
 		switch {
-		case i < len(expected) && j < len(got) && cost[i][j] == cost[i+1][j+1]+pairCost(expected[i], got[j], surplus):
+		case i < len(expected) && j < len(got) && cost[i][j] == cost[i+1][j+1]+pairCost(expected[i], got[j]):
 			pairs = append(pairs, pair{i, j})
 			i, j = i+1, j+1
 		case i < len(expected) && cost[i][j] == cost[i+1][j]+1:
@@ -113,22 +110,22 @@ func align(expected []Expectation, got []row, partial bool) []pair {
 
 // pairCost returns the cost of an expected entry beside an actual one: nothing if they match, and more than that of both
 // apart if they are of different jobs.
-func pairCost(x Expectation, got row, surplus float64) float64 {
+func pairCost(x Expectation, got row) float64 {
 	wrong := x.wrong(got)
 	switch {
 	case len(wrong) == 0:
 		return 0
 	case slices.Contains(wrong, "rule") || slices.Contains(wrong, "key"):
-		return surplus + 2
+		return 3
 	}
-	return surplus + float64(len(wrong))/float64(len(x.Columns)+1)
+	return 1 + float64(len(wrong))/float64(len(x.Columns)+1)
 }
 
 // newDiff returns the difference of a list, and the pairs of its lines that differ; nil: there is no difference.
 func newDiff(columns []string, expected []Expectation, got []row, partial bool) (*Diff, []pair) {
 	d := &Diff{Columns: columns}
 	var differing []pair
-	for _, p := range align(expected, got, partial) {
+	for _, p := range align(expected, got) {
 		var wrong []string
 		if p.expected >= 0 && p.got >= 0 {
 			if wrong = expected[p.expected].wrong(got[p.got]); len(wrong) == 0 {

@@ -59,10 +59,10 @@ type run struct {
 	failures []Failure
 }
 
-// maxAlerts bounds the alerts of a test.
-const maxAlerts = 10_000
+// maxRows bounds the alerts, the outcomes and the dead letters of a test.
+const maxRows = 1000
 
-var errTooMany = fmt.Errorf("the test raises more than %d alerts; end it earlier, with until", maxAlerts)
+var errTooMany = fmt.Errorf("the test has more than %d alerts, outcomes or dead letters; end it earlier, with until, or give it fewer events", maxRows)
 
 // Run runs a test, and counts the used parts of its rules in a coverage.
 func (s *Suite) Run(ctx context.Context, t *Test, c *rules.Coverage) ([]Failure, error) {
@@ -118,6 +118,9 @@ func (r *run) play(ctx context.Context, c *rules.Coverage) (err error) {
 	}
 	for _, m := range r.replay.Pending() {
 		r.outcomes = append(r.outcomes, row{"rule": m.Rule, "key": m.Key, "outcome": "pending"})
+	}
+	if max(len(r.outcomes), len(r.letters)) > maxRows {
+		return errTooMany
 	}
 	return nil
 }
@@ -184,7 +187,7 @@ func (r *run) pinged(e Event) (string, error) {
 
 // raised records an alert.
 func (r *run) raised(a alerts.Alert, c *rules.Coverage) error {
-	if len(r.alerts) >= maxAlerts {
+	if len(r.alerts) == maxRows {
 		return errTooMany
 	}
 	got := row{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ name: order-open
 entity: order
 trigger: {event: orders.opened, key: event.id}
 update: {event: orders.changed, key: event.id}
-while: state.status == "OPEN" and not (state.held ?? false)
+while: not (state.held ?? false) and state.status == "OPEN"
 escalate: [{after: 1h, step: open}]
 `
 
@@ -108,7 +109,7 @@ outcomes: [{key: "1", outcome: resolved, at: 6h55m}]
 		{"a time between two slots", lateRule, `
 events:
   - {at: 5m, subject: orders.created, data: {id: "1", total: 200}}
-  - {at: 6h55m, subject: orders.changed, data: {id: "1", status: PAID}}
+  - {at: 1h, subject: orders.changed, data: {id: "1", status: PAID}}
   - {at: 7h, subject: orders.shipped, data: {id: "1"}}
 alerts:
   - {at: 3h5m, key: "1", step: late}
@@ -128,10 +129,10 @@ order-late, key 1:
                   trigger.if: event.vip == true is false; event.vip is missing
                   trigger.if: event.total > 100 is true; event.total = 200
                   step late after: event.vip == true is false; event.vip is missing
+  1h     event  orders.changed has no effect
+                  resolve[1].if: event.status == "CANCELLED" is false; event.status = "PAID"
   3h15m  check  step late is due; next check at 8h15m
   3h15m  alert  firing warning late: order 1 is late
-  6h55m  event  orders.changed has no effect
-                  resolve[1].if: event.status == "CANCELLED" is false; event.status = "PAID"
   7h     alert  resolved warning late: order 1: resolved after 6h55m
   7h     ends   resolved
 `},
@@ -182,6 +183,7 @@ alerts: [{at: 1h1m, key: videos}, {at: 1h, key: mail}]
 - 1h1m  videos                  line 5
   1h    mail    silent  firing
 + 1h1m  videos  silent  firing
+…
 `},
 		{"alerts of the same time in any order", lateRule, `
 events:
@@ -229,7 +231,6 @@ order-open:
   0s  event  orders.opened starts the job; next check at 1h
   1m  event  orders.changed changes the job; next check at 1h
   1h  ends   cleared
-               while: state.status == "OPEN" is true; state.status = "OPEN"
                while: state.held ?? false is true; state.held = true
 `},
 		{"lookups", lookupRule, `
@@ -282,7 +283,7 @@ alerts: []
 			if want == "" {
 				want = "\n"
 			}
-			if !strings.HasPrefix(got, want) {
+			if begin, cut := strings.CutSuffix(want, "…\n"); got != want && !(cut && strings.HasPrefix(got, begin)) {
 				t.Error(cmp.Diff(want, got))
 			}
 		})
@@ -295,6 +296,28 @@ func indented(text string) string {
 		b.WriteString("  " + line)
 	}
 	return b.String()
+}
+
+// A test with too many alerts ends with an error, in bounded time.
+func TestRunIsBounded(t *testing.T) {
+	const insistent = "name: a\nentity: b\ntrigger: {schedule: '@every 1s'}\nescalate: [{after: 1s, step: x}]\nslot: 1s\nagain: keep\n"
+	got := failures(t, rules.NewCoverage(), "tests: [{name: a, until: 1h, alerts: []}]\n", insistent)
+	if !strings.Contains(got, "more than 1000 alerts, outcomes or dead letters; end it earlier, with until") {
+		t.Errorf("%.400s", got)
+	}
+}
+
+// BenchmarkRun runs a test of a rule with two steps.
+func BenchmarkRun(b *testing.B) {
+	s, err := ruletest.Load("../../examples/orders/order-unshipped.test.yaml", nil, os.ReadFile)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if failed, err := s.Run(b.Context(), &s.Tests[0], rules.NewCoverage()); err != nil || len(failed) > 0 {
+			b.Fatal(failed, err)
+		}
+	}
 }
 
 // A test repeats: the same failure has the same text, byte for byte.
@@ -339,7 +362,7 @@ tests:
 			"step lost never raises an alert", "69",
 		},
 		"order-open": {
-			"trigger: no event matches it", `while: state.status == "OPEN" is never evaluated`, "while: state.held ?? false is never evaluated",
+			"trigger: no event matches it", "while: state.held ?? false is never evaluated", `while: state.status == "OPEN" is never evaluated`,
 			"step open never raises an alert", "14",
 		},
 	}
