@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deadman/rules/document"
 
@@ -36,7 +37,7 @@ func newBroker(t testing.TB) (*bus.Server, *bus.Bus) {
 
 // newRegistry returns a registry over a store and a broker of the test's own.
 func newRegistry(b *bus.Bus, s *store.Store) *rules.Registry {
-	return &rules.Registry{Store: s, Binder: b.Binder, Catalog: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: discardLog()}
+	return &rules.Registry{Store: s, Binder: b.Binder, Catalog: rules.NewCatalog(s, s.Shards()), Jobs: s, Log: discardLog(), Now: time.Now}
 }
 
 // newFolder writes files and returns their folder.

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"deadman/rules/document"
@@ -27,6 +28,7 @@ type backfill struct {
 	rule     *Rule
 	saved    RuleVersion
 	since    time.Time
+	at       time.Time // steps that were due by then are skipped; zero: they raise their alert
 	known    futurejobs.FoldInput
 	begun    map[futurejobs.Ref]futurejobs.Event // the event that created each known job, without its body
 	played   map[string]futurejobs.Event         // the last event of each stream, without its body
@@ -36,13 +38,20 @@ type backfill struct {
 }
 
 // newBackfill plays to a rule, in memory, the events up to its save that its streams still have.
-func newBackfill(ctx context.Context, r *Registry, s RuleVersion, since time.Time) (*backfill, error) {
+func newBackfill(ctx context.Context, r *Registry, s RuleVersion, o SaveOptions) (*backfill, error) {
 	rule, err := newVersion(s, r.outside()).compiled()
 	if err != nil {
 		return nil, err
 	}
+	at := r.Now()
+	switch {
+	case o.RaisePast:
+		at = time.Time{}
+	case rule.document.Handler != "":
+		return nil, document.Problems{{Rule: s.Name, Message: "its handler decides which alerts to raise, so steps of the past cannot be skipped; backfill it with --raise-past (API: raise_past=true), which lets the handler raise them"}}
+	}
 	p := &backfill{
-		Registry: r, rule: rule, saved: s, since: since,
+		Registry: r, rule: rule, saved: s, since: o.Since, at: at,
 		known:  futurejobs.FoldInput{Pending: make(map[futurejobs.Ref]futurejobs.Job), Early: make(map[futurejobs.Ref]futurejobs.EarlyEvent)},
 		begun:  make(map[futurejobs.Ref]futurejobs.Event),
 		played: make(map[string]futurejobs.Event),
@@ -124,19 +133,72 @@ func (p *backfill) event(e futurejobs.Event) {
 	}
 }
 
-// remaining returns the jobs that are left and that an event before a save created.
-func (p *backfill) remaining(s RuleVersion) []futurejobs.Ref {
+// remaining returns the jobs that are left and that an event before a save created. over counts those of them whose steps
+// were all due in the past; they are not among refs.
+func (p *backfill) remaining(s RuleVersion) (refs []futurejobs.Ref, over int) {
 	v := newVersion(s, p.outside())
-	var refs []futurejobs.Ref
 	for ref, e := range p.begun {
-		if read, _ := v.read(e); !read.after(e) {
-			refs = append(refs, ref)
+		if read, _ := v.read(e); read.after(e) {
+			continue
 		}
+		if _, ended := p.skipPastSteps(p.known.Pending[ref]); ended {
+			over++
+			continue
+		}
+		refs = append(refs, ref)
 	}
 	slices.SortFunc(refs, func(a, b futurejobs.Ref) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Key, b.Key))
 	})
-	return refs
+	return refs, over
+}
+
+// skipPastSteps returns a job without the steps that were due by p.at: they raise no alert. Its first check is at its next
+// step, or at the end of its hold. over means that it would have ended by then, and is not created.
+func (p *backfill) skipPastSteps(j futurejobs.Job) (_ futurejobs.Job, over bool) {
+	at := p.at
+	if paused := j.PausedAt(); !paused.IsZero() {
+		at = earliest(at, paused)
+	}
+	w := contextOf(j)
+	line, err := p.rule.timeline(w)
+	if err != nil {
+		return j, false // the check reports the error
+	}
+	n := p.rule.due(line, at)
+	if n == 0 {
+		return j, false
+	}
+	if j.PausedAt().IsZero() {
+		next := p.rule.upcoming(line, n, at, time.Time{})
+		switch {
+		case !next.IsZero():
+			next = p.rule.earlierRecheck(w.scope, at, next)
+		case p.rule.document.IsHeld():
+			next = p.rule.grid.Up(line[n-1].at.Add(time.Duration(p.rule.document.Hold)))
+		}
+		if !next.After(at) {
+			return j, true
+		}
+		j.FirstCheckAt, j.NextCheckAt = next, next
+	}
+	names := make([]string, n)
+	for i, s := range line[:n] {
+		names[i] = s.called()
+	}
+	j.Step = n
+	j.Trail = futurejobs.Entry{Kind: futurejobs.Skipped, At: p.at, Step: strings.Join(names, ", "), Next: j.NextCheckAt}.Trail()
+	return j, false
+}
+
+// withSkippedSteps counts the jobs that have no alert of a step that was due in the past.
+func (p *backfill) withSkippedSteps(refs []futurejobs.Ref) (n int) {
+	for _, ref := range refs {
+		if j, _ := p.skipPastSteps(p.known.Pending[ref]); j.Step > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // startJobs creates the jobs that are left, now that the rule is saved, and returns how many. A job created before is
@@ -157,7 +219,7 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 		if err != nil {
 			return n, err
 		}
-		refs := p.remaining(s)
+		refs, _ := p.remaining(s)
 		if len(refs) == 0 {
 			return n, nil
 		}
@@ -167,8 +229,9 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 		}
 		b := futurejobs.EffectBatch{RuleSet: ruleSet, ReadTo: known}
 		for _, ref := range refs[:min(len(refs), pageMost)] {
+			job, _ := p.skipPastSteps(p.known.Pending[ref])
 			b.Effects = append(b.Effects, futurejobs.Effect{
-				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Catalog.shards), Action: futurejobs.Start{Job: begunBy(s, p.known.Pending[ref]), Named: true},
+				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Catalog.shards), Action: futurejobs.Start{Job: begunBy(s, job), Named: true},
 			})
 		}
 		applied, err := p.Jobs.Apply(ctx, b)
@@ -195,7 +258,8 @@ func (p *backfill) reserve() error {
 	if p.Quotas == nil {
 		return nil
 	}
-	jobs := int64(len(p.remaining(p.saved)))
+	refs, _ := p.remaining(p.saved)
+	jobs := int64(len(refs))
 	if jobs == 0 {
 		return nil
 	}

@@ -141,6 +141,66 @@ func TestBackfill(t *testing.T) {
 	b.checkBackfilled(0)
 }
 
+// Steps that were due before the save raise no alert, unless they are requested. A job whose steps and hold are over is
+// not created.
+func TestBackfillSkipsPastSteps(t *testing.T) {
+	const parcels = `
+name: parcels
+entity: parcel
+trigger: {event: parcels.sent, key: event.id, since: event.at}
+resolve: {event: parcels.arrived, key: event.id}
+escalate: [{after: 1h, step: late}, {after: 3h, step: lost}]
+hold: 1d
+`
+	now := time.Now().UTC().Truncate(time.Second)
+	ages := map[string]time.Duration{"1": 30 * time.Minute, "2": 2 * time.Hour, "3": 4 * time.Hour, "4": 30 * time.Hour}
+	for name, c := range map[string]struct {
+		raise                     bool
+		backfilled, skipped, over int
+		steps                     map[string]int
+		next                      map[string]time.Duration // after the beginning
+		trails                    map[string]string
+	}{
+		"skipped": {
+			backfilled: 3, skipped: 2, over: 1,
+			steps:  map[string]int{"1": 0, "2": 1, "3": 2},
+			next:   map[string]time.Duration{"1": time.Hour, "2": 3 * time.Hour, "3": 27 * time.Hour},
+			trails: map[string]string{"2": "late", "3": "late, lost"},
+		},
+		"raised": {raise: true, backfilled: 4, steps: map[string]int{"1": 0, "2": 0, "3": 0, "4": 0}, next: map[string]time.Duration{"1": time.Hour}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBackfillFixture(t)
+			for id, age := range ages {
+				b.publish("parcels.sent", fmt.Sprintf(`{"id":%s,"at":%q}`, id, now.Add(-age).Format(time.RFC3339)))
+			}
+			for _, dry := range []bool{true, false} {
+				got, err := b.Save(t.Context(), []byte(parcels), "", rules.SaveOptions{Version: rules.AnyVersion, Since: now.Add(-time.Hour), RaisePast: c.raise, DryRun: dry})
+				if err != nil || got.Backfilled != c.backfilled || got.SkippedSteps != c.skipped || got.Over != c.over {
+					t.Errorf("dry run %t: %d jobs, %d with skipped steps, %d over, want %+v: %v", dry, got.Backfilled, got.SkippedSteps, got.Over, c, err)
+				}
+			}
+			for id, step := range c.steps {
+				page, err := b.store.Jobs(t.Context(), futurejobs.Filter{Rule: "parcels", Key: id})
+				if err != nil || len(page.Items) != 1 {
+					t.Fatalf("jobs of %s: %+v, %v", id, page.Items, err)
+				}
+				j := page.Items[0]
+				if want := now.Add(c.next[id] - ages[id]); j.Step != step || c.next[id] > 0 && (j.NextCheckAt.Before(want) || j.NextCheckAt.After(want.Add(time.Minute))) {
+					t.Errorf("%s: %d steps, next check %s, want %d and %s", id, j.Step, j.NextCheckAt, step, want)
+				}
+				trail := ""
+				for _, e := range j.Trail.Entries() {
+					trail += string(e.Kind) + " " + e.Step
+				}
+				if want := c.trails[id]; want != "" && trail != "skip "+want || want == "" && trail != "" {
+					t.Errorf("%s: trail %q, want %q", id, trail, want)
+				}
+			}
+		})
+	}
+}
+
 // A job that ended after the save is not created again when the past is processed again.
 func TestBackfillKeepsEndedJobsEnded(t *testing.T) {
 	b := newBackfillFixture(t)

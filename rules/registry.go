@@ -37,7 +37,7 @@ type Registry struct {
 	Log       *slog.Logger
 	// As returns a context for acting in the name of a folder that is applied; nil: the caller's own name is used.
 	As func(ctx context.Context, bundle string) context.Context
-	// Only Rebind needs these: Announce raises alerts about streams, and Now returns the time.
+	// Announce raises alerts about streams; only Rebind needs it. Now returns the time.
 	Announce func(ctx context.Context, r alerts.SystemAlert) error
 	Now      func() time.Time
 

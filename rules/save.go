@@ -10,6 +10,8 @@ import (
 
 	"deadman/rules/document"
 
+	futurejobs "deadman/future_jobs"
+
 	"github.com/aymanbagabas/go-udiff"
 
 	"deadman/internal/access"
@@ -28,7 +30,8 @@ type SaveOptions struct {
 	// May refuses a rule by its name, before the existing rule is read; nil: none.
 	May func(name string) error
 
-	Since time.Time // events since then that streams still have are processed, too; zero: none
+	Since     time.Time // events since then that streams still have are processed, too; zero: none
+	RaisePast bool      // of Since: steps that were due before the save raise their alert; false: they are skipped
 }
 
 // Change is the result of saving a rule, or of a dry run.
@@ -41,6 +44,8 @@ type Change struct {
 	Diff          string         // between the canonical texts, unified; empty: they are the same
 	Moved         int            // pending jobs that were moved to the new version
 	Backfilled    int            // jobs created from events before the save, or in a dry run to be created
+	SkippedSteps  int            // of these, jobs with steps that were due before the save and are skipped
+	Over          int            // jobs of events before the save that are not created: all of their steps were due before
 	PartialRoutes []SubjectRoute // wildcards that streams store only in part; the rest is not received
 	Warnings      []string       // checks that could not be made, and why; and that the rule never ticks
 }
@@ -229,11 +234,13 @@ func (s *saving) backfill(ctx context.Context, c *Change) (*backfill, error) {
 	}
 	var p *backfill
 	var err error
-	if ended := s.replayLimit.do(ctx, replaysAtOnce, func() { p, err = newBackfill(ctx, s.Registry, saved, s.options.Since) }); ended != nil {
+	if ended := s.replayLimit.do(ctx, replaysAtOnce, func() { p, err = newBackfill(ctx, s.Registry, saved, s.options) }); ended != nil {
 		return nil, wrapErr("replay the past", ended)
 	}
 	if err == nil {
-		c.Backfilled = len(p.remaining(saved))
+		var refs []futurejobs.Ref
+		refs, c.Over = p.remaining(saved)
+		c.Backfilled, c.SkippedSteps = len(refs), p.withSkippedSteps(refs)
 		err = p.reserve()
 	}
 	return p, err

@@ -81,7 +81,7 @@ func newFixture(t *testing.T, changes ...func(*web.Options, *fixture)) *fixture 
 	failOn(t, err)
 	t.Cleanup(wire.Close)
 	catalog := rules.NewCatalog(db, db.Shards())
-	registry := &rules.Registry{Store: db, Binder: wire.Binder, Catalog: catalog, Jobs: db, Log: discardLog}
+	registry := &rules.Registry{Store: db, Binder: wire.Binder, Catalog: catalog, Jobs: db, Log: discardLog, Now: time.Now}
 	_, err = registry.Save(t.Context(), []byte(unshippedRule), "", rules.SaveOptions{})
 	failOn(t, err)
 	failOn(t, catalog.Refresh(t.Context()))

@@ -261,14 +261,15 @@ type SaveRuleInput struct {
 	ApplyTo string     `query:"apply_to" enum:"new,pending" default:"new" doc:"Jobs that the new version applies to. new: new jobs. pending: new and pending jobs."`
 	Bundle  identifier `query:"bundle" doc:"Bundle of files that the rule belongs to. The bundle of the node's rules folder is refused (409)." example:"file:orders"`
 	Adopt   bool       `query:"adopt" doc:"Move a rule of another bundle to this one. A rule of the node's rules folder requires the scope admin."`
-	Since   time.Time  `query:"since" doc:"Also process stored stream events since this time." example:"2026-01-31T15:04:05Z"`
+	Since   time.Time  `query:"since" doc:"Also process stored stream events since this time. Steps that were due before the save are skipped." example:"2026-01-31T15:04:05Z"`
+	Raise   bool       `query:"raise_past" doc:"With since: raise the alerts of steps that were due before the save."`
 	RawBody []byte     `contentType:"application/yaml"`
 }
 
 func (in *SaveRuleInput) options(version int32) rules.SaveOptions {
 	return rules.SaveOptions{
 		Version: version, Bundle: string(in.Bundle), Adopt: in.Adopt, DryRun: in.DryRun,
-		Pending: in.ApplyTo == "pending", Since: in.Since.UTC(),
+		Pending: in.ApplyTo == "pending", Since: in.Since.UTC(), RaisePast: in.Raise,
 	}
 }
 

@@ -17,6 +17,8 @@ type RuleChange struct {
 	DryRun         bool   `json:"dry_run,omitempty" doc:"Whether this is a dry run, which saves nothing."`
 	MovedJobs      int    `json:"moved_jobs" doc:"Number of pending jobs that were moved to the new version."`
 	BackfilledJobs int    `json:"backfilled_jobs" doc:"Number of jobs that were created from past events because of since."`
+	SkippedSteps   int    `json:"jobs_with_skipped_steps,omitempty" doc:"Number of backfilled jobs with steps that were due before the save and raise no alert."`
+	OverJobs       int    `json:"over_jobs,omitempty" doc:"Number of jobs of past events that were not created, because all of their steps were due before the save."`
 	Diff           string `json:"diff,omitempty" doc:"Unified diff of the rule as YAML."`
 
 	PartialSubjects []PartialSubject `json:"partial_subjects,omitempty" doc:"Subscribed subjects that streams cover only in part."`
@@ -44,7 +46,8 @@ func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
 	}
 	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
 		Rule:    newRule(rules.ListedRule{RuleVersion: c.After, Document: c.Document, BeganAt: startedAt}, now),
-		Created: c.Before == nil, Changed: c.Changed, TextChanged: c.TextChanged, DryRun: dryRun, MovedJobs: c.Moved, BackfilledJobs: c.Backfilled, Diff: c.Diff, Warnings: c.Warnings,
+		Created: c.Before == nil, Changed: c.Changed, TextChanged: c.TextChanged, DryRun: dryRun, MovedJobs: c.Moved, BackfilledJobs: c.Backfilled,
+		SkippedSteps: c.SkippedSteps, OverJobs: c.Over, Diff: c.Diff, Warnings: c.Warnings,
 	}}
 	for _, route := range c.PartialRoutes {
 		out.Body.PartialSubjects = append(out.Body.PartialSubjects, PartialSubject{Subject: route.Subject, Covered: route.Takes})

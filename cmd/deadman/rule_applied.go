@@ -27,6 +27,8 @@ type applied struct {
 	Version int32  `json:"version,omitempty"`         // 0: a dry run of a new rule
 	Moved   int    `json:"moved_jobs,omitempty"`      // pending jobs moved to the version
 	Past    int    `json:"backfilled_jobs,omitempty"` // jobs created from past events
+	Skipped int    `json:"jobs_with_skipped_steps,omitempty"`
+	Over    int    `json:"over_jobs,omitempty"` // jobs of past events that would have ended by now
 	Diff    string `json:"diff,omitempty"`
 
 	TextChanged bool `json:"text_changed,omitempty"` // comments or layout only
@@ -45,16 +47,20 @@ func appliedBy(c web.RuleChange, from ruleFile) applied {
 	}
 	return applied{
 		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
-		Version: c.Rule.Version, Moved: c.MovedJobs, Past: c.BackfilledJobs, Diff: c.Diff, TextChanged: c.TextChanged, Partly: c.PartialSubjects, Warnings: c.Warnings,
+		Version: c.Rule.Version, Moved: c.MovedJobs, Past: c.BackfilledJobs, Skipped: c.SkippedSteps, Over: c.OverJobs, Diff: c.Diff, TextChanged: c.TextChanged, Partly: c.PartialSubjects, Warnings: c.Warnings,
 	}
 }
 
-// pastOf counts the jobs created from past events.
-func pastOf(plan []applied) (n int) {
-	for _, r := range plan {
-		n += r.Past
+// backfillText describes the jobs that past events create.
+func backfillText(jobs, skipped, over int) string {
+	text := number(jobs, "job") + " from past events"
+	if skipped > 0 {
+		text += fmt.Sprintf(", %d with past steps that are skipped", skipped)
 	}
-	return n
+	if over > 0 {
+		text += fmt.Sprintf("; %d not created, all of their steps were due before", over)
+	}
+	return text
 }
 
 func namesOf(rules []applied) string {
@@ -110,8 +116,8 @@ func printAppliedRule(io *cli, r applied, width int) error {
 	if r.Moved > 0 {
 		about += "  " + number(r.Moved, "pending job") + " moved"
 	}
-	if r.Past > 0 {
-		about += "  " + number(r.Past, "job") + " from past events"
+	if r.Past+r.Over > 0 {
+		about += "  " + backfillText(r.Past, r.Skipped, r.Over)
 	}
 	_, err := fmt.Fprintf(io.out, "%s  %s%s%s\n", io.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
 		io.palette.paint(bold, fmt.Sprintf("%-*s", width, sanitize(r.Name))), about, io.palette.paint(dim, "  "+sanitize(cmp.Or(r.File, r.Bundle))))

@@ -45,7 +45,8 @@ belong to the bundle of its folder already.`,
 	flags.BoolVar(&a.adopt, "adopt", false, "move rules of other bundles to this bundle")
 	flags.StringVar(&a.bundle, "bundle", "", "name of the bundle (default: name of the folder; none for a single file)")
 	flags.StringVar(&a.to, "apply-to", applyToNew, "jobs that a new version applies to: new, or pending for new and pending jobs")
-	textFlagVar(flags, &a.since, "since", "time", "", "also process stored stream events since this time, such as 24h or 2026-01-31")
+	textFlagVar(flags, &a.since, "backfill", "time", "", "also process stored stream events since this time, such as 7d or 2026-01-31; steps that were due before are skipped")
+	flags.BoolVar(&a.raisePast, "raise-past", false, "with --backfill: raise the alerts of steps that were due before")
 	a.yes = addYes(flags)
 	complete(cmd, "file", completeFiles(ruleEndings...))
 	complete(cmd, "apply-to", completeWords(applyToNew, applyToPending))
@@ -66,6 +67,7 @@ type applyRun struct {
 	bundle, to, since    string
 	past                 time.Time // since as a time
 	dryRun, prune, adopt bool
+	raisePast            bool
 	yes                  *bool
 }
 
@@ -100,10 +102,8 @@ func (a *applyRun) run(ctx context.Context) (err error) {
 	if a.dryRun {
 		return printApplied(a, slices.Concat(plan, gone))
 	}
-	if begins := pastOf(plan); begins > 0 {
-		if err := a.io.confirm(*a.yes, fmt.Sprintf("Create %s from events since %s?", number(begins, "job"), a.since)); err != nil {
-			return err
-		}
+	if err := a.confirmBackfill(plan); err != nil {
+		return err
 	}
 	if len(gone) > 0 {
 		if !*a.yes && !isTerminal(a.io.in) {
@@ -117,10 +117,29 @@ func (a *applyRun) run(ctx context.Context) (err error) {
 	return errors.Join(printApplied(a, done), err)
 }
 
+// confirmBackfill asks for confirmation before past events create jobs.
+func (a *applyRun) confirmBackfill(plan []applied) error {
+	var jobs, skipped, over int
+	for _, r := range plan {
+		jobs, skipped, over = jobs+r.Past, skipped+r.Skipped, over+r.Over
+	}
+	if jobs == 0 {
+		return nil
+	}
+	question := "Create " + backfillText(jobs, skipped, over)
+	if a.raisePast {
+		question += ", and raise the alerts of their past steps"
+	}
+	return a.io.confirm(*a.yes, question+"?")
+}
+
 func (a *applyRun) check() (err error) {
+	if a.raisePast && a.since == "" {
+		return usage("--raise-past needs --backfill, such as --backfill 7d")
+	}
 	if d, none := document.ParseDuration(a.since); none == nil {
 		a.past = a.io.now().Add(-time.Duration(d)).UTC()
-	} else if a.past, err = a.io.instantFlag("since", a.since, a.io.now()); err != nil {
+	} else if a.past, err = a.io.instantFlag("backfill", a.since, a.io.now()); err != nil {
 		return err
 	}
 	folders := true
@@ -196,7 +215,7 @@ func problemsOf(r fileRule, refused refusal) (found document.Problems) {
 // put saves a rule, or requests a dry run of it.
 func (a *applyRun) put(ctx context.Context, r fileRule, dryRun bool) (applied, error) {
 	query := url.Values{"apply_to": {a.to}}
-	for name, given := range map[string]bool{"dry_run": dryRun, "adopt": a.adopt} {
+	for name, given := range map[string]bool{"dry_run": dryRun, "adopt": a.adopt, "raise_past": a.raisePast} {
 		if given {
 			query.Set(name, "true")
 		}

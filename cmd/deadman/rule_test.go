@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deadman/rules/document"
 
@@ -155,12 +156,19 @@ func TestApplyAdoptsAndBackfills(t *testing.T) {
 		n.mustRun("event", "send", "orders.created", `{"id": "`+id+`"}`)
 	}
 	writeFile(t, other, "late.yaml", ruleNamed("late"))
-	n.expect(0, []string{"rule", "apply", "-f", other, "--since", "1h", "--dry-run"}, "created    late", "3 jobs from past events")
-	n.expect(0, []string{"rule", "apply", "-f", other, "--since", "1h"}, "3 jobs from past events")
+	n.expect(0, []string{"rule", "apply", "-f", other, "--backfill", "1h", "--dry-run"}, "created    late", "3 jobs from past events")
+	n.expect(0, []string{"rule", "apply", "-f", other, "--backfill", "1h"}, "3 jobs from past events")
 	if page := readJSON[web.Page[web.Job]](n, "job", "list", "--rule", "late"); len(page.Items) != 3 {
 		t.Errorf("%d wait, want 3", len(page.Items))
 	}
-	n.expect(2, []string{"rule", "apply", "-f", other, "--since", "tomorrow"}, "--since", "invalid time")
+	n.expect(2, []string{"rule", "apply", "-f", other, "--backfill", "tomorrow"}, "--backfill", "invalid time")
+	n.expect(2, []string{"rule", "apply", "-f", other, "--raise-past"}, "--raise-past needs --backfill")
+	past := filepath.Join(t.TempDir(), "past")
+	writeFile(t, past, "b.yaml", strings.Replace(ruleNamed("b"), "orders.created, key: event.id", "orders.created, key: event.id, since: event.at", 1))
+	n.mustRun("event", "send", "orders.created", `{"id": "4", "at": "`+time.Now().Add(-24*time.Hour).UTC().Format(time.RFC3339)+`"}`)
+	n.expect(0, []string{"rule", "apply", "-f", past, "--backfill", "1h", "--dry-run"}, "1 job from past events, 1 with past steps that are skipped")
+	n.expect(0, []string{"rule", "apply", "-f", past, "--backfill", "1h"}, "1 job from past events, 1 with past steps that are skipped")
+	n.expect(0, []string{"explain", "order", "4"}, "past steps skipped: ")
 }
 
 func TestApplyUsage(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 type newJobColumns struct {
 	shard, rule, version, key, created, since, first, next column
 	event, state, pauses, pausedNext, members, ordering    column
-	origin                                                 column
+	origin, step, trail                                    column
 	outcome, reason                                        column
 	err                                                    error // of an order that cannot be written
 }
@@ -27,7 +27,7 @@ func creationOf(jobs []*futurejobs.Job) *newJobColumns {
 		first: timestamptzs.named("first_check_at"), next: timestamptzs.named("next_check_at"),
 		event: texts.named("event"), state: texts.named("state"), pauses: byteas.named("pauses"),
 		pausedNext: timestamptzs.named("paused_next_at"), members: byteas.named("members"), ordering: texts.named("ordering"),
-		origin:  bigints.named("origin"),
+		origin: bigints.named("origin"), step: ints.named("step"), trail: texts.named("trail"),
 		outcome: texts.named("outcome"), reason: texts.named("reason"),
 	}
 	for _, column := range []*column{&c.shard, &c.rule, &c.version, &c.created, &c.since, &c.first, &c.next, &c.origin} {
@@ -49,6 +49,7 @@ func creationOf(jobs []*futurejobs.Job) *newJobColumns {
 	dropEmpty(&c.state, &c.pauses, &c.pausedNext, &c.members)
 	dropEmpty(&c.origin)
 	dropEmpty(&c.ordering)
+	dropEmpty(&c.step, &c.trail)
 	return c
 }
 
@@ -67,6 +68,12 @@ func (c *newJobColumns) add(j *futurejobs.Job) {
 	c.pausedNext.time(j.PausedNext)
 	c.members.bytes(j.Members)
 	c.origin.origin(j.Origin)
+	if j.Step > 0 {
+		c.step.int32(int32(j.Step)) //nolint:gosec // a rule has at most a thousand steps
+	} else {
+		c.step.null()
+	}
+	c.trail.optional(string(j.Trail))
 	order, err := orderingOf(j.Order)
 	c.err = cmp.Or(c.err, err)
 	if order == nil {
@@ -88,12 +95,13 @@ func (c *newJobColumns) begun() string {
 func (c *newJobColumns) insertPendingSQL() (text string, args []any) {
 	from, args := table("job", []*column{
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next,
-		&c.pauses, &c.pausedNext, &c.members, &c.ordering, &c.origin, &c.state, &c.event,
+		&c.pauses, &c.pausedNext, &c.members, &c.ordering, &c.step, &c.trail, &c.origin, &c.state, &c.event,
 	})
 	return rebindPlaceholders(`
-INSERT INTO future_job (` + begun + `, next_check_at, event, state, pauses, paused_next_at, members, ordering, origin)
+INSERT INTO future_job (` + begun + `, next_check_at, event, state, pauses, paused_next_at, members, ordering, step, trail, origin)
 SELECT ` + c.begun() + `, ` + c.next.of("job") + `, ` + c.event.of("job") + `, ` + c.state.of("job") + `,
-	` + c.pauses.of("job") + `, ` + c.pausedNext.of("job") + `, ` + c.members.of("job") + `, ` + c.ordering.of("job") + `, ` + c.origin.of("job") + `
+	` + c.pauses.of("job") + `, ` + c.pausedNext.of("job") + `, ` + c.members.of("job") + `, ` + c.ordering.of("job") + `,
+	coalesce(` + c.step.of("job") + `, 0), ` + c.trail.of("job") + `, ` + c.origin.of("job") + `
 FROM ` + from + `
 ON CONFLICT (shard, rule_id, key) DO NOTHING`), withSizeHint(args)
 }

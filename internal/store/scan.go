@@ -163,9 +163,9 @@ func inList[T ~int16 | ~int32](numbers []T) string {
 	return b.String()
 }
 
-// hasExtras reports whether a new job has rare columns: a state, a pause, members, or an order of events.
+// hasExtras reports whether a new job has rare columns: a state, a pause, members, an order of events, or skipped steps.
 func hasExtras(j *futurejobs.Job) bool {
-	return j.Order != nil || j.State != nil || len(j.Pauses) > 0 || !j.PausedNext.IsZero() || j.Members != nil
+	return j.Order != nil || j.State != nil || len(j.Pauses) > 0 || !j.PausedNext.IsZero() || j.Members != nil || j.Step > 0
 }
 
 // Names of the function that returns the position of a text in another.

@@ -10,8 +10,8 @@ import (
 const (
 	createOne = `
 INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
-	pauses, paused_next_at, members, ordering, origin)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+	pauses, paused_next_at, members, ordering, step, trail, origin)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 ON CONFLICT (shard, rule_id, key) DO NOTHING`
 
 	// createPlain is createOne for a job without values in the omitted columns.
@@ -157,7 +157,7 @@ func (w netWriter) create(j *futurejobs.Job) error {
 		if err != nil {
 			return err
 		}
-		statement, args = createOne, append(args, body(j.State), blob(pausesOf(j.Pauses)), when(j.PausedNext), blob(j.Members), order)
+		statement, args = createOne, append(args, body(j.State), blob(pausesOf(j.Pauses)), when(j.PausedNext), blob(j.Members), order, j.Step, optional(string(j.Trail)))
 	}
 	args = append(args, origin(j.Origin))
 	n, err := w.exec(statement, args...)

@@ -82,7 +82,7 @@ func (s jobStory) labels() map[string]string {
 // trailWords maps trail entries other than checks to words.
 var trailWords = map[string]string{
 	"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved", "reschedule": "rescheduled: a calendar changed",
-	"acknowledge": "acknowledged", "unacknowledge": "unacknowledged",
+	"acknowledge": "acknowledged", "unacknowledge": "unacknowledged", "skip": "past steps skipped",
 }
 
 // momentOf converts an entry of a trail.
@@ -94,7 +94,7 @@ func momentOf(e web.TrailEntry) storyEntry {
 	switch {
 	case e.Kind != "check":
 		m.Kind, m.Word = "noted", trailWords[e.Kind]
-		if e.By != "" {
+		if m.Text = e.Step; e.By != "" {
 			m.Text = "by " + e.By
 		}
 	case e.Outcome != "":

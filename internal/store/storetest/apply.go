@@ -50,6 +50,25 @@ func applyStarts(t *testing.T, w *fixture) {
 	}
 }
 
+// A new job may begin with steps that were due before, and an entry about them.
+func applySkippedSteps(t *testing.T, w *fixture) {
+	at := w.slot()
+	skipped := w.job(w.rule, "skipped", at)
+	skipped.Step = 2
+	skipped.Trail = futurejobs.Entry{Kind: futurejobs.Skipped, At: at, Step: "late, escalation", Next: at}.Trail()
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), batch(w, 7, 9, begins(w.rule, skipped), w.starting(w.rule, "plain", at))))
+	if j := w.one("plain"); j.Step != 0 {
+		t.Errorf("plain: step %d", j.Step)
+	}
+	if j := w.one("skipped"); j.Step != 2 {
+		t.Errorf("skipped: step %d, want 2", j.Step)
+	}
+	page := must[futurejobs.Page[futurejobs.ListedJob]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Key: "skipped"}))
+	if len(page.Items) != 1 || page.Items[0].Trail != skipped.Trail {
+		t.Errorf("jobs: %+v, want the trail %s", page.Items, skipped.Trail)
+	}
+}
+
 func applyEnds(t *testing.T, w *fixture) {
 	w.start(w.slot(), "said", "silent")
 	w.settle(w.reschedule(w.one("said"), w.slot().Add(time.Hour)))

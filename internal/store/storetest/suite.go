@@ -48,6 +48,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"apply/end":               applyEnds,
 	"apply/created_and_ended": applyCreatedAndEnded,
 	"apply/again":             applyStartsAfterEnd,
+	"apply/skipped_steps":     applySkippedSteps,
 	"apply/existing":          applyKeepsExistingJobs,
 	"apply/race":              concurrentApplyRunsOnce,
 	"apply/bulk":              bulkCreatesNewJobs,
