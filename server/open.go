@@ -5,11 +5,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/calendars"
+	"deadman/internal/configfile"
 	"deadman/internal/scheduler"
 	"deadman/internal/store"
 	"deadman/rules"
@@ -76,7 +76,7 @@ func readCalendars(file string) (calendars.Set, error) {
 	if file == "" {
 		return calendars.Set{}, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := configfile.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("calendars: %w (--calendars names a file)", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"deadman/internal/configfile"
 	"deadman/web"
 )
 
@@ -16,6 +17,14 @@ type operatorFile struct {
 	path string // empty: not configured
 	// read applies the file, or returns an error and leaves the previous configuration in effect.
 	read func(context.Context) error
+}
+
+// readAgain applies the file unless it is something else by now. A named pipe would hold up this reload and all later ones.
+func (f operatorFile) readAgain(ctx context.Context) error {
+	if err := configfile.CheckRegular(f.path); err != nil {
+		return err
+	}
+	return f.read(ctx)
 }
 
 // reloader reloads the operator's files.
@@ -49,7 +58,7 @@ func (r *reloader) reload(ctx context.Context) {
 		if f.path == "" {
 			continue
 		}
-		if err := f.read(ctx); err != nil {
+		if err := f.readAgain(ctx); err != nil {
 			refused[f.path] = true
 			r.log.Error("a file is refused; what was read before stays in force", "file", f.path, "err", err)
 			continue

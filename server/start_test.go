@@ -4,6 +4,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/url"
@@ -78,6 +79,30 @@ func TestStartWaitsForDatabaseThatDisconnects(t *testing.T) {
 	}
 	hand(func() {})
 	waitUntilReady(t, n, ready)
+}
+
+// A file that became a named pipe is refused, and the next reload works.
+func TestReloadDoesNotWaitForPipe(t *testing.T) {
+	t.Parallel()
+	file, again := filepath.Join(t.TempDir(), "notify.yaml"), make(chan struct{})
+	write := func() {
+		if err := os.WriteFile(file, []byte("channels: {}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	n := startReadyNode(t, server.Config{Notify: file, Reload: again})
+	if err := errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	again <- struct{}{}
+	n.eventually("the pipe is refused", func() bool { return strings.Contains(n.log.String(), "not a regular file") })
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	write()
+	again <- struct{}{}
+	n.eventually("the file is read", func() bool { return strings.Contains(n.log.String(), `read again","file":"`+file) })
 }
 
 // warningHandler calls a function before the first log record with a text is handled.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync/atomic"
 
+	"deadman/internal/configfile"
 	"deadman/internal/webhooks"
 )
 
@@ -36,7 +36,7 @@ func readHooks(file string) (webhooks.Set, error) {
 	if file == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := configfile.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("hooks: %w (--hooks names a file)", err)
 	}
@@ -50,7 +50,7 @@ func readHooks(file string) (webhooks.Set, error) {
 		if h.SecretFile == "" {
 			continue
 		}
-		secret, err := os.ReadFile(h.SecretFile)
+		secret, err := configfile.ReadFile(h.SecretFile)
 		if err == nil {
 			err = h.LoadSecrets(secret)
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -91,7 +90,7 @@ func readSecret(file, env configfile.Value, of func(string) string) string {
 	case file.Present() && env.Present():
 		env.ProblemAtName("%s is set, too; keep one of the two", file.Name)
 	case file.Present():
-		return file.Secret(os.ReadFile)
+		return file.Secret(configfile.ReadFile)
 	case env.Present():
 		return env.Variable(of)
 	}
@@ -104,7 +103,7 @@ func readCA(v configfile.Value) *x509.CertPool {
 		return nil
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(v.Certificates(os.ReadFile))
+	pool.AppendCertsFromPEM(v.Certificates(configfile.ReadFile))
 	return pool
 }
 

@@ -4,7 +4,6 @@ package logins
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ type Options struct {
 // Load reads the login file at path. The error is configfile.Problems with all problems, unless the file cannot be read
 // at all.
 func Load(path string, o Options) (*Config, error) {
-	data, err := os.ReadFile(path)
+	data, err := configfile.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

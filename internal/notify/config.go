@@ -4,7 +4,6 @@ package notify
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +59,7 @@ func (r Route) topic(a alerts.Alert) string {
 // Load reads the file at path. The error is configfile.Problems with all problems, unless the file can't be read at
 // all.
 func Load(path string) (Config, error) {
-	data, err := os.ReadFile(path)
+	data, err := configfile.ReadFile(path)
 	if err != nil {
 		return Config{}, err
 	}
@@ -116,12 +115,12 @@ func (c *Config) readChannels(v configfile.Value) {
 func readChannel(v configfile.Value) Spec {
 	fields := v.Fields("kind", "url", "url_file", "secret_file", "ack_links", "ack_button")
 	s := Spec{
-		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(os.ReadFile),
+		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(configfile.ReadFile),
 		NoAckLinks: fields["ack_links"].Present() && !fields["ack_links"].Bool(), AckButton: fields["ack_button"].Text(),
 	}
 	fromFile := fields["url_file"].Present()
 	if fromFile {
-		s.URL = fields["url_file"].Secret(os.ReadFile)
+		s.URL = fields["url_file"].Secret(configfile.ReadFile)
 	}
 	if v.HasProblem() {
 		return s

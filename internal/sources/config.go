@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +27,7 @@ const (
 // Load reads the file at path; env resolves environment variables. The error is configfile.Problems with all
 // problems, unless the file can't be read at all.
 func Load(path string, env func(name string) string) ([]Spec, error) {
-	data, err := os.ReadFile(path)
+	data, err := configfile.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +184,7 @@ func (r reader) secret(v, file, env configfile.Value) string {
 	case file.Present() && env.Present():
 		env.ProblemAtName("%s is set, too; keep one of the two", file.Name)
 	case file.Present():
-		return file.Secret(os.ReadFile)
+		return file.Secret(configfile.ReadFile)
 	case env.Present():
 		return env.Variable(r.env)
 	case !v.HasProblem():
@@ -198,7 +197,7 @@ func (r reader) http(s *Spec, v configfile.Value) {
 	fields := v.Fields("url", "headers", "allow", "ca_file")
 	s.HTTP = &HTTP{
 		Base: base(fields["url"].Require("write the base URL that the paths of rules are appended to")), Headers: r.headers(fields["headers"]),
-		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(os.ReadFile),
+		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(configfile.ReadFile),
 	}
 }
 
