@@ -66,9 +66,9 @@ func (r newRule) heartbeatDrafts(d document.Document) []ruletest.Draft {
 	silent := ruletest.Draft{Name: "regular signals keep the rule silent", Until: ruletest.DefaultStart.Add(2*every + every/2)}
 	missing := ruletest.Draft{Name: "a signal that does not recur raises the alerts", Until: ruletest.DefaultStart.Add(end)}
 	missing.Events = append(missing.Events, r.event(r.Event, keys[0], 0))
-	for turn := range time.Duration(3) {
+	for turn := range 3 {
 		for _, key := range keys {
-			silent.Events = append(silent.Events, r.event(r.Event, key, turn*every))
+			silent.Events = append(silent.Events, r.event(r.Event, key, time.Duration(turn)*every))
 		}
 	}
 	return []ruletest.Draft{missing, silent}

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
+	"io/fs" //nolint:depguard // the files of an operator are read here, in one way
+	"os"    //nolint:depguard // as above
 )
 
 // maxFile is the maximum size in bytes of a file that an operator names: a bundle of CA certificates has up to 1 MB.

@@ -142,7 +142,7 @@ func (h stepHistory) suggest(share float64, from, split, until time.Time) Sugges
 		return s
 	}
 	slot := time.Duration(h.document.Slot)
-	after = max((after+slot-1)/slot*slot, slot)
+	after = max((after + slot - 1).Truncate(slot), slot)
 	s.After = document.Duration(after).String()
 	s.Learned.rate(learned, after)
 	s.HeldBack.rate(held, after)
