@@ -60,10 +60,7 @@ func newBackfill(ctx context.Context, r *Registry, s RuleVersion, o SaveOptions)
 	for _, read := range s.Reads {
 		through[read.source()] = max(through[read.source()], read.From)
 	}
-	if err := p.replay(ctx, through); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return p, p.replay(ctx, through)
 }
 
 // replay plays the events that were not played yet, up to the sequences of their streams, in the order of their times.
@@ -113,10 +110,10 @@ func (p *backfill) event(e futurejobs.Event) {
 	if h.over != nil {
 		p.costly++
 	}
+	p.forgetOver(m.effects, e.At)
 	net := futurejobs.Fold(m.effects, p.known, e.At)
 	for _, d := range slices.Concat(net.End, net.StartedAndEnded) {
-		delete(p.known.Pending, d.Job.Ref)
-		delete(p.begun, d.Job.Ref)
+		p.forget(d.Job.Ref)
 	}
 	e.Data, e.Header = nil, nil
 	for _, j := range net.Create {
@@ -133,30 +130,61 @@ func (p *backfill) event(e futurejobs.Event) {
 	}
 }
 
-// remaining returns the jobs that are left and that an event before a save created. over counts those of them whose steps
-// were all due in the past; they are not among refs.
-func (p *backfill) remaining(s RuleVersion) (refs []futurejobs.Ref, over int) {
+func (p *backfill) forget(ref futurejobs.Ref) {
+	delete(p.known.Pending, ref)
+	delete(p.begun, ref)
+}
+
+// forgetOver forgets the jobs of effects that were over by a time, without an event: a later trigger starts another job.
+func (p *backfill) forgetOver(effects []futurejobs.Effect, at time.Time) {
+	if p.at.IsZero() {
+		return
+	}
+	for _, e := range effects {
+		if j, isPending := p.known.Pending[e.Ref]; isPending {
+			if _, over := p.skipPastSteps(j, at); over {
+				p.forget(e.Ref)
+			}
+		}
+	}
+}
+
+// remaining returns the jobs that are left and that an event before a save created.
+func (p *backfill) remaining(s RuleVersion) []futurejobs.Ref {
 	v := newVersion(s, p.outside())
+	var refs []futurejobs.Ref
 	for ref, e := range p.begun {
-		if read, _ := v.read(e); read.after(e) {
-			continue
+		if read, _ := v.read(e); !read.after(e) {
+			refs = append(refs, ref)
 		}
-		if _, ended := p.skipPastSteps(p.known.Pending[ref]); ended {
-			over++
-			continue
-		}
-		refs = append(refs, ref)
 	}
 	slices.SortFunc(refs, func(a, b futurejobs.Ref) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Key, b.Key))
 	})
-	return refs, over
+	return refs
 }
 
-// skipPastSteps returns a job without the steps that were due by p.at: they raise no alert. Its first check is at its next
+// count counts the jobs to be created, those of them with skipped steps, and those that are over.
+func (p *backfill) count() (jobs, skipped, over int) {
+	for _, ref := range p.remaining(p.saved) {
+		switch j, isOver := p.skipPastSteps(p.known.Pending[ref], p.at); {
+		case isOver:
+			over++
+		case j.Step > 0:
+			jobs, skipped = jobs+1, skipped+1
+		default:
+			jobs++
+		}
+	}
+	return jobs, skipped, over
+}
+
+// skipPastSteps returns a job without the steps that were due by a time: they raise no alert. Its first check is at its next
 // step, or at the end of its hold. over means that it would have ended by then, and is not created.
-func (p *backfill) skipPastSteps(j futurejobs.Job) (_ futurejobs.Job, over bool) {
-	at := p.at
+func (p *backfill) skipPastSteps(j futurejobs.Job, at time.Time) (_ futurejobs.Job, over bool) {
+	if at.IsZero() {
+		return j, false
+	}
 	if paused := j.PausedAt(); !paused.IsZero() {
 		at = earliest(at, paused)
 	}
@@ -187,18 +215,8 @@ func (p *backfill) skipPastSteps(j futurejobs.Job) (_ futurejobs.Job, over bool)
 		names[i] = s.called()
 	}
 	j.Step = n
-	j.Trail = futurejobs.Entry{Kind: futurejobs.Skipped, At: p.at, Step: strings.Join(names, ", "), Next: j.NextCheckAt}.Trail()
+	j.Trail = futurejobs.Entry{Kind: futurejobs.Skipped, At: at, Step: strings.Join(names, ", "), Next: j.NextCheckAt}.Trail()
 	return j, false
-}
-
-// withSkippedSteps counts the jobs that have no alert of a step that was due in the past.
-func (p *backfill) withSkippedSteps(refs []futurejobs.Ref) (n int) {
-	for _, ref := range refs {
-		if j, _ := p.skipPastSteps(p.known.Pending[ref]); j.Step > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // startJobs creates the jobs that are left, now that the rule is saved, and returns how many. A job created before is
@@ -219,7 +237,7 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 		if err != nil {
 			return n, err
 		}
-		refs, _ := p.remaining(s)
+		refs := p.remaining(s)
 		if len(refs) == 0 {
 			return n, nil
 		}
@@ -227,21 +245,30 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 		if rule == nil || err != nil {
 			return n, err
 		}
-		b := futurejobs.EffectBatch{RuleSet: ruleSet, ReadTo: known}
-		for _, ref := range refs[:min(len(refs), pageMost)] {
-			job, _ := p.skipPastSteps(p.known.Pending[ref])
+		b, page := futurejobs.EffectBatch{RuleSet: ruleSet, ReadTo: known}, refs[:0]
+		for _, ref := range refs {
+			job, over := p.skipPastSteps(p.known.Pending[ref], p.at)
+			if over {
+				p.forget(ref)
+				continue
+			}
 			b.Effects = append(b.Effects, futurejobs.Effect{
 				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Catalog.shards), Action: futurejobs.Start{Job: begunBy(s, job), Named: true},
 			})
+			if page = append(page, ref); len(page) == pageMost {
+				break
+			}
+		}
+		if len(page) == 0 {
+			return n, nil
 		}
 		applied, err := p.Jobs.Apply(ctx, b)
 		switch {
 		case err == nil:
 			n, tries = n+applied.Created, 0
-			p.releaseReserved(int64(len(b.Effects)))
-			for _, ref := range refs[:len(b.Effects)] {
-				delete(p.known.Pending, ref)
-				delete(p.begun, ref)
+			p.releaseReserved(int64(len(page)))
+			for _, ref := range page {
+				p.forget(ref)
 			}
 		case errors.Is(err, futurejobs.ErrRulesChanged):
 			if err := p.Catalog.Refresh(ctx); err != nil {
@@ -253,14 +280,9 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 	}
 }
 
-// reserve reserves capacity in quotas for the jobs that are left, so that concurrent saves do not reserve the same.
-func (p *backfill) reserve() error {
-	if p.Quotas == nil {
-		return nil
-	}
-	refs, _ := p.remaining(p.saved)
-	jobs := int64(len(refs))
-	if jobs == 0 {
+// reserve reserves capacity in quotas for a number of jobs, so that concurrent saves do not reserve the same.
+func (p *backfill) reserve(jobs int64) error {
+	if p.Quotas == nil || jobs == 0 {
 		return nil
 	}
 	for _, q := range p.Quotas.OfJobs(p.saved.Name) {

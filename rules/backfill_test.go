@@ -201,6 +201,23 @@ hold: 1d
 	}
 }
 
+// A key that is triggered again after its job was over starts another job.
+func TestBackfillStartsAgainAfterEnd(t *testing.T) {
+	b := newBackfillFixture(t)
+	rule := strings.Replace(parcelRule, "key: event.id}", "key: event.id, since: event.at}", 1) + "hold: 1d\n"
+	now := time.Now().UTC()
+	for _, age := range []time.Duration{30 * time.Hour, 30 * time.Minute} {
+		b.publish("parcels.sent", fmt.Sprintf(`{"id":1,"at":%q}`, now.Add(-age).Format(time.RFC3339)))
+	}
+	c, err := b.Save(t.Context(), []byte(rule), "", rules.SaveOptions{Version: rules.AnyVersion, Since: now.Add(-time.Hour)})
+	if err != nil || c.Backfilled != 1 || c.Over != 0 {
+		t.Errorf("%d jobs, %d over, want 1 and 0: %v", c.Backfilled, c.Over, err)
+	}
+	if got := b.pendingKeys(); got != "1 " {
+		t.Errorf("pending: %q", got)
+	}
+}
+
 // A job that ended after the save is not created again when the past is processed again.
 func TestBackfillKeepsEndedJobsEnded(t *testing.T) {
 	b := newBackfillFixture(t)

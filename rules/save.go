@@ -10,8 +10,6 @@ import (
 
 	"deadman/rules/document"
 
-	futurejobs "deadman/future_jobs"
-
 	"github.com/aymanbagabas/go-udiff"
 
 	"deadman/internal/access"
@@ -238,10 +236,8 @@ func (s *saving) backfill(ctx context.Context, c *Change) (*backfill, error) {
 		return nil, wrapErr("replay the past", ended)
 	}
 	if err == nil {
-		var refs []futurejobs.Ref
-		refs, c.Over = p.remaining(saved)
-		c.Backfilled, c.SkippedSteps = len(refs), p.withSkippedSteps(refs)
-		err = p.reserve()
+		c.Backfilled, c.SkippedSteps, c.Over = p.count()
+		err = p.reserve(int64(c.Backfilled))
 	}
 	return p, err
 }
