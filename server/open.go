@@ -9,7 +9,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/calendars"
-	"deadman/internal/configfile"
+	"deadman/internal/operatorfiles"
 	"deadman/internal/scheduler"
 	"deadman/internal/store"
 	"deadman/rules"
@@ -76,7 +76,7 @@ func readCalendars(file string) (calendars.Set, error) {
 	if file == "" {
 		return calendars.Set{}, nil
 	}
-	data, err := configfile.ReadFile(file)
+	data, err := operatorfiles.Read(file)
 	if err != nil {
 		return nil, fmt.Errorf("calendars: %w (--calendars names a file)", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"deadman/internal/configfile"
+	"deadman/internal/operatorfiles"
 	"deadman/web"
 )
 
@@ -21,7 +21,7 @@ type operatorFile struct {
 
 // readAgain applies the file unless it is something else by now. A named pipe would hold up this reload and all later ones.
 func (f operatorFile) readAgain(ctx context.Context) error {
-	if err := configfile.CheckRegular(f.path); err != nil {
+	if err := operatorfiles.CheckRegular(f.path); err != nil {
 		return err
 	}
 	return f.read(ctx)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"deadman/internal/configfile"
+	"deadman/internal/operatorfiles"
 	"deadman/internal/webhooks"
 )
 
@@ -36,7 +36,7 @@ func readHooks(file string) (webhooks.Set, error) {
 	if file == "" {
 		return nil, nil
 	}
-	data, err := configfile.ReadFile(file)
+	data, err := operatorfiles.Read(file)
 	if err != nil {
 		return nil, fmt.Errorf("hooks: %w (--hooks names a file)", err)
 	}
@@ -50,7 +50,7 @@ func readHooks(file string) (webhooks.Set, error) {
 		if h.SecretFile == "" {
 			continue
 		}
-		secret, err := configfile.ReadFile(h.SecretFile)
+		secret, err := operatorfiles.Read(h.SecretFile)
 		if err == nil {
 			err = h.LoadSecrets(secret)
 		}

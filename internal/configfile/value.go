@@ -312,7 +312,7 @@ func (v Value) Path() string {
 }
 
 // Secret returns the contents of the file named by v, without surrounding white space: a secret is never part of the
-// file itself. read is ReadFile or similar.
+// file itself. read is operatorfiles.Read or similar.
 func (v Value) Secret(read func(path string) ([]byte, error)) string {
 	path := v.Path()
 	if path == "" {
@@ -349,7 +349,7 @@ func (v Value) Variable(env func(name string) string) string {
 	return value
 }
 
-// Certificates returns the contents of the file named by v: CA certificates in PEM. read is ReadFile or similar.
+// Certificates returns the contents of the file named by v: CA certificates in PEM. read is operatorfiles.Read or similar.
 func (v Value) Certificates(read func(path string) ([]byte, error)) []byte {
 	path := v.Path()
 	if path == "" {

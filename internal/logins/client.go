@@ -17,6 +17,7 @@ import (
 
 	"deadman/internal/addresses"
 	"deadman/internal/configfile"
+	"deadman/internal/operatorfiles"
 )
 
 const (
@@ -90,7 +91,7 @@ func readSecret(file, env configfile.Value, of func(string) string) string {
 	case file.Present() && env.Present():
 		env.ProblemAtName("%s is set, too; keep one of the two", file.Name)
 	case file.Present():
-		return file.Secret(configfile.ReadFile)
+		return file.Secret(operatorfiles.Read)
 	case env.Present():
 		return env.Variable(of)
 	}
@@ -103,7 +104,7 @@ func readCA(v configfile.Value) *x509.CertPool {
 		return nil
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(v.Certificates(configfile.ReadFile))
+	pool.AppendCertsFromPEM(v.Certificates(operatorfiles.Read))
 	return pool
 }
 

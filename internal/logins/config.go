@@ -9,6 +9,7 @@ import (
 
 	"deadman/internal/access"
 	"deadman/internal/configfile"
+	"deadman/internal/operatorfiles"
 )
 
 // Limits of a login file.
@@ -33,7 +34,7 @@ type Options struct {
 // Load reads the login file at path. The error is configfile.Problems with all problems, unless the file cannot be read
 // at all.
 func Load(path string, o Options) (*Config, error) {
-	data, err := configfile.ReadFile(path)
+	data, err := operatorfiles.Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/internal/configfile"
+	"deadman/internal/operatorfiles"
 )
 
 // The limits of a channels file, and the defaults of a route.
@@ -59,7 +60,7 @@ func (r Route) topic(a alerts.Alert) string {
 // Load reads the file at path. The error is configfile.Problems with all problems, unless the file can't be read at
 // all.
 func Load(path string) (Config, error) {
-	data, err := configfile.ReadFile(path)
+	data, err := operatorfiles.Read(path)
 	if err != nil {
 		return Config{}, err
 	}
@@ -115,12 +116,12 @@ func (c *Config) readChannels(v configfile.Value) {
 func readChannel(v configfile.Value) Spec {
 	fields := v.Fields("kind", "url", "url_file", "secret_file", "ack_links", "ack_button")
 	s := Spec{
-		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(configfile.ReadFile),
+		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(operatorfiles.Read),
 		NoAckLinks: fields["ack_links"].Present() && !fields["ack_links"].Bool(), AckButton: fields["ack_button"].Text(),
 	}
 	fromFile := fields["url_file"].Present()
 	if fromFile {
-		s.URL = fields["url_file"].Secret(configfile.ReadFile)
+		s.URL = fields["url_file"].Secret(operatorfiles.Read)
 	}
 	if v.HasProblem() {
 		return s

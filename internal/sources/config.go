@@ -11,6 +11,7 @@ import (
 
 	"deadman/checks/lookup"
 	"deadman/internal/configfile"
+	"deadman/internal/operatorfiles"
 )
 
 // The limits of a sources file.
@@ -27,7 +28,7 @@ const (
 // Load reads the file at path; env resolves environment variables. The error is configfile.Problems with all
 // problems, unless the file can't be read at all.
 func Load(path string, env func(name string) string) ([]Spec, error) {
-	data, err := configfile.ReadFile(path)
+	data, err := operatorfiles.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +185,7 @@ func (r reader) secret(v, file, env configfile.Value) string {
 	case file.Present() && env.Present():
 		env.ProblemAtName("%s is set, too; keep one of the two", file.Name)
 	case file.Present():
-		return file.Secret(configfile.ReadFile)
+		return file.Secret(operatorfiles.Read)
 	case env.Present():
 		return env.Variable(r.env)
 	case !v.HasProblem():
@@ -197,7 +198,7 @@ func (r reader) http(s *Spec, v configfile.Value) {
 	fields := v.Fields("url", "headers", "allow", "ca_file")
 	s.HTTP = &HTTP{
 		Base: base(fields["url"].Require("write the base URL that the paths of rules are appended to")), Headers: r.headers(fields["headers"]),
-		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(configfile.ReadFile),
+		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(operatorfiles.Read),
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package configfile_test
+package operatorfiles_test
 
 import (
 	"os"
@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
-	"deadman/internal/configfile"
+	"deadman/internal/operatorfiles"
 )
 
-func TestReadFile(t *testing.T) {
+func TestRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	good, vast, pipe := filepath.Join(dir, "good"), filepath.Join(dir, "vast"), filepath.Join(dir, "pipe")
@@ -30,18 +30,18 @@ func TestReadFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{good, link} {
-		if data, err := configfile.ReadFile(path); err != nil || string(data) != "a: 1\n" {
+		if data, err := operatorfiles.Read(path); err != nil || string(data) != "a: 1\n" {
 			t.Errorf("%s: %q, %v", path, data, err)
 		}
-		if err := configfile.CheckRegular(path); err != nil {
+		if err := operatorfiles.CheckRegular(path); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := configfile.ReadFile(vast); err == nil || !strings.Contains(err.Error(), vast+": it has more than 4194304 bytes") {
+	if _, err := operatorfiles.Read(vast); err == nil || !strings.Contains(err.Error(), vast+": it has more than 4194304 bytes") {
 		t.Errorf("a file of 4 MiB and a byte: %v", err)
 	}
 	for path, want := range map[string]string{pipe: "not a regular file", dir: "not a regular file", filepath.Join(dir, "none"): "no such file"} {
-		if err := configfile.CheckRegular(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+		if err := operatorfiles.CheckRegular(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
