@@ -15,7 +15,6 @@ import (
 	"deadman/internal/calendars"
 	"deadman/internal/replay"
 	"deadman/internal/store/storetest"
-	"deadman/rules"
 )
 
 const replayedLookup = `
@@ -82,30 +81,11 @@ func TestReplayedLookupsAgreeWithNode(t *testing.T) {
 					want = append(want, alertText(a.Alert))
 				}
 			})
-			documents, err := rules.Parse([]byte(replayedLookup), "")
-			if err != nil {
-				t.Fatal(err)
-			}
 			given, err := replay.ParseLookups([]byte(answers.String()), "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := replay.New(t.Context(), documents, calendars.Set{}, given, savedAt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Raise = func(a alerts.Alert) error {
-				got = append(got, alertText(a))
-				return nil
-			}
-			for _, e := range events {
-				if err := r.Event(t.Context(), e); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := r.Finish(t.Context(), endOf(events)); err != nil {
-				t.Fatal(err)
-			}
+			replayEvents(t, replayedLookup, given, savedAt, events, func(a alerts.Alert) { got = append(got, alertText(a)) })
 			slices.Sort(want)
 			slices.Sort(got)
 			if diff := cmp.Diff(want, got); diff != "" || len(want) < 30 {

@@ -66,6 +66,33 @@ func replayedEvents(seed uint64, from time.Time) (events []replay.Event) {
 	return events
 }
 
+// replayEvents replays events with rules that were saved at a time, and returns the summary. raised receives the alerts.
+func replayEvents(t *testing.T, text string, answers *replay.Lookups, savedAt time.Time, events []replay.Event, raised func(alerts.Alert)) *replay.Summary {
+	t.Helper()
+	documents, err := rules.Parse([]byte(text), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := replay.New(t.Context(), documents, calendars.Set{}, answers, savedAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Raise = func(a alerts.Alert) error {
+		raised(a)
+		return nil
+	}
+	for _, e := range events {
+		if err := r.Event(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	summary, err := r.Finish(t.Context(), endOf(events))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return summary
+}
+
 // A replay raises the alerts that a node raised for the same events: with the same ids, slots and texts. Jobs end with the
 // same outcomes.
 func TestReplayAgreesWithNode(t *testing.T) {
@@ -93,27 +120,7 @@ func TestReplayAgreesWithNode(t *testing.T) {
 					outcomes[e.Rule+" "+string(e.Outcome)]++
 				}
 			})
-			documents, err := rules.Parse([]byte(replayedRules), "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := replay.New(t.Context(), documents, calendars.Set{}, nil, savedAt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Raise = func(a alerts.Alert) error {
-				got = append(got, replayedAlert(a))
-				return nil
-			}
-			for _, e := range events {
-				if err := r.Event(t.Context(), e); err != nil {
-					t.Fatal(err)
-				}
-			}
-			summary, err := r.Finish(t.Context(), endOf(events))
-			if err != nil {
-				t.Fatal(err)
-			}
+			summary := replayEvents(t, replayedRules, nil, savedAt, events, func(a alerts.Alert) { got = append(got, replayedAlert(a)) })
 			slices.Sort(want)
 			slices.Sort(got)
 			if diff := cmp.Diff(want, got); diff != "" || len(want) < 50 {

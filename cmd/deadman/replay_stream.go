@@ -76,7 +76,7 @@ func (s *streamInput) open(ctx context.Context, io *cli, from, to time.Time) (me
 	s.info, err = b.Streams.Info(ctx, s.name)
 	switch {
 	case errors.Is(err, events.ErrGone):
-		err = usage("there is no stream %s; `nats stream ls` lists the streams that the user may see", s.name)
+		err = usage("there is no stream %s that the user can read; list the streams with `nats stream ls`", s.name)
 	case err == nil && (s.info.LastSeq < s.info.FirstSeq || s.info.LastAt.Before(from) || !to.IsZero() && s.info.FirstAt.After(to)):
 		err = s.noneWithin(io, from, to)
 	}

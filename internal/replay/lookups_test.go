@@ -3,7 +3,6 @@ package replay_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -47,23 +46,7 @@ func playedAnswered(t *testing.T, rule, answers, lines string, until time.Time) 
 		raised = append(raised, fmt.Sprintf("%s %s %s %s: %s", a.Slot.Format("15:04:05"), a.Key, a.Step, a.Status, a.Text))
 		return nil
 	}
-	events := replay.NewJSONLines(strings.NewReader(lines))
-	for {
-		e, _, err := events.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = r.Event(t.Context(), e)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s, err = r.Finish(t.Context(), until); err != nil {
-		t.Fatal(err)
-	}
-	return raised, s
+	return raised, playTo(t, r, replay.NewJSONLines(strings.NewReader(lines)), until)
 }
 
 func created(key string) string {

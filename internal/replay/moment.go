@@ -62,9 +62,7 @@ func (r *Replay) observeEnd(d futurejobs.Decision) {
 		return
 	}
 	m := Moment{Kind: Ended, Rule: r.summary.rule(d.Job.RuleID).Name, Key: d.Job.Key, Since: d.Job.Since, Outcome: string(d.Outcome), Reason: d.Reason}
-	if entries := d.Job.Trail.Entries(); len(entries) > 0 {
-		m.Check = entries[len(entries)-1]
-	}
+	m.Check = lastEntry(d.Job.Trail)
 	r.observe(m)
 }
 
@@ -74,10 +72,16 @@ func (r *Replay) observeCheck(d futurejobs.Decision) {
 		return
 	}
 	m := Moment{Kind: Checked, Rule: r.summary.rule(d.Job.RuleID).Name, Key: d.Job.Key, Since: d.Job.Since, Next: d.Job.NextCheckAt, Reason: d.Reason}
-	if entries := d.Job.Trail.Entries(); len(entries) > 0 {
-		m.Check = entries[len(entries)-1]
-	}
+	m.Check = lastEntry(d.Job.Trail)
 	r.observe(m)
+}
+
+// lastEntry returns the newest entry of a trail; the zero entry if it has none.
+func lastEntry(t futurejobs.Trail) (last futurejobs.Entry) {
+	if entries := t.Entries(); len(entries) > 0 {
+		last = entries[len(entries)-1]
+	}
+	return last
 }
 
 // observeUnchanged passes on the effects of an event that changed no job.

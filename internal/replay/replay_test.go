@@ -22,15 +22,9 @@ import (
 // start is the time of the first event of these tests.
 var start = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
-// played returns the alerts of a rule for JSON lines, and the summary.
-func played(t *testing.T, rule, lines string, until time.Time) (raised []string, s *replay.Summary) {
+// playTo plays events and the time until an end, and returns the summary.
+func playTo(t *testing.T, r *replay.Replay, events replay.Reader, until time.Time) *replay.Summary {
 	t.Helper()
-	r := replayOf(t, rule, calendars.Set{}, start)
-	r.Raise = func(a alerts.Alert) error {
-		raised = append(raised, fmt.Sprintf("%s %s %s %s", a.Slot.Format("02 15:04"), a.Key, a.Step, a.Status))
-		return nil
-	}
-	events := replay.NewSorted(replay.NewJSONLines(strings.NewReader(lines)), time.Minute)
 	for {
 		e, _, err := events.Next()
 		if errors.Is(err, io.EOF) {
@@ -47,7 +41,18 @@ func played(t *testing.T, rule, lines string, until time.Time) (raised []string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return raised, s
+	return s
+}
+
+// played returns the alerts of a rule for JSON lines, and the summary.
+func played(t *testing.T, rule, lines string, until time.Time) (raised []string, s *replay.Summary) {
+	t.Helper()
+	r := replayOf(t, rule, calendars.Set{}, start)
+	r.Raise = func(a alerts.Alert) error {
+		raised = append(raised, fmt.Sprintf("%s %s %s %s", a.Slot.Format("02 15:04"), a.Key, a.Step, a.Status))
+		return nil
+	}
+	return raised, playTo(t, r, replay.NewSorted(replay.NewJSONLines(strings.NewReader(lines)), time.Minute), until)
 }
 
 // A job that is pending at the end of a replay raises nothing, and no check comes after the end.

@@ -72,7 +72,7 @@ func TestSuggestion(t *testing.T) {
 	}
 }
 
-// There is no suggestion without enough history, or if the time of the step does not follow from that of the jobs.
+// A short history gives no suggestion, nor does a step whose time depends on more than the start of the job.
 func TestSuggestionRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, rule  string
