@@ -6,16 +6,6 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// matchAgain matches the event of a dead letter against the newest version of a rule.
-func (m *matcher) matchAgain(r *rule, part futurejobs.Part) {
-	newest := r.versions[0]
-	if r.halted {
-		m.refuse(newest.saved.Name, part, errCostly)
-		return
-	}
-	m.matchRule(r, newest)
-}
-
 // matcher matches one event against the rules.
 type matcher struct {
 	event    futurejobs.Event
@@ -57,6 +47,16 @@ func (m *matcher) matchRule(all *rule, v *version) (tooMuch bool) {
 		h.matchForTenant(v.saved)
 	}
 	return h.over != nil
+}
+
+// matchAgain matches the event of a dead letter against the newest version of a rule.
+func (m *matcher) matchAgain(r *rule, part futurejobs.Part) {
+	newest := r.versions[0]
+	if r.halted {
+		m.refuse(newest.saved.Name, part, errCostly)
+		return
+	}
+	m.matchRule(r, newest)
 }
 
 // budget returns the budget of the rule's expressions on the event.

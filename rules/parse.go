@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"deadman/rules/document"
@@ -96,34 +94,6 @@ func (d parsedDocument) within(b *access.Bounds) error {
 		problems[i] = d.Nearest(p.Pointer, p.Message)
 	}
 	return problems.OrNil()
-}
-
-// bindEmitted ensures that a stream stores the events that the rule's ticks publish.
-func (d parsedDocument) bindEmitted(ctx context.Context, bind func(context.Context, []string) ([]StreamBinding, error)) error {
-	emit := d.Trigger.Emit
-	if emit == nil {
-		return nil
-	}
-	_, err := bind(ctx, []string{emit.Subject})
-	if errors.Is(err, ErrSubject) {
-		return document.Problems{d.Problem("", "/trigger/emit/subject", err.Error())}
-	}
-	return wrapErr("bind "+d.Name, err)
-}
-
-// replaces refuses a document that cannot be saved over the existing rule, at a version, or within the bounds.
-func (d parsedDocument) replaces(before *ListedRule, at int32, o SaveOptions, b *access.Bounds) error {
-	switch {
-	case o.Version == 0 && before != nil:
-		return fmt.Errorf("rule %s already exists, at version %d: %w", d.Name, at, ErrConflict)
-	case o.Version != AnyVersion && o.Version != at:
-		return fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
-	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
-		return fmt.Errorf("%w, %s: change rule %s there, or adopt it (--adopt)", ErrBundle, before.Bundle, d.Name)
-	case before != nil && before.Entity != d.Entity:
-		return document.Problems{d.Problem("", "/entity", fmt.Sprintf("the entity of the rule is %q; %s", before.Entity, ErrEntityChanged))}
-	}
-	return d.within(b)
 }
 
 // clip keeps a message readable despite long quotes.

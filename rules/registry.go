@@ -227,15 +227,6 @@ func (r *Registry) SyncExpectedKeys(ctx context.Context) (n int, err error) {
 	return n, errors.Join(errs...)
 }
 
-// expectSaved syncs a version that was saved. Upkeep completes the remainder, also once a paused rule is resumed.
-func (r *Registry) expectSaved(ctx context.Context, c Change) error {
-	if !c.expected() {
-		return nil
-	}
-	_, err := expectedUpdate{r, c.After, !c.After.PausedAt.IsZero()}.sync(ctx)
-	return err
-}
-
 // parse parses a text in its lane. Another node may just have saved a calendar that is unknown here, so that the calendars
 // are read again for a text that names one.
 func (r *Registry) parse(ctx context.Context, text []byte, file string) (documents []parsedDocument, err error) {
@@ -275,29 +266,6 @@ func (r *Registry) compile(ctx context.Context, how func(environment) (*Rule, er
 		return nil, ended
 	}
 	return rule, err
-}
-
-// move moves the pending jobs of a rule to a version, and returns how many. Jobs that moved before are skipped, so that
-// move can be repeated after an error.
-func (r *Registry) move(ctx context.Context, to RuleVersion) (int, error) {
-	rule, err := newVersion(to, r.outside()).compiled()
-	if err != nil {
-		return 0, err
-	}
-	n, err := r.pending(to.RuleID).each(ctx, futurejobs.ActionMove, func(j futurejobs.Job) (futurejobs.Effect, bool) {
-		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: futurejobs.MoveToVersion{Next: rule.nextOf}}, j.Version < to.Version
-	})
-	if err == nil {
-		r.moved.Store(to.RuleID, to.Version)
-	}
-	return n, err
-}
-
-// isMovedTo reports whether this registry moved all pending jobs of a rule to a version, so that a save that changes
-// nothing does not read each. A move that failed is repeated.
-func (r *Registry) isMovedTo(to RuleVersion) bool {
-	version, known := r.moved.Load(to.RuleID)
-	return known && version == to.Version
 }
 
 // Purge ends the pending jobs of a deleted rule, and returns how many. It does not need the rule's document: that may

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 )
 
@@ -74,7 +75,7 @@ type saving struct {
 
 // run compares the document with the existing rule, and saves it unless it is a dry run.
 func (s *saving) run(ctx context.Context) (Change, error) {
-	if err := s.document.replaces(s.before, s.at(), s.options, access.BoundsOf(ctx)); err != nil {
+	if err := s.validate(access.BoundsOf(ctx)); err != nil {
 		return Change{}, err
 	}
 	c, err := s.compare(ctx)
@@ -97,6 +98,23 @@ func (s *saving) at() int32 {
 		return 0
 	}
 	return s.before.Version
+}
+
+// validate refuses a document that cannot be saved over the existing rule, at the requested version, or within the
+// bounds.
+func (s *saving) validate(b *access.Bounds) error {
+	d, before, at, o := s.document, s.before, s.at(), s.options
+	switch {
+	case o.Version == 0 && before != nil:
+		return fmt.Errorf("rule %s already exists, at version %d: %w", d.Name, at, ErrConflict)
+	case o.Version != AnyVersion && o.Version != at:
+		return fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
+	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
+		return fmt.Errorf("%w, %s: change rule %s there, or adopt it (--adopt)", ErrBundle, before.Bundle, d.Name)
+	case before != nil && before.Entity != d.Entity:
+		return document.Problems{d.Problem("", "/entity", fmt.Sprintf("the entity of the rule is %q; %s", before.Entity, ErrEntityChanged))}
+	}
+	return d.within(b)
 }
 
 // compare returns the change that saving the document makes.
@@ -179,6 +197,38 @@ func (s *saving) store(ctx context.Context, c Change, p *backfill) (_ Change, er
 	return c, errors.Join(err, s.expectSaved(ctx, c))
 }
 
+// move moves the pending jobs of a rule to a version, and returns how many. Jobs that moved before are skipped, so that
+// move can be repeated after an error.
+func (s *saving) move(ctx context.Context, to RuleVersion) (int, error) {
+	rule, err := newVersion(to, s.outside()).compiled()
+	if err != nil {
+		return 0, err
+	}
+	n, err := s.pending(to.RuleID).each(ctx, futurejobs.ActionMove, func(j futurejobs.Job) (futurejobs.Effect, bool) {
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: futurejobs.MoveToVersion{Next: rule.nextOf}}, j.Version < to.Version
+	})
+	if err == nil {
+		s.moved.Store(to.RuleID, to.Version)
+	}
+	return n, err
+}
+
+// isMovedTo reports whether the registry moved all pending jobs of a rule to a version, so that a save that changes
+// nothing does not read each. A move that failed is repeated.
+func (s *saving) isMovedTo(to RuleVersion) bool {
+	version, known := s.moved.Load(to.RuleID)
+	return known && version == to.Version
+}
+
+// expectSaved syncs a version that was saved. Upkeep completes the remainder, also once a paused rule is resumed.
+func (s *saving) expectSaved(ctx context.Context, c Change) error {
+	if !c.expected() {
+		return nil
+	}
+	_, err := expectedUpdate{s.Registry, c.After, !c.After.PausedAt.IsZero()}.sync(ctx)
+	return err
+}
+
 // bind returns the reads for the subjects of a document, and ensures that a stream stores its emitted events.
 func (s *saving) bind(ctx context.Context) ([]StreamBinding, error) {
 	d := s.document
@@ -193,7 +243,21 @@ func (s *saving) bind(ctx context.Context) ([]StreamBinding, error) {
 	if err != nil {
 		return nil, wrapErr("bind "+d.Name, err)
 	}
-	return onLineOf(access.BoundsOf(ctx), reads), d.bindEmitted(ctx, bind)
+	return onLineOf(access.BoundsOf(ctx), reads), s.bindEmitted(ctx, bind)
+}
+
+// bindEmitted ensures that a stream stores the events that the rule's ticks publish.
+func (s *saving) bindEmitted(ctx context.Context, bind func(context.Context, []string) ([]StreamBinding, error)) error {
+	d := s.document
+	emit := d.Trigger.Emit
+	if emit == nil {
+		return nil
+	}
+	_, err := bind(ctx, []string{emit.Subject})
+	if errors.Is(err, ErrSubject) {
+		return document.Problems{d.Problem("", "/trigger/emit/subject", err.Error())}
+	}
+	return wrapErr("bind "+d.Name, err)
 }
 
 // recurs reports whether the rule's trigger is a heartbeat or schedule, and was one before: then pending jobs move to

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/failpoints"
@@ -20,6 +21,36 @@ func BodyTooLarge(size int) string {
 
 // ruleTries bounds the attempts to match a batch after concurrent rule changes.
 const ruleTries = 5
+
+// minBatchInterval is the minimum interval between two transactions of a stream, unless a full batch is ready. A
+// transaction costs as much as many events, so a trickle is combined into few; the first event after a pause is
+// applied at once.
+const minBatchInterval = 50 * time.Millisecond
+
+// applyAndPrefetch applies a batch while prefetching the next. The reader is idle on return. It returns no earlier
+// than minBatchInterval after its start, unless the next batch is full already.
+func (t *streamReader) applyAndPrefetch(ctx context.Context, h batch) error {
+	if len(h.events) == 0 {
+		return nil
+	}
+	rest := time.NewTimer(minBatchInterval)
+	defer rest.Stop()
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	ahead := make(chan batch, 1)
+	go func(revision int64) { ahead <- t.prefetch(reading, revision) }(t.sub.revision)
+	err := t.applyBatch(ctx, h)
+	if err == nil {
+		select {
+		case t.ahead = <-ahead:
+			return nil
+		case <-rest.C:
+		}
+	}
+	stop()
+	t.ahead = <-ahead
+	return err
+}
 
 // applyBatch applies a batch and moves the cursor, in one or more transactions: the rules or the database may be too
 // slow for one. After a slow transaction it halves the number of events per transaction, down to one, and doubles it

@@ -3,7 +3,6 @@ package events
 import (
 	"context"
 	"errors"
-	"time"
 
 	futurejobs "deadman/future_jobs"
 )
@@ -11,11 +10,6 @@ import (
 // maxPrefetchBytes bounds the bodies that are prefetched while others are applied. It is about the maximum that one
 // call of Next returns.
 const maxPrefetchBytes = 8 << 20
-
-// minBatchInterval is the minimum interval between two transactions of a stream, unless a full batch is ready. A
-// transaction costs as much as many events, so a trickle is combined into few; the first event after a pause is
-// applied at once.
-const minBatchInterval = 50 * time.Millisecond
 
 // batch holds read events, and the effects of the first, matched part of them.
 type batch struct {
@@ -53,31 +47,6 @@ func (t *streamReader) nextBatch(ctx context.Context) (batch, error) {
 	h = t.matcher.newBatch(got, t.sub.revision)
 	h.loss, err = t.reader.Lost(ctx)
 	return h, err
-}
-
-// applyAndPrefetch applies a batch while prefetching the next. The reader is idle on return. It returns no earlier
-// than minBatchInterval after its start, unless the next batch is full already.
-func (t *streamReader) applyAndPrefetch(ctx context.Context, h batch) error {
-	if len(h.events) == 0 {
-		return nil
-	}
-	rest := time.NewTimer(minBatchInterval)
-	defer rest.Stop()
-	reading, stop := context.WithCancel(ctx)
-	defer stop()
-	ahead := make(chan batch, 1)
-	go func(revision int64) { ahead <- t.prefetch(reading, revision) }(t.sub.revision)
-	err := t.applyBatch(ctx, h)
-	if err == nil {
-		select {
-		case t.ahead = <-ahead:
-			return nil
-		case <-rest.C:
-		}
-	}
-	stop()
-	t.ahead = <-ahead
-	return err
 }
 
 // prefetch reads until ctx ends or the batch is full, and determines the losses in between.

@@ -2,11 +2,7 @@ package store
 
 import (
 	"cmp"
-	"context"
-	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	futurejobs "deadman/future_jobs"
 )
@@ -118,59 +114,4 @@ INSERT INTO history (` + begun + `, next_check_at,
 SELECT ` + c.begun() + `, coalesce(` + c.pausedNext.of("job") + `, ` + c.next.of("job") + `),
 	nextval('future_job_id_seq'), ?::timestamptz, ` + c.outcome.of("job") + `, ` + c.reason.of("job") + `, 0, 0, 0, 0, 0
 FROM ` + from), append([]any{now}, args...)
-}
-
-// createAtOnce is the number of jobs that one statement creates.
-const createAtOnce = 2000
-
-// creations sorts new jobs into write order. They are sorted as a whole, so two batches that create the same jobs wait
-// for one another without a deadlock.
-func creations(jobs []*futurejobs.Job) []*futurejobs.Job {
-	slices.SortFunc(jobs, func(a, b *futurejobs.Job) int { return compareRefs(a.Ref, b.Ref) })
-	return jobs
-}
-
-// createAhead writes new jobs in parts, each in a round trip, until one statement's worth is left: a whole bulk would
-// have to be in memory as it is sent. Jobs that end are written first, so if any job ends, all new jobs are left.
-func createAhead(ctx context.Context, tx pgx.Tx, jobs []*futurejobs.Job, ends int) (left []*futurejobs.Job, err error) {
-	for ends == 0 && len(jobs) > createAtOnce {
-		part := &pgx.Batch{}
-		if err := queueCreations(part, jobs[:createAtOnce]); err != nil {
-			return nil, err
-		}
-		if err := tx.SendBatch(ctx, part).Close(); err != nil {
-			return nil, err
-		}
-		jobs = jobs[createAtOnce:]
-	}
-	return jobs, nil
-}
-
-func queueCreations(q *pgx.Batch, jobs []*futurejobs.Job) error {
-	for part := range slices.Chunk(jobs, createAtOnce) {
-		c := creationOf(part)
-		if c.err != nil {
-			return c.err
-		}
-		text, args := c.insertPendingSQL()
-		q.Queue(text, args...).Exec(expect(len(part), errConcurrentCreate))
-	}
-	return nil
-}
-
-func queueStartedAndEnded(q *pgx.Batch, decisions []futurejobs.Decision, now time.Time) {
-	if len(decisions) == 0 {
-		return
-	}
-	jobs := make([]*futurejobs.Job, len(decisions))
-	for i := range decisions {
-		jobs[i] = &decisions[i].Job
-	}
-	c := creationOf(jobs)
-	for i := range decisions {
-		c.outcome.text(string(decisions[i].Outcome))
-		c.reason.optional(decisions[i].Reason)
-	}
-	text, args := c.insertHistorySQL(now)
-	q.Queue(text, args...)
 }

@@ -131,36 +131,7 @@ func (s *RuleStore) Save(ctx context.Context, r rules.RuleVersion, version int32
 	if err != nil {
 		return r, wrapErr("save rule", err)
 	}
-	err = s.change(ctx, r.Name, fences, func(c *ruleChange) (err error) {
-		if err := c.rule.at(version); err != nil {
-			return err
-		}
-		if err := roomFor(ctx, c.tx, r.Name, c.rule.id == 0, len(r.Document)+len(r.Text)); err != nil {
-			return err
-		}
-		before, err := c.readsSoFar(ctx)
-		if err != nil {
-			return err
-		}
-		r.Reads = keepLines(before, r.Reads)
-		if err := c.invalidateBatches(ctx, before, r.Reads); err != nil {
-			return err
-		}
-		r.SavedAt, r.PausedAt, r.PausedBy, r.DeletedAt = c.now, c.rule.pausedAt, c.rule.pausedBy, time.Time{}
-		if r.RuleID, err = c.ruleOf(ctx, r); err != nil {
-			return err
-		}
-		if r.Reads, err = clampReads(ctx, c.tx, r.Reads); err != nil {
-			return err
-		}
-		if r.Version, err = c.insertVersion(ctx, r); err != nil {
-			return err
-		}
-		if err := c.openCursors(ctx, r.Reads); err != nil {
-			return err
-		}
-		return c.audit(ctx, access.RuleSave, versionOf(r.Version, r.Bundle))
-	})
+	err = s.change(ctx, r.Name, fences, func(c *ruleChange) error { return c.save(ctx, &r, version) })
 	if err != nil {
 		return r, wrapErr("save rule", err)
 	}

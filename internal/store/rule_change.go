@@ -218,6 +218,38 @@ func checkVersion(what string, version, required int32) error {
 	return fmt.Errorf("%s is at version %d, and the change requires version %d: %w", what, version, required, rules.ErrConflict)
 }
 
+// save writes r as the next version of the rule, if the rule is at the given version, and completes r.
+func (c *ruleChange) save(ctx context.Context, r *rules.RuleVersion, version int32) error {
+	if err := c.rule.at(version); err != nil {
+		return err
+	}
+	if err := roomFor(ctx, c.tx, r.Name, c.rule.id == 0, len(r.Document)+len(r.Text)); err != nil {
+		return err
+	}
+	before, err := c.readsSoFar(ctx)
+	if err != nil {
+		return err
+	}
+	r.Reads = keepLines(before, r.Reads)
+	if err := c.invalidateBatches(ctx, before, r.Reads); err != nil {
+		return err
+	}
+	r.SavedAt, r.PausedAt, r.PausedBy, r.DeletedAt = c.now, c.rule.pausedAt, c.rule.pausedBy, time.Time{}
+	if r.RuleID, err = c.ruleOf(ctx, *r); err != nil {
+		return err
+	}
+	if r.Reads, err = clampReads(ctx, c.tx, r.Reads); err != nil {
+		return err
+	}
+	if r.Version, err = c.insertVersion(ctx, *r); err != nil {
+		return err
+	}
+	if err := c.openCursors(ctx, r.Reads); err != nil {
+		return err
+	}
+	return c.audit(ctx, access.RuleSave, versionOf(r.Version, r.Bundle))
+}
+
 // ruleOf returns the id of the rule, and creates it if needed. The name of a deleted rule becomes another rule.
 func (c *ruleChange) ruleOf(ctx context.Context, r rules.RuleVersion) (id int32, err error) {
 	if c.rule.id == 0 {
