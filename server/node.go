@@ -125,17 +125,22 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	}
 	n.keeper = access.NewTokens(n.store, time.Now)
 	n.wire()
-	checkLast := func() error {
-		if err := n.notifications.open(ctx, notify.Options{PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce}); err != nil {
-			return err
-		}
-		if err := n.sync.learn(ctx, n.owner.Interval()); err != nil {
-			return err
-		}
-		return n.quotas.refresh(ctx)
-	}
-	err = retryWhile(ctx, n.log, msgDatabaseLost, checkLast, store.ErrUnavailable)
+	err = retryWhile(ctx, n.log, msgDatabaseLost, func() error { return n.readStart(ctx) }, store.ErrUnavailable)
 	return n, err
+}
+
+// readStart reads the parts of the database's state that the components need before they run.
+func (n *node) readStart(ctx context.Context) error {
+	if err := n.notifications.open(ctx, notify.Options{PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce}); err != nil {
+		return err
+	}
+	if err := n.sync.learn(ctx, n.owner.Interval()); err != nil {
+		return err
+	}
+	if err := n.comparison.learn(ctx); err != nil {
+		return err
+	}
+	return n.quotas.refresh(ctx)
 }
 
 // wire connects the components. Calls between them are only hints; the data is in the database.

@@ -59,6 +59,8 @@ type comparison struct {
 	log      *slog.Logger
 	status   *periodic.Status
 
+	startCursors map[string]futurejobs.Cursor // of the streams, before this node read events
+
 	seen alerts.Mark // the last one read or written by the node
 	own  bool        // written by the node
 	sure bool        // the last comparison succeeded
@@ -68,6 +70,13 @@ type comparison struct {
 	restore   *alerts.Restore
 	compared  bool  // at least once
 	failed    error // error of the last comparison
+}
+
+// learn reads the cursors of the streams before the node reads events. The first comparison runs beside that reading,
+// and reports where it began.
+func (c *comparison) learn(ctx context.Context) (err error) {
+	c.startCursors, err = c.store.Cursors(ctx)
+	return err
 }
 
 // Run compares until ctx ends.
@@ -83,7 +92,9 @@ func (c *comparison) Run(ctx context.Context) error {
 
 // note records the result of a round.
 func (c *comparison) note(err error) {
-	c.sure = err == nil
+	if c.sure = err == nil; c.sure {
+		c.startCursors = nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failed, c.restore = err, c.seen.Restore
@@ -213,9 +224,12 @@ func (c *comparison) found(ctx context.Context, mark alerts.Mark, last uint64, l
 
 // report describes the streams that are read again, and the losses.
 func (c *comparison) report(ctx context.Context) (string, error) {
-	cursors, err := c.store.Cursors(ctx)
-	if err != nil {
-		return "", err
+	cursors := c.startCursors
+	if cursors == nil {
+		var err error
+		if cursors, err = c.store.Cursors(ctx); err != nil {
+			return "", err
+		}
 	}
 	var again []string
 	for _, stream := range slices.Sorted(maps.Keys(c.catalog.SubjectsByStream())) {
