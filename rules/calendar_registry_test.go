@@ -238,6 +238,13 @@ func TestCalendarsOfTenants(t *testing.T) {
 			}
 		}
 	}
+	own := strings.NewReplacer("of: office", "of: zenith-office", "reply", "acme-reply").Replace(replyRule) + "calendars: {zenith-office: {zone: Europe/Berlin}}\n"
+	if _, err := registry.VerifyText(ctx, []byte(own), ""); err != nil {
+		t.Errorf("a rule defines a calendar with the name of another tenant's: %v", err)
+	}
+	if _, err := registry.VerifyText(ctx, []byte(own+"---"+strings.ReplaceAll(replyRule, "of: office", "of: zenith-office")), ""); err == nil || !strings.Contains(err.Error(), `unknown calendar "zenith-office"; defined are acme-office, office`) {
+		t.Errorf("another rule uses it: %v", err)
+	}
 	saveRule(t, w.store, 0, strings.ReplaceAll(replyRule, "of: office", "of: acme-office"))
 	if err := w.registry.Delete(ctx, "acme-office", rules.AnyVersion); err == nil || !strings.Contains(err.Error(), ": 1 outside of the prefix") {
 		t.Errorf("a calendar of another's rule: %v", err)

@@ -124,7 +124,7 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, document.Problems) {
 	r.while = c.expression("/while", d.While, c.over(inWhile))
 	recheck := c.expression("/recheck", d.Recheck, c.over(inRecheck))
 	c.handler(d)
-	steps := stepCompiler{c}.steps(d)
+	steps := stepCompiler{compiler: c}.steps(d)
 	heartbeatCompiler{events}.checkHeartbeatSource(d, steps)
 	grid := c.times(d)
 	c.spread(d)

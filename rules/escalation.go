@@ -9,6 +9,7 @@ import (
 
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/calendars"
 )
 
 // escalation computes when the steps of a job are due, and when it is checked in between. It is safe for concurrent use.
@@ -37,6 +38,16 @@ func newEscalation(d document.Document, grid futurejobs.Grid, e escalation) *esc
 		e.offsets = e.offsetsOf()
 	}
 	return &e
+}
+
+// CalendarOf returns the calendar whose open time counts for a step; nil: all time counts.
+func (e *escalation) CalendarOf(step string) *calendars.Calendar {
+	for _, s := range e.steps {
+		if s.name == step {
+			return s.of
+		}
+	}
+	return nil
 }
 
 // stepTime is a step with the time when it is due.

@@ -110,7 +110,7 @@ func TestCalendars(t *testing.T) {
 		{"office", known, ""},
 		{"ofice", known, `late: escalate[0].of: unknown calendar "ofice"; did you mean "office"?`},
 		{"elsewhere", known, `late: escalate[0].of: unknown calendar "elsewhere"; defined are office`},
-		{"office", calendars.Set{}, `late: escalate[0].of: unknown calendar "office", and there is no calendar; save one with deadman calendar apply or on the page Calendars, or remove this field`},
+		{"office", calendars.Set{}, `late: escalate[0].of: unknown calendar "office", and there is no calendar; define it under calendars in the rule, save one with deadman calendar apply or on the page Calendars, or remove this field`},
 		{"elsewhere", nil, ""},
 	} {
 		documents, err := rules.Parse([]byte(withEdits("escalate: [{after: 3h, of: "+c.calendar+"}]")), "")

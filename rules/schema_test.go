@@ -57,7 +57,7 @@ func decodeYAML(t *testing.T, text string) any {
 // TestSchemaTakesRules checks that an editor marks nothing in a valid rule.
 func TestSchemaTakesRules(t *testing.T) {
 	s := schema(t)
-	texts := make(map[string]string)
+	texts := map[string]string{"own calendars": ownRule}
 	for _, c := range goodDocuments {
 		texts[c.name] = c.text
 	}
@@ -113,6 +113,8 @@ func TestSchemaRefuses(t *testing.T) {
 		withEdits("escalate: [{after: -3h}]"), withEdits("escalate: [{after: 1h, severity: loud}]"), withEdits("escalate: [{every: 1h, times: 1001}]"),
 		withEdits("escalate: [{every: soon, times: 3}]"), withEdits("slot: 15"), withEdits("slot: 15x"), withEdits("again: later"), withEdits("catch_up: {do: nothing}"), withEdits("catch_up: skip"),
 		withEdits("guards: {attempts: 0}"), withEdits("guards: {attempts: 101}"), withEdits("guards: {tries: 3}"), withEdits("labels: {a b: c}"), withEdits("labels: {a: 1}"),
+		ownBegin + "calendars: {}\n" + ownSteps, ownBegin + "calendars: {office: {}}\n" + ownSteps, ownBegin + "calendars: {office: {zone: UTC, days: 5}}\n" + ownSteps,
+		strings.Replace(ownRule, "09:00-15:00", "nine to three", 1), strings.Replace(ownRule, "    hours:", "    open:", 1),
 	} {
 		if err := s.Validate(decodeYAML(t, text)); err == nil {
 			t.Errorf("the schema takes\n%s", text)

@@ -18,10 +18,14 @@ import (
 )
 
 // stepCompiler compiles the steps of a rule.
-type stepCompiler struct{ *compiler }
+type stepCompiler struct {
+	*compiler
+	own calendars.Set // the calendars that the document defines itself
+}
 
 // steps compiles the escalation, with each repetition of a step as a step.
 func (c stepCompiler) steps(d document.Document) []step {
+	c.own = c.ownCalendars(d)
 	switch turns := d.StepCount(); {
 	case d.HasNoSteps():
 		d.Escalate = d.Steps()
@@ -177,6 +181,9 @@ func (c stepCompiler) calendar(pointer, name string) *calendars.Calendar {
 		c.name(pointer, name, "office")
 		return nil
 	}
+	if own, isOwn := c.own[name]; isOwn {
+		return own
+	}
 	found := c.calendars[name]
 	if found == nil && c.calendars != nil {
 		c.problem(pointer, "%s", c.noCalendar(name))
@@ -185,12 +192,14 @@ func (c stepCompiler) calendar(pointer, name string) *calendars.Calendar {
 }
 
 func (c stepCompiler) noCalendar(name string) string {
-	known := slices.Sorted(maps.Keys(c.calendars))
+	known := slices.AppendSeq(slices.Collect(maps.Keys(c.calendars)), maps.Keys(c.own))
+	slices.Sort(known)
+	known = slices.Compact(known)
 	switch near := configfile.Suggest(name, known); {
 	case near != "":
 		return fmt.Sprintf("unknown calendar %q; did you mean %q?", name, near)
 	case len(known) == 0:
-		return fmt.Sprintf("unknown calendar %q, and there is no calendar; save one with deadman calendar apply or on the page Calendars, or remove this field", name)
+		return fmt.Sprintf("unknown calendar %q, and there is no calendar; define it under calendars in the rule, save one with deadman calendar apply or on the page Calendars, or remove this field", name)
 	}
 	return fmt.Sprintf("unknown calendar %q; defined are %s", name, clip(strings.Join(known, ", "), 200))
 }

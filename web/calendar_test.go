@@ -86,7 +86,7 @@ func TestCalendarErrors(t *testing.T) {
 func TestUsedCalendarIsNotDeleted(t *testing.T) {
 	s := newFixture(t)
 	const path = "/api/v1/calendars/office"
-	checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/reply", strings.ReplaceAll(officeRule, "NAME", "reply")), 422, web.RuleInvalid, "there is no calendar; save one")
+	checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/reply", strings.ReplaceAll(officeRule, "NAME", "reply")), 422, web.RuleInvalid, "there is no calendar; define it under calendars in the rule, save one")
 	decodeCalendar(t, requestPath(t, s.Server, "PUT", path, officeCalendar), 200)
 	decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/reply", strings.ReplaceAll(officeRule, "NAME", "reply")), 201)
 	checkProblem(t, requestPath(t, s.Server, "DELETE", path, ""), 409, web.Conflict, "rules use the calendar office: reply;")

@@ -116,6 +116,7 @@ func TestReplayInput(t *testing.T) {
 	bad := writeFile(t, dir, "bad.yaml", "name: a\nentity: order\n")
 	handled := writeFile(t, dir, "handled.yaml", "name: a\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: fraud\n")
 	office := writeFile(t, dir, "office.yaml", strings.Replace(replayedRule, "after: 3h", "after: 3h, of: office", 1))
+	own := writeFile(t, dir, "own.yaml", strings.Replace(replayedRule, "after: 3h", "after: 3h, of: office", 1)+"calendars: {office: {zone: UTC}}\n")
 	for _, c := range []struct {
 		args  []string
 		input string
@@ -134,6 +135,7 @@ func TestReplayInput(t *testing.T) {
 		{[]string{"-f", rule, "--events", "-", "--since", "2026-03-03", "--until", "2026-03-02"}, "", 2, "is before --since"},
 		{[]string{"-f", bad, "--events", "-"}, replayedOrders, 1, "trigger"},
 		{[]string{"-f", office, "--events", "-"}, replayedOrders, 2, "the rules use the calendars office; name their file with --calendars"},
+		{[]string{"-f", own, "--events", "-"}, replayedOrders, 0, ""},
 		{[]string{"-f", handled, "--events", "-"}, replayedOrders, 1, "rule a calls handler fraud"},
 		{[]string{"-f", rule, "--events", "-"}, `{"subject": "orders.created", "time": "2026-03-02T10:00:00Z", "data": {}}`, 3, "order-unshipped: 1 event refused, first orders.created at 2026-03-02 10:00:00 UTC: "},
 	} {

@@ -124,16 +124,14 @@ func unverifiedLookups(all []fileRule) (warnings []string) {
 	return warnings
 }
 
-// calendarsOf returns the sorted names of the calendars that rules use.
+// calendarsOf returns the sorted names of the shared calendars that rules use.
 func calendarsOf(all []fileRule) []string {
 	var names []string
 	for _, rule := range all {
-		for _, step := range rule.Escalate {
-			names = append(names, step.Of, step.Within)
-		}
+		names = append(names, rule.CalendarNames()...)
 	}
 	slices.Sort(names)
-	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+	return slices.Compact(names)
 }
 
 func printProblems(io *cli, found document.Problems, ruleCount, fileCount int) error {

@@ -43,6 +43,7 @@ func TestLintReportsUncheckedParts(t *testing.T) {
 		{named, raised, nil},
 		{named, "", []string{"--calendars", known}},
 		{plain, "", nil},
+		{named + "calendars: {office: {zone: UTC}}\n", "", nil},
 	} {
 		args := append([]string{"rule", "lint", "-"}, c.args...)
 		if got := runInProcess(t, c.input, nil, args...); got.err != c.wantText || got.code != 0 {

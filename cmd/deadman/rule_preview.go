@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -214,8 +213,8 @@ func (v *previewRun) onFile(ctx context.Context, request rules.PreviewRequest) (
 	if err != nil {
 		return none, err
 	}
-	if name := calendarOf(d); name != "" && known == nil {
-		return none, usage("rule %s uses calendar %s; give the calendars file with --calendars", d.Name, name)
+	if names := d.CalendarNames(); len(names) > 0 && known == nil {
+		return none, usage("rule %s uses calendar %s; give the calendars file with --calendars", d.Name, names[0])
 	}
 	if request.Text, err = d.Canonical(); err != nil {
 		return none, err
@@ -260,16 +259,6 @@ func (v *previewRun) document() (document.Document, error) {
 		return document.Document{}, usage("%s contains several rules; choose one with --rule: %s", files[0].name(), strings.Join(names, ", "))
 	}
 	return document.Document{}, usage("%s contains no rule %s; %s", files[0].name(), v.rule, suggest(v.rule, names))
-}
-
-// calendarOf returns the first calendar of a rule, or an empty string.
-func calendarOf(d document.Document) string {
-	for _, s := range d.Escalate {
-		if name := cmp.Or(s.Of, s.Within); name != "" {
-			return name
-		}
-	}
-	return ""
 }
 
 // onNode previews a rule of the node.

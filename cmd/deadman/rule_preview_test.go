@@ -119,6 +119,7 @@ func TestPreviewUsage(t *testing.T) {
 	several := writeFile(t, dir, "several.yaml", holdRule+"---"+goodRule[:1]+strings.Replace(goodRule[1:], "order-unshipped", "other", 1))
 	office := writeFile(t, dir, "office.yaml", strings.Replace(holdRule, "after: 1h,", "after: 1h, of: office,", 1))
 	known := writeFile(t, dir, "calendars.yaml", "calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n")
+	own := writeFile(t, dir, "own.yaml", strings.Replace(holdRule, "after: 1h,", "after: 1h, of: office,", 1)+"calendars: {office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}}\n")
 	bad := writeFile(t, dir, "bad.yaml", strings.Replace(holdRule, "entity", "entitty", 1))
 	for _, c := range []struct {
 		code  int
@@ -142,6 +143,7 @@ func TestPreviewUsage(t *testing.T) {
 		{2, []string{"-f", several, "--event", ada, "--rule", "othr"}, []string{"no rule othr", "did you mean other?"}},
 		{0, []string{"-f", several, "--event", ada, "--rule", "other"}, []string{"other  job for 1"}},
 		{2, []string{"-f", office, "--event", ada}, []string{"calendar office", "--calendars"}},
+		{0, []string{"-f", own, "--event", ada, "--at", "2026-01-31T10:00:00Z"}, []string{"Monday, 2 February 2026\n  10:00:00  +2d  "}},
 		{0, []string{"-f", office, "--event", ada, "--calendars", known, "--at", "2026-01-31T10:00:00Z"}, []string{"Monday, 2 February 2026\n  10:00:00  +2d  "}},
 		{3, []string{"-f", office, "--event", ada, "--calendars", writeFile(t, dir, "none.yaml", "calendars:\n  shop: {zone: UTC}\n")}, []string{office + ": ", "escalate[0].of: "}},
 	} {

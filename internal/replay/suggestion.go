@@ -67,12 +67,16 @@ func (r *Replay) Suggest(wanted []Wanted) error {
 	for _, w := range wanted {
 		found := false
 		for i, d := range r.documents {
+			rule, err := r.catalog.Newest(d.Name)
+			if err != nil {
+				return err
+			}
 			for _, step := range d.Escalate {
 				if w.Step != "" && w.Step != step.Name {
 					continue
 				}
 				found = true
-				h := stepHistory{document: d, step: step, rule: r.summary.Rules[i], lives: r.summary.lives[int32(i+1)], of: r.catalog.Calendars[step.Of]} //nolint:gosec // a count of documents
+				h := stepHistory{document: d, step: step, rule: r.summary.Rules[i], lives: r.summary.lives[int32(i+1)], of: rule.CalendarOf(step.Name)} //nolint:gosec // a count of documents
 				r.summary.Suggestions = append(r.summary.Suggestions, h.suggest(w.Share, from, split, r.summary.Until))
 			}
 		}

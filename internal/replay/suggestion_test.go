@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/internal/calendars"
 	"deadman/internal/replay"
 	"deadman/rules/document"
 )
@@ -37,9 +40,9 @@ func twoBlocks(orders, held int) []replay.Event {
 }
 
 // suggested plays events and returns the suggestions and the report.
-func suggested(t *testing.T, rule string, events []replay.Event, wanted ...replay.Wanted) ([]replay.Suggestion, string) {
+func suggested(t *testing.T, rule string, known calendars.Set, events []replay.Event, wanted ...replay.Wanted) ([]replay.Suggestion, string) {
 	t.Helper()
-	r := replayOf(t, rule, nil, start)
+	r := replayOf(t, rule, known, start)
 	r.RecordLives()
 	list := listed(events)
 	s := play(t, r, &list)
@@ -56,7 +59,7 @@ func suggested(t *testing.T, rule string, events []replay.Event, wanted ...repla
 // 10 % of the first 1,000 orders take more than 90 minutes, as 95 of 100 are shipped and the others never. In the held-back
 // part 20 % do. The step at three hours alerts on those that are not shipped.
 func TestSuggestion(t *testing.T) {
-	all, page := suggested(t, oneStep, twoBlocks(1000, 300), replay.Wanted{Share: 0.1})
+	all, page := suggested(t, oneStep, nil, twoBlocks(1000, 300), replay.Wanted{Share: 0.1})
 	if len(all) != 1 {
 		t.Fatal(all)
 	}
@@ -87,7 +90,7 @@ func TestSuggestionRefuses(t *testing.T) {
 		{"a condition", oneStep + "update: {event: orders.created, key: event.id}\nwhile: event.id == nil\n", 1000, 300, 0.1, "the condition of the rule ends its jobs"},
 		{"a heartbeat", "name: a\nentity: order\ntrigger: {heartbeat: {event: orders.created, key: event.id, every: 1h}}\nescalate: [{after: 10m}]", 1000, 300, 0.1, "a missed heartbeat"},
 	} {
-		all, _ := suggested(t, c.rule, twoBlocks(c.jobs, c.held), replay.Wanted{Share: c.share})
+		all, _ := suggested(t, c.rule, nil, twoBlocks(c.jobs, c.held), replay.Wanted{Share: c.share})
 		if len(all) != 1 || !strings.Contains(all[0].Refused, c.wantRefusal) || all[0].After != "" {
 			t.Errorf("%s: %+v, want %s", c.name, all, c.wantRefusal)
 		}
@@ -96,6 +99,26 @@ func TestSuggestionRefuses(t *testing.T) {
 	r.RecordLives()
 	if err := r.Suggest([]replay.Wanted{{Step: "none", Share: 0.1}}); err == nil || err.Error() != "no rule has the step none" {
 		t.Error(err)
+	}
+}
+
+// A suggestion counts the open time of a rule's own calendar as that of a shared one, and not that of a shared one with its
+// name.
+func TestSuggestionOfOwnCalendar(t *testing.T) {
+	const thirds = `calendars: {thirds: {zone: UTC, hours: ["10:00-10:20", "11:00-11:20", "12:00-12:20", "13:00-13:20"]}}` + "\n"
+	rule := strings.Replace(oneStep, "after: 3h", "after: 3h, of: thirds", 1)
+	suggestion := func(rule, shared string) replay.Suggestion {
+		known, err := calendars.Parse([]byte(shared), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := suggested(t, rule, known, twoBlocks(1000, 300), replay.Wanted{Share: 0.1})
+		return all[0]
+	}
+	want := suggestion(rule, thirds)
+	got := suggestion(rule+thirds, "calendars: {thirds: {zone: UTC}}\n")
+	if diff := cmp.Diff(want, got); diff != "" || got.Refused != "" || got.Calendar != "thirds" {
+		t.Errorf("%s\n%+v", diff, got)
 	}
 }
 

@@ -72,6 +72,21 @@ func load(t *testing.T, tests string, texts ...string) (*ruletest.Suite, error) 
 	})
 }
 
+// TestOwnCalendars checks that the calendars of a rule need no file, and count in its tests. 2026-03-06 is a Friday.
+func TestOwnCalendars(t *testing.T) {
+	own := strings.Replace(pingRule, "after: 0s", "after: 1h, of: office", 1) + "calendars: {office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}}\n"
+	const tests = `
+tests:
+  - name: the weekend does not count
+    start: 2026-03-06T15:30:00Z
+    until: 3d
+    alerts: [{at: 2026-03-09T09:30:00Z, step: silent}]
+`
+	if got := failures(t, rules.NewCoverage(), tests, own); got != "\n" {
+		t.Error(got)
+	}
+}
+
 // failures runs tests, and returns the text of all failures.
 func failures(t *testing.T, used *rules.Coverage, tests string, texts ...string) string {
 	t.Helper()

@@ -27,6 +27,7 @@ type Document struct {
 	Lookup      *Lookup           `json:"lookup,omitempty"`
 	While       string            `json:"while,omitempty"` // the condition that still has to hold; empty: the job is not resolved
 	Escalate    []Step            `json:"escalate,omitempty"`
+	Calendars   Calendars         `json:"calendars,omitempty"`
 	Recheck     string            `json:"recheck,omitempty"`      // an instant for a check in between; it never postpones a step
 	Handler     string            `json:"handler,omitempty"`      // replaces while and escalate
 	AtMostOnce  bool              `json:"at_most_once,omitempty"` // the handler has effects: no check of it begins twice
@@ -139,20 +140,6 @@ type Step struct {
 	Name     string          `json:"step"`
 	Severity alerts.Severity `json:"severity"`
 	Text     string          `json:"text,omitempty"` // a template; empty: a default sentence made from the rule
-}
-
-// CalendarNames returns the names of the calendars that the steps use, sorted, each once.
-func (d Document) CalendarNames() []string {
-	var names []string
-	for _, s := range d.Escalate {
-		for _, name := range []string{s.Of, s.Within} {
-			if name != "" {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // UntilAcknowledged repeats a step until a user acknowledges the alert.

@@ -33,6 +33,7 @@ func (d *Document) fields() mapping {
 				to: &d.Escalate, of: (*Step).fields, blank: blankStep, most: MaxSteps,
 				shape: "steps, not %s; write: escalate: [{after: 3h, step: primary}]",
 			}},
+			{"calendars", "Calendars of the rule alone, by name, for of and within. They hide shared calendars with these names.", calendarMap{&d.Calendars}},
 			{"recheck", "Expression for the time of an additional check. It does not postpone steps.", source{&d.Recheck}},
 			{"handler", "Name of a handler that decides the checks, instead of while and escalate.", text{to: &d.Handler, pattern: NamePattern.String()}},
 			{"at_most_once", "If true, the handler has side effects, and each check is started at most once.", boolean{&d.AtMostOnce}},

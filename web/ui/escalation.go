@@ -172,7 +172,12 @@ func facts(d document.Document) (all []ruleFact) {
 	if h := d.Trigger.Heartbeat; h != nil {
 		add("Overdue immediately", "%s", failures(*h))
 	}
-	if names := calendarsOf(d.Escalate); len(names) > 0 {
+	names := d.CalendarNames()
+	for name := range d.Calendars {
+		names = append(names, name+" (in this rule)")
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
 		add("Calendars", "%s", strings.Join(names, ", "))
 	}
 	if d.Recheck != "" {
@@ -225,16 +230,4 @@ func lookupTexts(l *document.Lookup) (source, what string) {
 		return l.KV.Source, "bucket " + l.KV.Bucket
 	}
 	return "", ""
-}
-
-// calendarsOf returns the calendars of the steps, without duplicates.
-func calendarsOf(steps []document.Step) (names []string) {
-	for _, s := range steps {
-		for _, name := range []string{s.Of, s.Within} {
-			if name != "" && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
 }

@@ -90,7 +90,7 @@ func sampleOf(e examples.Example) (s sample, err error) {
 		s.Needs = "source " + source
 	}
 	if e.Calendars != "" {
-		for _, name := range calendarsOf(d.Escalate) {
+		for _, name := range d.CalendarNames() {
 			s.Needs = "calendar " + name
 		}
 	}
