@@ -67,7 +67,7 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		if len(answer.Alerts) == 0 && len(line) > 0 {
 			from = line[len(line)-1].at
 		}
-		if end := h.engine.Grid.Up(from.Add(time.Duration(h.document.Hold))); h.document.IsHeld() && end.After(at) {
+		if end := h.holdEnd(from); h.document.IsHeld() && end.After(at) {
 			answer.Next, answer.Nominal = end, true
 		} else {
 			answer.Outcome = checks.Exhausted
@@ -80,6 +80,11 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		answer.Values = h.explain(w)
 	}
 	return h.withState(c, w, answer)
+}
+
+// holdEnd returns the end of the late-resolve window that begins at a time.
+func (r *Rule) holdEnd(from time.Time) time.Time {
+	return r.engine.Grid.Up(from.Add(time.Duration(r.document.Hold)))
 }
 
 // explain returns the values that the condition read, for a check without an alert.

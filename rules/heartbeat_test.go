@@ -173,7 +173,7 @@ func TestFailureIsOverdueAtOnce(t *testing.T) {
 	d.heartbeat("11:10:00", withExit(0))
 	d.checkRaised(
 		"10:06:00 error firing: device pump-7: failed with exit status 3",
-		"11:06:00 critical firing: device pump-7: failed",
+		"11:06:00 critical firing: device pump-7: failed; the ping had no body with the reason",
 		"11:10:00 critical resolved: device pump-7 recovered after 1h4m50s",
 		"11:10:00 resolved: it recovered after 1h4m50s",
 	)

@@ -120,16 +120,20 @@ func (a heartbeatUpdate) pulse(before heartbeatState, overdue time.Time) heartbe
 		p.OverdueAt = overdue
 	}
 	if p.Reason == "" {
-		p.Reason = failed(a.Exit)
+		p.Reason = a.failure()
 	}
 	return p
 }
 
-func failed(exit *int) string {
-	if exit == nil {
-		return "failed"
+// failure describes a reported failure, as far as the sender explains it. A body may be secret, and alerts go to many.
+func (a heartbeatUpdate) failure() string {
+	switch {
+	case a.Exit != nil:
+		return fmt.Sprintf("failed with exit status %d", *a.Exit)
+	case a.ping && a.Body == "":
+		return "failed; the ping had no body with the reason"
 	}
-	return fmt.Sprintf("failed with exit status %d", *exit)
+	return "failed"
 }
 
 // newJob returns the job that the heartbeat creates; runs are those that continue in it.

@@ -21,6 +21,7 @@ type NextStep struct {
 	Unless   []string  // subjects of events that can resolve the job; PingSignal for pings
 	While    string    // condition that ends the job once it no longer holds; empty: none
 	Unknown  string    // why the step is unknown; empty: it is known
+	Ends     bool      // no step is left, and the next check ends the job: late events count until then
 }
 
 // PingSignal stands for a ping among the events that resolve a job.
@@ -78,11 +79,23 @@ func (n *NextSteps) Of(ctx context.Context, l futurejobs.ListedJob) NextStep {
 	case err != nil:
 		next.Unknown = err.Error()
 	case !ok:
-		return NextStep{}
+		return NextStep{Ends: rule.endsAtNextCheck(l.Job)}
 	default:
 		next.Name, next.Severity, next.At = step.called(), step.severity, step.at
 	}
 	return next
+}
+
+// endsAtNextCheck reports whether the next check of a job ends it, after its last step and the late-resolve window.
+func (r *Rule) endsAtNextCheck(j futurejobs.Job) bool {
+	if !r.document.IsHeld() || j.NextCheckAt.IsZero() {
+		return false
+	}
+	line, err := r.timeline(contextOf(j))
+	if err != nil || len(line) == 0 || j.Step < len(line) {
+		return false
+	}
+	return !r.holdEnd(line[len(line)-1].at).After(j.NextCheckAt)
 }
 
 // resolving returns the subjects of the events that can resolve a job, each once.

@@ -58,6 +58,7 @@ func TestNextStepsOfJobs(t *testing.T) {
 		},
 		"acknowledged until resolved": {with(job(late, 1, 1, 2*time.Hour), func(l *futurejobs.ListedJob) { l.AckedUntil = checks.Forever }), rules.NextStep{}},
 		"no step left":                {job(late, 1, 2, 9*time.Hour), rules.NextStep{}},
+		"no step left, at the end":    {job(late, 1, 2, 7*24*time.Hour+2*time.Hour), rules.NextStep{Ends: true}},
 		"a version that is gone":      {job(late, 9, 0, time.Hour), rules.NextStep{Unknown: "version 9 of the rule is not available"}},
 		"a handler":                   {job(handled, 1, 0, time.Hour), rules.NextStep{Unknown: "a handler decides"}},
 		"paused": {

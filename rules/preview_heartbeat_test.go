@@ -84,7 +84,7 @@ trigger: {heartbeat: {event: devices.beat, key: event.id, schedule: "5 10 * * *"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Lines) != 3 || p.Lines[1].Note != "ping" || p.Lines[2].Text != "device a: failed" || len(p.IgnoredEvents)+len(p.Refusals) > 0 {
+	if len(p.Lines) != 3 || p.Lines[1].Note != "ping" || p.Lines[2].Text != "device a: failed; the ping had no body with the reason" || len(p.IgnoredEvents)+len(p.Refusals) > 0 {
 		t.Errorf("a ping: %+v", p)
 	}
 }

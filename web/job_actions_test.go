@@ -177,6 +177,17 @@ func TestNextAlertOfJob(t *testing.T) {
 			t.Errorf("%s lacks %s: %s", path, part, a.body)
 		}
 	}
+	s.alert("1", "first", 8*time.Hour)
+	s.alert("1", "second", 8*time.Hour+7*24*time.Hour)
+	last := decodeJob(t, requestPath(t, s.Server, "GET", "/api/v1/jobs/order-unshipped/1", ""), 200).NextAlert
+	if diff := cmp.Diff(&web.NextAlert{Status: "none", JobEnds: true}, last); diff != "" || last.Text() != "none; the job ends then" {
+		t.Errorf("%s (-want +got):\n%s", last.Text(), diff)
+	}
+	for path, part := range map[string]string{"/": ">the job ends<", "/jobs": ">the job ends<", "/entities/order?key=1": "no further alert; the job ends at the next check"} {
+		if a := requestPath(t, s.Server, "GET", path, ""); !strings.Contains(a.body, part) {
+			t.Errorf("%s lacks %s: %s", path, part, a.body)
+		}
+	}
 	s.resolve("1")
 	if a := requestPath(t, s.Server, "GET", "/api/v1/history", ""); !strings.Contains(a.body, `"outcome":"resolved"`) || strings.Contains(a.body, "next_alert") {
 		t.Errorf("%s", a.body)

@@ -17,6 +17,7 @@ type NextAlert struct {
 	At       time.Time `json:"at,omitzero" doc:"Slot of the check that raises the alert."`
 	Unless   []string  `json:"unless,omitempty" doc:"Subjects of the events that can resolve the job before, by the newest version of the rule; ping for pings. Conditions and sets of the rule apply." example:"[\"orders.shipped\"]"`
 	While    string    `json:"while,omitempty" doc:"Condition of the rule. The job ends once it no longer holds."`
+	JobEnds  bool      `json:"job_ends,omitempty" doc:"true if no step is left and the next check ends the job. Events that resolve it late count until then."`
 	Reason   string    `json:"reason,omitempty" doc:"Reason why the next alert is unknown, such as a handler that decides or a paused job."`
 }
 
@@ -27,11 +28,14 @@ const (
 	nextIsUnknown = "unknown"
 )
 
+// jobEndsText is the text of a next check that ends the job.
+const jobEndsText = "none; the job ends then"
+
 // nextAlertOf returns the next alert of a pending job.
 func nextAlertOf(ctx context.Context, steps *rules.NextSteps, l futurejobs.ListedJob) *NextAlert {
 	next := steps.Of(ctx, l)
 	out := &NextAlert{
-		Status: nextIsNone, Step: next.Name, Severity: string(next.Severity), At: next.At, Unless: next.Unless, While: next.While, Reason: next.Unknown,
+		Status: nextIsNone, Step: next.Name, Severity: string(next.Severity), At: next.At, Unless: next.Unless, While: next.While, JobEnds: next.Ends, Reason: next.Unknown,
 	}
 	switch {
 	case next.Unknown != "":
@@ -60,6 +64,8 @@ func (n *NextAlert) Text() string {
 	switch {
 	case n == nil:
 		return ""
+	case n.JobEnds:
+		return jobEndsText
 	case n.Status == nextIsNone:
 		return nextIsNone
 	case n.Status == nextIsUnknown:
