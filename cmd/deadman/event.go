@@ -17,18 +17,32 @@ import (
 func newEventCmd(io *cli) *cobra.Command {
 	cmd := group("event", "Publish events and show stream state")
 	addURL(cmd.PersistentFlags(), io)
-	var id string
+	var id, file string
 	send := &cobra.Command{
-		Use: "send SUBJECT [DATA|@FILE|-]", Short: "Publish an event and wait until it is durable; exit code 3 if a rule refuses it",
+		Use: "send SUBJECT [DATA|@FILE|-] | send -f FILE", Short: "Publish events and wait until they are durable; exit code 3 if a rule refuses one",
+		Long: `Publishes an event, and waits until it is durable. With -f it publishes the events of a file in order,
+one JSON object per line: {"subject": "orders.created", "data": {"id": "1"}, "id": "order-1-created"}.
+The id is optional; a repeated event with an id is stored once. The first line that is invalid or not
+accepted ends the command: the lines before it are published.`,
 		Example: `  deadman event send orders.shipped '{"id": "1234"}'
-  deadman event send orders.created @order.json --id order-1234-created`,
+  deadman event send orders.created @order.json --id order-1234-created
+  deadman event send -f events.ndjson`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			if file != "" {
+				if len(args) > 0 || id != "" {
+					return usage("%s -f accepts no SUBJECT, DATA or --id; each line of the file has its own", commandName(cmd))
+				}
+				return nil
+			}
 			if len(args) < 1 || len(args) > 2 {
 				return usage("%s requires SUBJECT and accepts DATA; got %s", commandName(cmd), number(len(args), "argument"))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if file != "" {
+				return sendEvents(io, cmd, file)
+			}
 			data, err := io.eventData(args[1:])
 			if err != nil {
 				return err
@@ -53,6 +67,8 @@ func newEventCmd(io *cli) *cobra.Command {
 		},
 	}
 	send.Flags().StringVar(&id, "id", "", "event id for deduplication: events with the same id, subject and token are stored once")
+	send.Flags().VarP(typedText{&file, "file"}, "file", "f", "file of events, one JSON object per line; - for standard input")
+	complete(send, "file", completeFiles("ndjson", "jsonl"))
 	cmd.AddCommand(send, newEventStreamsCmd(io))
 	return cmd
 }

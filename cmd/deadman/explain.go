@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"net/url"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -10,9 +13,12 @@ import (
 
 func newExplainCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "explain ENTITY KEY", Short: "Show all jobs, checks and alerts of an entity", Args: exactly("ENTITY", "KEY"),
-		Long: "Shows the jobs of an entity, past and pending, with their checks, decisions, alerts and outcomes,\noldest first.",
-		RunE: io.with(explainEntity),
+		Use: "explain ENTITY|RULE KEY", Short: "Show all jobs, checks and alerts of an entity", Args: exactly("ENTITY", "KEY"),
+		Long: `Shows the jobs of an entity, past and pending, with their checks, decisions, alerts and outcomes, oldest
+first. The name of a rule instead of an entity shows the jobs of that rule, unless an entity with that
+name has jobs or alerts.`,
+		ValidArgsFunction: completeRule(io),
+		RunE:              io.with(explainEntity),
 	}
 	addURL(cmd.Flags(), io)
 	return cmd
@@ -23,11 +29,39 @@ func explainEntity(io *cli, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	entity, raw, err := get[web.Entity](cmd.Context(), c, "/entities/"+url.PathEscape(args[0]), url.Values{"key": {args[1]}})
+	entity, raw, err := readEntity(cmd.Context(), c, args[0], args[1])
 	if err != nil {
 		return err
 	}
+	if len(entity.Jobs.Items)+len(entity.History.Items)+len(entity.Alerts.Items) == 0 {
+		known, _, err := get[web.Page[web.Rule]](cmd.Context(), c, "/rules", url.Values{"name": {args[0]}})
+		if err != nil {
+			return err
+		}
+		if len(known.Items) > 0 {
+			if entity, raw, err = readJobsOfRule(cmd.Context(), c, known.Items[0], args[1]); err != nil {
+				return err
+			}
+		}
+	}
 	return io.write(raw, func() error { return printEntity(io, entity) })
+}
+
+func readEntity(ctx context.Context, c *client, entity, key string) (web.Entity, []byte, error) {
+	return get[web.Entity](ctx, c, "/entities/"+url.PathEscape(entity), url.Values{"key": {key}})
+}
+
+// readJobsOfRule reads what concerns a rule of an entity.
+func readJobsOfRule(ctx context.Context, c *client, rule web.Rule, key string) (web.Entity, []byte, error) {
+	e, _, err := readEntity(ctx, c, rule.Entity, key)
+	if err != nil {
+		return e, nil, err
+	}
+	e.Jobs.Items = slices.DeleteFunc(e.Jobs.Items, func(j web.Job) bool { return j.Rule != rule.Name })
+	e.History.Items = slices.DeleteFunc(e.History.Items, func(j web.EndedJob) bool { return j.Rule != rule.Name })
+	e.Alerts.Items = slices.DeleteFunc(e.Alerts.Items, func(a web.Alert) bool { return a.Rule != rule.Name })
+	raw, err := json.Marshal(e)
+	return e, raw, err
 }
 
 func printEntity(io *cli, entity web.Entity) error {
