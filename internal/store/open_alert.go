@@ -99,7 +99,9 @@ func hasLabel(f futurejobs.Filter, a alerts.Alert) bool {
 
 // openOfShard scans the jobs that raised alerts, or reads those of a key.
 func (s *AlertStore) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
-	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + `, ` + ackColumns + s.fromOpen() + withAck + `
+	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + `, ` + ackColumns + `
+FROM future_job f ` + s.eachNewest() + `
+JOIN rule r ON r.id = f.rule_id` + withAck + `
 WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.and("f"), []any{c.shard, before[:]}}
 	if f.Key != "" {
 		w.and(`f.key = ?`, escapedText(f.Key))
@@ -108,13 +110,20 @@ WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.a
 	return query(ctx, s.read, readOpen, rebindPlaceholders(w.text+` ORDER BY `+newestAlert+` DESC LIMIT `+strconv.Itoa(limit)), w.args...)
 }
 
-// fromOpen joins the jobs f, their newest alerts a and their rules r.
-func (s *AlertStore) fromOpen() string {
-	return `
-FROM future_job f
-JOIN alert a ON a.shard = f.shard AND a.id = ` + s.idOf(newestAlert) + `
-JOIN rule r ON r.id = f.rule_id`
+// eachNewest joins the newest alerts a of jobs f that are read in the order of their index, until a limit is reached.
+// Postgres expects so many of them that it would join and sort all of a shard; LATERAL with OFFSET makes it look up each.
+func (s *AlertStore) eachNewest() string {
+	if s.alone {
+		return s.newest()
+	}
+	return `JOIN LATERAL (SELECT a.* FROM alert a WHERE ` + s.isNewest() + ` OFFSET 0) a ON TRUE`
 }
+
+// newest joins the newest alerts a of jobs f.
+func (s *AlertStore) newest() string { return `JOIN alert a ON ` + s.isNewest() }
+
+// isNewest is the condition that an alert a is the newest of a job f.
+func (s *AlertStore) isNewest() string { return `a.shard = f.shard AND a.id = ` + s.idOf(newestAlert) }
 
 // openConditions narrows the open alerts a of the jobs f, except by labels.
 func openConditions(f futurejobs.Filter) filter {
@@ -214,16 +223,22 @@ func mergeCounts(counts []futurejobs.OpenAlerts) []futurejobs.OpenAlerts {
 	return merged
 }
 
+// countOpenOfShard hides the column of the rule from the planner of SQLite, which would scan all jobs by the index of their rule
+// to group them.
 func (s *AlertStore) countOpenOfShard(ctx context.Context, c scope, f futurejobs.Filter, label string) (counts []futurejobs.OpenAlerts, err error) {
 	if label == "" && f.Label == "" {
-		w := filter{`SELECT r.name, r.entity, a.severity, a.status, ` + acknowledged + ` AS acked, count(*), min(a.decided_at)` + s.fromOpen() + `
-WHERE f.shard = ? AND f.alert_ids IS NOT NULL` + c.and("f"), []any{f.Now, c.shard}}
+		w := filter{`SELECT r.name, r.entity, g.severity, g.status, g.acked, g.alerts, g.oldest
+FROM (SELECT +f.rule_id AS rule_id, a.severity, a.status, ` + acknowledged + ` AS acked, count(*) AS alerts, min(a.decided_at) AS oldest
+	FROM future_job f ` + s.newest() + `
+	WHERE f.shard = ? AND f.alert_ids IS NOT NULL` + c.and("f"), []any{f.Now, c.shard}}
 		if f.Key != "" {
 			w.and(`f.key = ?`, escapedText(f.Key))
 		}
 		conditions := openConditions(f)
 		w.and(conditions.text, conditions.args...)
-		return query(ctx, s.read, readOpenCount, rebindPlaceholders(w.text+` GROUP BY r.name, r.entity, a.severity, a.status, acked`), w.args...)
+		return query(ctx, s.read, readOpenCount, rebindPlaceholders(w.text+`
+	GROUP BY +f.rule_id, a.severity, a.status, acked) g
+JOIN rule r ON r.id = g.rule_id`), w.args...)
 	}
 	for a, err := range s.openDocuments(ctx, c, f, lastAlert) {
 		if err != nil {
