@@ -17,12 +17,12 @@ type Ack struct {
 	Alert alerts.ID // the acknowledged alert
 	By    string
 	At    time.Time // zero until it is applied
-	Until time.Time // checks.Forever: for good
+	Until time.Time // checks.Forever: until the job ends
 	Note  string
 }
 
-// Active reports whether the acknowledgement is for good.
-func (a Ack) Active() bool { return a.Until.Equal(checks.Forever) }
+// IsUntilResolved reports whether the acknowledgement holds until the job ends.
+func (a Ack) IsUntilResolved() bool { return a.Until.Equal(checks.Forever) }
 
 // Holds reports whether steps are suppressed at the given time. An expired acknowledgement is kept until the job's
 // next check, without effect.

@@ -41,7 +41,7 @@ type Job struct {
 	Pauses     []checks.Pause // oldest first; the last may still be open
 	PausedNext time.Time      // of a paused job: the time of its next check without the pause
 	Members    Members        // of the sets that resolve it
-	AckedUntil time.Time      // its steps are suppressed until then; zero: not acknowledged; checks.Forever: for good
+	AckedUntil time.Time      // its steps are suppressed until then; zero: not acknowledged; checks.Forever: until the job ends
 
 	SnoozedUntil time.Time // snoozed by a person: no check before then; zero or past: not snoozed
 

@@ -62,8 +62,8 @@ func TestSourceIsProbedOnceForAllItsRules(t *testing.T) {
 func TestVirtualOutageLastsWithoutAnswers(t *testing.T) {
 	t.Parallel()
 	for name, find := range map[string]func(string) checks.Finding{
-		"down": sourceDown,
-		"and one key could not be queried": func(key string) checks.Finding {
+		"source down": sourceDown,
+		"one key cannot be queried": func(key string) checks.Finding {
 			if key == "7" {
 				return checks.Finding{Err: errors.New("lookup: path: a value is missing")}
 			}

@@ -20,8 +20,8 @@ type ackAction struct{ after, until string }
 
 // The actions of a person, beside an instant such as 2h.
 const (
-	forGood  = "for good"
-	takeBack = "no more"
+	untilResolved = "until resolved"
+	takeBack      = "no more"
 )
 
 // ackTimeline plays a job that begins at ten with the actions of a person. It returns the alerts, and the checks that are not
@@ -72,7 +72,7 @@ func ackTimeline(t *testing.T, text, end string, story ...ackAction) (lines []st
 			ack.Ack.Alert = job.Alerts[0]
 		}
 		switch s.until {
-		case forGood:
+		case untilResolved:
 			ack.Ack.Until = checks.Forever
 		case takeBack:
 		default:
@@ -101,28 +101,28 @@ func TestAcknowledged(t *testing.T) {
 		story []ackAction
 		want  []string
 	}{
-		"not acknowledged":                {joinLines(doneResolves, three), "9h", nil, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"for a while":                     {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "2h30m"}}, []string{"1h one", "2h held", "2h30m two", "3h three", "4h exhausted"}},
-		"for a while over the last":       {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}}, []string{"1h one", "2h held", "3h held", "5h three instead of 1", "6h exhausted"}},
-		"for a while without a step":      {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "1h50m"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"until a step's own slot":         {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "2h"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"for longer, later":               {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "2h30m"}, {"2h20m", "3h30m"}}, []string{"1h one", "2h held", "2h30m held", "3h held", "3h30m three instead of 1", "4h30m exhausted"}},
-		"for less, later":                 {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}, {"2h20m", "2h40m"}}, []string{"1h one", "2h held", "2h45m two", "3h three", "4h exhausted"}},
-		"for good":                        {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", forGood}}, []string{"1h one", "2h held", "3h held", "4h held exhausted"}},
-		"for good, without a resolve":     {joinLines("quiet: true", three), "9h", []ackAction{{"1h10m", forGood}}, []string{"1h one", "2h held", "3h held exhausted"}},
-		"taken back, a step was due":      {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}, {"2h10m", takeBack}}, []string{"1h one", "2h held", "2h15m two", "3h three", "4h exhausted"}},
-		"taken back, none was due":        {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}, {"1h20m", takeBack}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"taken back, it was for good":     {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", forGood}, {"2h10m", takeBack}}, []string{"1h one", "2h held", "2h15m two", "3h three", "4h exhausted"}},
-		"taken back in the hold":          {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", forGood}, {"3h10m", takeBack}}, []string{"1h one", "2h held", "3h held", "3h15m three instead of 1", "4h15m exhausted"}},
-		"the condition clears meanwhile":  {joinLines(`while: since > date("2026-03-02T09:00:00Z") and event.n == 2`, `recheck: date("2026-03-02T11:30:00Z")`, three), "9h", []ackAction{{"1h10m", "5h"}}, []string{"1h one", "1h30m", "2h held", "3h held", "5h three instead of 1 exhausted"}},
-		"in the hold":                     {joinLines(doneResolves, three), "9h", []ackAction{{"3h10m", "3h30m"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
-		"nagging, not acknowledged":       {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", nil, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
-		"nagging, for good":               {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"1h40m", forGood}}, []string{"1h one", "1h30m nag 1", "2h held", "3h held", "5h held exhausted"}},
-		"nagging, for a while":            {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"1h40m", "2h50m"}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h last instead of 3", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
-		"nagging, for good and no more":   {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"2h10m", forGood}, {"2h20m", takeBack}}, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
-		"nagging alone, for good, no end": {joinLines(`quiet: true`, `escalate: [{after: 1h, step: one, text: one}, {every: 30m, until: acknowledged, step: nag, text: nag}]`), "9h", []ackAction{{"1h40m", forGood}}, []string{"1h one", "1h30m nag", "2h held exhausted"}},
-		"nagging, for good, a condition":  {joinLines(`while: event.n == 2`, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"1h40m", forGood}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h held", "3h30m held", "4h held exhausted"}},
-		"max_checks are not used up":      {joinLines(doneResolves, three, "guards: {max_checks: 4}", "slot: 5m"), "9h", []ackAction{{"1h1m", "1h2m"}, {"2h5m", "2h6m"}, {"2h10m", "2h11m"}, {"2h20m", "4h"}, {"3h10m", "3h20m"}, {"3h30m", "5h"}}, []string{"1h one", "2h two", "3h held", "3h20m three", "4h20m exhausted"}},
+		"not acknowledged":                                {joinLines(doneResolves, three), "9h", nil, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"until after a step was due":                      {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "2h30m"}}, []string{"1h one", "2h held", "2h30m two", "3h three", "4h exhausted"}},
+		"until after the last step":                       {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}}, []string{"1h one", "2h held", "3h held", "5h three instead of 1", "6h exhausted"}},
+		"until before the next step":                      {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "1h50m"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"until the slot of a step":                        {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "2h"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"extended":                                        {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "2h30m"}, {"2h20m", "3h30m"}}, []string{"1h one", "2h held", "2h30m held", "3h held", "3h30m three instead of 1", "4h30m exhausted"}},
+		"shortened":                                       {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}, {"2h20m", "2h40m"}}, []string{"1h one", "2h held", "2h45m two", "3h three", "4h exhausted"}},
+		"until resolved":                                  {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", untilResolved}}, []string{"1h one", "2h held", "3h held", "4h held exhausted"}},
+		"until resolved, without a resolve":               {joinLines("quiet: true", three), "9h", []ackAction{{"1h10m", untilResolved}}, []string{"1h one", "2h held", "3h held exhausted"}},
+		"removed after a step was due":                    {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}, {"2h10m", takeBack}}, []string{"1h one", "2h held", "2h15m two", "3h three", "4h exhausted"}},
+		"removed before a step was due":                   {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", "5h"}, {"1h20m", takeBack}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"removed, until resolved":                         {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", untilResolved}, {"2h10m", takeBack}}, []string{"1h one", "2h held", "2h15m two", "3h three", "4h exhausted"}},
+		"removed in the hold":                             {joinLines(doneResolves, three), "9h", []ackAction{{"1h10m", untilResolved}, {"3h10m", takeBack}}, []string{"1h one", "2h held", "3h held", "3h15m three instead of 1", "4h15m exhausted"}},
+		"the condition clears meanwhile":                  {joinLines(`while: since > date("2026-03-02T09:00:00Z") and event.n == 2`, `recheck: date("2026-03-02T11:30:00Z")`, three), "9h", []ackAction{{"1h10m", "5h"}}, []string{"1h one", "1h30m", "2h held", "3h held", "5h three instead of 1 exhausted"}},
+		"in the hold":                                     {joinLines(doneResolves, three), "9h", []ackAction{{"3h10m", "3h30m"}}, []string{"1h one", "2h two", "3h three", "4h exhausted"}},
+		"repeated step, not acknowledged":                 {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", nil, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
+		"repeated step, until resolved":                   {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"1h40m", untilResolved}}, []string{"1h one", "1h30m nag 1", "2h held", "3h held", "5h held exhausted"}},
+		"repeated step, until a time":                     {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"1h40m", "2h50m"}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h last instead of 3", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
+		"repeated step, until resolved, removed":          {joinLines(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"2h10m", untilResolved}, {"2h20m", takeBack}}, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
+		"repeated step without a resolve, until resolved": {joinLines(`quiet: true`, `escalate: [{after: 1h, step: one, text: one}, {every: 30m, until: acknowledged, step: nag, text: nag}]`), "9h", []ackAction{{"1h40m", untilResolved}}, []string{"1h one", "1h30m nag", "2h held exhausted"}},
+		"repeated step with a condition, until resolved":  {joinLines(`while: event.n == 2`, nags, "guards: {horizon: 4h}"), "9h", []ackAction{{"1h40m", untilResolved}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h held", "3h30m held", "4h held exhausted"}},
+		"max_checks are not used up":                      {joinLines(doneResolves, three, "guards: {max_checks: 4}", "slot: 5m"), "9h", []ackAction{{"1h1m", "1h2m"}, {"2h5m", "2h6m"}, {"2h10m", "2h11m"}, {"2h20m", "4h"}, {"3h10m", "3h20m"}, {"3h30m", "5h"}}, []string{"1h one", "2h two", "3h held", "3h20m three", "4h20m exhausted"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, ackTimeline(t, c.rule, c.end, c.story...)); diff != "" {
@@ -140,10 +140,10 @@ func TestNaggingIsBounded(t *testing.T) {
 		turns        int
 		more, checks int
 	}{
-		"by the horizon":               {joinLines(`escalate: [{after: 1d}, {every: 1d, until: acknowledged, step: nag}]`), 30, 26, 35},
-		"by the most steps":            {joinLines(`escalate: [{after: 1h}, {every: 15m, until: acknowledged, step: nag}]`), 1000, 996, 1005},
-		"by nothing that is written":   {joinLines(`escalate: [{after: hours(event.n)}, {every: 1h, until: acknowledged, step: nag}]`), 721, 717, 726},
-		"by itself, if it is the last": {joinLines(`escalate: [{every: 30d, until: acknowledged, step: nag}]`), 1, 0, 6},
+		"by the horizon":                          {joinLines(`escalate: [{after: 1d}, {every: 1d, until: acknowledged, step: nag}]`), 30, 26, 35},
+		"by the maximum of steps":                 {joinLines(`escalate: [{after: 1h}, {every: 15m, until: acknowledged, step: nag}]`), 1000, 996, 1005},
+		"by the default, if its time is computed": {joinLines(`escalate: [{after: hours(event.n)}, {every: 1h, until: acknowledged, step: nag}]`), 721, 717, 726},
+		"by being the last step":                  {joinLines(`escalate: [{every: 30d, until: acknowledged, step: nag}]`), 1, 0, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule := compileRule(t, c.rule)

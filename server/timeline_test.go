@@ -29,7 +29,7 @@ const (
 	kindSaved = "saved" // the rule is saved, and ticks from then on; only as the first line
 	kindEvent = "event" // a subject and a body
 	kindFound = "finds" // the value of a source for all entities from then on
-	kindAck   = "acks"  // a key and the duration of the acknowledgement: a span, for good or no more
+	kindAck   = "acks"  // a key and the duration of the acknowledgement: a span, until resolved or no more
 	kindDown  = "down"  // the node is down from then on, and reads no events
 	kindUp    = "up"    // the node is up again
 	kindUntil = "until" // the timeline ends

@@ -171,7 +171,7 @@ func (v *virtual) acknowledge(l line) {
 	job := page.Items[0]
 	ack := futurejobs.Ack{Alert: job.Alerts[len(job.Alerts)-1], By: "ada"}
 	switch span {
-	case "for good":
+	case "until resolved":
 		ack.Until = checks.Forever
 	case "no more":
 	default:

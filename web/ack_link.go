@@ -52,7 +52,7 @@ type ackLinkView struct {
 
 // Until returns the end of the acknowledgement as text.
 func (v ackLinkView) Until() string {
-	if v.First.Ack.Active() {
+	if v.First.Ack.IsUntilResolved() {
 		return "until it is resolved"
 	}
 	return "until " + v.TimeText(v.First.Ack.Until)

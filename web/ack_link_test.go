@@ -105,7 +105,7 @@ func TestLinkAcknowledgesOnce(t *testing.T) {
 		t.Errorf("it leads to %q", a.Header.Get("Location"))
 	}
 	first := l.ack("a")
-	if first == nil || first.By != "channel:team" || first.Note != "by link, as Ada L." || !first.Active() {
+	if first == nil || first.By != "channel:team" || first.Note != "by link, as Ada L." || !first.IsUntilResolved() {
 		t.Fatalf("%+v", first)
 	}
 	l.visit("GET", link, "", 200, "Acknowledged by <b><bdi>channel:team</bdi></b> (<bdi>by link, as Ada L.</bdi>) at "+first.At.In(berlin).Format("Mon 2 Jan 2006 15:04 MST")+", until it is resolved.")

@@ -40,7 +40,7 @@ func AcknowledgedAs(a *futurejobs.Ack, now time.Time) *Acknowledged {
 		return nil
 	}
 	out := Acknowledged{Alert: a.Alert, By: a.By, At: a.At, Until: a.Until, Note: a.Note}
-	if a.Active() {
+	if a.IsUntilResolved() {
 		out.Until = time.Time{}
 	}
 	return &out

@@ -42,7 +42,7 @@ func TestAcknowledging(t *testing.T) {
 	}
 	for _, body := range []string{`{}`, ``, `{}`} {
 		if k := decodeJob(t, requestPath(t, s.Server, "POST", path+"/ack", body), 200).Acknowledged; k == nil || !k.Until.IsZero() {
-			t.Errorf("for good, by %q: %+v", body, k)
+			t.Errorf("until resolved, by %q: %+v", body, k)
 		}
 	}
 	for range 2 {

@@ -196,7 +196,7 @@ func TestBulkOfSomeRules(t *testing.T) {
 		texts = append(texts, e.Actor.Name+" "+e.Object+" "+e.Detail)
 	}
 	slices.Sort(texts)
-	if want := []string{"shop job/shop-late waits: 2", "shop job/shop-paid waits: 1"}; !slices.Equal(texts, want) {
+	if want := []string{"shop job/shop-late jobs: 2", "shop job/shop-paid jobs: 1"}; !slices.Equal(texts, want) {
 		t.Errorf("audited: %q, want %q", texts, want)
 	}
 }

@@ -138,7 +138,7 @@ func webhookKeys(keys []KeyState) []WebhookKey {
 
 func webhookAck(a futurejobs.Ack) WebhookAck {
 	w := WebhookAck{By: a.By, Note: a.Note}
-	if !a.Active() {
+	if !a.IsUntilResolved() {
 		w.Until = a.Until.UTC()
 	}
 	return w

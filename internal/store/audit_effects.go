@@ -75,14 +75,14 @@ func auditDetail(e futurejobs.Effect) string {
 	if !is || a.Ack.Until.IsZero() {
 		return ""
 	}
-	until := "for good"
-	if !a.Ack.Active() {
+	until := "until resolved"
+	if !a.Ack.IsUntilResolved() {
 		until = "until " + a.Ack.Until.UTC().Format(time.RFC3339)
 	}
 	return strings.Join(slices.DeleteFunc([]string{e.Rule.Name + "/" + e.Ref.Key, until, a.Ack.Note}, func(s string) bool { return s == "" }), "; ")
 }
 
-// bulkAudit returns the lines of jobs that were created in bulk, one for each rule, with a count such as "waits: 12".
+// bulkAudit returns the lines of jobs that were created in bulk, one for each rule, with a count such as "jobs: 12".
 func bulkAudit(ctx context.Context, b futurejobs.EffectBatch, started []*futurejobs.Job, now time.Time) (lines [][]any, err error) {
 	names, counts := make(map[int32]string), make(map[int32]int)
 	for i := range b.Effects {
@@ -92,7 +92,7 @@ func bulkAudit(ctx context.Context, b futurejobs.EffectBatch, started []*futurej
 		counts[j.RuleID]++
 	}
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
-		line, err := auditArgs(ctx, now, access.Action(b.AuditAction), "job/"+names[id], fmt.Sprintf("waits: %d", counts[id]))
+		line, err := auditArgs(ctx, now, access.Action(b.AuditAction), "job/"+names[id], fmt.Sprintf("jobs: %d", counts[id]))
 		if err != nil {
 			return nil, err
 		}

@@ -257,7 +257,7 @@ func (c *ruleChange) ruleOf(ctx context.Context, r rules.RuleVersion) (id int32,
 		return c.rule.id, err
 	}
 	if c.rule.entity != r.Entity {
-		return 0, fmt.Errorf("rule %s waits for %s, not %s: %w", r.Name, c.rule.entity, r.Entity, rules.ErrEntityChanged)
+		return 0, fmt.Errorf("the entity of rule %s is %s, not %s: %w", r.Name, c.rule.entity, r.Entity, rules.ErrEntityChanged)
 	}
 	return c.rule.id, nil
 }

@@ -54,8 +54,8 @@ func alertsAreAcknowledged(t *testing.T, w *fixture) {
 	does("alert.ack", acknowledges(w, "a", alertID, checks.Forever))
 	again := futurejobs.Ack{Alert: alertID, By: "grace", Until: checks.Forever, Note: "mine"}
 	does("alert.ack", actionEffect(w, w.rule, "a", time.Time{}, futurejobs.Acknowledge{Ack: again}))
-	if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); !got.Ack.Active() || got.Ack.By != "grace" || got.Ack.Note != "mine" || !got.AckedUntil.Equal(checks.Forever) {
-		t.Errorf("for good: %+v, until %s", got.Ack, got.AckedUntil)
+	if got := must[futurejobs.ListedJob](t)(w.Job(w.ctx(), w.rule.Name, "a")); !got.Ack.IsUntilResolved() || got.Ack.By != "grace" || got.Ack.Note != "mine" || !got.AckedUntil.Equal(checks.Forever) {
+		t.Errorf("until resolved: %+v, until %s", got.Ack, got.AckedUntil)
 	}
 	does("alert.unack", acknowledges(w, "a", alertID, time.Time{}))
 	does("alert.unack", acknowledges(w, "a", alertID, time.Time{})) // already so
@@ -65,8 +65,8 @@ func alertsAreAcknowledged(t *testing.T, w *fixture) {
 	object := "alert/" + alertID.String()
 	actions := []string{
 		"ada alert.ack " + object + " order-unshipped/a; until " + until.Format(time.RFC3339) + "; it's me",
-		"ada alert.ack " + object + " order-unshipped/a; for good; it's me",
-		"ada alert.ack " + object + " order-unshipped/a; for good; mine",
+		"ada alert.ack " + object + " order-unshipped/a; until resolved; it's me",
+		"ada alert.ack " + object + " order-unshipped/a; until resolved; mine",
 		"ada alert.unack " + object + " ",
 	}
 	if diff := cmp.Diff(actions, audited(w, access.AuditFilter{Object: object})); diff != "" {

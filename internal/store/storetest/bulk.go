@@ -47,7 +47,7 @@ func bulkCreatesNewJobs(t *testing.T, w *fixture) {
 		t.Errorf("again: %d created, %d stood", got.Created, len(got.AlreadyPending))
 	}
 	want := []string{
-		fmt.Sprintf("ada job.create job/%s waits: 4501", w.rule.Name), "ada job.create job/other waits: 1",
+		fmt.Sprintf("ada job.create job/%s jobs: 4501", w.rule.Name), "ada job.create job/other jobs: 1",
 	}
 	if diff := cmp.Diff(want, audited(w, access.AuditFilter{Actor: ada.Name})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)

@@ -85,7 +85,7 @@ func newestIsAcknowledged(t *testing.T, w *fixture, want alerts.Alert) {
 	if diff := cmp.Diff(want, first.Alert); diff != "" {
 		t.Errorf("the newest (-said +listed):\n%s", diff)
 	}
-	if first.Ack == nil || first.Ack.By != "ada\x00" || !first.Ack.Active() {
+	if first.Ack == nil || first.Ack.By != "ada\x00" || !first.Ack.IsUntilResolved() {
 		t.Errorf("it is acknowledged: %+v", first.Ack)
 	}
 	page := must[futurejobs.Page[futurejobs.ListedAlert]](t)(w.Alerts(w.ctx(), futurejobs.Filter{Limit: 1}))
