@@ -98,7 +98,7 @@ entity: order
 trigger: {event: orders.created, key: event.id}
 resolve: {event: orders.shipped, key: event.id}
 escalate:
-  - {after: 3h, step: primary, severity: warning, text: "order {{key}} waits since {{since}}"}
+  - {after: 3h, step: primary, severity: warning, text: "order {{key}} not shipped since {{since}}"}
 `
 
 // exampleJSON is exampleYAML as JSON.
@@ -107,7 +107,7 @@ var exampleJSON = map[string]any{
 	"trigger": map[string]any{"event": "orders.created", "key": "event.id"},
 	"resolve": map[string]any{"event": "orders.shipped", "key": "event.id"},
 	"escalate": []any{map[string]any{
-		"after": "3h", "step": "primary", "severity": "warning", "text": "order {{key}} waits since {{since}}",
+		"after": "3h", "step": "primary", "severity": "warning", "text": "order {{key}} not shipped since {{since}}",
 	}},
 }
 

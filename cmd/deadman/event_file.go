@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/dustin/go-humanize"
@@ -58,7 +57,7 @@ func sendEvents(streams *cli, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	var from io.Reader = streams.in
+	from := streams.in
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {

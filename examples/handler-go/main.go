@@ -38,7 +38,7 @@ func shipping(_ context.Context, c checks.Check) (checks.Answer, error) {
 	if err := json.Unmarshal(c.State, &order); err != nil {
 		return checks.Answer{}, err // undetermined: the check is repeated, then reported
 	}
-	late := alerts.Draft{Step: fmt.Sprintf("hour-%d", c.Step), Text: fmt.Sprintf("order %s over %.2f waits since %s", c.Key, order.Total, c.Since)}
+	late := alerts.Draft{Step: fmt.Sprintf("hour-%d", c.Step), Text: fmt.Sprintf("order %s over %.2f not shipped since %s", c.Key, order.Total, c.Since)}
 	if order.Total > 1000 {
 		late.Severity = alerts.Critical
 	}

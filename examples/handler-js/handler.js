@@ -29,7 +29,7 @@ function shipping(check) {
   const late = {
     step: `hour-${check.step}`,
     severity: total > 1000 ? "critical" : "warning",
-    text: `order ${check.key} over ${total.toFixed(2)} waits since ${check.since}`,
+    text: `order ${check.key} over ${total.toFixed(2)} not shipped since ${check.since}`,
   };
   const step = check.step + 1;
   if (step === 3) return { outcome: "exhausted", step, alerts: [late] };
