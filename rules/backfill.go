@@ -60,7 +60,8 @@ func newBackfill(ctx context.Context, r *Registry, s RuleVersion, o SaveOptions)
 	for _, read := range s.Reads {
 		through[read.source()] = max(through[read.source()], read.From)
 	}
-	return p, p.replay(ctx, through)
+	err = p.replay(ctx, through)
+	return p, err
 }
 
 // replay plays the events that were not played yet, up to the sequences of their streams, in the order of their times.
