@@ -285,7 +285,7 @@ func TestAccessGate(t *testing.T) {
 	if strings.Contains(n.log.String(), secret) {
 		t.Error("the log has the secret")
 	}
-	for _, path := range []string{"/api/v1/jobs", "/api/v1/rules", "/", "/metrics", "/openapi.json", "/docs", "/alerts/1"} {
+	for _, path := range []string{"/api/v1/jobs", "/api/v1/rules", "/", "/metrics", "/openapi.json", "/docs", "/docs/api", "/alerts/1"} {
 		n.callExpecting(http.StatusUnauthorized, http.MethodGet, path, "")
 		n.callExpecting(http.StatusUnauthorized, http.MethodGet, path, "", "Authorization", "Bearer dm_wrong")
 	}

@@ -218,7 +218,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 // TestDocs checks that the page of the API works offline and without a script, and that none of its links is broken.
 func TestDocs(t *testing.T) {
 	s := newFixture(t)
-	a := requestPath(t, s.Server, "GET", "/docs", "")
+	a := requestPath(t, s.Server, "GET", "/docs/api", "")
 	policy := a.Header.Get("Content-Security-Policy")
 	if a.StatusCode != 200 || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
 		t.Errorf("%d %s", a.StatusCode, policy)

@@ -200,7 +200,7 @@ func routePages(r chi.Router, o Options, auth *authenticator, all *operations) {
 		if o.Pages != nil {
 			o.Pages.Mount(r, whole)
 		}
-		r.Get("/docs", (&docsPage{all}).docs)
+		r.Get("/docs/api", (&docsPage{all}).docs)
 		r.Get(specPath, all.spec)
 	})
 	if o.Metrics != nil {

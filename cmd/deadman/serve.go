@@ -99,7 +99,7 @@ func printWelcome(io *cli, at server.Endpoints) {
   %s %s
 
     UI    %s/
-    API   %s/api/v1, documented at %s/docs
+    API   %s/api/v1, documented at %s/docs/api
     NATS  %s%s
 %s
   In a second terminal:

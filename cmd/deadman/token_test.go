@@ -91,7 +91,7 @@ func TestWelcomeText(t *testing.T) {
 	p := inProcess(&out, nil)
 	printFirstToken(p, "dm_secret", "http://h:8080/login?token=dm_secret")
 	printWelcome(p, server.Endpoints{HTTP: "http://h:8080", NATS: "nats://u:p@h:4222"})
-	for _, part := range []string{"token  dm_secret\n", "login  http://h:8080/login?token=dm_secret\n", "not shown again", "http://h:8080/docs", "nats://u:xxxxx@h:4222"} {
+	for _, part := range []string{"token  dm_secret\n", "login  http://h:8080/login?token=dm_secret\n", "not shown again", "http://h:8080/docs/api", "nats://u:xxxxx@h:4222"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("it does not contain %q:\n%s", part, &out)
 		}

@@ -17,7 +17,7 @@ import (
 
 // layers holds the packages, lowest layer first. A package imports packages of lower layers only.
 var layers = [][]string{
-	{"internal/configfile", "internal/addresses", "internal/subjects", "internal/periodic", "internal/operatorfiles", "examples"},
+	{"internal/configfile", "internal/addresses", "internal/subjects", "internal/periodic", "internal/operatorfiles", "examples", "docs"},
 	{"guards", "internal/calendars", "internal/schedules", "migrations", "internal/failpoints", "rules/bodies"},
 	{"alerts"},
 	{"checks", "rules/document"},
@@ -36,7 +36,7 @@ var layers = [][]string{
 
 // testOnly are the packages of tests and samples: they may import every package, and no other package imports them.
 var testOnly = []string{
-	"deploy", "docs", "examples/handler-go", "internal/architecture", "internal/bus/bustest", "internal/faults", "internal/fuzz",
+	"deploy", "examples/handler-go", "internal/architecture", "internal/bus/bustest", "internal/faults", "internal/fuzz",
 	"internal/logins/logintest", "internal/longtest", "internal/store/storetest", "internal/testdisk", "internal/testwait",
 	"internal/tools/mutations", "internal/tools/testreport",
 }

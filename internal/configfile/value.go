@@ -311,6 +311,9 @@ func (v Value) Path() string {
 	return filepath.Join(filepath.Dir(v.file.name), path)
 }
 
+// maxSecret is the maximum size of a secret in bytes.
+const maxSecret = 8 << 10
+
 // Secret returns the contents of the file named by v, without surrounding white space: a secret is never part of the
 // file itself. read is operatorfiles.Read or similar.
 func (v Value) Secret(read func(path string) ([]byte, error)) string {

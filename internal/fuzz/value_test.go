@@ -227,10 +227,10 @@ var operations = func() (all []struct{ method, path string }) {
 	for method, paths := range map[string][]string{
 		"GET": {
 			"/", "/jobs", "/rules", "/rules/{name}", "/rules/{name}/versions", "/rules/{name}/send", "/rules/{name}/edit", "/new-rule", "/alerts", "/alerts/all", "/alerts/{id}", "/mutes", "/history",
-			"/dead-letters", "/dead-letters/{id}", "/health", "/find", "/entities/{entity}", "/docs", "/metrics", "/healthz", "/readyz", "/login", "/logout", "/ping/{id}", "/ping/{id}/{key}", "/static/{name}", "/openapi.json", "/{name}",
+			"/dead-letters", "/dead-letters/{id}", "/health", "/find", "/entities/{entity}", "/docs", "/docs/{name}", "/docs/api", "/metrics", "/healthz", "/readyz", "/login", "/logout", "/ping/{id}", "/ping/{id}/{key}", "/static/{name}", "/openapi.json", "/{name}",
 		},
 		"POST": {
-			"/jobs", "/rules/{name}", "/rules/{name}/send", "/rules/{name}/edit", "/new-rule", "/try-rule", "/alerts", "/alerts/{id}", "/mutes", "/dead-letters", "/dead-letters/{id}", "/hooks/none",
+			"/jobs", "/rules/{name}", "/rules/{name}/send", "/rules/{name}/edit", "/new-rule", "/try-rule", "/try-calendar", "/alerts", "/alerts/{id}", "/mutes", "/dead-letters", "/dead-letters/{id}", "/hooks/none",
 			"/hooks/signed", "/hooks/{name}", "/ping/{id}", "/ping/{id}/{key}", "/login", "/logout",
 		},
 	} {

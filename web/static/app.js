@@ -73,6 +73,24 @@
     }
   });
 
+  // A button with data-add-row copies the last row that matches, with empty fields; one with data-remove-row removes its row,
+  // or empties the last one that is left.
+  document.addEventListener("click", (e) => {
+    const add = e.target.closest("[data-add-row]"), remove = e.target.closest("[data-remove-row]");
+    const button = add ?? remove;
+    if (!button) return;
+    const form = button.form, rows = form.querySelectorAll(button.dataset.addRow ?? button.dataset.removeRow);
+    const empty = (row) => { for (const field of row.querySelectorAll("input")) field.value = ""; };
+    let row = remove?.closest(remove.dataset.removeRow);
+    if (add) {
+      row = rows[rows.length - 1].cloneNode(true);
+      rows[rows.length - 1].after(row);
+    } else if (rows.length > 1) row.remove();
+    if (add || rows.length === 1) empty(row);
+    (row.isConnected ? row.querySelector("input") : form.querySelector("[data-add-row]")).focus();
+    form.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+
   document.addEventListener("DOMContentLoaded", () => {
     for (const e of document.querySelectorAll("[data-scripted]")) e.hidden = false;
     for (const e of document.querySelectorAll("[data-times]")) e.value = times();

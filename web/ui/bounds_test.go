@@ -89,21 +89,27 @@ func (b *tab) checkBounds(want map[string]string) {
 	}
 }
 
-// TestTokenBoundsAreShown checks that a token with a prefix sees its prefix in the footer of each page, and its
-// bounds and quota on the page of sessions.
-func TestTokenBoundsAreShown(t *testing.T) {
-	t.Parallel()
+// runWithLogin runs a node that requires a token, and returns the secret of its first one.
+func runWithLogin(t *testing.T) (home, secret string) {
+	t.Helper()
 	c := config(t.TempDir())
 	c.HTTPAddr = "0.0.0.0:0"
 	first := make(chan string, 1)
 	c.FirstToken = func(secret, _ string) { first <- secret }
-	home, _ := run(t, c)
+	home, _ = run(t, c)
 	at, err := url.Parse(home)
 	if err != nil {
 		t.Fatal(err)
 	}
-	home = "http://127.0.0.1:" + at.Port()
-	admin := map[string]string{"Authorization": "Bearer " + <-first}
+	return "http://127.0.0.1:" + at.Port(), <-first
+}
+
+// TestTokenBoundsAreShown checks that a token with a prefix sees its prefix in the footer of each page, and its
+// bounds and quota on the page of sessions.
+func TestTokenBoundsAreShown(t *testing.T) {
+	t.Parallel()
+	home, secret := runWithLogin(t)
+	admin := map[string]string{"Authorization": "Bearer " + secret}
 	var made struct{ Secret string }
 	callAs(t, home, "POST", "/tokens", `{"name": "acme", "scopes": ["rules", "events"], "prefix": "acme-*", "subjects": ["acme.>", "shared.orders.*"], "publish": ["acme.>"], "sources": ["acme-*"]}`, admin, &made)
 	setQuota(t, home, admin)

@@ -163,6 +163,21 @@ func (u calendarPages) save(w http.ResponseWriter, r *http.Request) {
 	u.render(w, r, problem.Status, "calendar_editor", view{Title: "Not saved", Body: v, Still: true}, "")
 }
 
+// try answers with the errors of an unsaved calendar, or its week, as a fragment of the form.
+func (u calendarPages) try(w http.ResponseWriter, r *http.Request) {
+	if !u.form(w, r) {
+		return
+	}
+	// A name that is still missing is an error of the save only. A token with a prefix may check its own names only.
+	name := cmp.Or(strings.TrimSpace(r.PostForm.Get("name")), web.SelfOf(r.Context()).Prefix+"new")
+	v, err := calendarClient{client{u.api, r}}.tried(name, r.PostForm.Get("text"))
+	if err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	u.fragment(w, r, "calendar_editor", "tried-calendar", v)
+}
+
 // remove deletes a calendar once the visitor has confirmed it, if its version is still the one on the visitor's page.
 func (u calendarPages) remove(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
@@ -226,6 +241,23 @@ func (c calendarClient) save(v calendarView) (changed bool, err error) {
 		err = a.decode("PUT "+calendarPath(v.Name), &change)
 	}
 	return change.Changed, err
+}
+
+// tried checks the text of a form without saving it.
+func (c calendarClient) tried(name, text string) (v calendarView, err error) {
+	var change web.CalendarChange
+	a, err := c.send(http.MethodPut, calendarPath(name), url.Values{"dry_run": {"true"}}, http.Header{"Content-Type": {yamlType}}, []byte(strings.ReplaceAll(text, "\r\n", "\n")))
+	if err == nil {
+		err = a.decode("PUT "+calendarPath(name), &change)
+	}
+	if problem := asProblem(err); problem != nil {
+		if v.Errors = problem.Errors; len(v.Errors) == 0 {
+			v.Refused = problem.Detail
+		}
+		return v, nil
+	}
+	v.Calendar, v.Days = change.Calendar, drawnWeek(change.Calendar.Week)
+	return v, err
 }
 
 // overtaken adds the newer version to v, unless the calendar was deleted. Saving again replaces that version.

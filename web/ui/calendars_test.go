@@ -28,7 +28,7 @@ const officeRule = "name: ticket-unanswered\nentity: ticket\ntrigger: {event: ti
 // setText replaces the text of the form.
 func (b *tab) setText(text string) {
 	b.Helper()
-	evaluate[any](b, fmt.Sprintf(`document.getElementById("text").value = %q; 0`, text))
+	evaluate[any](b, fmt.Sprintf(`document.getElementById("text").value = %q; document.getElementById("text").dispatchEvent(new Event("input", {bubbles: true})); 0`, text))
 }
 
 // TestCalendars creates, changes and deletes a calendar on the pages. A refused text returns to the form with its errors, and
@@ -42,6 +42,16 @@ func TestCalendars(t *testing.T) {
 	b.waitForText("No calendars yet.")
 	b.click(`a[href="/new-calendar"]`)
 	b.do(chromedp.SendKeys(chromedp.CSS("#name"), "office"))
+	b.setText(strings.Replace(officeHours, "13:00-17:30", "13:00-25:30", 1))
+	b.waitForText("Preview nothing is saved", "1 error:", "line 4", "25:30") // before it is saved
+	b.checkAccessibility("a calendar with an error")
+	for _, width := range []int64{400, 1440} {
+		b.resize(width, 900)
+		b.screenshot(fmt.Sprintf("calendar-error-%d", width))
+	}
+	b.setText(officeHours)
+	b.waitForText("Thursday\t08:00-12:00 13:00-17:30", "Next holidays: ")
+	b.screenshot("calendar-preview")
 	b.setText(strings.Replace(officeHours, "13:00-17:30", "13:00-25:30", 1))
 	b.allowedStatus = "4"
 	b.click("button.main")
@@ -100,6 +110,50 @@ func testCalendarDeletion(t *testing.T, b *tab, home string) {
 	b.waitForText("Calendar deleted.", "No calendars yet.")
 	b.visit("/calendars/office")
 	b.waitForText("No calendar office")
+}
+
+// TestCalendarsOfToken checks that a token with a prefix sees, checks and saves its own calendars, uses those of no tenant,
+// and sees no others.
+func TestCalendarsOfToken(t *testing.T) {
+	t.Parallel()
+	home, secret := runWithLogin(t)
+	admin := map[string]string{"Authorization": "Bearer " + secret}
+	token := func(name string) (made struct{ Secret string }) {
+		callAs(t, home, "POST", "/tokens", `{"name": "`+name+`", "scopes": ["rules"], "prefix": "`+name+`-*", "subjects": ["`+name+`.>"]}`, admin, &made)
+		return made
+	}
+	acme, zenith := token("acme"), token("zenith")
+	var done any
+	for name, secret := range map[string]string{"office": secret, "zenith-office": zenith.Secret} {
+		callAs(t, home, "PUT", "/calendars/"+name, officeHours, map[string]string{"Authorization": "Bearer " + secret, "Content-Type": "application/yaml"}, &done)
+	}
+
+	b := open(t, home, 1400, 900)
+	b.visit("/login?token=" + acme.Secret)
+	b.click(".login button")
+	b.visit("/calendars")
+	b.waitForText("office", "Europe/Berlin")
+	if text := b.text(); strings.Contains(text, "zenith") {
+		t.Errorf("the list has a calendar of another prefix:\n%s", text)
+	}
+	b.allowedStatus = "4"
+	b.visit("/calendars/zenith-office")
+	b.waitForText("No calendar zenith-office")
+	b.visit("/new-calendar")
+	b.setText("zone: Berlin\n")
+	b.waitForText("1 error:", "Berlin")
+	b.setText(officeHours)
+	b.waitForText("Saturday\tfrom the day before")
+	b.do(chromedp.SendKeys(chromedp.CSS("#name"), "acme-office"))
+	b.click("button.main")
+	b.waitForText("Calendar saved.", "acme-office", "version 1")
+	b.screenshot("calendar-tenant")
+	b.visit("/calendars/office/edit")
+	b.setText("zone: UTC\n")
+	b.waitForText(`which do not include "office"`)
+	b.click("button.main")
+	b.waitForText("The calendar was not saved:")
+	b.checkAccessibility("a calendar that another owns")
 }
 
 // TestCalendarPages checks the pages of calendars, of the database and of a file, in light and dark at both widths. A calendar of

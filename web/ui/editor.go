@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -267,11 +266,5 @@ func (c editorClient) tryText(text string, t previewForm, u *UI) *previewResult 
 func (u editorPages) try(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	result := editorClient{client{u.api, r}}.tryText(r.PostFormValue("text"), trialOf(r), u.UI)
-	var out bytes.Buffer
-	if err := u.templates["editor.html"].ExecuteTemplate(&out, "tried", result); err != nil {
-		u.fail(w, r, err)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(out.Bytes()) // an error means the browser left
+	u.fragment(w, r, "editor", "tried", result)
 }

@@ -55,7 +55,7 @@ var homes = []parentPage{
 	{"/history", "", link{"/history", "Full history"}},
 	{lettersAt, "dead letter", link{lettersAt, "All dead letters"}},
 	{"/health", "", link{"/health", "Health"}},
-	{"/docs", "", link{"/docs", "The API"}},
+	{docsAt, "", link{docsAt, "Documentation"}},
 	{sessionsAt, "", link{sessionsAt, "All sessions"}},
 }
 

@@ -37,14 +37,14 @@ type homeView struct {
 	Behind    uint64                // unread events
 	Refused   web.DeadLetterReasons // dead letters; empty if hidden from the visitor
 	Open      web.OpenAlertCounts
-	Alerts    []openAlert // the most severe of the open alerts
+	Alerts    []alertLine // the most severe of the open alerts
 	Rules     []ruleLine
 	RuleCount int
-	MoreRules bool           // more than were read
-	loudest   map[string]int // rank of the most severe open alert, by rule
-	Paused    []string       // names of the paused rules
-	Unwatched []string       // names of the enabled rules that nothing ever reported to
-	Gap       *gapView       // the last monitoring gap: open, or ended within gapShown; nil: none
+	MoreRules bool              // more than were read
+	loudest   map[string]string // highest severity of the unacknowledged open alerts, by rule
+	Paused    []string          // names of the paused rules
+	Unwatched []string          // names of the enabled rules that nothing ever reported to
+	Gap       *gapView          // the last monitoring gap: open, or ended within gapShown; nil: none
 	Waiting   int64
 	Counted   bool // the jobs of rules are counted
 	Jobs      []job
@@ -56,7 +56,8 @@ type homeView struct {
 // ruleLine is the line of a rule.
 type ruleLine struct {
 	web.Rule
-	Refused int64 // its dead letters
+	Refused  int64  // its dead letters
+	Severity string // the highest severity of its unacknowledged open alerts; empty: there are none
 }
 
 // HasProblem reports whether the rule needs attention.
@@ -100,7 +101,11 @@ func (v homeView) Summary() string { return summaryOf(v.Open) }
 
 // MoreOpen reports whether more alerts are open than the page shows.
 func (v homeView) MoreOpen() bool {
-	return v.Open.Unacknowledged+v.Open.Acknowledged > int64(len(v.Alerts))
+	left := v.Open.Unacknowledged + v.Open.Acknowledged
+	for _, line := range v.Alerts {
+		left -= line.count()
+	}
+	return left > 0
 }
 
 // Tone is the style of the headline: ill if a condition failed, else the highest severity of unacknowledged alerts, else
@@ -213,20 +218,20 @@ func (v *homeView) open(c client) error {
 	if err != nil {
 		return err
 	}
-	v.Open, v.loudest = groups.Total, make(map[string]int)
-	for _, g := range groups.Items {
-		v.loudest[g.Value] = 1 + slices.Index(severities, highestOf(g.OpenAlertCounts))
-	}
-	if v.Alerts, err = of.mostSevere(v.Open, url.Values{}, nowRead); err != nil {
+	v.Open, v.loudest = groups.Total, loudestOf(groups)
+	read, err := of.mostSevere(v.Open, url.Values{}, nowRead)
+	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(v.Alerts, func(a, b openAlert) int { return cmp.Compare(rank(b.Alert), rank(a.Alert)) })
-	if len(v.Alerts) < nowAlerts {
+	slices.SortStableFunc(read, func(a, b openAlert) int { return cmp.Compare(rank(b.Alert), rank(a.Alert)) })
+	if v.Alerts = alertLines(groups.Items, read); len(v.Alerts) < nowAlerts {
 		known, err := of.known(v.Open, url.Values{})
 		if err != nil {
 			return err
 		}
-		v.Alerts = append(v.Alerts, known...)
+		for _, a := range known {
+			v.Alerts = append(v.Alerts, alertLine{openAlert: a})
+		}
 	}
 	v.Alerts = v.Alerts[:min(len(v.Alerts), nowAlerts)]
 	return nil
@@ -293,7 +298,7 @@ func (v *homeView) order() {
 		refused[r.Rule] += r.Count
 	}
 	for i, r := range v.Rules {
-		v.Rules[i].Refused = refused[r.Name]
+		v.Rules[i].Refused, v.Rules[i].Severity = refused[r.Name], v.loudest[r.Name]
 	}
 	slices.SortStableFunc(v.Rules, func(a, b ruleLine) int {
 		return cmp.Or(v.worstFirst(b)-v.worstFirst(a), cmp.Compare(b.alerting(), a.alerting()))
@@ -307,8 +312,8 @@ func (v *homeView) worstFirst(r ruleLine) int {
 	switch {
 	case r.Problem != "":
 		return len(severities) + 2
-	case r.alerting() > 0 || v.loudest[r.Name] > 0:
-		return 1 + max(v.loudest[r.Name], 1)
+	case r.alerting() > 0 || r.Severity != "":
+		return 2 + max(slices.Index(severities, r.Severity), 0)
 	case r.HasProblem():
 		return 1
 	}

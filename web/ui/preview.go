@@ -46,15 +46,15 @@ func (t previewForm) Blank() previewForm {
 	return t
 }
 
-// maxThen bounds the later events of a form.
-const maxThen = 20
+// maxThen is the largest number of later events of a preview, as of the API.
+const maxThen = 100
 
 // trialOf reads the form of a preview.
 func trialOf(r *http.Request) previewForm {
 	field := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	t := previewForm{Event: r.PostFormValue("event"), Subject: field("subject"), At: field("at"), Found: field("found"), Later: field("later")}
 	subjects, afters, datas := r.PostForm["event_subject"], r.PostForm["event_after"], r.PostForm["event_data"]
-	for i := range min(len(subjects), len(afters), len(datas), maxThen) {
+	for i := range min(len(subjects), len(afters), len(datas)) {
 		n := laterEvent{strings.TrimSpace(subjects[i]), strings.TrimSpace(afters[i]), datas[i]}
 		if n.Subject != "" || n.After != "" || strings.TrimSpace(n.Data) != "" {
 			t.Then = append(t.Then, n)
@@ -85,11 +85,16 @@ func (t previewForm) request(now time.Time) (request web.PreviewRequest, err err
 	if request.LookupResult, err = body("The lookup result", t.Found); err != nil {
 		return request, err
 	}
+	if len(t.Then) > maxThen {
+		return request, errTrial(fmt.Sprintf("A preview has at most %d further events, not %d.", maxThen, len(t.Then)))
+	}
+	last := request.Event.At
 	for _, n := range t.Then {
-		e, err := n.event(request.Event)
+		e, err := n.event(request.Event, last)
 		if err != nil {
 			return request, err
 		}
+		last = e.At
 		request.LaterEvents = append(request.LaterEvents, e)
 	}
 	slices.SortStableFunc(request.LaterEvents, func(a, b web.PreviewEvent) int { return a.At.Compare(b.At) })
@@ -97,13 +102,17 @@ func (t previewForm) request(now time.Time) (request web.PreviewRequest, err err
 }
 
 // event converts a later event. Without data it repeats the first event's data, and without a time it comes an hour
-// later.
-func (n laterEvent) event(first web.PreviewEvent) (e web.PreviewEvent, err error) {
-	after, err := document.ParseDuration(cmp.Or(n.After, "1h"))
-	if err != nil {
-		return e, errTrial(fmt.Sprintf("%q is not a duration: %v", n.After, err))
+// after the last one.
+func (n laterEvent) event(first web.PreviewEvent, last time.Time) (e web.PreviewEvent, err error) {
+	at := last.Add(time.Hour)
+	if n.After != "" {
+		after, err := document.ParseDuration(n.After)
+		if err != nil {
+			return e, errTrial(fmt.Sprintf("%q is not a duration: %v", n.After, err))
+		}
+		at = first.At.Add(time.Duration(after))
 	}
-	e = web.PreviewEvent{Subject: web.Identifier(n.Subject), At: first.At.Add(time.Duration(after)), Data: first.Data}
+	e = web.PreviewEvent{Subject: web.Identifier(n.Subject), At: at, Data: first.Data}
 	if strings.TrimSpace(n.Data) != "" {
 		e.Data, err = body("The event on "+n.Subject, n.Data)
 	}

@@ -13,7 +13,7 @@ import (
 type rulesView struct {
 	listing
 	permissions
-	Rules  []web.Rule
+	Rules  []ruleLine
 	Unread bool   // more rules exist than are read
 	Did    string // result of the last action; empty: none
 }
@@ -40,9 +40,16 @@ func (u *UI) rules(c client, r *http.Request) (view, error) {
 		return view{}, err
 	}
 	slices.SortStableFunc(all, func(a, b web.Rule) int { return problemRank(b) - problemRank(a) })
+	groups, err := alertClient{c}.groups("rule", url.Values{})
+	if err != nil {
+		return view{}, err
+	}
+	loudest := loudestOf(groups)
 	end := min(begin+rulesRows, len(all))
 	v.Unread = more
-	v.Rules = all[min(begin, end):end]
+	for _, r := range all[min(begin, end):end] {
+		v.Rules = append(v.Rules, ruleLine{Rule: r, Severity: loudest[r.Name]})
+	}
 	if end < len(all) {
 		v.goesOn(strconv.Itoa(end))
 	}

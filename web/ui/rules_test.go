@@ -372,7 +372,7 @@ func TestLoginAndDocs(t *testing.T) {
 	b, narrow := open(t, home, 1400, 900), open(t, home, 400, 800)
 	visit := func(b *tab, path string) {
 		b.visit(path)
-		if path != "/docs" || b == narrow {
+		if path != "/docs/api" || b == narrow {
 			b.checkAccessibility(path)
 		}
 		b.screenshot("framed" + strings.ReplaceAll(path, "/", "-") + fmt.Sprint(evaluate[int](b, "innerWidth")))
@@ -380,10 +380,10 @@ func TestLoginAndDocs(t *testing.T) {
 			t.Errorf("%s is %d px too wide", path, wide)
 		}
 	}
-	visit(b, "/docs")
+	visit(b, "/docs/api")
 	b.waitForText("Machine-readable: openapi.json")
 	narrow.setDarkMode(true)
-	visit(narrow, "/docs")
+	visit(narrow, "/docs/api")
 	var token struct{ Secret string }
 	callAPI(t, home, "POST", "/tokens", "application/json", `{"name": "me", "scopes": ["admin"]}`, &token)
 	visit(narrow, "/login")

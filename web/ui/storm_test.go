@@ -54,9 +54,13 @@ func TestStorm(t *testing.T) {
 
 	b := open(t, home, 1400, 900)
 	b.visit("/")
-	b.waitForText("5,004 open: 4 critical, 5,000 warnings", "All systems operational", "order storm-0-0 is late")
+	b.waitForText("5,004 open: 4 critical, 5,000 warnings", "All systems operational", "storm-0 4 critical: order storm-0-", "and 3 more", "storm-8 625 warnings")
 	b.checkAccessibility("the overview in a storm")
-	b.screenshot("storm-overview")
+	for _, width := range []int64{400, 1440} {
+		b.resize(width, 900)
+		b.screenshot(fmt.Sprintf("storm-overview-%d", width))
+	}
+	checkStormLists(t, b)
 	b.visit("/alerts")
 	b.waitForText("5,004 open: 4 critical, 5,000 warnings", "storm-8", "625 alerts", "and 617 more", "order storm-0-3 is late", "order storm-1-")
 	if first := evaluate[string](b, `document.querySelector(".group h2").innerText`); first != "storm-0" {
@@ -96,6 +100,21 @@ func TestStorm(t *testing.T) {
 	b.waitForText("Matches 5,000 open alerts.")
 	b.visit("/mutes?key=storm-4-*")
 	b.waitForText("Matches 625 of the 5,000 newest open alerts.")
+}
+
+// checkStormLists checks that the overview has one row for the alerts of a rule, and the list of rules their severity.
+func checkStormLists(t *testing.T, b *tab) {
+	t.Helper()
+	if rows := evaluate[int](b, `document.querySelectorAll("#alerts + .card tbody tr").length`); rows != 8 {
+		t.Errorf("the overview has %d rows of alerts, want 8 of 9 rules", rows)
+	}
+	b.visit("/rules")
+	for rule, want := range map[string]string{"storm-0": "loud critical", "storm-8": "loud warning"} {
+		if got := evaluate[string](b, `document.querySelector("#rule-`+rule+` a[href^='/alerts']").className`); got != want {
+			t.Errorf("the open alerts of %s have the style %q, want %q", rule, got, want)
+		}
+	}
+	b.screenshot("storm-rules")
 }
 
 // publishStorm publishes trigger events of a rule.

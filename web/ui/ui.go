@@ -99,6 +99,7 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Get("/new-rule", u.page("editor", editorPages{u}.newRule))
 	r.Post("/new-rule", editorPages{u}.saveRule)
 	r.Post("/try-rule", editorPages{u}.try)
+	r.Post("/try-calendar", calendarPages{u}.try)
 	r.Get("/alerts", alertPages{u}.alerts())
 	r.Post("/alerts", alertActions{u}.handleAlertsAction)
 	r.Get("/alerts/all", u.page("alert_log", u.alertLog))
@@ -113,6 +114,9 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Get("/dead-letters/{id}", u.page("dead_letter", letterPages{u}.letter))
 	r.Post("/dead-letters/{id}", letterActions{u}.handleDeadLetterAction)
 	r.Get("/health", u.page("health", u.health))
+	r.Get(docsAt, u.page("manual", manualPages{u}.page))
+	r.Get(docsAt+"/*", u.page("manual", manualPages{u}.page))
+	r.Get(docsAt+"/pictures/*", manualPages{u}.picture)
 	r.Get("/find", u.find)
 	r.Get("/suggestions", u.suggestions)
 	r.Get(sessionsAt, u.page("sessions", sessionPages{u}.sessions))
@@ -168,9 +172,9 @@ func (l layout) Places() []place {
 		{Name: "History", Path: "/history"},
 		{Name: "Dead letters", Path: "/dead-letters"},
 		{Name: "Health", Path: "/health"},
-		{Name: "API", Path: "/docs"},
+		{Name: "Docs", Path: docsAt},
 	}
-	pages := map[string]int{"overview": 0, "jobs": 1, "entity": 1, "job_cancel": 1, "alerts": 2, "alert_log": 2, "alert": 2, "mutes": 2, "heartbeats": 3, "rules": 4, "rule": 4, "editor": 4, "versions": 4, "calendars": 4, "calendar": 4, "calendar_editor": 4, "publish": 4, "history": 5, "dead_letters": 6, "dead_letter": 6, "health": 7, "docs": 8}
+	pages := map[string]int{"overview": 0, "jobs": 1, "entity": 1, "job_cancel": 1, "alerts": 2, "alert_log": 2, "alert": 2, "mutes": 2, "heartbeats": 3, "rules": 4, "rule": 4, "editor": 4, "versions": 4, "calendars": 4, "calendar": 4, "calendar_editor": 4, "publish": 4, "history": 5, "dead_letters": 6, "dead_letter": 6, "health": 7, "docs": 8, "manual": 8}
 	if at, is := pages[l.Page]; is {
 		all[at].Here = true
 	}
@@ -231,5 +235,16 @@ func (u *UI) render(w http.ResponseWriter, r *http.Request, status int, name str
 	}
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
+	_, _ = w.Write(out.Bytes()) // an error means the browser left
+}
+
+// fragment renders a part of a page without its layout.
+func (u *UI) fragment(w http.ResponseWriter, r *http.Request, page, part string, data any) {
+	var out bytes.Buffer
+	if err := u.templates[page+".html"].ExecuteTemplate(&out, part, data); err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(out.Bytes()) // an error means the browser left
 }
