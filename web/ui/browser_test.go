@@ -307,6 +307,18 @@ type violation struct {
 	Nodes            []struct{ HTML string }
 }
 
+// runAxe checks a page. Axe throws a TypeError if a part of the page is replaced during its run, as previews are; it runs
+// again then.
+const runAxe = `(async () => {
+	for (let runs = 1; ; runs++) {
+		try {
+			return (await axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})).violations;
+		} catch (e) {
+			if (runs === 5 || !(e instanceof TypeError)) throw e;
+		}
+	}
+})()`
+
 // checkAccessibility checks that the current page has no accessibility violations.
 func (b *tab) checkAccessibility(name string) {
 	b.Helper()
@@ -315,7 +327,7 @@ func (b *tab) checkAccessibility(name string) {
 		b.Fatal(err)
 	}
 	evaluate[any](b, source+";0")
-	for _, found := range evaluate[[]violation](b, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then((r) => r.violations)`) {
+	for _, found := range evaluate[[]violation](b, runAxe) {
 		b.Errorf("%s: %s (%s, %s): %v", name, found.Help, found.ID, found.Impact, found.Nodes)
 	}
 }
