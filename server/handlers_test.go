@@ -62,7 +62,7 @@ func (n *node) checkExampleAlerts() {
 	for id, total := range map[string]int{"1": 20, "2": 2000} {
 		n.publishOrder(fmt.Sprintf(`{"id":%q,"total":%d}`, id, total))
 	}
-	for key, want := range map[string]string{"1": "warning: order 1 over 20.00 waits", "2": "critical: order 2 over 2000.00 waits"} {
+	for key, want := range map[string]string{"1": "warning: order 1 over 20.00 not shipped", "2": "critical: order 2 over 2000.00 not shipped"} {
 		n.eventually("an alert of order "+key, func() bool {
 			var got struct {
 				Items []struct{ Severity, Text, Step string }
