@@ -96,7 +96,7 @@ func (a *handlerAPI) register(all *operations) {
 	register(all, operation{
 		ID: "test-handler", Tag: tagNode, Method: "POST", Path: "/handlers/{name}/test", Summary: "call a handler with a test check",
 		Description: "The check is marked as manual and has no effect on jobs. If a rule uses the handler, the check is one of that rule. Handlers " +
-			"with side effects (at_most_once) are not called.",
+			"with side effects (at_most_once) are not called. The test is recorded in the audit log.",
 		Scope: access.Rules, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, withBody(a.test))
 }

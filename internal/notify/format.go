@@ -159,7 +159,7 @@ func mentionless(text string) string {
 	text = webAddress.ReplaceAllStringFunc(text, func(found string) string { return strings.ReplaceAll(found, "@", "%40") })
 	var out strings.Builder
 	for i, r := range text {
-		if r == '@' && (i == 0 || !ofMailbox(text[i-1]) || !mailHost.MatchString(text[i+1:]) || everybody.MatchString(text[i+1:])) {
+		if r == '@' && (i == 0 || !endsMailbox(text[i-1]) || !mailHost.MatchString(text[i+1:]) || everybody.MatchString(text[i+1:])) {
 			r = '＠'
 		}
 		out.WriteRune(r)
@@ -167,8 +167,10 @@ func mentionless(text string) string {
 	return out.String()
 }
 
-func ofMailbox(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("_%+.-", c) >= 0
+// endsMailbox reports whether a character is one at which no service begins a mention: Mattermost does so after any character
+// that is not of a word, such as the marks that a mailbox may have.
+func endsMailbox(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
 var (

@@ -26,7 +26,7 @@ var serviceClient = []string{
 
 // hostileTexts are parts of texts that mention, link, hide or reorder.
 var hostileTexts = []string{
-	"=?utf-8?B?4oCuSGVsbG8=?=", "=?", "=", "?", "<!channel>", "<!here|x>", "<@U123>", "<@&123>", "@everyone", "@here", "x@everyone", "@channel", "@all", "@**all**", "@bob", "<users/all>", `<at user_id="all">`,
+	"=?utf-8?B?4oCuSGVsbG8=?=", "=?", "=", "?", "<!channel>", "<!here|x>", "<@U123>", "<@&123>", "@everyone", "@here", "x@everyone", "@channel", "@all", "@**all**", "@bob", "x.@bob.example", "-@bob.example.org", "+@x.y", "_@x.y", "<users/all>", `<at user_id="all">`,
 	"<https://evil.example/login|View in deadman>", "[View](https://evil.example)", "![a](https://evil.example)", "[a][b]", "<a href=\"https://evil.example\">", "<https://evil.example>",
 	"https://good.example@evil.example/", "`code`", "*a*", "_b_", "~~c~~", "||d||", "\\", "](", "&#91;", "&lt;", "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u2028", "\u0085",
 	"\u00ad", "\U000e0041", "\x1b[2J", "\x00", "\n", " ", "<", ">", "|", "(", ")", "]", "[", "@", "a", "é", "9", "ש",
@@ -89,7 +89,7 @@ func checkAllFormats(t *testing.T, text string) {
 }
 
 var (
-	mention = regexp.MustCompile(`(?i)(^|[^a-z0-9_%+.-])@|@(everyone|here|(channel|all)\b)`)
+	mention = regexp.MustCompile(`(?i)(^|[^a-z0-9])@|@(everyone|here|(channel|all)\b)`)
 	// mark matches the beginning of mentions and links in chats, but not a "less than".
 	mark = regexp.MustCompile(`<[^\s0-9=<\\]|<<|\]\(`)
 )

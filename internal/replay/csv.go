@@ -17,23 +17,31 @@ type TimeColumn struct{ Subject, Column string }
 
 // CSV reads events from a table with a header. A row becomes an event for each time column that is not empty. The body of the
 // event has the columns of the row as texts, without the mapped times that are later than the event: it could not have known
-// them. The whole table is read at once, and its events are in order of time.
+// them. The whole table is read at once, and its events are in order of time; a body is made when its event is next.
 type CSV struct {
+	table  table
 	events []csvEvent
 	next   int
 }
 
 // csvEvent is an event of a row.
 type csvEvent struct {
-	Event
-	line int
+	row    *csvRow
+	at     time.Time
+	column int // index in table.times
+}
+
+// csvRow is a row with the times of its mapped columns, of which empty ones are zero.
+type csvRow struct {
+	line   int
+	values []string
+	times  []time.Time
 }
 
 // NewCSV reads a table. zone is that of times without an offset.
 func NewCSV(from io.Reader, columns []TimeColumn, zone *time.Location) (*CSV, error) {
-	bounded := &boundedReader{from: from}
+	bounded := &boundedReader{from: from, of: "the header", most: maxHeader}
 	rows := csv.NewReader(bounded)
-	rows.ReuseRecord = true
 	header, err := rows.Read()
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the table is empty; its first line has the names of the columns")
@@ -41,15 +49,12 @@ func NewCSV(from io.Reader, columns []TimeColumn, zone *time.Location) (*CSV, er
 	if err != nil {
 		return nil, err
 	}
-	t := table{header: slices.Clone(header), zone: zone}
-	for _, c := range columns {
-		at := slices.Index(t.header, c.Column)
-		if at < 0 {
-			return nil, fmt.Errorf("the table has no column %q, only %s", c.Column, strings.Join(t.header, ", "))
-		}
-		t.times = append(t.times, timeColumn{c.Subject, at})
+	t, err := newTable(header, columns, zone)
+	if err != nil {
+		return nil, err
 	}
-	all := &CSV{}
+	all := &CSV{table: t}
+	bounded.of, bounded.most = "a row", maxRow
 	for {
 		bounded.read = 0
 		row, err := rows.Read()
@@ -60,30 +65,34 @@ func NewCSV(from io.Reader, columns []TimeColumn, zone *time.Location) (*CSV, er
 			return nil, err
 		}
 		line, _ := rows.FieldPos(0)
-		found, err := t.events(row)
+		found, err := t.events(line, row)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
-		for _, e := range found {
-			all.events = append(all.events, csvEvent{e, line})
-		}
+		all.events = append(all.events, found...)
 	}
-	slices.SortStableFunc(all.events, func(a, b csvEvent) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.line, b.line)) })
+	slices.SortStableFunc(all.events, func(a, b csvEvent) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.row.line, b.row.line)) })
 	return all, nil
 }
 
-// maxRow bounds a row: it becomes a body, which has the names of the columns, too.
-const maxRow = 4 << 20
+const (
+	// maxHeader bounds the names of the columns in bytes: each body has them.
+	maxHeader = 64 << 10
+	// maxRow bounds a row in bytes: it becomes a body.
+	maxRow = 4 << 20
+)
 
-// boundedReader bounds the bytes that are read for one row. A quote that is not closed would be a row of all that follows.
+// boundedReader bounds the bytes that are read for the header or a row. A quote that is not closed would be a row of all that follows.
 type boundedReader struct {
 	from io.Reader
+	of   string
+	most int // in bytes
 	read int // since the row before
 }
 
 func (b *boundedReader) Read(p []byte) (int, error) {
-	if b.read > maxRow {
-		return 0, fmt.Errorf("a row has more than %d bytes; is a quote not closed?", maxRow)
+	if b.read > b.most {
+		return 0, fmt.Errorf("%s has more than %d bytes; is a quote not closed?", b.of, b.most)
 	}
 	n, err := b.from.Read(p)
 	b.read += n
@@ -97,7 +106,8 @@ func (c *CSV) Next() (Event, string, error) {
 	}
 	e := c.events[c.next]
 	c.next++
-	return e.Event, fmt.Sprintf("line %d", e.line), nil
+	data, err := c.table.body(e)
+	return Event{Subject: c.table.times[e.column].subject, Time: e.at, Data: data}, fmt.Sprintf("line %d", e.row.line), err
 }
 
 // table is the header of a table, and its mapped columns.
@@ -113,11 +123,32 @@ type timeColumn struct {
 	column  int
 }
 
+// newTable finds the mapped columns in a header. It refuses a name that two columns have: a body would have one of them.
+func newTable(header []string, columns []TimeColumn, zone *time.Location) (table, error) {
+	t := table{header: header, zone: zone}
+	first := make(map[string]int, len(header))
+	for i, name := range header {
+		if before, double := first[name]; double {
+			return table{}, fmt.Errorf("the columns %d and %d of the table are both named %q; rename one of them", before+1, i+1, name)
+		}
+		first[name] = i
+	}
+	for _, c := range columns {
+		at, ok := first[c.Column]
+		if !ok {
+			return table{}, fmt.Errorf("the table has no column %q, only %s", c.Column, strings.Join(header[:min(len(header), 30)], ", "))
+		}
+		t.times = append(t.times, timeColumn{c.Subject, at})
+	}
+	return t, nil
+}
+
 // events returns the events of a row.
-func (t table) events(row []string) ([]Event, error) {
-	at := make(map[int]time.Time, len(t.times))
-	for _, c := range t.times {
-		text := row[c.column]
+func (t table) events(line int, values []string) ([]csvEvent, error) {
+	row := &csvRow{line: line, values: values, times: make([]time.Time, len(t.times))}
+	var found []csvEvent
+	for i, c := range t.times {
+		text := values[c.column]
 		if text == "" {
 			continue
 		}
@@ -125,27 +156,24 @@ func (t table) events(row []string) ([]Event, error) {
 		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", t.header[c.column], err)
 		}
-		at[c.column] = moment
-	}
-	var found []Event
-	for _, c := range t.times {
-		moment, ok := at[c.column]
-		if !ok {
-			continue
-		}
-		body := make(map[string]string, len(row))
-		for i, value := range row {
-			if later, mapped := at[i]; !mapped || !later.After(moment) {
-				body[t.header[i]] = value
-			}
-		}
-		data, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, Event{Subject: c.subject, Time: moment, Data: data})
+		row.times[i] = moment
+		found = append(found, csvEvent{row, moment, i})
 	}
 	return found, nil
+}
+
+// body returns the body of an event.
+func (t table) body(e csvEvent) ([]byte, error) {
+	body := make(map[string]string, len(t.header))
+	for i, value := range e.row.values {
+		body[t.header[i]] = value
+	}
+	for i, c := range t.times {
+		if e.row.times[i].After(e.at) {
+			delete(body, t.header[c.column])
+		}
+	}
+	return json.Marshal(body)
 }
 
 // timeLayouts are the layouts of times without an offset.

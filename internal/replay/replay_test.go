@@ -158,11 +158,13 @@ func TestJSONLines(t *testing.T) {
 func TestCSV(t *testing.T) {
 	columns := []replay.TimeColumn{{Subject: "orders.created", Column: "created"}, {Subject: "orders.shipped", Column: "shipped"}}
 	for text, want := range map[string]string{
-		"":                          "the table is empty",
-		"id,created\n1,x\n":         `no column "shipped", only id, created`,
-		"id,created,shipped\n1,2\n": "wrong number of fields",
-		"id,created,shipped\n1,\"" + strings.Repeat("x\n", 10<<20): "a row has more than 4194304 bytes",
-		"id,created,shipped\n1,x,\n":                               `line 2: column created: "x" is not a time`,
+		"":                        "the table is empty",
+		"id,created\n1,x\n":       `no column "shipped", only id, created`,
+		"id,created,id,shipped\n": `the columns 1 and 3 of the table are both named "id"`,
+		strings.Repeat("x", 1<<20) + ",created,shipped\n1,2026-03-02,\n": "the header has more than 65536 bytes",
+		"id,created,shipped\n1,2\n":                                      "wrong number of fields",
+		"id,created,shipped\n1,\"" + strings.Repeat("x\n", 10<<20):       "a row has more than 4194304 bytes",
+		"id,created,shipped\n1,x,\n":                                     `line 2: column created: "x" is not a time`,
 	} {
 		if _, err := replay.NewCSV(strings.NewReader(text), columns, time.UTC); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
