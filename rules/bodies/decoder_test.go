@@ -111,3 +111,37 @@ func numbered(v any, literal bool) (_ any, fits bool) {
 	}
 	return v, true
 }
+
+// BenchmarkDecoder compares the decoder with encoding/json, for all of a body and for the field that a condition reads. The
+// decoder is kept while one field takes at most half the time.
+func BenchmarkDecoder(b *testing.B) {
+	text := []byte(sample)
+	b.Run("whole", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			d := decoder{data: text}
+			if _, err := d.value(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("one field", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			if _, err := New(text).Value(false, Part{Fields: []string{"text"}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("encoding/json", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			var all any
+			d := json.NewDecoder(bytes.NewReader(text))
+			d.UseNumber()
+			if err := d.Decode(&all); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
