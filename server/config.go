@@ -96,7 +96,8 @@ type Endpoints struct {
 	Open      bool   `json:"open,omitempty"` // the node accepts requests without a token
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults replaces zero settings by their defaults.
+func (c Config) WithDefaults() Config {
 	fill(&c.DataDir, "deadman-data")
 	fill(&c.Shards, 16)
 	fill(&c.Lease, 15*time.Second)
@@ -139,10 +140,10 @@ func fill[T comparable](setting *T, value T) {
 // ErrHalfConfigured means that the nodes would share the database but not the broker.
 var ErrHalfConfigured = errors.New("half configured")
 
-// check rejects settings that conflict. Nodes with a shared database and separate brokers would lose the events of
+// Validate rejects settings that conflict. Nodes with a shared database and separate brokers would lose the events of
 // all brokers but one.
-func (c Config) check() error {
-	if set := c.identity(); c.NATSURL == "" && set != (bus.Identity{Token: set.Token}) {
+func (c Config) Validate() error {
+	if set := c.Identity(); c.NATSURL == "" && set != (bus.Identity{Token: set.Token}) {
 		return fmt.Errorf("%w: DEADMAN_NATS_CREDS, _NKEY, _CA, _CERT and _KEY are for servers elsewhere, and DEADMAN_NATS_URL is not set; set it, or leave them out", ErrHalfConfigured)
 	}
 	if c.DatabaseURL != "" && c.NATSURL == "" {
@@ -162,8 +163,8 @@ func (c Config) check() error {
 	return nil
 }
 
-// identity returns the node's credentials for the broker.
-func (c Config) identity() bus.Identity {
+// Identity returns the node's credentials for the broker.
+func (c Config) Identity() bus.Identity {
 	return bus.Identity{Creds: c.NATSCreds, NKey: c.NATSNKey, Token: c.NATSToken, CA: c.NATSCA, Cert: c.NATSCert, Key: c.NATSKey}
 }
 

@@ -87,9 +87,9 @@ type node struct {
 // newNode connects to the database and the broker, retrying while they are unavailable, applies the rules, and
 // creates the components. It starts none of them.
 func newNode(ctx context.Context, c Config) (n *node, err error) {
-	n = &node{Config: c.withDefaults()}
+	n = &node{Config: c.WithDefaults()}
 	n.log = n.Log
-	if err := n.check(); err != nil {
+	if err := n.Validate(); err != nil {
 		return n, err
 	}
 	n.hooks = &hookFile{path: n.Config.Hooks}

@@ -3,8 +3,11 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"time"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
@@ -61,7 +64,7 @@ func openServer(c Config, log *slog.Logger) (*bus.Server, error) {
 // openBus connects to the embedded broker or, if that is nil, to the configured one.
 func openBus(ctx context.Context, c Config, embedded *bus.Server, log *slog.Logger) (b *bus.Bus, err error) {
 	options := bus.Options{
-		URL: c.NATSURL, Identity: c.identity(), Name: "deadman", InProcess: embedded,
+		URL: c.NATSURL, Identity: c.Identity(), Name: "deadman", InProcess: embedded,
 		PublicURL: c.PublicURL, AlertsBytes: c.AlertsBytes, EventsBytes: c.EventsBytes, Log: log,
 	}
 	err = retryWhile(ctx, log, "the broker is not there yet", func() (err error) {
@@ -101,4 +104,26 @@ func applyRules(ctx context.Context, folder string, registry *rules.Registry, lo
 		log.Warn("rules are in force that no file of the folder has; they came with an earlier start", "rules", report.Others)
 	}
 	return nil
+}
+
+// startRetryInterval is the interval at which a starting node retries an unavailable database or broker.
+const startRetryInterval = 2 * time.Second
+
+// msgDatabaseLost is logged while a starting node retries a lost database.
+const msgDatabaseLost = "the database is not there any more"
+
+// retryWhile retries until try succeeds, fails with an error other than the passing ones, or ctx ends.
+func retryWhile(ctx context.Context, log *slog.Logger, waiting string, try func() error, passing ...error) error {
+	for {
+		err := try()
+		if !slices.ContainsFunc(passing, func(reason error) bool { return errors.Is(err, reason) }) {
+			return err
+		}
+		log.Warn(waiting, "again_in", startRetryInterval, "err", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(startRetryInterval):
+		}
+	}
 }

@@ -17,7 +17,8 @@ const exitCodesText = `Exit codes of all commands:
                                     coverage is less than --min-coverage
        channel, source and          the test failed
          handler test
-       migrate --check              migrations are pending`
+       migrate --check              migrations are pending
+       doctor                       a check failed, or could not be made`
 
 // newExitCodesTopic returns the help topic about exit codes.
 func newExitCodesTopic() *cobra.Command {

@@ -31,6 +31,7 @@ var layers = [][]string{
 	{"web/ui"},
 	{"server"},
 	{"internal/bench"},
+	{"internal/doctor"},
 	{"cmd/deadman"},
 }
 
@@ -43,7 +44,7 @@ var testOnly = []string{
 
 // clocks are the packages that may ask the machine for the time: those with I/O.
 var clocks = []string{
-	"cmd/deadman", "internal/bench", "internal/bus", "internal/notify", "internal/remotehandlers", "internal/sources", "internal/store", "server", "web", "web/ui",
+	"cmd/deadman", "internal/bench", "internal/bus", "internal/doctor", "internal/notify", "internal/remotehandlers", "internal/sources", "internal/store", "server", "web", "web/ui",
 }
 
 func TestLayers(t *testing.T) {

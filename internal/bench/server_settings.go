@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -16,8 +17,19 @@ type setting struct {
 	can    []string // possible values of an enum
 }
 
-// Advice returns recommendations for settings of a Postgres that cost performance or reduce durability, a sentence
-// each.
+// SettingAdvice is a recommendation for a setting of a Postgres.
+type SettingAdvice struct {
+	Problem string // with the setting's value
+	Remedy  string // such as "set fsync = on"
+	Unsafe  bool   // a crash loses committed data
+}
+
+// String returns the advice as sentences.
+func (a SettingAdvice) String() string {
+	return a.Problem + ". " + strings.ToUpper(a.Remedy[:1]) + a.Remedy[1:] + "."
+}
+
+// Advice returns recommendations for settings of a Postgres that cost performance or reduce durability, in sentences.
 func Advice(ctx context.Context, database string) (advice []string, err error) {
 	defer func() { err = called(ctx, err) }()
 	conn, err := connect(ctx, database)
@@ -25,6 +37,15 @@ func Advice(ctx context.Context, database string) (advice []string, err error) {
 		return nil, err
 	}
 	defer func() { _ = conn.Close(ctx) }() // read-only connection
+	all, err := ServerAdvice(ctx, conn)
+	for _, a := range all {
+		advice = append(advice, a.String())
+	}
+	return advice, err
+}
+
+// ServerAdvice returns the recommendations of Advice for the server of a connection.
+func ServerAdvice(ctx context.Context, conn *pgx.Conn) ([]SettingAdvice, error) {
 	rows, err := conn.Query(ctx, `SELECT name, setting, enumvals FROM pg_settings
 		WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'wal_compression', 'max_wal_size', 'checkpoint_timeout', 'shared_buffers')`)
 	if err != nil {
@@ -50,25 +71,25 @@ const (
 	leastBuffers = 512 << 20 / (8 << 10) // pages
 )
 
-func advise(settings map[string]setting) (advice []string) {
-	add := func(applies bool, format string, args ...any) {
+func advise(settings map[string]setting) (advice []SettingAdvice) {
+	add := func(applies, unsafe bool, problem, remedy string) {
 		if applies {
-			advice = append(advice, fmt.Sprintf(format, args...))
+			advice = append(advice, SettingAdvice{problem, remedy, unsafe})
 		}
 	}
 	off := func(name string) bool { return settings[name].value == "off" }
-	add(off("fsync"), "fsync is off: committed data can be lost, and the results do not apply to a durable server. Set fsync = on.")
-	add(off("full_page_writes"), "full_page_writes is off: a crash of the machine can leave torn pages, and the results do not apply to a durable server. Set full_page_writes = on.")
-	add(off("synchronous_commit"), "synchronous_commit is off: a crash loses the last commits, including alerts. Set synchronous_commit = on.")
-	add(off("wal_compression"), "wal_compression is off: each due job on a separate page can cost a whole page of log. Set wal_compression = %s.", compression(settings["wal_compression"]))
+	add(off("fsync"), true, "fsync is off: committed data can be lost, and a benchmark does not apply to a durable server", "set fsync = on")
+	add(off("full_page_writes"), true, "full_page_writes is off: a crash of the machine can leave torn pages, and a benchmark does not apply to a durable server", "set full_page_writes = on")
+	add(off("synchronous_commit"), true, "synchronous_commit is off: a crash loses the last commits, including alerts", "set synchronous_commit = on")
+	add(off("wal_compression"), false, "wal_compression is off: each due job on a separate page can cost a whole page of log", "set wal_compression = "+compression(settings["wal_compression"]))
 	if s, known := settings["max_wal_size"]; known {
-		add(s.number < leastWAL, "max_wal_size is %d MB: a large slot forces checkpoints, after each of which whole pages are logged. Set max_wal_size = 8GB, if the disk has space.", s.number)
+		add(s.number < leastWAL, false, fmt.Sprintf("max_wal_size is %d MB: a large slot forces checkpoints, after each of which whole pages are logged", s.number), "set max_wal_size = 8GB, if the disk has space")
 	}
 	if s, known := settings["checkpoint_timeout"]; known {
-		add(s.number < leastTimeout, "checkpoint_timeout is %d s: the first change of a page after each checkpoint logs all of it. Set checkpoint_timeout = 30min; a crash then takes longer to recover from.", s.number)
+		add(s.number < leastTimeout, false, fmt.Sprintf("checkpoint_timeout is %d s: the first change of a page after each checkpoint logs all of it", s.number), "set checkpoint_timeout = 30min; a crash then takes longer to recover from")
 	}
 	if s, known := settings["shared_buffers"]; known {
-		add(s.number < leastBuffers, "shared_buffers is %d MB: pages are written and read repeatedly. Set shared_buffers to a quarter of the memory.", s.number*8>>10)
+		add(s.number < leastBuffers, false, fmt.Sprintf("shared_buffers is %d MB: pages are written and read repeatedly", s.number*8>>10), "set shared_buffers to a quarter of the memory")
 	}
 	return advice
 }

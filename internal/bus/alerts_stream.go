@@ -74,7 +74,7 @@ func (a *StreamOfAlerts) ensure(ctx context.Context) (made bool, err error) {
 	switch {
 	case err == nil:
 		return made, nil
-	case isCode(err, codeStorageExceeded):
+	case errTooLittleStorage(err):
 		return made, fmt.Errorf("create stream %s: %w; it reserves %d bytes: free disk space, or set a smaller cap (alerts_bytes)", AlertsStream, err, a.conn.opts.AlertsBytes)
 	case unready(err):
 		return made, fmt.Errorf("%w: JetStream does not answer: %w; enable JetStream, or wait until the cluster has a leader", ErrUnreachable, err)

@@ -142,7 +142,7 @@ func (b *Binder) Routes(ctx context.Context, subjects []string) ([]rules.Subject
 		routes[i] = rules.SubjectRoute{Subject: subject, Err: err}
 		for _, s := range found {
 			routes[i].Streams = append(routes[i].Streams, s.Config.Name)
-			if risk := riskOf(s.Config); risk != "" {
+			if risk := LossRisk(s.Config); risk != "" {
 				routes[i].Risks = append(routes[i].Risks, fmt.Sprintf("stream %s %s", s.Config.Name, risk))
 			}
 		}

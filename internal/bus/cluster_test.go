@@ -16,8 +16,15 @@ import (
 	"deadman/internal/testwait"
 )
 
-// cluster returns a function that starts the i-th of n servers of a JetStream cluster with first initial members.
+// cluster returns a function that starts the i-th of n servers of a JetStream cluster with first initial members. Each has
+// storage for the streams that nodes create by default, whatever room the disk has.
 func cluster(t *testing.T, n, first int) (start func(i int) *natsserver.Server) {
+	t.Helper()
+	return clusterOf(t, n, first, 16<<30)
+}
+
+// clusterOf is cluster with the storage of each server, in bytes.
+func clusterOf(t *testing.T, n, first int, storage int64) (start func(i int) *natsserver.Server) {
 	t.Helper()
 	routes, ports, dirs := make([]string, n), make([]int, n), make([]string, n)
 	for i := range n {
@@ -28,7 +35,7 @@ func cluster(t *testing.T, n, first int) (start func(i int) *natsserver.Server) 
 		t.Helper()
 		srv, err := natsserver.NewServer(&natsserver.Options{
 			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: natsserver.RANDOM_PORT,
-			JetStream: true, StoreDir: dirs[i], NoSigs: true, NoLog: true,
+			JetStream: true, JetStreamMaxStore: storage, StoreDir: dirs[i], NoSigs: true, NoLog: true,
 			Cluster: natsserver.ClusterOpts{Name: "deadman-test", Host: "127.0.0.1", Port: ports[i]},
 			Routes:  natsserver.RoutesFromStr(strings.Join(routes[:max(first, i+1)], ",")),
 		})
@@ -111,6 +118,22 @@ func TestClusterReplicatesAndOutlivesServer(t *testing.T) {
 	info, err := b.Streams.Info(t.Context(), bus.AlertsStream)
 	if err != nil || info.LastSeq != 100 {
 		t.Errorf("%d alerts in the stream, want 100: %v", info.LastSeq, err)
+	}
+}
+
+// The streams are replicated also if the servers have too little storage for the stream of events, which is smaller then.
+func TestClusterWithLittleStorage(t *testing.T) {
+	start := clusterOf(t, 3, 3, 3<<30) // the stream of alerts reserves 1 GiB
+	servers := []*natsserver.Server{start(0), start(1), start(2)}
+	b := connectCluster(t, servers...)
+	bind(t, b, "orders.created")
+	js := bustest.JetStream(t, servers[0].ClientURL())
+	s, err := js.Stream(t.Context(), bus.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg := s.CachedInfo().Config; cfg.MaxBytes != 2<<30 || cfg.Replicas != 3 {
+		t.Errorf("the stream has %d bytes and %d copies, want 2 GiB and 3", cfg.MaxBytes, cfg.Replicas)
 	}
 }
 

@@ -143,7 +143,7 @@ func (e *StreamOfEvents) create(ctx context.Context, subjects []string) error {
 			e.conn.log.Warn("the broker has little room: the stream of events holds less than it was to; free disk space, then raise its max_bytes",
 				"stream", EventsStream, "max_bytes", limit, "wanted", e.conn.opts.EventsBytes)
 			return nil
-		case !isCode(err, codeStorageExceeded):
+		case !errTooLittleStorage(err):
 			return err
 		case limit/2 < leastEventCap:
 			return fmt.Errorf("%w; it reserves %d bytes: free disk space, or set a smaller cap (events_bytes)", err, limit)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -24,7 +25,7 @@ func (r replication) create(ctx context.Context, cfg jetstream.StreamConfig) err
 		cfg.Replicas = replicas
 	}
 	_, err := r.conn.js.CreateStream(ctx, cfg)
-	if cfg.Replicas > 1 && errTooFewServers(err) {
+	if cfg.Replicas > 1 && errTooFewServers(err) && !errTooLittleStorage(err) {
 		r.conn.log.Warn("too few NATS servers to replicate a stream; it has one copy until a node starts when there are enough", "stream", cfg.Name, "wanted", replicas)
 		cfg.Replicas, cfg.Metadata = 1, map[string]string{metaWantsReplicas: "true"}
 		_, err = r.conn.js.CreateStream(ctx, cfg)
@@ -66,6 +67,12 @@ func (r replication) addReplicas(ctx context.Context, name string, lock func(con
 
 func replicateError(name string, err error) error {
 	return fmt.Errorf("replicate stream %s: %w", name, err)
+}
+
+// errTooLittleStorage reports whether servers have too little storage for a stream: a server by itself has a code for it, a
+// cluster names it among the reasons that no server is suitable.
+func errTooLittleStorage(err error) bool {
+	return isCode(err, codeStorageExceeded) || isCode(err, codeNoPeers) && strings.Contains(err.Error(), "insufficient storage")
 }
 
 func errTooFewServers(err error) bool { return isCode(err, codeNoPeers, codeReplicasNotServed) }

@@ -72,9 +72,9 @@ func thinned(info *jetstream.StreamInfo) bool {
 	return m != nil && (m.FilterSubject != "" || len(m.SubjectTransforms) > 0)
 }
 
-// riskOf describes the settings of a stream that may delete single events before they are read. It is empty without
+// LossRisk describes the settings of a stream that may delete single events before they are read. It is empty without
 // such settings.
-func riskOf(c jetstream.StreamConfig) string {
+func LossRisk(c jetstream.StreamConfig) string {
 	var risks []string
 	if c.MaxMsgsPerSubject > 0 {
 		risks = append(risks, fmt.Sprintf("keeps only the newest %d messages of a subject (max_msgs_per_subject)", c.MaxMsgsPerSubject))

@@ -121,7 +121,7 @@ func (s *Streams) Info(ctx context.Context, stream string) (events.Info, error) 
 	}
 	return events.Info{
 		CreatedAt: createdAt(info), FirstSeq: info.State.FirstSeq, FirstAt: firstAt(info),
-		LastSeq: info.State.LastSeq, LastAt: lastAt(info), Risk: riskOf(info.Config),
+		LastSeq: info.State.LastSeq, LastAt: lastAt(info), Risk: LossRisk(info.Config),
 	}, nil
 }
 

@@ -228,6 +228,9 @@ func (s *migrator) version(ctx context.Context) (int64, error) {
 		if errors.Is(asUnavailable(err), ErrUnavailable) || ctx.Err() != nil {
 			return 0, err
 		}
+		if isCode(err, "42501") { // insufficient_privilege
+			return 0, fmt.Errorf("%w; grant the user the permissions of deploy/postgres-roles.sql", err)
+		}
 		return 0, foreign("its table " + versionTable + " is another program's")
 	}
 	if v > 0 && !ours["future_job"] {

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"deadman/internal/doctor"
+)
+
+// The exit code is 3 if a check failed or could not be made, as on the database of a running node.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	env := []string{"DEADMAN_DATA_DIR=" + filepath.Join(t.TempDir(), "data")}
+	runBinary(t, env, "doctor").check(t, []string{"doctor"}, exitOK, "heartbeat: no heartbeat is configured", "set DEADMAN_HEARTBEAT_URL", "3 warnings, 5 ok")
+	runBinary(t, env, "doctor", "--all").check(t, []string{"doctor", "--all"}, exitOK, "database schema: none yet", "broker: embedded")
+	runBinary(t, append(env, "DEADMAN_CALENDARS=none.yaml"), "doctor").check(t, []string{"doctor"}, exitCondition, "calendars file: ", "none.yaml", "1 failed")
+
+	n := startNode(t, "")
+	got := runBinary(t, []string{"DEADMAN_DATA_DIR=" + n.dir}, "doctor", "-o", "json")
+	var report struct {
+		State    doctor.State     `json:"state"`
+		Findings []doctor.Finding `json:"findings"`
+	}
+	if err := json.Unmarshal([]byte(got.out), &report); err != nil || got.code != exitCondition || report.State != doctor.Unknown {
+		t.Fatalf("beside a running node: %v: %+v", err, got)
+	}
+	for _, f := range report.Findings {
+		if f.State == doctor.Unknown && f.Check != "database" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
