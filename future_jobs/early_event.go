@@ -20,6 +20,9 @@ type EarlyEvent struct {
 	TurnedAway bool // a quota refused a job of the key, and its event may be retried
 }
 
+// Size returns the bytes of bodies and sets.
+func (e *EarlyEvent) Size() int { return len(e.Members) + e.Changes.size() }
+
 // isEmpty reports whether nothing is stored.
 func (e *EarlyEvent) isEmpty() bool {
 	return e.Outcome == "" && len(e.Members)+len(e.Ends)+len(e.Changes) == 0 && !e.TurnedAway

@@ -55,10 +55,7 @@ func (o *Order) size() (n int) {
 		k := &o.Kept[i]
 		n += len(k.Event) + len(k.State) + len(k.Members)
 	}
-	for i := range o.Changes {
-		n += len(o.Changes[i].Patch)
-	}
-	return n
+	return n + o.Changes.size()
 }
 
 // keep stores a trigger. Beyond the bounds, the oldest are dropped.
@@ -169,6 +166,14 @@ func (c Changes) add(change Change) (all Changes, forgot bool) {
 		}
 	}
 	return all, false
+}
+
+// size returns the bytes of the patches.
+func (c Changes) size() (n int) {
+	for i := range c {
+		n += len(c[i].Patch)
+	}
+	return n
 }
 
 // since returns the changes at the given time or later.

@@ -76,7 +76,7 @@ func (p *backfill) replay(ctx context.Context, through map[string]uint64) error 
 			streams = append(streams, p.Binder.Replay(ctx, stream, subjects[stream], latest(p.since, last.At), through[stream]))
 		}
 	}
-	for e, err := range mergeByTime(streams) {
+	for e, err := range MergeByTime(streams) {
 		if err != nil {
 			return wrapErr("past events", err)
 		}
@@ -355,8 +355,8 @@ func (p *backfill) activeRule(ctx context.Context, s RuleVersion) (*Rule, error)
 	return v.compiled()
 }
 
-// mergeByTime merges sequences of events by their times. It ends with the first error.
-func mergeByTime(streams []iter.Seq2[futurejobs.Event, error]) iter.Seq2[futurejobs.Event, error] {
+// MergeByTime merges sequences of events by their times. It ends with the first error.
+func MergeByTime(streams []iter.Seq2[futurejobs.Event, error]) iter.Seq2[futurejobs.Event, error] {
 	return func(yield func(futurejobs.Event, error) bool) {
 		type head struct {
 			event futurejobs.Event

@@ -113,6 +113,9 @@ func (q PreviewRequest) rule(ctx context.Context, r *Registry) (rule *Rule, bega
 		if err != nil {
 			return nil, began, err
 		}
+		if len(documents) > 1 {
+			return nil, began, document.Problems{documents[1].Problem("", "", "the text has several rules; try one at a time")}
+		}
 		bounds := access.BoundsOf(ctx)
 		if err := documents[0].within(bounds); err != nil {
 			return nil, began, err

@@ -22,6 +22,7 @@ import (
 	"deadman/internal/periodic"
 	"deadman/internal/pings"
 	"deadman/internal/remotehandlers"
+	"deadman/internal/replaytasks"
 	"deadman/internal/scheduler"
 	"deadman/internal/store"
 	"deadman/rules"
@@ -76,6 +77,7 @@ type node struct {
 	shifter            *futurejobs.Shifter
 	comparison         *comparison
 	pings              *pingHandler
+	replays            *replaytasks.Runner
 	schema             *schemaWatch
 	readiness          *readiness
 	endpoints          *endpointPublisher
@@ -150,7 +152,7 @@ func (n *node) wire() {
 	n.wireAlerts()
 	n.wireInputs()
 	n.wireMonitors(self)
-	n.wireAPI()
+	n.wireAPI(self)
 	n.wireHints()
 }
 
@@ -242,7 +244,7 @@ func (n *node) wireMonitors(self futurejobs.Node) {
 }
 
 // wireAPI creates the components behind the HTTP API.
-func (n *node) wireAPI() {
+func (n *node) wireAPI(self futurejobs.Node) {
 	n.gate = &accessGate{tokens: n.keeper, insecure: n.Insecure, hasLogin: n.Login != "", publicURL: n.PublicURL, firstToken: n.FirstToken, log: n.log}
 	n.sources.changed = func(ctx context.Context) error {
 		n.catalog.Stale.Store(true)
@@ -251,6 +253,7 @@ func (n *node) wireAPI() {
 	n.files = &reloader{signal: n.Reload, log: n.log, files: []operatorFile{
 		{n.Config.Hooks, n.hooks.read}, {n.Notify, n.notifications.reload}, {n.Login, n.login.read}, {n.Config.Sources, n.sources.read},
 	}}
+	n.replays = replaytasks.New(replaytasks.Options{Streams: n.bus.Streams, Limits: replaytasks.DefaultLimits, Node: self.Name, Now: n.clock.Now, Log: n.log})
 	n.endpoints = &endpointPublisher{Config: n.Config, server: n.server, open: n.gate.open.Load, log: n.log}
 	n.readiness = &readiness{
 		store: n.store, bus: n.bus, clock: n.watch, schema: n.schema, owner: n.owner, sweeper: n.sweeper, catalog: n.catalog, intake: n.intake,
@@ -381,7 +384,7 @@ func (n *node) parts() []func(context.Context) error {
 	all := []func(context.Context) error{
 		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
 		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, n.files.Run, n.notifications.Run, n.maintenance.Run, n.maintenance.FollowCalendars, n.stallDetector.Run, n.comparison.Run,
-		n.schema.Run, n.alarms.Run, n.quotas.Run, n.loads.Run, n.rebinder.Run, n.pings.Run, n.pings.writer.Run,
+		n.schema.Run, n.alarms.Run, n.quotas.Run, n.loads.Run, n.rebinder.Run, n.pings.Run, n.pings.writer.Run, n.replays.Run,
 	}
 	for _, h := range n.heartbeats {
 		all = append(all, h.Run)

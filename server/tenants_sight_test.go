@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deadman/internal/store"
 )
@@ -41,6 +42,36 @@ func (w *tenants) foreignDataIsHidden(t *testing.T) {
 		if !strings.HasPrefix(a, "acme-") {
 			t.Errorf("the stream of alerts has one of %s", a)
 		}
+	}
+}
+
+// replaysAreHidden replays acme's events, with a wildcard. The result has none of zenith's, and zenith does not see it.
+func (w *tenants) replaysAreHidden(t *testing.T) {
+	body := fmt.Sprintf(`{"since": %q, "rule": {"name": "acme-all", "entity": "order", "trigger": {"event": "acme.>", "key": "event.id"}, "slot": "1s",
+		"escalate": [{"after": "1s", "text": "{{event}}"}]}}`, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
+	type replay struct {
+		ID, State, Reason string
+		Warnings          []string
+		Result            struct{ Alerts []struct{ Key, Text string } }
+	}
+	var r replay
+	w.callExpecting(http.StatusAccepted, http.MethodPost, "/api/v1/rules/replays", body, append(w.acme, "Content-Type", "application/json")...).decode(t, &r)
+	path := "/api/v1/replays/" + r.ID
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		w.callExpecting(http.StatusNotFound, method, path, "", w.zenith...)
+	}
+	var text string
+	w.eventually("the replay ends", func() bool {
+		got := w.callExpecting(http.StatusOK, http.MethodGet, path, "", w.acme...)
+		got.decode(t, &r)
+		text = string(got.body)
+		return r.State != "running"
+	})
+	if r.State != "done" || len(r.Result.Alerts) == 0 || r.Result.Alerts[0].Key != "a1" {
+		t.Errorf("acme's replay is %s", text)
+	}
+	if strings.Contains(text, "z1") || strings.Contains(text, "zenith") || strings.Contains(text, "DEADMAN_EVENTS") {
+		t.Errorf("acme's replay shows %s", text)
 	}
 }
 
@@ -101,6 +132,7 @@ func (w *tenants) errorsRevealNothing(t *testing.T) {
 		{"DELETE", "/api/v1/rules/RULE", ""},
 		{"POST", "/api/v1/rules/RULE/pause", ""},
 		{"POST", "/api/v1/rules/RULE/preview", `{"event": {"data": {"id": "1"}}}`},
+		{"POST", "/api/v1/rules/RULE/replays", `{"since": "2026-01-01T00:00:00Z"}`},
 		{"GET", "/api/v1/rules/RULE/pings/log", ""},
 		{"POST", "/api/v1/rules/RULE/pings", `{"key": "z1"}`},
 		{"POST", "/api/v1/jobs", `{"rule": "RULE", "key": "KEY"}`},

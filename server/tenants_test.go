@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -147,6 +148,7 @@ func TestTenants(t *testing.T) {
 			{"events are published within bounds alone", (*tenants).eventsAreRefused},
 			{"lookups publish nothing", (*tenants).lookupsPublishNothing},
 			{"a preview queries what the token may query", (*tenants).previewsQueryNothing},
+			{"replays play what the token may read", (*tenants).replaysAreHidden},
 			{"what is the other's is not seen", (*tenants).foreignDataIsHidden},
 			{"what is the other's is as if it were not there", (*tenants).errorsRevealNothing},
 			{"whose rule it is, is whose bounds it has", (*tenants).rulesMoveBetweenTenants},
@@ -200,6 +202,11 @@ func (w *tenants) rulesAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		replay, err := json.Marshal(map[string]any{"rule": text, "since": time.Now().Add(-time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused("replay", 422, w.callRaw(http.MethodPost, "/api/v1/rules/replays", string(replay), append(w.acme, "Content-Type", "application/json")...))
 		refused("preview", 422, w.callRaw(http.MethodPost, "/api/v1/rules/preview", string(preview), append(w.acme, "Content-Type", "application/json")...))
 	}
 	mistyped := "name: acme-x\nentity: order\ntrigger: {event: acme.a, key: event.id}\nlookup: {kv: {source: acme-nope, bucket: b}}\n" + steps

@@ -353,7 +353,7 @@ func TestOpenNodeActsAsLoopback(t *testing.T) {
 }
 
 // TestOnCallScope tries all operations of the API with a token of the scope oncall: it changes acknowledgements, snoozes
-// and mutes, and nothing else. Lints and previews change nothing, and a session is its own.
+// and mutes, and nothing else. Lints, previews and replays of saved rules change nothing, and a session is its own.
 func TestOnCallScope(t *testing.T) {
 	s := newFixture(t, closedNode)
 	header := s.newToken("oncall", "", access.OnCall)
@@ -362,6 +362,7 @@ func TestOnCallScope(t *testing.T) {
 		"POST /api/v1/jobs/{rule}/{key}/snooze": true, "POST /api/v1/jobs/{rule}/snooze": true,
 		"POST /api/v1/mutes": true, "DELETE /api/v1/mutes/{id}": true,
 		"POST /api/v1/rules/lint": true, "POST /api/v1/rules/preview": true, "POST /api/v1/rules/{name}/preview": true,
+		"POST /api/v1/rules/{name}/replays": true, "DELETE /api/v1/replays/{id}": true,
 		"DELETE /api/v1/sessions/{id}": true,
 	}
 	part, tried := regexp.MustCompile(`\{[a-z]+\}`), 0

@@ -90,7 +90,8 @@ func newFixture(t *testing.T, changes ...func(*web.Options, *fixture)) *fixture 
 
 	s := &fixture{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rules: registry, rule: newest.Engine()}
 	options := web.Options{
-		Lists: db, Heartbeats: db, Loads: db, JobActions: s, Acks: s, Outbox: db, Rules: registry, Calendars: &rules.CalendarRegistry{Store: db, Catalog: catalog}, Catalog: catalog,
+		Replays: s.newReplays(wire.Streams),
+		Lists:   db, Heartbeats: db, Loads: db, JobActions: s, Acks: s, Outbox: db, Rules: registry, Calendars: &rules.CalendarRegistry{Store: db, Catalog: catalog}, Catalog: catalog,
 		Letters: &events.DeadLetters{DeadLetterStore: db, Catalog: catalog, Now: time.Now}, Wire: broker{wire.EventPublisher, wire.AlertReader}, Memory: db, Mutes: db, Open: allowAll,
 		Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
 		Health:  func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },

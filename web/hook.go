@@ -72,7 +72,7 @@ func (a *hookReceiver) hook(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		a.fail(w, r, err)
 	case before != nil:
-		replay(w, *before)
+		answerAgain(w, *before)
 	default:
 		a.repeats.first(w, r, once, func(w http.ResponseWriter) { a.takeHook(w, r, h, body, id) })
 	}

@@ -88,7 +88,7 @@ func (a *idempotency) idempotent(ctx huma.Context, next func(huma.Context)) {
 	case err != nil:
 		a.fail(w, r, err)
 	case before != nil:
-		replay(w, *before)
+		answerAgain(w, *before)
 	default:
 		a.first(w, r, id, func(w http.ResponseWriter) {
 			next(humachi.NewContext(ctx.Operation(), r.WithContext(access.WithOnce(r.Context(), id)), w))
@@ -195,7 +195,7 @@ func (k *recordedResponse) reply() access.StoredResponse {
 	return r
 }
 
-func replay(w http.ResponseWriter, r access.StoredResponse) {
+func answerAgain(w http.ResponseWriter, r access.StoredResponse) {
 	for name, value := range r.Header {
 		w.Header().Set(name, value)
 	}

@@ -22,7 +22,7 @@ import (
 	"deadman/internal/webhooks"
 )
 
-// Options configures the handler. Lists, Heartbeats, Loads, JobActions, Acks, Letters, Outbox, Catalog, Rules, Calendars, Wire and Health are required.
+// Options configures the handler. Lists, Heartbeats, Loads, JobActions, Acks, Letters, Outbox, Catalog, Rules, Calendars, Replays, Wire and Health are required.
 type Options struct {
 	Lists      Reader
 	Heartbeats Heartbeats
@@ -34,6 +34,7 @@ type Options struct {
 	Catalog    LoadedRules
 	Rules      Rules
 	Calendars  Calendars
+	Replays    Replays
 	Wire       EventPublisher
 	Health     Health
 	// Hooks returns the hook of a name, nil if unknown; it requires Memory. If nil, the node has no hooks.

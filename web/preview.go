@@ -72,12 +72,17 @@ func (a *previewAPI) preview(ctx context.Context, in *previewIn) (rules.Preview,
 
 func (a *previewAPI) previewText(ctx context.Context, in *struct{ Body UnsavedPreviewRequest }) (rules.Preview, error) {
 	request := a.events(ctx, in.Body.PreviewRequest)
-	request.Text = in.Body.Rule
-	var yaml string
-	if json.Unmarshal(in.Body.Rule, &yaml) == nil {
-		request.Text = []byte(yaml)
-	}
+	request.Text = ruleText(in.Body.Rule)
 	return a.rules.Preview(ctx, request)
+}
+
+// ruleText returns the text of a rule in a body: an object, or YAML as text.
+func ruleText(rule json.RawMessage) []byte {
+	var yaml string
+	if json.Unmarshal(rule, &yaml) == nil {
+		return []byte(yaml)
+	}
+	return rule
 }
 
 // events converts the events of a preview. The first one without a time happens now.

@@ -13,6 +13,8 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/pings"
+	"deadman/internal/replay"
+	"deadman/internal/replaytasks"
 	"deadman/internal/webhooks"
 	"deadman/rules"
 )
@@ -130,6 +132,10 @@ var errorStatuses = []ErrorStatus{
 	{Is: rules.ErrEntityChanged, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
 	{Is: rules.ErrSubject, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
 	{Is: rules.ErrPreview, Status: http.StatusUnprocessableEntity},
+	{Is: rules.ErrReplay, Status: http.StatusUnprocessableEntity},
+	{Is: replay.ErrRule, Status: http.StatusUnprocessableEntity},
+	{Is: replaytasks.ErrRequest, Status: http.StatusUnprocessableEntity},
+	{Is: replaytasks.ErrStopping, Status: http.StatusServiceUnavailable, Remedy: replaytasks.ErrStopping.Error()},
 	{Is: webhooks.ErrDenied, Status: http.StatusUnauthorized},
 	{Is: access.ErrDenied, Status: http.StatusUnauthorized},
 	{Is: access.ErrExists, Status: http.StatusConflict},

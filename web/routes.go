@@ -56,6 +56,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&calendarAPI{o.Calendars, newSaves(), o.Now},
 		&statisticsAPI{o.Rules, o.Rules, o.Lists},
 		&previewAPI{o.Rules, trials, o.Now},
+		&replayAPI{o.Rules, o.Replays, newReplayPermits()},
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},
 		&badgeAPI{o.Heartbeats, o.Rules, o.PublicURL},
 		&schemaAPI{o.Schemas},

@@ -27,6 +27,7 @@ type Rules interface {
 	Delete(ctx context.Context, name string, version int32, bundle string) error
 	Pause(ctx context.Context, name string, paused bool) error
 	Preview(ctx context.Context, request rules.PreviewRequest) (rules.Preview, error)
+	Replayable(ctx context.Context, text []byte, name string, version int32) (rules.Replayable, error)
 }
 
 // RuleVersions reads rules and their versions. Implementations are safe for concurrent use.

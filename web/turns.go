@@ -19,6 +19,20 @@ func newTrials() *semaphore[tokenRef] {
 	return trials
 }
 
+// newReplayPermits bounds running replays: one of each token or tenant, and two of the node. Tenants together have one of
+// them. A permit is held until the end of the task.
+func newReplayPermits() *semaphore[tokenRef] {
+	return &semaphore[tokenRef]{
+		perNode: 2, perOwner: 1, reserved: 1, guest: func(of tokenRef) bool { return of.guest },
+		full: func(of tokenRef, node bool) *Problem {
+			if node {
+				return problem(http.StatusServiceUnavailable, "other replays are running on this node, which runs a few at a time; retry once one of them has ended, or start it on another node")
+			}
+			return problem(http.StatusTooManyRequests, "a replay of %s is running; cancel it with DELETE, or retry after its end", of.who)
+		},
+	}
+}
+
 // newManualChecks bounds the checks by hand of a tenant. Those of others are not bounded.
 func newManualChecks() *semaphore[tokenRef] {
 	checks := newTurns("checks by hand", math.MaxInt64, 16)

@@ -110,7 +110,7 @@ func quantileCell(seconds *float64) cell {
 }
 
 // guardCell returns the number of jobs by guard.
-func guardCell(r *replay.Rule) cell {
+func guardCell(r *replay.RuleResult) cell {
 	if len(r.Guards) == 0 {
 		return dimCell("-")
 	}
@@ -118,7 +118,7 @@ func guardCell(r *replay.Rule) cell {
 }
 
 // stepCounts returns the number of alerts by step, then of alerts about undetermined checks.
-func stepCounts(r *replay.Rule) string {
+func stepCounts(r *replay.RuleResult) string {
 	parts := replay.Counts(r.Alerts)
 	if r.Undetermined > 0 {
 		parts = append(parts, fmt.Sprintf("undetermined %d", r.Undetermined))

@@ -3,16 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"iter"
 	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/events"
 	"deadman/internal/replay"
@@ -84,9 +80,9 @@ func (s *streamInput) open(ctx context.Context, io *cli, from, to time.Time) (me
 		b.Close()
 		return nil, nil, err
 	}
-	next, stop := iter.Pull2(b.Streams.Replay(ctx, s.name, nil, from, s.info.LastSeq))
-	return streamReader(next), func() {
-		stop()
+	stored := replay.NewStream(b.Streams.Replay(ctx, s.name, nil, from, s.info.LastSeq))
+	return stored, func() {
+		stored.Close()
 		b.Close()
 	}, nil
 }
@@ -104,19 +100,4 @@ func (s *streamInput) noneWithin(io *cli, from, to time.Time) error {
 		return usage("stream %s is empty", s.name)
 	}
 	return usage("stream %s has no messages%s; its first message is of %s, its last of %s", s.name, within, io.exact(s.info.FirstAt), io.exact(s.info.LastAt))
-}
-
-// streamReader reads the messages of a stream.
-type streamReader func() (futurejobs.Event, error, bool)
-
-// Next implements replay.Reader.
-func (next streamReader) Next() (replay.Event, string, error) {
-	e, err, ok := next()
-	switch {
-	case !ok:
-		return replay.Event{}, "", io.EOF
-	case err != nil:
-		return replay.Event{}, "", err
-	}
-	return replay.Event{Subject: e.Subject, Time: e.At, Data: e.Data, Header: e.Header, Seq: e.Seq}, fmt.Sprintf("message %d", e.Seq), nil
 }

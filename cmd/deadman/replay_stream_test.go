@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/server"
 )
 
 // storedOrders is a broker with a stream of the events of orders: of ten orders, the first five are shipped.
@@ -138,4 +141,68 @@ func TestReplayStreamOfNode(t *testing.T) {
 	if diff := cmp.Diff(byID(raised), byID(replayed)); diff != "" || len(raised) != 4 {
 		t.Errorf("%d alerts (-node +replay):\n%s", len(raised), diff)
 	}
+}
+
+// A replay of a node, of a draft and of a saved rule, has the alerts of the command for the same stream and range.
+func TestReplayOfNodeAgreesWithCommand(t *testing.T) {
+	t.Parallel()
+	url, _ := storedOrders(t)
+	node := newInProcessNode(t, func(c *server.Config) { c.NATSURL, c.NATSAddr = url, "" })
+	text := strings.Replace(replayedRule, "after: 3h", "after: 1s", 1) + "slot: 1s\n"
+	rule := writeFile(t, t.TempDir(), "rule.yaml", text)
+	node.mustRun("rule", "apply", rule)
+	since := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(3 * time.Second))) // the steps are over
+	draft, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type alert struct{ Slot, Entity, Key, Step, Severity, Status, Text, Since string }
+	type replayed struct {
+		ID, State, Reason, Until string
+		Result                   struct {
+			Alerts  []alert
+			Summary map[string]any
+		}
+	}
+	for path, body := range map[string]string{
+		"/api/v1/rules/order-unshipped/replays": fmt.Sprintf(`{"since": %q}`, since),
+		"/api/v1/rules/replays":                 fmt.Sprintf(`{"since": %q, "rule": %s}`, since, draft),
+	} {
+		r := callNode[replayed](t, http.MethodPost, node.at.HTTP+path, body)
+		for r.State == "running" {
+			time.Sleep(10 * time.Millisecond)
+			r = callNode[replayed](t, http.MethodGet, node.at.HTTP+"/api/v1/replays/"+r.ID, "")
+		}
+		if r.State != "done" {
+			t.Fatalf("%+v", r)
+		}
+		type printed struct {
+			Alerts []alert
+			Rules  []map[string]any
+		}
+		want := readJSON[printed](node, "replay", "-f", rule, "--stream", "ORDERS", "--since", since, "--until", r.Until, "--nats-url", url)
+		if diff := cmp.Diff(want, printed{r.Result.Alerts, []map[string]any{r.Result.Summary}}); diff != "" || len(r.Result.Alerts) < 5 {
+			t.Errorf("%s: %d alerts (-command +node):\n%s", path, len(r.Result.Alerts), diff)
+		}
+	}
+}
+
+// callNode sends a request to a node, and decodes the answer.
+func callNode[T any](t *testing.T, method, url, body string) (v T) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	if err := json.NewDecoder(a.Body).Decode(&v); err != nil || a.StatusCode >= 300 {
+		t.Fatalf("%s %s: %d %+v, %v", method, url, a.StatusCode, v, err)
+	}
+	return v
 }

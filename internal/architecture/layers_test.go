@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"internal/access"},
 	{"rules", "internal/events", "internal/scheduler", "internal/webhooks", "internal/logins"},
 	{"internal/pings", "internal/acklinks", "internal/badges", "internal/replay"},
-	{"web/static", "internal/ruletest"},
+	{"web/static", "internal/ruletest", "internal/replaytasks"},
 	{"internal/store", "internal/bus", "web", "internal/sources", "internal/remotehandlers", "internal/notify"},
 	{"web/ui"},
 	{"server"},

@@ -67,10 +67,12 @@ func (r *Replay) put(j futurejobs.Job) {
 	e := r.pending[j.Ref]
 	if e == nil {
 		e = &entry{at: j.NextCheckAt, order: j.ID, job: j}
+		r.held += jobBytes(j)
 		r.pending[j.Ref] = e
 		heap.Push(&r.agenda, e)
 		return
 	}
+	r.held += jobBytes(j) - jobBytes(e.job)
 	e.job = j
 	if !e.at.Equal(j.NextCheckAt) {
 		e.at = j.NextCheckAt
@@ -81,7 +83,7 @@ func (r *Replay) put(j futurejobs.Job) {
 // advance makes the checks and ticks up to a time.
 func (r *Replay) advance(ctx context.Context, through time.Time) error {
 	for len(r.agenda) > 0 && !r.agenda[0].at.After(through) {
-		if err := ctx.Err(); err != nil {
+		if err := cmp.Or(ctx.Err(), r.fits()); err != nil {
 			return err
 		}
 		next := r.agenda[0]

@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 )
 
 // Event is a past event. Its time is the time at which a stream would have stored it.
@@ -23,6 +27,38 @@ type Event struct {
 type Reader interface {
 	// Next returns the next event and its place in the input, such as line 7; io.EOF after the last one.
 	Next() (e Event, place string, err error)
+}
+
+// Stream reads the events that streams store.
+type Stream struct {
+	next    func() (futurejobs.Event, error, bool)
+	several bool // streams: the sequences of one say nothing about another
+
+	// Close ends the reading.
+	Close func()
+}
+
+// NewStream returns a reader of the events of streams, merged by time. The caller closes it.
+func NewStream(stored ...iter.Seq2[futurejobs.Event, error]) *Stream {
+	s := &Stream{several: len(stored) > 1}
+	s.next, s.Close = iter.Pull2(rules.MergeByTime(stored))
+	return s
+}
+
+// Next implements Reader.
+func (s *Stream) Next() (Event, string, error) {
+	e, err, ok := s.next()
+	switch {
+	case !ok:
+		return Event{}, "", io.EOF
+	case err != nil:
+		return Event{}, "", err
+	}
+	place := fmt.Sprintf("message %d", e.Seq)
+	if s.several {
+		place, e.Seq = place+" of "+e.Stream, 0
+	}
+	return Event{Subject: e.Subject, Time: e.At, Data: e.Data, Header: e.Header, Seq: e.Seq}, place, nil
 }
 
 // Sorted reads the events of another reader in order of time, as long as none comes later than a bound after an event that is

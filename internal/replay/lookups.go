@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -186,6 +187,18 @@ func (l *Lookups) Reads(subject string) bool {
 		}
 	}
 	return false
+}
+
+// SameAnswer returns the lookups of a source that has one answer to all, an object, or null if no record exists. The error
+// names the remedy.
+func SameAnswer(source string, found json.RawMessage) (*Lookups, error) {
+	if string(found) == "null" {
+		found = nil
+	} else if err := rules.CheckFound(found); err != nil {
+		return nil, err
+	}
+	given := map[lookupMatch][]lookupAnswer{{}: {{Finding: checks.Finding{Value: found}}}}
+	return &Lookups{sources: map[string]*lookupAnswers{source: {given: given}}}, nil
 }
 
 // Covers reports whether a source has answers. A nil Lookups has none.

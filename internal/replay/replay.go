@@ -27,6 +27,8 @@ type Replay struct {
 	// Observe receives all that happens but the alerts, in order of time; nil: not observed. A check precedes its alerts, and
 	// the end of a job follows them.
 	Observe func(Moment)
+	// MaxBytes bounds the memory of pending jobs and early events; ErrMemory beyond. 0: unlimited.
+	MaxBytes int
 
 	documents []document.Document
 	catalog   *rules.Catalog
@@ -38,6 +40,7 @@ type Replay struct {
 	pending map[futurejobs.Ref]*entry
 	early   map[futurejobs.Ref]futurejobs.EarlyEvent
 	agenda  agenda
+	held    int // bytes of pending and early
 	lookups *lookupRun
 	outages map[outageKey]*futurejobs.Outage // open ones
 }
@@ -53,6 +56,9 @@ var ErrRule = errors.New("the rule can't be replayed")
 
 // ErrPing means that a rule refuses a ping.
 var ErrPing = errors.New("the ping is refused")
+
+// ErrMemory means that the pending jobs and the early events exceed MaxBytes.
+var ErrMemory = errors.New("the pending jobs exceed the memory of the replay")
 
 // ErrOrder means that an event is older than the one before it.
 var ErrOrder = errors.New("the events are not in order of time")
@@ -196,7 +202,10 @@ func (r *Replay) match(e Event) error {
 		r.summary.refused(stored, refused.Rule, refused.Reason)
 		r.observe(Moment{Kind: Refused, Rule: refused.Rule, By: e.Subject, Reason: refused.Reason})
 	}
-	return r.apply(effects, e.Subject)
+	if err := r.apply(effects, e.Subject); err != nil {
+		return err
+	}
+	return r.fits()
 }
 
 // apply folds the effects of an event, or of a tick, into the pending jobs.
@@ -216,10 +225,12 @@ func (r *Replay) apply(effects []futurejobs.Effect, by string) error {
 		r.summary.refused(letter.Event, letter.Rule, letter.Reason)
 	}
 	for _, early := range net.Remember {
+		r.forget(early.Ref)
 		r.early[early.Ref] = early
+		r.held += earlyBytes(early)
 	}
 	for _, ref := range net.Forget {
-		delete(r.early, ref)
+		r.forget(ref)
 	}
 	for _, d := range net.End {
 		if err := r.end(d); err != nil {
@@ -255,10 +266,34 @@ func (r *Replay) apply(effects []futurejobs.Effect, by string) error {
 	return nil
 }
 
+// forget removes an early event.
+func (r *Replay) forget(ref futurejobs.Ref) {
+	if early, ok := r.early[ref]; ok {
+		r.held -= earlyBytes(early)
+		delete(r.early, ref)
+	}
+}
+
+// jobBytes and earlyBytes estimate the memory of a pending job and of an early event.
+func jobBytes(j futurejobs.Job) int {
+	return 1<<10 + len(j.Key) + j.Size() + len(j.Alerts)*len(alerts.ID{})
+}
+
+func earlyBytes(e futurejobs.EarlyEvent) int { return 1<<9 + len(e.Key) + e.Size() + len(e.Ends)<<6 }
+
+// fits returns ErrMemory if the replay needs too much memory.
+func (r *Replay) fits() error {
+	if r.MaxBytes > 0 && r.held > r.MaxBytes {
+		return fmt.Errorf("%w: %d jobs are pending", ErrMemory, len(r.pending))
+	}
+	return nil
+}
+
 // end removes a job that an event or a check ended.
 func (r *Replay) end(d futurejobs.Decision) error {
 	if p := r.pending[d.Job.Ref]; p != nil && p.order == d.Job.ID {
 		heap.Remove(&r.agenda, p.index)
+		r.held -= jobBytes(p.job)
 		delete(r.pending, d.Job.Ref)
 	}
 	if err := r.raise(d); err != nil {

@@ -108,7 +108,7 @@ func (s *Summary) split() (from, split time.Time) {
 type stepHistory struct {
 	document document.Document
 	step     document.Step
-	rule     *Rule
+	rule     *RuleResult
 	lives    []observation
 	of       *calendars.Calendar // nil: all time counts
 }

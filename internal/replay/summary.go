@@ -15,11 +15,11 @@ import (
 
 // Summary counts the results of a replay by rule.
 type Summary struct {
-	Events  int64     `json:"events"`
-	From    time.Time `json:"from,omitzero"`  // of the first event
-	Until   time.Time `json:"until,omitzero"` // end of the replay
-	Rules   []*Rule   `json:"rules"`
-	Unruled []Refusal `json:"refused,omitempty"` // refused events that no rule caused
+	Events  int64         `json:"events"`
+	From    time.Time     `json:"from,omitzero"`  // of the first event
+	Until   time.Time     `json:"until,omitzero"` // end of the replay
+	Rules   []*RuleResult `json:"rules"`
+	Unruled []Refusal     `json:"refused,omitempty"` // refused events that no rule caused
 
 	Against     *Difference  `json:"against,omitempty"` // to the alerts of other rules; nil: there is no comparison
 	Suggestions []Suggestion `json:"suggestions,omitempty"`
@@ -28,20 +28,20 @@ type Summary struct {
 	lives map[int32][]observation // ended jobs by rule; nil: they are not recorded
 }
 
-// Rule has the results of one rule.
-type Rule struct {
-	Name         string           `json:"rule"`
-	Started      int64            `json:"started"` // jobs
-	InTime       int64            `json:"in_time"` // resolved or cleared before the first step
-	Late         int64            `json:"late"`    // resolved or cleared after a step
-	Never        int64            `json:"never"`   // ended in another way
-	Pending      int64            `json:"pending"` // at the end of the replay
-	Outcomes     map[string]int64 `json:"outcomes"`
-	Alerts       map[string]int64 `json:"alerts"` // firing alerts by step
-	Undetermined int64            `json:"undetermined"`
-	Guards       map[string]int64 `json:"guards"` // jobs that a guard ended, or whose attempts were used up, by guard
-	Took         Took             `json:"took"`
-	Refusals     []Refusal        `json:"refused,omitempty"`
+// RuleResult has the results of one rule.
+type RuleResult struct {
+	Name         string           `json:"rule" doc:"Name of the rule."`
+	Started      int64            `json:"started" doc:"Jobs that started."`
+	InTime       int64            `json:"in_time" doc:"Jobs that were resolved or cleared before their first step."`
+	Late         int64            `json:"late" doc:"Jobs that were resolved or cleared after a step."`
+	Never        int64            `json:"never" doc:"Jobs that ended in another way: exhausted, expired, undetermined or by a guard."`
+	Pending      int64            `json:"pending" doc:"Jobs that are pending at the end of the replay."`
+	Outcomes     map[string]int64 `json:"outcomes" doc:"Ended jobs by outcome."`
+	Alerts       map[string]int64 `json:"alerts" doc:"Firing alerts by step."`
+	Undetermined int64            `json:"undetermined" doc:"Alerts about undetermined checks."`
+	Guards       map[string]int64 `json:"guards" doc:"Jobs that a guard ended, by guard; attempts: jobs that used up their attempts."`
+	Took         Took             `json:"took" doc:"Quantiles of the time from the start of a job to its resolution."`
+	Refusals     []Refusal        `json:"refused,omitempty" doc:"Events that a node would store as dead letters, by reason."`
 
 	durations durations
 	stepTimes map[string]durations // of firing alerts, from the start of the job to the slot, by step
@@ -50,17 +50,17 @@ type Rule struct {
 // Took has quantiles of the time from the start of a job to its resolution, in seconds, over the jobs of InTime and Late. They
 // are rounded down by less than 0.1 %. All are nil without such a job.
 type Took struct {
-	P50 *float64 `json:"p50"`
-	P95 *float64 `json:"p95"`
-	P99 *float64 `json:"p99"`
+	P50 *float64 `json:"p50" doc:"Median, in seconds; null: no job was resolved."`
+	P95 *float64 `json:"p95" doc:"95th percentile, in seconds; null: no job was resolved."`
+	P99 *float64 `json:"p99" doc:"99th percentile, in seconds; null: no job was resolved."`
 }
 
 // Refusal counts the events that a node would store as dead letters for one reason.
 type Refusal struct {
-	Reason  string    `json:"reason"`
-	Events  int64     `json:"events"`
-	First   time.Time `json:"first"`
-	Subject string    `json:"subject"` // of the first
+	Reason  string    `json:"reason" doc:"Reason of the refusal."`
+	Events  int64     `json:"events" doc:"Refused events."`
+	First   time.Time `json:"first" doc:"Time of the first refused event."`
+	Subject string    `json:"subject" doc:"Subject of the first refused event."`
 }
 
 // mostReasons bounds the reasons of a rule; further refusals are counted under otherReasons.
@@ -71,15 +71,15 @@ const (
 
 // newSummary returns the summary of rules with these names. The id of a rule is its place, from 1.
 func newSummary(names []string) *Summary {
-	s := &Summary{Rules: make([]*Rule, len(names)), days: make(map[int64]*dayAlerts)}
+	s := &Summary{Rules: make([]*RuleResult, len(names)), days: make(map[int64]*dayAlerts)}
 	for i, name := range names {
-		s.Rules[i] = &Rule{Name: name, Outcomes: make(map[string]int64), Alerts: make(map[string]int64), Guards: make(map[string]int64), durations: make(durations), stepTimes: make(map[string]durations)}
+		s.Rules[i] = &RuleResult{Name: name, Outcomes: make(map[string]int64), Alerts: make(map[string]int64), Guards: make(map[string]int64), durations: make(durations), stepTimes: make(map[string]durations)}
 	}
 	return s
 }
 
 // rule returns the results of a rule by its id.
-func (s *Summary) rule(id int32) *Rule { return s.Rules[id-1] }
+func (s *Summary) rule(id int32) *RuleResult { return s.Rules[id-1] }
 
 // started counts a new job.
 func (s *Summary) started(j futurejobs.Job) {
@@ -155,7 +155,7 @@ func (s *Summary) ended(j futurejobs.Job, o checks.Outcome, at time.Time) {
 // refused counts a refused event; rule is empty if no rule caused it.
 func (s *Summary) refused(e futurejobs.Event, rule, reason string) {
 	list := &s.Unruled
-	if i := slices.IndexFunc(s.Rules, func(r *Rule) bool { return r.Name == rule }); i >= 0 {
+	if i := slices.IndexFunc(s.Rules, func(r *RuleResult) bool { return r.Name == rule }); i >= 0 {
 		list = &s.Rules[i].Refusals
 	}
 	i := slices.IndexFunc(*list, func(f Refusal) bool { return f.Reason == reason })
