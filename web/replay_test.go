@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -201,6 +202,45 @@ func TestReplaysAreRefused(t *testing.T) {
 	failOn(t, err)
 	a := requestPath(t, s.Server, http.MethodPost, "/api/v1/rules/order-foreign/replays", sinceHour(""), append(tenant, "Content-Type", "application/json")...)
 	checkProblem(t, a, 422, web.RuleInvalid, "may not read the subject")
+}
+
+// The editor shows the progress of a replay, cancels it, and shows its result. A visitor who may not change rules replays the
+// saved version.
+func TestReplayInEditor(t *testing.T) {
+	s, free := newReplayFixture(t)
+	reader, writer := s.newToken("reader", "", access.Read), s.newToken("writer", "", access.Rules)
+	post := func(as []string, path string, form url.Values, want ...string) (id string) {
+		t.Helper()
+		a := requestPath(t, s.Server, "POST", path, form.Encode(), append(as, "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")...)
+		for _, part := range want {
+			if a.StatusCode != 200 || !strings.Contains(a.body, part) {
+				t.Errorf("%s: %d lacks %s:\n%s", path, a.StatusCode, part, a.body)
+			}
+		}
+		_, id, _ = strings.Cut(a.body, "/try-replay/")
+		id, _, _ = strings.Cut(id, `"`)
+		return id
+	}
+	form := func(text, days string) url.Values {
+		return url.Values{"text": {text}, "rule": {"order-unshipped"}, "version": {"1"}, "days": {days}, "found": {""}}
+	}
+	post(writer, "/try-replay", form(unshippedRule, "2"), "Select the days")
+	post(writer, "/try-replay", form("name: x\n", "7"), "errors:", "entity")
+	post(writer, "/try-replay", url.Values{"text": {unshippedRule}, "days": {"7"}, "found": {"{"}}, "is not JSON")
+	post(writer, "/try-replay/nope", nil, "replay nope on node host/1: not found")
+
+	id := post(writer, "/try-replay", form(unshippedRule, "7"), "<progress", "0 events", "Cancel")
+	post(writer, "/try-replay/"+id, nil, "<progress", `hx-trigger="every`)
+	post(writer, "/try-replay/"+id+"/cancel", nil, "The replay was cancelled.")
+	if r := s.endedReplay(id, writer); r.State != "cancelled" {
+		t.Errorf("%+v", r)
+	}
+	close(free)
+	id = post(reader, "/try-replay", form("not: saved", "7"), "<progress")
+	s.endedReplay(id, reader)
+	for range 2 { // cancelling an ended replay keeps its result
+		post(reader, "/try-replay/"+id+"/cancel", nil, "<b>0 alerts</b>", "by version 1 and 1 event", "0 of 1 jobs were resolved")
+	}
 }
 
 // quoted returns a text as JSON.

@@ -81,6 +81,8 @@ const (
 	chartRoom  = 130 // height of the tallest bar
 	chartLine  = 16  // height of a line of text
 	chartFoot  = 30  // below the axis
+
+	maxBarWidth = 60 // of a timeline
 )
 
 // newChart returns a chart with room for lines of text above its bars.
@@ -141,7 +143,7 @@ func (t *Timeline) Chart() *Chart {
 			height := float64(n) / float64(most) * chartRoom
 			y -= height
 			c.Bars = append(c.Bars, bar{
-				X: round(float64(i) * width), Y: round(y), Width: round(max(width*0.85, 0.5)), Height: round(height), Class: string(severities[at]),
+				X: round(float64(i) * width), Y: round(y), Width: round(min(max(width*0.85, 0.5), maxBarWidth)), Height: round(height), Class: string(severities[at]),
 				Title: fmt.Sprintf("%s from %s: %s %s", c.Unit, b.From.Format(time.DateOnly), humanize.Comma(n), severities[at]),
 			})
 		}
@@ -149,8 +151,10 @@ func (t *Timeline) Chart() *Chart {
 	first, last := t.Bars[0].From, t.Bars[len(t.Bars)-1].From
 	c.Labels = []label{
 		{0, c.Base + 18, "", first.Format(time.DateOnly)},
-		{chartWidth, c.Base + 18, "end", last.Format(time.DateOnly)},
 		{0, chartLine - 4, "", fmt.Sprintf("at most %s a %s", humanize.Comma(most), c.Unit)},
+	}
+	if last.After(first) {
+		c.Labels = append(c.Labels, label{chartWidth, c.Base + 18, "end", last.Format(time.DateOnly)})
 	}
 	return c
 }

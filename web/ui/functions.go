@@ -14,6 +14,7 @@ import (
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/replay"
 	"deadman/web"
 )
 
@@ -36,6 +37,8 @@ func (u *UI) functions() template.FuncMap {
 		"jobsOf":       func(prefix string) string { return "/jobs?" + url.Values{"key": {prefix + "*"}}.Encode() },
 		"words":        func(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") },
 		"count":        count,
+		"counts":       replay.Counts,
+		"seconds":      replay.DurationText,
 		"int":          func(n uint64) int { return int(min(n, math.MaxInt32)) },
 		"alertStyle":   alertStyle,
 		"outcome":      outcome,

@@ -19,6 +19,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"deadman/internal/access"
+	"deadman/internal/replay"
 	"deadman/web"
 	"deadman/web/static"
 )
@@ -52,7 +53,10 @@ func New(o Options) (*UI, error) {
 	if u.gallery, err = gallery(); err != nil {
 		return nil, fmt.Errorf("pages: %w", err)
 	}
-	layout, err := template.New("layout").Funcs(u.functions()).ParseFS(pages, "layout.html", "parts.html", "drawing.html", "preview.html", "gallery.html")
+	layout, err := template.New("layout").Funcs(u.functions()).ParseFS(pages, "layout.html", "parts.html", "drawing.html", "preview.html", "replay.html", "gallery.html")
+	if err == nil {
+		_, err = layout.Parse(replay.ChartTemplates)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pages: %w", err)
 	}
@@ -99,6 +103,9 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Get("/new-rule", u.page("editor", editorPages{u}.newRule))
 	r.Post("/new-rule", editorPages{u}.saveRule)
 	r.Post("/try-rule", editorPages{u}.try)
+	r.Post("/try-replay", replayPages{u}.start)
+	r.Post("/try-replay/{id}", replayPages{u}.show)
+	r.Post("/try-replay/{id}/cancel", replayPages{u}.cancel)
 	r.Post("/try-calendar", calendarPages{u}.try)
 	r.Get("/alerts", alertPages{u}.alerts())
 	r.Post("/alerts", alertActions{u}.handleAlertsAction)
