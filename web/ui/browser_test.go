@@ -39,6 +39,8 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	options := []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoSandbox,
 	}
+	// Chromium leaves a folder in TMPDIR.
+	options = append(options, chromedp.Env("TMPDIR="+profile))
 	// A process in reserve for each next page would be started in vain.
 	options = append(options, chromedp.Flag("disable-features", "SpareRendererForSitePerProcess"))
 	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync"} {
