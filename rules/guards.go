@@ -6,10 +6,10 @@ import (
 	"deadman/rules/document"
 )
 
-// guardCompiler checks the limits of the checks.
+// guardCompiler validates the guards of a rule.
 type guardCompiler struct{ *compiler }
 
-// guards checks the limits of the checks.
+// guards validates the guards: each within its limits, and none below what the steps need.
 func (c guardCompiler) guards() {
 	d := c.document
 	g := d.Guards
