@@ -61,7 +61,12 @@ func (a *StreamOfAlerts) ensure(ctx context.Context) (made bool, err error) {
 	begun := time.Now()
 	_, err = a.conn.js.Stream(ctx, AlertsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = a.replication.create(ctx, a.conn.opts.alertsConfig())
+		err = a.replication.createWithin(ctx, a.conn.opts.AlertsBytes, "alerts_bytes", func(limit int64) jetstream.StreamConfig {
+			if limit < a.conn.opts.AlertsBytes {
+				limit /= 2 // half of the little storage is left for the events
+			}
+			return a.conn.opts.alertsConfig(limit)
+		})
 		made = err == nil
 	}
 	if err == nil {
@@ -75,7 +80,7 @@ func (a *StreamOfAlerts) ensure(ctx context.Context) (made bool, err error) {
 	case err == nil:
 		return made, nil
 	case errTooLittleStorage(err):
-		return made, fmt.Errorf("create stream %s: %w; it reserves %d bytes: free disk space, or set a smaller cap (alerts_bytes)", AlertsStream, err, a.conn.opts.AlertsBytes)
+		return made, fmt.Errorf("create stream %s: %w", AlertsStream, err)
 	case unready(err):
 		return made, fmt.Errorf("%w: JetStream does not answer: %w; enable JetStream, or wait until the cluster has a leader", ErrUnreachable, err)
 	case errors.Is(err, events.ErrGone): // the server lags behind the leader that created it for another node

@@ -115,27 +115,35 @@ func TestStreamOfEventsHasCap(t *testing.T) {
 	}
 }
 
-// TestCapOfEventsFitsBroker checks that the stream of events gets a smaller limit if the broker lacks storage
-// for the configured one, and that rules are served.
-func TestCapOfEventsFitsBroker(t *testing.T) {
-	o := bustest.Options(t)
-	o.JetStreamMaxStore = 1<<30 + 200<<20
-	s := bustest.Serve(t, o)
-	logged := &bustest.Log{}
-	b, err := bus.Connect(t.Context(), bus.Options{URL: s.ClientURL(), Log: slog.New(slog.NewTextHandler(logged, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if _, err := b.Binder.Bind(t.Context(), []string{"orders.created"}); err != nil {
-		t.Fatal(err)
-	}
-	stream, err := bustest.JetStream(t, s.ClientURL()).Stream(t.Context(), bus.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if limit := stream.CachedInfo().Config.MaxBytes; limit != 128<<20 || !strings.Contains(logged.String(), "the broker has little room") {
-		t.Errorf("the cap is %d: %s", limit, logged)
+// The streams get smaller limits if the broker lacks storage for the configured ones, which is logged, and rules are served.
+func TestCapsFitBroker(t *testing.T) {
+	for storage, want := range map[int64][2]int64{ // limits of the streams of alerts and events
+		1<<30 + 200<<20: {1 << 30, 128 << 20},
+		600 << 20:       {256 << 20, 256 << 20},
+	} {
+		o := bustest.Options(t)
+		o.JetStreamMaxStore = storage
+		s := bustest.Serve(t, o)
+		logged := &bustest.Log{}
+		b, err := bus.Connect(t.Context(), bus.Options{URL: s.ClientURL(), Log: slog.New(slog.NewTextHandler(logged, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		if _, err := b.Binder.Bind(t.Context(), []string{"orders.created"}); err != nil {
+			t.Fatal(err)
+		}
+		js := bustest.JetStream(t, s.ClientURL())
+		for i, name := range []string{bus.AlertsStream, bus.EventsStream} {
+			stream, err := js.Stream(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limit := stream.CachedInfo().Config.MaxBytes
+			if limit != want[i] || limit < 1<<30 != strings.Contains(logged.String(), "stream="+name+" max_bytes="+fmt.Sprint(limit)) {
+				t.Errorf("%d bytes of storage: the limit of %s is %d, want %d: %s", storage, name, limit, want[i], logged)
+			}
+		}
 	}
 }
 

@@ -130,25 +130,11 @@ func (e *StreamOfEvents) CountWithin(bounds []*access.Bounds) int {
 	return within(e.usage.subjects, bounds...)
 }
 
-// leastEventCap is the smallest limit of DEADMAN_EVENTS if the broker lacks storage.
-const leastEventCap = 64 << 20
-
-// create creates DEADMAN_EVENTS. The stream's limit reserves storage at the broker. If that is too much, the limit
-// is halved, so that rules are served.
+// create creates DEADMAN_EVENTS, so that rules are served.
 func (e *StreamOfEvents) create(ctx context.Context, subjects []string) error {
-	for limit := e.conn.opts.EventsBytes; ; limit /= 2 {
-		err := e.replication.create(ctx, e.conn.opts.eventsConfig(subjects, limit))
-		switch {
-		case err == nil && limit < e.conn.opts.EventsBytes:
-			e.conn.log.Warn("the broker has little room: the stream of events holds less than it was to; free disk space, then raise its max_bytes",
-				"stream", EventsStream, "max_bytes", limit, "wanted", e.conn.opts.EventsBytes)
-			return nil
-		case !errTooLittleStorage(err):
-			return err
-		case limit/2 < leastEventCap:
-			return fmt.Errorf("%w; it reserves %d bytes: free disk space, or set a smaller cap (events_bytes)", err, limit)
-		}
-	}
+	return e.replication.createWithin(ctx, e.conn.opts.EventsBytes, "events_bytes", func(limit int64) jetstream.StreamConfig {
+		return e.conn.opts.eventsConfig(subjects, limit)
+	})
 }
 
 // replicate adds the missing copies of the stream.

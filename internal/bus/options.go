@@ -41,7 +41,7 @@ type Options struct {
 	InProcess *Server // embedded server; it replaces URL and Identity
 
 	PublicURL   string        // prefix of links in alerts, and their CloudEvents source
-	AlertsBytes int64         // limit of DEADMAN_ALERTS at its creation; 0: 1 GiB
+	AlertsBytes int64         // limit of DEADMAN_ALERTS at its creation; 0: 1 GiB. Less if the broker lacks storage
 	EventsBytes int64         // limit of DEADMAN_EVENTS at its creation; 0: 4 GiB. Less if the broker lacks storage
 	Window      time.Duration // duplicate window of new streams; 0: 2 minutes
 }
@@ -137,11 +137,11 @@ const (
 
 // alertsConfig returns the configuration of the stream of alerts. A full stream refuses new alerts. They then wait in
 // the database instead of replacing unread ones.
-func (o Options) alertsConfig() jetstream.StreamConfig {
+func (o Options) alertsConfig(limit int64) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: AlertsStream, Description: "Alerts raised by deadman",
 		Subjects: []string{alertSubjects}, Retention: jetstream.LimitsPolicy,
-		Discard: jetstream.DiscardNew, MaxAge: keepAlerts, MaxBytes: o.AlertsBytes,
+		Discard: jetstream.DiscardNew, MaxAge: keepAlerts, MaxBytes: limit,
 		Storage: jetstream.FileStorage, Duplicates: o.Window,
 		AllowDirect: true, AllowAtomicPublish: true,
 	}

@@ -17,6 +17,28 @@ const (
 // replication creates streams with copies on several servers of a cluster.
 type replication struct{ conn *Conn }
 
+// leastCap is the smallest limit of a stream that is created on a broker with little storage, in bytes.
+const leastCap = 64 << 20
+
+// createWithin creates a stream whose limit in bytes reserves storage at the broker. The limit is halved until the reservation
+// fits, so a node on a small disk starts; a smaller limit is logged. setting names the limit in errors.
+func (r replication) createWithin(ctx context.Context, wanted int64, setting string, config func(limit int64) jetstream.StreamConfig) error {
+	for limit := wanted; ; limit /= 2 {
+		cfg := config(limit)
+		err := r.create(ctx, cfg)
+		switch {
+		case err == nil && limit < wanted:
+			r.conn.log.Warn("the broker has little room: a stream is smaller than it was to be; free disk space, then raise its max_bytes",
+				"stream", cfg.Name, "max_bytes", cfg.MaxBytes, "wanted", wanted)
+			return nil
+		case !errTooLittleStorage(err):
+			return err
+		case limit/2 < leastCap:
+			return fmt.Errorf("%w; it reserves %d bytes: free disk space, or set a smaller cap (%s)", err, limit, setting)
+		}
+	}
+}
+
 // create creates a stream, replicated if the cluster has enough servers. A stream with a single copy for lack of
 // servers records that in its metadata.
 func (r replication) create(ctx context.Context, cfg jetstream.StreamConfig) error {
@@ -69,8 +91,8 @@ func replicateError(name string, err error) error {
 	return fmt.Errorf("replicate stream %s: %w", name, err)
 }
 
-// errTooLittleStorage reports whether servers have too little storage for a stream: a server by itself has a code for it, a
-// cluster names it among the reasons that no server is suitable.
+// errTooLittleStorage reports whether servers have too little storage for a stream: a single server has an error code for the
+// case, a cluster names storage among the reasons that no server is suitable.
 func errTooLittleStorage(err error) bool {
 	return isCode(err, codeStorageExceeded) || isCode(err, codeNoPeers) && strings.Contains(err.Error(), "insufficient storage")
 }

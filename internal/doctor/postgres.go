@@ -29,7 +29,7 @@ type postgresInspection struct {
 	pool int32 // connections of a node
 }
 
-// postgres checks the server, its settings, and what it does besides.
+// postgres checks the server, its settings, replication and tables.
 func postgres(ctx context.Context, i *inspection) {
 	const name = "DEADMAN_DATABASE_URL"
 	cfg, err := store.Address(name, i.DatabaseURL)
@@ -99,7 +99,7 @@ func (p postgresInspection) server(ctx context.Context, check string) error {
 	return nil
 }
 
-// pooler detects a pooler by the number of the server's process, which differs from that told at the login.
+// pooler detects a pooler by the number of the server's process, which differs from the number received at the login.
 func (p postgresInspection) pooler(ctx context.Context, check string) error {
 	var pid uint32
 	if err := p.conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
@@ -147,7 +147,7 @@ func (p postgresInspection) settings(ctx context.Context, check string) error {
 	return nil
 }
 
-// replication checks whether commits wait for a standby, and whether one is there to wait for.
+// replication checks whether commits wait for a standby, and whether a standby is connected.
 func (p postgresInspection) replication(ctx context.Context, check string) error {
 	var names string
 	var standbys, synchronous, hidden int
@@ -173,7 +173,7 @@ func (p postgresInspection) replication(ctx context.Context, check string) error
 	return nil
 }
 
-// slots checks for replication slots whose reader is gone: the server keeps the log for them until its disk is full.
+// slots checks for replication slots without a reader: the server keeps the log for their readers until the disk is full.
 func (p postgresInspection) slots(ctx context.Context, check string) error {
 	rows, err := p.conn.Query(ctx, `SELECT slot_name, coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn()
 		ELSE pg_current_wal_lsn() END, restart_lsn), 0)::bigint FROM pg_replication_slots WHERE NOT active ORDER BY 2 DESC`)

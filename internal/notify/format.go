@@ -167,8 +167,8 @@ func mentionless(text string) string {
 	return out.String()
 }
 
-// endsMailbox reports whether a character is one at which no service begins a mention: Mattermost does so after any character
-// that is not of a word, such as the marks that a mailbox may have.
+// endsMailbox reports whether no service begins a mention after a character. Mattermost begins mentions after all marks, also
+// those of mailboxes.
 func endsMailbox(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
