@@ -39,7 +39,7 @@ type pacedStreams struct {
 	since time.Time
 	next  chan struct{} // nil: all at once
 	read  atomic.Int64
-	err   error // in place of the third message
+	err   error // in place of the third message; errPanic: a panic
 }
 
 func (s *pacedStreams) Replay(ctx context.Context, stream string, subjects []string, _ time.Time, through uint64) iter.Seq2[futurejobs.Event, error] {
@@ -53,6 +53,9 @@ func (s *pacedStreams) Replay(ctx context.Context, stream string, subjects []str
 			}
 			if s.read.Add(1) == 3 && s.err != nil {
 				err = s.err
+				if errors.Is(err, errPanic) {
+					panic(err)
+				}
 			}
 			var place int
 			if _, err := fmt.Sscanf(string(e.Data), `{"id": "%d"`, &place); err != nil {
@@ -68,6 +71,8 @@ func (s *pacedStreams) Replay(ctx context.Context, stream string, subjects []str
 		}
 	}
 }
+
+var errPanic = errors.New("a bug")
 
 // fixture is a runner over a broker with two streams. Of ten orders, a half hour apart, the first five are shipped after four
 // hours.
@@ -264,13 +269,17 @@ func TestReplayLimits(t *testing.T) {
 		"took more than 1ms":          func(l *replaytasks.Limits) { l.Time = time.Millisecond },
 		"exceed the memory":           func(l *replaytasks.Limits) { l.Memory = 5 << 10 },
 		"does not deliver the events": nil,
+		"internal error":              nil,
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, limit, strings.HasPrefix(want, "took"))
 			remedy := "choose a shorter range"
-			if limit == nil {
+			switch want {
+			case "does not deliver the events":
 				f.streams.err, remedy = errors.New("lost stream ORDERS"), "/readyz"
+			case "internal error":
+				f.streams.err, remedy = errPanic, "the log of the node"
 			}
 			got := f.ended(f.request(unshipped))
 			if got.State != replaytasks.Failed || !strings.Contains(got.Reason, want) || !strings.Contains(got.Reason, remedy) || got.Result != nil {

@@ -238,7 +238,7 @@ func (t *task) play(ctx context.Context) (*replay.Summary, error) {
 		case errors.Is(err, io.EOF):
 			return t.replay.Finish(ctx, t.state.Until)
 		case errors.Is(err, replay.ErrOrder):
-			return nil, fmt.Errorf("the events are not in order of time; run deadman replay --stream with --max-disorder")
+			return nil, errors.New("the events are not in order of time; run deadman replay --stream with --max-disorder")
 		case err != nil:
 			return nil, t.unreadable(ctx, err)
 		case e.Time.Before(t.state.Since):
@@ -318,7 +318,9 @@ func (t *task) end(ctx context.Context, s *replay.Summary, err error) {
 		t.state.State, t.state.Reason = Failed, cmp.Or(cause, err).Error()
 		t.options.Log.Info("replay ended early", slog.String("rule", t.state.Rule), slog.String("reason", t.state.Reason))
 	}
-	t.replay, t.reads = nil, nil
+	if t.replay, t.reads = nil, nil; t.state.Result == nil {
+		t.result = ReplayResult{}
+	}
 }
 
 func (t *task) snapshot() Task {

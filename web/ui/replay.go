@@ -74,13 +74,15 @@ func (u replayPages) begin(c client, r *http.Request) (out web.Replay, err error
 		return out, err
 	}
 	if name := r.PostFormValue("rule"); !may.Change && name != "" {
-		return out, c.do(http.MethodPost, rulePath(name)+"/replays", url.Values{"version": {r.PostFormValue("version")}}, request, &out)
+		err = c.do(http.MethodPost, rulePath(name)+"/replays", url.Values{"version": {r.PostFormValue("version")}}, request, &out)
+		return out, err
 	}
 	text, err := json.Marshal(strings.ReplaceAll(r.PostFormValue("text"), "\r\n", "\n"))
 	if err != nil {
 		return out, err
 	}
-	return out, c.do(http.MethodPost, "/rules/replays", nil, web.UnsavedReplayRequest{Rule: text, ReplayRequest: request}, &out)
+	err = c.do(http.MethodPost, "/rules/replays", nil, web.UnsavedReplayRequest{Rule: text, ReplayRequest: request}, &out)
+	return out, err
 }
 
 // fail records an error, with its places in the rule.
