@@ -69,6 +69,9 @@ func (p *previewing) explainEnd(ctx context.Context) {
 	}
 	if p.job == nil && p.out.Outcome == "" && !p.isCut(ctx) {
 		p.out.Reason = "no event triggers a job: none matches the trigger and its condition"
+		if len(p.out.Refusals) > 0 {
+			p.out.Reason = "no event triggers a job: it would become a dead letter"
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func newHeartbeatCmd(io *cli) *cobra.Command {
 		drop: []string{"last month", "entity", "last report", "rule"}, header: []string{"state", "rule", "entity", "last report", "due", "this month", "last month", "key"},
 		row: func(io *cli, h web.Heartbeat) []cell {
 			return []cell{
-				heartbeatState(h), cellOf(h.Rule), cellOf(h.Entity), cellOf(io.relative(h.ReportedAt)), heartbeatDue(io, h), uptimeCell(h, 0), uptimeCell(h, 1), cellOf(h.Key),
+				heartbeatState(h), cellOf(h.Rule), cellOf(h.Entity), relativeCell(io, h.ReportedAt, "never"), heartbeatDue(io, h), uptimeCell(h, 0), uptimeCell(h, 1), cellOf(h.Key),
 			}
 		},
 	}.command(io), newHeartbeatBadgeCmd(io))

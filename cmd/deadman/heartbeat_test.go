@@ -21,7 +21,7 @@ trigger: {heartbeat: {every: 1d, keys: [crm, shop]}}
 		page := readJSON[web.HeartbeatPage](n, "heartbeat", "list")
 		return page.Counts != nil && page.Counts.NeverReported == 2
 	})
-	n.expect(0, []string{"heartbeat", "list"}, "up 0, late 0, never reported 2", "never reported  backup", "in 23 h", "crm", "shop")
+	n.expect(0, []string{"heartbeat", "list"}, "up 0, late 0, never reported 2", "never reported  backup", "host    never", "in 23 h", "crm", "shop")
 	n.expect(0, []string{"heartbeat", "list", "--state", "late"}, "no keys of heartbeats match these filters")
 	n.expect(0, []string{"job", "list", "--rule", "backups"}, "no pending jobs match these filters", "no rule is named backups; did you mean backup?")
 	n.expect(2, []string{"heartbeat", "list", "--state", "down"}, "--state", "never_reported")

@@ -145,6 +145,10 @@ func (r *newRule) fill() error {
 		return usage("a rule requires a trigger; give --event with the subject of an event, such as orders.created, --every or --schedule")
 	case r.Schedule != "" && (r.Event != "" || r.Every != ""):
 		return usage("--schedule excludes --event and --every; give one of them")
+	case r.Grace != "" && r.Every == "":
+		return usage("--grace is for a signal that must recur: give --every, too; for another trigger, --after is the time until the first alert")
+	case r.Zone != "" && r.Schedule == "":
+		return usage("--zone is the time zone of a schedule: give --schedule, too")
 	case r.Schedule != "" && r.Until != "" && len(r.Keys) == 0:
 		return usage("--until requires --keys for a schedule: an event resolves the job of its key")
 	}

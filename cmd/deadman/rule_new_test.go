@@ -59,6 +59,8 @@ func TestNewRuleRefuses(t *testing.T) {
 		{nil, []string{"a rule requires a trigger", "--event", "--every", "--schedule"}},
 		{[]string{"--event", "a.b", "--schedule", "0 1 * * *"}, []string{"--schedule excludes --event"}},
 		{[]string{"--schedule", "0 1 * * *", "--until", "a.b"}, []string{"--until requires --keys"}},
+		{[]string{"--schedule", "0 1 * * *", "--grace", "30m"}, []string{"--grace is for a signal that must recur", "--every"}},
+		{[]string{"--event", "a.b", "--zone", "UTC"}, []string{"--zone is the time zone of a schedule", "--schedule"}},
 		{[]string{"--every", "1h"}, []string{"no entity can be derived from the trigger", "--entity"}},
 		{[]string{"--every", "1x", "--entity", "a"}, []string{"--every: "}},
 		{[]string{"--schedule", "99 * * * *", "--entity", "a"}, []string{"--schedule: "}},

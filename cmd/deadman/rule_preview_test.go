@@ -97,7 +97,7 @@ order-unshipped  job for 1, started 2026-01-31 10:05:00 UTC
                     ┊ still pending at the end of the preview
 `},
 		{"a dead letter", []string{"--event", `{"customer": "Ada"}`}, 3, `
-order-unshipped  no event triggers a job: none matches the trigger and its condition
+order-unshipped  no event triggers a job: it would become a dead letter
 dead letter  orders.created at 2026-01-31T10:05:00Z: trigger: key event.id: expected text or a number, not a missing value
 `},
 	} {
