@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ type pendingView struct {
 	Lacks   string     // the missing event, as the start of a sentence
 	Silent  time.Time  // start of undetermined checks; zero: none
 	OnTime  bool       // no heartbeat was missed so far
+	Never   bool       // no heartbeat arrived since the key is expected
 	Notes   ruleNotes  // description and labels of the rule
 	Actions *actionRow // nil: none are possible
 	Changed int32      // newest version of the rule, if it differs
@@ -46,6 +48,7 @@ func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 		w.setLacks(d)
 	}
 	w.OnTime = d.Trigger.Heartbeat != nil && j.Step == 0 && len(j.Alerts) == 0
+	w.Never = len(j.Event) == 0 && bytes.Contains(j.State, []byte(`"heartbeat":{"kind":"expected"}`))
 	return w, nil
 }
 
