@@ -94,6 +94,35 @@ escalate: [{after: 15m, step: missing}]
 	}
 }
 
+// Pending jobs and early events count for the limit of memory, until they end.
+func TestReplayMemory(t *testing.T) {
+	for _, c := range []struct {
+		order []string // subjects of each order
+		fits  bool
+	}{
+		{[]string{"orders.created"}, false},
+		{[]string{"orders.shipped"}, false},
+		{[]string{"orders.created", "orders.shipped"}, true},
+		{[]string{"orders.shipped", "orders.created"}, true},
+	} {
+		r := replayOf(t, strings.Replace(oneStep, "created, key: event.id", "created, key: event.id, since: event.at", 1)+"hold: 0\n", calendars.Set{}, start)
+		r.MaxBytes = 8 << 10
+		var err error
+		for i := 0; i < 100 && err == nil; i++ {
+			for j, subject := range c.order {
+				if err == nil {
+					err = r.Event(t.Context(), replay.Event{
+						Subject: subject, Time: start.Add(time.Duration(i)*time.Minute + time.Duration(j)*time.Second), Data: fmt.Appendf(nil, `{"id": "%d", "at": %q}`, i, start.Format(time.RFC3339)),
+					})
+				}
+			}
+		}
+		if fits := err == nil; fits != c.fits || !fits && !errors.Is(err, replay.ErrMemory) {
+			t.Errorf("%v: %v", c.order, err)
+		}
+	}
+}
+
 // Events that a node would store as dead letters are counted by rule and reason.
 func TestReplayCountsRefusedEvents(t *testing.T) {
 	lines := `
