@@ -309,7 +309,7 @@ func TestReplayKeepsFirstAlerts(t *testing.T) {
 // Ended replays are removed after their time, and the oldest of a tenant beyond its number.
 func TestEndedReplaysAreRemoved(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, func(l *replaytasks.Limits) { l.KeptTasks, l.KeptNode = 2, 3 }, false)
+	f := newFixture(t, func(l *replaytasks.Limits) { l.KeptTasks, l.KeptNode = 2, 4 }, false)
 	known := func(all ...replaytasks.Task) (yes []bool) {
 		for _, one := range all {
 			_, err := f.Task("ada", one.ID)
@@ -326,8 +326,10 @@ func TestEndedReplaysAreRemoved(t *testing.T) {
 	}
 	other.Tenant = "eve"
 	fourth := f.ended(other)
-	if diff := cmp.Diff([]bool{false, true, true, true}, known(foreign, second, third, fourth)); diff != "" {
-		t.Errorf("beyond three of the node:\n%s", diff)
+	other.Tenant = "bob"
+	fifth := f.ended(other)
+	if diff := cmp.Diff([]bool{false, true, true, true, true}, known(foreign, second, third, fourth, fifth)); diff != "" {
+		t.Errorf("beyond four of the node:\n%s", diff)
 	}
 	f.now = f.now.Add(15 * time.Minute)
 	if diff := cmp.Diff([]bool{false, false, false}, known(second, third, fourth)); diff != "" {
