@@ -20,19 +20,19 @@ type Report struct {
 	Unchanged []string
 	Problems  document.Problems // of files and rules that were left out
 	Refused   int               // rules that were left out; a file that cannot be parsed counts as one
-	// Others are the names of the rules in force that no file of the folder has. If a file cannot be parsed, its rules
-	// are unknown and Others is empty.
+	// Others are the names of the rules of the folder's bundle that no file of the folder has any more. If a file cannot be
+	// parsed, its rules are unknown and Others is empty.
 	Others []string
 }
 
-// others returns the rules that were in force before and are in none of the files, refused files included.
+// others returns the rules of the bundle that were in force before and are in none of the files, refused files included.
 func (a *bundleApply) others() []string {
 	if a.unread {
 		return nil
 	}
 	var names []string
-	for name := range a.before {
-		if _, here := a.from[name]; !here && !a.refused[name] {
+	for name, rule := range a.before {
+		if _, here := a.from[name]; !here && !a.refused[name] && rule.Bundle == a.bundle {
 			names = append(names, name)
 		}
 	}

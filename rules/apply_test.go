@@ -178,16 +178,16 @@ func TestApplyRefused(t *testing.T) {
 	}
 }
 
-// TestApplyOthers checks that the rules in force that are in no file are reported, unless a file is unreadable.
+// TestApplyOthers checks that the rules of the bundle that are in no file any more are reported, unless a file is unreadable.
+// Rules without a bundle, such as those of the API, are not.
 func TestApplyOthers(t *testing.T) {
 	_, b := newBroker(t)
 	s := openStore(t)
-	for i, name := range []string{"gone", "good", "bad", "beside"} {
-		saveRule(t, s, uint64(i), smallRule(name, "orders.x"))
-	}
+	saveRule(t, s, 0, smallRule("of-api", "orders.x"))
 	dir := newFolder(t, map[string]string{
 		"good.yaml": smallRule("good", "orders.x"),
-		"bad.yaml":  smallRule("bad", "orders.x") + "slto: 1m\n---\n" + smallRule("beside", "orders.x"),
+		"gone.yaml": smallRule("gone", "orders.x"),
+		"bad.yaml":  smallRule("bad", "orders.x") + "---\n" + smallRule("beside", "orders.x"),
 	})
 	apply := func() rules.Report {
 		t.Helper()
@@ -196,6 +196,13 @@ func TestApplyOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		return report
+	}
+	if report := apply(); report.Others != nil || len(report.Saved) != 4 {
+		t.Fatalf("%+v", report)
+	}
+	writeFile(t, filepath.Join(dir, "bad.yaml"), smallRule("bad", "orders.x")+"slto: 1m\n---\n"+smallRule("beside", "orders.x"))
+	if err := os.Remove(filepath.Join(dir, "gone.yaml")); err != nil {
+		t.Fatal(err)
 	}
 	report := apply()
 	if diff := cmp.Diff([]string{"gone"}, report.Others); diff != "" || report.Refused != 2 || len(report.Problems) != 1 {

@@ -101,7 +101,7 @@ func applyRules(ctx context.Context, folder string, registry *rules.Registry, lo
 	}
 	log.Info("rules applied", "folder", folder, "saved", len(report.Saved), "unchanged", len(report.Unchanged), "refused", report.Refused)
 	if len(report.Others) > 0 {
-		log.Warn("rules are in force that no file of the folder has; they came with an earlier start", "rules", report.Others)
+		log.Warn("rules are in force whose files are not in the folder any more; delete them if they are not needed", "rules", report.Others)
 	}
 	return nil
 }

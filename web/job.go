@@ -131,6 +131,7 @@ func (a *jobView) pendingAt(ctx context.Context, l futurejobs.ListedJob, steps *
 	j := newJob(l)
 	j.NextAlert = nextAlertOf(ctx, steps, l)
 	j.NextCheckAt = NextCheck(a.catalog, l.Rule, l.Job, now)
+	j.NextAlert.JobEnds = j.NextAlert.JobEnds && !j.NextCheckAt.IsZero()
 	j.Status, j.Steps, j.Acknowledged = StatusOf(l.Job, now), a.stepsOf(l), AcknowledgedAs(l.Ack, now)
 	if l.SnoozedUntil.After(now) {
 		j.SnoozedUntil, j.SnoozeIneffective = l.SnoozedUntil, a.isIdle(l)
@@ -163,7 +164,7 @@ func (a *jobView) whole(ctx context.Context) func(futurejobs.ListedJob) Job {
 func wholeJob(j Job, l futurejobs.ListedJob) Job {
 	j.Event, j.State, j.Trail, j.BodiesOmitted = l.Event, l.State, trailOf(l.Trail), l.Omitted
 	for i := range j.Trail {
-		if j.NextCheckAt.IsZero() && j.Trail[i].Next.Equal(l.NextCheckAt) {
+		if j.NextCheckAt.IsZero() && (j.Trail[i].Next.Equal(l.NextCheckAt) || i == len(j.Trail)-1) {
 			j.Trail[i].Next = time.Time{}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"time"
 
 	"deadman/rules/document"
 )
@@ -23,10 +24,21 @@ func withoutWildcards(subject string) string {
 // ofEvent matches a field of the event in an expression, such as event.order.id.
 var ofEvent = regexp.MustCompile(`\bevent((?:\.[A-Za-z_][0-9A-Za-z_]*)+)`)
 
-// sampleEvent makes up an event with the fields of a key expression.
-func sampleEvent(key string) string {
+// sampleEvent makes up an event with the fields of a key expression, and of an expression for its time, which may be empty.
+func sampleEvent(key, since string) string {
 	body := map[string]any{}
-	for _, read := range ofEvent.FindAllStringSubmatch(key, -1) {
+	sampleFields(body, since, time.Now().UTC().Format(time.RFC3339))
+	sampleFields(body, key, "1234")
+	text, err := json.Marshal(body)
+	if err != nil || len(body) == 0 {
+		return `{"id": "1234"}`
+	}
+	return indented(text)
+}
+
+// sampleFields sets the fields of an event that an expression reads to a value.
+func sampleFields(body map[string]any, expression, value string) {
+	for _, read := range ofEvent.FindAllStringSubmatch(expression, -1) {
 		names := strings.Split(read[1][1:], ".")
 		last, at := len(names)-1, body
 		for _, name := range names[:last] {
@@ -37,11 +49,6 @@ func sampleEvent(key string) string {
 			}
 			at = inner
 		}
-		at[names[last]] = "1234"
+		at[names[last]] = value
 	}
-	text, err := json.Marshal(body)
-	if err != nil || len(body) == 0 {
-		return `{"id": "1234"}`
-	}
-	return indented(text)
 }
