@@ -85,9 +85,9 @@ func (v heartbeatsView) Unwatched() []string {
 	return v.NeverReported
 }
 
-// Uptime formats the uptime of a key in a month: 0 is this one, 1 the last.
+// Uptime formats the uptime of a key in a month: 0 is this one, 1 the last. The uptime of a key without a report is unknown.
 func (v heartbeatsView) Uptime(h web.Heartbeat, month int) uptimeText {
-	if month >= len(h.Months) || h.Months[month].Share == nil {
+	if month >= len(h.Months) || h.Months[month].Share == nil || h.ReportedAt.IsZero() {
 		return uptimeText{}
 	}
 	return newUptimeText(h.Months[month], v.now)
