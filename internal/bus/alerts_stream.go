@@ -61,12 +61,7 @@ func (a *StreamOfAlerts) ensure(ctx context.Context) (made bool, err error) {
 	begun := time.Now()
 	_, err = a.conn.js.Stream(ctx, AlertsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = a.replication.createWithin(ctx, a.conn.opts.AlertsBytes, "alerts_bytes", func(limit int64) jetstream.StreamConfig {
-			if limit < a.conn.opts.AlertsBytes {
-				limit /= 2 // half of the little storage is left for the events
-			}
-			return a.conn.opts.alertsConfig(limit)
-		})
+		err = a.create(ctx)
 		made = err == nil
 	}
 	if err == nil {
@@ -87,6 +82,30 @@ func (a *StreamOfAlerts) ensure(ctx context.Context) (made bool, err error) {
 		return made, fmt.Errorf("%w: not every server of the cluster knows stream %s yet: %w", ErrUnreachable, AlertsStream, err)
 	}
 	return made, fmt.Errorf("open stream %s: %w", AlertsStream, err)
+}
+
+// create creates the stream. It reserves a quarter more storage for a moment, which is left for the stream of events.
+func (a *StreamOfAlerts) create(ctx context.Context) error {
+	var reserved int64
+	err := a.replication.createWithin(ctx, a.conn.opts.AlertsBytes, "alerts_bytes", func(limit int64) jetstream.StreamConfig {
+		reserved = limit
+		return a.conn.opts.alertsConfig(limit + limit/4)
+	})
+	if err != nil {
+		return err
+	}
+	info, err := a.streams.fetchInfo(ctx, AlertsStream)
+	if err != nil {
+		return err
+	}
+	cfg := info.Config
+	cfg.MaxBytes = reserved
+	begun := time.Now()
+	if _, err := a.conn.js.UpdateStream(ctx, cfg); err != nil { // without the permission, the stream stays as it is
+		a.conn.log.Warn("the stream of alerts reserves a quarter more than its limit; set its max_bytes",
+			"stream", AlertsStream, "max_bytes", reserved, "err", a.conn.denied.explain(err, begun, streamAPI("UPDATE", AlertsStream)))
+	}
+	return nil
 }
 
 // replicate adds the missing copies of both streams.

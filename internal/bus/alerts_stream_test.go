@@ -118,7 +118,8 @@ func TestStreamOfEventsHasCap(t *testing.T) {
 // The streams get smaller limits if the broker lacks storage for the configured ones, which is logged, and rules are served.
 func TestCapsFitBroker(t *testing.T) {
 	for storage, want := range map[int64][2]int64{ // limits of the streams of alerts and events
-		1<<30 + 200<<20: {1 << 30, 128 << 20},
+		1<<30 + 512<<20: {1 << 30, 512 << 20},
+		1<<30 + 200<<20: {512 << 20, 512 << 20},
 		600 << 20:       {256 << 20, 256 << 20},
 	} {
 		o := bustest.Options(t)

@@ -123,7 +123,7 @@ func TestClusterReplicatesAndOutlivesServer(t *testing.T) {
 
 // The streams are replicated also if the servers have too little storage for the stream of events, which is smaller then.
 func TestClusterWithLittleStorage(t *testing.T) {
-	start := clusterOf(t, 3, 3, 3<<30) // the stream of alerts reserves 1 GiB
+	start := clusterOf(t, 3, 3, 7<<29) // the stream of alerts reserves 1.25 GiB for a moment
 	servers := []*natsserver.Server{start(0), start(1), start(2)}
 	b := connectCluster(t, servers...)
 	bind(t, b, "orders.created")

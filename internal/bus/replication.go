@@ -29,7 +29,7 @@ func (r replication) createWithin(ctx context.Context, wanted int64, setting str
 		switch {
 		case err == nil && limit < wanted:
 			r.conn.log.Warn("the broker has little room: a stream is smaller than it was to be; free disk space, then raise its max_bytes",
-				"stream", cfg.Name, "max_bytes", cfg.MaxBytes, "wanted", wanted)
+				"stream", cfg.Name, "max_bytes", limit, "wanted", wanted)
 			return nil
 		case !errTooLittleStorage(err):
 			return err
