@@ -193,7 +193,7 @@ func (n *node) wireAlerts() {
 func (n *node) wireInputs() {
 	n.intake = events.NewIntake(events.Options{
 		Streams: n.bus.Streams, Catalog: n.catalog, Store: jobStoreOf(n.store), Shards: n.owner, Now: n.clock.Now,
-		Announce: n.observer.announce, Observer: n.observer, Log: n.log, BrokerUptime: n.brokerUptime, Place: n.sync.place,
+		Announce: n.observer.announce, Observer: n.observer, Log: n.log, BrokerUptime: brokerUptime(n), Place: n.sync.place,
 	})
 	n.ticker = scheduler.New(scheduler.Options{
 		Catalog: n.catalog, Cursors: jobStoreOf(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
@@ -287,15 +287,6 @@ func (n *node) wireHints() {
 	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }
 }
 
-// brokerUptime returns the time for which the broker has received messages without interruption. An embedded broker
-// stops with its process.
-func (n *node) brokerUptime() time.Duration {
-	if n.server == nil {
-		return n.bus.Conn.ConnectedFor()
-	}
-	return min(n.bus.Conn.ConnectedFor(), n.gapDetector.Uptime())
-}
-
 // openRules applies the rules of the folder and reads all rules.
 func (n *node) openRules(ctx context.Context) error {
 	known, err := readCalendars(n.Calendars)
@@ -336,18 +327,9 @@ func (n *node) openRules(ctx context.Context) error {
 // run runs the components. They stop in two phases, so that leases are held while running checks are settled. Any
 // other order would break no promise either.
 func (n *node) run(ctx context.Context) error {
-	listener, err := listen(n.HTTPAddr, n.log)
+	listener, err := openHTTP(ctx, n)
 	if err != nil {
 		return err
-	}
-	if n.server != nil && !n.server.Loopback() && !n.server.Guarded() {
-		n.log.Warn("the embedded NATS server accepts every client that reaches it: it was started with --insecure and without DEADMAN_NATS_TOKEN_FILE", "nats", n.server.ClientURL())
-	}
-	if err := n.login.checkWayBack(listener.Addr()); err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	if err := n.gate.setup(ctx, listener.Addr()); err != nil {
-		return errors.Join(err, listener.Close())
 	}
 	drain, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()

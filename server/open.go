@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"time"
 
@@ -61,6 +62,24 @@ func openServer(c Config, log *slog.Logger) (*bus.Server, error) {
 	})
 }
 
+// openHTTP listens for HTTP, checks the way back of logins, and creates the first token if the node needs one.
+func openHTTP(ctx context.Context, n *node) (net.Listener, error) {
+	listener, err := listen(n.HTTPAddr, n.log)
+	if err != nil {
+		return nil, err
+	}
+	if n.server != nil && !n.server.Loopback() && !n.server.Guarded() {
+		n.log.Warn("the embedded NATS server accepts every client that reaches it: it was started with --insecure and without DEADMAN_NATS_TOKEN_FILE", "nats", n.server.ClientURL())
+	}
+	if err := n.login.checkWayBack(listener.Addr()); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	if err := n.gate.setup(ctx, listener.Addr()); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
 // openBus connects to the embedded broker or, if that is nil, to the configured one.
 func openBus(ctx context.Context, c Config, embedded *bus.Server, log *slog.Logger) (b *bus.Bus, err error) {
 	options := bus.Options{
@@ -72,6 +91,15 @@ func openBus(ctx context.Context, c Config, embedded *bus.Server, log *slog.Logg
 		return err
 	}, bus.ErrUnreachable)
 	return b, err
+}
+
+// brokerUptime returns a function for the time for which the broker has received messages without interruption. An embedded
+// broker stops with its process.
+func brokerUptime(n *node) func() time.Duration {
+	if n.server == nil {
+		return n.bus.Conn.ConnectedFor
+	}
+	return func() time.Duration { return min(n.bus.Conn.ConnectedFor(), n.gapDetector.Uptime()) }
 }
 
 // readCalendars reads a calendars file; without one it returns none.
