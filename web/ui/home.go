@@ -234,6 +234,23 @@ func (v *homeView) open(c client) error {
 		}
 	}
 	v.Alerts = v.Alerts[:min(len(v.Alerts), nowAlerts)]
+	return v.texts(of)
+}
+
+// texts reads an alert for each row of a rule with few alerts of which none was read.
+func (v *homeView) texts(of alertClient) error {
+	for i, l := range v.Alerts {
+		if l.Of == nil || l.Of.Unacknowledged > maxAlike || l.Text != "" {
+			continue
+		}
+		read, err := of.mostSevere(l.Of.OpenAlertCounts, url.Values{"rule": {l.Of.Value}}, 1)
+		if err != nil {
+			return err
+		}
+		if len(read) > 0 {
+			v.Alerts[i].openAlert = read[0]
+		}
+	}
 	return nil
 }
 

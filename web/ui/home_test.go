@@ -168,3 +168,16 @@ func TestOverviewOffersTriggerEvent(t *testing.T) {
 	b.visit("/")
 	b.waitForText("1234")
 }
+
+// TestOverviewHasTextOfFewAlerts checks that the row of a rule with one alert has its text although more severe alerts of
+// another rule are more than the overview reads.
+func TestOverviewHasTextOfFewAlerts(t *testing.T) {
+	t.Parallel()
+	home := serve(t, stormRule(0), stormRule(1))
+	publishStorm(t, home, 0, 60)
+	publishStorm(t, home, 1, 1)
+	waitForUnacknowledged(t, home, 60+1)
+	if _, content := requestPage(t, "GET", home+"/", ""); !strings.Contains(content, "order storm-1-0 is late") {
+		t.Errorf("the page has no text of the alert of the second rule: %s", content)
+	}
+}

@@ -31,6 +31,7 @@ type ruleView struct {
 	Trial         previewForm
 	Badge         *badgeView // that the visitor asked for; nil: none
 	Pings         *pingsView // nil: the rule has no heartbeat
+	Severity      string     // highest severity of the open alerts that are not acknowledged; empty: there are none
 	Did           string     // result of the last action; empty: none
 
 	document document.Document
@@ -107,6 +108,13 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 	}
 	if v.Outcomes, err = c.statistics(name, r.URL.Query().Get("window")); err != nil {
 		return v, err
+	}
+	if v.Jobs != nil && v.Jobs.OpenAlerts > 0 {
+		open, err := (alertClient{c}).groups("rule", url.Values{"rule": {name}})
+		if err != nil {
+			return v, err
+		}
+		v.Severity = highestOf(open.Total)
 	}
 	if v.Versions, err = (versionClient{c}).versions(name, shownVersions); err != nil {
 		return v, err
