@@ -228,7 +228,11 @@ func (h *Histogram) Chart(rule, caption string) *Chart {
 		})
 	}
 	scale := logScale{h.Bins[0].From, h.Bins[len(h.Bins)-1].To}
-	for _, at := range scale.ticks() {
+	ticks := scale.ticks()
+	if len(ticks) < 2 { // a short range may be between two round times
+		ticks = []float64{scale.from, scale.to}
+	}
+	for _, at := range ticks {
 		x := scale.place(at)
 		anchor := "middle"
 		switch {
