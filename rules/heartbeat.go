@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -18,6 +19,7 @@ type heartbeat struct {
 
 	every time.Duration
 	ticks schedules.Schedule // replaces every: a heartbeat has to come after each tick; nil: every
+	zone  *time.Location     // of the ticks, and of times in texts; nil: UTC
 	grace time.Duration
 	max   time.Duration // 0: the length of a run is unlimited
 	min   time.Duration
@@ -114,7 +116,7 @@ func (c heartbeatCompiler) often(pointer string, h *document.Heartbeat) {
 
 // follows compiles the schedule that a heartbeat has to follow.
 func (c heartbeatCompiler) follows(pointer string, h *document.Heartbeat) {
-	ticks, _ := scheduleCompiler(c).ticks(pointer, h.Schedule, h.Zone)
+	ticks, zone := scheduleCompiler(c).ticks(pointer, h.Schedule, h.Zone)
 	if ticks == nil {
 		return
 	}
@@ -122,7 +124,7 @@ func (c heartbeatCompiler) follows(pointer string, h *document.Heartbeat) {
 		c.problem(pointer+"/schedule", "%s ticks only once, but a heartbeat recurs; write a crontab, or @every", clip(h.Schedule, 80))
 	}
 	c.checkSpacing(document.Duration(ticks.Shortest()))
-	c.beats.ticks = ticks
+	c.beats.ticks, c.beats.zone = ticks, zone
 }
 
 // noGapSince returns when a heartbeat is overdue, provided that all heartbeats after since were received.
@@ -226,7 +228,7 @@ func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 	case p.Kind == Expected:
 		text = "no heartbeat yet, expected " + h.expects
 	default:
-		text = "no heartbeat since " + durationText(since, at) + ", expected " + h.expects
+		text = "no heartbeat since " + h.timeText(since, at) + ", expected " + h.expects
 	}
 	if p.Dropped > 0 {
 		text += fmt.Sprintf(" (%d more unfinished runs are no longer tracked)", p.Dropped)
@@ -234,12 +236,13 @@ func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 	return text
 }
 
-// durationText returns a time as a sentence shows it: without the date, if it is recent.
-func durationText(t, now time.Time) string {
+// timeText returns a time as a sentence shows it: in the zone of the schedule, and without the date if it is recent.
+func (h *heartbeat) timeText(t, now time.Time) string {
+	layout := "2006-01-02 15:04:05 MST"
 	if now.Sub(t) < futurejobs.Day {
-		return t.UTC().Format("15:04:05 UTC")
+		layout = "15:04:05 MST"
 	}
-	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+	return t.In(cmp.Or(h.zone, time.UTC)).Format(layout)
 }
 
 // runOf returns the run that a heartbeat belongs to; empty if it names none.

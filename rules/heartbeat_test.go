@@ -598,3 +598,11 @@ func writtenJobs(net futurejobs.FoldResult) (jobs []futurejobs.Job) {
 	}
 	return append(append(jobs, net.Change...), net.Update...)
 }
+
+// The text of a heartbeat that follows a schedule has times in the zone of the schedule.
+func TestHeartbeatTextHasZoneOfSchedule(t *testing.T) {
+	d := newDevice(t, "name: device-silent\nentity: device\ntrigger: {heartbeat: {schedule: \"*/30 * * * *\", zone: Asia/Tokyo, grace: 5m}}\n")
+	d.heartbeat("10:01:00", rules.ReceivedHeartbeat{})
+	d.checkUntil("10:40:00")
+	d.checkRaised("10:35:00 warning firing: device pump-7: no heartbeat since 19:01:00 JST, expected after each tick of \"*/30 * * * *\" Asia/Tokyo, grace 5m")
+}
