@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"deadman/internal/testwait"
@@ -24,6 +25,9 @@ trigger: {heartbeat: {every: 1d, keys: [crm, shop]}}
 	n.expect(0, []string{"heartbeat", "list"}, "up 0, late 0, never reported 2", "never reported  backup", "host    never", "in 23 h", "crm", "shop")
 	n.expect(0, []string{"heartbeat", "list", "--state", "late"}, "no keys of heartbeats match these filters")
 	n.expect(0, []string{"job", "list", "--rule", "backups"}, "no pending jobs match these filters", "no rule is named backups; did you mean backup?")
+	if got := n.run("", "alert", "list", "--rule", "deadman"); got.code != 0 || strings.Contains(got.err, "no rule is named") {
+		t.Errorf("the rule of deadman's own alerts: %+v", got)
+	}
 	n.expect(2, []string{"heartbeat", "list", "--state", "down"}, "--state", "never_reported")
 	n.expect(0, []string{"heartbeat", "badge", "backup", "--key", "crm"}, "http://", "/badge/", ".svg")
 	n.expect(2, []string{"heartbeat", "badge", "backup", "--key", "crm", "--revoke"}, "remove --key")

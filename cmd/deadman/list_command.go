@@ -15,6 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/configfile"
 	"deadman/web"
@@ -227,7 +228,8 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 		return err
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(io.err, "columns left out for this width: %s\n", strings.Join(left, ", "))
+		note := "columns left out for this width: " + strings.Join(left, ", ")
+		fmt.Fprintln(io.err, clip(note, max(terminalWidth(io.out), len("columns left out"))))
 	}
 	if page.Next != "" {
 		return printNext(io, page.Next)
@@ -238,7 +240,7 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 // warnUnknownRule warns that no rule has the name of a filter that matches nothing: it may be misspelled. Data of deleted rules
 // is still listed, so it is no error.
 func warnUnknownRule(ctx context.Context, io *cli, c *client, name string) error {
-	if name == "" {
+	if name == "" || name == alerts.SystemRule {
 		return nil
 	}
 	names, err := getAllPages[web.Rule](ctx, c, "/rules", url.Values{})

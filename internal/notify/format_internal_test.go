@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/yuin/goldmark"
@@ -182,4 +183,14 @@ func read(service, sent string) string {
 		return regexp.MustCompile(`\\([[:punct:]])`).ReplaceAllString(sent, "$1")
 	}
 	return sent
+}
+
+// A test message has times in the zone of the channels file.
+func TestTrialHasZone(t *testing.T) {
+	zone := time.FixedZone("JST", 9*60*60)
+	n := &Notifier{sender: sender{now: time.Now}}
+	n.file.Store(&channelSet{zone: zone})
+	if got := n.trial("hook").Zone; got != zone {
+		t.Errorf("the zone is %v", got)
+	}
 }
