@@ -57,14 +57,14 @@ trigger: {heartbeat: {event: backups.*, key: wildcard(1), schedule: "30 2 * * *"
 			`Sat 28 Mar 01:40  event    backups.crm {}
 Mon 30 Mar 00:00  until    the next night
 `,
-			"Sun 29 Mar 02:00  alert    warning overdue: backup crm: no heartbeat since 2026-03-28 01:40:00 UTC, expected after each tick of \"30 2 * * *\" Europe/Berlin, grace 1h\n",
+			"Sun 29 Mar 02:00  alert    warning overdue: backup crm: no heartbeat since 2026-03-28 02:40:00 CET, expected after each tick of \"30 2 * * *\" Europe/Berlin, grace 1h\n",
 		},
 		{
 			`Sat 24 Oct 00:40  event    backups.crm {}
 Sun 25 Oct 01:20  event    backups.crm {}
 Mon 26 Oct 03:00  until    the morning
 `,
-			"Mon 26 Oct 02:30  alert    warning overdue: backup crm: no heartbeat since 2026-10-25 01:20:00 UTC, expected after each tick of \"30 2 * * *\" Europe/Berlin, grace 1h\n",
+			"Mon 26 Oct 02:30  alert    warning overdue: backup crm: no heartbeat since 2026-10-25 02:20:00 CET, expected after each tick of \"30 2 * * *\" Europe/Berlin, grace 1h\n",
 		},
 	} {
 		if got := playAlerts(t, nightly, nil, readTimeline(t, c.given)); got.String() != c.want {
