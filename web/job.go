@@ -164,7 +164,7 @@ func (a *jobView) whole(ctx context.Context) func(futurejobs.ListedJob) Job {
 func wholeJob(j Job, l futurejobs.ListedJob) Job {
 	j.Event, j.State, j.Trail, j.BodiesOmitted = l.Event, l.State, trailOf(l.Trail), l.Omitted
 	for i := range j.Trail {
-		if j.NextCheckAt.IsZero() && (j.Trail[i].Next.Equal(l.NextCheckAt) || i == len(j.Trail)-1) {
+		if j.NextCheckAt.IsZero() && (j.Trail[i].Next.Equal(l.NextCheckAt) || i == len(j.Trail)-1 && l.PausedAt().IsZero()) {
 			j.Trail[i].Next = time.Time{}
 		}
 	}

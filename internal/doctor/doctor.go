@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"deadman/server"
 )
 
@@ -33,15 +35,14 @@ type Finding struct {
 	Remedy string `json:"remedy,omitempty"` // empty: none is needed
 }
 
-// NeedsAction reports whether the check failed or could not be made.
-func (f Finding) NeedsAction() bool { return f.State == Failed || f.State == Unknown }
-
 // The limits of the checks.
 const (
 	checkTimeout   = 15 * time.Second // of the checks of the database, of the broker, and of each source
 	maxTransaction = 10 * time.Minute
 	maxSkew        = 2 * time.Second     // difference of two clocks, beyond the uncertainty of its measurement
 	minValidity    = 30 * 24 * time.Hour // remaining validity of a certificate
+	minFreeShare   = 0.1                 // free part of a disk
+	minFreeBytes   = 1 << 30             // free bytes of a disk
 )
 
 // inspection collects the findings about the configuration of a node.
@@ -72,6 +73,19 @@ func (i *inspection) ok(check, format string, args ...any) {
 // problem adds a finding with a problem.
 func (i *inspection) problem(check string, state State, detail, remedy string) {
 	i.findings = append(i.findings, Finding{Check: check, State: state, Detail: detail, Remedy: remedy})
+}
+
+// room adds a finding about the free space of the disk of a folder, or about the error in reading it.
+func (i *inspection) room(folder string, free, all uint64, err error) {
+	switch {
+	case err != nil:
+		i.problem("disk", Unknown, fmt.Sprintf("%s: %v", folder, err), "let the user read the data folder")
+	case free < minFreeBytes || float64(free) < minFreeShare*float64(all):
+		i.problem("disk", Warning, fmt.Sprintf("%s of %s are free in %s", humanize.IBytes(free), humanize.IBytes(all), folder),
+			"free space, or shorten DEADMAN_KEEP_HISTORY; without space nothing is ingested")
+	default:
+		i.ok("disk", "%s of %s are free in %s", humanize.IBytes(free), humanize.IBytes(all), folder)
+	}
 }
 
 // skew adds a finding about a clock that was read between two times of this machine's clock.

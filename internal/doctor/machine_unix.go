@@ -8,16 +8,10 @@ import (
 	"io/fs"
 	"path/filepath"
 	"syscall"
-
-	"github.com/dustin/go-humanize"
 )
 
-// The room of a disk below which a node is in danger.
-const (
-	minFreeShare = 0.1
-	minFreeBytes = 1 << 30
-	spareFiles   = 1024 // open files of a node besides those of its HTTP connections
-)
+// spareFiles is the number of open files of a node besides those of its HTTP connections.
+const spareFiles = 1024
 
 // machine checks the disk of the data folder, and the number of files that a process may open.
 func machine(i *inspection) {
@@ -45,15 +39,5 @@ func disk(i *inspection, folder string) {
 		folder = filepath.Dir(folder)
 		err = syscall.Statfs(folder, &s)
 	}
-	if err != nil {
-		i.problem("disk", Unknown, fmt.Sprintf("%s: %v", folder, err), "let the user read the data folder")
-		return
-	}
-	free, all := uint64(s.Bavail)*uint64(s.Bsize), max(uint64(s.Blocks)*uint64(s.Bsize), 1) //nolint:unconvert // their types differ by system
-	if free < minFreeBytes || float64(free) < minFreeShare*float64(all) {
-		i.problem("disk", Warning, fmt.Sprintf("%s of %s are free in %s", humanize.IBytes(free), humanize.IBytes(all), folder),
-			"free space, or shorten DEADMAN_KEEP_HISTORY; without space nothing is ingested")
-		return
-	}
-	i.ok("disk", "%s of %s are free in %s", humanize.IBytes(free), humanize.IBytes(all), folder)
+	i.room(folder, uint64(s.Bavail)*uint64(s.Bsize), uint64(s.Blocks)*uint64(s.Bsize), err) //nolint:unconvert // their types differ by system
 }
