@@ -189,8 +189,8 @@ func (a Snooze) play(f *fold, e Effect, s *foldedJob) {
 		return
 	}
 	next := e.Rule.notBeforeNextSlot(e.Rule.Grid.Up(a.Until), f.now)
-	if due := s.job.due(); due.After(next) && !e.Rule.isSnoozed(s.job) {
-		next = due
+	if !e.Rule.SnoozeDelays(s.job, a.Until) {
+		next = e.Rule.notBeforeNextSlot(s.job.due(), f.now)
 	}
 	s.job.SnoozedUntil = a.Until
 	s.job.reschedule(next)

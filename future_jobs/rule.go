@@ -80,6 +80,12 @@ func (r *Rule) isSnoozed(j Job) bool {
 	return !j.SnoozedUntil.IsZero() && j.due().Equal(r.Grid.Up(j.SnoozedUntil))
 }
 
+// SnoozeDelays reports whether a snooze until the given time determines the next check of a job: a later check of the
+// job stays at its time, unless an earlier snooze put it there.
+func (r *Rule) SnoozeDelays(j Job, until time.Time) bool {
+	return !j.due().After(r.Grid.Up(until)) || r.isSnoozed(j)
+}
+
 // notBeforeNextSlot returns the slot, or the first slot after now if the slot is past.
 func (r *Rule) notBeforeNextSlot(slot, now time.Time) time.Time {
 	if slot.After(now) {

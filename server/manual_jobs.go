@@ -279,9 +279,17 @@ func (m *manualJobs) snoozes(ctx context.Context, until time.Time) jobDecision {
 // SnoozeAll snoozes jobs in one transaction. Jobs that have ended are left out; paused ones and those of rules with a
 // shorter horizon are left out and counted.
 func (m *manualJobs) SnoozeAll(ctx context.Context, all []web.JobName, until time.Time) (done web.SnoozedJobs, err error) {
+	snooze := m.snoozes(ctx, until)
+	counted := func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		effect, err := snooze(r, j)
+		if err == nil && !r.SnoozeDelays(j, until) {
+			done.Ineffective++
+		}
+		return effect, err
+	}
 	applied, err := m.applyEffects(ctx, access.JobSnooze, func() ([]futurejobs.Effect, error) {
 		done = web.SnoozedJobs{}
-		return m.effectsOnJobs(ctx, all, m.snoozes(ctx, until), func(err error) bool {
+		return m.effectsOnJobs(ctx, all, counted, func(err error) bool {
 			var beyond document.Problems
 			switch {
 			case errors.Is(err, futurejobs.ErrPaused):
@@ -295,6 +303,7 @@ func (m *manualJobs) SnoozeAll(ctx context.Context, all []web.JobName, until tim
 		})
 	})
 	done.Snoozed = int64(applied.Changed)
+	done.Ineffective = min(done.Ineffective, done.Snoozed) // a job may have ended since it was counted
 	return done, err
 }
 

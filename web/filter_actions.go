@@ -16,6 +16,7 @@ type JobName struct{ Rule, Key string }
 // SnoozedJobs counts the jobs of a snooze by its effect. Jobs that have ended are in neither number.
 type SnoozedJobs struct {
 	Snoozed       int64 `json:"snoozed" doc:"Number of jobs whose next check is not before the end of the snooze."`
+	Ineffective   int64 `json:"ineffective" doc:"Number of jobs in snoozed whose next check was later anyway. Their snooze delays no check."`
 	Paused        int64 `json:"paused" doc:"Number of paused jobs. They are not snoozed."`
 	BeyondHorizon int64 `json:"beyond_horizon" doc:"Number of jobs whose rule has a horizon before the end of the snooze. They are not snoozed."`
 }
@@ -133,6 +134,7 @@ func (a *filterActionAPI) snoozePage(ctx context.Context, page []futurejobs.List
 		return err
 	}
 	out.Snoozed += did.Snoozed
+	out.Ineffective += did.Ineffective
 	out.Paused += did.Paused
 	out.BeyondHorizon += did.BeyondHorizon
 	out.Ended += int64(len(jobs)) - did.Snoozed - did.Paused - did.BeyondHorizon

@@ -85,6 +85,7 @@ func (m matchFlags) snooze(io *cli, cmd *cobra.Command, args []string, by string
 			return err
 		}
 		sum.Snoozed += did.Snoozed
+		sum.Ineffective += did.Ineffective
 		sum.Paused += did.Paused
 		sum.BeyondHorizon += did.BeyondHorizon
 		sum.Ended += did.Ended
@@ -104,6 +105,7 @@ func (m matchFlags) snooze(io *cli, cmd *cobra.Command, args []string, by string
 	}
 	return io.write(raw, func() error {
 		return printCounts(io, fmt.Sprintf("%s snoozed", number(int(sum.Snoozed), "job")), "alert", []countReason{
+			{sum.Ineffective, "snoozed without effect: the next check of their jobs is already later"},
 			{sum.Paused, "not snoozed: their jobs are paused"},
 			{sum.BeyondHorizon, "not snoozed: the end is beyond the horizon of their rules; choose an earlier one"},
 			{sum.Ended, "not snoozed: their jobs ended or changed meanwhile"},

@@ -104,7 +104,7 @@ func (u alertActions) handleGroupSnooze(w http.ResponseWriter, r *http.Request) 
 		u.fail(w, r, err)
 		return
 	}
-	u.reportGroup(w, r, bulkResult{Noun: "job", Verb: jobVerbs["snooze"], Done: int(did.Snoozed)}, []skipped{
+	u.reportGroup(w, r, bulkResult{Noun: "job", Verb: jobVerbs["snooze"], Done: int(did.Snoozed), Idle: int(did.Ineffective)}, []skipped{
 		{Why: "their jobs are paused", Number: int(did.Paused)},
 		{Why: "the end of the snooze is beyond the horizon of their rules", Number: int(did.BeyondHorizon)},
 		{Why: "their jobs ended meanwhile", Number: int(did.Ended)},

@@ -18,9 +18,11 @@ type bulkResult struct {
 	Done int
 	// Ended counts the checked jobs that ended.
 	Ended int
-	None  bool      // nothing was chosen
-	Left  []skipped // objects the action skipped
-	Back  string    // the page of the form
+	// Idle counts the snoozed jobs whose next check was later anyway.
+	Idle int
+	None bool      // nothing was chosen
+	Left []skipped // objects the action skipped
+	Back string    // the page of the form
 }
 
 // skipped are objects that an action skipped for the same reason.
@@ -108,17 +110,23 @@ func backWith(d bulkResult) string {
 		query.Set("did", d.Verb)
 		query.Set("done", strconv.Itoa(d.Done))
 	}
-	query.Del("ended")
-	if d.Ended > 0 {
-		query.Set("ended", strconv.Itoa(d.Ended))
+	for name, n := range map[string]int{"ended": d.Ended, "idle": d.Idle} {
+		query.Del(name)
+		if n > 0 {
+			query.Set(name, strconv.Itoa(n))
+		}
 	}
 	at.RawQuery = query.Encode()
 	return at.String()
 }
 
-// Came summarizes the outcome of checks. It is empty for other actions.
+// Came summarizes the outcome of checks, and the snoozes without effect. It is empty for other actions.
 func (d bulkResult) Came() string {
 	switch {
+	case d.Idle > 0 && d.Idle == d.Done:
+		return "without effect, as the next check is already later"
+	case d.Idle > 0:
+		return fmt.Sprintf("without effect on %d, whose next check is already later", d.Idle)
 	case d.Verb != jobVerbs["check"] || d.Done == 0:
 		return ""
 	case d.Ended == 0:

@@ -3,7 +3,6 @@ package ui
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -22,15 +21,6 @@ type entityView struct {
 	More        bool // older entries exist
 	Result      *bulkResult
 	May         permissions
-}
-
-// Anyhow returns the next check of a job after a snooze that did not move it. It is zero otherwise.
-func (v entityView) Anyhow() time.Time {
-	i := slices.IndexFunc(v.Waits, func(w pendingView) bool { return w.SnoozeIneffective })
-	if i < 0 || v.Result == nil || v.Result.Verb != jobVerbs["snooze"] {
-		return time.Time{}
-	}
-	return v.Waits[i].NextCheckAt
 }
 
 // Newest returns the job that ended last, or nil.

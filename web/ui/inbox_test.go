@@ -140,6 +140,30 @@ func TestInbox(t *testing.T) {
 	}
 }
 
+// TestSnoozeWithoutEffect checks that the result of a snooze counts the jobs whose next check is later in any case, for
+// chosen jobs, for a group of alerts and in the API.
+func TestSnoozeWithoutEffect(t *testing.T) {
+	t.Parallel()
+	home := serve(t, orders, paymentRule)
+	publishEvents(t, home, "payments.asked", "p-1", "p-2")
+	open := waitForOpenAlerts(t, home, 2)
+	group := url.Values{"by": {"rule"}, "snooze": {"payment-missing"}, "seen": {open[0].ID.String()}, "back": {"/alerts"}}
+	if status, page := requestPage(t, "POST", home+"/alerts", group.Encode()); status != 200 || !strings.Contains(page, "2 jobs were snoozed: without effect, as the next check is already later.") {
+		t.Errorf("a group: %d %s", status, page)
+	}
+	// A snooze of one job beyond its next check has an effect; a shorter one replaces it.
+	callAPI(t, home, "POST", "/jobs/payment-missing/p-1/snooze", "application/json", `{"for": "6h"}`, nil)
+	var did web.SnoozeAllResult
+	callAPI(t, home, "POST", "/alerts/snooze", "application/json", `{"match": {"rule": "payment-missing"}, "for": "1h"}`, &did)
+	if did.Snoozed != 2 || did.Ineffective != 1 {
+		t.Errorf("in the API: %+v", did)
+	}
+	jobs := url.Values{"do": {"snooze"}, "for": {"2h"}, "job": {"payment-missing/p-1", "payment-missing/p-2"}, "back": {"/jobs"}}
+	if status, page := requestPage(t, "POST", home+"/jobs", jobs.Encode()); status != 200 || !strings.Contains(page, "2 jobs were snoozed: without effect on 1, whose next check is already later.") {
+		t.Errorf("jobs: %d %s", status, page)
+	}
+}
+
 // TestAlertPage checks that the page of an alert has its job's story, the future steps, and the audited actions.
 func TestAlertPage(t *testing.T) {
 	t.Parallel()

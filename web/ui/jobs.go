@@ -139,10 +139,17 @@ func jobsDone(query url.Values) *bulkResult {
 	if d == nil || d.None { // handleJobAction reports an empty choice itself
 		return nil
 	}
-	if n, err := strconv.Atoi(query.Get("ended")); err == nil {
-		d.Ended = min(max(n, 0), d.Done)
-	}
+	d.Ended, d.Idle = partOf(query, "ended", d, "check"), partOf(query, "idle", d, "snooze")
 	return d
+}
+
+// partOf returns a number of jobs from a page's address, if the action of the result has such a number.
+func partOf(query url.Values, name string, d *bulkResult, action string) int {
+	n, err := strconv.Atoi(query.Get(name))
+	if err != nil || d.Verb != jobVerbs[action] {
+		return 0
+	}
+	return min(max(n, 0), d.Done)
 }
 
 // confirmView asks for confirmation before jobs are cancelled.
@@ -259,11 +266,7 @@ func (u jobPages) handleJobAction(w http.ResponseWriter, r *http.Request) {
 	}
 	c, d := client{u.api, r}, bulkResult{Noun: "job", Verb: jobVerbs[what], Back: back}
 	d.each(r, chosen, func(id string) error {
-		ended, err := c.applyToJob(what, id, r.PostForm)
-		if ended {
-			d.Ended++
-		}
-		return err
+		return c.applyToJob(what, id, r.PostForm, &d)
 	})
 	for _, l := range d.Left {
 		for i, id := range l.Names {
@@ -285,11 +288,12 @@ func returnPath(from string) *url.URL {
 // errEnded means that the job has ended. Its text is the same for every job, so that results group by it.
 var errEnded = errors.New("the job has ended; see the history")
 
-// applyToJob applies an action to one job. ended reports that a check ended it. An undetermined check is an error.
-func (c client) applyToJob(what, id string, form url.Values) (ended bool, err error) {
+// applyToJob applies an action to one job, and counts a job that ended and a snooze without effect. An undetermined
+// check is an error.
+func (c client) applyToJob(what, id string, form url.Values, d *bulkResult) error {
 	rule, key, err := jobNamed(id)
 	if err != nil {
-		return false, err
+		return err
 	}
 	path, query := "/jobs/"+url.PathEscape(rule), url.Values{"key": {key}}
 	switch what {
@@ -301,14 +305,20 @@ func (c client) applyToJob(what, id string, form url.Values) (ended bool, err er
 	case "check":
 		var saw web.CheckResult
 		if err = c.do(http.MethodPost, path+"/check", query, nil, &saw); err == nil && saw.Undetermined {
-			return false, errors.New(saw.Reason)
+			return errors.New(saw.Reason)
 		}
-		ended = saw.Ended
+		if saw.Ended {
+			d.Ended++
+		}
 	case "snooze":
-		err = c.do(http.MethodPost, path+"/snooze", query, web.SnoozeRequest{For: form.Get("for")}, nil)
+		var j web.Job
+		err = c.do(http.MethodPost, path+"/snooze", query, web.SnoozeRequest{For: form.Get("for")}, &j)
+		if j.SnoozeIneffective {
+			d.Idle++
+		}
 	}
 	if p := asProblem(err); p != nil && p.Status == http.StatusNotFound {
-		return false, errEnded
+		return errEnded
 	}
-	return ended, err
+	return err
 }

@@ -213,7 +213,7 @@ func TestPageActions(t *testing.T) {
 	b.visit("/jobs")
 	b.do(chromedp.Click(chromedp.CSS(`input[data-all]`)))
 	b.click(`button[value=snooze]`)
-	b.waitForText("2 jobs were snoozed.")
+	b.waitForText("2 jobs were snoozed: without effect, as the next check is already later.")
 	testCancelAll(t, b, home)
 
 	b.visit("/alerts?key=3")
