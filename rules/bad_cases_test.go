@@ -453,7 +453,7 @@ while: {{state.x}}`),
 	{
 		"always true",
 		withEdits("while: 1 < 2"),
-		[]string{"7:8 /while: the condition reads nothing, so it is always the same; compare a field, such as event.total > 0"},
+		[]string{"7:8 /while: the condition reads nothing, so it is always the same; compare a field, such as event.total > 0, or remove the condition"},
 	},
 	{
 		"text with number",

@@ -123,7 +123,7 @@ func (x *expression) checkResult(root ast.Node, g *astChecker) error {
 			return fmt.Errorf("a condition must be true or false, not %s", typeName(t))
 		}
 		if !reads {
-			return errors.New("the condition reads nothing, so it is always the same; compare a field, such as event.total > 0")
+			return errors.New("the condition reads nothing, so it is always the same; compare a field, such as event.total > 0, or remove the condition")
 		}
 		return checkConstant(root)
 	case instant, perhaps:

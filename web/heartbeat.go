@@ -48,7 +48,7 @@ type Heartbeat struct {
 type Uptime struct {
 	From         time.Time `json:"from" doc:"Start of the month."`
 	Share        *float64  `json:"share,omitempty" doc:"Part of the known time in which the key was not late, from 0 to 1. Absent if nothing is known."`
-	KnownSeconds float64   `json:"known_seconds" doc:"Time for which the state is known, in seconds: the key had a job, no monitoring gap was open, and the alerts of that time are still kept."`
+	KnownSeconds float64   `json:"known_seconds" doc:"Time for which the state is known, in seconds: the key had a job, it had reported or was late, no monitoring gap was open, and the alerts of that time are still kept."`
 	LateSeconds  float64   `json:"late_seconds" doc:"Part of the known time in which the key was late: from its first alert to the report that resolved it."`
 }
 

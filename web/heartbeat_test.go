@@ -62,7 +62,7 @@ func TestHeartbeats(t *testing.T) {
 	of := make(map[string]web.Heartbeat)
 	for _, h := range page.Items {
 		of[h.Key] = h
-		if h.Rule != "beat" || h.Entity != "host" || len(h.Months) != 2 || h.Months[0].Share == nil || h.Months[0].From.Day() != 1 || !h.Months[1].From.Before(h.Months[0].From) {
+		if h.Rule != "beat" || h.Entity != "host" || len(h.Months) != 2 || (h.Months[0].Share == nil) != (h.State == "never_reported") || h.Months[0].From.Day() != 1 || !h.Months[1].From.Before(h.Months[0].From) {
 			t.Errorf("%+v", h)
 		}
 	}

@@ -178,13 +178,21 @@ func (p *periodsOfKey) add(from, late, to time.Time) {
 	}
 }
 
-// addPending adds the pending job of a key. If its check failed or is overdue, the state is unknown since then.
+// addPending adds the pending job of a key. If its check failed or is overdue, the state is unknown since then. The state
+// of a key without a report is unknown until it is late.
 func (p *periodsOfKey) addPending(k futurejobs.HeartbeatKey, now time.Time) {
 	late := time.Time{}
 	if len(k.Alerts) > 0 {
 		late = alerts.TimeOf(k.Alerts[0])
 	}
-	p.add(k.CreatedAt, late, now)
+	from := k.CreatedAt
+	if k.Expected { // without a report, the key is not known to be up
+		from = now
+		if !late.IsZero() {
+			from = late
+		}
+	}
+	p.add(from, late, now)
 	if k.State == futurejobs.HeartbeatUnknown {
 		from := k.NextCheckAt
 		if k.UndeterminedChecks > 0 && k.Last.PickedAt.Before(from) {

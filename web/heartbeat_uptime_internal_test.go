@@ -52,6 +52,12 @@ func TestUptime(t *testing.T) {
 		k.CreatedAt, k.State, k.NextCheckAt = created, state, next
 		return k
 	}
+	expected := func(k futurejobs.HeartbeatKey, late time.Time) futurejobs.HeartbeatKey {
+		if k.Expected = true; !late.IsZero() {
+			k.Alerts = []alerts.ID{alerts.SystemAlert{Topic: "key", Since: late}.Alert(late).ID}
+		}
+		return k
+	}
 	for name, c := range map[string]struct {
 		pending     futurejobs.HeartbeatKey
 		streams     bool
@@ -64,6 +70,8 @@ func TestUptime(t *testing.T) {
 		"late over two months":   {key(on(11, 2, 0), futurejobs.HeartbeatUp, now), false, [][3]time.Time{{on(10, 1, 0), on(10, 31, 0), on(11, 2, 0)}}, [2]float64{237, 480}, [2]float64{24, 24}},
 		"late in a gap":          {key(on(11, 9, 6), futurejobs.HeartbeatUp, now), false, [][3]time.Time{{on(11, 1, 0), on(11, 8, 22), on(11, 9, 6)}}, [2]float64{237, 0}, [2]float64{5, 0}},
 		"not watched in between": {key(on(11, 10, 0), futurejobs.HeartbeatUp, now), false, [][3]time.Time{{on(11, 1, 0), {}, on(11, 2, 0)}}, [2]float64{48, 0}, [2]float64{}},
+		"never reported":         {expected(key(on(11, 10, 0), futurejobs.HeartbeatNeverReported, now.AddDate(0, 0, 1)), time.Time{}), false, nil, [2]float64{}, [2]float64{}},
+		"never reported, late":   {expected(key(on(11, 10, 0), futurejobs.HeartbeatLate, now), on(11, 10, 20)), false, nil, [2]float64{4, 0}, [2]float64{4, 0}},
 		"not checked since":      {key(on(11, 10, 0), futurejobs.HeartbeatUnknown, on(11, 10, 20)), false, nil, [2]float64{20, 0}, [2]float64{}},
 	} {
 		p := periodsOfKey{gaps: gaps.of(countedHeartbeat{streams: c.streams})}

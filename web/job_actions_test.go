@@ -183,7 +183,7 @@ func TestNextAlertOfJob(t *testing.T) {
 	if diff := cmp.Diff(&web.NextAlert{Status: "none", JobEnds: true}, last); diff != "" || last.Text() != "none; the job ends then" {
 		t.Errorf("%s (-want +got):\n%s", last.Text(), diff)
 	}
-	for path, part := range map[string]string{"/": ">the job ends<", "/jobs": ">the job ends<", "/entities/order?key=1": "no further alert; the job ends at the next check"} {
+	for path, part := range map[string]string{"/": ">the job ends<", "/jobs": ">the job ends<", "/entities/order?key=1": "the job ends <time "} {
 		if a := requestPath(t, s.Server, "GET", path, ""); !strings.Contains(a.body, part) {
 			t.Errorf("%s lacks %s: %s", path, part, a.body)
 		}

@@ -72,9 +72,9 @@ func heartbeatDue(io *cli, h web.Heartbeat) cell {
 	return cellOf(io.relative(h.DueAt))
 }
 
-// uptimeCell formats the uptime of a month, rounded down: only a whole is 100 %. Without a report it is unknown.
+// uptimeCell formats the uptime of a month, rounded down: only a whole is 100 %.
 func uptimeCell(h web.Heartbeat, month int) cell {
-	if month >= len(h.Months) || h.Months[month].Share == nil || h.ReportedAt.IsZero() {
+	if month >= len(h.Months) || h.Months[month].Share == nil {
 		return dimCell("unknown")
 	}
 	share := *h.Months[month].Share

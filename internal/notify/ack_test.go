@@ -123,6 +123,14 @@ func TestTextOfAcknowledgements(t *testing.T) {
 	if got := m.Title() + "\n" + m.Text(); got != many {
 		t.Error(got)
 	}
+	m.Acks.Counts[0].Count = 2
+	if want := "https://deadman.example.org/alerts?entity=order&rule=order-late&severity=critical"; m.Link() != want {
+		t.Errorf("the link of two acknowledged keys is %s", m.Link())
+	}
+	m.Acks.First[1].Alert.Severity = alerts.Warning
+	if want := "https://deadman.example.org/alerts?entity=order&rule=order-late"; m.Link() != want {
+		t.Errorf("the link of two severities is %s", m.Link())
+	}
 }
 
 // Messages have links for keys that are pending and not acknowledged, and one for all keys of one rule, unless the channel

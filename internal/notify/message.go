@@ -103,7 +103,10 @@ func (m Message) Link() string {
 		if len(m.Acks.First) == 1 {
 			return m.Acks.First[0].Alert.URL
 		}
-		return m.PublicURL + "/alerts"
+		if len(m.Acks.First) < m.acked() { // the values of some are not known
+			return m.PublicURL + "/alerts"
+		}
+		return m.PublicURL + "/alerts?" + ackedQuery(m.Acks.First).Encode()
 	}
 	if k, ok := m.only(); ok {
 		return k.URL
@@ -126,6 +129,19 @@ func (m Message) query() url.Values {
 	}
 	for _, name := range []string{"rule", "entity", "key", "severity", "status"} {
 		if value := m.common(name); value != "" && len(value) <= linkedValue {
+			q.Set(name, value)
+		}
+	}
+	return q
+}
+
+// ackedQuery returns the query that narrows the list of open alerts by the common values of acknowledged ones.
+func ackedQuery(acks []alerts.ShownAck) url.Values {
+	q := url.Values{}
+	for _, name := range []string{"rule", "entity", "key", "severity"} {
+		value := acks[0].Alert.Field(name)
+		differs := func(a alerts.ShownAck) bool { return a.Alert.Field(name) != value }
+		if value != "" && len(value) <= linkedValue && !slices.ContainsFunc(acks, differs) {
 			q.Set(name, value)
 		}
 	}

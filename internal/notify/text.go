@@ -223,11 +223,13 @@ func (m Message) groupText(limit int) string {
 	if rest := without(counts, keys); len(keys) > 0 && len(rest) > 0 {
 		b.WriteString(moreText(rest) + "\n")
 	}
+	if limit > 0 {
+		b.WriteString(ruleInstructions(m.keys(), several))
+	}
 	writeLine(&b, "Next: ", m.nextText(next, true))
 	writeLine(&b, "Acknowledge all: ", m.AckURL)
 	if limit > 0 {
 		b.WriteString(m.ackLines(0))
-		b.WriteString(ruleInstructions(m.keys(), several))
 		if several && m.PublicURL != "" {
 			b.WriteString(inboxLinks(m.keys(), m.PublicURL))
 		}

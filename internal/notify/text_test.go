@@ -117,8 +117,8 @@ func TestTextOfSeveralAlerts(t *testing.T) {
 	const want = `CRITICAL  order 1 waits
 CRITICAL  order 2 waits
 CRITICAL  order 3 waits · acknowledged by ada until 14:00 UTC
-Next: lead (critical) at 14:00 UTC
 Call the carrier.
+Next: lead (critical) at 14:00 UTC
 `
 	text := func() string {
 		text, _, _ := strings.Cut(m.Text(), "https://")

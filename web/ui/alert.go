@@ -26,6 +26,7 @@ type alertView struct {
 	Story        []alertEntry
 	Ahead        []stepView // steps that are still due
 	NextAt       time.Time  // the job's next check; zero: none
+	Ends         bool       // the next check ends the job
 	Pending      bool       // the job is still pending
 	MuteAt       string     // address that mutes alerts of the rule
 	description  string     // of the rule; empty: none, or the job has ended
@@ -168,6 +169,7 @@ func (v *alertView) goesOn(c client) error {
 	for _, j := range jobs.Items {
 		if slices.Contains(j.Alerts, v.ID) {
 			v.Pending, v.NextAt = true, j.NextCheckAt
+			v.Ends = j.NextAlert.Status == "none" && j.NextAlert.JobEnds
 			return v.ahead(c, j)
 		}
 	}

@@ -62,5 +62,5 @@ func (u *UI) alertLog(c client, r *http.Request) (view, error) {
 	}
 	v.Alerts = page.Items
 	v.goesOn(page.Next)
-	return view{Title: "All alerts", Body: v}, nil
+	return view{Title: "All alerts", Body: v}, v.findRule(c, len(page.Items))
 }

@@ -91,7 +91,7 @@ func (u alertPages) inbox(c client, r *http.Request) (view, error) {
 	if err := v.load(alertClient{c}); err != nil {
 		return view{}, err
 	}
-	return view{Title: "Alerts", Body: v}, nil
+	return view{Title: "Alerts", Body: v}, v.findRule(c, int(v.Total.Unacknowledged+v.Total.Acknowledged))
 }
 
 // load reads the counts, then the alerts to show.

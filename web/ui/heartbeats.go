@@ -85,9 +85,9 @@ func (v heartbeatsView) Unwatched() []string {
 	return v.NeverReported
 }
 
-// Uptime formats the uptime of a key in a month: 0 is this one, 1 the last. The uptime of a key without a report is unknown.
+// Uptime formats the uptime of a key in a month: 0 is this one, 1 the last.
 func (v heartbeatsView) Uptime(h web.Heartbeat, month int) uptimeText {
-	if month >= len(h.Months) || h.Months[month].Share == nil || h.ReportedAt.IsZero() {
+	if month >= len(h.Months) || h.Months[month].Share == nil {
 		return uptimeText{}
 	}
 	return newUptimeText(h.Months[month], v.now)

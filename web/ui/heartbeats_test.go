@@ -1,9 +1,13 @@
 package ui_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
 
 	"deadman/web"
 )
@@ -52,6 +56,7 @@ func TestHeartbeatPage(t *testing.T) {
 	b.visit("/heartbeats?key=sh*")
 	b.waitForText("host shop")
 
+	checkPingBodies(t, b, home)
 	b.visit("/rules/backup")
 	b.click(`button[value="badge"]`)
 	b.waitForText("whole rule", "/badge/", "![heartbeat](http://")
@@ -64,4 +69,45 @@ func TestHeartbeatPage(t *testing.T) {
 	b.waitForText("Revoke all badges of rule backup?")
 	b.click(`button.grave`)
 	b.waitForText("All badges of the rule are revoked.")
+}
+
+// checkPingBodies checks that the rule's page shows the last line of the body of a failed ping, and the whole body on
+// request.
+func checkPingBodies(t *testing.T, b *tab, home string) {
+	t.Helper()
+	var address web.PingAddress
+	callAPI(t, home, "POST", "/rules/backup/pings", "application/json", `{"key": "crm"}`, &address)
+	for _, send := range [][2]string{{"/3", "dumping <b>crm</b>\npg_dump: connection refused\n"}, {"/log", strings.Repeat("x", 12_000)}, {"", "done"}} {
+		reply, err := http.Post(home+strings.TrimPrefix(address.URL, home)+send[0], "text/plain", strings.NewReader(send[1]))
+		if err != nil || reply.Body.Close() != nil || reply.StatusCode != 200 {
+			t.Fatalf("ping: %v %v", reply, err)
+		}
+	}
+	for deadline := time.Now().Add(within); ; pausePoll(t.Context()) { // the log is written in batches
+		var log web.Page[web.PingEntry]
+		callAPI(t, home, "GET", "/rules/backup/pings/log?key=crm", "", "", &log)
+		if len(log.Items) == 4 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the log has %d pings, want 4", len(log.Items))
+		}
+	}
+	b.visit("/rules/backup")
+	b.waitForText("fail exit 3", "pg_dump: connection refused", "done")
+	if strings.Contains(b.text(), "dumping") {
+		t.Error("the whole body is open")
+	}
+	evaluate[any](b, `document.querySelectorAll("td details summary").forEach((e) => e.click())`)
+	b.waitForText("dumping <b>crm</b>", "2,000 more bytes were not stored.")
+	for _, width := range []int64{1440, 400} {
+		b.resize(width, 900)
+		b.checkAccessibility("the log of pings")
+		if over := evaluate[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("at %d px the page is %d px too wide", width, over)
+		}
+		b.do(chromedp.ScrollIntoView(chromedp.CSS("td details")))
+		b.screenshot(fmt.Sprintf("pings-log-%d", width))
+	}
+	b.resize(1440, 900)
 }

@@ -61,7 +61,10 @@ func (u *UI) history(c client, r *http.Request) (view, error) {
 	}
 	v.Ended = page.Items
 	v.goesOn(page.Next)
-	var err error
+	err := v.findRule(c, len(page.Items))
+	if err != nil {
+		return view{}, err
+	}
 	if v.InTime, err = c.statisticsOf(v.listing, v.Filter["window"]); err != nil {
 		return view{}, err
 	}

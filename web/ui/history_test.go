@@ -53,7 +53,7 @@ func TestHistory(t *testing.T) {
 	waitForEnded(t, home, 3)
 	b := open(t, home, 1400, 900)
 	b.visit("/history")
-	b.waitForText("3 jobs ended in the last 24 hours", "resolved 1", "cancelled 1", "unresolved 1", "Slowest checks", "resolved", "⟨U+202E⟩")
+	b.waitForText("3 jobs ended in the last 24 hours", "resolved 1", "cancelled 1", "exhausted 1", "Slowest checks", "resolved", "⟨U+202E⟩")
 	b.checkAccessibility("history")
 	b.screenshot("history")
 	if offered := evaluate[[]checks.Outcome](b, `[...document.querySelectorAll("#outcomes option")].map(o => o.value)`); !slices.Equal(offered, checks.Outcomes()) {

@@ -127,7 +127,8 @@ func (u jobPages) jobs(c client, r *http.Request) (view, error) {
 	}
 	v.Jobs = jobsOf(page.Items)
 	v.goesOn(page.Next)
-	return view{Title: "Pending checks", Body: v, Still: v.Filter["where"] != ""}, nil // a search runs once
+	err = v.findRule(c, len(page.Items))
+	return view{Title: "Pending checks", Body: v, Still: v.Filter["where"] != ""}, err // a search runs once
 }
 
 // jobVerbs maps actions on jobs to their past participles.

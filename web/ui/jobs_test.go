@@ -79,6 +79,14 @@ func TestFailedJobActions(t *testing.T) {
 	if status, content := requestPage(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was checked: still pending; next check <time") {
 		t.Errorf("a check of an entity: %d %s", status, content)
 	}
+	for path, known := range map[string]bool{
+		"/jobs?rule=nope": false, "/history?rule=nope": false, "/alerts?rule=nope": false, "/alerts/all?rule=nope": false,
+		"/jobs?rule=order-unshipped&key=none": true, "/alerts/all?rule=order-unshipped&key=none": true,
+	} {
+		if status, content := requestPage(t, "GET", home+path, ""); status != 200 || strings.Contains(content, "No rule is named <b><bdi>nope</bdi></b>.") == known {
+			t.Errorf("%s: %d, the page does not fit a rule that exists: %t", path, status, known)
+		}
+	}
 	// A complete action redirects back with a message.
 	if status, content := requestPage(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was snoozed: without effect, as the next check is already later; next check <time ") {
 		t.Errorf("done: %d %s", status, content)

@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"deadman/alerts"
+	"deadman/web"
 )
 
 // listing is a list of the API on a page, with its filters and pagination.
@@ -13,6 +16,7 @@ type listing struct {
 	Here   string            // address of this page of the list
 	First  string            // address of the first page; empty: this one
 	Next   string            // address of the next page; empty: this is the last
+	NoRule bool              // the list is empty, and the rule of its filter does not exist
 	cursor string
 }
 
@@ -34,6 +38,17 @@ func listingOf(r *http.Request, parameters ...string) listing {
 		l.First = l.page("")
 	}
 	return l
+}
+
+// findRule records that the rule of the filter does not exist, if the list is empty.
+func (l *listing) findRule(c client, items int) error {
+	rule := l.Filter["rule"]
+	if rule == "" || items > 0 || rule == alerts.SystemRule {
+		return nil
+	}
+	is, err := exists(c.get(rulePath(rule), nil, new(web.Rule)))
+	l.NoRule = err == nil && !is
+	return err
 }
 
 // query returns the query for the API.

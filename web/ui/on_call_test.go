@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,12 +130,7 @@ func TestLostDataStaysOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForOpenAlerts(t, home, 1)
-	if err := js.DeleteStream("ORDERS"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.AddStream(&nats.StreamConfig{Name: "ORDERS", Subjects: []string{"shop.>"}}); err != nil {
-		t.Fatal(err)
-	}
+	recreateStream(t, nc, nats.StreamConfig{Name: "ORDERS", Subjects: []string{"shop.>"}})
 	all := waitForOpenAlerts(t, home, 2)
 	loss := all[0]
 	if loss.Rule != alerts.SystemRule {
@@ -163,5 +159,31 @@ func TestLostDataStaysOpen(t *testing.T) {
 	callAPI(t, home, "GET", "/audit?action=alert.close", "", "", &audit)
 	if len(audit.Items) != 1 || audit.Items[0].Detail != "orders were checked by hand" || audit.Items[0].Object != "alert/"+loss.ID.String() {
 		t.Errorf("the audit log: %+v", audit.Items)
+	}
+}
+
+// recreateStream deletes a stream and creates it again. It sends both requests at once, so that deadman does not capture
+// the subjects in between.
+func recreateStream(t *testing.T, nc *nats.Conn, c nats.StreamConfig) {
+	t.Helper()
+	config, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replies, err := nc.SubscribeSync(nats.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range []*nats.Msg{{Subject: "$JS.API.STREAM.DELETE." + c.Name}, {Subject: "$JS.API.STREAM.CREATE." + c.Name, Data: config}} {
+		request.Reply = replies.Subject
+		if err := nc.PublishMsg(request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		reply, err := replies.NextMsg(within)
+		if err != nil || strings.Contains(string(reply.Data), `"error"`) {
+			t.Fatalf("%v %s", err, reply.Data)
+		}
 	}
 }

@@ -19,7 +19,7 @@ type outcomeChart struct {
 
 // kindsOfEnds returns the kinds in the order of a bar, from the bottom.
 func kindsOfEnds() []kindOfEnd {
-	return []kindOfEnd{{Kind: "good", Name: "resolved"}, {Kind: "neutral", Name: "cancelled"}, {Kind: "unheard", Name: "unresolved"}, {Kind: "bad", Name: "gave up"}}
+	return []kindOfEnd{{Kind: "good", Name: "resolved"}, {Kind: "neutral", Name: "cancelled"}, {Kind: "unheard", Name: "exhausted"}, {Kind: "bad", Name: "gave up"}}
 }
 
 // kindOf returns the index of an outcome's kind.

@@ -26,6 +26,12 @@ type pendingView struct {
 	Changed int32      // newest version of the rule, if it differs
 }
 
+// EndsNext reports whether the next check ends the job at a known time.
+func (w pendingView) EndsNext() bool {
+	known := w.Status != "due" && !w.NextCheckAt.IsZero() && w.Silent.IsZero()
+	return known && !w.Suppressed() && w.NextAlert.Status == "none" && w.NextAlert.JobEnds
+}
+
 // Suppressed reports whether further steps are suppressed until the job is resolved.
 func (w pendingView) Suppressed() bool {
 	return w.Acknowledged != nil && w.Acknowledged.Until.IsZero()

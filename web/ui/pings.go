@@ -18,7 +18,7 @@ type pingsView struct {
 	Next      string // address of the next page; empty: this is the last
 	Of        string // key of the filter; empty: none
 	Refused   string // why the URLs are hidden; empty: they are shown
-	Last      []web.PingEntry
+	Last      []receivedPing
 	Did       string // result of the last action; empty: none
 }
 
@@ -114,6 +114,28 @@ func (c pingClient) pings(rule string, keys []string, r *http.Request) (*pingsVi
 	if err := c.get(rulePath(rule)+"/pings/log", map[string][]string{"limit": {"10"}}, &last); err != nil && problem.Status != http.StatusNotFound {
 		return nil, err
 	}
-	v.Last = last.Items
+	for _, p := range last.Items {
+		v.Last = append(v.Last, receivedPing{p})
+	}
 	return v, nil
 }
+
+// receivedPing is an entry of the ping log for display.
+type receivedPing struct{ web.PingEntry }
+
+// lastLineShown limits the shown last line of a body, in characters.
+const lastLineShown = 160
+
+// LastLine returns the last line of the body that has text, because a failed run ends with its error.
+func (p receivedPing) LastLine() string {
+	body := strings.TrimSpace(p.Body)
+	return clipped(strings.TrimSpace(body[strings.LastIndexByte(body, '\n')+1:]), lastLineShown)
+}
+
+// IsWhole reports whether the last line is the whole body.
+func (p receivedPing) IsWhole() bool {
+	return p.Body != "" && p.Omitted() == 0 && p.LastLine() == strings.TrimSpace(p.Body)
+}
+
+// Omitted returns the number of bytes of the body that are not stored.
+func (p receivedPing) Omitted() int { return max(0, p.BodySize-len(p.Body)) }
