@@ -200,7 +200,7 @@ func (d *Decision) resolveAlerts(rule *Rule, draft alerts.Draft, at, now time.Ti
 	if d.Job.Origin != 0 {
 		planned = at
 	}
-	raised := jobAlerts{rule, &d.Job}.of(0, now, planned, afterCheck(d.Job.Last, now), []alerts.Draft{draft})
+	raised := jobAlerts{rule, &d.Job}.of(0, planned, planned, afterCheck(d.Job.Last, now), []alerts.Draft{draft})
 	if len(raised) == 0 {
 		return // the job has the alert already
 	}

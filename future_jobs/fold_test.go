@@ -77,6 +77,16 @@ func TestFoldClosesOpenAlerts(t *testing.T) {
 	if closing.ID.String() <= alertID.String() {
 		t.Errorf("the closing alert sorts before what it closes")
 	}
+	// The nominal time of an alert that an event resolves is that of the event, so that a replay has the same.
+	job := pending[Ref{RuleID: 1, Key: "1"}]
+	job.Origin = alerts.OriginOf(noon, 1)
+	pending[job.Ref] = job
+	late := end(rule, "1")
+	late.Event = &Event{Seq: 9, At: noon.Add(5 * time.Minute)}
+	closing = foldEffects([]Effect{late}, pending, noon.Add(time.Hour)).End[0].Alerts[0]
+	if !closing.Slot.Equal(late.Event.At) || !closing.DecidedAt.Equal(noon.Add(time.Hour)) {
+		t.Errorf("nominal time %s, decided at %s", closing.Slot, closing.DecidedAt)
+	}
 
 	pending[Ref{RuleID: 1, Key: "1"}] = Job{ID: 7, Ref: Ref{RuleID: 1, Key: "1"}}
 	if quiet := foldEffects([]Effect{end(rule, "1")}, pending, noon); len(quiet.End[0].Alerts) != 0 {

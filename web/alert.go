@@ -38,7 +38,7 @@ var alertFieldDocs = map[string]string{
 	"key":               "Key of the entity.",
 	"decided_at":        "Time at which the alert was raised.",
 	"since":             "Start of the job.",
-	"slot":              "Slot of the check that raised the alert.",
+	"slot":              "Slot of the check that raised the alert. Of an alert that an event resolved: the time at which the stream stored the event.",
 	"check_count":       "Number of completed checks of the job.",
 	"status":            "firing, resolved, undetermined (a check cannot get an answer), gave_up (a guard ended the job) or expired (the job was overdue for too long).",
 	"severity":          "info, warning, error or critical.",
