@@ -13,6 +13,7 @@ const exitCodesText = `Exit codes of all commands:
        event send                   a rule refuses the event; the event is published
        rule lint, rule apply        a rule has errors
        rule preview                 an event would become a dead letter
+       replay                       events are refused
        rule test                    a test fails, a file has errors, or the
                                     coverage is less than --min-coverage
        channel, source and          the test failed

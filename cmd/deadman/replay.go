@@ -92,6 +92,8 @@ type replayRun struct {
 	summary        bool
 
 	from, to time.Time // of since and until; zero: open
+	skipped  int       // events before from
+	later    bool      // an event is after to
 	wanted   []replay.Wanted
 	replay   *replay.Replay
 	before   *replay.Replay  // of the rules to compare with; nil: none
@@ -126,6 +128,11 @@ func (v *replayRun) run(ctx context.Context) (err error) {
 	if !v.to.IsZero() && v.to.Before(v.from) {
 		return usage("--until %s is before --since %s", v.io.exact(v.to), v.io.exact(v.from))
 	}
+	report, err := v.createReport()
+	if err != nil {
+		return err
+	}
+	defer report.discard()
 	events, done, err := v.open(ctx)
 	if err != nil {
 		return err
@@ -143,22 +150,10 @@ func (v *replayRun) run(ctx context.Context) (err error) {
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	if err := v.writeReport(s); err != nil {
+	if err := report.write(s); err != nil {
 		return err
 	}
 	return printRefusals(v.io, s, v.past)
-}
-
-// writeReport writes the report, if one is requested.
-func (v *replayRun) writeReport(s *replay.Summary) error {
-	if v.report == "" {
-		return nil
-	}
-	file, err := os.Create(v.report)
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.WriteReport(file), file.Close())
 }
 
 // open opens the events. The caller calls done.
@@ -289,8 +284,10 @@ func (v *replayRun) play(ctx context.Context, events replay.Reader) (*replay.Sum
 		case err != nil:
 			return nil, err
 		case e.Time.Before(v.from):
+			v.skipped++
 			continue
 		case !v.to.IsZero() && e.Time.After(v.to):
+			v.later = true
 			return v.finish(ctx, last)
 		}
 		if v.replay == nil {
@@ -317,12 +314,7 @@ func (v *replayRun) finish(ctx context.Context, last time.Time) (*replay.Summary
 		if v.stream.name != "" {
 			return nil, v.stream.noneWithin(v.io, v.from, v.to)
 		}
-		if last.IsZero() {
-			return nil, usage("%s has no events", v.events)
-		}
-		if err := v.begin(ctx, last); err != nil {
-			return nil, err
-		}
+		return nil, v.noEvents()
 	}
 	if !v.to.IsZero() {
 		last = v.to
@@ -342,6 +334,23 @@ func (v *replayRun) finish(ctx context.Context, last time.Time) (*replay.Summary
 	}
 	s.Against = v.compared.Result(v.names)
 	return s, nil
+}
+
+// noEvents returns the error of a range without events.
+func (v *replayRun) noEvents() error {
+	name := v.events
+	if name == standardInput {
+		name = "standard input"
+	}
+	switch {
+	case v.skipped > 0 && v.later:
+		return usage("%s has no events from --since %s to --until %s", name, v.io.exact(v.from), v.io.exact(v.to))
+	case v.skipped > 0:
+		return usage("all events of %s are before --since %s", name, v.io.exact(v.from))
+	case v.later:
+		return usage("all events of %s are after --until %s", name, v.io.exact(v.to))
+	}
+	return usage("%s has no events", name)
 }
 
 // replays returns the replays of the events.

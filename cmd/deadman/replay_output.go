@@ -35,7 +35,7 @@ func newReplayOutput(io *cli, out io.Writer, v *replayRun) replayOutput {
 	case io.output == asCSV:
 		return &replayCSV{out: csv.NewWriter(out), summary: v.summary}
 	}
-	return &replayText{io: io, out: out, summary: v.summary, withoutAlerts: v.summary || isCompared || isSuggested}
+	return &replayText{io: io, out: out, byStatus: make(map[alerts.Status]int64), summary: v.summary, withoutAlerts: v.summary || isCompared || isSuggested}
 }
 
 // replayedAlert is an alert of a replay in JSON and CSV.
@@ -63,10 +63,12 @@ type replayText struct {
 	summary bool
 	alerts  int
 
+	byStatus      map[alerts.Status]int64
 	withoutAlerts bool
 }
 
 func (t *replayText) alert(a alerts.Alert) error {
+	t.byStatus[a.Status]++
 	if t.alerts++; t.withoutAlerts {
 		return nil
 	}
@@ -85,7 +87,7 @@ func (t *replayText) end(s *replay.Summary) error {
 	if t.alerts > 0 && !t.withoutAlerts {
 		fmt.Fprintln(t.out)
 	}
-	fmt.Fprintf(t.out, "%s events from %s to %s, %s alerts\n\n", humanize.Comma(s.Events), t.io.exact(s.From), t.io.exact(s.Until), humanize.Comma(int64(t.alerts)))
+	fmt.Fprintf(t.out, "%s from %s to %s, %s\n\n", counted(s.Events, "event"), t.io.exact(s.From), t.io.exact(s.Until), t.alertCounts())
 	w := newTable(t.out, t.io.palette, "rule", "jobs", "in time", "late", "never", "pending", "p50", "p95", "p99", "guards", "alerts by step")
 	for _, r := range s.Rules {
 		w.row(cellOf(r.Name), numberCell(r.Started), numberCell(r.InTime), numberCell(r.Late), numberCell(r.Never), numberCell(r.Pending),
@@ -99,6 +101,25 @@ func (t *replayText) end(s *replay.Summary) error {
 		return err
 	}
 	return t.difference(s.Against)
+}
+
+// alertCounts returns the number of firing alerts, and that of each other status.
+func (t *replayText) alertCounts() string {
+	parts := []string{counted(t.byStatus[alerts.Firing], "alert")}
+	for _, status := range []alerts.Status{alerts.Resolved, alerts.Undetermined, alerts.GaveUp, alerts.Expired} {
+		if n := t.byStatus[status]; n > 0 {
+			parts = append(parts, humanize.Comma(n)+" "+strings.ReplaceAll(string(status), "_", " "))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// counted returns a number with separators and its noun.
+func counted(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return humanize.Comma(n) + " " + noun
 }
 
 // quantileCell returns a number of seconds as a duration; nil: unknown.
@@ -129,6 +150,9 @@ func stepCounts(r *replay.RuleResult) string {
 // printRefusals prints the events that a node would store as dead letters, and returns the error of exit code 3 if there are
 // any. past is the summary of the rules to compare with; nil: none.
 func printRefusals(io *cli, s, past *replay.Summary) error {
+	if u := s.Unread; u != nil {
+		fmt.Fprintln(io.err, plainLines(fmt.Sprintf("%s on subjects that no rule reads, such as %s", counted(u.Events, "event"), strings.Join(u.Subjects, ", "))))
+	}
 	var lines []string
 	add := func(rule string, refusals []replay.Refusal) {
 		for _, f := range refusals {

@@ -47,7 +47,7 @@ func TestReplayPrints(t *testing.T) {
 2026-03-02 13:01:00 UTC  warning   order-unshipped  order 2  late  order 2 is late
 2026-03-02 17:00:00 UTC  resolved  order-unshipped  order 1  late  order 1: resolved after 7h
 
-3 events from 2026-03-02 10:00:00 UTC to 2026-03-02 17:00:00 UTC, 3 alerts
+3 events from 2026-03-02 10:00:00 UTC to 2026-03-02 17:00:00 UTC, 2 alerts, 1 resolved
 
 RULE             JOBS  IN TIME  LATE  NEVER  PENDING  P50  P95  P99  GUARDS  ALERTS BY STEP
 order-unshipped  2     0        1     0      1        7h   7h   7h   -       late 2
@@ -93,7 +93,6 @@ func TestReplayRange(t *testing.T) {
 		{[]string{"--until", "2026-03-02T12:59:59Z"}, "order-unshipped  2     0        0     0      2        -    -    -    -       "},
 		{[]string{"--until", "2026-03-03T10:00:00Z"}, "order-unshipped  2     0        1     0      1        7h   7h   7h   -       late 2"},
 		{[]string{"--since", "2026-03-02T10:00:15Z"}, "order-unshipped  1     0        0     0      1        -    -    -    -       late 1"},
-		{[]string{"--since", "2026-04-01T00:00:00Z"}, "order-unshipped  0     0        0     0      0        -    -    -    -       "},
 	} {
 		code, text, errors := replayCLI(t, replayedOrders, append([]string{"-f", rule, "--events", "-", "--summary"}, c.args...)...)
 		if code != 0 || !strings.Contains(text, c.want+"\n") {
@@ -129,7 +128,10 @@ func TestReplayInput(t *testing.T) {
 		{[]string{"-f", rule, "--events", table}, "", 2, "map its columns with times to subjects"},
 		{[]string{"-f", rule, "--events", table, "--column", "created_at"}, "", 2, "is not SUBJECT=COLUMN"},
 		{[]string{"-f", rule, "--events", table, "--column", "orders.created=placed"}, "", 1, `no column "placed", only id, created_at, shipped_at`},
-		{[]string{"-f", rule, "--events", "-"}, "", 2, "- has no events"},
+		{[]string{"-f", rule, "--events", "-"}, "", 2, "standard input has no events"},
+		{[]string{"-f", rule, "--events", "-", "--since", "2026-03-03"}, replayedOrders, 2, "all events of standard input are before --since 2026-03-03"},
+		{[]string{"-f", rule, "--events", "-", "--until", "2026-03-01"}, replayedOrders, 2, "all events of standard input are after --until 2026-03-01"},
+		{[]string{"-f", rule, "--events", "-"}, strings.ReplaceAll(replayedOrders, "orders.created", "orders.creatd"), 0, "2 events on subjects that no rule reads, such as orders.creatd"},
 		{[]string{"-f", rule, "--events", "-"}, "{}", 1, "line 1: the event has no subject"},
 		{[]string{"-f", rule, "--events", "-", "--max-disorder", "10s"}, replayedOrders + replayedOrders[:90], 1, "line 4: the events are not in order of time"},
 		{[]string{"-f", rule, "--events", "-", "--since", "2026-03-03", "--until", "2026-03-02"}, "", 2, "is before --since"},
@@ -179,8 +181,21 @@ func TestReplayReport(t *testing.T) {
 	if code != 0 || err != nil || !bytes.Contains(page, []byte("<h1>2 alerts of 3 events</h1>")) {
 		t.Errorf("exit code %d, %s, %v\n%s", code, errors, err, page)
 	}
-	if code, _, errors := replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "--report", filepath.Join(dir, "none", "report.html")); code != 1 || !strings.Contains(errors, "no such file") {
+	if code, _, errors := replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "--report", filepath.Join(dir, "none", "report.html")); code != 2 || !strings.Contains(errors, "no such file") {
 		t.Errorf("exit code %d, %s", code, errors)
+	}
+	// A replay that fails keeps the older report, and no input is overwritten.
+	if code, _, errors := replayCLI(t, "{}", "-f", rule, "--events", "-", "--report", report); code != 1 {
+		t.Errorf("exit code %d, %s", code, errors)
+	}
+	if now, err := os.ReadFile(report); err != nil || !bytes.Equal(now, page) {
+		t.Errorf("the older report is gone: %v", err)
+	}
+	if code, _, errors := replayCLI(t, replayedOrders, "-f", rule, "--events", "-", "--report", rule); code != 2 || !strings.Contains(errors, "is an input of the replay") {
+		t.Errorf("exit code %d, %s", code, errors)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
+		t.Errorf("files are left: %v, %v", files, err)
 	}
 }
 

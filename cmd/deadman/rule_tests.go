@@ -282,7 +282,11 @@ func (v *testRun) print() error {
 	if v.isBelow() {
 		below = p.paint(red, fmt.Sprintf(", less than --min-coverage %g", v.least))
 	}
-	_, err := fmt.Fprintf(v.io.out, "%s in %s; coverage %s%s\n", verdict, took(v.report.Seconds), percent(v.report.Coverage.Percent), below)
+	covered := "no rule is covered"
+	if len(v.report.Coverage.Rules) > 0 {
+		covered = "coverage " + percent(v.report.Coverage.Percent)
+	}
+	_, err := fmt.Fprintf(v.io.out, "%s in %s; %s%s\n", verdict, took(v.report.Seconds), covered, below)
 	return err
 }
 

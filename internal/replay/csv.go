@@ -40,8 +40,9 @@ type csvRow struct {
 
 // NewCSV reads a table. zone is that of times without an offset.
 func NewCSV(from io.Reader, columns []TimeColumn, zone *time.Location) (*CSV, error) {
-	bounded := &boundedReader{from: from, of: "the header", most: maxHeader}
+	bounded := &boundedReader{from: withoutBOM(from), of: "the header", most: maxHeader}
 	rows := csv.NewReader(bounded)
+	rows.FieldsPerRecord = -1 // checked with a better error
 	header, err := rows.Read()
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the table is empty; its first line has the names of the columns")
@@ -54,9 +55,9 @@ func NewCSV(from io.Reader, columns []TimeColumn, zone *time.Location) (*CSV, er
 		return nil, err
 	}
 	all := &CSV{table: t}
-	bounded.of, bounded.most = "a row", maxRow
-	for {
-		bounded.read = 0
+	bounded.most = maxRow
+	for line := 1; ; {
+		bounded.read, bounded.of = 0, fmt.Sprintf("the row after line %d", line)
 		row, err := rows.Read()
 		if errors.Is(err, io.EOF) {
 			break
@@ -64,7 +65,10 @@ func NewCSV(from io.Reader, columns []TimeColumn, zone *time.Location) (*CSV, er
 		if err != nil {
 			return nil, err
 		}
-		line, _ := rows.FieldPos(0)
+		line, _ = rows.FieldPos(0)
+		if len(row) != len(header) {
+			return nil, fmt.Errorf("line %d has %d columns, and the header has %d; quote values that contain commas", line, len(row), len(header))
+		}
 		found, err := t.events(line, row)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", line, err)
@@ -85,9 +89,9 @@ const (
 // boundedReader bounds the bytes that are read for the header or a row. A quote that is not closed would be a row of all that follows.
 type boundedReader struct {
 	from io.Reader
-	of   string
-	most int // in bytes
-	read int // since the row before
+	of   string // what is read
+	most int    // in bytes
+	read int    // since the row before
 }
 
 func (b *boundedReader) Read(p []byte) (int, error) {
@@ -136,11 +140,23 @@ func newTable(header []string, columns []TimeColumn, zone *time.Location) (table
 	for _, c := range columns {
 		at, ok := first[c.Column]
 		if !ok {
-			return table{}, fmt.Errorf("the table has no column %q, only %s", c.Column, strings.Join(header[:min(len(header), 30)], ", "))
+			return table{}, fmt.Errorf("the table has no column %q, only %s%s", c.Column, strings.Join(header[:min(len(header), 30)], ", "), separatorHint(header))
 		}
 		t.times = append(t.times, timeColumn{c.Subject, at})
 	}
 	return t, nil
+}
+
+// separatorHint returns a hint if a header of one column has other separators than commas.
+func separatorHint(header []string) string {
+	switch {
+	case len(header) > 1:
+	case strings.HasPrefix(header[0], gzipStart):
+		return "; the table is compressed: use zcat FILE | deadman replay --events -"
+	case strings.ContainsAny(header[0], ";\t|"):
+		return "; write the table with commas between the columns"
+	}
+	return ""
 }
 
 // events returns the events of a row.

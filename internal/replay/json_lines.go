@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"deadman/internal/events"
 )
@@ -23,7 +26,7 @@ const maxLine = events.MaxBody + 64<<10
 
 // NewJSONLines returns a reader of JSON lines.
 func NewJSONLines(from io.Reader) *JSONLines {
-	lines := bufio.NewScanner(from)
+	lines := bufio.NewScanner(withoutBOM(from))
 	lines.Buffer(make([]byte, 64<<10), maxLine)
 	return &JSONLines{lines: lines}
 }
@@ -43,11 +46,27 @@ func (l *JSONLines) Next() (Event, string, error) {
 		}
 		return e, place, nil
 	}
-	if err := l.lines.Err(); err != nil {
-		return Event{}, "", fmt.Errorf("line %d: %w; a line has at most %d bytes", l.line+1, err, maxLine)
+	switch err := l.lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return Event{}, "", fmt.Errorf("line %d has more than %s bytes; write each event on a line of its own", l.line+1, humanize.Comma(maxLine))
+	case err != nil:
+		return Event{}, "", err
 	}
 	return Event{}, "", io.EOF
 }
+
+// withoutBOM returns a reader without the byte order mark that some programs write at the start of a file.
+func withoutBOM(from io.Reader) io.Reader {
+	const mark = "\ufeff"
+	buffered := bufio.NewReader(from)
+	if start, err := buffered.Peek(len(mark)); err == nil && string(start) == mark {
+		_, _ = buffered.Discard(len(mark)) // it is buffered
+	}
+	return buffered
+}
+
+// gzipStart are the first bytes of a file of gzip.
+const gzipStart = "\x1f\x8b"
 
 // parseLine parses an event or a CloudEvent.
 func parseLine(text []byte) (Event, error) {
@@ -55,13 +74,23 @@ func parseLine(text []byte) (Event, error) {
 		Event
 		SpecVersion string `json:"specversion"`
 		Type        string `json:"type"`
+		DataBase64  []byte `json:"data_base64"`
 	}
-	if err := json.Unmarshal(text, &read); err != nil {
+	var notTime *time.ParseError
+	switch err := json.Unmarshal(text, &read); {
+	case errors.As(err, &notTime):
+		return Event{}, fmt.Errorf("%s is not a time with the offset of its zone", notTime.Value)
+	case err != nil && bytes.HasPrefix(text, []byte(gzipStart)):
+		return Event{}, errors.New("the input is compressed; use zcat FILE | deadman replay --events -")
+	case err != nil:
 		return Event{}, err
 	}
 	e := read.Event
 	if read.SpecVersion != "" {
 		e.Subject = read.Type
+		if e.Data == nil {
+			e.Data = read.DataBase64
+		}
 	}
 	switch {
 	case e.Subject == "" && read.SpecVersion != "":

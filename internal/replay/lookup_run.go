@@ -71,6 +71,13 @@ func (l *lookupRun) observe(e futurejobs.Event, refuse func(reason string)) {
 	}
 }
 
+// reads reports whether the answers of a source come from events on a subject.
+func (l *lookupRun) reads(subject string) bool {
+	return slices.ContainsFunc(l.sources, func(s *replayedSource) bool {
+		return slices.ContainsFunc(s.readers, func(r *rules.RecordReader) bool { return r.Takes(subject) })
+	})
+}
+
 // replayedSource is a source of past answers.
 type replayedSource struct {
 	*lookupAnswers

@@ -13,6 +13,7 @@ type Moment struct {
 	Rule string // empty: no rule caused it
 	Key  string // empty: it concerns no job
 	By   string // of an event its subject; "tick" of a tick, and "ping" of a ping
+	Data []byte // of a received event: its body
 
 	Since   time.Time        // of a job: its start
 	Next    time.Time        // of a job that continues: its next check; zero: it is paused

@@ -17,6 +17,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/calendars"
+	"deadman/internal/subjects"
 	"deadman/rules"
 )
 
@@ -31,6 +32,7 @@ type Replay struct {
 	MaxBytes int
 
 	documents []document.Document
+	subjects  subjects.List // of the rules
 	catalog   *rules.Catalog
 	summary   *Summary
 
@@ -67,8 +69,10 @@ var ErrOrder = errors.New("the events are not in order of time")
 // are those of the sources; nil: none. It returns ErrRule for a rule that calls a handler, or queries a source without answers.
 func New(ctx context.Context, documents []document.Document, known calendars.Set, answers *Lookups, from time.Time) (*Replay, error) {
 	names := make([]string, len(documents))
+	var read subjects.List
 	for i, d := range documents {
 		names[i] = d.Name
+		read = append(read, d.Subjects()...)
 		switch source := d.Lookup.SourceName(); {
 		case d.Handler != "":
 			return nil, fmt.Errorf("%w: rule %s calls handler %s, which may have effects; leave the rule out", ErrRule, d.Name, d.Handler)
@@ -81,7 +85,7 @@ func New(ctx context.Context, documents []document.Document, known calendars.Set
 		return nil, err
 	}
 	r := &Replay{
-		Raise: func(alerts.Alert) error { return nil }, documents: documents, catalog: rules.NewCatalog(saved, shards), summary: newSummary(names), now: from,
+		Raise: func(alerts.Alert) error { return nil }, documents: documents, subjects: read, catalog: rules.NewCatalog(saved, shards), summary: newSummary(names), now: from,
 		pending: make(map[futurejobs.Ref]*entry), early: make(map[futurejobs.Ref]futurejobs.EarlyEvent),
 		lookups: newLookupRun(answers), outages: make(map[outageKey]*futurejobs.Outage),
 	}
@@ -192,12 +196,15 @@ func (r *Replay) match(e Event) error {
 	r.now = e.Time
 	r.seq = cmp.Or(e.Seq, r.seq+1)
 	stored := futurejobs.Event{Stream: stream, Subject: e.Subject, Seq: r.seq, At: e.Time, Header: e.Header, Data: e.Data}
-	r.observe(Moment{Kind: Received, By: e.Subject})
+	r.observe(Moment{Kind: Received, By: e.Subject, Data: e.Data})
 	r.lookups.observe(stored, func(reason string) {
 		r.summary.refused(stored, "", reason)
 		r.observe(Moment{Kind: Refused, By: e.Subject, Reason: reason})
 	})
 	effects, refusals := r.catalog.Match(stored)
+	if len(effects)+len(refusals) == 0 && !r.subjects.Cover(e.Subject) && !r.lookups.reads(e.Subject) {
+		r.summary.unread(e.Subject)
+	}
 	for _, refused := range refusals {
 		r.summary.refused(stored, refused.Rule, refused.Reason)
 		r.observe(Moment{Kind: Refused, Rule: refused.Rule, By: e.Subject, Reason: refused.Reason})

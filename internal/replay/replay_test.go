@@ -165,7 +165,9 @@ func TestJSONLines(t *testing.T) {
 		`{"subject": "a"}`:                                                             "line 2: the event has no time",
 		`{"subject": "a", "time": "today"}`:                                            "line 2: ",
 		`{"specversion": "1.0", "time": "2026-03-02T10:00:00Z", "subject": "order 1"}`: "line 2: the CloudEvent has no type",
-		`{"subject": "a", "data": "` + strings.Repeat("x", 400_000) + `"}`:             "line 2: bufio.Scanner: token too long; a line has at most 327680 bytes",
+		`{"subject": "a", "data": "` + strings.Repeat("x", 400_000) + `"}`:             "line 2 has more than 327,680 bytes; write each event on a line of its own",
+		`{"subject": "a", "time": "2026-03-02T10:00:00"}`:                              `line 2: 2026-03-02T10:00:00 is not a time with the offset of its zone; write {`,
+		"\x1f\x8b\x08": "line 2: the input is compressed; use zcat",
 	} {
 		lines := replay.NewJSONLines(strings.NewReader("\n" + line))
 		if _, _, err := lines.Next(); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -176,6 +178,10 @@ func TestJSONLines(t *testing.T) {
 	e, place, err := replay.NewJSONLines(strings.NewReader(cloud)).Next()
 	if err != nil || place != "line 1" || e.Subject != "orders.created" || string(e.Data) != `{"id": 1}` || !e.Time.Equal(start.Add(123456*time.Microsecond)) {
 		t.Errorf("%+v at %s: %v", e, place, err)
+	}
+	cloud = "\ufeff" + `{"specversion": "1.0", "type": "orders.created", "time": "2026-03-02T10:00:00Z", "data_base64": "eyJpZCI6IDF9"}`
+	if e, _, err = replay.NewJSONLines(strings.NewReader(cloud)).Next(); err != nil || string(e.Data) != `{"id": 1}` {
+		t.Errorf("a body in base64, after a byte order mark: %+v, %v", e, err)
 	}
 	broken := errors.New("disk error")
 	if _, _, err := replay.NewJSONLines(iotest.ErrReader(broken)).Next(); !errors.Is(err, broken) {
@@ -191,13 +197,18 @@ func TestCSV(t *testing.T) {
 		"id,created\n1,x\n":       `no column "shipped", only id, created`,
 		"id,created,id,shipped\n": `the columns 1 and 3 of the table are both named "id"`,
 		strings.Repeat("x", 1<<20) + ",created,shipped\n1,2026-03-02,\n": "the header has more than 65536 bytes",
-		"id,created,shipped\n1,2\n":                                      "wrong number of fields",
-		"id,created,shipped\n1,\"" + strings.Repeat("x\n", 10<<20):       "a row has more than 4194304 bytes",
+		"id,created,shipped\n1,2\n":                                      "line 2 has 2 columns, and the header has 3; quote values that contain commas",
+		"id,created,shipped\n1,\"" + strings.Repeat("x\n", 10<<20):       "the row after line 1 has more than 4194304 bytes",
+		"id;created;shipped\n":                                           `no column "created", only id;created;shipped; write the table with commas between the columns`,
+		"\x1f\x8b\x08":                                                   "the table is compressed: use zcat",
 		"id,created,shipped\n1,x,\n":                                     `line 2: column created: "x" is not a time`,
 	} {
 		if _, err := replay.NewCSV(strings.NewReader(text), columns, time.UTC); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
+	}
+	if _, err := replay.NewCSV(strings.NewReader("\ufeffcreated,shipped\n"), columns, time.UTC); err != nil {
+		t.Errorf("a table after a byte order mark: %v", err)
 	}
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

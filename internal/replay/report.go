@@ -34,9 +34,6 @@ func (s *Summary) WriteReport(to io.Writer) error {
 	r := report{Summary: s, Severities: severities, Timeline: s.Timeline().Chart()}
 	for _, rule := range s.Rules {
 		r.Charts = append(r.Charts, rule.Histogram().Chart(rule.Name, rule.Caption()))
-		for _, n := range rule.Alerts {
-			r.Alerts += n
-		}
 	}
 	return reportTemplate.Execute(to, r)
 }
@@ -45,7 +42,6 @@ func (s *Summary) WriteReport(to io.Writer) error {
 type report struct {
 	*Summary
 	Severities []alerts.Severity
-	Alerts     int64 // firing
 	Timeline   *Chart
 	Charts     []*Chart
 }

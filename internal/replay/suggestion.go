@@ -143,6 +143,9 @@ func (h stepHistory) suggest(share float64, from, split, until time.Time) Sugges
 	after, ok := learned.least(share)
 	if !ok {
 		s.Refused = fmt.Sprintf("more than %s of the jobs were pending for as long as the first part of the history shows", Percent(share))
+		if n := h.rule.Outcomes[string(checks.Exhausted)]; n > 0 {
+			s.Refused += fmt.Sprintf("; %s ended as exhausted, after hold: raise hold to see how long they take", humanize.Comma(n))
+		}
 		return s
 	}
 	slot := time.Duration(h.document.Slot)

@@ -20,6 +20,7 @@ type Summary struct {
 	Until   time.Time     `json:"until,omitzero"` // end of the replay
 	Rules   []*RuleResult `json:"rules"`
 	Unruled []Refusal     `json:"refused,omitempty"` // refused events that no rule caused
+	Unread  *Unread       `json:"unread,omitempty"`  // nil: the rules read all subjects
 
 	Against     *Difference  `json:"against,omitempty"` // to the alerts of other rules; nil: there is no comparison
 	Suggestions []Suggestion `json:"suggestions,omitempty"`
@@ -61,6 +62,35 @@ type Refusal struct {
 	Events  int64     `json:"events" doc:"Refused events."`
 	First   time.Time `json:"first" doc:"Time of the first refused event."`
 	Subject string    `json:"subject" doc:"Subject of the first refused event."`
+}
+
+// Unread counts the events on subjects that neither a rule nor a lookup reads.
+type Unread struct {
+	Events   int64    `json:"events"`
+	Subjects []string `json:"subjects"` // the first ones
+}
+
+// unreadSubjects is the number of subjects that Unread names.
+const unreadSubjects = 3
+
+func (s *Summary) unread(subject string) {
+	if s.Unread == nil {
+		s.Unread = new(Unread)
+	}
+	s.Unread.Events++
+	if len(s.Unread.Subjects) < unreadSubjects && !slices.Contains(s.Unread.Subjects, subject) {
+		s.Unread.Subjects = append(s.Unread.Subjects, subject)
+	}
+}
+
+// AlertCount returns the number of firing alerts.
+func (s *Summary) AlertCount() (n int64) {
+	for _, rule := range s.Rules {
+		for _, of := range rule.Alerts {
+			n += of
+		}
+	}
+	return n
 }
 
 // mostReasons bounds the reasons of a rule; further refusals are counted under otherReasons.

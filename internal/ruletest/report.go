@@ -58,7 +58,7 @@ func (r *Report) Add(f FileResult) {
 
 // Covered is the coverage of the rules.
 type Covered struct {
-	Percent float64       `json:"percent"`
+	Percent float64       `json:"percent"` // 0 without a rule
 	Rules   []RuleCovered `json:"rules"`
 }
 
@@ -84,7 +84,9 @@ func Cover(c *rules.Coverage) Covered {
 	for i := range out.Rules {
 		out.Rules[i].Percent = percentOf(out.Rules[i].Points)
 	}
-	out.Percent = percentOf(c.Points())
+	if len(out.Rules) > 0 {
+		out.Percent = percentOf(c.Points())
+	}
 	return out
 }
 

@@ -144,7 +144,7 @@ order-late, key 1:
                   trigger.if: event.vip == true is false; event.vip is missing
                   trigger.if: event.total > 100 is true; event.total = 200
                   step late after: event.vip == true is false; event.vip is missing
-  1h     event  orders.changed has no effect
+  1h     event  orders.changed {"id":"1","status":"PAID"} has no effect
                   resolve[1].if: event.status == "CANCELLED" is false; event.status = "PAID"
   3h15m  check  step late is due; next check at 8h15m
   3h15m  alert  firing warning late: order 1 is late
@@ -183,7 +183,7 @@ alerts: [{at: 3h, key: "1", step: late}]
 - 3h  1    late          line 4
 
 order-late, key 1:
-  0s  event  orders.created has no effect
+  0s  event  orders.created {"id":"1","total":1} has no effect
                trigger.if: event.vip == true is false; event.vip is missing
                trigger.if: event.total > 100 is false; event.total = 1
 `},
@@ -274,7 +274,7 @@ alerts: []
 + 0s  orders.opened  trigger: key event.id: expected text or a number, not a missing value
 
 order-open:
-  0s  refused  orders.opened would be a dead letter: trigger: key event.id: expected text or a number, not a missing value
+  0s  refused  orders.opened {} would be a dead letter: trigger: key event.id: expected text or a number, not a missing value
 `},
 		{"an expected dead letter", stateRule, `
 events: [{at: 0s, subject: orders.opened, data: {}}]

@@ -66,10 +66,22 @@ func (s *story) evaluated(e rules.Evaluation) {
 	}
 }
 
+// shownBody limits the shown body of an event, in bytes.
+const shownBody = 80
+
+// lastEvent returns the subject of the last event with its body, because an event without a job may be about any key.
+func (s *story) lastEvent() string {
+	body := strings.Join(strings.Fields(strings.ToValidUTF8(string(s.event.Data), "?")), " ")
+	if len(body) > shownBody {
+		body = strings.ToValidUTF8(body[:shownBody], "") + "…"
+	}
+	return strings.TrimSpace(s.event.By + " " + body)
+}
+
 // flush records the rules that the last event has no effect on, and their conditions.
 func (s *story) flush() {
 	for _, rule := range slices.Sorted(maps.Keys(s.notes)) {
-		s.add(s.event.At, "event", rule, "", s.event.By+" has no effect")
+		s.add(s.event.At, "event", rule, "", s.lastEvent()+" has no effect")
 	}
 }
 
@@ -108,7 +120,7 @@ func (s *story) observed(m replay.Moment) {
 		}
 		s.add(m.At, "ends", m.Rule, m.Key, text)
 	case replay.Refused:
-		s.add(m.At, "refused", m.Rule, m.Key, fmt.Sprintf("%s would be a dead letter: %s", m.By, m.Reason))
+		s.add(m.At, "refused", m.Rule, m.Key, fmt.Sprintf("%s would be a dead letter: %s", s.lastEvent(), m.Reason))
 	}
 }
 
