@@ -83,7 +83,10 @@ func (m matchFlags) acknowledge(io *cli, cmd *cobra.Command, args []string, by s
 	if err != nil {
 		return err
 	}
-	return io.write(raw, func() error { return printAckAll(io, sum) })
+	if err := io.write(raw, func() error { return printAckAll(io, sum) }); err != nil || sum != (web.AckAllResult{}) {
+		return err
+	}
+	return warnUnknownRule(cmd.Context(), io, c, *m.texts[0])
 }
 
 // check returns an error unless the command has filters and no other arguments. by is the name of a given flag.

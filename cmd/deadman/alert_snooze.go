@@ -103,7 +103,7 @@ func (m matchFlags) snooze(io *cli, cmd *cobra.Command, args []string, by string
 	if err != nil {
 		return err
 	}
-	return io.write(raw, func() error {
+	err = io.write(raw, func() error {
 		return printCounts(io, fmt.Sprintf("%s snoozed", number(int(sum.Snoozed), "job")), "alert", []countReason{
 			{sum.Ineffective, "snoozed without effect: the next check of their jobs is already later"},
 			{sum.Paused, "not snoozed: their jobs are paused"},
@@ -113,4 +113,8 @@ func (m matchFlags) snooze(io *cli, cmd *cobra.Command, args []string, by string
 			{sum.Losses, "not snoozed: they are about lost data; close them with deadman alert close"},
 		})
 	})
+	if err != nil || sum != (web.SnoozeAllResult{}) {
+		return err
+	}
+	return warnUnknownRule(cmd.Context(), io, c, *m.texts[0])
 }

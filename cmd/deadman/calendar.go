@@ -38,8 +38,8 @@ func newCalendarListCmd(io *cli) *cobra.Command {
 				state = colouredCell(green, "open")
 			}
 			return []cell{
-				colouredCell(bold, c.Name), cellOf(c.Zone), state, cellOf(io.relative(c.OpensAt)), calendarVersionCell(c), cellOf(c.Source),
-				cellOf(io.relative(c.SavedAt)), cellOf(c.SavedBy), cellOf(strings.Join(c.Rules, " ")),
+				colouredCell(bold, c.Name), cellOf(c.Zone), state, relativeCell(io, c.OpensAt, ""), calendarVersionCell(c), cellOf(c.Source),
+				relativeCell(io, c.SavedAt, ""), cellOf(c.SavedBy), cellOf(strings.Join(c.Rules, " ")),
 			}
 		},
 	}.command(io)

@@ -28,6 +28,11 @@ trigger: {heartbeat: {every: 1d, keys: [crm, shop]}}
 	if got := n.run("", "alert", "list", "--rule", "deadman"); got.code != 0 || strings.Contains(got.err, "no rule is named") {
 		t.Errorf("the rule of deadman's own alerts: %+v", got)
 	}
+	calendar := writeFile(t, t.TempDir(), "calendars.yaml", "calendars:\n  always:\n    zone: UTC\n    days: mon-sun\n    hours: 00:00-24:00\n")
+	n.expect(0, []string{"calendar", "apply", "-f", calendar})
+	if got := n.run("", "calendar", "list"); got.code != 0 || !strings.Contains(got.out, "open") || strings.Contains(got.out, "ago  ") || strings.Contains(got.out, "-92233") {
+		t.Errorf("a calendar that never closes: %+v", got)
+	}
 	n.expect(2, []string{"heartbeat", "list", "--state", "down"}, "--state", "never_reported")
 	n.expect(0, []string{"heartbeat", "badge", "backup", "--key", "crm"}, "http://", "/badge/", ".svg")
 	n.expect(2, []string{"heartbeat", "badge", "backup", "--key", "crm", "--revoke"}, "remove --key")

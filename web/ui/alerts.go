@@ -149,11 +149,18 @@ func (v *inboxView) group(groups web.AlertGroups) {
 			v.Omitted.Groups++
 			continue
 		}
-		v.Groups = append(v.Groups, group{AlertGroup: g, At: v.at(g.Value), MuteAt: muteOf(v.By, g.Value)})
+		v.Groups = append(v.Groups, group{AlertGroup: g, At: v.at(g.Value), MuteAt: v.muteOf(g.Value)})
 		shown -= g.Unacknowledged
 	}
 	v.Omitted.Groups += groups.Omitted
 	v.Omitted.Alerts = shown
+}
+
+// muteOf returns the address of a mute of a group, within the filters of the page.
+func (v *inboxView) muteOf(value string) string {
+	query := v.narrowing()
+	query.Del("cursor")
+	return muteWithin(query, v.By, value)
 }
 
 // fill distributes alerts to their groups. It reads the alerts of the first groups that got too few.

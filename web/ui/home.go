@@ -355,6 +355,8 @@ func (v *homeView) sentence() string {
 		return "Lists cannot be read"
 	case !v.Fine:
 		return "Conditions failed: " + strings.Join(names, ", ")
+	case v.Open.Losses > 0:
+		return "All conditions hold, and data was lost"
 	case len(v.Rules) == 0:
 		return "All systems operational, no rules yet"
 	case len(v.Jobs) == 0:

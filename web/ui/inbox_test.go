@@ -151,6 +151,9 @@ func TestSnoozeWithoutEffect(t *testing.T) {
 	if status, page := requestPage(t, "POST", home+"/alerts", group.Encode()); status != 200 || !strings.Contains(page, "2 jobs were snoozed: without effect, as the next check is already later.") {
 		t.Errorf("a group: %d %s", status, page)
 	}
+	if _, page := requestPage(t, "GET", home+"/alerts?severity=error", ""); !strings.Contains(page, `href="/mutes?rule=payment-missing&amp;severity=error#new"`) {
+		t.Errorf("the mute of a group lacks the filter of the page: %s", page)
+	}
 	// A snooze of one job beyond its next check has an effect; a shorter one replaces it.
 	callAPI(t, home, "POST", "/jobs/payment-missing/p-1/snooze", "application/json", `{"for": "6h"}`, nil)
 	var did web.SnoozeAllResult

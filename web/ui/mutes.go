@@ -251,12 +251,16 @@ func (w muteForm) wrong(p *web.Problem) (all []string) {
 
 // muteOf returns the address of a new mute for a value. A * in the value matches more alerts, and the form warns
 // about that.
-func muteOf(field, value string) string {
+func muteOf(field, value string) string { return muteWithin(url.Values{}, field, value) }
+
+// muteWithin returns the address of a mute of the alerts that match a query and have a value in a field.
+func muteWithin(query url.Values, field, value string) string {
 	name := field
 	if !slices.Contains(alerts.Fields, field) {
 		name = "label." + field
 	}
-	return mutesAt + "?" + url.Values{name: {value}}.Encode() + "#new"
+	query.Set(name, value)
+	return mutesAt + "?" + query.Encode() + "#new"
 }
 
 // handleMuteAction creates a mute, or ends the chosen ones.

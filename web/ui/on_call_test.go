@@ -138,7 +138,7 @@ func TestLostDataStaysOpen(t *testing.T) {
 	}
 	b := open(t, home, 1440, 900)
 	b.visit("/")
-	b.waitForText("2 open: 1 error, 1 warning", "stream ORDERS")
+	b.waitForText("2 open: 1 error, 1 warning", "stream ORDERS", "All conditions hold, and data was lost")
 	b.screenshot("lost-overview")
 	b.visit("/alerts?rule=deadman")
 	b.waitForText("1 alert", "stream ORDERS")

@@ -77,18 +77,17 @@ func TestStorm(t *testing.T) {
 			t.Errorf("%d jobs of %s were snoozed, want %d", n, rule, want)
 		}
 	}
-	b.click(`button[aria-label="Acknowledge all 625 of storm-3"]`)
-	b.waitForText("625 alerts were acknowledged.", "4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "575 more not shown")
+	acknowledgeGroup(b, "/alerts", "storm-3")
+	b.waitForText("4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "575 more not shown")
 	for _, by := range []string{"rule", "severity", "entity", "team"} {
 		b.visit("/alerts?by=" + by)
 		b.waitForText("4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "order storm-0-0 is late")
 		checkShownCounts(t, b, home, by)
 	}
-	b.click(`button[aria-label="Acknowledge all 1,875 of team-1"]`)
-	b.waitForText("1,875 alerts were acknowledged.", "2,504 open: 4 critical, 2,500 warnings, 2,500 acknowledged")
-	b.visit("/alerts?severity=warning&by=severity")
-	b.click(`button[aria-label="Acknowledge all 2,500 of warning"]`)
-	b.waitForText("2,500 alerts were acknowledged.", "All open alerts that match these filters are acknowledged.")
+	acknowledgeGroup(b, "/alerts?by=team", "team-1")
+	b.waitForText("2,504 open: 4 critical, 2,500 warnings, 2,500 acknowledged")
+	acknowledgeGroup(b, "/alerts?severity=warning&by=severity", "warning")
+	b.waitForText("All open alerts that match these filters are acknowledged.")
 	b.visit("/alerts")
 	b.waitForText("4 open: 4 critical, 5,000 acknowledged", "4,950 more not shown")
 	b.click(`button[aria-label="Acknowledge all 4 of storm-0"]`)
@@ -190,4 +189,16 @@ func auditEntries(t *testing.T, home, action, object string) (n int) {
 		n, cursor = n+len(page.Items), page.Next
 	}
 	return n
+}
+
+// acknowledgeGroup acknowledges all alerts of a group, and again if the time of a request is over before, as on a busy
+// machine.
+func acknowledgeGroup(b *tab, path, group string) {
+	b.Helper()
+	for again := true; again; {
+		b.visit(path)
+		b.click(`button[aria-label^="Acknowledge all"][aria-label$=" of ` + group + `"]`)
+		b.waitForText("alerts were acknowledged.")
+		again = strings.Contains(b.text(), "repeat it for the others")
+	}
 }
