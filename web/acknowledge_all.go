@@ -51,6 +51,7 @@ type AckAllRequest struct {
 // AckAllResult is the result of acknowledging alerts by their fields.
 type AckAllResult struct {
 	Acknowledged int64 `json:"acknowledged" doc:"Number of alerts that this request acknowledged."`
+	Before       int64 `json:"acknowledged_before" doc:"Number of matching alerts that were acknowledged before. They are not changed."`
 	Ended        int64 `json:"ended" doc:"Number of alerts whose jobs ended or changed meanwhile. They are not acknowledged."`
 	Outages      int64 `json:"outages" doc:"Number of matching alerts that are about outages. They are not acknowledged: they close when the outage ends."`
 	Losses       int64 `json:"losses" doc:"Number of matching alerts about lost data. They are not acknowledged: close them."`
@@ -77,6 +78,9 @@ func (a *acknowledgeAPI) acknowledgeAll(ctx context.Context, in *struct{ Body Ac
 	}
 	f = filterVisible(ctx, f)
 	f.Now, f.Through, f.Limit = a.now(), in.Body.Through, futurejobs.MaxLimit
+	if out.Before, err = countAcknowledged(ctx, a.lists, f); err != nil {
+		return out, err
+	}
 	next, err := eachPage(ctx, f, a.lists.Alerts, func(page []futurejobs.ListedAlert) error { return a.acknowledgePage(ctx, page, ack, &out) })
 	if err == nil && next != "" {
 		out.Remaining, err = countRemaining(ctx, a.lists, f)

@@ -32,6 +32,7 @@ type SnoozeAllRequest struct {
 // SnoozeAllResult is the result of snoozing the jobs of alerts by their fields.
 type SnoozeAllResult struct {
 	SnoozedJobs
+	Before    int64  `json:"acknowledged_before" doc:"Number of matching alerts that are acknowledged. Their jobs are not snoozed. 0 with a cursor."`
 	Ended     int64  `json:"ended" doc:"Number of alerts whose jobs ended or changed meanwhile. They are not snoozed."`
 	Outages   int64  `json:"outages" doc:"Number of matching alerts that are about outages. They are not snoozed."`
 	Losses    int64  `json:"losses" doc:"Number of matching alerts about lost data. They are not snoozed: close them."`
@@ -112,6 +113,11 @@ func (a *filterActionAPI) snooze(ctx context.Context, in *struct{ Body SnoozeAll
 	}
 	f = filterVisible(ctx, f)
 	f.Now, f.Through, f.Cursor, f.Limit = a.now(), in.Body.Through, in.Body.Cursor, futurejobs.MaxLimit
+	if f.Cursor == "" {
+		if out.Before, err = countAcknowledged(ctx, a.lists, f); err != nil {
+			return out, err
+		}
+	}
 	out.Next, err = eachPage(ctx, f, a.lists.Alerts, func(page []futurejobs.ListedAlert) error { return a.snoozePage(ctx, page, until.UTC(), &out) })
 	if err == nil && out.Next != "" { // a snoozed job keeps its open alert
 		out.Remaining, err = countRemaining(ctx, a.lists, f)
@@ -210,4 +216,11 @@ func countRemaining(ctx context.Context, lists AlertReader, f futurejobs.Filter)
 		}
 	}
 	return n, err
+}
+
+// countAcknowledged counts the acknowledged alerts that match a filter of unacknowledged ones otherwise.
+func countAcknowledged(ctx context.Context, lists AlertReader, f futurejobs.Filter) (int64, error) {
+	yes := true
+	f.Acknowledged = &yes
+	return countRemaining(ctx, lists, f)
 }

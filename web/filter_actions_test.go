@@ -28,7 +28,7 @@ func TestAlertsAreSnoozedByFilter(t *testing.T) {
 	}
 	var did web.SnoozeAllResult
 	decodeAnswer(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/snooze", `{"match": {"rule": "order-unshipped", "severity": "warning"}, "for": "3h"}`), &did)
-	if did.Snoozed != many || did.Ineffective != 0 || did.Ended != 0 || did.Remaining != 0 || did.Next != "" {
+	if did.Snoozed != many || did.Ineffective != 0 || did.Before != 1 || did.Ended != 0 || did.Remaining != 0 || did.Next != "" {
 		t.Errorf("%+v", did)
 	}
 	end := time.Now().Add(3*time.Hour - time.Minute)

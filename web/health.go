@@ -50,6 +50,9 @@ func (r Readiness) Sentence() string {
 	return "All systems operational"
 }
 
+// DataLost is the sentence in place of that of a healthy node, while an alert about lost data is open.
+const DataLost = "All conditions hold, and data was lost"
+
 // readinessPages serves the conditions of the node.
 type readinessPages struct {
 	*responder

@@ -146,7 +146,9 @@ func (a *heartbeatAPI) heartbeat(k futurejobs.HeartbeatKey, months []Uptime) Hea
 	default:
 		h.DueAt = k.NextCheckAt
 		if rule, err := a.catalog.Newest(k.Rule); err == nil && !k.Omitted {
-			h.DueAt = rule.HeartbeatDue(k.Job)
+			if due := rule.HeartbeatDue(k.Job); due.After(a.now()) { // otherwise an outage excused the report
+				h.DueAt = due
+			}
 		}
 	}
 	if h.Months == nil {

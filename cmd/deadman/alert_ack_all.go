@@ -69,6 +69,9 @@ func (m matchFlags) acknowledge(io *cli, cmd *cobra.Command, args []string, by s
 		if err != nil {
 			return err
 		}
+		if sum.Acknowledged == 0 {
+			sum.Before = did.Before
+		}
 		sum.Acknowledged += did.Acknowledged
 		sum.Ended += did.Ended
 		sum.Outages, sum.Losses, sum.Remaining = did.Outages, did.Losses, did.Remaining
@@ -102,6 +105,7 @@ func (m matchFlags) check(cmd *cobra.Command, args []string, by string) error {
 
 func printAckAll(io *cli, sum web.AckAllResult) error {
 	return printCounts(io, fmt.Sprintf("%s acknowledged", number(int(sum.Acknowledged), "alert")), "alert", []countReason{
+		{sum.Before, "acknowledged before, and not changed; deadman alert ack ID replaces an acknowledgement"},
 		{sum.Ended, "not acknowledged: their jobs ended or changed meanwhile"},
 		{sum.Outages, "not acknowledged: they are about outages and close when the outage ends"},
 		{sum.Losses, "not acknowledged: they are about lost data; close them with deadman alert close"},

@@ -88,6 +88,7 @@ func (m matchFlags) snooze(io *cli, cmd *cobra.Command, args []string, by string
 		sum.Ineffective += did.Ineffective
 		sum.Paused += did.Paused
 		sum.BeyondHorizon += did.BeyondHorizon
+		sum.Before += did.Before
 		sum.Ended += did.Ended
 		sum.Outages += did.Outages
 		sum.Losses += did.Losses
@@ -108,6 +109,7 @@ func (m matchFlags) snooze(io *cli, cmd *cobra.Command, args []string, by string
 			{sum.Ineffective, "snoozed without effect: the next check of their jobs is already later"},
 			{sum.Paused, "not snoozed: their jobs are paused"},
 			{sum.BeyondHorizon, "not snoozed: the end is beyond the horizon of their rules; choose an earlier one"},
+			{sum.Before, "not snoozed: they are acknowledged"},
 			{sum.Ended, "not snoozed: their jobs ended or changed meanwhile"},
 			{sum.Outages, "not snoozed: they are about outages and close when the outage ends"},
 			{sum.Losses, "not snoozed: they are about lost data; close them with deadman alert close"},

@@ -70,6 +70,9 @@ func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
 	if err != nil {
 		return s, err
 	}
+	if state.Healthy && groups.Total.Losses > 0 {
+		s.Sentence = web.DataLost
+	}
 	s.Open, s.OK = groups.Total, state.Healthy && groups.Total.Unacknowledged == 0
 	all, err := getAllPages[web.Rule](ctx, c, "/rules", url.Values{})
 	if err != nil {

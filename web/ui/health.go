@@ -28,6 +28,7 @@ type healthView struct {
 	Blind    []gapView
 	Nodes    []node
 	Free     string // shards without a node
+	Losses   int64  // open alerts about lost data
 }
 
 // healthRows is the number of closed outages shown.
@@ -58,6 +59,11 @@ func (v *healthView) load(c client, now time.Time) error {
 		return err
 	}
 	v.Free = ranges(nodes.FreeShards)
+	var open web.AlertGroups
+	if err := c.get(alertsAt+"/groups", url.Values{"rule": {alerts.SystemRule}}, &open); err != nil {
+		return err
+	}
+	v.Losses = open.Total.Losses
 	for _, n := range nodes.Items {
 		v.Nodes = append(v.Nodes, node{n})
 	}
@@ -95,6 +101,9 @@ func all[T any](c client, path string) ([]T, error) {
 func (v *healthView) sentence() string {
 	if !v.Healthy || v.Narrow {
 		return v.Readiness.Sentence()
+	}
+	if v.Losses > 0 {
+		return web.DataLost + ": " + v.summary()
 	}
 	return v.Readiness.Sentence() + ": " + v.summary()
 }

@@ -356,7 +356,7 @@ func (v *homeView) sentence() string {
 	case !v.Fine:
 		return "Conditions failed: " + strings.Join(names, ", ")
 	case v.Open.Losses > 0:
-		return "All conditions hold, and data was lost"
+		return web.DataLost
 	case len(v.Rules) == 0:
 		return "All systems operational, no rules yet"
 	case len(v.Jobs) == 0:

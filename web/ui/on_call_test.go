@@ -140,6 +140,8 @@ func TestLostDataStaysOpen(t *testing.T) {
 	b.visit("/")
 	b.waitForText("2 open: 1 error, 1 warning", "stream ORDERS", "All conditions hold, and data was lost")
 	b.screenshot("lost-overview")
+	b.visit("/health")
+	b.waitForText("All conditions hold, and data was lost")
 	b.visit("/alerts?rule=deadman")
 	b.waitForText("1 alert", "stream ORDERS")
 	if text := b.text(); strings.Contains(text, "Acknowledge all") {
