@@ -64,12 +64,32 @@ func newBackfill(ctx context.Context, r *Registry, s RuleVersion, o SaveOptions)
 	return p, err
 }
 
-// replay plays the events that were not played yet, up to the sequences of their streams, in the order of their times.
-func (p *backfill) replay(ctx context.Context, through map[string]uint64) error {
+// subjects returns the subjects of the rule, by stream.
+func (p *backfill) subjects() map[string][]string {
 	subjects := make(map[string][]string)
 	for _, read := range p.saved.Reads {
 		subjects[read.source()] = append(subjects[read.source()], read.Subject)
 	}
+	return subjects
+}
+
+// countInto completes a change with the counts of its backfill, and with the events that its streams have deleted.
+func (p *backfill) countInto(ctx context.Context, c *Change) (err error) {
+	if c.MissingEvents, err = missingEvents(ctx, p.Binder, p.subjects(), p.since); err != nil {
+		return err
+	}
+	var ruleID int32
+	if c.Before != nil {
+		ruleID = c.Before.RuleID
+	}
+	n, err := countBackfill(ctx, p, ruleID)
+	c.Backfilled, c.SkippedSteps, c.Over, c.AlertsAtOnce, c.UnknownAtOnce = n.jobs, n.skipped, n.over, n.alerts, n.unknown
+	return err
+}
+
+// replay plays the events that were not played yet, up to the sequences of their streams, in the order of their times.
+func (p *backfill) replay(ctx context.Context, through map[string]uint64) error {
+	subjects := p.subjects()
 	var streams []iter.Seq2[futurejobs.Event, error]
 	for _, stream := range slices.Sorted(maps.Keys(subjects)) {
 		if last := p.played[stream]; through[stream] > last.Seq {
@@ -163,21 +183,6 @@ func (p *backfill) remaining(s RuleVersion) []futurejobs.Ref {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Key, b.Key))
 	})
 	return refs
-}
-
-// count counts the jobs to be created, those of them with skipped steps, and those that are over.
-func (p *backfill) count() (jobs, skipped, over int) {
-	for _, ref := range p.remaining(p.saved) {
-		switch j, isOver := p.skipPastSteps(p.known.Pending[ref], p.at); {
-		case isOver:
-			over++
-		case j.Step > 0:
-			jobs, skipped = jobs+1, skipped+1
-		default:
-			jobs++
-		}
-	}
-	return jobs, skipped, over
 }
 
 // skipPastSteps returns a job without the steps that were due by a time: they raise no alert. Its first check is at its next
@@ -353,47 +358,4 @@ func (p *backfill) activeRule(ctx context.Context, s RuleVersion) (*Rule, error)
 		return nil, nil
 	}
 	return v.compiled()
-}
-
-// MergeByTime merges sequences of events by their times. It ends with the first error.
-func MergeByTime(streams []iter.Seq2[futurejobs.Event, error]) iter.Seq2[futurejobs.Event, error] {
-	return func(yield func(futurejobs.Event, error) bool) {
-		type head struct {
-			event futurejobs.Event
-			err   error
-			next  func() (futurejobs.Event, error, bool)
-		}
-		var heads []*head
-		var stops []func()
-		defer func() {
-			for _, stop := range stops {
-				stop()
-			}
-		}()
-		for _, s := range streams {
-			next, stop := iter.Pull2(s)
-			stops = append(stops, stop)
-			h := &head{next: next}
-			var ok bool
-			if h.event, h.err, ok = next(); ok {
-				heads = append(heads, h)
-			}
-		}
-		for len(heads) > 0 {
-			first := 0
-			for i, h := range heads {
-				if h.err != nil || heads[first].err == nil && h.event.At.Before(heads[first].event.At) {
-					first = i
-				}
-			}
-			h := heads[first]
-			if !yield(h.event, h.err) || h.err != nil {
-				return
-			}
-			var ok bool
-			if h.event, h.err, ok = h.next(); !ok {
-				heads = append(heads[:first], heads[first+1:]...)
-			}
-		}
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -19,12 +21,28 @@ type Binder interface {
 	// Replay returns the events of a stream on the subjects that it stored at or after since, up to a sequence. After
 	// an error it ends.
 	Replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error]
+	// Lack describes the events since a time that a stream has deleted; empty: none. subjects name the stream in the text.
+	Lack(ctx context.Context, stream string, subjects []string, since time.Time) (string, error)
 	// Routes returns the routes of subjects, in their order.
 	Routes(ctx context.Context, subjects []string) ([]SubjectRoute, error)
 	// Pending returns the backlog of a stream on a subject after a sequence.
 	Pending(ctx context.Context, stream, subject string, after uint64) (StreamBacklog, error)
 	// ReadFrom returns the read of a subject from a stream, from its first event after a time.
 	ReadFrom(ctx context.Context, subject, stream string, after time.Time) (StreamBinding, error)
+}
+
+// missingEvents returns warnings of events since a time that streams have deleted. subjects are those of each stream.
+func missingEvents(ctx context.Context, b Binder, subjects map[string][]string, since time.Time) (warnings []string, err error) {
+	for _, stream := range slices.Sorted(maps.Keys(subjects)) {
+		lack, err := b.Lack(ctx, stream, subjects[stream], since)
+		if err != nil {
+			return nil, wrapErr("past events", err)
+		}
+		if lack != "" {
+			warnings = append(warnings, lack)
+		}
+	}
+	return warnings, nil
 }
 
 // SubjectRoute is the set of streams that store a subject.

@@ -45,6 +45,9 @@ type Change struct {
 	Backfilled    int            // jobs created from events before the save, or in a dry run to be created
 	SkippedSteps  int            // of these, jobs with steps that were due before the save and are skipped
 	Over          int            // jobs of events before the save that are not created: all of their steps were due before
+	AlertsAtOnce  int            // alerts that the past steps raise at once, because of RaisePast
+	UnknownAtOnce int            // jobs that are checked at once, because of RaisePast, and whose alerts are unknown before
+	MissingEvents []string       // warnings of events since Since that streams have deleted
 	PartialRoutes []SubjectRoute // wildcards that streams store only in part; the rest is not received
 	Warnings      []string       // checks that could not be made, and why; and that the rule never ticks
 }
@@ -296,11 +299,15 @@ func (s *saving) backfill(ctx context.Context, c *Change) (*backfill, error) {
 	}
 	var p *backfill
 	var err error
-	if ended := s.replayLimit.do(ctx, replaysAtOnce, func() { p, err = newBackfill(ctx, s.Registry, saved, s.options) }); ended != nil {
+	ended := s.replayLimit.do(ctx, replaysAtOnce, func() {
+		if p, err = newBackfill(ctx, s.Registry, saved, s.options); err == nil {
+			err = p.countInto(ctx, c)
+		}
+	})
+	switch {
+	case ended != nil:
 		return nil, wrapErr("replay the past", ended)
-	}
-	if err == nil {
-		c.Backfilled, c.SkippedSteps, c.Over = p.count()
+	case err == nil:
 		err = p.reserve(int64(c.Backfilled))
 	}
 	return p, err

@@ -256,29 +256,14 @@ func (a *ruleAPI) get(ctx context.Context, in *ruleIn) (*ruleOut, error) {
 	return documentOut(ctx, a.rules, l.RuleVersion, in.Accept)
 }
 
-// SaveRuleInput is the text of a rule, with the options of saving it.
-type SaveRuleInput struct {
-	DryRun  bool       `query:"dry_run" doc:"Return the changes without saving them."`
-	ApplyTo string     `query:"apply_to" enum:"new,pending" default:"new" doc:"Jobs that the new version applies to. new: new jobs. pending: new and pending jobs."`
-	Bundle  identifier `query:"bundle" doc:"Bundle of files that the rule belongs to. The bundle of the node's rules folder is refused (409)." example:"file:orders"`
-	Adopt   bool       `query:"adopt" doc:"Move a rule of another bundle to this one. A rule of the node's rules folder requires the scope admin."`
-	Since   time.Time  `query:"since" doc:"Also process stored stream events since this time. Steps that were due before the save are skipped." example:"2026-01-31T15:04:05Z"`
-	Raise   bool       `query:"raise_past" doc:"With since: raise the alerts of steps that were due before the save."`
-	RawBody []byte     `contentType:"application/yaml"`
-}
-
-func (in *SaveRuleInput) options(version int32) rules.SaveOptions {
-	return rules.SaveOptions{
-		Version: version, Bundle: string(in.Bundle), Adopt: in.Adopt, DryRun: in.DryRun,
-		Pending: in.ApplyTo == "pending", Since: in.Since.UTC(), RaisePast: in.Raise,
-	}
-}
-
 func (a *ruleAPI) create(ctx context.Context, in *SaveRuleInput) (*changeOut, error) {
 	if err := a.folders.mayAddTo(ctx, string(in.Bundle)); err != nil {
 		return nil, err
 	}
-	options := in.options(0)
+	options, err := in.options(0, a.now())
+	if err != nil {
+		return nil, err
+	}
 	options.May = mayName(ctx, access.Rules)
 	c, err := a.rules.Save(ctx, in.RawBody, "", options)
 	if errors.Is(err, rules.ErrConflict) {
@@ -317,7 +302,11 @@ func (a *ruleAPI) put(ctx context.Context, in *putIn) (*changeOut, error) {
 	if err := a.folders.maySaveInto(ctx, string(in.Name), &in.SaveRuleInput); err != nil {
 		return nil, err
 	}
-	c, err := a.rules.Save(ctx, in.RawBody, string(in.Name), in.options(version))
+	options, err := in.options(version, a.now())
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.rules.Save(ctx, in.RawBody, string(in.Name), options)
 	if err != nil {
 		return nil, err
 	}

@@ -165,7 +165,17 @@ func TestSaveWithSince(t *testing.T) {
 		}
 	}
 	since := "&since=" + url.QueryEscape(s.now.Add(-time.Hour).Format(time.RFC3339))
-	if c := decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=true"+since, paidRule), 200); c.BackfilledJobs != 2 {
+	future := url.QueryEscape(s.now.Add(time.Minute).Format(time.RFC3339))
+	for method, path := range map[string]string{"PUT": "/api/v1/rules/paid?since=", "POST": "/api/v1/rules?since="} {
+		p := checkProblem(t, requestPath(t, s.Server, method, path+future, paidRule), 422, web.Invalid, "in the future")
+		if len(p.Errors) != 1 || p.Errors[0].Location != "query.since" || !strings.Contains(p.Detail, "use a time in the past") {
+			t.Errorf("%s: %+v", method, p)
+		}
+	}
+	if list := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules?name=paid"); len(list.Items) != 0 {
+		t.Errorf("a refused save left %+v", list.Items)
+	}
+	if c := decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=true"+since, paidRule), 200); c.BackfilledJobs != 2 || c.AlertsAtOnce+c.UnknownAtOnce != 0 {
 		t.Errorf("a dry run: %+v", c)
 	}
 	if c := decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=false"+since, paidRule), 201); c.BackfilledJobs != 2 {

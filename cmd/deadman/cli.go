@@ -218,14 +218,20 @@ func (c *cli) instantFlag(flag, s string, base time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// ago parses a required time flag. A span counts back from now.
+// ago parses the time of a required flag, in the past. A span counts back from now.
 func (c *cli) ago(flag, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, usage("--%s is required; give a duration such as 24h, or a time such as 2026-01-31T15:04:05Z", flag)
 	}
-	if d, err := document.ParseDuration(s); err == nil {
-		return c.now().Add(-time.Duration(d)).UTC(), nil
+	at, err := c.instant(s, c.now())
+	if d, none := document.ParseDuration(s); none == nil {
+		at, err = c.now().Add(-time.Duration(d)), nil
 	}
-	at, err := c.instantFlag(flag, s, c.now())
-	return at.UTC(), err
+	switch {
+	case err != nil:
+		return at, usage("--%s: invalid time %q; use a duration back from now, such as 7d, or a time, such as 2026-01-31 or 2026-01-31T15:04:05Z", flag, s)
+	case at.After(c.now()):
+		return at, usage("--%s %q is %s, in the future; use a duration back from now, such as 7d, or a time in the past, such as 2026-01-31", flag, s, c.exact(at))
+	}
+	return at.UTC(), nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -79,6 +80,9 @@ func (s *streamInput) open(ctx context.Context, io *cli, from, to time.Time) (me
 	if err != nil {
 		b.Close()
 		return nil, nil, err
+	}
+	if lack := s.info.Lack("Stream "+s.name, from); lack != "" && !from.IsZero() {
+		fmt.Fprintln(io.err, "warning: "+sanitize(lack))
 	}
 	stored := replay.NewStream(b.Streams.Replay(ctx, s.name, nil, from, s.info.LastSeq))
 	return stored, func() {

@@ -95,6 +95,18 @@ func TestReplayStream(t *testing.T) {
 	} {
 		replayStream(c.args...).check(t, c.args, c.code, c.want)
 	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeKeep(20)); err != nil {
+		t.Fatal(err)
+	}
+	const warning = "warning: Stream ORDERS has deleted its events before "
+	purged := replayStream("--stream", "ORDERS", "--since", "-7d")
+	purged.check(t, nil, 0, "20 events from")
+	if !strings.HasPrefix(purged.err, warning) || !strings.Contains(purged.err, "; jobs of earlier events are missing.\n") || strings.Contains(purged.out+got.err, warning) {
+		t.Errorf("after a purge: %q, output %q; before: %q", purged.err, purged.out, got.err)
+	}
+	if all := replayStream("--stream", "ORDERS"); strings.Contains(all.err, "warning: ") {
+		t.Errorf("without a range: %q", all.err)
+	}
 	runInProcess(t, "", nil, "replay", "-f", rule, "--stream", "ORDERS").check(t, nil, 2, "name it with --nats-url or DEADMAN_NATS_URL")
 }
 

@@ -8,6 +8,41 @@ import (
 	"deadman/web"
 )
 
+// pastJobs counts the jobs of past events.
+type pastJobs struct {
+	Past    int `json:"backfilled_jobs,omitempty"` // created
+	Skipped int `json:"jobs_with_skipped_steps,omitempty"`
+	Over    int `json:"over_jobs,omitempty"` // that would have ended by now
+	Alerts  int `json:"alerts_at_once,omitempty"`
+	Unknown int `json:"unknown_at_once,omitempty"` // jobs that are checked at once, with unknown alerts
+}
+
+// plus returns the sum of two counts.
+func (p pastJobs) plus(q pastJobs) pastJobs {
+	return pastJobs{p.Past + q.Past, p.Skipped + q.Skipped, p.Over + q.Over, p.Alerts + q.Alerts, p.Unknown + q.Unknown}
+}
+
+// describe describes the jobs. raise means that their past steps raise alerts.
+func (p pastJobs) describe(raise bool) string {
+	text := number(p.Past, "job") + " from past events"
+	if p.Skipped > 0 {
+		text += fmt.Sprintf(", %d with past steps that are skipped", p.Skipped)
+	}
+	switch {
+	case raise && p.Alerts == 1:
+		text += ", 1 alert is raised at once"
+	case raise:
+		text += fmt.Sprintf(", %d alerts are raised at once", p.Alerts)
+	}
+	if p.Unknown > 0 {
+		text += fmt.Sprintf(", %d checked at once with unknown alerts", p.Unknown)
+	}
+	if p.Over > 0 {
+		text += fmt.Sprintf("; %d not created, all of their steps were due before", p.Over)
+	}
+	return text
+}
+
 // action is the result for a rule.
 type action string
 
@@ -24,17 +59,16 @@ type applied struct {
 	File    string `json:"file,omitempty"`
 	Bundle  string `json:"bundle,omitempty"`
 	Action  action `json:"action"`
-	Version int32  `json:"version,omitempty"`         // 0: a dry run of a new rule
-	Moved   int    `json:"moved_jobs,omitempty"`      // pending jobs moved to the version
-	Past    int    `json:"backfilled_jobs,omitempty"` // jobs created from past events
-	Skipped int    `json:"jobs_with_skipped_steps,omitempty"`
-	Over    int    `json:"over_jobs,omitempty"` // jobs of past events that would have ended by now
-	Diff    string `json:"diff,omitempty"`
+	Version int32  `json:"version,omitempty"`    // 0: a dry run of a new rule
+	Moved   int    `json:"moved_jobs,omitempty"` // pending jobs moved to the version
+	pastJobs
+	Diff string `json:"diff,omitempty"`
 
 	TextChanged bool `json:"text_changed,omitempty"` // comments or layout only
 
-	Partly   []web.PartialSubject `json:"partial_subjects,omitempty"`
-	Warnings []string             `json:"warnings,omitempty"` // skipped verifications, with reasons
+	Partly        []web.PartialSubject `json:"partial_subjects,omitempty"`
+	MissingEvents []string             `json:"missing_events,omitempty"` // warnings
+	Warnings      []string             `json:"warnings,omitempty"`       // skipped verifications, with reasons
 }
 
 func appliedBy(c web.RuleChange, from ruleFile) applied {
@@ -47,20 +81,10 @@ func appliedBy(c web.RuleChange, from ruleFile) applied {
 	}
 	return applied{
 		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
-		Version: c.Rule.Version, Moved: c.MovedJobs, Past: c.BackfilledJobs, Skipped: c.SkippedSteps, Over: c.OverJobs, Diff: c.Diff, TextChanged: c.TextChanged, Partly: c.PartialSubjects, Warnings: c.Warnings,
+		Version: c.Rule.Version, Moved: c.MovedJobs, Diff: c.Diff, TextChanged: c.TextChanged, Partly: c.PartialSubjects,
+		pastJobs:      pastJobs{c.BackfilledJobs, c.SkippedSteps, c.OverJobs, c.AlertsAtOnce, c.UnknownAtOnce},
+		MissingEvents: c.MissingEvents, Warnings: c.Warnings,
 	}
-}
-
-// backfillText describes the jobs that past events create.
-func backfillText(jobs, skipped, over int) string {
-	text := number(jobs, "job") + " from past events"
-	if skipped > 0 {
-		text += fmt.Sprintf(", %d with past steps that are skipped", skipped)
-	}
-	if over > 0 {
-		text += fmt.Sprintf("; %d not created, all of their steps were due before", over)
-	}
-	return text
 }
 
 func namesOf(rules []applied) string {
@@ -85,7 +109,7 @@ func printApplied(a *applyRun, all []applied) error {
 	}
 	for _, r := range all {
 		counts[r.Action]++
-		if err := printAppliedRule(a.io, r, width); err != nil {
+		if err := printAppliedRule(a.io, r, width, a.raisePast); err != nil {
 			return err
 		}
 	}
@@ -105,7 +129,7 @@ func printApplied(a *applyRun, all []applied) error {
 
 var actionColours = map[action]colour{created: green, changed: yellow, unchanged: dim, deleted: red}
 
-func printAppliedRule(io *cli, r applied, width int) error {
+func printAppliedRule(io *cli, r applied, width int, raise bool) error {
 	about := ""
 	if r.Version > 0 {
 		about = fmt.Sprintf("  version %d", r.Version)
@@ -117,7 +141,7 @@ func printAppliedRule(io *cli, r applied, width int) error {
 		about += "  " + number(r.Moved, "pending job") + " moved"
 	}
 	if r.Past+r.Over > 0 {
-		about += "  " + backfillText(r.Past, r.Skipped, r.Over)
+		about += "  " + r.describe(raise)
 	}
 	_, err := fmt.Fprintf(io.out, "%s  %s%s%s\n", io.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
 		io.palette.paint(bold, fmt.Sprintf("%-*s", width, sanitize(r.Name))), about, io.palette.paint(dim, "  "+sanitize(cmp.Or(r.File, r.Bundle))))

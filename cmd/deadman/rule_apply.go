@@ -45,7 +45,7 @@ belong to the bundle of its folder already.`,
 	flags.BoolVar(&a.adopt, "adopt", false, "move rules of other bundles to this bundle")
 	flags.StringVar(&a.bundle, "bundle", "", "name of the bundle (default: name of the folder; none for a single file)")
 	flags.StringVar(&a.to, "apply-to", applyToNew, "jobs that a new version applies to: new, or pending for new and pending jobs")
-	textFlagVar(flags, &a.since, "backfill", "time", "", "also process stored stream events since this time, such as 7d or 2026-01-31; steps that were due before are skipped")
+	textFlagVar(flags, &a.since, "backfill", "time", "", "also process stored stream events since this time, such as 7d (7 days ago) or 2026-01-31; steps that were due before are skipped")
 	flags.BoolVar(&a.raisePast, "raise-past", false, "with --backfill: raise the alerts of steps that were due before")
 	a.yes = addYes(flags)
 	complete(cmd, "file", completeFiles(ruleEndings...))
@@ -95,6 +95,7 @@ func (a *applyRun) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	a.warnMissing(plan)
 	gone, err := a.deletedRules(ctx, all)
 	if err != nil {
 		return err
@@ -119,28 +120,33 @@ func (a *applyRun) run(ctx context.Context) (err error) {
 
 // confirmBackfill asks for confirmation before past events create jobs.
 func (a *applyRun) confirmBackfill(plan []applied) error {
-	var jobs, skipped, over int
+	var all pastJobs
 	for _, r := range plan {
-		jobs, skipped, over = jobs+r.Past, skipped+r.Skipped, over+r.Over
+		all = all.plus(r.pastJobs)
 	}
-	if jobs == 0 {
+	if all.Past == 0 {
 		return nil
 	}
-	question := "Create " + backfillText(jobs, skipped, over)
-	if a.raisePast {
-		question += ", and raise the alerts of their past steps"
+	return a.io.confirm(*a.yes, "Create "+all.describe(a.raisePast)+"?")
+}
+
+// warnMissing prints the warnings of events that streams have deleted.
+func (a *applyRun) warnMissing(plan []applied) {
+	for _, r := range plan {
+		for _, missing := range r.MissingEvents {
+			fmt.Fprintf(a.io.err, "warning: rule %s: %s\n", sanitize(r.Name), sanitize(missing))
+		}
 	}
-	return a.io.confirm(*a.yes, question+"?")
 }
 
 func (a *applyRun) check() (err error) {
 	if a.raisePast && a.since == "" {
 		return usage("--raise-past needs --backfill, such as --backfill 7d")
 	}
-	if d, none := document.ParseDuration(a.since); none == nil {
-		a.past = a.io.now().Add(-time.Duration(d)).UTC()
-	} else if a.past, err = a.io.instantFlag("backfill", a.since, a.io.now()); err != nil {
-		return err
+	if a.since != "" {
+		if a.past, err = a.io.ago("backfill", a.since); err != nil {
+			return err
+		}
 	}
 	folders := true
 	for _, path := range a.paths {

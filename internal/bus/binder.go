@@ -205,6 +205,11 @@ func (b *Binder) Replay(ctx context.Context, stream string, subjects []string, s
 	return b.streams.Replay(ctx, stream, subjects, since, through)
 }
 
+// Lack implements rules.Binder.
+func (b *Binder) Lack(ctx context.Context, stream string, subjects []string, since time.Time) (string, error) {
+	return b.streams.Lack(ctx, stream, subjects, since)
+}
+
 // subjectsOverlap is the error code of NATS if another stream has the subject already.
 const subjectsOverlap jetstream.ErrorCode = 10065
 

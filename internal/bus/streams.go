@@ -125,6 +125,16 @@ func (s *Streams) Info(ctx context.Context, stream string) (events.Info, error) 
 	}, nil
 }
 
+// Lack describes the deleted events of a stream since a time, as events.Info.Lack. The text has the subjects in place of the
+// name of the stream, which tenants do not see.
+func (s *Streams) Lack(ctx context.Context, stream string, subjects []string, since time.Time) (string, error) {
+	info, err := s.Info(ctx, stream)
+	if err != nil {
+		return "", err
+	}
+	return info.Lack("The stream of "+strings.Join(subjects, ", "), since), nil
+}
+
 // leaderInfo returns the leader's information about a stream.
 func (s *Streams) leaderInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	for {

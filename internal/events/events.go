@@ -5,6 +5,7 @@ package events
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -33,6 +34,20 @@ type Info struct {
 	LastSeq   uint64
 	LastAt    time.Time // time at which the stream received that message; zero: it never received one
 	Risk      string    // reason that its settings may cause losses of single unread events; empty: none
+}
+
+// Lack describes the deleted events of a stream since a time; empty: it has deleted none, as far as is known. name is the name
+// of the stream in the text.
+func (i Info) Lack(name string, since time.Time) string {
+	switch {
+	case i.LastSeq == 0:
+		return name + " is empty."
+	case i.LastSeq < i.FirstSeq:
+		return name + " is empty: it has deleted its events, and their jobs are missing."
+	case i.FirstSeq > 1 && i.FirstAt.After(since):
+		return fmt.Sprintf("%s has deleted its events before %s; jobs of earlier events are missing.", name, i.FirstAt.UTC().Format(time.RFC3339))
+	}
+	return ""
 }
 
 // Reader reads one stream in order. It is used by one goroutine.

@@ -15,13 +15,12 @@ import (
 	"github.com/google/uuid"
 
 	futurejobs "deadman/future_jobs"
-	"deadman/internal/events"
 )
 
 // Streams reads what streams store. bus.Streams implements it.
 type Streams interface {
-	// Info returns the first and last message of a stream.
-	Info(ctx context.Context, stream string) (events.Info, error)
+	// Lack describes the events since a time that a stream has deleted; empty: none. subjects name the stream in the text.
+	Lack(ctx context.Context, stream string, subjects []string, since time.Time) (string, error)
 	// Replay returns the events of a stream on the subjects from a time up to a sequence. An error ends it.
 	Replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error]
 }

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -170,17 +169,13 @@ func (t *task) warnings(ctx context.Context, q Request) (all []string, err error
 		all = append(all, "Pings over HTTP are in no stream; the replay has only the events of the heartbeat.")
 	}
 	for _, stream := range t.streams() {
-		info, err := t.options.Streams.Info(ctx, stream)
+		subjects, _ := t.readsOf(stream)
+		lack, err := t.options.Streams.Lack(ctx, stream, subjects, q.Since)
 		if err != nil {
 			return nil, err
 		}
-		subjects, _ := t.readsOf(stream) // tenants do not see the names of streams
-		names := strings.Join(subjects, ", ")
-		switch {
-		case info.LastSeq < info.FirstSeq || info.LastSeq == 0:
-			all = append(all, fmt.Sprintf("The stream of %s is empty.", names))
-		case info.FirstSeq > 1 && info.FirstAt.After(q.Since):
-			all = append(all, fmt.Sprintf("The stream of %s has deleted its events before %s; jobs of earlier events are missing.", names, info.FirstAt.UTC().Format(time.RFC3339)))
+		if lack != "" {
+			all = append(all, lack)
 		}
 	}
 	return all, nil
