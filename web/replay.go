@@ -48,7 +48,7 @@ type Replay struct {
 	ExpiresAt time.Time                 `json:"expires_at,omitzero" doc:"Time at which the node forgets the replay. Absent while it runs."`
 	Events    int64                     `json:"events" doc:"Events played so far."`
 	PlayedTo  time.Time                 `json:"played_to" doc:"Time of the last played event."`
-	Progress  float64                   `json:"progress" doc:"Part of the range that was played, from 0 to 1."`
+	Progress  float64                   `json:"progress" doc:"Part of the range that was read, from 0 to 1, by the sequences of the streams."`
 	Raised    int64                     `json:"raised" doc:"Firing alerts so far."`
 	Reason    string                    `json:"reason,omitempty" doc:"Why the replay failed or was cancelled, with the remedy."`
 	Warnings  []string                  `json:"warnings,omitempty" nullable:"false" doc:"Events that the streams lack."`

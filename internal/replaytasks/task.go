@@ -58,17 +58,22 @@ type Task struct {
 	Events   int64     // played
 	PlayedTo time.Time // time of the last of them
 	Raised   int64     // firing alerts so far
+	Read     uint64    // sequences of the streams read so far
+	Range    uint64    // sequences from the first event of each stream up to its last of the request; 0: unknown yet
 	Reason   string    // why it failed or was cancelled
 	Warnings []string
 	Result   *ReplayResult // nil: it is not done
 }
 
-// Progress returns the part of the range that was played, from 0 to 1.
+// Progress returns the part of the sequences of the streams that was read, from 0 to 1.
 func (t Task) Progress() float64 {
-	if t.State == Done {
+	switch {
+	case t.State == Done:
 		return 1
+	case t.Range == 0:
+		return 0
 	}
-	return min(max(0, float64(t.PlayedTo.Sub(t.Since))/float64(t.Until.Sub(t.Since))), 1)
+	return float64(t.Read) / float64(t.Range)
 }
 
 // ReplayResult is the result of a task that is done, as the API returns it.
@@ -205,9 +210,36 @@ func (t *task) open(ctx context.Context) *replay.Stream {
 	var stored []iter.Seq2[futurejobs.Event, error]
 	for _, stream := range t.streams() {
 		subjects, through := t.readsOf(stream)
-		stored = append(stored, t.options.Streams.Replay(ctx, stream, subjects, t.state.Since, through))
+		stored = append(stored, t.counted(t.options.Streams.Replay(ctx, stream, subjects, t.state.Since, through), through))
 	}
 	return replay.NewStream(stored...)
+}
+
+// counted counts the sequences of a stream that are read, of those up to through.
+func (t *task) counted(stored iter.Seq2[futurejobs.Event, error], through uint64) iter.Seq2[futurejobs.Event, error] {
+	return func(yield func(futurejobs.Event, error) bool) {
+		var last uint64
+		for e, err := range stored {
+			if err == nil {
+				t.countRead(last, e.Seq, through)
+				last = e.Seq
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// countRead counts the sequences of a stream after last; 0: none was read.
+func (t *task) countRead(last, seq, through uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last == 0 {
+		last = seq - 1
+		t.state.Range += through - last
+	}
+	t.state.Read += seq - last
 }
 
 // run plays the events, and records the end.
