@@ -47,7 +47,7 @@ func newJobCancelCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cancel RULE KEY | cancel --rule RULE", Short: "Cancel a job, or all jobs of a filter",
 		Long: `Cancels a pending job, or all pending jobs that match the filters, whatever their number.
-Their open alerts are resolved. A terminal is asked to confirm filters; a script is not.`,
+Their open alerts are resolved. Filters require confirmation on a terminal, not in a script.`,
 		Example: `  deadman job cancel order-unshipped 1234
   deadman job cancel --entity order 1234
   deadman job cancel --rule order-unshipped --key-prefix 12 --reason "shipped by hand"`,

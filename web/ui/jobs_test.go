@@ -44,7 +44,7 @@ func TestFailedJobActions(t *testing.T) {
 		want []string
 	}{
 		{"do=check&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was checked: still pending.", "1 job could not be checked: "}},
-		{"do=snooze&for=1h&job=order-unshipped/2&job=order-unshipped/1", []string{"1 job was snoozed.", "1 job could not be snoozed: "}},
+		{"do=snooze&for=1h&job=order-unshipped/2&job=order-unshipped/1", []string{"1 job was snoozed: without effect, as the next check is already later.", "1 job could not be snoozed: "}},
 		{"do=cancel&sure=yes&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was cancelled.", "1 job could not be cancelled: "}},
 		{"do=snooze&for=1h&job=order-unshipped/2&back=" + url.QueryEscape("/entities/order?key=2"), []string{"1 job could not be snoozed: ", `href="/entities/order?key=2"`}},
 	} {
