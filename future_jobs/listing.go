@@ -86,8 +86,12 @@ type ListedAlert struct {
 	alerts.Alert
 	Published bool // it is in the stream
 	Withheld  bool // a quota kept it out of the stream
-	Ack       *Ack // only in lists of open alerts: the acknowledgement of its job; nil: none
 	Omitted   bool // the event and the state are larger than ListedMost and left out
+
+	// Of its job, only in lists of open alerts:
+	Ack          *Ack // nil: none
+	NextCheckAt  time.Time
+	SnoozedUntil time.Time // zero or past: not snoozed
 }
 
 // OpenAlerts counts the open alerts that agree in these fields.

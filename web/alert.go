@@ -22,6 +22,7 @@ type Alert struct {
 	Deliveries []Delivery `json:"deliveries,omitempty" doc:"State of the notification on each channel. Returned for single alerts only."`
 
 	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Current acknowledgement of the alert's job. Returned for single alerts and in lists of open alerts."`
+	SnoozedUntil time.Time     `json:"snoozed_until,omitzero" doc:"End of the snooze of the alert's job. Absent if the job is not snoozed, or if its next check is later anyway. Returned for single alerts and in lists of open alerts."`
 
 	BodiesOmitted bool `json:"bodies_omitted,omitempty" doc:"Whether event and state are left out of this list because the alert exceeds 16 KiB. GET /alerts/{id} returns them."`
 }
@@ -73,14 +74,16 @@ type alertAPI struct {
 		AlertReader
 		JobReader
 	}
+	view   *jobView
 	mutes  Mutes // nil: the node has no deliveries
 	stream *alertStreamAPI
-	now    func() time.Time
 }
 
 func (a *alertAPI) convert(s futurejobs.ListedAlert) Alert {
+	now := a.view.now()
 	return Alert{
-		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Withheld: s.Withheld, Acknowledged: AcknowledgedAs(s.Ack, a.now()),
+		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Withheld: s.Withheld,
+		Acknowledged: AcknowledgedAs(s.Ack, now), SnoozedUntil: a.view.snoozeOf(s.Rule, s.SnoozedUntil, s.NextCheckAt, now),
 		BodiesOmitted: s.Omitted,
 	}
 }
@@ -144,7 +147,7 @@ func (a *alertAPI) list(ctx context.Context, in *alertListIn) (*alertListOut, er
 	f.PartID = in.PartID
 	if in.Acknowledged != "" {
 		is := in.Acknowledged == "true"
-		f.Acknowledged, f.Now = &is, a.now()
+		f.Acknowledged, f.Now = &is, a.view.now()
 	}
 	f, f.Open = in.page(f), in.Open
 	f.After, f.Before = in.After.UTC(), in.Before.UTC()
@@ -173,11 +176,11 @@ func (a *alertAPI) get(ctx context.Context, in *AlertPath) (Alert, error) {
 	if err != nil {
 		return Alert{}, err
 	}
-	out := a.convert(s)
-	if out.Deliveries, err = a.deliveries(ctx, s.Alert); err != nil {
+	if err := a.addJob(ctx, &s); err != nil {
 		return Alert{}, err
 	}
-	out.Acknowledged, err = a.ackOf(ctx, s.Alert)
+	out := a.convert(s)
+	out.Deliveries, err = a.deliveries(ctx, s.Alert)
 	return out, err
 }
 
@@ -193,16 +196,16 @@ func (a *alertAPI) deliveries(ctx context.Context, alert alerts.Alert) ([]Delive
 	return out, err
 }
 
-// ackOf returns the acknowledgement of the alert's job, if the job is pending and the acknowledgement holds.
-func (a *alertAPI) ackOf(ctx context.Context, of alerts.Alert) (*Acknowledged, error) {
+// addJob adds the acknowledgement and the next check of the alert's job, if the job is pending.
+func (a *alertAPI) addJob(ctx context.Context, of *futurejobs.ListedAlert) error {
 	page, err := a.lists.Jobs(ctx, futurejobs.Filter{Rule: of.Rule, Entity: of.Entity, Key: of.Key})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, l := range page.Items {
 		if slices.Contains(l.Alerts, of.ID) {
-			return AcknowledgedAs(l.Ack, a.now()), nil
+			of.Ack, of.NextCheckAt, of.SnoozedUntil = l.Ack, l.NextCheckAt, l.SnoozedUntil
 		}
 	}
-	return nil, nil
+	return nil
 }

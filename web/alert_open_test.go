@@ -40,3 +40,30 @@ func TestOpenAlerts(t *testing.T) {
 	}
 	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/alerts?open=maybe", ""), 400, web.BadRequest, "open")
 }
+
+// TestSnoozedAlerts checks that an open alert has the end of a snooze that delays the next check of its job, and no other.
+func TestSnoozedAlerts(t *testing.T) {
+	s := newFixture(t)
+	s.createJob("1", time.Hour, `{}`)
+	id := s.alert("1", "1 is late", 2*time.Hour).ID.String()
+	for _, c := range []struct {
+		length string
+		want   bool
+	}{{"1m", false}, {"3h", true}} {
+		decodeJob(t, requestPath(t, s.Server, "POST", "/api/v1/jobs/order-unshipped/1/snooze", `{"for": "`+c.length+`"}`), 200)
+		job := get[web.Job](t, s.Server, "/api/v1/jobs/order-unshipped/1")
+		want := job.SnoozedUntil
+		if !c.want {
+			want = time.Time{}
+		}
+		if job.SnoozedUntil.IsZero() || job.SnoozeIneffective == c.want {
+			t.Errorf("%s: the job: %+v", c.length, job)
+		}
+		if got := get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts?open=true").Items[0]; !got.SnoozedUntil.Equal(want) {
+			t.Errorf("%s: an open alert is snoozed until %s, want %s", c.length, got.SnoozedUntil, want)
+		}
+		if got := get[web.Alert](t, s.Server, "/api/v1/alerts/"+id); !got.SnoozedUntil.Equal(want) {
+			t.Errorf("%s: one alert is snoozed until %s, want %s", c.length, got.SnoozedUntil, want)
+		}
+	}
+}

@@ -134,15 +134,24 @@ func (a *jobView) pendingAt(ctx context.Context, l futurejobs.ListedJob, steps *
 	j.NextAlert.JobEnds = j.NextAlert.JobEnds && !j.NextCheckAt.IsZero()
 	j.Status, j.Steps, j.Acknowledged = StatusOf(l.Job, now), a.stepsOf(l), AcknowledgedAs(l.Ack, now)
 	if l.SnoozedUntil.After(now) {
-		j.SnoozedUntil, j.SnoozeIneffective = l.SnoozedUntil, a.isIdle(l)
+		j.SnoozedUntil, j.SnoozeIneffective = l.SnoozedUntil, a.isIdle(l.Rule, l.SnoozedUntil, l.NextCheckAt)
 	}
 	return j
 }
 
-// isIdle reports whether a snooze delays no check. For a deleted rule it returns false.
-func (a *jobView) isIdle(l futurejobs.ListedJob) bool {
-	newest, err := a.catalog.Newest(l.Rule)
-	return err == nil && l.PausedAt().IsZero() && l.NextCheckAt.After(newest.Engine().Grid.Up(l.SnoozedUntil))
+// isIdle reports whether a snooze delays no check, because the next one is later. For a paused job and a deleted rule it
+// returns false.
+func (a *jobView) isIdle(rule string, until, next time.Time) bool {
+	newest, err := a.catalog.Newest(rule)
+	return err == nil && !next.Equal(futurejobs.FarFuture) && next.After(newest.Engine().Grid.Up(until))
+}
+
+// snoozeOf returns the end of a snooze that delays the next check of a job; zero: none does.
+func (a *jobView) snoozeOf(rule string, until, next, now time.Time) time.Time {
+	if !until.After(now) || a.isIdle(rule, until, next) {
+		return time.Time{}
+	}
+	return until
 }
 
 // stepsOf returns the number of steps of a job's rule; 0 if unknown.

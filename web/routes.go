@@ -48,7 +48,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 	trials, quotas := newTrials(), &quotaAPI{o.Quotas, o.Now}
 	view := &jobView{o.Catalog, o.Now}
 	counts := newRuleJobCounts(o)
-	alerts := &alertAPI{o.Lists, o.Mutes, &alertStreamAPI{all.responder, o.Wire}, o.Now}
+	alerts := &alertAPI{o.Lists, view, o.Mutes, &alertStreamAPI{all.responder, o.Wire}}
 	return []group{
 		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, counts, quotas, &lintAPI{o.Rules, trials}, newSaves(), o.Now},
 		&ruleResumeAPI{o.Rules},

@@ -55,7 +55,7 @@ func newAlertCmd(io *cli) *cobra.Command {
 			row: func(io *cli, a web.Alert) []cell {
 				alert := a.Record()
 				return []cell{
-					dimCell("%s", shortID(alert.ID)), cellOf(io.relative(alert.DecidedAt)), colouredCell(newAlertColour(alert), severityText(io, a)),
+					dimCell("%s", shortID(alert.ID)), cellOf(io.relative(alert.DecidedAt)), colouredCell(newAlertColour(alert), severityText(a)),
 					cellOf(alert.Rule), cellOf(alert.Entity), cellOf(alert.Key), cellOf(alert.Step), cellOf(alert.Text),
 				}
 			},
@@ -69,12 +69,16 @@ func newAlertCmd(io *cli) *cobra.Command {
 	return cmd
 }
 
-// severityText returns the severity or status of an alert, marked if it is acknowledged.
-func severityText(io *cli, a web.Alert) string {
-	if ackedUntil(io, a.Acknowledged) == "" {
-		return severityOrStatus(a.Record())
+// severityText returns the severity or status of an alert, marked if it is acknowledged or snoozed.
+func severityText(a web.Alert) string {
+	text := severityOrStatus(a.Record())
+	if a.Acknowledged != nil {
+		text += ", acked"
 	}
-	return severityOrStatus(a.Record()) + ", acked"
+	if !a.SnoozedUntil.IsZero() {
+		text += ", snoozed"
+	}
+	return text
 }
 
 // severityOrStatus returns the severity of a firing alert, and the status of any other.
@@ -133,6 +137,7 @@ func printAlert(io *cli, as web.Alert, known []web.Rule) error {
 		s.line("withheld", "not published: quota exceeded")
 	}
 	printAck(s, as.Acknowledged)
+	s.instant("snoozed until", as.SnoozedUntil)
 	for _, d := range as.Deliveries {
 		s.line("delivery", "%s: %s", d.Channel, delivered(d))
 	}

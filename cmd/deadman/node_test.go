@@ -287,6 +287,9 @@ func TestVerbs(t *testing.T) {
 		{"groups --by severity", "critical 0 1"},
 		{"list --open --acknowledged true", "acked"},
 		{"list --open --acknowledged false", "no open alerts match these filters"},
+		{"snooze " + id + " --for 1h", "snoozed until"},
+		{"get " + id, "snoozed until 20"},
+		{"list --open", "acked, snoozed"},
 	} {
 		if got := n.run(t, append([]string{"alert"}, strings.Fields(c.args)...)...); got.code != 0 || !strings.Contains(strings.Join(strings.Fields(got.out), " "), c.want) || strings.Contains(got.out, "-9") {
 			t.Errorf("alert %s: %+v, want %q", c.args, got, c.want)

@@ -65,7 +65,7 @@ func (s *AckLinkStore) RevokeAckLinks(ctx context.Context) error {
 // MessageAlerts returns the newest alert of each key of a notification, while the job that raised it is pending, in the
 // order of ids from after on, with the acknowledgement of the job. The alerts have no documents.
 func (s *AckLinkStore) MessageAlerts(ctx context.Context, message int64, after alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
-	found, err := query(ctx, s.read, readOpen, `SELECT `+alertHeads+`, `+s.unpublished()+`, `+ackColumns+`
+	found, err := query(ctx, s.read, readOpen, `SELECT `+alertHeads+`, `+s.unpublished()+`, `+besideOpen+`
 FROM (`+keysOfMessage+`) AS m
 JOIN alert a ON a.shard = m.shard AND a.id = m.id
 JOIN rule r ON r.id = a.rule_id

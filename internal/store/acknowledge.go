@@ -7,6 +7,9 @@ import (
 const (
 	ackColumns = `k.alert_id, coalesce(k.by_whom, ''), k.at, k.until_at, coalesce(k.note, '')`
 
+	// besideOpen are the columns that readOpen reads after those of an alert, of its job f and the acknowledgement k.
+	besideOpen = ackColumns + `, f.next_check_at, f.snoozed_until`
+
 	// withAck joins the optional acknowledgement k of a job f.
 	withAck = ` LEFT JOIN acknowledgement k ON k.shard = f.shard AND k.job_id = f.id`
 

@@ -99,7 +99,7 @@ func hasLabel(f futurejobs.Filter, a alerts.Alert) bool {
 
 // openOfShard scans the jobs that raised alerts, or reads those of a key.
 func (s *AlertStore) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.ListedAlert, error) {
-	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + `, ` + ackColumns + `
+	w := filter{`SELECT ` + alertHeads + `, ` + s.unpublished() + `, ` + besideOpen + `
 FROM future_job f ` + s.eachNewest() + `
 JOIN rule r ON r.id = f.rule_id` + withAck + `
 WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.and("f"), []any{c.shard, before[:]}}
@@ -259,10 +259,10 @@ func readOpenCount(row scanner, c *futurejobs.OpenAlerts) error {
 	return nil
 }
 
-// readOpen is readListedAlert plus the acknowledgement of the alert's job.
+// readOpen is readListedAlert plus the acknowledgement and the next check of the alert's job.
 func readOpen(row scanner, s *futurejobs.ListedAlert) error {
 	var k readAck
-	err := readListedAlert(rowWithExtras{row, k.fields()}, s)
+	err := readListedAlert(rowWithExtras{row, append(k.fields(), at(&s.NextCheckAt), at(&s.SnoozedUntil))}, s)
 	s.Ack = k.ack()
 	return err
 }

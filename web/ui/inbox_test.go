@@ -154,6 +154,9 @@ func TestSnoozeWithoutEffect(t *testing.T) {
 	if _, page := requestPage(t, "GET", home+"/alerts?severity=error", ""); !strings.Contains(page, `href="/mutes?rule=payment-missing&amp;severity=error#new"`) {
 		t.Errorf("the mute of a group lacks the filter of the page: %s", page)
 	}
+	if _, page := requestPage(t, "GET", home+"/alerts", ""); strings.Contains(page, "snoozed until") {
+		t.Errorf("a snooze without effect is marked: %s", page)
+	}
 	// A snooze of one job beyond its next check has an effect; a shorter one replaces it.
 	callAPI(t, home, "POST", "/jobs/payment-missing/p-1/snooze", "application/json", `{"for": "6h"}`, nil)
 	var did web.SnoozeAllResult

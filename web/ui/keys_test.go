@@ -18,7 +18,7 @@ import (
 // shows the keys. In a field they are text.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	home := serve(t, orders)
+	home := serve(t, strings.Replace(orders, "after: 2h", "after: 30m", 1)) // a snooze of 1 h has an effect
 	publishEvents(t, home, "orders.created", "1", "2", "3")
 	waitForOpenAlerts(t, home, 3)
 	acknowledged := func() (keys []string) {
@@ -58,6 +58,14 @@ func TestKeys(t *testing.T) {
 	var j web.Job
 	if callAPI(t, home, "GET", "/jobs/order-unshipped/"+snoozed, "", "", &j); time.Until(j.SnoozedUntil) < 50*time.Minute {
 		t.Errorf("%s is snoozed until %s", snoozed, j.SnoozedUntil)
+	}
+	for _, page := range []string{"/alerts", "/"} {
+		b.visit(page)
+		b.waitForText("snoozed until " + evaluate[string](b, `document.querySelector(".tag time")?.textContent ?? "?"`))
+		if marked := evaluate[string](b, `[...document.querySelectorAll("tr")].filter((row) => row.innerText.includes("snoozed until")).map((row) => row.querySelector("a.key").textContent).join()`); marked != "order "+snoozed {
+			t.Errorf("%s marks %q as snoozed", page, marked)
+		}
+		b.screenshot("snoozed")
 	}
 
 	b.visit("/jobs")

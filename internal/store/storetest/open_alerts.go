@@ -75,13 +75,23 @@ func alertsAreOpen(t *testing.T, w *fixture) {
 			}
 		}
 	}
-	newestIsAcknowledged(t, w, newest["k003"])
+	newestHasJob(t, w, newest["k003"])
 }
 
-// newestIsAcknowledged checks the open alert that is listed first.
-func newestIsAcknowledged(t *testing.T, w *fixture, want alerts.Alert) {
+// newestHasJob checks the open alert that is listed first: with the acknowledgement, the next check and the snooze of its
+// job.
+func newestHasJob(t *testing.T, w *fixture, want alerts.Alert) {
 	t.Helper()
-	first := pages(t, futurejobs.Filter{Open: true}, w.Alerts)[0]
+	until := w.slot().Add(5 * time.Hour)
+	w.applyManually(actionEffect(w, w.rule, want.Key, time.Time{}, futurejobs.Snooze{Until: until}))
+	open := pages(t, futurejobs.Filter{Open: true}, w.Alerts)
+	first := open[0]
+	if job := w.one(want.Key); !first.SnoozedUntil.Equal(until) || !first.NextCheckAt.Equal(job.NextCheckAt) {
+		t.Errorf("it is snoozed until %s, and checked at %s, want %s and %s", first.SnoozedUntil, first.NextCheckAt, until, job.NextCheckAt)
+	}
+	if next := open[1]; !next.SnoozedUntil.IsZero() || !next.NextCheckAt.Equal(w.one(next.Key).NextCheckAt) {
+		t.Errorf("the next one is snoozed until %s, and checked at %s", next.SnoozedUntil, next.NextCheckAt)
+	}
 	if diff := cmp.Diff(want, first.Alert); diff != "" {
 		t.Errorf("the newest (-said +listed):\n%s", diff)
 	}
