@@ -24,12 +24,13 @@ type alertView struct {
 	permissions
 	Event, State string // indented JSON; empty if the alert has none
 	Story        []alertEntry
-	Ahead        []stepView // steps that are still due
-	NextAt       time.Time  // the job's next check; zero: none
-	Ends         bool       // the next check ends the job
-	Pending      bool       // the job is still pending
-	MuteAt       string     // address that mutes alerts of the rule
-	description  string     // of the rule; empty: none, or the job has ended
+	Ahead        []stepView        // steps that the job is still to raise
+	Suppressed   *web.Acknowledged // suppresses further steps; nil: none are left, or none does
+	NextAt       time.Time         // the job's next check; zero: none
+	Ends         bool              // the next check ends the job
+	Pending      bool              // the job is still pending
+	MuteAt       string            // address that mutes alerts of the rule
+	description  string            // of the rule; empty: none, or the job has ended
 
 	Notes   ruleNotes
 	Actions *actionRow   // nil: none are possible
@@ -185,7 +186,8 @@ func (v *alertView) goesOn(c client) error {
 	return nil
 }
 
-// ahead adds the remaining steps of a job. A repeated step counts once per repetition.
+// ahead adds the steps that a job is still to raise, by its next alert: an acknowledgement suppresses steps, and the step
+// after a snooze replaces earlier ones. A repeated step counts once per repetition.
 func (v *alertView) ahead(c client, j web.Job) error {
 	var d document.Document
 	if err := c.get("/rules/"+url.PathEscape(j.Rule)+"/versions/"+strconv.Itoa(int(j.RuleVersion)), nil, &d); err != nil {
@@ -204,6 +206,19 @@ func (v *alertView) ahead(c client, j web.Job) error {
 		}
 		taken = 0
 		v.Ahead = append(v.Ahead, r)
+	}
+	if len(v.Ahead) > 0 {
+		v.Suppressed = j.Acknowledged
+	}
+	switch next := j.NextAlert; {
+	case v.Suppressed != nil && v.Suppressed.Until.IsZero(), next.Status == "none":
+		v.Ahead = nil
+	case next.Status == "step":
+		first := slices.IndexFunc(v.Ahead, func(s stepView) bool { return s.isNamed(next.Step) })
+		if first >= 0 {
+			v.Ahead = v.Ahead[first:]
+			v.Ahead[0].At = next.At
+		}
 	}
 	return nil
 }

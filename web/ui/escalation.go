@@ -15,6 +15,12 @@ type stepView struct {
 	document.Step
 	When string
 	Text string
+	At   time.Time // slot of the check that raises it next; zero: unknown
+}
+
+// isNamed reports whether the step has a name that may have a repetition, such as reminder 2 of 3.
+func (s stepView) isNamed(name string) bool {
+	return name == s.Name || s.Every > 0 && strings.HasPrefix(name, s.Name+" ")
 }
 
 // escalationSteps returns the steps with their times and texts in words.
@@ -22,7 +28,7 @@ func escalationSteps(d document.Document) []stepView {
 	steps := d.Steps()
 	all := make([]stepView, len(steps))
 	for i, s := range steps {
-		all[i] = stepView{s, whenOf(s), d.StepText(s)}
+		all[i] = stepView{Step: s, When: whenOf(s), Text: d.StepText(s)}
 	}
 	return all
 }

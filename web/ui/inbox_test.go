@@ -178,10 +178,10 @@ func TestAlertPage(t *testing.T) {
 	a := waitForOpenAlerts(t, home, 1)[0]
 	b := open(t, home, 1400, 900)
 	b.visit("/alerts/" + a.ID.String())
-	b.waitForText("job started", "next check", "after 4h", "very-late", "every 1d, 3 times", "Stream DEADMAN_ALERTS")
+	b.waitForText("job started", "next check", "very-late", "every 1d, 3 times", "Stream DEADMAN_ALERTS")
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=note]"), "<i>looking"))
 	b.click("button[value=ack]")
-	b.waitForText("Acknowledged by", "<i>looking", "acknowledged by loopback")
+	b.waitForText("Acknowledged by", "<i>looking", "acknowledged by loopback", "further steps are suppressed by the acknowledgement")
 	b.checkAccessibility("an alert")
 	b.screenshot("alert")
 	callAPI(t, home, "DELETE", "/jobs/payment-missing/1", "", "", nil)
@@ -192,6 +192,45 @@ func TestAlertPage(t *testing.T) {
 			t.Errorf("the wait is over, and the page shows %q:\n%s", gone, b.text())
 		}
 	}
+}
+
+// TestStepsAhead checks that the page of an alert lists the steps that an acknowledgement and a snooze leave, the next one
+// with its time.
+func TestStepsAhead(t *testing.T) {
+	t.Parallel()
+	home := serve(t, paymentRule)
+	publishEvents(t, home, "payments.asked", "1")
+	at := "/alerts/" + waitForOpenAlerts(t, home, 1)[0].ID.String()
+	const suppressed = "further steps are suppressed by the acknowledgement"
+	check := func(what string, in time.Duration, wanted []string, unwanted ...string) {
+		t.Helper()
+		_, page := requestPage(t, "GET", home+at, "")
+		for _, text := range wanted {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s: the page lacks %q", what, text)
+			}
+		}
+		for _, text := range unwanted {
+			if strings.Contains(page, text) {
+				t.Errorf("%s: the page has %q", what, text)
+			}
+		}
+		var j web.Job
+		callAPI(t, home, "GET", "/jobs/payment-missing/1", "", "", &j)
+		if next := j.NextAlert.At; in > 0 && (time.Until(next)-in).Abs() > 10*time.Minute || in > 0 && !strings.Contains(page, next.UTC().Format(time.RFC3339)) {
+			t.Errorf("%s: the next step is at %s, or the page lacks its time", what, next)
+		}
+	}
+	const very, reminder = "<b>very-late</b>", "<b>reminder</b>"
+	check("at first", 4*time.Hour, []string{very, reminder}, suppressed, "after 4h", "Snoozed")
+	ack := func(body string) { callAPI(t, home, "POST", at+"/ack", "application/json", body, nil) }
+	ack(`{"for": "6h"}`)
+	check("for 6 hours", 6*time.Hour, []string{suppressed, very, reminder})
+	ack(`{}`)
+	check("until resolved", 0, []string{suppressed, "until resolved"}, very, reminder)
+	callAPI(t, home, "DELETE", at+"/ack", "", "", nil)
+	callAPI(t, home, "POST", "/jobs/payment-missing/1/snooze", "application/json", `{"for": "30h"}`, nil)
+	check("snoozed", 0, []string{"Snoozed until", reminder, "every 1d, 3 times"}, suppressed, very)
 }
 
 // TestAlertLogLinks checks that links in notifications lead to the narrowed alert log.
