@@ -54,7 +54,7 @@ func TestKeys(t *testing.T) {
 	b.do(chromedp.KeyEvent("j"))
 	snoozed := strings.TrimPrefix(row(), "order ")
 	b.waitForNavigation(chromedp.KeyEvent("s"))
-	b.waitForText("1 job was snoozed: without effect")
+	b.waitForText("1 job was snoozed.")
 	var j web.Job
 	if callAPI(t, home, "GET", "/jobs/order-unshipped/"+snoozed, "", "", &j); time.Until(j.SnoozedUntil) < 50*time.Minute {
 		t.Errorf("%s is snoozed until %s", snoozed, j.SnoozedUntil)
