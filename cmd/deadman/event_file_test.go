@@ -24,7 +24,8 @@ func TestSendEvents(t *testing.T) {
 	n.expect(0, []string{"event", "send", "-f", writeFile(t, dir, "good.ndjson", lines)}, "published: 4, duplicates: 1")
 	testwait.Until(t, "order 1 waits, and order 2 does not", func() bool {
 		jobs := readJSON[web.Page[web.Job]](n, "job", "list").Items
-		return len(jobs) == 1 && jobs[0].Key == "1"
+		ended := readJSON[web.Page[web.EndedJob]](n, "history", "list", "--rule", "late").Items
+		return len(jobs) == 1 && jobs[0].Key == "1" && len(ended) == 1
 	})
 	n.expect(0, []string{"explain", "order", "1"}, "late, version 1")
 	n.expect(0, []string{"explain", "late", "1"}, "late, version 1", "started")
