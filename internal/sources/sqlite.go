@@ -139,6 +139,7 @@ type sqliteQuery struct {
 	params  int
 	columns []lookup.Column
 	names   []json.RawMessage
+	handle  sqliteHandle // of the connection
 }
 
 // prepareQuery compiles a query as a subquery, a position that allows only queries, without executing it.
@@ -150,11 +151,15 @@ func prepareQuery(ctx context.Context, c *sql.Conn, q lookup.Question) (*sqliteQ
 	if err != nil {
 		return nil, err
 	}
+	handle, err := handleOf(c)
+	if err != nil {
+		return nil, err
+	}
 	found, err := compiled(c, "SELECT * FROM (\n"+query+"\n) LIMIT 0")
 	if err != nil {
 		return nil, refusedBySQLite(ctx, err)
 	}
-	v := &sqliteQuery{query: query, params: params}
+	v := &sqliteQuery{query: query, params: params, handle: handle}
 	for _, column := range found {
 		v.columns = append(v.columns, lookup.Column{Name: columnName(column.Name, v.columns), Type: affinity(column.DeclType)})
 		v.names = append(v.names, quoted(column.Name))
@@ -217,6 +222,7 @@ func (v *sqliteQuery) run(ctx context.Context, stmt *sql.Stmt, params []any) (f 
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	defer v.handle.interruptAfter(ctx)()
 	f.Value, err = v.one(ctx, stmt, args)
 	if err == nil || isOfSQLite(err, scopeKey) {
 		f.Err = sqliteKeyError(err, timeout)

@@ -195,6 +195,24 @@ func TestSQLiteTimeout(t *testing.T) {
 	checkLines(t, []string{fmt.Sprintf("error: timeout after … of %d keys; make the query faster (does its column have an index?) or increase guards.timeout", len(queries))}, got[30:])
 }
 
+// TestSQLiteWithoutTime checks that a query that the end of the batch leaves no time ends: SQLite does not notice an interrupt
+// that comes before it runs a statement.
+func TestSQLiteWithoutTime(t *testing.T) {
+	t.Parallel()
+	c := newFile(t).source()
+	endless := lookup.Question{SQL: "with recursive n(i) as (select 1 union all select i + 1 from n where $1 > 1) select max(i) as v from n"}
+	queries := keys(2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2)
+	var batches sync.WaitGroup
+	for range 4 {
+		batches.Go(func() {
+			for range 100 {
+				_, _ = c.Query(within(t, 30*time.Millisecond), endless, queries) // it times out
+			}
+		})
+	}
+	batches.Wait()
+}
+
 // TestBatchWaitsForNoOther queries a file with several concurrent batches, each with its own timeout: a batch queued
 // behind another would report a timeout of the file.
 func TestBatchWaitsForNoOther(t *testing.T) {
