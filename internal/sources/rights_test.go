@@ -162,7 +162,14 @@ func TestDocumentedLookupStatement(t *testing.T) {
 	}
 	functions := []string{"pg_terminate_backend", "pg_cancel_backend"}
 	for _, function := range functions {
-		if first, attacker := attack(function); first == nil || attacker != nil {
+		first, attacker := attack(function)
+		for range 4 { // on a busy machine, the first lookup may end before the attack
+			if first != nil {
+				break
+			}
+			first, attacker = attack(function)
+		}
+		if first == nil || attacker != nil {
 			t.Fatalf("%s: the first lookup ends with %v, the other with %v; the test attacks nothing", function, first, attacker)
 		}
 	}
