@@ -33,8 +33,8 @@ type Readiness struct {
 	Conditions []Condition `json:"conditions"`
 }
 
-// Sentence summarizes the conditions in one sentence.
-func (r Readiness) Sentence() string {
+// Sentence summarizes the conditions in one sentence. losses is the number of open alerts about lost data.
+func (r Readiness) Sentence(losses int64) string {
 	var names []string
 	for _, c := range r.Conditions {
 		if !c.OK {
@@ -46,6 +46,8 @@ func (r Readiness) Sentence() string {
 		return "This node cannot serve requests: " + broken
 	case !r.Healthy:
 		return "Conditions failed: " + broken
+	case losses > 0:
+		return DataLost
 	}
 	return "All systems operational"
 }

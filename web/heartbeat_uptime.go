@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -187,10 +188,7 @@ func (p *periodsOfKey) addPending(k futurejobs.HeartbeatKey, now time.Time) {
 	}
 	from := k.CreatedAt
 	if k.Expected { // without a report, the key is not known to be up
-		from = now
-		if !late.IsZero() {
-			from = late
-		}
+		from = cmp.Or(late, now)
 	}
 	p.add(from, late, now)
 	if k.State == futurejobs.HeartbeatUnknown {

@@ -69,7 +69,7 @@ func (m matchFlags) acknowledge(io *cli, cmd *cobra.Command, args []string, by s
 		if err != nil {
 			return err
 		}
-		if sum.Acknowledged == 0 {
+		if sum.Acknowledged == 0 { // the first request
 			sum.Before = did.Before
 		}
 		sum.Acknowledged += did.Acknowledged

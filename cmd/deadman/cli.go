@@ -223,9 +223,10 @@ func (c *cli) ago(flag, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, usage("--%s is required; give a duration such as 24h, or a time such as 2026-01-31T15:04:05Z", flag)
 	}
-	at, err := c.instant(s, c.now())
-	if d, none := document.ParseDuration(s); none == nil {
-		at, err = c.now().Add(-time.Duration(d)), nil
+	d, err := document.ParseDuration(s)
+	at := c.now().Add(-time.Duration(d))
+	if err != nil {
+		at, err = c.instant(s, c.now())
 	}
 	switch {
 	case err != nil:

@@ -35,7 +35,7 @@ func newReplayOutput(io *cli, out io.Writer, v *replayRun) replayOutput {
 	case io.output == asCSV:
 		return &replayCSV{out: csv.NewWriter(out), summary: v.summary}
 	}
-	return &replayText{io: io, out: out, byStatus: make(map[alerts.Status]int64), summary: v.summary, withoutAlerts: v.summary || isCompared || isSuggested}
+	return &replayText{io: io, out: out, alerts: make(map[alerts.Status]int64), summary: v.summary, withoutAlerts: v.summary || isCompared || isSuggested}
 }
 
 // replayedAlert is an alert of a replay in JSON and CSV.
@@ -61,15 +61,13 @@ type replayText struct {
 	io      *cli
 	out     io.Writer
 	summary bool
-	alerts  int
+	alerts  map[alerts.Status]int64 // number by status
 
-	byStatus      map[alerts.Status]int64
 	withoutAlerts bool
 }
 
 func (t *replayText) alert(a alerts.Alert) error {
-	t.byStatus[a.Status]++
-	if t.alerts++; t.withoutAlerts {
+	if t.alerts[a.Status]++; t.withoutAlerts {
 		return nil
 	}
 	parts := []string{
@@ -84,7 +82,7 @@ func (t *replayText) alert(a alerts.Alert) error {
 }
 
 func (t *replayText) end(s *replay.Summary) error {
-	if t.alerts > 0 && !t.withoutAlerts {
+	if len(t.alerts) > 0 && !t.withoutAlerts {
 		fmt.Fprintln(t.out)
 	}
 	fmt.Fprintf(t.out, "%s from %s to %s, %s\n\n", counted(s.Events, "event"), t.io.exact(s.From), t.io.exact(s.Until), t.alertCounts())
@@ -105,9 +103,9 @@ func (t *replayText) end(s *replay.Summary) error {
 
 // alertCounts returns the number of firing alerts, and that of each other status.
 func (t *replayText) alertCounts() string {
-	parts := []string{counted(t.byStatus[alerts.Firing], "alert")}
+	parts := []string{counted(t.alerts[alerts.Firing], "alert")}
 	for _, status := range []alerts.Status{alerts.Resolved, alerts.Undetermined, alerts.GaveUp, alerts.Expired} {
-		if n := t.byStatus[status]; n > 0 {
+		if n := t.alerts[status]; n > 0 {
 			parts = append(parts, humanize.Comma(n)+" "+strings.ReplaceAll(string(status), "_", " "))
 		}
 	}
@@ -147,8 +145,8 @@ func stepCounts(r *replay.RuleResult) string {
 	return strings.Join(parts, ", ")
 }
 
-// printRefusals prints the events that a node would store as dead letters, and returns the error of exit code 3 if there are
-// any. past is the summary of the rules to compare with; nil: none.
+// printRefusals prints the events that no rule reads and those that a node would store as dead letters, and returns the error of exit
+// code 3 if there are any of the latter. past is the summary of the rules to compare with; nil: none.
 func printRefusals(io *cli, s, past *replay.Summary) error {
 	if u := s.Unread; u != nil {
 		fmt.Fprintln(io.err, plainLines(fmt.Sprintf("%s on subjects that no rule reads, such as %s", counted(u.Events, "event"), strings.Join(u.Subjects, ", "))))

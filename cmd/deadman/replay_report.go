@@ -16,7 +16,7 @@ type reportFile struct {
 }
 
 // createReport creates the file of the report, before the replay: an impossible path is found at once. Without a report it
-// returns nil. The caller calls Discard.
+// returns nil. The caller calls discard.
 func (v *replayRun) createReport() (*reportFile, error) {
 	if v.report == "" {
 		return nil, nil

@@ -65,14 +65,11 @@ func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.Sentence, s.Conditions = state.Sentence(), state.Conditions
 	groups, _, err := get[web.AlertGroups](ctx, c, "/alerts/groups", nil)
 	if err != nil {
 		return s, err
 	}
-	if state.Healthy && groups.Total.Losses > 0 {
-		s.Sentence = web.DataLost
-	}
+	s.Sentence, s.Conditions = state.Sentence(groups.Total.Losses), state.Conditions
 	s.Open, s.OK = groups.Total, state.Healthy && groups.Total.Unacknowledged == 0
 	all, err := getAllPages[web.Rule](ctx, c, "/rules", url.Values{})
 	if err != nil {

@@ -137,15 +137,29 @@ func (m Message) query() url.Values {
 
 // ackedQuery returns the query that narrows the list of open alerts by the common values of acknowledged ones.
 func ackedQuery(acks []alerts.ShownAck) url.Values {
+	acked := make([]alerts.Alert, len(acks))
+	for i, k := range acks {
+		acked[i] = k.Alert
+	}
 	q := url.Values{}
 	for _, name := range []string{"rule", "entity", "key", "severity"} {
-		value := acks[0].Alert.Field(name)
-		differs := func(a alerts.ShownAck) bool { return a.Alert.Field(name) != value }
-		if value != "" && len(value) <= linkedValue && !slices.ContainsFunc(acks, differs) {
+		if value := sharedValue(acked, name); value != "" && len(value) <= linkedValue {
 			q.Set(name, value)
 		}
 	}
 	return q
+}
+
+// sharedValue returns the value of a field that all alerts share; empty if they differ.
+func sharedValue(all []alerts.Alert, name string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	value := all[0].Field(name)
+	if slices.ContainsFunc(all, func(a alerts.Alert) bool { return a.Field(name) != value }) {
+		return ""
+	}
+	return value
 }
 
 // inboxLinks returns links to the open alerts of the first rules with keys that are not resolved, a line each.
@@ -165,11 +179,8 @@ func inboxLinks(keys []KeyState, publicURL string) string {
 // common returns the value of a field that all alerts of the message share; empty if they differ, or if those not
 // loaded may differ.
 func (m Message) common(name string) string {
-	if len(m.Alerts) == 0 {
-		return ""
-	}
-	value := m.Alerts[0].Field(name)
-	if slices.ContainsFunc(m.Alerts, func(a alerts.Alert) bool { return a.Field(name) != value }) {
+	value := sharedValue(m.Alerts, name)
+	if value == "" {
 		return ""
 	}
 	named := strings.Contains(" "+m.Topic+" ", " "+name+"="+value+" ")

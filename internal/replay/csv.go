@@ -152,7 +152,7 @@ func separatorHint(header []string) string {
 	switch {
 	case len(header) > 1:
 	case strings.HasPrefix(header[0], gzipStart):
-		return "; the table is compressed: use zcat FILE | deadman replay --events -"
+		return "; the table is compressed: " + useZcat
 	case strings.ContainsAny(header[0], ";\t|"):
 		return "; write the table with commas between the columns"
 	}

@@ -65,8 +65,11 @@ func withoutBOM(from io.Reader) io.Reader {
 	return buffered
 }
 
-// gzipStart are the first bytes of a file of gzip.
-const gzipStart = "\x1f\x8b"
+// gzipStart are the first bytes of a file of gzip, and useZcat is the remedy.
+const (
+	gzipStart = "\x1f\x8b"
+	useZcat   = "use zcat FILE | deadman replay --events -"
+)
 
 // parseLine parses an event or a CloudEvent.
 func parseLine(text []byte) (Event, error) {
@@ -81,7 +84,7 @@ func parseLine(text []byte) (Event, error) {
 	case errors.As(err, &notTime):
 		return Event{}, fmt.Errorf("%s is not a time with the offset of its zone", notTime.Value)
 	case err != nil && bytes.HasPrefix(text, []byte(gzipStart)):
-		return Event{}, errors.New("the input is compressed; use zcat FILE | deadman replay --events -")
+		return Event{}, errors.New("the input is compressed; " + useZcat)
 	case err != nil:
 		return Event{}, err
 	}

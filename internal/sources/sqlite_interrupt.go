@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"reflect"
-	"sync"
 	"time"
 
 	"modernc.org/libc"
@@ -35,14 +34,9 @@ func handleOf(c *sql.Conn) (handle sqliteHandle, err error) {
 // before the next statement and before the connection is closed. The driver interrupts once: SQLite forgets an interrupt
 // that comes before the statement runs, and the statement would never end.
 func (h sqliteHandle) interruptAfter(ctx context.Context) (stop func()) {
-	ended := make(chan struct{})
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-ended:
-			return
-		}
+	ended, over := make(chan struct{}), make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(over)
 		thread := libc.NewTLS() // that of the connection is in use
 		defer thread.Close()
 		for {
@@ -55,7 +49,9 @@ func (h sqliteHandle) interruptAfter(ctx context.Context) (stop func()) {
 		}
 	})
 	return func() {
-		close(ended)
-		watch.Wait()
+		if !cancel() { // the context has ended
+			close(ended)
+			<-over
+		}
 	}
 }

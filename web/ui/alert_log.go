@@ -62,5 +62,6 @@ func (u *UI) alertLog(c client, r *http.Request) (view, error) {
 	}
 	v.Alerts = page.Items
 	v.goesOn(page.Next)
-	return view{Title: "All alerts", Body: v}, v.findRule(c, len(page.Items))
+	err = v.findRule(c, len(page.Items))
+	return view{Title: "All alerts", Body: v}, err
 }

@@ -91,7 +91,8 @@ func (u alertPages) inbox(c client, r *http.Request) (view, error) {
 	if err := v.load(alertClient{c}); err != nil {
 		return view{}, err
 	}
-	return view{Title: "Alerts", Body: v}, v.findRule(c, int(v.Total.Unacknowledged+v.Total.Acknowledged))
+	err = v.findRule(c, int(v.Total.Unacknowledged+v.Total.Acknowledged))
+	return view{Title: "Alerts", Body: v}, err
 }
 
 // load reads the counts, then the alerts to show.

@@ -99,13 +99,11 @@ func all[T any](c client, path string) ([]T, error) {
 
 // sentence summarizes the health in one sentence.
 func (v *healthView) sentence() string {
+	sentence := v.Readiness.Sentence(v.Losses)
 	if !v.Healthy || v.Narrow {
-		return v.Readiness.Sentence()
+		return sentence
 	}
-	if v.Losses > 0 {
-		return web.DataLost + ": " + v.summary()
-	}
-	return v.Readiness.Sentence() + ": " + v.summary()
+	return sentence + ": " + v.summary()
 }
 
 // summary summarizes the nodes, the streams and the lag.
