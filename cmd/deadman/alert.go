@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,17 +99,36 @@ func getAlert(io *cli, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	var known web.Page[web.Rule] // a rule of the node itself, or a deleted one, is not listed
-	if io.output != asJSON {
-		if known, _, err = get[web.Page[web.Rule]](cmd.Context(), c, "/rules", url.Values{"name": {a.Rule}}); err != nil {
+	return io.write(raw, func() error {
+		known, _, err := get[web.Page[web.Rule]](cmd.Context(), c, "/rules", url.Values{"name": {a.Rule}})
+		if err != nil {
 			return err
 		}
-	}
-	return io.write(raw, func() error { return printAlert(io, a, known.Items) })
+		pending, err := readJobOfAlert(cmd.Context(), c, a)
+		if err != nil {
+			return err
+		}
+		return printAlert(io, a, known.Items, pending)
+	})
 }
 
-// printAlert prints an alert with the description of its rule, if known.
-func printAlert(io *cli, as web.Alert, known []web.Rule) error {
+// readJobOfAlert returns the pending job that raised an alert; nil: it has ended, or the alert is about no job.
+func readJobOfAlert(ctx context.Context, c *client, a web.Alert) (*web.Job, error) {
+	jobs, _, err := get[web.Page[web.Job]](ctx, c, "/jobs", url.Values{"rule": {a.Rule}, "entity": {a.Entity}, "key": {a.Key}})
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs.Items {
+		if slices.Contains(j.Alerts, a.ID) {
+			return &j, nil
+		}
+	}
+	return nil, nil
+}
+
+// printAlert prints an alert with the description of its rule, if known: a rule of the node itself, or a deleted one, is
+// not. pending is its job; nil: none is pending.
+func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job) error {
 	s, a := newKeyValues(io), as.Record()
 	s.line("alert", "%s", a.ID)
 	s.painted("summary", newAlertColour(a), a.Text)
@@ -138,6 +158,9 @@ func printAlert(io *cli, as web.Alert, known []web.Rule) error {
 	}
 	printAck(s, as.Acknowledged)
 	s.instant("snoozed until", as.SnoozedUntil)
+	if pending != nil {
+		printNextCheck(s, *pending)
+	}
 	for _, d := range as.Deliveries {
 		s.line("delivery", "%s: %s", d.Channel, delivered(d))
 	}

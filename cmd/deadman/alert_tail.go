@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -64,21 +65,49 @@ func printStreamedAlert(io *cli, h streamedAlert) error {
 		_, err := fmt.Fprintf(io.out, "%s\n", plainJSON(b.Bytes()))
 		return err
 	}
-	_, err := fmt.Fprintln(io.out, alertLine(io, h.Alert))
+	_, err := fmt.Fprintln(io.out, alertLine(io, h.Alert, terminalWidth(io.out)))
 	return err
 }
 
-// alertLine formats an alert: time, id, severity, rule, entity and key, step, text.
-func alertLine(io *cli, a alerts.Alert) string {
-	parts := []string{
-		io.palette.paint(dim, a.DecidedAt.In(io.zone).Format("15:04:05")), io.palette.paint(dim, shortID(a.ID)),
-		io.palette.paint(newAlertColour(a), fmt.Sprintf("%-8s", severityOrStatus(a))),
-		sanitize(a.Rule), io.palette.paint(bold, sanitize(a.Entity+" "+a.Key)),
+// alertIndent is the indent of the further lines of an alert: they begin below its severity.
+const alertIndent = len("15:04:05") + between + shownOfID + between
+
+// alertLine formats an alert: time, id, severity, rule, entity and key, step, text. It breaks lines that are wider than a
+// width in characters; 0 means no limit.
+func alertLine(io *cli, a alerts.Alert, width int) string {
+	cells := []cell{
+		dimCell("%s", a.DecidedAt.In(io.zone).Format("15:04:05")), dimCell("%s", shortID(a.ID)),
+		colouredCell(newAlertColour(a), fmt.Sprintf("%-8s", severityOrStatus(a))), cellOf(a.Rule), colouredCell(bold, a.Entity+" "+a.Key),
 	}
 	if a.Step != "" {
-		parts = append(parts, sanitize(a.Step))
+		cells = append(cells, cellOf(a.Step))
 	}
-	return strings.Join(append(parts, sanitize(a.Text)), "  ")
+	var b strings.Builder
+	column := 0
+	for _, c := range append(cells, cellOf(a.Text)) {
+		lines := []string{sanitize(c.text)}
+		size := utf8.RuneCountInString(lines[0])
+		switch {
+		case column == 0:
+		case width > 0 && column+between+size > width:
+			lines = wrapText(lines[0], max(width-alertIndent, least))
+			size = utf8.RuneCountInString(lines[len(lines)-1])
+			b.WriteByte('\n')
+			b.WriteString(strings.Repeat(" ", alertIndent))
+			column = alertIndent
+		default:
+			b.WriteString(strings.Repeat(" ", between))
+			column += between
+		}
+		for i := range lines {
+			if c.colour != normal {
+				lines[i] = io.palette.paint(c.colour, lines[i])
+			}
+		}
+		b.WriteString(strings.Join(lines, "\n"+strings.Repeat(" ", alertIndent)))
+		column += size
+	}
+	return b.String()
 }
 
 const (

@@ -141,7 +141,7 @@ func TestShowAlert(t *testing.T) {
 		AlertFields: web.AlertFields(sampleAlert()), Published: true,
 		Deliveries:   []web.Delivery{{Channel: "on-call", State: "waiting", Attempts: 2, Error: "it answers 503"}},
 		Acknowledged: &web.Acknowledged{By: "ada\x07", At: at(-5), Note: "I am on it"},
-	}, []web.Rule{{Description: "Call the carrier."}}); err != nil {
+	}, []web.Rule{{Description: "Call the carrier."}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	compareText(t, out.String(), `
@@ -169,11 +169,11 @@ event          {"id":"1234"}
 func TestAlertLine(t *testing.T) {
 	p := inProcess(nil, nil)
 	a := sampleAlert()
-	compareText(t, alertLine(p, a), `15:03:55  00000001  critical  order-unshipped  order 1234  escalated  order 1234 waits\x1b[2J`)
+	compareText(t, alertLine(p, a, 0), `15:03:55  00000001  critical  order-unshipped  order 1234  escalated  order 1234 waits\x1b[2J`)
 	a.Status, a.Step, a.Text = alerts.Resolved, "", "it shipped"
-	compareText(t, alertLine(p, a), `15:03:55  00000001  resolved  order-unshipped  order 1234  it shipped`)
+	compareText(t, alertLine(p, a, 0), `15:03:55  00000001  resolved  order-unshipped  order 1234  it shipped`)
 	p.palette.on = true
-	compareText(t, alertLine(p, a), "\x1b[02m15:03:55\x1b[00m  \x1b[02m00000001\x1b[00m  \x1b[32mresolved\x1b[00m  order-unshipped  \x1b[01morder 1234\x1b[00m  it shipped")
+	compareText(t, alertLine(p, a, 0), "\x1b[02m15:03:55\x1b[00m  \x1b[02m00000001\x1b[00m  \x1b[32mresolved\x1b[00m  order-unshipped  \x1b[01morder 1234\x1b[00m  it shipped")
 }
 
 func TestStreamedAlertIsAJSONLine(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -71,4 +72,25 @@ func number(n int, thing string) string {
 		thing += "s"
 	}
 	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// wrapText breaks a text at spaces into lines of up to room characters; 0 means no limit. A longer word, such as a link,
+// stays whole.
+func wrapText(text string, room int) (lines []string) {
+	rest := []rune(text)
+	for room > 0 && len(rest) > room {
+		end := room
+		for end > 0 && rest[end] != ' ' {
+			end--
+		}
+		if end == 0 {
+			end = max(slices.Index(rest[1:], ' ')+1, 0)
+		}
+		if end == 0 {
+			break
+		}
+		lines = append(lines, strings.TrimRight(string(rest[:end]), " "))
+		rest = []rune(strings.TrimLeft(string(rest[end:]), " "))
+	}
+	return append(lines, string(rest))
 }

@@ -255,23 +255,15 @@ func (t *timeline) when(at, from time.Time, zone *time.Location) string {
 }
 
 // wrap breaks a text at spaces into lines that fit.
-func (t *timeline) wrap(text string) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		word = sanitize(word)
-		switch {
-		case line == "":
-			line = word
-		case t.width > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.room():
-			lines, line = append(lines, line), word
-		default:
-			line += " " + word
-		}
+func (t *timeline) wrap(text string) []string {
+	text = sanitize(strings.Join(strings.Fields(text), " "))
+	switch {
+	case text == "":
+		return nil
+	case t.width == 0:
+		return []string{text}
 	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return lines
+	return wrapText(text, t.room())
 }
 
 // foot prints the state of a job that has not ended, then the events not received, then the refusals.
