@@ -9,7 +9,7 @@ type HeartbeatState int16
 const (
 	HeartbeatPaused        HeartbeatState = iota // a pause of the rule is in effect
 	HeartbeatLate                                // it has an open alert
-	HeartbeatUnknown                             // its last check failed, or is overdue
+	HeartbeatUnknown                             // its last check failed, or is overdue, or its report is overdue without an alert
 	HeartbeatNeverReported                       // it is expected, and nothing was reported yet
 	HeartbeatUp                                  // a report came, and the next one is not overdue
 	HeartbeatStates        int            = iota // number of states
@@ -18,9 +18,15 @@ const (
 // HeartbeatCounts has the number of keys by state.
 type HeartbeatCounts [HeartbeatStates]int64
 
+// HeartbeatRule is a rule whose keys are listed.
+type HeartbeatRule struct {
+	ID            int32
+	OverdueBefore time.Time // the report after a report before this time is overdue; zero: no report is overdue
+}
+
 // HeartbeatFilter narrows the list of keys.
 type HeartbeatFilter struct {
-	Rules     []int32         // ids of rules with heartbeats
+	Rules     []HeartbeatRule // rules with heartbeats
 	State     *HeartbeatState // nil: any
 	Key       string          // empty: any
 	KeyPrefix string
@@ -33,6 +39,7 @@ type HeartbeatKey struct {
 	ListedJob
 	State    HeartbeatState
 	Expected bool // nothing was reported since the key is expected
+	Excused  bool // a check found no report in time and raised no alert, because of a monitoring gap
 }
 
 // ReportedAt returns the time of the last report; the zero time if there was none.

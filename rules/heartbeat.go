@@ -197,6 +197,22 @@ func (h *heartbeat) tick(after time.Time) time.Time {
 	return futurejobs.FarFuture
 }
 
+// overdueLookback is how far overdueBefore looks back for a tick.
+const overdueLookback = 400 * futurejobs.Day
+
+// overdueBefore returns Rule.OverdueBefore; of no heartbeat, the zero time.
+func (h *heartbeat) overdueBefore(now time.Time) time.Time {
+	switch {
+	case h == nil:
+		return time.Time{}
+	case h.ticks == nil:
+		return now.Add(-h.every - h.grace)
+	}
+	through := now.Add(-h.grace)
+	_, tick := h.ticks.Between(through.Add(-overdueLookback), through)
+	return tick
+}
+
 // missedFrom returns since when a heartbeat that came at last had been missed: since the last one, or the tick or the
 // run that it was to follow; or since a failure, if that came first.
 func (h *heartbeat) missedFrom(p heartbeatState, since time.Time) time.Time {

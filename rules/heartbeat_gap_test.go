@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"deadman/checks"
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/calendars"
 	"deadman/rules"
 )
@@ -195,4 +196,23 @@ func parseDay(t *testing.T, text string) time.Time {
 		days, text = int(rest[0]-'0'), rest[2:]
 	}
 	return at(text).AddDate(0, 0, days)
+}
+
+// TestOverdueBefore checks that OverdueBefore agrees with HeartbeatDue for reports of any age, of intervals and schedules.
+func TestOverdueBefore(t *testing.T) {
+	now := at("12:07:30")
+	for _, interval := range []string{"every: 1h, grace: 5m", `schedule: "0 2 * * *", zone: Europe/Berlin, grace: 30m`, `schedule: "*/15 * * * *"`, `schedule: "@every 7m", grace: 1m`, `schedule: "0 0 29 2 *"`} {
+		rule := compileRule(t, "name: beat\nentity: host\ntrigger: {heartbeat: {"+interval+"}}\nescalate: [{after: 0s, step: missing}]\n")
+		before := rule.OverdueBefore(now)
+		for age := 31 * time.Second; age < 80*time.Hour; age += 7*time.Minute + time.Second {
+			since := now.Add(-age)
+			due := rule.HeartbeatDue(futurejobs.Job{Ref: futurejobs.Ref{Key: "a"}, Since: since, Version: 1})
+			if overdue := !due.After(now); overdue != since.Before(before) {
+				t.Fatalf("%s: a report at %s is followed by one due at %s, and overdue before %s", interval, since, due, before)
+			}
+		}
+	}
+	if other := compileRule(t, "name: order\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 1h}]\n"); !other.OverdueBefore(now).IsZero() {
+		t.Error("a rule without a heartbeat has a time")
+	}
 }

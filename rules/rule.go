@@ -221,6 +221,10 @@ func (r *Rule) HeartbeatDue(j futurejobs.Job) time.Time {
 	return due.UTC()
 }
 
+// OverdueBefore returns the end of the time of reports that are too old at now: their next report is overdue. Without such a
+// time it returns the zero time. Pauses, runs and failures are not considered.
+func (r *Rule) OverdueBefore(now time.Time) time.Time { return r.heartbeat.overdueBefore(now) }
+
 // startExpected returns the start of a job for the first heartbeat of an entity.
 func (r *Rule) startExpected(key string, now time.Time) (start futurejobs.Start, err error) {
 	now = now.UTC().Truncate(time.Microsecond)

@@ -98,6 +98,7 @@ const badgeAge = time.Minute
 type badgePictures struct {
 	*responder
 	keys    Heartbeats
+	catalog LoadedRules
 	counts  *heartbeatCounts
 	guesses *guesses
 	served  spending
@@ -178,7 +179,7 @@ func (a *badgePictures) read(ctx context.Context, of badges.Target) (label, text
 	label, keys := rule.name, rule.keys
 	if of.Key != "" {
 		label, keys = of.Key, futurejobs.HeartbeatCounts{}
-		page, err := a.keys.HeartbeatKeys(ctx, futurejobs.HeartbeatFilter{Rules: []int32{of.RuleID}, Key: of.Key})
+		page, err := a.keys.HeartbeatKeys(ctx, futurejobs.HeartbeatFilter{Rules: []futurejobs.HeartbeatRule{heartbeatRule(a.catalog, rule.name, of.RuleID, a.now())}, Key: of.Key})
 		if err != nil {
 			return "", "", "", err
 		}

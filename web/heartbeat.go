@@ -17,7 +17,7 @@ type Heartbeats interface {
 	// HeartbeatKeys lists keys, by the id of the rule and the key.
 	HeartbeatKeys(ctx context.Context, f futurejobs.HeartbeatFilter) (futurejobs.Page[futurejobs.HeartbeatKey], error)
 	// HeartbeatCounts counts the keys of rules by state. It reads all of them.
-	HeartbeatCounts(ctx context.Context, rules []int32) (map[int32]futurejobs.HeartbeatCounts, error)
+	HeartbeatCounts(ctx context.Context, rules []futurejobs.HeartbeatRule) (map[int32]futurejobs.HeartbeatCounts, error)
 	// HeartbeatPeriods returns the ended jobs of keys that ended at or after an instant, newest first.
 	HeartbeatPeriods(ctx context.Context, keys []futurejobs.Ref, since time.Time, limit int) ([]futurejobs.HeartbeatPeriod, error)
 
@@ -37,9 +37,11 @@ type Heartbeat struct {
 	Rule       string    `json:"rule" doc:"Name of the rule." example:"backup-nightly"`
 	Entity     string    `json:"entity" doc:"Entity type." example:"backup"`
 	Key        string    `json:"key" doc:"Key of the entity." example:"crm"`
-	State      string    `json:"state" enum:"up,late,never_reported,paused,unknown" doc:"up: a report came, and the next one is not overdue. late: the key has an open alert, because a report is missing or reported a failure. never_reported: nothing was reported since the key is expected. paused: a pause of the rule is in effect. unknown: the last check failed, or is overdue by more than a minute."`
+	State      string    `json:"state" enum:"up,late,never_reported,paused,unknown" doc:"up: a report came, and the next one is not overdue. late: the key has an open alert, because a report is missing or reported a failure. never_reported: nothing was reported since the key is expected. paused: a pause of the rule is in effect. unknown: the last check failed, or is overdue by more than a minute, or no report came in time and a monitoring gap excused it: see excused_until."`
 	ReportedAt time.Time `json:"reported_at,omitzero" doc:"Time of the last report. Of several reports that lead to the same slot, it is the first. Absent if nothing was reported since the key is expected."`
 	DueAt      time.Time `json:"due_at,omitzero" doc:"Time by which the next report must come, the grace included. Absent while the key is late or paused."`
+	OverdueAt  time.Time `json:"overdue_at,omitzero" doc:"Time by which the report had to come that a monitoring gap excused. Absent unless the key is excused."`
+	ExcusedTo  time.Time `json:"excused_until,omitzero" doc:"Time of the check that raises an alert if no report comes until then. Present if no report came in time, and a monitoring gap excused it: deadman may have missed it. It is then due_at, too."`
 	LateSince  time.Time `json:"late_since,omitzero" doc:"Time of the first open alert. Absent unless the key is late."`
 	Months     []Uptime  `json:"months" nullable:"false" doc:"Uptime of this and of the last month in UTC, in this order. Empty until monitoring gaps are read, a moment after the first request."`
 }
@@ -65,7 +67,7 @@ type HeartbeatCounts struct {
 	Late          int64     `json:"late" doc:"Number of keys with an open alert."`
 	NeverReported int64     `json:"never_reported" doc:"Number of expected keys that nothing was reported of."`
 	Paused        int64     `json:"paused" doc:"Number of keys that are paused."`
-	Unknown       int64     `json:"unknown" doc:"Number of keys whose state is unknown: the last check was undetermined, or is overdue."`
+	Unknown       int64     `json:"unknown" doc:"Number of keys whose state is unknown: the last check was undetermined or is overdue, or a monitoring gap excuses a missing report."`
 	CountedAt     time.Time `json:"counted_at" doc:"Time of the count."`
 }
 
@@ -113,7 +115,7 @@ func (a *heartbeatAPI) list(ctx context.Context, in *heartbeatListIn) (Heartbeat
 		if !hasHeartbeat(l) || in.Rule != "" && l.Name != string(in.Rule) || in.Entity != "" && l.Entity != string(in.Entity) || !principalOf(ctx).canSee(l.Name) {
 			continue
 		}
-		f.Rules = append(f.Rules, l.RuleID)
+		f.Rules = append(f.Rules, heartbeatRule(a.catalog, l.Name, l.RuleID, a.now()))
 		counts.add(counted.What.rules[l.RuleID].keys)
 		if jobs.known && jobs.What.neverReported[l.RuleID] {
 			out.NeverReported = append(out.NeverReported, l.Name)
@@ -135,6 +137,15 @@ func (a *heartbeatAPI) list(ctx context.Context, in *heartbeatListIn) (Heartbeat
 	return out, nil
 }
 
+// heartbeatRule returns a rule of the catalog for the list of keys. No report of an unreadable rule is overdue.
+func heartbeatRule(catalog LoadedRules, name string, id int32, now time.Time) futurejobs.HeartbeatRule {
+	of := futurejobs.HeartbeatRule{ID: id}
+	if rule, err := catalog.Newest(name); err == nil {
+		of.OverdueBefore = rule.OverdueBefore(now)
+	}
+	return of
+}
+
 func hasHeartbeat(l rules.ListedRule) bool { return l.Document.Trigger.Heartbeat != nil }
 
 func (a *heartbeatAPI) heartbeat(k futurejobs.HeartbeatKey, months []Uptime) Heartbeat {
@@ -146,8 +157,11 @@ func (a *heartbeatAPI) heartbeat(k futurejobs.HeartbeatKey, months []Uptime) Hea
 	default:
 		h.DueAt = k.NextCheckAt
 		if rule, err := a.catalog.Newest(k.Rule); err == nil && !k.Omitted {
-			if due := rule.HeartbeatDue(k.Job); due.After(a.now()) { // otherwise an outage excused the report
+			switch due := rule.HeartbeatDue(k.Job); {
+			case due.After(a.now()):
 				h.DueAt = due
+			case k.Excused:
+				h.OverdueAt, h.ExcusedTo = due, k.NextCheckAt
 			}
 		}
 	}
@@ -191,14 +205,14 @@ func newHeartbeatCounts(o Options) *heartbeatCounts {
 			return c, err
 		}
 		c.rules = make(map[int32]countedHeartbeat)
-		var ids []int32
+		var keys []futurejobs.HeartbeatRule
 		for _, l := range all {
 			if hasHeartbeat(l) {
-				ids = append(ids, l.RuleID)
+				keys = append(keys, heartbeatRule(o.Catalog, l.Name, l.RuleID, o.Now()))
 				c.rules[l.RuleID] = countedHeartbeat{name: l.Name, paused: !l.PausedAt.IsZero(), streams: l.Document.Trigger.Heartbeat.Event != ""}
 			}
 		}
-		counts, err := o.Heartbeats.HeartbeatCounts(ctx, ids)
+		counts, err := o.Heartbeats.HeartbeatCounts(ctx, keys)
 		if err != nil {
 			return c, err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/badges"
 	"deadman/web"
@@ -89,6 +90,40 @@ func TestHeartbeats(t *testing.T) {
 	}
 	if a := requestPath(t, s.Server, "GET", "/api/v1/heartbeats?state=down", ""); a.StatusCode != 400 || !strings.Contains(a.body, "never_reported") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}
+
+// TestExcusedHeartbeat checks that a key whose missing report a monitoring gap excused is unknown, in the list, the filters,
+// the counts and the badge, with the time until which it is excused.
+func TestExcusedHeartbeat(t *testing.T) {
+	s, _ := newHeartbeatFixture(t)
+	s.now = s.now.Add(-2 * time.Hour)
+	s.createJob("excused", 3*time.Hour, `{}`)
+	listed, err := s.store.Job(t.Context(), "beat", "excused")
+	failOn(t, err)
+	checked := listed.Job
+	checked.CheckCount++ // a check at the end of the interval that raised no alert
+	s.settle(futurejobs.Decision{Job: checked})
+
+	page := counted(t, s, "/api/v1/heartbeats?state=unknown")
+	if c := page.Counts; c.Up != 1 || c.Unknown != 1 || c.Late != 1 {
+		t.Errorf("counts %+v", c)
+	}
+	if len(page.Items) != 1 {
+		t.Fatalf("unknown: %+v", page.Items)
+	}
+	if h := page.Items[0]; h.Key != "excused" || h.State != "unknown" || !h.ExcusedTo.Equal(checked.NextCheckAt) || !h.DueAt.Equal(h.ExcusedTo) || !h.OverdueAt.Equal(s.now.Add(65*time.Minute)) {
+		t.Errorf("%+v, want excused until %s", h, checked.NextCheckAt)
+	}
+	if up := get[web.HeartbeatPage](t, s.Server, "/api/v1/heartbeats?state=up").Items; len(up) != 1 || up[0].Key != "ok" || !up[0].ExcusedTo.IsZero() {
+		t.Errorf("up: %+v", up)
+	}
+	address := decode[web.Badge](t, requestPath(t, s.Server, "POST", "/api/v1/rules/beat/badges", `{"key": "excused"}`).body).URL
+	if a := requestPath(t, s.Server, "GET", address, ""); !strings.Contains(a.body, "excused: unknown") {
+		t.Errorf("the badge is %s", a.body)
+	}
+	if a := requestPath(t, s.Server, "GET", "/heartbeats?state=unknown", ""); !strings.Contains(a.body, "excused until") {
+		t.Errorf("the page is %s", a.body)
 	}
 }
 

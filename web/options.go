@@ -181,7 +181,7 @@ func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempote
 	if o.Pings != nil {
 		r.HandleFunc(pings.Prefix+"*", (&pingReceiver{by, o.Pings, o.Metrics}).ping)
 	}
-	pictures := &badgePictures{responder: by, keys: o.Heartbeats, counts: beats, guesses: newGuesses(o.Log, o.Metrics, time.Now), now: o.Now}
+	pictures := &badgePictures{responder: by, keys: o.Heartbeats, catalog: o.Catalog, counts: beats, guesses: newGuesses(o.Log, o.Metrics, time.Now), now: o.Now}
 	r.Get(badges.Prefix+"{token}", pictures.show)
 	if o.AckLinks != nil {
 		links := &ackLinkPages{responder: by, links: o.AckLinks, guesses: linkGuesses, now: o.Now}

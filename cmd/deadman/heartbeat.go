@@ -66,6 +66,8 @@ func heartbeatDue(io *cli, h web.Heartbeat) cell {
 	switch {
 	case !h.LateSince.IsZero():
 		return colouredCell(red, "late since "+io.relative(h.LateSince))
+	case !h.ExcusedTo.IsZero():
+		return colouredCell(yellow, "excused, "+io.relative(h.ExcusedTo))
 	case h.DueAt.IsZero():
 		return cellOf("")
 	}

@@ -22,10 +22,24 @@ const (
 	// and replaces the state of the job, which rules.Expected begins with.
 	expectedKey = `coalesce(f.event IS NULL AND f.state LIKE '%"heartbeat":{"kind":"expected"}%', FALSE)`
 
+	// excusedKey is the condition for a job f that was checked after its report was overdue, and raised no alert. It reads
+	// the times of overdueBefore.
+	excusedKey = `(f.check_count > 0 AND f.alert_ids IS NULL AND f.paused_next_at IS NULL AND
+	coalesce(f.since_at < (SELECT b.overdue_before FROM beat b WHERE b.rule_id = f.rule_id), FALSE))`
+
 	// heartbeatState is the futurejobs.HeartbeatState of a job f. Its parameter is the latest slot of an overdue check.
 	heartbeatState = `CASE WHEN f.paused_next_at IS NOT NULL THEN 0 WHEN f.alert_ids IS NOT NULL THEN 1
-	WHEN f.undecided > 0 OR f.next_check_at < ? THEN 2 WHEN ` + expectedKey + ` THEN 3 ELSE 4 END`
+	WHEN f.undecided > 0 OR f.next_check_at < ? THEN 2 WHEN ` + expectedKey + ` THEN 3 WHEN ` + excusedKey + ` THEN 2 ELSE 4 END`
 )
+
+// overdueBefore returns the table of the times of rules that excusedKey reads, and the ids of the rules.
+func overdueBefore(rules []futurejobs.HeartbeatRule) (with string, args []any, ids []int32) {
+	for _, r := range rules {
+		args, ids = append(args, r.ID, when(r.OverdueBefore)), append(ids, r.ID)
+	}
+	return `WITH beat (rule_id, overdue_before) AS (VALUES ` + repeated(`(CAST(? AS int), CAST(? AS timestamptz))`, len(rules)) + `)
+`, args, ids
+}
 
 // HeartbeatKeys lists the keys of rules, by the id of the rule and the key.
 func (s *HeartbeatStore) HeartbeatKeys(ctx context.Context, f futurejobs.HeartbeatFilter) (futurejobs.Page[futurejobs.HeartbeatKey], error) {
@@ -67,7 +81,8 @@ func (s *HeartbeatStore) heartbeatKeys(ctx context.Context, f futurejobs.Heartbe
 // heartbeatsOf returns the statement for the keys of a filter after a position.
 func heartbeatsOf(f futurejobs.HeartbeatFilter, after position, now time.Time) filter {
 	overdue := now.Add(-heartbeatUnchecked)
-	w := filter{`SELECT ` + listedColumns + `, ` + heartbeatState + `, ` + expectedKey + ofJobs + ` WHERE f.rule_id IN ` + inList(f.Rules), []any{overdue}}
+	with, args, ids := overdueBefore(f.Rules)
+	w := filter{with + `SELECT ` + listedColumns + `, ` + heartbeatState + `, ` + expectedKey + `, ` + excusedKey + ofJobs + ` WHERE f.rule_id IN ` + inList(ids), append(args, overdue)}
 	if after.Rule != 0 {
 		w.and(`(f.rule_id, f.key) > (?, ?)`, after.Rule, after.Key)
 	}
@@ -97,11 +112,11 @@ func byRuleAndKey(a, b futurejobs.HeartbeatKey) int {
 }
 
 func readHeartbeatKey(row scanner, k *futurejobs.HeartbeatKey) error {
-	return readWhole(rowWithExtras{row, []any{&k.State, &k.Expected}}, &k.ListedJob)
+	return readWhole(rowWithExtras{row, []any{&k.State, &k.Expected, &k.Excused}}, &k.ListedJob)
 }
 
 // HeartbeatCounts counts the keys of rules by state. It reads all of them: frequent callers should cache the result.
-func (s *HeartbeatStore) HeartbeatCounts(ctx context.Context, rules []int32) (map[int32]futurejobs.HeartbeatCounts, error) {
+func (s *HeartbeatStore) HeartbeatCounts(ctx context.Context, rules []futurejobs.HeartbeatRule) (map[int32]futurejobs.HeartbeatCounts, error) {
 	counts := make(map[int32]futurejobs.HeartbeatCounts)
 	if len(rules) == 0 {
 		return counts, nil
@@ -115,10 +130,11 @@ func (s *HeartbeatStore) HeartbeatCounts(ctx context.Context, rules []int32) (ma
 		state futurejobs.HeartbeatState
 		keys  int64
 	}
+	with, args, ids := overdueBefore(rules)
 	all, err := query(ctx, s.read, func(r scanner, n *row) error { return r.Scan(&n.rule, &n.state, &n.keys) },
-		rebindPlaceholders(`SELECT rule_id, state, count(*) FROM (
-	SELECT f.rule_id, `+heartbeatState+` AS state FROM shard_lease l CROSS JOIN future_job f WHERE f.shard = l.shard AND f.rule_id IN `+inList(rules)+`
-) AS k GROUP BY rule_id, state`), now.Add(-heartbeatUnchecked))
+		rebindPlaceholders(with+`SELECT rule_id, state, count(*) FROM (
+	SELECT f.rule_id, `+heartbeatState+` AS state FROM shard_lease l CROSS JOIN future_job f WHERE f.shard = l.shard AND f.rule_id IN `+inList(ids)+`
+) AS k GROUP BY rule_id, state`), append(args, now.Add(-heartbeatUnchecked))...)
 	if err != nil {
 		return nil, wrapErr("count heartbeats", err)
 	}

@@ -44,15 +44,25 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 	for i := range 8 {
 		w.applyManually(w.starting(w.rule, fmt.Sprintf("k\\%d", i), w.slot()))
 	}
-	w.applyManually(w.expected(other, "new"), w.starting(other, "held", w.slot()), w.starting(other, "late", w.slot()), w.starting(other, "doubt", w.slot()))
+	w.applyManually(w.expected(other, "new"), w.starting(other, "held", w.slot()), w.starting(other, "late", w.slot()), w.starting(other, "doubt", w.slot()),
+		w.starting(other, "recent", w.slot()))
+	old := w.job(other, "excused", w.slot())
+	old.Since = old.Since.Add(-2 * time.Hour)
+	overdue := old.Since.Add(time.Hour)
+	w.applyManually(begins(other, old))
 	w.applyManually(actionEffect(w, other, "held", time.Time{}, futurejobs.Pause{}))
 	w.settle(w.reschedule(w.one("late"), w.slot().Add(time.Hour)))
 	doubt := w.one("doubt")
 	doubt.UndeterminedChecks, doubt.NextCheckAt = 1, w.slot().Add(time.Hour)
 	w.settle(futurejobs.Decision{Job: doubt})
+	for _, key := range []string{"excused", "recent"} { // checked without an alert
+		checked := w.one(key)
+		checked.CheckCount, checked.NextCheckAt = 1, w.slot().Add(time.Hour)
+		w.settle(futurejobs.Decision{Job: checked})
+	}
 	w.start(w.slot(), "another")
 
-	both := []int32{w.rule.ID, other.ID}
+	both := []futurejobs.HeartbeatRule{{ID: w.rule.ID}, {ID: other.ID, OverdueBefore: overdue}}
 	name := w.rule.Name + "/"
 	first := []string{name + "another"}
 	for i := range 8 {
@@ -63,18 +73,18 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 		filter futurejobs.HeartbeatFilter
 		want   []string
 	}{
-		"all":             {futurejobs.HeartbeatFilter{Rules: both}, append(slices.Clone(first), "beat/doubt", "beat/held", "beat/late", "beat/new")},
+		"all":             {futurejobs.HeartbeatFilter{Rules: both}, append(slices.Clone(first), "beat/doubt", "beat/excused", "beat/held", "beat/late", "beat/new", "beat/recent")},
 		"one rule":        {futurejobs.HeartbeatFilter{Rules: both[:1]}, first},
 		"no rule":         {futurejobs.HeartbeatFilter{}, nil},
-		"an empty rule":   {futurejobs.HeartbeatFilter{Rules: []int32{silent.ID}}, nil},
+		"an empty rule":   {futurejobs.HeartbeatFilter{Rules: []futurejobs.HeartbeatRule{{ID: silent.ID}}}, nil},
 		"a key":           {futurejobs.HeartbeatFilter{Rules: both, Key: `k\3`}, []string{name + `k\3`}},
 		"a prefix":        {futurejobs.HeartbeatFilter{Rules: both, KeyPrefix: "l"}, []string{"beat/late"}},
 		"paused":          {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatPaused)}, []string{"beat/held"}},
 		"late":            {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatLate)}, []string{"beat/late"}},
-		"unknown":         {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUnknown)}, []string{"beat/doubt"}},
+		"unknown":         {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUnknown)}, []string{"beat/doubt", "beat/excused"}},
 		"never reported":  {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatNeverReported)}, []string{"beat/new"}},
-		"up":              {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUp)}, first},
-		"up of a rule":    {futurejobs.HeartbeatFilter{Rules: both[1:], State: state(futurejobs.HeartbeatUp)}, nil},
+		"up":              {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUp)}, append(slices.Clone(first), "beat/recent")},
+		"up of a rule":    {futurejobs.HeartbeatFilter{Rules: both[1:], State: state(futurejobs.HeartbeatUp)}, []string{"beat/recent"}},
 		"up and a prefix": {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUp), KeyPrefix: `k\`}, first[1:]},
 	} {
 		if diff := cmp.Diff(c.want, w.keysOf(c.filter)); diff != "" {
@@ -89,19 +99,19 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 	}
 	page := must[futurejobs.Page[futurejobs.HeartbeatKey]](t)(w.HeartbeatKeys(w.ctx(), futurejobs.HeartbeatFilter{Rules: both[1:]}))
 	for _, k := range page.Items {
-		if k.ReportedAt().IsZero() != (k.Key == "new") || k.Entity != "host" {
-			t.Errorf("%s was reported at %s", k.Key, k.ReportedAt())
+		if k.ReportedAt().IsZero() != (k.Key == "new") || k.Entity != "host" || k.Excused != (k.Key == "excused") {
+			t.Errorf("%s was reported at %s, excused: %v", k.Key, k.ReportedAt(), k.Excused)
 		}
 	}
-	checkHeartbeatCounts(t, w, other.ID, silent.ID)
+	checkHeartbeatCounts(t, w, both[1], silent.ID)
 }
 
 // checkHeartbeatCounts checks the counts of the keys of heartbeatKeysAreListed, also when no check was made for two days.
-func checkHeartbeatCounts(t *testing.T, w *fixture, other, silent int32) {
+func checkHeartbeatCounts(t *testing.T, w *fixture, other futurejobs.HeartbeatRule, silent int32) {
 	t.Helper()
-	want := map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 0, 0, 9}, other: {1, 1, 1, 1, 0}}
+	want := map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 0, 0, 9}, other.ID: {1, 1, 2, 1, 1}}
 	counts := func() map[int32]futurejobs.HeartbeatCounts {
-		return must[map[int32]futurejobs.HeartbeatCounts](t)(w.HeartbeatCounts(w.ctx(), []int32{w.rule.ID, other, silent}))
+		return must[map[int32]futurejobs.HeartbeatCounts](t)(w.HeartbeatCounts(w.ctx(), []futurejobs.HeartbeatRule{{ID: w.rule.ID}, other, {ID: silent}}))
 	}
 	if diff := cmp.Diff(want, counts()); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
@@ -109,7 +119,7 @@ func checkHeartbeatCounts(t *testing.T, w *fixture, other, silent int32) {
 
 	// A check that is overdue by more than a minute makes the state unknown; an alert stays late.
 	w.GoBy(func(reported time.Time) time.Time { return reported.Add(48 * time.Hour) })
-	want = map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 9, 0, 0}, other: {1, 1, 2, 0, 0}}
+	want = map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 9, 0, 0}, other.ID: {1, 1, 4, 0, 0}}
 	if diff := cmp.Diff(want, counts()); diff != "" {
 		t.Errorf("counts after two days without checks (-want +got):\n%s", diff)
 	}
