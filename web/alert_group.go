@@ -3,6 +3,8 @@ package web
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/internal/configfile"
 )
 
 // OpenAlertCounts counts open alerts.
@@ -34,7 +37,8 @@ type AlertGroups struct {
 	Total OpenAlertCounts `json:"total" doc:"Counts of all groups."`
 	Items []AlertGroup    `json:"items" nullable:"false" doc:"The groups: the highest severity of unacknowledged alerts first, then the most alerts."`
 	// Omitted keeps the document small: a label may have as many values as there are alerts.
-	Omitted int `json:"omitted,omitempty" doc:"Number of further groups, which items leaves out. Their alerts are in total."`
+	Omitted int    `json:"omitted,omitempty" doc:"Number of further groups, which items leaves out. Their alerts are in total."`
+	Note    string `json:"note,omitempty" doc:"Present if no open alert has the label of the groups: names the labels of the rules."`
 }
 
 // maxAlertGroups is the largest number of groups in a response.
@@ -73,6 +77,7 @@ func splitLabel(location string, label identifier) (name, value string, err erro
 // alertGroupAPI has the operation that counts open alerts.
 type alertGroupAPI struct {
 	lists AlertReader
+	rules Rules
 	now   func() time.Time
 }
 
@@ -104,7 +109,48 @@ func (a *alertGroupAPI) list(ctx context.Context, in *alertGroupIn) (AlertGroups
 	if err != nil {
 		return AlertGroups{}, err
 	}
-	return groupCounts(in.By, counts), nil
+	out := groupCounts(in.By, counts)
+	if label == "" || slices.Contains(alerts.Fields, label) {
+		return out, nil
+	}
+	if len(out.Items) == 0 || len(out.Items) == 1 && out.Items[0].Value == "" {
+		out.Note, err = a.note(ctx, label)
+	}
+	return out, err
+}
+
+// maxLabelsShown is the number of labels that a note names.
+const maxLabelsShown = 20
+
+// note tells that no open alert has a label, and which labels the rules have. Labels come and go with the open alerts,
+// so an unknown one is no error.
+func (a *alertGroupAPI) note(ctx context.Context, label string) (string, error) {
+	all, err := a.rules.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	names := make(map[string]bool)
+	for _, l := range all {
+		if principalOf(ctx).canSee(l.Name) {
+			for name := range l.Document.Labels {
+				names[name] = true
+			}
+		}
+	}
+	known := slices.Sorted(maps.Keys(names))
+	note := "no open alert has the label " + label
+	if near := configfile.Suggest(label, slices.Concat(known, alerts.Fields)); near != "" && near != label {
+		note += "; did you mean " + near + "?"
+	}
+	switch more := len(known) - maxLabelsShown; {
+	case len(known) == 0:
+		note += "; no rule has labels"
+	case more > 0:
+		note += fmt.Sprintf("; labels of rules: %s and %d more", strings.Join(known[:maxLabelsShown], ", "), more)
+	default:
+		note += "; labels of rules: " + strings.Join(known, ", ")
+	}
+	return note, nil
 }
 
 // countedFields are the fields of an alert that all counts have.

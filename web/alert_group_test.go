@@ -44,6 +44,13 @@ func TestAlertGroups(t *testing.T) {
 			t.Errorf("total by %s (-total +group):\n%s", by, diff)
 		}
 	}
+	for by, want := range map[string]string{
+		"team": "no open alert has the label team; no rule has labels", "severty": "no open alert has the label severty; did you mean severity?; no rule has labels", "key": "", "step": "", "rule": "",
+	} {
+		if got := groups("?by=" + by).Note; got != want {
+			t.Errorf("note by %s: %q, want %q", by, got, want)
+		}
+	}
 	if got := groups("?by=key"); len(got.Items) != 7 || got.Items[0].Value != "0" || got.Items[0].Unacknowledged != 1 {
 		t.Errorf("by key: %+v", got)
 	}

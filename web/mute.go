@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/internal/configfile"
 )
 
 // Mutes stores mutes. The store implements it. Implementations are safe for concurrent use.
@@ -34,11 +36,13 @@ type Mute struct {
 	CreatedBy string            `json:"created_by" doc:"Actor who created the mute."`
 	EndsAt    time.Time         `json:"ends_at" doc:"End of the mute."`
 	EndedBy   string            `json:"ended_by,omitempty" doc:"Actor who ended the mute early."`
+	Warning   string            `json:"warning,omitempty" doc:"Warning of the request that created the mute: no rule has the name that the mute is for. Lists have no warnings."`
 }
 
 // muteAPI has the operations on mutes.
 type muteAPI struct {
 	mutes Mutes // nil: the node has none
+	rules Rules
 	now   func() time.Time
 }
 
@@ -129,10 +133,45 @@ func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (M
 	if !m.EndsAt.After(now) || m.EndsAt.Sub(now) > muteMost {
 		return Mute{}, refused("body.until", "%s is not within a year from now; for a longer time, change the rule or the routes", m.EndsAt.Format(time.RFC3339))
 	}
+	warning, err := a.warning(ctx, m.Match)
+	if err != nil {
+		return Mute{}, err
+	}
 	if m, err = a.mutes.CreateMute(ctx, m); err != nil {
 		return Mute{}, err
 	}
-	return a.mute(m), nil
+	made := a.mute(m)
+	made.Warning = warning
+	return made, nil
+}
+
+// warning returns a warning if no rule has a name that the mute is for: it may be misspelled. A rule may be saved later, so
+// it is no error.
+func (a *muteAPI) warning(ctx context.Context, m alerts.Match) (string, error) {
+	pattern := m["rule"]
+	if pattern == "" || alerts.MatchPattern(alerts.SystemRule, pattern) {
+		return "", nil
+	}
+	all, err := a.rules.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	known := make([]string, len(all))
+	for i, l := range all {
+		if alerts.MatchPattern(l.Name, pattern) {
+			return "", nil
+		}
+		known[i] = l.Name
+	}
+	warning := "no rule is named " + pattern
+	if strings.Contains(pattern, "*") {
+		warning = "no rule has a name that matches " + pattern
+	}
+	warning += "; the mute takes effect once there is one"
+	if near := configfile.Suggest(pattern, known); near != "" {
+		warning += "; did you mean " + near + "?"
+	}
+	return warning, nil
 }
 
 func (a *muteAPI) end(ctx context.Context, in *struct {

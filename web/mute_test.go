@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -76,6 +77,25 @@ func TestMutesAreMadeAndEnded(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/mutes?cursor=x", ""), 400, web.BadCursor, "cursor")
+}
+
+// TestMuteOfUnknownRuleWarns checks that a mute whose rule does not exist is created with a warning.
+func TestMuteOfUnknownRuleWarns(t *testing.T) {
+	s := newFixture(t)
+	for _, c := range []struct{ match, want string }{
+		{`{"rule": "order-unshiped"}`, "no rule is named order-unshiped; the mute takes effect once there is one; did you mean order-unshipped?"},
+		{`{"rule": "payment-*", "severity": "error"}`, "no rule has a name that matches payment-*; the mute takes effect once there is one"},
+		{`{"rule": "order-unshipped"}`, ""},
+		{`{"rule": "order-*"}`, ""},
+		{`{"rule": "deadman"}`, ""}, // alerts of the node itself
+		{`{"site": "north"}`, ""},
+	} {
+		a := requestPath(t, s.Server, "POST", "/api/v1/mutes", `{"match": `+c.match+`, "reason": "mended", "for": "2h"}`)
+		var made web.Mute
+		if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.StatusCode != 201 || made.Warning != c.want {
+			t.Errorf("%s: %d %q, want %q", c.match, a.StatusCode, made.Warning, c.want)
+		}
+	}
 }
 
 func TestInvalidMutes(t *testing.T) {

@@ -18,13 +18,16 @@ func newAlertGroupsCmd(io *cli) *cobra.Command {
 		Example: `  deadman alert groups
   deadman alert groups --by team --severity critical`,
 	}
-	by := cmd.Flags().String("by", "rule", "field of the groups: rule, severity, entity, status, or the name of a label")
+	by := cmd.Flags().String("by", "rule", "field of the groups: rule, severity, entity, status, key, step, or the name of a label")
 	return newReportCmd(io, cmd, "/alerts/groups", []filter{
 		byRule, byEntity, byKey, bySeverity, byStatus, byLabel,
 	}, func() url.Values { return url.Values{"by": {*by}} }, printAlertGroups)
 }
 
 func printAlertGroups(io *cli, groups web.AlertGroups) error {
+	if groups.Note != "" {
+		fmt.Fprintln(io.err, sanitize(groups.Note))
+	}
 	if len(groups.Items) == 0 {
 		_, err := fmt.Fprintln(io.out, "no open alerts")
 		return err

@@ -110,6 +110,9 @@ matches any text. An alert is muted if all matchers match.`,
 			if io.output == asJSON {
 				return writeJSON(io.out, raw)
 			}
+			if m.Warning != "" {
+				fmt.Fprintln(io.err, sanitize(m.Warning))
+			}
 			_, err = fmt.Fprintf(io.out, "muted: %s until %s (mute %d)\n", sanitize(matchText(m.Match)), io.exact(m.EndsAt), m.ID)
 			return err
 		},

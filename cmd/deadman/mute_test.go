@@ -28,3 +28,23 @@ func TestMuteMatch(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesThatDoNotExist checks that a mute of an unknown rule, and groups by an unknown label, come with a hint.
+func TestNamesThatDoNotExist(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", goodRule+"labels: {team: fulfilment}\n"))
+	mute := func(rule string) result {
+		return n.expect(0, []string{"mute", "create", "--match", "rule=" + rule, "--reason", "mended", "--for", "1h"}, "muted: rule="+rule)
+	}
+	if got, want := mute("order-unshiped").err, "no rule is named order-unshiped; the mute takes effect once there is one; did you mean order-unshipped?\n"; got != want {
+		t.Errorf("a mute of an unknown rule: %q, want %q", got, want)
+	}
+	if got := mute("order-unshipped").err; got != "" {
+		t.Errorf("a mute of a rule: %q", got)
+	}
+	got := n.expect(0, []string{"alert", "groups", "--by", "taem"}, "no open alerts")
+	if want := "no open alert has the label taem; did you mean team?; labels of rules: team\n"; got.err != want {
+		t.Errorf("groups of an unknown label: %q, want %q", got.err, want)
+	}
+}
