@@ -618,6 +618,26 @@ handler: mine
 		[]string{`7:52 /pause/until/unless: unknown field "unless"; the fields here are event, key, if, shape`},
 	},
 	{
+		"pause that never begins",
+		withEdits("pause: [{event: a, key: event.id}, {event: b, key: event.id, if: false}]"),
+		[]string{"7:66 /pause/1/if: the condition is never true, so this pause never begins; remove it, and name an event that ends another pause in that pause, such as until: orders.released"},
+	},
+	{
+		"pause that never begins, quoted",
+		withEdits(`pause: [{event: a, key: event.id}, {event: b, key: event.id, if: "false"}]`),
+		[]string{"7:66 /pause/1/if: the condition is never true, so this pause never begins; remove it, and name an event that ends another pause in that pause, such as until: orders.released"},
+	},
+	{
+		"pause that never begins, beside a field",
+		withEdits(`pause: {event: a, key: event.id, if: event.x == 1 and false}`),
+		[]string{"7:38 /pause/if: the condition is never true, so this pause never begins; remove it, and name an event that ends another pause in that pause, such as until: orders.released"},
+	},
+	{
+		"condition of a pause that always holds",
+		withEdits(`pause: {event: a, key: event.id, if: true}`),
+		[]string{"7:38 /pause/if: true is a boolean here, not an expression; write a condition that reads a field, such as event.paid == true"},
+	},
+	{
 		"pause without key",
 		withEdits("pause: {event: a, if: event.x == 1}"),
 		[]string{"7:1 /pause/key: the key is missing; write an expression for the entity of the event, such as key: event.id"},

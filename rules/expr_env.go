@@ -23,6 +23,7 @@ type exprEnv struct {
 	// wildcards matched are known.
 	subject string
 	hand    bool
+	pauses  bool // the condition begins a pause
 	// patterns is the remaining size for the patterns of the rule; nil: only the expression has a limit.
 	patterns *int
 	// ended is closed once the caller has left; nil: the caller stays.
@@ -85,6 +86,7 @@ var (
 	inKey      = exprEnv{place: "key", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
 	inDistinct = exprEnv{place: "distinct", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
 	inIf       = exprEnv{place: "if", names: vocabulary(nameEvent), lenient: true, yields: truth, hand: true}
+	inPause    = exprEnv{place: "if", names: vocabulary(nameEvent), lenient: true, yields: truth, hand: true, pauses: true}
 	inKind     = exprEnv{place: "kind", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
 	inRun      = exprEnv{place: "run", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
 	inSince    = exprEnv{place: "since", names: vocabulary(nameEvent), lenient: true, yields: instant, hand: true}

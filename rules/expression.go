@@ -122,6 +122,9 @@ func (x *expression) checkResult(root ast.Node, g *astChecker) error {
 		if !oneOf(t, reflect.Bool, reflect.Interface) {
 			return fmt.Errorf("a condition must be true or false, not %s", typeName(t))
 		}
+		if v := verdictOf(root); x.dialect.pauses && v.known && !v.value && v.reason == "" {
+			return errors.New(document.NeverPauses)
+		}
 		if !reads {
 			return errors.New("the condition reads nothing, so it is always the same; compare a field, such as event.total > 0, or remove the condition")
 		}

@@ -57,6 +57,9 @@ func (c subscriptionCompiler) only(kind string, t document.Trigger, others ...st
 	}
 }
 
+// pausesJob is the purpose of the event that begins a pause.
+const pausesJob = "pauses a job"
+
 // watch compiles an event that a rule listens to. purpose is the effect of the event.
 func (c subscriptionCompiler) watch(pointer string, w document.Watch, purpose string) subscription {
 	if w.Event == "" {
@@ -68,10 +71,14 @@ func (c subscriptionCompiler) watch(pointer string, w document.Watch, purpose st
 		c.problem(pointer+"/key", "the key is missing; write an expression for the entity of the event, such as key: event.id")
 	}
 	c.watched = append(c.watched, watched{subject: w.Event, shape: w.Shape, pointer: pointer})
+	condition := inIf
+	if purpose == pausesJob {
+		condition = inPause
+	}
 	compiled := subscription{
 		subject: w.Event,
 		key:     c.expression(pointer+"/key", w.Key, inKey.withSubject(w.Event)),
-		cond:    c.expression(pointer+"/if", w.If, inIf.withSubject(w.Event)),
+		cond:    c.expression(pointer+"/if", w.If, condition.withSubject(w.Event)),
 	}
 	compiled.wild = wild(compiled.key, compiled.cond)
 	return compiled
@@ -113,7 +120,7 @@ func (c subscriptionCompiler) pauses(d document.Document) []subscription {
 	var compiled []subscription
 	for i, p := range d.Pause {
 		at := c.item("/pause", i)
-		begin := c.watch(at, p.Watch, "pauses a job")
+		begin := c.watch(at, p.Watch, pausesJob)
 		if p.Until == nil {
 			compiled = append(compiled, begin)
 			continue

@@ -122,8 +122,8 @@ func (a *alertGroupAPI) list(ctx context.Context, in *alertGroupIn) (AlertGroups
 // maxLabelsShown is the number of labels that a note names.
 const maxLabelsShown = 20
 
-// note tells that no open alert has a label, and which labels the rules have. Labels come and go with the open alerts,
-// so an unknown one is no error.
+// note tells that no open alert has a label, and names the labels of the rules. Labels come and go with the open alerts,
+// so an unknown label is no error.
 func (a *alertGroupAPI) note(ctx context.Context, label string) (string, error) {
 	all, err := a.rules.List(ctx)
 	if err != nil {

@@ -145,8 +145,8 @@ func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (M
 	return made, nil
 }
 
-// warning returns a warning if no rule has a name that the mute is for: it may be misspelled. A rule may be saved later, so
-// it is no error.
+// warning returns a warning if no rule has a name that the mute is for: the name may be misspelled. A rule may be saved
+// later, so an unknown name is no error.
 func (a *muteAPI) warning(ctx context.Context, m alerts.Match) (string, error) {
 	pattern := m["rule"]
 	if pattern == "" || alerts.MatchPattern(alerts.SystemRule, pattern) {

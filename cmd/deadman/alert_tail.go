@@ -69,7 +69,7 @@ func printStreamedAlert(io *cli, h streamedAlert) error {
 	return err
 }
 
-// alertIndent is the indent of the further lines of an alert: they begin below its severity.
+// alertIndent is the indent of further lines of an alert: they begin below the severity.
 const alertIndent = len("15:04:05") + between + shownOfID + between
 
 // alertLine formats an alert: time, id, severity, rule, entity and key, step, text. It breaks lines that are wider than a

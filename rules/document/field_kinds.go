@@ -105,6 +105,10 @@ func (v source) read(r *reader, n node, p string) {
 		}
 	case aBoolean:
 		*v.to = unread
+		if n.text == "false" && isPauseCondition(p) {
+			r.problem(p, "%s", NeverPauses)
+			return
+		}
 		r.problem(p, "%s is %s here, not an expression; write a condition that reads a field, such as event.paid == %[1]s", n.text, n.kind)
 	case aNumber:
 		*v.to = unread
@@ -113,6 +117,14 @@ func (v source) read(r *reader, n node, p string) {
 		*v.to = unread
 		r.problem(p, `YAML read this as %s; quote the whole expression if it contains ": " or " #", or begins with "{" or "["`, n.kind)
 	}
+}
+
+// NeverPauses is the problem of a pause whose condition is false: it was meant as the end of another pause.
+const NeverPauses = "the condition is never true, so this pause never begins; remove it, and name an event that ends another pause in that pause, such as until: orders.released"
+
+// isPauseCondition reports whether a pointer belongs to the condition of a pause.
+func isPauseCondition(p string) bool {
+	return strings.HasPrefix(p, "/pause") && strings.HasSuffix(p, "/if") && !strings.Contains(p, "/until")
 }
 
 // unread replaces a value that cannot be read, so that it is not reported as missing too.
