@@ -104,14 +104,14 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 }
 
 // Next implements Reader.
-func (c *CSV) Next() (Event, string, error) {
+func (c *CSV) Next() (Event, Place, error) {
 	if c.next == len(c.events) {
-		return Event{}, "", io.EOF
+		return Event{}, Place{}, io.EOF
 	}
 	e := c.events[c.next]
 	c.next++
 	data, err := c.table.body(e)
-	return Event{Subject: c.table.times[e.column].subject, Time: e.at, Data: data}, fmt.Sprintf("line %d", e.row.line), err
+	return Event{Subject: c.table.times[e.column].subject, Time: e.at, Data: data}, Line(e.row.line), err
 }
 
 // table is the header of a table, and its mapped columns.

@@ -1,9 +1,7 @@
 package replay
 
 import (
-	"container/heap"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -25,8 +23,29 @@ type Event struct {
 
 // Reader reads events.
 type Reader interface {
-	// Next returns the next event and its place in the input, such as line 7; io.EOF after the last one.
-	Next() (e Event, place string, err error)
+	// Next returns the next event and its place in the input; io.EOF after the last one.
+	Next() (Event, Place, error)
+}
+
+// Place is the place of an event in its input. It becomes a text only when an error needs it.
+type Place struct {
+	line   int    // of a file; 0: the event is a message
+	seq    uint64 // of a message
+	stream string // of the message, if there are several
+}
+
+// Line returns the place of a line of a file, from 1.
+func Line(line int) Place { return Place{line: line} }
+
+// String returns the place as a text, such as line 7.
+func (p Place) String() string {
+	switch {
+	case p.line > 0:
+		return fmt.Sprintf("line %d", p.line)
+	case p.stream != "":
+		return fmt.Sprintf("message %d of %s", p.seq, p.stream)
+	}
+	return fmt.Sprintf("message %d", p.seq)
 }
 
 // Stream reads the events that streams store.
@@ -46,94 +65,17 @@ func NewStream(stored ...iter.Seq2[futurejobs.Event, error]) *Stream {
 }
 
 // Next implements Reader.
-func (s *Stream) Next() (Event, string, error) {
+func (s *Stream) Next() (Event, Place, error) {
 	e, err, ok := s.next()
 	switch {
 	case !ok:
-		return Event{}, "", io.EOF
+		return Event{}, Place{}, io.EOF
 	case err != nil:
-		return Event{}, "", err
+		return Event{}, Place{}, err
 	}
-	place := fmt.Sprintf("message %d", e.Seq)
+	place := Place{seq: e.Seq}
 	if s.several {
-		place, e.Seq = place+" of "+e.Stream, 0
+		place.stream, e.Seq = e.Stream, 0
 	}
 	return Event{Subject: e.Subject, Time: e.At, Data: e.Data, Header: e.Header, Seq: e.Seq}, place, nil
-}
-
-// Sorted reads the events of another reader in order of time, as long as none comes later than a bound after an event that is
-// younger. Events of the same time keep their order.
-type Sorted struct {
-	from   Reader
-	bound  time.Duration
-	latest time.Time // of all events read
-	ahead  aheadHeap
-	read   int64
-	ended  bool
-}
-
-// NewSorted returns a reader that sorts within a bound.
-func NewSorted(from Reader, bound time.Duration) *Sorted { return &Sorted{from: from, bound: bound} }
-
-// Next implements Reader. An event beyond the bound is ErrOrder.
-func (s *Sorted) Next() (Event, string, error) {
-	for !s.ended && (len(s.ahead) == 0 || s.latest.Sub(s.ahead[0].Time) <= s.bound) {
-		e, place, err := s.from.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			s.ended = true
-		case err != nil:
-			return e, place, err
-		case s.latest.Sub(e.Time) > s.bound:
-			return e, place, fmt.Errorf("%s: %w: the event of %s is more than %s older than the one of %s before it; sort the input, or raise --max-disorder",
-				place, ErrOrder, e.Time.Format(time.RFC3339), s.bound, s.latest.Format(time.RFC3339))
-		default:
-			if e.Time.After(s.latest) {
-				s.latest = e.Time
-			}
-			s.read++
-			heap.Push(&s.ahead, aheadEvent{e, place, s.read})
-		}
-	}
-	if len(s.ahead) == 0 {
-		return Event{}, "", io.EOF
-	}
-	first := heap.Pop(&s.ahead).(aheadEvent) //nolint:forcetypeassert // the heap has no other type
-	return first.Event, first.place, nil
-}
-
-// aheadEvent is an event that was read ahead.
-type aheadEvent struct {
-	Event
-	place string
-	order int64 // in the input
-}
-
-// aheadHeap has events, the oldest first.
-type aheadHeap []aheadEvent
-
-// Len implements sort.Interface.
-func (h aheadHeap) Len() int { return len(h) }
-
-// Less implements sort.Interface.
-func (h aheadHeap) Less(i, j int) bool {
-	if c := h[i].Time.Compare(h[j].Time); c != 0 {
-		return c < 0
-	}
-	return h[i].order < h[j].order
-}
-
-// Swap implements sort.Interface.
-func (h aheadHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *aheadHeap) Push(x any) { *h = append(*h, x.(aheadEvent)) } //nolint:forcetypeassert // only Sorted pushes
-
-// Pop implements heap.Interface.
-func (h *aheadHeap) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = aheadEvent{}
-	*h = (*h)[:last]
-	return e
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -176,7 +177,7 @@ func TestJSONLines(t *testing.T) {
 	}
 	cloud := `{"specversion": "1.0", "type": "orders.created", "subject": "order 1", "time": "2026-03-02T12:00:00.1234567+02:00", "data": {"id": 1}}`
 	e, place, err := replay.NewJSONLines(strings.NewReader(cloud)).Next()
-	if err != nil || place != "line 1" || e.Subject != "orders.created" || string(e.Data) != `{"id": 1}` || !e.Time.Equal(start.Add(123456*time.Microsecond)) {
+	if err != nil || place.String() != "line 1" || e.Subject != "orders.created" || string(e.Data) != `{"id": 1}` || !e.Time.Equal(start.Add(123456*time.Microsecond)) {
 		t.Errorf("%+v at %s: %v", e, place, err)
 	}
 	cloud = "\ufeff" + `{"specversion": "1.0", "type": "orders.created", "time": "2026-03-02T10:00:00Z", "data_base64": "eyJpZCI6IDF9"}`
@@ -236,16 +237,17 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// listed reads events from a list.
+// listed reads events from a list. A subject that is a number is the line of the event.
 type listed []replay.Event
 
-func (l *listed) Next() (replay.Event, string, error) {
+func (l *listed) Next() (replay.Event, replay.Place, error) {
 	if len(*l) == 0 {
-		return replay.Event{}, "", io.EOF
+		return replay.Event{}, replay.Place{}, io.EOF
 	}
 	e := (*l)[0]
 	*l = (*l)[1:]
-	return e, "line " + e.Subject, nil
+	line, _ := strconv.Atoi(e.Subject)
+	return e, replay.Line(line), nil
 }
 
 // Events within the bound are sorted, and keep their order if their times are equal; the first one beyond it is refused with
@@ -259,12 +261,12 @@ func TestSorted(t *testing.T) {
 		for i, offset := range rapid.SliceOf(rapid.IntRange(0, 12)).Draw(t, "times") {
 			at := start.Add(time.Duration(offset))
 			if beyond < 0 && latest.Sub(at) > bound {
-				beyond = i
+				beyond = i + 1
 			}
 			if at.After(latest) {
 				latest = at
 			}
-			input = append(input, replay.Event{Subject: fmt.Sprint(i), Time: at})
+			input = append(input, replay.Event{Subject: fmt.Sprint(i + 1), Time: at})
 		}
 		want := slices.Clone(input)
 		slices.SortStableFunc(want, func(a, b replay.Event) int { return a.Time.Compare(b.Time) })
@@ -276,7 +278,7 @@ func TestSorted(t *testing.T) {
 				break
 			}
 			if err != nil {
-				if beyond < 0 || place != "line "+fmt.Sprint(beyond) || !errors.Is(err, replay.ErrOrder) || !strings.HasPrefix(err.Error(), place) {
+				if beyond < 0 || place.String() != "line "+fmt.Sprint(beyond) || !errors.Is(err, replay.ErrOrder) || !strings.HasPrefix(err.Error(), place.String()) {
 					t.Fatalf("%s: %v, want line %d", place, err, beyond)
 				}
 				return
