@@ -63,7 +63,7 @@ func (e *EarlyEvent) covers(startedAt time.Time) bool {
 type earlyEvents struct {
 	now    time.Time
 	known  map[Ref]EarlyEvent  // from earlier runs
-	stored map[Ref]*EarlyEvent // stored or used up (nil) in this run
+	stored map[Ref]*EarlyEvent // stored or used up (nil) in this run; nil: none
 	away   map[Ref]bool        // keys with a job refused by a quota in this run
 }
 
@@ -91,7 +91,7 @@ func (s *earlyEvents) hold(ref Ref, keep time.Duration) *EarlyEvent {
 	if early == nil {
 		early = &EarlyEvent{Ref: ref}
 	}
-	s.stored[ref] = early
+	s.store(ref, early)
 	until := s.now.Add(keep)
 	switch {
 	case s.away[ref]:
@@ -129,10 +129,19 @@ func (s *earlyEvents) wasTurnedAway(ref Ref) bool {
 
 // put replaces the early event of a key.
 func (s *earlyEvents) put(ref Ref, early EarlyEvent) {
-	s.stored[ref] = nil
-	if !early.isEmpty() {
-		s.stored[ref] = &early
+	if early.isEmpty() {
+		s.store(ref, nil)
+	} else {
+		s.store(ref, &early)
 	}
+}
+
+// store stores the early event of a key; nil: the event is used up.
+func (s *earlyEvents) store(ref Ref, early *EarlyEvent) {
+	if s.stored == nil {
+		s.stored = make(map[Ref]*EarlyEvent)
+	}
+	s.stored[ref] = early
 }
 
 // of returns the early event of a key; nil: none.

@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"slices"
 	"time"
 
 	"deadman/alerts"
@@ -30,9 +31,9 @@ type Bounds struct {
 // FoldWithin is Fold within bounds. A job beyond a quota does not begin, and its event becomes a dead letter of the
 // rule. A pending job continues, changes and ends in any case. Dead letters beyond the room are summarized.
 func FoldWithin(within Bounds, effects []Effect, known FoldInput, now time.Time) FoldResult {
-	f := &fold{now: now, known: known, at: make(map[Ref]*foldedJob, len(effects)), usage: usage{quotas: within.Quotas}, room: within.Letters}
+	f := &fold{now: now, known: known, usage: usage{quotas: within.Quotas}, room: within.Letters}
 	f.met = make([]*foldedJob, 0, len(effects))
-	f.order = ordering{fold: f, early: earlyEvents{now: now, known: known.Early, stored: make(map[Ref]*EarlyEvent)}}
+	f.order = ordering{fold: f, early: earlyEvents{now: now, known: known.Early}}
 	for i, e := range effects {
 		f.place = i
 		s := f.lookup(e)
@@ -57,8 +58,8 @@ type fold struct {
 	known  FoldInput
 	place  int                // of the current effect
 	fresh  []foldedJob        // preallocated for later jobs: a bulk has thousands
-	at     map[Ref]*foldedJob // current jobs; nil: ended
-	met    []*foldedJob       // the jobs of at, and ended ones, in the order of their first effect
+	met    []*foldedJob       // in the order of their first effect; the last one of a ref is current, unless it is gone
+	at     map[Ref]*foldedJob // the last ones of met, if they are many; otherwise nil
 	order  ordering
 	usage  usage
 	room   LetterRoom // nil: unlimited
@@ -68,6 +69,7 @@ type fold struct {
 
 // foldedJob is a job in the middle of a run.
 type foldedJob struct {
+	ref     Ref
 	job     Job
 	isNew   bool // it is not in the table yet
 	gone    bool
@@ -120,11 +122,15 @@ func (s *foldedJob) count() {
 	s.counted = size
 }
 
+// lookup returns the pending job of an effect; nil: no job is pending.
 func (f *fold) lookup(e Effect) *foldedJob {
-	if s, met := f.at[e.Ref]; met {
+	if s := f.last(e.Ref); s != nil {
+		if s.gone {
+			return nil
+		}
 		return s
 	}
-	job, pending := f.known.Pending[e.Ref]
+	job, pending := f.known.job(e.Ref)
 	if !pending {
 		return nil
 	}
@@ -133,18 +139,44 @@ func (f *fold) lookup(e Effect) *foldedJob {
 	return s
 }
 
-// foldAllocChunk is the number of jobs allocated at once. Go caches no allocations above 32 kB, and clears each of
-// them.
-const foldAllocChunk = 48
+// last returns the last job of a ref in the run, also one that ended; nil: the run has none yet.
+func (f *fold) last(ref Ref) *foldedJob {
+	if f.at != nil {
+		return f.at[ref]
+	}
+	for _, s := range slices.Backward(f.met) {
+		if s.ref == ref {
+			return s
+		}
+	}
+	return nil
+}
+
+const (
+	// foldAllocChunk is the number of jobs allocated at once. Go caches no allocations above 32 kB, and clears each of
+	// them.
+	foldAllocChunk = 48
+	// fewJobs is the number of jobs up to which a search is faster than a map.
+	fewJobs = 8
+)
 
 func (f *fold) track(ref Ref, as foldedJob) *foldedJob {
 	if len(f.fresh) == 0 {
-		f.fresh = make([]foldedJob, min(foldAllocChunk, cap(f.met)-len(f.met)+1))
+		f.fresh = make([]foldedJob, max(1, min(foldAllocChunk, cap(f.met)-len(f.met))))
 	}
 	s := &f.fresh[0]
 	f.fresh = f.fresh[1:]
+	as.ref = ref
 	*s = as
-	f.at[ref] = s
+	if f.at == nil && len(f.met) == fewJobs {
+		f.at = make(map[Ref]*foldedJob, cap(f.met))
+		for _, before := range f.met {
+			f.at[before.ref] = before
+		}
+	}
+	if f.at != nil {
+		f.at[ref] = s
+	}
 	f.met = append(f.met, s)
 	return s
 }
@@ -225,7 +257,6 @@ func (f *fold) eventTime(e Effect) time.Time {
 // end removes a job. A deleted rule raises no alert.
 func (f *fold) end(e Effect, s *foldedJob, a End) {
 	s.gone = true
-	f.at[e.Ref] = nil
 	f.net.Ended++
 	f.usage.end(e.Rule, s)
 	d := Decision{Job: s.job, Outcome: a.Outcome, Reason: a.Reason}

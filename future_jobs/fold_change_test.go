@@ -352,9 +352,12 @@ func (k *FoldInput) write(net FoldResult, sum *EffectCounts) (ended []string) {
 	return ended
 }
 
+// foldedKeys are two keys of most effects, and enough others for a run with a map of its jobs.
+var foldedKeys = []string{"1", "1", "1", "1", "1", "1", "2", "2", "2", "2", "2", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"}
+
 func drawEffect(t *rapid.T, rule *Rule) Effect {
 	at := noon.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "minute")) * time.Minute)
-	e := Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "key")}}.at(at)
+	e := Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: rapid.SampledFrom(foldedKeys).Draw(t, "key")}}.at(at)
 	early := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "early")
 	done := End{Outcome: checks.Resolved, Early: early}
 	gather := AddMember{Set: 0, Member: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "member"), Need: func(Job) (int, error) { return 2, nil }, End: done}

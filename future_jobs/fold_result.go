@@ -53,7 +53,20 @@ type EffectCounts struct {
 // FoldInput has the pending jobs and early events of a run's keys.
 type FoldInput struct {
 	Pending map[Ref]Job
+	Find    func(Ref) *Job // replaces Pending, and returns nil for a key without a pending job; nil: Pending counts
 	Early   map[Ref]EarlyEvent
+}
+
+// job returns the pending job of a key.
+func (k FoldInput) job(ref Ref) (j Job, pending bool) {
+	if k.Find == nil {
+		j, pending = k.Pending[ref]
+		return j, pending
+	}
+	if found := k.Find(ref); found != nil {
+		return *found, true
+	}
+	return Job{}, false
 }
 
 // Use adds the committed use to the quotas.

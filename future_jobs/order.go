@@ -103,12 +103,12 @@ func (o *ordering) recall(a Start, e Effect, s *foldedJob) {
 // recallEnd ends a job by the i-th remembered end.
 func (o *ordering) recallEnd(a Start, e Effect, s *foldedJob, early EarlyEvent, i int) {
 	end := early.Ends[i]
-	o.early.stored[e.Ref] = nil
+	o.early.store(e.Ref, nil)
 	if a.OrderedByTime || early.TurnedAway { // another trigger before the end may be read later, or retried
 		early.Ends = slices.Clone(early.Ends)
 		early.Ends[i].From = s.job.beganAt()
 		early.Changes = early.Changes.since(end.At)
-		o.early.stored[e.Ref] = &early
+		o.early.store(e.Ref, &early)
 	}
 	o.fold.end(e, s, End{Outcome: end.Outcome, Reason: "the end arrived before the trigger"})
 }
@@ -123,7 +123,7 @@ func (o *ordering) recallMembers(a Start, e Effect, s *foldedJob, early EarlyEve
 		}
 		if a.OrderedByTime || early.TurnedAway {
 			early.add(Ending{At: early.At, Outcome: set.End.Outcome, From: s.job.beganAt()})
-			o.early.stored[e.Ref] = &early
+			o.early.store(e.Ref, &early)
 		}
 		return true
 	}

@@ -174,7 +174,7 @@ func RestartsDueJob(effects []Effect, known FoldInput, now time.Time) bool {
 		if expired, lapses := e.Action.(StartExpired); lapses {
 			start, isStart = expired.Start, true
 		}
-		j, pending := known.Pending[e.Ref]
+		j, pending := known.job(e.Ref)
 		return isStart && start.Restart && pending && j.isDue(now)
 	})
 }

@@ -259,7 +259,7 @@ func (v *replayRun) documents(paths []string, known calendars.Set) ([]document.D
 	return documents, nil
 }
 
-// readLookups reads the answers of sources; nil: there is no file.
+// readLookups reads the answers of sources; nil without a file.
 func readLookups(path string) (*replay.Lookups, error) {
 	if path == "" {
 		return nil, nil

@@ -94,7 +94,7 @@ func newChart(lines int) *Chart {
 // maxTimelineBars bounds the bars of a timeline; beyond it they are weeks, and then months.
 const maxTimelineBars = 200
 
-// Timeline returns the firing alerts by day, week or 30 days; nil: there are none.
+// Timeline returns the firing alerts by day, week or 30 days; nil: no alert fired.
 func (s *Summary) Timeline() *Timeline {
 	if len(s.days) == 0 {
 		return nil
@@ -202,7 +202,7 @@ func (r *RuleResult) Histogram() *Histogram {
 	return h
 }
 
-// Shrink drops the distribution of the durations, which Histogram needs.
+// Shrink drops the distribution of the durations. Histogram needs the distribution.
 func (r *RuleResult) Shrink() { r.durations, r.stepTimes = nil, nil }
 
 // Chart returns the chart of a histogram. It has no bars for a nil histogram.

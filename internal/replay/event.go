@@ -27,7 +27,7 @@ type Reader interface {
 	Next() (Event, Place, error)
 }
 
-// Place is the place of an event in its input. It becomes a text only when an error needs it.
+// Place is the place of an event in the input. Only an error makes a text of the place.
 type Place struct {
 	line   int    // of a file; 0: the event is a message
 	seq    uint64 // of a message

@@ -82,7 +82,7 @@ const (
 )
 
 // parsePlain parses an event in the usual form: each member once, and no escape sequences in the subject. Most lines have this
-// form, and take a quarter of the time of parseLine. ok is false for another line, which parseLine parses or refuses.
+// form, and take a quarter of the time of parseLine. ok is false for another line, for parseLine to parse or refuse.
 func (l *JSONLines) parsePlain(text []byte) (e Event, ok bool) {
 	ok = bodies.Fields(text, func(name, value []byte) bool {
 		switch string(name) {

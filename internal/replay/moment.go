@@ -45,7 +45,7 @@ func (r *Replay) observe(m Moment) {
 	}
 }
 
-// observeJob passes on what happens to a job.
+// observeJob passes on a change of a job.
 func (r *Replay) observeJob(kind MomentKind, j futurejobs.Job, by string) {
 	if r.Observe == nil {
 		return
@@ -67,7 +67,7 @@ func (r *Replay) observeEnd(d futurejobs.Decision) {
 	r.observe(m)
 }
 
-// observeCheck passes on a check after which the job continues.
+// observeCheck passes on a check that leaves the job pending.
 func (r *Replay) observeCheck(d futurejobs.Decision) {
 	if r.Observe == nil {
 		return

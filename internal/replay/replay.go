@@ -220,13 +220,7 @@ func (r *Replay) apply(effects []futurejobs.Effect, by string) error {
 	if len(effects) == 0 {
 		return nil
 	}
-	known := futurejobs.FoldInput{Pending: make(map[futurejobs.Ref]futurejobs.Job, len(effects)), Early: r.early}
-	for _, e := range effects {
-		if p := r.pending[e.Ref]; p != nil {
-			known.Pending[e.Ref] = p.job
-		}
-	}
-	net := futurejobs.Fold(effects, known, r.now)
+	net := futurejobs.Fold(effects, futurejobs.FoldInput{Find: r.find, Early: r.early}, r.now)
 	r.observeUnchanged(effects, net)
 	for _, letter := range net.DeadLetters {
 		r.summary.refused(letter.Event, letter.Rule, letter.Reason)
@@ -269,6 +263,14 @@ func (r *Replay) apply(effects []futurejobs.Effect, by string) error {
 		j.Rev++
 		r.observeJob(Changed, j, by)
 		r.put(j)
+	}
+	return nil
+}
+
+// find returns a pending job; nil: no job is pending.
+func (r *Replay) find(ref futurejobs.Ref) *futurejobs.Job {
+	if p := r.pending[ref]; p != nil {
+		return &p.job
 	}
 	return nil
 }

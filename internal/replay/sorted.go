@@ -67,7 +67,7 @@ func (s *Sorted) put(e Event, place Place) {
 	}
 }
 
-// first returns the first of the events that were read ahead; nil: there is none.
+// first returns the first of the events that were read ahead; nil: no event was.
 func (s *Sorted) first() *aheadEvent {
 	first := s.inOrder.first()
 	if len(s.late) > 0 && (first == nil || s.late[0].precedes(first)) {
@@ -103,7 +103,7 @@ func (q *aheadQueue) first() *aheadEvent {
 	return &q.events[q.head]
 }
 
-// push appends an event. It reuses the room of removed events once they are half of the queue.
+// push appends an event, in the room of removed events once these are half of the queue.
 func (q *aheadQueue) push(e aheadEvent) {
 	if len(q.events) == cap(q.events) && q.head >= (len(q.events)+1)/2 {
 		rest := copy(q.events, q.events[q.head:])

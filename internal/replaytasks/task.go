@@ -165,7 +165,7 @@ func (q Request) lookups() (*replay.Lookups, error) {
 	return answers, nil
 }
 
-// warnings returns what the streams lack.
+// warnings returns the gaps of the streams.
 func (t *task) warnings(ctx context.Context, q Request) (all []string, err error) {
 	for _, subject := range q.Unstored {
 		all = append(all, fmt.Sprintf("Streams store the events on %s only in part, or not at all; the replay lacks the others.", subject))

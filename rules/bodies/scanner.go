@@ -2,20 +2,20 @@ package bodies
 
 import "encoding/json"
 
-// Fields calls found with the name and the value of each member of an object, as they are written, and the name without its
-// quotes. It reports false if the data is not an object of valid JSON, is nested deeper than 64 levels, or found returns false.
+// Fields calls found with the raw name, without quotes, and the raw value of each member of an object. Fields reports false if the
+// data is not an object of valid JSON, is nested deeper than 64 levels, or found returns false.
 func Fields(data []byte, found func(name, value []byte) bool) bool {
 	s := scanner{data: data}
 	return s.skip('{') && s.members(1, found) && s.isAtEnd()
 }
 
-// valid is json.Valid. It needs a third of its time for data that is not nested deep.
+// valid is json.Valid, and takes a third of the time for data within maxDepth.
 func valid(data []byte) bool {
 	s := scanner{data: data}
 	return s.value(0) && s.isAtEnd() || json.Valid(data)
 }
 
-// scanner finds the ends of JSON values, and accepts valid ones only. It refuses values that are nested deeper than maxDepth.
+// scanner finds the ends of JSON values, and accepts valid ones within maxDepth only.
 type scanner struct {
 	data []byte
 	at   int
@@ -168,7 +168,7 @@ func escapeLength(rest []byte) int {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// digits moves past digits, and reports whether there is one.
+// digits moves past digits, and reports whether it found one.
 func (s *scanner) digits() bool {
 	from := s.at
 	for s.at < len(s.data) && isDigit(s.data[s.at]) {

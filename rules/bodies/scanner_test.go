@@ -14,7 +14,7 @@ var jsonParts = []string{
 	"true", "false", "null", "nul", "True", " ", "\n", "\r", "\t", "\v", "\x00", "é",
 }
 
-// The scanner accepts what encoding/json accepts, and nothing else; and finds the members that encoding/json finds.
+// The scanner accepts the same texts as encoding/json, and finds the members that encoding/json finds.
 func TestScannerAgreesWithEncodingJSON(t *testing.T) {
 	check := func(t interface{ Fatalf(string, ...any) }, text string) (isValid bool) {
 		s := scanner{data: []byte(text)}
