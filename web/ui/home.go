@@ -165,7 +165,7 @@ func (v *homeView) try(c client) error {
 		if subject == "" || d.Trigger.If != "" {
 			continue
 		}
-		event := strings.Join(strings.Fields(sampleEvent(d.Trigger.KeyExpression(), d.Trigger.Since)), " ")
+		event := strings.Join(strings.Fields(sampleEvent(d, d.Trigger.KeyExpression())), " ")
 		v.Try = &sampleSend{r.Name, withoutWildcards(subject), event}
 		return nil
 	}

@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"html"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"deadman/alerts"
 	"deadman/internal/longtest"
 	"deadman/internal/store"
+	"deadman/internal/testwait"
 	"deadman/web"
 )
 
@@ -160,13 +162,54 @@ func TestOverviewOffersTriggerEvent(t *testing.T) {
 	t.Parallel()
 	b := open(t, serve(t, strings.Replace(orders, "orders.shipped", "orders.arrived", 1)), 1200, 900)
 	b.visit("/")
-	b.waitForText("Send an event to rule order-unshipped", `deadman event send orders.created '{ "id": "1234" }'`)
+	b.waitForText("Send an event to rule order-unshipped", `deadman event send orders.created '{ "id": "1234", "total": "sample" }'`)
 	b.click(".empty a.button")
 	b.waitForText("This publishes a real event")
 	b.click("button.grave")
 	b.waitForText("Event stored", "order 1234")
 	b.visit("/")
 	b.waitForText("1234")
+}
+
+// TestOfferedEventHasFieldsOfTexts checks that the event that the overview offers has the fields that the times, texts and
+// labels of the rule read: its alert has no gap.
+func TestOfferedEventHasFieldsOfTexts(t *testing.T) {
+	t.Parallel()
+	home := serve(t, `name: order-unshipped
+entity: order
+trigger:
+  event: orders.created
+  key: event.order.id
+  since: event.placed_at
+  shape: {order: {id: text, sla: number}, placed_at: time, capture_before: time, customer: {name: text}, site: text, total: number}
+escalate:
+  - {after: 1s, step: first, text: 'order {{key}} of {{event.customer.name}} in {{event.site}}: {{event.total}}'}
+  - {after: hours(event.order.sla), step: second}
+  - {at: event.capture_before, step: third, text: '{{event.order.id}} lapses {{event.capture_before}}'}
+labels: {site: '{{event.site}}', team: shop}
+slot: 1s
+`)
+	_, content := requestPage(t, "GET", home+"/", "")
+	_, offered, _ := strings.Cut(html.UnescapeString(content), "deadman event send orders.created '")
+	offered, _, found := strings.Cut(offered, "'")
+	if !found {
+		t.Fatalf("no event is offered: %s", content)
+	}
+	response, err := http.Post(home+"/api/v1/events/orders.created", "application/json", strings.NewReader(offered))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.Body.Close(); response.StatusCode >= 300 {
+		t.Fatalf("%s is refused: %s", offered, response.Status)
+	}
+	const want = "order 1234 of sample in sample: 1"
+	testwait.Until(t, "the alert is raised with a text without gaps", func() bool {
+		_, content = requestPage(t, "GET", home+"/", "")
+		return strings.Contains(content, want)
+	})
+	if !strings.Contains(offered, `"sla": 1`) {
+		t.Errorf("the second step has no time with %s", offered)
+	}
 }
 
 // TestOverviewHasTextOfFewAlerts checks that the row of a rule with one alert has its text although more severe alerts of

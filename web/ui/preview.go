@@ -282,7 +282,7 @@ func (t *previewForm) example(d document.Document) {
 		newest := t.Recent[0]
 		t.Subject, t.Event, t.At = newest.Subject, newest.Event, newest.At.UTC().Format(localTime)
 	case d.Trigger.Subject() != "":
-		t.Event = sampleEvent(d.Trigger.KeyExpression(), d.Trigger.Since)
+		t.Event = sampleEvent(d, d.Trigger.KeyExpression())
 	case d.Trigger.Heartbeat != nil && len(d.Trigger.Heartbeat.Keys) == 0:
 		t.Event = `{"key": "backup"}`
 	}

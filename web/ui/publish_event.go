@@ -62,7 +62,7 @@ func (c client) sendView(rule string) (sendView, error) {
 	if all := hearings(d); subject == "" && len(all) > 0 {
 		subject, key = all[0].Subject, all[0].Key
 	}
-	v.Subject, v.Body = withoutWildcards(subject), sampleEvent(key, d.Trigger.Since)
+	v.Subject, v.Body = withoutWildcards(subject), sampleEvent(d, key)
 	if !d.Trigger.Takes(v.Subject) {
 		return v, nil
 	}
