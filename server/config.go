@@ -172,7 +172,7 @@ func (c Config) Identity() bus.Identity {
 func (c Config) embedded() bool { return c.DatabaseURL == "" || c.NATSURL == "" }
 
 // natsDir returns the folder of the embedded broker's streams.
-func (c Config) natsDir() string { return filepath.Join(c.DataDir, "nats") }
+func (c Config) natsDir() string { return filepath.Join(c.DataDir, bus.StreamsDir) }
 
 // natsUsersDir returns the folder of the secrets of its users.
 func (c Config) natsUsersDir() string { return filepath.Join(c.DataDir, bus.UsersDir) }

@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"web/ui"},
 	{"server"},
 	{"internal/bench"},
-	{"internal/doctor"},
+	{"internal/doctor", "internal/backup"},
 	{"cmd/deadman"},
 }
 

@@ -18,6 +18,8 @@ type Bus struct {
 	AlertPublisher *AlertPublisher // alerts
 	AlertReader    *AlertReader    // published alerts
 	AlertsStream   *StreamOfAlerts // maintenance of DEADMAN_ALERTS
+
+	Snapshots *Snapshots // copies of streams
 }
 
 // Connect connects to the broker and ensures that DEADMAN_ALERTS exists. It returns ErrUnreachable if the broker or
@@ -47,7 +49,7 @@ func Dial(o Options) (*Bus, error) {
 
 // newBus assembles the parts over a connection.
 func newBus(conn *Conn) *Bus {
-	b := &Bus{Conn: conn, Messages: &Messages{conn}, Streams: &Streams{conn}, EventPublisher: &EventPublisher{conn}, EventsStream: &StreamOfEvents{conn: conn}}
+	b := &Bus{Conn: conn, Messages: &Messages{conn}, Streams: &Streams{conn}, EventPublisher: &EventPublisher{conn}, EventsStream: &StreamOfEvents{conn: conn}, Snapshots: &Snapshots{conn}}
 	b.EventsStream.streams, b.EventsStream.replication = b.Streams, replication{conn}
 	b.AlertsStream = &StreamOfAlerts{conn: conn, streams: b.Streams, replication: replication{conn}, events: b.EventsStream}
 	b.Binder = &Binder{conn: conn, streams: b.Streams, events: b.EventsStream}

@@ -20,6 +20,9 @@ const bufferedMessages = 500_000
 // startTimeout bounds the recovery of an embedded server's streams at its start.
 const startTimeout = time.Minute
 
+// StreamsDir is the folder of the embedded server's streams in the data folder of a node.
+const StreamsDir = "nats"
+
 // ServerOptions configure an embedded server.
 type ServerOptions struct {
 	Dir       string       // folder of the streams

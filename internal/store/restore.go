@@ -67,6 +67,31 @@ func (s *RestoreStore) MoveMark(ctx context.Context, seen alerts.Mark, seq uint6
 	return to, ok, nil
 }
 
+// RecordRestore records that the database was restored from a backup with its state of since. A node reports it at its
+// next start. to is the last sequence of the stream of alerts.
+func (s *RestoreStore) RecordRestore(ctx context.Context, since time.Time, to uint64, report string) error {
+	mark, err := s.Mark(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := s.Now(ctx)
+	if err != nil {
+		return err
+	}
+	r := alerts.Restore{From: mark.Seq, To: max(to, mark.Seq), Since: since, FoundAt: now, ReadAt: now, Report: report}
+	if before := mark.Restore; before != nil { // of the backed-up node, which had not settled it
+		r.From = min(r.From, before.From)
+		if before.Since.Before(r.Since) {
+			r.Since = before.Since
+		}
+	}
+	_, moved, err := s.MoveMark(ctx, mark, mark.Seq, &r)
+	if err == nil && !moved {
+		err = wrapErr("record a restore", errors.New("a node works on the database"))
+	}
+	return err
+}
+
 // knownAtOnce is the number of ids that one statement looks up.
 const knownAtOnce = 200
 

@@ -1,0 +1,317 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/alerts"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
+	"deadman/server"
+	"deadman/web"
+)
+
+const backupRules = `
+name: parcel-late
+entity: parcel
+slot: 1s
+trigger: {event: parcels.sent, key: event.id}
+resolve: {event: parcels.arrived, key: event.id}
+escalate: [{after: 1s, step: late}, {after: 240h, step: lost}]
+---
+name: order-late
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate: [{after: 48h, step: late}]
+`
+
+// newBackedUpNode returns a node with a pending order, an open alert of a parcel, a consumer and a stream in memory.
+func newBackedUpNode(t *testing.T) *inProcessNode {
+	t.Helper()
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", backupRules))
+	n.mustRun("event", "send", "orders.created", `{"id": "o-1"}`)
+	n.mustRun("event", "send", "parcels.sent", `{"id": "p-1"}`)
+	n.waitForAlerts("parcel-late", 1)
+	js := bustest.JetStream(t, bustest.LogIn(t, n.dir, n.at.NATS, bus.UserAdmin))
+	if _, err := js.CreateOrUpdateConsumer(t.Context(), bus.AlertsStream, jetstream.ConsumerConfig{Durable: "pager", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SCRATCH", Subjects: []string{"scratch"}, Storage: jetstream.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// alertsOf returns the alerts of a rule, the oldest first.
+func (h *inProcessNode) alertsOf(rule string) []web.Alert {
+	h.t.Helper()
+	items := readJSON[web.Page[web.Alert]](h, "alert", "list", "--rule", rule, "--limit", "500").Items
+	slices.Reverse(items)
+	return items
+}
+
+func (h *inProcessNode) waitForAlerts(rule string, n int) {
+	h.t.Helper()
+	testwait.Until(h.t, fmt.Sprintf("%d alerts of %s", n, rule), func() bool { return len(h.alertsOf(rule)) >= n })
+}
+
+// pending returns the pending jobs of a rule by key.
+func (h *inProcessNode) pending(rule string) map[string]web.Job {
+	h.t.Helper()
+	jobs := make(map[string]web.Job)
+	for _, j := range readJSON[web.Page[web.Job]](h, "job", "list", "--rule", rule, "--limit", "500").Items {
+		jobs[j.Key] = j
+	}
+	return jobs
+}
+
+// startOn runs a node on a folder.
+func startOn(t *testing.T, dir string) *inProcessNode {
+	t.Helper()
+	return newInProcessNode(t, func(c *server.Config) { c.DataDir = dir })
+}
+
+// TestBackupWhileNodeServes restores the backup of a node that takes in events meanwhile. The restored node has the jobs
+// and alerts of the backup, one job for each event of its stream, and reports the restore.
+func TestBackupWhileNodeServes(t *testing.T) {
+	t.Parallel()
+	n := newBackedUpNode(t)
+	before := n.pending("order-late")["o-1"]
+	alert := n.alertsOf("parcel-late")[0]
+
+	file := filepath.Join(t.TempDir(), "deadman.tar.gz")
+	sending, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			if got := runInProcess(t, "", n.env, "event", "send", "orders.created", fmt.Sprintf(`{"id": "during-%d"}`, i)); got.code != exitOK {
+				t.Errorf("event %d: %+v", i, got)
+				return
+			}
+			if i == 5 {
+				close(sending)
+			}
+			select {
+			case <-t.Context().Done():
+				return
+			case <-stopped:
+				return
+			default:
+			}
+			if _, err := os.Stat(file); err == nil {
+				return
+			}
+		}
+	}()
+	<-sending
+	args := []string{"backup", file, "--data-dir", n.dir}
+	saved := n.run("", args...)
+	saved.check(t, args, exitOK, n.dir+" as of ", "stream DEADMAN_ALERTS: 1 message\n", "stream DEADMAN_EVENTS: ")
+	if !strings.Contains(saved.err, "stream SCRATCH is kept in memory and is not in the backup") {
+		t.Errorf("no warning of a stream in memory: %q", saved.err)
+	}
+	<-stopped
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file: %v %v", info, err)
+	}
+	n.mustRun("event", "send", "parcels.arrived", `{"id": "p-1"}`)
+	n.mustRun("event", "send", "orders.created", `{"id": "after"}`)
+	n.waitForAlerts("parcel-late", 2)
+	n.stop()
+
+	dir := filepath.Join(bustest.Dir(t), "restored")
+	args = []string{"restore", file, "--data-dir", dir}
+	runInProcess(t, "", nil, args...).check(t, args, exitOK, dir+": restored as of ", "stream DEADMAN_ALERTS: 1 message\n", "deadman serve --data-dir "+dir)
+	r := startOn(t, dir)
+	js := bustest.JetStream(t, bustest.LogIn(t, n.dir, r.at.NATS, bus.UserAdmin)) // with the secret of the old folder
+	checkRestoredStreams(t, js)
+	events, err := js.Stream(t.Context(), bus.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := int(events.CachedInfo().State.LastSeq) - 1 // all but the parcel
+	testwait.Until(t, "a job for each event of the stream", func() bool { return len(r.pending("order-late")) == orders })
+	jobs := r.pending("order-late")
+	if j := jobs["o-1"]; !j.NextCheckAt.Equal(before.NextCheckAt) || !j.CreatedAt.Equal(before.CreatedAt) {
+		t.Errorf("the job is %+v, want %+v", j, before)
+	}
+	if _, is := jobs["after"]; is || orders < 6 {
+		t.Errorf("%d orders, after the backup: %t", orders, is)
+	}
+	if all := r.alertsOf("parcel-late"); len(all) != 1 || all[0].ID != alert.ID {
+		t.Errorf("the alerts are %+v, want %s alone", all, alert.ID)
+	}
+	checkRestoreIsReported(t, r)
+	r.mustRun("event", "send", "parcels.arrived", `{"id": "p-1"}`)
+	r.waitForAlerts("parcel-late", 2)
+}
+
+// checkRestoredStreams checks the consumer, and that the stream in memory is not there.
+func checkRestoredStreams(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	if _, err := js.Consumer(t.Context(), bus.AlertsStream, "pager"); err != nil {
+		t.Errorf("the consumer: %v", err)
+	}
+	if _, err := js.Stream(t.Context(), "SCRATCH"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("the stream in memory: %v", err)
+	}
+}
+
+// checkRestoreIsReported waits for the alert about the restore, and for its end once the streams are read again.
+func checkRestoreIsReported(t *testing.T, n *inProcessNode) {
+	t.Helper()
+	var reported []web.Alert
+	testwait.Until(t, "the restore is reported and resolved", func() bool {
+		reported = slices.DeleteFunc(n.alertsOf(alerts.SystemRule), func(a web.Alert) bool { return a.Step != "restored" })
+		return len(reported) > 1
+	})
+	if len(reported) != 2 || reported[0].Status != alerts.Firing || !strings.Contains(reported[0].Text, "deadman restore created it from a backup") || reported[1].Status != alerts.Resolved {
+		t.Errorf("%+v", reported)
+	}
+}
+
+// TestBackupOfStoppedNode checks that a stopped node is backed up too, to the standard output, and that the restored
+// node has the same. Events that the old database had not applied yet are applied once.
+func TestBackupOfStoppedNode(t *testing.T) {
+	t.Parallel()
+	n := newBackedUpNode(t)
+	n.stop()
+	saved := runInProcess(t, "", nil, "backup", "-", "--data-dir", n.dir)
+	if saved.code != exitOK || !strings.Contains(saved.err, "stream DEADMAN_EVENTS: 2 messages\n") {
+		t.Fatalf("%d %s", saved.code, saved.err)
+	}
+	dir := bustest.Dir(t) // an empty folder
+	args := []string{"restore", "-", "--data-dir", dir}
+	runInProcess(t, saved.out, nil, args...).check(t, args, exitOK, "stream DEADMAN_EVENTS: 2 messages\n")
+	r := startOn(t, dir)
+	if len(r.pending("order-late")) != 1 || len(r.pending("parcel-late")) != 1 || len(r.alertsOf("parcel-late")) != 1 {
+		t.Errorf("jobs %v, alerts %+v", r.pending("order-late"), r.alertsOf("parcel-late"))
+	}
+	startOn(t, n.dir) // the old folder is unchanged
+}
+
+// TestBackupIsRefused checks the errors of backup and restore. None of them leaves a file or a folder.
+func TestBackupIsRefused(t *testing.T) {
+	t.Parallel()
+	n := newBackedUpNode(t)
+	folder := t.TempDir()
+	file := filepath.Join(folder, "a.tar.gz")
+	for _, c := range []struct {
+		code int
+		args []string
+		want string
+	}{
+		{exitUsage, []string{"backup"}, "requires FILE"},
+		{exitUsage, []string{"backup", file, "--data-dir", filepath.Join(folder, "none")}, "has no database; name the data folder of the node with --data-dir"},
+		{exitUsage, []string{"backup", filepath.Join(folder, "none", "a"), "--data-dir", n.dir}, "no such file or directory"},
+		{exitUsage, []string{"backup", file, "--database-url", "postgres://localhost/x"}, "pg_dump"},
+		{exitOK, []string{"backup", file, "--data-dir", n.dir}, "stream DEADMAN_EVENTS: 2 messages"},
+		{exitUsage, []string{"backup", file, "--data-dir", n.dir}, "exists; name another file"},
+		{exitUsage, []string{"restore", filepath.Join(folder, "b"), "--data-dir", filepath.Join(folder, "new")}, "no such file or directory"},
+		{exitUsage, []string{"restore", file, "--data-dir", n.dir}, "the folder is not empty: " + n.dir + " has "},
+		{exitUsage, []string{"restore", file, "--data-dir", folder}, "restore to another folder with --data-dir"},
+	} {
+		runInProcess(t, "", nil, c.args...).check(t, c.args, c.code, c.want)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := slices.Clone(whole)
+	damaged[len(damaged)-3]++
+	inputs := map[string][]byte{
+		"no complete backup":                   []byte("CREATE TABLE future_job"),
+		"damaged":                              damaged,
+		"newer":                                rewrite(t, whole, headerEntry, `{"format": 2, "version": "9.1.0"}`),
+		`its first entry is "deadman.db"`:      rewrite(t, whole, headerEntry, ""),
+		`unexpected entry "../../etc/passwd"`:  rewrite(t, whole, "nats-users/admin", "../../etc/passwd"),
+		"it names the streams [DEADMAN_ALERTS": rewrite(t, whole, "streams/DEADMAN_EVENTS.snapshot", ""),
+		"it has no deadman.db":                 rewrite(t, whole, "deadman.db", ""),
+		"it has no contents.json":              rewrite(t, whole, "contents.json", ""),
+	}
+	for part := 1; part < 10; part++ {
+		inputs[fmt.Sprintf("cut off after %d tenths", part)] = whole[:len(whole)*part/10]
+	}
+	for name, input := range inputs {
+		dir := filepath.Join(bustest.Dir(t), "restored")
+		got := runInProcess(t, string(input), nil, "restore", "-", "--data-dir", dir)
+		want := "no complete backup of deadman"
+		if name == "newer" {
+			want = "the backup has a newer format 2, written by deadman 9.1.0; this program reads up to format 1"
+		}
+		if got.code != exitFailure || !strings.Contains(got.err, want) || strings.Contains(name, "it") && !strings.Contains(got.err, name) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the folder stays: %v", name, err)
+		}
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
+		t.Errorf("the folder has %v, %v", left, err)
+	}
+}
+
+const headerEntry = "backup.json"
+
+// rewrite returns an archive with another content of an entry. An empty content removes the entry, and one that is a
+// path renames it.
+func rewrite(t *testing.T, archive []byte, entry, content string) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	to := gzip.NewWriter(&out)
+	from, w := tar.NewReader(z), tar.NewWriter(to)
+	found := false
+	for {
+		h, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Name == entry {
+			found = true
+			switch {
+			case content == "":
+				continue
+			case strings.HasPrefix(content, ".."):
+				h.Name = content
+			default:
+				data, h.Size = []byte(content), int64(len(content))
+			}
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), to.Close()); err != nil || !found {
+		t.Fatalf("%s: found %t, %v", entry, found, err)
+	}
+	return out.Bytes()
+}
