@@ -33,11 +33,14 @@ const (
 
 // FiringAlert returns the alert that the database went back.
 func (r Restore) FiringAlert() SystemAlert {
+	unknown := ""
+	if r.Lost > 0 {
+		unknown = counted(r.Lost, "alert of the stream was", "alerts of the stream were") + " decided after that state and not known to the database. "
+	}
 	return SystemAlert{
 		Topic: restoreTopic, Step: restoreStep, Status: Firing, Severity: Error, Since: r.FoundAt, Count: r.Lost,
-		Text: fmt.Sprintf("the database went back to its state of %s, detected at %s. %s. %s",
-			r.Since.UTC().Format(time.RFC3339), r.FoundAt.UTC().Format(time.RFC3339), counted(r.Lost, "alert of the stream was", "alerts of the stream were")+
-				" decided after that state and not known to the database", r.Report),
+		Text: fmt.Sprintf("the database went back to its state of %s, detected at %s. %s%s",
+			r.Since.UTC().Format(time.RFC3339), r.FoundAt.UTC().Format(time.RFC3339), unknown, r.Report),
 	}
 }
 

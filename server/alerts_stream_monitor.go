@@ -135,7 +135,7 @@ type fillAlert struct {
 }
 
 func (l *alertsStreamMonitor) fillAlerts() []fillAlert {
-	about := alerts.SystemAlert{Topic: alertsTopic, Status: alerts.Firing, Since: l.now()}
+	about := alerts.SystemAlert{Topic: bus.AlertsTopic, Status: alerts.Firing, Since: l.now()}
 	fills, is := about, about
 	fills.Step, fills.Severity = "filling", alerts.Warning
 	fills.Text = fmt.Sprintf("the stream %s is over %.0f %% full; once it is full, alerts wait in the database: raise its max_bytes, or purge what everybody has read",
@@ -148,13 +148,10 @@ func (l *alertsStreamMonitor) fillAlerts() []fillAlert {
 	}
 }
 
-// alertsTopic is the topic of alerts about the stream of alerts.
-const alertsTopic = "stream/" + bus.AlertsStream
-
 // streamRecreated returns the alert for a stream that was deleted and recreated.
 func streamRecreated(at time.Time) alerts.SystemAlert {
 	return alerts.SystemAlert{
-		Topic: alertsTopic, Step: "recreated", Status: alerts.Firing, Severity: alerts.Error, Since: at, UntilClosed: true,
+		Topic: bus.AlertsTopic, Step: "recreated", Status: alerts.Firing, Severity: alerts.Error, Since: at, UntilClosed: true,
 		Text: fmt.Sprintf("the stream %s was deleted and made again at %s; consumers do not get what was in it: deadman alert republish --since 24h, or as far back as they miss it, publishes it again",
 			bus.AlertsStream, at.Format(time.RFC3339)),
 	}

@@ -384,8 +384,11 @@ func (c *comparison) condition() web.Condition {
 	switch r := c.restore; {
 	case r != nil:
 		out.OK = false
-		out.Detail = fmt.Sprintf("the database was restored to its state of %s and lacks %d alerts of the alerts stream; open ones are resolved when the streams are read again",
-			r.Since.UTC().Format(time.RFC3339), r.Lost)
+		lacks := ""
+		if r.Lost > 0 {
+			lacks = fmt.Sprintf(" and lacks %d alerts of the alerts stream", r.Lost)
+		}
+		out.Detail = fmt.Sprintf("the database was restored to its state of %s%s; its open alerts are compared when the streams are read again", r.Since.UTC().Format(time.RFC3339), lacks)
 	case !c.compared && c.failed == nil:
 		out.OK, out.Detail = false, "the alerts stream is being compared with the database after the start of the node"
 	}

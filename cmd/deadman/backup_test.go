@@ -177,8 +177,8 @@ func checkRestoreIsReported(t *testing.T, n *inProcessNode) {
 	t.Helper()
 	var reported []web.Alert
 	testwait.Until(t, "the restore is reported and resolved", func() bool {
-		reported = slices.DeleteFunc(n.alertsOf(alerts.SystemRule), func(a web.Alert) bool { return a.Step != "restored" })
-		return len(reported) > 1
+		reported = n.alertsOf(alerts.SystemRule)
+		return slices.ContainsFunc(reported, func(a web.Alert) bool { return a.Step == "restored" && a.Status == alerts.Resolved })
 	})
 	if len(reported) != 2 || reported[0].Status != alerts.Firing || !strings.Contains(reported[0].Text, "deadman restore created it from a backup") || reported[1].Status != alerts.Resolved {
 		t.Errorf("%+v", reported)
@@ -191,18 +191,31 @@ func TestBackupOfStoppedNode(t *testing.T) {
 	t.Parallel()
 	n := newBackedUpNode(t)
 	n.stop()
-	saved := runInProcess(t, "", nil, "backup", "-", "--data-dir", n.dir)
+	saved := runInProcess(t, "", nil, "backup", "-", "--data-dir", relative(t, n.dir))
 	if saved.code != exitOK || !strings.Contains(saved.err, "stream DEADMAN_EVENTS: 2 messages\n") {
 		t.Fatalf("%d %s", saved.code, saved.err)
 	}
 	dir := bustest.Dir(t) // an empty folder
-	args := []string{"restore", "-", "--data-dir", dir}
+	args := []string{"restore", "-", "--data-dir", relative(t, dir)}
 	runInProcess(t, saved.out, nil, args...).check(t, args, exitOK, "stream DEADMAN_EVENTS: 2 messages\n")
 	r := startOn(t, dir)
 	if len(r.pending("order-late")) != 1 || len(r.pending("parcel-late")) != 1 || len(r.alertsOf("parcel-late")) != 1 {
 		t.Errorf("jobs %v, alerts %+v", r.pending("order-late"), r.alertsOf("parcel-late"))
 	}
 	startOn(t, n.dir) // the old folder is unchanged
+}
+
+// relative returns the path from the working directory.
+func relative(t *testing.T, dir string) string {
+	t.Helper()
+	here, err := os.Getwd()
+	if err == nil {
+		dir, err = filepath.Rel(here, dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // TestBackupIsRefused checks the errors of backup and restore. None of them leaves a file or a folder.

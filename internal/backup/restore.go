@@ -14,7 +14,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/store"
 )
@@ -229,16 +231,66 @@ func (u *unpacker) finish(ctx context.Context) error {
 	if err := os.Rename(file+restoredSuffix, file); err != nil {
 		return fmt.Errorf("%w: it has no %s: %w", ErrNotBackup, databaseEntry, err)
 	}
+	created, err := u.creationTimes(ctx)
+	if err != nil {
+		return err
+	}
 	s, err := store.Open(ctx, store.Options{DataDir: u.dir, Log: u.log})
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.RecordRestore(ctx, u.header.At, u.last, report), s.Close())
+	err = adopt(ctx, s, created)
+	if err == nil {
+		err = s.RecordRestore(ctx, u.header.At, u.last, report)
+	}
+	return errors.Join(err, s.Close())
 }
 
-// report tells people what a restore from a backup loses.
-const report = "deadman restore created it from a backup. Events after the backup are lost unless a stream on another NATS server still has them, " +
-	"and so is what was answered over HTTP since then: jobs, pings, acknowledgements, snoozes, mutes, cancellations, rules and tokens; send them again"
+// creationTimes returns the creation times of the restored streams as the next server has them. JetStream keeps the
+// original time only until the server that restored the stream stops.
+func (u *unpacker) creationTimes(ctx context.Context) (created map[string]time.Time, err error) {
+	if len(u.restored) == 0 {
+		return nil, nil
+	}
+	b, stop, err := serveStreams(u.dir, u.log)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	created = make(map[string]time.Time)
+	for _, name := range u.restored {
+		info, err := b.Streams.Info(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		created[name] = info.CreatedAt
+	}
+	return created, nil
+}
+
+// adopt makes the restored streams the ones that the database knows: another creation time means a recreated stream.
+func adopt(ctx context.Context, s *store.Store, created map[string]time.Time) error {
+	cursors, err := s.Cursors(ctx)
+	if err != nil {
+		return err
+	}
+	for line, cursor := range cursors {
+		at, restored := created[futurejobs.StreamOf(line)]
+		if !restored || cursor.StreamCreatedAt.IsZero() {
+			continue
+		}
+		to := cursor
+		to.StreamCreatedAt = at
+		if err := s.ResetCursor(ctx, cursor, to); err != nil {
+			return err
+		}
+	}
+	return s.ForgetKnown(ctx, bus.AlertsTopic)
+}
+
+// report names the losses of a restore from a backup.
+const report = "deadman restore created it from a backup. Later events are lost unless a stream on another NATS server has them, " +
+	"and so are later requests over HTTP: jobs, pings, acknowledgements, snoozes, mutes, cancellations, rules and tokens; send them again"
 
 // write writes a file for this user alone.
 func write(file string, r io.Reader) error {

@@ -21,6 +21,8 @@ const (
 	AlertsStream = "DEADMAN_ALERTS"
 	EventsStream = "DEADMAN_EVENTS"
 
+	AlertsTopic = "stream/" + AlertsStream // topic of alerts about the stream of alerts
+
 	alertSubjects = "deadman.alerts.>"
 )
 

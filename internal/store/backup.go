@@ -24,6 +24,12 @@ func LockFolder(dir string) (io.Closer, error) { return lockDir(dir) }
 // node on the folder continues to write. The duration grows with the file, and ctx cannot interrupt the copy. at is the
 // time before the copy. Errors: fs.ErrNotExist for a folder without a database, ErrDamaged for a failed check.
 func CopyFile(ctx context.Context, dir, to string) (at time.Time, err error) {
+	if dir, err = filepath.Abs(dir); err == nil { // SQLite opens URLs, and theirs have no relative path
+		to, err = filepath.Abs(to)
+	}
+	if err != nil {
+		return at, fmt.Errorf("data folder: %w", err)
+	}
 	from := filepath.Join(dir, DatabaseFile)
 	if _, err := os.Stat(from); err != nil {
 		return at, fmt.Errorf("database: %w", err)

@@ -134,7 +134,7 @@ func readFiringSystemAlert(row scanner, r *alerts.SystemAlert) error {
 // does not alert the first time.
 func (s *SystemAlertStore) AlertOnChange(ctx context.Context, known string, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
-		name := "known " + r.Topic
+		name := knownPrefix + r.Topic
 		n, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, known)
 		if err != nil || n > 0 {
 			return false, err
@@ -143,6 +143,17 @@ func (s *SystemAlertStore) AlertOnChange(ctx context.Context, known string, r al
 		return n > 0, err
 	})
 }
+
+// ForgetKnown removes the known value of a topic: the next one does not alert.
+func (s *SystemAlertStore) ForgetKnown(ctx context.Context, topic string) error {
+	return s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		_, err := exec(ctx, tx, `DELETE FROM setting WHERE name = $1`, knownPrefix+topic)
+		return err
+	})
+}
+
+// knownPrefix precedes the topic of a known value in its setting.
+const knownPrefix = "known "
 
 // openAlertSetting returns the name of the setting with the start of an open system alert.
 func openAlertSetting(r alerts.SystemAlert) string { return remarkPrefix + r.Topic + " " + r.Step }
