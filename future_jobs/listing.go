@@ -124,6 +124,7 @@ type OutcomeCount struct {
 	Entity  string
 	Outcome checks.Outcome
 	Jobs    int64
+	Late    int64 // jobs that ended after their first step
 }
 
 // ListedOutage is an outage in a list.

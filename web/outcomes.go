@@ -40,6 +40,15 @@ type Outcomes struct {
 type OutcomeBucket struct {
 	From     time.Time        `json:"from" doc:"Start of the bucket."`
 	Outcomes map[string]int64 `json:"outcomes" nullable:"false" doc:"Number of ended jobs by outcome."`
+	Late     map[string]int64 `json:"late" nullable:"false" doc:"Number of these jobs that were resolved or cleared after their first step, by outcome."`
+}
+
+// add adds the jobs of an hour.
+func (b *OutcomeBucket) add(e futurejobs.OutcomeCount) {
+	b.Outcomes[string(e.Outcome)] += e.Jobs
+	if kind, counted := futurejobs.KindOf(e.Outcome, 1); e.Late > 0 && counted && kind == futurejobs.Late {
+		b.Late[string(e.Outcome)] += e.Late
+	}
 }
 
 // SlowestCheck is an ended job with a slow check.
@@ -86,7 +95,7 @@ func (a *outcomeAPI) list(ctx context.Context, in *outcomesIn) (Outcomes, error)
 	out := Outcomes{To: now.Truncate(width).Add(width), Bucket: width.Seconds(), Items: make([]OutcomeBucket, parts), SlowestChecks: []SlowestCheck{}}
 	out.From = out.To.Add(-time.Duration(parts) * width)
 	for i := range out.Items {
-		out.Items[i] = OutcomeBucket{From: out.From.Add(time.Duration(i) * width), Outcomes: map[string]int64{}}
+		out.Items[i] = OutcomeBucket{From: out.From.Add(time.Duration(i) * width), Outcomes: map[string]int64{}, Late: map[string]int64{}}
 	}
 	last, ok := a.ended.newest(ctx)
 	if !ok {
@@ -100,7 +109,7 @@ func (a *outcomeAPI) list(ctx context.Context, in *outcomesIn) (Outcomes, error)
 		if e.Hour.Before(out.From) || !e.Hour.Before(out.To) || !meant(e.Rule, e.Entity) {
 			continue
 		}
-		out.Items[e.Hour.Sub(out.From)/width].Outcomes[string(e.Outcome)] += e.Jobs
+		out.Items[e.Hour.Sub(out.From)/width].add(e)
 	}
 	for _, e := range last.What.slowest {
 		if len(out.SlowestChecks) < 10 && meant(e.Rule, e.Entity) {

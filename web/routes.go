@@ -54,7 +54,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&ruleResumeAPI{o.Rules},
 		&ruleVersionAPI{o.Rules},
 		&calendarAPI{o.Calendars, newSaves(), o.Now},
-		&statisticsAPI{o.Rules, o.Rules, o.Lists},
+		&statisticsAPI{o.Rules, o.Rules, o.Lists, o.Now},
 		&previewAPI{o.Rules, trials, o.Now},
 		&replayAPI{o.Rules, o.Replays, newReplayPermits()},
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},

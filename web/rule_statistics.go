@@ -31,7 +31,7 @@ type RuleStatistics struct {
 type Statistics struct {
 	Window      string             `json:"window" enum:"day,week,month" doc:"Width of the window: 24 hours, 7 days or 30 days."`
 	From        time.Time          `json:"from,omitzero" doc:"Start of the window. Absent if no hour is counted yet."`
-	To          time.Time          `json:"to,omitzero" doc:"End of the window and of the last counted hour: jobs that ended later are not counted yet. An hour is counted about five minutes after its end. Absent if no hour is counted yet."`
+	To          time.Time          `json:"to,omitzero" doc:"End of the last counted hour: jobs that ended later are not counted yet. An hour is counted about five minutes after its end. Absent if no hour is counted yet."`
 	CountedFrom time.Time          `json:"counted_from,omitzero" doc:"Start of the first counted hour, if it is after from: it is unknown how jobs ended before. Absent if the whole window is counted, or nothing."`
 	InTime      int64              `json:"in_time" doc:"Number of jobs that were resolved or cleared before their first step."`
 	Late        int64              `json:"late" doc:"Number of jobs that were resolved or cleared after their first step."`
@@ -80,7 +80,7 @@ var statisticsWindows = map[string]statisticsWindow{"day": {time.Hour, 24}, "wee
 
 // StatisticsWindow selects the window of statistics.
 type StatisticsWindow struct {
-	Window string `query:"window" enum:"day,week,month" default:"day" doc:"day: 24 hours, by hour. week: 7 days, month: 30 days, both in parts of 24 hours that end with the last counted hour."`
+	Window string `query:"window" enum:"day,week,month" default:"day" doc:"day: the 24 hours up to the current one, by hour. week: 7 days, month: 30 days, both by day in UTC up to today. Buckets after to are not counted yet."`
 }
 
 type ruleStatisticsIn struct {
@@ -100,6 +100,7 @@ type statisticsAPI struct {
 	versions RuleVersions
 	rules    Rules
 	counts   StatisticsReader
+	now      func() time.Time
 }
 
 func (a *statisticsAPI) register(all *operations) {
@@ -151,14 +152,20 @@ func (a *statisticsAPI) count(ctx context.Context, rules []int32, name string) (
 	}
 	out := Statistics{Window: name, Bucket: window.bucket.Seconds(), Items: []StatisticsBucket{}}
 	if !counted.Until.IsZero() {
-		out.add(counted, window)
+		out.add(counted, window, a.now())
 	}
 	return out, nil
 }
 
-// add adds the counts of a window to its buckets and sums.
-func (s *Statistics) add(counted futurejobs.Statistics, window statisticsWindow) {
-	s.From, s.To = counted.Until.Add(-window.span()), counted.Until
+// end returns the end of the bucket of a time, exclusive.
+func (w statisticsWindow) end(at time.Time) time.Time {
+	return at.UTC().Truncate(w.bucket).Add(w.bucket)
+}
+
+// add adds the counts of a window, as of now, to its buckets and sums. The buckets are those of the outcomes.
+func (s *Statistics) add(counted futurejobs.Statistics, window statisticsWindow, now time.Time) {
+	end := later(window.end(now), window.end(counted.Until.Add(-1)))
+	s.From, s.To = end.Add(-window.span()), counted.Until
 	if counted.Since.After(s.From) {
 		s.CountedFrom = counted.Since
 	}
@@ -167,6 +174,9 @@ func (s *Statistics) add(counted futurejobs.Statistics, window statisticsWindow)
 	}
 	var resolved tookCounts
 	for _, h := range counted.Hours {
+		if h.Hour.Before(s.From) {
+			continue
+		}
 		b := &s.Items[h.Hour.Sub(s.From)/window.bucket]
 		switch h.Kind {
 		case futurejobs.InTime:

@@ -49,12 +49,15 @@ func TestRuleStatistics(t *testing.T) {
 		sum := web.StatisticsBucket{}
 		for i, b := range got.Items {
 			sum.InTime, sum.Late, sum.Never = sum.InTime+b.InTime, sum.Late+b.Late, sum.Never+b.Never
-			if width := time.Duration(got.Bucket) * time.Second; !b.From.Equal(got.From.Add(time.Duration(i)*width)) || width*time.Duration(buckets) != got.To.Sub(got.From) {
+			if width := time.Duration(got.Bucket) * time.Second; !b.From.Equal(got.From.Add(time.Duration(i)*width)) || !got.From.Equal(got.From.Truncate(width)) {
 				t.Errorf("%s: bucket %d begins at %s", window, i, b.From)
 			}
 		}
 		if len(got.Items) != buckets || got.InTime != 19 || got.Late != 1 || got.Never != 0 || sum.InTime != 19 || sum.Late != 1 || sum.Never != 0 {
 			t.Errorf("%s: %+v", window, got)
+		}
+		if end := got.From.Add(time.Duration(got.Bucket) * time.Second * time.Duration(buckets)); end.Before(got.To) || end.Sub(got.To) > 26*time.Hour {
+			t.Errorf("%s: the buckets end at %s, and %s is counted", window, end, got.To)
 		}
 		if got.P50 == nil || *got.P50 != 10*3600 || *got.P95 != 19*3600 {
 			t.Errorf("%s: the percentiles are %v and %v", window, got.P50, got.P95)

@@ -91,9 +91,10 @@ func (s *GaugeStore) OutcomeCounts(ctx context.Context, from, until time.Time) (
 	}
 	w.and(`f.ended_at < ?`, until)
 	ends, err := query(ctx, s.read, func(row scanner, e *futurejobs.OutcomeCount) error {
-		return row.Scan(at(&e.Hour), &e.Rule, &e.Entity, (*string)(&e.Outcome), &e.Jobs)
-	}, rebindPlaceholders(`SELECT e.hour, r.name, r.entity, e.outcome, e.jobs FROM (
-	SELECT `+s.hourOf(`f.ended_at`)+` AS hour, f.rule_id, f.outcome, count(*) AS jobs FROM history f WHERE `+w.text+` GROUP BY 1, 2, 3
+		return row.Scan(at(&e.Hour), &e.Rule, &e.Entity, (*string)(&e.Outcome), &e.Jobs, &e.Late)
+	}, rebindPlaceholders(`SELECT e.hour, r.name, r.entity, e.outcome, e.jobs, e.late FROM (
+	SELECT `+s.hourOf(`f.ended_at`)+` AS hour, f.rule_id, f.outcome, count(*) AS jobs,
+		sum(CASE WHEN f.step > 0 THEN 1 ELSE 0 END) AS late FROM history f WHERE `+w.text+` GROUP BY 1, 2, 3
 ) AS e JOIN rule r ON r.id = e.rule_id ORDER BY e.hour, r.name, r.id, e.outcome`), w.args...)
 	if err != nil {
 		return nil, wrapErr("count what ended", err)

@@ -48,7 +48,7 @@ func (p *outcomeHistory) end(e endedRow) {
 	p.Helper()
 	e.id = len(p.rows) + 1
 	p.exec(`INSERT INTO history (shard, key, rule_id, id, version, outcome, ended_at, created_at, since_at, first_check_at, next_check_at, check_count, step, checks, check_total, check_slowest)
-VALUES (0, $1, $2, $3, 1, $4, $5, $5, $5, $5, $5, 0, 0, $6, 0, $7)`, fmt.Sprint(e.id), p.rules[e.rule], e.id, string(e.outcome), e.at, e.checks, e.slowest.Microseconds())
+VALUES (0, $1, $2, $3, 1, $4, $5, $5, $5, $5, $5, 0, CAST($6 AS int), $6, 0, $7)`, fmt.Sprint(e.id), p.rules[e.rule], e.id, string(e.outcome), e.at, e.checks, e.slowest.Microseconds())
 	p.rows = append(p.rows, e)
 }
 
@@ -92,17 +92,23 @@ func (p *outcomeHistory) deleteRows(which func(id int) bool) {
 
 // counts returns the expected counts.
 func (p *outcomeHistory) counts(from, until time.Time) []futurejobs.OutcomeCount {
-	sums := map[futurejobs.OutcomeCount]int64{}
+	sums := map[futurejobs.OutcomeCount]futurejobs.OutcomeCount{}
 	for _, e := range p.rows {
 		if !e.at.Before(from) && e.at.Before(until) {
 			name := []string{"a", "b"}[e.rule]
-			sums[futurejobs.OutcomeCount{Hour: e.at.Truncate(time.Hour), Rule: name, Entity: "of-" + name, Outcome: e.outcome}]++
+			of := futurejobs.OutcomeCount{Hour: e.at.Truncate(time.Hour), Rule: name, Entity: "of-" + name, Outcome: e.outcome}
+			n := sums[of]
+			n.Jobs++
+			if e.checks > 0 { // as many steps
+				n.Late++
+			}
+			sums[of] = n
 		}
 	}
 	var all []futurejobs.OutcomeCount
 	for e := range maps.Keys(sums) {
 		n := sums[e]
-		e.Jobs = n
+		e.Jobs, e.Late = n.Jobs, n.Late
 		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b futurejobs.OutcomeCount) int {

@@ -28,6 +28,8 @@ type column struct {
 	Sum   int64
 	Title string
 	By    []int64 // jobs by kind
+
+	Uncounted bool // the jobs of the bucket are not counted
 }
 
 // part is one kind of outcome in a bar.
@@ -94,6 +96,9 @@ func (d *barChart) draw() {
 
 // title describes a column.
 func (d *barChart) title(col column) string {
+	if col.Uncounted {
+		return "not counted"
+	}
 	parts := []string{count(int(col.Sum), "job") + " ended"}
 	for kind, n := range col.By {
 		if n > 0 {

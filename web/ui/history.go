@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"cmp"
 	"maps"
 	"net/http"
 	"time"
@@ -15,7 +14,6 @@ type historyView struct {
 	listing
 	InTime *statisticsChart
 	Ends   *outcomeChart
-	Bucket string
 	Ended  []web.EndedJob
 	Spans  []span
 	Within string // span of the list, unless times are given
@@ -33,14 +31,13 @@ var historySpans = []span{
 }
 
 // historyFilter names the filters of the history.
-var historyFilter = []string{"rule", "entity", "key", "outcome", "ended_after", "ended_before", "within", "bucket", "window"}
+var historyFilter = []string{"rule", "entity", "key", "outcome", "ended_after", "ended_before", "within", "window"}
 
 func (u *UI) history(c client, r *http.Request) (view, error) {
 	v := historyView{listing: listingOf(r, historyFilter...), Spans: historySpans}
-	v.Bucket, v.Within = cmp.Or(v.Filter["bucket"], "1h"), v.Filter["within"]
+	v.Within = v.Filter["within"]
 	query := v.query()
 	query.Del("within")
-	query.Del("bucket")
 	query.Del("window")
 	if v.Within == "" {
 		v.Within = anyTime
@@ -68,7 +65,7 @@ func (u *UI) history(c client, r *http.Request) (view, error) {
 	if v.InTime, err = c.statisticsOf(v.listing, v.Filter["window"]); err != nil {
 		return view{}, err
 	}
-	v.Ends, err = c.outcomes(v.listing, v.Bucket)
+	v.Ends, err = c.outcomes(v.listing, v.Filter["window"])
 	// A search runs once, not every two seconds.
 	return view{Title: "History", Body: v, Still: v.searches() || v.Timed() || v.cursor != ""}, err
 }
@@ -83,13 +80,6 @@ func (v historyView) Timed() bool { return v.Filter["ended_after"]+v.Filter["end
 
 // Filtered reports whether the list has any filter.
 func (v historyView) Filtered() bool { return v.searches() || v.Timed() || v.Filter["key"] != "" }
-
-// In returns the address of the page with another bucket of the chart.
-func (v historyView) In(bucket string) string {
-	l := listing{At: v.At, Filter: maps.Clone(v.Filter)}
-	l.Filter["bucket"] = bucket
-	return l.page("")
-}
 
 // Wider returns the address of the list with a wider span. It is empty at the widest.
 func (v historyView) Wider() string {

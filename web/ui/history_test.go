@@ -53,7 +53,7 @@ func TestHistory(t *testing.T) {
 	waitForEnded(t, home, 3)
 	b := open(t, home, 1400, 900)
 	b.visit("/history")
-	b.waitForText("3 jobs ended in the last 24 hours", "resolved 1", "cancelled 1", "exhausted 1", "Slowest checks", "resolved", "⟨U+202E⟩")
+	b.waitForText("3 jobs ended in the last 24 hours", "resolved late 1", "cancelled 1", "exhausted 1", "Slowest checks", "resolved", "⟨U+202E⟩")
 	b.checkAccessibility("history")
 	b.screenshot("history")
 	if offered := evaluate[[]checks.Outcome](b, `[...document.querySelectorAll("#outcomes option")].map(o => o.value)`); !slices.Equal(offered, checks.Outcomes()) {
@@ -63,7 +63,7 @@ func TestHistory(t *testing.T) {
 	// It is updated live, and opened details stay open.
 	evaluate[any](b, `document.querySelector("details.table").open = true; 0`)
 	publishEvents(t, home, "orders.shipped", "2")
-	b.waitForText("4 jobs ended", "resolved 2")
+	b.waitForText("4 jobs ended", "resolved late 2")
 	if !evaluate[bool](b, `document.querySelector("details.table").open`) {
 		t.Error("the table was closed under the eyes of who reads it")
 	}
@@ -85,8 +85,8 @@ func TestHistory(t *testing.T) {
 	b.waitForText("No ended jobs match these filters. Clear filters")
 
 	b.setDarkMode(true)
-	b.visit("/history?bucket=1d&rule=once")
-	b.waitForText("1 job of rule once ended in the last 14 days")
+	b.visit("/history?window=month&rule=once")
+	b.waitForText("1 job of rule once ended in the last 30 days")
 	b.screenshot("history-dark")
 	b.checkAccessibility("history by days, in the dark")
 	if text := b.text(); strings.Contains(text, "order-unshipped") {
@@ -115,7 +115,7 @@ func TestHistoryFilter(t *testing.T) {
 		{"key=1", "3 jobs ended in the last 24 hours, all keys</b>"},
 		{"outcome=resolved", "2 jobs ended as resolved in the last 24 hours</b>"},
 		{"outcome=rule_deleted", "0 jobs ended as rule deleted in the last 24 hours</b>"},
-		{"rule=once&entity=order&bucket=1d&key=%E2%80%AEx", "1 job of rule once of entity order ended in the last 14 days, all keys</b>"},
+		{"rule=once&entity=order&window=week&key=%E2%80%AEx", "1 job of rule once of entity order ended in the last 7 days, all keys</b>"},
 		{"entity=%E2%80%AEx", "0 jobs of entity ⟨U&#43;202E⟩x ended in the last 24 hours</b>"},
 	} {
 		if _, content := requestPage(t, "GET", home+"/history?"+c.query, ""); !strings.Contains(content, c.wantText) {

@@ -15,35 +15,48 @@ import (
 type outcomeChart struct {
 	barChart
 	web.Outcomes
+	buckets int    // number of buckets of the window
+	span    string // the window in words
 }
 
 // kindsOfEnds returns the kinds in the order of a bar, from the bottom.
 func kindsOfEnds() []kindOfEnd {
-	return []kindOfEnd{{Kind: "good", Name: "resolved"}, {Kind: "neutral", Name: "cancelled"}, {Kind: "unheard", Name: "exhausted"}, {Kind: "bad", Name: "gave up"}}
+	return []kindOfEnd{{Kind: "good", Name: "resolved"}, {Kind: "unheard", Name: "resolved late"}, {Kind: "neutral", Name: "cancelled"}, {Kind: "bad", Name: "exhausted"}, {Kind: "worse", Name: "gave up"}}
 }
+
+// lateKind is the index of the kind of jobs that were resolved late.
+const lateKind = 1
 
 // kindOf returns the index of an outcome's kind.
 func kindOf(o checks.Outcome) int {
 	switch outcome(o) {
 	case "waiting":
-		return 1
-	case "open":
 		return 2
-	case "error":
+	case "open":
 		return 3
+	case "error":
+		return 4
 	}
 	return 0
 }
 
-// outcomes reads the outcomes of jobs and draws them.
-func (c client) outcomes(l listing, bucket string) (*outcomeChart, error) {
-	query := url.Values{"bucket": {bucket}}
+// outcomes reads the outcomes of jobs and draws them over a window of the statistics.
+func (c client) outcomes(l listing, window string) (*outcomeChart, error) {
+	d := &outcomeChart{buckets: 24, span: "24 hours"}
+	query := url.Values{"bucket": {"1d"}}
+	switch window {
+	case "week":
+		d.buckets, d.span = 7, "7 days"
+	case "month":
+		d.buckets, d.span = 30, "30 days"
+	default:
+		query.Set("bucket", "1h")
+	}
 	for _, name := range []string{"rule", "entity"} {
 		if value := l.Filter[name]; value != "" {
 			query.Set(name, value)
 		}
 	}
-	d := new(outcomeChart)
 	if err := c.get("/history/outcomes", query, &d.Outcomes); err != nil {
 		return nil, err
 	}
@@ -55,14 +68,22 @@ func (c client) outcomes(l listing, bucket string) (*outcomeChart, error) {
 
 // count sums the outcomes per bucket and in total.
 func (d *outcomeChart) count(l listing) {
-	all := int64(0)
+	all, width := int64(0), seconds(d.Bucket)
+	from := d.To.Add(-time.Duration(d.buckets) * width)
+	for ; from.Before(d.From); from = from.Add(width) {
+		d.add(column{From: from, By: make([]int64, len(d.Kinds)), Uncounted: true})
+	}
 	for _, item := range d.Items {
+		if item.From.Before(from) {
+			continue
+		}
 		col := column{From: item.From, By: make([]int64, len(d.Kinds))}
 		for name, n := range item.Outcomes {
 			if wanted := l.Filter["outcome"]; wanted != "" && name != wanted {
 				continue
 			}
-			col.By[kindOf(checks.Outcome(name))] += n
+			col.By[kindOf(checks.Outcome(name))] += n - item.Late[name]
+			col.By[lateKind] += item.Late[name]
 			all += n
 		}
 		to := item.From.Add(time.Duration(d.Bucket) * time.Second)
@@ -81,10 +102,7 @@ func (d *outcomeChart) sentence(l listing, all int64) string {
 	if outcome := l.Filter["outcome"]; outcome != "" {
 		text += " as " + escapeControls(strings.ReplaceAll(outcome, "_", " "))
 	}
-	text += " in the last 24 hours"
-	if d.Daily {
-		text = strings.TrimSuffix(text, "24 hours") + "14 days"
-	}
+	text += " in the last " + d.span
 	if l.Filter["key"] != "" {
 		text += ", all keys"
 	}
@@ -93,3 +111,6 @@ func (d *outcomeChart) sentence(l listing, all int64) string {
 
 // Partly reports whether older buckets are not counted yet.
 func (d *outcomeChart) Partly() bool { return d.CountedFrom.After(d.From) }
+
+// Shorter reports whether the window begins before the outcomes that are counted.
+func (d *outcomeChart) Shorter() bool { return d.Columns[0].Uncounted }

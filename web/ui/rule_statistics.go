@@ -58,7 +58,7 @@ func (d *statisticsChart) read(c client, path string, query url.Values, window s
 		for name, value := range d.of {
 			ended.Set(name, value)
 		}
-		d.add(column{From: item.From, At: "/history?" + ended.Encode(), By: []int64{item.InTime, item.Late, item.Never}})
+		d.add(column{From: item.From, At: "/history?" + ended.Encode(), By: []int64{item.InTime, item.Late, item.Never}, Uncounted: !item.From.Before(d.To)})
 	}
 	d.draw()
 	return nil

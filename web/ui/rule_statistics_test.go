@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,4 +96,27 @@ func TestRuleStatistics(t *testing.T) {
 	evaluate[any](b, `document.querySelector("details.table").open = true; 0`)
 	b.click("details.table td a")
 	b.waitForText("Ended since", " before ", "resolved")
+	checkSharedAxis(t, b)
+}
+
+// checkSharedAxis checks that both charts of the history have the same buckets and marks in each window, and that late jobs
+// have one colour in both.
+func checkSharedAxis(t *testing.T, b *tab) {
+	t.Helper()
+	for window, buckets := range map[string]int{"day": 24, "week": 7, "month": 30} {
+		b.visit("/history?window=" + window)
+		b.waitForText("In time or late", "resolved late", "Outcomes")
+		axes := evaluate[[]string](b, `[...document.querySelectorAll(".ends svg")].map(s =>
+			[...s.querySelectorAll("a")].map(a => a.querySelector("rect").getAttribute("x") + " " + a.getAttribute("aria-label").split(": ")[0]).join("; ") +
+			" | " + [...s.querySelectorAll("text:not(.most)")].map(m => m.textContent).join(" "))`)
+		if len(axes) != 2 || axes[0] != axes[1] || strings.Count(axes[0], ";") != buckets-1 {
+			t.Errorf("%s: the axes of the charts are %s", window, strings.Join(axes, "\n"))
+		}
+		fills := evaluate[[]string](b, `[...new Set([...document.querySelectorAll("svg")].flatMap(s => [...s.querySelectorAll("a[aria-label*='late: '] rect:not(.room)")]).map(r => getComputedStyle(r).fill))]`)
+		late := evaluate[[]string](b, `[...new Set([...document.querySelectorAll(".count")].filter(c => c.textContent.includes("late")).map(c => getComputedStyle(c.querySelector(".swatch")).backgroundColor))]`)
+		if len(late) != 1 || !slices.Contains(fills, late[0]) {
+			t.Errorf("%s: late jobs have the colours %v in the legends, and the bars %v", window, late, fills)
+		}
+	}
+	b.screenshot("history-axis")
 }

@@ -392,3 +392,31 @@ func TestLoginAndDocs(t *testing.T) {
 	b.click("button")
 	b.waitForText("All systems operational")
 }
+
+// TestLongRuleNames checks that a long name is on one line in a wide window, that the cells of its row begin beside its first
+// line in a narrow one, and that undetermined checks have no column of zeros.
+func TestLongRuleNames(t *testing.T) {
+	t.Parallel()
+	const long = "warehouse-order-picked-not-handed-over"
+	home := serve(t, orders, strings.NewReplacer("order-unshipped", long, "orders.created", "orders.picked").Replace(orders))
+	b := open(t, home, 1400, 900)
+	const lines = `(() => { const a = document.querySelector("#rule-` + long + ` a.name"), r = document.createRange(); r.selectNodeContents(a); return r.getClientRects().length })()`
+	for _, width := range []int64{1400, 400} {
+		b.resize(width, 900)
+		b.visit("/rules")
+		b.waitForText(long, "Pending")
+		if n := evaluate[int](b, lines); width == 1400 && n != 1 || width == 400 && n < 2 {
+			t.Errorf("at %d px the name has %d lines", width, n)
+		}
+		if sunk := evaluate[float64](b, `(() => { const row = document.querySelector("#rule-`+long+`"); return row.querySelector(".pill").getBoundingClientRect().top - row.querySelector("a.name").getBoundingClientRect().top })()`); sunk > 12 {
+			t.Errorf("at %d px the status is %v px below the name", width, sunk)
+		}
+		if over := evaluate[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("at %d px the page is %d px too wide", width, over)
+		}
+		b.screenshot(fmt.Sprint("rules-long-", width))
+	}
+	if strings.Contains(b.text(), "Undetermined") {
+		t.Error("undetermined checks have a column")
+	}
+}
