@@ -2,6 +2,7 @@ package futurejobs
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"deadman/alerts"
@@ -31,8 +32,10 @@ type Bounds struct {
 // FoldWithin is Fold within bounds. A job beyond a quota does not begin, and its event becomes a dead letter of the
 // rule. A pending job continues, changes and ends in any case. Dead letters beyond the room are summarized.
 func FoldWithin(within Bounds, effects []Effect, known FoldInput, now time.Time) FoldResult {
-	f := &fold{now: now, known: known, usage: usage{quotas: within.Quotas}, room: within.Letters}
-	f.met = make([]*foldedJob, 0, len(effects))
+	f := folds.Get().(*fold) //nolint:forcetypeassert // the pool has no other type
+	defer f.release()
+	f.now, f.known, f.usage.quotas, f.room = now, known, within.Quotas, within.Letters
+	f.met = slices.Grow(f.met, len(effects))
 	f.order = ordering{fold: f, early: earlyEvents{now: now, known: known.Early}}
 	for i, e := range effects {
 		f.place = i
@@ -52,11 +55,29 @@ func FoldWithin(within Bounds, effects []Effect, known FoldInput, now time.Time)
 	return f.result()
 }
 
+// folds has runs to use again: a run of one effect would cost less than the memory of the run.
+var folds = sync.Pool{New: func() any { return new(fold) }}
+
+// maxReusedJobs bounds the jobs of a run that is used again.
+const maxReusedJobs = 64
+
+// release gives back a run. Its result has no reference to it.
+func (f *fold) release() {
+	if cap(f.met) > maxReusedJobs {
+		return
+	}
+	met := f.met
+	clear(met)
+	*f = fold{met: met[:0]}
+	folds.Put(f)
+}
+
 // fold is a run of effects being played.
 type fold struct {
 	now    time.Time
 	known  FoldInput
 	place  int                // of the current effect
+	first  foldedJob          // the first one of met
 	fresh  []foldedJob        // preallocated for later jobs: a bulk has thousands
 	met    []*foldedJob       // in the order of their first effect; the last one of a ref is current, unless it is gone
 	at     map[Ref]*foldedJob // the last ones of met, if they are many; otherwise nil
@@ -161,11 +182,13 @@ const (
 )
 
 func (f *fold) track(ref Ref, as foldedJob) *foldedJob {
-	if len(f.fresh) == 0 {
-		f.fresh = make([]foldedJob, max(1, min(foldAllocChunk, cap(f.met)-len(f.met))))
+	s := &f.first
+	if len(f.met) > 0 {
+		if len(f.fresh) == 0 {
+			f.fresh = make([]foldedJob, max(1, min(foldAllocChunk, cap(f.met)-len(f.met))))
+		}
+		s, f.fresh = &f.fresh[0], f.fresh[1:]
 	}
-	s := &f.fresh[0]
-	f.fresh = f.fresh[1:]
 	as.ref = ref
 	*s = as
 	if f.at == nil && len(f.met) == fewJobs {
@@ -201,7 +224,12 @@ func (f *fold) result() FoldResult {
 		switch {
 		case s.gone:
 		case s.isNew:
-			f.net.Create = append(f.net.Create, &s.job)
+			job := &s.job
+			if s == &f.first {
+				own := s.job
+				job = &own
+			}
+			f.net.Create = append(f.net.Create, job)
 		case s.changed:
 			f.net.Change = append(f.net.Change, s.job)
 			if s.ack != nil {
