@@ -101,6 +101,12 @@ func (a *ackLinkPages) answer(w http.ResponseWriter, r *http.Request, open func(
 		status = http.StatusGone
 	case errors.Is(err, acklinks.ErrUsed):
 		status = http.StatusConflict
+	case acceptsPage(r):
+		p := a.refuse(r.Context(), r.Method, logged(r.URL.Path), err)
+		for name, values := range p.GetHeaders() {
+			w.Header()[name] = values
+		}
+		status, err = p.Status, errors.New(p.Detail)
 	default:
 		a.fail(w, r, err)
 		return

@@ -133,7 +133,31 @@ func TestUsedLinkStaysUsed(t *testing.T) {
 	if ack := l.ack("a"); ack != nil {
 		t.Errorf("%+v", ack)
 	}
+	used := l.visit("GET", l.link("team", a.ID), "", 409, "The link was used; its acknowledgement was removed or has ended since; acknowledge the alert in deadman.")
+	if strings.Contains(used.body, "<button") || !strings.Contains(used.body, `href="/alerts/`+a.ID.String()+`"`) {
+		t.Errorf("the page of a used link offers a use, or leads to no alert: %s", used.body)
+	}
 	l.visit("GET", l.link("team", l.raise("b").ID), "", 200, "Acknowledge alert")
+}
+
+// Too many requests with one link are answered with a page in a browser, and with a problem otherwise.
+func TestLinkLimitIsPage(t *testing.T) {
+	l := newLinkFixture(t)
+	link := l.link("team", l.raise("a").ID)
+	for range 100 {
+		a := requestPath(t, l.Server, "GET", link, "", "Accept", "text/html")
+		if a.StatusCode == 200 {
+			continue
+		}
+		if a.StatusCode != 429 || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") || !strings.Contains(a.body, "Too many requests with this link; try again in a second.") {
+			t.Errorf("%d %v %s", a.StatusCode, a.Header, a.body)
+		}
+		if a := requestPath(t, l.Server, "GET", link, "", "Accept", "application/json"); a.StatusCode == 429 && !strings.HasPrefix(a.Header.Get("Content-Type"), "application/problem+json") {
+			t.Errorf("%v %s", a.Header, a.body)
+		}
+		return
+	}
+	t.Error("the requests with one link are not limited")
 }
 
 func TestForgedLinksAcknowledgeNothing(t *testing.T) {

@@ -44,6 +44,7 @@ type Uses interface {
 	Begin(ctx context.Context, key string, body [32]byte) (*access.StoredResponse, error)
 	Finish(ctx context.Context, key string, r access.StoredResponse) error
 	Forget(ctx context.Context, key string) error
+	Known(ctx context.Context, key string) (bool, error)
 }
 
 // Links opens and uses links. It is safe for concurrent use.
@@ -74,14 +75,27 @@ func (s State) TimeText(t time.Time) string { return t.In(s.Zone).Format("Mon 2 
 // maxName is the maximum length of the name of a person, in bytes.
 const maxName = 100
 
-// Open returns the state of a link's alerts. It changes nothing. It returns ErrInvalid and ErrExpired.
+// Open returns the state of a link's alerts. It changes nothing. It returns ErrInvalid, ErrExpired and, if the link was used
+// and an alert is not acknowledged any more, ErrUsed with the state.
 func (l *Links) Open(ctx context.Context, token string) (State, error) {
 	target, err := l.target(ctx, token, "")
 	if err != nil {
 		return State{}, err
 	}
-	return l.state(ctx, target)
+	s, err := l.state(ctx, target)
+	if err != nil || s.Open == 0 {
+		return s, err
+	}
+	use, _ := useOf(target)
+	used, err := l.Uses.Known(ctx, use)
+	if err == nil && used {
+		err = fmt.Errorf("%w; %s", ErrUsed, usedRemedy)
+	}
+	return s, err
 }
+
+// usedRemedy follows ErrUsed in texts.
+const usedRemedy = "its acknowledgement was removed or has ended since; acknowledge the alert in deadman"
 
 // Revoke makes all tokens invalid.
 func (l *Links) Revoke(ctx context.Context) error { return l.Store.RevokeAckLinks(ctx) }
@@ -211,7 +225,7 @@ func (l *Links) Use(ctx context.Context, token, hook, name string) (State, error
 		if err != nil {
 			return s, fmt.Errorf("use of a link: %w", err)
 		}
-		return s, fmt.Errorf("%w at %s; its acknowledgement was removed or has ended since; acknowledge the alert in deadman", ErrUsed, s.TimeText(usedAt))
+		return s, fmt.Errorf("%w at %s; %s", ErrUsed, s.TimeText(usedAt), usedRemedy)
 	}
 	if err := l.acknowledge(access.As(ctx, access.Actor{Name: "channel:" + target.Channel, Addr: access.ActorOf(ctx).Addr}), target, note(target, name)); err != nil {
 		return s, errors.Join(err, l.Uses.Forget(context.WithoutCancel(ctx), use))
