@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-//go:embed */*.yaml */*.calendars */events.jsonl
+//go:embed */*.yaml */events.jsonl
 var files embed.FS
 
 // Example is an example rule.
@@ -22,7 +22,6 @@ type Example struct {
 	Name      string // its folder
 	Situation string // the folder that it is in
 	Text      string // as YAML
-	Calendars string // used calendars, as YAML; empty: none
 	Events    []Event
 }
 
@@ -72,16 +71,6 @@ func read(file string) (Example, error) {
 		return e, err
 	}
 	e.Text = string(text)
-	known, err := fs.Glob(files, situation+"/*.calendars")
-	if err != nil {
-		return e, err
-	}
-	for _, name := range known {
-		if text, err = files.ReadFile(name); err != nil {
-			return e, err
-		}
-		e.Calendars += string(text)
-	}
 	if text, err = files.ReadFile(situation + "/events.jsonl"); err != nil {
 		return e, err
 	}

@@ -1,11 +1,15 @@
 package ui_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"deadman/web/ui"
 )
 
 // TestEditorCompletesFields checks that the editor completes fields and values of a rule at each level, describes a field
@@ -68,6 +72,32 @@ func TestEditorCompletesFields(t *testing.T) {
 	b.screenshot("editor-fields")
 	if !evaluate[bool](b, editorScript(`querySelector(".cm-content").classList.contains("cm-lineWrapping")`)) {
 		t.Error("long lines are not wrapped")
+	}
+}
+
+// TestSampleOfDayIsAheadAtAnyHour checks that the deadline of the sample import, six in the morning of the day in its event,
+// is 4 to 29 hours ahead at each hour: its steps come one by one.
+func TestSampleOfDayIsAheadAtAnyHour(t *testing.T) {
+	for half := range 48 {
+		now := time.Date(2026, 11, 28, 0, 30*half, 5, 0, time.UTC)
+		text, err := ui.SampleEvent("import-unfinished", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var event struct {
+			Day       string
+			StartedAt time.Time `json:"started_at"`
+		}
+		if err := json.Unmarshal([]byte(text), &event); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		day, err := time.Parse(time.DateOnly, event.Day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ahead := day.Add(6 * time.Hour).Sub(now); ahead < 4*time.Hour || ahead > 29*time.Hour || now.Sub(event.StartedAt) != 5*time.Second {
+			t.Errorf("at %s: the deadline is %s ahead: %s", now.Format(time.TimeOnly), ahead, text)
+		}
 	}
 }
 

@@ -18,7 +18,6 @@ type sample struct {
 	Begins     string // trigger in words
 	Drawing    []timeAxis
 	Needs      string // requirements on the node in words; empty: none
-	Calendars  string
 
 	text    string
 	subject string    // subject of the trigger event; empty: none
@@ -31,10 +30,11 @@ type sample struct {
 var timeInText = regexp.MustCompile(`\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ)?`)
 
 // eventAt returns the trigger event as if it occurred now: the times and days of its body are moved with it. Otherwise
-// the preview would show a job of months ago, whose steps are all due at once.
+// the preview would show a job of months ago, whose steps are all due at once. A day is moved up to the next midnight, so
+// that a time of that day is as far ahead as in the example, or up to a day farther, at any hour.
 func (s *sample) eventAt(now time.Time) string {
 	by := now.Sub(s.at).Truncate(time.Second)
-	days := int(now.UTC().Truncate(futurejobs.Day).Sub(s.at.Truncate(futurejobs.Day)) / futurejobs.Day)
+	days := int((by + futurejobs.Day - time.Second) / futurejobs.Day)
 	return timeInText.ReplaceAllStringFunc(s.event, func(text string) string {
 		if at, err := time.Parse(time.RFC3339, text); err == nil {
 			return at.Add(by).UTC().Format(time.RFC3339)
@@ -67,18 +67,12 @@ func readGallery() ([]sample, error) {
 }
 
 func sampleOf(e examples.Example) (s sample, err error) {
-	known := calendars.Set{}
-	if e.Calendars != "" {
-		if known, err = calendars.Parse([]byte(e.Calendars), e.Situation); err != nil {
-			return s, err
-		}
-	}
-	documents, err := rules.ParseAgainst([]byte(e.Text), "", known)
+	documents, err := rules.ParseAgainst([]byte(e.Text), "", calendars.Set{})
 	if err != nil {
 		return s, err
 	}
 	d := documents[0]
-	s = sample{Name: d.Name, Text: d.Description, Begins: triggerText(d.Trigger), Calendars: e.Calendars, text: e.Text, listens: d.Trigger.Subject()}
+	s = sample{Name: d.Name, Text: d.Description, Begins: triggerText(d.Trigger), text: e.Text, listens: d.Trigger.Subject()}
 	s.Drawing, _ = escalation(d)
 	for _, event := range e.Events {
 		if d.Trigger.Takes(event.Subject) {
@@ -88,11 +82,6 @@ func sampleOf(e examples.Example) (s sample, err error) {
 	}
 	if source, _ := lookupTexts(d.Lookup); source != "" {
 		s.Needs = "source " + source
-	}
-	if e.Calendars != "" {
-		for _, name := range d.CalendarNames() {
-			s.Needs = "calendar " + name
-		}
 	}
 	return s, nil
 }
