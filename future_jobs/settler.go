@@ -194,7 +194,8 @@ func (s *settler) wakeForNext(batch []*task) {
 }
 
 func (s *settler) observe(batch []*task, got Settled) {
-	s.loads.count(batch, got, s.clock.Now())
+	now := s.clock.Now()
+	s.loads.count(batch, got, now)
 	for _, v := range batch {
 		if got.Jobs[v.Job.ID] && isAtMostOnce(v.rule) {
 			s.answers.forget(v.Job.ID)
@@ -203,6 +204,7 @@ func (s *settler) observe(batch []*task, got Settled) {
 			s.observer.Checked(v.rule.Name, "dropped", v.Job.Last.Duration())
 			continue
 		}
+		s.observer.Settled(now.Sub(v.slot))
 		outcome := string(v.Outcome)
 		switch {
 		case outcome != "":

@@ -32,6 +32,8 @@ type Observer interface {
 	// Checked counts one check; outcome is the job's, or "waiting", "undetermined", "skipped" if it was late, or
 	// "dropped" if the job or its shard had changed meanwhile.
 	Checked(rule, outcome string, took time.Duration)
+	// Settled counts a decision that is in the database, delay after the slot of its check.
+	Settled(delay time.Duration)
 	// Alerted receives an alert that was written.
 	Alerted(a alerts.Alert)
 }
@@ -106,6 +108,7 @@ func NewSweeper(q Queue, b RuleReader, o *Owner, c *Clock, workers int, log *slo
 type nopObserver struct{}
 
 func (nopObserver) Checked(string, string, time.Duration) {}
+func (nopObserver) Settled(time.Duration)                 {}
 func (nopObserver) Alerted(alerts.Alert)                  {}
 
 // Wake makes the next sweep begin at once, because a stream was read or shards were taken.

@@ -285,6 +285,8 @@ func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
 		ok, detail, _ := n.condition("due")
 		return !ok && strings.HasPrefix(detail, overdue) && n.get("/readyz?all", nil) == http.StatusServiceUnavailable &&
 			strings.Contains(n.metrics(), fmt.Sprintf("\ndeadman_jobs_overdue %d\n", late)) &&
+			strings.Contains(n.metrics(), "\ndeadman_condition_failed{condition=\"due\"} 1\n") &&
+			strings.Contains(n.metrics(), fmt.Sprintf("\ndeadman_decision_delay_seconds_count %d\n", jobs-late)) &&
 			strings.Contains(string(n.callRaw(http.MethodGet, "/health", "").body), overdue)
 	})
 	n.eventually("the heartbeat is withheld", func() bool { return strings.Contains(n.log.String(), "withheld: jobs that are due are not decided") })

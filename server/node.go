@@ -260,6 +260,7 @@ func (n *node) wireAPI(self futurejobs.Node) {
 		ticker: n.ticker, relay: n.relay, overdue: n.overdue, alarms: n.alarms, rebinder: n.rebinder, comparison: n.comparison, sources: n.sources.set, files: n.files,
 		notifications: n.notifications, heartbeats: n.heartbeats, draining: &n.draining, now: n.clock.Now,
 	}
+	n.metrics.WatchConditions(n.readiness.conditions)
 	*n.gauges = gauges{
 		store: n.store, server: n.server, alerts: n.bus.AlertsStream, reader: n.bus.AlertReader, owner: n.owner, sweeper: n.sweeper,
 		intake: n.intake, overdue: n.overdue, sources: n.sources.set, notifications: n.notifications, now: n.clock.Now,

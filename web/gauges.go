@@ -59,6 +59,7 @@ var (
 	refusedDesc     = desc("deadman_nats_refused_total", "Clients that the embedded NATS server refused, by kind: login or permission.", "kind")
 	foreignDesc     = desc("deadman_alerts_foreign_total", "Messages in the alerts stream that are no alerts, as seen by each reader.")
 	failedDesc      = desc("deadman_gauges_failed", "1 if the gauges could not be read; they are absent then.")
+	conditionDesc   = desc("deadman_condition_failed", "1 while a condition of /readyz fails on this node.", "condition")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -156,4 +157,39 @@ func (g *gauges) fresh() (Gauges, bool) {
 	now, err := g.read(ctx)
 	g.last, g.failed, g.readAt = now, err != nil, time.Now()
 	return g.last, g.failed
+}
+
+// conditionGauges collects the conditions of the node for Prometheus. Unlike Gauges, they are known without a database.
+type conditionGauges struct {
+	health Health
+
+	mu     sync.Mutex // held while the conditions are checked: one scrape checks them, the others wait for its result
+	last   []Condition
+	readAt time.Time
+}
+
+// Describe implements prometheus.Collector.
+func (g *conditionGauges) Describe(ch chan<- *prometheus.Desc) { ch <- conditionDesc }
+
+// Collect implements prometheus.Collector.
+func (g *conditionGauges) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range g.fresh() {
+		failed := 1.0
+		if c.OK {
+			failed = 0
+		}
+		ch <- prometheus.MustNewConstMetric(conditionDesc, prometheus.GaugeValue, failed, c.Name)
+	}
+}
+
+// fresh returns conditions no older than gaugesFor.
+func (g *conditionGauges) fresh() []Condition {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Since(g.readAt) >= gaugesFor {
+		ctx, cancel := context.WithTimeout(context.Background(), gaugesTime)
+		defer cancel()
+		g.last, g.readAt = g.health(ctx), time.Now()
+	}
+	return g.last
 }

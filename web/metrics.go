@@ -22,6 +22,7 @@ import (
 type Metrics struct {
 	checks      *prometheus.CounterVec
 	took        prometheus.Histogram
+	delays      prometheus.Histogram
 	alerts      *prometheus.CounterVec
 	events      *prometheus.CounterVec
 	deadLetters prometheus.Counter
@@ -37,6 +38,7 @@ type Metrics struct {
 	providers   prometheus.Counter
 	overQuota   *prometheus.CounterVec
 	rules       ruleSeries
+	registry    *prometheus.Registry
 	handler     http.Handler
 }
 
@@ -50,6 +52,10 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "deadman_check_duration_seconds", Help: "Duration of handlers.",
 			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 12), // 10 µs to 42 s
+		}),
+		delays: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "deadman_decision_delay_seconds", Help: "Time from the slot of a check to its settled decision.",
+			Buckets: prometheus.ExponentialBuckets(10e-3, 4, 10), // 10 ms to 44 min
 		}),
 		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deadman_alerts_total", Help: "Alerts raised.",
@@ -100,10 +106,10 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.summarized, m.capped, m.heartbeats, m.pings, m.ticks, m.queriedKeys, m.trips, m.tripTook, m.refused, m.providers, m.overQuota, build, &gauges{read: read},
+	m.registry = prometheus.NewRegistry()
+	m.registry.MustRegister(m.checks, m.took, m.delays, m.alerts, m.events, m.deadLetters, m.summarized, m.capped, m.heartbeats, m.pings, m.ticks, m.queriedKeys, m.trips, m.tripTook, m.refused, m.providers, m.overQuota, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
+	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 	return m
 }
 
@@ -122,6 +128,14 @@ func (m *Metrics) ForgetDeleted(exists func(rule string) bool) {
 func (m *Metrics) Checked(rule, outcome string, took time.Duration) {
 	m.rules.counter(m.checks, rule, outcome).Inc()
 	m.took.Observe(took.Seconds())
+}
+
+// Settled counts a settled decision, with the time since its slot.
+func (m *Metrics) Settled(delay time.Duration) { m.delays.Observe(delay.Seconds()) }
+
+// WatchConditions adds the conditions of the node to the metrics. It is called once, before the first scrape.
+func (m *Metrics) WatchConditions(health Health) {
+	m.registry.MustRegister(&conditionGauges{health: health})
 }
 
 // Alerted counts an alert that was decided.

@@ -46,6 +46,8 @@ func TestMetrics(t *testing.T) {
 	})
 	m.Checked("r", "exhausted", 3*time.Millisecond)
 	m.Checked("r", "waiting", 5*time.Millisecond)
+	m.Settled(30 * time.Millisecond)
+	m.Settled(2 * time.Second)
 	m.Alerted(alerts.Alert{Rule: "r", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Critical}}})
 	m.Ingested("started", 7)
 	m.CountHeartbeat("http", "sent")
@@ -58,6 +60,7 @@ func TestMetrics(t *testing.T) {
 	text := scrape(t, m)
 	checkMetrics(t, text,
 		`deadman_checks_total{outcome="exhausted",rule="r"} 1`, `deadman_checks_total{outcome="waiting",rule="r"} 1`,
+		`deadman_decision_delay_seconds_bucket{le="0.04"} 1`, `deadman_decision_delay_seconds_sum 2.03`,
 		`deadman_check_duration_seconds_count 2`, `deadman_check_duration_seconds_sum 0.008`,
 		`deadman_alerts_total{rule="r",severity="critical"} 1`, `deadman_events_total{outcome="started"} 7`,
 		`deadman_refused_tokens_total{kind="login"} 1`, `deadman_heartbeats_total{outcome="sent",target="http"} 1`, `deadman_dead_letters_total 2`, `deadman_dead_letters_summarized_total 1`,
@@ -97,6 +100,28 @@ func TestFailedGauges(t *testing.T) {
 		broken = false
 		time.Sleep(11 * time.Second)
 		checkMetrics(t, scrape(t, m), "deadman_jobs_pending 3", "deadman_gauges_failed 0")
+	})
+}
+
+// TestConditionMetrics checks that each condition is a gauge, also while the database is away, and that several scrapes
+// within ten seconds check them once.
+func TestConditionMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checks, away := 0, false
+		m := web.NewMetrics("v", func(context.Context) (web.Gauges, error) { return web.Gauges{}, errors.New("the database is away") })
+		m.WatchConditions(func(context.Context) []web.Condition {
+			checks++
+			return []web.Condition{{Name: "database", OK: !away}, {Name: "nats", OK: true}}
+		})
+		for range 2 {
+			checkMetrics(t, scrape(t, m), `deadman_condition_failed{condition="database"} 0`, `deadman_condition_failed{condition="nats"} 0`)
+		}
+		away = true
+		time.Sleep(11 * time.Second)
+		checkMetrics(t, scrape(t, m), `deadman_condition_failed{condition="database"} 1`, `deadman_condition_failed{condition="nats"} 0`, "deadman_gauges_failed 1")
+		if checks != 2 {
+			t.Errorf("the conditions were checked %d times in three scrapes, want 2", checks)
+		}
 	})
 }
 

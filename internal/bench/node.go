@@ -173,6 +173,9 @@ func (t *tally) Checked(_, outcome string, _ time.Duration) {
 	}
 }
 
+// Settled implements futurejobs.Observer.
+func (t *tally) Settled(time.Duration) {}
+
 // Alerted implements futurejobs.Observer.
 func (t *tally) Alerted(alerts.Alert) {}
 
