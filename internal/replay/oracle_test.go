@@ -49,8 +49,11 @@ func readOrders(t *testing.T) orders {
 	}
 	file, err := os.Open(at)
 	if errors.Is(err, os.ErrNotExist) {
-		file, err = os.Open("testdata/orders.csv")
+		t.Logf("%s does not exist: the orders are made-up ones, of testdata/orders.csv; name the real ones with DEADMAN_ORDERS", at)
+		at = "testdata/orders.csv"
+		file, err = os.Open(at)
 	}
+	t.Logf("orders of %s", at)
 	if err != nil {
 		t.Fatal(err)
 	}
