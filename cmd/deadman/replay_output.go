@@ -85,7 +85,11 @@ func (t *replayText) end(s *replay.Summary) error {
 	if len(t.alerts) > 0 && !t.withoutAlerts {
 		fmt.Fprintln(t.out)
 	}
-	fmt.Fprintf(t.out, "%s from %s to %s, %s\n\n", counted(s.Events, "event"), t.io.exact(s.From), t.io.exact(s.Until), t.alertCounts())
+	read := ""
+	if s.Unread != nil {
+		read = fmt.Sprintf(" (%s on subjects of the rules)", humanize.Comma(s.Events-s.Unread.Events))
+	}
+	fmt.Fprintf(t.out, "%s%s from %s to %s, %s\n\n", counted(s.Events, "event"), read, t.io.exact(s.From), t.io.exact(s.Until), t.alertCounts())
 	w := newTable(t.out, t.io.palette, "rule", "jobs", "in time", "late", "never", "pending", "p50", "p95", "p99", "guards", "alerts by step")
 	for _, r := range s.Rules {
 		w.row(cellOf(r.Name), numberCell(r.Started), numberCell(r.InTime), numberCell(r.Late), numberCell(r.Never), numberCell(r.Pending),
@@ -145,11 +149,11 @@ func stepCounts(r *replay.RuleResult) string {
 	return strings.Join(parts, ", ")
 }
 
-// printRefusals prints the events that no rule reads and those that a node would store as dead letters, and returns the error of exit
+// printRefusals warns of an input that no rule reads, prints the events that a node would store as dead letters, and returns the error of exit
 // code 3 if there are any of the latter. past is the summary of the rules to compare with; nil: none.
 func printRefusals(io *cli, s, past *replay.Summary) error {
-	if u := s.Unread; u != nil {
-		fmt.Fprintln(io.err, plainLines(fmt.Sprintf("%s on subjects that no rule reads, such as %s", counted(u.Events, "event"), strings.Join(u.Subjects, ", "))))
+	if s.AllUnread() {
+		fmt.Fprintln(io.err, plainLines(fmt.Sprintf("warning: no rule reads the subjects of the events, such as %s", strings.Join(s.Unread.Subjects, ", "))))
 	}
 	var lines []string
 	add := func(rule string, refusals []replay.Refusal) {

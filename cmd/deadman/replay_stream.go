@@ -70,7 +70,7 @@ func (s *streamInput) open(ctx context.Context, io *cli, from, to time.Time) (me
 	if err != nil {
 		return nil, nil, err
 	}
-	s.info, err = b.Streams.Info(ctx, s.name)
+	s.info, err = b.Streams.InfoSince(ctx, s.name, from)
 	switch {
 	case errors.Is(err, events.ErrGone):
 		err = usage("there is no stream %s that the user can read; list the streams with `nats stream ls`", s.name)
@@ -81,7 +81,7 @@ func (s *streamInput) open(ctx context.Context, io *cli, from, to time.Time) (me
 		b.Close()
 		return nil, nil, err
 	}
-	if lack := s.info.Lack("Stream "+s.name, from); lack != "" && !from.IsZero() {
+	if lack := s.info.Lack("Stream "+s.name, from); lack != "" {
 		fmt.Fprintln(io.err, "warning: "+sanitize(lack))
 	}
 	stored := replay.NewStream(b.Streams.Replay(ctx, s.name, nil, from, s.info.LastSeq))

@@ -66,7 +66,7 @@ func TestReplayStream(t *testing.T) {
 	}
 	later := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
 	got := replayStream("--stream", "ORDERS", "--since", "-7d", "--until", later)
-	got.check(t, nil, 0, "25 events from", "order-unshipped  10    5        0     0      5", "late 5")
+	got.check(t, nil, 0, "25 events (15 on subjects of the rules) from", "order-unshipped  10    5        0     0      5", "late 5")
 	stream, err := js.Stream(t.Context(), "ORDERS")
 	if err != nil {
 		t.Fatal(err)
@@ -100,12 +100,30 @@ func TestReplayStream(t *testing.T) {
 	}
 	const warning = "warning: Stream ORDERS has deleted its events before "
 	purged := replayStream("--stream", "ORDERS", "--since", "-7d")
-	purged.check(t, nil, 0, "20 events from")
+	purged.check(t, nil, 0, "20 events (12 on subjects of the rules) from")
 	if !strings.HasPrefix(purged.err, warning) || !strings.Contains(purged.err, "; jobs of earlier events are missing.\n") || strings.Contains(purged.out+got.err, warning) {
 		t.Errorf("after a purge: %q, output %q; before: %q", purged.err, purged.out, got.err)
 	}
 	if all := replayStream("--stream", "ORDERS"); strings.Contains(all.err, "warning: ") {
 		t.Errorf("without a range: %q", all.err)
+	}
+	middle := time.Now()
+	for seq := uint64(10); seq < 16; seq++ {
+		if err := stream.DeleteMsg(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.Publish(t.Context(), "orders.created", []byte(`{"id": "later"}`)); err != nil {
+		t.Fatal(err)
+	}
+	const between = " has deleted 6 events between others; jobs that they start are missing, and jobs that they end stay pending.\n"
+	for since, want := range map[string]string{"": "warning: Stream ORDERS" + between, "-7d": "; jobs of earlier events are missing. It" + between} {
+		if got := replayStream("--stream", "ORDERS", "--since="+since); !strings.Contains(got.err, want) || !strings.Contains(got.out, "15 events (") {
+			t.Errorf("since %q with deleted events: %q, %q", since, got.err, got.out)
+		}
+	}
+	if got := replayStream("--stream", "ORDERS", "--since", middle.UTC().Format(time.RFC3339Nano)); strings.Contains(got.err, "between others") || !strings.Contains(got.out, "1 event from") {
+		t.Errorf("since the deleted events: %q, %q", got.err, got.out)
 	}
 	runInProcess(t, "", nil, "replay", "-f", rule, "--stream", "ORDERS").check(t, nil, 2, "name it with --nats-url or DEADMAN_NATS_URL")
 }

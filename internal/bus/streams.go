@@ -121,18 +121,44 @@ func (s *Streams) Info(ctx context.Context, stream string) (events.Info, error) 
 	}
 	return events.Info{
 		CreatedAt: createdAt(info), FirstSeq: info.State.FirstSeq, FirstAt: firstAt(info),
-		LastSeq: info.State.LastSeq, LastAt: lastAt(info), Risk: LossRisk(info.Config),
+		LastSeq: info.State.LastSeq, LastAt: lastAt(info), Deleted: uint64(info.State.NumDeleted), Risk: LossRisk(info.Config), //nolint:gosec // a count
 	}, nil
 }
 
 // Lack describes the deleted events of a stream since a time, as events.Info.Lack. The text has the subjects in place of the
 // name of the stream, which tenants do not see.
 func (s *Streams) Lack(ctx context.Context, stream string, subjects []string, since time.Time) (string, error) {
-	info, err := s.Info(ctx, stream)
+	info, err := s.InfoSince(ctx, stream, since)
 	if err != nil {
 		return "", err
 	}
 	return info.Lack("The stream of "+strings.Join(subjects, ", "), since), nil
+}
+
+// InfoSince is Info with the number of messages that the stream deleted since a time. A stream that deleted very many counts
+// all of them.
+func (s *Streams) InfoSince(ctx context.Context, stream string, since time.Time) (events.Info, error) {
+	info, err := s.Info(ctx, stream)
+	if err != nil || info.Deleted == 0 || info.Deleted > maxDetails || !info.FirstAt.Before(since) {
+		return info, err
+	}
+	before, err := s.Before(ctx, stream, since)
+	if err != nil {
+		return info, err
+	}
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	details, err := s.details(ctx, stream)
+	if err != nil {
+		return info, err
+	}
+	info.Deleted = 0
+	for _, seq := range details.State.Deleted {
+		if seq > before {
+			info.Deleted++
+		}
+	}
+	return info, nil
 }
 
 // leaderInfo returns the leader's information about a stream.

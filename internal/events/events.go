@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -33,21 +34,33 @@ type Info struct {
 	FirstAt   time.Time // time at which the stream received that message; zero: the stream is empty
 	LastSeq   uint64
 	LastAt    time.Time // time at which the stream received that message; zero: it never received one
+	Deleted   uint64    // messages that the stream deleted between the first and the last one
 	Risk      string    // reason that its settings may cause losses of single unread events; empty: none
 }
 
-// Lack describes the deleted events of a stream since a time; empty: it has deleted none, as far as is known. name is the name
-// of the stream in the text.
+// Lack describes the deleted events of a stream since a time; empty: it has deleted none, as far as is known. Deleted has those
+// since the time. name is the name of the stream in the text.
 func (i Info) Lack(name string, since time.Time) string {
 	switch {
 	case i.LastSeq == 0:
 		return name + " is empty."
 	case i.LastSeq < i.FirstSeq:
 		return name + " is empty: it has deleted its events, and their jobs are missing."
-	case i.FirstSeq > 1 && i.FirstAt.After(since):
-		return fmt.Sprintf("%s has deleted its events before %s; jobs of earlier events are missing.", name, i.FirstAt.UTC().Format(time.RFC3339))
+	case !since.IsZero() && i.FirstSeq > 1 && i.FirstAt.After(since):
+		return strings.TrimSpace(fmt.Sprintf("%s has deleted its events before %s; jobs of earlier events are missing. %s", name, i.FirstAt.UTC().Format(time.RFC3339), i.lackBetween("It")))
 	}
-	return ""
+	return i.lackBetween(name)
+}
+
+// lackBetween describes the deleted events between the first and the last one; empty: none.
+func (i Info) lackBetween(name string) string {
+	switch i.Deleted {
+	case 0:
+		return ""
+	case 1:
+		return name + " has deleted an event between others; jobs that it starts are missing, and jobs that it ends stay pending."
+	}
+	return fmt.Sprintf("%s has deleted %d events between others; jobs that they start are missing, and jobs that they end stay pending.", name, i.Deleted)
 }
 
 // Reader reads one stream in order. It is used by one goroutine.

@@ -162,7 +162,7 @@ func (r *Replay) tick(e *entry) error {
 		return err
 	}
 	if due.Emit != nil {
-		return r.match(Event{Subject: due.Emit.Subject, Time: e.at, Data: due.Emit.Data})
+		return r.match(Event{Subject: due.Emit.Subject, Time: e.at, Data: due.Emit.Data}, false)
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func (r *Replay) Event(ctx context.Context, e Event) error {
 	if err := r.moveTo(ctx, e.Time); err != nil {
 		return err
 	}
-	return r.match(e)
+	return r.match(e, true)
 }
 
 // moveTo makes the checks and ticks before the time of an event.
@@ -192,7 +192,7 @@ func (r *Replay) Finish(ctx context.Context, until time.Time) (*Summary, error) 
 }
 
 // match matches an event against the rules and applies its effects.
-func (r *Replay) match(e Event) error {
+func (r *Replay) match(e Event, isInput bool) error {
 	r.now = e.Time
 	r.seq = cmp.Or(e.Seq, r.seq+1)
 	stored := futurejobs.Event{Stream: stream, Subject: e.Subject, Seq: r.seq, At: e.Time, Header: e.Header, Data: e.Data}
@@ -202,7 +202,7 @@ func (r *Replay) match(e Event) error {
 		r.observe(Moment{Kind: Refused, By: e.Subject, Reason: reason})
 	})
 	effects, refusals := r.catalog.Match(stored)
-	if len(effects)+len(refusals) == 0 && !r.subjects.Cover(e.Subject) && !r.lookups.reads(e.Subject) {
+	if isInput && len(effects)+len(refusals) == 0 && !r.subjects.Cover(e.Subject) && !r.lookups.reads(e.Subject) {
 		r.summary.unread(e.Subject)
 	}
 	for _, refused := range refusals {

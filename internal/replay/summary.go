@@ -70,6 +70,9 @@ type Unread struct {
 	Subjects []string `json:"subjects"` // the first ones
 }
 
+// AllUnread reports whether the rules read none of the events.
+func (s *Summary) AllUnread() bool { return s.Unread != nil && s.Unread.Events == s.Events }
+
 // unreadSubjects is the number of subjects that Unread names.
 const unreadSubjects = 3
 
