@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
 
@@ -40,9 +42,13 @@ log in as one of the users in the folder nats-users of the data folder.`,
 			slog.SetDefault(log)
 			r.Log, r.Version, r.Env = log, version, io.getenv
 			r.FirstToken, r.MemoryLimit = func(secret, login string) { printFirstToken(io, secret, login) }, memoryLimit()
-			if r.format != logJSON {
-				r.Ready = func(at server.Endpoints) { printWelcome(io, at) }
+			r.Ready = func(at server.Endpoints) {
+				if r.format != logJSON {
+					printWelcome(io, at)
+				}
+				notifySystemd(log, daemon.SdNotifyReady+"\nSTATUS=serving "+at.HTTP)
 			}
+			defer context.AfterFunc(cmd.Context(), func() { notifySystemd(log, daemon.SdNotifyStopping) })()
 			hangUps, stop := reloadSignals()
 			defer stop()
 			r.Reload = hangUps
@@ -51,6 +57,13 @@ log in as one of the users in the folder nats-users of the data folder.`,
 	}
 	addSettingsTo(cmd)
 	return cmd
+}
+
+// notifySystemd sends a state to systemd, if systemd started this process with Type=notify.
+func notifySystemd(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Error("systemd is not notified, and may stop the unit after its TimeoutStartSec", "state", state, "err", err)
+	}
 }
 
 // reloadSignals returns a channel that receives a value for every SIGHUP until stop is called.

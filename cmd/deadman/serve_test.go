@@ -1,11 +1,17 @@
 package main
 
 import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"deadman/internal/bus/bustest"
 	"deadman/internal/testwait"
 	"deadman/web"
 )
@@ -71,4 +77,55 @@ func TestSIGHUPReloadsFiles(t *testing.T) {
 	testwait.Until(t, "the source is there", func() bool {
 		return len(runJSON[web.Page[web.Source]](t, n, "source", "list").Items) == 1
 	})
+}
+
+// TestServeNotifiesSystemd checks that systemd learns when the node serves and when it stops.
+func TestServeNotifiesSystemd(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "sd") // the address of a socket has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	receive := func() string {
+		t.Helper()
+		if err := socket.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		var b [512]byte
+		n, err := socket.Read(b[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b[:n])
+	}
+	cmd := command(t.Context(), t, []string{"NOTIFY_SOCKET=" + socket.LocalAddr().String(), "DEADMAN_LOG_FORMAT=json"},
+		"serve", "--data-dir", bustest.Dir(t), "--http-addr", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready := receive()
+	at, found := strings.CutPrefix(ready, "READY=1\nSTATUS=serving ")
+	if !found {
+		t.Fatalf("systemd receives %q", ready)
+	}
+	answer, err := http.Get(at + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("the node is ready and answers %d, %v", answer.StatusCode, err)
+	}
+	sendSignal(t, cmd, syscall.SIGTERM)
+	if got := receive(); got != "STOPPING=1" {
+		t.Errorf("systemd receives %q as the node stops", got)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the node ends with %v", err)
+	}
 }
