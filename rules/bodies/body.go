@@ -103,7 +103,7 @@ func Check(data []byte) error {
 		return errors.New("the body is not UTF-8 text")
 	case deeper(data, maxDepth):
 		return fmt.Errorf("the body is nested deeper than %d levels", maxDepth)
-	case !valid(data):
+	case !json.Valid(data):
 		return errNotJSON
 	}
 	return nil
