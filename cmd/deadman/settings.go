@@ -40,6 +40,12 @@ type serveConfig struct {
 // maxLimit is the largest value of a limit.
 const maxLimit = 1_000_000
 
+// Units of durations, as model.ParseDuration has them.
+const (
+	day  = 24 * time.Hour
+	year = 365 * day
+)
+
 // settings lists all settings in display order.
 var settings = []setting{
 	{"data_dir", "dir", "folder of the embedded database and NATS server", "deadman-data", text(func(r *serveConfig) *string { return &r.DataDir })},
@@ -61,23 +67,23 @@ var settings = []setting{
 	{"notify", "file", "notification channels and routes file (default: no notifications)", "", text(func(r *serveConfig) *string { return &r.Notify })},
 	{heartbeatURL, "url", "URL to send a heartbeat to while all shards are swept (default: none)", "", link(func(r *serveConfig) *string { return &r.HeartbeatURL })},
 	{"heartbeat_subject", "subject", "NATS subject to send the heartbeat to (default: none)", "", text(func(r *serveConfig) *string { return &r.HeartbeatSubject })},
-	{"heartbeat_every", "duration", "interval of the heartbeat, at least 1s", "1m", span(func(r *serveConfig) *time.Duration { return &r.HeartbeatEvery })},
+	{"heartbeat_every", "duration", "interval of the heartbeat, 1s to 1d", "1m", span(func(r *serveConfig) *time.Duration { return &r.HeartbeatEvery }, time.Second, day)},
 	{"insecure", "bool", "require no tokens over HTTP and NATS, even on non-loopback addresses", "false", yesNo(func(r *serveConfig) *bool { return &r.Insecure })},
 	{"public_url", "url", "base URL of links in alerts", "", link(func(r *serveConfig) *string { return &r.PublicURL })},
 	{"trusted_proxies", "networks", "proxies whose X-Forwarded-For header is trusted: networks or addresses, comma-separated", "", networks(func(r *serveConfig) *[]netip.Prefix { return &r.TrustedProxies })},
-	{"token_rate", "number", "requests per second per token; bursts of twice as many", "1000", count(func(r *serveConfig) *int { return &r.TokenRate }, maxLimit)},
-	{"connections", "number", "maximum concurrent HTTP connections", "8192", count(func(r *serveConfig) *int { return &r.Connections }, maxLimit)},
-	{"client_connections", "number", "maximum concurrent HTTP connections per client address", "1024", count(func(r *serveConfig) *int { return &r.ClientConnections }, maxLimit)},
-	{"alerts_bytes", "size", "maximum size of the alerts stream; applied when the stream is created", "1GiB", size(func(r *serveConfig) *int64 { return &r.AlertsBytes })},
-	{"events_bytes", "size", "maximum size of the events stream, dropping the oldest; applied when the stream is created", "4GiB", size(func(r *serveConfig) *int64 { return &r.EventsBytes })},
-	{"keep_history", "duration", "retention of ended jobs", "90d", span(func(r *serveConfig) *time.Duration { return &r.KeepHistory })},
-	{"keep_alerts", "duration", "retention of alerts", "30d", span(func(r *serveConfig) *time.Duration { return &r.KeepAlerts })},
-	{"keep_dead_letters", "duration", "retention of dead letters", "7d", span(func(r *serveConfig) *time.Duration { return &r.KeepDeadLetters })},
-	{"dead_letter_alert", "number", "number of dead letters that raises an alert, open until it is closed", "100", count(func(r *serveConfig) *int { return &r.DeadLetterAlert }, maxLimit)},
-	{"lease", "duration", "lease duration of a shard without renewal", "15s", span(func(r *serveConfig) *time.Duration { return &r.Lease })},
-	{"workers", "number", "maximum concurrent checks", "64", count(func(r *serveConfig) *int { return &r.Workers }, 4096)},
-	{"drain", "duration", "shutdown timeout", "10s", span(func(r *serveConfig) *time.Duration { return &r.Drain })},
-	{"shards", "number", "number of shards; applied when the database is created", "16", count(func(r *serveConfig) *int { return &r.Shards }, 1024)},
+	{"token_rate", "number", "requests per second per token, up to 1000000; bursts of twice as many", "1000", count(func(r *serveConfig) *int { return &r.TokenRate }, maxLimit)},
+	{"connections", "number", "maximum concurrent HTTP connections, up to 1000000", "8192", count(func(r *serveConfig) *int { return &r.Connections }, maxLimit)},
+	{"client_connections", "number", "maximum concurrent HTTP connections per client address, up to 1000000", "1024", count(func(r *serveConfig) *int { return &r.ClientConnections }, maxLimit)},
+	{"alerts_bytes", "size", "maximum size of the alerts stream, at least 1MiB; applied when the stream is created", "1GiB", size(func(r *serveConfig) *int64 { return &r.AlertsBytes })},
+	{"events_bytes", "size", "maximum size of the events stream, at least 1MiB, dropping the oldest; applied when the stream is created", "4GiB", size(func(r *serveConfig) *int64 { return &r.EventsBytes })},
+	{"keep_history", "duration", "retention of ended jobs, 1h to 100y", "90d", span(func(r *serveConfig) *time.Duration { return &r.KeepHistory }, time.Hour, 100*year)},
+	{"keep_alerts", "duration", "retention of alerts, 1h to 100y", "30d", span(func(r *serveConfig) *time.Duration { return &r.KeepAlerts }, time.Hour, 100*year)},
+	{"keep_dead_letters", "duration", "retention of dead letters, 1h to 100y", "7d", span(func(r *serveConfig) *time.Duration { return &r.KeepDeadLetters }, time.Hour, 100*year)},
+	{"dead_letter_alert", "number", "number of dead letters that raises an alert, up to 1000000; open until it is closed", "100", count(func(r *serveConfig) *int { return &r.DeadLetterAlert }, maxLimit)},
+	{"lease", "duration", "lease duration of a shard without renewal, 1s to 10m", "15s", span(func(r *serveConfig) *time.Duration { return &r.Lease }, time.Second, 10*time.Minute)},
+	{"workers", "number", "maximum concurrent checks, 1 to 4096", "64", count(func(r *serveConfig) *int { return &r.Workers }, 4096)},
+	{"drain", "duration", "shutdown timeout, 1s to 10m", "10s", span(func(r *serveConfig) *time.Duration { return &r.Drain }, time.Second, 10*time.Minute)},
+	{"shards", "number", "number of shards, 1 to 1024; applied when the database is created", "16", count(func(r *serveConfig) *int { return &r.Shards }, 1024)},
 	{"log_level", "level", "log level: debug, info, warn or error", "info", func(r *serveConfig, v string) error { return r.level.UnmarshalText([]byte(v)) }},
 	{"log_format", "format", "log format: auto, text or json", "auto", oneOf(func(r *serveConfig) *string { return &r.format }, logAuto, logText, logJSON)},
 }
@@ -110,11 +116,14 @@ func link(of func(*serveConfig) *string) func(*serveConfig, string) error {
 	}
 }
 
-func span(of func(*serveConfig) *time.Duration) func(*serveConfig, string) error {
+func span(of func(*serveConfig) *time.Duration, least, most time.Duration) func(*serveConfig, string) error {
 	return func(r *serveConfig, v string) error {
 		d, err := model.ParseDuration(v)
-		if err != nil || d <= 0 {
-			return fmt.Errorf("not a positive duration with a unit; such as 90d, 1h30m or 15s")
+		if err != nil {
+			return fmt.Errorf("not a duration with a unit; such as 90d, 1h30m or 15s")
+		}
+		if time.Duration(d) < least || time.Duration(d) > most {
+			return fmt.Errorf("not from %s to %s", model.Duration(least), model.Duration(most))
 		}
 		*of(r) = time.Duration(d)
 		return nil

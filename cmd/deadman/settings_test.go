@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +147,8 @@ func TestWrongSettings(t *testing.T) {
 		{"no such file by variable", startConfig{env: []string{"DEADMAN_CONFIG=/nowhere/x.yaml"}}, []string{"/nowhere/x.yaml"}},
 		{"time without unit", startConfig{file: "lease: 15"}, []string{`lease is "15"`, "deadman.yaml", "such as 90d"}},
 		{"no time", startConfig{args: []string{"--keep-history=0"}}, []string{"keep_history", "--keep-history"}},
+		{"time too short", startConfig{args: []string{"--lease=1ms"}}, []string{`lease is "1ms"`, "--lease", "not from 1s to 10m"}},
+		{"time too long", startConfig{env: []string{"DEADMAN_KEEP_ALERTS=101y"}}, []string{"DEADMAN_KEEP_ALERTS", "not from 1h to 100y"}},
 		{"negative time", startConfig{args: []string{"--drain=-1s"}}, []string{"drain", "--drain"}},
 		{"no number", startConfig{env: []string{"DEADMAN_WORKERS=many"}}, []string{`workers is "many"`, "DEADMAN_WORKERS", "from 1 to 4096"}},
 		{"number too small", startConfig{args: []string{"--shards=0"}}, []string{"shards", "from 1 to 1024"}},
@@ -285,5 +289,42 @@ func TestRedact(t *testing.T) {
 		if got := redact(from); got != want {
 			t.Errorf("%q is shown as %q, want %q", from, got, want)
 		}
+	}
+}
+
+// TestHelpHasBounds checks that the help and the reference name the limits that a duration or a number must be within.
+func TestHelpHasBounds(t *testing.T) {
+	t.Parallel()
+	page := readPage(t, settingsPage)
+	tested := 0
+	for _, s := range settings {
+		wrong := map[string]string{"duration": "1ms", "number": "1000001", "size": "1kB"}[s.kind]
+		if wrong == "" {
+			continue
+		}
+		tested++
+		err := s.set(&serveConfig{}, wrong)
+		if err == nil {
+			t.Errorf("%s: %s is accepted", s.name, wrong)
+			continue
+		}
+		limits := regexp.MustCompile(`from (\S+) to (\S+)|at least (\S+);`).FindStringSubmatch(err.Error())
+		if limits == nil {
+			t.Errorf("%s: the error names no limits: %v", s.name, err)
+			continue
+		}
+		named := []string{limits[1] + " to " + limits[2], "up to " + limits[2]}
+		if limits[3] != "" {
+			named = []string{"at least " + limits[3]}
+		}
+		row := regexp.MustCompile("(?m)^\\| `" + s.name + "` .*$").FindString(page)
+		for where, text := range map[string]string{"the help": s.usage, "the reference": row} {
+			if !slices.ContainsFunc(named, func(n string) bool { return strings.Contains(text, n) }) {
+				t.Errorf("%s of %s does not name the limits %q: %q", where, s.name, named, text)
+			}
+		}
+	}
+	if tested < 10 {
+		t.Errorf("%d settings have limits", tested)
 	}
 }
