@@ -101,16 +101,21 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 	m.overQuota = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "deadman_quota_refused_total", Help: "Refusals by quotas on this node: refused jobs and events, and unpublished alerts (alerts, alert_bytes).",
 	}, []string{"quota"})
+	m.registry = prometheus.NewRegistry()
+	m.registry.MustRegister(m.checks, m.took, m.delays, m.alerts, m.events, m.deadLetters, m.summarized, m.capped, m.heartbeats, m.pings, m.ticks, m.queriedKeys, m.trips, m.tripTook, m.refused, m.providers, m.overQuota, buildInfo(version), &gauges{read: read},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+	return m
+}
+
+// buildInfo returns the metric with the version of the program.
+func buildInfo(version string) prometheus.Gauge {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "deadman_build_info", Help: "Always 1; the labels have the version of the program and of Go.",
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
-	m.registry = prometheus.NewRegistry()
-	m.registry.MustRegister(m.checks, m.took, m.delays, m.alerts, m.events, m.deadLetters, m.summarized, m.capped, m.heartbeats, m.pings, m.ticks, m.queriedKeys, m.trips, m.tripTook, m.refused, m.providers, m.overQuota, build, &gauges{read: read},
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
-	return m
+	return build
 }
 
 // ServeHTTP answers a scrape.

@@ -225,7 +225,7 @@ func (b *backupFile) complete() (int64, error) {
 		return 0, nil
 	}
 	info, err := b.file.Stat()
-	if err = errors.Join(err, b.file.Sync(), b.file.Close()); err != nil {
+	if err := errors.Join(err, b.file.Sync(), b.file.Close()); err != nil {
 		return 0, err
 	}
 	return info.Size(), os.Rename(b.file.Name(), b.path)

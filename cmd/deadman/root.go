@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed" // licenses
 	"fmt"
 	"runtime"
 	"slices"
@@ -122,9 +123,14 @@ func joinNames(names []string) string {
 var version = "dev"
 
 func newVersionCmd(io *cli) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: exactly(),
+	var showLicenses bool
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the version, or the licenses of the software in the binary", Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
+			if showLicenses {
+				_, err := io.out.Write(licenses)
+				return err
+			}
 			if io.output == asJSON {
 				return writeValue(io.out, map[string]string{
 					"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
@@ -134,4 +140,11 @@ func newVersionCmd(io *cli) *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&showLicenses, "licenses", false, "print the licenses and notices of third-party software")
+	return cmd
 }
+
+// licenses has the licences of the third-party software in the binary. internal/tools/licenses writes it.
+//
+//go:embed licenses.txt
+var licenses []byte

@@ -55,7 +55,7 @@ func Restore(ctx context.Context, r io.Reader, dir string, log *slog.Logger) (h 
 	if u.stop != nil {
 		u.stop()
 	}
-	if err = errors.Join(err, lock.Close()); err != nil {
+	if err := errors.Join(err, lock.Close()); err != nil {
 		return h, c, err
 	}
 	return u.header, u.contents, u.finish(ctx)

@@ -133,7 +133,7 @@ func (s *saver) stream(ctx context.Context, from *bus.Snapshots, name string) (s
 		return snapshot, err
 	}
 	snapshot, err = from.Save(ctx, name, f)
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := errors.Join(err, f.Close()); err != nil {
 		return snapshot, err
 	}
 	if err := s.value(streamsFolder+name+streamSuffix, snapshot); err != nil {
