@@ -69,6 +69,8 @@ type Answer struct {
 	Due     time.Time      // due time of the step that raises Alerts; zero: the slot
 	Alerts  []alerts.Draft // alerts to raise, in this order
 	Held    bool           // a step is due but suppressed for now; the check is not counted
+	// HeldStep is the name of the last step that is due and suppressed; empty: none is, or unknown.
+	HeldStep string
 	// Values is the value seen by the condition, as an explanation for people; empty: none.
 	Values string
 	// State is the state after a lookup, for the alerts to carry; nil: the job's own state. The job's state does not

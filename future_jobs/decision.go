@@ -226,13 +226,16 @@ func afterCheck(last CheckTimes, now time.Time) time.Time {
 }
 
 // addTrail records a check in the trail of its job. The end of a job is in its history, and an alert has its own
-// record: a check that ends the job adds no entry, unless the values read by the condition would be lost.
+// record: a check that ends the job adds no entry, unless the values read by the condition would be lost, or a
+// suppressed step.
 func (d *Decision) addTrail(slot, now time.Time, answer checks.Answer) {
 	d.Job.Trail = ""
-	if d.Ends() && (answer.Values == "" || len(d.Alerts) > 0) {
+	if d.Ends() && !answer.Held && (answer.Values == "" || len(d.Alerts) > 0) {
 		return
 	}
-	e := Entry{Kind: Checked, At: slot, Lateness: max(now.Sub(slot), 0), Values: answer.Values, Held: answer.Held, Outcome: d.Outcome}
+	e := Entry{
+		Kind: Checked, At: slot, Lateness: max(now.Sub(slot), 0), Values: answer.Values, Step: answer.HeldStep, Held: answer.Held, Outcome: d.Outcome,
+	}
 	if !d.Ends() {
 		e.Next, e.Reason = d.Job.NextCheckAt, d.Reason
 	}

@@ -28,7 +28,7 @@ type Entry struct {
 	At       time.Time      // the slot of a check; otherwise the time of the change
 	Lateness time.Duration  // of a check: how long after its slot it was decided
 	Values   string         // values that the condition read, such as: state.status = "OPEN"
-	Step     string         // the name of the step that was taken, or the names of those that were skipped
+	Step     string         // the name of the step that was taken or, with Held, suppressed; or the names of those that were skipped
 	Held     bool           // a step was due and suppressed
 	Reason   string         // why it was undetermined or skipped
 	Outcome  checks.Outcome // of a check that ended the job

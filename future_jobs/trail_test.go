@@ -37,7 +37,10 @@ func TestCheckAddsTrailEntry(t *testing.T) {
 	}{
 		{name: "nothing is due", answer: checks.Answer{Next: next, Values: checked.Values}, want: func(*Entry) {}},
 		{name: "a step", answer: checks.Answer{Next: next, Values: checked.Values, Step: 1, Alerts: fires}, want: func(e *Entry) { e.Step = "primary" }},
-		{name: "held", answer: checks.Answer{Next: next, Values: checked.Values, Held: true}, want: func(e *Entry) { e.Held = true }},
+		{name: "held", answer: checks.Answer{Next: next, Values: checked.Values, Held: true, HeldStep: "late"}, want: func(e *Entry) { e.Held, e.Step = true, "late" }},
+		{name: "an end with a suppressed step", answer: checks.Answer{Outcome: checks.Exhausted, Values: checked.Values, Held: true, HeldStep: "late"}, want: func(e *Entry) {
+			e.Held, e.Step, e.Outcome, e.Next = true, "late", checks.Exhausted, time.Time{}
+		}},
 		{name: "undetermined", err: unknown, want: func(e *Entry) { e.Values, e.Reason, e.Next = "", unknown.Error(), slot.Add(time.Minute) }},
 		{name: "an end without an alert", answer: checks.Answer{Outcome: checks.Cleared, Values: checked.Values}, want: func(e *Entry) { e.Outcome, e.Next = checks.Cleared, time.Time{} }},
 		{name: "an end with an alert", answer: checks.Answer{Outcome: checks.Exhausted, Alerts: fires, Values: checked.Values}},

@@ -98,8 +98,11 @@ func (h handler) explain(w jobContext) string {
 // takeSteps takes the steps that are due, unless the open alert is acknowledged at the given time.
 func (h handler) takeSteps(c checks.Check, w jobContext, line []stepTime, at time.Time) checks.Answer {
 	due := max(h.due(line, c.AsOf()), c.Step)
-	if due == c.Step || at.Before(c.AckedUntil) {
-		return checks.Answer{Step: c.Step, Held: due > c.Step}
+	switch {
+	case due == c.Step:
+		return checks.Answer{Step: c.Step}
+	case at.Before(c.AckedUntil):
+		return checks.Answer{Step: c.Step, Held: true, HeldStep: line[due-1].called()}
 	}
 	taken := line[c.Step:due]
 	answer := checks.Answer{Step: due, Alerts: []alerts.Draft{h.stepAlert(taken, due-1, w)}}

@@ -92,7 +92,7 @@ type TrailEntry struct {
 	At              time.Time      `json:"at" doc:"Slot of the check, or time of the change."`
 	LatenessSeconds float64        `json:"lateness_seconds,omitempty" doc:"Checks only: time between slot and decision, in seconds."`
 	Values          string         `json:"values,omitempty" doc:"Values that the condition evaluated, shortened." example:"state.status = \"UNSHIPPED\""`
-	Step            string         `json:"step,omitempty" doc:"Step that was taken, or steps that were skipped because they were due before the rule was saved." example:"primary"`
+	Step            string         `json:"step,omitempty" doc:"Step that was taken, or suppressed if suppressed is true, or steps that were skipped because they were due before the rule was saved." example:"primary"`
 	Suppressed      bool           `json:"suppressed,omitempty" doc:"Whether a due step was suppressed by an acknowledgement."`
 	Reason          string         `json:"reason,omitempty" doc:"Reason why the check failed or was postponed."`
 	Outcome         checks.Outcome `json:"outcome,omitempty" doc:"Outcome of the check that ended the job, if no alert reports it." example:"cleared"`

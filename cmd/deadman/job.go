@@ -218,12 +218,14 @@ func actionText(e web.TrailEntry) string {
 			"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved to another rule version", "reschedule": "rescheduled: a calendar changed",
 			"acknowledge": "acknowledged", "unacknowledge": "acknowledgement removed", "skip": "past steps skipped: " + e.Step,
 		}[e.Kind]
+	case e.Suppressed && e.Step != "":
+		return "checked: step " + e.Step + " suppressed by an acknowledgement"
+	case e.Suppressed:
+		return "checked: step suppressed by an acknowledgement"
 	case e.Outcome != "":
 		return "checked: ended, " + string(e.Outcome)
 	case e.Step != "":
 		return "checked: step " + e.Step
-	case e.Suppressed:
-		return "checked: step suppressed by an acknowledgement"
 	case e.Reason != "":
 		return "checked: undetermined"
 	}

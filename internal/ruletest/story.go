@@ -127,10 +127,12 @@ func (s *story) observed(m replay.Moment) {
 // checkText returns the result of a check after which the job continues.
 func checkText(m replay.Moment) string {
 	switch {
-	case m.Check.Step != "":
-		return "step " + m.Check.Step + " is due"
+	case m.Check.Held && m.Check.Step != "":
+		return "step " + m.Check.Step + " is due, and suppressed by an acknowledgement"
 	case m.Check.Held:
 		return "a step is due, and suppressed by an acknowledgement"
+	case m.Check.Step != "":
+		return "step " + m.Check.Step + " is due"
 	case m.Reason != "":
 		return "undetermined: " + m.Reason
 	}

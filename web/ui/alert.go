@@ -50,6 +50,7 @@ type alertEntry struct {
 	Here  bool       // the alert of this page
 	Until time.Time  // end of an acknowledgement; zero: none
 	Note  string
+	Step  string // the suppressed step; empty: the entry is of another kind
 }
 
 // Bounds of a job's story.
@@ -169,6 +170,9 @@ func (v *alertView) goesOn(c client) error {
 	}
 	for _, j := range jobs.Items {
 		if slices.Contains(j.Alerts, v.ID) {
+			if err := v.suppressedOf(c, j); err != nil {
+				return err
+			}
 			v.Pending, v.NextAt = true, j.NextCheckAt
 			v.Ends = j.NextAlert.Status == "none" && j.NextAlert.JobEnds
 			return v.ahead(c, j)
@@ -181,6 +185,7 @@ func (v *alertView) goesOn(c client) error {
 	for _, e := range past.Items {
 		if slices.Contains(e.Alerts, v.ID) {
 			v.Story = append(v.Story, alertEntry{At: e.EndedAt, Kind: outcome(e.Outcome), Word: string(e.Outcome), Text: cmp.Or(e.Reason, "job ended")})
+			return v.suppressedOfEnded(c)
 		}
 	}
 	return nil

@@ -233,6 +233,52 @@ func TestStepsAhead(t *testing.T) {
 	check("snoozed", 0, []string{"Snoozed until", reminder, "every 1d, 3 times"}, suppressed, very)
 }
 
+// TestSuppressedSteps checks that the page of an alert lists a step that an acknowledgement suppressed, with the time of the
+// step and the actor, while the job is pending and after its end.
+func TestSuppressedSteps(t *testing.T) {
+	t.Parallel()
+	home := serve(t, `name: payment-missing
+entity: payment
+trigger: {event: payments.asked, key: event.id}
+resolve: {event: payments.made, key: event.id}
+escalate:
+  - {after: 1s, step: late, severity: error, text: "payment {{key}} is missing"}
+  - {after: 1m, step: very-late, severity: critical}
+  - {after: 3m, step: later-still, severity: critical}
+slot: 1s
+`)
+	since := time.Now().Add(-50 * time.Second).UTC().Truncate(time.Millisecond)
+	callAPI(t, home, "POST", "/jobs", "application/json", fmt.Sprintf(`{"rule": "payment-missing", "key": "1/a", "since": %q}`, since.Format(time.RFC3339Nano)), nil)
+	a := waitForOpenAlerts(t, home, 1)[0]
+	callAPI(t, home, "POST", "/alerts/"+a.ID.String()+"/ack", "application/json", `{}`, nil)
+	line := func(of web.Alert) string {
+		_, page := requestPage(t, "GET", home+"/alerts/"+of.ID.String(), "")
+		for text := range strings.SplitSeq(page, "\n") {
+			if strings.Contains(text, "suppressed: acknowledged by loopback") {
+				return text
+			}
+		}
+		return ""
+	}
+	var got string
+	for deadline := time.Now().Add(within); got == "" && time.Now().Before(deadline); pausePoll(t.Context()) {
+		got = line(a)
+	}
+	due := since.Add(time.Minute).Truncate(time.Second) // its slot is this second or the next one
+	if !strings.Contains(got, "<b><bdi>very-late</bdi></b>") || !strings.Contains(got, due.Format(time.RFC3339)) && !strings.Contains(got, due.Add(time.Second).Format(time.RFC3339)) {
+		t.Errorf("step very-late, due at %s: %q", due, got)
+	}
+	b := open(t, home, 1400, 900)
+	b.visit("/alerts/" + a.ID.String())
+	b.waitForText("very-late, suppressed: acknowledged by loopback")
+	b.checkAccessibility("an alert with a suppressed step")
+	b.screenshot("suppressed-step")
+	callAPI(t, home, "DELETE", "/jobs/payment-missing?key="+url.QueryEscape("1/a"), "", "", nil)
+	if ended := line(a); ended != got || strings.Contains(ended, "later-still") {
+		t.Errorf("the job has ended: %q, want %q", ended, got)
+	}
+}
+
 // TestAlertLogLinks checks that links in notifications lead to the narrowed alert log.
 func TestAlertLogLinks(t *testing.T) {
 	t.Parallel()

@@ -97,18 +97,26 @@ func momentOf(e web.TrailEntry) storyEntry {
 		if m.Text = e.Step; e.By != "" {
 			m.Text = "by " + e.By
 		}
+	case e.Suppressed:
+		m.Text = suppressedText(e)
 	case e.Outcome != "":
 		m.Text, m.Kind = "ended: "+string(e.Outcome), outcome(e.Outcome)
 	case e.Step != "":
 		m.Text, m.Kind = "step "+e.Step, "open"
-	case e.Suppressed:
-		m.Text = "step suppressed by an acknowledgement"
 	case e.Reason != "":
 		m.Kind, m.Word, m.Text = "undetermined", "undetermined", e.Reason
 	default:
 		m.Text = "no step due;"
 	}
 	return m
+}
+
+// suppressedText describes a check at which a step was suppressed. Entries of earlier versions have no name of the step.
+func suppressedText(e web.TrailEntry) string {
+	if e.Step == "" {
+		return "step suppressed by an acknowledgement"
+	}
+	return "step " + e.Step + " suppressed by an acknowledgement"
 }
 
 // groupChecks merges consecutive checks with equal results.
