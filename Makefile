@@ -3,7 +3,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BUGS (test/mutations), BENCH (bench), and what
+# What may be set: RULES, ARGS (run), VERSION, TARGETS (release), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BUGS (test/mutations), BENCH (bench), and what
 # internal/tools/curves names (bench/curves).
 RULES ?= examples/orders
 ARGS  ?=
@@ -22,6 +22,11 @@ run: build
 .PHONY: build
 build:
 	@internal/tools/build
+
+## release: archives of VERSION for Linux, macOS and Windows in bin/release/, with bills of materials and checksums
+.PHONY: release
+release:
+	@internal/tools/release
 
 ## check: vet, format, lint and tests of the packages that changed since the branch left BASE, and of their importers; cached
 .PHONY: check
