@@ -33,6 +33,9 @@ type PreviewRequest struct {
 	Found json.RawMessage
 	// SkipReason is why the source is not to be queried; empty: it is queried, if necessary.
 	SkipReason string
+
+	// Reached returns the channels that an alert is sent to; nil: unknown. If the function is nil, all are unknown.
+	Reached func(a alerts.Alert) []string
 }
 
 // PreviewEvent is an event of a preview.
@@ -84,6 +87,7 @@ type PreviewLine struct {
 	Text         string            `json:"text,omitempty" doc:"Text of the alert."`
 	SkippedSteps []string          `json:"skipped_steps,omitempty" doc:"Skipped steps that were due at the same check."`
 	Labels       map[string]string `json:"labels,omitempty" doc:"Labels of the alert."`
+	Channels     []string          `json:"channels,omitzero" nullable:"false" doc:"Names of the channels that the alert is sent to, by the routes of this node, without mutes and limits. A resolved alert is sent to the channels of the alerts that it closes. Empty: the alert notifies nobody. Absent if this node has no channels, or the line is no alert."`
 	Next         time.Time         `json:"next,omitzero" doc:"Slot of the next check."`
 	Note         string            `json:"note,omitempty" doc:"Explanation."`
 
@@ -194,5 +198,46 @@ func (q PreviewRequest) run(ctx context.Context, r *Registry) (Preview, error) {
 	if err == nil && f != nil {
 		p.Lookup, err = f.result()
 	}
+	if q.Reached != nil {
+		p.addChannels(rule.engine.Entity, q.Reached)
+	}
 	return p, err
+}
+
+// addChannels adds the channels of the alerts to the lines, as the notifier routes them.
+func (p *Preview) addChannels(entity string, reached func(alerts.Alert) []string) {
+	var open []string // channels of the alerts that the next resolved alert closes
+	for i := range p.Lines {
+		switch l := &p.Lines[i]; {
+		case l.Kind == LineStarts:
+			open = nil
+		case l.Kind != LineAlert:
+		case l.Status == alerts.Resolved:
+			l.Channels, open = open, nil
+		default:
+			l.Channels = reached(l.alert(p.Rule, entity, p.Key))
+			open = mergeNames(open, l.Channels)
+		}
+	}
+}
+
+// alert returns the alert of a line, with the fields that routes match.
+func (l PreviewLine) alert(rule, entity, key string) alerts.Alert {
+	a := alerts.Alert{Rule: rule, Entity: entity, Key: key}
+	a.Severity, a.Status, a.Step, a.Labels = l.Severity, l.Status, l.Step, l.Labels
+	return a
+}
+
+// mergeNames returns the names of both lists, each once; nil if both are nil.
+func mergeNames(first, second []string) []string {
+	merged := slices.Clone(first)
+	if merged == nil && second != nil {
+		merged = []string{}
+	}
+	for _, name := range second {
+		if !slices.Contains(merged, name) {
+			merged = append(merged, name)
+		}
+	}
+	return merged
 }

@@ -8,6 +8,7 @@ import (
 
 	"deadman/rules/document"
 
+	"deadman/alerts"
 	"deadman/internal/access"
 	"deadman/rules"
 )
@@ -36,9 +37,10 @@ type UnsavedPreviewRequest struct {
 
 // previewAPI has the operations that show what a rule would do.
 type previewAPI struct {
-	rules  Rules
-	trials *semaphore[tokenRef]
-	now    func() time.Time
+	rules    Rules
+	trials   *semaphore[tokenRef]
+	channels Channels // nil: this node sends no notifications
+	now      func() time.Time
 }
 
 func (a *previewAPI) register(all *operations) {
@@ -91,6 +93,9 @@ func (a *previewAPI) events(ctx context.Context, of PreviewRequest) rules.Previe
 	if principalOf(ctx).requireScope(access.Rules) != nil {
 		request.SkipReason = "only a token that may write rules queries the source"
 	}
+	if a.channels != nil {
+		request.Reached = func(alert alerts.Alert) []string { return a.reached(principalOf(ctx), alert) }
+	}
 	if of.Event.At.IsZero() {
 		of.Event.At = a.now().UTC()
 	}
@@ -98,4 +103,13 @@ func (a *previewAPI) events(ctx context.Context, of PreviewRequest) rules.Previe
 		request.Events = append(request.Events, rules.PreviewEvent{Subject: string(e.Subject), At: e.At, Data: e.Data})
 	}
 	return request
+}
+
+// reached returns the channels that an alert is sent to; nil if the visitor may not read the rule, since the routes of
+// other rules are hidden from a token with a prefix.
+func (a *previewAPI) reached(v principal, alert alerts.Alert) []string {
+	if !v.canSee(alert.Rule) {
+		return nil
+	}
+	return append([]string{}, a.channels.Reached(alert)...)
 }

@@ -1,17 +1,22 @@
 package web_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"deadman/alerts"
 	"deadman/checks"
 	"deadman/checks/lookup"
 	"deadman/internal/access"
+	"deadman/internal/notify"
 	"deadman/rules"
 	"deadman/web"
 )
@@ -142,4 +147,74 @@ func TestPreviewWithoutEvent(t *testing.T) {
 	}
 	a = requestPath(t, s.Server, "POST", path, `{"rule": "name: x\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 1h, step: late}]"}`)
 	checkProblem(t, a, 422, web.Invalid, "send the event that triggers a job")
+}
+
+// channelRule has two steps of different severities, and a resolve.
+const channelRule = `{"name": "shop-paid", "entity": "order", "labels": {"team": "{{event.team}}"}, "trigger": {"event": "orders.paid", "key": "event.id"},
+	"resolve": {"event": "orders.shipped", "key": "event.id"}, "escalate": [{"after": "1h", "severity": "info", "step": "note"},
+	{"after": "3h", "step": "primary"}, {"after": "8h", "severity": "critical", "step": "lead"}]}`
+
+// TestPreviewNamesChannels checks that each alert of a preview has the channels of the node's routes, for the rules that
+// the visitor may read, and that a resolved alert has those of the alerts before it.
+func TestPreviewNamesChannels(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "notify.yaml")
+	failOn(t, os.WriteFile(file, []byte(`channels: {chat: {kind: webhook, url: "http://127.0.0.1:9/"}, phone: {kind: webhook, url: "http://127.0.0.1:9/"}, mail: {kind: webhook, url: "http://127.0.0.1:9/"}}
+routes:
+  - {severity: critical, entity: order, labels: {team: "*t"}, to: [phone, chat]}
+  - {severity: warning, rule: shop-*, labels: {team: night}, to: chat}
+  - {severity: warning, to: mail}
+`), 0o600))
+	config, err := notify.Load(file)
+	failOn(t, err)
+	s := newFixture(t, closedNode, func(o *web.Options, s *fixture) {
+		o.Channels, err = notify.New(notify.Options{Config: config, Store: s.store, Client: notify.NewClient(), Holds: func() bool { return true }, Now: time.Now, Log: discardLog})
+		failOn(t, err)
+	})
+	all, shop, other := s.newToken("all", "", access.Rules), s.newToken("shop", "shop", access.Read), s.newToken("other", "other", access.Read)
+	if a := requestPath(t, s.Server, "PUT", "/api/v1/rules/shop-paid", channelRule, append(all, "Content-Type", "application/json")...); a.StatusCode != 201 {
+		t.Fatal(a.body)
+	}
+	const events = `"event": {"at": "2026-01-31T10:00:00Z", "data": {"id": "42", "team": "night"}}`
+	const shipped = `, "later_events": [{"subject": "orders.shipped", "at": "2026-01-31T20:00:00Z", "data": {"id": "42"}}]`
+	for _, c := range []struct {
+		name, path, body string
+		as               []string
+		want             string // channels by line
+	}{
+		{"saved", "shop-paid/preview", events + shipped, all, "starts, note [], primary [chat], lead [phone chat], resolved [chat phone], ends"},
+		{"unsaved", "preview", `"rule": ` + channelRule + `, ` + events + shipped, shop, "starts, note [], primary [chat], lead [phone chat], resolved [chat phone], ends"},
+		{"by a label", "shop-paid/preview", strings.ReplaceAll(events, `night`, `day`), shop, "starts, note [], primary [mail], lead [], ends"},
+		{"resolved before any channel", "shop-paid/preview", events + strings.ReplaceAll(shipped, "T20", "T12"), shop, "starts, note [], resolved [], ends"},
+		{"a rule of another prefix", "preview", `"rule": ` + channelRule + `, ` + events + shipped, other, "starts, note, primary, lead, resolved, ends"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := requestPath(t, s.Server, "POST", "/api/v1/rules/"+c.path, "{"+c.body+"}", append(c.as, "Content-Type", "application/json")...)
+			var p rules.Preview
+			failOn(t, json.Unmarshal([]byte(a.body), &p))
+			if got := channelLines(p); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+	silent := newFixture(t)
+	a := requestPath(t, silent.Server, "POST", "/api/v1/rules/preview", `{"rule": `+channelRule+`, `+events+`}`)
+	if a.StatusCode != 200 || !strings.Contains(a.body, `"primary"`) || strings.Contains(a.body, "channels") {
+		t.Errorf("a node without channels: %s", a.body)
+	}
+}
+
+// channelLines returns the lines of a preview by their step or kind, or resolved, with the channels.
+func channelLines(p rules.Preview) string {
+	var lines []string
+	for _, l := range p.Lines {
+		line := cmp.Or(l.Step, string(l.Kind))
+		if l.Status == alerts.Resolved {
+			line = string(l.Status)
+		}
+		if l.Channels != nil {
+			line += fmt.Sprintf(" %v", l.Channels)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, ", ")
 }

@@ -55,7 +55,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&ruleVersionAPI{o.Rules},
 		&calendarAPI{o.Calendars, newSaves(), o.Now},
 		&statisticsAPI{o.Rules, o.Rules, o.Lists, o.Now},
-		&previewAPI{o.Rules, trials, o.Now},
+		&previewAPI{o.Rules, trials, o.Channels, o.Now},
 		&replayAPI{o.Rules, o.Replays, newReplayPermits()},
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},
 		&badgeAPI{o.Heartbeats, o.Rules, o.PublicURL},

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"deadman/rules"
+	"deadman/server"
 )
 
 // holdRule is a rule with all features of a preview.
@@ -172,13 +173,30 @@ func TestPreviewOfSavedRule(t *testing.T) {
 	n.expect(1, []string{"rule", "preview", "--rule", "absent", "--event", ada}, "absent", "not found")
 }
 
+// TestPreviewNamesChannels checks that the preview of a rule of a node names the channels of its alerts.
+func TestPreviewNamesChannels(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	channels := writeFile(t, folder, "channels.yaml", `channels: {chat: {kind: webhook, url: "http://127.0.0.1:9/"}, phone: {kind: webhook, url: "http://127.0.0.1:9/"}}
+routes: [{severity: critical, to: [phone, chat]}]
+`)
+	n := newInProcessNode(t, func(c *server.Config) { c.Notify = channels })
+	n.mustRun("rule", "apply", "-f", writeFile(t, folder, "rule.yaml", holdRule))
+	args := []string{"rule", "preview", "--rule", "order-unshipped", "--at", "2026-01-31T10:05:00Z", "--event", ada, "--then", "orders.shipped@+9h"}
+	got := n.run("", args...)
+	got.check(t, args, 0, "→ no channel\n", "→ phone, chat\n")
+	if times := strings.Count(got.out, "→ phone, chat\n"); times != 2 {
+		t.Errorf("the step escalated and the resolved alert reach two channels, but %d lines name them:\n%s", times, got.out)
+	}
+}
+
 // TestTimelineFits checks that all texts fit the terminal, and that none can control it.
 func TestTimelineFits(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)
 	long := strings.Repeat("long words and \x1b[2J ", 20)
 	line := func(i int, k rules.PreviewKind) rules.PreviewLine {
-		return rules.PreviewLine{At: at(i), Kind: k, Step: "primary\n", Text: long, Note: long, Labels: map[string]string{"a": long}, SkippedSteps: []string{long}}
+		return rules.PreviewLine{At: at(i), Kind: k, Step: "primary\n", Text: long, Note: long, Labels: map[string]string{"a": long}, SkippedSteps: []string{long}, Channels: []string{long}}
 	}
 	tl := &timeline{io: p, width: 70, of: rules.Preview{Rule: "r", Key: "k", Since: at(0), Lines: []rules.PreviewLine{
 		line(1, rules.LineAlert), line(2, rules.LineCheck), line(3, rules.LineEnds),
@@ -193,8 +211,8 @@ func TestTimelineFits(t *testing.T) {
 			t.Errorf("%d letters: %s", n, text)
 		}
 	}
-	if n := strings.Count(out.String(), "long"); n != 5*20 {
-		t.Errorf("%d words are there, want 100:\n%s", n, &out)
+	if n := strings.Count(out.String(), "long"); n != 6*20 {
+		t.Errorf("%d words are there, want 120:\n%s", n, &out)
 	}
 }
 

@@ -228,6 +228,12 @@ func (t *timeline) details(l rules.PreviewLine) (lines []string) {
 			text = text[min(1, len(text)):]
 		}
 		lines = append(lines, text...)
+		switch {
+		case len(l.Channels) > 0:
+			note("→ " + strings.Join(l.Channels, ", "))
+		case l.Channels != nil:
+			note("→ no channel")
+		}
 		if len(l.SkippedSteps) > 0 {
 			note("skipped: " + strings.Join(l.SkippedSteps, ", "))
 		}

@@ -3,6 +3,8 @@ package ui_test
 import (
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -73,5 +75,33 @@ func TestPreviewRefusesTooManyEvents(t *testing.T) {
 	}
 	if _, content := requestPage(t, "POST", home+"/rules/ticket-unanswered/edit", form.Encode()); !strings.Contains(content, "at most 100 further events, not 101") {
 		t.Error(content)
+	}
+}
+
+// TestPreviewNamesChannels checks that the preview of the editor names the channels of each alert, in a narrow window, too.
+func TestPreviewNamesChannels(t *testing.T) {
+	t.Parallel()
+	c := config(t.TempDir())
+	c.Notify = filepath.Join(t.TempDir(), "channels.yaml")
+	if err := os.WriteFile(c.Notify, []byte(strings.Replace(onCallChannels, "{to: chat}", "{severity: warning, to: chat}", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	home, _ := run(t, c)
+	rule := strings.Replace(onCallRule, "after: 1s,", "after: 1s, step: note, severity: info}\n  - {after: 2h,", 1)
+	callAPI(t, home, "POST", "/rules", "application/yaml", rule, nil)
+	for _, width := range []int64{400, 1400} {
+		b := open(t, home, width, 1000)
+		b.visit("/rules/order-unshipped/edit")
+		b.waitForText("note → no channel", "primary → chat", "lead → phone, chat")
+		evaluate[any](b, `document.querySelector("details:has(#at)").open = true; 0`)
+		b.do(chromedp.SendKeys(chromedp.CSS("[name=event_subject]"), "orders.shipped"))
+		b.do(chromedp.SendKeys(chromedp.CSS("[name=event_after]"), "9h"))
+		b.waitForText("Outcome: resolved", "lead → chat, phone")
+		if wide := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
+			t.Errorf("at %d px the page is %d px too wide", width, wide)
+		}
+		b.checkAccessibility("a preview with channels")
+		b.do(chromedp.ScrollIntoView(chromedp.CSS("#outcome")))
+		b.screenshot(fmt.Sprintf("preview-channels-%d", width))
 	}
 }

@@ -83,10 +83,12 @@ func (c client) channelsOf(rule, alert string) (stepChannels, error) {
 }
 
 // Of returns the channels of a step as text; empty: unknown.
-func (s stepChannels) Of(step string) string {
-	names, known := s[step]
+func (s stepChannels) Of(step string) string { return listChannels(s[step]) }
+
+// listChannels returns channels as text; empty if they are nil, which is unknown.
+func listChannels(names []string) string {
 	switch {
-	case !known:
+	case names == nil:
 		return ""
 	case len(names) == 0:
 		return "no channel"

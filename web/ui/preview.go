@@ -170,6 +170,9 @@ type previewLine struct {
 	AfterCut bool   // after the requested time
 }
 
+// Reaches returns the channels of an alert as text; empty: unknown.
+func (l previewLine) Reaches() string { return listChannels(l.Channels) }
+
 // try requests a preview at a path. question builds the body for the path.
 func (c client) try(path string, t previewForm, now time.Time, question func(web.PreviewRequest) any) *previewResult {
 	out := new(previewResult)
