@@ -39,7 +39,7 @@ func makeRelease(t *testing.T, dir, version string) (string, error) {
 func TestReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "internal/tools"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, "internal", "tools"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, mode := range map[string]os.FileMode{"internal/tools/release": 0o700, "LICENSE": 0o600} {

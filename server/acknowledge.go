@@ -31,7 +31,17 @@ func (a *acks) Acknowledge(ctx context.Context, id alerts.ID, ack futurejobs.Ack
 // out.
 func (a *acks) AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert, ack futurejobs.Ack) (int, error) {
 	ack.By = access.ActorOf(ctx).Name
-	applied, err := a.jobs.applyEffects(ctx, access.AlertAck, func() ([]futurejobs.Effect, error) {
+	return a.setAll(ctx, access.AlertAck, all, ack)
+}
+
+// UnacknowledgeAll removes acknowledgements in one transaction, and returns their number. Alerts whose jobs have ended are
+// left out.
+func (a *acks) UnacknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert) (int, error) {
+	return a.setAll(ctx, access.AlertUnack, all, futurejobs.Ack{})
+}
+
+func (a *acks) setAll(ctx context.Context, what access.Action, all []futurejobs.ListedAlert, ack futurejobs.Ack) (int, error) {
+	applied, err := a.jobs.applyEffects(ctx, what, func() ([]futurejobs.Effect, error) {
 		var effects []futurejobs.Effect
 		for _, listed := range all {
 			ack.Alert = listed.ID

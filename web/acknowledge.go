@@ -19,6 +19,9 @@ type AlertAcks interface {
 	// AcknowledgeAll acknowledges alerts in one transaction, and returns their number. It leaves out alerts whose jobs have
 	// ended.
 	AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert, a futurejobs.Ack) (int, error)
+	// UnacknowledgeAll removes acknowledgements in one transaction, and returns their number. It leaves out alerts whose
+	// jobs have ended.
+	UnacknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert) (int, error)
 	// Unacknowledge removes the acknowledgement, if any.
 	Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error)
 	// CloseAlert cancels the alert's job, or closes an alert about lost data. The reason is kept in the audit log.

@@ -20,7 +20,7 @@ type OpenAlertMatch struct {
 	All      bool       `json:"all,omitempty" doc:"All open alerts. Required if no other field selects alerts."`
 }
 
-// filter returns the filter of the unacknowledged alerts that match. The error is for the client.
+// filter returns the filter of the unacknowledged open alerts that match. The error is for the client.
 func (m OpenAlertMatch) filter() (futurejobs.Filter, error) {
 	no := false
 	f := futurejobs.Filter{
@@ -34,7 +34,7 @@ func (m OpenAlertMatch) filter() (futurejobs.Filter, error) {
 	selects := f.Rule != "" || f.Entity != "" || f.Key != "" || f.Severity != "" || f.Status != "" || f.Label != ""
 	switch {
 	case !selects && !m.All:
-		return f, refused("body.match", "it selects no alerts; set rule, entity, key, severity, status or label, or all to acknowledge every open alert")
+		return f, refused("body.match", "it selects no alerts; set rule, entity, key, severity, status or label, or all to select every open alert")
 	case selects && m.All:
 		return f, refused("body.match.all", "it cannot be combined with other fields; leave it out")
 	}
@@ -65,6 +65,12 @@ func (a *acknowledgeAPI) registerAll(all *operations) {
 			"failed request acknowledged stays acknowledged.",
 		Scope: access.OnCall, Reach: reachFiltered, Status: http.StatusOK,
 	}, withBody(a.acknowledgeAll))
+	register(all, operation{
+		ID: "unacknowledge-alerts", Tag: tagAlerts, Method: "POST", Path: "/alerts/unack", Summary: "remove the acknowledgements of all open alerts that match",
+		Description: "Removes the acknowledgements of the open alerts that match, whatever their number, in batches. The highest step of each job that " +
+			"came due meanwhile is raised.",
+		Scope: access.OnCall, Reach: reachFiltered, Status: http.StatusOK,
+	}, withBody(a.unacknowledgeAll))
 }
 
 func (a *acknowledgeAPI) acknowledgeAll(ctx context.Context, in *struct{ Body AckAllRequest }) (out AckAllResult, err error) {
@@ -82,6 +88,41 @@ func (a *acknowledgeAPI) acknowledgeAll(ctx context.Context, in *struct{ Body Ac
 		return out, err
 	}
 	next, err := eachPage(ctx, f, a.lists.Alerts, func(page []futurejobs.ListedAlert) error { return a.acknowledgePage(ctx, page, ack, &out) })
+	if err == nil && next != "" {
+		out.Remaining, err = countRemaining(ctx, a.lists, f)
+	}
+	return out, err
+}
+
+// UnackAllRequest is the body of a request that removes acknowledgements by the fields of alerts.
+type UnackAllRequest struct {
+	Match   OpenAlertMatch `json:"match" doc:"The alerts whose acknowledgements are removed."`
+	Through alerts.ID      `json:"through,omitzero" format:"uuid" doc:"Only alerts up to this ID, in order of time: those that the sender has seen."`
+}
+
+// UnackAllResult is the result of removing acknowledgements by the fields of alerts.
+type UnackAllResult struct {
+	Unacknowledged int64 `json:"unacknowledged" doc:"Number of alerts whose acknowledgements this request removed."`
+	Ended          int64 `json:"ended" doc:"Number of alerts whose jobs ended or changed meanwhile. Their acknowledgements are not removed."`
+	Remaining      int64 `json:"remaining" doc:"Number of matching alerts that the request did not reach in its time. Repeat it."`
+}
+
+func (a *acknowledgeAPI) unacknowledgeAll(ctx context.Context, in *struct{ Body UnackAllRequest }) (out UnackAllResult, err error) {
+	f, err := in.Body.Match.filter()
+	if err != nil {
+		return out, err
+	}
+	yes := true
+	f = filterVisible(ctx, f)
+	f.Now, f.Through, f.Limit, f.Acknowledged = a.now(), in.Body.Through, futurejobs.MaxLimit, &yes
+	next, err := eachPage(ctx, f, a.lists.Alerts, func(page []futurejobs.ListedAlert) error {
+		n, err := a.acks.UnacknowledgeAll(ctx, page)
+		out.Unacknowledged += int64(n)
+		if err == nil {
+			out.Ended += int64(len(page) - n)
+		}
+		return err
+	})
 	if err == nil && next != "" {
 		out.Remaining, err = countRemaining(ctx, a.lists, f)
 	}

@@ -79,6 +79,27 @@ func TestAlertGroups(t *testing.T) {
 	if got := groups("").Total; got.Unacknowledged != 0 || got.Acknowledged != 7 || !got.OldestAt.IsZero() {
 		t.Errorf("counted after all acknowledgements: %+v", got)
 	}
+	unack := func(body string) (did web.UnackAllResult) {
+		t.Helper()
+		a := requestPath(t, s.Server, "POST", "/api/v1/alerts/unack", body)
+		if err := json.Unmarshal([]byte(a.body), &did); a.StatusCode != 200 || err != nil {
+			t.Fatalf("%s: %d %s", body, a.StatusCode, a.body)
+		}
+		return did
+	}
+	if got := unack(`{"match": {"severity": "critical"}}`); got != (web.UnackAllResult{}) {
+		t.Errorf("unacknowledged criticals: %+v", got)
+	}
+	if got := unack(fmt.Sprintf(`{"match": {"rule": "order-unshipped"}, "through": %q}`, third)); got != (web.UnackAllResult{Unacknowledged: 3}) {
+		t.Errorf("unacknowledged through the third alert: %+v", got)
+	}
+	if got := groups("").Total; got.Unacknowledged != 3 || got.Acknowledged != 4 {
+		t.Errorf("counted after 3 removals: %+v", got)
+	}
+	if got := unack(`{"match": {"all": true}}`); got != (web.UnackAllResult{Unacknowledged: 4}) {
+		t.Errorf("unacknowledged the rest: %+v", got)
+	}
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/unack", `{"match": {}}`), 422, web.Invalid, "body.match", "it selects no alerts")
 
 	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {}}`), 422, web.Invalid, "body.match", "it selects no alerts")
 	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/alerts/ack", `{"match": {"all": true, "rule": "x"}}`), 422, web.Invalid, "body.match.all")

@@ -358,7 +358,7 @@ func TestOnCallScope(t *testing.T) {
 	s := newFixture(t, closedNode)
 	header := s.newToken("oncall", "", access.OnCall)
 	allowed := map[string]bool{
-		"POST /api/v1/alerts/ack": true, "POST /api/v1/alerts/snooze": true, "POST /api/v1/alerts/{id}/ack": true, "DELETE /api/v1/alerts/{id}/ack": true,
+		"POST /api/v1/alerts/ack": true, "POST /api/v1/alerts/unack": true, "POST /api/v1/alerts/snooze": true, "POST /api/v1/alerts/{id}/ack": true, "DELETE /api/v1/alerts/{id}/ack": true,
 		"POST /api/v1/jobs/{rule}/{key}/snooze": true, "POST /api/v1/jobs/{rule}/snooze": true,
 		"POST /api/v1/mutes": true, "DELETE /api/v1/mutes/{id}": true,
 		"POST /api/v1/rules/lint": true, "POST /api/v1/rules/preview": true, "POST /api/v1/rules/{name}/preview": true,

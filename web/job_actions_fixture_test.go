@@ -169,6 +169,10 @@ func (s *fixture) AcknowledgeAll(ctx context.Context, all []futurejobs.ListedAle
 	return n, nil
 }
 
+func (s *fixture) UnacknowledgeAll(ctx context.Context, all []futurejobs.ListedAlert) (int, error) {
+	return s.AcknowledgeAll(ctx, all, futurejobs.Ack{})
+}
+
 func (s *fixture) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.ListedJob, error) {
 	return s.Acknowledge(ctx, id, futurejobs.Ack{})
 }

@@ -49,11 +49,18 @@ acknowledged, whatever their number; deadman alert groups counts them.`,
 }
 
 func newAlertUnackCmd(io *cli) *cobra.Command {
-	return &cobra.Command{
-		Use: "unack ID | unack RULE KEY", Short: "Remove an acknowledgement and raise the highest step that came due", Args: idOrJob,
+	cmd := &cobra.Command{
+		Use: "unack ID | unack RULE KEY | unack --rule RULE", Short: "Remove acknowledgements and raise the highest step that came due", Args: cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeRule(io),
-		RunE:              func(cmd *cobra.Command, args []string) error { return setAck(io, cmd, http.MethodDelete, args, nil) },
 	}
+	match := newMatchFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if by := match.given(); by != "" || len(args) == 0 {
+			return match.unacknowledge(io, cmd, args, by)
+		}
+		return setAck(io, cmd, http.MethodDelete, args, nil)
+	}
+	return cmd
 }
 
 // idOrJob checks the arguments of a command that takes an alert id, or a rule and a key.

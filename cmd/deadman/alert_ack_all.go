@@ -92,6 +92,42 @@ func (m matchFlags) acknowledge(io *cli, cmd *cobra.Command, args []string, by s
 	return warnUnknownRule(cmd.Context(), io, c, *m.texts[0])
 }
 
+// unacknowledge removes the acknowledgements of all open alerts that match, in as many requests as it takes.
+func (m matchFlags) unacknowledge(io *cli, cmd *cobra.Command, args []string, by string) error {
+	if err := m.check(cmd, args, by); err != nil {
+		return err
+	}
+	c, err := io.client()
+	if err != nil {
+		return err
+	}
+	var sum web.UnackAllResult
+	for more := true; more; {
+		did, _, err := call[web.UnackAllResult](cmd.Context(), c, http.MethodPost, "/alerts/unack", nil, web.UnackAllRequest{Match: m.match()})
+		if err != nil {
+			return err
+		}
+		sum.Unacknowledged += did.Unacknowledged
+		sum.Ended += did.Ended
+		sum.Remaining = did.Remaining
+		more = did.Remaining > 0 && did.Unacknowledged > 0
+	}
+	raw, err := json.Marshal(sum)
+	if err != nil {
+		return err
+	}
+	err = io.write(raw, func() error {
+		return printCounts(io, fmt.Sprintf("%s unacknowledged", number(int(sum.Unacknowledged), "alert")), "alert", []countReason{
+			{sum.Ended, "not changed: their jobs ended or changed meanwhile"},
+			{sum.Remaining, "still acknowledged: the requests timed out; run the command again"},
+		})
+	})
+	if err != nil || sum != (web.UnackAllResult{}) {
+		return err
+	}
+	return warnUnknownRule(cmd.Context(), io, c, *m.texts[0])
+}
+
 // check returns an error unless the command has filters and no other arguments. by is the name of a given flag.
 func (m matchFlags) check(cmd *cobra.Command, args []string, by string) error {
 	if by == "" {

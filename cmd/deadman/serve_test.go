@@ -3,7 +3,6 @@ package main
 import (
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -82,12 +81,7 @@ func TestSIGHUPReloadsFiles(t *testing.T) {
 // TestServeNotifiesSystemd checks that systemd learns when the node serves and when it stops.
 func TestServeNotifiesSystemd(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "sd") // the address of a socket has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(bustest.Dir(t), "s"), Net: "unixgram"}) // at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,6 +54,10 @@ func (u alertActions) handleAlertsAction(w http.ResponseWriter, r *http.Request)
 		u.handleGroupSnooze(w, r)
 		return
 	}
+	if r.PostForm.Get("do") == "unack-all" {
+		u.handleUnackAll(w, r)
+		return
+	}
 	c, chosen := client{u.api, r}, r.PostForm["alert"]
 	verb, answer, err := ackClient{c}.answer(r.PostForm)
 	if err != nil {
@@ -84,6 +88,26 @@ func (u alertActions) handleGroupAction(w http.ResponseWriter, r *http.Request) 
 		{Why: "their jobs ended meanwhile", Number: int(did.Ended)},
 		{Why: "they are about outages and close when the outage ends", Number: int(did.Outages)},
 		{Why: "they are about lost data: close them", Number: int(did.Losses)},
+		{Why: "the time of the request is over; repeat it for the others", Number: int(did.Remaining)},
+	})
+}
+
+// handleUnackAll removes the acknowledgements of all alerts of a page's filter that the visitor has seen.
+func (u alertActions) handleUnackAll(w http.ResponseWriter, r *http.Request) {
+	var did web.UnackAllResult
+	match, seen, err := filtered(r.PostForm)
+	if err == nil {
+		if len(match) == 0 {
+			match["all"] = true
+		}
+		err = client{u.api, r}.do(http.MethodPost, alertsAt+"/unack", nil, map[string]any{"match": match, "through": seen}, &did)
+	}
+	if err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	u.reportGroup(w, r, bulkResult{Noun: "alert", Verb: takenBack, Done: int(did.Unacknowledged)}, []skipped{
+		{Why: "their jobs ended meanwhile", Number: int(did.Ended)},
 		{Why: "the time of the request is over; repeat it for the others", Number: int(did.Remaining)},
 	})
 }
@@ -159,22 +183,33 @@ func (c ackClient) acknowledgeGroup(form url.Values) (did web.AckAllResult, err 
 // group returns the part of a request that selects the open alerts of a group, whose value is in a field of the form.
 // Alerts newer than the form's page are left out, because the visitor has not seen them.
 func (c ackClient) group(form url.Values, field string) (request map[string]any, err error) {
-	if err := decodeForm(form, append([]string{"by", field}, inboxFilter...)...); err != nil {
+	if err := decodeForm(form, "by", field); err != nil {
 		return nil, err
 	}
-	seen, err := uuid.Parse(form.Get("seen"))
+	match, seen, err := filtered(form)
 	if err != nil {
-		return nil, invalidAction("The form does not list the displayed alerts. Reload the page.")
+		return nil, err
 	}
-	match := map[string]string{}
+	parameter, value := narrowed(form.Get("by"), form.Get(field))
+	match[parameter] = value
+	return map[string]any{"match": match, "through": seen}, nil
+}
+
+// filtered returns the filters of a form's page, and the newest alert that the visitor has seen there.
+func filtered(form url.Values) (match map[string]any, seen uuid.UUID, err error) {
+	if err := decodeForm(form, inboxFilter...); err != nil {
+		return nil, seen, err
+	}
+	if seen, err = uuid.Parse(form.Get("seen")); err != nil {
+		return nil, seen, invalidAction("The form does not list the displayed alerts. Reload the page.")
+	}
+	match = map[string]any{}
 	for _, filter := range inboxFilter {
 		if value := form.Get(filter); value != "" {
 			match[filter] = value
 		}
 	}
-	parameter, value := narrowed(form.Get("by"), form.Get(field))
-	match[parameter] = value
-	return map[string]any{"match": match, "through": seen}, nil
+	return match, seen, nil
 }
 
 // nameAlerts replaces the ids of listed alerts by the alerts' texts. An alert that can't be read keeps its id.

@@ -123,6 +123,25 @@ func TestInbox(t *testing.T) {
 		t.Errorf("acknowledged are %v", got)
 	}
 
+	// All of a filter, but not of alerts newer than the page.
+	b.visit("/alerts?entity=payment")
+	b.do(chromedp.Click(chromedp.CSS("[data-live]")))
+	b.waitForText("Remove all 20 acknowledgements")
+	evaluate[any](b, "window.scrollTo(0, 0)") // the bar of the inbox stays in view and would cover the group
+	b.checkAccessibility("inbox with the acknowledgements of a filter")
+	b.screenshot("inbox-unacknowledge")
+	publishEvents(t, home, "payments.asked", "newest")
+	for _, a := range waitForOpenAlerts(t, home, 24) {
+		if a.Key == "newest" {
+			callAPI(t, home, "POST", "/alerts/"+a.ID.String()+"/ack", "application/json", `{"note": "later"}`, nil)
+		}
+	}
+	b.click("button[value=unack-all]")
+	b.waitForText("20 alerts were unacknowledged.")
+	if got := fmt.Sprint(acknowledgedOf(t, home)); got != "map[newest:later]" {
+		t.Errorf("acknowledged are %s", got)
+	}
+
 	// By a label, in dark mode and in a narrow window.
 	b.setDarkMode(true)
 	b.visit("/alerts?by=site")
