@@ -173,12 +173,16 @@ func (g *conditionGauges) Describe(ch chan<- *prometheus.Desc) { ch <- condition
 
 // Collect implements prometheus.Collector.
 func (g *conditionGauges) Collect(ch chan<- prometheus.Metric) {
+	failed := make(map[string]float64) // by name, which several conditions may have: one for each target of heartbeats
 	for _, c := range g.fresh() {
-		failed := 1.0
+		n := 1.0
 		if c.OK {
-			failed = 0
+			n = 0
 		}
-		ch <- prometheus.MustNewConstMetric(conditionDesc, prometheus.GaugeValue, failed, c.Name)
+		failed[c.Name] = max(failed[c.Name], n)
+	}
+	for name, n := range failed {
+		ch <- prometheus.MustNewConstMetric(conditionDesc, prometheus.GaugeValue, n, name)
 	}
 }
 

@@ -111,10 +111,10 @@ func TestConditionMetrics(t *testing.T) {
 		m := web.NewMetrics("v", func(context.Context) (web.Gauges, error) { return web.Gauges{}, errors.New("the database is away") })
 		m.WatchConditions(func(context.Context) []web.Condition {
 			checks++
-			return []web.Condition{{Name: "database", OK: !away}, {Name: "nats", OK: true}}
+			return []web.Condition{{Name: "database", OK: !away}, {Name: "nats", OK: true}, {Name: "heartbeat"}, {Name: "heartbeat", OK: true}}
 		})
 		for range 2 {
-			checkMetrics(t, scrape(t, m), `deadman_condition_failed{condition="database"} 0`, `deadman_condition_failed{condition="nats"} 0`)
+			checkMetrics(t, scrape(t, m), `deadman_condition_failed{condition="database"} 0`, `deadman_condition_failed{condition="nats"} 0`, `deadman_condition_failed{condition="heartbeat"} 1`)
 		}
 		away = true
 		time.Sleep(11 * time.Second)
