@@ -52,6 +52,10 @@ func newAlertUnackCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "unack ID | unack RULE KEY | unack --rule RULE", Short: "Remove acknowledgements and raise the highest step that came due", Args: cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeRule(io),
+		Long: `Removes the acknowledgement of an alert, named as for deadman alert ack: by ID, by RULE KEY, or all
+open alerts that match filters. The highest step that came due meanwhile is raised.`,
+		Example: `  deadman alert unack 6c8e0b1d
+  deadman alert unack --rule order-unshipped --severity warning`,
 	}
 	match := newMatchFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
