@@ -25,6 +25,18 @@ type Restore struct {
 	Report   string    // further losses
 }
 
+// Including returns the restore extended to an earlier one that is not complete; nil: there is none.
+func (r Restore) Including(before *Restore) Restore {
+	if before == nil {
+		return r
+	}
+	r.From = min(r.From, before.From)
+	if before.Since.Before(r.Since) {
+		r.Since = before.Since
+	}
+	return r
+}
+
 // restoreTopic and restoreStep name the alert about a database that went back.
 const (
 	restoreTopic = "database"

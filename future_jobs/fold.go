@@ -55,7 +55,7 @@ func FoldWithin(within Bounds, effects []Effect, known FoldInput, now time.Time)
 	return f.result()
 }
 
-// folds has runs to use again: a run of one effect would cost less than the memory of the run.
+// folds has runs for reuse: the memory of a run costs more than a run of one effect.
 var folds = sync.Pool{New: func() any { return new(fold) }}
 
 // maxReusedJobs bounds the jobs of a run that is used again.

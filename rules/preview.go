@@ -87,7 +87,7 @@ type PreviewLine struct {
 	Text         string            `json:"text,omitempty" doc:"Text of the alert."`
 	SkippedSteps []string          `json:"skipped_steps,omitempty" doc:"Skipped steps that were due at the same check."`
 	Labels       map[string]string `json:"labels,omitempty" doc:"Labels of the alert."`
-	Channels     []string          `json:"channels,omitzero" nullable:"false" doc:"Names of the channels that the alert is sent to, by the routes of this node, without mutes and limits. A resolved alert is sent to the channels of the alerts that it closes. Empty: the alert notifies nobody. Absent if this node has no channels, or the line is no alert."`
+	Channels     []string          `json:"channels,omitzero" nullable:"false" doc:"Names of the channels that the alert is sent to, by the routes of this node, without mutes and limits. A resolved alert is sent to the channels of the alerts that it closes. Empty: no channel gets the alert. Absent if this node has no channels, or the line is no alert."`
 	Next         time.Time         `json:"next,omitzero" doc:"Slot of the next check."`
 	Note         string            `json:"note,omitempty" doc:"Explanation."`
 

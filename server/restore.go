@@ -208,11 +208,8 @@ func (c *comparison) found(ctx context.Context, mark alerts.Mark, last uint64, l
 		return mark, err
 	}
 	r := alerts.Restore{From: mark.Seq, To: last, Since: mark.At, FoundAt: now, ReadAt: now, Lost: lost, Report: report}
+	r = r.Including(mark.Restore)
 	if before := mark.Restore; before != nil {
-		r.From = min(r.From, before.From)
-		if before.Since.Before(r.Since) {
-			r.Since = before.Since
-		}
 		if err := c.announce(ctx, before.SupersededAlert(r)); err != nil {
 			return mark, err
 		}

@@ -144,7 +144,7 @@ func newVersionCmd(io *cli) *cobra.Command {
 	return cmd
 }
 
-// licenses has the licences of the third-party software in the binary. internal/tools/licenses writes it.
+// licenses has the licenses of the third-party software in the binary. internal/tools/licenses writes it.
 //
 //go:embed licenses.txt
 var licenses []byte

@@ -79,12 +79,7 @@ func (s *RestoreStore) RecordRestore(ctx context.Context, since time.Time, to ui
 		return err
 	}
 	r := alerts.Restore{From: mark.Seq, To: max(to, mark.Seq), Since: since, FoundAt: now, ReadAt: now, Report: report}
-	if before := mark.Restore; before != nil { // of the backed-up node, which had not settled it
-		r.From = min(r.From, before.From)
-		if before.Since.Before(r.Since) {
-			r.Since = before.Since
-		}
-	}
+	r = r.Including(mark.Restore) // of the backed-up node
 	_, moved, err := s.MoveMark(ctx, mark, mark.Seq, &r)
 	if err == nil && !moved {
 		err = wrapErr("record a restore", errors.New("a node works on the database"))

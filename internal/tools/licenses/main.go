@@ -1,4 +1,4 @@
-// The command licenses writes the licences and notices of all third-party software in the binary to
+// The command licenses writes the licenses and notices of all third-party software in the binary to
 // cmd/deadman/licenses.txt. With -check it changes nothing and fails if the file is not up to date.
 //
 //	go run ./internal/tools/licenses [-check]
@@ -25,7 +25,7 @@ const file = "cmd/deadman/licenses.txt"
 // systems are the operating systems of released binaries. Each links its own modules.
 var systems = []string{"linux", "darwin", "windows"}
 
-// legal matches the names of files that a licence requires to be reproduced.
+// legal matches the names of files that a license requires to be reproduced.
 var legal = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice|patents)`)
 
 func main() {
@@ -56,7 +56,7 @@ func run(ctx context.Context, check bool) error {
 	return err
 }
 
-// component is third-party software with the folder of its licence.
+// component is third-party software with the folder of its license.
 type component struct {
 	name string // with the version
 	dir  string
@@ -93,7 +93,7 @@ func embedded(ctx context.Context) ([]component, error) {
 	return slices.Compact(all), nil
 }
 
-// document returns the text: each licence once, after the names of the software under it.
+// document returns the text: each license once, after the names of the software under it.
 func document(software []component) ([]byte, error) {
 	under := make(map[string][]string) // names by text
 	for _, c := range software {
@@ -119,7 +119,7 @@ func document(software []component) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// texts returns the licence and the notices of a component.
+// texts returns the license and the notices of a component.
 func (c component) texts() ([]string, error) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c component) texts() ([]string, error) {
 		texts = append(texts, strings.Trim(strings.Join(lines, "\n"), "\n"))
 	}
 	if len(texts) == 0 {
-		return nil, fmt.Errorf("%s has no file with a licence in %s", c.name, c.dir)
+		return nil, fmt.Errorf("%s has no file with a license in %s", c.name, c.dir)
 	}
 	return texts, nil
 }
