@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// CatchUp configures jobs that are checked later than After behind their slot.
+// CatchUp configures jobs that are found later than After behind their slot.
 type CatchUp struct {
 	After time.Duration // 0: no limit
 	Do    LateAction
@@ -21,8 +21,7 @@ const (
 	Expire                   // end it with an alert
 )
 
-// exceeded returns the reason to skip or to expire a job whose slot passed the duration late ago; empty: the job is
-// checked.
+// exceeded returns the reason to skip or to expire a job that is found late after its slot; empty: the job is checked.
 func (c CatchUp) exceeded(late time.Duration) (reason string) {
 	if c.After == 0 || late <= c.After || c.Do == Run {
 		return ""

@@ -58,6 +58,12 @@ type Filter struct {
 	Limit  int    // 1 to MaxLimit; 0: 50
 }
 
+// SelectsAllJobsOfRules reports whether the filter selects all pending jobs of its rules, from the first one on: no
+// field restricts them further.
+func (f Filter) SelectsAllJobsOfRules() bool {
+	return f == Filter{Rule: f.Rule, RulePrefix: f.RulePrefix, Entity: f.Entity, Limit: f.Limit}
+}
+
 // Page is a part of a list.
 type Page[T any] struct {
 	Items []T
@@ -119,12 +125,12 @@ type RuleJobs struct {
 
 // OutcomeCount is the number of jobs of one rule that ended in one hour with one outcome.
 type OutcomeCount struct {
-	Hour    time.Time // start of the hour
-	Rule    string
-	Entity  string
-	Outcome checks.Outcome
-	Jobs    int64
-	Late    int64 // jobs that ended after their first step
+	Hour      time.Time // start of the hour
+	Rule      string
+	Entity    string
+	Outcome   checks.Outcome
+	Jobs      int64
+	AfterStep int64 // jobs that ended after their first step
 }
 
 // ListedOutage is an outage in a list.

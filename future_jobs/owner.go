@@ -21,7 +21,7 @@ type Owner struct {
 
 	// Running describes the node's running checks, as JSON. Set before Run.
 	Running func() string
-	// Changed is called when shards were taken or given back. Set before Run.
+	// Changed is called when shards were taken, given back or lost. It must not block, nor call the owner. Set before Run.
 	Changed func()
 	// Unfit returns why this node should hold no shards, in a sentence without secrets; empty: it is fit. While
 	// another live node is fit, an unfit node gives its shards back. Unfit is called at each step, and has to return
@@ -224,7 +224,7 @@ func (o *Owner) heartbeat(ctx context.Context, sent time.Time, total int) error 
 	}
 	if len(lost) > 0 {
 		o.log.Warn("shards lost: this node did not renew in time", "shards", lost)
-		defer o.Changed()
+		defer o.Changed() // with the lock, so it must not wait
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ const (
 	Past      Breach = "guard_past"
 )
 
-// Breaches returns all guards. A new guard is added here, to Judge and to Explain; history, the API, the CLI, the pages
-// and the tests of the documentation use the list.
+// Breaches returns all guards. A new guard is added here, to Judge and to Explain; docs/architecture.md has the other
+// places. History, the API, the CLI, the pages and the tests of the documentation use the list.
 func Breaches() []Breach { return []Breach{Timeout, MaxChecks, Horizon, Past} }
 
 // Judge returns the guard that a next check at the given time violates, or None.

@@ -221,7 +221,7 @@ func (a *jobAPI) search(ctx context.Context, f futurejobs.Filter, where string) 
 	if err != nil {
 		return JobPage{}, err
 	}
-	if f.Key == "" && f.KeyPrefix == "" && f.DueAfter.IsZero() && f.DueBefore.IsZero() && f.Cursor == "" {
+	if f.SelectsAllJobsOfRules() {
 		searched.Of = a.counts.pendingOf(ctx, f)
 	}
 	return JobPage{pageOf(found, a.view.pending(ctx)), &searched}, nil

@@ -46,8 +46,8 @@ type OutcomeBucket struct {
 // add adds the jobs of an hour.
 func (b *OutcomeBucket) add(e futurejobs.OutcomeCount) {
 	b.Outcomes[string(e.Outcome)] += e.Jobs
-	if kind, counted := futurejobs.KindOf(e.Outcome, 1); e.Late > 0 && counted && kind == futurejobs.Late {
-		b.Late[string(e.Outcome)] += e.Late
+	if kind, counted := futurejobs.KindOf(e.Outcome, 1); e.AfterStep > 0 && counted && kind == futurejobs.Late {
+		b.Late[string(e.Outcome)] += e.AfterStep
 	}
 }
 

@@ -91,7 +91,7 @@ func (s *GaugeStore) OutcomeCounts(ctx context.Context, from, until time.Time) (
 	}
 	w.and(`f.ended_at < ?`, until)
 	ends, err := query(ctx, s.read, func(row scanner, e *futurejobs.OutcomeCount) error {
-		return row.Scan(at(&e.Hour), &e.Rule, &e.Entity, (*string)(&e.Outcome), &e.Jobs, &e.Late)
+		return row.Scan(at(&e.Hour), &e.Rule, &e.Entity, (*string)(&e.Outcome), &e.Jobs, &e.AfterStep)
 	}, rebindPlaceholders(`SELECT e.hour, r.name, r.entity, e.outcome, e.jobs, e.late FROM (
 	SELECT `+s.hourOf(`f.ended_at`)+` AS hour, f.rule_id, f.outcome, count(*) AS jobs,
 		sum(CASE WHEN f.step > 0 THEN 1 ELSE 0 END) AS late FROM history f WHERE `+w.text+` GROUP BY 1, 2, 3

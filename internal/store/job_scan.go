@@ -98,7 +98,7 @@ func (r *jobScan) byKey(ctx context.Context, w window) ([]futurejobs.ListedJob, 
 }
 
 // byName finds all jobs by name, sorts them and returns the first. SQLite starts a CROSS JOIN with its left table;
-// neither database pushes conditions into an ordered table with a limit.
+// neither database pushes conditions into an ordered subquery with a limit, so the inner one has the largest limit.
 func (r *jobScan) byName(ctx context.Context, w window) ([]futurejobs.ListedJob, error) {
 	all := r.names()
 	all.text = `SELECT f.id, f.next_check_at FROM future_job f WHERE ` + all.text + ` ORDER BY f.rule_id, f.key LIMIT ` + strconv.FormatInt(maxID, 10)

@@ -100,7 +100,7 @@ func (p *outcomeHistory) counts(from, until time.Time) []futurejobs.OutcomeCount
 			n := sums[of]
 			n.Jobs++
 			if e.checks > 0 { // as many steps
-				n.Late++
+				n.AfterStep++
 			}
 			sums[of] = n
 		}
@@ -108,7 +108,7 @@ func (p *outcomeHistory) counts(from, until time.Time) []futurejobs.OutcomeCount
 	var all []futurejobs.OutcomeCount
 	for e := range maps.Keys(sums) {
 		n := sums[e]
-		e.Jobs, e.Late = n.Jobs, n.Late
+		e.Jobs, e.AfterStep = n.Jobs, n.AfterStep
 		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b futurejobs.OutcomeCount) int {

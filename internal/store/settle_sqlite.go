@@ -50,7 +50,7 @@ func (w decisionWriter) settle(s futurejobs.Settlement, now time.Time, settled *
 		if !held[d.Job.Shard] {
 			continue
 		}
-		ok, err := w.decide(*d, now)
+		ok, err := w.writeDecision(*d, now)
 		if err != nil {
 			return err
 		}
@@ -78,8 +78,8 @@ func (w decisionWriter) stillHeld(held []futurejobs.HeldShard, now time.Time) ([
 	return shards, nil
 }
 
-// decide writes one decision with its alerts; ok is false if the job has changed.
-func (w decisionWriter) decide(d futurejobs.Decision, now time.Time) (ok bool, err error) {
+// writeDecision writes one decision with its alerts; ok is false if the job has changed.
+func (w decisionWriter) writeDecision(d futurejobs.Decision, now time.Time) (ok bool, err error) {
 	write := w.move
 	if d.Ends() {
 		write = w.end

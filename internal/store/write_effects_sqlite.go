@@ -53,7 +53,7 @@ type netWriter struct{ decisionWriter }
 // writeNet writes endings before creations, which may be for the same keys.
 func (w netWriter) writeNet(net futurejobs.FoldResult, now time.Time) error {
 	for _, d := range net.End {
-		ok, err := w.decide(d, now)
+		ok, err := w.writeDecision(d, now)
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ func endsAreCounted(t *testing.T, w *fixture) {
 	}
 	last := ended[0].EndedAt
 	for _, e := range must[[]futurejobs.OutcomeCount](t)(w.OutcomeCounts(w.ctx(), last.Add(-time.Hour), last.Add(time.Hour))) {
-		want := futurejobs.OutcomeCount{Hour: e.Hour, Rule: w.rule.Name, Entity: w.rule.Entity, Outcome: "exhausted", Jobs: counted[e.Hour.UTC()], Late: late[e.Hour.UTC()]}
+		want := futurejobs.OutcomeCount{Hour: e.Hour, Rule: w.rule.Name, Entity: w.rule.Entity, Outcome: "exhausted", Jobs: counted[e.Hour.UTC()], AfterStep: late[e.Hour.UTC()]}
 		if diff := cmp.Diff(want, e); diff != "" {
 			t.Errorf("ends of an hour (-want +got):\n%s", diff)
 		}
