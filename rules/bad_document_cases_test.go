@@ -620,17 +620,17 @@ handler: mine
 	{
 		"pause that never begins",
 		withEdits("pause: [{event: a, key: event.id}, {event: b, key: event.id, if: false}]"),
-		[]string{"7:66 /pause/1/if: the condition is never true, so this pause never begins; remove it, and name an event that ends another pause in that pause, such as until: orders.released"},
+		[]string{"7:66 /pause/1/if: the condition is never true, so this pause never begins; remove this pause. If its event should end another pause, name the event there, such as until: orders.released"},
 	},
 	{
 		"pause that never begins, quoted",
 		withEdits(`pause: [{event: a, key: event.id}, {event: b, key: event.id, if: "false"}]`),
-		[]string{"7:66 /pause/1/if: the condition is never true, so this pause never begins; remove it, and name an event that ends another pause in that pause, such as until: orders.released"},
+		[]string{"7:66 /pause/1/if: the condition is never true, so this pause never begins; remove this pause. If its event should end another pause, name the event there, such as until: orders.released"},
 	},
 	{
 		"pause that never begins, beside a field",
 		withEdits(`pause: {event: a, key: event.id, if: event.x == 1 and false}`),
-		[]string{"7:38 /pause/if: the condition is never true, so this pause never begins; remove it, and name an event that ends another pause in that pause, such as until: orders.released"},
+		[]string{"7:38 /pause/if: the condition is never true, so this pause never begins; remove this pause. If its event should end another pause, name the event there, such as until: orders.released"},
 	},
 	{
 		"condition of a pause that always holds",

@@ -31,7 +31,7 @@ type previewing struct {
 
 // newPreviewing returns a preview without any line.
 func newPreviewing(r *Rule) previewing {
-	out := Preview{Rule: r.engine.Name, Lines: []PreviewLine{}, Listens: r.document.Subjects(), Warnings: Unwatched(r.document)}
+	out := Preview{Rule: r.engine.Name, Lines: []PreviewLine{}, Listens: r.document.Subjects(), Warnings: Cautions(r.document)}
 	return previewing{Rule: r, out: out, early: make(map[futurejobs.Ref]futurejobs.EarlyEvent)}
 }
 

@@ -153,7 +153,7 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 		c.Warnings = append(c.Warnings, IsOver(d.Document, s.Now())...)
 	}
 	if c.Changed || s.options.DryRun {
-		c.Warnings = append(c.Warnings, Unwatched(d.Document)...)
+		c.Warnings = append(c.Warnings, Cautions(d.Document)...)
 	}
 	if other := rebound(before, bounds); other != "" {
 		c.Warnings = append(c.Warnings, other)

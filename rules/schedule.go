@@ -148,9 +148,14 @@ func IsOver(d document.Document, now time.Time) []string {
 	return []string{fmt.Sprintf("schedule: %s is over, so the rule never ticks; write a time to come, or a crontab", clip(d.Trigger.Schedule, 80))}
 }
 
-// Unwatched warns of a heartbeat without keys: until its first signal no job exists, so nothing raises an alert if the
+// Cautions returns warnings about a valid rule that may not do what its author expects.
+func Cautions(d document.Document) []string {
+	return append(unwatched(d), coarseSlot(d)...)
+}
+
+// unwatched warns of a heartbeat without keys: until its first signal no job exists, so nothing raises an alert if the
 // signal never comes. Some senders are unknown beforehand, so it is no reason to refuse a rule.
-func Unwatched(d document.Document) []string {
+func unwatched(d document.Document) []string {
 	h := d.Trigger.Heartbeat
 	if h == nil || len(h.Keys) > 0 {
 		return nil
@@ -160,6 +165,22 @@ func Unwatched(d document.Document) []string {
 		signal = "ping"
 	}
 	return []string{"trigger.heartbeat: nothing is watched until a first " + signal + "; name the expected keys in trigger.heartbeat.keys"}
+}
+
+// coarseSlot warns of the first span of the rule that is shorter than its slot: its alert may come a slot later.
+func coarseSlot(d document.Document) []string {
+	late := func(place string, span document.Duration) []string {
+		return []string{fmt.Sprintf("slot: %s is longer than %s, %s, so the alert may be raised up to %[1]s late; set a shorter slot", d.Slot, place, span)}
+	}
+	if h := d.Trigger.Heartbeat; h != nil && 0 < h.Every && h.Every < d.Slot {
+		return late("trigger.heartbeat.every", h.Every)
+	}
+	for i, s := range d.Escalate {
+		if 0 < s.After.Fixed && s.After.Fixed < d.Slot {
+			return late(fmt.Sprintf("escalate[%d].after", i), s.After.Fixed)
+		}
+	}
+	return nil
 }
 
 // scheduleOf returns the rule's schedule, from 1970; nil: it does not tick, or the schedule is unreadable. It needs no

@@ -66,15 +66,25 @@ func TestNeverReported(t *testing.T) {
 	}
 }
 
-// TestLintWarnsOfUnwatchedHeartbeats checks that lint warns of a heartbeat without keys, and of no other.
-func TestLintWarnsOfUnwatchedHeartbeats(t *testing.T) {
+// TestLintCautions checks that lint warns of a heartbeat without keys, and of spans that are shorter than the slot.
+func TestLintCautions(t *testing.T) {
 	s := newFixture(t)
-	for keys, warnings := range map[string]int{"": 1, ", keys: [a]": 0} {
-		text := "name: beat\nentity: host\ntrigger: {heartbeat: {every: 1h" + keys + "}}\nescalate: [{after: 0s, step: missing}]\n"
-		a := requestPath(t, s.Server, "POST", "/api/v1/rules/lint", text)
+	for rule, warning := range map[string]string{
+		"trigger: {heartbeat: {every: 1h}}":                                                                                               "trigger.heartbeat: nothing is watched until a first ping",
+		"trigger: {heartbeat: {every: 1h, keys: [a]}}\nescalate: [{after: 0s, step: missing}]":                                            "",
+		"trigger: {heartbeat: {every: 30s, keys: [a]}}":                                                                                   "slot: 1m is longer than trigger.heartbeat.every, 30s, so the alert may be raised up to 1m late; set a shorter slot",
+		"trigger: {heartbeat: {every: 1m, keys: [a]}}":                                                                                    "",
+		"trigger: {event: a, key: event.id}\nescalate: [{after: 59s, step: late}]":                                                        "slot: 1m is longer than escalate[0].after, 59s,",
+		"trigger: {event: a, key: event.id}\nescalate: [{after: 59s, step: late}]\nslot: 10s":                                             "",
+		"trigger: {event: a, key: event.id}\nescalate: [{after: minutes(event.m), step: late}]\nslot: 10m":                                "",
+		"trigger: {event: a, key: event.id}\nescalate: [{after: 2h, step: late}, {after: 3h, step: later}]":                               "",
+		"trigger: {event: a, key: event.id}\nslot: 2m\nescalate: [{after: 2m, step: x}, {at: event.due, step: z}, {after: 90s, step: y}]": "slot: 2m is longer than escalate[2].after, 1m30s,",
+	} {
+		a := requestPath(t, s.Server, "POST", "/api/v1/rules/lint", "name: beat\nentity: host\n"+rule+"\n")
 		var result web.LintResult
-		if err := json.Unmarshal([]byte(a.body), &result); err != nil || !result.Valid || len(result.Warnings) != warnings {
-			t.Errorf("keys %q: %s (%v), want %d warnings", keys, a.body, err, warnings)
+		err := json.Unmarshal([]byte(a.body), &result)
+		if err != nil || !result.Valid || (warning == "") != (len(result.Warnings) == 0) || !strings.Contains(strings.Join(result.Warnings, "\n"), warning) {
+			t.Errorf("%s: %s (%v), want the warning %q", rule, a.body, err, warning)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func lintRules(ctx context.Context, io *cli, args []string, calendarFile, source
 		f.Warnings = unverifiedLookups(all)
 	}
 	for _, r := range all {
-		for _, warning := range slices.Concat(rules.IsOver(r.Document, io.now()), rules.Unwatched(r.Document)) {
+		for _, warning := range slices.Concat(rules.IsOver(r.Document, io.now()), rules.Cautions(r.Document)) {
 			f.Warnings = append(f.Warnings, r.Name+": "+warning)
 		}
 	}

@@ -120,7 +120,7 @@ func (v source) read(r *reader, n node, p string) {
 }
 
 // NeverPauses is the problem of a pause whose condition is false: it was meant as the end of another pause.
-const NeverPauses = "the condition is never true, so this pause never begins; remove it, and name an event that ends another pause in that pause, such as until: orders.released"
+const NeverPauses = "the condition is never true, so this pause never begins; remove this pause. If its event should end another pause, name the event there, such as until: orders.released"
 
 // isPauseCondition reports whether a pointer belongs to the condition of a pause.
 func isPauseCondition(p string) bool {
