@@ -56,13 +56,13 @@ func (r Restore) FiringAlert() SystemAlert {
 	}
 }
 
-// ResolvedAlert returns the alert that closes Remark. adopted is the number of open alerts returned to their jobs, closed the
+// ResolvedAlert returns the alert that closes Remark. adopted is the number of open alerts that belong to pending jobs again, closed the
 // number of alerts closed because no job is pending for them.
 func (r Restore) ResolvedAlert(adopted, closed int) SystemAlert {
 	over := r.FiringAlert()
 	over.Status, over.Count = Resolved, closed
 	over.Text = fmt.Sprintf("the streams are read past the state of %s again: %s, %s",
-		r.Since.UTC().Format(time.RFC3339), counted(adopted, "open alert was given back to its job", "open alerts were given back to their jobs"),
+		r.Since.UTC().Format(time.RFC3339), counted(adopted, "open alert belongs to a pending job again", "open alerts belong to pending jobs again"),
 		counted(closed, "was closed, as no job is pending for it", "were closed, as no job is pending for them"))
 	return over
 }

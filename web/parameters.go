@@ -125,12 +125,13 @@ func Relative(t, now time.Time) string {
 	case d > -time.Second && d < time.Second:
 		return "now"
 	case d > 0:
-		return "in " + span(d)
+		return "in " + Span(d)
 	}
-	return span(-d) + " ago"
+	return Span(-d) + " ago"
 }
 
-func span(d time.Duration) string {
+// Span formats a positive duration in one unit, rounded down, such as 95 s or 3 d.
+func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < 2*time.Minute:

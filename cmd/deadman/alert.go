@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -108,7 +109,13 @@ func getAlert(io *cli, cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
-		return printAlert(io, a, known.Items, pending)
+		var ended *web.EndedJob
+		if pending == nil {
+			if ended, err = readEndedJobOfAlert(cmd.Context(), c, a); err != nil {
+				return err
+			}
+		}
+		return printAlert(io, a, known.Items, pending, ended)
 	})
 }
 
@@ -126,9 +133,27 @@ func readJobOfAlert(ctx context.Context, c *client, a web.Alert) (*web.Job, erro
 	return nil, nil
 }
 
+// readEndedJobOfAlert returns the ended job that raised an alert; nil: the history does not have it, or the alert is about
+// no job.
+func readEndedJobOfAlert(ctx context.Context, c *client, a web.Alert) (*web.EndedJob, error) {
+	ended, _, err := get[web.Page[web.EndedJob]](ctx, c, "/history", url.Values{
+		"rule": {a.Rule}, "entity": {a.Entity}, "key": {a.Key}, "ended_after": {a.Since.UTC().Format(time.RFC3339Nano)},
+		"limit": {strconv.Itoa(futurejobs.MaxLimit)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range ended.Items {
+		if slices.Contains(e.Alerts, a.ID) {
+			return &e, nil
+		}
+	}
+	return nil, nil
+}
+
 // printAlert prints an alert with the description of its rule, if known: a rule of the node itself, or a deleted one, is
-// not. pending is its job; nil: none is pending.
-func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job) error {
+// not. pending and ended are its job; both nil: the alert is about no job, or the history no longer has it.
+func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job, ended *web.EndedJob) error {
 	s, a := newKeyValues(io), as.Record()
 	s.line("alert", "%s", a.ID)
 	s.painted("summary", newAlertColour(a), a.Text)
@@ -160,6 +185,13 @@ func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job) error
 	s.instant("snoozed until", as.SnoozedUntil)
 	if pending != nil {
 		printNextCheck(s, *pending)
+	}
+	if ended != nil {
+		s.instant("job ended", ended.EndedAt)
+		s.painted("outcome", outcomeColour(ended.Outcome), string(ended.Outcome))
+		if ended.Reason != "" {
+			s.line("reason", "%s", ended.Reason)
+		}
 	}
 	for _, d := range as.Deliveries {
 		s.line("delivery", "%s: %s", d.Channel, delivered(d))

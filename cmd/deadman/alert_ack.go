@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,7 @@ acknowledged, whatever their number; deadman alert groups counts them.`,
 		if by := match.given(); by != "" || len(args) == 0 {
 			return match.acknowledge(io, cmd, args, by, request)
 		}
-		return setAck(io, cmd, http.MethodPost, args, request)
+		return acknowledge(io, cmd, args, request)
 	}
 	return cmd
 }
@@ -62,7 +63,7 @@ open alerts that match filters. The highest step that came due meanwhile is rais
 		if by := match.given(); by != "" || len(args) == 0 {
 			return match.unacknowledge(io, cmd, args, by)
 		}
-		return setAck(io, cmd, http.MethodDelete, args, nil)
+		return removeAck(io, cmd, args)
 	}
 	return cmd
 }
@@ -75,8 +76,8 @@ func idOrJob(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// setAck acknowledges an alert or removes its acknowledgement, and prints the job.
-func setAck(io *cli, cmd *cobra.Command, method string, alert []string, body any) error {
+// acknowledge acknowledges an alert and prints its job.
+func acknowledge(io *cli, cmd *cobra.Command, alert []string, request web.AckRequest) error {
 	c, err := io.client()
 	if err != nil {
 		return err
@@ -85,6 +86,32 @@ func setAck(io *cli, cmd *cobra.Command, method string, alert []string, body any
 	if err != nil {
 		return err
 	}
+	return setAck(io, cmd, c, http.MethodPost, id, request)
+}
+
+// removeAck removes the acknowledgement of an alert and prints its job. An alert without one is no error, and is reported.
+func removeAck(io *cli, cmd *cobra.Command, alert []string) error {
+	c, err := io.client()
+	if err != nil {
+		return err
+	}
+	id, err := alertOf(cmd.Context(), c, alert)
+	if err != nil {
+		return err
+	}
+	before, _, err := get[web.Alert](cmd.Context(), c, "/alerts/"+id.String(), nil)
+	if err != nil {
+		return err
+	}
+	if err := setAck(io, cmd, c, http.MethodDelete, id, nil); err != nil || before.Acknowledged != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(io.err, "alert %s was not acknowledged; nothing changed\n", shortID(id))
+	return err
+}
+
+// setAck sends a request for the acknowledgement of an alert and prints the job.
+func setAck(io *cli, cmd *cobra.Command, c *client, method string, id alerts.ID, body any) error {
 	j, raw, err := call[web.Job](cmd.Context(), c, method, "/alerts/"+id.String()+"/ack", nil, body)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,9 @@ type matchFlags struct {
 // matchFields are the flags with a value.
 var matchFields = []string{"rule", "entity", "key", "severity", "status", "label"}
 
+// matchValues are the valid values of a flag; a flag without them accepts any text.
+var matchValues = map[string][]string{"severity": severities, "status": statuses}
+
 func newMatchFlags(cmd *cobra.Command) matchFlags {
 	does := map[string]string{
 		"rule": "all open alerts of this rule", "entity": "all open alerts of this entity type", "key": "all open alerts of this key",
@@ -29,6 +33,9 @@ func newMatchFlags(cmd *cobra.Command) matchFlags {
 	var m matchFlags
 	for _, name := range matchFields {
 		m.texts = append(m.texts, cmd.Flags().String(name, "", does[name]))
+		if valid := matchValues[name]; valid != nil {
+			complete(cmd, name, completeWords(valid...))
+		}
 	}
 	m.all = cmd.Flags().Bool("all", false, "all open alerts")
 	return m
@@ -117,7 +124,7 @@ func (m matchFlags) unacknowledge(io *cli, cmd *cobra.Command, args []string, by
 		return err
 	}
 	err = io.write(raw, func() error {
-		return printCounts(io, fmt.Sprintf("%s unacknowledged", number(int(sum.Unacknowledged), "alert")), "alert", []countReason{
+		return printCounts(io, "acknowledgements removed from "+number(int(sum.Unacknowledged), "alert"), "alert", []countReason{
 			{sum.Ended, "not changed: their jobs ended or changed meanwhile"},
 			{sum.Remaining, "still acknowledged: the requests timed out; run the command again"},
 		})
@@ -135,6 +142,11 @@ func (m matchFlags) check(cmd *cobra.Command, args []string, by string) error {
 	}
 	if len(args) > 0 {
 		return usage("%s accepts either an alert or --%s, not both", commandName(cmd), by)
+	}
+	for i, name := range matchFields {
+		if valid := matchValues[name]; *m.texts[i] != "" && valid != nil && !slices.Contains(valid, *m.texts[i]) {
+			return usage("--%s is %q; it must be one of %s", name, *m.texts[i], strings.Join(valid, ", "))
+		}
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func printAlertGroups(io *cli, groups web.AlertGroups) error {
 		_, err := fmt.Fprintln(io.out, "no open alerts")
 		return err
 	}
-	t := newTable(io.out, io.palette, groups.By, "open", "severities", "acknowledged", "oldest")
+	t := newTable(io.out, io.palette, groups.By, "unacknowledged", "severities", "acknowledged", "oldest")
 	for _, g := range groups.Items {
 		t.row(groupRow(io, cmp.Or(g.Value, "none"), g.OpenAlertCounts)...)
 	}

@@ -65,7 +65,7 @@ func heartbeatState(h web.Heartbeat) cell {
 func heartbeatDue(io *cli, h web.Heartbeat) cell {
 	switch {
 	case !h.LateSince.IsZero():
-		return colouredCell(red, "late since "+io.relative(h.LateSince))
+		return colouredCell(red, "late for "+web.Span(io.now().Sub(h.LateSince)))
 	case !h.ExcusedTo.IsZero():
 		return colouredCell(yellow, "excused, "+io.relative(h.ExcusedTo))
 	case h.DueAt.IsZero():

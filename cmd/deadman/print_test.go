@@ -141,7 +141,7 @@ func TestShowAlert(t *testing.T) {
 		AlertFields: web.AlertFields(sampleAlert()), Published: true,
 		Deliveries:   []web.Delivery{{Channel: "on-call", State: "waiting", Attempts: 2, Error: "it answers 503"}},
 		Acknowledged: &web.Acknowledged{By: "ada\x07", At: at(-5), Note: "I am on it"},
-	}, []web.Rule{{Description: "Call the carrier."}}, nil); err != nil {
+	}, []web.Rule{{Description: "Call the carrier."}}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	compareText(t, out.String(), `

@@ -43,7 +43,8 @@ func TestStatus(t *testing.T) {
 	expectRun(t, n, exitOK, []string{"rule", "preview", file, "--event", `{"id": "1", "placed_at": "2026-01-31T15:04:05Z"}`, "--at", "2026-01-31T15:04:05Z"}, "primary")
 	expectRun(t, n, exitUsage, []string{"rule", "preview", file, "-f", file}, "accepts one file")
 	expectRun(t, n, exitOK, []string{"alert", "unack", "--rule", "order-unshipped", "-o", "json"}, `"unacknowledged": 1`)
-	expectRun(t, n, exitOK, []string{"alert", "unack", "--all"}, "0 alerts unacknowledged")
+	expectRun(t, n, exitOK, []string{"alert", "unack", "--all"}, "acknowledgements removed from 0 alerts")
+	expectRun(t, n, exitOK, []string{"alert", "unack", "order-unshipped", "1"}, "was not acknowledged; nothing changed")
 	expectRun(t, n, exitCondition, []string{"status"}) // the step that came due meanwhile may be open, too
 	n.stop(t)
 	if code := n.run(t, "status", "--url", "http://127.0.0.1:1").code; code != exitFailure {

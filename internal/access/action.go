@@ -83,7 +83,7 @@ var Actions = []Audited{
 	{JobSnooze, "`job/<rule>/<key>`", "the next check was moved; the end of the snooze"},
 	{JobMove, "`job/<rule>/<key>`", "the job was moved to a new version of its rule"},
 	{AlertAck, "`alert/<id>`", "the alert was acknowledged; its rule and key, the end, the note"},
-	{AlertUnack, "`alert/<id>`", "the acknowledgement was removed"},
+	{AlertUnack, "`alert/<id>`", "the acknowledgement was removed; the rule and key of the alert"},
 	{AlertClose, "`alert/<id>`", "the alert about lost data was closed; the reason"},
 	{AlertRepublish, "`rule/<name>`; `alerts` for all rules", "alerts were published again; the start, and the number"},
 	{AckLinkRevoke, "`ack-links`", "all links and buttons that acknowledge alerts were revoked"},

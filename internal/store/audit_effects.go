@@ -72,14 +72,18 @@ func auditDetail(e futurejobs.Effect) string {
 		return "until " + action.Until.UTC().Format(time.RFC3339)
 	}
 	a, is := e.Action.(futurejobs.Acknowledge)
-	if !is || a.Ack.Until.IsZero() {
+	if !is {
 		return ""
+	}
+	job := e.Rule.Name + "/" + e.Ref.Key
+	if a.Ack.Until.IsZero() { // the acknowledgement is removed
+		return job
 	}
 	until := "until resolved"
 	if !a.Ack.IsUntilResolved() {
 		until = "until " + a.Ack.Until.UTC().Format(time.RFC3339)
 	}
-	return strings.Join(slices.DeleteFunc([]string{e.Rule.Name + "/" + e.Ref.Key, until, a.Ack.Note}, func(s string) bool { return s == "" }), "; ")
+	return strings.Join(slices.DeleteFunc([]string{job, until, a.Ack.Note}, func(s string) bool { return s == "" }), "; ")
 }
 
 // bulkAudit returns the lines of jobs that were created in bulk, one for each rule, with a count such as "jobs: 12".

@@ -266,15 +266,18 @@ func (v *alertView) fillActions(c client) error {
 	return nil
 }
 
-// auditedEntry returns the story entry of an audited action. The detail of a snooze has its end. The detail of an acknowledgement has the rule and the key,
-// the end and the note.
+// auditedEntry returns the story entry of an audited action. The detail of a snooze has its end. The detail of an
+// acknowledgement has the rule and the key, the end and the note; that of its removal has the rule and the key.
 func auditedEntry(word string, e web.AuditEntry) alertEntry {
 	entry := alertEntry{At: e.At, Kind: "info", Word: word, Text: "by " + e.Actor}
-	if e.Action == "job.snooze" {
+	switch e.Action {
+	case "alert.ack":
+	case "alert.unack":
+		return entry
+	case "job.snooze":
 		entry.Until, _ = time.Parse(time.RFC3339, strings.TrimPrefix(e.Detail, "until ")) // an earlier version wrote no end
 		return entry
-	}
-	if e.Action != "alert.ack" {
+	default:
 		entry.Note = e.Detail
 		return entry
 	}

@@ -67,7 +67,7 @@ func alertsAreAcknowledged(t *testing.T, w *fixture) {
 		"ada alert.ack " + object + " order-unshipped/a; until " + until.Format(time.RFC3339) + "; it's me",
 		"ada alert.ack " + object + " order-unshipped/a; until resolved; it's me",
 		"ada alert.ack " + object + " order-unshipped/a; until resolved; mine",
-		"ada alert.unack " + object + " ",
+		"ada alert.unack " + object + " order-unshipped/a",
 	}
 	if diff := cmp.Diff(actions, audited(w, access.AuditFilter{Object: object})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
