@@ -36,7 +36,7 @@ func (t *replayText) suggestions(all []replay.Suggestion) error {
 	first := all[0]
 	fmt.Fprintf(t.out, "\nsteps for a wanted share of alerts, learned from the jobs that began from %s to %s, tried on those from then to %s\n\n",
 		t.io.exact(first.Learned.From), t.io.exact(first.Learned.Until), t.io.exact(first.HeldBack.Until))
-	w := newTable(t.out, t.io.palette, "rule", "step", "after now", "alerts on", "wanted", "after", "learned", "held back", "jobs learned", "held back")
+	w := newTable(t.out, t.io.palette, "rule", "step", "after now", "alerts on", "wanted", "after", "learned", "held back", "jobs learned", "jobs held back")
 	var refused []string
 	for _, s := range all {
 		after := cellOf(s.After)

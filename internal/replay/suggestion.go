@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"deadman/checks"
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/calendars"
 	"deadman/rules/document"
 )
@@ -126,12 +127,14 @@ func (h stepHistory) suggest(share float64, from, split, until time.Time) Sugges
 	if s.Refused = h.unsuitable(); s.Refused != "" {
 		return s
 	}
+	slot := time.Duration(h.document.Slot)
+	grid := futurejobs.Grid(slot)
 	var ages [2][]age
 	for _, o := range h.lives {
 		if o.since.Before(split) {
-			ages[0] = append(ages[0], o.ageAt(split, h.of))
+			ages[0] = append(ages[0], o.ageAt(split, h.of, grid))
 		} else {
-			ages[1] = append(ages[1], o.ageAt(until, h.of))
+			ages[1] = append(ages[1], o.ageAt(until, h.of, grid))
 		}
 	}
 	learned, held := newSurvival(ages[0]), newSurvival(ages[1])
@@ -148,8 +151,7 @@ func (h stepHistory) suggest(share float64, from, split, until time.Time) Sugges
 		}
 		return s
 	}
-	slot := time.Duration(h.document.Slot)
-	after = max((after + slot - 1).Truncate(slot), slot)
+	after = after.Truncate(slot) + slot // the step alerts on jobs that reach it
 	s.After = document.Duration(after).String()
 	s.Learned.rate(learned, after)
 	s.HeldBack.rate(held, after)
@@ -197,7 +199,7 @@ func (s *Suggestion) tooFew() string {
 // fill counts the jobs of a part, and computes the rate of the step as it is.
 func (p *Part) fill(s survival, now time.Duration) {
 	p.Jobs = int64(len(s.ages))
-	if rate, known := s.after(now); known {
+	if rate, known := s.reached(now); known {
 		p.RateNow = &rate
 	}
 }
@@ -205,7 +207,7 @@ func (p *Part) fill(s survival, now time.Duration) {
 // rate computes the rate of the suggested step.
 func (p *Part) rate(s survival, after time.Duration) {
 	p.Undecided = s.undecided(after)
-	if rate, known := s.after(after); known {
+	if rate, known := s.reached(after); known {
 		p.Rate = &rate
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deadman/alerts"
 	"deadman/internal/calendars"
 	"deadman/internal/replay"
 	"deadman/rules/document"
@@ -122,6 +124,54 @@ func TestSuggestionOfOwnCalendar(t *testing.T) {
 	}
 }
 
+// The share of alerts of a step is that of the alerts that the replay raised: a job that ends between the time of the step
+// and its slot, or while the calendar is closed, is counted as the engine decides it.
+func TestShareOfAlertsIsThatOfReplay(t *testing.T) {
+	shop, err := calendars.Parse([]byte(`calendars: {shop: {zone: UTC, days: mon-fri, hours: "09:00-17:00"}}`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	var events []replay.Event
+	add := func(subject string, order int, at time.Time) {
+		events = append(events, replay.Event{Subject: subject, Time: at, Data: fmt.Appendf(nil, `{"id": "%d"}`, order)})
+	}
+	const orders = 3000
+	for i := range orders {
+		began := start.Add(time.Duration(i) * 7 * time.Minute)
+		add("orders.created", i, began)
+		add("orders.shipped", i, began.Add(time.Duration(1+random.IntN(48*60))*time.Minute))
+	}
+	slices.SortStableFunc(events, func(a, b replay.Event) int { return a.Time.Compare(b.Time) })
+	for _, after := range []string{"after: 8h", "after: 9h7m", "after: 8h, of: shop", "after: 3h11m, of: shop"} {
+		rule := strings.Replace(oneStep, "after: 3h", after, 1) + "slot: 15m\n"
+		r := replayOf(t, rule, shop, start)
+		r.RecordLives()
+		raised := make(map[string]time.Time) // the start of the job of each alert
+		r.Raise = func(a alerts.Alert) error {
+			if a.Status == alerts.Firing {
+				raised[a.Key] = a.Since
+			}
+			return nil
+		}
+		list := listed(events)
+		s := play(t, r, &list)
+		if err := r.Suggest([]replay.Wanted{{Share: 0.2}}); err != nil {
+			t.Fatal(err)
+		}
+		held := s.Suggestions[0].HeldBack
+		var late int64
+		for _, since := range raised {
+			if !since.Before(held.From) {
+				late++
+			}
+		}
+		if got := int64(math.Round(*held.RateNow * float64(held.Jobs))); got != late || late == 0 || late == held.Jobs || held.Jobs < orders/4 {
+			t.Errorf("%s: the share is that of %d alerts of %d jobs, and the replay raised %d", after, got, held.Jobs, late)
+		}
+	}
+}
+
 // The suggestion for the approval of orders agrees with the table: it is the first slot by which enough orders were approved
 // or cancelled, and the share in the held-back part is a count.
 func TestSuggestionAgreesWithOrders(t *testing.T) {
@@ -145,7 +195,8 @@ func TestSuggestionAgreesWithOrders(t *testing.T) {
 	if err != nil || got.Refused != "" {
 		t.Fatalf("%+v: %v", got, err)
 	}
-	// rate counts the orders of a part that took longer than a time, and those of which the part does not show it.
+	// rate counts the orders of a part that were pending at the slot after a time, and those of which the part shows it.
+	const slot = 15 * time.Minute
 	rate := func(p replay.Part, after time.Duration) (late, decided float64) {
 		for _, row := range o.rows {
 			begun := parse(t, row[o.column("purchased_at")])
@@ -157,7 +208,7 @@ func TestSuggestionAgreesWithOrders(t *testing.T) {
 			}
 			switch {
 			case begun.Before(p.From) || !begun.Before(p.Until):
-			case end.Sub(begun) > after:
+			case end.After(begun.Add(after + slot - 1).Truncate(slot)):
 				late, decided = late+1, decided+1
 			case end.Before(p.Until):
 				decided++
@@ -166,7 +217,7 @@ func TestSuggestionAgreesWithOrders(t *testing.T) {
 		return late, decided
 	}
 	learned, of := rate(got.Learned, time.Duration(d))
-	before, ofBefore := rate(got.Learned, time.Duration(d)-15*time.Minute)
+	before, ofBefore := rate(got.Learned, time.Duration(d)-slot)
 	held, ofHeld := rate(got.HeldBack, time.Duration(d))
 	t.Logf("%s: %.2f %% of %.0f learned (%.2f %% a slot before), %.2f %% of %.0f held back, computed %s", got.After, 100*learned/of, of, 100*before/ofBefore, 100*held/ofHeld, ofHeld, replay.PercentOf(got.HeldBack.Rate))
 	if learned/of > share+0.002 || before/ofBefore <= share-0.002 || math.Abs(held/ofHeld-*got.HeldBack.Rate) > 0.002 {

@@ -21,27 +21,29 @@ func newObservation(j futurejobs.Job, end time.Time, ended bool) observation {
 	return observation{j.Since, end, ended, j.Pauses}
 }
 
-// ageAt returns the age of the job at its end, or at a time before. Only open time of the calendar outside of pauses counts.
-func (o observation) ageAt(until time.Time, of *calendars.Calendar) age {
+// ageAt returns the age of the job at the last slot before its end, or before the end of a part: a step is raised if its
+// time has passed by then. Only open time of the calendar outside of pauses counts.
+func (o observation) ageAt(until time.Time, of *calendars.Calendar, grid futurejobs.Grid) age {
 	end, ended := o.end, o.ended
 	if end.After(until) {
 		end, ended = until, false
 	}
-	span := of.Between(o.since, end)
+	last := grid.Up(end).Add(-time.Duration(grid))
+	span := of.Between(o.since, last)
 	for _, p := range o.pauses {
 		from, to := p.From, p.To
 		if from.Before(o.since) {
 			from = o.since
 		}
-		if to.IsZero() || to.After(end) {
-			to = end
+		if to.IsZero() || to.After(last) {
+			to = last
 		}
 		span -= of.Between(from, to)
 	}
 	return age{max(0, span), ended}
 }
 
-// age is how long a job took to its end; or, without an end, how long it was pending at least.
+// age is the age of a job at its last slot; without an end, the job was pending for at least that long.
 type age struct {
 	time.Duration
 	ended bool
@@ -95,6 +97,9 @@ func (s survival) after(at time.Duration) (share float64, known bool) {
 	}
 	return s.share[i-1], i < len(s.ages) || s.ages[i-1].ended || s.ages[i-1].Duration == at
 }
+
+// reached returns the share of jobs that reach an age: a step after that time alerts on them.
+func (s survival) reached(at time.Duration) (share float64, known bool) { return s.after(at - 1) }
 
 // rounding is more than the error of a computed share.
 const rounding = 1e-9

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deadman/checks"
+	futurejobs "deadman/future_jobs"
 )
 
 // The shares agree with the published ones of a well-known example: the weeks of remission of 21 patients with 6-MP
@@ -61,7 +62,7 @@ func TestObservationAge(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 3, 2, 10, minute, 0, 0, time.UTC) }
 	paused := observation{at(0), at(50), true, []checks.Pause{{From: at(5), To: at(10)}, {From: at(40)}}}
 	for until, want := range map[int]age{60: {35 * time.Minute, true}, 50: {35 * time.Minute, true}, 20: {15 * time.Minute, false}, 7: {5 * time.Minute, false}, 3: {3 * time.Minute, false}} {
-		if got := paused.ageAt(at(until), nil); got != want {
+		if got := paused.ageAt(at(until).Add(time.Second), nil, futurejobs.Grid(time.Minute)); got != want {
 			t.Errorf("until minute %d: %v, want %v", until, got, want)
 		}
 	}
