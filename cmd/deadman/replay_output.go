@@ -149,12 +149,10 @@ func stepCounts(r *replay.RuleResult) string {
 	return strings.Join(parts, ", ")
 }
 
-// printRefusals warns of an input that no rule reads, prints the events that a node would store as dead letters, and returns the error of exit
-// code 3 if there are any of the latter. past is the summary of the rules to compare with; nil: none.
+// printRefusals prints warnings of subjects and the events that a node would store as dead letters, and returns the error of
+// exit code 3 if there are any of the latter. past is the summary of the rules to compare with; nil: none.
 func printRefusals(io *cli, s, past *replay.Summary) error {
-	if s.AllUnread() {
-		fmt.Fprintln(io.err, plainLines(fmt.Sprintf("warning: no rule reads the subjects of the events, such as %s", strings.Join(s.Unread.Subjects, ", "))))
-	}
+	warnOfSubjects(io, s)
 	var lines []string
 	add := func(rule string, refusals []replay.Refusal) {
 		for _, f := range refusals {
@@ -178,6 +176,18 @@ func printRefusals(io *cli, s, past *replay.Summary) error {
 	}
 	fmt.Fprintln(io.err, plainLines(strings.Join(lines, "\n")))
 	return silentError{exitCondition}
+}
+
+// warnOfSubjects warns of an input that no rule reads, and of subjects of a rule without events: one may be misspelled.
+func warnOfSubjects(io *cli, s *replay.Summary) {
+	if s.AllUnread() {
+		fmt.Fprintln(io.err, plainLines(fmt.Sprintf("warning: no rule reads the subjects of the events, such as %s", strings.Join(s.Unread.Subjects, ", "))))
+	}
+	for _, r := range s.Rules {
+		if len(r.Absent) > 0 {
+			fmt.Fprintln(io.err, plainLines(fmt.Sprintf("warning: rule %s subscribes to %s, and the input has no such event; is the subject misspelled?", r.Name, strings.Join(r.Absent, ", "))))
+		}
+	}
 }
 
 // replayJSON prints one object, with the alerts first.

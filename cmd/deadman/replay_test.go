@@ -133,6 +133,7 @@ func TestReplayInput(t *testing.T) {
 		{[]string{"-f", rule, "--events", "-", "--until", "2026-03-01"}, replayedOrders, 2, "all events of standard input are after --until 2026-03-01"},
 		{[]string{"-f", rule, "--events", "-"}, strings.ReplaceAll(replayedOrders, "orders.", "order."), 0, "warning: no rule reads the subjects of the events, such as order.created, order.shipped"},
 		{[]string{"-f", rule, "--events", "-"}, strings.ReplaceAll(replayedOrders, "orders.created", "orders.creatd"), 0, ""},
+		{[]string{"-f", rule, "--events", "-"}, strings.ReplaceAll(replayedOrders, "orders.shipped", "orders.shiped"), 0, "warning: rule order-unshipped subscribes to orders.shipped, and the input has no such event; is the subject misspelled?"},
 		{[]string{"-f", rule, "--events", "-"}, "{}", 1, "line 1: the event has no subject"},
 		{[]string{"-f", rule, "--events", "-", "--max-disorder", "10s"}, replayedOrders + replayedOrders[:90], 1, "line 4: the events are not in order of time"},
 		{[]string{"-f", rule, "--events", "-", "--since", "2026-03-03", "--until", "2026-03-02"}, "", 2, "is before --since"},

@@ -41,6 +41,26 @@ type Bin struct {
 	Jobs int64   `json:"jobs" doc:"Jobs that were resolved within this time."`
 }
 
+// span returns the durations of a bin as text. Those below a second are in the first bin.
+func (b Bin) span() string {
+	from, to := DurationText(&b.From), DurationText(&b.To)
+	switch {
+	case b.From <= 1:
+		return "up to " + to
+	case from == to:
+		return "about " + to
+	}
+	return from + " to " + to
+}
+
+// counted returns a number and its noun.
+func counted(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return humanize.Comma(n) + " " + noun
+}
+
 // StepTime is the place of a step within the durations.
 type StepTime struct {
 	Step   string  `json:"step" doc:"Name of the step."`
@@ -224,7 +244,7 @@ func (h *Histogram) Chart(rule, caption string) *Chart {
 		height := max(float64(b.Jobs)/float64(most)*chartRoom, 1)
 		c.Bars = append(c.Bars, bar{
 			X: round(float64(i) * width), Y: round(c.Base - height), Width: round(width * 0.9), Height: round(height), Class: "bar",
-			Title: fmt.Sprintf("%s to %s: %s jobs", DurationText(&b.From), DurationText(&b.To), humanize.Comma(b.Jobs)),
+			Title: b.span() + ": " + counted(b.Jobs, "job"),
 		})
 	}
 	scale := logScale{h.Bins[0].From, h.Bins[len(h.Bins)-1].To}
@@ -246,8 +266,8 @@ func (h *Histogram) Chart(rule, caption string) *Chart {
 	for i, step := range h.Steps {
 		x := scale.place(step.At)
 		c.Steps = append(c.Steps, mark{
-			X: round(x * chartWidth), Y: float64(chartLine * i), Base: c.Base, Left: x > 0.7,
-			Text: fmt.Sprintf("%s: %s alerts, %.1f %% of jobs", step.Step, humanize.Comma(step.Alerts), step.Share*100),
+			X: round(x * chartWidth), Y: float64(chartLine * i), Base: c.Base, Left: x > 0.6,
+			Text: fmt.Sprintf("%s, median %s: %s, %.1f %% of jobs", step.Step, DurationText(&step.At), counted(step.Alerts, "alert"), step.Share*100),
 		})
 	}
 	return c

@@ -19,3 +19,18 @@ func TestHistogramHasLabels(t *testing.T) {
 		}
 	}
 }
+
+// The title of a bar names the durations that it counts: those below a second are in the first one, and a narrow bin has one.
+func TestTitlesOfBars(t *testing.T) {
+	t.Parallel()
+	h := &Histogram{Bins: []Bin{{1, 1.2, 1}, {1.2, 1.4, 2}, {1.4, 3700, 1000}}, Steps: []StepTime{{Step: "late", At: 3600, Alerts: 1, Share: 0.001}}}
+	c := h.Chart("parcel-late", "")
+	for i, want := range []string{"up to 1s: 1 job", "about 1s: 2 jobs", "1s to 1h2m: 1,000 jobs"} {
+		if got := c.Bars[i].Title; got != want {
+			t.Errorf("bar %d is %q, want %q", i, got, want)
+		}
+	}
+	if got := c.Steps[0].Text; got != "late, median 1h: 1 alert, 0.1 % of jobs" {
+		t.Error(got)
+	}
+}

@@ -68,10 +68,8 @@ var ErrOrder = errors.New("the events are not in order of time")
 // New returns a replay of the rules that begins at a time, as if they were saved then. Their ids are 1, 2 and so on. answers
 // are those of the sources; nil: none. It returns ErrRule for a rule that calls a handler, or queries a source without answers.
 func New(ctx context.Context, documents []document.Document, known calendars.Set, answers *Lookups, from time.Time) (*Replay, error) {
-	names := make([]string, len(documents))
 	var read subjects.List
-	for i, d := range documents {
-		names[i] = d.Name
+	for _, d := range documents {
 		read = append(read, d.Subjects()...)
 		switch source := d.Lookup.SourceName(); {
 		case d.Handler != "":
@@ -85,7 +83,7 @@ func New(ctx context.Context, documents []document.Document, known calendars.Set
 		return nil, err
 	}
 	r := &Replay{
-		Raise: func(alerts.Alert) error { return nil }, documents: documents, subjects: read, catalog: rules.NewCatalog(saved, shards), summary: newSummary(names), now: from,
+		Raise: func(alerts.Alert) error { return nil }, documents: documents, subjects: read, catalog: rules.NewCatalog(saved, shards), summary: newSummary(documents), now: from,
 		pending: make(map[futurejobs.Ref]*entry), early: make(map[futurejobs.Ref]futurejobs.EarlyEvent),
 		lookups: newLookupRun(answers), outages: make(map[outageKey]*futurejobs.Outage),
 	}
@@ -201,6 +199,7 @@ func (r *Replay) match(e Event, isInput bool) error {
 		r.summary.refused(stored, "", reason)
 		r.observe(Moment{Kind: Refused, By: e.Subject, Reason: reason})
 	})
+	r.summary.arrived(e.Subject)
 	effects, refusals := r.catalog.Match(stored)
 	if isInput && len(effects)+len(refusals) == 0 && !r.subjects.Cover(e.Subject) && !r.lookups.reads(e.Subject) {
 		r.summary.unread(e.Subject)

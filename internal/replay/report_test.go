@@ -26,7 +26,7 @@ func TestReport(t *testing.T) {
 	got := report()
 	for _, want := range []string{
 		"<h1>50 alerts of 1,000 events</h1>", "order-unshipped<td>500<td>450<td>50<td>0<td>0<td>1h<td>4h<td>4h",
-		"500 of 500 jobs were resolved, 450 of them before the first step.", "late: 50 alerts, 10.0 % of jobs",
+		"500 of 500 jobs were resolved, 450 of them before the first step.", "late, median 3h: 50 alerts, 10.0 % of jobs",
 		"<title>day from 2026-01-01: 50 warning</title>", ": 450 jobs</title>",
 	} {
 		if !strings.Contains(got, want) {

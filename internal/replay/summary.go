@@ -11,6 +11,8 @@ import (
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/subjects"
+	"deadman/rules/document"
 )
 
 // Summary counts the results of a replay by rule.
@@ -25,8 +27,9 @@ type Summary struct {
 	Against     *Difference  `json:"against,omitempty"` // to the alerts of other rules; nil: there is no comparison
 	Suggestions []Suggestion `json:"suggestions,omitempty"`
 
-	days  map[int64]*dayAlerts    // firing alerts by day
-	lives map[int32][]observation // ended jobs by rule; nil: they are not recorded
+	absent []subscription          // without an event so far
+	days   map[int64]*dayAlerts    // firing alerts by day
+	lives  map[int32][]observation // ended jobs by rule; nil: they are not recorded
 }
 
 // RuleResult has the results of one rule.
@@ -43,6 +46,7 @@ type RuleResult struct {
 	Guards       map[string]int64 `json:"guards" doc:"Jobs that a guard ended, by guard; attempts: jobs that used up their attempts."`
 	Took         Took             `json:"took" doc:"Quantiles of the time from the start of a job to its resolution."`
 	Refusals     []Refusal        `json:"refused,omitempty" doc:"Events that a node would store as dead letters, by reason."`
+	Absent       []string         `json:"absent,omitempty" doc:"Subjects that the rule subscribes to and that no event has, if the rule started jobs."`
 
 	durations durations
 	stepTimes map[string]durations // of firing alerts, from the start of the job to the slot, by step
@@ -102,13 +106,27 @@ const (
 	otherReasons = "other reasons"
 )
 
-// newSummary returns the summary of rules with these names. The id of a rule is its place, from 1.
-func newSummary(names []string) *Summary {
-	s := &Summary{Rules: make([]*RuleResult, len(names)), days: make(map[int64]*dayAlerts)}
-	for i, name := range names {
-		s.Rules[i] = &RuleResult{Name: name, Outcomes: make(map[string]int64), Alerts: make(map[string]int64), Guards: make(map[string]int64), durations: make(durations), stepTimes: make(map[string]durations)}
+// subscription is a subject of a rule, which may have wildcards.
+type subscription struct {
+	subject string
+	rule    *RuleResult
+}
+
+// newSummary returns the summary of rules. The id of a rule is its place, from 1.
+func newSummary(documents []document.Document) *Summary {
+	s := &Summary{Rules: make([]*RuleResult, len(documents)), days: make(map[int64]*dayAlerts)}
+	for i, d := range documents {
+		s.Rules[i] = &RuleResult{Name: d.Name, Outcomes: make(map[string]int64), Alerts: make(map[string]int64), Guards: make(map[string]int64), durations: make(durations), stepTimes: make(map[string]durations)}
+		for _, subject := range d.Subjects() {
+			s.absent = append(s.absent, subscription{subject, s.Rules[i]})
+		}
 	}
 	return s
+}
+
+// arrived records that an event on a subject exists.
+func (s *Summary) arrived(subject string) {
+	s.absent = slices.DeleteFunc(s.absent, func(a subscription) bool { return subjects.Covers(a.subject, subject) })
 }
 
 // rule returns the results of a rule by its id.
@@ -208,6 +226,11 @@ func (s *Summary) close(until time.Time) {
 	s.Until = until
 	for _, r := range s.Rules {
 		r.Took = Took{r.durations.quantile(0.50), r.durations.quantile(0.95), r.durations.quantile(0.99)}
+	}
+	for _, a := range s.absent {
+		if a.rule.Started > 0 {
+			a.rule.Absent = append(a.rule.Absent, a.subject)
+		}
 	}
 }
 
