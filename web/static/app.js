@@ -188,11 +188,24 @@
 
   document.addEventListener("htmx:after:swap", show);
 
-  // A page that cannot reach its node tells it: the headline, the title and the icon turn grey, and the times stop. It
-  // asks every 2 s while it is visible. Once the node answers, it reloads if its stream broke and no field was changed.
-  const askEvery = 2000, answerWithin = 2500;
+  // The content of a page has its title and its tone, and the icon has the colour of the tone.
   const icon = document.querySelector("link[rel=icon]");
-  let lostSince = null, broken = false;
+  const tones = { fine: "17713f", info: "1f5fbf", warning: "8a5600", error: "b02c1a", ill: "b02c1a", critical: "9b0f3d" };
+  function sign(title, tone) {
+    document.title = title;
+    icon.href = icon.href.replaceAll(/%23[0-9a-f]{6}/g, "%23" + tone);
+  }
+  function signOf(page) {
+    const content = page.getElementById("page");
+    if (content && lostSince === null) sign(content.dataset.title, tones[content.dataset.tone] ?? "5d646e");
+  }
+  document.addEventListener("htmx:after:swap", () => signOf(document));
+
+  // A page that cannot reach its node tells it: the headline, the title and the icon turn grey, and the times stop. It
+  // asks every 2 s, and every 5 s in the background, where its stream rests: there it reads itself for its title and icon.
+  // Once the node answers, it reloads if its stream broke and no field was changed.
+  const askEvery = 2000, askHiddenEvery = 5000, answerWithin = 2500;
+  let lostSince = null, broken = false, asked = 0;
   document.addEventListener("htmx:sse:error", () => { broken = true; });
   document.addEventListener("htmx:sse:after:connection", () => { broken = false; });
   const changed = () => [...document.querySelectorAll("main input, main textarea, main select")].some((e) =>
@@ -207,8 +220,7 @@
     notice.setAttribute("role", "alert");
     notice.textContent = `Not connected to the node since ${exact.format(since)}. This page shows the state of that time.`;
     document.querySelector("main").before(notice);
-    document.title = `Not connected · ${document.title}`;
-    icon.href = icon.href.replaceAll("%2317713f", "%23888888");
+    sign(`Not connected · ${document.title}`, "888888");
   }
   function found() {
     if (lostSince === null) return;
@@ -216,17 +228,25 @@
     lostSince = null;
     document.documentElement.classList.remove("lost");
     document.getElementById("lost").remove();
-    document.title = document.title.replace("Not connected · ", "");
-    icon.href = icon.href.replaceAll("%23888888", "%2317713f");
+    signOf(document);
   }
   async function ask() {
-    if (document.hidden) return;
     const since = Date.now();
+    if (document.hidden && since - asked < askHiddenEvery) return;
+    asked = since;
     try {
       const r = await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(answerWithin) });
       if (r.ok) found(); else lost(since); // a proxy answers for a node that is down
     } catch { lost(since); }
+    if (document.hidden && lostSince === null && !still && document.querySelector("[hx-sse\\:connect]")) await readItself();
   }
+  async function readItself() {
+    try {
+      const r = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(askHiddenEvery) });
+      if (r.ok) signOf(new DOMParser().parseFromString(await r.text(), "text/html"));
+    } catch { /* the next question tells whether the node is gone */ }
+  }
+  signOf(document);
   document.addEventListener("visibilitychange", ask);
   setInterval(ask, askEvery);
   setInterval(() => { if (lostSince === null) show(); }, 1000);

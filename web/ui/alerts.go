@@ -36,7 +36,7 @@ type group struct {
 	Alerts []openAlert // the alerts shown, most severe first
 	At     string      // the inbox narrowed to this group; empty: not possible
 	MuteAt string      // address that mutes the group
-	Muted  int         // number of muted alerts among those shown
+	Muted  int         // number of muted alerts among those shown; the others are not counted
 }
 
 // omittedGroups counts the groups beyond those shown, and their alerts.
@@ -92,7 +92,7 @@ func (u alertPages) inbox(c client, r *http.Request) (view, error) {
 		return view{}, err
 	}
 	err = v.findRule(c, int(v.Total.Unacknowledged+v.Total.Acknowledged))
-	return view{Title: "Alerts", Body: v}, err
+	return view{Title: cmp.Or(v.Summary(), "Alerts"), Tone: highestOf(v.Total), Body: v}, err
 }
 
 // load reads the counts, then the alerts to show.

@@ -93,7 +93,7 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 	if v.Fine {
 		title = cmp.Or(summaryOf(v.Open), title)
 	}
-	return view{Title: title, Body: v, Ill: !v.Fine}, nil
+	return view{Title: title, Tone: v.Tone(), Body: v, Ill: !v.Fine}, nil
 }
 
 // Summary counts the open alerts; empty: there are none.
@@ -224,14 +224,12 @@ func (v *homeView) open(c client) error {
 		return err
 	}
 	slices.SortStableFunc(read, func(a, b openAlert) int { return cmp.Compare(rank(b.Alert), rank(a.Alert)) })
-	if v.Alerts = alertLines(groups.Items, read); len(v.Alerts) < nowAlerts {
+	if v.Alerts = alertLines(groups.Items, read, false); len(v.Alerts) < nowAlerts {
 		known, err := of.known(v.Open, url.Values{})
 		if err != nil {
 			return err
 		}
-		for _, a := range known {
-			v.Alerts = append(v.Alerts, alertLine{openAlert: a})
-		}
+		v.Alerts = append(v.Alerts, alertLines(groups.Items, known, true)...)
 	}
 	v.Alerts = v.Alerts[:min(len(v.Alerts), nowAlerts)]
 	return v.texts(of)
@@ -240,10 +238,10 @@ func (v *homeView) open(c client) error {
 // texts reads an alert for each row of a rule with few alerts of which none was read.
 func (v *homeView) texts(of alertClient) error {
 	for i, l := range v.Alerts {
-		if l.Of == nil || l.Of.Unacknowledged > maxAlike || l.Text != "" {
+		if l.Of == nil || l.count() > maxAlike || l.Text != "" {
 			continue
 		}
-		read, err := of.mostSevere(l.Of.OpenAlertCounts, url.Values{"rule": {l.Of.Value}}, 1)
+		read, err := of.mostSevereOf(l)
 		if err != nil {
 			return err
 		}

@@ -150,6 +150,8 @@ const secret = `/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u20
 const broken = `(() => {
   const wrong = [], one = (what, n) => { if (n !== 1) wrong.push(n + " " + what); };
   if (window.broken) wrong.push("a text was run");
+  for (const e of document.querySelectorAll("main td.text"))
+    if (e.clientWidth > 0 && e.clientWidth < 60 && e.innerText.trim().length > 8) wrong.push("a text in a column of " + e.clientWidth + " px: " + e.innerText.slice(0, 60));
   const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   if (wide > 0) wrong.push(wide + " px too wide: " + [...document.querySelectorAll("main *")].filter((e) => !e.closest(".scroll, pre, .cm-editor") && e.getBoundingClientRect().right > innerWidth).slice(0, 3).map((e) => e.outerHTML.slice(0, 90)).join(" | "));
   one("h1", document.querySelectorAll("h1").length);

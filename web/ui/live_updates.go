@@ -79,7 +79,7 @@ func (u *UI) part(r *http.Request, name string, see pageContext) ([]byte, error)
 		return nil, err
 	}
 	var out bytes.Buffer
-	err = u.templates[name+".html"].ExecuteTemplate(&out, "content", v.Body)
+	err = u.templates[name+".html"].ExecuteTemplate(&out, "live", v)
 	return out.Bytes(), err
 }
 

@@ -72,12 +72,29 @@ func (c alertClient) mostSevere(total web.OpenAlertCounts, query url.Values, lim
 	return all, nil
 }
 
-// known reads acknowledged alerts, newest first.
-func (c alertClient) known(total web.OpenAlertCounts, query url.Values) ([]openAlert, error) {
-	if total.Acknowledged == 0 {
-		return nil, nil
+// known reads acknowledged alerts: those of the highest severity first, and newest first within a severity.
+func (c alertClient) known(total web.OpenAlertCounts, query url.Values) (all []openAlert, err error) {
+	for _, severity := range slices.Backward(severities) {
+		wanted := min(knownRows, total.Acknowledged) - int64(len(all))
+		if only := query.Get("severity"); wanted <= 0 || only != "" && only != severity {
+			continue
+		}
+		some, err := c.open(query, int(wanted), "acknowledged", "true", "severity", severity)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
 	}
-	return c.open(query, knownRows, "acknowledged", "true")
+	return all, nil
+}
+
+// mostSevereOf reads one alert of a row, one of the most severe.
+func (c alertClient) mostSevereOf(l alertLine) ([]openAlert, error) {
+	query := url.Values{"rule": {l.Of.Value}}
+	if l.Known {
+		return c.known(l.Of.OpenAlertCounts, query)
+	}
+	return c.mostSevere(l.Of.OpenAlertCounts, query, 1)
 }
 
 // liveMutes reads the active mutes. A visitor limited to some rules gets none.
@@ -130,12 +147,14 @@ func (a openAlert) Answerable() bool { return ofWait(a.Alert) }
 
 // summaryOf counts open alerts; empty: there are none.
 func summaryOf(n web.OpenAlertCounts) string {
-	var parts []string
-	if n.Unacknowledged > 0 {
-		parts = append(parts, number(n.Unacknowledged)+" open: "+severitiesOf(n))
+	open := number(n.Unacknowledged+n.Acknowledged) + " open"
+	switch {
+	case n.Unacknowledged+n.Acknowledged == 0:
+		return ""
+	case n.Acknowledged == 0:
+		return open + ": " + severitiesOf(n)
+	case n.Unacknowledged == 0:
+		return open + ": all acknowledged"
 	}
-	if n.Acknowledged > 0 {
-		parts = append(parts, number(n.Acknowledged)+" acknowledged")
-	}
-	return strings.Join(parts, ", ")
+	return open + ": " + severitiesOf(n) + ", " + number(n.Acknowledged) + " acknowledged"
 }

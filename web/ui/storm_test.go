@@ -78,20 +78,31 @@ func TestStorm(t *testing.T) {
 		}
 	}
 	acknowledgeGroup(b, "/alerts", "storm-3")
-	b.waitForText("4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "575 more not shown")
+	b.waitForText("5,004 open: 4 critical, 4,375 warnings, 625 acknowledged", "575 more not shown")
 	for _, by := range []string{"rule", "severity", "entity", "team"} {
 		b.visit("/alerts?by=" + by)
-		b.waitForText("4,379 open: 4 critical, 4,375 warnings, 625 acknowledged", "order storm-0-0 is late")
+		b.waitForText("5,004 open: 4 critical, 4,375 warnings, 625 acknowledged", "order storm-0-0 is late")
 		checkShownCounts(t, b, home, by)
 	}
 	acknowledgeGroup(b, "/alerts?by=team", "team-1")
-	b.waitForText("2,504 open: 4 critical, 2,500 warnings, 2,500 acknowledged")
+	b.waitForText("5,004 open: 4 critical, 2,500 warnings, 2,500 acknowledged")
 	acknowledgeGroup(b, "/alerts?severity=warning&by=severity", "warning")
 	b.waitForText("All open alerts that match these filters are acknowledged.")
 	b.visit("/alerts")
-	b.waitForText("4 open: 4 critical, 5,000 acknowledged", "4,950 more not shown")
+	b.waitForText("5,004 open: 4 critical, 5,000 acknowledged", "4,950 more not shown")
 	b.click(`button[aria-label="Acknowledge all 4 of storm-0"]`)
-	b.waitForText("5,004 acknowledged", "All open alerts are acknowledged.")
+	b.waitForText("5,004 open: all acknowledged", "All open alerts are acknowledged.")
+	if first := evaluate[string](b, `document.querySelector("tr.known .pill").innerText`); first != "critical" {
+		t.Errorf("the first acknowledged alert is %s, and storm-0 has the criticals", first)
+	}
+	b.visit("/")
+	b.waitForText("5,004 open: all acknowledged", "storm-0 4 acknowledged: order storm-0-", "storm-8 625 acknowledged")
+	if first := evaluate[string](b, `document.querySelector("#alerts + div tbody tr").innerText`); !strings.Contains(first, "storm-0") {
+		t.Errorf("the first row is %s, and storm-0 has the criticals", first)
+	}
+	if colour, plain := evaluate[string](b, `getComputedStyle(document.querySelector("#rule-storm-0 td:nth-child(3) a")).color`), evaluate[string](b, `getComputedStyle(document.querySelector("#rule-storm-0 td:nth-child(2) a")).color`); colour != plain {
+		t.Errorf("the acknowledged alerts of a rule are %s, and its pending checks %s", colour, plain)
+	}
 	if open := openCounts(t, home, ""); open.Unacknowledged != 0 || open.Acknowledged != stormWarnings+stormCriticals {
 		t.Errorf("open alerts at the end: %+v", open)
 	}

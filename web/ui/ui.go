@@ -141,6 +141,7 @@ func (u *UI) Static() http.Handler { return u.assets }
 // view is the content of a page for its template.
 type view struct {
 	Title string // window title
+	Tone  string // colour of the icon: fine, ill or a severity; empty: the page does not tell
 	Body  any    // data of the page's template
 	Ill   bool   // the node is unhealthy
 	Alone bool   // without navigation, for visitors not yet logged in
