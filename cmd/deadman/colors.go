@@ -64,9 +64,9 @@ func statusColour(s web.Status) colour {
 
 func outcomeColour(o checks.Outcome) colour {
 	switch {
-	case o == checks.Exhausted, o == checks.Expired:
-		return yellow
-	case o == checks.Undetermined, o.IsGuard():
+	case o == checks.Cancelled, o == checks.Restarted, o == checks.RuleDeleted:
+		return normal
+	case o == checks.Exhausted, o == checks.Expired, o == checks.Undetermined, o.IsGuard():
 		return red
 	}
 	return green // a resolution, which may have the rule's own name

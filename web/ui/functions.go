@@ -101,9 +101,9 @@ func outcome(o checks.Outcome) string {
 	case o == checks.Cancelled, o == checks.Restarted, o == checks.RuleDeleted:
 		return "waiting"
 	case o == checks.Exhausted:
-		return "open"
-	case o == checks.Expired, o == checks.Undetermined, o.IsGuard():
 		return "error"
+	case o == checks.Expired, o == checks.Undetermined, o.IsGuard():
+		return "critical"
 	}
 	return "resolved"
 }

@@ -32,9 +32,9 @@ func kindOf(o checks.Outcome) int {
 	switch outcome(o) {
 	case "waiting":
 		return 2
-	case "open":
-		return 3
 	case "error":
+		return 3
+	case "critical":
 		return 4
 	}
 	return 0
