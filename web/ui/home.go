@@ -49,7 +49,8 @@ type homeView struct {
 	Counted   bool // the jobs of rules are counted
 	Jobs      []job
 	MoreJobs  bool
-	Try       *sampleSend // without pending checks: what creates one; nil: no rule has a plain trigger event
+	Try       *sampleSend // without pending checks: what creates one; nil: none was found
+	NoSample  bool        // the rules accept none of the made-up events
 	Blind     string      // error of reading the lists; empty: none
 }
 
@@ -142,18 +143,25 @@ func (v *homeView) load(c client, now time.Time) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return v.try(c)
+	return v.try(c, now)
 }
 
 // sampleSend is an event that creates a job of a rule.
 type sampleSend struct{ Rule, Subject, Event string }
 
-// try finds an event to try on a page without pending checks: of the first rule whose trigger has no condition.
-func (v *homeView) try(c client) error {
+// maxTriedRules bounds the rules for which the overview searches for a trigger event.
+const maxTriedRules = 3
+
+// try finds an event to try on a page without pending checks: of the first rule that accepts a made-up one.
+func (v *homeView) try(c client, now time.Time) error {
 	if len(v.Jobs) > 0 {
 		return nil
 	}
+	tried := 0
 	for _, r := range v.Rules {
+		if tried == maxTriedRules {
+			break
+		}
 		if !r.Enabled || !r.PausedAt.IsZero() || len(r.Subjects) == 0 || r.Problem != "" {
 			continue
 		}
@@ -162,13 +170,20 @@ func (v *homeView) try(c client) error {
 			return err
 		}
 		subject := d.Trigger.Subject()
-		if subject == "" || d.Trigger.If != "" {
+		if subject == "" {
 			continue
 		}
-		event := strings.Join(strings.Fields(sampleEvent(d, d.Trigger.KeyExpression())), " ")
-		v.Try = &sampleSend{r.Name, withoutWildcards(subject), event}
-		return nil
+		tried++
+		event, err := c.startingEvent(d, now)
+		if err != nil {
+			return err
+		}
+		if event != "" {
+			v.Try = &sampleSend{r.Name, withoutWildcards(subject), strings.Join(strings.Fields(event), " ")}
+			return nil
+		}
 	}
+	v.NoSample = tried > 0
 	return nil
 }
 

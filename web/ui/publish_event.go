@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"deadman/rules/document"
 
@@ -25,17 +26,19 @@ type sendView struct {
 	Body    string
 	Offers  []string // subjects of the rule; none: events do not reach it
 	Pinged  bool     // the rule's heartbeat takes pings
-	Sent    *web.PublishResult
-	Before  bool   // the form was sent before, and this time published nothing
-	Once    string // idempotency key of the form
-	Error   string // error of publishing; empty: none
+	// NoSample means that the rule accepts none of the made-up events: the body is empty.
+	NoSample bool
+	Sent     *web.PublishResult
+	Before   bool   // the form was sent before, and this time published nothing
+	Once     string // idempotency key of the form
+	Error    string // error of publishing; empty: none
 }
 
 // eventPages serves the page that publishes an event.
 type eventPages struct{ *UI }
 
 func (u eventPages) sending(c client, r *http.Request) (view, error) {
-	v, err := c.sendView(chi.URLParam(r, "name"))
+	v, err := c.sendView(chi.URLParam(r, "name"), u.Now())
 	if subject := r.URL.Query().Get("subject"); subject != "" {
 		v.Subject = subject
 	}
@@ -43,7 +46,7 @@ func (u eventPages) sending(c client, r *http.Request) (view, error) {
 }
 
 // sendView returns a form with the subject of the rule's trigger, or with another of its subjects if it has none.
-func (c client) sendView(rule string) (sendView, error) {
+func (c client) sendView(rule string, now time.Time) (sendView, error) {
 	v := sendView{Rule: rule, Once: rand.Text()}
 	var err error
 	if v.permissions, err = c.may(); err != nil {
@@ -62,14 +65,21 @@ func (c client) sendView(rule string) (sendView, error) {
 	if all := hearings(d); subject == "" && len(all) > 0 {
 		subject, key = all[0].Subject, all[0].Key
 	}
-	v.Subject, v.Body = withoutWildcards(subject), sampleEvent(d, key)
+	v.Subject = withoutWildcards(subject)
 	if !d.Trigger.Takes(v.Subject) {
+		v.Body = sampleEvent(d, key)
 		return v, nil
 	}
 	events, err := c.recent(rule, d)
+	if err != nil {
+		return v, err
+	}
 	if i := slices.IndexFunc(events, func(r recent) bool { return r.Subject != pingSubject }); i >= 0 {
 		v.Body = events[i].Event
+		return v, nil
 	}
+	v.Body, err = c.startingEvent(d, now)
+	v.NoSample = v.Body == ""
 	return v, err
 }
 
@@ -77,13 +87,13 @@ func (c client) sendView(rule string) (sendView, error) {
 func (u eventPages) send(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	c := client{u.api, r}
-	v, err := c.sendView(chi.URLParam(r, "name"))
+	v, err := c.sendView(chi.URLParam(r, "name"), u.Now())
 	if err != nil {
 		u.fail(w, r, err)
 		return
 	}
 	if event := r.PostFormValue("event"); strings.TrimSpace(event) != "" {
-		v.Body = event
+		v.Body, v.NoSample = event, false
 	}
 	if subject := strings.TrimSpace(r.PostFormValue("subject")); subject != "" {
 		v.Subject = subject
