@@ -7,7 +7,7 @@ type HeartbeatState int16
 
 // The states of a key, in order of precedence.
 const (
-	HeartbeatPaused        HeartbeatState = iota // a pause of the rule is in effect
+	HeartbeatPaused        HeartbeatState = iota // the pause of the document stopped the clock of the job
 	HeartbeatLate                                // it has an open alert
 	HeartbeatUnknown                             // its last check failed, or is overdue, or its report is overdue without an alert
 	HeartbeatNeverReported                       // it is expected, and nothing was reported yet

@@ -37,7 +37,7 @@ type Heartbeat struct {
 	Rule       string    `json:"rule" doc:"Name of the rule." example:"backup-nightly"`
 	Entity     string    `json:"entity" doc:"Entity type." example:"backup"`
 	Key        string    `json:"key" doc:"Key of the entity." example:"crm"`
-	State      string    `json:"state" enum:"up,late,never_reported,paused,unknown" doc:"up: a report came, and the next one is not overdue. late: the key has an open alert, because a report is missing or reported a failure. never_reported: nothing was reported since the key is expected. paused: a pause of the rule is in effect. unknown: the last check failed, or is overdue by more than a minute, or no report came in time and a monitoring gap excused it: see excused_until."`
+	State      string    `json:"state" enum:"up,late,never_reported,paused,unknown" doc:"up: a report came, and the next one is not overdue. late: the key has an open alert, because a report is missing or reported a failure. never_reported: nothing was reported since the key is expected. paused: an event of the rule's pause stopped the clock of the job. unknown: the last check failed, or is overdue by more than a minute, or no report came in time and a monitoring gap excused it: see excused_until."`
 	ReportedAt time.Time `json:"reported_at,omitzero" doc:"Time of the last report. Of several reports that lead to the same slot, it is the first. Absent if nothing was reported since the key is expected."`
 	DueAt      time.Time `json:"due_at,omitzero" doc:"Time by which the next report must come, the grace included. Absent while the key is late or paused."`
 	OverdueAt  time.Time `json:"overdue_at,omitzero" doc:"Time by which the report had to come that a monitoring gap excused. Absent unless the key is excused."`
@@ -57,7 +57,7 @@ type Uptime struct {
 // HeartbeatPage is one page of the list of keys.
 type HeartbeatPage struct {
 	Page[Heartbeat]
-	Counts        *HeartbeatCounts `json:"counts,omitempty" doc:"Number of keys by state, for the filters by rule and entity. Absent before the first count."`
+	Counts        *HeartbeatCounts `json:"counts,omitempty" doc:"Number of keys by state, for the filters by rule and entity. Absent before the first count. Counted from the items if all keys are on the page; otherwise up to some seconds old, see counted_at."`
 	NeverReported []string         `json:"never_reported_rules" nullable:"false" doc:"Rules of the same filters without expected keys that nothing ever reported to: they have no keys and watch nothing."`
 }
 
@@ -117,7 +117,7 @@ func (a *heartbeatAPI) list(ctx context.Context, in *heartbeatListIn) (Heartbeat
 		}
 		f.Rules = append(f.Rules, heartbeatRule(a.catalog, l.Name, l.RuleID, a.now()))
 		counts.add(counted.What.rules[l.RuleID].keys)
-		if jobs.known && jobs.What.neverReported[l.RuleID] {
+		if jobs.isNeverReported(l) {
 			out.NeverReported = append(out.NeverReported, l.Name)
 		}
 	}
@@ -129,12 +129,31 @@ func (a *heartbeatAPI) list(ctx context.Context, in *heartbeatListIn) (Heartbeat
 	if err != nil {
 		return out, err
 	}
+	if in.isWhole() && page.Next == "" {
+		out.Counts = countOf(page.Items, a.now())
+	}
 	uptimes, err := a.uptimes(ctx, page.Items, counted.What)
 	if err != nil {
 		return out, err
 	}
 	out.Page = pageOf(page, func(k futurejobs.HeartbeatKey) Heartbeat { return a.heartbeat(k, uptimes[k.Ref]) })
 	return out, nil
+}
+
+// isWhole reports whether a list begins with the first of all keys that are counted.
+func (in *heartbeatListIn) isWhole() bool {
+	return in.Cursor == "" && in.State == "" && in.Key == "" && in.KeyPrefix == ""
+}
+
+// countOf counts listed keys, so that the counts of a page with all keys agree with its rows.
+func countOf(keys []futurejobs.HeartbeatKey, now time.Time) *HeartbeatCounts {
+	var n futurejobs.HeartbeatCounts
+	for _, k := range keys {
+		n[k.State]++
+	}
+	counts := &HeartbeatCounts{CountedAt: now.UTC()}
+	counts.add(n)
+	return counts
 }
 
 // heartbeatRule returns a rule of the catalog for the list of keys. No report of an unreadable rule is overdue.

@@ -91,7 +91,12 @@ func newRule(l rules.ListedRule, now time.Time) Rule {
 // Halted reports whether the rule is paused because its expressions cost too much.
 func (r Rule) Halted() bool { return !r.PausedAt.IsZero() && r.PausedBy == rules.HaltedBy }
 
-// state returns the state of the rule, for the filter of lists.
+// isIn reports whether the rule is in a state, for the filter of lists. A rule that is paused and disabled is in both.
+func (r Rule) isIn(state string) bool {
+	return r.state() == state || state == "disabled" && r.Problem == "" && !r.Enabled
+}
+
+// state returns the first state of the rule.
 func (r Rule) state() string {
 	switch {
 	case r.Problem != "":
@@ -180,7 +185,7 @@ type ruleListIn struct {
 	Entity identifier `query:"entity" doc:"Filter by entity type." example:"order"`
 	Bundle identifier `query:"bundle" doc:"Filter by bundle." example:"file:orders"`
 	Text   identifier `query:"text" doc:"Filter by text in the name, description, entity or subjects; case-insensitive." example:"shipped"`
-	State  string     `query:"state" enum:"enabled,paused,disabled,schedule_ended,never_reported,unreadable" doc:"Filter by state. enabled: creates jobs. paused: paused by an actor. disabled: disabled in the document. schedule_ended: the schedule has no further ticks. never_reported: a heartbeat without keys that nothing ever reported to. unreadable: this version of deadman cannot read the rule."`
+	State  string     `query:"state" enum:"enabled,paused,disabled,schedule_ended,never_reported,unreadable" doc:"Filter by state. enabled: creates jobs. paused: paused by an actor. disabled: disabled in the document; a rule that is paused as well is in both states. schedule_ended: the schedule has no further ticks. never_reported: a heartbeat without keys that nothing ever reported to. unreadable: this version of deadman cannot read the rule."`
 	Paused string     `query:"paused" enum:"true,false" doc:"Filter by paused."`
 	Paging
 }
@@ -217,7 +222,7 @@ func (a *ruleAPI) list(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 	v, page, jobs, now := principalOf(ctx), Page[Rule]{Items: []Rule{}}, a.jobs.last(ctx), a.now()
 	for _, l := range all { // by name
 		switch {
-		case l.Name <= after || !v.canSee(l.Name) || !in.wants(l) || in.State != "" && in.State != jobs.add(newRule(l, now), l).state():
+		case l.Name <= after || !v.canSee(l.Name) || !in.wants(l) || in.State != "" && !jobs.add(newRule(l, now), l).isIn(in.State):
 		case len(page.Items) == in.Limit:
 			last := page.Items[in.Limit-1].Name
 			page.Next = base64.RawURLEncoding.EncodeToString([]byte(ruleCursor + last))

@@ -31,6 +31,7 @@ type countedRules struct {
 	jobs          map[int32]futurejobs.RuleJobs
 	neverReported map[int32]bool
 	rules         []rules.ListedRule
+	known         map[int32]bool // the ids of the rules
 	day           futurejobs.LastDay
 }
 
@@ -63,9 +64,10 @@ func (c *ruleCounter) count(ctx context.Context) (out countedRules, err error) {
 		return out, err
 	}
 	out.rules = all
-	out.neverReported = make(map[int32]bool)
+	out.neverReported, out.known = make(map[int32]bool), make(map[int32]bool)
 	searched := 0
 	for _, l := range all {
+		out.known[l.RuleID] = true
 		if !startsUnwatched(l.Document) || c.reported[l.RuleID] {
 			continue
 		}
@@ -131,6 +133,12 @@ func (c lastRuleCounts) add(r Rule, of rules.ListedRule) Rule {
 	}
 	r.Jobs = &RuleJobs{n.Pending, n.Open, n.Undetermined, n.GaveUp, n.NextCheckAt, c.At.UTC()}
 	r.LastDay = newRuleDay(c.What.day, of.RuleID)
-	r.NeverReported = c.What.neverReported[of.RuleID]
+	r.NeverReported = c.isNeverReported(of)
 	return r
+}
+
+// isNeverReported reports whether nothing ever reported to a heartbeat without keys. A rule saved after the count has no
+// job yet.
+func (c lastRuleCounts) isNeverReported(of rules.ListedRule) bool {
+	return c.What.neverReported[of.RuleID] || c.known && !c.What.known[of.RuleID] && startsUnwatched(of.Document)
 }

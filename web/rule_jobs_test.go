@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"deadman/internal/testwait"
 	"deadman/web"
 )
 
@@ -63,6 +64,24 @@ func TestNeverReported(t *testing.T) {
 	}
 	if got := listed("?state=enabled"); !slices.Equal(got, []string{"beat-key", "order-unshipped"}) {
 		t.Errorf("in the state enabled: %q", got)
+	}
+}
+
+// TestNewRuleIsNeverReported checks that a heartbeat without keys is never_reported at once: it is newer than the cached
+// count.
+func TestNewRuleIsNeverReported(t *testing.T) {
+	s := newFixture(t)
+	counted := func() bool {
+		page := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules")
+		return page.Items[0].Jobs != nil
+	}
+	testwait.Until(t, "the jobs are counted", counted)
+	s.saveRule("name: beat\nentity: host\ntrigger: {heartbeat: {event: beats, key: event.id, every: 1h}}\nescalate: [{after: 0s, step: missing}]\n")
+	if page := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules?state=never_reported"); len(page.Items) != 1 || !page.Items[0].NeverReported {
+		t.Errorf("right after the save: %+v", page.Items)
+	}
+	if page := get[web.HeartbeatPage](t, s.Server, "/api/v1/heartbeats"); !slices.Equal(page.NeverReported, []string{"beat"}) {
+		t.Errorf("the list of heartbeats: %q", page.NeverReported)
 	}
 }
 

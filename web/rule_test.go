@@ -223,6 +223,10 @@ func TestRuleList(t *testing.T) {
 			t.Errorf("%q: %s, want %s", query, got, want)
 		}
 	}
+	s.saveRule(strings.Replace(paidYAML, "name: paid", "name: c\nenabled: false", 1))
+	if got := names("&state=disabled") + names("&state=paused") + names("&state=enabled"); got != "[c][c][a b d order-unshipped]" {
+		t.Errorf("a paused rule that is disabled is in the states %s", got)
+	}
 	if a := requestPath(t, s.Server, "POST", "/api/v1/rules/c/resume", ""); a.StatusCode != 200 || strings.Contains(a.body, `"paused_at"`) {
 		t.Errorf("resumed: %d %s", a.StatusCode, a.body)
 	}

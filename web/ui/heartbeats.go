@@ -71,6 +71,14 @@ func (v heartbeatsView) Tabs() (tabs []heartbeatTab) {
 	return tabs
 }
 
+// CountedAt returns the time of the counts; zero if they are of the rows.
+func (v heartbeatsView) CountedAt() (at time.Time) {
+	if partly := v.cursor != "" || v.Next != "" || v.Filter["state"] != "" || v.Filter["key"] != ""; partly && v.Counts != nil {
+		at = v.Counts.CountedAt
+	}
+	return at
+}
+
 // Months returns the names of the months of the uptimes.
 func (v heartbeatsView) Months() [2]string {
 	this := time.Date(v.now.Year(), v.now.Month(), 1, 0, 0, 0, 0, time.UTC)
