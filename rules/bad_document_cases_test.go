@@ -9,17 +9,17 @@ var badMeanings = []struct {
 	{
 		"a schedule that outruns its steps",
 		withEdits(`trigger: {schedule: "@every 1h", keys: [a]}`),
-		[]string{"1:1 /again: a tick comes 1h after the previous one and restarts the job before the first step is due (slot15m), so the rule never alerts; write again: keep, or an earlier first step"},
+		[]string{"1:1 /again: a tick comes 1h after the previous one and restarts the job before the first step is due (slot 15m), so the rule never alerts; write again: keep, or an earlier first step"},
 	},
 	{
 		"a crontab that outruns its steps because of the slot",
 		withEdits(`trigger: {schedule: "* * * * *", keys: [a]}`, "escalate: [{after: 30s}]"),
-		[]string{"1:1 /again: a tick comes 1m after the previous one and restarts the job before the first step is due (slot15m), so the rule never alerts; write again: keep, or an earlier first step"},
+		[]string{"1:1 /again: a tick comes 1m after the previous one and restarts the job before the first step is due (slot 15m), so the rule never alerts; write again: keep, or an earlier first step"},
 	},
 	{
 		"a schedule that outruns some of its keys, because they are spread",
 		withEdits(`trigger: {schedule: "@every 10s", keys: [a, b]}`, "escalate: [{after: 5s}]", "slot: 1s", "spread: 10s"),
-		[]string{"1:1 /again: a tick comes 10s after the previous one and restarts the job before the first step is due (slot1s), so the rule never alerts; write again: keep, or an earlier first step"},
+		[]string{"1:1 /again: a tick comes 10s after the previous one and restarts the job before the first step is due (slot 1s), so the rule never alerts; write again: keep, or an earlier first step"},
 	},
 	{
 		"an emission that waits",

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"regexp"
 	"time"
 
 	"deadman/rules/bodies"
@@ -46,7 +45,7 @@ func (c scheduleCompiler) schedule(t document.Trigger) {
 
 // ticks compiles a schedule in a named zone; nil: its error was reported. A schedule has to be valid in every zone.
 func (c scheduleCompiler) ticks(pointer, text, name string) (schedules.Schedule, *time.Location) {
-	zone, err := zoneOf(name)
+	zone, err := schedules.ParseZone(name)
 	c.require(pointer+"/zone", err)
 	if err != nil {
 		zone = time.UTC
@@ -82,7 +81,7 @@ func (c scheduleCompiler) checkTickRate(t document.Trigger) {
 		first += d.Spread - d.Slot // of the key with the last offset
 	}
 	if slot := max(d.Slot, 1); (first+slot-1)/slot*slot >= gap {
-		c.problem("/again", "a tick comes %s after the previous one and restarts the job before the first step is due (slot%s), so the rule never alerts; write again: keep, or an earlier first step", gap, d.Slot)
+		c.problem("/again", "a tick comes %s after the previous one and restarts the job before the first step is due (slot %s), so the rule never alerts; write again: keep, or an earlier first step", gap, d.Slot)
 	}
 }
 
@@ -118,21 +117,6 @@ func (c scheduleCompiler) emit(t document.Trigger) {
 			c.problem("/"+field.name, "a rule that emits events creates no jobs; remove this field, or move it to a rule with the trigger event: %s", clip(t.Emit.Subject, 80))
 		}
 	}
-}
-
-var zonePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+/-]{0,63}$`)
-
-// zoneOf returns the named zone of the IANA database; UTC for an empty name.
-func zoneOf(name string) (*time.Location, error) {
-	if name == "" {
-		return time.UTC, nil
-	}
-	if zonePattern.MatchString(name) && name != "Local" {
-		if zone, err := time.LoadLocation(name); err == nil {
-			return zone, nil
-		}
-	}
-	return nil, fmt.Errorf("%q is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC", clip(name, 80))
 }
 
 // IsOver warns of a schedule that does not tick any more after now. It is no reason to refuse a rule: its files stay in
@@ -189,7 +173,7 @@ func scheduleOf(d document.Document) schedules.Schedule {
 	if d.Trigger.Schedule == "" {
 		return nil
 	}
-	zone, err := zoneOf(d.Trigger.Zone)
+	zone, err := schedules.ParseZone(d.Trigger.Zone)
 	if err != nil {
 		return nil
 	}

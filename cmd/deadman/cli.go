@@ -63,6 +63,9 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	root.SetErr(c.err)
 	err := root.ExecuteContext(ctx)
 	var silent silentError
+	if err == context.Canceled && ctx.Err() != nil { //nolint:errorlint // a wrapped error says what was not completed
+		err = errInterrupted
+	}
 	if err != nil && !errors.As(err, &silent) {
 		fmt.Fprintf(c.err, "deadman: %s\n", plainLines(err.Error()))
 	}

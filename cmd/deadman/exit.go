@@ -42,6 +42,9 @@ func exitCode(err error) int {
 // errDeclined ends a command after a question was answered with no. Nothing was changed.
 var errDeclined = silentError{exitFailure}
 
+// errInterrupted ends a command after a signal.
+var errInterrupted = errors.New("interrupted")
+
 // addYes adds the flag that skips the confirmation.
 func addYes(flags *pflag.FlagSet) *bool {
 	return flags.BoolP("yes", "y", false, "skip the confirmation")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"deadman/internal/calendars"
 	"deadman/internal/configfile"
 	"deadman/internal/replay"
+	"deadman/internal/schedules"
 	"deadman/rules/document"
 )
 
@@ -49,7 +51,13 @@ contain them. Rules with another lookup, or with a handler, are refused.`,
   deadman replay -f rules/ --suggest 5% --suggest lost=1% --events orders.jsonl
   zcat events.jsonl.gz | deadman replay -f rules/ --events - -o json`,
 		Args: exactly(), Annotations: map[string]string{csvOutput: "yes"},
-		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := v.run(cmd.Context())
+			if interrupted := cmd.Context().Err(); err != nil && interrupted != nil {
+				return interrupted // without the place of the event
+			}
+			return err
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&v.files, "file", "f", nil, "file or folder of rules; can be repeated")
@@ -194,9 +202,9 @@ func (v *replayRun) reader(from io.Reader) (replay.Reader, error) {
 		bound, err := v.bound()
 		return replay.NewSorted(replay.NewJSONLines(from), bound), err
 	}
-	zone, err := time.LoadLocation(v.zone)
+	zone, err := schedules.ParseZone(v.zone)
 	if err != nil {
-		return nil, usage("--zone: %w", err)
+		return nil, usage("--zone %w", err)
 	}
 	columns := make([]replay.TimeColumn, len(v.columns))
 	for i, text := range v.columns {
@@ -206,7 +214,19 @@ func (v *replayRun) reader(from io.Reader) (replay.Reader, error) {
 		}
 		columns[i] = replay.TimeColumn{Subject: subject, Column: column}
 	}
-	return replay.NewCSV(from, columns, zone)
+	events, err := replay.NewCSV(from, columns, zone)
+	if errors.Is(err, replay.ErrEmpty) {
+		return nil, usage("%s has no events: %w", v.inputName(), err)
+	}
+	return events, err
+}
+
+// inputName returns the name of the file of the events, for an error.
+func (v *replayRun) inputName() string {
+	if v.events == standardInput {
+		return "standard input"
+	}
+	return v.events
 }
 
 // begin reads the rules, and creates the replay.
@@ -281,8 +301,8 @@ func (v *replayRun) play(ctx context.Context, events replay.Reader) (*replay.Sum
 		switch {
 		case errors.Is(err, io.EOF):
 			return v.finish(ctx, last)
-		case err != nil:
-			return nil, err
+		case err != nil || ctx.Err() != nil:
+			return nil, cmp.Or(err, ctx.Err())
 		case e.Time.Before(v.from):
 			v.skipped++
 			continue
@@ -300,12 +320,20 @@ func (v *replayRun) play(ctx context.Context, events replay.Reader) (*replay.Sum
 		}
 		for _, r := range v.replays() {
 			if err := r.Event(ctx, e); err != nil {
-				return nil, fmt.Errorf("%s: %w", place, err)
+				return nil, fmt.Errorf("%s: %w", place, withRemedy(err))
 			}
 		}
 		last = e.Time
 		v.progress.show(last)
 	}
+}
+
+// withRemedy adds the remedy to the error of an event.
+func withRemedy(err error) error {
+	if errors.Is(err, replay.ErrGap) {
+		return fmt.Errorf("%w; correct the time of the event, or choose another --since or --until", err)
+	}
+	return err
 }
 
 // finish plays up to the end of the range, or of the last event.
@@ -320,6 +348,9 @@ func (v *replayRun) finish(ctx context.Context, last time.Time) (*replay.Summary
 		last = v.to
 	}
 	s, err := v.replay.Finish(ctx, last)
+	if errors.Is(err, replay.ErrGap) {
+		return nil, usage("--until: %w; choose an earlier time", err)
+	}
 	if err == nil && len(v.wanted) > 0 {
 		err = v.replay.Suggest(v.wanted)
 	}
@@ -338,10 +369,7 @@ func (v *replayRun) finish(ctx context.Context, last time.Time) (*replay.Summary
 
 // noEvents returns the error of a range without events.
 func (v *replayRun) noEvents() error {
-	name := v.events
-	if name == standardInput {
-		name = "standard input"
-	}
+	name := v.inputName()
 	switch {
 	case v.skipped > 0 && v.later:
 		return usage("%s has no events from --since %s to --until %s", name, v.io.exact(v.from), v.io.exact(v.to))

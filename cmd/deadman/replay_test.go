@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"os"
@@ -112,6 +113,7 @@ func TestReplayInput(t *testing.T) {
 	if code != 0 || !strings.Contains(text, "2026-03-02 12:00:00 UTC  warning   order-unshipped  order 1") {
 		t.Errorf("a table: exit code %d, %s\n%s", code, errors, text)
 	}
+	ticking := writeFile(t, dir, "ticking.yaml", strings.Replace(replayedRule, "trigger: {event: orders.created, key: event.id}", `trigger: {schedule: "0 * * * *", keys: [a]}`, 1)+"again: keep\n")
 	bad := writeFile(t, dir, "bad.yaml", "name: a\nentity: order\n")
 	handled := writeFile(t, dir, "handled.yaml", "name: a\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: fraud\n")
 	office := writeFile(t, dir, "office.yaml", strings.Replace(replayedRule, "after: 3h", "after: 3h, of: office", 1))
@@ -129,6 +131,10 @@ func TestReplayInput(t *testing.T) {
 		{[]string{"-f", rule, "--events", table, "--column", "created_at"}, "", 2, "is not SUBJECT=COLUMN"},
 		{[]string{"-f", rule, "--events", table, "--column", "orders.created=placed"}, "", 1, `no column "placed", only id, created_at, shipped_at`},
 		{[]string{"-f", rule, "--events", "-"}, "", 2, "standard input has no events"},
+		{[]string{"-f", rule, "--events", "-", "--column", "orders.created=at"}, "", 2, "standard input has no events: the table is empty; write the names"},
+		{[]string{"-f", rule, "--events", table, "--column", "orders.created=created_at", "--zone", "Brazil"}, "", 2, `--zone "Brazil" is not a time zone; write a name of the IANA database, such as`},
+		{[]string{"-f", ticking, "--events", "-"}, replayedOrders + strings.ReplaceAll(replayedOrders, "2026-", "9026-"), 1, "line 4: more than 10 years without an event, from 2026-03-02T17:00:00Z to 9026-03-02T10:00:00Z, while rule order-unshipped has a schedule or a heartbeat; correct the time of the event, or choose another --since or --until"},
+		{[]string{"-f", ticking, "--events", "-", "--until", "9026-01-01"}, replayedOrders, 2, "--until: more than 10 years without an event, from 2026-03-02T17:00:00Z to 9026-01-01"},
 		{[]string{"-f", rule, "--events", "-", "--since", "2026-03-03"}, replayedOrders, 2, "all events of standard input are before --since 2026-03-03"},
 		{[]string{"-f", rule, "--events", "-", "--until", "2026-03-01"}, replayedOrders, 2, "all events of standard input are after --until 2026-03-01"},
 		{[]string{"-f", rule, "--events", "-"}, strings.ReplaceAll(replayedOrders, "orders.", "order."), 0, "warning: no rule reads the subjects of the events, such as order.created, order.shipped"},
@@ -147,6 +153,19 @@ func TestReplayInput(t *testing.T) {
 		if code != c.code || !strings.Contains(errors, c.want) {
 			t.Errorf("%s: exit code %d, want %d: %s", c.args, code, c.code, errors)
 		}
+	}
+}
+
+// An interrupted replay says just that.
+func TestReplayIsInterrupted(t *testing.T) {
+	t.Parallel()
+	rule := writeFile(t, t.TempDir(), "rule.yaml", replayedRule)
+	var out, errors bytes.Buffer
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	io := newCLI(strings.NewReader(replayedOrders), &out, &errors, nil)
+	if code := io.run(ctx, []string{"replay", "-f", rule, "--events", "-"}); code != 1 || errors.String() != "deadman: interrupted\n" {
+		t.Errorf("exit code %d: %s%s", code, &out, &errors)
 	}
 }
 

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/csv"
 	"encoding/json"
@@ -10,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"deadman/internal/configfile"
 )
 
 // TimeColumn maps a column with times to the subject of the events at these times.
@@ -40,12 +44,16 @@ type csvRow struct {
 
 // NewCSV reads a table. zone is that of times without an offset.
 func NewCSV(from io.Reader, columns []TimeColumn, zone *time.Location) (*CSV, error) {
-	bounded := &boundedReader{from: withoutBOM(from), of: "the header", most: maxHeader}
+	buffered := withoutBOM(from)
+	if err := checkTable(buffered); err != nil {
+		return nil, err
+	}
+	bounded := &boundedReader{from: buffered, of: "the header", most: maxHeader}
 	rows := csv.NewReader(bounded)
 	rows.FieldsPerRecord = -1 // checked with a better error
 	header, err := rows.Read()
 	if errors.Is(err, io.EOF) {
-		return nil, errors.New("the table is empty; its first line has the names of the columns")
+		return nil, ErrEmpty
 	}
 	if err != nil {
 		return nil, err
@@ -85,6 +93,25 @@ const (
 	// maxRow bounds a row in bytes: it becomes a body.
 	maxRow = 4 << 20
 )
+
+// ErrEmpty means that a table has no header.
+var ErrEmpty = errors.New("the table is empty; write the names of the columns into its first line")
+
+// checkTable refuses a file that is no text.
+func checkTable(from *bufio.Reader) error {
+	start, err := from.Peek(512)
+	switch {
+	case bytes.HasPrefix(start, []byte(gzipStart)):
+		return errors.New("the table is compressed; " + useZcat)
+	case bytes.HasPrefix(start, []byte("PK\x03\x04")):
+		return errors.New("the input is a zip archive or a workbook, not a table of text; export the table as CSV in UTF-8")
+	case bytes.IndexByte(start, 0) >= 0:
+		return errors.New("the input is not a table of text in UTF-8; export the table as CSV in UTF-8")
+	case errors.Is(err, io.EOF):
+		return nil // the table is short
+	}
+	return err
+}
 
 // boundedReader bounds the bytes that are read for the header or a row. A quote that is not closed would be a row of all that follows.
 type boundedReader struct {
@@ -133,26 +160,43 @@ func newTable(header []string, columns []TimeColumn, zone *time.Location) (table
 	first := make(map[string]int, len(header))
 	for i, name := range header {
 		if before, double := first[name]; double {
-			return table{}, fmt.Errorf("the columns %d and %d of the table are both named %q; rename one of them", before+1, i+1, name)
+			return table{}, fmt.Errorf("the columns %d and %d of the table are both named %q; rename one of them", before+1, i+1, clip(name))
 		}
 		first[name] = i
 	}
 	for _, c := range columns {
 		at, ok := first[c.Column]
 		if !ok {
-			return table{}, fmt.Errorf("the table has no column %q, only %s%s", c.Column, strings.Join(header[:min(len(header), 30)], ", "), separatorHint(header))
+			return table{}, fmt.Errorf("the table has no column %q, only %s%s", c.Column, columnNames(header), separatorHint(header))
 		}
 		t.times = append(t.times, timeColumn{c.Subject, at})
 	}
 	return t, nil
 }
 
+// shownColumns is the number of columns that an error names.
+const shownColumns = 30
+
+// columnNames returns the first names of a header, for an error.
+func columnNames(header []string) string {
+	shown := make([]string, min(len(header), shownColumns))
+	for i := range shown {
+		shown[i] = strings.ReplaceAll(clip(header[i]), "\n", `\n`)
+	}
+	names := strings.Join(shown, ", ")
+	if more := len(header) - len(shown); more > 0 {
+		names += fmt.Sprintf(" and %d others", more)
+	}
+	return names
+}
+
+// clip shortens a text of the input for an error.
+func clip(text string) string { return configfile.Truncate(text, 40) }
+
 // separatorHint returns a hint if a header of one column has other separators than commas.
 func separatorHint(header []string) string {
 	switch {
 	case len(header) > 1:
-	case strings.HasPrefix(header[0], gzipStart):
-		return "; the table is compressed: " + useZcat
 	case strings.ContainsAny(header[0], ";\t|"):
 		return "; write the table with commas between the columns"
 	}
@@ -205,5 +249,5 @@ func parseTime(text string, zone *time.Location) (time.Time, error) {
 			return at.UTC().Truncate(time.Microsecond), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is not a time; write it as 2026-01-31T10:00:00Z or 2026-01-31 10:00:00", text)
+	return time.Time{}, fmt.Errorf("%q is not a time; write it as 2026-01-31T10:00:00Z or 2026-01-31 10:00:00", clip(text))
 }

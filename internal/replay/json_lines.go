@@ -3,6 +3,7 @@ package replay
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (l *JSONLines) Next() (Event, Place, error) {
 		}
 		e, err := parseLine(text)
 		if err != nil {
-			return e, place, fmt.Errorf(`%s: %w; write {"subject": "orders.created", "time": "2026-01-31T10:00:00Z", "data": {"id": "1"}}`, place, err)
+			return e, place, fmt.Errorf("%s: %w", place, err)
 		}
 		return e, place, nil
 	}
@@ -66,7 +67,7 @@ func (l *JSONLines) Next() (Event, Place, error) {
 }
 
 // withoutBOM returns a reader without the byte order mark that some programs write at the start of a file.
-func withoutBOM(from io.Reader) io.Reader {
+func withoutBOM(from io.Reader) *bufio.Reader {
 	const mark = "\ufeff"
 	buffered := bufio.NewReader(from)
 	if start, err := buffered.Peek(len(mark)); err == nil && string(start) == mark {
@@ -150,14 +151,8 @@ func parseLine(text []byte) (Event, error) {
 		Type        string `json:"type"`
 		DataBase64  []byte `json:"data_base64"`
 	}
-	var notTime *time.ParseError
-	switch err := json.Unmarshal(text, &read); {
-	case errors.As(err, &notTime):
-		return Event{}, fmt.Errorf("%s is not a time with the offset of its zone", notTime.Value)
-	case err != nil && bytes.HasPrefix(text, []byte(gzipStart)):
-		return Event{}, errors.New("the input is compressed; " + useZcat)
-	case err != nil:
-		return Event{}, err
+	if err := json.Unmarshal(text, &read); err != nil {
+		return Event{}, explainLine(text, err)
 	}
 	e := read.Event
 	if read.SpecVersion != "" {
@@ -168,12 +163,74 @@ func parseLine(text []byte) (Event, error) {
 	}
 	switch {
 	case e.Subject == "" && read.SpecVersion != "":
-		return e, fmt.Errorf("the CloudEvent has no type")
+		return e, fmt.Errorf("the CloudEvent has no type; %s", writeLine)
 	case e.Subject == "":
-		return e, fmt.Errorf("the event has no subject")
+		return e, fmt.Errorf("the event has no subject; %s", writeLine)
 	case e.Time.IsZero():
-		return e, fmt.Errorf("the event has no time")
+		return e, fmt.Errorf("the event has no time; %s", writeLine)
 	}
 	e.Time = e.Time.UTC().Truncate(time.Microsecond)
 	return e, nil
+}
+
+// exampleLine is a line of the input, writeLine the remedy for another one, and writeTime for another time.
+const (
+	exampleLine = `{"subject": "orders.created", "time": "2026-01-31T10:00:00Z", "data": {"id": "1"}}`
+	writeLine   = "write " + exampleLine
+	writeTime   = `write "time": "2026-01-31T10:00:00Z"`
+)
+
+// explainLine returns the error of a line that is no event, in the words of the format.
+func explainLine(text []byte, err error) error {
+	var notTime *time.ParseError
+	var notText *json.UnmarshalTypeError
+	var notJSON *json.SyntaxError
+	var notBase64 base64.CorruptInputError
+	switch kind := kindOfJSON(text); {
+	case bytes.HasPrefix(text, []byte(gzipStart)):
+		return errors.New("the input is compressed; " + useZcat)
+	case kind == "a list":
+		return errors.New("a list; write one event, an object, per line, such as " + exampleLine)
+	case errors.As(err, &notJSON) && kind == "an object" && notJSON.Offset == int64(len(text)):
+		return errors.New("the object does not end on the line; write one event per line, such as " + exampleLine)
+	case errors.As(err, &notJSON):
+		return fmt.Errorf("not JSON: %w; %s", err, writeLine)
+	case kind != "an object":
+		return fmt.Errorf("%s; write one event, an object, per line, such as %s", kind, exampleLine)
+	case errors.As(err, &notTime):
+		return fmt.Errorf("time: %s is not a time with the offset of its zone; %s", notTime.Value, writeTime)
+	case errors.As(err, &notBase64):
+		return fmt.Errorf("data_base64: %w", err)
+	case errors.As(err, &notText):
+		return fmt.Errorf("%s is %s, not a text; %s", notText.Field[strings.LastIndexByte(notText.Field, '.')+1:], kindNames[notText.Value], writeLine)
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(text, &members) == nil {
+		for name, value := range members {
+			if kind := kindOfJSON(value); strings.EqualFold(name, "time") && kind != "a text" {
+				return fmt.Errorf("%s is %s, not a text; %s", name, kind, writeTime)
+			}
+		}
+	}
+	return fmt.Errorf("%w; %s", err, writeLine)
+}
+
+// kindNames are the names of the kinds of JSON values, by those of encoding/json.
+var kindNames = map[string]string{"array": "a list", "object": "an object", "number": "a number", "string": "a text", "bool": "true or false"}
+
+// kindOfJSON returns the kind of a value by its first character, with its text if it is a short number.
+func kindOfJSON(value []byte) string {
+	switch c := value[0]; {
+	case c == '[':
+		return kindNames["array"]
+	case c == '{':
+		return kindNames["object"]
+	case c == '"':
+		return kindNames["string"]
+	case (c == '-' || c >= '0' && c <= '9') && len(value) <= 30:
+		return "the number " + string(value)
+	case c == '-' || c >= '0' && c <= '9':
+		return kindNames["number"]
+	}
+	return string(value[:min(len(value), 30)])
 }

@@ -33,6 +33,7 @@ type Replay struct {
 
 	documents []document.Document
 	subjects  subjects.List // of the rules
+	recurring string        // the first rule with a schedule or a heartbeat; empty: none
 	catalog   *rules.Catalog
 	summary   *Summary
 
@@ -62,6 +63,13 @@ var ErrPing = errors.New("the ping is refused")
 // ErrMemory means that the pending jobs and the early events exceed MaxBytes.
 var ErrMemory = errors.New("the pending jobs exceed the memory of the replay")
 
+// ErrGap means that a rule with a schedule or a heartbeat would be played for longer than maxGap without an event. Such a time
+// is most likely an error, and its ticks would take hours.
+var ErrGap = errors.New("more than 10 years without an event")
+
+// maxGap bounds the time between two events, and after the last one, if a rule recurs.
+const maxGap = 3660 * 24 * time.Hour
+
 // ErrOrder means that an event is older than the one before it.
 var ErrOrder = errors.New("the events are not in order of time")
 
@@ -90,6 +98,9 @@ func New(ctx context.Context, documents []document.Document, known calendars.Set
 	r.catalog.Calendars, r.catalog.Sources = known, r.lookups
 	if err := r.catalog.Refresh(ctx); err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(documents, func(d document.Document) bool { return d.Trigger.Schedule != "" || d.Trigger.Heartbeat != nil }); i >= 0 {
+		r.recurring = documents[i].Name
 	}
 	if err := r.begin(documents); err != nil {
 		return nil, err
@@ -134,11 +145,22 @@ func (r *Replay) moveTo(ctx context.Context, at time.Time) error {
 	if at.Before(r.now) {
 		return fmt.Errorf("%w: an event of %s follows one of %s", ErrOrder, at.Format(time.RFC3339Nano), r.now.Format(time.RFC3339Nano))
 	}
+	if err := r.checkGap(at); err != nil {
+		return err
+	}
 	if r.summary.Events == 0 {
 		r.summary.From = at
 	}
 	r.summary.Events++
 	return r.advance(ctx, at.Add(-time.Microsecond))
+}
+
+// checkGap returns ErrGap if a rule recurs for too long before the next event, or the end.
+func (r *Replay) checkGap(next time.Time) error {
+	if r.recurring == "" || next.Sub(r.now) <= maxGap {
+		return nil
+	}
+	return fmt.Errorf("%w, from %s to %s, while rule %s has a schedule or a heartbeat", ErrGap, r.now.Format(time.RFC3339), next.Format(time.RFC3339), r.recurring)
 }
 
 // Ping plays a ping of a heartbeat, after all checks and ticks before it.
@@ -182,6 +204,9 @@ func (r *Replay) Pending() []Moment {
 
 // Finish plays the checks and ticks up to a time, and returns the summary. Jobs that are pending then stay so.
 func (r *Replay) Finish(ctx context.Context, until time.Time) (*Summary, error) {
+	if err := r.checkGap(until); err != nil {
+		return nil, err
+	}
 	if err := r.advance(ctx, until); err != nil {
 		return nil, err
 	}

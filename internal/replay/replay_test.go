@@ -161,13 +161,22 @@ func TestReplayRefuses(t *testing.T) {
 // Bad lines are refused with their number and the remedy.
 func TestJSONLines(t *testing.T) {
 	for line, want := range map[string]string{
-		`{"subject": "a", "time": "2026-03-02T10:00:00Z"`:                              "line 2: unexpected end",
+		`{"subject": "a", "time": "2026-03-02T10:00:00Z"`:                              "line 2: the object does not end on the line; write one event per line",
 		`{"time": "2026-03-02T10:00:00Z"}`:                                             "line 2: the event has no subject",
 		`{"subject": "a"}`:                                                             "line 2: the event has no time",
 		`{"subject": "a", "time": "today"}`:                                            "line 2: ",
 		`{"specversion": "1.0", "time": "2026-03-02T10:00:00Z", "subject": "order 1"}`: "line 2: the CloudEvent has no type",
 		`{"subject": "a", "data": "` + strings.Repeat("x", 400_000) + `"}`:             "line 2 has more than 327,680 bytes; write each event on a line of its own",
-		`{"subject": "a", "time": "2026-03-02T10:00:00"}`:                              `line 2: 2026-03-02T10:00:00 is not a time with the offset of its zone; write {`,
+		`{"subject": "a", "time": "2026-03-02T10:00:00"}`:                              `line 2: time: 2026-03-02T10:00:00 is not a time with the offset of its zone; write "time": "2026-01-31T10:00:00Z"`,
+		`[{"subject": "a", "time": "2026-03-02T10:00:00Z"}]`: `line 2: a list; write one event, an object, per line, such as {"subject": "orders.created"`,
+		"[": "line 2: a list; write one event",
+		`"a"`: "line 2: a text; write one event, an object, per line",
+		"17": "line 2: the number 17; write one event, an object, per line",
+		"hello": "line 2: not JSON: invalid character 'h'",
+		`{"subject": "a", "time": 1772445600}`: `line 2: time is the number 1772445600, not a text; write "time": "2026-01-31T10:00:00Z"`,
+		`{"subject": "a", "Time": {"at": 1}}`: `line 2: Time is an object, not a text; write "time": "2026-01-31T10:00:00Z"`,
+		`{"subject": 5, "time": "2026-03-02T10:00:00Z"}`: `line 2: subject is a number, not a text; write {"subject": "orders.created"`,
+		`{"specversion": "1.0", "type": "a", "time": "2026-03-02T10:00:00Z", "data_base64": "%"}`: "line 2: data_base64: illegal base64 data",
 		"\x1f\x8b\x08": "line 2: the input is compressed; use zcat",
 	} {
 		lines := replay.NewJSONLines(strings.NewReader("\n" + line))
@@ -190,6 +199,34 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
+// columnsOf returns the end of a header with more columns.
+func columnsOf(n int) (names string) {
+	for i := range n {
+		names += fmt.Sprintf(",c%d", i+1)
+	}
+	return names
+}
+
+// A rule that recurs is not played for thousands of years up to an event of a wrong time, or to a wrong end.
+func TestReplayRefusesGap(t *testing.T) {
+	ticking := strings.Replace(oneStep, "trigger: {event: orders.created, key: event.id}", `trigger: {schedule: "* * * * *", keys: [a]}`, 1) + "\nagain: keep\n"
+	heartbeat := strings.Replace(oneStep, "trigger: {event: orders.created, key: event.id}", "trigger: {heartbeat: {every: 1m, event: orders.created, key: event.id}}", 1)
+	far := time.Date(9026, 3, 2, 10, 0, 0, 0, time.UTC)
+	for text, refused := range map[string]bool{ticking: true, heartbeat: true, oneStep: false} {
+		play := func() *replay.Replay {
+			r := replayOf(t, text, nil, start)
+			if err := r.Event(t.Context(), replay.Event{Subject: "orders.created", Time: start, Data: []byte(`{"id": "1"}`)}); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		err := play().Event(t.Context(), replay.Event{Subject: "orders.created", Time: far, Data: []byte(`{"id": "1"}`)})
+		if _, end := play().Finish(t.Context(), far); errors.Is(err, replay.ErrGap) != refused || errors.Is(end, replay.ErrGap) != refused {
+			t.Errorf("%s\nan event: %v, the end: %v", text, err, end)
+		}
+	}
+}
+
 // Bad tables are refused with the line, the column and the remedy.
 func TestCSV(t *testing.T) {
 	columns := []replay.TimeColumn{{Subject: "orders.created", Column: "created"}, {Subject: "orders.shipped", Column: "shipped"}}
@@ -201,7 +238,11 @@ func TestCSV(t *testing.T) {
 		"id,created,shipped\n1,2\n":                                      "line 2 has 2 columns, and the header has 3; quote values that contain commas",
 		"id,created,shipped\n1,\"" + strings.Repeat("x\n", 10<<20):       "the row after line 1 has more than 4194304 bytes",
 		"id;created;shipped\n":                                           `no column "created", only id;created;shipped; write the table with commas between the columns`,
-		"\x1f\x8b\x08":                                                   "the table is compressed: use zcat",
+		"\x1f\x8b\x08":                                                   "the table is compressed; use zcat",
+		"PK\x03\x04\x14":                                               "export the table as CSV in UTF-8",
+		"\xff\xfei\x00d\x00":                                           "the input is not a table of text in UTF-8",
+		"\"a\nb\"," + strings.Repeat("y", 99) + ",x\n": `no column "created", only a\nb, ` + strings.Repeat("y", 39) + "…, x",
+		"id" + columnsOf(40) + "\n":                                      ", c29 and 11 others",
 		"id,created,shipped\n1,x,\n":                                     `line 2: column created: "x" is not a time`,
 	} {
 		if _, err := replay.NewCSV(strings.NewReader(text), columns, time.UTC); err == nil || !strings.Contains(err.Error(), want) {
