@@ -73,6 +73,9 @@ func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
 	if c.Before != nil {
 		startedAt = c.Before.BeganAt
 	}
+	if c.Before != nil && dryRun {
+		c.After.Version, c.After.SavedAt, c.After.SavedBy = c.Before.Version, c.Before.SavedAt, c.Before.SavedBy
+	}
 	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
 		Rule:    newRule(rules.ListedRule{RuleVersion: c.After, Document: c.Document, BeganAt: startedAt}, now),
 		Created: c.Before == nil, Changed: c.Changed, TextChanged: c.TextChanged, DryRun: dryRun, MovedJobs: c.Moved, BackfilledJobs: c.Backfilled,

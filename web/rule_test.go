@@ -60,7 +60,7 @@ func TestRuleLife(t *testing.T) {
 	if c := decodeChange(t, requestPath(t, s.Server, "PUT", path, paidYAML), 200); c.Changed || c.Rule.Version != 2 || c.Diff != "" {
 		t.Errorf("the same again: %+v", c)
 	}
-	if c := decodeChange(t, requestPath(t, s.Server, "PUT", path+"?dry_run=true", paidRule), 200); !c.DryRun || !c.Changed || !strings.Contains(c.Diff, "after: 1h") {
+	if c := decodeChange(t, requestPath(t, s.Server, "PUT", path+"?dry_run=true", paidRule), 200); !c.DryRun || !c.Changed || c.Rule.Version != 2 || c.Rule.SavedAt.IsZero() || !strings.Contains(c.Diff, "after: 1h") {
 		t.Errorf("a dry run: %+v", c)
 	}
 

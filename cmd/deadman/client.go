@@ -151,6 +151,8 @@ func (r refusal) Error() string {
 		return strings.Join(lines, "\n")
 	case r.Detail == "":
 		return r.Title
+	case strings.Contains(strings.ToLower(r.Detail), strings.ToLower(r.Title)): // such as "not found"
+		return r.Detail
 	}
 	return r.Title + ": " + r.Detail
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
+	"strconv"
 	"strings"
 	"time"
 
 	"deadman/rules/document"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -53,6 +56,22 @@ func sign(s string) time.Duration {
 		return -1
 	}
 	return 0
+}
+
+// flagKinds are the values that the types of pflag take.
+var flagKinds = map[string]string{"int": "a whole number", "int32": "a whole number", "int64": "a whole number", "float64": "a number", "bool": "true or false"}
+
+// flagError returns the error of a command line that cannot be parsed.
+func flagError(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) || flagKinds[invalid.GetFlag().Value.Type()] == "" {
+		return usage("%w; see %s --help", err, cmd.CommandPath())
+	}
+	wrong := "not " + flagKinds[invalid.GetFlag().Value.Type()]
+	if errors.Is(err, strconv.ErrRange) {
+		wrong = "out of range"
+	}
+	return usage("--%s: %q is %s; see %s --help", invalid.GetFlag().Name, clip(invalid.GetValue(), 60), wrong, cmd.CommandPath())
 }
 
 // checkSpan validates the optional span of a flag, which must be over 0.

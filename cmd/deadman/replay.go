@@ -26,20 +26,21 @@ func newReplayCmd(io *cli) *cobra.Command {
 		Use: "replay -f RULES --events FILE|- | --stream NAME", Short: "Run rules over past events and show the alerts they would have raised",
 		Long: `Runs rules over past events in virtual time, without a node, and prints each alert and a table of
 the rules: jobs, outcomes, alerts by step, and quantiles of the time from the start of a job to its
-resolution. The rules count as saved at --since. Jobs that are pending after the last event, or at --until, stay so.
-The same input gives the same output.
+resolution. The rules count as saved at --since. Jobs that are pending after the last event, or at
+--until, are counted as pending. The same input gives the same output.
 
 Input is JSON lines, {"subject": "orders.created", "time": "2026-01-31T10:00:00Z", "data": {"id": "1"}},
 or CloudEvents in JSON, whose type is the subject. With --column it is a CSV table with a header: a row
 becomes an event for each mapped column with a time. The body has the columns of the row as texts,
 without mapped times later than the event. With --stream it is a stream of JetStream, from --since on up to
-the last message at the start; messages have the times at which the stream stored them. It is only read.
+the last message at the start; messages have the times at which the stream stored them. The replay
+does not change the stream.
 
 --against compares with other rules: those of a file or folder, or a rule of the node, NAME or
 NAME@VERSION. Both replay the same events; the output is which alerts come, go and move. An alert moves
 if its time, severity, status or text differs.
 
---suggest computes the time of each step from a share of jobs that it is to alert on. It learns from the
+--suggest computes the time of each step from the share of jobs on which it should alert. It learns from the
 first two thirds of the history, and shows the share that the last third would have had.
 
 --lookups answers the lookups of rules: a file with past answers of each source, or the events that
@@ -66,16 +67,18 @@ contain them. Rules with another lookup, or with a handler, are refused.`,
 	textFlagVar(flags, &v.zone, "zone", "zone", "UTC", "time zone of CSV times without an offset")
 	textFlagVar(flags, &v.since, "since", "time", "", "start of the replay; earlier events are left out (default: the first event)")
 	textFlagVar(flags, &v.until, "until", "time", "", "end of the replay; later events are left out (default: the last event)")
-	textFlagVar(flags, &v.disorder, "max-disorder", "duration", "1m", "how much older than an earlier one a JSON line or a message may be")
+	textFlagVar(flags, &v.disorder, "max-disorder", "duration", "1m", "maximum age of a JSON line or a message relative to the newest one before it")
 	textFlagVar(flags, &v.report, "report", "file", "", "write a page of HTML with the alerts over time and the time that jobs took, beside the steps")
 	flags.BoolVar(&v.summary, "summary", false, "print the table of the rules only")
 	textFlagVar(flags, &v.lookups, "lookups", "file", "", "file with the past answers of sources to the lookups of rules")
 	textFlagVar(flags, &v.old, "against", "file|name", "", "file or folder of rules, or NAME or NAME@VERSION of the node, to compare the alerts with")
 	addURL(flags, io)
-	flags.StringArrayVar(&v.suggest, "suggest", nil, "RATE or STEP=RATE, the share of jobs that a step is to alert on, such as 1%: suggest its time; can be repeated")
+	flags.StringArrayVar(&v.suggest, "suggest", nil, "RATE or STEP=RATE, the share of jobs on which a step should alert, such as 1%: suggest its time; can be repeated")
 	textFlagVar(flags, &v.stream.name, "stream", "name", "", "stream of JetStream with the events, instead of --events")
 	v.stream.addFlags(flags)
 	addCalendars(cmd, &v.calendars)
+	flags.VarP(&io.output, "output", "o", "output format: text, json or csv")
+	complete(cmd, "output", completeOutput)
 	complete(cmd, "file", completeFiles(ruleEndings...))
 	complete(cmd, "report", completeFiles("html"))
 	complete(cmd, "lookups", completeFiles("yaml", "yml"))

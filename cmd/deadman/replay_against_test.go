@@ -35,6 +35,9 @@ order-unshipped  5              3      0      2     2
 moves  2026-03-02 12:00:00 UTC → 2026-03-02 13:00:00 UTC  warning  order-unshipped  order 1  late  order 1 is late
 moves  2026-03-02 12:01:00 UTC → 2026-03-02 13:01:00 UTC  warning  order-unshipped  order 2  late  order 2 is late
 goes   2026-03-02 16:00:00 UTC  warning  order-unshipped  order 1  lost  `
+	if !strings.Contains(text, ", 3 alerts after the change: 2 firing, 1 resolved\n") {
+		t.Errorf("the counts differ from those of the table:\n%s", text)
+	}
 	if _, got, _ := strings.Cut(text, "late 2\n"); code != 0 || !strings.HasPrefix(got, want) {
 		t.Errorf("exit code %d, %s:\n%s", code, errors, cmp.Diff(want, got))
 	}

@@ -89,7 +89,7 @@ func (t *replayText) end(s *replay.Summary) error {
 	if s.Unread != nil {
 		read = fmt.Sprintf(" (%s on subjects of the rules)", humanize.Comma(s.Events-s.Unread.Events))
 	}
-	fmt.Fprintf(t.out, "%s%s from %s to %s, %s\n\n", counted(s.Events, "event"), read, t.io.exact(s.From), t.io.exact(s.Until), t.alertCounts())
+	fmt.Fprintf(t.out, "%s%s from %s to %s, %s\n\n", counted(s.Events, "event"), read, t.io.exact(s.From), t.io.exact(s.Until), t.alertCounts(s.Against != nil))
 	w := newTable(t.out, t.io.palette, "rule", "jobs", "in time", "late", "never", "pending", "p50", "p95", "p99", "guards", "alerts by step")
 	for _, r := range s.Rules {
 		w.row(cellOf(r.Name), numberCell(r.Started), numberCell(r.InTime), numberCell(r.Late), numberCell(r.Never), numberCell(r.Pending),
@@ -105,9 +105,17 @@ func (t *replayText) end(s *replay.Summary) error {
 	return t.difference(s.Against)
 }
 
-// alertCounts returns the number of firing alerts, and that of each other status.
-func (t *replayText) alertCounts() string {
+// alertCounts returns the number of firing alerts, and that of each other status. A comparison counts the alerts of all
+// statuses, so that their sum precedes.
+func (t *replayText) alertCounts(isCompared bool) string {
 	parts := []string{counted(t.alerts[alerts.Firing], "alert")}
+	if isCompared {
+		var all int64
+		for _, n := range t.alerts {
+			all += n
+		}
+		parts[0] = fmt.Sprintf("%s after the change: %s firing", counted(all, "alert"), humanize.Comma(t.alerts[alerts.Firing]))
+	}
 	for _, status := range []alerts.Status{alerts.Resolved, alerts.Undetermined, alerts.GaveUp, alerts.Expired} {
 		if n := t.alerts[status]; n > 0 {
 			parts = append(parts, humanize.Comma(n)+" "+strings.ReplaceAll(string(status), "_", " "))

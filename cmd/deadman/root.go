@@ -18,10 +18,8 @@ Start a node with deadman serve, then run deadman demo in a second terminal.`
 	root.Version = version
 	root.SetVersionTemplate("deadman {{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%v; see %s --help", err, cmd.CommandPath())
-	})
-	root.PersistentFlags().VarP(&io.output, "output", "o", "output format: text or json; replay also prints csv")
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentFlags().VarP(&io.output, "output", "o", "output format: text or json")
 	complete(root, "output", completeOutput)
 	root.PersistentPreRunE = checkOutput(io)
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)

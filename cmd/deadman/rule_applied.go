@@ -26,7 +26,7 @@ func (p pastJobs) plus(q pastJobs) pastJobs {
 func (p pastJobs) describe(raise bool) string {
 	text := number(p.Past, "job") + " from past events"
 	if p.Skipped > 0 {
-		text += fmt.Sprintf(", %d with past steps that are skipped", p.Skipped)
+		text += fmt.Sprintf(", %d of them %s steps that were due before", p.Skipped, skip(p.Skipped))
 	}
 	switch {
 	case raise && p.Alerts == 1:
@@ -41,6 +41,13 @@ func (p pastJobs) describe(raise bool) string {
 		text += fmt.Sprintf("; %d not created, all of their steps were due before", p.Over)
 	}
 	return text
+}
+
+func skip(jobs int) string {
+	if jobs == 1 {
+		return "skips"
+	}
+	return "skip"
 }
 
 // action is the result for a rule.
@@ -59,7 +66,7 @@ type applied struct {
 	File    string `json:"file,omitempty"`
 	Bundle  string `json:"bundle,omitempty"`
 	Action  action `json:"action"`
-	Version int32  `json:"version,omitempty"`    // 0: a dry run of a new rule
+	Version int32  `json:"version,omitempty"`    // of a dry run the saved one; 0: there is none
 	Moved   int    `json:"moved_jobs,omitempty"` // pending jobs moved to the version
 	pastJobs
 	Diff string `json:"diff,omitempty"`
@@ -109,7 +116,7 @@ func printApplied(a *applyRun, all []applied) error {
 	}
 	for _, r := range all {
 		counts[r.Action]++
-		if err := printAppliedRule(a.io, r, width, a.raisePast); err != nil {
+		if err := printAppliedRule(a, r, width); err != nil {
 			return err
 		}
 	}
@@ -129,9 +136,9 @@ func printApplied(a *applyRun, all []applied) error {
 
 var actionColours = map[action]colour{created: green, changed: yellow, unchanged: dim, deleted: red}
 
-func printAppliedRule(io *cli, r applied, width int, raise bool) error {
-	about := ""
-	if r.Version > 0 {
+func printAppliedRule(a *applyRun, r applied, width int) error {
+	io, about := a.io, ""
+	if r.Version > 0 && !(a.dryRun && r.Action == changed) { // the version of the change is not known yet
 		about = fmt.Sprintf("  version %d", r.Version)
 	}
 	if r.TextChanged {
@@ -140,8 +147,8 @@ func printAppliedRule(io *cli, r applied, width int, raise bool) error {
 	if r.Moved > 0 {
 		about += "  " + number(r.Moved, "pending job") + " moved"
 	}
-	if r.Past+r.Over > 0 {
-		about += "  " + r.describe(raise)
+	if a.since != "" && r.Action != deleted {
+		about += "  " + r.describe(a.raisePast)
 	}
 	_, err := fmt.Fprintf(io.out, "%s  %s%s%s\n", io.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
 		io.palette.paint(bold, fmt.Sprintf("%-*s", width, sanitize(r.Name))), about, io.palette.paint(dim, "  "+sanitize(cmp.Or(r.File, r.Bundle))))

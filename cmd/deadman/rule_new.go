@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+	"time"
 
 	"deadman/rules/document"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deadman/internal/ruletest"
+	"deadman/internal/schedules"
 	"deadman/rules"
 )
 
@@ -165,7 +167,7 @@ func (r *newRule) fill() error {
 	}
 	r.Slot = document.DefaultSlot.String()
 	if after, err := document.ParseDuration(cmp.Or(r.Every, r.After)); err == nil {
-		if 4*after < document.DefaultHorizon {
+		if 4*after < document.DefaultHorizon && !r.restartsWithin(time.Duration(4*after)) {
 			r.Later = (4 * after).String()
 		}
 		if after < 5*document.DefaultSlot {
@@ -177,6 +179,15 @@ func (r *newRule) fill() error {
 	}
 	r.Schema, r.Sample = schemaFile, sampleEvent(r.Key, "1")
 	return nil
+}
+
+// restartsWithin reports whether the schedule restarts the job of a key within a time, so that a later step is never due.
+func (r *newRule) restartsWithin(d time.Duration) bool {
+	if r.Schedule == "" || len(r.Keys) == 0 {
+		return false
+	}
+	s, err := schedules.Parse(r.Schedule, nil, r.Name)
+	return err == nil && s.Shortest() > 0 && s.Shortest() <= d // a wrong schedule is reported with the rule
 }
 
 // suffix returns the end of the name of the rule.

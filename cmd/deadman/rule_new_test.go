@@ -95,6 +95,8 @@ func TestNewRuleHasTests(t *testing.T) {
 		"heartbeat":        {[]string{"--every", "1d", "--grace", "2h", "--entity", "backup", "--keys", "photos,mail"}, "{at: 1d2h, key: photos, step: primary"},
 		"heartbeat, event": {[]string{"--every", "30s", "--event", "beats.*"}, `subject: beats.x, data: {"id": "1"}}`},
 		"schedule":         {[]string{"--schedule", "30 1 * * *", "--zone", "Europe/Berlin", "--keys", "customers", "--until", "imports.finished", "--after", "4h"}, "{at: 18h30m, key: customers, step: primary"},
+		"hourly schedule":  {[]string{"--schedule", "0 * * * *", "--keys", "a", "--until", "imports.finished", "--after", "20m"}, "{at: 1h20m, key: a, step: primary"},
+		"frequent schedule": {[]string{"--schedule", "* * * * *", "--entity", "round", "--after", "6h"}, "alerts:\n      - {at: 6h1m, key: "},
 		"bare schedule":    {[]string{"--schedule", "@every 1h", "--entity", "round"}, "alerts:\n      - {at: 2h, key: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,6 +108,9 @@ func TestNewRuleHasTests(t *testing.T) {
 			}
 			if _, silent, found := strings.Cut(string(text), "the rule silent\n"); found && !strings.Contains(silent, "alerts: []") {
 				t.Errorf("the rule is not silent:\n%s", silent)
+			}
+			if name != "frequent schedule" {
+				runInProcess(t, "", nil, "rule", "test", file, "--min-coverage", "100").check(t, c.args, 0, "passed", "coverage 100 %")
 			}
 			runInProcess(t, "", nil, "rule", "test", file).check(t, c.args, 0, "passed")
 			runInProcess(t, "", nil, "rule", "lint", file).check(t, c.args, 0, "no errors")

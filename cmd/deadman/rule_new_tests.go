@@ -74,7 +74,11 @@ func (r newRule) heartbeatDrafts(d document.Document) []ruletest.Draft {
 	return []ruletest.Draft{missing, silent}
 }
 
-// scheduleDrafts returns the drafts for a rule with a schedule: those of its first tick.
+// maxDraftTicks bounds the ticks in a draft.
+const maxDraftTicks = 20
+
+// scheduleDrafts returns the drafts for a rule with a schedule: from its first tick to its last step, or to its first step if
+// the schedule ticks too often.
 func (r newRule) scheduleDrafts(d document.Document) ([]ruletest.Draft, error) {
 	zone, err := time.LoadLocation(d.Trigger.Zone)
 	if err != nil {
@@ -89,15 +93,19 @@ func (r newRule) scheduleDrafts(d document.Document) ([]ruletest.Draft, error) {
 		return nil, fmt.Errorf("%w: the schedule has no tick after %s", ruletest.ErrDraft, ruletest.DefaultStart.Format(time.RFC3339))
 	}
 	first := time.Duration(d.Escalate[0].After.Fixed)
-	until := tick.Add(first + time.Duration(d.Slot))
+	last := time.Duration(d.Escalate[len(d.Escalate)-1].After.Fixed)
+	if gap := schedule.Shortest(); gap > 0 && last/gap > maxDraftTicks {
+		last = first
+	}
+	until := tick.Add(last + time.Duration(d.Slot))
 	if r.Until == "" {
-		return []ruletest.Draft{{Name: "a tick raises the alert", Until: until}}, nil
+		return []ruletest.Draft{{Name: "a tick raises the alerts", Until: until}}, nil
 	}
 	silent := ruletest.Draft{Name: r.Until + " in time keeps the rule silent", Until: until}
 	for _, key := range r.Keys {
 		silent.Events = append(silent.Events, r.event(r.Until, key, tick.Add(first/2).Sub(ruletest.DefaultStart)))
 	}
-	return []ruletest.Draft{{Name: "without " + r.Until + " a tick raises the alert", Until: until}, silent}, nil
+	return []ruletest.Draft{{Name: "without " + r.Until + " a tick raises the alerts", Until: until}, silent}, nil
 }
 
 // wildcards replaces the wildcards of a subject by a token.

@@ -166,9 +166,14 @@ func TestApplyAdoptsAndBackfills(t *testing.T) {
 	past := filepath.Join(t.TempDir(), "past")
 	writeFile(t, past, "b.yaml", strings.Replace(ruleNamed("b"), "orders.created, key: event.id", "orders.created, key: event.id, since: event.at", 1))
 	n.mustRun("event", "send", "orders.created", `{"id": "4", "at": "`+time.Now().Add(-24*time.Hour).UTC().Format(time.RFC3339)+`"}`)
-	n.expect(0, []string{"rule", "apply", "-f", past, "--backfill", "1h", "--dry-run"}, "1 job from past events, 1 with past steps that are skipped")
-	n.expect(0, []string{"rule", "apply", "-f", past, "--backfill", "1h"}, "1 job from past events, 1 with past steps that are skipped")
+	n.expect(0, []string{"rule", "apply", "-f", past, "--backfill", "1h", "--dry-run"}, "1 job from past events, 1 of them skips steps that were due before")
+	n.expect(0, []string{"rule", "apply", "-f", past, "--backfill", "1h"}, "1 job from past events, 1 of them skips steps that were due before")
 	n.expect(0, []string{"explain", "order", "4"}, "past steps skipped: ")
+	n.expect(0, []string{"rule", "apply", "-f", past, "--backfill", "1s"}, "unchanged  b  version 1  0 jobs from past events")
+	writeFile(t, past, "b.yaml", ruleNamed("b"))
+	if dry := n.mustRun("rule", "apply", "-f", past, "--backfill", "1s", "--dry-run"); !strings.HasPrefix(dry, "changed    b  ") || !strings.Contains(dry, " from past events") || strings.Contains(dry, "b  version") {
+		t.Errorf("a dry run of a change: %s", dry)
+	}
 }
 
 func TestApplyUsage(t *testing.T) {

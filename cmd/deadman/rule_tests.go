@@ -65,7 +65,7 @@ type testRun struct {
 }
 
 func (v *testRun) run(ctx context.Context, args []string) (err error) {
-	if v.least < 0 || v.least > 100 {
+	if !(v.least >= 0 && v.least <= 100) { // also for NaN
 		return usage("--min-coverage: %g is not a percentage; write a number from 0 to 100", v.least)
 	}
 	if v.known, err = readCalendars(v.calendars); err != nil {
@@ -157,6 +157,9 @@ func readTestInput(path string) ([]byte, error) { return readSmall(path, documen
 func (v *testRun) file(ctx context.Context, path string) (ruletest.FileResult, error) {
 	result := ruletest.FileResult{File: path, Tests: []ruletest.Result{}}
 	s, err := ruletest.Load(path, v.known, readTestInput)
+	for _, file := range s.Rules {
+		v.tested[filepath.Clean(file)] = true
+	}
 	var wrong document.Problems
 	var malformed configfile.Problems
 	switch {
@@ -165,9 +168,6 @@ func (v *testRun) file(ctx context.Context, path string) (ruletest.FileResult, e
 		return result, nil
 	case err != nil:
 		return result, err
-	}
-	for _, file := range s.Rules {
-		v.tested[filepath.Clean(file)] = true
 	}
 	for i := range s.Tests {
 		t := &s.Tests[i]

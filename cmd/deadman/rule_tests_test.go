@@ -36,6 +36,9 @@ func TestRuleTest(t *testing.T) {
 	run(0, []string{"order-unshipped: step escalated never raises an alert", "order-unshipped: pause[0].if: event.status == \"ON_HOLD\" is never evaluated", "1/2"}, tests, "--coverage")
 	run(2, []string{`no test has a name that contains "nothing"`}, dir, "--run", "nothing")
 	run(2, []string{"--min-coverage: 101 is not a percentage"}, dir, "--min-coverage", "101")
+	run(2, []string{"--min-coverage: NaN is not a percentage"}, dir, "--min-coverage", "NaN")
+	run(2, []string{`--min-coverage: "abc" is not a number; see deadman rule test --help`}, dir, "--min-coverage", "abc")
+	run(2, []string{`--min-coverage: "1e999" is out of range`}, dir, "--min-coverage", "1e999")
 	run(2, []string{"other.yaml has no tests: ", "other.test.yaml does not exist"}, filepath.Join(dir, "other.yaml"))
 	run(2, []string{"contains no tests of rules (*.test.yaml)"}, t.TempDir())
 	run(2, []string{"no such file"}, filepath.Join(dir, "missing.yaml"))
@@ -80,6 +83,22 @@ func TestRuleTest(t *testing.T) {
 	}
 	if f := read.Files[0].Tests[0].Failures[0]; f.Line != 7 || len(f.Diff.Lines) != 2 || f.Explanation[0].Text != "orders.created starts the job; next check at 1h15m" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// A rule whose tests cannot be read is not one without tests, and an error of a rule is shown once.
+func TestRuleTestDoesNotMissUnreadTests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, dir, "a.yaml", strings.Replace(holdRule, "name: order-unshipped", "name: a", 1))
+	writeFile(t, dir, "a.test.yaml", "tests: [{name: a, alertz: []}]")
+	writeFile(t, dir, "b.yaml", "name: b\nentity: order\ntriggr: 1\n")
+	writeFile(t, dir, "b.test.yaml", strings.Replace(lateTests, "%s", "1h15m", 1))
+	writeFile(t, dir, "c.yaml", strings.Replace(holdRule, "name: order-unshipped", "name: c", 1))
+	got := runInProcess(t, "", nil, "rule", "test", dir)
+	got.check(t, nil, 3, `did you mean "alerts"?`, "c.yaml  no tests", "2 failed, 0 passed")
+	if strings.Count(got.out, "no tests") != 1 || strings.Count(got.out, `field "triggr"`) != 1 {
+		t.Errorf("it prints\n%s", got.out)
 	}
 }
 

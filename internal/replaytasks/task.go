@@ -168,7 +168,7 @@ func (q Request) lookups() (*replay.Lookups, error) {
 // warnings returns the gaps of the streams.
 func (t *task) warnings(ctx context.Context, q Request) (all []string, err error) {
 	for _, subject := range q.Unstored {
-		all = append(all, fmt.Sprintf("Streams store the events on %s only in part, or not at all; the replay lacks the others.", subject))
+		all = append(all, fmt.Sprintf("No stream stores all events on %s. The replay lacks the others.", subject))
 	}
 	if h := q.Document.Trigger.Heartbeat; h != nil {
 		all = append(all, "Pings over HTTP are in no stream; the replay has only the events of the heartbeat.")

@@ -18,28 +18,27 @@ type Suite struct {
 }
 
 // Load reads a file of tests, its rules and its calendars. known are the calendars of a file that names none; nil: there are
-// none. An error in one of the files is configfile.Problems or document.Problems.
+// none. An error in one of the files is configfile.Problems or document.Problems; then the suite has what was read before.
 func Load(path string, known calendars.Set, read func(path string) ([]byte, error)) (*Suite, error) {
+	s := &Suite{Known: known}
 	data, err := read(path)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	f, err := Read(data, path)
-	if err != nil {
-		return nil, err
+	if s.File, err = Read(data, path); err != nil {
+		return s, err
 	}
-	s := &Suite{File: f, Known: known}
-	if f.Calendars != "" {
-		if data, err = read(f.Calendars); err != nil {
-			return nil, document.Problems{{File: path, Pointer: "/calendars", Message: err.Error()}}
+	if s.Calendars != "" {
+		if data, err = read(s.Calendars); err != nil {
+			return s, document.Problems{{File: path, Pointer: "/calendars", Message: err.Error()}}
 		}
-		if s.Known, err = calendars.Parse(data, f.Calendars); err != nil {
-			return nil, err
+		if s.Known, err = calendars.Parse(data, s.Calendars); err != nil {
+			return s, err
 		}
 	}
-	for _, file := range f.Rules {
+	for _, file := range s.Rules {
 		if err := s.loadRules(file, read); err != nil {
-			return nil, err
+			return s, err
 		}
 	}
 	return s, nil

@@ -34,7 +34,7 @@
   function chosen(place, times, at, now, own) {
     if (place === "hour") return times === "UTC" ? inUTC(at).slice(11, 16) : hour.format(at);
     if (times === "UTC") return inUTC(at);
-    if (times === "own" || place === "exact") return own;
+    if (times === "own" || place === "exact" || place === "dated") return own;
     return relative(place === "since" ? Math.min(at, now) : at, now);
   }
 
@@ -47,7 +47,7 @@
       const at = Date.parse(t.dateTime);
       if (Number.isNaN(at)) continue;
       const near = new Date(at).toDateString() === new Date(now).toDateString();
-      const own = near ? short.format(at) : exact.format(at);
+      const own = near && t.dataset.show !== "dated" ? short.format(at) : exact.format(at);
       const text = chosen(t.dataset.show, shown, at, now, own);
       if (t.textContent !== text) t.textContent = text;
       const title = `${exact.format(at)} (${zone})\n${inUTC(at)}`;

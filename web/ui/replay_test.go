@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,9 @@ func TestReplayInEditor(t *testing.T) {
 			b.waitForText("12 alerts", "16 events", "the text above", "4 of 12 jobs were resolved, 0 of them before the first step", "parcel 11 is late", "late 12")
 			if n := evaluate[int](b, `document.querySelectorAll(".replay svg rect.critical").length`); n == 0 {
 				t.Error("no chart of the alerts")
+			}
+			if until := evaluate[string](b, `document.querySelectorAll(".replay .notice time")[1].textContent`); !strings.Contains(until, time.Now().Format("2006")) {
+				t.Errorf("the end %q has no date", until)
 			}
 			if wide := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 				t.Errorf("at %d px the page is %d px too wide", width, wide)
