@@ -573,7 +573,7 @@ while: {{state.x}}`),
 	{
 		"after zero",
 		withEdits("escalate: [{after: 0s}]"),
-		[]string{"5:20 /escalate/0/after: the step has no time; write after, at or every, such as after: 3h"},
+		[]string{"5:20 /escalate/0/after: 0s is not a time for this step, because the job has only begun then; write how long to wait, such as after: 3h. Only the first step of a heartbeat can be due at once"},
 	},
 	{
 		"after without a unit",

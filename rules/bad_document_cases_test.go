@@ -1530,4 +1530,269 @@ enabled: false
 		withEdits("while: state.due and date(state.due) > since"),
 		[]string{"7:8 /while: state.due is taken for a time and for true or false; it can't be both"},
 	},
+	{
+		"constant condition of a pause without an end",
+		withEdits("pause: {event: orders.held, key: event.id, if: 'true'}"),
+		[]string{`7:48 /pause/if: the condition reads nothing, so it is always the same; remove the condition and name the event that ends the pause, such as until: orders.released, or compare a field that changes, such as event.status == "ON_HOLD"`},
+	},
+	{
+		"constant condition of a pause with an end",
+		withEdits("pause: {event: orders.held, key: event.id, if: 'true', until: orders.released}"),
+		[]string{"7:48 /pause/if: the condition reads nothing, so it is always the same; compare a field, such as event.total > 0, or remove the condition"},
+	},
+	{
+		"constant condition of the end of a pause",
+		withEdits("pause: {event: orders.held, key: event.id, until: {event: orders.released, if: 'true'}}"),
+		[]string{"7:80 /pause/until/if: the condition reads nothing, so it is always the same; compare a field, such as event.total > 0, or remove the condition"},
+	},
+	{
+		"constant condition of a resolve by the trigger's event",
+		withEdits("resolve: {event: orders.created, key: event.id, if: 'true'}"),
+		[]string{"4:53 /resolve/if: the condition reads nothing, so it is always the same; compare a field, such as event.total > 0. Without a condition, each event that triggers a job would also resolve it"},
+	},
+	{
+		"constant condition of a resolve by another event",
+		withEdits("resolve: {event: orders.shipped, key: event.id, if: 'true'}"),
+		[]string{"4:53 /resolve/if: the condition reads nothing, so it is always the same; compare a field, such as event.total > 0, or remove the condition"},
+	},
+	{
+		"constant condition of an update by the trigger's event",
+		withEdits("update: {event: orders.created, key: event.id, if: 'true'}"),
+		[]string{"7:52 /update/if: the condition reads nothing, so it is always the same; compare a field, such as event.total > 0, or remove the condition"},
+	},
+	{
+		"constant condition of a trigger",
+		withEdits("trigger: {event: orders.created, key: event.id, if: 'true'}"),
+		[]string{"3:53 /trigger/if: the condition reads nothing, so it is always the same; compare a field, such as event.total > 0, or remove the condition"},
+	},
+	{
+		"constant condition of a heartbeat",
+		withEdits("trigger: {heartbeat: {event: a, key: event.id, every: 10m, if: 'true'}}"),
+		[]string{"3:64 /trigger/heartbeat/if: the condition reads nothing, so it is always the same; compare a field, such as event.total > 0, or remove the condition"},
+	},
+	{
+		"constant condition of a schedule",
+		withEdits(`trigger: {schedule: "@daily"}`, "while: 1 < 2"),
+		[]string{"7:8 /while: the condition reads nothing, so it is always the same; compare a field, such as state.total > 0, or remove the condition"},
+	},
+	{
+		"pause that ends as it begins",
+		withEdits("pause: {event: orders.held, key: event.id, until: orders.held}"),
+		[]string{"7:51 /pause/until/event: every event that ends the pause begins one, so the pause would never end; name another event, such as until: orders.released"},
+	},
+	{
+		"pause that all its ends begin",
+		withEdits("pause: {event: orders.*, key: event.id, until: orders.released}"),
+		[]string{"7:48 /pause/until/event: every event that ends the pause begins one, so the pause would never end; name another event, such as until: orders.released"},
+	},
+	{
+		"pause without key, with an end",
+		withEdits("pause: {event: orders.held, until: orders.released}"),
+		[]string{"7:1 /pause/key: the key is missing; write an expression for the entity of the event, such as key: event.id"},
+	},
+	{
+		"step with a condition",
+		withEdits("escalate: [{after: 3h, if: event.total > 5}]"),
+		[]string{"5:24 /escalate/0/if: a step has a time and no condition; write the condition of the whole rule as while, beside escalate, or a time that depends on the event, such as after: hours(event.sla_hours)"},
+	},
+	{
+		"step with a while",
+		withEdits("escalate: [{after: 3h, while: event.total > 5}]"),
+		[]string{`5:24 /escalate/0/while: "while" is a field of the rule, beside escalate; move it there`},
+	},
+	{
+		"a duration of milliseconds in an expression",
+		withEdits("escalate: [{at: date(event.due) - 500ms}]"),
+		[]string{`5:17 /escalate/0/at: "500ms" is not a number; in an expression write duration("500ms") (at character 22)`},
+	},
+	{
+		"a duration of two units in an expression",
+		withEdits("escalate: [{at: date(event.due) + 1h30m}]"),
+		[]string{`5:17 /escalate/0/at: "1h30m" is not a number; in an expression write duration("1h30m") (at character 20)`},
+	},
+	{
+		"a duration with a fraction in an expression",
+		withEdits("while: date(event.due) + 2.5h > since"),
+		[]string{`7:8 /while: "2.5h" is not a number; in an expression write hours(2.5) (at character 22)`},
+	},
+	{
+		"at is a duration as after has it",
+		withEdits("escalate: [{at: 2h}]"),
+		[]string{`5:17 /escalate/0/at: "2h" is a duration, but at is an instant; write after: 2h`},
+	},
+	{
+		"at is a duration before something",
+		withEdits("escalate: [{at: -1h30m}]"),
+		[]string{`5:17 /escalate/0/at: "-1h30m" is a duration, but at is an instant; write one such as date(event.due_at) - duration("1h30m")`},
+	},
+	{
+		"at is a duration of zero",
+		withEdits("escalate: [{at: 0s}]"),
+		[]string{`5:17 /escalate/0/at: "0s" is a duration, but at is an instant; write one such as date(event.due_at) - seconds(0)`},
+	},
+	{
+		"at of a schedule is a duration",
+		withEdits(`trigger: {schedule: "@daily"}`, "escalate: [{at: 2h}]"),
+		[]string{`5:17 /escalate/0/at: "2h" is a duration, but at is a time of day; write after: 2h, or at: "09:00"`},
+	},
+	{
+		"text without quotes",
+		withEdits("while: event.status == OPEN"),
+		[]string{`7:8 /while: unknown name "OPEN"; write "OPEN" for a text, or event.OPEN for a field (at character 17)`},
+	},
+	{
+		"text without quotes in a list",
+		withEdits("while: event.status in [NEW]"),
+		[]string{`7:8 /while: unknown name "NEW"; write "NEW" for a text, or event.NEW for a field (at character 18)`},
+	},
+	{
+		"text without quotes, near a function",
+		withEdits("while: event.delivery == late"),
+		[]string{`7:8 /while: unknown name "late"; write "late" for a text, or event.late for a field (at character 19)`},
+	},
+	{
+		"field of a wrong name compared",
+		withEdits("while: event.a == stat.b"),
+		[]string{`7:8 /while: unknown name "stat"; did you mean "state"? (at character 12)`},
+	},
+	{
+		"open quote",
+		withEdits("while: event.status == 'OPEN"),
+		[]string{`7:8 /while: the quote at character 17 is not closed; write ' at the end of the text, or quote the whole expression if it contains " #", where YAML begins a comment`},
+	},
+	{
+		"open quote after others",
+		withEdits(`while: event.a == "it's" and event.b == "x`),
+		[]string{`7:8 /while: the quote at character 34 is not closed; write " at the end of the text, or quote the whole expression if it contains " #", where YAML begins a comment`},
+	},
+	{
+		"open quote in a text",
+		withEdits(`escalate: [{after: 3h, text: "order {{ 'OPEN }}"}]`),
+		[]string{`5:30 /escalate/0/text: {{'OPEN}}: the quote at character 1 is not closed; write ' at the end of the text, or quote the whole expression if it contains " #", where YAML begins a comment`},
+	},
+	{
+		"JSONPath",
+		withEdits("trigger: {event: orders.created, key: $.order.id}"),
+		[]string{`3:39 /trigger/key: unknown name "$" (at character 1); write "event.order.id" instead of "$.order.id"`},
+	},
+	{
+		"shell variable",
+		withEdits(`trigger: {event: orders.created, key: "${id}"}`),
+		[]string{`3:39 /trigger/key: unexpected token Bracket("{") (at character 2); write "event.id" instead of "${id}"`},
+	},
+	{
+		"field of a Go template",
+		withEdits(`escalate: [{after: 3h, text: "order {{ .key }}"}]`),
+		[]string{`5:30 /escalate/0/text: {{.key}}: unexpected token Operator(".") (at character 1); write "key" instead of ".key"`},
+	},
+	{
+		"field of a Go template in an expression",
+		withEdits("while: event.a == .id"),
+		[]string{`7:8 /while: unexpected token Operator(".") (at character 12); write "event.id" instead of ".id"`},
+	},
+	{
+		"braces in an expression",
+		withEdits(`while: "{{ .key }} == {{id}}"`),
+		[]string{`7:8 /while: "{{" begins an expression within a text, but the whole field is an expression; write it without braces: key == event.id`},
+	},
+	{
+		"unequal of SQL",
+		withEdits("while: event.a <> 3"),
+		[]string{`7:8 /while: unexpected token Operator(">") (at character 10); write "!=" instead of "<>"`},
+	},
+	{
+		"unequal of JavaScript",
+		withEdits("while: event.a !== 3"),
+		[]string{`7:8 /while: unexpected token Operator("=") (at character 11); write "!=" instead of "!=="`},
+	},
+	{
+		"equal of JavaScript",
+		withEdits("while: event.a === 3"),
+		[]string{`7:8 /while: unexpected token Operator("=") (at character 11); write "==" instead of "==="`},
+	},
+	{
+		"null",
+		withEdits("while: event.a == null"),
+		[]string{`7:8 /while: unknown name "null" (at character 12); write "nil" instead of "null"`},
+	},
+	{
+		"is null",
+		withEdits("while: event.a is null"),
+		[]string{`7:8 /while: unexpected token Identifier("is") (at character 9); write "== nil" instead of "is null"`},
+	},
+	{
+		"is not null",
+		withEdits("while: event.a IS NOT NULL"),
+		[]string{`7:8 /while: unexpected token Identifier("IS") (at character 9); write "!= nil" instead of "IS NOT NULL"`},
+	},
+	{
+		"exists",
+		withEdits("while: exists(event.a)"),
+		[]string{`7:8 /while: unknown name "exists" (at character 1); write "event.a != nil" instead of "exists(event.a)"`},
+	},
+	{
+		"AND",
+		withEdits("while: event.a == 1 AND event.b == 2"),
+		[]string{`7:8 /while: unexpected token Identifier("AND") (at character 14); write "and" instead of "AND"`},
+	},
+	{
+		"OR",
+		withEdits("while: event.a == 1 OR event.b == 2"),
+		[]string{`7:8 /while: unexpected token Identifier("OR") (at character 14); write "or" instead of "OR"`},
+	},
+	{
+		"NOT",
+		withEdits("while: NOT event.a"),
+		[]string{`7:8 /while: unexpected token Identifier("event") (at character 5); write "not" instead of "NOT"`},
+	},
+	{
+		"one ampersand",
+		withEdits("while: event.a == 1 & event.b == 2"),
+		[]string{`7:8 /while: unexpected token Operator("&") (at character 14); write "and" instead of "&"`},
+	},
+	{
+		"true of Python",
+		withEdits("while: event.a == True"),
+		[]string{`7:8 /while: unknown name "True" (at character 12); write "true" instead of "True"`},
+	},
+	{
+		"IN",
+		withEdits("while: event.a IN ['x']"),
+		[]string{`7:8 /while: unexpected token Identifier("IN") (at character 9); write "in" instead of "IN"`},
+	},
+	{
+		"list in parentheses",
+		withEdits("while: event.a in ('x', 'y')"),
+		[]string{`7:8 /while: unexpected token Operator(",") (at character 16); write in ['x', 'y'] instead of in ('x', 'y')`},
+	},
+	{
+		"between",
+		withEdits("while: event.a between 1 and 2"),
+		[]string{`7:8 /while: unexpected token Identifier("between") (at character 9); write "event.a >= 1 and event.a <= 2" instead of "event.a between 1 and 2"`},
+	},
+	{
+		"tilde",
+		withEdits("while: event.a =~ '^x'"),
+		[]string{`7:8 /while: unexpected token Operator("=") (at character 9); write "matches" instead of "=~"`},
+	},
+	{
+		"like with a beginning",
+		withEdits("while: event.a like 'ab%'"),
+		[]string{`7:8 /while: unexpected token Identifier("like") (at character 9); write startsWith 'ab' instead of like 'ab%'`},
+	},
+	{
+		"like with an end",
+		withEdits("while: event.a LIKE '%ab'"),
+		[]string{`7:8 /while: unexpected token Identifier("LIKE") (at character 9); write endsWith 'ab' instead of LIKE '%ab'`},
+	},
+	{
+		"like with a part",
+		withEdits("while: event.a not like '%ab%'"),
+		[]string{`7:8 /while: unexpected token Identifier("like") (at character 13); write contains 'ab' instead of like '%ab%'`},
+	},
+	{
+		"like with a pattern",
+		withEdits("while: event.a like 'a_b%c'"),
+		[]string{`7:8 /while: unexpected token Identifier("like") (at character 9); write "matches, contains, startsWith or endsWith" instead of "like"`},
+	},
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/expr-lang/expr/types"
@@ -24,6 +25,8 @@ type exprEnv struct {
 	subject string
 	hand    bool
 	pauses  bool // the condition begins a pause
+	// constant is the remedy for a condition that is always the same; empty: remove it, or compare a field.
+	constant string
 	// patterns is the remaining size for the patterns of the rule; nil: only the expression has a limit.
 	patterns *int
 	// ended is closed once the caller has left; nil: the caller stays.
@@ -124,4 +127,16 @@ func (d exprEnv) readable() []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// field returns the path of a field as an expression writes it: behind the name that has it, unless the path begins with a
+// name that can be read.
+func (d exprEnv) field(path string) string {
+	first, _, _ := strings.Cut(path, ".")
+	for _, of := range []string{nameEvent, nameState} {
+		if d.names[of] != nil && d.names[first] == nil {
+			return of + "." + path
+		}
+	}
+	return path
 }

@@ -1,12 +1,12 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -15,11 +15,7 @@ import (
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
-	"github.com/expr-lang/expr/file"
-	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
-
-	"deadman/internal/configfile"
 )
 
 // Bounds of an expression.
@@ -68,7 +64,7 @@ func compileExpression(source string, d exprEnv) (x *expression, err error) {
 	// The types are checked before the tree is changed: calls that a patch inserts hide errors in their arguments.
 	plain, err := expr.Compile(source, append(options(d), expr.Optimize(false))...)
 	if err != nil {
-		return nil, explain(err, d)
+		return nil, compileErrorOf(err, source, d)
 	}
 	g := &astChecker{dialect: d, patterns: patterns}
 	program, err := expr.Compile(source, append(options(d), expr.Patch(g), expr.Patch(costPatcher{}))...)
@@ -76,7 +72,7 @@ func compileExpression(source string, d exprEnv) (x *expression, err error) {
 		return nil, g.err
 	}
 	if err != nil {
-		return nil, explain(err, d)
+		return nil, compileErrorOf(err, source, d)
 	}
 	x = &expression{
 		source: source, dialect: d, program: program,
@@ -126,7 +122,7 @@ func (x *expression) checkResult(root ast.Node, g *astChecker) error {
 			return errors.New(document.NeverPauses)
 		}
 		if !reads {
-			return errors.New("the condition reads nothing, so it is always the same; compare a field, such as event.total > 0, or remove the condition")
+			return errors.New("the condition reads nothing, so it is always the same; " + cmp.Or(x.dialect.constant, fmt.Sprintf(removeCondition, x.dialect.field("total"))))
 		}
 		return checkConstant(root)
 	case instant, perhaps:
@@ -156,6 +152,13 @@ func (x *expression) checkResult(root ast.Node, g *astChecker) error {
 	return nil
 }
 
+// What to do with a condition that is always the same, for exprEnv.constant.
+const (
+	removeCondition  = "compare a field, such as %s > 0, or remove the condition"
+	neededCondition  = "compare a field, such as event.total > 0. Without a condition, each event that triggers a job would also resolve it"
+	endlessCondition = "remove the condition and name the event that ends the pause, such as until: orders.released, or compare a field that changes, such as event.status == \"ON_HOLD\""
+)
+
 func oneOf(t reflect.Type, kinds ...reflect.Kind) bool { return slices.Contains(kinds, t.Kind()) }
 
 // scanExpression refuses a text that would take the parser long or deep before the parser sees it.
@@ -179,84 +182,6 @@ func scanExpression(s string) error {
 		}
 	}
 	return nil
-}
-
-// explain translates an error of the compiler into words of the rule language.
-func explain(err error, d exprEnv) error {
-	message := err.Error()
-	var at *file.Error
-	if errors.As(err, &at) {
-		message = fmt.Sprintf("%s (at character %d)", at.Message, at.Column+1)
-		if name, ok := strings.CutPrefix(at.Message, "unknown name "); ok {
-			return fmt.Errorf("%s (at character %d)", unknownName(name, d), at.Column+1)
-		}
-		if name, ok := strings.CutPrefix(at.Message, "unknown field "); ok {
-			return fmt.Errorf("%s (at character %d)", unknownOfJob(name), at.Column+1)
-		}
-	}
-	if at != nil {
-		if text, ok := strings.CutPrefix(at.Message, "bad number syntax: "); ok {
-			if call := spanCall(strings.Trim(text, `"`)); call != "" {
-				return fmt.Errorf("%s is not a number; in an expression write %s (at character %d)", text, call, at.Column+1)
-			}
-		}
-	}
-	switch {
-	case strings.Contains(message, `Operator("=")`):
-		message += `; to compare, write "=="`
-	case strings.Contains(message, "literal not terminated"):
-		message += `; YAML takes " #" for the beginning of a comment, so quote the whole expression`
-	case strings.Contains(message, "unexpected token EOF"):
-		message = `the expression ends too early; close what is open, and quote the whole if " #" is in it`
-	case strings.Contains(message, "maximum allowed nodes"):
-		message = fmt.Sprintf("the expression has more than %d parts; make it simpler", maxNodes)
-	}
-	return errors.New(message)
-}
-
-// spanCall returns the call that has the value of a duration as other fields of a rule write it; empty: text is none.
-func spanCall(text string) string {
-	if _, err := document.ParseDuration(text); err != nil {
-		return ""
-	}
-	for unit, call := range map[string]string{"d": "days", "h": "hours", "m": "minutes", "s": "seconds"} {
-		if n, is := strings.CutSuffix(text, unit); is && strings.Trim(n, "0123456789") == "" {
-			return call + "(" + n + ")"
-		}
-	}
-	return fmt.Sprintf("duration(%q)", text)
-}
-
-func unknownName(name string, d exprEnv) string {
-	known := d.readable()
-	switch {
-	case name == "now":
-		return "there is no clock in an expression; use since, or a step's after"
-	case name == nameState && (d.yields == span || d.place == inAt.place):
-		return `"state" can't be read here: a step's time is fixed when the wait begins; use recheck for what changes`
-	case name == nameEvent && d.names[name] == nil:
-		return fmt.Sprintf(`"event" can't be read here, only %s: a schedule has no event`, strings.Join(known, ", "))
-	case d.names[name] == nil && typesOf[name] != nil && len(known) > 0:
-		return fmt.Sprintf("%q can't be read here, only %s", name, strings.Join(known, ", "))
-	}
-	if near := configfile.Suggest(name, append(functionNames(), known...)); near != "" {
-		return fmt.Sprintf("unknown name %q; did you mean %q?", clip(name, 40), near)
-	}
-	example := ""
-	if d.names[nameEvent] != nil {
-		example = ", as in event." + clip(name, 40)
-	}
-	return fmt.Sprintf("unknown name %q; an expression reads %s%s", clip(name, 40), strings.Join(known, ", "), example)
-}
-
-// unknownOfJob returns the error text for an unknown field of job, the only name with fields that the compiler knows.
-func unknownOfJob(name string) string {
-	var fields []string
-	for f := range typesOf[nameJob].(types.Map) {
-		fields = append(fields, f)
-	}
-	slices.Sort(fields)
-	return configfile.UnknownName("field of job", name, fields)
 }
 
 func typeName(t reflect.Type) string {

@@ -25,11 +25,33 @@ func (c stepCompiler) ownCalendars(d document.Document) calendars.Set {
 		switch wrong := configfile.CheckName(name); {
 		case wrong != "":
 			c.problem(p, "%s", wrong)
-		case !slices.ContainsFunc(d.Escalate, used):
+		case !slices.ContainsFunc(d.Escalate, used) && !c.misspelled(d, name):
 			c.problem(p, "no step uses the calendar; write of: %s or within: %[1]s in a step, or remove it", name)
 		}
 	}
 	return own
+}
+
+// misspelled reports whether a step names an unknown calendar with almost the name of an own one. If the shared calendars
+// are unknown, it adds the problem of such a step; otherwise the compiler of the step does.
+func (c stepCompiler) misspelled(d document.Document, own string) bool {
+	found := false
+	check := func(pointer, name string) {
+		_, isOwn := d.Calendars[name]
+		if isOwn || c.calendars[name] != nil || configfile.Suggest(name, []string{own}) == "" {
+			return
+		}
+		found = true
+		if c.calendars == nil {
+			c.problem(pointer, "unknown calendar %q; did you mean %q?", clip(name, 80), own)
+		}
+	}
+	for i, s := range d.Escalate {
+		p := document.ItemPointer("/escalate", i)
+		check(p+"/of", s.Of)
+		check(p+"/within", s.Within)
+	}
+	return found
 }
 
 // ownCalendar compiles one calendar. It adds the problems of its text at their fields, and returns an empty calendar then.

@@ -98,3 +98,19 @@ func TestErrorsOfOwnCalendars(t *testing.T) {
 		}
 	}
 }
+
+// A misspelled calendar of the rule itself is the only problem, whether or not the shared calendars are known.
+func TestMisspelledOwnCalendar(t *testing.T) {
+	text := ownBegin + "calendars: {offices: {zone: UTC}}\n" + ownSteps
+	for _, known := range []calendars.Set{nil, {}} {
+		_, err := rules.ParseAgainst([]byte(text), "", known)
+		var wrong document.Problems
+		if !errors.As(err, &wrong) || strings.Contains(err.Error(), "no step uses") || !strings.Contains(wrong[0].Message, `unknown calendar "office"; did you mean "offices"?`) {
+			t.Errorf("known calendars %v: %v", known, err)
+		}
+	}
+	text = ownBegin + "calendars: {shop: {zone: UTC}}\n" + ownSteps
+	if _, err := rules.ParseAgainst([]byte(text), "", nil); err == nil || !strings.Contains(err.Error(), "no step uses the calendar") || strings.Contains(err.Error(), "unknown") {
+		t.Error(err)
+	}
+}

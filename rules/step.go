@@ -94,7 +94,7 @@ var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 func (c stepCompiler) when(pointer string, s document.Step) step {
 	after := s.After != document.Delay{}
 	if s.After.AtOnce && c.document.Trigger.Heartbeat == nil {
-		c.problem(pointer+"/after", "the step has no time; write after, at or every, such as after: 3h")
+		c.problem(pointer+"/after", "%s is not a time for this step, because the job has only begun then; write how long to wait, such as after: 3h. Only the first step of a heartbeat can be due at once", s.After)
 	}
 	switch set := countOf(after, s.At != "", s.Every > 0); {
 	case set == 0 && s.Times > 0:
@@ -163,13 +163,29 @@ func (c stepCompiler) at(pointer, source string, d exprEnv) *expression {
 	case source == "" || scheduled && is:
 		return nil
 	case scheduled:
+		if span := strings.TrimSpace(source); isLongerThanZero(span) {
+			c.problem(pointer, `%q is a duration, but at is a time of day; write after: %s, or at: "09:00"`, clip(span, 40), clip(span, 40))
+			return nil
+		}
 		c.problem(pointer, `%q is not a time of day; in a rule with a schedule, at is a time of day, such as at: "09:00"`, clip(source, 40))
+		return nil
+	case isLongerThanZero(source):
+		c.problem(pointer, "%q is a duration, but at is an instant; write after: %[1]s", clip(source, 40))
+		return nil
+	case spanCall(strings.TrimLeft(source, "+- ")) != "" && source != "0":
+		c.problem(pointer, "%q is a duration, but at is an instant; write one such as date(event.due_at) - %s", clip(source, 40), spanCall(strings.TrimLeft(source, "+- ")))
 		return nil
 	case is:
 		c.problem(pointer, `%q is a time of day, which only a rule with a schedule can use; write an instant such as date(event.due_at) - hours(1)`, source)
 		return nil
 	}
 	return c.expression(pointer, source, d)
+}
+
+// isLongerThanZero reports whether a text is a duration that a step can wait.
+func isLongerThanZero(text string) bool {
+	span, err := document.ParseDuration(text)
+	return err == nil && span > 0
 }
 
 // calendar returns the named calendar; nil for no name, and if the defined calendars are unknown.

@@ -57,24 +57,25 @@ func (c subscriptionCompiler) only(kind string, t document.Trigger, others ...st
 	}
 }
 
-// pausesJob is the purpose of the event that begins a pause.
-const pausesJob = "pauses a job"
-
 // watch compiles an event that a rule listens to. purpose is the effect of the event.
 func (c subscriptionCompiler) watch(pointer string, w document.Watch, purpose string) subscription {
+	return c.watchIf(pointer, w, purpose, inIf)
+}
+
+// endsJobPause is the purpose of the event that ends a pause. Its key is that of the pause unless it has one.
+const endsJobPause = "ends a pause"
+
+// watchIf is watch with the environment of the condition.
+func (c subscriptionCompiler) watchIf(pointer string, w document.Watch, purpose string, condition exprEnv) subscription {
 	if w.Event == "" {
 		c.problem(pointer+"/event", "the event is missing; write the subject that %s, such as orders.created", purpose)
 	} else if wrong := checkSubject(w.Event); wrong != "" {
 		c.problem(pointer+"/event", "%s", wrong)
 	}
-	if w.Key == "" {
+	if w.Key == "" && purpose != endsJobPause {
 		c.problem(pointer+"/key", "the key is missing; write an expression for the entity of the event, such as key: event.id")
 	}
 	c.watched = append(c.watched, watched{subject: w.Event, shape: w.Shape, pointer: pointer})
-	condition := inIf
-	if purpose == pausesJob {
-		condition = inPause
-	}
 	compiled := subscription{
 		subject: w.Event,
 		key:     c.expression(pointer+"/key", w.Key, inKey.withSubject(w.Event)),
@@ -120,16 +121,31 @@ func (c subscriptionCompiler) pauses(d document.Document) []subscription {
 	var compiled []subscription
 	for i, p := range d.Pause {
 		at := c.item("/pause", i)
-		begin := c.watch(at, p.Watch, pausesJob)
+		condition := inPause
+		if p.Until == nil {
+			condition.constant = endlessCondition
+		}
+		begin := c.watchIf(at, p.Watch, "pauses a job", condition)
 		if p.Until == nil {
 			compiled = append(compiled, begin)
 			continue
 		}
-		end := c.watch(at+"/until", *p.Until, "ends a pause")
+		end := c.watchIf(at+"/until", *p.Until, endsJobPause, inIf)
+		c.checkEnd(at+"/until/event", d, *p.Until)
 		begin.pause, end.pause = beginsPause, endsPause
 		compiled = append(compiled, begin, end)
 	}
 	return compiled
+}
+
+// checkEnd refuses the end of a pause by events that all begin a pause: an event that begins one ends none.
+func (c subscriptionCompiler) checkEnd(pointer string, d document.Document, end document.Watch) {
+	begins := func(p document.Pause) bool {
+		return p.Event != "" && end.Event != "" && p.Key == end.Key && (p.If == "" || p.If == end.If) && subjects.Covers(p.Event, end.Event)
+	}
+	if slices.ContainsFunc(d.Pause, begins) {
+		c.problem(pointer, "every event that ends the pause begins one, so the pause would never end; name another event, such as until: orders.released")
+	}
 }
 
 func (c subscriptionCompiler) resolves(d document.Document) []subscription {
@@ -139,7 +155,11 @@ func (c subscriptionCompiler) resolves(d document.Document) []subscription {
 	var list []subscription
 	for i, s := range d.Resolve {
 		p := c.item("/resolve", i)
-		w := c.watch(p, s.Watch, "resolves a job")
+		condition := inIf
+		if resolvesTrigger(d, s) {
+			condition.constant = neededCondition
+		}
+		w := c.watchIf(p, s.Watch, "resolves a job", condition)
 		w.outcome = c.outcome(p+"/as", s.As)
 		c.set(p, s, &w)
 		c.checkNeed(p, d, i)
@@ -178,13 +198,19 @@ func (c subscriptionCompiler) set(pointer string, s document.Resolve, w *subscri
 	w.wild = w.wild || wild(w.distinct, w.need)
 }
 
+// resolvesTrigger reports whether each event that triggers a job matches a resolve, apart from its condition.
+func resolvesTrigger(d document.Document, s document.Resolve) bool {
+	begins := d.Trigger.Subject()
+	return s.Event != "" && s.Distinct == "" && begins != "" && d.Trigger.Heartbeat == nil && s.Key == d.Trigger.KeyExpression() && subjects.Covers(s.Event, begins)
+}
+
 // checkNeed refuses a resolve that ends each job as it begins, and one that an earlier resolve makes unreachable.
 func (c subscriptionCompiler) checkNeed(pointer string, d document.Document, i int) {
 	s := d.Resolve[i]
 	if s.Event == "" || s.Distinct != "" {
 		return
 	}
-	if begins := d.Trigger.Subject(); begins != "" && s.Key == d.Trigger.KeyExpression() && (s.If == "" || s.If == d.Trigger.If) && subjects.Covers(s.Event, begins) && d.Trigger.Heartbeat == nil {
+	if resolvesTrigger(d, s) && (s.If == "" || s.If == d.Trigger.If) {
 		c.problem(pointer+"/event", "every event that triggers a job also resolves it, so the rule never alerts; add an if to the trigger or the resolve")
 	}
 	for j, before := range d.Resolve[:i] {

@@ -40,6 +40,9 @@ func compileTemplate(s string, d exprEnv) (*template, error) {
 			return nil, fmt.Errorf("the text has more than %d expressions; make it shorter", maxParts)
 		}
 		end := closing(rest)
+		if quoted := strings.Index(rest, "}}"); end < 0 && quoted >= 0 {
+			end = quoted // a quote in it is not closed, which the compiler reports
+		}
 		if end < 0 {
 			return nil, errors.New(`"{{" is never closed; write "}}" behind the expression`)
 		}

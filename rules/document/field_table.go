@@ -214,9 +214,16 @@ func (l *KVLookup) fields() mapping {
 	}
 }
 
+// stepCondition is the problem of a step with a condition.
+const stepCondition = "a step has a time and no condition; write the condition of the whole rule as while, beside escalate, or a time that depends on the event, such as after: hours(event.sla_hours)"
+
 func (s *Step) fields() mapping {
 	return mapping{
 		name: "step", either: []string{"after", "at", "every"},
+		reserved: map[string]string{
+			"if": stepCondition, "when": stepCondition, "unless": stepCondition, "condition": stepCondition,
+			"while": `"while" is a field of the rule, beside escalate; move it there`,
+		},
 		entries: []entry{
 			{"after", "Time after the start of the job, or after the heartbeat was due: a duration, or an expression over event, key and since for one.", delay{&s.After}},
 			{"at", "Expression over event, key and since for a time. For a schedule, a time of day.", source{&s.At}},
