@@ -6,7 +6,8 @@ import "github.com/spf13/cobra"
 const exitCodesText = `Exit codes of all commands:
 
   0  success; an empty list is a success
-  1  failure: the node refused the request, cannot be reached, or a question was answered with no
+  1  failure: the node refused the request or cannot be reached, an event of replay is malformed,
+     the command was interrupted, or a question was answered with no
   2  usage: an unknown command or flag, or an invalid value
   3  a condition does not hold:
        status                       a condition failed, or an open alert is not acknowledged

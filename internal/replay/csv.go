@@ -105,13 +105,16 @@ func checkTable(from *bufio.Reader) error {
 		return errors.New("the table is compressed; " + useZcat)
 	case bytes.HasPrefix(start, []byte("PK\x03\x04")):
 		return errors.New("the input is a zip archive or a workbook, not a table of text; export the table as CSV in UTF-8")
-	case bytes.IndexByte(start, 0) >= 0:
+	case bytes.ContainsFunc(start, isBinary):
 		return errors.New("the input is not a table of text in UTF-8; export the table as CSV in UTF-8")
 	case errors.Is(err, io.EOF):
 		return nil // the table is short
 	}
 	return err
 }
+
+// isBinary reports whether a character is a control character that no text has.
+func isBinary(r rune) bool { return r < '\t' || r > '\r' && r < ' ' }
 
 // boundedReader bounds the bytes that are read for the header or a row. A quote that is not closed would be a row of all that follows.
 type boundedReader struct {

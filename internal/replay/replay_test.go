@@ -241,6 +241,7 @@ func TestCSV(t *testing.T) {
 		"\x1f\x8b\x08":                                                   "the table is compressed; use zcat",
 		"PK\x03\x04\x14":                                               "export the table as CSV in UTF-8",
 		"\xff\xfei\x00d\x00":                                           "the input is not a table of text in UTF-8",
+		"\x7fELF\x02\x01\x03":                                             "the input is not a table of text in UTF-8",
 		"\"a\nb\"," + strings.Repeat("y", 99) + ",x\n": `no column "created", only a\nb, ` + strings.Repeat("y", 39) + "…, x",
 		"id" + columnsOf(40) + "\n":                                      ", c29 and 11 others",
 		"id,created,shipped\n1,x,\n":                                     `line 2: column created: "x" is not a time`,
