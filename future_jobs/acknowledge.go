@@ -9,8 +9,8 @@ import (
 	"deadman/checks"
 )
 
-// ErrJobEnded means that the alert is not of a pending job, and cannot be acknowledged.
-var ErrJobEnded = errors.New("only an alert of a pending job can be acknowledged")
+// ErrJobEnded means that the alert is not of a pending job, and can be neither acknowledged nor closed.
+var ErrJobEnded = errors.New("the alert is not of a pending job")
 
 // Ack is an acknowledgement. The job's steps are suppressed until Until.
 type Ack struct {

@@ -121,7 +121,7 @@ func (a *acks) CloseAlert(ctx context.Context, id alerts.ID, reason string) erro
 	return err
 }
 
-// jobEndedError returns the reason that an alert can't be acknowledged, with the end time and outcome of its job if
+// jobEndedError returns the reason that an alert can be neither acknowledged nor closed, with the end time and outcome of its job if
 // history still has them.
 func (a *acks) jobEndedError(ctx context.Context, listed futurejobs.ListedAlert) error {
 	if listed.Rule == alerts.SystemRule {
@@ -137,8 +137,8 @@ func (a *acks) jobEndedError(ctx context.Context, listed futurejobs.ListedAlert)
 	}
 	for _, e := range page.Items {
 		if slices.Contains(e.Alerts, listed.ID) {
-			return fmt.Errorf("alert %s: that is over since %s (%s): %w", listed.ID, e.EndedAt.UTC().Format(time.RFC3339), e.Outcome, futurejobs.ErrJobEnded)
+			return fmt.Errorf("alert %s is over since %s (%s): %w", listed.ID, e.EndedAt.UTC().Format(time.RFC3339), e.Outcome, futurejobs.ErrJobEnded)
 		}
 	}
-	return fmt.Errorf("alert %s: that is over: %w", listed.ID, futurejobs.ErrJobEnded)
+	return fmt.Errorf("alert %s is over: %w", listed.ID, futurejobs.ErrJobEnded)
 }

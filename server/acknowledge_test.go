@@ -112,7 +112,7 @@ func TestAcknowledgingOverNTS(t *testing.T) {
 		n.get("/api/v1/alerts?key=1", &raised)
 		return raised.Items[0].Status == "resolved"
 	})
-	if answer, code := acknowledge(t, nc, alert, ""); code != "409" || !strings.Contains(answer.Error, "that is over since 2") || !strings.Contains(answer.Error, "(resolved)") {
+	if answer, code := acknowledge(t, nc, alert, ""); code != "409" || !strings.Contains(answer.Error, "is over since 2") || !strings.Contains(answer.Error, "(resolved)") {
 		t.Errorf("it is over: %+v, %s", answer, code)
 	}
 	var audit struct {

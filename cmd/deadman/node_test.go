@@ -325,7 +325,7 @@ func TestVerbs(t *testing.T) {
 	if got := n.run(t, "job", "cancel", "order-unshipped", key); got.code != 1 || !strings.Contains(got.err, "not found") {
 		t.Errorf("cancelled twice: %+v", got)
 	}
-	if got := n.run(t, "alert", "ack", id); got.code != 1 || !strings.Contains(got.err, "that is over since") {
+	if got := n.run(t, "alert", "ack", id); got.code != 1 || !strings.Contains(got.err, "is over since") {
 		t.Errorf("acknowledged once it is over: %+v", got)
 	}
 	if got := n.run(t, "history", "list"); !strings.Contains(got.out, "cancelled") {
