@@ -24,6 +24,8 @@ type Alert struct {
 	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Current acknowledgement of the alert's job. Returned for single alerts and in lists of open alerts."`
 	SnoozedUntil time.Time     `json:"snoozed_until,omitzero" doc:"End of the snooze of the alert's job. Absent if the job is not snoozed, or if its next check is later anyway. Returned for single alerts and in lists of open alerts."`
 
+	Ended *AlertEnd `json:"ended,omitempty" doc:"End of the alert. Absent while the alert's job is pending, and for alerts that resolve others. Returned for single alerts only."`
+
 	BodiesOmitted bool `json:"bodies_omitted,omitempty" doc:"Whether event and state are left out of this list because the alert exceeds 16 KiB. GET /alerts/{id} returns them."`
 }
 
@@ -73,6 +75,7 @@ type alertAPI struct {
 	lists interface {
 		AlertReader
 		JobReader
+		HistoryReader
 	}
 	view   *jobView
 	mutes  Mutes // nil: the node has no deliveries
@@ -176,10 +179,16 @@ func (a *alertAPI) get(ctx context.Context, in *AlertPath) (Alert, error) {
 	if err != nil {
 		return Alert{}, err
 	}
-	if err := a.addJob(ctx, &s); err != nil {
+	pending, err := a.addJob(ctx, &s)
+	if err != nil {
 		return Alert{}, err
 	}
 	out := a.convert(s)
+	if !pending {
+		if out.Ended, err = a.endOf(ctx, s.Alert); err != nil {
+			return Alert{}, err
+		}
+	}
 	out.Deliveries, err = a.deliveries(ctx, s.Alert)
 	return out, err
 }
@@ -196,16 +205,17 @@ func (a *alertAPI) deliveries(ctx context.Context, alert alerts.Alert) ([]Delive
 	return out, err
 }
 
-// addJob adds the acknowledgement and the next check of the alert's job, if the job is pending.
-func (a *alertAPI) addJob(ctx context.Context, of *futurejobs.ListedAlert) error {
+// addJob adds the acknowledgement and the next check of the alert's job, and reports whether the job is pending.
+func (a *alertAPI) addJob(ctx context.Context, of *futurejobs.ListedAlert) (pending bool, err error) {
 	page, err := a.lists.Jobs(ctx, futurejobs.Filter{Rule: of.Rule, Entity: of.Entity, Key: of.Key})
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, l := range page.Items {
 		if slices.Contains(l.Alerts, of.ID) {
 			of.Ack, of.NextCheckAt, of.SnoozedUntil = l.Ack, l.NextCheckAt, l.SnoozedUntil
+			pending = true
 		}
 	}
-	return nil
+	return pending, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"deadman/alerts"
-	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -109,13 +108,7 @@ func getAlert(io *cli, cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
-		var ended *web.EndedJob
-		if pending == nil {
-			if ended, err = readEndedJobOfAlert(cmd.Context(), c, a); err != nil {
-				return err
-			}
-		}
-		return printAlert(io, a, known.Items, pending, ended)
+		return printAlert(io, a, known.Items, pending)
 	})
 }
 
@@ -133,28 +126,14 @@ func readJobOfAlert(ctx context.Context, c *client, a web.Alert) (*web.Job, erro
 	return nil, nil
 }
 
-// readEndedJobOfAlert returns the ended job that raised an alert; nil: the history does not have it, or the alert is about
-// no job.
-func readEndedJobOfAlert(ctx context.Context, c *client, a web.Alert) (*web.EndedJob, error) {
-	ended, _, err := get[web.Page[web.EndedJob]](ctx, c, "/history", url.Values{
-		"rule": {a.Rule}, "entity": {a.Entity}, "key": {a.Key}, "ended_after": {a.Since.UTC().Format(time.RFC3339Nano)},
-		"limit": {strconv.Itoa(futurejobs.MaxLimit)},
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range ended.Items {
-		if slices.Contains(e.Alerts, a.ID) {
-			return &e, nil
-		}
-	}
-	return nil, nil
-}
-
 // printAlert prints an alert with the description of its rule, if known: a rule of the node itself, or a deleted one, is
-// not. pending and ended are its job; both nil: the alert is about no job, or the history no longer has it.
-func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job, ended *web.EndedJob) error {
+// not. pending is its job; nil: the job has ended, or the alert is about no job.
+func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job) error {
 	s, a := newKeyValues(io), as.Record()
+	status := string(a.Status)
+	if as.Ended != nil {
+		status = printEnd(s, *as.Ended)
+	}
 	s.line("alert", "%s", a.ID)
 	s.painted("summary", newAlertColour(a), a.Text)
 	for _, r := range known {
@@ -165,7 +144,7 @@ func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job, ended
 	if runbook := a.Runbook(); runbook != "" {
 		s.line("runbook", "%s", runbook)
 	}
-	s.line("severity", "%s, %s", a.Severity, a.Status)
+	s.line("severity", "%s, %s", a.Severity, status)
 	s.line("rule", "%s, version %d", a.Rule, a.RuleVersion)
 	s.line(a.Entity, "%s", a.Key)
 	if a.Step != "" {
@@ -186,13 +165,6 @@ func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job, ended
 	if pending != nil {
 		printNextCheck(s, *pending)
 	}
-	if ended != nil {
-		s.instant("job ended", ended.EndedAt)
-		s.painted("outcome", outcomeColour(ended.Outcome), string(ended.Outcome))
-		if ended.Reason != "" {
-			s.line("reason", "%s", ended.Reason)
-		}
-	}
 	for _, d := range as.Deliveries {
 		s.line("delivery", "%s: %s", d.Channel, delivered(d))
 	}
@@ -205,6 +177,22 @@ func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job, ended
 	s.document("event", a.Event)
 	s.document("state", a.State)
 	return s.end()
+}
+
+// printEnd prints the end of an alert, and returns the word for its state.
+func printEnd(s *keyValues, end web.AlertEnd) string {
+	word, text := "over", fmt.Sprintf("since %s (%s)", s.io.exact(end.At), end.Outcome)
+	switch {
+	case end.At.IsZero():
+		text = "its job is not pending, and the history no longer has it"
+	case end.By != "":
+		word, text = "closed", fmt.Sprintf("by %s at %s", end.By, s.io.exact(end.At))
+	}
+	if end.Reason != "" {
+		text += ": " + end.Reason
+	}
+	s.painted(word, dim, text)
+	return word
 }
 
 // delivered describes the delivery of an alert on a channel.

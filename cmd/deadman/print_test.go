@@ -141,7 +141,7 @@ func TestShowAlert(t *testing.T) {
 		AlertFields: web.AlertFields(sampleAlert()), Published: true,
 		Deliveries:   []web.Delivery{{Channel: "on-call", State: "waiting", Attempts: 2, Error: "it answers 503"}},
 		Acknowledged: &web.Acknowledged{By: "ada\x07", At: at(-5), Note: "I am on it"},
-	}, []web.Rule{{Description: "Call the carrier."}}, nil, nil); err != nil {
+	}, []web.Rule{{Description: "Call the carrier."}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	compareText(t, out.String(), `
@@ -164,6 +164,25 @@ note           I am on it
 delivery       on-call: waiting after 2 attempts: it answers 503
 event          {"id":"1234"}
 `)
+}
+
+func TestShowEndOfAlert(t *testing.T) {
+	for _, c := range []struct {
+		end  web.AlertEnd
+		want string
+	}{
+		{web.AlertEnd{At: at(-5), Outcome: "exhausted", Reason: "orders.shipped never came"}, "over           since 2026-01-31 15:04:00 UTC (exhausted): orders.shipped never came\n"},
+		{web.AlertEnd{At: at(-5), Outcome: "cancelled", By: "ada", Reason: "handled\x07"}, "closed         by ada at 2026-01-31 15:04:00 UTC: handled\\a\n"},
+		{web.AlertEnd{Outcome: "unknown"}, "over           its job is not pending, and the history no longer has it\n"},
+	} {
+		var out bytes.Buffer
+		if err := printAlert(inProcess(&out, nil), web.Alert{AlertFields: web.AlertFields(sampleAlert()), Ended: &c.end}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if word, _, _ := strings.Cut(c.want, " "); !strings.HasPrefix(out.String(), c.want) || !strings.Contains(out.String(), "critical, "+word+"\n") {
+			t.Errorf("an alert with the end %+v begins otherwise than %q:\n%s", c.end, c.want, out.String())
+		}
+	}
 }
 
 func TestAlertLine(t *testing.T) {

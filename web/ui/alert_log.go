@@ -2,6 +2,8 @@ package ui
 
 import (
 	"net/http"
+	"net/url"
+	"slices"
 	"time"
 
 	"deadman/alerts"
@@ -15,11 +17,66 @@ const alertLogAt = "/alerts/all"
 type alertLogView struct {
 	listing
 	permissions
-	Alerts     []web.Alert
+	Alerts     []loggedAlert
 	Severities []string
 	Statuses   []string
 	Spans      []span
 	Within     string // the selected span
+}
+
+// loggedAlert is an alert of the log.
+type loggedAlert struct {
+	web.Alert
+	State string // open, acknowledged or over; empty: it resolves others, or a later alert of its job is the open one
+}
+
+// Instant returns the time of a filter; zero: it has none.
+func (v alertLogView) Instant(filter string) time.Time {
+	t, _ := time.Parse(time.RFC3339, v.Filter[filter]) // the API refuses another form
+	return t
+}
+
+// mark sets the states of the alerts by the newest open alerts that match the filters. Alerts before those get none.
+func (v *alertLogView) mark(c alertClient) error {
+	if !slices.ContainsFunc(v.Alerts, func(a loggedAlert) bool { return a.Status != alerts.Resolved }) {
+		return nil
+	}
+	query := make(url.Values)
+	for _, name := range []string{"rule", "entity", "key"} {
+		if value := v.Filter[name]; value != "" {
+			query.Set(name, value)
+		}
+	}
+	open, err := c.open(query, inboxRead)
+	if err != nil {
+		return err
+	}
+	var oldest time.Time
+	if len(open) == inboxRead {
+		oldest = open[len(open)-1].DecidedAt
+	}
+	for i := range v.Alerts {
+		v.Alerts[i].State = stateAmong(v.Alerts[i].Alert, open, oldest)
+	}
+	return nil
+}
+
+// stateAmong returns the state of an alert by the open alerts that were raised after a time.
+func stateAmong(a web.Alert, open []openAlert, after time.Time) string {
+	for _, o := range open {
+		switch {
+		case o.ID == a.ID && o.Acknowledged != nil:
+			return acknowledged
+		case o.ID == a.ID:
+			return "open"
+		case o.Rule == a.Rule && o.Entity == a.Entity && o.Key == a.Key && o.Since.Equal(a.Since):
+			return ""
+		}
+	}
+	if a.Status == alerts.Resolved || a.Rule == alerts.SystemRule || !a.DecidedAt.After(after) {
+		return "" // a condition of the node is not among the open alerts
+	}
+	return "over"
 }
 
 // span is a length of time that a list covers.
@@ -60,7 +117,12 @@ func (u *UI) alertLog(c client, r *http.Request) (view, error) {
 	if err := c.get(alertsAt, query, &page); err != nil {
 		return view{}, err
 	}
-	v.Alerts = page.Items
+	for _, a := range page.Items {
+		v.Alerts = append(v.Alerts, loggedAlert{Alert: a})
+	}
+	if err := v.mark(alertClient{c}); err != nil {
+		return view{}, err
+	}
 	v.goesOn(page.Next)
 	err = v.findRule(c, len(page.Items))
 	return view{Title: "All alerts", Body: v}, err

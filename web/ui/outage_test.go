@@ -84,7 +84,7 @@ func TestOutageAlert(t *testing.T) {
 	}
 
 	serveBody(t, shop, `{"status": "PAID"}`)
-	b.waitForText("closed", "source shop answered again")
+	b.waitForText("closed", "source shop answered again", "Over since ", "(resolved): shop is available again")
 	if strings.Contains(b.text(), "The outage is open") {
 		t.Errorf("the outage is over, and the page still shows it:\n%s", b.text())
 	}
