@@ -94,7 +94,7 @@ func (m Message) ruleCount() int {
 	return len(rules)
 }
 
-// Link returns the URL of the alert, or of a list with all of them; empty: none.
+// Link returns the URL of the alert, or of the inbox with the open ones, or of the list of all if none is open; empty: none.
 func (m Message) Link() string {
 	if m.PublicURL == "" {
 		return ""
@@ -111,23 +111,38 @@ func (m Message) Link() string {
 	if k, ok := m.only(); ok {
 		return k.URL
 	}
-	return m.PublicURL + "/alerts?" + m.query().Encode()
+	query, path := m.query(), "/alerts"
+	if m.isResolved() {
+		query.Set("decided_after", earliest(m.Alerts).UTC().Truncate(time.Second).Format(time.RFC3339)) // selects the list of all
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return m.PublicURL + path
+}
+
+// earliest returns the time of the first of some alerts.
+func earliest(all []alerts.Alert) (first time.Time) {
+	for i, a := range all {
+		if i == 0 || a.DecidedAt.Before(first) {
+			first = a.DecidedAt
+		}
+	}
+	return first
 }
 
 // linkedValue is the maximum length of a value in a link, in bytes. Services accept texts of about a thousand
 // characters, and a byte of a key can take three of them.
 const linkedValue = 100
 
-// query returns the API query that narrows the list of alerts to those of the message and few others: by their common
-// values, from the earliest on.
+// query returns the query that narrows a list of alerts to those of the message and few others: by their common values. A
+// job may have raised a step of another severity since, so that only the group of the message selects one.
 func (m Message) query() url.Values {
 	q := url.Values{}
-	for i, a := range m.Alerts {
-		if at := a.DecidedAt.UTC().Truncate(time.Second).Format(time.RFC3339); i == 0 || at < q.Get("decided_after") {
-			q.Set("decided_after", at)
+	for _, name := range []string{"rule", "entity", "key", "severity"} {
+		if name == "severity" && !strings.Contains(" "+m.Topic, " severity=") {
+			continue
 		}
-	}
-	for _, name := range []string{"rule", "entity", "key", "severity", "status"} {
 		if value := m.common(name); value != "" && len(value) <= linkedValue {
 			q.Set(name, value)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,8 @@ func (m Message) Title() string {
 		return m.ackTitle()
 	}
 	if k, ok := m.only(); ok {
-		return line("["+rank(k)+"] "+sentence(k), titleLength)
+		title, _ := splitText(k, m.Zone)
+		return "[" + rank(k) + "] " + title
 	}
 	word := strings.ToUpper(string(m.Severity()))
 	if m.isResolved() {
@@ -175,8 +177,8 @@ func (m Message) textOf(limit int) string {
 // alertText returns the text about one key. It is short unless full.
 func (m Message) alertText(k KeyState, full bool) string {
 	var b strings.Builder
-	if text := sentence(k); full && line(text, titleLength-len(rank(k))-3) != line(text, len(text)) {
-		b.WriteString(line(text, 2*lineLength) + "\n") // the title has its beginning only
+	if _, rest := splitText(k, m.Zone); full && rest != "" {
+		b.WriteString(rest + "\n")
 	}
 	b.WriteString("rule " + k.Rule)
 	if k.Step != "" {
@@ -202,6 +204,41 @@ func (m Message) alertText(k KeyState, full bool) string {
 	return b.String()
 }
 
+// splitText returns the text of the title of a message about one alert, and what the body adds to it. The title of a long
+// text ends at a semicolon, and that of a resolved alert between two words; the body has the rest. The body of any other
+// long text has all of it.
+func splitText(k KeyState, zone *time.Location) (title, body string) {
+	whole := line(sentenceIn(zone, k), 3*lineLength)
+	title = line(whole, titleLength-len(rank(k))-3)
+	if title == whole {
+		return title, ""
+	}
+	if at := strings.LastIndex(title, "; "); at > 0 {
+		return title[:at], line(upperFirst(whole[at+len("; "):]), 2*lineLength)
+	}
+	if at := strings.LastIndex(title, " "); at > 0 && k.IsResolved() {
+		return title[:at] + " …", "… " + line(whole[at+1:], 2*lineLength)
+	}
+	return title, line(whole, 2*lineLength)
+}
+
+// utcTimes matches the times in the texts of alerts about a node.
+var utcTimes = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? UTC`)
+
+// sentenceIn returns the sentence about an alert, with times in a zone if the node wrote the text; nil: UTC.
+func sentenceIn(zone *time.Location, k KeyState) string {
+	if k.Rule != alerts.SystemRule || zone == nil {
+		return sentence(k)
+	}
+	return utcTimes.ReplaceAllStringFunc(sentence(k), func(text string) string {
+		at, err := time.Parse("2006-01-02 15:04:05 UTC", text)
+		if err != nil {
+			return text
+		}
+		return at.In(zone).Format("2006-01-02 15:04:05 MST")
+	})
+}
+
 // groupText returns the text about several keys.
 func (m Message) groupText(limit int) string {
 	var b strings.Builder
@@ -214,7 +251,7 @@ func (m Message) groupText(limit int) string {
 		if several {
 			b.WriteString(k.Rule + ": ")
 		}
-		b.WriteString(line(sentence(k), lineLength))
+		b.WriteString(line(sentenceIn(m.Zone, k), lineLength))
 		if state := m.stateOf(k, next == nil); state != "" {
 			b.WriteString(" · " + state)
 		}

@@ -221,3 +221,35 @@ func TestTitleHasResolvedOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestLongTextIsThereOnce checks that the title and the text of a message about one alert do not repeat a long text, and that
+// times in texts of the node are in the zone of the message.
+func TestLongTextIsThereOnce(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	gap := alerts.StreamLoss("ORDERS", at, at.Add(time.Hour), "was deleted").Alert(at)
+	over := firingAlert("1")
+	over.Status, over.Text = alerts.Resolved, "order 1: "+strings.Repeat("checked by hand ", 20)
+	for name, c := range map[string]struct {
+		alert       alerts.Alert
+		title, text string
+	}{
+		"gap": {
+			gap, "[ERROR] node stream/ORDERS: stream ORDERS was deleted: events stored after 2026-01-02 04:04:05 CET and until 2026-01-02 05:04:05 CET may be missing",
+			"Check what happened in that time, create, resolve or cancel jobs by hand (deadman job), then close this alert\nrule deadman, step lost, since 04:04 CET",
+		},
+		"resolved": {over, "[RESOLVED] order 1: " + strings.Repeat("checked by hand ", 11) + "…", "… checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand\nrule"},
+	} {
+		m := newMessage(c.alert)
+		m.Zone, m.At = berlin, at
+		if got := m.Title(); got != c.title {
+			t.Errorf("%s: the title is %q, want %q", name, got, c.title)
+		}
+		if got := m.Text(); !strings.HasPrefix(got, c.text) || strings.Contains(got, "UTC") {
+			t.Errorf("%s: the text is\n%s\nwant\n%s", name, got, c.text)
+		}
+	}
+}
