@@ -96,7 +96,7 @@ func (m matchFlags) snooze(io *cli, cmd *cobra.Command, args []string, by string
 		if sum.Next == "" {
 			break
 		}
-		if _, err := fmt.Fprintf(io.err, "%s snoozed, at most %s remaining\n", number(int(sum.Snoozed), "job"), number(int(did.Remaining), "alert")); err != nil {
+		if _, err := fmt.Fprintf(io.err, "%s snoozed, at most %s remaining\n", number(int(sum.Snoozed-sum.Ineffective), "job"), number(int(did.Remaining), "alert")); err != nil {
 			return err
 		}
 	}
@@ -105,8 +105,8 @@ func (m matchFlags) snooze(io *cli, cmd *cobra.Command, args []string, by string
 		return err
 	}
 	err = io.write(raw, func() error {
-		return printCounts(io, fmt.Sprintf("%s snoozed", number(int(sum.Snoozed), "job")), "alert", []countReason{
-			{sum.Ineffective, "snoozed without effect: the next check of their jobs is already later"},
+		return printCounts(io, fmt.Sprintf("%s snoozed", number(int(sum.Snoozed-sum.Ineffective), "job")), "alert", []countReason{
+			{sum.Ineffective, "unchanged, as the next checks of their jobs are later"},
 			{sum.Paused, "not snoozed: their jobs are paused"},
 			{sum.BeyondHorizon, "not snoozed: the end is beyond the horizon of their rules; choose an earlier one"},
 			{sum.Before, "not snoozed: they are acknowledged"},

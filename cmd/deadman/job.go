@@ -61,7 +61,7 @@ func jobRow(io *cli, j web.Job) []cell {
 // nextAlertCell formats the alert that a job raises next.
 func nextAlertCell(j web.Job) cell {
 	if j.NextAlert == nil || j.NextAlert.Step == "" {
-		return dimCell("%s", j.NextAlert.Text())
+		return dimCell("%s", nextAlertText(j))
 	}
 	return cellOf(j.NextAlert.Text())
 }
@@ -77,9 +77,9 @@ func ackedUntil(io *cli, a *web.Acknowledged) string {
 	return "until " + io.exact(a.Until)
 }
 
-// statusText returns the status of a job, marked if it is snoozed.
+// statusText returns the status of a job, marked if a snooze delays its next check.
 func statusText(j web.Job) string {
-	if j.SnoozedUntil.IsZero() {
+	if j.SnoozedUntil.IsZero() || j.SnoozeIneffective {
 		return string(j.Status)
 	}
 	return string(j.Status) + ", snoozed"
@@ -141,11 +141,20 @@ func printNextCheck(s *keyValues, j web.Job) {
 	}
 	s.instant("next check", j.NextCheckAt)
 	if next := j.NextAlert; next != nil {
-		s.line("next alert", "%s", next.Text())
+		s.line("next alert", "%s", nextAlertText(j))
 		if !next.At.Equal(j.NextCheckAt) {
 			s.instant("", next.At)
 		}
 	}
+}
+
+// nextAlertText returns the next alert in one line. An acknowledgement is the reason that a job has none.
+func nextAlertText(j web.Job) string {
+	text := j.NextAlert.Text()
+	if rest, is := strings.CutPrefix(text, "none"); is && j.Acknowledged != nil {
+		return "none, acknowledged" + rest
+	}
+	return text
 }
 
 func seconds(s float64) time.Duration {

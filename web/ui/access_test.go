@@ -55,7 +55,7 @@ func TestKeyboardOnly(t *testing.T) {
 	b.typeKeys(" ")
 	b.focusByTab(`button[value=snooze]`)
 	b.typeKeys("\r")
-	b.waitForText("1 job was snoozed: without effect")
+	b.waitForText("0 jobs were snoozed; 1 unchanged, as its next check is later.")
 	b.focusByTab(`input[name=job][value$="/2"]`)
 	b.typeKeys(" ")
 	b.focusByTab(`button[value=cancel]`)

@@ -15,6 +15,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -223,6 +224,7 @@ func (v *alertView) ahead(c client, j web.Job) error {
 		if first >= 0 {
 			v.Ahead = v.Ahead[first:]
 			v.Ahead[0].At = next.At
+			timeSteps(v.Ahead, j.Since, futurejobs.Grid(d.Slot))
 		}
 	}
 	return nil

@@ -120,13 +120,29 @@ func backWith(d bulkResult) string {
 	return at.String()
 }
 
-// Came summarizes the outcome of checks, and the snoozes without effect. It is empty for other actions.
+// Summary returns the result as a sentence without its full stop. It counts the snoozes that delayed a check, and the
+// others.
+func (d bulkResult) Summary() string {
+	n, were, whose := d.Done-d.Idle, "were", "their next checks are"
+	if n == 1 {
+		were = "was"
+	}
+	if d.Idle == 1 {
+		whose = "its next check is"
+	}
+	text := count(n, d.Noun) + " " + were + " " + d.Verb
+	if d.Idle > 0 {
+		return text + fmt.Sprintf("; %s unchanged, as %s later", number(d.Idle), whose)
+	}
+	if came := d.Came(); came != "" {
+		text += ": " + came
+	}
+	return text
+}
+
+// Came summarizes the outcome of checks. It is empty for other actions.
 func (d bulkResult) Came() string {
 	switch {
-	case d.Idle > 0 && d.Idle == d.Done:
-		return "without effect, as the next check is already later"
-	case d.Idle > 0:
-		return fmt.Sprintf("without effect on %d, whose next check is already later", d.Idle)
 	case d.Verb != jobVerbs["check"] || d.Done == 0:
 		return ""
 	case d.Ended == 0:

@@ -17,6 +17,9 @@ type confirmation struct {
 	Keep      string   // label of the link back
 	Back      string
 	Then      string // page after the action; empty: Back
+
+	WithReason bool // the form has a field for the reason
+	Reason     string
 }
 
 // field is a hidden field of a form.

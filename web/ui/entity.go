@@ -66,6 +66,9 @@ func (u *UI) entity(c client, r *http.Request) (view, error) {
 			return view{}, err
 		}
 		w.Actions = v.actionsOn(w)
+		if w.Reaches, err = c.channelsOf(j.Rule, w.alertID()); err != nil {
+			return view{}, err
+		}
 		v.Waits = append(v.Waits, w)
 	}
 	for _, e := range known.History.Items {
@@ -81,9 +84,7 @@ func (v entityView) actionsOn(w pendingView) *actionRow {
 		return nil
 	}
 	row := actionRow{permissions: v.May, Job: w.ID, Back: entityPath(v.Entity, v.Key), Acknowledged: w.Acknowledged != nil, MuteAt: muteOf("rule", w.Rule)}
-	if last := w.newest(); last != nil {
-		row.Alert = last.ID.String()
-	}
+	row.Alert = w.alertID()
 	return &row
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/rules/document"
 )
 
@@ -21,6 +22,26 @@ type stepView struct {
 // isNamed reports whether the step has a name that may have a repetition, such as reminder 2 of 3.
 func (s stepView) isNamed(name string) bool {
 	return name == s.Name || s.Every > 0 && strings.HasPrefix(name, s.Name+" ")
+}
+
+// isFixed reports whether the start of the job alone determines the time of the step.
+func (s stepView) isFixed() bool {
+	return s.Every == 0 && s.At.IsZero() && s.Step.At == "" && s.After.Computed == "" && s.Of == "" && s.Within == ""
+}
+
+// timeSteps adds the times of the steps after the next one that follow from the start of the job. It adds none if the next
+// step has another time than its after: because of a spread, a pause or a snooze.
+func timeSteps(ahead []stepView, since time.Time, grid futurejobs.Grid) {
+	due := func(s stepView) time.Time { return grid.Up(since.Add(time.Duration(s.After.Fixed))) }
+	next := ahead[0]
+	if next.At = (time.Time{}); !next.isFixed() || !due(next).Equal(ahead[0].At) {
+		return
+	}
+	for i, s := range ahead {
+		if i > 0 && s.isFixed() {
+			ahead[i].At = due(s)
+		}
+	}
 }
 
 // escalationSteps returns the steps with their times and texts in words.

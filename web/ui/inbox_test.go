@@ -167,7 +167,7 @@ func TestSnoozeWithoutEffect(t *testing.T) {
 	publishEvents(t, home, "payments.asked", "p-1", "p-2")
 	open := waitForOpenAlerts(t, home, 2)
 	group := url.Values{"by": {"rule"}, "snooze": {"payment-missing"}, "seen": {open[0].ID.String()}, "back": {"/alerts"}}
-	if status, page := requestPage(t, "POST", home+"/alerts", group.Encode()); status != 200 || !strings.Contains(page, "2 jobs were snoozed: without effect, as the next check is already later.") {
+	if status, page := requestPage(t, "POST", home+"/alerts", group.Encode()); status != 200 || !strings.Contains(page, "0 jobs were snoozed; 2 unchanged, as their next checks are later.") {
 		t.Errorf("a group: %d %s", status, page)
 	}
 	if _, page := requestPage(t, "GET", home+"/alerts?severity=error", ""); !strings.Contains(page, `href="/mutes?rule=payment-missing&amp;severity=error#new"`) {
@@ -184,7 +184,7 @@ func TestSnoozeWithoutEffect(t *testing.T) {
 		t.Errorf("in the API: %+v", did)
 	}
 	jobs := url.Values{"do": {"snooze"}, "for": {"2h"}, "job": {"payment-missing/p-1", "payment-missing/p-2"}, "back": {"/jobs"}}
-	if status, page := requestPage(t, "POST", home+"/jobs", jobs.Encode()); status != 200 || !strings.Contains(page, "2 jobs were snoozed: without effect on 1, whose next check is already later.") {
+	if status, page := requestPage(t, "POST", home+"/jobs", jobs.Encode()); status != 200 || !strings.Contains(page, "1 job was snoozed; 1 unchanged, as its next check is later.") {
 		t.Errorf("jobs: %d %s", status, page)
 	}
 }

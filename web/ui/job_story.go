@@ -71,6 +71,14 @@ func (s jobStory) newest() (last *web.Alert) {
 	return last
 }
 
+// alertID returns the id of the newest alert of the job; empty: it raised none.
+func (s jobStory) alertID() string {
+	if last := s.newest(); last != nil {
+		return last.ID.String()
+	}
+	return ""
+}
+
 // labels returns the labels of the job's newest alert.
 func (s jobStory) labels() map[string]string {
 	if last := s.newest(); last != nil {

@@ -48,6 +48,8 @@ type jobsView struct {
 	listing
 	permissions
 	Jobs        []job
+	Total       int64 // pending checks, of the rule of the filter or of all; 0: unknown
+	AtLeast     bool  // some rules are not in Total
 	Dues        []dueChoice
 	Searched    string      // how much was searched in the bodies of jobs; empty: nothing
 	FilterError string      // error of the filter
@@ -127,8 +129,34 @@ func (u jobPages) jobs(c client, r *http.Request) (view, error) {
 	}
 	v.Jobs = jobsOf(page.Items)
 	v.goesOn(page.Next)
+	if err := v.total(c); err != nil {
+		return view{}, err
+	}
 	err = v.findRule(c, len(page.Items))
 	return view{Title: "Pending checks", Body: v, Still: v.Filter["where"] != ""}, err // a search runs once
+}
+
+// total adds the number of pending checks, which the counts of the rules have: of all rules, or of the rule that is the only
+// filter.
+func (v *jobsView) total(c client) error {
+	query := make(url.Values)
+	for name, value := range v.Filter {
+		switch {
+		case value == "":
+		case name != "rule":
+			return nil
+		default:
+			query.Set("name", value)
+		}
+	}
+	all, more, err := c.allRules(query)
+	v.AtLeast = more
+	for _, r := range all {
+		if r.Jobs != nil {
+			v.Total += r.Jobs.Pending
+		}
+	}
+	return err
 }
 
 // jobVerbs maps actions on jobs to their past participles.
@@ -200,7 +228,7 @@ func (u jobPages) handleCancelAll(w http.ResponseWriter, r *http.Request, back s
 	isSure := r.PostForm.Get("sure") != ""
 	var did web.CancelAllResult
 	if err == nil {
-		err = client{u.api, r}.do(http.MethodPost, "/jobs/cancel", nil, web.CancelAllRequest{Match: match, DryRun: !isSure}, &did)
+		err = client{u.api, r}.do(http.MethodPost, "/jobs/cancel", nil, web.CancelAllRequest{Match: match, DryRun: !isSure, Reason: r.PostForm.Get("reason")}, &did)
 	}
 	if err == nil && did.Matched == 0 {
 		err = invalidAction("No pending jobs match the filters.")
@@ -215,6 +243,7 @@ func (u jobPages) handleCancelAll(w http.ResponseWriter, r *http.Request, back s
 		for _, name := range cancelFilter {
 			q.Form = append(q.Form, field{name, encodeFormText(r.PostForm.Get(name))})
 		}
+		q.Reason = r.PostForm.Get("reason")
 		u.confirm(w, r, q)
 		return
 	}
@@ -227,7 +256,7 @@ func (u jobPages) handleCancelAll(w http.ResponseWriter, r *http.Request, back s
 
 // cancelQuestion asks before jobs are cancelled, and before the rest of them is.
 func cancelQuestion(did web.CancelAllResult, words string) confirmation {
-	q := confirmation{At: "/jobs", Form: []field{{"do", cancelAll}}, Dangerous: true}
+	q := confirmation{At: "/jobs", Form: []field{{"do", cancelAll}}, Dangerous: true, WithReason: true}
 	if did.Cancelled > 0 {
 		q.Title, q.Do, q.Keep = "More jobs"+words+" remain. Continue?", "Continue", "Stop here"
 		q.Text = count(int(did.Cancelled), "job") + " cancelled in the time of one request."
@@ -298,10 +327,10 @@ func (c client) applyToJob(what, id string, form url.Values, d *bulkResult) erro
 	}
 	path, query := "/jobs/"+url.PathEscape(rule), url.Values{"key": {key}}
 	switch what {
-	case "close":
-		query.Set("reason", form.Get("reason"))
-		err = c.do(http.MethodDelete, path, query, nil, nil)
-	case "cancel":
+	case "cancel", "close":
+		if reason := form.Get("reason"); reason != "" {
+			query.Set("reason", reason)
+		}
 		err = c.do(http.MethodDelete, path, query, nil, nil)
 	case "check":
 		var saw web.CheckResult

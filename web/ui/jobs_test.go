@@ -44,7 +44,7 @@ func TestFailedJobActions(t *testing.T) {
 		want []string
 	}{
 		{"do=check&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was checked: still pending.", "1 job could not be checked: "}},
-		{"do=snooze&for=1h&job=order-unshipped/2&job=order-unshipped/1", []string{"1 job was snoozed: without effect, as the next check is already later.", "1 job could not be snoozed: "}},
+		{"do=snooze&for=1h&job=order-unshipped/2&job=order-unshipped/1", []string{"0 jobs were snoozed; 1 unchanged, as its next check is later.", "1 job could not be snoozed: "}},
 		{"do=cancel&sure=yes&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was cancelled.", "1 job could not be cancelled: "}},
 		{"do=snooze&for=1h&job=order-unshipped/2&back=" + url.QueryEscape("/entities/order?key=2"), []string{"1 job could not be snoozed: ", `href="/entities/order?key=2"`}},
 	} {
@@ -88,7 +88,7 @@ func TestFailedJobActions(t *testing.T) {
 		}
 	}
 	// A complete action redirects back with a message.
-	if status, content := requestPage(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job was snoozed: without effect, as the next check is already later; next check <time ") {
+	if status, content := requestPage(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "The job is unchanged, as its next check is later: <time ") {
 		t.Errorf("done: %d %s", status, content)
 	}
 	var rests web.Job
@@ -104,6 +104,33 @@ func TestFailedJobActions(t *testing.T) {
 	}
 	if callAPI(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests); rests.NextCheckAt.Before(rests.SnoozedUntil) {
 		t.Errorf("not put off: %+v", rests)
+	}
+}
+
+// TestPendingChecksAreCounted checks that the list of pending checks has their number, of all rules and of one, and marks the
+// jobs that raise no alert because they are acknowledged.
+func TestPendingChecksAreCounted(t *testing.T) {
+	t.Parallel()
+	home := serve(t, orders, paymentRule)
+	publishEvents(t, home, "orders.created", "1", "2")
+	publishEvents(t, home, "payments.asked", "p-1")
+	open := waitForOpenAlerts(t, home, 3)
+	callAPI(t, home, "POST", "/alerts/"+open[0].ID.String()+"/ack", "application/json", `{}`, nil)
+	for path, want := range map[string]string{
+		"/jobs": "<small>3 pending checks, next due first</small>", "/jobs?rule=order-unshipped": "<small>2 pending checks, next due first</small>",
+		"/jobs?rule=payment-missing": "<small>1 pending check, next due first</small>", "/jobs?key=1": "<small>next due first</small>",
+	} {
+		content, deadline := "", time.Now().Add(within)
+		for !strings.Contains(content, want) { // the counts are cached
+			if time.Now().After(deadline) {
+				t.Fatalf("%s has no %q", path, want)
+			}
+			_, content = requestPage(t, "GET", home+path, "")
+			pausePoll(t.Context())
+		}
+		if n := strings.Count(content, `<td class="text wide"><span class="faint">none, acknowledged`); path == "/jobs" && n != 1 {
+			t.Errorf("%d jobs are marked as acknowledged, want 1", n)
+		}
 	}
 }
 

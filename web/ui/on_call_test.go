@@ -77,10 +77,11 @@ func TestOnCallActions(t *testing.T) {
 	b.waitForText("primary → chat", "lead → phone, chat")
 
 	b.visit("/entities/order?key=1")
+	b.waitForText("next alert: critical lead", "→ phone, chat")
 	b.click("button[value=ack]")
 	b.waitForText("Acknowledged by", "until resolved", "No orders.shipped") // back on the page of the entity
 	b.click("button[value=snooze]")
-	b.waitForText("The job was snoozed", "snoozed")
+	b.waitForText("The job is unchanged, as its next check is later: ", "later than the snooze")
 	b.visit("/alerts/" + id)
 	b.waitForText("acknowledged by loopback, until resolved")
 	if line := evaluate[string](b, `[...document.querySelectorAll("li .what")].map((e) => e.innerText).find((t) => t.includes("snoozed") && t.includes("until")) ?? ""`); !strings.Contains(line, ", until ") {
@@ -90,7 +91,8 @@ func TestOnCallActions(t *testing.T) {
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "shipped by hand"))
 	b.screenshot("on-call-close")
 	b.click("button[value=close]")
-	b.waitForText("cancelled", "by loopback: shipped by hand", "Look in WMS")
+	b.waitForText("Closed by loopback at ", ": shipped by hand.", "Look in WMS")
+	b.screenshot("on-call-closed")
 	if text := b.text(); strings.Contains(text, "Close…") || strings.Contains(text, "Snooze") {
 		t.Errorf("the job has ended, and the page has actions:\n%s", text)
 	}
@@ -155,6 +157,9 @@ func TestLostDataStaysOpen(t *testing.T) {
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "orders were checked by hand"))
 	b.click("button[value=close]")
 	waitForOpenAlerts(t, home, 1)
+	b.visit("/alerts/" + loss.ID.String())
+	b.waitForText("Closed by loopback at ", ": orders were checked by hand.")
+	b.screenshot("lost-alert-closed")
 	b.visit("/")
 	b.waitForText("1 open: 1 warning")
 	var audit web.Page[web.AuditEntry]

@@ -24,6 +24,21 @@ type pendingView struct {
 	Notes   ruleNotes  // description and labels of the rule
 	Actions *actionRow // nil: none are possible
 	Changed int32      // newest version of the rule, if it differs
+
+	Reaches stepChannels // channels of the steps
+}
+
+// NextChannels returns the channels of the next alert as text; empty: unknown, or no step is next.
+func (w pendingView) NextChannels() string {
+	if w.NextAlert == nil || w.NextAlert.Step == "" {
+		return ""
+	}
+	for step := range w.Reaches {
+		if (stepView{Step: document.Step{Name: step, Every: 1}}).isNamed(w.NextAlert.Step) {
+			return w.Reaches.Of(step)
+		}
+	}
+	return ""
 }
 
 // EndsNext reports whether the next check ends the job at a known time.

@@ -71,7 +71,7 @@ func TestStorm(t *testing.T) {
 	checkShownCounts(t, b, home, "rule")
 
 	b.click(`button[aria-label="Snooze 1 h: all 625 of storm-3"]`)
-	b.waitForText("625 jobs were snoozed: without effect, as the next check is already later.")
+	b.waitForText("0 jobs were snoozed; 625 unchanged, as their next checks are later.")
 	for rule, want := range map[string]int{"storm-3": 625, "storm-4": 0} {
 		if n := auditEntries(t, home, "job.snooze", "job/"+rule+"/*"); n != want {
 			t.Errorf("%d jobs of %s were snoozed, want %d", n, rule, want)

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -183,11 +184,17 @@ func testCancelAll(t *testing.T, b *tab, home string) {
 	b.click("button[value=cancel-all]")
 	b.waitForText("Cancel 60 jobs of rule order-unshipped, key all-*?", "Open alerts are resolved")
 	b.checkAccessibility("cancel all")
+	b.do(chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "sent twice"))
 	if n := pending("key_prefix=all-"); n != 60 {
 		t.Errorf("%d jobs are pending before the answer", n)
 	}
 	b.click("button.grave")
 	b.waitForText("60 jobs were cancelled.", "No pending checks match these filters.")
+	var ended web.Page[web.EndedJob]
+	callAPI(t, home, "GET", "/history?key=all-0", "", "", &ended)
+	if len(ended.Items) != 1 || !strings.HasSuffix(ended.Items[0].Reason, ": sent twice") {
+		t.Errorf("the history lacks the reason of the cancel: %+v", ended.Items)
+	}
 	if n := pending(""); n != 2 {
 		t.Errorf("%d jobs are pending, want the 2 others", n)
 	}
@@ -208,12 +215,15 @@ func TestPageActions(t *testing.T) {
 	b.do(chromedp.Click(chromedp.CSS(`input[aria-label="Select order 2"]`)))
 	b.click(`button[value=cancel]`)
 	b.waitForText("Cancel 1 job?", "order-unshipped/2")
+	b.do(chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "duplicate"))
 	b.click("button.grave")
 	b.waitForText("1 job was cancelled.")
+	b.visit("/entities/order?key=2")
+	b.waitForText("by loopback: duplicate")
 	b.visit("/jobs")
 	b.do(chromedp.Click(chromedp.CSS(`input[data-all]`)))
 	b.click(`button[value=snooze]`)
-	b.waitForText("2 jobs were snoozed: without effect, as the next check is already later.")
+	b.waitForText("0 jobs were snoozed; 2 unchanged, as their next checks are later.")
 	testCancelAll(t, b, home)
 
 	b.visit("/alerts?key=3")
