@@ -2,8 +2,10 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -11,6 +13,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/rules"
 )
 
 // Alert is an alert as the API returns it: the record of the stream, with its state of publication.
@@ -105,6 +108,24 @@ type alertListIn struct {
 	Before  time.Time `query:"decided_before" doc:"Only alerts raised before this time." example:"2026-01-31T15:04:05Z"`
 	Backlog int       `query:"backlog" minimum:"0" maximum:"500" doc:"Streams only: number of past alerts to send first, newest ones."`
 	Paging
+}
+
+// maxPingOutput bounds the line of a failed ping, in characters.
+const maxPingOutput = 200
+
+// PingOutput returns the last line that a failed ping sent along, up to maxPingOutput characters. It is empty if the alert
+// is about something else. The line is untrusted text.
+func (a Alert) PingOutput() string {
+	var ping struct{ Source, Kind, Body string }
+	if a.Status != alerts.Firing || json.Unmarshal(a.State, &ping) != nil || ping.Source != "ping" || ping.Kind != string(rules.Failure) {
+		return ""
+	}
+	body := strings.TrimSpace(ping.Body)
+	line := []rune(strings.TrimSpace(body[strings.LastIndexAny(body, "\r\n")+1:]))
+	if len(line) > maxPingOutput {
+		line = append(line[:maxPingOutput-1], '…')
+	}
+	return string(line)
 }
 
 func (a *alertAPI) register(all *operations) {

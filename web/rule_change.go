@@ -49,6 +49,7 @@ type RuleChange struct {
 	UnknownAtOnce  int    `json:"unknown_at_once,omitempty" doc:"With raise_past: number of backfilled jobs that are checked at once and whose alerts are unknown before: a lookup or a handler decides, heartbeats were missed in a monitoring gap, or the conditions of all jobs cost too much."`
 	Diff           string `json:"diff,omitempty" doc:"Unified diff of the rule as YAML."`
 
+	PingsPath       string           `json:"pings_path,omitempty" doc:"Path of the operation that creates ping URLs of the rule, with POST and a body such as {\"key\": \"crm\"}. Absent if the rule has no heartbeat, and in a dry run." example:"/api/v1/rules/backup/pings"`
 	PartialSubjects []PartialSubject `json:"partial_subjects,omitempty" doc:"Subscribed subjects that streams cover only in part."`
 	MissingEvents   []string         `json:"missing_events,omitempty" nullable:"false" doc:"With since: warnings of events of the range that the streams have deleted. Jobs of these events are missing."`
 	Warnings        []string         `json:"warnings,omitempty" nullable:"false" doc:"Warnings, such as checks that could not be made, or a schedule that has ended."`
@@ -87,6 +88,9 @@ func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
 	}
 	if dryRun {
 		return out
+	}
+	if c.Document.Trigger.Heartbeat != nil {
+		out.Body.PingsPath = apiPath + "/rules/" + c.After.Name + "/pings"
 	}
 	out.ETag = etag(c.After.Version)
 	if c.Before == nil {

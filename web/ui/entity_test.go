@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -115,4 +116,27 @@ func TestHandlerWithoutResponder(t *testing.T) {
 	}
 	b.checkAccessibility("a handler without a responder")
 	b.screenshot("handler-silent")
+}
+
+// TestFailedPingIsQuoted checks that the pages of an alert and of its entity have the last line of the failed ping, cut and
+// escaped, and that the answer to a saved heartbeat has the path that creates ping URLs.
+func TestFailedPingIsQuoted(t *testing.T) {
+	t.Parallel()
+	home := serve(t)
+	var change web.RuleChange
+	callAPI(t, home, "POST", "/rules", "application/yaml", "name: dumps\nentity: dump\ntrigger: {heartbeat: {every: 1d, grace: 1h, keys: [crm]}}\nescalate: [{after: 0s, step: missing}]\nslot: 1s\n", &change)
+	var address web.PingAddress
+	callAPI(t, home, "POST", strings.TrimPrefix(change.PingsPath, "/api/v1"), "application/json", `{"key": "crm"}`, &address)
+	if status, _ := requestPage(t, "POST", home+address.URL+"/1", "first\n<b>refused</b> "+strings.Repeat("x", 400)); status != http.StatusOK {
+		t.Fatalf("the ping: %d", status)
+	}
+	waitForOpenAlerts(t, home, 1)
+	var page web.Page[web.Alert]
+	callAPI(t, home, "GET", "/alerts?open=true", "", "", &page)
+	for _, path := range []string{"/alerts/" + page.Items[0].ID.String(), "/entities/dump?key=crm"} {
+		_, content := requestPage(t, "GET", home+path, "")
+		if !strings.Contains(content, "The ping sent along: <code><bdi>&lt;b&gt;refused&lt;/b&gt; xxx") || !strings.Contains(content, "xxx…</bdi>") {
+			t.Errorf("%s has no line of the ping: %s", path, content)
+		}
+	}
 }
