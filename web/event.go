@@ -67,6 +67,28 @@ type AffectedEntity struct {
 	Rule   string `json:"rule" doc:"Name of the rule." example:"order-unshipped"`
 	Entity string `json:"entity" doc:"Entity type." example:"order"`
 	Key    string `json:"key" doc:"Key of the entity." example:"1234"`
+	Effect string `json:"effect,omitempty" enum:"start,heartbeat,resolve,member,update,pause,resume" doc:"Effect of the event on the job of the entity. start: it starts a job, unless one is pending and the rule keeps it. heartbeat: it reports to a heartbeat. resolve: it ends a pending job. member: it adds a member to a set of the job. update: it changes the state. pause, resume: it stops or starts the clock of the job."`
+}
+
+// effectOf names the action of an event.
+func effectOf(action futurejobs.Action) string {
+	switch action.(type) {
+	case futurejobs.Start, futurejobs.StartExpired:
+		return "start"
+	case futurejobs.Heartbeat:
+		return "heartbeat"
+	case futurejobs.End:
+		return "resolve"
+	case futurejobs.AddMember:
+		return "member"
+	case futurejobs.Update:
+		return "update"
+	case futurejobs.Pause:
+		return "pause"
+	case futurejobs.Resume:
+		return "resume"
+	}
+	return ""
 }
 
 // matchedAtOnce is how many events are matched at once for their senders.
@@ -247,7 +269,7 @@ func (a *eventAPI) meaning(ctx context.Context, taken *PublishResult, e futurejo
 	effects, refusals, isWhole := a.catalog.DryMatch(e)
 	taken.NotEvaluated = !isWhole
 	for _, effect := range effects {
-		of := AffectedEntity{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key}
+		of := AffectedEntity{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key, Effect: effectOf(effect.Action)}
 		if v.canSee(of.Rule) && len(taken.Affected) < maxConcerned && !slices.Contains(taken.Affected, of) {
 			taken.Affected = append(taken.Affected, of)
 		}

@@ -56,7 +56,7 @@ func TestEvents(t *testing.T) {
 	}
 	first := post(`{"id": "1"}`, "Content-Type", "application/json", "ce-type", "order", "Authorization", "Bearer secret", "Idempotency-Key", "one")
 	if diff := cmp.Diff(web.PublishResult{
-		Stream: "DEADMAN_EVENTS", Seq: 1, Affected: []web.AffectedEntity{{Rule: "order-unshipped", Entity: "order", Key: "1"}},
+		Stream: "DEADMAN_EVENTS", Seq: 1, Affected: []web.AffectedEntity{{Rule: "order-unshipped", Entity: "order", Key: "1", Effect: "start"}},
 	}, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

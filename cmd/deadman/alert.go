@@ -144,6 +144,7 @@ func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job) error
 	if runbook := a.Runbook(); runbook != "" {
 		s.line("runbook", "%s", runbook)
 	}
+	printPingOutput(s, as)
 	s.line("severity", "%s, %s", a.Severity, status)
 	s.line("rule", "%s, version %d", a.Rule, a.RuleVersion)
 	s.line(a.Entity, "%s", a.Key)
@@ -176,6 +177,9 @@ func printAlert(io *cli, as web.Alert, known []web.Rule, pending *web.Job) error
 	}
 	s.document("event", a.Event)
 	s.document("state", a.State)
+	if pending != nil && a.Status == alerts.Firing && as.Acknowledged == nil {
+		s.line("acknowledge", "deadman alert ack %s --for 1h", shortID(a.ID))
+	}
 	return s.end()
 }
 
@@ -193,6 +197,13 @@ func printEnd(s *keyValues, end web.AlertEnd) string {
 	}
 	s.painted(word, dim, text)
 	return word
+}
+
+// printPingOutput prints the last line that a failed ping sent along, if the alert is about one.
+func printPingOutput(s *keyValues, a web.Alert) {
+	if line := a.PingOutput(); line != "" {
+		s.line("ping output", "%s", line)
+	}
 }
 
 // delivered describes the delivery of an alert on a channel.

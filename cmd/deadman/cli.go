@@ -61,7 +61,8 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	root.SetIn(c.in)
 	root.SetOut(c.out)
 	root.SetErr(c.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	err = nameFlags(cmd, err)
 	var silent silentError
 	if err == context.Canceled && ctx.Err() != nil { //nolint:errorlint // a wrapped error says what was not completed
 		err = errInterrupted

@@ -11,9 +11,12 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"deadman/web"
@@ -159,6 +162,54 @@ func (r refusal) Error() string {
 
 // Unwrap returns the problem for errors.As.
 func (r refusal) Unwrap() error { return r.Problem }
+
+// nameFlags replaces the places in a refused request by the flags and arguments of the command: it is an error of the
+// command line. An error with another place stays as it is.
+func nameFlags(cmd *cobra.Command, err error) error {
+	var r refusal
+	if !errors.As(err, &r) || len(r.Errors) == 0 {
+		return err
+	}
+	named := *r.Problem
+	named.Errors = slices.Clone(r.Errors)
+	messages := make([]string, len(r.Errors))
+	for i, d := range r.Errors {
+		if named.Errors[i].Location = flagOf(cmd, d.Location); named.Errors[i].Location == "" {
+			return err
+		}
+		messages[i] = named.Errors[i].Error()
+	}
+	named.Detail = strings.Join(messages, "; ")
+	return usageError{refusal{&named}}
+}
+
+// flagOf returns the flag or argument of a command that a place in a request has its value of, or "".
+func flagOf(cmd *cobra.Command, location string) string {
+	in, name, _ := strings.Cut(location, ".")
+	if location == "body.match" && cmd.Flags().Lookup("all") != nil {
+		return "filters"
+	}
+	name = name[strings.LastIndex(name, ".")+1:]
+	if argument := strings.ToUpper(name); in == "path" && slices.Contains(strings.FieldsFunc(cmd.Use, func(r rune) bool { return !unicode.IsUpper(r) }), argument) {
+		return argument
+	}
+	if in != "query" && in != "body" {
+		return ""
+	}
+	candidates := []string{strings.ReplaceAll(name, "_", "-"), name[strings.LastIndex(name, "_")+1:]}
+	if name == "until" {
+		candidates = append(candidates, "for")
+	}
+	isFlag := func(name string) bool { return name != "" && cmd.Flags().Lookup(name) != nil }
+	at := slices.IndexFunc(candidates, cmd.Flags().Changed)
+	if at < 0 {
+		at = slices.IndexFunc(candidates, isFlag)
+	}
+	if at < 0 {
+		return ""
+	}
+	return "--" + candidates[at]
+}
 
 // get reads a resource, and returns it decoded and raw.
 func get[T any](ctx context.Context, c *client, path string, query url.Values) (v T, raw []byte, err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -93,8 +94,30 @@ func printPublished(io *cli, subject string, published web.PublishResult) error 
 	if published.Seq > 0 { // hidden from limited tokens
 		where = fmt.Sprint("message ", published.Seq)
 	}
-	_, err := fmt.Fprintf(io.out, "%s: %s, %s of stream %s\n", how, sanitize(subject), where, sanitize(published.Stream))
-	return err
+	if _, err := fmt.Fprintf(io.out, "%s: %s, %s of stream %s\n", how, sanitize(subject), where, sanitize(published.Stream)); err != nil {
+		return err
+	}
+	return printAffected(io, published)
+}
+
+// printAffected prints the jobs that an event concerns, or that it concerns none.
+func printAffected(io *cli, published web.PublishResult) error {
+	if len(published.Affected)+len(published.WouldDeadLetter) == 0 && !published.NotEvaluated {
+		_, err := fmt.Fprintln(io.out, "no rule subscribes to it, or none has a matching key and condition")
+		return err
+	}
+	for _, a := range published.Affected {
+		if _, err := fmt.Fprintf(io.out, "%s of %s: %s %s\n", cmp.Or(effectTexts[a.Effect], "concerns a job"), sanitize(a.Rule), sanitize(a.Entity), sanitize(a.Key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// effectTexts are the effects of an event on a job, in words.
+var effectTexts = map[string]string{
+	"start": "starts a job", "heartbeat": "reports to the heartbeat", "resolve": "ends the pending job, if any,", "member": "adds a member to the job",
+	"update": "updates the job", "pause": "pauses the job", "resume": "resumes the job",
 }
 
 func sendEvent(ctx context.Context, c *client, subject, id string, data []byte) (web.PublishResult, error) {

@@ -58,3 +58,38 @@ func TestSendEvents(t *testing.T) {
 	n.expect(2, []string{"event", "send", "orders.created", "-f", "-"}, "each line of the file has its own")
 	n.expect(2, []string{"event", "send", "-f", dir + "/none"}, "no such file")
 }
+
+// TestSendReportsEffect checks that event send reports the job that an event starts, updates or ends, or that it concerns no rule.
+func TestSendReportsEffect(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", strings.Replace(goodRule, "key: event.id}\nescalate", "key: event.id, if: event.whole}\nescalate", 1)))
+	n.expect(0, []string{"event", "send", "orders.created", `{"id": "1"}`}, "published: orders.created", "starts a job of order-unshipped: order 1")
+	n.expect(0, []string{"event", "send", "orders.shipped", `{"id": "1", "whole": true}`}, "ends the pending job, if any, of order-unshipped: order 1")
+	n.expect(0, []string{"event", "send", "orders.shipped", `{"id": "1", "whole": false}`}, "no rule subscribes to it")
+}
+
+// TestErrorsNameFlags checks that an error of the API names the flag or argument of the command, with the exit code of
+// wrong usage.
+func TestErrorsNameFlags(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", goodRule))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"event", "send", "orders..created", "{}"}, "SUBJECT: "},
+		{[]string{"job", "list", "--where", "nonsense"}, "--where: "},
+		{[]string{"job", "cancel", "--all", "--rule", "order-unshipped", "--reason", "x", "--yes"}, "--all: "},
+		{[]string{"mute", "create", "--match", "rule=order-unshipped", "--for", "2000d", "--reason", "x"}, "--for: "},
+	} {
+		got := n.expect(exitUsage, c.args, c.want)
+		for _, word := range []string{"path.", "query.", "body."} {
+			if strings.Contains(got.err, word) {
+				t.Errorf("%q: %s", c.args, got.err)
+			}
+		}
+	}
+	n.expect(exitUsage, []string{"rule", "list", "--paused"}, "one of true, false", "--paused true")
+}

@@ -44,7 +44,35 @@ func explainEntity(io *cli, cmd *cobra.Command, args []string) error {
 			}
 		}
 	}
-	return io.write(raw, func() error { return printEntity(io, entity) })
+	return io.write(raw, func() error {
+		descriptions, err := readDescriptions(cmd.Context(), c, entity)
+		if err != nil {
+			return err
+		}
+		return printEntity(io, entity, descriptions)
+	})
+}
+
+// readDescriptions returns the descriptions of the rules of an entity's jobs, by the name of the rule. A deleted rule has
+// none.
+func readDescriptions(ctx context.Context, c *client, of web.Entity) (map[string]string, error) {
+	descriptions := make(map[string]string)
+	for _, j := range of.Jobs.Items {
+		descriptions[j.Rule] = ""
+	}
+	for _, e := range of.History.Items {
+		descriptions[e.Rule] = ""
+	}
+	for name := range descriptions {
+		known, _, err := get[web.Page[web.Rule]](ctx, c, "/rules", url.Values{"name": {name}})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range known.Items {
+			descriptions[name] = r.Description
+		}
+	}
+	return descriptions, nil
 }
 
 func readEntity(ctx context.Context, c *client, entity, key string) (web.Entity, []byte, error) {
@@ -64,11 +92,11 @@ func readJobsOfRule(ctx context.Context, c *client, rule web.Rule, key string) (
 	return e, raw, err
 }
 
-func printEntity(io *cli, entity web.Entity) error {
+func printEntity(io *cli, entity web.Entity, descriptions map[string]string) error {
 	s := newKeyValues(io)
 	for i := len(entity.History.Items) - 1; i >= 0; i-- {
 		e := entity.History.Items[i]
-		printJobHistory(s, e.Job, entity.Alerts.Items)
+		printJobHistory(s, e.Job, entity.Alerts.Items, descriptions[e.Rule])
 		s.painted("ended", outcomeColour(e.Outcome), string(e.Outcome))
 		if e.Reason != "" {
 			s.line("reason", "%s", e.Reason)
@@ -80,7 +108,7 @@ func printEntity(io *cli, entity web.Entity) error {
 		if i > 0 {
 			s.blank()
 		}
-		printJobHistory(s, j, entity.Alerts.Items)
+		printJobHistory(s, j, entity.Alerts.Items, descriptions[j.Rule])
 		s.painted("status", statusColour(j.Status), statusText(j))
 		printNextCheck(s, j)
 		printAck(s, j.Acknowledged)
@@ -92,14 +120,18 @@ func printEntity(io *cli, entity web.Entity) error {
 }
 
 // printJobHistory prints a job with its timeline and its alerts.
-func printJobHistory(s *keyValues, j web.Job, all []web.Alert) {
+func printJobHistory(s *keyValues, j web.Job, all []web.Alert, description string) {
 	s.line("rule", "%s, version %d", j.Rule, j.RuleVersion)
+	if description != "" {
+		s.line("description", "%s", description)
+	}
 	s.instant("started", j.Since)
 	printTrail(s, j.Trail)
 	for i := len(all) - 1; i >= 0; i-- {
 		for _, id := range j.Alerts {
 			if a := all[i]; a.ID == id {
 				s.painted(severityOrStatus(a.Record()), newAlertColour(a.Record()), s.io.exact(a.DecidedAt)+"  "+a.Text)
+				printPingOutput(s, a)
 			}
 		}
 	}

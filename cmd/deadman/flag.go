@@ -63,6 +63,12 @@ var flagKinds = map[string]string{"int": "a whole number", "int32": "a whole num
 
 // flagError returns the error of a command line that cannot be parsed.
 func flagError(cmd *cobra.Command, err error) error {
+	var missing *pflag.ValueRequiredError
+	if errors.As(err, &missing) {
+		if values := missing.GetFlag().Annotations[validValues]; values != nil {
+			return usage("%w, one of %s; for example --%s %s", err, strings.Join(values, ", "), missing.GetFlag().Name, values[0])
+		}
+	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) || flagKinds[invalid.GetFlag().Value.Type()] == "" {
 		return usage("%w; see %s --help", err, cmd.CommandPath())

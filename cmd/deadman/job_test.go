@@ -37,12 +37,12 @@ func TestJobVerbs(t *testing.T) {
 	n.expect(0, []string{"job", "snooze", "order-unshipped", key, "--until", tomorrow}, "next check     "+tomorrow)
 	n.expect(2, []string{"job", "snooze", "order-unshipped", key}, "--for or --until")
 	n.expect(2, []string{"job", "snooze", "order-unshipped", key, "--for", "2 h"}, "--for", "2 h")
-	n.expect(1, []string{"job", "snooze", "order-unshipped", key, "--until", "-1h"}, "is in the past")
+	n.expect(exitUsage, []string{"job", "snooze", "order-unshipped", key, "--until", "-1h"}, "is in the past")
 
 	n.expect(0, []string{"job", "list", "--due"}, "no pending jobs")
 	n.expect(0, []string{"job", "list", "--where", `event.id = "1"`}, "searched 1 ", key, "unless orders.shipped")
 	n.expect(0, []string{"job", "list", "--where", `event.id = "2"`}, "searched 1 ", "no pending jobs match these filters")
-	n.expect(1, []string{"job", "list", "--where", "nonsense"}, "query.where", "no = or !=")
+	n.expect(exitUsage, []string{"job", "list", "--where", "nonsense"}, "--where: ", "no = or !=")
 	n.expect(0, []string{"job", "list", "--due-before", "+2d", "--key", key}, key, "waiting")
 	n.expect(0, []string{"job", "check", "order-unshipped", key}, "pending ", "the expected event has not happened", "next check")
 	if l := readJSON[web.CheckResult](n, "job", "check", "order-unshipped", key); l.Ended {
@@ -57,7 +57,7 @@ func TestJobVerbs(t *testing.T) {
 		t.Errorf("cancelled again: %+v", c)
 	}
 	n.expect(2, []string{"job", "cancel", "--entity", "order", "order-unshipped", key}, "or KEY with --entity; got 2 arguments")
-	n.expect(1, []string{"job", "cancel", "--all", "--rule", "other", "-y"}, "it cannot be combined with other fields")
+	n.expect(exitUsage, []string{"job", "cancel", "--all", "--rule", "other", "-y"}, "it cannot be combined with other fields")
 	n.expect(2, []string{"alert", "snooze", "--rule", "other"}, "requires either --for or --until")
 	n.expect(0, []string{"alert", "snooze", "--rule", "nope", "--for", "1h"}, "0 jobs snoozed", "no rule is named nope")
 	n.expect(0, []string{"alert", "ack", "--rule", "nope"}, "0 alerts acknowledged", "no rule is named nope")

@@ -46,6 +46,9 @@ type filter struct {
 	values    []string // valid values; nil: any
 }
 
+// validValues is the annotation of a flag with its valid values.
+const validValues = "valid values"
+
 // filterKind is the type of a filter's value.
 type filterKind int
 
@@ -86,6 +89,7 @@ func (f filter) add(io *cli, cmd *cobra.Command) {
 	textFlag(cmd.Flags(), f.name(), kind, "", f.does)
 	switch {
 	case f.values != nil:
+		cmd.Flags().Lookup(f.name()).Annotations = map[string][]string{validValues: f.values}
 		complete(cmd, f.name(), completeWords(f.values...))
 	case f.parameter == byRule.parameter:
 		complete(cmd, f.name(), completeRule(io))
@@ -227,10 +231,7 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 	if err := t.fit(terminalWidth(io.out)).end(); err != nil {
 		return err
 	}
-	if len(left) > 0 {
-		note := "columns left out for this width: " + strings.Join(left, ", ")
-		fmt.Fprintln(io.err, clip(note, max(terminalWidth(io.out), len("columns left out"))))
-	}
+	printLeftOut(io, left)
 	if page.Next != "" {
 		return printNext(io, page.Next)
 	}

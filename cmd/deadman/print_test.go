@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func TestShowEntity(t *testing.T) {
 		Entity: "order", Key: "1234", Jobs: web.Page[web.Job]{Items: []web.Job{job}}, Alerts: web.Page[web.Alert]{Items: []web.Alert{a, {AlertFields: web.AlertFields(other)}}},
 		History: web.Page[web.EndedJob]{Items: []web.EndedJob{{Job: was, Outcome: "cancelled", Reason: "by hand", EndedAt: at(-5)}}},
 	}
-	if err := printEntity(inProcess(&out, nil), known); err != nil {
+	if err := printEntity(inProcess(&out, nil), known, nil); err != nil {
 		t.Fatal(err)
 	}
 	compareText(t, out.String(), `
@@ -129,7 +130,7 @@ status         waiting
 next check     2026-01-31 17:04:05 UTC (in 2 h)
 `)
 	out.Reset()
-	if err := printEntity(inProcess(&out, nil), web.Entity{Entity: "order", Key: "9"}); err != nil {
+	if err := printEntity(inProcess(&out, nil), web.Entity{Entity: "order", Key: "9"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	compareText(t, out.String(), "order          9: no pending jobs\n")
@@ -273,6 +274,20 @@ func TestColours(t *testing.T) {
 	for _, env := range [][]string{nil, {"NO_COLOR=1"}, {"TERM=dumb"}} {
 		if inProcess(new(bytes.Buffer), nil, env...).palette.on {
 			t.Errorf("what is no terminal gets colours, with %v", env)
+		}
+	}
+}
+
+// TestTableUsesItsRoom checks that a table leaves out only the columns that do not fit, also if an important one is too wide.
+func TestTableUsesItsRoom(t *testing.T) {
+	for _, c := range []struct {
+		width int
+		left  string
+	}{{0, ""}, {80, ""}, {64, "by"}, {60, "by version"}, {43, "subjects"}, {40, "by subjects"}, {24, "by version subjects"}} {
+		table := newTable(io.Discard, colors{}, "rule", "entity", "version", "by", "subjects")
+		table.row(cellOf("order-unshipped"), cellOf("order"), cellOf("1"), cellOf("somebody"), cellOf(strings.Repeat("orders ", 4)))
+		if left := strings.Join(table.drop(c.width, []string{"by", "version", "subjects"}), " "); left != c.left {
+			t.Errorf("%d wide, without %q, want %q", c.width, left, c.left)
 		}
 	}
 }

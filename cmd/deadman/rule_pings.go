@@ -150,6 +150,9 @@ func removePing(ctx context.Context, io *cli, c *client, path string, options pi
 	return io.report(map[string]string{"key": options.key, "outcome": "removed"}, "removed: pings to this URL are rejected\n")
 }
 
+// maxURLRoom is the width that a column of URLs keeps: more than any URL has.
+const maxURLRoom = 4096
+
 func listPings(ctx context.Context, io *cli, c *client, rule string) error {
 	all, err := getAllPages[web.PingAddress](ctx, c, pingsPath(rule), url.Values{})
 	if err != nil {
@@ -173,9 +176,12 @@ func listPings(ctx context.Context, io *cli, c *client, rule string) error {
 		}
 		t.row(key, cellOf(displayURL(a)), cellOf(io.relative(a.CreatedAt)), cellOf(a.CreatedBy))
 	}
-	if err := t.end(); err != nil { // not clipped, because URLs are for copying
+	t.room = maxURLRoom // URLs are for copying: columns are left out, and none is clipped
+	left := t.drop(terminalWidth(io.out), []string{"by", "created"})
+	if err := t.end(); err != nil {
 		return err
 	}
+	printLeftOut(io, left)
 	return warnUndeclared(ctx, io, c, rule, all)
 }
 

@@ -85,3 +85,36 @@ func TestRulePings(t *testing.T) {
 		n.expect(2, append([]string{"rule", "pings", "backup"}, args...), "--")
 	}
 }
+
+// TestFailedPingHasItsReason checks that alert get and explain show the last line of a failed ping, cut, without control
+// characters, with the description of the rule, and that alert get tells how to acknowledge an alert that is open.
+func TestFailedPingHasItsReason(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "backup.yaml", strings.Replace(pingedRule, "entity: host", "description: No dump arrived.\nslot: 1s\nentity: host", 1)))
+	address := strings.TrimSpace(n.mustRun("rule", "pings", "backup", "--key", "nightly"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/1", strings.NewReader("start\npg_dump: \x1b[31mrefused "+strings.Repeat("x", 400)+"\n\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	var open []web.Alert
+	testwait.Until(t, "the alert is raised", func() bool {
+		open = readJSON[web.Page[web.Alert]](n, "alert", "list", "--open").Items
+		return len(open) == 1
+	})
+	id := shortID(open[0].ID)
+	got := n.expect(0, []string{"alert", "get", id}, "ping output", "refused xxx", "x…\n", "No dump arrived.", "deadman alert ack "+id+" --for 1h")
+	if strings.Contains(got.out, "\x1b") || strings.Contains(strings.SplitN(got.out, "ping output", 2)[1], strings.Repeat("x", 200)+"…") {
+		t.Errorf("the line is not escaped or not cut: %q", got.out)
+	}
+	n.expect(0, []string{"explain", "host", "nightly"}, "ping output", "refused xxx", "description    No dump arrived.")
+	n.mustRun("alert", "ack", id, "--for", "1h")
+	if got := n.mustRun("alert", "get", id); strings.Contains(got, "deadman alert ack") {
+		t.Errorf("an acknowledged alert: %s", got)
+	}
+}

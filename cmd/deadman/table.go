@@ -70,31 +70,59 @@ func (t *table) end() error {
 	return w.Flush()
 }
 
-// drop removes named columns, the first one first, until the rows fit a width in characters; 0 means no limit. It
-// returns the removed columns.
+// drop removes named columns, the first one first, until the rows fit a width in characters; 0 means no limit. A removed
+// column that fits beside the remaining ones stays after all, the last one of the names first. It returns the removed columns.
 func (t *table) drop(width int, names []string) (dropped []string) {
 	if width <= 0 {
 		return nil
 	}
 	for _, name := range names {
-		columns, needed := t.widths(), -between
-		columns[len(columns)-1] = min(columns[len(columns)-1], t.room)
-		for _, w := range columns {
-			needed += between + w
-		}
-		if needed <= width {
+		if t.fits(width, dropped) {
 			break
 		}
-		i := slices.IndexFunc(t.rows[0], func(c cell) bool { return c.text == strings.ToUpper(name) })
-		if i < 0 {
-			continue
+		if slices.ContainsFunc(t.rows[0], isHeader(name)) {
+			dropped = append(dropped, name)
 		}
+	}
+	for _, name := range slices.Backward(slices.Clone(dropped)) {
+		if without := slices.DeleteFunc(slices.Clone(dropped), func(other string) bool { return other == name }); t.fits(width, without) {
+			dropped = without
+		}
+	}
+	for _, name := range dropped {
+		i := slices.IndexFunc(t.rows[0], isHeader(name))
 		for r := range t.rows {
 			t.rows[r] = slices.Delete(slices.Clone(t.rows[r]), i, i+1)
 		}
-		dropped = append(dropped, name)
 	}
 	return dropped
+}
+
+// isHeader returns a function that reports whether a cell is the header of a named column.
+func isHeader(name string) func(cell) bool {
+	return func(c cell) bool { return c.text == strings.ToUpper(name) }
+}
+
+// fits reports whether the rows fit a width in characters without the dropped columns.
+func (t *table) fits(width int, dropped []string) bool {
+	needed, last := -between, 0
+	for i, w := range t.widths() {
+		if !slices.ContainsFunc(dropped, func(name string) bool { return isHeader(name)(t.rows[0][i]) }) {
+			needed, last = needed+between+w, w
+		}
+	}
+	return needed-max(0, last-t.room) <= width
+}
+
+// printLeftOut tells which columns a table leaves out for the width of the terminal.
+func printLeftOut(io *cli, left []string) {
+	if len(left) == 0 {
+		return
+	}
+	note := "columns left out for this width: " + strings.Join(left, ", ")
+	for _, line := range wrapText(note, max(terminalWidth(io.out), len("columns left out"))) {
+		fmt.Fprintln(io.err, line)
+	}
 }
 
 // fit clips the rows to a width in characters; 0 means no limit. It shortens the last column down to
