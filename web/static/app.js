@@ -168,6 +168,10 @@
     field.focus();
     field.setSelectionRange(Math.min(end - lines[line - 1].length + Math.max(Number(to.dataset.column) - 1, 0), end), end);
   });
+  // A link to the text of a rule moves the focus to its editor, as its label does; the text field itself may be hidden.
+  document.addEventListener("click", (e) => {
+    if (e.target.closest('a[href="#text"]')) setTimeout(() => document.querySelector("label[for=text]")?.click());
+  });
   // A form with data-unsaved asks before unsaved changes are lost, and is submitted by Ctrl-S or Cmd-S.
   const written = () => document.querySelector('form[data-unsaved="yes"]');
   document.addEventListener("input", (e) => {
