@@ -180,6 +180,29 @@ func TestFailureIsOverdueAtOnce(t *testing.T) {
 	d.checkNext("11:22:00")
 }
 
+// TestFailureText checks that the text of a failure ends with the last line of the body that has text.
+func TestFailureText(t *testing.T) {
+	for name, c := range map[string]struct {
+		beat rules.ReceivedHeartbeat
+		want string
+	}{
+		"a body":                {rules.ReceivedHeartbeat{Kind: rules.Failure, Body: "dumping crm\npg_dump: error: connection refused\n \n"}, "failed: pg_dump: error: connection refused"},
+		"an exit status":        {rules.ReceivedHeartbeat{Exit: new(3), Body: "no space\r\n"}, "failed with exit status 3: no space"},
+		"a progress bar":        {rules.ReceivedHeartbeat{Kind: rules.Failure, Body: "10 %\r20 %\rtimeout"}, "failed: timeout"},
+		"a named run":           {rules.ReceivedHeartbeat{Kind: rules.Failure, Run: "r1", Body: "no space"}, "run r1 failed: no space"},
+		"a long line":           {rules.ReceivedHeartbeat{Kind: rules.Failure, Body: strings.Repeat("é", 300)}, "failed: " + strings.Repeat("é", 199) + "…"},
+		"control characters":    {rules.ReceivedHeartbeat{Kind: rules.Failure, Body: "\x1b[31mno\x00 space\xff"}, "failed: [31mno  space\uFFFD"},
+		"no visible characters": {rules.ReceivedHeartbeat{Kind: rules.Failure, Body: " \n\t\n"}, "failed; the ping had no body with the reason"},
+	} {
+		d := newDevice(t, tenMinuteRule)
+		d.heartbeat("10:00:10", c.beat)
+		d.checkUntil("10:01:00")
+		if want := []string{"10:01:00 warning firing: device pump-7: " + c.want}; !slices.Equal(d.received, want) {
+			t.Errorf("%s: %q, want %q", name, d.received, want)
+		}
+	}
+}
+
 func TestLogChangesNothing(t *testing.T) {
 	d := newDevice(t, tenMinuteRule)
 	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{Kind: rules.Log})

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"deadman/rules/document"
 
@@ -125,15 +127,41 @@ func (a heartbeatUpdate) pulse(before heartbeatState, overdue time.Time) heartbe
 	return p
 }
 
-// failure describes a reported failure, as far as the sender explains it. A body may be secret, and alerts go to many.
+// maxFailureLine is the maximum number of characters of a body in the text of a failure.
+const maxFailureLine = 200
+
+// failure describes a reported failure, as far as the sender explains it: with the last line of its body that has text,
+// because the output of a failed program ends with its error.
 func (a heartbeatUpdate) failure() string {
+	text, line := "failed", lastLine(a.Body)
+	if a.Exit != nil {
+		text = fmt.Sprintf("failed with exit status %d", *a.Exit)
+	}
 	switch {
-	case a.Exit != nil:
-		return fmt.Sprintf("failed with exit status %d", *a.Exit)
-	case a.ping && a.Body == "":
+	case line != "":
+		return text + ": " + line
+	case a.ping && a.Exit == nil:
 		return "failed; the ping had no body with the reason"
 	}
-	return "failed"
+	return text
+}
+
+// lastLine returns the last line of a text that has visible characters, shortened and without control characters; empty if
+// there is none.
+func lastLine(text string) string {
+	clean := func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}
+	lines := strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool { return r == '\n' || r == '\r' })
+	for _, line := range slices.Backward(lines) {
+		if line = strings.TrimSpace(strings.Map(clean, line)); line != "" {
+			return clip(line, maxFailureLine)
+		}
+	}
+	return ""
 }
 
 // newJob returns the job that the heartbeat creates; runs are those that continue in it.
