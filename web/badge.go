@@ -20,8 +20,9 @@ import (
 
 // Badge is the address of a badge, as the API returns it.
 type Badge struct {
-	Key string `json:"key,omitempty" doc:"Key of the badge. Absent for a badge of the whole rule." example:"crm"`
-	URL string `json:"url" doc:"Address of the picture. It needs no login, and shows the name of the key or of the rule with its state: any client that knows the address can read them. Only the path if the node has no public URL."`
+	Key       string `json:"key,omitempty" doc:"Key of the badge. Absent for a badge of the whole rule." example:"crm"`
+	Unwatched bool   `json:"unwatched,omitempty" doc:"The key has no job: nothing watches it before its first report, and a misspelled key never reports. Absent otherwise."`
+	URL       string `json:"url" doc:"Address of the picture. It needs no login, and shows the name of the key or of the rule with its state: any client that knows the address can read them. Only the path if the node has no public URL."`
 }
 
 // BadgeRequest is the body of a request for the address of a badge.
@@ -73,7 +74,15 @@ func (a *badgeAPI) create(ctx context.Context, in *struct {
 		return Badge{}, err
 	}
 	of := badges.Target{RuleID: l.RuleID, Key: string(in.Body.Key)}
-	return Badge{Key: of.Key, URL: strings.TrimSuffix(a.publicURL, "/") + badges.Sign(key, of)}, nil
+	badge := Badge{Key: of.Key, URL: strings.TrimSuffix(a.publicURL, "/") + badges.Sign(key, of)}
+	if of.Key != "" {
+		page, err := a.keys.HeartbeatKeys(ctx, futurejobs.HeartbeatFilter{Rules: []futurejobs.HeartbeatRule{{ID: l.RuleID}}, Key: of.Key, Limit: 1})
+		if err != nil {
+			return Badge{}, err
+		}
+		badge.Unwatched = len(page.Items) == 0
+	}
+	return badge, nil
 }
 
 func (a *badgeAPI) revoke(ctx context.Context, in *struct{ RuleName }) error {

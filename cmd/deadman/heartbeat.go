@@ -117,6 +117,11 @@ func newHeartbeatBadgeCmd(io *cli) *cobra.Command {
 				return err
 			}
 			badge.URL = absoluteURL(c, badge.URL)
+			if badge.Unwatched {
+				if err := warnOfUnwatchedKey(io, args[0], key); err != nil {
+					return err
+				}
+			}
 			if io.output == asJSON {
 				return writeValue(io.out, badge)
 			}
@@ -127,4 +132,11 @@ func newHeartbeatBadgeCmd(io *cli) *cobra.Command {
 	cmd.Flags().StringVar(&key, "key", "", "key of the badge (default: the whole rule)")
 	cmd.Flags().BoolVar(&revoke, "revoke", false, "revoke all badges of the rule")
 	return cmd
+}
+
+// warnOfUnwatchedKey warns of a badge of a key without a job.
+func warnOfUnwatchedKey(io *cli, rule, key string) error {
+	_, err := fmt.Fprintf(io.err, "warning: rule %s watches no key %s; the badge shows \"never reported\" until a first report. "+
+		"Check the spelling: deadman heartbeat list --rule %[1]s\n", sanitize(rule), sanitize(key))
+	return err
 }

@@ -35,6 +35,12 @@ trigger: {heartbeat: {every: 1d, keys: [crm, shop]}}
 	}
 	n.expect(2, []string{"heartbeat", "list", "--state", "down"}, "--state", "never_reported")
 	n.expect(0, []string{"heartbeat", "badge", "backup", "--key", "crm"}, "http://", "/badge/", ".svg")
+	if got := n.run("", "heartbeat", "badge", "backup", "--key", "crm"); got.err != "" {
+		t.Errorf("a badge of a declared key: %q", got.err)
+	}
+	if got := n.run("", "heartbeat", "badge", "backup", "--key", "cmr"); got.code != 0 || !strings.Contains(got.out, "/badge/") || !strings.Contains(got.err, "warning: rule backup watches no key cmr") {
+		t.Errorf("a badge of a misspelled key: %+v", got)
+	}
 	n.expect(2, []string{"heartbeat", "badge", "backup", "--key", "crm", "--revoke"}, "remove --key")
 	n.expect(0, []string{"heartbeat", "badge", "backup", "--revoke"}, "revoked: all badges of rule backup")
 	n.expect(1, []string{"heartbeat", "badge", "backup", "--revoke"}, "has no badges")
