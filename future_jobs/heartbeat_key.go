@@ -9,7 +9,7 @@ type HeartbeatState int16
 const (
 	HeartbeatPaused        HeartbeatState = iota // the pause of the document stopped the clock of the job
 	HeartbeatLate                                // it has an open alert
-	HeartbeatUnknown                             // its last check failed, or is overdue, or its report is overdue without an alert
+	HeartbeatUnknown                             // its last check failed, or is overdue, or its report is overdue or a failure without an alert
 	HeartbeatNeverReported                       // it is expected, and nothing was reported yet
 	HeartbeatUp                                  // a report came, and the next one is not overdue
 	HeartbeatStates        int            = iota // number of states
@@ -40,14 +40,25 @@ type HeartbeatKey struct {
 	State    HeartbeatState
 	Expected bool // nothing was reported since the key is expected
 	Excused  bool // a check found no report in time and raised no alert, because of a monitoring gap
+	Report   HeartbeatReport
+}
+
+// HeartbeatReport is the last report of a key. It is zero for a plain success: the job has its time.
+type HeartbeatReport struct {
+	At        time.Time
+	FailedAt  time.Time // when the last failure came; zero: none since the last success
+	NoSuccess bool      // no success came since the job began
 }
 
 // ReportedAt returns the time of the last report; the zero time if there was none.
 func (k HeartbeatKey) ReportedAt() time.Time {
-	if k.Expected {
+	switch {
+	case k.Expected:
 		return time.Time{}
+	case k.Report.At.IsZero():
+		return k.Since
 	}
-	return k.Since
+	return k.Report.At
 }
 
 // HeartbeatPeriod is an ended job of a key: the key was watched from CreatedAt to EndedAt.
@@ -56,4 +67,5 @@ type HeartbeatPeriod struct {
 	CreatedAt time.Time
 	LateAt    time.Time // time of the first alert, from which on the key was late; zero: it was not
 	EndedAt   time.Time
+	Reason    string // why the job ended
 }

@@ -30,7 +30,7 @@ type Entry struct {
 	Values   string         // values that the condition read, such as: state.status = "OPEN"
 	Step     string         // the name of the step that was taken or, with Held, suppressed; or the names of those that were skipped
 	Held     bool           // a step was due and suppressed
-	Reason   string         // why it was undetermined or skipped
+	Reason   string         // why it was undetermined or skipped, or failed
 	Outcome  checks.Outcome // of a check that ended the job
 	Next     time.Time      // the time of the next check
 	By       string         // the subject of the event, or the person; empty: unknown
@@ -50,6 +50,7 @@ const (
 	Rescheduled  EntryKind = "reschedule" // something that the rule reads changed: a calendar
 	Acknowledged EntryKind = "acknowledge"
 	Reopened     EntryKind = "unacknowledge"
+	Failed       EntryKind = "fail" // a heartbeat reported a failure
 	Skipped      EntryKind = "skip" // steps that were due before the rule was saved
 )
 

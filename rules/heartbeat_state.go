@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"deadman/rules/bodies"
+
+	futurejobs "deadman/future_jobs"
 )
 
 // heartbeatState is the state of a heartbeat beside the time of the last one. It is kept in the state of its job, as
 // heartbeat, unless it is empty.
 type heartbeatState struct {
 	Kind       Signal    `json:"kind"`                       // of the last heartbeat; a log is none
-	At         time.Time `json:"at,omitzero"`                // when it came
+	FailedAt   time.Time `json:"failed_at,omitzero"`         // when the last failure came, until a success
+	At         time.Time `json:"at,omitzero"`                // when the last heartbeat came
 	ExitStatus *int      `json:"exit_status,omitempty"`      // the exit status of its run; nil: not reported
 	Run        string    `json:"run,omitempty"`              // its run
 	Seconds    *float64  `json:"duration_seconds,omitempty"` // how long the run took, if its start is known
@@ -21,6 +24,7 @@ type heartbeatState struct {
 	Runs       []run     `json:"runs,omitempty"`             // that have begun and not ended, oldest first
 	Dropped    int       `json:"dropped_runs,omitempty"`     // how many of them are not tracked any more
 	Failed     []string  `json:"failed_runs,omitempty"`      // the names of the runs that failed since the last alert, oldest first
+	NoSuccess  bool      `json:"no_success,omitempty"`       // no success came since the job began
 }
 
 // run is a run that has begun and not ended. A run that begins again continues: a job must not wait for ever for a
@@ -53,6 +57,33 @@ func pulseOf(own []byte) (p heartbeatState) {
 		return heartbeatState{}
 	}
 	return kept.Pulse
+}
+
+// LastReport returns the last report of a job with a heartbeat, as far as its state has it: the zero value if the last
+// report is a plain success, or if nothing was reported.
+func LastReport(state []byte) (r futurejobs.HeartbeatReport) {
+	p := pulseOf(state)
+	if p.Kind == Expected {
+		return r
+	}
+	r = futurejobs.HeartbeatReport{At: p.At, FailedAt: p.FailedAt, NoSuccess: p.NoSuccess}
+	if p.Kind == Failure && r.FailedAt.IsZero() { // written by an earlier version
+		r.FailedAt = p.At
+	}
+	return r
+}
+
+// failureEntry returns the entry of the trail if the last heartbeat is a failure; an empty one if it is not. A failure while an
+// alert is open raises no further alert by itself, and a later success may forgive one that no alert reports yet.
+func (p heartbeatState) failureEntry() futurejobs.Trail {
+	if p.Kind != Failure || !p.At.Equal(p.FailedAt) {
+		return ""
+	}
+	reason := p.Reason
+	if p.Run != "" {
+		reason = "run " + p.Run + " " + reason
+	}
+	return futurejobs.Entry{Kind: futurejobs.Failed, At: p.At, Reason: reason}.Trail()
 }
 
 // plain reports whether the state has nothing to keep.
@@ -146,6 +177,7 @@ func shiftPulse(state json.RawMessage, by time.Duration) json.RawMessage {
 			*t = t.Add(by)
 		}
 	}
+	shift(&p.FailedAt)
 	shift(&p.At)
 	shift(&p.OverdueAt)
 	p.Runs = slices.Clone(p.Runs)

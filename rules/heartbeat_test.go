@@ -203,6 +203,76 @@ func TestFailureText(t *testing.T) {
 	}
 }
 
+// TestFailuresAreInTrail checks that the trail of a job has each failure: one that starts the job, one that a success follows
+// before a check, and one while an alert is open.
+func TestFailuresAreInTrail(t *testing.T) {
+	d := newDevice(t, tenMinuteRule)
+	check := func(want string) {
+		t.Helper()
+		entries := d.job.Trail.Entries()
+		if len(entries) != 1 || entries[0].Kind != futurejobs.Failed || entries[0].At.Format(time.TimeOnly)+" "+entries[0].Reason != want {
+			t.Errorf("the trail is %+v, want %s", entries, want)
+		}
+	}
+	d.heartbeat("10:00:10", rules.ReceivedHeartbeat{Kind: rules.Failure, Run: "r1", Body: "no space"})
+	check("10:00:10 run r1 failed: no space")
+	d.heartbeat("10:00:20", rules.ReceivedHeartbeat{Run: "r1"})
+	d.job.Trail = "" // as a store returns the job
+	d.heartbeat("10:05:00", withExit(3))
+	check("10:05:00 failed with exit status 3")
+	d.checkUntil("10:20:00")
+	d.job.Trail = ""
+	d.heartbeat("10:21:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
+	if d.job.Trail != "" {
+		t.Errorf("a start is in the trail: %s", d.job.Trail)
+	}
+	d.heartbeat("10:22:00", withExit(4))
+	check("10:22:00 failed with exit status 4")
+	d.checkUntil("11:30:00")
+	d.checkRaised("10:06:00 warning firing: device pump-7: failed with exit status 3")
+}
+
+// TestLastReport checks what a job knows of its last report, and whether a success came.
+func TestLastReport(t *testing.T) {
+	d := newDevice(t, tenMinuteRule)
+	check := func(signal, failed string, noSuccess bool) {
+		t.Helper()
+		var want futurejobs.HeartbeatReport
+		if want.NoSuccess = noSuccess; signal != "" {
+			want.At = at(signal)
+		}
+		if failed != "" {
+			want.FailedAt = at(failed)
+		}
+		if diff := cmp.Diff(want, rules.LastReport(d.job.State)); diff != "" {
+			t.Errorf("the last report (-want +got):\n%s", diff)
+		}
+	}
+	d.heartbeat("10:00:10", withExit(3))
+	check("10:00:10", "10:00:10", true)
+	d.heartbeat("10:00:20", rules.ReceivedHeartbeat{Kind: rules.Begun})
+	check("10:00:20", "10:00:10", true)
+	d.heartbeat("10:05:00", rules.ReceivedHeartbeat{Kind: rules.Failure})
+	check("10:05:00", "10:05:00", true)
+	d.heartbeat("10:06:00", rules.ReceivedHeartbeat{})
+	if end := d.received[len(d.received)-1]; !rules.EndsWithFirstSuccess(end) {
+		t.Errorf("the first success ended the job: %q", end)
+	}
+	d.heartbeat("10:07:00", withExit(3))
+	check("10:07:00", "10:07:00", false)
+	d.heartbeat("10:09:00", rules.ReceivedHeartbeat{})
+	check("", "", false)
+	if end := d.received[len(d.received)-1]; rules.EndsWithFirstSuccess(end) {
+		t.Errorf("not the first success ended the job: %q", end)
+	}
+
+	d = newDevice(t, tenMinuteRule)
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
+	d.heartbeat("10:05:10", rules.ReceivedHeartbeat{Kind: rules.Failure, Run: "a"})
+	d.heartbeat("10:05:20", rules.ReceivedHeartbeat{Run: "b"})
+	check("10:05:20", "10:05:10", false)
+}
+
 func TestLogChangesNothing(t *testing.T) {
 	d := newDevice(t, tenMinuteRule)
 	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{Kind: rules.Log})
@@ -243,7 +313,7 @@ func TestRuns(t *testing.T) {
 			}, []string{
 				"03:00:00 warning firing: job pump-7: run a has not finished after 2h",
 				"03:30:00 warning resolved: job pump-7 recovered after 2h30m",
-				"03:30:00 resolved: it recovered after 2h30m",
+				"03:30:00 resolved: it recovered after 2h30m with its first success",
 			}, "",
 		},
 		"too short": {

@@ -93,7 +93,10 @@ func (a heartbeatUpdate) overdue(j futurejobs.Job, known bool) time.Time {
 
 // pulse returns the state after the heartbeat; before is the state until then, and overdue since when it was overdue.
 func (a heartbeatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatState {
-	p := heartbeatState{Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped, Failed: before.Failed}
+	p := heartbeatState{
+		Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped, Failed: before.Failed,
+		FailedAt: before.FailedAt, NoSuccess: before.NoSuccess || before.Kind == Expected,
+	}
 	if a.Kind == Begun {
 		p.begin(a.Run, a.At)
 		p.OverdueAt, p.Reason = overdue, before.Reason
@@ -109,15 +112,15 @@ func (a heartbeatUpdate) pulse(before heartbeatState, overdue time.Time) heartbe
 	if p.Kind == Success {
 		p.Failed = slices.DeleteFunc(slices.Clone(p.Failed), func(name string) bool { return name == a.Run })
 		if len(p.Failed) > 0 { // a failed run is reported, even if another run succeeds
-			before.Runs, before.Failed, before.Kind = p.Runs, p.Failed, Failure
+			before.Runs, before.Failed, before.Kind, before.At, before.NoSuccess = p.Runs, p.Failed, Failure, a.At, false
 			return before
 		}
-		p.Failed = nil
+		p.Failed, p.FailedAt, p.NoSuccess = nil, time.Time{}, false
 		p.Runs, p.Dropped = runsWithin(p.Runs, a.heartbeat.isOld(), a.At), 0
 		return p
 	}
 	p.fail(a.Run)
-	p.OverdueAt = a.At
+	p.FailedAt, p.OverdueAt = a.At, a.At
 	if !overdue.IsZero() {
 		p.OverdueAt = overdue
 	}
@@ -166,13 +169,13 @@ func lastLine(text string) string {
 
 // newJob returns the job that the heartbeat creates; runs are those that continue in it.
 func (a heartbeatUpdate) newJob(runs []run) (*futurejobs.Job, error) {
-	p := a.pulse(heartbeatState{Runs: runs}, time.Time{})
+	p := a.pulse(heartbeatState{Runs: runs, NoSuccess: true}, time.Time{})
 	return a.started(p)
 }
 
 // started returns a job that begins with a heartbeat.
 func (a heartbeatUpdate) started(p heartbeatState) (*futurejobs.Job, error) {
-	j := futurejobs.Job{Version: a.engine.Version, Since: a.At}
+	j := futurejobs.Job{Version: a.engine.Version, Since: a.At, Trail: p.failureEntry()}
 	var err error
 	if j.Event, err = a.event(p); err != nil {
 		return nil, err
@@ -227,6 +230,9 @@ func (a heartbeatUpdate) stillFailed(j futurejobs.Job, after heartbeatState) (_ 
 // recordHeartbeat returns a job that includes the heartbeat, and belongs to the current rule.
 func (a heartbeatUpdate) recordHeartbeat(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
 	j.Version = max(j.Version, a.engine.Version)
+	if entry := after.failureEntry(); entry != "" {
+		j.Trail = entry
+	}
 	if j.Event, err = a.event(after); err != nil {
 		return j, err
 	}
@@ -238,6 +244,18 @@ func (a heartbeatUpdate) recordHeartbeat(j futurejobs.Job, after heartbeatState)
 	return j, err
 }
 
+// The ends of the reason of a job that ended with the first success since it began.
+const (
+	firstHeartbeat = "sent its first heartbeat"
+	firstSuccess   = " with its first success"
+)
+
+// EndsWithFirstSuccess reports whether the reason of an ended job says that the success that ended it was the first: until
+// its first alert nothing was known of the key.
+func EndsWithFirstSuccess(reason string) bool {
+	return strings.HasSuffix(reason, firstHeartbeat) || strings.HasSuffix(reason, firstSuccess)
+}
+
 // resolve ends a job because the overdue heartbeat came.
 func (a heartbeatUpdate) resolve(j futurejobs.Job, before, after heartbeatState) (futurejobs.HeartbeatResult, error) {
 	begun, err := a.started(after)
@@ -247,9 +265,12 @@ func (a heartbeatUpdate) resolve(j futurejobs.Job, before, after heartbeatState)
 	missed := max(a.At.Sub(a.heartbeat.missedFrom(before, j.Since)), 0)
 	silent := "recovered after " + document.Duration(missed.Truncate(time.Second)).String()
 	if before.Kind == Expected {
-		silent = "sent its first heartbeat"
+		silent = firstHeartbeat
 	}
 	end := &futurejobs.End{Outcome: checks.Resolved, Reason: "it " + silent}
+	if before.NoSuccess {
+		end.Reason += firstSuccess
+	}
 	if !a.document.Quiet {
 		end.Close = func(j futurejobs.Job) alerts.Draft {
 			w := contextOf(j)

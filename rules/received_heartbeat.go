@@ -71,11 +71,12 @@ var pingShape = document.Shape{
 
 // pulseShape is the shape of state.heartbeat.
 var pulseShape = document.Shape{
-	"kind": {Kind: document.Text}, "at": {Kind: document.Time}, "exit_status": {Kind: document.Number}, "run": {Kind: document.Text},
+	"kind": {Kind: document.Text}, "at": {Kind: document.Time}, "failed_at": {Kind: document.Time}, "exit_status": {Kind: document.Number}, "run": {Kind: document.Text},
 	"duration_seconds": {Kind: document.Number}, "reason": {Kind: document.Text}, "overdue_at": {Kind: document.Time},
 	"runs":         {Kind: document.List, Items: &document.Form{Kind: document.Object, Fields: document.Shape{"run": {Kind: document.Text}, "at": {Kind: document.Time}, "again_at": {Kind: document.Time}}}},
 	"dropped_runs": {Kind: document.Number},
 	"failed_runs":  {Kind: document.List, Items: &document.Form{Kind: document.Text}},
+	"no_success":   {Kind: document.Boolean},
 }
 
 // ping is the event of a heartbeat that came as a ping.

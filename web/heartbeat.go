@@ -37,9 +37,10 @@ type Heartbeat struct {
 	Rule       string    `json:"rule" doc:"Name of the rule." example:"backup-nightly"`
 	Entity     string    `json:"entity" doc:"Entity type." example:"backup"`
 	Key        string    `json:"key" doc:"Key of the entity." example:"crm"`
-	State      string    `json:"state" enum:"up,late,never_reported,paused,unknown" doc:"up: a report came, and the next one is not overdue. late: the key has an open alert, because a report is missing or reported a failure. never_reported: nothing was reported since the key is expected. paused: an event of the rule's pause stopped the clock of the job. unknown: the last check failed, or is overdue by more than a minute, or no report came in time and a monitoring gap excused it: see excused_until."`
-	ReportedAt time.Time `json:"reported_at,omitzero" doc:"Time of the last report. Of several reports that lead to the same slot, it is the first. Absent if nothing was reported since the key is expected."`
-	DueAt      time.Time `json:"due_at,omitzero" doc:"Time by which the next report must come, the grace included. Absent while the key is late or paused."`
+	State      string    `json:"state" enum:"up,late,never_reported,paused,unknown" doc:"up: a report came, and the next one is not overdue. late: the key has an open alert, because a report is missing or reported a failure. never_reported: nothing was reported since the key is expected. paused: an event of the rule's pause stopped the clock of the job. unknown: the last check failed, or is overdue by more than a minute; or a run failed and no check has raised its alert yet: see failed_at; or no report came in time and a monitoring gap excused it: see excused_until."`
+	ReportedAt time.Time `json:"reported_at,omitzero" doc:"Time of the last report: a success, a failure or the start of a run. Of several successes that lead to the same slot, it is the first. Absent if nothing was reported since the key is expected."`
+	FailedAt   time.Time `json:"failed_at,omitzero" doc:"Time of the last failed run that was reported. Absent after a success."`
+	DueAt      time.Time `json:"due_at,omitzero" doc:"Time by which the next report must come, the grace included; of a failed run, time of the check that raises its alert. Absent while the key is late or paused."`
 	OverdueAt  time.Time `json:"overdue_at,omitzero" doc:"Time by which the report had to come that a monitoring gap excused. Absent unless the key is excused."`
 	ExcusedTo  time.Time `json:"excused_until,omitzero" doc:"Time of the check that raises an alert if no report comes until then. Present if no report came in time, and a monitoring gap excused it: deadman may have missed it. It is then due_at, too."`
 	LateSince  time.Time `json:"late_since,omitzero" doc:"Time of the first open alert. Absent unless the key is late."`
@@ -67,7 +68,7 @@ type HeartbeatCounts struct {
 	Late          int64     `json:"late" doc:"Number of keys with an open alert."`
 	NeverReported int64     `json:"never_reported" doc:"Number of expected keys that nothing was reported of."`
 	Paused        int64     `json:"paused" doc:"Number of keys that are paused."`
-	Unknown       int64     `json:"unknown" doc:"Number of keys whose state is unknown: the last check was undetermined or is overdue, or a monitoring gap excuses a missing report."`
+	Unknown       int64     `json:"unknown" doc:"Number of keys whose state is unknown: the last check was undetermined or is overdue, a run failed without an alert yet, or a monitoring gap excuses a missing report."`
 	CountedAt     time.Time `json:"counted_at" doc:"Time of the count."`
 }
 
@@ -168,7 +169,7 @@ func heartbeatRule(catalog LoadedRules, name string, id int32, now time.Time) fu
 func hasHeartbeat(l rules.ListedRule) bool { return l.Document.Trigger.Heartbeat != nil }
 
 func (a *heartbeatAPI) heartbeat(k futurejobs.HeartbeatKey, months []Uptime) Heartbeat {
-	h := Heartbeat{Rule: k.Rule, Entity: k.Entity, Key: k.Key, State: heartbeatStates[k.State], ReportedAt: k.ReportedAt(), Months: months}
+	h := Heartbeat{Rule: k.Rule, Entity: k.Entity, Key: k.Key, State: heartbeatStates[k.State], ReportedAt: k.ReportedAt(), FailedAt: k.Report.FailedAt, Months: months}
 	switch k.State {
 	case futurejobs.HeartbeatPaused:
 	case futurejobs.HeartbeatLate:
@@ -179,7 +180,7 @@ func (a *heartbeatAPI) heartbeat(k futurejobs.HeartbeatKey, months []Uptime) Hea
 			switch due := rule.HeartbeatDue(k.Job); {
 			case due.After(a.now()):
 				h.DueAt = due
-			case k.Excused:
+			case k.Excused && h.FailedAt.IsZero():
 				h.OverdueAt, h.ExcusedTo = due, k.NextCheckAt
 			}
 		}

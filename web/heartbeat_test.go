@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/badges"
+	"deadman/rules"
 	"deadman/web"
 )
 
@@ -141,6 +143,68 @@ func TestExcusedHeartbeat(t *testing.T) {
 	}
 	if a := requestPath(t, s.Server, "GET", "/heartbeats?state=unknown", ""); !strings.Contains(a.body, "excused until") {
 		t.Errorf("the page is %s", a.body)
+	}
+}
+
+// report applies reports of a key to the rule of newHeartbeatFixture, at the time of the fixture.
+func (s *fixture) report(key string, kinds ...rules.Signal) {
+	s.t.Helper()
+	rule, err := s.rules.Catalog.Newest("beat")
+	failOn(s.t, err)
+	for _, kind := range kinds {
+		effect, err := rule.HeartbeatEffect(rules.ReceivedHeartbeat{Key: key, At: s.now, Kind: kind, Body: "no space"}, s.store.Shards())
+		failOn(s.t, err)
+		s.apply(effect)
+	}
+}
+
+// heartbeatOf returns a key of the list.
+func (s *fixture) heartbeatOf(key string) web.Heartbeat {
+	s.t.Helper()
+	page := counted(s.t, s, "/api/v1/heartbeats?key="+key)
+	if len(page.Items) != 1 {
+		s.t.Fatalf("key %s: %+v", key, page.Items)
+	}
+	return page.Items[0]
+}
+
+// TestFailedHeartbeat checks that a failed run is not up: the key is unknown until the check that raises the alert, and its
+// uptime is unknown until its first alert or success. A failure does not end a late time, and is the last report.
+func TestFailedHeartbeat(t *testing.T) {
+	var ahead atomic.Int64
+	s, _ := newHeartbeatFixture(t, func(o *web.Options, _ *fixture) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	s.now = s.now.Add(10 * time.Second)
+	s.report("bad", rules.Failure)
+	bad := s.heartbeatOf("bad")
+	if bad.State != "unknown" || !bad.ReportedAt.Equal(s.now) || !bad.FailedAt.Equal(s.now) || bad.DueAt.Before(s.now) || bad.Months[0].Share != nil || !bad.ExcusedTo.IsZero() {
+		t.Errorf("a key that only failed: %+v", bad)
+	}
+	failed := s.now
+	s.now = s.now.Add(10 * time.Second)
+	s.report("bad", rules.Begun)
+	if again := s.heartbeatOf("bad"); again.State != "unknown" || !again.ReportedAt.Equal(s.now) || !again.FailedAt.Equal(failed) {
+		t.Errorf("a run after the failure: %+v", again)
+	}
+	if a := requestPath(t, s.Server, "GET", "/heartbeats?key=bad", ""); !strings.Contains(a.body, "failed, check") {
+		t.Errorf("the page is %s", a.body)
+	}
+	s.report("bad", rules.Success)
+	if good := s.heartbeatOf("bad"); good.State != "up" || !good.FailedAt.IsZero() || good.Months[0].Share == nil {
+		t.Errorf("a success before the check: %+v", good)
+	}
+
+	s.now = s.now.Add(30 * time.Minute)
+	s.alert("new", "host new is silent", time.Hour)
+	ahead.Store(int64(time.Hour))
+	if h := s.heartbeatOf("new"); h.State != "late" || h.Months[0].Share == nil || *h.Months[0].Share != 0 {
+		t.Errorf("never reported, and late: %+v", h)
+	}
+	s.now = s.now.Add(10 * time.Minute)
+	s.report("new", rules.Failure)
+	if h := s.heartbeatOf("new"); h.State != "late" || *h.Months[0].Share != 0 || !h.FailedAt.Equal(s.now) || !h.ReportedAt.Equal(s.now) {
+		t.Errorf("a failure while an alert is open: %+v", h)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 )
 
 // maxHeartbeatPeriods bounds the ended jobs that are read for the uptimes of a page. The uptime before the oldest of them is
@@ -155,7 +156,7 @@ func (a *heartbeatAPI) uptimes(ctx context.Context, keys []futurejobs.HeartbeatK
 	for _, k := range keys {
 		of := periodsOfKey{gaps: counted.gaps.of(counted.rules[k.RuleID])}
 		for _, p := range periods[k.Ref] {
-			of.add(p.CreatedAt, p.LateAt, p.EndedAt)
+			of.addEnded(p)
 		}
 		of.addPending(k, now)
 		for _, from := range monthsOf(now) {
@@ -179,15 +180,24 @@ func (p *periodsOfKey) add(from, late, to time.Time) {
 	}
 }
 
-// addPending adds the pending job of a key. If its check failed or is overdue, the state is unknown since then. The state
-// of a key without a report is unknown until it is late.
+// addEnded adds an ended job of the key. Before its first success the state of a key is unknown until it is late.
+func (p *periodsOfKey) addEnded(e futurejobs.HeartbeatPeriod) {
+	from := e.CreatedAt
+	if rules.EndsWithFirstSuccess(e.Reason) {
+		from = cmp.Or(e.LateAt, e.EndedAt)
+	}
+	p.add(from, e.LateAt, e.EndedAt)
+}
+
+// addPending adds the pending job of a key. If its check failed or is overdue, the state is unknown since then, and so it is
+// between a failed run and its alert. The state of a key without a success is unknown until it is late.
 func (p *periodsOfKey) addPending(k futurejobs.HeartbeatKey, now time.Time) {
 	late := time.Time{}
 	if len(k.Alerts) > 0 {
 		late = alerts.TimeOf(k.Alerts[0])
 	}
 	from := k.CreatedAt
-	if k.Expected { // without a report, the key is not known to be up
+	if k.Expected || k.Report.NoSuccess { // without a success, the key is not known to be up
 		from = cmp.Or(late, now)
 	}
 	p.add(from, late, now)
@@ -195,6 +205,9 @@ func (p *periodsOfKey) addPending(k futurejobs.HeartbeatKey, now time.Time) {
 		from := k.NextCheckAt
 		if k.UndeterminedChecks > 0 && k.Last.PickedAt.Before(from) {
 			from = k.Last.PickedAt
+		}
+		if failed := k.Report.FailedAt; !failed.IsZero() && failed.Before(from) {
+			from = failed
 		}
 		p.gaps = merged(append(slices.Clone(p.gaps), timeSpan{from, now}))
 	}

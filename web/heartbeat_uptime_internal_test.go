@@ -58,6 +58,10 @@ func TestUptime(t *testing.T) {
 		}
 		return k
 	}
+	failed := func(k futurejobs.HeartbeatKey, at time.Time, noSuccess bool) futurejobs.HeartbeatKey {
+		k.Report = futurejobs.HeartbeatReport{At: at, FailedAt: at, NoSuccess: noSuccess}
+		return k
+	}
 	for name, c := range map[string]struct {
 		pending     futurejobs.HeartbeatKey
 		streams     bool
@@ -72,6 +76,9 @@ func TestUptime(t *testing.T) {
 		"not watched in between": {key(on(11, 10, 0), futurejobs.HeartbeatUp, now), false, [][3]time.Time{{on(11, 1, 0), {}, on(11, 2, 0)}}, [2]float64{48, 0}, [2]float64{}},
 		"never reported":         {expected(key(on(11, 10, 0), futurejobs.HeartbeatNeverReported, now.AddDate(0, 0, 1)), time.Time{}), false, nil, [2]float64{}, [2]float64{}},
 		"never reported, late":   {expected(key(on(11, 10, 0), futurejobs.HeartbeatLate, now), on(11, 10, 20)), false, nil, [2]float64{4, 0}, [2]float64{4, 0}},
+		"only failed":            {failed(key(on(11, 10, 0), futurejobs.HeartbeatUnknown, now), on(11, 10, 20), true), false, nil, [2]float64{}, [2]float64{}},
+		"failed":                 {failed(key(on(11, 10, 0), futurejobs.HeartbeatUnknown, now.Add(time.Minute)), on(11, 10, 20), false), false, nil, [2]float64{20, 0}, [2]float64{}},
+		"late, then failed":      {failed(expected(key(on(11, 10, 0), futurejobs.HeartbeatLate, now), on(11, 10, 20)), now, true), false, nil, [2]float64{4, 0}, [2]float64{4, 0}},
 		"not checked since":      {key(on(11, 10, 0), futurejobs.HeartbeatUnknown, on(11, 10, 20)), false, nil, [2]float64{20, 0}, [2]float64{}},
 	} {
 		p := periodsOfKey{gaps: gaps.of(countedHeartbeat{streams: c.streams})}
@@ -87,6 +94,22 @@ func TestUptime(t *testing.T) {
 			if u.Share != nil && *u.Share != 1-c.late[i]/c.known[i] {
 				t.Errorf("%s: share %g", name, *u.Share)
 			}
+		}
+	}
+}
+
+// TestUptimeBeforeFirstSuccess checks that the time before the first alert of a job counts as up, unless the success that
+// ended the job was the first.
+func TestUptimeBeforeFirstSuccess(t *testing.T) {
+	day := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
+	month := timeSpan{day.AddDate(0, 0, -1), day.AddDate(0, 0, 29)}
+	for reason, known := range map[string]float64{
+		"it recovered after 6h0m0s": 24, "it sent its first heartbeat": 6, "it recovered after 6h0m0s with its first success": 6,
+	} {
+		var p periodsOfKey
+		p.addEnded(futurejobs.HeartbeatPeriod{CreatedAt: day, LateAt: day.Add(18 * time.Hour), EndedAt: day.Add(24 * time.Hour), Reason: reason})
+		if u := p.uptime(month, month.From); u.KnownSeconds != known*3600 || u.LateSeconds != 6*3600 {
+			t.Errorf("%s: %g h are known, %g h late", reason, u.KnownSeconds/3600, u.LateSeconds/3600)
 		}
 	}
 }

@@ -88,13 +88,13 @@ func (l *deferredWriter) startBody() {
 
 // TrailEntry is an entry of a job's trail, as the API returns it.
 type TrailEntry struct {
-	Kind            string         `json:"kind" enum:"check,update,pause,resume,snooze,move,reschedule,acknowledge,unacknowledge,skip" doc:"Kind of the entry: a check, or a change of the job."`
+	Kind            string         `json:"kind" enum:"check,update,pause,resume,snooze,move,reschedule,acknowledge,unacknowledge,fail,skip" doc:"Kind of the entry: a check, or a change of the job."`
 	At              time.Time      `json:"at" doc:"Slot of the check, or time of the change."`
 	LatenessSeconds float64        `json:"lateness_seconds,omitempty" doc:"Checks only: time between slot and decision, in seconds."`
 	Values          string         `json:"values,omitempty" doc:"Values that the condition evaluated, shortened." example:"state.status = \"UNSHIPPED\""`
 	Step            string         `json:"step,omitempty" doc:"Step that was taken, or suppressed if suppressed is true, or steps that were skipped because they were due before the rule was saved." example:"primary"`
 	Suppressed      bool           `json:"suppressed,omitempty" doc:"Whether a due step was suppressed by an acknowledgement."`
-	Reason          string         `json:"reason,omitempty" doc:"Reason why the check failed or was postponed."`
+	Reason          string         `json:"reason,omitempty" doc:"Reason why the check failed or was postponed, or why a run failed."`
 	Outcome         checks.Outcome `json:"outcome,omitempty" doc:"Outcome of the check that ended the job, if no alert reports it." example:"cleared"`
 	Next            time.Time      `json:"next,omitzero" doc:"Time of the next check, as planned then."`
 	By              string         `json:"by,omitempty" doc:"Subject of the event, or actor, that caused the entry." example:"orders.changed"`

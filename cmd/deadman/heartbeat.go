@@ -66,6 +66,8 @@ func heartbeatDue(io *cli, h web.Heartbeat) cell {
 	switch {
 	case !h.LateSince.IsZero():
 		return colouredCell(red, "late for "+web.Span(io.now().Sub(h.LateSince)))
+	case h.State == "unknown" && !h.FailedAt.IsZero():
+		return colouredCell(yellow, "failed, check "+io.relative(h.DueAt))
 	case !h.ExcusedTo.IsZero():
 		return colouredCell(yellow, "excused, "+io.relative(h.ExcusedTo))
 	case h.DueAt.IsZero():

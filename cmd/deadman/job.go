@@ -225,7 +225,7 @@ func actionText(e web.TrailEntry) string {
 	case e.Kind != "check":
 		return map[string]string{
 			"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved to another rule version", "reschedule": "rescheduled: a calendar changed",
-			"acknowledge": "acknowledged", "unacknowledge": "acknowledgement removed", "skip": "past steps skipped: " + e.Step,
+			"acknowledge": "acknowledged", "unacknowledge": "acknowledgement removed", "fail": "run failed", "skip": "past steps skipped: " + e.Step,
 		}[e.Kind]
 	case e.Suppressed && e.Step != "":
 		return "checked: step " + e.Step + " suppressed by an acknowledgement"

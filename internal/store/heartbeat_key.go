@@ -9,6 +9,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 )
 
 // HeartbeatStore lists the keys of heartbeats. A key is a pending job of a rule with a heartbeat.
@@ -22,6 +23,12 @@ const (
 	// and replaces the state of the job, which rules.Expected begins with.
 	expectedKey = `coalesce(f.event IS NULL AND f.state LIKE '%"heartbeat":{"kind":"expected"}%', FALSE)`
 
+	// failedKey is the condition for a job f whose last run failed: rules begin the state of a heartbeat in one of these ways.
+	failedKey = `coalesce(f.state LIKE '%"heartbeat":{"kind":"fail"%' OR f.state LIKE '%"heartbeat":{"kind":"start","failed_at":"%', FALSE)`
+
+	// reportOfKey is the state of a job f of which rules.LastReport reads the last report.
+	reportOfKey = `CASE WHEN f.state LIKE '%"heartbeat":{"kind":"%' THEN f.state END`
+
 	// excusedKey is the condition for a job f that was checked after its report was overdue, and raised no alert. It reads
 	// the times of overdueBefore.
 	excusedKey = `(f.check_count > 0 AND f.alert_ids IS NULL AND f.paused_next_at IS NULL AND
@@ -29,7 +36,7 @@ const (
 
 	// heartbeatState is the futurejobs.HeartbeatState of a job f. Its parameter is the latest slot of an overdue check.
 	heartbeatState = `CASE WHEN f.paused_next_at IS NOT NULL THEN 0 WHEN f.alert_ids IS NOT NULL THEN 1
-	WHEN f.undecided > 0 OR f.next_check_at < ? THEN 2 WHEN ` + expectedKey + ` THEN 3 WHEN ` + excusedKey + ` THEN 2 ELSE 4 END`
+	WHEN f.undecided > 0 OR f.next_check_at < ? OR ` + failedKey + ` THEN 2 WHEN ` + expectedKey + ` THEN 3 WHEN ` + excusedKey + ` THEN 2 ELSE 4 END`
 )
 
 // overdueBefore returns the table of the times of rules that excusedKey reads, and the ids of the rules.
@@ -82,7 +89,7 @@ func (s *HeartbeatStore) heartbeatKeys(ctx context.Context, f futurejobs.Heartbe
 func heartbeatsOf(f futurejobs.HeartbeatFilter, after position, now time.Time) filter {
 	overdue := now.Add(-heartbeatUnchecked)
 	with, args, ids := overdueBefore(f.Rules)
-	w := filter{with + `SELECT ` + listedColumns + `, ` + heartbeatState + `, ` + expectedKey + `, ` + excusedKey + ofJobs + ` WHERE f.rule_id IN ` + inList(ids), append(args, overdue)}
+	w := filter{with + `SELECT ` + listedColumns + `, ` + heartbeatState + `, ` + expectedKey + `, ` + excusedKey + `, ` + reportOfKey + ofJobs + ` WHERE f.rule_id IN ` + inList(ids), append(args, overdue)}
 	if after.Rule != 0 {
 		w.and(`(f.rule_id, f.key) > (?, ?)`, after.Rule, after.Key)
 	}
@@ -112,7 +119,10 @@ func byRuleAndKey(a, b futurejobs.HeartbeatKey) int {
 }
 
 func readHeartbeatKey(row scanner, k *futurejobs.HeartbeatKey) error {
-	return readWhole(rowWithExtras{row, []any{&k.State, &k.Expected, &k.Excused}}, &k.ListedJob)
+	var state []byte
+	err := readWhole(rowWithExtras{row, []any{&k.State, &k.Expected, &k.Excused, &state}}, &k.ListedJob)
+	k.Report = rules.LastReport(state)
+	return err
 }
 
 // HeartbeatCounts counts the keys of rules by state. It reads all of them: frequent callers should cache the result.
@@ -157,7 +167,7 @@ func (s *HeartbeatStore) HeartbeatPeriods(ctx context.Context, keys []futurejobs
 	}
 	found, err := query(ctx, s.read, readHeartbeatPeriod, rebindPlaceholders(`
 WITH lane (shard, rule_id, key) AS (VALUES `+repeated(`(CAST(? AS smallint), CAST(? AS int), CAST(? AS text))`, len(keys))+`)
-SELECT f.shard, f.rule_id, f.key, f.created_at, f.ended_at, f.alert_ids
+SELECT f.shard, f.rule_id, f.key, f.created_at, f.ended_at, f.alert_ids, coalesce(f.reason, '')
 FROM lane k JOIN history f ON f.shard = k.shard AND f.key = k.key AND f.rule_id = k.rule_id
 WHERE f.ended_at >= ? ORDER BY f.ended_at DESC LIMIT `+strconv.Itoa(limit)), append(args, since)...)
 	if err != nil {
@@ -168,7 +178,7 @@ WHERE f.ended_at >= ? ORDER BY f.ended_at DESC LIMIT `+strconv.Itoa(limit)), app
 
 func readHeartbeatPeriod(row scanner, p *futurejobs.HeartbeatPeriod) error {
 	var raised idList
-	err := row.Scan(&p.Shard, &p.RuleID, (*escapedText)(&p.Key), at(&p.CreatedAt), at(&p.EndedAt), &raised)
+	err := row.Scan(&p.Shard, &p.RuleID, (*escapedText)(&p.Key), at(&p.CreatedAt), at(&p.EndedAt), &raised, &p.Reason)
 	if len(raised) > 0 {
 		p.LateAt = alerts.TimeOf(raised[0])
 	}

@@ -35,6 +35,15 @@ func TestHeartbeatPage(t *testing.T) {
 	ping("shop", "")
 	ping("crm", "/fail")
 	b.waitForText("Late 1", "Up 1", "late", "100 %")
+	b.visit("/entities/host?key=crm")
+	b.waitForText("Last run failed", "run failed", "failed; the ping had no body with the reason")
+	if text := b.text(); strings.Contains(text, "No ping") {
+		t.Errorf("a ping came, and the page shows:\n%s", text)
+	}
+	ping("crm", "/5")
+	b.waitForText("failed with exit status 5")
+	b.visit("/heartbeats")
+	b.waitForText("Late 1", "Up 1")
 	for _, width := range []int64{1440, 400} {
 		for _, dark := range []bool{false, true} {
 			b.resize(width, 900)
@@ -86,11 +95,11 @@ func checkPingBodies(t *testing.T, b *tab, home string) {
 	for deadline := time.Now().Add(within); ; pausePoll(t.Context()) { // the log is written in batches
 		var log web.Page[web.PingEntry]
 		callAPI(t, home, "GET", "/rules/backup/pings/log?key=crm", "", "", &log)
-		if len(log.Items) == 4 {
+		if len(log.Items) == 5 {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the log has %d pings, want 4", len(log.Items))
+			t.Fatalf("the log has %d pings, want 5", len(log.Items))
 		}
 	}
 	b.visit("/rules/backup")

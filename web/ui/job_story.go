@@ -90,7 +90,7 @@ func (s jobStory) labels() map[string]string {
 // trailWords maps trail entries other than checks to words.
 var trailWords = map[string]string{
 	"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved", "reschedule": "rescheduled: a calendar changed",
-	"acknowledge": "acknowledged", "unacknowledge": "unacknowledged", "skip": "past steps skipped",
+	"acknowledge": "acknowledged", "unacknowledge": "unacknowledged", "fail": "run failed", "skip": "past steps skipped",
 }
 
 // momentOf converts an entry of a trail.
@@ -102,7 +102,7 @@ func momentOf(e web.TrailEntry) storyEntry {
 	switch {
 	case e.Kind != "check":
 		m.Kind, m.Word = "noted", trailWords[e.Kind]
-		if m.Text = e.Step; e.By != "" {
+		if m.Text = cmp.Or(e.Step, e.Reason); e.By != "" {
 			m.Text = "by " + e.By
 		}
 	case e.Suppressed:

@@ -10,6 +10,7 @@ import (
 
 	"deadman/rules/document"
 
+	"deadman/rules"
 	"deadman/web"
 )
 
@@ -19,7 +20,9 @@ type pendingView struct {
 	ID      string     // id in forms
 	Lacks   string     // the missing event, as the start of a sentence
 	Silent  time.Time  // start of undetermined checks; zero: none
-	OnTime  bool       // no heartbeat was missed so far
+	OnTime  bool       // no heartbeat was missed so far, and no run failed
+	Failed  time.Time  // time of the last failed run; zero: none since the last success
+	Signal  time.Time  // time of the last heartbeat
 	Never   bool       // no heartbeat arrived since the key is expected
 	Notes   ruleNotes  // description and labels of the rule
 	Actions *actionRow // nil: none are possible
@@ -68,7 +71,11 @@ func (c client) waitingFor(j web.Job, s jobStory) (pendingView, error) {
 	if len(d.Resolve) == 0 && d.Trigger.Heartbeat == nil {
 		w.setLacks(d)
 	}
-	w.OnTime = d.Trigger.Heartbeat != nil && j.Step == 0 && len(j.Alerts) == 0
+	if d.Trigger.Heartbeat != nil {
+		report := rules.LastReport(j.State)
+		w.Failed, w.Signal = report.FailedAt, cmp.Or(report.At, j.Since)
+		w.OnTime = j.Step == 0 && len(j.Alerts) == 0 && w.Failed.IsZero()
+	}
 	w.Never = len(j.Event) == 0 && bytes.Contains(j.State, []byte(`"heartbeat":{"kind":"expected"}`))
 	return w, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,13 @@ import (
 func (w *fixture) expected(rule *futurejobs.Rule, key string) futurejobs.Effect {
 	job := w.job(rule, key, w.slot())
 	job.Event, job.State = nil, []byte(`{"heartbeat":{"kind":"expected"}}`)
+	return begins(rule, job)
+}
+
+// reported returns the effect that starts a job with a state of its heartbeat, beside a body that is too large for a list.
+func reported(w *fixture, rule *futurejobs.Rule, key, state string) futurejobs.Effect {
+	job := w.job(rule, key, w.slot())
+	job.State = []byte(`{"body":"` + strings.Repeat("x", 3<<10) + `","heartbeat":{"kind":` + state + `}}`)
 	return begins(rule, job)
 }
 
@@ -41,6 +49,9 @@ func (w *fixture) keysOf(f futurejobs.HeartbeatFilter) (keys []string) {
 // heartbeatKeysAreListed checks the order, the pages, the filters, the states and the counts of keys.
 func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 	other, silent := w.save("beat", "host"), w.save("quiet", "host")
+	w.applyManually(reported(w, other, "fail", `"fail","failed_at":"2026-03-02T10:00:00Z","at":"2026-03-02T10:00:00Z"`),
+		reported(w, other, "again", `"start","failed_at":"2026-03-02T10:00:00Z","at":"2026-03-02T10:05:00Z","no_success":true`),
+		reported(w, other, "run", `"start","at":"2026-03-02T10:05:00Z"`))
 	for i := range 8 {
 		w.applyManually(w.starting(w.rule, fmt.Sprintf("k\\%d", i), w.slot()))
 	}
@@ -73,7 +84,7 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 		filter futurejobs.HeartbeatFilter
 		want   []string
 	}{
-		"all":             {futurejobs.HeartbeatFilter{Rules: both}, append(slices.Clone(first), "beat/doubt", "beat/excused", "beat/held", "beat/late", "beat/new", "beat/recent")},
+		"all":             {futurejobs.HeartbeatFilter{Rules: both}, append(slices.Clone(first), "beat/again", "beat/doubt", "beat/excused", "beat/fail", "beat/held", "beat/late", "beat/new", "beat/recent", "beat/run")},
 		"one rule":        {futurejobs.HeartbeatFilter{Rules: both[:1]}, first},
 		"no rule":         {futurejobs.HeartbeatFilter{}, nil},
 		"an empty rule":   {futurejobs.HeartbeatFilter{Rules: []futurejobs.HeartbeatRule{{ID: silent.ID}}}, nil},
@@ -81,10 +92,10 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 		"a prefix":        {futurejobs.HeartbeatFilter{Rules: both, KeyPrefix: "l"}, []string{"beat/late"}},
 		"paused":          {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatPaused)}, []string{"beat/held"}},
 		"late":            {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatLate)}, []string{"beat/late"}},
-		"unknown":         {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUnknown)}, []string{"beat/doubt", "beat/excused"}},
+		"unknown":         {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUnknown)}, []string{"beat/again", "beat/doubt", "beat/excused", "beat/fail"}},
 		"never reported":  {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatNeverReported)}, []string{"beat/new"}},
-		"up":              {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUp)}, append(slices.Clone(first), "beat/recent")},
-		"up of a rule":    {futurejobs.HeartbeatFilter{Rules: both[1:], State: state(futurejobs.HeartbeatUp)}, []string{"beat/recent"}},
+		"up":              {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUp)}, append(slices.Clone(first), "beat/recent", "beat/run")},
+		"up of a rule":    {futurejobs.HeartbeatFilter{Rules: both[1:], State: state(futurejobs.HeartbeatUp)}, []string{"beat/recent", "beat/run"}},
 		"up and a prefix": {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUp), KeyPrefix: `k\`}, first[1:]},
 	} {
 		if diff := cmp.Diff(c.want, w.keysOf(c.filter)); diff != "" {
@@ -108,13 +119,20 @@ func checkHeartbeatKeys(t *testing.T, w *fixture, of []futurejobs.HeartbeatRule)
 		if k.ReportedAt().IsZero() != (k.Key == "new") || k.Entity != "host" || k.Excused != (k.Key == "excused") {
 			t.Errorf("%s was reported at %s, excused: %v", k.Key, k.ReportedAt(), k.Excused)
 		}
+		failed := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+		want := map[string]futurejobs.HeartbeatReport{
+			"fail": {At: failed, FailedAt: failed}, "again": {At: failed.Add(5 * time.Minute), FailedAt: failed, NoSuccess: true}, "run": {At: failed.Add(5 * time.Minute)},
+		}[k.Key]
+		if k.Report != want || !want.At.IsZero() && k.ReportedAt() != want.At {
+			t.Errorf("%s: %+v at %s, want %+v", k.Key, k.Report, k.ReportedAt(), want)
+		}
 	}
 }
 
 // checkHeartbeatCounts checks the counts of the keys of heartbeatKeysAreListed, also when no check was made for two days.
 func checkHeartbeatCounts(t *testing.T, w *fixture, other futurejobs.HeartbeatRule, silent int32) {
 	t.Helper()
-	want := map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 0, 0, 9}, other.ID: {1, 1, 2, 1, 1}}
+	want := map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 0, 0, 9}, other.ID: {1, 1, 4, 1, 2}}
 	counts := func() map[int32]futurejobs.HeartbeatCounts {
 		return must[map[int32]futurejobs.HeartbeatCounts](t)(w.HeartbeatCounts(w.ctx(), []futurejobs.HeartbeatRule{{ID: w.rule.ID}, other, {ID: silent}}))
 	}
@@ -124,7 +142,7 @@ func checkHeartbeatCounts(t *testing.T, w *fixture, other futurejobs.HeartbeatRu
 
 	// A check that is overdue by more than a minute makes the state unknown; an alert stays late.
 	w.GoBy(func(reported time.Time) time.Time { return reported.Add(48 * time.Hour) })
-	want = map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 9, 0, 0}, other.ID: {1, 1, 4, 0, 0}}
+	want = map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 9, 0, 0}, other.ID: {1, 1, 7, 0, 0}}
 	if diff := cmp.Diff(want, counts()); diff != "" {
 		t.Errorf("counts after two days without checks (-want +got):\n%s", diff)
 	}
