@@ -57,6 +57,14 @@ func TestDefaultTextsOfSteps(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
+	d.Resolve = []document.Resolve{on("orders.shipped")}
+	for calendar, want := range map[string]string{
+		"": "no orders.shipped for order {{key}} within 8h of orders.created", "office": "no orders.shipped for order {{key}} within 8h of office time after orders.created",
+	} {
+		if got := d.StepText(document.Step{Name: "first", Of: calendar, After: document.Delay{Fixed: document.Duration(8 * time.Hour)}}); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
 }
 
 func on(event string) document.Resolve { return document.Resolve{Watch: document.Watch{Event: event}} }

@@ -53,13 +53,21 @@ func (d Document) DefaultText(key, span, start, turn string) string {
 	var text string
 	switch {
 	case len(d.Resolve) > 0:
-		text = d.missingText(entity) + " within " + span + " of " + start
+		text = d.missingText(entity) + " within " + span + afterStart(span) + start
 	case d.While != "":
 		text = fmt.Sprintf("%s still holds for %s, %s after %s", configfile.Truncate(d.While, 80), entity, span, start)
 	default:
 		text = fmt.Sprintf("%s passed for %s since %s", span, entity, start)
 	}
 	return text + turnText(turn)
+}
+
+// afterStart joins a span and its start. The name of a calendar in the span has an "of" already.
+func afterStart(span string) string {
+	if strings.Contains(span, " of ") {
+		return " after "
+	}
+	return " of "
 }
 
 // EntityText returns a text about an entity. turn names the repetition of a repeated step, and is empty for other
