@@ -58,6 +58,9 @@ func (a *alertWriter) text(m stepTime, w jobContext) string {
 	if a.heartbeat != nil {
 		return a.document.EntityText(s.key, a.heartbeat.explain(pulseOf(s.own), s.since, m.at), m.repetition())
 	}
+	if m.step.at != nil || m.clock != nil {
+		return a.document.DueText(s.key, m.dueText(s.since), m.repetition())
+	}
 	start := a.document.StartText()
 	if s.event.Size() == 0 {
 		start = "the start of the job" // a user created it, without an event

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,31 @@ func TestDefaultTextsOfSteps(t *testing.T) {
 		if got := d.StepText(document.Step{Name: "first", Of: calendar, After: document.Delay{Fixed: document.Duration(8 * time.Hour)}}); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+}
+
+// The default text of a step at an instant names the time, with the date on another day than that of the job's beginning.
+func TestDefaultTextsAtInstants(t *testing.T) {
+	const paid = "resolve: {event: orders.paid, key: event.id}"
+	for at, c := range map[string]struct{ more, want string }{
+		"since":                 {paid, "no orders.paid for order a by 10:00 UTC"},
+		"since + seconds(3605)": {paid, "no orders.paid for order a by 11:00:05 UTC"},
+		"since + hours(15)":     {"while: state.open == true", "state.open == true still holds for order a at 2026-03-03 01:00 UTC"},
+		"since + hours(1)":      {"quiet: true", "order a: 11:00 UTC has passed"},
+	} {
+		text := "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id}\n" + c.more + "\nescalate: [{at: " + at + "}]\n"
+		lines := strings.Join(evaluateStory(t, text, nil, timedEvent{"0s", "orders.created", `{"id": "a", "open": true}`}), "\n")
+		if !strings.Contains(lines, "step-1 "+c.want+"\n") {
+			t.Errorf("at %s, want %s\n%s", at, c.want, lines)
+		}
+	}
+	d := document.Document{Name: "late", Entity: "order", Trigger: document.Trigger{Schedule: "30 1 * * *", Zone: "Europe/Berlin"}, Resolve: []document.Resolve{on("orders.paid")}}
+	if got := d.StepText(document.Step{At: "06:00"}); got != "no orders.paid for order {{key}} by 06:00 Europe/Berlin" {
+		t.Error(got)
+	}
+	d.Trigger = document.Trigger{Event: "orders.created"}
+	if got := d.StepText(document.Step{At: "date(event.due)"}); got != "no orders.paid for order {{key}} by …" {
+		t.Error(got)
 	}
 }
 

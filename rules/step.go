@@ -297,11 +297,8 @@ func (s *step) when(w jobContext, before time.Time) (time.Time, error) {
 }
 
 // passedUntilDue returns how much of the calendar's time passed from the beginning of the job until the step was due.
-// Pauses do not count, unless the step is due at an instant.
+// Pauses do not count. It is of no use for a step that is due at an instant.
 func (m stepTime) passedUntilDue(w jobContext) time.Duration {
-	if m.step.at != nil || m.clock != nil {
-		return m.due.Sub(w.since)
-	}
 	span, from := time.Duration(0), w.since
 	for _, p := range w.pauses {
 		if p.From.After(from) {
@@ -310,6 +307,23 @@ func (m stepTime) passedUntilDue(w jobContext) time.Duration {
 		from = latest(from, p.To)
 	}
 	return span + m.of.Between(from, latest(from, m.due))
+}
+
+// dueText returns the instant of a step as a sentence shows it: in the zone of the schedule, to the minute if it has no
+// seconds, and without the date on the day of the job's beginning.
+func (m stepTime) dueText(since time.Time) string {
+	zone := time.UTC
+	if m.clock != nil {
+		zone = m.clock.zone
+	}
+	at, layout := m.due.In(zone), "15:04 MST"
+	if at.Second() != 0 {
+		layout = "15:04:05 MST"
+	}
+	if at.Format(time.DateOnly) != since.In(zone).Format(time.DateOnly) {
+		layout = time.DateOnly + " " + layout
+	}
+	return at.Format(layout)
 }
 
 // span returns how long after the step before the step is due.

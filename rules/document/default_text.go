@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,11 +32,22 @@ func (d Document) StepText(s Step) string {
 	case h != nil:
 		return d.EntityText(key, fmt.Sprintf("no heartbeat since %s, expected %s", unknown, h.IntervalText()), turn)
 	}
+	if s.At != "" {
+		return d.DueText(key, d.dueAt(s.At), turn)
+	}
 	after := unknown
 	if s.After.Fixed > 0 {
 		after = s.After.Fixed.String()
 	}
 	return d.DefaultText(key, SpanText(after, s.Of), d.StartText(), turn)
+}
+
+// dueAt returns the time of a step, as far as it is known: a time of day in the zone of the schedule.
+func (d Document) dueAt(at string) string {
+	if d.Trigger.Schedule == "" {
+		return unknown
+	}
+	return at + " " + cmp.Or(d.Trigger.Zone, "UTC")
 }
 
 // SpanText returns a span, with the calendar that counts it; calendar is empty if all time counts.
@@ -68,6 +80,21 @@ func afterStart(span string) string {
 		return " after "
 	}
 	return " of "
+}
+
+// DueText returns the text of a step that is due at a time: the event that was expected until then.
+func (d Document) DueText(key, at, turn string) string {
+	entity := d.Entity + " " + key
+	var text string
+	switch {
+	case len(d.Resolve) > 0:
+		text = d.missingText(entity) + " by " + at
+	case d.While != "":
+		text = fmt.Sprintf("%s still holds for %s at %s", configfile.Truncate(d.While, 80), entity, at)
+	default:
+		text = fmt.Sprintf("%s: %s has passed", entity, at)
+	}
+	return text + turnText(turn)
 }
 
 // EntityText returns a text about an entity. turn names the repetition of a repeated step, and is empty for other
