@@ -262,7 +262,7 @@ import-missing  job for customers, started 2026-03-29 01:00:00 UTC
 		"it comes in between": {[]string{"--then", `imports.finished={"source":"customers"}@2026-03-29T08:00:00Z`}, begins + `  01:00:00       ┌ starts        a tick
                  │               first check at 04:00:00
   04:00:00  +3h  ├ critical      late
-                 │               no imports.finished for import customers within 3h of the tick
+                 │               no imports.finished for import customers by 06:00 CEST
   08:00:00  +7h  ├ resolved      late
                  │               import customers: resolved after 7h
   08:00:00  +7h  └ ends          resolved
@@ -270,7 +270,7 @@ import-missing  job for customers, started 2026-03-29 01:00:00 UTC
 		"the next tick begins anew": {nil, begins + `  01:00:00           ┌ starts        a tick
                      │               first check at 04:00:00
   04:00:00      +3h  ├ critical      late
-                     │               no imports.finished for import customers within 3h of the tick
+                     │               no imports.finished for import customers by 06:00 CEST
   09:00:00      +8h  ├ warning       later
                      │               no imports.finished for import customers within 8h of the tick
                      │
