@@ -90,14 +90,14 @@ func TestNewRuleHasTests(t *testing.T) {
 		args []string
 		want string // in the tests
 	}{
-		"event":            {[]string{"--event", "orders.created", "--until", "orders.shipped", "--after", "3h"}, `      - {at: 3h, key: "1", step: primary, status: firing, severity: warning}`},
-		"odd time":         {[]string{"--event", "orders.*", "--key", "event.order.id", "--after", "7m30s"}, `{at: 8m, key: "1", step: primary`},
-		"heartbeat":        {[]string{"--every", "1d", "--grace", "2h", "--entity", "backup", "--keys", "photos,mail"}, "{at: 1d2h, key: photos, step: primary"},
-		"heartbeat, event": {[]string{"--every", "30s", "--event", "beats.*"}, `subject: beats.x, data: {"id": "1"}}`},
-		"schedule":         {[]string{"--schedule", "30 1 * * *", "--zone", "Europe/Berlin", "--keys", "customers", "--until", "imports.finished", "--after", "4h"}, "{at: 18h30m, key: customers, step: primary"},
-		"hourly schedule":  {[]string{"--schedule", "0 * * * *", "--keys", "a", "--until", "imports.finished", "--after", "20m"}, "{at: 1h20m, key: a, step: primary"},
+		"event":             {[]string{"--event", "orders.created", "--until", "orders.shipped", "--after", "3h"}, `      - {at: 3h, key: "1", step: primary, status: firing, severity: warning}`},
+		"odd time":          {[]string{"--event", "orders.*", "--key", "event.order.id", "--after", "7m30s"}, `{at: 8m, key: "1", step: primary`},
+		"heartbeat":         {[]string{"--every", "1d", "--grace", "2h", "--entity", "backup", "--keys", "photos,mail"}, "{at: 1d2h, key: photos, step: primary"},
+		"heartbeat, event":  {[]string{"--every", "30s", "--event", "beats.*"}, `subject: beats.x, data: {"id": "1"}}`},
+		"schedule":          {[]string{"--schedule", "30 1 * * *", "--zone", "Europe/Berlin", "--keys", "customers", "--until", "imports.finished", "--after", "4h"}, "{at: 18h30m, key: customers, step: primary"},
+		"hourly schedule":   {[]string{"--schedule", "0 * * * *", "--keys", "a", "--until", "imports.finished", "--after", "20m"}, "{at: 1h20m, key: a, step: primary"},
 		"frequent schedule": {[]string{"--schedule", "* * * * *", "--entity", "round", "--after", "6h"}, "alerts:\n      - {at: 6h1m, key: "},
-		"bare schedule":    {[]string{"--schedule", "@every 1h", "--entity", "round"}, "alerts:\n      - {at: 2h, key: "},
+		"bare schedule":     {[]string{"--schedule", "@every 1h", "--entity", "round"}, "alerts:\n      - {at: 2h, key: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "rule.yaml")
