@@ -136,7 +136,7 @@ const maxFailureLine = 200
 // failure describes a reported failure, as far as the sender explains it: with the last line of its body that has text,
 // because the output of a failed program ends with its error.
 func (a heartbeatUpdate) failure() string {
-	text, line := "failed", lastLine(a.Body)
+	text, line := "failed", LastLine(a.Body)
 	if a.Exit != nil {
 		text = fmt.Sprintf("failed with exit status %d", *a.Exit)
 	}
@@ -149,9 +149,9 @@ func (a heartbeatUpdate) failure() string {
 	return text
 }
 
-// lastLine returns the last line of a text that has visible characters, shortened and without control characters; empty if
-// there is none.
-func lastLine(text string) string {
+// LastLine returns the last line of a text that has visible characters, up to maxFailureLine characters and without control
+// characters; empty if there is none.
+func LastLine(text string) string {
 	clean := func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

@@ -110,22 +110,18 @@ type alertListIn struct {
 	Paging
 }
 
-// maxPingOutput bounds the line of a failed ping, in characters.
-const maxPingOutput = 200
-
-// PingOutput returns the last line that a failed ping sent along, up to maxPingOutput characters. It is empty if the alert
-// is about something else. The line is untrusted text.
+// PingOutput returns the last line that a failed ping sent along, shortened. It is empty if the alert is about something else,
+// and if its text has the line, as default texts do. The line is untrusted text.
 func (a Alert) PingOutput() string {
 	var ping struct{ Source, Kind, Body string }
 	if a.Status != alerts.Firing || json.Unmarshal(a.State, &ping) != nil || ping.Source != "ping" || ping.Kind != string(rules.Failure) {
 		return ""
 	}
-	body := strings.TrimSpace(ping.Body)
-	line := []rune(strings.TrimSpace(body[strings.LastIndexAny(body, "\r\n")+1:]))
-	if len(line) > maxPingOutput {
-		line = append(line[:maxPingOutput-1], '…')
+	line := rules.LastLine(ping.Body)
+	if strings.Contains(a.Text, line) {
+		return ""
 	}
-	return string(line)
+	return line
 }
 
 func (a *alertAPI) register(all *operations) {

@@ -91,7 +91,7 @@ func TestRulePings(t *testing.T) {
 func TestFailedPingHasItsReason(t *testing.T) {
 	t.Parallel()
 	n := newInProcessNode(t)
-	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "backup.yaml", strings.Replace(pingedRule, "entity: host", "description: No dump arrived.\nslot: 1s\nentity: host", 1)))
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "backup.yaml", strings.Replace(pingedRule, "entity: host", "description: No dump arrived.\nslot: 1s\nescalate: [{after: 0s, step: missing, text: no dump}]\nentity: host", 1)))
 	address := strings.TrimSpace(n.mustRun("rule", "pings", "backup", "--key", "nightly"))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/1", strings.NewReader("start\npg_dump: \x1b[31mrefused "+strings.Repeat("x", 400)+"\n\n"))
 	if err != nil {

@@ -124,7 +124,7 @@ func TestFailedPingIsQuoted(t *testing.T) {
 	t.Parallel()
 	home := serve(t)
 	var change web.RuleChange
-	callAPI(t, home, "POST", "/rules", "application/yaml", "name: dumps\nentity: dump\ntrigger: {heartbeat: {every: 1d, grace: 1h, keys: [crm]}}\nescalate: [{after: 0s, step: missing}]\nslot: 1s\n", &change)
+	callAPI(t, home, "POST", "/rules", "application/yaml", "name: dumps\nentity: dump\ntrigger: {heartbeat: {every: 1d, grace: 1h, keys: [crm]}}\nescalate: [{after: 0s, step: missing, text: no dump}]\nslot: 1s\n", &change)
 	var address web.PingAddress
 	callAPI(t, home, "POST", strings.TrimPrefix(change.PingsPath, "/api/v1"), "application/json", `{"key": "crm"}`, &address)
 	if status, _ := requestPage(t, "POST", home+address.URL+"/1", "first\n<b>refused</b> "+strings.Repeat("x", 400)); status != http.StatusOK {
