@@ -52,13 +52,7 @@ contain them. Rules with another lookup, or with a handler, are refused.`,
   deadman replay -f rules/ --suggest 5% --suggest lost=1% --events orders.jsonl
   zcat events.jsonl.gz | deadman replay -f rules/ --events - -o json`,
 		Args: exactly(), Annotations: map[string]string{csvOutput: "yes"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := v.run(cmd.Context())
-			if interrupted := cmd.Context().Err(); err != nil && interrupted != nil {
-				return interrupted // without the place of the event
-			}
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return v.runUntilInterrupted(cmd.Context()) },
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&v.files, "file", "f", nil, "file or folder of rules; can be repeated")
@@ -113,6 +107,15 @@ type replayRun struct {
 	names    []string // of all compared rules
 	output   replayOutput
 	progress progress
+}
+
+// runUntilInterrupted is run, with an error without the place of the event if the user interrupts it.
+func (v *replayRun) runUntilInterrupted(ctx context.Context) error {
+	err := v.run(ctx)
+	if interrupted := ctx.Err(); err != nil && interrupted != nil {
+		return interrupted
+	}
+	return err
 }
 
 func (v *replayRun) run(ctx context.Context) (err error) {

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -223,11 +224,12 @@ func (c client) startsJob(d document.Document, event string, now time.Time) (boo
 		Subject: web.Identifier(withoutWildcards(d.Trigger.Subject())), At: now, Data: json.RawMessage(event),
 	}, Until: now}
 	var preview rules.Preview
+	var refusal *web.Problem
 	err := c.do(http.MethodPost, rulePath(d.Name)+"/preview", nil, request, &preview)
-	if asProblem(err) != nil {
-		return false, nil // the rule has no preview, or too many other ones are in progress
-	}
-	if err != nil {
+	switch {
+	case errors.As(err, &refusal): // the rule has no preview, or too many other ones are in progress
+		return false, nil
+	case err != nil:
 		return false, fmt.Errorf("event of rule %s: %w", d.Name, err)
 	}
 	return preview.Key != "" && len(preview.Refusals) == 0, nil

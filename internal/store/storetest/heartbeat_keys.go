@@ -49,9 +49,7 @@ func (w *fixture) keysOf(f futurejobs.HeartbeatFilter) (keys []string) {
 // heartbeatKeysAreListed checks the order, the pages, the filters, the states and the counts of keys.
 func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 	other, silent := w.save("beat", "host"), w.save("quiet", "host")
-	w.applyManually(reported(w, other, "fail", `"fail","failed_at":"2026-03-02T10:00:00Z","at":"2026-03-02T10:00:00Z"`),
-		reported(w, other, "again", `"start","failed_at":"2026-03-02T10:00:00Z","at":"2026-03-02T10:05:00Z","no_success":true`),
-		reported(w, other, "run", `"start","at":"2026-03-02T10:05:00Z"`))
+	startFailedHeartbeats(w, other)
 	for i := range 8 {
 		w.applyManually(w.starting(w.rule, fmt.Sprintf("k\\%d", i), w.slot()))
 	}
@@ -110,6 +108,13 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 	}
 	checkHeartbeatKeys(t, w, both[1:])
 	checkHeartbeatCounts(t, w, both[1], silent.ID)
+}
+
+// startFailedHeartbeats starts jobs of keys that failed, failed and run again, and run.
+func startFailedHeartbeats(w *fixture, rule *futurejobs.Rule) {
+	w.applyManually(reported(w, rule, "fail", `"fail","failed_at":"2026-03-02T10:00:00Z","at":"2026-03-02T10:00:00Z"`),
+		reported(w, rule, "again", `"start","failed_at":"2026-03-02T10:00:00Z","at":"2026-03-02T10:05:00Z","no_success":true`),
+		reported(w, rule, "run", `"start","at":"2026-03-02T10:05:00Z"`))
 }
 
 // checkHeartbeatKeys checks the fields of the keys of heartbeatKeysAreListed.
