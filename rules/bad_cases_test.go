@@ -668,7 +668,7 @@ while: {{state.x}}`),
 	{
 		"ends what it begins",
 		withEdits("resolve: {event: orders.*, key: event.id}"),
-		[]string{"4:18 /resolve/event: every event that triggers a job also resolves it, so the rule never alerts; add an if to the trigger or the resolve"},
+		[]string{"4:18 /resolve/event: every event that triggers a job also resolves it, so the rule never alerts; add an if to the resolve, which the events of the trigger do not meet"},
 	},
 	{
 		"slot does not divide",

@@ -670,7 +670,7 @@ handler: mine
 	{
 		"ends what it begins under the same if",
 		withEdits("trigger: {event: orders.created, key: event.id, if: event.total > 0}", "resolve: {event: orders.created, key: event.id, if: event.total > 0}"),
-		[]string{"4:18 /resolve/event: every event that triggers a job also resolves it, so the rule never alerts; add an if to the trigger or the resolve"},
+		[]string{"4:18 /resolve/event: every event that triggers a job also resolves it, so the rule never alerts; add an if to the resolve, which the events of the trigger do not meet"},
 	},
 	{
 		"distinct without need",

@@ -160,8 +160,13 @@ func coarseSlot(d document.Document) []string {
 		return late("trigger.heartbeat.every", h.Every)
 	}
 	for i, s := range d.Escalate {
-		if 0 < s.After.Fixed && s.After.Fixed < d.Slot {
-			return late(fmt.Sprintf("escalate[%d].after", i), s.After.Fixed)
+		for _, span := range []struct {
+			field string
+			document.Duration
+		}{{"after", s.After.Fixed}, {"every", s.Every}} {
+			if 0 < span.Duration && span.Duration < d.Slot {
+				return late(fmt.Sprintf("escalate[%d].%s", i, span.field), span.Duration)
+			}
 		}
 	}
 	return nil

@@ -211,7 +211,7 @@ func (c subscriptionCompiler) checkNeed(pointer string, d document.Document, i i
 		return
 	}
 	if resolvesTrigger(d, s) && (s.If == "" || s.If == d.Trigger.If) {
-		c.problem(pointer+"/event", "every event that triggers a job also resolves it, so the rule never alerts; add an if to the trigger or the resolve")
+		c.problem(pointer+"/event", "every event that triggers a job also resolves it, so the rule never alerts; add an if to the resolve, which the events of the trigger do not meet")
 	}
 	for j, before := range d.Resolve[:i] {
 		if before.Distinct == "" && before.Key == s.Key && (before.If == "" || before.If == s.If) && before.Event != "" && subjects.Covers(before.Event, s.Event) {

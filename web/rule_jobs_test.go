@@ -96,6 +96,7 @@ func TestLintCautions(t *testing.T) {
 		"trigger: {event: a, key: event.id}\nescalate: [{after: 59s, step: late}]":                                                        "slot: 1m is longer than escalate[0].after, 59s,",
 		"trigger: {event: a, key: event.id}\nescalate: [{after: 59s, step: late}]\nslot: 10s":                                             "",
 		"trigger: {event: a, key: event.id}\nescalate: [{after: minutes(event.m), step: late}]\nslot: 10m":                                "",
+		"trigger: {event: a, key: event.id}\nescalate: [{after: 1m, step: late}, {every: 30s, times: 2, step: again}]":                    "slot: 1m is longer than escalate[1].every, 30s,",
 		"trigger: {event: a, key: event.id}\nescalate: [{after: 2h, step: late}, {after: 3h, step: later}]":                               "",
 		"trigger: {event: a, key: event.id}\nslot: 2m\nescalate: [{after: 2m, step: x}, {at: event.due, step: z}, {after: 90s, step: y}]": "slot: 2m is longer than escalate[2].after, 1m30s,",
 	} {

@@ -139,13 +139,41 @@ func (c *cli) confirm(yes bool, question string) error {
 	return errDeclined
 }
 
+// stdin returns the standard input until ctx ends: an interrupt ends a read that waits for a terminal or a pipe.
+func (c *cli) stdin(ctx context.Context) io.Reader { return interruptibleReader{ctx, c.in} }
+
+// interruptibleReader reads until its context ends. A read that waits then continues in the background, and its data is lost.
+type interruptibleReader struct {
+	ctx  context.Context //nolint:containedctx // io.Reader takes none
+	from io.Reader
+}
+
+// Read implements io.Reader.
+func (r interruptibleReader) Read(p []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	own, done := make([]byte, len(p)), make(chan result, 1) // a read that is left behind must not write to p
+	go func() {
+		n, err := r.from.Read(own)
+		done <- result{n, err}
+	}()
+	select {
+	case <-r.ctx.Done():
+		return 0, r.ctx.Err()
+	case got := <-done:
+		return copy(p, own[:got.n]), got.err
+	}
+}
+
 // eventData returns the body given as an argument, as a file, or on standard input.
-func (c *cli) eventData(args []string) ([]byte, error) {
+func (c *cli) eventData(ctx context.Context, args []string) ([]byte, error) {
 	switch {
 	case len(args) == 0 && isTerminal(c.in):
 		return nil, usage("DATA is missing; give JSON, @FILE, or - for standard input")
 	case len(args) == 0 || args[0] == "-":
-		data, err := io.ReadAll(io.LimitReader(c.in, web.MaxEventBytes+1))
+		data, err := io.ReadAll(io.LimitReader(c.stdin(ctx), web.MaxEventBytes+1))
 		return data, errors.Join(err, tooLarge(data))
 	case strings.HasPrefix(args[0], "@"):
 		data, err := readSmall(args[0][1:], web.MaxEventBytes)
@@ -159,11 +187,11 @@ func (c *cli) eventData(args []string) ([]byte, error) {
 
 // jsonFlag returns the JSON of a flag, given as a value, as a file, or on standard input. It returns nil for an empty
 // flag.
-func (c *cli) jsonFlag(flag, value string) (json.RawMessage, error) {
+func (c *cli) jsonFlag(ctx context.Context, flag, value string) (json.RawMessage, error) {
 	if value == "" {
 		return nil, nil
 	}
-	data, err := c.eventData([]string{value})
+	data, err := c.eventData(ctx, []string{value})
 	if err != nil {
 		return nil, err
 	}

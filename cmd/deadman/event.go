@@ -44,7 +44,7 @@ accepted ends the command: the lines before it are published.`,
 			if file != "" {
 				return sendEvents(io, cmd, file)
 			}
-			data, err := io.eventData(args[1:])
+			data, err := io.eventData(cmd.Context(), args[1:])
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func printPublished(io *cli, subject string, published web.PublishResult) error 
 // printAffected prints the jobs that an event concerns, or that it concerns none.
 func printAffected(io *cli, published web.PublishResult) error {
 	if len(published.Affected)+len(published.WouldDeadLetter) == 0 && !published.NotEvaluated {
-		_, err := fmt.Fprintln(io.out, "no rule subscribes to it, or none has a matching key and condition")
+		_, err := fmt.Fprintln(io.out, "no rule takes it: none subscribes to it, those that do are paused or disabled, or their keys and conditions do not match")
 		return err
 	}
 	for _, a := range published.Affected {
@@ -116,8 +116,9 @@ func printAffected(io *cli, published web.PublishResult) error {
 
 // effectTexts are the effects of an event on a job, in words.
 var effectTexts = map[string]string{
-	"start": "starts a job", "heartbeat": "reports to the heartbeat", "resolve": "ends the pending job, if any,", "member": "adds a member to the job",
-	"update": "updates the job", "pause": "pauses the job", "resume": "resumes the job",
+	"start": "starts a job, unless one is pending,", "heartbeat": "reports to the heartbeat", "resolve": "ends the pending job, if any,",
+	"member": "adds a member to the pending job, if any,", "update": "updates the pending job, if any,", "pause": "pauses the pending job, if any,",
+	"resume": "resumes the pending job, if it is paused,",
 }
 
 func sendEvent(ctx context.Context, c *client, subject, id string, data []byte) (web.PublishResult, error) {

@@ -64,9 +64,9 @@ func TestSendReportsEffect(t *testing.T) {
 	t.Parallel()
 	n := newInProcessNode(t)
 	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", strings.Replace(goodRule, "key: event.id}\nescalate", "key: event.id, if: event.whole}\nescalate", 1)))
-	n.expect(0, []string{"event", "send", "orders.created", `{"id": "1"}`}, "published: orders.created", "starts a job of order-unshipped: order 1")
+	n.expect(0, []string{"event", "send", "orders.created", `{"id": "1"}`}, "published: orders.created", "starts a job, unless one is pending, of order-unshipped: order 1")
 	n.expect(0, []string{"event", "send", "orders.shipped", `{"id": "1", "whole": true}`}, "ends the pending job, if any, of order-unshipped: order 1")
-	n.expect(0, []string{"event", "send", "orders.shipped", `{"id": "1", "whole": false}`}, "no rule subscribes to it")
+	n.expect(0, []string{"event", "send", "orders.shipped", `{"id": "1", "whole": false}`}, "no rule takes it")
 }
 
 // TestErrorsNameFlags checks that an error of the API names the flag or argument of the command, with the exit code of

@@ -46,7 +46,7 @@ others. Existing jobs stay unchanged, so the same file can be sent again.`,
 		}
 		j := web.JobRequest{Rule: web.Identifier(args[0]), Key: web.Identifier(args[1])}
 		var err error
-		if j.Event, err = io.jsonFlag("event", *event); err != nil {
+		if j.Event, err = io.jsonFlag(cmd.Context(), "event", *event); err != nil {
 			return err
 		}
 		if j.Since, err = io.instantFlag("since", *since, io.now()); err != nil {
@@ -88,7 +88,7 @@ func createJobs(io *cli, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	l := &load{io: io, c: c, in: bufio.NewReader(io.in), total: web.BulkResult{ExistedLines: []int{}, RefusedLines: []web.RefusedLine{}}}
+	l := &load{io: io, c: c, in: bufio.NewReader(io.stdin(cmd.Context())), total: web.BulkResult{ExistedLines: []int{}, RefusedLines: []web.RefusedLine{}}}
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {

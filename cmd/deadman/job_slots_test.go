@@ -29,7 +29,7 @@ func TestSlots(t *testing.T) {
 		t.Errorf("%d jobs in buckets of %v s, want one in 900 s", planned, slots.Bucket)
 	}
 	n.expect(0, []string{"job", "slots", "--from", from, "--to", to, "--rule", "order-unshipped"}, "1 "+strings.Repeat(plannedMark, 1), "planned")
-	n.expect(1, []string{"job", "slots", "--bucket", "7m"}, "bucket", "divide a day")
+	n.expect(2, []string{"job", "slots", "--bucket", "7m"}, "--bucket", "divide a day")
 	n.expect(2, []string{"job", "slots", "--from", "yesterday"}, "--from", "15:04")
 }
 

@@ -308,8 +308,8 @@ func TestVerbs(t *testing.T) {
 		{[]string{"alert", "ack", "order-unshipped", "other"}, 1, "not found"},
 		{[]string{"alert", "ack"}, 2, "or a filter such as --rule"},
 		{[]string{"alert", "ack", id, "--rule", "order-unshipped"}, 2, "not both"},
-		{[]string{"alert", "ack", "--all", "--rule", "order-unshipped"}, 1, "cannot be combined"},
-		{[]string{"alert", "ack", "--label", "team"}, 1, "NAME=VALUE"},
+		{[]string{"alert", "ack", "--all", "--rule", "order-unshipped"}, 2, "cannot be combined"},
+		{[]string{"alert", "ack", "--label", "team"}, 2, "NAME=VALUE"},
 		{[]string{"alert", "unack"}, 2, "requires ID"},
 	} {
 		if got := n.run(t, c.args...); got.code != c.code || !strings.Contains(got.err, c.part) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -156,14 +157,18 @@ func TestReplayInput(t *testing.T) {
 	}
 }
 
-// An interrupted replay says just that.
+// An interrupted replay ends with a word, also while it waits for its standard input.
 func TestReplayIsInterrupted(t *testing.T) {
 	t.Parallel()
 	rule := writeFile(t, t.TempDir(), "rule.yaml", replayedRule)
 	var out, errors bytes.Buffer
 	ctx, interrupt := context.WithCancel(t.Context())
-	interrupt()
-	io := newCLI(strings.NewReader(replayedOrders), &out, &errors, nil)
+	input, writer := io.Pipe()
+	go func() {
+		_, _ = writer.Write([]byte(replayedOrders)) // until the replay has read it, and waits for more
+		interrupt()
+	}()
+	io := newCLI(input, &out, &errors, nil)
 	if code := io.run(ctx, []string{"replay", "-f", rule, "--events", "-"}); code != 1 || errors.String() != "deadman: interrupted\n" {
 		t.Errorf("exit code %d: %s%s", code, &out, &errors)
 	}

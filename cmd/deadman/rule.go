@@ -80,6 +80,8 @@ func ruleState(r web.Rule) cell {
 	switch {
 	case r.Problem != "":
 		return colouredCell(red, "unreadable")
+	case !r.PausedAt.IsZero() && !r.Enabled:
+		return colouredCell(yellow, "paused, disabled")
 	case !r.PausedAt.IsZero():
 		return colouredCell(yellow, "paused")
 	case !r.Enabled:
