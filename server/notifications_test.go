@@ -189,7 +189,7 @@ entity: payment
 slot: 1s
 trigger: {event: payments.begun, key: event.id}
 resolve: {event: payments.done, key: event.id}
-escalate: [{after: 1s, step: first, severity: warning}, {after: 3s, step: second, severity: error}, {after: 2h, step: third, severity: critical}]
+escalate: [{after: 1s, step: first, severity: warning}, {after: 20s, step: second, severity: error}, {after: 2h, step: third, severity: critical}]
 `
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {
@@ -229,7 +229,7 @@ escalate: [{after: 1s, step: first, severity: warning}, {after: 3s, step: second
 			}
 			n.call(http.MethodPost, "/api/v1/events/payments.begun", `{"id":"p1"}`, nil)
 			n.eventually("the first message names the second step", has("[WARNING\\] no payments.done for payment p1 within 1s of payments.begun", "Call the bank.", "Next: second (error) at ", ", to chat"))
-			n.eventually("the second message names the third step", has("[ERROR\\]", "within 3s of", "Next: third (critical) at "))
+			n.eventually("the second message names the third step", has("[ERROR\\]", "within 20s of", "Next: third (critical) at "))
 		})
 	}
 }
