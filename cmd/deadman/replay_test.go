@@ -164,6 +164,7 @@ func TestReplayIsInterrupted(t *testing.T) {
 	var out, errors bytes.Buffer
 	ctx, interrupt := context.WithCancel(t.Context())
 	input, writer := io.Pipe()
+	defer writer.Close() // ends the read that is left behind
 	go func() {
 		_, _ = writer.Write([]byte(replayedOrders)) // until the replay has read it, and waits for more
 		interrupt()
