@@ -78,11 +78,7 @@ func idOrJob(cmd *cobra.Command, args []string) error {
 
 // acknowledge acknowledges an alert and prints its job.
 func acknowledge(io *cli, cmd *cobra.Command, alert []string, request web.AckRequest) error {
-	c, err := io.client()
-	if err != nil {
-		return err
-	}
-	id, err := alertOf(cmd.Context(), c, alert)
+	c, id, err := namedAlert(io, cmd, alert)
 	if err != nil {
 		return err
 	}
@@ -91,11 +87,7 @@ func acknowledge(io *cli, cmd *cobra.Command, alert []string, request web.AckReq
 
 // removeAck removes the acknowledgement of an alert and prints its job. An alert without one is no error, and is reported.
 func removeAck(io *cli, cmd *cobra.Command, alert []string) error {
-	c, err := io.client()
-	if err != nil {
-		return err
-	}
-	id, err := alertOf(cmd.Context(), c, alert)
+	c, id, err := namedAlert(io, cmd, alert)
 	if err != nil {
 		return err
 	}
@@ -117,6 +109,16 @@ func setAck(io *cli, cmd *cobra.Command, c *client, method string, id alerts.ID,
 		return err
 	}
 	return io.write(raw, func() error { return printJob(io, j) })
+}
+
+// namedAlert returns a client and the id of the alert that a command names.
+func namedAlert(io *cli, cmd *cobra.Command, args []string) (*client, alerts.ID, error) {
+	c, err := io.client()
+	if err != nil {
+		return nil, alerts.ID{}, err
+	}
+	id, err := alertOf(cmd.Context(), c, args)
+	return c, id, err
 }
 
 // alertOf returns the id of an alert that a command names by its id, or by a rule and a key.

@@ -24,11 +24,7 @@ conditions of the node close by themselves. The audit log keeps the reason.`,
 		if *reason == "" {
 			return usage("%s requires --reason", commandName(cmd))
 		}
-		c, err := io.client()
-		if err != nil {
-			return err
-		}
-		id, err := alertOf(cmd.Context(), c, args)
+		c, id, err := namedAlert(io, cmd, args)
 		if err != nil {
 			return err
 		}
