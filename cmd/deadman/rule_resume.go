@@ -36,7 +36,7 @@ func (s *ruleResumeSelection) query() url.Values {
 
 func newRuleResumeCmd(io *cli) *cobra.Command {
 	var selection ruleResumeSelection
-	cmd := newRulePauseCmd(io, "resume", "Resume a paused rule, or all paused rules of a prefix", "resumed: rule %s creates new jobs\n")
+	cmd := newRulePauseCmd(io, "resume", "Resume a paused rule, or all paused rules of a prefix", "resumed: rule %s\n")
 	cmd.Use = "resume [RULE]"
 	cmd.Example = `  deadman rule resume order-unshipped
   deadman rule resume --prefix 'acme-*' --reason cost`
