@@ -9,12 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"deadman/rules/document"
-
-	"deadman/internal/configfile"
-
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/types"
+
+	"deadman/internal/configfile"
+	"deadman/rules/document"
 )
 
 // compileError is an error of the compiler at a character of an expression.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -144,8 +143,10 @@ func (m matchFlags) check(cmd *cobra.Command, args []string, by string) error {
 		return usage("%s accepts either an alert or --%s, not both", commandName(cmd), by)
 	}
 	for i, name := range matchFields {
-		if valid := matchValues[name]; *m.texts[i] != "" && valid != nil && !slices.Contains(valid, *m.texts[i]) {
-			return usage("--%s is %q; it must be one of %s", name, *m.texts[i], strings.Join(valid, ", "))
+		if valid := matchValues[name]; *m.texts[i] != "" && valid != nil {
+			if err := checkOneOf(name, *m.texts[i], valid); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

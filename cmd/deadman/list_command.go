@@ -96,14 +96,22 @@ func (f filter) add(io *cli, cmd *cobra.Command) {
 	}
 }
 
+// checkOneOf returns an error unless the value of a flag is one of the valid ones.
+func checkOneOf(flag, value string, valid []string) error {
+	if slices.Contains(valid, value) {
+		return nil
+	}
+	return usage("--%s is %q; it must be one of %s", flag, value, strings.Join(valid, ", "))
+}
+
 // value returns the flag's value for the API. It is empty if the flag is not set.
 func (f filter) value(io *cli, cmd *cobra.Command) (string, error) {
 	value := cmd.Flags().Lookup(f.name()).Value.String()
 	switch {
 	case f.kind == filterFlag && value == "false":
 		return "", nil
-	case value != "" && f.values != nil && !slices.Contains(f.values, value):
-		return "", usage("--%s is %q; it must be one of %s", f.name(), value, strings.Join(f.values, ", "))
+	case value != "" && f.values != nil:
+		return value, checkOneOf(f.name(), value, f.values)
 	case f.kind == filterInstant && value != "":
 		at, err := io.instantFlag(f.name(), value, io.now())
 		return at.UTC().Format(time.RFC3339Nano), err

@@ -21,8 +21,11 @@ type stepView struct {
 
 // isNamed reports whether the step has a name that may have a repetition, such as reminder 2 of 3.
 func (s stepView) isNamed(name string) bool {
-	return name == s.Name || s.Every > 0 && strings.HasPrefix(name, s.Name+" ")
+	return name == s.Name || s.Every > 0 && isRepetition(name, s.Name)
 }
+
+// isRepetition reports whether a name is that of a repetition of a step.
+func isRepetition(name, step string) bool { return strings.HasPrefix(name, step+" ") }
 
 // isFixed reports whether the start of the job alone determines the time of the step.
 func (s stepView) isFixed() bool {

@@ -37,7 +37,7 @@ func (w pendingView) NextChannels() string {
 		return ""
 	}
 	for step := range w.Reaches {
-		if (stepView{Step: document.Step{Name: step, Every: 1}}).isNamed(w.NextAlert.Step) {
+		if next := w.NextAlert.Step; next == step || isRepetition(next, step) {
 			return w.Reaches.Of(step)
 		}
 	}
