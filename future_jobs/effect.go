@@ -79,6 +79,16 @@ func CancelWithReason(rule *Rule, ref Ref, by, note string) Effect {
 	}}
 }
 
+// CancelledBy splits the reason of a job that CancelWithReason ended into the person and the note; ok is false if it names
+// no person.
+func CancelledBy(reason string) (by, note string, ok bool) {
+	if by, ok = strings.CutPrefix(reason, "by "); !ok {
+		return "", reason, false
+	}
+	by, note, _ = strings.Cut(by, ": ")
+	return by, note, true
+}
+
 // Purge returns the effect of a rule's deletion on one of its jobs. It raises no alert.
 func Purge(rule *Rule, ref Ref) Effect {
 	return Effect{Rule: rule, Ref: ref, Action: End{Outcome: checks.RuleDeleted}}

@@ -48,8 +48,8 @@ func (a *alertAPI) endOf(ctx context.Context, of alerts.Alert) (*AlertEnd, error
 // endOfJob returns the end of the alerts of an ended job.
 func (a *alertAPI) endOfJob(e futurejobs.EndedJob) *AlertEnd {
 	end := &AlertEnd{At: e.EndedAt, Outcome: e.Outcome, Reason: e.Reason}
-	if by, is := strings.CutPrefix(e.Reason, "by "); is && e.Outcome == checks.Cancelled {
-		end.By, end.Reason, _ = strings.Cut(by, ": ")
+	if e.Outcome == checks.Cancelled {
+		end.By, end.Reason, _ = futurejobs.CancelledBy(e.Reason)
 	}
 	if newest, err := a.view.catalog.Newest(e.Rule); err == nil && e.Outcome == checks.Exhausted && end.Reason == "" {
 		end.Reason = neverCame(newest.Document())
