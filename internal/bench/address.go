@@ -36,15 +36,7 @@ func within(database, schema string) (string, error) {
 
 // connect connects to a database by its URL.
 func connect(ctx context.Context, database string) (*pgx.Conn, error) {
-	cfg, err := store.Address(addressFlag, database)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
-	if err != nil {
-		return nil, store.Unreachable(addressFlag, err)
-	}
-	return conn, nil
+	return store.Connect(ctx, addressFlag, database)
 }
 
 // Error codes of a server that refuses to create a schema.

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,6 +44,31 @@ func exec(t *testing.T, dsn string, statements ...string) {
 			t.Fatalf("%s: %v", s, err)
 		}
 	}
+}
+
+// A pooler loses the statements that a URL makes a node prepare; without the parameter each check works behind it.
+func TestPooler(t *testing.T) {
+	t.Parallel()
+	primary, err := storetest.StartCluster(storetest.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { checkEnd(t, primary.Stop()) }()
+	pooler, err := storetest.StartPooler("127.0.0.1", primary.Port, "session")
+	if errors.Is(err, storetest.ErrNoPooler) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { checkEnd(t, pooler.Stop()) }()
+	c := deadman.Config{DatabaseURL: pooler.DSN("postgres"), NATSURL: "nats://127.0.0.1:1"}
+	all := doctor.Inspect(t.Context(), c)
+	expect(t, all, "database pooler", doctor.OK, "prepares no statements")
+	expect(t, all, "database server", doctor.OK, "primary")
+	expect(t, all, "long transactions", doctor.OK, "none")
+	c.DatabaseURL += "&default_query_exec_mode=cache_statement"
+	expect(t, doctor.Inspect(t.Context(), c), "database pooler", doctor.Warning, "chooses cache statement")
 }
 
 // A server that was set up well and one that was set up badly, with standbys.

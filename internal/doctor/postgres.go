@@ -37,9 +37,9 @@ func postgres(ctx context.Context, i *inspection) {
 		i.problem("database server", Failed, err.Error(), "correct "+name)
 		return
 	}
-	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	conn, err := store.Connect(ctx, name, i.DatabaseURL)
 	if err != nil {
-		i.problem("database server", Failed, store.Unreachable(name, err).Error(), "correct "+name+", or the server")
+		i.problem("database server", Failed, err.Error(), "correct "+name+", or the server")
 		return
 	}
 	defer func() { _ = conn.Close(ctx) }() // nothing was written
@@ -99,17 +99,16 @@ func (p postgresInspection) server(ctx context.Context, check string) error {
 	return nil
 }
 
-// pooler detects a pooler by the number of the server's process, which differs from the number received at the login.
+// pooler detects a pooler between this machine and the server.
 func (p postgresInspection) pooler(ctx context.Context, check string) error {
-	var pid uint32
-	if err := p.conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+	pooled, err := store.IsPooled(ctx, p.conn)
+	if err != nil {
 		return err
 	}
-	mode := p.conn.Config().DefaultQueryExecMode
-	switch pooled := pid != p.conn.PgConn().PID(); {
-	case pooled && mode == pgx.QueryExecModeCacheStatement:
-		p.problem(check, Warning, "a pooler, such as PgBouncer, is between the node and the server, and the node prepares statements",
-			"if the pooler assigns connections to transactions and keeps no prepared statements, add default_query_exec_mode=cache_describe to DEADMAN_DATABASE_URL")
+	switch mode := p.conn.Config().DefaultQueryExecMode; {
+	case pooled && store.ChoosesExecMode(p.DatabaseURL) && mode != pgx.QueryExecModeCacheDescribe:
+		p.problem(check, Warning, fmt.Sprintf("a pooler, such as PgBouncer, is between the node and the server, and DEADMAN_DATABASE_URL chooses %s: the node prepares statements", mode),
+			"remove default_query_exec_mode from DEADMAN_DATABASE_URL, unless the pooler keeps prepared statements")
 	case pooled:
 		p.ok(check, "a pooler is in between, and the node prepares no statements")
 	default:

@@ -80,13 +80,23 @@ func openPostgres(ctx context.Context, o Options) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.AfterConnect = registerTypes
+	guard := &pooler{chosen: ChoosesExecMode(o.DatabaseURL), log: o.Log}
+	cfg.BeforeConnect, cfg.AfterConnect = guard.beforeConnect, guard.afterConnect
+	if guard.chosen {
+		if err := probePreparedStatements(ctx, name, cfg.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
 	e := newPostgres(&postgresPool{pool: pool, db: stdlib.OpenDBFromPool(pool)})
-	if err := pool.Ping(ctx); err != nil {
+	err = pool.Ping(ctx)
+	if errors.Is(err, errPooled) {
+		err = pool.Ping(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(Unreachable(name, err), e.close())
 	}
 	return &database{engine: e, db: e.db, read: e.db, log: o.Log}, nil
