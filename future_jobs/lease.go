@@ -32,6 +32,18 @@ type Lease struct {
 	Left time.Duration // until it expires, by the database's time
 }
 
+// isFree reports whether a node may take the shard.
+func (l Lease) isFree() bool { return l.Node == "" || l.Expired }
+
+// numbers returns the shards of leases.
+func numbers(leases []Lease) []int16 {
+	n := make([]int16, len(leases))
+	for i, l := range leases {
+		n[i] = l.Shard
+	}
+	return n
+}
+
 // Leases is the lease table. Implementations are safe for concurrent use.
 type Leases interface {
 	// Heartbeat registers the node for another d and returns the live nodes, by id.

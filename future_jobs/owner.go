@@ -39,6 +39,7 @@ type Owner struct {
 	shards map[int16]*Shard
 	total  int
 	nodes  []Node
+	lost   int64  // shards, since the start
 	unfit  string // why this node should hold no shards, as of the last step; empty: it is fit
 	err    error  // the error that prevents renewals; nil: none
 }
@@ -102,7 +103,7 @@ func (o *Owner) step(ctx context.Context) error {
 	was := o.fitness.reason
 	is := o.fitness.judge(now, o.Unfit(), len(o.all()) > 0)
 	o.noteFitness(was, is)
-	if now.Sub(o.heartbeatAt) >= o.lease/3 || o.heartbeatAt.IsZero() || (was == "") != (is == "") || slices.ContainsFunc(table, free) {
+	if now.Sub(o.heartbeatAt) >= o.lease/3 || o.heartbeatAt.IsZero() || (was == "") != (is == "") || slices.ContainsFunc(table, Lease.isFree) {
 		if err := o.heartbeat(ctx, now, len(table)); err != nil {
 			return err
 		}
@@ -184,8 +185,6 @@ func (o *Owner) endOverlong(ctx context.Context, table []Lease, now time.Time) e
 	return nil
 }
 
-func free(l Lease) bool { return l.Node == "" || l.Expired }
-
 // heartbeat registers the node, renews its shards, and drops the lost ones.
 func (o *Owner) heartbeat(ctx context.Context, sent time.Time, total int) error {
 	node := o.node
@@ -223,6 +222,7 @@ func (o *Owner) heartbeat(ctx context.Context, sent time.Time, total int) error 
 		lost = append(lost, s.Shard)
 	}
 	if len(lost) > 0 {
+		o.lost += int64(len(lost))
 		o.log.Warn("shards lost: this node did not renew in time", "shards", lost)
 		defer o.Changed() // with the lock, so it must not wait
 	}
@@ -301,7 +301,7 @@ func (o *Owner) take(ctx context.Context, table []Lease, share int) error {
 		if len(o.all()) >= share {
 			break
 		}
-		if !free(l) {
+		if !l.isFree() {
 			continue
 		}
 		sent := o.local()
@@ -322,14 +322,6 @@ func (o *Owner) take(ctx context.Context, table []Lease, share int) error {
 		o.Changed()
 	}
 	return nil
-}
-
-func numbers(leases []Lease) []int16 {
-	n := make([]int16, len(leases))
-	for i, l := range leases {
-		n[i] = l.Shard
-	}
-	return n
 }
 
 // leave gives all shards back and removes the node from the table.
@@ -382,6 +374,13 @@ func (o *Owner) Holding() []int16 {
 		}
 	}
 	return n
+}
+
+// Lost returns the number of shards that this node lost since its start, because it did not renew their leases in time.
+func (o *Owner) Lost() int64 {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.lost
 }
 
 // Holds reports whether the node holds a shard.

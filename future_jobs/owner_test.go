@@ -77,6 +77,44 @@ func TestLeaseCountsFromRequestTime(t *testing.T) {
 	}
 }
 
+// TestLostShardsAreCounted lets a lease expire while the node cannot renew it and another node takes the shard. Shards that
+// a node gives back are not lost.
+func TestLostShardsAreCounted(t *testing.T) {
+	const lease = 15 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 1, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, lease, time.Now, slog.New(slog.DiscardHandler))
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- owner.Run(ctx) }()
+		time.Sleep(lease)
+		table, err := s.Leases(t.Context())
+		if err != nil || table[0].Node != "n" || owner.Lost() != 0 {
+			t.Fatalf("%v, %+v; %d shards are lost", err, table, owner.Lost())
+		}
+		if ok, err := s.Free(t.Context(), table[0]); err != nil || !ok {
+			t.Fatalf("the lease was not ended: %t, %v", ok, err)
+		}
+		if _, ok, err := s.Take(t.Context(), "other", table[0].HeldShard, lease); err != nil || !ok {
+			t.Fatalf("the other node did not take the shard: %t, %v", ok, err)
+		}
+		time.Sleep(lease)
+		if owner.Lost() != 1 {
+			t.Errorf("%d shards are lost, want 1", owner.Lost())
+		}
+		stop()
+		if err := <-done; err != nil || owner.Lost() != 1 {
+			t.Errorf("%v; %d shards are lost after the end, want 1", err, owner.Lost())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func leaseExpired(t *testing.T, s *store.Store) bool {
 	t.Helper()
 	table, err := s.Leases(t.Context())

@@ -59,6 +59,30 @@ type Rule struct {
 	MaxSeverity alerts.Severity
 }
 
+// CheckKind says what the duration of a check depends on.
+type CheckKind string
+
+// The kinds of checks.
+const (
+	CheckRule    CheckKind = "rule"    // the conditions of the rule only
+	CheckLookup  CheckKind = "lookup"  // a source
+	CheckHandler CheckKind = "handler" // a handler that does I/O
+)
+
+// CheckKinds are all kinds of checks.
+var CheckKinds = []CheckKind{CheckRule, CheckLookup, CheckHandler}
+
+// checkKind returns the kind of the rule's checks.
+func (r *Rule) checkKind() CheckKind {
+	switch {
+	case r.Finder != nil:
+		return CheckLookup
+	case !isInline(r):
+		return CheckHandler
+	}
+	return CheckRule
+}
+
 // labels returns the labels of an alert about a job.
 func (r *Rule) labels(j Job) map[string]string {
 	if r.Labels == nil {

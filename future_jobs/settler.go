@@ -124,7 +124,9 @@ func (s *settler) settle(ctx context.Context, part []*task) error {
 	var got Settled
 	err := s.outages.record(ctx, part, st.Held)
 	if err == nil {
+		beganAt := s.clock.local()
 		got, err = s.queue.Settle(ctx, st)
+		s.observer.SettleTried(s.clock.local().Sub(beganAt), err)
 		if failed := failpoints.PointErr("settle.written"); failed != nil {
 			err = cmp.Or(err, failed)
 		}
@@ -201,7 +203,7 @@ func (s *settler) observe(batch []*task, got Settled) {
 			s.answers.forget(v.Job.ID)
 		}
 		if !got.Jobs[v.Job.ID] {
-			s.observer.Checked(v.rule.Name, "dropped", v.Job.Last.Duration())
+			s.observer.Checked(v.rule.Name, v.rule.checkKind(), "dropped", v.Job.Last.Duration())
 			continue
 		}
 		s.observer.Settled(now.Sub(v.slot))
@@ -215,7 +217,7 @@ func (s *settler) observe(batch []*task, got Settled) {
 		default:
 			outcome = "waiting"
 		}
-		s.observer.Checked(v.rule.Name, outcome, v.Job.Last.Duration())
+		s.observer.Checked(v.rule.Name, v.rule.checkKind(), outcome, v.Job.Last.Duration())
 		for _, a := range v.Alerts {
 			s.observer.Alerted(a)
 		}

@@ -31,7 +31,9 @@ const clockStepWindow = 10 * time.Minute
 type Observer interface {
 	// Checked counts one check; outcome is the job's, or "waiting", "undetermined", "skipped" if it was late, or
 	// "dropped" if the job or its shard had changed meanwhile.
-	Checked(rule, outcome string, took time.Duration)
+	Checked(rule string, kind CheckKind, outcome string, took time.Duration)
+	// SettleTried receives the duration and the error of a transaction that settles decisions.
+	SettleTried(took time.Duration, err error)
 	// Settled counts a decision that is in the database, delay after the slot of its check.
 	Settled(delay time.Duration)
 	// Alerted receives an alert that was written.
@@ -107,9 +109,10 @@ func NewSweeper(q Queue, b RuleReader, o *Owner, c *Clock, workers int, log *slo
 
 type nopObserver struct{}
 
-func (nopObserver) Checked(string, string, time.Duration) {}
-func (nopObserver) Settled(time.Duration)                 {}
-func (nopObserver) Alerted(alerts.Alert)                  {}
+func (nopObserver) Checked(string, CheckKind, string, time.Duration) {}
+func (nopObserver) SettleTried(time.Duration, error)                 {}
+func (nopObserver) Settled(time.Duration)                            {}
+func (nopObserver) Alerted(alerts.Alert)                             {}
 
 // Wake makes the next sweep begin at once, because a stream was read or shards were taken.
 func (s *Sweeper) Wake() {

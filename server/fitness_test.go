@@ -183,7 +183,7 @@ func TestUnfitNodeHandsOver(t *testing.T) {
 	RETURN new;
 END $$;
 CREATE TRIGGER broken BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION broken()`, "cannot be settled", "deadman_node_fit 0"},
-		"reading": {`REVOKE SELECT ON future_job FROM sick`, "cannot be read", "deadman_gauges_failed 1"},
+		"reading": {`REVOKE SELECT ON future_job FROM sick`, "cannot be read", "deadman_scrape_error 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

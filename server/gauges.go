@@ -15,8 +15,7 @@ import (
 type gauges struct {
 	store         *store.Store
 	server        *bus.Server // nil: external broker
-	alerts        *bus.StreamOfAlerts
-	reader        *bus.AlertReader
+	bus           *bus.Bus
 	owner         *futurejobs.Owner
 	sweeper       *futurejobs.Sweeper
 	intake        *events.Intake
@@ -26,36 +25,24 @@ type gauges struct {
 	now           func() time.Time // the database's time
 }
 
-// read reads the gauges for /metrics.
-func (g *gauges) read(ctx context.Context) (web.Gauges, error) {
+// cluster reads the state of all nodes from the database and the broker.
+func (g *gauges) cluster(ctx context.Context) (web.ClusterGauges, error) {
 	rows, err := g.store.Gauges(ctx)
 	if err != nil {
-		return web.Gauges{}, err
+		return web.ClusterGauges{}, err
 	}
 	overdueJobs, err := g.overdue.find(ctx)
 	if err != nil {
-		return web.Gauges{}, err
+		return web.ClusterGauges{}, err
 	}
 	now := g.now()
-	filled, _ := g.alerts.Usage() // /readyz reports the error
-	out := web.Gauges{
-		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
-		Overdue: overdueJobs.jobs(), Unreadable: len(g.sweeper.Unreadable()), Fit: g.owner.UnfitFor() == "",
-		ShardsHeld: len(g.owner.Holding()), AlertsFilled: filled, Channels: g.notifications.gauges(ctx), Sources: g.sources.States(),
-		Abandoned: g.sweeper.Abandoned(), Foreign: g.reader.Foreign(),
-		IntakeLag: map[web.StreamLine]time.Duration{}, OldestRow: map[string]time.Duration{},
-	}
-	if g.server != nil {
-		logins, permissions := g.server.Refused()
-		out.Refused = map[string]uint64{"login": logins, "permission": permissions}
+	filled, _ := g.bus.AlertsStream.Usage() // /readyz reports the error
+	out := web.ClusterGauges{
+		Pending: rows.Pending, Due: rows.Due, Overdue: overdueJobs.jobs(), Outages: rows.Outages, Unpublished: rows.Unpublished,
+		AlertsFilled: filled, Channels: g.notifications.gauges(ctx), OldestRow: map[string]time.Duration{},
 	}
 	if !rows.OldestDue.IsZero() {
 		out.SweepLag = max(now.Sub(rows.OldestDue), 0)
-	}
-	for _, stream := range g.intake.Status() {
-		if !stream.CaughtUp.IsZero() { // unknown until then
-			out.IntakeLag[web.StreamLine{Name: futurejobs.StreamOf(stream.Line), Line: lineName(stream.Line)}] = max(now.Sub(stream.CaughtUp), 0)
-		}
 	}
 	for table, at := range map[string]time.Time{
 		"history": rows.OldestHistory, "alert": rows.OldestAlert, "dead_letter": rows.OldestDeadLetter,
@@ -66,4 +53,27 @@ func (g *gauges) read(ctx context.Context) (web.Gauges, error) {
 		}
 	}
 	return out, nil
+}
+
+// node returns the state of this node.
+func (g *gauges) node() web.NodeGauges {
+	now := g.now()
+	out := web.NodeGauges{
+		Shards: g.store.Shards(), ShardsHeld: len(g.owner.Holding()), LeasesLost: g.owner.Lost(), Fit: g.owner.UnfitFor() == "",
+		Unreadable: len(g.sweeper.Unreadable()), Sources: g.sources.States(), Abandoned: g.sweeper.Abandoned(),
+		Reconnects: g.bus.Conn.NATS().Stats().Reconnects, Foreign: g.bus.AlertReader.Foreign(), IntakeLag: map[web.StreamLine]time.Duration{},
+	}
+	for _, p := range g.store.Pools() {
+		out.Pools = append(out.Pools, web.ConnectionPool(p))
+	}
+	if g.server != nil {
+		logins, permissions := g.server.Refused()
+		out.Refused = map[string]uint64{"login": logins, "permission": permissions}
+	}
+	for _, stream := range g.intake.Status() {
+		if !stream.CaughtUp.IsZero() && !now.IsZero() { // unknown until then
+			out.IntakeLag[web.StreamLine{Name: futurejobs.StreamOf(stream.Line), Line: lineName(stream.Line)}] = max(now.Sub(stream.CaughtUp), 0)
+		}
+	}
+	return out
 }

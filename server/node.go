@@ -114,7 +114,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 		return n, err
 	}
 	n.gauges = new(gauges)
-	n.metrics = web.NewMetrics(n.Version, n.gauges.read)
+	n.metrics = web.NewMetrics(n.Version, n.gauges.cluster, n.gauges.node)
 	if n.pages, err = ui.New(ui.Options{Version: n.Version, Log: n.log, Now: func() time.Time { return n.clock.Now() }}); err != nil {
 		return n, err
 	}
@@ -133,7 +133,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 
 // readStart reads the parts of the database's state that the components need before they run.
 func (n *node) readStart(ctx context.Context) error {
-	if err := n.notifications.open(ctx, notify.Options{PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce}); err != nil {
+	if err := n.notifications.open(ctx, notify.Options{PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce, Count: n.metrics.CountNotifications}); err != nil {
 		return err
 	}
 	if err := n.sync.learn(ctx, n.owner.Interval()); err != nil {
@@ -262,7 +262,7 @@ func (n *node) wireAPI(self futurejobs.Node) {
 	}
 	n.metrics.WatchConditions(n.readiness.conditions)
 	*n.gauges = gauges{
-		store: n.store, server: n.server, alerts: n.bus.AlertsStream, reader: n.bus.AlertReader, owner: n.owner, sweeper: n.sweeper,
+		store: n.store, server: n.server, bus: n.bus, owner: n.owner, sweeper: n.sweeper,
 		intake: n.intake, overdue: n.overdue, sources: n.sources.set, notifications: n.notifications, now: n.clock.Now,
 	}
 }

@@ -50,6 +50,8 @@ type fixture struct {
 	keeper *access.Tokens // of a closed fixture
 	rule   *futurejobs.Rule
 	now    time.Time // creation time of the fixture
+
+	metrics *web.Metrics
 }
 
 // unshippedRule is the rule of the fixture.
@@ -93,7 +95,7 @@ func newFixture(t *testing.T, changes ...func(*web.Options, *fixture)) *fixture 
 		Replays: s.newReplays(wire.Streams),
 		Lists:   db, Heartbeats: db, Loads: db, JobActions: s, Acks: s, Outbox: db, Rules: registry, Calendars: &rules.CalendarRegistry{Store: db, Catalog: catalog}, Catalog: catalog,
 		Letters: &events.DeadLetters{DeadLetterStore: db, Catalog: catalog, Now: time.Now}, Wire: broker{wire.EventPublisher, wire.AlertReader}, Memory: db, Mutes: db, Open: allowAll,
-		Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
+		Metrics: emptyMetrics(),
 		Health:  func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },
 		Log:     discardLog,
 		Faults:  []web.ErrorStatus{{Is: bus.ErrNoStream, Status: 409}, {Is: bus.ErrSubject, Status: 422}},
@@ -104,7 +106,7 @@ func newFixture(t *testing.T, changes ...func(*web.Options, *fixture)) *fixture 
 	for _, change := range changes {
 		change(&options, s)
 	}
-	s.Server = httptest.NewServer(web.New(options))
+	s.metrics, s.Server = options.Metrics, httptest.NewServer(web.New(options))
 	t.Cleanup(s.Close)
 	return s
 }

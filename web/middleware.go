@@ -17,6 +17,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
 	"deadman/internal/pings"
@@ -34,14 +35,26 @@ const (
 type middlewares struct {
 	*responder
 	publicURL string
+	metrics   *Metrics // nil: none
 }
 
-// access logs each request at level debug.
+// seenKey is the context's key of a request that access has seen.
+type seenKey struct{}
+
+// access logs each request at level debug, and counts it. Requests that a page makes within the process count as part of
+// the page's request.
 func (a *middlewares) access(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		startedAt := time.Now()
-		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		seen, isStream := middleware.NewWrapResponseWriter(w, r.ProtoMajor), isStream(r)
+		isInner := r.Context().Value(seenKey{}) != nil
+		if !isInner {
+			r = r.WithContext(context.WithValue(r.Context(), seenKey{}, true))
+		}
 		defer func() {
+			if !isInner {
+				a.metrics.Answered(r.Method, chi.RouteContext(r.Context()).RoutePattern(), seen.Status(), time.Since(startedAt), isStream)
+			}
 			a.log.DebugContext(r.Context(), "request", "method", r.Method, "path", logged(r.URL.Path),
 				"status", seen.Status(), "bytes", seen.BytesWritten(), "took", time.Since(startedAt), "from", clientAddr(r.Context()), "peer", r.RemoteAddr)
 		}()

@@ -121,7 +121,7 @@ const (
 func New(o Options) http.Handler {
 	o = o.withDefaults()
 	by := &responder{log: o.Log, faults: o.Faults, pages: o.Pages}
-	steps := &middlewares{by, o.PublicURL}
+	steps := &middlewares{by, o.PublicURL, o.Metrics}
 	auth := newAuthenticator(o, by)
 	repeats := &idempotency{by, o.Memory, &quotaAPI{o.Quotas, o.Now}}
 

@@ -59,7 +59,7 @@ func newShopFixture(t *testing.T) (*fixture, *unshippedOrders) {
 	client := &unshippedOrders{}
 	return newFixture(t, closedNode, func(_ *web.Options, s *fixture) {
 		s.rules.Sources = sourceSet{lookup.NewSet(lookup.NewSource(lookup.Options{
-			Name: "shop", Kind: "postgres", Client: client, Now: time.Now, Observer: web.NewMetrics("v", nil), Log: discardLog,
+			Name: "shop", Kind: "postgres", Client: client, Now: time.Now, Observer: emptyMetrics(), Log: discardLog,
 		}))}
 	}), client
 }

@@ -39,7 +39,7 @@ func withSources(t *testing.T, changes ...func(*web.Options, *fixture)) (*fixtur
 	var set *lookup.Set
 	client := &shopClient{}
 	s := newFixture(t, append(changes, func(o *web.Options, _ *fixture) {
-		m := web.NewMetrics("v", func(context.Context) (web.Gauges, error) { return web.Gauges{Sources: set.States()}, nil })
+		m := web.NewMetrics("v", func(context.Context) (web.ClusterGauges, error) { return web.ClusterGauges{}, nil }, func() web.NodeGauges { return web.NodeGauges{Sources: set.States()} })
 		source := func(name string) *lookup.Source {
 			return lookup.NewSource(lookup.Options{
 				Name: name, Kind: "postgres", Client: client, Limits: lookup.Limits{OpenAfter: 2}, Now: time.Now, Observer: m, Log: discardLog,

@@ -167,11 +167,14 @@ type tally struct {
 }
 
 // Checked counts a settled job; a dropped check is repeated.
-func (t *tally) Checked(_, outcome string, _ time.Duration) {
+func (t *tally) Checked(_ string, _ futurejobs.CheckKind, outcome string, _ time.Duration) {
 	if outcome != "dropped" && t.left.Add(-1) == 0 {
 		close(t.none)
 	}
 }
+
+// SettleTried implements futurejobs.Observer.
+func (t *tally) SettleTried(time.Duration, error) {}
 
 // Settled implements futurejobs.Observer.
 func (t *tally) Settled(time.Duration) {}

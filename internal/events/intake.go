@@ -40,6 +40,11 @@ const (
 	Lost       = "lost"            // by the stream before they were read; an upper bound if it has other subjects
 )
 
+// Outcomes are all outcomes.
+var Outcomes = []string{
+	Created, Ended, Kept, Restarted, Postponed, Coalesced, Updated, Paused, Resumed, Remembered, Unmatched, Ignored, DeadLetter, Lost,
+}
+
 // Observer counts ingested events. It is called after the commit, by several goroutines.
 type Observer interface {
 	Ingested(outcome string, n int)

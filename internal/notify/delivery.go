@@ -17,6 +17,12 @@ import (
 // failingAfter is the number of consecutive failed attempts after which a channel raises an alert.
 const failingAfter = 3
 
+// The counted outcomes of attempts.
+const (
+	outcomeSent   = "sent"
+	outcomeFailed = "failed"
+)
+
 // sender sends messages to the channels of a file. It is safe for concurrent use.
 type sender struct {
 	store     Store
@@ -27,6 +33,7 @@ type sender struct {
 	log       *slog.Logger
 	announce  func(context.Context, alerts.SystemAlert) error
 	outlook   func(context.Context, alerts.Alert) (Outlook, error)
+	count     func(channel, outcome string, n int)
 	wake      chan struct{}
 	sending   sync.WaitGroup
 
@@ -128,8 +135,10 @@ func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notif
 	noting, noted := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer noted()
 	if refused != nil {
+		n.count(notice.Channel, outcomeFailed, 1)
 		return n.deliveryFailed(noting, notice, file.specs[notice.Channel].reason(refused))
 	}
+	n.count(notice.Channel, outcomeSent, 1)
 	if err := n.channelRecovered(noting, notice.Channel); err != nil {
 		return err
 	}

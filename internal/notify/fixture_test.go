@@ -66,6 +66,9 @@ type fixture struct {
 	dir      string
 
 	outlook func(context.Context, alerts.Alert) (notify.Outlook, error)
+
+	mu       sync.Mutex
+	attempts map[string]int // by channel and outcome
 }
 
 func newFixture(t *testing.T, s *store.Store) *fixture {
@@ -111,7 +114,13 @@ func (w *fixture) notifier(file string) *notify.Notifier {
 	w.must(err)
 	client := notify.NewClient()
 	w.t.Cleanup(client.CloseIdleConnections)
+	w.attempts = make(map[string]int)
 	n, err := notify.New(notify.Options{
+		Count: func(channel, outcome string, n int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.attempts[channel+" "+outcome] += n
+		},
 		Config: config, Store: w.Store, Client: client, Holds: func() bool { return true }, Now: func() time.Time { return w.now },
 		Announce: func(ctx context.Context, r alerts.SystemAlert) error {
 			_, _, err := w.WriteSystemAlert(ctx, r)

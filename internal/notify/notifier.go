@@ -48,6 +48,8 @@ type Options struct {
 	Log       *slog.Logger
 	// Announce raises an alert about the node itself.
 	Announce func(context.Context, alerts.SystemAlert) error
+	// Count counts n attempts to send a message to a channel, by outcome. 0 names a configured channel. nil: none are counted.
+	Count func(channel, outcome string, n int)
 	// Outlook returns the state of the job that raised an alert; nil: no state is known.
 	Outlook func(context.Context, alerts.Alert) (Outlook, error)
 }
@@ -69,11 +71,14 @@ func New(o Options) (*Notifier, error) {
 	if o.Outlook == nil {
 		o.Outlook = func(context.Context, alerts.Alert) (Outlook, error) { return Outlook{}, nil }
 	}
+	if o.Count == nil {
+		o.Count = func(string, string, int) {}
+	}
 	n := &Notifier{
 		sender: sender{
 			store: o.Store, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
-			outlook: o.Outlook,
-			wake:    make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
+			outlook: o.Outlook, count: o.Count,
+			wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
 		},
 		client: o.Client, status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"),
 	}
@@ -93,6 +98,8 @@ func (n *Notifier) SetConfig(c Config) error {
 			return fmt.Errorf("channel %s: %w", s.Name, err)
 		}
 		file.specs[s.Name], file.channels[s.Name] = s, channel
+		n.count(s.Name, outcomeSent, 0)
+		n.count(s.Name, outcomeFailed, 0)
 	}
 	n.file.Store(file)
 	n.Wake()

@@ -273,6 +273,9 @@ routes:
 		if len(raised) != 2 || raised[1].Status != alerts.Resolved || raised[1].Closes[0] != raised[0].ID {
 			t.Fatalf("%+v", raised)
 		}
+		if got := fmt.Sprint(w.attempts); got != "map[hook failed:4 hook sent:1 spare failed:0 spare sent:0]" {
+			t.Errorf("counted: %s", got)
+		}
 		if got := w.deliveryState("a"); got != "hook sent after 5" {
 			t.Error(got)
 		}

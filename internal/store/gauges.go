@@ -13,6 +13,7 @@ type Gauges struct {
 	Pending     int64
 	Due         int64 // pending jobs that are due
 	Unpublished int64 // alerts
+	Outages     int64 // open ones
 	DeadLetters int64
 
 	// The oldest of each; zero: none.
@@ -20,6 +21,14 @@ type Gauges struct {
 	OldestHistory    time.Time // approximate, to the second or so: rows are not sorted
 	OldestAlert      time.Time
 	OldestDeadLetter time.Time
+}
+
+// PoolUse is the use of a pool of connections.
+type PoolUse struct {
+	Name             string
+	InUse, Idle, Max int
+	Waits            int64         // requests that found no free connection
+	Waited           time.Duration // of these requests, in total
 }
 
 // GaugeStore counts rows and outcomes for metrics.
@@ -33,9 +42,10 @@ func (s *GaugeStore) Gauges(ctx context.Context) (Gauges, error) {
 	(SELECT count(*) FROM future_job),
 	(SELECT coalesce(sum(length(ids)), 0) / 16 FROM alert_outbox),
 	(SELECT count(*) FROM dead_letter),
+	(SELECT count(*) FROM outage WHERE closed_at IS NULL),
 	(SELECT ended_at FROM history LIMIT 1),
 	(SELECT at FROM dead_letter ORDER BY id LIMIT 1)`).
-		Scan(&g.Pending, &g.Unpublished, &g.DeadLetters, at(&g.OldestHistory), at(&g.OldestDeadLetter))
+		Scan(&g.Pending, &g.Unpublished, &g.DeadLetters, &g.Outages, at(&g.OldestHistory), at(&g.OldestDeadLetter))
 	if err != nil {
 		return g, wrapErr("gauges", err)
 	}

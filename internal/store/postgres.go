@@ -199,6 +199,15 @@ func (p *postgresPool) repeating(repeats *bool) func(error) bool {
 	}
 }
 
+// Pools implements connections.
+func (p *postgresPool) Pools() []PoolUse {
+	s := p.pool.Stat()
+	return []PoolUse{{
+		Name: "postgres", InUse: int(s.AcquiredConns()), Idle: int(s.IdleConns()), Max: int(s.MaxConns()),
+		Waits: s.EmptyAcquireCount(), Waited: s.EmptyAcquireWaitTime(),
+	}}
+}
+
 func (p *postgresPool) close() error {
 	err := p.db.Close()
 	p.pool.Close()

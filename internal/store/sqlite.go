@@ -144,6 +144,16 @@ func dataSource(file, txlock string, pragmas ...string) string {
 	return u.String()
 }
 
+// Pools implements connections.
+func (e *sqliteFile) Pools() []PoolUse {
+	return []PoolUse{poolUse("writer", e.db), poolUse("readers", e.read.DB)}
+}
+
+func poolUse(name string, db *sql.DB) PoolUse {
+	s := db.Stats()
+	return PoolUse{Name: name, InUse: s.InUse, Idle: s.Idle, Max: s.MaxOpenConnections, Waits: s.WaitCount, Waited: s.WaitDuration}
+}
+
 // write runs f in a transaction of the one writer.
 func (e *sqliteFile) write(ctx context.Context, f func(w *writer, now time.Time) error) error {
 	known, err := e.writes.all(ctx, hotWrites) // before the transaction takes the only connection

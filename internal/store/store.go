@@ -171,11 +171,18 @@ type engine interface {
 	dialect
 	clockCorrection
 	limited
+	connections
 
 	// beginSQL returns the first statement of a transaction; its result is the time.
 	beginSQL() string
 	// isRetryable reports whether a transaction that failed with err should be retried.
 	isRetryable(err error) bool
+}
+
+// connections are the open connections to the database.
+type connections interface {
+	// Pools returns the use of the pools of connections.
+	Pools() []PoolUse
 	close() error
 }
 

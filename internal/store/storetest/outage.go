@@ -64,6 +64,14 @@ func outagesOpenOnce(t *testing.T, w *fixture) {
 	if len(open) != 2 || open[0].Jobs != 10 || open[0].RuleID != w.rule.ID || open[0].Reason != "connection refused" || open[0].SeenAt.Before(open[0].OpenedAt) {
 		t.Fatalf("open: %+v, want one of ten jobs and the other rule's", open)
 	}
+	if g := must[store.Gauges](t)(w.Gauges(w.ctx())); g.Outages != 2 {
+		t.Errorf("%d outages are open, want 2", g.Outages)
+	}
+	for _, p := range w.Pools() {
+		if p.Name == "" || p.Max < 1 || p.InUse != 0 || p.Idle < 1 || p.Idle > p.Max {
+			t.Errorf("after use, a pool is %+v", p)
+		}
+	}
 }
 
 // outageHitsAreBounded checks that a new outage counts the due jobs of its rule up to a bound, since all settles
