@@ -28,6 +28,7 @@ type Options struct {
 	Heartbeats Heartbeats
 	Loads      LoadReader
 	JobActions JobActions
+	Forgetter  Forgetter // nil: keys cannot be forgotten
 	Acks       AlertAcks
 	Letters    DeadLetterActions
 	Outbox     AlertRepublisher

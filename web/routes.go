@@ -64,6 +64,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&heartbeatAPI{o.Heartbeats, o.Catalog, o.Rules, beats, counts, o.Now},
 		&slotAPI{o.Catalog, o.Loads, o.Now},
 		&entityAPI{o.Lists, o.JobActions, alerts, view},
+		&forgetAPI{o.Forgetter},
 		&historyAPI{o.Lists},
 		newOutcomeAPI(o),
 		alerts,

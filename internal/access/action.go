@@ -57,6 +57,8 @@ const (
 	QuotaSet    Action = "quota.set"
 	QuotaDelete Action = "quota.delete"
 
+	EntityForget Action = "entity.forget"
+
 	SessionCreate Action = "session.create"
 	SessionRevoke Action = "session.revoke"
 )
@@ -103,6 +105,7 @@ var Actions = []Audited{
 	{TokenRevoke, "`token/<name>`", "the token was revoked; its id"},
 	{QuotaSet, "`quota/<prefix>`", "limits of a prefix were set; the limits"},
 	{QuotaDelete, "`quota/<prefix>`", "the limits of a prefix were removed"},
+	{EntityForget, "`entity/<entity>/<pseudonym>`", "the past of a key was deleted; the numbers of jobs, alerts and dead letters"},
 	{SessionCreate, "`session/<id>`", "a browser logged in; the token's name, or the person's id and groups"},
 	{SessionRevoke, "`session/<id>`", "the session was ended, also by *Log out*; its token's id, or the person"},
 }

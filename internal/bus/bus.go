@@ -20,6 +20,7 @@ type Bus struct {
 	AlertsStream   *StreamOfAlerts // maintenance of DEADMAN_ALERTS
 
 	Snapshots *Snapshots // copies of streams
+	Eraser    *Eraser    // deletion of single messages
 }
 
 // Connect connects to the broker and ensures that DEADMAN_ALERTS exists. It returns ErrUnreachable if the broker or
@@ -49,7 +50,7 @@ func Dial(o Options) (*Bus, error) {
 
 // newBus assembles the parts over a connection.
 func newBus(conn *Conn) *Bus {
-	b := &Bus{Conn: conn, Messages: &Messages{conn}, Streams: &Streams{conn}, EventPublisher: &EventPublisher{conn}, EventsStream: &StreamOfEvents{conn: conn}, Snapshots: &Snapshots{conn}}
+	b := &Bus{Conn: conn, Messages: &Messages{conn}, Streams: &Streams{conn}, EventPublisher: &EventPublisher{conn}, EventsStream: &StreamOfEvents{conn: conn}, Snapshots: &Snapshots{conn}, Eraser: &Eraser{conn}}
 	b.EventsStream.streams, b.EventsStream.replication = b.Streams, replication{conn}
 	b.AlertsStream = &StreamOfAlerts{conn: conn, streams: b.Streams, replication: replication{conn}, events: b.EventsStream}
 	b.Binder = &Binder{conn: conn, streams: b.Streams, events: b.EventsStream}

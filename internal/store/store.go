@@ -100,6 +100,7 @@ type Store struct {
 	*SessionStore
 	*AuditStore
 	*RequestStore
+	*ForgetStore
 
 	closed func() error // once
 }
@@ -150,6 +151,7 @@ func newStore(d *database) *Store {
 		SessionStore: &SessionStore{d},
 		AuditStore:   &AuditStore{d},
 		RequestStore: &RequestStore{d},
+		ForgetStore:  &ForgetStore{d},
 
 		closed: sync.OnceValue(d.close),
 	}

@@ -202,10 +202,12 @@ func readEntry(row scanner, e *access.AuditEntry) error {
 		(*escapedText)(&e.Action), (*escapedText)(&e.Object), (*escapedText)(&e.Detail))
 }
 
+const auditEntries = `SELECT id, at, actor, token_id, addr, action, object, detail FROM audit`
+
 // auditText conditions only the columns that a filter sets: the index on the object serves only a statement with a
 // condition on it.
 func auditText(f access.AuditFilter, before int64, limit int) (text string, args []any) {
-	w := filter{`SELECT id, at, actor, token_id, addr, action, object, detail FROM audit WHERE id < ?`, []any{before}}
+	w := filter{auditEntries + ` WHERE id < ?`, []any{before}}
 	w.like(`actor`, f.Actor)
 	w.like(`action`, f.Action)
 	w.like(`object`, f.Object)

@@ -196,6 +196,8 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"outage/list":             outagesAreListed,
 	"outage/fence":            outagesNeedTheFence,
 	"check/once":              checksBeginOnce,
+	"forget/key":              keyIsForgotten,
+	"forget/in_use":           keyInUseIsNotForgotten,
 	"retention/prune":         retentionPrunes,
 	"retention/unpublished":   retentionKeepsWhatIsUnpublished,
 	"token/keep":              tokensAreKept,

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deadman/web"
+)
+
+func newForgetCmd(io *cli) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "forget ENTITY KEY", Short: "Delete the past of an entity's key, such as a customer's",
+		Long: `Deletes the ended jobs of a key with their alerts, notifications and pings, and its dead letters, from
+the database and from the streams DEADMAN_ALERTS and DEADMAN_EVENTS. A random pseudonym replaces the
+key in the audit log.
+
+Pending jobs must be cancelled before, so that channels and consumers learn the end of their alerts.
+The files of an embedded node are written anew without the deleted rows; the node decides nothing
+meanwhile. Backups, streams of others, logs, and messages that channels received are not changed.`,
+		Example: `  deadman forget customer 4711 --dry-run
+  deadman forget customer 4711 --yes`,
+		Args: exactly("ENTITY", "KEY"),
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "count what would be deleted, and delete nothing")
+	yes := addYes(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return forget(io, cmd, web.ForgetRequest{Entity: args[0], Key: args[1], DryRun: dryRun}, *yes)
+	}
+	return cmd
+}
+
+// forget counts what is to be deleted, asks for confirmation, and deletes it.
+func forget(io *cli, cmd *cobra.Command, request web.ForgetRequest, yes bool) error {
+	c, err := io.client()
+	if err != nil {
+		return err
+	}
+	send := func(request web.ForgetRequest) (done web.Forgotten, err error) {
+		done, _, err = call[web.Forgotten](cmd.Context(), c, http.MethodPost, "/entities/forget", nil, request)
+		return done, err
+	}
+	count := request
+	count.DryRun = true
+	sum, err := send(count)
+	if err != nil || request.DryRun {
+		return printForgotten(io, request, "would be deleted", sum, err)
+	}
+	if err := io.confirm(yes, fmt.Sprintf("Delete %s of %s %s? They cannot be restored.", forgottenText(sum), sanitize(request.Entity), sanitize(request.Key))); err != nil {
+		return err
+	}
+	sum, err = send(request)
+	return printForgotten(io, request, "deleted", sum, err)
+}
+
+// forgottenText returns the numbers that are not 0, such as "3 jobs and 2 alerts".
+func forgottenText(f web.Forgotten) string {
+	var parts []string
+	for _, p := range []struct {
+		n     int64
+		thing string
+	}{
+		{f.Jobs, "job"},
+		{f.Alerts, "alert"},
+		{f.Notifications, "notification"},
+		{f.EarlyResolves, "early resolve"},
+		{f.Pings, "ping"},
+		{f.PingAddresses, "ping URL"},
+		{f.Mutes, "mute"},
+		{f.DeadLetters, "dead letter"},
+		{f.Answers, "kept answer"},
+		{f.AlertMessages, "published alert"},
+		{f.Events, "stored event"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, number(int(p.n), p.thing))
+		}
+	}
+	switch n := len(parts); n {
+	case 0:
+		return "nothing"
+	case 1:
+		return parts[0]
+	default:
+		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
+	}
+}
+
+// printForgotten prints what was deleted, and what remains.
+func printForgotten(io *cli, request web.ForgetRequest, verb string, f web.Forgotten, err error) error {
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: %s %s\n", sanitize(request.Entity), sanitize(request.Key), forgottenText(f), verb)
+	switch {
+	case f.AuditEntries > 0 && request.DryRun:
+		fmt.Fprintf(&b, "audit log: a pseudonym would replace the key; entries: %d\n", f.AuditEntries)
+	case f.AuditEntries > 0:
+		fmt.Fprintf(&b, "audit log: %s replaces the key; entries: %d\n", f.Pseudonym, f.AuditEntries)
+	}
+	if f.UnreadEvents > 0 {
+		fmt.Fprintf(&b, "not deleted: %s of DEADMAN_EVENTS that rules have not read yet; repeat the command later\n", number(int(f.UnreadEvents), "message"))
+	}
+	if len(f.OtherStreams) > 0 {
+		fmt.Fprintf(&b, "not deleted: messages of %s, which rules of this entity read\n", strings.Join(f.OtherStreams, ", "))
+	}
+	if len(f.RuleVersions) > 0 {
+		fmt.Fprintf(&b, "not changed: versions of rules that name the key: %s\n", strings.Join(f.RuleVersions, ", "))
+	}
+	return io.report(f, "%s", b.String())
+}
