@@ -95,7 +95,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 		return n, err
 	}
 	n.hooks = &hookFile{path: n.Config.Hooks}
-	n.login = &loginFile{path: n.Login, env: n.Env, proxies: n.TrustedProxies, publicURL: n.PublicURL, log: n.log}
+	n.login = &loginFile{path: n.Login, env: n.Env, proxies: n.TrustedProxies, publicURL: n.PublicURL, log: n.part("access")}
 	if err := errors.Join(n.hooks.read(ctx), n.login.read(ctx)); err != nil {
 		return n, err
 	}
@@ -104,21 +104,21 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 			err = errors.Join(err, n.close())
 		}
 	}()
-	if n.store, err = openStore(ctx, n.Config, n.log); err != nil {
+	if n.store, err = openStore(ctx, n.Config, n.part("store")); err != nil {
 		return n, err
 	}
-	if n.server, err = openServer(n.Config, n.log); err != nil {
+	if n.server, err = openServer(n.Config, n.part("nats")); err != nil {
 		return n, err
 	}
-	if n.bus, err = openBus(ctx, n.Config, n.server, n.log); err != nil {
+	if n.bus, err = openBus(ctx, n.Config, n.server, n.part("nats")); err != nil {
 		return n, err
 	}
 	n.gauges = new(gauges)
 	n.metrics = web.NewMetrics(n.Version, n.gauges.cluster, n.gauges.node)
-	if n.pages, err = ui.New(ui.Options{Version: n.Version, Log: n.log, Now: func() time.Time { return n.clock.Now() }}); err != nil {
+	if n.pages, err = ui.New(ui.Options{Version: n.Version, Log: n.part("pages"), Now: func() time.Time { return n.clock.Now() }}); err != nil {
 		return n, err
 	}
-	if n.sources, err = openSources(n.Config, n.bus.Conn, n.metrics, n.log); err != nil {
+	if n.sources, err = openSources(n.Config, n.bus.Conn, n.metrics, n.part("sources")); err != nil {
 		return n, err
 	}
 	openRules := func() error { return n.openRules(ctx) }
@@ -133,7 +133,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 
 // readStart reads the parts of the database's state that the components need before they run.
 func (n *node) readStart(ctx context.Context) error {
-	if err := n.notifications.open(ctx, notify.Options{PublicURL: n.PublicURL, Log: n.log, Announce: n.observer.announce, Count: n.metrics.CountNotifications}); err != nil {
+	if err := n.notifications.open(ctx, notify.Options{PublicURL: n.PublicURL, Log: n.part("notifications"), Announce: n.observer.announce, Count: n.metrics.CountNotifications}); err != nil {
 		return err
 	}
 	if err := n.sync.learn(ctx, n.owner.Interval()); err != nil {
@@ -156,6 +156,9 @@ func (n *node) wire() {
 	n.wireHints()
 }
 
+// part returns the log of a component.
+func (n *node) part(component string) *slog.Logger { return n.log.With("component", component) }
+
 // maintains reports whether this node does the maintenance.
 func (n *node) maintains() bool { return n.owner.Holds(maintenanceShard) }
 
@@ -163,29 +166,29 @@ func (n *node) maintains() bool { return n.owner.Holds(maintenanceShard) }
 func (n *node) wireEngine(self futurejobs.Node) {
 	now := time.Now
 	n.clock = futurejobs.NewClock(n.store.Now, now)
-	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
-	n.sweeper = futurejobs.NewSweeper(queue(n.store), n.catalog, n.owner, n.clock, n.Workers, n.log)
-	n.shifter = futurejobs.NewShifter(n.store, n.catalog, n.owner, n.clock, n.log)
-	n.gapDetector = futurejobs.NewGapDetector(corrected{n.store}, self.ID, now, n.log)
+	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.part("leases"))
+	n.sweeper = futurejobs.NewSweeper(queue(n.store), n.catalog, n.owner, n.clock, n.Workers, n.part("sweep"))
+	n.shifter = futurejobs.NewShifter(n.store, n.catalog, n.owner, n.clock, n.part("clock"))
+	n.gapDetector = futurejobs.NewGapDetector(corrected{n.store}, self.ID, now, n.part("gaps"))
 	n.sync = &clockSync{store: n.store, clock: n.clock, shifter: n.shifter, gapDetector: n.gapDetector, sharesBroker: n.server != nil && n.store.SingleProcess()}
 	n.clock.Follow = n.sync.follow
 	n.store.GoBy(n.clock.Correct)
-	n.loads = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.log}
+	n.loads = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.part("sweep")}
 }
 
 // wireAlerts creates the components that publish alerts and notify people.
 func (n *node) wireAlerts() {
 	n.notifications = &notifications{path: n.Notify, store: n.store, rules: n.catalog, now: n.clock.Now, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
-	n.observer = &observer{Metrics: n.metrics, store: n.store, wake: n.notifications.wake, log: n.log}
+	n.observer = &observer{Metrics: n.metrics, store: n.store, wake: n.notifications.wake, log: n.part("alerts")}
 	n.comparison = &comparison{
 		store: n.store, stream: n.bus.AlertReader, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.observer.announce,
-		raised: n.observer.Alerted, log: n.log, status: periodic.NewStatus(n.log, slog.LevelWarn, "alert stream comparison"),
+		raised: n.observer.Alerted, log: n.part("restore"), status: periodic.NewStatus(n.part("restore"), slog.LevelWarn, "alert stream comparison"),
 	}
 	n.quotas = &quotas{
 		Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, events: n.bus.EventsStream, holds: n.maintains, grants: n.login.grants, now: n.clock.Now,
-		every: n.quotasEvery, keep: n.KeepAlerts, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.log,
+		every: n.quotasEvery, keep: n.KeepAlerts, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.part("quotas"),
 	}
-	n.relay = alerts.NewRelay(outbox(n.store), n.comparison.publisher(publisher(n.bus.AlertPublisher)), n.owner.Holding, n.log)
+	n.relay = alerts.NewRelay(outbox(n.store), n.comparison.publisher(publisher(n.bus.AlertPublisher)), n.owner.Holding, n.part("relay"))
 	n.relay.Quotas, n.observer.relay = n.quotas, n.relay
 }
 
@@ -193,18 +196,18 @@ func (n *node) wireAlerts() {
 func (n *node) wireInputs() {
 	n.intake = events.NewIntake(events.Options{
 		Streams: n.bus.Streams, Catalog: n.catalog, Store: jobStoreOf(n.store), Shards: n.owner, Now: n.clock.Now,
-		Announce: n.observer.announce, Observer: n.observer, Log: n.log, BrokerUptime: brokerUptime(n), Place: n.sync.place,
+		Announce: n.observer.announce, Observer: n.observer, Log: n.part("ingest"), BrokerUptime: brokerUptime(n), Place: n.sync.place,
 	})
 	n.ticker = scheduler.New(scheduler.Options{
 		Catalog: n.catalog, Cursors: jobStoreOf(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
-		Announce: n.observer.announce, Observer: n.observer, Log: n.log, Allow: n.quotas.allow,
+		Announce: n.observer.announce, Observer: n.observer, Log: n.part("ticks"), Allow: n.quotas.allow,
 	})
 	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Catalog: n.catalog, Now: n.clock.Now, Observer: n.observer}
 	n.rules.Announce, n.rules.Now, n.catalog.Tenant, n.catalog.Now = n.observer.announce, n.clock.Now, n.allowances.Tenant, time.Now
 	n.handlerDirectory.now = n.clock.Now
 	n.jobs = &manualJobs{store: n.store, catalog: n.catalog, quotas: n.allowances, sweeper: n.sweeper, alerted: n.observer.Alerted, now: n.clock.Now}
 	n.acks = &acks{store: n.store, jobs: n.jobs, observe: n.observer.observe}
-	writer := &pings.LogWriter{Store: n.store, Log: n.log, Keep: n.allowances.KeepPingBody}
+	writer := &pings.LogWriter{Store: n.store, Log: n.part("pings"), Keep: n.allowances.KeepPingBody}
 	n.quotas.flush = writer.Write
 	n.pings = &pingHandler{
 		Resolver: &pings.Resolver{Store: n.store, Catalog: n.catalog, Now: n.clock.Now},
@@ -217,44 +220,44 @@ func (n *node) wireInputs() {
 
 // wireMonitors creates the components that observe the node, the database and the broker.
 func (n *node) wireMonitors(self futurejobs.Node) {
-	n.rebinder = newRebinder(n.rules, n.maintains, n.log)
-	n.maintenance = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), followers: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
+	n.rebinder = newRebinder(n.rules, n.maintains, n.part("rules"))
+	n.maintenance = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.part("maintenance"), wake: make(chan struct{}, 1), followers: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 	n.maintenance.rescheduler = &rules.Rescheduler{
-		Store: n.store, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Log: n.log, TenantOf: n.allowances.Tenant, Turn: beginCalendarTurn, Active: func() bool { return n.owner.Holds(maintenanceShard) },
+		Store: n.store, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Log: n.part("calendars"), TenantOf: n.allowances.Tenant, Turn: beginCalendarTurn, Active: func() bool { return n.owner.Holds(maintenanceShard) },
 	}
-	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
+	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, noteAlert: n.observer.observe, log: n.part("schema")}
 	n.overdue = &overdue{store: n.store, catalog: n.catalog, now: n.clock.Now, after: n.overdueAfter}
 	n.stallDetector = &stallDetector{
 		store: n.store, catalog: n.catalog, readers: n.intake.Status, now: n.clock.Now,
-		after: n.overdueAfter + n.Lease/3, announce: n.observer.announce, log: n.log,
+		after: n.overdueAfter + n.Lease/3, announce: n.observer.announce, log: n.part("gaps"),
 	}
-	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, shiftedJobs: n.store.Shifted, holds: n.maintains, openAlert: n.store.OpenSystemAlert, closeAlert: n.store.CloseSystemAlert, noteAlert: n.observer.observe, log: n.log}
-	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.stallDetector.after + 2*stallCheckInterval, record: n.observer.observe, log: n.log}
+	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, shiftedJobs: n.store.Shifted, holds: n.maintains, openAlert: n.store.OpenSystemAlert, closeAlert: n.store.CloseSystemAlert, noteAlert: n.observer.observe, log: n.part("clock")}
+	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.stallDetector.after + 2*stallCheckInterval, record: n.observer.observe, log: n.part("alarms")}
 	n.heartbeats = newHeartbeats(n.Config, n.bus.Messages, func(to string, send heartbeatSender) *heartbeat {
 		return &heartbeat{
 			to: to, send: send, every: n.HeartbeatEvery, count: n.metrics.CountHeartbeat,
 			node: self, owner: n.owner, sweeper: n.sweeper, store: n.store, overdue: n.overdue, now: n.clock.Now,
-			stale: futurejobs.MaxIdle + n.Lease/3 + heartbeatTimeout, status: periodic.NewStatus(n.log.With("to", to), slog.LevelWarn, "heartbeat"),
+			stale: futurejobs.MaxIdle + n.Lease/3 + heartbeatTimeout, status: periodic.NewStatus(n.part("heartbeat").With("to", to), slog.LevelWarn, "heartbeat"),
 		}
 	})
-	n.streamMonitor = &alertsStreamMonitor{store: n.store, bus: n.bus, holds: n.maintains, now: n.clock.Now, noteAlert: n.observer.observe, log: n.log}
-	n.permissionWarnings = &permissionWarnings{sources: n.sources.set, log: n.log, reached: make(map[string]*lookup.Source), cautions: make(map[string]string)}
+	n.streamMonitor = &alertsStreamMonitor{store: n.store, bus: n.bus, holds: n.maintains, now: n.clock.Now, noteAlert: n.observer.observe, log: n.part("alerts_stream")}
+	n.permissionWarnings = &permissionWarnings{sources: n.sources.set, log: n.part("sources"), reached: make(map[string]*lookup.Source), cautions: make(map[string]string)}
 }
 
 // wireAPI creates the components behind the HTTP API.
 func (n *node) wireAPI(self futurejobs.Node) {
-	n.gate = &accessGate{tokens: n.keeper, insecure: n.Insecure, hasLogin: n.Login != "", publicURL: n.PublicURL, firstToken: n.FirstToken, log: n.log}
+	n.gate = &accessGate{tokens: n.keeper, insecure: n.Insecure, hasLogin: n.Login != "", publicURL: n.PublicURL, firstToken: n.FirstToken, log: n.part("access")}
 	n.sources.changed = func(ctx context.Context) error {
 		n.catalog.Stale.Store(true)
 		return n.catalog.Refresh(ctx)
 	}
-	n.files = &reloader{signal: n.Reload, log: n.log, files: []operatorFile{
+	n.files = &reloader{signal: n.Reload, log: n.part("files"), files: []operatorFile{
 		{n.Config.Hooks, n.hooks.read}, {n.Notify, n.notifications.reload}, {n.Login, n.login.read}, {n.Config.Sources, n.sources.read},
 	}}
-	n.replays = replaytasks.New(replaytasks.Options{Streams: n.bus.Streams, Limits: replaytasks.DefaultLimits, Node: self.Name, Now: n.clock.Now, Log: n.log})
-	n.endpoints = &endpointPublisher{Config: n.Config, server: n.server, open: n.gate.open.Load, log: n.log}
+	n.replays = replaytasks.New(replaytasks.Options{Streams: n.bus.Streams, Limits: replaytasks.DefaultLimits, Node: self.Name, Now: n.clock.Now, Log: n.part("replays")})
+	n.endpoints = &endpointPublisher{Config: n.Config, server: n.server, open: n.gate.open.Load, log: n.part("http")}
 	n.readiness = &readiness{
 		store: n.store, bus: n.bus, clock: n.watch, schema: n.schema, owner: n.owner, sweeper: n.sweeper, catalog: n.catalog, intake: n.intake,
 		ticker: n.ticker, relay: n.relay, overdue: n.overdue, alarms: n.alarms, rebinder: n.rebinder, comparison: n.comparison, sources: n.sources.set, files: n.files,
@@ -309,7 +312,7 @@ func (n *node) openRules(ctx context.Context) error {
 	n.store.BoundLetters(n.letterLimits)
 	n.rules = &rules.Registry{
 		Quotas: n.allowances,
-		Store:  n.store, Binder: n.bus.Binder, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Sources: lookups(n.sources.set), Handlers: handlers, Log: n.log,
+		Store:  n.store, Binder: n.bus.Binder, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Sources: lookups(n.sources.set), Handlers: handlers, Log: n.part("rules"),
 		As: func(ctx context.Context, bundle string) context.Context {
 			return access.As(ctx, access.Actor{Name: bundle})
 		},
@@ -363,7 +366,7 @@ func (n *node) run(ctx context.Context) error {
 
 // parts returns the Run methods of the components that stop in the first phase.
 func (n *node) parts() []func(context.Context) error {
-	acks := &natsAcks{acks: n.acks, messages: n.bus.Messages, now: n.clock.Now, log: n.log}
+	acks := &natsAcks{acks: n.acks, messages: n.bus.Messages, now: n.clock.Now, log: n.part("acks")}
 	all := []func(context.Context) error{
 		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
 		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, n.files.Run, n.notifications.Run, n.maintenance.Run, n.maintenance.FollowCalendars, n.stallDetector.Run, n.comparison.Run,

@@ -9,7 +9,7 @@ import (
 	"deadman/web"
 )
 
-// observer receives the decisions of all components: it updates metrics, logs alerts, and wakes the relay and the
+// observer receives the decisions of all components: it updates metrics, logs alerts at the level debug, and wakes the relay and the
 // notifier ahead of their next poll.
 type observer struct {
 	*web.Metrics
@@ -22,7 +22,7 @@ type observer struct {
 // Alerted processes a written alert.
 func (w *observer) Alerted(a alerts.Alert) {
 	w.Metrics.Alerted(a)
-	w.log.Info("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
+	w.log.Debug("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
 	w.relay.Wake()
 	w.wake()
 }

@@ -30,13 +30,18 @@ func Run(ctx context.Context, c Config) error {
 
 // newSelf returns this process as a node of the database.
 func newSelf(version string) futurejobs.Node {
+	return futurejobs.Node{
+		ID: uuid.Must(uuid.NewV7()).String(), Name: NodeName(), Version: version, StartedAt: time.Now().UTC(),
+	}
+}
+
+// NodeName returns the name of a node in this process, such as web-1/4711: the host and the process id.
+func NodeName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown host"
 	}
-	return futurejobs.Node{
-		ID: uuid.Must(uuid.NewV7()).String(), Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Version: version, StartedAt: time.Now().UTC(),
-	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
 // bounded bounds the incoming connections.

@@ -209,6 +209,9 @@ func TestFromEventToAlertToResolved(t *testing.T) {
 			if len(history.Items) != 1 || history.Items[0].Outcome != "resolved" {
 				t.Errorf("history has %+v", history.Items)
 			}
+			if log := n.log.String(); !strings.Contains(log, `"component":"nats"`) || strings.Contains(log, `"msg":"alert"`) { // with customers' data
+				t.Errorf("the log of the level info:\n%s", log)
+			}
 		})
 	}
 }

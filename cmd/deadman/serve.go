@@ -148,13 +148,24 @@ const (
 	logJSON = "json"
 )
 
+// newLog returns the log of a node. Each line names the node, its version and the component; on a terminal none does, since one
+// node writes there.
 func newLog(out io.Writer, colours bool, r serveConfig) *slog.Logger {
 	options := &slog.HandlerOptions{Level: r.level}
+	var handler slog.Handler = slog.NewTextHandler(out, options)
 	switch {
-	case r.format == logJSON:
-		return slog.New(slog.NewJSONHandler(out, options))
 	case r.format == logAuto && isTerminal(out):
-		return slog.New(tint.NewTextHandler(out, &tint.Options{Level: r.level, TimeFormat: time.TimeOnly, NoColor: !colours}))
+		return slog.New(tint.NewTextHandler(out, &tint.Options{Level: r.level, TimeFormat: time.TimeOnly, NoColor: !colours, ReplaceAttr: withoutComponent}))
+	case r.format == logJSON:
+		handler = slog.NewJSONHandler(out, options)
 	}
-	return slog.New(slog.NewTextHandler(out, options))
+	return slog.New(handler).With("node", server.NodeName(), "version", version)
+}
+
+// withoutComponent removes the component of a line.
+func withoutComponent(groups []string, attr slog.Attr) slog.Attr {
+	if len(groups) == 0 && attr.Key == "component" {
+		return slog.Attr{}
+	}
+	return attr
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -12,10 +14,26 @@ import (
 
 	"deadman/internal/bus/bustest"
 	"deadman/internal/testwait"
+	"deadman/server"
 	"deadman/web"
 )
 
 var firstSecret = regexp.MustCompile(`\n    token  (dm_\S+)\n    login  (http://\S+)\n`)
+
+// TestLogNamesNode checks that each line of a log that is not a terminal names the node and its version.
+func TestLogNamesNode(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{
+		logJSON: fmt.Sprintf(`"node":%q,"version":%q,"component":"sweep"`, server.NodeName(), version),
+		logAuto: fmt.Sprintf("node=%s version=%s component=sweep", server.NodeName(), version),
+	} {
+		var out bytes.Buffer
+		newLog(&out, true, serveConfig{format: format}).Info("begun", "component", "sweep")
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("format %s: %s, want %s", format, out.String(), want)
+		}
+	}
+}
 
 // TestServeBeyondLoopback checks that a node beyond loopback creates and prints a token once, and requires it. With
 // --insecure it requires none.
