@@ -40,27 +40,28 @@ func wordsOf[W ~string](all ...W) []string {
 func newAlertCmd(io *cli) *cobra.Command {
 	cmd := group("alert", "List, follow and acknowledge alerts")
 	addURL(cmd.PersistentFlags(), io)
+	raised := listing[web.Alert]{
+		short: "List alerts, newest first", path: "/alerts",
+		filters: []filter{
+			byRule, byEntity, byKey,
+			{parameter: "open", does: "only open alerts: the newest firing alert of each pending job and of each outage, and alerts about lost data", kind: filterFlag},
+			{parameter: "acknowledged", does: "only open alerts that are acknowledged (true) or not (false); requires --open", values: []string{"true", "false"}},
+			byLabel, byStatus, bySeverity,
+			since("decided_after", "after", "raised"), until("decided_before", "before", "raised"),
+		},
+		none:   "no alerts",
+		drop:   []string{"step", "entity", "rule"},
+		header: []string{"id", "raised", "severity", "rule", "entity", "key", "step", "summary"},
+		row: func(io *cli, a web.Alert) []cell {
+			alert := a.Record()
+			return []cell{
+				dimCell("%s", shortID(alert.ID)), cellOf(io.relative(alert.DecidedAt)), colouredCell(newAlertColour(alert), severityText(a)),
+				cellOf(alert.Rule), cellOf(alert.Entity), cellOf(alert.Key), cellOf(alert.Step), cellOf(alert.Text),
+			}
+		},
+	}
 	cmd.AddCommand(
-		listing[web.Alert]{
-			short: "List alerts, newest first", path: "/alerts",
-			filters: []filter{
-				byRule, byEntity, byKey,
-				{parameter: "open", does: "only open alerts: the newest firing alert of each pending job and of each outage, and alerts about lost data", kind: filterFlag},
-				{parameter: "acknowledged", does: "only open alerts that are acknowledged (true) or not (false); requires --open", values: []string{"true", "false"}},
-				byLabel, byStatus, bySeverity,
-				since("decided_after", "after", "raised"), until("decided_before", "before", "raised"),
-			},
-			none:   "no alerts",
-			drop:   []string{"step", "entity", "rule"},
-			header: []string{"id", "raised", "severity", "rule", "entity", "key", "step", "summary"},
-			row: func(io *cli, a web.Alert) []cell {
-				alert := a.Record()
-				return []cell{
-					dimCell("%s", shortID(alert.ID)), cellOf(io.relative(alert.DecidedAt)), colouredCell(newAlertColour(alert), severityText(a)),
-					cellOf(alert.Rule), cellOf(alert.Entity), cellOf(alert.Key), cellOf(alert.Step), cellOf(alert.Text),
-				}
-			},
-		}.command(io),
+		raised.command(io), export[web.Alert, alertRow]{raised, "alerts", newAlertRow}.command(io),
 		&cobra.Command{Use: "get ID", Short: "Show one alert by its id or the last characters of it", Args: exactly("ID"), RunE: io.with(getAlert)},
 		newAlertGroupsCmd(io),
 		newAlertTailCmd(io),

@@ -109,7 +109,7 @@ type backupSummary struct {
 }
 
 func saveBackup(ctx context.Context, io *cli, from backup.Folder, to string) error {
-	out, err := createBackup(io.out, to)
+	out, err := createFile(io.out, to)
 	if err != nil {
 		return err
 	}
@@ -182,59 +182,4 @@ func printBackup(io *cli, out io.Writer, s backupSummary, title string) error {
 		fmt.Fprintf(io.err, "warning: stream %s is kept in memory and is not in the backup\n", sanitize(name))
 	}
 	return nil
-}
-
-// stdStream names the standard input or output in place of a file.
-const stdStream = "-"
-
-// backupFile is the file of a backup. It has another name until it is complete.
-type backupFile struct {
-	io.Writer
-	path string
-	file *os.File // nil: the standard output
-}
-
-func createBackup(out io.Writer, path string) (*backupFile, error) {
-	if path == stdStream {
-		if isTerminal(out) {
-			return nil, usage("the standard output is a terminal; name a file")
-		}
-		return &backupFile{Writer: out}, nil
-	}
-	if _, err := os.Stat(path); err == nil {
-		return nil, usage("%s exists; name another file", path)
-	}
-	f, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, usage("%w", err)
-	}
-	return &backupFile{Writer: f, path: path, file: f}, nil
-}
-
-// folder returns the folder for temporary copies.
-func (b *backupFile) folder() string {
-	if b.file == nil {
-		return os.TempDir()
-	}
-	return filepath.Dir(b.path)
-}
-
-// complete gives the file its name, and returns its size in bytes: 0 for the standard output.
-func (b *backupFile) complete() (int64, error) {
-	if b.file == nil {
-		return 0, nil
-	}
-	info, err := b.file.Stat()
-	if err := errors.Join(err, b.file.Sync(), b.file.Close()); err != nil {
-		return 0, err
-	}
-	return info.Size(), os.Rename(b.file.Name(), b.path)
-}
-
-// discard removes the partial file.
-func (b *backupFile) discard() {
-	if b.file != nil {
-		_ = b.file.Close()           // it is closed if it is complete
-		_ = os.Remove(b.file.Name()) // it has been renamed if it is complete
-	}
 }

@@ -17,9 +17,9 @@ import (
 )
 
 func newHistoryCmd(io *cli) *cobra.Command {
-	cmd := group("history", "List ended jobs and count their outcomes")
+	cmd := group("history", "List and export ended jobs, and count their outcomes")
 	addURL(cmd.PersistentFlags(), io)
-	cmd.AddCommand(listing[web.EndedJob]{
+	ended := listing[web.EndedJob]{
 		short: "List ended jobs, newest first", path: "/history", filters: []filter{
 			byRule, byEntity, byKey,
 			{parameter: "outcome", does: "filter by outcome, such as resolved or exhausted", values: wordsOf(checks.Outcomes()...)},
@@ -33,7 +33,8 @@ func newHistoryCmd(io *cli) *cobra.Command {
 				numberCell(e.CheckAttempts), numberCell(len(e.Alerts)), cellOf(e.Reason),
 			}
 		},
-	}.command(io), newHistoryOutcomesCmd(io), newHistoryStatsCmd(io))
+	}
+	cmd.AddCommand(ended.command(io), export[web.EndedJob, endedRow]{ended, "ended jobs", newEndedRow}.command(io), newHistoryOutcomesCmd(io), newHistoryStatsCmd(io))
 	return cmd
 }
 
