@@ -119,7 +119,27 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 			return err
 		}
 	}
+	if err := erase(ctx, b); err != nil {
+		return err
+	}
 	return inOldStream(ctx, url, operator, log)
+}
+
+// erase erases a message from each of deadman's own streams, as for a forgotten key.
+func erase(ctx context.Context, b *bus.Bus) error {
+	erasedAlert, err := b.Eraser.EraseSubject(ctx, bus.AlertsStream, someAlert.Subject())
+	if err != nil {
+		return err
+	}
+	erasedEvent, err := b.Eraser.Erase(ctx, bus.EventsStream, 1)
+	if err != nil {
+		return err
+	}
+	again, err := b.Eraser.Erase(ctx, bus.EventsStream, 1)
+	if err == nil && (!erasedAlert || !erasedEvent || again) {
+		err = fmt.Errorf("erased an alert %t, an event %t, the same event again %t", erasedAlert, erasedEvent, again)
+	}
+	return err
 }
 
 // answers makes a client acknowledge an alert.
@@ -166,15 +186,18 @@ func operate(t *testing.T, url string) jetstream.JetStream {
 	return js
 }
 
+var (
+	someTime  = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	someAlert = alerts.Alert{
+		ID:   alerts.Decision{JobID: 1, At: someTime}.ID(),
+		Rule: "late", Key: "1", DecidedAt: someTime, Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info}},
+	}
+)
+
 // publishAlerts publishes an alert twice and reads it.
 func publishAlerts(ctx context.Context, b *bus.Bus) error {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	a := alerts.Alert{
-		ID:   alerts.Decision{JobID: 1, At: at}.ID(),
-		Rule: "late", Key: "1", DecidedAt: at, Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info}},
-	}
 	for range 2 { // the stream rejects the second, after which deadman checks whether the stream has it
-		if _, err := b.AlertPublisher.Publish(ctx, []alerts.Alert{a}); err != nil {
+		if _, err := b.AlertPublisher.Publish(ctx, []alerts.Alert{someAlert}); err != nil {
 			return err
 		}
 	}

@@ -72,8 +72,8 @@ func (f *forgetter) find(ctx context.Context, r web.ForgetRequest) (past pastOfK
 	return past, err
 }
 
-// letters returns the dead letters of the entity's rules whose events have the key: as the rule reads it, or, since most of
-// them cannot be read by it, as any value of their data.
+// letters returns the dead letters of the entity's rules with events of the key: by the key of the rule, or, since the rule
+// refused most of them, by any value of their data.
 func (f *forgetter) letters(ctx context.Context, r web.ForgetRequest) (ids []int64, err error) {
 	of := futurejobs.Filter{Limit: futurejobs.MaxLimit}
 	for {
@@ -202,7 +202,7 @@ func (f *forgetter) subjects() (all []string) {
 	return slices.Compact(all)
 }
 
-// readThrough returns the sequence of the stream of events up to which all lines have applied it.
+// readThrough returns the last sequence of the stream of events that all lines have applied.
 func (f *forgetter) readThrough(ctx context.Context) (seq uint64, err error) {
 	cursors, err := f.store.Cursors(ctx)
 	first := true

@@ -79,7 +79,7 @@ func traces(t *testing.T, dir, databaseURL string) (found []string) {
 	return found
 }
 
-// TestForget checks that after a key is forgotten no table and no file of deadman has it, and that other keys have all they had.
+// TestForget checks that after a key is forgotten no table and no file of deadman has it, and that another key keeps its data.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	for _, database := range []string{"sqlite", "postgres"} {

@@ -57,7 +57,7 @@ func (a *alertAPI) endOfJob(e futurejobs.EndedJob) *AlertEnd {
 	return end
 }
 
-// endOfCondition returns the end of an alert about no job, which is in the alert that resolves it; nil: none does.
+// endOfCondition returns the end of an alert about no job, from the alert that resolves it; nil: none does.
 func (a *alertAPI) endOfCondition(ctx context.Context, of alerts.Alert) (*AlertEnd, error) {
 	step := of.Step
 	if of.Rule != alerts.SystemRule {

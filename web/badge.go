@@ -165,7 +165,7 @@ func (a *badgePictures) refuse(r *http.Request, token string) error {
 	return problem(http.StatusNotFound, "%v", badges.ErrInvalid)
 }
 
-// target returns what a badge shows.
+// target returns the rule that a badge shows, and the key unless all keys.
 func (a *badgePictures) target(ctx context.Context, token string) (badges.Target, error) {
 	rule, err := badges.RuleOf(token)
 	if err != nil {

@@ -22,7 +22,7 @@ type ForgetRequest struct {
 	DryRun bool   `json:"dry_run,omitempty" doc:"Count what would be deleted, and delete nothing."`
 }
 
-// Forgotten is what was deleted about a key, and what remains.
+// Forgotten has the numbers of deleted rows and messages about a key, and the remains.
 type Forgotten struct {
 	Jobs          int64 `json:"jobs" doc:"Ended jobs in the history."`
 	Alerts        int64 `json:"alerts" doc:"Alerts in the database."`

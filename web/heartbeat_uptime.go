@@ -213,7 +213,7 @@ func (p *periodsOfKey) addPending(k futurejobs.HeartbeatKey, now time.Time) {
 	}
 }
 
-// uptime returns the uptime of a month, of which the time before since is unknown.
+// uptime returns the uptime of a month. The time before since is unknown.
 func (p *periodsOfKey) uptime(month timeSpan, since time.Time) Uptime {
 	known := timeSpan{later(month.From, since), month.To}
 	watched, late := p.outsideGaps(p.watched, known), p.outsideGaps(p.late, known)

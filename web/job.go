@@ -114,7 +114,7 @@ func heldForGood(catalog LoadedRules, rule string, next, now time.Time) bool {
 	return err == nil && newest.HeldForever(next, now)
 }
 
-// jobView shows pending jobs, with what their rules say of them now.
+// jobView shows pending jobs, with the present meaning of their rules.
 type jobView struct {
 	catalog LoadedRules
 	now     func() time.Time

@@ -168,7 +168,7 @@ type countReason struct {
 	why string
 }
 
-// printCounts prints the result of an action on all objects of a filter, and what it left out.
+// printCounts prints the result of an action on all objects of a filter, and the objects that it left out.
 func printCounts(io *cli, result, noun string, left []countReason) error {
 	if _, err := fmt.Fprintln(io.out, result); err != nil {
 		return err

@@ -39,7 +39,7 @@ whatever their number.`,
 	return cmd
 }
 
-// snoozeRequest reads the flags --for and --until, of which one is required.
+// snoozeRequest reads the flags --for and --until; one is required.
 func snoozeRequest(io *cli, cmd *cobra.Command, span, until string) (request web.SnoozeRequest, err error) {
 	if (span == "") == (until == "") {
 		return request, usage("%s requires either --for or --until", commandName(cmd))

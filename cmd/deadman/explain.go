@@ -79,7 +79,7 @@ func readEntity(ctx context.Context, c *client, entity, key string) (web.Entity,
 	return get[web.Entity](ctx, c, "/entities/"+url.PathEscape(entity), url.Values{"key": {key}})
 }
 
-// readJobsOfRule reads what concerns a rule of an entity.
+// readJobsOfRule reads the jobs, history and alerts of an entity for one rule.
 func readJobsOfRule(ctx context.Context, c *client, rule web.Rule, key string) (web.Entity, []byte, error) {
 	e, _, err := readEntity(ctx, c, rule.Entity, key)
 	if err != nil {

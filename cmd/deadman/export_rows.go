@@ -59,7 +59,7 @@ type alertRow struct {
 	State       string    `parquet:"state"`  // JSON
 }
 
-// newAlertRow reads an alert whose list leaves out its bodies again.
+// newAlertRow reads an alert again if the list left out its bodies.
 func newAlertRow(ctx context.Context, c *client, listed web.Alert) (alertRow, error) {
 	a := listed.Record()
 	if listed.BodiesOmitted {

@@ -33,7 +33,7 @@ meanwhile. Backups, streams of others, logs, and messages that channels received
 	return cmd
 }
 
-// forget counts what is to be deleted, asks for confirmation, and deletes it.
+// forget counts the rows of a key, asks for confirmation, and deletes them.
 func forget(io *cli, cmd *cobra.Command, request web.ForgetRequest, yes bool) error {
 	c, err := io.client()
 	if err != nil {
@@ -89,7 +89,7 @@ func forgottenText(f web.Forgotten) string {
 	}
 }
 
-// printForgotten prints what was deleted, and what remains.
+// printForgotten prints the numbers of deleted rows, and the remains.
 func printForgotten(io *cli, request web.ForgetRequest, verb string, f web.Forgotten, err error) error {
 	if err != nil {
 		return err

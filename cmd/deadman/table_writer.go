@@ -17,7 +17,7 @@ type tableWriter[R any] interface {
 	close() error
 }
 
-// newTableWriter returns the writer of a format; nil for JSON lines, which are no table.
+// newTableWriter returns the writer of a format; nil for JSON lines, as they are no table.
 func newTableWriter[R any](format string, out io.Writer) tableWriter[R] {
 	switch format {
 	case formatCSV:
@@ -37,7 +37,7 @@ func (w parquetWriter[R]) write(row R) error {
 
 func (w parquetWriter[R]) close() error { return w.out.Close() }
 
-// csvWriter writes a line with the names of the columns first. Times are RFC 3339 in UTC.
+// csvWriter writes a line with the names of the columns first. Times are RFC 3339 in UTC, and texts are harmless in a spreadsheet.
 type csvWriter[R any] struct {
 	out   *csv.Writer
 	begun bool
@@ -49,6 +49,8 @@ func (w *csvWriter[R]) write(row R) error {
 	cells := make([]string, v.NumField())
 	for i := range cells {
 		switch value := v.Field(i).Interface().(type) {
+		case string:
+			cells[i] = csvText(value)
 		case time.Time:
 			cells[i] = value.UTC().Format(time.RFC3339Nano)
 		default:

@@ -50,7 +50,8 @@ func Dial(o Options) (*Bus, error) {
 
 // newBus assembles the parts over a connection.
 func newBus(conn *Conn) *Bus {
-	b := &Bus{Conn: conn, Messages: &Messages{conn}, Streams: &Streams{conn}, EventPublisher: &EventPublisher{conn}, EventsStream: &StreamOfEvents{conn: conn}, Snapshots: &Snapshots{conn}, Eraser: &Eraser{conn}}
+	b := &Bus{Conn: conn, Messages: &Messages{conn}, Streams: &Streams{conn}, EventPublisher: &EventPublisher{conn}, EventsStream: &StreamOfEvents{conn: conn}, Snapshots: &Snapshots{conn}}
+	b.Eraser = &Eraser{b.Streams}
 	b.EventsStream.streams, b.EventsStream.replication = b.Streams, replication{conn}
 	b.AlertsStream = &StreamOfAlerts{conn: conn, streams: b.Streams, replication: replication{conn}, events: b.EventsStream}
 	b.Binder = &Binder{conn: conn, streams: b.Streams, events: b.EventsStream}

@@ -30,7 +30,7 @@ type ForgetRequest struct {
 	DryRun      bool    // count the rows, and change none
 }
 
-// Forgotten has the numbers of deleted rows, and what remains.
+// Forgotten has the numbers of deleted rows, and the remains.
 type Forgotten struct {
 	Jobs, Alerts, Notifications, EarlyResolves, Pings, PingAddresses, Mutes, DeadLetters, Answers int64
 
@@ -39,7 +39,7 @@ type Forgotten struct {
 	Rules     []string // versions of rules whose documents name the key, such as "backup@3"; they are not changed
 }
 
-// AlertsOfKey returns the ids, rules and severities of the kept alerts of a key, which determine their subjects. It reads all
+// AlertsOfKey returns the kept alerts of a key, with the fields that determine their subjects. It reads all
 // alerts of the key's shard.
 func (s *ForgetStore) AlertsOfKey(ctx context.Context, entity, key string) ([]alerts.Alert, error) {
 	k, err := s.forgettable(ctx, entity, key)
@@ -281,7 +281,7 @@ func (k forgottenKey) quoted() []byte {
 	return quoted
 }
 
-// versionsNaming returns the versions of the entity's rules whose documents have the key as a text.
+// versionsNaming returns the versions of the entity's rules that have the key as a text in their documents.
 func (s *ForgetStore) versionsNaming(ctx context.Context, k forgottenKey) (named []string, err error) {
 	_, err = query(ctx, s.read, func(row scanner, _ *struct{}) error {
 		var name, document string

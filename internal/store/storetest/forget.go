@@ -30,7 +30,7 @@ func pastOf(w *fixture, key string) (letter int64) {
 	create := futurejobs.EffectBatch{RuleSet: w.set, AuditAction: string(access.JobCreate), Effects: []futurejobs.Effect{w.starting(w.rule, key, w.slot())}}
 	must[futurejobs.ApplyResult](w.t)(w.Apply(ctx, create))
 	w.settle(w.reschedule(w.one(key), w.slot().Add(time.Hour)))
-	w.must(w.beginCheckOf(key))
+	w.must(beginCheckOf(w, key))
 	ack := futurejobs.Ack{Alert: w.one(key).Alerts[0], By: ada.Name, Until: checks.Forever, Note: "I call " + key + "."}
 	must[futurejobs.ApplyResult](w.t)(w.Apply(ctx, futurejobs.EffectBatch{
 		RuleSet: w.set, AuditAction: string(access.AlertAck), Effects: []futurejobs.Effect{actionEffect(w, w.rule, key, time.Time{}, futurejobs.Acknowledge{Ack: ack})},
@@ -55,7 +55,7 @@ func pastOf(w *fixture, key string) (letter int64) {
 }
 
 // beginCheckOf records the start of a check of a key's job.
-func (w *fixture) beginCheckOf(key string) error {
+func beginCheckOf(w *fixture, key string) error {
 	j := w.one(key)
 	i := slices.IndexFunc(w.held, func(h futurejobs.HeldShard) bool { return h.Shard == j.Shard })
 	_, err := w.BeginCheck(w.ctx(), futurejobs.CheckStart{HeldShard: w.held[i], JobID: j.ID, CheckAttempts: 1})
