@@ -17,6 +17,20 @@ import (
 type clusterNode struct {
 	*futurejobs.Owner
 	reason atomic.Pointer[string]
+	link   lossyLink
+}
+
+// lossyLink is the way of a node to the leases in the database, which may fail.
+type lossyLink struct {
+	*store.Store
+	isCut atomic.Bool
+}
+
+func (l *lossyLink) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
+	if l.isCut.Load() {
+		return nil, store.ErrUnavailable
+	}
+	return l.Store.Leases(ctx)
 }
 
 func (m *clusterNode) setUnfit(reason string) { m.reason.Store(&reason) }
@@ -35,7 +49,9 @@ func runCluster(t *testing.T, play func(t *testing.T, s *store.Store, nodes map[
 		nodes := make(map[string]*clusterNode)
 		ended := make(chan error, len(ids))
 		for _, id := range ids {
-			m := &clusterNode{Owner: futurejobs.NewOwner(s, futurejobs.Node{ID: id, Name: id}, clusterLease, time.Now, slog.New(slog.DiscardHandler))}
+			m := &clusterNode{}
+			m.link.Store = s
+			m.Owner = futurejobs.NewOwner(&m.link, futurejobs.Node{ID: id, Name: id}, clusterLease, time.Now, slog.New(slog.DiscardHandler))
 			m.setUnfit("")
 			m.Unfit = func() string { return *m.reason.Load() }
 			nodes[id] = m
@@ -105,6 +121,35 @@ func TestNodesThatAreAllUnfitKeepTheirShards(t *testing.T) {
 			time.Sleep(time.Second)
 			wantShares(t, nodes, time.Since(begun).String()+" after the cause ended", 4)
 		}
+	}, "a", "b", "c")
+}
+
+// After an outage of the database that outlasted all leases, all nodes are unfit, and no report of an earlier fitness is live: the
+// nodes take the shards at once.
+func TestUnfitNodesTakeShardsAfterOutageOfDatabase(t *testing.T) {
+	runCluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*clusterNode) {
+		for _, m := range nodes {
+			m.link.isCut.Store(true)
+		}
+		time.Sleep(clusterLease)
+		for _, m := range nodes {
+			m.setUnfit("decided jobs cannot be settled")
+		}
+		time.Sleep(clusterLease / 2)
+		wantShares(t, nodes, "during the outage", 0)
+		for _, m := range nodes {
+			m.link.isCut.Store(false)
+		}
+		time.Sleep(2500 * time.Millisecond)
+		held := 0
+		for _, m := range nodes {
+			held += len(m.Holding())
+		}
+		if held != 12 {
+			t.Errorf("%d shards are held soon after the outage, want 12", held)
+		}
+		time.Sleep(clusterLease)
+		wantShares(t, nodes, "after the outage", 4)
 	}, "a", "b", "c")
 }
 

@@ -250,9 +250,15 @@ func (o *Owner) share(n int) int {
 }
 
 // isWaiting reports whether the node became unfit so recently that other nodes, unfit for the same cause, may not
-// have reported it yet. Until then the node neither gives nor takes shards.
+// have reported it yet. Until then the node neither gives nor takes shards. It does not wait if no live node is reported as fit,
+// as after an outage of the database that outlasted all leases.
 func (o *Owner) isWaiting(now time.Time) bool {
-	return !o.unfitSince.IsZero() && now.Sub(o.unfitSince) < o.Interval()
+	if o.unfitSince.IsZero() || now.Sub(o.unfitSince) >= o.Interval() {
+		return false
+	}
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return slices.ContainsFunc(o.nodes, func(m Node) bool { return m.Unfit == "" })
 }
 
 // Interval returns the maximum time between two heartbeats of a node.
