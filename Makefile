@@ -59,6 +59,12 @@ test/faults:
 	@internal/tools/needs postgres
 	@DEADMAN_TEST_LONG=1 go test -count=1 -timeout 4h -v ./internal/faults -seed $(SEED) -runs $(RUNS)
 
+## test/ha: breaks each part of a deployment with Patroni, HAProxy, PgBouncer and NATS in turn, and prints what it costs; 15 minutes
+.PHONY: test/ha
+test/ha:
+	@internal/tools/needs postgres pgbouncer patroni
+	@DEADMAN_TEST_LONG=1 go test -count=1 -timeout 40m -v ./internal/ha
+
 ## test/fuzz: REQUESTS odd requests of SEED to a real node: API, pages, hooks, pings; no fault, panic, cut connection or growth
 .PHONY: test/fuzz
 test/fuzz:

@@ -37,7 +37,7 @@ var layers = [][]string{
 
 // testOnly are the packages of tests and samples: they may import every package, and no other package imports them.
 var testOnly = []string{
-	"deploy", "examples/handler-go", "internal/architecture", "internal/bus/bustest", "internal/faults", "internal/fuzz",
+	"deploy", "examples/handler-go", "internal/architecture", "internal/bus/bustest", "internal/faults", "internal/fuzz", "internal/ha",
 	"internal/logins/logintest", "internal/longtest", "internal/store/storetest", "internal/testdisk", "internal/testwait",
 	"internal/tools/licenses", "internal/tools/mutations", "internal/tools/testreport",
 }
