@@ -1,13 +1,11 @@
 package sources
 
 import (
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"deadman/checks/lookup"
 	"deadman/internal/configfile"
@@ -204,31 +202,11 @@ func (r reader) http(s *Spec, v configfile.Value) {
 
 // headers returns the headers of a source. Their values are secrets.
 func (r reader) headers(v configfile.Value) map[string]string {
-	if !v.Present() {
-		return nil
-	}
-	headers := make(map[string]string)
-	for _, one := range v.Entries("a name for each header") {
+	return configfile.ReadHeaders(v, func(one configfile.Value) (string, bool) {
 		fields := one.Fields("file", "env")
 		if fields == nil {
-			continue
+			return "", false
 		}
-		value := r.secret(one, fields["file"], fields["env"])
-		name := http.CanonicalHeaderKey(one.Name)
-		switch _, twice := headers[name]; {
-		case !headerName.MatchString(one.Name):
-			one.ProblemAtName("%q is not a header name; use letters, digits, _ and -", configfile.Truncate(one.Name, 80))
-		case reservedHeader(name):
-			one.ProblemAtName("deadman sets %s itself; leave it out", name)
-		case twice:
-			one.ProblemAtName("%s is here twice; keep one", name)
-		case strings.ContainsFunc(value, unicode.IsControl):
-			one.ProblemAtName("the secret of %s cannot be sent in a header; it has a control character", name)
-		}
-		headers[name] = value
-	}
-	if len(headers) > maxHeaders {
-		v.Problem("there are %d headers, and the limit is %d; remove those that the service does not need", len(headers), maxHeaders)
-	}
-	return headers
+		return r.secret(one, fields["file"], fields["env"]), true
+	})
 }

@@ -3,17 +3,9 @@ package sources
 import (
 	"net/netip"
 	"net/url"
-	"regexp"
-	"strings"
 
 	"deadman/internal/configfile"
 )
-
-// headerName matches header names of RFC 9110, section 5.1, except for the rarer characters.
-var headerName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
-
-// maxHeaders is the maximum number of headers of a source.
-const maxHeaders = 20
 
 // base returns the URL of v.
 func base(v configfile.Value) *url.URL {
@@ -31,16 +23,6 @@ func base(v configfile.Value) *url.URL {
 		return u
 	}
 	return nil
-}
-
-// reservedHeader reports whether operators can't set a header, because it determines the routing or framing of a
-// request.
-func reservedHeader(name string) bool {
-	switch name {
-	case "Host", "Connection", "Content-Length", "Transfer-Encoding", "Accept-Encoding", "Te", "Trailer", "Upgrade":
-		return true
-	}
-	return strings.HasPrefix(name, "Proxy-")
 }
 
 // readAllow returns the non-public addresses that a host may have.
