@@ -62,6 +62,13 @@ type Delivery struct {
 	Mute    int64  // 0: not muted
 }
 
+// DeliveredAlert is an alert that a channel receives, with its state. A large event or state of its job is left out.
+type DeliveredAlert struct {
+	Alert
+	Open   bool // the alert's job is pending, or its condition holds
+	Closed bool // a later alert has closed it
+}
+
 // Assignment assigns an alert of a plan to a notification, or to the mute that suppresses it.
 type Assignment struct {
 	Alert        Alert
@@ -145,6 +152,16 @@ type ChannelState struct {
 	Tries        int   // failed attempts since the last success
 	FailingSince time.Time
 	Error        string
+}
+
+// FailingAfter is the number of consecutive failed attempts after which a channel raises an alert.
+const FailingAfter = 3
+
+// ChannelAlert returns the alert about a channel that has been failing since the given time.
+func ChannelAlert(channel string, status Status, since time.Time) SystemAlert {
+	return SystemAlert{
+		Topic: "channel/" + channel, Status: status, Severity: Error, Since: since, Labels: map[string]string{"channel": channel},
+	}
 }
 
 // MaxLiveMutes is the maximum number of mutes in effect: each alert is matched against all of them.

@@ -289,8 +289,16 @@ ON CONFLICT (name) DO UPDATE SET sent = channel.sent + 1, sent_at = excluded.sen
 	return nil
 }
 
-// MarkFailed records that a channel did not accept a notification, to be retried at next. It returns the state of the
-// channel.
+// ChannelWorks records that a failing channel works, without a notification.
+func (s *NotificationStore) ChannelWorks(ctx context.Context, name string) error {
+	if _, err := exec(ctx, s.db, `UPDATE channel SET tries = 0, failing_since = NULL, error = NULL WHERE name = $1 AND tries > 0`, name); err != nil {
+		return wrapErr("channel works", err)
+	}
+	return nil
+}
+
+// MarkFailed records that a channel did not accept a notification, to be retried at next; with the id 0, that it failed
+// without one. It returns the state of the channel.
 func (s *NotificationStore) MarkFailed(ctx context.Context, n alerts.Notification, reason string, now, next time.Time) (c alerts.ChannelState, err error) {
 	reason = escape(reason)
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {

@@ -83,6 +83,7 @@ type Store struct {
 	*OutboxStore
 	*RestoreStore
 	*NotificationStore
+	*DeliveredAlertStore
 	*AckLinkStore
 	*MuteStore
 
@@ -128,13 +129,14 @@ func newStore(d *database) *Store {
 		LetterCapStore:  &LetterCapStore{d},
 		EarlyStore:      &EarlyStore{d},
 
-		AlertStore:        &AlertStore{d},
-		SystemAlertStore:  &SystemAlertStore{d},
-		OutboxStore:       &OutboxStore{d},
-		RestoreStore:      &RestoreStore{d},
-		NotificationStore: &NotificationStore{d},
-		AckLinkStore:      &AckLinkStore{d},
-		MuteStore:         &MuteStore{d},
+		AlertStore:          &AlertStore{d},
+		SystemAlertStore:    &SystemAlertStore{d},
+		OutboxStore:         &OutboxStore{d},
+		RestoreStore:        &RestoreStore{d},
+		NotificationStore:   &NotificationStore{d},
+		DeliveredAlertStore: &DeliveredAlertStore{d},
+		AckLinkStore:        &AckLinkStore{d},
+		MuteStore:           &MuteStore{d},
 
 		RuleStore:    &RuleStore{changer, jobs},
 		RebindStore:  &RebindStore{changer},
