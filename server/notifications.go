@@ -43,11 +43,20 @@ func (p *notifications) open(ctx context.Context, o notify.Options) (err error) 
 		}
 		return nil
 	}
-	o.Store, o.Holds, o.Now, o.Outlook = p.store, p.holds, p.now, p.outlook
+	o.Store, o.Holds, o.Now, o.Outlook, o.Describe = p.store, p.holds, p.now, p.outlook, p.describe
 	if p.notifier, err = notify.New(o); err != nil {
 		return fmt.Errorf("channels: %w", err)
 	}
 	return p.reload(ctx)
+}
+
+// describe returns the description of a rule; empty for a deleted rule, and for the rule of the node itself.
+func (p *notifications) describe(name string) string {
+	rule, err := p.rules.Newest(name)
+	if err != nil {
+		return ""
+	}
+	return rule.Document().Description
 }
 
 // outlook returns the description of an alert's rule and, while its job is pending, the acknowledgement and the next

@@ -31,7 +31,7 @@ func TestChannelsGetAcknowledgements(t *testing.T) {
 		n := w.notifier(`
 channels:
   team: {kind: webhook, url: $URL/team}
-  am: {kind: alertmanager, url: $URL/am}
+  am: {kind: alertmanager-webhook, url: $URL/am}
   other: {kind: webhook, url: $URL/other}
 routes:
   - {rule: "order-*", to: [team, am], group_wait: 0s}

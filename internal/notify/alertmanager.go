@@ -1,11 +1,16 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"maps"
+	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -13,147 +18,234 @@ import (
 	"deadman/alerts"
 )
 
-// alertmanager is a channel to receivers of Alertmanager webhooks, in version 4 of their format
-// (https://prometheus.io/docs/alerting/latest/configuration/#webhook_config).
+// alertmanager is a channel to the Alertmanagers of a cluster, over version 2 of their API
+// (https://prometheus.io/docs/alerting/latest/alerts_api/). An Alertmanager forgets an alert that is not sent again: it gets
+// the states of the alerts at intervals, in place of messages. It is safe for concurrent use.
 type alertmanager struct {
-	name   string
-	url    string
-	client *http.Client
+	interval time.Duration // between two rounds that send the open alerts again
+	header   http.Header
+	client   *http.Client
+	log      *slog.Logger
+	reason   func(error) string // the text of an error, free of secrets
+
+	mu      sync.Mutex
+	members []*member
+	ended   map[model.Fingerprint]postedAlert // resolved alerts that the next rounds repeat
 }
 
-// amMessage is a message in Alertmanager's format.
-type amMessage struct {
-	Version           string         `json:"version"`
-	GroupKey          string         `json:"groupKey"`
-	TruncatedAlerts   int            `json:"truncatedAlerts"`
-	Status            string         `json:"status"`
-	Receiver          string         `json:"receiver"`
-	GroupLabels       model.LabelSet `json:"groupLabels"`
-	CommonLabels      model.LabelSet `json:"commonLabels"`
-	CommonAnnotations model.LabelSet `json:"commonAnnotations"`
-	ExternalURL       string         `json:"externalURL"`
-	Alerts            []amAlert      `json:"alerts"`
+// member is one Alertmanager of a cluster.
+type member struct {
+	url    string // of the operation that receives alerts
+	failed bool   // the last attempt; only rounds try it again while another one works
 }
 
-// amAlert is an alert in Alertmanager's format. The fingerprint is derived from the labels, so that a firing alert
-// and its resolution share it.
-type amAlert struct {
-	Status       string         `json:"status"`
-	Labels       model.LabelSet `json:"labels"`
-	Annotations  model.LabelSet `json:"annotations"`
-	StartsAt     time.Time      `json:"startsAt"`
-	EndsAt       time.Time      `json:"endsAt"` // zero while it fires
-	GeneratorURL string         `json:"generatorURL"`
-	Fingerprint  string         `json:"fingerprint"`
-}
-
-// The statuses in Alertmanager's format.
+// The timing and limits of Alertmanager channels.
 const (
-	amFiring   = "firing"
-	amResolved = "resolved"
+	defaultResend = time.Minute
+	minResend     = 10 * time.Second
+	maxResend     = time.Hour
+	maxMembers    = 20
+
+	// lastingIntervals is the number of intervals after which an alert ends that is not sent again, as in Prometheus.
+	lastingIntervals = 4
+	// endedTime is the time after its decision at which an alert ends that nothing ends later, because its job has ended.
+	endedTime = time.Hour
+	// maxEnded bounds the resolved alerts that are repeated.
+	maxEnded = 10_000
 )
 
-// Send implements Channel.
+// alertsPath is the operation of an Alertmanager that receives alerts, below its base URL.
+const alertsPath = "/api/v2/alerts"
+
+// postedAlert is an alert for an Alertmanager.
+type postedAlert struct {
+	prometheusAlert
+	resolvedAt time.Time // zero: the alert fires
+}
+
+func newAlertmanager(s Spec, client *http.Client) (*alertmanager, error) {
+	c := &alertmanager{
+		interval: s.Resend, header: headerOf(s.Headers), client: client, log: slog.New(slog.DiscardHandler), reason: s.reason,
+		ended: make(map[model.Fingerprint]postedAlert),
+	}
+	if c.interval == 0 {
+		c.interval = defaultResend
+	}
+	for _, base := range s.addresses() {
+		u, err := url.Parse(base)
+		if err != nil {
+			return nil, errUnreadable
+		}
+		c.members = append(c.members, &member{url: u.JoinPath(alertsPath).String()})
+	}
+	return c, nil
+}
+
+// Send implements Channel. It serves the tests of a channel: the alerts fire until they are not sent again, and each member
+// has to accept them.
 func (c *alertmanager) Send(ctx context.Context, m Message) error {
-	body, err := json.Marshal(c.message(m))
-	if err != nil {
+	posted := make([]postedAlert, len(m.Alerts))
+	for i, a := range m.Alerts {
+		posted[i] = c.firing(a, m.At, "")
+	}
+	return errors.Join(c.post(ctx, c.members, posted)...)
+}
+
+// firing returns an alert that fires, and ends some intervals later unless it is sent again.
+func (c *alertmanager) firing(a alerts.Alert, now time.Time, description string) postedAlert {
+	return newPostedAlert(a, now.Add(lastingIntervals*c.interval), description)
+}
+
+func newPostedAlert(a alerts.Alert, endsAt time.Time, description string) postedAlert {
+	p := postedAlert{prometheusAlert: newPrometheusAlert(a, endsAt, description)}
+	if a.Status != alerts.Firing {
+		p.Annotations["status"] = model.LabelValue(a.Status)
+	}
+	return p
+}
+
+// push sends alerts to the members that work or, in a round, to all. Of several alerts with the same labels the last one
+// counts. It returns an error if no member accepts them. A member that fails gets the open ones in a later round.
+func (c *alertmanager) push(ctx context.Context, posted []postedAlert, round bool) error {
+	posted = newestOfLabels(posted)
+	if len(posted) == 0 {
+		return nil
+	}
+	members := c.members
+	if !round {
+		members = c.working()
+	}
+	if err := c.pushTo(ctx, members, posted); err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("User-Agent", "Alertmanager (deadman)")
-	return do(c.client, r)
+	c.noteEnded(posted)
+	return nil
 }
 
-func (c *alertmanager) message(m Message) amMessage {
-	out := amMessage{
-		Version: "4", GroupKey: m.Thread(), Status: amResolved, Receiver: c.name, ExternalURL: m.PublicURL,
-		TruncatedAlerts: m.Notification.Alerts - len(m.Alerts), Alerts: []amAlert{},
-		GroupLabels: model.LabelSet{"topic": model.LabelValue(m.Topic)},
-	}
-	descriptions := make(map[string]string)
-	for _, k := range m.Keys {
-		descriptions[k.Rule] = k.Description
-	}
-	for _, a := range m.Alerts {
-		for _, one := range amAlerts(a, m.Closed) {
-			if text := descriptions[a.Rule]; text != "" {
-				one.Annotations["description"] = model.LabelValue(visible(text))
-			}
-			out.Alerts = append(out.Alerts, one)
-		}
-	}
-	for i, a := range out.Alerts {
-		if a.Status == amFiring {
-			out.Status = amFiring
-		}
-		if i == 0 {
-			out.CommonLabels, out.CommonAnnotations = maps.Clone(a.Labels), maps.Clone(a.Annotations)
-			continue
-		}
-		common(out.CommonLabels, a.Labels)
-		common(out.CommonAnnotations, a.Annotations)
-	}
-	return out
+// beginRound repeats resolved alerts. Without any it sends an empty list, to find out if the members answer.
+func (c *alertmanager) beginRound(ctx context.Context, now time.Time) error {
+	return c.pushTo(ctx, c.members, c.takeEnded(now))
 }
 
-// common removes from all the labels that are missing or different in one.
-func common(all, one model.LabelSet) {
-	maps.DeleteFunc(all, func(name model.LabelName, value model.LabelValue) bool {
-		had, ok := one[name]
-		return !ok || had != value
-	})
+func (c *alertmanager) pushTo(ctx context.Context, members []*member, posted []postedAlert) error {
+	failures := c.post(ctx, members, posted)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	accepted := false
+	for i, m := range members {
+		if failed := failures[i] != nil; failed != m.failed && len(c.members) > 1 {
+			c.noteMember(m, failures[i])
+		}
+		m.failed = failures[i] != nil
+		accepted = accepted || !m.failed
+	}
+	if accepted {
+		return nil
+	}
+	return errors.Join(failures...)
 }
 
-// amAlerts converts an alert to Alertmanager's format: a resolving alert becomes the alerts that it closes, resolved.
-func amAlerts(a alerts.Alert, closed map[alerts.ID]alerts.Alert) []amAlert {
-	if a.Status != alerts.Resolved {
-		return []amAlert{amOne(a, amFiring, time.Time{})}
+// noteMember logs that a member of a cluster fails, or accepts alerts again. The caller holds the lock.
+func (c *alertmanager) noteMember(m *member, failure error) {
+	host := ""
+	if u, err := url.Parse(m.url); err == nil {
+		host = u.Host
 	}
-	var all []amAlert
-	for _, id := range a.Closes {
-		if fired, ok := closed[id]; ok {
-			fired.Text, fired.URL = a.Text, a.URL
-			all = append(all, amOne(fired, amResolved, a.DecidedAt))
+	if failure != nil {
+		c.log.Warn("an Alertmanager of a cluster does not accept alerts; it gets the open ones when it does", "host", host, "err", c.reason(failure))
+		return
+	}
+	c.log.Info("an Alertmanager of a cluster accepts alerts again", "host", host)
+}
+
+// noteEnded remembers resolved alerts for the next rounds, and forgets those that fire again.
+func (c *alertmanager) noteEnded(posted []postedAlert) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range posted {
+		switch fingerprint := p.Labels.Fingerprint(); {
+		case p.resolvedAt.IsZero():
+			delete(c.ended, fingerprint)
+		case len(c.ended) < maxEnded:
+			c.ended[fingerprint] = p
+		}
+	}
+}
+
+// takeEnded returns the resolved alerts to repeat: an Alertmanager with a late clock takes an end in its future for
+// the end of an alert that fires. Those that were resolved an interval ago are repeated for the last time.
+func (c *alertmanager) takeEnded(now time.Time) []postedAlert {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]postedAlert, 0, len(c.ended))
+	for fingerprint, p := range c.ended {
+		all = append(all, p)
+		if now.Sub(p.resolvedAt) >= c.interval {
+			delete(c.ended, fingerprint)
 		}
 	}
 	return all
 }
 
-func amOne(a alerts.Alert, status string, endsAt time.Time) amAlert {
-	labels := model.LabelSet{}
-	for name, value := range a.Labels {
-		labels[labelName(name)] = model.LabelValue(value)
-	}
-	for name, value := range map[model.LabelName]string{
-		model.AlertNameLabel: a.Rule, "entity": a.Entity, "key": a.Key, "severity": string(a.Severity), "step": a.Step,
-	} {
-		if value != "" {
-			labels[name] = model.LabelValue(value)
+// working returns the members that did not fail, or all if all failed.
+func (c *alertmanager) working() (members []*member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.members {
+		if !m.failed {
+			members = append(members, m)
 		}
 	}
-	one := amAlert{
-		Status: status, Labels: labels, StartsAt: a.DecidedAt.UTC(), EndsAt: endsAt.UTC(), GeneratorURL: a.URL,
-		Annotations: model.LabelSet{"summary": model.LabelValue(visible(a.Text))},
+	if len(members) == 0 {
+		return c.members
 	}
-	if link := a.Runbook(); link != "" {
-		one.Annotations[alerts.RunbookURLLabel] = model.LabelValue(visible(link))
-	}
-	one.Fingerprint = labels.Fingerprint().String()
-	return one
+	return members
 }
 
-// labelName converts a name to the classic form of Prometheus: letters, digits and underscores.
-func labelName(name string) model.LabelName {
-	out := []byte(name)
-	for i, c := range out {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
-		if digit := c >= '0' && c <= '9'; !letter && (!digit || i == 0) {
-			out[i] = '_'
+// newestOfLabels returns the last one of the alerts with the same labels: an Alertmanager knows one.
+func newestOfLabels(posted []postedAlert) []postedAlert {
+	newest := make([]postedAlert, 0, len(posted))
+	places := make(map[model.Fingerprint]int, len(posted))
+	for _, p := range posted {
+		fingerprint := p.Labels.Fingerprint()
+		if i, ok := places[fingerprint]; ok {
+			newest[i] = p
+			continue
 		}
+		places[fingerprint] = len(newest)
+		newest = append(newest, p)
 	}
-	return model.LabelName(out)
+	return newest
+}
+
+// post sends alerts to members at the same time, and returns the error of each.
+func (c *alertmanager) post(ctx context.Context, members []*member, posted []postedAlert) []error {
+	failures := make([]error, len(members))
+	body, err := json.Marshal(posted)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(members))
+	}
+	var all sync.WaitGroup
+	for i, m := range members {
+		all.Go(func() {
+			r, err := newPost(ctx, m.url, c.header, body)
+			if err == nil {
+				err = do(c.client, r)
+			}
+			failures[i] = withRemedy(err)
+		})
+	}
+	all.Wait()
+	return failures
+}
+
+// withRemedy adds a remedy to the answer of an address that does not have the API: it may be a receiver of Alertmanager's
+// webhooks: in former files this kind was theirs.
+func withRemedy(err error) error {
+	var answer *answerError
+	if errors.As(err, &answer) && (answer.status == http.StatusNotFound || answer.status == http.StatusMethodNotAllowed) {
+		return fmt.Errorf("%w; the url is the base URL of an Alertmanager, to which %s is appended; a receiver of Alertmanager's webhooks has the kind %s",
+			err, strings.TrimPrefix(alertsPath, "/"), AlertmanagerWebhook)
+	}
+	return err
 }

@@ -1,9 +1,9 @@
 package notify
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -27,8 +27,10 @@ func Open(s Spec, client *http.Client) (Channel, error) {
 	switch s.Kind {
 	case Webhook:
 		return newWebhook(s, client)
+	case AlertmanagerWebhook:
+		return &alertmanagerWebhook{name: s.Name, url: s.URL, header: headerOf(s.Headers), client: client}, nil
 	case Alertmanager:
-		return &alertmanager{name: s.Name, url: s.URL, client: client}, nil
+		return newAlertmanager(s, client)
 	}
 	if s.isChat() {
 		return newChat(s, client), nil
@@ -66,6 +68,34 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
+// headerOf returns the headers of an operator, by their canonical names.
+func headerOf(headers map[string]string) http.Header {
+	header := make(http.Header, len(headers))
+	for name, value := range headers {
+		header.Set(name, value)
+	}
+	return header
+}
+
+// newPost returns a request that posts JSON, with the headers of an operator.
+func newPost(ctx context.Context, url string, header http.Header, body []byte) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header = header.Clone()
+	r.Header.Set("Content-Type", "application/json")
+	return r, nil
+}
+
+// answerError is the error of a response without a success status.
+type answerError struct {
+	status int
+	text   string
+}
+
+func (e *answerError) Error() string { return e.text }
+
 // do sends a request, and returns nil if the response has a success status.
 func do(client *http.Client, r *http.Request) (err error) {
 	answer, err := client.Do(r)
@@ -74,17 +104,18 @@ func do(client *http.Client, r *http.Request) (err error) {
 	}
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 200))
+	problem := "it answers " + answer.Status
 	switch {
 	case answer.StatusCode >= 200 && answer.StatusCode < 300:
 		return nil // the message was accepted, even if reading the body fails
 	case answer.StatusCode >= 300 && answer.StatusCode < 400:
-		return fmt.Errorf("it answers %s, and redirects are not followed; name the address that it leads to", answer.Status)
+		problem += ", and redirects are not followed; name the address that it leads to"
 	case err != nil:
-		return fmt.Errorf("it answers %s, and then: %w", answer.Status, err)
-	case len(text) == 0:
-		return fmt.Errorf("it answers %s", answer.Status)
+		problem += ", and then: " + err.Error()
+	case len(text) > 0:
+		problem += ": " + strings.ToValidUTF8(string(text), "\uFFFD")
 	}
-	return fmt.Errorf("it answers %s: %s", answer.Status, strings.ToValidUTF8(string(text), "\uFFFD"))
+	return &answerError{answer.StatusCode, problem}
 }
 
 var (

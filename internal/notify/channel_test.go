@@ -25,19 +25,22 @@ import (
 // amMessage is a message as parsed by Alertmanager's receivers.
 type amMessage struct {
 	Version, GroupKey, Status, Receiver string
-	CommonLabels                        model.LabelSet
-	Alerts                              []struct {
-		Status, Fingerprint string
-		Labels              model.LabelSet
-		StartsAt, EndsAt    time.Time
-	}
+	GroupLabels, CommonLabels           model.LabelSet
+	Alerts                              []amAlert
+}
+
+// amAlert is an alert as parsed by Alertmanager and its receivers.
+type amAlert struct {
+	Status, Fingerprint, GeneratorURL string
+	Labels, Annotations               model.LabelSet
+	StartsAt, EndsAt                  time.Time
 }
 
 // Alertmanager's receivers pair firing and resolved alerts by the fingerprint.
-func TestAlertmanager(t *testing.T) {
+func TestAlertmanagerWebhook(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		n := w.notifier(`
-channels: {am: {kind: alertmanager, url: $URL/am}}
+channels: {am: {kind: alertmanager-webhook, url: $URL/am}}
 routes: [{to: am, group_wait: 0s}]
 `)
 		w.fire(alerts.Critical, map[string]string{"site-name": "north"}, "a", "b")
@@ -64,12 +67,18 @@ routes: [{to: am, group_wait: 0s}]
 		}); !first.CommonLabels.Equal(want) {
 			t.Errorf("common labels: %s", first.CommonLabels)
 		}
+		if name := first.GroupLabels["alertname"]; name != "order-late" || second.GroupLabels["alertname"] != name {
+			t.Errorf("group labels: %s, %s", first.GroupLabels, second.GroupLabels)
+		}
 		fired, closed := first.Alerts[0], second.Alerts[0]
 		if fired.Labels["key"] != "a" {
 			fired = first.Alerts[1]
 		}
 		if closed.Fingerprint != fired.Fingerprint || !closed.Labels.Equal(fired.Labels) || closed.Status != "resolved" || !closed.StartsAt.Equal(fired.StartsAt) {
 			t.Errorf("%+v does not close %+v", closed, fired)
+		}
+		if since := w.now.Add(-time.Hour); !fired.StartsAt.Equal(since) {
+			t.Errorf("it starts at %s, and the job started at %s", fired.StartsAt, since)
 		}
 		if !fired.EndsAt.IsZero() || closed.EndsAt.IsZero() || fired.Labels.Fingerprint().String() != fired.Fingerprint {
 			t.Errorf("%+v, %+v", fired, closed)

@@ -105,7 +105,7 @@ func FuzzChannels(f *testing.F) {
 		}
 		channels[name] = c
 	}
-	for _, kind := range []notify.Kind{notify.Webhook, notify.Alertmanager} {
+	for _, kind := range []notify.Kind{notify.Webhook, notify.AlertmanagerWebhook, notify.Alertmanager} {
 		c, err := notify.Open(notify.Spec{Name: "c", Kind: kind, URL: "https://hook.example.org/a"}, client)
 		if err != nil {
 			f.Fatal(err)
@@ -134,8 +134,18 @@ func FuzzChannels(f *testing.F) {
 						checkService(t, name, s, got)
 					case name == string(notify.Webhook):
 						checkWebhook(t, m, got)
+					case name == string(notify.Alertmanager):
+						var posted []amAlert
+						if err := json.Unmarshal(got.body, &posted); err != nil {
+							t.Fatal(err)
+						}
+						checkAlerts(t, m, posted)
 					default:
-						checkAlertmanager(t, m, got)
+						var received amMessage
+						if err := json.Unmarshal(got.body, &received); err != nil {
+							t.Fatal(err)
+						}
+						checkAlerts(t, m, received.Alerts)
 					}
 				}
 				for _, sent := range office.received() {
@@ -223,19 +233,17 @@ func checkWebhook(t *testing.T, m notify.Message, r request) {
 	}
 }
 
-func checkAlertmanager(t *testing.T, m notify.Message, r request) {
+// checkAlerts checks alerts for Alertmanager or its receivers.
+func checkAlerts(t *testing.T, m notify.Message, sent []amAlert) {
 	t.Helper()
-	var got struct {
-		Alerts []struct{ Labels, Annotations map[string]string }
+	if len(sent) != len(m.Alerts) {
+		t.Errorf("alertmanager: %d alerts of %d", len(sent), len(m.Alerts))
 	}
-	if err := json.Unmarshal(r.body, &got); err != nil {
-		t.Fatal(err)
-	}
-	for i, a := range got.Alerts {
-		if found := hiddenText(a.Annotations["summary"]); found != "" || len(a.Annotations) != 1 {
+	for _, a := range sent {
+		if found := hiddenText(string(a.Annotations["summary"])); found != "" || len(a.Annotations) != 1 {
 			t.Errorf("alertmanager: %v, %s", a.Annotations, found)
 		}
-		if a.Labels["alertname"] != "order-late" || a.Labels["site"] != m.Alerts[i].Labels["site"] || a.Labels["severity"] != "critical" {
+		if string(a.Labels["alertname"]) != "order-late" || string(a.Labels["site"]) != m.Alerts[0].Labels["site"] || a.Labels["severity"] != "critical" {
 			t.Errorf("alertmanager: %v", a.Labels)
 		}
 	}

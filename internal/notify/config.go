@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"deadman/alerts"
 	"deadman/internal/configfile"
 	"deadman/internal/operatorfiles"
@@ -114,15 +116,17 @@ func (c *Config) readChannels(v configfile.Value) {
 }
 
 func readChannel(v configfile.Value) Spec {
-	fields := v.Fields("kind", "url", "url_file", "secret_file", "ack_links", "ack_button")
+	fields := v.Fields("kind", "url", "urls", "url_file", "headers", "resend_interval", "secret_file", "ack_links", "ack_button")
 	s := Spec{
 		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(operatorfiles.Read),
 		NoAckLinks: fields["ack_links"].Present() && !fields["ack_links"].Bool(), AckButton: fields["ack_button"].Text(),
+		Headers: readHeaders(fields["headers"]),
 	}
 	fromFile := fields["url_file"].Present()
 	if fromFile {
 		s.URL = fields["url_file"].Secret(operatorfiles.Read)
 	}
+	s.readCluster(fields)
 	if v.HasProblem() {
 		return s
 	}
@@ -130,6 +134,32 @@ func readChannel(v configfile.Value) Spec {
 		v.ProblemAtName("%s", problem)
 	}
 	return s
+}
+
+// readCluster reads the fields of Alertmanagers.
+func (s *Spec) readCluster(fields map[string]configfile.Value) {
+	if urls := fields["urls"]; urls.Present() {
+		s.URLs = urls.Texts()
+		switch {
+		case fields["url"].Present() || fields["url_file"].Present():
+			urls.ProblemAtName("there is a url, too; keep one of the two")
+		case len(s.URLs) == 0 || len(s.URLs) > maxMembers:
+			urls.Problem("a cluster has 1 to %d URLs, and there are %d; write those of its members", maxMembers, len(s.URLs))
+		}
+	}
+	if interval := fields["resend_interval"]; interval.Present() {
+		if s.Resend = interval.Duration(defaultResend, maxResend); s.Resend < minResend {
+			interval.Problem("the interval is below %s; write a longer one, or leave it out for %s", model.Duration(minResend), model.Duration(defaultResend))
+		}
+	}
+}
+
+// readHeaders reads headers with values in files.
+func readHeaders(v configfile.Value) map[string]string {
+	return configfile.ReadHeaders(v, func(one configfile.Value) (string, bool) {
+		file := one.Fields("file")["file"].Require("name a file that holds the value of the header")
+		return file.Secret(operatorfiles.Read), file.Present()
+	})
 }
 
 // readKind rejects an unknown kind at its own position, so that it is reported in addition to other problems.

@@ -36,6 +36,10 @@ func TestBadFiles(t *testing.T) {
   weak: {kind: webhook, url: "https://example.org", secret_file: short.secret}
   odd: {kind: alertmanager, url: "ftp://example.org"}
   lost: {kind: webhook}
+  old: {kind: alertmanager, url: "https://example.org/hook?token=a"}
+  path: {kind: alertmanager, url: "http://example.org/am/api/v2/alerts"}
+  two: {kind: alertmanager, url: "http://a", urls: ["http://a", "http://b:9093/api/v2"], resend_interval: 5s, headers: {Host: {file: slack.url}, X: {}}}
+  not: {kind: webhook, urls: ["https://example.org"]}
 routes:
   - {to: lots, severity: loud}
   - {rule: x}
@@ -55,15 +59,22 @@ routes:
 			`10:3: channels.weak: the secret is not as Standard Webhooks`,
 			`11:3: channels.odd: the URL is no web address`,
 			`12:3: channels.lost: there is no url`,
-			`14:10: routes[0].to: there is no channel "lots"; did you mean "lost"?`,
-			`14:26: routes[0].severity: "loud" is no severity`,
-			`15:5: routes[1]: to is missing`,
-			`16:30: routes[2].max_per_hour: expected a whole number from 1 to 3600`,
-			`16:45: routes[2].group_wait: 2h is not within`,
-			`16:58: routes[2].labels.rule: "rule" is a field of every alert`,
-			`16:78: routes[2].continue: expected true or false`,
-			`18:5: routes[4]: another route is "a" already`,
-			`18:26: routes[4].to[1]: "lost" is here twice`,
+			`13:3: channels.old: the base URL of an Alertmanager has no query; write it as http://alertmanager.example.org:9093, or, for a receiver of Alertmanager's webhooks, kind: alertmanager-webhook`,
+			`14:3: channels.path: the URL is the address of a request; write the base URL`,
+			`15:46: channels.two.urls: there is a url, too`,
+			`15:107: channels.two.resend_interval: the interval is below 10s`,
+			`15:121: channels.two.headers.Host: deadman sets Host itself`,
+			`15:146: channels.two.headers.X: file is missing`,
+			`16:3: channels.not: urls and resend_interval are for the kind alertmanager`,
+			`18:10: routes[0].to: there is no channel "lots"; did you mean "lost"?`,
+			`18:26: routes[0].severity: "loud" is no severity`,
+			`19:5: routes[1]: to is missing`,
+			`20:30: routes[2].max_per_hour: expected a whole number from 1 to 3600`,
+			`20:45: routes[2].group_wait: 2h is not within`,
+			`20:58: routes[2].labels.rule: "rule" is a field of every alert`,
+			`20:78: routes[2].continue: expected true or false`,
+			`22:5: routes[4]: another route is "a" already`,
+			`22:26: routes[4].to[1]: "lost" is here twice`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,9 +14,6 @@ import (
 	"deadman/internal/acklinks"
 	"deadman/internal/failpoints"
 )
-
-// failingAfter is the number of consecutive failed attempts after which a channel raises an alert.
-const failingAfter = 3
 
 // The counted outcomes of attempts.
 const (
@@ -34,12 +32,14 @@ type sender struct {
 	announce  func(context.Context, alerts.SystemAlert) error
 	outlook   func(context.Context, alerts.Alert) (Outlook, error)
 	count     func(channel, outcome string, n int)
+	states    *stateSender
 	wake      chan struct{}
 	sending   sync.WaitGroup
 
-	mu    sync.Mutex
-	busy  map[string]bool      // channels with a message in progress
-	rests map[string]time.Time // failed channels, with the end of their pause
+	mu      sync.Mutex
+	busy    map[string]bool      // channels with a message or a round in progress
+	rests   map[string]time.Time // failed channels, with the end of their pause
+	roundAt map[string]time.Time // Alertmanagers, with the start of their last round
 }
 
 // channelSet holds the channels and routes in use. It is immutable.
@@ -50,12 +50,15 @@ type channelSet struct {
 	channels map[string]Channel
 }
 
-// receivesAcks reports whether a channel is told of acknowledgements. Alertmanager's format has none, and an incident of
+// receivesAcks reports whether a channel is told of acknowledgements. Alertmanager's formats have none, and an incident of
 // PagerDuty is about a topic, whose other alerts an acknowledgement would silence.
 func (s *channelSet) receivesAcks(channel string) bool {
 	spec, ok := s.specs[channel]
-	return ok && spec.Kind != Alertmanager && spec.Kind != PagerDuty
+	return ok && spec.Kind != Alertmanager && spec.Kind != AlertmanagerWebhook && spec.Kind != PagerDuty
 }
+
+// groups reports whether a channel groups and limits alerts itself, in place of the routes.
+func (s *channelSet) groups(channel string) bool { return s.specs[channel].Kind == Alertmanager }
 
 // hasAckLinks reports whether the messages of a channel have links that acknowledge alerts or, with the name of a webhook,
 // buttons whose presses arrive there. Those of a channel that is no longer configured are invalid.
@@ -83,9 +86,14 @@ func (n *sender) start(ctx context.Context, notice alerts.Notification) {
 	if file.channels[name] == nil || n.busy[name] || n.isResting(name) {
 		return
 	}
+	n.occupy(ctx, name, func() error { return n.send(ctx, file, notice) })
+}
+
+// occupy runs do in the background, as the only work for a channel. The caller holds the lock.
+func (n *sender) occupy(ctx context.Context, name string, do func() error) {
 	n.busy[name] = true
 	n.sending.Go(func() {
-		err := n.send(ctx, file, notice)
+		err := do()
 		n.mu.Lock()
 		delete(n.busy, name)
 		n.mu.Unlock()
@@ -95,6 +103,44 @@ func (n *sender) start(ctx context.Context, notice alerts.Notification) {
 		}
 		n.Wake() // the channel may have another message
 	})
+}
+
+// startRounds starts a round of each Alertmanager an interval after its last one, unless it is busy or failed recently. The
+// first round of a node follows at once: it may have taken over.
+func (n *sender) startRounds(ctx context.Context) {
+	file, now := n.file.Load(), n.now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name, channel := range file.channels {
+		c, ok := channel.(*alertmanager)
+		since := now.Sub(n.roundAt[name])
+		if !ok || n.busy[name] || n.isResting(name) || since >= 0 && since < c.interval {
+			continue
+		}
+		n.roundAt[name] = now
+		n.occupy(ctx, name, func() error { return n.round(ctx, file, name, c) })
+	}
+}
+
+// round sends the open alerts of an Alertmanager again, and records its result. A round that failed is repeated after a
+// pause.
+func (n *sender) round(ctx context.Context, file *channelSet, name string, c *alertmanager) error {
+	refused, err := n.states.round(ctx, c, name)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	noting, noted := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
+	defer noted()
+	if refused != nil {
+		n.mu.Lock()
+		delete(n.roundAt, name)
+		n.mu.Unlock()
+		return n.deliveryFailed(noting, alerts.Notification{Channel: name, Tries: roundTries}, file.specs[name].reason(refused))
+	}
+	if err := n.channelRecovered(noting, name); err != nil {
+		return err
+	}
+	return n.store.ChannelWorks(noting, name)
 }
 
 // isResting reports whether a failed channel is paused. A pause longer than restMost stems from before the clock was
@@ -107,9 +153,8 @@ func (n *sender) isResting(channel string) bool {
 // send sends a message to its channel.
 //
 //  1. It claims the message. From then on no other node sends it, and no alert joins.
-//  2. It builds the message from the store.
-//  3. It sends the message, even during a shutdown.
-//  4. It records the result. A crash before that repeats the message, with the same key.
+//  2. It builds the message from the store, and sends it even during a shutdown.
+//  3. It records the result. A crash before that repeats the message, with the same key.
 func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notification) error {
 	if !n.holds() {
 		return nil
@@ -119,17 +164,10 @@ func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notif
 		return err
 	}
 	failpoints.Point("notify.claimed")
-	m, err := n.message(ctx, notice)
-	if err != nil {
-		return err
-	}
-	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTime)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTime, cancel) })()
-	refused := file.channels[notice.Channel].Send(sending, m)
+	refused, err := n.deliver(ctx, file.channels[notice.Channel], notice)
 	failpoints.Point("notify.sent")
-	if refused != nil && sending.Err() != nil && ctx.Err() != nil {
-		return nil // it was interrupted, and is retried after the claim expires
+	if err != nil || errors.Is(refused, errInterrupted) {
+		return err
 	}
 
 	noting, noted := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
@@ -143,6 +181,32 @@ func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notif
 		return err
 	}
 	return n.store.Sent(noting, notice, n.now())
+}
+
+// errInterrupted means that a shutdown interrupted a message. It is retried after the claim expires.
+var errInterrupted = errors.New("interrupted")
+
+// deliver sends a claimed message. refused is the error of the channel.
+func (n *sender) deliver(ctx context.Context, channel Channel, notice alerts.Notification) (refused, err error) {
+	var limit time.Duration
+	var send func(ctx context.Context)
+	if c, ok := channel.(*alertmanager); ok {
+		limit, send = stateTime, func(ctx context.Context) { refused, err = n.states.message(ctx, c, notice) }
+	} else {
+		m, unread := n.message(ctx, notice)
+		if unread != nil {
+			return nil, unread
+		}
+		limit, send = sendTime, func(ctx context.Context) { refused = channel.Send(ctx, m) }
+	}
+	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTime, cancel) })()
+	send(sending)
+	if refused != nil && sending.Err() != nil && ctx.Err() != nil {
+		refused = errInterrupted
+	}
+	return refused, err
 }
 
 // message builds the message of a notification.
@@ -283,10 +347,10 @@ func (n *sender) deliveryFailed(ctx context.Context, notice alerts.Notification,
 	}
 	n.log.Warn("a channel did not take a message; it is tried again",
 		"channel", notice.Channel, "again_in", wait, "failed_tries", state.Tries, "failing_since", state.FailingSince, "err", reason)
-	if state.Tries < failingAfter {
+	if state.Tries < alerts.FailingAfter {
 		return nil
 	}
-	r := channelAlert(notice.Channel, alerts.Firing, state.FailingSince)
+	r := alerts.ChannelAlert(notice.Channel, alerts.Firing, state.FailingSince)
 	r.Text = fmt.Sprintf("the channel %s has taken no message since %s: %s",
 		notice.Channel, state.FailingSince.UTC().Format(time.RFC3339), reason)
 	return n.announce(ctx, r)
@@ -302,22 +366,14 @@ func (n *sender) channelRecovered(ctx context.Context, name string) error {
 		return err
 	}
 	for _, state := range states {
-		if state.Name != name || state.Tries < failingAfter {
+		if state.Name != name || state.Tries < alerts.FailingAfter {
 			continue
 		}
-		r := channelAlert(name, alerts.Resolved, state.FailingSince)
+		r := alerts.ChannelAlert(name, alerts.Resolved, state.FailingSince)
 		r.Text = fmt.Sprintf("the channel %s takes messages again", name)
 		return n.announce(ctx, r)
 	}
 	return nil
-}
-
-// channelAlert returns the alert about a channel that has been failing since the given time.
-func channelAlert(channel string, status alerts.Status, since time.Time) alerts.SystemAlert {
-	return alerts.SystemAlert{
-		Topic: "channel/" + channel, Status: status, Severity: alerts.Error, Since: since,
-		Labels: map[string]string{"channel": channel},
-	}
 }
 
 // backoff returns the delay of a message after the given number of earlier failures.

@@ -37,21 +37,22 @@ func onBothDatabases(t *testing.T, test func(*testing.T, *fixture)) {
 		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t)} },
 		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t)} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			o := options(t)
-			o.Log, o.Shards = slog.New(slog.DiscardHandler), 4
-			s, err := store.Open(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			test(t, newFixture(t, s))
-		})
+		t.Run(name, func(t *testing.T) { test(t, openFixture(t, options(t))) })
 	}
+}
+
+func openFixture(t *testing.T, o store.Options) *fixture {
+	o.Log, o.Shards = slog.New(slog.DiscardHandler), 4
+	s, err := store.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return newFixture(t, s)
 }
 
 // fixture is a database of alerts for notification, with one rule, a clock that stands still, and a receiver of
@@ -65,7 +66,8 @@ type fixture struct {
 	receiver *webhookReceiver
 	dir      string
 
-	outlook func(context.Context, alerts.Alert) (notify.Outlook, error)
+	outlook   func(context.Context, alerts.Alert) (notify.Outlook, error)
+	elsewhere bool // another node is the notifying node
 
 	mu       sync.Mutex
 	attempts map[string]int // by channel and outcome
@@ -110,8 +112,16 @@ func (w *fixture) must(err error) {
 // notifier returns a notifier with a configuration; $URL stands for the ear's URL and $DIR for a folder for files.
 func (w *fixture) notifier(file string) *notify.Notifier {
 	w.t.Helper()
-	config, err := notify.Parse([]byte(w.writeChannelFile(file)), filepath.Join(w.dir, "notify.yaml"))
-	w.must(err)
+	return w.notifierOf(w.config(file))
+}
+
+func (w *fixture) config(file string) notify.Config {
+	w.t.Helper()
+	return must[notify.Config](w.t)(notify.Parse([]byte(w.writeChannelFile(file)), filepath.Join(w.dir, "notify.yaml")))
+}
+
+func (w *fixture) notifierOf(config notify.Config) *notify.Notifier {
+	w.t.Helper()
 	client := notify.NewClient()
 	w.t.Cleanup(client.CloseIdleConnections)
 	w.attempts = make(map[string]int)
@@ -121,12 +131,13 @@ func (w *fixture) notifier(file string) *notify.Notifier {
 			defer w.mu.Unlock()
 			w.attempts[channel+" "+outcome] += n
 		},
-		Config: config, Store: w.Store, Client: client, Holds: func() bool { return true }, Now: func() time.Time { return w.now },
+		Config: config, Store: w.Store, Client: client, Holds: func() bool { return !w.elsewhere }, Now: func() time.Time { return w.now },
 		Announce: func(ctx context.Context, r alerts.SystemAlert) error {
 			_, _, err := w.WriteSystemAlert(ctx, r)
 			return err
 		},
-		Outlook: w.outlook, PublicURL: "https://deadman.example.org", Log: slog.New(slog.DiscardHandler),
+		Outlook: w.outlook, Describe: func(rule string) string { return "about " + rule },
+		PublicURL: "https://deadman.example.org", Log: slog.New(slog.DiscardHandler),
 	})
 	w.must(err)
 	return n
@@ -170,6 +181,12 @@ func (w *fixture) fire(severity alerts.Severity, labels map[string]string, keys 
 		}})
 	}
 	w.batch(starts...)
+	w.raise(severity, labels, keys...)
+}
+
+// raise decides a firing alert about the job of each key.
+func (w *fixture) raise(severity alerts.Severity, labels map[string]string, keys ...string) {
+	w.t.Helper()
 	wanted := make(map[string]bool)
 	for _, key := range keys {
 		wanted[key] = true
@@ -218,9 +235,12 @@ func (w *fixture) resolve(keys ...string) {
 }
 
 // alertOf returns the newest alert about a key.
-func (w *fixture) alertOf(key string) alerts.Alert {
+func (w *fixture) alertOf(key string) alerts.Alert { return w.alertWith(key, "") }
+
+// alertWith returns the newest alert about a key with a status; empty: any.
+func (w *fixture) alertWith(key string, status alerts.Status) alerts.Alert {
 	w.t.Helper()
-	page, err := w.Alerts(w.t.Context(), futurejobs.Filter{Key: key, Entity: "order"})
+	page, err := w.Alerts(w.t.Context(), futurejobs.Filter{Key: key, Entity: "order", Status: status})
 	w.must(err)
 	if len(page.Items) == 0 {
 		w.t.Fatalf("no alert about %s", key)

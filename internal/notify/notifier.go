@@ -50,6 +50,8 @@ type Options struct {
 	Announce func(context.Context, alerts.SystemAlert) error
 	// Count counts n attempts to send a message to a channel, by outcome. 0 names a configured channel. nil: none are counted.
 	Count func(channel, outcome string, n int)
+	// Describe returns the description of a rule; empty: none. nil: no rule has one.
+	Describe func(rule string) string
 	// Outlook returns the state of the job that raised an alert; nil: no state is known.
 	Outlook func(context.Context, alerts.Alert) (Outlook, error)
 }
@@ -74,14 +76,18 @@ func New(o Options) (*Notifier, error) {
 	if o.Count == nil {
 		o.Count = func(string, string, int) {}
 	}
+	if o.Describe == nil {
+		o.Describe = func(string) string { return "" }
+	}
 	n := &Notifier{
 		sender: sender{
 			store: o.Store, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
 			outlook: o.Outlook, count: o.Count,
-			wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
+			wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time), roundAt: make(map[string]time.Time),
 		},
 		client: o.Client, status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"),
 	}
+	n.states = &stateSender{store: o.Store, holds: o.Holds, now: o.Now, alertURL: n.alertURL, describe: o.Describe}
 	if err := n.SetConfig(o.Config); err != nil {
 		return nil, err
 	}
@@ -96,6 +102,9 @@ func (n *Notifier) SetConfig(c Config) error {
 		channel, err := Open(s, n.client)
 		if err != nil {
 			return fmt.Errorf("channel %s: %w", s.Name, err)
+		}
+		if c, ok := channel.(*alertmanager); ok {
+			c.log = n.log.With("channel", s.Name)
 		}
 		file.specs[s.Name], file.channels[s.Name] = s, channel
 		n.count(s.Name, outcomeSent, 0)
@@ -164,6 +173,7 @@ func (n *Notifier) Step(ctx context.Context) error {
 	if err := n.giveUp(ctx); err != nil {
 		return err
 	}
+	n.startRounds(ctx) // before messages: a channel that always has one would never have a round
 	ready, err := n.store.Ready(ctx, n.now())
 	if err != nil {
 		return fmt.Errorf("find messages: %w", err)
@@ -290,7 +300,7 @@ func (n *Notifier) Test(ctx context.Context, name string) (reason string, err er
 // trial returns a test message.
 func (n *Notifier) trial(name string) Message {
 	now := n.now().UTC()
-	r := channelAlert(name, alerts.Firing, now)
+	r := alerts.ChannelAlert(name, alerts.Firing, now)
 	r.Severity, r.Step, r.Text = alerts.Info, "test", "this is a test of the channel "+name+"; nothing happened"
 	return Message{
 		Notification: alerts.Notification{Channel: name, Route: "test", Topic: "test", Alerts: 1, PlannedAt: now},
@@ -302,7 +312,7 @@ func (n *Notifier) trial(name string) Message {
 func (n *Notifier) newPlan(ctx context.Context, unrouted []alerts.Alert) (*planner, error) {
 	now := n.now()
 	p := &planner{
-		routes: n.file.Load().routes, now: now, queues: make(map[alerts.RouteChannel]*queue),
+		routes: n.file.Load().routes, groups: n.file.Load().groups, now: now, queues: make(map[alerts.RouteChannel]*queue),
 		prior: make(map[alerts.ID][]alerts.PriorDelivery), firedAt: make(map[alerts.ID][]int),
 		lane: func(l alerts.RouteChannel, limit int) ([]alerts.Notification, error) {
 			return n.store.Lane(ctx, l, limit)

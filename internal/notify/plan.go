@@ -15,6 +15,7 @@ const overflowTopic = "*"
 // planner makes one plan.
 type planner struct {
 	routes  []Route
+	groups  func(channel string) bool // reports whether a channel groups and limits alerts itself
 	mutes   []alerts.Mute
 	now     time.Time
 	lane    func(l alerts.RouteChannel, limit int) ([]alerts.Notification, error)
@@ -133,8 +134,12 @@ func (p *planner) routeOf(name string) Route {
 	return Route{Name: name, Wait: defaultWait, PerHour: defaultPerHour}
 }
 
-// assign adds an alert to a message.
+// assign adds an alert to a message. A channel that groups alerts itself has one open message of a route at a time: an alert joins
+// it, or follows at once.
 func (p *planner) assign(a alerts.Alert, r Route, channel, topic string) error {
+	if p.groups(channel) {
+		r.Wait, r.PerHour, topic = 0, unlimited, ""
+	}
 	l, err := p.laneOf(r, channel)
 	if err != nil {
 		return err
@@ -156,7 +161,7 @@ func (p *planner) laneOf(r Route, channel string) (*queue, error) {
 	if l, ok := p.queues[key]; ok {
 		return l, nil
 	}
-	known, err := p.lane(key, r.PerHour)
+	known, err := p.lane(key, max(r.PerHour, 1))
 	if err != nil {
 		return nil, fmt.Errorf("messages of %s to %s: %w", r.Name, channel, err)
 	}
@@ -175,6 +180,9 @@ func (p *planner) laneOf(r Route, channel string) (*queue, error) {
 	return l, nil
 }
 
+// unlimited is the PerHour of a route to a channel that limits alerts itself.
+const unlimited = 0
+
 // gatheredPart is the reserved share of max_per_hour for collecting messages: one in gatheredPart.
 const gatheredPart = 5
 
@@ -191,7 +199,7 @@ func (p *planner) notice(l *queue, r Route, channel, topic string) (int, string)
 	}
 	at := p.now.Add(r.Wait)
 	gathered := r.PerHour / gatheredPart
-	if l.freeAt(r.PerHour - gathered).After(at) {
+	if r.PerHour != unlimited && l.freeAt(r.PerHour-gathered).After(at) {
 		topic = overflowTopic
 		if i, ok := p.join(l, overflowTopic); ok {
 			return i, overflowTopic

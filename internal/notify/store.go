@@ -11,6 +11,7 @@ import (
 type Store interface {
 	Planning
 	ContentStore
+	StateStore
 	DeliveryStore
 }
 
@@ -47,6 +48,17 @@ type ContentStore interface {
 	AckKey(ctx context.Context) ([]byte, error)
 }
 
+// StateStore reads the states of the alerts that a channel receives.
+type StateStore interface {
+	// MessagePage returns up to limit alerts of a message, in the order of ids from after on; none: the message has no
+	// more.
+	MessagePage(ctx context.Context, message int64, after alerts.ID, limit int) ([]alerts.DeliveredAlert, error)
+	// DeliveredClosed returns the alerts that the given ones close and that a channel received.
+	DeliveredClosed(ctx context.Context, channel string, closing []alerts.Alert) ([]alerts.Alert, error)
+	// EachOpen passes all open alerts that a channel received to do, up to limit at a time.
+	EachOpen(ctx context.Context, channel string, limit int, do func([]alerts.Alert) error) error
+}
+
 // DeliveryStore stores the state of sending messages to channels.
 type DeliveryStore interface {
 	// Ready returns the next due message of each channel.
@@ -56,8 +68,11 @@ type DeliveryStore interface {
 	ClaimNotification(ctx context.Context, n alerts.Notification, next time.Time) (claimed alerts.Notification, ok bool, err error)
 	// Sent records that a channel accepted a message.
 	Sent(ctx context.Context, n alerts.Notification, now time.Time) error
-	// MarkFailed records that a channel did not accept a message, and returns the channel's state.
+	// MarkFailed records that a channel did not accept a message, and returns the channel's state. The message with the
+	// id 0 is none: the channel failed without one.
 	MarkFailed(ctx context.Context, n alerts.Notification, reason string, now, next time.Time) (alerts.ChannelState, error)
+	// ChannelWorks records that a failing channel works, without a message.
+	ChannelWorks(ctx context.Context, name string) error
 	// GiveUp gives up messages planned before the given time, and returns their number.
 	GiveUp(ctx context.Context, before, now time.Time) (int64, error)
 	// Channels returns the states of all channels with at least one attempt.

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -21,6 +20,7 @@ import (
 // secret is configured.
 type webhook struct {
 	url    string
+	header http.Header
 	secret []byte // nil: unsigned
 	client *http.Client
 }
@@ -28,7 +28,7 @@ type webhook struct {
 const secretPrefix = "whsec_"
 
 func newWebhook(s Spec, client *http.Client) (*webhook, error) {
-	w := &webhook{url: s.URL, client: client}
+	w := &webhook{url: s.URL, header: headerOf(s.Headers), client: client}
 	if s.Secret == "" {
 		return w, nil
 	}
@@ -179,12 +179,11 @@ func (w *webhook) Send(ctx context.Context, m Message) error {
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	r, err := newPost(ctx, w.url, w.header, body)
 	if err != nil {
 		return err
 	}
 	key, stamp := m.Key(), strconv.FormatInt(m.At.Unix(), 10)
-	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Webhook-Id", key)
 	r.Header.Set("Webhook-Timestamp", stamp)
 	if w.secret != nil {
