@@ -36,9 +36,8 @@ type pastOfKey struct {
 // Forget implements web.Forgetter. The streams come first: an alert of the stream that the database does not know would be
 // taken for lost by a restore.
 func (f *forgetter) Forget(ctx context.Context, r web.ForgetRequest) (web.Forgotten, error) {
-	counted, err := f.store.ForgetKey(ctx, store.ForgetRequest{Entity: r.Entity, Key: r.Key, DryRun: true})
-	if err != nil {
-		return web.Forgotten{}, err
+	if _, err := f.store.ForgetKey(ctx, store.ForgetRequest{Entity: r.Entity, Key: r.Key, DryRun: true}); err != nil {
+		return web.Forgotten{}, err // nothing is erased of a key in use
 	}
 	past, err := f.find(ctx, r)
 	if err != nil {
@@ -50,7 +49,7 @@ func (f *forgetter) Forget(ctx context.Context, r web.ForgetRequest) (web.Forgot
 			return web.Forgotten{}, err
 		}
 	}
-	counted, err = f.store.ForgetKey(ctx, store.ForgetRequest{Entity: r.Entity, Key: r.Key, Letters: past.letters, DryRun: r.DryRun})
+	counted, err := f.store.ForgetKey(ctx, store.ForgetRequest{Entity: r.Entity, Key: r.Key, Letters: past.letters, DryRun: r.DryRun})
 	if err == nil && !r.DryRun {
 		err = f.store.Compact(ctx)
 	}

@@ -171,7 +171,7 @@ func metricsInCode(t *testing.T) (names []string) {
 func TestScopeOfMetrics(t *testing.T) {
 	for name, f := range families(t, everyMetric()) {
 		scope := regexp.MustCompile(` Scope: (node|cluster)\.( Each node has the same value: use max, not sum\.)?$`).FindStringSubmatch(f.help)
-		if scope == nil || (scope[1] == "cluster") != (scope[2] != "") {
+		if len(scope) != 3 || (scope[1] == "cluster") != (scope[2] != "") {
 			t.Errorf("%s does not end with its scope: %s", name, f.help)
 			continue
 		}

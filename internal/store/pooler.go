@@ -33,7 +33,7 @@ func IsPooled(ctx context.Context, c *pgx.Conn) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("process of the server: %w", err)
 	}
-	return uint32(pid) != c.PgConn().PID(), nil
+	return pid != uint64(c.PgConn().PID()), nil
 }
 
 // Connect opens one connection to a Postgres database as a store does: behind a pooler it prepares no statements, unless the
@@ -113,16 +113,22 @@ func probePreparedStatements(ctx context.Context, name string, cfg *pgx.ConnConf
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
 	var pair [2]*pgconn.PgConn
+	defer func() { // nothing was written
+		for _, c := range pair {
+			if c != nil {
+				_ = c.Close(ctx)
+			}
+		}
+	}()
 	for i := range pair {
 		c, err := pgx.ConnectConfig(ctx, cfg)
 		if err != nil {
 			return Unreachable(name, err)
 		}
-		defer func() { _ = c.Close(ctx) }() // nothing was written
+		pair[i] = c.PgConn()
 		if pooled, err := IsPooled(ctx, c); err != nil || !pooled {
 			return err
 		}
-		pair[i] = c.PgConn()
 	}
 	for range poolerProbes {
 		err := probePair(ctx, pair[0], pair[1])
