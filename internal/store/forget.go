@@ -298,32 +298,12 @@ WHERE 1 = 1`+k.and("v")+` ORDER BY v.rule_id, v.version`)
 
 // Compact writes the file of a SQLite database anew, without the pages of deleted rows, and empties its write-ahead log. No
 // other write runs meanwhile, and ctx cannot interrupt it. Postgres reuses the room of deleted rows by itself.
-func (s *ForgetStore) Compact(ctx context.Context) (err error) {
+func (s *ForgetStore) Compact(ctx context.Context) error {
 	if !s.alone {
 		return nil
 	}
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
+	if err := compactSQLite(ctx, s.db); err != nil {
 		return wrapErr("compact", err)
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	for _, text := range []string{
-		`PRAGMA temp_store = file`, // the copy may be larger than the memory
-		`VACUUM`,
-		`PRAGMA temp_store = memory`,
-	} {
-		if _, err := conn.ExecContext(ctx, text); err != nil {
-			return wrapErr("the rows are deleted, but pages of the file still have them; make room on the disk and try again: compact", err)
-		}
-	}
-	return retry(ctx, func(err error) bool { return errors.Is(err, errLogInUse) }, func() error {
-		var busy, frames, done int
-		if err := conn.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &done); err != nil || busy == 0 {
-			return err
-		}
-		return errLogInUse
-	})
+	return nil
 }
-
-// errLogInUse means that a reader uses the write-ahead log, so that it was not emptied.
-var errLogInUse = errors.New("the rows are deleted, but the write-ahead log still has them; try again")

@@ -10,7 +10,7 @@ import (
 
 // pseudonymize replaces the key in the audit log.
 func (k forgottenKey) pseudonymize(ctx context.Context, tx *sql.Tx, f *Forgotten) error {
-	like := `%` + strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`).Replace(escape(k.key)) + `%`
+	like := "%" + strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(escape(k.key)) + "%"
 	entries, err := query(ctx, tx, readEntry, auditEntries+` WHERE object LIKE $1 ESCAPE '!' OR detail LIKE $1 ESCAPE '!'`, like)
 	if err != nil {
 		return err

@@ -212,3 +212,31 @@ func (e *sqliteFile) hourOf(instant string) string {
 func (e *sqliteFile) secondsOf(from, to string) string {
 	return `(` + to + ` - ` + from + `) / 1000000`
 }
+
+// errLogInUse means that a reader uses the write-ahead log, so that it was not emptied.
+var errLogInUse = errors.New("the rows are deleted, but the write-ahead log still has them; try again")
+
+// compactSQLite writes a database anew and empties its write-ahead log.
+func compactSQLite(ctx context.Context, db *sql.DB) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	for _, text := range []string{
+		`PRAGMA temp_store = file`, // the copy may be larger than the memory
+		`VACUUM`,
+		`PRAGMA temp_store = memory`,
+	} {
+		if _, err := conn.ExecContext(ctx, text); err != nil {
+			return fmt.Errorf("the rows are deleted, but pages of the file still have them; make room on the disk and try again: %w", err)
+		}
+	}
+	return retry(ctx, func(err error) bool { return errors.Is(err, errLogInUse) }, func() error {
+		var busy, frames, done int
+		if err := conn.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &done); err != nil || busy == 0 {
+			return err
+		}
+		return errLogInUse
+	})
+}

@@ -15,6 +15,7 @@ var notSQL = map[string]string{
 	"CASE WHEN entry":       "a pattern, of which trailWith makes the text",
 	"PRAGMA quick_check":    "of the copy of a SQLite file, which tests of deadman backup make",
 	"PRAGMA wal_checkpoint": "likewise",
+	"ROLLBACK":              "of the probe behind a pooler, which tests of poolers make",
 	"SELECT deadman_":       "sent where another user owns the tables, which deploy tests",
 }
 
