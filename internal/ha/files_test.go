@@ -40,7 +40,7 @@ func portOf(address string) string { return address[strings.LastIndexByte(addres
 // write writes a file of deploy/ha for a server, by name, into a folder of that name, and returns its path.
 func (f files) write(name, file string) string {
 	f.b.Helper()
-	text, err := os.ReadFile(filepath.Join("../../deploy/ha", file))
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "ha", file))
 	if err != nil {
 		f.b.Fatal(err)
 	}

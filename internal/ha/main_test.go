@@ -91,7 +91,7 @@ var unprivileged = sync.OnceValues(func() (*syscall.Credential, error) {
 // program returns the path of a server. Debian installs servers outside of the path of most users.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	for _, path := range []string{name, filepath.Join("/usr/sbin", name), filepath.Join(postgresPrograms, name)} {
+	for _, path := range []string{name, "/usr/sbin/" + name, filepath.Join(postgresPrograms, name)} {
 		if found, err := exec.LookPath(path); err == nil {
 			return found
 		}

@@ -52,7 +52,8 @@ func (s *stateSender) message(ctx context.Context, c *alertmanager, m alerts.Not
 
 // round sends all open alerts of a channel again. refused is the error of the channel.
 func (s *stateSender) round(ctx context.Context, c *alertmanager, channel string) (refused, err error) {
-	if refused = c.beginRound(ctx, s.now()); refused != nil {
+	refused = c.beginRound(ctx, s.now())
+	if refused != nil {
 		return refused, nil
 	}
 	err = s.store.EachOpen(ctx, channel, statesOfPage, func(page []alerts.Alert) error {
