@@ -27,7 +27,7 @@ slot: 1s
 `
 
 // servingLine matches the log line with the node's address.
-var servingLine = regexp.MustCompile(`"msg":"serving","http":"([^"]+)"`)
+var servingLine = regexp.MustCompile(`"msg":"serving",.*"http":"(http[^"]+)"`)
 
 // repository returns the folder of the repository.
 func repository(t *testing.T) string {
