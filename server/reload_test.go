@@ -42,13 +42,13 @@ func TestFilesAreReloaded(t *testing.T) {
 	hook := func(name string) int { return n.call(http.MethodPost, "/hooks/"+name, `{}`, nil) }
 
 	put(people, channels(before))
-	reload("the channels are read again", `read again","file":"`+people)
+	reload("the channels are read again", `read again","component":"files","file":"`+people)
 	pay("p1")
 	n.eventually("a notification arrives", func() bool { return before.statusList() == "firing" })
 
 	put(people, "chanels: {}\n")
 	put(hooks, "hooks: [{name: two, subject: hooks.two, scheme: github, secret_file: secret}]\n")
-	reload("a bad file is refused", `a file is refused; what was read before stays in force","file":"`+people)
+	reload("a bad file is refused", `a file is refused; what was read before stays in force","component":"files","file":"`+people)
 	n.eventually("the good one is in force", func() bool { return hook("two") != http.StatusNotFound })
 	if status := hook("one"); status != http.StatusNotFound {
 		t.Errorf("a hook that is in the file no more answers %d", status)
@@ -57,7 +57,7 @@ func TestFilesAreReloaded(t *testing.T) {
 	n.eventually("a notification arrives as before", func() bool { return before.statusList() == "firing firing" })
 
 	put(people, channels(after))
-	reload("the channels are read again", `read again","file":"`+people)
+	reload("the channels are read again", `read again","component":"files","file":"`+people)
 	pay("p3")
 	n.eventually("a notification arrives on the other channel", func() bool { return after.statusList() == "firing" })
 	if got := before.statusList(); got != "firing firing" {

@@ -78,7 +78,7 @@ func TestSourcesAreReloaded(t *testing.T) {
 		t.Errorf("%d requests before, %d after", before.requests.Load(), after.requests.Load())
 	}
 
-	reload("sauces: {}\n", `a file is refused; what was read before stays in force","file":"`+file)
+	reload("sauces: {}\n", `a file is refused; what was read before stays in force","component":"files","file":"`+file)
 	if !refused() {
 		t.Error("/readyz does not show the refused file")
 	}
@@ -88,7 +88,7 @@ func TestSourcesAreReloaded(t *testing.T) {
 		t.Error("the source before is not in force after a refused file")
 	}
 
-	reload(text(after), `read again","file":"`+file)
+	reload(text(after), `read again","component":"files","file":"`+file)
 	if refused() {
 		t.Error("/readyz shows a refused file that was corrected")
 	}
@@ -99,11 +99,11 @@ func TestSourcesAreReloaded(t *testing.T) {
 	}
 
 	was := shop()
-	reload(strings.Replace(text(after), other.URL, before.URL, 1), `read again","file":"`+file)
+	reload(strings.Replace(text(after), other.URL, before.URL, 1), `read again","component":"files","file":"`+file)
 	if now := shop(); now.Queries < was.Queries || was.Queries == 0 {
 		t.Errorf("a source that did not change is replaced: %+v, before %+v", now, was)
 	}
-	reload("sources: {}\n", `read again","file":"`+file)
+	reload("sources: {}\n", `read again","component":"files","file":"`+file)
 	n.call(http.MethodPost, "/api/v1/events/orders.created", `{"id":"four"}`, nil)
 	n.eventually("the removed source is reported", func() bool {
 		return strings.Contains(string(n.callRaw(http.MethodGet, "/api/v1/alerts", "").body), "is not defined on this node")

@@ -102,7 +102,7 @@ func TestReloadDoesNotWaitForPipe(t *testing.T) {
 	}
 	write()
 	again <- struct{}{}
-	n.eventually("the file is read", func() bool { return strings.Contains(n.log.String(), `read again","file":"`+file) })
+	n.eventually("the file is read", func() bool { return strings.Contains(n.log.String(), `read again","component":"files","file":"`+file) })
 }
 
 // warningHandler calls a function before the first log record with a text is handled.
