@@ -2,8 +2,8 @@ package bus
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -23,20 +23,21 @@ func (e *Eraser) EraseSubject(ctx context.Context, stream, subject string) (eras
 
 // Erase erases the message of a stream at a sequence, and reports whether the stream had one.
 func (e *Eraser) Erase(ctx context.Context, stream string, seq uint64) (erased bool, err error) {
-	ctx, cancel := withTimeout(ctx)
-	defer cancel()
-	begun, about := time.Now(), streamAPI("MSG.DELETE", stream)
-	ctx, done := e.streams.conn.withConnection(ctx, about)
-	defer done()
-	s, err := e.streams.conn.js.Stream(ctx, stream)
-	if err == nil {
-		err = s.SecureDeleteMsg(ctx, seq)
+	body, err := json.Marshal(messageQuery{Seq: seq})
+	if err != nil {
+		return false, err
 	}
-	if err == nil {
+	var got struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := e.streams.call(ctx, streamAPI("MSG.DELETE", stream), body, &got); err != nil {
+		return false, fmt.Errorf("erase message %d of stream %s: %w", seq, stream, unanswered(err))
+	}
+	if got.Error == nil {
 		return true, nil
 	}
 	if _, gone := e.streams.getMessage(ctx, stream, messageQuery{Seq: seq}); isCode(gone, jetstream.JSErrCodeMessageNotFound) {
 		return false, nil // the broker has no code of its own for it
 	}
-	return false, fmt.Errorf("erase message %d of stream %s: %w", seq, stream, unanswered(e.streams.conn.denied.explain(noAnswerError(ctx, err), begun, about)))
+	return false, fmt.Errorf("erase message %d of stream %s: %w", seq, stream, got.Error)
 }

@@ -275,22 +275,27 @@ func (s *Streams) getMessage(ctx context.Context, stream string, q messageQuery)
 	if err != nil {
 		return storedMessage{}, err
 	}
-	ctx, cancel := withTimeout(ctx)
-	defer cancel()
-	begun, about := time.Now(), streamAPI("MSG.GET", stream)
-	answer, err := s.conn.nc.RequestWithContext(ctx, about, body)
-	if err != nil {
-		return storedMessage{}, s.conn.denied.explain(err, begun, about)
-	}
 	var got struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message storedMessage       `json:"message"`
 	}
-	if err := json.Unmarshal(answer.Data, &got); err != nil {
+	if err := s.call(ctx, streamAPI("MSG.GET", stream), body, &got); err != nil {
 		return storedMessage{}, err
 	}
 	if got.Error != nil {
 		return storedMessage{}, got.Error
 	}
 	return got.Message, nil
+}
+
+// call sends a request to the API of JetStream and decodes the answer.
+func (s *Streams) call(ctx context.Context, about string, body []byte, answer any) error {
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	begun := time.Now()
+	got, err := s.conn.nc.RequestWithContext(ctx, about, body)
+	if err != nil {
+		return s.conn.denied.explain(err, begun, about)
+	}
+	return json.Unmarshal(got.Data, answer)
 }

@@ -42,8 +42,8 @@ func newPrometheusAlert(a alerts.Alert, endsAt time.Time, description string) pr
 }
 
 // labelsOf returns the labels of an alert in the form of Prometheus. The fields of the alert replace labels with their names.
-// Of two labels that become one name, the label that has this name stays, or else the first in the order of names: a label that changes between two
-// messages would make it another alert.
+// Of two labels that become one name, the label that has this name stays, or else the first in the order of names: a label
+// that changes between two messages would make it another alert.
 func labelsOf(a alerts.Alert) model.LabelSet {
 	labels := model.LabelSet{}
 	for _, name := range slices.Sorted(maps.Keys(a.Labels)) {

@@ -144,6 +144,10 @@ func (k forgottenKey) refuseInUse(ctx context.Context, tx *sql.Tx, waiting strin
 		OR EXISTS (SELECT 1 FROM delivery d JOIN notice t ON t.id = d.notice WHERE d.shard = a.shard AND d.alert_id = a.id AND ` + unfinished + `))`,
 			"%d alerts about it are not delivered to their channels yet; try again once they are",
 		},
+		{
+			`SELECT count(*) FROM ack_notice n JOIN notice t ON t.id = n.notice WHERE n.shard = $1 AND n.job_id IN ` + k.jobs() + ` AND ` + unfinished,
+			"%d messages about its acknowledgements are not delivered yet; try again once they are",
+		},
 	} {
 		var n int64
 		if err := tx.QueryRowContext(ctx, c.text, k.args()...).Scan(&n); err != nil {
@@ -158,7 +162,10 @@ func (k forgottenKey) refuseInUse(ctx context.Context, tx *sql.Tx, waiting strin
 
 // delete deletes the rows of the key, those that refer to others first.
 func (k forgottenKey) delete(ctx context.Context, tx *sql.Tx, r ForgetRequest, f *Forgotten) error {
-	notices, err := query(ctx, tx, readID, `SELECT DISTINCT d.notice FROM delivery d WHERE d.shard = $1 AND d.notice IS NOT NULL AND d.alert_id IN `+k.alerts(), k.args()...)
+	notices, err := query(ctx, tx, readID, `
+SELECT d.notice FROM delivery d WHERE d.shard = $1 AND d.notice IS NOT NULL AND d.alert_id IN `+k.alerts()+`
+UNION
+SELECT n.notice FROM ack_notice n WHERE n.shard = $1 AND n.job_id IN `+k.jobs(), k.args()...)
 	if err != nil {
 		return err
 	}
@@ -185,7 +192,8 @@ func (k forgottenKey) delete(ctx context.Context, tx *sql.Tx, r ForgetRequest, f
 		}
 	}
 	for _, id := range notices { // a message about other alerts as well stays
-		if _, err := exec(ctx, tx, `DELETE FROM notice WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.notice = notice.id)`, id); err != nil {
+		if _, err := exec(ctx, tx, `DELETE FROM notice WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM delivery d WHERE d.notice = notice.id)
+	AND NOT EXISTS (SELECT 1 FROM ack_notice n WHERE n.notice = notice.id)`, id); err != nil {
 			return err
 		}
 	}

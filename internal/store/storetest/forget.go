@@ -67,10 +67,16 @@ func deliver(w *fixture) {
 	w.t.Helper()
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
 	unrouted := must[[]alerts.Alert](w.t)(w.UnroutedAlerts(w.ctx(), 100))
-	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, unrouted...)))
+	if len(unrouted) > 0 {
+		w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, unrouted...)))
+	}
 	now := must[time.Time](w.t)(w.Now(w.ctx()))
-	for _, n := range must[[]alerts.Notification](w.t)(w.Ready(w.ctx(), w.slot())) {
-		claimed, ok, err := w.ClaimNotification(w.ctx(), n, w.slot().Add(time.Hour))
+	for {
+		ready := must[[]alerts.Notification](w.t)(w.Ready(w.ctx(), w.slot()))
+		if len(ready) == 0 {
+			return
+		}
+		claimed, ok, err := w.ClaimNotification(w.ctx(), ready[0], w.slot().Add(time.Hour))
 		if err != nil || !ok {
 			w.t.Fatalf("claim: %v, %v", ok, err)
 		}
@@ -160,16 +166,28 @@ func keyInUseIsNotForgotten(t *testing.T, w *fixture) {
 	}
 	w.must(w.Notify(w.ctx(), true))
 	w.start(w.slot(), forgotten)
+	w.settle(w.reschedule(w.one(forgotten), w.slot().Add(time.Hour)))
+	w.applyManually(acknowledges(w, forgotten, w.one(forgotten).Alerts[0], checks.Forever))
 	refused("1 pending jobs")
 	w.settle(w.exhausted(w.one(forgotten)))
-	refused("1 alerts about it are not published")
+	refused("2 alerts about it are not published")
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
-	refused("1 alerts about it are not delivered")
+	refused("2 alerts about it are not delivered")
 	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 100))...)))
-	refused("1 alerts about it are not delivered")
+	refused("2 alerts about it are not delivered")
+	deliver(w)
+	acks := must[[]alerts.JobAck](t)(w.UnroutedAcks(w.ctx(), 10))
+	w.must(w.ApplyPlan(w.ctx(), alerts.Plan{
+		Acks: acks, Notifications: []alerts.Notification{{Channel: hookRoute.Channel, Route: hookRoute.Route, Topic: "key=" + forgotten, PlannedAt: w.slot()}},
+		AckAssignments: []alerts.AckAssignment{{Ack: acks[0]}},
+	}))
+	refused("1 messages about its acknowledgements")
 	deliver(w)
 	if _, err := w.ForgetKey(w.ctx(), store.ForgetRequest{Entity: "order", Key: forgotten}); err != nil {
 		t.Error(err)
+	}
+	if left := must[[]alerts.Notification](t)(w.Lane(w.ctx(), hookRoute, 10)); len(left) != 0 {
+		t.Errorf("messages about the key are left: %+v", left)
 	}
 	if _, err := w.ForgetKey(w.ctx(), store.ForgetRequest{Entity: "parcel", Key: forgotten}); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("unknown entity: %v", err)
