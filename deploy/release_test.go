@@ -35,14 +35,14 @@ func makeRelease(t *testing.T, dir, version string) (string, error) {
 	return string(out), err
 }
 
-// TestReleaseIsRefused checks that a release has a version and is built from a commit.
+// TestReleaseIsRefused checks that a release has a version with a heading in the CHANGELOG, and is built from a commit.
 func TestReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "internal", "tools"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, mode := range map[string]os.FileMode{"internal/tools/release": 0o700, "LICENSE": 0o600} {
+	for name, mode := range map[string]os.FileMode{"internal/tools/release": 0o700, "LICENSE": 0o600, "CHANGELOG.md": 0o600} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(read(t, filepath.Join("..", name))), mode); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestReleaseIsRefused(t *testing.T) {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
 	}
-	for version, want := range map[string]string{"": `VERSION is ""; set a semantic version`, "1.0": `VERSION is "1.0"`, "v1.0.0 x": "set a semantic version"} {
+	for version, want := range map[string]string{"": `VERSION is ""; set a semantic version`, "1.0": `VERSION is "1.0"`, "v1.0.0 x": "set a semantic version", "98.0.0": `no heading "## [98.0.0] - DATE"`, "v98.0.0": "no heading"} {
 		if out, err := makeRelease(t, dir, version); err == nil || !strings.Contains(out, want) {
 			t.Errorf("version %q: %v, %s", version, err, out)
 		}

@@ -66,7 +66,7 @@ var allowed = []string{
 // TestRefusedMigrations checks that each refusal has the file, the line, the reason and the remedy, on both databases.
 func TestRefusedMigrations(t *testing.T) {
 	for _, database := range []string{"postgres", "sqlite"} {
-		lint := additions{database: database, version: released + 1, releases: []string{"0.1.0"}}
+		lint := additions{database: database, version: firstRelease + 1, releases: []string{"0.1.0"}}
 		for text, want := range refused {
 			got := lint.faults("migrations/x.sql", text)
 			if len(got) != 1 || !strings.Contains(got[0], want) || !strings.Contains(got[0], "migrations/x.sql:") || !strings.HasSuffix(got[0], remedy) {
@@ -94,12 +94,12 @@ func TestIndexesAreBuiltBesideTheNodes(t *testing.T) {
 		version        int64
 		want           int
 	}{
-		{"postgres", locking, released + 1, 1},
-		{"postgres", locking, released, 0}, // before there were users
-		{"postgres", concurrent, released + 1, 0},
-		{"postgres", unique, released + 1, 1},
-		{"sqlite", locking, released + 1, 0},
-		{"sqlite", unique, released + 1, 0},
+		{"postgres", locking, firstRelease + 1, 1},
+		{"postgres", locking, firstRelease, 0}, // before there were users
+		{"postgres", concurrent, firstRelease + 1, 0},
+		{"postgres", unique, firstRelease + 1, 1},
+		{"sqlite", locking, firstRelease + 1, 0},
+		{"sqlite", unique, firstRelease + 1, 0},
 	} {
 		if got := (additions{database: test.database, version: test.version}).faults("x.sql", test.text); len(got) != test.want {
 			t.Errorf("%s at version %d: %s: %q, want %d", test.database, test.version, test.text, got, test.want)

@@ -19,7 +19,9 @@ import (
 const (
 	// addsOnly is the first version whose migrations only add.
 	addsOnly = 17
-	// released is the newest version of the first release, 0.1.0. Databases of users have it: its files stay as they are.
+	// firstRelease is the newest version of release 0.1.0: later migrations run on the databases of users.
+	firstRelease = 29
+	// released is the newest version of the last release. Databases of users have it: its files stay as they are.
 	released = 29
 )
 
@@ -147,7 +149,7 @@ func (a additions) faultOfIndex(words []string, unique bool) string {
 	if unique && !slices.ContainsFunc(words, func(w string) bool { return slices.Contains(a.columns, strings.ToUpper(strings.Trim(w, `"`))) }) {
 		return narrows
 	}
-	if a.database == "postgres" && a.version > released && !concurrent {
+	if a.database == "postgres" && a.version > firstRelease && !concurrent {
 		return blocks
 	}
 	return ""
@@ -258,7 +260,7 @@ func TestMigrationsOnlyAdd(t *testing.T) {
 	})
 }
 
-// TestReleasedMigrationsAreUnchanged checks that a new database gets the schema that databases of the first release have.
+// TestReleasedMigrationsAreUnchanged checks that a new database gets the schema that databases of the last release have.
 func TestReleasedMigrationsAreUnchanged(t *testing.T) {
 	sums, files := map[string][]byte{}, map[string]int{}
 	walk(t, func(database, file string, version int64, text string) {
@@ -273,7 +275,7 @@ func TestReleasedMigrationsAreUnchanged(t *testing.T) {
 		"sqlite":   "05a199dc8edb9337",
 	} {
 		if got := fmt.Sprintf("%x", sums[database][:8]); got != want {
-			t.Errorf("migrations/%s: the %d files up to version %d have the sum %s, and those of release 0.1.0 have %s: a database that has "+
+			t.Errorf("migrations/%s: the %d files up to version %d have the sum %s, and those of the last release have %s: a database that has "+
 				"applied a file never sees its change; restore the file, and write a new migration", database, files[database], released, got, want)
 		}
 	}
