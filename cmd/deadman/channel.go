@@ -60,7 +60,7 @@ func testChannel(io *cli, cmd *cobra.Command, args []string) error {
 		_, err = fmt.Fprintf(io.err, "deadman: test message to channel %s failed: %s\n", sanitize(t.Channel), sanitize(t.Reason))
 	}
 	if err == nil && !t.Delivered {
-		return silentError{exitCondition}
+		return unmetTest.err()
 	}
 	return err
 }

@@ -37,7 +37,7 @@ A running node on an embedded database holds its file: deadman status shows its 
 			}
 			switch doctor.Worst(findings) {
 			case doctor.Failed, doctor.Unknown:
-				return silentError{exitCondition}
+				return unmetDiagnose.err()
 			}
 			return nil
 		},

@@ -62,7 +62,7 @@ accepted ends the command: the lines before it are published.`,
 				err = printPublished(io, args[0], published)
 			}
 			if err == nil && len(published.WouldDeadLetter) > 0 {
-				err = silentError{exitCondition}
+				err = unmetSend.err()
 			}
 			return err
 		},

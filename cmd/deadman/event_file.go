@@ -137,7 +137,7 @@ func (f *eventFile) show() error {
 		return err
 	}
 	if f.sent.Refused > 0 {
-		return silentError{exitCondition}
+		return unmetSend.err()
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func testHandler(io *cli, cmd *cobra.Command, name string, request web.HandlerTe
 		err = printHandlerTest(io, result)
 	}
 	if err == nil && result.Error != "" {
-		err = silentError{exitCondition}
+		err = unmetTest.err()
 	}
 	return err
 }

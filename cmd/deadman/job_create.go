@@ -202,7 +202,7 @@ func (l *load) show() error {
 		return err
 	}
 	if t.Refused > 0 {
-		return silentError{exitCondition}
+		return unmetCreate.err()
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func checkSchema(ctx context.Context, io *cli, o store.Options) error {
 		return err
 	}
 	if len(schema.Pending) > 0 {
-		return silentError{exitCondition}
+		return unmetSchema.err()
 	}
 	return nil
 }

@@ -183,7 +183,7 @@ func printRefusals(io *cli, s, past *replay.Summary) error {
 		return nil
 	}
 	fmt.Fprintln(io.err, plainLines(strings.Join(lines, "\n")))
-	return silentError{exitCondition}
+	return unmetReplay.err()
 }
 
 // warnOfSubjects warns of an input that no rule reads, and of subjects of a rule without events: one may be misspelled.

@@ -178,7 +178,7 @@ func (a *applyRun) parse() ([]fileRule, int, error) {
 		}
 	}
 	if len(found) > 0 {
-		return nil, 0, errors.Join(printProblems(a.io, found, len(all), len(files)), silentError{exitCondition})
+		return nil, 0, errors.Join(printProblems(a.io, found, len(all), len(files)), unmetRules.err())
 	}
 	return all, len(files), nil
 }
@@ -186,7 +186,7 @@ func (a *applyRun) parse() ([]fileRule, int, error) {
 // planChanges requests a dry run of each rule. It prints all errors together.
 func (a *applyRun) planChanges(ctx context.Context, all []fileRule, files int) ([]applied, error) {
 	var plan []applied
-	found, code := document.Problems{}, exitCondition
+	found, failure := document.Problems{}, unmetRules.err()
 	for _, r := range all {
 		would, err := a.put(ctx, r, true)
 		var refused refusal
@@ -194,7 +194,7 @@ func (a *applyRun) planChanges(ctx context.Context, all []fileRule, files int) (
 		case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusUnauthorized:
 			found = append(found, problemsOf(r, refused)...)
 			if refused.Status != http.StatusUnprocessableEntity {
-				code = exitFailure
+				failure = silentError{exitFailure}
 			}
 		case err != nil:
 			return nil, err
@@ -202,7 +202,7 @@ func (a *applyRun) planChanges(ctx context.Context, all []fileRule, files int) (
 		plan = append(plan, would)
 	}
 	if len(found) > 0 {
-		return nil, errors.Join(printProblems(a.io, found, len(all), files), silentError{code})
+		return nil, errors.Join(printProblems(a.io, found, len(all), files), failure)
 	}
 	return plan, nil
 }

@@ -85,7 +85,7 @@ func lintRules(ctx context.Context, io *cli, args []string, calendarFile, source
 		return err
 	}
 	if len(found) > 0 {
-		return silentError{exitCondition}
+		return unmetRules.err()
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func (v *previewRun) run(ctx context.Context) error {
 		err = printPreview(v.io, preview)
 	}
 	if err == nil && len(preview.Refusals) > 0 {
-		err = silentError{exitCondition}
+		err = unmetPreview.err()
 	}
 	return err
 }
@@ -227,7 +227,7 @@ func (v *previewRun) onFile(ctx context.Context, request rules.PreviewRequest) (
 		for i := range wrong { // lines refer to the canonical text, not to the file
 			wrong[i].File, wrong[i].Line = v.file, 0
 		}
-		return none, errors.Join(printProblems(v.io, wrong, 1, 1), silentError{exitCondition})
+		return none, errors.Join(printProblems(v.io, wrong, 1, 1), unmetPreview.err())
 	}
 	return preview, err
 }
@@ -246,7 +246,7 @@ func (v *previewRun) document() (document.Document, error) {
 		return document.Document{}, err
 	}
 	if len(found) > 0 {
-		return document.Document{}, errors.Join(printProblems(v.io, found, len(all), 1), silentError{exitCondition})
+		return document.Document{}, errors.Join(printProblems(v.io, found, len(all), 1), unmetPreview.err())
 	}
 	var names []string
 	for _, r := range all {

@@ -103,7 +103,7 @@ func (v *testRun) run(ctx context.Context, args []string) (err error) {
 		err = v.print()
 	}
 	if err == nil && (v.report.Failed > 0 || v.isBelow()) {
-		err = silentError{exitCondition}
+		err = unmetTests.err()
 	}
 	return err
 }

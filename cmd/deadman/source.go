@@ -76,7 +76,7 @@ func testSource(io *cli, cmd *cobra.Command, args []string) error {
 		_, err = fmt.Fprintf(io.err, "deadman: connecting to source %s failed: %s\n", sanitize(t.Source), sanitize(t.Reason))
 	}
 	if err == nil && !t.Reachable {
-		return silentError{exitCondition}
+		return unmetTest.err()
 	}
 	return err
 }

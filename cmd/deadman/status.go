@@ -50,7 +50,7 @@ is not acknowledged.`,
 				err = s.print(io)
 			}
 			if err == nil && !s.OK {
-				err = silentError{exitCondition}
+				err = unmetStatus.err()
 			}
 			return err
 		},
