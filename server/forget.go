@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,21 +115,16 @@ func (f *forgetter) isOf(rule, entity string) bool {
 	return err != nil || newest.Document().Entity == entity
 }
 
-// concerns reports whether an event acts on a job of the key, by rules of the operator or of tenants; or a rule of the entity
-// refuses it, and it has the key as a value.
+// concerns reports whether an event acts on a job of the key, or a rule of the entity refuses it and it has the key as a value.
 func (f *forgetter) concerns(e futurejobs.Event, r web.ForgetRequest) (bool, error) {
-	for _, line := range []string{"", futurejobs.TenantsLine(e.Stream)} {
-		e.Line = line
-		effects, refusals, isWhole := f.catalog.DryMatch(e)
-		switch {
-		case slices.ContainsFunc(effects, func(e futurejobs.Effect) bool { return e.Rule.Entity == r.Entity && e.Ref.Key == r.Key }),
-			slices.ContainsFunc(refusals, func(l futurejobs.Refusal) bool { return f.isOf(l.Rule, r.Entity) }) && hasValue(e.Data, r.Key):
-			return true, nil
-		case !isWhole:
-			return false, errAllowance
-		}
+	effects, refusals, isWhole := f.catalog.DryMatch(e)
+	if slices.ContainsFunc(effects, func(e futurejobs.Effect) bool { return e.Rule.Entity == r.Entity && e.Ref.Key == r.Key }) {
+		return true, nil
 	}
-	return false, nil
+	if !isWhole {
+		return false, errAllowance
+	}
+	return slices.ContainsFunc(refusals, func(l futurejobs.Refusal) bool { return f.isOf(l.Rule, r.Entity) }) && hasValue(e.Data, r.Key), nil
 }
 
 // errAllowance means that not all rules could read an event, so that the events of a key are not known.
@@ -136,17 +132,18 @@ var errAllowance = errors.New("the rules of a tenant used up the allowance of th
 
 // hasValue reports whether JSON has a text or a number equal to a key, at any depth.
 func hasValue(data []byte, key string) bool {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber() // a float64 would round the digits of a large number
 	var value any
-	return json.Unmarshal(data, &value) == nil && holdsValue(value, key)
+	return decoder.Decode(&value) == nil && holdsValue(value, key)
 }
 
 func holdsValue(value any, key string) bool {
 	switch v := value.(type) {
 	case string:
 		return v == key
-	case float64:
-		text, err := json.Marshal(v)
-		return err == nil && string(text) == key
+	case json.Number:
+		return v.String() == key
 	case []any:
 		return slices.ContainsFunc(v, func(v any) bool { return holdsValue(v, key) })
 	case map[string]any:

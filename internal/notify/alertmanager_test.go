@@ -111,7 +111,10 @@ func TestAlertmanagerGetsOpenAlertsAgain(t *testing.T) {
 			t.Errorf("resolved: %+v", got)
 		}
 		// Its end is repeated until an interval is over: the Alertmanager's clock may be behind.
-		w.pass(n, time.Minute)
+		isEnd := func(p amAlert) bool { return p.Labels["key"] == "a" && p.EndsAt.Equal(resolved) }
+		if got := w.pass(n, time.Minute); !slices.ContainsFunc(slices.Concat(got...), isEnd) {
+			t.Errorf("the next round does not repeat the end: %+v", got)
+		}
 		if got := w.sentKeys(w.pass(n, time.Minute)); got != "b critical 4m0s" {
 			t.Errorf("after the resolve: %s", got)
 		}
@@ -213,6 +216,11 @@ func TestAlertmanagerGetsManyAlertsInPages(t *testing.T) {
 				t.Errorf("after %s there are %d requests with %d keys, want 3 with %d", after, len(got), len(counts), len(keys))
 			}
 		}
+		w.receiver.during = func() { w.elsewhere = true } // the first request of a round has no alerts
+		if got := w.pass(n, time.Minute); len(got) != 0 {
+			t.Errorf("another node sends the open alerts since the start of a round, and this one sends %d pages", len(got))
+		}
+		w.receiver.during, w.elsewhere = nil, false
 		w.resolve(keys...)
 		for _, a := range slices.Concat(w.pass(n, 0)...) {
 			if a.EndsAt.After(w.now.Add(3 * time.Minute)) {

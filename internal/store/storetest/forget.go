@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,9 @@ func everythingAbout(w *fixture, entity, key string) (texts []string) {
 	for _, a := range pages(w.t, futurejobs.Filter{}, w.Alerts) {
 		if a.Entity == entity && a.Key == key {
 			texts = append(texts, "alert "+a.Key)
+			for _, d := range must[[]alerts.Delivery](w.t)(w.Deliveries(w.ctx(), a.Alert)) {
+				texts = append(texts, fmt.Sprintf("delivery of %s: %s", a.Key, d.State))
+			}
 		}
 	}
 	for _, e := range auditEntries(w, access.AuditFilter{}) {
@@ -110,7 +114,7 @@ func keyIsForgotten(t *testing.T, w *fixture) {
 	w.start(w.slot(), forgotten)
 	w.settle(w.exhausted(w.one(forgotten)))
 	deliver(w)
-	others := [][]string{everythingAbout(w, "order", "another"), everythingAbout(w, "invoice", forgotten)[:2]} // a job and an alert
+	others := [][]string{everythingAbout(w, "order", "another"), everythingAbout(w, "invoice", forgotten)[:3]} // a job, an alert, its delivery
 	ctx := access.As(w.ctx(), ada)
 	r := store.ForgetRequest{Entity: "order", Key: forgotten, Letters: []int64{letter}, DryRun: true}
 	if found := must[[]alerts.Alert](t)(w.AlertsOfKey(ctx, "order", forgotten)); len(found) != 2 || found[0].Subject() == found[1].Subject() {
@@ -122,7 +126,7 @@ func keyIsForgotten(t *testing.T, w *fixture) {
 	if diff := cmp.Diff(want, counted); diff != "" {
 		t.Errorf("dry run (-want +got):\n%s", diff)
 	}
-	if all := everythingAbout(w, "order", forgotten); len(all) != 7 {
+	if all := everythingAbout(w, "order", forgotten); len(all) != 9 {
 		t.Errorf("after a dry run: %q", all)
 	}
 	r.DryRun = false
