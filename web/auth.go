@@ -182,18 +182,17 @@ func filterVisible(ctx context.Context, f futurejobs.Filter) futurejobs.Filter {
 	return f
 }
 
-// needsRead and needsAll guard routes that are no operations: pages, and data of all rules.
+// needsRead, needsAll and needsAdmin guard routes that are no operations: pages, data of all rules, and the process.
 func (a *authenticator) needsRead(next http.Handler) http.Handler {
 	return a.needs(next, func(v principal) error { return v.requireScope(access.Read) })
 }
 
 func (a *authenticator) needsAll(next http.Handler) http.Handler {
-	return a.needs(next, func(v principal) error {
-		if err := v.requireScope(access.Read); err != nil {
-			return err
-		}
-		return v.requireUnrestricted()
-	})
+	return a.needs(next, func(v principal) error { return cmp.Or(v.requireScope(access.Read), v.requireUnrestricted()) })
+}
+
+func (a *authenticator) needsAdmin(next http.Handler) http.Handler {
+	return a.needs(next, func(v principal) error { return cmp.Or(v.requireScope(access.Admin), v.requireUnrestricted()) })
 }
 
 func (a *authenticator) needs(next http.Handler, refuses func(principal) error) http.Handler {

@@ -41,7 +41,7 @@ func TestClosedNodeAnswersNothingButHealth(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.StatusCode, a.body)
 		}
 	}
-	paths := []string{"/", "/docs", "/docs/concepts", "/docs/pictures/editor.png", "/docs/api", "/openapi.json", "/metrics", "/alerts/x", "/api/v1", "/nowhere", "/login/x", "/healthz/x"}
+	paths := []string{"/", "/docs", "/docs/concepts", "/docs/pictures/editor.png", "/docs/api", "/openapi.json", "/metrics", "/debug/pprof/heap", "/alerts/x", "/api/v1", "/nowhere", "/login/x", "/healthz/x"}
 	for _, r := range get[web.Index](t, newFixture(t).Server, "/api/v1").Routes {
 		paths = append(paths, r.Method+" "+r.Path)
 	}
@@ -83,6 +83,7 @@ func TestScopes(t *testing.T) {
 		{"GET", "/docs/api", "", "read oncall rules admin"},
 		{"GET", "/openapi.json", "", "read oncall rules admin"},
 		{"GET", "/metrics", "", "read oncall rules admin"},
+		{"GET", "/debug/pprof/heap", "", "admin"},
 		{"GET", "/api/v1/jobs", "", "read oncall rules admin"},
 		{"GET", "/api/v1/rules/order-unshipped", "", "read oncall rules admin"},
 		{"GET", "/api/v1/dead-letters", "", "read oncall rules admin"},

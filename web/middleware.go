@@ -109,7 +109,7 @@ func bounded(next http.Handler) http.Handler {
 			_ = flow.SetReadDeadline(now.Add(readTime)) // only a writer outside a server lacks deadlines
 		}
 		_ = flow.SetWriteDeadline(now.Add(writeTime))
-		if !isStream(r) {
+		if !isStream(r) && !isProfile(r) {
 			ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 			defer cancel()
 			r = r.WithContext(ctx)

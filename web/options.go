@@ -194,7 +194,7 @@ func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempote
 	}
 }
 
-// routePages adds the pages, the description of the API and the metrics.
+// routePages adds the pages, the description of the API, the metrics and the profiles.
 func routePages(r chi.Router, o Options, auth *authenticator, all *operations) {
 	whole := http.Handler(r)
 	r.Group(func(r chi.Router) {
@@ -208,6 +208,7 @@ func routePages(r chi.Router, o Options, auth *authenticator, all *operations) {
 	if o.Metrics != nil {
 		r.With(auth.needsAll).Method(http.MethodGet, "/metrics", o.Metrics)
 	}
+	r.With(auth.needsAdmin).Get(profilesPath+"{name}", (&profiles{responder: auth.responder}).serve)
 }
 
 // withDefaults returns the options with defaults filled in.

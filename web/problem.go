@@ -147,7 +147,7 @@ var errorStatuses = []ErrorStatus{
 }
 
 // apiPaths are the paths for programs, including all below those that end in a slash.
-var apiPaths = []string{"/api/", "/healthz", "/readyz", "/metrics", specPath, StaticPath, hooksPath, pings.Prefix}
+var apiPaths = []string{"/api/", "/healthz", "/readyz", "/metrics", profilesPath, specPath, StaticPath, hooksPath, pings.Prefix}
 
 // forPeople reports whether a browser requests a page, outside the paths for programs.
 func forPeople(r *http.Request) bool {

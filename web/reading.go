@@ -104,10 +104,10 @@ func (r *readRoom) lend(end func()) {
 	r.among.lend(r.loan)
 }
 
-// isRead reports whether a request reads a token's data. Metrics and health are answered without a bound.
+// isRead reports whether a request reads a token's data. Metrics, health and profiles are answered without a bound.
 func isRead(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
-		!public(r.URL.Path) && r.URL.Path != "/metrics" && !isStream(r)
+		!public(r.URL.Path) && r.URL.Path != "/metrics" && !isStream(r) && !isProfile(r)
 }
 
 // beginReadKey is the context's key of the function behind BeginRead.
