@@ -19,7 +19,10 @@ type Condition struct {
 	OK     bool   `json:"ok"`
 	Vital  bool   `json:"required"`         // without it the node can answer no requests
 	Detail string `json:"detail,omitempty"` // for callers that may read all rules; a sentence without secrets
-	Err    error  `json:"-"`                // the cause if it is not OK, for the log only
+	// Runbook is the address of the section about the condition in the documentation of the node. It is empty while the
+	// condition is OK.
+	Runbook string `json:"runbook,omitempty"`
+	Err     error  `json:"-"` // the cause if it is not OK, for the log only
 }
 
 // Health checks all conditions. A draining node has one that is not OK.
@@ -67,9 +70,12 @@ type readinessPages struct {
 
 func (a *readinessPages) readiness(ctx context.Context) Readiness {
 	out := Readiness{Ready: true, Healthy: true, Conditions: a.health(ctx)}
-	for _, c := range out.Conditions {
+	for i, c := range out.Conditions {
 		out.Ready = out.Ready && (c.OK || !c.Vital)
 		out.Healthy = out.Healthy && c.OK
+		if !c.OK {
+			out.Conditions[i].Runbook = runbookOf(c.Name)
+		}
 	}
 	if ctx.Err() == nil { // otherwise the client disconnected, possibly the only cause
 		a.logChanges(ctx, out.Conditions)
@@ -135,7 +141,7 @@ func (r Readiness) public() Readiness {
 	broken := []Condition{}
 	for _, c := range r.Conditions {
 		if !c.OK {
-			broken = append(broken, Condition{Name: c.Name, Vital: c.Vital})
+			broken = append(broken, Condition{Name: c.Name, Vital: c.Vital, Runbook: c.Runbook})
 		}
 	}
 	r.Conditions = broken

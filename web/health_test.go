@@ -25,7 +25,7 @@ func TestReadinessHasNamesForReadersAlone(t *testing.T) {
 			return []web.Condition{{Name: "database", OK: true, Vital: true, Detail: "answers"}, {Name: "sources", Detail: name}}
 		}
 	})
-	const public = `{"ready":true,"healthy":false,"conditions":[{"name":"sources","ok":false,"required":false}]}` + "\n"
+	const public = `{"ready":true,"healthy":false,"conditions":[{"name":"sources","ok":false,"required":false,"runbook":"/docs/operations/troubleshooting#condition-sources"}]}` + "\n"
 	for who, header := range map[string][]string{
 		"absent": nil, "a wrong token": {"Authorization", "Bearer dm_wrong"}, "no reader": s.newToken("ci", "", access.Events),
 		"a reader of some rules": s.newToken("acme", "acme-", access.Rules),

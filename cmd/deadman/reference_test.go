@@ -187,6 +187,28 @@ func TestCommandsAreDocumented(t *testing.T) {
 	}
 }
 
+// TestTroubleshootingNamesCommands checks that the commands of the page, with their flags, exist.
+func TestTroubleshootingNamesCommands(t *testing.T) {
+	const path = "../../docs/operations/troubleshooting.md"
+	var out bytes.Buffer
+	root := newRootCmd(newCLI(nil, &out, &out, nil))
+	all := regexp.MustCompile("`deadman ([a-z-]+)((?: [^`\\s]+)*)`").FindAllStringSubmatch(strings.ReplaceAll(readPage(t, path), "\n", " "), -1)
+	for _, m := range all {
+		args := append([]string{m[1]}, strings.Fields(m[2])...)
+		cmd, rest, err := root.Find(args)
+		if err != nil || !cmd.Runnable() || cmd.HasSubCommands() {
+			t.Errorf("%s names deadman %s: %v", path, strings.Join(args, " "), err)
+			continue
+		}
+		if err := cmd.ParseFlags(rest); err != nil {
+			t.Errorf("%s names deadman %s: %v", path, strings.Join(args, " "), err)
+		}
+	}
+	if len(all) < 20 {
+		t.Errorf("%s names only %d commands", path, len(all))
+	}
+}
+
 // leaves returns the commands that do something, below and including c.
 func leaves(c *cobra.Command) (all []*cobra.Command) {
 	if !c.HasSubCommands() {

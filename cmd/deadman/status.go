@@ -70,6 +70,11 @@ func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
 		return s, err
 	}
 	s.Sentence, s.Conditions = state.Sentence(groups.Total.Losses), state.Conditions
+	for i, condition := range s.Conditions {
+		if condition.Runbook != "" {
+			s.Conditions[i].Runbook = c.node + condition.Runbook
+		}
+	}
 	s.Open, s.OK = groups.Total, state.Healthy && groups.Total.Unacknowledged == 0
 	all, err := getAllPages[web.Rule](ctx, c, "/rules", url.Values{})
 	if err != nil {
@@ -186,5 +191,13 @@ func printConditions(io *cli, conditions []web.Condition) error {
 			t.row(cellOf(strings.ReplaceAll(c.Name, "_", " ")), state, cellOf(c.Detail))
 		}
 	}
-	return t.fit(terminalWidth(io.out)).end()
+	if err := t.fit(terminalWidth(io.out)).end(); err != nil {
+		return err
+	}
+	for _, c := range conditions {
+		if c.Runbook != "" {
+			fmt.Fprintf(io.out, "remedies: %s\n", sanitize(c.Runbook))
+		}
+	}
+	return nil
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -116,5 +118,29 @@ func TestListsFitTerminal(t *testing.T) {
 	}
 	if all := runJSON[web.Page[web.Alert]](t, n, "alert", "list"); !slices.ContainsFunc(all.Items, func(a web.Alert) bool { return a.Step == "primary" }) {
 		t.Error("JSON lacks the step")
+	}
+}
+
+// TestStatusNamesRemedies checks that a failed condition has the address of its section in the documentation, in the status,
+// at /readyz and on the page of the node's health, and that the node serves the section.
+func TestStatusNamesRemedies(t *testing.T) {
+	t.Parallel()
+	n := startNodeFlags(t, "", "--heartbeat-url", "http://127.0.0.1:1/", "--heartbeat-every", "1s")
+	testwait.Until(t, "the heartbeat fails", func() bool { return n.run(t, "status").code == exitCondition })
+	at := endpointsOf(t, n).HTTP
+	const section = "/docs/operations/troubleshooting#condition-heartbeat"
+	expectRun(t, n, exitCondition, []string{"status"}, "failed", "remedies: "+at+section)
+	expectRun(t, n, exitCondition, []string{"status", "-o", "json"}, `"runbook": "`+at+section+`"`)
+	for path, text := range map[string]string{
+		"/readyz": `"runbook":"` + section + `"`, "/health": `<a href="` + section + `">`, strings.Split(section, "#")[0]: ` id="condition-heartbeat"`,
+	} {
+		response, err := http.Get(at + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err = errors.Join(err, response.Body.Close()); err != nil || !strings.Contains(string(body), text) {
+			t.Errorf("%s has no %q: %v: %.300s", path, text, err, body)
+		}
 	}
 }

@@ -150,6 +150,9 @@ func TestLostDataStaysOpen(t *testing.T) {
 		t.Errorf("lost data can be acknowledged:\n%s", text)
 	}
 	b.visit("/alerts/" + loss.ID.String())
+	b.click(`a[href="/docs/operations/troubleshooting#events-were-lost"]`)
+	b.waitForText("Events were lost", "events stored after")
+	b.visit("/alerts/" + loss.ID.String())
 	b.waitForText("This alert is open until it is closed.")
 	b.checkAccessibility("lost data")
 	b.screenshot("lost-alert")
