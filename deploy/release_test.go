@@ -99,6 +99,9 @@ func TestRelease(t *testing.T) {
 	for _, file := range []string{"LICENSE", "THIRD_PARTY_LICENSES.txt", "README.md", "CHANGELOG.md", "completions/deadman.bash", "completions/deadman.zsh"} {
 		read(t, filepath.Join(folder, file))
 	}
+	if page := read(t, filepath.Join(folder, "man", "deadman-rule-apply.1")); !strings.Contains(page, `"deadman `+version) {
+		t.Errorf("a manual page does not have the version %s: %.200s", version, page)
+	}
 	binary := filepath.Join(folder, "deadman")
 	out, err := exec.CommandContext(t.Context(), binary, "version").CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "deadman "+version+" (") {

@@ -28,7 +28,7 @@ Start a node with deadman serve, then run deadman demo in a second terminal.`
 	addGroup(root, "rules", "Rules and events:", newRuleCmd(io), newCalendarCmd(io), newReplayCmd(io), newEventCmd(io), newDeadLetterCmd(io), newSourceCmd(io), newHandlerCmd(io))
 	addGroup(root, "jobs", "Jobs and alerts:", newJobCmd(io), newHistoryCmd(io), newHeartbeatCmd(io), newExplainCmd(io), newAlertCmd(io), newMuteCmd(io), newChannelCmd(io), newForgetCmd(io))
 	addGroup(root, "access", "Access:", newTokenCmd(io), newSessionCmd(io), newQuotaCmd(io))
-	root.AddCommand(newVersionCmd(io), newExitCodesTopic())
+	root.AddCommand(newVersionCmd(io), newManCmd(io), newExitCodesTopic())
 	return root
 }
 
