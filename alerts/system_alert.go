@@ -48,6 +48,11 @@ func (r SystemAlert) Alert(at time.Time) Alert {
 	return a
 }
 
+// ResolvingID returns the ID of the Resolved alert that closes the system alert of a topic and a step since a time.
+func ResolvingID(topic, step string, since time.Time) ID {
+	return SystemAlert{Topic: topic, Step: step, Status: Resolved, Since: since}.id()
+}
+
 func (r SystemAlert) id() ID {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(r.Topic + "\x00" + r.Step)) // it never fails

@@ -125,7 +125,7 @@ func (a *acks) CloseAlert(ctx context.Context, id alerts.ID, reason string) erro
 // history still has them.
 func (a *acks) jobEndedError(ctx context.Context, listed futurejobs.ListedAlert) error {
 	if listed.Rule == alerts.SystemRule {
-		return fmt.Errorf("alert %s is of the node itself: it closes by itself, or is about lost data and can be closed: %w", listed.ID, futurejobs.ErrJobEnded)
+		return a.systemAlertError(ctx, listed.Alert)
 	}
 	if futurejobs.IsOutage(listed.Alert) {
 		return fmt.Errorf("alert %s is about an outage, and closes by itself once %s is available again: %w", listed.ID, listed.Source, futurejobs.ErrJobEnded)
@@ -141,4 +141,17 @@ func (a *acks) jobEndedError(ctx context.Context, listed futurejobs.ListedAlert)
 		}
 	}
 	return fmt.Errorf("alert %s is over: %w", listed.ID, futurejobs.ErrJobEnded)
+}
+
+// systemAlertError returns the reason that an alert of the node itself cannot be acknowledged.
+func (a *acks) systemAlertError(ctx context.Context, system alerts.Alert) error {
+	end, err := a.store.Alert(ctx, alerts.ResolvingID(system.Key, system.Step, system.Since))
+	switch {
+	case err == nil:
+		return fmt.Errorf("alert %s is over since %s: %s: %w", system.ID, end.DecidedAt.UTC().Format(time.RFC3339), end.Text, futurejobs.ErrJobEnded)
+	case !errors.Is(err, futurejobs.ErrNotFound):
+		return err
+	default:
+		return fmt.Errorf("alert %s is of the node itself: it closes by itself, or is about lost data and can be closed: %w", system.ID, futurejobs.ErrJobEnded)
+	}
 }

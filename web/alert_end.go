@@ -63,8 +63,7 @@ func (a *alertAPI) endOfCondition(ctx context.Context, of alerts.Alert) (*AlertE
 	if of.Rule != alerts.SystemRule {
 		step = of.Rule // the ids of the alerts of an outage have it
 	}
-	resolving := alerts.SystemAlert{Topic: of.Key, Step: step, Status: alerts.Resolved, Since: of.Since}.Alert(of.DecidedAt)
-	r, err := a.lists.Alert(ctx, resolving.ID)
+	r, err := a.lists.Alert(ctx, alerts.ResolvingID(of.Key, step, of.Since))
 	if errors.Is(err, futurejobs.ErrNotFound) {
 		return nil, nil
 	}
