@@ -71,13 +71,18 @@ func (i brokerInspection) servers(ctx context.Context) {
 	i.account(ctx, js)
 	sent := i.now()
 	all := js.ListStreams(ctx)
-	clocked := false
+	clocked, aged := false, false
 	for info := range all.Info() {
 		if !clocked {
 			clocked = true
 			i.skew("broker clock", "the broker", sent, info.TimeStamp, i.now())
 		}
 		i.stream(info, i.nc.ConnectedClusterName() != "")
+		aged = aged || info.Config.MaxAge > 0
+	}
+	if aged && i.unread {
+		i.problem("rules", Unknown, "the rules of the embedded database are not compared with the age at which streams drop events",
+			"deadman rule list: compare the longest waits with max_age of their streams")
 	}
 	if err := all.Err(); err != nil {
 		i.problem("streams", Unknown, "they cannot be listed: "+err.Error(), "grant the permissions of docs/operations/nats.md to the user")
@@ -136,6 +141,7 @@ func (i brokerInspection) stream(info *jetstream.StreamInfo, clustered bool) {
 			i.problem(check, Warning, fmt.Sprintf("it keeps messages for %s: an outage of all nodes that is longer loses events", cfg.MaxAge), "raise max_age with nats stream edit "+cfg.Name)
 		}
 	}
+	i.horizon(check, cfg)
 	if len(i.findings) == found {
 		i.ok(check, "%s messages, %d copies", humanize.Comma(int64(info.State.Msgs)), cfg.Replicas)
 	}

@@ -18,6 +18,7 @@ func database(ctx context.Context, i *inspection) {
 	case errors.Is(err, store.ErrLocked):
 		i.problem("database", Unknown, "a node works on "+filepath.Join(i.DataDir, store.DatabaseFile)+", which one process opens at a time",
 			"deadman status shows the conditions of the node; stop the node to check the file")
+		i.unread = true
 		return
 	case errors.Is(err, store.ErrUnavailable):
 		i.problem("database", Failed, err.Error(), "correct DEADMAN_DATABASE_URL, or start the server; a node waits for it")
@@ -26,6 +27,7 @@ func database(ctx context.Context, i *inspection) {
 		i.problem("database", Failed, err.Error(), "correct the database or DEADMAN_DATABASE_URL; a node does not start with it")
 	default:
 		schemaOf(i, schema)
+		i.unread = i.DatabaseURL == "" && schema.Applied > 0
 	}
 	if i.DatabaseURL != "" {
 		postgres(ctx, i)

@@ -50,6 +50,8 @@ type inspection struct {
 	server.Config
 	now      func() time.Time
 	longest  time.Duration // age at which an open transaction is a problem
+	waiting  []waitingRule // of the folder of rules, and of the database
+	unread   bool          // the embedded database has rules that are not in waiting
 	findings []Finding
 }
 
@@ -59,9 +61,12 @@ func Inspect(ctx context.Context, c server.Config) []Finding {
 	i := &inspection{Config: c.WithDefaults(), now: time.Now, longest: maxTransaction}
 	settings(i)
 	files(i)
+	certificates(i)
+	rulesOfFolder(i)
 	machine(i)
 	database(ctx, i)
 	broker(ctx, i)
+	channels(ctx, i)
 	return i.findings
 }
 

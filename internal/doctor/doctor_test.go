@@ -160,12 +160,14 @@ func TestUser(t *testing.T) {
 	c := deadman.Config{DatabaseURL: strings.Replace(dsn, "postgres@", user+"@", 1), NATSURL: "nats://127.0.0.1:1"}
 	all := doctor.Inspect(t.Context(), c)
 	expect(t, all, "database", doctor.Failed, "permission denied")
-	exec(t, dsn, `GRANT SELECT ON ALL TABLES IN SCHEMA public TO `+user)
+	exec(t, dsn, `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO `+user)
 	all = doctor.Inspect(t.Context(), c)
 	expect(t, all, "database schema", doctor.OK, "0 live nodes")
 	expect(t, all, "database user", doctor.OK, "no superuser")
 	exec(t, dsn, `REVOKE SELECT ON history FROM `+user)
-	expect(t, doctor.Inspect(t.Context(), c), "database user", doctor.Failed, "may not read the tables history")
+	expect(t, doctor.Inspect(t.Context(), c), "database user", doctor.Failed, "may not read and change the tables history")
+	exec(t, dsn, `GRANT SELECT ON history TO `+user, `REVOKE UPDATE ON alert FROM `+user)
+	expect(t, doctor.Inspect(t.Context(), c), "database user", doctor.Failed, "may not read and change the tables alert")
 }
 
 // Streams that may lose events are reported, and those of deadman as they are.

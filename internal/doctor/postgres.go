@@ -59,6 +59,7 @@ func postgres(ctx context.Context, i *inspection) {
 		{"long transactions", tables.transactions},
 		{"database connections", tables.connections},
 		{"database user", tables.user},
+		{"rules", p.rules},
 	} {
 		if err := check.run(ctx, check.name); err != nil {
 			i.problem(check.name, Unknown, err.Error(), remedyOf(err))

@@ -84,7 +84,7 @@ func (p tableInspection) connections(ctx context.Context, check string) error {
 	return nil
 }
 
-// user checks that the user may use all tables, and little else.
+// user checks that the user may read and change all tables, and little else.
 func (p tableInspection) user(ctx context.Context, check string) error {
 	var name string
 	var super bool
@@ -97,14 +97,15 @@ func (p tableInspection) user(ctx context.Context, check string) error {
 		return nil
 	}
 	denied, err := p.texts(ctx, `SELECT c.relname FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
-		AND NOT has_table_privilege(c.oid, 'SELECT') ORDER BY 1`)
+		AND NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE')
+		AND has_table_privilege(c.oid, 'DELETE')) ORDER BY 1`)
 	if err != nil {
 		return err
 	}
 	if len(denied) > 0 {
-		p.problem(check, Failed, name+" may not read the tables "+strings.Join(denied, ", "), "grant the permissions of deploy/postgres-roles.sql")
+		p.problem(check, Failed, name+" may not read and change the tables "+strings.Join(denied, ", "), "grant the permissions of deploy/postgres-roles.sql")
 		return nil
 	}
-	p.ok(check, "%s is no superuser and reads all tables", name)
+	p.ok(check, "%s is no superuser, and reads and changes all tables", name)
 	return nil
 }

@@ -250,6 +250,9 @@ func TestEmail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if certificate, err := notify.Probe(t.Context(), notify.Spec{Name: "m", Kind: notify.Email, URL: url}); err != nil || certificate != nil || len(office.mails) > 0 {
+		t.Errorf("a probe of the mail server: %v, %v, %d mails", certificate, err, len(office.mails))
+	}
 	evil := firingAlert("1\r\nBcc: everybody@example.org")
 	if err := c.Send(t.Context(), newMessage(evil)); err != nil {
 		t.Fatal(err)
