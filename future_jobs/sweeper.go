@@ -248,7 +248,9 @@ func (s *Sweeper) step(ctx context.Context, pipe *pipeline, startLookup func([]*
 	}
 	startedAt := s.clock.Now()
 	unhandled, err := s.sweep(ctx, pipe, startLookup)
-	s.failures.set("sweep", err)
+	if ctx.Err() == nil { // the end of the node cuts a sweep off, which is no failure
+		s.failures.set("sweep", err)
+	}
 	wait := s.soon()
 	if slot := s.catalog.NextSlot(startedAt); !slot.IsZero() { // includes a slot during the sweep, as the sweep did not read it
 		wait = min(wait, slot.Sub(s.clock.Now()))

@@ -3,6 +3,7 @@ package futurejobs_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -543,4 +544,32 @@ func TestSlotDuringSweepIsSwept(t *testing.T) {
 		t.Errorf("the slot of %v is swept at %v", slot, first)
 	}
 	e.queue.after.Store(nil)
+}
+
+// TestEndOfNodeIsNoFailure checks that a sweep that the end of the node cuts off is not recorded, and not logged, as a
+// failure.
+func TestEndOfNodeIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, nil)
+		synctest.Wait()
+		ended := errors.New("the connection ended")
+		e.sweeper.BeforeSweep = func(context.Context) error { return ended }
+		e.sweeper.Wake()
+		synctest.Wait()
+		if err := e.sweeper.Err(); !errors.Is(err, ended) {
+			t.Fatalf("the error of a failed sweep is %v", err)
+		}
+		e.sweeper.BeforeSweep = func(context.Context) error { return nil }
+		e.sweeper.Wake()
+		synctest.Wait()
+		e.sweeper.BeforeSweep = func(ctx context.Context) error {
+			e.stop()
+			return ctx.Err()
+		}
+		e.sweeper.Wake()
+		<-e.finished
+		if err := e.sweeper.Err(); err != nil {
+			t.Errorf("the node ended with the failure %v", err)
+		}
+	})
 }
