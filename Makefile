@@ -3,7 +3,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), VERSION, TARGETS (release), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BUGS (test/mutations), BENCH (bench), and what
+# What may be set: RULES, ARGS (run), VERSION, TARGETS (release), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BUGS (test/mutations), POSTGRES (test/postgres), BENCH (bench), and what
 # internal/tools/curves names (bench/curves).
 RULES ?= examples/orders
 ARGS  ?=
@@ -64,6 +64,11 @@ test/faults:
 test/ha:
 	@internal/tools/needs postgres pgbouncer patroni
 	@DEADMAN_TEST_LONG=1 go test -count=1 -timeout 40m -v ./internal/ha
+
+## test/postgres: the conformance suite on each of the POSTGRES versions, 15 to 18; missing ones come from npm
+.PHONY: test/postgres
+test/postgres:
+	@internal/tools/postgres
 
 ## test/fuzz: REQUESTS odd requests of SEED to a real node: API, pages, hooks, pings; no fault, panic, cut connection or growth
 .PHONY: test/fuzz

@@ -212,3 +212,16 @@ func TestInvalidDatabaseFileIsNamed(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 }
+
+// TestProgramsOfPostgresAreChosen checks that a cluster has the programs of the chosen folder, and that a folder without
+// them is an error.
+func TestProgramsOfPostgresAreChosen(t *testing.T) {
+	t.Setenv(storetest.ProgramsEnvironment, "/usr/lib/postgresql/none/bin")
+	c, err := storetest.StartCluster(storetest.Settings{})
+	if err == nil {
+		err = c.Stop()
+	}
+	if err == nil || !strings.Contains(err.Error(), "/usr/lib/postgresql/none/bin, which has no program initdb") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -24,6 +24,10 @@ import (
 var ErrNoPostgres = errors.New(
 	"no Postgres programs found; install them (Debian, Ubuntu: apt-get install postgresql) or set DEADMAN_TEST_DATABASE_URL")
 
+// ProgramsEnvironment is the variable with the folder of initdb and postgres; without it, clusters use the machine's newest
+// version.
+const ProgramsEnvironment = "DEADMAN_TEST_POSTGRES"
+
 // Settings configure a cluster.
 type Settings struct {
 	// Durable clusters write to disk as in production; others skip it for speed.
@@ -84,6 +88,14 @@ func newCluster(what, parent string, start func(*Cluster, *syscall.Credential) e
 
 // programs returns the folder of initdb and postgres.
 func programs() (string, error) {
+	if folder := os.Getenv(ProgramsEnvironment); folder != "" {
+		for _, name := range []string{"initdb", "postgres"} {
+			if !runs(folder, name) {
+				return "", fmt.Errorf("%s is %s, which has no program %s: name the folder of initdb and postgres, such as /usr/lib/postgresql/15/bin", ProgramsEnvironment, folder, name)
+			}
+		}
+		return folder, nil
+	}
 	folders, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil {
 		return "", err

@@ -3,7 +3,8 @@
 //	pgtest go test ./...
 //	pgtest -durable -set shared_buffers=1GB -set wal_compression=lz4 internal/tools/curves
 //
-// With -durable the server writes to disk as in production; -set sets a server option.
+// With -durable the server writes to disk as in production; -set sets a server option; -bin has the folder of the programs
+// of another version, also for clusters that the command starts.
 // It starts the server, sets DEADMAN_TEST_DATABASE_URL for the command, and stops the
 // server when the command ends. Its exit code is the command's.
 package main
@@ -28,8 +29,11 @@ func main() {
 		settings.Options = append(settings.Options, option)
 		return nil
 	})
+	flags.Func("bin", "the `folder` of initdb and postgres (default: the newest version of the machine)", func(folder string) error {
+		return os.Setenv(storetest.ProgramsEnvironment, folder)
+	})
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: pgtest [-durable] [-set name=value]... command [argument...]")
+		fmt.Fprintln(flags.Output(), "usage: pgtest [-bin folder] [-durable] [-set name=value]... command [argument...]")
 		flags.PrintDefaults()
 	}
 	_ = flags.Parse(os.Args[1:]) // it exits on errors
