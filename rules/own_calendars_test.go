@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,5 +113,37 @@ func TestMisspelledOwnCalendar(t *testing.T) {
 	text = ownBegin + "calendars: {shop: {zone: UTC}}\n" + ownSteps
 	if _, err := rules.ParseAgainst([]byte(text), "", nil); err == nil || !strings.Contains(err.Error(), "no step uses the calendar") || strings.Contains(err.Error(), "unknown") {
 		t.Error(err)
+	}
+}
+
+// TestPublicHolidaysInRules checks business time across public holidays: New Year's Day, and Epiphany on Tuesday 2026-01-06, which
+// Bavaria has and Berlin has not.
+func TestPublicHolidaysInRules(t *testing.T) {
+	w := newCalendarTest(t)
+	for region, name := range map[string]string{"de-by": "bavaria", "de-be": "berlin"} {
+		saveRule(t, w.store, 0, `
+name: `+name+`
+entity: ticket
+trigger: {event: tickets.opened, key: event.id, since: '"2026-01-01T10:05:00Z"'}
+calendars:
+  office: {zone: Europe/Berlin, hours: {mon-tue: "09:00-17:00", wed: "10:00-17:00", fri: "09:00-15:00"}, holidays: [`+region+`]}
+escalate: [{after: 15h, of: office}]
+`)
+		saveRule(t, w.store, 0, `
+name: `+name+`-within
+entity: ticket
+trigger: {event: tickets.opened, key: event.id, since: '"2026-01-01T10:05:00Z"'}
+calendars:
+  office: {zone: Europe/Berlin, hours: {mon-tue: "09:00-17:00", wed: "10:00-17:00", fri: "09:00-15:00"}, holidays: [`+region+`]}
+escalate: [{after: 5d, within: office}]
+`)
+	}
+	refresh(t, w.one)
+	// Friday has six hours and Monday eight; the fifteenth is on Wednesday from ten in Bavaria, and on Tuesday from nine in Berlin.
+	got := matchedRules(w.one, w.opened(1))
+	slices.Sort(got)
+	want := []string{"start bavaria-within@1 7 09:00", "start bavaria@1 7 10:00", "start berlin-within@1 7 10:05", "start berlin@1 7 09:00"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

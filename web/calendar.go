@@ -39,10 +39,13 @@ type Calendar struct {
 	Open     bool          `json:"open" doc:"Whether the calendar is open now."`
 	OpensAt  time.Time     `json:"opens_at,omitzero" doc:"Next time of opening. Absent while the calendar is open."`
 	Week     []CalendarDay `json:"week" nullable:"false" doc:"Open hours of each weekday, from Monday on."`
-	Holidays []string      `json:"holidays" nullable:"false" doc:"The next 10 holidays within 2 years, as dates." example:"[\"2026-12-25\"]"`
-	Rules    []string      `json:"rules" nullable:"false" doc:"Names of the rules that use the calendar in their newest version."`
-	Problem  string        `json:"problem,omitempty" doc:"Reason why this version of deadman cannot read the calendar."`
-	Document string        `json:"document,omitempty" doc:"The calendar as YAML. Returned for single calendars only."`
+	Holidays []string      `json:"holidays" nullable:"false" doc:"The next 25 holidays within 2 years, as dates." example:"[\"2026-12-25\"]"`
+
+	HolidayNames map[string]string `json:"holiday_names,omitempty" doc:"The names of public holidays among them, by date."`
+
+	Rules    []string `json:"rules" nullable:"false" doc:"Names of the rules that use the calendar in their newest version."`
+	Problem  string   `json:"problem,omitempty" doc:"Reason why this version of deadman cannot read the calendar."`
+	Document string   `json:"document,omitempty" doc:"The calendar as YAML. Returned for single calendars only."`
 }
 
 // CalendarDay is the open hours of a weekday.
@@ -69,7 +72,7 @@ type CalendarChange struct {
 
 // shownHolidays and holidayYears bound the holidays of a calendar that are returned.
 const (
-	shownHolidays = 10
+	shownHolidays = 25
 	holidayYears  = 2
 )
 
@@ -103,6 +106,12 @@ func newCalendar(ctx context.Context, l rules.ListedCalendar, now time.Time) Cal
 	}
 	for _, day := range l.Calendar.Holidays(now, shownHolidays, holidayYears) {
 		c.Holidays = append(c.Holidays, day.Format(time.DateOnly))
+		if name := l.Calendar.HolidayName(day); name != "" {
+			if c.HolidayNames == nil {
+				c.HolidayNames = make(map[string]string)
+			}
+			c.HolidayNames[day.Format(time.DateOnly)] = name
+		}
 	}
 	return c
 }

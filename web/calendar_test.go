@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -48,6 +49,10 @@ func TestCalendarVersions(t *testing.T) {
 	}
 	if len(got.Holidays) != 2 || !strings.HasSuffix(got.Holidays[0], "-12-25") || len(got.Rules) != 0 {
 		t.Errorf("holidays %v, rules %v", got.Holidays, got.Rules)
+	}
+	named := decodeCalendar(t, requestPath(t, s.Server, "PUT", path+"?dry_run=true", "zone: UTC\nholidays: [de-by]\n"), 200).Calendar
+	if names := slices.Sorted(maps.Values(named.HolidayNames)); len(named.Holidays) < 20 || !slices.Contains(names, "Fronleichnam") || len(names) != len(named.Holidays) {
+		t.Errorf("public holidays %v, named %v", named.Holidays, named.HolidayNames)
 	}
 	decodeCalendar(t, requestPath(t, s.Server, "PUT", path, "zone: UTC\n", "If-Match", `"1"`), 200)
 	versions := get[web.Page[web.CalendarVersion]](t, s.Server, path+"/versions").Items

@@ -19,7 +19,7 @@ import (
 func newCalendarCmd(io *cli) *cobra.Command {
 	cmd := group("calendar", "Apply, list and delete calendars")
 	addURL(cmd.PersistentFlags(), io)
-	cmd.AddCommand(newCalendarApplyCmd(io), newCalendarListCmd(io), newCalendarGetCmd(io), newCalendarVersionsCmd(io), newCalendarDeleteCmd(io))
+	cmd.AddCommand(newCalendarApplyCmd(io), newCalendarListCmd(io), newCalendarGetCmd(io), newCalendarVersionsCmd(io), newCalendarDeleteCmd(io), newCalendarHolidaysCmd(io))
 	return cmd
 }
 

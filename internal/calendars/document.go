@@ -39,7 +39,7 @@ func (c *Calendar) Week() (week [7][]Hours) {
 
 // Holidays returns up to n holidays from the local day of t on, as midnights in UTC, and searches up to years.
 func (c *Calendar) Holidays(t time.Time, n, years int) (days []time.Time) {
-	if len(c.holidays.dated)+len(c.holidays.yearly) == 0 {
+	if len(c.holidays.dated)+len(c.holidays.yearly)+len(c.holidays.regions) == 0 {
 		return nil
 	}
 	first := dateOf(t.In(c.zone).Date())
@@ -50,6 +50,9 @@ func (c *Calendar) Holidays(t time.Time, n, years int) (days []time.Time) {
 	}
 	return days
 }
+
+// HolidayName returns the name of the public holiday on a day, given as its midnight in UTC; empty: it has none.
+func (c *Calendar) HolidayName(day time.Time) string { return c.holidays.nameOf(dateOf(day.Date())) }
 
 // Document returns the calendar as YAML that ParseOne reads.
 func (c *Calendar) Document() string {
@@ -76,7 +79,7 @@ func (c *Calendar) Document() string {
 	return b.String()
 }
 
-// texts returns the holidays as in a document: dates first, then the days of every year, in order.
+// texts returns the holidays as in a document: regions, dates, then the days of every year, in order.
 func (h holidays) texts() []string {
 	var dated, yearly []string
 	for d := range h.dated {
@@ -87,5 +90,5 @@ func (h holidays) texts() []string {
 	}
 	slices.Sort(dated)
 	slices.Sort(yearly)
-	return append(dated, yearly...)
+	return slices.Concat(h.regions, dated, yearly)
 }

@@ -73,11 +73,11 @@ func TestBadCalendars(t *testing.T) {
 		}},
 
 		{"a holiday that is none", officeHours("zone: UTC\nholidays: [2026-02-29, 02-30, 25.12.2026]"), []string{
-			`4:16: calendars.office.holidays[0]: "2026-02-29" is not a day from 1970 on; write a date such as "2026-12-25", or "12-25" for every year`,
-			`4:28: calendars.office.holidays[1]: "02-30" is not a day from 1970 on; write a date such as "2026-12-25", or "12-25" for every year`,
-			`4:35: calendars.office.holidays[2]: "25.12.2026" is not a day from 1970 on; write a date such as "2026-12-25", or "12-25" for every year`,
+			`4:16: calendars.office.holidays[0]: "2026-02-29" is not a day from 1970 on; write a date such as "2026-12-25", or "12-25" for every year, or a region such as de-by`,
+			`4:28: calendars.office.holidays[1]: "02-30" is not a day from 1970 on; write a date such as "2026-12-25", or "12-25" for every year, or a region such as de-by`,
+			`4:35: calendars.office.holidays[2]: "25.12.2026" is not a day from 1970 on; write a date such as "2026-12-25", or "12-25" for every year, or a region such as de-by`,
 		}},
-		{"a holiday long gone", officeHours("zone: UTC\nholidays: 1969-12-25"), []string{`4:15: calendars.office.holidays: "1969-12-25" is not a day from 1970 on; write a date such as "2026-12-25", or "12-25" for every year`}},
+		{"a holiday long gone", officeHours("zone: UTC\nholidays: 1969-12-25"), []string{`4:15: calendars.office.holidays: "1969-12-25" is not a day from 1970 on; write a date such as "2026-12-25", or "12-25" for every year, or a region such as de-by`}},
 		{"a holiday twice", officeHours("zone: UTC\nholidays: [12-25, 2026-12-25, 12-25]"), []string{`4:35: calendars.office.holidays[2]: 12-25 is here twice; keep one`}},
 		{"a holiday of numbers", officeHours("zone: UTC\nholidays: [20261225]"), []string{`4:16: calendars.office.holidays[0]: YAML reads a number here; write it in quotes, such as "2026-12-25"`}},
 		{"too many holidays", officeHours("zone: UTC\nholidays: [" + dates("2026-01-01", 1001) + "]"), []string{`4:15: calendars.office.holidays: there are 1001 holidays, and a calendar may have 1000; remove those of past years`}},

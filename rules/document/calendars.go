@@ -60,7 +60,7 @@ func (v calendarMap) schema(d jsonschema.Definitions) *jsonschema.Schema {
 	open := texts("Open hours such as 09:00-17:30, or a mapping of weekdays to hours. Default: the whole day.", hours)
 	open.AnyOf = append(open.AnyOf, &jsonschema.Schema{Type: "object", AdditionalProperties: texts("", hours)})
 	c.Properties.Set("hours", open)
-	c.Properties.Set("holidays", texts("Days on which the calendar is closed: dates such as 2026-12-25, or 12-25 for every year.", `^ *[0-9]{2}`))
+	c.Properties.Set("holidays", texts("Days on which the calendar is closed: dates such as 2026-12-25, 12-25 for every year, or the public holidays of a region such as de-by.", `^ *([0-9]{2}|[a-z]{2,3})`))
 	d["calendar"] = c
 	return &jsonschema.Schema{
 		Type: "object", MinProperties: new(uint64(1)), MaxProperties: new(uint64(MaxCalendars)),
