@@ -5,6 +5,8 @@ package alerts
 import (
 	"cmp"
 	"encoding/json"
+	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -79,6 +81,7 @@ type Alert struct {
 	Shard         int16         `json:"-"`
 	RuleID        int32         `json:"-"`
 	Place         OutboxKey     `json:"-"` // the row from which Outbox.Unpublished read the alert
+	Trace         string        `json:"-"` // context of the alert in the trace of its event, as a traceparent; empty: it is not traced
 	Republication Republication `json:"-"` // set if an admin requested another publication
 	UntilClosed   bool          `json:"-"` // of a new system alert: it is open until an actor closes it
 }
@@ -109,3 +112,12 @@ const (
 
 // Runbook returns the value of RunbookLabel, or else of RunbookURLLabel; empty: the alert has neither.
 func (a Alert) Runbook() string { return cmp.Or(a.Labels[RunbookLabel], a.Labels[RunbookURLLabel]) }
+
+// TracedLog returns a log whose records have the trace_id and span_id of a traceparent; the log itself if it is empty.
+func TracedLog(log *slog.Logger, parent string) *slog.Logger {
+	parts := strings.Split(parent, "-")
+	if len(parts) != 4 {
+		return log
+	}
+	return log.With("trace_id", parts[1], "span_id", parts[2])
+}

@@ -26,6 +26,7 @@ type storedAlert struct {
 	Source       string            `json:"source"`
 	Count        int               `json:"count"`
 	OverQuota    bool              `json:"over_quota"`
+	Trace        string            `json:"trace"`
 }
 
 // Size estimates the size of the alert's document in bytes.
@@ -72,6 +73,7 @@ func (a *Alert) Document(room []byte) ([]byte, error) {
 	if a.BodiesOverQuota {
 		value("over_quota", true)
 	}
+	o.Text("trace", a.Trace)
 	o.Body("event", a.Event)
 	o.Body("state", a.State)
 	return o.End(), err
@@ -85,7 +87,7 @@ func (a *Alert) Read(document []byte) error {
 	}
 	a.Step, a.StepIndex, a.SkippedSteps, a.Text, a.Labels = k.Step, k.StepIndex, k.SkippedSteps, k.Text, k.Labels
 	a.Slot, a.Event, a.State, a.Closes, a.Source, a.Count = k.Slot, k.Event, k.State, k.Closes, k.Source, k.Count
-	a.BodiesOverQuota = k.OverQuota
+	a.BodiesOverQuota, a.Trace = k.OverQuota, k.Trace
 	if a.Slot.IsZero() {
 		a.Slot = TimeOf(a.ID)
 	}
@@ -110,7 +112,7 @@ func (a *Alert) ReadHead(head []byte) bool {
 				return a.Read([]byte("{}")) == nil
 			}
 			return a.Read(append(head[:end:end], '}')) == nil
-		case "step", "step_index", "skipped_steps", "text", "labels", "slot", "closes", "source", "count", "over_quota":
+		case "step", "step_index", "skipped_steps", "text", "labels", "slot", "closes", "source", "count", "over_quota", "trace":
 		default:
 			return false // an old document with the event before other fields
 		}

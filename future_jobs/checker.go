@@ -135,10 +135,11 @@ func (c *checker) lookUp(ctx context.Context, batch []*task, decided chan<- []*t
 		}
 		return
 	}
-	c.outages.noteFindings(rule, findings, c.clock.Now())
+	lookupEnd := c.clock.Now()
+	c.outages.noteFindings(rule, findings, lookupEnd)
 	for i, found := range findings {
 		v, request := batch[i], requests[i]
-		v.Job.Last.StartedAt = now
+		v.Job.Last.StartedAt, v.lookupEnd = now, lookupEnd
 		var answer checks.Answer
 		err := found.Err
 		if err == nil {

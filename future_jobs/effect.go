@@ -19,6 +19,8 @@ type Event struct {
 	Header  map[string][]string
 	Data    []byte
 
+	Trace *EventTrace // nil: the event is not traced
+
 	StreamCreatedAt time.Time // distinguishes streams that reuse a name: sequences count within one stream; zero: unknown
 }
 

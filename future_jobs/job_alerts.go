@@ -30,7 +30,7 @@ func (a jobAlerts) of(check int, slot, planned, now time.Time, drafts []alerts.D
 		raised = append(raised, alerts.Alert{
 			ID:   id,
 			Rule: a.rule.Name, RuleVersion: int(a.rule.Version), Entity: a.rule.Entity, Key: a.job.Key,
-			DecidedAt: now, Shard: a.job.Shard, RuleID: a.rule.ID,
+			DecidedAt: now, Shard: a.job.Shard, RuleID: a.rule.ID, Trace: a.job.Order.trace(),
 			Detail: alerts.Detail{
 				Draft: *d, Since: a.job.Since, Slot: slot, CheckCount: a.job.CheckCount,
 				Event: a.job.Event, State: a.job.State,

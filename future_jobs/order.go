@@ -64,7 +64,10 @@ func (o *ordering) setOrder(a Start, e Effect, j *Job, after bool) {
 			order.At = at
 		}
 	}
-	if order.ByHand || order.After || !order.At.IsZero() {
+	if e.Event != nil && e.Event.Trace != nil {
+		order.Trace = e.Event.Trace.Parent
+	}
+	if order.ByHand || order.After || !order.At.IsZero() || order.Trace != "" {
 		placed := order // order itself would be allocated for each job
 		j.Order = &placed
 	}
@@ -179,7 +182,7 @@ func (o *ordering) precede(a Start, e Effect, s *foldedJob) bool {
 		Pauses: j.Pauses, PausedNext: j.PausedNext, Members: j.Members,
 	})
 	changes := order.Changes
-	order.At, order.After, order.Changes = time.Time{}, false, nil
+	order.At, order.After, order.Changes, order.Trace = time.Time{}, false, nil, e.Event.parent()
 	if at.Before(a.Job.Since) {
 		order.At = at
 	}

@@ -28,6 +28,16 @@ type Order struct {
 	Kept    []Kept    `json:"kept,omitempty"`    // triggers since then, oldest first
 	Changes Changes   `json:"changes,omitempty"` // from other streams than the trigger's
 	Forgot  bool      `json:"forgot,omitempty"`  // older changes were dropped
+
+	Trace string `json:"trace,omitempty"` // context of the trigger in its trace, as a traceparent; empty: the trigger is not traced
+}
+
+// trace returns the trace of the trigger; empty: it is not traced.
+func (o *Order) trace() string {
+	if o == nil {
+		return ""
+	}
+	return o.Trace
 }
 
 // Kept is a trigger that changed nothing, because its key had a job: it stores the job that would have begun. An end

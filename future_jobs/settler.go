@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deadman/alerts"
 	"deadman/internal/failpoints"
 )
 
@@ -23,7 +24,8 @@ type settler struct {
 	clock    *Clock
 	log      *slog.Logger
 	observer Observer
-	quotas   Quotas // nil: none
+	quotas   Quotas      // nil: none
+	tracer   CheckTracer // nil: checks are not traced
 	failures *failures
 	outages  *outageTracker
 	answers  *answerCache
@@ -87,7 +89,7 @@ func (s *settler) writePart(ctx context.Context, part []*task) {
 			s.writePart(ctx, part[n/2:n])
 		case errors.Is(err, ErrRefused) && !part[0].isGivenUp:
 			part[0].giveUp(err, s.clock.Now())
-			s.log.Error("the database refuses a decision, the job ends without it", "rule", part[0].rule.Name, "key", part[0].Job.Key, "err", err)
+			alerts.TracedLog(s.log, part[0].Job.Order.trace()).Error("the database refuses a decision, the job ends without it", "rule", part[0].rule.Name, "key", part[0].Job.Key, "err", err)
 			continue
 		case errors.Is(err, ErrRefused):
 			s.unsettle(ctx, part[:n], err)
@@ -121,6 +123,7 @@ func (s *settler) settle(ctx context.Context, part []*task) error {
 	for _, d := range st.Decisions {
 		d.keepAlerts(s.quotas)
 	}
+	settled := s.trace(ctx, part)
 	var got Settled
 	err := s.outages.record(ctx, part, st.Held)
 	if err == nil {
@@ -131,6 +134,7 @@ func (s *settler) settle(ctx context.Context, part []*task) error {
 			err = cmp.Or(err, failed)
 		}
 	}
+	settled(got, err)
 	for _, d := range st.Decisions {
 		if err != nil || !got.Jobs[d.Job.ID] {
 			d.dropAlerts(s.quotas)
@@ -171,7 +175,7 @@ func (s *settler) unsettle(ctx context.Context, part []*task, err error) {
 // its next decision is settled alone, so that it delays no other job. If several jobs rest and no decision is settled
 // in between, the database is at fault.
 func (s *settler) rest(v *task, err error) {
-	s.log.Error("a single decision takes too long to settle, retrying", "rule", v.rule.Name, "key", v.Job.Key, "in", restFor, "err", err)
+	alerts.TracedLog(s.log, v.Job.Order.trace()).Error("a single decision takes too long to settle, retrying", "rule", v.rule.Name, "key", v.Job.Key, "in", restFor, "err", err)
 	if before := s.rested.Swap(v.Job.ID); before != 0 && before != v.Job.ID {
 		s.failures.set("settle", err)
 	}
@@ -206,18 +210,8 @@ func (s *settler) observe(batch []*task, got Settled) {
 			s.observer.Checked(v.rule.Name, v.rule.checkKind(), "dropped", v.Job.Last.Duration())
 			continue
 		}
-		s.observer.Settled(now.Sub(v.slot))
-		outcome := string(v.Outcome)
-		switch {
-		case outcome != "":
-		case !v.Job.Last.FailedAt.IsZero():
-			outcome = "undetermined"
-		case v.handlerSkipped:
-			outcome = "skipped"
-		default:
-			outcome = "waiting"
-		}
-		s.observer.Checked(v.rule.Name, v.rule.checkKind(), outcome, v.Job.Last.Duration())
+		s.observer.Settled(now.Sub(v.slot), v.Job.Order.trace())
+		s.observer.Checked(v.rule.Name, v.rule.checkKind(), v.result(), v.Job.Last.Duration())
 		for _, a := range v.Alerts {
 			s.observer.Alerted(a)
 		}

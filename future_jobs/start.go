@@ -81,6 +81,9 @@ func (a Start) play(f *fold, e Effect, s *foldedJob) {
 	f.net.Created++
 	s = f.track(e.Ref, foldedJob{job: job, isNew: true})
 	f.usage.start(e.Rule, s)
+	if e.Event != nil && e.Event.Trace != nil {
+		e.Event.Trace.Started = append(e.Event.Trace.Started, StartedJob{e.Rule.Name, e.Ref.Key})
+	}
 
 	if a.Early || e.OutOfOrder && f.order.early.wasTurnedAway(e.Ref) {
 		f.order.recall(a, e, s)

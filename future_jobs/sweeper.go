@@ -34,8 +34,9 @@ type Observer interface {
 	Checked(rule string, kind CheckKind, outcome string, took time.Duration)
 	// SettleTried receives the duration and the error of a transaction that settles decisions.
 	SettleTried(took time.Duration, err error)
-	// Settled counts a decision that is in the database, delay after the slot of its check.
-	Settled(delay time.Duration)
+	// Settled counts a decision that is in the database, delay after the slot of its check. trace is the trace of its
+	// job; empty: none.
+	Settled(delay time.Duration, trace string)
 	// Alerted receives an alert that was written.
 	Alerted(a alerts.Alert)
 }
@@ -52,6 +53,8 @@ type Sweeper struct {
 	Observer Observer
 	// Quotas bounds the bytes of stored alerts; nil: nothing does. Set before Run.
 	Quotas Quotas
+	// Tracer records traced checks; nil: none is traced. Set before Run.
+	Tracer CheckTracer
 	// BeforeResume is called before the first sweep, and before a sweep that starts after a stall: jobs that became due
 	// meanwhile are unchanged. The sweep waits for it. Set before Run.
 	BeforeResume func(ctx context.Context)
@@ -111,7 +114,7 @@ type nopObserver struct{}
 
 func (nopObserver) Checked(string, CheckKind, string, time.Duration) {}
 func (nopObserver) SettleTried(time.Duration, error)                 {}
-func (nopObserver) Settled(time.Duration)                            {}
+func (nopObserver) Settled(time.Duration, string)                    {}
 func (nopObserver) Alerted(alerts.Alert)                             {}
 
 // Wake makes the next sweep begin at once, because a stream was read or shards were taken.
@@ -126,7 +129,7 @@ func (s *Sweeper) Wake() {
 // ends, running handlers are cancelled.
 func (s *Sweeper) Run(ctx, drain context.Context) error {
 	s.settler.observer, s.outages.observer = s.Observer, s.Observer
-	s.settler.quotas = s.Quotas
+	s.settler.quotas, s.settler.tracer = s.Quotas, s.Tracer
 	pipe := newPipeline()
 	batches := make(chan []*task)
 

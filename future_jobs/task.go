@@ -17,7 +17,8 @@ type task struct {
 	receiving time.Time // start of the gap-free period of the rule's heartbeats; zero: no gap matters
 	through   time.Time // all streams that can change the job were read up to this time before the job was read; zero: no such stream
 	Decision
-	handlerSkipped bool // the job was decided without a call of its handler
+	lookupEnd      time.Time // the end of the lookup, which began with the check; zero: the check has none
+	handlerSkipped bool      // the job was decided without a call of its handler
 
 	isGivenUp bool // the database refused the decision, and this one replaces it
 	isSlow    bool // an earlier decision about this job exceeded the transaction time on its own
@@ -42,6 +43,19 @@ func (v *task) dueAfter(settled bool) time.Time {
 		return time.Time{}
 	}
 	return v.Job.NextCheckAt
+}
+
+// result names the outcome of the check: that of the job, or what else came of it.
+func (v *task) result() string {
+	switch {
+	case v.Outcome != "":
+		return string(v.Outcome)
+	case !v.Job.Last.FailedAt.IsZero():
+		return "undetermined"
+	case v.handlerSkipped:
+		return "skipped"
+	}
+	return "waiting"
 }
 
 // waitsForIO reports whether the check waits for a source or for a handler that does I/O.

@@ -43,6 +43,8 @@ type Config struct {
 	// The targets of the heartbeat that is sent while all shards are swept; empty: none.
 	HeartbeatURL     string // receives POST requests; it may be a secret
 	HeartbeatSubject string // of NATS
+	OTLPEndpoint     string // base URL of an OpenTelemetry collector for traces (OTLP/HTTP); empty: no traces, unless Traces is set
+	Traces           bool   // export traces as the variables OTEL_EXPORTER_OTLP_… say, without OTLPEndpoint
 	Insecure         bool   // accept requests without a token, also beyond loopback; for NATS, if NATSToken is empty
 
 	TrustedProxies    []netip.Prefix // proxies with a trusted X-Forwarded-For header; nil: none

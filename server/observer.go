@@ -22,7 +22,7 @@ type observer struct {
 // Alerted processes a written alert.
 func (w *observer) Alerted(a alerts.Alert) {
 	w.Metrics.Alerted(a)
-	w.log.Debug("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
+	alerts.TracedLog(w.log, a.Trace).Debug("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
 	w.relay.Wake()
 	w.wake()
 }

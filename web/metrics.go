@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,7 @@ type Metrics struct {
 	summarized    prometheus.Counter
 	capped        *prometheus.CounterVec
 	heartbeats    *prometheus.CounterVec
+	spans         *prometheus.CounterVec
 	pings         *prometheus.CounterVec
 	ticks         *prometheus.CounterVec
 	queriedKeys   *prometheus.CounterVec
@@ -62,7 +64,7 @@ func NewMetrics(version string, cluster func(ctx context.Context) (ClusterGauges
 		&gaugeCollector[ClusterGauges]{read: cluster, gauges: clusterGauges, keep: gaugesFor, errors: scrapeErrorDesc},
 		&gaugeCollector[NodeGauges]{read: func(context.Context) (NodeGauges, error) { return node(), nil }, gauges: nodeGauges, counters: nodeCounters},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, EnableOpenMetrics: true})
 	return m
 }
 
@@ -100,6 +102,8 @@ func (m *Metrics) countEvents() {
 func (m *Metrics) countAlerts() {
 	m.alerts = m.counter("deadman_alerts_total", "Alerts decided.", "rule", "severity")
 	m.notifications = m.counter("deadman_notifications_total", "Attempts to send a message to a channel: sent (accepted) or failed (sent again).", "channel", "outcome")
+	m.spans = m.counter("deadman_trace_spans_total", "Spans of traces by outcome of their export: sent (taken by the collector) or failed (lost).", "outcome")
+	atZero(m.spans, "sent", "failed")
 	m.heartbeats = m.counter("deadman_heartbeats_total", "Heartbeats of the node to a target: sent, failed or withheld.", "target", "outcome")
 }
 
@@ -164,8 +168,17 @@ func (m *Metrics) Checked(rule string, kind futurejobs.CheckKind, outcome string
 	m.took[kind].Observe(took.Seconds())
 }
 
-// Settled counts a settled decision, with the time since its slot.
-func (m *Metrics) Settled(delay time.Duration) { m.delays.Observe(delay.Seconds()) }
+// Settled counts a settled decision, with the time since its slot. A decision with a trace, a traceparent, is an exemplar of
+// its bucket.
+func (m *Metrics) Settled(delay time.Duration, trace string) {
+	if parts := strings.Split(trace, "-"); len(parts) == 4 {
+		if with, ok := m.delays.(prometheus.ExemplarObserver); ok {
+			with.ObserveWithExemplar(delay.Seconds(), prometheus.Labels{"trace_id": parts[1]})
+			return
+		}
+	}
+	m.delays.Observe(delay.Seconds())
+}
 
 // The reasons of settle errors.
 const (
@@ -195,6 +208,9 @@ func (m *Metrics) WatchConditions(health Health) {
 		read: func(ctx context.Context) ([]Condition, error) { return health(ctx), nil }, gauges: conditionGauges, keep: gaugesFor,
 	})
 }
+
+// CountSpans counts n exported spans of an outcome.
+func (m *Metrics) CountSpans(outcome string, n int) { m.spans.WithLabelValues(outcome).Add(float64(n)) }
 
 // Alerted counts an alert that was decided.
 func (m *Metrics) Alerted(a alerts.Alert) {

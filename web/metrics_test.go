@@ -67,8 +67,8 @@ func TestMetrics(t *testing.T) {
 		m.SettleTried(0, fmt.Errorf("settle: %w", err))
 	}
 	m.CountNotifications("chat", "failed", 2)
-	m.Settled(30 * time.Millisecond)
-	m.Settled(2 * time.Second)
+	m.Settled(30*time.Millisecond, "")
+	m.Settled(2*time.Second, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	m.Alerted(alerts.Alert{Rule: "r", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Critical}}})
 	m.Ingested("started", 7)
 	m.CountHeartbeat("http", "sent")

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -38,6 +39,7 @@ log in as one of the users in the folder nats-users of the data folder.`,
 			if err != nil {
 				return err
 			}
+			r.Traces = tracesByEnv(io.getenv)
 			log := newLog(io.err, io.getenv("NO_COLOR") == "", r)
 			slog.SetDefault(log)
 			r.Log, r.Version, r.Env = log, version, io.getenv
@@ -57,6 +59,12 @@ log in as one of the users in the folder nats-users of the data folder.`,
 	}
 	addSettingsTo(cmd)
 	return cmd
+}
+
+// tracesByEnv reports whether the variables of OpenTelemetry name a collector for traces.
+func tracesByEnv(getenv func(string) string) bool {
+	return getenv("OTEL_EXPORTER_OTLP_ENDPOINT")+getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "" &&
+		getenv("OTEL_TRACES_EXPORTER") != "none" && !strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true")
 }
 
 // notifySystemd sends a state to systemd, if systemd started this process with Type=notify.

@@ -68,6 +68,7 @@ var settings = []setting{
 	{heartbeatURL, "url", "URL to send a heartbeat to while all shards are swept (default: none)", "", link(func(r *serveConfig) *string { return &r.HeartbeatURL })},
 	{"heartbeat_subject", "subject", "NATS subject to send the heartbeat to (default: none)", "", text(func(r *serveConfig) *string { return &r.HeartbeatSubject })},
 	{"heartbeat_every", "duration", "interval of the heartbeat, 1s to 1d", "1m", span(func(r *serveConfig) *time.Duration { return &r.HeartbeatEvery }, time.Second, day)},
+	{"otlp_endpoint", "url", "base URL of an OpenTelemetry collector that receives traces over OTLP/HTTP (default: none)", "", link(func(r *serveConfig) *string { return &r.OTLPEndpoint })},
 	{"insecure", "bool", "require no tokens over HTTP and NATS, even on non-loopback addresses", "false", yesNo(func(r *serveConfig) *bool { return &r.Insecure })},
 	{"public_url", "url", "base URL of links in alerts, and address of the node for users", "", link(func(r *serveConfig) *string { return &r.PublicURL })},
 	{"trusted_proxies", "networks", "proxies whose X-Forwarded-For header is trusted: networks or addresses, comma-separated", "", networks(func(r *serveConfig) *[]netip.Prefix { return &r.TrustedProxies })},

@@ -25,7 +25,7 @@ var layers = [][]string{
 	{"future_jobs"},
 	{"internal/access"},
 	{"rules", "internal/events", "internal/scheduler", "internal/webhooks", "internal/logins"},
-	{"internal/pings", "internal/acklinks", "internal/badges", "internal/replay"},
+	{"internal/pings", "internal/acklinks", "internal/badges", "internal/replay", "internal/tracing"},
 	{"web/static", "internal/ruletest", "internal/replaytasks"},
 	{"internal/store", "internal/bus", "web", "internal/sources", "internal/remotehandlers", "internal/notify"},
 	{"web/ui"},

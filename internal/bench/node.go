@@ -177,7 +177,7 @@ func (t *tally) Checked(_ string, _ futurejobs.CheckKind, outcome string, _ time
 func (t *tally) SettleTried(time.Duration, error) {}
 
 // Settled implements futurejobs.Observer.
-func (t *tally) Settled(time.Duration) {}
+func (t *tally) Settled(time.Duration, string) {}
 
 // Alerted implements futurejobs.Observer.
 func (t *tally) Alerted(alerts.Alert) {}

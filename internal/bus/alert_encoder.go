@@ -49,7 +49,7 @@ func (e alertEncoder) encode(a alerts.Alert) (*nats.Msg, error) {
 	size := len(msg.Data)
 	a.Text = prefix(a.Text, shortText) + " … (shortened: the broker takes no message of this size)"
 	a.Labels, a.SkippedSteps, a.Closes = nil, nil, nil
-	e.conn.log.Warn("an alert is too large for the broker and is published shortened; raise max_payload of the broker, or max_msg_size of the stream",
+	alerts.TracedLog(e.conn.log, a.Trace).Warn("an alert is too large for the broker and is published shortened; raise max_payload of the broker, or max_msg_size of the stream",
 		"alert", a.ID, "rule", a.Rule, "key", a.Key, "bytes", size, "most", e.largest())
 	return e.wrap(a)
 }
@@ -88,6 +88,9 @@ func (e alertEncoder) wrap(a alerts.Alert) (*nats.Msg, error) {
 		jetstream.MsgIDHeader:               {a.ID.String()},
 		jetstream.ExpectedStreamHeader:      {AlertsStream},
 		jetstream.ExpectedLastSubjSeqHeader: {"0"},
+	}
+	if a.Trace != "" {
+		msg.Header["traceparent"] = []string{a.Trace}
 	}
 	dropSeqCheck(msg)
 	return msg, nil

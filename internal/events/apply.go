@@ -135,10 +135,15 @@ func (t *streamReader) toFutureJobsBatch(h batch) futurejobs.EffectBatch {
 // apply applies an effect batch and moves the cursor.
 func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, ignored int) error {
 	b.Lost = t.losses.through(b.Last)
+	applied := func(error) {}
+	if t.in.Tracer != nil {
+		applied = t.in.Tracer.Received(b.Effects)
+	}
 	done, err := t.in.Store.Apply(ctx, b)
 	if failed := failpoints.PointErr("intake.applied"); failed != nil {
 		err = cmp.Or(err, failed)
 	}
+	applied(err)
 	switch {
 	case err == nil:
 		t.addPassedLosses(b.Lost)

@@ -55,6 +55,12 @@ type Observer interface {
 	Alerted(a alerts.Alert)
 }
 
+// EventTracer records the receipt of events.
+type EventTracer interface {
+	// Received sets the Trace of the traced events of effects. The function returned takes the result of the application.
+	Received(effects []futurejobs.Effect) (applied func(error))
+}
+
 // Announce raises a system alert. Repeated calls raise it once.
 type Announce func(ctx context.Context, r alerts.SystemAlert) error
 
@@ -71,7 +77,8 @@ type Options struct {
 	// BrokerUptime returns the time for which the streams have received messages without a gap, as far as this node
 	// knows; nil: always.
 	BrokerUptime func() time.Duration
-	Observer     Observer // may be nil
+	Observer     Observer    // may be nil
+	Tracer       EventTracer // nil: events are not traced
 	Log          *slog.Logger
 }
 

@@ -34,6 +34,7 @@ type sender struct {
 	count     func(channel, outcome string, n int)
 	states    *stateSender
 	wake      chan struct{}
+	tracing   func(ctx context.Context, channel string, about []alerts.Alert) (parent string, sent func(error)) // nil: messages are not traced
 	sending   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -135,7 +136,7 @@ func (n *sender) round(ctx context.Context, file *channelSet, name string, c *al
 		n.mu.Lock()
 		delete(n.roundAt, name)
 		n.mu.Unlock()
-		return n.deliveryFailed(noting, alerts.Notification{Channel: name, Tries: roundTries}, file.specs[name].reason(refused))
+		return n.deliveryFailed(noting, alerts.Notification{Channel: name, Tries: roundTries}, file.specs[name].reason(refused), "")
 	}
 	if err := n.channelRecovered(noting, name); err != nil {
 		return err
@@ -174,7 +175,7 @@ func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notif
 	defer noted()
 	if refused != nil {
 		n.count(notice.Channel, outcomeFailed, 1)
-		return n.deliveryFailed(noting, notice, file.specs[notice.Channel].reason(refused))
+		return n.deliveryFailed(noting, notice, file.specs[notice.Channel].reason(refused), traceOf(refused))
 	}
 	n.count(notice.Channel, outcomeSent, 1)
 	if err := n.channelRecovered(noting, notice.Channel); err != nil {
@@ -197,7 +198,7 @@ func (n *sender) deliver(ctx context.Context, channel Channel, notice alerts.Not
 		if unread != nil {
 			return nil, unread
 		}
-		limit, send = sendTime, func(ctx context.Context) { refused = channel.Send(ctx, m) }
+		limit, send = sendTime, func(ctx context.Context) { refused = n.sendTraced(ctx, channel, m) }
 	}
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
@@ -207,6 +208,38 @@ func (n *sender) deliver(ctx context.Context, channel Channel, notice alerts.Not
 		refused = errInterrupted
 	}
 	return refused, err
+}
+
+// sendTraced sends a message, and records it in the trace of its alerts.
+func (n *sender) sendTraced(ctx context.Context, channel Channel, m Message) error {
+	if n.tracing == nil {
+		return channel.Send(ctx, m)
+	}
+	parent, sent := n.tracing(ctx, m.Channel, m.Alerts)
+	m.Trace = parent
+	err := channel.Send(ctx, m)
+	sent(err)
+	if err != nil && parent != "" {
+		err = &tracedError{err, parent}
+	}
+	return err
+}
+
+// tracedError is the error of a message with a trace.
+type tracedError struct {
+	error
+	trace string // a traceparent
+}
+
+func (e *tracedError) Unwrap() error { return e.error }
+
+// traceOf returns the trace of a refused message; empty: none.
+func traceOf(refused error) string {
+	var traced *tracedError
+	if !errors.As(refused, &traced) {
+		return ""
+	}
+	return traced.trace
 }
 
 // message builds the message of a notification.
@@ -335,7 +368,7 @@ func channelsOf(routes []Route, a alerts.Alert) []string {
 }
 
 // deliveryFailed records that a channel did not accept a message. Repeated failures of a channel raise one alert.
-func (n *sender) deliveryFailed(ctx context.Context, notice alerts.Notification, reason string) error {
+func (n *sender) deliveryFailed(ctx context.Context, notice alerts.Notification, reason, trace string) error {
 	now := n.now()
 	wait := backoff(notice.Tries - 1)
 	n.mu.Lock()
@@ -345,7 +378,7 @@ func (n *sender) deliveryFailed(ctx context.Context, notice alerts.Notification,
 	if err != nil {
 		return err
 	}
-	n.log.Warn("a channel did not take a message; it is tried again",
+	alerts.TracedLog(n.log, trace).Warn("a channel did not take a message; it is tried again",
 		"channel", notice.Channel, "again_in", wait, "failed_tries", state.Tries, "failing_since", state.FailingSince, "err", reason)
 	if state.Tries < alerts.FailingAfter {
 		return nil

@@ -26,6 +26,7 @@ type Message struct {
 	AckButton string         // token of a button that acknowledges all alerts of the message; empty: no button
 	PublicURL string         // empty: no links
 	At        time.Time      // time of sending
+	Trace     string         // its context in the trace of its alerts, as a traceparent; empty: it is not traced
 	Zone      *time.Location // of the times in texts; nil: UTC
 }
 

@@ -50,6 +50,9 @@ type Options struct {
 	Announce func(context.Context, alerts.SystemAlert) error
 	// Count counts n attempts to send a message to a channel, by outcome. 0 names a configured channel. nil: none are counted.
 	Count func(channel, outcome string, n int)
+	// Sending begins the trace of a message about alerts to a channel. parent is its context, as a traceparent, and empty if
+	// no alert is traced; sent ends it with the error of the channel. nil: messages are not traced.
+	Sending func(ctx context.Context, channel string, about []alerts.Alert) (parent string, sent func(error))
 	// Describe returns the description of a rule; empty: none. nil: no rule has one.
 	Describe func(rule string) string
 	// Outlook returns the state of the job that raised an alert; nil: no state is known.
@@ -82,7 +85,7 @@ func New(o Options) (*Notifier, error) {
 	n := &Notifier{
 		sender: sender{
 			store: o.Store, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
-			outlook: o.Outlook, count: o.Count,
+			outlook: o.Outlook, count: o.Count, tracing: o.Sending,
 			wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time), roundAt: make(map[string]time.Time),
 		},
 		client: o.Client, status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"),

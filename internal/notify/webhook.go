@@ -186,6 +186,9 @@ func (w *webhook) Send(ctx context.Context, m Message) error {
 	key, stamp := m.Key(), strconv.FormatInt(m.At.Unix(), 10)
 	r.Header.Set("Webhook-Id", key)
 	r.Header.Set("Webhook-Timestamp", stamp)
+	if m.Trace != "" {
+		r.Header.Set("Traceparent", m.Trace)
+	}
 	if w.secret != nil {
 		mac := hmac.New(sha256.New, w.secret)
 		fmt.Fprintf(mac, "%s.%s.%s", key, stamp, body)

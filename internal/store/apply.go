@@ -12,7 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-func itoa[T ~int16 | ~int32](n T) string { return strconv.FormatInt(int64(n), 10) }
+func itoa[T ~int16 | ~int32 | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
 
 // inOrder returns decisions in the order of (shard, id), the order of row locks.
 func inOrder(decisions []*futurejobs.Decision) []*futurejobs.Decision {

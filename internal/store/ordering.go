@@ -2,8 +2,10 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	futurejobs "deadman/future_jobs"
 )
@@ -65,4 +67,32 @@ func toText(v any) (*string, error) {
 	}
 	text := document(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 	return &text, nil
+}
+
+// TraceStore reads the traces of jobs.
+type TraceStore struct{ *database }
+
+// TracesOf returns the traces of jobs by id. Jobs without a trace, and jobs that have ended, are left out.
+func (s *TraceStore) TracesOf(ctx context.Context, jobs []futurejobs.Ref, ids []int64) (map[int64]string, error) {
+	shards := make([]int16, len(jobs))
+	for i, j := range jobs {
+		shards[i] = j.Shard
+	}
+	slices.Sort(shards)
+	type traced struct {
+		id    int64
+		order futurejobs.Order
+	}
+	found, err := query(ctx, s.read, func(row scanner, t *traced) error { return row.Scan(&t.id, asJSON[futurejobs.Order]{&t.order}) },
+		`SELECT f.id, f.ordering FROM future_job f WHERE f.shard IN `+inList(slices.Compact(shards))+` AND f.id IN `+inList(ids)+` AND f.ordering IS NOT NULL`)
+	if err != nil {
+		return nil, wrapErr("traces", err)
+	}
+	traces := make(map[int64]string, len(found))
+	for _, t := range found {
+		if t.order.Trace != "" {
+			traces[t.id] = t.order.Trace
+		}
+	}
+	return traces, nil
 }

@@ -150,7 +150,7 @@ func (s *alertRow) read() error {
 }
 
 // inList returns a list of numbers for IN. The list must not be empty.
-func inList[T ~int16 | ~int32](numbers []T) string {
+func inList[T ~int16 | ~int32 | ~int64](numbers []T) string {
 	var b strings.Builder
 	b.WriteByte('(')
 	for i, n := range numbers {

@@ -72,6 +72,7 @@ type Store struct {
 	*LeaseStore
 	*OutageStore
 	*ClockStore
+	*TraceStore
 
 	*CursorStore
 	*DeadLetterStore
@@ -123,6 +124,7 @@ func newStore(d *database) *Store {
 		LeaseStore:      &LeaseStore{d},
 		OutageStore:     &OutageStore{d},
 		ClockStore:      &ClockStore{database: d},
+		TraceStore:      &TraceStore{d},
 
 		CursorStore:     &CursorStore{d},
 		DeadLetterStore: &DeadLetterStore{d},

@@ -31,6 +31,32 @@ func originsAreKept(t *testing.T, w *fixture) {
 	}
 }
 
+// tracesAreKept checks that a job keeps the trace of the event that created it, and that an alert keeps its own.
+func tracesAreKept(t *testing.T, w *fixture) {
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	traced, plain := w.starting(w.rule, "traced", w.slot()), w.starting(w.rule, "plain", w.slot())
+	traced.Event = &futurejobs.Event{Stream: "ORDERS", Seq: 5000, At: w.slot(), Trace: &futurejobs.EventTrace{Parent: trace}}
+	w.applyManually(traced, plain)
+	if got := traced.Event.Trace.Started; len(got) == 0 || got[0] != (futurejobs.StartedJob{Rule: w.rule.Name, Key: "traced"}) {
+		t.Errorf("the event started %v", got)
+	}
+	jobs := []futurejobs.Job{w.one("traced"), w.one("plain")}
+	known, err := w.TracesOf(w.ctx(), []futurejobs.Ref{jobs[0].Ref, jobs[1].Ref}, []int64{jobs[0].ID, jobs[1].ID})
+	if err != nil || len(known) != 1 || known[jobs[0].ID] != trace {
+		t.Errorf("the traces of two jobs are %v, %v", known, err)
+	}
+	d := w.reschedule(jobs[0], w.slot().Add(time.Hour))
+	d.Alerts[0].Trace = trace
+	w.settle(d)
+	if waiting := w.unpublished(); len(waiting) != 1 || waiting[0].Trace != trace {
+		t.Errorf("the alerts are %+v", waiting)
+	}
+	known, err = w.TracesOf(w.ctx(), []futurejobs.Ref{jobs[0].Ref}, []int64{jobs[0].ID})
+	if err != nil || known[jobs[0].ID] != trace {
+		t.Errorf("after a check the traces are %v, %v", known, err)
+	}
+}
+
 // existingAlertsAreKept checks that an alert that exists already stays as it is and blocks neither its job nor the
 // other jobs of a settlement or batch.
 func existingAlertsAreKept(t *testing.T, w *fixture) {

@@ -247,6 +247,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"trail/text":              trailsAcceptAnyText,
 	"trail/effects":           trailsRecordEffects,
 	"origin/kept":             originsAreKept,
+	"origin/trace":            tracesAreKept,
 	"origin/repeat":           existingAlertsAreKept,
 	"restore/mark":            markMoves,
 	"restore/back":            unknownAlertsAreAttachedToJobs,
