@@ -115,9 +115,17 @@ func (a Alert) Runbook() string { return cmp.Or(a.Labels[RunbookLabel], a.Labels
 
 // TracedLog returns a log whose records have the trace_id and span_id of a traceparent; the log itself if it is empty.
 func TracedLog(log *slog.Logger, parent string) *slog.Logger {
+	if trace, span, ok := TraceIDs(parent); ok {
+		return log.With("trace_id", trace, "span_id", span)
+	}
+	return log
+}
+
+// TraceIDs returns the ids in a traceparent (https://www.w3.org/TR/trace-context/), in hexadecimal digits.
+func TraceIDs(parent string) (trace, span string, ok bool) {
 	parts := strings.Split(parent, "-")
 	if len(parts) != 4 {
-		return log
+		return "", "", false
 	}
-	return log.With("trace_id", parts[1], "span_id", parts[2])
+	return parts[1], parts[2], true
 }

@@ -31,9 +31,6 @@ import (
 	"deadman/web/ui"
 )
 
-// lastSpansTimeout bounds the export of the last spans of a node that stops.
-const lastSpansTimeout = 2 * time.Second
-
 // node holds all components of one process.
 type node struct {
 	Config
@@ -60,7 +57,7 @@ type node struct {
 	metrics            *web.Metrics
 	gauges             *gauges
 	pages              *ui.UI
-	tracer             *tracing.Tracer // nil: no traces
+	traces             traces
 	sources            *sourceFile
 	files              *reloader
 	handlerDirectory   *handlerDirectory
@@ -131,7 +128,10 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 		return n, err
 	}
 	n.keeper = access.NewTokens(n.store, time.Now)
-	if err := n.openTracer(ctx); err != nil {
+	n.traces, err = openTraces(ctx, tracing.Options{
+		Endpoint: n.OTLPEndpoint, Node: NodeName(), Version: n.Version, Jobs: n.store, Log: n.part("traces"), Count: n.metrics.CountSpans,
+	}, n.Traces)
+	if err != nil {
 		return n, err
 	}
 	n.wire()
@@ -139,31 +139,9 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	return n, err
 }
 
-// openTracer creates the tracer, if traces are configured.
-func (n *node) openTracer(ctx context.Context) (err error) {
-	if n.OTLPEndpoint == "" && !n.Traces {
-		return nil
-	}
-	n.tracer, err = tracing.New(ctx, tracing.Options{
-		Endpoint: n.OTLPEndpoint, Node: NodeName(), Version: n.Version, Jobs: n.store, Log: n.part("traces"), Count: n.metrics.CountSpans,
-	})
-	return err
-}
-
-// wireTraces connects the components that record traces. Without a tracer they record none.
-func (n *node) wireTraces() {
-	if n.tracer == nil {
-		return
-	}
-	n.sweeper.Tracer, n.intake.Tracer = n.tracer, n.tracer
-}
-
 // readStart reads the parts of the database's state that the components need before they run.
 func (n *node) readStart(ctx context.Context) error {
-	o := notify.Options{PublicURL: n.PublicURL, Log: n.part("notifications"), Announce: n.observer.announce, Count: n.metrics.CountNotifications}
-	if n.tracer != nil {
-		o.Sending = n.tracer.Sending
-	}
+	o := notify.Options{PublicURL: n.PublicURL, Log: n.part("notifications"), Announce: n.observer.announce, Count: n.metrics.CountNotifications, Sending: n.traces.sending()}
 	if err := n.notifications.open(ctx, o); err != nil {
 		return err
 	}
@@ -185,7 +163,7 @@ func (n *node) wire() {
 	n.wireMonitors(self)
 	n.wireAPI(self)
 	n.wireHints()
-	n.wireTraces()
+	n.traces.connect(n.intake, n.sweeper)
 }
 
 // part returns the log of a component.
@@ -220,10 +198,7 @@ func (n *node) wireAlerts() {
 		Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, events: n.bus.EventsStream, holds: n.maintains, grants: n.login.grants, now: n.clock.Now,
 		every: n.quotasEvery, keep: n.KeepAlerts, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.part("quotas"),
 	}
-	to := n.comparison.publisher(publisher(n.bus.AlertPublisher))
-	if n.tracer != nil {
-		to = n.tracer.Publisher(to)
-	}
+	to := n.traces.publisher(n.comparison.publisher(publisher(n.bus.AlertPublisher)))
 	n.relay = alerts.NewRelay(outbox(n.store), to, n.owner.Holding, n.part("relay"))
 	n.relay.Quotas, n.observer.relay = n.quotas, n.relay
 }
@@ -421,11 +396,7 @@ func (n *node) close() error {
 		n.sources.set.Close()
 	}
 	n.login.use(nil)
-	if n.tracer != nil {
-		last, cancel := context.WithTimeout(context.Background(), lastSpansTimeout)
-		defer cancel()
-		_ = n.tracer.Close(last) // spans that a collector does not take in time are lost
-	}
+	n.traces.close()
 	if n.bus != nil {
 		n.bus.Close()
 	}

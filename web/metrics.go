@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -171,9 +170,9 @@ func (m *Metrics) Checked(rule string, kind futurejobs.CheckKind, outcome string
 // Settled counts a settled decision, with the time since its slot. A decision with a trace, a traceparent, is an exemplar of
 // its bucket.
 func (m *Metrics) Settled(delay time.Duration, trace string) {
-	if parts := strings.Split(trace, "-"); len(parts) == 4 {
+	if id, _, ok := alerts.TraceIDs(trace); ok {
 		if with, ok := m.delays.(prometheus.ExemplarObserver); ok {
-			with.ObserveWithExemplar(delay.Seconds(), prometheus.Labels{"trace_id": parts[1]})
+			with.ObserveWithExemplar(delay.Seconds(), prometheus.Labels{"trace_id": id})
 			return
 		}
 	}

@@ -34,7 +34,7 @@ type sender struct {
 	count     func(channel, outcome string, n int)
 	states    *stateSender
 	wake      chan struct{}
-	tracing   func(ctx context.Context, channel string, about []alerts.Alert) (parent string, sent func(error)) // nil: messages are not traced
+	tracing   BeginTrace // nil: messages are not traced
 	sending   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -198,7 +198,7 @@ func (n *sender) deliver(ctx context.Context, channel Channel, notice alerts.Not
 		if unread != nil {
 			return nil, unread
 		}
-		limit, send = sendTime, func(ctx context.Context) { refused = n.sendTraced(ctx, channel, m) }
+		limit, send = sendTime, func(ctx context.Context) { refused = n.tracing.send(ctx, channel, m) }
 	}
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
@@ -208,38 +208,6 @@ func (n *sender) deliver(ctx context.Context, channel Channel, notice alerts.Not
 		refused = errInterrupted
 	}
 	return refused, err
-}
-
-// sendTraced sends a message, and records it in the trace of its alerts.
-func (n *sender) sendTraced(ctx context.Context, channel Channel, m Message) error {
-	if n.tracing == nil {
-		return channel.Send(ctx, m)
-	}
-	parent, sent := n.tracing(ctx, m.Channel, m.Alerts)
-	m.Trace = parent
-	err := channel.Send(ctx, m)
-	sent(err)
-	if err != nil && parent != "" {
-		err = &tracedError{err, parent}
-	}
-	return err
-}
-
-// tracedError is the error of a message with a trace.
-type tracedError struct {
-	error
-	trace string // a traceparent
-}
-
-func (e *tracedError) Unwrap() error { return e.error }
-
-// traceOf returns the trace of a refused message; empty: none.
-func traceOf(refused error) string {
-	var traced *tracedError
-	if !errors.As(refused, &traced) {
-		return ""
-	}
-	return traced.trace
 }
 
 // message builds the message of a notification.

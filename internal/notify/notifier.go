@@ -50,9 +50,8 @@ type Options struct {
 	Announce func(context.Context, alerts.SystemAlert) error
 	// Count counts n attempts to send a message to a channel, by outcome. 0 names a configured channel. nil: none are counted.
 	Count func(channel, outcome string, n int)
-	// Sending begins the trace of a message about alerts to a channel. parent is its context, as a traceparent, and empty if
-	// no alert is traced; sent ends it with the error of the channel. nil: messages are not traced.
-	Sending func(ctx context.Context, channel string, about []alerts.Alert) (parent string, sent func(error))
+	// Sending traces messages. nil: they are not traced.
+	Sending BeginTrace
 	// Describe returns the description of a rule; empty: none. nil: no rule has one.
 	Describe func(rule string) string
 	// Outlook returns the state of the job that raised an alert; nil: no state is known.
