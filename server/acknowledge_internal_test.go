@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -10,18 +9,12 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
-	"deadman/internal/store"
-	"deadman/internal/store/storetest"
 )
 
 // An alert about lost data cannot be acknowledged. While it is open the error names the remedy, and later its end.
 func TestLossIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
-	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := emptyStore(t)
 	a := &acks{store: s}
 	loss, _, err := s.WriteSystemAlert(t.Context(), alerts.StreamLoss("ORDERS", time.Now().Add(-time.Minute), time.Now(), "was deleted"))
 	if err != nil {

@@ -13,8 +13,6 @@ import (
 	"deadman/internal/access"
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
-	"deadman/internal/store"
-	"deadman/internal/store/storetest"
 	"deadman/rules"
 	"deadman/web"
 )
@@ -23,11 +21,7 @@ import (
 // that no node has read would be reported as lost.
 func TestEventsOfForgottenKey(t *testing.T) {
 	t.Parallel()
-	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := emptyStore(t)
 	url := bustest.Serve(t, bustest.Options(t)).ClientURL()
 	if _, err := bustest.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: bus.EventsStream, Subjects: []string{"customers.>"}}); err != nil {
 		t.Fatal(err)

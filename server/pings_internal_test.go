@@ -3,22 +3,16 @@ package server
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
 	"deadman/internal/pings"
-	"deadman/internal/store"
-	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
 // Senders of pings can't suspend the checks of others: only an unreachable database can.
 func TestMissedPings(t *testing.T) {
-	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emptyStore(t)
 	missed := 0
 	p := &pingHandler{
 		Resolver: &pings.Resolver{Store: s, Catalog: rules.NewCatalog(s, 4), Now: time.Now},

@@ -73,6 +73,17 @@ func runDetectorOn(t *testing.T, line, rule string, play func(w *detectorFixture
 	})
 }
 
+// emptyStore returns a store on an empty database in SQLite, until the test ends.
+func emptyStore(t *testing.T) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
 func (w *detectorFixture) open() {
 	w.Helper()
 	quiet := slog.New(slog.DiscardHandler)

@@ -210,15 +210,15 @@ func (f *fleet) checkPromises(open, done []string) {
 
 	jobs := f.queryCounts(`SELECT x.key, count(*) FROM (SELECT key, rule_id FROM history UNION ALL SELECT key, rule_id FROM future_job) AS x` + ofRule + ` GROUP BY x.key`)
 	decided := f.queryCounts(`SELECT x.key, count(*) FROM alert x` + ofRule + ` GROUP BY x.key`)
-	published := f.publishedAlerts()
+	published := f.publishedByKey()
 	for _, key := range open {
-		if jobs[key] != 1 || decided[key] != 1 || published[key] != 1 {
-			f.Errorf("P1, P7: %s has %d jobs, %d alerts decided, %d published; want 1 each", key, jobs[key], decided[key], published[key])
+		if jobs[key] != 1 || decided[key] != 1 || len(published[key]) != 1 {
+			f.Errorf("P1, P7: %s has %d jobs, %d alerts decided, %d published; want 1 each", key, jobs[key], decided[key], len(published[key]))
 		}
 	}
 	for _, key := range done {
-		if jobs[key] != 1 || decided[key] != published[key] {
-			f.Errorf("P1, P7: %s, which was resolved, has %d jobs, %d alerts decided, %d published", key, jobs[key], decided[key], published[key])
+		if jobs[key] != 1 || decided[key] != len(published[key]) {
+			f.Errorf("P1, P7: %s, which was resolved, has %d jobs, %d alerts decided, %d published", key, jobs[key], decided[key], len(published[key]))
 		}
 	}
 	if n := len(jobs) - len(open) - len(done); n != 0 {
@@ -251,8 +251,14 @@ func (f *fleet) queryCounts(text string) map[string]int {
 	return counts
 }
 
-// publishedAlerts counts the messages of the stream of alerts, by key.
-func (f *fleet) publishedAlerts() map[string]int {
+// published is an alert in the stream.
+type published struct {
+	id, status string
+	at         time.Time
+}
+
+// publishedByKey returns the alerts of the rule in the stream, in order.
+func (f *fleet) publishedByKey() map[string][]published {
 	f.Helper()
 	stream, err := f.js.Stream(f.Context(), bus.AlertsStream)
 	if err != nil {
@@ -262,28 +268,30 @@ func (f *fleet) publishedAlerts() map[string]int {
 	if err != nil {
 		f.Fatal(err)
 	}
-	counts := map[string]int{}
-	for {
+	all := map[string][]published{}
+	for n := -1; n != 0; {
 		batch, err := consumer.FetchNoWait(500)
 		if err != nil {
 			f.Fatal(err)
 		}
-		n := 0
+		n = 0
 		for m := range batch.Messages() {
-			var alert struct{ Key string }
-			if err := json.Unmarshal(m.Data(), &alert); err != nil {
+			n++
+			var alert struct{ ID, Key, Status string }
+			meta, err := m.Metadata()
+			if err == nil {
+				err = json.Unmarshal(m.Data(), &alert)
+			}
+			if err != nil {
 				f.Fatal(err)
 			}
-			counts[alert.Key]++
-			n++
+			all[alert.Key] = append(all[alert.Key], published{alert.ID, alert.Status, meta.Timestamp})
 		}
-		if batch.Error() != nil {
-			f.Fatal(batch.Error())
-		}
-		if n == 0 {
-			return counts
+		if err := batch.Error(); err != nil {
+			f.Fatal(err)
 		}
 	}
+	return all
 }
 
 // runProgram runs a program of the fleet until it ends.

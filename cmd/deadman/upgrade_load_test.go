@@ -18,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"deadman/internal/bus"
 	"deadman/internal/longtest"
 )
 
@@ -148,49 +147,6 @@ func (l *orderLoad) stop() []loadedOrder {
 	l.cancel()
 	l.running.Wait()
 	return l.orders
-}
-
-// published is an alert in the stream.
-type published struct {
-	id, status string
-	at         time.Time
-}
-
-// publishedByKey returns the alerts of the rule in the stream, in order.
-func (f *fleet) publishedByKey() map[string][]published {
-	f.Helper()
-	stream, err := f.js.Stream(f.Context(), bus.AlertsStream)
-	if err != nil {
-		f.Fatal(err)
-	}
-	consumer, err := stream.OrderedConsumer(f.Context(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"deadman.alerts.upgrade.>"}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	all := map[string][]published{}
-	for n := -1; n != 0; {
-		batch, err := consumer.FetchNoWait(500)
-		if err != nil {
-			f.Fatal(err)
-		}
-		n = 0
-		for m := range batch.Messages() {
-			n++
-			var alert struct{ ID, Key, Status string }
-			meta, err := m.Metadata()
-			if err == nil {
-				err = json.Unmarshal(m.Data(), &alert)
-			}
-			if err != nil {
-				f.Fatal(err)
-			}
-			all[alert.Key] = append(all[alert.Key], published{alert.ID, alert.Status, meta.Timestamp})
-		}
-		if err := batch.Error(); err != nil {
-			f.Fatal(err)
-		}
-	}
-	return all
 }
 
 // phaseFigures are the figures of a phase.
