@@ -66,7 +66,7 @@ func manualText(text string) string {
 	after := "" // the line before
 	for line := range strings.Lines(text) {
 		indented := strings.HasPrefix(line, "  ")
-		if indented != strings.HasPrefix(after, "  ") && after != "" && strings.TrimSpace(after) != "" {
+		if indented != strings.HasPrefix(after, "  ") && strings.TrimSpace(after) != "" {
 			b.WriteByte('\n')
 		}
 		if after = line; indented {

@@ -22,9 +22,9 @@ import (
 
 // waitingRule is a rule with the longest time from an event to its last step.
 type waitingRule struct {
-	name     string
-	wait     time.Duration
-	subjects []string
+	name    string
+	wait    time.Duration
+	subject string // of its trigger
 }
 
 // rulesOfFolder reads the rules of the folder that a node applies at its start, without those that have errors.
@@ -67,7 +67,7 @@ func (i *inspection) wait(d document.Document) {
 	if d.Trigger.Event == "" || slices.ContainsFunc(i.waiting, func(w waitingRule) bool { return w.name == d.Name }) {
 		return
 	}
-	w := waitingRule{name: d.Name, subjects: []string{d.Trigger.Event}}
+	w := waitingRule{name: d.Name, subject: d.Trigger.Event}
 	for _, step := range d.Escalate {
 		if step.After.Computed != "" || step.At != "" {
 			w.wait = max(w.wait, time.Duration(d.Guards.Horizon))
@@ -116,9 +116,7 @@ func (i *inspection) horizon(check string, cfg jetstream.StreamConfig) {
 	var short []string
 	var longest time.Duration
 	for _, w := range i.waiting {
-		reads := slices.ContainsFunc(w.subjects, func(subject string) bool {
-			return slices.ContainsFunc(cfg.Subjects, func(s string) bool { return subjects.Covers(s, subject) })
-		})
+		reads := slices.ContainsFunc(cfg.Subjects, func(s string) bool { return subjects.Covers(s, w.subject) })
 		if reads && w.wait > cfg.MaxAge {
 			short, longest = append(short, fmt.Sprintf("%s (%s)", w.name, document.Duration(w.wait))), max(longest, w.wait)
 		}
