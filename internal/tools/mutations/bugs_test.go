@@ -47,19 +47,36 @@ func TestEveryBugCompiles(t *testing.T) {
 				t.Errorf("promise %q, must be P1 to P15 or empty", b.Promise)
 			}
 			for _, args := range b.Tests {
-				if folder, pattern, _ := strings.Cut(args, " -run "); !hasTest(t, filepath.Join(root, folder), pattern) {
-					t.Errorf("tests %q: the folder has no test of that name", args)
+				folder, pattern, _ := strings.Cut(args, " -run ")
+				for _, name := range alternatives(pattern) {
+					if !hasTest(t, filepath.Join(root, folder), name) {
+						t.Errorf("tests %q: the folder has no test %s", args, name)
+					}
 				}
 			}
 		})
 	}
 }
 
-// hasTest reports whether a test of a folder matches the first element of a pattern of -run.
+// alternatives returns a pattern of each test that the first element of a pattern of -run names, such as ^Test(Fold|Sweep)$.
+func alternatives(pattern string) []string {
+	first, _, _ := strings.Cut(pattern, "/")
+	prefix, rest, has := strings.Cut(first, "(")
+	names, suffix, closed := strings.Cut(rest, ")")
+	if !has || !closed {
+		return []string{first}
+	}
+	var all []string
+	for name := range strings.SplitSeq(names, "|") {
+		all = append(all, prefix+name+suffix)
+	}
+	return all
+}
+
+// hasTest reports whether a test of a folder matches a pattern.
 func hasTest(t *testing.T, folder, pattern string) bool {
 	t.Helper()
-	name, _, _ := strings.Cut(pattern, "/")
-	isNamed := regexp.MustCompile(name)
+	isNamed := regexp.MustCompile(pattern)
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
