@@ -22,6 +22,7 @@ import (
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
 	"deadman/internal/remotehandlers"
+	"deadman/internal/subjects"
 )
 
 // within is the timeout for each real operation.
@@ -49,6 +50,7 @@ func granted(t *testing.T) (publish, subscribe []string) {
 type tenant struct {
 	name, lacks        string
 	publish, subscribe []string
+	namespace          subjects.Namespace
 }
 
 func without(all []string, one string) []string {
@@ -86,8 +88,8 @@ func serveConfig(t *testing.T, text string) *natsserver.Server {
 }
 
 // everything uses all of deadman's broker features, in an account with a stream ORDERS.
-func everything(ctx context.Context, url string, operator jetstream.JetStream, log *slog.Logger) error {
-	b, err := bus.Connect(ctx, bus.Options{URL: url, AlertsBytes: alertsBytes, EventsBytes: alertsBytes, Log: log})
+func everything(ctx context.Context, o bus.Options, operator jetstream.JetStream) error {
+	b, err := bus.Connect(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -95,13 +97,13 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 	if err := publishAlerts(ctx, b); err != nil {
 		return err
 	}
-	if err := answers(ctx, b, operator.Conn()); err != nil {
+	if err := answers(ctx, b, o.Namespace.Subject("deadman.acks."), operator.Conn()); err != nil {
 		return err
 	}
-	if _, err := b.Messages.Request(ctx, nats.NewMsg(remotehandlers.Subject("shipping"))); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := b.Messages.Request(ctx, nats.NewMsg(o.Namespace.Subject(remotehandlers.Subject("shipping")))); !errors.Is(err, nats.ErrNoResponders) {
 		return errors.Join(errors.New("request to a missing handler"), err)
 	}
-	if _, err := remotehandlers.NewServices(b.Messages).Discover(ctx); err != nil {
+	if _, err := remotehandlers.NewServices(b.Messages, o.Namespace).Discover(ctx); err != nil {
 		return err
 	}
 	// The first subject creates DEADMAN_EVENTS, the second changes it, the third is in ORDERS.
@@ -119,23 +121,23 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 			return err
 		}
 	}
-	if err := erase(ctx, b); err != nil {
+	if err := erase(ctx, b, o.Namespace); err != nil {
 		return err
 	}
-	return inOldStream(ctx, url, operator, log)
+	return inOldStream(ctx, o, operator)
 }
 
 // erase erases a message from each of deadman's own streams, as for a forgotten key.
-func erase(ctx context.Context, b *bus.Bus) error {
-	erasedAlert, err := b.Eraser.EraseSubject(ctx, bus.AlertsStream, someAlert.Subject())
+func erase(ctx context.Context, b *bus.Bus, n subjects.Namespace) error {
+	erasedAlert, err := b.Eraser.EraseSubject(ctx, n.Stream(bus.AlertsStream), n.Subject(someAlert.Subject()))
 	if err != nil {
 		return err
 	}
-	erasedEvent, err := b.Eraser.Erase(ctx, bus.EventsStream, 1)
+	erasedEvent, err := b.Eraser.Erase(ctx, n.Stream(bus.EventsStream), 1)
 	if err != nil {
 		return err
 	}
-	again, err := b.Eraser.Erase(ctx, bus.EventsStream, 1)
+	again, err := b.Eraser.Erase(ctx, n.Stream(bus.EventsStream), 1)
 	if err == nil && (!erasedAlert || !erasedEvent || again) {
 		err = fmt.Errorf("erased an alert %t, an event %t, the same event again %t", erasedAlert, erasedEvent, again)
 	}
@@ -143,15 +145,15 @@ func erase(ctx context.Context, b *bus.Bus) error {
 }
 
 // answers makes a client acknowledge an alert.
-func answers(ctx context.Context, b *bus.Bus, operator *nats.Conn) error {
+func answers(ctx context.Context, b *bus.Bus, acks string, operator *nats.Conn) error {
 	ctx, done := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Messages.Respond(ctx, "deadman.acks.*", "deadman", func(context.Context, string, []byte) bus.Reply { return bus.Reply{Data: []byte("yes")} })
+		ended <- b.Messages.Respond(ctx, acks+"*", "deadman", func(context.Context, string, []byte) bus.Reply { return bus.Reply{Data: []byte("yes")} })
 	}()
 	var err error
 	for tries := 0; tries == 0 || tries < 30 && errors.Is(err, nats.ErrNoResponders); tries++ {
-		_, err = operator.Request("deadman.acks.1", nil, 3*time.Second)
+		_, err = operator.Request(acks+"1", nil, 3*time.Second)
 		if err != nil {
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -161,14 +163,14 @@ func answers(ctx context.Context, b *bus.Bus, operator *nats.Conn) error {
 }
 
 // inOldStream connects to a broker with a stream of alerts of an older deadman, which does not allow batches.
-func inOldStream(ctx context.Context, url string, operator jetstream.JetStream, log *slog.Logger) error {
-	if err := operator.DeleteStream(ctx, bus.AlertsStream); err != nil {
+func inOldStream(ctx context.Context, o bus.Options, operator jetstream.JetStream) error {
+	if err := operator.DeleteStream(ctx, o.Namespace.Stream(bus.AlertsStream)); err != nil {
 		return err
 	}
-	if _, err := operator.CreateStream(ctx, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}}); err != nil {
+	if _, err := operator.CreateStream(ctx, jetstream.StreamConfig{Name: o.Namespace.Stream(bus.AlertsStream), Subjects: []string{o.Namespace.Subject("deadman.alerts.>")}}); err != nil {
 		return err
 	}
-	b, err := bus.Connect(ctx, bus.Options{URL: url, AlertsBytes: alertsBytes, EventsBytes: alertsBytes, Log: log})
+	b, err := bus.Connect(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -244,6 +246,15 @@ func borne(lacks string) bool {
 func TestEachPermissionIsNeeded(t *testing.T) {
 	publish, subscribe := granted(t)
 	tenants := []tenant{{name: "whole", publish: publish, subscribe: subscribe}}
+	inStaging := strings.NewReplacer("DEADMAN_", "DEADMAN_STAGING_", "deadman.", "deadman-staging.") // as docs/operations/nats.md says
+	staging := tenant{name: "staging", namespace: "staging"}
+	for _, line := range publish {
+		staging.publish = append(staging.publish, inStaging.Replace(line))
+	}
+	for _, line := range subscribe {
+		staging.subscribe = append(staging.subscribe, inStaging.Replace(line))
+	}
+	tenants = append(tenants, staging)
 	for i, line := range slices.Concat(publish, subscribe) {
 		tenants = append(tenants, tenant{
 			name: fmt.Sprintf("lacks%d", i), lacks: line, publish: without(publish, line), subscribe: without(subscribe, line),
@@ -259,7 +270,9 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 		operator := operate(t, bustest.As(server, n.name+"-all"))
 		all.Go(func() {
 			log := &bustest.Log{}
-			err := everything(t.Context(), bustest.As(server, n.name), operator, slog.New(slog.NewTextHandler(log, nil)))
+			err := everything(t.Context(), bus.Options{
+				URL: bustest.As(server, n.name), Namespace: n.namespace, AlertsBytes: alertsBytes, EventsBytes: alertsBytes, Log: slog.New(slog.NewTextHandler(log, nil)),
+			}, operator)
 			n.judge(t, err, log.String())
 		})
 	}

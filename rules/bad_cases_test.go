@@ -263,22 +263,22 @@ entity: parcel`),
 	{
 		"everything",
 		withEdits(`trigger: {event: ">", key: event.id}`),
-		[]string{`3:18 /trigger/event: ">" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
+		[]string{`3:18 /trigger/event: ">" is never listened to (">", "$…", "_INBOX…" and "deadman…" are the servers' own); name the subject of your events`},
 	},
 	{
 		"system subject",
 		withEdits(`trigger: {event: "$SYS.x", key: event.id}`),
-		[]string{`3:18 /trigger/event: "$SYS.x" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
+		[]string{`3:18 /trigger/event: "$SYS.x" is never listened to (">", "$…", "_INBOX…" and "deadman…" are the servers' own); name the subject of your events`},
 	},
 	{
 		"inbox subject",
 		withEdits(`trigger: {event: "_INBOX.x", key: event.id}`),
-		[]string{`3:18 /trigger/event: "_INBOX.x" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
+		[]string{`3:18 /trigger/event: "_INBOX.x" is never listened to (">", "$…", "_INBOX…" and "deadman…" are the servers' own); name the subject of your events`},
 	},
 	{
 		"own subject",
 		withEdits(`trigger: {event: "deadman.alerts.>", key: event.id}`),
-		[]string{`3:18 /trigger/event: "deadman.alerts.>" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
+		[]string{`3:18 /trigger/event: "deadman.alerts.>" is never listened to (">", "$…", "_INBOX…" and "deadman…" are the servers' own); name the subject of your events`},
 	},
 	{
 		"emitted data that JSON has no number for",

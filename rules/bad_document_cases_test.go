@@ -38,7 +38,7 @@ var badMeanings = []struct {
 	{
 		"an emission on our own subject",
 		emitRule("{subject: deadman.ticks}"),
-		[]string{`3:51 /trigger/emit/subject: "deadman.ticks" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
+		[]string{`3:51 /trigger/emit/subject: "deadman.ticks" is never listened to (">", "$…", "_INBOX…" and "deadman…" are the servers' own); name the subject of your events`},
 	},
 	{
 		"an emission without a subject",
@@ -206,7 +206,7 @@ handler: mine
 	{
 		"a request to the server's own subject",
 		withEdits(`lookup: {nats: {source: shop, subject: "$JS.API.STREAM.DELETE.{{key}}"}}`),
-		[]string{`7:40 /lookup/nats/subject: "$JS.API.STREAM.DELETE.x" is never queried ("$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your service`},
+		[]string{`7:40 /lookup/nats/subject: "$JS.API.STREAM.DELETE.x" is never queried ("$…", "_INBOX…" and "deadman…" are the servers' own); name the subject of your service`},
 	},
 	{
 		"a request to many subjects",

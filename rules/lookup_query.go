@@ -188,7 +188,7 @@ func checkRequested(s string) error {
 	case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
 		return fmt.Errorf("%q has a space in it; a subject has none", clip(s, 80))
 	case strings.HasPrefix(s, "$"), strings.HasPrefix(s, "_INBOX"), tokens[0] == "deadman":
-		return fmt.Errorf(`%q is never queried ("$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your service`, clip(s, 80))
+		return fmt.Errorf(`%q is never queried ("$…", "_INBOX…" and "deadman…" are the servers' own); name the subject of your service`, clip(s, 80))
 	}
 	return nil
 }

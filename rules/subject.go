@@ -13,7 +13,7 @@ func checkSubject(s string) string {
 		return err.Error()
 	}
 	if s == ">" || subjects.OfServers(s) {
-		return fmt.Sprintf(`%q is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`, clip(s, 80))
+		return fmt.Sprintf(`%q is never listened to (">", "$…", "_INBOX…" and "deadman…" are the servers' own); name the subject of your events`, clip(s, 80))
 	}
 	return ""
 }

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	ackSubject = "deadman.acks." // followed by the alert's id
-	ackGroup   = "deadman"       // one node of the group replies
+	ackSubjects = "deadman.acks.*" // of alerts' ids, without a namespace
+	ackGroup    = "deadman"        // one node of the group replies
 )
 
 // maxAckNameLen is the largest length of a name, in bytes.
@@ -49,6 +49,7 @@ type ackAnswer struct {
 type natsAcks struct {
 	acks     *acks
 	messages *bus.Messages
+	subjects string           // ackSubjects in the node's namespace
 	now      func() time.Time // the database's time
 	log      *slog.Logger
 }
@@ -56,7 +57,7 @@ type natsAcks struct {
 // Run serves acknowledgements until ctx ends. The broker's publish permission on the subject
 // authorizes the client; the name is only a label given by the client.
 func (a *natsAcks) Run(ctx context.Context) error {
-	return a.messages.Respond(ctx, ackSubject+"*", ackGroup, func(ctx context.Context, subject string, body []byte) bus.Reply {
+	return a.messages.Respond(ctx, a.subjects, ackGroup, func(ctx context.Context, subject string, body []byte) bus.Reply {
 		job, err := a.handleAck(ctx, subject, body)
 		if err != nil {
 			return a.ackError(err)
@@ -67,7 +68,7 @@ func (a *natsAcks) Run(ctx context.Context) error {
 
 // handleAck executes a request.
 func (a *natsAcks) handleAck(ctx context.Context, subject string, body []byte) (futurejobs.ListedJob, error) {
-	id, err := uuid.Parse(strings.TrimPrefix(subject, ackSubject))
+	id, err := uuid.Parse(strings.TrimPrefix(subject, strings.TrimSuffix(a.subjects, "*")))
 	if err != nil {
 		return futurejobs.ListedJob{}, badAckRequest("the subject %s does not end with the id of an alert: %v", subject, err)
 	}

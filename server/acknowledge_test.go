@@ -43,9 +43,9 @@ type ackReply struct {
 }
 
 // acknowledge requests an acknowledgement over NATS.
-func acknowledge(t *testing.T, nc *nats.Conn, alert, body string) (answer ackReply, code string) {
+func acknowledge(t *testing.T, nc *nats.Conn, subject, body string) (answer ackReply, code string) {
 	t.Helper()
-	m, err := nc.Request("deadman.acks."+alert, []byte(body), within)
+	m, err := nc.Request(subject, []byte(body), within)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestAcknowledgingOverNTS(t *testing.T) {
 	n.eventually("three alerts are raised", func() bool { n.get("/api/v1/alerts?key=1", &raised); return len(raised.Items) >= 3 })
 	alert := raised.Items[0].ID
 
-	answer, code := acknowledge(t, nc, alert, `{"note": "I am on it", "by": "ada"}`)
+	answer, code := acknowledge(t, nc, "deadman.acks."+alert, `{"note": "I am on it", "by": "ada"}`)
 	if k := answer.Acknowledged; code != "" || answer.Key != "1" || k == nil || k.By != "nats:ada" || k.Note != "I am on it" || !k.Until.IsZero() {
 		t.Fatalf("acknowledged: %+v, %s", answer, code)
 	}
@@ -94,14 +94,14 @@ func TestAcknowledgingOverNTS(t *testing.T) {
 		`{"for": 2}`:                 `422 the request is not like {"for": "2h", "note": "I am on it", "by": "ada"}: for cannot be of the type number`,
 		`"2h"`:                       `422 the request is not like {"for": "2h", "note": "I am on it", "by": "ada"}: it is no object but of the type string`,
 	} {
-		if answer, code := acknowledge(t, nc, alert, body); !strings.HasPrefix(fmt.Sprint(answer.Status, " ", answer.Error), want) || code != fmt.Sprint(answer.Status) {
+		if answer, code := acknowledge(t, nc, "deadman.acks."+alert, body); !strings.HasPrefix(fmt.Sprint(answer.Status, " ", answer.Error), want) || code != fmt.Sprint(answer.Status) {
 			t.Errorf("%s: %+v, %s; want %s", body, answer, code, want)
 		}
 	}
-	if answer, _ := acknowledge(t, nc, "no-id", ""); answer.Status != http.StatusUnprocessableEntity {
+	if answer, _ := acknowledge(t, nc, "deadman.acks.no-id", ""); answer.Status != http.StatusUnprocessableEntity {
 		t.Errorf("no id: %+v", answer)
 	}
-	if answer, _ := acknowledge(t, nc, "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d", ""); answer.Status != http.StatusNotFound {
+	if answer, _ := acknowledge(t, nc, "deadman.acks.019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d", ""); answer.Status != http.StatusNotFound {
 		t.Errorf("no alert: %+v", answer)
 	}
 
@@ -112,7 +112,7 @@ func TestAcknowledgingOverNTS(t *testing.T) {
 		n.get("/api/v1/alerts?key=1", &raised)
 		return raised.Items[0].Status == "resolved"
 	})
-	if answer, code := acknowledge(t, nc, alert, ""); code != "409" || !strings.Contains(answer.Error, "is over since 2") || !strings.Contains(answer.Error, "(resolved)") {
+	if answer, code := acknowledge(t, nc, "deadman.acks."+alert, ""); code != "409" || !strings.Contains(answer.Error, "is over since 2") || !strings.Contains(answer.Error, "(resolved)") {
 		t.Errorf("it is over: %+v, %s", answer, code)
 	}
 	var audit struct {

@@ -63,7 +63,7 @@ func (l *alertsStreamMonitor) step(ctx context.Context) error {
 	if now.level == fillUnknown || now == l.last {
 		return nil
 	}
-	if err := l.noteAlert(l.store.AlertOnChange(ctx, now.madeAt.Format(time.RFC3339Nano), streamRecreated(now.madeAt))); err != nil {
+	if err := l.noteAlert(l.store.AlertOnChange(ctx, now.madeAt.Format(time.RFC3339Nano), l.recreated(now.madeAt))); err != nil {
 		return err
 	}
 	if err := l.reportFill(ctx, now.level, l.fillAlerts()); err != nil {
@@ -100,8 +100,8 @@ func (l *alertsStreamMonitor) stepEvents(ctx context.Context) error {
 	}
 	fills := alerts.SystemAlert{Topic: "stream/" + bus.EventsStream, Step: "filling", Status: alerts.Firing, Severity: alerts.Warning, Since: l.now()}
 	fills.Text = fmt.Sprintf("the stream %s is over %.0f %% full; once it is full, its oldest events go before their time, also those that "+
-		"were not read yet: raise its max_bytes, or lower its max_age to what you need", bus.EventsStream, 100*fillWarnAt)
-	if err := l.reportFill(ctx, now, []fillAlert{{fills, fillWarning, fmt.Sprintf("the stream %s has room again", bus.EventsStream)}}); err != nil {
+		"were not read yet: raise its max_bytes, or lower its max_age to what you need", l.bus.EventsStream.Name(), 100*fillWarnAt)
+	if err := l.reportFill(ctx, now, []fillAlert{{fills, fillWarning, fmt.Sprintf("the stream %s has room again", l.bus.EventsStream.Name())}}); err != nil {
 		return err
 	}
 	l.fill = now
@@ -139,20 +139,20 @@ func (l *alertsStreamMonitor) fillAlerts() []fillAlert {
 	fills, is := about, about
 	fills.Step, fills.Severity = "filling", alerts.Warning
 	fills.Text = fmt.Sprintf("the stream %s is over %.0f %% full; once it is full, alerts wait in the database: raise its max_bytes, or purge what everybody has read",
-		bus.AlertsStream, 100*fillWarnAt)
+		l.bus.AlertsStream.Name(), 100*fillWarnAt)
 	is.Step, is.Severity = "full", alerts.Error
-	is.Text = fmt.Sprintf("the stream %s is full; alerts wait in the database until its max_bytes is raised or old alerts go", bus.AlertsStream)
+	is.Text = fmt.Sprintf("the stream %s is full; alerts wait in the database until its max_bytes is raised or old alerts go", l.bus.AlertsStream.Name())
 	return []fillAlert{
-		{fills, fillWarning, fmt.Sprintf("the stream %s has room again", bus.AlertsStream)},
-		{is, fillFull, fmt.Sprintf("the stream %s takes alerts again", bus.AlertsStream)},
+		{fills, fillWarning, fmt.Sprintf("the stream %s has room again", l.bus.AlertsStream.Name())},
+		{is, fillFull, fmt.Sprintf("the stream %s takes alerts again", l.bus.AlertsStream.Name())},
 	}
 }
 
-// streamRecreated returns the alert for a stream that was deleted and recreated.
-func streamRecreated(at time.Time) alerts.SystemAlert {
+// recreated returns the alert for a stream that was deleted and recreated.
+func (l *alertsStreamMonitor) recreated(at time.Time) alerts.SystemAlert {
 	return alerts.SystemAlert{
 		Topic: bus.AlertsTopic, Step: "recreated", Status: alerts.Firing, Severity: alerts.Error, Since: at, UntilClosed: true,
 		Text: fmt.Sprintf("the stream %s was deleted and made again at %s; consumers do not get what was in it: deadman alert republish --since 24h, or as far back as they miss it, publishes it again",
-			bus.AlertsStream, at.Format(time.RFC3339)),
+			l.bus.AlertsStream.Name(), at.Format(time.RFC3339)),
 	}
 }

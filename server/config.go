@@ -12,6 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/store"
+	"deadman/internal/subjects"
 )
 
 // The default addresses of an embedded node. Only these move to a free port if they are taken.
@@ -22,24 +23,25 @@ const (
 
 // Config configures a node. The zero value is a working embedded node.
 type Config struct {
-	DataDir     string // embedded store and broker; empty: "deadman-data"
-	DatabaseURL string // Postgres; empty: SQLite in DataDir
-	NATSURL     string // a NATS cluster; empty: a server in the process
-	NATSCreds   string // a credentials file for NATSURL
-	NATSNKey    string // a file with an nkey seed for NATSURL
-	NATSToken   string // a file with a token: for NATSURL, or for clients of the embedded server
-	NATSCA      string // a file of CA certificates for NATSURL
-	NATSCert    string // a file with the client certificate for NATSURL
-	NATSKey     string // a file with the key of NATSCert
-	HTTPAddr    string // empty: DefaultHTTPAddr, or a free port if that is taken
-	NATSAddr    string // of the embedded server; empty: DefaultNATSAddr, or a free port
-	Rules       string // a folder of rule files, applied at start; empty: none
-	PublicURL   string // the prefix of links in alerts
-	Calendars   string // a file of calendars for rules; empty: none
-	Hooks       string // a file of incoming webhooks; empty: none
-	Sources     string // a file of sources for lookups; empty: none
-	Login       string // a file of login methods for people; empty: tokens only
-	Notify      string // a file of notification channels and routes; empty: no notifications
+	DataDir     string             // embedded store and broker; empty: "deadman-data"
+	DatabaseURL string             // Postgres; empty: SQLite in DataDir
+	NATSURL     string             // a NATS cluster; empty: a server in the process
+	NATSCreds   string             // a credentials file for NATSURL
+	NATSNKey    string             // a file with an nkey seed for NATSURL
+	NATSToken   string             // a file with a token: for NATSURL, or for clients of the embedded server
+	NATSCA      string             // a file of CA certificates for NATSURL
+	NATSCert    string             // a file with the client certificate for NATSURL
+	NATSKey     string             // a file with the key of NATSCert
+	Namespace   subjects.Namespace // separates deployments on one account of NATSURL; empty: none
+	HTTPAddr    string             // empty: DefaultHTTPAddr, or a free port if that is taken
+	NATSAddr    string             // of the embedded server; empty: DefaultNATSAddr, or a free port
+	Rules       string             // a folder of rule files, applied at start; empty: none
+	PublicURL   string             // the prefix of links in alerts
+	Calendars   string             // a file of calendars for rules; empty: none
+	Hooks       string             // a file of incoming webhooks; empty: none
+	Sources     string             // a file of sources for lookups; empty: none
+	Login       string             // a file of login methods for people; empty: tokens only
+	Notify      string             // a file of notification channels and routes; empty: no notifications
 	// The targets of the heartbeat that is sent while all shards are swept; empty: none.
 	HeartbeatURL     string // receives POST requests; it may be a secret
 	HeartbeatSubject string // of NATS
@@ -147,6 +149,9 @@ var ErrHalfConfigured = errors.New("half configured")
 func (c Config) Validate() error {
 	if set := c.Identity(); c.NATSURL == "" && set != (bus.Identity{Token: set.Token}) {
 		return fmt.Errorf("%w: DEADMAN_NATS_CREDS, _NKEY, _CA, _CERT and _KEY are for servers elsewhere, and DEADMAN_NATS_URL is not set; set it, or leave them out", ErrHalfConfigured)
+	}
+	if c.Namespace != "" && c.NATSURL == "" {
+		return fmt.Errorf("%w: DEADMAN_NAMESPACE is set and DEADMAN_NATS_URL is not; leave it out, since the embedded server has one deployment", ErrHalfConfigured)
 	}
 	if c.DatabaseURL != "" && c.NATSURL == "" {
 		return fmt.Errorf("%w: DEADMAN_DATABASE_URL is set and DEADMAN_NATS_URL is not; set both, or neither for an embedded node", ErrHalfConfigured)

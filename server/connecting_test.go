@@ -139,11 +139,14 @@ func TestNATSBeyondLoopbackNeedsToken(t *testing.T) {
 	}
 }
 
-// Credentials for an external server are useless for the embedded one.
+// Credentials and a namespace for an external server are useless for the embedded one.
 func TestCredentialsWithoutExternalBroker(t *testing.T) {
 	t.Parallel()
-	err := server.Run(t.Context(), server.Config{DataDir: t.TempDir(), NATSCA: "ca.pem"})
-	if !errors.Is(err, server.ErrHalfConfigured) || !strings.Contains(err.Error(), "DEADMAN_NATS_URL") {
-		t.Errorf("%v", err)
+	for _, c := range []server.Config{{NATSCA: "ca.pem"}, {Namespace: "staging"}} {
+		c.DataDir = t.TempDir()
+		err := server.Run(t.Context(), c)
+		if !errors.Is(err, server.ErrHalfConfigured) || !strings.Contains(err.Error(), "DEADMAN_NATS_URL") {
+			t.Errorf("%v", err)
+		}
 	}
 }

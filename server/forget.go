@@ -14,6 +14,7 @@ import (
 	"deadman/internal/bus"
 	"deadman/internal/events"
 	"deadman/internal/store"
+	"deadman/internal/subjects"
 	"deadman/rules"
 	"deadman/web"
 )
@@ -24,7 +25,11 @@ type forgetter struct {
 	catalog *rules.Catalog
 	streams *bus.Streams
 	eraser  *bus.Eraser
+
+	namespace subjects.Namespace
 }
+
+func (f *forgetter) eventsStream() string { return f.namespace.Stream(bus.EventsStream) }
 
 // pastOfKey is the past of a key outside of the rows that have it in a column.
 type pastOfKey struct {
@@ -159,7 +164,7 @@ func holdsValue(value any, key string) bool {
 // stored returns the events in deadman's own stream that concern the key, and the number of those that are not read yet. They
 // are not erased, since a lost event that was not read raises an alert.
 func (f *forgetter) stored(ctx context.Context, r web.ForgetRequest) (seqs []uint64, unread int64, err error) {
-	info, err := f.streams.Info(ctx, bus.EventsStream)
+	info, err := f.streams.Info(ctx, f.eventsStream())
 	if errors.Is(err, events.ErrGone) {
 		return nil, 0, nil
 	}
@@ -170,7 +175,7 @@ func (f *forgetter) stored(ctx context.Context, r web.ForgetRequest) (seqs []uin
 	if err != nil || info.LastSeq == 0 || len(f.subjects()) == 0 {
 		return nil, 0, err
 	}
-	for e, err := range f.streams.Replay(ctx, bus.EventsStream, f.subjects(), time.Time{}, info.LastSeq) {
+	for e, err := range f.streams.Replay(ctx, f.eventsStream(), f.subjects(), time.Time{}, info.LastSeq) {
 		if err != nil {
 			return nil, 0, err
 		}
@@ -190,7 +195,7 @@ func (f *forgetter) stored(ctx context.Context, r web.ForgetRequest) (seqs []uin
 // subjects returns the subjects that rules read from deadman's own stream.
 func (f *forgetter) subjects() (all []string) {
 	for line, subjects := range f.catalog.SubjectsByStream() {
-		if futurejobs.StreamOf(line) == bus.EventsStream {
+		if futurejobs.StreamOf(line) == f.eventsStream() {
 			all = append(all, subjects...)
 		}
 	}
@@ -203,7 +208,7 @@ func (f *forgetter) readThrough(ctx context.Context) (seq uint64, err error) {
 	cursors, err := f.store.Cursors(ctx)
 	first := true
 	for line, c := range cursors {
-		if futurejobs.StreamOf(line) == bus.EventsStream && (first || c.LastSeq < seq) {
+		if futurejobs.StreamOf(line) == f.eventsStream() && (first || c.LastSeq < seq) {
 			seq, first = c.LastSeq, false
 		}
 	}
@@ -213,7 +218,7 @@ func (f *forgetter) readThrough(ctx context.Context) (seq uint64, err error) {
 // erase deletes the messages of a key from the streams.
 func (f *forgetter) erase(ctx context.Context, past pastOfKey) (alertMessages, events int64, err error) {
 	for _, a := range past.alerts {
-		erased, err := f.eraser.EraseSubject(ctx, bus.AlertsStream, a.Subject())
+		erased, err := f.eraser.EraseSubject(ctx, f.namespace.Stream(bus.AlertsStream), f.namespace.Subject(a.Subject()))
 		if err != nil {
 			return alertMessages, events, err
 		}
@@ -222,7 +227,7 @@ func (f *forgetter) erase(ctx context.Context, past pastOfKey) (alertMessages, e
 		}
 	}
 	for _, seq := range past.events {
-		erased, err := f.eraser.Erase(ctx, bus.EventsStream, seq)
+		erased, err := f.eraser.Erase(ctx, f.eventsStream(), seq)
 		if err != nil {
 			return alertMessages, events, fmt.Errorf("after %d of %d events: %w", events, len(past.events), err)
 		}
@@ -237,7 +242,7 @@ func (f *forgetter) erase(ctx context.Context, past pastOfKey) (alertMessages, e
 func (f *forgetter) otherStreams(entity string) (names []string) {
 	for line := range f.catalog.SubjectsByStream() {
 		stream := futurejobs.StreamOf(line)
-		if stream != bus.EventsStream && slices.ContainsFunc(f.catalog.RulesReading(line), func(rule string) bool { return f.isOf(rule, entity) }) {
+		if stream != f.eventsStream() && slices.ContainsFunc(f.catalog.RulesReading(line), func(rule string) bool { return f.isOf(rule, entity) }) {
 			names = append(names, stream)
 		}
 	}

@@ -56,7 +56,7 @@ func TestEventsOfForgottenKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := &forgetter{s, rules.NewCatalog(s, 4), b.Streams, b.Eraser}
+	f := &forgetter{s, rules.NewCatalog(s, 4), b.Streams, b.Eraser, ""}
 	if err := f.catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}

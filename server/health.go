@@ -148,7 +148,7 @@ func (h *readiness) streams() web.Condition {
 		}
 	}
 	if share, _ := h.bus.EventsStream.Usage(); share >= fillWarnAt {
-		c.Detail += fmt.Sprintf("; stream %s is %.0f %% full; when it is full, its oldest events are deleted. Raise max_bytes", bus.EventsStream, 100*share)
+		c.Detail += fmt.Sprintf("; stream %s is %.0f %% full; when it is full, its oldest events are deleted. Raise max_bytes", h.bus.EventsStream.Name(), 100*share)
 	}
 	if len(gone) > 0 {
 		c.OK = false

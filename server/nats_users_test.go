@@ -217,7 +217,7 @@ func TestJetStreamRepliesForgeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Requests are processed in order: this reply proves that the others are done.
-	if answer, _ := acknowledge(t, acker, "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d", ""); answer.Status != http.StatusNotFound {
+	if answer, _ := acknowledge(t, acker, "deadman.acks.019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d", ""); answer.Status != http.StatusNotFound {
 		t.Errorf("no alert: %+v", answer)
 	}
 	if err := streams.Flush(); err != nil {

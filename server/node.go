@@ -112,7 +112,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	if n.server, err = openServer(n.Config, n.part("nats")); err != nil {
 		return n, err
 	}
-	if n.bus, err = openBus(ctx, n.Config, n.server, n.part("nats")); err != nil {
+	if n.bus, err = openBus(ctx, n.Config, n.server, n.store, n.part("nats")); err != nil {
 		return n, err
 	}
 	n.gauges = new(gauges)
@@ -129,7 +129,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	}
 	n.keeper = access.NewTokens(n.store, time.Now)
 	n.traces, err = openTraces(ctx, tracing.Options{
-		Endpoint: n.OTLPEndpoint, Node: NodeName(), Version: n.Version, Jobs: n.store, Log: n.part("traces"), Count: n.metrics.CountSpans,
+		Endpoint: n.OTLPEndpoint, Node: NodeName(), Version: n.Version, Subject: n.bus.AlertReader.Subject, Jobs: n.store, Log: n.part("traces"), Count: n.metrics.CountSpans,
 	}, n.Traces)
 	if err != nil {
 		return n, err
@@ -309,7 +309,7 @@ func (n *node) openRules(ctx context.Context) error {
 		return err
 	}
 	// Names without a registered handler are served by services on the broker.
-	n.handlerDirectory = newHandlerDirectory(n.Handlers, remotehandlers.NewServices(n.bus.Messages))
+	n.handlerDirectory = newHandlerDirectory(n.Handlers, remotehandlers.NewServices(n.bus.Messages, n.Namespace))
 	handlers := n.Handlers.With(n.handlerDirectory.services.Named)
 	n.catalog = rules.NewCatalog(n.store, n.store.Shards())
 	if n.MemoryLimit > 0 {
@@ -377,7 +377,7 @@ func (n *node) run(ctx context.Context) error {
 
 // parts returns the Run methods of the components that stop in the first phase.
 func (n *node) parts() []func(context.Context) error {
-	acks := &natsAcks{acks: n.acks, messages: n.bus.Messages, now: n.clock.Now, log: n.part("acks")}
+	acks := &natsAcks{acks: n.acks, messages: n.bus.Messages, subjects: n.Namespace.Subject(ackSubjects), now: n.clock.Now, log: n.part("acks")}
 	all := []func(context.Context) error{
 		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
 		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, n.files.Run, n.notifications.Run, n.maintenance.Run, n.maintenance.FollowCalendars, n.stallDetector.Run, n.comparison.Run,

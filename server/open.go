@@ -81,10 +81,13 @@ func openHTTP(ctx context.Context, n *node) (net.Listener, error) {
 }
 
 // openBus connects to the embedded broker or, if that is nil, to the configured one.
-func openBus(ctx context.Context, c Config, embedded *bus.Server, log *slog.Logger) (b *bus.Bus, err error) {
+func openBus(ctx context.Context, c Config, embedded *bus.Server, database *store.Store, log *slog.Logger) (b *bus.Bus, err error) {
 	options := bus.Options{
 		URL: c.NATSURL, Identity: c.Identity(), Name: "deadman", InProcess: embedded,
-		PublicURL: c.PublicURL, AlertsBytes: c.AlertsBytes, EventsBytes: c.EventsBytes, Log: log,
+		Namespace: c.Namespace, PublicURL: c.PublicURL, AlertsBytes: c.AlertsBytes, EventsBytes: c.EventsBytes, Log: log,
+	}
+	if embedded == nil { // an embedded broker is of this node
+		options.Claim = database.DatabaseID
 	}
 	err = retryWhile(ctx, log, "the broker is not there yet", func() (err error) {
 		b, err = bus.Connect(ctx, options)

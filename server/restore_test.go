@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -224,8 +225,8 @@ func TestRestoredDatabaseIsReportedWithoutDuplicates(t *testing.T) {
 	}
 }
 
-// A new database beside an alert stream with alerts knows none of them: the node reports it and closes the open
-// alerts, as no job is pending for them.
+// A new database beside an alert stream with alerts is refused until an operator gives it the stream. It knows none of the
+// alerts: the node reports it and closes the open ones, as no job is pending for them.
 func TestNewDatabaseWithOldAlertStreamIsReported(t *testing.T) {
 	t.Parallel()
 	c := server.Config{NATSURL: startNATS(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": unpaidRule})}
@@ -236,6 +237,12 @@ func TestNewDatabaseWithOldAlertStreamIsReported(t *testing.T) {
 	n.shutDown()
 
 	c.DataDir = bustest.Dir(t)
+	refused, _ := startNode(t, c)
+	err := <-refused.ended
+	if !errors.Is(err, bus.ErrForeignStream) {
+		t.Fatalf("a new database takes the stream of another one: %v", err)
+	}
+	giveStream(t, c.NATSURL, err.Error())
 	n = startReadyNode(t, c)
 	n.eventually("it is reported and dealt with", func() bool { return len(n.systemAlerts("database")) > 1 })
 	for _, got := range n.systemAlerts("database") {
@@ -244,4 +251,23 @@ func TestNewDatabaseWithOldAlertStreamIsReported(t *testing.T) {
 		}
 	}
 	n.eventually("nothing is open", func() bool { return len(consume(t, c.NATSURL).open) == 0 })
+}
+
+// giveStream runs the command that a refusal names.
+func giveStream(t *testing.T, url, refusal string) {
+	t.Helper()
+	named := regexp.MustCompile(`nats stream edit (\S+) --metadata (\w+)=(\S+)$`).FindStringSubmatch(refusal)
+	if named == nil {
+		t.Fatalf("the refusal names no command: %s", refusal)
+	}
+	js := bustest.JetStream(t, url)
+	stream, err := js.Stream(t.Context(), named[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.Metadata[named[2]] = named[3]
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
 }

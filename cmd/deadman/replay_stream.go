@@ -13,6 +13,7 @@ import (
 	"deadman/internal/bus"
 	"deadman/internal/events"
 	"deadman/internal/replay"
+	"deadman/internal/subjects"
 )
 
 // streamInput is a stream as the input of a replay.
@@ -23,7 +24,7 @@ type streamInput struct {
 }
 
 // natsSettings are the settings of the connection to NATS, by the names of a node's settings.
-var natsSettings = []string{"nats_url", "nats_creds", "nats_nkey", "nats_token_file", "nats_ca", "nats_cert", "nats_key"}
+var natsSettings = []string{"nats_url", "nats_creds", "nats_nkey", "nats_token_file", "nats_ca", "nats_cert", "nats_key", "namespace"}
 
 // addFlags adds a flag for each setting of NATS.
 func (s *streamInput) addFlags(flags *pflag.FlagSet) {
@@ -47,8 +48,12 @@ func (s *streamInput) options(io *cli) (bus.Options, error) {
 		}
 		return io.getenv(envPrefix + strings.ToUpper(name))
 	}
+	namespace, err := subjects.ParseNamespace(value("namespace"))
+	if err != nil {
+		return bus.Options{}, usage("--namespace: %v", err)
+	}
 	o := bus.Options{
-		URL: value("nats_url"), Name: "deadman replay", Log: slog.New(slog.DiscardHandler),
+		URL: value("nats_url"), Namespace: namespace, Name: "deadman replay", Log: slog.New(slog.DiscardHandler),
 		Identity: bus.Identity{
 			Creds: value("nats_creds"), NKey: value("nats_nkey"), Token: value("nats_token_file"),
 			CA: value("nats_ca"), Cert: value("nats_cert"), Key: value("nats_key"),

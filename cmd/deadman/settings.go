@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/prometheus/common/model"
 
+	"deadman/internal/subjects"
 	"deadman/server"
 )
 
@@ -57,6 +58,7 @@ var settings = []setting{
 	{"nats_ca", "file", "CA certificates file for the NATS servers (PEM)", "", text(func(r *serveConfig) *string { return &r.NATSCA })},
 	{"nats_cert", "file", "client certificate file for the NATS servers (PEM)", "", text(func(r *serveConfig) *string { return &r.NATSCert })},
 	{"nats_key", "file", "private key file of the client certificate (PEM)", "", text(func(r *serveConfig) *string { return &r.NATSKey })},
+	{"namespace", "name", "name of this deployment among several on the NATS servers, such as staging (default: none)", "", named(func(r *serveConfig) *subjects.Namespace { return &r.Namespace })},
 	{"http_addr", "address", "listen address of HTTP; port 0 chooses a free port", server.DefaultHTTPAddr, address(func(r *serveConfig) *string { return &r.HTTPAddr })},
 	{"nats_addr", "address", "listen address of the embedded NATS server", server.DefaultNATSAddr, address(func(r *serveConfig) *string { return &r.NATSAddr })},
 	{"rules", "dir", "folder of rule files, applied at startup", "", text(func(r *serveConfig) *string { return &r.Rules })},
@@ -93,6 +95,13 @@ func text(of func(*serveConfig) *string) func(*serveConfig, string) error {
 	return func(r *serveConfig, v string) error {
 		*of(r) = v
 		return nil
+	}
+}
+
+func named(of func(*serveConfig) *subjects.Namespace) func(*serveConfig, string) error {
+	return func(r *serveConfig, v string) (err error) {
+		*of(r), err = subjects.ParseNamespace(v)
+		return err
 	}
 }
 

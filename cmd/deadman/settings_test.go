@@ -85,7 +85,7 @@ func TestPrecedence(t *testing.T) {
 func TestEverySetting(t *testing.T) {
 	other := map[string]string{
 		"data_dir": "/d", "database_url": "postgres://h/d", "nats_url": "nats://h", "nats_creds": "/c",
-		"nats_nkey": "/n", "nats_token_file": "/t", "nats_ca": "/ca", "nats_cert": "/ce", "nats_key": "/k",
+		"nats_nkey": "/n", "nats_token_file": "/t", "nats_ca": "/ca", "nats_cert": "/ce", "nats_key": "/k", "namespace": "staging",
 		"http_addr": ":1", "nats_addr": ":2", "rules": "/r", "public_url": "https://p.example",
 		"calendars": "/cal.yaml", "sources": "/sources.yaml", "hooks": "/hooks.yaml", "login": "/login.yaml", "notify": "/notify.yaml", "heartbeat_url": "https://h.example/secret", "heartbeat_subject": "beats.deadman", "heartbeat_every": "7s", "otlp_endpoint": "http://c.example:4318", "insecure": "true", "token_rate": "8", "connections": "10", "client_connections": "11", "trusted_proxies": "10.0.0.0/8, 192.0.2.7,2001:db8::/32", "alerts_bytes": "2GiB", "events_bytes": "3GiB",
 		"keep_history": "1d", "keep_alerts": "2d", "keep_dead_letters": "3d",

@@ -75,7 +75,7 @@ func (e alertEncoder) wrap(a alerts.Alert) (*nats.Msg, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: alert %s: %w", errUnfit, a.ID, err)
 	}
-	msg := nats.NewMsg(a.Subject())
+	msg := nats.NewMsg(e.conn.opts.Namespace.Subject(a.Subject()))
 	msg.Data = data
 	msg.Header = nats.Header{
 		"ce-specversion":                    {"1.0"},
@@ -86,7 +86,7 @@ func (e alertEncoder) wrap(a alerts.Alert) (*nats.Msg, error) {
 		"ce-time":                           {a.DecidedAt.UTC().Format(time.RFC3339Nano)},
 		"content-type":                      {"application/json"},
 		jetstream.MsgIDHeader:               {a.ID.String()},
-		jetstream.ExpectedStreamHeader:      {AlertsStream},
+		jetstream.ExpectedStreamHeader:      {e.stream.Name()},
 		jetstream.ExpectedLastSubjSeqHeader: {"0"},
 	}
 	if a.Trace != "" {

@@ -43,7 +43,7 @@ func (p *AlertPublisher) Publish(ctx context.Context, batch []alerts.Alert) ([]a
 			sent, err = p.publish(ctx, batch)
 		}
 	}
-	return sent, publishing(err)
+	return sent, p.explain(err)
 }
 
 func (p *AlertPublisher) publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
@@ -54,7 +54,7 @@ func (p *AlertPublisher) publish(ctx context.Context, batch []alerts.Alert) ([]a
 		d.deliver(ctx, parcels)
 	}
 	if len(d.refused) > 0 && !d.stuck {
-		return d.sent, &alerts.RejectedError{Alerts: d.refused, Err: publishing(d.failed)}
+		return d.sent, &alerts.RejectedError{Alerts: d.refused, Err: p.explain(d.failed)}
 	}
 	return d.sent, d.failed
 }
@@ -124,14 +124,14 @@ func (p *AlertPublisher) acked(ctx context.Context, f jetstream.PubAckFuture, be
 // another publisher instead, it publishes the alert after them, so that they do not suppress it.
 func (p *AlertPublisher) alreadyStored(ctx context.Context, alert *nats.Msg) error {
 	id := alert.Header.Get(jetstream.MsgIDHeader)
-	first, err := p.streams.next(ctx, AlertsStream, alert.Subject, 1)
+	first, err := p.streams.next(ctx, p.stream.Name(), alert.Subject, 1)
 	if err == nil && first.Seq == 0 {
 		err = errRemembered
 	}
 	if err != nil || first.has(id) {
 		return err
 	}
-	last, err := p.streams.last(ctx, AlertsStream, alert.Subject)
+	last, err := p.streams.last(ctx, p.stream.Name(), alert.Subject)
 	if err != nil || last.has(id) {
 		return err
 	}
@@ -146,20 +146,21 @@ func (p *AlertPublisher) alreadyStored(ctx context.Context, alert *nats.Msg) err
 // its id is remembered for the duplicate window.
 var errRemembered = errors.New("the stream refuses the alert as a repeat and does not have it; it takes the alert once its duplicate_window is over")
 
-// publishing adds the remedy to an error of publishing alerts.
-func publishing(err error) error {
+// explain adds the remedy to an error of publishing alerts.
+func (p *AlertPublisher) explain(err error) error {
+	stream := p.stream.Name()
 	var refusal *alerts.RejectedError
 	switch {
 	case err == nil, errors.As(err, &refusal): // a RejectedError is complete
 		return err
 	case noStream(err):
-		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; it is recreated as soon as the broker allows it", err, AlertsStream)
+		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; it is recreated as soon as the broker allows it", err, stream)
 	case isCode(err, codeStoreFailed):
-		return fmt.Errorf("publish alert: stream %s stores no message: %w; if it is full, raise its max_bytes: alerts wait in the database meanwhile", AlertsStream, err)
+		return fmt.Errorf("publish alert: stream %s stores no message: %w; if it is full, raise its max_bytes: alerts wait in the database meanwhile", stream, err)
 	case errors.Is(err, nats.ErrMaxPayload), isCode(err, codeMessageTooLarge):
-		return fmt.Errorf("publish alert: %w: an alert does not fit even without its body and text; raise max_payload of the broker, or max_msg_size of stream %s", err, AlertsStream)
+		return fmt.Errorf("publish alert: %w: an alert does not fit even without its body and text; raise max_payload of the broker, or max_msg_size of stream %s", err, stream)
 	case noAnswer(err):
-		return fmt.Errorf("publish alert: %w: stream %s does not answer: %w; check the broker's load and log", ErrUnreachable, AlertsStream, err)
+		return fmt.Errorf("publish alert: %w: stream %s does not answer: %w; check the broker's load and log", ErrUnreachable, stream, err)
 	}
 	return fmt.Errorf("publish alert: %w", offline(err))
 }

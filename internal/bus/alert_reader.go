@@ -31,7 +31,7 @@ type AlertReader struct {
 
 // Info returns the state of the stream of alerts.
 func (r *AlertReader) Info(ctx context.Context) (events.Info, error) {
-	return r.streams.Info(ctx, AlertsStream)
+	return r.streams.Info(ctx, r.streams.conn.opts.alertsStream())
 }
 
 // Follow yields alerts as a consumer receives them: the last backlog alerts, then new ones until ctx ends. It skips
@@ -63,7 +63,7 @@ func (r *AlertReader) Follow(ctx context.Context, backlog int) iter.Seq2[alerts.
 
 // follow reads until an interruption, and returns the last sequence. A nil error means that the consumer stopped.
 func (r *AlertReader) follow(ctx context.Context, after uint64, yield func(alerts.Alert, error) bool) (uint64, error) {
-	reader, err := r.streams.read(ctx, AlertsStream, after, nil, followBytes)
+	reader, err := r.streams.read(ctx, r.streams.conn.opts.alertsStream(), after, nil, followBytes)
 	if err != nil {
 		return after, err
 	}
@@ -74,9 +74,9 @@ func (r *AlertReader) follow(ctx context.Context, after uint64, yield func(alert
 			return after, err
 		}
 		for _, e := range got {
-			a, err := alertOf(e)
+			a, err := r.alertOf(e)
 			if err != nil {
-				r.foreign.skip(r.log, err)
+				r.foreign.skip(r.log, r.streams.conn.opts.Namespace.Subject(alertSubjects), err)
 			} else if !yield(a, nil) {
 				return after, nil
 			}
@@ -99,7 +99,7 @@ func (r *AlertReader) Between(ctx context.Context, after, through uint64) iter.S
 }
 
 func (r *AlertReader) between(ctx context.Context, after, through uint64, yield func(alerts.Alert, error) bool) error {
-	reader, err := r.streams.read(ctx, AlertsStream, after, nil, pullBytes)
+	reader, err := r.streams.read(ctx, r.streams.conn.opts.alertsStream(), after, nil, pullBytes)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (r *AlertReader) between(ctx context.Context, after, through uint64, yield 
 			if e.Seq > through {
 				return nil
 			}
-			if a, err := alertOf(e); err == nil && !yield(a, nil) || e.Seq == through {
+			if a, err := r.alertOf(e); err == nil && !yield(a, nil) || e.Seq == through {
 				return nil
 			}
 		}
@@ -135,14 +135,19 @@ var errForeign = errors.New("is not an alert")
 
 // alertOf decodes the alert of a message, or returns errForeign. The alert's fields determine its subject, so a
 // message on another subject has another publisher.
-func alertOf(e futurejobs.Event) (a alerts.Alert, err error) {
+func (r *AlertReader) alertOf(e futurejobs.Event) (a alerts.Alert, err error) {
 	if err := json.Unmarshal(e.Data, &a); err != nil {
 		return a, fmt.Errorf("message %d of %s on %s %w: %w", e.Seq, e.Stream, e.Subject, errForeign, err)
 	}
-	if e.Subject != a.Subject() {
-		return a, fmt.Errorf("message %d of %s on %s %w: as one, it would be on %s", e.Seq, e.Stream, e.Subject, errForeign, a.Subject())
+	if own := r.Subject(a); e.Subject != own {
+		return a, fmt.Errorf("message %d of %s on %s %w: as one, it would be on %s", e.Seq, e.Stream, e.Subject, errForeign, own)
 	}
 	return a, nil
+}
+
+// Subject returns the subject that an alert is published on.
+func (r *AlertReader) Subject(a alerts.Alert) string {
+	return r.streams.conn.opts.Namespace.Subject(a.Subject())
 }
 
 // foreign counts the messages on the stream of alerts that are not alerts. It is safe for concurrent use.
@@ -152,10 +157,10 @@ type foreign struct {
 }
 
 // skip counts a message and logs the first one.
-func (f *foreign) skip(log *slog.Logger, err error) {
+func (f *foreign) skip(log *slog.Logger, subject string, err error) {
 	f.skipped.Add(1)
 	f.first.Do(func() {
-		log.Warn("a message on the alert stream is no alert and is passed over; later ones are only counted; grant publishing to deadman alone on "+alertSubjects, "err", err)
+		log.Warn("a message on the alert stream is no alert and is passed over; later ones are only counted; grant publishing to deadman alone on "+subject, "err", err)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,14 +17,14 @@ import (
 	"deadman/internal/periodic"
 )
 
-// Streams created by deadman.
+// Streams created by deadman, with their names without a namespace.
 const (
 	AlertsStream = "DEADMAN_ALERTS"
 	EventsStream = "DEADMAN_EVENTS"
 
-	AlertsTopic = "stream/" + AlertsStream // topic of alerts about the stream of alerts
+	AlertsTopic = "stream/" + AlertsStream // topic of alerts about the stream of alerts, without a namespace
 
-	alertSubjects = "deadman.alerts.>"
+	alertSubjects = "deadman.alerts.>" // without a namespace
 )
 
 // Intervals and thresholds of maintaining the stream of alerts.
@@ -41,10 +42,14 @@ type StreamOfAlerts struct {
 	replication replication
 	events      *StreamOfEvents
 
-	batches  atomic.Bool  // the stream accepts batches
-	msgLimit atomic.Int64 // largest message of the stream; 0 or less: unlimited
+	batches  atomic.Bool            // the stream accepts batches
+	msgLimit atomic.Int64           // largest message of the stream; 0 or less: unlimited
+	claimed  atomic.Pointer[string] // id of the database; nil: not known yet
 	usage    streamUsage
 }
+
+// Name returns the name of the stream.
+func (a *StreamOfAlerts) Name() string { return a.conn.opts.alertsStream() }
 
 // streamUsage is the state of the stream of alerts at its last check.
 type streamUsage struct {
@@ -61,7 +66,7 @@ type streamUsage struct {
 // operator's limits.
 func (a *StreamOfAlerts) ensure(ctx context.Context) (made bool, err error) {
 	begun := time.Now()
-	_, err = a.conn.js.Stream(ctx, AlertsStream)
+	_, err = a.conn.js.Stream(ctx, a.Name())
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = a.create(ctx)
 		made = err == nil
@@ -72,31 +77,39 @@ func (a *StreamOfAlerts) ensure(ctx context.Context) (made bool, err error) {
 	if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node may have created it first
 		err = a.configure(ctx)
 	}
-	err = a.conn.denied.explain(err, begun, streamAPI("*", AlertsStream))
+	err = a.conn.denied.explain(err, begun, streamAPI("*", a.Name()))
 	switch {
 	case err == nil:
 		return made, nil
 	case errTooLittleStorage(err):
-		return made, fmt.Errorf("create stream %s: %w", AlertsStream, err)
+		return made, fmt.Errorf("create stream %s: %w", a.Name(), err)
 	case unready(err):
 		return made, fmt.Errorf("%w: JetStream does not answer: %w; enable JetStream, or wait until the cluster has a leader", ErrUnreachable, err)
 	case errors.Is(err, events.ErrGone): // the server lags behind the leader that created it for another node
-		return made, fmt.Errorf("%w: not every server of the cluster knows stream %s yet: %w", ErrUnreachable, AlertsStream, err)
+		return made, fmt.Errorf("%w: not every server of the cluster knows stream %s yet: %w", ErrUnreachable, a.Name(), err)
 	}
-	return made, fmt.Errorf("open stream %s: %w", AlertsStream, err)
+	return made, fmt.Errorf("open stream %s: %w", a.Name(), err)
 }
 
 // create creates the stream. It reserves a quarter more storage for a moment, which is left for the stream of events.
 func (a *StreamOfAlerts) create(ctx context.Context) error {
+	id, err := a.claim(ctx, "")
+	if err != nil {
+		return err
+	}
 	var reserved int64
-	err := a.replication.createWithin(ctx, a.conn.opts.AlertsBytes, "alerts_bytes", func(limit int64) jetstream.StreamConfig {
+	err = a.replication.createWithin(ctx, a.conn.opts.AlertsBytes, "alerts_bytes", func(limit int64) jetstream.StreamConfig {
 		reserved = limit
-		return a.conn.opts.alertsConfig(limit + limit/4)
+		cfg := a.conn.opts.alertsConfig(limit + limit/4)
+		if id != "" {
+			cfg.Metadata = map[string]string{databaseMark: id}
+		}
+		return cfg
 	})
 	if err != nil {
 		return err
 	}
-	info, err := a.streams.fetchInfo(ctx, AlertsStream)
+	info, err := a.streams.fetchInfo(ctx, a.Name())
 	if err != nil {
 		return err
 	}
@@ -105,34 +118,68 @@ func (a *StreamOfAlerts) create(ctx context.Context) error {
 	begun := time.Now()
 	if _, err := a.conn.js.UpdateStream(ctx, cfg); err != nil { // without the permission, the stream stays as it is
 		a.conn.log.Warn("the stream of alerts reserves a quarter more than its limit; set its max_bytes",
-			"stream", AlertsStream, "max_bytes", reserved, "err", a.conn.denied.explain(err, begun, streamAPI("UPDATE", AlertsStream)))
+			"stream", a.Name(), "max_bytes", reserved, "err", a.conn.denied.explain(err, begun, streamAPI("UPDATE", a.Name())))
 	}
 	return nil
 }
 
 // replicate adds the missing copies of both streams.
 func (a *StreamOfAlerts) replicate(ctx context.Context) error {
-	if err := a.replication.addReplicas(ctx, AlertsStream, nil); err != nil {
+	if err := a.replication.addReplicas(ctx, a.Name(), nil); err != nil {
 		return err
 	}
 	return a.events.replicate(ctx)
 }
 
-// configure enables batches on the stream of alerts if the server supports them, and records the configuration.
-// Without batches alerts are published one by one.
+// databaseMark is the key of the stream's metadata with the id of the database whose alerts it has.
+const databaseMark = "deadman_database"
+
+// claim returns the id of the database, to mark the stream with. The error is ErrForeignStream if the present mark is of
+// another database. Without Options.Claim it returns the mark.
+func (a *StreamOfAlerts) claim(ctx context.Context, mark string) (id string, err error) {
+	if a.conn.opts.Claim == nil {
+		return mark, nil
+	}
+	if known := a.claimed.Load(); known != nil {
+		id = *known
+	} else if id, err = a.conn.opts.Claim(ctx, mark); err != nil {
+		return "", err
+	}
+	if mark != "" && mark != id {
+		return "", fmt.Errorf("%w: the alerts of stream %s are of the database with the id %s, and this database has the id %s; two deployments in one stream would close each "+
+			"other's alerts. Give this one a namespace (DEADMAN_NAMESPACE) or a NATS account of its own. If this database replaces the other one for good, run "+
+			"nats stream edit %s --metadata %s=%s", ErrForeignStream, a.Name(), mark, id, a.Name(), databaseMark, id)
+	}
+	a.claimed.Store(&id)
+	return id, nil
+}
+
+// configure marks the stream of alerts with the id of the database, enables batches if the server supports them, and records
+// the configuration. Without batches alerts are published one by one.
 func (a *StreamOfAlerts) configure(ctx context.Context) error {
-	info, err := a.streams.fetchInfo(ctx, AlertsStream)
+	info, err := a.streams.fetchInfo(ctx, a.Name())
 	if err != nil {
 		return err
 	}
-	if cfg := info.Config; !cfg.AllowAtomicPublish {
+	id, err := a.claim(ctx, info.Config.Metadata[databaseMark])
+	if err != nil {
+		return err
+	}
+	if cfg := info.Config; !cfg.AllowAtomicPublish || cfg.Metadata[databaseMark] != id {
 		cfg.AllowAtomicPublish = true
+		if id != "" {
+			cfg.Metadata = maps.Clone(cfg.Metadata)
+			if cfg.Metadata == nil {
+				cfg.Metadata = make(map[string]string)
+			}
+			cfg.Metadata[databaseMark] = id
+		}
 		begun := time.Now()
 		if s, err := a.conn.js.UpdateStream(ctx, cfg); err == nil {
 			info = s.CachedInfo()
 		} else {
-			a.conn.log.Info("the stream of alerts takes no batches; alerts go one by one, which is slower",
-				"stream", AlertsStream, "err", a.conn.denied.explain(err, begun, streamAPI("UPDATE", AlertsStream)))
+			a.conn.log.Info("the stream of alerts takes no batches or no mark; alerts go one by one, which is slower, and another deployment in the stream is not detected",
+				"stream", a.Name(), "err", a.conn.denied.explain(err, begun, streamAPI("UPDATE", a.Name())))
 		}
 	}
 	a.noteConfig(info)
@@ -173,13 +220,16 @@ func (a *StreamOfAlerts) Inspect(ctx context.Context) error {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	begun := time.Now()
-	info, err := a.streams.fetchInfo(ctx, AlertsStream)
+	info, err := a.streams.fetchInfo(ctx, a.Name())
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if err = a.recreate(ctx); err == nil {
-			info, err = a.streams.fetchInfo(ctx, AlertsStream)
+			info, err = a.streams.fetchInfo(ctx, a.Name())
 		}
 	}
-	err = a.conn.denied.explain(err, begun, streamAPI("*", AlertsStream))
+	if err == nil {
+		_, err = a.claim(ctx, info.Config.Metadata[databaseMark])
+	}
+	err = a.conn.denied.explain(err, begun, streamAPI("*", a.Name()))
 	a.usage.mu.Lock()
 	defer a.usage.mu.Unlock()
 	if a.usage.err = err; err != nil {
@@ -203,10 +253,10 @@ func (a *StreamOfAlerts) fill(info *jetstream.StreamInfo) {
 	case f.share >= fillsUp && !f.warned:
 		f.warned = true
 		a.conn.log.Warn("the stream of alerts fills up; once it is full, alerts wait in the database: raise its max_bytes, or purge what everybody has read",
-			"stream", AlertsStream, "full_percent", int(f.share*100), "bytes", info.State.Bytes, "max_bytes", info.Config.MaxBytes)
+			"stream", a.Name(), "full_percent", int(f.share*100), "bytes", info.State.Bytes, "max_bytes", info.Config.MaxBytes)
 	case f.share < fillsAgain && f.warned:
 		f.warned = false
-		a.conn.log.Info("the stream of alerts has room again", "stream", AlertsStream, "full_percent", int(f.share*100))
+		a.conn.log.Info("the stream of alerts has room again", "stream", a.Name(), "full_percent", int(f.share*100))
 	}
 }
 
@@ -217,7 +267,7 @@ func (a *StreamOfAlerts) recreate(ctx context.Context) error {
 	made, err := a.ensure(ctx)
 	if made {
 		a.conn.log.Error("the stream of alerts was deleted and is made again; consumers do not get what was in it unless it is published again, and those of their own have to be made again",
-			"stream", AlertsStream, "remedy", "deadman alert republish --since 24h, or as far back as they miss it")
+			"stream", a.Name(), "remedy", "deadman alert republish --since 24h, or as far back as they miss it")
 	}
 	return err
 }

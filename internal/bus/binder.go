@@ -82,7 +82,7 @@ func (b *Binder) bind(ctx context.Context, subjects []string) ([]rules.StreamBin
 		}
 		missing = nil
 		for _, c := range found {
-			if len(c.streams) == 0 || matchesMore(c.subject, c.streams) {
+			if len(c.streams) == 0 || matchesMore(b.events.Name(), c.subject, c.streams) {
 				missing = append(missing, c.subject)
 			}
 		}
@@ -96,7 +96,7 @@ func (b *Binder) bind(ctx context.Context, subjects []string) ([]rules.StreamBin
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("bind %s: it was added to %s and is missing; another program changes that stream", first(missing), EventsStream)
+	return nil, fmt.Errorf("bind %s: it was added to %s and is missing; another program changes that stream", first(missing), b.events.Name())
 }
 
 // readsOf asks each stream for its last sequence, because the list of streams may be stale.
@@ -146,7 +146,7 @@ func (b *Binder) Routes(ctx context.Context, subjects []string) ([]rules.Subject
 				routes[i].Risks = append(routes[i].Risks, fmt.Sprintf("stream %s %s", s.Config.Name, risk))
 			}
 		}
-		routes[i].Capture = err == nil && (len(found) == 0 || matchesMore(subject, found))
+		routes[i].Capture = err == nil && (len(found) == 0 || matchesMore(b.events.Name(), subject, found))
 		if !routes[i].Capture {
 			routes[i].Takes = capturedPart(subject, found)
 		}

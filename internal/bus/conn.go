@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
-
-// inbox is the prefix of reply subjects. With its own prefix, deadman's user needs no permission to receive replies
-// to other clients.
-const inbox = "_INBOX.deadman"
 
 // Conn is the connection to NATS that all parts of a Bus use.
 type Conn struct {
@@ -33,7 +30,7 @@ func dial(o Options) (*Conn, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	c := &Conn{log: o.Log, opts: o}
+	c := &Conn{log: o.Log, opts: o, denied: denials{replies: o.inbox() + ".", alerts: strings.TrimSuffix(o.Namespace.Subject(alertSubjects), ">")}}
 	opts, made := c.options()
 	var err error
 	if c.nc, err = nats.Connect(o.URL, opts...); err != nil {
@@ -59,7 +56,7 @@ func (c *Conn) options() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 	opts = []nats.Option{
 		nats.Name(o.Name),
 		nats.Timeout(dialTimeout),
-		nats.CustomInboxPrefix(inbox),
+		nats.CustomInboxPrefix(o.inbox()),
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // a rotation of credentials may be half done
 		nats.ReconnectWait(reconnectWait),

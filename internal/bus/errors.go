@@ -22,6 +22,8 @@ var (
 	ErrUntrusted = errors.New("no trusted connection to NATS")
 	// ErrDenied means that the broker's user lacks a permission. The error names it.
 	ErrDenied = errors.New("NATS does not permit it")
+	// ErrForeignStream means that the stream of alerts belongs to another database.
+	ErrForeignStream = errors.New("another deployment has this stream")
 	// ErrListen means that the embedded server can't listen on its address.
 	ErrListen = errors.New("cannot listen")
 	// ErrSubject means that a subject is not valid for publishing.

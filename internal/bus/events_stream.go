@@ -33,6 +33,9 @@ type StreamOfEvents struct {
 	quotas      *access.Quotas // nil: none
 }
 
+// Name returns the name of the stream.
+func (e *StreamOfEvents) Name() string { return e.conn.opts.eventsStream() }
+
 // BoundBy makes quotas bound the subjects that the stream captures for tenants. It must be called before any rule is saved.
 func (e *StreamOfEvents) BoundBy(q *access.Quotas) { e.quotas = q }
 
@@ -51,19 +54,19 @@ func (e *StreamOfEvents) capture(ctx context.Context, subjects []string) error {
 	ctx, cancel := context.WithTimeout(ctx, lockFor)
 	defer cancel()
 	begun := time.Now()
-	err := e.conn.denied.explain(e.addSubjects(ctx, subjects), begun, streamAPI("*", EventsStream), consumerAPI("CREATE", EventsStream))
+	err := e.conn.denied.explain(e.addSubjects(ctx, subjects), begun, streamAPI("*", e.Name()), consumerAPI("CREATE", e.Name()))
 	if errors.Is(err, access.ErrQuota) {
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("capture %.300s in stream %s: %w", strings.Join(subjects, ", "), EventsStream, err)
+		return fmt.Errorf("capture %.300s in stream %s: %w", strings.Join(subjects, ", "), e.Name(), err)
 	}
-	e.conn.log.Info("events are captured", "subjects", subjects, "stream", EventsStream)
+	e.conn.log.Info("events are captured", "subjects", subjects, "stream", e.Name())
 	return nil
 }
 
 func (e *StreamOfEvents) addSubjects(ctx context.Context, subjects []string) error {
-	_, err := e.conn.js.Stream(ctx, EventsStream)
+	_, err := e.conn.js.Stream(ctx, e.Name())
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		all := withSubjects(nil, subjects)
 		if err := e.roomFor(ctx, nil, all); err != nil {
@@ -82,7 +85,7 @@ func (e *StreamOfEvents) addSubjects(ctx context.Context, subjects []string) err
 		return err
 	}
 	defer unlock()
-	stream, err := e.conn.js.Stream(ctx, EventsStream)
+	stream, err := e.conn.js.Stream(ctx, e.Name())
 	if err != nil {
 		return err
 	}
@@ -139,7 +142,7 @@ func (e *StreamOfEvents) create(ctx context.Context, subjects []string) error {
 
 // replicate adds the missing copies of the stream.
 func (e *StreamOfEvents) replicate(ctx context.Context) error {
-	return e.replication.addReplicas(ctx, EventsStream, e.lock)
+	return e.replication.addReplicas(ctx, e.Name(), e.lock)
 }
 
 // lock waits for the lock of DEADMAN_EVENTS.
@@ -150,7 +153,7 @@ func (e *StreamOfEvents) lock(ctx context.Context) (unlock func(), err error) {
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: lockFor,
 	}
 	for {
-		_, err := e.conn.js.CreateConsumer(ctx, EventsStream, cfg)
+		_, err := e.conn.js.CreateConsumer(ctx, e.Name(), cfg)
 		if err == nil {
 			return func() { e.unlock(ctx) }, nil
 		}
@@ -166,7 +169,7 @@ func (e *StreamOfEvents) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 func (e *StreamOfEvents) unlock(ctx context.Context) {
-	if err := e.conn.js.DeleteConsumer(ctx, EventsStream, lockName); err != nil {
+	if err := e.conn.js.DeleteConsumer(ctx, e.Name(), lockName); err != nil {
 		e.conn.log.Warn("a lock is left to the broker, which takes it away", "lock", lockName, "for", lockFor, "err", err)
 	}
 }
@@ -176,7 +179,7 @@ func (e *StreamOfEvents) unlock(ctx context.Context) {
 func (e *StreamOfEvents) Inspect(ctx context.Context) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	info, err := e.streams.fetchInfo(ctx, EventsStream)
+	info, err := e.streams.fetchInfo(ctx, e.Name())
 	e.usage.mu.Lock()
 	defer e.usage.mu.Unlock()
 	l := &e.usage
@@ -193,7 +196,7 @@ func (e *StreamOfEvents) Inspect(ctx context.Context) {
 	l.share, l.known = max(share(info.State.Bytes, c.MaxBytes), share(info.State.Msgs, c.MaxMsgs)), true
 	if c.MaxBytes <= 0 && !l.warned {
 		e.conn.log.Warn("the stream of events has no max_bytes, so that one publisher can fill the disk; set one that is larger than what it has",
-			"stream", EventsStream, "bytes", info.State.Bytes, "remedy", "nats stream edit "+EventsStream+" --max-bytes 4GiB")
+			"stream", e.Name(), "bytes", info.State.Bytes, "remedy", "nats stream edit "+e.Name()+" --max-bytes 4GiB")
 	}
 	l.warned = c.MaxBytes <= 0
 }

@@ -1,7 +1,9 @@
 package bus_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -82,5 +84,69 @@ func TestAlertWhoseSubjectIsTakenIsPublished(t *testing.T) {
 		if n := storedMessage(t, js); n != uint64(batch+2) {
 			t.Errorf("%s: the stream has %d messages, want %d", name, n, batch+2)
 		}
+	}
+}
+
+// TestStreamOfAnotherDatabase checks that the stream of alerts belongs to one database: the first one marks it, a database
+// without an id gets the mark, and another one is refused, also while it runs.
+func TestStreamOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	s := serve(t, bustest.Dir(t))
+	js := bustest.JetStream(t, s.ClientURL())
+	connectAs := func(id string) (*bus.Bus, error) {
+		b, err := bus.Connect(t.Context(), bus.Options{URL: s.ClientURL(), Log: discardLog(), Claim: func(_ context.Context, mark string) (string, error) {
+			if id == "" {
+				return mark, nil
+			}
+			return id, nil
+		}})
+		if err == nil {
+			t.Cleanup(b.Close)
+		}
+		return b, err
+	}
+	mark := func() string {
+		stream, err := js.Stream(t.Context(), bus.AlertsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().Config.Metadata["deadman_database"]
+	}
+	connect(t, s) // of an earlier version: it marks nothing
+	if got := mark(); got != "" {
+		t.Fatalf("marked %q", got)
+	}
+	first, err := connectAs("first")
+	if err != nil || mark() != "first" {
+		t.Fatalf("the first database: %v, marked %q", err, mark())
+	}
+	if _, err := connectAs(""); err != nil || mark() != "first" {
+		t.Errorf("a database without an id: %v, marked %q", err, mark())
+	}
+	if _, err := connectAs("second"); !errors.Is(err, bus.ErrForeignStream) || mark() != "first" {
+		t.Errorf("the second database: %v, marked %q", err, mark())
+	}
+
+	stream, err := js.Stream(t.Context(), bus.AlertsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.Metadata["deadman_database"] = "second" // the command that the error names
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.AlertsStream.Inspect(t.Context()); !errors.Is(err, bus.ErrForeignStream) {
+		t.Errorf("the first database does not notice that it lost the stream: %v", err)
+	}
+	if _, err := connectAs("second"); err != nil {
+		t.Errorf("the second database: %v", err)
+	}
+
+	if err := js.DeleteStream(t.Context(), bus.AlertsStream); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.AlertsStream.Inspect(t.Context()); err != nil || mark() != "first" {
+		t.Errorf("after a deletion: %v, marked %q", err, mark())
 	}
 }

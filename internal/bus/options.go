@@ -2,6 +2,7 @@ package bus
 
 import (
 	"cmp"
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/subjects"
 )
 
 // Settings of the connection, and defaults of the options.
@@ -29,9 +32,6 @@ const (
 	defaultWindow   = 2 * time.Minute
 )
 
-// defaultSource is the CloudEvents source if no public URL is set.
-const defaultSource = "deadman"
-
 // Options configure the connection to the broker.
 type Options struct {
 	URL       string // comma-separated addresses; unused with InProcess
@@ -39,6 +39,12 @@ type Options struct {
 	Name      string // connection name for the broker's operator
 	Log       *slog.Logger
 	InProcess *Server // embedded server; it replaces URL and Identity
+
+	// Namespace separates deployments on one account. It begins the subjects and streams of deadman.
+	Namespace subjects.Namespace
+	// Claim returns the id of the database. A database without one gets the mark of the stream of alerts, unless that is
+	// empty. If nil, the stream is not marked.
+	Claim func(ctx context.Context, mark string) (id string, err error)
 
 	PublicURL   string        // prefix of links in alerts, and their CloudEvents source
 	AlertsBytes int64         // limit of DEADMAN_ALERTS at its creation; 0: 1 GiB. Less if the broker lacks storage
@@ -139,8 +145,8 @@ const (
 // the database instead of replacing unread ones.
 func (o Options) alertsConfig(limit int64) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: AlertsStream, Description: "Alerts raised by deadman",
-		Subjects: []string{alertSubjects}, Retention: jetstream.LimitsPolicy,
+		Name: o.alertsStream(), Description: "Alerts raised by deadman",
+		Subjects: []string{o.Namespace.Subject(alertSubjects)}, Retention: jetstream.LimitsPolicy,
 		Discard: jetstream.DiscardNew, MaxAge: keepAlerts, MaxBytes: limit,
 		Storage: jetstream.FileStorage, Duplicates: o.Window,
 		AllowDirect: true, AllowAtomicPublish: true,
@@ -152,7 +158,7 @@ func (o Options) alertsConfig(limit int64) jetstream.StreamConfig {
 // others, and publishers over NATS that wait for no answer would not notice.
 func (o Options) eventsConfig(subjects []string, limit int64) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: EventsStream, Description: "Events that deadman's rules listen to",
+		Name: o.eventsStream(), Description: "Events that deadman's rules listen to",
 		Subjects: subjects, Retention: jetstream.LimitsPolicy,
 		Discard: jetstream.DiscardOld, MaxAge: keepEvents, MaxBytes: limit,
 		Storage: jetstream.FileStorage, Duplicates: o.Window, AllowDirect: true,
@@ -160,4 +166,11 @@ func (o Options) eventsConfig(subjects []string, limit int64) jetstream.StreamCo
 }
 
 // source returns the CloudEvents source of the node.
-func (o Options) source() string { return cmp.Or(o.PublicURL, defaultSource) }
+func (o Options) source() string { return cmp.Or(o.PublicURL, o.Namespace.Root()) }
+
+// inbox returns the prefix of reply subjects. With its own prefix, deadman's user needs no permission to receive replies
+// to other clients.
+func (o Options) inbox() string { return "_INBOX." + o.Namespace.Root() }
+
+func (o Options) alertsStream() string { return o.Namespace.Stream(AlertsStream) }
+func (o Options) eventsStream() string { return o.Namespace.Stream(EventsStream) }

@@ -18,6 +18,9 @@ var violation = regexp.MustCompile(`(?i)violation for (publish|subscription) to 
 
 // denials remembers the broker's denials. The broker reports a denial separately, and does not answer the request.
 type denials struct {
+	replies string // prefix of the subjects of replies
+	alerts  string // prefix of the subjects of alerts
+
 	mu      sync.Mutex
 	when    map[string]time.Time // by subject
 	before  map[string]time.Time // the previous generation
@@ -44,10 +47,10 @@ func (d *denials) record(err error, log *slog.Logger) bool {
 		close(d.changed)
 		d.changed = nil
 	}
-	if verb == "subscription" && strings.HasPrefix(subject, inbox+".") {
+	if verb == "subscription" && strings.HasPrefix(subject, d.replies) {
 		d.inbox = time.Now()
 	}
-	if need := permission(verb, subject); !d.logged[need] {
+	if need := d.permission(verb, subject); !d.logged[need] {
 		d.logged[need] = true
 		log.Error("the NATS user lacks a permission; grant it to the user, and it is used at once", "permission", need)
 	}
@@ -58,15 +61,15 @@ func (d *denials) record(err error, log *slog.Logger) bool {
 var consumers = regexp.MustCompile(`^(\$JS\.API\.CONSUMER\.(?:CREATE|DELETE|INFO|MSG\.NEXT)\.[^.]+)\..+$`)
 
 // permission names the permission to grant.
-func permission(verb, subject string) string {
+func (d *denials) permission(verb, subject string) string {
 	if verb == "subscription" {
-		if strings.HasPrefix(subject, inbox+".") {
-			subject = inbox + ".>"
+		if strings.HasPrefix(subject, d.replies) {
+			subject = d.replies + ">"
 		}
 		return "subscribe to " + subject
 	}
-	if strings.HasPrefix(subject, strings.TrimSuffix(alertSubjects, ">")) {
-		subject = alertSubjects
+	if strings.HasPrefix(subject, d.alerts) {
+		subject = d.alerts + ">"
 	}
 	return "publish on " + consumers.ReplaceAllString(subject, "$1.*")
 }
@@ -99,11 +102,11 @@ func (d *denials) since(begun time.Time, subjects ...string) error {
 	defer d.mu.Unlock()
 	need := ""
 	if d.inbox.After(begun) {
-		need = permission("subscription", inbox+".>")
+		need = d.permission("subscription", d.replies)
 	}
 	for _, s := range subjects {
 		if denied := d.deniedAs(s, begun); denied != "" {
-			need = permission("publish", denied)
+			need = d.permission("publish", denied)
 		}
 	}
 	if need == "" {

@@ -14,6 +14,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/events"
+	own "deadman/internal/subjects"
 )
 
 // leaderRetry is the pause before a stream without a certain leader is queried again.
@@ -91,7 +92,7 @@ func (s *Streams) replay(ctx context.Context, stream string, subjects []string, 
 	}
 }
 
-// list lists all streams except the broker's buckets and the stream of alerts.
+// list lists all streams except the broker's buckets and the streams of alerts, also those of other namespaces.
 func (s *Streams) list(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 	var all []*jetstream.StreamInfo
 	ctx, cancel := withTimeout(ctx)
@@ -100,7 +101,7 @@ func (s *Streams) list(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 	defer done()
 	list := s.conn.js.ListStreams(ctx)
 	for info := range list.Info() {
-		if info.Config.Name != AlertsStream && !strings.HasPrefix(first(info.Config.Subjects), "$") {
+		if info.Config.Name != s.conn.opts.alertsStream() && !own.OfServers(first(info.Config.Subjects)) {
 			all = append(all, info)
 		}
 	}

@@ -96,9 +96,9 @@ func distinct(streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
 	return slices.CompactFunc(streams, func(a, b *jetstream.StreamInfo) bool { return a.Config.Name == b.Config.Name })
 }
 
-// matchesMore reports whether DEADMAN_EVENTS alone has a part of the subject and can take in all of it.
-func matchesMore(subject string, found []*jetstream.StreamInfo) bool {
-	return len(found) == 1 && found[0].Config.Name == EventsStream &&
+// matchesMore reports whether the stream of events, own, alone has a part of the subject and can take in all of it.
+func matchesMore(own, subject string, found []*jetstream.StreamInfo) bool {
+	return len(found) == 1 && found[0].Config.Name == own &&
 		!covers(subject, found[0].Config.Subjects) && capturable(subject, found[0].Config.Subjects)
 }
 

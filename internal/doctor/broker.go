@@ -34,7 +34,7 @@ func broker(ctx context.Context, i *inspection) {
 	if i.NATSURL == "" {
 		i.ok("broker", "embedded; it starts with the node")
 	} else {
-		conn, err := bus.Dial(bus.Options{URL: i.NATSURL, Identity: i.Identity(), Name: "deadman doctor", Log: slog.New(slog.DiscardHandler)})
+		conn, err := bus.Dial(bus.Options{URL: i.NATSURL, Identity: i.Identity(), Namespace: i.Namespace, Name: "deadman doctor", Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			i.problem("broker", Failed, err.Error(), "correct DEADMAN_NATS_URL and its credentials, or start the servers")
 		} else {
@@ -133,7 +133,7 @@ func (i brokerInspection) stream(info *jetstream.StreamInfo, clustered bool) {
 		}
 		i.problem(check, Warning, fmt.Sprintf("it is %.0f %% full; %s", 100*fill, happens), "raise max_bytes with nats stream edit "+cfg.Name)
 	}
-	if cfg.Name != bus.AlertsStream {
+	if cfg.Name != i.Namespace.Stream(bus.AlertsStream) {
 		if risk := bus.LossRisk(cfg); risk != "" {
 			i.problem(check, Warning, "it "+risk+", so single events may be lost before rules read them", "read its events from a stream without this setting")
 		}

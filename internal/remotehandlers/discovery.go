@@ -44,11 +44,11 @@ func (r Directory) Names() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(r)), func(name string) bool { return name == anyName })
 }
 
-// handlerNames returns the handler names of a service.
-func handlerNames(info micro.Info) []string {
+// handlerNames returns the handler names of a service, which follow a prefix in its subjects.
+func handlerNames(info micro.Info, prefix string) []string {
 	var names []string
 	for _, endpoint := range info.Endpoints {
-		name, is := strings.CutPrefix(endpoint.Subject, subjects)
+		name, is := strings.CutPrefix(endpoint.Subject, prefix)
 		switch {
 		case is && name == ">":
 			names = append(names, anyName)

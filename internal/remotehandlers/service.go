@@ -16,12 +16,13 @@ import (
 
 	"deadman/checks"
 	"deadman/checks/lookup"
+	"deadman/internal/subjects"
 )
 
-// Subject returns the NATS subject of a handler.
-func Subject(name string) string { return subjects + name }
+// Subject returns the NATS subject of a handler, without a namespace.
+func Subject(name string) string { return prefix + name }
 
-const subjects = "deadman.handlers."
+const prefix = "deadman.handlers."
 
 // deadlineHeader is the header with the time until which an answer counts, in RFC 3339.
 const deadlineHeader = "Deadman-Deadline"
@@ -43,15 +44,16 @@ type Requester interface {
 
 // Services are the remote handlers by name. It is safe for concurrent use.
 type Services struct {
-	wire Requester
+	wire      Requester
+	namespace subjects.Namespace
 
 	mu    sync.Mutex
 	known map[string]*service
 }
 
-// NewServices returns the handlers reachable through wire.
-func NewServices(wire Requester) *Services {
-	return &Services{wire: wire, known: make(map[string]*service)}
+// NewServices returns the handlers of a namespace reachable through wire.
+func NewServices(wire Requester, namespace subjects.Namespace) *Services {
+	return &Services{wire: wire, namespace: namespace, known: make(map[string]*service)}
 }
 
 // Named returns the handler of a name, whether or not a service answers at the moment.
@@ -59,7 +61,7 @@ func (s *Services) Named(name string) checks.Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known[name] == nil {
-		s.known[name] = &service{name: name, wire: s.wire, breaker: gobreaker.NewCircuitBreaker[checks.Answer](gobreaker.Settings{
+		s.known[name] = &service{name: name, subject: s.namespace.Subject(Subject(name)), wire: s.wire, breaker: gobreaker.NewCircuitBreaker[checks.Answer](gobreaker.Settings{
 			Timeout:      backoffAfterTimeouts,
 			ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= maxConsecutiveTimeouts },
 			IsSuccessful: func(err error) bool { return !errors.Is(err, context.DeadlineExceeded) },
@@ -84,7 +86,7 @@ func (s *Services) Discover(ctx context.Context) (Directory, error) {
 		if json.Unmarshal(m.Data, &info) != nil || info.Type != micro.InfoResponseType {
 			continue // not a NATS service
 		}
-		for _, name := range handlerNames(info) {
+		for _, name := range handlerNames(info, s.namespace.Subject(prefix)) {
 			all[name] = all[name].and(info)
 		}
 	}
@@ -113,6 +115,7 @@ func (s *Services) State(name string) State {
 // service is one handler, shared by all rules that name it.
 type service struct {
 	name    string
+	subject string
 	wire    Requester
 	breaker *gobreaker.CircuitBreaker[checks.Answer]
 	tally   stats
@@ -165,7 +168,7 @@ func (s *service) request(ctx context.Context, c checks.Check) (checks.Answer, e
 
 // message encodes a check as a NATS message.
 func (s *service) message(ctx context.Context, c checks.Check) (*nats.Msg, error) {
-	m, request := nats.NewMsg(Subject(s.name)), newRequest(c)
+	m, request := nats.NewMsg(s.subject), newRequest(c)
 	if until, bounded := ctx.Deadline(); bounded {
 		request.Deadline = until.UTC()
 		m.Header.Set(deadlineHeader, request.Deadline.Format(time.RFC3339Nano))

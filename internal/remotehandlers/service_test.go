@@ -51,7 +51,7 @@ func newFixture(t *testing.T) fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	return fixture{server, b, remotehandlers.NewServices(b.Messages), conn}
+	return fixture{server, b, remotehandlers.NewServices(b.Messages, ""), conn}
 }
 
 // serve starts a service with micro that answers under a name until the test ends.
@@ -227,7 +227,7 @@ func TestServiceIsRetried(t *testing.T) {
 				return nil, ctx.Err()
 			}
 			return &nats.Msg{Data: []byte(`{"next": null}`)}, nil
-		}))
+		}), "")
 		send := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()

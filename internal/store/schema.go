@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
@@ -246,9 +248,17 @@ func foreign(why string) error {
 // seed creates the shards of the database: the stored number, or count for a new database.
 func (s *migrator) seed(ctx context.Context, count int) error {
 	return s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`,
-			strconv.Itoa(count)); err != nil {
+		added, err := tx.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`,
+			strconv.Itoa(count))
+		if err != nil {
 			return err
+		}
+		if n, err := added.RowsAffected(); err != nil {
+			return err
+		} else if n > 0 { // a new database
+			if err := identify(ctx, tx, uuid.NewString()); err != nil {
+				return err
+			}
 		}
 		var stored string
 		if err := tx.QueryRowContext(ctx, `SELECT value FROM setting WHERE name = 'shards'`).Scan(&stored); err != nil {
@@ -261,6 +271,27 @@ func (s *migrator) seed(ctx context.Context, count int) error {
 		s.shards = n
 		return seedLeases(ctx, tx, n, now)
 	})
+}
+
+// DatabaseID returns the id of the database, which its copies and backups have, too. A database of an earlier version has
+// none, and gets the given one; empty: a random one.
+func (s *migrator) DatabaseID(ctx context.Context, otherwise string) (id string, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		if err := identify(ctx, tx, cmp.Or(otherwise, uuid.NewString())); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, `SELECT value FROM setting WHERE name = 'database_id'`).Scan(&id)
+	})
+	if err != nil {
+		return "", wrapErr("id of the database", err)
+	}
+	return id, nil
+}
+
+// identify gives the database an id unless it has one.
+func identify(ctx context.Context, tx *sql.Tx, id string) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES ('database_id', $1) ON CONFLICT DO NOTHING`, id)
+	return err
 }
 
 func seedLeases(ctx context.Context, tx *sql.Tx, n int, now time.Time) error {

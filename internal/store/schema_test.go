@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib" // opens a database as an older program left it
 	"github.com/pressly/goose/v3"
 
@@ -170,5 +171,52 @@ func TestTooNew(t *testing.T) {
 		if got := store.TooNew(applied, 17); got != want {
 			t.Errorf("version %d is too new for a program that knows 17: %t", applied, got)
 		}
+	}
+}
+
+// TestDatabaseID checks that a new database has an id of its own, and that one of an earlier version gets the given one, or a
+// random one.
+func TestDatabaseID(t *testing.T) {
+	dir := t.TempDir()
+	storetest.SQLite(t, dir)
+	dsn := storetest.Postgres(t)
+	for driver, c := range map[string]struct {
+		options store.Options
+		file    string
+	}{
+		"sqlite": {store.Options{DataDir: dir, Shards: 2}, "file:" + filepath.Join(dir, store.DatabaseFile)},
+		"pgx":    {store.Options{DatabaseURL: dsn, Shards: 2}, dsn},
+	} {
+		t.Run(driver, func(t *testing.T) {
+			s, err := store.Open(t.Context(), c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Close() }()
+			db, err := sql.Open(driver, c.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close() }()
+			asBefore := func() { // as an earlier version made it
+				if _, err := db.ExecContext(t.Context(), `DELETE FROM setting WHERE name = 'database_id'`); err != nil {
+					t.Fatal(err)
+				}
+			}
+			first, err := s.DatabaseID(t.Context(), "given")
+			if err != nil || uuid.Validate(first) != nil {
+				t.Fatalf("a new database has the id %q, %v", first, err)
+			}
+			asBefore()
+			for _, otherwise := range []string{"given", "other"} {
+				if got, err := s.DatabaseID(t.Context(), otherwise); err != nil || got != "given" {
+					t.Errorf("a database without an id, and %s: %q, %v", otherwise, got, err)
+				}
+			}
+			asBefore()
+			if got, err := s.DatabaseID(t.Context(), ""); err != nil || uuid.Validate(got) != nil || got == first {
+				t.Errorf("a database without an id, and none: %q, %v", got, err)
+			}
+		})
 	}
 }

@@ -36,7 +36,7 @@ func CheckForm(pattern string) error {
 // OfServers reports whether a pattern is about subjects that NATS or deadman have for themselves.
 func OfServers(pattern string) bool {
 	first, _, _ := strings.Cut(pattern, ".")
-	return strings.HasPrefix(first, "$") || strings.HasPrefix(first, "_INBOX") || first == "deadman"
+	return strings.HasPrefix(first, "$") || strings.HasPrefix(first, "_INBOX") || first == subjectRoot || strings.HasPrefix(first, subjectRoot+"-")
 }
 
 // Check says what is wrong with a pattern of events' subjects, and what to write instead; nil where nothing is.
@@ -45,7 +45,7 @@ func Check(pattern string) error {
 		return err
 	}
 	if OfServers(pattern) {
-		return fmt.Errorf(`%q belongs to the servers ("$…", "_INBOX…" and "deadman.…"); name the subject of your events`, pattern)
+		return fmt.Errorf(`%q belongs to the servers ("$…", "_INBOX…" and "deadman…"); name the subject of your events`, pattern)
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (p *publisher) Publish(ctx context.Context, batch []alerts.Alert) (sent []a
 	for _, a := range batch {
 		if a.Trace != "" {
 			_, spans[a.ID] = p.tracer.tracer.Start(within(ctx, a.Trace), publishSpan, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-				append(alertAttributes(a), attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", a.Subject()))...))
+				append(alertAttributes(a), attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", p.tracer.subject(a)))...))
 		}
 	}
 	sent, err = p.to.Publish(ctx, batch)

@@ -14,6 +14,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/periodic"
 )
@@ -29,6 +30,7 @@ type Options struct {
 	Endpoint string // base URL of a collector; empty: that of the variables OTEL_EXPORTER_OTLP_…
 	Node     string // name of the node
 	Version  string
+	Subject  func(alerts.Alert) string // subject that an alert is published on
 	Jobs     TraceReader
 	Log      *slog.Logger
 	Count    func(outcome string, spans int) // counts exported spans: Sent or Failed
@@ -46,6 +48,7 @@ type Tracer struct {
 	TraceReader
 	tracer   trace.Tracer
 	provider *sdktrace.TracerProvider
+	subject  func(alerts.Alert) string
 }
 
 // New returns a tracer. It connects to the collector when it has spans. The variables OTEL_… of the SDK set the sampler,
@@ -69,7 +72,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	}
 	watched := &watchedExporter{SpanExporter: exporter, count: o.Count, status: periodic.NewStatus(o.Log, slog.LevelWarn, "export of traces")}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(watched), sdktrace.WithResource(about))
-	return &Tracer{TraceReader: o.Jobs, tracer: provider.Tracer("deadman", trace.WithInstrumentationVersion(o.Version)), provider: provider}, nil
+	return &Tracer{TraceReader: o.Jobs, tracer: provider.Tracer("deadman", trace.WithInstrumentationVersion(o.Version)), provider: provider, subject: o.Subject}, nil
 }
 
 // Close exports the spans that remain, until ctx ends. Without a collector they are lost.

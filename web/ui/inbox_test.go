@@ -197,7 +197,7 @@ func TestAlertPage(t *testing.T) {
 	a := waitForOpenAlerts(t, home, 1)[0]
 	b := open(t, home, 1400, 900)
 	b.visit("/alerts/" + a.ID.String())
-	b.waitForText("job started", "next check", "very-late", "every 1d, 3 times", "Stream DEADMAN_ALERTS")
+	b.waitForText("job started", "next check", "very-late", "every 1d, 3 times", "Stream of alerts")
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=note]"), "<i>looking"))
 	b.click("button[value=ack]")
 	b.waitForText("Acknowledged by", "<i>looking", "acknowledged by loopback", "further steps are suppressed by the acknowledgement")

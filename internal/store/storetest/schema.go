@@ -22,9 +22,9 @@ import (
 	"deadman/migrations"
 )
 
-// unseed removes the rows of the first opening: a database copied from a template gets the number of shards that its
-// first opening asks for, as a new database does.
-const unseed = `DELETE FROM shard_lease; DELETE FROM setting WHERE name = 'shards'`
+// unseed removes the rows of the first opening: a database copied from a template gets an id, and the number of shards
+// that its first opening asks for, as a new database does.
+const unseed = `DELETE FROM shard_lease; DELETE FROM setting WHERE name IN ('shards', 'database_id')`
 
 // template is the name of the database on the shared cluster that has the present schema and no connections. It is made
 // once for all packages that use the cluster.
