@@ -97,7 +97,10 @@ func everything(ctx context.Context, o bus.Options, operator jetstream.JetStream
 	if err := publishAlerts(ctx, b); err != nil {
 		return err
 	}
-	if err := answers(ctx, b, o.Namespace.Subject("deadman.acks."), operator.Conn()); err != nil {
+	if err := errors.Join(
+		answers(ctx, b, o.Namespace.Subject("deadman.acks.*"), o.Namespace.Subject("deadman.acks.1"), operator.Conn()),
+		answers(ctx, b, "$SRV.PING", "$SRV.PING", operator.Conn()),
+	); err != nil {
 		return err
 	}
 	if _, err := b.Messages.Request(ctx, nats.NewMsg(o.Namespace.Subject(remotehandlers.Subject("shipping")))); !errors.Is(err, nats.ErrNoResponders) {
@@ -144,16 +147,16 @@ func erase(ctx context.Context, b *bus.Bus, n subjects.Namespace) error {
 	return err
 }
 
-// answers makes a client acknowledge an alert.
-func answers(ctx context.Context, b *bus.Bus, acks string, operator *nats.Conn) error {
+// answers answers one request of a client.
+func answers(ctx context.Context, b *bus.Bus, subject, request string, operator *nats.Conn) error {
 	ctx, done := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.Messages.Respond(ctx, acks+"*", "deadman", func(context.Context, string, []byte) bus.Reply { return bus.Reply{Data: []byte("yes")} })
+		ended <- b.Messages.Respond(ctx, subject, "deadman", func(context.Context, string, []byte) bus.Reply { return bus.Reply{Data: []byte("yes")} })
 	}()
 	var err error
 	for tries := 0; tries == 0 || tries < 30 && errors.Is(err, nats.ErrNoResponders); tries++ {
-		_, err = operator.Request(acks+"1", nil, 3*time.Second)
+		_, err = operator.Request(request, nil, 3*time.Second)
 		if err != nil {
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -239,7 +242,7 @@ const alertsBytes = 16 << 20
 // borne reports whether deadman runs without a permission, with a log message: it then publishes alerts one by one,
 // cannot receive acknowledgements over NATS, or deletes leftover consumers only after a while.
 func borne(lacks string) bool {
-	return lacks == "$JS.API.STREAM.UPDATE.DEADMAN_ALERTS" || lacks == "deadman.acks.*" || strings.HasPrefix(lacks, "$JS.API.CONSUMER.DELETE.")
+	return lacks == "$JS.API.STREAM.UPDATE.DEADMAN_ALERTS" || lacks == "deadman.acks.*" || lacks == "$SRV.>" || strings.HasPrefix(lacks, "$JS.API.CONSUMER.DELETE.")
 }
 
 // Each line is needed: without it, deadman reports the missing permission. With all lines no permission is missing.

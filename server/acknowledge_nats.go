@@ -22,11 +22,6 @@ import (
 	"deadman/web"
 )
 
-const (
-	ackSubjects = "deadman.acks.*" // of alerts' ids, without a namespace
-	ackGroup    = "deadman"        // one node of the group replies
-)
-
 // maxAckNameLen is the largest length of a name, in bytes.
 const maxAckNameLen = 100
 
@@ -45,30 +40,26 @@ type ackAnswer struct {
 	Status       int               `json:"status,omitempty"`
 }
 
-// natsAcks serves acknowledgements over NATS.
+// natsAcks answers acknowledgements over NATS.
 type natsAcks struct {
-	acks     *acks
-	messages *bus.Messages
-	subjects string           // ackSubjects in the node's namespace
-	now      func() time.Time // the database's time
-	log      *slog.Logger
+	acks *acks
+	now  func() time.Time // the database's time
+	log  *slog.Logger
 }
 
-// Run serves acknowledgements until ctx ends. The broker's publish permission on the subject
-// authorizes the client; the name is only a label given by the client.
-func (a *natsAcks) Run(ctx context.Context) error {
-	return a.messages.Respond(ctx, a.subjects, ackGroup, func(ctx context.Context, subject string, body []byte) bus.Reply {
-		job, err := a.handleAck(ctx, subject, body)
-		if err != nil {
-			return a.ackError(err)
-		}
-		return ackAnswer{Rule: job.Rule, Key: job.Key, Acknowledged: web.AcknowledgedAs(job.Ack, a.now())}.reply()
-	})
+// answer executes a request. The broker's publish permission on the subject authorizes the client; the name is only a label
+// given by the client.
+func (a *natsAcks) answer(ctx context.Context, subject string, body []byte) bus.Reply {
+	job, err := a.handleAck(ctx, subject, body)
+	if err != nil {
+		return a.ackError(err)
+	}
+	return ackAnswer{Rule: job.Rule, Key: job.Key, Acknowledged: web.AcknowledgedAs(job.Ack, a.now())}.reply()
 }
 
 // handleAck executes a request.
 func (a *natsAcks) handleAck(ctx context.Context, subject string, body []byte) (futurejobs.ListedJob, error) {
-	id, err := uuid.Parse(strings.TrimPrefix(subject, strings.TrimSuffix(a.subjects, "*")))
+	id, err := uuid.Parse(subject[strings.LastIndexByte(subject, '.')+1:])
 	if err != nil {
 		return futurejobs.ListedJob{}, badAckRequest("the subject %s does not end with the id of an alert: %v", subject, err)
 	}

@@ -377,9 +377,9 @@ func (n *node) run(ctx context.Context) error {
 
 // parts returns the Run methods of the components that stop in the first phase.
 func (n *node) parts() []func(context.Context) error {
-	acks := &natsAcks{acks: n.acks, messages: n.bus.Messages, subjects: n.Namespace.Subject(ackSubjects), now: n.clock.Now, log: n.part("acks")}
+	service := newNATSService(n.bus.Messages, n.Namespace, n.Version, &natsAcks{acks: n.acks, now: n.clock.Now, log: n.part("acks")})
 	all := []func(context.Context) error{
-		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, acks.Run,
+		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, service.Run,
 		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, n.files.Run, n.notifications.Run, n.maintenance.Run, n.maintenance.FollowCalendars, n.stallDetector.Run, n.comparison.Run,
 		n.schema.Run, n.alarms.Run, n.quotas.Run, n.loads.Run, n.rebinder.Run, n.pings.Run, n.pings.writer.Run, n.replays.Run,
 	}

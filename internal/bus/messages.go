@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
+	"deadman/internal/subjects"
 )
 
 // Messages sends and answers messages that no stream stores.
@@ -150,7 +152,7 @@ func (m *Messages) isRequest(msg *nats.Msg) bool {
 	case m.conn.opts.InProcess != nil: // its users have no other inboxes
 		return first == "_INBOX"
 	}
-	return first != "deadman" && !strings.HasPrefix(first, "$")
+	return !strings.HasPrefix(first, "$") && !subjects.OfDeadman(first)
 }
 
 func (r Reply) message() *nats.Msg {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go/micro"
 )
 
 // deniedMost bounds the remembered denied subjects per generation. Of the two generations, the newest denials are
@@ -65,6 +67,8 @@ func (d *denials) permission(verb, subject string) string {
 	if verb == "subscription" {
 		if strings.HasPrefix(subject, d.replies) {
 			subject = d.replies + ">"
+		} else if strings.HasPrefix(subject, micro.APIPrefix+".") {
+			subject = micro.APIPrefix + ".>"
 		}
 		return "subscribe to " + subject
 	}

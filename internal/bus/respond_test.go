@@ -49,7 +49,7 @@ func TestOnlyRequestsAreAnswered(t *testing.T) {
 			}
 			for subject, of := range map[string]*nats.Msg{
 				"no-reply": {}, "status": {Reply: "_INBOX.x", Header: nats.Header{"Status": {"404"}}}, "alert": {Reply: "deadman.alerts.a.b"},
-				"ack": {Reply: "deadman.acks.other"}, "api": {Reply: "$JS.API.STREAM.PURGE.DEADMAN_ALERTS"}, "event": {Reply: "orders.created"},
+				"ack": {Reply: "deadman.acks.other"}, "namespace": {Reply: "deadman-x.acks.other"}, "api": {Reply: "$JS.API.STREAM.PURGE.DEADMAN_ALERTS"}, "event": {Reply: "orders.created"},
 			} {
 				of.Subject = "deadman.acks." + subject
 				if err := nc.PublishMsg(of); err != nil {

@@ -36,7 +36,12 @@ func CheckForm(pattern string) error {
 // OfServers reports whether a pattern is about subjects that NATS or deadman have for themselves.
 func OfServers(pattern string) bool {
 	first, _, _ := strings.Cut(pattern, ".")
-	return strings.HasPrefix(first, "$") || strings.HasPrefix(first, "_INBOX") || first == subjectRoot || strings.HasPrefix(first, subjectRoot+"-")
+	return strings.HasPrefix(first, "$") || strings.HasPrefix(first, "_INBOX") || OfDeadman(first)
+}
+
+// OfDeadman reports whether the first token of a subject is that of a deployment of deadman, with any namespace.
+func OfDeadman(first string) bool {
+	return first == subjectRoot || strings.HasPrefix(first, subjectRoot+"-")
 }
 
 // Check says what is wrong with a pattern of events' subjects, and what to write instead; nil where nothing is.

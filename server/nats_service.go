@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/micro"
+	"golang.org/x/sync/errgroup"
+
+	"deadman/internal/bus"
+	"deadman/internal/subjects"
+)
+
+const (
+	ackSubjects = "deadman.acks.*" // of alerts' ids, without a namespace
+	ackGroup    = "deadman"        // one node of the group replies
+)
+
+var semanticVersion = regexp.MustCompile(`^\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$`)
+
+// natsService is the node as a service of NATS: it acknowledges alerts, and answers the discovery of services (PING, INFO and
+// STATS). The package micro would send its answers to any reply subject, also to one of events; bus.Messages refuses those.
+type natsService struct {
+	messages *bus.Messages
+	ack      func(ctx context.Context, subject string, body []byte) bus.Reply
+	identity micro.ServiceIdentity
+	started  time.Time
+
+	mu    sync.Mutex
+	stats micro.EndpointStats // of the endpoint ack
+}
+
+// newNATSService returns the service of a node.
+func newNATSService(messages *bus.Messages, namespace subjects.Namespace, version string, acks *natsAcks) *natsService {
+	if version = strings.TrimPrefix(version, "v"); !semanticVersion.MatchString(version) {
+		version = "0.0.0-dev" // clients refuse others
+	}
+	return &natsService{
+		messages: messages, ack: acks.answer, started: time.Now().UTC(),
+		identity: micro.ServiceIdentity{Name: namespace.Root(), ID: uuid.NewString(), Version: version, Metadata: map[string]string{"node": NodeName()}},
+		stats:    micro.EndpointStats{Name: "ack", Subject: namespace.Subject(ackSubjects), QueueGroup: ackGroup},
+	}
+}
+
+// Run serves until ctx ends.
+func (s *natsService) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.messages.Respond(ctx, s.stats.Subject, ackGroup, s.acknowledge) })
+	for verb, state := range map[micro.Verb]func() any{micro.PingVerb: s.pong, micro.InfoVerb: s.info, micro.StatsVerb: s.statistics} {
+		for _, of := range [][2]string{{}, {s.identity.Name}, {s.identity.Name, s.identity.ID}} {
+			subject, err := micro.ControlSubject(verb, of[0], of[1])
+			if err != nil {
+				panic(err) // the verbs are known
+			}
+			group.Go(func() error {
+				return s.messages.Respond(ctx, subject, "", func(context.Context, string, []byte) bus.Reply {
+					data, err := json.Marshal(state())
+					if err != nil {
+						panic(err) // text, numbers and times always marshal
+					}
+					return bus.Reply{Data: data}
+				})
+			})
+		}
+	}
+	return group.Wait()
+}
+
+// acknowledge answers a request, and counts it.
+func (s *natsService) acknowledge(ctx context.Context, subject string, body []byte) bus.Reply {
+	begun := time.Now()
+	reply := s.ack(ctx, subject, body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.NumRequests++
+	s.stats.ProcessingTime += time.Since(begun)
+	s.stats.AverageProcessingTime = s.stats.ProcessingTime / time.Duration(s.stats.NumRequests)
+	if reply.Why != "" {
+		s.stats.NumErrors++
+		s.stats.LastError = reply.Why
+	}
+	return reply
+}
+
+func (s *natsService) pong() any {
+	return micro.Ping{ServiceIdentity: s.identity, Type: micro.PingResponseType}
+}
+
+func (s *natsService) info() any {
+	return micro.Info{
+		ServiceIdentity: s.identity, Type: micro.InfoResponseType, Description: "deadman, which reports events that have not happened",
+		Endpoints: []micro.EndpointInfo{{
+			Name: s.stats.Name, Subject: s.stats.Subject, QueueGroup: ackGroup,
+			Metadata: map[string]string{"description": "acknowledges the alert whose id ends the subject"},
+		}},
+	}
+}
+
+func (s *natsService) statistics() any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.stats // a copy: the answer is encoded without the lock
+	return micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: s.started, Endpoints: []*micro.EndpointStats{&stats}}
+}
