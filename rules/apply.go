@@ -62,8 +62,8 @@ func IsRuleFile(path string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))) && !IsTestFile(path)
 }
 
-// ruleFiles returns the paths of rule files, sorted. Names that begin with a dot are left out.
-func ruleFiles(dir string) ([]string, error) {
+// FilesIn returns the paths of the rule files in a folder and its subfolders, sorted. Names that begin with a dot are left out.
+func FilesIn(dir string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -115,15 +115,19 @@ func (a *bundleApply) file(ctx context.Context, file string) error {
 	return nil
 }
 
-// parseFile parses a file. Its errors are Problems, also if the file cannot be read.
-func (a *bundleApply) parseFile(ctx context.Context, path string) ([]parsedDocument, error) {
+// ReadFile reads a file of rules, at most one byte more than the largest text of rules, which parsing then refuses.
+func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, document.Problems{{File: path, Message: err.Error()}}
+		return nil, err
 	}
 	defer f.Close()
-	// The limit is the largest text of rules and one byte, to detect a longer one.
-	data, err := io.ReadAll(io.LimitReader(f, document.MaxSize+1))
+	return io.ReadAll(io.LimitReader(f, document.MaxSize+1))
+}
+
+// parseFile parses a file. Its errors are Problems, also if the file cannot be read.
+func (a *bundleApply) parseFile(ctx context.Context, path string) ([]parsedDocument, error) {
+	data, err := ReadFile(path)
 	if err != nil {
 		return nil, document.Problems{{File: path, Message: err.Error()}}
 	}

@@ -183,7 +183,7 @@ func (r *Registry) EndJobsOfDeletedRules(ctx context.Context) (int, error) {
 // paths. Errors in a file are in the report, and the other files are applied all the same. Only changed rules are
 // saved. The returned error is of the store, the binder or the folder; rules saved before it stay saved.
 func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
-	files, err := ruleFiles(dir)
+	files, err := FilesIn(dir)
 	if err != nil {
 		return Report{}, wrapErr("rules folder", err)
 	}

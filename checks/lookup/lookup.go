@@ -4,6 +4,7 @@ package lookup
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 
 	"deadman/checks"
@@ -79,6 +80,12 @@ type Client interface {
 	Reach(ctx context.Context) error
 	// Close closes connections.
 	Close()
+}
+
+// Certified is a Client of a service with TLS.
+type Certified interface {
+	// Certificate returns the certificate of the service as of the last Reach; nil: the service has none, or was not reached.
+	Certificate() *x509.Certificate
 }
 
 // Cautious is a Client that knows its excess permissions.

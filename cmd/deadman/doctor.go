@@ -14,8 +14,9 @@ func newDoctorCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what a node depends on, before an incident does",
 		Long: `Checks the settings, the files that they name, the database, the NATS servers and streams, the
-sources, the channels and the machine. It changes nothing, sends no message, and needs no running
-node. The settings are those of serve: run it as the user of the nodes, with their environment.
+permissions of the NATS user, the sources, the channels, the certificates and the machine. It
+changes nothing, no program gets a message from it, and it needs no running node. The settings are
+those of serve: run it as the user of the nodes, with their environment.
 
 A check is ok, a warning (a node works, and an incident costs more than it has to), failed (a node
 does not start, or loses data) or unknown (it could not be made). The exit code is 3 if a check

@@ -68,29 +68,42 @@ func (i brokerInspection) servers(ctx context.Context) {
 		i.problem("JetStream", Unknown, err.Error(), "run deadman doctor again")
 		return
 	}
-	i.account(ctx, js)
+	p := newProbe(i.nc)
+	defer p.close()
+	i.account(ctx, js, p)
+	streams, err := i.streams(ctx, js, p)
+	if err != nil {
+		i.problem("streams", Unknown, "they cannot be listed: "+err.Error(), "see the broker permissions in this list, or run deadman doctor again")
+	}
+	permissionInspection{i, p}.permissions(streams, err == nil)
+}
+
+// streams inspects the streams. A user who lacks a permission gets no answer, so the permissions are tested first.
+func (i brokerInspection) streams(ctx context.Context, js jetstream.JetStream, p *probe) (found []jetstream.StreamConfig, err error) {
+	lacks, err := p.missing([]permission{{list: subscribe, line: inboxOf(i.Namespace)}, {list: publish, line: listStreams}})
+	if err == nil && len(lacks) > 0 {
+		return nil, fmt.Errorf("the user may not %s on %s", lacks[0].list, lacks[0].line)
+	}
 	sent := i.now()
 	all := js.ListStreams(ctx)
-	clocked, aged := false, false
+	clocked := false
 	for info := range all.Info() {
 		if !clocked {
 			clocked = true
 			i.skew("broker clock", "the broker", sent, info.TimeStamp, i.now())
 		}
 		i.stream(info, i.nc.ConnectedClusterName() != "")
-		aged = aged || info.Config.MaxAge > 0
+		found = append(found, info.Config)
 	}
-	if aged && i.unread {
-		i.problem("rules", Unknown, "the rules of the embedded database are not compared with the age at which streams drop events",
-			"deadman rule list: compare the longest waits with max_age of their streams")
-	}
-	if err := all.Err(); err != nil {
-		i.problem("streams", Unknown, "they cannot be listed: "+err.Error(), "grant the permissions of docs/operations/nats.md to the user")
-	}
+	return found, all.Err()
 }
 
 // account checks JetStream and the limits of the account.
-func (i brokerInspection) account(ctx context.Context, js jetstream.JetStream) {
+func (i brokerInspection) account(ctx context.Context, js jetstream.JetStream, p *probe) {
+	if granted, err := p.has(accountInfo); err == nil && !granted {
+		i.ok("JetStream", "the limits of the account were not checked: the user may not publish on %s, which a node does not need", accountInfo)
+		return
+	}
 	info, err := js.AccountInfo(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
@@ -178,6 +191,9 @@ func (i brokerInspection) source(ctx context.Context, spec sources.Spec) {
 	if err := client.Reach(ctx); err != nil {
 		i.problem(check, Failed, err.Error(), "checks that query it are retried; correct the source or its entry")
 		return
+	}
+	if c, ok := client.(lookup.Certified); ok && c.Certificate() != nil {
+		i.validity(check, "the certificate of its service", c.Certificate().NotAfter)
 	}
 	if c, ok := client.(lookup.Cautious); ok && c.Caution() != "" {
 		i.problem(check, Warning, strings.TrimSuffix(c.Caution(), "."), "let lookups use a user with fewer permissions")

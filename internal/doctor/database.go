@@ -19,6 +19,8 @@ func database(ctx context.Context, i *inspection) {
 		i.problem("database", Unknown, "a node works on "+filepath.Join(i.DataDir, store.DatabaseFile)+", which one process opens at a time",
 			"deadman status shows the conditions of the node; stop the node to check the file")
 		i.unread = true
+		i.problem("rules", Unknown, "the rules in the database of the running node were not checked, only those in files",
+			"deadman rule list shows them; stop the node, or give the rules as files with DEADMAN_RULES")
 		return
 	case errors.Is(err, store.ErrUnavailable):
 		i.problem("database", Failed, err.Error(), "correct DEADMAN_DATABASE_URL, or start the server; a node waits for it")
@@ -28,6 +30,10 @@ func database(ctx context.Context, i *inspection) {
 	default:
 		schemaOf(i, schema)
 		i.unread = i.DatabaseURL == "" && schema.Applied > 0
+		if i.unread && i.NATSURL != "" { // the embedded broker has no other streams and permissions than the node's
+			i.problem("rules", Unknown, "the rules in the embedded database were not checked, only those in files: their streams and permissions are not known",
+				"start the node: deadman rule list and deadman status show its rules and conditions, or give the rules as files with DEADMAN_RULES")
+		}
 	}
 	if i.DatabaseURL != "" {
 		postgres(ctx, i)

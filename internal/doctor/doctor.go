@@ -51,7 +51,9 @@ type inspection struct {
 	now      func() time.Time
 	longest  time.Duration // age at which an open transaction is a problem
 	waiting  []waitingRule // of the folder of rules, and of the database
-	unread   bool          // the embedded database has rules that are not in waiting
+	names    []string      // of these rules
+	subjects []string      // that these rules read, each once
+	unread   bool          // the embedded database may have rules that are not among these
 	findings []Finding
 }
 
@@ -60,6 +62,7 @@ type inspection struct {
 func Inspect(ctx context.Context, c server.Config) []Finding {
 	i := &inspection{Config: c.WithDefaults(), now: time.Now, longest: maxTransaction}
 	settings(i)
+	publicURL(ctx, i)
 	files(i)
 	certificates(i)
 	rulesOfFolder(i)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -36,22 +34,22 @@ func rulesOfFolder(i *inspection) {
 	if data, err := operatorfiles.Read(i.Calendars); err == nil && i.Calendars != "" {
 		known, _ = calendars.Parse(data, i.Calendars) // the finding about the file has the error
 	}
-	files, _ := filepath.Glob(filepath.Join(i.Rules, "*.y*ml")) // the pattern is valid
+	files, err := rules.FilesIn(i.Rules)
+	if err != nil {
+		return // the finding about the folder has it
+	}
 	for _, file := range files {
-		if rules.IsTestFile(file) {
-			continue
-		}
-		data, err := os.ReadFile(file)
+		data, err := rules.ReadFile(file)
 		var docs []document.Document
 		if err == nil {
-			docs, err = rules.ParseAgainst(data, filepath.Base(file), known)
+			docs, err = rules.ParseAgainst(data, file, known)
 		}
 		if err != nil {
-			i.problem("rules", Failed, clip(err.Error()), "deadman rule lint "+file+"; a node does not start with it")
+			i.problem("rules", Failed, clip(err.Error()), "deadman rule lint "+file+"; a node starts without the rules of the file")
 			continue
 		}
 		for _, d := range docs {
-			i.wait(d)
+			i.read(d)
 		}
 	}
 }
@@ -62,9 +60,23 @@ func clip(text string) string {
 	return first
 }
 
+// read notes the subjects and the longest wait of a rule.
+func (i *inspection) read(d document.Document) {
+	if slices.Contains(i.names, d.Name) {
+		return // its version in the folder is newer than the one in the database
+	}
+	i.names = append(i.names, d.Name)
+	for _, subject := range d.Subjects() {
+		if !slices.Contains(i.subjects, subject) {
+			i.subjects = append(i.subjects, subject)
+		}
+	}
+	i.wait(d)
+}
+
 // wait notes the longest wait of a rule that is started by events.
 func (i *inspection) wait(d document.Document) {
-	if d.Trigger.Event == "" || slices.ContainsFunc(i.waiting, func(w waitingRule) bool { return w.name == d.Name }) {
+	if d.Trigger.Event == "" {
 		return
 	}
 	w := waitingRule{name: d.Name, subject: d.Trigger.Event}
@@ -101,7 +113,7 @@ func (p postgresInspection) rules(ctx context.Context, check string) error {
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
 			return fmt.Errorf("a document of a rule cannot be read: %w", err)
 		}
-		p.wait(d)
+		p.read(d)
 	}
 	p.ok(check, "%d in the database", len(texts))
 	return nil

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,7 @@ import (
 
 	"deadman/internal/bus/bustest"
 	"deadman/internal/doctor"
+	"deadman/internal/store"
 	"deadman/internal/store/storetest"
 	deadman "deadman/server"
 )
@@ -141,6 +143,7 @@ func TestChannels(t *testing.T) { //nolint:paralleltest // it sets an environmen
 		t.Cleanup(s.Close)
 		return s.URL
 	}
+	certificatesOfServices(t, serve)
 	plain := httptest.NewServer(receiver)
 	t.Cleanup(plain.Close)
 	mail, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and is no mail server
@@ -195,6 +198,44 @@ routes:
 	}
 }
 
+// certificatesOfServices checks the certificates of the public URL and of an HTTP source. The certificates are for 127.0.0.1.
+func certificatesOfServices(t *testing.T, serve func(left time.Duration) string) {
+	t.Helper()
+	unnamed := strings.Replace(serve(90*day), "127.0.0.1", "localhost", 1)
+	strange := httptest.NewTLSServer(new(heads))
+	t.Cleanup(strange.Close)
+	plain := httptest.NewServer(new(heads))
+	t.Cleanup(plain.Close)
+	for _, c := range []struct {
+		url        string
+		state      doctor.State
+		text       string
+		sourceText string // empty: the source fails
+	}{
+		{serve(90 * day), doctor.OK, "is valid until", "is valid until"},
+		{serve(5 * day), doctor.Warning, "expires in 4 days", "expires in 4 days"},
+		{serve(-time.Hour), doctor.Failed, "expired at", ""},
+		{unnamed, doctor.Failed, "match localhost", ""},
+		{strange.URL, doctor.Warning, "does not trust it", ""},
+		{strings.Replace(plain.URL, "http:", "https:", 1), doctor.Failed, "no TLS connection", ""},
+		{"https://127.0.0.1:1", doctor.Unknown, "cannot be reached from this machine", ""},
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "sources.yaml")
+		if err := os.WriteFile(file, []byte("sources: {shop: {http: {url: \""+c.url+"\", allow: [127.0.0.1, \"::1\"]}}}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all := doctor.Inspect(t.Context(), deadman.Config{DataDir: filepath.Join(dir, "data"), PublicURL: c.url, Sources: file})
+		expect(t, all, "public URL certificate", c.state, c.text)
+		if c.sourceText != "" {
+			expect(t, all, "source shop", c.state, c.sourceText)
+			expect(t, all, "source shop", doctor.OK, "reached")
+		} else {
+			expect(t, all, "source shop", doctor.Failed, "")
+		}
+	}
+}
+
 const waitingRules = `name: return-missing
 entity: order
 trigger: {event: orders.sent, key: event.id}
@@ -245,12 +286,41 @@ func TestHorizons(t *testing.T) {
 	expect(t, doctor.Inspect(t.Context(), c), "rules", doctor.Unknown, "cannot be read")
 
 	c.DatabaseURL, c.DataDir = "", storetest.DataDir(t)
-	expect(t, doctor.Inspect(t.Context(), c), "rules", doctor.Unknown, "embedded database")
+	expect(t, doctor.Inspect(t.Context(), c), "rules", doctor.Unknown, "in the embedded database were not checked")
+	lock, err := store.LockFolder(c.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, doctor.Inspect(t.Context(), deadman.Config{DataDir: c.DataDir}), "rules", doctor.Unknown, "in the database of the running node were not checked")
+	checkEnd(t, lock.Close())
 	c.Rules = t.TempDir()
 	if err := os.WriteFile(filepath.Join(c.Rules, "rules.yaml"), []byte("name: x\nescalat: []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, doctor.Inspect(t.Context(), c), "rules", doctor.Failed, "rules.yaml:")
+
+	// A node reads subfolders and JSON, and neither hidden folders nor tests.
+	c.Rules, c.DataDir = t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		"a/b/slow.yml":     strings.Split(waitingRules, "---")[0],
+		"a/other.json":     `{"name": "other", "entity": "order", "trigger": {"event": "orders.sent", "key": "event.id"}, "escalate": [{"after": "9d", "step": "late"}]}`,
+		".git/x.yaml":      "name: x\n",
+		"a/slow.test.yaml": "tests: 7\n",
+	} {
+		path := filepath.Join(c.Rules, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all = doctor.Inspect(t.Context(), c)
+	expect(t, all, "rules folder", doctor.OK, "2 files")
+	expect(t, all, "stream ORDERS", doctor.Warning, "return-missing (20d), other (9d);")
+	if slices.ContainsFunc(all, func(f doctor.Finding) bool { return f.Check == "rules" }) {
+		t.Errorf("all files are valid: %+v", all)
+	}
 }
 
 // TestCertificateOfDatabase checks the certificate of a Postgres with TLS.

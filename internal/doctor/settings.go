@@ -2,9 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"net/url"
-	"os"
-	"path/filepath"
 
 	"deadman/internal/calendars"
 	"deadman/internal/logins"
@@ -12,6 +9,7 @@ import (
 	"deadman/internal/operatorfiles"
 	"deadman/internal/sources"
 	"deadman/internal/webhooks"
+	"deadman/rules"
 )
 
 // settings checks settings that stop a node or leave a failure unnoticed.
@@ -37,33 +35,13 @@ func settings(i *inspection) {
 		i.problem("notifications", Warning, "no channels file is configured: alerts reach NATS and the pages, and no person is notified",
 			"set DEADMAN_NOTIFY, unless another program notifies people")
 	}
-	publicURL(i)
-}
-
-// publicURL checks the prefix of links in alerts.
-func publicURL(i *inspection) {
-	if i.PublicURL == "" {
-		i.problem("public URL", Warning, "it is not set: alerts have no links to the pages", "set DEADMAN_PUBLIC_URL")
-		return
-	}
-	switch u, err := url.Parse(i.PublicURL); {
-	case err != nil || u.Host == "":
-		i.problem("public URL", Failed, fmt.Sprintf("%q is not a web address", i.PublicURL), "write https://deadman.example.org")
-	case u.Scheme != "https":
-		i.problem("public URL", Warning, "links and sessions go over "+u.Scheme+" without encryption", "serve the pages over HTTPS, and write https:// into DEADMAN_PUBLIC_URL")
-	default:
-		i.ok("public URL", "%s", i.PublicURL)
-	}
 }
 
 // files parses the files that the settings name.
 func files(i *inspection) {
 	fileOf(i, "rules folder", i.Rules, func() (string, error) {
-		files, err := filepath.Glob(filepath.Join(i.Rules, "*.y*ml"))
-		if err == nil {
-			_, err = os.Stat(i.Rules)
-		}
-		return fmt.Sprintf("%d YAML files; deadman rule lint checks them", len(files)), err
+		files, err := rules.FilesIn(i.Rules)
+		return fmt.Sprintf("%d files of rules in it and its subfolders", len(files)), err
 	})
 	fileOf(i, "calendars file", i.Calendars, func() (string, error) {
 		data, err := operatorfiles.Read(i.Calendars)

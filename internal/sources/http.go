@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deadman/checks"
@@ -31,7 +32,11 @@ type service struct {
 	client  *http.Client
 	tls     *tls.Config
 	slots   chan struct{} // of requests, over all batches
+
+	certificate atomic.Pointer[x509.Certificate] // of the last Reach
 }
+
+var _ lookup.Certified = (*service)(nil)
 
 func openHTTP(name string, o HTTP) (lookup.Client, error) {
 	if err := checkBase(o.Base); err != nil {
@@ -98,10 +103,14 @@ func (s *service) Reach(ctx context.Context) error {
 		if err := t.HandshakeContext(ctx); err != nil {
 			return errors.Join(unanswered(err), c.Close())
 		}
+		s.certificate.Store(t.ConnectionState().PeerCertificates[0]) // a handshake without one fails
 		c = t
 	}
 	return c.Close()
 }
+
+// Certificate implements lookup.Certified.
+func (s *service) Certificate() *x509.Certificate { return s.certificate.Load() }
 
 // Close closes idle connections.
 func (s *service) Close() { s.client.CloseIdleConnections() }
