@@ -3,6 +3,7 @@ package alerts
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -43,28 +44,63 @@ const (
 	restoreStep  = "restored"
 )
 
-// FiringAlert returns the alert that the database went back.
+// FiringAlert returns the alert that the database went back. It reports lost data, so it is open until an actor closes it.
 func (r Restore) FiringAlert() SystemAlert {
 	unknown := ""
 	if r.Lost > 0 {
 		unknown = counted(r.Lost, "alert of the stream was", "alerts of the stream were") + " decided after that state and not known to the database. "
 	}
 	return SystemAlert{
-		Topic: restoreTopic, Step: restoreStep, Status: Firing, Severity: Error, Since: r.FoundAt, Count: r.Lost,
+		Topic: restoreTopic, Step: restoreStep, Status: Firing, Severity: Error, Since: r.FoundAt, Count: r.Lost, UntilClosed: true,
 		Text: fmt.Sprintf("the database went back to its state of %s, detected at %s. %s%s",
 			r.Since.UTC().Format(time.RFC3339), r.FoundAt.UTC().Format(time.RFC3339), unknown, r.Report),
 	}
 }
 
-// ResolvedAlert returns the alert that closes Remark. adopted is the number of open alerts that belong to pending jobs again, closed the
-// number of alerts closed because no job is pending for them.
-func (r Restore) ResolvedAlert(adopted, closed int) SystemAlert {
-	over := r.FiringAlert()
-	over.Status, over.Count = Resolved, closed
-	over.Text = fmt.Sprintf("the streams are read past the state of %s again: %s, %s",
+// SettledText describes a restore after which the streams are read again. adopted is the number of open alerts that belong to
+// pending jobs again, closed the number of alerts closed because no job is pending for them.
+func (r Restore) SettledText(adopted, closed int) string {
+	return fmt.Sprintf("the streams are read past the state of %s again: %s, %s",
 		r.Since.UTC().Format(time.RFC3339), counted(adopted, "open alert belongs to a pending job again", "open alerts belong to pending jobs again"),
 		counted(closed, "was closed, as no job is pending for it", "were closed, as no job is pending for them"))
-	return over
+}
+
+// ReadAgain is a stream that is read again after the database went back.
+type ReadAgain struct {
+	Stream string // as texts name it
+	After  uint64 // the database has applied the stream up to this sequence
+	Last   uint64 // last sequence of the stream; 0: unknown, or the stream is empty
+}
+
+func (s ReadAgain) text() string {
+	text := fmt.Sprintf("%s after sequence %d", s.Stream, s.After)
+	switch {
+	case s.Last == 0:
+		return text
+	case s.Last == s.After:
+		return text + ", its last one"
+	case s.Last < s.After:
+		return text + fmt.Sprintf(", and it ends at %d: it is older than the database, so events that it gets up to that sequence are not applied", s.Last)
+	}
+	return text + fmt.Sprintf(" up to %d (%s)", s.Last, counted64(s.Last-s.After, "message"))
+}
+
+// readAgainMost is the largest number of streams that a text names.
+const readAgainMost = 20
+
+// ReadAgainText returns a sentence with the streams that are read again; empty: there are none.
+func ReadAgainText(all []ReadAgain) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, s := range all[:min(len(all), readAgainMost)] {
+		texts = append(texts, s.text())
+	}
+	if more := len(all) - readAgainMost; more > 0 {
+		texts = append(texts, fmt.Sprintf("%d more", more))
+	}
+	return "The streams are read again from where the database stands: " + strings.Join(texts, ", ") + ". "
 }
 
 func counted(n int, one, many string) string {
@@ -74,7 +110,14 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// SupersededAlert returns the alert that closes Remark because the database went back once more; next is the new restore.
+func counted64(n uint64, one string) string {
+	if n != 1 {
+		one += "s"
+	}
+	return fmt.Sprintf("%d %s", n, one)
+}
+
+// SupersededAlert returns the alert that closes FiringAlert because the database went back once more; next is the new restore.
 func (r Restore) SupersededAlert(next Restore) SystemAlert {
 	again := r.FiringAlert()
 	again.Status = Resolved

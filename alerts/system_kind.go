@@ -41,7 +41,7 @@ var SystemKinds = []SystemKind{
 	{ownAlerts, "filling", "the [stream of alerts](../operations/nats.md#the-stream-of-alerts) is over 80 % full", "Condition alerts_stream"},
 	{ownAlerts, "full", "the stream of alerts is over 99 % full", "Condition alerts_stream"},
 	{ownAlerts, "recreated", "the stream of alerts was deleted and created again; open until the alert is closed", "Condition alerts_stream"},
-	{"database", "restored", "the [database went back](../operations/failover-and-restore.md#the-report)", "Condition restore"},
+	{"database", "restored", "the [database went back](../operations/failover-and-restore.md#the-report); open until it is closed", "Condition restore"},
 	{"schema", "behind", "a node is [behind the schema](../operations/upgrading.md#skipping-versions)", "Condition schema"},
 	{"channel/<name>", "", "a [channel](notifications.md#delivery) failed three times in a row", "Condition notifications"},
 	{"dead-letters", "many", "100 dead letters (`dead_letter_alert`), or 100 more than at the last close of this alert; open until it is closed", "Events have no effect"},

@@ -141,7 +141,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 
 // readStart reads the parts of the database's state that the components need before they run.
 func (n *node) readStart(ctx context.Context) error {
-	o := notify.Options{PublicURL: n.PublicURL, Log: n.part("notifications"), Announce: n.observer.announce, Count: n.metrics.CountNotifications, Sending: n.traces.sending()}
+	o := notify.Options{PublicURL: n.PublicURL, Log: n.part("notifications"), Announce: n.observer.announce, Count: n.metrics.CountNotifications, CountGivenUp: n.metrics.CountGivenUp, Sending: n.traces.sending()}
 	if err := n.notifications.open(ctx, o); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (n *node) wireAlerts() {
 	n.notifications = &notifications{path: n.Notify, store: n.store, rules: n.catalog, now: n.clock.Now, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
 	n.observer = &observer{Metrics: n.metrics, store: n.store, wake: n.notifications.wake, log: n.part("alerts")}
 	n.comparison = &comparison{
-		store: n.store, stream: n.bus.AlertReader, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.observer.announce,
+		store: n.store, stream: n.bus.AlertReader, report: restoreReport{n.store, n.catalog, n.bus.Streams.Info}, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.observer.announce,
 		raised: n.observer.Alerted, log: n.part("restore"), status: periodic.NewStatus(n.part("restore"), slog.LevelWarn, "alert stream comparison"),
 	}
 	n.quotas = &quotas{

@@ -50,6 +50,7 @@ type alertStream interface {
 type comparison struct {
 	store    *store.Store
 	stream   alertStream
+	report   restoreReport
 	catalog  *rules.Catalog
 	owner    *futurejobs.Owner
 	now      func() time.Time // the database's time
@@ -68,8 +69,9 @@ type comparison struct {
 	mu        sync.Mutex
 	published []alerts.Alert // by this node since the last comparison: identities only
 	restore   *alerts.Restore
-	compared  bool  // at least once
-	failed    error // error of the last comparison
+	compared  bool   // at least once
+	failed    error  // error of the last comparison
+	settled   string // the last restore that this node settled; empty: none
 }
 
 // learn reads the cursors of the streams before the node reads events. The first comparison runs beside that reading,
@@ -203,7 +205,7 @@ func identity(a alerts.Alert) alerts.Alert {
 // found records a restore. An unsettled earlier one is merged into it.
 func (c *comparison) found(ctx context.Context, mark alerts.Mark, last uint64, lost int) (alerts.Mark, error) {
 	now := c.now()
-	report, err := c.report(ctx)
+	report, err := c.report.text(ctx, c.startCursors)
 	if err != nil {
 		return mark, err
 	}
@@ -217,31 +219,6 @@ func (c *comparison) found(ctx context.Context, mark alerts.Mark, last uint64, l
 	c.log.Error("the database went back to an earlier state; its alerts are compared with the alert stream",
 		"state_of", r.Since, "alerts_unknown", lost, "alerts_after", r.From, "alerts_up_to", r.To, "report", report)
 	return c.move(ctx, mark, last, &r)
-}
-
-// report describes the streams that are read again, and the losses.
-func (c *comparison) report(ctx context.Context) (string, error) {
-	cursors := c.startCursors
-	if cursors == nil {
-		var err error
-		if cursors, err = c.store.Cursors(ctx); err != nil {
-			return "", err
-		}
-	}
-	var again []string
-	for _, stream := range slices.Sorted(maps.Keys(c.catalog.SubjectsByStream())) {
-		again = append(again, fmt.Sprintf("%s after sequence %d", futurejobs.LineText(stream), cursors[stream].LastSeq))
-	}
-	const limit = 20
-	if more := len(again) - limit; more > 0 {
-		again = append(again[:limit], fmt.Sprintf("%d more", more))
-	}
-	text := "The streams are read again from where the database stands: " + strings.Join(again, ", ") + ". "
-	if len(again) == 0 {
-		text = ""
-	}
-	return text + "Events that a stream does not have any more are lost, and so is what was answered over HTTP since then: " +
-		"jobs, pings, acknowledgements, snoozes, mutes, cancellations, rules and tokens; send them again", nil
 }
 
 // move replaces the mark, and adopts the current one if another node was faster.
@@ -267,6 +244,8 @@ func (c *comparison) see(mark alerts.Mark, own bool) { c.seen, c.own = mark, own
 //  1. An alert that was raised again has the same id, and is known by now.
 //  2. An alert of a pending job is returned to the job, and closes with its end.
 //  3. Any other is closed, as no job is pending for it.
+//
+// The alert about the restore stays open until an actor closes it, because what was answered over HTTP is lost.
 func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) error {
 	r := *mark.Restore
 	if err := c.announce(ctx, r.FiringAlert()); err != nil {
@@ -292,10 +271,8 @@ func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) 
 		closed++
 		c.raised(*closing)
 	}
-	if err := c.announce(ctx, r.ResolvedAlert(given, closed)); err != nil {
-		return err
-	}
 	c.log.Warn("open alerts that a restored database did not know are dealt with", "state_of", r.Since, "given_back", given, "closed", closed)
+	c.noteSettled(r.SettledText(given, closed))
 	_, err = c.move(ctx, mark, last, nil)
 	return err
 }
@@ -341,18 +318,6 @@ func (c *comparison) open(ctx context.Context, r alerts.Restore, last uint64) ([
 // publisher wraps a publisher to record its published alerts.
 func (c *comparison) publisher(p alerts.Publisher) alerts.Publisher { return notedPublisher{p, c} }
 
-type notedPublisher struct {
-	alerts.Publisher
-	noted *comparison
-}
-
-// Publish implements alerts.Publisher.
-func (p notedPublisher) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
-	sent, err := p.Publisher.Publish(ctx, batch)
-	p.noted.notePublished(sent)
-	return sent, err
-}
-
 // notePublished records the newest published alerts.
 func (c *comparison) notePublished(sent []alerts.Alert) {
 	c.mu.Lock()
@@ -373,11 +338,22 @@ func (c *comparison) takePublished() []alerts.Alert {
 	return taken
 }
 
+// noteSettled records that a restore is settled.
+func (c *comparison) noteSettled(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settled = text
+}
+
 // condition returns the condition of the comparison: it fails while a restore is unsettled.
 func (c *comparison) condition() web.Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := condition("restore", c.failed, "database and alerts stream agree", "the alerts stream cannot be compared with the database")
+	fine := "database and alerts stream agree"
+	if c.settled != "" {
+		fine += "; after a restore " + c.settled
+	}
+	out := condition("restore", c.failed, fine, "the alerts stream cannot be compared with the database")
 	switch r := c.restore; {
 	case r != nil:
 		out.OK = false

@@ -190,6 +190,42 @@ func TestTraceOfEventReachesDelivery(t *testing.T) {
 	}
 }
 
+// TestTraceOfStructuredCloudEvent checks that an event over HTTP in CloudEvents' structured mode is in the trace of its attribute
+// traceparent, and in that of the header if it has both, as in binary mode.
+func TestTraceOfStructuredCloudEvent(t *testing.T) {
+	t.Parallel()
+	otlp := newOTLPReceiver(t)
+	n := startReadyNode(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule}), OTLPEndpoint: otlp.URL})
+	const otherTrace = "0af7651916cd43dd8448eb211c80319c"
+	for key, header := range map[string]string{"in-body": "", "in-both": "00-" + otherTrace + "-" + orderParent + "-01"} {
+		body := fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/shop","type":"started","traceparent":"00-%s-%s-01","datacontenttype":"application/json","data":{"id":%q}}`, key, orderTrace, orderParent, key)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.HTTP+"/api/v1/events/payments.started", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/cloudevents+json; charset=utf-8")
+		if header != "" {
+			request.Header.Set("Traceparent", header)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Body.Close(); err != nil || answer.StatusCode != http.StatusAccepted {
+			t.Fatalf("%s: %d, %v", key, answer.StatusCode, err)
+		}
+		trace := orderTrace
+		if header != "" {
+			trace = otherTrace
+		}
+		n.eventually(key+" is received in its trace", func() bool { return len(otlp.named(trace, "receive event")) == 1 })
+		if got := otlp.named(trace, "receive event")[0]; hex.EncodeToString(got.ParentSpanId) != orderParent {
+			t.Errorf("%s: the receipt is below %x, want %s", key, got.ParentSpanId, orderParent)
+		}
+		n.eventually(key+" starts its job in its trace", func() bool { return len(otlp.named(trace, "start job")) == 1 })
+	}
+}
+
 // traceConn connects to the broker of a node.
 func (n *node) traceConn(t *testing.T, url string) *nats.Conn {
 	t.Helper()

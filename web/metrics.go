@@ -41,6 +41,7 @@ type Metrics struct {
 	trips         *prometheus.CounterVec
 	tripTook      *prometheus.HistogramVec
 	notifications *prometheus.CounterVec
+	givenUp       *prometheus.CounterVec
 	requests      *prometheus.CounterVec
 	requestTook   *prometheus.HistogramVec
 	refused       *prometheus.CounterVec
@@ -101,6 +102,7 @@ func (m *Metrics) countEvents() {
 func (m *Metrics) countAlerts() {
 	m.alerts = m.counter("deadman_alerts_total", "Alerts decided.", "rule", "severity")
 	m.notifications = m.counter("deadman_notifications_total", "Attempts to send a message to a channel: sent (accepted) or failed (sent again).", "channel", "outcome")
+	m.givenUp = m.counter("deadman_notifications_given_up_total", "Messages that a channel did not accept for 72 hours: they are not sent any more.", "channel")
 	m.spans = m.counter("deadman_trace_spans_total", "Spans of traces by outcome of their export: sent (taken by the collector) or failed (lost).", "outcome")
 	atZero(m.spans, "sent", "failed")
 	m.heartbeats = m.counter("deadman_heartbeats_total", "Heartbeats of the node to a target: sent, failed or withheld.", "target", "outcome")
@@ -285,6 +287,11 @@ func (m *Metrics) Pinged(err error) {
 		outcome = pingFailed
 	}
 	m.pings.WithLabelValues(outcome).Inc()
+}
+
+// CountGivenUp counts n messages that a channel did not accept in time. 0 begins the series.
+func (m *Metrics) CountGivenUp(channel string, n int) {
+	m.givenUp.WithLabelValues(channel).Add(float64(n))
 }
 
 // CountNotifications counts n attempts to send a message to a channel. 0 begins the series.

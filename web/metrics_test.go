@@ -67,6 +67,7 @@ func TestMetrics(t *testing.T) {
 		m.SettleTried(0, fmt.Errorf("settle: %w", err))
 	}
 	m.CountNotifications("chat", "failed", 2)
+	m.CountGivenUp("chat", 3)
 	m.Settled(30*time.Millisecond, "")
 	m.Settled(2*time.Second, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	m.Alerted(alerts.Alert{Rule: "r", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Critical}}})
@@ -85,7 +86,7 @@ func TestMetrics(t *testing.T) {
 		`deadman_check_duration_seconds_count{kind="handler"} 2`, `deadman_check_duration_seconds_sum{kind="handler"} 0.008`, `deadman_check_duration_seconds_count{kind="rule"} 0`,
 		`deadman_settle_duration_seconds_count 6`, `deadman_settle_duration_seconds_sum 1`, `deadman_settle_errors_total{reason="too_slow"} 1`,
 		`deadman_settle_errors_total{reason="refused"} 2`, `deadman_settle_errors_total{reason="failed"} 1`,
-		`deadman_notifications_total{channel="chat",outcome="failed"} 2`, `deadman_notifications_pending{channel="chat"} 6`,
+		`deadman_notifications_total{channel="chat",outcome="failed"} 2`, `deadman_notifications_given_up_total{channel="chat"} 3`, `deadman_notifications_pending{channel="chat"} 6`,
 		`deadman_channel_failing{channel="chat"} 1`, `deadman_channel_failing{channel="mail"} 0`,
 		`deadman_shards 64`, `deadman_leases_lost_total 7`, `deadman_node_fit 1`, `deadman_nats_reconnects_total 8`, `deadman_outages_open 2`,
 		`deadman_database_connections{pool="postgres",state="in_use"} 3`, `deadman_database_connections{pool="postgres",state="idle"} 1`,

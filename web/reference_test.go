@@ -59,6 +59,7 @@ func everyMetric() *web.Metrics {
 	m.Ticked("r", futurejobs.TickStarted, 1)
 	m.CountHeartbeat("http", "sent")
 	m.CountNotifications("chat", "sent", 1)
+	m.CountGivenUp("chat", 1)
 	m.CountKeys("shop", lookup.Found, 1)
 	m.RoundTrip("shop", time.Second)
 	m.Answered("GET", "/api/v1/jobs", 200, time.Second, false)

@@ -17,6 +17,7 @@ import (
 
 	"deadman/internal/backup"
 	"deadman/internal/bus"
+	"deadman/internal/store"
 )
 
 func newBackupCmd(io *cli) *cobra.Command {
@@ -45,28 +46,41 @@ A database on Postgres is backed up with the tools of Postgres.`,
 }
 
 func newRestoreCmd(io *cli) *cobra.Command {
+	var only string
 	cmd := &cobra.Command{
-		Use: "restore FILE", Short: "Restore a backup to an empty data folder",
+		Use: "restore FILE", Short: "Restore a backup to an empty data folder, or its database alone",
 		Long: `Creates the data folder of a node from a file of deadman backup. The folder (--data-dir) must be
 missing or empty. FILE may be - for the standard input. A damaged or incomplete file restores
 nothing.
 
+With --only database it replaces the database in the folder of a stopped node, and keeps the newer
+streams: the node applies the events after the backup again. The former database stays beside it,
+as deadman.db.before-restore. Streams that are older than the backup are refused.
+
 The node that starts on the folder raises an alert with the time of the backup: what happened
 later is not in it.`,
 		Example: `  deadman restore deadman-2026-11-28.tar.gz --data-dir restored
-  deadman serve --data-dir restored`,
+  deadman serve --data-dir restored
+  deadman restore deadman-2026-11-28.tar.gz --only database --data-dir /var/lib/deadman`,
 		Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if only != "" && only != onlyDatabase {
+				return usage("--only %s: the one part that can be restored alone is %s", only, onlyDatabase)
+			}
 			r, err := embeddedSettings(cmd, io)
 			if err != nil {
 				return err
 			}
-			return restoreBackup(cmd.Context(), io, args[0], r)
+			return restoreBackup(cmd.Context(), io, args[0], r, only)
 		},
 	}
 	addSettingsTo(cmd)
+	cmd.Flags().StringVar(&only, "only", "", "restore this part alone: database")
 	return cmd
 }
+
+// onlyDatabase is the part of a backup that can be restored alone.
+const onlyDatabase = "database"
 
 // embeddedSettings returns the settings of a node with an embedded database.
 func embeddedSettings(cmd *cobra.Command, io *cli) (serveConfig, error) {
@@ -103,7 +117,8 @@ func adminURL(dir string) (string, error) {
 type backupSummary struct {
 	File   string        `json:"file"`
 	Folder string        `json:"folder"`
-	Bytes  int64         `json:"bytes"` // of the file
+	Bytes  int64         `json:"bytes"`                     // of the file
+	Former string        `json:"former_database,omitempty"` // path of the database that a restore replaced
 	Header backup.Header `json:"backup"`
 	backup.Contents
 }
@@ -132,7 +147,7 @@ func saveBackup(ctx context.Context, io *cli, from backup.Folder, to string) err
 	return printBackup(io, text, s, fmt.Sprintf("%s: %s as of %s", to, from.Dir, io.exact(s.Header.At)))
 }
 
-func restoreBackup(ctx context.Context, io *cli, from string, r serveConfig) (err error) {
+func restoreBackup(ctx context.Context, io *cli, from string, r serveConfig, only string) (err error) {
 	in, size := io.in, int64(0)
 	if from != stdStream {
 		f, err := os.Open(from)
@@ -148,18 +163,41 @@ func restoreBackup(ctx context.Context, io *cli, from string, r serveConfig) (er
 	}
 	s := backupSummary{File: from, Folder: r.DataDir, Bytes: size}
 	log := newLog(io.err, io.getenv("NO_COLOR") == "", r)
-	s.Header, s.Contents, err = backup.Restore(ctx, in, r.DataDir, log)
-	switch {
-	case errors.Is(err, backup.ErrNotEmpty):
-		return usage("%w; restore to another folder with --data-dir, or move this one away", err)
-	case err != nil:
-		return fmt.Errorf("restore %s, nothing was restored: %w", from, err)
+	if only == onlyDatabase {
+		s.Header, s.Contents, s.Former, err = backup.RestoreDatabase(ctx, in, r.DataDir, log)
+	} else {
+		s.Header, s.Contents, err = backup.Restore(ctx, in, r.DataDir, log)
 	}
-	if err := printBackup(io, io.out, s, fmt.Sprintf("%s: restored as of %s", r.DataDir, io.exact(s.Header.At))); err != nil || io.output == asJSON {
+	if err != nil {
+		return restoreError(from, err)
+	}
+	title := fmt.Sprintf("%s: restored as of %s", r.DataDir, io.exact(s.Header.At))
+	if only != "" {
+		title = fmt.Sprintf("%s: database restored as of %s; the streams of the folder stay", r.DataDir, io.exact(s.Header.At))
+		s.Streams, s.InMemory = nil, nil
+	}
+	if err := printBackup(io, io.out, s, title); err != nil || io.output == asJSON {
 		return err
 	}
 	_, err = fmt.Fprintf(io.out, "Start the node: deadman serve --data-dir %s\n", r.DataDir)
 	return err
+}
+
+// restoreError returns an error with its remedy.
+func restoreError(from string, err error) error {
+	switch {
+	case errors.Is(err, backup.ErrNotEmpty):
+		return usage("%w; restore to another folder with --data-dir, move this one away, or replace its database alone with --only database", err)
+	case errors.Is(err, backup.ErrNoFolder):
+		return usage("%w; name the data folder of the node with --data-dir, or restore all without --only", err)
+	case errors.Is(err, backup.ErrFormerDatabase):
+		return usage("%w; move it away, with its -wal and -shm, once the node works", err)
+	case errors.Is(err, backup.ErrOlderStreams):
+		return fmt.Errorf("restore %s, nothing was changed: %w; restore all of the backup to an empty folder, without --only", from, err)
+	case errors.Is(err, store.ErrLocked):
+		return usage("%w", err)
+	}
+	return fmt.Errorf("restore %s, nothing was restored: %w", from, err)
 }
 
 // printBackup prints the contents of an archive.
@@ -172,7 +210,10 @@ func printBackup(io *cli, out io.Writer, s backupSummary, title string) error {
 		fmt.Fprintf(out, "file: %s\n", humanize.IBytes(uint64(s.Bytes)))
 	}
 	fmt.Fprintf(out, "database: %s\n", humanize.IBytes(uint64(s.DatabaseBytes))) //nolint:gosec // not negative
-	if len(s.Streams) == 0 {
+	if s.Former != "" {
+		fmt.Fprintf(out, "former database: %s; remove it once the node works\n", sanitize(s.Former))
+	}
+	if s.Streams != nil && len(s.Streams) == 0 {
 		fmt.Fprintln(out, "streams: none in the folder")
 	}
 	for _, stream := range s.Streams {

@@ -4,10 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,7 +158,7 @@ func TestBackupWhileNodeServes(t *testing.T) {
 	if all := r.alertsOf("parcel-late"); len(all) != 1 || all[0].ID != alert.ID {
 		t.Errorf("the alerts are %+v, want %s alone", all, alert.ID)
 	}
-	checkRestoreIsReported(t, r)
+	checkRestoreIsReported(t, r, "deadman restore created it from a backup", "DEADMAN_EVENTS after sequence ")
 	r.mustRun("event", "send", "parcels.arrived", `{"id": "p-1"}`)
 	r.waitForAlerts("parcel-late", 2)
 }
@@ -172,16 +174,115 @@ func checkRestoredStreams(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// checkRestoreIsReported waits for the alert about the restore, and for its end once the streams are read again.
-func checkRestoreIsReported(t *testing.T, n *inProcessNode) {
+// checkRestoreIsReported waits for the alert about the restore. It is open after the streams are read again, until it is closed.
+func checkRestoreIsReported(t *testing.T, n *inProcessNode, texts ...string) {
 	t.Helper()
-	var reported []web.Alert
-	testwait.Until(t, "the restore is reported and resolved", func() bool {
-		reported = n.alertsOf(alerts.SystemRule)
-		return slices.ContainsFunc(reported, func(a web.Alert) bool { return a.Step == "restored" && a.Status == alerts.Resolved })
+	testwait.Until(t, "the restore is settled", func() bool {
+		response, err := http.Get(n.at.HTTP + "/readyz?all")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return err == nil && strings.Contains(string(body), "after a restore the streams are read past the state of")
 	})
-	if len(reported) != 2 || reported[0].Status != alerts.Firing || !strings.Contains(reported[0].Text, "deadman restore created it from a backup") || reported[1].Status != alerts.Resolved {
+	open := readJSON[web.Page[web.Alert]](n, "alert", "list", "--open", "--rule", alerts.SystemRule).Items
+	if len(open) != 1 || open[0].Step != "restored" {
+		t.Fatalf("open are %+v", open)
+	}
+	for _, text := range texts {
+		if !strings.Contains(open[0].Text, text) {
+			t.Errorf("the report has no %q: %s", text, open[0].Text)
+		}
+	}
+	n.mustRun("alert", "close", open[0].ID.String(), "--reason", "all is sent again")
+	if reported := n.alertsOf(alerts.SystemRule); len(reported) != 2 || reported[1].Status != alerts.Resolved {
 		t.Errorf("%+v", reported)
+	}
+}
+
+// TestRestoreOfDatabaseAlone replaces the database of a node that crashed, and keeps its streams. The node applies the later
+// events again, raises no alert twice, and reports the difference.
+func TestRestoreOfDatabaseAlone(t *testing.T) {
+	t.Parallel()
+	n := newBackedUpNode(t)
+	file := filepath.Join(t.TempDir(), "deadman.tar.gz")
+	n.mustRun("backup", file, "--data-dir", n.dir)
+	n.mustRun("event", "send", "orders.created", `{"id": "o-2"}`)
+	n.mustRun("event", "send", "parcels.sent", `{"id": "p-2"}`)
+	n.mustRun("event", "send", "parcels.arrived", `{"id": "p-1"}`)
+	n.waitForAlerts("parcel-late", 3)
+	database := filepath.Join(n.dir, "deadman.db")
+	log, err := os.ReadFile(database + "-wal") // as a crash leaves it
+	if err != nil || len(log) == 0 {
+		t.Fatalf("%d bytes, %v", len(log), err)
+	}
+	n.stop()
+	if err := os.WriteFile(database+"-wal", log, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	former, err := os.ReadFile(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	other := newInProcessNode(t) // with streams of its own, which are empty
+	other.stop()
+	args := []string{"restore", file, "--only", "database", "--data-dir", other.dir}
+	runInProcess(t, "", nil, args...).check(t, args, exitFailure, "the streams of the folder are older than the backup")
+	if _, err := os.Stat(filepath.Join(other.dir, "deadman.db.restoring")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a part of the database stays: %v", err)
+	}
+	startOn(t, other.dir).stop() // it is as it was
+
+	args[len(args)-1] = n.dir
+	runInProcess(t, "", nil, args...).check(t, args, exitOK, n.dir+": database restored as of ", "former database: "+database+".before-restore;")
+	for suffix, want := range map[string][]byte{"": former, "-wal": log} {
+		if got, err := os.ReadFile(database + ".before-restore" + suffix); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("the former database%s has %d bytes, want %d: %v", suffix, len(got), len(want), err)
+		}
+	}
+	runInProcess(t, "", nil, args...).check(t, args, exitUsage, "the folder has a database of before a restore")
+
+	r := startOn(t, n.dir)
+	testwait.Until(t, "the events are applied again", func() bool { return len(r.pending("order-late")) == 2 && len(r.pending("parcel-late")) == 1 })
+	if jobs := r.pending("parcel-late"); jobs["p-2"].Key == "" {
+		t.Errorf("the pending parcels are %v", jobs)
+	}
+	checkRestoreIsReported(t, r, "deadman restore --only database", "DEADMAN_EVENTS after sequence 2 up to 5 (3 messages)", "2 alerts of the stream were decided after that state")
+	r.mustRun("event", "send", "parcels.arrived", `{"id": "p-2"}`)
+	r.waitForAlerts("parcel-late", 4)
+	checkAlertStream(t, bustest.JetStream(t, bustest.LogIn(t, r.dir, r.at.NATS, bus.UserAdmin)),
+		"p-1 firing late", "p-1 resolved late", "p-2 firing late", "p-2 resolved late")
+}
+
+// checkAlertStream checks that the stream has each of the alerts of parcels once, and no other ones.
+func checkAlertStream(t *testing.T, js jetstream.JetStream, want ...string) {
+	t.Helper()
+	var got []string
+	testwait.Until(t, "the alerts in the stream", func() bool {
+		stream, err := js.Stream(t.Context(), bus.AlertsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+			m, err := stream.GetMsg(t.Context(), seq)
+			var a alerts.Alert
+			if err == nil {
+				err = json.Unmarshal(m.Data, &a)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Rule != alerts.SystemRule {
+				got = append(got, fmt.Sprintf("%s %s %s", a.Key, a.Status, a.Step))
+			}
+		}
+		return len(got) >= len(want)
+	})
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("the stream has %q, want %q", got, want)
 	}
 }
 
@@ -231,13 +332,17 @@ func TestBackupIsRefused(t *testing.T) {
 	}{
 		{exitUsage, []string{"backup"}, "requires FILE"},
 		{exitUsage, []string{"backup", file, "--data-dir", filepath.Join(folder, "none")}, "has no database; name the data folder of the node with --data-dir"},
-		{exitUsage, []string{"backup", filepath.Join(folder, "none", "a"), "--data-dir", n.dir}, "no such file or directory"},
+		{exitUsage, []string{"backup", filepath.Join(folder, "none", "a"), "--data-dir", n.dir}, "the folder " + filepath.Join(folder, "none") + " of " + filepath.Join(folder, "none", "a") + " does not exist; create it"},
 		{exitUsage, []string{"backup", file, "--database-url", "postgres://localhost/x"}, "pg_dump"},
 		{exitOK, []string{"backup", file, "--data-dir", n.dir}, "stream DEADMAN_EVENTS: 2 messages"},
 		{exitUsage, []string{"backup", file, "--data-dir", n.dir}, "exists; name another file"},
 		{exitUsage, []string{"restore", filepath.Join(folder, "b"), "--data-dir", filepath.Join(folder, "new")}, "no such file or directory"},
 		{exitUsage, []string{"restore", file, "--data-dir", n.dir}, "the folder is not empty: " + n.dir + " has "},
 		{exitUsage, []string{"restore", file, "--data-dir", folder}, "restore to another folder with --data-dir"},
+		{exitUsage, []string{"restore", file, "--data-dir", folder}, "replace its database alone with --only database"},
+		{exitUsage, []string{"restore", file, "--data-dir", n.dir, "--only", "streams"}, "the one part that can be restored alone is database"},
+		{exitUsage, []string{"restore", file, "--data-dir", n.dir, "--only", "database"}, "the data folder is in use"},
+		{exitUsage, []string{"restore", file, "--data-dir", filepath.Join(folder, "new"), "--only", "database"}, "there is no data folder: " + filepath.Join(folder, "new")},
 	} {
 		runInProcess(t, "", nil, c.args...).check(t, c.args, c.code, c.want)
 	}

@@ -28,6 +28,9 @@ func createFile(out io.Writer, path string) (*partialFile, error) {
 	if _, err := os.Stat(path); err == nil {
 		return nil, usage("%s exists; name another file", path)
 	}
+	if dir := filepath.Dir(path); !isFolder(dir) {
+		return nil, usage("the folder %s of %s does not exist; create it, or name a file in another folder", dir, path)
+	}
 	f, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, usage("%w", err)

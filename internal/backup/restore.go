@@ -14,9 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
-	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/store"
 )
@@ -58,7 +56,7 @@ func Restore(ctx context.Context, r io.Reader, dir string, log *slog.Logger) (h 
 	if err := errors.Join(err, lock.Close()); err != nil {
 		return h, c, err
 	}
-	return u.header, u.contents, u.finish(ctx)
+	return u.header, u.contents, finisher{u}.finish(ctx)
 }
 
 // prepare creates a missing folder (made is true), and refuses a folder with files.
@@ -87,12 +85,13 @@ func removeAll(dir string, made bool) error {
 
 // unpacker restores one archive.
 type unpacker struct {
-	dir string
-	log *slog.Logger
+	dir  string
+	log  *slog.Logger
+	only bool // the database alone: streams and secrets of the folder stay
 
 	header   Header
 	contents Contents
-	last     uint64         // last sequence of the stream of alerts
+	saved    []bus.Snapshot // the streams of the archive
 	stream   *bus.Snapshot  // the stream whose messages come next
 	restored []string       // streams
 	streams  *bus.Snapshots // nil: the server is not started
@@ -156,6 +155,9 @@ func (u *unpacker) entry(ctx context.Context, name string, r io.Reader) (last bo
 	case name == databaseEntry:
 		return false, write(filepath.Join(u.dir, databaseEntry+restoredSuffix), r)
 	case isSecret && isUser(user):
+		if u.only {
+			return false, nil
+		}
 		return false, u.secret(user, r)
 	case isStream && strings.HasSuffix(name, streamSuffix):
 		u.stream = new(bus.Snapshot)
@@ -204,7 +206,18 @@ func (u *unpacker) secret(user string, r io.Reader) error {
 	return write(filepath.Join(dir, user), r)
 }
 
-func (u *unpacker) restoreStream(ctx context.Context, r io.Reader) (err error) {
+func (u *unpacker) restoreStream(ctx context.Context, r io.Reader) error {
+	name := u.stream.Name()
+	if !u.only {
+		if err := u.writeStream(ctx, r); err != nil {
+			return err
+		}
+	}
+	u.saved, u.restored, u.stream = append(u.saved, *u.stream), append(u.restored, name), nil
+	return nil
+}
+
+func (u *unpacker) writeStream(ctx context.Context, r io.Reader) error {
 	if u.streams == nil {
 		b, stop, err := serveStreams(u.dir, u.log)
 		if err != nil {
@@ -212,85 +225,8 @@ func (u *unpacker) restoreStream(ctx context.Context, r io.Reader) (err error) {
 		}
 		u.streams, u.stop = b.Snapshots, stop
 	}
-	name := u.stream.Name()
-	if err := u.streams.Restore(ctx, *u.stream, r); err != nil {
-		return err
-	}
-	if name == bus.AlertsStream {
-		if u.last, err = u.stream.LastSeq(); err != nil {
-			return err
-		}
-	}
-	u.restored, u.stream = append(u.restored, name), nil
-	return nil
+	return u.streams.Restore(ctx, *u.stream, r)
 }
-
-// finish gives the database its name, and records the restore there.
-func (u *unpacker) finish(ctx context.Context) error {
-	file := filepath.Join(u.dir, databaseEntry)
-	if err := os.Rename(file+restoredSuffix, file); err != nil {
-		return fmt.Errorf("%w: it has no %s: %w", ErrNotBackup, databaseEntry, err)
-	}
-	created, err := u.creationTimes(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := store.Open(ctx, store.Options{DataDir: u.dir, Log: u.log})
-	if err != nil {
-		return err
-	}
-	err = adopt(ctx, s, created)
-	if err == nil {
-		err = s.RecordRestore(ctx, u.header.At, u.last, report)
-	}
-	return errors.Join(err, s.Close())
-}
-
-// creationTimes returns the creation times of the restored streams as the next server has them. JetStream keeps the
-// original time only until the server that restored the stream stops.
-func (u *unpacker) creationTimes(ctx context.Context) (created map[string]time.Time, err error) {
-	if len(u.restored) == 0 {
-		return nil, nil
-	}
-	b, stop, err := serveStreams(u.dir, u.log)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	created = make(map[string]time.Time)
-	for _, name := range u.restored {
-		info, err := b.Streams.Info(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		created[name] = info.CreatedAt
-	}
-	return created, nil
-}
-
-// adopt makes the restored streams the ones that the database knows: another creation time means a recreated stream.
-func adopt(ctx context.Context, s *store.Store, created map[string]time.Time) error {
-	cursors, err := s.Cursors(ctx)
-	if err != nil {
-		return err
-	}
-	for line, cursor := range cursors {
-		at, restored := created[futurejobs.StreamOf(line)]
-		if !restored || cursor.StreamCreatedAt.IsZero() {
-			continue
-		}
-		to := cursor
-		to.StreamCreatedAt = at
-		if err := s.ResetCursor(ctx, cursor, to); err != nil {
-			return err
-		}
-	}
-	return s.ForgetKnown(ctx, bus.AlertsTopic)
-}
-
-// report names the losses of a restore from a backup.
-const report = "deadman restore created it from a backup. Later events are lost unless a stream on another NATS server has them, " +
-	"and so are later requests over HTTP: jobs, pings, acknowledgements, snoozes, mutes, cancellations, rules and tokens; send them again"
 
 // write writes a file for this user alone.
 func write(file string, r io.Reader) error {

@@ -131,6 +131,11 @@ func (w *fixture) notifierOf(config notify.Config) *notify.Notifier {
 			defer w.mu.Unlock()
 			w.attempts[channel+" "+outcome] += n
 		},
+		CountGivenUp: func(channel string, n int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.attempts[channel+" given up"] += n
+		},
 		Config: config, Store: w.Store, Client: client, Holds: func() bool { return !w.elsewhere }, Now: func() time.Time { return w.now },
 		Announce: func(ctx context.Context, r alerts.SystemAlert) error {
 			_, _, err := w.WriteSystemAlert(ctx, r)

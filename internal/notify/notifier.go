@@ -50,6 +50,8 @@ type Options struct {
 	Announce func(context.Context, alerts.SystemAlert) error
 	// Count counts n attempts to send a message to a channel, by outcome. 0 names a configured channel. nil: none are counted.
 	Count func(channel, outcome string, n int)
+	// CountGivenUp counts n messages that a channel did not accept in time. 0 names a configured channel. nil: none are counted.
+	CountGivenUp func(channel string, n int)
 	// Sending traces messages. nil: they are not traced.
 	Sending BeginTrace
 	// Describe returns the description of a rule; empty: none. nil: no rule has one.
@@ -65,6 +67,8 @@ type Notifier struct {
 	client   *http.Client
 	status   *periodic.Status // of routing alerts
 	gaveUpAt time.Time        // used by Step
+
+	countGivenUp func(channel string, n int)
 }
 
 // New returns a notifier, or an error for an invalid channel.
@@ -78,6 +82,9 @@ func New(o Options) (*Notifier, error) {
 	if o.Count == nil {
 		o.Count = func(string, string, int) {}
 	}
+	if o.CountGivenUp == nil {
+		o.CountGivenUp = func(string, int) {}
+	}
 	if o.Describe == nil {
 		o.Describe = func(string) string { return "" }
 	}
@@ -87,7 +94,7 @@ func New(o Options) (*Notifier, error) {
 			outlook: o.Outlook, count: o.Count, tracing: o.Sending,
 			wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time), roundAt: make(map[string]time.Time),
 		},
-		client: o.Client, status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"),
+		client: o.Client, status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"), countGivenUp: o.CountGivenUp,
 	}
 	n.states = &stateSender{store: o.Store, holds: o.Holds, now: o.Now, alertURL: n.alertURL, describe: o.Describe}
 	if err := n.SetConfig(o.Config); err != nil {
@@ -111,6 +118,7 @@ func (n *Notifier) SetConfig(c Config) error {
 		file.specs[s.Name], file.channels[s.Name] = s, channel
 		n.count(s.Name, outcomeSent, 0)
 		n.count(s.Name, outcomeFailed, 0)
+		n.countGivenUp(s.Name, 0)
 	}
 	n.file.Store(file)
 	n.Wake()
@@ -212,8 +220,10 @@ func (n *Notifier) giveUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n.gaveUpAt = now; given > 0 {
-		n.log.Error("messages were given up, because their channels did not take them", "messages", given, "after", patience)
+	n.gaveUpAt = now
+	for channel, messages := range given {
+		n.countGivenUp(channel, messages)
+		n.log.Error("messages were given up, because their channel did not take them", "channel", channel, "messages", messages, "after", patience)
 	}
 	return nil
 }

@@ -273,7 +273,7 @@ routes:
 		if len(raised) != 2 || raised[1].Status != alerts.Resolved || raised[1].Closes[0] != raised[0].ID {
 			t.Fatalf("%+v", raised)
 		}
-		if got := fmt.Sprint(w.attempts); got != "map[hook failed:4 hook sent:1 spare failed:0 spare sent:0]" {
+		if got := fmt.Sprint(w.attempts); got != "map[hook failed:4 hook given up:0 hook sent:1 spare failed:0 spare given up:0 spare sent:0]" {
 			t.Errorf("counted: %s", got)
 		}
 		if got := w.deliveryState("a"); got != "hook sent after 5" {
@@ -320,6 +320,9 @@ func TestDeletedChannel(t *testing.T) {
 		w.advance(without, 72*time.Hour)
 		if got := w.deliveryState("a"); got != "hook failed after 0" {
 			t.Error(got)
+		}
+		if got := w.attempts["hook given up"]; got != 1 {
+			t.Errorf("%d messages of the channel are counted as given up, want 1: %v", got, w.attempts)
 		}
 		w.fire(alerts.Error, nil, "b")
 		w.advance(with, 0)

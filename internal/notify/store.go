@@ -73,8 +73,8 @@ type DeliveryStore interface {
 	MarkFailed(ctx context.Context, n alerts.Notification, reason string, now, next time.Time) (alerts.ChannelState, error)
 	// ChannelWorks records that a failing channel works, without a message.
 	ChannelWorks(ctx context.Context, name string) error
-	// GiveUp gives up messages planned before the given time, and returns their number.
-	GiveUp(ctx context.Context, before, now time.Time) (int64, error)
+	// GiveUp gives up messages planned before the given time, and returns their numbers by channel.
+	GiveUp(ctx context.Context, before, now time.Time) (map[string]int, error)
 	// Channels returns the states of all channels with at least one attempt.
 	Channels(ctx context.Context) ([]alerts.ChannelState, error)
 }

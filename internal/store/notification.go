@@ -318,14 +318,19 @@ ON CONFLICT (name) DO UPDATE SET tries = channel.tries + 1, error = excluded.err
 	return c, nil
 }
 
-// GiveUp gives up notifications that were planned before the given time and returns their number.
-func (s *NotificationStore) GiveUp(ctx context.Context, before, now time.Time) (int64, error) {
-	n, err := exec(ctx, s.db, `UPDATE notice SET failed_at = $1, error = coalesce(error, 'the channel was not there')
-WHERE `+unfinished+` AND planned_at < $2 AND next_at <= $1`, now, before)
+// GiveUp gives up notifications that were planned before the given time and returns their numbers by channel.
+func (s *NotificationStore) GiveUp(ctx context.Context, before, now time.Time) (map[string]int, error) {
+	given, err := query(ctx, s.db, func(row scanner, channel *string) error { return row.Scan(channel) },
+		`UPDATE notice SET failed_at = $1, error = coalesce(error, 'the channel was not there')
+WHERE `+unfinished+` AND planned_at < $2 AND next_at <= $1 RETURNING channel`, now, before)
 	if err != nil {
-		return 0, wrapErr("give up", err)
+		return nil, wrapErr("give up", err)
 	}
-	return n, nil
+	counts := make(map[string]int)
+	for _, channel := range given {
+		counts[channel]++
+	}
+	return counts, nil
 }
 
 const channels = `SELECT c.name, c.sent, c.sent_at,

@@ -67,9 +67,9 @@ func (s *RestoreStore) MoveMark(ctx context.Context, seen alerts.Mark, seq uint6
 	return to, ok, nil
 }
 
-// RecordRestore records that the database was restored from a backup with its state of since. A node reports it at its
-// next start. to is the last sequence of the stream of alerts.
-func (s *RestoreStore) RecordRestore(ctx context.Context, since time.Time, to uint64, report string) error {
+// RecordRestore records that the database was restored from a backup. A node reports it at its next start, and compares the
+// alerts of the stream after those that the database knows up to r.To. r.Lost of them are unknown.
+func (s *RestoreStore) RecordRestore(ctx context.Context, r alerts.Restore) error {
 	mark, err := s.Mark(ctx)
 	if err != nil {
 		return err
@@ -78,9 +78,10 @@ func (s *RestoreStore) RecordRestore(ctx context.Context, since time.Time, to ui
 	if err != nil {
 		return err
 	}
-	r := alerts.Restore{From: mark.Seq, To: max(to, mark.Seq), Since: since, FoundAt: now, ReadAt: now, Report: report}
+	r.From, r.To, r.FoundAt, r.ReadAt = mark.Seq, max(r.To, mark.Seq), now, now
+	to := r.To
 	r = r.Including(mark.Restore) // of the backed-up node
-	_, moved, err := s.MoveMark(ctx, mark, mark.Seq, &r)
+	_, moved, err := s.MoveMark(ctx, mark, to, &r)
 	if err == nil && !moved {
 		err = wrapErr("record a restore", errors.New("a node works on the database"))
 	}

@@ -96,7 +96,11 @@ func openSQLite(ctx context.Context, o Options) (*database, error) {
 	}
 	e := newSQLite(&sqliteFile{lock: lock})
 	file := filepath.Join(dir, DatabaseFile)
-	if err := keepFile(file, o.Log); err != nil {
+	err = checkLog(file, maxCheckpoint) // before the mode of the database changes, which counts as a change
+	if err == nil {
+		err = keepFile(file, o.Log)
+	}
+	if err != nil {
 		return nil, errors.Join(err, e.close())
 	}
 	if err := e.connect(ctx, timed, file); err != nil {

@@ -252,7 +252,7 @@ type clockCorrection interface {
 
 // Open opens the database, migrates its schema and creates its shards.
 //
-// It returns ErrUnavailable, ErrDenied, ErrLocked, ErrSchemaTooNew, ErrNodeBehind or ErrForeignSchema, wrapped with the
+// It returns ErrUnavailable, ErrDenied, ErrLocked, ErrForeignLog, ErrSchemaTooNew, ErrNodeBehind or ErrForeignSchema, wrapped with the
 // action to take.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s, err := connect(ctx, o)

@@ -70,6 +70,13 @@ func insertSystemAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (raised 
 			return false, err
 		}
 	}
+	if a.Status == alerts.Resolved {
+		for _, id := range a.Closes { // it may close one that is otherwise open until an actor closes it
+			if _, err := exec(ctx, tx, `DELETE FROM setting WHERE name = $1`, unclosedSetting(id)); err != nil {
+				return false, err
+			}
+		}
+	}
 	if _, err := exec(ctx, tx, postOne, a.Shard, a.ID[:], a.ID[:]); err != nil {
 		return false, err
 	}
