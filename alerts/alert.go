@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,10 +25,11 @@ const (
 	Critical Severity = "critical"
 )
 
+// Severities lists the severities in ascending order.
+var Severities = []Severity{Info, Warning, Error, Critical}
+
 // Valid reports whether s is one of the four severities.
-func (s Severity) Valid() bool {
-	return s == Info || s == Warning || s == Error || s == Critical
-}
+func (s Severity) Valid() bool { return slices.Contains(Severities, s) }
 
 // Status classifies an alert.
 type Status string
@@ -40,6 +42,9 @@ const (
 	GaveUp       Status = "gave_up"      // a guard ended the job; no further check follows
 	Expired      Status = "expired"      // the job was found too late for a check to be useful
 )
+
+// Statuses lists the statuses.
+var Statuses = []Status{Firing, Resolved, Undetermined, GaveUp, Expired}
 
 // Draft is an alert as a handler or a rule requests it. The engine adds the rest.
 type Draft struct {
@@ -92,12 +97,17 @@ func (a Alert) MarshalJSON() ([]byte, error) { return a.JSON() }
 // JSON returns the alert as consumers receive it, with the schema version first. Calling it directly saves the
 // validation by json.Marshal of the result of MarshalJSON.
 func (a Alert) JSON() ([]byte, error) {
-	type plain Alert
-	return json.Marshal(struct {
-		SchemaVersion int `json:"schema_version"`
-		plain
-	}{SchemaVersion, plain(a)})
+	return json.Marshal(document{SchemaVersion, plain(a)})
 }
+
+// document is the JSON form of an alert.
+type document struct {
+	SchemaVersion int `json:"schema_version"`
+	plain
+}
+
+// plain is an alert without methods.
+type plain Alert
 
 // Subject returns the NATS subject of the alert. It is unique to the alert.
 func (a Alert) Subject() string {

@@ -79,6 +79,9 @@ type Config struct {
 	quotasEvery  time.Duration      // interval at which quotas are read; 0: quotasEvery; tests set it
 	overdueAfter time.Duration      // age at which due jobs and standstills are reported; 0: overdueAfter; tests set it
 
+	// Schemas are served beside those of the function Schemas, by name: the JSON Schemas of the program's own files. nil: none.
+	Schemas map[string]func() ([]byte, error)
+
 	// Handlers are the program's own handlers for rules; nil: none. They must be registered before Run.
 	Handlers *checks.Handlers
 

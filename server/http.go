@@ -7,9 +7,7 @@ import (
 	"deadman/internal/acklinks"
 	"deadman/internal/bus"
 	"deadman/internal/notify"
-	"deadman/internal/remotehandlers"
 	"deadman/internal/store"
-	"deadman/rules/document"
 	"deadman/web"
 )
 
@@ -45,7 +43,7 @@ func (n *node) handler(addr net.Addr) http.Handler {
 	return web.New(web.Options{
 		Lists: n.store, Heartbeats: n.store, AlertsKept: n.KeepAlerts, Loads: n.store, JobActions: n.jobs, Forgetter: &forgetter{n.store, n.catalog, n.bus.Streams, n.bus.Eraser, n.Namespace}, Acks: n.acks, AckLinks: links, Buttons: n.notifications.buttons(links), Letters: n.letters, Outbox: n.store, Catalog: n.catalog, Hooks: n.hooks.hook, Rules: n.rules, Calendars: n.calendars, Replays: n.replays, Wire: wire{n.bus.EventPublisher, n.bus.AlertReader}, Health: n.readiness.conditions, Metrics: n.metrics,
 		Memory: n.store, Keeper: n.keeper, Logins: n.login.current.Load, Open: n.gate.allowsAnonymous, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.notifications.channels(), Streams: streams, Sources: n.sources.set.Set,
-		Handlers: n.handlerDirectory, Pages: n.pages, Schemas: map[string]func() ([]byte, error){"rule": document.Schema, "handler": remotehandlers.Schema},
+		Handlers: n.handlerDirectory, Pages: n.pages, Schemas: servedSchemas(n.Schemas),
 		Faults: errorStatuses, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, TrustedProxies: n.TrustedProxies, TokenRate: n.TokenRate, Version: n.Version, Log: n.part("http"), Now: n.clock.Now,
 	})
 }

@@ -35,39 +35,12 @@ type Alert struct {
 // AlertFields has the fields of an alerts.Alert without its MarshalJSON, so that Alert can add fields.
 type AlertFields alerts.Alert
 
-// alertFieldDocs describes the fields of alert documents, whose package knows nothing of the API.
-var alertFieldDocs = map[string]string{
-	"id":                "ID of the alert, ordered by time.",
-	"rule":              "Name of the rule. deadman for system alerts.",
-	"rule_version":      "Version of the rule.",
-	"entity":            "Entity type.",
-	"key":               "Key of the entity.",
-	"decided_at":        "Time at which the alert was raised.",
-	"since":             "Start of the job.",
-	"slot":              "Slot of the check that raised the alert. Of an alert that an event resolved: the time at which the stream stored the event.",
-	"check_count":       "Number of completed checks of the job.",
-	"status":            "firing, resolved, undetermined (a check cannot get an answer), gave_up (a guard ended the job) or expired (the job was overdue for too long).",
-	"severity":          "info, warning, error or critical.",
-	"step":              "Name of the step.",
-	"step_index":        "Number of the step, starting with 0.",
-	"skipped_steps":     "Skipped steps that were due at the same check.",
-	"text":              "Text of the alert.",
-	"labels":            "Labels of the alert.",
-	"event":             "Body of the trigger event.",
-	"state":             "State of the job: the trigger event with later updates and lookup results merged in.",
-	"closes":            "IDs of the alerts that this alert resolves.",
-	"source":            "Outages: source or handler that does not answer.",
-	"count":             "Number of affected jobs, events or checks.",
-	"bodies_over_quota": "Whether event and state were not kept because the quota kept_alert_bytes was used up.",
-	"url":               "Link to the alert on the node's pages.",
-}
-
 // describeAlerts adds the descriptions of alert documents to their schemas.
 func describeAlerts(schemas huma.Registry) {
 	for _, name := range []string{"Alert", "Draft"} {
 		for field, s := range schemas.Map()[name].Properties {
 			if s.Description == "" {
-				s.Description = alertFieldDocs[field]
+				s.Description = alerts.FieldDocs[field]
 			}
 		}
 	}

@@ -18,7 +18,7 @@ const schemaType = "application/schema+json"
 
 // schemaIn names a schema.
 type schemaIn struct {
-	Name identifier `path:"name" doc:"Schema: rule or handler." example:"handler"`
+	Name identifier `path:"name" doc:"Name of the schema, such as rule, alert, notify or handler." example:"alert"`
 }
 
 // schemaOut is a JSON Schema.
@@ -34,8 +34,9 @@ type schemaAPI struct {
 
 func (a *schemaAPI) register(all *operations) {
 	register(all, operation{
-		ID: "get-schema", Tag: tagRules, Method: "GET", Path: "/schemas/{name}", Summary: "get the JSON Schema of rule files or of the handler protocol",
-		Description: "rule is the schema of rule files, for editors. handler describes the requests to handlers and their answers.",
+		ID: "get-schema", Tag: tagRules, Method: "GET", Path: "/schemas/{name}", Summary: "get the JSON Schema of a kind of files, of alerts or of the handler protocol",
+		Description: "rule, rule-test, calendars, sources, hooks, login, notify, settings and lookups are the schemas of files, for editors. " +
+			"alert and system-alert describe alerts, and handler the requests to handlers and their answers.",
 		Scope:       access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The JSON Schema, draft 2020-12", Content: map[string]*huma.MediaType{schemaType: {Schema: &huma.Schema{Type: huma.TypeObject}}},

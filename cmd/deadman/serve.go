@@ -42,7 +42,7 @@ log in as one of the users in the folder nats-users of the data folder.`,
 			r.Traces = tracesByEnv(io.getenv)
 			log := newLog(io.err, io.getenv("NO_COLOR") == "", r)
 			slog.SetDefault(log)
-			r.Log, r.Version, r.Env = log, version, io.getenv
+			r.Log, r.Version, r.Env, r.Schemas = log, version, io.getenv, ownSchemas
 			r.FirstToken, r.MemoryLimit = func(secret, login string) { printFirstToken(io, secret, login) }, memoryLimit()
 			r.Ready = func(at server.Endpoints) {
 				if r.format != logJSON {

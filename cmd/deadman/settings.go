@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/invopop/jsonschema"
 	"github.com/prometheus/common/model"
 
+	"deadman/internal/configfile"
 	"deadman/internal/subjects"
 	"deadman/server"
 )
@@ -25,7 +27,13 @@ type setting struct {
 	kind   string // type of the value in the help
 	usage  string
 	preset string // the default, in the format of the flag
+	settingForm
+}
+
+// settingForm reads the text of a setting, and describes it for the schema of settings files.
+type settingForm struct {
 	set    func(*serveConfig, string) error
+	schema *jsonschema.Schema
 }
 
 func (s setting) flag() string     { return strings.ReplaceAll(s.name, "_", "-") }
@@ -87,47 +95,47 @@ var settings = []setting{
 	{"workers", "number", "maximum concurrent checks, 1 to 4096", "64", count(func(r *serveConfig) *int { return &r.Workers }, 4096)},
 	{"drain", "duration", "shutdown timeout, 1s to 10m", "10s", span(func(r *serveConfig) *time.Duration { return &r.Drain }, time.Second, 10*time.Minute)},
 	{"shards", "number", "number of shards, 1 to 1024; applied when the database is created", "16", count(func(r *serveConfig) *int { return &r.Shards }, 1024)},
-	{"log_level", "level", "log level: debug, info, warn or error", "info", func(r *serveConfig, v string) error { return r.level.UnmarshalText([]byte(v)) }},
+	{"log_level", "level", "log level: debug, info, warn or error", "info", level()},
 	{"log_format", "format", "log format: auto, text or json", "auto", oneOf(func(r *serveConfig) *string { return &r.format }, logAuto, logText, logJSON)},
 }
 
-func text(of func(*serveConfig) *string) func(*serveConfig, string) error {
-	return func(r *serveConfig, v string) error {
+func text(of func(*serveConfig) *string) settingForm {
+	return settingForm{func(r *serveConfig, v string) error {
 		*of(r) = v
 		return nil
-	}
+	}, configfile.RawTextForm()}
 }
 
-func named(of func(*serveConfig) *subjects.Namespace) func(*serveConfig, string) error {
-	return func(r *serveConfig, v string) (err error) {
+func named(of func(*serveConfig) *subjects.Namespace) settingForm {
+	return settingForm{func(r *serveConfig, v string) (err error) {
 		*of(r), err = subjects.ParseNamespace(v)
 		return err
-	}
+	}, configfile.RawTextForm()}
 }
 
-func address(of func(*serveConfig) *string) func(*serveConfig, string) error {
-	return func(r *serveConfig, v string) error {
+func address(of func(*serveConfig) *string) settingForm {
+	return settingForm{func(r *serveConfig, v string) error {
 		if _, _, err := net.SplitHostPort(v); err != nil {
 			return fmt.Errorf("not an address; the format is host:port, such as 127.0.0.1:8080 or :8080")
 		}
 		*of(r) = v
 		return nil
-	}
+	}, configfile.PatternForm(`:[0-9]*$`)}
 }
 
-func link(of func(*serveConfig) *string) func(*serveConfig, string) error {
-	return func(r *serveConfig, v string) error {
+func link(of func(*serveConfig) *string) settingForm {
+	return settingForm{func(r *serveConfig, v string) error {
 		u, err := url.Parse(v)
 		if v != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 			return fmt.Errorf("not a URL; write it in full, such as https://deadman.example.org")
 		}
 		*of(r) = v
 		return nil
-	}
+	}, configfile.PatternForm(`^(https?://.+)?$`)}
 }
 
-func span(of func(*serveConfig) *time.Duration, least, most time.Duration) func(*serveConfig, string) error {
-	return func(r *serveConfig, v string) error {
+func span(of func(*serveConfig) *time.Duration, least, most time.Duration) settingForm {
+	return settingForm{func(r *serveConfig, v string) error {
 		d, err := model.ParseDuration(v)
 		if err != nil {
 			return fmt.Errorf("not a duration with a unit; such as 90d, 1h30m or 15s")
@@ -137,38 +145,38 @@ func span(of func(*serveConfig) *time.Duration, least, most time.Duration) func(
 		}
 		*of(r) = time.Duration(d)
 		return nil
-	}
+	}, configfile.PatternForm(configfile.DurationPattern)}
 }
 
 // leastSize is the smallest size of a stream, enough for a few alerts with large bodies.
 const leastSize = 1 << 20
 
-func size(of func(*serveConfig) *int64) func(*serveConfig, string) error {
-	return func(r *serveConfig, v string) error {
+func size(of func(*serveConfig) *int64) settingForm {
+	return settingForm{func(r *serveConfig, v string) error {
 		n, err := humanize.ParseBytes(v)
 		if err != nil || n < leastSize || n > math.MaxInt64 {
 			return fmt.Errorf("not a size of at least 1MiB; such as 512MiB or 10GiB")
 		}
 		*of(r) = int64(n)
 		return nil
-	}
+	}, configfile.PatternForm(`^ *[0-9.,]+ *[A-Za-z]* *$`)}
 }
 
-func count(of func(*serveConfig) *int, limit int) func(*serveConfig, string) error {
-	return func(r *serveConfig, v string) error {
+func count(of func(*serveConfig) *int, limit int) settingForm {
+	return settingForm{func(r *serveConfig, v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 || n > limit {
 			return fmt.Errorf("not a whole number from 1 to %d", limit)
 		}
 		*of(r) = n
 		return nil
-	}
+	}, orAsText(configfile.NumberForm(1, limit), `^[0-9]+$`)}
 }
 
 // networks parses a list such as 10.0.0.0/8, 192.0.2.7. It refuses a network of all addresses, because clients could
 // then forge their addresses.
-func networks(of func(*serveConfig) *[]netip.Prefix) func(*serveConfig, string) error {
-	return func(r *serveConfig, v string) error {
+func networks(of func(*serveConfig) *[]netip.Prefix) settingForm {
+	return settingForm{func(r *serveConfig, v string) error {
 		var all []netip.Prefix
 		for _, part := range strings.FieldsFunc(v, func(c rune) bool { return c == ',' || c == ' ' }) {
 			network, err := netip.ParsePrefix(part)
@@ -185,22 +193,22 @@ func networks(of func(*serveConfig) *[]netip.Prefix) func(*serveConfig, string) 
 		}
 		*of(r) = all
 		return nil
-	}
+	}, configfile.RawTextForm()}
 }
 
-func yesNo(of func(*serveConfig) *bool) func(*serveConfig, string) error {
-	return func(r *serveConfig, v string) error {
+func yesNo(of func(*serveConfig) *bool) settingForm {
+	return settingForm{func(r *serveConfig, v string) error {
 		switch v {
 		case "true", "false":
 			*of(r) = v == "true"
 			return nil
 		}
 		return fmt.Errorf("not true or false")
-	}
+	}, orAsText(configfile.BoolForm(), `^(true|false)$`)}
 }
 
-func oneOf(of func(*serveConfig) *string, words ...string) func(*serveConfig, string) error {
-	return func(r *serveConfig, v string) error {
+func oneOf(of func(*serveConfig) *string, words ...string) settingForm {
+	return settingForm{func(r *serveConfig, v string) error {
 		for _, w := range words {
 			if v == w {
 				*of(r) = v
@@ -208,5 +216,12 @@ func oneOf(of func(*serveConfig) *string, words ...string) func(*serveConfig, st
 			}
 		}
 		return fmt.Errorf("not one of %s", strings.Join(words, ", "))
+	}, configfile.WordForm(words...)}
+}
+
+func level() settingForm {
+	return settingForm{
+		func(r *serveConfig, v string) error { return r.level.UnmarshalText([]byte(v)) },
+		configfile.PatternForm(`^([Dd][Ee][Bb][Uu][Gg]|[Ii][Nn][Ff][Oo]|[Ww][Aa][Rr][Nn]|[Ee][Rr][Rr][Oo][Rr])([+-][0-9]+)?$`),
 	}
 }

@@ -162,8 +162,8 @@ func (w *TokenRequest) readPrefix(report problemList) {
 	}
 }
 
-// maxBounds is the maximum number of entries in a list of bounds.
-const maxBounds = 100
+// MaxBounds is the maximum number of entries in a list of bounds.
+const MaxBounds = 100
 
 // boundForm matches a name of a source or handler, or a prefix followed by "*".
 var boundForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,62}\*?|\*)$`)
@@ -190,8 +190,8 @@ func checkBound(name string) error {
 
 // readList normalizes a list of bounds; nil stays nil.
 func readList[L ~[]string](report problemList, field string, list L, check func(string) error) L {
-	if len(list) > maxBounds {
-		report(field, "there are %d, the most is %d; use wildcards", len(list), maxBounds)
+	if len(list) > MaxBounds {
+		report(field, "there are %d, the most is %d; use wildcards", len(list), MaxBounds)
 		return list
 	}
 	for i, one := range list {

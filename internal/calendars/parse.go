@@ -19,14 +19,12 @@ const (
 // Set is a set of calendars by name.
 type Set map[string]*Calendar
 
-// Parse reads the field calendars of a YAML file. file is the name of the file in problems. others are the names of
-// fields that other packages read; any further field is a problem. A file without calendars is an empty Set. The error
-// is configfile.Problems.
-func Parse(data []byte, file string, others ...string) (Set, error) {
+// Parse reads a YAML file of calendars. file is the name of the file in problems. A file without calendars is an empty Set.
+// The error is configfile.Problems.
+func Parse(data []byte, file string) (Set, error) {
 	set := make(Set)
 	err := configfile.Read(data, file, func(v configfile.Value) {
-		fields := v.Fields(append([]string{"calendars"}, others...)...)
-		if all := fields["calendars"]; all.Present() {
+		if all := v.In(fileFields)["calendars"]; all.Present() {
 			set.read(all)
 		}
 	})
@@ -73,7 +71,7 @@ func (set Set) read(v configfile.Value) {
 
 // readCalendar reads one calendar. Defaults are every day, the whole day and no holidays. The zone is required.
 func readCalendar(v configfile.Value) *Calendar {
-	fields := v.Fields("zone", "days", "hours", "holidays")
+	fields := v.In(calendarFields)
 	c := &Calendar{
 		name:     v.Name,
 		zone:     readZone(fields["zone"].Require("write zone: UTC, or a place such as zone: Europe/Berlin")),

@@ -92,11 +92,11 @@ func TestBadCalendars(t *testing.T) {
 			`2:13: calendars.b.days: "x" is not a day; ` + days,
 			`3:13: calendars.a.zone: "y" is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin`,
 			`3:23: calendars.a.hours: "z" is not a span of hours; write it like "09:00-17:30"`,
-			`4:1: foo: unknown field "foo"; the fields here are calendars, sources`,
+			`4:1: foo: unknown field "foo"; the fields here are calendars`,
 		}},
 		{"too many", "calendars:\n" + numbered(101), []string{`2:3: calendars: there are 101 calendars, and the limit is 100; remove those that no rule uses`}},
 	} {
-		set, err := calendars.Parse([]byte(c.text), "bad.yaml", "sources")
+		set, err := calendars.Parse([]byte(c.text), "bad.yaml")
 		var problems configfile.Problems
 		if !errors.As(err, &problems) || set != nil {
 			t.Errorf("%s: %v, %v", c.name, set, err)
@@ -198,8 +198,8 @@ func TestEquivalentForms(t *testing.T) {
 }
 
 func TestNoCalendars(t *testing.T) {
-	for _, text := range []string{"", "# nothing\n", "---\n", "sources: {shop: {password: !vault x}}\n", "calendars: {}\n", "\ufeffcalendars: {}\r\n"} {
-		set, err := calendars.Parse([]byte(text), "empty.yaml", "sources")
+	for _, text := range []string{"", "# nothing\n", "---\n", "calendars: {}\n", "\ufeffcalendars: {}\r\n"} {
+		set, err := calendars.Parse([]byte(text), "empty.yaml")
 		if err != nil || set == nil || len(set) != 0 {
 			t.Errorf("%q: %v, %v", text, set, err)
 		}

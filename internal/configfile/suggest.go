@@ -67,9 +67,14 @@ func UnknownName(noun, name string, known []string) string {
 
 // NotOneOf returns the message for a word that is none of the words, with the nearest of them. The noun names the word:
 // "a severity".
-func NotOneOf(noun, word string, words []string) string {
-	if near := Suggest(word, words); near != "" {
-		return fmt.Sprintf("%q is not %s; did you mean %q?", Truncate(word, quoted), noun, near)
+func NotOneOf[T ~string](noun string, word T, words []T) string {
+	known := make([]string, len(words))
+	for i, w := range words {
+		known[i] = string(w)
 	}
-	return fmt.Sprintf("%q is not %s; write one of %s", Truncate(word, quoted), noun, strings.Join(words, ", "))
+	given := Truncate(string(word), quoted)
+	if near := Suggest(string(word), known); near != "" {
+		return fmt.Sprintf("%q is not %s; did you mean %q?", given, noun, near)
+	}
+	return fmt.Sprintf("%q is not %s; write one of %s", given, noun, strings.Join(known, ", "))
 }

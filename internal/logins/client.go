@@ -28,7 +28,7 @@ const (
 
 // readProvider reads the provider of a login file.
 func readProvider(v configfile.Value, o Options) *Provider {
-	fields := v.Fields("issuer", "title", "client_id", "client_secret_file", "client_secret_env", "scopes", "name", "groups", "ca_file")
+	fields := v.In(providerFields)
 	p := &Provider{scopes: []string{oidc.ScopeOpenID}, nameClaim: emailClaim, groupsClaim: "groups", now: o.Now, logins: make(chan struct{}, maxLogins)}
 	if fields == nil {
 		return p

@@ -47,7 +47,7 @@ func Parse(data []byte, file string, o Options) (*Config, error) {
 	given := false
 	err := configfile.Read(data, file, func(v configfile.Value) {
 		given = true
-		fields := v.Fields("header", "oidc", "groups")
+		fields := v.In(fileFields)
 		if fields == nil {
 			return
 		}
@@ -84,7 +84,7 @@ func readGrants(v configfile.Value) access.Grants {
 		return nil
 	}
 	for _, item := range items {
-		fields := item.Fields("group", "scopes", "prefix", "subjects", "publish", "sources", "handlers")
+		fields := item.In(grantFields)
 		if fields == nil {
 			continue
 		}

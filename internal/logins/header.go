@@ -45,7 +45,7 @@ var taken = []string{
 
 // readHeader reads the headers of a proxy from a login file.
 func readHeader(v configfile.Value) *Header {
-	fields := v.Fields("name", "groups", "separator")
+	fields := v.In(headerFields)
 	if fields == nil {
 		return &Header{}
 	}

@@ -73,7 +73,7 @@ func Load(path string) (Config, error) {
 func Parse(data []byte, file string) (Config, error) {
 	var c Config
 	err := configfile.Read(data, file, func(v configfile.Value) {
-		fields := v.Fields("zone", "channels", "routes")
+		fields := v.In(fileFields)
 		c.readZone(fields["zone"])
 		c.readChannels(fields["channels"])
 		c.readRoutes(fields["routes"]) // they refer to channels
@@ -116,7 +116,7 @@ func (c *Config) readChannels(v configfile.Value) {
 }
 
 func readChannel(v configfile.Value) Spec {
-	fields := v.Fields("kind", "url", "urls", "url_file", "headers", "resend_interval", "secret_file", "ack_links", "ack_button")
+	fields := v.In(channelFields)
 	s := Spec{
 		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(operatorfiles.Read),
 		NoAckLinks: fields["ack_links"].Present() && !fields["ack_links"].Bool(), AckButton: fields["ack_button"].Text(),
@@ -157,7 +157,7 @@ func (s *Spec) readCluster(fields map[string]configfile.Value) {
 // readHeaders reads headers with values in files.
 func readHeaders(v configfile.Value) map[string]string {
 	return configfile.ReadHeaders(v, func(one configfile.Value) (string, bool) {
-		file := one.Fields("file")["file"].Require("name a file that holds the value of the header")
+		file := one.In(headerFields)["file"].Require("name a file that holds the value of the header")
 		return file.Secret(operatorfiles.Read), file.Present()
 	})
 }
@@ -190,7 +190,7 @@ func (c *Config) readRoutes(v configfile.Value) {
 }
 
 func (c *Config) readRoute(v configfile.Value, i int) Route {
-	fields := v.Fields("name", "rule", "entity", "severity", "labels", "to", "continue", "group_by", "group_wait", "max_per_hour")
+	fields := v.In(routeFields)
 	route := Route{
 		Name: fmt.Sprintf("route %d", i+1), Match: readMatch(fields), Severity: readSeverities(fields["severity"]),
 		To: fields["to"].Require("name at least one channel").Texts(), Continue: fields["continue"].Bool(), GroupBy: []string{"rule"},

@@ -49,7 +49,7 @@ type lookupAnswer struct {
 func ParseLookups(data []byte, file string) (*Lookups, error) {
 	l := &Lookups{}
 	err := configfile.Read(data, file, func(v configfile.Value) {
-		if all := v.Fields("sources")["sources"].Require("write the answers of each source under its name"); all.Present() {
+		if all := v.In(lookupFileFields)["sources"].Require("write the answers of each source under its name"); all.Present() {
 			l = ReadLookups(all, func(from configfile.Value) time.Time {
 				at, err := parseTime(from.Text(), time.UTC)
 				if err != nil && !from.HasProblem() {
@@ -69,7 +69,7 @@ func ReadLookups(v configfile.Value, instant func(configfile.Value) time.Time) *
 		if wrong := configfile.CheckName(one.Name); wrong != "" {
 			one.ProblemAtName("%s", wrong)
 		}
-		fields := one.Fields("answers", "events")
+		fields := one.In(lookupSourceFields)
 		if !fields["answers"].Present() && !fields["events"].Present() && !one.HasProblem() {
 			one.ProblemAtName("the source has no answers; write answers: {unavailable: unknown} if they are unknown")
 		}
@@ -90,7 +90,7 @@ func ReadLookups(v configfile.Value, instant func(configfile.Value) time.Time) *
 
 // readAnswer reads a given answer of a source.
 func (s *lookupAnswers) readAnswer(source string, v configfile.Value, instant func(configfile.Value) time.Time) {
-	fields := v.Fields("key", "query", "from", "found", "absent", "error", "unavailable")
+	fields := v.In(answerFields)
 	var a lookupAnswer
 	results := 0
 	for _, kind := range []string{"found", "absent", "error", "unavailable"} {
@@ -125,7 +125,7 @@ func (s *lookupAnswers) readAnswer(source string, v configfile.Value, instant fu
 
 // readMapping reads a mapping of events to answers.
 func (s *lookupAnswers) readMapping(v configfile.Value) {
-	fields := v.Fields("event", "if", "key", "query", "found", "absent")
+	fields := v.In(mappingFields)
 	mapping := rules.RecordMapping{
 		Event: scalar(fields["event"].Require("write the subject of the events, such as orders.changed")), If: scalar(fields["if"]),
 		Key: scalar(fields["key"]), Query: scalars(fields["query"]), Found: scalar(fields["found"]),

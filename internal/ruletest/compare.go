@@ -8,6 +8,7 @@ import (
 
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/configfile"
 	"deadman/rules/document"
 )
 
@@ -20,7 +21,7 @@ func (r *run) compare(list, noun string, expected []Expectation, got []row) {
 	if !r.expects[list] && list != "dead_letters" {
 		return
 	}
-	table := map[string]fieldTable{"alerts": alertFields, "outcomes": outcomeFields, "dead_letters": letterFields}[list]
+	table := map[string]configfile.Table{"alerts": alertFields, "outcomes": outcomeFields, "dead_letters": letterFields}[list]
 	expected = inOrderOf(got, expected)
 	diff, differing := newDiff(columnsOf(table, expected, len(r.Documents) > 1), expected, got, r.Partial && r.expects[list])
 	if diff == nil {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"deadman/internal/configfile"
 )
 
 // row is an alert, an outcome or a dead letter of a test, by column.
@@ -167,7 +169,7 @@ func shown(columns []string) []string {
 
 // columnsOf returns the columns that a difference shows: those that are always useful, and those that are expected. several
 // is whether the test has several rules.
-func columnsOf(table fieldTable, expected []Expectation, several bool) []string {
+func columnsOf(table configfile.Table, expected []Expectation, several bool) []string {
 	used := map[string]bool{"at": true, "rule": several, "key": true, "step": true, "status": true, "outcome": true, "subject": true}
 	var labels []string
 	for _, x := range expected {
@@ -181,7 +183,7 @@ func columnsOf(table fieldTable, expected []Expectation, several bool) []string 
 	used["text"] = used["text"] || used["contains"] || len(expected) == 0
 	used["reason"] = used["reason"] || len(expected) == 0
 	var columns []string
-	for _, name := range table.names() {
+	for _, name := range table.Names() {
 		switch {
 		case name == "contains":
 		case name == "labels":

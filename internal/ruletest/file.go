@@ -71,7 +71,7 @@ func Read(data []byte, path string) (File, error) {
 	found := false
 	err := configfile.Read(data, path, func(v configfile.Value) {
 		found = true
-		fields := fileFields.of(v)
+		fields := v.In(fileFields)
 		for _, name := range fields["rules"].Texts() {
 			f.Rules = append(f.Rules, beside(path, name))
 		}
@@ -108,7 +108,7 @@ func beside(file, name string) string {
 }
 
 func readTest(v configfile.Value) Test {
-	fields := testFields.of(v)
+	fields := v.In(testFields)
 	t := Test{
 		Line: v.Line(), Name: fields["name"].Require("write a sentence that says what the rule does").Text(),
 		Start: DefaultStart, expects: make(map[string]bool),
@@ -132,7 +132,7 @@ func readTest(v configfile.Value) Test {
 	for _, list := range []struct {
 		name string
 		to   *[]Expectation
-		of   fieldTable
+		of   configfile.Table
 	}{{"alerts", &t.Alerts, alertFields}, {"outcomes", &t.Outcomes, outcomeFields}, {"dead_letters", &t.DeadLetters, letterFields}} {
 		value := fields[list.name]
 		t.expects[list.name] = value.Present()
@@ -158,7 +158,7 @@ func readTest(v configfile.Value) Test {
 
 // readEvent reads an event or a ping.
 func (t *Test) readEvent(v configfile.Value) Event {
-	fields := eventFields.of(v)
+	fields := v.In(eventFields)
 	e := Event{Line: v.Line(), At: t.instant(fields["at"].Require("write when it comes, such as at: 30m")), Data: fields["data"].JSON()}
 	subject, ping := fields["subject"], fields["ping"]
 	switch {
@@ -177,7 +177,7 @@ func (t *Test) readEvent(v configfile.Value) Event {
 		e.Rule = fields["rule"].Text()
 		e.Ping = rules.ReceivedHeartbeat{Key: ping.Text(), At: e.At, Kind: rules.Success, Run: fields["run"].Text(), Body: fields["body"].Text()}
 		if kind := fields["kind"]; kind.Present() {
-			e.Ping.Kind = rules.Signal(readWord(kind, "a kind of a ping", pingKinds))
+			e.Ping.Kind = readWord(kind, "a kind of a ping", pingKinds)
 		}
 		if exit := fields["exit"]; exit.Present() {
 			n := readStatus(exit)
@@ -198,8 +198,8 @@ func readStatus(v configfile.Value) int {
 	return v.Number(1, 255)
 }
 
-func readWord(v configfile.Value, noun string, words []string) string {
-	word := v.Text()
+func readWord[T ~string](v configfile.Value, noun string, words []T) T {
+	word := T(v.Text())
 	if word != "" && !slices.Contains(words, word) {
 		v.Problem("%s", configfile.NotOneOf(noun, word, words))
 	}
@@ -207,15 +207,15 @@ func readWord(v configfile.Value, noun string, words []string) string {
 }
 
 // readExpectation reads the columns of an expected alert, outcome or dead letter.
-func (t *Test) readExpectation(v configfile.Value, table fieldTable) Expectation {
-	fields := table.of(v)
+func (t *Test) readExpectation(v configfile.Value, table configfile.Table) Expectation {
+	fields := v.In(table)
 	x := Expectation{Line: v.Line(), Columns: make(map[string]string)}
 	for _, f := range table {
-		value := fields[f.name]
+		value := fields[f.Name]
 		if !value.Present() {
 			continue
 		}
-		switch f.name {
+		switch f.Name {
 		case "at":
 			x.At = t.instant(value)
 			x.Columns["at"] = ""
@@ -233,18 +233,21 @@ func (t *Test) readExpectation(v configfile.Value, table fieldTable) Expectation
 		case "skipped_steps":
 			x.Columns["skipped_steps"] = strings.Join(value.Texts(), ", ")
 		default:
-			x.Columns[f.name] = readColumn(value, f)
+			x.Columns[f.Name] = readColumn(value)
 		}
 	}
 	if len(x.Columns) == 0 && !v.HasProblem() {
-		v.Problem("the entry expects nothing; write some of %s", strings.Join(table.names(), ", "))
+		v.Problem("the entry expects nothing; write some of %s", strings.Join(table.Names(), ", "))
 	}
 	return x
 }
 
-func readColumn(v configfile.Value, f field) string {
-	if len(f.words) > 0 {
-		return readWord(v, "a "+f.name, f.words)
+func readColumn(v configfile.Value) string {
+	switch v.Name {
+	case "status":
+		return string(readWord(v, "a status", alerts.Statuses))
+	case "severity":
+		return string(readWord(v, "a severity", alerts.Severities))
 	}
 	text, ok := v.RawText()
 	if !ok {
@@ -278,8 +281,4 @@ func readDate(v configfile.Value) time.Time {
 // maxTest bounds the virtual time of a test.
 const maxTest = 10 * 365 * 24 * time.Hour
 
-var (
-	pingKinds  = []string{string(rules.Success), string(rules.Begun), string(rules.Failure), string(rules.Log)}
-	severities = []string{string(alerts.Info), string(alerts.Warning), string(alerts.Error), string(alerts.Critical)}
-	statuses   = []string{string(alerts.Firing), string(alerts.Resolved), string(alerts.Undetermined), string(alerts.GaveUp), string(alerts.Expired)}
-)
+var pingKinds = []rules.Signal{rules.Success, rules.Begun, rules.Failure, rules.Log}

@@ -39,7 +39,7 @@ func Parse(data []byte, file string, env func(name string) string) ([]Spec, erro
 	var specs []Spec
 	r := reader{env}
 	err := configfile.Read(data, file, func(v configfile.Value) {
-		named := v.Fields("sources")["sources"]
+		named := v.In(fileFields)["sources"]
 		if !named.Present() {
 			return
 		}
@@ -77,7 +77,7 @@ var kinds = []struct {
 }
 
 func (r reader) spec(v configfile.Value) Spec {
-	fields := v.Fields("postgres", "sqlite", "http", "nats", "concurrency", "waiting", "rate", "open_after", "open_for")
+	fields := v.In(sourceFields)
 	s := Spec{Name: v.Name, Limits: readLimits(fields)}
 	if fields == nil {
 		return s
@@ -118,7 +118,7 @@ func span(v configfile.Value, otherwise, limit time.Duration) time.Duration {
 
 func (r reader) nats(s *Spec, v configfile.Value) {
 	s.NATS = &NATS{}
-	fields := v.Fields("url_file", "url_env", "creds_file")
+	fields := v.In(natsFields)
 	if v.HasProblem() || v.Empty() {
 		return // the node's own connection
 	}
@@ -131,12 +131,12 @@ const (
 )
 
 func (r reader) postgres(s *Spec, v configfile.Value) {
-	fields := v.Fields("url_file", "url_env", "statement_timeout")
+	fields := v.In(postgresFields)
 	s.Postgres = &Postgres{URL: r.url(v, fields), StatementTimeout: span(fields["statement_timeout"], defaultStatement, maxStatement)}
 }
 
 func (reader) sqlite(s *Spec, v configfile.Value) {
-	s.SQLite = &SQLite{Path: v.Fields("path")["path"].Require("name the file of the database").Path()}
+	s.SQLite = &SQLite{Path: v.In(sqliteFields)["path"].Require("name the file of the database").Path()}
 }
 
 // Kind is the kind of a source.
@@ -193,7 +193,7 @@ func (r reader) secret(v, file, env configfile.Value) string {
 }
 
 func (r reader) http(s *Spec, v configfile.Value) {
-	fields := v.Fields("url", "headers", "allow", "ca_file")
+	fields := v.In(httpFields)
 	s.HTTP = &HTTP{
 		Base: base(fields["url"].Require("write the base URL that the paths of rules are appended to")), Headers: r.headers(fields["headers"]),
 		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(operatorfiles.Read),
@@ -203,7 +203,7 @@ func (r reader) http(s *Spec, v configfile.Value) {
 // headers returns the headers of a source. Their values are secrets.
 func (r reader) headers(v configfile.Value) map[string]string {
 	return configfile.ReadHeaders(v, func(one configfile.Value) (string, bool) {
-		fields := one.Fields("file", "env")
+		fields := one.In(headerFields)
 		if fields == nil {
 			return "", false
 		}

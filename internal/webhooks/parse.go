@@ -13,7 +13,7 @@ const MaxHooks = 100
 // error is configfile.Problems.
 func Parse(data []byte, file string) (Set, error) {
 	set := make(Set)
-	err := configfile.Read(data, file, func(v configfile.Value) { set.read(v.Fields("hooks")["hooks"]) })
+	err := configfile.Read(data, file, func(v configfile.Value) { set.read(v.In(fileFields)["hooks"]) })
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func readHook(fields map[string]configfile.Value) *Webhook {
 	if h.Scheme != "" && verifiers[h.Scheme] == nil {
 		scheme.Problem("unknown scheme %q; write %s", h.Scheme, schemes)
 	}
-	if h.Scheme == None || h.Scheme == Mattermost {
+	if !h.hasSecret() {
 		secret.Problem("the scheme %s has no secret; leave secret_file out, or name another scheme", h.Scheme)
 		return h
 	}

@@ -40,7 +40,7 @@ func (set Set) read(v configfile.Value) {
 		return
 	}
 	for _, item := range items {
-		fields := item.Fields("name", "subject", "scheme", "secret_file")
+		fields := item.In(hookFields)
 		h := readHook(fields)
 		if h.Name != "" && set[h.Name] != nil {
 			fields["name"].Problem("there are two hooks %s; use unique names", h.Name)
@@ -66,6 +66,9 @@ const (
 
 // IsButton reports whether the hook takes presses of buttons.
 func (h *Webhook) IsButton() bool { return h.Scheme == Slack || h.Scheme == Mattermost }
+
+// hasSecret reports whether the scheme of the hook has a secret.
+func (h *Webhook) hasSecret() bool { return h.Scheme != None && h.Scheme != Mattermost }
 
 // verifier checks the signatures of a request against a hook's secrets. It returns an id that is the same for a repeat
 // of the request and cannot be forged. header returns a header by name.

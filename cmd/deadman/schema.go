@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+	"github.com/spf13/cobra"
+
+	"deadman/internal/configfile"
+	"deadman/internal/ruletest"
+	"deadman/server"
+)
+
+// schemas returns the JSON Schemas by name: those of the server, and those of files that only this program reads.
+func schemas() map[string]func() ([]byte, error) {
+	all := server.Schemas()
+	maps.Copy(all, ownSchemas)
+	return all
+}
+
+// ownSchemas are the schemas of files that package server does not know.
+var ownSchemas = map[string]func() ([]byte, error){"settings": settingsSchema, "rule-test": ruletest.Schema}
+
+func newSchemaCmd() *cobra.Command {
+	names := slices.Sorted(maps.Keys(schemas()))
+	return &cobra.Command{
+		Use: "schema NAME", Short: "Print the JSON Schema of files, alerts or the handler protocol",
+		Long: `Prints a JSON Schema (draft 2020-12), for editors and programs. A node has it at
+/api/v1/schemas/NAME, too. The names are ` + strings.Join(names[:len(names)-1], ", ") + ` and
+` + names[len(names)-1] + `. An editor with a YAML language server uses a schema if the first line of a file
+is, for example: # yaml-language-server: $schema=deadman-notify.schema.json`,
+		Example: "  deadman schema rule > " + schemaFile + "\n  deadman schema notify > deadman-notify.schema.json",
+		Args:    exactly("NAME"), ValidArgs: names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			schemaOf := schemas()[args[0]]
+			if schemaOf == nil {
+				return usageError{fmt.Errorf("no schema %s; the schemas are %s", args[0], strings.Join(names, ", "))}
+			}
+			schema, err := schemaOf()
+			if err != nil {
+				return err
+			}
+			return writeJSON(cmd.OutOrStdout(), schema)
+		},
+	}
+}
+
+// settingsSchema returns the JSON Schema (2020-12) of a settings file, for editors.
+func settingsSchema() ([]byte, error) {
+	fields := make(configfile.Table, len(settings))
+	for i, s := range settings {
+		text := strings.ToUpper(s.usage[:1]) + s.usage[1:] + "."
+		if s.preset != "" {
+			text += " Default: " + s.preset + "."
+		}
+		fields[i] = configfile.Field{Name: s.name, Form: s.schema, Text: text}
+	}
+	return configfile.Schema(fields.Object(), "settings", "Settings of a deadman node")
+}
+
+// orAsText is a form whose values may also be written as text, as in the environment.
+func orAsText(form *jsonschema.Schema, pattern string) *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{form, configfile.PatternForm(pattern)}}
+}
