@@ -345,7 +345,7 @@ func (d *demo) createSampleRule(ctx context.Context) error {
 	return nil
 }
 
-// ruleAdvice returns the advice for a node whose rules do not fit the demo.
+// ruleAdvice returns the advice for a node with rules that do not fit the demo.
 func (d *demo) ruleAdvice() string {
 	return fmt.Sprintf("the demo requires the sample rule order-unshipped: create it at %s/new-rule?from=order-unshipped, "+
 		"or use --url with a node without rules; the demo creates the rule there", d.c.node)

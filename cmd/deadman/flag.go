@@ -80,7 +80,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usage("--%s: %q is %s; see %s --help", invalid.GetFlag().Name, clip(invalid.GetValue(), 60), wrong, cmd.CommandPath())
 }
 
-// checkSpan validates the optional span of a flag, which must be over 0.
+// checkSpan validates the optional span of a flag: it must be over 0.
 func checkSpan(flag, s string) error {
 	if s == "" {
 		return nil

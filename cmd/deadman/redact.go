@@ -25,7 +25,7 @@ func shownValue(c resolvedSetting) string {
 	return redact(c.value)
 }
 
-// hostOf returns the scheme and host of an address whose path is secret.
+// hostOf returns the scheme and host of an address with a secret path.
 func hostOf(address string) string {
 	u, err := url.Parse(address)
 	switch {

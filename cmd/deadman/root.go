@@ -64,7 +64,7 @@ func group(use, short string) *cobra.Command {
 	}
 }
 
-// commandName returns the command for an error, without the program's name, which precedes all errors.
+// commandName returns the command for an error, without the name of the program: it precedes all errors.
 func commandName(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }

@@ -324,7 +324,7 @@ func (v *testRun) printFailures(file string, t ruletest.Result) {
 	}
 }
 
-// printCoverage prints a table of the rules, and what no test uses.
+// printCoverage prints a table of the rules, and of the parts that no test uses.
 func (v *testRun) printCoverage() error {
 	fmt.Fprintln(v.io.out)
 	w := newTable(v.io.out, v.io.palette, "rule", "steps", "events", "branches", "coverage")

@@ -61,7 +61,7 @@ func settingsSchema() ([]byte, error) {
 	return configfile.Schema(fields.Object(), "settings", "Settings of a deadman node")
 }
 
-// orAsText is a form whose values may also be written as text, as in the environment.
+// orAsText is a form with values that may also be text, as in the environment.
 func orAsText(form *jsonschema.Schema, pattern string) *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{form, configfile.PatternForm(pattern)}}
 }

@@ -97,7 +97,7 @@ func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
 	return s, err
 }
 
-// readiness reads /readyz, which a node without a vital condition answers with 503.
+// readiness reads /readyz: a node without a vital condition answers with 503.
 func (c *client) readiness(ctx context.Context) (state web.Readiness, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

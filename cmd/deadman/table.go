@@ -114,7 +114,7 @@ func (t *table) fits(width int, dropped []string) bool {
 	return needed-max(0, last-t.room) <= width
 }
 
-// printLeftOut tells which columns a table leaves out for the width of the terminal.
+// printLeftOut names the columns that a table leaves out for the width of the terminal.
 func printLeftOut(io *cli, left []string) {
 	if len(left) == 0 {
 		return
