@@ -115,7 +115,9 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var described struct{ Properties map[string]struct{ Description string } }
+	var described struct {
+		Properties map[string]struct{ Description string }
+	}
 	if err := json.Unmarshal(text, &described); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (a *schemaAPI) register(all *operations) {
 		ID: "get-schema", Tag: tagRules, Method: "GET", Path: "/schemas/{name}", Summary: "get the JSON Schema of a kind of files, of alerts or of the handler protocol",
 		Description: "rule, rule-test, calendars, sources, hooks, login, notify, settings and lookups are the schemas of files, for editors. " +
 			"alert and system-alert describe alerts, and handler the requests to handlers and their answers.",
-		Scope:       access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
+		Scope: access.Read, Reach: reachPublic, Errors: []int{http.StatusNotFound},
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The JSON Schema, draft 2020-12", Content: map[string]*huma.MediaType{schemaType: {Schema: &huma.Schema{Type: huma.TypeObject}}},
 		}},

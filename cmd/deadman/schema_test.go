@@ -31,8 +31,11 @@ import (
 // schemaReaders read the files that have a schema, but for rules.
 var schemaReaders = map[string]func(text []byte) error{
 	"calendars": func(text []byte) error { _, err := calendars.Parse(text, "f.yaml"); return err },
-	"sources":   func(text []byte) error { _, err := sources.Parse(text, "f.yaml", func(string) string { return "x" }); return err },
-	"hooks":     func(text []byte) error { _, err := webhooks.Parse(text, "f.yaml"); return err },
+	"sources": func(text []byte) error {
+		_, err := sources.Parse(text, "f.yaml", func(string) string { return "x" })
+		return err
+	},
+	"hooks": func(text []byte) error { _, err := webhooks.Parse(text, "f.yaml"); return err },
 	"login": func(text []byte) error {
 		_, err := logins.Parse(text, "f.yaml", logins.Options{Env: func(string) string { return "x" }, Now: time.Now})
 		return err
