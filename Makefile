@@ -3,13 +3,15 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), VERSION, TARGETS (release), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BUGS (test/mutations), POSTGRES (test/postgres), BENCH (bench), and what
+# What may be set: RULES, ARGS (run), VERSION, TARGETS (release), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), FOR, RATE (test/soak), BUGS (test/mutations), POSTGRES (test/postgres), BENCH (bench), and what
 # internal/tools/curves names (bench/curves).
 RULES ?= examples/orders
 ARGS  ?=
 RUNS  ?= 200
 SEED  ?= 1
 REQUESTS ?= 20000
+FOR   ?= 4h
+RATE  ?= 500
 BUGS  ?=
 BENCH ?= .
 
@@ -79,6 +81,13 @@ test/fuzz:
 .PHONY: test/hostile
 test/hostile:
 	@go test -count=1 -timeout 1h -v ./internal/faults -run '^TestHostileRules$$' -hostile 10m
+
+## test/soak: a node under RATE orders a second FOR a time, and live pages; neither memory, files, tables nor streams may grow
+.PHONY: test/soak
+test/soak:
+	@internal/tools/needs postgres
+	@go build -o bin/tools/pgtest ./internal/store/storetest/cmd/pgtest
+	@DEADMAN_TEST_LONG=1 bin/tools/pgtest -durable go test -count=1 -timeout 24h -v ./internal/faults -run '^TestSoak$$' -soak $(FOR) -soak-rate $(RATE) -soak-samples $(CURDIR)/bin/soak.csv
 
 ## test/schedules: 200,000 schedules from SEED on, against an oracle that looks at the clock each minute; and a million rules at midnight
 .PHONY: test/schedules

@@ -377,7 +377,7 @@ func (n *node) run(ctx context.Context) error {
 
 // parts returns the Run methods of the components that stop in the first phase.
 func (n *node) parts() []func(context.Context) error {
-	service := newNATSService(n.bus.Messages, n.Namespace, n.Version, &natsAcks{acks: n.acks, now: n.clock.Now, log: n.part("acks")})
+	service := bus.NewService(n.bus.Messages, NodeName(), n.Version, (&natsAcks{acks: n.acks, now: n.clock.Now, log: n.part("acks")}).answer)
 	all := []func(context.Context) error{
 		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, service.Run,
 		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, n.files.Run, n.notifications.Run, n.maintenance.Run, n.maintenance.FollowCalendars, n.stallDetector.Run, n.comparison.Run,

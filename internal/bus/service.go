@@ -1,4 +1,4 @@
-package server
+package bus
 
 import (
 	"context"
@@ -11,9 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/micro"
 	"golang.org/x/sync/errgroup"
-
-	"deadman/internal/bus"
-	"deadman/internal/subjects"
 )
 
 const (
@@ -23,11 +20,11 @@ const (
 
 var semanticVersion = regexp.MustCompile(`^\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$`)
 
-// natsService is the node as a service of NATS: it acknowledges alerts, and answers the discovery of services (PING, INFO and
-// STATS). The package micro would send its answers to any reply subject, also to one of events; bus.Messages refuses those.
-type natsService struct {
-	messages *bus.Messages
-	ack      func(ctx context.Context, subject string, body []byte) bus.Reply
+// Service is the node as a service of NATS: it acknowledges alerts, and answers the discovery of services (PING, INFO and
+// STATS). The package micro would send its answers to any reply subject, also to one of events; Messages refuses those.
+type Service struct {
+	messages *Messages
+	ack      func(ctx context.Context, subject string, body []byte) Reply
 	identity micro.ServiceIdentity
 	started  time.Time
 
@@ -35,20 +32,21 @@ type natsService struct {
 	stats micro.EndpointStats // of the endpoint ack
 }
 
-// newNATSService returns the service of a node.
-func newNATSService(messages *bus.Messages, namespace subjects.Namespace, version string, acks *natsAcks) *natsService {
+// NewService returns the service of a node. ack executes requests to acknowledge an alert, whose id ends the subject.
+func NewService(messages *Messages, node, version string, ack func(ctx context.Context, subject string, body []byte) Reply) *Service {
+	namespace := messages.conn.opts.Namespace
 	if version = strings.TrimPrefix(version, "v"); !semanticVersion.MatchString(version) {
 		version = "0.0.0-dev" // clients refuse others
 	}
-	return &natsService{
-		messages: messages, ack: acks.answer, started: time.Now().UTC(),
-		identity: micro.ServiceIdentity{Name: namespace.Root(), ID: uuid.NewString(), Version: version, Metadata: map[string]string{"node": NodeName()}},
+	return &Service{
+		messages: messages, ack: ack, started: time.Now().UTC(),
+		identity: micro.ServiceIdentity{Name: namespace.Root(), ID: uuid.NewString(), Version: version, Metadata: map[string]string{"node": node}},
 		stats:    micro.EndpointStats{Name: "ack", Subject: namespace.Subject(ackSubjects), QueueGroup: ackGroup},
 	}
 }
 
 // Run serves until ctx ends.
-func (s *natsService) Run(ctx context.Context) error {
+func (s *Service) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.messages.Respond(ctx, s.stats.Subject, ackGroup, s.acknowledge) })
 	for verb, state := range map[micro.Verb]func() any{micro.PingVerb: s.pong, micro.InfoVerb: s.info, micro.StatsVerb: s.statistics} {
@@ -58,12 +56,12 @@ func (s *natsService) Run(ctx context.Context) error {
 				panic(err) // the verbs are known
 			}
 			group.Go(func() error {
-				return s.messages.Respond(ctx, subject, "", func(context.Context, string, []byte) bus.Reply {
+				return s.messages.Respond(ctx, subject, "", func(context.Context, string, []byte) Reply {
 					data, err := json.Marshal(state())
 					if err != nil {
 						panic(err) // text, numbers and times always marshal
 					}
-					return bus.Reply{Data: data}
+					return Reply{Data: data}
 				})
 			})
 		}
@@ -72,7 +70,7 @@ func (s *natsService) Run(ctx context.Context) error {
 }
 
 // acknowledge answers a request, and counts it.
-func (s *natsService) acknowledge(ctx context.Context, subject string, body []byte) bus.Reply {
+func (s *Service) acknowledge(ctx context.Context, subject string, body []byte) Reply {
 	begun := time.Now()
 	reply := s.ack(ctx, subject, body)
 	s.mu.Lock()
@@ -87,11 +85,11 @@ func (s *natsService) acknowledge(ctx context.Context, subject string, body []by
 	return reply
 }
 
-func (s *natsService) pong() any {
+func (s *Service) pong() any {
 	return micro.Ping{ServiceIdentity: s.identity, Type: micro.PingResponseType}
 }
 
-func (s *natsService) info() any {
+func (s *Service) info() any {
 	return micro.Info{
 		ServiceIdentity: s.identity, Type: micro.InfoResponseType, Description: "deadman, which reports events that have not happened",
 		Endpoints: []micro.EndpointInfo{{
@@ -101,7 +99,7 @@ func (s *natsService) info() any {
 	}
 }
 
-func (s *natsService) statistics() any {
+func (s *Service) statistics() any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := s.stats // a copy: the answer is encoded without the lock
