@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
+	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 
 	"deadman/internal/bus/bustest"
@@ -157,4 +159,30 @@ func TestFailoverRaisesAndClosesEachAlertOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDeadNodesAreNotListed checks that the list of nodes has live ones only, as after a kill or in a restored database.
+func TestDeadNodesAreNotListed(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	n := startReadyNode(t, server.Config{DatabaseURL: dsn, NATSURL: startNATS(t)})
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), `INSERT INTO node (id, name, version, started_at, seen_at, expires_at, doing, schema_known)
+SELECT 'killed', 'killed/1', version, started_at, now() - interval '1 minute', now() - interval '1 second', '', schema_known FROM node LIMIT 1`); err != nil {
+		t.Fatal(err)
+	}
+	var listed struct {
+		Items []struct {
+			Name   string
+			Shards []int16
+		}
+	}
+	n.eventually("the live node holds all shards", func() bool {
+		n.get("/api/v1/nodes", &listed)
+		return len(listed.Items) == 1 && listed.Items[0].Name == server.NodeName() && len(listed.Items[0].Shards) == 16
+	})
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -60,10 +61,11 @@ func (a *nodeAPI) register(all *operations) {
 }
 
 func (a *nodeAPI) list(ctx context.Context, _ *nothing) (Nodes, error) {
-	live, err := a.lists.Nodes(ctx)
+	known, err := a.lists.Nodes(ctx)
 	if err != nil {
 		return Nodes{}, err
 	}
+	live := slices.DeleteFunc(known, func(n futurejobs.Node) bool { return !n.ExpiresAt.After(a.now()) }) // the others died
 	leases, err := a.lists.Leases(ctx)
 	if err != nil {
 		return Nodes{}, err
