@@ -102,7 +102,7 @@ func (a *StreamOfAlerts) create(ctx context.Context) error {
 		reserved = limit
 		cfg := a.conn.opts.alertsConfig(limit + limit/4)
 		if id != "" {
-			cfg.Metadata = map[string]string{databaseMark: id}
+			cfg.Metadata = map[string]string{DatabaseMark: id}
 		}
 		return cfg
 	})
@@ -131,8 +131,8 @@ func (a *StreamOfAlerts) replicate(ctx context.Context) error {
 	return a.events.replicate(ctx)
 }
 
-// databaseMark is the key of the stream's metadata with the id of the database whose alerts it has.
-const databaseMark = "deadman_database"
+// DatabaseMark is the key of the stream's metadata with the id of the database whose alerts it has.
+const DatabaseMark = "deadman_database"
 
 // claim returns the id of the database, to mark the stream with. The error is ErrForeignStream if the present mark is of
 // another database. Without Options.Claim it returns the mark.
@@ -148,7 +148,7 @@ func (a *StreamOfAlerts) claim(ctx context.Context, mark string) (id string, err
 	if mark != "" && mark != id {
 		return "", fmt.Errorf("%w: the alerts of stream %s are of the database with the id %s, and this database has the id %s; two deployments in one stream would close each "+
 			"other's alerts. Give this one a namespace (DEADMAN_NAMESPACE) or a NATS account of its own. If this database replaces the other one for good, run "+
-			"nats stream edit %s --metadata %s=%s", ErrForeignStream, a.Name(), mark, id, a.Name(), databaseMark, id)
+			"nats stream edit %s --metadata %s=%s", ErrForeignStream, a.Name(), mark, id, a.Name(), DatabaseMark, id)
 	}
 	a.claimed.Store(&id)
 	return id, nil
@@ -161,18 +161,18 @@ func (a *StreamOfAlerts) configure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	id, err := a.claim(ctx, info.Config.Metadata[databaseMark])
+	id, err := a.claim(ctx, info.Config.Metadata[DatabaseMark])
 	if err != nil {
 		return err
 	}
-	if cfg := info.Config; !cfg.AllowAtomicPublish || cfg.Metadata[databaseMark] != id {
+	if cfg := info.Config; !cfg.AllowAtomicPublish || cfg.Metadata[DatabaseMark] != id {
 		cfg.AllowAtomicPublish = true
 		if id != "" {
 			cfg.Metadata = maps.Clone(cfg.Metadata)
 			if cfg.Metadata == nil {
 				cfg.Metadata = make(map[string]string)
 			}
-			cfg.Metadata[databaseMark] = id
+			cfg.Metadata[DatabaseMark] = id
 		}
 		begun := time.Now()
 		if s, err := a.conn.js.UpdateStream(ctx, cfg); err == nil {
@@ -227,7 +227,7 @@ func (a *StreamOfAlerts) Inspect(ctx context.Context) error {
 		}
 	}
 	if err == nil {
-		_, err = a.claim(ctx, info.Config.Metadata[databaseMark])
+		_, err = a.claim(ctx, info.Config.Metadata[DatabaseMark])
 	}
 	err = a.conn.denied.explain(err, begun, streamAPI("*", a.Name()))
 	a.usage.mu.Lock()

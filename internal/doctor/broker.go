@@ -146,7 +146,12 @@ func (i brokerInspection) stream(info *jetstream.StreamInfo, clustered bool) {
 		}
 		i.problem(check, Warning, fmt.Sprintf("it is %.0f %% full; %s", 100*fill, happens), "raise max_bytes with nats stream edit "+cfg.Name)
 	}
-	if cfg.Name != i.Namespace.Stream(bus.AlertsStream) {
+	if cfg.Name == i.Namespace.Stream(bus.AlertsStream) {
+		if mark := cfg.Metadata[bus.DatabaseMark]; mark != "" && i.database != "" && mark != i.database {
+			i.problem(check, Failed, fmt.Sprintf("it belongs to the database with the id %s, and this one has the id %s: a node refuses to start", mark, i.database),
+				"set DEADMAN_NAMESPACE or use an account of its own; see docs/operations/nats.md")
+		}
+	} else {
 		if risk := bus.LossRisk(cfg); risk != "" {
 			i.problem(check, Warning, "it "+risk+", so single events may be lost before rules read them", "read its events from a stream without this setting")
 		}

@@ -53,6 +53,7 @@ type inspection struct {
 	waiting  []waitingRule // of the folder of rules, and of the database
 	names    []string      // of these rules
 	subjects []string      // that these rules read, each once
+	database string        // id of the database; empty: not known
 	unread   bool          // the embedded database may have rules that are not among these
 	findings []Finding
 }

@@ -17,6 +17,7 @@ import (
 
 	"deadman/internal/bus/bustest"
 	"deadman/internal/doctor"
+	"deadman/internal/store"
 	"deadman/internal/store/storetest"
 	deadman "deadman/server"
 )
@@ -196,6 +197,30 @@ func TestStreams(t *testing.T) {
 	expect(t, all, "stream SHORT", doctor.Warning, "keeps messages for 1h0m0s")
 	expect(t, all, "stream LAST", doctor.Warning, "newest 1 messages of a subject")
 	expect(t, all, "stream FULL", doctor.Warning, "refuses messages when it is full")
+}
+
+// TestStreamOfAnotherDatabase checks that doctor finds that a node would refuse the stream of alerts.
+func TestStreamOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	s := bustest.Serve(t, bustest.Options(t))
+	c := deadman.Config{NATSURL: s.ClientURL(), DatabaseURL: storetest.Postgres(t)}
+	database, err := store.Open(t.Context(), store.Options{DatabaseURL: c.DatabaseURL, Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := database.DatabaseID(t.Context(), "")
+	checkEnd(t, errors.Join(err, database.Close()))
+	cfg := jetstream.StreamConfig{Name: "DEADMAN_ALERTS", Subjects: []string{"deadman.alerts.>"}, Metadata: map[string]string{"deadman_database": id}}
+	js := bustest.JetStream(t, s.ClientURL())
+	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, doctor.Inspect(t.Context(), c), "stream DEADMAN_ALERTS", doctor.OK, "0 messages")
+	cfg.Metadata["deadman_database"] = "another"
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, doctor.Inspect(t.Context(), c), "stream DEADMAN_ALERTS", doctor.Failed, "belongs to the database with the id another")
 }
 
 // A stream with one copy in a cluster is reported.

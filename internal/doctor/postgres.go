@@ -20,6 +20,7 @@ const (
 	minDeadRows     = 100_000       // dead rows of a table, from which their share counts
 	maxFreezeAge    = 1_000_000_000 // transactions; Postgres refuses writes at 2,000,000,000
 	codePermissions = "42501"
+	codeNoTable     = "42P01"
 )
 
 // postgresInspection checks a Postgres through one connection.
@@ -60,6 +61,7 @@ func postgres(ctx context.Context, i *inspection) {
 		{"database connections", tables.connections},
 		{"database user", tables.user},
 		{"rules", p.rules},
+		{"database id", p.id},
 	} {
 		if err := check.run(ctx, check.name); err != nil {
 			i.problem(check.name, Unknown, err.Error(), remedyOf(err))
@@ -98,6 +100,16 @@ func (p postgresInspection) server(ctx context.Context, check string) error {
 		p.ok(check, "PostgreSQL %s, primary, %s", version, humanize.IBytes(size))
 	}
 	return nil
+}
+
+// id reads the id of the database. A database without a schema has none.
+func (p postgresInspection) id(ctx context.Context, _ string) error {
+	err := p.conn.QueryRow(ctx, `SELECT value FROM setting WHERE name = 'database_id'`).Scan(&p.database)
+	var unknown *pgconn.PgError
+	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &unknown) && unknown.Code == codeNoTable {
+		return nil
+	}
+	return err
 }
 
 // pooler detects a pooler between this machine and the server.

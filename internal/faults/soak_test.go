@@ -59,8 +59,17 @@ var soakSeries = []struct {
 	name   string
 	judged bool
 }{
-	{"resident_bytes", true}, {"heap_bytes", true}, {"open_files", true}, {"goroutines", true}, {"pending_jobs", true},
-	{"job_table_bytes", true}, {"outbox_table_bytes", true}, {"database_bytes", true}, {"streams_bytes", true}, {"orders", false}, {"alerts", false},
+	{"resident_bytes", true},
+	{"heap_bytes", true},
+	{"open_files", true},
+	{"goroutines", true},
+	{"pending_jobs", true},
+	{"job_table_bytes", true},
+	{"outbox_table_bytes", true},
+	{"database_bytes", true},
+	{"streams_bytes", true},
+	{"orders", false},
+	{"alerts", false},
 }
 
 // TestSoak runs a node on Postgres and a NATS server beside a steady load and open pages. No alert is lost or doubled, and, in

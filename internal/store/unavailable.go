@@ -59,10 +59,12 @@ func isUnavailable(err error) bool {
 	return errors.As(err, new(net.Error)) || errors.As(err, new(*pgconn.ConnectError)) || pgconn.SafeToRetry(err)
 }
 
-// isUnavailableCode reports whether Postgres shuts down, starts, is full, or exceeded the time of a transaction.
+// isUnavailableCode reports whether Postgres shuts down, starts, is full, has no such database, or exceeded the time of a
+// transaction.
 func isUnavailableCode(code string) bool {
 	return strings.HasPrefix(code, "08") || slices.Contains([]string{
 		"57P01", "57P02", "57P03", // shut down, crashed, starting
+		"3D000",                   // dropped, until it is restored
 		"53300",                   // too many connections
 		statementTimeout, "25P03", // the bounds of a transaction
 	}, code)

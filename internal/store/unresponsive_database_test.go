@@ -246,7 +246,7 @@ func TestUnavailableErrors(t *testing.T) {
 		return fmt.Errorf("ask: %w", &pgconn.PgError{Severity: "FATAL", Code: c, Message: "m"})
 	}
 	for _, err := range []error{
-		code("57P01"), code("57P02"), code("57P03"), code("08006"), code("53300"), code("57014"),
+		code("57P01"), code("57P02"), code("57P03"), code("3D000"), code("08006"), code("53300"), code("57014"),
 		io.ErrUnexpectedEOF, driver.ErrBadConn, context.DeadlineExceeded,
 		&net.OpError{Op: "read", Err: syscall.ECONNRESET},
 	} {
