@@ -135,7 +135,7 @@ func (a *StreamOfAlerts) replicate(ctx context.Context) error {
 const DatabaseMark = "deadman_database"
 
 // claim returns the id of the database, to mark the stream with. The error is ErrForeignStream if the present mark is of
-// another database. Without Options.Claim it returns the mark.
+// another database. Without Options.Claim the result is the mark.
 func (a *StreamOfAlerts) claim(ctx context.Context, mark string) (id string, err error) {
 	if a.conn.opts.Claim == nil {
 		return mark, nil

@@ -32,7 +32,7 @@ type Service struct {
 	stats micro.EndpointStats // of the endpoint ack
 }
 
-// NewService returns the service of a node. ack executes requests to acknowledge an alert, whose id ends the subject.
+// NewService returns the service of a node. ack acknowledges the alert with the id at the end of the subject.
 func NewService(messages *Messages, node, version string, ack func(ctx context.Context, subject string, body []byte) Reply) *Service {
 	namespace := messages.conn.opts.Namespace
 	if version = strings.TrimPrefix(version, "v"); !semanticVersion.MatchString(version) {

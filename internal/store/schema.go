@@ -273,8 +273,8 @@ func (s *migrator) seed(ctx context.Context, count int) error {
 	})
 }
 
-// DatabaseID returns the id of the database, which its copies and backups have, too. A database of an earlier version has
-// none, and gets the given one; empty: a random one.
+// DatabaseID returns the id of the database, also of its copies and backups. A database of an earlier version without an id
+// gets the given one; empty: a random one.
 func (s *migrator) DatabaseID(ctx context.Context, otherwise string) (id string, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if err := identify(ctx, tx, cmp.Or(otherwise, uuid.NewString())); err != nil {
@@ -288,7 +288,7 @@ func (s *migrator) DatabaseID(ctx context.Context, otherwise string) (id string,
 	return id, nil
 }
 
-// identify gives the database an id unless it has one.
+// identify gives a database without an id the given one.
 func identify(ctx context.Context, tx *sql.Tx, id string) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES ('database_id', $1) ON CONFLICT DO NOTHING`, id)
 	return err
