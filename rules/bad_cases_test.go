@@ -28,13 +28,13 @@ var badDocuments = []struct {
 		"a list of rules",
 		`- name: late
 `,
-		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, calendars, recheck, handler, at_most_once, slot, spread, catch_up, hold, early, again, guards, quiet, labels, not a list"},
+		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, calendars, recheck, handler, at_most_once, slot, spread, catch_up, hold, early, again, guards, quiet, keep, labels, not a list"},
 	},
 	{
 		"plain text",
 		`order
 `,
-		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, calendars, recheck, handler, at_most_once, slot, spread, catch_up, hold, early, again, guards, quiet, labels, not text"},
+		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, calendars, recheck, handler, at_most_once, slot, spread, catch_up, hold, early, again, guards, quiet, keep, labels, not text"},
 	},
 	{
 		"not UTF-8",
@@ -54,7 +54,7 @@ var badDocuments = []struct {
 	{
 		"unknown field far from any",
 		withEdits("colour: red"),
-		[]string{`7:1 /colour: unknown field "colour"; the fields here are name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, calendars, recheck, handler, at_most_once, slot, spread, catch_up, hold, early, again, guards, quiet, labels`},
+		[]string{`7:1 /colour: unknown field "colour"; the fields here are name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, calendars, recheck, handler, at_most_once, slot, spread, catch_up, hold, early, again, guards, quiet, keep, labels`},
 	},
 	{
 		"unknown field in trigger",

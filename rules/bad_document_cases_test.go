@@ -22,6 +22,27 @@ var badMeanings = []struct {
 		[]string{"1:1 /again: a tick comes 10s after the previous one and restarts the job before the first step is due (slot 1s), so the rule never alerts; write again: keep, or an earlier first step"},
 	},
 	{
+		"periods of retention out of their bounds",
+		withEdits(`keep: {history: 23h, alerts: 11y, outcomes: {resolved: 0, shipped: 7d, exhausted: 1h}}`),
+		[]string{
+			"7:17 /keep/history: 23h is not between 1d and 3650d",
+			"7:30 /keep/alerts: 4015d is not between 1d and 3650d",
+			"7:56 /keep/outcomes/resolved: 0 is not between 1d and 3650d; write a longer period, or remove the outcome",
+			"7:68 /keep/outcomes/shipped: no job of this rule ends with the outcome \"shipped\"; write one of resolved, cleared, exhausted, cancelled, restarted, expired, rule_deleted, undetermined, guard_timeout, guard_max_checks, guard_horizon, guard_past, or a value of as",
+			"7:83 /keep/outcomes/exhausted: 1h is not between 1d and 3650d",
+		},
+	},
+	{
+		"a retention without a period",
+		withEdits(`keep: {history: 0}`),
+		[]string{"7:1 /keep: keep has no period; write one, such as keep: {history: 400d}, or remove the field"},
+	},
+	{
+		"a retention of outcomes that is one period",
+		withEdits(`keep: {outcomes: 7d}`),
+		[]string{"7:18 /keep/outcomes: expected a mapping of outcomes to durations, not text; write: outcomes: {resolved: 7d}"},
+	},
+	{
 		"an emission that waits",
 		withEdits(`trigger: {schedule: "@daily", keys: [a], emit: {subject: imports.due}}`),
 		[]string{

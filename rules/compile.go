@@ -128,6 +128,7 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, document.Problems) {
 	heartbeatCompiler{events}.checkHeartbeatSource(d, steps)
 	grid := c.times(d)
 	c.spread(d)
+	retentionCompiler{c}.retention()
 	guardCompiler{c}.guards()
 	labels := c.labels(d.Labels)
 	c.shapes(d)

@@ -77,6 +77,9 @@ func (t drawing) document() document.Document {
 		MaxChecks: d.StepCount() + document.SpareChecks + one(t, "more checks", -1, 0, 7), Horizon: document.Duration(one(t, "horizon", 30*24*time.Hour, 90*24*time.Hour)), End: t.yes("end"),
 	}
 	if t.yes("labelled") {
+		d.Keep = one(t, "keep", nil, &document.Retention{History: 400 * document.MinRetention}, &document.Retention{
+			Alerts: document.MinRetention, Outcomes: map[string]document.Duration{"resolved": 7 * document.MinRetention, "guard_past": document.MaxRetention},
+		})
 		d.Labels = map[string]string{"team": "x", "url": "https://example.com/?a=b&c=<d>", "of": "{{key}}: #1", "y": t.text("label")}
 		if strings.Contains(d.Labels["y"], "{{") {
 			delete(d.Labels, "y")

@@ -56,6 +56,7 @@ var goodDocuments = []struct{ name, text string }{
 	{"a schedule of one tick", withEdits(`trigger: {schedule: "@at 1763735945"}`, "enabled: false")},
 	{"a schedule on leap days", withEdits(`trigger: {schedule: "0 0 29 2 *"}`, "enabled: false")},
 	{"a schedule on Fridays and the 31st", withEdits(`trigger: {schedule: "30 8,18 31 JAN-jun/2 FRI"}`, "enabled: false")},
+	{"a retention of its own", withEdits(`resolve: {event: a, key: event.id, as: shipped}`, `keep: {history: 400d, alerts: 90d, outcomes: {shipped: 7d, exhausted: 2y}}`)},
 	{"a schedule that runs", withEdits(`trigger: {schedule: "30 1 * * *", zone: Europe/London, keys: [customers]}`, `escalate: [{at: "06:00"}]`)},
 	{"a schedule that keeps what it began", withEdits(`trigger: {schedule: "@every 1h", keys: [a]}`, "again: keep")},
 	{"a schedule that emits", emitRule(`{subject: imports.due, data: {any: [json, 1, -0.5, true, null, {}, []], "of course": {deep: "x: #1"}}}`)},

@@ -136,7 +136,7 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 		return Change{}, err
 	}
 	c := Change{Before: before, Document: d.Document, Warnings: warnings, After: RuleVersion{
-		Name: d.Name, Entity: d.Entity, Document: canonical, Text: d.authorText(canonical), Reads: reads, Bundle: s.options.Bundle, Bounds: bounds,
+		Name: d.Name, Entity: d.Entity, Document: canonical, Text: d.authorText(canonical), Reads: reads, Bundle: s.options.Bundle, Bounds: bounds, Keep: d.Keep,
 	}}
 	if before != nil {
 		c.After.PausedAt, c.After.PausedBy = before.PausedAt, before.PausedBy

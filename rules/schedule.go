@@ -112,6 +112,7 @@ func (c scheduleCompiler) emit(t document.Trigger) {
 		{"escalate", len(d.Escalate) > 0},
 		{"recheck", d.Recheck != ""},
 		{"handler", d.Handler != ""},
+		{"keep", d.Keep != nil},
 	} {
 		if field.written {
 			c.problem("/"+field.name, "a rule that emits events creates no jobs; remove this field, or move it to a rule with the trigger event: %s", clip(t.Emit.Subject, 80))

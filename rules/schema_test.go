@@ -112,7 +112,7 @@ func TestSchemaRefuses(t *testing.T) {
 		withEdits("escalate: {after: 3h}"), withEdits("escalate: [{step: a}]"), withEdits("escalate: [{after: 3h, at: since}]"), withEdits("escalate: [{after: 3}]"),
 		withEdits("escalate: [{after: -3h}]"), withEdits("escalate: [{after: 1h, severity: loud}]"), withEdits("escalate: [{every: 1h, times: 1001}]"),
 		withEdits("escalate: [{every: soon, times: 3}]"), withEdits("slot: 15"), withEdits("slot: 15x"), withEdits("again: later"), withEdits("catch_up: {do: nothing}"), withEdits("catch_up: skip"),
-		withEdits("guards: {attempts: 0}"), withEdits("guards: {attempts: 101}"), withEdits("guards: {tries: 3}"), withEdits("labels: {a b: c}"), withEdits("labels: {a: 1}"),
+		withEdits("guards: {attempts: 0}"), withEdits("guards: {attempts: 101}"), withEdits("guards: {tries: 3}"), withEdits("labels: {a b: c}"), withEdits("keep: 7d"), withEdits("keep: {outcomes: {}}"), withEdits("keep: {outcomes: {Resolved: 7d}}"), withEdits("labels: {a: 1}"),
 		ownBegin + "calendars: {}\n" + ownSteps, ownBegin + "calendars: {office: {}}\n" + ownSteps, ownBegin + "calendars: {office: {zone: UTC, days: 5}}\n" + ownSteps,
 		strings.Replace(ownRule, "09:00-15:00", "nine to three", 1), strings.Replace(ownRule, "    hours:", "    open:", 1),
 	} {

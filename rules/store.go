@@ -11,6 +11,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/rules/document"
 )
 
 // The errors of changes that a store refuses.
@@ -109,8 +110,11 @@ type RuleVersion struct {
 	Text     string // the YAML of its author, written by Save; reads leave it out, and Store.Text returns it
 	Reads    []StreamBinding
 	Bundle   string // the bundle of files that it came with; empty: by API
-	SavedAt  time.Time
-	SavedBy  string // the actor of the save; empty: unknown
+
+	Keep *document.Retention // of the document, written by Save; reads leave it out
+
+	SavedAt time.Time
+	SavedBy string // the actor of the save; empty: unknown
 
 	// Bounds are those of the token that saved it: the version uses nothing out of them. They stay when the token ends.
 	// nil: unlimited.

@@ -186,3 +186,8 @@ func (c Config) natsDir() string { return filepath.Join(c.DataDir, bus.StreamsDi
 
 // natsUsersDir returns the folder of the secrets of its users.
 func (c Config) natsUsersDir() string { return filepath.Join(c.DataDir, bus.UsersDir) }
+
+// retention returns the periods of the settings.
+func (c Config) retention() store.Retention {
+	return store.Retention{History: c.KeepHistory, Alerts: c.KeepAlerts, DeadLetters: c.KeepDeadLetters, Audit: c.KeepHistory, Pings: c.KeepHistory}
+}

@@ -28,7 +28,8 @@ type Options struct {
 	Heartbeats Heartbeats
 	Loads      LoadReader
 	JobActions JobActions
-	Forgetter  Forgetter // nil: keys cannot be forgotten
+	Forgetter  Forgetter       // nil: keys cannot be forgotten
+	Retention  RetentionReader // nil: deletions are not told before
 	Acks       AlertAcks
 	Letters    DeadLetterActions
 	Outbox     AlertRepublisher

@@ -45,12 +45,13 @@ func registerAll(all *operations, o Options, beats *heartbeatCounts) {
 
 // groups returns the groups of operations, each in the file of its noun.
 func groups(all *operations, o Options, beats *heartbeatCounts) []group {
+	retention := &retentionAPI{o.Retention, o.Now}
 	trials, quotas := newTrials(), &quotaAPI{o.Quotas, o.Now}
 	view := &jobView{o.Catalog, o.Now}
 	counts := newRuleJobCounts(o)
 	alerts := &alertAPI{o.Lists, view, o.Mutes, &alertStreamAPI{all.responder, o.Wire}}
 	return []group{
-		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, counts, quotas, &lintAPI{o.Rules, trials}, newSaves(), o.Now},
+		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, counts, quotas, &lintAPI{o.Rules, trials}, retention, newSaves(), o.Now},
 		&ruleResumeAPI{o.Rules},
 		&ruleVersionAPI{o.Rules},
 		&calendarAPI{o.Calendars, newSaves(), o.Now},
@@ -65,6 +66,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&slotAPI{o.Catalog, o.Loads, o.Now},
 		&entityAPI{o.Lists, o.JobActions, alerts, view},
 		&forgetAPI{o.Forgetter},
+		retention,
 		&historyAPI{o.Lists},
 		newOutcomeAPI(o),
 		alerts,

@@ -125,8 +125,11 @@ type ruleAPI struct {
 	jobs    *ruleJobCounts
 	quotas  *quotaAPI
 	lints   *lintAPI
-	saves   *semaphore[tokenRef]
-	now     func() time.Time
+
+	retention *retentionAPI
+
+	saves *semaphore[tokenRef]
+	now   func() time.Time
 }
 
 // register registers the operations on rules.
@@ -277,7 +280,7 @@ func (a *ruleAPI) create(ctx context.Context, in *SaveRuleInput) (*changeOut, er
 	if err != nil {
 		return nil, err
 	}
-	return newChange(c, in.DryRun, a.now()), nil
+	return a.retention.change(ctx, c, in.DryRun)
 }
 
 // mayName refuses rules outside the prefix of the visitor's token, for rules named in a text instead of the path.
@@ -315,7 +318,7 @@ func (a *ruleAPI) put(ctx context.Context, in *putIn) (*changeOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newChange(c, in.DryRun, a.now()), nil
+	return a.retention.change(ctx, c, in.DryRun)
 }
 
 // version returns the version that a change requires.

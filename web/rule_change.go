@@ -47,6 +47,8 @@ type RuleChange struct {
 	OverJobs       int    `json:"over_jobs,omitempty" doc:"Number of jobs of past events that were not created, because all of their steps were due before the save."`
 	AlertsAtOnce   int    `json:"alerts_at_once,omitempty" doc:"With raise_past: number of alerts that the backfilled jobs raise at once, because their steps were due before the save."`
 	UnknownAtOnce  int    `json:"unknown_at_once,omitempty" doc:"With raise_past: number of backfilled jobs that are checked at once and whose alerts are unknown before: a lookup or a handler decides, heartbeats were missed in a monitoring gap, or the conditions of all jobs cost too much."`
+	PrunedJobs     int64  `json:"pruned_jobs,omitempty" doc:"In a dry run: number of ended jobs that retention deletes within a minute because of the new keep."`
+	PrunedAlerts   int64  `json:"pruned_alerts,omitempty" doc:"In a dry run: number of alerts that retention deletes within a minute because of the new keep."`
 	Diff           string `json:"diff,omitempty" doc:"Unified diff of the rule as YAML."`
 
 	PingsPath       string           `json:"pings_path,omitempty" doc:"Path of the operation that creates ping URLs of the rule, with POST and a body such as {\"key\": \"crm\"}. Absent if the rule has no heartbeat, and in a dry run." example:"/api/v1/rules/backup/pings"`

@@ -69,7 +69,9 @@ type applied struct {
 	Version int32  `json:"version,omitempty"`    // of a dry run the saved one; 0: there is none
 	Moved   int    `json:"moved_jobs,omitempty"` // pending jobs moved to the version
 	pastJobs
-	Diff string `json:"diff,omitempty"`
+	PrunedJobs   int64  `json:"pruned_jobs,omitempty"` // of a dry run: deleted by retention within a minute
+	PrunedAlerts int64  `json:"pruned_alerts,omitempty"`
+	Diff         string `json:"diff,omitempty"`
 
 	TextChanged bool `json:"text_changed,omitempty"` // comments or layout only
 
@@ -89,6 +91,7 @@ func appliedBy(c web.RuleChange, from ruleFile) applied {
 	return applied{
 		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
 		Version: c.Rule.Version, Moved: c.MovedJobs, Diff: c.Diff, TextChanged: c.TextChanged, Partly: c.PartialSubjects,
+		PrunedJobs: c.PrunedJobs, PrunedAlerts: c.PrunedAlerts,
 		pastJobs:      pastJobs{c.BackfilledJobs, c.SkippedSteps, c.OverJobs, c.AlertsAtOnce, c.UnknownAtOnce},
 		MissingEvents: c.MissingEvents, Warnings: c.Warnings,
 	}
@@ -149,6 +152,9 @@ func printAppliedRule(a *applyRun, r applied, width int) error {
 	}
 	if a.since != "" && r.Action != deleted {
 		about += "  " + r.describe(a.raisePast)
+	}
+	if r.PrunedJobs+r.PrunedAlerts > 0 {
+		about += "  deletes " + number(int(r.PrunedJobs), "ended job") + " and " + number(int(r.PrunedAlerts), "alert") + " within a minute"
 	}
 	_, err := fmt.Fprintf(io.out, "%s  %s%s%s\n", io.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
 		io.palette.paint(bold, fmt.Sprintf("%-*s", width, sanitize(r.Name))), about, io.palette.paint(dim, "  "+sanitize(cmp.Or(r.File, r.Bundle))))

@@ -263,7 +263,7 @@ func (s *AlertStore) pruneAlerts(ctx context.Context, before time.Time) (total i
 		}
 		n, err := s.pruneAll(ctx, "alert", s.waiting()+`
 DELETE FROM alert WHERE shard = $1 AND id IN
-	(SELECT a.id FROM alert a`+notWaiting+` WHERE a.shard = $1 AND a.id < $2 AND w.id IS NULL`+except+` ORDER BY a.id LIMIT $3)`,
+	(SELECT a.id FROM alert a`+notWaiting+` WHERE a.shard = $1 AND a.id < $2 AND w.id IS NULL`+except+s.notOpen()+` ORDER BY a.id LIMIT $3)`,
 			append([]any{shard, bound[:], pruneBatch}, kept...)...)
 		total += n
 		if err != nil {
@@ -271,6 +271,13 @@ DELETE FROM alert WHERE shard = $1 AND id IN
 		}
 	}
 	return total, nil
+}
+
+// notOpen is the condition that an alert a is not the newest alert of a pending job, or closes one. A subquery that counts
+// is not turned into a join, and looks up the job of each alert.
+func (s *AlertStore) notOpen() string {
+	return ` AND (a.status = 2 OR (SELECT count(*) FROM future_job f
+	WHERE f.shard = a.shard AND f.rule_id = a.rule_id AND f.key = a.key AND f.alert_ids IS NOT NULL AND ` + s.isNewest() + `) = 0)`
 }
 
 // firstAlert returns an id below those of all alerts raised at t or later.

@@ -28,10 +28,11 @@ type postgres struct {
 	postgresEffects
 	postgresOutbox
 	postgresHistory
+	postgresRetention
 }
 
 func newPostgres(p *postgresPool) *postgres {
-	return &postgres{
+	e := &postgres{
 		postgresPool:       p,
 		postgresDue:        postgresDue{postgresPool: p},
 		postgresSettlement: postgresSettlement{p},
@@ -39,6 +40,8 @@ func newPostgres(p *postgresPool) *postgres {
 		postgresOutbox:     postgresOutbox{p},
 		postgresHistory:    postgresHistory{postgresPool: p},
 	}
+	e.postgresRetention = postgresRetention{&e.postgresHistory}
+	return e
 }
 
 // postgresPool is a pool of connections with the SQL that differs from that of SQLite.

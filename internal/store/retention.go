@@ -33,13 +33,9 @@ func (r Retention) prune(ctx context.Context, s *Store) (Pruned, error) {
 		s.forgetLoads(ctx, now), s.forgetOutcomeHours(ctx, now), s.forgetAcks(ctx), s.forgetUnclosed(ctx), s.forgetSessions(ctx, now), s.forgetBadgeKeys(ctx),
 	}
 	if r.History != 0 {
-		p.History, err = s.dropHistoryBefore(ctx, now.Add(-r.History))
-		errs = append(errs, err, s.forgetOutages(ctx, now.Add(-r.History)), s.forgetVersions(ctx, now.Add(-r.History)))
+		errs = append(errs, s.forgetOutages(ctx, now.Add(-r.History)), s.forgetVersions(ctx, now.Add(-r.History)))
 	}
-	if r.Alerts != 0 {
-		p.Alerts, err = s.pruneAlerts(ctx, now.Add(-r.Alerts))
-		errs = append(errs, err, s.forgetNotices(ctx, now.Add(-r.Alerts)))
-	}
+	errs = append(errs, r.pruneEnded(ctx, s, now, &p))
 	if r.DeadLetters != 0 {
 		p.DeadLetters, err = s.pruneAll(ctx, "dead_letter", `DELETE FROM dead_letter WHERE id IN
 	(SELECT id FROM (SELECT id, at FROM dead_letter ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, now.Add(-r.DeadLetters))
@@ -59,6 +55,35 @@ func (r Retention) prune(ctx context.Context, s *Store) (Pruned, error) {
 		return p, wrapErr("prune", err)
 	}
 	return p, nil
+}
+
+// pruneEnded deletes history and alerts: first the rows that are older than every period, then days of rows with a shorter
+// period.
+func (r Retention) pruneEnded(ctx context.Context, s *Store, now time.Time, p *Pruned) error {
+	plan, err := s.retentionPlan(ctx, r)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if longest := plan.longest(keptHistory); longest != 0 {
+		p.History, err = s.dropHistoryBefore(ctx, now.Add(-longest))
+		errs = append(errs, err)
+	}
+	if longest := plan.longest(keptAlerts); longest != 0 {
+		p.Alerts, err = s.pruneAlerts(ctx, now.Add(-longest))
+		errs = append(errs, err, s.forgetNotices(ctx, now.Add(-longest)))
+	}
+	if len(plan.own) == 0 {
+		return errors.Join(errs...)
+	}
+	startedAt := time.Now()
+	n, err := s.pruneDays(ctx, plan, keptHistory, now, func() bool { return time.Since(startedAt) < daysBudget })
+	p.History += n
+	errs = append(errs, err)
+	startedAt = time.Now()
+	n, err = s.pruneDays(ctx, plan, keptAlerts, now, func() bool { return time.Since(startedAt) < daysBudget })
+	p.Alerts += n
+	return errors.Join(append(errs, err)...)
 }
 
 // Pruned has the numbers of rows that retention deleted.

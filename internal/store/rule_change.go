@@ -12,6 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/rules"
+	ruledocs "deadman/rules/document"
 )
 
 // ruleChange is a change of a rule in progress: no other transaction changes rules, and none depends on the rows that
@@ -247,6 +248,9 @@ func (c *ruleChange) save(ctx context.Context, r *rules.RuleVersion, version int
 	if err := c.openCursors(ctx, r.Reads); err != nil {
 		return err
 	}
+	if err := c.keep(ctx, r.Keep); err != nil {
+		return err
+	}
 	return c.audit(ctx, access.RuleSave, versionOf(r.Version, r.Bundle))
 }
 
@@ -286,6 +290,20 @@ INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, s
 			r.RuleID, version-keptTexts)
 	}
 	return version, err
+}
+
+// keep writes how long the rule keeps history and alerts, also once the rule is deleted.
+func (c *ruleChange) keep(ctx context.Context, keep *ruledocs.Retention) error {
+	var text *string
+	if keep != nil {
+		b, err := json.Marshal(keep)
+		if err != nil {
+			return err
+		}
+		text = new(string(b))
+	}
+	_, err := exec(ctx, c.tx, `UPDATE rule SET keep = $1 WHERE id = $2`, text, c.rule.id)
+	return err
 }
 
 // keptTexts is the number of newest versions of a rule that keep the text of their author. Others have the YAML of their

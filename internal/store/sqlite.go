@@ -29,10 +29,11 @@ type sqlite struct {
 	sqliteEffects
 	sqliteOutbox
 	sqliteHistory
+	sqliteRetention
 }
 
 func newSQLite(f *sqliteFile) *sqlite {
-	return &sqlite{
+	e := &sqlite{
 		sqliteFile:       f,
 		sqliteDue:        sqliteDue{f},
 		sqliteSettlement: sqliteSettlement{f},
@@ -40,6 +41,8 @@ func newSQLite(f *sqliteFile) *sqlite {
 		sqliteOutbox:     sqliteOutbox{f},
 		sqliteHistory:    sqliteHistory{f},
 	}
+	e.sqliteRetention = sqliteRetention{&e.sqliteHistory}
+	return e
 }
 
 // sqliteFile is an open file with the SQL that differs from that of Postgres. It has one writer, so no other

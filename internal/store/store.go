@@ -103,6 +103,7 @@ type Store struct {
 	*AuditStore
 	*RequestStore
 	*ForgetStore
+	*RetentionStore
 
 	closed func() error // once
 }
@@ -156,6 +157,8 @@ func newStore(d *database) *Store {
 		AuditStore:   &AuditStore{d},
 		RequestStore: &RequestStore{d},
 		ForgetStore:  &ForgetStore{d},
+
+		RetentionStore: &RetentionStore{d, alertRetention{d, &AlertStore{d}}},
 
 		closed: sync.OnceValue(d.close),
 	}
@@ -214,6 +217,8 @@ type queueEngine interface {
 
 // historyEngine keeps the history, on Postgres in a table for each day.
 type historyEngine interface {
+	retentionEngine
+
 	// latest returns a page of history of the rules (all, if nil), newest first.
 	latest(ctx context.Context, rules []int32, f futurejobs.Filter) (futurejobs.Page[futurejobs.EndedJob], error)
 	// since returns the condition that a job of the history f ended at from or later.

@@ -39,6 +39,7 @@ type Document struct {
 	Again       Again             `json:"again,omitempty"` // a trigger for a key with a pending job
 	Guards      Guards            `json:"guards"`
 	Quiet       bool              `json:"quiet,omitempty"`  // no alert is raised when the job is resolved after all
+	Keep        *Retention        `json:"keep,omitempty"`   // nil: as the settings of the node say
 	Labels      map[string]string `json:"labels,omitempty"` // templates
 }
 

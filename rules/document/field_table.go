@@ -45,6 +45,7 @@ func (d *Document) fields() mapping {
 			{"again", "What a trigger does if the key has a pending job. Default: keep; restart for schedules.", choice{(*string)(&d.Again), AgainValues}},
 			{"guards", "Limits of the checks of a job.", d.Guards.fields()},
 			{"quiet", "If true, no resolved alerts are raised.", boolean{&d.Quiet}},
+			{"keep", "How long ended jobs and alerts are kept. Default: the settings keep_history and keep_alerts.", optionalMapping[Retention]{&d.Keep, (*Retention).fields}},
 			{"labels", "Labels of all alerts, as templates.", textMap{&d.Labels}},
 		},
 	}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/testwait"
+	"deadman/web"
+)
+
+// TestRetention checks that the rows that retention will delete are told before, for other times, settings and periods of a
+// rule, and that a saved period deletes them.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	file := writeFile(t, t.TempDir(), "rule.yaml", ruleNamed("late"))
+	n.mustRun("rule", "apply", "-f", file)
+	n.mustRun("job", "create", "late", "a")
+	n.mustRun("job", "create", "late", "b")
+	n.mustRun("job", "cancel", "late", "a")
+	n.mustRun("job", "cancel", "late", "b")
+	endedBefore(t, n, 10*futurejobs.Day)
+	report := func(args ...string) web.RetentionReport {
+		return readJSON[web.RetentionReport](n, append([]string{"retention"}, args...)...)
+	}
+	if r := report(); r.History != 0 || len(r.Items) != 0 || r.KeepHistory != (90*futurejobs.Day).Seconds() {
+		t.Errorf("now: %+v", r)
+	}
+	for _, args := range [][]string{{"--at", "+85d"}, {"--keep-history", "7d"}, {"--keep-history", "7d", "--rule", "late"}} {
+		r := report(args...)
+		if r.History != 2 || len(r.Items) != 1 || r.Items[0].Rule != "late" || r.Items[0].Outcome != "cancelled" || time.Since(r.Items[0].Oldest) < 9*futurejobs.Day {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := report("--keep-history", "7d", "--rule", "other"); r.History != 0 {
+		t.Errorf("of another rule: %+v", r)
+	}
+	n.expect(0, []string{"retention", "--at", "+85d"}, "late", "cancelled", "2 ended jobs, 0 alerts, 0 dead letters", "history 90d")
+	n.expect(2, []string{"retention", "--keep-history", "5m"}, `"5m" is not a duration from 1h to 100y`)
+
+	keep := writeFile(t, t.TempDir(), "rule.yaml", ruleNamed("late")+"\nkeep: {outcomes: {cancelled: 8d}}\n")
+	n.expect(0, []string{"rule", "apply", "-f", keep, "--adopt", "--dry-run"}, "deletes 2 ended jobs and 0 alerts within a minute")
+	if got := n.mustRun("history", "list"); strings.Count(got, "cancelled") != 2 {
+		t.Errorf("after a dry run:\n%s", got)
+	}
+	n.mustRun("rule", "apply", "-f", keep, "--adopt")
+	testwait.Until(t, "retention deletes the history", func() bool { return !strings.Contains(n.mustRun("history", "list"), "cancelled") })
+	if r := report("--at", "+85d"); r.History != 0 {
+		t.Errorf("afterwards: %+v", r)
+	}
+}
+
+// endedBefore moves the ends of all jobs of a node back.
+func endedBefore(t *testing.T, n *inProcessNode, by time.Duration) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(n.dir, store.DatabaseFile)+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `UPDATE history SET ended_at = ended_at - $1`, by.Microseconds()); err != nil {
+		t.Fatal(err)
+	}
+}
