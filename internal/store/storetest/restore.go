@@ -12,6 +12,14 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
+// databaseHasOneID checks that the id of a database stays, whatever id is offered.
+func databaseHasOneID(t *testing.T, w *fixture) {
+	first := must[string](t)(w.DatabaseID(w.ctx(), ""))
+	if again := must[string](t)(w.DatabaseID(w.ctx(), "other")); first == "" || again != first {
+		t.Errorf("the id is %q, then %q", first, again)
+	}
+}
+
 // markMoves checks that the mark advances from its seen position and keeps a restore until it is handled.
 func markMoves(t *testing.T, w *fixture) {
 	move := func(seen alerts.Mark, seq uint64, r *alerts.Restore) (alerts.Mark, bool) {

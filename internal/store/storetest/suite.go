@@ -252,6 +252,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"origin/kept":             originsAreKept,
 	"origin/trace":            tracesAreKept,
 	"origin/repeat":           existingAlertsAreKept,
+	"restore/id":              databaseHasOneID,
 	"restore/mark":            markMoves,
 	"restore/back":            unknownAlertsAreAttachedToJobs,
 	"restore/close":           unknownAlertsAreClosed,
