@@ -65,7 +65,6 @@ func (a *nodeAPI) list(ctx context.Context, _ *nothing) (Nodes, error) {
 	if err != nil {
 		return Nodes{}, err
 	}
-	live := slices.DeleteFunc(known, func(n futurejobs.Node) bool { return !n.ExpiresAt.After(a.now()) }) // the others died
 	leases, err := a.lists.Leases(ctx)
 	if err != nil {
 		return Nodes{}, err
@@ -74,9 +73,9 @@ func (a *nodeAPI) list(ctx context.Context, _ *nothing) (Nodes, error) {
 	if err != nil {
 		return Nodes{}, err
 	}
-	out := Nodes{Items: make([]Node, len(live)), FreeShards: []int16{}}
-	place := make(map[string]int, len(live))
-	for i, n := range live {
+	out := Nodes{Items: make([]Node, len(known)), FreeShards: []int16{}}
+	place := make(map[string]int, len(known))
+	for i, n := range known {
 		place[n.ID] = i
 		out.Items[i] = Node{
 			ID: n.ID, Name: n.Name, Version: n.Version,
@@ -85,13 +84,14 @@ func (a *nodeAPI) list(ctx context.Context, _ *nothing) (Nodes, error) {
 		out.Items[i].RunningChecks = runningOf(n.Running)
 	}
 	for _, l := range leases {
-		i, live := place[l.Node]
-		if !live || l.Expired {
+		i, isKnown := place[l.Node]
+		if !isKnown || l.Expired {
 			out.FreeShards = append(out.FreeShards, l.Shard)
 			continue
 		}
 		out.Items[i].hold(l, due[l.Shard], a.now())
 	}
+	out.Items = slices.DeleteFunc(out.Items, func(n Node) bool { return len(n.Shards) == 0 && !n.ExpiresAt.After(a.now()) }) // dead nodes
 	return out, nil
 }
 
