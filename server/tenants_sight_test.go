@@ -16,7 +16,18 @@ import (
 	"deadman/internal/store"
 )
 
+// allRetention counts all rows that exist.
+const allRetention = "/api/v1/retention?at=2100-01-01T00:00:00Z"
+
 func (w *tenants) foreignDataIsHidden(t *testing.T) {
+	for _, c := range []struct {
+		token []string
+		sees  bool
+	}{{w.admin, true}, {w.acme, true}, {w.zenith, false}} { // acme has dead letters
+		if got := w.callRaw(http.MethodGet, allRetention, "", c.token...); got.status != http.StatusOK || strings.Contains(string(got.body), "acme-late") != c.sees {
+			t.Errorf("retention counts: %d %s", got.status, got.body)
+		}
+	}
 	for _, path := range []string{
 		"/api/v1/rules", "/api/v1/jobs", "/api/v1/history", "/api/v1/alerts", "/api/v1/entities/order/z1", "/api/v1/outcomes",
 		"/api/v1/jobs?rule=zenith-late", "/api/v1/alerts?rule=zenith-late", "/api/v1/alerts?key=z1", "/api/v1/rules?text=zenith", "/api/v1/tokens/self",

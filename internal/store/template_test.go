@@ -47,7 +47,7 @@ UNION ALL SELECT 'relation ' || relname || ' ' || relkind::text || ' ' || coales
 					all = append(all, table+" has rows: "+texts(t, s, `SELECT '' || count(*) FROM `+table)[0])
 				}
 				all = append(all, texts(t, s, c.objects)...)
-				for _, setting := range texts(t, s, `SELECT name || '=' || value FROM setting`) {
+				for _, setting := range texts(t, s, `SELECT name || '=' || CASE name WHEN 'database_id' THEN 'random' ELSE value END FROM setting`) {
 					all = append(all, "setting "+setting)
 				}
 				slices.Sort(all)
