@@ -100,11 +100,7 @@ func (a *StreamOfAlerts) create(ctx context.Context) error {
 	var reserved int64
 	err = a.replication.createWithin(ctx, a.conn.opts.AlertsBytes, "alerts_bytes", func(limit int64) jetstream.StreamConfig {
 		reserved = limit
-		cfg := a.conn.opts.alertsConfig(limit + limit/4)
-		if id != "" {
-			cfg.Metadata = map[string]string{DatabaseMark: id}
-		}
-		return cfg
+		return marked(a.conn.opts.alertsConfig(limit+limit/4), id)
 	})
 	if err != nil {
 		return err
@@ -154,6 +150,18 @@ func (a *StreamOfAlerts) claim(ctx context.Context, mark string) (id string, err
 	return id, nil
 }
 
+// marked returns a configuration with the mark of a database; empty: the configuration as it is.
+func marked(cfg jetstream.StreamConfig, id string) jetstream.StreamConfig {
+	if id == "" {
+		return cfg
+	}
+	metadata := make(map[string]string)
+	maps.Copy(metadata, cfg.Metadata)
+	metadata[DatabaseMark] = id
+	cfg.Metadata = metadata
+	return cfg
+}
+
 // configure marks the stream of alerts with the id of the database, enables batches if the server supports them, and records
 // the configuration. Without batches alerts are published one by one.
 func (a *StreamOfAlerts) configure(ctx context.Context) error {
@@ -166,14 +174,8 @@ func (a *StreamOfAlerts) configure(ctx context.Context) error {
 		return err
 	}
 	if cfg := info.Config; !cfg.AllowAtomicPublish || cfg.Metadata[DatabaseMark] != id {
+		cfg = marked(cfg, id)
 		cfg.AllowAtomicPublish = true
-		if id != "" {
-			cfg.Metadata = maps.Clone(cfg.Metadata)
-			if cfg.Metadata == nil {
-				cfg.Metadata = make(map[string]string)
-			}
-			cfg.Metadata[DatabaseMark] = id
-		}
 		begun := time.Now()
 		if s, err := a.conn.js.UpdateStream(ctx, cfg); err == nil {
 			info = s.CachedInfo()

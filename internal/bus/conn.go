@@ -30,7 +30,7 @@ func dial(o Options) (*Conn, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	c := &Conn{log: o.Log, opts: o, denied: denials{replies: o.inbox() + ".", alerts: strings.TrimSuffix(o.Namespace.Subject(alertSubjects), ">")}}
+	c := &Conn{log: o.Log, opts: o, denied: denials{replies: o.Namespace.Inbox() + ".", alerts: strings.TrimSuffix(o.Namespace.Subject(alertSubjects), ">")}}
 	opts, made := c.options()
 	var err error
 	if c.nc, err = nats.Connect(o.URL, opts...); err != nil {
@@ -56,7 +56,7 @@ func (c *Conn) options() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 	opts = []nats.Option{
 		nats.Name(o.Name),
 		nats.Timeout(dialTimeout),
-		nats.CustomInboxPrefix(o.inbox()),
+		nats.CustomInboxPrefix(o.Namespace.Inbox()),
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // a rotation of credentials may be half done
 		nats.ReconnectWait(reconnectWait),

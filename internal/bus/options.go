@@ -168,9 +168,5 @@ func (o Options) eventsConfig(subjects []string, limit int64) jetstream.StreamCo
 // source returns the CloudEvents source of the node.
 func (o Options) source() string { return cmp.Or(o.PublicURL, o.Namespace.Root()) }
 
-// inbox returns the prefix of reply subjects. With its own prefix, deadman's user needs no permission to receive replies
-// to other clients.
-func (o Options) inbox() string { return "_INBOX." + o.Namespace.Root() }
-
 func (o Options) alertsStream() string { return o.Namespace.Stream(AlertsStream) }
 func (o Options) eventsStream() string { return o.Namespace.Stream(EventsStream) }

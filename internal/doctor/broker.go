@@ -80,7 +80,7 @@ func (i brokerInspection) servers(ctx context.Context) {
 
 // streams inspects the streams. A user who lacks a permission gets no answer, so the permissions are tested first.
 func (i brokerInspection) streams(ctx context.Context, js jetstream.JetStream, p *probe) (found []jetstream.StreamConfig, err error) {
-	lacks, err := p.missing([]permission{{list: subscribe, line: inboxOf(i.Namespace)}, {list: publish, line: listStreams}})
+	lacks, err := p.missing([]permission{{list: subscribe, line: i.Namespace.Inbox() + ".>"}, {list: publish, line: listStreams}})
 	if err == nil && len(lacks) > 0 {
 		return nil, fmt.Errorf("the user may not %s on %s", lacks[0].list, lacks[0].line)
 	}

@@ -29,9 +29,6 @@ const (
 	accountInfo = "$JS.API.INFO"
 )
 
-// inboxOf returns the subjects of answers to the node.
-func inboxOf(ns subjects.Namespace) string { return "_INBOX." + ns.Root() + ".>" }
-
 func onStream(verb, stream string, state State, without string) permission {
 	return permission{publish, "$JS.API.STREAM." + verb + "." + stream, state, without}
 }
@@ -54,7 +51,7 @@ func ownPermissions(ns subjects.Namespace, hasAlerts, captures bool) []permissio
 	const notPublished, notRead = "no alert is published", "pages, deadman alert tail and the comparison after a restore read no alerts"
 	const notCaptured, kept = "rules on subjects without a stream get no events", "consumers that are not needed any more stay for a minute"
 	return []permission{
-		{subscribe, inboxOf(ns), Failed, "the node gets no answer from the broker"},
+		{subscribe, ns.Inbox() + ".>", Failed, "the node gets no answer from the broker"},
 		{subscribe, ns.Subject("deadman.acks.*"), Warning, "alerts cannot be acknowledged over NATS"},
 		{subscribe, "$SRV.>", Warning, "nats micro ls does not list the node"},
 		onStream("INFO", alertsStream, Failed, notPublished),

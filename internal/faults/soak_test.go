@@ -58,18 +58,40 @@ slot: 1s
 var soakSeries = []struct {
 	name   string
 	judged bool
+	read   func(s *soak) float64
 }{
-	{"resident_bytes", true},
-	{"heap_bytes", true},
-	{"open_files", true},
-	{"goroutines", true},
-	{"pending_jobs", true},
-	{"job_table_bytes", true},
-	{"outbox_table_bytes", true},
-	{"database_bytes", true},
-	{"streams_bytes", true},
-	{"orders", false},
-	{"alerts", false},
+	{"resident_bytes", true, ofNode("process_resident_memory_bytes")},
+	{"heap_bytes", true, ofNode("go_memstats_heap_inuse_bytes")},
+	{"open_files", true, ofNode("process_open_fds")},
+	{"goroutines", true, ofNode("go_goroutines")},
+	{"pending_jobs", true, ofDatabase(`SELECT count(*) FROM future_job`)},
+	{"job_table_bytes", true, ofDatabase(`SELECT pg_total_relation_size('future_job')`)},
+	{"outbox_table_bytes", true, ofDatabase(`SELECT pg_total_relation_size('alert_outbox')`)},
+	{"database_bytes", true, ofDatabase(`SELECT pg_database_size(current_database())`)},
+	{"streams_bytes", true, func(s *soak) float64 { return float64(s.stream("ORDERS").Bytes + s.stream(bus.AlertsStream).Bytes) }},
+	{"orders", false, func(s *soak) float64 { return float64(s.orders) }},
+	{"alerts", false, func(s *soak) float64 { return float64(s.stream(bus.AlertsStream).LastSeq) }},
+}
+
+// ofNode reads a metric of the node, which is over 0.
+func ofNode(metric string) func(s *soak) float64 {
+	return func(s *soak) float64 {
+		value := s.metrics[metric]
+		if value <= 0 {
+			s.Fatalf("the node has no metric %s", metric)
+		}
+		return value
+	}
+}
+
+// ofDatabase reads a number.
+func ofDatabase(query string) func(s *soak) float64 {
+	return func(s *soak) (n float64) {
+		if err := s.db.QueryRowContext(s.Context(), query).Scan(&n); err != nil {
+			s.Fatalf("%s: %v", query, err)
+		}
+		return n
+	}
 }
 
 // TestSoak runs a node on Postgres and a NATS server beside a steady load and open pages. No alert is lost or doubled, and, in
@@ -120,6 +142,8 @@ type soak struct {
 	db     *sql.DB
 	js     jetstream.JetStream
 	orders int // published
+
+	metrics map[string]float64 // of the node, at the last sample
 }
 
 func newSoak(t *testing.T) *soak {
@@ -257,7 +281,7 @@ func (s *soak) settle() {
 		if err := s.db.QueryRowContext(s.Context(), `SELECT count(*) FROM future_job`).Scan(&pending); err != nil {
 			s.Fatal(err)
 		}
-		published = s.published()
+		published = s.stream(bus.AlertsStream).LastSeq
 		return pending == 0 && published >= want
 	})
 	if published != want {
@@ -266,13 +290,14 @@ func (s *soak) settle() {
 	s.Logf("%d orders in %s, %d alerts", s.orders, *soakFor, published)
 }
 
-// published returns the number of alerts that were ever published.
-func (s *soak) published() uint64 {
-	stream, err := s.js.Stream(s.Context(), bus.AlertsStream)
+// stream returns the state of a stream.
+func (s *soak) stream(name string) jetstream.StreamState {
+	s.Helper()
+	stream, err := s.js.Stream(s.Context(), name)
 	if err != nil {
 		s.Fatal(err)
 	}
-	return stream.CachedInfo().State.LastSeq
+	return stream.CachedInfo().State
 }
 
 // openPage keeps a live page open until the test ends.
@@ -304,58 +329,16 @@ func (s *soak) openPage() {
 // sample reads the values of soakSeries.
 func (s *soak) sample(at time.Duration) soakSample {
 	s.Helper()
-	metrics := s.metrics()
+	s.metrics = s.readMetrics()
 	one := soakSample{at: at}
-	size := func(query string) (n float64) {
-		if err := s.db.QueryRowContext(s.Context(), query).Scan(&n); err != nil {
-			s.Fatalf("%s: %v", query, err)
-		}
-		return n
-	}
-	var streams float64
-	for _, name := range []string{"ORDERS", bus.AlertsStream} {
-		stream, err := s.js.Stream(s.Context(), name)
-		if err != nil {
-			s.Fatal(err)
-		}
-		streams += float64(stream.CachedInfo().State.Bytes)
-	}
 	for _, series := range soakSeries {
-		var value float64
-		switch series.name {
-		case "resident_bytes":
-			value = metrics["process_resident_memory_bytes"]
-		case "heap_bytes":
-			value = metrics["go_memstats_heap_inuse_bytes"]
-		case "open_files":
-			value = metrics["process_open_fds"]
-		case "goroutines":
-			value = metrics["go_goroutines"]
-		case "pending_jobs":
-			value = size(`SELECT count(*) FROM future_job`)
-		case "job_table_bytes":
-			value = size(`SELECT pg_total_relation_size('future_job')`)
-		case "outbox_table_bytes":
-			value = size(`SELECT pg_total_relation_size('alert_outbox')`)
-		case "database_bytes":
-			value = size(`SELECT pg_database_size(current_database())`)
-		case "streams_bytes":
-			value = streams
-		case "orders":
-			value = float64(s.orders)
-		case "alerts":
-			value = float64(s.published())
-		}
-		if value <= 0 && (series.name == "resident_bytes" || series.name == "open_files" || series.name == "goroutines" || series.name == "heap_bytes") {
-			s.Fatalf("the node has no metric for %s", series.name)
-		}
-		one.values = append(one.values, value)
+		one.values = append(one.values, series.read(s))
 	}
 	return one
 }
 
-// metrics returns the metrics of the node without labels, by name.
-func (s *soak) metrics() map[string]float64 {
+// readMetrics returns the metrics of the node without labels, by name.
+func (s *soak) readMetrics() map[string]float64 {
 	s.Helper()
 	answer, err := http.Get(s.node.at.HTTP + "/metrics")
 	if err != nil {

@@ -76,14 +76,16 @@ func (r Retention) pruneEnded(ctx context.Context, s *Store, now time.Time, p *P
 	if len(plan.own) == 0 {
 		return errors.Join(errs...)
 	}
-	startedAt := time.Now()
-	n, err := s.pruneDays(ctx, plan, keptHistory, now, func() bool { return time.Since(startedAt) < daysBudget })
-	p.History += n
-	errs = append(errs, err)
-	startedAt = time.Now()
-	n, err = s.pruneDays(ctx, plan, keptAlerts, now, func() bool { return time.Since(startedAt) < daysBudget })
-	p.Alerts += n
-	return errors.Join(append(errs, err)...)
+	for _, of := range []struct {
+		kind    keptKind
+		deleted *int64
+	}{{keptHistory, &p.History}, {keptAlerts, &p.Alerts}} {
+		startedAt := time.Now()
+		n, err := s.pruneDays(ctx, plan, of.kind, now, func() bool { return time.Since(startedAt) < daysBudget })
+		*of.deleted += n
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // Pruned has the numbers of rows that retention deleted.

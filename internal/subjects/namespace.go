@@ -37,6 +37,10 @@ func (n Namespace) Root() string {
 	return subjectRoot + "-" + string(n)
 }
 
+// Inbox returns the prefix of the subjects of answers. With its own prefix, deadman's user needs no permission to receive
+// answers to other clients.
+func (n Namespace) Inbox() string { return "_INBOX." + n.Root() }
+
 // Subject returns the subject in the namespace, of one that begins with "deadman.".
 func (n Namespace) Subject(s string) string {
 	return n.Root() + strings.TrimPrefix(s, subjectRoot)
