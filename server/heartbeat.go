@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,6 +80,9 @@ var (
 	errShardsNotSwept = errors.New("other nodes do not sweep their shards")
 	errJobsOverdue    = errors.New("jobs that are due are not decided")
 )
+
+// withholding are the reasons that a condition may show: other errors may have the name of a host.
+var withholding = []error{errSweepStalled, errShardsNotSwept, errJobsOverdue}
 
 // Run sends heartbeats until ctx ends.
 func (h *heartbeat) Run(ctx context.Context) error {
@@ -187,10 +191,14 @@ func (h *heartbeat) waitForSweep(ctx context.Context, from time.Time) (time.Time
 func (h *heartbeat) condition() web.Condition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := web.Condition{Name: "heartbeat", OK: h.status.Err() == nil}
+	failure := h.status.Err()
+	c := web.Condition{Name: "heartbeat", OK: failure == nil}
 	switch {
 	case !c.OK:
-		c.Detail = "the heartbeat to " + h.to + " fails and is retried"
+		c.Detail = "the heartbeat to " + h.to + " fails and is retried; see the log"
+		if i := slices.IndexFunc(withholding, func(reason error) bool { return errors.Is(failure, reason) }); i >= 0 {
+			c.Detail = "the heartbeat to " + h.to + " fails and is retried: " + withholding[i].Error()
+		}
 	case !h.owner.Holds(progressShard):
 		c.Detail = "another node sends the heartbeat to " + h.to
 	case h.sent.IsZero():

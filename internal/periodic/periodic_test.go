@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ func messages(b *bytes.Buffer) []string {
 	return regexp.MustCompile(`level=.*`).FindAllString(b.String(), -1)
 }
 
-// The first of consecutive failures and the recovery are logged, but no failure caused by the shutdown.
+// The first of equal failures and the recovery are logged, but no failure caused by the shutdown.
 func TestRunLogsFirstFailureAndRecovery(t *testing.T) {
 	for name, c := range map[string]struct {
 		run   func(context.Context, time.Duration, *slog.Logger, string, func(context.Context) error) error
@@ -63,6 +64,35 @@ func TestRunLogsFirstFailureAndRecovery(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A failure whose cause changes while it lasts is logged with each of them, once: numbers in a text are no other cause, and an
+// error with a new text at each step does not fill the log.
+func TestEachCauseIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	s := periodic.NewStatus(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelError, "moon")
+	set := func(texts ...string) {
+		for _, text := range texts {
+			s.Set(t.Context(), errors.New(text))
+		}
+	}
+	set("late by 1s", "late by 12s", "port 80 is closed", "late by 13s", "port 8080 is closed")
+	if s.Err().Error() != "port 8080 is closed" {
+		t.Errorf("the error is %v", s.Err())
+	}
+	s.Set(t.Context(), nil)
+	set("port 1 is closed")
+	const failed, recovered = `level=ERROR msg="moon failed, retrying" err="`, `level=INFO msg="moon recovered"`
+	want := []string{failed + `late by 1s"`, failed + `port 80 is closed"`, recovered, failed + `port 1 is closed"`}
+	if diff := cmp.Diff(want, messages(&log)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for i := range 100 {
+		set(strings.Repeat("x", i))
+	}
+	if got := len(messages(&log)); got != len(want)+19 {
+		t.Errorf("%d messages after 100 causes", got)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Run runs a step at once and then at each interval, until ctx ends. The name is the noun of the log messages. A failed
-// step is logged once, and repeated at the next interval.
+// step is repeated at the next interval; the log has each cause once.
 func Run(ctx context.Context, interval time.Duration, log *slog.Logger, name string, step func(context.Context) error) error {
 	return NewStatus(log, slog.LevelWarn, name).Run(ctx, interval, step)
 }
