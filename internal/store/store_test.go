@@ -33,6 +33,18 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
+// TestConcurrentUse is the part of the suite that runs with the race detector: see unraced in internal/tools/loop.
+func TestConcurrentUse(t *testing.T) {
+	for name, options := range map[string]func(testing.TB) store.Options{
+		"sqlite":   func(tb testing.TB) store.Options { return store.Options{DataDir: storetest.DataDir(tb)} },
+		"postgres": func(tb testing.TB) store.Options { return store.Options{DatabaseURL: storetest.Postgres(tb)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			storetest.RunConcurrent(t, func(tb testing.TB) *store.Store { return open(tb, options(tb)) })
+		})
+	}
+}
+
 // checkMaxShards opens a database without tables, and then the existing database.
 func checkMaxShards(t *testing.T, wire *storetest.StatementRecorder) {
 	o := store.Options{DatabaseURL: wire.EmptyPostgres(t), Shards: store.MaxShards}

@@ -9,8 +9,34 @@ import (
 // Open opens a store on a new database that is dropped at the end of the test.
 type Open func(tb testing.TB) *store.Store
 
-// behaviours are the tests of all behaviour that the rest of deadman relies on.
-var behaviours = map[string]func(*testing.T, *fixture){
+// concurrentBehaviours are the tests in which several goroutines use a store.
+var concurrentBehaviours = map[string]func(*testing.T, *fixture){
+	"apply/bulk":          bulkCreatesNewJobs,
+	"apply/hold":          applyBlocksRuleChanges,
+	"apply/race":          concurrentApplyRunsOnce,
+	"early/race":          concurrentEarlyEventsApplyOnce,
+	"idempotency/once":    requestsAreDoneOnce,
+	"lease/take":          leasesAreTakenOnce,
+	"letter/retry":        deadLettersAreRetriedOnce,
+	"list/open counts":    openAlertsAreCounted, // it reads several shards at a time
+	"mute/limit":          mutesHaveALimit,
+	"outage/open":         outagesOpenOnce,
+	"outbox/nodes":        concurrentRepublishRunsOnce,
+	"outbox/two_nodes":    outboxIsMarkedByTwo,
+	"ping/race":           concurrentAddressesCreateOne,
+	"progress/advance":    progressAdvancesOnce,
+	"quota/jobs_at_once":  jobsAtOnceAreBounded,
+	"quota/refused":       endsOfRefusedJobsAreRemembered,
+	"quota/retry":         retriesApplyRememberedEnds,
+	"rebind/race":         concurrentRebindsConflict,
+	"rule/deleted_alerts": deletedRulesRaiseNoAlerts,
+	"rule/version":        rulesAreSavedOverExpectedVersion,
+	"tick/hold":           ticksBlockRuleChanges,
+	"token/race":          concurrentTokensCreateOne,
+}
+
+// sequentialBehaviours are the tests of all other behaviour that the rest of deadman relies on.
+var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"due/order":               dueInOrder,
 	"due/capacity":            dueWithinCapacity,
 	"due/buffers":             dueReadsFewPages,
@@ -33,7 +59,6 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"settle/many":             settleMany,
 	"settle/invalid":          settleRefusesInvalidAlerts,
 	"settle/immutable":        firstCheckNeverChanges,
-	"lease/take":              leasesAreTakenOnce,
 	"lease/renew":             leasesAreRenewed,
 	"lease/release":           leasesAreReleased,
 	"lease/reclaim":           leasesAreReclaimed,
@@ -50,12 +75,8 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"apply/again":             applyStartsAfterEnd,
 	"apply/skipped_steps":     applySkippedSteps,
 	"apply/existing":          applyKeepsExistingJobs,
-	"apply/race":              concurrentApplyRunsOnce,
-	"apply/bulk":              bulkCreatesNewJobs,
 	"apply/rules":             applyRefusesChangedStreamRules,
 	"apply/manual_rules":      manualApplyRefusesChangedRules,
-	"apply/hold":              applyBlocksRuleChanges,
-	"tick/hold":               ticksBlockRuleChanges,
 	"apply/known":             applyRefusesStaleCursor,
 	"apply/keys":              applyAcceptsAnyKey,
 	"apply/bodies":            applyAcceptsAnyBody,
@@ -73,10 +94,7 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"quota/rules":             rulesAreCounted,
 	"quota/rule_bytes":        versionBytesAreCounted,
 	"quota/jobs":              jobsAreBounded,
-	"quota/jobs_at_once":      jobsAtOnceAreBounded,
 	"quota/job_bytes":         bytesOfJobsAreBounded,
-	"quota/refused":           endsOfRefusedJobsAreRemembered,
-	"quota/retry":             retriesApplyRememberedEnds,
 	"quota/again":             withheldAlertsArePublished,
 	"quota/use":               useOfQuotasIsKept,
 	"quota/withhold":          alertsAreWithheld,
@@ -95,7 +113,6 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"early/members":           earlyMembersAreRemembered,
 	"early/forgotten":         earlyIsForgotten,
 	"early/capped":            earlyIsCapped,
-	"early/race":              concurrentEarlyEventsApplyOnce,
 	"early/kept":              keptTriggersAreRemembered,
 	"early/ends":              endsAreRememberedPerMember,
 	"early/changes":           changesAreRemembered,
@@ -119,19 +136,16 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"rule/changes":            changesAreLoadedAlone,
 	"rule/behind":             rulesStartAfterAppliedEvents,
 	"rule/entity":             rulesKeepTheirEntity,
-	"rule/version":            rulesAreSavedOverExpectedVersion,
 	"rule/pause":              rulesArePaused,
 	"rule/halt":               rulesAreHalted,
 	"rule/delete":             rulesAreDeleted,
 	"rule/name":               deletedNamesAreReusable,
-	"rule/deleted_alerts":     deletedRulesRaiseNoAlerts,
 	"rule/jobs":               jobsOfRuleAreListed,
 	"rule/audit":              changesOfRulesAreAudited,
 	"rebind/back":             rebindRereadsNewSubjects,
 	"rebind/begin":            rebindStartsNewStreams,
 	"rebind/ahead":            rebindKeepsLaggingStreams,
 	"rebind/conflict":         rebindRefusesChangedRules,
-	"rebind/race":             concurrentRebindsConflict,
 	"rebind/line":             newLineContinuesOldOne,
 	"rebind/line_ahead":       linesMoveBack,
 	"rebind/line_behind":      laggingLinesKeepPosition,
@@ -142,13 +156,11 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"calendar/follow":         calendarsAreFollowed,
 	"calendar/fence":          calendarsFenceTheirRules,
 	"calendar/room":           calendarsHaveRoom,
-	"idempotency/once":        requestsAreDoneOnce,
 	"idempotency/forget":      requestsAreForgotten,
 	"idempotency/outcome":     requestOutcomeIsKept,
 	"outbox/turns":            outboxAlternatesShards,
 	"outbox/without":          outboxSkipsRules,
 	"outbox/cut":              outboxIsSentInParts,
-	"outbox/two_nodes":        outboxIsMarkedByTwo,
 	"outbox/late":             outboxIsMarkedLate,
 	"outbox/decisions":        outboxKeepsTheOrderOfDecisions,
 	"system_alert/resolve":    systemAlertIsResolved,
@@ -161,7 +173,6 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"outbox/republish":        alertsAreRepublished,
 	"outbox/parts":            alertsAreRepublishedInParts,
 	"outbox/again":            alertsAreRepublishedInOrder,
-	"outbox/nodes":            concurrentRepublishRunsOnce,
 	"outbox/left":             republishKeepsUnpublishedAlerts,
 	"outbox/published":        outboxForgets,
 	"list/jobs":               jobsAreListed,
@@ -174,7 +185,6 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"list/severities":         alertsAreFiltered,
 	"list/open":               alertsAreOpen,
 	"list/outages":            outagesAreOpenAlerts,
-	"list/open counts":        openAlertsAreCounted,
 	"ack_link/key":            ackKeysAreReplaced,
 	"ack_link/message":        alertsOfMessageAreListed,
 	"alerts/losses":           lossesStayOpen,
@@ -190,11 +200,9 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"letter/list":             lettersAreListed,
 	"letter/capped":           lettersAreCapped,
 	"letter/reasons":          lettersAreCounted,
-	"letter/retry":            deadLettersAreRetriedOnce,
 	"letter/again":            refusedRetriesKeepDeadLetter,
 	"letter/split":            deadLettersOfSeveralRulesAreSplit,
 	"letter/drop":             lettersAreDropped,
-	"outage/open":             outagesOpenOnce,
 	"outage/end":              outagesEndOnce,
 	"outage/count":            outageHitsAreBounded,
 	"outage/list":             outagesAreListed,
@@ -210,7 +218,6 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"token/keep":              tokensAreKept,
 	"token/name":              tokenNamesAreUnique,
 	"token/expire":            expiredTokenNamesAreReusable,
-	"token/race":              concurrentTokensCreateOne,
 	"token/revoke":            tokensAreRevoked,
 	"token/govern":            tokensApplyOnEveryNode,
 	"token/touch":             tokensAreTouchedForward,
@@ -229,14 +236,12 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"heartbeat/periods":       heartbeatPeriodsAreListed,
 	"badge/keys":              badgeKeysAreReplaced,
 	"ping/address":            addressesAreMadeOnce,
-	"ping/race":               concurrentAddressesCreateOne,
 	"ping/rotate":             addressesAreRotated,
 	"ping/share":              addressesAreShared,
 	"ping/deleted":            addressesAreDeletedWithRule,
 	"ping/log":                pingsAreLogged,
 	"ping/forget":             pingsAreForgotten,
 	"ping/bodies":             bodiesAreForgotten,
-	"progress/advance":        progressAdvancesOnce,
 	"progress/still":          progressIsKept,
 	"progress/swept":          shardsAreSwept,
 	"progress/late":           lateJobsAreCounted,
@@ -266,11 +271,19 @@ var behaviours = map[string]func(*testing.T, *fixture){
 	"notification/summary":    messagesAreSummarized,
 	"notification/forget":     messagesExpire,
 	"mute/end":                mutesEnd,
-	"mute/limit":              mutesHaveALimit,
 }
 
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
+	RunConcurrent(t, open)
+	run(t, open, sequentialBehaviours)
+}
+
+// RunConcurrent runs the part of the suite with concurrent use, for the race detector: it finds nothing in a test of one
+// goroutine, and takes minutes for the whole suite.
+func RunConcurrent(t *testing.T, open Open) { run(t, open, concurrentBehaviours) }
+
+func run(t *testing.T, open Open, behaviours map[string]func(*testing.T, *fixture)) {
 	for name, test := range behaviours {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
