@@ -138,6 +138,39 @@ func TestLoopFailsForTestThatExceedsItsShare(t *testing.T) {
 	}
 }
 
+// A test that no loop runs, such as one of a package or with a name that all of them leave out, is found.
+func TestUnrunTestsAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"go.mod": tested["go.mod"], "good/good_test.go": tested["good/good_test.go"], "bad/bad_test.go": tested["bad/bad_test.go"]} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	ran := func(ends ...string) error {
+		record := filepath.Join(dir, "record")
+		if err := os.WriteFile(record, []byte(strings.Join(ends, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return checkAllRan(record, "^tested/bad TestPass")
+	}
+	const good, fails = `{"Action":"pass","Package":"tested/good","Test":"TestGood"}`, `{"Action":"fail","Package":"tested/bad","Test":"TestFails"}`
+	const skipped = `{"Action":"skip","Package":"tested/good","Test":"TestSkipped"}`
+	if err := ran(good, skipped, fails); err != nil {
+		t.Error(err)
+	}
+	err := ran(good, `{"Action":"pass","Package":"tested/bad","Test":"TestSkipped"}`)
+	if err == nil || strings.Count(err.Error(), "ran in no loop") != 2 {
+		t.Fatalf("of two missing tests: %v", err)
+	}
+	for _, want := range []string{"tested/bad TestFails ran in no loop", "tested/good TestSkipped ran in no loop"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing: %v", want, err)
+		}
+	}
+}
+
 func TestUnfinishedPackageShowsItsOutput(t *testing.T) {
 	var out, record bytes.Buffer
 	events := `{"Action":"output","Package":"p","Test":"TestHangs","Output":"waits\n"}` + "\ngo: no network\n"
