@@ -39,7 +39,7 @@ var layers = [][]string{
 var testOnly = []string{
 	"deploy", "examples/handler-go", "internal/architecture", "internal/bus/bustest", "internal/faults", "internal/fuzz", "internal/ha",
 	"internal/logins/logintest", "internal/longtest", "internal/store/storetest", "internal/testdisk", "internal/testwait",
-	"internal/tools/licenses", "internal/tools/mutations", "internal/tools/testreport",
+	"internal/tools/chart", "internal/tools/licenses", "internal/tools/mutations", "internal/tools/pictures", "internal/tools/testreport",
 }
 
 // clocks are the packages that may ask the machine for the time: those with I/O.

@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"deadman/internal/bench"
+	"deadman/internal/tools/chart"
 )
 
 var rewrite = flag.Bool("rewrite", false, "draw the curves anew")
@@ -24,9 +24,9 @@ const pictures = "../../docs/pictures"
 // ./internal/bench -run '^TestCurves$' -rewrite draws the curves.
 func TestCurves(t *testing.T) {
 	all := measurements(t)
-	for name, p := range map[string]picture{"throughput": throughput(all), "latency": latencies(all)} {
+	for name, p := range map[string]chart.Picture{"throughput": throughput(all), "latency": latencies(all)} {
 		file := filepath.Join(pictures, name+".svg")
-		want, err := p.draw()
+		want, err := p.Draw()
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
@@ -81,17 +81,17 @@ func (m measurement) of(shape bench.Shape, way string) []bench.Result {
 }
 
 // throughput draws jobs finished per second by the number of pending jobs.
-func throughput(all []measurement) picture {
-	p := picture{
+func throughput(all []measurement) chart.Picture {
+	p := chart.Picture{
 		Title: "Jobs finished in a second, beside jobs that wait",
-		X:     axis{Name: "jobs that wait, due later", Text: formatCount, Log: true}, Y: axis{Name: "jobs a second", Text: formatCount},
-		Lines: []line{{Name: "bare SQL"}, {Name: "deadman"}},
+		X:     chart.Axis{Name: "jobs that wait, due later", Text: chart.FormatCount, Log: true}, Y: chart.Axis{Name: "jobs a second", Text: chart.FormatCount},
+		Lines: []chart.Line{{Name: "bare SQL"}, {Name: "deadman"}},
 	}
 	for i, way := range []string{bench.Floor, bench.Engine} {
 		for _, m := range all {
 			if rounds := m.of(bench.Finish, way); len(rounds) > 0 {
-				p.Note = captionOf(rounds, "of "+formatCount(float64(rounds[0].Jobs))+" jobs")
-				p.Lines[i].add(float64(m.pending()), rounds, bench.Result.Rate)
+				p.Note = captionOf(rounds, "of "+chart.FormatCount(float64(rounds[0].Jobs))+" jobs")
+				add(&p.Lines[i], float64(m.pending()), rounds, bench.Result.Rate)
 			}
 		}
 	}
@@ -99,10 +99,10 @@ func throughput(all []measurement) picture {
 }
 
 // latencies draws the time from the slot to the alert by the number of jobs due in it.
-func latencies(all []measurement) picture {
-	p := picture{
+func latencies(all []measurement) chart.Picture {
+	p := chart.Picture{
 		Title: "From the slot to its alerts on NATS, one node",
-		X:     axis{Name: "jobs due in one slot", Text: formatCount, Log: true}, Y: axis{Name: "time after the slot", Text: formatSeconds, Log: true},
+		X:     chart.Axis{Name: "jobs due in one slot", Text: chart.FormatCount, Log: true}, Y: chart.Axis{Name: "time after the slot", Text: chart.FormatSeconds, Log: true},
 	}
 	for _, l := range []struct {
 		name string
@@ -111,11 +111,11 @@ func latencies(all []measurement) picture {
 		{"99 of 100", func(r bench.Result) time.Duration { return r.P99 }},
 		{"half of them", func(r bench.Result) time.Duration { return r.P50 }},
 	} {
-		of := line{Name: l.name}
+		of := chart.Line{Name: l.name}
 		for _, m := range all {
 			if rounds := m.of(bench.Latency, bench.Node); len(rounds) > 0 {
 				p.Note = captionOf(rounds, "with no other jobs")
-				of.add(float64(rounds[0].Jobs), rounds, func(r bench.Result) float64 { return l.of(r).Seconds() })
+				add(&of, float64(rounds[0].Jobs), rounds, func(r bench.Result) float64 { return l.of(r).Seconds() })
 			}
 		}
 		p.Lines = append(p.Lines, of)
@@ -131,40 +131,13 @@ func captionOf(rounds []bench.Result, of string) string {
 	return fmt.Sprintf("the median of %d rounds %s; the bars are from the least to the most", len(rounds), of)
 }
 
-// add adds the point of some rounds at x.
-func (l *line) add(x float64, rounds []bench.Result, value func(bench.Result) float64) {
+// add adds the point of some rounds at x to a line.
+func add(l *chart.Line, x float64, rounds []bench.Result, value func(bench.Result) float64) {
 	var all []float64
 	for _, r := range rounds {
 		all = append(all, value(r))
 	}
 	slices.Sort(all)
-	l.Points = append(l.Points, point{X: x, Y: (all[(len(all)-1)/2] + all[len(all)/2]) / 2, Least: all[0], Most: all[len(all)-1]})
-	slices.SortFunc(l.Points, func(a, b point) int { return int(a.X - b.X) })
-}
-
-// formatCount formats a number such as 300 k.
-func formatCount(n float64) string {
-	switch {
-	case n >= 1e6:
-		return decimals(n/1e6) + " M"
-	case n >= 1e3:
-		return decimals(n/1e3) + " k"
-	}
-	return decimals(n)
-}
-
-// formatSeconds formats a number of seconds.
-func formatSeconds(seconds float64) string {
-	if seconds < 1 {
-		return decimals(seconds*1e3) + " ms"
-	}
-	return decimals(seconds) + " s"
-}
-
-// decimals formats a number with two digits, or as a whole one.
-func decimals(n float64) string {
-	if n < 10 {
-		return strconv.FormatFloat(n, 'g', 2, 64)
-	}
-	return strconv.FormatFloat(n, 'f', 0, 64)
+	l.Points = append(l.Points, chart.Point{X: x, Y: (all[(len(all)-1)/2] + all[len(all)/2]) / 2, Least: all[0], Most: all[len(all)-1]})
+	slices.SortFunc(l.Points, func(a, b chart.Point) int { return int(a.X - b.X) })
 }
