@@ -244,8 +244,11 @@ func (m *Metrics) OverQuota(limit string, n int64) {
 	m.overQuota.WithLabelValues(limit).Add(float64(n))
 }
 
-// CountKeys counts n keys of lookups with the same outcome.
+// CountKeys counts n keys of lookups with the same outcome. The first of a source begins all of its series.
 func (m *Metrics) CountKeys(source string, outcome lookup.Outcome, n int) {
+	for _, o := range []lookup.Outcome{lookup.Found, lookup.Absent, lookup.Failed, lookup.Outage} {
+		m.queriedKeys.WithLabelValues(source, string(o))
+	}
 	m.queriedKeys.WithLabelValues(source, string(outcome)).Add(float64(n))
 }
 
@@ -317,8 +320,13 @@ func (m *Metrics) Answered(method, pattern string, status int, took time.Duratio
 	}
 }
 
-// CountHeartbeat counts a due heartbeat.
-func (m *Metrics) CountHeartbeat(to, outcome string) { m.heartbeats.WithLabelValues(to, outcome).Inc() }
+// CountHeartbeat counts a due heartbeat. The first to a target begins all of its series.
+func (m *Metrics) CountHeartbeat(to, outcome string) {
+	for _, o := range []string{"sent", "failed", "withheld"} {
+		m.heartbeats.WithLabelValues(to, o)
+	}
+	m.heartbeats.WithLabelValues(to, outcome).Inc()
+}
 
 // Ticked counts n ticks of a rule with the same outcome.
 func (m *Metrics) Ticked(rule string, outcome futurejobs.TickOutcome, n int) {

@@ -93,7 +93,7 @@ func TestMetrics(t *testing.T) {
 		`deadman_database_connections_max{pool="postgres"} 10`, `deadman_database_connection_waits_total{pool="postgres"} 9`,
 		`deadman_database_connection_wait_seconds_total{pool="postgres"} 0.09`,
 		`deadman_alerts_total{rule="r",severity="critical"} 1`, `deadman_events_total{outcome="started"} 7`,
-		`deadman_refused_tokens_total{kind="login"} 1`, `deadman_heartbeats_total{outcome="sent",target="http"} 1`, `deadman_dead_letters_total 2`, `deadman_dead_letters_summarized_total 1`,
+		`deadman_refused_tokens_total{kind="login"} 1`, `deadman_heartbeats_total{outcome="sent",target="http"} 1`, `deadman_heartbeats_total{outcome="withheld",target="http"} 0`, `deadman_dead_letters_total 2`, `deadman_dead_letters_summarized_total 1`,
 		`deadman_pings_total{outcome="accepted"} 2`, `deadman_pings_total{outcome="refused"} 2`, `deadman_pings_total{outcome="failed"} 1`, `deadman_jobs_pending 5`, `deadman_jobs_due 4`, `deadman_alerts_unpublished 3`,
 		`deadman_alerts_stream_filled_ratio 0.25`, `deadman_shards_held 16`, `deadman_sweep_lag_seconds 1.5`, `deadman_ingest_lag_seconds{line="operator",stream="ORDERS"} 2`,
 		`deadman_oldest_row_age_seconds{table="history"} 3600`, `deadman_scrape_error 0`,

@@ -97,7 +97,7 @@ func TestSources(t *testing.T) {
 	}
 	checkMetrics(t, requestPath(t, s.Server, "GET", "/metrics", "").body,
 		`deadman_source_up{source="shop"} 0`, `deadman_source_up{source="archive"} 1`, `deadman_source_queries_abandoned{source="shop"} 0`,
-		`deadman_source_lookups_total{outcome="absent",source="shop"} 3`, `deadman_source_lookups_total{outcome="outage",source="shop"} 2`,
+		`deadman_source_lookups_total{outcome="absent",source="shop"} 3`, `deadman_source_lookups_total{outcome="error",source="shop"} 0`, `deadman_source_lookups_total{outcome="outage",source="shop"} 2`,
 		`deadman_source_queries_total{source="shop"} 3`, `deadman_source_query_duration_seconds_count{source="shop"} 3`)
 	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/sources/shops", ""), 404, web.NotFound, "source list")
 	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/sources/shops/test", ""), 404, web.NotFound, "source list")
