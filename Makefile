@@ -3,7 +3,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), VERSION, TARGETS (release), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), FOR, RATE (test/soak), BUGS (test/mutations), POSTGRES (test/postgres), BENCH (bench), and what
+# What may be set: RULES, ARGS (run), VERSION, TARGETS (release), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), FOR, RATE (test/soak), LIMITS, SIZE (test/limits), BUGS (test/mutations), POSTGRES (test/postgres), BENCH (bench), and what
 # internal/tools/curves names (bench/curves).
 RULES ?= examples/orders
 ARGS  ?=
@@ -12,6 +12,8 @@ SEED  ?= 1
 REQUESTS ?= 20000
 FOR   ?= 4h
 RATE  ?= 500
+LIMITS ?= rules,streams,tenants,keys,pages
+SIZE  ?= 1000
 BUGS  ?=
 BENCH ?= .
 
@@ -58,7 +60,7 @@ test/all:
 ## test/faults: the fault campaign: RUNS seeded runs from SEED on, and every promise checked after each
 .PHONY: test/faults
 test/faults:
-	@internal/tools/needs postgres
+	@internal/tools/needs postgres promtool
 	@DEADMAN_TEST_LONG=1 go test -count=1 -timeout 4h -v ./internal/faults -seed $(SEED) -runs $(RUNS)
 
 ## test/ha: breaks each part of a deployment with Patroni, HAProxy, PgBouncer and NATS in turn, and prints what it costs; 15 minutes
@@ -88,6 +90,21 @@ test/soak:
 	@internal/tools/needs postgres
 	@go build -o bin/tools/pgtest ./internal/store/storetest/cmd/pgtest
 	@DEADMAN_TEST_LONG=1 bin/tools/pgtest -durable go test -count=1 -timeout 24h -v ./internal/faults -run '^TestSoak$$' -soak $(FOR) -soak-rate $(RATE) -soak-samples $(CURDIR)/bin/soak.csv
+
+## docs/pictures: record what the dashboards show of two nodes under a load in which parts fail, 13 minutes, and draw it
+.PHONY: docs/pictures
+docs/pictures:
+	@internal/tools/needs postgres promtool
+	@go build -o bin/tools/pgtest ./internal/store/storetest/cmd/pgtest
+	@DEADMAN_TEST_LONG=1 bin/tools/pgtest -durable go test -count=1 -timeout 30m ./internal/faults -run '^TestDashboardsUnderLoad$$' -load 12m -load-samples $(CURDIR)/bin/load.json
+	@go run ./internal/tools/pictures -load bin/load.json
+
+## test/limits: measure what docs/limits.md says of LIMITS (rules, streams, tenants, keys, pages), with SIZE objects
+.PHONY: test/limits
+test/limits:
+	@internal/tools/needs postgres
+	@go build -o bin/tools/pgtest ./internal/store/storetest/cmd/pgtest
+	@DEADMAN_TEST_LONG=1 bin/tools/pgtest -durable go test -count=1 -timeout 2h -v ./internal/faults -run '^TestLimitsOfANode$$' -limits $(LIMITS) -limits-size $(SIZE) -limits-idle 10s
 
 ## test/schedules: 200,000 schedules from SEED on, against an oracle that looks at the clock each minute; and a million rules at midnight
 .PHONY: test/schedules

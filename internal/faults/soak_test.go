@@ -353,7 +353,7 @@ func (s *soak) readMetrics() map[string]float64 {
 	values := map[string]float64{}
 	for name, family := range families {
 		if m := family.GetMetric()[0]; len(m.GetLabel()) == 0 {
-			values[name] = m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+			values[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
 		}
 	}
 	return values
