@@ -10,6 +10,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
+	"deadman/internal/periodic"
 )
 
 // Shift moves the jobs of one shard by a step of the database's clock that the engine follows. The duration of a job
@@ -233,24 +234,8 @@ func NewShifter(s Shifts, b RuleReader, o *Owner, c *Clock, log *slog.Logger) *S
 
 // Run moves jobs until ctx ends.
 func (f *Shifter) Run(ctx context.Context) error {
-	tick := time.NewTicker(shiftEvery)
-	defer tick.Stop()
-	failing := false
-	for {
-		err := f.step(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil && !failing {
-			f.log.Error("jobs cannot be moved by a step of the database's clock, retrying", "err", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	status := periodic.NewStatus(f.log, slog.LevelError, "move of jobs by a step of the database's clock")
+	return status.Run(ctx, shiftEvery, f.step)
 }
 
 // step runs the pending shifts of this node's shards.
