@@ -21,6 +21,7 @@ type relayWorker struct {
 func (l *relayWorker) run(ctx context.Context) {
 	next, retry := time.NewTimer(0), time.NewTimer(relayRefusalRetry)
 	defer next.Stop()
+	retry.Stop() // nothing is rejected yet
 	defer retry.Stop()
 	wake, pause, patience := l.wake, relayBackoff, relayRefusalRetry
 	for {

@@ -3,7 +3,6 @@ package futurejobs
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -40,20 +39,20 @@ type GapDetector struct {
 
 	missed atomic.Bool // a ping could not be stored
 
-	mu        sync.Mutex
-	startedAt time.Time // by the database's time; zero: the database has not answered yet
-	swept     bool      // checkStart has checked for other nodes
-	ran       time.Time // when the process was last known to run, by the local clock
-	awake     time.Time // since when the process has run, by the local clock
-	answered  time.Time // when the last answered query was sent to the database, by the local clock
-	dbTime    time.Time // the database's last answer; zero: none yet
-	hasGap    bool      // a gap is not recorded yet
+	turn      chan struct{} // taken by the call that reads or changes the fields below, also while it asks the database
+	startedAt time.Time     // by the database's time; zero: the database has not answered yet
+	swept     bool          // checkStart has checked for other nodes
+	ran       time.Time     // when the process was last known to run, by the local clock
+	awake     time.Time     // since when the process has run, by the local clock
+	answered  time.Time     // when the last answered query was sent to the database, by the local clock
+	dbTime    time.Time     // the database's last answer; zero: none yet
+	hasGap    bool          // a gap is not recorded yet
 }
 
 // NewGapDetector returns the detector of a node that starts to receive pings now. local is a monotonic clock.
 func NewGapDetector(e GapStore, node string, local func() time.Time, log *slog.Logger) *GapDetector {
 	now := local()
-	return &GapDetector{store: e, node: node, local: local, log: log, ran: now, awake: now, answered: now}
+	return &GapDetector{turn: make(chan struct{}, 1), store: e, node: node, local: local, log: log, ran: now, awake: now, answered: now}
 }
 
 // Run checks twice a second until ctx ends.
@@ -72,8 +71,10 @@ func (d *GapDetector) Run(ctx context.Context) error {
 
 // Flush returns once a gap up to now is recorded. On an error, a gap may be unrecorded.
 func (d *GapDetector) Flush(ctx context.Context) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	if err := d.take(ctx); err != nil {
+		return err
+	}
+	defer d.release()
 	d.noteRunning()
 	if err := d.checkStart(ctx); err != nil {
 		return err
@@ -86,11 +87,23 @@ func (d *GapDetector) MarkMissed() { d.missed.Store(true) }
 
 // Uptime returns how long the process has run without standing still.
 func (d *GapDetector) Uptime() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	_ = d.take(context.Background()) // it does not end
+	defer d.release()
 	d.noteRunning()
 	return d.local().Sub(d.awake)
 }
+
+// take waits for the turn until ctx ends.
+func (d *GapDetector) take(ctx context.Context) error {
+	select {
+	case d.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d *GapDetector) release() { <-d.turn }
 
 // noteRunning records that the process runs, and detects a standstill before now. The first caller afterwards detects
 // it.
@@ -105,17 +118,21 @@ func (d *GapDetector) noteRunning() {
 
 // poll queries the database, and records a gap if one was detected.
 func (d *GapDetector) poll(ctx context.Context) {
-	d.mu.Lock()
+	if d.take(ctx) != nil {
+		return
+	}
 	d.noteRunning()
-	d.mu.Unlock()
+	d.release()
 
 	sentAt := d.local()
 	within, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
 	now, err := d.store.Now(within)
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	if d.take(ctx) != nil {
+		return
+	}
+	defer d.release()
 	d.noteRunning()
 	switch {
 	case ctx.Err() != nil:

@@ -135,11 +135,11 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 
 	var checkers, searches, writers sync.WaitGroup
 	writers.Go(func() { pipe.batches(batches) })
-	var one sync.Mutex
+	one := make(chan struct{}, 1) // taken by the running settlement
 	alone := func(settle func()) {
 		writers.Go(func() {
-			one.Lock()
-			defer one.Unlock()
+			one <- struct{}{}
+			defer func() { <-one }()
 			settle()
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,7 +45,7 @@ type Catalog struct {
 	// Stale makes the next successful refresh read Sources again, also if no rule changed: some of them were replaced.
 	Stale atomic.Bool
 
-	refreshing sync.Mutex
+	refreshing chan struct{} // taken by the running refresh; the others wait until their contexts end
 }
 
 var _ futurejobs.RuleReader = (*Catalog)(nil)
@@ -56,7 +55,7 @@ type id struct{ rule, version int32 }
 
 // NewCatalog returns an empty catalog; Refresh fills it. shards is how many shards jobs are hashed into.
 func NewCatalog(store ChangeReader, shards int) *Catalog {
-	b := &Catalog{store: store, shards: shards, cache: &ruleCache{most: compiledMost}}
+	b := &Catalog{store: store, shards: shards, refreshing: make(chan struct{}, 1), cache: &ruleCache{most: compiledMost}}
 	b.current.Store(newSnapshot(-1, nil, nil, environment{}))
 	return b
 }
@@ -96,8 +95,12 @@ func (b *Catalog) RuleChangedAt(id int32) int64 {
 
 // Refresh reads the changes of the rules since the last refresh.
 func (b *Catalog) Refresh(ctx context.Context) (err error) {
-	b.refreshing.Lock()
-	defer b.refreshing.Unlock()
+	select {
+	case b.refreshing <- struct{}{}:
+		defer func() { <-b.refreshing }()
+	case <-ctx.Done():
+		return wrapErr("refresh rules", ctx.Err())
+	}
 	stale := b.Stale.Swap(false)
 	defer func() {
 		if stale && err != nil {
