@@ -38,7 +38,7 @@ var layers = [][]string{
 // testOnly are the packages of tests and samples: they may import every package, and no other package imports them.
 var testOnly = []string{
 	"deploy", "examples/handler-go", "internal/architecture", "internal/bus/bustest", "internal/faults", "internal/fuzz", "internal/ha",
-	"internal/logins/logintest", "internal/longtest", "internal/store/storetest", "internal/testdisk", "internal/testwait",
+	"internal/logins/logintest", "internal/longtest", "internal/simulation", "internal/store/storetest", "internal/testdisk", "internal/testwait",
 	"internal/tools/chart", "internal/tools/licenses", "internal/tools/mutations", "internal/tools/pictures", "internal/tools/testreport",
 }
 

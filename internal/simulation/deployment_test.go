@@ -1,0 +1,281 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/rules"
+)
+
+// deployment is one run: the plan, the database, the broker, and the nodes.
+type deployment struct {
+	plan   plan
+	store  *store.Store
+	broker *broker
+	sent   []sentEvent // the events that the streams stored
+	cuts   []deletion
+
+	breaches []string // at the end
+
+	mu     sync.Mutex
+	counts map[string]int // how often something happened
+	story  []string
+}
+
+// sentEvent is a stored event.
+type sentEvent struct {
+	futurejobs.Event
+	key string
+}
+
+// play plays a plan and returns the deployment at its end.
+func play(t *testing.T, p plan) (w *deployment) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { w = playNow(t, p) })
+	return w
+}
+
+// playNow plays a plan in the virtual time of a test.
+func playNow(t *testing.T, p plan) *deployment {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	w := &deployment{plan: p, store: s, broker: newBroker("ORDERS", "SHIPMENTS"), counts: make(map[string]int)}
+	for _, r := range w.plan.rules {
+		w.save(t, r)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for _, name := range w.plan.nodes {
+		all.Go(func() { w.keepRunning(ctx, name) })
+	}
+	all.Go(w.produce)
+	all.Go(w.recordFaults)
+	all.Go(w.cut)
+	time.Sleep(time.Until(w.plan.end()))
+	cancel()
+	all.Wait()
+	if w.breaches, err = judgeDeployment(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// save saves a rule that reads its streams from the beginning.
+func (w *deployment) save(t *testing.T, r orderRule) {
+	t.Helper()
+	documents, err := rules.Parse([]byte(r.document()), r.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := documents[0].Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := rules.RuleVersion{Name: r.name, Entity: documents[0].Entity, Document: document}
+	for _, subject := range documents[0].Subjects() {
+		saved.Reads = append(saved.Reads, rules.StreamBinding{Subject: subject, Stream: streamOf(subject)})
+	}
+	if _, err := w.store.Save(t.Context(), saved, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keepRunning runs a node, with the interruptions of the plan.
+func (w *deployment) keepRunning(ctx context.Context, name string) {
+	for start := 1; ctx.Err() == nil; start++ {
+		down, ok := w.nextDown(name)
+		running, end := context.WithCancel(ctx)
+		n := newNode(w, name, start)
+		done := make(chan struct{})
+		go func() { n.run(running); close(done) }()
+		if !ok {
+			<-ctx.Done()
+		} else {
+			time.Sleep(time.Until(down.from))
+			if down.kind == kill {
+				close(n.dead)
+			}
+		}
+		end()
+		<-done
+		if ok {
+			time.Sleep(time.Until(down.to))
+		}
+	}
+}
+
+// nextDown returns the next kill or stop of a node that has not ended yet.
+func (w *deployment) nextDown(name string) (next fault, ok bool) {
+	for _, f := range w.plan.faults {
+		if (f.kind == kill || f.kind == stop) && f.node == name && f.from.After(time.Now()) && (!ok || f.from.Before(next.from)) {
+			next, ok = f, true
+		}
+	}
+	return next, ok
+}
+
+// produce publishes the events of the plan.
+func (w *deployment) produce() {
+	queue := slices.Clone(w.plan.events)
+	for len(queue) > 0 {
+		e := queue[0]
+		queue = queue[1:]
+		time.Sleep(time.Until(e.at))
+		if e.refusals > 0 {
+			e.refusals--
+			e.at = e.at.Add(time.Second)
+			at, _ := slices.BinarySearchFunc(queue, e, func(a, b publication) int { return a.at.Compare(b.at) })
+			queue = slices.Insert(queue, at, e)
+			continue
+		}
+		for range e.copies {
+			stored := w.broker.store(streamOf(e.subject), e.subject, e.subject+"/"+e.key, fmt.Appendf(nil, `{"id":%q}`, e.key), e.lag)
+			w.sent = append(w.sent, sentEvent{stored, e.key})
+			w.record("broker", "%s %s is message %d of %s", e.subject, e.key, stored.Seq, stored.Stream)
+		}
+	}
+}
+
+// cut deletes messages.
+func (w *deployment) cut() {
+	for _, c := range w.plan.cuts {
+		time.Sleep(time.Until(c.at))
+		d := w.broker.delete(c)
+		w.cuts = append(w.cuts, d)
+		w.record("plan", "stream %s is emptied, recreated: %t; %d messages", c.stream, c.recreates, len(d.events))
+		w.count(fmt.Sprintf("stream emptied, recreated: %t", c.recreates))
+	}
+}
+
+// recordFaults writes the begin of each fault to the story.
+func (w *deployment) recordFaults() {
+	for _, f := range slices.SortedFunc(slices.Values(w.plan.faults), func(a, b fault) int { return a.from.Compare(b.from) }) {
+		time.Sleep(time.Until(f.from))
+		w.record("plan", "%s", f)
+		w.count(string(f.kind))
+	}
+}
+
+// active returns a fault of a kind that now affects a node.
+func (w *deployment) active(k kind, node string) (fault, bool) {
+	now := time.Now()
+	for _, f := range w.plan.faults {
+		if f.kind == k && (f.node == "" || f.node == node) && !now.Before(f.from) && now.Before(f.to) {
+			return f, true
+		}
+	}
+	return fault{}, false
+}
+
+// delayed returns the time until which calls of a node to a server wait.
+func (w *deployment) delayed(node string, to server) (until time.Time, ok bool) {
+	for _, k := range []kind{pause, stalls[to]} {
+		if f, is := w.active(k, node); is {
+			until, ok = later(until, f.to), true
+		}
+	}
+	return until, ok
+}
+
+// count counts something that happened.
+func (w *deployment) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[what]++
+}
+
+// settled counts the results of a settlement.
+func (w *deployment) settled(s futurejobs.Settled, err error) {
+	switch {
+	case err != nil:
+		w.count("settlement refused")
+	case len(s.Lost) > 0:
+		w.count("settlement of a lost shard")
+	case len(s.Jobs) > 0:
+		w.count("settlement")
+	}
+}
+
+// applied counts the results of a batch of events.
+func (w *deployment) applied(err error) {
+	if err != nil {
+		w.count("batch refused")
+		return
+	}
+	w.count("batch applied")
+}
+
+// record adds a line to the story.
+func (w *deployment) record(who, format string, args ...any) {
+	line := fmt.Sprintf("%12s  %-8s %s", time.Since(w.plan.begin).Round(time.Millisecond), who, fmt.Sprintf(format, args...))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.story = append(w.story, line)
+}
+
+// log returns a log that writes to the story.
+func (w *deployment) log(node string) *slog.Logger {
+	return slog.New(storyHandler{deployment: w, node: node})
+}
+
+// storyHandler writes records of a node to the story.
+type storyHandler struct {
+	deployment *deployment
+	node       string
+	attrs      string
+}
+
+// Enabled implements slog.Handler.
+func (storyHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+// Handle implements slog.Handler.
+func (h storyHandler) Handle(_ context.Context, r slog.Record) error {
+	var b strings.Builder
+	b.WriteString(r.Message + h.attrs)
+	r.Attrs(func(a slog.Attr) bool { fmt.Fprintf(&b, " %s=%v", a.Key, a.Value); return true })
+	h.deployment.record(h.node, "%s", b.String())
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (h storyHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		h.attrs += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+	}
+	return h
+}
+
+// WithGroup implements slog.Handler.
+func (h storyHandler) WithGroup(string) slog.Handler { return h }
+
+// total adds up the counts of runs.
+func total(sum, one map[string]int) {
+	for k, n := range one {
+		sum[k] += n
+	}
+}
+
+// table returns counts as lines.
+func table(counts map[string]int) string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&b, "%9d  %s\n", counts[k], k)
+	}
+	return b.String()
+}

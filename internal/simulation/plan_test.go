@@ -1,0 +1,281 @@
+package simulation_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// server is what a node calls.
+type server int
+
+const (
+	database server = iota
+	streams
+)
+
+// kind is a kind of fault.
+type kind string
+
+// The kinds of faults. Those without a node are of all nodes.
+const (
+	kill         kind = "kill"               // the node dies, and starts again at the end
+	stop         kind = "stop"               // the node stops in order, and starts again at the end
+	pause        kind = "pause"              // the node stands still, and wakes up at the end
+	publications kind = "publications break" // alerts are refused, stored in part, or stored without an acknowledgement
+	election     kind = "election"           // the streams have no leader that knows their end
+)
+
+// The kinds of faults of a server.
+var (
+	stalls = map[server]kind{database: "database stalls", streams: "broker stalls"}
+	fails  = map[server]kind{database: "database calls fail", streams: "broker calls fail"}
+	slow   = map[server]kind{database: "database is slow", streams: "broker is slow"}
+)
+
+// fault is one fault.
+type fault struct {
+	kind     kind
+	node     string // empty: all
+	from, to time.Time
+	share    float64 // of the calls that fail
+}
+
+func (f fault) String() string {
+	text := string(f.kind)
+	if f.node != "" {
+		text += " " + f.node
+	}
+	return text + " for " + f.to.Sub(f.from).String()
+}
+
+// orderRule is a rule of a plan. Its document is made from its fields, and the judge reads the fields.
+type orderRule struct {
+	name     string
+	shipping string // stream of the events that resolve
+	steps    []time.Duration
+	slot     time.Duration
+	hold     time.Duration
+}
+
+func (r orderRule) document() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: %s\nentity: order\ntrigger: {event: orders.created, key: event.id}\nresolve: {event: %s.shipped, key: event.id}\nescalate:\n", r.name, strings.ToLower(r.shipping))
+	for i, after := range r.steps {
+		fmt.Fprintf(&b, "  - {after: %s, step: step-%d, severity: warning}\n", after, i)
+	}
+	fmt.Fprintf(&b, "slot: %s\nhold: %s\n", r.slot, r.hold)
+	return b.String()
+}
+
+// created is the subject of the events that begin jobs.
+const created = "orders.created"
+
+// streamOf returns the stream of a subject of orderRule.
+func streamOf(subject string) string {
+	name, _, _ := strings.Cut(subject, ".")
+	return strings.ToUpper(name)
+}
+
+// publication is an event that a producer publishes, again and again until the stream acknowledges it.
+type publication struct {
+	at           time.Time
+	subject, key string
+	refusals     int // until the stream stores it
+	copies       int // stored, of 1 and more: acknowledgements were lost
+	lag          time.Duration
+}
+
+// cut is the deletion of all messages of a stream.
+type cut struct {
+	at        time.Time
+	stream    string
+	recreates bool // the stream is replaced by an empty one
+}
+
+// plan is what happens in a run, apart from what deadman does.
+type plan struct {
+	seed   uint64 // of the luck of each call
+	begin  time.Time
+	nodes  []string
+	rules  []orderRule
+	events []publication
+	faults []fault
+	cuts   []cut
+}
+
+// The form of a run.
+const (
+	faultyFor  = 2 * time.Minute  // from the first event on
+	calmFor    = 30 * time.Second // after the last check, until the judgement
+	holdMost   = 40 * time.Second
+	leaseFor   = 10 * time.Second
+	faultsMost = 6
+)
+
+// epoch is when virtual time begins: the clock of testing/synctest begins there.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// draw draws a plan. All of it derives from the seed.
+func draw(seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 1))
+	p := plan{seed: seed, begin: epoch, nodes: []string{"a", "b", "c"}[:1+r.IntN(3)]}
+	for i := range 1 + r.IntN(2) {
+		p.rules = append(p.rules, drawRule(r, i))
+	}
+	last := epoch
+	for i := range 2 + r.IntN(8) {
+		last = p.drawOrder(r, fmt.Sprintf("order-%d", i), last)
+	}
+	slices.SortStableFunc(p.events, func(a, b publication) int { return a.at.Compare(b.at) })
+	for range r.IntN(faultsMost + 1) {
+		p.faults = append(p.faults, p.drawFault(r))
+	}
+	if r.IntN(5) == 0 {
+		p.cuts = append(p.cuts, cut{epoch.Add(ms(r, 0, faultyFor+30*time.Second)), []string{"ORDERS", "SHIPMENTS"}[r.IntN(2)], r.IntN(2) == 0})
+	}
+	return p
+}
+
+// end returns when the last job has ended, at the latest.
+func (p plan) end() (at time.Time) {
+	at = p.begin
+	for _, f := range p.faults {
+		at = later(at, f.to.Add(holdMost+30*time.Second))
+	}
+	for _, e := range p.events {
+		for _, rule := range p.rules {
+			at = later(at, e.at.Add(rule.steps[len(rule.steps)-1]+rule.hold+2*rule.slot))
+		}
+	}
+	return at.Add(calmFor)
+}
+
+// shorter returns the plans that lack one part of a plan: a fault, an event or a node.
+func (p plan) shorter() (all []plan) {
+	for i := range p.faults {
+		less := p
+		less.faults = slices.Delete(slices.Clone(p.faults), i, i+1)
+		all = append(all, less)
+	}
+	for i := range p.events {
+		less := p
+		less.events = slices.Delete(slices.Clone(p.events), i, i+1)
+		all = append(all, less)
+	}
+	if len(p.cuts) > 0 {
+		less := p
+		less.cuts = nil
+		all = append(all, less)
+	}
+	if last := len(p.nodes) - 1; last > 0 {
+		less := p
+		less.nodes = p.nodes[:last]
+		less.faults = slices.DeleteFunc(slices.Clone(p.faults), func(f fault) bool { return f.node == p.nodes[last] })
+		all = append(all, less)
+	}
+	return all
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// ms draws a duration from a up to b in whole milliseconds.
+func ms(r *rand.Rand, a, b time.Duration) time.Duration {
+	return a + time.Duration(r.Int64N(int64((b-a)/time.Millisecond)+1))*time.Millisecond
+}
+
+func drawRule(r *rand.Rand, i int) orderRule {
+	rule := orderRule{
+		name: fmt.Sprintf("unshipped-%d", i), shipping: []string{"ORDERS", "SHIPMENTS"}[r.IntN(2)],
+		slot: []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}[r.IntN(3)], hold: ms(r, 0, holdMost).Truncate(time.Second),
+	}
+	after := time.Duration(0)
+	for range 1 + r.IntN(3) {
+		after += ms(r, time.Second, 40*time.Second).Truncate(time.Second)
+		rule.steps = append(rule.steps, after)
+	}
+	return rule
+}
+
+// drawOrder draws the events of an order: it is created, often shipped, often about when a step is due, and sometimes created
+// again.
+func (p *plan) drawOrder(r *rand.Rand, key string, last time.Time) time.Time {
+	at := p.begin.Add(ms(r, time.Second, faultyFor))
+	if r.IntN(4) == 0 { // close to another order
+		at = last.Add(ms(r, 0, 20*time.Millisecond))
+	}
+	p.publish(r, at, created, key)
+	if r.IntN(10) == 0 {
+		p.publish(r, at.Add(ms(r, time.Millisecond, 2*time.Second)), created, key)
+	}
+	if r.IntN(10) < 7 {
+		shipped := at.Add(ms(r, 300*time.Millisecond, 90*time.Second))
+		if rule := p.rules[r.IntN(len(p.rules))]; r.IntN(2) == 0 {
+			step := rule.steps[r.IntN(len(rule.steps))]
+			shipped = slotUp(at.Add(step), rule.slot).Add(ms(r, -800*time.Millisecond, 3*time.Second))
+		}
+		p.publish(r, later(shipped, at.Add(300*time.Millisecond)), p.rules[r.IntN(len(p.rules))].shippedSubject(), key)
+		if r.IntN(3) == 0 {
+			p.publish(r, shipped.Add(ms(r, time.Second, 90*time.Second)), created, key)
+		}
+	}
+	return at
+}
+
+func (r orderRule) shippedSubject() string { return strings.ToLower(r.shipping) + ".shipped" }
+
+func (p *plan) publish(r *rand.Rand, at time.Time, subject, key string) {
+	e := publication{at: at, subject: subject, key: key, copies: 1}
+	switch r.IntN(12) {
+	case 0:
+		e.refusals = 1 + r.IntN(3)
+	case 1:
+		e.copies = 2
+	case 2:
+		e.lag = ms(r, 0, 4*time.Second)
+	}
+	p.events = append(p.events, e)
+}
+
+func (p *plan) drawFault(r *rand.Rand) fault {
+	from := p.begin.Add(ms(r, 0, faultyFor+30*time.Second))
+	f := fault{from: from, to: from.Add(ms(r, 200*time.Millisecond, 25*time.Second))}
+	node := p.nodes[r.IntN(len(p.nodes))]
+	both := []server{database, streams}[r.IntN(2)]
+	switch r.IntN(10) {
+	case 0, 1:
+		f.kind, f.node = kill, node
+	case 2:
+		f.kind, f.node = stop, node
+	case 3, 4:
+		f.kind, f.node = pause, node
+	case 5:
+		f.kind = stalls[both]
+	case 6, 7:
+		f.kind, f.share = fails[both], []float64{0.1, 0.5, 1}[r.IntN(3)]
+		if r.IntN(2) == 0 {
+			f.node = node
+		}
+	case 8:
+		f.kind = []kind{slow[both], election}[r.IntN(2)]
+	case 9:
+		f.kind = publications
+	}
+	return f
+}
+
+// slotUp returns the first slot at or after a time. Slots are counted from midnight.
+func slotUp(at time.Time, slot time.Duration) time.Time {
+	down := at.Truncate(slot)
+	if down.Equal(at) {
+		return at
+	}
+	return down.Add(slot)
+}
