@@ -23,6 +23,7 @@ const (
 	followBytes   = 512 << 10 // for a follower, because hundreds of them may run
 	pullExpiry    = 30 * time.Second
 	pullHeartbeat = time.Second
+	maxFilters    = 1000        // the broker compares each with each when it creates the consumer
 	idleConsumer  = time.Minute // the broker then deletes the consumer of a dead node
 )
 
@@ -36,8 +37,8 @@ const pastQuiet = time.Second
 type consumer struct {
 	conn      *Conn
 	stream    string
-	subjects  []string // empty: all
-	match     bool     // the node filters, because the broker could not
+	subjects  []string    // empty: all
+	match     *subjectSet // the node filters, because the broker could not; nil: the broker does
 	created   time.Time
 	remote    jetstream.Consumer
 	name      string
@@ -65,11 +66,18 @@ func (c *consumer) openWith(ctx context.Context, setStart func(*jetstream.Consum
 		AckPolicy:   jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
 		InactiveThreshold: idleConsumer, FilterSubjects: c.subjects,
 	}
+	unfiltered := func() {
+		set := newSubjectSet(c.subjects)
+		cfg.FilterSubjects, c.match = nil, &set
+	}
+	if len(c.subjects) > maxFilters {
+		unfiltered()
+	}
 	setStart(&cfg)
 	begun := time.Now()
 	c.remote, err = c.conn.js.CreateConsumer(ctx, c.stream, cfg)
 	if isCode(err, jetstream.JSErrCodeOverlappingFilterSubjects) {
-		cfg.FilterSubjects, c.match = nil, true
+		unfiltered()
 		c.remote, err = c.conn.js.CreateConsumer(ctx, c.stream, cfg)
 	}
 	if err != nil {
@@ -163,7 +171,7 @@ func (c *consumer) event(msg *nats.Msg) (e futurejobs.Event, ok bool, err error)
 		Stream: c.stream, Subject: msg.Subject, Seq: meta.Sequence.Stream, At: meta.Timestamp.UTC().Truncate(time.Microsecond),
 		ID: givenID(msg.Header), Header: msg.Header, Data: msg.Data, StreamCreatedAt: c.created,
 	}
-	return e, !c.match || covers(msg.Subject, c.subjects), nil
+	return e, c.match == nil || c.match.has(msg.Subject), nil
 }
 
 // yieldUntil yields events up to a sequence. done is false if no message came for a while.

@@ -373,3 +373,23 @@ func TestReaderEndsWithConnection(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestReadThousandsOfSubjects checks that a reader of the subjects of thousands of rules opens in time, and reads those only.
+func TestReadThousandsOfSubjects(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	bind(t, b, "a.>", "b.*")
+	subjects := []string{"b.*", "b.x"}
+	for i := range 20_000 {
+		subjects = append(subjects, fmt.Sprintf("a.r%d.created", i))
+	}
+	for range 2 {
+		publish(t, b, "a.r7.created")     // 1 5
+		publish(t, b, "a.other.created")  // 2 6
+		publish(t, b, "b.x")              // 3 7
+		publish(t, b, "a.r19999.created") // 4 8
+	}
+	if diff := cmp.Diff([]uint64{1, 3, 4, 5, 7, 8}, seqs(drain(t, b, bus.EventsStream, 0, subjects...))); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -2,6 +2,8 @@ package bus
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
@@ -63,14 +65,44 @@ func overlaps(subject string, others []string) bool {
 	return false
 }
 
-// broadest removes the subjects that others of them include.
+// broadest removes the subjects that others of them include. Only subjects with wildcards include others, so its time does not
+// grow with the square of thousands of subjects of rules.
 func broadest(subjects []string) []string {
+	all := newSubjectSet(subjects)
 	var kept []string
-	for i, s := range subjects {
-		rest := append(kept[:len(kept):len(kept)], subjects[i+1:]...)
-		if !covers(s, rest) {
+	for i, p := range all.patterns {
+		if rest := slices.Delete(slices.Clone(all.patterns), i, i+1); !covers(p, rest) {
+			kept = append(kept, p)
+		}
+	}
+	for _, s := range slices.Sorted(maps.Keys(all.literals)) {
+		if !covers(s, all.patterns) {
 			kept = append(kept, s)
 		}
 	}
 	return kept
+}
+
+// subjectSet are subjects without repetitions.
+type subjectSet struct {
+	literals map[string]bool
+	patterns []string // with wildcards
+}
+
+func newSubjectSet(subjects []string) subjectSet {
+	set := subjectSet{literals: make(map[string]bool, len(subjects))}
+	for _, s := range subjects {
+		switch {
+		case !strings.ContainsAny(s, "*>"):
+			set.literals[s] = true
+		case !slices.Contains(set.patterns, s):
+			set.patterns = append(set.patterns, s)
+		}
+	}
+	return set
+}
+
+// has reports whether a subject of a message is on one of the subjects.
+func (s subjectSet) has(subject string) bool {
+	return s.literals[subject] || covers(subject, s.patterns)
 }
