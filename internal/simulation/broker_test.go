@@ -129,7 +129,7 @@ func (b *broker) find(name string) (*stream, error) {
 
 // locked runs a call on the streams.
 func locked[T any](ctx context.Context, c brokerClient, operation, name string, do func(s *stream) (T, error)) (T, error) {
-	return call(ctx, c.gate, streams, operation+" "+name, func() (result T, err error) {
+	return call(ctx, c.gate, streams, operation+" "+name, func(context.Context) (result T, err error) {
 		c.broker.mu.Lock()
 		defer c.broker.mu.Unlock()
 		s, err := c.broker.find(name)
@@ -199,7 +199,7 @@ var errReplaced = errors.New("the stream was replaced")
 
 // Next implements events.Reader.
 func (r *reader) Next(ctx context.Context, limit int, wait time.Duration) ([]futurejobs.Event, error) {
-	if err := run(ctx, r.client.gate, streams, "Next "+r.stream.name, func() error { return nil }); err != nil {
+	if err := run(ctx, r.client.gate, streams, "Next "+r.stream.name, func(context.Context) error { return nil }); err != nil {
 		return nil, err
 	}
 	timeout := time.After(wait)

@@ -25,6 +25,7 @@ type deployment struct {
 	broker *broker
 	sent   []sentEvent // the events that the streams stored
 	cuts   []deletion
+	late   sync.WaitGroup // writes that their nodes have given up
 
 	breaches []string // at the end
 
@@ -70,6 +71,7 @@ func playNow(t *testing.T, p plan) *deployment {
 	time.Sleep(time.Until(w.plan.end()))
 	cancel()
 	all.Wait()
+	w.late.Wait()
 	if w.breaches, err = judgeDeployment(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +130,16 @@ func (w *deployment) nextDown(name string) (next fault, ok bool) {
 		}
 	}
 	return next, ok
+}
+
+// arriveLate runs a write that its node has given up.
+func (w *deployment) arriveLate(at time.Time, write func(context.Context) error) {
+	w.late.Go(func() {
+		time.Sleep(time.Until(at))
+		if write(context.Background()) == nil {
+			w.count("write took effect after its node gave it up")
+		}
+	})
 }
 
 // produce publishes the events of the plan.

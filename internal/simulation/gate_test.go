@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
+	"strings"
 	"time"
 
 	"deadman/internal/store"
@@ -57,7 +59,7 @@ func (g *gate) sleep(ctx context.Context, d time.Duration) error {
 // enter lets a call wait for its way to the server, and for the end of faults that delay it. It returns the error of a call
 // that does not reach the server.
 func (g *gate) enter(ctx context.Context, to server, l luck) error {
-	if err := g.sleep(ctx, l.latency(g.deployment, to)); err != nil {
+	if err := g.sleep(ctx, l.latency(g, to, toServer)); err != nil {
 		return err
 	}
 	for {
@@ -83,7 +85,7 @@ func (g *gate) leave(ctx context.Context, to server, l luck) error {
 			return err
 		}
 	}
-	if err := g.sleep(ctx, l.between(50*time.Microsecond, time.Millisecond)); err != nil {
+	if err := g.sleep(ctx, l.latency(g, to, toNode)); err != nil {
 		return err
 	}
 	if f, ok := g.deployment.active(fails[to], g.node); ok && l.share(2) < f.share/2 {
@@ -94,23 +96,41 @@ func (g *gate) leave(ctx context.Context, to server, l luck) error {
 }
 
 // call passes the gate with a call that has a result.
-func call[T any](ctx context.Context, g *gate, to server, operation string, do func() (T, error)) (result T, err error) {
+func call[T any](ctx context.Context, g *gate, to server, operation string, do func(context.Context) (T, error)) (result T, err error) {
 	l := g.luck(operation)
+	if f, ok := g.deployment.active(hang, g.node); ok && isWrite(operation) {
+		if err := g.sleep(ctx, time.Until(f.to)+l.between(0, time.Second)); err != nil {
+			g.deployment.arriveLate(f.to, func(ctx context.Context) error { _, err := do(ctx); return err })
+			return result, fmt.Errorf("%s: %w", operation, err)
+		}
+	}
 	if err := g.enter(ctx, to, l); err != nil {
 		return result, fmt.Errorf("%s: %w", operation, err)
 	}
-	done, err := do()
+	done, err := do(ctx)
 	if lost := g.leave(ctx, to, l); lost != nil {
 		return result, fmt.Errorf("%s: %w", operation, lost)
 	}
 	return done, err
 }
 
+// isWrite reports whether an operation is one of those that hang.
+func isWrite(operation string) bool {
+	name, _, _ := strings.Cut(operation, " ")
+	return slices.Contains([]string{"Settle", "Apply", "MarkRead", "Renew", "Take", "MarkPublished", "ResetCursor"}, name)
+}
+
 // run passes the gate with a call without a result.
-func run(ctx context.Context, g *gate, to server, operation string, do func() error) error {
-	_, err := call(ctx, g, to, operation, func() (struct{}, error) { return struct{}{}, do() })
+func run(ctx context.Context, g *gate, to server, operation string, do func(context.Context) error) error {
+	_, err := call(ctx, g, to, operation, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
 	return err
 }
+
+// The ways of a call.
+const (
+	toServer uint64 = iota
+	toNode
+)
 
 // luck is the source of what happens to one call. All of it derives from the seed.
 type luck struct{ hash uint64 }
@@ -143,10 +163,12 @@ func (l luck) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(l.share(3)*float64(b-a))
 }
 
-// latency returns the time of a call until it reaches the server.
-func (l luck) latency(w *deployment, to server) time.Duration {
-	if _, ok := w.active(slow[to], ""); ok {
-		return l.between(20*time.Millisecond, 700*time.Millisecond)
+// latency returns the time of the way of a call, or of its answer, between a node and a server. While the server is slow, a
+// share of the ways takes seconds.
+func (l luck) latency(g *gate, to server, use uint64) time.Duration {
+	l = luck{mix(l.hash + use)}
+	if f, ok := g.deployment.active(slow[to], g.node); ok && l.share(4) < f.share/2 {
+		return l.between(300*time.Millisecond, slowMost)
 	}
 	return l.between(100*time.Microsecond, 3*time.Millisecond)
 }

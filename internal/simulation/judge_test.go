@@ -100,7 +100,14 @@ func (j *judge) read(ctx context.Context) error {
 func (j *judge) findDisturbances() {
 	j.disturbed = []span{{j.plan.begin, j.plan.begin.Add(startMost)}}
 	for _, f := range j.plan.faults {
-		j.disturbed = append(j.disturbed, span{f.from, f.to})
+		to := f.to
+		switch f.kind {
+		case slow[database], slow[streams]:
+			to = to.Add(2 * slowMost) // of a call that began at the end
+		case hang:
+			to = to.Add(time.Second)
+		}
+		j.disturbed = append(j.disturbed, span{f.from, to})
 	}
 	for _, e := range j.plan.events {
 		if e.lag > 0 {

@@ -24,6 +24,7 @@ const (
 	kill         kind = "kill"               // the node dies, and starts again at the end
 	stop         kind = "stop"               // the node stops in order, and starts again at the end
 	pause        kind = "pause"              // the node stands still, and wakes up at the end
+	hang         kind = "writes hang"        // they reach the database at the end, also those that the node gave up or did not survive
 	publications kind = "publications break" // alerts are refused, stored in part, or stored without an acknowledgement
 	election     kind = "election"           // the streams have no leader that knows their end
 )
@@ -40,7 +41,7 @@ type fault struct {
 	kind     kind
 	node     string // empty: all
 	from, to time.Time
-	share    float64 // of the calls that fail
+	share    float64 // of the calls that fail, or that are slow
 }
 
 func (f fault) String() string {
@@ -113,6 +114,7 @@ const (
 	holdMost   = 40 * time.Second
 	leaseFor   = 10 * time.Second
 	faultsMost = 6
+	slowMost   = 8 * time.Second // of a call, or of its answer
 )
 
 // epoch is when virtual time begins: the clock of testing/synctest begins there.
@@ -143,7 +145,7 @@ func draw(seed uint64) plan {
 func (p plan) end() (at time.Time) {
 	at = p.begin
 	for _, f := range p.faults {
-		at = later(at, f.to.Add(holdMost+30*time.Second))
+		at = later(at, f.to.Add(holdMost+2*slowMost+30*time.Second))
 	}
 	for _, e := range p.events {
 		for _, rule := range p.rules {
@@ -244,12 +246,18 @@ func (p *plan) publish(r *rand.Rand, at time.Time, subject, key string) {
 	p.events = append(p.events, e)
 }
 
+// drawFault draws a fault. Half of them begin about when a step is due.
 func (p *plan) drawFault(r *rand.Rand) fault {
 	from := p.begin.Add(ms(r, 0, faultyFor+30*time.Second))
+	if r.IntN(2) == 0 {
+		rule := p.rules[r.IntN(len(p.rules))]
+		due := slotUp(p.events[r.IntN(len(p.events))].at.Add(rule.steps[r.IntN(len(rule.steps))]), rule.slot)
+		from = later(p.begin, due.Add(time.Duration(r.Int64N(int64(200*time.Millisecond)))-100*time.Millisecond))
+	}
 	f := fault{from: from, to: from.Add(ms(r, 200*time.Millisecond, 25*time.Second))}
 	node := p.nodes[r.IntN(len(p.nodes))]
 	both := []server{database, streams}[r.IntN(2)]
-	switch r.IntN(10) {
+	switch r.IntN(14) {
 	case 0, 1:
 		f.kind, f.node = kill, node
 	case 2:
@@ -263,9 +271,16 @@ func (p *plan) drawFault(r *rand.Rand) fault {
 		if r.IntN(2) == 0 {
 			f.node = node
 		}
-	case 8:
-		f.kind = []kind{slow[both], election}[r.IntN(2)]
-	case 9:
+	case 8, 9:
+		f.kind, f.share = slow[both], []float64{0.05, 0.2, 0.5}[r.IntN(3)]
+		if r.IntN(2) == 0 {
+			f.node = node
+		}
+	case 10:
+		f.kind = election
+	case 12, 13:
+		f.kind, f.node = hang, node
+	case 11:
 		f.kind = publications
 	}
 	return f
