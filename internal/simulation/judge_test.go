@@ -213,11 +213,12 @@ func (j *judge) judgeLosses(r orderRule, key string, events []sentEvent) {
 }
 
 // isOver reports whether a job that was not shipped ended before an event. While its last check is due, the history shows it: an
-// event that began a job found no other, and an event that resolved the job found it.
+// event that began a job found no other, and an event that resolved the job found it. The last check does not wait for triggers,
+// so one that is read after it begins a job.
 func (j *judge) isOver(e expectation, event sentEvent) bool {
 	last := slotUp(e.began.Add(e.rule.steps[len(e.rule.steps)-1]), e.rule.slot)
 	switch latest := j.latest(e.holdEnd(j.latest(last))); {
-	case event.At.Before(e.holdEnd(last)):
+	case event.At.Before(e.holdEnd(last)) && (event.Subject != created || j.latest(event.At).Before(e.holdEnd(last))):
 		return false
 	case event.At.After(latest):
 		return true
