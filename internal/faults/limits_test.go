@@ -3,7 +3,6 @@ package faults_test
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -119,13 +118,7 @@ func (b *bearing) start(args ...string) time.Duration {
 			b.Log(line)
 		}
 	}, append(args, b.args...)...)
-	select {
-	case <-b.node.serving:
-	case <-b.node.exited:
-		b.Fatal("the node ended at its start")
-	case <-time.After(8 * time.Minute):
-		b.Fatal("the node does not serve")
-	}
+	b.node.awaitServing(8 * time.Minute)
 	return time.Since(begun)
 }
 
@@ -175,36 +168,6 @@ func (b *bearing) metric(name string) float64 {
 	return s.readMetrics()[name]
 }
 
-// request sends a request to the node, and returns the time that it took.
-func (b *bearing) request(method, path, token, body string, answer any) time.Duration {
-	b.Helper()
-	request, err := http.NewRequestWithContext(b.Context(), method, b.node.at.HTTP+path, strings.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	if strings.HasPrefix(body, "name: ") {
-		request.Header.Set("Content-Type", "application/yaml")
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	begun := time.Now()
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && answer != nil {
-		err = json.Unmarshal(text, answer)
-	}
-	if err != nil || response.StatusCode >= 300 {
-		b.Fatalf("%s %s: %s, %v: %s", method, path, response.Status, err, text)
-	}
-	return time.Since(begun)
-}
-
 // withRules measures rules of a folder, each with a subject of its own in one stream.
 func (b *bearing) withRules() {
 	b.Helper()
@@ -216,7 +179,7 @@ func (b *bearing) withRules() {
 	}
 	first := b.start()
 	again := b.start()
-	list := b.request(http.MethodGet, "/api/v1/rules?limit=100", "", "", nil)
+	list := b.node.request(http.MethodGet, "/api/v1/rules?limit=100", "", "", nil)
 	b.report(fmt.Sprintf("%d rules, first start %s, next %s, a list page %s", len(words), first.Round(10*time.Millisecond), again.Round(10*time.Millisecond), list.Round(time.Millisecond)), words...)
 }
 
@@ -240,16 +203,16 @@ func (b *bearing) withTenants() {
 	b.stream("ORDERS", "orders")
 	b.start()
 	var admin struct{ Secret string }
-	b.request(http.MethodPost, "/api/v1/tokens", "", `{"name": "admin", "scopes": ["admin"]}`, &admin)
+	b.node.request(http.MethodPost, "/api/v1/tokens", "", `{"name": "admin", "scopes": ["admin"]}`, &admin)
 	var words []string
 	begun := time.Now()
 	for i := range *limitsSize {
 		words = append(words, fmt.Sprintf("orders.t%d", i))
 		var tenant struct{ Secret string }
-		b.request(http.MethodPost, "/api/v1/tokens", admin.Secret, fmt.Sprintf(`{"name": "tenant-%d-x", "scopes": ["rules"], "prefix": "t%d-", "subjects": [%q]}`, i, i, words[i]+".>"), &tenant)
-		b.request(http.MethodPut, fmt.Sprintf("/api/v1/quotas/t%d-", i), admin.Secret, `{"rules": 50, "jobs": 10000}`, nil)
+		b.node.request(http.MethodPost, "/api/v1/tokens", admin.Secret, fmt.Sprintf(`{"name": "tenant-%d-x", "scopes": ["rules"], "prefix": "t%d-", "subjects": [%q]}`, i, i, words[i]+".>"), &tenant)
+		b.node.request(http.MethodPut, fmt.Sprintf("/api/v1/quotas/t%d-", i), admin.Secret, `{"rules": 50, "jobs": 10000}`, nil)
 		name := fmt.Sprintf("t%d-order", i)
-		b.request(http.MethodPut, "/api/v1/rules/"+name, tenant.Secret, b.rule(name, words[i]), nil)
+		b.node.request(http.MethodPut, "/api/v1/rules/"+name, tenant.Secret, b.rule(name, words[i]), nil)
 	}
 	created := time.Since(begun)
 	b.start("--insecure")
@@ -281,7 +244,7 @@ func (b *bearing) withKeys() {
 	if err := b.db.QueryRowContext(b.Context(), `SELECT count(*) FROM future_job WHERE key LIKE 'd%'`).Scan(&n); err != nil {
 		b.Fatal(err)
 	}
-	list := b.request(http.MethodGet, "/api/v1/heartbeats?limit=100", "", "", nil)
+	list := b.node.request(http.MethodGet, "/api/v1/heartbeats?limit=100", "", "", nil)
 	b.report(fmt.Sprintf("%d of %d heartbeat keys of one rule, the first heartbeats in %s, the next in %s, a list page %s", n, keys, first.Round(100*time.Millisecond), next.Round(100*time.Millisecond), list.Round(time.Millisecond)), "orders.x")
 }
 
@@ -295,7 +258,7 @@ func (b *bearing) awaitBeats() {
 				LagMessages *uint64 `json:"lag_messages"`
 			}
 		}
-		b.request(http.MethodGet, "/api/v1/streams", "", "", &streams)
+		b.node.request(http.MethodGet, "/api/v1/streams", "", "", &streams)
 		for _, s := range streams.Items {
 			if s.Name == "BEATS" && s.LagMessages != nil && *s.LagMessages == 0 {
 				return true

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,13 +80,7 @@ func startNode(t *testing.T, name string, args ...string) *process {
 		t.Fatal(err)
 	}
 	p := startProcess(t, path, name, nil, func(line string) { t.Logf("%s: %s", name, line) }, append([]string{"--rules", "testdata", "--lease", lease.String()}, args...)...)
-	select {
-	case <-p.serving:
-	case <-p.exited:
-		t.Fatalf("node %s ended at its start", name)
-	case <-time.After(2 * time.Minute):
-		t.Fatalf("node %s does not serve", name)
-	}
+	p.awaitServing(2 * time.Minute)
 	return p
 }
 
@@ -171,6 +166,48 @@ func eventually(t *testing.T, within time.Duration, what string, ok func() bool)
 			t.Fatalf("not within %s: %s", within, what)
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// awaitServing waits until the program serves.
+func (p *process) awaitServing(within time.Duration) {
+	p.t.Helper()
+	select {
+	case <-p.serving:
+	case <-p.exited:
+		p.t.Fatalf("node %s ended at its start", p.name)
+	case <-time.After(within):
+		p.t.Fatalf("node %s does not serve", p.name)
+	}
+}
+
+// request sends a request to the program, reads its answer, and returns the time that it took. token may be empty, and answer nil.
+func (p *process) request(method, path, token, body string, answer any) time.Duration {
+	p.t.Helper()
+	request, err := http.NewRequestWithContext(p.t.Context(), method, p.at.HTTP+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if strings.HasPrefix(body, "name: ") {
+		request.Header.Set("Content-Type", "application/yaml")
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	begun := time.Now()
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && answer != nil {
+		err = json.Unmarshal(text, answer)
+	}
+	if err != nil || response.StatusCode >= 300 {
+		p.t.Fatalf("%s %s: %s, %v: %s", method, path, response.Status, err, text)
 	}
 	return time.Since(begun)
 }

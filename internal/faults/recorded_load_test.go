@@ -41,15 +41,7 @@ const (
 
 // loadRules are an order that waits for its event, one whose payment is looked up, one of a tenant with a quota, a heartbeat
 // by ping, and a schedule.
-var loadRules = []string{`
-name: order-unshipped
-entity: order
-trigger: {event: orders.created, key: event.id}
-resolve: {event: orders.shipped, key: event.id}
-escalate: [{after: 5s, step: late, severity: error, text: "order {{key}} is not shipped"}]
-hold: 30s
-slot: 1s
-`, `
+var loadRules = []string{soakRule, `
 name: order-unpaid
 entity: order
 trigger: {event: orders.created, key: event.id}
@@ -215,46 +207,18 @@ func newLoad(t *testing.T) *load {
 func (l *load) startNode(name string) *process {
 	l.Helper()
 	p := startProcess(l.T, l.program, name, nil, func(string) {}, append(l.settings, "--http-addr", fmt.Sprintf("127.0.0.1:%d", l.ports[name]))...)
-	select {
-	case <-p.serving:
-	case <-p.exited:
-		l.Fatalf("node %s ended at its start", name)
-	case <-time.After(time.Minute):
-		l.Fatalf("node %s does not serve", name)
-	}
+	p.awaitServing(time.Minute)
 	return p
 }
 
 // prepare sets the quota of the tenant, and creates the ping URLs of the devices.
 func (l *load) prepare() {
 	l.Helper()
-	l.request(http.MethodPut, "/api/v1/quotas/acme-", `{"jobs": 400}`, nil)
+	l.nodes[0].request(http.MethodPut, "/api/v1/quotas/acme-", "", `{"jobs": 400}`, nil)
 	for i := range 10 {
 		var answer struct{ URL string }
-		l.request(http.MethodPost, "/api/v1/rules/device-silent/pings", fmt.Sprintf(`{"key": "pump-%d"}`, i), &answer)
+		l.nodes[0].request(http.MethodPost, "/api/v1/rules/device-silent/pings", "", fmt.Sprintf(`{"key": "pump-%d"}`, i), &answer)
 		l.pings = append(l.pings, answer.URL)
-	}
-}
-
-// request sends a request to node a, and reads its answer.
-func (l *load) request(method, path, body string, answer any) {
-	l.Helper()
-	request, err := http.NewRequestWithContext(l.Context(), method, l.nodes[0].at.HTTP+path, strings.NewReader(body))
-	if err != nil {
-		l.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		l.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && answer != nil {
-		err = json.Unmarshal(text, answer)
-	}
-	if err != nil || response.StatusCode >= 300 {
-		l.Fatalf("%s %s: %s, %v: %s", method, path, response.Status, err, text)
 	}
 }
 

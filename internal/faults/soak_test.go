@@ -178,13 +178,7 @@ func newSoak(t *testing.T) *soak {
 			t.Error(line)
 		}
 	}, "--insecure", "--database-url", dsn, "--nats-url", url, "--rules", rules, "--keep-history", "1h", "--keep-alerts", "1h", "--keep-dead-letters", "1h", "--token-rate", "1000000")
-	select {
-	case <-s.node.serving:
-	case <-s.node.exited:
-		t.Fatal("the node ended at its start")
-	case <-time.After(time.Minute):
-		t.Fatal("the node does not serve")
-	}
+	s.node.awaitServing(time.Minute)
 	stream, err := s.js.Stream(t.Context(), bus.AlertsStream)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 type broker struct {
 	mu      sync.Mutex
 	streams map[string]*stream
-	alerts  []storedAlert // in the order of the stream of alerts
+	alerts  []alerts.Alert // in the order of the stream of alerts
 	has     map[alerts.ID]bool
 }
 
@@ -37,12 +37,6 @@ type stream struct {
 type message struct {
 	futurejobs.Event
 	visibleAt time.Time // when readers receive it
-}
-
-// storedAlert is an alert in the stream of alerts.
-type storedAlert struct {
-	alerts.Alert
-	storedAt time.Time
 }
 
 func newBroker(names ...string) *broker {
@@ -80,7 +74,7 @@ func (b *broker) storeAlert(a alerts.Alert) {
 	defer b.mu.Unlock()
 	if !b.has[a.ID] {
 		b.has[a.ID] = true
-		b.alerts = append(b.alerts, storedAlert{a, time.Now()})
+		b.alerts = append(b.alerts, a)
 	}
 }
 

@@ -278,10 +278,10 @@ func (p *plan) drawFault(r *rand.Rand) fault {
 		}
 	case 10:
 		f.kind = election
-	case 12, 13:
-		f.kind, f.node = hang, node
 	case 11:
 		f.kind = publications
+	case 12, 13:
+		f.kind, f.node = hang, node
 	}
 	return f
 }
