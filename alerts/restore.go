@@ -3,6 +3,7 @@ package alerts
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -38,10 +39,12 @@ func (r Restore) Including(before *Restore) Restore {
 	return r
 }
 
-// restoreTopic and restoreStep name the alert about a database that went back.
+// restoreTopic is the key of the alerts about a database that went back: one with the step restoreStep, and those with
+// newerRulesStep about alerts that stay open.
 const (
-	restoreTopic = "database"
-	restoreStep  = "restored"
+	restoreTopic   = "database"
+	restoreStep    = "restored"
+	newerRulesStep = "newer-rules"
 )
 
 // FiringAlert returns the alert that the database went back. It reports lost data, so it is open until an actor closes it.
@@ -58,11 +61,40 @@ func (r Restore) FiringAlert() SystemAlert {
 }
 
 // SettledText describes a restore after which the streams are read again. adopted is the number of open alerts that belong to
-// pending jobs again, closed the number of alerts closed because no job is pending for them.
-func (r Restore) SettledText(adopted, closed int) string {
-	return fmt.Sprintf("the streams are read past the state of %s again: %s, %s",
+// pending jobs again, closed the number of alerts without a pending job, and staying the number of open alerts of rules that are newer
+// than the restored state.
+func (r Restore) SettledText(adopted, closed, staying int) string {
+	text := fmt.Sprintf("the streams are read past the state of %s again: %s, %s",
 		r.Since.UTC().Format(time.RFC3339), counted(adopted, "open alert belongs to a pending job again", "open alerts belong to pending jobs again"),
 		counted(closed, "was closed, as no job is pending for it", "were closed, as no job is pending for them"))
+	if staying > 0 {
+		text += ", " + counted(staying, "stays open, as its rule is newer than that state", "stay open, as their rules are newer than that state")
+	}
+	return text
+}
+
+// StayingMost is the largest number of alerts that one alert says to stay open: the alert that closes them has their ids.
+const StayingMost = 300
+
+// StayingAlert returns the report of alerts that stay open, because the rules are newer than the restored state. The close of the
+// report by an actor closes all. part counts such alerts of one restore, each with at most StayingMost.
+func (r Restore) StayingAlert(part int, staying []Alert) SystemAlert {
+	var ids []ID
+	var rules []string
+	for _, a := range staying {
+		ids = append(ids, a.ID)
+		if !slices.Contains(rules, a.Rule) {
+			rules = append(rules, a.Rule)
+		}
+	}
+	slices.Sort(rules)
+	return SystemAlert{
+		Topic: restoreTopic, Step: newerRulesStep, Status: Firing, Severity: Error, Since: r.FoundAt.Add(time.Duration(part) * time.Millisecond),
+		Count: len(staying), UntilClosed: true, OpenAlerts: ids,
+		Text: fmt.Sprintf("%s that the database does not have since it went back to its state of %s, of %s that are newer than that state: %s. "+
+			"Their events are not read again by themselves: apply each rule with deadman rule apply -f FILE --backfill AGE --raise-past, then close this alert, which closes them",
+			counted(len(staying), "alert is open", "alerts are open"), r.Since.UTC().Format(time.RFC3339), counted(len(rules), "rule", "rules"), named(rules)),
+	}
 }
 
 // ReadAgain is a stream that is read again after the database went back.

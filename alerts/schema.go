@@ -29,7 +29,7 @@ var FieldDocs = map[string]string{
 	"text":              "Text of the alert.",
 	"labels":            "Labels of the alert.",
 	"event":             "Body of the trigger event.",
-	"state":             "State of the job: the trigger event with later updates and lookup results merged in.",
+	"state":             "State of the job: the trigger event with later updates and lookup results merged in. Of the system alert newer-rules: open_alerts, the IDs of alerts that stay open.",
 	"closes":            "IDs of the alerts that this alert resolves.",
 	"source":            "Outages: source or handler that does not answer.",
 	"count":             "Number of affected jobs, events or checks.",

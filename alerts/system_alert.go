@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -28,6 +29,7 @@ type SystemAlert struct {
 	Count    int    // of jobs, or of the objects that Text counts; 0: nothing is counted
 
 	UntilClosed bool // of a Firing one: it reports lost data, and is open until an actor closes it
+	OpenAlerts  []ID // alerts that the close of this one by an actor closes, too
 }
 
 // Alert returns r as an alert decided at the given time. A Resolved one closes the firing one of the same Topic, Step
@@ -41,11 +43,26 @@ func (r SystemAlert) Alert(at time.Time) Alert {
 		},
 		UntilClosed: r.UntilClosed && r.Status == Firing,
 	}
+	if len(r.OpenAlerts) > 0 {
+		a.State, _ = json.Marshal(systemState{r.OpenAlerts}) // ids are text
+	}
 	if r.Status == Resolved {
 		r.Status = Firing
 		a.Closes = []ID{r.id()}
 	}
 	return a
+}
+
+// systemState is the state of a system alert.
+type systemState struct {
+	OpenAlerts []ID `json:"open_alerts"`
+}
+
+// ClosedWith returns the ids of a system alert and of the alerts in its OpenAlerts: the close by an actor closes all.
+func ClosedWith(a Alert) []ID {
+	var state systemState
+	_ = json.Unmarshal(a.State, &state) // without a state there are no others
+	return append([]ID{a.ID}, state.OpenAlerts...)
 }
 
 // ResolvingID returns the ID of the Resolved alert that closes the system alert of a topic and a step since a time.
@@ -84,13 +101,17 @@ func StreamLoss(stream string, since, to time.Time, why string) SystemAlert {
 
 // Affecting returns the alert with the names of the affected rules added to its text.
 func (r SystemAlert) Affecting(rules []string) SystemAlert {
-	if len(rules) == 0 {
-		return r
+	if len(rules) > 0 {
+		r.Text += "; rules that read it: " + named(rules)
 	}
-	named := strings.Join(rules[:min(len(rules), mostNamed)], ", ")
-	if more := len(rules) - mostNamed; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	r.Text += "; rules that read it: " + named
 	return r
+}
+
+// named returns the first of the rules, and the number of others.
+func named(rules []string) string {
+	text := strings.Join(rules[:min(len(rules), mostNamed)], ", ")
+	if more := len(rules) - mostNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -42,6 +42,7 @@ var SystemKinds = []SystemKind{
 	{ownAlerts, "full", "the stream of alerts is over 99 % full", "Condition alerts_stream"},
 	{ownAlerts, "recreated", "the stream of alerts was deleted and created again; open until the alert is closed", "Condition alerts_stream"},
 	{"database", "restored", "the [database went back](../operations/failover-and-restore.md#the-report); open until it is closed", "Condition restore"},
+	{"database", "newer-rules", "open alerts of rules that are newer than the restored state [stay open](../operations/failover-and-restore.md#alerts-of-newer-rules) until an actor closes this alert", "Condition restore"},
 	{"schema", "behind", "a node is [behind the schema](../operations/upgrading.md#skipping-versions)", "Condition schema"},
 	{"channel/<name>", "", "a [channel](notifications.md#delivery) failed three times in a row", "Condition notifications"},
 	{"dead-letters", "many", "100 dead letters (`dead_letter_alert`), or 100 more than at the last close of this alert; open until it is closed", "Events have no effect"},

@@ -243,7 +243,8 @@ func (c *comparison) see(mark alerts.Mark, own bool) { c.seen, c.own = mark, own
 //
 //  1. An alert that was raised again has the same id, and is known by now.
 //  2. An alert of a pending job is returned to the job, and closes with its end.
-//  3. Any other is closed, as no job is pending for it.
+//  3. An alert of a rule that is newer than the restored state stays open, and is reported.
+//  4. Any other is closed, as no job is pending for it.
 //
 // The alert about the restore stays open until an actor closes it, because what was answered over HTTP is lost.
 func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) error {
@@ -259,20 +260,30 @@ func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) 
 		return err
 	}
 	given, closed := 0, 0
+	var staying []alerts.Alert
 	for _, a := range open {
-		closing, err := c.store.TakeBack(ctx, a, r)
-		if err != nil {
+		closing, stays, err := c.store.TakeBack(ctx, a, r)
+		switch {
+		case err != nil:
+			return err
+		case stays:
+			staying = append(staying, a)
+		case closing == nil:
+			given++
+		default:
+			closed++
+			c.raised(*closing)
+		}
+	}
+	part := 0
+	for some := range slices.Chunk(staying, alerts.StayingMost) {
+		if err := c.announce(ctx, r.StayingAlert(part, some)); err != nil {
 			return err
 		}
-		if closing == nil {
-			given++
-			continue
-		}
-		closed++
-		c.raised(*closing)
+		part++
 	}
-	c.log.Warn("open alerts that a restored database did not know are dealt with", "state_of", r.Since, "given_back", given, "closed", closed)
-	c.noteSettled(r.SettledText(given, closed))
+	c.log.Warn("open alerts that a restored database did not know are dealt with", "state_of", r.Since, "given_back", given, "closed", closed, "stay_open", len(staying))
+	c.noteSettled(r.SettledText(given, closed, len(staying)))
 	_, err = c.move(ctx, mark, last, nil)
 	return err
 }

@@ -122,8 +122,8 @@ func (s *AlertStore) openLosses(ctx context.Context, f futurejobs.Filter, before
 	return open, nil
 }
 
-// CloseLoss closes a system alert that is open until an actor closes it, and returns the alert that resolves it. The
-// audit log gets the reason. It returns futurejobs.ErrNotFound if the alert is not open.
+// CloseLoss closes a system alert that is open until an actor closes it, with the alerts of alerts.ClosedWith, and returns the
+// resolving alert. The audit log gets the reason. It returns futurejobs.ErrNotFound if the alert is not open.
 func (s *SystemAlertStore) CloseLoss(ctx context.Context, open alerts.Alert, reason string) (a alerts.Alert, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		n, err := exec(ctx, tx, `DELETE FROM setting WHERE name = $1`, unclosedSetting(open.ID))
@@ -137,7 +137,7 @@ func (s *SystemAlertStore) CloseLoss(ctx context.Context, open alerts.Alert, rea
 			Topic: open.Key, Step: open.Step, Status: alerts.Resolved, Severity: open.Severity, Since: open.Since, Source: open.Source, Labels: open.Labels,
 			Text: fmt.Sprintf("closed by %s: %s", access.ActorOf(ctx).Name, reason),
 		}.Alert(now)
-		a.Shard, a.Closes = open.Shard, []alerts.ID{open.ID}
+		a.Shard, a.Closes = open.Shard, alerts.ClosedWith(open)
 		if _, err := insertSystemAlert(ctx, tx, a); err != nil {
 			return err
 		}

@@ -121,57 +121,66 @@ func (s *RestoreStore) Unknown(ctx context.Context, all []alerts.Alert) ([]alert
 }
 
 // TakeBack gives an open alert of the stream that the database does not have back to the pending job of its rule and
-// key, so that the job's end closes it. If no such job is pending, it writes the alert that closes it: under the node's
-// system rule if the rule no longer exists.
-func (s *RestoreStore) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Restore) (closing *alerts.Alert, err error) {
+// key, so that the job's end closes it. If no such job is pending, it writes the alert that closes it. stays means that the
+// alert stays open and nothing is written: the database has no such rule, or its rule was first saved after the restored state.
+// The events of such a rule are not read again, so that its job may be missing although the expected event did not happen.
+func (s *RestoreStore) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Restore) (closing *alerts.Alert, stays bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		closing = nil
 		a := a
 		a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-		there, err := findLiveRule(ctx, tx, &a)
+		savedAt, err := findLiveRule(ctx, tx, &a)
 		if err != nil {
 			return err
 		}
-		if there {
-			if fresh, err := insertAlert(ctx, tx, a); err != nil || !fresh {
-				return err
-			}
-			if given, err := giveBack(ctx, tx, a); err != nil || given {
-				return err
-			}
+		if fresh, err := insertAlert(ctx, tx, a); err != nil || !fresh {
+			return err
+		}
+		if given, err := giveBack(ctx, tx, a); err != nil || given {
+			return err
+		}
+		if savedAt.After(r.Since) {
+			return errStays
 		}
 		c := r.Closed(a, now)
-		if !there {
-			c.Rule, c.RuleID, c.RuleVersion, c.Entity, c.Key = alerts.SystemRule, alerts.SystemRuleID, 0, alerts.SystemEntity, r.FiringAlert().Topic
-			c.Shard = futurejobs.ShardOf(c.Entity, c.Key, s.shards)
-		}
 		raised, err := insertSystemAlert(ctx, tx, c)
 		if raised {
 			closing = &c
 		}
 		return err
 	})
-	if errors.Is(err, errAgain) {
+	switch {
+	case errors.Is(err, errAgain):
 		return s.TakeBack(ctx, a, r)
+	case errors.Is(err, errStays):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, wrapErr("take back an alert", err)
 	}
-	if err != nil {
-		return nil, wrapErr("take back an alert", err)
-	}
-	return closing, nil
+	return closing, false, nil
 }
 
-// findLiveRule finds the rule of an alert by its name and reports whether it exists. It stays so until the transaction
-// ends: no alert of a rule is decided after its deletion.
-func findLiveRule(ctx context.Context, tx *sql.Tx, a *alerts.Alert) (bool, error) {
+// errStays rolls a transaction back because an alert stays open.
+var errStays = errors.New("the alert is of a rule that is newer than the restored database")
+
+// findLiveRule finds the rule of an alert by its name, and returns when its first version was saved; zero: it is a system alert.
+// The rule exists until the transaction ends: no alert of a rule is decided after its deletion. If it does not exist, the error is
+// errStays.
+func findLiveRule(ctx context.Context, tx *sql.Tx, a *alerts.Alert) (savedAt time.Time, err error) {
 	if a.Rule == alerts.SystemRule {
 		a.RuleID = alerts.SystemRuleID
-		return true, nil
+		return savedAt, nil
 	}
 	n, err := exec(ctx, tx, `UPDATE rule SET deleted_at = NULL WHERE name = $1 AND entity = $2 AND deleted_at IS NULL`, escape(a.Rule), a.Entity)
-	if err != nil || n == 0 {
-		return false, err
+	if err == nil && n == 0 {
+		err = errStays
 	}
-	return true, tx.QueryRowContext(ctx, `SELECT id FROM rule WHERE name = $1 AND deleted_at IS NULL`, escape(a.Rule)).Scan(&a.RuleID)
+	if err != nil {
+		return savedAt, err
+	}
+	err = tx.QueryRowContext(ctx, `SELECT r.id, (SELECT min(v.saved_at) FROM rule_version v WHERE v.rule_id = r.id) FROM rule r WHERE r.name = $1 AND r.deleted_at IS NULL`,
+		escape(a.Rule)).Scan(&a.RuleID, at(&savedAt))
+	return savedAt, err
 }
 
 // giveBack adds an alert to its job, if the job was already pending at the time of the alert; false: no such job. A key

@@ -70,6 +70,14 @@ func unknownAlert(w *fixture, key string, at time.Time) alerts.Alert {
 	}
 }
 
+// takeBack takes an alert back after a restore to the state of a time.
+func takeBack(w *fixture, a alerts.Alert, since time.Time) (closing *alerts.Alert, stays bool) {
+	w.t.Helper()
+	closing, stays, err := w.TakeBack(w.ctx(), a, alerts.Restore{Since: since})
+	w.must(err)
+	return closing, stays
+}
+
 // unknownAlertsAreAttachedToJobs checks that an open alert that the database does not have goes to the job that was
 // pending at its time. No alert is raised for it, and the job's end closes it.
 func unknownAlertsAreAttachedToJobs(t *testing.T, w *fixture) {
@@ -82,8 +90,8 @@ func unknownAlertsAreAttachedToJobs(t *testing.T, w *fixture) {
 		t.Fatalf("unknown are %+v", unknown)
 	}
 	for range 2 {
-		if closing := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: w.slot()})); closing != nil {
-			t.Errorf("it is closed by %+v", closing)
+		if closing, stays := takeBack(w, strange, w.slot()); closing != nil || stays {
+			t.Errorf("it is closed by %+v, or stays open: %t", closing, stays)
 		}
 	}
 	after := w.one("a")
@@ -106,11 +114,11 @@ func unknownAlertsAreClosed(t *testing.T, w *fixture) {
 	w.start(since, "younger") // it started after the alert was raised
 	for _, key := range []string{"absent", "younger"} {
 		strange := unknownAlert(w, key, must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour))
-		closing := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: since}))
-		if closing == nil || closing.Status != alerts.Resolved || closing.Rule != w.rule.Name || closing.Key != key || !slices.Equal(closing.Closes, []alerts.ID{strange.ID}) {
+		closing, stays := takeBack(w, strange, since)
+		if stays || closing == nil || closing.Status != alerts.Resolved || closing.Rule != w.rule.Name || closing.Key != key || !slices.Equal(closing.Closes, []alerts.ID{strange.ID}) {
 			t.Fatalf("%s: closed by %+v", key, closing)
 		}
-		if again := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: since})); again != nil {
+		if again, _ := takeBack(w, strange, since); again != nil {
 			t.Errorf("%s: closed again by %+v", key, again)
 		}
 	}
@@ -123,19 +131,46 @@ func unknownAlertsAreClosed(t *testing.T, w *fixture) {
 	}
 }
 
-// unknownAlertsOfOtherRulesAreClosed checks that no alert of a missing rule is raised: the node closes its alerts under
-// its own rule.
-func unknownAlertsOfOtherRulesAreClosed(t *testing.T, w *fixture) {
-	strange := unknownAlert(w, "a", w.slot())
-	strange.Rule = "unknown"
-	closing := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: w.slot()}))
-	if closing == nil || closing.Rule != alerts.SystemRule || !slices.Equal(closing.Closes, []alerts.ID{strange.ID}) {
-		t.Fatalf("closed by %+v", closing)
+// unknownAlertsOfNewerRulesStayOpen checks that nothing is written about an alert whose rule is missing, or was first saved
+// after the restored state, and that the alert of such a rule is given back to a pending job.
+func unknownAlertsOfNewerRulesStayOpen(t *testing.T, w *fixture) {
+	w.start(w.slot(), "a")
+	newest := w.one("a")
+	missing := unknownAlert(w, "a", w.slot())
+	missing.Rule = "unknown"
+	newer := unknownAlert(w, "b", w.slot())
+	before := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour) // the rule is saved after it
+	for _, a := range []alerts.Alert{missing, newer} {
+		for range 2 {
+			if closing, stays := takeBack(w, a, before); closing != nil || !stays {
+				t.Errorf("%s: stays open: %t, closed by %+v", a.Rule, stays, closing)
+			}
+		}
+		if _, err := w.Alert(w.ctx(), a.ID); !errors.Is(err, futurejobs.ErrNotFound) {
+			t.Errorf("the alert of %s: %v", a.Rule, err)
+		}
 	}
-	if again := must[*alerts.Alert](t)(w.TakeBack(w.ctx(), strange, alerts.Restore{Since: w.slot()})); again != nil {
-		t.Errorf("closed again by %+v", again)
+	pending := unknownAlert(w, "a", newest.NextCheckAt.Add(time.Minute))
+	if closing, stays := takeBack(w, pending, before); closing != nil || stays {
+		t.Errorf("the alert of a pending job stays open: %t, or is closed by %+v", stays, closing)
 	}
-	if _, err := w.Alert(w.ctx(), strange.ID); !errors.Is(err, futurejobs.ErrNotFound) {
-		t.Errorf("the alert of an unknown rule: %v", err)
+	if got := w.one("a").Alerts; !slices.Contains(got, pending.ID) {
+		t.Errorf("the job has the alerts %v", got)
+	}
+}
+
+// closingOfStayingAlerts checks that the close of the report of open alerts closes the open alerts.
+func closingOfStayingAlerts(t *testing.T, w *fixture) {
+	strange := []alerts.Alert{unknownAlert(w, "a", w.slot()), unknownAlert(w, "b", w.slot())}
+	r := alerts.Restore{Since: w.slot(), FoundAt: must[time.Time](t)(w.Now(w.ctx()))}
+	reported, _, err := w.WriteSystemAlert(w.ctx(), r.StayingAlert(0, strange))
+	w.must(err)
+	if reported.Count != 2 || reported.Status != alerts.Firing || len(reported.Closes) != 0 {
+		t.Errorf("reported: %+v", reported)
+	}
+	listed := must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), reported.ID))
+	closing := must[alerts.Alert](t)(w.CloseLoss(w.ctx(), listed.Alert, "all is backfilled"))
+	if want := []alerts.ID{reported.ID, strange[0].ID, strange[1].ID}; !slices.Equal(closing.Closes, want) {
+		t.Errorf("closes %v, want %v", closing.Closes, want)
 	}
 }
