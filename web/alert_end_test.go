@@ -9,6 +9,7 @@ import (
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/internal/store"
 	"deadman/web"
 )
 
@@ -74,5 +75,17 @@ func TestEndOfAlerts(t *testing.T) {
 	}
 	if !strings.Contains(all, `Raised since <time datetime="2026-01-31T15:04:05Z"`) {
 		t.Errorf("the list of all alerts shows the time of its filter otherwise:\n%s", all)
+	}
+
+	// Retention may delete the history of a job before its alert.
+	if _, err := s.store.Prune(t.Context(), store.Retention{History: -3 * futurejobs.Day}); err != nil { // of the jobs that end up to then
+		t.Fatal(err)
+	}
+	at := raised["exhausted"].ID.String()
+	if got := get[web.Alert](t, s.Server, "/api/v1/alerts/"+at).Ended; got == nil || !got.At.IsZero() || got.Outcome != "unknown" {
+		t.Errorf("without history the end is %+v", got)
+	}
+	if page := requestPath(t, s.Server, "GET", "/alerts/"+at, ""); page.StatusCode != 200 || !strings.Contains(page.body, "the history no longer has it") {
+		t.Errorf("the page without history: %d\n%s", page.StatusCode, page.body)
 	}
 }

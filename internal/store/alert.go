@@ -254,25 +254,6 @@ type alertBody struct {
 
 func readAlertBody(row scanner, b *alertBody) error { return row.Scan(&b.id, &b.text, &b.large) }
 
-func (s *AlertStore) pruneAlerts(ctx context.Context, before time.Time) (total int64, err error) {
-	bound := firstAlert(before)
-	for shard := range s.shards {
-		except, kept, err := s.keptIDs(ctx, int16(shard))
-		if err != nil {
-			return total, err
-		}
-		n, err := s.pruneAll(ctx, "alert", s.waiting()+`
-DELETE FROM alert WHERE shard = $1 AND id IN
-	(SELECT a.id FROM alert a`+notWaiting+` WHERE a.shard = $1 AND a.id < $2 AND w.id IS NULL`+except+s.notOpen()+` ORDER BY a.id LIMIT $3)`,
-			append([]any{shard, bound[:], pruneBatch}, kept...)...)
-		total += n
-		if err != nil {
-			return total, err
-		}
-	}
-	return total, nil
-}
-
 // notOpen is the condition that an alert a is not the newest alert of a pending job, or closes one. A subquery that counts
 // is not turned into a join, and looks up the job of each alert.
 func (s *AlertStore) notOpen() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"time"
 
@@ -77,7 +78,7 @@ func (s *alertRetention) pruneAlertsOf(ctx context.Context, plan retentionPlan, 
 		if len(due) == 0 {
 			continue
 		}
-		n, err := s.dropAlerts(ctx, shard, day, due, more)
+		n, err := s.dropAlerts(ctx, shard, firstAlert(day), firstAlert(day.Add(futurejobs.Day)), due, more)
 		total += n
 		if err != nil {
 			return total, left, err
@@ -86,35 +87,46 @@ func (s *alertRetention) pruneAlertsOf(ctx context.Context, plan retentionPlan, 
 	return total, left, nil
 }
 
-// dropAlerts deletes the alerts of rules and a day that are neither open nor unpublished.
-func (s *alertRetention) dropAlerts(ctx context.Context, shard int16, day time.Time, rules []int32, more func() bool) (total int64, err error) {
-	from, end := firstAlert(day), firstAlert(day.Add(futurejobs.Day))
+// pruneAlerts deletes the alerts before a time.
+func (s *alertRetention) pruneAlerts(ctx context.Context, before time.Time, more func() bool) (total int64, err error) {
+	for _, shard := range s.allShards() {
+		n, err := s.dropAlerts(ctx, shard, alerts.ID{}, firstAlert(before), nil, more)
+		total += n
+		if err != nil {
+			return total, ignoreErr(errors.Is(err, errBudget), err)
+		}
+	}
+	return total, nil
+}
+
+// dropAlerts deletes the alerts of rules within a range of ids that are neither open nor unpublished; nil rules: of all. The ids
+// are read before the transaction, because other writers wait for the transaction, and an ended alert does not become open again.
+func (s *alertRetention) dropAlerts(ctx context.Context, shard int16, from, end alerts.ID, rules []int32, more func() bool) (total int64, err error) {
+	except, kept, err := s.keptIDs(ctx, shard)
+	if err != nil {
+		return 0, err
+	}
 	for {
 		if !more() {
 			return total, errBudget
 		}
-		except, kept, err := s.keptIDs(ctx, shard)
-		if err != nil {
+		gone, err := query(ctx, s.read, func(row scanner, id *alerts.ID) error { return row.Scan(id) }, s.dueAlerts(except, rules), append([]any{shard, from[:], end[:]}, kept...)...)
+		if err != nil || len(gone) == 0 {
 			return total, err
 		}
-		var n int
-		var last alerts.ID
-		err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
-			gone, err := query(ctx, tx, func(row scanner, id *alerts.ID) error { return row.Scan(id) }, s.waiting()+`
-SELECT a.id FROM alert a`+notWaiting+` WHERE a.shard = $1 AND a.id >= $2 AND a.id < $3 AND w.id IS NULL`+except+s.alerts.notOpen()+ofRules("a", rules)+`
-ORDER BY a.id LIMIT `+listedBatch, append([]any{shard, from[:], end[:]}, kept...)...)
-			if n = len(gone); err != nil || n == 0 {
-				return err
-			}
-			last = gone[n-1]
-			return s.dropWithDeliveries(ctx, tx, shard, gone)
-		})
-		total += int64(n)
-		if err != nil || n == 0 {
+		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return s.dropWithDeliveries(ctx, tx, shard, gone) }); err != nil {
 			return total, err
 		}
-		from = last
+		total += int64(len(gone))
+		from = gone[len(gone)-1]
 	}
+}
+
+// dueAlerts is the statement for the ids of the next alerts of a shard that are neither open nor unpublished, nor in except.
+func (s *alertRetention) dueAlerts(except string, rules []int32) string {
+	return s.waiting() + `
+SELECT a.id FROM alert a` + notWaiting + ` WHERE a.shard = $1 AND a.id >= $2 AND a.id < $3 AND w.id IS NULL` + except + s.alerts.notOpen() + ofRules("a", rules) + `
+ORDER BY a.id LIMIT ` + listedBatch
 }
 
 // listedBatch is the largest number of alerts that one transaction deletes by their ids, as a literal in a statement.

@@ -29,6 +29,42 @@ func (s *Store) Opening() string { return s.beginSQL() }
 // Pool returns the store's pool.
 func (s *Store) Pool() *pgxpool.Pool { return s.engine.(*postgres).pool }
 
+// PruneOnce deletes rows from before a time in at most one transaction of each kind.
+func (s *Store) PruneOnce(ctx context.Context, before time.Time) (p Pruned, err error) {
+	once := func() func() bool {
+		left := 1
+		return func() bool { left--; return left >= 0 }
+	}
+	p.History, err = s.dropHistoryBefore(ctx, before, once())
+	if err == nil {
+		p.Alerts, err = s.RetentionStore.alerts.pruneAlerts(ctx, before, once())
+	}
+	return p, err
+}
+
+// PruneDayOnce deletes the jobs of the history that ended on a day, in at most one transaction.
+func (s *Store) PruneDayOnce(ctx context.Context, day time.Time) (n int64, err error) {
+	left := 1
+	n, _, err = s.dropHistoryOf(ctx, day, s.allShards(), filter{text: `1 = 1`}, func() bool { left--; return left >= 0 })
+	return n, err
+}
+
+// DueAlerts is the statement for the alerts that retention deletes, to test its plan.
+func (s *Store) DueAlerts(rules []int32) string { return s.RetentionStore.alerts.dueAlerts("", rules) }
+
+// DueHistory is the statement that deletes history of a day in Postgres, to test its plan.
+func (s *Store) DueHistory(ctx context.Context, day time.Time, key string) (text string, args []any) {
+	r := s.engine.(*postgres).postgresRetention
+	ended, _ := r.endedOn(ctx, day)
+	return r.dueHistory(ended, filter{text: `1 = 1`}, 0, key)
+}
+
+// PruneBatch is the largest number of rows that one transaction of retention deletes.
+const PruneBatch = pruneBatch
+
+// HistoryEnds is the text of the ends of the history in SQLite, to test its plan.
+const HistoryEnds = historyEnds
+
 // MakeDays creates the tables of the days after now.
 func (s *Store) MakeDays(ctx context.Context, now time.Time) error {
 	return s.createPartitions(ctx, now)

@@ -38,22 +38,26 @@ func (p *postgresRetention) historyDays(ctx context.Context, now time.Time) ([]t
 	return slices.CompactFunc(slices.DeleteFunc(days, func(d time.Time) bool { return d.After(now) }), time.Time.Equal), nil
 }
 
-// dropHistoryOf reads each shard once, in the order of its keys. The condition of the outer statement leaves only the
-// table of the day to the planner.
+// dueHistory is the statement that deletes jobs of a shard that ended on a day and meet a condition, in the order of their keys. The
+// conditions of the outer statement leave only the table of the day, and a range of its index, to the planner.
+func (p *postgresRetention) dueHistory(ended, which filter, shard int16, next string) (text string, args []any) {
+	return rebindPlaceholders(`DELETE FROM history AS h WHERE h.ended_at >= ? AND h.ended_at < ? AND h.shard = ? AND h.key >= ? AND (h.shard, h.key, h.rule_id, h.id, h.ended_at) IN
+	(SELECT f.shard, f.key, f.rule_id, f.id, f.ended_at FROM history f WHERE ` + ended.text + ` AND (` + which.text + `) AND f.shard = ? AND f.key >= ?
+	ORDER BY f.key LIMIT ?) RETURNING h.key`), slices.Concat(ended.args, []any{shard, next}, ended.args, which.args, []any{shard, next, pruneBatch})
+}
+
+// dropHistoryOf reads each shard once, in the order of its keys.
 func (p *postgresRetention) dropHistoryOf(ctx context.Context, day time.Time, shards []int16, which filter, more func() bool) (total int64, all bool, err error) {
 	ended, _ := p.endedOn(ctx, day)
-	text := rebindPlaceholders(`DELETE FROM history AS h WHERE h.ended_at >= ? AND h.ended_at < ? AND (h.shard, h.key, h.rule_id, h.id, h.ended_at) IN
-	(SELECT f.shard, f.key, f.rule_id, f.id, f.ended_at FROM history f WHERE ` + ended.text + ` AND (` + which.text + `) AND f.shard = ? AND f.key >= ?
-	ORDER BY f.key LIMIT ?) RETURNING h.key`)
-	args := slices.Concat(ended.args, ended.args, which.args)
 	for _, shard := range shards {
 		for next, n := "", pruneBatch; n == pruneBatch; {
 			if !more() {
 				return total, false, nil
 			}
 			var keys []string
+			text, args := p.dueHistory(ended, which, shard, next)
 			err := pgx.BeginTxFunc(ctx, p.pool, begin, func(tx pgx.Tx) error {
-				rows, err := tx.Query(ctx, text, append(slices.Clone(args), shard, next, pruneBatch)...)
+				rows, err := tx.Query(ctx, text, args...)
 				if err != nil {
 					return err
 				}

@@ -241,14 +241,14 @@ func (p *postgresHistory) makeDay(ctx context.Context, day time.Time) error {
 	return err
 }
 
-func (p *postgresHistory) dropHistoryBefore(ctx context.Context, before time.Time) (total int64, err error) {
+func (p *postgresHistory) dropHistoryBefore(ctx context.Context, before time.Time, more func() bool) (total int64, err error) {
 	days, err := p.days(ctx)
 	if err != nil {
 		return 0, err
 	}
 	last := before.Truncate(futurejobs.Day)
 	for _, day := range days {
-		if !day.Before(last) || p.isResting() {
+		if !day.Before(last) || p.isResting() || !more() {
 			break
 		}
 		n, err := p.dropDay(ctx, day)
@@ -262,13 +262,14 @@ func (p *postgresHistory) dropHistoryBefore(ctx context.Context, before time.Tim
 			return total, err
 		}
 	}
-	for {
+	for more() {
 		n, err := p.forgetStray(ctx, last)
 		total += n
 		if err != nil || n == 0 {
 			return total, err
 		}
 	}
+	return total, nil
 }
 
 // isResting reports whether a drop of a day failed recently.

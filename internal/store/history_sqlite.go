@@ -65,11 +65,15 @@ func (e *sqliteHistory) since(ctx context.Context, from time.Time) (filter, erro
 // are found.
 const clockSlack = time.Minute
 
+// historyEnds are the numbers before the first and after the last job. SQLite reads one end of the table for each statement with
+// a single min or max; both in one statement read all of it.
+const historyEnds = `SELECT coalesce((SELECT min(seq) FROM history), 1) - 1, coalesce((SELECT max(seq) FROM history), 0) + 1`
+
 // firstEnd returns the number of the first job that ended at from or later. It is a binary search, as no index is in
 // the order of ended_at.
 func (e *sqliteHistory) firstEnd(ctx context.Context, from time.Time) (first int64, err error) {
 	var low, high int64 // the result is after low, and not after high
-	if err := e.read.QueryRowContext(ctx, `SELECT coalesce(min(seq), 1) - 1, coalesce(max(seq), 0) + 1 FROM history`).Scan(&low, &high); err != nil {
+	if err := e.read.QueryRowContext(ctx, historyEnds).Scan(&low, &high); err != nil {
 		return 0, err
 	}
 	bound := from.Add(-clockSlack)
@@ -106,14 +110,15 @@ func (e *sqliteHistory) unready(context.Context, time.Time) (time.Time, error) {
 }
 
 // dropHistoryBefore reads the oldest rows only: seq is the time order.
-func (e *sqliteHistory) dropHistoryBefore(ctx context.Context, before time.Time) (total int64, err error) {
-	for {
+func (e *sqliteHistory) dropHistoryBefore(ctx context.Context, before time.Time, more func() bool) (total int64, err error) {
+	for more() {
 		n, err := e.forgetSome(ctx, before)
 		total += n
 		if err != nil || n == 0 {
 			return total, err
 		}
 	}
+	return total, nil
 }
 
 func (e *sqliteHistory) forgetSome(ctx context.Context, before time.Time) (n int64, err error) {

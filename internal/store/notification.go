@@ -378,27 +378,3 @@ func readDelivery(row scanner, d *alerts.Delivery) error {
 	}
 	return nil
 }
-
-// forgetNotices deletes the notifications of alerts beyond their retention.
-func (s *NotificationStore) forgetNotices(ctx context.Context, before time.Time) error {
-	bound := firstAlert(before)
-	for shard := range s.shards {
-		for _, text := range []string{
-			`DELETE FROM alert_news WHERE shard = $1 AND id IN (SELECT n.id FROM alert_news n WHERE n.shard = $1 AND n.id < $2 ORDER BY n.id LIMIT $3)`,
-			`DELETE FROM delivery WHERE shard = $1 AND (alert_id, channel) IN
-	(SELECT d.alert_id, d.channel FROM delivery d WHERE d.shard = $1 AND d.alert_id < $2 ORDER BY d.alert_id LIMIT $3)`,
-		} {
-			if _, err := s.pruneAll(ctx, "", text, shard, bound[:], pruneBatch); err != nil {
-				return err
-			}
-		}
-	}
-	if _, err := exec(ctx, s.db, `DELETE FROM mute WHERE ends_at < $1`, before); err != nil {
-		return err
-	}
-	if _, err := exec(ctx, s.db, `DELETE FROM ack_notice WHERE notice IN (SELECT id FROM notice WHERE planned_at < $1 AND NOT (`+unfinished+`))`, before); err != nil {
-		return err
-	}
-	_, err := exec(ctx, s.db, `DELETE FROM notice WHERE planned_at < $1 AND NOT (`+unfinished+`)`, before)
-	return err
-}

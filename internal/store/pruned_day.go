@@ -11,9 +11,15 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// daysBudget bounds the deletion by rule and outcome in one round of retention, for each kind of rows. The next round
-// continues.
-const daysBudget = 5 * time.Second
+// pruneBudget bounds a deletion of history or alerts in one round of retention: of the rows that are older than every period,
+// and by rule and outcome. The next round continues.
+const pruneBudget = 5 * time.Second
+
+// budget begins a deletion, and returns whether it may go on.
+func budget() (more func() bool) {
+	startedAt := time.Now()
+	return func() bool { return time.Since(startedAt) < pruneBudget }
+}
 
 // openAgain is the time after which the alerts of a day that were open or unpublished are tried again.
 const openAgain = time.Hour

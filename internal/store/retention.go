@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// pruneBatch is the largest number of rows that one transaction of retention deletes.
-const pruneBatch = 2000
+// pruneBatch is the largest number of rows that one transaction of retention deletes. SQLite has one writer, so checks wait
+// for the transaction.
+const pruneBatch = 500
 
 // countPruned adds deleted rows to their count, which Balance needs.
 const countPruned = `UPDATE pruned SET rows = rows + $1 WHERE name = $2`
@@ -66,11 +67,11 @@ func (r Retention) pruneEnded(ctx context.Context, s *Store, now time.Time, p *P
 	}
 	var errs []error
 	if longest := plan.longest(keptHistory); longest != 0 {
-		p.History, err = s.dropHistoryBefore(ctx, now.Add(-longest))
+		p.History, err = s.dropHistoryBefore(ctx, now.Add(-longest), budget())
 		errs = append(errs, err)
 	}
 	if longest := plan.longest(keptAlerts); longest != 0 {
-		p.Alerts, err = s.pruneAlerts(ctx, now.Add(-longest))
+		p.Alerts, err = s.RetentionStore.alerts.pruneAlerts(ctx, now.Add(-longest), budget())
 		errs = append(errs, err, s.forgetNotices(ctx, now.Add(-longest)))
 	}
 	if len(plan.own) == 0 {
@@ -80,8 +81,7 @@ func (r Retention) pruneEnded(ctx context.Context, s *Store, now time.Time, p *P
 		kind    keptKind
 		deleted *int64
 	}{{keptHistory, &p.History}, {keptAlerts, &p.Alerts}} {
-		startedAt := time.Now()
-		n, err := s.pruneDays(ctx, plan, of.kind, now, func() bool { return time.Since(startedAt) < daysBudget })
+		n, err := s.pruneDays(ctx, plan, of.kind, now, budget())
 		*of.deleted += n
 		errs = append(errs, err)
 	}

@@ -229,8 +229,8 @@ type historyEngine interface {
 	createPartitions(ctx context.Context, now time.Time) error
 	// unready returns the first day after today without a history table; zero: none.
 	unready(ctx context.Context, now time.Time) (time.Time, error)
-	// dropHistoryBefore deletes the history that ended before the given time and returns the number of rows.
-	dropHistoryBefore(ctx context.Context, before time.Time) (int64, error)
+	// dropHistoryBefore deletes the history that ended before the given time, while more says so, and returns the number of rows.
+	dropHistoryBefore(ctx context.Context, before time.Time, more func() bool) (int64, error)
 }
 
 // dialect has the expressions that differ between the databases.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -59,4 +60,44 @@ func acknowledgementsAreSentOnce(t *testing.T, w *fixture) {
 	}
 	w.must(w.Notify(w.ctx(), false))
 	unrouted(0)
+}
+
+// acknowledgementsArePruned checks that retention deletes old notifications of acknowledgements with their contents, and keeps
+// those that are younger or not sent yet.
+func acknowledgementsArePruned(t *testing.T, w *fixture) {
+	w.must(w.Notify(w.ctx(), true))
+	w.start(w.slot(), "a")
+	w.settle(w.reschedule(w.one("a"), w.slot().Add(time.Hour)))
+	deliver(w)
+	announce := func(until time.Duration) alerts.Notification {
+		t.Helper()
+		w.applyManually(acknowledges(w, "a", w.one("a").Alerts[0], w.slot().Add(until)))
+		acks := must[[]alerts.JobAck](t)(w.UnroutedAcks(w.ctx(), 10))
+		w.must(w.ApplyPlan(w.ctx(), alerts.Plan{
+			Acks: acks, Notifications: []alerts.Notification{{Channel: hookRoute.Channel, Route: hookRoute.Route, Topic: "order", PlannedAt: w.slot()}},
+			AckAssignments: []alerts.AckAssignment{{Ack: acks[0]}},
+		}))
+		return w.ready(w.slot())
+	}
+	sent := announce(2 * time.Hour)
+	deliver(w)
+	waiting := announce(3 * time.Hour)
+	check := func(when string, want ...alerts.Notification) {
+		t.Helper()
+		var kept []int64
+		for _, n := range must[[]alerts.Notification](t)(w.Lane(w.ctx(), hookRoute, 5)) {
+			kept = append(kept, n.ID)
+		}
+		for _, n := range []alerts.Notification{sent, waiting} {
+			isKept := slices.ContainsFunc(want, func(k alerts.Notification) bool { return k.ID == n.ID })
+			acks := must[alerts.AckSummary](t)(w.NoticeAcks(w.ctx(), n, 10))
+			if slices.Contains(kept, n.ID) != isKept || (len(acks.Counts) == 1) != isKept {
+				t.Errorf("%s: notification %d with %d acknowledgements; want it kept: %t; kept are %v", when, n.ID, len(acks.Counts), isKept, kept)
+			}
+		}
+	}
+	prune(w, time.Hour)
+	check("young", sent, waiting)
+	prune(w, -3*futurejobs.Day)
+	check("old", waiting)
 }

@@ -166,3 +166,26 @@ func retentionOfDeletedRules(t *testing.T, w *fixture) {
 	}
 	pruneAfter(w, settingsOfRetention, 202*futurejobs.Day, store.RetentionCount{Kind: "history", Rule: "gone", Outcome: "resolved", Rows: 1})
 }
+
+// retentionBetweenPages checks that a list, such as an export, has each kept job once if retention deletes the last row of a page
+// before the next page is read.
+func retentionBetweenPages(t *testing.T, w *fixture) {
+	long := saveKept(w, "long", &document.Retention{History: 400 * keptDay})
+	for _, i := range []string{"1", "2", "3"} {
+		resolve(w, long, "kept"+i)
+		resolve(w, w.rule, "gone"+i)
+	}
+	first := must[futurejobs.Page[futurejobs.EndedJob]](t)(w.History(w.ctx(), futurejobs.Filter{Limit: 3}))
+	if len(first.Items) != 3 || first.Items[2].Key != "gone2" || first.Next == "" {
+		t.Fatalf("the first page ends with %+v", first.Items)
+	}
+	pruneAfter(w, settingsOfRetention, 92*futurejobs.Day, store.RetentionCount{Kind: "history", Rule: w.rule.Name, Outcome: "resolved", Rows: 3})
+	second := must[futurejobs.Page[futurejobs.EndedJob]](t)(w.History(w.ctx(), futurejobs.Filter{Limit: 3, Cursor: first.Next}))
+	var keys []string
+	for _, e := range slices.Concat(first.Items, second.Items) {
+		keys = append(keys, e.Key)
+	}
+	if want := []string{"gone3", "kept3", "gone2", "kept2", "kept1"}; !slices.Equal(keys, want) || second.Next != "" {
+		t.Errorf("listed %v and then more: %q, want %v", keys, second.Next, want)
+	}
+}

@@ -1,0 +1,110 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+)
+
+// pastDay is the day of the rows of seedPast.
+var pastDay = time.Date(2025, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// seedPast writes ended jobs and alerts of one day and of shard 0, half of them of rule 11 and of rule 12.
+func seedPast(t *testing.T, s *store.Store, rows int) {
+	t.Helper()
+	const (
+		series = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) `
+		jobs   = `INSERT INTO history (%sid, ended_at, created_at, since_at, first_check_at, next_check_at, check_total, check_slowest, rule_id, version, check_count, step, checks,
+	shard, key, outcome) ` + series + `SELECT %si, %s, 0, 0, 11 + i %% 2, 1, 1, 1, 1, 0, 'k' || i, 'resolved' FROM n`
+		raised = `INSERT INTO alert (id, decided_at, since_at, rule_id, version, check_count, shard, status, severity, key, detail) ` +
+			series + `SELECT %s, %s, 11 + i %% 2, 1, 1, 0, 2, 2, 'k' || i, '{}' FROM n`
+	)
+	at, seq, seqOf, id := fmt.Sprint(pastDay.UnixMicro()), "seq, ", "i, ", `unhex(printf('%012x%020x', `+fmt.Sprint(pastDay.UnixMilli())+`, i))`
+	if !s.SingleProcess() {
+		at, seq, seqOf = "TIMESTAMPTZ '2025-03-01 00:00:00+00'", "", ""
+		id = fmt.Sprintf(`(lpad(to_hex(%d), 12, '0') || lpad(to_hex(i), 20, '0'))::uuid`, pastDay.UnixMilli())
+	}
+	exec(t, s, fmt.Sprintf(jobs, seq, rows, seqOf, strings.TrimSuffix(strings.Repeat(at+", ", 5), ", ")))
+	exec(t, s, fmt.Sprintf(raised, rows, id, at+", "+at))
+}
+
+// TestStepsOfRetentionAreBounded checks that a transaction of retention deletes at most its batch: the sweep waits for no more.
+func TestStepsOfRetentionAreBounded(t *testing.T) {
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 4)
+		defer closeStore(t, s)
+		seedPast(t, s, 3*store.PruneBatch)
+		for _, step := range []struct {
+			name string
+			do   func() (store.Pruned, error)
+			want store.Pruned
+		}{
+			{"a day", func() (p store.Pruned, err error) {
+				p.History, err = s.PruneDayOnce(t.Context(), pastDay)
+				return p, err
+			}, store.Pruned{History: store.PruneBatch}},
+			{"before", func() (store.Pruned, error) { return s.PruneOnce(t.Context(), pastDay.Add(2*futurejobs.Day)) }, store.Pruned{History: store.PruneBatch, Alerts: store.PruneBatch}},
+		} {
+			if got, err := step.do(); err != nil || got != step.want {
+				t.Errorf("%s: one step deletes %+v, want %+v: %v", step.name, got, step.want, err)
+			}
+		}
+		got, err := s.Prune(t.Context(), store.Retention{History: futurejobs.Day, Alerts: futurejobs.Day})
+		if want := (store.Pruned{History: store.PruneBatch, Alerts: 2 * store.PruneBatch}); err != nil || got != want {
+			t.Errorf("a round deletes %+v, want the rest, %+v: %v", got, want, err)
+		}
+	})
+}
+
+// TestRetentionReadsRangesOfIndexes checks that Postgres finds the rows to delete by ranges of the primary keys, and the job of each
+// alert by its key.
+func TestRetentionReadsRangesOfIndexes(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	seedPast(t, f.Store, 20000)
+	exec(t, f.Store, `ANALYZE alert, history`)
+	from, end := alerts.ID{}, alerts.ID{0xff}
+	for name, rules := range map[string][]int32{"all rules": nil, "a rule": {11}} {
+		plan := f.plan(f.DueAlerts(rules), int16(0), from[:], end[:])
+		if strings.Contains(plan, "Seq Scan on alert ") || !strings.Contains(plan, "alert_pkey") || !strings.Contains(plan, "future_job_shard_rule_id_key_key") && !strings.Contains(plan, "never executed") {
+			t.Errorf("alerts of %s:\n%s", name, plan)
+		}
+	}
+	text, args := f.DueHistory(t.Context(), pastDay, "k9")
+	if plan := f.plan(text, args...); strings.Contains(plan, "Seq Scan") {
+		t.Errorf("history:\n%s", plan)
+	}
+}
+
+// TestEndsOfHistoryAreFoundByIndex checks that SQLite finds the first and the last ended job without reading the others.
+func TestEndsOfHistoryAreFoundByIndex(t *testing.T) {
+	s := open(t, store.Options{DataDir: storetest.DataDir(t)})
+	rows, err := s.DB().QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+store.HistoryEnds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	searches := 0
+	for rows.Next() {
+		var id, parent, unused int
+		var line string
+		if err := rows.Scan(&id, &parent, &unused, &line); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, "SEARCH history") {
+			searches++
+		}
+		if strings.Contains(line, "SCAN history") {
+			t.Errorf("it reads all rows: %s", line)
+		}
+	}
+	if err := rows.Err(); err != nil || searches != 2 {
+		t.Errorf("%d searches, want 2: %v", searches, err)
+	}
+}
