@@ -40,6 +40,8 @@ type Clock struct {
 	// Follow is called before the clock adopts a step; isBack: it undoes the last one. The step stays in doubt while
 	// Follow fails. Set before Run.
 	Follow func(ctx context.Context, by time.Duration, isBack bool) error
+	// Waiting is called when Learn begins to wait for a heartbeat of the given nodes, at most until a time. Set before Learn.
+	Waiting func(nodes []Node, until time.Time)
 
 	sync  sync.Mutex   // serializes the judgement of answers
 	apart atomic.Int64 // number of the step that another server's clock did not make
@@ -81,7 +83,7 @@ func (s Step) By() time.Duration { return s.To.Sub(s.From) }
 // NewClock returns a clock based on the database's. local is a monotonic clock such as time.Now. Until the first Sync
 // the clock shows the zero time, and nothing is due.
 func NewClock(query func(ctx context.Context) (time.Time, error), local func() time.Time) *Clock {
-	c := &Clock{query: query, local: local, Changed: func() {}, Follow: func(context.Context, time.Duration, bool) error { return nil }}
+	c := &Clock{query: query, local: local, Changed: func() {}, Follow: func(context.Context, time.Duration, bool) error { return nil }, Waiting: func([]Node, time.Time) {}}
 	c.state.Store(&clockState{})
 	return c
 }

@@ -222,15 +222,22 @@ func TestVirtualNodeAdoptsSharedTime(t *testing.T) {
 				e := startEngine(t, nil, oneStepRule)
 				time.Sleep(time.Minute)
 				nodes := e.store.Nodes
+				var waited time.Duration // as told
 				learn := func() (off, took time.Duration) {
 					begun, c := time.Now(), futurejobs.NewClock(e.store.Now, time.Now)
+					waited = 0
+					c.Waiting = func(nodes []futurejobs.Node, until time.Time) {
+						if waited = time.Until(until); len(nodes) != 1 {
+							t.Errorf("it waits for the nodes %v", nodes)
+						}
+					}
 					if err := c.Learn(t.Context(), nodes, e.owner.Interval()); err != nil {
 						t.Fatal(err)
 					}
 					return time.Until(c.Now()).Round(time.Second), time.Since(begun)
 				}
-				if off, took := learn(); off != 0 || took != 0 {
-					t.Errorf("beside a node, on a right clock: off by %s, after %s", off, took)
+				if off, took := learn(); off != 0 || took != 0 || waited != 0 {
+					t.Errorf("beside a node, on a right clock: off by %s, after %s, told %s", off, took, waited)
 				}
 				e.wall.set(off)
 				if off, took := learn(); off != 0 || took > 7*time.Second {
@@ -242,8 +249,8 @@ func TestVirtualNodeAdoptsSharedTime(t *testing.T) {
 				}
 				nodes = func(context.Context) ([]futurejobs.Node, error) { return crashed, nil } // no node sends heartbeats any more
 				e.wall.set(2 * off)
-				if is, took := learn(); is != 2*off || took < 8*time.Second || took > 9*time.Second {
-					t.Errorf("after a crash: off by %s, after %s", is, took)
+				if is, took := learn(); is != 2*off || took < 8*time.Second || took > 9*time.Second || waited > took || took-waited > time.Second {
+					t.Errorf("after a crash: off by %s, after %s, told %s", is, took, waited)
 				}
 			})
 		})

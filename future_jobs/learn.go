@@ -23,25 +23,27 @@ func (c *Clock) Learn(ctx context.Context, nodes func(context.Context) ([]Node, 
 		return err
 	}
 	sent := c.local()
-	before, err := seenAt(ctx, nodes)
+	all, err := nodes(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("time of the nodes: %w", err)
 	}
+	before := seenAt(all)
 	if len(before) == 0 || c.isRecent(before, interval) {
 		return nil
 	}
-	for until := c.local().Add(interval + 2*maxClockJump); c.local().Before(until); {
+	until := c.local().Add(interval + 2*maxClockJump)
+	c.Waiting(all, until)
+	for c.local().Before(until) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(learnEvery):
 		}
 		next := c.local()
-		after, err := seenAt(ctx, nodes)
-		if err != nil {
-			return err
+		if all, err = nodes(ctx); err != nil {
+			return fmt.Errorf("time of the nodes: %w", err)
 		}
-		for id, at := range after {
+		for id, at := range seenAt(all) {
 			if before[id].Equal(at) {
 				continue
 			}
@@ -68,14 +70,10 @@ func (c *Clock) isRecent(seen map[string]time.Time, interval time.Duration) bool
 }
 
 // seenAt returns when the nodes were last seen, by id.
-func seenAt(ctx context.Context, nodes func(context.Context) ([]Node, error)) (map[string]time.Time, error) {
-	all, err := nodes(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("time of the nodes: %w", err)
-	}
+func seenAt(all []Node) map[string]time.Time {
 	seen := make(map[string]time.Time, len(all))
 	for _, n := range all {
 		seen[n.ID] = n.SeenAt
 	}
-	return seen, nil
+	return seen
 }

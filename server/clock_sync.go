@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -42,6 +43,21 @@ func (c *clockSync) learn(ctx context.Context, interval time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// namedMost is the largest number of nodes that a log line names.
+const namedMost = 10
+
+// waitingLog logs that a start waits for heartbeats of nodes.
+func waitingLog(log *slog.Logger) func([]futurejobs.Node, time.Time) {
+	return func(nodes []futurejobs.Node, until time.Time) {
+		var names []string
+		for _, n := range nodes[:min(len(nodes), namedMost)] {
+			names = append(names, n.Name)
+		}
+		log.Info("waiting for a heartbeat of the registered nodes, which have the time to start with; without one the start goes on at the end of the wait",
+			"nodes", names, "registered", len(nodes), "until", until)
+	}
 }
 
 // follow records a clock step before the engine applies it, and finds the jobs to move.

@@ -181,7 +181,7 @@ func (n *node) wireEngine(self futurejobs.Node) {
 	n.shifter = futurejobs.NewShifter(n.store, n.catalog, n.owner, n.clock, n.part("clock"))
 	n.gapDetector = futurejobs.NewGapDetector(corrected{n.store}, self.ID, now, n.part("gaps"))
 	n.sync = &clockSync{store: n.store, clock: n.clock, shifter: n.shifter, gapDetector: n.gapDetector, sharesBroker: n.server != nil && n.store.SingleProcess()}
-	n.clock.Follow = n.sync.follow
+	n.clock.Follow, n.clock.Waiting = n.sync.follow, waitingLog(n.part("clock"))
 	n.store.GoBy(n.clock.Correct)
 	n.loads = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.part("sweep")}
 }

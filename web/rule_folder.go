@@ -29,7 +29,7 @@ func (a *ruleFolders) maySaveInto(ctx context.Context, name string, in *SaveRule
 	case err != nil:
 		return err
 	case l.IsOfFolder() && !in.Adopt:
-		return problemIs(RuleConflict, http.StatusConflict, "%s", readOnly(l.RuleVersion))
+		return problemIs(RuleConflict, http.StatusConflict, "%s", readOnly(l.RuleVersion)+toBackfill(in))
 	case l.IsOfFolder() && mayTakeOver(ctx) != nil:
 		return problem(http.StatusForbidden, "%s", readOnly(l.RuleVersion))
 	case l.Bundle == string(in.Bundle):
@@ -81,4 +81,13 @@ func (a *ruleFolders) ruleOrNone(ctx context.Context, name string) (rules.Listed
 func readOnly(s rules.RuleVersion) string {
 	return "rule " + s.Name + " is read from the folder of a node (--rules, bundle " + s.Bundle + "): change its file there and restart the node. " +
 		"Once it is in no file any more, a token with the scope admin takes it over (--adopt) or deletes it (--bundle " + s.Bundle + ")"
+}
+
+// toBackfill explains how the past events of a rule of a folder are processed; empty: the request does not ask for it.
+func toBackfill(in *SaveRuleInput) string {
+	if in.Since.IsZero() {
+		return ""
+	}
+	return ". To process its past events (--backfill, since), apply the same file with --adopt, too, and a token with the scope admin; " +
+		"the node takes the rule back from its file at its next start"
 }

@@ -3,10 +3,12 @@ package web_test
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deadman/internal/access"
 	"deadman/web"
@@ -51,6 +53,8 @@ func TestRulesOfNodesFolderAreReadOnly(t *testing.T) {
 		checkProblem(t, as(token, "PUT", "/other?bundle=file:orders", other), 409, web.RuleConflict, of, at, "--bundle")
 		checkProblem(t, as(token, "POST", "?bundle=file:orders", other), 409, web.RuleConflict, of, at, "--bundle")
 	}
+	past := "since=" + url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
+	checkProblem(t, as(admin, "PUT", "/paid?"+past, paidYAML), 409, web.RuleConflict, "past events", "--adopt, too", "admin")
 	checkProblem(t, as(rulesOnly, "PUT", "/paid?adopt=true", mine), 403, web.Forbidden, of, at, "admin")
 	checkProblem(t, as(rulesOnly, "PUT", "/paid?adopt=true&bundle=file:orders", mine), 403, web.Forbidden, of, at)
 	checkProblem(t, as(rulesOnly, "DELETE", "/paid?bundle=file:orders", ""), 403, web.Forbidden, of, at, "admin")
@@ -83,7 +87,7 @@ func TestRulesOfNodesFolderAreReadOnly(t *testing.T) {
 	checkProblem(t, as(rulesOnly, "PUT", "/early?bundle=file:soon", mine), 409, web.RuleConflict, "file:soon", at)
 
 	// An administrator cleans up rules without a file, and the audit log records the bundle.
-	decodeChange(t, as(admin, "PUT", "/late?adopt=true", strings.Replace(mine, "name: paid", "name: late", 1)), 200)
+	decodeChange(t, as(admin, "PUT", "/late?adopt=true&"+past, strings.Replace(mine, "name: paid", "name: late", 1)), 200)
 	if a := as(admin, "DELETE", "/paid?bundle=file:orders", ""); a.StatusCode != 204 {
 		t.Fatalf("%d %s", a.StatusCode, a.body)
 	}
