@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/rules"
+	"deadman/rules/document"
 )
 
 // A rule with a document out of the bounds that it was saved with, as after a change in the database, is not run and
@@ -72,6 +74,33 @@ func TestTryHandlerStaysWithinBounds(t *testing.T) {
 		ctx := access.Within(t.Context(), &access.Bounds{Token: "acme", Handlers: []string{name}})
 		if _, err := r.TryHandler(ctx, "shipping", "1", []byte("{}"), time.Now()); called != want || (err == nil) != (want == 1) {
 			t.Errorf("with %s it is called %d times: %v", name, called, err)
+		}
+	}
+}
+
+// A token with a prefix saves no rule that keeps rows for longer than the node keeps others; a token without one does.
+func TestTenantsKeepNoLongerThanTheNode(t *testing.T) {
+	s := openStore(t)
+	_, b := newBroker(t)
+	r := newRegistry(b, s)
+	r.KeepMost = rules.KeptMost{History: 90 * futurejobs.Day, Alerts: 30 * futurejobs.Day}
+	tenant := access.Within(t.Context(), &access.Bounds{Token: "acme", Prefix: "r-"})
+	for keep, at := range map[string]string{
+		"{history: 90d, alerts: 30d, outcomes: {resolved: 7d}}": "",
+		"{history: 91d}":               "/keep/history",
+		"{alerts: 31d}":                "/keep/alerts",
+		"{outcomes: {resolved: 400d}}": "/keep/outcomes/resolved",
+	} {
+		text := "name: r-kept\nentity: order\ntrigger: {heartbeat: {every: 1h, keys: [a]}}\nescalate: [{after: 1h, step: s}]\nkeep: " + keep + "\n"
+		for ctx, isTenant := range map[context.Context]bool{tenant: true, t.Context(): false} {
+			_, err := r.Save(ctx, []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion, DryRun: true})
+			var problems document.Problems
+			switch refused := isTenant && at != ""; {
+			case !refused && err != nil:
+				t.Errorf("%s, tenant %t: %v", keep, isTenant, err)
+			case refused && (!errors.As(err, &problems) || len(problems) != 1 || problems[0].Pointer != at || problems[0].Line != 5):
+				t.Errorf("%s: refused with %v, want a problem at %s", keep, err, at)
+			}
 		}
 	}
 }

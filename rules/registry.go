@@ -34,6 +34,7 @@ type Registry struct {
 	Sources   Sources           // nil: unknown, and lookups are saved unchecked
 	Handlers  *checks.Handlers  // nil: none
 	Quotas    futurejobs.Quotas // nil: unlimited
+	KeepMost  KeptMost          // of rules that a token with a prefix saves
 	Log       *slog.Logger
 	// As returns a context for acting in the name of a folder that is applied; nil: the caller's own name is used.
 	As func(ctx context.Context, bundle string) context.Context

@@ -2,8 +2,10 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"deadman/checks"
 	"deadman/rules/document"
@@ -56,4 +58,28 @@ func (c retentionCompiler) outcomes() []string {
 		}
 	}
 	return all
+}
+
+// KeptMost are the periods that a rule saved by a token with a prefix may keep at most: those of the node's settings. 0 is no bound.
+type KeptMost struct {
+	History, Alerts time.Duration
+}
+
+// exceeded returns the periods of a document beyond the bounds; nil: there are none.
+func (m KeptMost) exceeded(d parsedDocument) (found document.Problems) {
+	if d.Keep == nil {
+		return nil
+	}
+	bound := func(pointer string, period document.Duration, most time.Duration, setting string) {
+		if most != 0 && time.Duration(period) > most {
+			found = append(found, d.Problem("", pointer, fmt.Sprintf("%s is longer than the %s of the setting %s, which a rule of a token with a prefix may keep at most; "+
+				"write at most %s, or have a token without a prefix save the rule", period, document.Duration(most), setting, document.Duration(most))))
+		}
+	}
+	bound("/keep/history", d.Keep.History, m.History, "keep_history")
+	bound("/keep/alerts", d.Keep.Alerts, m.Alerts, "keep_alerts")
+	for _, name := range d.Keep.OutcomeNames() {
+		bound(document.FieldPointer("/keep/outcomes", name), d.Keep.Outcomes[name], m.History, "keep_history")
+	}
+	return found
 }

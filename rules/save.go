@@ -117,6 +117,11 @@ func (s *saving) validate(b *access.Bounds) error {
 	case before != nil && before.Entity != d.Entity:
 		return document.Problems{d.Problem("", "/entity", fmt.Sprintf("the entity of the rule is %q; %s", before.Entity, ErrEntityChanged))}
 	}
+	if b != nil && b.Prefix != "" {
+		if problems := s.KeepMost.exceeded(d); problems != nil {
+			return problems
+		}
+	}
 	return d.within(b)
 }
 
