@@ -16,7 +16,8 @@ import (
 
 var errReconnected = errors.New("the connection was made anew")
 
-// Limits of one pull. Its bytes bound a reader's memory, and two missing heartbeats end the reader.
+// Limits of one pull. Its bytes bound a reader's memory. After two missing heartbeats the reader asks the broker for the
+// state of the pull, and after pullExpiry without any message it ends.
 const (
 	pullMessages  = 2000
 	pullBytes     = 8 << 20
@@ -130,7 +131,7 @@ func (c *consumer) pull() error {
 		return nil
 	}
 	c.pulled = time.Now()
-	batch, err := startPull(c.ctx, c.conn.nc, c.stream, c.name, max(c.pullBytes, int(c.conn.nc.MaxPayload())+c.pullBytes/8))
+	batch, err := startPull(c.ctx, c.conn.nc, c.stream, c.remote, c.delivered, max(c.pullBytes, int(c.conn.nc.MaxPayload())+c.pullBytes/8))
 	if err != nil {
 		return c.lost(err)
 	}
@@ -194,6 +195,14 @@ func (c *consumer) yieldUntil(ctx context.Context, through uint64, yield func(fu
 			return true, err
 		}
 	}
+}
+
+// left returns the number of messages on the subjects after the last one, as far as it is known.
+func (c *consumer) left() uint64 {
+	if c.batch == nil {
+		return c.pending
+	}
+	return max(c.pending, c.batch.unread.Load())
 }
 
 // exhausted reports whether the broker has no more messages for the consumer.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,11 +33,16 @@ const (
 type pull struct {
 	messages chan *nats.Msg // closed at the end
 	err      error          // error that ended it; set before messages is closed
+	unread   atomic.Uint64  // messages that the broker has for the consumer, as known since the last one arrived
 	stop     context.CancelFunc
+
+	info     func(context.Context) (*jetstream.ConsumerInfo, error)
+	received uint64 // consumer sequence of the last message that arrived
 }
 
-// startPull requests up to pullMessages messages and mostBytes, until ctx ends.
-func startPull(ctx context.Context, nc *nats.Conn, stream, consumer string, mostBytes int) (*pull, error) {
+// startPull requests up to pullMessages messages and mostBytes, until ctx ends. All messages of the consumer up to the
+// sequence after have arrived.
+func startPull(ctx context.Context, nc *nats.Conn, stream string, consumer jetstream.Consumer, after uint64, mostBytes int) (*pull, error) {
 	body, err := json.Marshal(struct {
 		Batch     int           `json:"batch"`
 		MaxBytes  int           `json:"max_bytes"`
@@ -51,10 +57,10 @@ func startPull(ctx context.Context, nc *nats.Conn, stream, consumer string, most
 	if err != nil {
 		return nil, err
 	}
-	if err := nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+consumer, sub.Subject, body); err != nil {
+	if err := nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+consumer.CachedInfo().Name, sub.Subject, body); err != nil {
 		return nil, errors.Join(err, sub.Unsubscribe())
 	}
-	p := &pull{messages: make(chan *nats.Msg, pullMessages)}
+	p := &pull{messages: make(chan *nats.Msg, pullMessages), info: consumer.Info, received: after}
 	ctx, p.stop = context.WithCancel(ctx)
 	go func() {
 		defer close(p.messages)
@@ -68,26 +74,55 @@ func startPull(ctx context.Context, nc *nats.Conn, stream, consumer string, most
 func (p *pull) run(ctx context.Context, arrived <-chan *nats.Msg, mostBytes int) error {
 	silence := time.NewTimer(2 * pullHeartbeat)
 	defer silence.Stop()
+	heard, doubted := time.Now(), false
 	messages, bytes := 0, 0
 	for messages < pullMessages && bytes < mostBytes {
 		select {
 		case m := <-arrived:
 			silence.Reset(2 * pullHeartbeat)
+			heard, doubted = time.Now(), false
 			if m.Reply == "" {
 				if over, err := ended(m); over {
 					return err
 				}
 				continue
 			}
+			p.unread.Store(0)
 			p.messages <- m
-			messages, bytes = messages+1, bytes+m.Size()
+			p.received, messages, bytes = p.received+1, messages+1, bytes+m.Size()
 		case <-silence.C:
-			return jetstream.ErrNoHeartbeat
+			if time.Since(heard) > pullExpiry {
+				return jetstream.ErrNoHeartbeat
+			}
+			served, err := p.isServed(ctx)
+			if err == nil && !served && doubted {
+				err = errors.New("the broker does not have the request")
+			}
+			if err != nil {
+				return fmt.Errorf("%w: %w", jetstream.ErrNoHeartbeat, err)
+			}
+			doubted = !served // a request may be on its way longer than the query
+			silence.Reset(2 * pullHeartbeat)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	return nil
+}
+
+// isServed asks the broker whether the request will still be answered. Missing heartbeats do not show that it will not:
+// a broker sends them after it has stored the messages that it received, so they are late under many publishers. A new
+// consumer would make it deliver the same messages again and delay it further.
+func (p *pull) isServed(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	info, err := p.info(ctx)
+	if err != nil {
+		return false, err
+	}
+	sent := info.Delivered.Consumer - min(info.Delivered.Consumer, p.received)
+	p.unread.Store(sent + info.NumPending)
+	return sent > 0 || info.NumWaiting > 0, nil
 }
 
 // ended reports whether a status ends a pull, with its error.

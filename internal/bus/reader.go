@@ -73,7 +73,7 @@ func (r *reader) skip(seq uint64, until time.Time) {
 }
 
 // Left implements events.Reader.
-func (r *reader) Left() uint64 { return r.pending }
+func (r *reader) Left() uint64 { return r.left() }
 
 // Lost implements events.Reader.
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/google/go-cmp/cmp"
@@ -96,6 +97,35 @@ func TestBrokenConnection(t *testing.T) {
 		t.Error("the connection never broke")
 	}
 	if diff := cmp.Diff(batch, follow(t, connect(t, s), len(batch)+10, len(batch))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestReadOverSlowWay checks that a reader survives answers that take longer than the heartbeats of a pull, and reads each
+// message once.
+func TestReadOverSlowWay(t *testing.T) {
+	t.Parallel()
+	s := serve(t, bustest.Dir(t))
+	proxy, url := newProxy(t, s)
+	b := connectURL(t, url)
+	bind(t, b, "orders.created")
+	var want, got []uint64
+	for range 10 {
+		want = append(want, publish(t, b, "orders.created"))
+	}
+	r := newReader(t, b, bus.EventsStream, 0, "orders.created")
+	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "latency", "stream": "downstream", "attributes": {"latency": 3000}}`)); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "all is read", func() bool {
+		some, err := r.Next(t.Context(), 100, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, seqs(some)...)
+		return len(got) >= len(want)
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

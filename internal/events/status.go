@@ -1,9 +1,12 @@
 package events
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
+
+	"deadman/internal/periodic"
 )
 
 // Status describes a line of a stream read by this node.
@@ -17,34 +20,44 @@ type Status struct {
 	Err      error     // current error of reading; nil: none
 }
 
+// failureMemory is the time without another failure after which a line that is behind counts as read again.
+const failureMemory = 30 * time.Second
+
 // lineStatus holds the current Status of a line. It is safe for concurrent use.
 type lineStatus struct {
-	log *slog.Logger
+	result *periodic.Status
 
-	mu  sync.Mutex
-	now Status
+	mu       sync.Mutex
+	now      Status // without its Err
+	failedAt time.Time
+}
+
+func newLineStatus(log *slog.Logger, line string) *lineStatus {
+	return &lineStatus{result: periodic.NewStatus(log.With("stream", line), slog.LevelWarn, "reading a stream"), now: Status{Line: line}}
 }
 
 // get returns the current status.
 func (s *lineStatus) get() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now
+	now := s.now
+	now.Err = s.result.Err()
+	return now
 }
 
-// setResult records the result of the last step, and logs the beginning and the end of failures.
-func (s *lineStatus) setResult(err error, seq uint64, markedAt time.Time) {
+// setResult records the result of the last step. A failure stays until the line has caught up, or nothing failed for
+// failureMemory: a line that fails at every other step is not read.
+func (s *lineStatus) setResult(ctx context.Context, err error, seq uint64, markedAt time.Time) {
 	s.mu.Lock()
-	before := s.now.Err
-	s.now.Err, s.now.Seq, s.now.MarkedAt = err, seq, markedAt
-	line := s.now.Line
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.now.Seq, s.now.MarkedAt = seq, markedAt
 	switch {
-	case err != nil && before == nil:
-		s.log.Warn("a stream cannot be read; trying again", "stream", line, "err", err)
-	case err == nil && before != nil:
-		s.log.Info("a stream is read again", "stream", line)
+	case err != nil:
+		s.failedAt = time.Now()
+	case s.now.Left > 0 && time.Since(s.failedAt) < failureMemory:
+		return
 	}
+	s.result.Set(ctx, err)
 }
 
 // setRisk records the reason that the stream's settings may cause losses.

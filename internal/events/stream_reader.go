@@ -32,7 +32,7 @@ type streamReader struct {
 	cursors cursorLoader
 	gaps    *gapRecorder
 	losses  *lineLosses
-	status  lineStatus
+	status  *lineStatus
 	stop    context.CancelFunc
 	done    chan struct{} // closed when run has returned
 
@@ -52,7 +52,7 @@ func newStreamReader(in *Intake, line string) *streamReader {
 	losses := &lineLosses{in: in, line: line, gaps: gaps}
 	return &streamReader{
 		in: in, line: line, stream: stream, matcher: lineMatcher{in, line}, cursors: cursorLoader{in, line, stream, losses}, gaps: gaps, losses: losses,
-		status: lineStatus{log: in.Log, now: Status{Line: line}}, done: make(chan struct{}),
+		status: newLineStatus(in.Log, line), done: make(chan struct{}),
 	}
 }
 
@@ -80,11 +80,11 @@ func (t *streamReader) run(ctx context.Context) {
 			}
 			wait(ctx, minPoll) // two readers of one stream must not race
 		case err == nil:
-			t.status.setResult(nil, t.cursor.LastSeq, t.readMark.at)
+			t.status.setResult(ctx, nil, t.cursor.LastSeq, t.readMark.at)
 			pause = minBackoff
 		case ctx.Err() == nil:
 			t.close()
-			t.status.setResult(errors.Join(err, t.losses.reportMissing(ctx, err)), t.cursor.LastSeq, t.readMark.at)
+			t.status.setResult(ctx, errors.Join(err, t.losses.reportMissing(ctx, err)), t.cursor.LastSeq, t.readMark.at)
 			wait(ctx, pause)
 			pause = min(2*pause, maxBackoff)
 		}
