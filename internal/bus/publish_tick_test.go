@@ -150,22 +150,120 @@ func TestEmittedEventsAreThereOnce(t *testing.T) {
 // detects a faster node.
 func TestEmittedEventsAreNotPublishedAfterOldSearch(t *testing.T) {
 	server := serve(t, bustest.Dir(t))
+	slow, fast, js := connect(t, server), connect(t, server), bustest.JetStream(t, server.ClientURL())
+	const window = 100 * time.Millisecond
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "IMPORTS", Subjects: []string{"imports.>"}, Duplicates: window}); err != nil {
+		t.Fatal(err)
+	}
+	e, pauses := dueEmission("imports.due"), 0
+	pause := func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
+		pauses++
+		if err := fast.TickPublisher.PublishTick(ctx, e, withoutLease); err != nil {
+			return err
+		}
+		time.Sleep(2 * window)
+		_, err := send(ctx)
+		return err
+	}
+	if err := slow.TickPublisher.PublishTick(t.Context(), e, pause); err != nil {
+		t.Fatal(err)
+	}
+	if pauses != 1 {
+		t.Errorf("it was sent %d times, want once", pauses)
+	}
+	if got := messagesOn(t, js, "IMPORTS", e.Subject); len(got) != 1 {
+		t.Errorf("%d events, want 1", len(got))
+	}
+}
+
+// TestTicksReadEachMessageOnce checks that a node reads the messages on a subject before its first tick and after those
+// of other publishers alone, and knows the events of each rule on it nevertheless.
+func TestTicksReadEachMessageOnce(t *testing.T) {
+	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
-	e := dueEmission("imports.due")
-	stale, err := bus.UnlessThere(b.TickPublisher, t.Context(), e)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "IMPORTS", Subjects: []string{"imports.>"}, Duplicates: 100 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(server.ClientURL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.TickPublisher.PublishTick(t.Context(), e, withoutLease); err != nil {
+	t.Cleanup(nc.Close)
+	consumers, err := nc.SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED.IMPORTS.>")
+	if err != nil {
 		t.Fatal(err)
 	}
-	stale.Header.Del("Nats-Msg-Id") // the window is over
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := js.PublishMsg(ctx, stale); err == nil {
-		t.Error("it was published")
+	// reads returns the number of new consumers; the answer to a request comes after their advisories.
+	reads := func() (n int) {
+		t.Helper()
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			if _, err := consumers.NextMsg(200 * time.Millisecond); err != nil {
+				return n
+			}
+			n++
+		}
 	}
-	if got := messagesOn(t, js, bus.EventsStream, e.Subject); len(got) != 1 {
-		t.Errorf("%d events, want 1", len(got))
+	const rules = 50
+	emissions := make([]futurejobs.Emission, rules)
+	for i := range emissions {
+		emissions[i] = dueEmission("imports.due")
+		emissions[i].ID = fmt.Sprintf("import-%d", i)
+	}
+	publishAll := func() {
+		t.Helper()
+		for _, e := range emissions {
+			if err := b.TickPublisher.PublishTick(t.Context(), e, withoutLease); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := messagesOn(t, js, "IMPORTS", "imports.due"); len(got) != rules {
+			t.Fatalf("%d messages, want %d", len(got), rules)
+		}
+	}
+	publishAll()
+	if n := reads(); n != 0 {
+		t.Errorf("it read %d times what nobody had published", n)
+	}
+	time.Sleep(200 * time.Millisecond) // the window is over
+	publishAll()
+	if n := reads(); n != 0 {
+		t.Errorf("it read its own events %d times", n)
+	}
+	other := &nats.Msg{Subject: "imports.due", Header: nats.Header{"ce-id": {"import-next"}}}
+	if _, err := js.PublishMsg(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	next := dueEmission("imports.due")
+	for _, next.ID = range []string{"import-after", "import-next"} { // the second one is there
+		if err := b.TickPublisher.PublishTick(t.Context(), next, withoutLease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, got := reads(), messagesOn(t, js, "IMPORTS", "imports.due"); n != 1 || len(got) != rules+2 {
+		t.Errorf("it read %d times, want once; %d messages, want %d", n, len(got), rules+2)
+	}
+}
+
+// TestTickOfRecreatedStreamIsPublishedAgain checks that the events on a subject are forgotten with their stream.
+func TestTickOfRecreatedStreamIsPublishedAgain(t *testing.T) {
+	server := serve(t, bustest.Dir(t))
+	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
+	e := dueEmission("imports.due")
+	for range 2 {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "IMPORTS", Subjects: []string{"imports.>"}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.TickPublisher.PublishTick(t.Context(), e, withoutLease); err != nil {
+			t.Fatal(err)
+		}
+		if got := messagesOn(t, js, "IMPORTS", e.Subject); len(got) != 1 {
+			t.Fatalf("%d events, want 1", len(got))
+		}
+		if err := js.DeleteStream(t.Context(), "IMPORTS"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

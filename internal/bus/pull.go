@@ -74,13 +74,13 @@ func startPull(ctx context.Context, nc *nats.Conn, stream string, consumer jetst
 func (p *pull) run(ctx context.Context, arrived <-chan *nats.Msg, mostBytes int) error {
 	silence := time.NewTimer(2 * pullHeartbeat)
 	defer silence.Stop()
-	heard, doubted := time.Now(), false
+	arrival, doubted := time.Now(), false
 	messages, bytes := 0, 0
 	for messages < pullMessages && bytes < mostBytes {
 		select {
 		case m := <-arrived:
 			silence.Reset(2 * pullHeartbeat)
-			heard, doubted = time.Now(), false
+			arrival, doubted = time.Now(), false
 			if m.Reply == "" {
 				if over, err := ended(m); over {
 					return err
@@ -91,7 +91,7 @@ func (p *pull) run(ctx context.Context, arrived <-chan *nats.Msg, mostBytes int)
 			p.messages <- m
 			p.received, messages, bytes = p.received+1, messages+1, bytes+m.Size()
 		case <-silence.C:
-			if time.Since(heard) > pullExpiry {
+			if time.Since(arrival) > pullExpiry {
 				return jetstream.ErrNoHeartbeat
 			}
 			served, err := p.isServed(ctx)

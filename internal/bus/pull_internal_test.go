@@ -85,3 +85,17 @@ func TestLateAnswersOfPull(t *testing.T) {
 		}
 	})
 }
+
+// TestKnownTicksAreBounded checks that the ticks of all subjects are forgotten beyond maxKnownTicks.
+func TestKnownTicksAreBounded(t *testing.T) {
+	var known tickIndex
+	first := known.on("imports.due")
+	known.count(maxKnownTicks)
+	if known.on("imports.due") != first {
+		t.Error("the ticks are forgotten too early")
+	}
+	known.count(1)
+	if known.on("imports.due") == first {
+		t.Error("the ticks are not forgotten")
+	}
+}

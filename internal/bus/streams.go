@@ -59,13 +59,17 @@ func (s *Streams) read(ctx context.Context, stream string, after uint64, subject
 // Replay returns a stream's events on the subjects from a time up to a sequence. An error ends the sequence.
 func (s *Streams) Replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error] {
 	return func(yield func(futurejobs.Event, error) bool) {
-		if err := s.replay(ctx, stream, subjects, since, through, yield); err != nil {
+		from := func(cfg *jetstream.ConsumerConfig) {
+			cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
+		}
+		if err := s.replay(ctx, stream, subjects, from, through, yield); err != nil {
 			yield(futurejobs.Event{}, fmt.Errorf("read what stream %s still has: %w", stream, err))
 		}
 	}
 }
 
-func (s *Streams) replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64, yield func(futurejobs.Event, error) bool) error {
+// replay yields a stream's events on the subjects up to a sequence. setStart sets the first one.
+func (s *Streams) replay(ctx context.Context, stream string, subjects []string, setStart func(*jetstream.ConsumerConfig), through uint64, yield func(futurejobs.Event, error) bool) error {
 	r := newConsumer(s.conn, stream, broadest(subjects))
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
@@ -76,9 +80,7 @@ func (s *Streams) replay(ctx context.Context, stream string, subjects []string, 
 		return err
 	}
 	r.created = createdAt(info)
-	if err := r.openWith(opening, func(cfg *jetstream.ConsumerConfig) {
-		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
-	}); err != nil {
+	if err := r.openWith(opening, setStart); err != nil {
 		return err
 	}
 	defer r.Close()

@@ -28,18 +28,19 @@ const (
 	clocksApart = time.Hour
 )
 
-// TickPublisher publishes the events of schedules, each once.
+// TickPublisher publishes the events of schedules, each once. It is safe for concurrent use.
 type TickPublisher struct {
 	conn    *Conn
 	streams *Streams
 	binder  *Binder
 	events  *EventPublisher
+	known   tickIndex
 }
 
 // PublishTick implements scheduler.Emitter. It does not depend on the stream's duplicate window, because the window
 // may have passed or another node may publish the same event:
 //
-// 1. It searches the stream's messages on the subject since the tick for the event.
+// 1. It searches the stream's messages on the subject since the tick for the event. It reads each message once.
 // 2. It publishes the event on condition that the subject has no newer message.
 // 3. If the subject has one, it starts over.
 // 4. A subject that no stream takes in is captured.
@@ -49,70 +50,70 @@ func (p *TickPublisher) PublishTick(ctx context.Context, e futurejobs.Emission, 
 	if err := checkLiteral(e.Subject); err != nil {
 		return err
 	}
+	ticks := p.known.on(e.Subject)
+	ticks.mu.Lock()
+	defer ticks.mu.Unlock()
+	before := len(ticks.ids)
+	defer func() { p.known.count(len(ticks.ids) - before) }()
 	for range emitTries {
-		msg, err := p.tickMessage(ctx, e)
-		if msg == nil || err != nil {
+		if there, err := p.search(ctx, ticks, e); there || err != nil {
 			return err
 		}
-		err = held(ctx, func(ctx context.Context) (isAnswered bool, err error) {
-			_, _, _, err = p.events.publish(ctx, msg)
+		err := held(ctx, func(ctx context.Context) (isAnswered bool, err error) {
+			_, seq, _, err := p.events.publish(ctx, p.emission(e, ticks.stream, ticks.last))
+			if err == nil {
+				ticks.add(e.ID, seq)
+			}
 			var refused jetstream.JetStreamError
 			return err == nil || errors.As(err, &refused) && refused.APIError() != nil, err
 		})
 		if !isCode(err, jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
 			return err
 		}
+		ticks.isBehind = true
 	}
 	return fmt.Errorf("%s is too busy: others published on it each of %d times; let ticks have a subject of their own", e.Subject, emitTries)
 }
 
-// tickMessage returns the message for the current state of the stream, or nil if the stream has the event.
-func (p *TickPublisher) tickMessage(ctx context.Context, e futurejobs.Emission) (*nats.Msg, error) {
-	stream, err := p.streamFor(ctx, e.Subject)
+// search reports whether the stream of a subject has the event of a tick.
+func (p *TickPublisher) search(ctx context.Context, ticks *subjectTicks, e futurejobs.Emission) (there bool, err error) {
+	since := e.At.Add(-clocksApart)
+	ok, err := ticks.covers(ctx, p.streams, since)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	last, there, err := p.emitted(ctx, stream, e)
-	if there && !skipTickSeqCheck() || err != nil {
-		return nil, err
+	if !ok {
+		info, err := p.streamFor(ctx, e.Subject)
+		if err != nil {
+			return false, err
+		}
+		ticks.stream, ticks.created, ticks.since = info.Config.Name, createdAt(info), since
+		ticks.last, ticks.isBehind, ticks.ids = 0, true, make(map[string]bool)
 	}
-	return p.emission(e, stream, last), nil
+	if ticks.isBehind {
+		if err := ticks.read(ctx, p.streams); err != nil {
+			return false, err
+		}
+	}
+	return ticks.ids[e.ID] && !skipTickSeqCheck(), nil
 }
 
 // streamFor returns the stream that takes in a subject.
-func (p *TickPublisher) streamFor(ctx context.Context, subject string) (string, error) {
+func (p *TickPublisher) streamFor(ctx context.Context, subject string) (*jetstream.StreamInfo, error) {
 	for range 2 {
 		streams, err := p.streams.list(ctx)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		i := slices.IndexFunc(streams, func(s *jetstream.StreamInfo) bool { return covers(subject, s.Config.Subjects) })
 		if i >= 0 {
-			return streams[i].Config.Name, nil
+			return streams[i], nil
 		}
 		if _, err := p.binder.Bind(ctx, []string{subject}); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
-	return "", fmt.Errorf("%w: %s; it comes as a copy alone, so add it to a stream", ErrNoStream, subject)
-}
-
-// emitted reports whether a stream has an event, with the last sequence on its subject.
-func (p *TickPublisher) emitted(ctx context.Context, stream string, e futurejobs.Emission) (last uint64, there bool, err error) {
-	m, err := p.streams.last(ctx, stream, e.Subject)
-	since := e.At.Add(-clocksApart)
-	if err != nil || m.Seq == 0 || m.Time.Before(since) {
-		return m.Seq, false, unanswered(err)
-	}
-	for found, err := range p.streams.Replay(ctx, stream, []string{e.Subject}, since, m.Seq) {
-		if err != nil {
-			return 0, false, unanswered(err)
-		}
-		if found.ID == e.ID {
-			return m.Seq, true, nil
-		}
-	}
-	return m.Seq, false, nil
+	return nil, fmt.Errorf("%w: %s; it comes as a copy alone, so add it to a stream", ErrNoStream, subject)
 }
 
 // emission encodes a tick's event as a CloudEvent in binary mode, with the stream's last sequence on the subject as a

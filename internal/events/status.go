@@ -45,16 +45,16 @@ func (s *lineStatus) get() Status {
 	return now
 }
 
-// setResult records the result of the last step. A failure stays until the line has caught up, or nothing failed for
+// setResult records the result of a step that ended now. A failure stays until the line has caught up, or nothing failed for
 // failureMemory: a line that fails at every other step is not read.
-func (s *lineStatus) setResult(ctx context.Context, err error, seq uint64, markedAt time.Time) {
+func (s *lineStatus) setResult(ctx context.Context, err error, seq uint64, markedAt, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now.Seq, s.now.MarkedAt = seq, markedAt
 	switch {
 	case err != nil:
-		s.failedAt = time.Now()
-	case s.now.Left > 0 && time.Since(s.failedAt) < failureMemory:
+		s.failedAt = now
+	case s.now.Left > 0 && now.Sub(s.failedAt) < failureMemory:
 		return
 	}
 	s.result.Set(ctx, err)

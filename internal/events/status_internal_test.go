@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -12,28 +11,27 @@ import (
 // or nothing failed for a while.
 func TestFailureOfLineStays(t *testing.T) {
 	failure := errors.New("no heartbeat")
-	synctest.Test(t, func(t *testing.T) {
-		s := newLineStatus(slog.New(slog.DiscardHandler), "ORDERS")
-		step := func(err error, left uint64, isFailing bool) {
-			t.Helper()
-			s.setLeft(left)
-			s.setResult(t.Context(), err, 1, time.Now())
-			if got := s.get().Err; (got != nil) != isFailing {
-				t.Errorf("its error is %v", got)
-			}
+	now := time.Unix(1_000_000, 0)
+	s := newLineStatus(slog.New(slog.DiscardHandler), "ORDERS")
+	step := func(err error, left uint64, isFailing bool) {
+		t.Helper()
+		s.setLeft(left)
+		s.setResult(t.Context(), err, 1, now, now)
+		if got := s.get().Err; (got != nil) != isFailing {
+			t.Errorf("its error is %v", got)
 		}
-		step(nil, 1000, false)
-		for range 10 {
-			step(failure, 1000, true)
-			time.Sleep(2 * time.Second)
-			step(nil, 900, true)
-		}
-		step(nil, 0, false)
-
+	}
+	step(nil, 1000, false)
+	for range 10 {
 		step(failure, 1000, true)
-		time.Sleep(failureMemory - time.Second)
-		step(nil, 500, true)
-		time.Sleep(time.Second)
-		step(nil, 500, false)
-	})
+		now = now.Add(2 * time.Second)
+		step(nil, 900, true)
+	}
+	step(nil, 0, false)
+
+	step(failure, 1000, true)
+	now = now.Add(failureMemory - time.Second)
+	step(nil, 500, true)
+	now = now.Add(time.Second)
+	step(nil, 500, false)
 }

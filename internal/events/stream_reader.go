@@ -80,11 +80,11 @@ func (t *streamReader) run(ctx context.Context) {
 			}
 			wait(ctx, minPoll) // two readers of one stream must not race
 		case err == nil:
-			t.status.setResult(ctx, nil, t.cursor.LastSeq, t.readMark.at)
+			t.status.setResult(ctx, nil, t.cursor.LastSeq, t.readMark.at, t.in.Now())
 			pause = minBackoff
 		case ctx.Err() == nil:
 			t.close()
-			t.status.setResult(ctx, errors.Join(err, t.losses.reportMissing(ctx, err)), t.cursor.LastSeq, t.readMark.at)
+			t.status.setResult(ctx, errors.Join(err, t.losses.reportMissing(ctx, err)), t.cursor.LastSeq, t.readMark.at, t.in.Now())
 			wait(ctx, pause)
 			pause = min(2*pause, maxBackoff)
 		}
