@@ -10,7 +10,8 @@ import (
 	"deadman/internal/failpoints"
 )
 
-// apply applies the ticks of a rule that are due by now; the last of them stands for all.
+// apply applies the ticks of a rule that are due by now; the last of them stands for all. It returns the time of the next
+// tick or attempt.
 //
 //  1. An event beyond a quota waits. Of the ticks that come due meanwhile the last counts.
 //  2. The alerts of the ticks are raised; a repetition changes nothing.
@@ -20,29 +21,27 @@ import (
 //     unnoticed. After dueTimeout the job ends unchecked, with an alert.
 //  5. The jobs start and the cursor moves in one transaction. A failure before it repeats all steps, and
 //     none after it does.
-func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) error {
+func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) (next time.Time, err error) {
 	due, ok, err := l.Due(l.after(), now)
 	if err != nil {
-		return err
+		return next, err
 	}
 	if !ok { // the next tick is in the future
-		w.queue.put(l, now.Add(reloadInterval))
-		return nil
+		return now.Add(reloadInterval), nil
 	}
 	if due.Emit != nil && w.Allow != nil {
 		if wait := w.Allow(l.Name(), due.Emit.Size(), now); wait > 0 {
-			w.queue.put(l, now.Add(wait))
-			return nil
+			return now.Add(wait), nil
 		}
 	}
 	for _, r := range due.Alerts {
 		if err := w.Announce(ctx, r); err != nil {
-			return err
+			return next, err
 		}
 	}
 	if due.Emit != nil {
 		if err := w.Emitter.PublishTick(ctx, *due.Emit, w.held(l)); err != nil {
-			return fmt.Errorf("emit %s: %w", due.Emit.ID, err)
+			return next, fmt.Errorf("emit %s: %w", due.Emit.ID, err)
 		}
 		failpoints.Point("tick.emitted")
 	}
@@ -51,11 +50,10 @@ func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) error {
 		RuleSet: w.revision, Rules: []int32{l.RuleID()}, Effects: due.Effects, FailIfDue: l.held.IsZero() || now.Sub(l.held) < dueTimeout,
 	})
 	if err != nil {
-		return err
+		return next, err
 	}
 	w.observe(l, due, applied, now)
-	w.queue.advance(l, uint64(due.At.Unix())) //nolint:gosec // the same
-	return nil
+	return l.advance(uint64(due.At.Unix())), nil //nolint:gosec // the same
 }
 
 // publishTimeout bounds the publication of an event. It ends before changes of the rule continue.

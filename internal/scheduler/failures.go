@@ -29,19 +29,17 @@ func (t *Scheduler) Failing() []string {
 	return names
 }
 
-// failing returns the failing rules of the worker that still exist.
+// failing returns the failing rules of the worker that still exist and that this node applies the ticks of.
 func (w *worker) failing() (names []string) {
-	if !w.Shards.Holds(shard) {
-		return nil
-	}
 	w.failures.mu.Lock()
 	defer w.failures.mu.Unlock()
-	if len(w.failures.rules) == 0 {
+	n := w.Shards.Count()
+	if len(w.failures.rules) == 0 || n == 0 {
 		return nil
 	}
 	_, all := w.Catalog.Scheduled()
 	for _, s := range all {
-		if w.failures.rules[s.Name()] {
+		if w.failures.rules[s.Name()] && w.Shards.Holds(shardOf(s, n)) {
 			names = append(names, s.Name())
 		}
 	}
@@ -64,30 +62,30 @@ func (f *failures) note(rule string, fails bool) (failed bool) {
 	return failed
 }
 
-// step applies the ticks of a rule that are due by now. If they cannot be applied it raises an alert, and closes it when
-// they can. The alert refers to the first of these ticks, so it is raised once for all nodes, attempts and restarts.
-func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) error {
+// step applies the ticks of a rule that are due by now, and returns the time of its next tick or attempt. If they cannot
+// be applied it raises an alert, and closes it when they can. The alert refers to the first of these ticks, so it is raised once for all nodes, attempts and restarts.
+func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) (next time.Time, err error) {
 	first, _ := l.Next(l.after())
 	behind := !first.IsZero() && now.Sub(first) > failingAfter
-	err := w.apply(ctx, l, now)
+	next, err = w.apply(ctx, l, now)
 	switch {
 	case errors.Is(err, futurejobs.ErrCursorMoved), errors.Is(err, futurejobs.ErrRulesChanged), errors.Is(err, futurejobs.ErrJobDue), ctx.Err() != nil:
-		return err // not caused by the rule
+		return next, err // not caused by the rule
 	case errors.Is(err, futurejobs.ErrPutOff) && !behind:
-		return err
+		return next, err
 	case errors.Is(err, futurejobs.ErrPutOff): // reported by the alert; the node itself is healthy
-		return errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
+		return next, errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
 	case err != nil:
 		w.failures.note(l.Name(), true)
 		if behind {
-			return errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
+			return next, errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
 		}
-		return err
+		return next, err
 	}
 	if failed := w.failures.note(l.Name(), false); failed || behind {
 		w.reportRecovered(ctx, l.Name(), first)
 	}
-	return nil
+	return next, nil
 }
 
 // reportRecovered closes the alert about the ticks of a rule, if it was raised. The ticks are applied even if that

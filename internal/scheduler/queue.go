@@ -12,13 +12,19 @@ type ruleTicks struct {
 	futurejobs.TickingRule
 	cursor uint64    // the Unix second of the last applied tick, as stored
 	past   uint64    // the same, but now if that is in the future
-	at     time.Time // its next tick, or the next attempt
-	place  int       // index in the heap
+	at     time.Time // its next tick, or the next attempt; zero: it has no next tick
 	held   time.Time // since when its tick waits for the check of a due job; zero: it does not
 }
 
 // after returns the time after which the next tick is due.
 func (l *ruleTicks) after() time.Time { return time.Unix(int64(l.past), 0).UTC() } //nolint:gosec // a second since 1970
+
+// advance continues after the ticks up to a cursor, and returns the time of the next tick, or zero.
+func (l *ruleTicks) advance(cursor uint64) time.Time {
+	l.cursor, l.past, l.held = cursor, cursor, time.Time{}
+	next, _ := l.Next(l.after())
+	return next
+}
 
 // tickQueue orders the rules with a next tick by its time.
 type tickQueue struct{ heap []*ruleTicks }
@@ -26,28 +32,19 @@ type tickQueue struct{ heap []*ruleTicks }
 // first returns the rule with the earliest time. The queue must not be empty.
 func (ls *tickQueue) first() *ruleTicks { return ls.heap[0] }
 
-// add adds a rule, if it has a next tick.
-func (ls *tickQueue) add(l *ruleTicks) {
-	if next, ok := l.Next(l.after()); ok {
-		l.at = next
+// put adds a rule, if it has a next tick.
+func (ls *tickQueue) put(l *ruleTicks) {
+	if !l.at.IsZero() {
 		heap.Push(ls, l)
 	}
 }
 
-// put delays a rule until the given time.
-func (ls *tickQueue) put(l *ruleTicks, at time.Time) {
-	l.at = at
-	heap.Fix(ls, l.place)
-}
-
-// advance continues with the next tick of a rule with ticks applied up to a cursor.
-func (ls *tickQueue) advance(l *ruleTicks, cursor uint64) {
-	l.cursor, l.past, l.held = cursor, cursor, time.Time{}
-	if next, ok := l.Next(l.after()); ok {
-		ls.put(l, next)
-	} else {
-		heap.Remove(ls, l.place)
+// takeDue removes up to n rules whose time has come, and returns them in the order of time.
+func (ls *tickQueue) takeDue(now time.Time, n int) (due []*ruleTicks) {
+	for len(due) < n && ls.Len() > 0 && !ls.first().at.After(now) {
+		due = append(due, heap.Pop(ls).(*ruleTicks))
 	}
+	return due
 }
 
 // Len implements heap.Interface.
@@ -57,17 +54,10 @@ func (ls *tickQueue) Len() int { return len(ls.heap) }
 func (ls *tickQueue) Less(i, j int) bool { return ls.heap[i].at.Before(ls.heap[j].at) }
 
 // Swap implements heap.Interface.
-func (ls *tickQueue) Swap(i, j int) {
-	ls.heap[i], ls.heap[j] = ls.heap[j], ls.heap[i]
-	ls.heap[i].place, ls.heap[j].place = i, j
-}
+func (ls *tickQueue) Swap(i, j int) { ls.heap[i], ls.heap[j] = ls.heap[j], ls.heap[i] }
 
 // Push implements heap.Interface.
-func (ls *tickQueue) Push(x any) {
-	l := x.(*ruleTicks)
-	l.place = len(ls.heap)
-	ls.heap = append(ls.heap, l)
-}
+func (ls *tickQueue) Push(x any) { ls.heap = append(ls.heap, x.(*ruleTicks)) }
 
 // Pop implements heap.Interface.
 func (ls *tickQueue) Pop() any {

@@ -44,6 +44,8 @@ type CursorStore interface {
 type Shards interface {
 	// Holds reports whether this node holds a shard.
 	Holds(shard int16) bool
+	// Count returns the number of all shards; 0 before it is known.
+	Count() int
 }
 
 // Emitter publishes the events of ticks.

@@ -96,6 +96,7 @@ func (w *fixture) saveContext(ctx context.Context, rule string) (rules.RuleVersi
 type allShards struct{}
 
 func (allShards) Holds(int16) bool { return true }
+func (allShards) Count() int       { return 4 }
 
 // tickCounter counts ticks.
 type tickCounter struct{ began, emitted atomic.Int64 }
@@ -147,7 +148,10 @@ func (w *fixture) lateTicker(catalog scheduler.ScheduleReader) (t *scheduler.Sch
 // start runs a scheduler until stop, or until the end of the test.
 func (w *fixture) start(o scheduler.Options) (t *scheduler.Scheduler, stop func()) {
 	w.Helper()
-	o.Shards, o.Log = allShards{}, slog.New(slog.DiscardHandler)
+	o.Log = slog.New(slog.DiscardHandler)
+	if o.Shards == nil {
+		o.Shards = allShards{}
+	}
 	o.Announce = func(ctx context.Context, r alerts.SystemAlert) error {
 		_, _, err := w.store.WriteSystemAlert(ctx, r)
 		return err

@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/periodic"
 )
 
-// shard is the shard that a node must hold to apply ticks. If two nodes do so for a moment, the cursors allow only one of
-// them to apply a tick.
-const shard = 0
-
 const (
+	concurrentRules  = 8               // rules of a worker whose ticks are applied at the same time
 	reloadInterval   = 5 * time.Second // maximum time until the shard and the clock are checked again
 	retryAfter       = 2 * time.Second
 	dueRetryInterval = 250 * time.Millisecond // until it is checked again whether the due job was decided
@@ -24,7 +22,8 @@ const (
 	reloads          = 5                      // in a row, because another node was faster or the rules changed
 )
 
-// worker applies the ticks of the rules that emit events, or of the others, one rule after the other.
+// worker applies the ticks of the rules that emit events, or of the others, as far as this node holds their shards. If two
+// nodes do so for a moment, the cursors allow only one of them to apply a tick.
 type worker struct {
 	Options
 	emits bool
@@ -33,6 +32,7 @@ type worker struct {
 	status *periodic.Status
 
 	queue    *tickQueue // nil: to be loaded
+	shards   []bool     // those of this node, of which queue has the rules
 	revision int64      // of the rules in queue
 	ranAt    time.Time  // the last round
 
@@ -89,19 +89,18 @@ func (w *worker) wait(err error) time.Duration {
 	return min(reloadInterval, max(w.queue.first().at.Sub(now), 0))
 }
 
-// round applies the due ticks, rule by rule in the order of time. Errors of a rule are returned after the other rules are
-// done; the rule is retried later.
+// round applies the due ticks in the order of time, those of some rules at the same time. Errors of a rule are returned
+// after the other rules are done; the rule is retried later.
 //
-//  1. The cursors are loaded once, and again after a change of the rules.
+//  1. The cursors are loaded once, and again after a change of the rules or of the shards.
 //  2. The due ticks of a rule are applied together.
 //  3. If another node was faster or the rules changed meanwhile, the round starts again.
 func (w *worker) round(ctx context.Context) error {
-	if !w.Shards.Holds(shard) {
-		w.queue = nil
-		return nil
+	if held := w.heldShards(); !slices.Equal(held, w.shards) {
+		w.shards, w.queue = held, nil
 	}
 	now := w.Now()
-	if now.IsZero() {
+	if now.IsZero() || !slices.Contains(w.shards, true) {
 		return nil
 	}
 	if w.ranAt.Sub(now) > time.Second { // the clock was set back
@@ -114,35 +113,79 @@ func (w *worker) round(ctx context.Context) error {
 			w.queue = nil
 			return err
 		}
-		if w.queue.Len() == 0 || w.queue.first().at.After(now) {
+		due := w.queue.takeDue(now, concurrentRules)
+		if len(due) == 0 {
 			return errors.Join(errs...)
 		}
-		l := w.queue.first()
-		switch err := w.step(ctx, l, now); {
-		case ctx.Err() != nil:
+		results := w.attemptAll(ctx, due, now)
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case errors.Is(err, futurejobs.ErrCursorMoved), errors.Is(err, futurejobs.ErrRulesChanged):
-			if again++; again > reloads {
-				return err
+		}
+		outdated := error(nil)
+		for i, err := range results {
+			switch {
+			case errors.Is(err, futurejobs.ErrCursorMoved), errors.Is(err, futurejobs.ErrRulesChanged):
+				outdated = err
+			case err != nil:
+				errs = append(errs, fmt.Errorf("rule %s: %w", due[i].Name(), err))
 			}
-			w.queue = nil
-			if err := w.Catalog.Refresh(ctx); err != nil {
-				return fmt.Errorf("refresh the rules: %w", err)
-			}
-		case errors.Is(err, futurejobs.ErrJobDue):
-			if l.held.IsZero() {
-				l.held = now
-			}
-			w.queue.put(l, now.Add(dueRetryInterval))
-		case errors.Is(err, futurejobs.ErrPutOff): // the node is not at fault
-			w.queue.put(l, now.Add(retryAfter))
-		case err != nil:
-			errs = append(errs, fmt.Errorf("rule %s: %w", l.Name(), err))
-			w.queue.put(l, now.Add(retryAfter))
-		default:
+			w.queue.put(due[i])
+		}
+		if outdated == nil {
 			again = 0
+			continue
+		}
+		if again++; again > reloads {
+			return outdated
+		}
+		w.queue = nil
+		if err := w.Catalog.Refresh(ctx); err != nil {
+			return fmt.Errorf("refresh the rules: %w", err)
 		}
 	}
+}
+
+// attemptAll applies the due ticks of some rules at the same time.
+func (w *worker) attemptAll(ctx context.Context, due []*ruleTicks, now time.Time) []error {
+	results := make([]error, len(due))
+	var working sync.WaitGroup
+	for i, l := range due {
+		working.Go(func() { results[i] = w.attempt(ctx, l, now) })
+	}
+	working.Wait()
+	return results
+}
+
+// attempt applies the ticks of a rule that are due by now, and sets the time of its next tick or attempt.
+func (w *worker) attempt(ctx context.Context, l *ruleTicks, now time.Time) error {
+	next, err := w.step(ctx, l, now)
+	switch {
+	case errors.Is(err, futurejobs.ErrJobDue):
+		if l.held.IsZero() {
+			l.held = now
+		}
+		next, err = now.Add(dueRetryInterval), nil
+	case errors.Is(err, futurejobs.ErrPutOff): // the node is not at fault
+		next, err = now.Add(retryAfter), nil
+	case err != nil:
+		next = now.Add(retryAfter)
+	}
+	l.at = next
+	return err
+}
+
+// heldShards returns for each shard whether this node holds it.
+func (w *worker) heldShards() []bool {
+	held := make([]bool, w.Shards.Count())
+	for i := range held {
+		held[i] = w.Shards.Holds(int16(i)) //nolint:gosec // a shard
+	}
+	return held
+}
+
+// shardOf returns the shard, out of n, whose node applies the ticks of a rule.
+func shardOf(r futurejobs.TickingRule, n int) int16 {
+	return futurejobs.ShardOf("tick", futurejobs.TickStream(r.RuleID()), n)
 }
 
 // load reads the cursors, unless they are known for the current rules. A rule without a cursor gets one. A cursor in the
@@ -152,7 +195,9 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	revision, all := w.Catalog.Scheduled()
-	all = slices.DeleteFunc(all, func(s futurejobs.TickingRule) bool { return s.Emits() != w.emits })
+	all = slices.DeleteFunc(all, func(s futurejobs.TickingRule) bool {
+		return s.Emits() != w.emits || !w.shards[shardOf(s, len(w.shards))]
+	})
 	var cursors map[string]futurejobs.Cursor
 	if len(all) > 0 {
 		var err error
@@ -169,7 +214,9 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 				return err
 			}
 		}
-		loaded.add(&ruleTicks{TickingRule: s, cursor: c.LastSeq, past: min(c.LastSeq, uint64(now.Unix()))}) //nolint:gosec // a second since 1970
+		l := &ruleTicks{TickingRule: s, cursor: c.LastSeq, past: min(c.LastSeq, uint64(now.Unix()))} //nolint:gosec // a second since 1970
+		l.at, _ = l.Next(l.after())
+		loaded.put(l)
 	}
 	w.queue, w.revision = loaded, revision
 	return nil
