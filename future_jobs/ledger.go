@@ -67,6 +67,9 @@ type EffectBatch struct {
 	// set for batches by hand only.
 	ReadTo map[string]uint64
 
+	// Tick is recorded with the batch, once for its rule and nominal time; nil: none. RuleID is that of the batch's Stream.
+	Tick *AppliedTick
+
 	// Letter is the dead letter that the batch retries; nil: none. It is deleted if the retry is applied. If its rule
 	// refuses the event again, the letter stays with the new reason.
 	Letter *DeadLetter
@@ -134,8 +137,8 @@ type Cursors interface {
 // EffectStore applies events to jobs. Implementations are safe for concurrent use.
 type EffectStore interface {
 	Cursors
-	// Apply locks the jobs of the batch, folds its effects with Fold, and writes the net effect, the dead letters and
-	// the cursor in one transaction. Dead letters beyond the store's limits are summarized. Actions by hand are audited,
+	// Apply locks the jobs of the batch, folds its effects with Fold, and writes the net effect, the dead letters, the
+	// tick and the cursor in one transaction. Dead letters beyond the store's limits are summarized. Actions by hand are audited,
 	// once for each effect or, in bulk, for each rule. It returns ErrCursorMoved if a cursor is at another position,
 	// ErrJobDue, ErrRulesChanged, ErrRefused, ErrTooSlow, or ErrNotFound if the batch's Letter is gone; nothing is
 	// written then.

@@ -48,6 +48,26 @@ const (
 	TickMissed  TickOutcome = "missed"  // nothing: a later tick was due already
 )
 
+// AppliedTick records ticks that were applied: the last of them, and how many it stands for.
+type AppliedTick struct {
+	RuleID    int32
+	At        time.Time // the nominal time
+	AppliedAt time.Time // the database's time; set by the store
+	Outcome   TickOutcome
+	Missed    int    // number of ticks before it
+	Attempts  int    // of the node that applied it, with those that failed
+	EventID   string // of the emitted event; empty: none
+}
+
+// TickFilter narrows a list of applied ticks. Zero values have no effect.
+type TickFilter struct {
+	After   time.Time // nominal time, inclusive
+	Before  time.Time // nominal time, exclusive
+	Outcome TickOutcome
+	Cursor  string // the end of the last page; opaque
+	Limit   int    // 1 to MaxLimit; 0: 50
+}
+
 // Emission is an event that a tick publishes.
 type Emission struct {
 	Rule    string

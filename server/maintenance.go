@@ -139,7 +139,7 @@ func (u *maintenance) putBack(ctx context.Context) error {
 func (u *maintenance) prune(ctx context.Context) error {
 	pruned, err := u.store.Prune(ctx, u.keep)
 	if pruned != (store.Pruned{}) {
-		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters, "audit", pruned.Audit, "pings", pruned.Pings)
+		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters, "audit", pruned.Audit, "pings", pruned.Pings, "ticks", pruned.Ticks)
 	}
 	return err
 }

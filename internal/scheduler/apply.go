@@ -19,7 +19,7 @@ import (
 //     committed while the event is in transit.
 //  4. A due job is checked before its tick restarts it: otherwise a failure before an outage would stay
 //     unnoticed. After dueTimeout the job ends unchecked, with an alert.
-//  5. The jobs start and the cursor moves in one transaction. A failure before it repeats all steps, and
+//  5. The jobs start, the tick is recorded and the cursor moves in one transaction. A failure before it repeats all steps, and
 //     none after it does.
 func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) (next time.Time, err error) {
 	due, ok, err := l.Due(l.after(), now)
@@ -48,12 +48,22 @@ func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) (next t
 	applied, err := w.Cursors.Apply(ctx, futurejobs.EffectBatch{
 		Stream: futurejobs.TickStream(l.RuleID()), After: l.cursor, Last: uint64(due.At.Unix()), LastAt: due.At, //nolint:gosec // a second since 1970
 		RuleSet: w.revision, Rules: []int32{l.RuleID()}, Effects: due.Effects, FailIfDue: l.held.IsZero() || now.Sub(l.held) < dueTimeout,
+		Tick: w.recordOf(l, due),
 	})
 	if err != nil {
 		return next, err
 	}
 	w.observe(l, due, applied, now)
 	return l.advance(uint64(due.At.Unix())), nil //nolint:gosec // the same
+}
+
+// recordOf returns the record of due ticks that are applied by this attempt.
+func (w *worker) recordOf(l *ruleTicks, due futurejobs.DueTicks) *futurejobs.AppliedTick {
+	tick := futurejobs.AppliedTick{RuleID: l.RuleID(), At: due.At, Outcome: due.Outcome, Missed: due.Missed, Attempts: w.failures.attempts(l) + 1}
+	if due.Emit != nil {
+		tick.EventID = due.Emit.ID
+	}
+	return &tick
 }
 
 // publishTimeout bounds the publication of an event. It ends before changes of the rule continue.

@@ -19,7 +19,14 @@ const failingAfter = time.Minute
 // failures holds the rules with ticks that cannot be applied at the moment.
 type failures struct {
 	mu    sync.Mutex
-	rules map[string]bool
+	rules map[string]failedTicks // by the name of the rule
+}
+
+// failedTicks counts the failed attempts to apply the ticks of a rule after its cursor.
+type failedTicks struct {
+	ruleID   int32
+	cursor   uint64
+	attempts int
 }
 
 // Failing returns the names of the rules with ticks that cannot be applied at the moment, sorted.
@@ -39,7 +46,7 @@ func (w *worker) failing() (names []string) {
 	}
 	_, all := w.Catalog.Scheduled()
 	for _, s := range all {
-		if w.failures.rules[s.Name()] && w.Shards.Holds(shardOf(s, n)) {
+		if w.failures.rules[s.Name()].attempts > 0 && w.Shards.Holds(shardOf(s, n)) {
 			names = append(names, s.Name())
 		}
 	}
@@ -47,19 +54,31 @@ func (w *worker) failing() (names []string) {
 }
 
 // note records whether the ticks of a rule fail, and returns whether they failed before.
-func (f *failures) note(rule string, fails bool) (failed bool) {
+func (f *failures) note(l *ruleTicks, fails bool) (failed bool) {
+	before := f.attempts(l)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	failed = f.rules[rule]
+	_, failed = f.rules[l.Name()]
 	if fails {
 		if f.rules == nil {
-			f.rules = make(map[string]bool)
+			f.rules = make(map[string]failedTicks)
 		}
-		f.rules[rule] = true
+		f.rules[l.Name()] = failedTicks{l.RuleID(), l.cursor, before + 1}
 	} else {
-		delete(f.rules, rule)
+		delete(f.rules, l.Name())
 	}
 	return failed
+}
+
+// attempts returns how many attempts of this node to apply the next ticks of a rule failed. Attempts before another node
+// moved the cursor do not count.
+func (f *failures) attempts(l *ruleTicks) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if past := f.rules[l.Name()]; past.ruleID == l.RuleID() && past.cursor == l.cursor {
+		return past.attempts
+	}
+	return 0
 }
 
 // step applies the ticks of a rule that are due by now, and returns the time of its next tick or attempt. If they cannot
@@ -76,13 +95,13 @@ func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) (next ti
 	case errors.Is(err, futurejobs.ErrPutOff): // reported by the alert; the node itself is healthy
 		return next, errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
 	case err != nil:
-		w.failures.note(l.Name(), true)
+		w.failures.note(l, true)
 		if behind {
 			return next, errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
 		}
 		return next, err
 	}
-	if failed := w.failures.note(l.Name(), false); failed || behind {
+	if failed := w.failures.note(l, false); failed || behind {
 		w.reportRecovered(ctx, l.Name(), first)
 	}
 	return next, nil

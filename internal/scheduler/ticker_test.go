@@ -342,3 +342,50 @@ func TestRulesAreListedOnce(t *testing.T) {
 		t.Errorf("listed %d times", n)
 	}
 }
+
+// failingPublisher is a broker that refuses the first attempts to publish.
+type failingPublisher struct {
+	scheduler.Emitter
+	left atomic.Int64
+}
+
+func (p *failingPublisher) PublishTick(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
+	if p.left.Add(-1) >= 0 {
+		return errLost
+	}
+	return p.Emitter.PublishTick(ctx, e, held)
+}
+
+// A tick that fails twice before its event is published has one row that counts three attempts, also if the rules are
+// loaded again meanwhile.
+func TestAttemptsOfTickAreRecorded(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+	tick := time.Now().Add(2 * time.Second).UTC().Truncate(time.Second)
+	w.rule = w.save(fmt.Sprintf("name: import-due\nentity: import\ntrigger: {schedule: \"@at %s\", emit: {subject: imports.due}}\n", tick.Format(time.RFC3339)))
+	broker := failingPublisher{Emitter: w.bus.TickPublisher}
+	broker.left.Store(2)
+	catalog := w.catalog()
+	w.ticker(scheduler.Options{Catalog: catalog, Cursors: w.store, Emitter: &broker, Observer: &tickCounter{}})
+	w.eventually("an attempt fails", func() bool { return broker.left.Load() == 1 })
+	w.save(eachSecond)
+	if err := catalog.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the tick is applied", func() bool { return w.cursor().LastSeq == uint64(tick.Unix()) })
+	page, err := w.store.Ticks(t.Context(), w.rule.RuleID, futurejobs.TickFilter{})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("ticks: %+v, %v, want one", page.Items, err)
+	}
+	got := page.Items[0]
+	if late := got.AppliedAt.Sub(tick); late < 0 || late > patience {
+		t.Errorf("the tick at %s was applied at %s", tick, got.AppliedAt)
+	}
+	got.AppliedAt = time.Time{}
+	want := futurejobs.AppliedTick{
+		RuleID: w.rule.RuleID, At: got.At, Outcome: futurejobs.TickEmitted, Attempts: 3, EventID: fmt.Sprintf("import-due-%d", tick.Unix()),
+	}
+	if got != want || !got.At.Equal(tick) {
+		t.Errorf("recorded %+v, want %+v at %s", got, want, tick)
+	}
+}

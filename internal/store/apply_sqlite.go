@@ -107,15 +107,23 @@ func (w batchWriter) apply(ctx context.Context, c *prefetchPolicy, b futurejobs.
 			return net, err
 		}
 	}
+	return net, w.advance(b, net, now)
+}
+
+// advance moves the cursor of a batch, and records its tick.
+func (w batchWriter) advance(b futurejobs.EffectBatch, net futurejobs.FoldResult, now time.Time) error {
 	created := len(net.Create) + len(net.StartedAndEnded)
 	if b.Stream == "" && created == 0 {
-		return net, nil // a manual change, without a job to count
+		return nil // a manual change, without a job to count
 	}
 	n, err := w.exec(advance, b.Last, when(b.LastAt), created, b.Stream, b.After, b.Lost)
 	if err == nil && n == 0 {
-		return net, futurejobs.ErrCursorMoved
+		err = futurejobs.ErrCursorMoved
 	}
-	return net, err
+	if err == nil && b.Tick != nil {
+		_, err = w.exec(insertTick, tickRow(*b.Tick, now)...)
+	}
+	return err
 }
 
 // evaluated returns ErrRulesChanged unless the rules that a batch depends on are unchanged since their evaluation.

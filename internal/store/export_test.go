@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	futurejobs "deadman/future_jobs"
 )
 
 // DueRange is the text of a due read in SQLite, to test its plan.
@@ -47,6 +49,12 @@ func (s *Store) PruneDayOnce(ctx context.Context, day time.Time) (n int64, err e
 	left := 1
 	n, _, err = s.dropHistoryOf(ctx, day, s.allShards(), filter{text: `1 = 1`}, func() bool { left--; return left >= 0 })
 	return n, err
+}
+
+// PruneTicksOnce deletes applied ticks from before a time, in at most one transaction.
+func (s *Store) PruneTicksOnce(ctx context.Context, before time.Time) (int64, error) {
+	left := 1
+	return s.forgetTicks(ctx, retentionPlan{Retention{History: futurejobs.Day}, nil}, before.Add(futurejobs.Day), func() bool { left--; return left >= 0 })
 }
 
 // DueAlerts is the statement for the alerts that retention deletes, to test its plan.

@@ -15,7 +15,7 @@ const countPruned = `UPDATE pruned SET rows = rows + $1 WHERE name = $2`
 
 // Retention is the time that data is kept after its use. Zero keeps it forever.
 type Retention struct {
-	History     time.Duration // also of the versions of rules that were deleted
+	History     time.Duration // also of applied ticks, and of the versions of rules that were deleted
 	Alerts      time.Duration
 	DeadLetters time.Duration
 	Audit       time.Duration
@@ -58,7 +58,7 @@ func (r Retention) prune(ctx context.Context, s *Store) (Pruned, error) {
 	return p, nil
 }
 
-// pruneEnded deletes history and alerts: first the rows that are older than every period, then days of rows with a shorter
+// pruneEnded deletes history, applied ticks and alerts: first the rows that are older than every period, then days of rows with a shorter
 // period.
 func (r Retention) pruneEnded(ctx context.Context, s *Store, now time.Time, p *Pruned) error {
 	plan, err := s.retentionPlan(ctx, r)
@@ -74,6 +74,8 @@ func (r Retention) pruneEnded(ctx context.Context, s *Store, now time.Time, p *P
 		p.Alerts, err = s.RetentionStore.alerts.pruneAlerts(ctx, now.Add(-longest), budget())
 		errs = append(errs, err, s.forgetNotices(ctx, now.Add(-longest)))
 	}
+	p.Ticks, err = s.forgetTicks(ctx, plan, now, budget())
+	errs = append(errs, err)
 	if len(plan.own) == 0 {
 		return errors.Join(errs...)
 	}
@@ -95,6 +97,7 @@ type Pruned struct {
 	DeadLetters int64
 	Audit       int64
 	Pings       int64
+	Ticks       int64 // of schedules
 
 	PingAddresses int64 // of rules that were deleted
 }

@@ -10,6 +10,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
+	"deadman/rules"
 )
 
 // pastDay is the day of the rows of seedPast.
@@ -58,6 +59,30 @@ func TestStepsOfRetentionAreBounded(t *testing.T) {
 		got, err := s.Prune(t.Context(), store.Retention{History: futurejobs.Day, Alerts: futurejobs.Day})
 		if want := (store.Pruned{History: store.PruneBatch, Alerts: 2 * store.PruneBatch}); err != nil || got != want {
 			t.Errorf("a round deletes %+v, want the rest, %+v: %v", got, want, err)
+		}
+	})
+}
+
+// TestStepsOfTickRetentionAreBounded checks that a transaction deletes at most its batch of applied ticks, also of one rule.
+func TestStepsOfTickRetentionAreBounded(t *testing.T) {
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 4)
+		defer closeStore(t, s)
+		saved, err := s.Save(t.Context(), rules.RuleVersion{Name: "each-second", Entity: "tick", Document: []byte(`{}`)}, rules.AnyVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := fmt.Sprintf("%d + i", pastDay.UnixMicro())
+		if !s.SingleProcess() {
+			at = "TIMESTAMPTZ '2025-03-01 00:00:00+00' + i * interval '1 second'"
+		}
+		exec(t, s, fmt.Sprintf(`INSERT INTO tick_history (rule_id, tick_at, applied_at, outcome, missed, attempts)
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT %d, %s, %s, 'started', 0, 1 FROM n`, 3*store.PruneBatch, saved.RuleID, at, at))
+		if n, err := s.PruneTicksOnce(t.Context(), pastDay.Add(futurejobs.Day)); n != store.PruneBatch || err != nil {
+			t.Errorf("one step deletes %d ticks, want %d: %v", n, store.PruneBatch, err)
+		}
+		if got, err := s.Prune(t.Context(), store.Retention{History: futurejobs.Day}); got.Ticks != 2*store.PruneBatch || err != nil {
+			t.Errorf("a round deletes %d ticks, want the rest, %d: %v", got.Ticks, 2*store.PruneBatch, err)
 		}
 	})
 }

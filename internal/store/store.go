@@ -75,6 +75,7 @@ type Store struct {
 	*TraceStore
 
 	*CursorStore
+	*TickStore
 	*DeadLetterStore
 	*LetterCapStore
 	*EarlyStore
@@ -128,6 +129,7 @@ func newStore(d *database) *Store {
 		TraceStore:      &TraceStore{d},
 
 		CursorStore:     &CursorStore{d},
+		TickStore:       &TickStore{d},
 		DeadLetterStore: &DeadLetterStore{d},
 		LetterCapStore:  &LetterCapStore{d},
 		EarlyStore:      &EarlyStore{d},

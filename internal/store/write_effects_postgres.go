@@ -69,6 +69,9 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.EffectBatch, net f
 		return nil // a manual change, without a job to count
 	}
 	q.Queue(advance, b.Last, when(b.LastAt), created, b.Stream, b.After, b.Lost).Exec(expect(1, futurejobs.ErrCursorMoved))
+	if b.Tick != nil {
+		q.Queue(insertTick, tickRow(*b.Tick, now)...)
+	}
 	return nil
 }
 

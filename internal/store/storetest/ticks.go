@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
 	"deadman/rules"
+	"deadman/rules/document"
 )
 
 // ticking returns the batch of a tick, from one second to another.
@@ -136,5 +138,140 @@ func ticksBlockRuleChanges(t *testing.T, w *fixture) {
 	w.must(<-deleted)
 	if err := hold(); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("of a deleted rule: %v, want ErrRulesChanged", err)
+	}
+}
+
+// recorded returns the batch of a tick that is recorded, from one second to another.
+func recorded(w *fixture, rule *futurejobs.Rule, after, last uint64, tick futurejobs.AppliedTick) futurejobs.EffectBatch {
+	b := ticking(w, after, last)
+	tick.RuleID, tick.At = rule.ID, b.LastAt
+	b.Stream, b.Rules, b.Tick = futurejobs.TickStream(rule.ID), []int32{rule.ID}, &tick
+	return b
+}
+
+// ticks returns the applied ticks of a rule, in pages of two, without the times of their application.
+func ticks(w *fixture, rule *futurejobs.Rule, f futurejobs.TickFilter) (all []futurejobs.AppliedTick) {
+	w.t.Helper()
+	now := must[time.Time](w.t)(w.Now(w.ctx()))
+	for f.Limit = 2; ; {
+		page := must[futurejobs.Page[futurejobs.AppliedTick]](w.t)(w.Ticks(w.ctx(), rule.ID, f))
+		for _, tick := range page.Items {
+			if age := now.Sub(tick.AppliedAt); age < 0 || age > time.Hour {
+				w.t.Errorf("the tick at %s was applied at %s, now it is %s", tick.At, tick.AppliedAt, now)
+			}
+			tick.At, tick.AppliedAt = tick.At.UTC(), time.Time{}
+			all = append(all, tick)
+		}
+		if f.Cursor = page.Next; f.Cursor == "" || len(page.Items) != 2 {
+			return all
+		}
+	}
+}
+
+// appliedTicksAreRecorded checks that a tick has one row, written with its cursor: neither a repeated application nor one
+// after another cursor changes it, and a batch that is refused leaves none.
+func appliedTicksAreRecorded(t *testing.T, w *fixture) {
+	rule := w.rule
+	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: futurejobs.TickStream(rule.ID), LastSeq: 100}))
+	first := recorded(w, rule, 100, 160, futurejobs.AppliedTick{Outcome: futurejobs.TickStarted, Attempts: 1})
+	first.Effects = []futurejobs.Effect{w.starting(rule, "a", w.slot())}
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), first))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), recorded(w, rule, 160, 340,
+		futurejobs.AppliedTick{Outcome: futurejobs.TickEmitted, Missed: 2, Attempts: 3, EventID: "orders-340"})))
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), ticking(w, 340, 400))) // of a node of the version before
+	second := time.Unix(340, 0).UTC()
+	want := []futurejobs.AppliedTick{
+		{RuleID: rule.ID, At: second, Outcome: futurejobs.TickEmitted, Missed: 2, Attempts: 3, EventID: "orders-340"},
+		{RuleID: rule.ID, At: time.Unix(160, 0).UTC(), Outcome: futurejobs.TickStarted, Attempts: 1},
+	}
+	check := func(when string) {
+		t.Helper()
+		if diff := cmp.Diff(want, ticks(w, rule, futurejobs.TickFilter{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	check("two ticks")
+	stale := recorded(w, rule, 160, 460, futurejobs.AppliedTick{Outcome: futurejobs.TickSkipped, Attempts: 1})
+	for when, b := range map[string]futurejobs.EffectBatch{"a repeated application": first, "an application after another cursor": stale} {
+		if _, err := w.Apply(w.ctx(), b); !errors.Is(err, futurejobs.ErrCursorMoved) {
+			t.Errorf("%s: %v, want ErrCursorMoved", when, err)
+		}
+		check(when)
+	}
+	changed := recorded(w, rule, 400, 460, futurejobs.AppliedTick{Outcome: futurejobs.TickSkipped, Attempts: 1})
+	changed.RuleSet = 0
+	if _, err := w.Apply(w.ctx(), changed); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("a rule that changed: %v, want ErrRulesChanged", err)
+	}
+	check("a refused application")
+	must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), recorded(w, rule, 400, 160, // the clock was ahead
+		futurejobs.AppliedTick{Outcome: futurejobs.TickExpired, Attempts: 9})))
+	check("a tick that was applied before its cursor was in the future")
+}
+
+// appliedTicksAreFiltered checks the filters of the list, and that ticks of other rules are not in it.
+func appliedTicksAreFiltered(t *testing.T, w *fixture) {
+	other := saveKept(w, "other", nil)
+	for _, rule := range []*futurejobs.Rule{w.rule, other} {
+		w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: futurejobs.TickStream(rule.ID), LastSeq: 100}))
+		at := uint64(100)
+		for _, outcome := range []futurejobs.TickOutcome{futurejobs.TickStarted, futurejobs.TickPaused, futurejobs.TickSkipped, futurejobs.TickExpired, futurejobs.TickStarted} {
+			must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), recorded(w, rule, at, at+60, futurejobs.AppliedTick{Outcome: outcome, Attempts: 1})))
+			at += 60
+		}
+	}
+	second := func(s int64) time.Time { return time.Unix(s, 0) }
+	for _, c := range []struct {
+		f    futurejobs.TickFilter
+		want []int64
+	}{
+		{futurejobs.TickFilter{}, []int64{400, 340, 280, 220, 160}},
+		{futurejobs.TickFilter{After: second(220)}, []int64{400, 340, 280, 220}},
+		{futurejobs.TickFilter{Before: second(220)}, []int64{160}},
+		{futurejobs.TickFilter{After: second(220), Before: second(340)}, []int64{280, 220}},
+		{futurejobs.TickFilter{Outcome: futurejobs.TickStarted}, []int64{400, 160}},
+		{futurejobs.TickFilter{Outcome: futurejobs.TickExpired, Before: second(400)}, []int64{340}},
+		{futurejobs.TickFilter{Outcome: futurejobs.TickEmitted}, nil},
+	} {
+		var got []int64
+		for _, tick := range ticks(w, w.rule, c.f) {
+			got = append(got, tick.At.Unix())
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", c.f, diff)
+		}
+	}
+	if _, err := w.Ticks(w.ctx(), w.rule.ID, futurejobs.TickFilter{Cursor: "other"}); !errors.Is(err, futurejobs.ErrBadCursor) {
+		t.Errorf("a cursor of another list: %v, want ErrBadCursor", err)
+	}
+}
+
+// appliedTicksAreForgotten checks that ticks are kept as long as the history of their rule, also of a deleted one.
+func appliedTicksAreForgotten(t *testing.T, w *fixture) {
+	short, long := saveKept(w, "short", &document.Retention{History: 7 * keptDay}), saveKept(w, "long", &document.Retention{History: 400 * keptDay})
+	now := uint64(must[time.Time](t)(w.Now(w.ctx())).Unix()) //nolint:gosec // a second since 1970
+	day := uint64(futurejobs.Day / time.Second)
+	for _, rule := range []*futurejobs.Rule{w.rule, short, long} {
+		after := uint64(100)
+		w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: futurejobs.TickStream(rule.ID), LastSeq: after}))
+		for _, age := range []uint64{500, 100, 20, 1} {
+			must[futurejobs.ApplyResult](t)(w.Apply(w.ctx(), recorded(w, rule, after, now-age*day, futurejobs.AppliedTick{Outcome: futurejobs.TickStarted, Attempts: 1})))
+			after = now - age*day
+		}
+	}
+	must[int32](t)(w.Delete(w.ctx(), short.Name, short.Version))
+	if got := must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{})); got.Ticks != 4 { // of the rules with their own period
+		t.Errorf("%d ticks are pruned without a setting, want 4", got.Ticks)
+	}
+	if got := must[store.Pruned](t)(w.Prune(w.ctx(), settingsOfRetention)); got.Ticks != 2 {
+		t.Errorf("%d ticks are pruned, want 2", got.Ticks)
+	}
+	for _, c := range []struct {
+		rule *futurejobs.Rule
+		want int
+	}{{w.rule, 2}, {short, 1}, {long, 3}} {
+		if got := ticks(w, c.rule, futurejobs.TickFilter{}); len(got) != c.want {
+			t.Errorf("%d ticks of %s are left, want %d: %v", len(got), c.rule.Name, c.want, got)
+		}
 	}
 }
