@@ -47,7 +47,7 @@ func (c guardCompiler) retries() {
 	if h := c.document.Trigger.Heartbeat; h != nil && h.Every > 0 {
 		c.checkSpacing(h.Every)
 	}
-	worst := c.longestCheck()
+	worst := longestAttempts(c.document)
 	if c.closest == 0 || worst < c.closest {
 		return
 	}
@@ -55,10 +55,9 @@ func (c guardCompiler) retries() {
 		c.document.Guards.Attempts, atMost(worst), c.closest)
 }
 
-// longestCheck returns the longest time that all attempts of one check may take: the intervals between them, each twice the
-// one before, and, for a lookup or a handler, their timeouts and the time until the full second of the next attempt.
-func (c guardCompiler) longestCheck() document.Duration {
-	d := c.document
+// longestAttempts returns the longest time that all attempts of one check may take: the intervals between them, each twice
+// the one before, and, for a lookup or a handler, their timeouts and the time until the full second of the next attempt.
+func longestAttempts(d document.Document) document.Duration {
 	g := d.Guards
 	var worst, each, up document.Duration
 	if d.Lookup != nil || d.Handler != "" {

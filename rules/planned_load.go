@@ -8,25 +8,28 @@ import (
 	"deadman/internal/schedules"
 )
 
-// PlannedTicks returns how many jobs that schedules will create have their first check in each part of a span: one for
-// each tick after now and key, at the slot of its first step. A rule that is paused, rests or emits creates none, nor
-// does one that cannot be compiled.
+// PlannedTicks returns the load of the ticks after now in each part of a span: for each tick and key the first check of
+// the job that it will create, at the slot of its first step; for each event that a tick will emit one at the tick. A
+// rule that is paused or rests has none, nor does one that cannot be compiled.
 func (b *Catalog) PlannedTicks(span futurejobs.BucketRange, now time.Time) []int {
 	l := load{BucketRange: span, now: now, parts: make([]int, span.Parts())}
 	for _, r := range b.current.Load().ticking {
 		v := r.versions[0]
 		d := v.document
-		if span.Rule != "" && span.Rule != v.saved.Name || r.paused || !d.Enabled || v.schedule == nil || d.Trigger.Emit != nil {
+		if span.Rule != "" && span.Rule != v.saved.Name || r.paused || !d.Enabled || v.schedule == nil {
 			continue
 		}
-		if compiled, err := v.compiled(); err == nil {
-			l.add(compiled, v.schedule.From(r.began()))
+		s := v.schedule.From(r.began())
+		if d.Trigger.Emit != nil {
+			l.addEvents(s)
+		} else if compiled, err := v.compiled(); err == nil {
+			l.add(compiled, s)
 		}
 	}
 	return l.parts
 }
 
-// load counts first checks by the parts of a span.
+// load counts first checks and events by the parts of a span.
 type load struct {
 	futurejobs.BucketRange
 	now   time.Time
@@ -57,6 +60,13 @@ func (l *load) add(r *Rule, s schedules.Schedule) {
 			at := first.within.Next(first.at.Add(time.Duration(turn) * time.Duration(r.engine.Grid)))
 			l.at(r.earlierRecheck(w.scope, tick, r.slotAfter(tick, at)), ticks*keys)
 		}
+	}
+}
+
+// addEvents adds the events that a schedule emits.
+func (l *load) addEvents(s schedules.Schedule) {
+	for tick, ticks := range l.ticks(s, latest(l.now, l.From.Add(-1))) {
+		l.at(tick, ticks)
 	}
 }
 

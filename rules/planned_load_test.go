@@ -56,7 +56,9 @@ func TestTicksCountAtTheirCheck(t *testing.T) {
 			"11:30": 900, "11:45": 900, "12:00": 900, "12:15": 900, "12:30": 900, "12:45": 900}},
 		"a check in between": {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 2h}]\nrecheck: since + minutes(20)", map[string]int{"10:15": 1}},
 		"a handler":          {`trigger: {schedule: "0 10 * * *", keys: [a]}` + "\nhandler: checks", map[string]int{"10:00": 1}},
-		"an event":           {`trigger: {schedule: "0 10 * * *", emit: {subject: imports.due}}`, map[string]int{}},
+		"an event":           {`trigger: {schedule: "0 10 * * *", emit: {subject: imports.due}}`, map[string]int{"10:00": 1}},
+		"many events":        {`trigger: {schedule: "*/5 10-11 * * *", emit: {subject: imports.due}}`, map[string]int{"10:00": 3, "10:15": 3, "10:30": 3, "10:45": 3, "11:00": 3, "11:15": 3, "11:30": 3, "11:45": 3}},
+		"events at rest":     {`trigger: {schedule: "0 10 * * *", emit: {subject: imports.due}}` + "\nenabled: false", map[string]int{}},
 		"at rest":            {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 2h}]\nenabled: false", map[string]int{}},
 	} {
 		t.Run(name, func(t *testing.T) {

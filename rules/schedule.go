@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"deadman/rules/bodies"
@@ -135,7 +136,22 @@ func IsOver(d document.Document, now time.Time) []string {
 
 // Cautions returns warnings about a valid rule that may not do what its author expects.
 func Cautions(d document.Document) []string {
-	return append(unwatched(d), coarseSlot(d)...)
+	return slices.Concat(unwatched(d), coarseSlot(d), slowAttempts(d))
+}
+
+// slowAttempts warns of attempts of a check that may take longer than the time between two ticks. A tick waits for the
+// check of the job that it restarts, so ticks are missed while a source fails.
+func slowAttempts(d document.Document) []string {
+	s := scheduleOf(d)
+	if s == nil || d.Lookup == nil && d.Handler == "" {
+		return nil
+	}
+	gap, worst := document.Duration(s.Shortest()), longestAttempts(d)
+	if gap == 0 || worst < gap {
+		return nil
+	}
+	return []string{fmt.Sprintf("guards: %d attempts of a check may take %s, but ticks are only %s apart, so ticks are missed while a lookup or a handler fails; lower attempts, interval, jitter or timeout",
+		d.Guards.Attempts, atMost(worst), gap)}
 }
 
 // unwatched warns of a heartbeat without keys: until its first signal no job exists, so nothing raises an alert if the

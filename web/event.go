@@ -45,8 +45,8 @@ type LoadedRules interface {
 	Newest(name string) (*rules.Rule, error)
 	// NextSteps returns the next steps of jobs as of now.
 	NextSteps(now time.Time) *rules.NextSteps
-	// PlannedTicks returns how many jobs that schedules will create after now have their first check in each bucket of a
-	// span.
+	// PlannedTicks returns for each bucket of a span the number of first checks of jobs that schedules will create after
+	// now, and of events that they will emit.
 	PlannedTicks(span futurejobs.BucketRange, now time.Time) []int
 }
 

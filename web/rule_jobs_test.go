@@ -89,6 +89,8 @@ func TestNewRuleIsNeverReported(t *testing.T) {
 func TestLintCautions(t *testing.T) {
 	s := newFixture(t)
 	for rule, warning := range map[string]string{
+		"trigger: {schedule: \"@every 2s\", keys: [a]}\nhandler: checks\nslot: 1s":                                                        "3 attempts of a check may take 17s, but ticks are only 2s apart, so ticks are missed",
+		"trigger: {schedule: \"* * * * *\", keys: [a]}\nhandler: checks\nslot: 1s":                                                        "",
 		"trigger: {heartbeat: {every: 1h}}":                                                                                               "trigger.heartbeat: nothing is watched until a first ping",
 		"trigger: {heartbeat: {every: 1h, keys: [a]}}\nescalate: [{after: 0s, step: missing}]":                                            "",
 		"trigger: {heartbeat: {every: 30s, keys: [a]}}":                                                                                   "slot: 1m is longer than trigger.heartbeat.every, 30s, so the alert may be raised up to 1m late; set a shorter slot",

@@ -36,7 +36,7 @@ type Slot struct {
 	MaxLateness float64   `json:"max_lateness_seconds,omitempty" doc:"Longest time between a slot and the decision of its check, in seconds."`
 	Planned     int64     `json:"planned,omitempty" doc:"Number of pending jobs due in the bucket."`
 	More        bool      `json:"planned_more,omitempty" doc:"Whether planned is incomplete because not all pending jobs were counted."`
-	Ticks       int       `json:"ticks,omitempty" doc:"Number of first checks of jobs that schedules will create."`
+	Ticks       int       `json:"ticks,omitempty" doc:"Number of first checks of jobs that schedules will create, and of events that they will emit."`
 }
 
 // Slots is the load of a span of time, one item for each bucket.
