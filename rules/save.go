@@ -158,7 +158,7 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 		c.Warnings = append(c.Warnings, IsOver(d.Document, s.Now())...)
 	}
 	if c.Changed || s.options.DryRun {
-		c.Warnings = append(c.Warnings, Cautions(d.Document)...)
+		c.Warnings = slices.Concat(c.Warnings, Cautions(d.Document), overtaking(d.Document, reads))
 	}
 	if other := rebound(before, bounds); other != "" {
 		c.Warnings = append(c.Warnings, other)
@@ -167,6 +167,27 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 	partial, risks, err := s.routes(ctx)
 	c.PartialRoutes, c.Warnings = partial, append(c.Warnings, risks...)
 	return c, wrapErr("bind "+d.Name, err)
+}
+
+// overtaking warns of a resolve in another stream than its trigger, if the job begins when the stream stored the trigger: a
+// resolve that was stored before is older than the job and does not count.
+func overtaking(d document.Document, reads []StreamBinding) []string {
+	trigger := d.Trigger
+	if trigger.Event == "" || trigger.Since != "" {
+		return nil
+	}
+	streams := make(map[string]string)
+	for _, r := range reads {
+		streams[r.Subject] = futurejobs.StreamOf(r.Stream)
+	}
+	for i, r := range d.Resolve {
+		from, other := streams[trigger.Event], streams[r.Event]
+		if from != "" && other != "" && from != other {
+			return []string{fmt.Sprintf("resolve[%d]: %s is in stream %s and the trigger %s in %s, so a resolve that is stored before its trigger does not count; write the time of the event in trigger.since, or let one stream take in both",
+				i, r.Event, other, trigger.Event, from)}
+		}
+	}
+	return nil
 }
 
 // verify asks the source of the document's lookup whether it accepts it, unless the document is saved already.
