@@ -27,6 +27,7 @@ import (
 // fleet is a set of nodes of several versions on one Postgres and one broker.
 type fleet struct {
 	*testing.T
+	postgres  *storetest.Cluster
 	dsn, nats string
 	rules     string
 	db        *sql.DB
@@ -40,7 +41,8 @@ func newFleet(t *testing.T) *fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	f := &fleet{T: t, dsn: postgres(t), nats: server.ClientURL()}
+	cluster := postgres(t)
+	f := &fleet{T: t, postgres: cluster, dsn: cluster.DSN, nats: server.ClientURL()}
 	f.rules = filepath.Dir(writeFile(t, t.TempDir(), "rules/upgrade.yaml", upgradeRule))
 	if f.db, err = sql.Open("pgx", f.dsn); err != nil {
 		t.Fatal(err)
@@ -54,7 +56,7 @@ func newFleet(t *testing.T) *fleet {
 }
 
 // postgres starts a Postgres for this test.
-func postgres(t *testing.T) (dsn string) {
+func postgres(t *testing.T) *storetest.Cluster {
 	t.Helper()
 	cluster, err := storetest.StartCluster(storetest.Settings{})
 	if err != nil {
@@ -65,7 +67,7 @@ func postgres(t *testing.T) (dsn string) {
 			t.Error(err)
 		}
 	})
-	return cluster.DSN
+	return cluster
 }
 
 // settings returns the environment of all programs of the fleet.
@@ -121,15 +123,21 @@ func (m *fleetNode) stop() {
 	}
 }
 
-// ready returns the status of /readyz, or 0 if the node does not answer.
-func (m *fleetNode) ready() int {
-	m.f.Helper()
-	at := servingLine.FindStringSubmatch(m.log.String())
-	if at == nil {
-		return 0
+// url returns the address of the node; empty: it does not serve yet.
+func (m *fleetNode) url() string {
+	if at := servingLine.FindStringSubmatch(m.log.String()); at != nil {
+		return at[1]
 	}
+	return ""
+}
+
+// ready returns the status of /readyz, or 0 if the node does not answer.
+func (m *fleetNode) ready() int { return m.get("/readyz") }
+
+// get returns the status of a page, or 0 if the node does not answer.
+func (m *fleetNode) get(path string) int {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
-	r, err := client.Get(at[1] + "/readyz")
+	r, err := client.Get(m.url() + path)
 	if err != nil {
 		return 0
 	}

@@ -14,7 +14,7 @@ func TestMigrate(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string][]string{
 		"sqlite":   {"DEADMAN_DATA_DIR=" + filepath.Join(t.TempDir(), "data")},
-		"postgres": {"DEADMAN_DATABASE_URL=" + postgres(t)},
+		"postgres": {"DEADMAN_DATABASE_URL=" + postgres(t).DSN},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runBinary(t, env, "migrate", "--check").check(t, []string{"check"}, exitCondition, "schema version 0;", "pending: 00001_spine.sql", "no live nodes")

@@ -26,14 +26,15 @@ type nodeStatus struct {
 	Unwatched  []string            `json:"never_reported_rules,omitempty"`
 	Conditions []web.Condition     `json:"conditions"`
 	Nodes      []web.Node          `json:"nodes,omitempty"` // absent if the token may not see them
+	Error      string              `json:"error,omitempty"` // why only the conditions are known
 }
 
 func newStatusCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show conditions, open alerts and nodes; exit code 3 if something is wrong", Args: exactly(),
 		Long: `Shows whether deadman works and what is open: the conditions of the node, the unacknowledged alerts
-by severity, paused rules and the nodes. The exit code is 3 if a condition failed or an open alert
-is not acknowledged.`,
+by severity, paused rules and the nodes. Without its database a node has only the conditions. The
+exit code is 3 if a condition failed or an open alert is not acknowledged.`,
 		Example: "  deadman status\n  deadman status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := io.client()
@@ -59,26 +60,42 @@ is not acknowledged.`,
 	return cmd
 }
 
-// readStatus reads the parts of the status.
+// readStatus reads the parts of the status. Without its database, a node answers its conditions only.
 func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
 	state, err := c.readiness(ctx)
 	if err != nil {
 		return s, err
 	}
-	groups, _, err := get[web.AlertGroups](ctx, c, "/alerts/groups", nil)
-	if err != nil {
-		return s, err
-	}
-	s.Sentence, s.Conditions = state.Sentence(groups.Total.Losses), state.Conditions
+	s.Conditions = state.Conditions
 	for i, condition := range s.Conditions {
 		if condition.Runbook != "" {
 			s.Conditions[i].Runbook = c.node + condition.Runbook
 		}
 	}
-	s.Open, s.OK = groups.Total, state.Healthy && groups.Total.Unacknowledged == 0
+	err = s.readRest(ctx, c)
+	s.Sentence, s.OK = state.Sentence(s.Open.Losses), state.Healthy && s.Open.Unacknowledged == 0
+	var refused refusal
+	if errors.As(err, &refused) && s.lacksDatabase() { // also refused with 401: the node cannot look tokens up
+		s.Error, s.OK, err = "the node does not reach its database", false, nil
+	}
+	return s, err
+}
+
+// lacksDatabase reports whether the condition of the database failed.
+func (s *nodeStatus) lacksDatabase() bool {
+	return slices.ContainsFunc(s.Conditions, func(c web.Condition) bool { return c.Name == "database" && !c.OK })
+}
+
+// readRest reads what a node answers from its database.
+func (s *nodeStatus) readRest(ctx context.Context, c *client) error {
+	groups, _, err := get[web.AlertGroups](ctx, c, "/alerts/groups", nil)
+	if err != nil {
+		return err
+	}
+	s.Open = groups.Total
 	all, err := getAllPages[web.Rule](ctx, c, "/rules", url.Values{})
 	if err != nil {
-		return s, err
+		return err
 	}
 	for _, r := range all {
 		switch {
@@ -91,10 +108,10 @@ func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
 	nodes, _, err := get[web.Nodes](ctx, c, "/nodes", nil)
 	var refused refusal
 	if errors.As(err, &refused) && refused.Status == http.StatusForbidden { // the token is limited to some rules
-		return s, nil
+		return nil
 	}
 	s.Nodes = nodes.Items
-	return s, err
+	return err
 }
 
 // readiness reads /readyz: a node without a vital condition answers with 503.
@@ -157,7 +174,10 @@ func (s nodeStatus) print(io *cli) error {
 
 // openText counts the open alerts by severity.
 func (s nodeStatus) openText() string {
-	if s.Open.Unacknowledged+s.Open.Acknowledged == 0 {
+	switch {
+	case s.Error != "":
+		return "unknown: " + s.Error
+	case s.Open.Unacknowledged+s.Open.Acknowledged == 0:
 		return "no open alerts"
 	}
 	var parts []string

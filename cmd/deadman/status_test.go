@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +53,38 @@ func TestStatus(t *testing.T) {
 	n.stop(t)
 	if code := n.run(t, "status", "--url", "http://127.0.0.1:1").code; code != exitFailure {
 		t.Errorf("the exit code of a node that is gone is %d", code)
+	}
+}
+
+// TestStatusWithoutDatabase checks that the status has the conditions while the node has no database.
+func TestStatusWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("nodes are stopped by a signal")
+	}
+	f := newFleet(t)
+	m := f.startReady(os.Args[0])
+	if err := f.postgres.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	m.eventually("the node notices", func() bool { return m.ready() == http.StatusServiceUnavailable })
+	m.eventually("it cannot look tokens up", func() bool { return m.get("/api/v1/rules") == http.StatusUnauthorized })
+	status := func(args ...string) result {
+		return runBinary(t, []string{"DEADMAN_URL=" + m.url()}, append([]string{"status"}, args...)...)
+	}
+	if got := status(); got.code != exitCondition || !strings.Contains(got.out, "unknown: ") || !strings.Contains(got.out, "#condition-database") {
+		t.Errorf("%+v", got)
+	}
+	var s nodeStatus
+	if got := status("-o", "json"); json.Unmarshal([]byte(got.out), &s) != nil || s.OK || s.Error == "" || !s.lacksDatabase() {
+		t.Errorf("%+v", got)
+	}
+	if err := f.postgres.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	m.eventually("the node has its database again", func() bool { return m.ready() == http.StatusOK })
+	if got := status(); got.code == exitFailure || strings.Contains(got.out, "unknown: ") {
+		t.Errorf("%+v", got)
 	}
 }
 

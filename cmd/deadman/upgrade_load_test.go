@@ -264,8 +264,7 @@ func (f *fleet) withRoles() (owner *fleet) {
 // runOn runs a command of the current version against a node.
 func (f *fleet) runOn(m *fleetNode, args ...string) {
 	f.Helper()
-	at := servingLine.FindStringSubmatch(m.log.String())
-	cmd := command(f.Context(), f.T, []string{"DEADMAN_URL=" + at[1]}, args...)
+	cmd := command(f.Context(), f.T, []string{"DEADMAN_URL=" + m.url()}, args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		f.Errorf("%v: %v\n%s", args, err, out)
 	}
