@@ -12,13 +12,19 @@ import (
 // of another list futurejobs.ErrBadCursor. Implementations are safe for concurrent use.
 type Reader interface {
 	JobReader
-	HistoryReader
-	OutcomeReader
-	StatisticsReader
+	PastReader
 	AlertReader
 	DeadLetterReader
 	NodeReader
 	OutageReader
+}
+
+// PastReader reads what rules did.
+type PastReader interface {
+	HistoryReader
+	OutcomeReader
+	StatisticsReader
+	TickReader
 }
 
 // JobReader reads pending jobs.

@@ -56,6 +56,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&ruleVersionAPI{o.Rules},
 		&calendarAPI{o.Calendars, newSaves(), o.Now},
 		&statisticsAPI{o.Rules, o.Rules, o.Lists, o.Now},
+		&tickAPI{o.Lists, o.Rules},
 		&previewAPI{o.Rules, trials, o.Channels, o.Now},
 		&replayAPI{o.Rules, o.Replays, newReplayPermits()},
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},

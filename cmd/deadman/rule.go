@@ -25,7 +25,7 @@ func newRuleCmd(io *cli) *cobra.Command {
 		newRuleApplyCmd(io), newRuleListCmd(io), newRuleGetCmd(io), newRuleVersionsCmd(io), newRuleDiffCmd(io),
 		newRulePauseCmd(io, "pause", "Pause a rule: it creates no new jobs until it is resumed", "paused: rule %s creates no new jobs; pending jobs continue\n"),
 		newRuleResumeCmd(io),
-		newRuleDeleteCmd(io), newRulePingsCmd(io), newRuleStatsCmd(io),
+		newRuleDeleteCmd(io), newRulePingsCmd(io), newRuleStatsCmd(io), newRuleTicksCmd(io),
 	)
 	return cmd
 }

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/web"
+)
+
+// newRuleTicksCmd lists the applied ticks of a rule.
+func newRuleTicksCmd(io *cli) *cobra.Command {
+	cmd := listing[web.Tick]{
+		use: "ticks", short: "List the applied ticks of a rule with a schedule, newest first", args: []string{"RULE"},
+		of: func(args []string) string { return rulePath(args[0]) + "/ticks" },
+		filters: []filter{
+			{parameter: "outcome", does: "filter by outcome, such as emitted or skipped", values: []string{
+				string(futurejobs.TickStarted), string(futurejobs.TickEmitted), string(futurejobs.TickPaused), string(futurejobs.TickSkipped), string(futurejobs.TickExpired),
+			}},
+			since("from", "from", "ticks"), until("to", "to", "ticks"),
+		},
+		none: "no ticks", drop: []string{"attempts", "tick", "event"},
+		header: []string{"when", "tick", "outcome", "late", "missed", "attempts", "event"},
+		row: func(io *cli, t web.Tick) []cell {
+			late := time.Duration(t.Late * float64(time.Second)).Round(time.Millisecond)
+			return []cell{
+				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), tickOutcomeCell(t), cellOf(late.String()), numberCell(t.Missed), numberCell(t.Attempts), cellOf(t.EventID),
+			}
+		},
+	}.command(io)
+	cmd.Example = "  deadman rule ticks import-due --from -7d --outcome skipped"
+	cmd.ValidArgsFunction = completeRule(io)
+	return cmd
+}
+
+// tickOutcomeCell formats the outcome of a tick. Ticks that were too late stand out.
+func tickOutcomeCell(t web.Tick) cell {
+	switch futurejobs.TickOutcome(t.Outcome) {
+	case futurejobs.TickSkipped, futurejobs.TickExpired:
+		return colouredCell(red, t.Outcome)
+	case futurejobs.TickPaused:
+		return dimCell("%s", t.Outcome)
+	}
+	return cellOf(t.Outcome)
+}
