@@ -46,6 +46,7 @@ func (u *UI) functions() template.FuncMap {
 		"outcomes":     checks.Outcomes,
 		"isLate":       isLate,
 		"took":         func(e web.EndedJob) string { return roughly(e.EndedAt.Sub(e.Since)) },
+		"lateness":     func(t web.Tick) string { return roughly(seconds(t.Late)) },
 		"outageOf":     outageOf,
 		"outagesAt":    func() string { return outagesAt },
 		"ofWait":       ofWait,

@@ -26,6 +26,7 @@ type ruleView struct {
 	Facts         []ruleFact
 	Pending       []job // the jobs with the next checks
 	Outcomes      *statisticsChart
+	Ticks         []web.Tick // the last applied ones of a rule with a schedule
 	Versions      []web.RuleVersion
 	Changed       []diffLine // diff of the newest version
 	Trial         previewForm
@@ -51,6 +52,9 @@ var ruleMessages = flashMessages{
 
 // ruleRows is the number of pending jobs on a rule's page.
 const ruleRows = "5"
+
+// ruleTicks is the number of applied ticks on a rule's page.
+const ruleTicks = "10"
 
 // shownVersions is the number of versions on a rule's page. The page of versions lists all of them.
 const shownVersions = 5
@@ -129,9 +133,21 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 			return v, err
 		}
 	}
+	if d.Trigger.Schedule != "" {
+		if v.Ticks, err = c.lastTicks(name); err != nil {
+			return v, err
+		}
+	}
 	v.Trial.Subjects = v.Subjects
 	v.Trial.Recent, err = c.recent(name, d)
 	return v, err
+}
+
+// lastTicks reads the last applied ticks of a rule.
+func (c client) lastTicks(name string) ([]web.Tick, error) {
+	var page web.Page[web.Tick]
+	err := c.get(rulePath(name)+"/ticks", url.Values{"limit": {ruleTicks}}, &page)
+	return page.Items, err
 }
 
 // handleRuleAction previews, pauses, resumes, adopts or deletes a rule, or changes its ping URLs and badges.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"deadman/internal/longtest"
+	"deadman/internal/testwait"
+	"deadman/web"
 )
 
 // severalRules are rules of all kinds.
@@ -82,6 +85,25 @@ func TestRulePages(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTicksOfRule checks that the page of a rule with a schedule lists its last ten applied ticks, newest first.
+func TestTicksOfRule(t *testing.T) {
+	t.Parallel()
+	home := serve(t, "name: import-due\nentity: import\ntrigger: {schedule: \"@every 1s\", emit: {subject: imports.due}}\n")
+	b := open(t, home, 1200, 900)
+	testwait.Until(t, "eleven ticks", func() bool {
+		var ticks web.Page[web.Tick]
+		callAPI(t, home, "GET", "/rules/import-due/ticks", "", "", &ticks)
+		return len(ticks.Items) > 10
+	})
+	b.visit("/rules/import-due")
+	b.waitForText("Ticks the last ones that were applied", "emitted", "import-due-")
+	ids := evaluate[[]string](b, `[...document.querySelectorAll("#ticks + div td code")].map(c => c.textContent)`)
+	if len(ids) != 10 || !slices.IsSortedFunc(ids, func(a, b string) int { return strings.Compare(b, a) }) {
+		t.Errorf("the page lists the events %v, want those of ten ticks, newest first", ids)
+	}
+	b.checkAccessibility("the page of a rule with ticks")
 }
 
 // TestConflict checks that the second of two concurrent editors sees the first one's changes, and that no text is
