@@ -138,9 +138,9 @@ type Cursors interface {
 type EffectStore interface {
 	Cursors
 	// Apply locks the jobs of the batch, folds its effects with Fold, and writes the net effect, the dead letters, the
-	// tick and the cursor in one transaction. Dead letters beyond the store's limits are summarized. Actions by hand are audited,
-	// once for each effect or, in bulk, for each rule. It returns ErrCursorMoved if a cursor is at another position,
-	// ErrJobDue, ErrRulesChanged, ErrRefused, ErrTooSlow, or ErrNotFound if the batch's Letter is gone; nothing is
+	// tick and the cursor in one transaction. Dead letters beyond the store's limits are summarized. Actions by hand are
+	// audited, once for each effect or, in bulk, for each rule. It returns ErrCursorMoved if a cursor is at another
+	// position, ErrJobDue, ErrRulesChanged, ErrRefused, ErrTooSlow, or ErrNotFound if the batch's Letter is gone; nothing is
 	// written then.
 	Apply(ctx context.Context, b EffectBatch) (ApplyResult, error)
 	// HoldOff delays changes of the rules that read a stream until its next batch is applied, or for a moment. Rules

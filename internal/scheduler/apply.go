@@ -19,8 +19,8 @@ import (
 //     committed while the event is in transit.
 //  4. A due job is checked before its tick restarts it: otherwise a failure before an outage would stay
 //     unnoticed. After dueTimeout the job ends unchecked, with an alert.
-//  5. The jobs start, the tick is recorded and the cursor moves in one transaction. A failure before it repeats all steps, and
-//     none after it does.
+//  5. The jobs start, the tick is recorded and the cursor moves in one transaction. A failure before it repeats all
+//     steps, and none after it does.
 func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) (next time.Time, err error) {
 	due, ok, err := l.Due(l.after(), now)
 	if err != nil {

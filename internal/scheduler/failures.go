@@ -82,7 +82,8 @@ func (f *failures) attempts(l *ruleTicks) int {
 }
 
 // step applies the ticks of a rule that are due by now, and returns the time of its next tick or attempt. If they cannot
-// be applied it raises an alert, and closes it when they can. The alert refers to the first of these ticks, so it is raised once for all nodes, attempts and restarts.
+// be applied it raises an alert, and closes it when they can. The alert refers to the first of these ticks, so it is
+// raised once for all nodes, attempts and restarts.
 func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) (next time.Time, err error) {
 	first, _ := l.Next(l.after())
 	behind := !first.IsZero() && now.Sub(first) > failingAfter

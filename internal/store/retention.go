@@ -58,8 +58,8 @@ func (r Retention) prune(ctx context.Context, s *Store) (Pruned, error) {
 	return p, nil
 }
 
-// pruneEnded deletes history, applied ticks and alerts: first the rows that are older than every period, then days of rows with a shorter
-// period.
+// pruneEnded deletes history, applied ticks and alerts: first the rows that are older than every period, then days of rows
+// with a shorter period.
 func (r Retention) pruneEnded(ctx context.Context, s *Store, now time.Time, p *Pruned) error {
 	plan, err := s.retentionPlan(ctx, r)
 	if err != nil {
