@@ -199,7 +199,7 @@ var (
 	}
 )
 
-// publishAlerts publishes an alert twice and reads it.
+// publishAlerts publishes an alert twice, and reads it as pages and as the comparison after a restore do.
 func publishAlerts(ctx context.Context, b *bus.Bus) error {
 	for range 2 { // the stream rejects the second, after which deadman checks whether the stream has it
 		if _, err := b.AlertPublisher.Publish(ctx, []alerts.Alert{someAlert}); err != nil {
@@ -207,9 +207,17 @@ func publishAlerts(ctx context.Context, b *bus.Bus) error {
 		}
 	}
 	for _, err := range b.AlertReader.Follow(ctx, 1) {
-		return err
+		if err != nil {
+			return err
+		}
+		break
 	}
-	return errors.New("no alert is read")
+	for _, err := range b.AlertReader.Between(ctx, 0, 2) { // the stream has one
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // readAll reads a stream as ingest and previews do.

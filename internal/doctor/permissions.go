@@ -61,6 +61,7 @@ func ownPermissions(ns subjects.Namespace, hasAlerts, captures bool) []permissio
 		onStream("MSG.DELETE", alertsStream, Warning, "alerts of a forgotten key stay"),
 		onConsumer("CREATE", alertsStream, Failed, notRead),
 		onConsumer("MSG.NEXT", alertsStream, Failed, notRead),
+		onConsumer("INFO", alertsStream, Failed, "alerts are not compared after a restore, and pages read none while the broker is slow"),
 		onConsumer("DELETE", alertsStream, Warning, kept),
 		{publish, ns.Subject("deadman.alerts.>"), Failed, notPublished},
 		{publish, listStreams, Failed, "the streams of the subjects of rules are not found"},
@@ -71,12 +72,14 @@ func ownPermissions(ns subjects.Namespace, hasAlerts, captures bool) []permissio
 		onStream("MSG.DELETE", eventsStream, Warning, "events of a forgotten key stay"),
 		onConsumer("CREATE", eventsStream, events, notCaptured),
 		onConsumer("MSG.NEXT", eventsStream, events, notCaptured),
-		onConsumer("INFO", eventsStream, Warning, "past events are not replayed for a rule"),
+		onConsumer("INFO", eventsStream, Warning, notReplayed),
 		onConsumer("DELETE", eventsStream, Warning, "a change of the stream waits ten seconds"),
 		{publish, ns.Subject("deadman.handlers.>"), Warning, "handlers in other programs are not called"},
 		{publish, "$SRV.INFO", Warning, "deadman handler list shows states as unknown"},
 	}
 }
+
+const notReplayed = "past events are not replayed for a rule, and events are read late while the broker is slow"
 
 // readPermissions returns the permissions for a stream of an operator that rules read.
 func readPermissions(stream string) []permission {
@@ -86,7 +89,7 @@ func readPermissions(stream string) []permission {
 		onStream("MSG.GET", stream, Failed, "jobs on its events are not checked"),
 		onConsumer("CREATE", stream, Failed, notRead),
 		onConsumer("MSG.NEXT", stream, Failed, notRead),
-		onConsumer("INFO", stream, Warning, "past events are not replayed for a rule"),
+		onConsumer("INFO", stream, Warning, notReplayed),
 		onConsumer("DELETE", stream, Warning, "consumers that are not needed any more stay for a minute"),
 	}
 }
