@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,15 +57,15 @@ func TestSilentPull(t *testing.T) {
 func TestLateAnswersOfPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pull{messages: make(chan *nats.Msg, pullMessages)}
-		sent := uint64(0)
+		var sent atomic.Uint64
 		p.info = func(context.Context) (*jetstream.ConsumerInfo, error) {
-			return &jetstream.ConsumerInfo{Delivered: jetstream.SequenceInfo{Consumer: sent}}, nil
+			return &jetstream.ConsumerInfo{Delivered: jetstream.SequenceInfo{Consumer: sent.Load()}}, nil
 		}
 		arrived := make(chan *nats.Msg)
 		ended := make(chan error, 1)
 		go func() { ended <- p.run(t.Context(), arrived, pullBytes) }()
 		for range 5 {
-			sent++
+			sent.Add(1)
 			time.Sleep(pullExpiry / 2)
 			if got := p.unread.Load(); got != 1 {
 				t.Errorf("%d messages are unread, want 1", got)
