@@ -197,14 +197,6 @@ func (c *consumer) yieldUntil(ctx context.Context, through uint64, yield func(fu
 	}
 }
 
-// left returns the number of messages on the subjects after the last one, as far as it is known.
-func (c *consumer) left() uint64 {
-	if c.batch == nil {
-		return c.pending
-	}
-	return max(c.pending, c.batch.unread.Load())
-}
-
 // exhausted reports whether the broker has no more messages for the consumer.
 func (c *consumer) exhausted(ctx context.Context) (bool, error) {
 	ctx, cancel := withTimeout(ctx)

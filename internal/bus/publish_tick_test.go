@@ -225,12 +225,12 @@ func TestTicksReadEachMessageOnce(t *testing.T) {
 	}
 	publishAll()
 	if n := reads(); n != 0 {
-		t.Errorf("it read %d times what nobody had published", n)
+		t.Errorf("the node read an empty subject %d times", n)
 	}
 	time.Sleep(200 * time.Millisecond) // the window is over
 	publishAll()
 	if n := reads(); n != 0 {
-		t.Errorf("it read its own events %d times", n)
+		t.Errorf("the node read its own events %d times", n)
 	}
 	other := &nats.Msg{Subject: "imports.due", Header: nats.Header{"ce-id": {"import-next"}}}
 	if _, err := js.PublishMsg(t.Context(), other); err != nil {
@@ -243,7 +243,7 @@ func TestTicksReadEachMessageOnce(t *testing.T) {
 		}
 	}
 	if n, got := reads(), messagesOn(t, js, "IMPORTS", "imports.due"); n != 1 || len(got) != rules+2 {
-		t.Errorf("it read %d times, want once; %d messages, want %d", n, len(got), rules+2)
+		t.Errorf("the node read %d times, want once; %d messages, want %d", n, len(got), rules+2)
 	}
 }
 

@@ -72,8 +72,13 @@ func (r *reader) skip(seq uint64, until time.Time) {
 	r.last = max(r.last, seq)
 }
 
-// Left implements events.Reader.
-func (r *reader) Left() uint64 { return r.left() }
+// Left implements events.Reader. While no message arrives, the broker's answer about the pull may know of more.
+func (r *reader) Left() uint64 {
+	if r.batch == nil {
+		return r.pending
+	}
+	return max(r.pending, r.batch.unread.Load())
+}
 
 // Lost implements events.Reader.
 //
