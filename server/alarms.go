@@ -127,7 +127,7 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 		return s, err
 	}
 	s.halted = a.overdue.catalog.Halted()
-	if s.refusals, err = a.store.Refusals(ctx); err != nil {
+	if s.refusals, err = a.store.Refusals(ctx, ""); err != nil {
 		return s, err
 	}
 	overdue, err := a.overdue.findAll(ctx)

@@ -196,7 +196,8 @@ func (n *node) wireAlerts() {
 	}
 	n.quotas = &quotas{
 		Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, events: n.bus.EventsStream, holds: n.maintains, grants: n.login.grants, now: n.clock.Now,
-		every: n.quotasEvery, keep: n.KeepAlerts, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.part("quotas"),
+		every: n.quotasEvery, wake: make(chan struct{}, 1), count: n.metrics.OverQuota, log: n.part("quotas"),
+		counts: quotaCounts{Quotas: n.allowances, store: n.store, alerts: n.bus.AlertsStream, now: n.clock.Now, keep: n.KeepAlerts},
 	}
 	to := n.traces.publisher(n.comparison.publisher(publisher(n.bus.AlertPublisher)))
 	n.relay = alerts.NewRelay(outbox(n.store), to, n.owner.Holding, n.part("relay"))
@@ -219,7 +220,7 @@ func (n *node) wireInputs() {
 	n.jobs = &manualJobs{store: n.store, catalog: n.catalog, quotas: n.allowances, sweeper: n.sweeper, alerted: n.observer.Alerted, now: n.clock.Now}
 	n.acks = &acks{store: n.store, jobs: n.jobs, observe: n.observer.observe}
 	writer := &pings.LogWriter{Store: n.store, Log: n.part("pings"), Keep: n.allowances.KeepPingBody}
-	n.quotas.flush = writer.Write
+	n.quotas.counts.flush = writer.Write
 	n.pings = &pingHandler{
 		Resolver: &pings.Resolver{Store: n.store, Catalog: n.catalog, Now: n.clock.Now},
 		Receiver: pings.NewReceiver(pings.Receiver{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,11 +19,8 @@ import (
 const (
 	// quotasEvery is the interval at which a node reads quotas and their use, and saves its own use.
 	quotasEvery = 5 * time.Second
-	// countShare limits job counts: after a count, the next one follows no earlier than countShare times its
-	// duration.
-	countShare = 20
-	// bytesShare is the same for counts of job bytes, which read the rows.
-	bytesShare = 50
+	// maxSingleCounts is the number of new prefixes that are counted one by one. More prefixes are counted at once.
+	maxSingleCounts = 8
 	// quotaRemarked is the time after the last refusal for which the alert of a quota stays open.
 	quotaRemarked = 10 * time.Minute
 	// keepUse is the retention of hourly use: longer than that of any stream of alerts.
@@ -35,24 +33,18 @@ type quotas struct {
 	store  *store.Store
 	alerts *bus.StreamOfAlerts
 	events *bus.StreamOfEvents
-	flush  func(context.Context)       // writes the queued entries of the log of pings
+	counts quotaCounts
 	holds  func() bool                 // this node does the maintenance
 	grants func() access.Grants        // of users that log in without tokens
 	count  func(limit string, n int64) // counts refusals
 	now    func() time.Time
 	every  time.Duration // interval of refreshes
-	keep   time.Duration // retention of alerts
 	wake   chan struct{} // signalled after changes of rules, and when a new prefix is known
 	log    *slog.Logger
 
 	limits   sync.Mutex // held while the limits are read, so that no older ones replace them
-	mu       sync.Mutex
-	countAt  time.Time // earliest time of the next job count
-	bytesAt  time.Time // earliest time of the next count of job bytes
+	mu       sync.Mutex // held while the use is counted
 	prunedAt time.Time
-
-	versionsAt time.Time // earliest time of the next count of the bytes of versions
-	pingsAt    time.Time // the same for the bytes of the log of pings
 }
 
 // Run refreshes until ctx ends, and then saves the remaining use.
@@ -85,12 +77,21 @@ func (q *quotas) Wake() {
 	}
 }
 
-// update reads the limits, and refreshes if a prefix is new.
+// update reads the limits, and counts the use of new prefixes.
 func (q *quotas) update(ctx context.Context) error {
-	if err := q.readLimits(ctx); err != nil || q.JobsCounted() {
+	if err := q.readLimits(ctx, ""); err != nil {
 		return err
 	}
-	return q.refresh(ctx)
+	fresh := q.Uncounted("")
+	if len(fresh) > maxSingleCounts {
+		return q.refresh(ctx)
+	}
+	for _, prefix := range fresh {
+		if err := q.refreshWithin(ctx, prefix); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Ensure implements web.Quotas. The use of a new prefix is counted after the return.
@@ -98,23 +99,27 @@ func (q *quotas) Ensure(ctx context.Context, prefix string) error {
 	if prefix == "" || q.Has(prefix) {
 		return nil
 	}
-	if err := q.readLimits(ctx); err != nil {
+	if err := q.readLimits(ctx, prefix); err != nil {
 		return err
 	}
 	q.Wake()
 	return nil
 }
 
-// readLimits reads the quotas of all prefixes.
-func (q *quotas) readLimits(ctx context.Context) error {
+// readLimits reads the quotas of the prefixes that begin with a text; empty: of all.
+func (q *quotas) readLimits(ctx context.Context, within string) error {
 	q.limits.Lock()
 	defer q.limits.Unlock()
-	all, err := q.all(ctx)
+	read, err := q.read(ctx, within)
 	if err != nil {
 		return err
 	}
 	room, _ := q.alerts.Room()
-	q.Set(all, room)
+	if within == "" {
+		q.Set(read, room)
+	} else {
+		q.SetWithin(within, read, room)
+	}
 	return nil
 }
 
@@ -126,49 +131,39 @@ func (q *quotas) readLimits(ctx context.Context) error {
 func (q *quotas) refresh(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	err := q.readLimits(ctx)
-	if err != nil || !q.Any() {
+	if err := q.readLimits(ctx, ""); err != nil || !q.Any() {
 		return err
 	}
 	if err := q.save(ctx); err != nil {
 		return err
 	}
-	var learned access.Learned
-	if learned.Rules, err = q.store.RuleNames(ctx); err != nil {
+	if err := q.counts.count(ctx, ""); err != nil {
 		return err
 	}
-	if learned.RuleBytes, err = q.rested(ctx, &q.versionsAt, countShare, q.versions); err != nil {
-		return err
-	}
-	if learned.Jobs, err = q.rested(ctx, &q.countAt, countShare, q.pending); err != nil {
-		return err
-	}
-	if learned.Bytes, err = q.rested(ctx, &q.bytesAt, bytesShare, q.store.PendingBytesOf); err != nil {
-		return err
-	}
-	if learned.PingBytes, err = q.rested(ctx, &q.pingsAt, bytesShare, q.pingBytes); err != nil {
-		return err
-	}
-	_, since := q.alerts.Room()
-	if since.IsZero() {
-		since = q.now()
-	}
-	if learned.Spent, err = q.store.QuotaSpent(ctx, since, q.now().Add(-q.keep)); err != nil {
-		return err
-	}
-	q.Learn(learned)
 	return q.prune(ctx)
 }
 
-// all returns the quotas of all prefixes. The first node with a user prefix that has no quota creates it, as the
-// first token of a prefix does.
-func (q *quotas) all(ctx context.Context) ([]access.Quota, error) {
-	all, err := q.store.Quotas(ctx)
+// refreshWithin reads the quota of a prefix and counts its use, and the use of the prefixes that share rules with it. Its
+// time does not grow with the number of tenants.
+func (q *quotas) refreshWithin(ctx context.Context, prefix string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	within := q.Shortest(prefix)
+	if err := q.readLimits(ctx, within); err != nil {
+		return err
+	}
+	return q.counts.count(ctx, within)
+}
+
+// read returns the quotas of the prefixes that begin with a text. The first node with a user prefix that has no quota
+// creates it, as the first token of a prefix does.
+func (q *quotas) read(ctx context.Context, within string) ([]access.Quota, error) {
+	all, err := q.store.Quotas(ctx, within)
 	if err != nil {
 		return nil, err
 	}
 	missing := slices.DeleteFunc(q.grants().Prefixes(), func(prefix string) bool {
-		return slices.ContainsFunc(all, func(has access.Quota) bool { return has.Prefix == prefix })
+		return !strings.HasPrefix(prefix, within) || slices.ContainsFunc(all, func(has access.Quota) bool { return has.Prefix == prefix })
 	})
 	if len(missing) == 0 {
 		return all, nil
@@ -176,23 +171,7 @@ func (q *quotas) all(ctx context.Context) ([]access.Quota, error) {
 	if err := q.store.HoldQuotas(ctx, missing); err != nil {
 		return nil, err
 	}
-	return q.store.Quotas(ctx)
-}
-
-// rested counts a property of rules with quotas, unless a recent count took long and all jobs
-// were counted before; then it returns nil. at holds the earliest time of the next count, and share the pause as a
-// multiple of the count's duration.
-func (q *quotas) rested(
-	ctx context.Context, at *time.Time, share int64, count func(context.Context, func(string) bool) (map[string]int64, error),
-) (map[string]int64, error) {
-	begun := time.Now()
-	if begun.Before(*at) && q.JobsCounted() {
-		return nil, nil
-	}
-	counted, err := count(ctx, q.Covers)
-	took := time.Since(begun)
-	*at = begun.Add(time.Duration((1 + share) * took.Nanoseconds()))
-	return counted, err
+	return q.store.Quotas(ctx, within)
 }
 
 // save saves this node's use.
@@ -209,24 +188,6 @@ func (q *quotas) save(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// pending counts the pending jobs of rules.
-func (q *quotas) pending(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
-	q.CountJobs()
-	return q.store.PendingOf(ctx, which)
-}
-
-// versions counts the bytes of versions of rules.
-func (q *quotas) versions(ctx context.Context, _ func(rule string) bool) (map[string]int64, error) {
-	return q.store.VersionBytes(ctx)
-}
-
-// pingBytes counts the bytes of bodies in the log of pings.
-func (q *quotas) pingBytes(ctx context.Context, _ func(rule string) bool) (map[string]int64, error) {
-	q.CountPingBodies()
-	q.flush(ctx)
-	return q.store.PingBytes(ctx)
 }
 
 // prune deletes use older than keepUse, once an hour.
@@ -338,7 +299,7 @@ func (q *quotas) SetQuota(ctx context.Context, set access.Quota) error {
 	if err := q.store.SetQuota(ctx, set); err != nil {
 		return err
 	}
-	return q.refresh(ctx)
+	return q.refreshWithin(ctx, set.Prefix)
 }
 
 // DeleteQuota implements web.Quotas.
@@ -351,11 +312,11 @@ func (q *quotas) DeleteQuota(ctx context.Context, prefix string) error {
 
 // QuotaUses implements web.Quotas. The counts are a few seconds old.
 func (q *quotas) QuotaUses(ctx context.Context, prefix string) ([]access.QuotaUse, error) {
-	refusals, err := q.store.Refusals(ctx)
+	refusals, err := q.store.Refusals(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
-	bounds, err := q.bounds(ctx)
+	bounds, err := q.bounds(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -375,9 +336,10 @@ func (q *quotas) QuotaUses(ctx context.Context, prefix string) ([]access.QuotaUs
 	return all, nil
 }
 
-// bounds returns the bounds of all that may act within each prefix: live tokens, and users that log in without tokens.
-func (q *quotas) bounds(ctx context.Context) (map[string][]*access.Bounds, error) {
-	tokens, err := q.store.Tokens(ctx)
+// bounds returns the bounds of all that may act within each prefix that begins with a text: live tokens, and users that log
+// in without tokens.
+func (q *quotas) bounds(ctx context.Context, within string) (map[string][]*access.Bounds, error) {
+	tokens, err := q.store.TokensWithin(ctx, within)
 	if err != nil {
 		return nil, err
 	}

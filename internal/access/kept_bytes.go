@@ -67,14 +67,12 @@ func (q *Quotas) KeepPingBody(rule string, bytes int) bool {
 }
 
 // CountPingBodies marks the beginning of the database's count of the log of pings for Learn. All bodies that were kept
-// before have to be in the database when it counts.
-func (q *Quotas) CountPingBodies() {
+// before have to be in the database when it counts. The count is of the rules that begin with a text.
+func (q *Quotas) CountPingBodies(text string) {
 	q.learning.Lock()
 	defer q.learning.Unlock()
-	if s := q.current.Load(); s != nil {
-		for _, m := range s.meters {
-			m.bodies.Store(0)
-		}
+	for _, m := range q.current.Load().within(text) {
+		m.bodies.Store(0)
 	}
 }
 

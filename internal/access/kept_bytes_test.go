@@ -104,14 +104,14 @@ func TestQuotaOfKeptPings(t *testing.T) {
 	count := func(bytes int64) {
 		q.Learn(Learned{PingBytes: map[string]int64{"acme-1": bytes, "acme-gone": 39, "zenith-1": 1 << 30}})
 	}
-	q.CountPingBodies()
+	q.CountPingBodies("")
 	count(60)
 	if !q.KeepPingBody("acme-1", 1) || q.KeepPingBody("acme-1", 1) {
 		t.Error("the count of the database is not in use")
 	}
-	q.CountPingBodies()
+	q.CountPingBodies("")
 	count(50)
-	q.CountPingBodies()
+	q.CountPingBodies("")
 	if !q.KeepPingBody("acme-1", 11) { // while the database counts
 		t.Error("a body within the quota is not kept")
 	}

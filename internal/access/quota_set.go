@@ -1,8 +1,10 @@
 package access
 
 import (
+	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"golang.org/x/time/rate"
 )
@@ -11,6 +13,7 @@ import (
 type quotaSet struct {
 	meters  map[string]*meter // by prefix
 	lengths []int             // lengths of the prefixes, distinct, descending
+	room    int64             // maximum size of the stream of alerts at the last change of all quotas
 }
 
 // meter returns the meter of a prefix, or nil.
@@ -44,27 +47,76 @@ func (s *quotaSet) of(what Limited, rule string) (all []*meter) {
 
 // newQuotaSet creates the meters of quotas. Existing prefixes keep their counts.
 func newQuotaSet(quotas []Quota, room int64, before *quotaSet) *quotaSet {
-	s := &quotaSet{meters: make(map[string]*meter, len(quotas))}
+	s := &quotaSet{meters: make(map[string]*meter, len(quotas)), room: room}
 	for _, q := range quotas {
-		m := &meter{Quota: q, limits: make(map[Limited]int64, limits)}
-		for _, l := range Limits {
-			m.limits[l.Limited] = q.Most(l.Limited, room)
-		}
-		if known := before.meter(q.Prefix); known != nil && maps.Equal(known.limits, m.limits) && maps.Equal(known.Set, q.Set) && known.SetAt.Equal(q.SetAt) {
-			m = known
-		} else {
-			m.jobs = new(jobCount)
-			m.events = rate.NewLimiter(rate.Limit(m.limits[LimitEvents]), int(2*m.limits[LimitEvents]))
-			m.bytes = rate.NewLimiter(rate.Limit(m.limits[LimitEventBytes]), burstOf(m.limits[LimitEventBytes]))
-			if known != nil {
-				m.continueFrom(known)
+		s.meters[q.Prefix] = before.continued(q, room)
+	}
+	s.setLengths()
+	return s
+}
+
+// replaced returns the set with new quotas for the prefixes that begin with a text. Meters of further prefixes stay.
+func (s *quotaSet) replaced(within string, quotas []Quota, room int64) *quotaSet {
+	changed := &quotaSet{meters: make(map[string]*meter), room: room}
+	if s != nil {
+		changed.room = s.room
+		for prefix, m := range s.meters {
+			if !strings.HasPrefix(prefix, within) {
+				changed.meters[prefix] = m
 			}
 		}
-		s.meters[q.Prefix] = m
-		s.lengths = append(s.lengths, len(q.Prefix))
 	}
-	slices.Sort(s.lengths)
-	s.lengths = slices.Compact(s.lengths)
+	for _, q := range quotas {
+		changed.meters[q.Prefix] = s.continued(q, room)
+	}
+	changed.setLengths()
+	return changed
+}
+
+// continued returns the meter of a quota: the meter of the set if neither the quota nor room has changed, otherwise a new
+// meter with its counts.
+func (s *quotaSet) continued(q Quota, room int64) *meter {
+	known := s.meter(q.Prefix)
+	same := known != nil && maps.Equal(known.Set, q.Set) && known.SetAt.Equal(q.SetAt)
+	if same && s.room == room {
+		return known
+	}
+	m := &meter{Quota: q, limits: make(map[Limited]int64, limits)}
+	for _, l := range Limits {
+		m.limits[l.Limited] = q.Most(l.Limited, room)
+	}
+	if same && maps.Equal(known.limits, m.limits) {
+		return known
+	}
+	m.jobs = new(jobCount)
+	m.events = rate.NewLimiter(rate.Limit(m.limits[LimitEvents]), int(2*m.limits[LimitEvents]))
+	m.bytes = rate.NewLimiter(rate.Limit(m.limits[LimitEventBytes]), burstOf(m.limits[LimitEventBytes]))
+	if known != nil {
+		m.continueFrom(known)
+	}
+	return m
+}
+
+// setLengths sets the lengths to those of the meters' prefixes.
+func (s *quotaSet) setLengths() {
+	lengths := make(map[int]bool)
+	for prefix := range s.meters {
+		lengths[len(prefix)] = true
+	}
+	s.lengths = slices.Sorted(maps.Keys(lengths))
 	slices.Reverse(s.lengths)
-	return s
+}
+
+// within returns the meters of the prefixes that begin with a text.
+func (s *quotaSet) within(text string) iter.Seq2[string, *meter] {
+	return func(yield func(string, *meter) bool) {
+		if s == nil {
+			return
+		}
+		for prefix, m := range s.meters {
+			if strings.HasPrefix(prefix, text) && !yield(prefix, m) {
+				return
+			}
+		}
+	}
 }

@@ -49,8 +49,29 @@ func (q *Quotas) Set(quotas []Quota, room int64) {
 	q.current.Store(newQuotaSet(quotas, room, q.current.Load()))
 }
 
+// SetWithin is Set for the prefixes that begin with a text. Quotas of further prefixes stay.
+func (q *Quotas) SetWithin(text string, quotas []Quota, room int64) {
+	q.learning.Lock()
+	defer q.learning.Unlock()
+	q.current.Store(q.current.Load().replaced(text, quotas, room))
+}
+
+// Shortest returns the shortest known prefix that a prefix begins with; if none, the prefix. Rules of longer prefixes may
+// count toward its quota.
+func (q *Quotas) Shortest(prefix string) string {
+	if s := q.current.Load(); s != nil {
+		for _, n := range slices.Backward(s.lengths) {
+			if n <= len(prefix) && s.meters[prefix[:n]] != nil {
+				return prefix[:n]
+			}
+		}
+	}
+	return prefix
+}
+
 // Learned holds the use of quotas as counted by the database.
 type Learned struct {
+	Within    string           // what the counted rules, and the prefixes, begin with; empty: all
 	Rules     map[string]int64 // 1 for each existing rule, by name
 	RuleBytes map[string]int64 // bytes of kept versions by rule; nil: not counted this time
 	Jobs      map[string]int64 // pending jobs by rule; nil: not counted this time
@@ -70,28 +91,22 @@ const (
 	SpentKeptAnswerBytes        // bytes of kept answers
 )
 
-// JobsCounted reports whether the jobs of all prefixes were counted at least once.
-func (q *Quotas) JobsCounted() bool {
-	s := q.current.Load()
-	if s == nil {
-		return true
-	}
-	for _, m := range s.meters {
+// Uncounted returns the prefixes that begin with a text, without a count of their jobs.
+func (q *Quotas) Uncounted(text string) (prefixes []string) {
+	for prefix, m := range q.current.Load().within(text) {
 		if !m.jobs.wasCounted() {
-			return false
+			prefixes = append(prefixes, prefix)
 		}
 	}
-	return true
+	return prefixes
 }
 
-// CountJobs marks the beginning of the database's job count for Learn.
-func (q *Quotas) CountJobs() {
+// CountJobs marks the beginning of the database's job count for Learn, of the rules that begin with a text.
+func (q *Quotas) CountJobs(text string) {
 	q.learning.Lock()
 	defer q.learning.Unlock()
-	if s := q.current.Load(); s != nil {
-		for _, m := range s.meters {
-			m.jobs.count()
-		}
+	for _, m := range q.current.Load().within(text) {
+		m.jobs.count()
 	}
 }
 
@@ -115,7 +130,7 @@ func (q *Quotas) Learn(l Learned) {
 			}
 		}
 	}
-	for prefix, m := range s.meters {
+	for prefix, m := range s.within(l.Within) {
 		now := counted[m]
 		if now == nil {
 			now = new([limits]int64)

@@ -2,6 +2,7 @@ package access
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,40 @@ func TestOuterLimits(t *testing.T) {
 	} {
 		if names := strings.Contains(c.text, "ac* have all of their 0"); names != c.names || !names && (!strings.Contains(c.text, "outer limit") || strings.Contains(c.text, "ac*")) {
 			t.Errorf("%s: %s", what, c.text)
+		}
+	}
+}
+
+func TestQuotasOfOnePrefix(t *testing.T) {
+	var q Quotas
+	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitJobs: 10}}, {Prefix: "zenith-"}}, 1000)
+	q.Learn(Learned{Rules: map[string]int64{"acme-1": 1, "zenith-1": 1}, Jobs: map[string]int64{"zenith-1": 100}})
+	q.SetWithin("acme-", []Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitJobs: 20}}, {Prefix: "acme-eu-"}}, 2000)
+	if got := q.Uncounted(""); !slices.Equal(got, []string{"acme-eu-"}) {
+		t.Errorf("%q were never counted, want the new prefix alone", got)
+	}
+	if got := q.Uncounted("zenith-"); got != nil {
+		t.Errorf("%q of zenith- were never counted", got)
+	}
+	for prefix, want := range map[string]string{"acme-eu-": "acme-", "acme-us-": "acme-", "acme-": "acme-", "ac": "ac", "zenith-": "zenith-"} {
+		if got := q.Shortest(prefix); got != want {
+			t.Errorf("the shortest prefix of %s is %s, want %s", prefix, got, want)
+		}
+	}
+	q.CountJobs("acme-")
+	q.Learn(Learned{Within: "acme-", Rules: map[string]int64{"acme-1": 1, "acme-eu-1": 1, "acme-eu-2": 1}, Jobs: map[string]int64{"acme-eu-1": 4}})
+	used := make(map[string][3]int64)
+	for _, use := range q.Uses("") {
+		used[use.Prefix] = [3]int64{use.Use[atRules].Used, use.Use[atJobs].Used, use.Use[atJobs].Most}
+	}
+	want := map[string][3]int64{"acme-": {1, 4, 20}, "acme-eu-": {2, 4, 100000}, "zenith-": {1, 100, 100000}}
+	if diff := cmp.Diff(want, used); diff != "" {
+		t.Errorf("rules, jobs and their limit (-want +got):\n%s", diff)
+	}
+	q.Set([]Quota{{Prefix: "acme-"}, {Prefix: "zenith-"}}, 2000) // room has changed for all
+	for _, use := range q.Uses("") {
+		if most := use.Use[atBytes].Most; most != 200 {
+			t.Errorf("%s may have %d bytes in the stream of alerts, want a tenth of it", use.Prefix, most)
 		}
 	}
 }

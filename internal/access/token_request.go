@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,7 +41,7 @@ func (ps Problems) Error() string {
 }
 
 var (
-	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$`)
+	nameFormat = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$`)
 	prefixForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`) // of the prefix of a rule's name
 )
 
@@ -66,9 +67,39 @@ func skeleton(name string) string {
 // a character that no name has.
 var sixes = strings.NewReplacer("6", "b", "8", "%")
 
+// nameForm has two skeletons of a name. Confusable names share one.
+type nameForm struct{ plain, sixes string }
+
+func formOf(name string) nameForm { return nameForm{skeleton(name), skeleton(sixes.Replace(name))} }
+
+func (f nameForm) isSimilar(to nameForm) bool { return f.plain == to.plain || f.sixes == to.sixes }
+
 // areSimilar reports whether two names are confusable.
-func areSimilar(a, b string) bool {
-	return skeleton(a) == skeleton(b) || skeleton(sixes.Replace(a)) == skeleton(sixes.Replace(b))
+func areSimilar(a, b string) bool { return formOf(a).isSimilar(formOf(b)) }
+
+// nameForms keeps the forms of the names of live tokens between checks. The zero value is empty.
+type nameForms struct {
+	mu    sync.Mutex
+	forms map[string]nameForm // by name
+}
+
+// findSimilar returns a name, of those of live tokens, that is confusable with another one, or "".
+func (c *nameForms) findSimilar(to string, live []string) (similar string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own, forms := formOf(to), make(map[string]nameForm, len(live))
+	for _, name := range live {
+		form, known := c.forms[name]
+		if !known {
+			form = formOf(name)
+		}
+		forms[name] = form
+		if name != to && form.isSimilar(own) {
+			similar = name
+		}
+	}
+	c.forms = forms
+	return similar
 }
 
 // isReserved reports whether a name is confusable with one of an actor without a token, also by separators within:
@@ -121,7 +152,7 @@ type problemList func(field, format string, args ...any)
 
 func (w *TokenRequest) readName(report problemList) {
 	switch {
-	case !nameForm.MatchString(w.Name):
+	case !nameFormat.MatchString(w.Name):
 		report("name", `%.70q is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`, w.Name)
 	case isReserved(w.Name):
 		report("name", "the name %q is reserved for an actor of the audit log; take another name", w.Name)

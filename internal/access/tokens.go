@@ -25,10 +25,7 @@ var (
 // Store stores tokens, sessions and the audit log.
 type Store interface {
 	SessionStore
-	// Tokens returns all tokens, newest first by id. The newest token is never deleted.
-	Tokens(ctx context.Context) ([]Token, error)
-	// TokenByHash returns the token by its secret's hash, live or not, or ErrNotFound.
-	TokenByHash(ctx context.Context, hash [32]byte) (Token, error)
+	TokenReader
 	// InsertToken stores a new token and audits token.create in the same transaction. It returns ErrExists if a token
 	// with the name is neither revoked nor expired at t.CreatedAt; an expired token loses its name.
 	InsertToken(ctx context.Context, t Token) error
@@ -45,12 +42,23 @@ type Store interface {
 	Audit(ctx context.Context, f AuditFilter) (entries []AuditEntry, next string, err error)
 }
 
+// TokenReader reads tokens.
+type TokenReader interface {
+	// Tokens returns all tokens, newest first by id. The newest token is never deleted.
+	Tokens(ctx context.Context) ([]Token, error)
+	// LiveTokenNames returns the names of the tokens that are live at now.
+	LiveTokenNames(ctx context.Context, now time.Time) ([]string, error)
+	// TokenByHash returns the token by its secret's hash, live or not, or ErrNotFound.
+	TokenByHash(ctx context.Context, hash [32]byte) (Token, error)
+}
+
 // Tokens creates, authenticates and revokes tokens. It is safe for concurrent use.
 type Tokens struct {
 	store    Store
 	now      func() time.Time
 	recent   tokenCache // tokens
 	sessions tokenCache
+	names    nameForms
 }
 
 // NewTokens returns the tokens in s. now is the clock of their expiry.
@@ -91,14 +99,12 @@ func (k *Tokens) Create(ctx context.Context, w TokenRequest) (t Token, secret st
 // Two such tokens created at the same moment both succeed, because the store compares exact names only. The error
 // wraps ErrExists.
 func (k *Tokens) checkLookAlikes(ctx context.Context, name string) error {
-	all, err := k.store.Tokens(ctx)
+	names, err := k.store.LiveTokenNames(ctx, k.now())
 	if err != nil {
 		return err
 	}
-	for _, t := range all {
-		if t.Live(k.now()) && t.Name != name && areSimilar(t.Name, name) {
-			return fmt.Errorf("%w: %q looks like %q", ErrExists, name, t.Name)
-		}
+	if other := k.names.findSimilar(name, names); other != "" {
+		return fmt.Errorf("%w: %q looks like %q", ErrExists, name, other)
 	}
 	return nil
 }

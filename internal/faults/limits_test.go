@@ -201,22 +201,30 @@ func (b *bearing) withStreams() {
 func (b *bearing) withTenants() {
 	b.Helper()
 	b.stream("ORDERS", "orders")
+	last := max(1, *limitsSize/10)
 	b.start()
 	var admin struct{ Secret string }
 	b.node.request(http.MethodPost, "/api/v1/tokens", "", `{"name": "admin", "scopes": ["admin"]}`, &admin)
 	var words []string
+	var token, quota, rule time.Duration // of the last tenth
 	begun := time.Now()
 	for i := range *limitsSize {
+		if i == *limitsSize-last {
+			token, quota, rule = 0, 0, 0
+		}
 		words = append(words, fmt.Sprintf("orders.t%d", i))
 		var tenant struct{ Secret string }
-		b.node.request(http.MethodPost, "/api/v1/tokens", admin.Secret, fmt.Sprintf(`{"name": "tenant-%d-x", "scopes": ["rules"], "prefix": "t%d-", "subjects": [%q]}`, i, i, words[i]+".>"), &tenant)
-		b.node.request(http.MethodPut, fmt.Sprintf("/api/v1/quotas/t%d-", i), admin.Secret, `{"rules": 50, "jobs": 10000}`, nil)
+		token += b.node.request(http.MethodPost, "/api/v1/tokens", admin.Secret, fmt.Sprintf(`{"name": "tenant-%d-x", "scopes": ["rules"], "prefix": "t%d-", "subjects": [%q]}`, i, i, words[i]+".>"), &tenant)
+		quota += b.node.request(http.MethodPut, fmt.Sprintf("/api/v1/quotas/t%d-", i), admin.Secret, `{"rules": 50, "jobs": 10000}`, nil)
 		name := fmt.Sprintf("t%d-order", i)
-		b.node.request(http.MethodPut, "/api/v1/rules/"+name, tenant.Secret, b.rule(name, words[i]), nil)
+		rule += b.node.request(http.MethodPut, "/api/v1/rules/"+name, tenant.Secret, b.rule(name, words[i]), nil)
 	}
 	created := time.Since(begun)
 	b.start("--insecure")
-	b.report(fmt.Sprintf("%d tenants, created in %s", len(words), created.Round(10*time.Millisecond)), words...)
+	each := func(sum time.Duration) time.Duration {
+		return (sum / time.Duration(last)).Round(100 * time.Microsecond)
+	}
+	b.report(fmt.Sprintf("%d tenants, created in %s; of the last tenth a token took %s, a quota %s, a rule %s", len(words), created.Round(10*time.Millisecond), each(token), each(quota), each(rule)), words...)
 }
 
 // withKeys measures keys of one heartbeat rule: hundreds of them.

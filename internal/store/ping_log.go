@@ -184,10 +184,11 @@ func (s *PingLogStore) forgetPings(ctx context.Context, before time.Time) (int64
 	(SELECT id FROM (SELECT id, at FROM ping_log ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, before)
 }
 
-// PingBytes returns the bytes of bodies in the log of pings, by rule name, with those of deleted rules.
-func (s *PingLogStore) PingBytes(ctx context.Context) (map[string]int64, error) {
+// PingBytes returns the bytes of bodies in the log of pings of the rules with names that begin with a text, by rule name, with
+// those of deleted rules.
+func (s *PingLogStore) PingBytes(ctx context.Context, within string) (map[string]int64, error) {
 	bytes, err := perRule(ctx, s.read, `SELECT r.name, sum(octet_length(l.body)) FROM ping_log l JOIN rule r ON r.id = l.rule_id
-WHERE l.body IS NOT NULL GROUP BY r.name`)
+WHERE l.body IS NOT NULL AND substr(r.name, 1, $1) = $2 GROUP BY r.name`, len(within), within)
 	if err != nil {
 		return nil, wrapErr("bytes of the log of pings", err)
 	}

@@ -19,23 +19,27 @@ type QuotaStore struct{ *database }
 // BoundBy makes quotas bound new jobs. It must be called before any batch is applied.
 func (s *QuotaStore) BoundBy(q futurejobs.Quotas) { s.boundBy(q) }
 
-// Quotas returns the quotas of all prefixes: those that were set or had a token, and those of live tokens.
-func (s *QuotaStore) Quotas(ctx context.Context) ([]access.Quota, error) {
-	all, err := quotasIn(ctx, s.read)
+// Quotas returns the quotas of the prefixes that begin with a text: those that were set or had a token, and those of live
+// tokens.
+func (s *QuotaStore) Quotas(ctx context.Context, within string) ([]access.Quota, error) {
+	all, err := quotasIn(ctx, s.read, within)
 	if err != nil {
 		return nil, wrapErr("quotas", err)
 	}
 	return all, nil
 }
 
-func quotasIn(ctx context.Context, q querier) ([]access.Quota, error) {
+// prefixesIn reads the prefixes with quotas as the table p.
+const prefixesIn = `(SELECT prefix FROM quota UNION SELECT prefix FROM token WHERE prefix <> '' AND revoked_at IS NULL) p`
+
+func quotasIn(ctx context.Context, q querier, within string) ([]access.Quota, error) {
 	return query(ctx, q, readQuota, `
 SELECT prefix, rules, rule_bytes, subjects, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, kept_alert_bytes, kept_answer_bytes,
-	kept_ping_bytes, set_at, set_by FROM quota
+	kept_ping_bytes, set_at, set_by FROM quota WHERE substr(prefix, 1, $1) = $2
 UNION ALL
 SELECT DISTINCT t.prefix`+strings.Repeat(`, CAST(NULL AS bigint)`, len(access.Limits))+`, t.revoked_at, ''
-FROM token t WHERE t.prefix <> '' AND t.revoked_at IS NULL AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = t.prefix)
-ORDER BY prefix`)
+FROM token t WHERE t.prefix <> '' AND substr(t.prefix, 1, $1) = $2 AND t.revoked_at IS NULL AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = t.prefix)
+ORDER BY prefix`, len(within), within)
 }
 
 // readQuota reads the limits in the order of access.Limits.
@@ -136,43 +140,44 @@ func quotaOf(ctx context.Context, tx *sql.Tx, prefix string) error {
 	return err
 }
 
-// RuleNames returns the names of the rules that are not deleted, with 1 for each.
-func (s *QuotaStore) RuleNames(ctx context.Context) (map[string]int64, error) {
-	names, err := perRule(ctx, s.read, rulesByName)
+// RuleNames returns the names of the rules that are not deleted and begin with a text, with 1 for each.
+func (s *QuotaStore) RuleNames(ctx context.Context, within string) (map[string]int64, error) {
+	names, err := perRule(ctx, s.read, rulesByName, len(within), within)
 	if err != nil {
 		return nil, wrapErr("rule names", err)
 	}
 	return names, nil
 }
 
-// VersionBytes returns the bytes of the kept versions of rules, by rule name, with those of deleted rules.
-func (s *QuotaStore) VersionBytes(ctx context.Context) (map[string]int64, error) {
-	bytes, err := perRule(ctx, s.read, bytesByName, 0, "")
+// VersionBytes returns the bytes of the kept versions of the rules with names that begin with a text, by rule name, with those
+// of deleted rules.
+func (s *QuotaStore) VersionBytes(ctx context.Context, within string) (map[string]int64, error) {
+	bytes, err := perRule(ctx, s.read, bytesByName, len(within), within)
 	if err != nil {
 		return nil, wrapErr("bytes of versions", err)
 	}
 	return bytes, nil
 }
 
-// PendingOf counts the pending jobs of rules by rule name, including jobs of deleted rules. which selects the rules. It
-// reads a part of an index for each rule and shard.
-func (s *QuotaStore) PendingOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
-	return s.pending(ctx, which, `count(*)`)
+// PendingOf counts the pending jobs of rules by rule name, including jobs of deleted rules. which selects the rules among
+// the rules with names that begin with a text. It reads a part of an index for each rule and shard.
+func (s *QuotaStore) PendingOf(ctx context.Context, within string, which func(rule string) bool) (map[string]int64, error) {
+	return s.pending(ctx, within, which, `count(*)`)
 }
 
 // PendingBytesOf is PendingOf in bytes, as futurejobs.Job.Size counts them. It reads the rows of the jobs but not their
 // bodies.
-func (s *QuotaStore) PendingBytesOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
-	return s.pending(ctx, which, `sum(`+jobBytes+`)`)
+func (s *QuotaStore) PendingBytesOf(ctx context.Context, within string, which func(rule string) bool) (map[string]int64, error) {
+	return s.pending(ctx, within, which, `sum(`+jobBytes+`)`)
 }
 
-func (s *QuotaStore) pending(ctx context.Context, which func(rule string) bool, what string) (map[string]int64, error) {
+func (s *QuotaStore) pending(ctx context.Context, within string, which func(rule string) bool, what string) (map[string]int64, error) {
 	type ruleID struct {
 		id   int32
 		name string
 	}
 	known, err := query(ctx, s.read, func(row scanner, r *ruleID) error { return row.Scan(&r.id, &r.name) },
-		`SELECT id, name FROM rule WHERE purged_at IS NULL`)
+		`SELECT id, name FROM rule WHERE purged_at IS NULL AND substr(name, 1, $1) = $2`, len(within), within)
 	if err != nil {
 		return nil, wrapErr("rules", err)
 	}
@@ -215,9 +220,9 @@ const addSpent = `INSERT INTO quota_hour (prefix, hour, alerts, bytes, kept_byte
 ON CONFLICT (prefix, hour) DO UPDATE SET alerts = quota_hour.alerts + excluded.alerts, bytes = quota_hour.bytes + excluded.bytes,
 	kept_bytes = quota_hour.kept_bytes + excluded.kept_bytes, answer_bytes = quota_hour.answer_bytes + excluded.answer_bytes`
 
-// QuotaSpent returns the use of prefixes: published alerts of the current hour, their bytes since published, the bytes of
-// alerts kept since kept, and of answers as long as they are kept.
-func (s *QuotaStore) QuotaSpent(ctx context.Context, published, kept time.Time) (map[string]access.Spent, error) {
+// QuotaSpent returns the use of the prefixes that begin with a text: published alerts of the current hour, their bytes since
+// published, the bytes of alerts kept since kept, and of answers as long as they are kept.
+func (s *QuotaStore) QuotaSpent(ctx context.Context, within string, published, kept time.Time) (map[string]access.Spent, error) {
 	type row struct {
 		prefix string
 		spent  access.Spent
@@ -235,13 +240,14 @@ func (s *QuotaStore) QuotaSpent(ctx context.Context, published, kept time.Time) 
 	for _, at := range since {
 		args = append(args, at.Truncate(time.Hour))
 	}
+	args = append(args, len(within), within)
 	rows, err := query(ctx, s.read, func(r scanner, one *row) error {
 		dest := []any{&one.prefix}
 		for i := range one.spent {
 			dest = append(dest, &one.spent[i])
 		}
 		return r.Scan(dest...)
-	}, rebindPlaceholders(`SELECT prefix`+sums.String()+` FROM quota_hour GROUP BY prefix`), args...)
+	}, rebindPlaceholders(`SELECT prefix`+sums.String()+` FROM quota_hour WHERE substr(prefix, 1, ?) = ? GROUP BY prefix`), args...)
 	if err != nil {
 		return nil, wrapErr("quota hours", err)
 	}
@@ -288,15 +294,15 @@ ON CONFLICT (prefix, quota) DO UPDATE SET refused = quota_refusal.refused + excl
 	return nil
 }
 
-// Refusals returns the number of refusals of each limit, by prefix.
-func (s *QuotaStore) Refusals(ctx context.Context) (map[string][]access.LimitUse, error) {
+// Refusals returns the number of refusals of each limit, by prefix, for the prefixes that begin with a text.
+func (s *QuotaStore) Refusals(ctx context.Context, within string) (map[string][]access.LimitUse, error) {
 	type row struct {
 		prefix string
 		use    access.LimitUse
 	}
 	rows, err := query(ctx, s.read, func(r scanner, one *row) error {
 		return r.Scan(&one.prefix, (*string)(&one.use.Limited), &one.use.Refused, at(&one.use.RefusedAt))
-	}, `SELECT prefix, quota, refused, refused_at FROM quota_refusal ORDER BY prefix, quota`)
+	}, `SELECT prefix, quota, refused, refused_at FROM quota_refusal WHERE substr(prefix, 1, $1) = $2 ORDER BY prefix, quota`, len(within), within)
 	if err != nil {
 		return nil, wrapErr("refusals of quotas", err)
 	}

@@ -14,23 +14,23 @@ func roomFor(ctx context.Context, tx *sql.Tx, rule string, isNew bool, bytes int
 	if b == nil || b.Prefix == "" {
 		return nil
 	}
-	quotas, err := quotasIn(ctx, tx)
+	over, err := query(ctx, tx, func(row scanner, prefix *string) error { return row.Scan(prefix) },
+		`SELECT p.prefix FROM `+prefixesIn+` WHERE substr(CAST($1 AS text), 1, length(p.prefix)) = p.prefix ORDER BY length(p.prefix) LIMIT 1`, rule)
+	if err != nil || len(over) == 0 {
+		return err
+	}
+	shared := over[0] // the shortest prefix with a quota of the rule; only rules below it share its quotas
+	quotas, err := quotasIn(ctx, tx, shared)
 	if err != nil {
 		return err
 	}
 	if isNew {
-		names, err := perRule(ctx, tx, rulesByName)
+		names, err := perRule(ctx, tx, rulesByName, len(shared), shared)
 		if err != nil {
 			return err
 		}
 		if err := access.RoomFor(quotas, access.LimitRules, names, rule, 1, b.Prefix); err != nil {
 			return err
-		}
-	}
-	shared := rule // the shortest prefix with a quota of the rule
-	for _, q := range quotas {
-		if q.Covers(rule) && len(q.Prefix) < len(shared) {
-			shared = q.Prefix
 		}
 	}
 	used, err := perRule(ctx, tx, bytesByName, len(shared), shared)
@@ -58,8 +58,9 @@ func perRule(ctx context.Context, q querier, text string, args ...any) (map[stri
 }
 
 const (
-	rulesByName = `SELECT name, 1 FROM rule WHERE deleted_at IS NULL`
-	// bytesByName reads the bytes of versions of the rules whose names begin with a text, and does not read the texts.
+	// rulesByName reads the rules with names that begin with a text.
+	rulesByName = `SELECT name, 1 FROM rule WHERE deleted_at IS NULL AND substr(name, 1, $1) = $2`
+	// bytesByName reads the bytes of their versions, and does not read the versions.
 	bytesByName = `SELECT r.name, sum(octet_length(v.document) + coalesce(octet_length(v.author_text), 0))
 FROM rule r JOIN rule_version v ON v.rule_id = r.id WHERE substr(r.name, 1, $1) = $2 GROUP BY r.name`
 )

@@ -45,7 +45,7 @@ func readToken(row scanner, t *access.Token) error {
 	return nil
 }
 
-// Tokens implements access.Store. Ids begin with their time.
+// Tokens implements access.TokenReader. Ids begin with their time.
 func (s *TokenStore) Tokens(ctx context.Context) ([]access.Token, error) {
 	tokens, err := query(ctx, s.read, readToken, `SELECT `+tokenColumns+` FROM token ORDER BY id DESC`)
 	if err != nil {
@@ -54,7 +54,26 @@ func (s *TokenStore) Tokens(ctx context.Context) ([]access.Token, error) {
 	return tokens, nil
 }
 
-// TokenByHash implements access.Store.
+// TokensWithin returns the tokens with a prefix that begins with a text, newest first by id.
+func (s *TokenStore) TokensWithin(ctx context.Context, prefix string) ([]access.Token, error) {
+	tokens, err := query(ctx, s.read, readToken, `SELECT `+tokenColumns+` FROM token WHERE substr(prefix, 1, $1) = $2 ORDER BY id DESC`, len(prefix), prefix)
+	if err != nil {
+		return nil, wrapErr("tokens of a prefix", err)
+	}
+	return tokens, nil
+}
+
+// LiveTokenNames implements access.TokenReader.
+func (s *TokenStore) LiveTokenNames(ctx context.Context, now time.Time) ([]string, error) {
+	names, err := query(ctx, s.read, func(row scanner, name *string) error { return row.Scan(name) },
+		`SELECT name FROM token WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)`, now)
+	if err != nil {
+		return nil, wrapErr("names of tokens", err)
+	}
+	return names, nil
+}
+
+// TokenByHash implements access.TokenReader.
 func (s *TokenStore) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, error) {
 	return first(ctx, s.read, readToken, access.ErrNotFound, "token", `SELECT `+tokenColumns+` FROM token WHERE hash = $1`, hash[:])
 }

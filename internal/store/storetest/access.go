@@ -75,6 +75,18 @@ func tokensAreKept(t *testing.T, w *fixture) {
 	}
 }
 
+func liveTokensHaveNames(t *testing.T, w *fixture) {
+	expired, revoked, live := newToken(w, "expired"), newToken(w, "revoked"), newToken(w, "live")
+	expired.ExpiresAt, live.ExpiresAt = w.at.Add(time.Hour), w.at.Add(time.Hour+time.Second)
+	for _, token := range []access.Token{expired, revoked, live} {
+		w.must(w.InsertToken(w.ctx(), token))
+	}
+	w.must(w.RevokeToken(w.ctx(), "revoked", w.at))
+	if got := must[[]string](t)(w.LiveTokenNames(w.ctx(), w.at.Add(time.Hour))); !slices.Equal(got, []string{"live"}) {
+		t.Errorf("%q are live, want the third alone", got)
+	}
+}
+
 func tokenNamesAreUnique(t *testing.T, w *fixture) {
 	first := insert(w, "ci")
 	if err := w.InsertToken(w.ctx(), newToken(w, "ci")); !errors.Is(err, access.ErrExists) {

@@ -83,11 +83,11 @@ func jobsAreBounded(t *testing.T, w *fixture) {
 	if r.grown != 1 || r.refused != 3 || r.limit != 1 || r.held != 0 {
 		t.Errorf("the quota counts %+v", *r)
 	}
-	pending := must[map[string]int64](t)(w.PendingOf(w.ctx(), func(rule string) bool { return rule == w.rule.Name }))
+	pending := must[map[string]int64](t)(w.PendingOf(w.ctx(), "", func(rule string) bool { return rule == w.rule.Name }))
 	if diff := cmp.Diff(map[string]int64{w.rule.Name: 1}, pending); diff != "" {
 		t.Errorf("pending jobs (-want +got):\n%s", diff)
 	}
-	if none := must[map[string]int64](t)(w.PendingOf(w.ctx(), func(string) bool { return false })); len(none) != 0 {
+	if none := must[map[string]int64](t)(w.PendingOf(w.ctx(), "", func(string) bool { return false })); len(none) != 0 {
 		t.Errorf("of no rule: %v", none)
 	}
 }
@@ -113,7 +113,7 @@ func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
 	}
 	same := func(want int64) {
 		t.Helper()
-		counted := must[map[string]int64](t)(w.PendingBytesOf(w.ctx(), func(rule string) bool { return rule == w.rule.Name }))[w.rule.Name]
+		counted := must[map[string]int64](t)(w.PendingBytesOf(w.ctx(), "", func(rule string) bool { return rule == w.rule.Name }))[w.rule.Name]
 		if r.grown != want || counted != want {
 			t.Errorf("%d bytes are counted, and %d by the database; want %d", r.grown, counted, want)
 		}
@@ -137,7 +137,7 @@ func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
 		t.Errorf("with room again: %+v", got.EffectCounts)
 	}
 	same(410)
-	if none := must[map[string]int64](t)(w.PendingBytesOf(w.ctx(), func(string) bool { return false })); len(none) != 0 {
+	if none := must[map[string]int64](t)(w.PendingBytesOf(w.ctx(), "", func(string) bool { return false })); len(none) != 0 {
 		t.Errorf("of no rule: %v", none)
 	}
 }
@@ -146,8 +146,8 @@ func bytesOfJobsAreBounded(t *testing.T, w *fixture) {
 func withQuota(w *fixture, q *access.Quotas, limit int64) {
 	w.t.Helper()
 	q.Set([]access.Quota{{Prefix: w.rule.Name, Set: map[access.Limited]int64{access.LimitJobs: limit}}}, 0)
-	q.CountJobs()
-	q.Learn(access.Learned{Jobs: must[map[string]int64](w.t)(w.PendingOf(w.ctx(), q.Covers))})
+	q.CountJobs("")
+	q.Learn(access.Learned{Jobs: must[map[string]int64](w.t)(w.PendingOf(w.ctx(), "", q.Covers))})
 }
 
 // jobsAtOnceAreBounded checks that concurrent requests create as many jobs as a quota allows, while the jobs are

@@ -248,7 +248,7 @@ func bodiesAreForgotten(t *testing.T, w *fixture) {
 		t.Errorf("of small ones %d lines and %d bytes are kept, want all", count, bytes)
 	}
 	want := map[string]int64{w.rule.Name: 3*pings.MaxBody/2 + 3*pings.MaxBody + pings.KeptBodies}
-	if diff := cmp.Diff(want, must[map[string]int64](t)(w.PingBytes(w.ctx()))); diff != "" {
+	if diff := cmp.Diff(want, must[map[string]int64](t)(w.PingBytes(w.ctx(), ""))); diff != "" {
 		t.Errorf("bytes (-want +got):\n%s", diff)
 	}
 }

@@ -22,7 +22,7 @@ import (
 // quotas returns the quotas of all prefixes, without their times.
 func quotas(w *fixture) []access.Quota {
 	w.t.Helper()
-	all := must[[]access.Quota](w.t)(w.Quotas(w.ctx()))
+	all := must[[]access.Quota](w.t)(w.Quotas(w.ctx(), ""))
 	for i := range all {
 		if (len(all[i].Set) > 0) != !all[i].SetAt.IsZero() {
 			w.t.Errorf("%+v was set at %s", all[i], all[i].SetAt)
@@ -65,6 +65,14 @@ func quotasAreKept(t *testing.T, w *fixture) {
 	w.must(w.InsertToken(w.ctx(), again))
 	w.must(w.DeleteQuota(by, "acme-"))
 	same("a live token has one for all that", access.Quota{Prefix: "acme-"}, b)
+	for within, want := range map[string]int{"": 2, "acme-": 1, "acme-e": 0, "b": 1, "B": 0, "_": 0, "%": 0} {
+		if got := must[[]access.Quota](t)(w.Quotas(w.ctx(), within)); len(got) != want {
+			t.Errorf("quotas within %q: %+v, want %d", within, got, want)
+		}
+		if got := must[[]access.Token](t)(w.TokensWithin(w.ctx(), within)); (len(got) > 0) != (within == "" || within == "acme-") {
+			t.Errorf("tokens within %q: %+v", within, got)
+		}
+	}
 	want := []string{
 		"ada quota.set quota/acme- rules 3; rule_bytes 4; subjects 13; job_bytes 5; event_bytes 6; alert_bytes 0; kept_alert_bytes 11; kept_answer_bytes 12; kept_ping_bytes 14", "ada quota.set quota/b jobs 9; events 8; alerts 7",
 		"ada quota.delete quota/acme- ", "ada quota.delete quota/acme- ",
@@ -79,6 +87,7 @@ func quotasAreKept(t *testing.T, w *fixture) {
 func rulesAreCounted(t *testing.T, w *fixture) {
 	w.must(w.SetQuota(w.ctx(), access.Quota{Prefix: "acme-", Set: map[access.Limited]int64{access.LimitRules: 2}}))
 	w.must(w.SetQuota(w.ctx(), access.Quota{Prefix: "acme-eu-", Set: map[access.Limited]int64{access.LimitRules: 1}}))
+	w.must(w.SetQuota(w.ctx(), access.Quota{Prefix: "beta-", Set: map[access.Limited]int64{access.LimitRules: 0}}))
 	acme := access.Within(w.ctx(), &access.Bounds{Token: "acme", Prefix: "acme-"})
 	save := func(name string) error {
 		_, err := w.Save(acme, rules.RuleVersion{Name: name, Entity: "order", Document: []byte(`{"name":"` + name + `"}`)}, rules.AnyVersion)
@@ -110,7 +119,7 @@ func rulesAreCounted(t *testing.T, w *fixture) {
 	}
 	acme = access.Within(w.ctx(), &access.Bounds{Token: "ada"}) // without a prefix
 	w.must(save("acme-3"))
-	names := slices.Collect(maps.Keys(must[map[string]int64](t)(w.RuleNames(w.ctx()))))
+	names := slices.Collect(maps.Keys(must[map[string]int64](t)(w.RuleNames(w.ctx(), ""))))
 	if diff := cmp.Diff([]string{w.rule.Name, "zenith-1", "acme-1", "acme-2", "acme-3"}, names, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
@@ -134,12 +143,12 @@ func useOfQuotasIsKept(t *testing.T, w *fixture) {
 		{later, before, access.Spent{6, 0, 1000, 120}, access.Spent{2, 0, 0, 0}},
 		{before, later, access.Spent{6, 800, 0, 120}, access.Spent{2, 20, 0, 0}},
 	} {
-		spent := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), c.published, c.kept))
+		spent := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), "", c.published, c.kept))
 		if diff := cmp.Diff(map[string]access.Spent{"acme-": c.acme, "b": c.b}, spent); diff != "" {
 			t.Errorf("published since %s, kept since %s (-want +got):\n%s", c.published, c.kept, diff)
 		}
 	}
-	refusals := must[map[string][]access.LimitUse](t)(w.Refusals(w.ctx()))
+	refusals := must[map[string][]access.LimitUse](t)(w.Refusals(w.ctx(), ""))
 	for i := range refusals["acme-"] {
 		if at := refusals["acme-"][i].RefusedAt; at.Sub(now).Abs() > time.Minute {
 			t.Errorf("refused at %s", at)
@@ -150,10 +159,10 @@ func useOfQuotasIsKept(t *testing.T, w *fixture) {
 		t.Errorf("refusals (-want +got):\n%s", diff)
 	}
 	w.must(w.PruneQuotas(w.ctx(), now.Add(time.Hour)))
-	if left := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), before, before)); len(left) != 0 {
+	if left := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), "", before, before)); len(left) != 0 {
 		t.Errorf("pruned, and %v is left", left)
 	}
-	if left := must[map[string][]access.LimitUse](t)(w.Refusals(w.ctx())); len(left) != 0 {
+	if left := must[map[string][]access.LimitUse](t)(w.Refusals(w.ctx(), "")); len(left) != 0 {
 		t.Errorf("pruned, and %v is left", left)
 	}
 }

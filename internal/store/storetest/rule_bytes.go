@@ -58,7 +58,7 @@ func versionBytesAreCounted(t *testing.T, w *fixture) {
 	}
 	w.must(w.SetText(acme, ids["acme-1"], 2, strings.Repeat("#", 90)))
 	want := map[string]int64{w.rule.Name: 8, "zenith-1": 5000, "acme-1": 690, "acme-eu-1": 300}
-	bytes := must[map[string]int64](t)(w.VersionBytes(w.ctx()))
+	bytes := must[map[string]int64](t)(w.VersionBytes(w.ctx(), ""))
 	want[w.rule.Name] = bytes[w.rule.Name]
 	if diff := cmp.Diff(want, bytes); diff != "" {
 		t.Errorf("bytes (-want +got):\n%s", diff)

@@ -221,6 +221,7 @@ var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"retention/acks":          acknowledgementsArePruned,
 	"retention/deleted-rule":  retentionOfDeletedRules,
 	"token/keep":              tokensAreKept,
+	"token/live_names":        liveTokensHaveNames,
 	"token/name":              tokenNamesAreUnique,
 	"token/expire":            expiredTokenNamesAreReusable,
 	"token/revoke":            tokensAreRevoked,
