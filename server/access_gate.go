@@ -107,20 +107,20 @@ func (g *accessGate) handOut(secret string, addr net.Addr) {
 }
 
 // allowsAnonymous reports whether the node still accepts requests without a token: the first token ends that for
-// good. While the token lookup fails, the node accepts none.
-func (g *accessGate) allowsAnonymous(ctx context.Context) bool {
+// good. If the token lookup fails, it returns the error: the request is not answered without a token, and a token would
+// not help.
+func (g *accessGate) allowsAnonymous(ctx context.Context) (bool, error) {
 	if !g.open.Load() || g.insecure {
-		return g.open.Load()
+		return g.open.Load(), nil
 	}
 	issued, err := g.tokens.EverIssued(ctx)
 	if err != nil {
-		g.log.Debug("find tokens", "err", err)
-		return false
+		return false, fmt.Errorf("find tokens: %w", err)
 	}
 	if issued && g.open.Swap(false) {
 		g.log.Info("the first token was created; anonymous access is closed")
 	}
-	return g.open.Load()
+	return g.open.Load(), nil
 }
 
 func (g *accessGate) publicURLOr(address string) string {

@@ -153,6 +153,47 @@ func (n *node) sendRaw(t *testing.T, request string) string {
 	return string(got)
 }
 
+// A node without tokens does not know whether it still is one while its database is away: it says so. A token
+// would not help.
+func TestOpenNodeWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	cluster, err := storetest.StartCluster(storetest.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startReadyNode(t, server.Config{NATSURL: startNATS(t), DatabaseURL: cluster.DSN})
+	t.Cleanup(func() {
+		n.stop()
+		if err := <-n.ended; err != nil { // the node closes the database first
+			t.Errorf("serve: %v", err)
+		}
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	const path = "/api/v1/tokens/self" // it reads no database
+	n.callExpecting(http.StatusOK, http.MethodGet, path, "")
+	if err := cluster.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	var got reply
+	n.eventually("the node does not know whether there are tokens", func() bool {
+		got = n.callRaw(http.MethodGet, path, "")
+		return got.status != http.StatusOK
+	})
+	for at, page := range map[string]string{path: "", "/": "text/html", "/login": "text/html"} {
+		got = n.callExpecting(http.StatusServiceUnavailable, http.MethodGet, at, "", "Accept", page)
+		if text := string(got.body); !strings.Contains(text, "database does not answer") || !strings.Contains(text, "/readyz") {
+			t.Errorf("%s: %s", at, text)
+		}
+	}
+	n.callExpecting(http.StatusServiceUnavailable, http.MethodPost, "/login", "token=x", "Content-Type", "application/x-www-form-urlencoded")
+	if err := cluster.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the node answers again", func() bool { return n.callRaw(http.MethodGet, path, "").status == http.StatusOK })
+}
+
 // Once a token existed, neither its end nor a restart opens the node: a node without a usable token creates another
 // first token.
 func TestClosedNodeStaysClosed(t *testing.T) {

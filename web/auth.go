@@ -34,9 +34,9 @@ type authenticator struct {
 	cookies cookies
 	keeper  *access.Tokens // nil: the node has no tokens
 	guesses *guesses
-	quotas  Quotas                     // nil: the node has none
-	open    func(context.Context) bool // whether everything is permitted, without a token
-	relayed bool                       // an open node answers requests that came through a proxy, too
+	quotas  Quotas                              // nil: the node has none
+	open    func(context.Context) (bool, error) // whether everything is permitted, without a token
+	relayed bool                                // an open node answers requests that came through a proxy, too
 }
 
 func newAuthenticator(o Options, by *responder) *authenticator {
@@ -77,7 +77,9 @@ func acceptsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("A
 
 // visitor returns the sender of a request. It counts and bounds refusals.
 func (a *authenticator) visitor(r *http.Request) (principal, error) {
-	if a.open(r.Context()) {
+	if open, err := a.open(r.Context()); err != nil {
+		return principal{}, err
+	} else if open {
 		return principal{open: true}, a.direct(r)
 	}
 	if v, named, err := a.persons.proxied(r); named {
@@ -125,8 +127,8 @@ func (a *authenticator) direct(r *http.Request) error {
 
 // identity authenticates the sender again, for a request that visitor accepted before. It counts nothing.
 func (a *authenticator) identity(r *http.Request) (principal, error) {
-	if a.open(r.Context()) {
-		return principal{open: true}, nil
+	if open, err := a.open(r.Context()); open || err != nil {
+		return principal{open: open}, err
 	}
 	if v, named, err := a.persons.proxied(r); named {
 		return v, err

@@ -225,4 +225,4 @@ func keys(jobs []web.Job) string {
 	return fmt.Sprint(all)
 }
 
-func allowAll(context.Context) bool { return true }
+func allowAll(context.Context) (bool, error) { return true, nil }

@@ -43,8 +43,7 @@ type loginPages struct {
 func (a *loginPages) form(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	next := nextOf(query)
-	if a.auth.open(r.Context()) {
-		http.Redirect(w, r, next, http.StatusSeeOther)
+	if a.isOpen(w, r, next) {
 		return
 	}
 	in := loginView{Next: next, Token: query.Get("token")}
@@ -58,6 +57,18 @@ func (a *loginPages) form(w http.ResponseWriter, r *http.Request) {
 		in.Name = v.token.Name
 	}
 	a.loginPage(w, r, http.StatusOK, in)
+}
+
+// isOpen answers a request to a node that needs no login: with the requested page. If the node cannot find out whether it
+// needs one, it answers with the reason.
+func (a *loginPages) isOpen(w http.ResponseWriter, r *http.Request, next string) bool {
+	open, err := a.auth.open(r.Context())
+	if err != nil {
+		a.fail(w, r, err)
+	} else if open {
+		http.Redirect(w, r, next, http.StatusSeeOther)
+	}
+	return open || err != nil
 }
 
 // isNamed answers a request with a person named by a proxy, since that person cannot log in: with the requested page, or
@@ -80,10 +91,7 @@ func (a *loginPages) login(w http.ResponseWriter, r *http.Request) {
 	secret := strings.TrimSpace(r.PostFormValue("token"))
 	next := nextOf(r.PostForm)
 	switch {
-	case a.auth.open(r.Context()):
-		http.Redirect(w, r, next, http.StatusSeeOther)
-		return
-	case a.isNamed(w, r, next):
+	case a.isOpen(w, r, next), a.isNamed(w, r, next):
 		return
 	case secret == "":
 		a.loginPage(w, r, http.StatusOK, loginView{Next: next})

@@ -65,8 +65,9 @@ type Options struct {
 	// Logins returns the current login configuration for persons without a token. If it or its Config is nil, they
 	// cannot log in.
 	Logins func() *logins.Config
-	// Open reports whether every request is permitted without a token. If nil, none is.
-	Open func(context.Context) bool
+	// Open reports whether every request is permitted without a token, or returns an error if that is unknown: no request is
+	// then. If nil, none is.
+	Open func(context.Context) (bool, error)
 	// Proxied lets an open node also answer requests that came through a proxy.
 	Proxied bool
 
@@ -218,7 +219,7 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.Default()
 	}
 	if o.Open == nil {
-		o.Open = func(context.Context) bool { return false }
+		o.Open = func(context.Context) (bool, error) { return false, nil }
 	}
 	if o.Hooks == nil {
 		o.Hooks = func(string) *webhooks.Webhook { return nil }

@@ -25,7 +25,7 @@ func TestProxyUserStreamLastsOneMinute(t *testing.T) {
 	}{"a person": {false, maxProxiedStream}, "another": {true, 10 * time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
 			by := &responder{log: slog.New(slog.DiscardHandler)}
-			auth := newAuthenticator(Options{Logins: func() *logins.Config { return config }, Open: func(context.Context) bool { return c.open }}, by)
+			auth := newAuthenticator(Options{Logins: func() *logins.Config { return config }, Open: func(context.Context) (bool, error) { return c.open, nil }}, by)
 			a := &streamLimit{responder: by, auth: auth, livePages: newStreamSemaphore("live pages", 1, 1)}
 			v := principal{open: true}
 			ctx := context.WithValue(t.Context(), namedKey{}, named{person: &ann})

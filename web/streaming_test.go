@@ -101,9 +101,9 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 
 func TestStreamsOfOpenNodeEndWhenItCloses(t *testing.T) {
 	s := newFixture(t, closedNode, func(o *web.Options, s *fixture) {
-		o.Open = func(ctx context.Context) bool {
+		o.Open = func(ctx context.Context) (bool, error) {
 			some, err := s.keeper.HasTokens(ctx)
-			return err == nil && !some
+			return !some, err
 		}
 	})
 	s.publishAlertsForever()

@@ -75,7 +75,7 @@ func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
 	err = s.readRest(ctx, c)
 	s.Sentence, s.OK = state.Sentence(s.Open.Losses), state.Healthy && s.Open.Unacknowledged == 0
 	var refused refusal
-	if errors.As(err, &refused) && s.lacksDatabase() { // also refused with 401: the node cannot look tokens up
+	if errors.As(err, &refused) && s.lacksDatabase() {
 		s.Error, s.OK, err = "the node does not reach its database", false, nil
 	}
 	return s, err

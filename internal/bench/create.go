@@ -112,7 +112,7 @@ func openHatch(ctx context.Context, g database) (*apiServer, error) {
 	}
 	handler := web.New(web.Options{
 		JobActions: &jobCreator{catalog: catalog, store: s}, Catalog: catalog, Log: slog.New(slog.DiscardHandler),
-		Open: func(context.Context) bool { return true },
+		Open: func(context.Context) (bool, error) { return true, nil },
 	})
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	stopped := make(chan error, 1)
