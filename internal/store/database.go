@@ -32,7 +32,12 @@ func (s *database) allShards() []int16 {
 
 // pruneAll deletes in batches until no row is left. If name is set, it adds the rows to that count in pruned.
 func (s *database) pruneAll(ctx context.Context, name, text string, args ...any) (total int64, err error) {
-	for {
+	return s.pruneWhile(ctx, func() bool { return true }, name, text, args...)
+}
+
+// pruneWhile is pruneAll while more says so.
+func (s *database) pruneWhile(ctx context.Context, more func() bool, name, text string, args ...any) (total int64, err error) {
+	for more() {
 		var n int64
 		err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) (err error) {
 			if n, err = exec(ctx, tx, text, args...); err != nil || n == 0 {
@@ -48,6 +53,7 @@ func (s *database) pruneAll(ctx context.Context, name, text string, args ...any)
 			return total, err
 		}
 	}
+	return total, nil
 }
 
 // Shards returns the number of shards that the database was created with.

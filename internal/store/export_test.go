@@ -57,6 +57,11 @@ func (s *Store) PruneTicksOnce(ctx context.Context, before time.Time) (int64, er
 	return s.forgetTicks(ctx, retentionPlan{Retention{History: futurejobs.Day}, nil}, before.Add(futurejobs.Day), func() bool { left--; return left >= 0 })
 }
 
+// PruneNoticesOnce deletes notifications from before a time, in at most steps transactions.
+func (s *Store) PruneNoticesOnce(ctx context.Context, before time.Time, steps int) error {
+	return s.forgetNotices(ctx, before, func() bool { steps--; return steps >= 0 })
+}
+
 // DueAlerts is the statement for the alerts that retention deletes, to test its plan.
 func (s *Store) DueAlerts(rules []int32) string { return s.RetentionStore.alerts.dueAlerts("", rules) }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// forgetNotices deletes the notifications of alerts beyond their retention.
-func (s *NotificationStore) forgetNotices(ctx context.Context, before time.Time) error {
+// forgetNotices deletes the notifications of alerts beyond their retention, while more says so.
+func (s *NotificationStore) forgetNotices(ctx context.Context, before time.Time, more func() bool) error {
 	bound := firstAlert(before)
 	for shard := range s.shards {
 		for _, text := range []string{
@@ -15,7 +15,7 @@ func (s *NotificationStore) forgetNotices(ctx context.Context, before time.Time)
 			`DELETE FROM delivery WHERE shard = $1 AND alert_id < $2 AND (alert_id, channel) IN
 	(SELECT d.alert_id, d.channel FROM delivery d WHERE d.shard = $1 AND d.alert_id < $2 ORDER BY d.alert_id LIMIT $3)`,
 		} {
-			if _, err := s.pruneAll(ctx, "", text, shard, bound[:], pruneBatch); err != nil {
+			if _, err := s.pruneWhile(ctx, more, "", text, shard, bound[:], pruneBatch); err != nil {
 				return err
 			}
 		}
@@ -23,13 +23,14 @@ func (s *NotificationStore) forgetNotices(ctx context.Context, before time.Time)
 	if _, err := exec(ctx, s.db, `DELETE FROM mute WHERE ends_at < $1`, before); err != nil {
 		return err
 	}
-	return s.forgetSent(ctx, before)
+	return s.forgetSent(ctx, before, more)
 }
 
-// forgetSent deletes the notifications that were planned before a time and are sent or given up. Notifications are read by id, the
-// order of creation, up to the first pruneBatch without one to delete: no index has the order of planned_at.
-func (s *NotificationStore) forgetSent(ctx context.Context, before time.Time) error {
-	for after := int64(0); ; {
+// forgetSent deletes the notifications that were planned before a time and are sent or given up, while more says so.
+// Notifications are read by id, the order of creation, up to the first pruneBatch without one to delete: no index has the
+// order of planned_at.
+func (s *NotificationStore) forgetSent(ctx context.Context, before time.Time, more func() bool) error {
+	for after := int64(0); more(); {
 		next, err := query(ctx, s.read, readPastNotice, `SELECT id, planned_at, `+unfinished+` FROM notice WHERE id > $1 ORDER BY id LIMIT $2`, after, pruneBatch)
 		if err != nil {
 			return err
@@ -54,6 +55,7 @@ func (s *NotificationStore) forgetSent(ctx context.Context, before time.Time) er
 			return err
 		}
 	}
+	return nil
 }
 
 // pastNotice is a notification, for its deletion.

@@ -11,8 +11,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// pruneBudget bounds a deletion of history or alerts in one round of retention: of the rows that are older than every period,
-// and by rule and outcome. The next round continues.
+// pruneBudget bounds a deletion of history, alerts, notifications or applied ticks in one round of retention: of the rows that
+// are older than every period, and by rule and outcome. The next round continues.
 const pruneBudget = 5 * time.Second
 
 // budget begins a deletion, and returns whether it may go on.

@@ -72,7 +72,7 @@ func (r Retention) pruneEnded(ctx context.Context, s *Store, now time.Time, p *P
 	}
 	if longest := plan.longest(keptAlerts); longest != 0 {
 		p.Alerts, err = s.RetentionStore.alerts.pruneAlerts(ctx, now.Add(-longest), budget())
-		errs = append(errs, err, s.forgetNotices(ctx, now.Add(-longest)))
+		errs = append(errs, err, s.forgetNotices(ctx, now.Add(-longest), budget()))
 	}
 	p.Ticks, err = s.forgetTicks(ctx, plan, now, budget())
 	errs = append(errs, err)

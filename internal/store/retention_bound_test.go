@@ -87,6 +87,40 @@ WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SE
 	})
 }
 
+// TestStepsOfNotificationRetentionAreBounded checks that a round of retention deletes notifications in batches, only while its
+// time lasts, and that the next round continues.
+func TestStepsOfNotificationRetentionAreBounded(t *testing.T) {
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 4)
+		defer closeStore(t, s)
+		at, id := fmt.Sprint(pastDay.UnixMicro()), `unhex(printf('%012x%020x', `+fmt.Sprint(pastDay.UnixMilli())+`, i))`
+		if !s.SingleProcess() {
+			at = "TIMESTAMPTZ '2025-03-01 00:00:00+00'"
+			id = fmt.Sprintf(`(lpad(to_hex(%d), 12, '0') || lpad(to_hex(i), 20, '0'))::uuid`, pastDay.UnixMilli())
+		}
+		series := fmt.Sprintf(` WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT `, 2*store.PruneBatch)
+		exec(t, s, `INSERT INTO alert_news (shard, id)`+series+`2, `+id+` FROM n`)
+		exec(t, s, `INSERT INTO delivery (shard, alert_id, channel, notice, unclosed)`+series+`3, `+id+`, 'ops', i, FALSE FROM n`)
+		exec(t, s, `INSERT INTO notice (channel, route, topic, alerts, planned_at, next_at, sent_at)`+series+`'ops', 'all', '', 1, `+at+`, `+at+`, `+at+` FROM n`)
+		left := func() (rows [3]int) {
+			if err := s.DB().QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM alert_news), (SELECT count(*) FROM delivery), (SELECT count(*) FROM notice)`).Scan(&rows[0], &rows[1], &rows[2]); err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		}
+		const all, some = 2 * store.PruneBatch, store.PruneBatch
+		// Each shard has two kinds of rows, and a kind ends with an empty step.
+		for _, round := range []struct {
+			steps int
+			want  [3]int
+		}{{0, [3]int{all, all, all}}, {5, [3]int{some, all, all}}, {9, [3]int{0, some, all}}, {10, [3]int{0, 0, some}}, {9, [3]int{0, 0, 0}}} {
+			if err := s.PruneNoticesOnce(t.Context(), pastDay.Add(futurejobs.Day), round.steps); err != nil || left() != round.want {
+				t.Errorf("%d steps leave %v rows, want %v: %v", round.steps, left(), round.want, err)
+			}
+		}
+	})
+}
+
 // TestRetentionReadsRangesOfIndexes checks that Postgres finds the rows to delete by ranges of the primary keys, and the job of each
 // alert by its key.
 func TestRetentionReadsRangesOfIndexes(t *testing.T) {
