@@ -2,8 +2,10 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -218,5 +220,58 @@ func TestNodeStartsWithWrongClock(t *testing.T) {
 	n.eventually("the alert of the step is resolved", func() bool { return n.alertsOf("clock", "firing") == n.alertsOf("clock", "resolved") })
 	if early := n.alertsOf("before", "firing"); early != 0 {
 		t.Errorf("%d alerts came hours early", early)
+	}
+}
+
+// A start beside registered nodes without a recent heartbeat names them in its log, and goes on with the first heartbeat.
+func TestWaitingStartNamesNodes(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	db := openDB(t, dsn)
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO node (id, name, version, started_at, seen_at, expires_at, doing)
+SELECT 'id-' || i, 'node-' || to_char(i, 'FM00'), 'v0', now() - interval '2 hours', now() - interval '1 hour', now() - interval '50 minutes', '{}' FROM generate_series(1, 12) i`); err != nil {
+		t.Fatal(err)
+	}
+	// Without a heartbeat the start would wait for four minutes.
+	n, ready := startNode(t, server.Config{DatabaseURL: dsn, NATSURL: startNATS(t), Lease: 10 * time.Minute})
+	var line struct {
+		Nodes      []string
+		Registered int
+		Until      time.Time
+		Component  string
+	}
+	n.eventually("the log has the wait", func() bool {
+		for text := range strings.Lines(n.log.String()) {
+			if strings.Contains(text, "waiting for a heartbeat of the registered nodes") {
+				if err := json.Unmarshal([]byte(text), &line); err != nil {
+					t.Fatal(err)
+				}
+				return true
+			}
+		}
+		return false
+	})
+	// By their ids, which are texts, node 10 comes before node 2.
+	want := []string{"node-01", "node-10", "node-11", "node-12", "node-02", "node-03", "node-04", "node-05", "node-06", "node-07"}
+	if !slices.Equal(line.Nodes, want) || line.Registered != 12 || line.Component != "clock" || line.Until.IsZero() {
+		t.Errorf("the log has %+v, want 10 of 12 nodes, %q", line, want)
+	}
+	select {
+	case <-ready:
+		t.Fatal("it serves before the heartbeat")
+	default:
+	}
+	if _, err := db.ExecContext(t.Context(), `UPDATE node SET seen_at = now() WHERE id = 'id-3'`); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ready:
+	case err := <-n.ended:
+		t.Fatalf("serve: %v", err)
+	case <-time.After(within):
+		t.Fatal("it does not serve after the heartbeat")
+	}
+	if got := strings.Count(n.log.String(), "waiting for a heartbeat"); got != 1 {
+		t.Errorf("the log has the wait %d times", got)
 	}
 }
