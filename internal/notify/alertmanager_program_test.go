@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/prometheus/common/model"
 
 	"deadman/alerts"
@@ -55,16 +57,21 @@ type alertmanagerProgram struct {
 
 func startAlertmanager(t *testing.T) *alertmanagerProgram {
 	t.Helper()
-	path := findAlertmanager(t)
 	receiver := newWebhookReceiver(t)
-	dir := t.TempDir()
-	config := filepath.Join(dir, "alertmanager.yml")
-	text := fmt.Sprintf(`
+	return startAlertmanagerOf(t, receiver, fmt.Sprintf(`
 global: {resolve_timeout: 2s}
 route: {receiver: test, group_by: [alertname, key], group_wait: 100ms, group_interval: 200ms, repeat_interval: 1h}
 receivers:
   - {name: test, webhook_configs: [{url: %s, send_resolved: true}]}
-`, receiver.URL)
+`, receiver.URL))
+}
+
+// startAlertmanagerOf starts Alertmanager with a configuration, which notifies the receiver.
+func startAlertmanagerOf(t *testing.T, receiver *webhookReceiver, text string) *alertmanagerProgram {
+	t.Helper()
+	path := findAlertmanager(t)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "alertmanager.yml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +120,25 @@ func (a *alertmanagerProgram) wait(what string, is func() bool) {
 // active returns the active alerts by key.
 func (a *alertmanagerProgram) active() map[string]amAlert {
 	a.t.Helper()
+	active := make(map[string]amAlert)
+	for _, one := range a.alerts() {
+		active[string(one.Labels["key"])] = one
+	}
+	return active
+}
+
+// states returns the states of the alerts, by key and severity.
+func (a *alertmanagerProgram) states() map[string]string {
+	a.t.Helper()
+	states := make(map[string]string)
+	for _, one := range a.alerts() {
+		states[string(one.Labels["key"]+" "+one.Labels["severity"])] = one.Status
+	}
+	return states
+}
+
+func (a *alertmanagerProgram) alerts() (all []amAlert) {
+	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), within)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/api/v2/alerts", nil)
@@ -134,13 +160,12 @@ func (a *alertmanagerProgram) active() map[string]amAlert {
 	if err := json.NewDecoder(answer.Body).Decode(&found); err != nil {
 		a.t.Fatal(err)
 	}
-	active := make(map[string]amAlert)
 	for _, f := range found {
-		active[string(f.Labels["key"])] = amAlert{
+		all = append(all, amAlert{
 			Status: f.Status.State, Labels: f.Labels, Annotations: f.Annotations, StartsAt: f.StartsAt, EndsAt: f.EndsAt, GeneratorURL: f.GeneratorURL,
-		}
+		})
 	}
-	return active
+	return all
 }
 
 // notified returns the alerts of a status in the notifications that Alertmanager has sent since the last call.
@@ -226,6 +251,110 @@ routes: [{to: am}]
 	am.wait("Alertmanager notifies of its end", func() bool {
 		return slices.ContainsFunc(am.notified("resolved"), func(e amAlert) bool { return e.Labels["key"] == "b" })
 	})
+}
+
+// guideBlock returns the YAML of a code block of the guide of Alertmanager that contains a text.
+func guideBlock(t *testing.T, text string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/how-to/alertmanager.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range strings.Split(string(page), "```yaml\n")[1:] {
+		if block, _, _ := strings.Cut(part, "```"); strings.Contains(block, text) {
+			return block
+		}
+	}
+	t.Fatalf("the guide has no block with %q", text)
+	return ""
+}
+
+// guideConfig returns the guide's configuration of Alertmanager, with addresses for its receivers and short waits.
+func guideConfig(t *testing.T, receiver *webhookReceiver) string {
+	t.Helper()
+	var config map[string]any
+	if err := yaml.Unmarshal([]byte(guideBlock(t, "inhibit_rules:")), &config); err != nil {
+		t.Fatal(err)
+	}
+	route := config["route"].(map[string]any)
+	route["group_wait"], route["group_interval"] = "100ms", "200ms"
+	for _, one := range config["receivers"].([]any) {
+		r := one.(map[string]any)
+		r["webhook_configs"] = []any{map[string]any{"url": fmt.Sprintf("%s/%s", receiver.URL, r["name"])}}
+	}
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestAlertmanagerOfGuide runs the configurations of docs/how-to/alertmanager.md: two real Alertmanagers that group, inhibit
+// and route, and the channel to both.
+func TestAlertmanagerOfGuide(t *testing.T) {
+	t.Parallel()
+	receiver := newWebhookReceiver(t)
+	first := startAlertmanagerOf(t, receiver, guideConfig(t, receiver))
+	second := startAlertmanagerOf(t, receiver, guideConfig(t, receiver))
+	w := openFixture(t, store.Options{DataDir: storetest.DataDir(t)})
+	n := w.notifierOf(w.config(strings.NewReplacer("http://am-1.example.org:9093", first.url, "http://am-2.example.org:9093", second.url).Replace(guideBlock(t, "urls:"))))
+	statesAre := func(want map[string]string) {
+		t.Helper()
+		for _, am := range []*alertmanagerProgram{first, second} {
+			am.wait(fmt.Sprintf("the alerts are %v", want), func() bool {
+				w.now = time.Now()
+				w.advance(n, 0)
+				return maps.Equal(am.states(), want)
+			})
+		}
+	}
+	notified := make(map[string]bool) // receiver, key and severity
+	isNotified := func(want string) {
+		t.Helper()
+		first.wait(want+" is notified", func() bool {
+			for _, p := range receiver.received() {
+				var m amMessage
+				if err := json.Unmarshal([]byte(p.body), &m); err != nil {
+					t.Fatal(err)
+				}
+				for _, one := range m.Alerts {
+					notified[fmt.Sprintf("%s %s %s", strings.TrimPrefix(p.path, "/"), one.Labels["key"], one.Labels["severity"])] = true
+				}
+				if len(m.GroupLabels) != 1 || m.GroupLabels["alertname"] == "" {
+					t.Errorf("grouped by %s, and the page says by alertname", m.GroupLabels)
+				}
+			}
+			return notified[want]
+		})
+	}
+	w.fire(alerts.Warning, nil, "1042", "1043")
+	statesAre(map[string]string{"1042 warning": "active", "1043 warning": "active"})
+	isNotified("team 1042 warning")
+	isNotified("team 1043 warning")
+
+	w.raise(alerts.Critical, nil, "1042") // its second step inhibits the first one, and no other order
+	statesAre(map[string]string{"1042 warning": "suppressed", "1042 critical": "active", "1043 warning": "active"})
+	isNotified("on-call 1042 critical")
+	if notified["on-call 1042 warning"] || notified["on-call 1043 warning"] || notified["team 1042 critical"] {
+		t.Errorf("notified: %v", notified)
+	}
+	if reason, err := n.Test(t.Context(), "am"); reason != "" || err != nil {
+		t.Errorf("a test of the channel: %q, %v", reason, err)
+	}
+	isNotified("team channel/am info")
+}
+
+// TestChannelsOfAlertmanagerGuide opens the channels of docs/how-to/alertmanager.md.
+func TestChannelsOfAlertmanagerGuide(t *testing.T) {
+	t.Parallel()
+	w := openFixture(t, store.Options{DataDir: storetest.DataDir(t)})
+	w.secret("am.header", "Bearer x")
+	for text, kind := range map[string]notify.Kind{"am.header": notify.Alertmanager, "alertmanager-webhook": notify.AlertmanagerWebhook} {
+		config := w.config(guideBlock(t, text) + "routes: []\n")
+		if len(config.Channels) != 1 || config.Channels[0].Kind != kind {
+			t.Errorf("%s: %+v", text, config.Channels)
+		}
+	}
 }
 
 // TestRealAlertmanagerRefuses shows the errors of channels with a URL of another kind.
