@@ -35,13 +35,14 @@ type RetentionReport struct {
 	History         int64            `json:"history" doc:"Ended jobs that are deleted."`
 	Alerts          int64            `json:"alerts" doc:"Alerts that are deleted."`
 	DeadLetters     int64            `json:"dead_letters" doc:"Dead letters that are deleted."`
+	Ticks           int64            `json:"ticks" doc:"Applied ticks of schedules that are deleted."`
 	Items           []RetentionCount `json:"items" nullable:"false" doc:"Numbers by rule, kind and outcome."`
 }
 
 // RetentionCount is the number of rows of a rule that retention deletes.
 type RetentionCount struct {
 	Rule    string    `json:"rule" doc:"Name of the rule. Empty: none, of a dead letter."`
-	Kind    string    `json:"kind" enum:"history,alerts,dead_letters" doc:"Kind of the rows."`
+	Kind    string    `json:"kind" enum:"history,ticks,alerts,dead_letters" doc:"Kind of the rows."`
 	Outcome string    `json:"outcome,omitempty" doc:"Outcome of the ended jobs."`
 	Rows    int64     `json:"rows" doc:"Number of rows."`
 	Oldest  time.Time `json:"oldest" doc:"Time of the oldest of them."`
@@ -50,7 +51,7 @@ type RetentionCount struct {
 // only returns the report of the rules that match, with their sums.
 func (r RetentionReport) only(matches func(rule string) bool) RetentionReport {
 	items := r.Items
-	r.History, r.Alerts, r.DeadLetters, r.Items = 0, 0, 0, []RetentionCount{}
+	r.History, r.Ticks, r.Alerts, r.DeadLetters, r.Items = 0, 0, 0, 0, []RetentionCount{}
 	for _, c := range items {
 		if !matches(c.Rule) {
 			continue
@@ -59,6 +60,8 @@ func (r RetentionReport) only(matches func(rule string) bool) RetentionReport {
 		switch c.Kind {
 		case "history":
 			r.History += c.Rows
+		case "ticks":
+			r.Ticks += c.Rows
 		case "alerts":
 			r.Alerts += c.Rows
 		default:
@@ -121,7 +124,7 @@ func (a *retentionAPI) register(all *operations) {
 	}
 	register(all, operation{
 		ID: "get-retention", Tag: tagNode, Method: "GET", Path: "/retention", Summary: "count what retention will delete",
-		Description: "Counts the ended jobs, alerts and dead letters that retention deletes at a time, by rule and outcome, with the settings and " +
+		Description: "Counts the ended jobs, applied ticks, alerts and dead letters that retention deletes at a time, by rule and outcome, with the settings and " +
 			"rules as they are, or with other settings. Deletes nothing. Reads the days that retention has not deleted yet.",
 		Scope: access.Read, Reach: reachFiltered,
 	}, withBody(func(ctx context.Context, in *retentionIn) (RetentionReport, error) {

@@ -14,9 +14,9 @@ import (
 func newRetentionCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "retention", Short: "Count what retention will delete, and delete nothing",
-		Long: `Counts the ended jobs, alerts and dead letters that retention deletes, by rule and outcome, with the
-time of the oldest: now, or at a given time, of the rows that exist now. With a period, the count is of
-a node with that setting; rules with a period of their own (keep) keep it.`,
+		Long: `Counts the ended jobs, applied ticks, alerts and dead letters that retention deletes, by rule and
+outcome, with the time of the oldest: now, or at a given time, of the rows that exist now. With a
+period, the count is of a node with that setting; rules with a period of their own (keep) keep it.`,
 		Example: `  deadman retention --at +7d
   deadman retention --keep-history 30d --rule order-unshipped`,
 	}
@@ -42,8 +42,8 @@ func printRetention(io *cli, r web.RetentionReport) error {
 		}
 	}
 	period := func(seconds float64) string { return document.Duration(seconds * 1e9).String() }
-	_, err := fmt.Fprintf(io.out, "to delete at %s: %s, %s, %s\nkept without keep of a rule: history %s, alerts %s, dead letters %s\n", io.exact(r.At),
-		number(int(r.History), "ended job"), number(int(r.Alerts), "alert"), number(int(r.DeadLetters), "dead letter"),
+	_, err := fmt.Fprintf(io.out, "to delete at %s: %s, %s, %s, %s\nkept without keep of a rule: history %s, alerts %s, dead letters %s\n", io.exact(r.At),
+		number(int(r.History), "ended job"), number(int(r.Alerts), "alert"), number(int(r.DeadLetters), "dead letter"), number(int(r.Ticks), "applied tick"),
 		period(r.KeepHistory), period(r.KeepAlerts), period(r.KeepDeadLetters))
 	return err
 }

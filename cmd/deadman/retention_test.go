@@ -40,7 +40,16 @@ func TestRetention(t *testing.T) {
 	if r := report("--keep-history", "7d", "--rule", "other"); r.History != 0 {
 		t.Errorf("of another rule: %+v", r)
 	}
-	n.expect(0, []string{"retention", "--at", "+85d"}, "late", "cancelled", "2 ended jobs, 0 alerts, 0 dead letters", "history 90d")
+	n.expect(0, []string{"retention", "--at", "+85d"}, "late", "cancelled", "2 ended jobs, 0 alerts, 0 dead letters, 0 applied ticks", "history 90d")
+	tickedBefore(t, n, "late", 10*futurejobs.Day)
+	r := report("--keep-history", "7d")
+	if r.Ticks != 3 || r.History != 2 || len(r.Items) != 2 || r.Items[0].Kind != "ticks" || r.Items[0].Rows != 3 || time.Since(r.Items[0].Oldest) < 10*futurejobs.Day {
+		t.Errorf("with applied ticks: %+v", r)
+	}
+	if r := report("--keep-history", "7d", "--rule", "other"); r.Ticks != 0 {
+		t.Errorf("applied ticks of another rule: %+v", r)
+	}
+	n.expect(0, []string{"retention", "--keep-history", "7d"}, "ticks", "3 applied ticks")
 	n.expect(2, []string{"retention", "--keep-history", "5m"}, `"5m" is not a duration from 1h to 100y`)
 
 	keep := writeFile(t, t.TempDir(), "rule.yaml", ruleNamed("late")+"\nkeep: {outcomes: {cancelled: 8d}}\n")
@@ -58,12 +67,27 @@ func TestRetention(t *testing.T) {
 // endedBefore moves the ends of all jobs of a node back.
 func endedBefore(t *testing.T, n *inProcessNode, by time.Duration) {
 	t.Helper()
+	n.execute(t, `UPDATE history SET ended_at = ended_at - $1`, by.Microseconds())
+}
+
+// tickedBefore records three applied ticks of a rule at a time in the past.
+func tickedBefore(t *testing.T, n *inProcessNode, rule string, ago time.Duration) {
+	t.Helper()
+	for i := range int64(3) {
+		at := time.Now().Add(-ago).UnixMicro() - i
+		n.execute(t, `INSERT INTO tick_history (rule_id, tick_at, applied_at, outcome, missed, attempts) SELECT id, $1, $1, 'started', 0, 1 FROM rule WHERE name = $2`, at, rule)
+	}
+}
+
+// execute changes the database of a node on SQLite.
+func (n *inProcessNode) execute(t *testing.T, text string, args ...any) {
+	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(n.dir, store.DatabaseFile)+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), `UPDATE history SET ended_at = ended_at - $1`, by.Microseconds()); err != nil {
+	if _, err := db.ExecContext(t.Context(), text, args...); err != nil {
 		t.Fatal(err)
 	}
 }

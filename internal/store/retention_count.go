@@ -26,7 +26,7 @@ type RetentionQuery struct {
 
 // RetentionCount counts rows that retention deletes.
 type RetentionCount struct {
-	Kind    string // history, alerts or dead_letters
+	Kind    string // history, ticks, alerts or dead_letters
 	Rule    string
 	Outcome string // of history
 	Rows    int64
@@ -66,6 +66,9 @@ func (c *retentionCounter) run(ctx context.Context) (err error) {
 		}
 	}
 	if err := c.history(ctx); err != nil {
+		return err
+	}
+	if err := c.ticks(ctx); err != nil {
 		return err
 	}
 	if err := c.ofAlerts(ctx); err != nil {
@@ -123,6 +126,26 @@ func (c *retentionCounter) addHistory(ctx context.Context, ended filter, due fun
 	for _, g := range groups {
 		if due(g.rowClass) {
 			c.add("history", c.names[g.rule], g.outcome, g.rows, g.oldest)
+		}
+	}
+	return err
+}
+
+// ticks counts the applied ticks of each rule.
+func (c *retentionCounter) ticks(ctx context.Context) error {
+	rules, err := rulesWithTicks(ctx, c.read)
+	for _, id := range rules {
+		period := c.plan.period(keptHistory, rowClass{rule: id})
+		if period == 0 {
+			continue
+		}
+		due, err := query(ctx, c.read, func(row scanner, g *rowGroup) error { return row.Scan(&g.rows, at(&g.oldest)) },
+			`SELECT count(*), min(t.tick_at) FROM tick_history t WHERE t.rule_id = $1 AND t.tick_at < $2 HAVING count(*) > 0`, id, c.query.At.Add(-period))
+		if err != nil {
+			return err
+		}
+		for _, g := range due {
+			c.add("ticks", c.names[id], "", g.rows, g.oldest)
 		}
 	}
 	return err

@@ -50,11 +50,16 @@ func (s *TickStore) Ticks(ctx context.Context, ruleID int32, f futurejobs.TickFi
 	return paged("ticks", found, size, func(t futurejobs.AppliedTick) position { return position{At: t.At} }), nil
 }
 
+// rulesWithTicks returns the ids of the rules with applied ticks, also of deleted rules.
+func rulesWithTicks(ctx context.Context, q querier) ([]int32, error) {
+	return query(ctx, q, func(row scanner, id *int32) error { return row.Scan(id) },
+		`SELECT r.id FROM rule r WHERE EXISTS (SELECT 1 FROM tick_history t WHERE t.rule_id = r.id) ORDER BY r.id`)
+}
+
 // forgetTicks deletes the applied ticks of each rule, also of deleted ones, beyond the retention of its history, while
 // more says so.
 func (s *TickStore) forgetTicks(ctx context.Context, plan retentionPlan, now time.Time, more func() bool) (total int64, err error) {
-	rules, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
-		`SELECT r.id FROM rule r WHERE EXISTS (SELECT 1 FROM tick_history t WHERE t.rule_id = r.id) ORDER BY r.id`)
+	rules, err := rulesWithTicks(ctx, s.read)
 	if err != nil {
 		return 0, err
 	}

@@ -64,6 +64,8 @@ func pruneAfter(w *fixture, keep store.Retention, after time.Duration, want ...s
 		switch counted[i].Kind {
 		case "history":
 			sum.History += counted[i].Rows
+		case "ticks":
+			sum.Ticks += counted[i].Rows
 		case "alerts":
 			sum.Alerts += counted[i].Rows
 		default:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
@@ -260,9 +261,19 @@ func appliedTicksAreForgotten(t *testing.T, w *fixture) {
 		}
 	}
 	must[int32](t)(w.Delete(w.ctx(), short.Name, short.Version))
+	counts := func(keep store.Retention, want ...store.RetentionCount) {
+		t.Helper()
+		got := must[[]store.RetentionCount](t)(w.CountRetention(w.ctx(), store.RetentionQuery{Retention: keep, At: time.Unix(int64(now), 0)})) //nolint:gosec // as above
+		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(0)); diff != "" {
+			t.Errorf("counted (-want +got):\n%s", diff)
+		}
+	}
+	oldest := time.Unix(int64(now-500*day), 0).UTC() //nolint:gosec // as above
+	counts(store.Retention{}, store.RetentionCount{Kind: "ticks", Rule: "long", Rows: 1, Oldest: oldest}, store.RetentionCount{Kind: "ticks", Rule: "short", Rows: 3, Oldest: oldest})
 	if got := must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{})); got.Ticks != 4 { // of the rules with their own period
 		t.Errorf("%d ticks are pruned without a setting, want 4", got.Ticks)
 	}
+	counts(settingsOfRetention, store.RetentionCount{Kind: "ticks", Rule: w.rule.Name, Rows: 2, Oldest: oldest})
 	if got := must[store.Pruned](t)(w.Prune(w.ctx(), settingsOfRetention)); got.Ticks != 2 {
 		t.Errorf("%d ticks are pruned, want 2", got.Ticks)
 	}
