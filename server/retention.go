@@ -17,12 +17,24 @@ type retentionReader struct {
 // Retention implements web.RetentionReader.
 func (r *retentionReader) Retention(ctx context.Context, q web.RetentionQuery) (web.RetentionReport, error) {
 	keep := r.periods(q)
-	counts, err := r.store.CountRetention(ctx, store.RetentionQuery{Retention: keep, At: q.At, Rules: q.Rules})
+	matches := q.Matches
+	if matches == nil {
+		matches = func(string) bool { return true }
+	}
+	shortest, err := r.store.ShortestPeriods(ctx, keep, q.Rule, matches)
 	if err != nil {
 		return web.RetentionReport{}, err
 	}
+	var counts []store.RetentionCount
+	if !q.PeriodsOnly {
+		if counts, err = r.store.CountRetention(ctx, store.RetentionQuery{Retention: keep, At: q.At, Rules: q.Rules}); err != nil {
+			return web.RetentionReport{}, err
+		}
+	}
 	report := web.RetentionReport{
 		At: q.At, KeepHistory: keep.History.Seconds(), KeepAlerts: keep.Alerts.Seconds(), KeepDeadLetters: keep.DeadLetters.Seconds(),
+		ShortestHistory: shortest.History.Seconds(), ShortestAlerts: shortest.Alerts.Seconds(),
+		HistoryDeleted: &shortest.HistoryDeleted, AlertsDeleted: &shortest.AlertsDeleted,
 		Items: make([]web.RetentionCount, len(counts)),
 	}
 	for i, c := range counts {

@@ -24,6 +24,10 @@ type RetentionQuery struct {
 	At                           time.Time
 	History, Alerts, DeadLetters time.Duration                  // 0: as the settings of the node say
 	Rules                        map[string]*document.Retention // by the names of rules; nil: as they are saved
+
+	Rule        string                 // of the shortest periods; empty: all that match
+	Matches     func(rule string) bool // the same; nil: all
+	PeriodsOnly bool                   // no rows are counted
 }
 
 // RetentionReport has the rows that retention deletes at a time.
@@ -32,6 +36,10 @@ type RetentionReport struct {
 	KeepHistory     float64          `json:"keep_history_seconds" doc:"Period of history, of rules without their own."`
 	KeepAlerts      float64          `json:"keep_alerts_seconds" doc:"Period of alerts, of rules without their own."`
 	KeepDeadLetters float64          `json:"keep_dead_letters_seconds" doc:"Period of dead letters."`
+	ShortestHistory float64          `json:"shortest_history_seconds" doc:"Shortest period of history of the rules that match, by all outcomes. 0: forever."`
+	ShortestAlerts  float64          `json:"shortest_alerts_seconds" doc:"Shortest period of alerts of the rules that match. 0: forever."`
+	HistoryDeleted  *bool            `json:"history_deleted,omitempty" doc:"Whether retention has deleted ended jobs so far, of any rule. Absent for a token with a prefix."`
+	AlertsDeleted   *bool            `json:"alerts_deleted,omitempty" doc:"Whether retention has deleted alerts so far, of any rule. Absent for a token with a prefix."`
 	History         int64            `json:"history" doc:"Ended jobs that are deleted."`
 	Alerts          int64            `json:"alerts" doc:"Alerts that are deleted."`
 	DeadLetters     int64            `json:"dead_letters" doc:"Dead letters that are deleted."`
@@ -78,6 +86,7 @@ type retentionIn struct {
 	KeepHistory     string     `query:"keep_history" doc:"Period in place of the setting keep_history." example:"30d"`
 	KeepAlerts      string     `query:"keep_alerts" doc:"Period in place of the setting keep_alerts." example:"30d"`
 	KeepDeadLetters string     `query:"keep_dead_letters" doc:"Period in place of the setting keep_dead_letters." example:"7d"`
+	PeriodsOnly     bool       `query:"periods_only" doc:"Return the periods, and count no rows." example:"true"`
 }
 
 // The bounds of the settings of retention.
@@ -88,7 +97,7 @@ const (
 
 // query returns the query, or an error that names each period that a setting may not have.
 func (in *retentionIn) query(now time.Time) (RetentionQuery, error) {
-	q := RetentionQuery{At: now}
+	q := RetentionQuery{At: now, Rule: string(in.Rule), PeriodsOnly: in.PeriodsOnly}
 	if !in.At.IsZero() {
 		q.At = in.At.UTC()
 	}
@@ -132,9 +141,14 @@ func (a *retentionAPI) register(all *operations) {
 		if err != nil {
 			return RetentionReport{}, err
 		}
+		v := principalOf(ctx)
+		q.Matches = v.canSee
 		report, err := a.retention.Retention(ctx, q)
+		if v.requireUnrestricted() != nil {
+			report.HistoryDeleted, report.AlertsDeleted = nil, nil
+		}
 		return report.only(func(rule string) bool {
-			return (in.Rule == "" || rule == string(in.Rule)) && principalOf(ctx).canSee(rule)
+			return (in.Rule == "" || rule == string(in.Rule)) && v.canSee(rule)
 		}), err
 	}))
 }

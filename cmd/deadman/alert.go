@@ -61,7 +61,7 @@ func newAlertCmd(io *cli) *cobra.Command {
 		},
 	}
 	cmd.AddCommand(
-		raised.command(io), export[web.Alert, alertRow]{raised, "alerts", newAlertRow}.command(io),
+		raised.command(io), export[web.Alert, alertRow]{raised, "alerts", newAlertRow, keptAlerts}.command(io),
 		&cobra.Command{Use: "get ID", Short: "Show one alert by its id or the last characters of it", Args: exactly("ID"), RunE: io.with(getAlert)},
 		newAlertGroupsCmd(io),
 		newAlertTailCmd(io),

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -31,6 +32,7 @@ type export[T, R any] struct {
 	listing listing[T]
 	things  string // such as ended jobs
 	row     func(context.Context, *client, T) (R, error)
+	kept    func(web.RetentionReport) (seconds float64, deleted *bool) // the shortest period, and whether rows were deleted
 }
 
 func (e export[T, R]) command(io *cli) *cobra.Command {
@@ -39,7 +41,8 @@ func (e export[T, R]) command(io *cli) *cobra.Command {
 		Use: "export FILE", Short: "Write " + e.things + " to a file as JSON lines, CSV or Parquet, newest first",
 		Long: `Writes all ` + e.things + ` that match the filters to a file, the newest first. The ending of the file sets
 the format: .jsonl for the documents of the API, one a line; .csv or .parquet for a table. - writes to
-the standard output. The file appears once it is complete.`,
+the standard output. The file appears once it is complete. If retention may have deleted a part of the
+range, the command says from which time on the file is complete.`,
 		Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query, err := filterQuery(io, cmd, e.listing.filters)
@@ -111,7 +114,44 @@ func (e export[T, R]) run(ctx context.Context, io *cli, file, format string, que
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	_, err = fmt.Fprintf(io.err, "%s %s written to %s\n", humanize.Comma(int64(rows)), e.things, cmp.Or(map[string]string{stdStream: "the standard output"}[file], sanitize(file)))
+	if _, err = fmt.Fprintf(io.err, "%s %s written to %s\n", humanize.Comma(int64(rows)), e.things, cmp.Or(map[string]string{stdStream: "the standard output"}[file], sanitize(file))); err != nil {
+		return err
+	}
+	return e.reportDeleted(ctx, io, c, query)
+}
+
+// after returns the parameter of the beginning of the range.
+func (e export[T, R]) after() string {
+	for _, f := range e.listing.filters {
+		if strings.HasSuffix(f.parameter, "after") {
+			return f.parameter
+		}
+	}
+	return ""
+}
+
+// reportDeleted prints from which time on the export is complete, if retention may have deleted a part of its range.
+func (e export[T, R]) reportDeleted(ctx context.Context, io *cli, c *client, query url.Values) error {
+	periods := url.Values{"periods_only": {"true"}}
+	if rule := query.Get("rule"); rule != "" {
+		periods.Set("rule", rule)
+	}
+	report, _, err := get[web.RetentionReport](ctx, c, "/retention", periods)
+	if err != nil {
+		_, err = fmt.Fprintf(io.err, "unknown: whether retention has deleted a part of the range (%s)\n", sanitize(err.Error()))
+		return err
+	}
+	seconds, deleted := e.kept(report)
+	since := report.At.Add(-time.Duration(seconds * float64(time.Second)))
+	after, err := time.Parse(time.RFC3339Nano, query.Get(e.after()))
+	switch {
+	case seconds == 0, deleted != nil && !*deleted, err == nil && !after.Before(since):
+		return nil
+	case deleted == nil:
+		_, err = fmt.Fprintf(io.err, "unknown: whether retention has deleted %s of the range from before %s\n", e.things, io.exact(since))
+		return err
+	}
+	_, err = fmt.Fprintf(io.err, "incomplete: retention deletes %s from before %s; those of the range are missing in part or all\n", e.things, io.exact(since))
 	return err
 }
 

@@ -84,6 +84,11 @@ func newAlertRow(ctx context.Context, c *client, listed web.Alert) (alertRow, er
 	}, nil
 }
 
+// keptHistory and keptAlerts implement export.kept.
+func keptHistory(r web.RetentionReport) (float64, *bool) { return r.ShortestHistory, r.HistoryDeleted }
+
+func keptAlerts(r web.RetentionReport) (float64, *bool) { return r.ShortestAlerts, r.AlertsDeleted }
+
 func joinIDs(ids []alerts.ID) string {
 	texts := make([]string, len(ids))
 	for i, id := range ids {

@@ -34,7 +34,7 @@ func newHistoryCmd(io *cli) *cobra.Command {
 			}
 		},
 	}
-	cmd.AddCommand(ended.command(io), export[web.EndedJob, endedRow]{ended, "ended jobs", newEndedRow}.command(io), newHistoryOutcomesCmd(io), newHistoryStatsCmd(io))
+	cmd.AddCommand(ended.command(io), export[web.EndedJob, endedRow]{ended, "ended jobs", newEndedRow, keptHistory}.command(io), newHistoryOutcomesCmd(io), newHistoryStatsCmd(io))
 	return cmd
 }
 

@@ -57,10 +57,48 @@ func TestRetention(t *testing.T) {
 	if got := n.mustRun("history", "list"); strings.Count(got, "cancelled") != 2 {
 		t.Errorf("after a dry run:\n%s", got)
 	}
+	const incomplete = "incomplete: retention deletes ended jobs from before"
+	export := func(args ...string) string {
+		t.Helper()
+		got := n.run("", append([]string{"history", "export", "-", "--format", "jsonl"}, args...)...)
+		if got.code != 0 {
+			t.Errorf("export %v: %d %s", args, got.code, got.err)
+		}
+		return got.err
+	}
+	if got := export(); strings.Contains(got, "retention") {
+		t.Errorf("retention has deleted nothing, and the export says: %s", got)
+	}
 	n.mustRun("rule", "apply", "-f", keep, "--adopt")
 	testwait.Until(t, "retention deletes the history", func() bool { return !strings.Contains(n.mustRun("history", "list"), "cancelled") })
 	if r := report("--at", "+85d"); r.History != 0 {
 		t.Errorf("afterwards: %+v", r)
+	}
+	for _, c := range []struct {
+		args []string
+		want bool
+	}{
+		{nil, true},
+		{[]string{"--after", "-9d"}, true},
+		{[]string{"--after", "-7d"}, false},
+		{[]string{"--rule", "late", "--after", "-9d"}, true},
+		{[]string{"--rule", "other", "--after", "-9d"}, false},
+		{[]string{"--rule", "other"}, true},
+		{[]string{"--rule", "other", "--after", "-91d"}, true},
+	} {
+		if got := export(c.args...); strings.Contains(got, incomplete) != c.want {
+			t.Errorf("export %v, incomplete %v: %s", c.args, c.want, got)
+		}
+	}
+	if got := n.run("", "alert", "export", "-", "--format", "jsonl"); strings.Contains(got.err, "retention") {
+		t.Errorf("no alert was deleted, and the export says: %s", got.err)
+	}
+	open := n.env
+	n.env = append(open[:len(open):len(open)], "DEADMAN_TOKEN="+readJSON[web.NewToken](n, "token", "create", "admin", "--scope", "admin").Secret)
+	tenant := readJSON[web.NewToken](n, "token", "create", "late-x", "--scope", "read", "--prefix", "late*")
+	n.env = append(open[:len(open):len(open)], "DEADMAN_TOKEN="+tenant.Secret)
+	if got := export(); !strings.Contains(got, "unknown: whether retention has deleted ended jobs of the range from before") {
+		t.Errorf("the export of a tenant says: %s", got)
 	}
 }
 

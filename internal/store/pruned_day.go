@@ -68,6 +68,39 @@ func (s *RetentionStore) CountRetention(ctx context.Context, q RetentionQuery) (
 	return all, nil
 }
 
+// KeptPeriods are the shortest periods of history and alerts, 0: forever, and whether retention has ever deleted rows, of any
+// rule.
+type KeptPeriods struct {
+	History, Alerts               time.Duration
+	HistoryDeleted, AlertsDeleted bool
+}
+
+// ShortestPeriods returns the shortest periods of the rules that match, by all outcomes. If rule is set, only rules with this
+// name match.
+func (s *RetentionStore) ShortestPeriods(ctx context.Context, r Retention, rule string, matches func(rule string) bool) (KeptPeriods, error) {
+	var kept KeptPeriods
+	plan, err := s.retentionPlan(ctx, r)
+	if err != nil {
+		return kept, wrapErr("periods of retention", err)
+	}
+	var deleted struct{ history, alerts, plain int64 }
+	if err := s.read.QueryRowContext(ctx, `SELECT (SELECT rows FROM pruned WHERE name = 'history'), (SELECT rows FROM pruned WHERE name = 'alert'),
+	(SELECT count(*) FROM rule WHERE name = $1 AND keep IS NULL)`, escape(rule)).Scan(&deleted.history, &deleted.alerts, &deleted.plain); err != nil {
+		return kept, wrapErr("periods of retention", err)
+	}
+	plan.own = slices.DeleteFunc(plan.own, func(own ruleRetention) bool { return !matches(own.name) || rule != "" && own.name != rule })
+	hasOwn := len(plan.own) > 0 && rule != "" && deleted.plain == 0 // the settings are those of no matching rule
+	shortest := func(kind keptKind) (period time.Duration) {
+		for i, c := range plan.classes(kind) {
+			if p := plan.period(kind, c); p != 0 && (period == 0 || p < period) && (i > 0 || !hasOwn) {
+				period = p
+			}
+		}
+		return period
+	}
+	return KeptPeriods{shortest(keptHistory), shortest(keptAlerts), deleted.history > 0, deleted.alerts > 0}, nil
+}
+
 // prunedDay is a day with rows that retention by rule and outcome has deleted.
 type prunedDay struct {
 	dueDay

@@ -100,6 +100,17 @@ func retentionByRuleAndOutcome(t *testing.T, w *fixture) {
 		History: 400 * keptDay, Alerts: 120 * keptDay, Outcomes: map[string]document.Duration{"resolved": 7 * keptDay, "exhausted": 500 * keptDay},
 	})
 	short := saveKept(w, "short", &document.Retention{Alerts: 2 * keptDay, Outcomes: map[string]document.Duration{"exhausted": keptDay}})
+	shortest := func(rule string, all bool, want store.KeptPeriods) {
+		t.Helper()
+		got := must[store.KeptPeriods](t)(w.ShortestPeriods(w.ctx(), settingsOfRetention, rule, func(string) bool { return all }))
+		if got != want {
+			t.Errorf("the shortest periods of %q: %+v, want %+v", rule, got, want)
+		}
+	}
+	shortest("long", true, store.KeptPeriods{History: 7 * futurejobs.Day, Alerts: 120 * futurejobs.Day})
+	shortest("long", false, store.KeptPeriods{History: settingsOfRetention.History, Alerts: settingsOfRetention.Alerts})
+	shortest("", true, store.KeptPeriods{History: futurejobs.Day, Alerts: 2 * futurejobs.Day})
+	shortest(w.rule.Name, true, store.KeptPeriods{History: settingsOfRetention.History, Alerts: settingsOfRetention.Alerts})
 	exhaust(w, w.rule, "a")
 	resolve(w, w.rule, "b", "b2", "b3")
 	exhaust(w, long, "c")
@@ -114,6 +125,7 @@ func retentionByRuleAndOutcome(t *testing.T, w *fixture) {
 	pruneAfter(w, settingsOfRetention, 2*day)
 	pruneAfter(w, settingsOfRetention, 5*day, // the alerts' ids are of tomorrow; the history stays as long as the alerts
 		count("history", short, "exhausted", 1), count("alerts", short, "", 1))
+	shortest("long", true, store.KeptPeriods{History: 7 * futurejobs.Day, Alerts: 120 * futurejobs.Day, HistoryDeleted: true, AlertsDeleted: true})
 	pruneAfter(w, settingsOfRetention, 9*day, count("history", long, "resolved", 2))
 	pruneAfter(w, settingsOfRetention, 33*day, count("alerts", w.rule, "", 1))
 	pruneAfter(w, settingsOfRetention, 92*day,
