@@ -54,7 +54,8 @@ func calendarVersionCell(c web.Calendar) cell {
 }
 
 func newCalendarGetCmd(io *cli) *cobra.Command {
-	return &cobra.Command{
+	var schema *bool
+	cmd := &cobra.Command{
 		Use: "get CALENDAR", Short: "Print a calendar as a calendars file, or as JSON with -o json", Args: exactly("CALENDAR"), ValidArgsFunction: completeCalendar(io),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := io.client()
@@ -66,11 +67,19 @@ func newCalendarGetCmd(io *cli) *cobra.Command {
 				return err
 			}
 			return io.write(raw, func() error {
-				_, err := fmt.Fprint(io.out, plainLines(calendars.FileOf(got.Name, got.Document)))
+				text := plainLines(calendars.FileOf(got.Name, got.Document))
+				if *schema {
+					if text, err = withSchemaLine(cmd.Context(), io, c, "calendars", text); err != nil {
+						return err
+					}
+				}
+				_, err := fmt.Fprint(io.out, text)
 				return err
 			})
 		},
 	}
+	schema = addSchemaLine(cmd.Flags())
+	return cmd
 }
 
 func calendarPath(name string) string { return "/calendars/" + url.PathEscape(name) }

@@ -124,6 +124,7 @@ func nextTickCell(io *cli, r web.Rule) cell {
 
 func newRuleGetCmd(io *cli) *cobra.Command {
 	var version int32
+	var schema *bool
 	cmd := &cobra.Command{
 		Use: "get RULE", Short: "Print a rule as YAML, or as JSON with -o json", Args: exactly("RULE"), ValidArgsFunction: completeRule(io),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -131,14 +132,15 @@ func newRuleGetCmd(io *cli) *cobra.Command {
 			if cmd.Flags().Changed("version") {
 				path += "/versions/" + strconv.Itoa(int(version))
 			}
-			return printRule(io, cmd, path)
+			return printRule(io, cmd, path, *schema)
 		},
 	}
 	cmd.Flags().Int32Var(&version, "version", 0, "rule version (default: the newest)")
+	schema = addSchemaLine(cmd.Flags())
 	return cmd
 }
 
-func printRule(io *cli, cmd *cobra.Command, path string) error {
+func printRule(io *cli, cmd *cobra.Command, path string, schema bool) error {
 	c, err := io.client()
 	if err != nil {
 		return err
@@ -154,7 +156,13 @@ func printRule(io *cli, cmd *cobra.Command, path string) error {
 	if io.output == asJSON {
 		return writeJSON(io.out, raw)
 	}
-	_, err = fmt.Fprint(io.out, plainLines(string(raw)))
+	text := plainLines(string(raw))
+	if schema {
+		if text, err = withSchemaLine(cmd.Context(), io, c, "rule", text); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprint(io.out, text)
 	return err
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,6 +52,42 @@ func TestRuleKeepsItsText(t *testing.T) {
 	n.mustRun("rule", "apply", "-f", plain)
 	if got := n.mustRun("rule", "get", "order-unshipped"); strings.Contains(got, "#") || !strings.Contains(got, "{after: 2h") {
 		t.Errorf("without comments: %s", got)
+	}
+}
+
+// Printed YAML names a schema that an editor gets from the node, and no schema if the node requires a token.
+func TestYAMLNamesSchema(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	dir := filepath.Join(t.TempDir(), "shop")
+	n.mustRun("rule", "apply", "-f", writeFile(t, dir, "a.yaml", "# of the author\n"+goodRule))
+	n.mustRun("calendar", "apply", "-f", writeFile(t, t.TempDir(), "calendars.yaml", "calendars:\n  office: {zone: Europe/Berlin, hours: {mon-fri: 09:00-17:00}}\n"))
+	for _, c := range []struct{ command, name, title string }{{"rule", "order-unshipped", `"trigger"`}, {"calendar", "office", `"zone"`}} {
+		plain := n.mustRun(c.command, "get", c.name)
+		line, rest, _ := strings.Cut(n.mustRun(c.command, "get", c.name, "--schema"), "\n")
+		address, named := strings.CutPrefix(line, "# yaml-language-server: $schema=")
+		if !named || rest != plain {
+			t.Fatalf("%s get --schema begins with %q, and the rest is:\n%s", c.command, line, rest)
+		}
+		answer, err := http.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema, err := io.ReadAll(answer.Body)
+		if err != nil || answer.Body.Close() != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(schema), c.title) || !strings.Contains(string(schema), "https://json-schema.org/draft/2020-12/schema") {
+			t.Errorf("%s: %d %.200s, %v", address, answer.StatusCode, schema, err)
+		}
+	}
+	// A line that was saved with the rule is not repeated.
+	named := n.mustRun("rule", "get", "order-unshipped", "--schema")
+	n.mustRun("rule", "apply", "-f", writeFile(t, dir, "a.yaml", named))
+	if got := n.mustRun("rule", "get", "order-unshipped", "--schema"); got != named {
+		t.Errorf("after a save with the line:\n%s", got)
+	}
+	n.env = append(n.env, "DEADMAN_TOKEN="+readJSON[web.NewToken](n, "token", "create", "admin", "--scope", "admin").Secret)
+	got := n.run("", "calendar", "get", "office", "--schema")
+	if got.code != 0 || strings.Contains(got.out, "$schema") || !strings.Contains(got.out, "Europe/Berlin") || !strings.Contains(got.err, "deadman schema calendars") {
+		t.Errorf("of a closed node: %+v", got)
 	}
 }
 

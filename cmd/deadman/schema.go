@@ -1,13 +1,18 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/invopop/jsonschema"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"deadman/internal/configfile"
 	"deadman/internal/ruletest"
@@ -46,6 +51,35 @@ is, for example: # yaml-language-server: $schema=deadman-notify.schema.json`,
 			return writeJSON(cmd.OutOrStdout(), schema)
 		},
 	}
+}
+
+// schemaLineMark marks the line of a YAML file that names its schema for editors.
+const schemaLineMark = "# yaml-language-server: "
+
+// addSchemaLine adds the flag of a command that prints YAML.
+func addSchemaLine(flags *pflag.FlagSet) *bool {
+	return flags.Bool("schema", false, "begin with a comment that names the JSON Schema at the node, for editors")
+}
+
+// withSchemaLine returns YAML after a line that names its schema at the node. If an editor would not get the schema, since the
+// node requires a token, a warning is printed in place of the line. A line of the author stays.
+func withSchemaLine(ctx context.Context, io *cli, c *client, schema, text string) (string, error) {
+	if strings.HasPrefix(text, schemaLineMark) {
+		return text, nil
+	}
+	stranger, err := newClient(c.node, c.from, "")
+	if err != nil {
+		return "", err
+	}
+	raw, err := stranger.request(ctx, http.MethodGet, "/schemas/"+schema, nil, nil, nil)
+	if err == nil && !json.Valid(raw) {
+		err = errors.New("the answer is not JSON")
+	}
+	if err != nil {
+		_, err = fmt.Fprintf(io.err, "without a schema line: an editor does not get the schema from the node (%s); write it to a file: deadman schema %s\n", sanitize(err.Error()), schema)
+		return text, err
+	}
+	return schemaLineMark + "$schema=" + c.node + "/api/v1/schemas/" + schema + "\n" + text, nil
 }
 
 // settingsSchema returns the JSON Schema (2020-12) of a settings file, for editors.
