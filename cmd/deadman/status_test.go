@@ -68,7 +68,7 @@ func TestStatusWithoutDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.eventually("the node notices", func() bool { return m.ready() == http.StatusServiceUnavailable })
-	m.eventually("it cannot look tokens up", func() bool { return m.get("/api/v1/rules") == http.StatusUnauthorized })
+	m.eventually("it cannot look tokens up", func() bool { return m.get("/api/v1/tokens/self") == http.StatusServiceUnavailable })
 	status := func(args ...string) result {
 		return runBinary(t, []string{"DEADMAN_URL=" + m.url()}, append([]string{"status"}, args...)...)
 	}
