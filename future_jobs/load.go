@@ -46,8 +46,9 @@ type CheckedLoad struct {
 
 // PlannedLoad is the number of pending jobs that are due in one part of a range.
 type PlannedLoad struct {
-	Jobs int64
-	More bool // there may be more: not all were counted
+	Jobs  int64
+	Ticks int64 // next ticks of stored schedules; the ticks after them are not counted
+	More  bool  // there may be more: not all were counted
 }
 
 // add adds the counts of m, for the same minute and rule.

@@ -360,6 +360,16 @@ func (o *Owner) Open() []*Shard {
 	return slices.DeleteFunc(o.all(), func(s *Shard) bool { return !s.open(now) })
 }
 
+// HeldShards returns the shards for decisions of the node on jobs and ticks.
+func (o *Owner) HeldShards() []HeldShard {
+	open := o.Open()
+	held := make([]HeldShard, len(open))
+	for i, s := range open {
+		held[i] = s.HeldShard
+	}
+	return held
+}
+
 // Leaving returns the shards that are to be given back and wait for a handler or a source: jobs of inline rules may
 // still be checked. An unfit node has none.
 func (o *Owner) Leaving() []*Shard {

@@ -46,6 +46,10 @@ const (
 	TickSkipped TickOutcome = "skipped" // nothing: the tick was late, and catch_up skips it
 	TickExpired TickOutcome = "expired" // jobs that ended at once: the tick was late, and catch_up expires it
 	TickMissed  TickOutcome = "missed"  // nothing: a later tick was due already
+	// Of ticks of stored schedules alone:
+	TickPlanned  TickOutcome = "planned"  // its event is to be published
+	TickFailed   TickOutcome = "failed"   // nothing: its schedule cannot be read any more
+	TickCanceled TickOutcome = "canceled" // nothing: its schedule or rule was changed, paused or deleted before
 )
 
 // AppliedTick records ticks that were applied: the last of them, and how many it stands for.
@@ -76,6 +80,9 @@ type Emission struct {
 	Data    json.RawMessage
 	At      time.Time // the nominal time of the tick
 	Missed  int
+	// Of a stored schedule: its id, and whether an earlier attempt may have published the event.
+	Schedule    string
+	MayBeStored bool
 }
 
 // Size returns the bytes of the event, without the headers common to all such events.

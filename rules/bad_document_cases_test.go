@@ -67,6 +67,22 @@ var badMeanings = []struct {
 		[]string{"3:35 /trigger/emit/subject: the subject is missing; write the subject to publish the event on, such as imports.due"},
 	},
 	{
+		"stored schedules with the fields of one schedule",
+		"name: due\nentity: import\ntrigger: {schedule: \"@stored\", zone: UTC, keys: [a], emit: {subject: reports.due}}\ncatch_up: {after: 1h, do: expire}\n",
+		[]string{
+			"3:38 /trigger/zone: each stored schedule has its own zone; remove this field",
+			"3:43 /trigger/keys: a rule that emits events creates no jobs; remove this field, or move it to a rule with the trigger event: reports.due",
+			"4:27 /catch_up/do: a stored schedule emits events, and an event does not expire; write skip or run",
+		},
+	},
+	{
+		"stored schedules without an event",
+		"name: due\nentity: import\ntrigger: {schedule: \"@stored\"}\n",
+		[]string{
+			"3:1 /trigger/emit: the ticks of stored schedules emit an event; write emit: {subject: reports.due}, and start jobs by a rule with the trigger event: reports.due",
+		},
+	},
+	{
 		"a heartbeat that emits",
 		withEdits("trigger: {heartbeat: {event: beats, key: event.id, every: 10m}, emit: {subject: imports.due}}"),
 		[]string{`3:65 /trigger/emit: a trigger by heartbeat has no field "emit"; remove it`},

@@ -382,6 +382,9 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 	case !slices.IsSortedFunc(events, func(a, b PreviewEvent) int { return a.At.Compare(b.At) }):
 		return Preview{}, fmt.Errorf("%w: the events are not in the order of their times", ErrPreview)
 	}
+	if r.document.Trigger.IsStored() {
+		return Preview{}, fmt.Errorf("%w: the schedules of the rule are stored; read the next ticks of one of them", ErrPreview)
+	}
 	r = r.onBudget(ctx)
 	if r.ticking != nil {
 		return previewTicks(ctx, r, events, until)

@@ -32,6 +32,10 @@ type scheduleCompiler struct{ subscriptionCompiler }
 // schedule compiles a trigger that ticks.
 func (c scheduleCompiler) schedule(t document.Trigger) {
 	c.only("schedule", t, "key", "if", "since", "shape")
+	if t.IsStored() {
+		c.stored(t)
+		return
+	}
 	schedule, zone := c.ticks("/trigger", t.Schedule, t.Zone)
 	c.keys("/trigger/keys", t.Keys)
 	if schedule == nil {
@@ -42,6 +46,24 @@ func (c scheduleCompiler) schedule(t document.Trigger) {
 	if t.Emit != nil {
 		c.emit(t)
 	}
+}
+
+// stored compiles a trigger with stored schedules.
+func (c scheduleCompiler) stored(t document.Trigger) {
+	if t.Zone != "" {
+		c.problem("/trigger/zone", "each stored schedule has its own zone; remove this field")
+	}
+	if c.bounds != nil {
+		c.problem("/trigger/schedule", "no quota bounds stored schedules, so a rule of a token with bounds cannot have them; write a crontab")
+	}
+	if c.document.CatchUp.Do == document.Expire {
+		c.problem("/catch_up/do", "a stored schedule emits events, and an event does not expire; write skip or run")
+	}
+	if t.Emit == nil {
+		c.problem("/trigger/emit", "the ticks of stored schedules emit an event; write emit: {subject: reports.due}, and start jobs by a rule with the trigger event: reports.due")
+		return
+	}
+	c.emit(t)
 }
 
 // ticks compiles a schedule in a named zone; nil: its error was reported. A schedule has to be valid in every zone.
@@ -192,7 +214,7 @@ func coarseSlot(d document.Document) []string {
 // scheduleOf returns the rule's schedule, from 1970; nil: it does not tick, or the schedule is unreadable. It needs no
 // environment, so that a rule with a missing calendar still has its ticks.
 func scheduleOf(d document.Document) schedules.Schedule {
-	if d.Trigger.Schedule == "" {
+	if d.Trigger.Schedule == "" || d.Trigger.IsStored() {
 		return nil
 	}
 	zone, err := schedules.ParseZone(d.Trigger.Zone)

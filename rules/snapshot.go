@@ -30,6 +30,7 @@ type snapshot struct {
 	grids         []futurejobs.Grid  // of all versions, each once
 	ending        map[int32][]string // by rule, the streams that its newest version reads
 	ticking       []*rule            // the rules that have a version with a schedule, by rule
+	stored        []*rule            // the rules with stored schedules, by rule
 	criticalRules []int32            // the rules with a version that has a critical step, in order
 
 	mu  sync.Mutex
@@ -209,6 +210,9 @@ func (e *snapshot) add(r *rule) {
 	e.ending[newest.saved.RuleID] = ending
 	if slices.ContainsFunc(r.versions, func(v *version) bool { return v.schedule != nil }) {
 		e.ticking = append(e.ticking, r)
+	}
+	if newest.document.Trigger.IsStored() {
+		e.stored = append(e.stored, r)
 	}
 	for _, v := range r.versions {
 		r.starts = union(r.starts, v.streams().starting())

@@ -29,7 +29,7 @@ func (c stepCompiler) steps(d document.Document) []step {
 	switch turns := d.StepCount(); {
 	case d.HasNoSteps():
 		d.Escalate = d.Steps()
-	case d.Trigger.Emit != nil: // an emitted event replaces the steps
+	case d.Trigger.Emit != nil, d.Trigger.IsStored(): // an emitted event replaces the steps
 		return nil
 	case len(d.Escalate) == 0 && d.Handler == "":
 		c.problem("/escalate", "the rule has no steps, so it never alerts; write escalate: [{after: 3h, step: primary}]")

@@ -39,6 +39,7 @@ type readiness struct {
 	catalog       *rules.Catalog
 	intake        *events.Intake
 	ticker        *scheduler.Scheduler
+	stored        *scheduler.Stored
 	relay         *alerts.Relay
 	overdue       *overdue
 	alarms        *alarms
@@ -119,7 +120,7 @@ func (h *readiness) alertsStream() web.Condition {
 
 // ticks returns the condition of the scheduler, with the rules that have failing ticks.
 func (h *readiness) ticks() web.Condition {
-	c := condition("ticks", h.ticker.Err(), "no tick is waiting", "schedule ticks cannot be applied; they are retried")
+	c := condition("ticks", errors.Join(h.ticker.Err(), h.stored.Err()), "no tick is waiting", "schedule ticks cannot be applied; they are retried")
 	if failing := h.ticker.Failing(); len(failing) > 0 {
 		const limit = 5
 		c.OK = false

@@ -73,6 +73,7 @@ type node struct {
 	heartbeats         []*heartbeat // empty: no heartbeat is configured
 	rebinder           *rebinder
 	ticker             *scheduler.Scheduler
+	stored             *scheduler.Stored
 	streamMonitor      *alertsStreamMonitor
 	permissionWarnings *permissionWarnings
 	watch              *clockWatch
@@ -214,6 +215,10 @@ func (n *node) wireInputs() {
 		Catalog: n.catalog, Cursors: jobStoreOf(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
 		Announce: n.observer.announce, Observer: n.observer, Log: n.part("ticks"), Allow: n.quotas.allow,
 	})
+	n.stored = &scheduler.Stored{
+		Catalog: rules.StoredCatalog{Catalog: n.catalog}, Store: n.store, Emitter: n.bus.SchedulePublisher, Held: n.owner.HeldShards, Now: n.clock.Now,
+		Announce: n.observer.announce, Observer: n.observer, Log: n.part("schedules"),
+	}
 	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Catalog: n.catalog, Now: n.clock.Now, Observer: n.observer}
 	n.rules.Announce, n.rules.Now, n.catalog.Tenant, n.catalog.Now = n.observer.announce, n.clock.Now, n.allowances.Tenant, time.Now
 	n.handlerDirectory.now = n.clock.Now
@@ -270,7 +275,7 @@ func (n *node) wireAPI(self futurejobs.Node) {
 	n.endpoints = &endpointPublisher{Config: n.Config, server: n.server, open: n.gate.open.Load, log: n.part("http")}
 	n.readiness = &readiness{
 		store: n.store, bus: n.bus, clock: n.watch, schema: n.schema, owner: n.owner, sweeper: n.sweeper, catalog: n.catalog, intake: n.intake,
-		ticker: n.ticker, relay: n.relay, overdue: n.overdue, alarms: n.alarms, rebinder: n.rebinder, comparison: n.comparison, sources: n.sources.set, files: n.files,
+		ticker: n.ticker, stored: n.stored, relay: n.relay, overdue: n.overdue, alarms: n.alarms, rebinder: n.rebinder, comparison: n.comparison, sources: n.sources.set, files: n.files,
 		notifications: n.notifications, heartbeats: n.heartbeats, draining: &n.draining, now: n.clock.Now,
 	}
 	n.metrics.WatchConditions(n.readiness.conditions)
@@ -290,15 +295,15 @@ func (n *node) wireHints() {
 	n.owner.Unreadable = func(ctx context.Context) string {
 		return encodeClaims(ctx, n.sweeper.Unreadable(), n.sweeper.PutOff(), n.catalog)
 	}
-	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
+	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake(); n.stored.Wake() }
 	// A new rule may have a slot before the sweep's next one, and be the first one of a tenant; a deleted rule may leave
 	// jobs.
-	n.catalog.Changed = func() { n.sweeper.Wake(); n.maintenance.Wake(); n.ticker.Wake(); n.quotas.Wake() }
+	n.catalog.Changed = func() { n.sweeper.Wake(); n.maintenance.Wake(); n.ticker.Wake(); n.stored.Wake(); n.quotas.Wake() }
 	n.sweeper.Observer, n.sweeper.BeforeResume, n.sweeper.BeforeSweep = n.observer, n.stallDetector.Resuming, n.sync.isListening
 	n.sweeper.Quotas = n.allowances
 	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
 	n.shifter.OnShifted = n.sweeper.Wake
-	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }
+	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake(); n.stored.Wake() }
 }
 
 // openRules applies the rules of the folder and reads all rules.
@@ -378,7 +383,7 @@ func (n *node) run(ctx context.Context) error {
 func (n *node) parts() []func(context.Context) error {
 	service := bus.NewService(n.bus.Messages, NodeName(), n.Version, (&natsAcks{acks: n.acks, now: n.clock.Now, log: n.part("acks")}).answer)
 	all := []func(context.Context) error{
-		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.relay.Run, service.Run,
+		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.stored.Run, n.relay.Run, service.Run,
 		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, n.files.Run, n.notifications.Run, n.maintenance.Run, n.maintenance.FollowCalendars, n.stallDetector.Run, n.comparison.Run,
 		n.schema.Run, n.alarms.Run, n.quotas.Run, n.loads.Run, n.rebinder.Run, n.pings.Run, n.pings.writer.Run, n.replays.Run,
 	}

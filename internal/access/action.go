@@ -28,6 +28,8 @@ const (
 	JobSnooze Action = "job.snooze"
 	JobMove   Action = futurejobs.ActionMove
 
+	ScheduleChange Action = "schedule.change"
+
 	AlertAck       Action = "alert.ack"
 	AlertUnack     Action = "alert.unack"
 	AlertClose     Action = "alert.close"
@@ -84,6 +86,7 @@ var Actions = []Audited{
 	{JobCheck, "`job/<rule>/<key>`", "the job was checked on request; the result, unless that ended the job"},
 	{JobSnooze, "`job/<rule>/<key>`", "the next check was moved; the end of the snooze"},
 	{JobMove, "`job/<rule>/<key>`", "the job was moved to a new version of its rule"},
+	{ScheduleChange, "`schedules/<rule>`", "stored schedules of the rule were changed; the numbers of created, updated and deleted ones"},
 	{AlertAck, "`alert/<id>`", "the alert was acknowledged; its rule and key, the end, the note"},
 	{AlertUnack, "`alert/<id>`", "the acknowledgement was removed; the rule and key of the alert"},
 	{AlertClose, "`alert/<id>`", "the alert about lost data was closed; the reason"},

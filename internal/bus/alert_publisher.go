@@ -2,14 +2,12 @@ package bus
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -66,33 +64,13 @@ func (p *AlertPublisher) sendBatch(ctx context.Context, parcels []outgoing) erro
 	defer cancel()
 	ctx, done := p.conn.withConnection(ctx, parcels[len(parcels)-1].msg.Subject)
 	defer done()
-	ack, err := p.commit(ctx, parcels)
-	err = noAnswerError(ctx, err)
+	msgs := make([]*nats.Msg, len(parcels))
+	for i, o := range parcels {
+		msgs[i] = o.msg
+	}
+	err := publishBatch(ctx, p.conn, msgs)
 	p.pace.record(!noAnswer(err), len(parcels))
-	if err != nil {
-		return err
-	}
-	return ack.of(len(parcels))
-}
-
-// commit sends the messages of a batch. The stream answers only the last one, for all of them.
-func (p *AlertPublisher) commit(ctx context.Context, parcels []outgoing) (ack batchAck, err error) {
-	id, last := uuid.NewString(), len(parcels)-1
-	for i, o := range parcels[:last] {
-		if err := p.conn.nc.PublishMsg(inBatch(o.msg, id, i+1)); err != nil {
-			return ack, err
-		}
-	}
-	msg := inBatch(parcels[last].msg, id, last+1)
-	msg.Header[batchCommit] = []string{"1"}
-	answer, err := p.conn.nc.RequestMsgWithContext(ctx, msg)
-	if err != nil {
-		return ack, err
-	}
-	if err := json.Unmarshal(answer.Data, &ack); err != nil {
-		return ack, fmt.Errorf("the answer to a batch is none: %w", err)
-	}
-	return ack, nil
+	return err
 }
 
 // acked waits for the stream's answer or for a denial since begun. An alert already in the stream is no error.

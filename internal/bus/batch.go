@@ -1,10 +1,13 @@
 package bus
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -18,6 +21,35 @@ const (
 
 // errApart means that the messages of a batch were stored individually.
 var errApart = errors.New("the stream took the batch apart")
+
+// publishBatch publishes all messages as one batch, or none. The stream answers only the last one, for all of them. It
+// returns a refusal (see refused), a timeout after which all or none are stored, or the error that prevented sending.
+func publishBatch(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
+	ack, err := commitBatch(ctx, c.nc, msgs)
+	if err != nil {
+		return noAnswerError(ctx, err)
+	}
+	return ack.of(len(msgs))
+}
+
+func commitBatch(ctx context.Context, nc *nats.Conn, msgs []*nats.Msg) (ack batchAck, err error) {
+	id, last := uuid.NewString(), len(msgs)-1
+	for i, m := range msgs[:last] {
+		if err := nc.PublishMsg(inBatch(m, id, i+1)); err != nil {
+			return ack, err
+		}
+	}
+	msg := inBatch(msgs[last], id, last+1)
+	msg.Header[batchCommit] = []string{"1"}
+	answer, err := nc.RequestMsgWithContext(ctx, msg)
+	if err != nil {
+		return ack, err
+	}
+	if err := json.Unmarshal(answer.Data, &ack); err != nil {
+		return ack, fmt.Errorf("the answer to a batch is none: %w", err)
+	}
+	return ack, nil
+}
 
 // inBatch returns a copy of a message as a part of a batch. The original can still be published alone.
 func inBatch(m *nats.Msg, id string, sequence int) *nats.Msg {

@@ -9,11 +9,12 @@ type Bus struct {
 	Conn     *Conn     // state of the connection
 	Messages *Messages // messages that no stream stores
 
-	Streams        *Streams        // reading of streams
-	Binder         *Binder         // streams of subjects
-	EventPublisher *EventPublisher // events
-	TickPublisher  *TickPublisher  // events of schedules
-	EventsStream   *StreamOfEvents // maintenance of DEADMAN_EVENTS
+	Streams           *Streams           // reading of streams
+	Binder            *Binder            // streams of subjects
+	EventPublisher    *EventPublisher    // events
+	TickPublisher     *TickPublisher     // events of schedules
+	SchedulePublisher *SchedulePublisher // events of stored schedules
+	EventsStream      *StreamOfEvents    // maintenance of DEADMAN_EVENTS
 
 	AlertPublisher *AlertPublisher // alerts
 	AlertReader    *AlertReader    // published alerts
@@ -56,6 +57,7 @@ func newBus(conn *Conn) *Bus {
 	b.AlertsStream = &StreamOfAlerts{conn: conn, streams: b.Streams, replication: replication{conn}, events: b.EventsStream}
 	b.Binder = &Binder{conn: conn, streams: b.Streams, events: b.EventsStream}
 	b.TickPublisher = &TickPublisher{conn: conn, streams: b.Streams, binder: b.Binder, events: b.EventPublisher}
+	b.SchedulePublisher = &SchedulePublisher{conn: conn, streams: b.Streams, events: b.EventPublisher, ticks: b.TickPublisher}
 	b.AlertPublisher = &AlertPublisher{conn: conn, streams: b.Streams, stream: b.AlertsStream, encoder: alertEncoder{conn, b.AlertsStream}}
 	b.AlertReader = &AlertReader{streams: b.Streams, log: conn.log}
 	return b

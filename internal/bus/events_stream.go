@@ -91,13 +91,13 @@ func (e *StreamOfEvents) addSubjects(ctx context.Context, subjects []string) err
 	}
 	cfg := stream.CachedInfo().Config
 	all := withSubjects(cfg.Subjects, subjects)
-	if slices.Equal(all, cfg.Subjects) {
+	if slices.Equal(all, cfg.Subjects) && cfg.AllowAtomicPublish {
 		return nil
 	}
 	if err := e.roomFor(ctx, cfg.Subjects, all); err != nil {
 		return err
 	}
-	cfg.Subjects = all
+	cfg.Subjects, cfg.AllowAtomicPublish = all, true
 	_, err = e.conn.js.UpdateStream(ctx, cfg)
 	return err
 }

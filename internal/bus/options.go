@@ -161,7 +161,7 @@ func (o Options) eventsConfig(subjects []string, limit int64) jetstream.StreamCo
 		Name: o.eventsStream(), Description: "Events that deadman's rules listen to",
 		Subjects: subjects, Retention: jetstream.LimitsPolicy,
 		Discard: jetstream.DiscardOld, MaxAge: keepEvents, MaxBytes: limit,
-		Storage: jetstream.FileStorage, Duplicates: o.Window, AllowDirect: true,
+		Storage: jetstream.FileStorage, Duplicates: o.Window, AllowDirect: true, AllowAtomicPublish: true,
 	}
 }
 

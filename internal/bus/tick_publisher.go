@@ -116,23 +116,31 @@ func (p *TickPublisher) streamFor(ctx context.Context, subject string) (*jetstre
 	return nil, fmt.Errorf("%w: %s; it comes as a copy alone, so add it to a stream", ErrNoStream, subject)
 }
 
-// emission encodes a tick's event as a CloudEvent in binary mode, with the stream's last sequence on the subject as a
-// condition.
+// emission encodes the event of a rule's tick, with the stream's last sequence on the subject as a condition.
 func (p *TickPublisher) emission(e futurejobs.Emission, stream string, last uint64) *nats.Msg {
+	msg := encodeTick(e, p.conn.opts.source())
+	msg.Header[jetstream.ExpectedStreamHeader] = []string{stream}
+	msg.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
+	return msg
+}
+
+// encodeTick encodes the event of a tick as a CloudEvent in binary mode.
+func encodeTick(e futurejobs.Emission, source string) *nats.Msg {
 	msg := nats.NewMsg(e.Subject)
 	msg.Data = e.Data
 	msg.Header = nats.Header{
-		"ce-specversion":                    {"1.0"},
-		"ce-id":                             {e.ID},
-		"ce-type":                           {TickType},
-		"ce-source":                         {p.conn.opts.source()},
-		"ce-subject":                        {headerText(e.Rule)},
-		"ce-time":                           {e.At.UTC().Format(time.RFC3339)},
-		"ce-missed":                         {strconv.Itoa(e.Missed)},
-		"content-type":                      {"application/json"},
-		jetstream.MsgIDHeader:               {e.ID},
-		jetstream.ExpectedStreamHeader:      {stream},
-		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(last, 10)},
+		"ce-specversion":      {"1.0"},
+		"ce-id":               {e.ID},
+		"ce-type":             {TickType},
+		"ce-source":           {source},
+		"ce-subject":          {headerText(e.Rule)},
+		"ce-time":             {e.At.UTC().Format(time.RFC3339)},
+		"ce-missed":           {strconv.Itoa(e.Missed)},
+		"content-type":        {"application/json"},
+		jetstream.MsgIDHeader: {e.ID},
+	}
+	if e.Schedule != "" {
+		msg.Header["ce-schedule"] = []string{headerText(e.Schedule)}
 	}
 	return msg
 }

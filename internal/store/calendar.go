@@ -159,7 +159,7 @@ func (s *CalendarStore) change(ctx context.Context, name string, o rules.Calenda
 			closed = append(closed, rule)
 		}
 	}
-	return s.untilOpen(ctx, func(tx *sql.Tx, now time.Time) error {
+	return untilOpen(ctx, s.database, func(tx *sql.Tx, now time.Time) error {
 		c := calendarChange{ruleChange: ruleChange{tx: tx, now: now}, name: name}
 		if err := tx.QueryRowContext(ctx, incrementRevision+` RETURNING revision`).Scan(&c.revision); err != nil {
 			return err

@@ -103,6 +103,22 @@ WHERE id = 1 AND revision = $1 AND (gate_until IS NULL OR gate_until <= $2)`, re
 	return err
 }
 
+// forShare returns the clause that locks the rows of a read against changes. SQLite has one writer.
+func (s *database) forShare() string {
+	if s.alone {
+		return ""
+	}
+	return ` FOR SHARE`
+}
+
+// forUpdateOf returns the clause that locks the rows of a table of a read.
+func (s *database) forUpdateOf(table string) string {
+	if s.alone {
+		return ""
+	}
+	return ` FOR UPDATE OF ` + table
+}
+
 // hasOlderNode reports whether a node of schema 16 runs. A single-process store has no other nodes.
 func (s *database) hasOlderNode(ctx context.Context, tx *sql.Tx) (bool, error) {
 	if s.alone {

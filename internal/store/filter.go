@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,12 @@ func (w *filter) and(condition string, args ...any) {
 // andUnindexed adds conditions hidden in CASE, so the planner keeps scanning the ordering index: it cannot estimate a
 // CASE, so it does not expect few rows.
 func (w *filter) andUnindexed(conditions filter) {
-	w.and(`CASE WHEN `+conditions.text+` THEN TRUE ELSE FALSE END`, conditions.args...)
+	w.and(unindexed(conditions.text), conditions.args...)
+}
+
+// unindexed returns a condition that the planner uses no index for.
+func unindexed(condition string) string {
+	return `CASE WHEN ` + condition + ` THEN TRUE ELSE FALSE END`
 }
 
 // named narrows a column of rule names.
@@ -174,4 +180,32 @@ func idsOf(rows []ruleRow) []int32 {
 		ids[i] = r.id
 	}
 	return ids
+}
+
+// rowField is a column of a rowTable.
+type rowField struct {
+	name string
+	kind elementType
+}
+
+// rowTable returns rows as the table d of a statement for either database, and its one or more parameters, with ? for
+// each. A statement that joins a table with it compares all columns of a key with columns of the rows: SQLite would otherwise
+// search the rows for each row of the table. A value is an int16, int32, int64, string or time.Time, or nil for NULL; it has the type of its field.
+func rowTable(s *database, fields []rowField, rows [][]any) (text string, args []any, err error) {
+	if s.alone {
+		return jsonTable(fields, rows)
+	}
+	columns := make([]column, len(fields))
+	those := make([]*column, len(fields))
+	for i, f := range fields {
+		columns[i] = f.kind.named(f.name)
+		those[i] = &columns[i]
+		for _, row := range rows {
+			if err := columns[i].add(row[i]); err != nil {
+				return "", nil, fmt.Errorf("%s: %w", f.name, err)
+			}
+		}
+	}
+	text, args = table("d", those)
+	return text, args, nil
 }

@@ -95,6 +95,27 @@ func (w *arrayEncoder) int64(v int64) {
 	w.items = binary.BigEndian.AppendUint64(w.items, uint64(v)) //nolint:gosec // the same bits
 }
 
+// add adds a value of any type that rowTable supports.
+func (w *arrayEncoder) add(v any) error {
+	switch v := v.(type) {
+	case nil:
+		w.null()
+	case int16:
+		w.int16(v)
+	case int32:
+		w.int32(v)
+	case int64:
+		w.int64(v)
+	case string:
+		w.text(v)
+	case time.Time:
+		w.time(v)
+	default:
+		return fmt.Errorf("%T is not a value of an array", v)
+	}
+	return nil
+}
+
 // origin adds the origin of a job; none is NULL.
 func (w *arrayEncoder) origin(o alerts.Origin) {
 	if o == 0 {

@@ -3,8 +3,12 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
+	"time"
 )
 
 // mostPrepared is the largest number of cached statements; later ones are prepared each time.
@@ -70,4 +74,29 @@ func (p *prepared) Close() error {
 	}
 	clear(p.stmts)
 	return errors.Join(append(errs, p.DB.Close())...)
+}
+
+// jsonTable is rowTable for SQLite: one parameter has all rows, and an instant is a number of microseconds.
+func jsonTable(fields []rowField, rows [][]any) (text string, args []any, err error) {
+	encoded := make([][]any, len(rows))
+	for i, row := range rows {
+		encoded[i] = make([]any, len(row))
+		for k, v := range row {
+			if t, ok := v.(time.Time); ok {
+				if v = nil; !t.IsZero() {
+					v = t.UnixMicro()
+				}
+			}
+			encoded[i][k] = v
+		}
+	}
+	all, err := json.Marshal(encoded)
+	if err != nil {
+		return "", nil, err
+	}
+	values := make([]string, len(fields))
+	for i, f := range fields {
+		values[i] = fmt.Sprintf(`json_extract(value, '$[%d]') AS %s`, i, f.name)
+	}
+	return `(SELECT ` + strings.Join(values, `, `) + ` FROM json_each(?)) AS d`, []any{string(all)}, nil
 }

@@ -131,24 +131,28 @@ func (c *retentionCounter) addHistory(ctx context.Context, ended filter, due fun
 	return err
 }
 
-// ticks counts the applied ticks of each rule.
+// ticks counts the ticks of each rule.
 func (c *retentionCounter) ticks(ctx context.Context) error {
-	rules, err := rulesWithTicks(ctx, c.read)
-	for _, id := range rules {
-		period := c.plan.period(keptHistory, rowClass{rule: id})
-		if period == 0 {
-			continue
-		}
-		due, err := query(ctx, c.read, func(row scanner, g *rowGroup) error { return row.Scan(&g.rows, at(&g.oldest)) },
-			`SELECT count(*), min(t.tick_at) FROM tick_history t WHERE t.rule_id = $1 AND t.tick_at < $2 HAVING count(*) > 0`, id, c.query.At.Add(-period))
+	for _, table := range tickTables {
+		rules, err := table.rulesWithTicks(ctx, c.read)
 		if err != nil {
 			return err
 		}
-		for _, g := range due {
-			c.add("ticks", c.names[id], "", g.rows, g.oldest)
+		for _, id := range rules {
+			period := c.plan.period(keptHistory, rowClass{rule: id})
+			if period == 0 {
+				continue
+			}
+			due, err := query(ctx, c.read, func(row scanner, g *rowGroup) error { return row.Scan(&g.rows, at(&g.oldest)) }, table.count, id, c.query.At.Add(-period))
+			if err != nil {
+				return err
+			}
+			for _, g := range due {
+				c.add("ticks", c.names[id], "", g.rows, g.oldest)
+			}
 		}
 	}
-	return err
+	return nil
 }
 
 // ofAlerts counts the alerts as history does.

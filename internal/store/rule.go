@@ -240,6 +240,7 @@ func (s *RuleStore) Delete(ctx context.Context, name string, version int32) (rul
 		if err := c.rule.at(version); err != nil {
 			return err
 		}
+		c.endsTicks = true
 		before, err := c.readsSoFar(ctx)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -18,10 +19,11 @@ import (
 // ruleChange is a change of a rule in progress: no other transaction changes rules, and none depends on the rows that
 // it has fenced.
 type ruleChange struct {
-	tx       *sql.Tx
-	now      time.Time
-	revision int64 // the revision of the change
-	rule     currentRule
+	tx        *sql.Tx
+	now       time.Time
+	revision  int64 // the revision of the change
+	rule      currentRule
+	endsTicks bool // the planned ticks of the rule's schedules are not published after the change
 }
 
 // currentRule is the current rule of a name. Its id is 0 if none exists.
@@ -55,7 +57,7 @@ func (s *ruleChanger) change(ctx context.Context, name string, fences bool, f fu
 	if err != nil {
 		return err
 	}
-	err = s.untilOpen(ctx, func(tx *sql.Tx, now time.Time) error {
+	err = untilOpen(ctx, s.database, func(tx *sql.Tx, now time.Time) error {
 		c := ruleChange{tx: tx, now: now}
 		if err := tx.QueryRowContext(ctx, incrementRevision+` RETURNING revision`).Scan(&c.revision); err != nil {
 			return err
@@ -64,6 +66,9 @@ func (s *ruleChanger) change(ctx context.Context, name string, fences bool, f fu
 			return err
 		}
 		if err := f(&c); err != nil {
+			return err
+		}
+		if err := c.settleTicks(ctx); err != nil {
 			return err
 		}
 		return c.mark(ctx, fences)
@@ -84,20 +89,20 @@ const incrementRevision = `UPDATE rule_set SET whole = CASE WHEN noted = revisio
 	revision = revision + 1, noted = revision + 1, gate_until = NULL WHERE id = 1`
 
 // closeGate keeps new transactions from depending on the rows that a change fences, while the change waits for running
-// ones; otherwise they could follow one another without a gap. closed is false if no transaction can interfere.
+// ones; otherwise they could follow one another without a gap. Ticks of stored schedules are kept out of each change. closed
+// is false if no transaction can interfere.
 func (s *ruleChanger) closeGate(ctx context.Context, name string, fences bool) (closed bool, err error) {
-	if s.alone {
-		return false, nil // SQLite has one writer
-	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		closed = false
-		if fences {
-			n, err := exec(ctx, tx, `UPDATE rule SET gate_until = $1 WHERE name = $2 AND deleted_at IS NULL`, now.Add(gateTTL), name)
-			if err != nil {
-				return err
-			}
-			closed = n > 0
+		condition := ` AND EXISTS (SELECT 1 FROM schedule WHERE schedule.rule_id = rule.id)`
+		if fences && !s.alone { // SQLite has one writer
+			condition = ``
 		}
+		n, err := exec(ctx, tx, `UPDATE rule SET gate_until = $1 WHERE name = $2 AND deleted_at IS NULL`+condition, now.Add(gateTTL), name)
+		if err != nil {
+			return err
+		}
+		closed = n > 0
 		older, err := s.hasOlderNode(ctx, tx)
 		if !older || err != nil {
 			return err
@@ -120,8 +125,8 @@ func (s *ruleChanger) openGate(ctx context.Context, name string) error {
 	})
 }
 
-// untilOpen is tx, with retries while ingest holds off changes.
-func (s *ruleChanger) untilOpen(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
+// untilOpen is tx, with retries while ingest or an event in transit holds off changes.
+func untilOpen(ctx context.Context, s *database, f func(tx *sql.Tx, now time.Time) error) error {
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
@@ -129,8 +134,8 @@ func (s *ruleChanger) untilOpen(ctx context.Context, f func(tx *sql.Tx, now time
 		if !errors.Is(err, errHeldOff) {
 			return err
 		}
-		if err := pause(ctx, try); err != nil {
-			return err
+		if stopped := pause(ctx, try); stopped != nil {
+			return errors.Join(err, stopped)
 		}
 	}
 }
@@ -186,12 +191,36 @@ func (c *ruleChange) readsSoFar(ctx context.Context) ([]rules.StreamBinding, err
 
 // mark writes the revision to the rule.
 func (c *ruleChange) mark(ctx context.Context, fences bool) error {
-	text := `UPDATE rule SET revision = $1 WHERE id = $2`
+	text := `UPDATE rule SET revision = $1, gate_until = NULL WHERE id = $2`
 	if fences {
 		text = `UPDATE rule SET revision = $1, fence = $1, gate_until = NULL WHERE id = $2`
 	}
 	_, err := exec(ctx, c.tx, text, c.revision, c.rule.id)
 	return err
+}
+
+// settleTicks cancels the planned ticks of a rule that are not to be published after the change. It waits for an event in
+// transit.
+func (c *ruleChange) settleTicks(ctx context.Context) error {
+	if !c.endsTicks {
+		return nil
+	}
+	return cancelPlanned(ctx, c.tx, c.now, `rule_id = ?`, c.rule.id)
+}
+
+// endsTicksOf reports whether planned ticks of the current version are not to be published by the next one.
+func (c *ruleChange) endsTicksOf(ctx context.Context, next json.RawMessage) (bool, error) {
+	var current string
+	err := c.tx.QueryRowContext(ctx, `SELECT document FROM rule_version WHERE rule_id = $1 AND version = $2`, c.rule.id, c.rule.version).Scan(&current)
+	if err != nil {
+		return false, ignoreErr(errors.Is(err, sql.ErrNoRows), err)
+	}
+	var was, is struct {
+		Trigger json.RawMessage `json:"trigger"`
+		Enabled bool            `json:"enabled"`
+	}
+	isReadable := json.Unmarshal([]byte(current), &was) == nil && json.Unmarshal(next, &is) == nil // an unreadable version can be replaced
+	return !isReadable || was.Enabled != is.Enabled || !bytes.Equal(was.Trigger, is.Trigger), nil
 }
 
 func findRule(ctx context.Context, tx *sql.Tx, name string) (currentRule, error) {
@@ -229,6 +258,9 @@ func (c *ruleChange) save(ctx context.Context, r *rules.RuleVersion, version int
 	}
 	before, err := c.readsSoFar(ctx)
 	if err != nil {
+		return err
+	}
+	if c.endsTicks, err = c.endsTicksOf(ctx, json.RawMessage(r.Document)); err != nil {
 		return err
 	}
 	r.Reads = keepLines(before, r.Reads)
@@ -352,6 +384,7 @@ ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision`, stream, int64(
 
 // pause writes the start and the actor of a pause. A zero time resumes the rule.
 func (c *ruleChange) pause(ctx context.Context, action access.Action, since time.Time, by, why string) error {
+	c.endsTicks = !since.IsZero()
 	before, err := c.readsSoFar(ctx)
 	if err != nil {
 		return err

@@ -68,13 +68,22 @@ func readLoad(row scanner, l *futurejobs.SlotLoad) error {
 	return row.Scan(at(&l.At), &l.Checks, &l.Alerts, (*micros)(&l.MaxLateness))
 }
 
-// Planned returns the number of pending jobs that are due in each part of a span, of one rule, or of all if rule is 0.
+// Planned returns the numbers of pending jobs that are due in each part of a span, and of next ticks of stored schedules in
+// it, of one rule, or of all if rule is 0.
 func (s *LoadStore) Planned(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.PlannedLoad, error) {
 	parts := make([]futurejobs.PlannedLoad, span.Parts())
 	for shard := range s.shards {
 		slots, behind, err := s.planned(ctx, shard, span, rule)
 		if err != nil {
 			return nil, wrapErr("planned", err)
+		}
+		ticks, ticksBehind, err := s.plannedTicks(ctx, shard, span, rule)
+		if err != nil {
+			return nil, wrapErr("planned", err)
+		}
+		behind = min(behind, ticksBehind)
+		for _, tick := range ticks {
+			parts[span.Part(tick.at)].Ticks += tick.jobs
 		}
 		for _, slot := range slots {
 			if !slot.at.Before(span.From) && slot.at.Before(span.Until) {
@@ -119,6 +128,21 @@ func (s *LoadStore) plannedOf(ctx context.Context, shard int, span futurejobs.Bu
 		behind = span.Parts()
 	}
 	return slots, behind, err
+}
+
+// plannedTicks is planned for the next ticks of stored schedules.
+func (s *LoadStore) plannedTicks(ctx context.Context, shard int, span futurejobs.BucketRange, rule int32) (ticks []plannedSlot, behind int, err error) {
+	w := filter{`SELECT s.next_at, count(*) FROM rule r JOIN schedule s ON s.shard = ? AND s.rule_id = r.id AND s.next_at >= ? AND s.next_at < ?
+WHERE r.deleted_at IS NULL`, []any{shard, span.From, span.Until}}
+	if rule != 0 {
+		w.and(`r.id = ?`, rule)
+	}
+	limit := max(plannedMost/s.shards, 1)
+	ticks, err = query(ctx, s.read, readPlanned, rebindPlaceholders(w.text+` GROUP BY s.next_at ORDER BY s.next_at LIMIT ?`), append(w.args, limit)...)
+	if behind = span.Parts(); len(ticks) == limit {
+		behind = span.Part(ticks[limit-1].at)
+	}
+	return ticks, behind, err
 }
 
 // plannedSlot is the number of jobs that are due at a slot.

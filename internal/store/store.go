@@ -76,6 +76,8 @@ type Store struct {
 
 	*CursorStore
 	*TickStore
+	*ScheduleStore
+	*StoredTickStore
 	*DeadLetterStore
 	*LetterCapStore
 	*EarlyStore
@@ -130,6 +132,8 @@ func newStore(d *database) *Store {
 
 		CursorStore:     &CursorStore{d},
 		TickStore:       &TickStore{d},
+		ScheduleStore:   &ScheduleStore{d},
+		StoredTickStore: &StoredTickStore{d},
 		DeadLetterStore: &DeadLetterStore{d},
 		LetterCapStore:  &LetterCapStore{d},
 		EarlyStore:      &EarlyStore{d},

@@ -50,35 +50,59 @@ func (s *TickStore) Ticks(ctx context.Context, ruleID int32, f futurejobs.TickFi
 	return paged("ticks", found, size, func(t futurejobs.AppliedTick) position { return position{At: t.At} }), nil
 }
 
-// rulesWithTicks returns the ids of the rules with applied ticks, also of deleted rules.
-func rulesWithTicks(ctx context.Context, q querier) ([]int32, error) {
-	return query(ctx, q, func(row scanner, id *int32) error { return row.Scan(id) },
-		`SELECT r.id FROM rule r WHERE EXISTS (SELECT 1 FROM tick_history t WHERE t.rule_id = r.id) ORDER BY r.id`)
+// tickTable has the statements of retention for a table of ticks.
+type tickTable struct{ rules, count, forget string }
+
+var tickTables = []tickTable{
+	{
+		`SELECT r.id FROM rule r WHERE EXISTS (SELECT 1 FROM tick_history t WHERE t.rule_id = r.id) ORDER BY r.id`,
+		`SELECT count(*), min(t.tick_at) FROM tick_history t WHERE t.rule_id = $1 AND t.tick_at < $2 HAVING count(*) > 0`,
+		`DELETE FROM tick_history WHERE rule_id = $1 AND tick_at IN
+	(SELECT t.tick_at FROM tick_history t WHERE t.rule_id = $1 AND t.tick_at < $2 ORDER BY t.tick_at LIMIT $3)`,
+	},
+	{ // a planned tick is kept until its event is published
+		`SELECT r.id FROM rule r WHERE EXISTS (SELECT 1 FROM schedule_tick t WHERE t.rule_id = r.id) ORDER BY r.id`,
+		`SELECT count(*), min(t.tick_at) FROM schedule_tick t WHERE t.rule_id = $1 AND t.tick_at < $2 AND t.outcome <> 'planned' HAVING count(*) > 0`,
+		`DELETE FROM schedule_tick WHERE rule_id = $1 AND (schedule_id, tick_at) IN
+	(SELECT t.schedule_id, t.tick_at FROM schedule_tick t WHERE t.rule_id = $1 AND t.tick_at < $2 AND t.outcome <> 'planned' ORDER BY t.tick_at LIMIT $3)`,
+	},
 }
 
-// forgetTicks deletes the applied ticks of each rule, also of deleted ones, beyond the retention of its history, while
-// more says so.
+// rulesWithTicks returns the ids of the rules with ticks in the table, also of deleted rules.
+func (t tickTable) rulesWithTicks(ctx context.Context, q querier) ([]int32, error) {
+	return query(ctx, q, func(row scanner, id *int32) error { return row.Scan(id) }, t.rules)
+}
+
+// forgetTicks deletes the ticks of each rule, also of deleted ones, beyond the retention of its history, while more says so.
 func (s *TickStore) forgetTicks(ctx context.Context, plan retentionPlan, now time.Time, more func() bool) (total int64, err error) {
-	rules, err := rulesWithTicks(ctx, s.read)
-	if err != nil {
-		return 0, err
-	}
-	for _, id := range rules {
-		period := plan.period(keptHistory, rowClass{rule: id})
-		for left := period != 0; left; {
-			if !more() {
-				return total, nil
-			}
-			var n int64
-			if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) (err error) {
-				n, err = exec(ctx, tx, `DELETE FROM tick_history WHERE rule_id = $1 AND tick_at IN
-	(SELECT t.tick_at FROM tick_history t WHERE t.rule_id = $1 AND t.tick_at < $2 ORDER BY t.tick_at LIMIT $3)`, id, now.Add(-period), pruneBatch)
-				return err
-			}); err != nil {
-				return total, err
-			}
-			total, left = total+n, n == pruneBatch
+	for _, table := range tickTables {
+		rules, err := table.rulesWithTicks(ctx, s.read)
+		if err != nil {
+			return total, err
 		}
+		for _, id := range rules {
+			if period := plan.period(keptHistory, rowClass{rule: id}); period != 0 {
+				n, err := s.forgetTicksOf(ctx, table, id, now.Add(-period), more)
+				if total += n; err != nil {
+					return total, err
+				}
+			}
+		}
+	}
+	return total, nil
+}
+
+// forgetTicksOf deletes the ticks of a rule before a time, while more says so.
+func (s *TickStore) forgetTicksOf(ctx context.Context, table tickTable, rule int32, before time.Time, more func() bool) (total int64, err error) {
+	for left := true; left && more(); {
+		var n int64
+		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) (err error) {
+			n, err = exec(ctx, tx, table.forget, rule, before, pruneBatch)
+			return err
+		}); err != nil {
+			return total, err
+		}
+		total, left = total+n, n == pruneBatch
 	}
 	return total, nil
 }

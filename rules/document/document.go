@@ -51,13 +51,19 @@ type Trigger struct {
 	Since string `json:"since,omitempty"` // when the job began; empty: when the stream stored the event
 	Shape Shape  `json:"shape,omitempty"` // the fields of the event; nil: inferred from the expressions that read it
 
-	Schedule string   `json:"schedule,omitempty"` // a crontab, @every or @at
+	Schedule string   `json:"schedule,omitempty"` // a crontab, @every, @at or StoredSchedules
 	Zone     string   `json:"zone,omitempty"`     // of the schedule; empty: UTC
 	Keys     []string `json:"keys,omitempty"`     // one job for each at every tick; none: the tick is the key
 	Emit     *Emit    `json:"emit,omitempty"`     // the event that a tick publishes; nil: a tick creates jobs
 
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
 }
+
+// StoredSchedules is the schedule of a trigger with schedules that are stored through the API.
+const StoredSchedules = "@stored"
+
+// IsStored reports whether the schedules of the trigger are stored through the API.
+func (t Trigger) IsStored() bool { return t.Schedule == StoredSchedules }
 
 // Takes reports whether events on a subject create jobs, or are heartbeats.
 func (t Trigger) Takes(subject string) bool {

@@ -72,7 +72,7 @@ func (t *Trigger) fields() mapping {
 			{"if", "Condition over event. Other events are ignored.", source{&t.If}},
 			{"since", "Expression over event for the start of the job. Default: the time of the event.", source{&t.Since}},
 			{"shape", "Fields of the event body and their types.", &t.Shape},
-			{"schedule", "Crontab, @every DURATION or @at TIME. ? in a field is a value derived from the rule's name.", text{to: &t.Schedule, most: schedules.MaxText, example: "0 9 * * 1-5"}},
+			{"schedule", "Crontab, @every DURATION or @at TIME, or @stored: the schedules of the rule are data, changed through the API. ? in a field is a value derived from the rule's name.", text{to: &t.Schedule, most: schedules.MaxText, example: "0 9 * * 1-5"}},
 			{"zone", "Time zone of the schedule.", text{to: &t.Zone}},
 			{"keys", "Keys for which each tick creates a job.", keysOf(&t.Keys)},
 			{"emit", "Event that each tick publishes, instead of creating a job.", optionalMapping[Emit]{&t.Emit, (*Emit).fields}},

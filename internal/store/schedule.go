@@ -1,0 +1,328 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+// ScheduleStore keeps the stored schedules of rules.
+type ScheduleStore struct{ *database }
+
+const scheduleColumns = `s.rule_id, s.id, s.shard, s.text, s.zone, s.data, s.enabled, s.version, s.created_at, s.updated_at, s.last_at, s.next_at`
+
+func readSchedule(row scanner, s *futurejobs.Schedule) error {
+	var data sql.Null[string]
+	err := row.Scan(&s.RuleID, &s.ID, &s.Shard, &s.Text, &s.Zone, &data, &s.Enabled, &s.Version, at(&s.CreatedAt), at(&s.UpdatedAt), at(&s.LastAt), at(&s.NextAt))
+	if data.Valid {
+		s.Data = json.RawMessage(data.V)
+	}
+	return err
+}
+
+// Schedules returns a page of the schedules of a rule, by id.
+func (s *ScheduleStore) Schedules(ctx context.Context, f futurejobs.ScheduleFilter) (futurejobs.Page[futurejobs.Schedule], error) {
+	size := futurejobs.Filter{Limit: f.Limit}
+	w := filter{`SELECT ` + scheduleColumns + ` FROM schedule s WHERE s.rule_id = ?`, []any{f.RuleID}}
+	if f.Prefix != "" { // a range of the primary key, and what the order of ids cuts off
+		w.and(`s.id >= ?`, f.Prefix)
+		w.and(beginning(`s.id`), utf8.RuneCountInString(f.Prefix), f.Prefix)
+	}
+	if f.Cursor != "" {
+		var last position
+		if err := last.read("schedules", f.Cursor); err != nil {
+			return futurejobs.Page[futurejobs.Schedule]{}, err
+		}
+		w.and(`s.id > ?`, last.Key)
+	}
+	found, err := query(ctx, s.read, readSchedule, rebindPlaceholders(w.text+` ORDER BY s.id LIMIT ?`), append(w.args, limit(size)+1)...)
+	if err != nil {
+		return futurejobs.Page[futurejobs.Schedule]{}, wrapErr("schedules", err)
+	}
+	return paged("schedules", found, size, func(s futurejobs.Schedule) position { return position{Key: s.ID} }), nil
+}
+
+// Schedule returns a schedule, or futurejobs.ErrNotFound.
+func (s *ScheduleStore) Schedule(ctx context.Context, ref futurejobs.ScheduleRef) (futurejobs.Schedule, error) {
+	none := fmt.Errorf("schedule %s: %w", ref.ID, futurejobs.ErrNotFound)
+	return first(ctx, s.read, readSchedule, none, "schedule", `SELECT `+scheduleColumns+` FROM schedule s WHERE s.rule_id = $1 AND s.id = $2`, ref.RuleID, ref.ID)
+}
+
+// PutSchedules creates, replaces and deletes schedules, all in one transaction, and audits that. Events of their planned
+// ticks are not published after it: it waits for one that may be in transit, and returns ErrScheduleHeld if that takes too
+// long. A schedule of a deleted rule is futurejobs.ErrNotFound.
+func (s *ScheduleStore) PutSchedules(ctx context.Context, put []futurejobs.Schedule, gone []futurejobs.ScheduleRef) (done futurejobs.ScheduleChanges, err error) {
+	changes := make(map[int32]*scheduleChange)
+	of := func(rule int32) *scheduleChange {
+		if changes[rule] == nil {
+			changes[rule] = &scheduleChange{database: s.database, rule: rule, put: make(map[string]futurejobs.Schedule)}
+		}
+		return changes[rule]
+	}
+	for _, p := range put {
+		of(p.RuleID).put[p.ID] = p
+	}
+	for _, g := range gone {
+		c := of(g.RuleID)
+		c.gone = append(c.gone, g.ID)
+	}
+	err = untilOpen(ctx, s.database, func(tx *sql.Tx, now time.Time) error {
+		done = futurejobs.ScheduleChanges{}
+		for _, rule := range slices.Sorted(maps.Keys(changes)) {
+			c := *changes[rule]
+			c.tx, c.now = tx, now
+			if err := c.run(ctx, &done); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errHeldOff):
+		return futurejobs.ScheduleChanges{}, futurejobs.ErrScheduleHeld
+	case err != nil:
+		return futurejobs.ScheduleChanges{}, wrapErr("change schedules", err)
+	}
+	return done, nil
+}
+
+// scheduleChange changes schedules of a rule.
+type scheduleChange struct {
+	*database
+	rule int32
+	put  map[string]futurejobs.Schedule
+	gone []string
+
+	tx    *sql.Tx
+	now   time.Time
+	write []futurejobs.Schedule // new and changed ones
+	was   []futurejobs.Schedule // changed and deleted ones
+	ended []futurejobs.Schedule // schedules without the next tick that was due
+	known []string              // ids to delete that exist
+}
+
+// run changes the schedules of a rule.
+//
+//  1. The rule and its existing schedules are locked: no tick of theirs is decided.
+//  2. Planned ticks of changed schedules are canceled, unless their events may be in transit.
+//  3. A due tick that is not decided yet is canceled if the change takes it away.
+func (c *scheduleChange) run(ctx context.Context, done *futurejobs.ScheduleChanges) error {
+	name, err := c.lockRule(ctx)
+	if err != nil {
+		return err
+	}
+	existing, err := c.existing(ctx)
+	if err != nil {
+		return err
+	}
+	before := *done
+	c.compare(existing, done)
+	if len(c.write) == 0 && len(c.was) == 0 {
+		return nil
+	}
+	if err := c.cancelPlanned(ctx); err != nil {
+		return err
+	}
+	if err := c.cancelDue(ctx); err != nil {
+		return err
+	}
+	if err := c.upsert(ctx); err != nil {
+		return err
+	}
+	if err := c.delete(ctx); err != nil {
+		return err
+	}
+	return audit(ctx, c.tx, c.now, access.ScheduleChange, "schedules/"+name, fmt.Sprintf("created %d, updated %d, deleted %d",
+		done.Created-before.Created, done.Updated-before.Updated, done.Deleted-before.Deleted))
+}
+
+// lockRule returns the name of the rule. A change of the rule waits for the transaction.
+func (c *scheduleChange) lockRule(ctx context.Context) (name string, err error) {
+	err = c.tx.QueryRowContext(ctx, `SELECT name FROM rule WHERE id = $1 AND deleted_at IS NULL AND (gate_until IS NULL OR gate_until <= $2)`+c.forShare(), c.rule, c.now).Scan(&name)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return name, err
+	}
+	var there bool
+	if err := c.tx.QueryRowContext(ctx, `SELECT count(*) > 0 FROM rule WHERE id = $1 AND deleted_at IS NULL`, c.rule).Scan(&there); err != nil {
+		return "", err
+	}
+	if !there {
+		return "", futurejobs.ErrNotFound
+	}
+	return "", errHeldOff // the rule is about to change
+}
+
+// existing returns the existing schedules, and locks them.
+func (c *scheduleChange) existing(ctx context.Context) (map[string]futurejobs.Schedule, error) {
+	text, args, err := c.ids(slices.AppendSeq(slices.Clone(c.gone), maps.Keys(c.put)))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := query(ctx, c.tx, readSchedule, rebindPlaceholders(`SELECT `+scheduleColumns+` FROM schedule s WHERE s.rule_id = ? AND s.id IN (SELECT d.schedule_id FROM `+text+`) ORDER BY s.id`+c.forUpdateOf("s")),
+		append([]any{c.rule}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	existing := make(map[string]futurejobs.Schedule, len(rows))
+	for _, r := range rows {
+		existing[r.ID] = r
+	}
+	return existing, nil
+}
+
+// ids returns ids of schedules as the table d of a statement.
+func (c *scheduleChange) ids(ids []string) (text string, args []any, err error) {
+	rows := make([][]any, len(ids))
+	for i, id := range ids {
+		rows[i] = []any{id}
+	}
+	return rowTable(c.database, []rowField{{"schedule_id", texts}}, rows)
+}
+
+// compare finds the schedules to write, and counts the changes.
+func (c *scheduleChange) compare(existing map[string]futurejobs.Schedule, done *futurejobs.ScheduleChanges) {
+	for _, id := range slices.Sorted(maps.Keys(c.put)) {
+		p := c.put[id]
+		p.UpdatedAt = c.now
+		old, exists := existing[id]
+		ticksAlike := exists && p.Text == old.Text && p.Zone == old.Zone && p.Enabled == old.Enabled
+		switch {
+		case !exists:
+			p.Version, p.CreatedAt = 1, c.now
+			done.Created++
+		case ticksAlike && string(p.Data) == string(old.Data):
+			done.Unchanged++
+			continue
+		default:
+			p.Version = old.Version + 1
+			if ticksAlike {
+				p.NextAt = old.NextAt
+			} else {
+				c.ended = append(c.ended, old)
+			}
+			c.was = append(c.was, old)
+			done.Updated++
+		}
+		c.write = append(c.write, p)
+	}
+	for _, id := range c.gone {
+		old, exists := existing[id]
+		if !exists {
+			done.Unknown++
+			continue
+		}
+		c.known, c.was, c.ended = append(c.known, id), append(c.was, old), append(c.ended, old)
+		done.Deleted++
+	}
+}
+
+// cancelPlanned cancels the planned ticks of changed schedules. It returns errHeldOff if an event may be in transit.
+func (c *scheduleChange) cancelPlanned(ctx context.Context) error {
+	ids := make([]string, len(c.was))
+	for i, w := range c.was {
+		ids[i] = w.ID
+	}
+	text, args, err := c.ids(ids)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	return cancelPlanned(ctx, c.tx, c.now, `rule_id = ? AND schedule_id IN (SELECT d.schedule_id FROM `+text+`)`, append([]any{c.rule}, args...)...)
+}
+
+// cancelPlanned cancels the planned ticks of a condition, with ? for each argument. It returns errHeldOff if an event of one
+// may be in transit.
+func cancelPlanned(ctx context.Context, tx *sql.Tx, now time.Time, condition string, args ...any) error {
+	if _, err := exec(ctx, tx, rebindPlaceholders(`UPDATE schedule_tick SET outcome = 'canceled', held_until = NULL
+WHERE outcome = 'planned' AND (held_until IS NULL OR held_until <= ?) AND `+condition), append([]any{now}, args...)...); err != nil {
+		return err
+	}
+	var held bool
+	if err := tx.QueryRowContext(ctx, rebindPlaceholders(`SELECT count(*) > 0 FROM schedule_tick WHERE outcome = 'planned' AND `+condition), args...).Scan(&held); err != nil {
+		return err
+	}
+	if held {
+		return errHeldOff
+	}
+	return nil
+}
+
+// cancelDue records due ticks that were not decided before their schedules ended or changed.
+func (c *scheduleChange) cancelDue(ctx context.Context) error {
+	var ticks []futurejobs.DecidedTick
+	for _, s := range c.ended {
+		if !s.NextAt.IsZero() && !s.NextAt.After(c.now) {
+			ticks = append(ticks, futurejobs.DecidedTick{Schedule: s, At: s.NextAt, Outcome: futurejobs.TickCanceled})
+		}
+	}
+	return insertTicks(ctx, c.database, c.tx, c.now, ticks)
+}
+
+var writtenFields = []rowField{
+	{"schedule_id", texts},
+	{"shard", smallints},
+	{"text", texts},
+	{"zone", texts},
+	{"data", texts},
+	{"enabled", smallints},
+	{"version", bigints},
+	{"created_at", timestamptzs},
+	{"updated_at", timestamptzs},
+	{"next_at", timestamptzs},
+}
+
+// upsert writes new and changed schedules.
+func (c *scheduleChange) upsert(ctx context.Context) error {
+	rows := make([][]any, len(c.write))
+	for i, s := range c.write {
+		var data any
+		if s.Data != nil {
+			data = string(s.Data)
+		}
+		enabled := int16(0)
+		if s.Enabled {
+			enabled = 1
+		}
+		rows[i] = []any{s.ID, s.Shard, s.Text, s.Zone, data, enabled, s.Version, cmp.Or(s.CreatedAt, c.now), s.UpdatedAt, s.NextAt}
+	}
+	text, args, err := rowTable(c.database, writtenFields, rows)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	columns := make([]string, len(writtenFields))
+	for i, f := range writtenFields {
+		columns[i] = "d." + f.name
+	}
+	_, err = exec(ctx, c.tx, rebindPlaceholders(`INSERT INTO schedule (rule_id, id, shard, text, zone, data, enabled, version, created_at, updated_at, next_at)
+SELECT CAST(? AS int), `+strings.Replace(strings.Join(columns, ", "), "d.enabled", "d.enabled <> 0", 1)+` FROM `+text+` WHERE TRUE
+ON CONFLICT (rule_id, id) DO UPDATE SET text = excluded.text, zone = excluded.zone, data = excluded.data, enabled = excluded.enabled,
+	version = schedule.version + 1, updated_at = excluded.updated_at, next_at = excluded.next_at`), append([]any{c.rule}, args...)...)
+	return err
+}
+
+// delete deletes schedules.
+func (c *scheduleChange) delete(ctx context.Context) error {
+	text, args, err := c.ids(c.known)
+	if err != nil || len(c.known) == 0 {
+		return err
+	}
+	_, err = exec(ctx, c.tx, rebindPlaceholders(`DELETE FROM schedule WHERE rule_id = ? AND id IN (SELECT d.schedule_id FROM `+text+`)`), append([]any{c.rule}, args...)...)
+	return err
+}
+
+// forgetSchedules deletes the schedules of deleted rules.
+func (s *ScheduleStore) forgetSchedules(ctx context.Context) error {
+	_, err := s.pruneAll(ctx, "", `DELETE FROM schedule WHERE (rule_id, id) IN
+	(SELECT s.rule_id, s.id FROM rule r JOIN schedule s ON s.rule_id = r.id WHERE r.deleted_at IS NOT NULL LIMIT $1)`, pruneBatch)
+	return err
+}

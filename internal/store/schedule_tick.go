@@ -1,0 +1,292 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// StoredTickStore keeps the ticks of stored schedules.
+type StoredTickStore struct{ *database }
+
+// DueRuleShards returns the rules and shards, out of those given, with a due schedule or with a planned tick without an
+// event in transit, by rule and shard.
+func (s *StoredTickStore) DueRuleShards(ctx context.Context, of []futurejobs.RuleShard, now time.Time) ([]futurejobs.DueRuleShard, error) {
+	rows := make([][]any, len(of))
+	for i, o := range of {
+		rows[i] = []any{o.RuleID, o.Shard}
+	}
+	text, args, err := rowTable(s.database, []rowField{{"rule_id", ints}, {"shard", smallints}}, rows)
+	if err != nil {
+		return nil, wrapErr("due schedules", err)
+	}
+	due, err := query(ctx, s.read, func(row scanner, r *futurejobs.DueRuleShard) error {
+		return row.Scan(&r.RuleID, &r.Shard, &r.IsPlanned)
+	}, rebindPlaceholders(`
+SELECT rule_id, shard, is_planned FROM (
+	SELECT d.rule_id, d.shard,
+		EXISTS (SELECT 1 FROM schedule s WHERE s.shard = d.shard AND s.rule_id = d.rule_id AND s.next_at <= ?) AS is_due,
+		EXISTS (SELECT 1 FROM schedule_tick t WHERE t.shard = d.shard AND t.rule_id = d.rule_id AND t.outcome = 'planned' AND t.held_until <= ?) AS is_planned
+	FROM `+text+`
+) AS found WHERE is_due OR is_planned ORDER BY rule_id, shard`), append([]any{now, now}, args...)...)
+	if err != nil {
+		return nil, wrapErr("due schedules", err)
+	}
+	return due, nil
+}
+
+// DueSchedules returns schedules of a rule that are due by now, up to limit of each shard of a fence, the earliest of each
+// shard first.
+func (s *StoredTickStore) DueSchedules(ctx context.Context, of futurejobs.TickFence, now time.Time, limit int) ([]futurejobs.Schedule, error) {
+	parts := make([]string, len(of.Held))
+	var args []any
+	for i, h := range of.Held {
+		parts[i] = `SELECT * FROM (SELECT ` + scheduleColumns + ` FROM schedule s WHERE s.shard = ? AND s.rule_id = ? AND s.next_at <= ? ORDER BY s.next_at, s.id LIMIT ?) AS due`
+		args = append(args, h.Shard, of.RuleID, now, limit)
+	}
+	due, err := query(ctx, s.read, readSchedule, rebindPlaceholders(strings.Join(parts, ` UNION ALL `)), args...)
+	if err != nil {
+		return nil, wrapErr("due schedules", err)
+	}
+	return due, nil
+}
+
+// DecideTicks moves schedules to their next ticks and records the decided ones, all in one transaction. It returns the
+// recorded ticks: a schedule that changed meanwhile has none. A planned tick belongs to the caller for
+// futurejobs.HoldTickFor.
+func (s *StoredTickStore) DecideTicks(ctx context.Context, fence futurejobs.TickFence, decided []futurejobs.DecidedTick) (recorded []futurejobs.PlannedTick, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		recorded = nil
+		if err := s.checkTickFence(ctx, tx, fence, now); err != nil {
+			return err
+		}
+		moved, err := s.moveSchedules(ctx, tx, fence.RuleID, decided)
+		if err != nil {
+			return err
+		}
+		var written []futurejobs.DecidedTick
+		for _, d := range decided {
+			if !moved[d.Schedule.ID] {
+				continue
+			}
+			written = append(written, d)
+			recorded = append(recorded, futurejobs.PlannedTick{Data: d.Schedule.Data, ScheduleTick: futurejobs.ScheduleTick{
+				ScheduleRef: futurejobs.ScheduleRef{RuleID: fence.RuleID, ID: d.Schedule.ID}, At: d.At, DecidedAt: now, Outcome: d.Outcome, Missed: d.Missed, Attempts: attemptsOf(d.Outcome),
+			}})
+		}
+		return insertTicks(ctx, s.database, tx, now, written)
+	})
+	if err != nil {
+		return nil, wrapErr("decide ticks", err)
+	}
+	return recorded, nil
+}
+
+// attemptsOf returns the first number of attempts to publish the event of a tick.
+func attemptsOf(o futurejobs.TickOutcome) int {
+	if o == futurejobs.TickPlanned {
+		return 1
+	}
+	return 0
+}
+
+// checkTickFence checks a fence. It then holds until the transaction ends.
+func (s *StoredTickStore) checkTickFence(ctx context.Context, tx *sql.Tx, f futurejobs.TickFence, now time.Time) error {
+	if err := s.checkRuleSetForOlderNodes(ctx, tx, f.Revision, now); err != nil {
+		return err
+	}
+	var id int32
+	err := tx.QueryRowContext(ctx, `SELECT id FROM rule WHERE id = $1 AND revision <= $2 AND deleted_at IS NULL AND (gate_until IS NULL OR gate_until <= $3)`+s.forShare(),
+		f.RuleID, f.Revision, now).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return futurejobs.ErrRulesChanged
+	}
+	if err != nil {
+		return err
+	}
+	for _, h := range f.Held {
+		if err := checkHeld(ctx, tx, []futurejobs.HeldShard{h}, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveSchedules moves schedules to their next ticks, and returns the ids of those that were as decided.
+func (s *StoredTickStore) moveSchedules(ctx context.Context, tx *sql.Tx, rule int32, decided []futurejobs.DecidedTick) (map[string]bool, error) {
+	rows := make([][]any, len(decided))
+	for i, d := range decided {
+		rows[i] = []any{rule, d.Schedule.ID, d.Schedule.Version, d.Schedule.NextAt, d.At, d.Next}
+	}
+	text, args, err := rowTable(s.database, []rowField{
+		{"rule_id", ints}, {"schedule_id", texts}, {"read_version", bigints}, {"read_next_at", timestamptzs}, {"tick_at", timestamptzs}, {"after_at", timestamptzs},
+	}, rows)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := query(ctx, tx, func(row scanner, id *string) error { return row.Scan(id) }, rebindPlaceholders(`UPDATE schedule SET last_at = d.tick_at, next_at = d.after_at FROM `+text+`
+WHERE schedule.rule_id = d.rule_id AND schedule.id = d.schedule_id AND schedule.version = d.read_version AND `+unindexed(`schedule.next_at = d.read_next_at`)+` RETURNING id`), args...)
+	if err != nil {
+		return nil, err
+	}
+	moved := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		moved[id] = true
+	}
+	return moved, nil
+}
+
+// insertTicks records ticks of schedules of one rule. A tick that was recorded before, since a clock was ahead, keeps its row.
+func insertTicks(ctx context.Context, s *database, tx *sql.Tx, now time.Time, ticks []futurejobs.DecidedTick) error {
+	if len(ticks) == 0 {
+		return nil
+	}
+	rows := make([][]any, len(ticks))
+	for i, d := range ticks {
+		var held any
+		if d.Outcome == futurejobs.TickPlanned {
+			held = now.Add(futurejobs.HoldTickFor)
+		}
+		rows[i] = []any{d.Schedule.RuleID, d.Schedule.ID, d.At, d.Schedule.Shard, now, string(d.Outcome), int32(d.Missed), int32(attemptsOf(d.Outcome)), held} //nolint:gosec // bounded by the seconds of a schedule's life
+	}
+	text, args, err := rowTable(s, []rowField{
+		{"rule_id", ints},
+		{"schedule_id", texts},
+		{"tick_at", timestamptzs},
+		{"shard", smallints},
+		{"decided_at", timestamptzs},
+		{"outcome", texts},
+		{"missed", ints},
+		{"attempts", ints},
+		{"held_until", timestamptzs},
+	}, rows)
+	if err != nil {
+		return err
+	}
+	_, err = exec(ctx, tx, rebindPlaceholders(`INSERT INTO schedule_tick (rule_id, schedule_id, tick_at, shard, decided_at, outcome, missed, attempts, held_until)
+SELECT d.rule_id, d.schedule_id, d.tick_at, d.shard, d.decided_at, d.outcome, d.missed, d.attempts, d.held_until FROM `+text+` WHERE TRUE
+ON CONFLICT (rule_id, schedule_id, tick_at) DO NOTHING`), args...)
+	return err
+}
+
+// ClaimTicks returns up to limit planned ticks of a rule and its shards without an event in transit, the earliest of each shard
+// first. They belong to the caller for futurejobs.HoldTickFor, and each counts an attempt.
+func (s *StoredTickStore) ClaimTicks(ctx context.Context, fence futurejobs.TickFence, limit int) (claimed []futurejobs.PlannedTick, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		if err := s.checkTickFence(ctx, tx, fence, now); err != nil {
+			return err
+		}
+		var found []futurejobs.PlannedTick
+		for _, h := range fence.Held {
+			of, err := query(ctx, tx, readPlannedTick, `SELECT t.rule_id, t.schedule_id, t.tick_at, t.decided_at, t.emitted_at, t.outcome, t.missed, t.attempts + 1, s.data
+FROM schedule_tick t LEFT JOIN schedule s ON s.rule_id = t.rule_id AND s.id = t.schedule_id
+WHERE t.shard = $1 AND t.rule_id = $2 AND t.outcome = 'planned' AND t.held_until <= $3 ORDER BY t.tick_at LIMIT $4`, h.Shard, fence.RuleID, now, limit-len(found))
+			if err != nil {
+				return err
+			}
+			found = append(found, of...)
+		}
+		claimed, err = s.hold(ctx, tx, found, now.Add(futurejobs.HoldTickFor))
+		return err
+	})
+	if err != nil {
+		return nil, wrapErr("claim ticks", err)
+	}
+	return claimed, nil
+}
+
+// hold counts an attempt of planned ticks and holds changes of their schedules off until a time. It returns those that are
+// still planned.
+func (s *StoredTickStore) hold(ctx context.Context, tx *sql.Tx, ticks []futurejobs.PlannedTick, until time.Time) ([]futurejobs.PlannedTick, error) {
+	if len(ticks) == 0 {
+		return nil, nil
+	}
+	text, args, err := rowTable(s.database, keyFields, tickKeys(ticks))
+	if err != nil {
+		return nil, err
+	}
+	type key struct {
+		id string
+		at time.Time
+	}
+	held, err := query(ctx, tx, func(row scanner, k *key) error { return row.Scan(&k.id, at(&k.at)) }, rebindPlaceholders(`UPDATE schedule_tick SET held_until = ?, attempts = attempts + 1 FROM `+text+`
+WHERE `+isTick+` RETURNING schedule_id, tick_at`), append([]any{until}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(ticks, func(t futurejobs.PlannedTick) bool { return !slices.Contains(held, key{t.ID, t.At}) }), nil
+}
+
+// keyFields and tickKeys are planned ticks as the table d of a statement, and isTick is the condition that finds their rows.
+var (
+	keyFields = []rowField{{"rule", ints}, {"id", texts}, {"at", timestamptzs}}
+	isTick    = `schedule_tick.rule_id = d.rule AND schedule_tick.schedule_id = d.id AND schedule_tick.tick_at = d.at AND ` + unindexed(`schedule_tick.outcome = 'planned'`)
+)
+
+func tickKeys(ticks []futurejobs.PlannedTick) [][]any {
+	rows := make([][]any, len(ticks))
+	for i, t := range ticks {
+		rows[i] = []any{t.RuleID, t.ID, t.At}
+	}
+	return rows
+}
+
+func readPlannedTick(row scanner, p *futurejobs.PlannedTick) error {
+	var data sql.Null[string]
+	err := row.Scan(append(tickFields(&p.ScheduleTick), &data)...)
+	if data.Valid {
+		p.Data = []byte(data.V)
+	}
+	return err
+}
+
+func tickFields(t *futurejobs.ScheduleTick) []any {
+	return []any{&t.RuleID, &t.ID, at(&t.At), at(&t.DecidedAt), at(&t.EmittedAt), &t.Outcome, &t.Missed, &t.Attempts}
+}
+
+// MarkEmitted records that a stream has the events of planned ticks.
+func (s *StoredTickStore) MarkEmitted(ctx context.Context, ticks []futurejobs.PlannedTick) error {
+	if len(ticks) == 0 {
+		return nil
+	}
+	text, args, err := rowTable(s.database, keyFields, tickKeys(ticks))
+	if err == nil {
+		err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+			_, err := exec(ctx, tx, rebindPlaceholders(`UPDATE schedule_tick SET outcome = 'emitted', emitted_at = ?, held_until = NULL FROM `+text+` WHERE `+isTick),
+				append([]any{now}, args...)...)
+			return err
+		})
+	}
+	if err != nil {
+		return wrapErr("mark events of ticks", err)
+	}
+	return nil
+}
+
+// ScheduleTicks returns a page of the ticks of a schedule, newest first.
+func (s *StoredTickStore) ScheduleTicks(ctx context.Context, ref futurejobs.ScheduleRef, f futurejobs.TickFilter) (futurejobs.Page[futurejobs.ScheduleTick], error) {
+	size := futurejobs.Filter{After: f.After, Before: f.Before, Limit: f.Limit}
+	w := filter{`SELECT rule_id, schedule_id, tick_at, decided_at, emitted_at, outcome, missed, attempts FROM schedule_tick WHERE rule_id = ? AND schedule_id = ?`, []any{ref.RuleID, ref.ID}}
+	w.timeRange(`tick_at`, size)
+	if f.Outcome != "" {
+		w.and(`outcome = ?`, escape(string(f.Outcome)))
+	}
+	if f.Cursor != "" {
+		var last position
+		if err := last.read("schedule ticks", f.Cursor); err != nil {
+			return futurejobs.Page[futurejobs.ScheduleTick]{}, err
+		}
+		w.and(`tick_at < ?`, last.At)
+	}
+	found, err := query(ctx, s.read, func(row scanner, t *futurejobs.ScheduleTick) error { return row.Scan(tickFields(t)...) },
+		rebindPlaceholders(w.text+` ORDER BY tick_at DESC LIMIT ?`), append(w.args, limit(size)+1)...)
+	if err != nil {
+		return futurejobs.Page[futurejobs.ScheduleTick]{}, wrapErr("ticks of a schedule", err)
+	}
+	return paged("schedule ticks", found, size, func(t futurejobs.ScheduleTick) position { return position{At: t.At} }), nil
+}

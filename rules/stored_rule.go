@@ -1,0 +1,222 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"deadman/rules/document"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/schedules"
+)
+
+// StoredRule is a rule with stored schedules, at one revision of the rules. It is safe for concurrent use.
+type StoredRule struct {
+	version *version
+	paused  bool
+	shards  int
+}
+
+var _ futurejobs.StoredRule = StoredRule{}
+
+// StoredCatalog is a catalog for stored schedules.
+type StoredCatalog struct{ *Catalog }
+
+// StoredRule returns the rule of a name. An unknown rule is futurejobs.ErrNotFound, and one with another trigger
+// document.Problems.
+func (b StoredCatalog) StoredRule(name string) (StoredRule, error) {
+	r := b.current.Load().names[name]
+	if r == nil {
+		return StoredRule{}, fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
+	}
+	if !r.versions[0].document.Trigger.IsStored() {
+		return StoredRule{}, document.Problems{{Pointer: "/rule", Rule: name, Message: `the rule has no stored schedules; write trigger: {schedule: "@stored", emit: {subject: reports.due}} in it`}}
+	}
+	return StoredRule{r.versions[0], r.paused, b.shards}, nil
+}
+
+// StoredRules returns the rules with stored schedules, and their revision.
+func (b StoredCatalog) StoredRules() (revision int64, all []futurejobs.StoredRule) {
+	e := b.current.Load()
+	for _, r := range e.stored {
+		all = append(all, StoredRule{r.versions[0], r.paused, b.shards})
+	}
+	return e.revision, all
+}
+
+// Name returns the name of the rule.
+func (r StoredRule) Name() string { return r.version.saved.Name }
+
+// RuleID returns the id of the rule.
+func (r StoredRule) RuleID() int32 { return r.version.saved.RuleID }
+
+// Prepare validates a schedule, and sets its rule, shard and next tick after now. It returns document.Problems with the
+// fields /id, /schedule, /zone and /data.
+func (r StoredRule) Prepare(s *futurejobs.Schedule, now time.Time) error {
+	var problems document.Problems
+	problem := func(pointer string, err error) {
+		if err != nil {
+			problems = append(problems, document.Problem{Pointer: pointer, Rule: r.Name(), Message: err.Error()})
+		}
+	}
+	problem("/id", checkScheduleID(s.ID))
+	_, err := schedules.ParseZone(s.Zone)
+	problem("/zone", err)
+	problem("/data", checkScheduleData(s.Data))
+	var ticks schedules.Schedule
+	if err == nil {
+		ticks, err = r.ticksOf(*s)
+		problem("/schedule", err)
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	s.RuleID, s.Rule, s.Shard, s.NextAt = r.RuleID(), r.Name(), futurejobs.ShardOf(r.Name(), s.ID, r.shards), time.Time{}
+	if s.Enabled {
+		s.NextAt, _ = ticks.Next(now)
+	}
+	return nil
+}
+
+// checkScheduleID checks the id of a schedule: it is a part of the ids of its events, and ids are headers.
+func checkScheduleID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("the id is empty")
+	case len(id) > futurejobs.MaxScheduleID:
+		return fmt.Errorf("the id has %d bytes, the most is %d", len(id), futurejobs.MaxScheduleID)
+	case strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return fmt.Errorf("%q has characters other than printable ASCII without spaces; write an id such as customer-17", clip(id, 80))
+	}
+	return nil
+}
+
+func checkScheduleData(data json.RawMessage) error {
+	switch {
+	case data == nil:
+		return nil
+	case len(data) > futurejobs.MaxScheduleData:
+		return fmt.Errorf("the data has %d bytes, the most is %d; put large values where their readers find them by id", len(data), futurejobs.MaxScheduleData)
+	case !utf8.Valid(data) || !json.Valid(data):
+		return errors.New("the data is not JSON")
+	}
+	return nil
+}
+
+// Next returns the next ticks of a schedule, at most n, the first at its next tick.
+func (r StoredRule) Next(s futurejobs.Schedule, n int) []time.Time {
+	ticks, err := r.ticksOf(s)
+	if err != nil || s.NextAt.IsZero() {
+		return nil
+	}
+	var all []time.Time
+	for at, ok := s.NextAt, true; ok && len(all) < n; at, ok = ticks.Next(at) {
+		all = append(all, at)
+	}
+	return all
+}
+
+// ticksOf parses a schedule. @every counts from a time that the id determines, so that schedules spread.
+func (r StoredRule) ticksOf(s futurejobs.Schedule) (schedules.Schedule, error) {
+	zone, err := schedules.ParseZone(s.Zone)
+	if err != nil {
+		return nil, err
+	}
+	seed := r.Name() + "/" + s.ID
+	ticks, err := schedules.Parse(s.Text, zone, seed)
+	if err != nil {
+		return nil, err
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(seed)) // never fails
+	return ticks.From(time.Unix(int64(h.Sum32()%everySpread), 0)), nil
+}
+
+// everySpread is the range of the times that @every counts from, in seconds since 1970.
+const everySpread = 365 * 24 * 60 * 60
+
+// Decide returns the outcome of the ticks of a schedule that are due by now.
+func (r StoredRule) Decide(s futurejobs.Schedule, now time.Time) futurejobs.DecidedTick {
+	d := futurejobs.DecidedTick{Schedule: s, At: s.NextAt, Outcome: futurejobs.TickFailed}
+	ticks, err := r.ticksOf(s)
+	if err != nil {
+		return d
+	}
+	if n, last := ticks.Between(s.NextAt, now); n > 0 {
+		d.At, d.Missed = last, n
+	}
+	d.Next, _ = ticks.Next(d.At)
+	late := r.version.document.CatchUp
+	switch {
+	case r.paused || !r.version.document.Enabled:
+		d.Outcome = futurejobs.TickPaused
+	case late.Do == document.Skip && late.After > 0 && document.Duration(now.Sub(d.At)) > late.After:
+		d.Outcome = futurejobs.TickSkipped
+	default:
+		d.Outcome = futurejobs.TickPlanned
+	}
+	return d
+}
+
+// storedTickEvent is the body of an event of a stored schedule without data.
+type storedTickEvent struct {
+	Schedule string `json:"schedule"`
+	tickEvent
+}
+
+// Emission returns the event of a planned tick. Its id names the schedule and the nominal time.
+func (r StoredRule) Emission(t futurejobs.PlannedTick) (futurejobs.Emission, error) {
+	emit := r.version.document.Trigger.Emit
+	body := t.Data
+	if body == nil {
+		body = emit.Data
+	}
+	if body == nil {
+		var err error
+		if body, err = json.Marshal(storedTickEvent{t.ID, tickEvent{t.At, t.Missed}}); err != nil {
+			return futurejobs.Emission{}, err
+		}
+	}
+	return futurejobs.Emission{
+		Rule: r.Name(), Subject: emit.Subject, ID: r.Name() + "/" + t.ID + "/" + strconv.FormatInt(t.At.Unix(), 10),
+		Data: body, At: t.At, Missed: t.Missed, Schedule: t.ID, MayBeStored: t.MayBeStored(),
+	}, nil
+}
+
+// Remark returns an alert about ticks that emit no event though the rule is active: skipped ticks, and ticks of
+// schedules that cannot be read. ok is false if none exists.
+func (r StoredRule) Remark(decided []futurejobs.DecidedTick) (a alerts.SystemAlert, ok bool) {
+	count := make(map[futurejobs.TickOutcome]int)
+	var first futurejobs.DecidedTick
+	for _, d := range decided {
+		if d.Outcome != futurejobs.TickSkipped && d.Outcome != futurejobs.TickFailed {
+			continue
+		}
+		if count[d.Outcome]++; first.At.IsZero() || d.At.Before(first.At) {
+			first = d
+		}
+	}
+	if first.At.IsZero() {
+		return a, false
+	}
+	a = alerts.SystemAlert{
+		Topic: "rule/" + r.Name(), Step: "tick", Status: alerts.Expired, Severity: alerts.Info, Since: first.At, Labels: map[string]string{"rule": r.Name()},
+	}
+	var parts []string
+	if n := count[futurejobs.TickSkipped]; n > 0 {
+		parts = append(parts, fmt.Sprintf("ticks found later than catch_up.after, %s, and skipped: %d", r.version.document.CatchUp.After, n))
+	}
+	if n := count[futurejobs.TickFailed]; n > 0 {
+		a.Status, a.Severity = alerts.Firing, alerts.Error
+		parts = append(parts, fmt.Sprintf("schedules that cannot be read any more and do not tick, so save them again: %d", n))
+	}
+	a.Text = fmt.Sprintf("rule %s, stored schedules, since the tick of %s at %s: %s", r.Name(), first.Schedule.ID, first.At.UTC().Format(time.RFC3339), strings.Join(parts, "; "))
+	return a, true
+}
