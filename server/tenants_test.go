@@ -151,6 +151,7 @@ func TestTenants(t *testing.T) {
 			{"replays play what the token may read", (*tenants).replaysAreHidden},
 			{"what is the other's is not seen", (*tenants).foreignDataIsHidden},
 			{"what is the other's is as if it were not there", (*tenants).errorsRevealNothing},
+			{"schedules are those of the tenant", (*tenants).schedulesAreHidden},
 			{"whose rule it is, is whose bounds it has", (*tenants).rulesMoveBetweenTenants},
 			{"the bounds of a rule outlive its token", (*tenants).boundsAreKept},
 		} {

@@ -93,7 +93,7 @@ func newFixture(t *testing.T, changes ...func(*web.Options, *fixture)) *fixture 
 	s := &fixture{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rules: registry, rule: newest.Engine()}
 	options := web.Options{
 		Replays: s.newReplays(wire.Streams),
-		Lists:   db, Heartbeats: db, Loads: db, JobActions: s, Acks: s, Outbox: db, Rules: registry, Calendars: &rules.CalendarRegistry{Store: db, Catalog: catalog}, Catalog: catalog,
+		Lists:   db, Heartbeats: db, Loads: db, JobActions: s, Schedules: s, Acks: s, Outbox: db, Rules: registry, Calendars: &rules.CalendarRegistry{Store: db, Catalog: catalog}, Catalog: catalog,
 		Letters: &events.DeadLetters{DeadLetterStore: db, Catalog: catalog, Now: time.Now}, Wire: broker{wire.EventPublisher, wire.AlertReader}, Memory: db, Mutes: db, Open: allowAll,
 		Metrics: emptyMetrics(),
 		Health:  func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },

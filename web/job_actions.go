@@ -64,7 +64,7 @@ func (a *jobActionAPI) create(ctx context.Context, in *struct{ Body JobRequest }
 	})
 	var wrong document.Problems
 	if errors.As(err, &wrong) {
-		return Job{}, jobInvalid(wrong)
+		return Job{}, bodyInvalid(wrong)
 	}
 	if err != nil {
 		return Job{}, err
@@ -72,8 +72,8 @@ func (a *jobActionAPI) create(ctx context.Context, in *struct{ Body JobRequest }
 	return a.view.whole(ctx)(l), nil
 }
 
-// jobInvalid returns the problem of a job that its rule refuses.
-func jobInvalid(wrong document.Problems) *Problem {
+// bodyInvalid returns the problem of a body that its rule refuses.
+func bodyInvalid(wrong document.Problems) *Problem {
 	all := details(wrong)
 	for i, d := range all {
 		if d.Pointer != "" {
@@ -140,7 +140,7 @@ func (a *jobActionAPI) snooze(ctx context.Context, of ref, body SnoozeRequest) (
 	l, err := a.actions.Snooze(ctx, of.rule, of.key, until.UTC())
 	var wrong document.Problems
 	if errors.As(err, &wrong) {
-		return Job{}, jobInvalid(wrong)
+		return Job{}, bodyInvalid(wrong)
 	}
 	if err != nil {
 		return Job{}, notPending(err)

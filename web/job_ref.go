@@ -36,11 +36,18 @@ func addKeyed[Out any](all *operations, o operation, after string, do func(conte
 
 // keyed returns the two forms of an operation on a job.
 func (o operation) keyed(after string) (inPath, inQuery operation) {
-	o.Tag, o.Reach, o.Errors = tagJobs, reachRule, append(o.Errors, http.StatusNotFound)
+	o.Tag = tagJobs
+	return o.inTwoForms("/jobs/{rule}", "key", after)
+}
+
+// inTwoForms returns the two forms of an operation on an object of a rule: with the name of the object in the path, and
+// with the name in the query. after follows the object in the path.
+func (o operation) inTwoForms(base, name, after string) (inPath, inQuery operation) {
+	o.Reach, o.Errors = reachRule, append(o.Errors, http.StatusNotFound)
 	inPath, inQuery = o, o
-	inPath.Path = "/jobs/{rule}/{key}" + after
-	inQuery.Path = "/jobs/{rule}" + after
+	inPath.Path = base + "/{" + name + "}" + after
+	inQuery.Path = base + after
 	inQuery.ID += "-by-query"
-	inQuery.Summary += "; the key is in ?key="
+	inQuery.Summary += "; the " + name + " is in ?" + name + "="
 	return inPath, inQuery
 }

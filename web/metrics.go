@@ -80,7 +80,7 @@ func (m *Metrics) countJobs() {
 	m.settles = m.histogram("deadman_settle_duration_seconds", "Duration of transactions that settle decisions, also of failed ones. Each settles a batch of decisions.", prometheus.ExponentialBuckets(1e-3, 3, 10)).WithLabelValues() // 1 ms to 20 s
 	m.settleErrors = m.counter("deadman_settle_errors_total", "Transactions that could not settle decisions: too_slow (repeated with fewer), refused (by the database, because of one decision) or failed (repeated).", "reason")
 	atZero(m.settleErrors, settleTooSlow, settleRefused, settleFailed)
-	m.ticks = m.counter("deadman_ticks_total", "Schedule ticks by outcome: started, emitted, paused, skipped, expired or missed.", "rule", "outcome")
+	m.ticks = m.counter("deadman_ticks_total", "Schedule ticks by outcome: started, emitted, paused, skipped, expired, failed or missed.", "rule", "outcome")
 	m.queriedKeys = m.counter("deadman_source_lookups_total", "Keys looked up in sources: found, absent, error (of the key or the query) or outage.", "source", "outcome")
 	m.trips = m.counter("deadman_source_queries_total", "Queries to a source, each for a batch of keys.", "source")
 	m.tripTook = m.histogram("deadman_source_query_duration_seconds", "Duration of a query to a source.", prometheus.ExponentialBuckets(1e-3, 3, 10), "source") // 1 ms to 20 s

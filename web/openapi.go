@@ -23,17 +23,19 @@ const bearerScheme = "token"
 
 // The tags of the API, in the order of the documentation.
 const (
-	tagRules  = "rules"
-	tagJobs   = "jobs"
-	tagAlerts = "alerts"
-	tagEvents = "events"
-	tagPeople = "notifications"
-	tagTokens = "access"
-	tagNode   = "node"
+	tagRules     = "rules"
+	tagSchedules = "schedules"
+	tagJobs      = "jobs"
+	tagAlerts    = "alerts"
+	tagEvents    = "events"
+	tagPeople    = "notifications"
+	tagTokens    = "access"
+	tagNode      = "node"
 )
 
 var tags = []*huma.Tag{
 	{Name: tagRules, Description: "A rule is a versioned document in JSON or YAML: trigger, resolve and escalation. Its ETag is its version, for If-Match."},
+	{Name: tagSchedules, Description: "Stored schedules of rules whose trigger has schedule: \"@stored\". Each tick of a schedule emits the event of its rule."},
 	{Name: tagJobs, Description: "A job is a rule waiting for one key of an entity. Pending jobs are checked at their slots; ended jobs are in the history."},
 	{Name: tagAlerts, Description: "Alerts, as in the stream DEADMAN_ALERTS."},
 	{Name: tagPeople, Description: "Channels for alerts, and mutes."},

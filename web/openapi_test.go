@@ -151,6 +151,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	if a := send("PUT", "/api/v1/rules/paid", paidRule); a.StatusCode != 201 {
 		t.Fatal(a.body)
 	}
+	s.saveRule(reportRule)
 	s.logIn(admin)
 	for _, c := range []struct {
 		method, path, body, schema string
@@ -171,6 +172,11 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "/api/v1/jobs/bulk", `{"rule": "order-unshipped", "key": "3"}` + "\n{", "BulkResult", 200},
 		{"POST", "/api/v1/jobs/order-unshipped/2/check", "", "CheckResult", 200},
 		{"POST", "/api/v1/jobs/order-unshipped/2/snooze", `{"for": "1h"}`, "Job", 200},
+		{"POST", "/api/v1/schedules/bulk", reportLine + "\n{", "ScheduleBulkResult", 200},
+		{"PUT", "/api/v1/schedules/report-due/a", `{"schedule": "@daily", "zone": "Asia/Tokyo", "data": {"id": 1}}`, "Schedule", 200},
+		{"GET", "/api/v1/schedules/report-due/a", "", "Schedule", 200},
+		{"GET", "/api/v1/schedules?rule=report-due", "", "PageSchedule", 200},
+		{"GET", "/api/v1/schedules/report-due/a/ticks", "", "PageScheduleTick", 200},
 		{"GET", "/api/v1/entities/order/1", "", "Entity", 200},
 		{"DELETE", "/api/v1/entities/order/3/jobs", "", "CancelResult", 200},
 		{"GET", "/api/v1/history", "", "PageEndedJob", 200},

@@ -22,12 +22,13 @@ import (
 	"deadman/internal/webhooks"
 )
 
-// Options configures the handler. Lists, Heartbeats, Loads, JobActions, Acks, Letters, Outbox, Catalog, Rules, Calendars, Replays, Wire and Health are required.
+// Options configures the handler. Lists, Heartbeats, Loads, JobActions, Schedules, Acks, Letters, Outbox, Catalog, Rules, Calendars, Replays, Wire and Health are required.
 type Options struct {
 	Lists      Reader
 	Heartbeats Heartbeats
 	Loads      LoadReader
 	JobActions JobActions
+	Schedules  ScheduleActions
 	Forgetter  Forgetter       // nil: keys cannot be forgotten
 	Retention  RetentionReader // nil: deletions are not told before
 	Acks       AlertAcks

@@ -12,6 +12,7 @@ import (
 // of another list futurejobs.ErrBadCursor. Implementations are safe for concurrent use.
 type Reader interface {
 	JobReader
+	ScheduleReader
 	PastReader
 	AlertReader
 	DeadLetterReader

@@ -108,7 +108,8 @@ type ErrorStatus struct {
 	// Remedy is the message for the client with a status of 500 and above, since such errors stay internal. Below, the
 	// message is the error.
 	Remedy string
-	Kind   Kind // empty: the default of the status
+	Kind   Kind          // empty: the default of the status
+	Retry  time.Duration // earliest retry with a status of 503; 0: after a second
 }
 
 // statusClientLeft is only logged: the client has disconnected.
@@ -122,6 +123,7 @@ var errorStatuses = []ErrorStatus{
 	{Is: futurejobs.ErrPaused, Status: http.StatusConflict},
 	{Is: futurejobs.ErrJobEnded, Status: http.StatusConflict},
 	{Is: futurejobs.ErrRulesChanged, Status: http.StatusServiceUnavailable, Remedy: "the rules are changing; retry"},
+	{Is: futurejobs.ErrScheduleHeld, Status: http.StatusServiceUnavailable, Remedy: futurejobs.ErrScheduleHeld.Error(), Retry: futurejobs.HoldTickFor},
 	{Is: futurejobs.ErrCursorMoved, Status: http.StatusServiceUnavailable, Remedy: "another node was faster; retry"},
 	{Is: access.ErrQuota, Status: http.StatusUnprocessableEntity, Kind: QuotaUsedUp},
 	{Is: rules.ErrConflict, Status: http.StatusPreconditionFailed, Kind: RuleConflict},

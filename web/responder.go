@@ -50,7 +50,9 @@ func (a *responder) problemOf(err error) *Problem {
 			if f.Status < http.StatusInternalServerError {
 				return problemIs(kind, f.Status, "%v", err)
 			}
-			return problemIs(kind, f.Status, "%s", f.Remedy)
+			p := problemIs(kind, f.Status, "%s", f.Remedy)
+			p.retry = f.Retry
+			return p
 		}
 	}
 	return problem(http.StatusInternalServerError, "internal error; see the log of the node")

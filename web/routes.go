@@ -48,7 +48,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 	retention := &retentionAPI{o.Retention, o.Now}
 	trials, quotas := newTrials(), &quotaAPI{o.Quotas, o.Now}
 	view := &jobView{o.Catalog, o.Now}
-	counts := newRuleJobCounts(o)
+	counts, bulk := newRuleJobCounts(o), newBulkTurns()
 	alerts := &alertAPI{o.Lists, view, o.Mutes, &alertStreamAPI{all.responder, o.Wire}}
 	return []group{
 		&ruleAPI{o.Rules, &ruleFolders{o.Rules}, counts, quotas, &lintAPI{o.Rules, trials}, retention, newSaves(), o.Now},
@@ -62,7 +62,8 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&pingAddressAPI{o.Pings, o.Rules, o.PublicURL},
 		&badgeAPI{o.Heartbeats, o.Rules, o.PublicURL},
 		&schemaAPI{o.Schemas},
-		&jobAPI{o.Lists, view, &jobActionAPI{o.JobActions, view, newManualChecks(), o.Now}, &bulkAPI{o.JobActions}, counts, o.Now},
+		&scheduleAPI{o.Lists, o.Rules, o.Schedules, bulk},
+		&jobAPI{o.Lists, view, &jobActionAPI{o.JobActions, view, newManualChecks(), o.Now}, &bulkAPI{o.JobActions, bulk}, counts, o.Now},
 		&heartbeatAPI{o.Heartbeats, o.Catalog, o.Rules, beats, counts, o.Now},
 		&slotAPI{o.Catalog, o.Loads, o.Now},
 		&entityAPI{o.Lists, o.JobActions, alerts, view},

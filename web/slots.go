@@ -36,7 +36,7 @@ type Slot struct {
 	MaxLateness float64   `json:"max_lateness_seconds,omitempty" doc:"Longest time between a slot and the decision of its check, in seconds."`
 	Planned     int64     `json:"planned,omitempty" doc:"Number of pending jobs due in the bucket."`
 	More        bool      `json:"planned_more,omitempty" doc:"Whether planned is incomplete because not all pending jobs were counted."`
-	Ticks       int       `json:"ticks,omitempty" doc:"Number of first checks of jobs that schedules will create, and of events that they will emit."`
+	Ticks       int       `json:"ticks,omitempty" doc:"Number of first checks of jobs that schedules will create, and of events that they will emit; of a stored schedule only the next tick counts."`
 }
 
 // Slots is the load of a span of time, one item for each bucket.
@@ -99,7 +99,7 @@ func (a *slotAPI) list(ctx context.Context, in *slotsIn) (Slots, error) {
 		out.Items[i] = Slot{
 			From:   span.From.Add(time.Duration(i) * span.Width),
 			Checks: worked[i].Checks, Alerts: worked[i].Alerts, MaxLateness: worked[i].MaxLateness.Seconds(),
-			Planned: planned[i].Jobs, More: planned[i].More, Ticks: ticks[i],
+			Planned: planned[i].Jobs, More: planned[i].More, Ticks: ticks[i] + int(planned[i].Ticks),
 		}
 	}
 	return out, nil

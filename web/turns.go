@@ -43,7 +43,7 @@ func newManualChecks() *semaphore[tokenRef] {
 // newSaves bounds saves of rules. rules.Registry bounds their work on the node.
 func newSaves() *semaphore[tokenRef] { return newTurns("saves of rules", math.MaxInt64, 16) }
 
-// newBulkTurns bounds the bodies of many jobs that are in memory at once. A token may have them all.
+// newBulkTurns bounds the bodies of many lines that are in memory at once. A token may have them all.
 func newBulkTurns() *semaphore[tokenRef] {
 	return &semaphore[tokenRef]{perNode: bulkTurns, perOwner: bulkTurns, full: func(tokenRef, bool) *Problem {
 		return problem(http.StatusServiceUnavailable, "%d such requests are in progress, and none of them ended in time; retry", bulkTurns)

@@ -14,26 +14,36 @@ type lineError struct{ field, message string }
 
 func (e lineError) Error() string { return e.message }
 
-// lineFields are the permitted fields of a line.
-var lineFields = []string{"rule", "key", "event", "since"}
+// lineFormat describes the object of a line.
+type lineFormat struct {
+	fields   []string // permitted fields, the required ones first; at most 16
+	required int      // number of required fields
+	example  string
+}
 
-// lineReader parses a line in one pass and without copying the event, since a body has thousands of lines. It finds the
-// end of the event by brackets and quotes; the job's creation checks that the event is JSON.
+// lineReader parses a line in one pass and without copying its large values, since a body has thousands of lines. It
+// finds the end of such a value by brackets and quotes; the code that stores the value checks that it is JSON.
 type lineReader struct {
+	*lineFormat
 	text []byte
 	at   int
 }
 
-// job returns the job of a line, or a lineError.
-func (r *lineReader) job() (j NewJob, err error) {
+// fieldSet is a set of fields, by their index in a lineFormat.
+type fieldSet uint16
+
+func (s fieldSet) has(i int) bool { return s&(1<<i) != 0 }
+
+// object reads the object of a line, with a function that reads the value of a field, and returns the fields that are
+// set. All errors are lineErrors.
+func (r *lineReader) object(value func(name string) error) (seen fieldSet, err error) {
 	if r.next() != '{' {
-		return j, r.wrong("expected an object, such as %s", lineExample)
+		return seen, r.wrong("expected an object, such as %s", r.example)
 	}
 	r.at++
-	var seen [4]bool
 	for more := r.next() != '}'; more; {
-		if err := r.field(&j, &seen); err != nil {
-			return j, err
+		if err := r.field(&seen, value); err != nil {
+			return seen, err
 		}
 		switch r.next() {
 		case ',':
@@ -41,23 +51,25 @@ func (r *lineReader) job() (j NewJob, err error) {
 		case '}':
 			more = false
 		default:
-			return j, r.wrong("expected a comma or the object's end")
+			return seen, r.wrong("expected a comma or the object's end")
 		}
 	}
 	r.at++
 	if r.next(); r.at < len(r.text) {
-		return j, r.wrong("there is more after the object; write each object on a line of its own (with curl: --data-binary, since -d takes line breaks out)")
+		return seen, r.wrong("there is more after the object; write each object on a line of its own (with curl: --data-binary, since -d takes line breaks out)")
 	}
-	for i, name := range lineFields[:2] {
-		if !seen[i] {
-			return j, lineError{name, name + " is missing"}
+	for i, name := range r.fields[:r.required] {
+		if !seen.has(i) {
+			return seen, missingField(name)
 		}
 	}
-	return j, nil
+	return seen, nil
 }
 
-// field reads one field into a job.
-func (r *lineReader) field(j *NewJob, seen *[4]bool) error {
+func missingField(name string) lineError { return lineError{name, name + " is missing"} }
+
+// field reads one field.
+func (r *lineReader) field(seen *fieldSet, value func(name string) error) error {
 	if r.next() != '"' {
 		return r.wrong("expected the name of a field, in double quotes")
 	}
@@ -66,37 +78,36 @@ func (r *lineReader) field(j *NewJob, seen *[4]bool) error {
 		return err
 	}
 	i := 0
-	for i < len(lineFields) && lineFields[i] != name {
+	for i < len(r.fields) && r.fields[i] != name {
 		i++
 	}
 	switch {
-	case i == len(lineFields):
-		return lineError{"", configfile.UnknownName("field", name, lineFields)}
-	case seen[i]:
+	case i == len(r.fields):
+		return lineError{"", configfile.UnknownName("field", name, r.fields)}
+	case seen.has(i):
 		return lineError{name, "the field is duplicated; keep one"}
 	case r.next() != ':':
 		return r.wrong("expected a colon after %s", name)
 	}
-	seen[i] = true
+	*seen |= 1 << i
 	r.at++
 	if r.next() == 0 {
 		return r.wrong("the line ends before the object does; is a line break within it?")
 	}
-	switch name {
-	case "rule":
-		j.Rule, err = r.name(name, maxRule)
-	case "key":
-		j.Key, err = r.name(name, maxText)
-	case "since":
-		j.Since, err = r.instant(name)
-	default:
-		j.Event, err = r.value()
-	}
-	return err
+	return value(name)
 }
 
-// name reads the text of a field, of up to limit bytes.
+// name reads the text of a field, of 1 to limit bytes.
 func (r *lineReader) name(field string, limit int) (string, error) {
+	s, err := r.short(field, limit)
+	if err == nil && s == "" {
+		err = lineError{field, field + " is empty"}
+	}
+	return s, err
+}
+
+// short reads the text of a field, of up to limit bytes.
+func (r *lineReader) short(field string, limit int) (string, error) {
 	if r.next() != '"' {
 		return "", lineError{field, field + " is not a text; write it in double quotes"}
 	}
@@ -104,8 +115,6 @@ func (r *lineReader) name(field string, limit int) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case s == "":
-		return "", lineError{field, field + " is empty"}
 	case len(s) > limit:
 		return "", lineError{field, fmt.Sprintf("%d bytes are too many; the limit is %d", len(s), limit)}
 	case !utf8.ValidString(s):
@@ -129,6 +138,15 @@ func (r *lineReader) instant(field string) (t time.Time, err error) {
 		}
 	}
 	return t, lineError{field, "it is no time; write it as 2026-01-31T15:04:05Z, in double quotes"}
+}
+
+// truth reads true or false.
+func (r *lineReader) truth(field string) (bool, error) {
+	text, err := r.value()
+	if word := string(text); err == nil && (word == "true" || word == "false") {
+		return word == "true", nil
+	}
+	return false, lineError{field, "it is neither true nor false; write one of them, without quotes"}
 }
 
 // string reads the text that starts at the next quote.
@@ -167,7 +185,7 @@ func (r *lineReader) value() (json.RawMessage, error) {
 			depth++
 		case '"':
 			if !r.skipText() {
-				return nil, r.wrong("the event has a text without an end")
+				return nil, r.wrong("the value has a text without an end")
 			}
 			continue // after the closing quote, possibly the value's end
 		case ',', ' ', '\t', '\r':

@@ -13,8 +13,7 @@ func BenchmarkBulkLine(b *testing.B) {
 	b.Run("lineReader", func(b *testing.B) {
 		b.SetBytes(int64(len(line)))
 		for b.Loop() {
-			r := lineReader{text: line}
-			if _, err := r.job(); err != nil {
+			if _, err := readJobLine(&lineReader{lineFormat: &jobLines.lineFormat, text: line}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// storedSchedules creates, replaces and deletes schedules that are stored under rules.
+type storedSchedules struct {
+	store   *store.Store
+	catalog rules.StoredCatalog
+	now     func() time.Time // the database's time
+}
+
+var _ web.ScheduleActions = (*storedSchedules)(nil)
+
+// ChangeSchedules implements web.ScheduleActions.
+//
+//  1. Each change is prepared by its rule. A refused change does not affect the others.
+//  2. The others are written in one transaction.
+//  3. If a rule was changed or deleted in the meantime, all changes are prepared again.
+func (s *storedSchedules) ChangeSchedules(ctx context.Context, all []web.ScheduleChange) (web.ChangedSchedules, error) {
+	now := s.now()
+	err := futurejobs.ErrRulesChanged
+	for range maxConflictRetries {
+		batch := newScheduleBatch(s.catalog, all, now)
+		if batch.rulesMissing { // a rule may have been saved this moment
+			if err := s.catalog.Refresh(ctx); err != nil {
+				return web.ChangedSchedules{}, err
+			}
+			batch = newScheduleBatch(s.catalog, all, now)
+		}
+		if len(batch.put)+len(batch.gone) == 0 {
+			return web.ChangedSchedules{Refused: batch.refused}, nil
+		}
+		var done futurejobs.ScheduleChanges
+		done, err = s.store.PutSchedules(ctx, batch.put, batch.gone)
+		if !errors.Is(err, futurejobs.ErrRulesChanged) && !errors.Is(err, futurejobs.ErrNotFound) {
+			return web.ChangedSchedules{ScheduleChanges: done, Refused: batch.refused}, err
+		}
+		if err := s.catalog.Refresh(ctx); err != nil {
+			return web.ChangedSchedules{}, err
+		}
+	}
+	return web.ChangedSchedules{}, err
+}
+
+// NextTicks implements web.ScheduleActions.
+func (s *storedSchedules) NextTicks(rule string, of futurejobs.Schedule, n int) []time.Time {
+	stored, err := s.catalog.StoredRule(rule)
+	if err != nil {
+		return nil // the rule has another trigger, or was deleted
+	}
+	return stored.Next(of, n)
+}
+
+// scheduleBatch is the changes of one transaction.
+type scheduleBatch struct {
+	put          []futurejobs.Schedule
+	gone         []futurejobs.ScheduleRef
+	refused      []error // by the index of the change; nil: it is in put or gone
+	rulesMissing bool    // whether a rule is unknown or has no stored schedules
+}
+
+// newScheduleBatch prepares changes with the newest versions of their rules.
+func newScheduleBatch(catalog rules.StoredCatalog, all []web.ScheduleChange, now time.Time) *scheduleBatch {
+	type found struct {
+		rule rules.StoredRule
+		err  error
+	}
+	b, known := &scheduleBatch{refused: make([]error, len(all))}, make(map[string]found)
+	for i := range all {
+		change := &all[i]
+		of, met := known[change.Rule]
+		if !met {
+			of.rule, of.err = catalog.StoredRule(change.Rule)
+			known[change.Rule] = of
+			b.rulesMissing = b.rulesMissing || of.err != nil
+		}
+		if b.refused[i] = of.err; of.err == nil {
+			b.refused[i] = b.add(of.rule, change, now)
+		}
+	}
+	return b
+}
+
+// add adds a change of a schedule of a rule, or returns the reason that the rule refuses it.
+func (b *scheduleBatch) add(rule rules.StoredRule, change *web.ScheduleChange, now time.Time) error {
+	if change.Deleted {
+		b.gone = append(b.gone, futurejobs.ScheduleRef{RuleID: rule.RuleID(), ID: change.ID})
+		return nil
+	}
+	next := change.Schedule // Prepare changes the copy, so that the change can be prepared again
+	if err := rule.Prepare(&next, now); err != nil {
+		return err
+	}
+	b.put = append(b.put, next)
+	return nil
+}
