@@ -35,6 +35,7 @@ var (
 	unmetStatus   = unmetCondition{[]string{"status"}, "a condition failed, or an open alert is not acknowledged"}
 	unmetSend     = unmetCondition{[]string{"event send"}, "a rule refuses the event, which becomes a dead letter of that rule; the event is published"}
 	unmetCreate   = unmetCondition{[]string{"job create --file"}, "a line of the file is refused; the other jobs are created"}
+	unmetPut      = unmetCondition{[]string{"schedule put --file"}, "a line of the file is refused; the other schedules are changed"}
 	unmetRules    = unmetCondition{[]string{"rule lint", "rule apply"}, "a rule has errors"}
 	unmetPreview  = unmetCondition{[]string{"rule preview"}, "the rule has errors, or an event would become a dead letter"}
 	unmetTests    = unmetCondition{[]string{"rule test"}, "a test fails, a file has errors, or the coverage is less than `--min-coverage`"}
@@ -45,7 +46,7 @@ var (
 )
 
 var unmetConditions = []unmetCondition{
-	unmetStatus, unmetSend, unmetCreate, unmetRules, unmetPreview, unmetTests, unmetReplay, unmetTest, unmetSchema, unmetDiagnose,
+	unmetStatus, unmetSend, unmetCreate, unmetPut, unmetRules, unmetPreview, unmetTests, unmetReplay, unmetTest, unmetSchema, unmetDiagnose,
 }
 
 // newExitCodesTopic returns the help topic about exit codes.

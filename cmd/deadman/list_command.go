@@ -23,18 +23,19 @@ import (
 
 // listing is a command that prints a list of the API.
 type listing[T any] struct {
-	use     string // default: list
-	short   string
-	args    []string                   // names of the arguments
-	path    string                     // API path; of overrides it
-	of      func(args []string) string // path for the arguments; nil: path
-	filters []filter
-	none    string // message for an empty list
-	header  []string
-	drop    []string // columns left out of a narrow terminal, the first one first
-	room    int      // width that the last column keeps at the expense of others; 0: that of a text
-	row     func(*cli, T) []cell
-	above   func(*cli, []byte) error // prints what the answer has beside the list; nil: nothing
+	use        string // default: list
+	short      string
+	args       []string                       // names of the arguments
+	path       string                         // API path; of overrides it
+	of         func(args []string) string     // path for the arguments; nil: path
+	parameters func(args []string) url.Values // query parameters for the arguments; nil: none
+	filters    []filter
+	none       string // message for an empty list
+	header     []string
+	drop       []string // columns left out of a narrow terminal, the first one first
+	room       int      // width that the last column keeps at the expense of others; 0: that of a text
+	row        func(*cli, T) []cell
+	above      func(*cli, []byte) error // prints what the answer has beside the list; nil: nothing
 }
 
 // filter is a query parameter of a list.
@@ -168,6 +169,9 @@ func (l listing[T]) command(io *cli) *cobra.Command {
 			query, err := l.query(io, cmd)
 			if err != nil {
 				return err
+			}
+			if l.parameters != nil {
+				maps.Copy(query, l.parameters(args))
 			}
 			path := l.path
 			if l.of != nil {

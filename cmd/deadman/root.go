@@ -25,7 +25,7 @@ Start a node with deadman serve, then run deadman demo in a second terminal.`
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetHelpCommand(newHelpCmd())
 	addGroup(root, "node", "Run a node:", newServeCmd(io), newStatusCmd(io), newConfigCmd(io), newMigrateCmd(io), newDoctorCmd(io), newBackupCmd(io), newRestoreCmd(io), newDemoCmd(io), newBenchCmd(io))
-	addGroup(root, "rules", "Rules and events:", newRuleCmd(io), newCalendarCmd(io), newReplayCmd(io), newEventCmd(io), newDeadLetterCmd(io), newSourceCmd(io), newHandlerCmd(io), newSchemaCmd())
+	addGroup(root, "rules", "Rules and events:", newRuleCmd(io), newCalendarCmd(io), newScheduleCmd(io), newReplayCmd(io), newEventCmd(io), newDeadLetterCmd(io), newSourceCmd(io), newHandlerCmd(io), newSchemaCmd())
 	addGroup(root, "jobs", "Jobs and alerts:", newJobCmd(io), newHistoryCmd(io), newHeartbeatCmd(io), newExplainCmd(io), newAlertCmd(io), newMuteCmd(io), newChannelCmd(io), newForgetCmd(io), newRetentionCmd(io))
 	addGroup(root, "access", "Access:", newTokenCmd(io), newSessionCmd(io), newQuotaCmd(io))
 	root.AddCommand(newVersionCmd(io), newManCmd(io), newExitCodesTopic())

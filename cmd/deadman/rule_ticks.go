@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 
 	futurejobs "deadman/future_jobs"
@@ -23,9 +21,8 @@ func newRuleTicksCmd(io *cli) *cobra.Command {
 		none: "no ticks", drop: []string{"attempts", "tick", "event"},
 		header: []string{"when", "tick", "outcome", "late", "missed", "attempts", "event"},
 		row: func(io *cli, t web.Tick) []cell {
-			late := time.Duration(t.Late * float64(time.Second)).Round(time.Millisecond)
 			return []cell{
-				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), tickOutcomeCell(t), cellOf(late.String()), numberCell(t.Missed), numberCell(t.Attempts), cellOf(t.EventID),
+				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), tickOutcomeCell(t), lateCell(t.Late), numberCell(t.Missed), numberCell(t.Attempts), cellOf(t.EventID),
 			}
 		},
 	}.command(io)

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"deadman/web"
+)
+
+// Limits of one request. The node accepts more bytes, but a smaller request succeeds over a slow line, too.
+const (
+	loadLines = web.MaxBulkLines
+	loadBytes = 8 << 20
+)
+
+// Refused lines that are kept, and shown. All of them are counted.
+const (
+	refusedKept  = 10_000
+	refusedShown = 20
+)
+
+// loaded is the result of a file of lines, summed up over its requests.
+type loaded interface {
+	// path returns the path of the API that takes the lines.
+	path() string
+	// add adds the response to lines that begin after line after of the file. It returns the refused lines, numbered as in
+	// the response.
+	add(response []byte, after int) ([]web.RefusedLine, error)
+	// refusals returns the number of refused lines, and the list of those that are kept.
+	refusals() (all *int, kept *[]web.RefusedLine)
+	// counts returns the counts of the result, in the order in which they are shown.
+	counts() []loadCount
+	// progress returns what took effect, such as "7 jobs created".
+	progress() string
+	// again returns what happens to lines that took effect if the file is sent again.
+	again() string
+	// value returns the result for JSON.
+	value() any
+	// refusedErr returns the end of the command after refused lines.
+	refusedErr() error
+}
+
+// loadCount is a count of a result.
+type loadCount struct {
+	name   string
+	n      int
+	always bool // shown even if 0
+}
+
+// load sends a file in requests of the largest size.
+type load struct {
+	io   *cli
+	c    *client
+	in   *bufio.Reader
+	size int64 // size of the file in bytes; 0: unknown
+	bar  progressBar
+
+	read  int64 // bytes read
+	line  int   // number of the last line read, from 1
+	total loaded
+}
+
+// loadFile sends the lines of a file. A path of - means standard input.
+func loadFile(io *cli, cmd *cobra.Command, path string, total loaded) error {
+	c, err := io.client()
+	if err != nil {
+		return err
+	}
+	l := &load{io: io, c: c, in: bufio.NewReader(io.stdin(cmd.Context())), total: total}
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return usageError{err}
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			l.size = info.Size()
+		}
+		l.in = bufio.NewReaderSize(file, 1<<20)
+	}
+	l.bar = progressBar{out: io.err, on: l.size > 0 && isTerminal(io.err), all: int(max(l.size>>10, 1))}
+	err = l.sendAll(cmd.Context())
+	l.bar.clear()
+	if err != nil {
+		for _, count := range total.counts() {
+			if count.n > 0 {
+				return fmt.Errorf("%w\n%s before the error; send the same file again, %s", err, total.progress(), total.again())
+			}
+		}
+		return err
+	}
+	return l.show()
+}
+
+// sendAll sends the whole file in parts.
+func (l *load) sendAll(ctx context.Context) error {
+	for more := true; more; {
+		first := l.line
+		body, err := l.readPart()
+		if more = err == nil; err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if strings.TrimSpace(string(body)) != "" {
+			if err := l.send(ctx, body, first); err != nil {
+				return err
+			}
+		}
+		l.bar.show(int(min(l.read, l.size)>>10), "KiB, "+l.total.progress())
+	}
+	return nil
+}
+
+// readPart reads the lines of one request. It returns io.EOF with the last part.
+func (l *load) readPart() (body []byte, err error) {
+	for lines := 0; lines < loadLines && len(body) < loadBytes && err == nil; lines++ {
+		var line []byte
+		line, err = l.readLine()
+		if len(line) > web.MaxBulkLine {
+			l.refuse(web.RefusedLine{Line: l.line, Message: fmt.Sprintf("the line exceeds the limit of %d KiB", web.MaxBulkLine>>10)})
+			line = nil
+		}
+		body = append(append(body, line...), '\n')
+	}
+	return body, err
+}
+
+// readLine reads a line without its end. Of a line over the limit it keeps only enough to detect that.
+func (l *load) readLine() (line []byte, err error) {
+	for {
+		var part []byte
+		part, err = l.in.ReadSlice('\n')
+		l.read += int64(len(part))
+		if len(line) <= web.MaxBulkLine {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			break
+		}
+	}
+	l.line++
+	if n := len(line); n > 0 && line[n-1] == '\n' {
+		line = line[:n-1]
+	}
+	return line, err
+}
+
+// send sends lines that begin after line after of the file, and adds the results to the total.
+func (l *load) send(ctx context.Context, body []byte, after int) error {
+	raw, err := l.c.request(ctx, http.MethodPost, l.total.path(), nil, body, http.Header{"Content-Type": {"application/x-ndjson"}})
+	if err != nil {
+		return err
+	}
+	refused, err := l.total.add(raw, after)
+	if err != nil {
+		return l.c.unreadable(err)
+	}
+	for _, w := range refused {
+		w.Line += after
+		l.refuse(w)
+	}
+	return nil
+}
+
+func (l *load) refuse(w web.RefusedLine) {
+	all, kept := l.total.refusals()
+	if *all++; len(*kept) < refusedKept {
+		*kept = append(*kept, w)
+	}
+}
+
+// show prints the result of the file. Refused lines end the command with exit code 3.
+func (l *load) show() error {
+	if err := l.print(); err != nil {
+		return err
+	}
+	if all, _ := l.total.refusals(); *all > 0 {
+		return l.total.refusedErr()
+	}
+	return nil
+}
+
+func (l *load) print() error {
+	if l.io.output == asJSON {
+		return writeValue(l.io.out, l.total.value())
+	}
+	all, kept := l.total.refusals()
+	for _, w := range (*kept)[:min(len(*kept), refusedShown)] {
+		at := fmt.Sprintf("line %d", w.Line)
+		if w.Field != "" {
+			at += ", " + w.Field
+		}
+		fmt.Fprintf(l.io.err, "%s: %s\n", l.io.palette.paint(red, at), sanitize(w.Message))
+	}
+	if more := *all - refusedShown; more > 0 {
+		fmt.Fprintf(l.io.err, "and %s more; use -o json to list them\n", humanize.Comma(int64(more)))
+	}
+	var parts []string
+	for _, count := range l.total.counts() {
+		if count.n > 0 || count.always {
+			parts = append(parts, count.name+": "+humanize.Comma(int64(count.n)))
+		}
+	}
+	_, err := fmt.Fprintln(l.io.out, strings.Join(parts, "; "))
+	return err
+}

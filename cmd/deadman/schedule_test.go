@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deadman/internal/testwait"
+	"deadman/web"
+)
+
+// newScheduleNode runs a node with the rule report-due, whose schedules are stored.
+func newScheduleNode(t *testing.T) *inProcessNode {
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", goodRule+"---\nname: report-due\nentity: report\n"+
+		"trigger: {schedule: \"@stored\", emit: {subject: reports.due}}\n"))
+	return n
+}
+
+// TestSchedules checks that a stored schedule is created, replaced, shown with its next ticks, listed and deleted.
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	n := newScheduleNode(t)
+	n.expect(0, []string{"schedule", "list", "report-due"}, "no stored schedules")
+	n.expect(0, []string{"schedule", "put", "report-due", "customer/1", "--schedule", "30 8 * * MON-FRI", "--zone", "Europe/Berlin", "--data", `{"customer": 1}`},
+		"customer/1", "30 8 * * MON-FRI", "Europe/Berlin", "next ticks", `{"customer":1}`)
+	s := readJSON[web.Schedule](n, "schedule", "get", "report-due", "customer/1")
+	if s.ID != "customer/1" || !s.Enabled || s.Version != 1 || len(s.Next) != 5 || !strings.Contains(string(s.Data), `"customer": 1`) {
+		t.Errorf("%+v", s)
+	}
+	got := n.expect(0, []string{"schedule", "get", "report-due", "customer/1"}, "Europe/Berlin", "version")
+	for _, at := range s.Next {
+		if !strings.Contains(got.out, at.Format("2006-01-02 15:04")) {
+			t.Errorf("%s has no tick %s", got.out, at)
+		}
+	}
+	off := readJSON[web.Schedule](n, "schedule", "put", "report-due", "customer/1", "--schedule", "@every 90m", "--disabled")
+	if off.Enabled || off.Version != 2 || off.Data != nil || off.Next != nil {
+		t.Errorf("replaced: %+v", off)
+	}
+	n.expect(0, []string{"schedule", "get", "report-due", "customer/1"}, "enabled", "no", "next tick", "none")
+	n.mustRun("schedule", "put", "report-due", "other", "--schedule", "@daily")
+	n.expect(0, []string{"schedule", "list", "report-due"}, "NEXT TICK", "customer/1", "@every 90m", "other", "UTC")
+	n.expect(0, []string{"schedule", "list", "report-due", "--limit", "1"}, "more results: continue with --cursor")
+	if page := readJSON[web.Page[web.Schedule]](n, "schedule", "list", "report-due", "--prefix", "o"); len(page.Items) != 1 || page.Items[0].ID != "other" {
+		t.Errorf("%+v", page)
+	}
+	n.expect(0, []string{"schedule", "list", "report-due", "--prefix", "x"}, "no stored schedules match these filters")
+	n.expect(0, []string{"schedule", "delete", "report-due", "customer/1"}, "deleted: schedule customer/1 of rule report-due")
+	if deleted := readJSON[map[string]string](n, "schedule", "delete", "report-due", "other"); deleted["deleted"] != "other" {
+		t.Errorf("%v", deleted)
+	}
+	for _, verb := range []string{"get", "delete"} {
+		n.expect(1, []string{"schedule", verb, "report-due", "customer/1"}, "customer/1", "not found")
+		n.expect(1, []string{"schedule", verb, "none", "customer/1"}, "none", "not found")
+	}
+	n.expect(1, []string{"schedule", "list", "none"}, "none", "not found")
+}
+
+// TestScheduleErrors checks that errors name the flag or argument.
+func TestScheduleErrors(t *testing.T) {
+	t.Parallel()
+	n := newScheduleNode(t)
+	daily := []string{"--schedule", "@daily"}
+	for _, c := range []struct {
+		args  []string
+		code  int
+		parts []string
+	}{
+		{[]string{"report-due", "a"}, 2, []string{"requires --schedule"}},
+		{append([]string{"report-due"}, daily...), 2, []string{"RULE", "ID"}},
+		{[]string{"report-due", "a", "--schedule", "never"}, 2, []string{"--schedule", "5 fields"}},
+		{append([]string{"report-due", "a", "--zone", "Mars"}, daily...), 2, []string{"--zone", "time zone"}},
+		{append([]string{"report-due", "a", "--data", "{"}, daily...), 2, []string{"--data", "not valid JSON"}},
+		{append([]string{"report-due", "a b"}, daily...), 1, []string{"query.id", "spaces"}},
+		{append([]string{"order-unshipped", "a"}, daily...), 2, []string{"RULE: ", "@stored"}},
+		{append([]string{"none", "a"}, daily...), 1, []string{"none", "not found"}},
+		{[]string{"report-due", "-f", "x"}, 2, []string{"each line of the file"}},
+		{[]string{"--disabled", "-f", "x"}, 2, []string{"each line of the file"}},
+		{[]string{"-f", filepath.Join(t.TempDir(), "absent")}, 2, []string{"absent"}},
+	} {
+		n.expect(c.code, append([]string{"schedule", "put"}, c.args...), c.parts...)
+	}
+	n.expect(2, []string{"schedule", "ticks", "report-due", "a", "--outcome", "started"}, "--outcome", "emitted, planned, paused, skipped, canceled, failed")
+}
+
+// TestScheduleFile checks that the schedules of a file of any size are changed in several requests, and that its refused
+// lines have their numbers in the file.
+func TestScheduleFile(t *testing.T) {
+	t.Parallel()
+	n := newScheduleNode(t)
+	var lines strings.Builder
+	for i := range web.MaxBulkLines + 5 {
+		fmt.Fprintf(&lines, `{"rule": "report-due", "id": "%05d", "schedule": "@daily"}`+"\n", i)
+	}
+	lines.WriteString(`{"rule": "absent", "id": "1", "schedule": "@daily"}` + "\n{")
+	file := filepath.Join(t.TempDir(), "schedules.ndjson")
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.expect(3, []string{"schedule", "put", "-f", file}, "created: 10,005; updated: 0; refused: 2", "line 10006, rule", "absent", "line 10007")
+	again := n.run("", "schedule", "put", "-f", file, "-o", "json")
+	again.check(t, []string{"again"}, 3, `"created": 0`, `"unchanged": 10005`, `"line": 10006`)
+	changes := `{"rule": "report-due", "id": "00000", "schedule": "@hourly"}` + "\n" + `{"rule": "report-due", "id": "00001", "deleted": true}` + "\n" +
+		`{"rule": "report-due", "id": "none", "deleted": true}`
+	n.run(changes, "schedule", "put", "--file", "-").check(t, []string{"changes"}, 0, "created: 0; updated: 1; deleted: 1; unknown: 1\n")
+	if s := readJSON[web.Schedule](n, "schedule", "get", "report-due", "00000"); s.Schedule != "@hourly" || s.Version != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestScheduleTicks checks that the ticks of a stored schedule are listed as a table and as JSON, by outcome and time.
+func TestScheduleTicks(t *testing.T) {
+	t.Parallel()
+	n := newScheduleNode(t)
+	n.mustRun("schedule", "put", "report-due", "a/b", "--schedule", "@every 1s")
+	var ticks web.Page[web.ScheduleTick]
+	testwait.Until(t, "two emitted ticks", func() bool {
+		ticks = readJSON[web.Page[web.ScheduleTick]](n, "schedule", "ticks", "report-due", "a/b", "--outcome", "emitted")
+		return len(ticks.Items) >= 2
+	})
+	if last := ticks.Items[0]; last.Outcome != "emitted" || last.Attempts < 1 || last.EmittedAt.Before(last.DecidedAt) || !last.Tick.After(ticks.Items[1].Tick) {
+		t.Errorf("%+v", ticks.Items)
+	}
+	n.expect(0, []string{"schedule", "ticks", "report-due", "a/b", "--outcome", "emitted", "--limit", "1"}, "OUTCOME", "emitted", "more results: continue with --cursor")
+	n.expect(0, []string{"schedule", "ticks", "report-due", "a/b", "--outcome", "skipped"}, "no ticks match these filters")
+	n.expect(0, []string{"schedule", "ticks", "report-due", "a/b", "--to", "-1h"}, "no ticks match these filters")
+	n.expect(0, []string{"schedule", "ticks", "report-due", "none"}, "no ticks")
+	n.expect(1, []string{"schedule", "ticks", "none", "a/b"}, "not found")
+}
