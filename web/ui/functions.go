@@ -46,7 +46,7 @@ func (u *UI) functions() template.FuncMap {
 		"outcomes":     checks.Outcomes,
 		"isLate":       isLate,
 		"took":         func(e web.EndedJob) string { return roughly(e.EndedAt.Sub(e.Since)) },
-		"lateness":     func(t web.Tick) string { return roughly(seconds(t.Late)) },
+		"lateness":     func(late float64) string { return roughly(seconds(late)) },
 		"outageOf":     outageOf,
 		"outagesAt":    func() string { return outagesAt },
 		"ofWait":       ofWait,

@@ -27,6 +27,7 @@ type ruleView struct {
 	Pending       []job // the jobs with the next checks
 	Outcomes      *statisticsChart
 	Ticks         []web.Tick // the last applied ones of a rule with a schedule
+	IsStored      bool       // its schedules are stored
 	Versions      []web.RuleVersion
 	Changed       []diffLine // diff of the newest version
 	Trial         previewForm
@@ -133,7 +134,8 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 			return v, err
 		}
 	}
-	if d.Trigger.Schedule != "" {
+	v.IsStored = d.Trigger.IsStored()
+	if d.Trigger.Schedule != "" && !v.IsStored {
 		if v.Ticks, err = c.lastTicks(name); err != nil {
 			return v, err
 		}

@@ -106,6 +106,45 @@ func TestTicksOfRule(t *testing.T) {
 	b.checkAccessibility("the page of a rule with ticks")
 }
 
+// TestStoredSchedulesOfRule checks that the stored schedules of a rule are listed, found by the beginning of their ids, and
+// shown with their next and last ticks.
+func TestStoredSchedulesOfRule(t *testing.T) {
+	t.Parallel()
+	home := serve(t, "name: report-due\nentity: report\ntrigger: {schedule: \"@stored\", emit: {subject: reports.due}}\n")
+	b := open(t, home, 1200, 900)
+	b.visit("/rules/report-due")
+	b.waitForText("each tick of a stored schedule publishes an event on reports.due")
+	b.click(`a[href="/rules/report-due/schedules"]`)
+	b.waitForText("No schedules yet.", "deadman schedule put report-due ID")
+	b.checkAccessibility("no schedules")
+	var lines strings.Builder
+	lines.WriteString(`{"rule": "report-due", "id": "customer/1", "schedule": "@every 1s", "data": {"customer": 1}}` + "\n")
+	for i := range 60 {
+		fmt.Fprintf(&lines, `{"rule": "report-due", "id": "z-%02d", "schedule": "0 9 * * 1-5", "zone": "Europe/Berlin", "enabled": %v}`+"\n", i, i != 0)
+	}
+	callAPI(t, home, "POST", "/schedules/bulk", "application/x-ndjson", lines.String(), nil)
+	b.visit("/rules/report-due/schedules")
+	b.waitForText("customer/1", "z-00", "not enabled", "Europe/Berlin", "z-48")
+	if text := b.text(); strings.Contains(text, "z-49") {
+		t.Errorf("the first page has more than fifty schedules: %s", text)
+	}
+	b.visit("/rules/report-due/schedules?prefix=z-5")
+	b.waitForText("z-59")
+	if text := b.text(); strings.Contains(text, "z-49") || strings.Contains(text, "customer/1") {
+		t.Errorf("the filter has no effect: %s", text)
+	}
+	testwait.Until(t, "ticks", func() bool {
+		var ticks web.Page[web.ScheduleTick]
+		callAPI(t, home, "GET", "/schedules/report-due/ticks?id=customer/1&outcome=emitted", "", "", &ticks)
+		return len(ticks.Items) > 2
+	})
+	b.visit("/rules/report-due/schedules")
+	b.click(`a[href$="id=customer%2f1"], a[href$="id=customer%2F1"]`)
+	b.waitForText("@every 1s (UTC)", "Next ticks", `"customer": 1`, "emitted")
+	b.checkAccessibility("a stored schedule")
+	b.screenshot("rule-schedules")
+}
+
 // TestConflict checks that the second of two concurrent editors sees the first one's changes, and that no text is
 // lost.
 func TestConflict(t *testing.T) {

@@ -89,6 +89,7 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Get("/rules/{name}", u.page("rule", rulePage{u}.rule))
 	r.Post("/rules/{name}", rulePage{u}.handleRuleAction)
 	r.Get("/rules/{name}/versions", u.page("versions", u.versions))
+	r.Get("/rules/{name}/schedules", u.page("schedules", u.schedules))
 	r.Get("/rules/{name}/send", u.page("publish", eventPages{u}.sending))
 	r.Post("/rules/{name}/send", eventPages{u}.send)
 	r.Get("/rules/{name}/edit", u.page("editor", editorPages{u}.editRule))

@@ -1,0 +1,62 @@
+package ui
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/go-chi/chi/v5"
+
+	"deadman/web"
+)
+
+// schedulesView is the stored schedules of a rule, by id, and the one that the visitor selected.
+type schedulesView struct {
+	listing
+	Rule      string
+	Schedules []web.Schedule
+	One       *scheduleView // nil: none is selected
+}
+
+// scheduleView is a stored schedule with its last ticks.
+type scheduleView struct {
+	web.Schedule
+	Body  string // data of its events, indented; empty: that of the rule
+	Ticks []web.ScheduleTick
+}
+
+// scheduleTicks is the number of last ticks of a schedule on its page.
+const scheduleTicks = "20"
+
+// schedules serves the stored schedules of a rule.
+func (u *UI) schedules(c client, r *http.Request) (view, error) {
+	v := schedulesView{listing: listingOf(r, "prefix"), Rule: chi.URLParam(r, "name")}
+	query := v.query()
+	query.Set("rule", v.Rule)
+	var page web.Page[web.Schedule]
+	if err := c.get("/schedules", query, &page); err != nil {
+		return view{}, err
+	}
+	v.Schedules = page.Items
+	v.goesOn(page.Next)
+	id := r.URL.Query().Get("id")
+	if id == "" {
+		return view{Title: "Schedules of " + v.Rule, Body: v}, nil
+	}
+	var err error
+	v.One, err = c.schedule(v.Rule, id)
+	return view{Title: "Schedule " + id + " of " + v.Rule, Body: v}, err
+}
+
+// schedule reads a stored schedule and its last ticks.
+func (c client) schedule(rule, id string) (*scheduleView, error) {
+	v := &scheduleView{}
+	at := "/schedules/" + url.PathEscape(rule)
+	if err := c.get(at, url.Values{"id": {id}}, &v.Schedule); err != nil {
+		return nil, err
+	}
+	v.Body = indented(v.Data)
+	var ticks web.Page[web.ScheduleTick]
+	err := c.get(at+"/ticks", url.Values{"id": {id}, "limit": {scheduleTicks}}, &ticks)
+	v.Ticks = ticks.Items
+	return v, err
+}
