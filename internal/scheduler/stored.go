@@ -73,10 +73,13 @@ type Stored struct {
 	Observer Observer
 	Log      *slog.Logger
 
-	once    sync.Once
-	wake    chan struct{}
-	status  *periodic.Status
-	pausing map[int32]pausing // by rule; of the goroutine of Run
+	once   sync.Once
+	wake   chan struct{}
+	status *periodic.Status
+
+	// Of the goroutine of Run:
+	pausing map[int32]pausing // by rule
+	ranAt   time.Time         // the last round, by the database's time; zero: its time is not known
 }
 
 // pausing is a rule that failed.
@@ -129,18 +132,19 @@ func (s *Stored) Run(ctx context.Context) error {
 	}
 }
 
-// untilNextSecond returns the pause until the next second of the database: ticks are whole seconds.
+// untilNextSecond returns the pause until the first second of the database after the last round: ticks are whole seconds, and
+// a round that began just before a second has not found its ticks.
 func (s *Stored) untilNextSecond() time.Duration {
-	now := s.Now()
-	if now.IsZero() {
+	if s.ranAt.IsZero() {
 		return time.Second
 	}
-	return now.Truncate(time.Second).Add(time.Second).Sub(now)
+	return min(max(s.ranAt.Truncate(time.Second).Add(time.Second).Sub(s.Now()), 0), time.Second)
 }
 
 // round decides the due ticks of all rules and shards, and publishes the planned ones.
 func (s *Stored) round(ctx context.Context) error {
 	now := s.Now()
+	s.ranAt = now
 	revision, all := s.Catalog.StoredRules()
 	held := s.Held()
 	if now.IsZero() || len(all) == 0 || len(held) == 0 {
