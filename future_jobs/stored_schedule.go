@@ -12,7 +12,7 @@ import (
 // the rule.
 type Schedule struct {
 	RuleID    int32
-	Rule      string          // the name of the rule; set by the store
+	Rule      string          // the name of the rule; not stored
 	ID        string          // unique in the rule, 1 to MaxScheduleID bytes
 	Text      string          // a crontab, @every or @at
 	Zone      string          // of the crontab; empty: UTC
@@ -20,7 +20,7 @@ type Schedule struct {
 	Enabled   bool
 	Version   int64 // 1 for a new schedule; raised by each change
 	CreatedAt time.Time
-	UpdatedAt time.Time // @every counts from here
+	UpdatedAt time.Time
 	LastAt    time.Time // the nominal time of the last tick that was decided; zero: none
 	NextAt    time.Time // the nominal time of the next tick; zero: none
 	Shard     int16

@@ -18,17 +18,24 @@ import (
 	"deadman/web"
 )
 
-// An action on a job that changed concurrently is retried; it returns not found only if the job is gone.
-func TestActionOnJobThatChangesConcurrently(t *testing.T) {
+// openNode returns an embedded node that does not run, until the end of the test.
+func openNode(t *testing.T) *node {
+	t.Helper()
 	n, err := newNode(t.Context(), Config{DataDir: bustest.Dir(t), NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := n.close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return n
+}
+
+// An action on a job that changed concurrently is retried; it returns not found only if the job is gone.
+func TestActionOnJobThatChangesConcurrently(t *testing.T) {
+	n := openNode(t)
 	const text = "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 3h}]\n"
 	if _, err := n.rules.Save(t.Context(), []byte(text), "", rules.SaveOptions{}); err != nil {
 		t.Fatal(err)

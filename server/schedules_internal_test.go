@@ -2,13 +2,11 @@ package server
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 
 	"deadman/rules/document"
 
 	futurejobs "deadman/future_jobs"
-	"deadman/internal/bus/bustest"
 	"deadman/rules"
 	"deadman/web"
 )
@@ -16,15 +14,7 @@ import (
 // Changes of schedules are prepared with the current rules: one that was saved this moment is found, and one that was
 // deleted meanwhile is refused without effect on the others.
 func TestSchedulesOfChangingRules(t *testing.T) {
-	n, err := newNode(t.Context(), Config{DataDir: bustest.Dir(t), NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := n.close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	n := openNode(t)
 	save := func(name, schedule string) {
 		t.Helper()
 		text := "name: " + name + "\nentity: report\ntrigger: {schedule: \"" + schedule + "\", emit: {subject: reports.due}}\n"

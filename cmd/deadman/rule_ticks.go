@@ -22,7 +22,7 @@ func newRuleTicksCmd(io *cli) *cobra.Command {
 		header: []string{"when", "tick", "outcome", "late", "missed", "attempts", "event"},
 		row: func(io *cli, t web.Tick) []cell {
 			return []cell{
-				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), tickOutcomeCell(t), lateCell(t.Late), numberCell(t.Missed), numberCell(t.Attempts), cellOf(t.EventID),
+				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), tickOutcomeCell(t.Outcome), lateCell(t.Late), numberCell(t.Missed), numberCell(t.Attempts), cellOf(t.EventID),
 			}
 		},
 	}.command(io)
@@ -31,13 +31,13 @@ func newRuleTicksCmd(io *cli) *cobra.Command {
 	return cmd
 }
 
-// tickOutcomeCell formats the outcome of a tick. Ticks that were too late stand out.
-func tickOutcomeCell(t web.Tick) cell {
-	switch futurejobs.TickOutcome(t.Outcome) {
-	case futurejobs.TickSkipped, futurejobs.TickExpired:
-		return colouredCell(red, t.Outcome)
-	case futurejobs.TickPaused:
-		return dimCell("%s", t.Outcome)
+// tickOutcomeCell formats the outcome of a tick. Ticks that were too late, or whose schedules cannot be read, stand out.
+func tickOutcomeCell(outcome string) cell {
+	switch futurejobs.TickOutcome(outcome) {
+	case futurejobs.TickSkipped, futurejobs.TickExpired, futurejobs.TickFailed:
+		return colouredCell(red, outcome)
+	case futurejobs.TickPaused, futurejobs.TickCanceled:
+		return dimCell("%s", outcome)
 	}
-	return cellOf(t.Outcome)
+	return cellOf(outcome)
 }

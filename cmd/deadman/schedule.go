@@ -137,24 +137,13 @@ func newScheduleTicksCmd(io *cli) *cobra.Command {
 		header: []string{"when", "tick", "outcome", "late", "missed", "attempts"},
 		row: func(io *cli, t web.ScheduleTick) []cell {
 			return []cell{
-				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), scheduleTickCell(t), lateCell(t.Late), numberCell(t.Missed), numberCell(t.Attempts),
+				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), tickOutcomeCell(t.Outcome), lateCell(t.Late), numberCell(t.Missed), numberCell(t.Attempts),
 			}
 		},
 	}.command(io)
 	cmd.Example = "  deadman schedule ticks report-due customer-1234 --from -7d --outcome canceled"
 	cmd.ValidArgsFunction = completeRule(io)
 	return cmd
-}
-
-// scheduleTickCell formats the outcome of a tick. Ticks whose events are missing stand out.
-func scheduleTickCell(t web.ScheduleTick) cell {
-	switch futurejobs.TickOutcome(t.Outcome) {
-	case futurejobs.TickSkipped, futurejobs.TickFailed:
-		return colouredCell(red, t.Outcome)
-	case futurejobs.TickPaused, futurejobs.TickCanceled:
-		return dimCell("%s", t.Outcome)
-	}
-	return cellOf(t.Outcome)
 }
 
 // lateCell formats a delay in seconds.

@@ -75,27 +75,11 @@ func (p *AlertPublisher) sendBatch(ctx context.Context, parcels []outgoing) erro
 
 // acked waits for the stream's answer or for a denial since begun. An alert already in the stream is no error.
 func (p *AlertPublisher) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Time) error {
-	for {
-		denied := p.conn.denied.next()
-		if err := p.conn.denied.since(begun, f.Msg().Subject); err != nil {
-			return err
-		}
-		select {
-		case ack := <-f.Ok():
-			if ack.Duplicate {
-				return p.alreadyStored(ctx, f.Msg())
-			}
-			return nil
-		case err := <-f.Err():
-			if isCode(err, jetstream.JSErrCodeStreamWrongLastSequence) {
-				err = p.alreadyStored(ctx, f.Msg())
-			}
-			return err
-		case <-denied:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	ack, err := p.conn.answer(ctx, f, begun)
+	if err == nil && ack.Duplicate || isCode(err, jetstream.JSErrCodeStreamWrongLastSequence) {
+		return p.alreadyStored(ctx, f.Msg())
 	}
+	return err
 }
 
 // alreadyStored checks that the stream has an alert that it refused as a duplicate. If the subject has messages of

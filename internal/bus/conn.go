@@ -149,6 +149,25 @@ func (c *Conn) withConnection(ctx context.Context, subject string) (_ context.Co
 	}
 }
 
+// answer waits for the answer of a stream to a message, or for a denial since begun.
+func (c *Conn) answer(ctx context.Context, f jetstream.PubAckFuture, begun time.Time) (*jetstream.PubAck, error) {
+	for {
+		denied := c.denied.next()
+		if err := c.denied.since(begun, f.Msg().Subject); err != nil {
+			return nil, err
+		}
+		select {
+		case ack := <-f.Ok():
+			return ack, nil
+		case err := <-f.Err():
+			return nil, err
+		case <-denied:
+		case <-ctx.Done():
+			return nil, noAnswerError(ctx, ctx.Err())
+		}
+	}
+}
+
 // noAnswerError returns the cause that ended a context of withConnection, or err if it is another error.
 func noAnswerError(ctx context.Context, err error) error {
 	if deaf := context.Cause(ctx); err != nil && (errors.Is(deaf, nats.ErrDisconnected) || errors.Is(deaf, ErrDenied)) {

@@ -166,7 +166,7 @@ func (p *SchedulePublisher) sendEach(ctx context.Context, all []outgoingTick) (f
 			futures = append(futures, f)
 		}
 		for i, f := range futures {
-			err := p.answered(ctx, f, begun)
+			_, err := p.conn.answer(ctx, f, begun) // an event that the stream has already is no error
 			*wave[i].stored = err == nil
 			failed = cmp.Or(failed, err)
 		}
@@ -175,23 +175,4 @@ func (p *SchedulePublisher) sendEach(ctx context.Context, all []outgoingTick) (f
 		}
 	}
 	return failed
-}
-
-// answered waits for the stream's answer, or for a denial since begun. An event that the stream has already is no error.
-func (p *SchedulePublisher) answered(ctx context.Context, f jetstream.PubAckFuture, begun time.Time) error {
-	for {
-		denied := p.conn.denied.next()
-		if err := p.conn.denied.since(begun, f.Msg().Subject); err != nil {
-			return err
-		}
-		select {
-		case <-f.Ok():
-			return nil
-		case err := <-f.Err():
-			return err
-		case <-denied:
-		case <-ctx.Done():
-			return noAnswerError(ctx, ctx.Err())
-		}
-	}
 }

@@ -164,22 +164,18 @@ func (s *Stored) round(ctx context.Context) error {
 		})
 	}
 	working.Wait()
-	failed := make(map[int32]error)
+	failed, isOutdated := make(map[int32]error), false
 	for i, u := range units {
-		failed[u.fence.RuleID] = errors.Join(failed[u.fence.RuleID], s.failure(ctx, results[i]))
+		switch err := results[i]; {
+		case errors.Is(err, futurejobs.ErrRulesChanged):
+			isOutdated = true
+		case !errors.Is(err, futurejobs.ErrNotHeld): // a lost shard is another node's
+			failed[u.fence.RuleID] = errors.Join(failed[u.fence.RuleID], err)
+		}
 	}
-	return s.conclude(now, all, failed)
-}
-
-// failure returns the error of a unit, or nil if the next round goes on without it: a lost shard is another node's, and
-// changed rules are read again.
-func (s *Stored) failure(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(err, futurejobs.ErrNotHeld):
-		return nil
-	case errors.Is(err, futurejobs.ErrRulesChanged):
-		s.Wake()
-		return s.Catalog.Refresh(ctx)
+	err = s.conclude(now, all, failed)
+	if isOutdated { // changed rules wake the next round; while a change waits, it comes in a second
+		err = errors.Join(err, s.Catalog.Refresh(ctx))
 	}
 	return err
 }

@@ -190,7 +190,8 @@ type rowField struct {
 
 // rowTable returns rows as the table d of a statement for either database, and its one or more parameters, with ? for
 // each. A statement that joins a table with it compares all columns of a key with columns of the rows: SQLite would otherwise
-// search the rows for each row of the table. A value is an int16, int32, int64, string or time.Time, or nil for NULL; it has the type of its field.
+// search the rows for each row of the table. A value is an int16, int32, int64, string or time.Time, or nil for NULL; it has the
+// type of its field.
 func rowTable(s *database, fields []rowField, rows [][]any) (text string, args []any, err error) {
 	if s.alone {
 		return jsonTable(fields, rows)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -194,18 +192,15 @@ func (c *scheduleChange) ids(ids []string) (text string, args []any, err error) 
 func (c *scheduleChange) compare(existing map[string]futurejobs.Schedule, done *futurejobs.ScheduleChanges) {
 	for _, id := range slices.Sorted(maps.Keys(c.put)) {
 		p := c.put[id]
-		p.UpdatedAt = c.now
 		old, exists := existing[id]
 		ticksAlike := exists && p.Text == old.Text && p.Zone == old.Zone && p.Enabled == old.Enabled
 		switch {
 		case !exists:
-			p.Version, p.CreatedAt = 1, c.now
 			done.Created++
 		case ticksAlike && string(p.Data) == string(old.Data):
 			done.Unchanged++
 			continue
 		default:
-			p.Version = old.Version + 1
 			if ticksAlike {
 				p.NextAt = old.NextAt
 			} else {
@@ -268,19 +263,6 @@ func (c *scheduleChange) cancelDue(ctx context.Context) error {
 	return insertTicks(ctx, c.database, c.tx, c.now, ticks)
 }
 
-var writtenFields = []rowField{
-	{"schedule_id", texts},
-	{"shard", smallints},
-	{"text", texts},
-	{"zone", texts},
-	{"data", texts},
-	{"enabled", smallints},
-	{"version", bigints},
-	{"created_at", timestamptzs},
-	{"updated_at", timestamptzs},
-	{"next_at", timestamptzs},
-}
-
 // upsert writes new and changed schedules.
 func (c *scheduleChange) upsert(ctx context.Context) error {
 	rows := make([][]any, len(c.write))
@@ -293,20 +275,26 @@ func (c *scheduleChange) upsert(ctx context.Context) error {
 		if s.Enabled {
 			enabled = 1
 		}
-		rows[i] = []any{s.ID, s.Shard, s.Text, s.Zone, data, enabled, s.Version, cmp.Or(s.CreatedAt, c.now), s.UpdatedAt, s.NextAt}
+		rows[i] = []any{c.rule, s.ID, s.Shard, s.Text, s.Zone, data, enabled, c.now, s.NextAt}
 	}
-	text, args, err := rowTable(c.database, writtenFields, rows)
+	text, args, err := rowTable(c.database, []rowField{
+		{"rule_id", ints},
+		{"id", texts},
+		{"shard", smallints},
+		{"text", texts},
+		{"zone", texts},
+		{"data", texts},
+		{"enabled", smallints},
+		{"changed_at", timestamptzs},
+		{"next_at", timestamptzs},
+	}, rows)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	columns := make([]string, len(writtenFields))
-	for i, f := range writtenFields {
-		columns[i] = "d." + f.name
-	}
 	_, err = exec(ctx, c.tx, rebindPlaceholders(`INSERT INTO schedule (rule_id, id, shard, text, zone, data, enabled, version, created_at, updated_at, next_at)
-SELECT CAST(? AS int), `+strings.Replace(strings.Join(columns, ", "), "d.enabled", "d.enabled <> 0", 1)+` FROM `+text+` WHERE TRUE
+SELECT d.rule_id, d.id, d.shard, d.text, d.zone, d.data, d.enabled <> 0, 1, d.changed_at, d.changed_at, d.next_at FROM `+text+` WHERE TRUE
 ON CONFLICT (rule_id, id) DO UPDATE SET text = excluded.text, zone = excluded.zone, data = excluded.data, enabled = excluded.enabled,
-	version = schedule.version + 1, updated_at = excluded.updated_at, next_at = excluded.next_at`), append([]any{c.rule}, args...)...)
+	version = schedule.version + 1, updated_at = excluded.updated_at, next_at = excluded.next_at`), args...)
 	return err
 }
 

@@ -82,27 +82,12 @@ func (s *TickStore) forgetTicks(ctx context.Context, plan retentionPlan, now tim
 		}
 		for _, id := range rules {
 			if period := plan.period(keptHistory, rowClass{rule: id}); period != 0 {
-				n, err := s.forgetTicksOf(ctx, table, id, now.Add(-period), more)
+				n, err := s.pruneWhile(ctx, more, "", table.forget, id, now.Add(-period), pruneBatch)
 				if total += n; err != nil {
 					return total, err
 				}
 			}
 		}
-	}
-	return total, nil
-}
-
-// forgetTicksOf deletes the ticks of a rule before a time, while more says so.
-func (s *TickStore) forgetTicksOf(ctx context.Context, table tickTable, rule int32, before time.Time, more func() bool) (total int64, err error) {
-	for left := true; left && more(); {
-		var n int64
-		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) (err error) {
-			n, err = exec(ctx, tx, table.forget, rule, before, pruneBatch)
-			return err
-		}); err != nil {
-			return total, err
-		}
-		total, left = total+n, n == pruneBatch
 	}
 	return total, nil
 }
