@@ -28,6 +28,9 @@ var (
 	_ rules.ChangeReader     = ruleClient{}
 )
 
+// ledger returns the ledger of the run.
+func (d databaseClient) ledger() *ledger { return d.deployment.ledger }
+
 // Now returns the time of the database.
 func (d databaseClient) Now(ctx context.Context) (time.Time, error) {
 	return call(ctx, d.gate, database, "Now", func(ctx context.Context) (time.Time, error) { return d.store.Now(ctx) })
@@ -46,14 +49,22 @@ func (d databaseClient) Leases(ctx context.Context) ([]futurejobs.Lease, error) 
 // Renew implements futurejobs.Leases.
 func (d databaseClient) Renew(ctx context.Context, node string, held []futurejobs.Lease, lease time.Duration) ([]futurejobs.HeldShard, error) {
 	return call(ctx, d.gate, database, "Renew", func(ctx context.Context) ([]futurejobs.HeldShard, error) {
-		return d.store.Renew(ctx, node, held, lease)
+		defer d.ledger().begin()()
+		kept, err := d.store.Renew(ctx, node, held, lease)
+		if err == nil {
+			d.ledger().renewed(node, held, kept, lease)
+		}
+		return kept, err
 	})
 }
 
 // Take implements futurejobs.Leases.
 func (d databaseClient) Take(ctx context.Context, node string, seen futurejobs.HeldShard, lease time.Duration) (got futurejobs.Lease, ok bool, err error) {
 	got, err = call(ctx, d.gate, database, fmt.Sprint("Take ", seen.Shard), func(ctx context.Context) (l futurejobs.Lease, err error) {
-		l, ok, err = d.store.Take(ctx, node, seen, lease)
+		defer d.ledger().begin()()
+		if l, ok, err = d.store.Take(ctx, node, seen, lease); ok && err == nil {
+			d.ledger().took(node, l.HeldShard, lease)
+		}
 		return l, err
 	})
 	return got, ok && err == nil, err
@@ -61,12 +72,26 @@ func (d databaseClient) Take(ctx context.Context, node string, seen futurejobs.H
 
 // Free implements futurejobs.Leases.
 func (d databaseClient) Free(ctx context.Context, seen futurejobs.Lease) (bool, error) {
-	return call(ctx, d.gate, database, "Free", func(ctx context.Context) (bool, error) { return d.store.Free(ctx, seen) })
+	return call(ctx, d.gate, database, "Free", func(ctx context.Context) (bool, error) {
+		defer d.ledger().begin()()
+		ok, err := d.store.Free(ctx, seen)
+		if ok && err == nil {
+			d.ledger().released(seen.Node, seen)
+		}
+		return ok, err
+	})
 }
 
 // Release implements futurejobs.Leases.
 func (d databaseClient) Release(ctx context.Context, node string, held []futurejobs.Lease) error {
-	return run(ctx, d.gate, database, "Release", func(ctx context.Context) error { return d.store.Release(ctx, node, held) })
+	return run(ctx, d.gate, database, "Release", func(ctx context.Context) error {
+		defer d.ledger().begin()()
+		err := d.store.Release(ctx, node, held)
+		if err == nil {
+			d.ledger().released(node, held...)
+		}
+		return err
+	})
 }
 
 // Leave implements futurejobs.Leases.
@@ -82,8 +107,11 @@ func (d databaseClient) Due(ctx context.Context, q futurejobs.DueQuery) ([]futur
 // Settle implements futurejobs.Queue.
 func (d databaseClient) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	return call(ctx, d.gate, database, fmt.Sprint("Settle ", s.Decisions[0].Job.ID), func(ctx context.Context) (futurejobs.Settled, error) {
+		defer d.ledger().begin()()
 		settled, err := d.store.Settle(ctx, s)
-		d.deployment.settled(settled, err)
+		if d.deployment.settled(settled, err); err == nil {
+			d.ledger().settled(d.id(), s, settled)
+		}
 		return settled, err
 	})
 }
@@ -145,12 +173,26 @@ func (d databaseClient) OpenCursor(ctx context.Context, c futurejobs.Cursor) err
 
 // ResetCursor implements futurejobs.Cursors.
 func (d databaseClient) ResetCursor(ctx context.Context, old, to futurejobs.Cursor) error {
-	return run(ctx, d.gate, database, "ResetCursor "+old.Stream, func(ctx context.Context) error { return d.store.ResetCursor(ctx, old, to) })
+	return run(ctx, d.gate, database, "ResetCursor "+old.Stream, func(ctx context.Context) error {
+		defer d.ledger().begin()()
+		err := d.store.ResetCursor(ctx, old, to)
+		if err == nil {
+			d.ledger().reset(d.id(), old, to)
+		}
+		return err
+	})
 }
 
 // MarkRead implements futurejobs.Cursors.
 func (d databaseClient) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
-	return run(ctx, d.gate, database, "MarkRead "+stream, func(ctx context.Context) error { return d.store.MarkRead(ctx, stream, seq, through) })
+	return run(ctx, d.gate, database, "MarkRead "+stream, func(ctx context.Context) error {
+		defer d.ledger().begin()()
+		err := d.store.MarkRead(ctx, stream, seq, through)
+		if err == nil {
+			d.ledger().marked(d.id(), stream, through)
+		}
+		return err
+	})
 }
 
 // ReportLost implements futurejobs.Cursors.
@@ -165,8 +207,11 @@ func (d databaseClient) ReportLost(ctx context.Context, stream string, n int64, 
 // Apply implements futurejobs.EffectStore.
 func (d databaseClient) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	return call(ctx, d.gate, database, "Apply "+b.Stream, func(ctx context.Context) (futurejobs.ApplyResult, error) {
+		defer d.ledger().begin()()
 		result, err := d.store.Apply(ctx, b)
-		d.deployment.applied(err)
+		if d.deployment.applied(err); err == nil {
+			d.ledger().applied(d.id(), b)
+		}
 		return result, err
 	})
 }

@@ -15,7 +15,6 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
-	"deadman/rules"
 )
 
 // deployment is one run: the plan, the database, the broker, and the nodes.
@@ -25,6 +24,7 @@ type deployment struct {
 	broker *broker
 	sent   []sentEvent // the events that the streams stored
 	cuts   []deletion
+	ledger *ledger
 	late   sync.WaitGroup // writes that their nodes have given up
 
 	breaches []string // at the end
@@ -56,8 +56,12 @@ func playNow(t *testing.T, p plan) *deployment {
 	}
 	defer s.Close()
 	w := &deployment{plan: p, store: s, broker: newBroker("ORDERS", "SHIPMENTS"), counts: make(map[string]int)}
+	w.ledger = newLedger(w)
 	for _, r := range w.plan.rules {
-		w.save(t, r)
+		if err := saveRule(t.Context(), s, r); err != nil {
+			t.Fatal(err)
+		}
+		w.ledger.changed(change{kind: saves, rule: r}, p.begin)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -68,6 +72,7 @@ func playNow(t *testing.T, p plan) *deployment {
 	all.Go(w.produce)
 	all.Go(w.recordFaults)
 	all.Go(w.cut)
+	all.Go(w.change)
 	time.Sleep(time.Until(w.plan.end()))
 	cancel()
 	all.Wait()
@@ -76,26 +81,6 @@ func playNow(t *testing.T, p plan) *deployment {
 		t.Fatal(err)
 	}
 	return w
-}
-
-// save saves a rule that reads its streams from the beginning.
-func (w *deployment) save(t *testing.T, r orderRule) {
-	t.Helper()
-	documents, err := rules.Parse([]byte(r.document()), r.name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := documents[0].Canonical()
-	if err != nil {
-		t.Fatal(err)
-	}
-	saved := rules.RuleVersion{Name: r.name, Entity: documents[0].Entity, Document: document}
-	for _, subject := range documents[0].Subjects() {
-		saved.Reads = append(saved.Reads, rules.StreamBinding{Subject: subject, Stream: streamOf(subject)})
-	}
-	if _, err := w.store.Save(t.Context(), saved, rules.AnyVersion); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // keepRunning runs a node, with the interruptions of the plan.
@@ -168,6 +153,9 @@ func (w *deployment) produce() {
 func (w *deployment) cut() {
 	for _, c := range w.plan.cuts {
 		time.Sleep(time.Until(c.at))
+		if c.recreates {
+			w.ledger.recreated(c.stream)
+		}
 		d := w.broker.delete(c)
 		w.cuts = append(w.cuts, d)
 		w.record("plan", "stream %s is emptied, recreated: %t; %d messages", c.stream, c.recreates, len(d.events))
@@ -197,7 +185,7 @@ func (w *deployment) active(k kind, node string) (fault, bool) {
 
 // delayed returns the time until which calls of a node to a server wait.
 func (w *deployment) delayed(node string, to server) (until time.Time, ok bool) {
-	for _, k := range []kind{pause, stalls[to]} {
+	for _, k := range []kind{pause, sleep, stalls[to]} {
 		if f, is := w.active(k, node); is {
 			until, ok = later(until, f.to), true
 		}
@@ -217,8 +205,6 @@ func (w *deployment) settled(s futurejobs.Settled, err error) {
 	switch {
 	case err != nil:
 		w.count("settlement refused")
-	case len(s.Lost) > 0:
-		w.count("settlement of a lost shard")
 	case len(s.Jobs) > 0:
 		w.count("settlement")
 	}

@@ -33,10 +33,13 @@ func newGate(w *deployment, node string, start int) *gate {
 	return &gate{deployment: w, node: node, start: start, dead: make(chan struct{})}
 }
 
+// id returns the id of the node.
+func (g *gate) id() string { return fmt.Sprintf("%s.%d", g.node, g.start) }
+
 // luck returns the luck of a call that begins now. It depends on the seed, the node, the operation with its subject, and the
 // time, and not on the order in which goroutines run: calls that agree in all of them have the same luck.
 func (g *gate) luck(operation string) luck {
-	return newLuck(g.deployment.plan.seed, fmt.Sprintf("%s.%d %s", g.node, g.start, operation), time.Now())
+	return newLuck(g.deployment.plan.seed, g.id()+" "+operation, time.Now())
 }
 
 // sleep waits for d. It returns an error if the node dies or ctx ends before.
@@ -117,7 +120,7 @@ func call[T any](ctx context.Context, g *gate, to server, operation string, do f
 // isWrite reports whether an operation is one of those that hang.
 func isWrite(operation string) bool {
 	name, _, _ := strings.Cut(operation, " ")
-	return slices.Contains([]string{"Settle", "Apply", "MarkRead", "Renew", "Take", "MarkPublished", "ResetCursor"}, name)
+	return slices.Contains([]string{"Settle", "Apply", "MarkRead", "Renew", "Take", "MarkPublished", "ResetCursor", "Release", "Free"}, name)
 }
 
 // run passes the gate with a call without a result.
@@ -164,11 +167,14 @@ func (l luck) between(a, b time.Duration) time.Duration {
 }
 
 // latency returns the time of the way of a call, or of its answer, between a node and a server. While the server is slow, a
-// share of the ways takes seconds.
+// share of the ways takes seconds; while calls are stuck, a share takes longer than a lease.
 func (l luck) latency(g *gate, to server, use uint64) time.Duration {
 	l = luck{mix(l.hash + use)}
 	if f, ok := g.deployment.active(slow[to], g.node); ok && l.share(4) < f.share/2 {
 		return l.between(300*time.Millisecond, slowMost)
+	}
+	if f, ok := g.deployment.active(stuck, g.node); ok && to == database && l.share(4) < f.share/2 {
+		return l.between(leaseFor/2, stuckMost)
 	}
 	return l.between(100*time.Microsecond, 3*time.Millisecond)
 }

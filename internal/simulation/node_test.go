@@ -2,7 +2,6 @@ package simulation_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -29,12 +28,12 @@ type node struct {
 
 func newNode(w *deployment, name string, start int) *node {
 	g := newGate(w, name, start)
-	id := fmt.Sprintf("%s.%d", name, start)
+	id, local := g.id(), func() time.Time { return w.local(name) }
 	log, d, b := w.log(id), databaseClient{g, w.store}, brokerClient{g, w.broker}
-	n := &node{gate: g, catalog: rules.NewCatalog(ruleClient{d}, w.store.Shards()), clock: futurejobs.NewClock(d.Now, time.Now)}
-	n.owner = futurejobs.NewOwner(d, futurejobs.Node{ID: id, Name: id}, leaseFor, time.Now, log)
+	n := &node{gate: g, catalog: rules.NewCatalog(ruleClient{d}, w.store.Shards()), clock: futurejobs.NewClock(d.Now, local)}
+	n.owner = futurejobs.NewOwner(d, futurejobs.Node{ID: id, Name: id}, leaseFor, local, log)
 	n.sweeper = futurejobs.NewSweeper(d, n.catalog, n.owner, n.clock, 2, log)
-	n.gapDetector = futurejobs.NewGapDetector(d, id, time.Now, log)
+	n.gapDetector = futurejobs.NewGapDetector(d, id, local, log)
 	n.intake = events.NewIntake(events.Options{
 		Streams: b, Catalog: n.catalog, Store: d, Shards: n.owner, Now: n.clock.Now, Announce: d.announce, Log: log,
 	})

@@ -24,7 +24,9 @@ const (
 	kill         kind = "kill"               // the node dies, and starts again at the end
 	stop         kind = "stop"               // the node stops in order, and starts again at the end
 	pause        kind = "pause"              // the node stands still, and wakes up at the end
+	sleep        kind = "machine sleeps"     // the node stands still, and so does its clock
 	hang         kind = "writes hang"        // they reach the database at the end, also those that the node gave up or did not survive
+	stuck        kind = "calls are stuck"    // a share of the calls of the database, or of their answers, takes longer than a lease
 	publications kind = "publications break" // alerts are refused, stored in part, or stored without an acknowledgement
 	election     kind = "election"           // the streams have no leader that knows their end
 )
@@ -42,6 +44,21 @@ type fault struct {
 	node     string // empty: all
 	from, to time.Time
 	share    float64 // of the calls that fail, or that are slow
+}
+
+// lastEffect returns when the last call that began during the fault is over.
+func (f fault) lastEffect() time.Time {
+	switch f.kind {
+	case slow[database], slow[streams]:
+		return f.to.Add(2 * slowMost) // the call, and its answer
+	case stuck:
+		return f.to.Add(2 * stuckMost)
+	case sleep:
+		return f.to.Add(doubtMost)
+	case hang:
+		return f.to.Add(time.Second)
+	}
+	return f.to
 }
 
 func (f fault) String() string {
@@ -98,13 +115,15 @@ type cut struct {
 
 // plan is what happens in a run, apart from what deadman does.
 type plan struct {
-	seed   uint64 // of the luck of each call
-	begin  time.Time
-	nodes  []string
-	rules  []orderRule
-	events []publication
-	faults []fault
-	cuts   []cut
+	seed    uint64 // of the luck of each call
+	begin   time.Time
+	nodes   []string
+	clocks  map[string]nodeClock // by node
+	rules   []orderRule
+	events  []publication
+	changes []change // of the rules
+	faults  []fault
+	cuts    []cut
 }
 
 // The form of a run.
@@ -114,7 +133,9 @@ const (
 	holdMost   = 40 * time.Second
 	leaseFor   = 10 * time.Second
 	faultsMost = 6
-	slowMost   = 8 * time.Second // of a call, or of its answer
+	doubtMost  = 12 * time.Second // until a node follows a clock of the database that seems to have stepped
+	slowMost   = 8 * time.Second  // of a call, or of its answer
+	stuckMost  = 20 * time.Second // of a call, or of its answer
 )
 
 // epoch is when virtual time begins: the clock of testing/synctest begins there.
@@ -123,12 +144,12 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // draw draws a plan. All of it derives from the seed.
 func draw(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 1))
-	p := plan{seed: seed, begin: epoch, nodes: []string{"a", "b", "c"}[:1+r.IntN(3)]}
+	p := plan{seed: seed, begin: epoch, clocks: make(map[string]nodeClock), nodes: []string{"a", "b", "c"}[:[]int{1, 2, 2, 2, 3, 3}[r.IntN(6)]]}
 	for i := range 1 + r.IntN(2) {
 		p.rules = append(p.rules, drawRule(r, i))
 	}
 	last := epoch
-	for i := range 2 + r.IntN(8) {
+	for i := range 4 + r.IntN(16) {
 		last = p.drawOrder(r, fmt.Sprintf("order-%d", i), last)
 	}
 	slices.SortStableFunc(p.events, func(a, b publication) int { return a.at.Compare(b.at) })
@@ -138,6 +159,10 @@ func draw(seed uint64) plan {
 	if r.IntN(5) == 0 {
 		p.cuts = append(p.cuts, cut{epoch.Add(ms(r, 0, faultyFor+30*time.Second)), []string{"ORDERS", "SHIPMENTS"}[r.IntN(2)], r.IntN(2) == 0})
 	}
+	p.drawChanges(r)
+	for _, name := range p.nodes {
+		p.clocks[name] = nodeClock{ms(r, -aheadMost, aheadMost), driftMost * (2*r.Float64() - 1)}
+	}
 	return p
 }
 
@@ -145,14 +170,34 @@ func draw(seed uint64) plan {
 func (p plan) end() (at time.Time) {
 	at = p.begin
 	for _, f := range p.faults {
-		at = later(at, f.to.Add(holdMost+2*slowMost+30*time.Second))
+		at = later(at, f.lastEffect().Add(holdMost+30*time.Second))
 	}
 	for _, e := range p.events {
-		for _, rule := range p.rules {
+		for _, rule := range p.versions() {
 			at = later(at, e.at.Add(rule.steps[len(rule.steps)-1]+rule.hold+2*rule.slot))
 		}
 	}
 	return at.Add(calmFor)
+}
+
+// versions returns all versions of the rules.
+func (p plan) versions() []orderRule {
+	all := slices.Clone(p.rules)
+	for _, c := range p.changes {
+		if c.kind == saves {
+			all = append(all, c.rule)
+		}
+	}
+	return all
+}
+
+// subjects returns the subjects that the rules read.
+func (p plan) subjects() []string {
+	all := []string{created}
+	for _, r := range p.rules {
+		all = append(all, r.shippedSubject())
+	}
+	return all
 }
 
 // shorter returns the plans that lack one part of a plan: a fault, an event or a node.
@@ -165,6 +210,11 @@ func (p plan) shorter() (all []plan) {
 	for i := range p.events {
 		less := p
 		less.events = slices.Delete(slices.Clone(p.events), i, i+1)
+		all = append(all, less)
+	}
+	for i := range p.changes {
+		less := p
+		less.changes = slices.Delete(slices.Clone(p.changes), i, i+1)
 		all = append(all, less)
 	}
 	if len(p.cuts) > 0 {
@@ -257,7 +307,7 @@ func (p *plan) drawFault(r *rand.Rand) fault {
 	f := fault{from: from, to: from.Add(ms(r, 200*time.Millisecond, 25*time.Second))}
 	node := p.nodes[r.IntN(len(p.nodes))]
 	both := []server{database, streams}[r.IntN(2)]
-	switch r.IntN(14) {
+	switch r.IntN(20) {
 	case 0, 1:
 		f.kind, f.node = kill, node
 	case 2:
@@ -268,20 +318,21 @@ func (p *plan) drawFault(r *rand.Rand) fault {
 		f.kind = stalls[both]
 	case 6, 7:
 		f.kind, f.share = fails[both], []float64{0.1, 0.5, 1}[r.IntN(3)]
-		if r.IntN(2) == 0 {
-			f.node = node
-		}
 	case 8, 9:
 		f.kind, f.share = slow[both], []float64{0.05, 0.2, 0.5}[r.IntN(3)]
-		if r.IntN(2) == 0 {
-			f.node = node
-		}
 	case 10:
 		f.kind = election
 	case 11:
 		f.kind = publications
-	case 12, 13:
-		f.kind, f.node = hang, node
+	case 12, 13, 14, 15: // most of them longer than a lease
+		f.kind, f.node, f.to = hang, node, later(f.to, from.Add(ms(r, 5*time.Second, 20*time.Second)))
+	case 16, 17:
+		f.kind, f.share = stuck, []float64{0.1, 0.3, 0.6}[r.IntN(3)]
+	case 18, 19:
+		f.kind, f.node = sleep, node
+	}
+	if f.share > 0 && r.IntN(2) == 0 {
+		f.node = node
 	}
 	return f
 }

@@ -1,0 +1,168 @@
+package simulation_test
+
+import (
+	"slices"
+	"time"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// expectation is one job that the events require.
+type expectation struct {
+	rule    orderRule
+	key     string
+	began   time.Time
+	shipped time.Time // zero: never
+	doubted bool      // the order of two events is uncertain
+
+	deletion *ruleState // of its rule; nil: none
+}
+
+// judgeRule judges the jobs of a rule.
+func (j *judge) judgeRule(name string) {
+	byKey := make(map[string][]sentEvent)
+	for _, e := range j.sent {
+		byKey[e.key] = append(byKey[e.key], e)
+	}
+	known := make(map[string]bool)
+	for key, events := range byKey {
+		slices.SortStableFunc(events, func(a, b sentEvent) int { return a.At.Compare(b.At) })
+		j.judgeLosses(name, key, events)
+		isUnread := slices.ContainsFunc(events, func(e sentEvent) bool { return j.unread[event{e.Stream, e.At}] })
+		for _, e := range j.expect(name, key, events) {
+			known[e.key+e.began.String()] = true
+			if e.doubted || isUnread {
+				j.count("job not judged: an event was deleted, or two are too close")
+				continue
+			}
+			j.judgeJob(e)
+		}
+	}
+	for _, a := range j.raised {
+		if a.Rule == name && !known[a.Key+a.Since.String()] {
+			j.breach("alert %s %s of a job that no event began at %s", name, a.Key, j.at(a.Since))
+		}
+	}
+	for _, e := range j.ended {
+		if e.Rule == name && !known[e.Key+e.Since.String()] {
+			j.breach("job %s %s that no event began at %s is in the history", name, e.Key, j.at(e.Since))
+		}
+	}
+}
+
+// expect returns the jobs that events of a key require. Where the order of the last check of a job and of an event is
+// uncertain, the history shows if the event began a job.
+func (j *judge) expect(name, key string, events []sentEvent) (all []expectation) {
+	for i, e := range events {
+		isClose := i > 0 && events[i-1].Stream != e.Stream && e.At.Sub(events[i-1].At) < tooClose
+		var last *expectation
+		if len(all) > 0 {
+			last = &all[len(all)-1]
+			last.doubted = last.doubted || isClose
+		}
+		states := j.ledger.rules[name].during(e.At, j.latest(e.At))
+		switch e.Subject {
+		case created:
+			if state, ok := j.starting(states, key, e); ok && (last == nil || !last.shipped.IsZero() || j.isOver(*last, e)) {
+				next := expectation{rule: state.orderRule, key: key, began: e.At, doubted: isClose}
+				if gone, ok := j.ledger.rules[name].deletion(); ok {
+					next.deletion = &gone
+				}
+				all = append(all, next)
+			}
+		case states[0].shippedSubject():
+			if last != nil && last.shipped.IsZero() && !j.isOver(*last, e) && j.mayResolve(states, *last) {
+				last.shipped = e.At
+			}
+		}
+	}
+	return all
+}
+
+// starting returns the state of a rule that decides about an event that may start a job; ok is false if the event starts none.
+// While a change is made, the history shows it.
+func (j *judge) starting(states []ruleState, key string, e sentEvent) (state ruleState, ok bool) {
+	able := slices.DeleteFunc(slices.Clone(states), func(s ruleState) bool { return !s.starts() })
+	if len(able) == 0 {
+		j.count("event not applied: the rule is paused or deleted")
+		return state, false
+	}
+	i := slices.IndexFunc(j.ended, func(done futurejobs.EndedJob) bool {
+		return done.Rule == able[0].name && done.Key == key && done.Since.Equal(e.At)
+	})
+	if i < 0 {
+		return able[0], len(able) == len(states)
+	}
+	if len(states) > 1 {
+		j.count("event while the rule is changed")
+	}
+	for _, s := range able {
+		if s.version == j.ended[i].Version {
+			return s, true
+		}
+	}
+	j.breach("%s %s of %s has version %d, which was not in force", able[0].name, key, j.at(e.At), j.ended[i].Version)
+	return able[0], true
+}
+
+// mayResolve reports whether an event resolves a job. While the rule is deleted, the history shows it.
+func (j *judge) mayResolve(states []ruleState, e expectation) bool {
+	if !slices.ContainsFunc(states, func(s ruleState) bool { return s.isGone }) {
+		return true
+	}
+	if !slices.ContainsFunc(states, func(s ruleState) bool { return !s.isGone }) {
+		return false
+	}
+	return slices.Contains(j.outcomes(e), checks.Resolved)
+}
+
+// judgeLosses checks that an alert reports the loss of a first event of a key that began no job.
+func (j *judge) judgeLosses(name, key string, events []sentEvent) {
+	first := events[0]
+	states := j.ledger.rules[name].during(first.At, j.latest(first.At))
+	if slices.ContainsFunc(states, func(s ruleState) bool { return !s.starts() }) {
+		return
+	}
+	r := states[0].orderRule
+	if !j.unread[event{first.Stream, first.At}] || first.Subject != created || len(j.outcomes(expectation{rule: r, key: key, began: first.At})) > 0 {
+		return
+	}
+	j.count("event lost")
+	if !slices.ContainsFunc(j.raised, func(a futurejobs.ListedAlert) bool { return a.Key == "stream/"+first.Stream }) {
+		j.breach("%s %s began no job, its event of %s was deleted, and no alert says so", r.name, key, j.at(first.At))
+	}
+}
+
+// isOver reports whether a job that was not shipped ended before an event. While its last check is due, the history shows it: an
+// event that began a job found no other, and an event that resolved the job found it. The last check does not wait for triggers,
+// so one that is read after it begins a job.
+func (j *judge) isOver(e expectation, event sentEvent) bool {
+	last := slotUp(e.began.Add(e.rule.steps[len(e.rule.steps)-1]), e.rule.slot)
+	switch latest := j.latest(e.holdEnd(j.latest(last))); {
+	case event.At.Before(e.holdEnd(last)) && (event.Subject != created || j.latest(event.At).Before(e.holdEnd(last))):
+		return false
+	case event.At.After(latest):
+		return true
+	}
+	j.count("event while the last check is due")
+	if event.Subject != created {
+		return slices.Equal(j.outcomes(e), []checks.Outcome{checks.Exhausted})
+	}
+	return len(j.outcomes(expectation{rule: e.rule, key: e.key, began: event.At})) > 0
+}
+
+// outcomes returns the outcomes of the jobs in the history that are the expected one.
+func (j *judge) outcomes(e expectation) (all []checks.Outcome) {
+	for _, done := range j.ended {
+		if done.Rule == e.rule.name && done.Key == e.key && done.Since.Equal(e.began) {
+			all = append(all, done.Outcome)
+		}
+	}
+	return all
+}
+
+// holdEnd returns when a job ends after its last step.
+func (e expectation) holdEnd(step time.Time) time.Time {
+	return slotUp(slotUp(step, e.rule.slot).Add(e.rule.hold), e.rule.slot)
+}

@@ -1,0 +1,182 @@
+package simulation_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// ledger is what the database accepted from the nodes, in the order of the commits. It checks the promises that the lists at the
+// end do not show: who may decide (P5), and what a batch of events or a mark follows (P1). It uses the arguments and results of the
+// calls only.
+type ledger struct {
+	*deployment
+	turn     chan struct{} // one write at a time; a mutex would hold virtual time
+	grants   map[int16]grant
+	decided  map[int64]int // number of the last check, by job; -1: the job ended
+	cursors  map[string]uint64
+	replaced map[string]bool    // streams that were created again, until their cursors are moved
+	rules    map[string]history // by name
+	breaches []string
+}
+
+// earlyMost is how early a decision may be by the drift of a node's clock.
+const earlyMost = 20 * time.Millisecond
+
+// grant is the lease of a shard.
+type grant struct {
+	futurejobs.HeldShard
+	node  string // empty: free
+	until time.Time
+}
+
+func newLedger(w *deployment) *ledger {
+	return &ledger{
+		deployment: w, turn: make(chan struct{}, 1), grants: make(map[int16]grant), decided: make(map[int64]int),
+		cursors: make(map[string]uint64), replaced: make(map[string]bool), rules: make(map[string]history),
+	}
+}
+
+// begin waits for the turn of a write, which ends with the returned function.
+func (l *ledger) begin() (end func()) {
+	l.turn <- struct{}{}
+	return func() { <-l.turn }
+}
+
+func (l *ledger) breach(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	l.breaches = append(l.breaches, fmt.Sprintf("at %s: ", time.Since(l.plan.begin))+text)
+	l.record("ledger", "BREACH: %s", text)
+}
+
+// holds reports whether a node may write with a lease now.
+func (l *ledger) holds(node string, of futurejobs.HeldShard) bool {
+	g := l.grants[of.Shard]
+	return g.node == node && g.HeldShard == of && time.Now().Before(g.until)
+}
+
+// took records that a node took a shard.
+func (l *ledger) took(node string, of futurejobs.HeldShard, lease time.Duration) {
+	was := l.grants[of.Shard]
+	if was.node != "" && time.Now().Before(was.until) {
+		l.breach("%s takes shard %d, which %s holds until %s", node, of.Shard, was.node, was.until.Sub(l.plan.begin))
+	}
+	if of.Epoch <= was.Epoch {
+		l.breach("%s takes shard %d at epoch %d, after epoch %d", node, of.Shard, of.Epoch, was.Epoch)
+	}
+	if was.node != "" {
+		l.count("shard taken after the lease of another node expired")
+	}
+	l.grants[of.Shard] = grant{of, node, time.Now().Add(lease)}
+}
+
+// renewed records that a node renewed its leases.
+func (l *ledger) renewed(node string, sent []futurejobs.Lease, kept []futurejobs.HeldShard, lease time.Duration) {
+	if len(kept) < len(sent) {
+		l.count("renewal refused")
+	}
+	for _, of := range kept {
+		if !l.holds(node, of) {
+			l.breach("%s renews shard %d at epoch %d without its lease", node, of.Shard, of.Epoch)
+		}
+		l.grants[of.Shard] = grant{of, node, time.Now().Add(lease)}
+	}
+}
+
+// released records that a node gave shards back, or that its lease was ended.
+func (l *ledger) released(node string, all ...futurejobs.Lease) {
+	for _, of := range all {
+		if g := l.grants[of.Shard]; g.node == node && g.HeldShard == of.HeldShard {
+			l.grants[of.Shard] = grant{HeldShard: of.HeldShard}
+		}
+	}
+}
+
+// settled records a settlement.
+func (l *ledger) settled(node string, s futurejobs.Settlement, got futurejobs.Settled) {
+	held := make(map[int16]futurejobs.HeldShard)
+	for _, of := range s.Held {
+		held[of.Shard] = of
+	}
+	for _, d := range s.Decisions {
+		if !got.Jobs[d.Job.ID] {
+			if l.holds(node, held[d.Job.Shard]) {
+				l.count("decision refused: the job has changed")
+			}
+			continue
+		}
+		if !l.holds(node, held[d.Job.Shard]) {
+			l.breach("%s decides about job %d without the lease of shard %d at epoch %d", node, d.Job.ID, d.Job.Shard, held[d.Job.Shard].Epoch)
+		}
+		for _, a := range d.Alerts {
+			if early := time.Until(a.Slot); early > earlyMost {
+				l.breach("%s decides an alert of %s %s %s before its slot", node, a.Rule, a.Key, early)
+			}
+			if gone, ok := l.rules[a.Rule].deletion(); ok {
+				l.breach("%s decides an alert of %s %s, which was deleted at %s", node, a.Rule, a.Key, gone.ackedBefore.Sub(l.plan.begin))
+			}
+		}
+		switch last := l.decided[d.Job.ID]; {
+		case last < 0:
+			l.breach("%s decides about job %d, which has ended", node, d.Job.ID)
+		case d.Job.CheckCount <= last && !d.Ends():
+			l.breach("check %d of job %d is decided twice", d.Job.CheckCount, d.Job.ID)
+		}
+		if l.decided[d.Job.ID] = d.Job.CheckCount; d.Ends() {
+			l.decided[d.Job.ID] = -1
+		}
+	}
+	if len(got.Lost) > 0 {
+		l.count("settlement refused: its node had lost the shard")
+	}
+}
+
+// applied records a batch of events.
+func (l *ledger) applied(node string, b futurejobs.EffectBatch) {
+	if b.Stream == "" {
+		return
+	}
+	if at := l.cursors[b.Stream]; at != b.After {
+		l.breach("%s applies events %d to %d of %s after event %d", node, b.After+1, b.Last, b.Stream, at)
+	}
+	l.cursors[b.Stream] = b.Last
+	for _, e := range b.Effects {
+		if _, is := e.Action.(futurejobs.Start); !is {
+			continue
+		}
+		h := l.rules[e.Rule.Name]
+		if last := h[len(h)-1]; !last.starts() || last.version != e.Rule.Version {
+			l.breach("%s starts a job by version %d of %s, after a change to version %d, paused: %t, deleted: %t", node, e.Rule.Version, e.Rule.Name, last.version, last.isPaused, last.isGone)
+		}
+	}
+}
+
+// reset records that a cursor moved to another stream.
+func (l *ledger) reset(node string, old, to futurejobs.Cursor) {
+	if at := l.cursors[old.Stream]; at != old.LastSeq {
+		l.breach("%s moves the cursor of %s from event %d, it is at event %d", node, old.Stream, old.LastSeq, at)
+	}
+	l.cursors[old.Stream] = to.LastSeq
+	delete(l.replaced, old.Stream)
+}
+
+// recreated records that a stream was created again.
+func (l *ledger) recreated(name string) {
+	defer l.begin()()
+	l.replaced[name] = true
+}
+
+// marked records that a stream is marked as read through a time: no event of the stream up to it is left to apply.
+func (l *ledger) marked(node, name string, through time.Time) {
+	l.broker.mu.Lock()
+	defer l.broker.mu.Unlock()
+	s := l.broker.streams[name]
+	isLeft := func(m message) bool {
+		return m.Seq > l.cursors[name] && !m.At.After(through) && slices.Contains(l.plan.subjects(), m.Subject)
+	}
+	if !l.replaced[name] && slices.ContainsFunc(s.messages, isLeft) {
+		l.breach("%s marks %s as read through %s, events after %d are left", node, name, through.Sub(l.plan.begin), l.cursors[name])
+	}
+}
