@@ -3,7 +3,9 @@ package alerts
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"deadman/internal/configfile"
@@ -149,4 +151,18 @@ func numbered[T ~string](all []T, number int16) T {
 		return ""
 	}
 	return all[number-1]
+}
+
+// HeaderText percent-encodes a text for a header of a CloudEvent in binary mode. It encodes non-ASCII and control
+// characters, space, quote and percent.
+func HeaderText(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c > ' ' && c < 0x7f && c != '"' && c != '%' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
 }

@@ -48,8 +48,9 @@ const (
 	TickMissed  TickOutcome = "missed"  // nothing: a later tick was due already
 	// Of ticks of stored schedules alone:
 	TickPlanned  TickOutcome = "planned"  // its event is to be published
-	TickFailed   TickOutcome = "failed"   // nothing: its schedule cannot be read any more
+	TickFailed   TickOutcome = "failed"   // nothing: no webhook accepted its event, or its schedule cannot be read any more
 	TickCanceled TickOutcome = "canceled" // nothing: its schedule or rule was changed, paused or deleted before
+	TickUnknown  TickOutcome = "unknown"  // an event or nothing: the same, after an attempt without a recorded result
 )
 
 // AppliedTick records ticks that were applied: the last of them, and how many it stands for.
@@ -83,6 +84,26 @@ type Emission struct {
 	// Of a stored schedule: its id, and whether an earlier attempt may have published the event.
 	Schedule    string
 	MayBeStored bool
+}
+
+// TickType is the CloudEvents type of a tick's event.
+const TickType = "dev.deadman.tick.v1"
+
+// Attributes returns the attributes of the event in the binary mode of CloudEvents, as headers of NATS and HTTP have them.
+func (e Emission) Attributes(source string) map[string]string {
+	all := map[string]string{
+		"ce-specversion": "1.0",
+		"ce-id":          e.ID,
+		"ce-type":        TickType,
+		"ce-source":      source,
+		"ce-subject":     alerts.HeaderText(e.Rule),
+		"ce-time":        e.At.UTC().Format(time.RFC3339),
+		"ce-missed":      strconv.Itoa(e.Missed),
+	}
+	if e.Schedule != "" {
+		all["ce-schedule"] = alerts.HeaderText(e.Schedule)
+	}
+	return all
 }
 
 // Size returns the bytes of the event, without the headers common to all such events.

@@ -3,6 +3,7 @@ package futurejobs
 import (
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"deadman/alerts"
@@ -56,7 +57,7 @@ type ScheduleChanges struct {
 }
 
 // ErrScheduleHeld means that the event of a schedule may be in transit, so that it cannot be changed at the moment.
-var ErrScheduleHeld = errors.New("the event of a tick may be in transit, so its schedule cannot be changed for up to 3 seconds; try again")
+var ErrScheduleHeld = errors.New("the event of a tick may be in transit, so its schedule cannot be changed for some seconds; try again")
 
 // ScheduleTick records a tick of a stored schedule.
 type ScheduleTick struct {
@@ -65,8 +66,10 @@ type ScheduleTick struct {
 	DecidedAt time.Time // the database's time of the decision
 	EmittedAt time.Time // the database's time after the stream stored the event; zero: it did not
 	Outcome   TickOutcome
-	Missed    int // number of ticks before it without an outcome of their own
-	Attempts  int // to publish its event
+	Missed    int       // number of ticks before it without an outcome of their own
+	Attempts  int       // to publish its event
+	RetryAt   time.Time // of the next attempt, after a failed one; zero: none
+	Reason    string    // of the last failure; empty: none
 }
 
 // RuleShard names the stored schedules of a rule in a shard.
@@ -84,21 +87,29 @@ type DueRuleShard struct {
 // TickFence is the condition of a transaction on ticks of stored schedules: the node holds their shards, and their rule is
 // unchanged since a revision. Otherwise it fails with ErrNotHeld or ErrRulesChanged.
 type TickFence struct {
-	Held     []HeldShard
-	RuleID   int32
-	Revision int64
+	Held      []HeldShard
+	RuleID    int32
+	Revision  int64
+	HoldFor   time.Duration // how long planned ticks belong to the caller, and changes of their schedules wait
+	IsInOrder bool          // a schedule with a planned tick is not due
 }
 
 // StoredRule is a rule with stored schedules, at one revision of the rules. It is safe for concurrent use.
 type StoredRule interface {
 	Name() string
 	RuleID() int32
+	// Webhook returns the receiver of the events over HTTP; nil: they go to a stream.
+	Webhook() *Webhook
+	// IsInOrder reports whether a tick waits until the event of the one before it was emitted.
+	IsInOrder() bool
 	// Decide returns the outcome of the ticks of a schedule that are due by now.
 	Decide(s Schedule, now time.Time) DecidedTick
 	// Emission returns the event of a planned tick.
 	Emission(t PlannedTick) (Emission, error)
 	// Remark returns an alert about decided ticks that emit no event though the rule is active; false: none exists.
 	Remark(decided []DecidedTick) (alerts.SystemAlert, bool)
+	// Undelivered returns an alert about ticks whose events were not accepted, with no further attempt.
+	Undelivered(failed []PlannedTick) alerts.SystemAlert
 }
 
 // DecidedTick is the outcome of the due ticks of a schedule: the last of them counts, and the others are missed.
@@ -107,6 +118,7 @@ type DecidedTick struct {
 	At       time.Time
 	Missed   int
 	Outcome  TickOutcome
+	Reason   string    // of a failed one
 	Next     time.Time // the tick after At; zero: none
 }
 
@@ -118,3 +130,44 @@ type PlannedTick struct {
 
 // MayBeStored reports whether an earlier attempt, or a node before a restore of its database, may have published the event.
 func (t PlannedTick) MayBeStored() bool { return t.Attempts > 1 || t.DecidedAt.Sub(t.At) > time.Minute }
+
+// Webhook is the receiver of a rule's events over HTTP.
+type Webhook struct {
+	Channel  string
+	Attempts int           // to post an event
+	Interval time.Duration // before the second attempt; it doubles with each
+}
+
+// HoldPostFor is how long changes of a rule wait at most for an event that is posted.
+const HoldPostFor = 6 * time.Second
+
+// maxPostPause is the longest interval between two attempts, without jitter.
+const maxPostPause = time.Hour
+
+// Pause returns the time after a failed attempt until the next one, with jitter of up to half the interval; false: none
+// follows.
+func (w Webhook) Pause(attempt int) (time.Duration, bool) {
+	if attempt >= w.Attempts {
+		return 0, false
+	}
+	wait := w.wait(attempt)
+	return wait + rand.N(wait/2+1), true
+}
+
+// wait returns the interval after an attempt, without jitter.
+func (w Webhook) wait(attempt int) time.Duration {
+	wait := w.Interval
+	for range attempt - 1 {
+		wait = min(2*wait, maxPostPause)
+	}
+	return min(wait, maxPostPause)
+}
+
+// Longest returns the longest time of all attempts to post an event.
+func (w Webhook) Longest() time.Duration {
+	longest := time.Duration(w.Attempts) * HoldPostFor
+	for attempt := 1; attempt < w.Attempts; attempt++ {
+		longest += w.wait(attempt) * 3 / 2
+	}
+	return longest
+}

@@ -72,8 +72,30 @@ var badMeanings = []struct {
 		[]string{
 			"3:38 /trigger/zone: each stored schedule has its own zone; remove this field",
 			"3:43 /trigger/keys: a rule that emits events creates no jobs; remove this field, or move it to a rule with the trigger event: reports.due",
-			"4:27 /catch_up/do: a stored schedule emits events, and an event does not expire; write skip or run",
+			"4:27 /catch_up/do: a stored schedule emits events, and an event does not expire; write skip, run or all",
 		},
+	},
+	{
+		"events for a stream and a webhook",
+		"name: due\nentity: import\ntrigger: {schedule: \"@stored\", emit: {subject: a, webhook: b, attempts: 100, interval: 1h}}\ncatch_up: {after: 25h, do: all}\n",
+		[]string{
+			"3:60 /trigger/emit/webhook: an event has one receiver; remove subject or webhook",
+			"3:73 /trigger/emit/attempts: 100 attempts, 1h apart and twice as long after each, may take more than 1d; lower attempts or interval",
+			"4:19 /catch_up/after: 1d1h is more than 1d, the most for all missed ticks; write a shorter time, or do: run",
+		},
+	},
+	{
+		"attempts for a stream, and all ticks of one schedule",
+		"name: due\nentity: import\ntrigger: {schedule: \"@daily\", emit: {subject: a, attempts: 3}}\ncatch_up: {do: all}\n",
+		[]string{
+			"3:60 /trigger/emit/attempts: an event for a stream is published until the stream has it; remove attempts and interval",
+			"4:16 /catch_up/do: all is for stored schedules, with schedule: \"@stored\"; write run, skip or expire",
+		},
+	},
+	{
+		"a webhook for one schedule",
+		"name: due\nentity: import\ntrigger: {schedule: \"@daily\", emit: {webhook: a}}\n",
+		[]string{"3:47 /trigger/emit/webhook: only the events of stored schedules are posted; write schedule: \"@stored\", and store a schedule, or emit the event on a subject"},
 	},
 	{
 		"stored schedules without an event",
@@ -1285,7 +1307,7 @@ enabled: false
 	{
 		"catch_up do far",
 		withEdits("catch_up: {do: nothing}"),
-		[]string{`7:16 /catch_up/do: "nothing" is not a value of catch_up.do; write one of run, skip, expire`},
+		[]string{`7:16 /catch_up/do: "nothing" is not a value of catch_up.do; write one of run, skip, expire, all`},
 	},
 	{
 		"catch_up below the slot",

@@ -24,7 +24,7 @@ func outOf(d document.Document, b *access.Bounds) document.Problems {
 		return nil
 	}
 	claims := append(subjectClaims(d, b), lookupClaims(d, b)...)
-	if emit := d.Trigger.Emit; emit != nil {
+	if emit := d.Trigger.Emit; emit != nil && emit.Webhook == "" {
 		claims = append(claims, claim{"/trigger/emit/subject", b.MayPublish(emit.Subject)})
 	}
 	if d.Handler != "" {

@@ -264,6 +264,9 @@ func (c *compiler) times(d document.Document) futurejobs.Grid {
 	}
 	if d.CatchUp != (document.CatchUp{}) { // likewise
 		c.choice("/catch_up/do", "a value of catch_up.do", string(d.CatchUp.Do), document.LateValues)
+		if d.CatchUp.Do == document.All && !d.Trigger.IsStored() {
+			c.problem("/catch_up/do", `all is for stored schedules, with schedule: "@stored"; write run, skip or expire`)
+		}
 		if after := d.CatchUp.After; after < d.Slot || after > longestCatchUp {
 			c.problem("/catch_up/after", "%s is not between the slot, %s, and %s", after, d.Slot, longestCatchUp)
 		}

@@ -33,6 +33,7 @@ type Registry struct {
 	Calendars calendars.Set     // of a registry without a catalog, which knows the calendars otherwise
 	Sources   Sources           // nil: unknown, and lookups are saved unchecked
 	Handlers  *checks.Handlers  // nil: none
+	Webhooks  func() []string   // the names of the channels that can post events; nil: unknown
 	Quotas    futurejobs.Quotas // nil: unlimited
 	KeepMost  KeptMost          // of rules that a token with a prefix saves
 	Log       *slog.Logger

@@ -2,10 +2,12 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"deadman/rules/document"
@@ -158,7 +160,7 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 		c.Warnings = append(c.Warnings, IsOver(d.Document, s.Now())...)
 	}
 	if c.Changed || s.options.DryRun {
-		c.Warnings = slices.Concat(c.Warnings, Cautions(d.Document), overtaking(d.Document, reads))
+		c.Warnings = slices.Concat(c.Warnings, Cautions(d.Document), overtaking(d.Document, reads), s.unknownWebhook(d.Document))
 	}
 	if other := rebound(before, bounds); other != "" {
 		c.Warnings = append(c.Warnings, other)
@@ -167,6 +169,19 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 	partial, risks, err := s.routes(ctx)
 	c.PartialRoutes, c.Warnings = partial, append(c.Warnings, risks...)
 	return c, wrapErr("bind "+d.Name, err)
+}
+
+// unknownWebhook warns of events for a channel that this node does not have. The operator may add it later.
+func (s *saving) unknownWebhook(d document.Document) []string {
+	emit := d.Trigger.Emit
+	if emit == nil || emit.Webhook == "" || s.Webhooks == nil {
+		return nil
+	}
+	known := s.Webhooks()
+	if slices.Contains(known, emit.Webhook) {
+		return nil
+	}
+	return []string{fmt.Sprintf("trigger.emit.webhook: no channel of the kind webhook is named %s, so events are not posted; known are: %s", clip(emit.Webhook, 80), cmp.Or(strings.Join(known, ", "), "none"))}
 }
 
 // overtaking warns of a resolve in another stream than its trigger, if the job begins when the stream stored the trigger: a
@@ -279,7 +294,7 @@ func (s *saving) bind(ctx context.Context) ([]StreamBinding, error) {
 func (s *saving) bindEmitted(ctx context.Context, bind func(context.Context, []string) ([]StreamBinding, error)) error {
 	d := s.document
 	emit := d.Trigger.Emit
-	if emit == nil {
+	if emit == nil || emit.Webhook != "" {
 		return nil
 	}
 	_, err := bind(ctx, []string{emit.Subject})

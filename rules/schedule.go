@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"deadman/rules/bodies"
 	"deadman/rules/document"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/schedules"
 )
 
@@ -43,10 +45,17 @@ func (c scheduleCompiler) schedule(t document.Trigger) {
 	}
 	c.ticking = &ticking{schedule, zone, t.Keys}
 	c.checkTickRate(t)
-	if t.Emit != nil {
-		c.emit(t)
+	if t.Emit == nil {
+		return
 	}
+	if t.Emit.Webhook != "" {
+		c.problem("/trigger/emit/webhook", `only the events of stored schedules are posted; write schedule: "@stored", and store a schedule, or emit the event on a subject`)
+	}
+	c.emit(t)
 }
+
+// longestCaughtUp is the longest time of missed ticks that each emit an event.
+const longestCaughtUp = document.Duration(24 * time.Hour)
 
 // stored compiles a trigger with stored schedules.
 func (c scheduleCompiler) stored(t document.Trigger) {
@@ -57,7 +66,10 @@ func (c scheduleCompiler) stored(t document.Trigger) {
 		c.problem("/trigger/schedule", "no quota bounds stored schedules, so a rule of a token with bounds cannot have them; write a crontab")
 	}
 	if c.document.CatchUp.Do == document.Expire {
-		c.problem("/catch_up/do", "a stored schedule emits events, and an event does not expire; write skip or run")
+		c.problem("/catch_up/do", "a stored schedule emits events, and an event does not expire; write skip, run or all")
+	}
+	if c.document.CatchUp.Do == document.All && c.document.CatchUp.After > longestCaughtUp {
+		c.problem("/catch_up/after", "%s is more than %s, the most for all missed ticks; write a shorter time, or do: run", c.document.CatchUp.After, longestCaughtUp)
 	}
 	if t.Emit == nil {
 		c.problem("/trigger/emit", "the ticks of stored schedules emit an event; write emit: {subject: reports.due}, and start jobs by a rule with the trigger event: reports.due")
@@ -111,14 +123,7 @@ func (c scheduleCompiler) checkTickRate(t document.Trigger) {
 // emit checks the event that a tick publishes, and that the rule has no fields for jobs.
 func (c scheduleCompiler) emit(t document.Trigger) {
 	d := c.document
-	switch wrong := checkSubject(t.Emit.Subject); {
-	case t.Emit.Subject == "":
-		c.problem("/trigger/emit/subject", "the subject is missing; write the subject to publish the event on, such as imports.due")
-	case wrong != "":
-		c.problem("/trigger/emit/subject", "%s", wrong)
-	case wildcardsIn(t.Emit.Subject) > 0:
-		c.problem("/trigger/emit/subject", "%q has wildcards, but an event is published on one subject; write one, such as imports.due", clip(t.Emit.Subject, 80))
-	}
+	c.receiver(*t.Emit)
 	if len(t.Emit.Data) > bodies.MaxBytes {
 		c.problem("/trigger/emit/data", "the data has %d bytes, the most is %d", len(t.Emit.Data), bodies.MaxBytes)
 	}
@@ -138,8 +143,54 @@ func (c scheduleCompiler) emit(t document.Trigger) {
 		{"keep", d.Keep != nil},
 	} {
 		if field.written {
-			c.problem("/"+field.name, "a rule that emits events creates no jobs; remove this field, or move it to a rule with the trigger event: %s", clip(t.Emit.Subject, 80))
+			c.problem("/"+field.name, "a rule that emits events creates no jobs; remove this field, or move it to a rule with the trigger event: %s", clip(cmp.Or(t.Emit.Subject, "imports.due"), 80))
 		}
+	}
+}
+
+// receiver checks the receiver of events: a subject or a webhook.
+func (c scheduleCompiler) receiver(e document.Emit) {
+	if e.Webhook != "" {
+		c.webhook(e)
+		return
+	}
+	switch wrong := checkSubject(e.Subject); {
+	case e.Subject == "":
+		c.problem("/trigger/emit/subject", "the subject is missing; write the subject to publish the event on, such as imports.due")
+	case wrong != "":
+		c.problem("/trigger/emit/subject", "%s", wrong)
+	case wildcardsIn(e.Subject) > 0:
+		c.problem("/trigger/emit/subject", "%q has wildcards, but an event is published on one subject; write one, such as imports.due", clip(e.Subject, 80))
+	}
+	if e.Attempts != 0 || e.Interval != 0 {
+		c.problem("/trigger/emit/attempts", "an event for a stream is published until the stream has it; remove attempts and interval")
+	}
+}
+
+// longestPosts is the longest time of all attempts to post an event.
+const longestPosts = 24 * time.Hour
+
+// webhook checks a receiver of events over HTTP.
+func (c scheduleCompiler) webhook(e document.Emit) {
+	if e.Subject != "" {
+		c.problem("/trigger/emit/webhook", "an event has one receiver; remove subject or webhook")
+	}
+	if c.bounds != nil {
+		c.problem("/trigger/emit/webhook", "the channels are those of all tenants, so a rule of a token with bounds cannot post to them; emit the event on a subject")
+	}
+	if e.Interval < 0 {
+		c.problem("/trigger/emit/interval", "%s is negative", e.Interval)
+		return
+	}
+	if w := webhookOf(e); w.Longest() > longestPosts {
+		c.problem("/trigger/emit/attempts", "%d attempts, %s apart and twice as long after each, may take more than %s; lower attempts or interval", w.Attempts, document.Duration(w.Interval), document.Duration(longestPosts))
+	}
+}
+
+// webhookOf returns the receiver of events over HTTP.
+func webhookOf(e document.Emit) *futurejobs.Webhook {
+	return &futurejobs.Webhook{
+		Channel: e.Webhook, Attempts: cmp.Or(e.Attempts, document.DefaultPosts), Interval: time.Duration(cmp.Or(e.Interval, document.DefaultPostInterval)),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,7 +73,9 @@ func (r StoredRule) Prepare(s *futurejobs.Schedule, now time.Time) error {
 	problem("/data", checkScheduleData(s.Data))
 	var ticks schedules.Schedule
 	if err == nil {
-		ticks, err = r.ticksOf(*s)
+		if ticks, err = r.ticksOf(*s); err == nil {
+			err = r.checkAttempts(ticks.Shortest())
+		}
 		problem("/schedule", err)
 	}
 	if len(problems) > 0 {
@@ -84,6 +87,28 @@ func (r StoredRule) Prepare(s *futurejobs.Schedule, now time.Time) error {
 	}
 	return nil
 }
+
+// checkAttempts returns an error if the attempts to post an event may last until the next tick, a gap after it.
+func (r StoredRule) checkAttempts(gap time.Duration) error {
+	w := r.Webhook()
+	if w == nil || gap == 0 || w.Longest() < gap {
+		return nil
+	}
+	return fmt.Errorf("%d attempts to post an event may take %s, but ticks are only %s apart; lower trigger.emit.attempts or interval of the rule, or write a schedule with fewer ticks",
+		w.Attempts, w.Longest(), gap)
+}
+
+// Webhook returns the receiver of the events over HTTP; nil: they go to a stream.
+func (r StoredRule) Webhook() *futurejobs.Webhook {
+	emit := r.version.document.Trigger.Emit
+	if emit.Webhook == "" {
+		return nil
+	}
+	return webhookOf(*emit)
+}
+
+// IsInOrder reports whether a tick waits until the event of the one before it was emitted.
+func (r StoredRule) IsInOrder() bool { return r.version.document.CatchUp.Do == document.All }
 
 // checkScheduleID checks the id of a schedule: it is a part of the ids of its events, and ids are headers.
 func checkScheduleID(id string) error {
@@ -147,22 +172,46 @@ func (r StoredRule) Decide(s futurejobs.Schedule, now time.Time) futurejobs.Deci
 	d := futurejobs.DecidedTick{Schedule: s, At: s.NextAt, Outcome: futurejobs.TickFailed}
 	ticks, err := r.ticksOf(s)
 	if err != nil {
+		d.Reason = err.Error()
 		return d
 	}
-	if n, last := ticks.Between(s.NextAt, now); n > 0 {
-		d.At, d.Missed = last, n
-	}
-	d.Next, _ = ticks.Next(d.At)
 	late := r.version.document.CatchUp
+	d.At, d.Missed = dueTick(ticks, s.NextAt, now, late)
+	d.Next, _ = ticks.Next(d.At)
 	switch {
 	case r.paused || !r.version.document.Enabled:
 		d.Outcome = futurejobs.TickPaused
-	case late.Do == document.Skip && late.After > 0 && document.Duration(now.Sub(d.At)) > late.After:
+	case late.Do != document.Run && late.After > 0 && document.Duration(now.Sub(d.At)) > late.After:
 		d.Outcome = futurejobs.TickSkipped
 	default:
 		d.Outcome = futurejobs.TickPlanned
 	}
 	return d
+}
+
+// dueTick returns the tick that counts, out of those from next to now, and the number of missed ones before it: the last
+// one, or with document.All the first one that is not too late.
+func dueTick(ticks schedules.Schedule, next, now time.Time, late document.CatchUp) (at time.Time, missed int) {
+	oldest := now.Add(-time.Duration(late.After))
+	if late.Do != document.All {
+		return lastTick(ticks, next, now)
+	}
+	if !next.Before(oldest) {
+		return next, 0
+	}
+	at, missed = lastTick(ticks, next, oldest.Add(-1))
+	if first, ok := ticks.Next(at); ok && !first.After(now) {
+		return first, missed + 1
+	}
+	return at, missed
+}
+
+// lastTick returns the last tick from next to through, which is not before next, and the number of those before it.
+func lastTick(ticks schedules.Schedule, next, through time.Time) (at time.Time, before int) {
+	if n, last := ticks.Between(next, through); n > 0 {
+		return last, n
+	}
+	return next, 0
 }
 
 // storedTickEvent is the body of an event of a stored schedule without data.
@@ -219,4 +268,16 @@ func (r StoredRule) Remark(decided []futurejobs.DecidedTick) (a alerts.SystemAle
 	}
 	a.Text = fmt.Sprintf("rule %s, stored schedules, since the tick of %s at %s: %s", r.Name(), first.Schedule.ID, first.At.UTC().Format(time.RFC3339), strings.Join(parts, "; "))
 	return a, true
+}
+
+// Undelivered returns an alert about ticks without a further attempt. A person closes it. The ticks of an hour have one alert,
+// about the first of them.
+func (r StoredRule) Undelivered(failed []futurejobs.PlannedTick) alerts.SystemAlert {
+	first := slices.MinFunc(failed, func(a, b futurejobs.PlannedTick) int { return a.At.Compare(b.At) })
+	return alerts.SystemAlert{
+		Topic: "rule/" + r.Name(), Step: "post", Status: alerts.Firing, Severity: alerts.Error, Since: first.At.Truncate(time.Hour), Labels: map[string]string{"rule": r.Name()},
+		UntilClosed: true,
+		Text: fmt.Sprintf("rule %s: the event of schedule %s at %s was not accepted in %d attempts: %s; later failures of this hour are in the ticks of the schedules",
+			r.Name(), first.ID, first.At.UTC().Format(time.RFC3339), first.Attempts, first.Reason),
+	}
 }

@@ -94,6 +94,42 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 }
 
+// A schedule whose next tick may come before the last attempt to post the event of the one before is refused.
+func TestPrepareRefusesAttemptsUntilNextTick(t *testing.T) {
+	rule := storedRule(t, `trigger: {schedule: "@stored", emit: {webhook: billing, attempts: 4, interval: 2s}}`+"\n")
+	for text, want := range map[string]string{
+		"@every 46s":               "", // four times 6 s, and pauses of 2, 4 and 8 s with half of each as jitter
+		"@every 45s":               "4 attempts to post an event may take 45s, but ticks are only 45s apart; lower trigger.emit.attempts or interval of the rule, or write a schedule with fewer ticks",
+		"* * * * *":                "",
+		"@at 2026-05-04T10:10:00Z": "",
+	} {
+		got := ""
+		if err := rule.Prepare(&futurejobs.Schedule{ID: "a", Text: text, Enabled: true}, minuteOf(0)); err != nil {
+			got = err.Error()
+		}
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// The pauses between attempts double up to an hour, with jitter of up to half of each.
+func TestPausesOfWebhook(t *testing.T) {
+	w := futurejobs.Webhook{Attempts: 12, Interval: 4 * time.Second}
+	least := w.Interval
+	for attempt := 1; attempt < 12; attempt++ {
+		for range 20 {
+			if pause, ok := w.Pause(attempt); !ok || pause < least || pause > least*3/2 {
+				t.Errorf("after attempt %d: %s, %v, want %s and up to half more", attempt, pause, ok, least)
+			}
+		}
+		least = min(2*least, time.Hour)
+	}
+	if pause, ok := w.Pause(12); ok {
+		t.Errorf("after the last attempt: %s", pause)
+	}
+}
+
 // The last of the due ticks counts, and decides what becomes of them.
 func TestDecideStoredTicks(t *testing.T) {
 	active := storedRule(t, storedTrigger)
@@ -102,6 +138,8 @@ func TestDecideStoredTicks(t *testing.T) {
 	due := futurejobs.Schedule{RuleID: 7, ID: "a", Text: "*/10 * * * *", Enabled: true, NextAt: minuteOf(10)}
 	broken := due
 	broken.Text = "@never"
+	each, once := storedRule(t, storedTrigger+"catch_up: {after: 30m, do: all}\n"), due
+	once.Text = "@at 2026-05-04T10:10:00Z"
 	for name, c := range map[string]struct {
 		rule    StoredRule
 		s       futurejobs.Schedule
@@ -123,9 +161,19 @@ func TestDecideStoredTicks(t *testing.T) {
 			futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickSkipped, Next: minuteOf(20)},
 			"info: rule due, stored schedules, since the tick of a at 2026-05-04T10:10:00Z: ticks found later than catch_up.after, 5m, and skipped: 1",
 		},
+		"all in time":    {each, due, minuteOf(10), futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickPlanned, Next: minuteOf(20)}, ""},
+		"all missed":     {each, due, minuteOf(39), futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickPlanned, Next: minuteOf(20)}, ""},
+		"all just kept":  {each, due, minuteOf(40), futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickPlanned, Next: minuteOf(20)}, ""},
+		"all but one":    {each, due, minuteOf(41), futurejobs.DecidedTick{At: minuteOf(20), Missed: 1, Outcome: futurejobs.TickPlanned, Next: minuteOf(30)}, ""},
+		"all but twelve": {each, due, minuteOf(160), futurejobs.DecidedTick{At: minuteOf(130), Missed: 12, Outcome: futurejobs.TickPlanned, Next: minuteOf(140)}, ""},
+		"all too late": {
+			each, once, minuteOf(41),
+			futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickSkipped},
+			"info: rule due, stored schedules, since the tick of a at 2026-05-04T10:10:00Z: ticks found later than catch_up.after, 30m, and skipped: 1",
+		},
 		"unreadable": {
 			active, broken, minuteOf(10),
-			futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickFailed},
+			futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickFailed, Reason: `"@never" is not a schedule; did you mean "@every"?`},
 			"error: rule due, stored schedules, since the tick of a at 2026-05-04T10:10:00Z: schedules that cannot be read any more and do not tick, so save them again: 1",
 		},
 	} {

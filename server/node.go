@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,7 +190,7 @@ func (n *node) wireEngine(self futurejobs.Node) {
 
 // wireAlerts creates the components that publish alerts and notify people.
 func (n *node) wireAlerts() {
-	n.notifications = &notifications{path: n.Notify, store: n.store, rules: n.catalog, now: n.clock.Now, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
+	n.notifications = &notifications{path: n.Notify, source: cmp.Or(n.PublicURL, n.Namespace.Root()), store: n.store, rules: n.catalog, now: n.clock.Now, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
 	n.observer = &observer{Metrics: n.metrics, store: n.store, wake: n.notifications.wake, log: n.part("alerts")}
 	n.comparison = &comparison{
 		store: n.store, stream: n.bus.AlertReader, report: restoreReport{n.store, n.catalog, n.bus.Streams.Info}, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.observer.announce,
@@ -216,11 +217,12 @@ func (n *node) wireInputs() {
 		Announce: n.observer.announce, Observer: n.observer, Log: n.part("ticks"), Allow: n.quotas.allow,
 	})
 	n.stored = &scheduler.Stored{
-		Catalog: rules.StoredCatalog{Catalog: n.catalog}, Store: n.store, Emitter: n.bus.SchedulePublisher, Held: n.owner.HeldShards, Now: n.clock.Now,
+		Catalog: rules.StoredCatalog{Catalog: n.catalog}, Store: n.store, Emitter: n.bus.SchedulePublisher, Poster: n.notifications, Held: n.owner.HeldShards, Now: n.clock.Now,
 		Announce: n.observer.announce, Observer: n.observer, Log: n.part("schedules"),
 	}
 	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Catalog: n.catalog, Now: n.clock.Now, Observer: n.observer}
-	n.rules.Announce, n.rules.Now, n.catalog.Tenant, n.catalog.Now = n.observer.announce, n.clock.Now, n.allowances.Tenant, time.Now
+	n.rules.Announce, n.rules.Now, n.rules.Webhooks = n.observer.announce, n.clock.Now, n.notifications.webhooks
+	n.catalog.Tenant, n.catalog.Now = n.allowances.Tenant, time.Now
 	n.handlerDirectory.now = n.clock.Now
 	n.jobs = &manualJobs{store: n.store, catalog: n.catalog, quotas: n.allowances, sweeper: n.sweeper, alerted: n.observer.Alerted, now: n.clock.Now}
 	n.acks = &acks{store: n.store, jobs: n.jobs, observe: n.observer.observe}

@@ -23,9 +23,10 @@ var errNoChannels = errors.New("alerts wait for people, and this node has no fil
 
 // notifications holds the notifier of a node, which may have none.
 type notifications struct {
-	path  string // channels file; empty: none
-	store *store.Store
-	rules interface {
+	path   string // channels file; empty: none
+	source string // of events, as CloudEvents have it
+	store  *store.Store
+	rules  interface {
 		Newest(name string) (*rules.Rule, error)
 	}
 	now   func() time.Time // the database's time
@@ -111,6 +112,25 @@ func (p *notifications) reload(ctx context.Context) error {
 		return fmt.Errorf("channels: %w", err)
 	}
 	return nil
+}
+
+// PostTicks implements scheduler.StoredPoster.
+func (p *notifications) PostTicks(ctx context.Context, channel string, all []futurejobs.Emission) []error {
+	if p.notifier == nil {
+		return slices.Repeat([]error{errNoWebhooks}, len(all))
+	}
+	return p.notifier.PostTicks(ctx, channel, p.source, all)
+}
+
+// errNoWebhooks means that events are for a webhook, and this node has no channels.
+var errNoWebhooks = errors.New("this node has no file of channels, so it posts no events; start it with --notify FILE")
+
+// webhooks returns the names of the channels that post events.
+func (p *notifications) webhooks() []string {
+	if p.notifier == nil {
+		return nil
+	}
+	return p.notifier.TickWebhooks()
 }
 
 // wake signals new alerts to the notifier.

@@ -45,6 +45,7 @@ type storedTicks struct {
 		Outcome   string
 		Missed    *int
 		Attempts  int
+		Reason    string
 	}
 	Next string
 }

@@ -12,11 +12,13 @@ import (
 type ScheduleTick struct {
 	Tick      time.Time `json:"tick" doc:"Nominal time of the tick."`
 	DecidedAt time.Time `json:"decided_at" doc:"Time at which a node decided the tick, by the clock of the database."`
-	EmittedAt time.Time `json:"emitted_at,omitzero" doc:"Time at which the stream had stored the event, by the clock of the database. Absent without an event."`
+	EmittedAt time.Time `json:"emitted_at,omitzero" doc:"Time at which the stream had stored the event, or the webhook had accepted it, by the clock of the database. Absent without an event."`
 	Late      float64   `json:"late_seconds" doc:"Time from the tick until its event was stored, or else until it was decided, in seconds." example:"0.012"`
-	Outcome   string    `json:"outcome" enum:"emitted,planned,paused,skipped,canceled,failed" doc:"Result of the tick. emitted: the stream has its event. planned: the event is yet to be published. paused: the rule was paused or not enabled. skipped: the tick was late, and catch_up skips it. canceled: the schedule or rule was changed, paused or deleted before the event was published. failed: the schedule cannot be read any more; save it again."`
+	Outcome   string    `json:"outcome" enum:"emitted,planned,paused,skipped,canceled,unknown,failed" doc:"Result of the tick. emitted: the stream has its event, or its webhook accepted it. planned: the event is yet to be published. paused: the rule was paused or not enabled. skipped: the tick was late, and catch_up skips it. canceled: the schedule or rule was changed, paused or deleted before the event was published. unknown: the same, after an attempt without a recorded result, so the event may be published. failed: its webhook did not accept the event, or the schedule cannot be read any more; reason says why."`
 	Missed    int       `json:"missed" doc:"Number of earlier ticks that were not decided in time, and for which this one stands."`
 	Attempts  int       `json:"attempts" doc:"Number of attempts to publish the event."`
+	RetryAt   time.Time `json:"retry_at,omitzero" doc:"Time of the next attempt to post the event. Absent without one."`
+	Reason    string    `json:"reason,omitempty" doc:"Reason of the last failure: of an event that its webhook did not accept, or of a schedule that cannot be read."`
 }
 
 func newScheduleTick(t futurejobs.ScheduleTick) ScheduleTick {
@@ -26,7 +28,7 @@ func newScheduleTick(t futurejobs.ScheduleTick) ScheduleTick {
 	}
 	return ScheduleTick{
 		Tick: t.At, DecidedAt: t.DecidedAt, EmittedAt: t.EmittedAt, Late: max(done.Sub(t.At).Seconds(), 0), Outcome: string(t.Outcome),
-		Missed: t.Missed, Attempts: t.Attempts,
+		Missed: t.Missed, Attempts: t.Attempts, RetryAt: t.RetryAt, Reason: t.Reason,
 	}
 }
 
@@ -34,7 +36,7 @@ func newScheduleTick(t futurejobs.ScheduleTick) ScheduleTick {
 type ScheduleTickFilter struct {
 	From    time.Time `query:"from" doc:"Only ticks at or after this time." example:"2026-01-31T15:04:05Z"`
 	To      time.Time `query:"to" doc:"Only ticks before this time." example:"2026-01-31T15:04:05Z"`
-	Outcome string    `query:"outcome" enum:"emitted,planned,paused,skipped,canceled,failed" doc:"Filter by outcome." example:"emitted"`
+	Outcome string    `query:"outcome" enum:"emitted,planned,paused,skipped,canceled,unknown,failed" doc:"Filter by outcome." example:"emitted"`
 	Paging
 }
 

@@ -129,15 +129,15 @@ func newScheduleTicksCmd(io *cli) *cobra.Command {
 		filters: []filter{
 			{parameter: "outcome", does: "filter by outcome, such as emitted or canceled", values: []string{
 				string(futurejobs.TickEmitted), string(futurejobs.TickPlanned), string(futurejobs.TickPaused), string(futurejobs.TickSkipped),
-				string(futurejobs.TickCanceled), string(futurejobs.TickFailed),
+				string(futurejobs.TickCanceled), string(futurejobs.TickUnknown), string(futurejobs.TickFailed),
 			}},
 			since("from", "from", "ticks"), until("to", "to", "ticks"),
 		},
-		none: "no ticks", drop: []string{"attempts", "tick"},
-		header: []string{"when", "tick", "outcome", "late", "missed", "attempts"},
+		none: "no ticks", drop: []string{"attempts", "tick", "reason"},
+		header: []string{"when", "tick", "outcome", "late", "missed", "attempts", "reason"},
 		row: func(io *cli, t web.ScheduleTick) []cell {
 			return []cell{
-				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), tickOutcomeCell(t.Outcome), lateCell(t.Late), numberCell(t.Missed), numberCell(t.Attempts),
+				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), tickOutcomeCell(t.Outcome), lateCell(t.Late), numberCell(t.Missed), numberCell(t.Attempts), cellOf(t.Reason),
 			}
 		},
 	}.command(io)

@@ -83,7 +83,7 @@ func TestScheduleErrors(t *testing.T) {
 	} {
 		n.expect(c.code, append([]string{"schedule", "put"}, c.args...), c.parts...)
 	}
-	n.expect(2, []string{"schedule", "ticks", "report-due", "a", "--outcome", "started"}, "--outcome", "emitted, planned, paused, skipped, canceled, failed")
+	n.expect(2, []string{"schedule", "ticks", "report-due", "a", "--outcome", "started"}, "--outcome", "emitted, planned, paused, skipped, canceled, unknown, failed")
 }
 
 // TestScheduleFile checks that the schedules of a file of any size are changed in several requests, and that its refused

@@ -3,7 +3,6 @@ package bus
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -82,7 +81,7 @@ func (e alertEncoder) wrap(a alerts.Alert) (*nats.Msg, error) {
 		"ce-id":                             {a.ID.String()},
 		"ce-type":                           {AlertType},
 		"ce-source":                         {e.conn.opts.source()},
-		"ce-subject":                        {headerText(a.Rule + "/" + a.Key)},
+		"ce-subject":                        {alerts.HeaderText(a.Rule + "/" + a.Key)},
 		"ce-time":                           {a.DecidedAt.UTC().Format(time.RFC3339Nano)},
 		"content-type":                      {"application/json"},
 		jetstream.MsgIDHeader:               {a.ID.String()},
@@ -105,18 +104,4 @@ func prefix(s string, limit int) string {
 		limit--
 	}
 	return s[:limit]
-}
-
-// headerText percent-encodes a text for a header of a CloudEvent in binary mode. It encodes non-ASCII and control
-// characters, space, quote and percent.
-func headerText(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; c > ' ' && c < 0x7f && c != '"' && c != '%' {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
 }

@@ -61,7 +61,7 @@ func TestEmittedEventsAreCaptured(t *testing.T) {
 			t.Fatalf("%d events: %+v", len(got), got)
 		}
 		for name, want := range map[string]string{
-			"ce-id": e.ID, "Nats-Msg-Id": e.ID, "ce-type": bus.TickType, "ce-time": e.At.Format(time.RFC3339), "ce-subject": e.Rule, "ce-missed": "2", "ce-specversion": "1.0",
+			"ce-id": e.ID, "Nats-Msg-Id": e.ID, "ce-type": futurejobs.TickType, "ce-time": e.At.Format(time.RFC3339), "ce-subject": e.Rule, "ce-missed": "2", "ce-specversion": "1.0",
 		} {
 			if is := got[0].Header.Get(name); is != want {
 				t.Errorf("%s is %q, want %q", name, is, want)

@@ -17,9 +17,6 @@ import (
 
 var _ scheduler.Emitter = (*TickPublisher)(nil)
 
-// TickType is the CloudEvents type of a tick's event.
-const TickType = "dev.deadman.tick.v1"
-
 const (
 	// emitTries bounds the attempts to publish while other clients publish on the same subject.
 	emitTries = 20
@@ -128,19 +125,9 @@ func (p *TickPublisher) emission(e futurejobs.Emission, stream string, last uint
 func encodeTick(e futurejobs.Emission, source string) *nats.Msg {
 	msg := nats.NewMsg(e.Subject)
 	msg.Data = e.Data
-	msg.Header = nats.Header{
-		"ce-specversion":      {"1.0"},
-		"ce-id":               {e.ID},
-		"ce-type":             {TickType},
-		"ce-source":           {source},
-		"ce-subject":          {headerText(e.Rule)},
-		"ce-time":             {e.At.UTC().Format(time.RFC3339)},
-		"ce-missed":           {strconv.Itoa(e.Missed)},
-		"content-type":        {"application/json"},
-		jetstream.MsgIDHeader: {e.ID},
-	}
-	if e.Schedule != "" {
-		msg.Header["ce-schedule"] = []string{headerText(e.Schedule)}
+	msg.Header = nats.Header{"content-type": {"application/json"}, jetstream.MsgIDHeader: {e.ID}}
+	for name, value := range e.Attributes(source) {
+		msg.Header[name] = []string{value}
 	}
 	return msg
 }

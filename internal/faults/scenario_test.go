@@ -73,6 +73,7 @@ var kinds = []kind{
 	{"older", 2, drawOlder},
 	{"alerts lost", 2, drawAlertsLost},
 	{"made again", 2, drawRecreated},
+	{"schedules", 2, drawSchedules},
 }
 
 // round lists the kinds of consecutive seeds.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -455,15 +456,69 @@ routes: [{to: hook, group_wait: 0s}]
 		w.fire(alerts.Error, nil, "a")
 		w.advance(n, 0)
 		p := w.receiver.received()[0]
-		mac := hmac.New(sha256.New, []byte("0123456789abcdef0123456789abcdef"))
-		fmt.Fprintf(mac, "%s.%d.%s", p.header.Get("Webhook-Id"), w.now.Unix(), p.body)
-		if got, want := p.header.Get("Webhook-Signature"), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)); got != want {
+		if got, want := p.header.Get("Webhook-Signature"), signature(p, w.now); got != want {
 			t.Errorf("signature %s, want %s", got, want)
 		}
 		if link := "https://deadman.example.org/alerts/" + w.alertOf("a").ID.String(); !strings.Contains(p.body, link) {
 			t.Errorf("no link %s in %s", link, p.body)
 		}
 	})
+}
+
+// Events of stored schedules are posted as CloudEvents, with the signature of messages and the headers of the channel.
+func TestTicksArePosted(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		w.secret("hook.secret", hookSecret)
+		n := w.notifier(`
+channels:
+  hook: {kind: webhook, url: $URL/ticks, secret_file: hook.secret}
+  chat: {kind: alertmanager-webhook, url: $URL/chat}
+routes: []
+`)
+		if names := n.TickWebhooks(); !slices.Equal(names, []string{"hook"}) {
+			t.Errorf("channels that can post events: %v", names)
+		}
+		tick := time.Date(2026, 5, 4, 9, 0, 0, 0, time.UTC)
+		event := func(id string) futurejobs.Emission {
+			return futurejobs.Emission{Rule: "due", ID: "due/" + id + "/1777885200", Schedule: id, Data: []byte(`{"n":1}`), At: tick, Missed: 2}
+		}
+		for i, err := range n.PostTicks(t.Context(), "hook", "deadman", []futurejobs.Emission{event("a"), event(`b"`)}) {
+			if err != nil {
+				t.Errorf("event %d: %v", i, err)
+			}
+		}
+		got := w.receiver.received()
+		slices.SortFunc(got, func(a, b post) int { return strings.Compare(a.header.Get("Ce-Id"), b.header.Get("Ce-Id")) })
+		for i, id := range []string{"a", `b"`} {
+			p := got[i]
+			for name, want := range map[string]string{
+				"Ce-Specversion": "1.0", "Ce-Id": event(id).ID, "Ce-Type": "dev.deadman.tick.v1", "Ce-Source": "deadman", "Ce-Subject": "due", "Ce-Schedule": strings.ReplaceAll(id, `"`, "%22"),
+				"Ce-Time": "2026-05-04T09:00:00Z", "Ce-Missed": "2", "Content-Type": "application/json", "Webhook-Id": event(id).ID, "Webhook-Signature": signature(p, w.now),
+			} {
+				if p.header.Get(name) != want {
+					t.Errorf("%s: %q, want %q", name, p.header.Get(name), want)
+				}
+			}
+			if p.path != "/ticks" || p.body != `{"n":1}` {
+				t.Errorf("posted to %s: %s", p.path, p.body)
+			}
+		}
+		w.receiver.setStatus(500)
+		for channel, want := range map[string]string{
+			"hook": "webhook hook: it answers 500 Internal Server Error", "chat": "no channel of the kind webhook is named chat", "other": "no channel of the kind webhook is named other",
+		} {
+			if errs := n.PostTicks(t.Context(), channel, "deadman", []futurejobs.Emission{event("a")}); len(errs) != 1 || errs[0] == nil || !strings.Contains(errs[0].Error(), want) {
+				t.Errorf("%s: %v, want %s", channel, errs, want)
+			}
+		}
+	})
+}
+
+// signature returns the signature of Standard Webhooks.
+func signature(p post, at time.Time) string {
+	mac := hmac.New(sha256.New, []byte("0123456789abcdef0123456789abcdef"))
+	fmt.Fprintf(mac, "%s.%d.%s", p.header.Get("Webhook-Id"), at.Unix(), p.body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {

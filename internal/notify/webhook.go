@@ -183,16 +183,22 @@ func (w *webhook) Send(ctx context.Context, m Message) error {
 	if err != nil {
 		return err
 	}
-	key, stamp := m.Key(), strconv.FormatInt(m.At.Unix(), 10)
-	r.Header.Set("Webhook-Id", key)
-	r.Header.Set("Webhook-Timestamp", stamp)
+	w.sign(r, m.Key(), m.At, body)
 	if m.Trace != "" {
 		r.Header.Set("Traceparent", m.Trace)
 	}
-	if w.secret != nil {
-		mac := hmac.New(sha256.New, w.secret)
-		fmt.Fprintf(mac, "%s.%s.%s", key, stamp, body)
-		r.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-	}
 	return do(w.client, r)
+}
+
+// sign sets the headers of Standard Webhooks.
+func (w *webhook) sign(r *http.Request, id string, at time.Time, body []byte) {
+	stamp := strconv.FormatInt(at.Unix(), 10)
+	r.Header.Set("Webhook-Id", id)
+	r.Header.Set("Webhook-Timestamp", stamp)
+	if w.secret == nil {
+		return
+	}
+	mac := hmac.New(sha256.New, w.secret)
+	fmt.Fprintf(mac, "%s.%s.%s", id, stamp, body)
+	r.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }

@@ -31,13 +31,15 @@ type StoredStore interface {
 	// DueSchedules returns schedules that are due by now, up to limit of each shard of a fence.
 	DueSchedules(ctx context.Context, of futurejobs.TickFence, now time.Time, limit int) ([]futurejobs.Schedule, error)
 	// DecideTicks records the ticks of schedules that are as they were read. The planned ones belong to the caller for
-	// futurejobs.HoldTickFor.
+	// the HoldFor of the fence.
 	DecideTicks(ctx context.Context, fence futurejobs.TickFence, decided []futurejobs.DecidedTick) ([]futurejobs.PlannedTick, error)
-	// ClaimTicks returns up to limit planned ticks that belong to no node. They belong to the caller for
-	// futurejobs.HoldTickFor.
+	// ClaimTicks returns up to limit planned ticks that belong to no node. They belong to the caller for the
+	// HoldFor of the fence.
 	ClaimTicks(ctx context.Context, fence futurejobs.TickFence, limit int) ([]futurejobs.PlannedTick, error)
-	// MarkEmitted records that a stream has the events of planned ticks.
+	// MarkEmitted records that a stream has the events of planned ticks, or that a webhook accepted them.
 	MarkEmitted(ctx context.Context, ticks []futurejobs.PlannedTick) error
+	// PutOffTicks records failed attempts to post events.
+	PutOffTicks(ctx context.Context, ticks []futurejobs.PlannedTick) error
 }
 
 // StoredEmitter publishes the events of stored schedules.
@@ -47,8 +49,15 @@ type StoredEmitter interface {
 	PublishTicks(ctx context.Context, all []futurejobs.Emission) (stored []bool, err error)
 }
 
+// StoredPoster posts the events of stored schedules.
+type StoredPoster interface {
+	// PostTicks posts events to a channel, all at the same time. It returns the error of each; nil: the channel accepted it.
+	PostTicks(ctx context.Context, channel string, all []futurejobs.Emission) []error
+}
+
 // The sizes and times of a Stored.
 const (
+	storedPosts     = 64   // events of one rule that a unit posts at the same time
 	storedBatch     = 1000 // ticks of one transaction and one publication
 	storedUnits     = 8    // units at the same time
 	storedShards    = 4    // of a unit: each transaction costs a commit, and large rules need several at the same time
@@ -60,13 +69,14 @@ const (
 // Stored decides the ticks of stored schedules in the shards of this node, and publishes their events.
 //
 //  1. A tick is recorded as planned in the transaction that moves its schedule to the next tick.
-//  2. Its event is published while the record keeps changes of its schedule and rule waiting.
+//  2. Its event is published or posted while the record keeps changes of its schedule and rule waiting.
 //  3. The record becomes emitted. A node that finds a planned tick that belongs to no node publishes its event again,
 //     unless the stream has it.
 type Stored struct {
 	Catalog  StoredReader
 	Store    StoredStore
 	Emitter  StoredEmitter
+	Poster   StoredPoster
 	Held     func() []futurejobs.HeldShard // the shards of this node
 	Now      func() time.Time              // the database's time, or slightly before it; zero: not known yet
 	Announce func(ctx context.Context, r alerts.SystemAlert) error
@@ -204,7 +214,7 @@ func (s *Stored) units(ctx context.Context, now time.Time, revision int64, all [
 	for _, d := range due {
 		last := len(units) - 1
 		if last < 0 || units[last].fence.RuleID != d.RuleID || len(units[last].fence.Held) == storedShards {
-			units = append(units, unit{Stored: s, rule: rules[d.RuleID], fence: futurejobs.TickFence{RuleID: d.RuleID, Revision: revision}, now: now})
+			units = append(units, newUnit(s, rules[d.RuleID], revision, now))
 			last++
 		}
 		u := &units[last]
@@ -243,7 +253,24 @@ type unit struct {
 	rule      futurejobs.StoredRule
 	fence     futurejobs.TickFence
 	now       time.Time
-	isPlanned bool // planned ticks belong to no node
+	isPlanned bool                // planned ticks belong to no node
+	webhook   *futurejobs.Webhook // nil: the events go to a stream
+	batch     int                 // most ticks of one transaction and one publication
+}
+
+// newUnit returns a unit without shards.
+func newUnit(s *Stored, rule futurejobs.StoredRule, revision int64, now time.Time) unit {
+	u := unit{Stored: s, rule: rule, now: now, webhook: rule.Webhook(), batch: storedBatch}
+	u.fence = futurejobs.TickFence{RuleID: rule.RuleID(), Revision: revision, HoldFor: futurejobs.HoldTickFor, IsInOrder: rule.IsInOrder()}
+	if u.webhook != nil {
+		u.batch, u.fence.HoldFor = storedPosts, futurejobs.HoldPostFor
+	}
+	return u
+}
+
+// hold returns the context of work on planned ticks. It ends before changes of the rule continue.
+func (u unit) hold(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, u.fence.HoldFor*4/5)
 }
 
 // run publishes the planned ticks that belong to no node, and decides and publishes the due ones, until none is left.
@@ -253,9 +280,9 @@ func (u unit) run(ctx context.Context) error {
 		if err != nil {
 			return u.wrap(err)
 		}
-		more = n == storedBatch
+		more = n == u.batch
 	}
-	for limit := storedBatch / len(u.fence.Held); ; {
+	for limit := u.batch / len(u.fence.Held); ; {
 		due, err := u.Store.DueSchedules(ctx, u.fence, u.now, limit)
 		if err != nil {
 			return u.wrap(err)
@@ -279,9 +306,9 @@ func (u unit) wrap(err error) error {
 
 // claim publishes the next planned ticks that belong to no node, and returns their number.
 func (u unit) claim(ctx context.Context) (int, error) {
-	held, cancel := context.WithTimeout(ctx, publishTimeout)
+	held, cancel := u.hold(ctx)
 	defer cancel()
-	claimed, err := u.Store.ClaimTicks(held, u.fence, storedBatch)
+	claimed, err := u.Store.ClaimTicks(held, u.fence, u.batch)
 	if err != nil {
 		return 0, err
 	}
@@ -299,7 +326,7 @@ func (u unit) decide(ctx context.Context, due []futurejobs.Schedule) (int, error
 			return 0, err
 		}
 	}
-	held, cancel := context.WithTimeout(ctx, publishTimeout)
+	held, cancel := u.hold(ctx)
 	defer cancel()
 	recorded, err := u.Store.DecideTicks(held, u.fence, decided)
 	if err != nil {
@@ -338,6 +365,9 @@ func (u unit) publish(ctx, held context.Context, planned []futurejobs.PlannedTic
 			return err
 		}
 	}
+	if u.webhook != nil {
+		return u.post(ctx, held, planned, events)
+	}
 	stored, err := u.Emitter.PublishTicks(held, events)
 	failpoints.Point("stored.published")
 	emitted := planned[:0:0]
@@ -346,13 +376,19 @@ func (u unit) publish(ctx, held context.Context, planned []futurejobs.PlannedTic
 			emitted = append(emitted, t)
 		}
 	}
+	return errors.Join(err, u.markEmitted(ctx, emitted))
+}
+
+// markEmitted records and counts ticks whose events were accepted, also on shutdown.
+func (u unit) markEmitted(ctx context.Context, emitted []futurejobs.PlannedTick) error {
+	if len(emitted) == 0 {
+		return nil
+	}
 	marking, cancel := context.WithTimeout(context.WithoutCancel(ctx), storedMarkLimit)
 	defer cancel()
-	if markErr := u.Store.MarkEmitted(marking, emitted); markErr != nil {
-		return errors.Join(err, markErr)
+	if err := u.Store.MarkEmitted(marking, emitted); err != nil {
+		return err
 	}
-	if len(emitted) > 0 {
-		u.Observer.Ticked(u.rule.Name(), futurejobs.TickEmitted, len(emitted))
-	}
-	return err
+	u.Observer.Ticked(u.rule.Name(), futurejobs.TickEmitted, len(emitted))
+	return nil
 }

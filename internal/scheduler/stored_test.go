@@ -105,6 +105,16 @@ func (w *fixture) take() func() []futurejobs.HeldShard {
 // emittedEvents returns the numbers of events on a subject by id.
 func (w *fixture) emittedEvents(stream, subject string) map[string]int {
 	w.Helper()
+	all := make(map[string]int)
+	for _, id := range w.eventIDs(stream, subject) {
+		all[id]++
+	}
+	return all
+}
+
+// eventIDs returns the ids of the events on a subject, in the order of the stream.
+func (w *fixture) eventIDs(stream, subject string) (all []string) {
+	w.Helper()
 	js := bustest.JetStream(w, w.url)
 	s, err := js.Stream(w.Context(), stream)
 	if err != nil {
@@ -114,18 +124,16 @@ func (w *fixture) emittedEvents(stream, subject string) map[string]int {
 	if err != nil {
 		w.Fatal(err)
 	}
-	all := make(map[string]int)
 	for {
 		got, err := c.Fetch(5000, jetstream.FetchMaxWait(500*time.Millisecond))
 		if err != nil {
 			w.Fatal(err)
 		}
-		n := 0
+		before := len(all)
 		for m := range got.Messages() {
-			n++
-			all[m.Headers().Get("ce-id")]++
+			all = append(all, m.Headers().Get("ce-id"))
 		}
-		if n == 0 {
+		if len(all) == before {
 			return all
 		}
 	}

@@ -113,7 +113,7 @@ type scheduleChange struct {
 // run changes the schedules of a rule.
 //
 //  1. The rule and its existing schedules are locked: no tick of theirs is decided.
-//  2. Planned ticks of changed schedules are canceled, unless their events may be in transit.
+//  2. Planned ticks of changed schedules end, unless their events may be in transit.
 //  3. A due tick that is not decided yet is canceled if the change takes it away.
 func (c *scheduleChange) run(ctx context.Context, done *futurejobs.ScheduleChanges) error {
 	name, err := c.lockRule(ctx)
@@ -235,10 +235,10 @@ func (c *scheduleChange) cancelPlanned(ctx context.Context) error {
 	return cancelPlanned(ctx, c.tx, c.now, `rule_id = ? AND schedule_id IN (SELECT d.schedule_id FROM `+text+`)`, append([]any{c.rule}, args...)...)
 }
 
-// cancelPlanned cancels the planned ticks of a condition, with ? for each argument. It returns errHeldOff if an event of one
-// may be in transit.
+// cancelPlanned ends the planned ticks of a condition, with ? for each argument. It returns errHeldOff if an event of one may
+// be in transit. Without a recorded result of the last attempt nobody knows whether it published the event.
 func cancelPlanned(ctx context.Context, tx *sql.Tx, now time.Time, condition string, args ...any) error {
-	if _, err := exec(ctx, tx, rebindPlaceholders(`UPDATE schedule_tick SET outcome = 'canceled', held_until = NULL
+	if _, err := exec(ctx, tx, rebindPlaceholders(`UPDATE schedule_tick SET outcome = CASE WHEN retry_at IS NULL THEN 'unknown' ELSE 'canceled' END, held_until = NULL, retry_at = NULL
 WHERE outcome = 'planned' AND (held_until IS NULL OR held_until <= ?) AND `+condition), append([]any{now}, args...)...); err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func (c *scheduleChange) cancelDue(ctx context.Context) error {
 			ticks = append(ticks, futurejobs.DecidedTick{Schedule: s, At: s.NextAt, Outcome: futurejobs.TickCanceled})
 		}
 	}
-	return insertTicks(ctx, c.database, c.tx, c.now, ticks)
+	return insertTicks(ctx, c.database, c.tx, c.now, c.now, ticks)
 }
 
 // upsert writes new and changed schedules.

@@ -32,9 +32,9 @@ func (s *StoredTickStore) DueRuleShards(ctx context.Context, of []futurejobs.Rul
 SELECT rule_id, shard, is_planned FROM (
 	SELECT d.rule_id, d.shard,
 		(SELECT s.next_at FROM schedule s WHERE s.shard = d.shard AND s.rule_id = d.rule_id AND s.next_at IS NOT NULL ORDER BY s.next_at LIMIT 1) <= ? AS is_due,
-		(SELECT t.tick_at FROM schedule_tick t WHERE t.shard = d.shard AND t.rule_id = d.rule_id AND t.outcome = 'planned' AND t.held_until <= ? LIMIT 1) IS NOT NULL AS is_planned
+		(SELECT t.tick_at FROM schedule_tick t WHERE t.shard = d.shard AND t.rule_id = d.rule_id AND t.outcome = 'planned' AND t.held_until <= ? AND (t.retry_at IS NULL OR t.retry_at <= ?) LIMIT 1) IS NOT NULL AS is_planned
 	FROM `+text+`
-) AS found WHERE is_due OR is_planned ORDER BY rule_id, shard`), append([]any{now, now}, args...)...)
+) AS found WHERE is_due OR is_planned ORDER BY rule_id, shard`), append([]any{now, now, now}, args...)...)
 	if err != nil {
 		return nil, wrapErr("due schedules", err)
 	}
@@ -44,10 +44,13 @@ SELECT rule_id, shard, is_planned FROM (
 // DueSchedules returns schedules of a rule that are due by now, up to limit of each shard of a fence, the earliest of each
 // shard first.
 func (s *StoredTickStore) DueSchedules(ctx context.Context, of futurejobs.TickFence, now time.Time, limit int) ([]futurejobs.Schedule, error) {
-	parts := make([]string, len(of.Held))
+	parts, waiting := make([]string, len(of.Held)), ""
+	if of.IsInOrder { // the last decided tick is the only one that may be planned
+		waiting = ` AND NOT EXISTS (SELECT 1 FROM schedule_tick t WHERE t.rule_id = s.rule_id AND t.schedule_id = s.id AND t.tick_at = s.last_at AND ` + unindexed(`t.outcome = 'planned'`) + `)`
+	}
 	var args []any
 	for i, h := range of.Held {
-		parts[i] = `SELECT * FROM (SELECT ` + scheduleColumns + ` FROM schedule s WHERE s.shard = ? AND s.rule_id = ? AND s.next_at <= ? ORDER BY s.next_at, s.id LIMIT ?) AS due`
+		parts[i] = `SELECT * FROM (SELECT ` + scheduleColumns + ` FROM schedule s WHERE s.shard = ? AND s.rule_id = ? AND s.next_at <= ?` + waiting + ` ORDER BY s.next_at, s.id LIMIT ?) AS due`
 		args = append(args, h.Shard, of.RuleID, now, limit)
 	}
 	due, err := query(ctx, s.read, readSchedule, rebindPlaceholders(strings.Join(parts, ` UNION ALL `)), args...)
@@ -59,7 +62,7 @@ func (s *StoredTickStore) DueSchedules(ctx context.Context, of futurejobs.TickFe
 
 // DecideTicks moves schedules to their next ticks and records the decided ones, all in one transaction. It returns the
 // recorded ticks: a schedule that changed meanwhile has none. A planned tick belongs to the caller for
-// futurejobs.HoldTickFor.
+// the time of the fence.
 func (s *StoredTickStore) DecideTicks(ctx context.Context, fence futurejobs.TickFence, decided []futurejobs.DecidedTick) (recorded []futurejobs.PlannedTick, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		recorded = nil
@@ -77,10 +80,10 @@ func (s *StoredTickStore) DecideTicks(ctx context.Context, fence futurejobs.Tick
 			}
 			written = append(written, d)
 			recorded = append(recorded, futurejobs.PlannedTick{Data: d.Schedule.Data, ScheduleTick: futurejobs.ScheduleTick{
-				ScheduleRef: futurejobs.ScheduleRef{RuleID: fence.RuleID, ID: d.Schedule.ID}, At: d.At, DecidedAt: now, Outcome: d.Outcome, Missed: d.Missed, Attempts: attemptsOf(d.Outcome),
+				ScheduleRef: futurejobs.ScheduleRef{RuleID: fence.RuleID, ID: d.Schedule.ID}, At: d.At, DecidedAt: now, Outcome: d.Outcome, Missed: d.Missed, Attempts: attemptsOf(d.Outcome), Reason: d.Reason,
 			}})
 		}
-		return insertTicks(ctx, s.database, tx, now, written)
+		return insertTicks(ctx, s.database, tx, now, now.Add(fence.HoldFor), written)
 	})
 	if err != nil {
 		return nil, wrapErr("decide ticks", err)
@@ -142,8 +145,9 @@ WHERE schedule.rule_id = d.rule_id AND schedule.id = d.schedule_id AND schedule.
 	return moved, nil
 }
 
-// insertTicks records ticks of schedules of one rule. A tick that was recorded before, since a clock was ahead, keeps its row.
-func insertTicks(ctx context.Context, s *database, tx *sql.Tx, now time.Time, ticks []futurejobs.DecidedTick) error {
+// insertTicks records ticks of schedules of one rule, with the time until which planned ones belong to the caller. A tick that
+// was recorded before, since a clock was ahead, keeps its row.
+func insertTicks(ctx context.Context, s *database, tx *sql.Tx, now, until time.Time, ticks []futurejobs.DecidedTick) error {
 	if len(ticks) == 0 {
 		return nil
 	}
@@ -151,9 +155,9 @@ func insertTicks(ctx context.Context, s *database, tx *sql.Tx, now time.Time, ti
 	for i, d := range ticks {
 		var held any
 		if d.Outcome == futurejobs.TickPlanned {
-			held = now.Add(futurejobs.HoldTickFor)
+			held = until
 		}
-		rows[i] = []any{d.Schedule.RuleID, d.Schedule.ID, d.At, d.Schedule.Shard, now, string(d.Outcome), int32(d.Missed), int32(attemptsOf(d.Outcome)), held} //nolint:gosec // bounded by the seconds of a schedule's life
+		rows[i] = []any{d.Schedule.RuleID, d.Schedule.ID, d.At, d.Schedule.Shard, now, string(d.Outcome), int32(d.Missed), int32(attemptsOf(d.Outcome)), held, d.Reason} //nolint:gosec // bounded by the seconds of a schedule's life
 	}
 	text, args, err := rowTable(s, []rowField{
 		{"rule_id", ints},
@@ -165,18 +169,19 @@ func insertTicks(ctx context.Context, s *database, tx *sql.Tx, now time.Time, ti
 		{"missed", ints},
 		{"attempts", ints},
 		{"held_until", timestamptzs},
+		{"reason", texts},
 	}, rows)
 	if err != nil {
 		return err
 	}
-	_, err = exec(ctx, tx, rebindPlaceholders(`INSERT INTO schedule_tick (rule_id, schedule_id, tick_at, shard, decided_at, outcome, missed, attempts, held_until)
-SELECT d.rule_id, d.schedule_id, d.tick_at, d.shard, d.decided_at, d.outcome, d.missed, d.attempts, d.held_until FROM `+text+` WHERE TRUE
+	_, err = exec(ctx, tx, rebindPlaceholders(`INSERT INTO schedule_tick (rule_id, schedule_id, tick_at, shard, decided_at, outcome, missed, attempts, held_until, reason)
+SELECT d.rule_id, d.schedule_id, d.tick_at, d.shard, d.decided_at, d.outcome, d.missed, d.attempts, d.held_until, NULLIF(d.reason, '') FROM `+text+` WHERE TRUE
 ON CONFLICT (rule_id, schedule_id, tick_at) DO NOTHING`), args...)
 	return err
 }
 
 // ClaimTicks returns up to limit planned ticks of a rule and its shards without an event in transit, the earliest of each shard
-// first. They belong to the caller for futurejobs.HoldTickFor, and each counts an attempt.
+// first. They belong to the caller for the time of the fence, and each counts an attempt.
 func (s *StoredTickStore) ClaimTicks(ctx context.Context, fence futurejobs.TickFence, limit int) (claimed []futurejobs.PlannedTick, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if err := s.checkTickFence(ctx, tx, fence, now); err != nil {
@@ -184,15 +189,15 @@ func (s *StoredTickStore) ClaimTicks(ctx context.Context, fence futurejobs.TickF
 		}
 		var found []futurejobs.PlannedTick
 		for _, h := range fence.Held {
-			of, err := query(ctx, tx, readPlannedTick, `SELECT t.rule_id, t.schedule_id, t.tick_at, t.decided_at, t.emitted_at, t.outcome, t.missed, t.attempts + 1, s.data
+			of, err := query(ctx, tx, readPlannedTick, `SELECT t.rule_id, t.schedule_id, t.tick_at, t.decided_at, t.emitted_at, t.outcome, t.missed, t.attempts + 1, t.retry_at, COALESCE(t.reason, ''), s.data
 FROM schedule_tick t LEFT JOIN schedule s ON s.rule_id = t.rule_id AND s.id = t.schedule_id
-WHERE t.shard = $1 AND t.rule_id = $2 AND t.outcome = 'planned' AND t.held_until <= $3 ORDER BY t.tick_at LIMIT $4`, h.Shard, fence.RuleID, now, limit-len(found))
+WHERE t.shard = $1 AND t.rule_id = $2 AND t.outcome = 'planned' AND t.held_until <= $3 AND (t.retry_at IS NULL OR t.retry_at <= $3) ORDER BY t.tick_at LIMIT $4`, h.Shard, fence.RuleID, now, limit-len(found))
 			if err != nil {
 				return err
 			}
 			found = append(found, of...)
 		}
-		claimed, err = s.hold(ctx, tx, found, now.Add(futurejobs.HoldTickFor))
+		claimed, err = s.hold(ctx, tx, found, now.Add(fence.HoldFor))
 		return err
 	})
 	if err != nil {
@@ -215,18 +220,20 @@ func (s *StoredTickStore) hold(ctx context.Context, tx *sql.Tx, ticks []futurejo
 		id string
 		at time.Time
 	}
-	held, err := query(ctx, tx, func(row scanner, k *key) error { return row.Scan(&k.id, at(&k.at)) }, rebindPlaceholders(`UPDATE schedule_tick SET held_until = ?, attempts = attempts + 1 FROM `+text+`
-WHERE `+isTick+` RETURNING schedule_id, tick_at`), append([]any{until}, args...)...)
+	held, err := query(ctx, tx, func(row scanner, k *key) error { return row.Scan(&k.id, at(&k.at)) }, rebindPlaceholders(`UPDATE schedule_tick SET held_until = ?, retry_at = NULL, attempts = attempts + 1 FROM `+text+`
+WHERE `+isPlanned+` RETURNING schedule_id, tick_at`), append([]any{until}, args...)...)
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(ticks, func(t futurejobs.PlannedTick) bool { return !slices.Contains(held, key{t.ID, t.At}) }), nil
 }
 
-// keyFields and tickKeys are planned ticks as the table d of a statement, and isTick is the condition that finds their rows.
+// keyFields and tickKeys are planned ticks as the table d of a statement. isTick is the condition that finds their rows, and
+// isPlanned the one that finds those without another outcome.
 var (
 	keyFields = []rowField{{"rule", ints}, {"id", texts}, {"at", timestamptzs}}
-	isTick    = `schedule_tick.rule_id = d.rule AND schedule_tick.schedule_id = d.id AND schedule_tick.tick_at = d.at AND ` + unindexed(`schedule_tick.outcome = 'planned'`)
+	isTick    = `schedule_tick.rule_id = d.rule AND schedule_tick.schedule_id = d.id AND schedule_tick.tick_at = d.at`
+	isPlanned = isTick + ` AND ` + unindexed(`schedule_tick.outcome = 'planned'`)
 )
 
 func tickKeys(ticks []futurejobs.PlannedTick) [][]any {
@@ -247,10 +254,11 @@ func readPlannedTick(row scanner, p *futurejobs.PlannedTick) error {
 }
 
 func tickFields(t *futurejobs.ScheduleTick) []any {
-	return []any{&t.RuleID, &t.ID, at(&t.At), at(&t.DecidedAt), at(&t.EmittedAt), &t.Outcome, &t.Missed, &t.Attempts}
+	return []any{&t.RuleID, &t.ID, at(&t.At), at(&t.DecidedAt), at(&t.EmittedAt), &t.Outcome, &t.Missed, &t.Attempts, at(&t.RetryAt), &t.Reason}
 }
 
-// MarkEmitted records that a stream has the events of planned ticks.
+// MarkEmitted records that a stream has the events of planned ticks, or that a webhook accepted them. A tick that has ended as
+// unknown meanwhile is known then.
 func (s *StoredTickStore) MarkEmitted(ctx context.Context, ticks []futurejobs.PlannedTick) error {
 	if len(ticks) == 0 {
 		return nil
@@ -258,7 +266,8 @@ func (s *StoredTickStore) MarkEmitted(ctx context.Context, ticks []futurejobs.Pl
 	text, args, err := rowTable(s.database, keyFields, tickKeys(ticks))
 	if err == nil {
 		err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-			_, err := exec(ctx, tx, rebindPlaceholders(`UPDATE schedule_tick SET outcome = 'emitted', emitted_at = ?, held_until = NULL FROM `+text+` WHERE `+isTick),
+			_, err := exec(ctx, tx, rebindPlaceholders(`UPDATE schedule_tick SET outcome = 'emitted', emitted_at = ?, held_until = NULL, retry_at = NULL, reason = NULL FROM `+text+`
+WHERE `+isTick+` AND `+unindexed(`schedule_tick.outcome IN ('planned', 'unknown')`)),
 				append([]any{now}, args...)...)
 			return err
 		})
@@ -269,10 +278,31 @@ func (s *StoredTickStore) MarkEmitted(ctx context.Context, ticks []futurejobs.Pl
 	return nil
 }
 
+// PutOffTicks records failed attempts to post the events of planned ticks. They stay planned until their next attempt, or end
+// as failed.
+func (s *StoredTickStore) PutOffTicks(ctx context.Context, ticks []futurejobs.PlannedTick) error {
+	rows := make([][]any, len(ticks))
+	for i, t := range ticks {
+		rows[i] = []any{t.RuleID, t.ID, t.At, t.RetryAt, t.Reason}
+	}
+	text, args, err := rowTable(s.database, append(slices.Clone(keyFields), rowField{"next_at", timestamptzs}, rowField{"failure", texts}), rows)
+	if err == nil {
+		err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+			_, err := exec(ctx, tx, rebindPlaceholders(`UPDATE schedule_tick SET outcome = CASE WHEN d.next_at IS NULL THEN 'failed' ELSE 'planned' END, held_until = ?, retry_at = d.next_at, reason = d.failure
+FROM `+text+` WHERE `+isPlanned), append([]any{now}, args...)...)
+			return err
+		})
+	}
+	if err != nil {
+		return wrapErr("put off ticks", err)
+	}
+	return nil
+}
+
 // ScheduleTicks returns a page of the ticks of a schedule, newest first.
 func (s *StoredTickStore) ScheduleTicks(ctx context.Context, ref futurejobs.ScheduleRef, f futurejobs.TickFilter) (futurejobs.Page[futurejobs.ScheduleTick], error) {
 	size := futurejobs.Filter{After: f.After, Before: f.Before, Limit: f.Limit}
-	w := filter{`SELECT rule_id, schedule_id, tick_at, decided_at, emitted_at, outcome, missed, attempts FROM schedule_tick WHERE rule_id = ? AND schedule_id = ?`, []any{ref.RuleID, ref.ID}}
+	w := filter{`SELECT rule_id, schedule_id, tick_at, decided_at, emitted_at, outcome, missed, attempts, retry_at, COALESCE(reason, '') FROM schedule_tick WHERE rule_id = ? AND schedule_id = ?`, []any{ref.RuleID, ref.ID}}
 	w.timeRange(`tick_at`, size)
 	if f.Outcome != "" {
 		w.and(`outcome = ?`, escape(string(f.Outcome)))

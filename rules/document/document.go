@@ -70,10 +70,13 @@ func (t Trigger) Takes(subject string) bool {
 	return t.Event != "" && subjects.Covers(t.Event, subject) || t.Heartbeat != nil && subjects.Covers(t.Heartbeat.Event, subject)
 }
 
-// Emit is an event that a tick publishes instead of creating jobs.
+// Emit is an event that a tick publishes on a subject, or posts to a webhook, instead of creating jobs.
 type Emit struct {
-	Subject string          `json:"subject"`
-	Data    json.RawMessage `json:"data,omitempty"` // its body; nil: the tick
+	Subject  string          `json:"subject,omitempty"`
+	Webhook  string          `json:"webhook,omitempty"`  // the name of a channel
+	Attempts int             `json:"attempts,omitempty"` // to post an event; 0: DefaultPosts
+	Interval Duration        `json:"interval,omitempty"` // before the second attempt; it doubles. 0: DefaultPostInterval
+	Data     json.RawMessage `json:"data,omitempty"`     // its body; nil: the tick
 }
 
 // Heartbeat is an event that has to recur. Pings are heartbeats, too.
@@ -166,6 +169,7 @@ const (
 	Run    CatchUpAction = "run"    // it is checked all the same
 	Skip   CatchUpAction = "skip"   // it is checked a slot later
 	Expire CatchUpAction = "expire" // it ends, and an alert reports that
+	All    CatchUpAction = "all"    // each missed tick of a stored schedule emits its event
 )
 
 // Again is the effect of a trigger on a key with a pending job.
@@ -198,6 +202,10 @@ const (
 	DefaultSeverity = alerts.Warning
 	DefaultEarly    = Duration(time.Hour)
 	DefaultCatchUp  = Duration(time.Hour)
+
+	// The attempts to post an event, and the delay before the second one.
+	DefaultPosts        = 5
+	DefaultPostInterval = Duration(time.Second)
 
 	// SpareChecks is the default number of checks of a rule beyond its steps.
 	SpareChecks = 5

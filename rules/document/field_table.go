@@ -54,7 +54,7 @@ func (d *Document) fields() mapping {
 // The words of fields that are one of a few.
 var (
 	AgainValues = []string{string(Keep), string(Restart)}
-	LateValues  = []string{string(Run), string(Skip), string(Expire)}
+	LateValues  = []string{string(Run), string(Skip), string(Expire), string(All)}
 	UntilValues = []string{UntilAcknowledged}
 )
 
@@ -83,9 +83,12 @@ func (t *Trigger) fields() mapping {
 
 func (e *Emit) fields() mapping {
 	return mapping{
-		name: "emit", required: []string{"subject"},
+		name: "emit", either: []string{"subject", "webhook"},
 		entries: []entry{
 			{"subject", "NATS subject to publish the event to, without wildcards.", subjectOf(&e.Subject)},
+			{"webhook", "Channel of the kind webhook that posts the events of stored schedules, instead of subject.", text{to: &e.Webhook}},
+			{"attempts", "Number of attempts to post an event. Default: 5.", positiveInt{&e.Attempts, MaxAttempts}},
+			{"interval", "Delay before the second attempt. It doubles with each attempt. Default: 1s.", duration{&e.Interval}},
 			{"data", "Body of the event: any JSON value.", rawValue{&e.Data}},
 		},
 	}
@@ -248,7 +251,7 @@ func (c *CatchUp) fields() mapping {
 		name: "catch_up",
 		entries: []entry{
 			{"after", "Delay after its slot from which a job is late.", duration{&c.After}},
-			{"do", "run: check the job. skip: check it at its next slot. expire: end it.", choice{(*string)(&c.Do), LateValues}},
+			{"do", "run: check the job. skip: check it at its next slot. expire: end it. all, for stored schedules: emit the event of each missed tick up to after, in order.", choice{(*string)(&c.Do), LateValues}},
 		},
 	}
 }

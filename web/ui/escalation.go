@@ -142,6 +142,8 @@ func triggerText(t document.Trigger) string {
 		return "a missing ping, expected " + h.IntervalText()
 	case h != nil:
 		return "a missing event on " + h.Event + " or ping, expected " + h.IntervalText()
+	case t.IsStored() && t.Emit.Webhook != "":
+		return "each tick of a stored schedule posts an event to " + t.Emit.Webhook
 	case t.IsStored():
 		return "each tick of a stored schedule publishes an event on " + t.Emit.Subject
 	case t.Emit != nil:

@@ -38,7 +38,7 @@ func (w scheduleFixture) put(all ...futurejobs.Schedule) futurejobs.ScheduleChan
 
 // fenceOf returns the fence of ticks of the fixture's rule.
 func (w scheduleFixture) fenceOf() futurejobs.TickFence {
-	return futurejobs.TickFence{Held: w.held[:1], RuleID: w.rule.ID, Revision: must[int64](w.t)(w.Revision(w.ctx()))}
+	return futurejobs.TickFence{Held: w.held[:1], RuleID: w.rule.ID, Revision: must[int64](w.t)(w.Revision(w.ctx())), HoldFor: futurejobs.HoldTickFor}
 }
 
 func (w scheduleFixture) scheduleRef(id string) futurejobs.ScheduleRef {
@@ -220,7 +220,12 @@ func changedSchedulesEmitNothing(t *testing.T, f *fixture) {
 	}
 	w.put(w.schedule("other", at)) // is not held up
 	w.must(<-changed)
-	w.must(w.MarkEmitted(w.ctx(), planned))
+	if diff := cmp.Diff([]string{"-30s unknown missed 2 attempts 1"}, w.ticksOf("planned", futurejobs.TickFilter{})); diff != "" {
+		t.Errorf("the tick without a recorded result (-want +got):\n%s", diff)
+	}
+	canceled := planned[0]
+	canceled.ID = "due"
+	w.must(w.MarkEmitted(w.ctx(), []futurejobs.PlannedTick{planned[0], canceled}))
 	other := w.schedule("data", at)
 	other.Data = []byte(`2`)
 	w.put(other)
@@ -229,7 +234,7 @@ func changedSchedulesEmitNothing(t *testing.T, f *fixture) {
 		t.Errorf("a tick of the schedule before its change: %+v", got)
 	}
 	for id, want := range map[string][]string{
-		"planned": {"-30s canceled missed 2 attempts 1"}, "due": {"-30s canceled missed 0 attempts 0"}, "data": nil,
+		"planned": {"-30s emitted missed 2 attempts 1"}, "due": {"-30s canceled missed 0 attempts 0"}, "data": nil,
 	} {
 		if diff := cmp.Diff(want, w.ticksOf(id, futurejobs.TickFilter{})); diff != "" {
 			t.Errorf("ticks of %s (-want +got):\n%s", id, diff)
@@ -237,8 +242,8 @@ func changedSchedulesEmitNothing(t *testing.T, f *fixture) {
 	}
 }
 
-// changedRulesEmitNothing checks that planned ticks of a rule are canceled when it is paused, deleted or gets another trigger,
-// and no other change cancels them.
+// changedRulesEmitNothing checks that planned ticks of a rule end when it is paused, deleted or gets another trigger,
+// and no other change ends them.
 func changedRulesEmitNothing(t *testing.T, f *fixture) {
 	w := withSchedules(f)
 	save := func(document string) {
@@ -252,11 +257,11 @@ func changedRulesEmitNothing(t *testing.T, f *fixture) {
 		want string
 	}{
 		{"another text", func() { save(`{"enabled": true, "trigger": {"schedule": "@stored"}, "description": "x"}`) }, "planned"},
-		{"another trigger", func() { save(`{"enabled": true, "trigger": {"schedule": "@stored", "emit": {"subject": "x"}}}`) }, "canceled"},
-		{"not enabled", func() { save(`{"enabled": false, "trigger": {"schedule": "@stored", "emit": {"subject": "x"}}}`) }, "canceled"},
-		{"a pause", func() { w.must(w.Pause(w.ctx(), w.rule.Name, true)) }, "canceled"},
+		{"another trigger", func() { save(`{"enabled": true, "trigger": {"schedule": "@stored", "emit": {"subject": "x"}}}`) }, "unknown"},
+		{"not enabled", func() { save(`{"enabled": false, "trigger": {"schedule": "@stored", "emit": {"subject": "x"}}}`) }, "unknown"},
+		{"a pause", func() { w.must(w.Pause(w.ctx(), w.rule.Name, true)) }, "unknown"},
 		{"the end of the pause", func() { w.must(w.Pause(w.ctx(), w.rule.Name, false)) }, "planned"},
-		{"deletion", func() { must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion)) }, "canceled"},
+		{"deletion", func() { must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion)) }, "unknown"},
 	} {
 		id := fmt.Sprint(i)
 		w.put(w.schedule(id, w.now.Add(-30*time.Second)))
@@ -272,6 +277,68 @@ func changedRulesEmitNothing(t *testing.T, f *fixture) {
 	must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{}))
 	if left := w.schedulesOf(""); len(left) != 0 {
 		t.Errorf("schedules of a deleted rule are kept: %+v", left)
+	}
+}
+
+// postedTicksAreRepeated checks that a tick whose event was not accepted is planned again from a time on, holds up its
+// schedule in order, and ends as failed without a further attempt.
+func postedTicksAreRepeated(t *testing.T, f *fixture) {
+	w := withSchedules(f)
+	at := w.now.Add(-30 * time.Second)
+	w.put(w.schedule("a", at), w.schedule("b", at))
+	planned := must[[]futurejobs.PlannedTick](t)(w.decide(w.now))
+	inOrder := w.fenceOf()
+	inOrder.IsInOrder = true
+	dueInOrder := func() (ids []string) {
+		for _, s := range must[[]futurejobs.Schedule](t)(w.DueSchedules(w.ctx(), inOrder, w.now.Add(48*time.Hour), 10)) {
+			ids = append(ids, s.ID)
+		}
+		return ids
+	}
+	claim := func() []futurejobs.PlannedTick {
+		now := must[time.Time](t)(w.Now(w.ctx()))
+		of := futurejobs.RuleShard{RuleID: w.rule.ID, Shard: w.held[0].Shard}
+		found := must[[]futurejobs.DueRuleShard](t)(w.DueRuleShards(w.ctx(), []futurejobs.RuleShard{of}, now))
+		claimed := must[[]futurejobs.PlannedTick](t)(w.ClaimTicks(w.ctx(), w.fenceOf(), 10))
+		if isFound := slices.ContainsFunc(found, func(d futurejobs.DueRuleShard) bool { return d.IsPlanned }); isFound != (len(claimed) > 0) {
+			t.Errorf("found: %v, claimed: %+v", found, claimed)
+		}
+		return claimed
+	}
+	putOff := func(tick futurejobs.PlannedTick, retryAt time.Time, reason string) {
+		tick.RetryAt, tick.Reason = retryAt, reason
+		w.must(w.PutOffTicks(w.ctx(), []futurejobs.PlannedTick{tick}))
+	}
+	if ids := dueInOrder(); len(ids) != 0 {
+		t.Errorf("due behind planned ticks: %v", ids)
+	}
+	putOff(planned[0], w.now.Add(time.Hour), "it answers 500")
+	putOff(planned[1], w.now.Add(time.Hour), "it answers 500")
+	if claimed := claim(); len(claimed) != 0 {
+		t.Errorf("claimed before their next attempt: %+v", claimed)
+	}
+	putOff(planned[0], w.now.Add(-time.Second), "it answers 502")
+	claimed := claim()
+	if len(claimed) != 1 || claimed[0].ID != "a" || claimed[0].Attempts != 2 || claimed[0].Reason != "it answers 502" {
+		t.Fatalf("claimed: %+v", claimed)
+	}
+	if ids := dueInOrder(); len(ids) != 0 {
+		t.Errorf("due behind ticks with a further attempt: %v", ids)
+	}
+	putOff(claimed[0], time.Time{}, "it answers 503")
+	if ids := dueInOrder(); !slices.Equal(ids, []string{"a"}) {
+		t.Errorf("due behind a failed tick: %v, want a", ids)
+	}
+	w.put(func() futurejobs.Schedule { s := w.schedule("b", at); s.Data = []byte(`1`); return s }()) // no event is in transit
+	for id, want := range map[string]futurejobs.ScheduleTick{
+		"a": {Outcome: futurejobs.TickFailed, Attempts: 2, Reason: "it answers 503"},
+		"b": {Outcome: futurejobs.TickCanceled, Attempts: 1, Reason: "it answers 500"},
+	} {
+		got := must[futurejobs.Page[futurejobs.ScheduleTick]](t)(w.ScheduleTicks(w.ctx(), w.scheduleRef(id), futurejobs.TickFilter{})).Items[0]
+		want.ScheduleRef, want.At, want.DecidedAt, want.Missed = w.scheduleRef(id), at, got.DecidedAt, 2
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("tick of %s (-want +got):\n%s", id, diff)
+		}
 	}
 }
 

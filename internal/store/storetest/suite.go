@@ -68,6 +68,7 @@ var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"schedule/put":            schedulesAreChanged,
 	"schedule/decide":         scheduleTicksAreDecidedOnce,
 	"schedule/rule":           changedRulesEmitNothing,
+	"schedule/post":           postedTicksAreRepeated,
 	"schedule/retention":      scheduleTicksAreForgotten,
 	"schedule/load":           nextTicksAreCounted,
 	"tick/history":            appliedTicksAreRecorded,
