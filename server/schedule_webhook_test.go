@@ -31,6 +31,7 @@ func newTickReceiver(t *testing.T) *tickReceiver {
 		r.posts[id] = append(r.posts[id], string(body))
 		if err != nil || request.URL.Path == "/broken" || len(r.posts[id]) < 3 {
 			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
 		}
 	}))
 	t.Cleanup(r.Close)

@@ -105,7 +105,8 @@ func (c *Checker) storedTicks(ctx context.Context) (all []storedTick, now time.T
 	if err := rows.Err(); err != nil {
 		return nil, now, err
 	}
-	return all, now, c.DB.QueryRowContext(ctx, `SELECT now()`).Scan(&now)
+	err = c.DB.QueryRowContext(ctx, `SELECT now()`).Scan(&now)
+	return all, now, err
 }
 
 // scheduleEvents returns the ids of the events, and breaches for events that are in the stream twice or after a change.

@@ -107,7 +107,7 @@ func (n version) ticksBetween(from, to time.Time) (all []time.Time) {
 		step = n.every
 		at = n.anchor
 		if behind := from.Sub(at); behind > 0 {
-			at = at.Add(behind / step * step)
+			at = at.Add(behind.Truncate(step))
 		}
 	}
 	for ; at.Before(to); at = at.Add(step) {
