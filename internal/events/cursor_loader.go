@@ -25,6 +25,14 @@ func (l cursorLoader) load(ctx context.Context) (cursor futurejobs.Cursor, recre
 	if cursor, err = l.stored(ctx, info); err != nil {
 		return cursor, false, err
 	}
+	recreated, err = l.isDifferentStream(ctx, cursor, info)
+	if err != nil || !recreated {
+		return cursor, false, err
+	}
+	// The stream may have grown before the cursor was read, and another node may have applied its new events.
+	if info, err = l.in.Streams.Info(ctx, l.stream); err != nil {
+		return cursor, false, err
+	}
 	if recreated, err = l.isDifferentStream(ctx, cursor, info); err == nil && recreated {
 		cursor, err = l.resumeRecreated(ctx, cursor, info)
 	}

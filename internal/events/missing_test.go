@@ -1,8 +1,10 @@
 package events_test
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,6 +147,47 @@ func TestRestoredStreamIsAlerted(t *testing.T) {
 		w.start()
 		w.waitForJobs(22, 0)
 		w.checkGap("ORDERS", "recreated, or restored")
+	})
+}
+
+// agedStreams answers the first query for a stream with an older state of it.
+type agedStreams struct {
+	events.Streams
+	older   events.Info
+	queries atomic.Int32
+}
+
+// Info implements events.Streams.
+func (s *agedStreams) Info(ctx context.Context, name string) (events.Info, error) {
+	if s.queries.Add(1) == 1 {
+		return s.older, nil
+	}
+	return s.Streams.Info(ctx, name)
+}
+
+// TestStreamThatGrowsBeforeItsCursorIsReadIsNotAlerted has a node learn the end of a stream, and another one apply a newer event
+// before the node reads the cursor.
+func TestStreamThatGrowsBeforeItsCursorIsReadIsNotAlerted(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		w.operatorStreams().create(streamConfig("ORDERS", "order.*"))
+		w.saveOrderRule("order")
+		n := w.start()
+		w.publishIDs("order.created", 0, 5)
+		w.waitForJobs(5, 0)
+		older, err := w.bus.Streams.Info(t.Context(), "ORDERS")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.publishIDs("order.created", 5, 10)
+		w.waitForJobs(10, 0)
+		n.stop()
+		w.startReading(&agedStreams{Streams: w.bus.Streams, older: older}, w.store)
+		w.publishIDs("order.created", 10, 11)
+		w.waitForJobs(11, 0)
+		if all := w.systemAlerts(); len(all) > 0 {
+			t.Errorf("an alert, and nothing was lost: %s", all[0].Text)
+		}
 	})
 }
 
