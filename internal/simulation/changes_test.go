@@ -42,7 +42,7 @@ func (p *plan) drawChanges(r *rand.Rand) {
 		case 1:
 			c.at = e.at.Add(ms(r, 0, 20*time.Millisecond))
 		default:
-			c.at = slotUp(e.at.Add(p.rules[i].steps[0]), p.rules[i].slot).Add(ms(r, 0, 100*time.Millisecond))
+			c.at = amid(r, slotUp(e.at.Add(p.rules[i].steps[0]), p.rules[i].slot), time.Second)
 		}
 		c.kind = []changeKind{saves, pauses, resumes, pauses, resumes, deletes}[r.IntN(6)]
 		p.changes = append(p.changes, c)

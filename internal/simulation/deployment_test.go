@@ -15,6 +15,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
+	"deadman/rules"
 )
 
 // deployment is one run: the plan, the database, the broker, and the nodes.
@@ -25,7 +26,9 @@ type deployment struct {
 	sent   []sentEvent // the events that the streams stored
 	cuts   []deletion
 	ledger *ledger
-	late   sync.WaitGroup // writes that their nodes have given up
+
+	catalog *rules.Catalog // of the person who acknowledges alerts
+	late    sync.WaitGroup // writes that their nodes have given up
 
 	breaches []string // at the end
 
@@ -56,7 +59,7 @@ func playNow(t *testing.T, p plan) *deployment {
 	}
 	defer s.Close()
 	w := &deployment{plan: p, store: s, broker: newBroker("ORDERS", "SHIPMENTS"), counts: make(map[string]int)}
-	w.ledger = newLedger(w)
+	w.ledger, w.catalog = newLedger(w), rules.NewCatalog(s, s.Shards())
 	for _, r := range w.plan.rules {
 		if err := saveRule(t.Context(), s, r); err != nil {
 			t.Fatal(err)
@@ -73,6 +76,7 @@ func playNow(t *testing.T, p plan) *deployment {
 	all.Go(w.recordFaults)
 	all.Go(w.cut)
 	all.Go(w.change)
+	all.Go(w.act)
 	time.Sleep(time.Until(w.plan.end()))
 	cancel()
 	all.Wait()

@@ -66,6 +66,8 @@ func (j *judge) judgeStep(e expectation, i int, due time.Time, fired map[string]
 		j.count("step not taken, the order was shipped")
 	case e.deletion != nil && e.deletion.began.Before(latest):
 		j.count("step not taken, the rule was deleted")
+	case !e.acked.IsZero() && e.acked.Before(latest):
+		j.count("step not taken, the alert was acknowledged")
 	case i+1 < len(e.rule.steps) && !slotUp(e.began.Add(e.rule.steps[i+1]), e.rule.slot).After(latest):
 		j.count("step skipped, the next one was due")
 	default:
@@ -111,7 +113,7 @@ func (j *judge) judgeEnd(e expectation, fired map[string]futurejobs.ListedAlert,
 // possibleEnds returns the outcomes that a job may have: two while its rule is deleted.
 func (j *judge) possibleEnds(e expectation) []checks.Outcome {
 	last := e.began.Add(e.rule.steps[len(e.rule.steps)-1])
-	want, at, latest := checks.Exhausted, e.holdEnd(last), j.latest(e.holdEnd(j.latest(last)))
+	want, at, latest := checks.Exhausted, e.firstEnd(), j.latest(e.holdEnd(j.latest(last)))
 	if !e.shipped.IsZero() {
 		want, at, latest = checks.Resolved, e.shipped, j.latest(e.shipped)
 	}

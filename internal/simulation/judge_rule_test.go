@@ -16,6 +16,7 @@ type expectation struct {
 	shipped time.Time // zero: never
 	doubted bool      // the order of two events is uncertain
 
+	acked    time.Time  // zero: never
 	deletion *ruleState // of its rule; nil: none
 }
 
@@ -69,6 +70,7 @@ func (j *judge) expect(name, key string, events []sentEvent) (all []expectation)
 				if gone, ok := j.ledger.rules[name].deletion(); ok {
 					next.deletion = &gone
 				}
+				next.acked = j.ackOf(next)
 				all = append(all, next)
 			}
 		case states[0].shippedSubject():
@@ -140,7 +142,7 @@ func (j *judge) judgeLosses(name, key string, events []sentEvent) {
 func (j *judge) isOver(e expectation, event sentEvent) bool {
 	last := slotUp(e.began.Add(e.rule.steps[len(e.rule.steps)-1]), e.rule.slot)
 	switch latest := j.latest(e.holdEnd(j.latest(last))); {
-	case event.At.Before(e.holdEnd(last)) && (event.Subject != created || j.latest(event.At).Before(e.holdEnd(last))):
+	case event.At.Before(e.firstEnd()) && (event.Subject != created || j.latest(event.At).Before(e.firstEnd())):
 		return false
 	case event.At.After(latest):
 		return true
@@ -160,6 +162,16 @@ func (j *judge) outcomes(e expectation) (all []checks.Outcome) {
 		}
 	}
 	return all
+}
+
+// firstEnd returns when a job ends at the earliest, if it is not shipped. The hold of a step that an acknowledgement held back
+// counts from its time, and not from its slot.
+func (e expectation) firstEnd() time.Time {
+	last := e.began.Add(e.rule.steps[len(e.rule.steps)-1])
+	if !e.acked.IsZero() {
+		return slotUp(last.Add(e.rule.hold), e.rule.slot)
+	}
+	return e.holdEnd(last)
 }
 
 // holdEnd returns when a job ends after its last step.

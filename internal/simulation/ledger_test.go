@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -17,8 +18,9 @@ type ledger struct {
 	grants   map[int16]grant
 	decided  map[int64]int // number of the last check, by job; -1: the job ended
 	cursors  map[string]uint64
-	replaced map[string]bool    // streams that were created again, until their cursors are moved
-	rules    map[string]history // by name
+	replaced map[string]bool        // streams that were created again, until their cursors are moved
+	rules    map[string]history     // by name
+	acked    map[int64]acknowledged // by job
 	breaches []string
 }
 
@@ -35,7 +37,7 @@ type grant struct {
 func newLedger(w *deployment) *ledger {
 	return &ledger{
 		deployment: w, turn: make(chan struct{}, 1), grants: make(map[int16]grant), decided: make(map[int64]int),
-		cursors: make(map[string]uint64), replaced: make(map[string]bool), rules: make(map[string]history),
+		cursors: make(map[string]uint64), replaced: make(map[string]bool), rules: make(map[string]history), acked: make(map[int64]acknowledged),
 	}
 }
 
@@ -114,6 +116,9 @@ func (l *ledger) settled(node string, s futurejobs.Settlement, got futurejobs.Se
 			if early := time.Until(a.Slot); early > earlyMost {
 				l.breach("%s decides an alert of %s %s %s before its slot", node, a.Rule, a.Key, early)
 			}
+			if by, ok := l.acked[d.Job.ID]; ok && a.Status == alerts.Firing {
+				l.breach("%s decides an alert of %s %s, which was acknowledged at %s", node, a.Rule, a.Key, by.at.Sub(l.plan.begin))
+			}
 			if gone, ok := l.rules[a.Rule].deletion(); ok {
 				l.breach("%s decides an alert of %s %s, which was deleted at %s", node, a.Rule, a.Key, gone.ackedBefore.Sub(l.plan.begin))
 			}
@@ -121,10 +126,10 @@ func (l *ledger) settled(node string, s futurejobs.Settlement, got futurejobs.Se
 		switch last := l.decided[d.Job.ID]; {
 		case last < 0:
 			l.breach("%s decides about job %d, which has ended", node, d.Job.ID)
-		case d.Job.CheckCount <= last && !d.Ends():
-			l.breach("check %d of job %d is decided twice", d.Job.CheckCount, d.Job.ID)
+		case d.Job.CheckAttempts <= last && !d.Ends():
+			l.breach("check %d of job %d is decided twice", d.Job.CheckAttempts, d.Job.ID)
 		}
-		if l.decided[d.Job.ID] = d.Job.CheckCount; d.Ends() {
+		if l.decided[d.Job.ID] = d.Job.CheckAttempts; d.Ends() {
 			l.decided[d.Job.ID] = -1
 		}
 	}

@@ -122,6 +122,7 @@ type plan struct {
 	rules   []orderRule
 	events  []publication
 	changes []change // of the rules
+	acks    []ack
 	faults  []fault
 	cuts    []cut
 }
@@ -160,6 +161,7 @@ func draw(seed uint64) plan {
 		p.cuts = append(p.cuts, cut{epoch.Add(ms(r, 0, faultyFor+30*time.Second)), []string{"ORDERS", "SHIPMENTS"}[r.IntN(2)], r.IntN(2) == 0})
 	}
 	p.drawChanges(r)
+	p.drawAcks(r)
 	for _, name := range p.nodes {
 		p.clocks[name] = nodeClock{ms(r, -aheadMost, aheadMost), driftMost * (2*r.Float64() - 1)}
 	}
@@ -215,6 +217,11 @@ func (p plan) shorter() (all []plan) {
 	for i := range p.changes {
 		less := p
 		less.changes = slices.Delete(slices.Clone(p.changes), i, i+1)
+		all = append(all, less)
+	}
+	for i := range p.acks {
+		less := p
+		less.acks = slices.Delete(slices.Clone(p.acks), i, i+1)
 		all = append(all, less)
 	}
 	if len(p.cuts) > 0 {
