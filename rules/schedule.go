@@ -62,9 +62,6 @@ func (c scheduleCompiler) stored(t document.Trigger) {
 	if t.Zone != "" {
 		c.problem("/trigger/zone", "each stored schedule has its own zone; remove this field")
 	}
-	if c.bounds != nil {
-		c.problem("/trigger/schedule", "no quota bounds stored schedules, so a rule of a token with bounds cannot have them; write a crontab")
-	}
 	if c.document.CatchUp.Do == document.Expire {
 		c.problem("/catch_up/do", "a stored schedule emits events, and an event does not expire; write skip, run or all")
 	}

@@ -218,7 +218,7 @@ func (n *node) wireInputs() {
 	})
 	n.stored = &scheduler.Stored{
 		Catalog: rules.StoredCatalog{Catalog: n.catalog}, Store: n.store, Emitter: n.bus.SchedulePublisher, Poster: n.notifications, Held: n.owner.HeldShards, Now: n.clock.Now,
-		Announce: n.observer.announce, Observer: n.observer, Log: n.part("schedules"),
+		Announce: n.observer.announce, Observer: n.observer, Log: n.part("schedules"), Allow: n.quotas.allowanceOf,
 	}
 	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Catalog: n.catalog, Now: n.clock.Now, Observer: n.observer}
 	n.rules.Announce, n.rules.Now, n.rules.Webhooks = n.observer.announce, n.clock.Now, n.notifications.webhooks

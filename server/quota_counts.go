@@ -36,6 +36,9 @@ func (c *quotaCounts) count(ctx context.Context, within string) (err error) {
 	if learned.Rules, err = c.store.RuleNames(ctx, within); err != nil {
 		return err
 	}
+	if learned.Schedules, err = c.store.ScheduleCounts(ctx, within); err != nil {
+		return err
+	}
 	if learned.RuleBytes, err = c.rested(ctx, &c.versionsAt, countShare, within, c.store.VersionBytes); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"deadman/internal/access"
 	"deadman/internal/bus"
 	"deadman/internal/periodic"
+	"deadman/internal/scheduler"
 	"deadman/internal/store"
 )
 
@@ -292,6 +293,14 @@ func (q *quotas) allow(rule string, bytes int, now time.Time) time.Duration {
 		return wait
 	}
 	return 0
+}
+
+// allowanceOf implements scheduler.Stored.Allow.
+func (q *quotas) allowanceOf(rule string) scheduler.Allowance {
+	if !q.Covers(rule) {
+		return nil
+	}
+	return func(bytes int, now time.Time) time.Duration { return q.allow(rule, bytes, now) }
 }
 
 // SetQuota implements web.Quotas.

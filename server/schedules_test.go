@@ -124,8 +124,8 @@ func TestStoredSchedulesTick(t *testing.T) {
 
 // Schedules of another tenant are not read, changed or listed, and an unknown rule is answered in the same way.
 func (w *tenants) schedulesAreHidden(t *testing.T) {
-	for _, tenant := range []string{"acme", "zenith"} {
-		w.saveRule(http.StatusCreated, "", strings.NewReplacer("report-due", tenant+"-due", "reports.due", tenant+".due").Replace(reportDue), w.admin...)
+	for tenant, token := range map[string][]string{"acme": w.acme, "zenith": w.zenith} {
+		w.saveRule(http.StatusCreated, "", strings.NewReplacer("report-due", tenant+"-due", "reports.due", tenant+".due").Replace(reportDue), token...)
 	}
 	line := func(rule, rest string) string { return `{"rule": "` + rule + `", "id": "s1", ` + rest + "}\n" }
 	const often = `"schedule": "@every 1s"`

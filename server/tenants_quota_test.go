@@ -31,6 +31,8 @@ func TestTenantsHaveQuotas(t *testing.T) {
 			{"subjects", (*tenants).subjectsAreCounted},
 			{"pings", (*tenants).pingsAreCounted},
 			{"jobs", (*tenants).jobsAreCounted},
+			{"schedules", (*tenants).schedulesAreCounted},
+			{"ticks of schedules", (*tenants).storedTicksAreCounted},
 			{"jobs by hand", (*tenants).jobsByHandAreCounted},
 			{"jobs at once", (*tenants).jobsAtOnceAreCounted},
 			{"ends of dead letters", (*tenants).endsFromDeadLettersAreKept},

@@ -41,11 +41,11 @@ type Quota struct {
 
 // QuotaLimit is one limit of a quota.
 type QuotaLimit struct {
-	Name      string    `json:"name" enum:"rules,rule_bytes,subjects,jobs,job_bytes,events,event_bytes,alerts,alert_bytes,kept_alert_bytes,kept_answer_bytes,kept_ping_bytes" doc:"rules: number of rules. rule_bytes: bytes of their kept versions. subjects: subjects within the bounds of the tokens that the stream DEADMAN_EVENTS captures. jobs: pending jobs. job_bytes: bytes of their bodies. events, event_bytes: events and bytes per second on each node, of tokens and of schedules that emit events. alerts: alerts per hour. alert_bytes: bytes in the alerts stream. kept_alert_bytes: bytes of kept alerts. kept_answer_bytes: bytes of kept answers to requests with an Idempotency-Key, in 24 hours. kept_ping_bytes: bytes of bodies in the log of pings."`
+	Name      string    `json:"name" enum:"rules,rule_bytes,subjects,schedules,jobs,job_bytes,events,event_bytes,alerts,alert_bytes,kept_alert_bytes,kept_answer_bytes,kept_ping_bytes" doc:"rules: number of rules. rule_bytes: bytes of their kept versions. subjects: subjects within the bounds of the tokens that the stream DEADMAN_EVENTS captures. schedules: stored schedules. jobs: pending jobs. job_bytes: bytes of their bodies. events, event_bytes: events and bytes per second on each node, of tokens and of schedules that emit events, with each tick of a stored schedule. alerts: alerts per hour. alert_bytes: bytes in the alerts stream. kept_alert_bytes: bytes of kept alerts. kept_answer_bytes: bytes of kept answers to requests with an Idempotency-Key, in 24 hours. kept_ping_bytes: bytes of bodies in the log of pings."`
 	Limit     int64     `json:"limit" doc:"Value of the limit." example:"200"`
 	Default   bool      `json:"default,omitempty" doc:"Whether the limit is the default."`
 	Used      int64     `json:"used" doc:"Usage, as counted a few seconds ago. Always 0 for events and event_bytes." example:"12"`
-	Refused   int64     `json:"refused" doc:"Number of refusals because of the limit; for alerts, the number of unpublished alerts; for kept_alert_bytes, the number of alerts without event and state; for kept_ping_bytes, the number of pings logged without their body. Always 0 for rules, rule_bytes and subjects, whose clients get an error."`
+	Refused   int64     `json:"refused" doc:"Number of refusals because of the limit; for alerts, the number of unpublished alerts; for kept_alert_bytes, the number of alerts without event and state; for kept_ping_bytes, the number of pings logged without their body. Always 0 for rules, rule_bytes, subjects and schedules, whose clients get an error."`
 	RefusedAt time.Time `json:"refused_at,omitzero" doc:"Time of the last refusal. Absent if there was none."`
 }
 
@@ -54,6 +54,7 @@ type QuotaLimits struct {
 	Rules      *int64 `json:"rules,omitempty" doc:"Rules that tokens with the prefix may save. Default: 200." example:"50"`
 	RuleBytes  *int64 `json:"rule_bytes,omitempty" doc:"Bytes of kept versions of rules: documents and texts of authors. Default: 32 MiB." example:"8388608"`
 	Subjects   *int64 `json:"subjects,omitempty" doc:"Subjects within the bounds of a token with the prefix that the stream DEADMAN_EVENTS captures. Default: 1000." example:"100"`
+	Schedules  *int64 `json:"schedules,omitempty" doc:"Stored schedules that tokens with the prefix may create. Default: 100000." example:"10000"`
 	Jobs       *int64 `json:"jobs,omitempty" doc:"Pending jobs. Default: 100000." example:"10000"`
 	JobBytes   *int64 `json:"job_bytes,omitempty" doc:"Bytes of the bodies of pending jobs. Default: 1 GiB." example:"104857600"`
 	Events     *int64 `json:"events,omitempty" doc:"Events per second on each node. Default: 1000." example:"100"`
@@ -70,7 +71,7 @@ type QuotaLimits struct {
 func (l QuotaLimits) set() map[access.Limited]int64 {
 	set := make(map[access.Limited]int64)
 	for what, limit := range map[access.Limited]*int64{
-		access.LimitRules: l.Rules, access.LimitRuleBytes: l.RuleBytes, access.LimitSubjects: l.Subjects, access.LimitJobs: l.Jobs, access.LimitJobBytes: l.JobBytes, access.LimitEvents: l.Events,
+		access.LimitRules: l.Rules, access.LimitRuleBytes: l.RuleBytes, access.LimitSubjects: l.Subjects, access.LimitSchedules: l.Schedules, access.LimitJobs: l.Jobs, access.LimitJobBytes: l.JobBytes, access.LimitEvents: l.Events,
 		access.LimitEventBytes: l.EventBytes, access.LimitAlerts: l.Alerts, access.LimitAlertBytes: l.AlertBytes,
 		access.LimitKeptAlertBytes: l.KeptAlertBytes, access.LimitKeptAnswerBytes: l.KeptAnswerBytes, access.LimitKeptPingBytes: l.KeptPingBytes,
 	} {

@@ -21,9 +21,9 @@ func newQuotaCmd(io *cli) *cobra.Command {
 	cmd.AddCommand(
 		listing[web.Quota]{
 			short: "List quotas and their usage", path: "/quotas",
-			drop:   []string{"set", "kept pings", "subjects", "kept answers", "kept alerts", "alert bytes", "event bytes", "job bytes", "rule bytes"},
+			drop:   []string{"set", "kept pings", "subjects", "schedules", "kept answers", "kept alerts", "alert bytes", "event bytes", "job bytes", "rule bytes"},
 			none:   "no quotas: none is set, and no token has a prefix",
-			header: []string{"prefix", "rules", "rule bytes", "subjects", "jobs", "job bytes", "events", "event bytes", "alerts", "alert bytes", "kept alerts", "kept answers", "kept pings", "set"},
+			header: []string{"prefix", "rules", "rule bytes", "subjects", "schedules", "jobs", "job bytes", "events", "event bytes", "alerts", "alert bytes", "kept alerts", "kept answers", "kept pings", "set"},
 			row: func(io *cli, q web.Quota) []cell {
 				row := []cell{colouredCell(bold, q.Prefix+"*")}
 				for _, l := range q.Limits {

@@ -11,11 +11,11 @@ func TestQuotas(t *testing.T) {
 	t.Parallel()
 	n := newClosedNode(t)
 	n.expect(0, []string{"quota", "list"}, "no quotas: none is set, and no token has a prefix")
-	n.expect(0, []string{"quota", "set", "acme-*", "--rules", "5", "--jobs", "0", "--alert-bytes", "2MiB", "--event-bytes", "64KiB", "--job-bytes", "3MiB", "--rule-bytes", "5MiB", "--subjects", "7", "--kept-ping-bytes", "6MiB"},
-		"acme-*", "0 of 5", "0 B of 5.0 MiB", "0 of 7", "0 B of 6.0 MiB", "0 of 0", "1000/s", "64 KiB/s", "0 B of 3.0 MiB", "0 of 10000/h", "0 B of 2.0 MiB")
+	n.expect(0, []string{"quota", "set", "acme-*", "--rules", "5", "--jobs", "0", "--alert-bytes", "2MiB", "--event-bytes", "64KiB", "--job-bytes", "3MiB", "--rule-bytes", "5MiB", "--subjects", "7", "--schedules", "9", "--kept-ping-bytes", "6MiB"},
+		"acme-*", "0 of 5", "0 B of 5.0 MiB", "0 of 7", "0 of 9", "0 B of 6.0 MiB", "0 of 0", "1000/s", "64 KiB/s", "0 B of 3.0 MiB", "0 of 10000/h", "0 B of 2.0 MiB")
 	n.expect(0, []string{"quota", "list"}, "acme-*", "0 of 5", " by ")
 	quotas := readJSON[web.Page[web.Quota]](n, "quota", "list").Items
-	if len(quotas) != 1 || quotas[0].Prefix != "acme-" || quotas[0].Limits[0].Default || quotas[0].Limits[1].Default || quotas[0].Limits[2].Default || !quotas[0].Limits[5].Default {
+	if len(quotas) != 1 || quotas[0].Prefix != "acme-" || quotas[0].Limits[0].Default || quotas[0].Limits[1].Default || quotas[0].Limits[2].Default || quotas[0].Limits[3].Default || !quotas[0].Limits[6].Default {
 		t.Fatalf("%+v", quotas)
 	}
 	made := readJSON[web.NewToken](n, "token", "create", "acme", "--scope", "read", "--prefix", "acme-*")

@@ -22,13 +22,14 @@ type meter struct {
 }
 
 // limits is the number of Limits; the counters of a meter are in that order.
-const limits = 12
+const limits = 13
 
 // The indexes of a meter's counters.
 const (
 	atRules = iota
 	atRuleBytes
 	atSubjects
+	atSchedules
 	atJobs
 	atJobBytes
 	atEvents
@@ -41,7 +42,7 @@ const (
 )
 
 // countedAt has the counter of each resource that the database counts by rule.
-var countedAt = map[Limited]int{LimitRules: atRules, LimitRuleBytes: atRuleBytes, LimitJobs: atJobs, LimitJobBytes: atJobBytes, LimitKeptPingBytes: atKeptPingBytes}
+var countedAt = map[Limited]int{LimitRules: atRules, LimitRuleBytes: atRuleBytes, LimitSchedules: atSchedules, LimitJobs: atJobs, LimitJobBytes: atJobBytes, LimitKeptPingBytes: atKeptPingBytes}
 
 // spends is the number of counts in Spent.
 const spends = 4

@@ -26,6 +26,7 @@ const (
 	LimitRules      Limited = "rules"
 	LimitRuleBytes  Limited = "rule_bytes"
 	LimitSubjects   Limited = "subjects"
+	LimitSchedules  Limited = "schedules"
 	LimitJobs       Limited = "jobs"
 	LimitJobBytes   Limited = "job_bytes"
 	LimitEvents     Limited = "events"
@@ -52,6 +53,7 @@ var Limits = []Limit{
 	{LimitRules, 200, "rules", false, "a token with a prefix saves no new rule; existing rules can be changed and deleted"},
 	{LimitRuleBytes, 32 << 20, "bytes of kept versions of rules", true, "a token with a prefix saves no further version (422); rules can be paused and deleted. From half of it on, fewer old versions are kept"},
 	{LimitSubjects, 1000, "captured subjects", false, "a token with a prefix saves no rule whose subjects the stream `DEADMAN_EVENTS` does not have yet (422); a wildcard takes the place of the subjects that it includes"},
+	{LimitSchedules, 100_000, "stored schedules", false, "a token with a prefix creates no further schedule (422), also of a rule without bounds; existing ones can be replaced and deleted"},
 	{LimitJobs, 100_000, "pending jobs", false, "no new job starts: its event is a dead letter, a request is refused; pending jobs go on, change and end"},
 	{LimitJobBytes, 1 << 30, "bytes of pending jobs", true, "as for `jobs`"},
 	{LimitEvents, 1000, "events a second", false, "an event that a token with the prefix publishes is refused (429); an event of a schedule waits"},
@@ -147,6 +149,7 @@ var remedies = map[Limited]string{
 	LimitRules:      "delete a rule",
 	LimitRuleBytes:  "save fewer or smaller versions, retry in ten minutes, when old versions are deleted",
 	LimitSubjects:   "read a wildcard in place of many subjects",
+	LimitSchedules:  "delete schedules (those of a deleted rule are gone within ten minutes)",
 	LimitJobs:       "end jobs, then retry the rule's dead letters",
 	LimitJobBytes:   "end jobs, then retry the rule's dead letters",
 	LimitEvents:     "send fewer",

@@ -120,3 +120,13 @@ func (s *quotaSet) within(text string) iter.Seq2[string, *meter] {
 		}
 	}
 }
+
+// sum returns the sum of the numbers of the rules, by name, that count toward a meter.
+func (s *quotaSet) sum(of *meter, what Limited, byRule map[string]int64) (sum int64) {
+	for name, n := range byRule {
+		if slices.Contains(s.of(what, name), of) {
+			sum += n
+		}
+	}
+	return sum
+}

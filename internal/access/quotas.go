@@ -73,6 +73,7 @@ func (q *Quotas) Shortest(prefix string) string {
 type Learned struct {
 	Within    string           // what the counted rules, and the prefixes, begin with; empty: all
 	Rules     map[string]int64 // 1 for each existing rule, by name
+	Schedules map[string]int64 // stored schedules by rule
 	RuleBytes map[string]int64 // bytes of kept versions by rule; nil: not counted this time
 	Jobs      map[string]int64 // pending jobs by rule; nil: not counted this time
 	Bytes     map[string]int64 // bytes of those jobs by rule; nil: not counted this time
@@ -120,7 +121,7 @@ func (q *Quotas) Learn(l Learned) {
 		return
 	}
 	counted := make(map[*meter]*[limits]int64)
-	for what, byRule := range map[Limited]map[string]int64{LimitRules: l.Rules, LimitRuleBytes: l.RuleBytes, LimitJobs: l.Jobs, LimitJobBytes: l.Bytes, LimitKeptPingBytes: l.PingBytes} {
+	for what, byRule := range map[Limited]map[string]int64{LimitRules: l.Rules, LimitRuleBytes: l.RuleBytes, LimitSchedules: l.Schedules, LimitJobs: l.Jobs, LimitJobBytes: l.Bytes, LimitKeptPingBytes: l.PingBytes} {
 		for rule, n := range byRule {
 			for _, m := range s.of(what, rule) {
 				if counted[m] == nil {
@@ -136,6 +137,7 @@ func (q *Quotas) Learn(l Learned) {
 			now = new([limits]int64)
 		}
 		m.used[atRules].Store(now[atRules])
+		m.used[atSchedules].Store(now[atSchedules])
 		if l.RuleBytes != nil {
 			m.used[atRuleBytes].Store(now[atRuleBytes])
 		}
@@ -314,19 +316,16 @@ func (q *Quotas) Crowded(rule string) bool {
 	})
 }
 
-// RoomFor returns an error if a quota has no room for more of a resource of a tenant's rule. quotas are those of all
-// prefixes, and used has the use by rules, by name.
-func RoomFor(quotas []Quota, what Limited, used map[string]int64, rule string, more int64, tenant string) error {
+// RoomFor returns an error if a quota has no room for the growth of a tenant's rules. quotas are those of all prefixes;
+// used has the use of a resource by rules, by name, and more their growth.
+func RoomFor(quotas []Quota, what Limited, used, more map[string]int64, tenant string) error {
 	s := newQuotaSet(quotas, 0, nil)
-	for _, m := range s.of(what, rule) {
-		sum, limit := more, m.limits[what]
-		for name, n := range used {
-			if slices.Contains(s.of(what, name), m) {
-				sum += n
+	for _, rule := range slices.Sorted(maps.Keys(more)) {
+		for _, m := range s.of(what, rule) {
+			grown, limit := s.sum(m, what, more), m.limits[what]
+			if grown > 0 && s.sum(m, what, used)+grown > limit {
+				return m.ExceededTo(tenant, what, limit)
 			}
-		}
-		if sum > limit {
-			return m.ExceededTo(tenant, what, limit)
 		}
 	}
 	return nil

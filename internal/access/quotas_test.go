@@ -97,8 +97,8 @@ func TestOuterLimits(t *testing.T) {
 		text  string
 		names bool
 	}{
-		"rules of the tenant":              {RoomFor(all, LimitRules, nil, "acme-1", 1, "acme-").Error(), false},
-		"rules of the shorter prefix":      {RoomFor(all, LimitRules, nil, "acme-1", 1, "ac").Error(), true},
+		"rules of the tenant":              {RoomFor(all, LimitRules, nil, map[string]int64{"acme-1": 1}, "acme-").Error(), false},
+		"rules of the shorter prefix":      {RoomFor(all, LimitRules, nil, map[string]int64{"acme-1": 1}, "ac").Error(), true},
 		"jobs of the tenant":               {q.OfJobs("acme-1")[1].Refusal("acme-1").Error(), false},
 		"jobs of the shorter prefix":       {q.OfJobs("acorn")[0].Refusal("acorn").Error(), true},
 		"events of the tenant":             {events.Error(), false},

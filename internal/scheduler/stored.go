@@ -82,21 +82,15 @@ type Stored struct {
 	Announce func(ctx context.Context, r alerts.SystemAlert) error
 	Observer Observer
 	Log      *slog.Logger
+	Allow    func(rule string) Allowance // nil, or the Allowance is: no quota bounds the rule
 
 	once   sync.Once
 	wake   chan struct{}
 	status *periodic.Status
 
 	// Of the goroutine of Run:
-	pausing map[int32]pausing // by rule
-	ranAt   time.Time         // the last round, by the database's time; zero: its time is not known
-}
-
-// pausing is a rule that failed.
-type pausing struct {
-	until time.Time
-	span  time.Duration
-	err   error
+	pauses pauses
+	ranAt  time.Time // the last round, by the database's time; zero: its time is not known
 }
 
 func (s *Stored) init() {
@@ -165,6 +159,7 @@ func (s *Stored) round(ctx context.Context) error {
 		return err
 	}
 	var working sync.WaitGroup
+	rand.Shuffle(len(units), func(i, j int) { units[i], units[j] = units[j], units[i] }) // they may share a quota
 	turns, results := make(chan struct{}, storedUnits), make([]error, len(units))
 	for i, u := range units {
 		turns <- struct{}{}
@@ -174,16 +169,20 @@ func (s *Stored) round(ctx context.Context) error {
 		})
 	}
 	working.Wait()
-	failed, isOutdated := make(map[int32]error), false
+	failed, waits, isOutdated := make(map[int32]error), make(map[int32]time.Duration), false
 	for i, u := range units {
+		var wait quotaWait
 		switch err := results[i]; {
+		case errors.As(err, &wait):
+			waits[u.fence.RuleID] = max(waits[u.fence.RuleID], wait.span)
 		case errors.Is(err, futurejobs.ErrRulesChanged):
 			isOutdated = true
 		case !errors.Is(err, futurejobs.ErrNotHeld): // a lost shard is another node's
 			failed[u.fence.RuleID] = errors.Join(failed[u.fence.RuleID], err)
 		}
 	}
-	err = s.conclude(now, all, failed)
+	s.pauses, err = s.pauses.conclude(now, all, failed)
+	s.pauses.waitForQuotas(now, waits)
 	if isOutdated { // changed rules wake the next round; while a change waits, it comes in a second
 		err = errors.Join(err, s.Catalog.Refresh(ctx))
 	}
@@ -195,7 +194,7 @@ func (s *Stored) units(ctx context.Context, now time.Time, revision int64, all [
 	rules, shards := make(map[int32]futurejobs.StoredRule), make(map[int16]futurejobs.HeldShard)
 	var of []futurejobs.RuleShard
 	for _, rule := range all {
-		if s.isPausing(rule.RuleID(), now) {
+		if s.pauses.has(rule.RuleID(), now) {
 			continue
 		}
 		rules[rule.RuleID()] = rule
@@ -221,30 +220,6 @@ func (s *Stored) units(ctx context.Context, now time.Time, revision int64, all [
 		u.fence.Held, u.isPlanned = append(u.fence.Held, shards[d.Shard]), u.isPlanned || d.IsPlanned
 	}
 	return units, nil
-}
-
-// isPausing reports whether a rule waits after a failure.
-func (s *Stored) isPausing(rule int32, now time.Time) bool { return s.pausing[rule].until.After(now) }
-
-// conclude sets the pauses of the rules that failed in a round, each longer than its last one. It returns the last errors of
-// all rules that wait.
-func (s *Stored) conclude(now time.Time, all []futurejobs.StoredRule, failed map[int32]error) error {
-	pauses := make(map[int32]pausing)
-	var errs []error
-	for _, rule := range all {
-		p := s.pausing[rule.RuleID()]
-		switch err := failed[rule.RuleID()]; {
-		case err != nil:
-			span := min(max(2*p.span, storedBackoff), storedMaxPause)
-			p = pausing{until: now.Add(span/2 + rand.N(span)), span: span, err: err}
-		case !p.until.After(now):
-			continue
-		}
-		pauses[rule.RuleID()] = p
-		errs = append(errs, p.err)
-	}
-	s.pausing = pauses
-	return errors.Join(errs...)
 }
 
 // unit is a rule in some shards, in a round.
@@ -321,6 +296,13 @@ func (u unit) decide(ctx context.Context, due []futurejobs.Schedule) (int, error
 	for i, s := range due {
 		decided[i] = u.rule.Decide(s, u.now)
 	}
+	decided, wait, err := u.admit(decided)
+	if err != nil {
+		return 0, err
+	}
+	if len(decided) == 0 && wait > 0 {
+		return 0, quotaWait{wait}
+	}
 	if remark, ok := u.rule.Remark(decided); ok {
 		if err := u.Announce(ctx, remark); err != nil {
 			return 0, err
@@ -349,7 +331,10 @@ func (u unit) decide(ctx context.Context, due []futurejobs.Schedule) (int, error
 	if missed > 0 {
 		u.Observer.Ticked(u.rule.Name(), futurejobs.TickMissed, missed)
 	}
-	return len(recorded), u.publish(ctx, held, planned)
+	if err := u.publish(ctx, held, planned); err != nil || wait == 0 {
+		return len(recorded), err
+	}
+	return len(recorded), quotaWait{wait}
 }
 
 // publish publishes the events of planned ticks until held ends, and records those that a stream has. The others stay

@@ -34,7 +34,7 @@ const prefixesIn = `(SELECT prefix FROM quota UNION SELECT prefix FROM token WHE
 
 func quotasIn(ctx context.Context, q querier, within string) ([]access.Quota, error) {
 	return query(ctx, q, readQuota, `
-SELECT prefix, rules, rule_bytes, subjects, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, kept_alert_bytes, kept_answer_bytes,
+SELECT prefix, rules, rule_bytes, subjects, schedules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, kept_alert_bytes, kept_answer_bytes,
 	kept_ping_bytes, set_at, set_by FROM quota WHERE substr(prefix, 1, $1) = $2
 UNION ALL
 SELECT DISTINCT t.prefix`+strings.Repeat(`, CAST(NULL AS bigint)`, len(access.Limits))+`, t.revoked_at, ''
@@ -78,10 +78,10 @@ func (s *QuotaStore) SetQuota(ctx context.Context, q access.Quota) error {
 		changes = []string{"all limits are the defaults"}
 	}
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, rule_bytes, subjects, jobs, job_bytes, events, event_bytes, alerts, alert_bytes,
+		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, rule_bytes, subjects, schedules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes,
 	kept_alert_bytes, kept_answer_bytes, kept_ping_bytes, set_at, set_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, rule_bytes = excluded.rule_bytes, subjects = excluded.subjects, jobs = excluded.jobs, job_bytes = excluded.job_bytes, events = excluded.events,
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, rule_bytes = excluded.rule_bytes, subjects = excluded.subjects, schedules = excluded.schedules, jobs = excluded.jobs, job_bytes = excluded.job_bytes, events = excluded.events,
 	event_bytes = excluded.event_bytes, alerts = excluded.alerts, alert_bytes = excluded.alert_bytes,
 	kept_alert_bytes = excluded.kept_alert_bytes, kept_answer_bytes = excluded.kept_answer_bytes,
 	kept_ping_bytes = excluded.kept_ping_bytes, set_at = excluded.set_at, set_by = excluded.set_by`,
@@ -157,6 +157,16 @@ func (s *QuotaStore) VersionBytes(ctx context.Context, within string) (map[strin
 		return nil, wrapErr("bytes of versions", err)
 	}
 	return bytes, nil
+}
+
+// ScheduleCounts returns the number of stored schedules of the rules with names that begin with a text, by rule name, with
+// those of deleted rules.
+func (s *QuotaStore) ScheduleCounts(ctx context.Context, within string) (map[string]int64, error) {
+	counts, err := perRule(ctx, s.read, schedulesByName, len(within), within)
+	if err != nil {
+		return nil, wrapErr("count schedules", err)
+	}
+	return counts, nil
 }
 
 // PendingOf counts the pending jobs of rules by rule name, including jobs of deleted rules. which selects the rules among
@@ -313,9 +323,12 @@ func (s *QuotaStore) Refusals(ctx context.Context, within string) (map[string][]
 	return all, nil
 }
 
-// PruneQuotas deletes the hours of alerts before an instant, and earlier refusals of prefixes without a quota.
+// PruneQuotas deletes the hours of alerts and the locks before an instant, and earlier refusals of prefixes without a quota.
 func (s *QuotaStore) PruneQuotas(ctx context.Context, before time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM quota_hour WHERE hour < $1`, before)
+	if err == nil {
+		_, err = exec(ctx, s.db, `DELETE FROM quota_lock WHERE locked_at < $1`, before)
+	}
 	if err == nil {
 		_, err = exec(ctx, s.db, `DELETE FROM quota_refusal WHERE refused_at < $1 AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = quota_refusal.prefix)`, before)
 	}

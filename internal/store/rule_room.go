@@ -14,14 +14,8 @@ func roomFor(ctx context.Context, tx *sql.Tx, rule string, isNew bool, bytes int
 	if b == nil || b.Prefix == "" {
 		return nil
 	}
-	over, err := query(ctx, tx, func(row scanner, prefix *string) error { return row.Scan(prefix) },
-		`SELECT p.prefix FROM `+prefixesIn+` WHERE substr(CAST($1 AS text), 1, length(p.prefix)) = p.prefix ORDER BY length(p.prefix) LIMIT 1`, rule)
-	if err != nil || len(over) == 0 {
-		return err
-	}
-	shared := over[0] // the shortest prefix with a quota of the rule; only rules below it share its quotas
-	quotas, err := quotasIn(ctx, tx, shared)
-	if err != nil {
+	shared, quotas, err := sharedQuotas(ctx, tx, rule)
+	if err != nil || len(quotas) == 0 {
 		return err
 	}
 	if isNew {
@@ -29,7 +23,7 @@ func roomFor(ctx context.Context, tx *sql.Tx, rule string, isNew bool, bytes int
 		if err != nil {
 			return err
 		}
-		if err := access.RoomFor(quotas, access.LimitRules, names, rule, 1, b.Prefix); err != nil {
+		if err := access.RoomFor(quotas, access.LimitRules, names, map[string]int64{rule: 1}, b.Prefix); err != nil {
 			return err
 		}
 	}
@@ -37,7 +31,19 @@ func roomFor(ctx context.Context, tx *sql.Tx, rule string, isNew bool, bytes int
 	if err != nil {
 		return err
 	}
-	return access.RoomFor(quotas, access.LimitRuleBytes, used, rule, int64(bytes), b.Prefix)
+	return access.RoomFor(quotas, access.LimitRuleBytes, used, map[string]int64{rule: int64(bytes)}, b.Prefix)
+}
+
+// sharedQuotas returns the shortest prefix with a quota that a name begins with, and the quotas of all prefixes that begin
+// with it: only rules below that prefix share quotas. Without one it returns none.
+func sharedQuotas(ctx context.Context, tx *sql.Tx, name string) (shared string, quotas []access.Quota, err error) {
+	over, err := query(ctx, tx, func(row scanner, prefix *string) error { return row.Scan(prefix) },
+		`SELECT p.prefix FROM `+prefixesIn+` WHERE substr(CAST($1 AS text), 1, length(p.prefix)) = p.prefix ORDER BY length(p.prefix) LIMIT 1`, name)
+	if err != nil || len(over) == 0 {
+		return "", nil, err
+	}
+	quotas, err = quotasIn(ctx, tx, over[0])
+	return over[0], quotas, err
 }
 
 // perRule reads a number by rule name.

@@ -59,7 +59,8 @@ func (s *ScheduleStore) Schedule(ctx context.Context, ref futurejobs.ScheduleRef
 
 // PutSchedules creates, replaces and deletes schedules, all in one transaction, and audits that. Events of their planned
 // ticks are not published after it: it waits for one that may be in transit, and returns ErrScheduleHeld if that takes too
-// long. A schedule of a deleted rule is futurejobs.ErrNotFound.
+// long. A schedule of a deleted rule is futurejobs.ErrNotFound. Beyond the quotas of the token's tenant it returns
+// access.ErrQuota.
 func (s *ScheduleStore) PutSchedules(ctx context.Context, put []futurejobs.Schedule, gone []futurejobs.ScheduleRef) (done futurejobs.ScheduleChanges, err error) {
 	changes := make(map[int32]*scheduleChange)
 	of := func(rule int32) *scheduleChange {
@@ -77,14 +78,16 @@ func (s *ScheduleStore) PutSchedules(ctx context.Context, put []futurejobs.Sched
 	}
 	err = untilOpen(ctx, s.database, func(tx *sql.Tx, now time.Time) error {
 		done = futurejobs.ScheduleChanges{}
+		var grown []ruleGrowth
 		for _, rule := range slices.Sorted(maps.Keys(changes)) {
 			c := *changes[rule]
 			c.tx, c.now = tx, now
 			if err := c.run(ctx, &done); err != nil {
 				return err
 			}
+			grown = append(grown, c.grown)
 		}
-		return nil
+		return countSchedules(ctx, tx, now, grown)
 	})
 	switch {
 	case errors.Is(err, errHeldOff):
@@ -108,6 +111,8 @@ type scheduleChange struct {
 	was   []futurejobs.Schedule // changed and deleted ones
 	ended []futurejobs.Schedule // schedules without the next tick that was due
 	known []string              // ids to delete that exist
+	fresh int                   // number of new ones in write
+	grown ruleGrowth
 }
 
 // run changes the schedules of a rule.
@@ -120,6 +125,7 @@ func (c *scheduleChange) run(ctx context.Context, done *futurejobs.ScheduleChang
 	if err != nil {
 		return err
 	}
+	c.grown = ruleGrowth{rule: c.rule, name: name}
 	existing, err := c.existing(ctx)
 	if err != nil {
 		return err
@@ -135,7 +141,7 @@ func (c *scheduleChange) run(ctx context.Context, done *futurejobs.ScheduleChang
 	if err := c.cancelDue(ctx); err != nil {
 		return err
 	}
-	if err := c.upsert(ctx); err != nil {
+	if err := c.upsert(ctx, done); err != nil {
 		return err
 	}
 	if err := c.delete(ctx); err != nil {
@@ -197,6 +203,7 @@ func (c *scheduleChange) compare(existing map[string]futurejobs.Schedule, done *
 		switch {
 		case !exists:
 			done.Created++
+			c.fresh++
 		case ticksAlike && string(p.Data) == string(old.Data):
 			done.Unchanged++
 			continue
@@ -263,8 +270,8 @@ func (c *scheduleChange) cancelDue(ctx context.Context) error {
 	return insertTicks(ctx, c.database, c.tx, c.now, c.now, ticks)
 }
 
-// upsert writes new and changed schedules.
-func (c *scheduleChange) upsert(ctx context.Context) error {
+// upsert writes new and changed schedules. Those that another transaction created meanwhile are replaced, and counted so.
+func (c *scheduleChange) upsert(ctx context.Context, done *futurejobs.ScheduleChanges) error {
 	rows := make([][]any, len(c.write))
 	for i, s := range c.write {
 		var data any
@@ -291,11 +298,23 @@ func (c *scheduleChange) upsert(ctx context.Context) error {
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	_, err = exec(ctx, c.tx, rebindPlaceholders(`INSERT INTO schedule (rule_id, id, shard, text, zone, data, enabled, version, created_at, updated_at, next_at)
+	versions, err := query(ctx, c.tx, func(row scanner, version *int64) error { return row.Scan(version) }, rebindPlaceholders(`INSERT INTO schedule (rule_id, id, shard, text, zone, data, enabled, version, created_at, updated_at, next_at)
 SELECT d.rule_id, d.id, d.shard, d.text, d.zone, d.data, d.enabled <> 0, 1, d.changed_at, d.changed_at, d.next_at FROM `+text+` WHERE TRUE
 ON CONFLICT (rule_id, id) DO UPDATE SET text = excluded.text, zone = excluded.zone, data = excluded.data, enabled = excluded.enabled,
-	version = schedule.version + 1, updated_at = excluded.updated_at, next_at = excluded.next_at`), args...)
-	return err
+	version = schedule.version + 1, updated_at = excluded.updated_at, next_at = excluded.next_at
+RETURNING version`), args...)
+	if err != nil {
+		return err
+	}
+	replaced := c.fresh
+	for _, version := range versions {
+		if version == 1 {
+			replaced--
+			c.grown.n++
+		}
+	}
+	done.Created, done.Updated = done.Created-replaced, done.Updated+replaced
+	return nil
 }
 
 // delete deletes schedules.
@@ -304,13 +323,7 @@ func (c *scheduleChange) delete(ctx context.Context) error {
 	if err != nil || len(c.known) == 0 {
 		return err
 	}
-	_, err = exec(ctx, c.tx, rebindPlaceholders(`DELETE FROM schedule WHERE rule_id = ? AND id IN (SELECT d.schedule_id FROM `+text+`)`), append([]any{c.rule}, args...)...)
-	return err
-}
-
-// forgetSchedules deletes the schedules of deleted rules.
-func (s *ScheduleStore) forgetSchedules(ctx context.Context) error {
-	_, err := s.pruneAll(ctx, "", `DELETE FROM schedule WHERE (rule_id, id) IN
-	(SELECT s.rule_id, s.id FROM rule r JOIN schedule s ON s.rule_id = r.id WHERE r.deleted_at IS NOT NULL LIMIT $1)`, pruneBatch)
+	n, err := exec(ctx, c.tx, rebindPlaceholders(`DELETE FROM schedule WHERE rule_id = ? AND id IN (SELECT d.schedule_id FROM `+text+`)`), append([]any{c.rule}, args...)...)
+	c.grown.n -= n
 	return err
 }

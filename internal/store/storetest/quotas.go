@@ -48,7 +48,7 @@ func quotasAreKept(t *testing.T, w *fixture) {
 	same("when the token has ended", access.Quota{Prefix: "acme-"})
 
 	by := access.As(w.ctx(), ada)
-	limits := map[access.Limited]int64{access.LimitRules: 3, access.LimitRuleBytes: 4, access.LimitSubjects: 13, access.LimitJobBytes: 5, access.LimitEventBytes: 6, access.LimitAlertBytes: 0, access.LimitKeptAlertBytes: 11, access.LimitKeptAnswerBytes: 12, access.LimitKeptPingBytes: 14}
+	limits := map[access.Limited]int64{access.LimitRules: 3, access.LimitRuleBytes: 4, access.LimitSubjects: 13, access.LimitSchedules: 15, access.LimitJobBytes: 5, access.LimitEventBytes: 6, access.LimitAlertBytes: 0, access.LimitKeptAlertBytes: 11, access.LimitKeptAnswerBytes: 12, access.LimitKeptPingBytes: 14}
 	w.must(w.SetQuota(by, access.Quota{Prefix: "acme-", Set: limits}))
 	w.must(w.SetQuota(by, access.Quota{Prefix: "b", Set: map[access.Limited]int64{access.LimitJobs: 9, access.LimitEvents: 8, access.LimitAlerts: 7}}))
 	b := access.Quota{Prefix: "b", Set: map[access.Limited]int64{access.LimitJobs: 9, access.LimitEvents: 8, access.LimitAlerts: 7}, SetBy: "ada"}
@@ -74,7 +74,7 @@ func quotasAreKept(t *testing.T, w *fixture) {
 		}
 	}
 	want := []string{
-		"ada quota.set quota/acme- rules 3; rule_bytes 4; subjects 13; job_bytes 5; event_bytes 6; alert_bytes 0; kept_alert_bytes 11; kept_answer_bytes 12; kept_ping_bytes 14", "ada quota.set quota/b jobs 9; events 8; alerts 7",
+		"ada quota.set quota/acme- rules 3; rule_bytes 4; subjects 13; schedules 15; job_bytes 5; event_bytes 6; alert_bytes 0; kept_alert_bytes 11; kept_answer_bytes 12; kept_ping_bytes 14", "ada quota.set quota/b jobs 9; events 8; alerts 7",
 		"ada quota.delete quota/acme- ", "ada quota.delete quota/acme- ",
 	}
 	if diff := cmp.Diff(want, audited(w, access.AuditFilter{Action: "quota.*"})); diff != "" {

@@ -71,6 +71,8 @@ var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"schedule/post":           postedTicksAreRepeated,
 	"schedule/retention":      scheduleTicksAreForgotten,
 	"schedule/load":           nextTicksAreCounted,
+	"schedule/quota":          schedulesAreCounted,
+	"schedule/quota/together": schedulesAreCountedTogether,
 	"tick/history":            appliedTicksAreRecorded,
 	"tick/filter":             appliedTicksAreFiltered,
 	"tick/retention":          appliedTicksAreForgotten,

@@ -1,0 +1,53 @@
+package scheduler
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// pausing is a rule that failed, or whose ticks wait for a quota.
+type pausing struct {
+	until time.Time
+	span  time.Duration
+	err   error
+}
+
+// pauses are the rules that pause, by id.
+type pauses map[int32]pausing
+
+// has reports whether a rule pauses.
+func (p pauses) has(rule int32, now time.Time) bool { return p[rule].until.After(now) }
+
+// conclude returns the pauses after a round, with those of the rules that failed in it, each longer than its last one, and the
+// last errors of all rules that pause.
+func (p pauses) conclude(now time.Time, all []futurejobs.StoredRule, failed map[int32]error) (pauses, error) {
+	next := make(pauses)
+	var errs []error
+	for _, rule := range all {
+		of := p[rule.RuleID()]
+		switch err := failed[rule.RuleID()]; {
+		case err != nil:
+			span := min(max(2*of.span, storedBackoff), storedMaxPause)
+			of = pausing{until: now.Add(span/2 + rand.N(span)), span: span, err: err}
+		case !of.until.After(now):
+			continue
+		}
+		next[rule.RuleID()] = of
+		errs = append(errs, of.err)
+	}
+	return next, errors.Join(errs...)
+}
+
+// waitForQuotas makes rules wait, by id.
+func (p pauses) waitForQuotas(now time.Time, waits map[int32]time.Duration) {
+	for rule, span := range waits {
+		if until := now.Add(span); p[rule].until.Before(until) {
+			of := p[rule]
+			of.until = until
+			p[rule] = of
+		}
+	}
+}
