@@ -38,9 +38,18 @@ func (b StoredCatalog) StoredRule(name string) (StoredRule, error) {
 		return StoredRule{}, fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
 	}
 	if !r.versions[0].document.Trigger.IsStored() {
-		return StoredRule{}, document.Problems{{Pointer: "/rule", Rule: name, Message: `the rule has no stored schedules; write trigger: {schedule: "@stored", emit: {subject: reports.due}} in it`}}
+		return StoredRule{}, document.Problems{{Pointer: "/rule", Rule: name, Message: `the rule has no stored schedules, so those that it had can be deleted only; write trigger: {schedule: "@stored", emit: {subject: reports.due}} in it`}}
 	}
 	return StoredRule{r.versions[0], r.paused, b.shards}, nil
+}
+
+// RuleID returns the id of the rule of a name, which may have another trigger now, or futurejobs.ErrNotFound.
+func (b StoredCatalog) RuleID(name string) (int32, error) {
+	r := b.current.Load().names[name]
+	if r == nil {
+		return 0, fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
+	}
+	return r.versions[0].saved.RuleID, nil
 }
 
 // StoredRules returns the rules with stored schedules, and their revision.

@@ -51,6 +51,12 @@ func (s *storedSchedules) ChangeSchedules(ctx context.Context, all []web.Schedul
 	return web.ChangedSchedules{}, err
 }
 
+// HasSchedules implements web.ScheduleActions.
+func (s *storedSchedules) HasSchedules(rule string) bool {
+	_, err := s.catalog.StoredRule(rule)
+	return err == nil
+}
+
 // NextTicks implements web.ScheduleActions.
 func (s *storedSchedules) NextTicks(rule string, of futurejobs.Schedule, n int) []time.Time {
 	stored, err := s.catalog.StoredRule(rule)
@@ -65,39 +71,50 @@ type scheduleBatch struct {
 	put          []futurejobs.Schedule
 	gone         []futurejobs.ScheduleRef
 	refused      []error // by the index of the change; nil: it is in put or gone
-	rulesMissing bool    // whether a rule is unknown or has no stored schedules
+	rulesMissing bool    // whether a change was refused because its rule is unknown or has no stored schedules
+}
+
+// ruleOfSchedules is a rule whose schedules are changed.
+type ruleOfSchedules struct {
+	id     int32
+	stored rules.StoredRule
+	gone   error // the rule does not exist, so that its schedules cannot be deleted
+	err    error // schedules cannot be stored: the rule does not exist, or has another trigger
 }
 
 // newScheduleBatch prepares changes with the newest versions of their rules.
 func newScheduleBatch(catalog rules.StoredCatalog, all []web.ScheduleChange, now time.Time) *scheduleBatch {
-	type found struct {
-		rule rules.StoredRule
-		err  error
-	}
-	b, known := &scheduleBatch{refused: make([]error, len(all))}, make(map[string]found)
+	b, known := &scheduleBatch{refused: make([]error, len(all))}, make(map[string]ruleOfSchedules)
 	for i := range all {
 		change := &all[i]
 		of, met := known[change.Rule]
 		if !met {
-			of.rule, of.err = catalog.StoredRule(change.Rule)
+			of.id, of.gone = catalog.RuleID(change.Rule)
+			of.stored, of.err = catalog.StoredRule(change.Rule)
 			known[change.Rule] = of
-			b.rulesMissing = b.rulesMissing || of.err != nil
 		}
-		if b.refused[i] = of.err; of.err == nil {
-			b.refused[i] = b.add(of.rule, change, now)
-		}
+		b.refused[i] = b.add(of, change, now)
 	}
 	return b
 }
 
-// add adds a change of a schedule of a rule, or returns the reason that the rule refuses it.
-func (b *scheduleBatch) add(rule rules.StoredRule, change *web.ScheduleChange, now time.Time) error {
+// add adds a change of a schedule of a rule, or returns the reason that the rule refuses it. Schedules of a rule that has
+// another trigger now can be deleted.
+func (b *scheduleBatch) add(of ruleOfSchedules, change *web.ScheduleChange, now time.Time) error {
 	if change.Deleted {
-		b.gone = append(b.gone, futurejobs.ScheduleRef{RuleID: rule.RuleID(), ID: change.ID})
+		if of.gone != nil {
+			b.rulesMissing = true
+			return of.gone
+		}
+		b.gone = append(b.gone, futurejobs.ScheduleRef{RuleID: of.id, ID: change.ID})
 		return nil
 	}
+	if of.err != nil {
+		b.rulesMissing = true
+		return of.err
+	}
 	next := change.Schedule // Prepare changes the copy, so that the change can be prepared again
-	if err := rule.Prepare(&next, now); err != nil {
+	if err := of.stored.Prepare(&next, now); err != nil {
 		return err
 	}
 	b.put = append(b.put, next)

@@ -71,6 +71,9 @@ func TestSchedulesOfChangingRules(t *testing.T) {
 	check("a rule deleted meanwhile", futurejobs.ScheduleChanges{Created: 1, Updated: 1, Unknown: 1}, nil, futurejobs.ErrNotFound, nil, "/schedule", nil)
 	all = []web.ScheduleChange{change("fixed", "1", "@daily")}
 	check("a rule with a new trigger", futurejobs.ScheduleChanges{Created: 1}, nil)
+	save("fixed", "@daily")
+	all = []web.ScheduleChange{change("fixed", "1", "@hourly"), change("fixed", "1", ""), change("absent", "1", "")}
+	check("a rule with another trigger", futurejobs.ScheduleChanges{Deleted: 1}, "/rule", nil, futurejobs.ErrNotFound)
 	all = []web.ScheduleChange{change("absent", "1", "@daily")}
 	check("nothing to do", futurejobs.ScheduleChanges{}, futurejobs.ErrNotFound)
 }

@@ -31,6 +31,9 @@ type ScheduleActions interface {
 	// ChangeSchedules creates, replaces and deletes schedules in one transaction. Refused changes do not affect the others.
 	// It returns futurejobs.ErrScheduleHeld if the event of a schedule may be in transit; nothing is changed then.
 	ChangeSchedules(ctx context.Context, all []ScheduleChange) (ChangedSchedules, error)
+	// HasSchedules reports whether the schedules of a rule are stored. Those that another trigger has left over can be read
+	// and deleted only.
+	HasSchedules(rule string) bool
 	// NextTicks returns the next ticks of a schedule of a rule, at most n; nil: there are none, or the schedules of the rule
 	// are not stored.
 	NextTicks(rule string, s futurejobs.Schedule, n int) []time.Time
@@ -56,6 +59,7 @@ type Schedule struct {
 	Zone      string          `json:"zone,omitempty" doc:"Time zone of the crontab. Absent: UTC." example:"Europe/Berlin"`
 	Data      json.RawMessage `json:"data,omitempty" doc:"Body of the events. Absent: that of the rule."`
 	Enabled   bool            `json:"enabled" doc:"Whether the schedule ticks."`
+	Inactive  bool            `json:"inactive,omitempty" doc:"Whether the rule has another trigger now, so that the schedule does not tick, and can be deleted only. It ticks again if the rule has stored schedules again."`
 	Version   int64           `json:"version" doc:"Version, from 1. Each change raises it." example:"3"`
 	CreatedAt time.Time       `json:"created_at" doc:"Time of creation."`
 	UpdatedAt time.Time       `json:"updated_at" doc:"Time of the last change."`
@@ -67,9 +71,9 @@ type Schedule struct {
 // shownTicks is the number of next ticks of a single schedule.
 const shownTicks = 5
 
-func newSchedule(rule string, s futurejobs.Schedule) Schedule {
+func newSchedule(rule string, s futurejobs.Schedule, isActive bool) Schedule {
 	return Schedule{
-		Rule: rule, ID: s.ID, Schedule: s.Text, Zone: s.Zone, Data: s.Data, Enabled: s.Enabled, Version: s.Version,
+		Rule: rule, ID: s.ID, Inactive: !isActive, Schedule: s.Text, Zone: s.Zone, Data: s.Data, Enabled: s.Enabled, Version: s.Version,
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, LastAt: s.LastAt, NextAt: s.NextAt,
 	}
 }
@@ -126,7 +130,7 @@ func (a *scheduleAPI) register(all *operations) {
 	a.registerPut(all)
 	inPath, inQuery = operation{
 		ID: "delete-schedule", Tag: tagSchedules, Method: "DELETE", Summary: "delete a stored schedule", Scope: access.Rules,
-		Description: "After the response, no tick of the schedule emits an event.",
+		Description: "After the response, no tick of the schedule emits an event. A schedule of a rule that has another trigger now can be deleted, too.",
 	}.inTwoForms(scheduleBase, "id", "")
 	register(all, inPath, noContent(func(ctx context.Context, in *SchedulePath) error { return a.delete(ctx, in.named()) }))
 	register(all, inQuery, noContent(func(ctx context.Context, in *ScheduleQuery) error { return a.delete(ctx, in.named()) }))
@@ -155,7 +159,8 @@ func (a *scheduleAPI) list(ctx context.Context, in *scheduleListIn) (Page[Schedu
 	if err != nil {
 		return Page[Schedule]{}, err
 	}
-	return pageOf(p, func(s futurejobs.Schedule) Schedule { return newSchedule(string(in.Rule), s) }), nil
+	isActive := a.actions.HasSchedules(string(in.Rule))
+	return pageOf(p, func(s futurejobs.Schedule) Schedule { return newSchedule(string(in.Rule), s, isActive) }), nil
 }
 
 // refOf returns the reference to a schedule, or futurejobs.ErrNotFound for an unknown rule.
@@ -173,7 +178,7 @@ func (a *scheduleAPI) get(ctx context.Context, of scheduleName) (Schedule, error
 	if err != nil {
 		return Schedule{}, err
 	}
-	s := newSchedule(of.rule, stored)
+	s := newSchedule(of.rule, stored, a.actions.HasSchedules(of.rule))
 	s.Next = a.actions.NextTicks(of.rule, stored, shownTicks)
 	return s, nil
 }

@@ -36,6 +36,7 @@ func (a *scheduleAPI) registerBulk(all *operations) {
 		Description: "Each line of the body (NDJSON) is an object with rule, id, and the fields of a PUT of one schedule, which creates or replaces the " +
 			"schedule; or with rule, id and deleted: true, which deletes it. All changes are made in one transaction; if the response is a problem, " +
 			"none was made. Invalid lines do not affect other lines, and the same body can be sent again. A schedule may be in one line only. " +
+			"A rule that has another trigger now accepts deletions only. " +
 			"503: the event of a tick may be in transit; retry. Limits: 16 MiB in total, 256 KiB per line. The audit log has one entry per rule.",
 		Scope: access.Rules, Reach: reachBody, Status: http.StatusOK, IdempotencyKey: true, Limit: MaxBulkBytes, Turns: a.turns,
 		Errors:      []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},

@@ -41,12 +41,13 @@ func (s *fixture) ChangeSchedules(ctx context.Context, all []web.ScheduleChange)
 	var put []futurejobs.Schedule
 	var gone []futurejobs.ScheduleRef
 	for i, c := range all {
-		rule, err := rules.StoredCatalog{Catalog: s.rules.Catalog}.StoredRule(c.Rule)
-		switch {
+		catalog := rules.StoredCatalog{Catalog: s.rules.Catalog}
+		rule, err := catalog.StoredRule(c.Rule)
+		switch id, missing := catalog.RuleID(c.Rule); {
+		case c.Deleted && missing == nil:
+			gone = append(gone, futurejobs.ScheduleRef{RuleID: id, ID: c.ID})
 		case err != nil:
 			done.Refused[i] = err
-		case c.Deleted:
-			gone = append(gone, futurejobs.ScheduleRef{RuleID: rule.RuleID(), ID: c.ID})
 		default:
 			if done.Refused[i] = rule.Prepare(&c.Schedule, time.Now().UTC()); done.Refused[i] == nil {
 				put = append(put, c.Schedule)
@@ -61,10 +62,18 @@ func (s *fixture) ChangeSchedules(ctx context.Context, all []web.ScheduleChange)
 	return done, err
 }
 
+// HasSchedules implements web.ScheduleActions.
+func (s *fixture) HasSchedules(rule string) bool {
+	_, err := rules.StoredCatalog{Catalog: s.rules.Catalog}.StoredRule(rule)
+	return err == nil
+}
+
 // NextTicks implements web.ScheduleActions.
 func (s *fixture) NextTicks(rule string, of futurejobs.Schedule, n int) []time.Time {
 	stored, err := rules.StoredCatalog{Catalog: s.rules.Catalog}.StoredRule(rule)
-	failOn(s.t, err)
+	if err != nil {
+		return nil
+	}
 	return stored.Next(of, n)
 }
 

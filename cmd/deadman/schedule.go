@@ -64,6 +64,9 @@ func zoneOf(s web.Schedule) string {
 }
 
 func enabledCell(s web.Schedule) cell {
+	if s.Inactive {
+		return colouredCell(yellow, "inactive")
+	}
 	if s.Enabled {
 		return cellOf("yes")
 	}
@@ -92,6 +95,9 @@ func printSchedule(io *cli, s web.Schedule) error {
 	if !s.Enabled {
 		kv.painted("enabled", yellow, "no")
 	}
+	if s.Inactive {
+		kv.painted("inactive", yellow, inactiveSchedule)
+	}
 	kv.line("version", "%d", s.Version)
 	kv.instant("created", s.CreatedAt)
 	kv.instant("changed", s.UpdatedAt)
@@ -107,6 +113,9 @@ func printSchedule(io *cli, s web.Schedule) error {
 	kv.document("data", s.Data)
 	return kv.end()
 }
+
+// inactiveSchedule is the state of a schedule of a rule with another trigger.
+const inactiveSchedule = `the rule has no stored schedules now, so the schedule does not tick; delete it, or give the rule schedule: "@stored" again`
 
 func deleteSchedule(io *cli, cmd *cobra.Command, args []string) error {
 	c, err := io.client()

@@ -59,6 +59,34 @@ func TestSchedules(t *testing.T) {
 	n.expect(1, []string{"schedule", "list", "none"}, "none", "not found")
 }
 
+// TestSchedulesOfFormerRule checks that the schedules of a rule that has another trigger now are shown as inactive, and can be
+// deleted, one at a time and by a file, but not replaced.
+func TestSchedulesOfFormerRule(t *testing.T) {
+	t.Parallel()
+	n := newScheduleNode(t)
+	for _, id := range []string{"a", "b", "c/1"} {
+		n.mustRun("schedule", "put", "report-due", id, "--schedule", "@daily")
+	}
+	if s := readJSON[web.Schedule](n, "schedule", "get", "report-due", "a"); s.Inactive {
+		t.Errorf("%+v", s)
+	}
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", "name: report-due\nentity: report\ntrigger: {schedule: \"@daily\", emit: {subject: reports.due}}\n"))
+	testwait.Until(t, "the node has the trigger", func() bool { return readJSON[web.Schedule](n, "schedule", "get", "report-due", "a").Inactive })
+	n.expect(0, []string{"schedule", "get", "report-due", "a"}, "inactive", "delete it", "@stored")
+	n.expect(0, []string{"schedule", "list", "report-due"}, "ENABLED", "inactive", "c/1")
+	if page := readJSON[web.Page[web.Schedule]](n, "schedule", "list", "report-due"); len(page.Items) != 3 || !page.Items[2].Inactive {
+		t.Errorf("%+v", page)
+	}
+	n.expect(2, []string{"schedule", "put", "report-due", "a", "--schedule", "@hourly"}, "RULE: ", "deleted only", "@stored")
+	n.expect(0, []string{"schedule", "delete", "report-due", "c/1"}, "deleted: schedule c/1 of rule report-due")
+	n.expect(1, []string{"schedule", "delete", "report-due", "c/1"}, "not found")
+	lines := `{"rule": "report-due", "id": "a", "deleted": true}` + "\n" + `{"rule": "report-due", "id": "b", "schedule": "@hourly"}`
+	n.run(lines, "schedule", "put", "-f", "-").check(t, []string{"a file"}, 3, "deleted: 1; refused: 1", "line 2, rule", "deleted only")
+	if page := readJSON[web.Page[web.Schedule]](n, "schedule", "list", "report-due"); len(page.Items) != 1 || page.Items[0].ID != "b" {
+		t.Errorf("%+v", page)
+	}
+}
+
 // TestScheduleErrors checks that errors name the flag or argument.
 func TestScheduleErrors(t *testing.T) {
 	t.Parallel()

@@ -143,6 +143,17 @@ func TestStoredSchedulesOfRule(t *testing.T) {
 	b.waitForText("@every 1s (UTC)", "Next ticks", `"customer": 1`, "emitted")
 	b.checkAccessibility("a stored schedule")
 	b.screenshot("rule-schedules")
+	callAPI(t, home, "PUT", "/rules/report-due", "application/yaml", "name: report-due\nentity: report\ntrigger: {schedule: \"@daily\", emit: {subject: reports.due}}\n", nil)
+	testwait.Until(t, "the node has the trigger", func() bool {
+		var s web.Schedule
+		callAPI(t, home, "GET", "/schedules/report-due/z-00", "", "", &s)
+		return s.Inactive
+	})
+	for _, path := range []string{"", "?id=z-00"} {
+		b.visit("/rules/report-due/schedules" + path)
+		b.waitForText("The rule has another trigger now, so these schedules do not tick.", "deadman schedule delete report-due ID")
+	}
+	b.checkAccessibility("schedules of a rule with another trigger")
 }
 
 // TestConflict checks that the second of two concurrent editors sees the first one's changes, and that no text is

@@ -17,6 +17,11 @@ type schedulesView struct {
 	One       *scheduleView // nil: none is selected
 }
 
+// IsInactive reports whether the rule has another trigger now.
+func (v schedulesView) IsInactive() bool {
+	return len(v.Schedules) > 0 && v.Schedules[0].Inactive || v.One != nil && v.One.Inactive
+}
+
 // scheduleView is a stored schedule with its last ticks.
 type scheduleView struct {
 	web.Schedule
