@@ -52,7 +52,7 @@ var kinds = []struct {
 	{RuleInvalid, []int{422}, "The rule is invalid; errors has the location and remedy of each error."},
 	{IdempotencyConflict, []int{409, 422}, "422: the Idempotency-Key was used with another body. 409: the first request is still in progress."},
 	{TooManyRequests, []int{429}, "A rate or concurrency limit of the token or client address is reached; retry after the seconds of the header Retry-After."},
-	{QuotaUsedUp, []int{422, 429}, "A quota of the prefix is used up. 422: rules, versions, subjects, jobs or their bytes; delete some, or have the quota raised. 429: events or their bytes, or kept answers; retry after the seconds of the header Retry-After."},
+	{QuotaUsedUp, []int{422, 429}, "A quota of the prefix is used up. 422: rules, versions, subjects, stored schedules, jobs or their bytes; delete some, or have the quota raised. 429: events or their bytes, or kept answers; retry after the seconds of the header Retry-After."},
 	{Internal, []int{500}, "Internal error; the log of the node has the cause."},
 	{Unavailable, []int{503}, "The database or NATS server does not answer, or a concurrent change was faster; retry."},
 	{TimedOut, []int{504}, "The operation timed out; retry."},

@@ -12,6 +12,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -134,13 +135,17 @@ func (c *client) refused(response *http.Response) error {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) // an unparsable type is not the type of a problem
 	p := new(web.Problem)
 	if err == nil && kind == "application/problem+json" && json.Unmarshal(data, p) == nil {
-		return refusal{p}
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0: the header is missing, or has a date
+		return refusal{p, time.Duration(max(seconds, 0)) * time.Second}
 	}
 	return fmt.Errorf("%s (from %s) responded with %s, but not in the format of deadman; is another program listening there?", c.node, c.from, response.Status)
 }
 
 // refusal is an error with the node's problem.
-type refusal struct{ *web.Problem }
+type refusal struct {
+	*web.Problem
+	retryAfter time.Duration // as the node requests; 0: it does not
+}
 
 func (r refusal) Error() string {
 	switch {
@@ -180,7 +185,7 @@ func nameFlags(cmd *cobra.Command, err error) error {
 		messages[i] = named.Errors[i].Error()
 	}
 	named.Detail = strings.Join(messages, "; ")
-	return usageError{refusal{&named}}
+	return usageError{refusal{&named, r.retryAfter}}
 }
 
 // flagOf returns the flag or argument of a command that a place in a request has its value of, or "".

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -20,6 +22,14 @@ import (
 const (
 	loadLines = web.MaxBulkLines
 	loadBytes = 8 << 20
+)
+
+// A request that the node answers with 503 has no effect, and is sent again. The pause doubles, and is at least as long as the
+// node requests; a node that requests a longer pause than the longest one is away.
+const (
+	loadAttempts  = 6
+	loadFirstWait = time.Second
+	loadMaxWait   = 30 * time.Second
 )
 
 // Refused lines that are kept, and shown. All of them are counted.
@@ -67,6 +77,7 @@ type load struct {
 	read  int64 // bytes read
 	line  int   // number of the last line read, from 1
 	total loaded
+	pause func(ctx context.Context, wait time.Duration) error
 }
 
 // loadFile sends the lines of a file. A path of - means standard input.
@@ -75,7 +86,7 @@ func loadFile(io *cli, cmd *cobra.Command, path string, total loaded) error {
 	if err != nil {
 		return err
 	}
-	l := &load{io: io, c: c, in: bufio.NewReader(io.stdin(cmd.Context())), total: total}
+	l := &load{io: io, c: c, in: bufio.NewReader(io.stdin(cmd.Context())), total: total, pause: pauseFor}
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -91,14 +102,18 @@ func loadFile(io *cli, cmd *cobra.Command, path string, total loaded) error {
 	err = l.sendAll(cmd.Context())
 	l.bar.clear()
 	if err != nil {
-		for _, count := range total.counts() {
-			if count.n > 0 {
-				return fmt.Errorf("%w\n%s before the error; send the same file again, %s", err, total.progress(), total.again())
-			}
-		}
 		return err
 	}
 	return l.show()
+}
+
+// unconfirmed returns the error of a part of the file that begins after line after: this and the later lines are not confirmed.
+func (l *load) unconfirmed(err error, after int) error {
+	if after == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\n%s before the error; the lines from %s on are not confirmed: send the same file again, %s",
+		err, l.total.progress(), humanize.Comma(int64(after+1)), l.total.again())
 }
 
 // sendAll sends the whole file in parts.
@@ -111,7 +126,7 @@ func (l *load) sendAll(ctx context.Context) error {
 		}
 		if strings.TrimSpace(string(body)) != "" {
 			if err := l.send(ctx, body, first); err != nil {
-				return err
+				return l.unconfirmed(err, first)
 			}
 		}
 		l.bar.show(int(min(l.read, l.size)>>10), "KiB, "+l.total.progress())
@@ -155,7 +170,7 @@ func (l *load) readLine() (line []byte, err error) {
 
 // send sends lines that begin after line after of the file, and adds the results to the total.
 func (l *load) send(ctx context.Context, body []byte, after int) error {
-	raw, err := l.c.request(ctx, http.MethodPost, l.total.path(), nil, body, http.Header{"Content-Type": {"application/x-ndjson"}})
+	raw, err := l.post(ctx, body)
 	if err != nil {
 		return err
 	}
@@ -168,6 +183,39 @@ func (l *load) send(ctx context.Context, body []byte, after int) error {
 		l.refuse(w)
 	}
 	return nil
+}
+
+// post sends a request, again while the node answers with 503, and returns the response.
+func (l *load) post(ctx context.Context, body []byte) (raw []byte, err error) {
+	for attempt := 1; ; attempt++ {
+		raw, err = l.c.request(ctx, http.MethodPost, l.total.path(), nil, body, http.Header{"Content-Type": {"application/x-ndjson"}})
+		var r refusal
+		if !errors.As(err, &r) || r.Status != http.StatusServiceUnavailable {
+			return raw, err
+		}
+		if attempt == loadAttempts || r.retryAfter > loadMaxWait {
+			return nil, fmt.Errorf("%w\ngiven up after %s", err, number(attempt, "attempt"))
+		}
+		wait := max(r.retryAfter, min(loadFirstWait<<(attempt-1), loadMaxWait))
+		wait += rand.N(wait / 2) // so that several clients do not come back together
+		l.bar.clear()
+		fmt.Fprintf(l.io.err, "%s\nattempt %d of %d in %s\n", sanitize(err.Error()), attempt+1, loadAttempts, wait.Round(100*time.Millisecond))
+		if err := l.pause(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pauseFor waits.
+func pauseFor(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
 }
 
 func (l *load) refuse(w web.RefusedLine) {

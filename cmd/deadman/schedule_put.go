@@ -15,7 +15,8 @@ func newSchedulePutCmd(io *cli) *cobra.Command {
 		Long: `Creates or replaces a stored schedule of a rule whose trigger has schedule: "@stored". With -f it
 changes the schedules of a file of any size: each line is a JSON object as accepted by
 POST /api/v1/schedules/bulk, which creates, replaces or deletes one schedule. An invalid line does
-not affect the others. The same file can be sent again.`,
+not affect the others. The same file can be sent again. Lines that the node cannot take at the moment
+(503) are sent up to five more times.`,
 		Example: `  deadman schedule put report-due customer-1234 --schedule "30 8 * * MON-FRI" --zone Europe/Berlin
   deadman schedule put -f schedules.ndjson    # {"rule": "report-due", "id": "customer-1", "schedule": "@every 90m"}`,
 		ValidArgsFunction: completeRule(io),
