@@ -26,28 +26,36 @@ func outcomeOf(done futurejobs.ApplyResult) ([]byte, error) {
 	return json.Marshal(futurejobs.ApplyResult{EffectCounts: done.EffectCounts, AlreadyPending: done.AlreadyPending, Over: done.Over})
 }
 
-// applyUnlessRepeated applies a batch unless its request was applied before, and then returns the earlier result. This also finds a
-// commit that succeeded although its reply was lost.
+// applyUnlessRepeated applies a batch unless its request was applied before, and then returns the earlier result.
 func applyUnlessRepeated(ctx context.Context, db reader, b futurejobs.EffectBatch, apply func() (futurejobs.ApplyResult, error)) (futurejobs.ApplyResult, error) {
-	if b.RequestID == "" {
-		return apply()
+	done, isRepeated, err := unlessRepeated(ctx, db, b.RequestID, apply)
+	done.Repeated = done.Repeated || isRepeated
+	return done, err
+}
+
+// unlessRepeated carries out a request with a key unless it was carried out before, and then returns the earlier outcome. This
+// also finds a commit that succeeded although its reply was lost. An empty key has no outcome.
+func unlessRepeated[T any](ctx context.Context, db reader, key string, carryOut func() (T, error)) (done T, isRepeated bool, err error) {
+	if key == "" {
+		done, err = carryOut()
+		return done, false, err
 	}
-	before, ok, err := outcome(ctx, db, b.RequestID)
+	before, ok, err := outcome[T](ctx, db, key)
 	if ok || err != nil {
-		return before, err
+		return before, ok, err
 	}
-	done, why := apply()
+	done, why := carryOut()
 	if !errors.Is(why, access.ErrRunning) {
-		return done, why
+		return done, false, why
 	}
-	if before, ok, err = outcome(ctx, db, b.RequestID); ok || err != nil {
-		return before, err
+	if before, ok, err = outcome[T](ctx, db, key); ok || err != nil {
+		return before, ok, err
 	}
-	return done, why
+	return done, false, why
 }
 
 // outcome returns the result of a request that was applied but has no stored answer.
-func outcome(ctx context.Context, db reader, key string) (done futurejobs.ApplyResult, ok bool, err error) {
+func outcome[T any](ctx context.Context, db reader, key string) (done T, ok bool, err error) {
 	var kept []byte
 	err = db.QueryRowContext(ctx, `SELECT reply FROM idempotency WHERE key = $1 AND status IS NULL AND reply IS NOT NULL`, escape(key)).Scan(&kept)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -59,8 +67,24 @@ func outcome(ctx context.Context, db reader, key string) (done futurejobs.ApplyR
 	if err != nil {
 		return done, false, wrapErr("idempotency", err)
 	}
-	done.Repeated = true
 	return done, true, nil
+}
+
+// keepOutcomeIn stores the outcome of a request with a key in its transaction. It returns access.ErrRunning if the request was
+// carried out already, or forgotten.
+func keepOutcomeIn(ctx context.Context, tx *sql.Tx, key string, done any) error {
+	if key == "" {
+		return nil
+	}
+	kept, err := json.Marshal(done)
+	if err != nil {
+		return err
+	}
+	n, err := exec(ctx, tx, keepOutcome, kept, escape(key))
+	if err == nil && n == 0 {
+		err = access.ErrRunning
+	}
+	return err
 }
 
 // RequestStore remembers requests with an idempotency key.

@@ -60,7 +60,7 @@ func (s *ScheduleStore) Schedule(ctx context.Context, ref futurejobs.ScheduleRef
 // PutSchedules creates, replaces and deletes schedules, all in one transaction, and audits that. Events of their planned
 // ticks are not published after it: it waits for one that may be in transit, and returns ErrScheduleHeld if that takes too
 // long. A schedule of a deleted rule is futurejobs.ErrNotFound. Beyond the quotas of the token's tenant it returns
-// access.ErrQuota.
+// access.ErrQuota. A request with an idempotency key is carried out once: its repetition returns the first result.
 func (s *ScheduleStore) PutSchedules(ctx context.Context, put []futurejobs.Schedule, gone []futurejobs.ScheduleRef) (done futurejobs.ScheduleChanges, err error) {
 	changes := make(map[int32]*scheduleChange)
 	of := func(rule int32) *scheduleChange {
@@ -76,18 +76,15 @@ func (s *ScheduleStore) PutSchedules(ctx context.Context, put []futurejobs.Sched
 		c := of(g.RuleID)
 		c.gone = append(c.gone, g.ID)
 	}
-	err = untilOpen(ctx, s.database, func(tx *sql.Tx, now time.Time) error {
-		done = futurejobs.ScheduleChanges{}
-		var grown []ruleGrowth
-		for _, rule := range slices.Sorted(maps.Keys(changes)) {
-			c := *changes[rule]
-			c.tx, c.now = tx, now
-			if err := c.run(ctx, &done); err != nil {
+	key := access.OnceOf(ctx)
+	done, _, err = unlessRepeated(ctx, s.db, key, func() (done futurejobs.ScheduleChanges, err error) {
+		err = untilOpen(ctx, s.database, func(tx *sql.Tx, now time.Time) (err error) {
+			if done, err = changeSchedules(ctx, tx, now, changes); err != nil {
 				return err
 			}
-			grown = append(grown, c.grown)
-		}
-		return countSchedules(ctx, tx, now, grown)
+			return keepOutcomeIn(ctx, tx, key, done)
+		})
+		return done, err
 	})
 	switch {
 	case errors.Is(err, errHeldOff):
@@ -96,6 +93,20 @@ func (s *ScheduleStore) PutSchedules(ctx context.Context, put []futurejobs.Sched
 		return futurejobs.ScheduleChanges{}, wrapErr("change schedules", err)
 	}
 	return done, nil
+}
+
+// changeSchedules makes changes by rule, and counts the schedules.
+func changeSchedules(ctx context.Context, tx *sql.Tx, now time.Time, changes map[int32]*scheduleChange) (done futurejobs.ScheduleChanges, err error) {
+	var grown []ruleGrowth
+	for _, rule := range slices.Sorted(maps.Keys(changes)) {
+		c := *changes[rule]
+		c.tx, c.now = tx, now
+		if err := c.run(ctx, &done); err != nil {
+			return done, err
+		}
+		grown = append(grown, c.grown)
+	}
+	return done, countSchedules(ctx, tx, now, grown)
 }
 
 // scheduleChange changes schedules of a rule.

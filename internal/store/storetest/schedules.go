@@ -110,6 +110,41 @@ func schedulesAreChanged(t *testing.T, f *fixture) {
 	}
 }
 
+// scheduleRequestIsMadeOnce checks that the changes of a request with an idempotency key and its outcome are one transaction: a
+// repetition after a lost answer returns the first result, and does not undo later changes.
+func scheduleRequestIsMadeOnce(t *testing.T, f *fixture) {
+	w := withSchedules(f)
+	once := access.WithOnce(w.ctx(), "k")
+	a := w.schedule("a", w.now.Add(time.Hour))
+	if _, err := w.PutSchedules(once, []futurejobs.Schedule{a}, nil); !errors.Is(err, access.ErrRunning) || len(w.schedulesOf("")) != 0 {
+		t.Errorf("without its claim: %v, %v; want ErrRunning and no schedule", err, w.schedulesOf(""))
+	}
+	begin := func() {
+		t.Helper()
+		if reply, err := w.Begin(w.ctx(), "k", [32]byte{1}); reply != nil || err != nil {
+			t.Fatalf("begin: %v, %v", reply, err)
+		}
+	}
+	begin()
+	want := futurejobs.ScheduleChanges{Created: 1, Unknown: 1}
+	put := func() {
+		t.Helper()
+		if got := must[futurejobs.ScheduleChanges](t)(w.PutSchedules(once, []futurejobs.Schedule{a}, []futurejobs.ScheduleRef{w.scheduleRef("b")})); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	put()
+	w.must(w.Forget(w.ctx(), "k")) // its answer was lost
+	changed := a
+	changed.Text = "@daily"
+	w.put(changed)
+	begin()
+	put()
+	if s := must[futurejobs.Schedule](t)(w.Schedule(w.ctx(), w.scheduleRef("a"))); s.Text != "@daily" || s.Version != 2 {
+		t.Errorf("the repetition has undone a later change: %+v", s)
+	}
+}
+
 // decide decides the due ticks of the fixture's schedules, as planned, and moves them by an hour.
 func (w scheduleFixture) decide(now time.Time) ([]futurejobs.PlannedTick, error) {
 	w.t.Helper()

@@ -71,6 +71,7 @@ var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"schedule/post":           postedTicksAreRepeated,
 	"schedule/retention":      scheduleTicksAreForgotten,
 	"schedule/load":           nextTicksAreCounted,
+	"schedule/once":           scheduleRequestIsMadeOnce,
 	"schedule/quota":          schedulesAreCounted,
 	"schedule/quota/together": schedulesAreCountedTogether,
 	"tick/history":            appliedTicksAreRecorded,
