@@ -26,9 +26,9 @@ type RepublishRequest struct {
 	DryRun bool      `json:"dry_run,omitempty" doc:"Count the alerts without publishing them."`
 }
 
-// RepublishResult is the number of republished alerts.
+// RepublishResult is the number of alerts that were queued.
 type RepublishResult struct {
-	Alerts int64 `json:"alerts" doc:"Number of alerts to be republished."`
+	Alerts int64 `json:"alerts" doc:"Number of alerts that were queued, or with dry_run would be. Nodes publish them afterwards; those that the stream still contains are in the number, and are not duplicated."`
 }
 
 // republishAPI has the operation that publishes alerts again.
@@ -39,7 +39,7 @@ type republishAPI struct {
 func (a *republishAPI) register(all *operations) {
 	register(all, operation{
 		ID: "republish-alerts", Tag: tagAlerts, Method: "POST", Path: "/alerts/republish", Summary: "republish alerts after the loss of their stream",
-		Description: "Alerts of a job are published in the order in which they were raised, and before newer alerts. Alerts that the stream still " +
+		Description: "Queues the alerts, and returns before they are published. Alerts of a job are published in the order in which they were raised, and before newer alerts. Alerts that the stream still " +
 			"contains are not duplicated. Alerts that were purged from the stream are published again.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, withBody(a.republish))

@@ -18,8 +18,9 @@ func newAlertRepublishCmd(io *cli) *cobra.Command {
 		Long: `Publishes past alerts to the stream DEADMAN_ALERTS again, for its consumers, after the stream was
 deleted or lost.
 
-Alerts that the stream still contains are not duplicated. Alerts that were purged from the stream
-are published again. No notifications are sent.`,
+The command queues the alerts and reports their number; the nodes publish them in order afterwards.
+Alerts that the stream still contains are queued, too, and not duplicated. Alerts that were purged
+from the stream are published again. No notifications are sent.`,
 		Example: `  deadman alert republish --since 24h --dry-run
   deadman alert republish --since 2026-01-31T15:04:05Z --rule order-unshipped`,
 		Args: exactly(),
@@ -53,21 +54,21 @@ func republishAlerts(io *cli, cmd *cobra.Command, request web.RepublishRequest, 
 	count.DryRun = true
 	sum, err := publish(count)
 	if err != nil || request.DryRun {
-		return printRepublished(io, "would be published again", sum, err)
+		return printRepublished(io, "would be queued", sum, err)
 	}
 	if sum.Alerts > 0 {
-		question := fmt.Sprintf("Publish %s again, raised since %s?", number(int(sum.Alerts), "alert"), request.Since.Format(time.RFC3339))
+		question := fmt.Sprintf("Queue %s to be published again, raised since %s?", number(int(sum.Alerts), "alert"), request.Since.Format(time.RFC3339))
 		if err := io.confirm(yes, question); err != nil {
 			return err
 		}
 	}
 	sum, err = publish(request)
-	return printRepublished(io, "published again", sum, err)
+	return printRepublished(io, "queued", sum, err)
 }
 
 func printRepublished(io *cli, what string, done web.RepublishResult, err error) error {
 	if err != nil {
 		return err
 	}
-	return io.report(done, "%s: %s\n", what, number(int(done.Alerts), "alert"))
+	return io.report(done, "%s: %s; nodes publish those that the stream does not contain\n", what, number(int(done.Alerts), "alert"))
 }

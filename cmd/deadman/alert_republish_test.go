@@ -32,10 +32,10 @@ func TestRepublish(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "DEADMAN_ALERTS"); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.run(t, "alert", "republish", "--since", "24h", "--dry-run"); got.code != 0 || got.out != "would be published again: 1 alert\n" {
+	if got := n.run(t, "alert", "republish", "--since", "24h", "--dry-run"); got.code != 0 || got.out != "would be queued: 1 alert; nodes publish those that the stream does not contain\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := n.run(t, "alert", "republish", "--since", "24h", "--rule", "order-unshipped"); got.code != 0 || got.out != "published again: 1 alert\n" {
+	if got := n.run(t, "alert", "republish", "--since", "24h", "--rule", "order-unshipped"); got.code != 0 || got.out != "queued: 1 alert; nodes publish those that the stream does not contain\n" {
 		t.Errorf("%+v", got)
 	}
 	testwait.Until(t, "it is in the stream again", func() bool { return inStream() >= 1 })

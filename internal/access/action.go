@@ -90,7 +90,7 @@ var Actions = []Audited{
 	{AlertAck, "`alert/<id>`", "the alert was acknowledged; its rule and key, the end, the note"},
 	{AlertUnack, "`alert/<id>`", "the acknowledgement was removed; the rule and key of the alert"},
 	{AlertClose, "`alert/<id>`", "the alert about lost data was closed; the reason"},
-	{AlertRepublish, "`rule/<name>`; `alerts` for all rules", "alerts were published again; the start, and the number"},
+	{AlertRepublish, "`rule/<name>`; `alerts` for all rules", "alerts were queued to be published again; the start, and the number"},
 	{AckLinkRevoke, "`ack-links`", "all links and buttons that acknowledge alerts were revoked"},
 	{MuteCreate, "`mute/<id>`", "a mute was created; its conditions, its end, the reason"},
 	{MuteEnd, "`mute/<id>`", "the mute was ended before its time"},
