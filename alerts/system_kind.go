@@ -32,7 +32,7 @@ var SystemKinds = []SystemKind{
 	{ruleKey, "costly", "the rule was paused because its [expressions cost too much](rule-expressions.md#cost) on five events; resolved when it is resumed or deleted", "A rule is paused or put off"},
 	{ruleKey, "allowance", "checks of the rule are [put off](rule-expressions.md#cost) for a minute, because the rules of its tenant used up the allowance of their conditions; resolved when no due check is put off", "A rule is paused or put off"},
 	{ruleKey, "ticks", "schedule ticks cannot be applied, or are [put off](rule-expressions.md#cost), for a minute", "Condition ticks"},
-	{ruleKey, "post", "events of stored schedules were not accepted by their [webhook](rule-triggers.md#stored-schedules) in any attempt; open until it is closed", "Events of schedules are not accepted"},
+	{ruleKey, "post", "events of stored schedules were not accepted by their [webhook](rule-triggers.md#stored-schedules) in any attempt", "Events of schedules are not accepted"},
 	{ruleKey, "tick", "a schedule tick was found later than [`catch_up`](rule-checks.md#catch_up) allows, and is skipped or expired, or it cannot be computed", "A tick was missed"},
 	{ruleKey, "refused", "jobs of a schedule tick could not be created", "A tick was missed"},
 	{"quota/<prefix>*/<limit>", "quota", "a [quota](../operations/tenants.md#quotas) refused something; labels `prefix` and `quota`; `warning` for events, `error` for jobs and alerts; resolved after ten minutes without a refusal", "A quota refuses"},

@@ -279,13 +279,12 @@ func (r StoredRule) Remark(decided []futurejobs.DecidedTick) (a alerts.SystemAle
 	return a, true
 }
 
-// Undelivered returns an alert about ticks without a further attempt. A person closes it. The ticks of an hour have one alert,
-// about the first of them.
+// Undelivered returns an alert about ticks without a further attempt. The ticks of an hour have one alert, about the first of
+// them.
 func (r StoredRule) Undelivered(failed []futurejobs.PlannedTick) alerts.SystemAlert {
 	first := slices.MinFunc(failed, func(a, b futurejobs.PlannedTick) int { return a.At.Compare(b.At) })
 	return alerts.SystemAlert{
-		Topic: "rule/" + r.Name(), Step: "post", Status: alerts.Firing, Severity: alerts.Error, Since: first.At.Truncate(time.Hour), Labels: map[string]string{"rule": r.Name()},
-		UntilClosed: true,
+		Topic: "rule/" + r.Name(), Step: "post", Status: alerts.Expired, Severity: alerts.Error, Since: first.At.Truncate(time.Hour), Labels: map[string]string{"rule": r.Name()},
 		Text: fmt.Sprintf("rule %s: the event of schedule %s at %s was not accepted in %d attempts: %s; later failures of this hour are in the ticks of the schedules",
 			r.Name(), first.ID, first.At.UTC().Format(time.RFC3339), first.Attempts, first.Reason),
 	}

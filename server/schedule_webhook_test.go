@@ -91,7 +91,7 @@ trigger: {schedule: "@stored", emit: {webhook: WEBHOOK, attempts: 3, interval: 1
 			}
 			n.get("/api/v1/alerts?rule=deadman", &raised)
 			for _, a := range raised.Items {
-				if a.Key == "rule/due-broken" && a.Status == "firing" && a.Step == "post" {
+				if a.Key == "rule/due-broken" && a.Status == "expired" && a.Step == "post" {
 					text = a.Text
 				}
 			}
