@@ -61,7 +61,7 @@ func (s streamOf) PublishTicks(ctx context.Context, all []futurejobs.Emission) (
 			stored[i] = true
 			continue
 		}
-		if first, found := s.at[e.ID]; !found || time.Since(first) > 2*time.Minute { // the duplicate window
+		if first, found := s.at[e.ID]; !found || time.Since(first) > time.Second { // a short duplicate window
 			s.ids[e.ID]++
 			s.at[e.ID], s.data[e.ID] = time.Now(), string(e.Data)
 		}
@@ -95,6 +95,11 @@ func (n version) isTick(at time.Time) bool {
 		return at.Sub(n.anchor)%n.every == 0
 	}
 	return at.Second() == 0 && n.matches(at)
+}
+
+// ticksLike reports whether two versions have the same ticks.
+func (n version) ticksLike(other version) bool {
+	return n.text == other.text && n.enabled == other.enabled
 }
 
 // ticksBetween returns the ticks in [from, to), a step at a time.
@@ -239,9 +244,15 @@ func (v *virtualSchedules) rowsOf(d *drawnSchedule) (all []futurejobs.ScheduleTi
 func (d *drawnSchedule) unaccounted(rows []futurejobs.ScheduleTick) string {
 	var breaches []string
 	for i, n := range d.versions {
+		if i > 0 && d.versions[i-1].ticksLike(n) { // other data alone
+			continue
+		}
 		end := time.Now().Add(-time.Minute)
-		if i+1 < len(d.versions) {
-			end = d.versions[i+1].requested
+		for _, later := range d.versions[i+1:] {
+			if !later.ticksLike(n) {
+				end = later.requested
+				break
+			}
 		}
 		ticks := n.ticksBetween(n.requested.Add(1), end)
 		missed, isCanceled := 0, false

@@ -7,7 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,7 +43,7 @@ func TestVirtualStoredSchedules(t *testing.T) {
 	})
 }
 
-var storedSeed = flag.Uint64("stored-seed", 1, "the seed of TestVirtualStoredSchedules")
+var storedSeed = flag.Uint64("stored-seed", 4, "the seed of TestVirtualStoredSchedules")
 
 // virtualSchedules is a database with random schedules, a stream, and one node, or two while the first does not know that it
 // lost its shards.
@@ -71,7 +74,7 @@ func newVirtualSchedules(t *testing.T, seed uint64, size int) *virtualSchedules 
 		v.all = append(v.all, &drawnSchedule{id: fmt.Sprint("s", i)})
 	}
 	for from := 0; from < size; from += 1000 {
-		v.change(v.all[from:min(from+1000, size)], func(d *drawnSchedule) version { return d.draw(v.random) })
+		v.change(v.all[from:min(from+1000, size)])
 	}
 	return v
 }
@@ -103,13 +106,10 @@ func (v *virtualSchedules) act(away time.Duration) {
 	v.actions[action]++
 	switch action {
 	case "change":
-		some := make([]*drawnSchedule, 1+len(v.all)/50)
-		for i := range some {
-			some[i] = v.all[v.random.IntN(len(v.all))]
-		}
-		v.change(some, func(d *drawnSchedule) version { return d.draw(v.random) })
+		v.changeSome(1 + len(v.all)/50)
 	case "kill":
 		v.node.kill()
+		v.changeSome(len(v.all) / 5) // also schedules with an event that is published and not recorded
 		time.Sleep(away)
 		v.start()
 	case "zombie":
@@ -145,8 +145,18 @@ func (v *virtualSchedules) must(err error) {
 	}
 }
 
+// changeSome changes n random schedules in one request.
+func (v *virtualSchedules) changeSome(n int) {
+	v.Helper()
+	some := make(map[*drawnSchedule]bool)
+	for range min(n, 5000) {
+		some[v.all[v.random.IntN(len(v.all))]] = true
+	}
+	v.change(slices.SortedFunc(maps.Keys(some), func(a, b *drawnSchedule) int { return strings.Compare(a.id, b.id) }))
+}
+
 // change draws the next version of schedules and stores them.
-func (v *virtualSchedules) change(some []*drawnSchedule, draw func(*drawnSchedule) version) {
+func (v *virtualSchedules) change(some []*drawnSchedule) {
 	v.Helper()
 	of, err := rules.StoredCatalog{Catalog: v.catalog()}.StoredRule("reports")
 	v.must(err)
@@ -155,7 +165,7 @@ func (v *virtualSchedules) change(some []*drawnSchedule, draw func(*drawnSchedul
 	var put []futurejobs.Schedule
 	var gone []futurejobs.ScheduleRef
 	for _, d := range some {
-		n := draw(d)
+		n := d.draw(v.random)
 		next[d] = n
 		if n.text == "" {
 			gone = append(gone, futurejobs.ScheduleRef{RuleID: v.rule.RuleID, ID: d.id})
