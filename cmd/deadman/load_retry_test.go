@@ -96,7 +96,7 @@ func TestPausesBetweenAttempts(t *testing.T) {
 			requests++
 			respondHeld(w, retryAfter)
 		}))
-		defer s.Close()
+		t.Cleanup(s.Close)
 		c, err := newClient(s.URL, "the test", "")
 		if err != nil {
 			t.Fatal(err)
