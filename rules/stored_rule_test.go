@@ -229,7 +229,7 @@ func TestStoredEmission(t *testing.T) {
 // A rule with another trigger, or an unknown one, has no stored schedules.
 func TestStoredRuleOfOtherTrigger(t *testing.T) {
 	b := StoredCatalog{catalogOf(t, map[int]string{0: storedTrigger, 1: "trigger: {schedule: \"@daily\", emit: {subject: a}}\n"})}
-	if _, err := b.StoredRule("due"); err == nil || !strings.Contains(err.Error(), `the rule has no stored schedules; write trigger: {schedule: "@stored"`) {
+	if _, err := b.StoredRule("due"); err == nil || !strings.Contains(err.Error(), `the rule has no stored schedules, so those that it had can be deleted only; write trigger: {schedule: "@stored"`) {
 		t.Errorf("a rule with a schedule of its own: %v", err)
 	}
 	if _, err := b.StoredRule("other"); !errors.Is(err, futurejobs.ErrNotFound) {
