@@ -129,8 +129,8 @@ type drawnSchedule struct {
 	versions []version
 }
 
-// draw draws the next version of a schedule: a deletion or a schedule.
-func (d *drawnSchedule) draw(random *rand.Rand) version {
+// draw draws the next version of a schedule: a deletion or a schedule, with intervals of 5 to 905 seconds times a scale.
+func (d *drawnSchedule) draw(random *rand.Rand, scale int) version {
 	n := version{enabled: random.IntN(6) > 0, data: fmt.Sprintf(`{"version":%d}`, len(d.versions))}
 	minute, hour := random.IntN(60), random.IntN(24)
 	if last := len(d.versions) - 1; last >= 0 && d.versions[last].text != "" && random.IntN(3) == 0 {
@@ -143,7 +143,7 @@ func (d *drawnSchedule) draw(random *rand.Rand) version {
 	}
 	switch random.IntN(6) {
 	case 0:
-		n.every = time.Duration(5+random.IntN(900)) * time.Second
+		n.every = time.Duration(scale*(5+random.IntN(900))) * time.Second
 		n.text = "@every " + n.every.String()
 	case 1:
 		step := []int{5, 10, 15, 20, 30}[random.IntN(5)]

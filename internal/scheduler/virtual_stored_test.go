@@ -31,12 +31,12 @@ import (
 // counted as missed, and the stream must have the event of exactly the emitted ones.
 func TestVirtualStoredSchedules(t *testing.T) {
 	t.Parallel()
-	size, span := 300, 2*time.Hour
+	size, span, scale := 300, 2*time.Hour, 1
 	if longtest.Enabled() {
-		size, span = 10_000, 72*time.Hour
+		size, span, scale = 10_000, 72*time.Hour, 30
 	}
 	synctest.Test(t, func(t *testing.T) {
-		v := newVirtualSchedules(t, *storedSeed, size)
+		v := newVirtualSchedules(t, *storedSeed, size, scale)
 		v.run(span, span/120)
 		v.check()
 		v.must(v.store.Close())
@@ -50,6 +50,7 @@ var storedSeed = flag.Uint64("stored-seed", 4, "the seed of TestVirtualStoredSch
 type virtualSchedules struct {
 	*fixture
 	random  *rand.Rand
+	scale   int // of the intervals of drawn schedules
 	rule    rules.RuleVersion
 	stream  *modelStream
 	outage  atomic.Bool // of the database
@@ -62,12 +63,12 @@ type virtualSchedules struct {
 // pausedSpan is a pause of the rule, from its acknowledgement to the request that ended it.
 type pausedSpan struct{ from, to time.Time }
 
-func newVirtualSchedules(t *testing.T, seed uint64, size int) *virtualSchedules {
+func newVirtualSchedules(t *testing.T, seed uint64, size, scale int) *virtualSchedules {
 	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &virtualSchedules{fixture: &fixture{T: t, store: s}, random: rand.New(rand.NewPCG(seed, 1)), actions: make(map[string]int)}
+	v := &virtualSchedules{fixture: &fixture{T: t, store: s}, random: rand.New(rand.NewPCG(seed, 1)), scale: scale, actions: make(map[string]int)}
 	v.stream = &modelStream{random: rand.New(rand.NewPCG(seed, 2)), ids: make(map[string]int), at: make(map[string]time.Time), data: make(map[string]string)}
 	v.rule = v.save(reports)
 	for i := range size {
@@ -165,7 +166,7 @@ func (v *virtualSchedules) change(some []*drawnSchedule) {
 	var put []futurejobs.Schedule
 	var gone []futurejobs.ScheduleRef
 	for _, d := range some {
-		n := d.draw(v.random)
+		n := d.draw(v.random, v.scale)
 		next[d] = n
 		if n.text == "" {
 			gone = append(gone, futurejobs.ScheduleRef{RuleID: v.rule.RuleID, ID: d.id})
