@@ -202,26 +202,29 @@ func (p plan) subjects() []string {
 	return all
 }
 
+// without returns a copy of a list without its i-th element.
+func without[T any](all []T, i int) []T { return slices.Delete(slices.Clone(all), i, i+1) }
+
 // shorter returns the plans that lack one part of a plan: a fault, an event or a node.
 func (p plan) shorter() (all []plan) {
 	for i := range p.faults {
 		less := p
-		less.faults = slices.Delete(slices.Clone(p.faults), i, i+1)
+		less.faults = without(p.faults, i)
 		all = append(all, less)
 	}
 	for i := range p.events {
 		less := p
-		less.events = slices.Delete(slices.Clone(p.events), i, i+1)
+		less.events = without(p.events, i)
 		all = append(all, less)
 	}
 	for i := range p.changes {
 		less := p
-		less.changes = slices.Delete(slices.Clone(p.changes), i, i+1)
+		less.changes = without(p.changes, i)
 		all = append(all, less)
 	}
 	for i := range p.acks {
 		less := p
-		less.acks = slices.Delete(slices.Clone(p.acks), i, i+1)
+		less.acks = without(p.acks, i)
 		all = append(all, less)
 	}
 	if len(p.cuts) > 0 {

@@ -254,7 +254,7 @@ func (c *scheduleChange) cancelPlanned(ctx context.Context) error {
 }
 
 // cancelPlanned ends the planned ticks of a condition, with ? for each argument. It returns errHeldOff if an event of one may
-// be in transit. Without a recorded result of the last attempt nobody knows whether it published the event.
+// be in transit. If the last attempt has no recorded result, it may have published the event.
 func cancelPlanned(ctx context.Context, tx *sql.Tx, now time.Time, condition string, args ...any) error {
 	if _, err := exec(ctx, tx, rebindPlaceholders(`UPDATE schedule_tick SET outcome = CASE WHEN retry_at IS NULL THEN 'unknown' ELSE 'canceled' END, held_until = NULL, retry_at = NULL
 WHERE outcome = 'planned' AND (held_until IS NULL OR held_until <= ?) AND `+condition), append([]any{now}, args...)...); err != nil {
