@@ -50,11 +50,20 @@ log in as one of the users in the folder nats-users of the data folder.`,
 				}
 				notifySystemd(log, daemon.SdNotifyReady+"\nSTATUS=serving "+at.HTTP)
 			}
-			defer context.AfterFunc(cmd.Context(), func() { notifySystemd(log, daemon.SdNotifyStopping) })()
+			ctx, end := context.WithCancel(cmd.Context())
+			notified := make(chan struct{})
+			context.AfterFunc(ctx, func() {
+				defer close(notified)
+				notifySystemd(log, daemon.SdNotifyStopping)
+			})
+			defer func() {
+				end()
+				<-notified // a node may stop faster than its notification is sent
+			}()
 			hangUps, stop := reloadSignals()
 			defer stop()
 			r.Reload = hangUps
-			return server.Run(cmd.Context(), r.Config)
+			return server.Run(ctx, r.Config)
 		},
 	}
 	addSettingsTo(cmd)

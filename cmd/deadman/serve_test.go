@@ -118,6 +118,13 @@ func TestServeNotifiesSystemd(t *testing.T) {
 	}
 	cmd := command(t.Context(), t, []string{"NOTIFY_SOCKET=" + socket.LocalAddr().String(), "DEADMAN_LOG_FORMAT=json"},
 		"serve", "--data-dir", bustest.Dir(t), "--http-addr", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of the node:\n%s", &log)
+		}
+	})
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
