@@ -53,6 +53,7 @@ require (
 	golang.org/x/time v0.16.0
 	modernc.org/libc v1.78.0
 	modernc.org/sqlite v1.60.1
+	olympos.io/encoding/edn v0.0.0-20201019073823-d3554ca0b0a3
 	pgregory.net/rapid v1.3.0
 )
 
