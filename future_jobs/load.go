@@ -14,13 +14,22 @@ const LoadWidth = time.Minute
 // counted together. It bounds the stored rows.
 const loadsApart = 200
 
-// SlotLoad counts the checks of a rule's jobs with slots in one minute.
+// PastLoad counts checks by their slots, and ticks of schedules by their nominal times.
+type PastLoad struct {
+	Checks      int64         // settled checks; retries count again
+	Alerts      int64         // raised by these checks
+	MaxLateness time.Duration // the largest of the checks
+
+	Ticks           int64         // with a record, whatever their outcome
+	MissedTicks     int64         // ticks before them that have no record
+	MaxTickLateness time.Duration // the largest time from a tick until its event was accepted or its jobs were started
+}
+
+// SlotLoad is the load of a rule in one minute.
 type SlotLoad struct {
-	At          time.Time // the beginning of the minute
-	RuleID      int32     // 0: the rules that are not counted separately
-	Checks      int64     // settled checks; retries count again
-	Alerts      int64     // raised by these checks
-	MaxLateness time.Duration
+	At     time.Time // the beginning of the minute
+	RuleID int32     // 0: the rules that are not counted separately
+	PastLoad
 }
 
 // BucketRange is a time range, divided into parts of one width.
@@ -37,13 +46,6 @@ func (s BucketRange) Parts() int { return int((s.Until.Sub(s.From) + s.Width - 1
 // Part returns the index of the part that contains a time.
 func (s BucketRange) Part(at time.Time) int { return int(at.Sub(s.From) / s.Width) }
 
-// CheckedLoad is the past load of one part of a range.
-type CheckedLoad struct {
-	Checks      int64
-	Alerts      int64
-	MaxLateness time.Duration // the largest of the checks
-}
-
 // PlannedLoad is the number of pending jobs that are due in one part of a range.
 type PlannedLoad struct {
 	Jobs  int64
@@ -51,11 +53,14 @@ type PlannedLoad struct {
 	More  bool  // there may be more: not all were counted
 }
 
-// add adds the counts of m, for the same minute and rule.
-func (l *SlotLoad) add(m SlotLoad) {
+// Add adds the counts of m.
+func (l *PastLoad) Add(m PastLoad) {
 	l.Checks += m.Checks
 	l.Alerts += m.Alerts
 	l.MaxLateness = max(l.MaxLateness, m.MaxLateness)
+	l.Ticks += m.Ticks
+	l.MissedTicks += m.MissedTicks
+	l.MaxTickLateness = max(l.MaxTickLateness, m.MaxTickLateness)
 }
 
 // busy returns the rank of a rule in its minute. Rules that are counted together come last.
@@ -63,11 +68,12 @@ func (l *SlotLoad) busy() int64 {
 	if l.RuleID == 0 {
 		return -1
 	}
-	return l.Checks
+	return l.Checks + l.Ticks
 }
 
-// loadCounter counts checks until TakeLoads collects them.
-type loadCounter struct {
+// LoadCounter counts the checks and ticks of a node until Take collects them. Its zero value is ready for use; nil counts no
+// ticks.
+type LoadCounter struct {
 	mu  sync.Mutex
 	all map[loadKey]*SlotLoad
 }
@@ -78,7 +84,7 @@ type loadKey struct {
 }
 
 // count counts the settled decisions of a batch.
-func (l *loadCounter) count(batch []*task, got Settled, now time.Time) {
+func (l *LoadCounter) count(batch []*task, got Settled, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, v := range batch {
@@ -86,27 +92,39 @@ func (l *loadCounter) count(batch []*task, got Settled, now time.Time) {
 			continue
 		}
 		l.add(SlotLoad{
-			At: v.slot.Truncate(LoadWidth), RuleID: v.rule.ID, Checks: 1, Alerts: int64(len(v.Alerts)),
-			MaxLateness: max(now.Sub(v.slot), 0),
+			At: v.slot.Truncate(LoadWidth), RuleID: v.rule.ID,
+			PastLoad: PastLoad{Checks: 1, Alerts: int64(len(v.Alerts)), MaxLateness: max(now.Sub(v.slot), 0)},
 		})
 	}
 }
 
-func (l *loadCounter) add(m SlotLoad) {
+// Ticked counts a tick of a rule, the missed ticks that it stands for, and how late its event was published or its jobs were
+// started; 0 if neither happened.
+func (l *LoadCounter) Ticked(rule int32, at time.Time, missed int, late time.Duration) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(SlotLoad{At: at.Truncate(LoadWidth), RuleID: rule, PastLoad: PastLoad{Ticks: 1, MissedTicks: int64(missed), MaxTickLateness: max(late, 0)}})
+}
+
+func (l *LoadCounter) add(m SlotLoad) {
 	if l.all == nil {
 		l.all = make(map[loadKey]*SlotLoad)
 	}
 	key := loadKey{m.At.Unix() / 60, m.RuleID}
 	if have := l.all[key]; have != nil {
-		have.add(m)
+		have.Add(m.PastLoad)
 		return
 	}
 	fresh := m // m itself would be allocated on the heap each time
 	l.all[key] = &fresh
 }
 
-// take removes and returns the counts, by minute and rule.
-func (l *loadCounter) take() []SlotLoad {
+// Take removes and returns the counts since the last call, by minute and rule. A caller that cannot store them returns them by
+// PutBack.
+func (l *LoadCounter) Take() []SlotLoad {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make([]SlotLoad, 0, len(l.all))
@@ -117,8 +135,8 @@ func (l *loadCounter) take() []SlotLoad {
 	return bounded(all)
 }
 
-// putBack restores counts that could not be stored.
-func (l *loadCounter) putBack(all []SlotLoad) {
+// PutBack restores counts that were taken.
+func (l *LoadCounter) PutBack(all []SlotLoad) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range all {
@@ -142,7 +160,7 @@ func bounded(all []SlotLoad) []SlotLoad {
 		case apart == loadsApart+1:
 			m.RuleID = 0
 		default:
-			kept[len(kept)-1].add(m)
+			kept[len(kept)-1].Add(m.PastLoad)
 			continue
 		}
 		kept = append(kept, m)

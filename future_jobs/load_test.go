@@ -24,7 +24,7 @@ slot: 10s
 		time.Sleep(2 * time.Minute) // the stream is not read, so that no job is checked
 		e.applyEvents()
 		time.Sleep(time.Minute)
-		all := e.sweeper.TakeLoads()
+		all := e.sweeper.Loads().Take()
 		if len(all) != 1 {
 			t.Fatalf("%+v, want one minute", all)
 		}
@@ -35,11 +35,11 @@ slot: 10s
 		if got.MaxLateness < 30*time.Second || got.MaxLateness > 32*time.Second {
 			t.Errorf("the latest was %s late, want 30 s", got.MaxLateness)
 		}
-		if again := e.sweeper.TakeLoads(); len(again) != 0 {
+		if again := e.sweeper.Loads().Take(); len(again) != 0 {
 			t.Errorf("taken twice: %+v", again)
 		}
-		e.sweeper.PutBackLoads([]futurejobs.SlotLoad{got})
-		if again := e.sweeper.TakeLoads(); len(again) != 1 || again[0] != got {
+		e.sweeper.Loads().PutBack([]futurejobs.SlotLoad{got})
+		if again := e.sweeper.Loads().Take(); len(again) != 1 || again[0] != got {
 			t.Errorf("put back: %+v", again)
 		}
 	})

@@ -31,7 +31,7 @@ type settler struct {
 	answers  *answerCache
 	wake     func() // begins a sweep
 
-	loads      loadCounter
+	loads      LoadCounter
 	batchLimit atomic.Int64 // decisions that are settled at a time
 	rested     atomic.Int64 // the last job with a decision that was too slow on its own; 0: another decision was settled since
 }

@@ -365,12 +365,8 @@ func (s *Sweeper) stalled(now time.Time) bool {
 	return !slot.IsZero() && now.Sub(slot) > maxTxDelay
 }
 
-// TakeLoads removes and returns the counts since the last call, by minute and rule. A caller that cannot store them
-// returns them by PutBackLoads.
-func (s *Sweeper) TakeLoads() []SlotLoad { return s.settler.loads.take() }
-
-// PutBackLoads restores counts that were taken.
-func (s *Sweeper) PutBackLoads(all []SlotLoad) { s.settler.loads.putBack(all) }
+// Loads returns the counter of the sweeper's checks.
+func (s *Sweeper) Loads() *LoadCounter { return &s.settler.loads }
 
 // PutOff returns the versions of rules with due checks in this node's shards that wait because the allowance of their
 // tenant is used up.

@@ -10,40 +10,40 @@ import (
 	"deadman/internal/store"
 )
 
-// loadFlushInterval is the interval at which check counts are saved. A crash loses at most the counts of one
+// loadFlushInterval is the interval at which the counts of checks and ticks are saved. A crash loses at most the counts of one
 // interval, and no other data.
 const loadFlushInterval = 10 * time.Second
 
 // lastFlushTimeout bounds the last save at shutdown.
 const lastFlushTimeout = 2 * time.Second
 
-// loadRecorder saves the check counts of this node, for the load of past slots.
+// loadRecorder saves the counts of the checks and ticks of this node, for the load of past slots.
 type loadRecorder struct {
-	store   *store.Store
-	sweeper *futurejobs.Sweeper
-	log     *slog.Logger
+	store *store.Store
+	loads *futurejobs.LoadCounter
+	log   *slog.Logger
 }
 
-// Run saves check counts until ctx ends.
+// Run saves counts until ctx ends.
 func (s *loadRecorder) Run(ctx context.Context) error {
 	return periodic.RunAfter(ctx, loadFlushInterval, s.log, "load recorder", s.flush)
 }
 
-// flush saves check counts. Counts that can't be saved are added to the next attempt.
+// flush saves counts. Counts that can't be saved are added to the next attempt.
 func (s *loadRecorder) flush(ctx context.Context) error {
-	loads := s.sweeper.TakeLoads()
+	loads := s.loads.Take()
 	err := s.store.AddLoads(ctx, loads)
 	if err != nil {
-		s.sweeper.PutBackLoads(loads)
+		s.loads.PutBack(loads)
 	}
 	return err
 }
 
-// flushLast saves the remaining check counts after the sweep has ended.
+// flushLast saves the remaining counts after the sweep has ended.
 func (s *loadRecorder) flushLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lastFlushTimeout)
 	defer cancel()
 	if err := s.flush(ctx); err != nil {
-		s.log.Warn("how many jobs were checked last cannot be written down", "err", err)
+		s.log.Warn("the last counts of checks and ticks are lost, and the load of past slots lacks them", "err", err)
 	}
 }

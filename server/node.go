@@ -185,7 +185,7 @@ func (n *node) wireEngine(self futurejobs.Node) {
 	n.sync = &clockSync{store: n.store, clock: n.clock, shifter: n.shifter, gapDetector: n.gapDetector, sharesBroker: n.server != nil && n.store.SingleProcess()}
 	n.clock.Follow, n.clock.Waiting = n.sync.follow, waitingLog(n.part("clock"))
 	n.store.GoBy(n.clock.Correct)
-	n.loads = &loadRecorder{store: n.store, sweeper: n.sweeper, log: n.part("sweep")}
+	n.loads = &loadRecorder{store: n.store, loads: n.sweeper.Loads(), log: n.part("sweep")}
 }
 
 // wireAlerts creates the components that publish alerts and notify people.
@@ -214,11 +214,11 @@ func (n *node) wireInputs() {
 	})
 	n.ticker = scheduler.New(scheduler.Options{
 		Catalog: n.catalog, Cursors: jobStoreOf(n.store), Shards: n.owner, Emitter: n.bus.TickPublisher, Now: n.clock.Now,
-		Announce: n.observer.announce, Observer: n.observer, Log: n.part("ticks"), Allow: n.quotas.allow,
+		Announce: n.observer.announce, Observer: n.observer, Loads: n.sweeper.Loads(), Log: n.part("ticks"), Allow: n.quotas.allow,
 	})
 	n.stored = &scheduler.Stored{
 		Catalog: rules.StoredCatalog{Catalog: n.catalog}, Store: n.store, Emitter: n.bus.SchedulePublisher, Poster: n.notifications, Held: n.owner.HeldShards, Now: n.clock.Now,
-		Announce: n.observer.announce, Observer: n.observer, Log: n.part("schedules"), Allow: n.quotas.allowanceOf,
+		Announce: n.observer.announce, Observer: n.observer, Loads: n.sweeper.Loads(), Log: n.part("schedules"), Allow: n.quotas.allowanceOf,
 	}
 	n.letters = &events.DeadLetters{DeadLetterStore: n.store, Catalog: n.catalog, Now: n.clock.Now, Observer: n.observer}
 	n.rules.Announce, n.rules.Now, n.rules.Webhooks = n.observer.announce, n.clock.Now, n.notifications.webhooks

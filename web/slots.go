@@ -22,8 +22,8 @@ const (
 // LoadReader reads the past and planned load by slot. The store implements it. Implementations are safe for concurrent
 // use.
 type LoadReader interface {
-	// Worked returns the checks in each bucket of a span, of one rule, or of all if it is 0.
-	Worked(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.CheckedLoad, error)
+	// Worked returns the checks and ticks in each bucket of a span, of one rule, or of all if it is 0.
+	Worked(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.PastLoad, error)
 	// Planned counts the pending jobs due in each bucket of a span, of one rule, or of all if it is 0.
 	Planned(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.PlannedLoad, error)
 }
@@ -34,6 +34,9 @@ type Slot struct {
 	Checks      int64     `json:"checks,omitempty" doc:"Number of completed checks."`
 	Alerts      int64     `json:"alerts,omitempty" doc:"Number of alerts raised by these checks."`
 	MaxLateness float64   `json:"max_lateness_seconds,omitempty" doc:"Longest time between a slot and the decision of its check, in seconds."`
+	Applied     int64     `json:"applied_ticks,omitempty" doc:"Number of applied ticks of schedules, whatever their outcome, by their nominal times."`
+	Missed      int64     `json:"missed_ticks,omitempty" doc:"Number of missed ticks without a record of their own, at the time of the tick that stands for them."`
+	MaxDelay    float64   `json:"max_tick_delay_seconds,omitempty" doc:"Longest time from a tick until its event was accepted or its jobs were started, in seconds."`
 	Planned     int64     `json:"planned,omitempty" doc:"Number of pending jobs due in the bucket."`
 	More        bool      `json:"planned_more,omitempty" doc:"Whether planned is incomplete because not all pending jobs were counted."`
 	Ticks       int       `json:"ticks,omitempty" doc:"Number of first checks of jobs that schedules will create, and of events that they will emit; of a stored schedule only the next tick counts."`
@@ -56,8 +59,8 @@ type slotAPI struct {
 
 func (a *slotAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-slots", Tag: tagJobs, Method: "GET", Path: "/slots", Summary: "get the load over time: past checks, planned checks and schedule ticks",
-		Description: "Returns all buckets of the time span. Past checks are counted by the minute of their slot and kept for two days. For each " +
+		ID: "list-slots", Tag: tagJobs, Method: "GET", Path: "/slots", Summary: "get the load over time: past and planned checks and schedule ticks",
+		Description: "Returns all buckets of the time span. Past checks and ticks are counted by the minute and kept for two days. For each " +
 			"minute, the 200 busiest rules are counted separately; the others only in total.",
 		Scope: access.Read, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, withBody(a.list))
@@ -99,6 +102,7 @@ func (a *slotAPI) list(ctx context.Context, in *slotsIn) (Slots, error) {
 		out.Items[i] = Slot{
 			From:   span.From.Add(time.Duration(i) * span.Width),
 			Checks: worked[i].Checks, Alerts: worked[i].Alerts, MaxLateness: worked[i].MaxLateness.Seconds(),
+			Applied: worked[i].Ticks, Missed: worked[i].MissedTicks, MaxDelay: worked[i].MaxTickLateness.Seconds(),
 			Planned: planned[i].Jobs, More: planned[i].More, Ticks: ticks[i] + int(planned[i].Ticks),
 		}
 	}

@@ -52,8 +52,8 @@ func TestSlots(t *testing.T) {
 	failOn(t, s.rules.Catalog.Refresh(t.Context()))
 	hour := s.now.Truncate(time.Hour)
 	failOn(t, s.store.AddLoads(t.Context(), []futurejobs.SlotLoad{
-		{At: hour, RuleID: s.rule.ID, Checks: 3, Alerts: 2, MaxLateness: 1500 * time.Millisecond},
-		{At: hour, Checks: 4, MaxLateness: time.Second},
+		{At: hour, RuleID: s.rule.ID, PastLoad: futurejobs.PastLoad{Checks: 3, Alerts: 2, MaxLateness: 1500 * time.Millisecond, Ticks: 5, MissedTicks: 2, MaxTickLateness: 250 * time.Millisecond}},
+		{At: hour, PastLoad: futurejobs.PastLoad{Checks: 4, MaxLateness: time.Second}},
 	}))
 	at := hour.Add(2*time.Hour + 10*time.Minute).Sub(s.now)
 	s.createJob("a", at, `{}`)
@@ -66,7 +66,7 @@ func TestSlots(t *testing.T) {
 		ticks = 0
 	}
 	want := []web.Slot{
-		{From: hour, Checks: 7, Alerts: 2, MaxLateness: 1.5},
+		{From: hour, Checks: 7, Alerts: 2, MaxLateness: 1.5, Applied: 5, Missed: 2, MaxDelay: 0.25},
 		{From: hour.Add(time.Hour), Ticks: ticks},
 		{From: hour.Add(2 * time.Hour), Planned: 2, Ticks: 2},
 	}
@@ -76,7 +76,7 @@ func TestSlots(t *testing.T) {
 	}
 
 	query.Set("rule", s.rule.Name)
-	want = []web.Slot{{From: hour, Checks: 3, Alerts: 2, MaxLateness: 1.5}, {From: hour.Add(time.Hour)}, {From: hour.Add(2 * time.Hour), Planned: 2}}
+	want = []web.Slot{{From: hour, Checks: 3, Alerts: 2, MaxLateness: 1.5, Applied: 5, Missed: 2, MaxDelay: 0.25}, {From: hour.Add(time.Hour)}, {From: hour.Add(2 * time.Hour), Planned: 2}}
 	checkSlots(t, want, getSlots(t, s, query))
 
 	day := getSlots(t, s, nil)

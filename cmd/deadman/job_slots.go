@@ -17,13 +17,13 @@ const barMost = 60
 
 // Marks of a bar.
 const (
-	workedMark  = "█" // checked
+	workedMark  = "█" // checks and ticks of the past
 	plannedMark = "▓" // pending
 	ticksMark   = "░" // expected from schedules
 )
 
 func newJobSlotsCmd(io *cli) *cobra.Command {
-	cmd := &cobra.Command{Use: "slots", Short: "Show the load over time: past checks, planned checks, schedule ticks"}
+	cmd := &cobra.Command{Use: "slots", Short: "Show the load over time: past and planned checks and schedule ticks"}
 	bucket := textFlag(cmd.Flags(), "bucket", "duration", "30m", "time span of a bar, in whole minutes that divide a day")
 	filters := []filter{byRule, since("from", "", "slots"), until("to", "", "slots")}
 	return newReportCmd(io, cmd, "/slots", filters, func() url.Values { return url.Values{"bucket": {*bucket}} }, printSlots)
@@ -51,24 +51,30 @@ func printSlots(io *cli, slots web.Slots) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(io.out, "%s checked  %s planned  %s schedule ticks\n",
+	_, err := fmt.Fprintf(io.out, "%s past  %s planned  %s planned schedule ticks\n",
 		io.palette.paint(green, workedMark), io.palette.paint(blue, plannedMark), io.palette.paint(yellow, ticksMark))
 	return err
 }
 
-// busy reports whether a bucket has any jobs.
-func busy(s web.Slot) bool { return s.Checks+s.Planned+int64(s.Ticks) > 0 }
+// busy reports whether a bucket has any checks or ticks.
+func busy(s web.Slot) bool { return total(s) > 0 }
+
+// total returns the checks and ticks of a bucket, past and planned.
+func total(s web.Slot) int64 { return s.Checks + s.Applied + s.Planned + int64(s.Ticks) }
 
 func printSlot(io *cli, s web.Slot, at time.Time, scale float64) error {
-	sum, notes := fmt.Sprint(s.Checks+s.Planned+int64(s.Ticks)), []string{}
+	sum, notes := fmt.Sprint(total(s)), []string{}
 	if s.More {
 		sum += "+"
 	}
 	if s.Alerts > 0 {
 		notes = append(notes, fmt.Sprintf("%d alerts", s.Alerts))
 	}
-	if s.MaxLateness >= 1 {
-		notes = append(notes, fmt.Sprintf("%s late", time.Duration(s.MaxLateness*float64(time.Second)).Round(time.Second)))
+	if s.Missed > 0 {
+		notes = append(notes, fmt.Sprintf("%d missed ticks", s.Missed))
+	}
+	if late := max(s.MaxLateness, s.MaxDelay); late >= 1 {
+		notes = append(notes, fmt.Sprintf("%s late", time.Duration(late*float64(time.Second)).Round(time.Second)))
 	}
 	line := at.Format("15:04")
 	if sum != "0" {
@@ -87,7 +93,7 @@ func slotBar(io *cli, s web.Slot, scale float64) (bar string) {
 		colour colour
 		mark   string
 		jobs   int64
-	}{{green, workedMark, s.Checks}, {blue, plannedMark, s.Planned}, {yellow, ticksMark, int64(s.Ticks)}} {
+	}{{green, workedMark, s.Checks + s.Applied}, {blue, plannedMark, s.Planned}, {yellow, ticksMark, int64(s.Ticks)}} {
 		if part.jobs > 0 {
 			bar += io.palette.paint(part.colour, strings.Repeat(part.mark, max(int(float64(part.jobs)*scale), 1)))
 		}
@@ -99,7 +105,7 @@ func slotBar(io *cli, s web.Slot, scale float64) (bar string) {
 func scaleOf(slots []web.Slot, width int) float64 {
 	largest := int64(1)
 	for _, s := range slots {
-		largest = max(largest, s.Checks+s.Planned+int64(s.Ticks))
+		largest = max(largest, total(s))
 	}
 	room := barMost
 	if width > 0 {

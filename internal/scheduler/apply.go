@@ -90,6 +90,11 @@ func (w *worker) held(l *ruleTicks) Held {
 // observe counts ticks by outcome, and logs them.
 func (w *worker) observe(l *ruleTicks, due futurejobs.DueTicks, applied futurejobs.ApplyResult, now time.Time) {
 	w.Observer.Ticked(l.Name(), due.Outcome, 1)
+	late := time.Duration(0)
+	if due.Outcome == futurejobs.TickStarted || due.Outcome == futurejobs.TickEmitted {
+		late = now.Sub(due.At)
+	}
+	w.Loads.Ticked(l.RuleID(), due.At, due.Missed, late)
 	if due.Missed > 0 {
 		w.Observer.Ticked(l.Name(), futurejobs.TickMissed, due.Missed)
 	}

@@ -68,7 +68,7 @@ type Observer interface {
 	Alerted(a alerts.Alert)
 }
 
-// Options are the parts of a Scheduler. All but Allow are required.
+// Options are the parts of a Scheduler. All but Loads and Allow are required.
 type Options struct {
 	Catalog  ScheduleReader
 	Cursors  CursorStore
@@ -77,6 +77,7 @@ type Options struct {
 	Now      func() time.Time // the database's time, or slightly before it; zero: not known yet
 	Announce func(ctx context.Context, r alerts.SystemAlert) error
 	Observer Observer
+	Loads    *futurejobs.LoadCounter // counts ticks for the load of past slots; nil: they are not counted
 	Log      *slog.Logger
 	// Allow counts an event of a rule toward its quotas, or returns how long the event has to wait. nil: no quotas.
 	Allow func(rule string, bytes int, now time.Time) (wait time.Duration)

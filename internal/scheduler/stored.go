@@ -81,6 +81,7 @@ type Stored struct {
 	Now      func() time.Time              // the database's time, or slightly before it; zero: not known yet
 	Announce func(ctx context.Context, r alerts.SystemAlert) error
 	Observer Observer
+	Loads    *futurejobs.LoadCounter // counts ticks for the load of past slots; nil: they are not counted
 	Log      *slog.Logger
 	Allow    func(rule string) Allowance // nil, or the Allowance is: no quota bounds the rule
 
@@ -321,9 +322,10 @@ func (u unit) decide(ctx context.Context, due []futurejobs.Schedule) (int, error
 		missed += t.Missed
 		if t.Outcome == futurejobs.TickPlanned {
 			planned = append(planned, t)
-		} else {
-			counts[t.Outcome]++
+			continue
 		}
+		counts[t.Outcome]++
+		u.Loads.Ticked(t.RuleID, t.At, t.Missed, 0)
 	}
 	for outcome, n := range counts {
 		u.Observer.Ticked(u.rule.Name(), outcome, n)
@@ -375,5 +377,9 @@ func (u unit) markEmitted(ctx context.Context, emitted []futurejobs.PlannedTick)
 		return err
 	}
 	u.Observer.Ticked(u.rule.Name(), futurejobs.TickEmitted, len(emitted))
+	now := u.Now()
+	for _, t := range emitted {
+		u.Loads.Ticked(t.RuleID, t.At, t.Missed, now.Sub(t.At))
+	}
 	return nil
 }

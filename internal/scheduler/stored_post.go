@@ -53,6 +53,9 @@ func (u unit) putOff(ctx context.Context, refused, failed []futurejobs.PlannedTi
 	}
 	if len(failed) > 0 {
 		u.Observer.Ticked(u.rule.Name(), futurejobs.TickFailed, len(failed))
+		for _, t := range failed {
+			u.Loads.Ticked(t.RuleID, t.At, t.Missed, 0)
+		}
 	}
 	return nil
 }

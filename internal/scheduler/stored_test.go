@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -357,7 +358,8 @@ func TestLateStoredTicks(t *testing.T) {
 		t.Fatal(err)
 	}
 	ahead := time.Until(first.NextAt.Add(3*time.Hour + 30*time.Minute))
-	w.stored(func(s *scheduler.Stored) { s.Now = func() time.Time { return time.Now().Add(ahead) } })
+	var loads futurejobs.LoadCounter
+	_, stop := w.stored(func(s *scheduler.Stored) { s.Now, s.Loads = func() time.Time { return time.Now().Add(ahead) }, &loads })
 	var outcomes map[string]string
 	w.eventually("ticks of both rules", func() bool {
 		outcomes = make(map[string]string)
@@ -373,6 +375,20 @@ func TestLateStoredTicks(t *testing.T) {
 	n := strings.TrimPrefix(outcomes["reports/a"], "emitted, missed ")
 	if n != "3" || !strings.HasPrefix(outcomes["skipped/a"], "skipped, missed ") || !strings.HasPrefix(outcomes["skipped/b"], "skipped, missed ") {
 		t.Errorf("outcomes: %v", outcomes)
+	}
+	stop()
+	late := first.NextAt.Add(3 * time.Hour)
+	got := loads.Take()
+	emitted := slices.IndexFunc(got, func(m futurejobs.SlotLoad) bool { return m.RuleID == kept.RuleID })
+	if m := got[emitted]; !m.At.Equal(late.Truncate(time.Minute)) || m.Ticks != 1 || m.MissedTicks != 3 || m.MaxTickLateness < 30*time.Minute {
+		t.Errorf("load of the emitted tick: %+v", m)
+	}
+	var ofSkipped futurejobs.PastLoad
+	for _, m := range slices.Delete(got, emitted, emitted+1) {
+		ofSkipped.Add(m.PastLoad)
+	}
+	if ofSkipped.Ticks != 2 || ofSkipped.MissedTicks == 0 || ofSkipped.MaxTickLateness != 0 {
+		t.Errorf("load of the skipped ticks: %+v", ofSkipped)
 	}
 	raised, err := w.store.Alerts(t.Context(), futurejobs.Filter{})
 	if err != nil {

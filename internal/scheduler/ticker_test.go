@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -366,7 +367,8 @@ func TestAttemptsOfTickAreRecorded(t *testing.T) {
 	broker := failingPublisher{Emitter: w.bus.TickPublisher}
 	broker.left.Store(2)
 	catalog := w.catalog()
-	w.ticker(scheduler.Options{Catalog: catalog, Cursors: w.store, Emitter: &broker, Observer: &tickCounter{}})
+	var loads futurejobs.LoadCounter
+	w.ticker(scheduler.Options{Catalog: catalog, Cursors: w.store, Emitter: &broker, Observer: &tickCounter{}, Loads: &loads})
 	w.eventually("an attempt fails", func() bool { return broker.left.Load() == 1 })
 	w.save(eachSecond)
 	if err := catalog.Refresh(t.Context()); err != nil {
@@ -388,4 +390,14 @@ func TestAttemptsOfTickAreRecorded(t *testing.T) {
 	if got != want || !got.At.Equal(tick) {
 		t.Errorf("recorded %+v, want %+v at %s", got, want, tick)
 	}
+	var load []futurejobs.SlotLoad
+	w.eventually("the tick is counted once, in its minute", func() bool { load = append(load, countedTicks(&loads, w.rule.RuleID)...); return len(load) > 0 })
+	if len(load) != 1 || !load[0].At.Equal(tick.Truncate(time.Minute)) || load[0].Ticks != 1 || load[0].MaxTickLateness <= 0 || load[0].MaxTickLateness > patience {
+		t.Errorf("load: %+v", load)
+	}
+}
+
+// countedTicks takes the counts of a rule.
+func countedTicks(l *futurejobs.LoadCounter, rule int32) []futurejobs.SlotLoad {
+	return slices.DeleteFunc(l.Take(), func(m futurejobs.SlotLoad) bool { return m.RuleID != rule })
 }

@@ -19,6 +19,12 @@ var DueStatement = dueStatement
 // FenceText takes the locks of a settle.
 var FenceText = rebindPlaceholders(fenceCTE + " SELECT count(*) FROM held_now")
 
+// DueShards and EndPlanned return statements about planned ticks, to test their plans.
+var (
+	DueShards  = dueShards
+	EndPlanned = endPlanned
+)
+
 // Begin has the options of a transaction.
 var Begin = begin
 

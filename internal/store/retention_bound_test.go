@@ -144,26 +144,68 @@ func TestRetentionReadsRangesOfIndexes(t *testing.T) {
 // TestEndsOfHistoryAreFoundByIndex checks that SQLite finds the first and the last ended job without reading the others.
 func TestEndsOfHistoryAreFoundByIndex(t *testing.T) {
 	s := open(t, store.Options{DataDir: storetest.DataDir(t)})
-	rows, err := s.DB().QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+store.HistoryEnds)
+	if plan := planOnSQLite(t, s, store.HistoryEnds); strings.Count(plan, "SEARCH history") != 2 || strings.Contains(plan, "SCAN history") {
+		t.Errorf("it reads more rows than the first and the last one:\n%s", plan)
+	}
+}
+
+// planOnSQLite returns SQLite's plan of a statement.
+func planOnSQLite(t *testing.T, s *store.Store, text string, args ...any) (plan string) {
+	t.Helper()
+	rows, err := s.DB().QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+text, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rows.Close()
-	searches := 0
 	for rows.Next() {
 		var id, parent, unused int
 		var line string
 		if err := rows.Scan(&id, &parent, &unused, &line); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(line, "SEARCH history") {
-			searches++
-		}
-		if strings.Contains(line, "SCAN history") {
-			t.Errorf("it reads all rows: %s", line)
-		}
+		plan += line + "\n"
 	}
-	if err := rows.Err(); err != nil || searches != 2 {
-		t.Errorf("%d searches, want 2: %v", searches, err)
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
+	return plan
+}
+
+// plannedStatements returns the statements about planned ticks with their arguments, for a rule with one schedule s1.
+func plannedStatements(of, ids string, now any) map[string][]any {
+	ofRule, heldOfRule := store.EndPlanned(`rule_id = ?`)
+	ofSchedules, heldOfSchedules := store.EndPlanned(`rule_id = ? AND schedule_id IN ` + ids)
+	return map[string][]any{
+		store.DueShards(of): {now, now, now}, ofRule: {now, 7}, heldOfRule: {7}, ofSchedules: {now, 7}, heldOfSchedules: {7},
+	}
+}
+
+// TestPlannedTicksAreFoundByIndex checks that neither database reads the other ticks of a rule to find its planned ones.
+func TestPlannedTicksAreFoundByIndex(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, store.Options{DataDir: storetest.DataDir(t)})
+		for text, args := range plannedStatements(`(SELECT json_extract(value, '$[0]') AS rule_id, json_extract(value, '$[1]') AS shard FROM json_each('[[7, 1]]')) AS d`, `(SELECT value FROM json_each('["s1"]'))`, 1) {
+			plan := planOnSQLite(t, s, text, args...)
+			if !strings.Contains(plan, "schedule_tick_planned") || strings.Contains(plan, "PRIMARY KEY (rule_id=?") {
+				t.Errorf("%s\n%s", text, plan)
+			}
+		}
+	})
+	t.Run("Postgres", func(t *testing.T) {
+		t.Parallel()
+		f := onPostgres(t, time.Hour)
+		exec(t, f.Store, `INSERT INTO schedule_tick (rule_id, schedule_id, tick_at, shard, decided_at, outcome, missed, attempts)
+SELECT 7, 's' || i % 10, now() - i * interval '1 minute', i % 4, now(), 'emitted', 0, 1 FROM generate_series(1, 20000) i`)
+		for range 2 {
+			for text, args := range plannedStatements(`(SELECT 7 AS rule_id, 1 AS shard) AS d`, `(SELECT 's1')`, time.Now()) {
+				plan := f.plan(text, args...)
+				if !strings.Contains(plan, "schedule_tick_planned") || strings.Contains(plan, "schedule_tick_pkey") || strings.Contains(plan, "Seq Scan on schedule_tick") {
+					t.Errorf("%s\n%s", text, plan)
+				}
+			}
+			exec(t, f.Store, `ANALYZE schedule_tick`)
+		}
+	})
 }

@@ -256,18 +256,28 @@ func (c *scheduleChange) cancelPlanned(ctx context.Context) error {
 // cancelPlanned ends the planned ticks of a condition, with ? for each argument. It returns errHeldOff if an event of one may
 // be in transit. If the last attempt has no recorded result, it may have published the event.
 func cancelPlanned(ctx context.Context, tx *sql.Tx, now time.Time, condition string, args ...any) error {
-	if _, err := exec(ctx, tx, rebindPlaceholders(`UPDATE schedule_tick SET outcome = CASE WHEN retry_at IS NULL THEN 'unknown' ELSE 'canceled' END, held_until = NULL, retry_at = NULL
-WHERE outcome = 'planned' AND (held_until IS NULL OR held_until <= ?) AND `+condition), append([]any{now}, args...)...); err != nil {
+	end, find := endPlanned(condition)
+	if _, err := exec(ctx, tx, end, append([]any{now}, args...)...); err != nil {
 		return err
 	}
 	var held bool
-	if err := tx.QueryRowContext(ctx, rebindPlaceholders(`SELECT count(*) > 0 FROM schedule_tick WHERE outcome = 'planned' AND `+condition), args...).Scan(&held); err != nil {
+	if err := tx.QueryRowContext(ctx, find, args...).Scan(&held); err != nil {
 		return err
 	}
 	if held {
 		return errHeldOff
 	}
 	return nil
+}
+
+// endPlanned returns the statement that ends planned ticks of a condition, and the one that finds those with an event in
+// transit. Both read the index of planned ticks: a rule has few of them, and may have millions of others.
+func endPlanned(condition string) (end, find string) {
+	const planned = `outcome = 'planned' AND `
+	condition = unindexed(condition)
+	end = `UPDATE schedule_tick SET outcome = CASE WHEN retry_at IS NULL THEN 'unknown' ELSE 'canceled' END, held_until = NULL, retry_at = NULL
+WHERE ` + planned + `(held_until IS NULL OR held_until <= ?) AND ` + condition
+	return rebindPlaceholders(end), rebindPlaceholders(`SELECT count(*) > 0 FROM schedule_tick WHERE ` + planned + condition)
 }
 
 // cancelDue records due ticks that were not decided before their schedules ended or changed.

@@ -28,17 +28,23 @@ func (s *StoredTickStore) DueRuleShards(ctx context.Context, of []futurejobs.Rul
 	}
 	due, err := query(ctx, s.read, func(row scanner, r *futurejobs.DueRuleShard) error {
 		return row.Scan(&r.RuleID, &r.Shard, &r.IsPlanned)
-	}, rebindPlaceholders(`
-SELECT rule_id, shard, is_planned FROM (
-	SELECT d.rule_id, d.shard,
-		(SELECT s.next_at FROM schedule s WHERE s.shard = d.shard AND s.rule_id = d.rule_id AND s.next_at IS NOT NULL ORDER BY s.next_at LIMIT 1) <= ? AS is_due,
-		(SELECT t.tick_at FROM schedule_tick t WHERE t.shard = d.shard AND t.rule_id = d.rule_id AND t.outcome = 'planned' AND t.held_until <= ? AND (t.retry_at IS NULL OR t.retry_at <= ?) LIMIT 1) IS NOT NULL AS is_planned
-	FROM `+text+`
-) AS found WHERE is_due OR is_planned ORDER BY rule_id, shard`), append([]any{now, now, now}, args...)...)
+	}, dueShards(text), append([]any{now, now, now}, args...)...)
 	if err != nil {
 		return nil, wrapErr("due schedules", err)
 	}
 	return due, nil
+}
+
+// dueShards returns the statement of DueRuleShards for a table of rules and shards. It sorts the planned ticks so that SQLite
+// reads their index, and not all ticks of the rule.
+func dueShards(of string) string {
+	return rebindPlaceholders(`
+SELECT rule_id, shard, is_planned FROM (
+	SELECT d.rule_id, d.shard,
+		(SELECT s.next_at FROM schedule s WHERE s.shard = d.shard AND s.rule_id = d.rule_id AND s.next_at IS NOT NULL ORDER BY s.next_at LIMIT 1) <= ? AS is_due,
+		(SELECT t.tick_at FROM schedule_tick t WHERE t.shard = d.shard AND t.rule_id = d.rule_id AND t.outcome = 'planned' AND t.held_until <= ? AND (t.retry_at IS NULL OR t.retry_at <= ?) ORDER BY t.tick_at LIMIT 1) IS NOT NULL AS is_planned
+	FROM ` + of + `
+) AS found WHERE is_due OR is_planned ORDER BY rule_id, shard`)
 }
 
 // DueSchedules returns schedules of a rule that are due by now, up to limit of each shard of a fence, the earliest of each

@@ -19,20 +19,22 @@ const (
 // loadFor is the retention of slot loads.
 const loadFor = 2 * futurejobs.Day
 
-// LoadStore counts the checks of each slot, past and planned.
+// LoadStore counts the checks and ticks of each slot, past and planned.
 type LoadStore struct{ *database }
 
-// AddLoads adds a node's checks to the totals of all nodes.
+// AddLoads adds a node's checks and ticks to the totals of all nodes.
 func (s *LoadStore) AddLoads(ctx context.Context, loads []futurejobs.SlotLoad) error {
 	if len(loads) == 0 {
 		return nil
 	}
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		for _, l := range loads { // in a fixed order, so that nodes do not deadlock
-			if _, err := exec(ctx, tx, `INSERT INTO slot_load (at, rule_id, checks, alerts, lag) VALUES ($1, $2, $3, $4, $5)
+			if _, err := exec(ctx, tx, `INSERT INTO slot_load (at, rule_id, checks, alerts, lag, ticks, missed_ticks, tick_lag) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (at, rule_id) DO UPDATE SET checks = slot_load.checks + excluded.checks, alerts = slot_load.alerts + excluded.alerts,
-	lag = CASE WHEN slot_load.lag > excluded.lag THEN slot_load.lag ELSE excluded.lag END`,
-				l.At, l.RuleID, l.Checks, l.Alerts, l.MaxLateness.Microseconds()); err != nil {
+	lag = CASE WHEN slot_load.lag > excluded.lag THEN slot_load.lag ELSE excluded.lag END,
+	ticks = slot_load.ticks + excluded.ticks, missed_ticks = slot_load.missed_ticks + excluded.missed_ticks,
+	tick_lag = CASE WHEN slot_load.tick_lag > excluded.tick_lag THEN slot_load.tick_lag ELSE excluded.tick_lag END`,
+				l.At, l.RuleID, l.Checks, l.Alerts, l.MaxLateness.Microseconds(), l.Ticks, l.MissedTicks, l.MaxTickLateness.Microseconds()); err != nil {
 				return err
 			}
 		}
@@ -44,9 +46,9 @@ ON CONFLICT (at, rule_id) DO UPDATE SET checks = slot_load.checks + excluded.che
 	return nil
 }
 
-// Worked returns the checks in each part of a span, of one rule, or of all if rule is 0.
-func (s *LoadStore) Worked(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.CheckedLoad, error) {
-	text, args := `SELECT at, sum(checks), sum(alerts), max(lag) FROM slot_load WHERE at >= $1 AND at < $2`, []any{span.From, span.Until}
+// Worked returns the checks and ticks in each part of a span, of one rule, or of all if rule is 0.
+func (s *LoadStore) Worked(ctx context.Context, span futurejobs.BucketRange, rule int32) ([]futurejobs.PastLoad, error) {
+	text, args := `SELECT at, sum(checks), sum(alerts), max(lag), sum(ticks), sum(missed_ticks), max(tick_lag) FROM slot_load WHERE at >= $1 AND at < $2`, []any{span.From, span.Until}
 	if rule != 0 {
 		text, args = text+` AND rule_id = $3`, append(args, rule)
 	}
@@ -54,18 +56,15 @@ func (s *LoadStore) Worked(ctx context.Context, span futurejobs.BucketRange, rul
 	if err != nil {
 		return nil, wrapErr("worked", err)
 	}
-	parts := make([]futurejobs.CheckedLoad, span.Parts())
+	parts := make([]futurejobs.PastLoad, span.Parts())
 	for _, m := range minutes {
-		part := &parts[span.Part(m.At)]
-		part.Checks += m.Checks
-		part.Alerts += m.Alerts
-		part.MaxLateness = max(part.MaxLateness, m.MaxLateness)
+		parts[span.Part(m.At)].Add(m.PastLoad)
 	}
 	return parts, nil
 }
 
 func readLoad(row scanner, l *futurejobs.SlotLoad) error {
-	return row.Scan(at(&l.At), &l.Checks, &l.Alerts, (*micros)(&l.MaxLateness))
+	return row.Scan(at(&l.At), &l.Checks, &l.Alerts, (*micros)(&l.MaxLateness), &l.Ticks, &l.MissedTicks, (*micros)(&l.MaxTickLateness))
 }
 
 // Planned returns the numbers of pending jobs that are due in each part of a span, and of next ticks of stored schedules in

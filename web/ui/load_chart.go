@@ -8,10 +8,10 @@ import (
 	"deadman/web"
 )
 
-// chart draws the load by slot: past checks, then planned ones. Its units are stretched to the available width.
+// chart draws the load by slot: past checks and ticks, then planned ones. Its units are stretched to the available width.
 type chart struct {
 	Bars       []bar
-	Latenesses []bar // largest lag per bar; none: no check was late
+	Latenesses []bar // largest lag per bar; none: no check and no tick was late
 	Ticks      []int // positions of the hours on the axis
 	Hours      []time.Time
 	Now        int // position of the present
@@ -38,11 +38,11 @@ type loadSpike struct {
 	Jobs        int64
 }
 
-// loadRow is an hour of the chart with past or planned checks.
+// loadRow is an hour of the chart with past or planned checks, or ticks.
 type loadRow struct {
-	From                      time.Time
-	Checks, Alerts, Due, Over int64
-	MaxLateness               time.Duration
+	From                                     time.Time
+	Checks, Alerts, Ticks, Missed, Due, Over int64
+	MaxLateness                              time.Duration
 }
 
 // Layout of the chart. The span begins at an hour of the axis.
@@ -78,12 +78,12 @@ func draw(slots web.Slots, now time.Time) *chart {
 	var largest int64 = 1
 	worst := lagShown
 	for _, s := range slots.Items {
-		largest, worst = max(largest, s.Checks+due(s)), max(worst, lagOf(s))
+		largest, worst = max(largest, done(s)+due(s)), max(worst, lagOf(s))
 	}
 	for i, s := range slots.Items {
 		d.column(i*barStep, s, largest, now)
 		if lateness := lagOf(s); lateness > lagShown {
-			d.Latenesses = append(d.Latenesses, newBar(i*barStep, int64(lateness), int64(worst), lagHeight, "late", spanTitle(s)+": checked up to "+roughly(lateness)+" late"))
+			d.Latenesses = append(d.Latenesses, newBar(i*barStep, int64(lateness), int64(worst), lagHeight, "late", spanTitle(s)+": up to "+roughly(lateness)+" late"))
 		}
 		if s.From.Truncate(chartGrid).Equal(s.From) {
 			d.Hours, d.Ticks = append(d.Hours, s.From), append(d.Ticks, i*barStep)
@@ -99,17 +99,29 @@ func draw(slots web.Slots, now time.Time) *chart {
 	return d
 }
 
-// due returns the checks of a bucket that are still pending.
+// done returns the completed checks and applied ticks of a bucket.
+func done(s web.Slot) int64 { return s.Checks + s.Applied }
+
+// due returns the checks and ticks of a bucket that are still pending.
 func due(s web.Slot) int64 { return s.Planned + int64(s.Ticks) }
 
-func lagOf(s web.Slot) time.Duration { return time.Duration(s.MaxLateness * float64(time.Second)) }
+// lagOf returns the largest lateness of the checks and ticks of a bucket.
+func lagOf(s web.Slot) time.Duration {
+	return time.Duration(max(s.MaxLateness, s.MaxDelay) * float64(time.Second))
+}
 
 // column draws a bucket, with due checks on top of past ones.
 func (d *chart) column(x int, s web.Slot, largest int64, now time.Time) {
 	title := fmt.Sprintf("%s: %s, %s", spanTitle(s), count(int(s.Checks), "check"), count(int(s.Alerts), "alert"))
-	done := newBar(x, s.Checks, largest, d.Height, "past", title)
-	if s.Checks > 0 {
-		d.Bars = append(d.Bars, done)
+	if s.Applied > 0 {
+		title += ", " + count(int(s.Applied), "tick")
+	}
+	if s.Missed > 0 {
+		title += ", " + count(int(s.Missed), "missed tick")
+	}
+	past := newBar(x, done(s), largest, d.Height, "past", title)
+	if done(s) > 0 {
+		d.Bars = append(d.Bars, past)
 	}
 	if due(s) == 0 {
 		return
@@ -119,7 +131,7 @@ func (d *chart) column(x int, s web.Slot, largest int64, now time.Time) {
 		kind, word = "overdue", "overdue"
 	}
 	ahead := newBar(x, due(s), largest, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), count(int(due(s)), "check"), word))
-	ahead.Y = max(0, ahead.Y-done.Height)
+	ahead.Y = max(0, ahead.Y-past.Height)
 	d.Bars = append(d.Bars, ahead)
 }
 
@@ -145,7 +157,7 @@ func herdOf(slots web.Slots, now time.Time) *loadSpike {
 	var sum int64
 	var top web.Slot
 	for _, s := range slots.Items {
-		sum += s.Checks + due(s)
+		sum += done(s) + due(s)
 		if !isOver(s, now) && due(s) > due(top) {
 			top = s
 		}
@@ -161,14 +173,14 @@ func herdOf(slots web.Slots, now time.Time) *loadSpike {
 func (d *chart) sum(slots web.Slots, now time.Time) {
 	var all loadRow
 	for _, s := range slots.Items {
-		row := loadRow{From: s.From.Truncate(time.Hour), Checks: s.Checks, Alerts: s.Alerts, MaxLateness: lagOf(s)}
+		row := loadRow{From: s.From.Truncate(time.Hour), Checks: s.Checks, Alerts: s.Alerts, Ticks: s.Applied, Missed: s.Missed, MaxLateness: lagOf(s)}
 		if isOver(s, now) {
 			row.Over = due(s)
 		} else {
 			row.Due = due(s)
 		}
 		all.add(row)
-		if row.Checks+row.Due+row.Over == 0 {
+		if row.Checks+row.Ticks+row.Due+row.Over == 0 {
 			continue
 		}
 		if last := len(d.Rows) - 1; last >= 0 && d.Rows[last].From.Equal(row.From) {
@@ -177,7 +189,14 @@ func (d *chart) sum(slots web.Slots, now time.Time) {
 			d.Rows = append(d.Rows, row)
 		}
 	}
-	d.Summary = fmt.Sprintf("%s checked, %s planned", number(all.Checks), number(all.Due))
+	d.Summary = number(all.Checks) + " checked, "
+	if all.Ticks > 0 {
+		d.Summary += count(int(all.Ticks), "tick") + ", "
+	}
+	d.Summary += number(all.Due) + " planned"
+	if all.Missed > 0 {
+		d.Summary += ", " + count(int(all.Missed), "missed tick")
+	}
 	if all.Over > 0 {
 		d.Summary += ", " + number(all.Over) + " overdue"
 	}
@@ -188,6 +207,7 @@ func (d *chart) sum(slots web.Slots, now time.Time) {
 
 func (r *loadRow) add(o loadRow) {
 	r.Checks, r.Alerts, r.Due, r.Over, r.MaxLateness = r.Checks+o.Checks, r.Alerts+o.Alerts, r.Due+o.Due, r.Over+o.Over, max(r.MaxLateness, o.MaxLateness)
+	r.Ticks, r.Missed = r.Ticks+o.Ticks, r.Missed+o.Missed
 }
 
 // LagText formats the largest lag of the hour. It is empty if the lag is small.

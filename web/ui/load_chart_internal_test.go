@@ -53,6 +53,23 @@ func TestLoadChartMarksSpike(t *testing.T) {
 	}
 }
 
+// TestLoadChartShowsTicks checks that applied ticks are drawn with the checks, and that missed and late ones are described.
+func TestLoadChartShowsTicks(t *testing.T) {
+	d := draw(loadAround(map[time.Duration]web.Slot{
+		-2 * time.Hour: {Applied: 30, Missed: 7, MaxDelay: 90}, -time.Hour: {Checks: 20, Applied: 40, MaxLateness: 1}, time.Hour: {Ticks: 60},
+	}), noon)
+	past := d.bars("past")
+	if len(past) != 2 || past[0].Height != barHeight/2 || past[1].Height != barHeight || !strings.HasSuffix(past[0].Title, "30 ticks, 7 missed ticks") {
+		t.Errorf("drawn: %+v", past)
+	}
+	if d.Summary != "20 checked, 70 ticks, 60 planned, 7 missed ticks, at most 1 m 30 s late" || len(d.Latenesses) != 1 {
+		t.Errorf("the text is %q, late are %+v", d.Summary, d.Latenesses)
+	}
+	if len(d.Rows) != 3 || d.Rows[0].Ticks != 30 || d.Rows[0].Missed != 7 || d.Rows[1].Ticks != 40 {
+		t.Errorf("rows: %+v", d.Rows)
+	}
+}
+
 // TestLoadChartWithoutSpike checks that neither an empty nor an evenly high load has a spike.
 func TestLoadChartWithoutSpike(t *testing.T) {
 	if d := draw(loadAround(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Latenesses)+len(d.Rows) != 0 || d.Summary != "0 checked, 0 planned" {

@@ -14,25 +14,25 @@ func loadsAddUp(t *testing.T, w *fixture) {
 	at, rule, other := w.slot(), w.rule.ID, w.rule.ID+1
 	for range 2 {
 		w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{
-			{At: at, RuleID: rule, Checks: 3, Alerts: 1, MaxLateness: 2 * time.Second},
-			{At: at, RuleID: other, Checks: 5, MaxLateness: time.Second},
-			{At: at.Add(time.Minute), RuleID: rule, Checks: 7, MaxLateness: 1500 * time.Microsecond},
-			{At: at.Add(5 * time.Minute), RuleID: rule, Checks: 11},
+			{At: at, RuleID: rule, PastLoad: futurejobs.PastLoad{Checks: 3, Alerts: 1, MaxLateness: 2 * time.Second, Ticks: 4, MissedTicks: 6, MaxTickLateness: 3 * time.Second}},
+			{At: at, RuleID: other, PastLoad: futurejobs.PastLoad{Checks: 5, MaxLateness: time.Second, Ticks: 1, MaxTickLateness: 4 * time.Second}},
+			{At: at.Add(time.Minute), RuleID: rule, PastLoad: futurejobs.PastLoad{Checks: 7, MaxLateness: 1500 * time.Microsecond}},
+			{At: at.Add(5 * time.Minute), RuleID: rule, PastLoad: futurejobs.PastLoad{Checks: 11}},
 		}))
 	}
-	w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{{At: at, RuleID: rule, MaxLateness: time.Second}})) // a lateness that is not the largest
+	w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{{At: at, RuleID: rule, PastLoad: futurejobs.PastLoad{MaxLateness: time.Second, MaxTickLateness: time.Second}}})) // latenesses that are not the largest
 	for _, c := range []struct {
 		until time.Time
 		width time.Duration
 		rule  int32
-		want  []futurejobs.CheckedLoad
+		want  []futurejobs.PastLoad
 	}{
-		{at.Add(2 * time.Minute), time.Minute, 0, []futurejobs.CheckedLoad{{Checks: 16, Alerts: 2, MaxLateness: 2 * time.Second}, {Checks: 14, MaxLateness: 1500 * time.Microsecond}}},
-		{at.Add(2 * time.Minute), time.Minute, other, []futurejobs.CheckedLoad{{Checks: 10, MaxLateness: time.Second}, {}}},
-		{at.Add(6 * time.Minute), 4 * time.Minute, rule, []futurejobs.CheckedLoad{{Checks: 20, Alerts: 2, MaxLateness: 2 * time.Second}, {Checks: 22}}},
-		{at.Add(5 * time.Minute), 5 * time.Minute, 0, []futurejobs.CheckedLoad{{Checks: 30, Alerts: 2, MaxLateness: 2 * time.Second}}},
+		{at.Add(2 * time.Minute), time.Minute, 0, []futurejobs.PastLoad{{Checks: 16, Alerts: 2, MaxLateness: 2 * time.Second, Ticks: 10, MissedTicks: 12, MaxTickLateness: 4 * time.Second}, {Checks: 14, MaxLateness: 1500 * time.Microsecond}}},
+		{at.Add(2 * time.Minute), time.Minute, other, []futurejobs.PastLoad{{Checks: 10, MaxLateness: time.Second, Ticks: 2, MaxTickLateness: 4 * time.Second}, {}}},
+		{at.Add(6 * time.Minute), 4 * time.Minute, rule, []futurejobs.PastLoad{{Checks: 20, Alerts: 2, MaxLateness: 2 * time.Second, Ticks: 8, MissedTicks: 12, MaxTickLateness: 3 * time.Second}, {Checks: 22}}},
+		{at.Add(5 * time.Minute), 5 * time.Minute, 0, []futurejobs.PastLoad{{Checks: 30, Alerts: 2, MaxLateness: 2 * time.Second, Ticks: 10, MissedTicks: 12, MaxTickLateness: 4 * time.Second}}},
 	} {
-		got := must[[]futurejobs.CheckedLoad](t)(w.Worked(w.ctx(), futurejobs.BucketRange{From: at, Until: c.until, Width: c.width}, c.rule))
+		got := must[[]futurejobs.PastLoad](t)(w.Worked(w.ctx(), futurejobs.BucketRange{From: at, Until: c.until, Width: c.width}, c.rule))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("until %s in parts of %s, rule %d (-want +got):\n%s", c.until, c.width, c.rule, diff)
 		}
@@ -74,10 +74,10 @@ func plannedJobsAreCounted(t *testing.T, w *fixture) {
 func loadsAreForgotten(t *testing.T, w *fixture) {
 	now := must[time.Time](t)(w.Now(w.ctx())).Truncate(time.Minute)
 	old, young := now.Add(-49*time.Hour), now.Add(-47*time.Hour)
-	w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{{At: old, Checks: 1}, {At: young, Checks: 1}}))
+	w.must(w.AddLoads(w.ctx(), []futurejobs.SlotLoad{{At: old, PastLoad: futurejobs.PastLoad{Checks: 1}}, {At: young, PastLoad: futurejobs.PastLoad{Checks: 1}}}))
 	must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{}))
 	span := futurejobs.BucketRange{From: old, Until: now, Width: time.Hour}
-	for i, part := range must[[]futurejobs.CheckedLoad](t)(w.Worked(w.ctx(), span, 0)) {
+	for i, part := range must[[]futurejobs.PastLoad](t)(w.Worked(w.ctx(), span, 0)) {
 		if kept := part.Checks == 1; kept != (i == 2) {
 			t.Errorf("hour %d has %d", i, part.Checks)
 		}
