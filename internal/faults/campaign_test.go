@@ -49,7 +49,7 @@ func (s scenario) settleTimeout() time.Duration {
 var longKinds = []string{"people", "late", "cluster"}
 
 // quickKinds are the kinds of the short sample: one for each part that can break.
-var quickKinds = []string{"kill two", "takeover", "broker", "link", "database", "embedded", "clock", "loss"}
+var quickKinds = []string{"kill two", "takeover", "broker", "link", "database", "embedded", "clock", "loss", "history"}
 
 // sample returns the seeds of the sample: the first of each quick kind, or with the long tests of each kind that takes
 // seconds.

@@ -74,6 +74,7 @@ var kinds = []kind{
 	{"alerts lost", 2, drawAlertsLost},
 	{"made again", 2, drawRecreated},
 	{"schedules", 2, drawSchedules},
+	{"history", 2, drawHistory},
 }
 
 // round lists the kinds of consecutive seeds.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"deadman/internal/faults/histories"
 	"deadman/internal/longtest"
 )
 
@@ -29,6 +30,8 @@ var seededBugs = []seededBug{
 	{"duplicate-window", scenario{stage: shortWindow, nodes: [][]string{{"relay.published=kill@1"}}}, "in the stream twice", false},
 	{"duplicate-window", scenario{stage: openTicks, nodes: [][]string{{"tick.emitted=kill@1"}}}, "in the stream twice", false},
 	{"forgets-unacked", scenario{nodes: [][]string{{""}}, upset: brokerAway}, "P7: ", false},
+	{"ack-before-commit", scenario{stage: recordHistory, nodes: [][]string{{"apply.commit=kill@12"}}}, "lost of", false},
+	{"no-read-through", scenario{stage: recordHistory, nodes: [][]string{{"intake.read=sleep:2500ms@15"}}}, "G1a of", false},
 	{"outage-absent", withoutSources(), "was cleared at", false},
 	{"last-known", withoutSources(), "was cleared at", false},
 }
@@ -85,5 +88,18 @@ func TestPlants(t *testing.T) {
 				t.Errorf("the checks should report %q; they report: %v", p.breach, err)
 			})
 		})
+	}
+}
+
+// A history names the anomaly of a seeded bug: a relay that relies on the stream's window for duplicates publishes an alert
+// again after its death.
+func TestHistoryNamesSeededBug(t *testing.T) {
+	t.Parallel()
+	s := scenario{brokers: 1, nodes: [][]string{{"relay.published=kill@1"}}, stage: func(a *testbed, random *rand.Rand) {
+		shortWindow(a, random)
+		recordHistory(a, random)
+	}}
+	if err := s.run(t, "duplicate-window", time.Second); err == nil || !strings.Contains(err.Error(), string(histories.DuplicateElements)+" of ") {
+		t.Errorf("the history should show %s; the checks report: %v", histories.DuplicateElements, err)
 	}
 }

@@ -3,6 +3,7 @@
 //
 // An operation has an invocation and a completion, and a process has one operation at a time. The forms are described at
 // https://cljdoc.org/d/io.jepsen/history and in the README of Elle, https://github.com/jepsen-io/elle.
+// Decision 117 has the operations of deadman that are recorded in this way.
 package histories
 
 import (
