@@ -155,6 +155,16 @@ var badMeanings = []struct {
 		[]string{"3:48 /trigger/heartbeat/min: 5m is not less than max, 5m, so every run would be too short or too long"},
 	},
 	{
+		"heartbeat that is always too often",
+		withEdits("trigger: {heartbeat: {every: 10m, grace: 5m, too_often: 10m}}"),
+		[]string{"3:57 /trigger/heartbeat/too_often: 10m is not less than every, 10m, so runs in time would start too often; lower too_often"},
+	},
+	{
+		"heartbeat that is more often by its schedule",
+		withEdits(`trigger: {heartbeat: {schedule: "0 2,8 * * *", too_often: 8h}}`),
+		[]string{"3:59 /trigger/heartbeat/too_often: 8h is not less than the shortest time between two ticks of the schedule, 6h, so runs in time would start too often; lower too_often"},
+	},
+	{
 		"a heartbeat with a run too long",
 		withEdits("trigger: {heartbeat: {every: 1d, max: 20y}}"),
 		[]string{"3:39 /trigger/heartbeat/max: 7300d is not between 0 and 3650d"},
@@ -566,7 +576,7 @@ handler: mine
 	{
 		"heartbeat as text",
 		withEdits("trigger: {heartbeat: beats}", "enabled: false"),
-		[]string{"3:22 /trigger/heartbeat: expected a mapping with the fields event, key, if, shape, every, schedule, zone, grace, kind, run, max, min, keys, not text"},
+		[]string{"3:22 /trigger/heartbeat: expected a mapping with the fields event, key, if, shape, every, schedule, zone, grace, kind, run, max, min, too_often, keys, not text"},
 	},
 	{
 		"heartbeat of nothing",

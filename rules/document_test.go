@@ -115,7 +115,7 @@ func (t drawing) trigger(d *document.Document) document.Trigger {
 func (t drawing) heartbeat() *document.Heartbeat {
 	h := &document.Heartbeat{
 		Every: t.span("every", time.Minute, time.Hour), Grace: t.span("grace", 0, time.Hour),
-		Max: t.span("max", time.Hour, 2*time.Hour), Min: t.span("min", 0, time.Minute),
+		Max: t.span("max", time.Hour, 2*time.Hour), Min: t.span("min", 0, time.Minute), TooOften: t.span("too often", 0, 30*time.Second),
 	}
 	if t.yes("by a schedule") {
 		h.Every, h.Schedule, h.Zone = 0, "0 2 * * *", one(t, "zone", "", "Europe/Berlin")

@@ -24,6 +24,8 @@ type heartbeat struct {
 	max   time.Duration // 0: the length of a run is unlimited
 	min   time.Duration
 
+	tooOften time.Duration // the minimum time between the starts of two runs; 0: none
+
 	expects string // as texts show it: every 10m, grace 2m
 }
 
@@ -46,14 +48,14 @@ func (c heartbeatCompiler) heartbeat(t document.Trigger) subscription {
 		kind:  c.expression(p+"/kind", h.Kind, inKind.withSubject(h.Event)),
 		run:   c.expression(p+"/run", h.Run, inRun.withSubject(h.Event)),
 		every: time.Duration(h.Every), grace: time.Duration(h.Grace),
-		max: time.Duration(h.Max), min: time.Duration(h.Min),
+		max: time.Duration(h.Max), min: time.Duration(h.Min), tooOften: time.Duration(h.TooOften),
 	}
 	w.wild = w.wild || wild(c.beats.kind, c.beats.run)
 	c.often(p, h)
 	for _, span := range []struct {
 		name  string
 		value document.Duration
-	}{{"grace", h.Grace}, {"max", h.Max}, {"min", h.Min}} {
+	}{{"grace", h.Grace}, {"max", h.Max}, {"min", h.Min}, {"too_often", h.TooOften}} {
 		if span.value < 0 || span.value > document.MaxDuration {
 			c.problem(p+"/"+span.name, "%s is not between 0 and %s", span.value, document.MaxDuration)
 		}
@@ -61,6 +63,7 @@ func (c heartbeatCompiler) heartbeat(t document.Trigger) subscription {
 	if h.Max > 0 && h.Min >= h.Max {
 		c.problem(p+"/min", "%s is not less than max, %s, so every run would be too short or too long", h.Min, h.Max)
 	}
+	c.checkTooOften(p+"/too_often", h)
 	c.keys(p+"/keys", h.Keys)
 	if c.document.Again == document.Restart {
 		c.problem("/again", "again does not apply to a heartbeat, because each one postpones the job; remove again")
@@ -79,6 +82,17 @@ func (c heartbeatCompiler) checkPingFields(pointer string, h *document.Heartbeat
 		}
 	}
 	c.watched = append(c.watched, watched{subject: pings, shape: pingShape, pointer: pointer, merged: true})
+}
+
+// checkTooOften refuses a minimum time between runs that runs in time do not keep.
+func (c heartbeatCompiler) checkTooOften(pointer string, h *document.Heartbeat) {
+	interval, name := h.Every, "every"
+	if c.beats.ticks != nil {
+		interval, name = document.Duration(c.beats.ticks.Shortest()), "the shortest time between two ticks of the schedule"
+	}
+	if h.TooOften > 0 && interval > 0 && h.TooOften >= interval {
+		c.problem(pointer, "%s is not less than %s, %s, so runs in time would start too often; lower too_often", h.TooOften, name, interval)
+	}
 }
 
 // checkHeartbeatSource refuses steps with times that an entity without any heartbeat does not have.

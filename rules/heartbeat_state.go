@@ -25,6 +25,7 @@ type heartbeatState struct {
 	Dropped    int       `json:"dropped_runs,omitempty"`     // how many of them are not tracked any more
 	Failed     []string  `json:"failed_runs,omitempty"`      // the names of the runs that failed since the last alert, oldest first
 	NoSuccess  bool      `json:"no_success,omitempty"`       // no success came since the job began
+	runStarts
 }
 
 // run is a run that has begun and not ended. A run that begins again continues: a job must not wait for ever for a
@@ -88,7 +89,7 @@ func (p heartbeatState) failureEntry() futurejobs.Trail {
 
 // plain reports whether the state has nothing to keep.
 func (p heartbeatState) plain() bool {
-	return (p.Kind == Success || p.Kind == "") && p.Seconds == nil && len(p.Runs) == 0 && p.Dropped == 0
+	return (p.Kind == Success || p.Kind == "") && p.Seconds == nil && len(p.Runs) == 0 && p.Dropped == 0 && p.runStarts == runStarts{}
 }
 
 // fail records the failure of a named run. The newest maxRuns are kept: one is enough to be overdue.
@@ -116,15 +117,15 @@ func (p *heartbeatState) begin(name string, at time.Time) {
 	}
 }
 
-// end ends a run, and returns when it began; the zero time if that is unknown.
-func (p *heartbeatState) end(name string) (begun time.Time) {
+// end ends a run, and returns it; the zero value if its start is unknown.
+func (p *heartbeatState) end(name string) (ended run) {
 	i := p.indexOfRun(name)
 	if i < 0 {
-		return time.Time{}
+		return run{}
 	}
-	begun = p.Runs[i].last()
+	ended = p.Runs[i]
 	p.Runs = slices.Delete(slices.Clone(p.Runs), i, i+1)
-	return begun
+	return ended
 }
 
 // indexOfRun returns the index of a run among those that have not ended; -1 if it is not one of them.
@@ -180,6 +181,9 @@ func shiftPulse(state json.RawMessage, by time.Duration) json.RawMessage {
 	shift(&p.FailedAt)
 	shift(&p.At)
 	shift(&p.OverdueAt)
+	shift(&p.StartedAt)
+	shift(&p.EndedAt)
+	shift(&p.TooSoonAt)
 	p.Runs = slices.Clone(p.Runs)
 	for i := range p.Runs {
 		shift(&p.Runs[i].At)

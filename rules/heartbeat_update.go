@@ -41,9 +41,9 @@ func (a heartbeatUpdate) effect() (futurejobs.Heartbeat, error) {
 //  1. A log changes nothing, and neither does a heartbeat of a stream that is older than the last one. Pings count in
 //     the order in which they are committed: each node has a clock of its own, and every ping answered with OK counts.
 //  2. A start opens a run. A job that has alerted or failed stays overdue.
-//  3. A failure, or a run that ends too soon, is overdue at once, if it was not before.
-//  4. A success postpones the job, unless another run failed that no alert reports yet. If an alert was raised, the job
-//     ends, and a new one begins.
+//  3. A failure, or a run that starts or ends too soon, is overdue at once, if it was not before.
+//  4. A success postpones the job, unless another run failed that no alert reports yet, or the run is not later than one
+//     that started too soon. If an alert was raised, the job ends, and a new one begins.
 func (a heartbeatUpdate) apply(j *futurejobs.Job) (futurejobs.HeartbeatResult, error) {
 	if a.Kind == Log {
 		return futurejobs.HeartbeatResult{}, nil
@@ -66,9 +66,10 @@ func (a heartbeatUpdate) apply(j *futurejobs.Job) (futurejobs.HeartbeatResult, e
 	if len(j.Alerts) > 0 {
 		before.Failed = nil // an alert reports them
 	}
-	after := a.pulse(before, a.overdue(*j, known))
+	deadline := a.versionOf(*j).begins(contextOf(*j))
+	after, stays := a.pulse(before, a.overdue(deadline, known), before.OverdueAt.IsZero() && !deadline.After(a.At))
 	switch {
-	case a.Kind == Success && len(after.Failed) > 0 && !slices.Contains(after.Failed, a.Run):
+	case stays:
 		next, err := a.stillFailed(*j, after)
 		return futurejobs.HeartbeatResult{Job: &next, MustWrite: true}, err
 	case after.Kind == Success && len(j.Alerts) > 0:
@@ -80,44 +81,35 @@ func (a heartbeatUpdate) apply(j *futurejobs.Job) (futurejobs.HeartbeatResult, e
 	return futurejobs.HeartbeatResult{Job: &next, MustWrite: true}, err
 }
 
-// overdue returns since when a job is overdue at the time of the heartbeat; the zero time if it is not. If that is not
-// known yet, a start does not make the job overdue: the cause may be a heartbeat that was not received or kept, or a
-// pause that continues.
-func (a heartbeatUpdate) overdue(j futurejobs.Job, known bool) time.Time {
-	at := a.versionOf(j).begins(contextOf(j))
+// overdue returns since when a job with a deadline is overdue at the time of the heartbeat; the zero time if it is not. If
+// that is not known yet, a start does not make the job overdue: the cause may be a heartbeat that was not received or
+// kept, or a pause that continues.
+func (a heartbeatUpdate) overdue(at time.Time, known bool) time.Time {
 	if known || a.Kind != Begun && !at.After(a.At) {
 		return at
 	}
 	return time.Time{}
 }
 
-// pulse returns the state after the heartbeat; before is the state until then, and overdue since when it was overdue.
-func (a heartbeatUpdate) pulse(before heartbeatState, overdue time.Time) heartbeatState {
-	p := heartbeatState{
+// pulse returns the state after the heartbeat; before is the state until then, and overdue since when it was overdue. isLate
+// reports whether it was overdue without a failure, and stays whether a success leaves an earlier failure in force.
+func (a heartbeatUpdate) pulse(before heartbeatState, overdue time.Time, isLate bool) (p heartbeatState, stays bool) {
+	p = heartbeatState{
 		Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped, Failed: before.Failed,
 		FailedAt: before.FailedAt, NoSuccess: before.NoSuccess || before.Kind == Expected,
 	}
-	if a.Kind == Begun {
-		p.begin(a.Run, a.At)
+	if a.heartbeat.tooOften > 0 {
+		p.runStarts = before.runStarts
+	}
+	ended, tooSoon := a.runPulse(&p, before, isLate)
+	switch {
+	case p.Kind == Begun:
 		p.OverdueAt, p.Reason = overdue, before.Reason
-		return p
-	}
-	if begun := p.end(a.Run); !begun.IsZero() {
-		took := max(a.At.Sub(begun), 0)
-		p.Seconds = new(took.Seconds())
-		if a.Kind == Success && took < a.heartbeat.min {
-			p.Kind, p.Reason = Failure, fmt.Sprintf("took %s, less than %s", document.Duration(took), document.Duration(a.heartbeat.min))
-		}
-	}
-	if p.Kind == Success {
-		p.Failed = slices.DeleteFunc(slices.Clone(p.Failed), func(name string) bool { return name == a.Run })
-		if len(p.Failed) > 0 { // a failed run is reported, even if another run succeeds
-			before.Runs, before.Failed, before.Kind, before.At, before.NoSuccess = p.Runs, p.Failed, Failure, a.At, false
-			return before
-		}
-		p.Failed, p.FailedAt, p.NoSuccess = nil, time.Time{}, false
-		p.Runs, p.Dropped = runsWithin(p.Runs, a.heartbeat.isOld(), a.At), 0
-		return p
+		return p, false
+	case p.Kind == Success:
+		return a.succeed(p, before, ended)
+	case !tooSoon:
+		p.forget()
 	}
 	p.fail(a.Run)
 	p.FailedAt, p.OverdueAt = a.At, a.At
@@ -127,7 +119,48 @@ func (a heartbeatUpdate) pulse(before heartbeatState, overdue time.Time) heartbe
 	if p.Reason == "" {
 		p.Reason = a.failure()
 	}
-	return p
+	return p, false
+}
+
+// runPulse begins or ends the run of the heartbeat, and makes a failure of one that starts or ends too soon. It returns the
+// run that ended, and whether it started too soon.
+func (a heartbeatUpdate) runPulse(p *heartbeatState, before heartbeatState, isLate bool) (ended run, tooSoon bool) {
+	if a.Kind == Begun {
+		p.begin(a.Run, a.At)
+	} else {
+		ended = p.end(a.Run)
+	}
+	if a.Kind == Begun || a.Kind == Success && ended.At.IsZero() {
+		if reason := a.judgeStart(p, before, isLate); reason != "" {
+			p.Kind, p.Reason = Failure, reason
+			return ended, true
+		}
+	}
+	if !ended.At.IsZero() {
+		took := max(a.At.Sub(ended.last()), 0)
+		p.Seconds = new(took.Seconds())
+		if a.Kind == Success && took < a.heartbeat.min {
+			p.Kind, p.Reason = Failure, fmt.Sprintf("took %s, less than %s", document.Duration(took), document.Duration(a.heartbeat.min))
+		}
+	}
+	return ended, false
+}
+
+// succeed returns the state after a success. A failed run, or one that started too soon, is reported even if another run
+// succeeds: it stays in force.
+func (a heartbeatUpdate) succeed(p, before heartbeatState, ended run) (_ heartbeatState, stays bool) {
+	p.Failed = slices.DeleteFunc(slices.Clone(p.Failed), func(name string) bool { return name == a.Run })
+	if len(p.Failed) > 0 || !p.isLater(ended, a.At, a.heartbeat.tooOften) {
+		if before.Kind != Failure { // a run that started since then did not fail
+			before.Run = ""
+		}
+		before.Runs, before.Failed, before.Kind, before.At, before.NoSuccess = p.Runs, p.Failed, Failure, a.At, false
+		before.runStarts = p.runStarts
+		return before, true
+	}
+	p.Failed, p.FailedAt, p.NoSuccess, p.TooSoonAt = nil, time.Time{}, false, time.Time{}
+	p.Runs, p.Dropped = runsWithin(p.Runs, a.heartbeat.isOld(), a.At), 0
+	return p, false
 }
 
 // maxFailureLine is the maximum number of characters of a body in the text of a failure.
@@ -169,7 +202,7 @@ func LastLine(text string) string {
 
 // newJob returns the job that the heartbeat creates; runs are those that continue in it.
 func (a heartbeatUpdate) newJob(runs []run) (*futurejobs.Job, error) {
-	p := a.pulse(heartbeatState{Runs: runs, NoSuccess: true}, time.Time{})
+	p, _ := a.pulse(heartbeatState{Runs: runs, NoSuccess: true}, time.Time{}, false)
 	return a.started(p)
 }
 

@@ -77,6 +77,7 @@ var pulseShape = document.Shape{
 	"dropped_runs": {Kind: document.Number},
 	"failed_runs":  {Kind: document.List, Items: &document.Form{Kind: document.Text}},
 	"no_success":   {Kind: document.Boolean},
+	"started_at":   {Kind: document.Time}, "ended_at": {Kind: document.Time}, "too_soon_at": {Kind: document.Time},
 }
 
 // ping is the event of a heartbeat that came as a ping.

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deadman/internal/longtest"
+	"deadman/internal/store/storetest"
 	"deadman/server"
 )
 
@@ -100,6 +102,51 @@ func TestPings(t *testing.T) {
 	var jobs list
 	if n.get("/api/v1/jobs?key=photos", &jobs); len(jobs.Items) != 1 {
 		t.Errorf("the jobs are %+v", jobs.Items)
+	}
+}
+
+// A job that starts twice raises an alert that names the distance, whose successes do not resolve it. The next run does.
+func TestPingsTooOften(t *testing.T) {
+	t.Parallel()
+	for name, configure := range map[string]func(*testing.T, *server.Config){
+		"SQLite":   func(t *testing.T, c *server.Config) { c.DataDir = t.TempDir() },
+		"Postgres": func(t *testing.T, c *server.Config) { c.DatabaseURL, c.NATSURL = storetest.Postgres(t), startNATS(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const least = 5 * time.Second
+			var c server.Config
+			configure(t, &c)
+			n := startReadyNode(t, c)
+			n.saveRule(http.StatusCreated, "", strings.Replace(backups, "grace: 1h", "grace: 1h, too_often: 5s", 1))
+			own, run := n.createPingURL("nightly"), func(i int) string { return fmt.Sprintf("?rid=0f8fad5b-d9cb-469f-a165-7086772895%02x", i) }
+			i, started := 0, time.Time{}
+			n.eventually("a run that starts at once after another one raises an alert", func() bool {
+				for range 2 {
+					i++
+					n.sendPing(own+"/start"+run(i), "")
+				}
+				started = time.Now()
+				n.sendPing(own+run(i-1), "")
+				n.sendPing(own+run(i), "")
+				return n.alertStatuses("nightly") == "firing"
+			})
+			var all struct {
+				Items []struct{ Text, Summary string }
+			}
+			n.get("/api/v1/alerts?key=nightly", &all)
+			if text := fmt.Sprint(all.Items); !strings.Contains(text, "after the previous run, less than 5s") {
+				t.Errorf("the alert is %s", text)
+			}
+			n.eventually("a run may start", func() bool { return time.Since(started) > least })
+			if got := n.alertStatuses("nightly"); got != "firing" {
+				t.Errorf("before the next run the alerts are %s", got)
+			}
+			i++
+			n.sendPing(own+"/start"+run(i), "")
+			n.sendPing(own+run(i), "")
+			n.eventually("the next run resolves the alert", func() bool { return n.alertStatuses("nightly") == "resolved firing" })
+		})
 	}
 }
 

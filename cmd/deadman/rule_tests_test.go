@@ -111,3 +111,32 @@ func TestTestFilesAreNoRuleFiles(t *testing.T) {
 	runInProcess(t, "", nil, "rule", "lint", dir).check(t, nil, 0, "1 rule in 1 file: no errors")
 	runInProcess(t, "", nil, "rule", "lint", tests).check(t, nil, 2, tests+" has tests, not rules; run them with deadman rule test")
 }
+
+// Tests, replays and previews have the alert of a run that starts too often, because they run the engine.
+func TestTooOftenWithoutNode(t *testing.T) {
+	t.Parallel()
+	const reason = "host photos: run r2 started 3m after the previous run, less than 10m"
+	dir := t.TempDir()
+	rule := writeFile(t, dir, "backup.yaml", "name: backup\nentity: host\ntrigger: {heartbeat: {event: backups, key: event.id, kind: event.kind, run: event.run, every: 1h, too_often: 10m, keys: [photos]}}\n")
+	writeFile(t, dir, "backup.test.yaml", `tests:
+- name: a second run raises an alert
+  events:
+  - {at: 0s, subject: backups, data: {id: photos, kind: start, run: r1}}
+  - {at: 3m, subject: backups, data: {id: photos, kind: start, run: r2}}
+  until: 30m
+  alerts: [{at: 4m, key: photos, text: "`+reason+`"}]
+`)
+	args := []string{"rule", "test", dir}
+	runInProcess(t, "", nil, args...).check(t, args, 0, "1 test passed")
+	code, text, _ := replayCLI(t, `{"subject": "backups", "time": "2026-03-02T10:00:00Z", "data": {"id": "photos", "kind": "start", "run": "r1"}}
+{"subject": "backups", "time": "2026-03-02T10:03:00Z", "data": {"id": "photos", "kind": "start", "run": "r2"}}
+{"subject": "backups", "time": "2026-03-02T10:05:00Z", "data": {"id": "photos", "kind": "success", "run": "r2"}}
+`, "-f", rule, "--events", "-")
+	if code != 0 || !strings.Contains(text, reason) || strings.Contains(text, "recovered") {
+		t.Errorf("the replay has %d\n%s", code, text)
+	}
+	got := runPreview(t, rule, "--then", `ping={"key": "photos", "kind": "start", "run": "r1"}@+30m`, "--then", `ping={"key": "photos", "kind": "start", "run": "r2"}@+33m`)
+	if got.code != 0 || !strings.Contains(got.out, reason) {
+		t.Errorf("the preview has %+v", got)
+	}
+}

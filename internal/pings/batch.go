@@ -23,24 +23,25 @@ type refusal struct {
 }
 
 // batch matches pings to rules. Consecutive successes of a key are reduced to the last one, so a flood of pings causes
-// one read of the job.
+// one read of the job, unless the rule judges each of them.
 func (t *Receiver) batch(all []*pendingPing) batch {
 	var b batch
 	plain := make(map[Target]int) // index of the effect of a key's last ping, if it was a plain success
 	for _, one := range all {
-		effect, err := t.effect(one)
+		effect, isJudged, err := t.effect(one)
 		if err != nil {
 			b.refused = append(b.refused, refusal{one, err})
 			continue
 		}
 		b.taken = append(b.taken, one)
 		before, follows := plain[one.Target]
+		isPlain := one.plain() && !isJudged
 		switch {
-		case follows && one.plain():
+		case follows && isPlain:
 			b.effects[before] = effect
 			b.places = append(b.places, before)
 			continue
-		case one.plain():
+		case isPlain:
 			plain[one.Target] = len(b.effects)
 		default:
 			delete(plain, one.Target)
@@ -54,19 +55,20 @@ func (t *Receiver) batch(all []*pendingPing) batch {
 // plain reports whether a ping is a success without a run id.
 func (p Ping) plain() bool { return p.Kind == rules.Success && p.Run == "" }
 
-// effect returns the effect of a ping on its job.
-func (t *Receiver) effect(one *pendingPing) (futurejobs.Effect, error) {
+// effect returns the effect of a ping on its job, and whether the rule judges each of its pings.
+func (t *Receiver) effect(one *pendingPing) (_ futurejobs.Effect, isJudged bool, _ error) {
 	rule, err := t.Catalog.Newest(one.Rule)
 	if err != nil {
-		return futurejobs.Effect{}, err
+		return futurejobs.Effect{}, false, err
 	}
 	if rule.Engine().ID != one.RuleID { // the name now belongs to another rule
-		return futurejobs.Effect{}, fmt.Errorf("rule %s: %w", one.Rule, futurejobs.ErrNotFound)
+		return futurejobs.Effect{}, false, fmt.Errorf("rule %s: %w", one.Rule, futurejobs.ErrNotFound)
 	}
-	return rule.HeartbeatEffect(rules.ReceivedHeartbeat{
+	effect, err := rule.HeartbeatEffect(rules.ReceivedHeartbeat{
 		Key: one.Key, At: one.at, Kind: one.Kind, Run: one.Run, Exit: one.Exit, Body: one.Body,
 		Paused: t.Catalog.Paused(one.Rule),
 	}, t.Shards)
+	return effect, rule.JudgesStarts(), err
 }
 
 // refuse answers the refused pings with their errors and returns the others.

@@ -188,6 +188,26 @@ func TestSignalsOfBatch(t *testing.T) {
 	}
 }
 
+// With too_often each success of a batch is judged, and not only the last one.
+func TestEachPingOfBatchIsJudged(t *testing.T) {
+	w := newFixture(t)
+	w.save(strings.Replace(backupRule, "max: 6h", "too_often: 1h", 1))
+	w.refresh()
+	g := newGatedStore(w.Store)
+	w.run(g)
+	answers := w.sendAll(g, w.newPing("a", rules.Success), w.newPing("a", rules.Success))
+	close(g.open)
+	for _, answer := range answers {
+		failOn(t, <-answer)
+	}
+	if n := len((<-g.batches).Effects); n != 2 {
+		t.Errorf("the batch has %d effects, want 2", n)
+	}
+	if state := string(w.job("a").State); !strings.Contains(state, "after the previous run, less than 1h") {
+		t.Errorf("the state is %s", state)
+	}
+}
+
 // Queued pings are applied when a node stops.
 func TestQueuedPingsAreAppliedOnStop(t *testing.T) {
 	w := newFixture(t)

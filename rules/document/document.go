@@ -96,6 +96,8 @@ type Heartbeat struct {
 	Max  Duration `json:"max,omitempty"`  // how long a run may take; 0: unlimited
 	Min  Duration `json:"min,omitempty"`  // how long a run has to take; 0: no minimum
 
+	TooOften Duration `json:"too_often,omitempty"` // how long after the start of a run the next one may start; 0: at once
+
 	Keys []string `json:"keys,omitempty"` // the keys expected from the start
 }
 

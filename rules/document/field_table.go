@@ -116,6 +116,7 @@ func (h *Heartbeat) fields() mapping {
 			{"run", "Expression over event for the run ID of the heartbeat.", source{&h.Run}},
 			{"max", "Maximum duration of a run, from start to end.", duration{&h.Max}},
 			{"min", "Minimum duration of a run. A shorter run has failed.", duration{&h.Min}},
+			{"too_often", "Minimum time between the starts of two runs. A run that starts sooner has failed.", duration{&h.TooOften}},
 			{"keys", "Keys that are expected from the creation of the rule.", keysOf(&h.Keys)},
 		},
 	}

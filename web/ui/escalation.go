@@ -247,6 +247,9 @@ func failures(h document.Heartbeat) string {
 	if h.Min > 0 {
 		text += fmt.Sprintf(", a run shorter than %s", h.Min)
 	}
+	if h.TooOften > 0 {
+		text += fmt.Sprintf(", a run that starts less than %s after the previous run", h.TooOften)
+	}
 	return text
 }
 
