@@ -64,7 +64,7 @@ type Schedule struct {
 	CreatedAt time.Time       `json:"created_at" doc:"Time of creation."`
 	UpdatedAt time.Time       `json:"updated_at" doc:"Time of the last change."`
 	LastAt    time.Time       `json:"last_at,omitzero" doc:"Nominal time of the last tick. Absent before the first one."`
-	NextAt    time.Time       `json:"next_at,omitzero" doc:"Nominal time of the next tick. Absent if there is none."`
+	NextAt    time.Time       `json:"next_at,omitzero" doc:"Nominal time of the next tick. Absent if there is none, and while the schedule is inactive."`
 	Next      []time.Time     `json:"next,omitempty" doc:"Nominal times of the next five ticks. Returned for single schedules only." nullable:"false"`
 }
 
@@ -72,6 +72,9 @@ type Schedule struct {
 const shownTicks = 5
 
 func newSchedule(rule string, s futurejobs.Schedule, isActive bool) Schedule {
+	if !isActive {
+		s.NextAt = time.Time{}
+	}
 	return Schedule{
 		Rule: rule, ID: s.ID, Inactive: !isActive, Schedule: s.Text, Zone: s.Zone, Data: s.Data, Enabled: s.Enabled, Version: s.Version,
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, LastAt: s.LastAt, NextAt: s.NextAt,

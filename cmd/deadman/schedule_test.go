@@ -74,7 +74,7 @@ func TestSchedulesOfFormerRule(t *testing.T) {
 	testwait.Until(t, "the node has the trigger", func() bool { return readJSON[web.Schedule](n, "schedule", "get", "report-due", "a").Inactive })
 	n.expect(0, []string{"schedule", "get", "report-due", "a"}, "inactive", "delete it", "@stored")
 	n.expect(0, []string{"schedule", "list", "report-due"}, "ENABLED", "inactive", "c/1")
-	if page := readJSON[web.Page[web.Schedule]](n, "schedule", "list", "report-due"); len(page.Items) != 3 || !page.Items[2].Inactive {
+	if page := readJSON[web.Page[web.Schedule]](n, "schedule", "list", "report-due"); len(page.Items) != 3 || !page.Items[2].Inactive || !page.Items[2].NextAt.IsZero() {
 		t.Errorf("%+v", page)
 	}
 	n.expect(2, []string{"schedule", "put", "report-due", "a", "--schedule", "@hourly"}, "RULE: ", "deleted only", "@stored")
