@@ -75,6 +75,7 @@ var kinds = []kind{
 	{"made again", 2, drawRecreated},
 	{"schedules", 2, drawSchedules},
 	{"history", 2, drawHistory},
+	{"schedules in SQLite", 1, drawSchedulesInSQLite},
 }
 
 // round lists the kinds of consecutive seeds.

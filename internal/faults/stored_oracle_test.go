@@ -42,7 +42,7 @@ func (t storedTick) event() string {
 // next one; the stream has exactly one event of each emitted tick, none of one without, and none after the
 // acknowledgement of a change that ended it. At rest no tick waits for long.
 func (c *Checker) CheckSchedules(ctx context.Context, changes []ScheduleChange) error {
-	before, _, err := c.storedTicks(ctx)
+	before, err := c.storedTicks(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,10 +50,11 @@ func (c *Checker) CheckSchedules(ctx context.Context, changes []ScheduleChange) 
 	if err != nil {
 		return err
 	}
-	after, now, err := c.storedTicks(ctx)
+	after, err := c.storedTicks(ctx)
 	if err != nil {
 		return err
 	}
+	now := time.Now()
 	for _, t := range before {
 		if t.outcome == "emitted" && !events[t.event()] {
 			breaches = append(breaches, fmt.Sprintf("P1: tick %s is emitted, and the stream has no event of it", t.event()))
@@ -87,26 +88,38 @@ func (c *Checker) CheckSchedules(ctx context.Context, changes []ScheduleChange) 
 	return join(breaches)
 }
 
-// storedTicks returns the recorded ticks by schedule and time, and the time of the database.
-func (c *Checker) storedTicks(ctx context.Context) (all []storedTick, now time.Time, err error) {
+// storeTime is a time as either database has it: SQLite has microseconds since 1970.
+type storeTime time.Time
+
+// Scan implements sql.Scanner.
+func (t *storeTime) Scan(from any) error {
+	switch v := from.(type) {
+	case time.Time:
+		*t = storeTime(v)
+	case int64:
+		*t = storeTime(time.UnixMicro(v))
+	default:
+		return fmt.Errorf("%T is no time", from)
+	}
+	return nil
+}
+
+// storedTicks returns the recorded ticks by schedule and time.
+func (c *Checker) storedTicks(ctx context.Context) (all []storedTick, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT t.schedule_id, t.tick_at, t.outcome, t.missed FROM schedule_tick t JOIN rule r ON r.id = t.rule_id
 		WHERE r.name = $1 ORDER BY t.schedule_id, t.tick_at`, ScheduleRule)
 	if err != nil {
-		return nil, now, err
+		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var t storedTick
-		if err := rows.Scan(&t.id, &t.at, &t.outcome, &t.missed); err != nil {
-			return nil, now, err
+		if err := rows.Scan(&t.id, (*storeTime)(&t.at), &t.outcome, &t.missed); err != nil {
+			return nil, err
 		}
 		all = append(all, t)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, now, err
-	}
-	err = c.DB.QueryRowContext(ctx, `SELECT now()`).Scan(&now)
-	return all, now, err
+	return all, rows.Err()
 }
 
 // scheduleEvents returns the ids of the events, and breaches for events that are in the stream twice or after a change.

@@ -18,11 +18,7 @@ var scheduleFailpoints = []string{"stored.decided", "stored.published", "stored.
 
 // drawSchedules kills and stops nodes that emit the events of stored schedules, and breaks the broker or the database.
 func drawSchedules(s *scenario, random *rand.Rand) {
-	lives := make([]string, 1+random.IntN(2))
-	for i := range lives {
-		lives[i] = seeded(random, fmt.Sprintf("%s=kill@%d", scheduleFailpoints[random.IntN(len(scheduleFailpoints))], 1+random.IntN(12)))
-	}
-	s.stage, s.nodes = openSchedules, [][]string{lives}
+	s.stage, s.nodes = openSchedules, [][]string{scheduleLives(random)}
 	switch random.IntN(4) {
 	case 0:
 		s.nodes = append(s.nodes, []string{seeded(random, fmt.Sprintf("%s=stop@%d", scheduleFailpoints[random.IntN(len(scheduleFailpoints))], 1+random.IntN(12)))})
@@ -31,6 +27,23 @@ func drawSchedules(s *scenario, random *rand.Rand) {
 	case 2:
 		s.upset = breakLink("database", "cut", "half-open")
 	}
+}
+
+// drawSchedulesInSQLite kills a node with SQLite that emits the events of stored schedules, and the broker.
+func drawSchedulesInSQLite(s *scenario, random *rand.Rand) {
+	s.stage, s.database, s.nodes = openSchedules, onSQLite, [][]string{scheduleLives(random)}
+	if random.IntN(2) == 0 {
+		s.upset = killBroker
+	}
+}
+
+// scheduleLives draws where one or two lives of a node end.
+func scheduleLives(random *rand.Rand) []string {
+	lives := make([]string, 1+random.IntN(2))
+	for i := range lives {
+		lives[i] = seeded(random, fmt.Sprintf("%s=kill@%d", scheduleFailpoints[random.IntN(len(scheduleFailpoints))], 1+random.IntN(12)))
+	}
+	return lives
 }
 
 // openSchedules gives the testbed stored schedules. The duplicate window of the stream of their events is shorter than any
