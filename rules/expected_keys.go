@@ -37,7 +37,7 @@ func (u expectedUpdate) isSynced() bool {
 
 // sync syncs a version of a rule, if that was not done.
 //
-//  1. It reads the last synced version.
+//  1. It reads the last synced version. The first version of a schedule has nothing to sync.
 //  2. If the rule has no heartbeat any more, the jobs of older versions end.
 //  3. Jobs are created for the keys that the last version did not name, or that it created no jobs for because it
 //     rested; jobs of keys that are no longer named end.
@@ -53,6 +53,11 @@ func (u expectedUpdate) sync(ctx context.Context) (n int, err error) {
 		case known && cursor.LastSeq >= uint64(u.version.Version):
 			u.expecting.Store(u.version.RuleID, expectedDone{u.version.Version, false})
 			return n, nil
+		case !known && u.isNewSchedule():
+			if err := u.Jobs.OpenCursor(ctx, futurejobs.Cursor{Stream: stream, LastSeq: uint64(u.version.Version)}); err != nil {
+				return n, err
+			}
+			continue
 		case !known && !u.paused:
 			if err := u.Jobs.OpenCursor(ctx, futurejobs.Cursor{Stream: stream}); err != nil {
 				return n, err
@@ -83,6 +88,11 @@ func (u expectedUpdate) sync(ctx context.Context) (n int, err error) {
 			return n, wrapErr("sync the expected keys of rule "+u.version.Name, err)
 		}
 	}
+}
+
+// isNewSchedule reports whether the version is the first of a rule whose ticks create its jobs.
+func (u expectedUpdate) isNewSchedule() bool {
+	return u.version.Version == 1 && newVersion(u.version, u.outside()).document.Trigger.Heartbeat == nil
 }
 
 // endOrphanedJobs ends the jobs of older versions if a version has no heartbeat any more: no sender could postpone

@@ -56,7 +56,7 @@ type maintenance struct {
 	versionsAt time.Time                   // last pruning of rule versions; used by Run alone
 }
 
-// Wake starts the next round at once.
+// Wake starts the parts of a round that follow changes of rules at once.
 func (u *maintenance) Wake() {
 	for _, round := range []chan struct{}{u.wake, u.followers} {
 		select {
@@ -67,16 +67,17 @@ func (u *maintenance) Wake() {
 }
 
 // Run does the maintenance until ctx ends, while this node holds the maintenance shard.
-func (u *maintenance) Run(ctx context.Context) error { return u.repeat(ctx, u.wake, u.step) }
+func (u *maintenance) Run(ctx context.Context) error { return u.repeat(ctx, u.wake, u.step, u.followRules) }
 
 // FollowCalendars determines the checks of pending jobs again after changes of calendars. It is apart from Run, as jobs of
 // many rules take minutes and may not delay the other parts.
 func (u *maintenance) FollowCalendars(ctx context.Context) error {
 	result := periodic.NewStatus(u.log, slog.LevelError, "rescheduling by calendars")
-	return u.repeat(ctx, u.followers, func(ctx context.Context) {
+	round := func(ctx context.Context) {
 		_, err := u.rescheduler.Run(ctx, u.now())
 		result.Set(ctx, err, "again_in", maintenanceInterval)
-	})
+	}
+	return u.repeat(ctx, u.followers, round, round)
 }
 
 // beginCalendarTurn begins a turn of calendarTurn, and returns whether it is over.
@@ -85,29 +86,35 @@ func beginCalendarTurn() func() bool {
 	return func() bool { return time.Now().After(end) }
 }
 
-// repeat does a round at each signal and interval until ctx ends, while this node holds the maintenance shard.
-func (u *maintenance) repeat(ctx context.Context, wake <-chan struct{}, round func(context.Context)) error {
+// repeat does a round at each interval and a shorter one at each signal until ctx ends, while this node holds the maintenance
+// shard.
+func (u *maintenance) repeat(ctx context.Context, wake <-chan struct{}, round, shorter func(context.Context)) error {
 	tick := time.NewTicker(maintenanceInterval)
 	defer tick.Stop()
-	for {
+	for next := round; ; {
 		if u.owner.Holds(maintenanceShard) {
-			round(ctx)
+			next(ctx)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			next = round
 		case <-wake:
+			next = shorter
 		}
 	}
 }
 
-// step does all parts of the maintenance. The failure of one does not stop the others.
+// maintenancePart is a part of the maintenance.
+type maintenancePart struct {
+	name string // noun of the log messages
+	do   func(context.Context) error
+}
+
+// step does all parts of the maintenance.
 func (u *maintenance) step(ctx context.Context) {
-	for _, part := range []struct {
-		name string // noun of the log messages
-		do   func(context.Context) error
-	}{
+	u.do(ctx, []maintenancePart{
 		{"clock correction", u.putBack},
 		{"pruning", u.prune},
 		{"count of outcomes", u.countOutcomes},
@@ -116,9 +123,21 @@ func (u *maintenance) step(ctx context.Context) {
 		{"dead letter alert", u.alertLetters},
 		{"early resolve cap", u.capEarly},
 		{"pruning of rule versions", u.pruneVersions},
+	})
+	u.followRules(ctx)
+}
+
+// followRules does the parts of the maintenance that follow changes of rules. The others cost more than most changes.
+func (u *maintenance) followRules(ctx context.Context) {
+	u.do(ctx, []maintenancePart{
 		{"sync of expected keys", u.expect},
 		{"end of jobs of deleted rules", u.sweepDeleted},
-	} {
+	})
+}
+
+// do does parts of the maintenance. The failure of one does not stop the others.
+func (u *maintenance) do(ctx context.Context, parts []maintenancePart) {
+	for _, part := range parts {
 		u.result(part.name).Set(ctx, part.do(ctx), "again_in", maintenanceInterval)
 	}
 }
