@@ -75,9 +75,10 @@ type Config struct {
 	// Clock is the clock of the database in DataDir; nil: the machine's clock. Tests set it.
 	Clock func() time.Time
 
-	letterLimits store.LetterLimits // of dead letters; zero: store.DefaultLetterLimits; tests set it
-	quotasEvery  time.Duration      // interval at which quotas are read; 0: quotasEvery; tests set it
-	overdueAfter time.Duration      // age at which due jobs and standstills are reported; 0: overdueAfter; tests set it
+	letterLimits  store.LetterLimits // of dead letters; zero: store.DefaultLetterLimits; tests set it
+	quotasEvery   time.Duration      // interval at which quotas are read; 0: quotasEvery; tests set it
+	maintainEvery time.Duration      // interval of maintenance; 0: maintenanceInterval; tests set it
+	overdueAfter  time.Duration      // age at which due jobs and standstills are reported; 0: overdueAfter; tests set it
 
 	// Schemas are served beside those of the function Schemas, by name: the JSON Schemas of the program's own files. nil: none.
 	Schemas map[string]func() ([]byte, error)
@@ -126,6 +127,7 @@ func (c Config) WithDefaults() Config {
 		c.letterLimits = store.DefaultLetterLimits
 	}
 	fill(&c.quotasEvery, quotasEvery)
+	fill(&c.maintainEvery, maintenanceInterval)
 	fill(&c.overdueAfter, overdueAfter)
 	if c.Env == nil {
 		c.Env = func(string) string { return "" }

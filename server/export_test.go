@@ -18,6 +18,12 @@ func (c Config) WithQuotasEvery(interval time.Duration) Config {
 	return c
 }
 
+// WithMaintenanceEvery returns the configuration with another interval of maintenance.
+func (c Config) WithMaintenanceEvery(interval time.Duration) Config {
+	c.maintainEvery = interval
+	return c
+}
+
 // WithOverdueAfter returns the configuration with another age at which due jobs and standstills are reported.
 func (c Config) WithOverdueAfter(age time.Duration) Config {
 	c.overdueAfter = age

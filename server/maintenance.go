@@ -41,6 +41,7 @@ type maintenance struct {
 	rules       *rules.Registry
 	wake        chan struct{} // signalled after rule changes
 	followers   chan struct{} // likewise, for FollowCalendars
+	every       time.Duration // interval of a round
 	owner       *futurejobs.Owner
 	rescheduler *rules.Rescheduler
 	keep        store.Retention
@@ -67,7 +68,9 @@ func (u *maintenance) Wake() {
 }
 
 // Run does the maintenance until ctx ends, while this node holds the maintenance shard.
-func (u *maintenance) Run(ctx context.Context) error { return u.repeat(ctx, u.wake, u.step, u.followRules) }
+func (u *maintenance) Run(ctx context.Context) error {
+	return u.repeat(ctx, u.wake, u.step, u.followRules)
+}
 
 // FollowCalendars determines the checks of pending jobs again after changes of calendars. It is apart from Run, as jobs of
 // many rules take minutes and may not delay the other parts.
@@ -75,7 +78,7 @@ func (u *maintenance) FollowCalendars(ctx context.Context) error {
 	result := periodic.NewStatus(u.log, slog.LevelError, "rescheduling by calendars")
 	round := func(ctx context.Context) {
 		_, err := u.rescheduler.Run(ctx, u.now())
-		result.Set(ctx, err, "again_in", maintenanceInterval)
+		result.Set(ctx, err, "again_in", u.every)
 	}
 	return u.repeat(ctx, u.followers, round, round)
 }
@@ -89,7 +92,7 @@ func beginCalendarTurn() func() bool {
 // repeat does a round at each interval and a shorter one at each signal until ctx ends, while this node holds the maintenance
 // shard.
 func (u *maintenance) repeat(ctx context.Context, wake <-chan struct{}, round, shorter func(context.Context)) error {
-	tick := time.NewTicker(maintenanceInterval)
+	tick := time.NewTicker(u.every)
 	defer tick.Stop()
 	for next := round; ; {
 		if u.owner.Holds(maintenanceShard) {
@@ -138,7 +141,7 @@ func (u *maintenance) followRules(ctx context.Context) {
 // do does parts of the maintenance. The failure of one does not stop the others.
 func (u *maintenance) do(ctx context.Context, parts []maintenancePart) {
 	for _, part := range parts {
-		u.result(part.name).Set(ctx, part.do(ctx), "again_in", maintenanceInterval)
+		u.result(part.name).Set(ctx, part.do(ctx), "again_in", u.every)
 	}
 }
 

@@ -240,7 +240,7 @@ func (n *node) wireInputs() {
 // wireMonitors creates the components that observe the node, the database and the broker.
 func (n *node) wireMonitors(self futurejobs.Node) {
 	n.rebinder = newRebinder(n.rules, n.maintains, n.part("rules"))
-	n.maintenance = &maintenance{store: n.store, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.part("maintenance"), wake: make(chan struct{}, 1), followers: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: n.retention()}
+	n.maintenance = &maintenance{store: n.store, every: n.maintainEvery, letters: int64(n.DeadLetterAlert), tenant: n.allowances.Tenant, crowded: n.allowances.Crowded, rules: n.rules, owner: n.owner, noteAlert: n.observer.observe, count: n.metrics.Capped, now: n.clock.Now, log: n.part("maintenance"), wake: make(chan struct{}, 1), followers: make(chan struct{}, 1), results: make(map[string]*periodic.Status), keep: n.retention()}
 	n.maintenance.rescheduler = &rules.Rescheduler{
 		Store: n.store, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Log: n.part("calendars"), TenantOf: n.allowances.Tenant, Turn: beginCalendarTurn, Active: func() bool { return n.owner.Holds(maintenanceShard) },
 	}

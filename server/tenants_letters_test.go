@@ -68,7 +68,7 @@ func TestRefusedEventsOfTenantAreBounded(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, c server.Config) {
 		const rules, sent = 100, 300
-		w := newTenants(t, c.WithLetterLimits(floodLimits))
+		w := newTenants(t, c.WithLetterLimits(floodLimits).WithMaintenanceEvery(5*time.Second))
 		startedAt := time.Now()
 		minutes := func() int { return 2 + int(time.Since(startedAt)/time.Minute) }
 		name := func(i int) string { return fmt.Sprintf("acme-hold-%d", i) }
@@ -125,8 +125,6 @@ func TestRefusedEventsOfTenantAreBounded(t *testing.T) {
 		}
 		w.checkZenithWorks("after-the-flood")
 
-		// The saves above wake the maintenance; the next round finds the summaries.
-		w.saveRule(http.StatusCreated, "", strings.Replace(holdRule, "acme-hold", "wake", 1), w.admin...)
 		var raised list
 		w.eventually("an alert names the rules", func() bool {
 			w.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/alerts?rule=deadman", "", w.admin...).decode(t, &raised)
