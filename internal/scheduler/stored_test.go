@@ -94,7 +94,7 @@ func (w *fixture) take() func() []futurejobs.HeldShard {
 				w.Fatal(err)
 			}
 		}
-		got, ok, err := w.store.Take(w.Context(), "node", l.HeldShard, time.Hour)
+		got, ok, err := w.store.Take(w.Context(), "node", l.HeldShard, 100*time.Hour) // longer than any test
 		if err != nil || !ok {
 			w.Fatalf("take shard %d: %v, %v", l.Shard, ok, err)
 		}
