@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +25,11 @@ func outOf(d document.Document, b *access.Bounds) document.Problems {
 		return nil
 	}
 	claims := append(subjectClaims(d, b), lookupClaims(d, b)...)
-	if emit := d.Trigger.Emit; emit != nil && emit.Webhook == "" {
+	switch emit := d.Trigger.Emit; {
+	case emit == nil:
+	case emit.Webhook != "":
+		claims = append(claims, claim{"/trigger/emit/webhook", errTenantWebhook})
+	default:
 		claims = append(claims, claim{"/trigger/emit/subject", b.MayPublish(emit.Subject)})
 	}
 	if d.Handler != "" {
@@ -38,6 +43,9 @@ func outOf(d document.Document, b *access.Bounds) document.Problems {
 	}
 	return out
 }
+
+// errTenantWebhook refuses a webhook to a rule with bounds.
+var errTenantWebhook = errors.New("the channel is out of the token's bounds: channels belong to the operator; emit the event on a subject")
 
 // subjectClaims returns the subjects that the rule listens to.
 func subjectClaims(d document.Document, b *access.Bounds) []claim {

@@ -33,6 +33,7 @@ func TestBoundsRefuseUses(t *testing.T) {
 		{"trigger: {heartbeat: {every: 1h}}", ""},
 		{"trigger: {schedule: \"@every 1h\", emit: {subject: acme.tick}}", ""},
 		{"trigger: {schedule: \"@every 1h\", emit: {subject: orders.shipped}}", "/trigger/emit/subject"},
+		{"trigger: {schedule: \"@stored\", emit: {webhook: billing}}", "/trigger/emit/webhook"},
 		{"trigger: {event: acme.a, key: event.id}\nhandler: acme-x", ""},
 		{"trigger: {event: acme.a, key: event.id}\nhandler: shipping", "/handler"},
 		{"trigger: {event: acme.a, key: event.id}\nlookup: {sql: {source: shop, query: select 1}}\nescalate: [{after: 1h, step: s}]", "/lookup/sql/source"},

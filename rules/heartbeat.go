@@ -20,6 +20,7 @@ type heartbeat struct {
 	every time.Duration
 	ticks schedules.Schedule // replaces every: a heartbeat has to come after each tick; nil: every
 	zone  *time.Location     // of the ticks, and of times in texts; nil: UTC
+	gap   time.Duration      // the shortest between two ticks
 	grace time.Duration
 	max   time.Duration // 0: the length of a run is unlimited
 	min   time.Duration
@@ -88,7 +89,7 @@ func (c heartbeatCompiler) checkPingFields(pointer string, h *document.Heartbeat
 func (c heartbeatCompiler) checkTooOften(pointer string, h *document.Heartbeat) {
 	interval, name := h.Every, "every"
 	if c.beats.ticks != nil {
-		interval, name = document.Duration(c.beats.ticks.Shortest()), "the shortest time between two ticks of the schedule"
+		interval, name = document.Duration(c.beats.gap), "the shortest time between two ticks of the schedule"
 	}
 	if h.TooOften > 0 && interval > 0 && h.TooOften >= interval {
 		c.problem(pointer, "%s is not less than %s, %s, so runs in time would start too often; lower too_often", h.TooOften, name, interval)
@@ -134,11 +135,12 @@ func (c heartbeatCompiler) follows(pointer string, h *document.Heartbeat) {
 	if ticks == nil {
 		return
 	}
-	if ticks.Shortest() == 0 {
+	gap := ticks.Shortest()
+	if gap == 0 {
 		c.problem(pointer+"/schedule", "%s ticks only once, but a heartbeat recurs; write a crontab, or @every", clip(h.Schedule, 80))
 	}
-	c.checkSpacing(document.Duration(ticks.Shortest()))
-	c.beats.ticks, c.beats.zone = ticks, zone
+	c.checkSpacing(document.Duration(gap))
+	c.beats.ticks, c.beats.zone, c.beats.gap = ticks, zone, gap
 }
 
 // noGapSince returns when a heartbeat is overdue, provided that all heartbeats after since were received.
@@ -183,7 +185,7 @@ func (h *heartbeat) isOld() time.Duration {
 	case h.max > 0:
 		return h.max
 	case h.ticks != nil:
-		return h.ticks.Shortest() + h.grace
+		return h.gap + h.grace
 	}
 	return h.every + h.grace
 }

@@ -84,7 +84,8 @@ const roundsMost = 3000
 // represents all of it; or of a longer time, if the span is long.
 func (l *load) ticks(s schedules.Schedule, after time.Time) iter.Seq2[time.Time, int] {
 	width := max(futurejobs.LoadWidth, l.Until.Sub(l.From)/roundsMost)
-	dense := s.Shortest() > 0 && s.Shortest() < width
+	shortest := s.Shortest()
+	dense := shortest > 0 && shortest < width
 	return func(yield func(time.Time, int) bool) {
 		for {
 			tick, ok := s.Next(after)

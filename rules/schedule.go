@@ -172,9 +172,6 @@ func (c scheduleCompiler) webhook(e document.Emit) {
 	if e.Subject != "" {
 		c.problem("/trigger/emit/webhook", "an event has one receiver; remove subject or webhook")
 	}
-	if c.bounds != nil {
-		c.problem("/trigger/emit/webhook", "the channels are those of all tenants, so a rule of a token with bounds cannot post to them; emit the event on a subject")
-	}
 	if e.Interval < 0 {
 		c.problem("/trigger/emit/interval", "%s is negative", e.Interval)
 		return

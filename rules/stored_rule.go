@@ -83,7 +83,7 @@ func (r StoredRule) Prepare(s *futurejobs.Schedule, now time.Time) error {
 	var ticks schedules.Schedule
 	if err == nil {
 		if ticks, err = r.ticksOf(*s); err == nil {
-			err = r.checkAttempts(ticks.Shortest())
+			err = r.checkAttempts(ticks)
 		}
 		problem("/schedule", err)
 	}
@@ -97,10 +97,14 @@ func (r StoredRule) Prepare(s *futurejobs.Schedule, now time.Time) error {
 	return nil
 }
 
-// checkAttempts returns an error if the attempts to post an event may last until the next tick, a gap after it.
-func (r StoredRule) checkAttempts(gap time.Duration) error {
+// checkAttempts returns an error if the attempts to post an event may last until the next tick.
+func (r StoredRule) checkAttempts(ticks schedules.Schedule) error {
 	w := r.Webhook()
-	if w == nil || gap == 0 || w.Longest() < gap {
+	if w == nil {
+		return nil
+	}
+	gap := ticks.Shortest()
+	if gap == 0 || w.Longest() < gap {
 		return nil
 	}
 	return fmt.Errorf("%d attempts to post an event may take %s, but ticks are only %s apart; lower trigger.emit.attempts or interval of the rule, or write a schedule with fewer ticks",

@@ -115,6 +115,7 @@ const steps = "escalate: [{after: 1s, step: primary, text: \"{{event}}\"}]\nslot
 // attacks are rules of acme that would reach zenith, with the position of the error.
 var attacks = map[string]string{
 	"trigger: {schedule: \"@every 1s\", emit: {subject: zenith.shipped, data: {id: z1}}}\n":                                                              "/trigger/emit/subject",
+	"trigger: {schedule: \"@stored\", emit: {webhook: billing}}\n":                                                                                       "/trigger/emit/webhook",
 	"trigger: {schedule: \"@stored\", emit: {subject: zenith.shipped, data: {id: z1}}}\n":                                                                "/trigger/emit/subject",
 	"trigger: {event: \"zenith.>\", key: \"'x'\"}\n" + steps:                                                                                             "/trigger/event",
 	"trigger: {event: \"*.created\", key: event.id}\n" + steps:                                                                                           "/trigger/event",

@@ -137,9 +137,25 @@ func (c crontab) Shortest() time.Duration {
 }
 
 // closestDays returns the minimum number of days between two days with ticks.
-func (c crontab) closestDays() int {
+func (c crontab) closestDays() int { return c.closestWithin(c.varied()) }
+
+// varied returns a number of days, from 1970 on, with all distances between neighboring days with ticks that a cycle has.
+// Crontabs without weekdays have them in nine years, with 29 February twice.
+func (c crontab) varied() int64 {
+	const allDays, allMonths, allWeekdays = 1<<32 - 2, 1<<13 - 2, 1<<7 - 1
+	switch {
+	case c.both && c.days == allDays && c.months == allMonths:
+		return 2 * 7
+	case c.both && c.weekdays == allWeekdays:
+		return 9 * 366
+	}
+	return cycle
+}
+
+// closestWithin is closestDays in a number of days from 1970 on.
+func (c crontab) closestWithin(days int64) int {
 	closest, before := int64(cycle), int64(-cycle)
-	for day := int64(0); day <= cycle && closest > 1; day++ {
+	for day := int64(0); day <= days && closest > 1; day++ {
 		if c.on(day) {
 			closest, before = min(closest, day-before), day
 		}

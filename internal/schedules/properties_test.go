@@ -81,6 +81,21 @@ func TestBetweenIsWalk(t *testing.T) {
 	})
 }
 
+// TestClosestDaysAreThoseOfCycle checks that the days that Shortest looks at have the closest ones of 400 years.
+func TestClosestDaysAreThoseOfCycle(t *testing.T) {
+	t.Parallel()
+	for _, days := range []string{"*", "1", "29", "30", "31", "1,15", "28-31", "*/7"} {
+		for _, months := range []string{"*", "2", "12", "1,2", "2-3", "*/3", "1,12"} {
+			for _, week := range []string{"*", "1", "0,6", "1,3", "1-5"} {
+				text := strings.Join([]string{"0 9", days, months, week}, " ")
+				if got, want, err := schedules.ClosestDays(text); err != nil || got != want {
+					t.Errorf("%s: %d days, want %d: %v", text, got, want, err)
+				}
+			}
+		}
+	}
+}
+
 // TestShortestIsKept checks that in UTC no two ticks are closer than Shortest.
 func TestShortestIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
