@@ -24,7 +24,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 }
 
 // TestHelpOfEachCommand checks the form of all help texts: each command has a short description that begins with a
-// capital and ends without a period, each flag has a description, and no text has a vague phrase.
+// capital and ends without a period, each flag has a description without backquotes, and no text has a vague phrase.
 func TestHelpOfEachCommand(t *testing.T) {
 	t.Parallel()
 	all := commands(newRootCmd(inProcess(nil, nil)))
@@ -41,6 +41,9 @@ func TestHelpOfEachCommand(t *testing.T) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Usage == "" || strings.HasSuffix(f.Usage, ".") {
 				t.Errorf("%s --%s: description %q", path, f.Name, f.Usage)
+			}
+			if strings.Contains(f.Usage, "`") {
+				t.Errorf("%s --%s: description %q has backquotes, which pflag takes for the type of the flag", path, f.Name, f.Usage)
 			}
 			texts = append(texts, f.Usage)
 		})

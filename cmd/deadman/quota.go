@@ -87,6 +87,7 @@ type limitFlag struct {
 
 func (f limitFlag) name() string { return strings.ReplaceAll(string(f.what.Limited), "_", "-") }
 
+// does returns the usage text of the flag. It has no backquotes, since pflag takes a backquoted name for the type of the flag.
 func (f limitFlag) does() string {
 	limit := fmt.Sprint(f.what.Default)
 	switch {
@@ -95,7 +96,7 @@ func (f limitFlag) does() string {
 	case f.what.Bytes:
 		limit = humanize.IBytes(uint64(f.what.Default)) //nolint:gosec // not below 0
 	}
-	return fmt.Sprintf("maximum %s (default: %s)", f.what.Unit, limit)
+	return fmt.Sprintf("maximum %s (default: %s)", strings.ReplaceAll(f.what.Unit, "`", ""), limit)
 }
 
 // value returns the limit, or nil if the flag is not set.
