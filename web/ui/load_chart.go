@@ -32,7 +32,7 @@ type bar struct {
 	Title               string
 }
 
-// loadSpike is a bucket with far more due jobs than the others.
+// loadSpike is a bucket with far more due checks and ticks than the others.
 type loadSpike struct {
 	From, Until time.Time
 	Jobs        int64
@@ -55,7 +55,7 @@ const (
 	barHeight   = 120
 	lagHeight   = 24
 	lagShown    = 2 * time.Second // lags up to this are ignored
-	herdJobs    = 1000            // smallest spike, in jobs
+	herdJobs    = 1000            // smallest spike, in checks and ticks
 	herdTimes   = 10              // smallest spike, as a multiple of the other buckets
 )
 
