@@ -35,7 +35,8 @@ type listing[T any] struct {
 	drop       []string // columns left out of a narrow terminal, the first one first
 	room       int      // width that the last column keeps at the expense of others; 0: that of a text
 	row        func(*cli, T) []cell
-	above      func(*cli, []byte) error // prints what the answer has beside the list; nil: nothing
+	above      func(*cli, []byte) error                                 // prints what the answer has beside the list; nil: nothing
+	elsewhere  func(ctx context.Context, c *client, path string) string // hint after an empty list, or empty; nil: none
 }
 
 // filter is a query parameter of a list.
@@ -226,7 +227,11 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 		}
 	}
 	if len(page.Items) == 0 {
-		if _, err := fmt.Fprintln(io.out, l.noneFor(query)); err != nil {
+		none := l.noneFor(query)
+		if l.elsewhere != nil {
+			none += l.elsewhere(ctx, c, path)
+		}
+		if _, err := fmt.Fprintln(io.out, none); err != nil {
 			return err
 		}
 		if page.Next != "" {

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"context"
+	"net/url"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	futurejobs "deadman/future_jobs"
@@ -18,7 +22,7 @@ func newRuleTicksCmd(io *cli) *cobra.Command {
 			}},
 			since("from", "from", "ticks"), until("to", "to", "ticks"),
 		},
-		none: "no ticks", drop: []string{"attempts", "tick", "event"},
+		none: "no ticks", drop: []string{"attempts", "tick", "event"}, elsewhere: ticksOfSchedules,
 		header: []string{"when", "tick", "outcome", "late", "missed", "attempts", "event"},
 		row: func(io *cli, t web.Tick) []cell {
 			return []cell{
@@ -29,6 +33,20 @@ func newRuleTicksCmd(io *cli) *cobra.Command {
 	cmd.Example = "  deadman rule ticks import-due --from -7d --outcome skipped"
 	cmd.ValidArgsFunction = completeRule(io)
 	return cmd
+}
+
+// ticksOfSchedules names the command that lists the ticks of stored schedules, if the rule at a path of ticks has any. It is a
+// hint only, so an error leaves it out.
+func ticksOfSchedules(ctx context.Context, c *client, path string) string {
+	rule, err := url.PathUnescape(strings.TrimSuffix(strings.TrimPrefix(path, rulePath("")), "/ticks"))
+	if err != nil {
+		return ""
+	}
+	stored, _, err := get[web.Page[web.Schedule]](ctx, c, "/schedules", url.Values{byRule.parameter: {rule}, "limit": {"1"}})
+	if err != nil || len(stored.Items) == 0 {
+		return ""
+	}
+	return "; the ticks of stored schedules are listed by deadman schedule ticks " + sanitize(rule) + " ID"
 }
 
 // tickOutcomeCell formats the outcome of a tick. Ticks that were too late, or whose schedules cannot be read, stand out.

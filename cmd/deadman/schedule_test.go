@@ -156,5 +156,9 @@ func TestScheduleTicks(t *testing.T) {
 	n.expect(0, []string{"schedule", "ticks", "report-due", "a/b", "--outcome", "skipped"}, "no ticks match these filters")
 	n.expect(0, []string{"schedule", "ticks", "report-due", "a/b", "--to", "-1h"}, "no ticks match these filters")
 	n.expect(0, []string{"schedule", "ticks", "report-due", "none"}, "no ticks")
+	n.expect(0, []string{"rule", "ticks", "report-due"}, "no ticks; the ticks of stored schedules are listed by deadman schedule ticks report-due ID\n")
+	if out := n.mustRun("rule", "ticks", "order-unshipped"); out != "no ticks\n" {
+		t.Errorf("a rule without stored schedules: %q", out)
+	}
 	n.expect(1, []string{"schedule", "ticks", "none", "a/b"}, "not found")
 }
