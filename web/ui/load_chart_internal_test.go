@@ -51,6 +51,19 @@ func TestLoadChartMarksSpike(t *testing.T) {
 	if d.Most != "100,000" || d.Half != "50,000" || d.Summary != "40 checked, 100,030 planned" {
 		t.Errorf("the text is %q, and the axis %q and %q", d.Summary, d.Most, d.Half)
 	}
+	u, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	if err := u.templates["health.html"].ExecuteTemplate(&page, "content", &healthView{Load: d}); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{">100,000 checks and ticks</a> are due", "<code>spread</code>", "<code>?</code> in place of its minute"} {
+		if !strings.Contains(page.String(), part) {
+			t.Errorf("the page does not contain %q", part)
+		}
+	}
 }
 
 // TestLoadChartShowsTicks checks that applied ticks are drawn with the checks, and that missed and late ones are described.
