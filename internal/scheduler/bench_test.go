@@ -153,11 +153,11 @@ func BenchmarkPutSchedules(b *testing.B) {
 }
 
 // BenchmarkStoredTicks measures the ticks of one instant: each is decided, published and recorded. An operation is a tick of
-// each rule. Two nodes on one machine share its cores with the database; with a database that is some milliseconds away, they
+// each rule. Two nodes on one machine share its cores with the database; with a database that is 50 ms away, they
 // show how the work is shared.
 func BenchmarkStoredTicks(b *testing.B) {
-	for _, delay := range []time.Duration{0, 5 * time.Millisecond} {
-		for _, rules := range []int{1, 16} {
+	for _, delay := range []time.Duration{0, 50 * time.Millisecond} {
+		for _, rules := range []int{1, 64} {
 			for _, nodes := range []int{1, 2} {
 				b.Run(fmt.Sprintf("delay=%s/rules=%d/nodes=%d", delay, rules, nodes), func(b *testing.B) { storedTicks(b, newScheduleBench(b, rules, nodes, delay)) })
 			}

@@ -111,6 +111,14 @@ func (s *database) forShare() string {
 	return ` FOR SHARE`
 }
 
+// forKeyShareOf returns the clause that locks the rows of a table of a read against changes of their keys.
+func (s *database) forKeyShareOf(table string) string {
+	if s.alone {
+		return ""
+	}
+	return ` FOR KEY SHARE OF ` + table
+}
+
 // forUpdateOf returns the clause that locks the rows of a table of a read.
 func (s *database) forUpdateOf(table string) string {
 	if s.alone {

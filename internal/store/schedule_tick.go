@@ -119,10 +119,27 @@ func (s *StoredTickStore) checkTickFence(ctx context.Context, tx *sql.Tx, f futu
 	if err != nil {
 		return err
 	}
-	for _, h := range f.Held {
-		if err := checkHeld(ctx, tx, []futurejobs.HeldShard{h}, now); err != nil {
-			return err
-		}
+	return s.checkAllHeld(ctx, tx, f.Held, now)
+}
+
+// checkAllHeld returns ErrNotHeld unless all shards are held, and stay held until the transaction ends. Renewals and other
+// transactions that check the same shards do not wait for it.
+func (s *StoredTickStore) checkAllHeld(ctx context.Context, tx *sql.Tx, held []futurejobs.HeldShard, now time.Time) error {
+	rows := make([][]any, len(held))
+	for i, h := range held {
+		rows[i] = []any{h.Shard, h.Epoch}
+	}
+	text, args, err := rowTable(s.database, []rowField{{"shard", smallints}, {"epoch", bigints}}, rows)
+	if err != nil {
+		return err
+	}
+	found, err := query(ctx, tx, func(row scanner, shard *int16) error { return row.Scan(shard) }, rebindPlaceholders(`SELECT l.shard FROM `+text+` JOIN shard_lease l ON l.shard = d.shard AND l.epoch = d.epoch
+WHERE l.expires_at > ?`+s.forKeyShareOf("l")), append(args, now)...)
+	if err != nil {
+		return err
+	}
+	if len(found) < len(held) {
+		return futurejobs.ErrNotHeld
 	}
 	return nil
 }
