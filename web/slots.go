@@ -42,6 +42,11 @@ type Slot struct {
 	Ticks       int       `json:"ticks,omitempty" doc:"Number of first checks of jobs that schedules will create, and of events that they will emit; of a stored schedule only the next tick counts."`
 }
 
+// Lateness returns the largest lateness of the past checks and ticks.
+func (s Slot) Lateness() time.Duration {
+	return time.Duration(max(s.MaxLateness, s.MaxDelay) * float64(time.Second))
+}
+
 // Slots is the load of a span of time, one item for each bucket.
 type Slots struct {
 	From   time.Time `json:"from" doc:"Start of the first bucket."`

@@ -73,8 +73,8 @@ func printSlot(io *cli, s web.Slot, at time.Time, scale float64) error {
 	if s.Missed > 0 {
 		notes = append(notes, fmt.Sprintf("%d missed ticks", s.Missed))
 	}
-	if late := max(s.MaxLateness, s.MaxDelay); late >= 1 {
-		notes = append(notes, fmt.Sprintf("%s late", time.Duration(late*float64(time.Second)).Round(time.Second)))
+	if late := s.Lateness(); late >= time.Second {
+		notes = append(notes, fmt.Sprintf("%s late", late.Round(time.Second)))
 	}
 	line := at.Format("15:04")
 	if sum != "0" {

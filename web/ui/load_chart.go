@@ -78,11 +78,11 @@ func draw(slots web.Slots, now time.Time) *chart {
 	var largest int64 = 1
 	worst := lagShown
 	for _, s := range slots.Items {
-		largest, worst = max(largest, done(s)+due(s)), max(worst, lagOf(s))
+		largest, worst = max(largest, done(s)+due(s)), max(worst, s.Lateness())
 	}
 	for i, s := range slots.Items {
 		d.column(i*barStep, s, largest, now)
-		if lateness := lagOf(s); lateness > lagShown {
+		if lateness := s.Lateness(); lateness > lagShown {
 			d.Latenesses = append(d.Latenesses, newBar(i*barStep, int64(lateness), int64(worst), lagHeight, "late", spanTitle(s)+": up to "+roughly(lateness)+" late"))
 		}
 		if s.From.Truncate(chartGrid).Equal(s.From) {
@@ -104,11 +104,6 @@ func done(s web.Slot) int64 { return s.Checks + s.Applied }
 
 // due returns the checks and ticks of a bucket that are still pending.
 func due(s web.Slot) int64 { return s.Planned + int64(s.Ticks) }
-
-// lagOf returns the largest lateness of the checks and ticks of a bucket.
-func lagOf(s web.Slot) time.Duration {
-	return time.Duration(max(s.MaxLateness, s.MaxDelay) * float64(time.Second))
-}
 
 // column draws a bucket, with due checks on top of past ones.
 func (d *chart) column(x int, s web.Slot, largest int64, now time.Time) {
@@ -173,7 +168,7 @@ func herdOf(slots web.Slots, now time.Time) *loadSpike {
 func (d *chart) sum(slots web.Slots, now time.Time) {
 	var all loadRow
 	for _, s := range slots.Items {
-		row := loadRow{From: s.From.Truncate(time.Hour), Checks: s.Checks, Alerts: s.Alerts, Ticks: s.Applied, Missed: s.Missed, MaxLateness: lagOf(s)}
+		row := loadRow{From: s.From.Truncate(time.Hour), Checks: s.Checks, Alerts: s.Alerts, Ticks: s.Applied, Missed: s.Missed, MaxLateness: s.Lateness()}
 		if isOver(s, now) {
 			row.Over = due(s)
 		} else {
