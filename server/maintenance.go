@@ -39,7 +39,7 @@ const maintenanceShard = 0
 type maintenance struct {
 	store       *store.Store
 	rules       *rules.Registry
-	wake        chan struct{} // signalled after rule changes
+	wake        chan struct{} // signalled after changes of rules and of shards
 	followers   chan struct{} // likewise, for FollowCalendars
 	every       time.Duration // interval of a round
 	owner       *futurejobs.Owner
@@ -57,7 +57,8 @@ type maintenance struct {
 	versionsAt time.Time                   // last pruning of rule versions; used by Run alone
 }
 
-// Wake starts the parts of a round that follow changes of rules at once.
+// Wake starts the parts of a round that follow changes of rules at once, and a whole round if the node has just taken the
+// maintenance shard.
 func (u *maintenance) Wake() {
 	for _, round := range []chan struct{}{u.wake, u.followers} {
 		select {
@@ -90,12 +91,16 @@ func beginCalendarTurn() func() bool {
 }
 
 // repeat does a round at each interval and a shorter one at each signal until ctx ends, while this node holds the maintenance
-// shard.
+// shard. The first round after the node took the shard is whole: the last one of its former holder may be long ago.
 func (u *maintenance) repeat(ctx context.Context, wake <-chan struct{}, round, shorter func(context.Context)) error {
 	tick := time.NewTicker(u.every)
 	defer tick.Stop()
+	held := false
 	for next := round; ; {
-		if u.owner.Holds(maintenanceShard) {
+		took := !held
+		if held = u.owner.Holds(maintenanceShard); held && took {
+			round(ctx)
+		} else if held {
 			next(ctx)
 		}
 		select {

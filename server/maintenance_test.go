@@ -39,6 +39,34 @@ func TestMaintenancePartsAreIndependent(t *testing.T) {
 	})
 }
 
+// A node that takes the maintenance shard does a whole round at once: the next one at its interval may be a minute away.
+func TestTakenMaintenanceShardStartsRound(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	c := server.Config{DatabaseURL: dsn, NATSURL: startNATS(t)}.WithMaintenanceEvery(time.Hour)
+	first := startReadyNode(t, c)
+	db := openDB(t, dsn)
+	counted := func() bool {
+		return queryCount(t, db, `SELECT count(*) FROM setting WHERE name = 'outcomes_through'`) == 1
+	}
+	testwait.Until(t, "the first node counts outcomes", counted)
+	var before, now string
+	if err := db.QueryRow(`SELECT node FROM shard_lease WHERE shard = 0`).Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	second := startReadyNode(t, c)
+	testwait.Until(t, "two nodes hold shards", shardsAreHalved(t, db))
+	if err := db.QueryRow(`DELETE FROM setting WHERE name = 'outcomes_through' RETURNING (SELECT node FROM shard_lease WHERE shard = 0)`).Scan(&now); err != nil {
+		t.Fatal(err)
+	}
+	if now == before {
+		first.stop()
+	} else {
+		second.stop()
+	}
+	testwait.Until(t, "the other node counts outcomes", counted)
+}
+
 // A sender of events that no rule can process does not fill the disk: the maintenance removes dead letters beyond the
 // caps, raises one alert, and counts them.
 func TestDeadLettersBeyondCapAreRemovedAndAlerted(t *testing.T) {

@@ -297,7 +297,7 @@ func (n *node) wireHints() {
 	n.owner.Unreadable = func(ctx context.Context) string {
 		return encodeClaims(ctx, n.sweeper.Unreadable(), n.sweeper.PutOff(), n.catalog)
 	}
-	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake(); n.stored.Wake() }
+	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake(); n.stored.Wake(); n.maintenance.Wake() }
 	// A new rule may have a slot before the sweep's next one, and be the first one of a tenant; a deleted rule may leave
 	// jobs.
 	n.catalog.Changed = func() { n.sweeper.Wake(); n.maintenance.Wake(); n.ticker.Wake(); n.stored.Wake(); n.quotas.Wake() }
