@@ -12,10 +12,15 @@ import (
 
 // outageCache is a sweeper's view of open outages and of the last answers of sources.
 type outageCache struct {
-	mu    sync.Mutex
-	open  map[outageKey]Outage
-	works map[outageKey]bool // the source of an open outage has answered since the opening
-	last  map[outageKey]answered
+	mu   sync.Mutex
+	open map[outageKey]openOutage
+	last map[outageKey]answered
+}
+
+// openOutage is what a node knows of an open outage.
+type openOutage struct {
+	openedAt time.Time // zero: another node opened it, and this node has not read it yet
+	works    bool      // the source has answered since the opening
 }
 
 type outageKey struct {
@@ -43,19 +48,16 @@ func sourceOf(of outageKey) outageKey {
 }
 
 // replace sets the outages that are open in the database at now. An answer counts if it arrived after the opening of
-// an outage, even before this node read the outage.
+// an outage, even before this node read the outage. It does not count for a later outage of the same source.
 func (o *outageCache) replace(open []Outage, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before := o.works
-	o.open, o.works = make(map[outageKey]Outage, len(open)), make(map[outageKey]bool)
+	before := o.open
+	o.open = make(map[outageKey]openOutage, len(open))
 	for _, one := range open {
 		of := outageKey{one.RuleID, one.Source}
-		last := o.last[sourceOf(of)]
-		o.open[of] = one
-		if before[of] || last.works && last.at.After(one.OpenedAt) {
-			o.works[of] = true
-		}
+		last, known := o.last[sourceOf(of)], before[of]
+		o.open[of] = openOutage{one.OpenedAt, known.works && known.openedAt.Equal(one.OpenedAt) || last.works && last.at.After(one.OpenedAt)}
 	}
 	for of, last := range o.last {
 		if now.Sub(last.at) > answersKept {
@@ -64,19 +66,19 @@ func (o *outageCache) replace(open []Outage, now time.Time) {
 	}
 }
 
-// isOpen adds an outage that this node wrote. A success after the failed check counts, even before the outage was
-// written.
-func (o *outageCache) isOpen(one Outage) {
+// isOpen adds an outage that affected a job of this node; openedAt is zero if it was open before. A success after the failed
+// check counts, even before the outage was written.
+func (o *outageCache) isOpen(one Outage, openedAt time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open == nil {
-		o.open, o.works = map[outageKey]Outage{}, map[outageKey]bool{}
+		o.open = make(map[outageKey]openOutage)
 	}
 	of := outageKey{one.RuleID, one.Source}
-	o.open[of] = one
-	if o.last[sourceOf(of)].works {
-		o.works[of] = true
+	if openedAt.IsZero() {
+		openedAt = o.open[of].openedAt
 	}
+	o.open[of] = openOutage{openedAt, o.last[sourceOf(of)].works}
 }
 
 // noteFindings records the answer of a source. An error of a single key does not count: the source may not have been
@@ -103,13 +105,10 @@ func (o *outageCache) note(of outageKey, works bool, now time.Time) {
 		o.last = map[outageKey]answered{}
 	}
 	o.last[of] = answered{now, works}
-	for open := range o.open {
-		switch {
-		case open.rule != of.rule || sourceOf(open) != of:
-		case works:
-			o.works[open] = true
-		default:
-			delete(o.works, open)
+	for key, one := range o.open {
+		if key.rule == of.rule && sourceOf(key) == of {
+			one.works = works
+			o.open[key] = one
 		}
 	}
 }
@@ -129,7 +128,7 @@ func (o *outageCache) attribute(r *Rule, err error) error {
 func (o *outageCache) hasAnswered(one Outage) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.works[outageKey{one.RuleID, one.Source}]
+	return o.open[outageKey{one.RuleID, one.Source}].works
 }
 
 // outageError wraps a check error if an open outage of its rule already covers the jobs that it affected before.

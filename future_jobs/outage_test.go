@@ -30,7 +30,7 @@ func TestHandlersOutageEndsWhenItAnswers(t *testing.T) {
 		}
 	}
 	o.replace(nil, time.Time{})
-	if o.noteAnswer(rule, nil, time.Time{}); len(o.works) > 0 {
+	if o.noteAnswer(rule, nil, time.Time{}); len(o.open) > 0 {
 		t.Error("an outage that is not open is over")
 	}
 }
@@ -48,8 +48,8 @@ func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
 		by   func(*outageCache)
 		over bool
 	}{
-		"a success after the failed check":            {[]error{down, nil}, func(o *outageCache) { o.isOpen(one) }, true},
-		"a success before the failed check":           {[]error{nil, down}, func(o *outageCache) { o.isOpen(one) }, false},
+		"a success after the failed check":            {[]error{down, nil}, func(o *outageCache) { o.isOpen(one, one.OpenedAt) }, true},
+		"a success before the failed check":           {[]error{nil, down}, func(o *outageCache) { o.isOpen(one, one.OpenedAt) }, false},
 		"a success before another node opened it":     {[]error{nil}, func(o *outageCache) { o.replace([]Outage{one}, start) }, false},
 		"a success after another node opened it":      {append(make([]error, 12), nil), func(o *outageCache) { o.replace([]Outage{one}, start) }, true},
 		"a success and a failure after it was opened": {append(make([]error, 12), down), func(o *outageCache) { o.replace([]Outage{one}, start) }, false},
@@ -67,6 +67,32 @@ func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
 	o.noteAnswer(rule, nil, start)
 	if o.replace(nil, start.Add(time.Hour)); len(o.last) > 0 {
 		t.Error("an answer is kept for an hour without an outage")
+	}
+}
+
+// An answer ends the outage in which it arrived, and none of the later outages of the source: they may have begun before
+// this node read that the first one is closed.
+func TestAnswerEndsOneOutage(t *testing.T) {
+	start := time.Date(2026, 3, 2, 13, 0, 0, 0, time.UTC)
+	first := Outage{Source: checks.HandlerSource("shipping"), RuleID: 1, OpenedAt: start}
+	later := first
+	later.OpenedAt = start.Add(5 * time.Second)
+	rule := orderRule()
+	rule.ID = 1
+	for name, opened := range map[string]func(*outageCache, time.Time){
+		"opened by another node":     func(o *outageCache, _ time.Time) { o.replace([]Outage{first}, start) },
+		"opened by this node":        func(o *outageCache, at time.Time) { o.isOpen(Outage{Source: first.Source, RuleID: 1}, at) },
+		"opened by it, and affected": func(o *outageCache, at time.Time) { o.isOpen(first, at); o.isOpen(first, time.Time{}) },
+	} {
+		var o outageCache
+		opened(&o, first.OpenedAt)
+		o.noteAnswer(rule, nil, start.Add(time.Second))
+		if o.replace([]Outage{first}, start.Add(2*time.Second)); !o.hasAnswered(first) {
+			t.Errorf("%s: the outage is not over after an answer", name)
+		}
+		if o.replace([]Outage{later}, start.Add(6*time.Second)); o.hasAnswered(later) {
+			t.Errorf("%s: a later outage is over", name)
+		}
 	}
 }
 

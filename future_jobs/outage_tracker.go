@@ -35,10 +35,12 @@ func (t *outageTracker) record(ctx context.Context, batch []*task, held []HeldSh
 			return fmt.Errorf("write an outage: %w", err)
 		}
 		failpoints.Point("outage.met")
-		t.cache.isOpen(m.Outage)
+		var openedAt time.Time
 		for _, a := range raised {
+			openedAt = a.Since
 			t.observer.Alerted(a)
 		}
+		t.cache.isOpen(m.Outage, openedAt)
 	}
 	return nil
 }

@@ -303,6 +303,12 @@ func (o *Owner) release(ctx context.Context, gone []Lease) error {
 // take takes free and expired shards until the node has its share.
 func (o *Owner) take(ctx context.Context, table []Lease, share int) error {
 	var got []Lease
+	defer func() { // also those that were taken before an error
+		if len(got) > 0 {
+			o.log.Info("shards taken", "shards", numbers(got))
+			o.Changed()
+		}
+	}()
 	for _, l := range table {
 		if len(o.all()) >= share {
 			break
@@ -322,10 +328,6 @@ func (o *Owner) take(ctx context.Context, table []Lease, share int) error {
 		o.mu.Lock()
 		o.shards[l.Shard] = newShard(lease, sent.Add(o.lease))
 		o.mu.Unlock()
-	}
-	if len(got) > 0 {
-		o.log.Info("shards taken", "shards", numbers(got))
-		o.Changed()
 	}
 	return nil
 }

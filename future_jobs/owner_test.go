@@ -2,7 +2,9 @@ package futurejobs_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,6 +110,47 @@ func TestLostShardsAreCounted(t *testing.T) {
 		stop()
 		if err := <-done; err != nil || owner.Lost() != 1 {
 			t.Errorf("%v; %d shards are lost after the end, want 1", err, owner.Lost())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// refusedLeases are leases of which one shard cannot be taken.
+type refusedLeases struct {
+	*store.Store
+	shard int16
+}
+
+func (l refusedLeases) Take(ctx context.Context, node string, h futurejobs.HeldShard, lease time.Duration) (futurejobs.Lease, bool, error) {
+	if h.Shard == l.shard {
+		return futurejobs.Lease{}, false, errors.New("the database does not answer in time")
+	}
+	return l.Store.Take(ctx, node, h, lease)
+}
+
+// A node starts with the shards that it took before it failed to take another one: the sweep of these would wait for its next
+// slot otherwise.
+func TestShardsTakenBeforeFailureAreSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 2, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner := futurejobs.NewOwner(refusedLeases{s, 1}, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, slog.New(slog.DiscardHandler))
+		var changes atomic.Int32
+		owner.Changed = func() { changes.Add(1) }
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- owner.Run(ctx) }()
+		time.Sleep(time.Minute)
+		if !owner.Holds(0) || owner.Holds(1) || changes.Load() != 1 {
+			t.Errorf("the node holds shard 0: %t, shard 1: %t; %d changes were reported, want 1", owner.Holds(0), owner.Holds(1), changes.Load())
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
