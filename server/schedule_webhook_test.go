@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,6 +100,47 @@ trigger: {schedule: "@stored", emit: {webhook: WEBHOOK, attempts: 3, interval: 1
 		})
 		if want := "rule due-broken: the event of schedule c1 at " + at.Format(time.RFC3339) + " was not accepted in 3 attempts: webhook broken: it answers 503"; !strings.HasPrefix(text, want) {
 			t.Errorf("%s, want %s", text, want)
+		}
+	})
+}
+
+// A shutdown is no failure of a webhook: an event that it interrupts stays planned, also at its last attempt, and the next node
+// posts it.
+func TestShutdownUsesUpNoAttempt(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, c server.Config) {
+		arrived, requests := make(chan struct{}), atomic.Int32{}
+		r := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+			if requests.Add(1) > 1 {
+				return
+			}
+			_, _ = io.Copy(io.Discard, request.Body) // the server notices a disconnect after the body
+			close(arrived)
+			<-request.Context().Done()
+		}))
+		t.Cleanup(r.Close)
+		c.Notify = channelFile(t, "channels: {billing: {kind: webhook, url: "+r.URL+"}}\n")
+		c.DataDir = newDataDir(t)
+		n := startReadyNode(t, c)
+		n.saveRule(http.StatusCreated, "", `
+name: due
+entity: report
+trigger: {schedule: "@stored", emit: {webhook: billing, attempts: 1}}
+`)
+		n.changeSchedules(`{"rule": "due", "id": "c1", "schedule": "@at ` + time.Now().Add(2*time.Second).UTC().Format(time.RFC3339) + `"}` + "\n")
+		<-arrived
+		n.stop()
+		if err := <-n.ended; err != nil {
+			t.Fatal(err)
+		}
+		n = startReadyNode(t, c)
+		var ticks storedTicks
+		n.eventually("the tick has an outcome", func() bool {
+			n.get("/api/v1/schedules/due/c1/ticks", &ticks)
+			return len(ticks.Items) == 1 && ticks.Items[0].Outcome != "planned"
+		})
+		if got := ticks.Items[0]; got.Outcome != "emitted" || got.Attempts != 2 {
+			t.Errorf("the tick: %+v, want emitted in the second attempt", got)
 		}
 	})
 }

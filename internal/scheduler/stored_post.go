@@ -11,14 +11,21 @@ import (
 
 // post posts the events of planned ticks until held ends, and records the result of each. An event that was not accepted is
 // posted again after a pause, until its attempts are used up: then its tick ends as failed, and an alert reports that. The
-// error is that of a webhook that accepted none of them, so that the rule waits.
+// error is that of a webhook that accepted none of them, so that the rule waits. An event that a shutdown interrupted, or that
+// was not posted in time, stays planned: another node posts it when its claim expires.
 func (u unit) post(ctx, held context.Context, planned []futurejobs.PlannedTick, events []futurejobs.Emission) error {
+	if err := held.Err(); err != nil {
+		return err
+	}
 	results := u.Poster.PostTicks(held, u.webhook.Channel, events)
 	failpoints.Point("stored.posted")
 	var emitted, refused, failed []futurejobs.PlannedTick
 	for i, t := range planned {
 		if results[i] == nil {
 			emitted = append(emitted, t)
+			continue
+		}
+		if ctx.Err() != nil {
 			continue
 		}
 		t.Reason, t.RetryAt = results[i].Error(), time.Time{}
