@@ -24,6 +24,8 @@ type ScheduleReader interface {
 
 // CursorStore applies ticks to jobs. Each rule with a schedule has a cursor.
 type CursorStore interface {
+	// Now returns the database's time.
+	Now(ctx context.Context) (time.Time, error)
 	// TickCursors returns the cursors of all rules, by TickStream.
 	TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, error)
 	// OpenCursor and Apply are methods of futurejobs.EffectStore.

@@ -99,6 +99,42 @@ func TestNodesShareTicks(t *testing.T) {
 	})
 }
 
+// backwardStore counts ticks that move their cursor back.
+type backwardStore struct {
+	*store.Store
+	moves atomic.Int64
+}
+
+func (b *backwardStore) Apply(ctx context.Context, all futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	done, err := b.Store.Apply(ctx, all)
+	if err == nil && all.Last <= all.After {
+		b.moves.Add(1)
+	}
+	return done, err
+}
+
+// TestTicksOfClockBehind checks that a node whose clock is behind, as after its machine slept, applies no tick again that another
+// node applied meanwhile.
+func TestTicksOfClockBehind(t *testing.T) {
+	t.Parallel()
+	const behind = 3 * time.Second
+	w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+	w.rule = w.save(eachSecond)
+	from := w.cursor().LastSeq
+	stop := w.node(w.store, &tickCounter{})
+	w.eventually("more ticks than the clock is behind", func() bool { return w.cursor().LastSeq > from+uint64(behind/time.Second) })
+	stop()
+	applied, ledger := w.cursor().LastSeq, &backwardStore{Store: w.store}
+	w.start(scheduler.Options{
+		Catalog: w.catalog(), Cursors: ledger, Emitter: w.bus.TickPublisher, Observer: &tickCounter{},
+		Now: func() time.Time { return time.Now().Add(-behind) },
+	})
+	w.eventually("the next ticks are applied", func() bool { return w.cursor().LastSeq > applied || ledger.moves.Load() > 0 })
+	if n := ledger.moves.Load(); n > 0 {
+		t.Errorf("%d ticks before the last applied one are applied again", n)
+	}
+}
+
 // concurrentEmitter publishes once a number of ticks are to be published.
 type concurrentEmitter struct {
 	*bus.TickPublisher

@@ -189,7 +189,8 @@ func shardOf(r futurejobs.TickingRule, n int) int16 {
 }
 
 // load reads the cursors, unless they are known for the current rules. A rule without a cursor gets one. A cursor in the
-// future is from a clock that was ahead: ticks continue from now on, applied before or not.
+// future is from a clock that was ahead: ticks continue from now on, applied before or not. The database says if it is in the
+// future: the clock of a node whose machine has slept is behind for a while, and ticks must not be applied again then.
 func (w *worker) load(ctx context.Context, now time.Time) error {
 	if w.queue != nil && w.revision == w.Catalog.Revision() {
 		return nil
@@ -212,6 +213,15 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 			c = futurejobs.Cursor{Stream: futurejobs.TickStream(s.RuleID()), LastSeq: uint64(s.From().Unix())}
 			if err := w.Cursors.OpenCursor(ctx, c); err != nil {
 				return err
+			}
+		}
+		if c.LastSeq > uint64(now.Unix()) { //nolint:gosec // a second since 1970
+			present, err := w.Cursors.Now(ctx)
+			if err != nil {
+				return err
+			}
+			if present.After(now) {
+				now = present
 			}
 		}
 		l := &ruleTicks{TickingRule: s, cursor: c.LastSeq, past: min(c.LastSeq, uint64(now.Unix()))} //nolint:gosec // a second since 1970
