@@ -36,6 +36,7 @@ func (p *plan) drawChanges(r *rand.Rand) {
 		i := r.IntN(len(p.rules))
 		e := p.events[r.IntN(len(p.events))]
 		c := change{rule: drawRule(r, i)}
+		c.rule.restarts = p.rules[i].restarts
 		switch c.rule.shipping = p.rules[i].shipping; r.IntN(4) {
 		case 0:
 			c.at = p.begin.Add(ms(r, 0, faultyFor+30*time.Second))

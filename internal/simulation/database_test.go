@@ -168,7 +168,14 @@ func (d databaseClient) Cursor(ctx context.Context, stream string) (c futurejobs
 
 // OpenCursor implements futurejobs.Cursors.
 func (d databaseClient) OpenCursor(ctx context.Context, c futurejobs.Cursor) error {
-	return run(ctx, d.gate, database, "OpenCursor "+c.Stream, func(ctx context.Context) error { return d.store.OpenCursor(ctx, c) })
+	return run(ctx, d.gate, database, "OpenCursor "+c.Stream, func(ctx context.Context) error {
+		defer d.ledger().begin()()
+		err := d.store.OpenCursor(ctx, c)
+		if err == nil {
+			d.ledger().open(c)
+		}
+		return err
+	})
 }
 
 // ResetCursor implements futurejobs.Cursors.

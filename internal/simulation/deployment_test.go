@@ -60,7 +60,7 @@ func playNow(t *testing.T, p plan) *deployment {
 	defer s.Close()
 	w := &deployment{plan: p, store: s, broker: newBroker("ORDERS", "SHIPMENTS"), counts: make(map[string]int)}
 	w.ledger, w.catalog = newLedger(w), rules.NewCatalog(s, s.Shards())
-	for _, r := range w.plan.rules {
+	for _, r := range slices.Concat(p.rules, p.ticking) {
 		if err := saveRule(t.Context(), s, r); err != nil {
 			t.Fatal(err)
 		}

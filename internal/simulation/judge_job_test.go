@@ -14,8 +14,8 @@ import (
 func (j *judge) judgeJob(e expectation) {
 	j.count("job")
 	fired, resolved := j.alertsOf(e)
-	for i, after := range e.rule.steps {
-		j.judgeStep(e, i, slotUp(e.began.Add(after), e.rule.slot), fired)
+	for i := range e.rule.steps {
+		j.judgeStep(e, i, e.step(i), fired)
 	}
 	j.judgeEnd(e, fired, resolved)
 }
@@ -62,6 +62,10 @@ func (j *judge) judgeStep(e expectation, i int, due time.Time, fired map[string]
 		return
 	}
 	switch {
+	case i+1 < len(e.rule.steps) && !e.step(i+1).After(latest) && !e.shipped.Before(e.step(i+1)):
+		j.count("step skipped, the next one was due")
+	case !e.from.IsZero() && !e.shipped.IsZero() && !due.After(e.shipped):
+		j.breach("%s does not alert at step %d, which is due at %s, before the tick at %s", e, i, j.at(due), j.at(e.shipped))
 	case !e.shipped.IsZero() && e.shipped.Before(latest):
 		j.count("step not taken, the order was shipped")
 	case e.deletion != nil && e.deletion.began.Before(latest):
@@ -112,10 +116,13 @@ func (j *judge) judgeEnd(e expectation, fired map[string]futurejobs.ListedAlert,
 
 // possibleEnds returns the outcomes that a job may have: two while its rule is deleted.
 func (j *judge) possibleEnds(e expectation) []checks.Outcome {
-	last := e.began.Add(e.rule.steps[len(e.rule.steps)-1])
+	last := e.step(len(e.rule.steps) - 1)
 	want, at, latest := checks.Exhausted, e.firstEnd(), j.latest(e.holdEnd(j.latest(last)))
 	if !e.shipped.IsZero() {
 		want, at, latest = checks.Resolved, e.shipped, j.latest(e.shipped)
+	}
+	if e.again {
+		want = checks.Restarted
 	}
 	switch gone := e.deletion; {
 	case gone == nil || latest.Before(gone.began):

@@ -13,7 +13,9 @@ type expectation struct {
 	rule    orderRule
 	key     string
 	began   time.Time
-	shipped time.Time // zero: never
+	from    time.Time // commit of the tick that began it; zero: an event did
+	shipped time.Time // or created again, if the rule restarts its jobs; zero: never
+	again   bool      // created again
 	doubted bool      // the order of two events is uncertain
 
 	acked    time.Time  // zero: never
@@ -26,11 +28,12 @@ func (j *judge) judgeRule(name string) {
 	for _, e := range j.sent {
 		byKey[e.key] = append(byKey[e.key], e)
 	}
-	known := make(map[string]bool)
+	known := make(map[string]bool) // jobs by key and begin, and keys that are not judged
 	for key, events := range byKey {
 		slices.SortStableFunc(events, func(a, b sentEvent) int { return a.At.Compare(b.At) })
 		j.judgeLosses(name, key, events)
 		isUnread := slices.ContainsFunc(events, func(e sentEvent) bool { return j.unread[event{e.Stream, e.At}] })
+		known[key] = isUnread
 		for _, e := range j.expect(name, key, events) {
 			known[e.key+e.began.String()] = true
 			if e.doubted || isUnread {
@@ -41,12 +44,12 @@ func (j *judge) judgeRule(name string) {
 		}
 	}
 	for _, a := range j.raised {
-		if a.Rule == name && !known[a.Key+a.Since.String()] {
+		if a.Rule == name && !known[a.Key] && !known[a.Key+a.Since.String()] {
 			j.breach("alert %s %s of a job that no event began at %s", name, a.Key, j.at(a.Since))
 		}
 	}
 	for _, e := range j.ended {
-		if e.Rule == name && !known[e.Key+e.Since.String()] {
+		if e.Rule == name && !known[e.Key] && !known[e.Key+e.Since.String()] {
 			j.breach("job %s %s that no event began at %s is in the history", name, e.Key, j.at(e.Since))
 		}
 	}
@@ -55,6 +58,8 @@ func (j *judge) judgeRule(name string) {
 // expect returns the jobs that events of a key require. Where the order of the last check of a job and of an event is
 // uncertain, the history shows if the event began a job.
 func (j *judge) expect(name, key string, events []sentEvent) (all []expectation) {
+	shipped := j.ledger.rules[name][0].shippedSubject()
+	events = slices.DeleteFunc(slices.Clone(events), func(e sentEvent) bool { return e.Subject != created && e.Subject != shipped })
 	for i, e := range events {
 		isClose := i > 0 && events[i-1].Stream != e.Stream && e.At.Sub(events[i-1].At) < tooClose
 		var last *expectation
@@ -65,21 +70,39 @@ func (j *judge) expect(name, key string, events []sentEvent) (all []expectation)
 		states := j.ledger.rules[name].during(e.At, j.latest(e.At))
 		switch e.Subject {
 		case created:
-			if state, ok := j.starting(states, key, e); ok && (last == nil || !last.shipped.IsZero() || j.isOver(*last, e)) {
+			state, ok := j.starting(states, key, e)
+			if isOpen := last != nil && last.shipped.IsZero() && !j.isOver(*last, e); ok && isOpen && state.restarts {
+				j.count("job restarted")
+				last.shipped, last.again = e.At, true
+			} else if isOpen {
+				ok = false
+			}
+			if ok {
 				next := expectation{rule: state.orderRule, key: key, began: e.At, doubted: isClose}
+				if isClose && isSkew(events[:i], e) {
+					j.count("job shipped before it began")
+					next.shipped, next.doubted = events[0].At, false
+				}
 				if gone, ok := j.ledger.rules[name].deletion(); ok {
 					next.deletion = &gone
 				}
 				next.acked = j.ackOf(next)
 				all = append(all, next)
 			}
-		case states[0].shippedSubject():
+		case shipped:
 			if last != nil && last.shipped.IsZero() && !j.isOver(*last, e) && j.mayResolve(states, *last) {
 				last.shipped = e.At
 			}
 		}
 	}
 	return all
+}
+
+// isSkew reports whether all earlier events of an order belong to a trigger, as clocks of streams may differ.
+func isSkew(earlier []sentEvent, trigger sentEvent) bool {
+	return !slices.ContainsFunc(earlier, func(e sentEvent) bool {
+		return e.Stream == trigger.Stream || trigger.At.Sub(e.At) > skewMost
+	})
 }
 
 // starting returns the state of a rule that decides about an event that may start a job; ok is false if the event starts none.
@@ -130,6 +153,9 @@ func (j *judge) judgeLosses(name, key string, events []sentEvent) {
 	if !j.unread[event{first.Stream, first.At}] || first.Subject != created || len(j.outcomes(expectation{rule: r, key: key, began: first.At})) > 0 {
 		return
 	}
+	if !j.ledger.unseen[first.Stream].Before(first.At) { // nobody knew of the stream that had it
+		return
+	}
 	j.count("event lost")
 	if !slices.ContainsFunc(j.raised, func(a futurejobs.ListedAlert) bool { return a.Key == "stream/"+first.Stream }) {
 		j.breach("%s %s began no job, its event of %s was deleted, and no alert says so", r.name, key, j.at(first.At))
@@ -142,13 +168,13 @@ func (j *judge) judgeLosses(name, key string, events []sentEvent) {
 func (j *judge) isOver(e expectation, event sentEvent) bool {
 	last := slotUp(e.began.Add(e.rule.steps[len(e.rule.steps)-1]), e.rule.slot)
 	switch latest := j.latest(e.holdEnd(j.latest(last))); {
-	case event.At.Before(e.firstEnd()) && (event.Subject != created || j.latest(event.At).Before(e.firstEnd())):
+	case event.At.Before(e.firstEnd()) && (event.Subject != created || e.rule.restarts || j.latest(event.At).Before(e.firstEnd())):
 		return false
 	case event.At.After(latest):
 		return true
 	}
 	j.count("event while the last check is due")
-	if event.Subject != created {
+	if event.Subject != created || e.rule.restarts {
 		return slices.Equal(j.outcomes(e), []checks.Outcome{checks.Exhausted})
 	}
 	return len(j.outcomes(expectation{rule: e.rule, key: e.key, began: event.At})) > 0
@@ -172,6 +198,15 @@ func (e expectation) firstEnd() time.Time {
 		return slotUp(last.Add(e.rule.hold), e.rule.slot)
 	}
 	return e.holdEnd(last)
+}
+
+// step returns when a step is due. A job that began late is not due before.
+func (e expectation) step(i int) time.Time {
+	due := slotUp(e.began.Add(e.rule.steps[i]), e.rule.slot)
+	if due.After(e.from) {
+		return due
+	}
+	return slotUp(e.from.Add(1), e.rule.slot)
 }
 
 // holdEnd returns when a job ends after its last step.

@@ -18,6 +18,7 @@ const (
 	recoverMost = leaseFor + 5*time.Second + lateMost
 	startMost   = 5 * time.Second
 	tooClose    = 250 * time.Millisecond // events of two streams have no certain order within it
+	skewMost    = 95 * time.Millisecond  // an event of another stream that is older than its trigger by this much belongs to it
 )
 
 // judge compares what deadman decided with what the events require. It shares no code with the engine: it reads the plan, the
@@ -51,6 +52,9 @@ func judgeDeployment(ctx context.Context, w *deployment) ([]string, error) {
 	j.findUnread()
 	for _, r := range w.plan.rules {
 		j.judgeRule(r.name)
+	}
+	for _, r := range w.plan.ticking {
+		j.judgeTicks(r)
 	}
 	j.judgeStream()
 	j.judgeCounts()

@@ -18,9 +18,13 @@ type ledger struct {
 	grants   map[int16]grant
 	decided  map[int64]int // number of the last check, by job; -1: the job ended
 	cursors  map[string]uint64
+	opened   map[string]bool        // streams that were seen by a node
+	unseen   map[string]time.Time   // when a stream was created again before that
 	replaced map[string]bool        // streams that were created again, until their cursors are moved
 	rules    map[string]history     // by name
 	acked    map[int64]acknowledged // by job
+	ticks    map[string][]tick      // applied, by rule
+	emitted  []emission             // in the order of their stream
 	breaches []string
 }
 
@@ -37,7 +41,7 @@ type grant struct {
 func newLedger(w *deployment) *ledger {
 	return &ledger{
 		deployment: w, turn: make(chan struct{}, 1), grants: make(map[int16]grant), decided: make(map[int64]int),
-		cursors: make(map[string]uint64), replaced: make(map[string]bool), rules: make(map[string]history), acked: make(map[int64]acknowledged),
+		cursors: make(map[string]uint64), opened: make(map[string]bool), unseen: make(map[string]time.Time), replaced: make(map[string]bool), rules: make(map[string]history), acked: make(map[int64]acknowledged), ticks: make(map[string][]tick),
 	}
 }
 
@@ -147,6 +151,7 @@ func (l *ledger) applied(node string, b futurejobs.EffectBatch) {
 		l.breach("%s applies events %d to %d of %s after event %d", node, b.After+1, b.Last, b.Stream, at)
 	}
 	l.cursors[b.Stream] = b.Last
+	l.ticked(node, b)
 	for _, e := range b.Effects {
 		if _, is := e.Action.(futurejobs.Start); !is {
 			continue
@@ -167,10 +172,20 @@ func (l *ledger) reset(node string, old, to futurejobs.Cursor) {
 	delete(l.replaced, old.Stream)
 }
 
+// open records that a node opened a cursor. The first one determines where it begins.
+func (l *ledger) open(c futurejobs.Cursor) {
+	if !l.opened[c.Stream] {
+		l.opened[c.Stream], l.cursors[c.Stream] = true, c.LastSeq
+	}
+}
+
 // recreated records that a stream was created again.
 func (l *ledger) recreated(name string) {
 	defer l.begin()()
-	l.replaced[name] = true
+	if l.replaced[name] = true; !l.opened[name] {
+		l.count("stream recreated before a node saw it")
+		l.unseen[name] = time.Now()
+	}
 }
 
 // marked records that a stream is marked as read through a time: no event of the stream up to it is left to apply.

@@ -39,7 +39,7 @@ func newNode(w *deployment, name string, start int) *node {
 	})
 	n.relay = alerts.NewRelay(d, b, n.owner.Holding, log)
 	n.ticker = scheduler.New(scheduler.Options{
-		Catalog: n.catalog, Cursors: tickClient{d}, Shards: n.owner, Now: n.clock.Now, Announce: d.announce, Observer: tickObserver{}, Log: log,
+		Catalog: n.catalog, Cursors: tickClient{d}, Emitter: b, Shards: n.owner, Now: n.clock.Now, Announce: d.announce, Observer: tickObserver{}, Log: log,
 	})
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
 	n.owner.Unfit = func() string { return n.sweeper.Unfit(leaseFor) }
@@ -63,7 +63,7 @@ func (n *node) run(ctx context.Context) {
 	holding.Wait()
 }
 
-// tickObserver ignores ticks: no rule of a plan has a schedule.
+// tickObserver ignores ticks: the ledger sees them.
 type tickObserver struct{}
 
 // Ticked implements scheduler.Observer.

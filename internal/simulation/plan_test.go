@@ -76,16 +76,29 @@ type orderRule struct {
 	steps    []time.Duration
 	slot     time.Duration
 	hold     time.Duration
+	restarts bool     // by another event of its trigger; its events have one stream
+	ticks    schedule // instead of events
 }
 
 func (r orderRule) document() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "name: %s\nentity: order\ntrigger: {event: orders.created, key: event.id}\nresolve: {event: %s.shipped, key: event.id}\nescalate:\n", r.name, strings.ToLower(r.shipping))
-	for i, after := range r.steps {
-		fmt.Fprintf(&b, "  - {after: %s, step: step-%d, severity: warning}\n", after, i)
+	if r.ticks.every > 0 {
+		return r.tickDocument()
 	}
-	fmt.Fprintf(&b, "slot: %s\nhold: %s\n", r.slot, r.hold)
-	return b.String()
+	text := fmt.Sprintf("name: %s\nentity: order\ntrigger: {event: orders.created, key: event.id}\nresolve: {event: %s, key: event.id}\n", r.name, r.shippedSubject()) +
+		r.escalate() + fmt.Sprintf("slot: %s\nhold: %s\n", r.slot, r.hold)
+	if r.restarts {
+		text += "again: restart\n"
+	}
+	return text
+}
+
+// escalate returns the steps as text.
+func (r orderRule) escalate() string {
+	text := "escalate:\n"
+	for i, after := range r.steps {
+		text += fmt.Sprintf("  - {after: %s, step: step-%d, severity: warning}\n", after, i)
+	}
+	return text
 }
 
 // created is the subject of the events that begin jobs.
@@ -120,6 +133,7 @@ type plan struct {
 	nodes   []string
 	clocks  map[string]nodeClock // by node
 	rules   []orderRule
+	ticking []orderRule // with schedules
 	events  []publication
 	changes []change // of the rules
 	acks    []ack
@@ -147,7 +161,9 @@ func draw(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p := plan{seed: seed, begin: epoch, clocks: make(map[string]nodeClock), nodes: []string{"a", "b", "c"}[:[]int{1, 2, 2, 2, 3, 3}[r.IntN(6)]]}
 	for i := range 1 + r.IntN(2) {
-		p.rules = append(p.rules, drawRule(r, i))
+		rule := drawRule(r, i)
+		rule.restarts = rule.shipping == "ORDERS" && r.IntN(2) == 0
+		p.rules = append(p.rules, rule)
 	}
 	last := epoch
 	for i := range 4 + r.IntN(16) {
@@ -160,8 +176,10 @@ func draw(seed uint64) plan {
 	if r.IntN(5) == 0 {
 		p.cuts = append(p.cuts, cut{epoch.Add(ms(r, 0, faultyFor+30*time.Second)), []string{"ORDERS", "SHIPMENTS"}[r.IntN(2)], r.IntN(2) == 0})
 	}
+	p.drawCases(r)
 	p.drawChanges(r)
 	p.drawAcks(r)
+	p.drawTicks(r)
 	for _, name := range p.nodes {
 		p.clocks[name] = nodeClock{ms(r, -aheadMost, aheadMost), driftMost * (2*r.Float64() - 1)}
 	}
@@ -173,6 +191,9 @@ func (p plan) end() (at time.Time) {
 	at = p.begin
 	for _, f := range p.faults {
 		at = later(at, f.lastEffect().Add(holdMost+30*time.Second))
+	}
+	for _, c := range p.changes {
+		at = later(at, c.at)
 	}
 	for _, e := range p.events {
 		for _, rule := range p.versions() {
@@ -217,9 +238,18 @@ func (p plan) shorter() (all []plan) {
 		less.events = without(p.events, i)
 		all = append(all, less)
 	}
-	for i := range p.changes {
+	for i, c := range p.changes {
+		if c.kind == deletes && c.rule.ticks.every > 0 {
+			continue
+		}
 		less := p
 		less.changes = without(p.changes, i)
+		all = append(all, less)
+	}
+	if len(p.ticking) > 0 {
+		less := p
+		less.ticking = nil
+		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.ticks.every > 0 })
 		all = append(all, less)
 	}
 	for i := range p.acks {
