@@ -69,8 +69,10 @@ type TickFilter struct {
 	After   time.Time // nominal time, inclusive
 	Before  time.Time // nominal time, exclusive
 	Outcome TickOutcome
-	Cursor  string // the end of the last page; opaque
-	Limit   int    // 1 to MaxLimit; 0: 50
+	Missed  bool          // only ticks that stand for missed ones
+	LateBy  time.Duration // only ticks at least so late, in whole seconds
+	Cursor  string        // the end of the last page; opaque
+	Limit   int           // 1 to MaxLimit; 0: 50
 }
 
 // Emission is an event that a tick publishes.

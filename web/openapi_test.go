@@ -177,6 +177,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/api/v1/schedules/report-due/a", "", "Schedule", 200},
 		{"GET", "/api/v1/schedules?rule=report-due", "", "PageSchedule", 200},
 		{"GET", "/api/v1/schedules/report-due/a/ticks", "", "PageScheduleTick", 200},
+		{"GET", "/api/v1/schedules/report-due/ticks", "", "PageScheduleTick", 200},
 		{"GET", "/api/v1/entities/order/1", "", "Entity", 200},
 		{"DELETE", "/api/v1/entities/order/3/jobs", "", "CancelResult", 200},
 		{"GET", "/api/v1/history", "", "PageEndedJob", 200},

@@ -22,7 +22,7 @@ type ScheduleReader interface {
 	Schedules(ctx context.Context, f futurejobs.ScheduleFilter) (futurejobs.Page[futurejobs.Schedule], error)
 	// Schedule returns one schedule, or futurejobs.ErrNotFound.
 	Schedule(ctx context.Context, ref futurejobs.ScheduleRef) (futurejobs.Schedule, error)
-	// ScheduleTicks returns the ticks of a schedule, newest first.
+	// ScheduleTicks returns the ticks of a schedule, newest first; of all schedules of a rule, if the reference has no ID.
 	ScheduleTicks(ctx context.Context, ref futurejobs.ScheduleRef, f futurejobs.TickFilter) (futurejobs.Page[futurejobs.ScheduleTick], error)
 }
 
@@ -137,7 +137,7 @@ func (a *scheduleAPI) register(all *operations) {
 	}.inTwoForms(scheduleBase, "id", "")
 	register(all, inPath, noContent(func(ctx context.Context, in *SchedulePath) error { return a.delete(ctx, in.named()) }))
 	register(all, inQuery, noContent(func(ctx context.Context, in *ScheduleQuery) error { return a.delete(ctx, in.named()) }))
-	a.registerTicks(all)
+	(&scheduleTickAPI{a.lists, a.rules}).register(all)
 }
 
 // scheduleBase is the path of the schedules of a rule.

@@ -43,7 +43,7 @@ func (a *tickAPI) register(all *operations) {
 	register(all, operation{
 		ID: "list-rule-ticks", Tag: tagRules, Method: "GET", Path: "/rules/{name}/ticks", Summary: "list the applied ticks of a rule with a schedule, newest first",
 		Description: "Each applied tick is listed once. Ticks that were not applied in time are counted in missed of the tick that stands for them. " +
-			"Ticks are kept as long as the history of the rule. Empty for a rule without a schedule.",
+			"Ticks are kept as long as the history of the rule, also those of a deleted rule. Empty for a rule without a schedule, or with stored ones.",
 		Scope: access.Read, Reach: reachRule, Errors: []int{http.StatusNotFound},
 	}, withBody(a.list))
 }
@@ -51,20 +51,20 @@ func (a *tickAPI) register(all *operations) {
 // ticksIn selects a page of the applied ticks.
 type ticksIn struct {
 	RuleName
-	From    time.Time `query:"from" doc:"Only ticks at or after this time." example:"2026-01-31T15:04:05Z"`
-	To      time.Time `query:"to" doc:"Only ticks before this time." example:"2026-01-31T15:04:05Z"`
-	Outcome string    `query:"outcome" enum:"started,emitted,paused,skipped,expired" doc:"Filter by outcome." example:"emitted"`
-	Paging
+	TickSpan
+	Outcome string `query:"outcome" enum:"started,emitted,paused,skipped,expired" doc:"Filter by outcome." example:"emitted"`
 }
 
 func (a *tickAPI) list(ctx context.Context, in *ticksIn) (Page[Tick], error) {
-	l, err := a.rules.Get(ctx, string(in.Name))
+	f, err := in.filter(in.Outcome)
 	if err != nil {
 		return Page[Tick]{}, err
 	}
-	p, err := a.lists.Ticks(ctx, l.RuleID, futurejobs.TickFilter{
-		After: in.From.UTC(), Before: in.To.UTC(), Outcome: futurejobs.TickOutcome(in.Outcome), Cursor: in.Cursor, Limit: in.Limit,
-	})
+	rule, err := pastRule(ctx, a.rules, string(in.Name))
+	if err != nil {
+		return Page[Tick]{}, err
+	}
+	p, err := a.lists.Ticks(ctx, rule, f)
 	if err != nil {
 		return Page[Tick]{}, err
 	}

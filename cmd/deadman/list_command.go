@@ -58,6 +58,7 @@ const (
 	filterText    filterKind = iota
 	filterInstant            // a time in a human format
 	filterFlag               // a boolean flag
+	filterSpan               // a duration over 0
 )
 
 // Filters common to several lists.
@@ -85,8 +86,11 @@ func (f filter) add(io *cli, cmd *cobra.Command) {
 		return
 	}
 	kind := "string"
-	if f.kind == filterInstant {
+	switch f.kind {
+	case filterInstant:
 		kind = "time"
+	case filterSpan:
+		kind = "duration"
 	}
 	textFlag(cmd.Flags(), f.name(), kind, "", f.does)
 	switch {
@@ -117,6 +121,8 @@ func (f filter) value(io *cli, cmd *cobra.Command) (string, error) {
 	case f.kind == filterInstant && value != "":
 		at, err := io.instantFlag(f.name(), value, io.now())
 		return at.UTC().Format(time.RFC3339Nano), err
+	case f.kind == filterSpan:
+		return value, checkSpan(f.name(), value)
 	}
 	return value, nil
 }
@@ -124,16 +130,39 @@ func (f filter) value(io *cli, cmd *cobra.Command) (string, error) {
 // filterQuery returns the query parameters of the filters that are set.
 func filterQuery(io *cli, cmd *cobra.Command, filters []filter) (url.Values, error) {
 	query := url.Values{}
+	var times []filter
 	for _, f := range filters {
 		value, err := f.value(io, cmd)
 		if err != nil {
 			return nil, err
 		}
-		if value != "" {
-			query.Set(f.parameter, value)
+		if value == "" {
+			continue
+		}
+		query.Set(f.parameter, value)
+		if f.kind == filterInstant {
+			times = append(times, f)
 		}
 	}
+	if len(times) == 2 {
+		return query, checkTimes(io, cmd, times[0], times[1])
+	}
 	return query, nil
+}
+
+// checkTimes returns an error if a time is not after the one before it.
+func checkTimes(io *cli, cmd *cobra.Command, start, end filter) error {
+	var times [2]time.Time
+	for i, f := range []filter{start, end} {
+		var err error
+		if times[i], err = io.instantFlag(f.name(), cmd.Flags().Lookup(f.name()).Value.String(), io.now()); err != nil {
+			return err
+		}
+	}
+	if times[1].After(times[0]) {
+		return nil
+	}
+	return usage("--%s is %s, which is not after --%s, %s; swap them, or leave one out", end.name(), io.exact(times[1]), start.name(), io.exact(times[0]))
 }
 
 // newReportCmd makes a command with filters that requests one resource and prints it. query returns further
@@ -230,6 +259,9 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 		none := l.noneFor(query)
 		if l.elsewhere != nil {
 			none += l.elsewhere(ctx, c, path)
+		}
+		if page.Next != "" {
+			none += " so far"
 		}
 		if _, err := fmt.Fprintln(io.out, none); err != nil {
 			return err

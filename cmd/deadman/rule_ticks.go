@@ -11,6 +11,12 @@ import (
 	"deadman/web"
 )
 
+// Filters of ticks by what went wrong.
+var (
+	byLate   = filter{parameter: "late", does: "ticks that were late by this time or more, such as 10s", kind: filterSpan}
+	byMissed = filter{parameter: "missed", does: "ticks that stand for missed ones", kind: filterFlag}
+)
+
 // newRuleTicksCmd lists the applied ticks of a rule.
 func newRuleTicksCmd(io *cli) *cobra.Command {
 	cmd := listing[web.Tick]{
@@ -20,7 +26,7 @@ func newRuleTicksCmd(io *cli) *cobra.Command {
 			{parameter: "outcome", does: "filter by outcome, such as emitted or skipped", values: []string{
 				string(futurejobs.TickStarted), string(futurejobs.TickEmitted), string(futurejobs.TickPaused), string(futurejobs.TickSkipped), string(futurejobs.TickExpired),
 			}},
-			since("from", "from", "ticks"), until("to", "to", "ticks"),
+			since("from", "from", "ticks"), until("to", "to", "ticks"), byLate, byMissed,
 		},
 		none: "no ticks", drop: []string{"attempts", "tick", "event"}, elsewhere: ticksOfSchedules,
 		header: []string{"when", "tick", "outcome", "late", "missed", "attempts", "event"},
@@ -46,7 +52,7 @@ func ticksOfSchedules(ctx context.Context, c *client, path string) string {
 	if err != nil || len(stored.Items) == 0 {
 		return ""
 	}
-	return "; the ticks of stored schedules are listed by deadman schedule ticks " + sanitize(rule) + " ID"
+	return "; the ticks of stored schedules are listed by deadman schedule ticks " + sanitize(rule)
 }
 
 // tickOutcomeCell formats the outcome of a tick. Ticks that were too late, or whose schedules cannot be read, stand out.

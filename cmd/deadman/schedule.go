@@ -129,28 +129,39 @@ func deleteSchedule(io *cli, cmd *cobra.Command, args []string) error {
 	return io.report(map[string]string{"rule": args[0], "deleted": args[1]}, "deleted: schedule %s of rule %s\n", sanitize(args[1]), sanitize(args[0]))
 }
 
-// newScheduleTicksCmd lists the ticks of a stored schedule.
+// newScheduleTicksCmd lists the ticks of a stored schedule, or of all of a rule.
 func newScheduleTicksCmd(io *cli) *cobra.Command {
 	cmd := listing[web.ScheduleTick]{
-		use: "ticks", short: "List the ticks of a stored schedule, newest first", args: []string{"RULE", "ID"},
-		of:         func(args []string) string { return "/schedules/" + url.PathEscape(args[0]) + "/ticks" },
-		parameters: func(args []string) url.Values { return url.Values{"id": {args[1]}} },
+		use: "ticks", short: "List the ticks of a stored schedule, or of all of a rule, newest first", args: []string{"RULE", "[ID]"},
+		of: func(args []string) string { return "/schedules/" + url.PathEscape(args[0]) + "/ticks" },
+		parameters: func(args []string) url.Values {
+			if len(args) == 1 {
+				return nil
+			}
+			return url.Values{"id": {args[1]}}
+		},
 		filters: []filter{
 			{parameter: "outcome", does: "filter by outcome, such as emitted or canceled", values: []string{
 				string(futurejobs.TickEmitted), string(futurejobs.TickPlanned), string(futurejobs.TickPaused), string(futurejobs.TickSkipped),
 				string(futurejobs.TickCanceled), string(futurejobs.TickUnknown), string(futurejobs.TickFailed),
 			}},
-			since("from", "from", "ticks"), until("to", "to", "ticks"),
+			since("from", "from", "ticks"), until("to", "to", "ticks"), byLate, byMissed,
 		},
 		none: "no ticks", drop: []string{"attempts", "tick", "reason"},
-		header: []string{"when", "tick", "outcome", "late", "missed", "attempts", "reason"},
+		header: []string{"when", "tick", "id", "outcome", "late", "missed", "attempts", "reason"},
 		row: func(io *cli, t web.ScheduleTick) []cell {
 			return []cell{
-				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), tickOutcomeCell(t.Outcome), lateCell(t.Late), numberCell(t.Missed), numberCell(t.Attempts), cellOf(t.Reason),
+				cellOf(io.relative(t.Tick)), cellOf(io.exact(t.Tick)), cellOf(t.ID), tickOutcomeCell(t.Outcome), lateCell(t.Late), numberCell(t.Missed), numberCell(t.Attempts), cellOf(t.Reason),
 			}
 		},
 	}.command(io)
-	cmd.Example = "  deadman schedule ticks report-due customer-1234 --from -7d --outcome canceled"
+	cmd.Example = "  deadman schedule ticks report-due customer-1234 --from -7d --outcome canceled\n  deadman schedule ticks report-due --from -7d --outcome failed"
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return nil
+		}
+		return exactly("RULE", "ID")(cmd, args)
+	}
 	cmd.ValidArgsFunction = completeRule(io)
 	return cmd
 }

@@ -155,8 +155,29 @@ func TestScheduleTicks(t *testing.T) {
 	n.expect(0, []string{"schedule", "ticks", "report-due", "a/b", "--outcome", "emitted", "--limit", "1"}, "OUTCOME", "emitted", "more results: continue with --cursor")
 	n.expect(0, []string{"schedule", "ticks", "report-due", "a/b", "--outcome", "skipped"}, "no ticks match these filters")
 	n.expect(0, []string{"schedule", "ticks", "report-due", "a/b", "--to", "-1h"}, "no ticks match these filters")
-	n.expect(0, []string{"schedule", "ticks", "report-due", "none"}, "no ticks")
-	n.expect(0, []string{"rule", "ticks", "report-due"}, "no ticks; the ticks of stored schedules are listed by deadman schedule ticks report-due ID\n")
+	n.expect(1, []string{"schedule", "ticks", "report-due", "none"}, "schedule none of rule report-due", "not found", "deadman schedule list report-due")
+	n.expect(0, []string{"rule", "ticks", "report-due"}, "no ticks; the ticks of stored schedules are listed by deadman schedule ticks report-due\n")
+	for _, command := range [][]string{{"schedule", "ticks", "report-due", "a/b"}, {"rule", "ticks", "report-due"}, {"history", "list"}} {
+		names := []string{"--from", "--to"}
+		if command[0] == "history" {
+			names = []string{"--after", "--before"}
+		}
+		n.expect(2, append(command, names[0], "-1h", names[1], "-2h"), names[1], "is not after "+names[0], "swap them")
+	}
+	n.expect(2, []string{"schedule", "ticks", "report-due", "--late", "soon"}, "--late")
+	n.mustRun("schedule", "put", "report-due", "c", "--schedule", "@every 1s")
+	testwait.Until(t, "ticks of both schedules", func() bool {
+		of := make(map[string]bool)
+		for _, tick := range readJSON[web.Page[web.ScheduleTick]](n, "schedule", "ticks", "report-due", "--outcome", "emitted").Items {
+			of[tick.ID] = true
+		}
+		return of["a/b"] && of["c"]
+	})
+	n.mustRun("schedule", "delete", "report-due", "c")
+	n.expect(0, []string{"schedule", "ticks", "report-due", "c"}, "emitted")
+	n.expect(0, []string{"schedule", "ticks", "report-due", "--late", "1h"}, "no ticks match these filters")
+	n.expect(0, []string{"schedule", "ticks", "report-due", "--missed", "--late", "2h"}, "no ticks match these filters")
+	n.expect(2, []string{"schedule", "ticks"}, "RULE ID")
 	if out := n.mustRun("rule", "ticks", "order-unshipped"); out != "no ticks\n" {
 		t.Errorf("a rule without stored schedules: %q", out)
 	}

@@ -25,6 +25,17 @@ var (
 	EndPlanned = endPlanned
 )
 
+// TickStatement returns the statement that lists ticks, to test its plan.
+func (s *Store) TickStatement(ref futurejobs.ScheduleRef, f futurejobs.TickFilter) (text string, args []any, err error) {
+	found, _, err := tickList{s.StoredTickStore, ref, f, 1000}.statement()
+	return rebindPlaceholders(found.text + tickOrder + ` LIMIT 51`), found.args, err
+}
+
+// SearchTicks is ScheduleTicks with another number of searched ticks.
+func (s *Store) SearchTicks(ctx context.Context, ref futurejobs.ScheduleRef, f futurejobs.TickFilter, most int) (futurejobs.Page[futurejobs.ScheduleTick], error) {
+	return tickList{s.StoredTickStore, ref, f, most}.page(ctx)
+}
+
 // Begin has the options of a transaction.
 var Begin = begin
 

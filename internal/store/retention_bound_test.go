@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +207,94 @@ SELECT 7, 's' || i % 10, now() - i * interval '1 minute', i % 4, now(), 'emitted
 				}
 			}
 			exec(t, f.Store, `ANALYZE schedule_tick`)
+		}
+	})
+}
+
+// TestTicksOfRuleAreFoundByIndex checks that both databases list the ticks of a rule by an index: all in their order, those
+// with an outcome of few alone, and searched ones up to a number.
+func TestTicksOfRuleAreFoundByIndex(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		f     futurejobs.TickFilter
+		index string
+	}{
+		"all":     {futurejobs.TickFilter{After: pastDay}, "schedule_tick_time"},
+		"failed":  {futurejobs.TickFilter{Outcome: futurejobs.TickFailed, Before: pastDay.AddDate(9, 0, 0)}, "schedule_tick_outcome"},
+		"planned": {futurejobs.TickFilter{Outcome: futurejobs.TickPlanned}, "schedule_tick_planned"},
+		"emitted": {futurejobs.TickFilter{Outcome: futurejobs.TickEmitted}, "schedule_tick_time"},
+		"missed":  {futurejobs.TickFilter{Missed: true}, "schedule_tick_time"},
+		"late":    {futurejobs.TickFilter{LateBy: time.Minute}, "schedule_tick_time"},
+	}
+	statement := func(s *store.Store, f futurejobs.TickFilter) (string, []any) {
+		text, args, err := s.TickStatement(futurejobs.ScheduleRef{RuleID: 7}, f)
+		if err != nil {
+			t.Error(err)
+		}
+		return text, args
+	}
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, store.Options{DataDir: storetest.DataDir(t)})
+		for name, test := range tests {
+			text, args := statement(s, test.f)
+			plan := planOnSQLite(t, s, text, args...)
+			isSorted := strings.Contains(plan, "TEMP B-TREE")
+			if !strings.Contains(plan, "schedule_tick USING INDEX "+test.index) || isSorted != (name == "planned") {
+				t.Errorf("%s:\n%s", name, plan)
+			}
+		}
+	})
+	t.Run("Postgres", func(t *testing.T) {
+		t.Parallel()
+		f := onPostgres(t, time.Hour)
+		exec(t, f.Store, `INSERT INTO schedule_tick (rule_id, schedule_id, tick_at, shard, decided_at, outcome, missed, attempts)
+SELECT 7, 's' || i % 10, now() - i * interval '1 minute', i % 4, now(), CASE WHEN i % 1000 = 0 THEN 'failed' WHEN i < 20 THEN 'planned' ELSE 'emitted' END, 0, 1
+FROM generate_series(1, 20000) i`)
+		for _, isAnalyzed := range []bool{false, true} {
+			for name, test := range tests {
+				text, args := statement(f.Store, test.f)
+				plan := f.plan(text, args...)
+				isSorted := strings.Contains(plan, "Sort Key")
+				if !strings.Contains(plan, test.index) || strings.Contains(plan, "Seq Scan on schedule_tick") || isAnalyzed && isSorted && name != "planned" {
+					t.Errorf("%s:\n%s", name, plan)
+				}
+			}
+			exec(t, f.Store, `ANALYZE schedule_tick`)
+		}
+	})
+}
+
+// TestSearchOfTicksIsBounded checks that a page of a search ends after a number of ticks, and that the next pages find the rest.
+func TestSearchOfTicksIsBounded(t *testing.T) {
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 4)
+		defer closeStore(t, s)
+		at := fmt.Sprintf("%d + i / 3", pastDay.UnixMicro())
+		if !s.SingleProcess() {
+			at = "TIMESTAMPTZ '2025-03-01 00:00:00+00' + i / 3 * interval '1 second'"
+		}
+		exec(t, s, fmt.Sprintf(`INSERT INTO schedule_tick (rule_id, schedule_id, tick_at, shard, decided_at, outcome, missed, attempts)
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) SELECT 7, 's' || i, %s, 0, %s, 'emitted', CASE WHEN i %% 40 = 0 THEN 2 ELSE 0 END, 1 FROM n`, at, at))
+		for limit, want := range map[int][]string{1: {"s80", "", "s40", "", ""}, 50: {"s80", "", "s40", "", ""}} {
+			var pages []string
+			for f := (futurejobs.TickFilter{Missed: true, Limit: limit}); ; {
+				page, err := s.SearchTicks(t.Context(), futurejobs.ScheduleRef{RuleID: 7}, f, 21)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids := ""
+				for _, tick := range page.Items {
+					ids += tick.ID
+				}
+				pages = append(pages, ids)
+				if f.Cursor = page.Next; f.Cursor == "" {
+					break
+				}
+			}
+			if !slices.Equal(pages, want) {
+				t.Errorf("pages of %d: %q, want %q", limit, pages, want)
+			}
 		}
 	})
 }

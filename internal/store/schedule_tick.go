@@ -322,25 +322,13 @@ FROM `+text+` WHERE `+isPlanned), append([]any{now}, args...)...)
 	return nil
 }
 
-// ScheduleTicks returns a page of the ticks of a schedule, newest first.
+// ScheduleTicks returns a page of the ticks of a schedule, newest first; of all schedules of the rule, also deleted ones, if
+// the reference has no ID. A page of a rule that is searched may be shorter than its limit, also empty, though others follow.
 func (s *StoredTickStore) ScheduleTicks(ctx context.Context, ref futurejobs.ScheduleRef, f futurejobs.TickFilter) (futurejobs.Page[futurejobs.ScheduleTick], error) {
-	size := futurejobs.Filter{After: f.After, Before: f.Before, Limit: f.Limit}
-	w := filter{`SELECT rule_id, schedule_id, tick_at, decided_at, emitted_at, outcome, missed, attempts, retry_at, COALESCE(reason, '') FROM schedule_tick WHERE rule_id = ? AND schedule_id = ?`, []any{ref.RuleID, ref.ID}}
-	w.timeRange(`tick_at`, size)
-	if f.Outcome != "" {
-		w.and(`outcome = ?`, escape(string(f.Outcome)))
-	}
-	if f.Cursor != "" {
-		var last position
-		if err := last.read("schedule ticks", f.Cursor); err != nil {
-			return futurejobs.Page[futurejobs.ScheduleTick]{}, err
-		}
-		w.and(`tick_at < ?`, last.At)
-	}
-	found, err := query(ctx, s.read, func(row scanner, t *futurejobs.ScheduleTick) error { return row.Scan(tickFields(t)...) },
-		rebindPlaceholders(w.text+` ORDER BY tick_at DESC LIMIT ?`), append(w.args, limit(size)+1)...)
+	l := tickList{s, ref, f, searchedTicks}
+	page, err := l.page(ctx)
 	if err != nil {
-		return futurejobs.Page[futurejobs.ScheduleTick]{}, wrapErr("ticks of a schedule", err)
+		return futurejobs.Page[futurejobs.ScheduleTick]{}, wrapErr("ticks of schedules", err)
 	}
-	return paged("schedule ticks", found, size, func(t futurejobs.ScheduleTick) position { return position{At: t.At} }), nil
+	return page, nil
 }

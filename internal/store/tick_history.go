@@ -36,6 +36,12 @@ func (s *TickStore) Ticks(ctx context.Context, ruleID int32, f futurejobs.TickFi
 	if f.Outcome != "" {
 		w.and(`outcome = ?`, escape(string(f.Outcome)))
 	}
+	if f.Missed {
+		w.and(`missed > 0`)
+	}
+	if f.LateBy >= time.Second {
+		w.and(s.secondsOf(`tick_at`, `applied_at`)+` >= ?`, int64(f.LateBy/time.Second))
+	}
 	if f.Cursor != "" {
 		var last position
 		if err := last.read("ticks", f.Cursor); err != nil {

@@ -36,7 +36,7 @@ func requestPage(t *testing.T, method, address, form string) (status int, conten
 // links to continue.
 func TestUnknownAddresses(t *testing.T) {
 	t.Parallel()
-	home := serve(t, orders)
+	home := serve(t, orders, "name: report-due\nentity: report\ntrigger: {schedule: \"@stored\", emit: {subject: reports.due}}\n")
 	for _, c := range []struct {
 		path     string
 		status   int
@@ -52,6 +52,10 @@ func TestUnknownAddresses(t *testing.T) {
 		{"/entities/%00?key=a", 400, "No entity ⟨U&#43;0000⟩<", "/jobs"},
 		{"/rules/nope", 404, "No rule nope<", "/rules"},
 		{"/rules/nope/versions", 404, "No rule nope<", "/rules"},
+		{"/rules/nope/ticks?id=nope", 404, "No rule nope<", "/rules"},
+		{"/rules/report-due/ticks?id=absent", 404, "No schedule absent<", "/rules"},
+		{"/rules/report-due/schedules?id=absent", 404, "No schedule absent<", "/rules"},
+		{"/rules/report-due/ticks?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", 400, "is not after from", "/rules"},
 		{"/rules?state=x", 400, "State: &#34;x&#34; is not one of enabled", "/rules"},
 		{"/jobs?cursor=x", 400, "Invalid page address<", "/jobs"},
 		{"/mutes?cursor=x", 400, "Invalid page address<", "/mutes"},

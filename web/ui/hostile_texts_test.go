@@ -113,7 +113,7 @@ func everyPage(t *testing.T, alert web.Alert, letter web.DeadLetter) map[string]
 	}
 	known := map[string][]string{
 		"/": {"/"}, "/jobs": {"/jobs", "/jobs?" + url.Values{"key": {hostile["break out"]}}.Encode()}, "/entities/{entity}": entities,
-		"/rules": {"/rules"}, "/rules/{name}": {"/rules/" + alert.Rule}, "/rules/{name}/send": {"/rules/" + alert.Rule + "/send"}, "/rules/{name}/versions": {"/rules/" + alert.Rule + "/versions"}, "/rules/{name}/schedules": {"/rules/" + alert.Rule + "/schedules"}, "/rules/{name}/edit": {"/rules/" + alert.Rule + "/edit"}, "/new-rule": {"/new-rule"},
+		"/rules": {"/rules"}, "/rules/{name}": {"/rules/" + alert.Rule}, "/rules/{name}/send": {"/rules/" + alert.Rule + "/send"}, "/rules/{name}/versions": {"/rules/" + alert.Rule + "/versions"}, "/rules/{name}/schedules": {"/rules/" + alert.Rule + "/schedules"}, "/rules/{name}/ticks": {"/rules/" + alert.Rule + "/ticks"}, "/rules/{name}/edit": {"/rules/" + alert.Rule + "/edit"}, "/new-rule": {"/new-rule"},
 		"/calendars": {"/calendars"}, "/calendars/{name}": {"/calendars/" + hostileCalendar}, "/calendars/{name}/edit": {"/calendars/" + hostileCalendar + "/edit"}, "/new-calendar": {"/new-calendar"},
 		"/alerts": {"/alerts"}, "/alerts/all": {"/alerts/all"}, "/alerts/{id}": {"/alerts/" + alert.ID.String()}, "/mutes": {"/mutes"},
 		"/heartbeats": {"/heartbeats", "/heartbeats?" + url.Values{"key": {hostile["break out"]}}.Encode()},

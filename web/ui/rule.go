@@ -26,8 +26,9 @@ type ruleView struct {
 	Facts         []ruleFact
 	Pending       []job // the jobs with the next checks
 	Outcomes      *statisticsChart
-	Ticks         []web.Tick // the last applied ones of a rule with a schedule
-	IsStored      bool       // its schedules are stored
+	Ticks         []web.Tick         // the last applied ones of a rule with a schedule
+	IsStored      bool               // its schedules are stored
+	StoredTicks   []web.ScheduleTick // the last ones of its stored schedules
 	Versions      []web.RuleVersion
 	Changed       []diffLine // diff of the newest version
 	Trial         previewForm
@@ -54,7 +55,7 @@ var ruleMessages = flashMessages{
 // ruleRows is the number of pending jobs on a rule's page.
 const ruleRows = "5"
 
-// ruleTicks is the number of applied ticks on a rule's page.
+// ruleTicks is the number of ticks on the page of a rule or a schedule.
 const ruleTicks = "10"
 
 // shownVersions is the number of versions on a rule's page. The page of versions lists all of them.
@@ -134,9 +135,9 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 			return v, err
 		}
 	}
-	v.IsStored = d.Trigger.IsStored()
-	if d.Trigger.Schedule != "" && !v.IsStored {
-		if v.Ticks, err = c.lastTicks(name); err != nil {
+	if d.Trigger.Schedule != "" {
+		v.IsStored = d.Trigger.IsStored()
+		if err := v.readTicks(c); err != nil {
 			return v, err
 		}
 	}
@@ -145,11 +146,18 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 	return v, err
 }
 
-// lastTicks reads the last applied ticks of a rule.
-func (c client) lastTicks(name string) ([]web.Tick, error) {
+// readTicks reads the last ticks of the rule.
+func (v *ruleView) readTicks(c client) error {
+	last := url.Values{"limit": {ruleTicks}}
+	if v.IsStored {
+		page, err := c.scheduleTicks(v.Name, last)
+		v.StoredTicks = page.Items
+		return err
+	}
 	var page web.Page[web.Tick]
-	err := c.get(rulePath(name)+"/ticks", url.Values{"limit": {ruleTicks}}, &page)
-	return page.Items, err
+	err := c.get(rulePath(v.Name)+"/ticks", last, &page)
+	v.Ticks = page.Items
+	return err
 }
 
 // handleRuleAction previews, pauses, resumes, adopts or deletes a rule, or changes its ping URLs and badges.

@@ -136,13 +136,14 @@ func TestStoredSchedulesOfRule(t *testing.T) {
 	testwait.Until(t, "ticks", func() bool {
 		var ticks web.Page[web.ScheduleTick]
 		callAPI(t, home, "GET", "/schedules/report-due/ticks?id=customer/1&outcome=emitted", "", "", &ticks)
-		return len(ticks.Items) > 2
+		return len(ticks.Items) > 10
 	})
 	b.visit("/rules/report-due/schedules")
 	b.click(`a[href$="id=customer%2f1"], a[href$="id=customer%2F1"]`)
 	b.waitForText("@every 1s (UTC)", "Next ticks", `"customer": 1`, "emitted")
 	b.checkAccessibility("a stored schedule")
 	b.screenshot("rule-schedules")
+	checkTickPages(t, b)
 	callAPI(t, home, "PUT", "/rules/report-due", "application/yaml", "name: report-due\nentity: report\ntrigger: {schedule: \"@daily\", emit: {subject: reports.due}}\n", nil)
 	testwait.Until(t, "the node has the trigger", func() bool {
 		var s web.Schedule
@@ -154,6 +155,42 @@ func TestStoredSchedulesOfRule(t *testing.T) {
 		b.waitForText("The rule has another trigger now, so these schedules do not tick.", "deadman schedule delete report-due ID")
 	}
 	b.checkAccessibility("schedules of a rule with another trigger")
+}
+
+// checkTickPages checks that the ticks of a schedule are listed in pages, and those of its rule by outcome, time and delay.
+func checkTickPages(t *testing.T, b *tab) {
+	t.Helper()
+	ticks := func() []string {
+		return evaluate[[]string](b, `[...document.querySelectorAll("table td:first-child")].map(c => c.textContent)`)
+	}
+	last := evaluate[[]string](b, `[...document.querySelectorAll("#ticks ~ .card")][0].querySelectorAll("td:first-child").length == 10 ? [...document.querySelectorAll("#ticks ~ .card")][0].innerText.split("\n") : []`)
+	if len(last) == 0 {
+		t.Fatal("the page of the schedule has not its ten last ticks")
+	}
+	b.click(`nav[aria-label="Pagination of ticks"] a`)
+	b.waitForText("Ticks of schedule customer/1 of report-due", "First page", "customer/1", "emitted")
+	for _, at := range ticks() {
+		if strings.Contains(strings.Join(last, "\n"), at) {
+			t.Errorf("the page of older ticks has the tick %s of the page before", at)
+		}
+	}
+	b.checkAccessibility("ticks of a schedule")
+	b.visit("/rules/report-due")
+	b.waitForText("the last ones of all schedules", "customer/1", "emitted")
+	b.click(`a[href="/rules/report-due/ticks"]`)
+	b.waitForText("Ticks of report-due, newest first", "customer/1")
+	b.checkAccessibility("ticks of a rule")
+	b.screenshot("rule-ticks")
+	for _, c := range []struct{ query, text string }{
+		{"outcome=failed", "No ticks match these filters."},
+		{"outcome=emitted&within=1h", "customer/1"},
+		{"late=1h", "No ticks match these filters."},
+		{"missed=true&within=24h", "No ticks match these filters."},
+		{"to=2026-01-01T00:00:00Z", "before 2026-01-01T00:00:00Z"},
+	} {
+		b.visit("/rules/report-due/ticks?" + c.query)
+		b.waitForText(c.text)
+	}
 }
 
 // TestConflict checks that the second of two concurrent editors sees the first one's changes, and that no text is

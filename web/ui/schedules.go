@@ -27,10 +27,9 @@ type scheduleView struct {
 	web.Schedule
 	Body  string // data of its events, indented; empty: that of the rule
 	Ticks []web.ScheduleTick
+	Form  tickForm
+	Older string // address of the ticks before the shown ones; empty: there are none
 }
-
-// scheduleTicks is the number of last ticks of a schedule on its page.
-const scheduleTicks = "20"
 
 // schedules serves the stored schedules of a rule.
 func (u *UI) schedules(c client, r *http.Request) (view, error) {
@@ -49,6 +48,7 @@ func (u *UI) schedules(c client, r *http.Request) (view, error) {
 	}
 	var err error
 	v.One, err = c.schedule(v.Rule, id)
+	err = noSchedule(err, id, "The address may be mistyped, or the schedule was deleted. The page of ticks lists those of deleted schedules.")
 	return view{Title: "Schedule " + id + " of " + v.Rule, Body: v}, err
 }
 
@@ -60,8 +60,11 @@ func (c client) schedule(rule, id string) (*scheduleView, error) {
 		return nil, err
 	}
 	v.Body = indented(v.Data)
-	var ticks web.Page[web.ScheduleTick]
-	err := c.get(at+"/ticks", url.Values{"id": {id}, "limit": {scheduleTicks}}, &ticks)
+	v.Form = newTickForm(listing{Filter: map[string]string{"id": id}}, rule)
+	ticks, err := c.scheduleTicks(rule, url.Values{"id": {id}, "limit": {ruleTicks}})
 	v.Ticks = ticks.Items
+	if ticks.Next != "" {
+		v.Older = v.Form.page(ticks.Next)
+	}
 	return v, err
 }

@@ -90,6 +90,7 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Post("/rules/{name}", rulePage{u}.handleRuleAction)
 	r.Get("/rules/{name}/versions", u.page("versions", u.versions))
 	r.Get("/rules/{name}/schedules", u.page("schedules", u.schedules))
+	r.Get("/rules/{name}/ticks", u.page("ticks", u.ticks))
 	r.Get("/rules/{name}/send", u.page("publish", eventPages{u}.sending))
 	r.Post("/rules/{name}/send", eventPages{u}.send)
 	r.Get("/rules/{name}/edit", u.page("editor", editorPages{u}.editRule))

@@ -71,6 +71,7 @@ var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"schedule/rule":           changedRulesEmitNothing,
 	"schedule/post":           postedTicksAreRepeated,
 	"schedule/retention":      scheduleTicksAreForgotten,
+	"schedule/ticks":          ticksOfRuleAreListed,
 	"schedule/load":           nextTicksAreCounted,
 	"schedule/once":           scheduleRequestIsMadeOnce,
 	"schedule/quota":          schedulesAreCounted,
