@@ -47,7 +47,7 @@ func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) (next t
 	}
 	applied, err := w.Cursors.Apply(ctx, futurejobs.EffectBatch{
 		Stream: futurejobs.TickStream(l.RuleID()), After: l.cursor, Last: uint64(due.At.Unix()), LastAt: due.At, //nolint:gosec // a second since 1970
-		RuleSet: w.revision, Rules: []int32{l.RuleID()}, Effects: due.Effects, FailIfDue: l.held.IsZero() || now.Sub(l.held) < dueTimeout,
+		RuleSet: w.revision, Rules: []int32{l.RuleID()}, Effects: due.Effects, FailIfDue: w.dueWaits.time(l, now) < dueTimeout,
 		Tick: w.recordOf(l, due),
 	})
 	if err != nil {

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"container/heap"
+	"maps"
+	"sync"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -13,7 +15,6 @@ type ruleTicks struct {
 	cursor uint64    // the Unix second of the last applied tick, as stored
 	past   uint64    // the same, but now if that is in the future
 	at     time.Time // its next tick, or the next attempt; zero: it has no next tick
-	held   time.Time // since when its tick waits for the check of a due job; zero: it does not
 }
 
 // after returns the time after which the next tick is due.
@@ -21,7 +22,7 @@ func (l *ruleTicks) after() time.Time { return time.Unix(int64(l.past), 0).UTC()
 
 // advance continues after the ticks up to a cursor, and returns the time of the next tick, or zero.
 func (l *ruleTicks) advance(cursor uint64) time.Time {
-	l.cursor, l.past, l.held = cursor, cursor, time.Time{}
+	l.cursor, l.past = cursor, cursor
 	next, _ := l.Next(l.after())
 	return next
 }
@@ -65,4 +66,45 @@ func (ls *tickQueue) Pop() any {
 	l := ls.heap[last]
 	ls.heap = ls.heap[:last]
 	return l
+}
+
+// dueWaits has since when ticks wait for the check of a due job. It outlasts the queue, which is built anew after each change of
+// the rules.
+type dueWaits struct {
+	mu    sync.Mutex
+	rules map[int32]dueWait // by the id of the rule
+}
+
+type dueWait struct {
+	cursor uint64 // of the rule
+	since  time.Time
+}
+
+// begin records that a tick waits, unless it waits already.
+func (d *dueWaits) begin(l *ruleTicks, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.rules == nil {
+		d.rules = make(map[int32]dueWait)
+	}
+	if wait, waits := d.rules[l.RuleID()]; !waits || wait.cursor != l.cursor || wait.since.After(now) {
+		d.rules[l.RuleID()] = dueWait{l.cursor, now}
+	}
+}
+
+// time returns how long the next tick of a rule has waited.
+func (d *dueWaits) time(l *ruleTicks, now time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if wait, waits := d.rules[l.RuleID()]; waits && wait.cursor == l.cursor {
+		return now.Sub(wait.since)
+	}
+	return 0
+}
+
+// keep forgets the rules that a new queue does not have.
+func (d *dueWaits) keep(queued map[int32]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.rules, func(id int32, _ dueWait) bool { return !queued[id] })
 }

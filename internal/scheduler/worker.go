@@ -37,6 +37,7 @@ type worker struct {
 	ranAt    time.Time  // the last round
 
 	failures failures
+	dueWaits dueWaits
 }
 
 func newWorker(o Options, emits bool) *worker {
@@ -161,9 +162,7 @@ func (w *worker) attempt(ctx context.Context, l *ruleTicks, now time.Time) error
 	next, err := w.step(ctx, l, now)
 	switch {
 	case errors.Is(err, futurejobs.ErrJobDue):
-		if l.held.IsZero() {
-			l.held = now
-		}
+		w.dueWaits.begin(l, now)
 		next, err = now.Add(dueRetryInterval), nil
 	case errors.Is(err, futurejobs.ErrPutOff): // the node is not at fault
 		next, err = now.Add(retryAfter), nil
@@ -206,8 +205,9 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	loaded := &tickQueue{}
+	loaded, queued := &tickQueue{}, make(map[int32]bool, len(all))
 	for _, s := range all {
+		queued[s.RuleID()] = true
 		c, known := cursors[futurejobs.TickStream(s.RuleID())]
 		if !known {
 			c = futurejobs.Cursor{Stream: futurejobs.TickStream(s.RuleID()), LastSeq: uint64(s.From().Unix())}
@@ -228,6 +228,7 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 		l.at, _ = l.Next(l.after())
 		loaded.put(l)
 	}
+	w.dueWaits.keep(queued)
 	w.queue, w.revision = loaded, revision
 	return nil
 }
