@@ -79,12 +79,12 @@ func (n *sender) Wake() {
 	}
 }
 
-// start sends a message in the background, unless its channel is busy, failed recently, or is no longer configured.
+// start sends a message in the background, unless its channel is busy or failed recently.
 func (n *sender) start(ctx context.Context, notice alerts.Notification) {
 	name, file := notice.Channel, n.file.Load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if file.channels[name] == nil || n.busy[name] || n.isResting(name) {
+	if n.busy[name] || n.isResting(name) {
 		return
 	}
 	n.occupy(ctx, name, func() error { return n.send(ctx, file, notice) })
@@ -138,7 +138,7 @@ func (n *sender) round(ctx context.Context, file *channelSet, name string, c *al
 		n.mu.Unlock()
 		return n.deliveryFailed(noting, alerts.Notification{Channel: name, Tries: roundTries}, file.specs[name].reason(refused), "")
 	}
-	if err := n.channelRecovered(noting, name); err != nil {
+	if err := n.channelRecovered(noting, name, "the channel "+name+" takes messages again"); err != nil {
 		return err
 	}
 	return n.store.ChannelWorks(noting, name)
@@ -178,7 +178,7 @@ func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notif
 		return n.deliveryFailed(noting, notice, file.specs[notice.Channel].reason(refused), traceOf(refused))
 	}
 	n.count(notice.Channel, outcomeSent, 1)
-	if err := n.channelRecovered(noting, notice.Channel); err != nil {
+	if err := n.channelRecovered(noting, notice.Channel, "the channel "+notice.Channel+" takes messages again"); err != nil {
 		return err
 	}
 	return n.store.Sent(noting, notice, n.now())
@@ -187,8 +187,14 @@ func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notif
 // errInterrupted means that a shutdown interrupted a message. It is retried after the claim expires.
 var errInterrupted = errors.New("interrupted")
 
+// errNotConfigured means that a message waits for a channel that was removed or renamed.
+var errNotConfigured = fmt.Errorf("the file of channels has no channel of this name; its messages wait for one, and are given up after %s", patience)
+
 // deliver sends a claimed message. refused is the error of the channel.
 func (n *sender) deliver(ctx context.Context, channel Channel, notice alerts.Notification) (refused, err error) {
+	if channel == nil {
+		return errNotConfigured, nil
+	}
 	var limit time.Duration
 	var send func(ctx context.Context)
 	if c, ok := channel.(*alertmanager); ok {
@@ -357,8 +363,8 @@ func (n *sender) deliveryFailed(ctx context.Context, notice alerts.Notification,
 	return n.announce(ctx, r)
 }
 
-// channelRecovered resolves the alert about a channel that accepts messages again.
-func (n *sender) channelRecovered(ctx context.Context, name string) error {
+// channelRecovered resolves the alert about a channel.
+func (n *sender) channelRecovered(ctx context.Context, name, text string) error {
 	n.mu.Lock()
 	delete(n.rests, name)
 	n.mu.Unlock()
@@ -371,7 +377,7 @@ func (n *sender) channelRecovered(ctx context.Context, name string) error {
 			continue
 		}
 		r := alerts.ChannelAlert(name, alerts.Resolved, state.FailingSince)
-		r.Text = fmt.Sprintf("the channel %s takes messages again", name)
+		r.Text = text
 		return n.announce(ctx, r)
 	}
 	return nil

@@ -210,7 +210,7 @@ func (n *Notifier) routeAll(ctx context.Context, route func(context.Context) (mo
 	return nil
 }
 
-// giveUp gives up, at intervals, messages that were not accepted in time.
+// giveUp gives up, at intervals, messages that were not accepted in time, and raises an alert for each of their channels.
 func (n *Notifier) giveUp(ctx context.Context) error {
 	now := n.now()
 	if now.Sub(n.gaveUpAt) < claimTime {
@@ -221,9 +221,35 @@ func (n *Notifier) giveUp(ctx context.Context) error {
 		return err
 	}
 	n.gaveUpAt = now
+	var errs []error
 	for channel, messages := range given {
 		n.countGivenUp(channel, messages)
 		n.log.Error("messages were given up, because their channel did not take them", "channel", channel, "messages", messages, "after", patience)
+		lost := alerts.ChannelAlert(channel, alerts.Expired, now)
+		lost.Step, lost.Count = "given-up", messages
+		lost.Text = fmt.Sprintf("the channel %s did not take %s within %s; they were given up, and the alerts are marked with failed", channel, countOf(messages, "message"), patience)
+		errs = append(errs, n.announce(ctx, lost), n.forgetRemoved(ctx, channel))
+	}
+	return errors.Join(errs...)
+}
+
+// forgetRemoved resolves the alert about a channel that is not configured any more and has no message that waits.
+func (n *Notifier) forgetRemoved(ctx context.Context, channel string) error {
+	if _, is := n.file.Load().channels[channel]; is {
+		return nil
+	}
+	states, err := n.store.Channels(ctx)
+	if err != nil {
+		return err
+	}
+	for _, state := range states {
+		if state.Name != channel || state.Waiting > 0 {
+			continue
+		}
+		if err := n.channelRecovered(ctx, channel, "no message waits for the channel "+channel+", which is not configured any more"); err != nil {
+			return err
+		}
+		return n.store.ChannelWorks(ctx, channel)
 	}
 	return nil
 }

@@ -255,22 +255,13 @@ routes:
 		if len(failing) != 2 || failing[0].Tries != 3 || failing[0].Waiting != 1 || !strings.Contains(failing[0].Error, "503") {
 			t.Errorf("%+v", failing)
 		}
-		own := func() []alerts.Alert {
-			var all []alerts.Alert
-			for _, a := range must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 100, nil)) {
-				if a.Rule == alerts.SystemRule {
-					all = append(all, a)
-				}
-			}
-			return all
-		}
 		w.advance(n, time.Hour) // another failure is not reported again
-		if raised := own(); len(raised) != 1 || raised[0].Key != "channel/hook" || !strings.HasPrefix(raised[0].Subject(), "deadman.alerts.deadman.error.") {
+		if raised := w.systemAlerts(); len(raised) != 1 || raised[0].Key != "channel/hook" || !strings.HasPrefix(raised[0].Subject(), "deadman.alerts.deadman.error.") {
 			t.Fatalf("%+v", raised)
 		}
 		w.receiver.setStatus(200)
 		w.advance(n, time.Hour)
-		raised := own()
+		raised := w.systemAlerts()
 		if len(raised) != 2 || raised[1].Status != alerts.Resolved || raised[1].Closes[0] != raised[0].ID {
 			t.Fatalf("%+v", raised)
 		}
@@ -281,6 +272,17 @@ routes:
 			t.Error(got)
 		}
 	})
+}
+
+// systemAlerts returns the alerts of the rule deadman.
+func (w *fixture) systemAlerts() (all []alerts.Alert) {
+	w.t.Helper()
+	for _, a := range must[[]alerts.Alert](w.t)(w.Unpublished(w.t.Context(), []int16{0, 1, 2, 3}, 100, nil)) {
+		if a.Rule == alerts.SystemRule {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // A message that no channel accepts delays no other for long.
@@ -311,16 +313,26 @@ routes: [{to: hook, group_by: key, group_wait: 0s}]
 	})
 }
 
-// Messages for a channel that is no longer configured are given up, and do not block the channel after its return.
+// Messages for a channel that is no longer configured raise an alert, are given up with another one, and do not block the channel
+// after its return.
 func TestDeletedChannel(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		with, without := w.notifier(oneHookFile), w.notifier("channels: {other: {kind: webhook, url: $URL}}\n")
 		w.fire(alerts.Error, nil, "a")
 		w.advance(with, 0)
-		w.advance(without, time.Hour)
+		for range 3 {
+			w.advance(without, time.Hour)
+		}
+		if raised := w.systemAlerts(); len(raised) != 1 || raised[0].Key != "channel/hook" || raised[0].Status != alerts.Firing || !strings.Contains(raised[0].Text, "no channel of this name") {
+			t.Errorf("while the message waits: %+v", raised)
+		}
 		w.advance(without, 72*time.Hour)
-		if got := w.deliveryState("a"); got != "hook failed after 0" {
+		if got := w.deliveryState("a"); got != "hook failed after 3" {
 			t.Error(got)
+		}
+		raised := w.systemAlerts()
+		if len(raised) != 3 || raised[1].Status != alerts.Expired || !strings.Contains(raised[1].Text, "did not take 1 message within 72h0m0s") || raised[2].Status != alerts.Resolved || raised[2].Closes[0] != raised[0].ID {
+			t.Errorf("after it was given up: %+v", raised)
 		}
 		if got := w.attempts["hook given up"]; got != 1 {
 			t.Errorf("%d messages of the channel are counted as given up, want 1: %v", got, w.attempts)

@@ -143,9 +143,9 @@ func (t *Receiver) collect(first *pendingPing) []*pendingPing {
 func (t *Receiver) take(ctx context.Context, all []*pendingPing) {
 	left, err := t.apply(ctx, all)
 	if errors.Is(err, futurejobs.ErrRefused) && len(left) > 1 {
-		for _, one := range left { // so that one of them does not fail the others
-			t.take(ctx, []*pendingPing{one})
-		}
+		half := len(left) / 2 // so that one of them does not fail the others
+		t.take(ctx, left[:half])
+		t.take(ctx, left[half:])
 		return
 	}
 	for _, one := range left {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -336,10 +338,12 @@ func TestPingOfAnotherRuleOfNameIsRefused(t *testing.T) {
 // refusingStore is a real ledger whose database refuses a key.
 type refusingStore struct {
 	*store.Store
-	key string
+	key   string
+	calls *atomic.Int32
 }
 
 func (r refusingStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
+	r.calls.Add(1)
 	for _, e := range b.Effects {
 		if e.Ref.Key == r.key {
 			return futurejobs.ApplyResult{}, futurejobs.ErrRefused
@@ -350,7 +354,7 @@ func (r refusingStore) Apply(ctx context.Context, b futurejobs.EffectBatch) (fut
 
 func TestPingRefusedByDatabaseDoesNotAffectBatch(t *testing.T) {
 	w := newFixture(t)
-	w.run(refusingStore{w.Store, "bad"})
+	w.run(refusingStore{w.Store, "bad", new(atomic.Int32)})
 	var sent sync.WaitGroup
 	for i := range 50 {
 		key := fmt.Sprint("good", i)
@@ -364,6 +368,40 @@ func TestPingRefusedByDatabaseDoesNotAffectBatch(t *testing.T) {
 		})
 	}
 	sent.Wait()
+}
+
+// A ping that the database refuses costs some transactions more, and not one for each other ping of its batch: the pings behind
+// it would wait for as long as their senders do.
+func TestRefusedPingIsFoundFast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		calls := new(atomic.Int32)
+		taker := pings.NewReceiver(pings.Receiver{
+			Catalog: w.catalog, Effects: refusingStore{w.Store, "key300", calls}, Shards: w.Shards(), Now: time.Now, Observer: w,
+			Log: &pings.LogWriter{Store: w.Store, Log: slog.New(slog.DiscardHandler)},
+		})
+		var sent, running sync.WaitGroup
+		for i := range 512 {
+			sent.Go(func() {
+				if err := taker.Receive(t.Context(), w.newPing(fmt.Sprint("key", i), rules.Success)); errors.Is(err, futurejobs.ErrRefused) != (i == 300) {
+					t.Errorf("key%d: %v", i, err)
+				}
+			})
+		}
+		synctest.Wait() // all are queued
+		ctx, stop := context.WithCancel(t.Context())
+		running.Go(func() {
+			if err := taker.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		sent.Wait()
+		stop()
+		running.Wait()
+		if got := calls.Load(); got > 2*10 {
+			t.Errorf("512 pings with one that is refused took %d transactions, want at most two for each halving", got)
+		}
+	})
 }
 
 // A full queue refuses further pings without blocking.
