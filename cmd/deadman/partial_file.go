@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -31,7 +32,7 @@ func createFile(out io.Writer, path string) (*partialFile, error) {
 	if dir := filepath.Dir(path); !isFolder(dir) {
 		return nil, usage("the folder %s of %s does not exist; create it, or name a file in another folder", dir, path)
 	}
-	f, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-*") // in a shared folder another user may know any other name
 	if err != nil {
 		return nil, usage("%w", err)
 	}
@@ -46,7 +47,8 @@ func (p *partialFile) folder() string {
 	return filepath.Dir(p.path)
 }
 
-// complete gives the file its name, and returns its size in bytes: 0 for the standard output.
+// complete gives the file its name, and returns its size in bytes: 0 for the standard output. It replaces no file that was
+// created meanwhile.
 func (p *partialFile) complete() (int64, error) {
 	if p.file == nil {
 		return 0, nil
@@ -55,7 +57,12 @@ func (p *partialFile) complete() (int64, error) {
 	if err := errors.Join(err, p.file.Sync(), p.file.Close()); err != nil {
 		return 0, err
 	}
-	return info.Size(), os.Rename(p.file.Name(), p.path)
+	if err := os.Link(p.file.Name(), p.path); errors.Is(err, fs.ErrExist) {
+		return 0, err
+	} else if err != nil { // the file system has no links
+		return info.Size(), os.Rename(p.file.Name(), p.path)
+	}
+	return info.Size(), os.Remove(p.file.Name())
 }
 
 // discard removes the partial file.

@@ -31,7 +31,8 @@ func (v *replayRun) createReport() (*reportFile, error) {
 			}
 		}
 	}
-	file, err := os.Create(v.report + ".new")
+	_ = os.Remove(v.report + ".new") // of a replay that was killed
+	file, err := os.OpenFile(v.report+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
 		return nil, usage("--report: %w", err)
 	}
