@@ -42,7 +42,7 @@ func (s *storedSchedules) ChangeSchedules(ctx context.Context, all []web.Schedul
 		var done futurejobs.ScheduleChanges
 		done, err = s.store.PutSchedules(ctx, batch.put, batch.gone)
 		if !errors.Is(err, futurejobs.ErrRulesChanged) && !errors.Is(err, futurejobs.ErrNotFound) {
-			return web.ChangedSchedules{ScheduleChanges: done, Refused: batch.refused}, err
+			return web.ChangedSchedules{ScheduleChanges: done, Refused: batch.refused, Ended: batch.ended}, err
 		}
 		if err := s.catalog.Refresh(ctx); err != nil {
 			return web.ChangedSchedules{}, err
@@ -71,6 +71,7 @@ type scheduleBatch struct {
 	put          []futurejobs.Schedule
 	gone         []futurejobs.ScheduleRef
 	refused      []error // by the index of the change; nil: it is in put or gone
+	ended        []int   // indexes of the changes in put whose schedules are enabled and have no further tick
 	rulesMissing bool    // whether a change was refused because its rule is unknown or has no stored schedules
 }
 
@@ -93,7 +94,12 @@ func newScheduleBatch(catalog rules.StoredCatalog, all []web.ScheduleChange, now
 			of.stored, of.err = catalog.StoredRule(change.Rule)
 			known[change.Rule] = of
 		}
-		b.refused[i] = b.add(of, change, now)
+		if b.refused[i] = b.add(of, change, now); b.refused[i] != nil || change.Deleted {
+			continue
+		}
+		if last := b.put[len(b.put)-1]; last.Enabled && last.NextAt.IsZero() {
+			b.ended = append(b.ended, i)
+		}
 	}
 	return b
 }

@@ -13,6 +13,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/rules"
 )
 
 // ScheduleReader reads stored schedules and their ticks. A cursor of another list is futurejobs.ErrBadCursor.
@@ -49,6 +50,7 @@ type ScheduleChange struct {
 type ChangedSchedules struct {
 	futurejobs.ScheduleChanges
 	Refused []error // by the index of the change: futurejobs.ErrNotFound of its rule, or document.Problems; nil: not refused
+	Ended   []int   // indexes of the changes that store an enabled schedule without a further tick
 }
 
 // Schedule is a stored schedule, as the API returns it.
@@ -60,23 +62,27 @@ type Schedule struct {
 	Data      json.RawMessage `json:"data,omitempty" doc:"Body of the events. Absent: that of the rule."`
 	Enabled   bool            `json:"enabled" doc:"Whether the schedule ticks."`
 	Inactive  bool            `json:"inactive,omitempty" doc:"Whether the rule has another trigger now, so that the schedule does not tick, and can be deleted only. It ticks again if the rule has stored schedules again."`
+	Paused    bool            `json:"paused,omitempty" doc:"Whether the rule is paused or not enabled, so that ticks pass and emit no event. They are not made up for."`
 	Version   int64           `json:"version" doc:"Version, from 1. Each change raises it." example:"3"`
 	CreatedAt time.Time       `json:"created_at" doc:"Time of creation."`
 	UpdatedAt time.Time       `json:"updated_at" doc:"Time of the last change."`
 	LastAt    time.Time       `json:"last_at,omitzero" doc:"Nominal time of the last tick. Absent before the first one."`
-	NextAt    time.Time       `json:"next_at,omitzero" doc:"Nominal time of the next tick. Absent if there is none, and while the schedule is inactive."`
+	NextAt    time.Time       `json:"next_at,omitzero" doc:"Nominal time of the next tick. Absent if there is none, and while the schedule is inactive or paused."`
 	Next      []time.Time     `json:"next,omitempty" doc:"Nominal times of the next five ticks. Returned for single schedules only." nullable:"false"`
+	Warnings  []string        `json:"warnings,omitempty" doc:"Warnings about a schedule that was stored, such as one whose only tick is past." nullable:"false"`
 }
 
 // shownTicks is the number of next ticks of a single schedule.
 const shownTicks = 5
 
-func newSchedule(rule string, s futurejobs.Schedule, isActive bool) Schedule {
-	if !isActive {
+// newSchedule returns a schedule of a rule, which has stored schedules if it is active.
+func newSchedule(rule rules.ListedRule, s futurejobs.Schedule, isActive bool) Schedule {
+	isPaused := isActive && (!rule.PausedAt.IsZero() || !rule.Document.Enabled)
+	if !isActive || isPaused {
 		s.NextAt = time.Time{}
 	}
 	return Schedule{
-		Rule: rule, ID: s.ID, Inactive: !isActive, Schedule: s.Text, Zone: s.Zone, Data: s.Data, Enabled: s.Enabled, Version: s.Version,
+		Rule: rule.Name, ID: s.ID, Inactive: !isActive, Paused: isPaused, Schedule: s.Text, Zone: s.Zone, Data: s.Data, Enabled: s.Enabled, Version: s.Version,
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, LastAt: s.LastAt, NextAt: s.NextAt,
 	}
 }
@@ -163,26 +169,22 @@ func (a *scheduleAPI) list(ctx context.Context, in *scheduleListIn) (Page[Schedu
 		return Page[Schedule]{}, err
 	}
 	isActive := a.actions.HasSchedules(string(in.Rule))
-	return pageOf(p, func(s futurejobs.Schedule) Schedule { return newSchedule(string(in.Rule), s, isActive) }), nil
-}
-
-// refOf returns the reference to a schedule, or futurejobs.ErrNotFound for an unknown rule.
-func (a *scheduleAPI) refOf(ctx context.Context, of scheduleName) (futurejobs.ScheduleRef, error) {
-	rule, err := a.rules.Get(ctx, of.rule)
-	return futurejobs.ScheduleRef{RuleID: rule.RuleID, ID: of.id}, err
+	return pageOf(p, func(s futurejobs.Schedule) Schedule { return newSchedule(rule, s, isActive) }), nil
 }
 
 func (a *scheduleAPI) get(ctx context.Context, of scheduleName) (Schedule, error) {
-	ref, err := a.refOf(ctx, of)
+	rule, err := a.rules.Get(ctx, of.rule)
 	if err != nil {
 		return Schedule{}, err
 	}
-	stored, err := a.lists.Schedule(ctx, ref)
+	stored, err := a.lists.Schedule(ctx, futurejobs.ScheduleRef{RuleID: rule.RuleID, ID: of.id})
 	if err != nil {
 		return Schedule{}, err
 	}
-	s := newSchedule(of.rule, stored, a.actions.HasSchedules(of.rule))
-	s.Next = a.actions.NextTicks(of.rule, stored, shownTicks)
+	s := newSchedule(rule, stored, a.actions.HasSchedules(of.rule))
+	if !s.Paused {
+		s.Next = a.actions.NextTicks(of.rule, stored, shownTicks)
+	}
 	return s, nil
 }
 
@@ -200,7 +202,8 @@ func (a *scheduleAPI) registerPut(all *operations) {
 	inPath, inQuery := operation{
 		ID: "put-schedule", Tag: tagSchedules, Method: "PUT", Summary: "create or replace a stored schedule", Scope: access.Rules,
 		Description: "201: the schedule was created. 200: it was replaced, or is unchanged. A change raises the version; after the response, no tick " +
-			"of an earlier version emits an event. 503: the event of a tick may be in transit; retry.",
+			"of an earlier version emits an event. A schedule without a further tick, such as @at with a past time, is stored, and warnings says so. " +
+			"503: the event of a tick may be in transit; retry.",
 		Responses: map[string]*huma.Response{
 			"200": {Description: "The schedule was replaced or is unchanged", Content: scheduleContent()},
 			"201": {Description: "The schedule was created", Content: scheduleContent()},
@@ -234,7 +237,9 @@ func (a *scheduleAPI) put(ctx context.Context, of scheduleName, body ScheduleReq
 	if done.Created > 0 {
 		out.Status = http.StatusCreated
 	}
-	out.Body, err = a.get(ctx, of)
+	if out.Body, err = a.get(ctx, of); err == nil && len(done.Ended) > 0 {
+		out.Body.Warnings = []string{"the schedule has no tick after now, so it emits no event; write a later time, or delete the schedule"}
+	}
 	return out, err
 }
 
@@ -247,7 +252,7 @@ func (a *scheduleAPI) delete(ctx context.Context, of scheduleName) error {
 }
 
 // changeOne changes one schedule.
-func (a *scheduleAPI) changeOne(ctx context.Context, of scheduleName, change ScheduleChange) (futurejobs.ScheduleChanges, error) {
+func (a *scheduleAPI) changeOne(ctx context.Context, of scheduleName, change ScheduleChange) (ChangedSchedules, error) {
 	done, err := a.actions.ChangeSchedules(ctx, []ScheduleChange{change})
 	if err == nil && len(done.Refused) > 0 {
 		err = done.Refused[0]
@@ -256,7 +261,7 @@ func (a *scheduleAPI) changeOne(ctx context.Context, of scheduleName, change Sch
 	if errors.As(err, &wrong) {
 		err = scheduleInvalid(of, wrong)
 	}
-	return done.ScheduleChanges, err
+	return done, err
 }
 
 // scheduleInvalid returns the problem of a schedule that its rule refuses.

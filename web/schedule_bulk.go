@@ -17,9 +17,14 @@ type ScheduleBulkResult struct {
 	Unchanged    int           `json:"unchanged" doc:"Number of schedules that were as in their line already."`
 	Deleted      int           `json:"deleted" doc:"Number of deleted schedules."`
 	Unknown      int           `json:"unknown" doc:"Number of lines that delete a schedule that does not exist."`
+	Ended        int           `json:"ended" doc:"Number of lines whose enabled schedule has no tick after now, such as @at with a past time. It is stored, and emits no event."`
+	EndedLines   []int         `json:"ended_lines,omitempty" doc:"Numbers of the first 100 of these lines." nullable:"false"`
 	Refused      int           `json:"refused" doc:"Number of invalid lines. Other lines are not affected."`
 	RefusedLines []RefusedLine `json:"refused_lines" nullable:"false" doc:"Invalid lines and their errors."`
 }
+
+// maxEndedLines is the largest number of lines with an ended schedule that a result lists.
+const maxEndedLines = 100
 
 // scheduleLineExample is a line, and scheduleBulkExample a body.
 const (
@@ -107,9 +112,13 @@ func (a *scheduleAPI) change(ctx context.Context, in *bulkIn) (ScheduleBulkResul
 	if err != nil {
 		return ScheduleBulkResult{}, err
 	}
+	var ended []int
+	for _, i := range done.Ended[:min(len(done.Ended), maxEndedLines)] {
+		ended = append(ended, read.lines[i])
+	}
 	wrong := read.refusals(done.Refused)
 	return ScheduleBulkResult{
 		Created: done.Created, Updated: done.Updated, Unchanged: done.Unchanged, Deleted: done.Deleted, Unknown: done.Unknown,
-		Refused: len(wrong), RefusedLines: wrong,
+		Ended: len(done.Ended), EndedLines: ended, Refused: len(wrong), RefusedLines: wrong,
 	}, nil
 }

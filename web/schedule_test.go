@@ -51,6 +51,9 @@ func (s *fixture) ChangeSchedules(ctx context.Context, all []web.ScheduleChange)
 		default:
 			if done.Refused[i] = rule.Prepare(&c.Schedule, time.Now().UTC()); done.Refused[i] == nil {
 				put = append(put, c.Schedule)
+				if c.Enabled && c.NextAt.IsZero() {
+					done.Ended = append(done.Ended, i)
+				}
 			}
 		}
 	}
@@ -123,6 +126,50 @@ func TestScheduleLife(t *testing.T) {
 	for _, method := range []string{"GET", "DELETE"} {
 		checkProblem(t, requestPath(t, s.Server, method, path, ""), 404, web.NotFound, "customer-1")
 	}
+}
+
+// TestEndedSchedule checks that a schedule without a further tick is stored with a warning, alone and in a line of many.
+func TestEndedSchedule(t *testing.T) {
+	s := newScheduleFixture(t)
+	past := `"schedule": "@at 2026-01-01T00:00:00Z"`
+	if made := s.putSchedule(201, reportPath+"/a", `{`+past+`}`); len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "no tick after now") || !made.NextAt.IsZero() {
+		t.Errorf("past: %+v", made)
+	}
+	for id, body := range map[string]string{"off": `{"enabled": false, ` + past + `}`, "later": `{"schedule": "@at 2199-01-01T00:00:00Z"}`, "daily": `{"schedule": "@daily"}`} {
+		if made := s.putSchedule(201, reportPath+"/"+id, body); len(made.Warnings) != 0 {
+			t.Errorf("%s: %+v", id, made)
+		}
+	}
+	if got := get[web.Schedule](t, s.Server, reportPath+"/a"); len(got.Warnings) != 0 {
+		t.Errorf("read: %+v", got)
+	}
+	lines := reportLine + "\n\n{\n" + `{"rule": "report-due", "id": "b", ` + past + `}` + "\n" + `{"rule": "report-due", "id": "off", "deleted": true}` + "\n" + `{"rule": "report-due", "id": "c", ` + past + `}`
+	if got := s.changeSchedules(lines); got.Ended != 2 || fmt.Sprint(got.EndedLines) != "[4 6]" || got.Created != 2 || got.Refused != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestSchedulesOfPausedRule checks that schedules of a rule that is paused or not enabled have no next ticks, and the reason.
+func TestSchedulesOfPausedRule(t *testing.T) {
+	s := newScheduleFixture(t)
+	s.putSchedule(201, reportPath+"/a", `{"schedule": "@daily"}`)
+	check := func(what string, isPaused bool) {
+		t.Helper()
+		one := get[web.Schedule](t, s.Server, reportPath+"/a")
+		listed := get[web.Page[web.Schedule]](t, s.Server, schedulesPath+"?rule=report-due").Items[0]
+		if one.Paused != isPaused || listed.Paused != isPaused || one.NextAt.IsZero() != isPaused || listed.NextAt.IsZero() != isPaused || (len(one.Next) == 0) != isPaused {
+			t.Errorf("%s: %+v, listed as %+v", what, one, listed)
+		}
+	}
+	check("at first", false)
+	for _, verb := range []string{"pause", "resume"} {
+		if a := requestPath(t, s.Server, "POST", "/api/v1/rules/report-due/"+verb, ""); a.StatusCode != 200 {
+			t.Fatal(a.body)
+		}
+		check("after "+verb, verb == "pause")
+	}
+	s.saveRule(reportRule + "enabled: false\n")
+	check("not enabled", true)
 }
 
 // checkNextTicks checks the next five ticks of a schedule.

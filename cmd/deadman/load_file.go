@@ -251,6 +251,9 @@ func (l *load) print() error {
 	if more := *all - refusedShown; more > 0 {
 		fmt.Fprintf(l.io.err, "and %s more; use -o json to list them\n", humanize.Comma(int64(more)))
 	}
+	if w, is := l.total.(interface{ warning() string }); is && w.warning() != "" {
+		fmt.Fprintf(l.io.err, "%s: %s\n", l.io.palette.paint(yellow, "warning"), w.warning())
+	}
 	var parts []string
 	for _, count := range l.total.counts() {
 		if count.n > 0 || count.always {

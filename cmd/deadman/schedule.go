@@ -67,6 +67,9 @@ func enabledCell(s web.Schedule) cell {
 	if s.Inactive {
 		return colouredCell(yellow, "inactive")
 	}
+	if s.Paused && s.Enabled {
+		return colouredCell(yellow, "paused")
+	}
 	if s.Enabled {
 		return cellOf("yes")
 	}
@@ -98,6 +101,9 @@ func printSchedule(io *cli, s web.Schedule) error {
 	if s.Inactive {
 		kv.painted("inactive", yellow, inactiveSchedule)
 	}
+	if s.Paused {
+		kv.painted("paused", yellow, "the rule is paused or not enabled, so ticks pass without events; deadman rule resume "+s.Rule+", or save it as enabled")
+	}
 	kv.line("version", "%d", s.Version)
 	kv.instant("created", s.CreatedAt)
 	kv.instant("changed", s.UpdatedAt)
@@ -111,6 +117,9 @@ func printSchedule(io *cli, s web.Schedule) error {
 		name = ""
 	}
 	kv.document("data", s.Data)
+	for _, w := range s.Warnings {
+		kv.painted("warning", yellow, w)
+	}
 	return kv.end()
 }
 

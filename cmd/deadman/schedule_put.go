@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -87,7 +89,19 @@ func (s *changedSchedules) refusals() (all *int, kept *[]web.RefusedLine) {
 	return &s.Refused, &s.RefusedLines
 }
 
-func (s *changedSchedules) add(response []byte, _ int) ([]web.RefusedLine, error) {
+// warning returns a text about schedules without a further tick, or an empty one.
+func (s *changedSchedules) warning() string {
+	if s.Ended == 0 {
+		return ""
+	}
+	lines := strings.Trim(fmt.Sprint(s.EndedLines[:min(len(s.EndedLines), refusedShown)]), "[]")
+	if s.Ended > refusedShown {
+		lines += " …"
+	}
+	return number(s.Ended, "enabled schedule") + " without a tick after now, such as @at with a past time (lines " + lines + "); no event is emitted for them"
+}
+
+func (s *changedSchedules) add(response []byte, after int) ([]web.RefusedLine, error) {
 	var a web.ScheduleBulkResult
 	if err := json.Unmarshal(response, &a); err != nil {
 		return nil, err
@@ -97,6 +111,12 @@ func (s *changedSchedules) add(response []byte, _ int) ([]web.RefusedLine, error
 	s.Unchanged += a.Unchanged
 	s.Deleted += a.Deleted
 	s.Unknown += a.Unknown
+	s.Ended += a.Ended
+	for _, line := range a.EndedLines {
+		if len(s.EndedLines) < refusedKept {
+			s.EndedLines = append(s.EndedLines, after+line)
+		}
+	}
 	return a.RefusedLines, nil
 }
 
@@ -107,6 +127,7 @@ func (s *changedSchedules) counts() []loadCount {
 		{"unchanged", s.Unchanged, false},
 		{"deleted", s.Deleted, false},
 		{"unknown", s.Unknown, false},
+		{"ended", s.Ended, false},
 		{"refused", s.Refused, false},
 	}
 }

@@ -87,6 +87,25 @@ func TestSchedulesOfFormerRule(t *testing.T) {
 	}
 }
 
+// TestScheduleWithoutTicks checks that a schedule without a further tick is stored with a warning, and that those of a paused
+// rule have no next ticks, and the reason.
+func TestScheduleWithoutTicks(t *testing.T) {
+	t.Parallel()
+	n := newScheduleNode(t)
+	n.expect(0, []string{"schedule", "put", "report-due", "past", "--schedule", "@at 2026-01-01T00:00:00Z"}, "next tick      none", "warning", "no tick after now")
+	line := `{"rule": "report-due", "id": "%d", "schedule": "@at 2026-01-01T00:00:00Z"}` + "\n"
+	n.run("\n"+fmt.Sprintf(line, 1)+fmt.Sprintf(line, 2), "schedule", "put", "-f", "-").check(t, []string{"past lines"}, 0, "created: 2", "ended: 2", "warning: 2 enabled schedules", "lines 2 3")
+	n.mustRun("schedule", "put", "report-due", "daily", "--schedule", "@daily")
+	n.mustRun("rule", "pause", "report-due")
+	got := n.expect(0, []string{"schedule", "get", "report-due", "daily"}, "paused", "deadman rule resume report-due", "next tick      none")
+	if strings.Contains(got.out, "next ticks") {
+		t.Errorf("%s has next ticks", got.out)
+	}
+	n.expect(0, []string{"schedule", "list", "report-due", "--prefix", "daily"}, "paused")
+	n.mustRun("rule", "resume", "report-due")
+	n.expect(0, []string{"schedule", "get", "report-due", "daily"}, "next ticks")
+}
+
 // TestScheduleErrors checks that errors name the flag or argument.
 func TestScheduleErrors(t *testing.T) {
 	t.Parallel()

@@ -144,6 +144,12 @@ func TestStoredSchedulesOfRule(t *testing.T) {
 	b.checkAccessibility("a stored schedule")
 	b.screenshot("rule-schedules")
 	checkTickPages(t, b)
+	callAPI(t, home, "PUT", "/schedules/report-due/once", "application/json", `{"schedule": "@at 2026-01-01T00:00:00Z"}`, nil)
+	b.visit("/rules/report-due/schedules?id=once")
+	b.waitForText("the schedule is over. Write a later time, or delete it.")
+	callAPI(t, home, "POST", "/rules/report-due/pause", "", "", nil)
+	b.visit("/rules/report-due/schedules?id=z-01")
+	b.waitForText("The rule is paused or not enabled.", "Next ticks", "not made up for", "paused")
 	callAPI(t, home, "PUT", "/rules/report-due", "application/yaml", "name: report-due\nentity: report\ntrigger: {schedule: \"@daily\", emit: {subject: reports.due}}\n", nil)
 	testwait.Until(t, "the node has the trigger", func() bool {
 		var s web.Schedule

@@ -22,6 +22,11 @@ func (v schedulesView) IsInactive() bool {
 	return len(v.Schedules) > 0 && v.Schedules[0].Inactive || v.One != nil && v.One.Inactive
 }
 
+// IsPaused reports whether the rule is paused or not enabled.
+func (v schedulesView) IsPaused() bool {
+	return len(v.Schedules) > 0 && v.Schedules[0].Paused || v.One != nil && v.One.Paused
+}
+
 // scheduleView is a stored schedule with its last ticks.
 type scheduleView struct {
 	web.Schedule
@@ -30,6 +35,9 @@ type scheduleView struct {
 	Form  tickForm
 	Older string // address of the ticks before the shown ones; empty: there are none
 }
+
+// Over reports whether the schedule is enabled and has no further tick.
+func (v scheduleView) Over() bool { return v.Enabled && !v.Inactive && !v.Paused && v.NextAt.IsZero() }
 
 // schedules serves the stored schedules of a rule.
 func (u *UI) schedules(c client, r *http.Request) (view, error) {
