@@ -46,6 +46,8 @@ var SystemKinds = []SystemKind{
 	{"database", "newer-rules", "open alerts of rules that are newer than the restored state [stay open](../operations/failover-and-restore.md#alerts-of-newer-rules) until an actor closes this alert", "Condition restore"},
 	{"schema", "behind", "a node is [behind the schema](../operations/upgrading.md#skipping-versions)", "Condition schema"},
 	{"channel/<name>", "", "a [channel](notifications.md#delivery) failed three times in a row", "Condition notifications"},
+	{"channel/<name>", "given-up", "messages that the channel did not take in 72 hours were given up", "Condition notifications"},
+	{ruleKey, "trigger-refused", "three trigger events of the rule, one after another, were refused: no job watches them; open until it is closed", "Events have no effect"},
 	{"dead-letters", "many", "100 dead letters (`dead_letter_alert`), or 100 more than at the last close of this alert; open until it is closed", "Events have no effect"},
 	{"dead-letters", "capped", "[dead letters](../operations/dead-letters.md#limits) exceeded a limit", "Events have no effect"},
 	{"early-resolves", "capped", "[early resolves](rule-events.md#early) exceeded a limit", "Early resolves are forgotten"},

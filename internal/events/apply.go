@@ -153,6 +153,7 @@ func (t *streamReader) apply(ctx context.Context, b futurejobs.EffectBatch, igno
 			t.in.Catalog.ChargeRefused(rule, n)
 		}
 		observe(t.in.Observer, done, len(b.DeadLetters), ignored)
+		t.alertRefused(ctx, b)
 		return nil
 	case errors.Is(err, futurejobs.ErrCursorMoved):
 		return errReopenReader

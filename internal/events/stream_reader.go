@@ -45,6 +45,7 @@ type streamReader struct {
 	unsure   bool   // a transaction failed since the reader was opened; it may have taken effect
 	maxTx    int    // maximum events per transaction; 0: no reduced limit
 	ahead    batch  // read while the previous one was applied
+	refused  refusedTriggers
 }
 
 func newStreamReader(in *Intake, line string) *streamReader {
@@ -52,7 +53,7 @@ func newStreamReader(in *Intake, line string) *streamReader {
 	losses := &lineLosses{in: in, line: line, gaps: gaps}
 	return &streamReader{
 		in: in, line: line, stream: stream, matcher: lineMatcher{in, line}, cursors: cursorLoader{in, line, stream, losses}, gaps: gaps, losses: losses,
-		status: newLineStatus(in.Log, line), done: make(chan struct{}),
+		status: newLineStatus(in.Log, line), done: make(chan struct{}), refused: make(refusedTriggers),
 	}
 }
 
