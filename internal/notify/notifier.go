@@ -225,9 +225,10 @@ func (n *Notifier) giveUp(ctx context.Context) error {
 	for channel, messages := range given {
 		n.countGivenUp(channel, messages)
 		n.log.Error("messages were given up, because their channel did not take them", "channel", channel, "messages", messages, "after", patience)
-		lost := alerts.ChannelAlert(channel, alerts.Expired, now)
-		lost.Step, lost.Count = "given-up", messages
-		lost.Text = fmt.Sprintf("the channel %s did not take %s within %s; they were given up, and the alerts are marked with failed", channel, countOf(messages, "message"), patience)
+		lost := alerts.SystemAlert{
+			Topic: "channel/" + channel, Step: "given-up", Status: alerts.Expired, Severity: alerts.Error, Since: now, Count: messages, Labels: map[string]string{"channel": channel},
+			Text: fmt.Sprintf("the channel %s did not take %s within %s; they were given up, and the alerts are marked with failed", channel, countOf(messages, "message"), patience),
+		}
 		errs = append(errs, n.announce(ctx, lost), n.forgetRemoved(ctx, channel))
 	}
 	return errors.Join(errs...)
