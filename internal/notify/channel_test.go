@@ -11,6 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/mail"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +22,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"deadman/alerts"
+	"deadman/checks"
 	"deadman/internal/notify"
 )
 
@@ -268,6 +272,107 @@ func TestEmail(t *testing.T) {
 	}
 	if !strings.Contains(body, "order-late") || strings.Contains(body, "\nBcc:") {
 		t.Error(body)
+	}
+}
+
+// The mails about a job name its thread, whichever others they are about; a repeated mail has the id of the first.
+func TestMailsOfAJobAreAThread(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		office := newSMTPServer(t)
+		w.secret("smtp.url", fmt.Sprintf("smtp://%s/?from=deadman@example.org&to=ops@example.org&encryption=None&starttls=No", office.Addr()))
+		n := w.notifier(`
+channels: {mail: {kind: email, url_file: $DIR/smtp.url}}
+routes: [{to: mail, group_wait: 0s}]
+`)
+		next := func() mail.Header {
+			t.Helper()
+			w.advance(n, time.Minute)
+			sent := office.received()
+			if len(sent) != 1 {
+				t.Fatalf("%d mails", len(sent))
+			}
+			return parseMail(t, sent[0]).header
+		}
+		w.fire(alerts.Critical, nil, "a", "b")
+		both := next()
+		w.acknowledge("lena", checks.Forever, "a")
+		ack := next()
+		w.resolve("a")
+		over := next()
+		w.fire(alerts.Critical, nil, "c")
+		other := next()
+		w.now = w.now.Add(time.Hour)
+		w.fire(alerts.Critical, nil, "a")
+		again := next()
+
+		ids := make(map[string]bool)
+		for _, h := range []mail.Header{both, ack, over, other, again} {
+			ids[h.Get("Message-ID")] = true
+			if !regexp.MustCompile(`^<msg_[0-9a-f]+\.[0-9a-f]+@example\.org>$`).MatchString(h.Get("Message-ID")) {
+				t.Errorf("the id %q", h.Get("Message-ID"))
+			}
+		}
+		if len(ids) != 5 {
+			t.Errorf("5 mails have the ids %v", ids)
+		}
+		thread := over.Get("References")
+		if strings.Count(thread, "<") != 1 || over.Get("In-Reply-To") != thread || ack.Get("References") != thread {
+			t.Errorf("the acknowledgement is in %q, the end in %q", ack.Get("References"), thread)
+		}
+		if named := strings.Fields(both.Get("References")); len(named) != 2 || !slices.Contains(named, thread) {
+			t.Errorf("the mail about two jobs is in %q, that of one of them %q", named, thread)
+		}
+		if other.Get("References") == thread || again.Get("References") == thread || other.Get("References") == again.Get("References") {
+			t.Errorf("other jobs are in %q and %q, as the first %q", other.Get("References"), again.Get("References"), thread)
+		}
+	})
+}
+
+// The job of a heartbeat starts anew with the ping that resolves its alert: the alert that this closes counts.
+func TestMailOfAResolvedHeartbeatIsInTheThread(t *testing.T) {
+	office := newSMTPServer(t)
+	c, err := notify.Open(notify.Spec{Name: "m", Kind: notify.Email, URL: fmt.Sprintf("smtp://%s/?from=deadman@example.org&to=ops@example.org&encryption=None&starttls=No", office.Addr())}, notify.NewClient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fired := firingAlert("db-1")
+	fired.ID, fired.Since = alerts.ID{1}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	closing := firingAlert("db-1")
+	closing.ID, closing.Status, closing.Since, closing.Closes = alerts.ID{2}, alerts.Resolved, fired.Since.Add(time.Hour), []alerts.ID{fired.ID}
+	over := newMessage(closing)
+	over.Closed = map[alerts.ID]alerts.Alert{fired.ID: fired}
+	var threads []string
+	for _, m := range []notify.Message{newMessage(fired), over} {
+		if err := c.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		threads = append(threads, parseMail(t, office.received()[0]).header.Get("References"))
+	}
+	if threads[0] == "" || threads[0] != threads[1] {
+		t.Errorf("the threads %q", threads)
+	}
+}
+
+func TestRepeatedMailHasTheSameID(t *testing.T) {
+	office := newSMTPServer(t)
+	url := fmt.Sprintf("smtp://%s/?from=deadman@example.org&to=ops@example.org,boss@example.org&encryption=None&starttls=No", office.Addr())
+	c, err := notify.Open(notify.Spec{Name: "m", Kind: notify.Email, URL: url}, notify.NewClient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, id := range []int64{7, 7, 8} {
+		m := newMessage(firingAlert("1"))
+		m.ID = id
+		if err := c.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		for _, sent := range office.received() {
+			ids = append(ids, parseMail(t, sent).header.Get("Message-ID"))
+		}
+	}
+	if len(ids) != 6 || ids[0] == ids[1] || !slices.Equal(ids[:2], ids[2:4]) || slices.Contains(ids[:4], ids[4]) || slices.Contains(ids[:4], ids[5]) {
+		t.Errorf("three messages to two recipients, the second repeats the first: %q", ids)
 	}
 }
 

@@ -252,8 +252,17 @@ func checkAlerts(t *testing.T, m notify.Message, sent []amAlert) {
 func checkMail(t *testing.T, name, sent string) {
 	t.Helper()
 	l := parseMail(t, sent)
-	if names := headers(l.header); !slices.Equal(names, []string{"Content-Type", "Date", "From", "Mime-Version", "Subject", "To"}) {
+	want := []string{"Date", "From", "To", "Subject", "Message-ID", "In-Reply-To", "References", "Auto-Submitted", "MIME-Version", "Content-Type"}
+	if name == "mail" {
+		want = append(want, "Content-Transfer-Encoding")
+	}
+	if names := headerOrder(sent); !slices.Equal(names, want) {
 		t.Errorf("%s: headers %s in %q", name, names, sent)
+	}
+	for line := range strings.Lines(sent) {
+		if len(line) > 1000 {
+			t.Errorf("%s: a line of %d bytes, which RFC 5322 forbids: %.100q", name, len(line), line)
+		}
 	}
 	subject, err := new(mime.WordDecoder).DecodeHeader(l.header.Get("Subject"))
 	if found := hiddenText(subject); err != nil || found != "" || strings.Contains(subject, "\n") || !strings.HasPrefix(subject, "[CRITICAL] ") {

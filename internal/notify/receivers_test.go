@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"mime/multipart"
+	"mime/quotedprintable"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -255,7 +256,7 @@ func parseMail(t *testing.T, sent string) parsedMail {
 		t.Fatalf("%q: %v", sent, err)
 	}
 	if !strings.HasPrefix(kind, "multipart/") {
-		body, err := io.ReadAll(m.Body)
+		body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,5 +291,16 @@ func headers[H ~map[string][]string](h H) (names []string) {
 		}
 	}
 	slices.Sort(names)
+	return names
+}
+
+// headerOrder returns the names of a mail's headers as they were sent.
+func headerOrder(sent string) (names []string) {
+	head, _, _ := strings.Cut(sent, "\r\n\r\n")
+	for line := range strings.Lines(head) {
+		if name, _, ok := strings.Cut(line, ":"); ok && !strings.HasPrefix(line, " ") {
+			names = append(names, name)
+		}
+	}
 	return names
 }

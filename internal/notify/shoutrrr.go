@@ -41,13 +41,22 @@ var errUnreadable = errors.New("the URL cannot be read; write it in full, with s
 
 var errRedirect = errors.New("it redirects, and redirects are not followed; name the address that it leads to")
 
-// newShout creates a channel from a service URL. Its error contains nothing of the URL. All services send through the
+// newShout creates a channel from a service URL, for mail one of our own. Its error contains nothing of the URL. All services send through the
 // client; Matrix with a user is rejected, because it would log in before it has the client.
-func newShout(s Spec, client *http.Client) (*shoutrrrChannel, error) {
+func newShout(s Spec, client *http.Client) (Channel, error) {
 	u, err := url.Parse(s.URL)
+	unusable := func(err error) error {
+		return fmt.Errorf("the URL is not one of %s: %s; docs/reference/notifications.md says where its forms are described", s.Kind, s.reason(err))
+	}
 	switch {
 	case err != nil:
 		return nil, errUnreadable
+	case u.Scheme == schemes[Email]:
+		e, err := newEmail(u)
+		if err != nil {
+			return nil, unusable(err)
+		}
+		return e, nil
 	case u.Scheme == "matrix" && u.User.Username() != "":
 		return nil, errors.New("the URL of Matrix has a user, for whom shoutrrr logs in unbounded; write matrix://:<access token>@host/?rooms=…")
 	}
@@ -55,7 +64,7 @@ func newShout(s Spec, client *http.Client) (*shoutrrrChannel, error) {
 	strict.CheckRedirect = func(*http.Request, []*http.Request) error { return errRedirect }
 	r, err := shoutrrr.NewSenderWithOptions(nil, types.SenderOptions{HTTPClient: &strict, Timeout: sendTime}, s.URL)
 	if err != nil {
-		return nil, fmt.Errorf("the URL is not one of %s: %s; docs/reference/notifications.md says where its forms are described", s.Kind, s.reason(err))
+		return nil, unusable(err)
 	}
 	return &shoutrrrChannel{s.Kind, formatOf(u), sizeOf(u), r}, nil
 }
@@ -76,7 +85,7 @@ func (s *shoutrrrChannel) Send(_ context.Context, m Message) error {
 	title, text := fitting(m, s.format, s.limit)
 	params := types.Params{}
 	switch s.kind {
-	case Slack, Email:
+	case Slack:
 		params.SetTitle(title)
 	case PagerDuty:
 		text = title + "\n" + text
