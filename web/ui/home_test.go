@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"fmt"
 	"html"
 	"log/slog"
 	"net/http"
@@ -48,7 +49,7 @@ func TestOverviewShowsPausesAndGaps(t *testing.T) {
 	}
 	callAPI(t, home, "POST", "/rules/order-unshipped/pause", "", "", nil)
 	b.waitForText("Rule order-unshipped is paused")
-	b.click(`.lead a[href="/rules/order-unshipped"]`)
+	b.click(`.asides a[href="/rules/order-unshipped"]`)
 	b.waitForText("paused")
 	callAPI(t, home, "POST", "/rules/payment-missing/pause", "", "", nil)
 	b.visit("/")
@@ -60,8 +61,55 @@ func TestOverviewShowsPausesAndGaps(t *testing.T) {
 	b.screenshot("now-paused")
 	b.resize(400, 800)
 	b.screenshot("now-paused-narrow")
-	b.click(`.lead a[href="/rules?state=paused"]`)
+	b.click(`.asides a[href="/rules?state=paused"]`)
 	b.waitForText("order-unshipped", "payment-missing")
+}
+
+// TestOverviewHeadline checks that the headline with several severities has one line of its own, and that no line of the facts
+// below begins with the dot that separates them.
+func TestOverviewHeadline(t *testing.T) {
+	t.Parallel()
+	texts := make([]string, 0, 3)
+	for _, severity := range []string{"critical", "error", "warning"} {
+		text := strings.NewReplacer("order-unshipped", "order-"+severity, "severity: warning", "severity: "+severity).Replace(orders)
+		texts = append(texts, text[:strings.Index(text, "  - {after: 2h")]+"slot: 1s\n")
+	}
+	home := serve(t, texts...)
+	for _, id := range []string{"1", "2"} {
+		send(t, home, "orders.created", `{"id": "`+id+`", "total": 1}`)
+	}
+	b := open(t, home, 1280, 800)
+	b.visit("/")
+	b.waitForText("6 open: 2 critical, 2 errors, 2 warnings", "Ingest up to date")
+	callAPI(t, home, "POST", "/rules/order-warning/pause", "", "", nil)
+	b.waitForText("6 open: 2 critical, 2 errors, 2 warnings", "Rule order-warning is paused")
+	for _, width := range []int64{1920, 1280, 700, 390} {
+		b.resize(width, 800)
+		wrong := evaluate[[]string](b, `(() => {
+			const wrong = [], box = document.querySelector(".asides").getBoundingClientRect(), head = document.querySelector("h1").getBoundingClientRect();
+			const range = document.createRange();
+			range.selectNodeContents(document.querySelector("h1 [role=status]"));
+			const lines = new Set([...range.getClientRects()].map(r => Math.round(r.top))).size;
+			if (innerWidth >= 700 && lines > 1) wrong.push("the headline has " + lines + " lines");
+			if (head.bottom > box.top + 1) wrong.push("the facts begin at " + box.top + ", the headline ends at " + head.bottom);
+			if (getComputedStyle(document.querySelector(".asides")).overflowX !== "clip") wrong.push("nothing hides a dot outside of the box");
+			let above = -1, shown = 0;
+			for (const fact of document.querySelectorAll(".asides > span")) {
+				const at = fact.getBoundingClientRect(), dot = getComputedStyle(fact, "::before");
+				const end = at.left + parseFloat(dot.left) + parseFloat(dot.width);
+				const isFirst = at.top > above + 5, isHidden = end < box.left;
+				if (isFirst !== isHidden) wrong.push("the dot before " + fact.innerText + " is " + (isHidden ? "hidden" : "at the start of a line"));
+				if (!isHidden) shown++;
+				above = at.top;
+			}
+			if (innerWidth >= 1280 && shown < 3) wrong.push(shown + " dots");
+			return wrong;
+		})()`)
+		for _, w := range wrong {
+			t.Errorf("at %d px: %s", width, w)
+		}
+		b.screenshot(fmt.Sprint("headline-", width))
+	}
 }
 
 // TestNeverReported checks that a heartbeat without keys is shown as never reported on the overview, the list of rules,
@@ -122,7 +170,7 @@ func TestOverviewShowsRefusals(t *testing.T) {
 	b.click(`#rule-order-unshipped a[href^="/dead-letters"]`)
 	b.waitForText("Dead letters newest first")
 	b.visit("/")
-	b.click(`.lead a[href="/dead-letters"]`)
+	b.click(`.asides a[href="/dead-letters"]`)
 	b.waitForText("3 in total")
 }
 

@@ -9,9 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
-	"sync"
 	"unicode"
 
 	"github.com/go-chi/chi/v5"
@@ -39,44 +37,8 @@ type manualPages struct{ *UI }
 type manualView struct {
 	Content template.HTML
 	Query   string
-	Found   []manualSection // sections whose headings match Query
-}
-
-// manualSection is a heading of a page.
-type manualSection struct{ Page, Title, At string }
-
-// manualSections are the headings of all pages, except of decisions.
-var manualSections = sync.OnceValues(readManualSections)
-
-// heading is a heading of Markdown, outside of code.
-var heading = regexp.MustCompile("(?m)^(#{1,4}) (.+)$|^ *```")
-
-func readManualSections() (all []manualSection, err error) {
-	err = fs.WalkDir(docs.Files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(name) != ".md" || strings.HasPrefix(name, "adr/") {
-			return err
-		}
-		content, err := fs.ReadFile(docs.Files, name)
-		title, inCode := "", false
-		for _, m := range heading.FindAllSubmatch(content, -1) {
-			if m[1] == nil {
-				inCode = !inCode
-				continue
-			}
-			if inCode {
-				continue
-			}
-			s := manualSection{Page: title, Title: strings.ReplaceAll(string(m[2]), "`", ""), At: manualPath(name)}
-			if title == "" {
-				title = s.Title
-			} else {
-				s.At += "#" + anchorOf(m[2])
-			}
-			all = append(all, s)
-		}
-		return err
-	})
-	return all, err
+	Found   []manualHit // the first sections with Query
+	Total   int         // number of sections with Query
 }
 
 // manualPath returns the address of a file of the documentation.
@@ -87,18 +49,13 @@ func manualPath(name string) string {
 	return docsAt + "/" + strings.TrimSuffix(name, ".md")
 }
 
-// page serves a page, or searches headings.
+// page serves a page, or the results of a search.
 func (u manualPages) page(_ client, r *http.Request) (view, error) {
 	v := manualView{Query: strings.TrimSpace(r.URL.Query().Get("q"))}
 	if v.Query != "" {
-		all, err := manualSections()
-		if err != nil {
+		var err error
+		if v.Found, v.Total, err = searchManual(v.Query); err != nil {
 			return view{}, err
-		}
-		for _, s := range all {
-			if strings.Contains(strings.ToLower(s.Page+" "+s.Title), strings.ToLower(v.Query)) {
-				v.Found = append(v.Found, s)
-			}
 		}
 		return view{Title: "Documentation", Body: v, Still: true}, nil
 	}
@@ -108,7 +65,7 @@ func (u manualPages) page(_ client, r *http.Request) (view, error) {
 	}
 	content, err := fs.ReadFile(docs.Files, name)
 	if err != nil {
-		return view{}, &web.Problem{Status: http.StatusNotFound, Title: "No such page of the documentation", Detail: "This version has no page with this address. Search the documentation by title."}
+		return view{}, &web.Problem{Status: http.StatusNotFound, Title: "No such page of the documentation", Detail: "This version has no page with this address. Search the documentation."}
 	}
 	rendered, title, err := renderManual(name, content)
 	if err != nil {

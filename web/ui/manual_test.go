@@ -3,7 +3,9 @@ package ui_test
 import (
 	"fmt"
 	"html"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,7 +61,7 @@ func TestManualLinksResolve(t *testing.T) {
 	}
 }
 
-// TestManualPages checks the layout of pages of the documentation, and the search by title.
+// TestManualPages checks the layout of pages of the documentation, and its search.
 func TestManualPages(t *testing.T) {
 	t.Parallel()
 	home := serve(t)
@@ -67,7 +69,7 @@ func TestManualPages(t *testing.T) {
 		b := open(t, home, width, 900)
 		for _, dark := range []bool{false, true} {
 			b.setDarkMode(dark)
-			for _, path := range []string{"/docs", "/docs/concepts", "/docs/reference/rule-escalation", "/docs/reference/cli", "/docs?q=calendar"} {
+			for _, path := range []string{"/docs", "/docs/concepts", "/docs/reference/rule-escalation", "/docs/reference/cli", "/docs?q=calendar", "/docs?q=grace"} {
 				b.visit(path)
 				name := fmt.Sprintf("manual%s-%d-%v", strings.NewReplacer("/", "-", "?", "-").Replace(path), width, dark)
 				b.screenshot(name)
@@ -90,6 +92,65 @@ func TestManualPages(t *testing.T) {
 	if at := evaluate[string](b, "location.pathname + location.hash"); at != "/docs/reference/rule-escalation#of-and-within" {
 		t.Errorf("the result leads to %s", at)
 	}
-	b.visit("/docs?q=nothing+of+this")
-	b.waitForText("No title contains “nothing of this”.")
+	b.visit("/docs?q=xyzzy")
+	b.waitForText("No page contains “xyzzy”.")
+}
+
+// TestManualSearch searches the text of the documentation: each result shows its page, its heading and an excerpt with the marked
+// match, and leads to the heading. Headings come first.
+func TestManualSearch(t *testing.T) {
+	t.Parallel()
+	home := serve(t)
+	b := open(t, home, 1200, 900)
+	type hit struct{ Title, At, Page, Text, Marks string }
+	read := func(query string) []hit {
+		t.Helper()
+		b.visit("/docs?q=" + url.QueryEscape(query))
+		return evaluate[[]hit](b, `[...document.querySelectorAll(".hits li")].map(li => ({
+			Title: li.querySelector("a").innerText, At: li.querySelector("a").getAttribute("href"), Page: li.querySelector(".meta")?.innerText ?? "",
+			Text: li.querySelector("p")?.innerText ?? "", Marks: [...li.querySelectorAll("mark")].map(m => m.innerText).join(" ")}))`)
+	}
+	inHeading := func(h hit, word string) bool { return strings.Contains(strings.ToLower(h.Title), word) }
+	found := read("grace")
+	if len(found) < 5 {
+		t.Fatalf("%d results for grace", len(found))
+	}
+	for i, h := range found {
+		if !inHeading(h, "grace") && !strings.Contains(strings.ToLower(h.Page), "grace") && !strings.Contains(strings.ToLower(h.Marks), "grace") {
+			t.Errorf("result %d of grace: %+v", i, h)
+		}
+		if len(h.Text) > 300 {
+			t.Errorf("an excerpt of %d bytes", len(h.Text))
+		}
+	}
+	field := slices.IndexFunc(found, func(h hit) bool { return strings.HasPrefix(h.At, "/docs/reference/rule-heartbeats") })
+	if field < 0 {
+		t.Fatalf("no result leads to the reference of heartbeats: %+v", found)
+	}
+	headings := 0
+	for i, h := range read("calendar") {
+		if inHeading(h, "calendar") {
+			headings++
+		}
+		if headings > 0 && headings < i+1 && inHeading(h, "calendar") {
+			t.Errorf("the heading %q is result %d, after %d others", h.Title, i, i+1-headings)
+		}
+	}
+	if headings < 5 {
+		t.Errorf("%d headings with calendar", headings)
+	}
+	// Words of a sentence whose heading has none of them, and with the marks of Markdown between them.
+	found = read("ATTEMPTS of a message have one message-id")
+	if len(found) == 0 || found[0].At != "/docs/reference/notifications#mail" || found[0].Title != "Mail" || found[0].Page != "Notifications" ||
+		found[0].Marks != "attempts of a message have one Message-ID" {
+		t.Fatalf("%+v", found)
+	}
+	if found := read("a.*b("); len(found) > 0 {
+		t.Errorf("a pattern is text: %+v", found)
+	}
+	found = read("of and within")
+	b.visit(found[0].At)
+	if top := evaluate[float64](b, `document.getElementById(location.hash.slice(1)).getBoundingClientRect().top`); top < -5 || top > 900 {
+		t.Errorf("%s: the heading is at %.0f px", found[0].At, top)
+	}
 }

@@ -19,6 +19,8 @@ import (
 type findView struct {
 	Query string
 	Found []found
+	Begin []found // entities of pending jobs whose keys begin with Query, if it is no key itself
+	More  bool    // there are more of them
 }
 
 // found is a result of a search.
@@ -27,6 +29,9 @@ type found struct {
 	Name string
 	At   string // page of the result
 }
+
+// isEntity reports whether the result is a key of an entity.
+func (f found) isEntity() bool { return strings.HasPrefix(f.At, "/entities/") }
 
 // findMost bounds the results per kind.
 const findMost = "20"
@@ -38,18 +43,23 @@ func (v findView) Long() bool { return !fits(v.Query) }
 func (findView) MaxKey() int { return document.MaxKey }
 
 // find searches for a rule by the prefix of its name, for an alert by its id or a part of it, and for an entity by
-// its key. An entity or rule name may precede the key. A single result redirects to its page.
+// its key, or by a prefix of the key of a pending job. An entity or rule name may precede the key. A single result redirects
+// to its page.
 func (u *UI) find(w http.ResponseWriter, r *http.Request) {
 	v := findView{Query: strings.TrimSpace(r.URL.Query().Get("q"))}
 	if v.Query != "" {
 		var err error
-		if v.Found, err = (searchClient{client{u.api, r}}).find(v.Query); err != nil {
+		c := searchClient{client{u.api, r}}
+		if v.Found, err = c.find(v.Query); err == nil && !slices.ContainsFunc(v.Found, found.isEntity) {
+			v.Begin, v.More, err = c.findPrefix(v.Query)
+		}
+		if err != nil {
 			u.fail(w, r, err)
 			return
 		}
 	}
-	if len(v.Found) == 1 {
-		http.Redirect(w, r, v.Found[0].At, http.StatusSeeOther)
+	if all := slices.Concat(v.Found, v.Begin); len(all) == 1 {
+		http.Redirect(w, r, all[0].At, http.StatusSeeOther)
 		return
 	}
 	u.render(w, r, http.StatusOK, "search", view{Title: "Search", Body: v}, "")
@@ -132,6 +142,29 @@ func (c searchClient) findKey(text string) (all []found, err error) {
 	}
 	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(a.Kind, b.Kind) })
 	return slices.Compact(all), nil
+}
+
+// findPrefix finds the first entities of pending jobs with keys that begin with a text. more reports whether there are others.
+func (c searchClient) findPrefix(text string) (all []found, more bool, err error) {
+	if !fits(text) {
+		return nil, false, nil
+	}
+	queries := []url.Values{{"key_prefix": {text}, "limit": {findMost}}}
+	if entity, prefix, is := strings.Cut(text, " "); is && strings.TrimSpace(prefix) != "" {
+		queries = append(queries, url.Values{"entity": {entity}, "key_prefix": {strings.TrimSpace(prefix)}, "limit": {findMost}})
+	}
+	for _, query := range queries {
+		var page web.Page[web.Job]
+		if err := c.get("/jobs", query, &page); err != nil {
+			return nil, false, err
+		}
+		for _, j := range page.Items {
+			all = append(all, foundEntity(j.Entity, j.Key))
+		}
+		more = more || page.Next != ""
+	}
+	slices.SortFunc(all, func(a, b found) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind)) })
+	return slices.Compact(all), more, nil
 }
 
 // findQualified finds an entity by its kind and key, or by a rule and key.

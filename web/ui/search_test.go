@@ -1,6 +1,8 @@
 package ui_test
 
 import (
+	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,50 @@ func TestSearch(t *testing.T) {
 	b.visit("/find?q=unknown")
 	b.waitForText("No rule, alert or key matches unknown")
 	b.checkAccessibility("find")
+}
+
+// TestSearchByPrefixOfKey checks that the beginning of the key of a pending job finds it, and others, up to a limit.
+func TestSearchByPrefixOfKey(t *testing.T) {
+	t.Parallel()
+	home := serve(t, orders)
+	for i := range 30 {
+		send(t, home, "orders.created", fmt.Sprintf(`{"id": "WEB-%02d", "total": 1}`, i))
+	}
+	send(t, home, "orders.created", `{"id": "WEB-0", "total": 1}`)
+	send(t, home, "orders.created", `{"id": "100%_", "total": 1}`)
+	b := open(t, home, 1200, 900)
+	b.visit("/jobs?key=100*")
+	b.waitForText("order 100%_")
+	links := func(query string) []string {
+		t.Helper()
+		b.visit("/find?q=" + url.QueryEscape(query))
+		return evaluate[[]string](b, `[...document.querySelectorAll("main .found a")].map(a => a.innerText)`)
+	}
+	if got := links("WEB-1"); len(got) != 10 || got[0] != "WEB-10" || got[9] != "WEB-19" {
+		t.Errorf("WEB-1 finds %q", got)
+	}
+	if got := links("order WEB-1"); len(got) != 10 || got[0] != "WEB-10" {
+		t.Errorf("order WEB-1 finds %q", got)
+	}
+	if got := links("WEB-"); len(got) != 20 {
+		t.Errorf("WEB- finds %q", got)
+	}
+	b.waitForText("There are more keys.")
+	b.screenshot("find-prefix")
+	b.checkAccessibility("find-prefix")
+	b.click(`main p a[href^="/jobs"]`)
+	b.waitForText("order WEB-00")
+	for query, key := range map[string]string{"100": "100%_", "WEB-0": "WEB-0", "order WEB-05": "WEB-05"} { // a whole key hides longer ones
+		b.visit("/find?q=" + url.QueryEscape(query))
+		if got := evaluate[string](b, `location.pathname + " " + new URLSearchParams(location.search).get("key")`); got != "/entities/order "+key {
+			t.Errorf("%s leads to %s", query, got)
+		}
+	}
+	for _, query := range []string{"eb-1", "%", "WEB_1", "payment WEB-1"} {
+		if got := links(query); len(got) > 0 {
+			t.Errorf("%s finds %q", query, got)
+		}
+	}
 }
 
 // TestPauseUpdates checks that live updates can be paused, and that times use the chosen zone.
