@@ -160,7 +160,7 @@ func (e *email) sendTo(client *smtp.Client, to string, sent []byte) error {
 	return errors.Join(err, w.Close())
 }
 
-// compose returns a mail, headers first. Its lines end with \n, which the protocol replaces.
+// compose returns a mail, headers first. Its lines end with \n; the protocol replaces this.
 func (e *email) compose(m Message, to, title, text string) []byte {
 	var b bytes.Buffer
 	header := func(name, value string) { fmt.Fprintf(&b, "%s: %s\n", name, value) }
@@ -221,8 +221,8 @@ func (e *email) messageID(m Message, to string) string {
 // maxThreads is the maximum number of jobs that the headers of a mail name.
 const maxThreads = 50
 
-// threads returns an id for each of the first jobs of a message. The mails about a job name its id, which is that of no
-// mail, so that mail programs show them together.
+// threads returns an id for each of the first jobs of a message. The mails about a job name its id, so that mail programs
+// show them together. No mail has it.
 func (e *email) threads(m Message) (ids []string) {
 	of := slices.Clone(m.Alerts)
 	for _, k := range m.Acks.First {
