@@ -203,7 +203,7 @@ func IsOver(d document.Document, now time.Time) []string {
 
 // Cautions returns warnings about a valid rule that may not do what its author expects.
 func Cautions(d document.Document) []string {
-	return slices.Concat(unwatched(d), coarseSlot(d), slowAttempts(d))
+	return slices.Concat(unwatched(d), coarseSlot(d), slowAttempts(d), idleHold(d))
 }
 
 // slowAttempts warns of attempts of a check that may take longer than the time between two ticks. A tick waits for the
@@ -219,6 +219,14 @@ func slowAttempts(d document.Document) []string {
 	}
 	return []string{fmt.Sprintf("guards: %d attempts of a check may take %s, but ticks are only %s apart, so ticks are missed while a lookup or a handler fails; lower attempts, interval, jitter or timeout",
 		d.Guards.Attempts, atMost(worst), gap)}
+}
+
+// idleHold warns of a hold in a rule whose jobs end at their last step: the author expects the alert to stay open.
+func idleHold(d document.Document) []string {
+	if d.Hold == document.DefaultHold || d.Hold == 0 || len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil || d.Handler != "" {
+		return nil
+	}
+	return []string{"hold: it has no effect without resolve: the job ends at its last step, and its alert is not open then; add resolve, or repeat the last step with every"}
 }
 
 // unwatched warns of a heartbeat without keys: until its first signal no job exists, so nothing raises an alert if the
