@@ -25,7 +25,7 @@ const (
 	Critical Severity = "critical"
 )
 
-// Severities lists the severities in ascending order.
+// Severities lists the severities in ascending order. Rows store the place of a severity, so a new one is the last.
 var Severities = []Severity{Info, Warning, Error, Critical}
 
 // Valid reports whether s is one of the four severities.
@@ -43,7 +43,7 @@ const (
 	Expired      Status = "expired"      // the job was found too late for a check to be useful
 )
 
-// Statuses lists the statuses.
+// Statuses lists the statuses. Rows store the place of a status, so a new one is the last.
 var Statuses = []Status{Firing, Resolved, Undetermined, GaveUp, Expired}
 
 // Draft is an alert as a handler or a rule requests it. The engine adds the rest.

@@ -126,23 +126,17 @@ func (a *Alert) ReadHead(head []byte) bool {
 	}
 }
 
-// The numbers of statuses and severities in rows, from 1; 0 is invalid.
-var (
-	statuses   = []Status{Firing, Resolved, Undetermined, GaveUp, Expired}
-	severities = []Severity{Info, Warning, Error, Critical}
-)
+// Number returns the number of the status in a row: its place in Statuses, from 1; 0 is invalid.
+func (s Status) Number() int16 { return number(Statuses, s) }
 
-// Number returns the number of the status in a row.
-func (s Status) Number() int16 { return number(statuses, s) }
-
-// Number returns the number of the severity in a row. A higher severity has a higher number.
-func (s Severity) Number() int16 { return number(severities, s) }
+// Number returns the number of the severity in a row: its place in Severities, from 1; 0 is invalid. A higher severity has a higher number.
+func (s Severity) Number() int16 { return number(Severities, s) }
 
 // StatusOf returns the status with the number, or an empty one.
-func StatusOf(number int16) Status { return numbered(statuses, number) }
+func StatusOf(number int16) Status { return numbered(Statuses, number) }
 
 // SeverityOf returns the severity with the number, or an empty one.
-func SeverityOf(number int16) Severity { return numbered(severities, number) }
+func SeverityOf(number int16) Severity { return numbered(Severities, number) }
 
 func number[T comparable](all []T, one T) int16 { return int16(slices.Index(all, one) + 1) } //nolint:gosec // there are few
 

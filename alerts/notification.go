@@ -73,7 +73,7 @@ type DeliveredAlert struct {
 type Assignment struct {
 	Alert        Alert
 	Channel      string
-	Notification int // index in the plan's Notices; -1: muted
+	Notification int // index in the plan's Notifications; -1: muted
 	Mute         int64
 	Unclosed     bool // it fires, and no alert of the plan closes it
 }

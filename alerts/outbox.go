@@ -24,7 +24,7 @@ type OutboxKey struct {
 // Republication tells whether an admin requested another publication of the alert. No quota withholds such an alert.
 type Republication uint8
 
-// The values of Again, by the previous state of the alert.
+// The values of Republication, by the previous state of the alert.
 const (
 	NotRepublished Republication = iota // the alert was never published
 	WasPublished                        // the alert already counts toward its quotas

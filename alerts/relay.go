@@ -108,12 +108,12 @@ func (r *Relay) mark(ctx context.Context, sent []Alert) error {
 }
 
 // setErr records the result of a worker.
-func (r *Relay) setErr(ctx context.Context, lane int, err error) {
+func (r *Relay) setErr(ctx context.Context, worker int, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed[lane] = err
+	r.failed[worker] = err
 	r.status.Set(ctx, r.err())
 }

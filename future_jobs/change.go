@@ -9,7 +9,7 @@ import (
 type Update struct {
 	// Merge returns the state after the patch. nil: Begin is used.
 	Merge func(known json.RawMessage) (json.RawMessage, error)
-	// Begin parses the state, for News and for later updates of the same run.
+	// Begin parses the state, for Patch and for later updates of the same run.
 	Begin func(known json.RawMessage) Merging
 	Patch json.RawMessage
 	Sets  []AddMember // the rule's sets: a patch may contain the number of their members

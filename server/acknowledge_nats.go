@@ -79,7 +79,7 @@ func (a *natsAcks) handleAck(ctx context.Context, subject string, body []byte) (
 	if err != nil {
 		return futurejobs.ListedJob{}, err
 	}
-	return a.acks.Acknowledge(access.As(ctx, access.Actor{Name: "nats:" + cmp.Or(of.By, "somebody")}), id, ack)
+	return a.acks.Acknowledge(access.As(ctx, access.Actor{Name: "nats:" + cmp.Or(of.By, "unnamed")}), id, ack)
 }
 
 // read decodes a request strictly: unknown fields and trailing data are errors.

@@ -220,8 +220,8 @@ func (m *manualJobs) Check(ctx context.Context, rule, key string) (saw web.Check
 		case errors.As(err, &usedUp):
 			return nil, err
 		case err != nil:
-			saw = web.CheckResult{NextCheckAt: next, Undetermined: true, Reason: "could not find out: " + err.Error()}
-			return nil, nil //nolint:nilerr // that it could not find out is the answer
+			saw = web.CheckResult{NextCheckAt: next, Undetermined: true, Reason: "undetermined: " + err.Error()}
+			return nil, nil //nolint:nilerr // the undetermined check is the answer
 		case !ends:
 			saw = web.CheckResult{NextCheckAt: next, Reason: reasonStillPending}
 			return nil, nil
@@ -235,7 +235,7 @@ func (m *manualJobs) Check(ctx context.Context, rule, key string) (saw web.Check
 	}
 	came := reasonStillPending
 	if saw.Undetermined {
-		came = "could not find out"
+		came = "undetermined"
 	}
 	return saw, m.store.Note(ctx, access.JobCheck, "job/"+rule+"/"+key, came)
 }
@@ -249,7 +249,7 @@ func checkNow(ctx context.Context, r *futurejobs.Rule, j futurejobs.Job, now tim
 }
 
 // reasonStillPending is the audit text of a manual check that left the job pending.
-const reasonStillPending = "still waiting"
+const reasonStillPending = "still pending"
 
 // Snooze postpones a job's next check to the given time; a later check is not moved. It returns rules.Problems for a
 // time beyond the rule's horizon, because the job could then stay unchecked without notice.

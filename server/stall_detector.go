@@ -63,7 +63,7 @@ func (b *stallDetector) Resuming(ctx context.Context) {
 		err = b.reportStalls(ctx, all, b.now())
 	}
 	if err != nil && ctx.Err() == nil {
-		b.log.Warn("whether the sweep was blind is unknown before it continues", "err", err)
+		b.log.Warn("whether the sweep stood still is unknown, and it continues", "err", err)
 	}
 }
 

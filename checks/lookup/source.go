@@ -91,7 +91,7 @@ type nopObserver struct{}
 func (nopObserver) CountKeys(string, Outcome, int)  {}
 func (nopObserver) RoundTrip(string, time.Duration) {}
 
-// Enter reserves a place in the queue; false: the queue is full. Ask releases it.
+// Enter reserves a place in the queue; false: the queue is full. Query releases it.
 func (s *Source) Enter() bool {
 	select {
 	case s.line <- struct{}{}:

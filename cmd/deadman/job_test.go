@@ -232,7 +232,7 @@ func TestUndeterminedManualCheckReturnsItsReason(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	n.mustRun("job", "create", "waiting", "2", "--event", `{"id": "2", "status": "OPEN"}`)
-	n.expect(0, []string{"job", "check", "waiting", "2"}, "still waiting")
+	n.expect(0, []string{"job", "check", "waiting", "2"}, "still pending")
 }
 
 // TestJobOfMissedHeartbeat checks that a missed heartbeat is not checked after its last step until a beat comes.
@@ -257,7 +257,7 @@ slot: 1s
 			t.Errorf("%v: %s", verb, text)
 		}
 	}
-	if l := readJSON[web.CheckResult](n, "job", "check", "device-silent", "a"); !l.NextCheckAt.IsZero() || l.Reason != "still waiting" {
+	if l := readJSON[web.CheckResult](n, "job", "check", "device-silent", "a"); !l.NextCheckAt.IsZero() || l.Reason != "still pending" {
 		t.Errorf("checked now: %+v", l)
 	}
 }

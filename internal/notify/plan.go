@@ -22,12 +22,12 @@ type planner struct {
 	queues  map[alerts.RouteChannel]*queue
 	prior   map[alerts.ID][]alerts.PriorDelivery
 	made    alerts.Plan
-	firedAt map[alerts.ID][]int // indexes of an alert in made.Placed
+	firedAt map[alerts.ID][]int // indexes of an alert in made.Assignments
 }
 
 // queue holds the known messages of a lane, and the plan's additions.
 type queue struct {
-	open    map[string]int // by topic: index in the plan's notices, or -1-i for the i-th known message
+	open    map[string]int // by topic: index in the plan's notifications, or -1-i for the i-th known message
 	known   []alerts.Notification
 	planned []time.Time // newest first
 }

@@ -172,7 +172,7 @@ func (s *LeaseStore) OtherNodeAlive(ctx context.Context, node string, since time
 	ctx, cancel := withDBTimeout(ctx)
 	defer cancel()
 	if err := s.read.QueryRowContext(ctx, `SELECT count(*) > 0 FROM node WHERE id <> $1 AND seen_at > $2 AND seen_at <= now()`, node, since).Scan(&seen); err != nil {
-		return false, wrapErr("seen", err)
+		return false, wrapErr("other node alive", err)
 	}
 	return seen, nil
 }

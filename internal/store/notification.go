@@ -107,7 +107,7 @@ func readNotice(row scanner, n *alerts.Notification) error {
 // unfinished is the condition that a notification is neither sent nor given up.
 const unfinished = `sent_at IS NULL AND failed_at IS NULL`
 
-// Lane returns up to most of the newest notifications of a route and channel that were not given up, the latest planned
+// Lane returns up to limit of the newest notifications of a route and channel that were not given up, the latest planned
 // first.
 func (s *NotificationStore) Lane(ctx context.Context, l alerts.RouteChannel, limit int) ([]alerts.Notification, error) {
 	found, err := query(ctx, s.read, readNotice, `SELECT `+noticeColumns+` FROM notice
@@ -161,7 +161,7 @@ func (s *NotificationStore) ApplyPlan(ctx context.Context, p alerts.Plan) error 
 		})
 	})
 	if err != nil {
-		return wrapErr("carry", err)
+		return wrapErr("apply notification plan", err)
 	}
 	return nil
 }
@@ -313,7 +313,7 @@ ON CONFLICT (name) DO UPDATE SET tries = channel.tries + 1, error = excluded.err
 		return readChannel(tx.QueryRowContext(ctx, channels+` WHERE c.name = $1`, n.Channel), &c)
 	})
 	if err != nil {
-		return c, wrapErr("unsent", err)
+		return c, wrapErr("mark notification failed", err)
 	}
 	return c, nil
 }

@@ -84,7 +84,7 @@ func (s *OutageStore) RecordOutage(ctx context.Context, m futurejobs.OutageHit) 
 		return s.RecordOutage(ctx, m)
 	}
 	if err != nil {
-		return nil, wrapErr("meet an outage", err)
+		return nil, wrapErr("record outage", err)
 	}
 	return raised, nil
 }
@@ -134,7 +134,7 @@ func (s *OutageStore) CloseOutage(ctx context.Context, o futurejobs.Outage, aler
 		return err
 	})
 	if err != nil {
-		return nil, false, wrapErr("end an outage", err)
+		return nil, false, wrapErr("close outage", err)
 	}
 	return raised, ended, nil
 }

@@ -134,7 +134,7 @@ func (s *ProgressStore) MarkStalled(ctx context.Context, seen Progress, late int
 WHERE topic = $2 AND through_at = $3 RETURNING topic, through_at, late`, late, seen.Topic, seen.Through), &now)
 	ok = err == nil
 	if err := ignoreErr(errors.Is(err, sql.ErrNoRows), err); err != nil {
-		return seen, false, wrapErr("stand still", err)
+		return seen, false, wrapErr("record stall", err)
 	}
 	return now, ok, nil
 }
@@ -155,7 +155,7 @@ func (s *ProgressStore) SweptByOthers(ctx context.Context, node string) (through
 	err = s.read.QueryRowContext(ctx, `SELECT min(swept_at), count(*) = count(swept_at) FROM shard_lease WHERE node IS DISTINCT FROM $1`, node).
 		Scan(at(&through), &whole)
 	if err != nil {
-		return through, false, wrapErr("swept", err)
+		return through, false, wrapErr("swept by other nodes", err)
 	}
 	return through, whole, nil
 }

@@ -217,16 +217,16 @@ func TestUnreachableDatabaseIsUnavailable(t *testing.T) {
 		},
 		"progress": func() error { _, err := s.Progress(ctx); return err },
 		"advance":  func() error { _, err := s.Advance(ctx, store.Progress{Topic: "t"}, now); return err },
-		"stand still": func() error {
+		"record stall": func() error {
 			_, _, err := s.MarkStalled(ctx, store.Progress{Topic: "t", Through: now}, 1)
 			return err
 		},
-		"forget progress": func() error { return s.ForgetProgress(ctx, "t") },
-		"swept":           func() error { _, _, err := s.SweptByOthers(ctx, "n"); return err },
-		"oldest due":      func() error { _, err := s.OldestDue(ctx); return err },
-		"late jobs":       func() error { _, err := s.LateJobs(ctx, now, now, []int32{1}); return err },
-		"gauges":          func() error { _, err := s.Gauges(ctx); return err },
-		"balance":         func() error { _, err := s.Balance(ctx); return err },
+		"forget progress":      func() error { return s.ForgetProgress(ctx, "t") },
+		"swept by other nodes": func() error { _, _, err := s.SweptByOthers(ctx, "n"); return err },
+		"oldest due":           func() error { _, err := s.OldestDue(ctx); return err },
+		"late jobs":            func() error { _, err := s.LateJobs(ctx, now, now, []int32{1}); return err },
+		"gauges":               func() error { _, err := s.Gauges(ctx); return err },
+		"balance":              func() error { _, err := s.Balance(ctx); return err },
 	} {
 		err := send()
 		if !errors.Is(err, store.ErrUnavailable) || strings.ContainsAny(err.Error(), "\n\t") ||
