@@ -85,6 +85,18 @@ trigger: {schedule: "@stored", emit: {webhook: WEBHOOK, attempts: 3, interval: 1
 				t.Errorf("received of %s: %q", id, got)
 			}
 		}
+		var listed struct {
+			Items []struct {
+				Name       string
+				EventRules []string `json:"event_rules"`
+			}
+		}
+		n.get("/api/v1/channels", &listed)
+		for _, channel := range listed.Items {
+			if !slices.Equal(channel.EventRules, []string{"due-" + channel.Name}) {
+				t.Errorf("a channel of events: %+v", channel)
+			}
+		}
 		text := ""
 		n.eventually("an alert of the failed tick", func() bool {
 			var raised struct {

@@ -25,13 +25,14 @@ type Channels interface {
 type Channel struct {
 	Name           string    `json:"name" doc:"Name of the channel." example:"on-call"`
 	Kind           string    `json:"kind,omitempty" doc:"Type of the channel. Absent if the channel is no longer configured but has pending notifications." example:"slack"`
-	State          string    `json:"state" enum:"new,working,failing" doc:"new: nothing was sent yet. working: the last notification was accepted. failing: the last attempt failed."`
+	State          string    `json:"state" enum:"new,working,failing" doc:"new: no notification was sent yet. working: the last notification was accepted. failing: the last attempt failed."`
 	Pending        int64     `json:"pending" doc:"Number of notifications that the channel has not accepted yet."`
 	Sent           int64     `json:"sent" doc:"Number of notifications that the channel has accepted in total."`
 	SentAt         time.Time `json:"sent_at,omitzero" doc:"Time of the last accepted notification."`
 	FailingSince   time.Time `json:"failing_since,omitzero" doc:"Time of the first failed attempt since the last success."`
 	FailedAttempts int       `json:"failed_attempts,omitempty" doc:"Number of failed attempts since the last success."`
 	Error          string    `json:"error,omitempty" doc:"Error of the last failed attempt, without secrets."`
+	EventRules     []string  `json:"event_rules,omitempty" doc:"Names of the rules that post the events of their stored schedules to the channel. Events are not notifications: state, sent and error do not include them. The ticks of each rule have their results." example:"report-due" nullable:"false"`
 }
 
 func newChannel(c alerts.ChannelState) Channel {
@@ -70,6 +71,7 @@ type channelAPI struct {
 	channels Channels       // nil: the node has none
 	keeper   *access.Tokens // nil: the node keeps no audit log
 	links    AckLinks       // nil: the node has none
+	rules    Rules
 }
 
 func (a *channelAPI) register(all *operations) {
@@ -106,6 +108,10 @@ func (a *channelAPI) list(ctx context.Context, in *channelListIn) (Page[Channel]
 	if a.channels == nil {
 		return page, nil
 	}
+	posting, err := a.eventRules(ctx)
+	if err != nil {
+		return page, err
+	}
 	states, err := a.channels.Channels(ctx)
 	for _, c := range states {
 		switch {
@@ -114,10 +120,27 @@ func (a *channelAPI) list(ctx context.Context, in *channelListIn) (Page[Channel]
 			page.Next = page.Items[in.Limit-1].Name
 			return page, err
 		default:
-			page.Items = append(page.Items, newChannel(c))
+			shown := newChannel(c)
+			shown.EventRules = posting[c.Name]
+			page.Items = append(page.Items, shown)
 		}
 	}
 	return page, err
+}
+
+// eventRules returns the names of the rules that post events of stored schedules, by channel.
+func (a *channelAPI) eventRules(ctx context.Context) (map[string][]string, error) {
+	all, err := a.rules.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	posting := make(map[string][]string)
+	for _, l := range all {
+		if emit := l.Document.Trigger.Emit; l.Err == nil && emit != nil && emit.Webhook != "" {
+			posting[emit.Webhook] = append(posting[emit.Webhook], l.Name)
+		}
+	}
+	return posting, nil
 }
 
 func (a *channelAPI) test(ctx context.Context, in *struct {

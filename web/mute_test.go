@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,13 @@ func TestChannels(t *testing.T) {
 	if got := get[web.Page[web.Channel]](t, s.Server, "/api/v1/channels?limit=1"); len(got.Items) != 1 || got.Items[0].Name != "hook" ||
 		got.Items[0].State != "new" || got.Next != "hook" {
 		t.Errorf("%+v", got)
+	}
+	s.saveRule(strings.ReplaceAll(strings.ReplaceAll(reportRule, "subject: reports.due", "webhook: hook"), "report-due", "posted"))
+	s.saveRule(reportRule)
+	for _, c := range get[web.Page[web.Channel]](t, s.Server, "/api/v1/channels").Items {
+		if posts := c.Name == "hook"; posts != slices.Equal(c.EventRules, []string{"posted"}) || c.Sent != 0 {
+			t.Errorf("with a rule that posts events: %+v", c)
+		}
 	}
 	if got := get[web.Page[web.Channel]](t, s.Server, "/api/v1/channels?cursor=hook"); len(got.Items) != 1 || got.Items[0].Name != "spare" || got.Next != "" {
 		t.Errorf("%+v", got)

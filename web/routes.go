@@ -76,7 +76,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&acknowledgeAPI{o.Lists, o.Acks, view, o.Now},
 		&filterActionAPI{o.Lists, o.JobActions, o.Now},
 		&republishAPI{o.Outbox},
-		&channelAPI{o.Channels, o.Keeper, o.AckLinks}, &stepChannelAPI{o.Rules, o.Lists, o.Channels},
+		&channelAPI{o.Channels, o.Keeper, o.AckLinks, o.Rules}, &stepChannelAPI{o.Rules, o.Lists, o.Channels},
 		&streamAPI{o.Streams},
 		&sourceAPI{o.Sources, o.Keeper},
 		&outageAPI{o.Lists},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,9 +17,9 @@ func newChannelCmd(io *cli) *cobra.Command {
 	cmd.AddCommand(
 		listing[web.Channel]{
 			short: "List channels and their state", path: "/channels",
-			drop:   []string{"sent", "queued", "last sent", "kind"},
+			drop:   []string{"events of", "sent", "queued", "last sent", "kind"},
 			none:   "no channels; configure them in the file of deadman serve --notify",
-			header: []string{"name", "kind", "state", "queued", "sent", "last sent", "failing since", "error"},
+			header: []string{"name", "kind", "state", "queued", "sent", "last sent", "failing since", "events of", "error"},
 			row: func(io *cli, c web.Channel) []cell {
 				state := cellOf(c.State)
 				switch c.State {
@@ -29,7 +30,7 @@ func newChannelCmd(io *cli) *cobra.Command {
 				}
 				return []cell{
 					colouredCell(bold, c.Name), cellOf(c.Kind), state, numberCell(c.Pending), numberCell(c.Sent),
-					relativeCell(io, c.SentAt, "never"), relativeCell(io, c.FailingSince, ""), cellOf(c.Error),
+					relativeCell(io, c.SentAt, "never"), relativeCell(io, c.FailingSince, ""), cellOf(strings.Join(c.EventRules, ", ")), cellOf(c.Error),
 				}
 			},
 		}.command(io),

@@ -170,19 +170,21 @@ func (s *Stored) round(ctx context.Context) error {
 		})
 	}
 	working.Wait()
-	failed, waits, isOutdated := make(map[int32]error), make(map[int32]time.Duration), false
+	of, waits, isOutdated := roundResults{make(map[int32]error), make(map[int32]bool)}, make(map[int32]time.Duration), false
 	for i, u := range units {
 		var wait quotaWait
 		switch err := results[i]; {
+		case err == nil:
+			of.succeeded[u.fence.RuleID] = true
 		case errors.As(err, &wait):
 			waits[u.fence.RuleID] = max(waits[u.fence.RuleID], wait.span)
 		case errors.Is(err, futurejobs.ErrRulesChanged):
 			isOutdated = true
 		case !errors.Is(err, futurejobs.ErrNotHeld): // a lost shard is another node's
-			failed[u.fence.RuleID] = errors.Join(failed[u.fence.RuleID], err)
+			of.failed[u.fence.RuleID] = errors.Join(of.failed[u.fence.RuleID], err)
 		}
 	}
-	s.pauses, err = s.pauses.conclude(now, all, failed)
+	s.pauses, err = s.pauses.conclude(now, all, of)
 	s.pauses.waitForQuotas(now, waits)
 	if isOutdated { // changed rules wake the next round; while a change waits, it comes in a second
 		err = errors.Join(err, s.Catalog.Refresh(ctx))

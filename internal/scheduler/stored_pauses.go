@@ -8,6 +8,10 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
+// failureMemory is how long a failure lasts after the pause of its rule, unless the rule succeeds before. A webhook that fails at
+// each attempt is reported once: between two attempts the rule has nothing to do.
+const failureMemory = time.Minute
+
 // pausing is a rule that failed, or whose ticks wait for a quota.
 type pausing struct {
 	until time.Time
@@ -22,23 +26,35 @@ type pauses map[int32]pausing
 func (p pauses) has(rule int32, now time.Time) bool { return p[rule].until.After(now) }
 
 // conclude returns the pauses after a round, with those of the rules that failed in it, each longer than its last one, and the
-// last errors of all rules that pause.
-func (p pauses) conclude(now time.Time, all []futurejobs.StoredRule, failed map[int32]error) (pauses, error) {
+// last errors of all rules that pause, or have neither succeeded since nor been without a failure for a while.
+func (p pauses) conclude(now time.Time, all []futurejobs.StoredRule, results roundResults) (pauses, error) {
 	next := make(pauses)
 	var errs []error
 	for _, rule := range all {
-		of := p[rule.RuleID()]
-		switch err := failed[rule.RuleID()]; {
+		id := rule.RuleID()
+		of, known := p[id]
+		switch err := results.failed[id]; {
 		case err != nil:
 			span := min(max(2*of.span, storedBackoff), storedMaxPause)
 			of = pausing{until: now.Add(span/2 + rand.N(span)), span: span, err: err}
-		case !of.until.After(now):
+		case !known:
 			continue
+		case !of.until.After(now):
+			if results.succeeded[id] || of.err == nil || now.Sub(of.until) > failureMemory {
+				continue
+			}
+			of.span = 0
 		}
-		next[rule.RuleID()] = of
+		next[id] = of
 		errs = append(errs, of.err)
 	}
 	return next, errors.Join(errs...)
+}
+
+// roundResults are the rules that failed and succeeded in a round, by id.
+type roundResults struct {
+	failed    map[int32]error
+	succeeded map[int32]bool
 }
 
 // waitForQuotas makes rules wait, by id.

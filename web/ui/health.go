@@ -31,6 +31,11 @@ type healthView struct {
 	Losses   int64  // open alerts about lost data
 }
 
+// PostsEvents reports whether a rule posts events of stored schedules to a channel.
+func (v healthView) PostsEvents() bool {
+	return slices.ContainsFunc(v.Channels, func(c web.Channel) bool { return len(c.EventRules) > 0 })
+}
+
 // healthRows is the number of closed outages shown.
 const healthRows = "20"
 

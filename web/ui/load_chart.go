@@ -3,6 +3,7 @@ package ui
 import (
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"deadman/web"
@@ -125,7 +126,14 @@ func (d *chart) column(x int, s web.Slot, largest int64, now time.Time) {
 	if isOver(s, now) {
 		kind, word = "overdue", "overdue"
 	}
-	ahead := newBar(x, due(s), largest, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), count(int(due(s)), "check"), word))
+	var parts []string
+	if s.Planned > 0 {
+		parts = append(parts, count(int(s.Planned), "check"))
+	}
+	if s.Ticks > 0 {
+		parts = append(parts, count(s.Ticks, "tick"))
+	}
+	ahead := newBar(x, due(s), largest, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), strings.Join(parts, ", "), word))
 	ahead.Y = max(0, ahead.Y-past.Height)
 	d.Bars = append(d.Bars, ahead)
 }

@@ -112,6 +112,12 @@ func TestLoadChartShowsOverdue(t *testing.T) {
 	if planned := d.bars("planned"); len(planned) != 1 || !strings.Contains(planned[0].Title, "20 checks planned") {
 		t.Errorf("planned in the part that is now: %+v", planned)
 	}
+	for want, slot := range map[string]web.Slot{"2 checks, 30 ticks planned": {Planned: 2, Ticks: 30}, ": 1 tick planned": {Ticks: 1}} {
+		bars := draw(loadAround(map[time.Duration]web.Slot{time.Hour: slot}), noon)
+		if planned := bars.bars("planned"); len(planned) != 1 || !strings.HasSuffix(planned[0].Title, want) {
+			t.Errorf("planned checks and ticks: %+v, want %q", planned, want)
+		}
+	}
 	if len(d.Latenesses) != 1 || d.Latenesses[0].Height != lagHeight || d.Worst != "3 m 10 s" {
 		t.Errorf("late: %+v, at worst %s", d.Latenesses, d.Worst)
 	}
