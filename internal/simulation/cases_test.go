@@ -91,6 +91,6 @@ func (p *plan) drawLateReset(r *rand.Rand, at time.Time, key string) {
 	}
 	end := at.Add(leaseFor + ms(r, 5*time.Second, 15*time.Second))
 	p.faults = append(p.faults, fault{kind: hang, node: p.nodes[r.IntN(len(p.nodes))], from: at, to: end})
-	p.cuts = append(p.cuts, cut{at.Add(ms(r, 100*time.Millisecond, 2*time.Second)), "ORDERS", true})
+	p.cuts = append(p.cuts, cut{at.Add(ms(r, time.Millisecond, 100*time.Millisecond)), "ORDERS", true}) // noticed before the next mark hangs
 	p.add(at.Add(ms(r, 3*time.Second, end.Sub(at))), created, key, 0)
 }

@@ -47,7 +47,8 @@ func (p *plan) drawTicks(r *rand.Rand) {
 		p.ticking = append(p.ticking, rule)
 		for range r.IntN(4) {
 			kind := []changeKind{pauses, resumes}[r.IntN(2)]
-			p.changes = append(p.changes, change{p.amidTick(r, rule), kind, rule})
+			at := p.begin.Add(ms(r, rule.ticks.every, faultyFor).Truncate(rule.ticks.every))
+			p.changes = append(p.changes, change{amidTick(r, at), kind, rule})
 		}
 	}
 	slices.SortStableFunc(p.changes, func(a, b change) int { return a.at.Compare(b.at) })
@@ -56,17 +57,17 @@ func (p *plan) drawTicks(r *rand.Rand) {
 		for _, c := range p.changes {
 			at = later(at, c.at)
 		}
-		p.changes = append(p.changes, change{at.Add(ms(r, 0, 100*time.Millisecond)), deletes, rule})
+		next := at.Sub(p.begin).Truncate(rule.ticks.every) + rule.ticks.every
+		p.changes = append(p.changes, change{amidTick(r, p.begin.Add(next)), deletes, rule})
 	}
 }
 
-// amidTick draws a time at which a tick is due, or is on its way.
-func (p *plan) amidTick(r *rand.Rand, rule orderRule) time.Time {
-	at := p.begin.Add(ms(r, rule.ticks.every, faultyFor).Truncate(rule.ticks.every))
-	if r.IntN(2) == 0 {
-		return at.Add(ms(r, 0, 20*time.Millisecond))
+// amidTick draws a time at which a tick is on its way: at once in health, and for long during a fault.
+func amidTick(r *rand.Rand, tick time.Time) time.Time {
+	if r.IntN(3) == 0 {
+		return tick.Add(ms(r, 0, 5*time.Second))
 	}
-	return at.Add(ms(r, 0, 5*time.Second))
+	return tick.Add(ms(r, 0, 12*time.Millisecond))
 }
 
 // tick is an applied tick.
