@@ -13,7 +13,7 @@ import (
 )
 
 func newHeartbeatCmd(io *cli) *cobra.Command {
-	cmd := group("heartbeat", "List the keys of heartbeats with their state and uptime, and create badges")
+	cmd := group("heartbeat", "List the keys of heartbeats with their uptime, run commands between pings, create badges")
 	addURL(cmd.PersistentFlags(), io)
 	states := []string{"up", "late", "never_reported", "paused", "unknown"}
 	cmd.AddCommand(listing[web.Heartbeat]{
@@ -29,7 +29,7 @@ func newHeartbeatCmd(io *cli) *cobra.Command {
 				heartbeatState(h), cellOf(h.Rule), cellOf(h.Entity), relativeCell(io, h.ReportedAt, "never"), heartbeatDue(io, h), uptimeCell(h, 0), uptimeCell(h, 1), cellOf(h.Key),
 			}
 		},
-	}.command(io), newHeartbeatBadgeCmd(io))
+	}.command(io), newHeartbeatBadgeCmd(io), newHeartbeatRunCmd(io))
 	return cmd
 }
 
