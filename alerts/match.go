@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+
+	"deadman/internal/configfile"
 )
 
 // MaxMatches is the largest number of fields in a match.
@@ -13,6 +16,12 @@ const MaxMatches = 20
 
 // Fields lists the fields that a match can name beside the alert's labels.
 var Fields = []string{"rule", "entity", "key", "severity", "status", "step"}
+
+// SystemLabels lists the labels of system alerts.
+var SystemLabels = []string{"channel", "line", "node", "prefix", "quota", StateLabel, "stream"}
+
+// LabelPattern is the form of the name of a label.
+var LabelPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,62}$`)
 
 // Field returns the value of one of Fields, or else of the label with that name. It is empty if the alert has
 // neither.
@@ -57,13 +66,34 @@ func (m Match) Check() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		switch {
-		case name == "" || len(name) > 100:
-			return fmt.Errorf("a field's name has 1 to 100 bytes, and one has %d", len(name))
+		case !LabelPattern.MatchString(name):
+			return errors.New(nameProblem(name))
 		case m[name] == "" || len(m[name]) > 512:
 			return fmt.Errorf("%s: a pattern has 1 to 512 bytes, and this one has %d; * is any text", name, len(m[name]))
+		case name == "severity" && !matchesAny(Severities, m[name]):
+			return errors.New(name + ": " + configfile.NotOneOf("a severity", Severity(m[name]), Severities))
+		case name == "status" && !matchesAny(Statuses, m[name]):
+			return errors.New(name + ": " + configfile.NotOneOf("a status", Status(m[name]), Statuses))
 		}
 	}
 	return nil
+}
+
+// nameProblem returns the error for a name that no label can have.
+func nameProblem(name string) string {
+	problem := fmt.Sprintf("%q is neither a field of alerts nor the name of a label", configfile.Truncate(name, 80))
+	switch {
+	case name == "":
+		return "a field has no name; write, for example, rule=order-*"
+	case strings.HasSuffix(name, "!"), strings.HasSuffix(name, "~"):
+		return problem + "; a match has = only, and * in a pattern is any text"
+	}
+	return problem + "; a name has up to 63 letters, digits, dots, _ and -, and begins with a letter or _"
+}
+
+// matchesAny reports whether a pattern matches one of the values of a field.
+func matchesAny[T ~string](values []T, pattern string) bool {
+	return slices.ContainsFunc(values, func(value T) bool { return MatchPattern(string(value), pattern) })
 }
 
 // String returns the match in the form name=pattern, separated by spaces.

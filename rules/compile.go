@@ -282,7 +282,7 @@ func (c *compiler) labels(labels map[string]string) []label {
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		p, value := document.FieldPointer("/labels", name), labels[name]
 		switch {
-		case !document.LabelPattern.MatchString(name):
+		case !alerts.LabelPattern.MatchString(name):
 			c.problem(p, "%q is not a label; write letters, digits, dots, _ and -, beginning with a letter", clip(name, 80))
 		case len(value) > document.MaxLabel:
 			c.problem(p, "the label has %d bytes, the most is %d", len(value), document.MaxLabel)

@@ -136,7 +136,7 @@ func checkDraft(d alerts.Draft) error {
 		return fmt.Errorf("%d labels, the most is %d", len(d.Labels), 2*document.MaxLabels)
 	}
 	for name, value := range d.Labels {
-		if !document.LabelPattern.MatchString(name) || len(value) > document.MaxLabel {
+		if !alerts.LabelPattern.MatchString(name) || len(value) > document.MaxLabel {
 			return fmt.Errorf("the label %q is invalid; its name has letters, digits, dots, _ and -, and its value up to %d bytes", clip(name, 80), document.MaxLabel)
 		}
 	}

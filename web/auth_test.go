@@ -115,6 +115,7 @@ func TestScopes(t *testing.T) {
 		{"POST", "/api/v1/channels/hook/test", "", "admin"},
 		{"GET", "/api/v1/mutes", "", "read oncall rules admin"},
 		{"POST", "/api/v1/mutes", `{"match": {"rule": "x"}, "reason": "r", "for": "1h"}`, "oncall rules admin"},
+		{"POST", "/api/v1/mutes/preview", `{"match": {"rule": "x"}}`, "read oncall rules admin"},
 		{"DELETE", "/api/v1/mutes/7", "", "oncall rules admin"},
 		{"POST", "/api/v1/alerts/019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d/ack", "", "oncall rules admin"},
 		{"DELETE", "/api/v1/alerts/019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d/ack", "", "oncall rules admin"},
@@ -361,7 +362,7 @@ func TestOnCallScope(t *testing.T) {
 	allowed := map[string]bool{
 		"POST /api/v1/alerts/ack": true, "POST /api/v1/alerts/unack": true, "POST /api/v1/alerts/snooze": true, "POST /api/v1/alerts/{id}/ack": true, "DELETE /api/v1/alerts/{id}/ack": true,
 		"POST /api/v1/jobs/{rule}/{key}/snooze": true, "POST /api/v1/jobs/{rule}/snooze": true,
-		"POST /api/v1/mutes": true, "DELETE /api/v1/mutes/{id}": true,
+		"POST /api/v1/mutes": true, "POST /api/v1/mutes/preview": true, "DELETE /api/v1/mutes/{id}": true,
 		"POST /api/v1/rules/lint": true, "POST /api/v1/rules/preview": true, "POST /api/v1/rules/{name}/preview": true,
 		"POST /api/v1/rules/{name}/replays": true, "DELETE /api/v1/replays/{id}": true,
 		"DELETE /api/v1/sessions/{id}": true,

@@ -5,13 +5,11 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
-	"deadman/internal/configfile"
 )
 
 // Mutes stores mutes. The store implements it. Implementations are safe for concurrent use.
@@ -36,12 +34,13 @@ type Mute struct {
 	CreatedBy string            `json:"created_by" doc:"Actor who created the mute."`
 	EndsAt    time.Time         `json:"ends_at" doc:"End of the mute."`
 	EndedBy   string            `json:"ended_by,omitempty" doc:"Actor who ended the mute early."`
-	Warning   string            `json:"warning,omitempty" doc:"Warning of the request that created the mute: no rule has the name that the mute is for. Lists have no warnings."`
+	Reach     *MuteReach        `json:"reach,omitempty" doc:"Effect of the mute at its creation. Absent in lists."`
 }
 
 // muteAPI has the operations on mutes.
 type muteAPI struct {
 	mutes Mutes // nil: the node has none
+	lists AlertReader
 	rules Rules
 	now   func() time.Time
 }
@@ -51,6 +50,11 @@ func (a *muteAPI) mute(m alerts.Mute) Mute {
 		ID: m.ID, Match: m.Match, Reason: m.Reason, Active: m.Live(a.now()), CreatedAt: m.CreatedAt, CreatedBy: m.CreatedBy,
 		EndsAt: m.EndsAt, EndedBy: m.EndedBy,
 	}
+}
+
+// MuteMatch is the body of a request for the reach of a mute.
+type MuteMatch struct {
+	Match map[string]string `json:"match" doc:"Pattern for each alert field (rule, entity, key, severity, status, step) or label, as of a mute."`
 }
 
 // MuteRequest is the body of a request that creates a mute.
@@ -75,6 +79,10 @@ func (a *muteAPI) register(all *operations) {
 			"are still resolved on their channels.",
 		Scope: access.OnCall, Reach: reachAll, Status: http.StatusCreated, IdempotencyKey: true,
 	}, withBody(a.create))
+	register(all, operation{
+		ID: "preview-mute", Tag: tagPeople, Method: "POST", Path: "/mutes/preview", Summary: "count the open alerts and rules that a mute would match",
+		Scope: access.Read, Reach: reachAll, Status: http.StatusOK,
+	}, withBody(a.preview))
 	register(all, operation{
 		ID: "end-mute", Tag: tagPeople, Method: "DELETE", Path: "/mutes/{id}", Summary: "end a mute early",
 		Description: "Notifications that were suppressed are not sent later.",
@@ -113,6 +121,14 @@ func (a *muteAPI) list(ctx context.Context, in *muteListIn) (Page[Mute], error) 
 	return page, nil
 }
 
+func (a *muteAPI) preview(ctx context.Context, in *struct{ Body MuteMatch }) (*MuteReach, error) {
+	m := alerts.Match(in.Body.Match)
+	if err := m.Check(); err != nil {
+		return nil, refused("body.match", "%v", err)
+	}
+	return a.reach(ctx, m)
+}
+
 func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (Mute, error) {
 	if a.mutes == nil {
 		return Mute{}, noChannels()
@@ -133,7 +149,7 @@ func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (M
 	if !m.EndsAt.After(now) || m.EndsAt.Sub(now) > muteMost {
 		return Mute{}, refused("body.until", "%s is not within a year from now; for a longer time, change the rule or the routes", m.EndsAt.Format(time.RFC3339))
 	}
-	warning, err := a.warning(ctx, m.Match)
+	reach, err := a.reach(ctx, m.Match)
 	if err != nil {
 		return Mute{}, err
 	}
@@ -141,37 +157,8 @@ func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (M
 		return Mute{}, err
 	}
 	made := a.mute(m)
-	made.Warning = warning
+	made.Reach = reach
 	return made, nil
-}
-
-// warning returns a warning if no rule has a name that the mute is for: the name may be misspelled. A rule may be saved
-// later, so an unknown name is no error.
-func (a *muteAPI) warning(ctx context.Context, m alerts.Match) (string, error) {
-	pattern := m["rule"]
-	if pattern == "" || alerts.MatchPattern(alerts.SystemRule, pattern) {
-		return "", nil
-	}
-	all, err := a.rules.List(ctx)
-	if err != nil {
-		return "", err
-	}
-	known := make([]string, len(all))
-	for i, l := range all {
-		if alerts.MatchPattern(l.Name, pattern) {
-			return "", nil
-		}
-		known[i] = l.Name
-	}
-	warning := "no rule is named " + pattern
-	if strings.Contains(pattern, "*") {
-		warning = "no rule has a name that matches " + pattern
-	}
-	warning += "; the mute takes effect once there is one"
-	if near := configfile.Suggest(pattern, known); near != "" {
-		warning += "; did you mean " + near + "?"
-	}
-	return warning, nil
 }
 
 func (a *muteAPI) end(ctx context.Context, in *struct {

@@ -87,21 +87,27 @@ func TestMutesAreMadeAndEnded(t *testing.T) {
 	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/mutes?cursor=x", ""), 400, web.BadCursor, "cursor")
 }
 
-// TestMuteOfUnknownRuleWarns checks that a mute whose rule does not exist is created with a warning.
-func TestMuteOfUnknownRuleWarns(t *testing.T) {
+// TestMuteOfUnknownValuesWarns checks that a mute whose rule, entity or label does not exist is created with a warning.
+func TestMuteOfUnknownValuesWarns(t *testing.T) {
 	s := newFixture(t)
+	decodeChange(t, requestPath(t, s.Server, "PUT", "/api/v1/rules/labelled", strings.Replace(unshippedRule, "order-unshipped", "labelled", 1)+"labels: {team: shop}\n"), 201)
 	for _, c := range []struct{ match, want string }{
 		{`{"rule": "order-unshiped"}`, "no rule is named order-unshiped; the mute takes effect once there is one; did you mean order-unshipped?"},
 		{`{"rule": "payment-*", "severity": "error"}`, "no rule has a name that matches payment-*; the mute takes effect once there is one"},
 		{`{"rule": "order-unshipped"}`, ""},
 		{`{"rule": "order-*"}`, ""},
-		{`{"rule": "deadman"}`, ""}, // alerts of the node itself
-		{`{"site": "north"}`, ""},
+		{`{"rule": "deadman", "entity": "node", "stream": "X"}`, ""}, // alerts of the node itself
+		{`{"entity": "ordr"}`, "no rule has the entity ordr; the mute takes effect once there is one; did you mean order?"},
+		{`{"entity": "ord*", "team": "shop"}`, ""},
+		{`{"rul": "order-unshipped"}`, "neither a rule nor an open alert has the label rul; did you mean rule?"},
+		{`{"label.team": "shop", "entity": "x*"}`, "no rule has an entity that matches x*; the mute takes effect once there is one\n" +
+			"neither a rule nor an open alert has the label label.team; did you mean team?"},
+		{`{"tema": "shop"}`, "neither a rule nor an open alert has the label tema; did you mean team?"},
 	} {
 		a := requestPath(t, s.Server, "POST", "/api/v1/mutes", `{"match": `+c.match+`, "reason": "mended", "for": "2h"}`)
 		var made web.Mute
-		if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.StatusCode != 201 || made.Warning != c.want {
-			t.Errorf("%s: %d %q, want %q", c.match, a.StatusCode, made.Warning, c.want)
+		if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.StatusCode != 201 || made.Reach.Warning != c.want {
+			t.Errorf("%s: %d %q, want %q", c.match, a.StatusCode, made.Reach.Warning, c.want)
 		}
 	}
 }
@@ -111,6 +117,11 @@ func TestInvalidMutes(t *testing.T) {
 	for _, c := range []struct{ name, body, wantText string }{
 		{"everything", `{"match": {}, "reason": "r", "for": "1h"}`, "every alert"},
 		{"a field without a pattern", `{"match": {"rule": ""}, "reason": "r", "for": "1h"}`, "rule: a pattern"},
+		{"a mistyped severity", `{"match": {"severity": "crit"}, "reason": "r", "for": "1h"}`, "severity: \"crit\" is not a severity"},
+		{"a pattern of no severity", `{"match": {"severity": "x*"}, "reason": "r", "for": "1h"}`, "is not a severity"},
+		{"a mistyped status", `{"match": {"status": "foo"}, "reason": "r", "for": "1h"}`, "status: \"foo\" is not a status"},
+		{"another operator", `{"match": {"severity!": "info"}, "reason": "r", "for": "1h"}`, "a match has = only"},
+		{"a name with a space", `{"match": {"rule name": "x"}, "reason": "r", "for": "1h"}`, "nor the name of a label"},
 		{"no reason", `{"match": {"rule": "x"}, "reason": "", "for": "1h"}`, "reason"},
 		{"no end", `{"match": {"rule": "x"}, "reason": "r"}`, "no end is set"},
 		{"two ends", `{"match": {"rule": "x"}, "reason": "r", "for": "1h", "until": "2199-01-01T00:00:00Z"}`, "one of them"},

@@ -187,6 +187,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/api/v1/sources", "", "PageSource", 200},
 		{"GET", "/api/v1/handlers", "", "HandlerList", 200},
 		{"POST", "/api/v1/mutes", `{"match": {"rule": "x"}, "reason": "r", "for": "1h"}`, "Mute", 201},
+		{"POST", "/api/v1/mutes/preview", `{"match": {"rule": "x"}}`, "MuteReach", 200},
 		{"GET", "/api/v1/mutes", "", "PageMute", 200},
 		{"GET", "/api/v1/dead-letters", "", "PageDeadLetter", 200},
 		{"GET", "/api/v1/nodes", "", "Nodes", 200},

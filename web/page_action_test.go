@@ -77,7 +77,7 @@ func TestMuteErrorsNameFormFields(t *testing.T) {
 		{url.Values{"rule": {"a"}, "reason": {"x"}, "for": {"soon"}}, []string{"Duration: ", "90s"}},
 		{url.Values{"rule": {"a"}, "reason": {"x"}, "for": {"3000d"}}, []string{"Duration: ", "is not within a year from now"}},
 		{url.Values{"key": {long}, "reason": {"x"}, "for": {"1h"}}, []string{"Match: key: a pattern has 1 to 512 bytes"}},
-		{url.Values{"labels": {"=north"}, "reason": {"x"}, "for": {"1h"}}, []string{"Match: a field&#39;s name has 1 to 100 bytes"}},
+		{url.Values{"labels": {"=north"}, "reason": {"x"}, "for": {"1h"}}, []string{"Match: a field has no name"}},
 	} {
 		c.form.Set("do", "make")
 		got := postForm(t, s, "/mutes", c.form)

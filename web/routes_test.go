@@ -11,7 +11,7 @@ import (
 func TestIndex(t *testing.T) {
 	s := newFixture(t)
 	for _, path := range []string{"/api/v1", "/api/v1/"} {
-		if index := get[web.Index](t, s.Server, path); len(index.Routes) != 102 {
+		if index := get[web.Index](t, s.Server, path); len(index.Routes) != 103 {
 			t.Errorf("%s lists %d operations: %+v", path, len(index.Routes), index.Routes)
 		}
 	}

@@ -65,6 +65,9 @@ func matchOf(matches []string) (map[string]string, error) {
 		}
 		m[name] = pattern
 	}
+	if err := alerts.Match(m).Check(); err != nil {
+		return nil, usage("--match: %v", err)
+	}
 	return m, nil
 }
 
@@ -110,11 +113,7 @@ matches any text. An alert is muted if all matchers match.`,
 			if io.output == asJSON {
 				return writeJSON(io.out, raw)
 			}
-			if m.Warning != "" {
-				fmt.Fprintln(io.err, sanitize(m.Warning))
-			}
-			_, err = fmt.Fprintf(io.out, "muted: %s until %s (mute %d)\n", sanitize(matchText(m.Match)), io.exact(m.EndsAt), m.ID)
-			return err
+			return printMute(io, m)
 		},
 	}
 	flags := cmd.Flags()
@@ -123,6 +122,23 @@ matches any text. An alert is muted if all matchers match.`,
 	textFlagVar(flags, &request.For, "for", "duration", "", "duration of the mute, such as 2h")
 	textFlagVar(flags, &until, "until", "time", "", "end of the mute (15:04, 2026-01-31T15:04:05Z, +2h)")
 	return cmd
+}
+
+// printMute prints a new mute, with its effect on the alerts that are open.
+func printMute(io *cli, m web.Mute) error {
+	text := fmt.Sprintf("muted: %s until %s (mute %d)\n", sanitize(matchText(m.Match)), io.exact(m.EndsAt), m.ID)
+	if r := m.Reach; r != nil {
+		for line := range strings.Lines(r.Warning) {
+			fmt.Fprintln(io.err, "warning:", sanitize(strings.TrimSpace(line)))
+		}
+		open := number(int(r.OpenAlerts), "open alert")
+		if r.Compared > 0 {
+			open = fmt.Sprintf("%d of the %d newest open alerts", r.OpenAlerts, r.Compared)
+		}
+		text += fmt.Sprintf("it matches %s and %s\n", open, number(r.Rules, "rule"))
+	}
+	_, err := fmt.Fprint(io.out, text)
+	return err
 }
 
 func endMute(io *cli, cmd *cobra.Command, args []string) error {

@@ -21,6 +21,10 @@ func TestMuteMatch(t *testing.T) {
 		{[]string{"=x"}, "NAME=PATTERN"},
 		{[]string{"rule="}, "NAME=PATTERN"},
 		{[]string{"rule=a", "rule=b"}, "twice"},
+		{[]string{"severity=crit"}, `severity: "crit" is not a severity; write one of info, warning, error, critical`},
+		{[]string{"status=foo"}, "is not a status"},
+		{[]string{"severity!=info"}, "a match has = only"},
+		{[]string{"severity=~warn.*"}, "is not a severity"},
 	} {
 		_, err := matchOf(c.matches)
 		if misuse := (usageError{}); !errors.As(err, &misuse) || !strings.Contains(err.Error(), c.wantText) {
@@ -37,11 +41,20 @@ func TestNamesThatDoNotExist(t *testing.T) {
 	mute := func(rule string) result {
 		return n.expect(0, []string{"mute", "create", "--match", "rule=" + rule, "--reason", "mended", "--for", "1h"}, "muted: rule="+rule)
 	}
-	if got, want := mute("order-unshiped").err, "no rule is named order-unshiped; the mute takes effect once there is one; did you mean order-unshipped?\n"; got != want {
+	if got, want := mute("order-unshiped").err, "warning: no rule is named order-unshiped; the mute takes effect once there is one; did you mean order-unshipped?\n"; got != want {
 		t.Errorf("a mute of an unknown rule: %q, want %q", got, want)
 	}
 	if got := mute("order-unshipped").err; got != "" {
 		t.Errorf("a mute of a rule: %q", got)
+	}
+	for match, want := range map[string]string{
+		"rule=order-*":  "it matches 0 open alerts and 1 rule\n",
+		"severity=info": "it matches 0 open alerts and 0 rules\n",
+		"team=ful*":     "it matches 0 open alerts and 1 rule\n",
+	} {
+		if got := n.expect(0, []string{"mute", "create", "--match", match, "--reason", "mended", "--for", "1h"}, want); got.err != "" {
+			t.Errorf("%s: %q", match, got.err)
+		}
 	}
 	got := n.expect(0, []string{"alert", "groups", "--by", "taem"}, "no open alerts")
 	if want := "no open alert has the label taem; did you mean team?; labels of rules: team\n"; got.err != want {

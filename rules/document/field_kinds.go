@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deadman/alerts"
 	"deadman/internal/configfile"
 
 	"github.com/invopop/jsonschema"
@@ -268,7 +269,7 @@ func (v textMap) read(r *reader, n node, pointer string) {
 func (v textMap) schema(jsonschema.Definitions) *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Type: "object", MaxProperties: new(uint64(MaxLabels)),
-		PropertyNames:        &jsonschema.Schema{Pattern: LabelPattern.String()},
+		PropertyNames:        &jsonschema.Schema{Pattern: alerts.LabelPattern.String()},
 		AdditionalProperties: &jsonschema.Schema{Type: "string", MaxLength: new(uint64(MaxLabel))},
 	}
 }

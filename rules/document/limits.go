@@ -36,7 +36,6 @@ var tooManyRules = fmt.Sprintf("a text may hold %d rules, and this one holds mor
 var (
 	NamePattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 	EntityPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-	LabelPattern  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,62}$`)
 	BucketPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,255}$`) // as JetStream accepts
 )
 

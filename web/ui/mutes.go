@@ -32,6 +32,7 @@ type mutesView struct {
 	Past   []mute
 	Form   muteForm
 	Reach  *reach   // effect of the new mute; nil: no fields yet
+	Made   *reach   // effect of the mute that was just created; nil: none was
 	Errors []string // errors of the new mute; empty: none
 	Done   *bulkResult
 }
@@ -55,73 +56,30 @@ type muteForm struct {
 
 // reach is the effect of a mute.
 type reach struct {
-	Alerts int64 // matching open alerts
-	Read   int   // open alerts that were compared with the patterns, if more are open; 0: the count is complete
-	Any    []matched
+	web.MuteReach
+	Any []matched
 }
 
 // muteClient reads mutes.
 type muteClient struct{ client }
 
-// reachPages is the number of pages of open alerts that are compared with patterns.
-const reachPages = 10
-
-// reach counts the open alerts that a mute matches. It also lists the patterns with a *, because a * can't be escaped
-// and matches any text.
-func (c muteClient) reach(w muteForm) (*reach, error) {
-	match := alerts.Match(w.match())
+// reach reads the open alerts that a mute matches; nil: it has no matchers, or invalid ones, which the form tells when it
+// is sent. It also lists the patterns with a *, because a * can't be escaped and matches any text.
+func (c muteClient) reach(match map[string]string) (*reach, error) {
+	if len(match) == 0 {
+		return nil, nil
+	}
 	r := &reach{}
 	for _, name := range slices.Sorted(maps.Keys(match)) {
 		if strings.Contains(match[name], "*") {
 			r.Any = append(r.Any, matched{name, match[name]})
 		}
 	}
-	if query := filterOf(match); query != nil {
-		groups, err := alertClient(c).groups("severity", query)
-		if p := asProblem(err); p == nil || p.Status != http.StatusBadRequest { // no alert has such a value
-			r.Alerts = groups.Total.Unacknowledged + groups.Total.Acknowledged
-			return r, err
-		}
+	err := c.do(http.MethodPost, mutesAt+"/preview", nil, web.MuteMatch{Match: match}, &r.MuteReach)
+	if p := asProblem(err); p != nil && p.Status == http.StatusUnprocessableEntity {
+		return nil, nil
 	}
-	return r, c.compare(match, r)
-}
-
-// filterOf returns the filters of open alerts that accept the same alerts as a match. It is nil if there are none: for a
-// pattern with a *, or several labels.
-func filterOf(match alerts.Match) url.Values {
-	query := url.Values{}
-	for name, pattern := range match {
-		parameter, value := narrowed(name, pattern)
-		if strings.Contains(pattern, "*") || query.Has(parameter) {
-			return nil
-		}
-		query.Set(parameter, value)
-	}
-	return query
-}
-
-// compare counts the alerts that a match matches among the newest open ones.
-func (c muteClient) compare(match alerts.Match, r *reach) error {
-	query := url.Values{"open": {"true"}, "limit": {"500"}}
-	read := 0
-	for range reachPages {
-		var page web.Page[web.Alert]
-		if err := c.get(alertsAt, query, &page); err != nil {
-			return err
-		}
-		for _, a := range page.Items {
-			if match.Matches(a.Record()) {
-				r.Alerts++
-			}
-		}
-		read += len(page.Items)
-		if page.Next == "" {
-			return nil
-		}
-		query.Set("cursor", page.Next)
-	}
-	r.Read = read
-	return nil
+	return r, err
 }
 
 // muteFields names the fields of the form.
@@ -145,8 +103,13 @@ func (u mutePages) mutes(c client, r *http.Request) (view, error) {
 		return view{}, err
 	}
 	v.Form = muteFormOf(r.URL.Query())
-	if len(v.Form.match()) > 0 {
-		v.Reach, err = muteClient{c}.reach(v.Form)
+	if v.Mute() {
+		if v.Reach, err = (muteClient{c}).reach(v.Form.match()); err != nil {
+			return view{}, err
+		}
+		if v.Made, err = (muteClient{c}).reach(v.made(r.URL.Query().Get("made"))); err != nil {
+			return view{}, err
+		}
 	}
 	v.Done = flashOf(r.URL.Query(), "mute", ended, "created")
 	// A visitor allowed to mute may be filling in the form.
@@ -177,6 +140,21 @@ func (c muteClient) mutes(r *http.Request) (v mutesView, err error) {
 	}
 	v.goesOn(page.Next)
 	return v, nil
+}
+
+// made returns the matchers of a listed mute by its ID.
+func (v mutesView) made(id string) map[string]string {
+	for _, m := range v.Live {
+		if strconv.FormatInt(m.ID, 10) == id {
+			return m.Match
+		}
+	}
+	return nil
+}
+
+// Warnings returns the lines of the warning.
+func (r reach) Warnings() []string {
+	return strings.FieldsFunc(r.Warning, func(c rune) bool { return c == '\n' })
 }
 
 // muteFormOf reads the form of a new mute, or a link to it. Parameters with the prefix label. become labels.
@@ -292,7 +270,7 @@ func (u mutePages) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 	var made web.Mute
 	err := c.do(http.MethodPost, mutesAt, nil, web.MuteRequest{Match: wanted.match(), Reason: wanted.Reason, For: wanted.For}, &made)
 	if err == nil {
-		u.report(w, r, bulkResult{Noun: "mute", Verb: "created", Done: 1, Back: mutesAt})
+		u.report(w, r, bulkResult{Noun: "mute", Verb: "created", Done: 1, Back: mutesAt + "?made=" + strconv.FormatInt(made.ID, 10)})
 		return
 	}
 	problem := asProblem(err)
@@ -305,11 +283,9 @@ func (u mutePages) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 		u.fail(w, r, listErr)
 		return
 	}
-	if len(wanted.match()) > 0 {
-		if v.Reach, listErr = (muteClient{c}).reach(wanted); listErr != nil {
-			u.fail(w, r, listErr)
-			return
-		}
+	if v.Reach, listErr = (muteClient{c}).reach(wanted.match()); listErr != nil {
+		u.fail(w, r, listErr)
+		return
 	}
 	v.Form, v.Errors = wanted, wanted.wrong(problem)
 	u.render(w, r, problem.Status, "mutes", view{Title: "Mutes", Body: v, Still: true}, "")

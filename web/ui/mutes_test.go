@@ -67,9 +67,10 @@ func TestMuteOfWildcardValue(t *testing.T) {
 	publishEvents(t, home, "orders.created", "1")
 	waitForOpenAlerts(t, home, 3)
 	for _, c := range []struct{ query, wantText string }{
-		{"label.team=a*", "Matches <b>2 open alerts</b>. The <code>*</code> in <bdi>team: a*</bdi> matches any text."},
-		{"label.team=abc", "Matches <b>1 open alert</b>.</p>"},
-		{"label.team=none", "Matches no open alerts.</p>"},
+		{"label.team=a*", "Matches <b>2 open alerts</b> and 2 rules. The <code>*</code> in <bdi>team: a*</bdi> matches any text."},
+		{"label.team=abc", "Matches <b>1 open alert</b> and 1 rule.</p>"},
+		{"label.team=none", "Matches no open alerts and no rules.</p>"},
+		{"label.taem=b", "Warning: <bdi>neither a rule nor an open alert has the label taem; did you mean team?</bdi>."},
 	} {
 		if _, content := requestPage(t, "GET", home+"/mutes?"+c.query, ""); !strings.Contains(content, c.wantText) {
 			t.Errorf("%s: %s", c.query, content)
@@ -77,6 +78,10 @@ func TestMuteOfWildcardValue(t *testing.T) {
 	}
 	if _, content := requestPage(t, "POST", home+"/mutes", "do=make&labels=team=a*&for=1h&reason="); !strings.Contains(content, "Matches <b>2 open alerts</b>") {
 		t.Errorf("shown again: %s", content)
+	}
+	requestPage(t, "POST", home+"/mutes", "do=make&labels=team=a*&for=1h&reason=x")
+	if _, content := requestPage(t, "GET", home+"/mutes?did=created&done=1&made=1", ""); !strings.Contains(content, "1 mute was created.") || !strings.Contains(content, "Matches <b>2 open alerts</b> and 2 rules.") {
+		t.Errorf("after its creation: %s", content)
 	}
 	if _, content := requestPage(t, "GET", home+"/alerts?by=team", ""); !strings.Contains(content, `href="/mutes?label.team=a%2A#new"`) {
 		t.Errorf("the inbox leads elsewhere: %s", content)
