@@ -39,13 +39,19 @@ func (r Restore) Including(before *Restore) Restore {
 	return r
 }
 
-// restoreTopic is the key of the alerts about a database that went back: one with the step restoreStep, and those with
+// RestoreTopic is the key of the alerts about a database that went back: one with the step restoreStep, and those with
 // newerRulesStep about alerts that stay open.
 const (
-	restoreTopic   = "database"
+	RestoreTopic   = "database"
 	restoreStep    = "restored"
 	newerRulesStep = "newer-rules"
 )
+
+// RestoreCommand is the command that restores a backup. It begins the report of a restore that it records.
+const RestoreCommand = "deadman restore"
+
+// StateLabel is the label of FiringAlert with the time of the state that the database went back to.
+const StateLabel = "state_of"
 
 // FiringAlert returns the alert that the database went back. It reports lost data, so it is open until an actor closes it.
 func (r Restore) FiringAlert() SystemAlert {
@@ -53,10 +59,14 @@ func (r Restore) FiringAlert() SystemAlert {
 	if r.Lost > 0 {
 		unknown = counted(r.Lost, "alert of the stream was", "alerts of the stream were") + " decided after that state and not known to the database. "
 	}
+	verb, state := "detected", r.Since.UTC().Format(time.RFC3339)
+	if strings.Contains(r.Report, RestoreCommand) {
+		verb = "restored" // FoundAt is the time of the command
+	}
 	return SystemAlert{
-		Topic: restoreTopic, Step: restoreStep, Status: Firing, Severity: Error, Since: r.FoundAt, Count: r.Lost, UntilClosed: true,
-		Text: fmt.Sprintf("the database went back to its state of %s, detected at %s. %s%s",
-			r.Since.UTC().Format(time.RFC3339), r.FoundAt.UTC().Format(time.RFC3339), unknown, r.Report),
+		Topic: RestoreTopic, Step: restoreStep, Status: Firing, Severity: Error, Since: r.FoundAt, Count: r.Lost, UntilClosed: true,
+		Labels: map[string]string{StateLabel: state},
+		Text:   fmt.Sprintf("the database went back to its state of %s, %s at %s. %s%s", state, verb, r.FoundAt.UTC().Format(time.RFC3339), unknown, r.Report),
 	}
 }
 
@@ -89,7 +99,7 @@ func (r Restore) StayingAlert(part int, staying []Alert) SystemAlert {
 	}
 	slices.Sort(rules)
 	return SystemAlert{
-		Topic: restoreTopic, Step: newerRulesStep, Status: Firing, Severity: Error, Since: r.FoundAt.Add(time.Duration(part) * time.Millisecond),
+		Topic: RestoreTopic, Step: newerRulesStep, Status: Firing, Severity: Error, Since: r.FoundAt.Add(time.Duration(part) * time.Millisecond),
 		Count: len(staying), UntilClosed: true, OpenAlerts: ids,
 		Text: fmt.Sprintf("%s that the database does not have since it went back to its state of %s, of %s that are newer than that state: %s. "+
 			"Their events are not read again by themselves: apply each rule with deadman rule apply -f FILE --backfill AGE --raise-past, then close this alert, which closes them",

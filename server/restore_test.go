@@ -129,7 +129,7 @@ func backup(t *testing.T, c *server.Config) (restore func()) {
 	return func() { c.DatabaseURL = strings.Replace(c.DatabaseURL, "/"+name, "/"+name+"_backup", 1) }
 }
 
-var spanOfRestore = regexp.MustCompile(`^the database went back to its state of (\S+), detected at (\S+)\. `)
+var spanOfRestore = regexp.MustCompile(`^the database went back to its state of (\S+), (?:detected|restored) at (\S+)\. `)
 
 // checkGap checks the span of losses named in the report about a restored database.
 func checkGap(t *testing.T, report string, from, fromMost, to time.Time) {

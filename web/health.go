@@ -3,10 +3,12 @@ package web
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"deadman/alerts"
 	"deadman/internal/access"
 )
 
@@ -36,8 +38,9 @@ type Readiness struct {
 	Conditions []Condition `json:"conditions"`
 }
 
-// Sentence summarizes the conditions in one sentence. losses is the number of open alerts about lost data.
-func (r Readiness) Sentence(losses int64) string {
+// Sentence summarizes the conditions in one sentence. lost is the sentence about open alerts about lost data; empty: none
+// is open.
+func (r Readiness) Sentence(lost string) string {
 	var names []string
 	for _, c := range r.Conditions {
 		if !c.OK {
@@ -49,14 +52,27 @@ func (r Readiness) Sentence(losses int64) string {
 		return "This node cannot serve requests: " + broken
 	case !r.Healthy:
 		return "Conditions failed: " + broken
-	case losses > 0:
-		return DataLost
+	case lost != "":
+		return lost
 	}
 	return "All systems operational"
 }
 
-// DataLost is the sentence in place of that of a healthy node, while an alert about lost data is open.
-const DataLost = "All conditions hold, and data was lost"
+// LossSentence returns the sentence in place of that of a healthy node, while alerts about lost data are open. restores
+// has the open alerts about a database that went back, newest first.
+func LossSentence(restores []Alert) string {
+	for _, a := range restores {
+		if state := a.Labels[alerts.StateLabel]; state != "" {
+			return "All conditions hold, but the database went back to its state of " + state + ": later data may be missing"
+		}
+	}
+	return "All conditions hold, but data was lost: see the open alerts"
+}
+
+// RestoreAlerts selects the alerts that LossSentence reads, for GET /alerts.
+func RestoreAlerts() url.Values {
+	return url.Values{"open": {"true"}, "rule": {alerts.SystemRule}, "key": {alerts.RestoreTopic}}
+}
 
 // readinessPages serves the conditions of the node.
 type readinessPages struct {

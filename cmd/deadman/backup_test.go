@@ -161,6 +161,8 @@ func TestBackupWhileNodeServes(t *testing.T) {
 	checkRestoreIsReported(t, r, "deadman restore created it from a backup", "DEADMAN_EVENTS after sequence ")
 	r.mustRun("event", "send", "parcels.arrived", `{"id": "p-1"}`)
 	r.waitForAlerts("parcel-late", 2)
+	r.expect(0, []string{"history", "list", "--rule", "parcel-late"}, "resolved late")
+	r.expect(0, []string{"explain", "parcel", "p-1"}, "resolved late")
 }
 
 // checkRestoredStreams checks the consumer, and that the stream in memory is not there.
@@ -190,10 +192,17 @@ func checkRestoreIsReported(t *testing.T, n *inProcessNode, texts ...string) {
 	if len(open) != 1 || open[0].Step != "restored" {
 		t.Fatalf("open are %+v", open)
 	}
-	for _, text := range texts {
+	for _, text := range append(texts, ", restored at ") {
 		if !strings.Contains(open[0].Text, text) {
 			t.Errorf("the report has no %q: %s", text, open[0].Text)
 		}
+	}
+	if strings.Contains(open[0].Text, " stands:  after") || strings.Contains(open[0].Text, ",  after") {
+		t.Errorf("the report has a stream without a name: %s", open[0].Text)
+	}
+	want := "All conditions hold, but the database went back to its state of " + open[0].Labels[alerts.StateLabel] + ": later data may be missing"
+	if got := n.expect(exitCondition, []string{"status"}, want); !strings.Contains(open[0].Text, open[0].Labels[alerts.StateLabel]) {
+		t.Errorf("%s: %s", open[0].Text, got.out)
 	}
 	n.mustRun("alert", "close", open[0].ID.String(), "--reason", "all is sent again")
 	if reported := n.alertsOf(alerts.SystemRule); len(reported) != 2 || reported[1].Status != alerts.Resolved {

@@ -27,6 +27,8 @@ type nodeStatus struct {
 	Conditions []web.Condition     `json:"conditions"`
 	Nodes      []web.Node          `json:"nodes,omitempty"` // absent if the token may not see them
 	Error      string              `json:"error,omitempty"` // why only the conditions are known
+
+	lost string // sentence about open alerts about lost data; empty: none is open
 }
 
 func newStatusCmd(io *cli) *cobra.Command {
@@ -73,7 +75,7 @@ func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
 		}
 	}
 	err = s.readRest(ctx, c)
-	s.Sentence, s.OK = state.Sentence(s.Open.Losses), state.Healthy && s.Open.Unacknowledged == 0
+	s.Sentence, s.OK = state.Sentence(s.lost), state.Healthy && s.Open.Unacknowledged == 0
 	var refused refusal
 	if errors.As(err, &refused) && s.lacksDatabase() {
 		s.Error, s.OK, err = "the node does not reach its database", false, nil
@@ -92,7 +94,13 @@ func (s *nodeStatus) readRest(ctx context.Context, c *client) error {
 	if err != nil {
 		return err
 	}
-	s.Open = groups.Total
+	if s.Open = groups.Total; s.Open.Losses > 0 {
+		restores, _, err := get[web.Page[web.Alert]](ctx, c, "/alerts", web.RestoreAlerts())
+		if err != nil {
+			return err
+		}
+		s.lost = web.LossSentence(restores.Items)
+	}
 	all, err := getAllPages[web.Rule](ctx, c, "/rules", url.Values{})
 	if err != nil {
 		return err

@@ -80,6 +80,9 @@ func (u finisher) record(ctx context.Context, b *bus.Bus, streams map[string]eve
 	}
 	var again []alerts.ReadAgain
 	for _, line := range slices.Sorted(maps.Keys(cursors)) {
+		if line == "" { // of pings and manual jobs, which no stream has
+			continue
+		}
 		again = append(again, alerts.ReadAgain{Stream: futurejobs.LineText(line), After: cursors[line].LastSeq, Last: streams[futurejobs.StreamOf(line)].LastSeq})
 	}
 	r := alerts.Restore{Since: u.header.At, To: streams[bus.AlertsStream].LastSeq, Report: alerts.ReadAgainText(again) + report}
@@ -144,8 +147,8 @@ func unknownAlerts(ctx context.Context, s *store.Store, stream *bus.AlertReader,
 
 // The losses of a restore from a backup, and of one of the database alone.
 const (
-	report = "deadman restore created it from a backup. Later events are lost unless a stream on another NATS server has them, " +
+	report = alerts.RestoreCommand + " created it from a backup. Later events are lost unless a stream on another NATS server has them, " +
 		"and so are later requests over HTTP: jobs, pings, acknowledgements, snoozes, mutes, cancellations, rules and tokens; send them again, then close this alert"
-	reportOnly = "deadman restore --only database replaced it by that of a backup. Later events are applied again as far as their streams have them; " +
+	reportOnly = alerts.RestoreCommand + " --only database replaced it by that of a backup. Later events are applied again as far as their streams have them; " +
 		"later requests over HTTP are lost: jobs, pings, acknowledgements, snoozes, mutes, cancellations, rules and tokens; send them again, then close this alert"
 )

@@ -85,7 +85,7 @@ func (c *Checker) CheckSaves(ctx context.Context, all []Saved) (lost int, err er
 }
 
 // state matches the state that the database went back to, in a report.
-var state = regexp.MustCompile(`went back to its state of ([^ ,]+), detected at`)
+var state = regexp.MustCompile(`went back to its state of ([^ ,]+), (?:detected|restored) at`)
 
 // names reports whether a report covers a lost change: it names its kind, and the change is later than the state that
 // the database went back to.

@@ -28,7 +28,7 @@ type healthView struct {
 	Blind    []gapView
 	Nodes    []node
 	Free     string // shards without a node
-	Losses   int64  // open alerts about lost data
+	Lost     string // sentence about lost data; empty: no such alert is open
 }
 
 // PostsEvents reports whether a rule posts events of stored schedules to a channel.
@@ -68,7 +68,10 @@ func (v *healthView) load(c client, now time.Time) error {
 	if err := c.get(alertsAt+"/groups", url.Values{"rule": {alerts.SystemRule}}, &open); err != nil {
 		return err
 	}
-	v.Losses = open.Total.Losses
+	var err error
+	if v.Lost, err = c.lossSentence(open.Total); err != nil {
+		return err
+	}
 	for _, n := range nodes.Items {
 		v.Nodes = append(v.Nodes, node{n})
 	}
@@ -95,6 +98,16 @@ func (v *healthView) load(c client, now time.Time) error {
 	return err
 }
 
+// lossSentence returns the sentence about open alerts about lost data; empty: there are none.
+func (c client) lossSentence(open web.OpenAlertCounts) (string, error) {
+	if open.Losses == 0 {
+		return "", nil
+	}
+	var page web.Page[web.Alert]
+	err := c.get(alertsAt, web.RestoreAlerts(), &page)
+	return web.LossSentence(page.Items), err
+}
+
 // all reads the first page of a list, at the largest size.
 func all[T any](c client, path string) ([]T, error) {
 	var page web.Page[T]
@@ -104,7 +117,7 @@ func all[T any](c client, path string) ([]T, error) {
 
 // sentence summarizes the health in one sentence.
 func (v *healthView) sentence() string {
-	sentence := v.Readiness.Sentence(v.Losses)
+	sentence := v.Readiness.Sentence(v.Lost)
 	if !v.Healthy || v.Narrow {
 		return sentence
 	}

@@ -37,6 +37,7 @@ type homeView struct {
 	Behind    uint64                // unread events
 	Refused   web.DeadLetterReasons // dead letters; empty if hidden from the visitor
 	Open      web.OpenAlertCounts
+	Lost      string      // sentence about lost data; empty: no alert about it is open
 	Alerts    []alertLine // the most severe of the open alerts
 	Rules     []ruleLine
 	RuleCount int
@@ -234,6 +235,9 @@ func (v *homeView) open(c client) error {
 		return err
 	}
 	v.Open, v.loudest = groups.Total, loudestOf(groups)
+	if v.Lost, err = c.lossSentence(v.Open); err != nil {
+		return err
+	}
 	read, err := of.mostSevere(v.Open, url.Values{}, nowRead)
 	if err != nil {
 		return err
@@ -368,8 +372,8 @@ func (v *homeView) sentence() string {
 		return "Lists cannot be read"
 	case !v.Fine:
 		return "Conditions failed: " + strings.Join(names, ", ")
-	case v.Open.Losses > 0:
-		return web.DataLost
+	case v.Lost != "":
+		return v.Lost
 	case len(v.Rules) == 0:
 		return "All systems operational, no rules yet"
 	case len(v.Jobs) == 0:

@@ -140,10 +140,10 @@ func TestLostDataStaysOpen(t *testing.T) {
 	}
 	b := open(t, home, 1440, 900)
 	b.visit("/")
-	b.waitForText("2 open: 1 error, 1 warning", "stream ORDERS", "All conditions hold, and data was lost")
+	b.waitForText("2 open: 1 error, 1 warning", "stream ORDERS", "All conditions hold, but data was lost: see the open alerts")
 	b.screenshot("lost-overview")
 	b.visit("/health")
-	b.waitForText("All conditions hold, and data was lost")
+	b.waitForText("All conditions hold, but data was lost: see the open alerts")
 	b.visit("/alerts?rule=deadman")
 	b.waitForText("1 alert", "stream ORDERS")
 	if text := b.text(); strings.Contains(text, "Acknowledge all") {
