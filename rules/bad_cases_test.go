@@ -186,6 +186,11 @@ entity: parcel`),
 		[]string{`7:16 /labels/tier: expected text, not a number; quote it: "1"`},
 	},
 	{
+		"calendars",
+		"calendars:\n  work:\n    zone: UTC\n",
+		[]string{"1:1 : it has calendars, not rules: apply them with deadman calendar apply FILE, or name the file in --calendars, and keep it outside of the folder of rules"},
+	},
+	{
 		"no name",
 		withoutField("name"),
 		[]string{"1:1 /name: the rule has no name; write one of 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as name: order-unshipped"},

@@ -10,6 +10,7 @@ import (
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/rules/document"
 )
 
 // EndedJob is a job in the history, as the API returns it.
@@ -18,6 +19,12 @@ type EndedJob struct {
 	Outcome checks.Outcome `json:"outcome" example:"resolved"`
 	Reason  string         `json:"reason,omitempty" doc:"Further explanation of the outcome."`
 	EndedAt time.Time      `json:"ended_at" doc:"Time at which the job ended."`
+}
+
+// IsLate reports whether the job was resolved after an alert.
+func (e EndedJob) IsLate() bool {
+	kind, counted := futurejobs.KindOf(e.Outcome, e.Step)
+	return counted && kind == futurejobs.Late
 }
 
 // describeOutcomes adds the list of outcomes to the schema of ended jobs.
@@ -40,6 +47,11 @@ func newEnded(e futurejobs.EndedJob) EndedJob {
 func wholeEnded(e futurejobs.EndedJob) EndedJob {
 	out := newEnded(e)
 	out.Trail = trailOf(e.Trail)
+	for i, entry := range out.Trail { // the end of an unlimited hold is years away, as if there were none
+		if entry.Next.Sub(entry.At) > time.Duration(document.MaxDuration)-24*time.Hour {
+			out.Trail[i].Next, out.Trail[i].NoNextCheck = time.Time{}, true
+		}
+	}
 	return out
 }
 

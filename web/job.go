@@ -174,7 +174,7 @@ func wholeJob(j Job, l futurejobs.ListedJob) Job {
 	j.Event, j.State, j.Trail, j.BodiesOmitted = l.Event, l.State, trailOf(l.Trail), l.Omitted
 	for i := range j.Trail {
 		if j.NextCheckAt.IsZero() && (j.Trail[i].Next.Equal(l.NextCheckAt) || i == len(j.Trail)-1 && l.PausedAt().IsZero()) {
-			j.Trail[i].Next = time.Time{}
+			j.Trail[i].Next, j.Trail[i].NoNextCheck = time.Time{}, true
 		}
 	}
 	return j

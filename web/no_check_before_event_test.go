@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -53,6 +54,9 @@ func TestNoCheckBeforeEvent(t *testing.T) {
 					t.Errorf("%s is checked at %s", where, j.NextCheckAt)
 				}
 			}
+			if trail := entity.Jobs.Items[0].Trail; len(trail) > 0 && trail[len(trail)-1].NoNextCheck != c.none {
+				t.Errorf("the last entry is %+v", trail[len(trail)-1])
+			}
 			if jobs := s.ruleJobCounts(); jobs.NextCheckAt.IsZero() != c.none {
 				t.Errorf("a job of the rule is checked at %s", jobs.NextCheckAt)
 			}
@@ -62,6 +66,23 @@ func TestNoCheckBeforeEvent(t *testing.T) {
 				if got := requestPath(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, wantText) != c.none {
 					t.Errorf("%s: %d, and the text is %q: %t", page, got.StatusCode, wantText, !c.none)
 				}
+			}
+			if name != "all said" {
+				return
+			}
+			listed, err := s.store.Job(t.Context(), s.rule.Name, "a")
+			failOn(t, err)
+			for i, next := range c.steps {
+				listed.Trail = listed.Trail.With(futurejobs.Entry{Kind: futurejobs.Checked, At: s.now, Step: []string{"first", "second"}[i], Next: s.now.Add(next)}.Trail())
+			}
+			s.settle(futurejobs.Decision{Job: listed.Job})
+			requestPath(t, s.Server, "DELETE", path+"/a", "")
+			ended := get[web.Entity](t, s.Server, "/api/v1/entities/"+s.rule.Entity+"/a").History.Items[0]
+			if len(ended.Trail) != 2 || ended.Trail[0].NoNextCheck || !ended.Trail[1].NoNextCheck || !ended.Trail[1].Next.IsZero() {
+				t.Errorf("the trail of the ended job is %+v", ended.Trail)
+			}
+			if got := requestPath(t, s.Server, "GET", "/entities/"+s.rule.Entity+"?key=a", ""); !strings.Contains(got.body, "no further check until a signal arrives") {
+				t.Errorf("the page of the ended job: %s", got.body)
 			}
 		})
 	}

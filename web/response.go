@@ -97,6 +97,7 @@ type TrailEntry struct {
 	Reason          string         `json:"reason,omitempty" doc:"Reason why the check failed or was postponed, or why a run failed."`
 	Outcome         checks.Outcome `json:"outcome,omitempty" doc:"Outcome of the check that ended the job, if no alert reports it." example:"cleared"`
 	Next            time.Time      `json:"next,omitzero" doc:"Time of the next check, as planned then."`
+	NoNextCheck     bool           `json:"no_next_check,omitempty" doc:"Whether no further check was planned until a signal arrives: all steps of a missing heartbeat were taken. Next is absent then."`
 	By              string         `json:"by,omitempty" doc:"Subject of the event, or actor, that caused the entry." example:"orders.changed"`
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -27,6 +28,26 @@ func TestCalendarHolidays(t *testing.T) {
 			if code != c.code || !strings.Contains(out.String()+failure.String(), text) {
 				t.Errorf("%q: exit code %d, no %q in %s%s", c.args, code, text, out.String(), failure.String())
 			}
+		}
+	}
+}
+
+// TestCalendarsAmongRulesAreNamed checks that the commands with a folder of rules name a file of calendars in it, in one
+// line, with the command that applies it.
+func TestCalendarsAmongRulesAreNamed(t *testing.T) {
+	t.Parallel()
+	n, dir := newInProcessNode(t), t.TempDir()
+	n.mustRun("rule", "new", "--file", filepath.Join(dir, "rule.yaml"), "--event", "orders.created", "--until", "orders.shipped") // with its tests
+	file := writeFile(t, dir, "work.yaml", "calendars:\n  work: {zone: UTC, open: [{days: mon-fri, from: '9:00', to: '17:00'}]}\n")
+	for _, args := range [][]string{
+		{"rule", "apply", "-f", dir},
+		{"rule", "lint", dir},
+		{"rule", "test", dir},
+	} {
+		got := n.run("", args...)
+		all := got.out + got.err
+		if got.code == exitOK || strings.Count(all, file+":1:1: it has calendars, not rules: apply them with deadman calendar apply FILE") != 1 || strings.Contains(all, "has no name") {
+			t.Errorf("%v: %d %s", args, got.code, all)
 		}
 	}
 }

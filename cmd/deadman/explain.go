@@ -97,7 +97,7 @@ func printEntity(io *cli, entity web.Entity, descriptions map[string]string) err
 	for i := len(entity.History.Items) - 1; i >= 0; i-- {
 		e := entity.History.Items[i]
 		printJobHistory(s, e.Job, entity.Alerts.Items, descriptions[e.Rule])
-		s.painted("ended", outcomeColour(e.Outcome), string(e.Outcome))
+		s.painted("ended", outcomeColour(e.Outcome), outcomeText(e))
 		if e.Reason != "" {
 			s.line("reason", "%s", e.Reason)
 		}

@@ -29,13 +29,21 @@ func newHistoryCmd(io *cli) *cobra.Command {
 		row: func(io *cli, e web.EndedJob) []cell {
 			return []cell{
 				cellOf(io.relative(e.EndedAt)), cellOf(e.Rule), cellOf(e.Entity), cellOf(e.Key),
-				colouredCell(outcomeColour(e.Outcome), string(e.Outcome)),
+				colouredCell(outcomeColour(e.Outcome), outcomeText(e)),
 				numberCell(e.CheckAttempts), numberCell(len(e.Alerts)), cellOf(e.Reason),
 			}
 		},
 	}
 	cmd.AddCommand(ended.command(io), export[web.EndedJob, endedRow]{ended, "ended jobs", newEndedRow, keptHistory}.command(io), newHistoryOutcomesCmd(io), newHistoryStatsCmd(io))
 	return cmd
+}
+
+// outcomeText returns the outcome of a job as the pages show it: resolved late, if an alert was raised before.
+func outcomeText(e web.EndedJob) string {
+	if e.IsLate() {
+		return string(e.Outcome) + " late"
+	}
+	return string(e.Outcome)
 }
 
 func newHistoryStatsCmd(io *cli) *cobra.Command {

@@ -213,7 +213,10 @@ func trailText(io *cli, e web.TrailEntry) string {
 			parts = append(parts, more.what+more.value)
 		}
 	}
-	if !e.Next.IsZero() {
+	switch {
+	case e.NoNextCheck:
+		parts = append(parts, "no further check until a signal arrives")
+	case !e.Next.IsZero():
 		parts = append(parts, "next "+io.exact(e.Next))
 	}
 	return strings.Join(parts, "; ")

@@ -102,6 +102,10 @@ func TestNewRuleHasTests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "rule.yaml")
 			runInProcess(t, "", nil, append([]string{"rule", "new", "--file", file}, c.args...)...).check(t, c.args, 0, "and its tests to ")
+			rule, err := os.ReadFile(file)
+			if heartbeat := strings.HasPrefix(name, "heartbeat"); err != nil || strings.Contains(string(rule), "pending since {{since}}") == heartbeat {
+				t.Errorf("%v: a missing heartbeat has the default text, and not that of an event:\n%s", err, rule)
+			}
 			text, err := os.ReadFile(testFileOf(file))
 			if err != nil || !strings.Contains(string(text), c.want) {
 				t.Errorf("%v: no %s in\n%s", err, c.want, text)

@@ -127,6 +127,11 @@ type node struct {
 	items  []node  // of a sequence
 }
 
+// isCalendars reports whether a document is a file of calendars.
+func (n node) isCalendars() bool {
+	return len(n.fields) == 1 && n.fields[0].name == "calendars" && len(n.fields[0].value.fields) > 0
+}
+
 // place is a position in a text, both numbers from 1.
 type place struct{ line, column int }
 

@@ -50,6 +50,10 @@ func readText(data []byte) ([]node, Problems) {
 	} else {
 		nodes, ps = readYAML(text)
 	}
+	if slices.ContainsFunc(nodes, node.isCalendars) {
+		begin.Message = "it has calendars, not rules: apply them with deadman calendar apply FILE, or name the file in --calendars, and keep it outside of the folder of rules"
+		return nil, Problems{begin}
+	}
 	if len(nodes) == 0 && len(ps) == 0 {
 		begin.Message = `there is no rule here; one begins with "name:"`
 		ps = Problems{begin}

@@ -44,7 +44,6 @@ func (u *UI) functions() template.FuncMap {
 		"alertStyle":   alertStyle,
 		"outcome":      outcome,
 		"outcomes":     checks.Outcomes,
-		"isLate":       isLate,
 		"took":         func(e web.EndedJob) string { return roughly(e.EndedAt.Sub(e.Since)) },
 		"lateness":     func(late float64) string { return roughly(seconds(late)) },
 		"outageOf":     outageOf,

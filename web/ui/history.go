@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -92,10 +91,4 @@ func (v historyView) Wider() string {
 		l.Filter["within"] = anyTime
 	}
 	return l.page("")
-}
-
-// isLate reports whether an ended job was resolved after an alert.
-func isLate(e web.EndedJob) bool {
-	kind, counted := futurejobs.KindOf(e.Outcome, e.Step)
-	return counted && kind == futurejobs.Late
 }

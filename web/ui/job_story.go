@@ -29,6 +29,8 @@ type storyEntry struct {
 	Then   string     // label of Next
 	Alert  *web.Alert // nil: no alert
 	Began  bool       // start of the job
+
+	NoNextCheck bool // no further check was planned until a signal
 }
 
 // storyOf builds the story of a job from its trail and its alerts.
@@ -95,7 +97,7 @@ var trailWords = map[string]string{
 
 // momentOf converts an entry of a trail.
 func momentOf(e web.TrailEntry) storyEntry {
-	m := storyEntry{At: e.At, Kind: "waiting", Word: "check", Values: e.Values, Then: "next check", Next: e.Next}
+	m := storyEntry{At: e.At, Kind: "waiting", Word: "check", Values: e.Values, Then: "next check", Next: e.Next, NoNextCheck: e.NoNextCheck}
 	if e.Kind == "check" { // a late check: At is its slot, and the story shows the decision, LatenessSeconds after it
 		m.At = e.At.Add(time.Duration(e.LatenessSeconds * float64(time.Second)))
 	}
