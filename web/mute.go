@@ -40,8 +40,7 @@ type Mute struct {
 // muteAPI has the operations on mutes.
 type muteAPI struct {
 	mutes Mutes // nil: the node has none
-	lists AlertReader
-	rules Rules
+	count *muteCounter
 	now   func() time.Time
 }
 
@@ -126,7 +125,7 @@ func (a *muteAPI) preview(ctx context.Context, in *struct{ Body MuteMatch }) (*M
 	if err := m.Check(); err != nil {
 		return nil, refused("body.match", "%v", err)
 	}
-	return a.reach(ctx, m)
+	return a.count.reach(ctx, m)
 }
 
 func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (Mute, error) {
@@ -149,7 +148,7 @@ func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (M
 	if !m.EndsAt.After(now) || m.EndsAt.Sub(now) > muteMost {
 		return Mute{}, refused("body.until", "%s is not within a year from now; for a longer time, change the rule or the routes", m.EndsAt.Format(time.RFC3339))
 	}
-	reach, err := a.reach(ctx, m.Match)
+	reach, err := a.count.reach(ctx, m.Match)
 	if err != nil {
 		return Mute{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
@@ -12,7 +13,7 @@ import (
 	"deadman/rules"
 )
 
-// MuteReach is the effect of a mute on what is known when it is read.
+// MuteReach is the effect of a mute on the present alerts and rules.
 type MuteReach struct {
 	OpenAlerts int64  `json:"open_alerts" doc:"Number of open alerts that the mute matches."`
 	Compared   int    `json:"compared,omitempty" doc:"Number of open alerts that were compared with the patterns: the newest ones, if more are open. Absent if open_alerts is complete."`
@@ -23,8 +24,15 @@ type MuteReach struct {
 // reachPages is the number of pages of open alerts that are compared with patterns.
 const reachPages = 10
 
+// muteCounter counts the alerts and rules that mutes match.
+type muteCounter struct {
+	lists AlertReader
+	rules Rules
+	now   func() time.Time
+}
+
 // reach returns the effect of a mute.
-func (a *muteAPI) reach(ctx context.Context, m alerts.Match) (*MuteReach, error) {
+func (a *muteCounter) reach(ctx context.Context, m alerts.Match) (*MuteReach, error) {
 	all, err := a.rules.List(ctx)
 	if err != nil {
 		return nil, err
@@ -49,8 +57,8 @@ func (a *muteAPI) reach(ctx context.Context, m alerts.Match) (*MuteReach, error)
 	return r, a.compare(ctx, m, r)
 }
 
-// filterOf returns the filter of open alerts that accepts the same alerts as a match; ok is false if there is none: for
-// a pattern with a *, or several labels.
+// filterOf returns the filter of open alerts that accepts the same alerts as a match; ok is false without such a filter:
+// for a pattern with a *, or several labels.
 func filterOf(m alerts.Match) (f futurejobs.Filter, ok bool) {
 	f.Open = true
 	for name, pattern := range m {
@@ -79,7 +87,7 @@ func filterOf(m alerts.Match) (f futurejobs.Filter, ok bool) {
 }
 
 // compare counts the alerts that a match matches among the newest open ones.
-func (a *muteAPI) compare(ctx context.Context, m alerts.Match, r *MuteReach) error {
+func (a *muteCounter) compare(ctx context.Context, m alerts.Match, r *MuteReach) error {
 	f, read := futurejobs.Filter{Open: true, Limit: futurejobs.MaxLimit}, 0
 	for range reachPages {
 		page, err := a.lists.Alerts(ctx, f)
@@ -130,9 +138,9 @@ func ruleValues(l rules.ListedRule, name string) (values []string, known bool) {
 	return []string{text}, l.Document.Handler == "" && !(found && strings.Contains(text, "{{"))
 }
 
-// warning names the values and labels of a match that nothing has: they may be misspelled. A rule may be saved later, so
-// they are no errors.
-func (a *muteAPI) warning(ctx context.Context, m alerts.Match, all []rules.ListedRule) (string, error) {
+// warning names the values and labels of a match that neither rules nor alerts have: a misspelling is likely. A rule may be
+// saved later, so the result is no error.
+func (a *muteCounter) warning(ctx context.Context, m alerts.Match, all []rules.ListedRule) (string, error) {
 	names, entities, labels := []string{alerts.SystemRule}, []string{alerts.SystemEntity}, slices.Clone(alerts.SystemLabels)
 	for _, l := range all {
 		names, entities = append(names, l.Name), append(entities, l.Document.Entity)
@@ -179,7 +187,7 @@ func matchesAny(texts []string, pattern string) bool {
 }
 
 // hasLabel reports whether an open alert has a label: handlers add labels that no rule has.
-func (a *muteAPI) hasLabel(ctx context.Context, label string) (bool, error) {
+func (a *muteCounter) hasLabel(ctx context.Context, label string) (bool, error) {
 	counts, err := a.lists.CountOpenAlerts(ctx, futurejobs.Filter{Open: true, Now: a.now()}, label)
 	return slices.ContainsFunc(counts, func(c futurejobs.OpenAlerts) bool { return c.LabelValue != "" }), err
 }

@@ -81,7 +81,7 @@ func groups(all *operations, o Options, beats *heartbeatCounts) []group {
 		&sourceAPI{o.Sources, o.Keeper},
 		&outageAPI{o.Lists},
 		&handlerAPI{o.Handlers, o.Keeper},
-		&muteAPI{o.Mutes, o.Lists, o.Rules, o.Now},
+		&muteAPI{o.Mutes, &muteCounter{o.Lists, o.Rules, o.Now}, o.Now},
 		&eventAPI{o.Wire, o.Catalog, quotas, make(chan struct{}, matchedAtOnce), o.Log, o.Now},
 		&deadLetterAPI{o.Lists},
 		&deadLetterActionAPI{o.Letters},

@@ -63,8 +63,7 @@ type reach struct {
 // muteClient reads mutes.
 type muteClient struct{ client }
 
-// reach reads the open alerts that a mute matches; nil: it has no matchers, or invalid ones, which the form tells when it
-// is sent. It also lists the patterns with a *, because a * can't be escaped and matches any text.
+// reach reads the open alerts that a mute matches; nil: the mute has no matchers, or invalid ones. It also lists the patterns with a *, because a * can't be escaped and matches any text.
 func (c muteClient) reach(match map[string]string) (*reach, error) {
 	if len(match) == 0 {
 		return nil, nil
