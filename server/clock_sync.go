@@ -55,7 +55,7 @@ func waitingLog(log *slog.Logger) func([]futurejobs.Node, time.Time) {
 		for _, n := range nodes[:min(len(nodes), namedMost)] {
 			names = append(names, n.Name)
 		}
-		log.Info("waiting for a heartbeat of the registered nodes, which have the time to start with; without one the start goes on at the end of the wait",
+		log.Info("waiting to take the time from a running node: nodes are registered in the database, and none has sent a heartbeat lately, as after a crash of all nodes; the start goes on with the first heartbeat, or at the time of until if no node runs",
 			"nodes", names, "registered", len(nodes), "until", until)
 	}
 }

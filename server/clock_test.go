@@ -242,7 +242,7 @@ SELECT 'id-' || i, 'node-' || to_char(i, 'FM00'), 'v0', now() - interval '2 hour
 	}
 	n.eventually("the log has the wait", func() bool {
 		for text := range strings.Lines(n.log.String()) {
-			if strings.Contains(text, "waiting for a heartbeat of the registered nodes") {
+			if strings.Contains(text, "waiting to take the time from a running node") {
 				if err := json.Unmarshal([]byte(text), &line); err != nil {
 					t.Fatal(err)
 				}

@@ -120,10 +120,15 @@ func (a *loginPages) startSession(w http.ResponseWriter, r *http.Request, next s
 			wrong = fmt.Sprintf("Too many tokens from your address were refused. Try again in %d s.", seconds(p.retry))
 		}
 		a.loginPage(w, r, p.Status, loginView{Next: next, Error: wrong})
+	case p.Status == http.StatusServiceUnavailable:
+		a.loginPage(w, r, p.Status, loginView{Next: next, Error: databaseAway})
 	default:
 		a.fail(w, r, err)
 	}
 }
+
+// databaseAway is the error of a login while the node cannot verify tokens.
+const databaseAway = "The node does not reach its database, and cannot verify the token until then. Try again; the log of the node has the reason."
 
 // enter creates a session for a token. It counts refusals.
 func (a *loginPages) enter(r *http.Request, secret string) (access.Session, string, error) {

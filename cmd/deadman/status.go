@@ -83,9 +83,12 @@ func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
 	return s, err
 }
 
+// databaseCondition is the name of the condition that most others depend on.
+const databaseCondition = "database"
+
 // lacksDatabase reports whether the condition of the database failed.
 func (s *nodeStatus) lacksDatabase() bool {
-	return slices.ContainsFunc(s.Conditions, func(c web.Condition) bool { return c.Name == "database" && !c.OK })
+	return slices.ContainsFunc(s.Conditions, func(c web.Condition) bool { return c.Name == databaseCondition && !c.OK })
 }
 
 // readRest reads what a node answers from its database.
@@ -165,7 +168,7 @@ func (s nodeStatus) print(io *cli) error {
 	if err := lines.end(); err != nil {
 		return err
 	}
-	if err := printConditions(io, s.Conditions); err != nil || len(s.Nodes) == 0 {
+	if err := s.printConditions(io); err != nil || len(s.Nodes) == 0 {
 		return err
 	}
 	fmt.Fprintln(io.out)
@@ -200,31 +203,45 @@ func (s nodeStatus) openText() string {
 	return strings.Join(parts, ", ")
 }
 
-// printConditions prints the conditions: the failed ones first.
-func printConditions(io *cli, conditions []web.Condition) error {
+// printConditions prints the conditions: the failed ones first, and the database, the cause of others, before them.
+func (s nodeStatus) printConditions(io *cli) error {
+	conditions := slices.Clone(s.Conditions)
 	if len(conditions) == 0 {
 		return nil
 	}
+	rank := func(c web.Condition) int {
+		switch {
+		case c.OK:
+			return 2
+		case c.Name != databaseCondition:
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(conditions, func(a, b web.Condition) int { return rank(a) - rank(b) })
 	fmt.Fprintln(io.out)
 	t := newTable(io.out, io.palette, "condition", "state", "detail")
-	for _, failed := range []bool{true, false} {
-		for _, c := range conditions {
-			if c.OK == failed {
-				continue
-			}
-			state := colouredCell(green, "ok")
-			if failed {
-				state = colouredCell(red, "failed")
-			}
-			t.row(cellOf(strings.ReplaceAll(c.Name, "_", " ")), state, cellOf(c.Detail))
+	hidden := false
+	for _, c := range conditions {
+		state := colouredCell(green, "ok")
+		if !c.OK {
+			state, hidden = colouredCell(red, "failed"), hidden || c.Detail == ""
 		}
+		t.row(cellOf(strings.ReplaceAll(c.Name, "_", " ")), state, cellOf(c.Detail))
 	}
 	if err := t.fit(terminalWidth(io.out)).end(); err != nil {
 		return err
 	}
+	if hidden && s.lacksDatabase() {
+		fmt.Fprintln(io.out, "details are hidden: the node cannot verify the token without its database, which other conditions need, too")
+	}
 	for _, c := range conditions {
-		if c.Runbook != "" {
-			fmt.Fprintf(io.out, "remedies: %s\n", sanitize(c.Runbook))
+		if c.Runbook == "" {
+			continue
+		}
+		fmt.Fprintf(io.out, "remedies: %s\n", sanitize(c.Runbook))
+		if c.Name == databaseCondition {
+			break // first: the others follow from it, or are seen once it is back
 		}
 	}
 	return nil

@@ -75,6 +75,9 @@ func TestStatusWithoutDatabase(t *testing.T) {
 	if got := status(); got.code != exitCondition || !strings.Contains(got.out, "unknown: ") || !strings.Contains(got.out, "#condition-database") {
 		t.Errorf("%+v", got)
 	}
+	if got := status(); !strings.Contains(got.out, "details are hidden") || strings.Count(got.out, "remedies: ") != 1 || strings.Index(got.out, "\ndatabase ") > strings.Index(got.out, " failed") {
+		t.Errorf("the database is not first, or not the only remedy:\n%s", got.out)
+	}
 	var s nodeStatus
 	if got := status("-o", "json"); json.Unmarshal([]byte(got.out), &s) != nil || s.OK || s.Error == "" || !s.lacksDatabase() {
 		t.Errorf("%+v", got)
