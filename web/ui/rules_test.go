@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -292,6 +293,49 @@ func TestEditor(t *testing.T) {
 	b.do(chromedp.Focus(chromedp.CSS("#event")))
 	b.waitForNavigation(chromedp.KeyEvent("s", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
 	b.waitForText("Changes in the newest version", "+early: 2h")
+}
+
+// TestEditorLineNumbers checks that each line number of the editor is beside the first row of its line, also if long lines wrap
+// and after a change of the width, and that the gutter ends with the box.
+func TestEditorLineNumbers(t *testing.T) {
+	t.Parallel()
+	long := strings.Replace(orders, "entity: order", "# "+strings.Repeat("a comment that wraps ", 12)+"\nentity: order", 1)
+	short := strings.NewReplacer("order-unshipped", "short", "description: An order was placed and nothing was shipped.\n", "").Replace(orders)
+	home := serve(t, long, short)
+	for name, c := range map[string]struct {
+		rule   string
+		width  int64
+		mobile bool
+	}{"phone": {"order-unshipped", 390, true}, "narrow": {"order-unshipped", 390, false}, "wide": {"order-unshipped", 1280, false}, "short": {"short", 1280, false}} {
+		b := open(t, home, c.width, 900)
+		resize := func(width int64) {
+			b.do(chromedp.EmulateViewport(width, 900, func(p *emulation.SetDeviceMetricsOverrideParams, _ *emulation.SetTouchEmulationEnabledParams) {
+				p.Mobile = c.mobile
+			}))
+		}
+		resize(c.width)
+		b.visit("/rules/" + c.rule + "/edit")
+		b.waitForText("primary")
+		for _, to := range []int64{c.width, 600, c.width} {
+			resize(to)
+			b.waitForScript(`(() => {
+				const root = document.querySelector("rule-editor").shadowRoot;
+				const lines = [...root.querySelectorAll(".cm-line")], box = root.querySelector(".cm-scroller").getBoundingClientRect();
+				const numbers = [...root.querySelectorAll(".cm-lineNumbers .cm-gutterElement")].filter(e => e.offsetHeight > 0 && getComputedStyle(e).visibility !== "hidden");
+				const firstRow = (e) => { const r = document.createRange(); r.selectNodeContents(e); return r.getClientRects()[0] ?? e.getBoundingClientRect(); };
+				window.wrong = numbers.filter(n => Math.abs(firstRow(n).top - firstRow(lines[Number(n.innerText) - 1]).top) > 3).map(n => n.innerText + " at " + firstRow(n).top + ", its line at " + firstRow(lines[Number(n.innerText) - 1]).top);
+				if (numbers.length !== lines.length) window.wrong.push(numbers.length + " numbers of " + lines.length + " lines");
+				const end = Math.max(...[...root.querySelectorAll(".cm-gutters")].map(e => e.getBoundingClientRect().bottom));
+				if (end < box.bottom - 2) window.wrong.push("the gutter ends at " + end + ", the box at " + box.bottom);
+				window.rows = Math.max(...lines.map(e => e.offsetHeight)) / Math.min(...lines.map(e => e.offsetHeight));
+				return window.wrong.length === 0;
+			})()`)
+			if rows := evaluate[float64](b, "window.rows"); to < 1000 && c.rule != "short" && rows < 2 {
+				t.Errorf("at %d px no line wraps", to)
+			}
+		}
+		b.screenshot("editor-lines-" + name)
+	}
 }
 
 // TestPreview checks that a preview has a selectable length and later events, with and without scripts.

@@ -26,7 +26,8 @@ const colours = HighlightStyle.define([
 const theme = EditorView.theme({
   "&": { color: "var(--ink)", backgroundColor: "var(--card)", border: "1px solid var(--line)", borderRadius: "var(--edge)", fontSize: ".9rem" },
   "&.cm-focused": { outline: "2px solid var(--info)", outlineOffset: "1px" },
-  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", minHeight: "22rem", maxHeight: "70vh" },
+  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", maxHeight: "70vh" },
+  ".cm-content, .cm-gutter": { minHeight: "22rem" },
   ".cm-content": { caretColor: "var(--ink)", padding: ".6rem 0" },
   ".cm-cursor": { borderLeftColor: "var(--ink)" },
   ".cm-gutters": { backgroundColor: "var(--sunk)", color: "var(--faint)", border: "0", borderRadius: "var(--edge) 0 0 var(--edge)" },
@@ -89,6 +90,8 @@ customElements.define("rule-editor", class extends HTMLElement {
         ],
       }),
     });
+    // The numbers stand beside the lines as these were measured last: wider letters or another width wrap them elsewhere.
+    new ResizeObserver(() => view.requestMeasure()).observe(view.contentDOM);
     view.scrollDOM.tabIndex = 0; // a long rule scrolls by keyboard, too
     if (label) label.addEventListener("click", () => view.focus());
     // Elements with data-line jump to that line.
