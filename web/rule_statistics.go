@@ -21,6 +21,9 @@ type StatisticsReader interface {
 	LastDay(ctx context.Context) (futurejobs.LastDay, error)
 }
 
+// CountDelay is the time after the end of an hour at which its jobs are counted, approximately.
+const CountDelay = 5 * time.Minute
+
 // RuleStatistics are the statistics of a rule.
 type RuleStatistics struct {
 	Rule string `json:"rule" doc:"Name of the rule." example:"order-unshipped"`

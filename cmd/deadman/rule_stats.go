@@ -52,6 +52,11 @@ func printStatistics(io *cli, s web.Statistics) error {
 		_, err := fmt.Fprintln(io.out, "nothing is counted yet; an hour is counted about five minutes after its end")
 		return err
 	}
+	if s.InTime+s.Late+s.Never == 0 {
+		_, err := fmt.Fprintf(io.out, "no jobs are counted from %s to %s; later ones are not counted yet, and the next count is at about %s\n",
+			io.exact(s.From), io.exact(s.To), io.exact(s.To.Add(time.Hour+web.CountDelay)))
+		return err
+	}
 	if _, err := fmt.Fprintf(io.out, "jobs ended from %s to %s\nin time %d, late %d, never %d\n", io.exact(s.From), io.exact(s.To), s.InTime, s.Late, s.Never); err != nil {
 		return err
 	}

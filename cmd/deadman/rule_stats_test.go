@@ -32,6 +32,11 @@ func TestRuleStats(t *testing.T) {
 		Window: "day", From: to.Add(-24 * time.Hour), To: to, CountedFrom: to.Add(-5 * time.Hour), InTime: 12, Late: 3, Never: 1, P50: &p50, P95: &p95, Bucket: 3600,
 		Items: []web.StatisticsBucket{{From: to.Add(-24 * time.Hour)}, {From: to.Add(-2 * time.Hour), InTime: 12, Late: 3}, {From: to.Add(-time.Hour), Never: 1}},
 	}
+	none := web.Statistics{From: s.From, To: to, Items: s.Items[:1]}
+	if err := printStatistics(io, none); err != nil || !strings.Contains(out.String(), "the next count is at about 2026-03-02 16:05:00 UTC") || strings.Contains(out.String(), "in time 0") {
+		t.Errorf("nothing counted: %q, %v", &out, err)
+	}
+	out.Reset()
 	if err := printStatistics(io, s); err != nil {
 		t.Fatal(err)
 	}

@@ -25,14 +25,15 @@
 
   const inUTC = (at) => new Date(at).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC");
 
-  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  const short = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
-  const hour = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
+  const short = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
+  const hour = new Intl.DateTimeFormat(undefined, { timeStyle: "short", hourCycle: "h23" });
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
   // chosen formats a time for its place, by the viewer's choice.
   function chosen(place, times, at, now, own) {
     if (place === "hour") return times === "UTC" ? inUTC(at).slice(11, 16) : hour.format(at);
+    if (place === "utc") return inUTC(at).replace(/:00 UTC/, " UTC").slice(new Date(at).toDateString() === new Date(now).toDateString() ? 11 : 0);
     if (times === "UTC") return inUTC(at);
     if (times === "own" || place === "exact" || place === "dated") return own;
     return relative(place === "since" ? Math.min(at, now) : at, now);

@@ -24,10 +24,16 @@ type alertLogView struct {
 	Within     string // the selected span
 }
 
+// superseded is the state of an alert with a later one of the same job, its next step.
+const superseded = "superseded"
+
+// IsPast reports whether the alert is not the current one of a pending job.
+func (a loggedAlert) IsPast() bool { return a.State == "over" || a.State == superseded }
+
 // loggedAlert is an alert of the log.
 type loggedAlert struct {
 	web.Alert
-	State string // open, acknowledged or over; empty: it resolves others, or a later alert of its job is the open one
+	State string // open, acknowledged, superseded (a later alert of its job is the open one) or over; empty: it resolves others
 }
 
 // Instant returns the time of a filter; zero: it has none.
@@ -69,8 +75,8 @@ func stateAmong(a web.Alert, open []openAlert, after time.Time) string {
 			return acknowledged
 		case o.ID == a.ID:
 			return "open"
-		case o.Rule == a.Rule && o.Entity == a.Entity && o.Key == a.Key && o.Since.Equal(a.Since):
-			return ""
+		case o.Rule == a.Rule && o.Entity == a.Entity && o.Key == a.Key && o.Since.Equal(a.Since) && a.Status != alerts.Resolved:
+			return superseded
 		}
 	}
 	if a.Status == alerts.Resolved || a.Rule == alerts.SystemRule || !a.DecidedAt.After(after) {

@@ -29,6 +29,7 @@ func (u *UI) functions() template.FuncMap {
 		"since":        func(t time.Time) (template.HTML, error) { return clock(t, "since") },
 		"exactly":      func(t time.Time) (template.HTML, error) { return clock(t, "exact") },
 		"dated":        func(t time.Time) (template.HTML, error) { return clock(t, "dated") }, // with its date, also of today
+		"utc":          func(t time.Time) (template.HTML, error) { return clock(t, "utc") },   // beside other times in UTC
 		"hour":         func(t time.Time) (template.HTML, error) { return clock(t, "hour") },
 		"figure":       func(n any) string { return number(reflect.ValueOf(n).Int()) }, // any integer type
 		"carried":      encodeFormText,
@@ -58,7 +59,7 @@ func (u *UI) functions() template.FuncMap {
 }
 
 // layouts maps the display mode of a time to its format in UTC.
-var layouts = map[string]string{"relative": "2006-01-02 15:04:05 UTC", "exact": "2006-01-02 15:04:05 UTC", "dated": "2006-01-02 15:04:05 UTC", "since": "2006-01-02 15:04:05 UTC", "hour": "15:04"}
+var layouts = map[string]string{"relative": "2006-01-02 15:04:05 UTC", "exact": "2006-01-02 15:04:05 UTC", "dated": "2006-01-02 15:04:05 UTC", "since": "2006-01-02 15:04:05 UTC", "hour": "15:04", "utc": "2006-01-02 15:04 UTC"}
 
 // clock renders a time in UTC. The page's script rewrites it for the viewer.
 func clock(t time.Time, show string) (template.HTML, error) {

@@ -50,6 +50,7 @@ type homeView struct {
 	Counted   bool // the jobs of rules are counted
 	Jobs      []job
 	MoreJobs  bool
+	Resting   int         // pending jobs without a next check, such as late heartbeats, among the first ones
 	Try       *sampleSend // without pending checks: what creates one; nil: none was found
 	NoSample  bool        // the rules accept none of the made-up events
 	Blind     string      // error of reading the lists; empty: none
@@ -358,6 +359,9 @@ func (v *homeView) jobs(c client) error {
 	var page web.Page[web.Job]
 	err := c.get("/jobs", url.Values{"limit": {nowJobs}}, &page)
 	v.Jobs, v.MoreJobs = jobsOf(page.Items), page.Next != ""
+	scheduled := slices.DeleteFunc(slices.Clone(v.Jobs), func(j job) bool { return j.NextCheckAt.IsZero() && j.PausedAt.IsZero() })
+	v.Resting = len(v.Jobs) - len(scheduled)
+	v.Jobs = scheduled
 	return err
 }
 
@@ -376,7 +380,7 @@ func (v *homeView) sentence() string {
 		return v.Lost
 	case len(v.Rules) == 0:
 		return "All systems operational, no rules yet"
-	case len(v.Jobs) == 0:
+	case len(v.Jobs)+v.Resting == 0:
 		return "All systems operational, no pending checks"
 	}
 	return "All systems operational"

@@ -5,6 +5,7 @@ import (
 	"html"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,57 @@ func TestOverviewHeadline(t *testing.T) {
 		}
 		b.screenshot(fmt.Sprint("headline-", width))
 	}
+}
+
+// TestListsSeparatePastFromPresent checks lists that confused: jobs without a check are not among the next ones, a superseded step
+// is marked, one version has nothing to compare, times have 24 hours, and a table that is cut off has a shadow.
+func TestListsSeparatePastFromPresent(t *testing.T) {
+	t.Parallel()
+	home := serve(t, "name: nightly\nentity: backup\ntrigger: {heartbeat: {every: 1s, grace: 0s}}\nescalate: [{after: 0s, step: missing, severity: critical}]\nslot: 1s\n",
+		strings.Replace(orders, "after: 2h", "after: 2s", 1))
+	var address web.PingAddress
+	callAPI(t, home, "POST", "/rules/nightly/pings", "application/json", `{"key": "db"}`, &address)
+	if reply, err := http.Get(home + strings.TrimPrefix(address.URL, home)); err != nil || reply.Body.Close() != nil || reply.StatusCode != 200 {
+		t.Fatalf("ping: %v %v", reply, err)
+	}
+	send(t, home, "orders.created", `{"id": "1", "total": 1}`)
+	b := open(t, home, 1280, 900)
+	b.visit("/alerts/all")
+	b.waitForText("superseded", "escalated")
+	styles := evaluate[map[string]string](b, `Object.fromEntries([...document.querySelectorAll(".alerts li")].filter(e => e.innerText.includes("order")).map(e => [e.innerText.includes("superseded") ? "superseded" : "current", e.className]))`)
+	if styles["superseded"] != "waiting" || styles["current"] != "critical" {
+		t.Errorf("the rows are %v", styles)
+	}
+	b.screenshot("superseded")
+	b.visit("/jobs")
+	b.waitForText("waits for an event")
+	b.visit("/")
+	b.waitForText("Next checks", "backup db")
+	if rows := evaluate[string](b, `[...document.querySelectorAll("table.jobs tbody tr")].map(e => e.innerText).join(" | ")`); strings.Contains(rows, "backup db") || !strings.Contains(rows, "order 1") {
+		t.Errorf("the next checks are %q", rows)
+	}
+	b.screenshot("next-checks")
+	b.visit("/rules/nightly/versions")
+	if text := b.text(); !strings.Contains(text, "This is the only version.") || strings.Contains(text, "Compare") || strings.Contains(text, "Changes from") {
+		t.Errorf("the versions: %s", text)
+	}
+	b.visit("/alerts/all")
+	evaluate[any](b, `document.querySelector(".alerts li a[href^='/alerts/']").click(); 0`)
+	b.waitForText("Timeline")
+	for _, path := range []string{"", "/health", "/history", "/entities/order?key=1"} {
+		if path != "" {
+			b.visit(path)
+		}
+		if text := b.text(); regexp.MustCompile(`\d [AP]M`).MatchString(strings.ReplaceAll(text, "\u202f", " ")) {
+			t.Errorf("%s has times of 12 hours: %s", path, text)
+		}
+	}
+	b.resize(390, 800)
+	b.visit("/health")
+	if shadows := evaluate[[]string](b, `[...document.querySelectorAll("main .scroll")].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => getComputedStyle(e).backgroundAttachment)`); len(shadows) == 0 || strings.Contains(strings.Join(shadows, " "), "scroll, scroll, scroll, scroll") || !strings.Contains(shadows[0], "local") {
+		t.Errorf("the tables that are cut off have %q", shadows)
+	}
+	b.screenshot("shadows")
 }
 
 // TestNeverReported checks that a heartbeat without keys is shown as never reported on the overview, the list of rules,

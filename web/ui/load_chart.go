@@ -81,6 +81,7 @@ func draw(slots web.Slots, now time.Time) *chart {
 	for _, s := range slots.Items {
 		largest, worst = max(largest, done(s)+due(s)), max(worst, s.Lateness())
 	}
+	d.Now = int(now.Sub(slots.From) * barStep / chartBucket)
 	for i, s := range slots.Items {
 		d.column(i*barStep, s, largest, now)
 		if lateness := s.Lateness(); lateness > lagShown {
@@ -94,7 +95,6 @@ func draw(slots web.Slots, now time.Time) *chart {
 	if largest < 2 {
 		d.Half = ""
 	}
-	d.Now = int(now.Sub(slots.From) * barStep / chartBucket)
 	d.Herd = herdOf(slots, now)
 	d.sum(slots, now)
 	return d
@@ -116,6 +116,10 @@ func (d *chart) column(x int, s web.Slot, largest int64, now time.Time) {
 		title += ", " + count(int(s.Missed), "missed tick")
 	}
 	past := newBar(x, done(s), largest, d.Height, "past", title)
+	isCurrent := x < d.Now && d.Now < x+barStep
+	if isCurrent {
+		past.Width = max(1, d.Now-past.X)
+	}
 	if done(s) > 0 {
 		d.Bars = append(d.Bars, past)
 	}
@@ -134,7 +138,13 @@ func (d *chart) column(x int, s web.Slot, largest int64, now time.Time) {
 		parts = append(parts, count(s.Ticks, "tick"))
 	}
 	ahead := newBar(x, due(s), largest, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), strings.Join(parts, ", "), word))
-	ahead.Y = max(0, ahead.Y-past.Height)
+	switch end := ahead.X + ahead.Width; {
+	case isCurrent && kind == "planned": // it begins at now, where the past ends
+		ahead.X = max(d.Now, past.X+past.Width)
+		ahead.Width = max(1, end-ahead.X)
+	default:
+		ahead.Y = max(0, ahead.Y-past.Height)
+	}
 	d.Bars = append(d.Bars, ahead)
 }
 

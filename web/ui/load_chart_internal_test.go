@@ -118,6 +118,14 @@ func TestLoadChartShowsOverdue(t *testing.T) {
 			t.Errorf("planned checks and ticks: %+v, want %q", planned, want)
 		}
 	}
+	for _, past := range d.bars("past") {
+		if end := past.X + past.Width; past.X < d.Now && end > d.Now || past.X >= d.Now {
+			t.Errorf("a bar of the past is from %d to %d, now is at %d", past.X, end, d.Now)
+		}
+	}
+	if planned := d.bars("planned"); planned[0].X < d.Now || planned[0].Y+planned[0].Height != barHeight {
+		t.Errorf("planned at %+v, now is at %d", planned[0], d.Now)
+	}
 	if len(d.Latenesses) != 1 || d.Latenesses[0].Height != lagHeight || d.Worst != "3 m 10 s" {
 		t.Errorf("late: %+v, at worst %s", d.Latenesses, d.Worst)
 	}

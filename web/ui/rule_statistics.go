@@ -108,6 +108,9 @@ func sparkline(day *web.RuleDay) *barChart {
 	return &d
 }
 
+// NextCountAt returns the approximate time of the next count.
+func (d *statisticsChart) NextCountAt() time.Time { return d.To.Add(time.Hour + web.CountDelay) }
+
 // Windows lists the windows with their labels.
 func (*statisticsChart) Windows() [][2]string {
 	return [][2]string{{"day", "24 hours"}, {"week", "7 days"}, {"month", "30 days"}}

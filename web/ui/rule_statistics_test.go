@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,12 @@ func TestRuleStatistics(t *testing.T) {
 	if month.InTime != 850 || month.Late != 100 || month.Never != 50 {
 		t.Errorf("a month has %+v", month)
 	}
+	b.visit("/history?entity=nothing") // no zeros in place of jobs that are not counted yet
+	b.waitForText("Later ones are not counted yet: the next count is at about")
+	if text := b.text(); strings.Contains(text, "in time 0") || !regexp.MustCompile(`at about (\d{4}-\d\d-\d\d )?\d\d:05 UTC`).MatchString(text) {
+		t.Errorf("nothing is counted: %s", text)
+	}
+	b.screenshot("history-uncounted")
 	for _, width := range []int64{1400, 400} {
 		for _, dark := range []bool{false, true} {
 			b := open(t, home, width, 900)

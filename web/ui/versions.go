@@ -21,6 +21,9 @@ type versionsView struct {
 	Next     string // address of older versions; empty: none
 }
 
+// Several reports whether the rule has versions to compare.
+func (v versionsView) Several() bool { return len(v.Versions) > 1 || v.From != v.To }
+
 // versionRows is the number of versions per page.
 const versionRows = 50
 
