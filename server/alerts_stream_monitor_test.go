@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -67,8 +68,8 @@ func TestNotificationsOfFillingEventStream(t *testing.T) {
 	}
 	n := startReadyNode(t, c)
 	js := bustest.JetStream(t, url)
-	for range 11 {
-		if _, err := js.Publish(t.Context(), "orders.created", []byte(strings.Repeat(" ", 90_000))); err != nil {
+	for i := range 11 {
+		if _, err := js.Publish(t.Context(), "orders.shipped", fmt.Appendf(nil, `{"id": "%d"%90000s}`, i, "")); err != nil {
 			t.Fatal(err)
 		}
 	}

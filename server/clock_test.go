@@ -271,7 +271,7 @@ SELECT 'id-' || i, 'node-' || to_char(i, 'FM00'), 'v0', now() - interval '2 hour
 	case <-time.After(within):
 		t.Fatal("it does not serve after the heartbeat")
 	}
-	if got := strings.Count(n.log.String(), "waiting for a heartbeat"); got != 1 {
+	if got := strings.Count(n.log.String(), "waiting to take the time from a running node"); got != 1 {
 		t.Errorf("the log has the wait %d times", got)
 	}
 }

@@ -129,7 +129,11 @@ func (p pingedRun) ping(ctx context.Context, signal, body string) {
 			p.warn("the ping %s was not accepted in %s: %v", signal, number(attempt, "attempt"), err)
 			return
 		}
-		time.Sleep(pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
 		pause *= 2
 	}
 }

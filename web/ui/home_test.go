@@ -73,7 +73,8 @@ func TestOverviewHeadline(t *testing.T) {
 	texts := make([]string, 0, 3)
 	for _, severity := range []string{"critical", "error", "warning"} {
 		text := strings.NewReplacer("order-unshipped", "order-"+severity, "severity: warning", "severity: "+severity).Replace(orders)
-		texts = append(texts, text[:strings.Index(text, "  - {after: 2h")]+"slot: 1s\n")
+		start, _, _ := strings.Cut(text, "  - {after: 2h")
+		texts = append(texts, start+"slot: 1s\n")
 	}
 	home := serve(t, texts...)
 	for _, id := range []string{"1", "2"} {

@@ -188,7 +188,7 @@ func matcher(words []string) *regexp.Regexp {
 // excerpt returns the part of a text around its first match, with all matches in it marked; without a match its beginning.
 func excerpt(text string, marks *regexp.Regexp) (parts []excerptPart) {
 	from := 0
-	if first := marks.FindStringIndex(text); first != nil && first[0] > excerptBefore {
+	if first := marks.FindStringIndex(text); len(first) > 0 && first[0] > excerptBefore {
 		from = first[0] - excerptBefore
 		if space := strings.IndexByte(text[from:first[0]], ' '); space >= 0 {
 			from += space + 1
