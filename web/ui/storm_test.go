@@ -107,9 +107,9 @@ func TestStorm(t *testing.T) {
 		t.Errorf("open alerts at the end: %+v", open)
 	}
 	b.visit("/mutes?severity=warning")
-	b.waitForText("Matches 5,000 open alerts.")
+	b.waitForText("Matches 5,000 open alerts and 8 rules.")
 	b.visit("/mutes?key=storm-4-*")
-	b.waitForText("Matches 625 of the 5,000 newest open alerts.")
+	b.waitForText("Matches 625 of the 5,000 newest open alerts and 9 rules.")
 }
 
 // checkStormLists checks that the overview has one row for the alerts of a rule, and the list of rules their severity.
