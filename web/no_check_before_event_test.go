@@ -61,7 +61,7 @@ func TestNoCheckBeforeEvent(t *testing.T) {
 				t.Errorf("a job of the rule is checked at %s", jobs.NextCheckAt)
 			}
 			for page, wantText := range map[string]string{
-				"/entities/" + s.rule.Entity + "?key=a": "no check scheduled until an event arrives", "/jobs": "none scheduled", "/": "none scheduled",
+				"/entities/" + s.rule.Entity + "?key=a": "no check scheduled until an event arrives", "/jobs": ">waits for an event<", "/": "No check is scheduled.",
 			} {
 				if got := requestPath(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, wantText) != c.none {
 					t.Errorf("%s: %d, and the text is %q: %t", page, got.StatusCode, wantText, !c.none)
