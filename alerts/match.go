@@ -70,9 +70,9 @@ func (m Match) Check() error {
 			return errors.New(nameProblem(name))
 		case m[name] == "" || len(m[name]) > 512:
 			return fmt.Errorf("%s: a pattern has 1 to 512 bytes, and this one has %d; * is any text", name, len(m[name]))
-		case name == "severity" && !matchesAny(Severities, m[name]):
+		case name == "severity" && !MatchesAny(Severities, m[name]):
 			return errors.New(name + ": " + configfile.NotOneOf("a severity", Severity(m[name]), Severities))
-		case name == "status" && !matchesAny(Statuses, m[name]):
+		case name == "status" && !MatchesAny(Statuses, m[name]):
 			return errors.New(name + ": " + configfile.NotOneOf("a status", Status(m[name]), Statuses))
 		}
 	}
@@ -91,8 +91,8 @@ func nameProblem(name string) string {
 	return problem + "; a name has up to 63 letters, digits, dots, _ and -, and begins with a letter or _"
 }
 
-// matchesAny reports whether a pattern matches one of the values of a field.
-func matchesAny[T ~string](values []T, pattern string) bool {
+// MatchesAny reports whether a pattern matches one of the values of a field.
+func MatchesAny[T ~string](values []T, pattern string) bool {
 	return slices.ContainsFunc(values, func(value T) bool { return MatchPattern(string(value), pattern) })
 }
 

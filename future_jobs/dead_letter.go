@@ -61,6 +61,17 @@ func (l DeadLetter) Several() []string {
 	return l.Event.Header[RulesHeader]
 }
 
+// Rules returns the names of the rules that refused the event; nil: no rule did.
+func (l DeadLetter) Rules() []string {
+	if several := l.Several(); several != nil {
+		return several
+	}
+	if l.Rule == "" {
+		return nil
+	}
+	return []string{l.Rule}
+}
+
 // DeadLetterReason counts the dead letters of one rule and reason.
 type DeadLetterReason struct {
 	Rule       string // empty: not caused by a rule

@@ -66,19 +66,19 @@ func (o *outageCache) replace(open []Outage, now time.Time) {
 	}
 }
 
-// isOpen adds an outage that affected a job of this node; openedAt is zero if it was open before. A success after the failed
-// check counts, even before the outage was written.
-func (o *outageCache) isOpen(one Outage, openedAt time.Time) {
+// isOpen adds an outage that affected a job of this node; its OpenedAt is zero if it was open before. A success after the
+// failed check counts, even before the outage was written.
+func (o *outageCache) isOpen(one Outage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open == nil {
 		o.open = make(map[outageKey]openOutage)
 	}
 	of := outageKey{one.RuleID, one.Source}
-	if openedAt.IsZero() {
-		openedAt = o.open[of].openedAt
+	if one.OpenedAt.IsZero() {
+		one.OpenedAt = o.open[of].openedAt
 	}
-	o.open[of] = openOutage{openedAt, o.last[sourceOf(of)].works}
+	o.open[of] = openOutage{one.OpenedAt, o.last[sourceOf(of)].works}
 }
 
 // noteFindings records the answer of a source. An error of a single key does not count: the source may not have been

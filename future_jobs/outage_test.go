@@ -48,8 +48,8 @@ func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
 		by   func(*outageCache)
 		over bool
 	}{
-		"a success after the failed check":            {[]error{down, nil}, func(o *outageCache) { o.isOpen(one, one.OpenedAt) }, true},
-		"a success before the failed check":           {[]error{nil, down}, func(o *outageCache) { o.isOpen(one, one.OpenedAt) }, false},
+		"a success after the failed check":            {[]error{down, nil}, func(o *outageCache) { o.isOpen(one) }, true},
+		"a success before the failed check":           {[]error{nil, down}, func(o *outageCache) { o.isOpen(one) }, false},
 		"a success before another node opened it":     {[]error{nil}, func(o *outageCache) { o.replace([]Outage{one}, start) }, false},
 		"a success after another node opened it":      {append(make([]error, 12), nil), func(o *outageCache) { o.replace([]Outage{one}, start) }, true},
 		"a success and a failure after it was opened": {append(make([]error, 12), down), func(o *outageCache) { o.replace([]Outage{one}, start) }, false},
@@ -79,13 +79,13 @@ func TestAnswerEndsOneOutage(t *testing.T) {
 	later.OpenedAt = start.Add(5 * time.Second)
 	rule := orderRule()
 	rule.ID = 1
-	for name, opened := range map[string]func(*outageCache, time.Time){
-		"opened by another node":     func(o *outageCache, _ time.Time) { o.replace([]Outage{first}, start) },
-		"opened by this node":        func(o *outageCache, at time.Time) { o.isOpen(Outage{Source: first.Source, RuleID: 1}, at) },
-		"opened by it, and affected": func(o *outageCache, at time.Time) { o.isOpen(first, at); o.isOpen(first, time.Time{}) },
+	for name, opened := range map[string]func(*outageCache){
+		"opened by another node":     func(o *outageCache) { o.replace([]Outage{first}, start) },
+		"opened by this node":        func(o *outageCache) { o.isOpen(first) },
+		"opened by it, and affected": func(o *outageCache) { o.isOpen(first); o.isOpen(Outage{Source: first.Source, RuleID: 1}) },
 	} {
 		var o outageCache
-		opened(&o, first.OpenedAt)
+		opened(&o)
 		o.noteAnswer(rule, nil, start.Add(time.Second))
 		if o.replace([]Outage{first}, start.Add(2*time.Second)); !o.hasAnswered(first) {
 			t.Errorf("%s: the outage is not over after an answer", name)

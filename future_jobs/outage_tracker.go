@@ -35,12 +35,11 @@ func (t *outageTracker) record(ctx context.Context, batch []*task, held []HeldSh
 			return fmt.Errorf("write an outage: %w", err)
 		}
 		failpoints.Point("outage.met")
-		var openedAt time.Time
 		for _, a := range raised {
-			openedAt = a.Since
+			m.Outage.OpenedAt = a.Since
 			t.observer.Alerted(a)
 		}
-		t.cache.isOpen(m.Outage, openedAt)
+		t.cache.isOpen(m.Outage)
 	}
 	return nil
 }

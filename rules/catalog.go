@@ -279,12 +279,8 @@ func (b *Catalog) MatchDeadLetter(l futurejobs.DeadLetter) ([]futurejobs.Effect,
 		}
 		return m.effects, m.refusals
 	}
-	names := l.Several()
-	if names == nil {
-		names = []string{l.Rule}
-	}
 	isThere := false
-	for _, name := range names {
+	for _, name := range l.Rules() {
 		if r := now.names[name]; r != nil {
 			isThere = true
 			m.matchAgain(r, l.Part)

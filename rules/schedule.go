@@ -223,7 +223,7 @@ func slowAttempts(d document.Document) []string {
 
 // idleHold warns of a hold in a rule whose jobs end at their last step: the author expects the alert to stay open.
 func idleHold(d document.Document) []string {
-	if d.Hold == document.DefaultHold || d.Hold == 0 || len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil || d.Handler != "" {
+	if d.IsHeld() || d.Hold == 0 || d.Hold == document.DefaultHold || d.Handler != "" {
 		return nil
 	}
 	return []string{"hold: it has no effect without resolve: the job ends at its last step, and its alert is not open then; add resolve, or repeat the last step with every"}

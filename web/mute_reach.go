@@ -112,7 +112,7 @@ func (a *muteCounter) compare(ctx context.Context, m alerts.Match, r *MuteReach)
 func canRaise(l rules.ListedRule, m alerts.Match) bool {
 	for name, pattern := range m {
 		values, known := ruleValues(l, name)
-		if known && !slices.ContainsFunc(values, func(value string) bool { return alerts.MatchPattern(value, pattern) }) {
+		if known && !alerts.MatchesAny(values, pattern) {
 			return false
 		}
 	}
@@ -156,9 +156,9 @@ func (a *muteCounter) warning(ctx context.Context, m alerts.Match, all []rules.L
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		pattern := m[name]
 		switch {
-		case name == "rule" && !matchesAny(names, pattern):
+		case name == "rule" && !alerts.MatchesAny(names, pattern):
 			add(withoutRule(pattern, "is named ", "a name")+"; the mute takes effect once there is one", pattern, names[1:])
-		case name == "entity" && !matchesAny(entities, pattern):
+		case name == "entity" && !alerts.MatchesAny(entities, pattern):
 			add(withoutRule(pattern, "has the entity ", "an entity")+"; the mute takes effect once there is one", pattern, entities[1:])
 		case !slices.Contains(alerts.Fields, name) && !slices.Contains(labels, name):
 			known, err := a.hasLabel(ctx, name)
@@ -179,11 +179,6 @@ func withoutRule(pattern, has, value string) string {
 		return "no rule has " + value + " that matches " + pattern
 	}
 	return "no rule " + has + pattern
-}
-
-// matchesAny reports whether a pattern matches one of the texts.
-func matchesAny(texts []string, pattern string) bool {
-	return slices.ContainsFunc(texts, func(text string) bool { return alerts.MatchPattern(text, pattern) })
 }
 
 // hasLabel reports whether an open alert has a label: handlers add labels that no rule has.

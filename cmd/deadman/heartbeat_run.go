@@ -39,7 +39,8 @@ func newHeartbeatRunCmd(io *cli) *cobra.Command {
 		Use: "run URL -- COMMAND [ARGUMENT]...", Short: "Run a command between two pings: a start, and its exit status with its output",
 		Long: "Sends a ping of a start to a ping URL, runs a command, and sends its exit status and the end of its output.\n" +
 			"Input, output and exit code are those of the command. A ping that fails is repeated, and never keeps the\n" +
-			"command from running. A signal is passed to the command, which has 30 seconds to end. It finds the id of its run in DEADMAN_RUN_ID.",
+			"command from running. A signal is passed to the command, which has 30 seconds to end.\n" +
+			"It finds the id of its run in DEADMAN_RUN_ID.",
 		Example: `  deadman heartbeat run https://deadman.example.org/ping/5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278 -- backup-photos --full`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {

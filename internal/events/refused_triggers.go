@@ -42,12 +42,8 @@ func (r refusedTriggers) note(b futurejobs.EffectBatch) (due []alerts.SystemAler
 		if l.Part != futurejobs.Triggers {
 			continue
 		}
-		names := l.Several()
-		if names == nil {
-			names = []string{l.Rule}
-		}
-		for _, rule := range names {
-			if rule == "" || max(l.Event.Seq, l.LastSeq) < accepted[rule] {
+		for _, rule := range l.Rules() {
+			if max(l.Event.Seq, l.LastSeq) < accepted[rule] {
 				continue
 			}
 			run := r[rule]

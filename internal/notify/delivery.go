@@ -138,7 +138,7 @@ func (n *sender) round(ctx context.Context, file *channelSet, name string, c *al
 		n.mu.Unlock()
 		return n.deliveryFailed(noting, alerts.Notification{Channel: name, Tries: roundTries}, file.specs[name].reason(refused), "")
 	}
-	if err := n.channelRecovered(noting, name, "the channel "+name+" takes messages again"); err != nil {
+	if err := n.channelRecovered(noting, name); err != nil {
 		return err
 	}
 	return n.store.ChannelWorks(noting, name)
@@ -178,7 +178,7 @@ func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notif
 		return n.deliveryFailed(noting, notice, file.specs[notice.Channel].reason(refused), traceOf(refused))
 	}
 	n.count(notice.Channel, outcomeSent, 1)
-	if err := n.channelRecovered(noting, notice.Channel, "the channel "+notice.Channel+" takes messages again"); err != nil {
+	if err := n.channelRecovered(noting, notice.Channel); err != nil {
 		return err
 	}
 	return n.store.Sent(noting, notice, n.now())
@@ -363,8 +363,13 @@ func (n *sender) deliveryFailed(ctx context.Context, notice alerts.Notification,
 	return n.announce(ctx, r)
 }
 
-// channelRecovered resolves the alert about a channel.
-func (n *sender) channelRecovered(ctx context.Context, name, text string) error {
+// channelRecovered resolves the alert about a channel that accepts messages again.
+func (n *sender) channelRecovered(ctx context.Context, name string) error {
+	return n.resolveChannel(ctx, name, "the channel "+name+" takes messages again")
+}
+
+// resolveChannel resolves the alert about a channel, if one is open.
+func (n *sender) resolveChannel(ctx context.Context, name, text string) error {
 	n.mu.Lock()
 	delete(n.rests, name)
 	n.mu.Unlock()

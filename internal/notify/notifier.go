@@ -247,7 +247,7 @@ func (n *Notifier) forgetRemoved(ctx context.Context, channel string) error {
 		if state.Name != channel || state.Waiting > 0 {
 			continue
 		}
-		if err := n.channelRecovered(ctx, channel, "no message waits for the channel "+channel+", which is not configured any more"); err != nil {
+		if err := n.resolveChannel(ctx, channel, "no message waits for the channel "+channel+", which is not configured any more"); err != nil {
 			return err
 		}
 		return n.store.ChannelWorks(ctx, channel)

@@ -153,7 +153,7 @@ func (j *judge) judgeLosses(name, key string, events []sentEvent) {
 	if !j.unread[event{first.Stream, first.At}] || first.Subject != created || len(j.outcomes(expectation{rule: r, key: key, began: first.At})) > 0 {
 		return
 	}
-	if !j.ledger.unseen[first.Stream].Before(first.At) { // nobody knew of the stream that had it
+	if !j.ledger.unseen[first.Stream].Before(first.At) { // no node had seen the stream that had it
 		return
 	}
 	j.count("event lost")
