@@ -24,6 +24,7 @@ import (
 const (
 	compareEvery = 5 * time.Second
 	settleWait   = 2 * compareEvery // from the detection of a restore until open alerts are closed: ticks are applied by then
+	firstMost    = 10 * time.Second // of the first comparison, for which the start of the node waits
 	publishedMax = 2000             // maximum number of this node's alerts looked up in one comparison
 	restoreShard = 0                // the shard of the node that writes the mark and closes alerts
 )
@@ -74,11 +75,19 @@ type comparison struct {
 	settled   string // the last restore that this node settled; empty: none
 }
 
-// learn reads the cursors of the streams before the node reads events. The first comparison runs beside that reading,
-// and reports where it began.
+// learn reads the cursors of the streams and compares for the first time, before the node reads events: an alert that is raised
+// again from a read event is known to the database from then on. If that takes longer than firstMost or fails, Run repeats it beside
+// the reading.
 func (c *comparison) learn(ctx context.Context) (err error) {
-	c.startCursors, err = c.store.Cursors(ctx)
-	return err
+	if c.startCursors, err = c.store.Cursors(ctx); err != nil {
+		return err
+	}
+	first, cancel := context.WithTimeout(ctx, firstMost)
+	defer cancel()
+	if err := c.round(first); ctx.Err() == nil {
+		c.note(err)
+	}
+	return ctx.Err()
 }
 
 // Run compares until ctx ends.
