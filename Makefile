@@ -3,7 +3,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), VERSION, TARGETS (release), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules, test/simulation), SEEDS (test/simulation), REQUESTS (test/fuzz), FOR, RATE (test/soak), LIMITS, SIZE (test/limits), BUGS (test/mutations), POSTGRES (test/postgres), BENCH (bench), and what
+# What may be set: RULES, ARGS (run), VERSION, TARGETS (release), BASE (check), FUZZTIME (test/all), RUNS, SEED (test/faults, test/fuzz, test/schedules, test/simulation), SEEDS, DATABASE (test/simulation), REQUESTS (test/fuzz), FOR, RATE (test/soak), LIMITS, SIZE (test/limits), BUGS (test/mutations), POSTGRES (test/postgres), BENCH (bench), and what
 # internal/tools/curves names (bench/curves).
 RULES ?= examples/orders
 ARGS  ?=
@@ -11,6 +11,7 @@ RUNS  ?= 200
 SEED  ?= 1
 REQUESTS ?= 20000
 SEEDS ?= 10000
+DATABASE ?= sqlite
 FOR   ?= 4h
 RATE  ?= 500
 LIMITS ?= rules,streams,tenants,keys,pages
@@ -64,10 +65,10 @@ test/faults:
 	@internal/tools/needs postgres promtool
 	@DEADMAN_TEST_LONG=1 go test -count=1 -timeout 4h -v ./internal/faults -seed $(SEED) -runs $(RUNS)
 
-## test/simulation: SEEDS runs of nodes in virtual time from SEED on, each with faults of its own, judged from outside
+## test/simulation: SEEDS runs of nodes in virtual time from SEED on, on sqlite or postgres (DATABASE), judged from outside
 .PHONY: test/simulation
 test/simulation:
-	@internal/tools/simulation $(SEED) $(SEEDS)
+	@internal/tools/simulation $(SEED) $(SEEDS) $(DATABASE)
 
 ## test/ha: breaks each part of a deployment with Patroni, HAProxy, PgBouncer and NATS in turn, and prints what it costs; 15 minutes
 .PHONY: test/ha

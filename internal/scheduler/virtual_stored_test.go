@@ -35,8 +35,19 @@ func TestVirtualStoredSchedules(t *testing.T) {
 	if longtest.Enabled() {
 		size, span, scale = 10_000, 72*time.Hour, 30
 	}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		runVirtualSchedules(t, store.Options{DataDir: storetest.DataDir(t)}, size, span, scale)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		runVirtualSchedules(t, storetest.VirtualPostgres(t), size, span, scale)
+	})
+}
+
+func runVirtualSchedules(t *testing.T, o store.Options, size int, span time.Duration, scale int) {
 	synctest.Test(t, func(t *testing.T) {
-		v := newVirtualSchedules(t, *storedSeed, size, scale)
+		v := newVirtualSchedules(t, o, *storedSeed, size, scale)
 		v.run(span, span/120)
 		v.check()
 		v.must(v.store.Close())
@@ -63,8 +74,9 @@ type virtualSchedules struct {
 // pausedSpan is a pause of the rule, from its acknowledgement to the request that ended it.
 type pausedSpan struct{ from, to time.Time }
 
-func newVirtualSchedules(t *testing.T, seed uint64, size, scale int) *virtualSchedules {
-	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+func newVirtualSchedules(t *testing.T, o store.Options, seed uint64, size, scale int) *virtualSchedules {
+	o.Shards, o.Log = 4, slog.New(slog.DiscardHandler)
+	s, err := store.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,17 +43,28 @@ type sentEvent struct {
 	key string
 }
 
+// newDatabase returns the options of a store on a new database with the virtual time of the caller.
+type newDatabase func(testing.TB) store.Options
+
+func onSQLite(tb testing.TB) store.Options { return store.Options{DataDir: storetest.DataDir(tb)} }
+
 // play plays a plan and returns the deployment at its end.
-func play(t *testing.T, p plan) (w *deployment) {
+func play(t *testing.T, p plan, on newDatabase) (w *deployment) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { w = playNow(t, p) })
+	if !t.Run(fmt.Sprint("seed ", p.seed), func(t *testing.T) {
+		o := on(t)
+		synctest.Test(t, func(t *testing.T) { w = playNow(t, p, o) })
+	}) {
+		t.FailNow()
+	}
 	return w
 }
 
 // playNow plays a plan in the virtual time of a test.
-func playNow(t *testing.T, p plan) *deployment {
+func playNow(t *testing.T, p plan, o store.Options) *deployment {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{DataDir: storetest.DataDir(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	o.Shards, o.Log = 4, slog.New(slog.DiscardHandler)
+	s, err := store.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

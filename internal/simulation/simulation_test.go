@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"deadman/internal/store/storetest"
 	"deadman/internal/testdisk"
 )
 
 var (
 	firstSeed   = flag.Uint64("seed", 1, "first seed of TestSeeds")
 	seedCount   = flag.Uint64("seeds", 40, "number of seeds of TestSeeds")
+	serverSeeds = flag.Uint64("server-seeds", 6, "number of seeds of TestSeedsOnPostgres")
 	replayCount = flag.Uint64("replays", 5, "number of seeds of TestSeedsReplay")
 	shrinks     = flag.Bool("shrink", true, "shorten the plan of a breach")
 	withStory   = flag.Bool("story", false, "print the story of each seed")
@@ -27,10 +29,16 @@ func TestMain(m *testing.M) {
 }
 
 // TestSeeds plays seeds and judges them, until one has a breach. It is shown with the story of the shortest plan that has one.
-func TestSeeds(t *testing.T) {
+func TestSeeds(t *testing.T) { playSeeds(t, onSQLite, *seedCount) }
+
+// TestSeedsOnPostgres is TestSeeds on a Postgres server. Its answers come in real time, so calls of the same moment may run in
+// another order the next time.
+func TestSeedsOnPostgres(t *testing.T) { playSeeds(t, storetest.VirtualPostgres, *serverSeeds) }
+
+func playSeeds(t *testing.T, on newDatabase, count uint64) {
 	counts, began := make(map[string]int), time.Now()
-	for seed := *firstSeed; seed < *firstSeed+*seedCount; seed++ {
-		w := play(t, draw(seed))
+	for seed := *firstSeed; seed < *firstSeed+count; seed++ {
+		w := play(t, draw(seed), on)
 		total(counts, w.counts)
 		if *withStory {
 			t.Logf("seed %d\n%s", seed, strings.Join(w.story, "\n"))
@@ -38,19 +46,19 @@ func TestSeeds(t *testing.T) {
 		if len(w.breaches) > 0 {
 			t.Logf("seed %d: %s", seed, strings.Join(w.breaches, "\n"))
 			if *shrinks {
-				w = shrink(t, w)
+				w = shrink(t, w, on)
 			}
 			t.Fatalf("seed %d: %s\n%s", seed, strings.Join(w.breaches, "\n"), strings.Join(w.story, "\n"))
 		}
 	}
-	t.Logf("%d seeds in %s\n%s", *seedCount, time.Since(began).Round(time.Millisecond), table(counts))
+	t.Logf("%d seeds in %s\n%s", count, time.Since(began).Round(time.Millisecond), table(counts))
 }
 
 // shrinksMost bounds the plans that are played to shorten one.
 const shrinksMost = 100
 
 // shrink leaves out parts of a plan while it has breaches, and returns the last run that has some.
-func shrink(t *testing.T, w *deployment) *deployment {
+func shrink(t *testing.T, w *deployment, on newDatabase) *deployment {
 	t.Helper()
 	for played := 0; played < shrinksMost; {
 		shorter := w
@@ -58,7 +66,7 @@ func shrink(t *testing.T, w *deployment) *deployment {
 			if played++; played > shrinksMost {
 				return w
 			}
-			if one := play(t, p); len(one.breaches) > 0 {
+			if one := play(t, p, on); len(one.breaches) > 0 {
 				shorter = one
 				break
 			}
@@ -74,7 +82,7 @@ func shrink(t *testing.T, w *deployment) *deployment {
 // TestSeedsReplay plays seeds twice: the stories are the same.
 func TestSeedsReplay(t *testing.T) {
 	for seed := range *replayCount {
-		first, again := play(t, draw(seed)), play(t, draw(seed))
+		first, again := play(t, draw(seed), onSQLite), play(t, draw(seed), onSQLite)
 		if !slices.Equal(first.story, again.story) {
 			t.Errorf("seed %d has two stories:\n%s", seed, difference(first.story, again.story))
 		}

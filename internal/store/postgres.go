@@ -84,6 +84,7 @@ func openPostgres(ctx context.Context, o Options) (*database, error) {
 		return nil, err
 	}
 	guard := &pooler{chosen: ChoosesExecMode(o.DatabaseURL), log: o.Log}
+	cfg.ConnConfig.Tracer = o.Tracer
 	cfg.BeforeConnect, cfg.AfterConnect = guard.beforeConnect, guard.afterConnect
 	if guard.chosen {
 		if err := probePreparedStatements(ctx, name, cfg.ConnConfig); err != nil {

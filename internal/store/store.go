@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
@@ -55,6 +57,8 @@ type Options struct {
 	// Clock is the clock of a SQLite database, since SQLite has none of its own; nil: time.Now. Tests set it to move
 	// the database's time. Postgres uses its server's clock and ignores Clock.
 	Clock func() time.Time
+	// Tracer is called for each statement on Postgres; nil: none.
+	Tracer pgx.QueryTracer
 }
 
 // Store is one database: the stores of each kind of row. It is safe for concurrent use.
