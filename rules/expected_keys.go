@@ -37,13 +37,18 @@ func (u expectedUpdate) isSynced() bool {
 
 // sync syncs a version of a rule, if that was not done.
 //
-//  1. It reads the last synced version. The first version of a schedule has nothing to sync.
+//  1. It reads the last synced version. The first version of a rule without a heartbeat has nothing to sync, and no cursor is
+//     written for it.
 //  2. If the rule has no heartbeat any more, the jobs of older versions end.
 //  3. Jobs are created for the keys that the last version did not name, or that it created no jobs for because it
 //     rested; jobs of keys that are no longer named end.
 //  4. The result is written if no other node did so meanwhile, and if the rules are unchanged. For a paused rule, the
 //     creation of jobs is left for later, and so is the cursor.
 func (u expectedUpdate) sync(ctx context.Context) (n int, err error) {
+	if u.version.Version == 1 && newVersion(u.version, u.outside()).document.Trigger.Heartbeat == nil {
+		u.expecting.Store(u.version.RuleID, expectedDone{u.version.Version, false})
+		return 0, nil
+	}
 	stream := ExpectedStream(u.version.RuleID)
 	for tries := 0; ; tries++ {
 		cursor, known, err := u.Jobs.Cursor(ctx, stream)
@@ -53,13 +58,8 @@ func (u expectedUpdate) sync(ctx context.Context) (n int, err error) {
 		case known && cursor.LastSeq >= uint64(u.version.Version):
 			u.expecting.Store(u.version.RuleID, expectedDone{u.version.Version, false})
 			return n, nil
-		case !known && u.isNewSchedule():
-			if err := u.Jobs.OpenCursor(ctx, futurejobs.Cursor{Stream: stream, LastSeq: uint64(u.version.Version)}); err != nil {
-				return n, err
-			}
-			continue
-		case !known && !u.paused:
-			if err := u.Jobs.OpenCursor(ctx, futurejobs.Cursor{Stream: stream}); err != nil {
+		case !known:
+			if cursor, err = u.start(ctx, stream); err != nil {
 				return n, err
 			}
 		}
@@ -90,9 +90,22 @@ func (u expectedUpdate) sync(ctx context.Context) (n int, err error) {
 	}
 }
 
-// isNewSchedule reports whether the version is the first of a rule whose ticks create its jobs.
-func (u expectedUpdate) isNewSchedule() bool {
-	return u.version.Version == 1 && newVersion(u.version, u.outside()).document.Trigger.Heartbeat == nil
+// start returns the cursor of a rule without one, and opens it unless the rule is paused. A first version that retention deleted
+// has no jobs any more.
+func (u expectedUpdate) start(ctx context.Context, stream string) (futurejobs.Cursor, error) {
+	cursor := futurejobs.Cursor{Stream: stream}
+	if u.version.Version > 1 {
+		switch first, err := u.documentOf(ctx, 1); {
+		case err == nil && first.Trigger.Heartbeat == nil:
+			cursor.LastSeq = 1
+		case err != nil && !errors.Is(err, futurejobs.ErrNotFound):
+			return cursor, err
+		}
+	}
+	if u.paused {
+		return cursor, nil
+	}
+	return cursor, u.Jobs.OpenCursor(ctx, cursor)
 }
 
 // endOrphanedJobs ends the jobs of older versions if a version has no heartbeat any more: no sender could postpone
@@ -158,7 +171,7 @@ func (u expectedUpdate) expectations(ctx context.Context, last int32) ([]futurej
 // keptKeys returns those keys of a synced version that all versions after it name, too. In a pause the jobs of keys
 // that one of them did not name have ended.
 func (u expectedUpdate) keptKeys(ctx context.Context, last int32, keys []string) ([]string, error) {
-	for v := last + 1; last > 0 && v < u.version.Version; v++ {
+	for v := last + 1; len(keys) > 0 && v < u.version.Version; v++ {
 		between, err := u.documentOf(ctx, v)
 		if err != nil {
 			return nil, err
