@@ -4,23 +4,28 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/alerts"
+	"deadman/internal/backup"
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
 	"deadman/internal/testwait"
 	"deadman/server"
 	"deadman/web"
@@ -263,6 +268,90 @@ func TestRestoreOfDatabaseAlone(t *testing.T) {
 	r.waitForAlerts("parcel-late", 4)
 	checkAlertStream(t, bustest.JetStream(t, bustest.LogIn(t, r.dir, r.at.NATS, bus.UserAdmin)),
 		"p-1 firing late", "p-1 resolved late", "p-2 firing late", "p-2 resolved late")
+}
+
+// TestRestoreKeepsFolderLocked checks that no node can start on a folder during a restore: the NATS server, which a restore
+// starts, and the database are opened under the lock, and the restored database has its name only at the end.
+func TestRestoreKeepsFolderLocked(t *testing.T) {
+	t.Parallel()
+	n := newBackedUpNode(t)
+	file := filepath.Join(t.TempDir(), "deadman.tar.gz")
+	n.mustRun("backup", file, "--data-dir", n.dir)
+	n.stop()
+	former, err := os.ReadFile(filepath.Join(n.dir, "deadman.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := filepath.Join(bustest.Dir(t), "restored")
+	for dir, restore := range map[string]func(io.Reader, *slog.Logger) error{
+		n.dir: func(in io.Reader, log *slog.Logger) error {
+			_, _, _, err := backup.RestoreDatabase(t.Context(), in, n.dir, log)
+			return err
+		},
+		whole: func(in io.Reader, log *slog.Logger) error {
+			_, _, err := backup.Restore(t.Context(), in, whole, log)
+			return err
+		},
+	} {
+		in, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		moments := &lockedMoments{dir: dir}
+		if err := restore(in, slog.New(moments)); err != nil {
+			t.Fatal(err)
+		}
+		if moments.serving == 0 {
+			t.Error("the NATS server logged nothing, so nothing was checked")
+		}
+		for _, problem := range moments.problems {
+			t.Errorf("restore to %s: %s", dir, problem)
+		}
+		lock, err := store.LockFolder(dir)
+		if err != nil {
+			t.Fatal(err) // it is free at the end
+		}
+		if err := lock.Close(); err != nil {
+			t.Error(err)
+		}
+		if files, err := filepath.Glob(filepath.Join(dir, "*.restoring*")); err != nil || len(files) > 0 {
+			t.Errorf("%v stays, %v", files, err)
+		}
+		startOn(t, dir).stop()
+	}
+	if got, err := os.ReadFile(filepath.Join(n.dir, "deadman.db.before-restore")); err != nil || !bytes.Equal(got, former) {
+		t.Errorf("the former database has %d bytes, want %d: %v", len(got), len(former), err)
+	}
+}
+
+// lockedMoments is a log handler that checks, at each message of a restore, that the folder is locked.
+type lockedMoments struct {
+	dir string
+
+	mu       sync.Mutex
+	serving  int // messages
+	problems []string
+}
+
+func (l *lockedMoments) Enabled(context.Context, slog.Level) bool { return true }
+func (l *lockedMoments) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *lockedMoments) WithGroup(string) slog.Handler            { return l }
+
+// Handle implements slog.Handler.
+func (l *lockedMoments) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.serving++
+	lock, err := store.LockFolder(l.dir)
+	if err == nil {
+		l.problems = append(l.problems, fmt.Sprintf("the folder is not locked at %q", r.Message))
+		return lock.Close()
+	}
+	if !errors.Is(err, store.ErrLocked) {
+		l.problems = append(l.problems, err.Error())
+	}
+	return nil
 }
 
 // checkAlertStream checks that the stream has each of the alerts of parcels once, and no other ones.

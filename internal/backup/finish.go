@@ -2,10 +2,11 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"deadman/alerts"
@@ -18,10 +19,9 @@ import (
 // finisher completes a restore once the archive is unpacked.
 type finisher struct{ *unpacker }
 
-// finish gives the database its name, and records the restore there.
+// finish records the restore in the unpacked database.
 func (u finisher) finish(ctx context.Context) error {
-	file := filepath.Join(u.dir, databaseEntry)
-	if err := os.Rename(file+restoredSuffix, file); err != nil {
+	if _, err := os.Stat(u.database()); err != nil { // opening it would create it
 		return fmt.Errorf("%w: it has no %s: %w", ErrNotBackup, databaseEntry, err)
 	}
 	b, stop, err := u.serve()
@@ -29,11 +29,22 @@ func (u finisher) finish(ctx context.Context) error {
 		return err
 	}
 	defer stop()
+	if u.only {
+		if err := u.compare(ctx, b); err != nil {
+			return err
+		}
+	}
 	streams, err := u.infos(ctx, b)
 	if err != nil {
 		return err
 	}
-	return u.record(ctx, b, streams)
+	if err := u.record(ctx, b, streams); err != nil {
+		return err
+	}
+	if _, err := os.Stat(u.database() + logSuffixes[0]); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, fmt.Errorf("the write-ahead log of %s could not be emptied", u.database())) // its commits would be lost
+	}
+	return nil
 }
 
 // serve starts a NATS server on the streams; b is nil if the archive has none.
@@ -58,9 +69,10 @@ func (u finisher) infos(ctx context.Context, b *bus.Bus) (map[string]events.Info
 	return all, nil
 }
 
-// record opens the restored database, which migrates it, and records the restore for the first node.
+// record opens the restored database, which migrates it, and records the restore for the first node. The database is in a
+// folder of its own by then: the lock of the data folder cannot be taken twice, and no node may take it meanwhile.
 func (u finisher) record(ctx context.Context, b *bus.Bus, streams map[string]events.Info) (err error) {
-	s, err := store.Open(ctx, store.Options{DataDir: u.dir, Log: u.log})
+	s, err := store.Open(ctx, store.Options{DataDir: u.databaseFolder(), Log: u.log})
 	if err != nil {
 		return err
 	}

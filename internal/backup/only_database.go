@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"deadman/internal/bus"
 	"deadman/internal/events"
 	"deadman/internal/store"
 )
@@ -32,48 +33,46 @@ var logSuffixes = []string{"-wal", "-shm"}
 
 // RestoreDatabase replaces the database of a stopped node's data folder by that of an archive. The streams and the secrets of
 // NATS users stay: the node reads the events after the backup again. former is the path of the replaced database, which stays
-// with its write-ahead log; empty: there was none. After an error the folder is as before. The errors are those of Restore,
-// store.ErrLocked for a running node, ErrNoFolder, ErrOlderStreams and ErrFormerDatabase.
+// with its write-ahead log; empty: there was none. The folder is locked all the time, so that no node starts on it meanwhile.
+// After an error the folder is as before. The errors are those of Restore, store.ErrLocked for a running node, ErrNoFolder,
+// ErrOlderStreams and ErrFormerDatabase.
 func RestoreDatabase(ctx context.Context, r io.Reader, dir string, log *slog.Logger) (h Header, c Contents, former string, err error) {
-	file := filepath.Join(dir, databaseEntry)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return h, c, "", fmt.Errorf("%w: %s", ErrNoFolder, dir)
 	}
+	lock, err := store.LockFolder(dir)
+	if err != nil {
+		return h, c, "", err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	file := filepath.Join(dir, databaseEntry)
 	if _, err := os.Stat(file + formerSuffix); err == nil {
 		return h, c, "", fmt.Errorf("%w: %s", ErrFormerDatabase, file+formerSuffix)
 	}
 	u := &unpacker{dir: dir, log: log, only: true}
-	if err := unpackDatabase(ctx, u, r); err != nil {
-		return h, c, "", errors.Join(err, removeIfThere(file+restoredSuffix))
+	if err := os.RemoveAll(u.databaseFolder()); err != nil { // of a restore that was killed
+		return h, c, "", err
 	}
-	former, back, err := setAside(file)
+	defer func() { err = errors.Join(err, os.RemoveAll(u.databaseFolder())) }()
+	err = u.unpack(ctx, r)
 	if err == nil {
 		err = finisher{u}.finish(ctx)
 	}
 	if err != nil {
-		return h, c, "", errors.Join(err, removeIfThere(file+restoredSuffix), back())
+		return h, c, "", err
+	}
+	former, back, err := setAside(file)
+	if err == nil {
+		err = u.placeDatabase()
+	}
+	if err != nil {
+		return h, c, "", errors.Join(err, back())
 	}
 	return u.header, u.contents, former, nil
 }
 
-// unpackDatabase unpacks the database under another name, and compares the streams.
-func unpackDatabase(ctx context.Context, u *unpacker, r io.Reader) (err error) {
-	lock, err := store.LockFolder(u.dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := removeIfThere(filepath.Join(u.dir, databaseEntry+restoredSuffix)); err != nil { // of a restore that was killed
-		return err
-	}
-	if err := u.unpack(ctx, r); err != nil {
-		return err
-	}
-	b, stop, err := finisher{u}.serve()
-	if err != nil || b == nil {
-		return err
-	}
-	defer stop()
+// compare returns ErrOlderStreams if a stream of the folder ends before that of the archive.
+func (u finisher) compare(ctx context.Context, b *bus.Bus) error {
 	for _, saved := range u.saved {
 		info, err := b.Streams.Info(ctx, saved.Name())
 		if errors.Is(err, events.ErrGone) {
@@ -90,13 +89,10 @@ func unpackDatabase(ctx context.Context, u *unpacker, r io.Reader) (err error) {
 }
 
 // setAside renames a database with its write-ahead log, the database first: a node that starts on a folder with a log alone
-// refuses it. back undoes it, and removes what is in the place of the database by then.
+// refuses it. back undoes it.
 func setAside(file string) (former string, back func() error, err error) {
-	var moved, free []string // the ends of the names
+	var moved []string // the ends of the names
 	back = func() (err error) {
-		for _, suffix := range free {
-			err = errors.Join(err, removeIfThere(file+suffix))
-		}
 		for _, suffix := range moved {
 			err = errors.Join(err, os.Rename(file+formerSuffix+suffix, file+suffix))
 		}
@@ -107,7 +103,6 @@ func setAside(file string) (former string, back func() error, err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", back, err
 		}
-		free = append(free, suffix)
 		if err == nil {
 			moved = append(moved, suffix)
 		}
@@ -116,11 +111,4 @@ func setAside(file string) (former string, back func() error, err error) {
 		}
 	}
 	return former, back, nil
-}
-
-func removeIfThere(file string) error {
-	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }

@@ -22,7 +22,7 @@ import (
 // maxValue is the largest JSON entry, in bytes: the state of a stream lists its deleted messages.
 const maxValue = 64 << 20
 
-// restoredSuffix is part of the database's name until the restore is complete, so that no node starts with a part.
+// restoredSuffix is part of the name of the database's folder until the restore is complete, so that no node starts with a part.
 const restoredSuffix = ".restoring"
 
 // users matches the names of the NATS server's users; others are temporary files.
@@ -31,32 +31,41 @@ var users = regexp.MustCompile(`^[a-z]+$`)
 func isUser(name string) bool { return users.MatchString(name) }
 
 // Restore creates the data folder of an archive: the database, the streams and the secrets of the NATS server's users.
-// The folder must be missing or empty, otherwise the result is ErrNotEmpty. A file that is not a complete archive is
-// ErrNotBackup, a file of a later version ErrFormat; after an error the folder is empty again. The first node that starts
-// on the folder reports the restore by an alert.
+// The folder must be missing or empty, otherwise the result is ErrNotEmpty. It is locked until it is complete, so that no node
+// starts on a part. A file that is not a complete archive is ErrNotBackup, a file of a later version ErrFormat; after an error
+// the folder is empty again. The first node that starts on the folder reports the restore by an alert.
 func Restore(ctx context.Context, r io.Reader, dir string, log *slog.Logger) (h Header, c Contents, err error) {
 	made, err := prepare(dir)
 	if err != nil {
 		return h, c, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, removeAll(dir, made))
-		}
-	}()
 	lock, err := store.LockFolder(dir)
 	if err != nil {
 		return h, c, err
 	}
+	files, err := os.ReadDir(dir)
+	if err == nil && len(files) != 1 { // a node has started meanwhile, and stopped
+		err = fmt.Errorf("%w: %s was used meanwhile", ErrNotEmpty, dir)
+	}
+	if err != nil {
+		return h, c, errors.Join(err, lock.Close())
+	}
+	defer func() { err = release(dir, files[0].Name(), made, lock, err) }()
 	u := &unpacker{dir: dir, log: log}
 	err = u.unpack(ctx, r)
 	if u.stop != nil {
 		u.stop()
 	}
-	if err := errors.Join(err, lock.Close()); err != nil {
+	if err == nil {
+		err = finisher{u}.finish(ctx)
+	}
+	if err == nil {
+		err = u.placeDatabase()
+	}
+	if err != nil {
 		return h, c, err
 	}
-	return u.header, u.contents, finisher{u}.finish(ctx)
+	return u.header, u.contents, os.RemoveAll(u.databaseFolder())
 }
 
 // prepare creates a missing folder (made is true), and refuses a folder with files.
@@ -71,14 +80,22 @@ func prepare(dir string) (made bool, err error) {
 	return false, err
 }
 
-// removeAll removes the contents of the folder, and a folder that the restore made.
-func removeAll(dir string, made bool) error {
-	if made {
-		return os.RemoveAll(dir)
+// release unlocks the folder of a restore that ended with err. After an error it empties the folder, and removes a folder that
+// the restore made.
+func release(dir, lockName string, made bool, lock io.Closer, err error) error {
+	if err == nil {
+		return lock.Close()
 	}
-	files, err := os.ReadDir(dir)
+	files, reading := os.ReadDir(dir)
+	err = errors.Join(err, reading)
 	for _, f := range files {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, f.Name())))
+		if f.Name() != lockName { // Windows removes no open file
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, f.Name())))
+		}
+	}
+	err = errors.Join(err, lock.Close(), os.Remove(filepath.Join(dir, lockName)))
+	if made {
+		err = errors.Join(err, os.Remove(dir))
 	}
 	return err
 }
@@ -96,6 +113,16 @@ type unpacker struct {
 	restored []string       // streams
 	streams  *bus.Snapshots // nil: the server is not started
 	stop     func()
+}
+
+// databaseFolder is the folder of the database until it is placed in the data folder.
+func (u *unpacker) databaseFolder() string { return filepath.Join(u.dir, databaseEntry+restoredSuffix) }
+
+func (u *unpacker) database() string { return filepath.Join(u.databaseFolder(), databaseEntry) }
+
+// placeDatabase moves the complete database to its place in the data folder.
+func (u *unpacker) placeDatabase() error {
+	return os.Rename(u.database(), filepath.Join(u.dir, databaseEntry))
 }
 
 // unpack restores all entries, and reads on to the end: gzip has the sum of all bytes there.
@@ -153,7 +180,10 @@ func (u *unpacker) entry(ctx context.Context, name string, r io.Reader) (last bo
 	case name == headerEntry:
 		return false, u.readHeader(r)
 	case name == databaseEntry:
-		return false, write(filepath.Join(u.dir, databaseEntry+restoredSuffix), r)
+		if err := os.MkdirAll(u.databaseFolder(), 0o700); err != nil {
+			return false, err
+		}
+		return false, write(u.database(), r)
 	case isSecret && isUser(user):
 		if u.only {
 			return false, nil
