@@ -262,7 +262,6 @@ const answersPage = 100
 
 // deleteAnswers deletes the kept answers that name the key. Each of them is kept for a day.
 func (k forgottenKey) deleteAnswers(ctx context.Context, tx *sql.Tx) (deleted int64, err error) {
-	quoted := k.quoted()
 	for last := ""; ; {
 		page, err := query(ctx, tx, func(row scanner, a *keptAnswer) error { return row.Scan(&a.key, &a.body) },
 			`SELECT key, reply FROM idempotency WHERE key > $1 AND reply IS NOT NULL ORDER BY key LIMIT $2`, last, answersPage)
@@ -271,7 +270,7 @@ func (k forgottenKey) deleteAnswers(ctx context.Context, tx *sql.Tx) (deleted in
 		}
 		for _, a := range page {
 			last = a.key
-			if !bytes.Contains(a.body, quoted) {
+			if !k.isNamedIn(a.body) {
 				continue
 			}
 			n, err := exec(ctx, tx, `DELETE FROM idempotency WHERE key = $1`, a.key)
@@ -283,10 +282,11 @@ func (k forgottenKey) deleteAnswers(ctx context.Context, tx *sql.Tx) (deleted in
 	}
 }
 
-// quoted returns the key as a JSON string.
-func (k forgottenKey) quoted() []byte {
-	quoted, _ := json.Marshal(k.key) // a string has no error
-	return quoted
+// isNamedIn reports whether a JSON document has the key as a text, with or without the escapes for HTML.
+func (k forgottenKey) isNamedIn(document []byte) bool {
+	escaped, _ := json.Marshal(k.key) // a string has no error
+	plain, _ := toText(k.key)
+	return bytes.Contains(document, escaped) || bytes.Contains(document, []byte(*plain))
 }
 
 // versionsNaming returns the versions of the entity's rules that have the key as a text in their documents.
@@ -295,7 +295,7 @@ func (s *ForgetStore) versionsNaming(ctx context.Context, k forgottenKey) (named
 		var name, document string
 		var version int32
 		err := row.Scan(&name, &version, &document)
-		if bytes.Contains([]byte(document), k.quoted()) {
+		if k.isNamedIn([]byte(document)) {
 			named = append(named, fmt.Sprintf("%s@%d", name, version))
 		}
 		return err

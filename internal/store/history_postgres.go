@@ -278,10 +278,13 @@ func (p *postgresHistory) isResting() bool {
 	return failed != nil && time.Since(*failed) < dropDayAgain
 }
 
-// dropDay drops a day and counts its rows, in one transaction.
+// dropDay drops a day and counts its rows, in one transaction. No other one deletes some of them meanwhile, and counts them, too.
 func (p *postgresHistory) dropDay(ctx context.Context, day time.Time) (n int64, err error) {
 	table := day.Format(dayTable)
 	err = p.changeDays(ctx, dropDayWait, func(tx pgx.Tx, lent bool) error {
+		if _, err := tx.Exec(ctx, `LOCK TABLE `+table+` IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+			return err
+		}
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n); err != nil {
 			return err
 		}

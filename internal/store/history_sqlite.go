@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -81,12 +83,15 @@ func (e *sqliteHistory) firstEnd(ctx context.Context, from time.Time) (first int
 		var seq int64
 		var endedAt time.Time
 		half := low + (high-low)/2
-		if err := e.read.QueryRowContext(ctx, `SELECT seq, ended_at FROM history WHERE seq <= $1 ORDER BY seq DESC LIMIT 1`, half).Scan(&seq, at(&endedAt)); err != nil {
-			return 0, err
-		}
-		if endedAt.Before(bound) {
+		err := e.read.QueryRowContext(ctx, `SELECT seq, ended_at FROM history WHERE seq <= $1 ORDER BY seq DESC LIMIT 1`, half).Scan(&seq, at(&endedAt))
+		switch {
+		case errors.Is(err, sql.ErrNoRows): // retention deleted them since the search began
 			low = half
-		} else {
+		case err != nil:
+			return 0, err
+		case endedAt.Before(bound):
+			low = half
+		default:
 			high = seq
 		}
 	}

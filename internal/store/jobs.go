@@ -140,26 +140,43 @@ const rulePageBytes = 8 << 20
 // JobsOf implements futurejobs.EffectStore. It reads the jobs by key, shard by shard, and ends a page at rulePageBytes.
 func (s *JobStore) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
 	var jobs []futurejobs.Job
-	bytes := 0
-	for shard := after.Shard; int(shard) < s.shards && len(jobs) < limit && bytes < rulePageBytes; shard++ {
-		found, err := query(ctx, s.read, readJob, `SELECT `+jobColumns+` FROM (
-	SELECT f.*, sum(`+jobBytes+`)
-		OVER (ORDER BY f.key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+	var bytes int64
+	for shard := after.Shard; int(shard) < s.shards && len(jobs) < limit; shard++ {
+		found, err := query(ctx, s.read, readRuleJob, `SELECT `+jobColumns+`, f.through, f.candidates FROM (
+	SELECT f.*, sum(f.size) OVER (ORDER BY f.key ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS through, count(*) OVER () AS candidates
 	FROM (
-		SELECT * FROM future_job f
+		SELECT f.*, `+jobBytes+` AS size FROM future_job f
 		WHERE f.shard = $1 AND f.rule_id = $2 AND (f.rule_id, f.key) > ($3, $4)
 		ORDER BY f.shard, f.rule_id, f.key LIMIT `+strconv.Itoa(limit-len(jobs))+`
 	) AS f
 ) AS f
-WHERE coalesce(f.before, 0) < $5
+WHERE f.through - f.size < $5
 ORDER BY f.key`, shard, ruleID, after.RuleID, escapedText(after.Key), rulePageBytes-bytes)
 		if err != nil {
 			return nil, wrapErr("jobs of a rule", err)
 		}
-		jobs, bytes = append(jobs, found...), bytes+futurejobs.Bodies(found)
+		for _, j := range found {
+			jobs = append(jobs, j.Job)
+		}
+		if n := len(found); n > 0 {
+			if bytes += found[n-1].through; n < found[0].candidates || bytes >= rulePageBytes {
+				break
+			}
+		}
 		after = futurejobs.Ref{} // the next shards start at their beginning
 	}
 	return jobs, nil
+}
+
+// ruleJob is a job of a page by rule and shard.
+type ruleJob struct {
+	futurejobs.Job
+	through    int64 // the bytes of the page up to this job
+	candidates int   // the jobs that the page would have without a bound in bytes
+}
+
+func readRuleJob(row scanner, j *ruleJob) error {
+	return row.Scan(append(jobFields(&j.Job), &j.through, &j.candidates)...)
 }
 
 // gaveUpFor is the period of the count of alerts with the status gave_up.

@@ -2,11 +2,14 @@ package store_test
 
 import (
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
 )
 
@@ -68,4 +71,39 @@ func listed(t *testing.T, s *store.Store, f futurejobs.Filter) (jobs []futurejob
 		}
 		f.Cursor = page.Next
 	}
+}
+
+// TestHistoryIsReadDuringRetention reads the history of SQLite by time while its oldest rows are deleted.
+func TestHistoryIsReadDuringRetention(t *testing.T) {
+	t.Parallel()
+	s := open(t, store.Options{DataDir: storetest.DataDir(t), Shards: 1})
+	saved, err := s.Save(t.Context(), rules.RuleVersion{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows, step = 20_000, 50
+	begun := time.Now().UTC().Add(-rows * time.Second)
+	if _, err := s.DB().ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+INSERT INTO history (seq, shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, outcome, check_count, step, checks, check_total, check_slowest, ended_at)
+SELECT i, 0, i, $2, 1, 'k' || i, $3, $3, $3, $3, 1, 1, 0, 1, 0, 0, $3 + i * 1000000 FROM n`, rows, saved.RuleID, begun.UnixMicro()); err != nil {
+		t.Fatal(err)
+	}
+	var deleting sync.WaitGroup
+	var isDeleted atomic.Bool
+	deleting.Go(func() {
+		defer isDeleted.Store(true)
+		for last := step; last <= rows; last += step {
+			if _, err := s.DB().ExecContext(t.Context(), `DELETE FROM history WHERE seq <= $1`, last); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for !isDeleted.Load() {
+		if _, err := s.History(t.Context(), futurejobs.Filter{After: begun.Add(time.Second)}); err != nil {
+			t.Errorf("the history cannot be read: %v", err)
+			break
+		}
+	}
+	deleting.Wait()
 }

@@ -654,6 +654,40 @@ func TestDayIsNotDroppedBehindBackup(t *testing.T) {
 	}
 }
 
+// TestDroppedDayCountsItsRowsOnce checks that a drop of a day does not count the rows that another transaction deletes meanwhile.
+func TestDroppedDayCountsItsRowsOnce(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	ctx := t.Context()
+	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -40)
+	_, err := f.Pool().Exec(ctx, fmt.Sprintf(`CREATE TABLE history_%s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
+		day.Format("20060102"), day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)))
+	f.check(err)
+	_, err = f.Pool().Exec(ctx, `INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, outcome, check_count, step, checks, check_total, ended_at)
+SELECT 0, n, $1, 1, 'k' || n, $2, $2, $2, $2, 1, 1, 0, 1, 0, $2 FROM generate_series(1, 10) AS n`, f.rule.ID, day)
+	f.check(err)
+	forget, err := f.Pool().Begin(ctx)
+	f.check(err)
+	defer func() { _ = forget.Rollback(ctx) }()
+	_, err = forget.Exec(ctx, `DELETE FROM history WHERE ended_at = $1`, day)
+	f.check(err)
+	dropped := make(chan int64, 1)
+	go func() {
+		p, err := f.Prune(ctx, store.Retention{History: 30 * 24 * time.Hour})
+		if err != nil {
+			t.Error(err)
+		}
+		dropped <- p.History
+	}()
+	for waits := false; !waits && len(dropped) == 0; {
+		f.check(f.Pool().QueryRow(ctx, `SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waits))
+	}
+	f.check(forget.Commit(ctx))
+	if n := <-dropped; n != 0 {
+		t.Errorf("%d rows are counted, and another transaction deleted them", n)
+	}
+}
+
 func TestNodesOpenOneDatabaseTogether(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.EmptyPostgres(t)

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,7 +23,7 @@ import (
 )
 
 // forgotten is the key to be forgotten. Another key and another entity with the same key stay.
-const forgotten = `erika_%4711\`
+const forgotten = `erika_%<&4711\`
 
 // pastOf gives a key of the fixture's rule a past in each table.
 func pastOf(w *fixture, key string) (letter int64) {
@@ -43,6 +45,8 @@ func pastOf(w *fixture, key string) (letter int64) {
 		w.t.Fatal(err)
 	}
 	w.must(w.LogPings(ctx, []pings.Entry{{RuleID: w.rule.ID, Key: key, At: w.slot(), Agent: "curl", Body: key}}))
+	must[*access.StoredResponse](w.t)(w.Begin(ctx, "POST "+key, [32]byte{}))
+	w.must(w.Finish(ctx, "POST "+key, access.StoredResponse{Status: 201, Body: plainJSON(w, key)}))
 	before := pages(w.t, futurejobs.Filter{}, w.DeadLetters)
 	must[futurejobs.ApplyResult](w.t)(w.Apply(ctx, futurejobs.EffectBatch{RuleSet: w.set, DeadLetters: []futurejobs.DeadLetter{
 		{Event: futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: 8, Data: []byte(`{"id":"` + key + `"}`)}, Rule: w.rule.Name, Reason: "no total"},
@@ -53,6 +57,16 @@ func pastOf(w *fixture, key string) (letter int64) {
 		}
 	}
 	return letter
+}
+
+// plainJSON returns a text as JSON without the escapes for HTML, as the API answers.
+func plainJSON(w *fixture, text string) []byte {
+	w.t.Helper()
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	w.must(e.Encode(map[string]string{"key": text}))
+	return b.Bytes()
 }
 
 // beginCheckOf records the start of a check of a key's job.
@@ -121,7 +135,7 @@ func keyIsForgotten(t *testing.T, w *fixture) {
 		t.Errorf("alerts of the key: %+v", found)
 	}
 
-	want := store.Forgotten{Jobs: 1, Alerts: 2, Notifications: 2, EarlyResolves: 1, Pings: 1, PingAddresses: 1, Mutes: 1, DeadLetters: 1, Audit: 4}
+	want := store.Forgotten{Jobs: 1, Alerts: 2, Notifications: 2, EarlyResolves: 1, Pings: 1, PingAddresses: 1, Mutes: 1, DeadLetters: 1, Answers: 1, Audit: 4}
 	counted := must[store.Forgotten](t)(w.ForgetKey(ctx, r))
 	if diff := cmp.Diff(want, counted); diff != "" {
 		t.Errorf("dry run (-want +got):\n%s", diff)

@@ -314,11 +314,12 @@ func jobsOfRuleAreListed(t *testing.T, w *fixture) {
 		}
 	}
 
-	const limit, size, large = 8 << 20, 250_000, 60 // bytes of a page and of a body, and a number of jobs
+	const limit, size, large = 8 << 20, 1_000_000, 44 // bytes of a page and of a body, and a number of jobs
 	for i := range large {
 		e := w.starting(w.rule, fmt.Sprint("large", i), w.slot())
 		start := e.Action.(futurejobs.Start) //nolint:forcetypeassert // it starts
-		start.Job.Event = json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
+		start.Job.Event = json.RawMessage(`"` + strings.Repeat("x", size/2) + `"`)
+		start.Job.Order = &futurejobs.Order{Trace: strings.Repeat("t", size/2)} // Job.Size does not count it
 		e.Action = start
 		w.applyManually(e)
 	}
