@@ -187,8 +187,8 @@ func (s *jobSearch) run(ctx context.Context, f futurejobs.Filter) (found futurej
 			if full := len(found.Items) == s.limit || searched.Jobs >= maxSearchedJobs || time.Since(startedAt) > maxSearchTime; !full || last {
 				continue
 			}
-			found.Next, err = s.cursorAt(ctx, f, i+1)
-			return found, searched, err
+			found.Next = s.lists.JobCursor(page.Items[i]) // as the page has the job: l may be read after a move
+			return found, searched, nil
 		}
 		found.Next, f.Cursor = page.Next, page.Next
 		if searched.Complete = page.Next == ""; searched.Complete {
@@ -198,13 +198,6 @@ func (s *jobSearch) run(ctx context.Context, f futurejobs.Filter) (found futurej
 			return found, searched, nil
 		}
 	}
-}
-
-// cursorAt returns the cursor after the first n jobs of a page.
-func (s *jobSearch) cursorAt(ctx context.Context, f futurejobs.Filter, n int) (string, error) {
-	f.Limit = n
-	page, err := s.lists.Jobs(ctx, f)
-	return page.Next, err
 }
 
 // search lists the jobs whose bodies match.

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -62,6 +63,56 @@ func TestJobsByFields(t *testing.T) {
 	}
 	if a := requestPath(t, s.Server, "GET", "/jobs?where=acme", ""); a.StatusCode != 200 || !strings.Contains(a.body, "no = or !=") {
 		t.Errorf("the page: %d %s", a.StatusCode, a.body)
+	}
+}
+
+// changingLists lists jobs, and changes them after a read.
+type changingLists struct {
+	web.Reader
+	afterJobs, afterJob func()
+}
+
+func (l *changingLists) Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedJob], error) {
+	page, err := l.Reader.Jobs(ctx, f)
+	l.afterJobs()
+	return page, err
+}
+
+func (l *changingLists) Job(ctx context.Context, rule, key string) (futurejobs.ListedJob, error) {
+	l.afterJob()
+	return l.Reader.Job(ctx, rule, key)
+}
+
+// A search goes on after the last job that it searched, although jobs before it ended, and the job itself was moved, while
+// it was searched.
+func TestSearchSkipsNoJobWhileJobsMove(t *testing.T) {
+	lists := &changingLists{afterJobs: func() {}, afterJob: func() {}}
+	s := newFixture(t, func(o *web.Options, s *fixture) {
+		lists.Reader, o.Lists = s.store, lists
+	})
+	s.createJob("1", time.Hour, `{"of": "other"}`)
+	s.createJob("2", 2*time.Hour, `{"of": "acme", "note": "`+strings.Repeat("x", 20<<10)+`"}`) // lists leave the event out
+	s.createJob("3", 3*time.Hour, `{"of": "acme"}`)
+	s.createJob("4", 4*time.Hour, `{"of": "acme"}`)
+	s.createJob("5", 5*time.Hour, `{"of": "other"}`)
+	lists.afterJobs = func() {
+		lists.afterJobs = func() {}
+		s.resolve("1")
+	}
+	lists.afterJob = func() {
+		lists.afterJob = func() {}
+		s.alert("2", "waits", 3*time.Hour+30*time.Minute)
+	}
+	var found []string
+	for cursor := ""; ; {
+		page := get[web.JobPage](t, s.Server, whereQuery(`event.of = "acme"`, "&limit=1"+cursor))
+		found = append(found, keys(page.Items))
+		if cursor = "&cursor=" + page.Next; page.Next == "" || len(found) == 9 {
+			break
+		}
+	}
+	if got := strings.Join(found, ""); got != "[2][3][2][4][]" { // 2 was moved behind 3
+		t.Errorf("found %s", got)
 	}
 }
 

@@ -32,6 +32,8 @@ type PastReader interface {
 type JobReader interface {
 	// Jobs returns pending jobs, next due first.
 	Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedJob], error)
+	// JobCursor returns the cursor of the jobs that follow a job of a page, to end the page there.
+	JobCursor(l futurejobs.ListedJob) string
 	// Job returns the pending job of a rule and a key.
 	Job(ctx context.Context, rule, key string) (futurejobs.ListedJob, error)
 }

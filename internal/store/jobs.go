@@ -48,6 +48,9 @@ func (s *JobStore) pruneCheckStarts(ctx context.Context) error {
 	return nil
 }
 
+// jobList is the name of the list of pending jobs in its cursors.
+const jobList = "job"
+
 // forever is after every slot, and after the time of a paused job.
 var forever = futurejobs.FarFuture.Add(time.Hour)
 
@@ -69,7 +72,7 @@ func (s *JobStore) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (p
 		before: forever,
 		limit:  limit(f) + 1,
 	}
-	if err := w.after.read("job", f.Cursor); err != nil {
+	if err := w.after.read(jobList, f.Cursor); err != nil {
 		return page, err
 	}
 	if !f.DueBefore.IsZero() {
@@ -97,7 +100,14 @@ func (s *JobStore) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (p
 	if err != nil {
 		return page, err
 	}
-	return paged("job", jobs, f, positionOf), nil
+	return paged(jobList, jobs, f, positionOf), nil
+}
+
+// JobCursor returns the cursor of the jobs that follow a job of a page, in any list of pending jobs.
+func (s *JobStore) JobCursor(l futurejobs.ListedJob) string {
+	at := positionOf(l)
+	at.List = jobList
+	return at.cursor()
 }
 
 // window is a range of the list of all jobs.

@@ -47,6 +47,11 @@ func jobsAreListed(t *testing.T, w *fixture) {
 			t.Fatalf("in pages of %d (-whole +pages):\n%s", limit, diff)
 		}
 	}
+	for i, l := range whole {
+		if rest := pages(t, futurejobs.Filter{Limit: 500, Cursor: w.JobCursor(l)}, w.Jobs); !cmp.Equal(rest, whole[i+1:], cmpopts.EquateEmpty()) {
+			t.Fatalf("%d jobs after job %d of %d", len(rest), i+1, len(whole))
+		}
+	}
 	if !slices.IsSortedFunc(whole, func(a, b futurejobs.ListedJob) int { return a.NextCheckAt.Compare(b.NextCheckAt) }) {
 		t.Error("not next due first")
 	}
