@@ -21,6 +21,13 @@ func (c claims) find(name string) (any, bool) {
 	return claims(inner).find(rest)
 }
 
+// haveText reports whether the claim of a name is this text. A claim that is no text, such as a list, equals none.
+func (c claims) haveText(name string, v any) bool {
+	own, isText := c[name].(string)
+	other, are := v.(string)
+	return isText && are && own == other
+}
+
 // texts returns a claim that is a text or a list of texts.
 func texts(v any) ([]string, error) {
 	switch v := v.(type) {

@@ -232,7 +232,7 @@ func (p *Provider) complete(ctx context.Context, d *discovered, subject string, 
 	switch {
 	case idClaims[emailClaim] == nil:
 		delete(idClaims, verifiedClaim)
-	case idClaims[emailClaim] != more[emailClaim]:
+	case !idClaims.haveText(emailClaim, more[emailClaim]):
 		delete(more, verifiedClaim)
 	}
 	for name, value := range more {

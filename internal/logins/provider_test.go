@@ -238,6 +238,28 @@ func TestUserInfoIsOfSamePerson(t *testing.T) {
 	}
 }
 
+// An address that is a list or an object is refused, also if the ID token and the user info have the same one.
+func TestAddressThatIsNoText(t *testing.T) {
+	for name, address := range map[string]any{"list": []string{"ann@example.org"}, "object": map[string]any{"work": "ann@example.org"}} {
+		i := logintest.NewIssuer(t)
+		p := provider(t, &clock{}, i.URL, logintest.Client, ", groups: realm.roles")
+		i.Claims(map[string]any{"email": address})
+		for where, c := range map[string]struct {
+			info map[string]any
+			is   error
+			part string
+		}{
+			"the ID token": {map[string]any{"sub": "1", "email": "ann@example.org", "email_verified": true}, logins.ErrPerson, "email of the provider is missing or no text"},
+			"both":         {map[string]any{"sub": "1", "email": address, "email_verified": true}, logins.ErrProvider, "userInfoRaw.email of type string"},
+		} {
+			i.Info(c.info)
+			if got, err := finish(t, i, p); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.part) {
+				t.Errorf("%s in %s: %+v, %v", name, where, got, err)
+			}
+		}
+	}
+}
+
 // The verification of an address counts only for the address in the same document: the ID token or the user info.
 func TestVerificationBelongsToItsAddress(t *testing.T) {
 	const ann, boss = "ann@example.org", "boss@example.org"
