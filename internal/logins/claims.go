@@ -21,6 +21,18 @@ func (c claims) find(name string) (any, bool) {
 	return claims(inner).find(rest)
 }
 
+// addMissing adds the claims of names, or of dotted paths, that c lacks and more has.
+func (c claims) addMissing(more claims, names ...string) {
+	for _, name := range names {
+		if _, has := c.find(name); has {
+			continue
+		}
+		if v, has := more.find(name); has {
+			c[name] = v
+		}
+	}
+}
+
 // haveText reports whether the claim of a name is this text. A claim that is no text, such as a list, equals none.
 func (c claims) haveText(name string, v any) bool {
 	own, isText := c[name].(string)

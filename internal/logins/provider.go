@@ -209,8 +209,8 @@ func (p *Provider) verify(ctx context.Context, d *discovered, a Attempt, tokens 
 	return idToken, nil
 }
 
-// complete adds the claims of the user info if the name or the groups are missing in the ID token. Claims of the ID
-// token are not replaced.
+// complete adds the name and the groups from the user info if the ID token lacks them. It replaces no claim of the ID
+// token.
 func (p *Provider) complete(ctx context.Context, d *discovered, subject string, tokens *oauth2.Token, idClaims claims) error {
 	_, named := idClaims.find(p.nameClaim)
 	_, grouped := idClaims.find(p.groupsClaim)
@@ -235,11 +235,7 @@ func (p *Provider) complete(ctx context.Context, d *discovered, subject string, 
 	case !idClaims.haveText(emailClaim, more[emailClaim]):
 		delete(more, verifiedClaim)
 	}
-	for name, value := range more {
-		if _, is := idClaims[name]; !is {
-			idClaims[name] = value
-		}
-	}
+	idClaims.addMissing(more, p.nameClaim, p.groupsClaim, verifiedClaim)
 	return nil
 }
 

@@ -231,6 +231,20 @@ func TestUserInfoIsOfSamePerson(t *testing.T) {
 	if got, err := finish(t, i, p); err != nil || got.Name != "ann@example.org" || cmp.Diff([]string{"sre"}, got.Groups) != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
+	i.Claims(map[string]any{"realm": map[string]any{"name": "acme"}, "groups": nil}) // the object without the roles
+	if got, err := finish(t, i, p); err != nil || cmp.Diff([]string{"sre"}, got.Groups) != "" {
+		t.Errorf("an object in both: %+v, %v", got, err)
+	}
+	i.Claims(map[string]any{"realm": map[string]any{"roles": nil}})
+	if got, err := finish(t, i, p); err != nil || cmp.Diff([]string{"sre"}, got.Groups) != "" {
+		t.Errorf("null in the ID token: %+v, %v", got, err)
+	}
+	named := provider(t, &clock{}, i.URL, logintest.Client, ", groups: realm.roles, name: of.name")
+	i.Claims(map[string]any{"of": map[string]any{"id": 1}, "realm": map[string]any{"roles": "one"}})
+	i.Info(map[string]any{"sub": "1", "of": map[string]any{"name": "Ann"}, "realm": map[string]any{"roles": []string{"sre"}}})
+	if got, err := finish(t, i, named); err != nil || got.Name != "Ann" || cmp.Diff([]string{"one"}, got.Groups) != "" {
+		t.Errorf("the name of the info, the groups of the ID token: %+v, %v", got, err)
+	}
 	i.Claims(map[string]any{"realm": map[string]any{"roles": "one"}})
 	before := i.Requests("/info")
 	if got, err := finish(t, i, p); err != nil || cmp.Diff([]string{"one"}, got.Groups) != "" || i.Requests("/info") != before {
