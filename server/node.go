@@ -103,6 +103,9 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	if err := errors.Join(n.hooks.read(ctx), n.login.read(ctx)); err != nil {
 		return n, err
 	}
+	if _, err := readChannels(n.Notify, n.hooks); err != nil { // before the rules are applied
+		return n, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.close())
@@ -190,7 +193,7 @@ func (n *node) wireEngine(self futurejobs.Node) {
 
 // wireAlerts creates the components that publish alerts and notify people.
 func (n *node) wireAlerts() {
-	n.notifications = &notifications{path: n.Notify, source: cmp.Or(n.PublicURL, n.Namespace.Root()), store: n.store, rules: n.catalog, now: n.clock.Now, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
+	n.notifications = &notifications{path: n.Notify, hooks: n.hooks, source: cmp.Or(n.PublicURL, n.Namespace.Root()), store: n.store, rules: n.catalog, now: n.clock.Now, holds: func() bool { return n.owner.Holds(notify.HolderShard) }}
 	n.observer = &observer{Metrics: n.metrics, store: n.store, wake: n.notifications.wake, log: n.part("alerts")}
 	n.comparison = &comparison{
 		store: n.store, stream: n.bus.AlertReader, report: restoreReport{n.store, n.catalog, n.bus.Streams.Info}, catalog: n.catalog, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, announce: n.observer.announce,

@@ -24,6 +24,7 @@ var errNoChannels = errors.New("alerts wait for people, and this node has no fil
 // notifications holds the notifier of a node, which may have none.
 type notifications struct {
 	path   string // channels file; empty: none
+	hooks  *hookFile
 	source string // of events, as CloudEvents have it
 	store  *store.Store
 	rules  interface {
@@ -101,9 +102,9 @@ func (p *notifications) Run(ctx context.Context) error {
 
 // reload reads the channels file and applies it.
 func (p *notifications) reload(ctx context.Context) error {
-	config, err := notify.Load(p.path)
+	config, err := readChannels(p.path, p.hooks)
 	if err != nil {
-		return fmt.Errorf("channels: %w (--notify names a file)", err)
+		return err
 	}
 	if err := p.store.Notify(ctx, len(config.Channels) > 0); err != nil {
 		return err
@@ -112,6 +113,20 @@ func (p *notifications) reload(ctx context.Context) error {
 		return fmt.Errorf("channels: %w", err)
 	}
 	return nil
+}
+
+// readChannels reads a channels file; without one it returns no channels.
+func readChannels(path string, hooks *hookFile) (config notify.Config, err error) {
+	if path == "" {
+		return config, nil
+	}
+	if config, err = notify.Load(path); err != nil {
+		return config, fmt.Errorf("channels: %w (--notify names a file)", err)
+	}
+	if err := config.CheckButtons(func(name string) bool { return hooks.hook(name) != nil }); err != nil {
+		return config, fmt.Errorf("channels: %s: %w", path, err)
+	}
+	return config, nil
 }
 
 // PostTicks implements scheduler.StoredPoster.

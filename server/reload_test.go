@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/internal/bus/bustest"
 	"deadman/server"
 )
 
@@ -62,5 +63,32 @@ func TestFilesAreReloaded(t *testing.T) {
 	n.eventually("a notification arrives on the other channel", func() bool { return after.statusList() == "firing" })
 	if got := before.statusList(); got != "firing firing" {
 		t.Errorf("the earlier channel received %s", got)
+	}
+}
+
+// A channel whose buttons no webhook receives stops the start of a node, before it applies rules.
+func TestButtonsWithoutWebhookStopTheStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"chat.url": "https://chat.example/hooks/1", "hooks.yaml": "hooks: [{name: chat, scheme: mattermost}]\n",
+		"notify.yaml": "channels: {team: {kind: mattermost, url_file: chat.url, ack_button: chats}}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := server.Config{
+		DataDir: bustest.Dir(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule}),
+		Notify: filepath.Join(dir, "notify.yaml"), Hooks: filepath.Join(dir, "hooks.yaml"),
+	}
+	refused, _ := startNode(t, c)
+	const want = "channel team: ack_button names the webhook chats, and the file of --hooks has none of that name"
+	if err := <-refused.ended; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the start ends with %v, want %q", err, want)
+	}
+	c.Rules, c.Notify, c.Hooks = "", "", ""
+	if status := startReadyNode(t, c).call(http.MethodGet, "/api/v1/rules/payment-unconfirmed", "", nil); status != http.StatusNotFound {
+		t.Errorf("the refused start saved the rule: %d", status)
 	}
 }

@@ -279,5 +279,10 @@ func TestFiles(t *testing.T) {
 	if _, err := os.Stat(c.DataDir); !os.IsNotExist(err) {
 		t.Errorf("the inspection created the data folder: %v", err)
 	}
+	write("chat.url", "https://127.0.0.1:1/hooks/1")
+	buttons := deadman.Config{DataDir: c.DataDir, Notify: write("notify.yaml", "channels: {team: {kind: mattermost, url_file: chat.url, ack_button: chat}}")}
+	expect(t, doctor.Inspect(t.Context(), buttons), "channels file", doctor.Failed, "the file of --hooks has none of that name")
+	buttons.Hooks = write("hooks.yaml", "hooks: [{name: chat, scheme: mattermost}]")
+	expect(t, doctor.Inspect(t.Context(), buttons), "channels file", doctor.OK, "1 channels")
 	expect(t, doctor.Inspect(t.Context(), deadman.Config{DatabaseURL: "postgres://127.0.0.1/x"}), "settings", doctor.Failed, "DEADMAN_NATS_URL is not")
 }

@@ -51,12 +51,14 @@ func files(i *inspection) {
 		known, err := calendars.Parse(data, i.Calendars)
 		return fmt.Sprintf("%d calendars", len(known)), err
 	})
+	var hooks webhooks.Set
 	fileOf(i, "webhooks file", i.Hooks, func() (string, error) {
 		data, err := operatorfiles.Read(i.Hooks)
 		if err != nil {
 			return "", err
 		}
 		known, err := webhooks.Parse(data, i.Hooks)
+		hooks = known
 		return fmt.Sprintf("%d webhooks", len(known)), err
 	})
 	fileOf(i, "login file", i.Login, func() (string, error) {
@@ -65,6 +67,9 @@ func files(i *inspection) {
 	})
 	fileOf(i, "channels file", i.Notify, func() (string, error) {
 		known, err := notify.Load(i.Notify)
+		if err == nil {
+			err = known.CheckButtons(func(name string) bool { return hooks[name] != nil })
+		}
 		return fmt.Sprintf("%d channels and %d routes; deadman channel test sends a message", len(known.Channels), len(known.Routes)), err
 	})
 	fileOf(i, "sources file", i.Sources, func() (string, error) {

@@ -3,6 +3,7 @@
 package notify
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,6 +68,17 @@ func Load(path string) (Config, error) {
 		return Config{}, err
 	}
 	return Parse(data, path)
+}
+
+// CheckButtons returns an error for a channel whose buttons no webhook receives.
+func (c Config) CheckButtons(isHook func(name string) bool) error {
+	var wrong []error
+	for _, s := range c.Channels {
+		if s.AckButton != "" && !isHook(s.AckButton) {
+			wrong = append(wrong, fmt.Errorf("channel %s: ack_button names the webhook %s, and the file of --hooks has none of that name; add it there, or leave ack_button out", s.Name, s.AckButton))
+		}
+	}
+	return errors.Join(wrong...)
 }
 
 // Parse parses a file of channels and routes. It also reads the files named in it, relative to its folder.
