@@ -28,6 +28,7 @@ var SystemKinds = []SystemKind{
 	{sweepKey, "overdue", "[overdue jobs](../operations/monitoring.md#overdue-jobs) without another explanation", "Condition due"},
 	{"clock", "step", "the [database's clock](../operations/monitoring.md#clock-changes) stepped", "Condition clock"},
 	{"node/<name>", "unfit", "a node is [unfit](../operations/monitoring.md#unfit-nodes) to hold shards", "Condition fit"},
+	{"rule-files/<folder>", "refused", "a node refuses [rule files](rule-versions.md) of its folder; resolved when a node applies all files of a folder with that name", "Condition rule_files"},
 	{"rule/<name>/<version>", "unreadable", "a version of a rule with due jobs [cannot be read](../operations/monitoring.md#unreadable-rules) by a node", "Condition rules"},
 	{ruleKey, "costly", "the rule was paused because its [expressions cost too much](rule-expressions.md#cost) on five events; resolved when it is resumed or deleted", "A rule is paused or put off"},
 	{ruleKey, "allowance", "checks of the rule are [put off](rule-expressions.md#cost) for a minute, because the rules of its tenant used up the allowance of their conditions; resolved when no due check is put off", "A rule is paused or put off"},

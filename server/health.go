@@ -47,6 +47,7 @@ type readiness struct {
 	comparison    *comparison
 	sources       sourceSet
 	files         *reloader
+	folder        *ruleFolder
 	notifications *notifications
 	heartbeats    []*heartbeat
 	draining      *atomic.Bool
@@ -80,6 +81,7 @@ func (h *readiness) conditions(ctx context.Context) []web.Condition {
 	conditions = append(conditions, h.sources.condition()...)
 	conditions = append(conditions, h.notifications.conditions(ctx)...)
 	conditions = append(conditions, h.files.conditions()...)
+	conditions = append(conditions, h.folder.conditions()...)
 	for _, b := range h.heartbeats {
 		conditions = append(conditions, b.condition())
 	}

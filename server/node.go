@@ -61,6 +61,7 @@ type node struct {
 	traces             traces
 	sources            *sourceFile
 	files              *reloader
+	folder             *ruleFolder
 	handlerDirectory   *handlerDirectory
 	observer           *observer
 	jobs               *manualJobs
@@ -274,13 +275,15 @@ func (n *node) wireAPI(self futurejobs.Node) {
 		return n.catalog.Refresh(ctx)
 	}
 	n.files = &reloader{signal: n.Reload, log: n.part("files"), files: []operatorFile{
-		{n.Config.Hooks, n.hooks.read}, {n.Notify, n.notifications.reload}, {n.Login, n.login.read}, {n.Config.Sources, n.sources.read},
+		{n.Config.Hooks, n.hooks.read}, {n.Notify, n.notifications.reload}, {n.Login, n.login.read}, {n.Config.Sources, n.sources.read}, {n.Rules, n.folder.apply},
 	}}
+	n.folder.every, n.folder.now, n.folder.noteAlert = n.Lease/3, n.clock.Now, n.observer.observe
+	n.folder.open, n.folder.close = n.store.OpenSystemAlert, n.store.CloseSystemAlert
 	n.replays = replaytasks.New(replaytasks.Options{Streams: n.bus.Streams, Limits: replaytasks.DefaultLimits, Node: self.Name, Now: n.clock.Now, Log: n.part("replays")})
 	n.endpoints = &endpointPublisher{Config: n.Config, server: n.server, open: n.gate.open.Load, log: n.part("http")}
 	n.readiness = &readiness{
 		store: n.store, bus: n.bus, clock: n.watch, schema: n.schema, owner: n.owner, sweeper: n.sweeper, catalog: n.catalog, intake: n.intake,
-		ticker: n.ticker, stored: n.stored, relay: n.relay, overdue: n.overdue, alarms: n.alarms, rebinder: n.rebinder, comparison: n.comparison, sources: n.sources.set, files: n.files,
+		ticker: n.ticker, stored: n.stored, relay: n.relay, overdue: n.overdue, alarms: n.alarms, rebinder: n.rebinder, comparison: n.comparison, sources: n.sources.set, files: n.files, folder: n.folder,
 		notifications: n.notifications, heartbeats: n.heartbeats, draining: &n.draining, now: n.clock.Now,
 	}
 	n.metrics.WatchConditions(n.readiness.conditions)
@@ -339,7 +342,8 @@ func (n *node) openRules(ctx context.Context) error {
 	}
 	n.handlerDirectory.rules = n.rules
 	n.calendars = &rules.CalendarRegistry{Store: n.store, Catalog: n.catalog}
-	if err := applyRules(ctx, n.Rules, n.rules, n.log); err != nil {
+	n.folder = &ruleFolder{path: n.Rules, registry: n.rules, log: n.part("rules")}
+	if err := n.folder.apply(ctx); err != nil {
 		return err
 	}
 	if err := n.catalog.Refresh(ctx); err != nil {
@@ -390,7 +394,7 @@ func (n *node) parts() []func(context.Context) error {
 	all := []func(context.Context) error{
 		n.gapDetector.Run, n.clock.Run, n.watch.Run, n.shifter.Run, n.intake.Run, n.ticker.Run, n.stored.Run, n.relay.Run, service.Run,
 		n.bus.AlertsStream.Maintain, n.streamMonitor.Run, n.permissionWarnings.Run, n.files.Run, n.notifications.Run, n.maintenance.Run, n.maintenance.FollowCalendars, n.stallDetector.Run, n.comparison.Run,
-		n.schema.Run, n.alarms.Run, n.quotas.Run, n.loads.Run, n.rebinder.Run, n.pings.Run, n.pings.writer.Run, n.replays.Run,
+		n.schema.Run, n.folder.Run, n.alarms.Run, n.quotas.Run, n.loads.Run, n.rebinder.Run, n.pings.Run, n.pings.writer.Run, n.replays.Run,
 	}
 	for _, h := range n.heartbeats {
 		all = append(all, h.Run)

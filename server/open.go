@@ -121,22 +121,6 @@ func readCalendars(file string) (calendars.Set, error) {
 	return known, nil
 }
 
-// applyRules applies the rules folder. Rejected rules are logged, and the others apply.
-func applyRules(ctx context.Context, folder string, registry *rules.Registry, log *slog.Logger) error {
-	if folder == "" {
-		return nil
-	}
-	report, err := registry.ApplyDir(ctx, folder)
-	if err != nil {
-		return fmt.Errorf("apply the rules in %s: %w", folder, err)
-	}
-	log.Info("rules applied", "folder", folder, "saved", len(report.Saved), "unchanged", len(report.Unchanged), "refused", report.Refused)
-	if len(report.Others) > 0 {
-		log.Warn("rules are in force whose files are not in the folder any more; delete them if they are not needed", "rules", report.Others)
-	}
-	return nil
-}
-
 // startRetryInterval is the interval at which a starting node retries an unavailable database or broker.
 const startRetryInterval = 2 * time.Second
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +13,7 @@ import (
 	"deadman/web"
 )
 
-// operatorFile is a configuration file that a running node can reload.
+// operatorFile is a configuration file, or the folder of rules, that a running node can reload.
 type operatorFile struct {
 	path string // empty: not configured
 	// read applies the file, or returns an error and leaves the previous configuration in effect.
@@ -21,8 +22,10 @@ type operatorFile struct {
 
 // readAgain applies the file unless it is something else by now. A named pipe would hold up this reload and all later ones.
 func (f operatorFile) readAgain(ctx context.Context) error {
-	if err := operatorfiles.CheckRegular(f.path); err != nil {
-		return err
+	if info, err := os.Stat(f.path); err != nil || !info.IsDir() {
+		if err := operatorfiles.CheckRegular(f.path); err != nil {
+			return err
+		}
 	}
 	return f.read(ctx)
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,5 +57,44 @@ func TestRuleSavedByOtherProcessKeepsItsSlots(t *testing.T) {
 	n.eventually("every payment has its alert", func() bool { n.get("/api/v1/alerts", &raised); return len(raised.Items) == payments })
 	if took := time.Since(startedAt); took > 10*time.Second {
 		t.Errorf("it took %s, with a slot every second", took)
+	}
+}
+
+// A refused rule file is a failed condition and an alert, until the file is corrected and read again.
+func TestRefusedRuleFileIsAlerted(t *testing.T) {
+	t.Parallel()
+	again := make(chan struct{})
+	folder := ruleFolder(t, map[string]string{"payment.yaml": paymentRule, "refund.yaml": "name: refund\nentity: refund\ntriger: {event: refunds.started, key: event.id}\n"})
+	n := startReadyNode(t, server.Config{Rules: folder, Reload: again})
+	isMet := func() bool { ok, _, _ := n.condition("rule_files"); return ok }
+	if ok, detail, _ := n.condition("rule_files"); ok || !strings.HasPrefix(detail, "refused: refund.yaml; ") {
+		t.Errorf("the condition is %t, %q", ok, detail)
+	}
+	topic := "rule-files/" + filepath.Base(folder)
+	n.eventually("it is alerted", func() bool { return len(n.systemAlerts(topic)) == 1 })
+	if a := n.systemAlerts(topic)[0]; a.Status != "firing" || a.Step != "refused" || !strings.Contains(a.Text, "refund.yaml:3:1: ") {
+		t.Errorf("the alert is %+v", a)
+	}
+	if status := n.call(http.MethodGet, "/api/v1/rules/payment-unconfirmed", "", nil); status != http.StatusOK {
+		t.Errorf("the other rule answers %d", status)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "refund.yaml"), []byte(strings.Replace(strings.ReplaceAll(paymentRule, "payment", "refund"), "payments.", "refunds.", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again <- struct{}{}
+	n.eventually("the rule is in force", func() bool {
+		return n.call(http.MethodGet, "/api/v1/rules/refund-unconfirmed", "", nil) == http.StatusOK && isMet()
+	})
+	n.eventually("the alert is resolved", func() bool {
+		all := n.systemAlerts(topic)
+		return len(all) == 2 && all[1].Status == "resolved"
+	})
+	if err := os.WriteFile(filepath.Join(folder, "refund.yaml"), []byte("name: ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again <- struct{}{}
+	n.eventually("the condition fails again", func() bool { return !isMet() })
+	if status := n.call(http.MethodGet, "/api/v1/rules/refund-unconfirmed", "", nil); status != http.StatusOK {
+		t.Errorf("the rule of a refused file is gone: %d", status)
 	}
 }

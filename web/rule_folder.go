@@ -79,7 +79,7 @@ func (a *ruleFolders) ruleOrNone(ctx context.Context, name string) (rules.Listed
 
 // readOnly explains how to change a rule of a folder.
 func readOnly(s rules.RuleVersion) string {
-	return "rule " + s.Name + " is read from the folder of a node (--rules, bundle " + s.Bundle + "): change its file there and restart the node. " +
+	return "rule " + s.Name + " is read from the folder of a node (--rules, bundle " + s.Bundle + "): change its file there and send the node SIGHUP, or restart it. " +
 		"Once it is in no file any more, a token with the scope admin takes it over (--adopt) or deletes it (--bundle " + s.Bundle + ")"
 }
 
@@ -89,5 +89,5 @@ func toBackfill(in *SaveRuleInput) string {
 		return ""
 	}
 	return ". To process its past events (--backfill, since), apply the same file with --adopt, too, and a token with the scope admin; " +
-		"the node takes the rule back from its file at its next start"
+		"the node takes the rule back from its file at its next start, or on SIGHUP"
 }

@@ -22,8 +22,8 @@ func newServeCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a node",
 		Long: `Runs a node until SIGTERM or Ctrl-C; a second signal stops it immediately. SIGHUP reloads the
-files of webhooks, notification channels, logins and sources; an invalid file is logged, shown by
-/readyz, and ignored. The file of calendars is read at startup only.
+files of webhooks, notification channels, logins and sources, and applies the folder of rules; an
+invalid file is logged, shown by /readyz, and ignored. The file of calendars is read at startup only.
 
 Without settings the node is embedded: SQLite in a data folder, a NATS server in the process, HTTP
 and NATS on loopback. The order of settings is: flag, environment variable DEADMAN_<NAME>, file of

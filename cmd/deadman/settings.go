@@ -69,7 +69,7 @@ var settings = []setting{
 	{"namespace", "name", "name of this deployment among several on the NATS servers, such as staging (default: none)", "", named(func(r *serveConfig) *subjects.Namespace { return &r.Namespace })},
 	{"http_addr", "address", "listen address of HTTP; port 0 chooses a free port", server.DefaultHTTPAddr, address(func(r *serveConfig) *string { return &r.HTTPAddr })},
 	{"nats_addr", "address", "listen address of the embedded NATS server", server.DefaultNATSAddr, address(func(r *serveConfig) *string { return &r.NATSAddr })},
-	{"rules", "dir", "folder of rule files, applied at startup (default: none)", "", text(func(r *serveConfig) *string { return &r.Rules })},
+	{"rules", "dir", "folder of rule files, applied at startup and on SIGHUP (default: none)", "", text(func(r *serveConfig) *string { return &r.Rules })},
 	{"calendars", "file", "calendars file (default: none)", "", text(func(r *serveConfig) *string { return &r.Calendars })},
 	{"sources", "file", "sources file: databases and services for lookups (default: none)", "", text(func(r *serveConfig) *string { return &r.Sources })},
 	{"hooks", "file", "incoming webhooks file (default: none)", "", text(func(r *serveConfig) *string { return &r.Hooks })},
