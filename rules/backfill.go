@@ -16,9 +16,6 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// maxPast bounds how many jobs are created from events before a save: they are played in memory.
-const maxPast = 100_000
-
 // pastTries bounds how often in a row newly arrived events are played before a page of jobs is created.
 const pastTries = 200
 
@@ -32,6 +29,8 @@ type backfill struct {
 	known    futurejobs.FoldInput
 	begun    map[futurejobs.Ref]futurejobs.Event // the event that created each known job, without its body
 	played   map[string]futurejobs.Event         // the last event of each stream, without its body
+	held     pastBytes                           // of the known jobs and early events
+	creates  int64                               // bytes of the jobs to be created
 	room     []futurejobs.JobQuota               // the quotas in which capacity is reserved for the jobs
 	reserved int64                               // number of jobs that is still reserved
 	costly   int                                 // events on which the rule's expressions cost too much
@@ -108,11 +107,8 @@ func (p *backfill) replay(ctx context.Context, through map[string]uint64) error 
 		if p.costly >= costlyMost {
 			return document.Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("the expressions of the rule take too long on %d past events; simplify them, or use a later since", p.costly)}}
 		}
-		if len(p.known.Early) > maxPast {
-			maps.DeleteFunc(p.known.Early, func(_ futurejobs.Ref, early futurejobs.EarlyEvent) bool { return !early.Until.After(e.At) })
-		}
-		if max(len(p.known.Pending), len(p.known.Early)) > maxPast {
-			return document.Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("past events create more than %d jobs at a time; use a later since", maxPast)}}
+		if err := p.bound(e.At); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -138,22 +134,54 @@ func (p *backfill) event(e futurejobs.Event) {
 	}
 	e.Data, e.Header = nil, nil
 	for _, j := range net.Create {
-		p.known.Pending[j.Ref], p.begun[j.Ref] = *j, e
+		p.begun[j.Ref] = e
+		p.know(*j)
 	}
 	for _, j := range slices.Concat(net.Change, net.Update, net.Reorder) {
-		p.known.Pending[j.Ref] = j
+		p.know(j)
 	}
 	for _, early := range net.Remember {
 		p.known.Early[early.Ref] = early
+		p.held.set(pastRef{early.Ref, true}, early.Size())
 	}
 	for _, ref := range net.Forget {
-		delete(p.known.Early, ref)
+		p.forgetEarly(ref)
 	}
+}
+
+// know records the state of a pending job.
+func (p *backfill) know(j futurejobs.Job) {
+	p.known.Pending[j.Ref] = j
+	p.held.set(pastRef{j.Ref, false}, j.Size())
 }
 
 func (p *backfill) forget(ref futurejobs.Ref) {
 	delete(p.known.Pending, ref)
 	delete(p.begun, ref)
+	p.held.remove(pastRef{ref, false})
+}
+
+func (p *backfill) forgetEarly(ref futurejobs.Ref) {
+	delete(p.known.Early, ref)
+	p.held.remove(pastRef{ref, true})
+}
+
+// bound returns an error if the jobs of the events up to a time are too many or too large to be in memory.
+func (p *backfill) bound(at time.Time) error {
+	if len(p.known.Early) > maxPast || p.held.isOver() {
+		for ref := range maps.Keys(p.known.Early) {
+			if !p.known.Early[ref].Until.After(at) {
+				p.forgetEarly(ref)
+			}
+		}
+	}
+	switch {
+	case max(len(p.known.Pending), len(p.known.Early)) > maxPast:
+		return document.Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("past events create more than %d jobs at a time; use a later since", maxPast)}}
+	case p.held.isOver():
+		return document.Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("past events create jobs with more than %d MiB of events and keys at a time; use a later since", maxPastBytes>>20)}}
+	}
+	return nil
 }
 
 // forgetOver forgets the jobs of effects that were over by a time, without an event: a later trigger starts another job.
@@ -286,15 +314,16 @@ func (p *backfill) startJobs(ctx context.Context, s RuleVersion) (n int, err err
 	}
 }
 
-// reserve reserves capacity in quotas for a number of jobs, so that concurrent saves do not reserve the same.
+// reserve reserves capacity in quotas for a number of jobs, so that concurrent saves do not reserve the same. Bytes are not
+// reserved, but jobs beyond a quota of bytes are refused before the first of them is created.
 func (p *backfill) reserve(jobs int64) error {
 	if p.Quotas == nil || jobs == 0 {
 		return nil
 	}
 	for _, q := range p.Quotas.OfJobs(p.saved.Name) {
-		if !q.Reserve(jobs) {
+		if q.Bytes() && q.Room() < p.creates || !q.Reserve(jobs) {
 			p.releaseReserved(p.reserved)
-			return fmt.Errorf("past events create %d jobs: %w", jobs, q.Refusal(p.saved.Name))
+			return fmt.Errorf("past events create %d jobs with %d bytes: %w", jobs, p.creates, q.Refusal(p.saved.Name))
 		}
 		p.room, p.reserved = append(p.room, q), jobs
 	}

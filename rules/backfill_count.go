@@ -47,6 +47,7 @@ func countBackfill(ctx context.Context, p *backfill, ruleID int32) (backfillCoun
 			c.skipped++
 		}
 		c.jobs++
+		c.creates += int64(job.Size())
 		if p.at.IsZero() && !job.NextCheckAt.After(slot) {
 			c.check(ctx, rule, job, slot)
 		}

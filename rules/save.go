@@ -87,12 +87,36 @@ func (s *saving) run(ctx context.Context) (Change, error) {
 	if err != nil {
 		return c, err
 	}
+	if s.options.Since.IsZero() {
+		return s.finish(ctx, c, nil)
+	}
+	hasRun := false
+	ended := s.replayLimit.do(ctx, replaysAtOnce, func() {
+		hasRun = true
+		c, err = s.runWithPast(ctx, c)
+	})
+	if !hasRun {
+		return c, wrapErr("replay the past", ended)
+	}
+	return c, err
+}
+
+// runWithPast saves a change with the jobs of the events before it, unless it is a dry run.
+func (s *saving) runWithPast(ctx context.Context, c Change) (Change, error) {
 	p, err := s.backfill(ctx, &c)
 	if p != nil {
 		defer func() { p.releaseReserved(p.reserved) }()
 	}
-	if err != nil || s.options.DryRun {
+	if err != nil {
 		return c, err
+	}
+	return s.finish(ctx, c, p)
+}
+
+// finish stores a change unless it is a dry run.
+func (s *saving) finish(ctx context.Context, c Change, p *backfill) (Change, error) {
+	if s.options.DryRun {
+		return c, nil
 	}
 	return s.store(ctx, c, p)
 }
@@ -329,26 +353,20 @@ func (s *saving) routes(ctx context.Context) (partial []SubjectRoute, warnings [
 	return slices.DeleteFunc(routes, func(route SubjectRoute) bool { return route.Takes == nil }), warnings, err
 }
 
-// backfill plays the events before a change, if requested, and counts the jobs; nil if not requested.
+// backfill plays the events before a change, and counts the jobs.
 func (s *saving) backfill(ctx context.Context, c *Change) (*backfill, error) {
-	if s.options.Since.IsZero() {
-		return nil, nil
-	}
 	saved := c.After
 	if !c.Changed {
 		saved = c.Before.RuleVersion
 	}
-	var p *backfill
-	var err error
-	ended := s.replayLimit.do(ctx, replaysAtOnce, func() {
-		if p, err = newBackfill(ctx, s.Registry, saved, s.options); err == nil {
-			err = p.countInto(ctx, c)
-		}
-	})
-	switch {
-	case ended != nil:
-		return nil, wrapErr("replay the past", ended)
-	case err == nil:
+	p, err := newBackfill(ctx, s.Registry, saved, s.options)
+	if err == nil {
+		err = p.countInto(ctx, c)
+	}
+	if ctx.Err() != nil {
+		return nil, wrapErr("replay the past", ctx.Err())
+	}
+	if err == nil {
 		err = p.reserve(int64(c.Backfilled))
 	}
 	return p, err

@@ -10,7 +10,7 @@ import (
 const parsingAtOnce = 2
 
 // replaysAtOnce is how many saves of a registry replay streams at a time: each has a consumer on the connection of the
-// events.
+// events, and up to maxPastBytes of jobs in memory until they are created.
 const replaysAtOnce = 2
 
 // semaphore bounds how many calls run at a time. The zero value is ready to be used.
