@@ -91,6 +91,7 @@ func (a *muteAPI) register(all *operations) {
 
 // muteListIn selects a page of the mutes.
 type muteListIn struct {
+	Active bool       `query:"active" doc:"Only mutes in effect."`
 	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
 	Cursor identifier `query:"cursor" doc:"Value of next on the previous page. Omit it for the first page."`
 }
@@ -103,6 +104,9 @@ func (a *muteAPI) list(ctx context.Context, in *muteListIn) (Page[Mute], error) 
 	all, err := a.mutes.Mutes(ctx)
 	if err != nil {
 		return page, err
+	}
+	if in.Active {
+		all = slices.DeleteFunc(all, func(m alerts.Mute) bool { return !m.Live(a.now()) })
 	}
 	if in.Cursor != "" {
 		before, err := strconv.ParseInt(string(in.Cursor), 10, 64)

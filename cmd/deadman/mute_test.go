@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -55,6 +56,13 @@ func TestNamesThatDoNotExist(t *testing.T) {
 		if got := n.expect(0, []string{"mute", "create", "--match", match, "--reason", "mended", "--for", "1h"}, want); got.err != "" {
 			t.Errorf("%s: %q", match, got.err)
 		}
+	}
+	n.expect(0, []string{"status"}, "rule=order-*, ends in ", ": mended")
+	for id := range 5 {
+		n.mustRun("mute", "end", fmt.Sprint(id+1))
+	}
+	if got := n.mustRun("status"); strings.Contains(got, "mended") {
+		t.Errorf("the status has mutes that ended: %s", got)
 	}
 	got := n.expect(0, []string{"alert", "groups", "--by", "taem"}, "no open alerts")
 	if want := "no open alert has the label taem; did you mean team?; labels of rules: team\n"; got.err != want {

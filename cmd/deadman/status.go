@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"deadman/alerts"
 	"deadman/web"
 )
 
@@ -24,6 +25,7 @@ type nodeStatus struct {
 	Open       web.OpenAlertCounts `json:"open"`
 	Paused     []string            `json:"paused_rules,omitempty"`
 	Unwatched  []string            `json:"never_reported_rules,omitempty"`
+	Mutes      []web.Mute          `json:"mutes,omitempty"` // in effect; absent if the token may not see them
 	Conditions []web.Condition     `json:"conditions"`
 	Nodes      []web.Node          `json:"nodes,omitempty"` // absent if the token may not see them
 	Error      string              `json:"error,omitempty"` // why only the conditions are known
@@ -35,7 +37,7 @@ func newStatusCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show conditions, open alerts and nodes; exit code 3 if something is wrong", Args: exactly(),
 		Long: `Shows whether deadman works and what is open: the conditions of the node, the unacknowledged alerts
-by severity, paused rules and the nodes. Without its database a node has only the conditions. The
+by severity, paused rules, mutes and the nodes. Without its database a node has only the conditions. The
 exit code is 3 if a condition failed or an open alert is not acknowledged.`,
 		Example: "  deadman status\n  deadman status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -116,8 +118,12 @@ func (s *nodeStatus) readRest(ctx context.Context, c *client) error {
 			s.Unwatched = append(s.Unwatched, r.Name)
 		}
 	}
-	nodes, _, err := get[web.Nodes](ctx, c, "/nodes", nil)
 	var refused refusal
+	mutes, _, err := get[web.Page[web.Mute]](ctx, c, "/mutes", url.Values{"active": {"true"}})
+	if s.Mutes = mutes.Items; err != nil && !(errors.As(err, &refused) && refused.Status == http.StatusForbidden) {
+		return err
+	}
+	nodes, _, err := get[web.Nodes](ctx, c, "/nodes", nil)
 	if errors.As(err, &refused) && refused.Status == http.StatusForbidden { // the token is limited to some rules
 		return nil
 	}
@@ -164,6 +170,9 @@ func (s nodeStatus) print(io *cli) error {
 	}
 	if len(s.Unwatched) > 0 {
 		lines.line("never reported", "%s", strings.Join(s.Unwatched, ", "))
+	}
+	for _, m := range s.Mutes {
+		lines.line("mute", "%s, ends %s: %s", alerts.Match(m.Match), io.relative(m.EndsAt), m.Reason)
 	}
 	if err := lines.end(); err != nil {
 		return err

@@ -45,6 +45,7 @@ type homeView struct {
 	loudest   map[string]string // highest severity of the unacknowledged open alerts, by rule
 	Paused    []string          // names of the paused rules
 	Unwatched []string          // names of the enabled rules that nothing ever reported to
+	Mutes     []web.Mute        // in effect; empty if hidden from the visitor
 	Gap       *gapView          // the last monitoring gap: open, or ended within gapShown; nil: none
 	Waiting   int64
 	Counted   bool // the jobs of rules are counted
@@ -119,7 +120,7 @@ func (v homeView) Tone() string {
 		return "ill"
 	case highest != "":
 		return highest
-	case len(v.Paused)+len(v.Unwatched) > 0 || v.Gap != nil:
+	case len(v.Paused)+len(v.Unwatched)+len(v.Mutes) > 0 || v.Gap != nil:
 		return string(alerts.Warning)
 	}
 	return "fine"
@@ -131,6 +132,7 @@ func (v *homeView) load(c client, now time.Time) error {
 		func() error { return v.gap(c, now) },
 		func() error { return v.streams(c) },
 		func() error { return v.letters(c) },
+		func() (err error) { v.Mutes, err = muteClient{c}.active(); return err },
 		func() error { return v.open(c) },
 		func() error { return v.rules(c) },
 		func() error { return v.jobs(c) },

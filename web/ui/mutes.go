@@ -115,6 +115,16 @@ func (u mutePages) mutes(c client, r *http.Request) (view, error) {
 	return view{Title: "Mutes", Body: v, Still: v.Mute()}, err
 }
 
+// active reads the newest mutes in effect; none for a visitor who may not see them.
+func (c muteClient) active() ([]web.Mute, error) {
+	var page web.Page[web.Mute]
+	err := c.get(mutesAt, url.Values{"active": {"true"}}, &page)
+	if isForbidden(err) {
+		return nil, nil
+	}
+	return page.Items, err
+}
+
 // mutes reads the mutes.
 func (c muteClient) mutes(r *http.Request) (v mutesView, err error) {
 	v.listing = listingOf(r)

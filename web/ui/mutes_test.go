@@ -42,6 +42,9 @@ func TestMutes(t *testing.T) {
 	b.checkAccessibility("mutes")
 	b.screenshot("mutes")
 
+	b.visit("/")
+	b.waitForText("A mute is in effect")
+	b.checkAccessibility("an overview with a mute")
 	b.visit("/alerts")
 	b.waitForText("1 alert, oldest", "1 muted")
 	b.click("a.tag")
@@ -51,6 +54,12 @@ func TestMutes(t *testing.T) {
 	var page web.Page[web.Mute]
 	if callAPI(t, home, "GET", "/mutes", "", "", &page); len(page.Items) != 1 || page.Items[0].EndedBy != "loopback" {
 		t.Errorf("%+v", page.Items)
+	}
+	if callAPI(t, home, "GET", "/mutes?active=true", "", "", &page); len(page.Items) != 0 {
+		t.Errorf("active: %+v", page.Items)
+	}
+	if _, content := requestPage(t, "GET", home+"/", ""); strings.Contains(content, "mute is in effect") {
+		t.Error("the overview has a mute that ended")
 	}
 	b.visit("/alerts")
 	b.waitForText("1 alert, oldest")
