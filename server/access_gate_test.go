@@ -153,10 +153,9 @@ func (n *node) sendRaw(t *testing.T, request string) string {
 	return string(got)
 }
 
-// A node without tokens does not know whether it still is one while its database is away: it says so. A token
-// would not help.
-func TestOpenNodeWithoutDatabase(t *testing.T) {
-	t.Parallel()
+// startNodeWithCluster starts a node and its database server, so that the test can stop the server.
+func startNodeWithCluster(t *testing.T) (*node, *storetest.Cluster) {
+	t.Helper()
 	cluster, err := storetest.StartCluster(storetest.Settings{})
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +170,74 @@ func TestOpenNodeWithoutDatabase(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return n, cluster
+}
+
+// TestRemediesWithoutDatabase checks that the address of the remedies in /readyz answers while the database is away: a
+// token cannot be verified then, so the documentation needs none. The node shows nothing else, and asks for a token again
+// afterwards.
+func TestRemediesWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	n, cluster := startNodeWithCluster(t)
+	var made struct{ Secret string }
+	n.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"boss","scopes":["admin"]}`).decode(t, &made)
+	visitors := map[string][]string{"a stranger": nil, "a wrong token": bearer("dm_wrong"), "a session": {"Cookie", "deadman_session=ds_x"}, "a browser": {"Accept", "text/html"}}
+	const remedies, search, picture = "/docs/operations/troubleshooting", "/docs?q=database", "/docs/pictures/editor.png"
+	for who, header := range visitors {
+		for _, at := range []string{"/docs", remedies, search, picture} {
+			if got := n.callRaw(http.MethodGet, at, "", header...); strings.Contains(string(got.body), "condition-database") {
+				t.Errorf("%s reads %s while the database answers: %d", who, at, got.status)
+			}
+		}
+	}
+	n.callExpecting(http.StatusUnauthorized, http.MethodGet, remedies, "")
+
+	if err := cluster.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the node reports its database", func() bool {
+		got := n.callRaw(http.MethodGet, "/readyz", "")
+		return strings.Contains(string(got.body), `"runbook":"`+remedies+`#condition-database"`)
+	})
+	visitors["the token"] = bearer(made.Secret)
+	for who, header := range visitors {
+		for at, text := range map[string]string{remedies: `id="condition-database"`, search: "troubleshooting", "/docs": "Getting started", picture: "PNG"} {
+			var got reply
+			n.eventually(who+" reads "+at, func() bool {
+				got = n.callRaw(http.MethodGet, at, "", header...)
+				return got.status == http.StatusOK
+			})
+			shown := string(got.body)
+			if !strings.Contains(shown, text) {
+				t.Errorf("%s at %s lacks %q", who, at, text)
+			}
+			if who != "the token" && (strings.Contains(shown, "<nav") || strings.Contains(shown, "<footer")) {
+				t.Errorf("%s at %s sees the navigation", who, at)
+			}
+		}
+		if who == "the token" { // its verification may be remembered
+			continue
+		}
+		n.callExpecting(http.StatusNotFound, http.MethodGet, "/docs/none", "", header...)
+		for _, at := range []string{"/", "/docs/api", "/docs?live=1", "/rules", "/openapi.json", "/metrics", "/api/v1/jobs"} {
+			if got := n.callRaw(http.MethodGet, at, "", header...); got.status != http.StatusUnauthorized && got.status != http.StatusServiceUnavailable && got.status != http.StatusSeeOther {
+				t.Errorf("%s at %s: %d", who, at, got.status)
+			}
+		}
+	}
+	if err := cluster.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the documentation needs a token again", func() bool {
+		return n.callRaw(http.MethodGet, remedies, "").status == http.StatusUnauthorized && n.callRaw(http.MethodGet, remedies, "", bearer(made.Secret)...).status == http.StatusOK
+	})
+}
+
+// A node without tokens does not know whether it still is one while its database is away: it says so. A token
+// would not help.
+func TestOpenNodeWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	n, cluster := startNodeWithCluster(t)
 	const path = "/api/v1/tokens/self" // it reads no database
 	n.callExpecting(http.StatusOK, http.MethodGet, path, "")
 	if err := cluster.Crash(); err != nil {

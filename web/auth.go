@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ type authenticator struct {
 	quotas  Quotas                              // nil: the node has none
 	open    func(context.Context) (bool, error) // whether everything is permitted, without a token
 	relayed bool                                // an open node answers requests that came through a proxy, too
+	health  *readinessPages
 }
 
 func newAuthenticator(o Options, by *responder) *authenticator {
@@ -62,12 +64,36 @@ func (a *authenticator) identify(next http.Handler) http.Handler {
 		switch {
 		case err == nil:
 			next.ServeHTTP(w, r.WithContext(v.withActor(r)))
+		case isManual(r) && a.lacksDatabase(r.Context(), err):
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), manualKey{}, true)))
 		case a.problemOf(err).Status == http.StatusUnauthorized && isPage(r):
 			http.Redirect(w, r, loginFrom(r.URL), http.StatusSeeOther)
 		default:
 			a.fail(w, r, err)
 		}
 	})
+}
+
+// ManualPath is the address of the documentation.
+const ManualPath = "/docs"
+
+// manualKey is the context's key of a request for the documentation during an outage of the database.
+type manualKey struct{}
+
+// isManual reports whether a request is for a page of the documentation, its search or a picture. The page of the API is
+// not part of it.
+func isManual(r *http.Request) bool {
+	path := r.URL.Path
+	return (path == ManualPath || strings.HasPrefix(path, ManualPath+"/")) && path != apiDocsPath &&
+		(r.Method == http.MethodGet || r.Method == http.MethodHead) && !IsLive(r)
+}
+
+// lacksDatabase reports whether the database is away, and a sender that err refuses may be one that it knows.
+func (a *authenticator) lacksDatabase(ctx context.Context, err error) bool {
+	if a.problemOf(err).Status == http.StatusForbidden {
+		return false
+	}
+	return slices.ContainsFunc(a.health.lastReadiness(ctx).Conditions, func(c Condition) bool { return c.Name == databaseCondition && !c.OK })
 }
 
 // isPage reports whether a browser requests a page.
@@ -187,6 +213,18 @@ func filterVisible(ctx context.Context, f futurejobs.Filter) futurejobs.Filter {
 // needsRead, needsAll and needsAdmin guard routes that are no operations: pages, data of all rules, and the process.
 func (a *authenticator) needsRead(next http.Handler) http.Handler {
 	return a.needs(next, func(v principal) error { return v.requireScope(access.Read) })
+}
+
+// needsManual guards the documentation: it needs the scope read, or identify has found that the database is away.
+func (a *authenticator) needsManual(next http.Handler) http.Handler {
+	guarded := a.needsRead(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(manualKey{}) != nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
 }
 
 func (a *authenticator) needsAll(next http.Handler) http.Handler {

@@ -13,9 +13,12 @@ type ConditionKind struct {
 	Holds string // what holds while the condition is OK, in Markdown with links from docs/reference
 }
 
+// databaseCondition is the name of the condition that the database answers.
+const databaseCondition = "database"
+
 // ConditionKinds describes the conditions in the order of /readyz. A test compares them with the code of the conditions.
 var ConditionKinds = []ConditionKind{
-	{Name: "database", Vital: true, Holds: "the database answers"},
+	{Name: databaseCondition, Vital: true, Holds: "the database answers"},
 	{Name: "clock", Holds: "the [clock of the database](../operations/monitoring.md#clock-changes) runs evenly"},
 	{Name: "schema", Vital: true, Holds: "this program supports the version of the [schema](../operations/upgrading.md)"},
 	{Name: "nats", Holds: "the node is connected to the broker"},
@@ -39,7 +42,7 @@ var ConditionKinds = []ConditionKind{
 }
 
 // troubleshooting is the address of the page about failed conditions, on each node.
-const troubleshooting = "/docs/operations/troubleshooting#"
+const troubleshooting = ManualPath + "/operations/troubleshooting#"
 
 // runbookOf returns the address of the section about a condition on each node.
 func runbookOf(condition string) string { return troubleshooting + "condition-" + condition }

@@ -17,6 +17,9 @@ import (
 //go:embed docs.html
 var docsHTML string
 
+// apiDocsPath is the address of the API's page.
+const apiDocsPath = ManualPath + "/api"
+
 var docsTemplate = template.Must(template.New("docs").Parse(docsHTML))
 
 // docsView is the data of the API's page. All of it comes from the OpenAPI description.

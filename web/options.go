@@ -98,6 +98,8 @@ type Pages interface {
 	// Mount adds the pages to a router that admits visitors with the scope read. Pages call api on behalf of their
 	// visitor.
 	Mount(r chi.Router, api http.Handler)
+	// MountManual adds the documentation. It calls no API, and also answers anonymous visitors, without navigation.
+	MountManual(r chi.Router)
 	// Frame answers with a page of this package, in the layout of all pages.
 	Frame(w http.ResponseWriter, r *http.Request, f PageContent)
 	// Refuse answers with a page about a problem; alone for an anonymous visitor, so that its only link is the login.
@@ -126,7 +128,9 @@ func New(o Options) http.Handler {
 	o = o.withDefaults()
 	by := &responder{log: o.Log, faults: o.Faults, pages: o.Pages}
 	steps := &middlewares{by, o.PublicURL, o.Metrics}
+	health := &readinessPages{responder: by, health: o.Health, now: o.Now, logged: conditionLog{known: make(map[string]loggedCondition)}}
 	auth := newAuthenticator(o, by)
+	auth.health, health.auth = health, auth
 	repeats := &idempotency{by, o.Memory, &quotaAPI{o.Quotas, o.Now}}
 
 	r := chi.NewRouter()
@@ -162,9 +166,8 @@ func useMiddlewares(r chi.Router, o Options, steps *middlewares, auth *authentic
 // routePublic adds the routes that need no token: health, logins, webhooks, pings, badges and assets.
 func routePublic(r chi.Router, o Options, auth *authenticator, repeats *idempotency, beats *heartbeatCounts) {
 	by := auth.responder
-	health := &readinessPages{responder: by, health: o.Health, auth: auth, now: o.Now, logged: conditionLog{known: make(map[string]loggedCondition)}}
 	r.Get("/healthz", alive)
-	r.Get("/readyz", health.ready)
+	r.Get("/readyz", auth.health.ready)
 
 	pages := &loginPages{responder: by, auth: auth, now: o.Now}
 	provider := &providerLogin{
@@ -205,9 +208,15 @@ func routePages(r chi.Router, o Options, auth *authenticator, all *operations) {
 		if o.Pages != nil {
 			o.Pages.Mount(r, whole)
 		}
-		r.Get("/docs/api", (&docsPage{all}).docs)
+		r.Get(apiDocsPath, (&docsPage{all}).docs)
 		r.Get(specPath, all.spec)
 	})
+	if o.Pages != nil {
+		r.Group(func(r chi.Router) {
+			r.Use(auth.needsManual)
+			o.Pages.MountManual(r)
+		})
+	}
 	if o.Metrics != nil {
 		r.With(auth.needsAll).Method(http.MethodGet, "/metrics", o.Metrics)
 	}

@@ -127,6 +127,7 @@ func everyPage(t *testing.T, alert web.Alert, letter web.DeadLetter) map[string]
 	}
 	router := chi.NewRouter()
 	pages.Mount(router, http.NotFoundHandler())
+	pages.MountManual(router)
 	all := make(map[string][]string)
 	err = chi.Walk(router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if method != http.MethodGet || route == "/suggestions" || route == "/docs/pictures/*" { // data for fields, and pictures

@@ -25,7 +25,7 @@ import (
 )
 
 // docsAt is the path of the documentation.
-const docsAt = "/docs"
+const docsAt = web.ManualPath
 
 // manualIndex is the file of the first page.
 const manualIndex = "README.md"

@@ -123,13 +123,17 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Get("/dead-letters/{id}", u.page("dead_letter", letterPages{u}.letter))
 	r.Post("/dead-letters/{id}", letterActions{u}.handleDeadLetterAction)
 	r.Get("/health", u.page("health", u.health))
-	r.Get(docsAt, u.page("manual", manualPages{u}.page))
-	r.Get(docsAt+"/*", u.page("manual", manualPages{u}.page))
-	r.Get(docsAt+"/pictures/*", manualPages{u}.picture)
 	r.Get("/find", u.find)
 	r.Get("/suggestions", u.suggestions)
 	r.Get(sessionsAt, u.page("sessions", sessionPages{u}.sessions))
 	r.Post(sessionsAt, sessionPages{u}.handleSessionsAction)
+}
+
+// MountManual adds the documentation to a router that also admits anonymous visitors.
+func (u *UI) MountManual(r chi.Router) {
+	r.Get(docsAt, u.page("manual", manualPages{u}.page))
+	r.Get(docsAt+"/*", u.page("manual", manualPages{u}.page))
+	r.Get(docsAt+"/pictures/*", manualPages{u}.picture)
 }
 
 // Frame renders a page whose content comes from another package.
@@ -146,7 +150,7 @@ type view struct {
 	Tone  string // colour of the icon: fine, ill or a severity; empty: the page does not tell
 	Body  any    // data of the page's template
 	Ill   bool   // the node is unhealthy
-	Alone bool   // without navigation, for visitors not yet logged in
+	Alone bool   // without navigation and version; so is each page of an anonymous visitor
 	Still bool   // not updated live, because the visitor may be typing
 }
 
@@ -230,7 +234,9 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 func (u *UI) render(w http.ResponseWriter, r *http.Request, status int, name string, v view, live string) {
 	var out bytes.Buffer
-	err := u.templates[name+".html"].ExecuteTemplate(&out, "layout", layout{view: v, Page: name, Version: u.Version, Live: live, Self: web.SelfOf(r.Context())})
+	self := web.SelfOf(r.Context())
+	v.Alone = v.Alone || self.Name == ""
+	err := u.templates[name+".html"].ExecuteTemplate(&out, "layout", layout{view: v, Page: name, Version: u.Version, Live: live, Self: self})
 	if err != nil {
 		u.Log.ErrorContext(r.Context(), "rendering a page failed", "page", name, "err", err)
 		http.Error(w, "The page cannot be rendered; see the log for the reason.", http.StatusInternalServerError)
