@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/doctor"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
 	"deadman/server"
@@ -76,6 +78,31 @@ func (r roles) connect(dsn string) *pgx.Conn {
 // as returns the DSN of a user in a database.
 func (r roles) as(user, database string) string {
 	return strings.Replace(r.Database(database), "postgres://postgres@", "postgres://"+user+"@", 1)
+}
+
+// TestDoctorRefusesFirstStartOfWorker checks that deadman doctor fails for an empty database that the user of the nodes
+// may not migrate, and passes once the owner has migrated.
+func TestDoctorRefusesFirstStartOfWorker(t *testing.T) {
+	r := withRoles(t)
+	expect := func(user, check string, state doctor.State, text string) {
+		t.Helper()
+		all := doctor.Inspect(t.Context(), server.Config{DatabaseURL: r.as(user, "deadman"), NATSURL: "nats://127.0.0.1:1"})
+		i := slices.IndexFunc(all, func(f doctor.Finding) bool { return f.Check == check })
+		if i < 0 || all[i].State != state || !strings.Contains(all[i].Detail+"; "+all[i].Remedy, text) {
+			t.Errorf("%s, %s: %+v, want %v: %s", user, check, all, state, text)
+		}
+	}
+	expect("deadman", "database schema", doctor.Failed, "deadman may not create tables in the schema public: a node of this version does not start; run deadman migrate")
+	expect("deadman", "database user", doctor.OK, "no tables yet")
+	expect("deadman_owner", "database schema", doctor.OK, "none yet; the first start of a node creates it")
+	if _, _, err := store.Migrate(t.Context(), store.Options{DatabaseURL: r.as("deadman_owner", "deadman"), Log: slog.New(slog.DiscardHandler)}, false); err != nil {
+		t.Fatal(err)
+	}
+	expect("deadman", "database schema", doctor.OK, "version")
+	expect("deadman", "database user", doctor.OK, "reads and changes all tables")
+	r.run(r.as("postgres", "deadman"), `DELETE FROM schema_version WHERE version_id = (SELECT max(version_id) FROM schema_version)`)
+	expect("deadman", "database schema", doctor.Failed, "1 migrations are pending, and deadman may not create tables")
+	expect("deadman_owner", "database schema", doctor.Warning, "1 migrations are pending")
 }
 
 // A node runs as a user that can only change rows; another user owns the schema.

@@ -36,22 +36,33 @@ func database(ctx context.Context, i *inspection) {
 		}
 	}
 	if i.DatabaseURL != "" {
-		postgres(ctx, i)
+		postgres(ctx, i, schema, err == nil)
 	}
+}
+
+// firstStart is the state of a database without a schema that a node may create, and migrateApart the remedy for pending
+// migrations.
+const (
+	firstStart   = "none yet; the first start of a node creates it"
+	migrateApart = "deadman migrate applies them apart from the start"
+)
+
+func pendingMigrations(s store.Schema) string {
+	return fmt.Sprintf("%d migrations are pending; the next start of a node applies them", len(s.Pending))
 }
 
 // schemaOf checks that a node of this program works with the schema, and that live nodes do.
 func schemaOf(i *inspection, s store.Schema) {
 	behind := s.Behind()
 	switch {
+	case len(s.Pending) > 0 && len(behind) == 0 && i.DatabaseURL != "": // see tableInspection.migrate
 	case s.Applied == 0:
-		i.ok("database schema", "none yet; the first start of a node creates it")
+		i.ok("database schema", firstStart)
 	case len(s.Pending) > 0 && len(behind) > 0:
 		i.problem("database schema", Failed, fmt.Sprintf("%d migrations are pending, and %d live nodes do not support them", len(s.Pending), len(behind)),
 			"stop or replace the nodes that deadman migrate --check lists")
 	case len(s.Pending) > 0:
-		i.problem("database schema", Warning, fmt.Sprintf("%d migrations are pending; the next start of a node applies them", len(s.Pending)),
-			"deadman migrate applies them apart from the start")
+		i.problem("database schema", Warning, pendingMigrations(s), migrateApart)
 	default:
 		i.ok("database schema", "version %d, %d live nodes", s.Applied, len(s.Nodes))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"deadman/internal/store"
 	"deadman/internal/store/storetest"
 	"deadman/server"
 )
@@ -25,7 +26,7 @@ func TestLongTransactions(t *testing.T) {
 	}
 	for longest, want := range map[time.Duration]State{time.Nanosecond: Warning, time.Hour: OK} {
 		i := &inspection{Config: server.Config{DatabaseURL: dsn}.WithDefaults(), now: time.Now, longest: longest}
-		postgres(t.Context(), i)
+		postgres(t.Context(), i, store.Schema{Applied: 1}, true)
 		for _, f := range i.findings {
 			if f.Check == "long transactions" && f.State != want {
 				t.Errorf("longest %s: %+v", longest, f)

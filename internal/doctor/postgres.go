@@ -30,8 +30,8 @@ type postgresInspection struct {
 	pool int32 // connections of a node
 }
 
-// postgres checks the server, its settings, replication and tables.
-func postgres(ctx context.Context, i *inspection) {
+// postgres checks the server, its settings, replication and tables. known: the schema could be read.
+func postgres(ctx context.Context, i *inspection, schema store.Schema, known bool) {
 	const name = "DEADMAN_DATABASE_URL"
 	cfg, err := store.Address(name, i.DatabaseURL)
 	if err != nil {
@@ -45,11 +45,12 @@ func postgres(ctx context.Context, i *inspection) {
 	}
 	defer func() { _ = conn.Close(ctx) }() // nothing was written
 	p := postgresInspection{i, conn, cfg.MaxConns}
-	tables := tableInspection{p}
+	tables := tableInspection{p, schema, known}
 	for _, check := range []struct {
 		name string
 		run  func(context.Context, string) error
 	}{
+		{"database schema", tables.migrate},
 		{"database server", p.server},
 		{"database pooler", p.pooler},
 		{"database clock", p.clock},

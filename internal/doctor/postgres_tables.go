@@ -7,10 +7,43 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"deadman/internal/store"
 )
 
 // tableInspection checks the tables, their users and their connections.
-type tableInspection struct{ postgresInspection }
+type tableInspection struct {
+	postgresInspection
+	schema store.Schema
+	known  bool // schema could be read
+}
+
+// migrate checks that the user may apply the pending migrations, as a node does at its start.
+func (p tableInspection) migrate(ctx context.Context, check string) error {
+	if len(p.schema.Pending) == 0 || len(p.schema.Behind()) > 0 {
+		return nil
+	}
+	var user, schema string
+	var may bool
+	if err := p.conn.QueryRow(ctx, `SELECT current_user, coalesce(current_schema(), current_setting('search_path')),
+		coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)`).Scan(&user, &schema, &may); err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%d migrations are pending", len(p.schema.Pending))
+	if p.schema.Applied == 0 {
+		what = "none yet"
+	}
+	switch {
+	case !may:
+		p.problem(check, Failed, fmt.Sprintf("%s, and %s may not create tables in the schema %s: a node of this version does not start", what, user, schema),
+			"run deadman migrate with a DEADMAN_DATABASE_URL of the schema's owner, deadman_owner in deploy/postgres-roles.sql")
+	case p.schema.Applied == 0:
+		p.ok(check, firstStart)
+	default:
+		p.problem(check, Warning, pendingMigrations(p.schema), migrateApart)
+	}
+	return nil
+}
 
 // vacuum checks that dead rows are removed: each check of a job leaves one.
 func (p tableInspection) vacuum(ctx context.Context, check string) error {
@@ -94,6 +127,10 @@ func (p tableInspection) user(ctx context.Context, check string) error {
 	if super {
 		p.problem(check, Warning, name+" is a superuser: a defect of a node, or its stolen password, reaches the whole server",
 			"let nodes run as a user of their own; deploy/postgres-roles.sql creates it")
+		return nil
+	}
+	if p.known && p.schema.Applied == 0 {
+		p.ok(check, "%s is no superuser; there are no tables yet", name)
 		return nil
 	}
 	denied, err := p.texts(ctx, `SELECT c.relname FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
