@@ -158,7 +158,7 @@ func (p panel) render(rules []alertingRule) (object, error) {
 		}
 		steps = p.thresholds(rules[i])
 		if docs == "" {
-			docs = rules[i].Annotations.Runbook
+			docs = rules[i].runbook()
 		}
 	}
 	var targets []object

@@ -19,7 +19,22 @@ type alertingRule struct {
 	Alert       string
 	Expr        string
 	Labels      struct{ Severity string }
-	Annotations struct{ Summary, Description, Runbook string }
+	Annotations struct {
+		Summary, Description string
+		Runbook              string `yaml:"runbook_url"`
+	}
+}
+
+// exampleNode is the address that runbooks have before an operator replaces it.
+const exampleNode = "https://deadman.example.org/"
+
+// runbook returns the file of the rule's page in this repository, with its anchor.
+func (r alertingRule) runbook() string {
+	page, anchor, found := strings.Cut(strings.TrimPrefix(r.Annotations.Runbook, exampleNode), "#")
+	if page += ".md"; found {
+		page += "#" + anchor
+	}
+	return page
 }
 
 func alertingRules(t *testing.T) []alertingRule {
@@ -55,7 +70,10 @@ func TestAlertingRules(t *testing.T) {
 		if !slices.Contains([]string{"critical", "warning"}, r.Labels.Severity) || r.Annotations.Summary == "" || r.Annotations.Description == "" {
 			t.Errorf("%s has no severity or text: %+v", r.Alert, r)
 		}
-		page, anchor, _ := strings.Cut(r.Annotations.Runbook, "#")
+		if !strings.HasPrefix(r.Annotations.Runbook, exampleNode+"docs/") {
+			t.Errorf("%s: the runbook %q is no page of a node", r.Alert, r.Annotations.Runbook)
+		}
+		page, anchor, _ := strings.Cut(r.runbook(), "#")
 		if text := read(t, filepath.Join("..", page)); anchor != "" && !hasHeading(text, anchor) {
 			t.Errorf("%s: %s has no heading #%s", r.Alert, page, anchor)
 		}
