@@ -212,6 +212,7 @@ func TestPrefix(t *testing.T) {
 	} {
 		checkProblem(t, requestPath(t, s.Server, c[0], c[1], c[2], ours...), 403, web.Forbidden, "acme-*")
 	}
+	checkProblem(t, requestPath(t, s.Server, "POST", "/api/v1/events/orders.created", `{"id": "1"}`, ours...), 403, web.Forbidden, "no subject to publish to (bound publish)", "--publish")
 	for _, c := range [][3]string{
 		{"GET", "/api/v1/rules/acme-late"},
 		{"POST", "/api/v1/rules", strings.Replace(paidRule, "paid", "acme-paid", 1)},

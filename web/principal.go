@@ -64,12 +64,12 @@ func (v principal) requireUnrestricted() error {
 	return problem(http.StatusForbidden, "%s is limited to the rules %s*, and this operation is not about a rule", v.token.Who(), v.token.Prefix)
 }
 
-// publish refuses a subject on which the token may not publish. It refuses a token with a rule prefix and without
-// subjects in the same way as requireUnrestricted.
+// publish refuses a subject outside the bounds of the token. A token with a rule prefix and without subjects has none.
 func (v principal) publish(subject string) error {
 	b := v.token.Bounds()
 	if v.token.Prefix != "" && len(b.Publish) == 0 {
-		return v.requireUnrestricted()
+		return problem(http.StatusForbidden, "%s is limited to the rules %s*, and has no subject to publish to (bound publish); "+
+			"an admin creates a token with it: deadman token create NAME --prefix '%s*' --scope events --publish 'SUBJECT'", v.token.Who(), v.token.Prefix, v.token.Prefix)
 	}
 	if err := b.MayPublish(subject); err != nil {
 		return problem(http.StatusForbidden, "%v", err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -64,6 +65,11 @@ func newTokenCreateCmd(io *cli) *cobra.Command {
 			if len(request.Scopes) == 0 {
 				return usage("--scope is required; scopes: %s", strings.Join(scopes, ", "))
 			}
+			for _, scope := range request.Scopes {
+				if err := checkOneOf("scope", scope, scopes); err != nil {
+					return err
+				}
+			}
 			if err := checkSpan("expires", request.Expires); err != nil {
 				return err
 			}
@@ -76,6 +82,9 @@ func newTokenCreateCmd(io *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if t.Prefix != "" && slices.Contains(t.Scopes, string(access.Events)) && len(t.Bounds.Publish) == 0 {
+				fmt.Fprintf(io.err, "warning: the token may not send events: it has the scope events and a prefix, and no subject to publish to; revoke it, and create it again with --publish 'SUBJECT'\n")
+			}
 			return io.write(raw, func() error { return printNewToken(io, t) })
 		},
 	}
@@ -83,9 +92,9 @@ func newTokenCreateCmd(io *cli) *cobra.Command {
 	flags.StringSliceVar(&request.Scopes, "scope", nil, "scope: "+strings.Join(scopes, ", ")+"; can be repeated (required)")
 	flags.StringVar(&request.Prefix, "prefix", "", "only rules with this name prefix, such as 'acme-*'")
 	flags.StringSliceVar(&request.Subjects, "subject", nil, "subject that its rules may subscribe to, such as 'acme.>'; can be repeated (default: all, or none with --prefix)")
-	flags.StringSliceVar(&request.Publish, "publish", nil, "subject that the token, its rules and its lookups may publish to; can be repeated (default: as --subject)")
-	flags.StringSliceVar(&request.Sources, "source", nil, "source that its lookups may query, such as shop or 'acme-*'; can be repeated (default: as --subject)")
-	flags.StringSliceVar(&request.Handlers, "handler", nil, "handler that its rules may use, such as shipping or 'acme-*'; can be repeated (default: as --subject)")
+	flags.StringSliceVar(&request.Publish, "publish", nil, "subject that the token, its rules and its lookups may publish to; can be repeated (default: all, or none with --prefix)")
+	flags.StringSliceVar(&request.Sources, "source", nil, "source that its lookups may query, such as shop or 'acme-*'; can be repeated (default: all, or none with --prefix)")
+	flags.StringSliceVar(&request.Handlers, "handler", nil, "handler that its rules may use, such as shipping or 'acme-*'; can be repeated (default: all, or none with --prefix)")
 	textFlagVar(flags, &request.Expires, "expires", "duration", "", "lifetime, such as 90d (default: no expiry)")
 	complete(cmd, "scope", completeWords(scopes...))
 	return cmd

@@ -57,7 +57,18 @@ func TestTokenVerbs(t *testing.T) {
 	}
 	n.expect(0, []string{"token", "list"}, "acme-*", "subjects orders.>; publish none; sources acme-*; handlers none", "in 89 d", "active", "ci", "first")
 	n.expect(1, []string{"token", "create", "ci", "--scope", "read"}, "name is in use")
-	n.expect(1, []string{"token", "create", "a b", "--scope", "raed"}, "name: ", "scopes[0]: ")
+	n.expect(1, []string{"token", "create", "a b", "--scope", "read"}, "name: ")
+	n.expect(2, []string{"token", "create", "x", "--scope", "raed"}, `--scope is "raed"`, "oncall")
+	const unsent = "warning: the token may not send events"
+	n.expect(0, []string{"token", "create", "mute", "--scope", "events", "--prefix", "acme-*", "--subject", "acme.>"}, unsent, "--publish")
+	for _, args := range [][]string{{"loud", "--scope", "events", "--prefix", "acme-*", "--publish", "acme.>"}, {"whole", "--scope", "events"}, {"quiet", "--scope", "read", "--prefix", "acme-*"}} {
+		if got := n.run("", append([]string{"token", "create"}, args...)...); got.code != exitOK || strings.Contains(got.err, unsent) {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	if help := n.mustRun("token", "create", "--help"); strings.Contains(help, "as --subject") || strings.Count(help, "all, or none with --prefix") != 4 {
+		t.Errorf("the bounds have another default than in the help: %s", help)
+	}
 	n.expect(2, []string{"token", "create", "x"}, "--scope is required", "read, events, oncall, rules, admin")
 	n.expect(2, []string{"token", "create", "x", "--scope", "read", "--expires", "90 days"}, "--expires")
 	n.expect(2, []string{"token", "create", "x", "--scope", "read", "--expires", "0s"}, "--expires", "positive")
