@@ -221,6 +221,9 @@ func (c *cli) instant(s string, base time.Time) (time.Time, error) {
 		d, err := document.ParseDuration(s[1:])
 		return base.Add(sign * time.Duration(d)), err
 	}
+	if s == "now" {
+		return c.now(), nil
+	}
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
 		return t, nil
 	}
@@ -250,16 +253,32 @@ func (c *cli) instantFlag(flag, s string, base time.Time) (time.Time, error) {
 	return t, nil
 }
 
+// past parses a time that may be a span back from now, with or without a minus sign.
+func (c *cli) past(s string) (time.Time, error) {
+	if d, err := document.ParseDuration(strings.TrimPrefix(s, "-")); err == nil {
+		return c.now().Add(-time.Duration(d)), nil
+	}
+	return c.instant(s, c.now())
+}
+
+// sinceFlag parses the optional beginning of a range, as past does.
+func (c *cli) sinceFlag(flag, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := c.past(s)
+	if err != nil {
+		return t, usage("--%s: %w", flag, err)
+	}
+	return t, nil
+}
+
 // ago parses the time of a required flag, in the past. A span counts back from now.
 func (c *cli) ago(flag, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, usage("--%s is required; give a duration such as 24h, or a time such as 2026-01-31T15:04:05Z", flag)
 	}
-	d, err := document.ParseDuration(s)
-	at := c.now().Add(-time.Duration(d))
-	if err != nil {
-		at, err = c.instant(s, c.now())
-	}
+	at, err := c.past(s)
 	switch {
 	case err != nil:
 		return at, usage("--%s: invalid time %q; use a duration back from now, such as 7d, or a time, such as 2026-01-31 or 2026-01-31T15:04:05Z", flag, s)

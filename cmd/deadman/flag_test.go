@@ -29,6 +29,21 @@ func TestInstant(t *testing.T) {
 			t.Errorf("%s is %s, %v; want %s", written, got, err, want)
 		}
 	}
+	if got, err := p.instant("now", base); err != nil || !got.Equal(p.now()) {
+		t.Errorf("now is %s, %v", got, err)
+	}
+	for _, written := range []string{"24h", "-24h", "2026-01-30T15:04:05Z", "1d"} {
+		got, err := p.sinceFlag("since", written)
+		back, agoErr := p.ago("since", written)
+		if want := "2026-01-30T15:04:05Z"; err != nil || agoErr != nil || got.UTC().Format(time.RFC3339) != want || !got.Equal(back) {
+			t.Errorf("since %s is %s, %v; in the past %s, %v; want %s", written, got, err, back, agoErr, want)
+		}
+	}
+	for _, written := range []string{"soon", "--3h", "-"} {
+		if got, err := p.sinceFlag("since", written); err == nil {
+			t.Errorf("since %q is taken, as %s", written, got)
+		}
+	}
 	for _, written := range []string{"", "soon", "25:00", "2026-02-30", "+", "+3", "3h", "--3h", "+3x", "2026-01-31T15:04:05"} {
 		if got, err := p.instant(written, base); err == nil {
 			t.Errorf("%q is taken, as %s", written, got)

@@ -40,7 +40,7 @@ others. Existing jobs stay unchanged, so the same file can be sent again.`,
 		if j.Event, err = io.jsonFlag(cmd.Context(), "event", *event); err != nil {
 			return err
 		}
-		if j.Since, err = io.instantFlag("since", *since, io.now()); err != nil {
+		if j.Since, err = io.sinceFlag("since", *since); err != nil {
 			return err
 		}
 		return postJob(io, cmd, "/jobs", nil, j)

@@ -110,6 +110,14 @@ func checkOneOf(flag, value string, valid []string) error {
 	return usage("--%s is %q; it must be one of %s", flag, value, strings.Join(valid, ", "))
 }
 
+// instant parses the time of a flag; a span of --since counts back from now.
+func (f filter) instant(io *cli, value string) (time.Time, error) {
+	if f.name() == "since" {
+		return io.sinceFlag(f.name(), value)
+	}
+	return io.instantFlag(f.name(), value, io.now())
+}
+
 // value returns the flag's value for the API. It is empty if the flag is not set.
 func (f filter) value(io *cli, cmd *cobra.Command) (string, error) {
 	value := cmd.Flags().Lookup(f.name()).Value.String()
@@ -119,7 +127,7 @@ func (f filter) value(io *cli, cmd *cobra.Command) (string, error) {
 	case value != "" && f.values != nil:
 		return value, checkOneOf(f.name(), value, f.values)
 	case f.kind == filterInstant && value != "":
-		at, err := io.instantFlag(f.name(), value, io.now())
+		at, err := f.instant(io, value)
 		return at.UTC().Format(time.RFC3339Nano), err
 	case f.kind == filterSpan:
 		return value, checkSpan(f.name(), value)
@@ -155,7 +163,7 @@ func checkTimes(io *cli, cmd *cobra.Command, start, end filter) error {
 	var times [2]time.Time
 	for i, f := range []filter{start, end} {
 		var err error
-		if times[i], err = io.instantFlag(f.name(), cmd.Flags().Lookup(f.name()).Value.String(), io.now()); err != nil {
+		if times[i], err = f.instant(io, cmd.Flags().Lookup(f.name()).Value.String()); err != nil {
 			return err
 		}
 	}

@@ -26,8 +26,9 @@ func newReplayCmd(io *cli) *cobra.Command {
 		Use: "replay -f RULES --events FILE|- | --stream NAME", Short: "Run rules over past events and show the alerts they would have raised",
 		Long: `Runs rules over past events in virtual time, without a node, and prints each alert and a table of
 the rules: jobs, outcomes, alerts by step, and quantiles of the time from the start of a job to its
-resolution. The rules count as saved at --since. Jobs that are pending after the last event, or at
---until, are counted as pending. The same input gives the same output.
+resolution. The rules count as saved at --since. The replay ends at --until, else with the last event of
+a file, or now with --stream; jobs that are pending then are counted as pending. The same input gives the
+same output.
 
 Input is JSON lines, {"subject": "orders.created", "time": "2026-01-31T10:00:00Z", "data": {"id": "1"}},
 or CloudEvents in JSON, whose type is the subject. With --column it is a CSV table with a header: a row
@@ -47,7 +48,7 @@ first two thirds of the history, and shows the share that the last third would h
 contain them. Rules with another lookup, or with a handler, are refused.`,
 		Example: `  deadman replay -f order-unshipped.yaml --events orders.jsonl
   deadman replay -f rules/ --events orders.csv --column orders.created=purchased_at --column orders.shipped=shipped_at
-  deadman replay -f rules/ --stream DEADMAN_EVENTS --since -7d
+  deadman replay -f rules/ --stream DEADMAN_EVENTS --since 7d
   deadman replay -f draft.yaml --against order-unshipped@3 --events orders.jsonl
   deadman replay -f rules/ --suggest 5% --suggest lost=1% --events orders.jsonl
   zcat events.jsonl.gz | deadman replay -f rules/ --events - -o json`,
@@ -59,8 +60,8 @@ contain them. Rules with another lookup, or with a handler, are refused.`,
 	textFlagVar(flags, &v.events, "events", "file", "", "file of the events, or - for standard input")
 	flags.StringArrayVar(&v.columns, "column", nil, "SUBJECT=COLUMN, a column of a CSV table with the times of events; can be repeated")
 	textFlagVar(flags, &v.zone, "zone", "zone", "UTC", "time zone of CSV times without an offset")
-	textFlagVar(flags, &v.since, "since", "time", "", "start of the replay; earlier events are left out (default: the first event)")
-	textFlagVar(flags, &v.until, "until", "time", "", "end of the replay; later events are left out (default: the last event)")
+	textFlagVar(flags, &v.since, "since", "time", "", "start of the replay, such as 7d (7 days ago) or 2026-01-31; earlier events are left out (default: the first event)")
+	textFlagVar(flags, &v.until, "until", "time", "", "end of the replay, such as now, -1h or 2026-01-31; later events are left out (default: the last event; with --stream now)")
 	textFlagVar(flags, &v.disorder, "max-disorder", "duration", "1m", "maximum age of a JSON line or a message relative to the newest one before it")
 	textFlagVar(flags, &v.report, "report", "file", "", "write a page of HTML with the alerts over time and the time that jobs took, beside the steps")
 	flags.BoolVar(&v.summary, "summary", false, "print the table of the rules only")
@@ -133,7 +134,7 @@ func (v *replayRun) run(ctx context.Context) (err error) {
 	if len(v.wanted) > 0 && v.old != "" && v.io.output == asCSV {
 		return usage("-o csv prints one table; leave out --against or --suggest")
 	}
-	if v.from, err = v.io.instantFlag("since", v.since, v.io.now()); err != nil {
+	if v.from, err = v.io.sinceFlag("since", v.since); err != nil {
 		return err
 	}
 	if v.to, err = v.io.instantFlag("until", v.until, v.io.now()); err != nil {
@@ -350,8 +351,11 @@ func (v *replayRun) finish(ctx context.Context, last time.Time) (*replay.Summary
 		}
 		return nil, v.noEvents()
 	}
-	if !v.to.IsZero() {
+	switch {
+	case !v.to.IsZero():
 		last = v.to
+	case v.stream.openedAt.After(last): // all of its events until then are known
+		last = v.stream.openedAt
 	}
 	s, err := v.replay.Finish(ctx, last)
 	if errors.Is(err, replay.ErrGap) {

@@ -21,6 +21,8 @@ type streamInput struct {
 	name string
 	set  map[string]*string // settings of NATS, by name
 	info events.Info        // at the start
+
+	openedAt time.Time // before info was read; zero: there is no stream
 }
 
 // natsSettings are the settings of the connection to NATS, by the names of a node's settings.
@@ -75,6 +77,7 @@ func (s *streamInput) open(ctx context.Context, io *cli, from, to time.Time) (me
 	if err != nil {
 		return nil, nil, err
 	}
+	s.openedAt = io.now()
 	s.info, err = b.Streams.InfoSince(ctx, s.name, from)
 	switch {
 	case errors.Is(err, events.ErrGone):

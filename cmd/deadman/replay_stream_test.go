@@ -18,6 +18,7 @@ import (
 
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/testwait"
 	"deadman/server"
 )
 
@@ -98,6 +99,13 @@ func TestReplayStream(t *testing.T) {
 	if err := stream.Purge(t.Context(), jetstream.WithPurgeKeep(20)); err != nil {
 		t.Fatal(err)
 	}
+	// Without --until the replay ends at its own start, so that the alert about an event that is missing by then is raised.
+	soon := writeFile(t, t.TempDir(), "soon.yaml", strings.Replace(replayedRule, "after: 3h", "after: 1s", 1)+"slot: 1s\n")
+	testwait.Until(t, "the alerts of orders that are not shipped", func() bool {
+		got := runInProcess(t, "", []string{"DEADMAN_NATS_URL=" + url}, "replay", "-f", soon, "--summary", "--stream", "ORDERS", "--since", "24h")
+		return strings.Contains(got.out, "late 5")
+	})
+	runInProcess(t, "", []string{"DEADMAN_NATS_URL=" + url}, "replay", "-f", soon, "--summary", "--stream", "ORDERS", "--until", "now").check(t, nil, 0, "late 5")
 	const warning = "warning: Stream ORDERS has deleted its events before "
 	purged := replayStream("--stream", "ORDERS", "--since", "-7d")
 	purged.check(t, nil, 0, "20 events (12 on subjects of the rules) from")
