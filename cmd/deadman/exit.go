@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+
+	"deadman/internal/bus"
 )
 
 // Exit codes.
@@ -33,7 +35,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &silent):
 		return silent.code
-	case errors.As(err, &misuse):
+	case errors.As(err, &misuse), errors.Is(err, bus.ErrURL):
 		return exitUsage
 	}
 	return exitFailure

@@ -90,6 +90,13 @@ func TestExitCodes(t *testing.T) {
 		{"unknown variable", []string{"DEADMAN_LEESE=1s"}, []string{"serve"}, 2, []string{"DEADMAN_LEESE"}},
 		{"unknown variable of config", []string{"DEADMAN_LEESE=1s"}, []string{"config"}, 2, []string{"DEADMAN_LEESE"}},
 		{"bad setting", nil, []string{"serve", "--lease", "long"}, 2, []string{"lease", "--lease"}},
+		{"another database", nil, []string{"serve", "--database-url", "mysql://u:hidden@h/d"}, 2, []string{"DEADMAN_DATABASE_URL", `"mysql://"`, "postgres://"}},
+		{"another database of migrate", nil, []string{"migrate", "--database-url", "mysql://h/d"}, 2, []string{"DEADMAN_DATABASE_URL", `"mysql://"`}},
+		{"another broker", []string{"DEADMAN_NATS_URL=http://x:1"}, []string{"serve", "--database-url", "postgres://" + stoppedNode + "/d"}, 2, []string{"DEADMAN_NATS_URL", `"http://"`}},
+		{"another broker of replay", []string{"DEADMAN_NATS_URL=http://x:1"}, []string{"replay", "-f", good, "--stream", "S"}, 2, []string{"DEADMAN_NATS_URL", `"http://"`}},
+		{"half configured", nil, []string{"serve", "--database-url", "postgres://h/d"}, 2, []string{"DEADMAN_NATS_URL is not"}},
+		{"no folder of rules", nil, []string{"serve", "--data-dir", filepath.Join(dir, "data"), "--rules", filepath.Join(dir, "nowhere")}, 2, []string{"DEADMAN_RULES", "nowhere"}},
+		{"unknown scope", nil, []string{"token", "create", "x", "--scope", "foo", "--url", absent}, 2, []string{"--scope", `"foo"`, "oncall"}},
 		{"config", []string{"DEADMAN_DATABASE_URL=postgres://u:secret@h/d"}, []string{"config"}, 0, []string{"postgres://u:xxxxx@h/d", "DEADMAN_DATABASE_URL"}},
 		{"a table into a pipe is whole", nil, []string{"config", "--rules", long}, 0, []string{long}},
 	} {

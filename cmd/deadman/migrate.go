@@ -35,6 +35,9 @@ pending.`,
 			if err != nil {
 				return err
 			}
+			if err := r.checkAddresses(); err != nil {
+				return usageError{err}
+			}
 			o := store.Options{DatabaseURL: r.DatabaseURL, DataDir: r.DataDir, Shards: r.Shards, Log: newLog(io.err, io.getenv("NO_COLOR") == "", r)}
 			if check {
 				return checkSchema(cmd.Context(), io, o)

@@ -39,6 +39,9 @@ log in as one of the users in the folder nats-users of the data folder.`,
 			if err != nil {
 				return err
 			}
+			if err := r.check(); err != nil {
+				return usageError{err}
+			}
 			r.Traces = tracesByEnv(io.getenv)
 			log := newLog(io.err, io.getenv("NO_COLOR") == "", r)
 			slog.SetDefault(log)

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +17,9 @@ import (
 	"github.com/invopop/jsonschema"
 	"github.com/prometheus/common/model"
 
+	"deadman/internal/bus"
 	"deadman/internal/configfile"
+	"deadman/internal/store"
 	"deadman/internal/subjects"
 	"deadman/server"
 )
@@ -44,6 +48,27 @@ type serveConfig struct {
 	server.Config
 	level  slog.Level
 	format string
+}
+
+// checkAddresses refuses addresses of the database and the broker that stop each start.
+func (c serveConfig) checkAddresses() error {
+	if c.DatabaseURL != "" {
+		if _, err := store.Address(envPrefix+"DATABASE_URL", c.DatabaseURL); err != nil {
+			return err
+		}
+	}
+	return bus.CheckURL(c.NATSURL)
+}
+
+// check refuses settings that stop each start, before a connection to the database or the broker.
+func (c serveConfig) check() error {
+	if err := cmp.Or(c.checkAddresses(), c.WithDefaults().Validate()); err != nil || c.Rules == "" {
+		return err
+	}
+	if _, err := os.Stat(c.Rules); err != nil {
+		return fmt.Errorf("%sRULES: %w", envPrefix, err)
+	}
+	return nil
 }
 
 // maxLimit is the largest value of a limit.

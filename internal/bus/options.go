@@ -74,6 +74,9 @@ func (o Options) check() error {
 	return o.Identity.check(strings.Contains(o.URL, "@"))
 }
 
+// CheckURL rejects addresses that Connect would never use, without a connection. The error is ErrURL.
+func CheckURL(addresses string) error { return Options{URL: addresses}.explain() }
+
 // explain rejects an address that can't be parsed, or with an unsupported scheme. It quotes only the scheme, because
 // the rest and the parse error may contain a password.
 func (o Options) explain() error {
