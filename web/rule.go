@@ -275,7 +275,11 @@ func (a *ruleAPI) create(ctx context.Context, in *SaveRuleInput) (*changeOut, er
 	options.May = mayName(ctx, access.Rules)
 	c, err := a.rules.Save(ctx, in.RawBody, "", options)
 	if errors.Is(err, rules.ErrConflict) {
-		return nil, problemIs(RuleConflict, http.StatusConflict, "%v; PUT /rules/{name} replaces it", err)
+		name := "{name}" // unknown if another request was faster
+		if existing := interface{ RuleName() string }(nil); errors.As(err, &existing) {
+			name = existing.RuleName()
+		}
+		return nil, problemIs(RuleConflict, http.StatusConflict, "%v; PUT /api/v1/rules/%s replaces it", err, name)
 	}
 	if err != nil {
 		return nil, err

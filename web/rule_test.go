@@ -64,6 +64,13 @@ func TestRuleLife(t *testing.T) {
 		t.Errorf("a dry run: %+v", c)
 	}
 
+	taken := requestPath(t, s.Server, "POST", "/api/v1/rules", paidRule)
+	checkProblem(t, taken, 409, web.RuleConflict, "rule paid already exists, at version 2; PUT /api/v1/rules/paid replaces it")
+	if strings.Contains(taken.body, "read it again") {
+		t.Errorf("a rule that nobody changed: %s", taken.body)
+	}
+	checkProblem(t, requestPath(t, s.Server, "PUT", path, paidRule, "If-None-Match", "*"), 412, web.RuleConflict, "already exists, at version 2")
+
 	// The document is returned as it was sent.
 	a = requestPath(t, s.Server, "GET", path, "", "Accept", "application/yaml")
 	if a.Header.Get("ETag") != `"2"` || a.Header.Get("Content-Type") != "application/yaml" || !strings.Contains(a.body, "after: 2h") {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -149,5 +150,9 @@ func endMute(io *cli, cmd *cobra.Command, args []string) error {
 	if _, err := c.request(cmd.Context(), http.MethodDelete, "/mutes/"+url.PathEscape(args[0]), nil, nil, nil); err != nil {
 		return err
 	}
-	return io.report(map[string]string{"mute": args[0], "outcome": "ended"}, "ended: mute %s\n", sanitize(args[0]))
+	id, err := strconv.ParseInt(args[0], 10, 64)
+	if err != nil {
+		return fmt.Errorf("the id of the ended mute: %w", err) // the node accepts numbers only
+	}
+	return io.report(map[string]any{"id": id, "outcome": "ended"}, "ended: mute %s\n", sanitize(args[0]))
 }

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
+
+	"deadman/web"
 )
 
 func TestMuteMatch(t *testing.T) {
@@ -64,6 +67,9 @@ func TestNamesThatDoNotExist(t *testing.T) {
 	if got := n.mustRun("status"); strings.Contains(got, "mended") {
 		t.Errorf("the status has mutes that ended: %s", got)
 	}
+	made := readJSON[web.Mute](n, "mute", "create", "--match", "rule=order-*", "--reason", "mended", "--for", "1h")
+	n.expect(0, []string{"mute", "end", strconv.FormatInt(made.ID, 10), "-o", "json"}, fmt.Sprintf(`"id": %d`, made.ID), `"outcome": "ended"`)
+	n.expect(1, []string{"mute", "end", "four"}, "mute")
 	got := n.expect(0, []string{"alert", "groups", "--by", "taem"}, "no open alerts")
 	if want := "no open alert has the label taem; did you mean team?; labels of rules: team\n"; got.err != want {
 		t.Errorf("groups of an unknown label: %q, want %q", got.err, want)
