@@ -17,6 +17,8 @@ import (
 // AckLinks opens, uses and revokes the links that acknowledge alerts. acklinks.Links implements it; see there for the
 // errors. Implementations are safe for concurrent use.
 type AckLinks interface {
+	// Check verifies the token of a link and reads no alerts.
+	Check(ctx context.Context, token string) error
 	// Open returns the state of a link's alerts, and changes nothing.
 	Open(ctx context.Context, token string) (acklinks.State, error)
 	// Use acknowledges the alerts of a link, or of a button whose press a webhook received. name is that of the person, if
@@ -74,18 +76,15 @@ func (a *ackLinkPages) use(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// answer opens or uses a link. Invalid links of one address are bounded like wrong tokens, and so are requests with one
-// link.
+// answer opens or uses a link. Invalid links of one address are bounded like wrong tokens. Requests with one link are
+// bounded, too; only links that deadman signed are counted, as an address can send any number of others.
 func (a *ackLinkPages) answer(w http.ResponseWriter, r *http.Request, open func(context.Context, string) (acklinks.State, error)) {
 	token := chi.URLParam(r, "token")
 	shown := credential{token, byLink}
 	err := a.guesses.check(r, nil, shown)
-	if ok, _ := a.opened.spend(token, maxLinkRequests, a.now()); err == nil && !ok {
-		err = problem(http.StatusTooManyRequests, "too many requests with this link; try again in a second")
-	}
 	var s acklinks.State
 	if err == nil {
-		if s, err = open(r.Context(), token); errors.Is(err, acklinks.ErrInvalid) {
+		if s, err = a.open(r, token, open); errors.Is(err, acklinks.ErrInvalid) {
 			a.guesses.refused(r, shown)
 		}
 	}
@@ -116,4 +115,19 @@ func (a *ackLinkPages) answer(w http.ResponseWriter, r *http.Request, open func(
 		view.Error = capital(err.Error()) + "."
 	}
 	a.frame(w, r, PageContent{Name: "acknowledge", Title: "Acknowledge", Status: status, Alone: true}, ackLinkTemplate, view)
+}
+
+// open verifies a link, and opens or uses it unless it had too many requests lately. An expired link counts, too.
+func (a *ackLinkPages) open(r *http.Request, token string, open func(context.Context, string) (acklinks.State, error)) (acklinks.State, error) {
+	err := a.links.Check(r.Context(), token)
+	if err != nil && !errors.Is(err, acklinks.ErrExpired) {
+		return acklinks.State{}, err
+	}
+	if ok, _ := a.opened.spend(token, maxLinkRequests, a.now()); !ok {
+		return acklinks.State{}, problem(http.StatusTooManyRequests, "too many requests with this link; try again in a second")
+	}
+	if err != nil {
+		return acklinks.State{}, err
+	}
+	return open(r.Context(), token)
 }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxSpenders is how many tokens are remembered before those with all of their requests left are forgotten.
-	maxSpenders = 1024
+	// minSpenders is how many tokens are remembered before those with all of their requests left are forgotten.
+	minSpenders = 1024
 	// limitedAgain is the shortest time between two log messages about one token's excess of requests.
 	limitedAgain = time.Minute
 )
@@ -20,6 +20,7 @@ const (
 type spending struct {
 	mu       sync.Mutex
 	spenders map[string]*spender // by the token's id
+	full     int                 // number of spenders that need room for more
 }
 
 // spender is the remaining requests of one token.
@@ -48,12 +49,13 @@ func (s *spending) spend(id string, perSecond int, now time.Time) (ok, toLog boo
 	return false, toLog
 }
 
-// makeRoom forgets tokens in the same state as new ones. s.mu is held.
+// makeRoom forgets tokens in the same state as new ones. It reads all tokens only after their number doubled, so that a new
+// token costs the same while many others are busy. s.mu is held.
 func (s *spending) makeRoom(now time.Time) {
 	if s.spenders == nil {
 		s.spenders = make(map[string]*spender)
 	}
-	if len(s.spenders) < maxSpenders {
+	if len(s.spenders) < max(s.full, minSpenders) {
 		return
 	}
 	for id, of := range s.spenders {
@@ -61,6 +63,7 @@ func (s *spending) makeRoom(now time.Time) {
 			delete(s.spenders, id)
 		}
 	}
+	s.full = 2 * len(s.spenders)
 }
 
 // countedKey is the context's key of a request that was deducted from its token's limit.

@@ -75,6 +75,12 @@ func (s State) TimeText(t time.Time) string { return t.In(s.Zone).Format("Mon 2 
 // maxName is the maximum length of the name of a person, in bytes.
 const maxName = 100
 
+// Check verifies the token of a link and reads no alerts. It returns ErrInvalid and ErrExpired.
+func (l *Links) Check(ctx context.Context, token string) error {
+	_, err := l.target(ctx, token, "")
+	return err
+}
+
 // Open returns the state of a link's alerts. It changes nothing. It returns ErrInvalid, ErrExpired and, if the link was used
 // and an alert is not acknowledged any more, ErrUsed with the state.
 func (l *Links) Open(ctx context.Context, token string) (State, error) {
