@@ -136,19 +136,19 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 	ids := slices.DeleteFunc(slices.Concat(lists...), func(id alerts.ID) bool { return alertOrder(id, before) >= 0 })
 	slices.SortFunc(ids, func(a, b alerts.ID) int { return alertOrder(b, a) })
 	var listed []futurejobs.ListedAlert
-	for _, id := range ids {
-		if len(listed) == limit {
-			break
-		}
-		found, err := s.alertByID(ctx, alertHeads, id, []int16{c.shard})
-		if errors.Is(err, futurejobs.ErrNotFound) {
-			continue // its retention is over
-		}
+	for part := range slices.Chunk(ids, knownAtOnce) { // some are gone, as their retention is over
+		found, err := query(ctx, s.read, readListedAlert, `SELECT `+alertHeads+`, `+s.unpublished()+fromAlert+`
+WHERE a.shard = $1 AND a.id IN `+idParams(len(part))+` ORDER BY a.id DESC`, with(part, c.shard)...)
 		if err != nil {
 			return nil, err
 		}
-		if wanted(f, found.Alert) {
-			listed = append(listed, found)
+		for _, l := range found {
+			if wanted(f, l.Alert) {
+				listed = append(listed, l)
+			}
+		}
+		if len(listed) >= limit {
+			return listed[:limit], nil
 		}
 	}
 	return listed, nil

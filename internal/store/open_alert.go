@@ -203,7 +203,10 @@ func countOf(a futurejobs.ListedAlert, label string, acknowledged bool) futurejo
 	}
 }
 
-// mergeCounts adds up the counts of all shards that agree.
+// mergeFrom is the number of counts from which those that agree are added up: a shard may have a million open alerts.
+const mergeFrom = 1000
+
+// mergeCounts adds up the counts that agree.
 func mergeCounts(counts []futurejobs.OpenAlerts) []futurejobs.OpenAlerts {
 	places := make(map[futurejobs.OpenAlerts]int)
 	merged := counts[:0]
@@ -240,11 +243,15 @@ FROM (SELECT +f.rule_id AS rule_id, a.severity, a.status, ` + acknowledged + ` A
 	GROUP BY +f.rule_id, a.severity, a.status, acked) g
 JOIN rule r ON r.id = g.rule_id`), w.args...)
 	}
+	full := mergeFrom
 	for a, err := range s.openDocuments(ctx, c, f, lastAlert) {
 		if err != nil {
 			return nil, err
 		}
-		counts = append(counts, countOf(a, label, a.Ack != nil && a.Ack.Holds(f.Now)))
+		if counts = append(counts, countOf(a, label, a.Ack != nil && a.Ack.Holds(f.Now))); len(counts) >= full {
+			counts = mergeCounts(counts)
+			full = max(mergeFrom, 2*len(counts))
+		}
 	}
 	return counts, nil
 }
