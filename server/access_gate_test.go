@@ -261,6 +261,46 @@ func TestOpenNodeWithoutDatabase(t *testing.T) {
 	n.eventually("the node answers again", func() bool { return n.callRaw(http.MethodGet, path, "").status == http.StatusOK })
 }
 
+// TestLostTokenIsReplaced checks the recovery of docs/operations/access.md: a node with --insecure, on loopback and with the
+// same database, creates another token, which the nodes accept afterwards.
+func TestLostTokenIsReplaced(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]server.Config{
+		"embedded": {DataDir: bustest.Dir(t)},
+		"postgres": {DatabaseURL: storetest.Postgres(t), NATSURL: startNATS(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lost tokenRecorder
+			c.FirstToken, c.PublicURL = lost.record, "https://deadman.example.org"
+			n := startReadyNode(t, c)
+			if len(lost.all()) != 1 {
+				t.Fatalf("%d first tokens", len(lost.all()))
+			}
+			if c.DatabaseURL == "" { // one process opens the data folder at a time
+				n.shutDown()
+			}
+			rescue := c
+			rescue.Insecure = true
+			r := startReadyNode(t, rescue)
+			var made struct{ Secret string }
+			r.callExpecting(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"rescue","scopes":["admin"]}`).decode(t, &made)
+			r.callExpecting(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/first", "")
+			r.shutDown()
+			if c.DatabaseURL == "" {
+				n = startReadyNode(t, c)
+			}
+			n.callExpecting(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(made.Secret)...)
+			n.eventually("the lost token ends", func() bool {
+				return n.callRaw(http.MethodGet, "/api/v1/tokens", "", bearer(lost.all()[0])...).status == http.StatusUnauthorized
+			})
+			n.shutDown()
+			if len(lost.all()) != 1 {
+				t.Errorf("%d first tokens", len(lost.all()))
+			}
+		})
+	}
+}
+
 // Once a token existed, neither its end nor a restart opens the node: a node without a usable token creates another
 // first token.
 func TestClosedNodeStaysClosed(t *testing.T) {

@@ -121,7 +121,8 @@ func printFirstToken(io *cli, secret, login string) {
     token  %s
     login  %s
 
-  Create tokens with fewer scopes with deadman token create.
+  Create tokens with fewer scopes with deadman token create. If this one is lost, see "A lost token" in
+  docs/operations/access.md.
 `, io.palette.paint(green, sanitize(secret)), sanitize(login))
 }
 
