@@ -156,7 +156,7 @@ func (n *node) sendRaw(t *testing.T, request string) string {
 // startNodeWithCluster starts a node and its database server, so that the test can stop the server.
 func startNodeWithCluster(t *testing.T) (*node, *storetest.Cluster) {
 	t.Helper()
-	cluster, err := storetest.StartCluster(storetest.Settings{})
+	cluster, err := storetest.StartCluster(storetest.Settings{Durable: true}) // a crash loses no token
 	if err != nil {
 		t.Fatal(err)
 	}
