@@ -199,16 +199,28 @@ func (c *comparison) lost(ctx context.Context, after, through uint64) (n int, fi
 
 // unknown returns the alerts that the database does not know, except those that retention may have removed.
 func (c *comparison) unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert, error) {
-	if c.keep > 0 {
-		oldest := c.now().Add(-c.keep).Add(min(time.Hour, c.keep/2))
-		all = slices.DeleteFunc(all, func(a alerts.Alert) bool { return alerts.TimeOf(a.ID).Before(oldest) })
+	now := c.now()
+	return c.store.Unknown(ctx, slices.DeleteFunc(all, func(a alerts.Alert) bool {
+		keep := c.keepOf(a.Rule)
+		return keep > 0 && alerts.TimeOf(a.ID).Before(now.Add(-keep).Add(min(time.Hour, keep/2)))
+	}))
+}
+
+// keepOf returns the retention of the alerts of a rule; 0: for ever.
+func (c *comparison) keepOf(rule string) time.Duration {
+	r, err := c.catalog.Newest(rule)
+	if err != nil { // it is deleted, or the rule of deadman itself
+		return c.keep
 	}
-	return c.store.Unknown(ctx, all)
+	if own := r.Document().Keep; own != nil && own.Alerts > 0 {
+		return time.Duration(own.Alerts)
+	}
+	return c.keep
 }
 
 // identity returns the fields by which an alert is looked up.
 func identity(a alerts.Alert) alerts.Alert {
-	return alerts.Alert{ID: a.ID, Entity: a.Entity, Key: a.Key}
+	return alerts.Alert{ID: a.ID, Rule: a.Rule, Entity: a.Entity, Key: a.Key}
 }
 
 // found records a restore. An unsettled earlier one is merged into it.
