@@ -222,10 +222,21 @@ func (b *Catalog) DryMatch(e futurejobs.Event) (effects []futurejobs.Effect, ref
 	return m.effects, m.refusals, !m.tenants.isUsedUp()
 }
 
+// EventSearch matches stored events for an operator.
+type EventSearch struct{ Catalog *Catalog }
+
+// Match returns the result of Catalog.Match. Nothing is drawn from allowances, so that no rule is refused for want of one, and
+// no rule is paused for its cost.
+func (s EventSearch) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
+	m := s.Catalog.match(e, nil)
+	return m.effects, m.refusals
+}
+
+// match matches an event. drawn are the allowances that tenants pay from; nil: they pay nothing.
 func (b *Catalog) match(e futurejobs.Event, drawn *allowances) matcher {
 	m, err := newMatcher(e, b.shards)
 	m.tenants.of = b.Tenant
-	if b.Now != nil {
+	if b.Now != nil && drawn != nil {
 		m.tenants.allowances, m.tenants.now = drawn, b.Now
 	}
 	now := b.current.Load()
@@ -240,7 +251,7 @@ func (b *Catalog) match(e futurejobs.Event, drawn *allowances) matcher {
 			m.tenants.refuse(m.tenants.owner(v.saved), v.saved.Name, errCostly, errCostly)
 		case b.isCostly(now, r, v):
 			m.refuse(v.saved.Name, "", errCostly)
-		case m.matchRule(r, v):
+		case m.matchRule(r, v) && drawn != nil:
 			b.costs.note(id{v.saved.RuleID, v.saved.Version}, now.changeOf(v.saved.RuleID), e)
 		}
 	}

@@ -262,6 +262,13 @@ func TestForeseeHasItsOwnAllowance(t *testing.T) {
 	if reported != tenantAllowance/drawn {
 		t.Errorf("reported %d events, want %d", reported, tenantAllowance/drawn)
 	}
+	owed := ts.dryAllowances.debts[tenant{token: "acme"}].drawn
+	if effects, refusals := (EventSearch{ts.Catalog}).Match(ts.event("orders.changed", data)); len(effects) != 20 || len(refusals) != 0 {
+		t.Errorf("an operator gets %d effects, %d refusals", len(effects), len(refusals))
+	}
+	if drawn := ts.dryAllowances.debts[tenant{token: "acme"}].drawn; drawn != owed {
+		t.Errorf("an operator drew %d rounds", drawn-owed)
+	}
 	if len(ts.Catalog.allowances.debts) != 0 {
 		t.Errorf("drawn of the intake: %v", ts.Catalog.allowances.debts)
 	}

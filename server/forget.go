@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/events"
@@ -19,6 +18,9 @@ import (
 	"deadman/web"
 )
 
+// forgetTime is how long a request reads the stream of events before it answers with its progress.
+const forgetTime = 20 * time.Second
+
 // forgetter deletes the past of a key from the database and from deadman's own streams. It implements web.Forgetter.
 type forgetter struct {
 	store   *store.Store
@@ -27,17 +29,10 @@ type forgetter struct {
 	eraser  *bus.Eraser
 
 	namespace subjects.Namespace
+	readTime  time.Duration // of the stream of events, in one request
 }
 
 func (f *forgetter) eventsStream() string { return f.namespace.Stream(bus.EventsStream) }
-
-// pastOfKey is the past of a key outside of the rows that have it in a column.
-type pastOfKey struct {
-	alerts  []alerts.Alert
-	letters []int64  // ids of dead letters
-	events  []uint64 // sequences in the stream of events
-	unread  int64    // events that are not read yet
-}
 
 // Forget implements web.Forgetter. The streams come first: an alert of the stream that the database does not know would be
 // taken for lost by a restore.
@@ -45,17 +40,92 @@ func (f *forgetter) Forget(ctx context.Context, r web.ForgetRequest) (web.Forgot
 	if _, err := f.store.ForgetKey(ctx, store.ForgetRequest{Entity: r.Entity, Key: r.Key, DryRun: true}); err != nil {
 		return web.Forgotten{}, err // nothing is erased of a key in use
 	}
-	past, err := f.find(ctx, r)
-	if err != nil {
-		return web.Forgotten{}, err
+	done, err := f.forgetEvents(ctx, r)
+	if err == nil && done.Done {
+		err = f.forgetRest(ctx, r, &done)
 	}
-	done := web.Forgotten{AlertMessages: int64(len(past.alerts)), Events: int64(len(past.events)), UnreadEvents: past.unread}
-	if !r.DryRun {
-		if done.AlertMessages, done.Events, err = f.erase(ctx, past); err != nil {
-			return web.Forgotten{}, err
+	if err != nil && !r.DryRun && done.Events+done.AlertMessages > 0 {
+		err = fmt.Errorf("messages of the key that were erased before: %d of the stream of events, %d of that of alerts; repeat the request for the rest: %w",
+			done.Events, done.AlertMessages, err)
+	}
+	return done, err
+}
+
+// forgetEvents erases, or counts, the events in deadman's own stream that concern the key. It stops after the limit of the
+// request or the time to read. Done means that all are read, and that the request has time for the rest.
+func (f *forgetter) forgetEvents(ctx context.Context, r web.ForgetRequest) (done web.Forgotten, err error) {
+	done.After, done.Through = r.After, r.Through
+	info, err := f.streams.Info(ctx, f.eventsStream())
+	if errors.Is(err, events.ErrGone) {
+		done.Done = true
+		return done, nil
+	}
+	if err != nil {
+		return done, err
+	}
+	if done.Through == 0 {
+		done.Through = info.LastSeq
+	}
+	read, err := f.readThrough(ctx)
+	if err != nil {
+		return done, err
+	}
+	if done.After >= done.Through || len(f.subjects()) == 0 {
+		done.Done = true
+		return done, nil
+	}
+	whole, cancel := context.WithTimeout(ctx, f.readTime)
+	defer cancel()
+	half, cancelHalf := context.WithTimeout(ctx, f.readTime/2)
+	defer cancelHalf()
+	n := 0
+	for e, err := range f.streams.ReplayAfter(ctx, f.eventsStream(), f.subjects(), done.After, done.Through) {
+		if err == nil {
+			err = f.forgetEvent(ctx, r, e, read, &done)
+		}
+		if err != nil {
+			return done, err
+		}
+		done.After = e.Seq
+		if n++; n == r.Limit || whole.Err() != nil {
+			return done, nil
 		}
 	}
-	counted, err := f.store.ForgetKey(ctx, store.ForgetRequest{Entity: r.Entity, Key: r.Key, Letters: past.letters, DryRun: r.DryRun})
+	done.After, done.Done = done.Through, half.Err() == nil
+	return done, nil
+}
+
+// forgetEvent erases or counts an event if it concerns the key. One that not all lines have read stays: a lost event that was
+// not read raises an alert.
+func (f *forgetter) forgetEvent(ctx context.Context, r web.ForgetRequest, e futurejobs.Event, read uint64, done *web.Forgotten) error {
+	switch {
+	case !f.concerns(e, r):
+		return nil
+	case e.Seq > read:
+		done.UnreadEvents++
+		return nil
+	case r.DryRun:
+		done.Events++
+		return nil
+	}
+	erased, err := f.eraser.Erase(ctx, f.eventsStream(), e.Seq)
+	if erased {
+		done.Events++
+	}
+	return err
+}
+
+// forgetRest erases the alerts of the key from their stream, and deletes the rows.
+func (f *forgetter) forgetRest(ctx context.Context, r web.ForgetRequest, done *web.Forgotten) error {
+	done.After, done.Through = 0, 0
+	letters, err := f.letters(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := f.forgetAlerts(ctx, r, done); err != nil {
+		return err
+	}
+	counted, err := f.store.ForgetKey(ctx, store.ForgetRequest{Entity: r.Entity, Key: r.Key, Letters: letters, DryRun: r.DryRun})
 	if err == nil && !r.DryRun {
 		err = f.store.Compact(ctx)
 	}
@@ -63,18 +133,29 @@ func (f *forgetter) Forget(ctx context.Context, r web.ForgetRequest) (web.Forgot
 	done.Pings, done.PingAddresses, done.Mutes, done.DeadLetters = counted.Pings, counted.PingAddresses, counted.Mutes, counted.DeadLetters
 	done.Answers, done.AuditEntries, done.Pseudonym, done.RuleVersions = counted.Answers, counted.Audit, counted.Pseudonym, counted.Rules
 	done.OtherStreams = f.otherStreams(r.Entity)
-	return done, err
+	return err
 }
 
-func (f *forgetter) find(ctx context.Context, r web.ForgetRequest) (past pastOfKey, err error) {
-	if past.alerts, err = f.store.AlertsOfKey(ctx, r.Entity, r.Key); err != nil {
-		return past, err
+// forgetAlerts erases or counts the messages of the key's alerts.
+func (f *forgetter) forgetAlerts(ctx context.Context, r web.ForgetRequest, done *web.Forgotten) error {
+	all, err := f.store.AlertsOfKey(ctx, r.Entity, r.Key)
+	if err != nil {
+		return err
 	}
-	if past.letters, err = f.letters(ctx, r); err != nil {
-		return past, err
+	if r.DryRun {
+		done.AlertMessages = int64(len(all))
+		return nil
 	}
-	past.events, past.unread, err = f.stored(ctx, r)
-	return past, err
+	for _, a := range all {
+		erased, err := f.eraser.EraseSubject(ctx, f.namespace.Stream(bus.AlertsStream), f.namespace.Subject(a.Subject()))
+		if err != nil {
+			return err
+		}
+		if erased {
+			done.AlertMessages++
+		}
+	}
+	return nil
 }
 
 // letters returns the dead letters of the entity's rules with events of the key: by the key of the rule, or, since the rule
@@ -97,14 +178,7 @@ func (f *forgetter) letters(ctx context.Context, r web.ForgetRequest) (ids []int
 					return nil, err
 				}
 			}
-			has, err := hasValue(l.Event.Data, r.Key), error(nil)
-			if !has {
-				has, err = f.concerns(l.Event, r)
-			}
-			if err != nil {
-				return nil, err
-			}
-			if has {
+			if hasValue(l.Event.Data, r.Key) || f.concerns(l.Event, r) {
 				ids = append(ids, l.ID)
 			}
 		}
@@ -121,19 +195,11 @@ func (f *forgetter) isOf(rule, entity string) bool {
 }
 
 // concerns reports whether an event acts on a job of the key, or a rule of the entity refuses it and it has the key as a value.
-func (f *forgetter) concerns(e futurejobs.Event, r web.ForgetRequest) (bool, error) {
-	effects, refusals, isWhole := f.catalog.DryMatch(e)
-	if slices.ContainsFunc(effects, func(e futurejobs.Effect) bool { return e.Rule.Entity == r.Entity && e.Ref.Key == r.Key }) {
-		return true, nil
-	}
-	if !isWhole {
-		return false, errAllowance
-	}
-	return slices.ContainsFunc(refusals, func(l futurejobs.Refusal) bool { return f.isOf(l.Rule, r.Entity) }) && hasValue(e.Data, r.Key), nil
+func (f *forgetter) concerns(e futurejobs.Event, r web.ForgetRequest) bool {
+	effects, refusals := rules.EventSearch{Catalog: f.catalog}.Match(e)
+	return slices.ContainsFunc(effects, func(e futurejobs.Effect) bool { return e.Rule.Entity == r.Entity && e.Ref.Key == r.Key }) ||
+		slices.ContainsFunc(refusals, func(l futurejobs.Refusal) bool { return f.isOf(l.Rule, r.Entity) }) && hasValue(e.Data, r.Key)
 }
-
-// errAllowance means that not all rules could read an event, so that the events of a key are not known.
-var errAllowance = errors.New("the rules of a tenant used up the allowance of their conditions; try again in a minute")
 
 // hasValue reports whether JSON has a text or a number equal to a key, at any depth.
 func hasValue(data []byte, key string) bool {
@@ -161,37 +227,6 @@ func holdsValue(value any, key string) bool {
 	return false
 }
 
-// stored returns the events in deadman's own stream that concern the key, and the number of those that are not read yet. They
-// are not erased, since a lost event that was not read raises an alert.
-func (f *forgetter) stored(ctx context.Context, r web.ForgetRequest) (seqs []uint64, unread int64, err error) {
-	info, err := f.streams.Info(ctx, f.eventsStream())
-	if errors.Is(err, events.ErrGone) {
-		return nil, 0, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	read, err := f.readThrough(ctx)
-	if err != nil || info.LastSeq == 0 || len(f.subjects()) == 0 {
-		return nil, 0, err
-	}
-	for e, err := range f.streams.Replay(ctx, f.eventsStream(), f.subjects(), time.Time{}, info.LastSeq) {
-		if err != nil {
-			return nil, 0, err
-		}
-		switch has, err := f.concerns(e, r); {
-		case err != nil:
-			return nil, 0, err
-		case !has:
-		case e.Seq <= read:
-			seqs = append(seqs, e.Seq)
-		default:
-			unread++
-		}
-	}
-	return seqs, unread, nil
-}
-
 // subjects returns the subjects that rules read from deadman's own stream.
 func (f *forgetter) subjects() (all []string) {
 	for line, subjects := range f.catalog.SubjectsByStream() {
@@ -213,29 +248,6 @@ func (f *forgetter) readThrough(ctx context.Context) (seq uint64, err error) {
 		}
 	}
 	return seq, err
-}
-
-// erase deletes the messages of a key from the streams.
-func (f *forgetter) erase(ctx context.Context, past pastOfKey) (alertMessages, events int64, err error) {
-	for _, a := range past.alerts {
-		erased, err := f.eraser.EraseSubject(ctx, f.namespace.Stream(bus.AlertsStream), f.namespace.Subject(a.Subject()))
-		if err != nil {
-			return alertMessages, events, err
-		}
-		if erased {
-			alertMessages++
-		}
-	}
-	for _, seq := range past.events {
-		erased, err := f.eraser.Erase(ctx, f.eventsStream(), seq)
-		if err != nil {
-			return alertMessages, events, fmt.Errorf("after %d of %d events: %w", events, len(past.events), err)
-		}
-		if erased {
-			events++
-		}
-	}
-	return alertMessages, events, nil
 }
 
 // otherStreams returns the streams of others that rules of the entity read. deadman deletes nothing there.

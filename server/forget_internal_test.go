@@ -2,25 +2,28 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/bus"
 	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
 	"deadman/rules"
 	"deadman/web"
 )
 
-// The events of a key are those of rules of the operator and of tenants. Only those are erased that all lines have read: one
-// that no node has read would be reported as lost.
-func TestEventsOfForgottenKey(t *testing.T) {
-	t.Parallel()
+// newForgetter returns a forgetter of a store with a rule of the operator and one of a tenant, and a stream with five events.
+func newForgetter(t *testing.T) *forgetter {
+	t.Helper()
 	s := emptyStore(t)
 	url := bustest.Serve(t, bustest.Options(t)).ClientURL()
 	if _, err := bustest.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: bus.EventsStream, Subjects: []string{"customers.>"}}); err != nil {
@@ -56,7 +59,7 @@ func TestEventsOfForgottenKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := &forgetter{s, rules.NewCatalog(s, 4), b.Streams, b.Eraser, ""}
+	f := &forgetter{s, rules.NewCatalog(s, 4), b.Streams, b.Eraser, "", forgetTime}
 	if err := f.catalog.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -69,24 +72,97 @@ func TestEventsOfForgottenKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check := func(want []uint64, wantUnread int64) {
-		t.Helper()
-		seqs, unread, err := f.stored(t.Context(), web.ForgetRequest{Entity: "customer", Key: "ada"})
-		if err != nil || !slices.Equal(seqs, want) || unread != wantUnread {
-			t.Errorf("read: %d, want %d; unread: %d, want %d; %v", seqs, want, unread, wantUnread, err)
-		}
-	}
-	check(nil, 4)
-	revision, err := s.Revision(t.Context())
+	return f
+}
+
+// readEvents advances the positions of the lines of the stream of events.
+func readEvents(t *testing.T, f *forgetter, operator, tenants uint64) {
+	t.Helper()
+	t.Helper()
+	revision, err := f.store.Revision(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line, last := range map[string]uint64{bus.EventsStream: 5, futurejobs.TenantsLine(bus.EventsStream): 3} {
-		if _, err := s.Apply(t.Context(), futurejobs.EffectBatch{Stream: line, Last: last, RuleSet: revision}); err != nil {
+	for line, last := range map[string]uint64{bus.EventsStream: operator, futurejobs.TenantsLine(bus.EventsStream): tenants} {
+		c, _, err := f.store.Cursor(t.Context(), line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.store.Apply(t.Context(), futurejobs.EffectBatch{Stream: line, After: c.LastSeq, Last: last, RuleSet: revision}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	check([]uint64{1, 2}, 2)
+}
+
+// The events of a key are those of rules of the operator and of tenants. Only those are erased that all lines have read: one
+// that no node has read would be reported as lost. A request that has no time left answers with its progress.
+func TestEventsOfForgottenKey(t *testing.T) {
+	t.Parallel()
+	f := newForgetter(t)
+	request := web.ForgetRequest{Entity: "customer", Key: "ada", DryRun: true}
+	check := func(events, unread int64) {
+		t.Helper()
+		done, err := f.Forget(t.Context(), request)
+		if err != nil || !done.Done || done.Events != events || done.UnreadEvents != unread {
+			t.Errorf("%+v, want %d events and %d that are not read: %v", done, events, unread, err)
+		}
+	}
+	check(0, 4)
+	readEvents(t, f, 5, 3)
+	check(2, 2)
+
+	f.readTime = time.Nanosecond // each request reads one event, and the last one none
+	request.DryRun = false
+	want := []web.Forgotten{
+		{After: 1, Through: 5, Events: 1}, {After: 2, Through: 5, Events: 1}, {After: 3, Through: 5}, {After: 4, Through: 5, UnreadEvents: 1}, {After: 5, Through: 5, UnreadEvents: 1},
+	}
+	for _, part := range want {
+		done, err := f.Forget(t.Context(), request)
+		if diff := cmp.Diff(part, done); diff != "" || err != nil {
+			t.Fatalf("after %d (-want +got):\n%s%v", request.After, diff, err)
+		}
+		request.After, request.Through = done.After, done.Through
+	}
+	if done, err := f.Forget(t.Context(), request); err != nil || !done.Done || done.After != 0 || done.Pseudonym == "" {
+		t.Errorf("the last request: %+v, %v", done, err)
+	}
+	f.readTime = forgetTime
+	request = web.ForgetRequest{Entity: "customer", Key: "ada", DryRun: true}
+	check(0, 2)
+}
+
+// A job that begins while the events are read refuses the rest, and the error has the number of erased messages.
+func TestForgetNamesWhatWasErasedBeforeRefusal(t *testing.T) {
+	t.Parallel()
+	f := newForgetter(t)
+	readEvents(t, f, 5, 5)
+	rule, err := f.catalog.Newest("customer-late")
+	if err != nil {
+		t.Fatal(err)
+	}
+	isPending := false
+	f.catalog.Tenant = func(string) string { // is called when the second event is matched
+		if isPending {
+			return ""
+		}
+		isPending = true
+		start, err := rule.Start("ada", time.Time{}, time.Now().UTC(), nil, 4)
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := f.store.Apply(t.Context(), futurejobs.EffectBatch{RuleSet: f.catalog.Revision(), Effects: []futurejobs.Effect{start}}); err != nil {
+			t.Error(err)
+		}
+		return ""
+	}
+	_, err = f.Forget(t.Context(), web.ForgetRequest{Entity: "customer", Key: "ada"})
+	const want = "messages of the key that were erased before: 4 of the stream of events, 0 of that of alerts; repeat the request for the rest"
+	if !errors.Is(err, store.ErrKeyInUse) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	if _, err = f.Forget(t.Context(), web.ForgetRequest{Entity: "customer", Key: "ada"}); !errors.Is(err, store.ErrKeyInUse) || strings.Contains(err.Error(), "erased") {
+		t.Errorf("the key is in use from the start: %v", err)
+	}
 }
 
 func TestHasValue(t *testing.T) {

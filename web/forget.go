@@ -9,9 +9,10 @@ import (
 
 // Forgetter deletes the past of a key. Implementations are safe for concurrent use.
 type Forgetter interface {
-	// Forget deletes the ended jobs of a key with everything about them, or with DryRun counts that. It returns
-	// futurejobs.ErrNotFound for an entity that no rule has or had. While the key has a pending job, or an alert that is not
-	// sent, the error has the status 409.
+	// Forget deletes the ended jobs of a key with everything about them, or with DryRun counts that. It reads the stream of
+	// events for a bounded time: unless the result is Done, the caller repeats the request with its After and Through. It
+	// returns futurejobs.ErrNotFound for an entity that no rule has or had. While the key has a pending job, or an alert that
+	// is not sent, the error has the status 409, and its text names the messages that were erased before.
 	Forget(ctx context.Context, r ForgetRequest) (Forgotten, error)
 }
 
@@ -20,10 +21,19 @@ type ForgetRequest struct {
 	Entity string `json:"entity" minLength:"1" doc:"Entity type." example:"order"`
 	Key    string `json:"key" minLength:"1" doc:"Key of the entity." example:"1234"`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Count what would be deleted, and delete nothing."`
+
+	After   uint64 `json:"after,omitempty" doc:"To continue: after of the last answer, if its done was false."`
+	Through uint64 `json:"through,omitempty" doc:"To continue: through of the last answer, if its done was false."`
+	Limit   int    `json:"limit,omitempty" minimum:"0" doc:"Number of messages of DEADMAN_EVENTS after which the request answers with its progress. 0: it reads for 20 s at the most."`
 }
 
-// Forgotten has the numbers of deleted rows and messages about a key, and the remains.
+// Forgotten has the numbers of deleted rows and messages about a key, and the remains. They are those of one request; unless it
+// is Done, no row is deleted yet.
 type Forgotten struct {
+	Done    bool   `json:"done" doc:"Whether all is deleted. Otherwise the request read a part of the stream DEADMAN_EVENTS, and deleted events only: repeat it with after and through until done is true, and add events and unread_events up."`
+	After   uint64 `json:"after,omitempty" doc:"Sequence of the last message of DEADMAN_EVENTS that was read. Absent if done is true."`
+	Through uint64 `json:"through,omitempty" doc:"Sequence of the last message of DEADMAN_EVENTS that is to be read: the last one at the first request. Absent if done is true."`
+
 	Jobs          int64 `json:"jobs" doc:"Ended jobs in the history."`
 	Alerts        int64 `json:"alerts" doc:"Alerts in the database."`
 	Notifications int64 `json:"notifications" doc:"Deliveries of the alerts to channels. Messages that a channel has received stay there."`
@@ -57,8 +67,8 @@ func (a *forgetAPI) register(all *operations) {
 	register(all, operation{
 		ID: "forget-entity", Tag: tagJobs, Method: "POST", Path: "/entities/forget", Summary: "delete the past of an entity's key",
 		Description: "Deletes ended jobs, alerts, notifications, pings and dead letters of the key from the database and from the streams of deadman, " +
-			"and replaces the key in the audit log by a random pseudonym. Reads the whole stream DEADMAN_EVENTS. Pending jobs must be cancelled " +
-			"before.",
+			"and replaces the key in the audit log by a random pseudonym. Reads the whole stream DEADMAN_EVENTS, in several requests if it takes more " +
+			"than 20 s: an answer has done, and otherwise the after and through of the next request. Pending jobs must be cancelled before.",
 		Scope: access.Admin, Reach: reachAll, Status: http.StatusOK, Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, withBody(func(ctx context.Context, in *struct{ Body ForgetRequest }) (Forgotten, error) {
 		return a.forgetter.Forget(ctx, in.Body)

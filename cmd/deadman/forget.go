@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"deadman/web"
@@ -20,7 +22,8 @@ key in the audit log.
 
 Pending jobs must be cancelled before, so that channels and consumers learn the end of their alerts.
 The files of an embedded node are written anew without the deleted rows; the node decides nothing
-meanwhile. Backups, streams of others, logs, and messages that channels received are not changed.`,
+meanwhile. A long stream is read in several requests; on a terminal the command shows the progress, and
+it can be repeated after an interruption. Backups, streams of others, logs, and messages that channels received are not changed.`,
 		Example: `  deadman forget customer 4711 --dry-run
   deadman forget customer 4711 --yes`,
 		Args: exactly("ENTITY", "KEY"),
@@ -39,21 +42,43 @@ func forget(io *cli, cmd *cobra.Command, request web.ForgetRequest, yes bool) er
 	if err != nil {
 		return err
 	}
-	send := func(request web.ForgetRequest) (done web.Forgotten, err error) {
-		done, _, err = call[web.Forgotten](cmd.Context(), c, http.MethodPost, "/entities/forget", nil, request)
-		return done, err
+	if request.DryRun || !yes {
+		count := request
+		count.DryRun = true
+		sum, err := forgetAll(cmd.Context(), io, c, count)
+		if err != nil || request.DryRun {
+			return printForgotten(io, request, "would be deleted", sum, err)
+		}
+		if err := io.confirm(yes, fmt.Sprintf("Delete %s of %s %s? They cannot be restored.", forgottenText(sum), sanitize(request.Entity), sanitize(request.Key))); err != nil {
+			return err
+		}
 	}
-	count := request
-	count.DryRun = true
-	sum, err := send(count)
-	if err != nil || request.DryRun {
-		return printForgotten(io, request, "would be deleted", sum, err)
-	}
-	if err := io.confirm(yes, fmt.Sprintf("Delete %s of %s %s? They cannot be restored.", forgottenText(sum), sanitize(request.Entity), sanitize(request.Key))); err != nil {
-		return err
-	}
-	sum, err = send(request)
+	sum, err := forgetAll(cmd.Context(), io, c, request)
 	return printForgotten(io, request, "deleted", sum, err)
+}
+
+// forgetAll repeats a request until the node has read all stored events, and adds the numbers up. On a terminal it shows the
+// progress. The answer of an older node has none.
+func forgetAll(ctx context.Context, io *cli, c *client, request web.ForgetRequest) (web.Forgotten, error) {
+	var events, unread int64
+	for {
+		part, _, err := call[web.Forgotten](ctx, c, http.MethodPost, "/entities/forget", nil, request)
+		if isTerminal(io.err) && request.After > 0 {
+			fmt.Fprint(io.err, "\r\x1b[K")
+		}
+		if err != nil && events > 0 && !request.DryRun {
+			err = fmt.Errorf("%w\n%s deleted before; repeat the command for the rest", err, number(int(events), "stored event"))
+		}
+		events, unread = events+part.Events, unread+part.UnreadEvents
+		if err != nil || part.Done || part.After <= request.After {
+			part.Events, part.UnreadEvents = events, unread
+			return part, err
+		}
+		request.After, request.Through = part.After, part.Through
+		if isTerminal(io.err) {
+			fmt.Fprintf(io.err, "read up to message %s of %s, of the key: %s", humanize.Comma(int64(part.After)), humanize.Comma(int64(part.Through)), humanize.Comma(events)) //nolint:gosec // sequences are far below the limit
+		}
+	}
 }
 
 // forgottenText returns the numbers that are not 0, such as "3 jobs and 2 alerts".

@@ -58,10 +58,20 @@ func (s *Streams) read(ctx context.Context, stream string, after uint64, subject
 
 // Replay returns a stream's events on the subjects from a time up to a sequence. An error ends the sequence.
 func (s *Streams) Replay(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error] {
+	return s.replayed(ctx, stream, subjects, func(cfg *jetstream.ConsumerConfig) {
+		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
+	}, through)
+}
+
+// ReplayAfter returns a stream's events on the subjects after a sequence, up to another one. An error ends the sequence.
+func (s *Streams) ReplayAfter(ctx context.Context, stream string, subjects []string, after, through uint64) iter.Seq2[futurejobs.Event, error] {
+	return s.replayed(ctx, stream, subjects, func(cfg *jetstream.ConsumerConfig) {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
+	}, through)
+}
+
+func (s *Streams) replayed(ctx context.Context, stream string, subjects []string, from func(*jetstream.ConsumerConfig), through uint64) iter.Seq2[futurejobs.Event, error] {
 	return func(yield func(futurejobs.Event, error) bool) {
-		from := func(cfg *jetstream.ConsumerConfig) {
-			cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
-		}
 		if err := s.replay(ctx, stream, subjects, from, through, yield); err != nil {
 			yield(futurejobs.Event{}, fmt.Errorf("read what stream %s still has: %w", stream, err))
 		}
