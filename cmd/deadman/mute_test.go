@@ -69,7 +69,7 @@ func TestNamesThatDoNotExist(t *testing.T) {
 	}
 	made := readJSON[web.Mute](n, "mute", "create", "--match", "rule=order-*", "--reason", "mended", "--for", "1h")
 	n.expect(0, []string{"mute", "end", strconv.FormatInt(made.ID, 10), "-o", "json"}, fmt.Sprintf(`"id": %d`, made.ID), `"outcome": "ended"`)
-	n.expect(1, []string{"mute", "end", "four"}, "mute")
+	n.expect(2, []string{"mute", "end", "four"})
 	got := n.expect(0, []string{"alert", "groups", "--by", "taem"}, "no open alerts")
 	if want := "no open alert has the label taem; did you mean team?; labels of rules: team\n"; got.err != want {
 		t.Errorf("groups of an unknown label: %q, want %q", got.err, want)
