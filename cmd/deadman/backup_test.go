@@ -293,13 +293,12 @@ func TestRestoreKeepsFolderLocked(t *testing.T) {
 			return err
 		},
 	} {
-		in, err := os.Open(file)
+		archive, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer in.Close()
 		moments := &lockedMoments{dir: dir}
-		if err := restore(in, slog.New(moments)); err != nil {
+		if err := restore(bytes.NewReader(archive), slog.New(moments)); err != nil {
 			t.Fatal(err)
 		}
 		if moments.serving == 0 {
