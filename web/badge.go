@@ -51,8 +51,8 @@ func (a *badgeAPI) register(all *operations) {
 	}, noContent(a.revoke))
 }
 
-// heartbeatRule returns the rule of a name, if it has a heartbeat.
-func (a *badgeAPI) heartbeatRule(ctx context.Context, name string) (rules.ListedRule, error) {
+// ruleWithBadges returns the rule of a name, if it has a heartbeat.
+func (a *badgeAPI) ruleWithBadges(ctx context.Context, name string) (rules.ListedRule, error) {
 	l, err := a.rules.Get(ctx, name)
 	if err == nil && !hasHeartbeat(l) {
 		err = problem(http.StatusConflict, "rule %s has no heartbeat; badges show the state of heartbeats", name)
@@ -65,7 +65,7 @@ func (a *badgeAPI) create(ctx context.Context, in *struct {
 	Body BadgeRequest
 },
 ) (Badge, error) {
-	l, err := a.heartbeatRule(ctx, string(in.Name))
+	l, err := a.ruleWithBadges(ctx, string(in.Name))
 	if err != nil {
 		return Badge{}, err
 	}
@@ -86,7 +86,7 @@ func (a *badgeAPI) create(ctx context.Context, in *struct {
 }
 
 func (a *badgeAPI) revoke(ctx context.Context, in *struct{ RuleName }) error {
-	l, err := a.heartbeatRule(ctx, string(in.Name))
+	l, err := a.ruleWithBadges(ctx, string(in.Name))
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (a *badgePictures) read(ctx context.Context, of badges.Target) (label, text
 	label, keys := rule.name, rule.keys
 	if of.Key != "" {
 		label, keys = of.Key, futurejobs.HeartbeatCounts{}
-		page, err := a.keys.HeartbeatKeys(ctx, futurejobs.HeartbeatFilter{Rules: []futurejobs.HeartbeatRule{heartbeatRule(a.catalog, rule.name, of.RuleID, a.now())}, Key: of.Key})
+		page, err := a.keys.HeartbeatKeys(ctx, futurejobs.HeartbeatFilter{Rules: []futurejobs.HeartbeatRule{listedHeartbeat(a.catalog, rule.name, of.RuleID, a.now())}, Key: of.Key})
 		if err != nil {
 			return "", "", "", err
 		}

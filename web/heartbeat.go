@@ -116,7 +116,7 @@ func (a *heartbeatAPI) list(ctx context.Context, in *heartbeatListIn) (Heartbeat
 		if !hasHeartbeat(l) || in.Rule != "" && l.Name != string(in.Rule) || in.Entity != "" && l.Entity != string(in.Entity) || !principalOf(ctx).canSee(l.Name) {
 			continue
 		}
-		f.Rules = append(f.Rules, heartbeatRule(a.catalog, l.Name, l.RuleID, a.now()))
+		f.Rules = append(f.Rules, listedHeartbeat(a.catalog, l.Name, l.RuleID, a.now()))
 		counts.add(counted.What.rules[l.RuleID].keys)
 		if jobs.isNeverReported(l) {
 			out.NeverReported = append(out.NeverReported, l.Name)
@@ -157,8 +157,8 @@ func countOf(keys []futurejobs.HeartbeatKey, now time.Time) *HeartbeatCounts {
 	return counts
 }
 
-// heartbeatRule returns a rule of the catalog for the list of keys. No report of an unreadable rule is overdue.
-func heartbeatRule(catalog LoadedRules, name string, id int32, now time.Time) futurejobs.HeartbeatRule {
+// listedHeartbeat returns a rule of the catalog for the list of keys. No report of an unreadable rule is overdue.
+func listedHeartbeat(catalog LoadedRules, name string, id int32, now time.Time) futurejobs.HeartbeatRule {
 	of := futurejobs.HeartbeatRule{ID: id}
 	if rule, err := catalog.Newest(name); err == nil {
 		of.OverdueBefore = rule.OverdueBefore(now)
@@ -228,7 +228,7 @@ func newHeartbeatCounts(o Options) *heartbeatCounts {
 		var keys []futurejobs.HeartbeatRule
 		for _, l := range all {
 			if hasHeartbeat(l) {
-				keys = append(keys, heartbeatRule(o.Catalog, l.Name, l.RuleID, o.Now()))
+				keys = append(keys, listedHeartbeat(o.Catalog, l.Name, l.RuleID, o.Now()))
 				c.rules[l.RuleID] = countedHeartbeat{name: l.Name, paused: !l.PausedAt.IsZero(), streams: l.Document.Trigger.Heartbeat.Event != ""}
 			}
 		}

@@ -85,8 +85,8 @@ func (a *pingAddressAPI) register(all *operations) {
 	}, withBody(a.log))
 }
 
-// heartbeatRule returns the rule of a name, if it has a heartbeat.
-func (a *pingAddressAPI) heartbeatRule(ctx context.Context, name string) (rules.ListedRule, error) {
+// ruleWithPings returns the rule of a name, if it has a heartbeat.
+func (a *pingAddressAPI) ruleWithPings(ctx context.Context, name string) (rules.ListedRule, error) {
 	if a.pings == nil {
 		return rules.ListedRule{}, problem(http.StatusNotFound, "this node accepts no pings")
 	}
@@ -110,7 +110,7 @@ const pingCursor = "key:"
 
 func (a *pingAddressAPI) list(ctx context.Context, in *pingListIn) (Page[PingAddress], error) {
 	page := Page[PingAddress]{Items: []PingAddress{}}
-	l, err := a.heartbeatRule(ctx, string(in.Name))
+	l, err := a.ruleWithPings(ctx, string(in.Name))
 	if err != nil {
 		return page, err
 	}
@@ -168,7 +168,7 @@ func (a *pingAddressAPI) create(ctx context.Context, in *struct {
 	Body PingAddressRequest
 },
 ) (*pingAddressOut, error) {
-	l, err := a.heartbeatRule(ctx, string(in.Name))
+	l, err := a.ruleWithPings(ctx, string(in.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (a *pingAddressAPI) remove(ctx context.Context, in *struct {
 	Key identifier `query:"key" doc:"Key of the URL. Absent for the ping key of the rule." example:"nightly"`
 },
 ) error {
-	l, err := a.heartbeatRule(ctx, string(in.Name))
+	l, err := a.ruleWithPings(ctx, string(in.Name))
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ type pingLogIn struct {
 
 func (a *pingAddressAPI) log(ctx context.Context, in *pingLogIn) (Page[PingEntry], error) {
 	page := Page[PingEntry]{Items: []PingEntry{}}
-	l, err := a.heartbeatRule(ctx, string(in.Name))
+	l, err := a.ruleWithPings(ctx, string(in.Name))
 	if err != nil {
 		return page, err
 	}

@@ -8,7 +8,9 @@ import (
 )
 
 // semaphore bounds concurrent work of one kind, for each owner and for all. A permit is one request, or a byte of an answer.
-// Requests wait in order, and are refused if they wait too long. It is safe for concurrent use.
+// Requests wait, and are refused if they wait too long. Permits go to the first waiting request that fits, in order of arrival:
+// a request that does not fit, as it is larger or its owner is at its limit, holds up no other, and a new one that fits does not
+// wait. It is safe for concurrent use.
 type semaphore[K comparable] struct {
 	perNode, perOwner int64
 	// full returns the problem of a missing permit: the owner or the node is at its limit.
