@@ -102,7 +102,7 @@ func (r *CalendarRegistry) Versions(ctx context.Context, name string) ([]Calenda
 	return all, err
 }
 
-// Save saves the text of a calendar as its next version. version is its current one, 0 for a new one, or AnyVersion. A text
+// Save saves the text of a calendar as its next version. version is its current one, 0 for a new one, AnyVersion or AnyExisting. A text
 // that is the same as the current one is not saved again. A dry run only checks the text. The error is document.Problems,
 // ErrCalendarFile, ErrConflict, access.ErrQuota or of the store.
 func (r *CalendarRegistry) Save(ctx context.Context, name, text string, version int32, dryRun bool) (c ListedCalendar, changed bool, err error) {
@@ -116,7 +116,10 @@ func (r *CalendarRegistry) Save(ctx context.Context, name, text string, version 
 	err = r.change(ctx, name, version, func(e *snapshot, o CalendarChange) error {
 		before := e.calendarsOr(nil).saved[name]
 		exists := before.Version > 0 && before.DeletedAt.IsZero()
-		if exists && before.Document == text && (version == AnyVersion || version == before.Version) {
+		if !exists && version == AnyExisting {
+			return fmt.Errorf("calendar %s does not exist: %w", name, ErrConflict)
+		}
+		if exists && before.Document == text && (version < 0 || version == before.Version) {
 			c, changed = ListedCalendar{CalendarVersion: before.CalendarVersion}, false
 			return nil
 		}

@@ -31,7 +31,7 @@ func (c CalendarVersion) IsOf(prefix string) bool {
 
 // CalendarChange is what a change of a calendar was made for.
 type CalendarChange struct {
-	Version  int32    // of the calendar; 0: none exists; or AnyVersion
+	Version  int32    // of the calendar; 0: none exists; or AnyVersion or AnyExisting
 	Revision int64    // of the rule set by which Rules were determined
 	Rules    []string // the rules with a version that uses the calendar
 }

@@ -309,7 +309,7 @@ func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOpt
 			return Change{}, err
 		}
 		c, err := (&saving{Registry: r, document: d, before: before, options: o}).run(ctx)
-		if o.Version == AnyVersion && errors.Is(err, ErrConflict) && c.After.Version == 0 && tries < saveTries {
+		if o.Version < 0 && errors.Is(err, ErrConflict) && c.After.Version == 0 && tries < saveTries {
 			continue // no version was requested, so the last save wins
 		}
 		return c, err

@@ -20,7 +20,7 @@ import (
 
 // SaveOptions are the options of saving a rule.
 type SaveOptions struct {
-	Version    int32  // the current version of the rule: a number, 0 for a new one, or AnyVersion
+	Version    int32  // the current version of the rule: a number, 0 for a new one, AnyVersion or AnyExisting
 	Bundle     string // the bundle of files that it comes with; empty: none
 	Adopt      bool   // a rule of another bundle is taken over
 	Folder     bool   // it is read from the node's folder: from then on it is the node's
@@ -153,7 +153,9 @@ func (s *saving) validate(b *access.Bounds) error {
 	switch {
 	case o.Version == 0 && before != nil:
 		return existingRule{d.Name, at}
-	case o.Version != AnyVersion && o.Version != at:
+	case o.Version == AnyExisting && before == nil:
+		return fmt.Errorf("rule %s does not exist: %w", d.Name, ErrConflict)
+	case o.Version >= 0 && o.Version != at:
 		return fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
 	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
 		return fmt.Errorf("%w, %s: change rule %s there, or adopt it (--adopt)", ErrBundle, before.Bundle, d.Name)

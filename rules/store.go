@@ -154,8 +154,12 @@ type Changes struct {
 	Saved []RuleVersion
 }
 
-// AnyVersion is the version of a change that applies to any version.
-const AnyVersion int32 = -1
+const (
+	// AnyVersion is the version of a change that applies to any version, or creates the first one.
+	AnyVersion int32 = -1
+	// AnyExisting is the version of a change that applies to any version, and creates none.
+	AnyExisting int32 = -2
+)
 
 // ChangeReader reads the versions that a catalog holds. Implementations are safe for concurrent use.
 type ChangeReader interface {
@@ -184,8 +188,8 @@ type VersionReader interface {
 }
 
 // Store keeps rules. Changes apply to the rule of a name that is not deleted and, unless version is AnyVersion, has
-// that newest version (0: no such rule exists); otherwise they are ErrConflict, or futurejobs.ErrNotFound if no rule
-// has the name and the change needs one. Each change increases the revision, and fences all evaluations before it:
+// that newest version (0: no such rule exists; AnyExisting: the rule exists); otherwise they are ErrConflict, or
+// futurejobs.ErrNotFound if no rule has the name and the change needs one. Each change increases the revision, and fences all evaluations before it:
 // batches of events of the streams that the rule reads, or read before; batches by hand on the rule; and, if the rule
 // is deleted or its jobs wait for other streams, decisions on its pending jobs. Implementations are safe for concurrent
 // use.

@@ -225,7 +225,7 @@ type calendarChangeOut struct {
 }
 
 func (a *calendarAPI) put(ctx context.Context, in *calendarPutIn) (*calendarChangeOut, error) {
-	version, err := a.version(ctx, string(in.Name), in.RulePrecondition)
+	version, err := in.version()
 	if err != nil {
 		return nil, err
 	}
@@ -245,14 +245,6 @@ func (a *calendarAPI) put(ctx context.Context, in *calendarPutIn) (*calendarChan
 	return out, nil
 }
 
-// version returns the version that a change requires.
-func (a *calendarAPI) version(ctx context.Context, name string, in RulePrecondition) (int32, error) {
-	return requiredVersion(in, "calendar "+name, func() (int32, error) {
-		l, err := a.calendars.Get(ctx, name)
-		return l.Version, err
-	})
-}
-
 // calendarDeleteIn is a request that deletes a calendar.
 type calendarDeleteIn struct {
 	CalendarName
@@ -260,7 +252,7 @@ type calendarDeleteIn struct {
 }
 
 func (a *calendarAPI) remove(ctx context.Context, in *calendarDeleteIn) error {
-	version, err := a.version(ctx, string(in.Name), RulePrecondition{IfMatch: in.IfMatch})
+	version, err := RulePrecondition{IfMatch: in.IfMatch}.version()
 	if err != nil {
 		return err
 	}

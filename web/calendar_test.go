@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"deadman/internal/access"
+	"deadman/rules"
 	"deadman/web"
 )
 
@@ -104,5 +106,72 @@ func TestUsedCalendarIsNotDeleted(t *testing.T) {
 	}
 	if a := requestPath(t, s.Server, "DELETE", path, ""); a.StatusCode != http.StatusNoContent {
 		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}
+
+// overtakenStore runs another change before a save.
+type overtakenStore struct {
+	rules.Store
+	first func()
+}
+
+func (o *overtakenStore) overtake() {
+	if first := o.first; first != nil {
+		o.first = nil
+		first()
+	}
+}
+
+func (o *overtakenStore) Save(ctx context.Context, v rules.RuleVersion, version int32) (rules.RuleVersion, error) {
+	o.overtake()
+	return o.Store.Save(ctx, v, version)
+}
+
+func (o *overtakenStore) SaveCalendar(ctx context.Context, c rules.CalendarVersion, change rules.CalendarChange) (rules.CalendarVersion, error) {
+	o.overtake()
+	return o.Store.SaveCalendar(ctx, c, change)
+}
+
+// A save with If-Match: * replaces any version, also one that was saved a moment ago, and creates nothing.
+func TestAnyExistingVersionIsReplaced(t *testing.T) {
+	var calendars *rules.CalendarRegistry
+	overtaken := &overtakenStore{}
+	s := newFixture(t, func(o *web.Options, s *fixture) {
+		overtaken.Store = s.store
+		s.rules.Store, calendars = overtaken, o.Calendars.(*rules.CalendarRegistry)
+		calendars.Store = overtaken
+	})
+	ctx := t.Context()
+	for path, c := range map[string]struct {
+		text         func(i string) string
+		save, remove func() error
+	}{
+		"/api/v1/rules/paid": {
+			func(i string) string { return strings.Replace(paidYAML, "after: 2h", "after: 2"+i+"m", 1) },
+			func() error {
+				_, err := s.rules.Save(ctx, []byte(strings.Replace(paidYAML, "after: 2h", "after: 9h", 1)), "paid", rules.SaveOptions{Version: rules.AnyVersion})
+				return err
+			},
+			func() error { return s.rules.Delete(ctx, "paid", rules.AnyVersion, "") },
+		},
+		"/api/v1/calendars/office": {
+			func(i string) string { return "zone: UTC # " + i + "\n" },
+			func() error {
+				_, _, err := calendars.Save(ctx, "office", "zone: Asia/Tokyo\n", rules.AnyVersion, false)
+				return err
+			},
+			func() error { return calendars.Delete(ctx, "office", rules.AnyVersion) },
+		},
+	} {
+		put := func(i string) answer { return requestPath(t, s.Server, "PUT", path, c.text(i), "If-Match", "*") }
+		checkProblem(t, put("1"), 412, web.RuleConflict, "does not exist")
+		failOn(t, c.save())
+		overtaken.first = func() { failOn(t, c.save()); failOn(t, c.remove()); failOn(t, c.save()) }
+		if a := put("2"); a.StatusCode != 200 {
+			t.Errorf("%s is replaced after another save: %d %s", path, a.StatusCode, a.body)
+		}
+		overtaken.first = func() { failOn(t, c.remove()) }
+		checkProblem(t, put("3"), 412, web.RuleConflict, "does not exist")
+		checkProblem(t, requestPath(t, s.Server, "GET", path, ""), 404, web.NotFound)
 	}
 }

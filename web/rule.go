@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -307,7 +306,7 @@ type putIn struct {
 }
 
 func (a *ruleAPI) put(ctx context.Context, in *putIn) (*changeOut, error) {
-	version, err := a.version(ctx, string(in.Name), in.RulePrecondition)
+	version, err := in.version()
 	if err != nil {
 		return nil, err
 	}
@@ -325,16 +324,8 @@ func (a *ruleAPI) put(ctx context.Context, in *putIn) (*changeOut, error) {
 	return a.retention.change(ctx, c, in.DryRun)
 }
 
-// version returns the version that a change requires.
-func (a *ruleAPI) version(ctx context.Context, name string, in RulePrecondition) (int32, error) {
-	return requiredVersion(in, "rule "+name, func() (int32, error) {
-		l, err := a.rules.Get(ctx, name)
-		return l.Version, err
-	})
-}
-
-// requiredVersion returns the version that a change of a rule or calendar requires. current returns the current one.
-func requiredVersion(in RulePrecondition, what string, current func() (int32, error)) (int32, error) {
+// version returns the version that a change of a rule or calendar requires, for the transaction that makes the change.
+func (in RulePrecondition) version() (int32, error) {
 	switch {
 	case in.IfMatch != "" && in.IfNoneMatch != "":
 		return 0, refused("header.If-Match", "it cannot be combined with If-None-Match; send one of them")
@@ -345,11 +336,7 @@ func requiredVersion(in RulePrecondition, what string, current func() (int32, er
 	case in.IfMatch == "":
 		return rules.AnyVersion, nil
 	case in.IfMatch == "*":
-		version, err := current()
-		if errors.Is(err, futurejobs.ErrNotFound) {
-			return 0, fmt.Errorf("%s does not exist: %w", what, rules.ErrConflict)
-		}
-		return version, err
+		return rules.AnyExisting, nil
 	}
 	number, err := strconv.ParseInt(strings.Trim(in.IfMatch, `"`), 10, 32)
 	if err != nil || number < 1 || in.IfMatch != etag(int32(number)) {
@@ -369,7 +356,7 @@ type deleteIn struct {
 }
 
 func (a *ruleAPI) remove(ctx context.Context, in *deleteIn) error {
-	version, err := a.version(ctx, string(in.Name), RulePrecondition{IfMatch: in.IfMatch})
+	version, err := RulePrecondition{IfMatch: in.IfMatch}.version()
 	if err != nil {
 		return err
 	}

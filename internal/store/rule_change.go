@@ -238,12 +238,12 @@ func (r currentRule) at(version int32) error { return checkVersion("rule "+r.nam
 // checkVersion returns rules.ErrConflict unless what a change is made for is at the required version; 0: it does not exist.
 func checkVersion(what string, version, required int32) error {
 	switch {
-	case required == rules.AnyVersion || required == version:
+	case required == rules.AnyVersion || required == version || required == rules.AnyExisting && version != 0:
 		return nil
 	case required == 0:
 		return fmt.Errorf("%s already exists, at version %d: %w", what, version, rules.ErrConflict)
 	case version == 0:
-		return fmt.Errorf("%s does not exist, and the change requires version %d: %w", what, required, rules.ErrConflict)
+		return fmt.Errorf("%s does not exist, and the change requires a version of it: %w", what, rules.ErrConflict)
 	}
 	return fmt.Errorf("%s is at version %d, and the change requires version %d: %w", what, version, required, rules.ErrConflict)
 }

@@ -79,13 +79,16 @@ func calendarsAreDeleted(t *testing.T, w *fixture) {
 	}
 	w.must(w.ForgetCalendar(w.ctx(), "office")) // it is in force
 	before := must[int64](t)(w.Revision(w.ctx()))
-	w.must(w.DeleteCalendar(w.ctx(), "office", calendarChange(w, 1)))
+	w.must(w.DeleteCalendar(w.ctx(), "office", calendarChange(w, rules.AnyExisting)))
 	if err := w.DeleteCalendar(w.ctx(), "office", calendarChange(w, rules.AnyVersion)); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("it is deleted again: %v", err)
 	}
 	changed := must[[]rules.CalendarVersion](t)(w.Calendars(w.ctx(), before))
 	if len(changed) != 1 || changed[0].DeletedAt.IsZero() || changed[0].Document != "zone: UTC\n" {
 		t.Errorf("after the deletion: %+v", changed)
+	}
+	if _, err := w.SaveCalendar(w.ctx(), rules.CalendarVersion{Name: "office", Document: "zone: UTC\n"}, calendarChange(w, rules.AnyExisting)); !errors.Is(err, rules.ErrConflict) {
+		t.Errorf("a deleted calendar is saved as an existing one: %v", err)
 	}
 	again := must[rules.CalendarVersion](t)(w.SaveCalendar(w.ctx(), rules.CalendarVersion{Name: "office", Document: "zone: Asia/Tokyo\n"}, calendarChange(w, 0)))
 	if again.Version != 2 {

@@ -203,11 +203,12 @@ func rulesAreSavedOverExpectedVersion(t *testing.T, w *fixture) {
 		return func() error { _, err := w.Delete(w.ctx(), name, version); return err }
 	}
 	for _, change := range []func() error{
-		save(w.rule.Name, 0), save(w.rule.Name, 2), save("new", 1), save("new", 2), remove(w.rule.Name, 2), remove(w.rule.Name, 0),
+		save(w.rule.Name, 0), save(w.rule.Name, 2), save("new", 1), save("new", 2), save("new", rules.AnyExisting), remove(w.rule.Name, 2), remove(w.rule.Name, 0),
 	} {
 		checkRefused(w, rules.ErrConflict, change)
 	}
 	checkRefused(w, futurejobs.ErrNotFound, remove("new", rules.AnyVersion))
+	checkRefused(w, futurejobs.ErrNotFound, remove("new", rules.AnyExisting))
 	checkRefused(w, futurejobs.ErrNotFound, remove("new", 1))
 	checkRefused(w, futurejobs.ErrNotFound, func() error { return w.Pause(w.ctx(), "new", true) })
 
@@ -229,7 +230,9 @@ func rulesAreSavedOverExpectedVersion(t *testing.T, w *fixture) {
 		t.Errorf("%d saved over the same version", wins.Load())
 	}
 	w.must(save(w.rule.Name, rules.AnyVersion)())
+	w.must(save(w.rule.Name, rules.AnyExisting)())
 	w.must(save("new", 0)())
+	w.must(remove("new", rules.AnyExisting)())
 }
 
 func rulesArePaused(t *testing.T, w *fixture) {
