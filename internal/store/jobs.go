@@ -151,9 +151,9 @@ const rulePageBytes = 8 << 20
 func (s *JobStore) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
 	var jobs []futurejobs.Job
 	var bytes int64
-	for shard := after.Shard; int(shard) < s.shards && len(jobs) < limit; shard++ {
-		found, err := query(ctx, s.read, readRuleJob, `SELECT `+jobColumns+`, f.through, f.candidates FROM (
-	SELECT f.*, sum(f.size) OVER (ORDER BY f.key ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS through, count(*) OVER () AS candidates
+	for shard := after.Shard; int(shard) < s.shards && len(jobs) < limit && bytes < rulePageBytes; shard++ {
+		found, err := query(ctx, s.read, readRuleJob, `SELECT `+jobColumns+`, f.through FROM (
+	SELECT f.*, sum(f.size) OVER (ORDER BY f.key ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS through
 	FROM (
 		SELECT f.*, `+jobBytes+` AS size FROM future_job f
 		WHERE f.shard = $1 AND f.rule_id = $2 AND (f.rule_id, f.key) > ($3, $4)
@@ -169,9 +169,7 @@ ORDER BY f.key`, shard, ruleID, after.RuleID, escapedText(after.Key), rulePageBy
 			jobs = append(jobs, j.Job)
 		}
 		if n := len(found); n > 0 {
-			if bytes += found[n-1].through; n < found[0].candidates || bytes >= rulePageBytes {
-				break
-			}
+			bytes += found[n-1].through
 		}
 		after = futurejobs.Ref{} // the next shards start at their beginning
 	}
@@ -181,12 +179,11 @@ ORDER BY f.key`, shard, ruleID, after.RuleID, escapedText(after.Key), rulePageBy
 // ruleJob is a job of a page by rule and shard.
 type ruleJob struct {
 	futurejobs.Job
-	through    int64 // the bytes of the page up to this job
-	candidates int   // the jobs that the page would have without a bound in bytes
+	through int64 // the bytes of the shard's jobs on the page, up to this one
 }
 
 func readRuleJob(row scanner, j *ruleJob) error {
-	return row.Scan(append(jobFields(&j.Job), &j.through, &j.candidates)...)
+	return row.Scan(append(jobFields(&j.Job), &j.through)...)
 }
 
 // gaveUpFor is the period of the count of alerts with the status gave_up.
