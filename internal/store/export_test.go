@@ -39,6 +39,9 @@ func (s *Store) SearchTicks(ctx context.Context, ref futurejobs.ScheduleRef, f f
 // Begin has the options of a transaction.
 var Begin = begin
 
+// CountPruned adds deleted rows to a count.
+const CountPruned = countPruned
+
 // Away is asUnavailable.
 var Away = asUnavailable
 

@@ -278,11 +278,12 @@ func (p *postgresHistory) isResting() bool {
 	return failed != nil && time.Since(*failed) < dropDayAgain
 }
 
-// dropDay drops a day and counts its rows, in one transaction. No other one deletes some of them meanwhile, and counts them, too.
+// dropDay drops a day and counts its rows, in one transaction. It begins with the lock of the count, so that no other one deletes
+// some of them meanwhile and counts them, too: it counted them before, or the drop of the table waits for it in vain.
 func (p *postgresHistory) dropDay(ctx context.Context, day time.Time) (n int64, err error) {
 	table := day.Format(dayTable)
 	err = p.changeDays(ctx, dropDayWait, func(tx pgx.Tx, lent bool) error {
-		if _, err := tx.Exec(ctx, `LOCK TABLE `+table+` IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+		if _, err := tx.Exec(ctx, countPruned, 0, "history"); err != nil {
 			return err
 		}
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n); err != nil {

@@ -671,6 +671,8 @@ SELECT 0, n, $1, 1, 'k' || n, $2, $2, $2, $2, 1, 1, 0, 1, 0, $2 FROM generate_se
 	defer func() { _ = forget.Rollback(ctx) }()
 	_, err = forget.Exec(ctx, `DELETE FROM history WHERE ended_at = $1`, day)
 	f.check(err)
+	_, err = forget.Exec(ctx, store.CountPruned, 10, "history")
+	f.check(err)
 	dropped := make(chan int64, 1)
 	go func() {
 		p, err := f.Prune(ctx, store.Retention{History: 30 * 24 * time.Hour})
@@ -680,7 +682,7 @@ SELECT 0, n, $1, 1, 'k' || n, $2, $2, $2, $2, 1, 1, 0, 1, 0, $2 FROM generate_se
 		dropped <- p.History
 	}()
 	for waits := false; !waits && len(dropped) == 0; {
-		f.check(f.Pool().QueryRow(ctx, `SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waits))
+		f.check(f.Pool().QueryRow(ctx, `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waits))
 	}
 	f.check(forget.Commit(ctx))
 	if n := <-dropped; n != 0 {
