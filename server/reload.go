@@ -56,21 +56,32 @@ func (r *reloader) Run(ctx context.Context) error {
 }
 
 func (r *reloader) reload(ctx context.Context) {
-	refused := make(map[string]bool)
 	for _, f := range r.files {
 		if f.path == "" {
 			continue
 		}
-		if err := f.readAgain(ctx); err != nil {
-			refused[f.path] = true
+		err := f.readAgain(ctx)
+		r.note(f.path, err != nil)
+		if err != nil {
 			r.log.Error("a file is refused; what was read before stays in force", "file", f.path, "err", err)
 			continue
 		}
 		r.log.Info("a file was read again", "file", f.path)
 	}
+}
+
+// note records whether a file was refused at its last reading.
+func (r *reloader) note(path string, isRefused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.refused = refused
+	if !isRefused {
+		delete(r.refused, path)
+		return
+	}
+	if r.refused == nil {
+		r.refused = make(map[string]bool)
+	}
+	r.refused[path] = true
 }
 
 // conditions returns the condition of the files, if any are configured.
