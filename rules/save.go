@@ -121,23 +121,6 @@ func (s *saving) finish(ctx context.Context, c Change, p *backfill) (Change, err
 	return s.store(ctx, c, p)
 }
 
-// existingRule is ErrConflict for a rule that was to be created.
-type existingRule struct {
-	name    string
-	version int32
-}
-
-// Error implements error.
-func (e existingRule) Error() string {
-	return fmt.Sprintf("rule %s already exists, at version %d", e.name, e.version)
-}
-
-// Is reports whether target is ErrConflict.
-func (existingRule) Is(target error) bool { return target == ErrConflict }
-
-// RuleName returns the name of the rule.
-func (e existingRule) RuleName() string { return e.name }
-
 // at returns the version of the existing rule; 0: there is none.
 func (s *saving) at() int32 {
 	if s.before == nil {
@@ -152,7 +135,7 @@ func (s *saving) validate(b *access.Bounds) error {
 	d, before, at, o := s.document, s.before, s.at(), s.options
 	switch {
 	case o.Version == 0 && before != nil:
-		return existingRule{d.Name, at}
+		return ExistingRule{d.Name, at}
 	case o.Version == AnyExisting && before == nil:
 		return fmt.Errorf("rule %s does not exist: %w", d.Name, ErrConflict)
 	case o.Version >= 0 && o.Version != at:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,6 +154,20 @@ type Changes struct {
 	// fields that all versions of a rule share, it has one of version 0 with the new values. A rule may be deleted.
 	Saved []RuleVersion
 }
+
+// ExistingRule is ErrConflict for a rule that was to be created.
+type ExistingRule struct {
+	Name    string
+	Version int32
+}
+
+// Error implements error.
+func (e ExistingRule) Error() string {
+	return fmt.Sprintf("rule %s already exists, at version %d", e.Name, e.Version)
+}
+
+// Is reports whether target is ErrConflict.
+func (ExistingRule) Is(target error) bool { return target == ErrConflict }
 
 const (
 	// AnyVersion is the version of a change that applies to any version, or creates the first one.

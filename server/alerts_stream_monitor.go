@@ -112,15 +112,13 @@ func (l *alertsStreamMonitor) stepEvents(ctx context.Context) error {
 // open, so a stream that filled up gradually has both.
 func (l *alertsStreamMonitor) reportFill(ctx context.Context, at fillLevel, all []fillAlert) error {
 	for _, r := range all {
-		write := l.store.OpenSystemAlert
 		switch {
 		case at > r.from:
 			continue
 		case at < r.from:
 			r.Status, r.Text = alerts.Resolved, r.over
-			write = l.store.CloseSystemAlert
 		}
-		if err := l.noteAlert(write(ctx, r.SystemAlert)); err != nil {
+		if err := l.noteAlert(l.store.ReportState(ctx, r.SystemAlert)); err != nil {
 			return err
 		}
 	}

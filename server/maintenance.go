@@ -197,11 +197,10 @@ func (u *maintenance) capLetters(ctx context.Context) error {
 		return err
 	}
 	r := alerts.SystemAlert{Topic: "dead-letters", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all refused events are dead letters with their bodies"}
-	if len(capped.Rules) == 0 {
-		return u.noteAlert(u.store.CloseSystemAlert(ctx, r))
+	if len(capped.Rules) > 0 {
+		r.Status, r.Text = alerts.Firing, cappedText(capped.Rules, caps)
 	}
-	r.Status, r.Text = alerts.Firing, cappedText(capped.Rules, caps)
-	return u.noteAlert(u.store.OpenSystemAlert(ctx, r))
+	return u.noteAlert(u.store.ReportState(ctx, r))
 }
 
 // alertLetters raises an alert if many events became dead letters. It is open until an actor closes it.
@@ -265,13 +264,12 @@ func (u *maintenance) capEarly(ctx context.Context) error {
 		return err
 	}
 	r := alerts.SystemAlert{Topic: "early-resolves", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all early resolves are remembered for their time"}
-	if len(rules) == 0 {
-		return u.noteAlert(u.store.CloseSystemAlert(ctx, r))
+	if len(rules) > 0 {
+		r.Status = alerts.Firing
+		r.Text = fmt.Sprintf("too many resolves without a job of %s: of each rule %d are remembered (%d MiB), and %d of all (%d MiB); where the trigger of a forgotten one still comes, its job alerts although it was resolved: narrow the resolve with a condition, or set early to less",
+			named(rules), caps.Rule, caps.RuleBytes>>20, caps.Total, caps.TotalBytes>>20)
 	}
-	r.Status = alerts.Firing
-	r.Text = fmt.Sprintf("too many resolves without a job of %s: of each rule %d are remembered (%d MiB), and %d of all (%d MiB); where the trigger of a forgotten one still comes, its job alerts although it was resolved: narrow the resolve with a condition, or set early to less",
-		named(rules), caps.Rule, caps.RuleBytes>>20, caps.Total, caps.TotalBytes>>20)
-	return u.noteAlert(u.store.OpenSystemAlert(ctx, r))
+	return u.noteAlert(u.store.ReportState(ctx, r))
 }
 
 func (u *maintenance) expect(ctx context.Context) error {

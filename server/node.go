@@ -104,7 +104,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 	if err := errors.Join(n.hooks.read(ctx), n.login.read(ctx)); err != nil {
 		return n, err
 	}
-	if _, err := readChannels(n.Notify, n.hooks); err != nil { // before the rules are applied
+	if err := checkChannels(n.Notify, n.hooks); err != nil {
 		return n, err
 	}
 	defer func() {
@@ -275,10 +275,13 @@ func (n *node) wireAPI(self futurejobs.Node) {
 		return n.catalog.Refresh(ctx)
 	}
 	n.files = &reloader{signal: n.Reload, log: n.part("files"), files: []operatorFile{
-		{n.Config.Hooks, n.hooks.read}, {n.Notify, n.notifications.reload}, {n.Login, n.login.read}, {n.Config.Sources, n.sources.read}, {n.Rules, n.folder.apply},
+		{path: n.Config.Hooks, read: n.hooks.read},
+		{path: n.Notify, read: n.notifications.reload},
+		{path: n.Login, read: n.login.read},
+		{path: n.Config.Sources, read: n.sources.read},
+		{path: n.Rules, read: n.folder.apply, isFolder: true},
 	}}
 	n.folder.every, n.folder.now, n.folder.noteAlert = n.Lease/3, n.clock.Now, n.observer.observe
-	n.folder.open, n.folder.close = n.store.OpenSystemAlert, n.store.CloseSystemAlert
 	n.replays = replaytasks.New(replaytasks.Options{Streams: n.bus.Streams, Limits: replaytasks.DefaultLimits, Node: self.Name, Now: n.clock.Now, Log: n.part("replays")})
 	n.endpoints = &endpointPublisher{Config: n.Config, server: n.server, open: n.gate.open.Load, log: n.part("http")}
 	n.readiness = &readiness{
@@ -342,7 +345,7 @@ func (n *node) openRules(ctx context.Context) error {
 	}
 	n.handlerDirectory.rules = n.rules
 	n.calendars = &rules.CalendarRegistry{Store: n.store, Catalog: n.catalog}
-	n.folder = &ruleFolder{path: n.Rules, registry: n.rules, log: n.part("rules")}
+	n.folder = &ruleFolder{path: n.Rules, registry: n.rules, store: n.store, log: n.part("rules")}
 	if err := n.folder.apply(ctx); err != nil {
 		return err
 	}

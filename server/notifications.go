@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -115,11 +117,17 @@ func (p *notifications) reload(ctx context.Context) error {
 	return nil
 }
 
-// readChannels reads a channels file; without one it returns no channels.
-func readChannels(path string, hooks *hookFile) (config notify.Config, err error) {
-	if path == "" {
-		return config, nil
+// checkChannels checks a channels file before the start applies anything. A named pipe is left alone: it can be read once.
+func checkChannels(path string, hooks *hookFile) error {
+	if info, err := os.Stat(path); path == "" || err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		return nil
 	}
+	_, err := readChannels(path, hooks)
+	return err
+}
+
+// readChannels reads a channels file.
+func readChannels(path string, hooks *hookFile) (config notify.Config, err error) {
 	if config, err = notify.Load(path); err != nil {
 		return config, fmt.Errorf("channels: %w (--notify names a file)", err)
 	}

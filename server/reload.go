@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,12 +16,13 @@ import (
 type operatorFile struct {
 	path string // empty: not configured
 	// read applies the file, or returns an error and leaves the previous configuration in effect.
-	read func(context.Context) error
+	read     func(context.Context) error
+	isFolder bool // the folder of rules
 }
 
 // readAgain applies the file unless it is something else by now. A named pipe would hold up this reload and all later ones.
 func (f operatorFile) readAgain(ctx context.Context) error {
-	if info, err := os.Stat(f.path); err != nil || !info.IsDir() {
+	if !f.isFolder {
 		if err := operatorfiles.CheckRegular(f.path); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/internal/periodic"
+	"deadman/internal/store"
 	"deadman/rules"
 	"deadman/rules/document"
 	"deadman/web"
@@ -24,8 +25,7 @@ type ruleFolder struct {
 	registry  *rules.Registry
 	every     time.Duration // between two looks at the alert
 	now       func() time.Time
-	open      writeSystemAlert
-	close     writeSystemAlert
+	store     *store.Store
 	noteAlert func(alerts.Alert, bool, error) error
 	log       *slog.Logger
 
@@ -34,9 +34,6 @@ type ruleFolder struct {
 	mu       sync.Mutex
 	problems document.Problems // of the last application
 }
-
-// writeSystemAlert opens or closes a system alert.
-type writeSystemAlert func(context.Context, alerts.SystemAlert) (alerts.Alert, bool, error)
 
 // apply applies the folder. Refused rules are logged, and the others apply. The error is of the folder, the database or the broker.
 func (f *ruleFolder) apply(ctx context.Context) error {
@@ -78,11 +75,7 @@ func (f *ruleFolder) step(ctx context.Context) error {
 	if r.Status == f.written {
 		return nil
 	}
-	write := f.open
-	if r.Status == alerts.Resolved {
-		write = f.close
-	}
-	if err := f.noteAlert(write(ctx, r)); err != nil {
+	if err := f.noteAlert(f.store.ReportState(ctx, r)); err != nil {
 		return err
 	}
 	f.written = r.Status

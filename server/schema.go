@@ -56,11 +56,7 @@ func (w *schemaWatch) step(ctx context.Context) error {
 	if r.Status == w.written {
 		return nil
 	}
-	write := w.store.OpenSystemAlert
-	if r.Status == alerts.Resolved {
-		write = w.store.CloseSystemAlert
-	}
-	if err := w.noteAlert(write(ctx, r)); err != nil {
+	if err := w.noteAlert(w.store.ReportState(ctx, r)); err != nil {
 		return err
 	}
 	w.written = r.Status

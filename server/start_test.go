@@ -72,7 +72,6 @@ func TestStartWaitsForDatabaseThatDisconnects(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hand(func() {}) // the check of the file before the database is opened
 	hand(proxy.Stop)
 	n.eventually("the log names what the node waits for", func() bool { return strings.Contains(n.log.String(), "not there any more") })
 	if err := proxy.Start(); err != nil {

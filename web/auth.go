@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -93,7 +92,7 @@ func (a *authenticator) lacksDatabase(ctx context.Context, err error) bool {
 	if a.problemOf(err).Status == http.StatusForbidden {
 		return false
 	}
-	return slices.ContainsFunc(a.health.lastReadiness(ctx).Conditions, func(c Condition) bool { return c.Name == databaseCondition && !c.OK })
+	return LacksDatabase(a.health.lastReadiness(ctx).Conditions)
 }
 
 // isPage reports whether a browser requests a page.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,12 +14,17 @@ type ConditionKind struct {
 	Holds string // what holds while the condition is OK, in Markdown with links from docs/reference
 }
 
-// databaseCondition is the name of the condition that the database answers.
-const databaseCondition = "database"
+// DatabaseCondition is the name of the condition that the database answers. Most others depend on it.
+const DatabaseCondition = "database"
+
+// LacksDatabase reports whether the condition of the database failed.
+func LacksDatabase(conditions []Condition) bool {
+	return slices.ContainsFunc(conditions, func(c Condition) bool { return c.Name == DatabaseCondition && !c.OK })
+}
 
 // ConditionKinds describes the conditions in the order of /readyz. A test compares them with the code of the conditions.
 var ConditionKinds = []ConditionKind{
-	{Name: databaseCondition, Vital: true, Holds: "the database answers"},
+	{Name: DatabaseCondition, Vital: true, Holds: "the database answers"},
 	{Name: "clock", Holds: "the [clock of the database](../operations/monitoring.md#clock-changes) runs evenly"},
 	{Name: "schema", Vital: true, Holds: "this program supports the version of the [schema](../operations/upgrading.md)"},
 	{Name: "nats", Holds: "the node is connected to the broker"},

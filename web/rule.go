@@ -275,8 +275,8 @@ func (a *ruleAPI) create(ctx context.Context, in *SaveRuleInput) (*changeOut, er
 	c, err := a.rules.Save(ctx, in.RawBody, "", options)
 	if errors.Is(err, rules.ErrConflict) {
 		name := "{name}" // unknown if another request was faster
-		if existing := interface{ RuleName() string }(nil); errors.As(err, &existing) {
-			name = existing.RuleName()
+		if existing := (rules.ExistingRule{}); errors.As(err, &existing) {
+			name = existing.Name
 		}
 		return nil, problemIs(RuleConflict, http.StatusConflict, "%v; PUT /api/v1/rules/%s replaces it", err, name)
 	}

@@ -67,7 +67,7 @@ func TestRuleLife(t *testing.T) {
 	taken := requestPath(t, s.Server, "POST", "/api/v1/rules", paidRule)
 	checkProblem(t, taken, 409, web.RuleConflict, "rule paid already exists, at version 2; PUT /api/v1/rules/paid replaces it")
 	if strings.Contains(taken.body, "read it again") {
-		t.Errorf("a rule that nobody changed: %s", taken.body)
+		t.Errorf("an unchanged rule: %s", taken.body)
 	}
 	checkProblem(t, requestPath(t, s.Server, "PUT", path, paidRule, "If-None-Match", "*"), 412, web.RuleConflict, "already exists, at version 2")
 

@@ -15,17 +15,20 @@ import (
 	"deadman/web"
 )
 
-// TestForgetCommand checks the refusal of a key with a pending job, and the counts before and after.
-func TestForgetCommand(t *testing.T) {
-	t.Parallel()
-	n := newInProcessNode(t)
-	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rule.yaml", `
+// customerRule is a rule of an entity whose keys are personal data.
+const customerRule = `
 name: customer-unverified
 entity: customer
 trigger: {event: customers.signed_up, key: event.email}
 resolve: {event: customers.verified, key: event.email}
 escalate: [{after: 1h}]
-`))
+`
+
+// TestForgetCommand checks the refusal of a key with a pending job, and the counts before and after.
+func TestForgetCommand(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rule.yaml", customerRule))
 	const key = "erika@example.org"
 	n.expect(1, []string{"forget", "client", key, "--yes"}, `no rule has or had the entity "client"`)
 	if got := n.mustRun("forget", "customer", key, "--dry-run"); got != "customer "+key+": nothing would be deleted\n" {
@@ -60,13 +63,7 @@ escalate: [{after: 1h}]
 func TestForgetReadsLongStreamInParts(t *testing.T) {
 	t.Parallel()
 	n := newInProcessNode(t)
-	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rule.yaml", `
-name: customer-unverified
-entity: customer
-trigger: {event: customers.signed_up, key: event.email}
-resolve: {event: customers.verified, key: event.email}
-escalate: [{after: 1h}]
-`))
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rule.yaml", customerRule))
 	const key = "erika@example.org"
 	for range 3 {
 		n.mustRun("event", "send", "customers.signed_up", `{"email":"`+key+`"}`)

@@ -79,18 +79,10 @@ func readStatus(ctx context.Context, c *client) (s nodeStatus, err error) {
 	err = s.readRest(ctx, c)
 	s.Sentence, s.OK = state.Sentence(s.lost), state.Healthy && s.Open.Unacknowledged == 0
 	var refused refusal
-	if errors.As(err, &refused) && s.lacksDatabase() {
+	if errors.As(err, &refused) && web.LacksDatabase(s.Conditions) {
 		s.Error, s.OK, err = "the node does not reach its database", false, nil
 	}
 	return s, err
-}
-
-// databaseCondition is the name of the condition that most others depend on.
-const databaseCondition = "database"
-
-// lacksDatabase reports whether the condition of the database failed.
-func (s *nodeStatus) lacksDatabase() bool {
-	return slices.ContainsFunc(s.Conditions, func(c web.Condition) bool { return c.Name == databaseCondition && !c.OK })
 }
 
 // readRest reads what a node answers from its database.
@@ -118,17 +110,22 @@ func (s *nodeStatus) readRest(ctx context.Context, c *client) error {
 			s.Unwatched = append(s.Unwatched, r.Name)
 		}
 	}
-	var refused refusal
 	mutes, _, err := get[web.Page[web.Mute]](ctx, c, "/mutes", url.Values{"active": {"true"}})
-	if s.Mutes = mutes.Items; err != nil && !(errors.As(err, &refused) && refused.Status == http.StatusForbidden) {
+	if s.Mutes = mutes.Items; err != nil && !isForbidden(err) {
 		return err
 	}
 	nodes, _, err := get[web.Nodes](ctx, c, "/nodes", nil)
-	if errors.As(err, &refused) && refused.Status == http.StatusForbidden { // the token is limited to some rules
+	if isForbidden(err) { // the token is limited to some rules
 		return nil
 	}
 	s.Nodes = nodes.Items
 	return err
+}
+
+// isForbidden reports whether the node denied the token access.
+func isForbidden(err error) bool {
+	var refused refusal
+	return errors.As(err, &refused) && refused.Status == http.StatusForbidden
 }
 
 // readiness reads /readyz: a node without a vital condition answers with 503.
@@ -222,7 +219,7 @@ func (s nodeStatus) printConditions(io *cli) error {
 		switch {
 		case c.OK:
 			return 2
-		case c.Name != databaseCondition:
+		case c.Name != web.DatabaseCondition:
 			return 1
 		}
 		return 0
@@ -241,7 +238,7 @@ func (s nodeStatus) printConditions(io *cli) error {
 	if err := t.fit(terminalWidth(io.out)).end(); err != nil {
 		return err
 	}
-	if hidden && s.lacksDatabase() {
+	if hidden && web.LacksDatabase(s.Conditions) {
 		fmt.Fprintln(io.out, "details are hidden: the node cannot verify the token without its database, which other conditions need, too")
 	}
 	for _, c := range conditions {
@@ -249,7 +246,7 @@ func (s nodeStatus) printConditions(io *cli) error {
 			continue
 		}
 		fmt.Fprintf(io.out, "remedies: %s\n", sanitize(c.Runbook))
-		if c.Name == databaseCondition {
+		if c.Name == web.DatabaseCondition {
 			break // first: the others follow from it, or are seen once it is back
 		}
 	}

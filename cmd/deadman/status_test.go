@@ -79,7 +79,7 @@ func TestStatusWithoutDatabase(t *testing.T) {
 		t.Errorf("the database is not first, or not the only remedy:\n%s", got.out)
 	}
 	var s nodeStatus
-	if got := status("-o", "json"); json.Unmarshal([]byte(got.out), &s) != nil || s.OK || s.Error == "" || !s.lacksDatabase() {
+	if got := status("-o", "json"); json.Unmarshal([]byte(got.out), &s) != nil || s.OK || s.Error == "" || !web.LacksDatabase(s.Conditions) {
 		t.Errorf("%+v", got)
 	}
 	if err := f.postgres.Restart(); err != nil {

@@ -262,6 +262,7 @@ const answersPage = 100
 
 // deleteAnswers deletes the kept answers that name the key. Each of them is kept for a day.
 func (k forgottenKey) deleteAnswers(ctx context.Context, tx *sql.Tx) (deleted int64, err error) {
+	isNamedIn := k.search()
 	for last := ""; ; {
 		page, err := query(ctx, tx, func(row scanner, a *keptAnswer) error { return row.Scan(&a.key, &a.body) },
 			`SELECT key, reply FROM idempotency WHERE key > $1 AND reply IS NOT NULL ORDER BY key LIMIT $2`, last, answersPage)
@@ -270,7 +271,7 @@ func (k forgottenKey) deleteAnswers(ctx context.Context, tx *sql.Tx) (deleted in
 		}
 		for _, a := range page {
 			last = a.key
-			if !k.isNamedIn(a.body) {
+			if !isNamedIn(a.body) {
 				continue
 			}
 			n, err := exec(ctx, tx, `DELETE FROM idempotency WHERE key = $1`, a.key)
@@ -282,20 +283,24 @@ func (k forgottenKey) deleteAnswers(ctx context.Context, tx *sql.Tx) (deleted in
 	}
 }
 
-// isNamedIn reports whether a JSON document has the key as a text, with or without the escapes for HTML.
-func (k forgottenKey) isNamedIn(document []byte) bool {
+// search returns a function that reports whether a JSON document has the key as a text, with or without the escapes for HTML.
+func (k forgottenKey) search() func(document []byte) bool {
 	escaped, _ := json.Marshal(k.key) // a string has no error
-	plain, _ := toText(k.key)
-	return bytes.Contains(document, escaped) || bytes.Contains(document, []byte(*plain))
+	text, _ := toText(k.key)
+	plain := []byte(*text)
+	return func(document []byte) bool {
+		return bytes.Contains(document, escaped) || bytes.Contains(document, plain)
+	}
 }
 
 // versionsNaming returns the versions of the entity's rules that have the key as a text in their documents.
 func (s *ForgetStore) versionsNaming(ctx context.Context, k forgottenKey) (named []string, err error) {
+	isNamedIn := k.search()
 	_, err = query(ctx, s.read, func(row scanner, _ *struct{}) error {
 		var name, document string
 		var version int32
 		err := row.Scan(&name, &version, &document)
-		if k.isNamedIn([]byte(document)) {
+		if isNamedIn([]byte(document)) {
 			named = append(named, fmt.Sprintf("%s@%d", name, version))
 		}
 		return err

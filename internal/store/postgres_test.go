@@ -618,16 +618,22 @@ func (f *fixture) readHistory() pgx.Tx {
 	return backup
 }
 
+// makeOldDay makes the table of a day of 40 days ago.
+func (f *fixture) makeOldDay() time.Time {
+	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -40)
+	_, err := f.Pool().Exec(f.t.Context(), fmt.Sprintf(`CREATE TABLE history_%s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
+		day.Format("20060102"), day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)))
+	f.check(err)
+	return day
+}
+
 // TestDayIsNotDroppedBehindBackup checks that a drop of a day, with the exclusive lock of history that settlements
 // wait behind, is tried briefly and rarely during a backup.
 func TestDayIsNotDroppedBehindBackup(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	ctx := t.Context()
-	old := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -40)
-	_, err := f.Pool().Exec(ctx, fmt.Sprintf(`CREATE TABLE history_%s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
-		old.Format("20060102"), old.Format(time.RFC3339), old.AddDate(0, 0, 1).Format(time.RFC3339)))
-	f.check(err)
+	old := f.makeOldDay()
 	backup := f.readHistory()
 	exists := func() (is bool) {
 		t.Helper()
@@ -635,7 +641,7 @@ func TestDayIsNotDroppedBehindBackup(t *testing.T) {
 		return is
 	}
 	keep := store.Retention{History: 30 * 24 * time.Hour}
-	_, err = f.Prune(ctx, keep)
+	_, err := f.Prune(ctx, keep)
 	f.check(err)
 	if !exists() {
 		t.Fatal("a day that is read was dropped")
@@ -659,11 +665,8 @@ func TestDroppedDayCountsItsRowsOnce(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	ctx := t.Context()
-	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -40)
-	_, err := f.Pool().Exec(ctx, fmt.Sprintf(`CREATE TABLE history_%s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
-		day.Format("20060102"), day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)))
-	f.check(err)
-	_, err = f.Pool().Exec(ctx, `INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, outcome, check_count, step, checks, check_total, ended_at)
+	day := f.makeOldDay()
+	_, err := f.Pool().Exec(ctx, `INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, outcome, check_count, step, checks, check_total, ended_at)
 SELECT 0, n, $1, 1, 'k' || n, $2, $2, $2, $2, 1, 1, 0, 1, 0, $2 FROM generate_series(1, 10) AS n`, f.rule.ID, day)
 	f.check(err)
 	forget, err := f.Pool().Begin(ctx)

@@ -85,6 +85,14 @@ func insertSystemAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (raised 
 	return err == nil, err
 }
 
+// ReportState opens the system alert of r if it is Firing, and closes the open one if it is Resolved.
+func (s *SystemAlertStore) ReportState(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
+	if r.Status == alerts.Resolved {
+		return s.CloseSystemAlert(ctx, r)
+	}
+	return s.OpenSystemAlert(ctx, r)
+}
+
 // OpenSystemAlert writes a firing system alert, unless one of its Topic and Step is open, from any time and any node.
 func (s *SystemAlertStore) OpenSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
 	return s.writeSystemAlert(ctx, r, func(tx *sql.Tx, r *alerts.SystemAlert) (bool, error) {
