@@ -53,9 +53,10 @@ func (w *deployment) act() {
 }
 
 // acknowledge acknowledges the newest alert of a job. A job without an alert is left alone.
-func (w *deployment) acknowledge(a ack) error {
-	defer w.ledger.begin()()
-	ctx := context.Background()
+func (w *deployment) acknowledge(a ack) (err error) {
+	ctx, end := context.Background(), w.ledger.begin()
+	var accepted func(*ledger)
+	defer func() { end(err, accepted) }()
 	if err := w.catalog.Refresh(ctx); err != nil {
 		return err
 	}
@@ -83,12 +84,13 @@ func (w *deployment) acknowledge(a ack) error {
 	if err != nil || got.Changed == 0 {
 		return err
 	}
-	if _, ok := w.ledger.acked[j.ID]; ok {
-		return nil
+	accepted = func(l *ledger) {
+		if _, ok := l.acked[j.ID]; !ok {
+			l.count("alert acknowledged")
+			l.record("person", "acknowledges %s %s", a.rule, a.key)
+			l.acked[j.ID] = acknowledged{ack{l.now, a.rule, a.key}, j.Since}
+		}
 	}
-	w.count("alert acknowledged")
-	w.record("person", "acknowledges %s %s", a.rule, a.key)
-	w.ledger.acked[j.ID] = acknowledged{ack{time.Now(), a.rule, a.key}, j.Since}
 	return nil
 }
 

@@ -102,7 +102,26 @@ func (w *deployment) change() {
 		}
 		w.count("rule: " + string(c.kind))
 		w.record("person", "%s %s", c.kind, c.rule.name)
-		w.ledger.changed(c, began)
+		w.ledger.begin()(nil, func(l *ledger) { l.changed(c, began) }) // a change that waits for a tick holds no turn
+		if c.kind == deletes && c.rule.beats.every > 0 {
+			w.purge()
+		}
+	}
+}
+
+// purge ends the jobs of a deleted rule that no check would end soon, as the maintenance of a node does.
+func (w *deployment) purge() {
+	registry := rules.Registry{Store: w.store, Catalog: w.catalog, Jobs: w.store}
+	for {
+		err := w.catalog.Refresh(context.Background())
+		if err == nil {
+			_, err = registry.EndJobsOfDeletedRules(context.Background())
+		}
+		if err == nil {
+			return
+		}
+		w.count("purge failed")
+		time.Sleep(time.Second)
 	}
 }
 
@@ -141,9 +160,8 @@ func saveRule(ctx context.Context, to *store.Store, r orderRule) error {
 
 // changed records that the database acknowledged a change.
 func (l *ledger) changed(c change, began time.Time) {
-	defer l.begin()()
-	h := l.rules[c.rule.name]
-	next := ruleState{orderRule: c.rule, version: 1, began: began, ackedBefore: time.Now()}
+	h := slices.Clone(l.rules[c.rule.name])
+	next := ruleState{orderRule: c.rule, version: 1, began: began, ackedBefore: l.now}
 	if len(h) > 0 {
 		last := &h[len(h)-1]
 		last.until = next.ackedBefore

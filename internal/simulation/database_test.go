@@ -49,23 +49,25 @@ func (d databaseClient) Leases(ctx context.Context) ([]futurejobs.Lease, error) 
 // Renew implements futurejobs.Leases.
 func (d databaseClient) Renew(ctx context.Context, node string, held []futurejobs.Lease, lease time.Duration) ([]futurejobs.HeldShard, error) {
 	return call(ctx, d.gate, database, "Renew", func(ctx context.Context) ([]futurejobs.HeldShard, error) {
-		defer d.ledger().begin()()
+		end := d.ledger().begin()
 		kept, err := d.store.Renew(ctx, node, held, lease)
-		if err == nil {
-			d.ledger().renewed(node, held, kept, lease)
-		}
+		end(err, func(l *ledger) { l.renewed(node, held, kept, lease) })
 		return kept, err
 	})
 }
 
 // Take implements futurejobs.Leases.
 func (d databaseClient) Take(ctx context.Context, node string, seen futurejobs.HeldShard, lease time.Duration) (got futurejobs.Lease, ok bool, err error) {
-	got, err = call(ctx, d.gate, database, fmt.Sprint("Take ", seen.Shard), func(ctx context.Context) (l futurejobs.Lease, err error) {
-		defer d.ledger().begin()()
-		if l, ok, err = d.store.Take(ctx, node, seen, lease); ok && err == nil {
-			d.ledger().took(node, l.HeldShard, lease)
-		}
-		return l, err
+	got, err = call(ctx, d.gate, database, fmt.Sprint("Take ", seen.Shard), func(ctx context.Context) (futurejobs.Lease, error) {
+		end := d.ledger().begin()
+		took, isFree, err := d.store.Take(ctx, node, seen, lease)
+		end(err, func(l *ledger) {
+			if isFree {
+				l.took(node, took.HeldShard, lease)
+			}
+		})
+		ok = isFree
+		return took, err
 	})
 	return got, ok && err == nil, err
 }
@@ -73,11 +75,13 @@ func (d databaseClient) Take(ctx context.Context, node string, seen futurejobs.H
 // Free implements futurejobs.Leases.
 func (d databaseClient) Free(ctx context.Context, seen futurejobs.Lease) (bool, error) {
 	return call(ctx, d.gate, database, "Free", func(ctx context.Context) (bool, error) {
-		defer d.ledger().begin()()
+		end := d.ledger().begin()
 		ok, err := d.store.Free(ctx, seen)
-		if ok && err == nil {
-			d.ledger().released(seen.Node, seen)
-		}
+		end(err, func(l *ledger) {
+			if ok {
+				l.released(seen.Node, seen)
+			}
+		})
 		return ok, err
 	})
 }
@@ -85,11 +89,9 @@ func (d databaseClient) Free(ctx context.Context, seen futurejobs.Lease) (bool, 
 // Release implements futurejobs.Leases.
 func (d databaseClient) Release(ctx context.Context, node string, held []futurejobs.Lease) error {
 	return run(ctx, d.gate, database, "Release", func(ctx context.Context) error {
-		defer d.ledger().begin()()
+		end := d.ledger().begin()
 		err := d.store.Release(ctx, node, held)
-		if err == nil {
-			d.ledger().released(node, held...)
-		}
+		end(err, func(l *ledger) { l.released(node, held...) })
 		return err
 	})
 }
@@ -107,11 +109,10 @@ func (d databaseClient) Due(ctx context.Context, q futurejobs.DueQuery) ([]futur
 // Settle implements futurejobs.Queue.
 func (d databaseClient) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	return call(ctx, d.gate, database, fmt.Sprint("Settle ", s.Decisions[0].Job.ID), func(ctx context.Context) (futurejobs.Settled, error) {
-		defer d.ledger().begin()()
+		end := d.ledger().begin()
 		settled, err := d.store.Settle(ctx, s)
-		if d.deployment.settled(settled, err); err == nil {
-			d.ledger().settled(d.id(), s, settled)
-		}
+		d.deployment.settled(settled, err)
+		end(err, func(l *ledger) { l.settled(d.id(), s, settled) })
 		return settled, err
 	})
 }
@@ -169,11 +170,9 @@ func (d databaseClient) Cursor(ctx context.Context, stream string) (c futurejobs
 // OpenCursor implements futurejobs.Cursors.
 func (d databaseClient) OpenCursor(ctx context.Context, c futurejobs.Cursor) error {
 	return run(ctx, d.gate, database, "OpenCursor "+c.Stream, func(ctx context.Context) error {
-		defer d.ledger().begin()()
+		end := d.ledger().begin()
 		err := d.store.OpenCursor(ctx, c)
-		if err == nil {
-			d.ledger().open(c)
-		}
+		end(err, func(l *ledger) { l.open(c) })
 		return err
 	})
 }
@@ -181,11 +180,9 @@ func (d databaseClient) OpenCursor(ctx context.Context, c futurejobs.Cursor) err
 // ResetCursor implements futurejobs.Cursors.
 func (d databaseClient) ResetCursor(ctx context.Context, old, to futurejobs.Cursor) error {
 	return run(ctx, d.gate, database, "ResetCursor "+old.Stream, func(ctx context.Context) error {
-		defer d.ledger().begin()()
+		end := d.ledger().begin()
 		err := d.store.ResetCursor(ctx, old, to)
-		if err == nil {
-			d.ledger().reset(d.id(), old, to)
-		}
+		end(err, func(l *ledger) { l.reset(d.id(), old, to) })
 		return err
 	})
 }
@@ -193,11 +190,9 @@ func (d databaseClient) ResetCursor(ctx context.Context, old, to futurejobs.Curs
 // MarkRead implements futurejobs.Cursors.
 func (d databaseClient) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
 	return run(ctx, d.gate, database, "MarkRead "+stream, func(ctx context.Context) error {
-		defer d.ledger().begin()()
+		end := d.ledger().begin()
 		err := d.store.MarkRead(ctx, stream, seq, through)
-		if err == nil {
-			d.ledger().marked(d.id(), stream, through)
-		}
+		end(err, func(l *ledger) { l.marked(d.id(), stream, through) })
 		return err
 	})
 }
@@ -214,11 +209,10 @@ func (d databaseClient) ReportLost(ctx context.Context, stream string, n int64, 
 // Apply implements futurejobs.EffectStore.
 func (d databaseClient) Apply(ctx context.Context, b futurejobs.EffectBatch) (futurejobs.ApplyResult, error) {
 	return call(ctx, d.gate, database, "Apply "+b.Stream, func(ctx context.Context) (futurejobs.ApplyResult, error) {
-		defer d.ledger().begin()()
+		end := d.ledger().begin()
 		result, err := d.store.Apply(ctx, b)
-		if d.deployment.applied(err); err == nil {
-			d.ledger().applied(d.id(), b)
-		}
+		d.deployment.applied(err)
+		end(err, func(l *ledger) { l.applied(d.id(), b) })
 		return result, err
 	})
 }

@@ -40,7 +40,8 @@ type deployment struct {
 // sentEvent is a stored event.
 type sentEvent struct {
 	futurejobs.Event
-	key string
+	key      string
+	isEnough bool // of a counted article
 }
 
 // newDatabase returns the options of a store on a new database with the virtual time of the caller.
@@ -69,13 +70,13 @@ func playNow(t *testing.T, p plan, o store.Options) *deployment {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	w := &deployment{plan: p, store: s, broker: newBroker("ORDERS", "SHIPMENTS"), counts: make(map[string]int)}
-	w.ledger, w.catalog = newLedger(w), rules.NewCatalog(s, s.Shards())
-	for _, r := range slices.Concat(p.rules, p.ticking) {
+	w := &deployment{plan: p, store: s, broker: newBroker("ORDERS", "SHIPMENTS", "BEATS", "STOCK"), counts: make(map[string]int)}
+	w.ledger, w.catalog = newLedger(w, o.DatabaseURL != ""), rules.NewCatalog(s, s.Shards())
+	for _, r := range p.saved() {
 		if err := saveRule(t.Context(), s, r); err != nil {
 			t.Fatal(err)
 		}
-		w.ledger.changed(change{kind: saves, rule: r}, p.begin)
+		w.ledger.begin()(nil, func(l *ledger) { l.changed(change{kind: saves, rule: r}, p.begin) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -157,8 +158,8 @@ func (w *deployment) produce() {
 			continue
 		}
 		for range e.copies {
-			stored := w.broker.store(streamOf(e.subject), e.subject, e.subject+"/"+e.key, fmt.Appendf(nil, `{"id":%q}`, e.key), e.lag)
-			w.sent = append(w.sent, sentEvent{stored, e.key})
+			stored := w.broker.store(streamOf(e.subject), e.subject, e.subject+"/"+e.key, fmt.Appendf(nil, `{"id":%q,"low":%t}`, e.key, !e.isEnough), e.lag)
+			w.sent = append(w.sent, sentEvent{stored, e.key, e.isEnough})
 			w.record("broker", "%s %s is message %d of %s", e.subject, e.key, stored.Seq, stored.Stream)
 		}
 	}

@@ -33,7 +33,7 @@ func (c brokerClient) PublishTick(ctx context.Context, e futurejobs.Emission, he
 	for range publishTries {
 		after := 0
 		isStored, err := call(ctx, c.gate, streams, "Search "+e.ID, func(context.Context) (bool, error) {
-			defer c.deployment.ledger.begin()()
+			defer c.deployment.ledger.lock()()
 			after = len(c.deployment.ledger.emitted)
 			return c.deployment.ledger.hasEmitted(e.ID), nil
 		})
@@ -78,7 +78,7 @@ func (l *ledger) hasEmitted(id string) bool {
 
 // emit stores the event of a tick, if no other was stored after the first ones.
 func (l *ledger) emit(node string, e futurejobs.Emission, after int) error {
-	defer l.begin()()
+	defer l.lock()()
 	if len(l.emitted) != after {
 		return errNewer
 	}

@@ -78,6 +78,9 @@ func (g *gate) enter(ctx context.Context, to server, l luck) error {
 		g.deployment.count("call failed before it took effect")
 		return store.ErrUnavailable
 	}
+	if to == database && g.deployment.ledger.overlaps {
+		return g.sleep(ctx, time.Until(slotUp(time.Now(), meetEvery)))
+	}
 	return nil
 }
 

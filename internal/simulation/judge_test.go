@@ -56,6 +56,12 @@ func judgeDeployment(ctx context.Context, w *deployment) ([]string, error) {
 	for _, r := range w.plan.ticking {
 		j.judgeTicks(r)
 	}
+	for _, r := range w.plan.withHeartbeats {
+		j.judgeBeats(r)
+	}
+	for _, r := range w.plan.withConditions {
+		j.judgeConditions(r)
+	}
 	j.judgeStream()
 	j.judgeCounts()
 	for _, e := range j.ended {

@@ -14,9 +14,12 @@ import (
 // calls only.
 type ledger struct {
 	*deployment
-	turn     chan struct{} // one write at a time; a mutex would hold virtual time
+	*turns
+	now      time.Time // of the write that is recorded
+	isTrial  bool      // a copy, to try an order of writes
 	grants   map[int16]grant
-	decided  map[int64]int // number of the last check, by job; -1: the job ended
+	decided  map[check]int  // number of the last check
+	ends     map[int64]bool // jobs that ended
 	cursors  map[string]uint64
 	opened   map[string]bool        // streams that were seen by a node
 	unseen   map[string]time.Time   // when a stream was created again before that
@@ -31,6 +34,12 @@ type ledger struct {
 // earlyMost is how early a decision may be by the drift of a node's clock.
 const earlyMost = 20 * time.Millisecond
 
+// check identifies the checks of a job since its begin. A heartbeat is a new begin.
+type check struct {
+	job   int64
+	since time.Time
+}
+
 // grant is the lease of a shard.
 type grant struct {
 	futurejobs.HeldShard
@@ -38,17 +47,11 @@ type grant struct {
 	until time.Time
 }
 
-func newLedger(w *deployment) *ledger {
+func newLedger(w *deployment, overlaps bool) *ledger {
 	return &ledger{
-		deployment: w, turn: make(chan struct{}, 1), grants: make(map[int16]grant), decided: make(map[int64]int),
+		deployment: w, turns: newTurns(overlaps), grants: make(map[int16]grant), decided: make(map[check]int), ends: make(map[int64]bool),
 		cursors: make(map[string]uint64), opened: make(map[string]bool), unseen: make(map[string]time.Time), replaced: make(map[string]bool), rules: make(map[string]history), acked: make(map[int64]acknowledged), ticks: make(map[string][]tick),
 	}
-}
-
-// begin waits for the turn of a write, which ends with the returned function.
-func (l *ledger) begin() (end func()) {
-	l.turn <- struct{}{}
-	return func() { <-l.turn }
 }
 
 func (l *ledger) breach(format string, args ...any) {
@@ -60,13 +63,13 @@ func (l *ledger) breach(format string, args ...any) {
 // holds reports whether a node may write with a lease now.
 func (l *ledger) holds(node string, of futurejobs.HeldShard) bool {
 	g := l.grants[of.Shard]
-	return g.node == node && g.HeldShard == of && time.Now().Before(g.until)
+	return g.node == node && g.HeldShard == of && l.now.Before(g.until)
 }
 
 // took records that a node took a shard.
 func (l *ledger) took(node string, of futurejobs.HeldShard, lease time.Duration) {
 	was := l.grants[of.Shard]
-	if was.node != "" && time.Now().Before(was.until) {
+	if was.node != "" && l.now.Before(was.until) {
 		l.breach("%s takes shard %d, which %s holds until %s", node, of.Shard, was.node, was.until.Sub(l.plan.begin))
 	}
 	if of.Epoch <= was.Epoch {
@@ -75,7 +78,7 @@ func (l *ledger) took(node string, of futurejobs.HeldShard, lease time.Duration)
 	if was.node != "" {
 		l.count("shard taken after the lease of another node expired")
 	}
-	l.grants[of.Shard] = grant{of, node, time.Now().Add(lease)}
+	l.grants[of.Shard] = grant{of, node, l.now.Add(lease)}
 }
 
 // renewed records that a node renewed its leases.
@@ -87,7 +90,7 @@ func (l *ledger) renewed(node string, sent []futurejobs.Lease, kept []futurejobs
 		if !l.holds(node, of) {
 			l.breach("%s renews shard %d at epoch %d without its lease", node, of.Shard, of.Epoch)
 		}
-		l.grants[of.Shard] = grant{of, node, time.Now().Add(lease)}
+		l.grants[of.Shard] = grant{of, node, l.now.Add(lease)}
 	}
 }
 
@@ -117,7 +120,7 @@ func (l *ledger) settled(node string, s futurejobs.Settlement, got futurejobs.Se
 			l.breach("%s decides about job %d without the lease of shard %d at epoch %d", node, d.Job.ID, d.Job.Shard, held[d.Job.Shard].Epoch)
 		}
 		for _, a := range d.Alerts {
-			if early := time.Until(a.Slot); early > earlyMost {
+			if early := a.Slot.Sub(l.now); early > earlyMost {
 				l.breach("%s decides an alert of %s %s %s before its slot", node, a.Rule, a.Key, early)
 			}
 			if by, ok := l.acked[d.Job.ID]; ok && a.Status == alerts.Firing {
@@ -127,15 +130,14 @@ func (l *ledger) settled(node string, s futurejobs.Settlement, got futurejobs.Se
 				l.breach("%s decides an alert of %s %s, which was deleted at %s", node, a.Rule, a.Key, gone.ackedBefore.Sub(l.plan.begin))
 			}
 		}
-		switch last := l.decided[d.Job.ID]; {
-		case last < 0:
+		is := check{d.Job.ID, d.Job.Since}
+		switch last := l.decided[is]; {
+		case l.ends[d.Job.ID]:
 			l.breach("%s decides about job %d, which has ended", node, d.Job.ID)
 		case d.Job.CheckAttempts <= last && !d.Ends():
 			l.breach("check %d of job %d is decided twice", d.Job.CheckAttempts, d.Job.ID)
 		}
-		if l.decided[d.Job.ID] = d.Job.CheckAttempts; d.Ends() {
-			l.decided[d.Job.ID] = -1
-		}
+		l.decided[is], l.ends[d.Job.ID] = d.Job.CheckAttempts, d.Ends()
 	}
 	if len(got.Lost) > 0 {
 		l.count("settlement refused: its node had lost the shard")
@@ -181,11 +183,12 @@ func (l *ledger) open(c futurejobs.Cursor) {
 
 // recreated records that a stream was created again.
 func (l *ledger) recreated(name string) {
-	defer l.begin()()
-	if l.replaced[name] = true; !l.opened[name] {
-		l.count("stream recreated before a node saw it")
-		l.unseen[name] = time.Now()
-	}
+	l.begin()(nil, func(l *ledger) {
+		if l.replaced[name] = true; !l.opened[name] {
+			l.count("stream recreated before a node saw it")
+			l.unseen[name] = l.now
+		}
+	})
 }
 
 // marked records that a stream is marked as read through a time: no event of the stream up to it is left to apply.

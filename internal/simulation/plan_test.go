@@ -71,18 +71,26 @@ func (f fault) String() string {
 
 // orderRule is a rule of a plan. Its document is made from its fields, and the judge reads the fields.
 type orderRule struct {
-	name     string
-	shipping string // stream of the events that resolve
-	steps    []time.Duration
-	slot     time.Duration
-	hold     time.Duration
-	restarts bool     // by another event of its trigger; its events have one stream
-	ticks    schedule // instead of events
+	name         string
+	shipping     string // stream of the events that resolve
+	steps        []time.Duration
+	slot         time.Duration
+	hold         time.Duration
+	restarts     bool     // by another event of its trigger; its events have one stream
+	ticks        schedule // instead of events
+	beats        beat     // instead of events
+	hasCondition bool     // while
 }
 
 func (r orderRule) document() string {
 	if r.ticks.every > 0 {
 		return r.tickDocument()
+	}
+	if r.beats.every > 0 {
+		return r.beatDocument()
+	}
+	if r.hasCondition {
+		return r.conditionDocument()
 	}
 	text := fmt.Sprintf("name: %s\nentity: order\ntrigger: {event: orders.created, key: event.id}\nresolve: {event: %s, key: event.id}\n", r.name, r.shippedSubject()) +
 		r.escalate() + fmt.Sprintf("slot: %s\nhold: %s\n", r.slot, r.hold)
@@ -117,6 +125,7 @@ type publication struct {
 	refusals     int // until the stream stores it
 	copies       int // stored, of 1 and more: acknowledgements were lost
 	lag          time.Duration
+	isEnough     bool // of a counted article
 }
 
 // cut is the deletion of all messages of a stream.
@@ -128,17 +137,19 @@ type cut struct {
 
 // plan is what happens in a run, apart from what deadman does.
 type plan struct {
-	seed    uint64 // of the luck of each call
-	begin   time.Time
-	nodes   []string
-	clocks  map[string]nodeClock // by node
-	rules   []orderRule
-	ticking []orderRule // with schedules
-	events  []publication
-	changes []change // of the rules
-	acks    []ack
-	faults  []fault
-	cuts    []cut
+	seed           uint64 // of the luck of each call
+	begin          time.Time
+	nodes          []string
+	clocks         map[string]nodeClock // by node
+	rules          []orderRule
+	ticking        []orderRule // with schedules
+	withHeartbeats []orderRule // with heartbeats
+	withConditions []orderRule // with a condition
+	events         []publication
+	changes        []change // of the rules
+	acks           []ack
+	faults         []fault
+	cuts           []cut
 }
 
 // The form of a run.
@@ -183,6 +194,8 @@ func draw(seed uint64) plan {
 	for _, name := range p.nodes {
 		p.clocks[name] = nodeClock{ms(r, -aheadMost, aheadMost), driftMost * (2*r.Float64() - 1)}
 	}
+	p.drawBeats(r)
+	p.drawConditions(r)
 	return p
 }
 
@@ -203,6 +216,11 @@ func (p plan) end() (at time.Time) {
 	return at.Add(calmFor)
 }
 
+// saved returns the rules that are saved at first, in the order of their ids.
+func (p plan) saved() []orderRule {
+	return slices.Concat(p.rules, p.ticking, p.withHeartbeats, p.withConditions)
+}
+
 // versions returns all versions of the rules.
 func (p plan) versions() []orderRule {
 	all := slices.Clone(p.rules)
@@ -216,7 +234,7 @@ func (p plan) versions() []orderRule {
 
 // subjects returns the subjects that the rules read.
 func (p plan) subjects() []string {
-	all := []string{created}
+	all := []string{created, beats, stockLow, stockCounted}
 	for _, r := range p.rules {
 		all = append(all, r.shippedSubject())
 	}
@@ -239,7 +257,7 @@ func (p plan) shorter() (all []plan) {
 		all = append(all, less)
 	}
 	for i, c := range p.changes {
-		if c.kind == deletes && c.rule.ticks.every > 0 {
+		if c.kind == deletes && c.rule.ticks.every+c.rule.beats.every > 0 {
 			continue
 		}
 		less := p
@@ -250,6 +268,19 @@ func (p plan) shorter() (all []plan) {
 		less := p
 		less.ticking = nil
 		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.ticks.every > 0 })
+		all = append(all, less)
+	}
+	if len(p.withConditions) > 0 {
+		less := p
+		less.withConditions = nil
+		less.events = slices.DeleteFunc(slices.Clone(p.events), func(e publication) bool { return streamOf(e.subject) == "STOCK" })
+		all = append(all, less)
+	}
+	if len(p.withHeartbeats) > 0 {
+		less := p
+		less.withHeartbeats = nil
+		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.beats.every > 0 })
+		less.events = slices.DeleteFunc(slices.Clone(p.events), func(e publication) bool { return e.subject == beats })
 		all = append(all, less)
 	}
 	for i := range p.acks {

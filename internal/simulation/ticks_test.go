@@ -86,7 +86,7 @@ func (l *ledger) ticked(node string, b futurejobs.EffectBatch) {
 		return
 	}
 	h := l.byID(b.Tick.RuleID)
-	state, r, t := h[len(h)-1], h[0].orderRule, tick{AppliedTick: *b.Tick, rule: h[0].orderRule, at: time.Now().Truncate(time.Microsecond)}
+	state, r, t := h[len(h)-1], h[0].orderRule, tick{AppliedTick: *b.Tick, rule: h[0].orderRule, at: l.now.Truncate(time.Microsecond)}
 	last := l.plan.begin
 	if past := l.ticks[r.name]; len(past) > 0 {
 		last = past[len(past)-1].At
@@ -103,7 +103,7 @@ func (l *ledger) ticked(node string, b futurejobs.EffectBatch) {
 		}
 	}
 	t.resulted = state.starts()
-	switch early := time.Until(t.At); {
+	switch early := t.At.Sub(l.now); {
 	case early > earlyMost:
 		l.breach("%s applies the tick of %s %s early", node, r.name, early)
 	case t.At.Before(t.first), t.At.Sub(l.plan.begin)%r.ticks.every != 0:
@@ -123,12 +123,12 @@ func (l *ledger) ticked(node string, b futurejobs.EffectBatch) {
 	if t.Missed > 0 {
 		l.count("tick that stands for missed ones")
 	}
-	l.ticks[r.name] = append(l.ticks[r.name], t)
+	l.ticks[r.name] = append(slices.Clip(l.ticks[r.name]), t)
 }
 
 // byID returns the history of the rule with an id. Rules have their ids in the order of their first saves.
 func (l *ledger) byID(id int32) history {
-	return l.rules[slices.Concat(l.plan.rules, l.plan.ticking)[id-1].name]
+	return l.rules[l.plan.saved()[id-1].name]
 }
 
 // judgeTicks judges the ticks of a rule, and their jobs.
