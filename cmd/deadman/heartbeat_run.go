@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -26,6 +26,9 @@ const (
 	pingTimeout  = 10 * time.Second // of one attempt
 	stopTime     = 30 * time.Second // for the command after a signal, and for its children that keep its output open after its end
 )
+
+// runIDVariable has the id of a run for its command.
+const runIDVariable = "DEADMAN_RUN_ID"
 
 // Exit statuses of a shell for a command that did not run to its end by itself.
 const (
@@ -40,7 +43,7 @@ func newHeartbeatRunCmd(io *cli) *cobra.Command {
 		Long: "Sends a ping of a start to a ping URL, runs a command, and sends its exit status and the end of its output.\n" +
 			"Input, output and exit code are those of the command. A ping that fails is repeated, and never keeps the\n" +
 			"command from running. A signal is passed to the command, which has 30 seconds to end.\n" +
-			"It finds the id of its run in DEADMAN_RUN_ID.",
+			"It finds the id of its run in " + runIDVariable + ".",
 		Example: `  deadman heartbeat run https://deadman.example.org/ping/5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278 -- backup-photos --full`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
@@ -87,7 +90,7 @@ func (p pingedRun) run(ctx context.Context, command []string) int {
 		return c.Process.Kill()
 	}
 	c.WaitDelay = stopTime
-	c.Env = append(p.env, "DEADMAN_RUN_ID="+p.id)
+	c.Env = append(p.env, runIDVariable+"="+p.id)
 	c.Stdin, c.Stdout, c.Stderr = p.in, p.out, p.err
 	var tail outputTail
 	if p.sendsOutput {
@@ -104,7 +107,7 @@ func (p pingedRun) run(ctx context.Context, command []string) int {
 	return status
 }
 
-// exitStatusOf returns the exit status of a command as a shell has it.
+// exitStatusOf returns the exit status of a command as a shell has it, also of one that a signal for this process ended.
 func exitStatusOf(c *exec.Cmd, err error) int {
 	if c.ProcessState == nil {
 		return statusNotRun
@@ -112,7 +115,7 @@ func exitStatusOf(c *exec.Cmd, err error) int {
 	if how, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && how.Signaled() {
 		return statusSignaled + int(how.Signal())
 	}
-	if status := c.ProcessState.ExitCode(); status > 0 || err == nil || errors.Is(err, exec.ErrWaitDelay) {
+	if status := c.ProcessState.ExitCode(); status > 0 || err == nil || errors.Is(err, exec.ErrWaitDelay) || errors.Is(err, context.Canceled) {
 		return min(status, 255) // statuses of Windows may be larger
 	}
 	return exitFailure // such as output that could not be written
@@ -166,7 +169,8 @@ func (p pingedRun) post(ctx context.Context, signal, body string) (again bool, e
 	case err != nil:
 		return true, err
 	}
-	again = answer.StatusCode >= http.StatusInternalServerError || answer.StatusCode == http.StatusTooManyRequests
+	again = answer.StatusCode >= http.StatusInternalServerError || answer.StatusCode == http.StatusTooManyRequests ||
+		answer.StatusCode == http.StatusRequestTimeout // the body arrived incompletely or too slowly
 	return again, fmt.Errorf("%s: %s", answer.Status, sanitize(strings.TrimSpace(string(text))))
 }
 
@@ -174,7 +178,7 @@ func (p pingedRun) warn(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.err, "deadman: "+format+"\n", args...) // nothing else could report it
 }
 
-// outputTail keeps the end of what is written to it, as much as the body of a ping has.
+// outputTail keeps the end of what is written to it, one byte more than the body of a ping has.
 type outputTail struct {
 	mu    sync.Mutex
 	bytes []byte
@@ -184,19 +188,26 @@ func (t *outputTail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bytes = append(t.bytes, p...)
-	if more := len(t.bytes) - pings.MaxBody; more > 0 {
+	if more := len(t.bytes) - pings.MaxBody - 1; more > 0 {
 		t.bytes = append(t.bytes[:0], t.bytes[more:]...)
 	}
 	return len(p), nil
 }
 
-// String returns the end of the output: whole lines, if it is cut.
+// String returns the end of the output as valid text of at most the size of the body of a ping: whole lines, if it is cut.
 func (t *outputTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := t.bytes
-	if _, lines, found := bytes.Cut(text, []byte("\n")); found && len(text) == pings.MaxBody && len(lines) > 0 {
-		text = lines
+	text := strings.ToValidUTF8(string(t.bytes), "\uFFFD")
+	if len(t.bytes) <= pings.MaxBody && len(text) <= pings.MaxBody {
+		return text
 	}
-	return strings.ToValidUTF8(string(text), "\uFFFD")
+	text = text[max(0, len(text)-pings.MaxBody-1):]
+	if _, lines, found := strings.Cut(text, "\n"); found && lines != "" {
+		return lines
+	}
+	for len(text) > pings.MaxBody || !utf8.RuneStart(text[0]) {
+		text = text[1:]
+	}
+	return text
 }

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,6 +43,9 @@ func TestHeartbeatRun(t *testing.T) {
 		{[]string{"--no-output", "--", "sh", "-c", "echo secret; exit 3"}, 3, ""},
 		{[]string{"--", "sh", "-c", "kill -9 $$"}, 137, ""},
 		{[]string{"--", "sh", "-c", `head -c 20000 /dev/zero | tr '\0' x; echo; echo "$DEADMAN_RUN_ID" | wc -c; exit 4`}, 4, "37\n"},
+		{[]string{"--", "sh", "-c", `echo first; head -c 9994 /dev/zero | tr '\0' x`}, 0, "first\n" + strings.Repeat("x", 9994)},
+		{[]string{"--", "sh", "-c", `head -c 11000 /dev/zero | tr '\0' x`}, 0, strings.Repeat("x", 10000)},
+		{[]string{"--", "sh", "-c", `echo cut; yes "$(printf 'x\303')" | head -n 3000; echo the end`}, 0, strings.Repeat("x\uFFFD\n", 1998) + "the end\n"},
 		{[]string{"--", "/no/such/command"}, 127, "fork/exec /no/such/command: no such file or directory\n"},
 	} {
 		got := n.run("", append([]string{"heartbeat", "run", address}, c.args...)...)
@@ -83,11 +88,14 @@ func TestHeartbeatRunWithoutNode(t *testing.T) {
 	t.Parallel()
 	var refusals atomic.Int32
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if refusals.Add(1) == 1 { // the ping of the start is repeated
+		switch refusals.Add(1) { // the ping of the start is repeated
+		case 1:
 			http.Error(w, "later", http.StatusServiceUnavailable)
-			return
+		case 2:
+			http.Error(w, "the body is incomplete", http.StatusRequestTimeout)
+		default:
+			http.Error(w, "not found", http.StatusNotFound)
 		}
-		http.Error(w, "not found", http.StatusNotFound)
 	}))
 	t.Cleanup(failing.Close)
 	var out, problems bytes.Buffer
@@ -95,35 +103,41 @@ func TestHeartbeatRunWithoutNode(t *testing.T) {
 	if code := c.run(t.Context(), []string{"heartbeat", "run", failing.URL + "/ping/secret", "--", "sh", "-c", "cat; exit 5"}); code != 5 || out.String() != "input" {
 		t.Errorf("exit code %d with the output %q", code, &out)
 	}
-	if got := problems.String(); refusals.Load() != 3 || !strings.Contains(got, "deadman: the ping start was not accepted in 2 attempts: 404 Not Found: not found\n") ||
+	if got := problems.String(); refusals.Load() != 4 || !strings.Contains(got, "deadman: the ping start was not accepted in 3 attempts: 404 Not Found: not found\n") ||
 		!strings.Contains(got, "deadman: the ping 5 was not accepted in 1 attempt: 404 Not Found: not found\n") || strings.Contains(got, "secret") {
 		t.Errorf("%d requests: %s", refusals.Load(), got)
 	}
 }
 
-// A signal ends the command, which may clean up, and the end of the run is reported.
+// A signal ends the command, which may clean up, and the end of the run is reported with the exit status of the command.
 func TestHeartbeatRunPassesSignals(t *testing.T) {
 	t.Parallel()
-	paths := make(chan string, 10)
-	node := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { paths <- r.URL.Path }))
-	t.Cleanup(node.Close)
-	begun := filepath.Join(t.TempDir(), "begun")
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan int, 1)
-	go func() {
-		ended <- newCLI(strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer), os.Environ()).run(ctx, []string{
-			"heartbeat", "run", node.URL + "/ping/x", "--", "sh", "-c", `trap 'exit 42' TERM; touch "$0"; while :; do sleep 0.05; done`, begun,
+	for _, status := range []int{0, 42} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			paths := make(chan string, 10)
+			node := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { paths <- r.URL.Path }))
+			t.Cleanup(node.Close)
+			begun := filepath.Join(t.TempDir(), "begun")
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			ended := make(chan int, 1)
+			go func() {
+				ended <- newCLI(strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer), os.Environ()).run(ctx, []string{
+					"heartbeat", "run", node.URL + "/ping/x", "--", "sh", "-c",
+					fmt.Sprintf(`trap 'exit %d' TERM; touch "$0"; while :; do sleep 0.05; done`, status), begun,
+				})
+			}()
+			testwait.Until(t, "the command runs", func() bool { _, err := os.Stat(begun); return err == nil })
+			stop() // as a signal for the process does
+			select {
+			case code := <-ended:
+				if first, last := <-paths, <-paths; code != status || first != "/ping/x/start" || last != fmt.Sprintf("/ping/x/%d", status) {
+					t.Errorf("exit code %d, and the pings %s and %s", code, first, last)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("the command does not end")
+			}
 		})
-	}()
-	testwait.Until(t, "the command runs", func() bool { _, err := os.Stat(begun); return err == nil })
-	stop() // as a signal for the process does
-	select {
-	case code := <-ended:
-		if first, last := <-paths, <-paths; code != 42 || first != "/ping/x/start" || last != "/ping/x/42" {
-			t.Errorf("exit code %d, and the pings %s and %s", code, first, last)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("the command does not end")
 	}
 }

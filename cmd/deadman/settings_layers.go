@@ -15,8 +15,8 @@ import (
 // envPrefix is the prefix of deadman's environment variables.
 const envPrefix = "DEADMAN_"
 
-// clientVariables are the variables for clients, unrelated to a node's settings.
-var clientVariables = []string{"DEADMAN_TOKEN", "DEADMAN_URL"}
+// clientVariables are the variables for clients and for commands of `heartbeat run`, unrelated to a node's settings.
+var clientVariables = []string{"DEADMAN_TOKEN", "DEADMAN_URL", runIDVariable}
 
 const (
 	configFlag     = "config"

@@ -182,9 +182,19 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
+// TestUnrelatedVariables checks that a node starts with each documented variable of clients, such as in a command of
+// `heartbeat run`, and with those of other programs.
 func TestUnrelatedVariables(t *testing.T) {
 	flags, _ := startConfig{}.flags(t)
-	env := []string{"DEADMAN_TOKEN=t", "DEADMAN_URL=u", "DEADMAN_TEST_DATABASE_URL=x", "DEADMAN_TEST_ANY=y", "PATH=/bin", "DEADMANX=1"}
+	env := []string{"DEADMAN_TEST_DATABASE_URL=x", "DEADMAN_TEST_ANY=y", "PATH=/bin", "DEADMANX=1"}
+	_, table, _ := strings.Cut(readPage(t, settingsPage), "## Variables of the command line")
+	documented := regexp.MustCompile("(?m)^\\| `(DEADMAN_[A-Z_]+)` ").FindAllStringSubmatch(table, -1)
+	if len(documented) < len(clientVariables) {
+		t.Fatalf("%s has %d variables of clients", settingsPage, len(documented))
+	}
+	for _, name := range documented {
+		env = append(env, name[1]+"=v")
+	}
 	if _, err := resolve(flags, env); err != nil {
 		t.Error(err)
 	}
