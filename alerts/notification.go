@@ -164,11 +164,11 @@ func ChannelAlert(channel string, status Status, since time.Time) SystemAlert {
 	}
 }
 
-// MaxLiveMutes is the maximum number of mutes in effect: each alert is matched against all of them.
+// MaxLiveMutes is the maximum number of mutes that have not ended: each alert is matched against all of them.
 const MaxLiveMutes = 1000
 
-// ErrTooManyMutes means that MaxLiveMutes mutes are in effect.
-var ErrTooManyMutes = fmt.Errorf("%d mutes are in effect, the limit; end some, or use one with a wider pattern", MaxLiveMutes)
+// ErrTooManyMutes means that MaxLiveMutes mutes are in effect or begin later.
+var ErrTooManyMutes = fmt.Errorf("%d mutes are in effect or begin later, the limit; end some, or use one with a wider pattern", MaxLiveMutes)
 
 // Mute suppresses notifications for a while. The alerts are still in the stream.
 type Mute struct {
@@ -177,9 +177,37 @@ type Mute struct {
 	Reason    string
 	CreatedAt time.Time
 	CreatedBy string
+	StartsAt  time.Time // zero: at its creation
 	EndsAt    time.Time
 	EndedBy   string // actor that ended it early; empty if not ended early
 }
 
-// Live reports whether the mute is in effect at the given time.
-func (m Mute) Live(now time.Time) bool { return now.Before(m.EndsAt) }
+// MuteState is the state of a mute at a time.
+type MuteState string
+
+// The states of a mute.
+const (
+	MutePending MuteState = "pending" // it begins later
+	MuteActive  MuteState = "active"
+	MuteEnded   MuteState = "ended"
+)
+
+// State returns the state of the mute at the given time.
+func (m Mute) State(now time.Time) MuteState {
+	switch {
+	case !now.Before(m.EndsAt):
+		return MuteEnded
+	case now.Before(m.StartsAt):
+		return MutePending
+	}
+	return MuteActive
+}
+
+// Span describes the times of the mute.
+func (m Mute) Span() string {
+	until := "until " + m.EndsAt.UTC().Format(time.RFC3339)
+	if m.StartsAt.IsZero() {
+		return until
+	}
+	return "from " + m.StartsAt.UTC().Format(time.RFC3339) + " " + until
+}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -18,7 +19,7 @@ type Mutes interface {
 	Mutes(ctx context.Context) ([]alerts.Mute, error)
 	// CreateMute stores a mute.
 	CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error)
-	// EndMute ends a mute early; an unknown or ended mute is futurejobs.ErrNotFound.
+	// EndMute ends a mute early, or before its start; an unknown or ended mute is futurejobs.ErrNotFound.
 	EndMute(ctx context.Context, id int64) error
 	// Deliveries returns the deliveries of an alert on all channels.
 	Deliveries(ctx context.Context, a alerts.Alert) ([]alerts.Delivery, error)
@@ -29,9 +30,11 @@ type Mute struct {
 	ID        int64             `json:"id" doc:"ID of the mute."`
 	Match     map[string]string `json:"match" doc:"Pattern for each alert field or label; * matches any text. An alert is muted if all patterns match."`
 	Reason    string            `json:"reason" doc:"Reason of the mute." example:"the belt is being mended"`
+	State     string            `json:"state" enum:"pending,active,ended" doc:"pending: it begins later. active: it is in effect. ended: its end has come, or an actor ended it."`
 	Active    bool              `json:"active" doc:"Whether the mute is in effect."`
 	CreatedAt time.Time         `json:"created_at" doc:"Time of creation."`
 	CreatedBy string            `json:"created_by" doc:"Actor who created the mute."`
+	StartsAt  time.Time         `json:"starts_at" doc:"Start of the mute: created_at, or a later time."`
 	EndsAt    time.Time         `json:"ends_at" doc:"End of the mute."`
 	EndedBy   string            `json:"ended_by,omitempty" doc:"Actor who ended the mute early."`
 	Reach     *MuteReach        `json:"reach,omitempty" doc:"Effect of the mute at its creation. Absent in lists."`
@@ -45,9 +48,10 @@ type muteAPI struct {
 }
 
 func (a *muteAPI) mute(m alerts.Mute) Mute {
+	state := m.State(a.now())
 	return Mute{
-		ID: m.ID, Match: m.Match, Reason: m.Reason, Active: m.Live(a.now()), CreatedAt: m.CreatedAt, CreatedBy: m.CreatedBy,
-		EndsAt: m.EndsAt, EndedBy: m.EndedBy,
+		ID: m.ID, Match: m.Match, Reason: m.Reason, State: string(state), Active: state == alerts.MuteActive, CreatedAt: m.CreatedAt,
+		CreatedBy: m.CreatedBy, StartsAt: cmp.Or(m.StartsAt, m.CreatedAt), EndsAt: m.EndsAt, EndedBy: m.EndedBy,
 	}
 }
 
@@ -60,8 +64,9 @@ type MuteMatch struct {
 type MuteRequest struct {
 	Match  map[string]string `json:"match" doc:"Pattern for each alert field (rule, entity, key, severity, status, step) or label; * matches any text. An alert is muted if all patterns match."`
 	Reason string            `json:"reason" minLength:"1" maxLength:"500" doc:"Reason of the mute." example:"the belt is being mended"`
+	Starts time.Time         `json:"starts_at,omitzero" doc:"Start of the mute, for planned maintenance. Without it the mute begins now." example:"2026-01-31T13:00:00Z"`
 	Until  time.Time         `json:"until,omitzero" doc:"End of the mute. Alternative to for." example:"2026-01-31T15:04:05Z"`
-	For    string            `json:"for,omitempty" doc:"Duration of the mute from now, such as 2h. Alternative to until." example:"2h"`
+	For    string            `json:"for,omitempty" doc:"Duration of the mute from its start, such as 2h. Alternative to until." example:"2h"`
 }
 
 // muteMost is the longest duration of a mute, since an unlimited mute would be forgotten.
@@ -69,12 +74,12 @@ const muteMost = 366 * 24 * time.Hour
 
 func (a *muteAPI) register(all *operations) {
 	register(all, operation{
-		ID: "list-mutes", Tag: tagPeople, Method: "GET", Path: "/mutes", Summary: "list mutes, newest first, including ended ones",
+		ID: "list-mutes", Tag: tagPeople, Method: "GET", Path: "/mutes", Summary: "list mutes, newest first, including those that begin later and ended ones",
 		Scope: access.Read, Reach: reachAll,
 	}, withBody(a.list))
 	register(all, operation{
 		ID: "create-mute", Tag: tagPeople, Method: "POST", Path: "/mutes", Summary: "create a mute",
-		Description: "Suppresses notifications of matching alerts. The alerts are still published and listed. Alerts that were sent before the mute " +
+		Description: "Suppresses notifications of matching alerts, from now or from starts_at on. The alerts are still published and listed. Alerts that were sent before the mute " +
 			"are still resolved on their channels.",
 		Scope: access.OnCall, Reach: reachAll, Status: http.StatusCreated, IdempotencyKey: true,
 	}, withBody(a.create))
@@ -83,7 +88,7 @@ func (a *muteAPI) register(all *operations) {
 		Scope: access.Read, Reach: reachAll, Status: http.StatusOK,
 	}, withBody(a.preview))
 	register(all, operation{
-		ID: "end-mute", Tag: tagPeople, Method: "DELETE", Path: "/mutes/{id}", Summary: "end a mute early",
+		ID: "end-mute", Tag: tagPeople, Method: "DELETE", Path: "/mutes/{id}", Summary: "end a mute early, or before its start",
 		Description: "Notifications that were suppressed are not sent later.",
 		Scope:       access.OnCall, Reach: reachAll, Errors: []int{http.StatusNotFound},
 	}, noContent(a.end))
@@ -106,7 +111,7 @@ func (a *muteAPI) list(ctx context.Context, in *muteListIn) (Page[Mute], error) 
 		return page, err
 	}
 	if in.Active {
-		all = slices.DeleteFunc(all, func(m alerts.Mute) bool { return !m.Live(a.now()) })
+		all = slices.DeleteFunc(all, func(m alerts.Mute) bool { return m.State(a.now()) != alerts.MuteActive })
 	}
 	if in.Cursor != "" {
 		before, err := strconv.ParseInt(string(in.Cursor), 10, 64)
@@ -140,17 +145,8 @@ func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (M
 	if err := m.Match.Check(); err != nil {
 		return Mute{}, refused("body.match", "%v", err)
 	}
-	now := a.now()
-	until, err := untilOf(in.Body.Until, in.Body.For, now)
-	if err != nil {
+	if err := setSpan(&m, in.Body, a.now()); err != nil {
 		return Mute{}, err
-	}
-	if until.IsZero() {
-		return Mute{}, noEnd()
-	}
-	m.EndsAt = until.UTC()
-	if !m.EndsAt.After(now) || m.EndsAt.Sub(now) > muteMost {
-		return Mute{}, refused("body.until", "%s is not within a year from now; for a longer time, change the rule or the routes", m.EndsAt.Format(time.RFC3339))
 	}
 	reach, err := a.count.reach(ctx, m.Match)
 	if err != nil {
@@ -162,6 +158,35 @@ func (a *muteAPI) create(ctx context.Context, in *struct{ Body MuteRequest }) (M
 	made := a.mute(m)
 	made.Reach = reach
 	return made, nil
+}
+
+// setSpan sets the start and the end of a mute.
+func setSpan(m *alerts.Mute, r MuteRequest, now time.Time) error {
+	starts := now
+	if !r.Starts.IsZero() {
+		starts, m.StartsAt = r.Starts, r.Starts.UTC()
+	}
+	switch {
+	case starts.Before(now):
+		return refused("body.starts_at", "%s is in the past; give a later time, or leave it out for a mute from now on", m.StartsAt.Format(time.RFC3339))
+	case starts.Sub(now) > muteMost:
+		return refused("body.starts_at", "%s is not within a year from now; create the mute later", m.StartsAt.Format(time.RFC3339))
+	}
+	until, err := untilOf(r.Until, r.For, starts)
+	if err != nil {
+		return err
+	}
+	m.EndsAt = until.UTC()
+	switch {
+	case until.IsZero():
+		return noEnd()
+	case !m.StartsAt.IsZero() && !m.EndsAt.After(m.StartsAt):
+		return refused("body.until", "%s is not after the start of the mute, %s; give a later end, or a duration from the start as for",
+			m.EndsAt.Format(time.RFC3339), m.StartsAt.Format(time.RFC3339))
+	case !m.EndsAt.After(now) || m.EndsAt.Sub(now) > muteMost:
+		return refused("body.until", "%s is not within a year from now; for a longer time, change the rule or the routes", m.EndsAt.Format(time.RFC3339))
+	}
+	return nil
 }
 
 func (a *muteAPI) end(ctx context.Context, in *struct {

@@ -87,6 +87,30 @@ func TestMutesAreMadeAndEnded(t *testing.T) {
 	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/mutes?cursor=x", ""), 400, web.BadCursor, "cursor")
 }
 
+// TestMuteBeginsLater checks that a mute with a start in the future is pending, is not among those in effect, and can be ended.
+func TestMuteBeginsLater(t *testing.T) {
+	s := newFixture(t)
+	starts := time.Now().Add(3 * time.Hour).UTC().Truncate(time.Second)
+	a := requestPath(t, s.Server, "POST", "/api/v1/mutes", `{"match": {"site": "north"}, "reason": "upgrade", "starts_at": "`+starts.Format(time.RFC3339)+`", "for": "2h"}`)
+	var made web.Mute
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.StatusCode != 201 || made.State != "pending" || made.Active ||
+		!made.StartsAt.Equal(starts) || !made.EndsAt.Equal(starts.Add(2*time.Hour)) {
+		t.Fatalf("%d %s", a.StatusCode, a.body)
+	}
+	if got := get[web.Page[web.Mute]](t, s.Server, "/api/v1/mutes?active=true"); len(got.Items) != 0 {
+		t.Errorf("in effect: %+v", got.Items)
+	}
+	if got := get[web.Page[web.Mute]](t, s.Server, "/api/v1/mutes"); len(got.Items) != 1 || got.Items[0].State != "pending" || !got.Items[0].EndsAt.Equal(made.EndsAt) {
+		t.Errorf("all: %+v", got.Items)
+	}
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/mutes/1", ""); a.StatusCode != 204 {
+		t.Fatalf("%d %s", a.StatusCode, a.body)
+	}
+	if got := get[web.Page[web.Mute]](t, s.Server, "/api/v1/mutes"); got.Items[0].State != "ended" || got.Items[0].EndedBy != "loopback" {
+		t.Errorf("ended before its start: %+v", got.Items)
+	}
+}
+
 // TestMuteOfUnknownValuesWarns checks that a mute whose rule, entity or label does not exist is created with a warning.
 func TestMuteOfUnknownValuesWarns(t *testing.T) {
 	s := newFixture(t)
@@ -112,6 +136,11 @@ func TestMuteOfUnknownValuesWarns(t *testing.T) {
 	}
 }
 
+// inHours returns a time of today or later for requests.
+func inHours(n int) string {
+	return time.Now().Add(time.Duration(n) * time.Hour).UTC().Format(time.RFC3339)
+}
+
 func TestInvalidMutes(t *testing.T) {
 	s := newFixture(t)
 	for _, c := range []struct{ name, body, wantText string }{
@@ -127,6 +156,12 @@ func TestInvalidMutes(t *testing.T) {
 		{"two ends", `{"match": {"rule": "x"}, "reason": "r", "for": "1h", "until": "2199-01-01T00:00:00Z"}`, "one of them"},
 		{"a past end", `{"match": {"rule": "x"}, "reason": "r", "until": "2001-01-01T00:00:00Z"}`, "within a year"},
 		{"for ever", `{"match": {"rule": "x"}, "reason": "r", "until": "2199-01-01T00:00:00Z"}`, "within a year"},
+		{"a past start", `{"match": {"rule": "x"}, "reason": "r", "starts_at": "2001-01-01T00:00:00Z", "for": "1h"}`, "body.starts_at"},
+		{"a far start", `{"match": {"rule": "x"}, "reason": "r", "starts_at": "2199-01-01T00:00:00Z", "for": "1h"}`, "create the mute later"},
+		{"an end before the start", `{"match": {"rule": "x"}, "reason": "r", "starts_at": "` + inHours(2) + `", "until": "` + inHours(1) + `"}`, "is not after the start of the mute"},
+		{"an end at the start", `{"match": {"rule": "x"}, "reason": "r", "starts_at": "` + inHours(2) + `", "until": "` + inHours(2) + `"}`, "is not after the start of the mute"},
+		{"a year after the start", `{"match": {"rule": "x"}, "reason": "r", "starts_at": "` + inHours(2) + `", "for": "366d"}`, "body.until"},
+		{"a start without an end", `{"match": {"rule": "x"}, "reason": "r", "starts_at": "` + inHours(2) + `"}`, "no end is set"},
 		{"no span", `{"match": {"rule": "x"}, "reason": "r", "for": "soon"}`, "body.for"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

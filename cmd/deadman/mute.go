@@ -21,22 +21,22 @@ func newMuteCmd(io *cli) *cobra.Command {
 	cmd.AddCommand(
 		newMuteCreateCmd(io),
 		listing[web.Mute]{
-			short: "List mutes, newest first, including ended ones", path: "/mutes",
+			short: "List mutes, newest first, including pending and ended ones", path: "/mutes",
 			none:   "no mutes",
-			drop:   []string{"until", "ended by", "created by"},
-			header: []string{"id", "match", "until", "ends", "created by", "reason", "ended by"},
+			drop:   []string{"from", "until", "ended by", "created by", "starts"},
+			header: []string{"id", "match", "state", "from", "starts", "until", "ends", "created by", "reason", "ended by"},
 			row: func(io *cli, m web.Mute) []cell {
-				until := dimCell("%s", io.exact(m.EndsAt))
+				state := dimCell("%s", m.State)
 				if m.Active {
-					until = colouredCell(green, io.exact(m.EndsAt))
+					state = colouredCell(green, m.State)
 				}
 				return []cell{
-					numberCell(m.ID), colouredCell(bold, matchText(m.Match)), until, cellOf(io.relative(m.EndsAt)),
-					cellOf(m.CreatedBy), cellOf(m.Reason), cellOf(m.EndedBy),
+					numberCell(m.ID), colouredCell(bold, matchText(m.Match)), state, cellOf(io.exact(m.StartsAt)), cellOf(io.relative(m.StartsAt)),
+					cellOf(io.exact(m.EndsAt)), cellOf(io.relative(m.EndsAt)), cellOf(m.CreatedBy), cellOf(m.Reason), cellOf(m.EndedBy),
 				}
 			},
 		}.command(io),
-		&cobra.Command{Use: "end ID", Short: "End a mute early", Args: exactly("ID"), RunE: io.with(endMute)},
+		&cobra.Command{Use: "end ID", Short: "End a mute early, or before its start", Args: exactly("ID"), RunE: io.with(endMute)},
 	)
 	return cmd
 }
@@ -75,15 +75,17 @@ func matchOf(matches []string) (map[string]string, error) {
 func newMuteCreateCmd(io *cli) *cobra.Command {
 	var request web.MuteRequest
 	var matches []string
-	var until string
+	var starts, until string
 	cmd := &cobra.Command{
 		Use: "create --match NAME=PATTERN --reason REASON --for DURATION", Short: "Suppress notifications of matching alerts for a time",
-		Long: `Suppresses notifications of matching alerts for a time. The alerts are still published and listed.
+		Long: `Suppresses notifications of matching alerts for a time, from now or from --starts-at on. The alerts are still published and
+listed. --for counts from the start.
 
 NAME is a field of the alert (` + strings.Join(alerts.Fields, ", ") + `) or a label; * in PATTERN
 matches any text. An alert is muted if all matchers match.`,
-		Example: `  deadman mute create --match rule='order-*' --match site=north --for 2h --reason "conveyor maintenance"`,
-		Args:    exactly(),
+		Example: `  deadman mute create --match rule='order-*' --match site=north --for 2h --reason "conveyor maintenance"
+  deadman mute create --match site=north --starts-at "2026-12-06 22:00" --for 4h --reason "database upgrade"`,
+		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if request.Match, err = matchOf(matches); err != nil {
@@ -98,10 +100,11 @@ matches any text. An alert is muted if all matchers match.`,
 			if err := checkSpan("for", request.For); err != nil {
 				return err
 			}
-			if until != "" {
-				if request.Until, err = io.instantFlag("until", until, io.now()); err != nil {
-					return err
-				}
+			if request.Starts, err = io.instantFlag("starts-at", starts, io.now()); err != nil {
+				return err
+			}
+			if request.Until, err = io.instantFlag("until", until, io.now()); err != nil {
+				return err
 			}
 			c, err := io.client()
 			if err != nil {
@@ -120,14 +123,19 @@ matches any text. An alert is muted if all matchers match.`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&matches, "match", nil, "matcher, NAME=PATTERN; can be repeated")
 	flags.StringVar(&request.Reason, "reason", "", "reason of the mute (required)")
-	textFlagVar(flags, &request.For, "for", "duration", "", "duration of the mute, such as 2h")
+	textFlagVar(flags, &starts, "starts-at", "time", "", "start of the mute (22:00, 2026-01-31T15:04:05Z, +2h); default now")
+	textFlagVar(flags, &request.For, "for", "duration", "", "duration of the mute from its start, such as 2h")
 	textFlagVar(flags, &until, "until", "time", "", "end of the mute (15:04, 2026-01-31T15:04:05Z, +2h)")
 	return cmd
 }
 
 // printMute prints a new mute, with its effect on the alerts that are open.
 func printMute(io *cli, m web.Mute) error {
-	text := fmt.Sprintf("muted: %s until %s (mute %d)\n", sanitize(matchText(m.Match)), io.exact(m.EndsAt), m.ID)
+	span := "until " + io.exact(m.EndsAt)
+	if !m.Active {
+		span = "from " + io.exact(m.StartsAt) + " " + span
+	}
+	text := fmt.Sprintf("muted: %s %s (mute %d)\n", sanitize(matchText(m.Match)), span, m.ID)
 	if r := m.Reach; r != nil {
 		for line := range strings.Lines(r.Warning) {
 			fmt.Fprintln(io.err, "warning:", sanitize(strings.TrimSpace(line)))

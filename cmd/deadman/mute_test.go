@@ -67,6 +67,15 @@ func TestNamesThatDoNotExist(t *testing.T) {
 	if got := n.mustRun("status"); strings.Contains(got, "mended") {
 		t.Errorf("the status has mutes that ended: %s", got)
 	}
+	n.expect(0, []string{"mute", "create", "--match", "site=north", "--reason", "upgrade", "--starts-at", "+2h", "--for", "1h"}, "muted: site=north from ", " until ")
+	if got := n.mustRun("status"); strings.Contains(got, "upgrade") {
+		t.Errorf("the status has a mute that begins later: %s", got)
+	}
+	n.expect(0, []string{"mute", "list"}, "pending", "upgrade", "ended")
+	n.expect(2, []string{"mute", "create", "--match", "site=north", "--reason", "upgrade", "--starts-at", "soon", "--for", "1h"})
+	if got := n.expect(2, []string{"mute", "create", "--match", "site=north", "--reason", "upgrade", "--starts-at", "-2h", "--for", "1h"}).err; !strings.Contains(got, "--starts-at: ") || !strings.Contains(got, "is in the past") {
+		t.Errorf("a start in the past: %q", got)
+	}
 	made := readJSON[web.Mute](n, "mute", "create", "--match", "rule=order-*", "--reason", "mended", "--for", "1h")
 	n.expect(0, []string{"mute", "end", strconv.FormatInt(made.ID, 10), "-o", "json"}, fmt.Sprintf(`"id": %d`, made.ID), `"outcome": "ended"`)
 	n.expect(2, []string{"mute", "end", "four"})

@@ -25,7 +25,7 @@ type Planning interface {
 	UnroutedAcks(ctx context.Context, limit int) ([]alerts.JobAck, error)
 	// AckDeliveries returns the newest delivery to each channel of an alert of acknowledged jobs, by job.
 	AckDeliveries(ctx context.Context, acks []alerts.JobAck) (map[int64][]alerts.PriorDelivery, error)
-	// LiveMutes returns the mutes that have not ended, oldest first.
+	// LiveMutes returns the mutes that are in effect, oldest first.
 	LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, error)
 	// Lane returns the newest messages of a lane, latest planned first.
 	Lane(ctx context.Context, l alerts.RouteChannel, limit int) ([]alerts.Notification, error)

@@ -13,12 +13,16 @@ import (
 	"deadman/internal/access"
 )
 
-const muteColumns = `id, matches, reason, created_at, created_by, ends_at, coalesce(ended_by, '')`
+const (
+	muteColumns = `id, matches, reason, created_at, created_by, starts_at, coalesce(planned_end, ends_at), coalesce(ended_by, '')`
+	// notEnded accepts the mutes that have not ended: those in effect and those that begin later (decision 120).
+	notEnded = `coalesce(planned_end, ends_at) > $1`
+)
 
 func readMute(row scanner, m *alerts.Mute) error {
 	var match string
 	if err := row.Scan(&m.ID, &match, (*escapedText)(&m.Reason), at(&m.CreatedAt), (*escapedText)(&m.CreatedBy),
-		at(&m.EndsAt), (*escapedText)(&m.EndedBy)); err != nil {
+		at(&m.StartsAt), at(&m.EndsAt), (*escapedText)(&m.EndedBy)); err != nil {
 		return err
 	}
 	return json.Unmarshal([]byte(match), &m.Match)
@@ -35,9 +39,9 @@ func (s *MuteStore) Mutes(ctx context.Context) ([]alerts.Mute, error) {
 	return s.mutes(ctx, ` ORDER BY id DESC`)
 }
 
-// LiveMutes returns the mutes that have not ended at now, oldest first.
+// LiveMutes returns the mutes that are in effect at now, oldest first.
 func (s *MuteStore) LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, error) {
-	return s.mutes(ctx, ` WHERE ends_at > $1 ORDER BY id`, now)
+	return s.mutes(ctx, ` WHERE `+notEnded+` AND (starts_at IS NULL OR starts_at <= $1) ORDER BY id`, now)
 }
 
 func (s *MuteStore) mutes(ctx context.Context, which string, args ...any) ([]alerts.Mute, error) {
@@ -48,8 +52,8 @@ func (s *MuteStore) mutes(ctx context.Context, which string, args ...any) ([]ale
 	return found, nil
 }
 
-// CreateMute stores a mute and audits mute.create in the same transaction. It returns alerts.ErrTooManyMutes at the limit:
-// a lock makes calls count one after the other.
+// CreateMute stores a mute and audits mute.create in the same transaction. A start that is not in the future is its creation.
+// It returns alerts.ErrTooManyMutes at the limit: a lock makes calls count one after the other.
 func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error) {
 	match, err := json.Marshal(m.Match)
 	if err != nil {
@@ -61,18 +65,24 @@ func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute,
 			return err
 		}
 		var live int
-		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM mute WHERE ends_at > $1`, now).Scan(&live); err != nil {
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM mute WHERE `+notEnded, now).Scan(&live); err != nil {
 			return err
 		}
 		if live >= alerts.MaxLiveMutes {
 			return alerts.ErrTooManyMutes
 		}
-		if err := tx.QueryRowContext(ctx, `INSERT INTO mute (matches, reason, created_at, created_by, ends_at) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
-			document(match), escape(m.Reason), now, escape(m.CreatedBy), m.EndsAt).Scan(&m.ID); err != nil {
+		ends, planned := m.EndsAt, time.Time{}
+		if m.StartsAt.After(now) {
+			ends, planned = now, m.EndsAt
+		} else {
+			m.StartsAt = time.Time{}
+		}
+		if err := tx.QueryRowContext(ctx, `INSERT INTO mute (matches, reason, created_at, created_by, ends_at, starts_at, planned_end) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id`,
+			document(match), escape(m.Reason), now, escape(m.CreatedBy), ends, when(m.StartsAt), when(planned)).Scan(&m.ID); err != nil {
 			return err
 		}
 		return audit(ctx, tx, now, access.MuteCreate, fmt.Sprintf("mute/%d", m.ID),
-			fmt.Sprintf("%s; until %s; %s", m.Match, m.EndsAt.UTC().Format(time.RFC3339), m.Reason))
+			fmt.Sprintf("%s; %s; %s", m.Match, m.Span(), m.Reason))
 	})
 	if errors.Is(err, alerts.ErrTooManyMutes) {
 		return m, err
@@ -83,11 +93,11 @@ func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute,
 	return m, nil
 }
 
-// EndMute ends a mute early and audits mute.end in the same transaction. It returns futurejobs.ErrNotFound if the mute
-// does not exist or has ended.
+// EndMute ends a mute early, or before its start, and audits mute.end in the same transaction. It returns
+// futurejobs.ErrNotFound if the mute does not exist or has ended.
 func (s *MuteStore) EndMute(ctx context.Context, id int64) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		n, err := exec(ctx, tx, `UPDATE mute SET ends_at = $1, ended_by = $2 WHERE id = $3 AND ends_at > $1`,
+		n, err := exec(ctx, tx, `UPDATE mute SET ends_at = $1, planned_end = NULL, ended_by = $2 WHERE id = $3 AND `+notEnded,
 			now, escape(access.ActorOf(ctx).Name), id)
 		switch {
 		case err != nil:

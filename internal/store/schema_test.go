@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib" // opens a database as an older program left it
 	"github.com/pressly/goose/v3"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/store"
 	"deadman/internal/store/storetest"
@@ -216,6 +218,35 @@ func TestDatabaseID(t *testing.T) {
 			asBefore()
 			if got, err := s.DatabaseID(t.Context(), ""); err != nil || uuid.Validate(got) != nil || got == first {
 				t.Errorf("a database without an id, and none: %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestOlderNodeTakesLaterMuteForEnded checks that a node of the schema before 37 mutes nothing by a mute that begins later.
+func TestOlderNodeTakesLaterMuteForEnded(t *testing.T) {
+	for name, options := range map[string]store.Options{"sqlite": {DataDir: storetest.DataDir(t)}, "postgres": {DatabaseURL: storetest.Postgres(t)}} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, options)
+			now, err := s.Now(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, starts := range []time.Time{{}, now.Add(time.Hour)} {
+				m := alerts.Mute{Match: alerts.Match{"site": "north"}, Reason: "upgrade", StartsAt: starts, EndsAt: now.Add(2 * time.Hour)}
+				if _, err := s.CreateMute(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The statements of the node of schema 36, at the creation and in the time of the later mute.
+			for _, at := range []time.Time{now.Add(time.Minute), now.Add(90 * time.Minute)} {
+				var live, newest int64
+				if err := s.DB().QueryRowContext(t.Context(), `SELECT count(*), max(id) FROM mute WHERE ends_at > $1`, at).Scan(&live, &newest); err != nil {
+					t.Fatal(err)
+				}
+				if live != 1 || newest != 1 {
+					t.Errorf("the older node mutes by %d mutes, the newest is %d, want the first one alone", live, newest)
+				}
 			}
 		})
 	}

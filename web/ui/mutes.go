@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"deadman/alerts"
 	"deadman/web"
@@ -28,7 +29,8 @@ type alertTabs struct {
 type mutesView struct {
 	listing
 	permissions
-	Live   []mute
+	Live   []mute // in effect
+	Later  []mute // they begin later
 	Past   []mute
 	Form   muteForm
 	Reach  *reach   // effect of the new mute; nil: no fields yet
@@ -50,6 +52,7 @@ type matched struct{ Name, Pattern string }
 type muteForm struct {
 	Fields []matched // fields of every alert
 	Labels string    // name=pattern, one per line
+	Starts string    // UTC; empty: now
 	For    string
 	Reason string
 }
@@ -141,9 +144,12 @@ func (c muteClient) mutes(r *http.Request) (v mutesView, err error) {
 		for _, name := range slices.Sorted(maps.Keys(m.Match)) {
 			shown.Matches = append(shown.Matches, matched{name, m.Match[name]})
 		}
-		if m.Active {
+		switch alerts.MuteState(m.State) {
+		case alerts.MuteActive:
 			v.Live = append(v.Live, shown)
-		} else {
+		case alerts.MutePending:
+			v.Later = append(v.Later, shown)
+		case alerts.MuteEnded:
 			v.Past = append(v.Past, shown)
 		}
 	}
@@ -153,7 +159,7 @@ func (c muteClient) mutes(r *http.Request) (v mutesView, err error) {
 
 // made returns the matchers of a listed mute by its ID.
 func (v mutesView) made(id string) map[string]string {
-	for _, m := range v.Live {
+	for _, m := range slices.Concat(v.Live, v.Later) {
 		if strconv.FormatInt(m.ID, 10) == id {
 			return m.Match
 		}
@@ -168,7 +174,7 @@ func (r reach) Warnings() []string {
 
 // muteFormOf reads the form of a new mute, or a link to it. Parameters with the prefix label. become labels.
 func muteFormOf(form url.Values) muteForm {
-	w := muteForm{Labels: form.Get("labels"), For: form.Get("for"), Reason: form.Get("reason")}
+	w := muteForm{Labels: form.Get("labels"), Starts: form.Get("starts"), For: form.Get("for"), Reason: form.Get("reason")}
 	for _, name := range muteFields {
 		w.Fields = append(w.Fields, matched{name, form.Get(name)})
 	}
@@ -192,7 +198,7 @@ func (w muteForm) Field(name string) string {
 
 // Open reports whether any field is filled in.
 func (w muteForm) Open() bool {
-	return w.Labels+w.For+w.Reason != "" || slices.ContainsFunc(w.Fields, func(f matched) bool { return f.Pattern != "" })
+	return w.Labels+w.Starts+w.For+w.Reason != "" || slices.ContainsFunc(w.Fields, func(f matched) bool { return f.Pattern != "" })
 }
 
 // match returns the matchers for the API. A label without = must merely be present.
@@ -224,6 +230,8 @@ func (w muteForm) wrong(p *web.Problem) (all []string) {
 			all = append(all, "Set a rule, entity, key, severity or label; otherwise every alert would be muted.")
 		case d.Location == "body.reason":
 			all = append(all, "Reason: enter 1 to 500 characters.")
+		case d.Location == "body.starts_at":
+			all = append(all, "Starts: "+d.Message+".")
 		case d.Location == "body" && w.For == "":
 			all = append(all, "Duration: select one.")
 		default:
@@ -273,11 +281,24 @@ func (u mutePages) handleMuteAction(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// make creates the mute of the form.
+func (w muteForm) make(c client) (made web.Mute, err error) {
+	request := web.MuteRequest{Match: w.match(), Reason: w.Reason, For: w.For}
+	if w.Starts != "" {
+		if request.Starts, err = time.Parse("2006-01-02T15:04", w.Starts); err != nil {
+			message := w.Starts + " is not a UTC time such as 2026-01-31T15:04"
+			return made, &web.Problem{
+				Status: http.StatusUnprocessableEntity, Detail: message, Errors: []web.ProblemDetail{{Location: "body.starts_at", Message: message}},
+			}
+		}
+	}
+	return made, c.do(http.MethodPost, mutesAt, nil, request, &made)
+}
+
 // makeMute creates a mute. A refused one returns to the form with its errors.
 func (u mutePages) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 	wanted := muteFormOf(r.PostForm)
-	var made web.Mute
-	err := c.do(http.MethodPost, mutesAt, nil, web.MuteRequest{Match: wanted.match(), Reason: wanted.Reason, For: wanted.For}, &made)
+	made, err := wanted.make(c)
 	if err == nil {
 		u.report(w, r, bulkResult{Noun: "mute", Verb: "created", Done: 1, Back: mutesAt + "?made=" + strconv.FormatInt(made.ID, 10)})
 		return

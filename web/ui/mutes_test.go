@@ -3,6 +3,7 @@ package ui_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -94,6 +95,34 @@ func TestMuteOfWildcardValue(t *testing.T) {
 	}
 	if _, content := requestPage(t, "GET", home+"/alerts?by=team", ""); !strings.Contains(content, `href="/mutes?label.team=a%2A#new"`) {
 		t.Errorf("the inbox leads elsewhere: %s", content)
+	}
+}
+
+// TestMuteBeginsLater checks that the form creates a mute with a start in the future, that the page lists it as pending and
+// the overview does not have it, and that a start in the past returns to the form.
+func TestMuteBeginsLater(t *testing.T) {
+	t.Parallel()
+	home := serve(t, paymentRule)
+	post := func(starts string) string {
+		_, content := requestPage(t, "POST", home+"/mutes", "do=make&rule=payment*&for=1h&reason=upgrade&starts="+starts)
+		return content
+	}
+	for starts, want := range map[string]string{"2001-01-01T00:00": "is in the past", "soon": "is not a UTC time such as"} {
+		if content := post(starts); !strings.Contains(content, want) || !strings.Contains(content, `name="starts" value="`+starts+`"`) {
+			t.Errorf("a start %s: %s", starts, content)
+		}
+	}
+	post(time.Now().Add(3 * time.Hour).UTC().Format("2006-01-02T15:04"))
+	if _, content := requestPage(t, "GET", home+"/mutes?did=created&done=1&made=1", ""); !strings.Contains(content, "Pending mutes") ||
+		!strings.Contains(content, "No active mutes.") || strings.Contains(content, "Past mutes") || !strings.Contains(content, "1 rule.") {
+		t.Errorf("the page of mutes: %s", content)
+	}
+	if _, content := requestPage(t, "GET", home+"/", ""); strings.Contains(content, "mute is in effect") {
+		t.Error("the overview has a mute that begins later")
+	}
+	requestPage(t, "POST", home+"/mutes", "do=end&mute=1")
+	if _, content := requestPage(t, "GET", home+"/mutes", ""); strings.Contains(content, "Pending mutes") || !strings.Contains(content, "Past mutes") {
+		t.Errorf("after its end: %s", content)
 	}
 }
 

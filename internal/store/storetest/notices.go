@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // raiseUnrouted returns the alerts of ended jobs, not routed yet.
@@ -263,6 +266,57 @@ func mutesEnd(t *testing.T, w *fixture) {
 	}
 }
 
+// mutesBeginLater checks that a mute with a start in the future is in effect from its start to its end, that it can be ended
+// before, and that retention keeps it until its end.
+func mutesBeginLater(t *testing.T, w *fixture) {
+	now := must[time.Time](t)(w.Now(w.ctx()))
+	create := func(starts, ends time.Duration) alerts.Mute {
+		return must[alerts.Mute](t)(w.CreateMute(w.ctx(), alerts.Mute{
+			Match: alerts.Match{"rule": "order-*"}, Reason: "upgrade", StartsAt: now.Add(starts), EndsAt: now.Add(ends),
+		}))
+	}
+	begun, later, far, ended := create(-time.Hour, 3*time.Hour), create(time.Hour, 2*time.Hour), create(4*futurejobs.Day, 5*futurejobs.Day), create(time.Hour, 2*time.Hour)
+	w.must(w.EndMute(w.ctx(), ended.ID))
+	checkRefused(w, futurejobs.ErrNotFound, func() error { return w.EndMute(w.ctx(), ended.ID) })
+	for _, c := range []struct {
+		after time.Duration
+		want  []int64
+	}{
+		{time.Minute, []int64{begun.ID}},
+		{time.Hour - time.Second, []int64{begun.ID}},
+		{time.Hour, []int64{begun.ID, later.ID}},
+		{2 * time.Hour, []int64{begun.ID}},
+		{3 * time.Hour, nil},
+		{4 * futurejobs.Day, []int64{far.ID}},
+		{5 * futurejobs.Day, nil},
+	} {
+		var got []int64
+		for _, m := range must[[]alerts.Mute](t)(w.LiveMutes(w.ctx(), now.Add(c.after))) {
+			got = append(got, m.ID)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("mutes in effect after %v (-want +got):\n%s", c.after, diff)
+		}
+	}
+	span := func(starts, ends time.Duration) string {
+		return fmt.Sprintf("from %s until %s", now.Add(starts).Format(time.RFC3339), now.Add(ends).Format(time.RFC3339))
+	}
+	if lines, want := audited(w, access.AuditFilter{Object: fmt.Sprintf("mute/%d", far.ID)}), "rule=order-*; "+span(4*futurejobs.Day, 5*futurejobs.Day)+"; upgrade"; len(lines) != 1 || !strings.HasSuffix(lines[0], want) {
+		t.Errorf("audit: %q, want %q", lines, want)
+	}
+	all := must[[]alerts.Mute](t)(w.Mutes(w.ctx()))
+	if m := all[2]; m.ID != later.ID || !m.StartsAt.Equal(later.StartsAt) || !m.EndsAt.Equal(later.EndsAt) || m.State(now) != alerts.MutePending {
+		t.Errorf("a mute that begins later: %+v", m)
+	}
+	if m := all[0]; m.EndedBy == "" || m.State(must[time.Time](t)(w.Now(w.ctx()))) != alerts.MuteEnded {
+		t.Errorf("a mute that was ended before its start: %+v", m)
+	}
+	prune(w, -3*futurejobs.Day)
+	if left := must[[]alerts.Mute](t)(w.Mutes(w.ctx())); len(left) != 1 || left[0].ID != far.ID {
+		t.Errorf("after the retention: %+v, want mute %d alone", left, far.ID)
+	}
+}
+
 func mutesHaveALimit(t *testing.T, w *fixture) {
 	end := must[time.Time](t)(w.Now(w.ctx())).Add(time.Hour)
 	mute := alerts.Mute{Match: alerts.Match{"rule": "order-*"}, Reason: "a", EndsAt: end}
@@ -270,13 +324,18 @@ func mutesHaveALimit(t *testing.T, w *fixture) {
 	for range alerts.MaxLiveMutes {
 		last = must[alerts.Mute](t)(w.CreateMute(w.ctx(), mute))
 	}
-	checkRefused(w, alerts.ErrTooManyMutes, func() error {
-		_, err := w.CreateMute(w.ctx(), mute)
-		return err
-	})
+	later := mute
+	later.StartsAt = end.Add(-time.Minute)
+	for _, m := range []alerts.Mute{mute, later} {
+		checkRefused(w, alerts.ErrTooManyMutes, func() error {
+			_, err := w.CreateMute(w.ctx(), m)
+			return err
+		})
+	}
 	for range 10 {
 		w.must(w.EndMute(w.ctx(), last.ID))
 		last = oneMuteOf(w, 16, mute)
+		mute, later = later, mute
 	}
 }
 

@@ -289,6 +289,7 @@ var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"notification/summary":    messagesAreSummarized,
 	"notification/forget":     messagesExpire,
 	"mute/end":                mutesEnd,
+	"mute/start":              mutesBeginLater,
 }
 
 // Run runs the suite.
