@@ -98,6 +98,12 @@
     show();
   });
 
+  // A part with data-fold is open in a wide window and closed in a narrow one.
+  const narrow = matchMedia("(max-width: 40rem)");
+  const fold = () => { for (const e of document.querySelectorAll("[data-fold]")) e.open = !narrow.matches; };
+  narrow.addEventListener("change", fold);
+  fold();
+
   // Leaving a page closes its stream: browsers cache pages with their streams, and a host has six
   // connections. A page from the cache is reloaded.
   let stream = null;

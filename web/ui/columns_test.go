@@ -37,12 +37,12 @@ func TestColumnsHaveRoom(t *testing.T) {
 		over := evaluate[int](b, `(() => { const all = [...document.querySelectorAll("td > .pill")];
 			for (const pill of all) pill.textContent = "undetermined";
 			return all.filter((pill) => pill.getBoundingClientRect().right > pill.parentElement.getBoundingClientRect().right).length; })()`)
-		if over > 0 || evaluate[int](b, `document.querySelectorAll("td > .pill").length`) != 2 {
+		if over > 0 || evaluate[int](b, `document.querySelectorAll("td > .pill").length`) < 2 {
 			t.Errorf("%d of two states lie over what is beside them at %d px", over, width)
 		}
 		b.screenshot(fmt.Sprint("columns-alerts-", width))
 		b.visit("/jobs")
-		over = evaluate[int](b, `(() => { const all = [...document.querySelectorAll("td > .pill.open, td > .pill.waiting, td > .pill.due")];
+		over = evaluate[int](b, `(() => { const all = [...document.querySelectorAll("td .pill.open, td .pill.waiting, td .pill.due")].filter((pill) => pill.offsetWidth);
 			for (const pill of all) pill.textContent = "undetermined";
 			return all.length === 0 ? -1 : all.filter((pill) => pill.getBoundingClientRect().right > pill.parentElement.getBoundingClientRect().right - 4).length; })()`)
 		if over != 0 {

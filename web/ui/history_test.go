@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"deadman/checks"
 	"deadman/web"
 )
@@ -74,7 +76,7 @@ func TestHistory(t *testing.T) {
 	b.waitForText("Ended since", " before ", "cancelled", "exhausted")
 	b.visit("/history?outcome=resolved&key=1")
 	b.waitForText("order 1", "resolved")
-	if rows := evaluate[int](b, `document.querySelectorAll("#list + form + .card tbody tr").length`); rows != 1 {
+	if rows := evaluate[int](b, `document.querySelectorAll("#list + .fold + .card tbody tr").length`); rows != 1 {
 		t.Errorf("%d rows, want 1", rows)
 	}
 	b.visit("/history?outcome=expired")
@@ -94,6 +96,7 @@ func TestHistory(t *testing.T) {
 	}
 	narrow := open(t, home, 400, 800)
 	narrow.visit("/history")
+	narrow.do(chromedp.Click(chromedp.CSS(".fold summary")))
 	narrow.waitForText("jobs ended")
 	narrow.screenshot("history-narrow")
 	if wide := evaluate[int](narrow, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {

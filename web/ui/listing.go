@@ -1,8 +1,10 @@
 package ui
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"deadman/alerts"
@@ -73,6 +75,17 @@ func (l listing) Narrowed() bool {
 		}
 	}
 	return false
+}
+
+// InUse returns the filters in words, such as "rule order-unshipped, severity error"; empty: the list has none.
+func (l listing) InUse() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(l.Filter)) {
+		if value := l.Filter[name]; value != "" {
+			parts = append(parts, strings.ReplaceAll(name, "_", " ")+" "+value)
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // goesOn sets the next page from the API's cursor.

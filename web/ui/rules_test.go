@@ -567,8 +567,8 @@ func TestLongRuleNames(t *testing.T) {
 		if n := evaluate[int](b, lines); width == 1400 && n != 1 || width == 400 && n < 2 {
 			t.Errorf("at %d px the name has %d lines", width, n)
 		}
-		if sunk := evaluate[float64](b, `(() => { const row = document.querySelector("#rule-`+long+`"); return row.querySelector(".pill").getBoundingClientRect().top - row.querySelector("a.name").getBoundingClientRect().top })()`); sunk > 12 {
-			t.Errorf("at %d px the status is %v px below the name", width, sunk)
+		if sunk := evaluate[float64](b, `(() => { const row = document.querySelector("#rule-`+long+`"); return row.querySelector("td.num a").getBoundingClientRect().top - row.querySelector("a.name").getBoundingClientRect().top })()`); sunk > 12 {
+			t.Errorf("at %d px the number of jobs is %v px below the name", width, sunk)
 		}
 		if over := evaluate[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 			t.Errorf("at %d px the page is %d px too wide", width, over)
