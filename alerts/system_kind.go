@@ -27,7 +27,7 @@ var SystemKinds = []SystemKind{
 	{"ingest/<stream>", "gap", "a stream was not read to its end in time; `ingest/<stream>/tenants` is about the [rules of tenants](../operations/tenants.md#lines) alone", "Condition ingest"},
 	{sweepKey, "overdue", "[overdue jobs](../operations/monitoring.md#overdue-jobs) without another explanation", "Condition due"},
 	{"clock", "step", "the [database's clock](../operations/monitoring.md#clock-changes) stepped", "Condition clock"},
-	{"node/<name>", "unfit", "a node is [unfit](../operations/monitoring.md#unfit-nodes) to hold shards", "Condition fit"},
+	{"node/<name>", "unfit", "a node is [unfit](../operations/monitoring.md#unfit-nodes) to hold shards", "Condition node"},
 	{"rule-files/<folder>", "refused", "a node refuses [rule files](rule-versions.md) of its folder; resolved when a node applies all files of a folder with that name", "Condition rule_files"},
 	{"rule/<name>/<version>", "unreadable", "a version of a rule with due jobs [cannot be read](../operations/monitoring.md#unreadable-rules) by a node", "Condition rules"},
 	{ruleKey, "costly", "the rule was paused because its [expressions cost too much](rule-expressions.md#cost) on five events; resolved when it is resumed or deleted", "A rule is paused or put off"},

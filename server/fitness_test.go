@@ -231,10 +231,10 @@ GRANT ALL ON SCHEMA public TO sick; GRANT ALL ON ALL TABLES IN SCHEMA public TO 
 	b.waitForUnfitAlert(why)
 	a.eventually("the node reports that it is unfit", func() bool {
 		createJob() // the node may have rested since, and without a job nothing shows that it is still unfit
-		fit, detail, _ := a.condition("fit")
+		fit, detail, _ := a.condition("node")
 		return !fit && strings.Contains(detail, why) && strings.Contains(a.metrics(), "\n"+metric+"\n")
 	})
-	if fit, detail, _ := b.condition("fit"); !fit {
+	if fit, detail, _ := b.condition("node"); !fit {
 		t.Errorf("the other node is unfit: %s", detail)
 	}
 }

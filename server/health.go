@@ -190,7 +190,7 @@ func (h *readiness) readable(ctx context.Context) web.Condition {
 
 // fit returns the condition of this node's fitness to hold shards.
 func (h *readiness) fit() web.Condition {
-	c := web.Condition{Name: "fit", OK: true, Detail: "this node can hold shards"}
+	c := web.Condition{Name: "node", OK: true, Detail: "this node can hold shards"}
 	if reason := h.owner.UnfitFor(); reason != "" {
 		c.OK, c.Detail = false, "unfit to hold shards; other nodes take them over: "+reason
 	}

@@ -35,7 +35,7 @@ var ConditionKinds = []ConditionKind{
 	{Name: "sweep", Holds: "no due job of this node is more than 10 s behind its slot"},
 	{Name: "due", Holds: "no node has [overdue jobs](../operations/monitoring.md#overdue-jobs)"},
 	{Name: "rules", Holds: "all live nodes can [read](../operations/monitoring.md#unreadable-rules) the rules of due jobs"},
-	{Name: "fit", Holds: "the node is [fit](../operations/monitoring.md#unfit-nodes) to hold shards"},
+	{Name: "node", Holds: "the node can hold shards: it is not [unfit](../operations/monitoring.md#unfit-nodes)"},
 	{Name: "relay", Holds: "decided alerts are published"},
 	{Name: "alerts_stream", Holds: "the state of the [stream of alerts](../operations/nats.md#the-stream-of-alerts) is known, and it has room"},
 	{Name: "restore", Holds: "database and stream of alerts [agree](../operations/failover-and-restore.md#the-report)"},

@@ -180,7 +180,7 @@ func (s nodeStatus) print(io *cli) error {
 	fmt.Fprintln(io.out)
 	t := newTable(io.out, io.palette, "node", "version", "seen", "shards", "state")
 	for _, n := range s.Nodes {
-		state := colouredCell(green, "fit")
+		state := colouredCell(green, "ok")
 		if n.UnfitReason != "" {
 			state = colouredCell(red, "unfit: "+n.UnfitReason)
 		}

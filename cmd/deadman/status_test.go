@@ -23,7 +23,7 @@ import (
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, quickRule)
-	expectRun(t, n, exitOK, []string{"status"}, "no open alerts", "All systems operational", "database", "connected", "fit", "16")
+	expectRun(t, n, exitOK, []string{"status"}, "no open alerts", "All systems operational", "database", "connected", "this node can hold shards", "16")
 	n.run(t, "event", "send", "orders.created", `{"id": "1", "placed_at": "`+time.Now().UTC().Format(time.RFC3339)+`"}`)
 	testwait.Until(t, "an alert is open", func() bool { return n.run(t, "status").code == exitCondition })
 	expectRun(t, n, exitCondition, []string{"status"}, "1 warning")

@@ -152,7 +152,7 @@ func (v *healthView) lag() (longest time.Duration) {
 func (healthView) WhereToLook(condition string) string { return whereToLook[condition] }
 
 var whereToLook = map[string]string{
-	"nats": "#streams", "leases": "#nodes", "ingest": "#streams", "streams": "#streams", "ticks": "/rules", "sweep": "/jobs?due=now", "due": "/jobs?due=now", "rules": "/rules", "fit": "#nodes",
+	"nats": "#streams", "leases": "#nodes", "ingest": "#streams", "streams": "#streams", "ticks": "/rules", "sweep": "/jobs?due=now", "due": "/jobs?due=now", "rules": "/rules", "node": "#nodes",
 	"relay": "/alerts", "alerts_stream": "/alerts", "restore": "/alerts", "sources": "#sources", "notifications": "#channels", "serving": "#nodes",
 }
 

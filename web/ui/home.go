@@ -33,8 +33,10 @@ type homeView struct {
 	Fine      bool
 	Sentence  string
 	Broken    []web.Condition
-	LastEvent time.Time             // zero: none, or hidden from the visitor
-	Behind    uint64                // unread events
+	LastEvent time.Time // zero: none, or hidden from the visitor
+	Behind    uint64    // unread events
+	Reading   string    // state of ingest in words; empty: it is up to date
+	Due       dueJobs
 	Refused   web.DeadLetterReasons // dead letters; empty if hidden from the visitor
 	Open      web.OpenAlertCounts
 	Lost      string      // sentence about lost data; empty: no alert about it is open
@@ -135,7 +137,7 @@ func (v *homeView) load(c client, now time.Time) error {
 		func() (err error) { v.Mutes, err = muteClient{c}.active(); return err },
 		func() error { return v.open(c) },
 		func() error { return v.rules(c) },
-		func() error { return v.jobs(c) },
+		func() error { return v.jobs(c, now) },
 	}
 	errs := make([]error, len(parts))
 	var all sync.WaitGroup
@@ -191,7 +193,10 @@ func (v *homeView) try(c client, now time.Time) error {
 	return nil
 }
 
-// streams finds the time of the last event. A visitor limited to some rules does not get it.
+// ingestConditions are the conditions without which events are not read.
+var ingestConditions = []string{"nats", "ingest", "streams"}
+
+// streams finds the time of the last event and the state of ingest. A visitor limited to some rules does not get them.
 func (v *homeView) streams(c client) error {
 	var streams web.Page[web.Stream]
 	err := c.get("/streams", url.Values{"limit": {"500"}}, &streams)
@@ -202,6 +207,16 @@ func (v *homeView) streams(c client) error {
 		v.LastEvent = latest(v.LastEvent, s.LastAt)
 		if s.LagMessages != nil {
 			v.Behind += *s.LagMessages
+		} else if s.State == web.StreamUpToDate {
+			v.Reading = "Ingest lag unknown"
+		}
+		if s.State != web.StreamUpToDate && s.State != web.StreamBehind {
+			v.Reading = "Stream " + stream{s}.Title() + " is " + s.State
+		}
+	}
+	for _, broken := range v.Broken {
+		if slices.Contains(ingestConditions, broken.Name) {
+			v.Reading = "Ingest is failing"
 		}
 	}
 	return err
@@ -357,21 +372,11 @@ func (v *homeView) worstFirst(r ruleLine) int {
 	return 0
 }
 
-func (v *homeView) jobs(c client) error {
-	var page web.Page[web.Job]
-	err := c.get("/jobs", url.Values{"limit": {nowJobs}}, &page)
-	v.Jobs, v.MoreJobs = jobsOf(page.Items), page.Next != ""
-	scheduled := slices.DeleteFunc(slices.Clone(v.Jobs), func(j job) bool { return j.NextCheckAt.IsZero() && j.PausedAt.IsZero() })
-	v.Resting = len(v.Jobs) - len(scheduled)
-	v.Jobs = scheduled
-	return err
-}
-
 // sentence summarizes the state in one sentence. The template appends the time of the last event.
 func (v *homeView) sentence() string {
 	var names []string
 	for _, condition := range v.Broken {
-		names = append(names, condition.Name)
+		names = append(names, strings.ReplaceAll(condition.Name, "_", " "))
 	}
 	switch {
 	case v.Blind != "":

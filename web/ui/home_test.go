@@ -7,10 +7,13 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"deadman/alerts"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
 	"deadman/internal/longtest"
 	"deadman/internal/store"
 	"deadman/internal/testwait"
@@ -324,4 +327,42 @@ func TestOverviewHasTextOfFewAlerts(t *testing.T) {
 	if _, content := requestPage(t, "GET", home+"/", ""); !strings.Contains(content, "order storm-1-0 is late") {
 		t.Errorf("the page has no text of the alert of the second rule: %s", content)
 	}
+}
+
+// TestOverviewWhileIngestFails checks that the overview without a broker does not report that ingest is up to date, and
+// counts the due checks that wait for it.
+func TestOverviewWhileIngestFails(t *testing.T) {
+	t.Parallel()
+	c := config(t.TempDir())
+	broker, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: c.Log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopBroker := sync.OnceFunc(broker.Close)
+	t.Cleanup(stopBroker)
+	c.NATSURL, c.NATSAddr = broker.ClientURL(), ""
+	home, _ := run(t, c)
+	callAPI(t, home, "POST", "/rules", "application/yaml", strings.Replace(orders, "after: 1s", "after: 10s", 1), nil)
+	publishEvents(t, home, "orders.created", "1", "2", "3")
+	testwait.Until(t, "three jobs are pending", func() bool {
+		var page web.JobPage
+		callAPI(t, home, "GET", "/jobs", "", "", &page)
+		return len(page.Items) == 3
+	})
+	b := open(t, home, 1280, 900)
+	b.visit("/")
+	b.waitForText("Last event read", "Ingest up to date")
+	stopBroker()
+	b.waitForText("Ingest is failing", "3 due checks not decided, the oldest due", "What to do", "alerts stream")
+	if text := b.text(); strings.Contains(text, "up to date") || strings.Contains(text, "alerts_stream") {
+		t.Errorf("ingest fails, and the overview is:\n%s", text)
+	}
+	b.checkAccessibility("the overview without a broker")
+	b.screenshot("overview-no-broker")
+	b.visit("/health")
+	b.waitForText("this node", "nats", "node")
+	if text := b.text(); regexp.MustCompile(`\bfit\b`).MatchString(text) {
+		t.Errorf("the health page has the word fit:\n%s", text)
+	}
+	b.screenshot("health-no-broker")
 }
