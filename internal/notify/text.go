@@ -419,7 +419,13 @@ func writeLine(b *strings.Builder, name, text string) {
 	}
 }
 
-func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+func upperFirst(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	if first == utf8.RuneError {
+		return s
+	}
+	return string(unicode.ToUpper(first)) + s[size:]
+}
 
 // line returns a text on one line of at most the given number of characters.
 func line(s string, limit int) string {

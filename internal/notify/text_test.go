@@ -231,6 +231,8 @@ func TestLongTextIsThereOnce(t *testing.T) {
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	gap := alerts.StreamLoss("ORDERS", at, at.Add(time.Hour), "was deleted").Alert(at)
+	polish := firingAlert("1")
+	polish.Text = strings.Repeat("zamówienie ", 16) + "; żadne nie zostało wysłane"
 	over := firingAlert("1")
 	over.Status, over.Text = alerts.Resolved, "order 1: "+strings.Repeat("checked by hand ", 20)
 	for name, c := range map[string]struct {
@@ -241,7 +243,8 @@ func TestLongTextIsThereOnce(t *testing.T) {
 			gap, "[ERROR] node stream/ORDERS: stream ORDERS was deleted: events stored after 2026-01-02 04:04:05 CET and until 2026-01-02 05:04:05 CET may be missing",
 			"Check what happened in that time, create, resolve or cancel jobs by hand (deadman job), then close this alert\nrule deadman, step lost, since 04:04 CET",
 		},
-		"resolved": {over, "[RESOLVED] order 1: " + strings.Repeat("checked by hand ", 11) + "…", "… checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand\nrule"},
+		"not ASCII": {polish, "[CRITICAL] order 1: " + strings.Repeat("zamówienie ", 15) + "zamówienie ", "Żadne nie zostało wysłane\nrule"},
+		"resolved":  {over, "[RESOLVED] order 1: " + strings.Repeat("checked by hand ", 11) + "…", "… checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand checked by hand\nrule"},
 	} {
 		m := newMessage(c.alert)
 		m.Zone, m.At = berlin, at
