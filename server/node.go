@@ -147,7 +147,7 @@ func newNode(ctx context.Context, c Config) (n *node, err error) {
 
 // readStart reads the parts of the database's state that the components need before they run.
 func (n *node) readStart(ctx context.Context) error {
-	o := notify.Options{PublicURL: n.PublicURL, Log: n.part("notifications"), Announce: n.observer.announce, Count: n.metrics.CountNotifications, CountGivenUp: n.metrics.CountGivenUp, Sending: n.traces.sending()}
+	o := notify.Options{PublicURL: n.PublicURL, Log: n.part("notifications"), Announce: n.observer.announce, Alerted: n.observer.Alerted, Count: n.metrics.CountNotifications, CountGivenUp: n.metrics.CountGivenUp, Sending: n.traces.sending()}
 	if err := n.notifications.open(ctx, o); err != nil {
 		return err
 	}

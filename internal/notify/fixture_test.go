@@ -67,7 +67,8 @@ type fixture struct {
 	dir      string
 
 	outlook   func(context.Context, alerts.Alert) (notify.Outlook, error)
-	elsewhere bool // another node is the notifying node
+	elsewhere bool  // another node is the notifying node
+	announced error // of raising an alert about the node
 
 	mu       sync.Mutex
 	attempts map[string]int // by channel and outcome
@@ -138,6 +139,9 @@ func (w *fixture) notifierOf(config notify.Config) *notify.Notifier {
 		},
 		Config: config, Store: w.Store, Client: client, Holds: func() bool { return !w.elsewhere }, Now: func() time.Time { return w.now },
 		Announce: func(ctx context.Context, r alerts.SystemAlert) error {
+			if w.announced != nil {
+				return w.announced
+			}
 			_, _, err := w.WriteSystemAlert(ctx, r)
 			return err
 		},

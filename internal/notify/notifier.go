@@ -48,6 +48,8 @@ type Options struct {
 	Log       *slog.Logger
 	// Announce raises an alert about the node itself.
 	Announce func(context.Context, alerts.SystemAlert) error
+	// Alerted processes an alert that the store wrote with given-up messages. nil: none is processed.
+	Alerted func(alerts.Alert)
 	// Count counts n attempts to send a message to a channel, by outcome. 0 names a configured channel. nil: none are counted.
 	Count func(channel, outcome string, n int)
 	// CountGivenUp counts n messages that a channel did not accept in time. 0 names a configured channel. nil: none are counted.
@@ -69,6 +71,7 @@ type Notifier struct {
 	gaveUpAt time.Time        // used by Step
 
 	countGivenUp func(channel string, n int)
+	alerted      func(alerts.Alert)
 }
 
 // New returns a notifier, or an error for an invalid channel.
@@ -85,6 +88,9 @@ func New(o Options) (*Notifier, error) {
 	if o.CountGivenUp == nil {
 		o.CountGivenUp = func(string, int) {}
 	}
+	if o.Alerted == nil {
+		o.Alerted = func(alerts.Alert) {}
+	}
 	if o.Describe == nil {
 		o.Describe = func(string) string { return "" }
 	}
@@ -94,7 +100,7 @@ func New(o Options) (*Notifier, error) {
 			outlook: o.Outlook, count: o.Count, tracing: o.Sending,
 			wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time), roundAt: make(map[string]time.Time),
 		},
-		client: o.Client, status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"), countGivenUp: o.CountGivenUp,
+		client: o.Client, status: periodic.NewStatus(o.Log, slog.LevelError, "notifications"), countGivenUp: o.CountGivenUp, alerted: o.Alerted,
 	}
 	n.states = &stateSender{store: o.Store, holds: o.Holds, now: o.Now, alertURL: n.alertURL, describe: o.Describe}
 	if err := n.SetConfig(o.Config); err != nil {
@@ -166,23 +172,31 @@ func (n *Notifier) Run(ctx context.Context) error {
 }
 
 // Step routes all new alerts and starts sending messages that are ready, if this node is the notifying node. Sending
-// continues after it returns. Without channels, alerts stay unrouted.
+// continues after it returns, and also if routing fails. Without channels, alerts stay unrouted.
 func (n *Notifier) Step(ctx context.Context) error {
 	if n.HasNoChannels() {
 		return nil
 	}
-	if err := n.routeAll(ctx, n.route); err != nil {
-		return fmt.Errorf("route alerts: %w", err)
-	}
-	if err := n.routeAll(ctx, n.routeAcks); err != nil {
-		return fmt.Errorf("route acknowledgements: %w", err)
-	}
+	err := n.routeNew(ctx)
 	if !n.holds() {
-		return nil
-	}
-	if err := n.giveUp(ctx); err != nil {
 		return err
 	}
+	return errors.Join(err, n.giveUp(ctx), n.startReady(ctx))
+}
+
+// routeNew routes all new alerts, and then their acknowledgements: these go to the channels that have the alerts.
+func (n *Notifier) routeNew(ctx context.Context) error {
+	if err := n.routeAll(ctx, unroutedBatch, n.route); err != nil {
+		return fmt.Errorf("route alerts: %w", err)
+	}
+	if err := n.routeAll(ctx, ackBatch, n.routeAcks); err != nil {
+		return fmt.Errorf("route acknowledgements: %w", err)
+	}
+	return nil
+}
+
+// startReady starts sending the messages that are ready.
+func (n *Notifier) startReady(ctx context.Context) error {
 	n.startRounds(ctx) // before messages: a channel that always has one would never have a round
 	ready, err := n.store.Ready(ctx, n.now())
 	if err != nil {
@@ -194,104 +208,109 @@ func (n *Notifier) Step(ctx context.Context) error {
 	return nil
 }
 
-// routeAll routes batches until none is left, or until another node is the notifying node. A plan that was overtaken
-// is made again.
-func (n *Notifier) routeAll(ctx context.Context, route func(context.Context) (more bool, err error)) error {
-	for more, moved := true, 0; more && n.holds(); {
-		var err error
-		more, err = route(ctx)
-		if errors.Is(err, futurejobs.ErrCursorMoved) && moved < mostMoves {
-			more, err, moved = true, nil, moved+1
-		}
-		if err != nil {
+// routeAll routes batches of up to limit until none is left, or until another node is the notifying node. A plan that was
+// overtaken is made again. A batch that takes too long is halved.
+func (n *Notifier) routeAll(ctx context.Context, limit int, route func(_ context.Context, limit int) (taken int, err error)) error {
+	for moved := 0; n.holds(); {
+		taken, err := route(ctx, limit)
+		switch {
+		case errors.Is(err, futurejobs.ErrCursorMoved) && moved < mostMoves:
+			moved++
+		case errors.Is(err, futurejobs.ErrTooSlow) && taken > 1:
+			limit = taken / 2
+		case err != nil || taken < limit:
 			return err
 		}
 	}
 	return nil
 }
 
-// giveUp gives up, at intervals, messages that were not accepted in time, and raises an alert for each of their channels.
+// giveUp gives up, at intervals, messages that were not accepted in time, with an alert for each of their channels.
 func (n *Notifier) giveUp(ctx context.Context) error {
 	now := n.now()
 	if now.Sub(n.gaveUpAt) < claimTime {
 		return nil
 	}
-	given, err := n.store.GiveUp(ctx, now.Add(-patience), now)
-	if err != nil {
-		return err
-	}
-	n.gaveUpAt = now
-	var errs []error
-	for channel, messages := range given {
-		n.countGivenUp(channel, messages)
-		n.log.Error("messages were given up, because their channel did not take them", "channel", channel, "messages", messages, "after", patience)
-		lost := alerts.SystemAlert{
+	given, raised, err := n.store.GiveUp(ctx, now.Add(-patience), now, func(channel string, messages int) alerts.SystemAlert {
+		return alerts.SystemAlert{
 			Topic: "channel/" + channel, Step: "given-up", Status: alerts.Expired, Severity: alerts.Error, Since: now, Count: messages, Labels: map[string]string{"channel": channel},
 			Text: fmt.Sprintf("the channel %s did not take %s within %s; they were given up, and the alerts are marked with failed", channel, countOf(messages, "message"), patience),
 		}
-		errs = append(errs, n.announce(ctx, lost), n.forgetRemoved(ctx, channel))
+	})
+	if err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	for channel, messages := range given {
+		n.countGivenUp(channel, messages)
+		n.log.Error("messages were given up, because their channel did not take them", "channel", channel, "messages", messages, "after", patience)
+	}
+	for _, a := range raised {
+		n.alerted(a)
+	}
+	if err := n.forgetRemoved(ctx); err != nil {
+		return err
+	}
+	n.gaveUpAt = now
+	return nil
 }
 
-// forgetRemoved resolves the alert about a channel that is not configured any more and has no message that waits.
-func (n *Notifier) forgetRemoved(ctx context.Context, channel string) error {
-	if _, is := n.file.Load().channels[channel]; is {
-		return nil
-	}
+// forgetRemoved resolves the alerts about channels that are not configured any more and have no message that waits.
+func (n *Notifier) forgetRemoved(ctx context.Context) error {
 	states, err := n.store.Channels(ctx)
 	if err != nil {
 		return err
 	}
 	for _, state := range states {
-		if state.Name != channel || state.Waiting > 0 {
+		if _, is := n.file.Load().channels[state.Name]; is || state.Waiting > 0 || state.Tries == 0 {
 			continue
 		}
-		if err := n.resolveChannel(ctx, channel, "no message waits for the channel "+channel+", which is not configured any more"); err != nil {
+		if err := n.resolveChannel(ctx, state.Name, "no message waits for the channel "+state.Name+", which is not configured any more"); err != nil {
 			return err
 		}
-		return n.store.ChannelWorks(ctx, channel)
+		if err := n.store.ChannelWorks(ctx, state.Name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// route routes a batch of new alerts. more reports that another batch may follow. It returns
-// futurejobs.ErrCursorMoved if another plan was applied first and the plan must be made again.
-func (n *Notifier) route(ctx context.Context) (more bool, err error) {
-	unrouted, err := n.store.UnroutedAlerts(ctx, unroutedBatch)
+// route routes a batch of up to limit new alerts and returns their number. It returns futurejobs.ErrCursorMoved if another
+// plan was applied first and the plan must be made again, and ErrTooSlow if fewer should be routed at a time.
+func (n *Notifier) route(ctx context.Context, limit int) (taken int, err error) {
+	unrouted, err := n.store.UnroutedAlerts(ctx, limit)
 	if err != nil || len(unrouted) == 0 {
-		return false, err
+		return 0, err
 	}
 	p, err := n.newPlan(ctx, unrouted)
 	if err != nil {
-		return false, err
+		return len(unrouted), err
 	}
 	plan, err := p.plan(unrouted)
 	if err != nil {
-		return false, err
+		return len(unrouted), err
 	}
-	return len(unrouted) == unroutedBatch, n.store.ApplyPlan(ctx, plan)
+	return len(unrouted), n.store.ApplyPlan(ctx, plan)
 }
 
 // routeAcks routes a batch of acknowledgements, as route does.
-func (n *Notifier) routeAcks(ctx context.Context) (more bool, err error) {
-	acks, err := n.store.UnroutedAcks(ctx, ackBatch)
+func (n *Notifier) routeAcks(ctx context.Context, limit int) (taken int, err error) {
+	acks, err := n.store.UnroutedAcks(ctx, limit)
 	if err != nil || len(acks) == 0 {
-		return false, err
+		return 0, err
 	}
 	prior, err := n.store.AckDeliveries(ctx, acks)
 	if err != nil {
-		return false, err
+		return len(acks), err
 	}
 	p, err := n.newPlan(ctx, nil)
 	if err != nil {
-		return false, err
+		return len(acks), err
 	}
 	plan, err := p.planAcks(acks, prior, n.file.Load().receivesAcks)
 	if err != nil {
-		return false, err
+		return len(acks), err
 	}
-	return len(acks) == ackBatch, n.store.ApplyPlan(ctx, plan)
+	return len(acks), n.store.ApplyPlan(ctx, plan)
 }
 
 // Channels returns the states of the channels, sorted by name: the configured ones, and former ones with pending

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,9 +14,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 )
 
 const oneHookFile = `
@@ -313,8 +318,8 @@ routes: [{to: hook, group_by: key, group_wait: 0s}]
 	})
 }
 
-// Messages for a channel that is no longer configured raise an alert, are given up with another one, and do not block the channel
-// after its return.
+// Messages for a channel that is no longer configured raise an alert, are given up with another one, also if the node ends or
+// fails right after it, and do not block the channel after its return.
 func TestDeletedChannel(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		with, without := w.notifier(oneHookFile), w.notifier("channels: {other: {kind: webhook, url: $URL}}\n")
@@ -326,7 +331,13 @@ func TestDeletedChannel(t *testing.T) {
 		if raised := w.systemAlerts(); len(raised) != 1 || raised[0].Key != "channel/hook" || raised[0].Status != alerts.Firing || !strings.Contains(raised[0].Text, "no channel of this name") {
 			t.Errorf("while the message waits: %+v", raised)
 		}
-		w.advance(without, 72*time.Hour)
+		w.announced = errors.New("the database is away")
+		w.now = w.now.Add(72 * time.Hour)
+		if err := without.Step(t.Context()); !errors.Is(err, w.announced) {
+			t.Errorf("the alert about the channel is not resolved, and the error is %v", err)
+		}
+		w.announced = nil
+		w.advance(without, 0)
 		if got := w.deliveryState("a"); got != "hook failed after 3" {
 			t.Error(got)
 		}
@@ -344,6 +355,44 @@ func TestDeletedChannel(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// TestFailingRoutesDoNotStopMessages checks that messages of alerts that were routed are sent while new alerts cannot be
+// routed, and that new alerts are routed in smaller batches if one takes too long.
+func TestFailingRoutesDoNotStopMessages(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	w := openFixture(t, store.Options{DatabaseURL: dsn})
+	db, err := sql.Open("pgx", dsn)
+	w.must(err)
+	t.Cleanup(func() { _ = db.Close() })
+	onDelivery := func(statement string) {
+		t.Helper()
+		_, err := db.ExecContext(t.Context(), `CREATE OR REPLACE FUNCTION on_delivery() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN `+statement+`; RETURN new; END $$;
+CREATE OR REPLACE TRIGGER on_delivery BEFORE INSERT ON delivery FOR EACH ROW EXECUTE FUNCTION on_delivery()`)
+		w.must(err)
+	}
+	n := w.notifier("channels: {hook: {kind: webhook, url: $URL}}\nroutes: [{to: hook, group_by: key, group_wait: 0s}]\n")
+	w.receiver.setStatus(503)
+	w.fire(alerts.Error, nil, "a")
+	w.advance(n, 0)
+	w.receiver.setStatus(200)
+	onDelivery(`RAISE EXCEPTION 'no delivery today'`)
+	w.fire(alerts.Error, nil, "b", "c")
+	w.now = w.now.Add(retryRest)
+	if err := n.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "no delivery today") {
+		t.Errorf("the error of routing is %v", err)
+	}
+	n.Finish()
+	if got := w.deliveryState("a") + "; " + w.deliveryState("b"); got != "hook sent after 2; " {
+		t.Error(got)
+	}
+	onDelivery("PERFORM pg_sleep(5)") // a transaction has 8 s
+	w.advance(n, retryRest)
+	w.advance(n, retryRest)
+	if got := w.deliveryState("b") + "; " + w.deliveryState("c"); got != "hook sent after 1; hook sent after 1" {
+		t.Error(got)
+	}
 }
 
 // retryRest is longer than the pause of a failed channel.

@@ -30,7 +30,7 @@ type Planning interface {
 	// Lane returns the newest messages of a lane, latest planned first.
 	Lane(ctx context.Context, l alerts.RouteChannel, limit int) ([]alerts.Notification, error)
 	// ApplyPlan applies a plan in one transaction. It returns futurejobs.ErrCursorMoved and changes nothing if
-	// another plan was applied first.
+	// another plan was applied first, and futurejobs.ErrTooSlow for a plan that should be made in parts.
 	ApplyPlan(ctx context.Context, p alerts.Plan) error
 }
 
@@ -73,8 +73,9 @@ type DeliveryStore interface {
 	MarkFailed(ctx context.Context, n alerts.Notification, reason string, now, next time.Time) (alerts.ChannelState, error)
 	// ChannelWorks records that a failing channel works, without a message.
 	ChannelWorks(ctx context.Context, name string) error
-	// GiveUp gives up messages planned before the given time, and returns their numbers by channel.
-	GiveUp(ctx context.Context, before, now time.Time) (map[string]int, error)
+	// GiveUp gives up messages planned before the given time, and writes the alert of lost for each of their channels with
+	// them. It returns their numbers by channel, and the alerts.
+	GiveUp(ctx context.Context, before, now time.Time, lost func(channel string, messages int) alerts.SystemAlert) (given map[string]int, raised []alerts.Alert, err error)
 	// Channels returns the states of all channels with at least one attempt.
 	Channels(ctx context.Context) ([]alerts.ChannelState, error)
 }

@@ -131,7 +131,8 @@ WHERE turn = 1 ORDER BY channel`, now)
 }
 
 // ApplyPlan writes a plan in one transaction. It returns futurejobs.ErrCursorMoved if another node was faster, or if an
-// open notification is being sent: nothing is written then, and the caller must plan again.
+// open notification is being sent: nothing is written then, and the caller must plan again. Other errors are
+// futurejobs.ErrTooSlow and ErrRefused.
 func (s *NotificationStore) ApplyPlan(ctx context.Context, p alerts.Plan) error {
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
 		if err := deleteUnrouted(ctx, tx, p.Alerts); err != nil {
@@ -161,7 +162,7 @@ func (s *NotificationStore) ApplyPlan(ctx context.Context, p alerts.Plan) error 
 		})
 	})
 	if err != nil {
-		return wrapErr("apply notification plan", err)
+		return wrapErr("apply notification plan", undone(err))
 	}
 	return nil
 }
@@ -318,19 +319,39 @@ ON CONFLICT (name) DO UPDATE SET tries = channel.tries + 1, error = excluded.err
 	return c, nil
 }
 
-// GiveUp gives up notifications that were planned before the given time and returns their numbers by channel.
-func (s *NotificationStore) GiveUp(ctx context.Context, before, now time.Time) (map[string]int, error) {
-	given, err := query(ctx, s.db, func(row scanner, channel *string) error { return row.Scan(channel) },
-		`UPDATE notice SET failed_at = $1, error = coalesce(error, 'the channel was not there')
+// GiveUp gives up notifications that were planned before the given time, and writes the alert of lost for each of their
+// channels in the same transaction. It returns their numbers by channel, and the alerts.
+func (s *NotificationStore) GiveUp(
+	ctx context.Context, before, now time.Time, lost func(channel string, messages int) alerts.SystemAlert,
+) (given map[string]int, raised []alerts.Alert, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, raisedAt time.Time) error {
+		given, raised = make(map[string]int), nil
+		ofChannels, err := query(ctx, tx, func(row scanner, channel *string) error { return row.Scan(channel) },
+			`UPDATE notice SET failed_at = $1, error = coalesce(error, 'the channel was not there')
 WHERE `+unfinished+` AND planned_at < $2 AND next_at <= $1 RETURNING channel`, now, before)
+		if err != nil {
+			return err
+		}
+		for _, channel := range ofChannels {
+			given[channel]++
+		}
+		for _, channel := range slices.Sorted(maps.Keys(given)) {
+			a := lost(channel, given[channel]).Alert(raisedAt)
+			a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
+			isNew, err := insertSystemAlert(ctx, tx, a)
+			if err != nil {
+				return err
+			}
+			if isNew {
+				raised = append(raised, a)
+			}
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, wrapErr("give up", err)
+		return nil, nil, wrapErr("give up", err)
 	}
-	counts := make(map[string]int)
-	for _, channel := range given {
-		counts[channel]++
-	}
-	return counts, nil
+	return given, raised, nil
 }
 
 const channels = `SELECT c.name, c.sent, c.sent_at,

@@ -224,11 +224,18 @@ func messagesExpire(t *testing.T, w *fixture) {
 	now := w.slot()
 	unrouted := raiseUnrouted(w, "a")
 	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: now}, unrouted...)))
-	if n := must[map[string]int](t)(w.GiveUp(w.ctx(), now, now)); len(n) != 0 {
-		t.Errorf("gave up messages that are young: %v", n)
+	lost := func(channel string, messages int) alerts.SystemAlert {
+		return alerts.SystemAlert{Topic: "channel/" + channel, Step: "given-up", Status: alerts.Expired, Severity: alerts.Error, Since: now, Count: messages}
 	}
-	if n := must[map[string]int](t)(w.GiveUp(w.ctx(), now.Add(time.Second), now.Add(time.Minute))); len(n) != 1 || n[hookRoute.Channel] != 1 {
-		t.Errorf("gave up %v, want one message of %s", n, hookRoute.Channel)
+	if given, raised, err := w.GiveUp(w.ctx(), now, now, lost); len(given)+len(raised) != 0 || err != nil {
+		t.Errorf("gave up messages that are young: %v, %v, %v", given, raised, err)
+	}
+	given, raised, err := w.GiveUp(w.ctx(), now.Add(time.Second), now.Add(time.Minute), lost)
+	if err != nil || len(given) != 1 || given[hookRoute.Channel] != 1 || len(raised) != 1 {
+		t.Fatalf("gave up %v with the alerts %v, want one message of %s: %v", given, raised, hookRoute.Channel, err)
+	}
+	if a := must[futurejobs.ListedAlert](t)(w.Alert(w.ctx(), raised[0].ID)); a.Key != "channel/"+hookRoute.Channel || a.Count != 1 || a.Shard != raised[0].Shard {
+		t.Errorf("the alert is %+v", a)
 	}
 	if d := deliveryOf(w, unrouted[0]); d.State != alerts.Failed || d.Error == "" {
 		t.Errorf("given up: %+v", d)
