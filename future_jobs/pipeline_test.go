@@ -1,6 +1,8 @@
 package futurejobs
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -85,6 +87,28 @@ func TestSweepsGoOnWhileSettlesHang(t *testing.T) {
 		synctest.Wait()
 		if swept != 100 {
 			t.Errorf("%d sweeps completed while no decision was settled, want 100", swept)
+		}
+	})
+}
+
+// slotless is a catalog without rules.
+type slotless struct{ RuleReader }
+
+func (slotless) NextSlot(time.Time) time.Time { return time.Time{} }
+
+// TestNodeThatLostItsShardsPauses checks that a node that loses its shards after a sweep that left more to read does not sweep
+// without a pause from then on.
+func TestNodeThatLostItsShardsPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(slog.DiscardHandler)
+		clock := NewClock(func(context.Context) (time.Time, error) { return time.Now(), nil }, time.Now)
+		if err := clock.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := NewSweeper(nil, slotless{}, NewOwner(nil, Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log), clock, 1, log)
+		s.isCutShort, s.steps = true, clock.Steps()
+		if wait := s.step(t.Context(), nil, nil); wait != MaxIdle {
+			t.Errorf("the pause of a node without shards is %s, want %s", wait, MaxIdle)
 		}
 	})
 }

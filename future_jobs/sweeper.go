@@ -309,6 +309,7 @@ func (s *Sweeper) RunningJSON() string { return s.admission.workers.runningJSON(
 // Checks of tenants' rules are queued by tenant. Jobs of a tenant with a full queue or a used-up allowance are parked.
 func (s *Sweeper) sweep(ctx context.Context, pipe *pipeline, startLookup func([]*task)) (unhandled time.Time, err error) {
 	now := s.clock.Now()
+	s.isCutShort = false
 	shards, leaving := s.owner.Open(), s.owner.Leaving()
 	if len(shards)+len(leaving) == 0 || now.IsZero() {
 		s.progress.swept.Store(nil) // a node without shards is never behind

@@ -42,6 +42,14 @@ type recordingQueue struct {
 	forRules atomic.Int64
 	settled  atomic.Int64
 	after    atomic.Pointer[func(futurejobs.DueQuery)] // called after a query; may be nil
+	outages  atomic.Pointer[func()]                    // called before the outages are read; may be nil
+}
+
+func (a *recordingQueue) Outages(ctx context.Context) ([]futurejobs.Outage, error) {
+	if before := a.outages.Load(); before != nil {
+		(*before)()
+	}
+	return a.Queue.Outages(ctx)
 }
 
 func (a *recordingQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
@@ -546,8 +554,8 @@ func TestSlotDuringSweepIsSwept(t *testing.T) {
 	e.queue.after.Store(nil)
 }
 
-// TestEndOfNodeIsNoFailure checks that a sweep that the end of the node cuts off is not recorded, and not logged, as a
-// failure.
+// TestEndOfNodeIsNoFailure checks that a sweep, or a read of the outages, that the end of the node cuts off is not recorded,
+// and not logged, as a failure.
 func TestEndOfNodeIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, nil)
@@ -567,6 +575,18 @@ func TestEndOfNodeIsNoFailure(t *testing.T) {
 			return ctx.Err()
 		}
 		e.sweeper.Wake()
+		<-e.finished
+		if err := e.sweeper.Err(); err != nil {
+			t.Errorf("the node ended with the failure %v", err)
+		}
+	})
+}
+
+func TestEndOfNodeIsNoFailureOfOutages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, nil)
+		ending := func() { e.stop() }
+		e.queue.outages.Store(&ending)
 		<-e.finished
 		if err := e.sweeper.Err(); err != nil {
 			t.Errorf("the node ended with the failure %v", err)
