@@ -3,6 +3,7 @@ package alerts
 import (
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // SystemKind describes a kind of alert about deadman itself. docs/reference/conditions.md lists all of them.
@@ -65,6 +66,31 @@ func SystemKindOf(key, step string) (kind SystemKind, found bool) {
 		}
 	}
 	return kind, found
+}
+
+// Page returns the address of the section about causes and remedies in the documentation of each node.
+func (k SystemKind) Page() string {
+	return "/docs/operations/troubleshooting#" + strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case unicode.IsLetter(r) || unicode.IsNumber(r) || r == '_' || r == '-':
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, k.Section)
+}
+
+// IsOpenedByState reports whether the firing alert of the kind stays until its condition ends. The others report an event,
+// or are open until an actor closes them.
+func (k SystemKind) IsOpenedByState() bool {
+	switch k.Step {
+	case "lost", "captured", "recreated", "restored", "newer-rules", "trigger-refused", "many", "tick", "post", "given-up":
+		return false
+	case "refused":
+		return k.Topic != ruleKey
+	}
+	return true
 }
 
 // SystemKindTable returns SystemKinds as a Markdown table, with links from docs/reference.

@@ -25,19 +25,21 @@ type nodeStatus struct {
 	Open       web.OpenAlertCounts `json:"open"`
 	Paused     []string            `json:"paused_rules,omitempty"`
 	Unwatched  []string            `json:"never_reported_rules,omitempty"`
-	Mutes      []web.Mute          `json:"mutes,omitempty"` // in effect; absent if the token may not see them
+	Mutes      []web.Mute          `json:"mutes,omitempty"`         // in effect; absent if the token may not see them
+	System     []web.Alert         `json:"system_alerts,omitempty"` // open alerts of deadman about itself, newest first
 	Conditions []web.Condition     `json:"conditions"`
 	Nodes      []web.Node          `json:"nodes,omitempty"` // absent if the token may not see them
 	Error      string              `json:"error,omitempty"` // why only the conditions are known
 
-	lost string // sentence about open alerts about lost data; empty: none is open
+	remedies []string // pages about the system alerts
+	lost     string   // sentence about open alerts about lost data; empty: none is open
 }
 
 func newStatusCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show conditions, open alerts and nodes; exit code 3 if something is wrong", Args: exactly(),
 		Long: `Shows whether deadman works and what is open: the conditions of the node, the unacknowledged alerts
-by severity, paused rules, mutes and the nodes. Without its database a node has only the conditions. The
+by severity, open system alerts, paused rules, mutes and the nodes. Without its database a node has only the conditions. The
 exit code is 3 if a condition failed or an open alert is not acknowledged.`,
 		Example: "  deadman status\n  deadman status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -97,6 +99,16 @@ func (s *nodeStatus) readRest(ctx context.Context, c *client) error {
 			return err
 		}
 		s.lost = web.LossSentence(restores.Items)
+	}
+	system, _, err := get[web.Page[web.Alert]](ctx, c, "/alerts", web.SystemAlerts())
+	if err != nil && !isForbidden(err) {
+		return err
+	}
+	s.System = web.OpenSystemAlerts(system.Items)
+	for _, a := range s.System {
+		if page := c.node + web.RemedyOf(a); !slices.Contains(s.remedies, page) {
+			s.remedies = append(s.remedies, page)
+		}
 	}
 	all, err := getAllPages[web.Rule](ctx, c, "/rules", url.Values{})
 	if err != nil {
@@ -162,6 +174,9 @@ func (s nodeStatus) print(io *cli) error {
 	lines := newKeyValues(io)
 	lines.painted("open", colour, s.openText())
 	lines.line("deadman", "%s", s.Sentence)
+	for _, a := range s.System {
+		lines.line("system alert", "%s, %s: %s", a.Severity, io.relative(a.DecidedAt), a.Text)
+	}
 	if len(s.Paused) > 0 {
 		lines.line("paused", "%s", strings.Join(s.Paused, ", "))
 	}
@@ -248,6 +263,11 @@ func (s nodeStatus) printConditions(io *cli) error {
 		fmt.Fprintf(io.out, "remedies: %s\n", sanitize(c.Runbook))
 		if c.Name == web.DatabaseCondition {
 			break // first: the others follow from it, or are seen once it is back
+		}
+	}
+	for _, page := range s.remedies {
+		if !slices.ContainsFunc(conditions, func(c web.Condition) bool { return c.Runbook == page }) {
+			fmt.Fprintf(io.out, "remedies: %s\n", sanitize(page))
 		}
 	}
 	return nil

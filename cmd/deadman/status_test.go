@@ -56,6 +56,27 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// TestStatusShowsSystemAlerts checks that the status has the open alerts of deadman about itself, with the page of their
+// remedies once.
+func TestStatusShowsSystemAlerts(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	writeFile(t, folder, "rule.yaml", quickRule)
+	writeFile(t, folder, "refused.yaml", "name: refused\nnonsense: 1\n")
+	n := startNodeFlags(t, "", "--rules", folder)
+	testwait.Until(t, "the alert about the refused file is raised", func() bool {
+		return strings.Contains(n.run(t, "status").out, "system alert")
+	})
+	got := n.run(t, "status")
+	if !strings.Contains(got.out, "refused.yaml") || strings.Count(got.out, "#condition-rule_files") != 1 {
+		t.Errorf("%+v", got)
+	}
+	var s nodeStatus
+	if out := n.run(t, "status", "-o", "json"); json.Unmarshal([]byte(out.out), &s) != nil || len(s.System) != 1 || s.System[0].Step != "refused" {
+		t.Errorf("%+v", out)
+	}
+}
+
 // TestStatusWithoutDatabase checks that the status has the conditions while the node has no database.
 func TestStatusWithoutDatabase(t *testing.T) {
 	t.Parallel()

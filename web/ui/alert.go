@@ -94,11 +94,7 @@ func (v alertView) OfNode() bool { return v.Rule == alerts.SystemRule }
 
 // Remedies returns the address of the documentation about an alert of the node itself, or an empty string.
 func (v alertView) Remedies() string {
-	kind, found := alerts.SystemKindOf(v.Key, v.Step)
-	if !found || !v.OfNode() {
-		return ""
-	}
-	return docsAt + "/operations/troubleshooting#" + anchorOf([]byte(kind.Section))
+	return web.RemedyOf(v.Alert)
 }
 
 // fillActionRow adds the notes of the rule, and the actions that the visitor may do.

@@ -26,6 +26,7 @@ type inboxView struct {
 	Groups     []group
 	Omitted    omittedGroups
 	Known      []openAlert // acknowledged
+	System     []web.Alert // open alerts of deadman about itself; empty on a page with filters of others
 	Seen       alerts.ID   // the newest open alert when the page was read
 	Done       *bulkResult // result of the last action; nil: none
 }
@@ -91,8 +92,33 @@ func (u alertPages) inbox(c client, r *http.Request) (view, error) {
 	if err := v.load(alertClient{c}); err != nil {
 		return view{}, err
 	}
+	if v.showsSystem() {
+		if v.System, err = c.openSystemAlerts(); err != nil {
+			return view{}, err
+		}
+	}
 	err = v.findRule(c, int(v.Total.Unacknowledged+v.Total.Acknowledged))
 	return view{Title: cmp.Or(v.Summary(), "Alerts"), Tone: highestOf(v.Total), Body: v}, err
+}
+
+// showsSystem reports whether no filter leaves the system alerts out.
+func (v *inboxView) showsSystem() bool {
+	for name, value := range v.Filter {
+		if value != "" && name != "by" && (name != "rule" || value != alerts.SystemRule) {
+			return false
+		}
+	}
+	return true
+}
+
+// openSystemAlerts returns the open alerts of deadman about itself. A visitor limited to some rules gets none.
+func (c client) openSystemAlerts() ([]web.Alert, error) {
+	var page web.Page[web.Alert]
+	err := c.get(alertsAt, web.SystemAlerts(), &page)
+	if isForbidden(err) {
+		return nil, nil
+	}
+	return web.OpenSystemAlerts(page.Items), err
 }
 
 // load reads the counts, then the alerts to show.

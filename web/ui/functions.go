@@ -48,6 +48,7 @@ func (u *UI) functions() template.FuncMap {
 		"took":         func(e web.EndedJob) string { return roughly(e.EndedAt.Sub(e.Since)) },
 		"lateness":     func(late float64) string { return roughly(seconds(late)) },
 		"outageOf":     outageOf,
+		"remedyOf":     web.RemedyOf,
 		"outagesAt":    func() string { return outagesAt },
 		"ofWait":       ofWait,
 		"shape":        shape,

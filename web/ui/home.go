@@ -46,6 +46,7 @@ type homeView struct {
 	MoreRules bool              // more than were read
 	loudest   map[string]string // highest severity of the unacknowledged open alerts, by rule
 	Paused    []string          // names of the paused rules
+	System    int               // open alerts of deadman about itself
 	Unwatched []string          // names of the enabled rules that nothing ever reported to
 	Mutes     []web.Mute        // in effect; empty if hidden from the visitor
 	Gap       *gapView          // the last monitoring gap: open, or ended within gapShown; nil: none
@@ -122,7 +123,7 @@ func (v homeView) Tone() string {
 		return "ill"
 	case highest != "":
 		return highest
-	case len(v.Paused)+len(v.Unwatched)+len(v.Mutes) > 0 || v.Gap != nil:
+	case v.System+len(v.Paused)+len(v.Unwatched)+len(v.Mutes) > 0 || v.Gap != nil:
 		return string(alerts.Warning)
 	}
 	return "fine"
@@ -138,6 +139,7 @@ func (v *homeView) load(c client, now time.Time) error {
 		func() error { return v.open(c) },
 		func() error { return v.rules(c) },
 		func() error { return v.jobs(c, now) },
+		func() error { all, err := c.openSystemAlerts(); v.System = len(all); return err },
 	}
 	errs := make([]error, len(parts))
 	var all sync.WaitGroup

@@ -366,3 +366,55 @@ func TestOverviewWhileIngestFails(t *testing.T) {
 	}
 	b.screenshot("health-no-broker")
 }
+
+// TestSystemAlertsAreShown checks that the open alerts of deadman about itself are above the list of open alerts, with their
+// remedies, and counted on the overview. Those that ended are not.
+func TestSystemAlertsAreShown(t *testing.T) {
+	t.Parallel()
+	c := config(t.TempDir())
+	s, err := store.Open(t.Context(), store.Options{DataDir: c.DataDir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(topic, step, text string, all ...alerts.Status) {
+		for _, status := range all {
+			r := alerts.SystemAlert{Topic: topic, Step: step, Status: status, Severity: alerts.Error, Since: time.Now().Add(-time.Hour).Truncate(time.Minute), Text: text}
+			if _, _, err := s.WriteSystemAlert(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write("rule/nightly", "ticks", "rule nightly: schedule ticks cannot be applied", alerts.Firing)
+	write("sweep", "gap", "due jobs were not decided", alerts.Firing, alerts.Resolved)
+	write("rule/nightly", "tick", "rule nightly: a tick was skipped", alerts.Firing)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	home, _ := run(t, c)
+	callAPI(t, home, "POST", "/rules", "application/yaml", orders, nil)
+	publishEvents(t, home, "orders.created", "1")
+	waitForOpenAlerts(t, home, 1)
+	b := open(t, home, 1280, 900)
+	b.visit("/")
+	b.waitForText("1 open: 1 warning", "1 open system alert")
+	if tone := evaluate[string](b, `document.querySelector(".lead").className`); tone != "lead warning" {
+		t.Errorf("the headline is %q", tone)
+	}
+	b.click(`.asides a[href="/alerts#system"]`)
+	b.waitForText("About deadman itself", "schedule ticks cannot be applied", "order 1 (7) is not shipped")
+	if text := b.text(); strings.Contains(text, "a tick was skipped") || strings.Contains(text, "were not decided") || strings.Index(text, "schedule ticks") > strings.Index(text, "order 1") {
+		t.Errorf("the page of open alerts is:\n%s", text)
+	}
+	b.checkAccessibility("open alerts, with system alerts")
+	b.screenshot("system-alerts")
+	b.visit("/alerts?entity=order")
+	b.waitForText("order 1 (7) is not shipped")
+	if strings.Contains(b.text(), "About deadman itself") {
+		t.Error("the list of an entity has system alerts")
+	}
+	b.resize(390, 844)
+	b.visit("/alerts")
+	b.screenshotVisible("system-alerts-phone")
+	b.click(`#system .narrow a`)
+	b.waitForText("Condition ticks")
+}
