@@ -48,13 +48,14 @@ type HeartbeatReport struct {
 	At        time.Time
 	FailedAt  time.Time // when the last failure came; zero: none since the last success
 	NoSuccess bool      // no success came since the job began
+	Awaited   bool      // no report came since the job began; At is that of the job before it
 }
 
 // ReportedAt returns the time of the last report; the zero time if there was none.
 func (k HeartbeatKey) ReportedAt() time.Time {
 	switch {
-	case k.Expected:
-		return time.Time{}
+	case k.Expected, k.Report.Awaited:
+		return k.Report.At
 	case k.Report.At.IsZero():
 		return k.Since
 	}

@@ -16,12 +16,16 @@ type End struct {
 	Alert   CloseAlert      // replaces Close: the alert to raise even if the job raised none before
 	Early   time.Duration   // how long the end is remembered if no job is pending
 	State   json.RawMessage // the state that the alert reports; nil: the job's state
+	Begin   *Job            // begins after the job has ended; nil: none
 }
 
 func (a End) play(f *fold, e Effect, s *foldedJob) {
 	switch {
 	case s != nil:
 		f.order.finish(e, s, a)
+		if a.Begin != nil {
+			Start{Job: *a.Begin, instead: true, paid: true}.play(f, e, nil)
+		}
 	case e.Event != nil && (a.Early > 0 || f.order.early.wasTurnedAway(e.Ref)):
 		f.order.early.add(e.Ref, f.eventTime(e), a.Early).add(Ending{At: f.eventTime(e), Outcome: a.Outcome})
 		f.net.Remembered++

@@ -257,8 +257,10 @@ func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 		if p.Runs[0].Name == "" {
 			text = "a run has not finished after " + document.Duration(h.max).String()
 		}
-	case p.Kind == Expected:
+	case p.Kind == Expected && p.At.IsZero():
 		text = "no heartbeat yet, expected " + h.expects
+	case p.Kind == Expected: // a person ended its job since then
+		text = "no heartbeat since " + h.timeText(p.At, at) + ", expected " + h.expects
 	default:
 		text = "no heartbeat since " + h.timeText(since, at) + ", expected " + h.expects
 	}

@@ -61,11 +61,11 @@ func pulseOf(own []byte) (p heartbeatState) {
 }
 
 // LastReport returns the last report of a job with a heartbeat, as far as its state has it: the zero value if the last
-// report is a plain success, or if nothing was reported.
+// report is a plain success.
 func LastReport(state []byte) (r futurejobs.HeartbeatReport) {
 	p := pulseOf(state)
 	if p.Kind == Expected {
-		return r
+		return futurejobs.HeartbeatReport{At: p.At, NoSuccess: true, Awaited: true}
 	}
 	r = futurejobs.HeartbeatReport{At: p.At, FailedAt: p.FailedAt, NoSuccess: p.NoSuccess}
 	if p.Kind == Failure && r.FailedAt.IsZero() { // written by an earlier version

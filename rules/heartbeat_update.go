@@ -297,7 +297,7 @@ func (a heartbeatUpdate) resolve(j futurejobs.Job, before, after heartbeatState)
 	}
 	missed := max(a.At.Sub(a.heartbeat.missedFrom(before, j.Since)), 0)
 	silent := "recovered after " + document.Duration(missed.Truncate(time.Second)).String()
-	if before.Kind == Expected {
+	if before.Kind == Expected && before.At.IsZero() {
 		silent = firstHeartbeat
 	}
 	end := &futurejobs.End{Outcome: checks.Resolved, Reason: "it " + silent}

@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,7 +148,7 @@ func (r *Rule) ExpectationEffect(key string, at time.Time, shards int) (futurejo
 	if err := checkKey(key); err != nil {
 		return futurejobs.Effect{}, err
 	}
-	start, err := r.startExpected(key, at)
+	start, err := r.startExpected(key, at, heartbeatState{}, nil)
 	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Action: start}, err
 }
 
@@ -225,11 +226,26 @@ func (r *Rule) HeartbeatDue(j futurejobs.Job) time.Time {
 // time it returns the zero time. Pauses, runs and failures are not considered.
 func (r *Rule) OverdueBefore(now time.Time) time.Time { return r.heartbeat.overdueBefore(now) }
 
-// startExpected returns the start of a job for the first heartbeat of an entity.
-func (r *Rule) startExpected(key string, now time.Time) (start futurejobs.Start, err error) {
+// WatchAgain returns the job of a heartbeat that begins when a person ends the job of its key: the next heartbeat is expected from
+// then on. It returns nil for a rule that is not enabled, or has no heartbeat.
+func WatchAgain(r *Rule, was futurejobs.Job, now time.Time) (*futurejobs.Job, error) {
+	if r.heartbeat == nil || !r.document.Enabled {
+		return nil, nil
+	}
+	last := pulseOf(was.State)
+	if last.Kind != Expected {
+		last.At, last.NoSuccess = cmp.Or(last.At, was.Since), true
+	}
+	start, err := r.startExpected(was.Key, now, heartbeatState{At: last.At, NoSuccess: last.NoSuccess}, was.Event)
+	return &start.Job, err
+}
+
+// startExpected returns the start of a job that expects a heartbeat of an entity. before has the last one, if there was one.
+func (r *Rule) startExpected(key string, now time.Time, before heartbeatState, event json.RawMessage) (start futurejobs.Start, err error) {
 	now = now.UTC().Truncate(time.Microsecond)
-	start.Job, start.Named = futurejobs.Job{Version: r.engine.Version, Since: now}, true
-	if start.Job.State, err = (heartbeatState{Kind: Expected}).mergeInto(nil, nil); err != nil {
+	before.Kind = Expected
+	start.Job, start.Named = futurejobs.Job{Version: r.engine.Version, Since: now, Event: event}, true
+	if start.Job.State, err = before.mergeInto(nil, event); err != nil {
 		return start, err
 	}
 	start.Job.FirstCheckAt, err = r.firstCheck(contextOf(start.Job.Of(key)), now)
@@ -329,6 +345,9 @@ func (r *Rule) Start(key string, since, now time.Time, event json.RawMessage, sh
 	}
 	spend := budgetFor(b.Size())
 	start, err := r.start(key, since.UTC().Truncate(time.Microsecond), now, b, &spend)
+	if err == nil && r.heartbeat != nil { // a person's job is no report
+		start.Job.State, err = heartbeatState{Kind: Expected}.mergeInto(nil, start.Job.Event)
+	}
 	if err != nil {
 		return futurejobs.Effect{}, document.Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
 	}

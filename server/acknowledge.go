@@ -94,7 +94,7 @@ func (a *acks) setAck(ctx context.Context, what access.Action, ack futurejobs.Ac
 	return job, err
 }
 
-// CloseAlert cancels the job of an alert, or closes an alert about lost data. It returns futurejobs.ErrNotFound for an unknown
+// CloseAlert cancels the job of an alert, or closes an alert about lost data. The key of a heartbeat is watched again, by a new job. It returns futurejobs.ErrNotFound for an unknown
 // alert and futurejobs.ErrJobEnded if it is closed already or closes by itself.
 func (a *acks) CloseAlert(ctx context.Context, id alerts.ID, reason string) error {
 	listed, err := a.store.Alert(ctx, id)
@@ -113,7 +113,8 @@ func (a *acks) CloseAlert(ctx context.Context, id alerts.ID, reason string) erro
 			return nil, futurejobs.ErrNotFound
 		}
 		effect := futurejobs.CancelWithReason(r, j.Ref, access.ActorOf(ctx).Name, reason)
-		return &effect, nil
+		err := a.jobs.watchAgain(ctx, &effect, j)
+		return &effect, err
 	})
 	if errors.Is(err, futurejobs.ErrNotFound) {
 		return a.jobEndedError(ctx, listed)

@@ -168,6 +168,21 @@ func (m *manualJobs) newestRule(ctx context.Context, name string) (*rules.Rule, 
 	return m.catalog.Newest(name)
 }
 
+// watchAgain makes the end of a heartbeat's job begin another one, unless the rule rests or is deleted.
+func (m *manualJobs) watchAgain(ctx context.Context, ended *futurejobs.Effect, j futurejobs.Job) error {
+	end, isEnd := ended.Action.(futurejobs.End)
+	rule, err := m.newestRule(ctx, ended.Rule.Name)
+	if errors.Is(err, futurejobs.ErrNotFound) || !isEnd || m.catalog.Paused(ended.Rule.Name) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	end.Begin, err = rules.WatchAgain(rule, j, m.now())
+	ended.Action = end
+	return err
+}
+
 // Cancel ends a job by hand, for a reason that may be empty. An alert closes its open alerts. It returns futurejobs.ErrNotFound if no job is pending.
 func (m *manualJobs) Cancel(ctx context.Context, rule, key, reason string) error {
 	return m.applyToJob(ctx, access.JobCancel, rule, key, cancels(ctx, reason))

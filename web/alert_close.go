@@ -16,7 +16,7 @@ type CloseRequest struct {
 func (a *acknowledgeAPI) registerClose(all *operations) {
 	register(all, operation{
 		ID: "close-alert", Tag: tagAlerts, Method: "POST", Path: "/alerts/{id}/close", Summary: "close an alert, with a reason",
-		Description: "Cancels the alert's job and resolves the alert. An alert about lost data is open until it is closed. Alerts of outages and of " +
+		Description: "Cancels the alert's job and resolves the alert. The key of a heartbeat is watched on, by a new job. An alert about lost data is open until it is closed. Alerts of outages and of " +
 			"conditions of the node close by themselves (409).",
 		Scope: access.Rules, Reach: reachBody, Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, noContent(a.close))

@@ -199,6 +199,9 @@ func (a *badgePictures) read(ctx context.Context, of badges.Target) (label, text
 		return "heartbeat", "unknown", badges.Grey, nil
 	}
 	text, colour = badgeText(keys, rule.paused)
+	if of.Key == "" && colour == badges.Green && len(rule.unwatched) > 0 {
+		return label, "a key is not watched", badges.Grey, nil
+	}
 	return label, text, colour, nil
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"deadman/alerts"
@@ -18,6 +19,8 @@ type Heartbeats interface {
 	HeartbeatKeys(ctx context.Context, f futurejobs.HeartbeatFilter) (futurejobs.Page[futurejobs.HeartbeatKey], error)
 	// HeartbeatCounts counts the keys of rules by state. It reads all of them.
 	HeartbeatCounts(ctx context.Context, rules []futurejobs.HeartbeatRule) (map[int32]futurejobs.HeartbeatCounts, error)
+	// UnwatchedKeys returns those of the keys of a rule that have no pending job.
+	UnwatchedKeys(ctx context.Context, ruleID int32, keys []string) ([]string, error)
 	// HeartbeatPeriods returns the ended jobs of keys that ended at or after an instant, newest first.
 	HeartbeatPeriods(ctx context.Context, keys []futurejobs.Ref, since time.Time, limit int) ([]futurejobs.HeartbeatPeriod, error)
 
@@ -37,7 +40,7 @@ type Heartbeat struct {
 	Rule       string    `json:"rule" doc:"Name of the rule." example:"backup-nightly"`
 	Entity     string    `json:"entity" doc:"Entity type." example:"backup"`
 	Key        string    `json:"key" doc:"Key of the entity." example:"crm"`
-	State      string    `json:"state" enum:"up,late,never_reported,paused,unknown" doc:"up: a report came, and the next one is not overdue. late: the key has an open alert, because a report is missing or reported a failure. never_reported: nothing was reported since the key is expected. paused: an event of the rule's pause stopped the clock of the job. unknown: the last check failed, or is overdue by more than a minute; or a run failed and no check has raised its alert yet: see failed_at; or no report came in time and a monitoring gap excused it: see excused_until."`
+	State      string    `json:"state" enum:"up,late,never_reported,paused,unknown" doc:"up: a report came, and the next one is not overdue. late: the key has an open alert, because a report is missing or reported a failure. never_reported: nothing was reported since the key is expected. paused: an event of the rule's pause stopped the clock of the job. unknown: the last check failed, or is overdue by more than a minute; or a run failed and no check has raised its alert yet: see failed_at; or no report came in time and a monitoring gap excused it: see excused_until; or a person closed its alert or created its job, and no report came since."`
 	ReportedAt time.Time `json:"reported_at,omitzero" doc:"Time of the last report: a success, a failure or the start of a run. Of several successes that lead to the same slot, it is the first. Absent if nothing was reported since the key is expected."`
 	FailedAt   time.Time `json:"failed_at,omitzero" doc:"Time of the last failed run that was reported. Absent after a success."`
 	DueAt      time.Time `json:"due_at,omitzero" doc:"Time by which the next report must come, the grace included; of a failed run, time of the check that raises its alert. Absent while the key is late or paused."`
@@ -59,8 +62,18 @@ type Uptime struct {
 type HeartbeatPage struct {
 	Page[Heartbeat]
 	Counts        *HeartbeatCounts `json:"counts,omitempty" doc:"Number of keys by state, for the filters by rule and entity. Absent before the first count. Counted from the items if all keys are on the page; otherwise up to some seconds old, see counted_at."`
+	Unwatched     []UnwatchedKey   `json:"unwatched" nullable:"false" doc:"Expected keys of the same filters that nothing watches: a person or a resolve ended their job, and no report came since. deadman job create watches a key again. Up to 100 of a rule; up to some seconds old, see counted_at."`
 	NeverReported []string         `json:"never_reported_rules" nullable:"false" doc:"Rules of the same filters without expected keys that nothing ever reported to: they have no keys and watch nothing."`
 }
+
+// UnwatchedKey is an expected key without a job.
+type UnwatchedKey struct {
+	Rule string `json:"rule" doc:"Name of the rule." example:"backup-nightly"`
+	Key  string `json:"key" doc:"Key of the entity." example:"crm"`
+}
+
+// mostUnwatched bounds the listed keys of a rule that nothing watches.
+const mostUnwatched = 100
 
 // HeartbeatCounts is the number of keys by state.
 type HeartbeatCounts struct {
@@ -68,7 +81,7 @@ type HeartbeatCounts struct {
 	Late          int64     `json:"late" doc:"Number of keys with an open alert."`
 	NeverReported int64     `json:"never_reported" doc:"Number of expected keys that nothing was reported of."`
 	Paused        int64     `json:"paused" doc:"Number of keys that are paused."`
-	Unknown       int64     `json:"unknown" doc:"Number of keys whose state is unknown: the last check was undetermined or is overdue, a run failed without an alert yet, or a monitoring gap excuses a missing report."`
+	Unknown       int64     `json:"unknown" doc:"Number of keys whose state is unknown: the last check was undetermined or is overdue, a run failed without an alert yet, a monitoring gap excuses a missing report, or a person closed the alert."`
 	CountedAt     time.Time `json:"counted_at" doc:"Time of the count."`
 }
 
@@ -93,13 +106,13 @@ type heartbeatAPI struct {
 func (a *heartbeatAPI) register(all *operations) {
 	register(all, operation{
 		ID: "list-heartbeats", Tag: tagJobs, Method: "GET", Path: "/heartbeats", Summary: "list the keys of heartbeats with their state and uptime",
-		Description: "Keys are listed by rule, in the order of creation, then by key. A key without a job is not listed: nothing watches it.",
+		Description: "Keys are listed by rule, in the order of creation, then by key. A key without a job is not listed: nothing watches it. If the rule expects it, unwatched has it.",
 		Scope:       access.Read, Reach: reachFiltered,
 	}, withBody(a.list))
 }
 
 func (a *heartbeatAPI) list(ctx context.Context, in *heartbeatListIn) (HeartbeatPage, error) {
-	out := HeartbeatPage{NeverReported: []string{}}
+	out := HeartbeatPage{NeverReported: []string{}, Unwatched: []UnwatchedKey{}}
 	f := futurejobs.HeartbeatFilter{Key: string(in.Key), KeyPrefix: string(in.KeyPrefix), Limit: in.Limit, Cursor: in.Cursor}
 	if at := slices.Index(heartbeatStates[:], in.State); at >= 0 {
 		state := futurejobs.HeartbeatState(at)
@@ -117,7 +130,13 @@ func (a *heartbeatAPI) list(ctx context.Context, in *heartbeatListIn) (Heartbeat
 			continue
 		}
 		f.Rules = append(f.Rules, listedHeartbeat(a.catalog, l.Name, l.RuleID, a.now()))
-		counts.add(counted.What.rules[l.RuleID].keys)
+		of := counted.What.rules[l.RuleID]
+		counts.add(of.keys)
+		for _, key := range of.unwatched[:min(len(of.unwatched), mostUnwatched)] {
+			if in.Key == "" && in.KeyPrefix == "" || string(in.Key) == key || in.KeyPrefix != "" && strings.HasPrefix(key, string(in.KeyPrefix)) {
+				out.Unwatched = append(out.Unwatched, UnwatchedKey{l.Name, key})
+			}
+		}
 		if jobs.isNeverReported(l) {
 			out.NeverReported = append(out.NeverReported, l.Name)
 		}
@@ -216,6 +235,8 @@ type countedHeartbeat struct {
 	paused  bool
 	streams bool // its reports come from a stream
 	keys    futurejobs.HeartbeatCounts
+
+	unwatched []string // expected keys without a job; none while the rule rests
 }
 
 func newHeartbeatCounts(o Options) *heartbeatCounts {
@@ -227,10 +248,17 @@ func newHeartbeatCounts(o Options) *heartbeatCounts {
 		c.rules = make(map[int32]countedHeartbeat)
 		var keys []futurejobs.HeartbeatRule
 		for _, l := range all {
-			if hasHeartbeat(l) {
-				keys = append(keys, listedHeartbeat(o.Catalog, l.Name, l.RuleID, o.Now()))
-				c.rules[l.RuleID] = countedHeartbeat{name: l.Name, paused: !l.PausedAt.IsZero(), streams: l.Document.Trigger.Heartbeat.Event != ""}
+			if !hasHeartbeat(l) {
+				continue
 			}
+			keys = append(keys, listedHeartbeat(o.Catalog, l.Name, l.RuleID, o.Now()))
+			rule := countedHeartbeat{name: l.Name, paused: !l.PausedAt.IsZero(), streams: l.Document.Trigger.Heartbeat.Event != ""}
+			if expected := l.Document.InitialKeys(); len(expected) > 0 && !rule.paused {
+				if rule.unwatched, err = o.Heartbeats.UnwatchedKeys(ctx, l.RuleID, expected); err != nil {
+					return c, err
+				}
+			}
+			c.rules[l.RuleID] = rule
 		}
 		counts, err := o.Heartbeats.HeartbeatCounts(ctx, keys)
 		if err != nil {

@@ -13,7 +13,8 @@ func newAlertCloseCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "close ID | close RULE KEY", Short: "Close an alert with a reason: cancel its job, or close an alert about lost data", Args: idOrJob,
 		ValidArgsFunction: completeRule(io),
-		Long: `Closes an alert. The job of the alert is cancelled, and the alert is resolved. An alert about
+		Long: `Closes an alert. The job of the alert is cancelled, and the alert is resolved. The key of a
+heartbeat is watched on: its interval starts again. An alert about
 lost data, such as a deleted stream, is open until it is closed. Alerts of outages and of
 conditions of the node close by themselves. The audit log keeps the reason.`,
 		Example: `  deadman alert close 6c8e0b1d --reason "shipped by hand"

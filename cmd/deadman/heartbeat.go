@@ -44,6 +44,15 @@ func heartbeatCounts(io *cli, raw []byte) error {
 			return err
 		}
 	}
+	if len(page.Unwatched) > 0 {
+		names := make([]string, len(page.Unwatched))
+		for i, u := range page.Unwatched {
+			names[i] = u.Rule + " " + u.Key
+		}
+		if _, err := fmt.Fprintf(io.out, "expected keys that nothing watches, as their job was ended: %s; deadman job create RULE KEY watches a key again\n", sanitize(strings.Join(names, ", "))); err != nil {
+			return err
+		}
+	}
 	if len(page.NeverReported) == 0 {
 		return nil
 	}

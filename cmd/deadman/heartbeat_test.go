@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -44,4 +45,60 @@ trigger: {heartbeat: {every: 1d, keys: [crm, shop]}}
 	n.expect(2, []string{"heartbeat", "badge", "backup", "--key", "crm", "--revoke"}, "remove --key")
 	n.expect(0, []string{"heartbeat", "badge", "backup", "--revoke"}, "revoked: all badges of rule backup")
 	n.expect(1, []string{"heartbeat", "badge", "backup", "--revoke"}, "has no badges")
+}
+
+// A person who closes the alert of a heartbeat, or creates a job, reports nothing: the key is watched on, and its state is not up.
+func TestClosedHeartbeatIsWatchedAgain(t *testing.T) {
+	t.Parallel()
+	n := newInProcessNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", `name: backup
+entity: host
+trigger: {heartbeat: {every: 1s, keys: [crm]}}
+slot: 1s
+`))
+	ping, err := http.Post(strings.TrimSpace(n.mustRun("rule", "pings", "backup", "--key", "mail")), "text/plain", nil)
+	if err != nil || ping.StatusCode != http.StatusOK || ping.Body.Close() != nil {
+		t.Fatalf("ping: %v, %+v", err, ping)
+	}
+	stateOf := func(key string) (is web.Heartbeat) {
+		for _, h := range readJSON[web.HeartbeatPage](n, "heartbeat", "list", "--rule", "backup").Items {
+			if h.Key == key {
+				is = h
+			}
+		}
+		return is
+	}
+	alertsOf := func() int {
+		return len(readJSON[web.Page[web.Alert]](n, "alert", "list", "--rule", "backup", "--key", "crm", "--status", "firing").Items)
+	}
+	for raised := 1; raised <= 2; raised++ {
+		testwait.Until(t, "the key is late", func() bool { return alertsOf() == raised && stateOf("crm").State == "late" })
+		n.expect(0, []string{"alert", "close", "backup", "crm", "--reason", "known"}, "closed")
+		if h := stateOf("crm"); h.State == "up" || !h.ReportedAt.IsZero() {
+			t.Errorf("after the close: %+v", h)
+		}
+	}
+	testwait.Until(t, "the key that reported is late", func() bool { return stateOf("mail").State == "late" })
+	reported := stateOf("mail").ReportedAt
+	n.expect(0, []string{"alert", "close", "backup", "mail", "--reason", "known"}, "closed")
+	if h := stateOf("mail"); h.State != "unknown" || reported.IsZero() || !h.ReportedAt.Equal(reported) {
+		t.Errorf("after the close of a key that reported at %s: %+v", reported, h)
+	}
+	testwait.Until(t, "the key that reported is late again", func() bool { return stateOf("mail").State == "late" })
+	n.expect(0, []string{"alert", "list", "--rule", "backup", "--key", "mail"}, "no heartbeat since "+reported.Format("15:04:05"))
+	n.expect(0, []string{"job", "cancel", "backup", "crm"})
+	testwait.Until(t, "the key is listed as not watched", func() bool {
+		page := readJSON[web.HeartbeatPage](n, "heartbeat", "list", "--rule", "backup")
+		return len(page.Unwatched) == 1 && page.Unwatched[0] == web.UnwatchedKey{Rule: "backup", Key: "crm"}
+	})
+	n.expect(0, []string{"heartbeat", "list"}, "expected keys that nothing watches, as their job was ended: backup crm")
+	n.expect(0, []string{"heartbeat", "list", "--key", "mail"}, "backup")
+	n.expect(0, []string{"job", "create", "backup", "crm"})
+	testwait.Until(t, "the key is watched", func() bool {
+		return len(readJSON[web.HeartbeatPage](n, "heartbeat", "list", "--rule", "backup").Unwatched) == 0
+	})
+	n.expect(0, []string{"job", "create", "backup", "shop"})
+	if h := stateOf("shop"); h.State == "up" || !h.ReportedAt.IsZero() {
+		t.Errorf("a job by hand: %+v", h)
+	}
 }

@@ -47,7 +47,9 @@ func newJobCancelCmd(io *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cancel RULE KEY | cancel --rule RULE", Short: "Cancel a job, or all jobs of a filter",
 		Long: `Cancels a pending job, or all pending jobs that match the filters, whatever their number.
-Their open alerts are resolved. Filters require confirmation on a terminal, not in a script.`,
+Their open alerts are resolved. The key of a heartbeat is not watched any more until its next
+report; deadman heartbeat list names such keys of a rule. Filters require confirmation on a
+terminal, not in a script; --all requires --yes there.`,
 		Example: `  deadman job cancel order-unshipped 1234
   deadman job cancel --entity order 1234
   deadman job cancel --rule order-unshipped --key-prefix 12 --reason "shipped by hand"`,
@@ -81,6 +83,9 @@ Their open alerts are resolved. Filters require confirmation on a terminal, not 
 
 // cancelJobs cancels all pending jobs that match, in as many requests as it takes.
 func cancelJobs(io *cli, cmd *cobra.Command, request web.CancelAllRequest, yes bool) error {
+	if request.Match.All && !yes && !isTerminal(io.in) {
+		return usage("%s --all cancels every pending job; without a terminal it requires --yes", commandName(cmd))
+	}
 	c, err := io.client()
 	if err != nil {
 		return err

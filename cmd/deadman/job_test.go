@@ -57,6 +57,7 @@ func TestJobVerbs(t *testing.T) {
 		t.Errorf("cancelled again: %+v", c)
 	}
 	n.expect(2, []string{"job", "cancel", "--entity", "order", "order-unshipped", key}, "or KEY with --entity; got 2 arguments")
+	n.expect(exitUsage, []string{"job", "cancel", "--all"}, "--all cancels every pending job; without a terminal it requires --yes")
 	n.expect(exitUsage, []string{"job", "cancel", "--all", "--rule", "other", "-y"}, "it cannot be combined with other fields")
 	n.expect(2, []string{"alert", "snooze", "--rule", "other"}, "requires either --for or --until")
 	n.expect(0, []string{"alert", "snooze", "--rule", "nope", "--for", "1h"}, "0 jobs snoozed", "no rule is named nope")

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,10 @@ const (
 	// failedKey is the condition for a job f whose last run failed: rules begin the state of a heartbeat in one of these ways.
 	failedKey = `coalesce(f.state LIKE '%"heartbeat":{"kind":"fail"%' OR f.state LIKE '%"heartbeat":{"kind":"start","failed_at":"%', FALSE)`
 
+	// awaitedKey is the condition for a job f of a key that nothing was reported of since the job began: a person created the
+	// job, or ended the one before it.
+	awaitedKey = `coalesce(f.state LIKE '%"heartbeat":{"kind":"expected"%', FALSE)`
+
 	// reportOfKey is the state of a job f of which rules.LastReport reads the last report.
 	reportOfKey = `CASE WHEN f.state LIKE '%"heartbeat":{"kind":"%' THEN f.state END`
 
@@ -36,7 +41,7 @@ const (
 
 	// heartbeatState is the futurejobs.HeartbeatState of a job f. Its parameter is the latest slot of an overdue check.
 	heartbeatState = `CASE WHEN f.paused_next_at IS NOT NULL THEN 0 WHEN f.alert_ids IS NOT NULL THEN 1
-	WHEN f.undecided > 0 OR f.next_check_at < ? OR ` + failedKey + ` THEN 2 WHEN ` + expectedKey + ` THEN 3 WHEN ` + excusedKey + ` THEN 2 ELSE 4 END`
+	WHEN f.undecided > 0 OR f.next_check_at < ? OR ` + failedKey + ` THEN 2 WHEN ` + expectedKey + ` THEN 3 WHEN ` + excusedKey + ` OR ` + awaitedKey + ` THEN 2 ELSE 4 END`
 )
 
 // overdueBefore returns the table of the times of rules that excusedKey reads, and the ids of the rules.
@@ -123,6 +128,27 @@ func readHeartbeatKey(row scanner, k *futurejobs.HeartbeatKey) error {
 	err := readWhole(rowWithExtras{row, []any{&k.State, &k.Expected, &k.Excused, &state}}, &k.ListedJob)
 	k.Report = rules.LastReport(state)
 	return err
+}
+
+// keysAtOnce bounds the keys of a statement.
+const keysAtOnce = 200
+
+// UnwatchedKeys returns those of the keys of a rule that have no pending job.
+func (s *HeartbeatStore) UnwatchedKeys(ctx context.Context, ruleID int32, keys []string) (unwatched []string, err error) {
+	for some := range slices.Chunk(keys, keysAtOnce) {
+		args := []any{ruleID}
+		for _, key := range some {
+			args = append(args, escapedText(key))
+		}
+		watched, err := query(ctx, s.read, func(r scanner, key *string) error { return r.Scan((*escapedText)(key)) }, rebindPlaceholders(`
+SELECT f.key FROM shard_lease l CROSS JOIN future_job f
+WHERE f.shard = l.shard AND f.rule_id = ? AND f.key IN (`+repeated(`?`, len(some))+`)`), args...)
+		if err != nil {
+			return nil, wrapErr("unwatched keys", err)
+		}
+		unwatched = append(unwatched, slices.DeleteFunc(slices.Clone(some), func(key string) bool { return slices.Contains(watched, key) })...)
+	}
+	return unwatched, nil
 }
 
 // HeartbeatCounts counts the keys of rules by state. It reads all of them: frequent callers should cache the result.

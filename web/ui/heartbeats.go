@@ -85,8 +85,16 @@ func (v heartbeatsView) Months() [2]string {
 	return [2]string{this.Format("January"), this.AddDate(0, -1, 0).Format("January")}
 }
 
-// Unwatched returns the names of the rules that nothing ever reported to; empty beyond the first page.
-func (v heartbeatsView) Unwatched() []string {
+// Ended returns the expected keys that nothing watches; empty beyond the first page.
+func (v heartbeatsView) Ended() []web.UnwatchedKey {
+	if v.cursor != "" {
+		return nil
+	}
+	return v.HeartbeatPage.Unwatched
+}
+
+// Silent returns the names of the rules that nothing ever reported to; empty beyond the first page.
+func (v heartbeatsView) Silent() []string {
 	if v.cursor != "" {
 		return nil
 	}

@@ -64,6 +64,12 @@ func TestHeartbeatPage(t *testing.T) {
 	}
 	b.visit("/heartbeats?key=sh*")
 	b.waitForText("host shop")
+	callAPI(t, home, "DELETE", "/jobs/backup/shop", "", "", nil)
+	b.visit("/heartbeats")
+	b.waitForText("Not watched: backup shop. The rule expects this key, and its job was ended.")
+	b.screenshot("heartbeats-unwatched")
+	ping("shop", "")
+	b.waitForText("Up 1", "host shop")
 
 	checkPingBodies(t, b, home)
 	b.visit("/rules/backup")

@@ -82,7 +82,7 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 		filter futurejobs.HeartbeatFilter
 		want   []string
 	}{
-		"all":             {futurejobs.HeartbeatFilter{Rules: both}, append(slices.Clone(first), "beat/again", "beat/doubt", "beat/excused", "beat/fail", "beat/held", "beat/late", "beat/new", "beat/recent", "beat/run")},
+		"all":             {futurejobs.HeartbeatFilter{Rules: both}, append(slices.Clone(first), "beat/again", "beat/closed", "beat/doubt", "beat/excused", "beat/fail", "beat/held", "beat/late", "beat/new", "beat/recent", "beat/run")},
 		"one rule":        {futurejobs.HeartbeatFilter{Rules: both[:1]}, first},
 		"no rule":         {futurejobs.HeartbeatFilter{}, nil},
 		"an empty rule":   {futurejobs.HeartbeatFilter{Rules: []futurejobs.HeartbeatRule{{ID: silent.ID}}}, nil},
@@ -90,7 +90,7 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 		"a prefix":        {futurejobs.HeartbeatFilter{Rules: both, KeyPrefix: "l"}, []string{"beat/late"}},
 		"paused":          {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatPaused)}, []string{"beat/held"}},
 		"late":            {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatLate)}, []string{"beat/late"}},
-		"unknown":         {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUnknown)}, []string{"beat/again", "beat/doubt", "beat/excused", "beat/fail"}},
+		"unknown":         {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUnknown)}, []string{"beat/again", "beat/closed", "beat/doubt", "beat/excused", "beat/fail"}},
 		"never reported":  {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatNeverReported)}, []string{"beat/new"}},
 		"up":              {futurejobs.HeartbeatFilter{Rules: both, State: state(futurejobs.HeartbeatUp)}, append(slices.Clone(first), "beat/recent", "beat/run")},
 		"up of a rule":    {futurejobs.HeartbeatFilter{Rules: both[1:], State: state(futurejobs.HeartbeatUp)}, []string{"beat/recent", "beat/run"}},
@@ -106,6 +106,16 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 	if _, err := w.HeartbeatKeys(w.ctx(), futurejobs.HeartbeatFilter{Rules: both, Cursor: "x"}); !errors.Is(err, futurejobs.ErrBadCursor) {
 		t.Errorf("a foreign cursor: %v", err)
 	}
+	many := make([]string, 300)
+	for i := range many {
+		many[i] = fmt.Sprint("none-", i)
+	}
+	if diff := cmp.Diff(many, must[[]string](t)(w.UnwatchedKeys(w.ctx(), other.ID, append([]string{"new", "late"}, many...)))); diff != "" {
+		t.Errorf("unwatched (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{`k\9`, "late"}, must[[]string](t)(w.UnwatchedKeys(w.ctx(), w.rule.ID, []string{`k\3`, `k\9`, "late"}))); diff != "" {
+		t.Errorf("unwatched of a rule (-want +got):\n%s", diff)
+	}
 	checkHeartbeatKeys(t, w, both[1:])
 	checkHeartbeatCounts(t, w, both[1], silent.ID)
 }
@@ -114,6 +124,7 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 func startFailedHeartbeats(w *fixture, rule *futurejobs.Rule) {
 	w.applyManually(reported(w, rule, "fail", `"fail","failed_at":"2026-03-02T10:00:00Z","at":"2026-03-02T10:00:00Z"`),
 		reported(w, rule, "again", `"start","failed_at":"2026-03-02T10:00:00Z","at":"2026-03-02T10:05:00Z","no_success":true`),
+		reported(w, rule, "closed", `"expected","at":"2026-03-02T10:05:00Z","no_success":true`),
 		reported(w, rule, "run", `"start","at":"2026-03-02T10:05:00Z"`))
 }
 
@@ -127,6 +138,7 @@ func checkHeartbeatKeys(t *testing.T, w *fixture, of []futurejobs.HeartbeatRule)
 		failed := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 		want := map[string]futurejobs.HeartbeatReport{
 			"fail": {At: failed, FailedAt: failed}, "again": {At: failed.Add(5 * time.Minute), FailedAt: failed, NoSuccess: true}, "run": {At: failed.Add(5 * time.Minute)},
+			"new": {NoSuccess: true, Awaited: true}, "closed": {At: failed.Add(5 * time.Minute), NoSuccess: true, Awaited: true},
 		}[k.Key]
 		if k.Report != want || !want.At.IsZero() && k.ReportedAt() != want.At {
 			t.Errorf("%s: %+v at %s, want %+v", k.Key, k.Report, k.ReportedAt(), want)
@@ -137,7 +149,7 @@ func checkHeartbeatKeys(t *testing.T, w *fixture, of []futurejobs.HeartbeatRule)
 // checkHeartbeatCounts checks the counts of the keys of heartbeatKeysAreListed, also when no check was made for two days.
 func checkHeartbeatCounts(t *testing.T, w *fixture, other futurejobs.HeartbeatRule, silent int32) {
 	t.Helper()
-	want := map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 0, 0, 9}, other.ID: {1, 1, 4, 1, 2}}
+	want := map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 0, 0, 9}, other.ID: {1, 1, 5, 1, 2}}
 	counts := func() map[int32]futurejobs.HeartbeatCounts {
 		return must[map[int32]futurejobs.HeartbeatCounts](t)(w.HeartbeatCounts(w.ctx(), []futurejobs.HeartbeatRule{{ID: w.rule.ID}, other, {ID: silent}}))
 	}
@@ -147,7 +159,7 @@ func checkHeartbeatCounts(t *testing.T, w *fixture, other futurejobs.HeartbeatRu
 
 	// A check that is overdue by more than a minute makes the state unknown; an alert stays late.
 	w.GoBy(func(reported time.Time) time.Time { return reported.Add(48 * time.Hour) })
-	want = map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 9, 0, 0}, other.ID: {1, 1, 7, 0, 0}}
+	want = map[int32]futurejobs.HeartbeatCounts{w.rule.ID: {0, 0, 9, 0, 0}, other.ID: {1, 1, 8, 0, 0}}
 	if diff := cmp.Diff(want, counts()); diff != "" {
 		t.Errorf("counts after two days without checks (-want +got):\n%s", diff)
 	}
