@@ -529,6 +529,11 @@ handler: mine
 		[]string{`3:37 /trigger/zone: "Local" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`},
 	},
 	{
+		"zone of the machine in the database",
+		withEdits(`trigger: {schedule: "@daily", zone: posixrules}`, "enabled: false"),
+		[]string{`3:37 /trigger/zone: "posixrules" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`},
+	},
+	{
 		"zone is a path",
 		withEdits(`trigger: {schedule: "@daily", zone: ../UTC}`, "enabled: false"),
 		[]string{`3:37 /trigger/zone: "../UTC" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`},

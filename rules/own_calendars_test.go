@@ -79,7 +79,7 @@ func TestErrorsOfOwnCalendars(t *testing.T) {
 		got = append(got, line)
 	}
 	want := []string{
-		`7:5: reply: calendars.office.zone: "Berlin" is not a zone of the IANA time zone database`,
+		`7:5: reply: calendars.office.zone: "Berlin" is not a time zone`,
 		`10:7: reply: calendars.office.hours.fri: "09:00-25:00" does not end at a time of day`,
 		`11:28: reply: calendars.office.holidays[1]: "12-32" is not a day from 1970 on`,
 		`12:3: reply: calendars.Shop: "Shop" is not a name`,

@@ -11,6 +11,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/schedules"
+	"deadman/internal/timezones"
 )
 
 // ticking is the schedule of a rule.
@@ -77,7 +78,7 @@ func (c scheduleCompiler) stored(t document.Trigger) {
 
 // ticks compiles a schedule in a named zone; nil: its error was reported. A schedule has to be valid in every zone.
 func (c scheduleCompiler) ticks(pointer, text, name string) (schedules.Schedule, *time.Location) {
-	zone, err := schedules.ParseZone(name)
+	zone, err := timezones.ParseOrUTC(name)
 	c.require(pointer+"/zone", err)
 	if err != nil {
 		zone = time.UTC
@@ -270,7 +271,7 @@ func scheduleOf(d document.Document) schedules.Schedule {
 	if d.Trigger.Schedule == "" || d.Trigger.IsStored() {
 		return nil
 	}
-	zone, err := schedules.ParseZone(d.Trigger.Zone)
+	zone, err := timezones.ParseOrUTC(d.Trigger.Zone)
 	if err != nil {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/schedules"
+	"deadman/internal/timezones"
 )
 
 // StoredRule is a rule with stored schedules, at one revision of the rules. It is safe for concurrent use.
@@ -77,7 +78,7 @@ func (r StoredRule) Prepare(s *futurejobs.Schedule, now time.Time) error {
 		}
 	}
 	problem("/id", checkScheduleID(s.ID))
-	_, err := schedules.ParseZone(s.Zone)
+	_, err := timezones.ParseOrUTC(s.Zone)
 	problem("/zone", err)
 	problem("/data", checkScheduleData(s.Data))
 	var ticks schedules.Schedule
@@ -163,7 +164,7 @@ func (r StoredRule) Next(s futurejobs.Schedule, n int) []time.Time {
 
 // ticksOf parses a schedule. @every counts from a time that the id determines, so that schedules spread.
 func (r StoredRule) ticksOf(s futurejobs.Schedule) (schedules.Schedule, error) {
-	zone, err := schedules.ParseZone(s.Zone)
+	zone, err := timezones.ParseOrUTC(s.Zone)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"deadman/internal/calendars"
 	"deadman/internal/configfile"
 	"deadman/internal/replay"
-	"deadman/internal/schedules"
+	"deadman/internal/timezones"
 	"deadman/rules/document"
 )
 
@@ -209,7 +209,7 @@ func (v *replayRun) reader(from io.Reader) (replay.Reader, error) {
 		bound, err := v.bound()
 		return replay.NewSorted(replay.NewJSONLines(from), bound), err
 	}
-	zone, err := schedules.ParseZone(v.zone)
+	zone, err := timezones.ParseOrUTC(v.zone)
 	if err != nil {
 		return nil, usage("--zone %w", err)
 	}

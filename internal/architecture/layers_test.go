@@ -18,6 +18,7 @@ import (
 // layers holds the packages, lowest layer first. A package imports packages of lower layers only.
 var layers = [][]string{
 	{"internal/configfile", "internal/addresses", "internal/subjects", "internal/periodic", "internal/operatorfiles", "examples", "docs"},
+	{"internal/timezones"},
 	{"guards", "internal/calendars", "internal/schedules", "migrations", "internal/failpoints", "rules/bodies"},
 	{"alerts"},
 	{"checks", "rules/document"},

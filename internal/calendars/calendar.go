@@ -5,6 +5,8 @@ package calendars
 import (
 	"iter"
 	"time"
+
+	"deadman/internal/timezones"
 )
 
 // MaxSearch is the maximum distance from the first instant that a calculation covers. Calendars accepted by Parse open
@@ -123,7 +125,7 @@ func (c *Calendar) spans(from, to time.Time) iter.Seq2[time.Time, time.Time] {
 		for from.Before(to) {
 			local := from.In(c.zone)
 			_, offset := local.Zone()
-			change := nextChange(local)
+			change := timezones.NextChange(local)
 			if change.IsZero() || change.After(to) {
 				change = to
 			}
@@ -133,18 +135,6 @@ func (c *Calendar) spans(from, to time.Time) iter.Seq2[time.Time, time.Time] {
 			from = change.In(from.Location())
 		}
 	}
-}
-
-// nextChange returns an instant until which the offset at t is valid; the zero time: for ever.
-//
-// ZoneBounds (also of Go 1.26) ends every year after the last one listed in a zone's file with its 365th day. On the
-// 366th day that bound is past; the offset does not change until the end of the year.
-func nextChange(t time.Time) time.Time {
-	_, change := t.ZoneBounds()
-	if change.IsZero() || change.After(t) {
-		return change
-	}
-	return t.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 }
 
 // unchanged yields the open spans of a period in which the zone is offset seconds ahead of UTC. It reports whether the

@@ -2,11 +2,11 @@ package calendars
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"deadman/internal/configfile"
+	"deadman/internal/timezones"
 )
 
 // Limits of a file with calendars.
@@ -94,16 +94,13 @@ func readZone(v configfile.Value) *time.Location {
 		v.Problem("expected the name of a zone such as Europe/Berlin, not %s", v.Kind())
 		return nil
 	}
-	zone, err := time.LoadLocation(name)
-	if err != nil || slices.Contains(localZones, strings.ToLower(name)) {
-		v.Problem("%q is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin", clip(name))
+	zone, err := timezones.Parse(name)
+	if err != nil {
+		v.Problem("%s", err)
 		return nil
 	}
 	return zone
 }
-
-// localZones are zones that differ between machines, in lower case.
-var localZones = []string{"", "local", "localtime", "posixrules"}
 
 // clip limits the length of a quoted text.
 func clip(s string) string { return configfile.Truncate(s, 40) }

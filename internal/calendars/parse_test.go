@@ -39,10 +39,11 @@ func TestBadCalendars(t *testing.T) {
 
 		{"no zone", officeHours("days: mon"), []string{`2:3: calendars.office: zone is missing; write zone: UTC, or a place such as zone: Europe/Berlin`}},
 		{"a zone without value", officeHours("zone:\ndays: mon"), []string{`3:5: calendars.office.zone: the value is missing; write one, or leave the field out`}},
-		{"a zone that is none", officeHours("zone: Europe/Berln"), []string{`3:11: calendars.office.zone: "Europe/Berln" is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin`}},
-		{"the machine's zone", officeHours("zone: Local"), []string{`3:11: calendars.office.zone: "Local" is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin`}},
-		{"an empty zone", officeHours(`zone: ""`), []string{`3:11: calendars.office.zone: "" is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin`}},
-		{"a zone outside the database", officeHours(`zone: ../zoneinfo/UTC`), []string{`3:11: calendars.office.zone: "../zoneinfo/UTC" is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin`}},
+		{"a zone that is none", officeHours("zone: Europe/Berln"), []string{`3:11: calendars.office.zone: "Europe/Berln" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`}},
+		{"the machine's zone", officeHours("zone: Local"), []string{`3:11: calendars.office.zone: "Local" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`}},
+		{"the machine's zone in the database", officeHours("zone: localtime"), []string{`3:11: calendars.office.zone: "localtime" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`}},
+		{"an empty zone", officeHours(`zone: ""`), []string{`3:11: calendars.office.zone: "" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`}},
+		{"a zone outside the database", officeHours(`zone: ../zoneinfo/UTC`), []string{`3:11: calendars.office.zone: "../zoneinfo/UTC" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`}},
 		{"a zone of numbers", officeHours("zone: 2"), []string{`3:11: calendars.office.zone: expected the name of a zone such as Europe/Berlin, not a number`}},
 
 		{"a day that is none", officeHours("zone: UTC\ndays: [mon, tues]"), []string{`4:17: calendars.office.days[1]: "tues" is not a day; ` + days}},
@@ -90,7 +91,7 @@ func TestBadCalendars(t *testing.T) {
 		{"all at once", "calendars:\n  b: {days: x}\n  a: {zone: y, hours: z}\nfoo: 1\n", []string{
 			`2:3: calendars.b: zone is missing; write zone: UTC, or a place such as zone: Europe/Berlin`,
 			`2:13: calendars.b.days: "x" is not a day; ` + days,
-			`3:13: calendars.a.zone: "y" is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin`,
+			`3:13: calendars.a.zone: "y" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`,
 			`3:23: calendars.a.hours: "z" is not a span of hours; write it like "09:00-17:30"`,
 			`4:1: foo: unknown field "foo"; the fields here are calendars`,
 		}},

@@ -14,6 +14,7 @@ import (
 	"deadman/alerts"
 	"deadman/internal/configfile"
 	"deadman/internal/operatorfiles"
+	"deadman/internal/timezones"
 )
 
 // The limits of a channels file, and the defaults of a route.
@@ -103,9 +104,12 @@ func (c *Config) readZone(v configfile.Value) {
 		return
 	}
 	name := v.Text()
-	zone, err := time.LoadLocation(name)
-	if err != nil || name == "Local" {
-		v.Problem("there is no time zone %q; write a name of the IANA database, such as Europe/Berlin", configfile.Truncate(name, 40))
+	if name == "" {
+		return // its problem is reported
+	}
+	zone, err := timezones.Parse(name)
+	if err != nil {
+		v.Problem("%s", err)
 		return
 	}
 	c.Zone = zone

@@ -46,6 +46,7 @@ routes:
   - {to: lost, max_per_hour: 0, group_wait: 2h, labels: {rule: x}, continue: maybe}
   - {name: a, to: lost}
   - {name: a, to: [lost, lost]}
+zone: localtime
 `, []string{
 			`2:3: channels.Bad: "Bad" is not a name`,
 			`3:16: channels.none.kind: there is no kind "none"; it is one of slack, email`,
@@ -75,6 +76,7 @@ routes:
 			`20:78: routes[2].continue: expected true or false`,
 			`22:5: routes[4]: another route is "a" already`,
 			`22:26: routes[4].to[1]: "lost" is here twice`,
+			`23:7: zone: "localtime" is not a time zone; write a name of the IANA database`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"math"
 	"time"
+
+	"deadman/internal/timezones"
 )
 
 // civilTime is local time in seconds since 1970-01-01 00:00 local time. It has no zone.
@@ -61,18 +63,11 @@ func zoneIntervals(zone *time.Location, from int64) iter.Seq[zoneInterval] {
 }
 
 // nextChange returns a second until which the offset at t is valid.
-//
-// ZoneBounds (also of Go 1.26) ends every year after the last one listed in a zone's file with its 365th day. On the
-// 366th day that bound is past; the offset does not change until the end of the year.
 func nextChange(t time.Time) int64 {
-	_, change := t.ZoneBounds()
-	switch {
-	case change.IsZero():
-		return never
-	case !change.After(t):
-		return (t.Unix()/daySeconds + 1) * daySeconds
+	if change := timezones.NextChange(t); !change.IsZero() {
+		return change.Unix()
 	}
-	return change.Unix()
+	return never
 }
 
 // maxZoneOffset is an upper bound of the difference of two zones: each is less than 25 hours from UTC.

@@ -3,10 +3,8 @@ package schedules
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"deadman/internal/configfile"
@@ -57,28 +55,6 @@ func Parse(text string, zone *time.Location, seed string) (Schedule, error) {
 func zoneInside(word string) error {
 	_, zone, _ := strings.Cut(word, "=")
 	return fmt.Errorf("a schedule has no %s; write zone: %s beside it", configfile.Truncate(word, quoted), configfile.Truncate(zone, quoted))
-}
-
-var zonePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+/-]{0,63}$`)
-
-// zones holds the zones that were parsed, by name: the IANA database has about 600, and reading one takes 20 µs.
-var zones sync.Map
-
-// ParseZone returns the named zone of the IANA database; UTC for an empty name. The error names the remedy.
-func ParseZone(name string) (*time.Location, error) {
-	if name == "" {
-		return time.UTC, nil
-	}
-	if zone, ok := zones.Load(name); ok {
-		return zone.(*time.Location), nil
-	}
-	if zonePattern.MatchString(name) && name != "Local" {
-		if zone, err := time.LoadLocation(name); err == nil {
-			zones.Store(name, zone)
-			return zone, nil
-		}
-	}
-	return nil, fmt.Errorf("%q is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC", configfile.Truncate(name, 80))
 }
 
 func parseEvery(text string) (Schedule, error) {
