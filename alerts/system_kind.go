@@ -69,8 +69,11 @@ func SystemKindOf(key, step string) (kind SystemKind, found bool) {
 }
 
 // Page returns the address of the section about causes and remedies in the documentation of each node.
-func (k SystemKind) Page() string {
-	return "/docs/operations/troubleshooting#" + strings.Map(func(r rune) rune {
+func (k SystemKind) Page() string { return "/docs/operations/troubleshooting#" + k.anchor() }
+
+// anchor returns the anchor of its Section.
+func (k SystemKind) anchor() string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case r == ' ':
 			return '-'
@@ -94,7 +97,7 @@ func (k SystemKind) IsOpenedByState() bool {
 }
 
 // SystemKindTable returns SystemKinds as a Markdown table, with links from docs/reference.
-func SystemKindTable(anchor func(section string) string) string {
+func SystemKindTable() string {
 	var b strings.Builder
 	b.WriteString("| key | step | condition | causes and remedies |\n|---|---|---|---|\n")
 	for _, k := range SystemKinds {
@@ -102,7 +105,7 @@ func SystemKindTable(anchor func(section string) string) string {
 		if k.Step != "" {
 			step = "`" + k.Step + "` "
 		}
-		fmt.Fprintf(&b, "| `%s` | %s| %s | [%s](../operations/troubleshooting.md#%s) |\n", k.Topic, step, k.Meaning, k.Section, anchor(k.Section))
+		fmt.Fprintf(&b, "| `%s` | %s| %s | [%s](../operations/troubleshooting.md#%s) |\n", k.Topic, step, k.Meaning, k.Section, k.anchor())
 	}
 	return b.String()
 }

@@ -30,9 +30,7 @@ const (
 func TestConditionsAreDocumented(t *testing.T) {
 	page := read(t, conditionsPage)
 	written := withTable(t, page, "conditions", web.ConditionTable())
-	written = withTable(t, written, "alerts", alerts.SystemKindTable(func(section string) string {
-		return strings.ReplaceAll(marks.ReplaceAllString(strings.ToLower(section), ""), " ", "-")
-	}))
+	written = withTable(t, written, "alerts", alerts.SystemKindTable())
 	switch {
 	case written == page:
 	case !*rewrite:

@@ -192,6 +192,33 @@ func inboxLinks(keys []KeyState, publicURL string) string {
 	return b.String()
 }
 
+// remedyOf returns the place of the remedies of an alert of a node about itself; empty for other alerts.
+func remedyOf(k KeyState, publicURL string) string {
+	kind, found := alerts.SystemKindOf(k.Key, k.Step)
+	switch {
+	case !found || k.Rule != alerts.SystemRule:
+		return ""
+	case publicURL == "":
+		return "see " + kind.Section + ", in docs/operations/troubleshooting.md"
+	}
+	return publicURL + kind.Page()
+}
+
+// remedies returns the remedies of the first alerts of nodes that are not resolved, a line each.
+func remedies(keys []KeyState, publicURL string) string {
+	var b strings.Builder
+	var all []string
+	for _, k := range keys {
+		text := remedyOf(k, publicURL)
+		if text == "" || k.IsResolved() || len(all) == shownRules || slices.Contains(all, text) {
+			continue
+		}
+		all = append(all, text)
+		writeLine(&b, "What to do: ", text)
+	}
+	return b.String()
+}
+
 // common returns the value of a field that all alerts of the message share; empty if they differ, or if those not
 // loaded may differ.
 func (m Message) common(name string) string {

@@ -99,7 +99,8 @@ func rank(k KeyState) string {
 	return strings.ToUpper(strings.ReplaceAll(string(k.Status), "_", " "))
 }
 
-// sentence returns the text of an alert, with its entity and key unless the text contains the key.
+// sentence returns the text of an alert, with its entity and key unless the text contains the key. A text of a node about
+// itself names its subject: its key would repeat it.
 func sentence(k KeyState) string {
 	text := cmp.Or(k.Text, k.Rule)
 	if rest, is := strings.CutPrefix(k.Text, k.Entity+" "+k.Key+": resolved"); is && k.Status == alerts.Resolved {
@@ -107,6 +108,9 @@ func sentence(k KeyState) string {
 	}
 	if k.Closed {
 		text = "it happened after: " + text
+	}
+	if k.Rule == alerts.SystemRule && k.Text != "" {
+		return alerts.SystemRule + ": " + text
 	}
 	if k.Key == "" || hasWord(k.Text, k.Key) {
 		return text
@@ -194,6 +198,7 @@ func (m Message) alertText(k KeyState, full bool) string {
 	if !k.IsResolved() {
 		if full {
 			b.WriteString(instructions(k))
+			writeLine(&b, "What to do: ", remedyOf(k, m.PublicURL))
 		}
 		b.WriteString(m.stateText(k))
 	}
@@ -248,7 +253,7 @@ func (m Message) groupText(limit int) string {
 	next := commonNext(keys)
 	for _, k := range keys {
 		fmt.Fprintf(&b, "%s  ", rank(k))
-		if several {
+		if several && k.Rule != alerts.SystemRule {
 			b.WriteString(k.Rule + ": ")
 		}
 		b.WriteString(line(sentenceIn(m.Zone, k), lineLength))
@@ -262,6 +267,7 @@ func (m Message) groupText(limit int) string {
 	}
 	if limit > 0 {
 		b.WriteString(ruleInstructions(m.keys(), several))
+		b.WriteString(remedies(m.keys(), m.PublicURL))
 	}
 	writeLine(&b, "Next: ", m.nextText(next, true))
 	writeLine(&b, "Acknowledge all: ", m.AckURL)

@@ -240,7 +240,7 @@ func TestLongTextIsThereOnce(t *testing.T) {
 		title, text string
 	}{
 		"gap": {
-			gap, "[ERROR] node stream/ORDERS: stream ORDERS was deleted: events stored after 2026-01-02 04:04:05 CET and until 2026-01-02 05:04:05 CET may be missing",
+			gap, "[ERROR] deadman: stream ORDERS was deleted: events stored after 2026-01-02 04:04:05 CET and until 2026-01-02 05:04:05 CET may be missing",
 			"Check what happened in that time, create, resolve or cancel jobs by hand (deadman job), then close this alert\nrule deadman, step lost, since 04:04 CET",
 		},
 		"not ASCII": {polish, "[CRITICAL] order 1: " + strings.Repeat("zamówienie ", 15) + "zamówienie ", "Żadne nie zostało wysłane\nrule"},
@@ -254,5 +254,38 @@ func TestLongTextIsThereOnce(t *testing.T) {
 		if got := m.Text(); !strings.HasPrefix(got, c.text) || strings.Contains(got, "UTC") {
 			t.Errorf("%s: the text is\n%s\nwant\n%s", name, got, c.text)
 		}
+	}
+}
+
+// TestSystemAlertHasRemedy checks that a message about alerts of a node about itself names their subject once and the place of
+// their remedies, and that a resolved one has none.
+func TestSystemAlertHasRemedy(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	unfit := alerts.SystemAlert{Topic: "node/shop-1", Step: "unfit", Status: alerts.Firing, Severity: alerts.Warning, Since: at, Text: "node shop-1 is unfit and hands its shards over: it cannot settle"}
+	m := newMessage(unfit.Alert(at))
+	m.PublicURL, m.At = "https://deadman.example.org", at
+	if got := m.Title(); got != "[WARNING] deadman: node shop-1 is unfit and hands its shards over: it cannot settle" {
+		t.Errorf("the title is %q", got)
+	}
+	const page = "What to do: https://deadman.example.org/docs/operations/troubleshooting#condition-node\n"
+	if got := m.Text(); strings.Count(got, page) != 1 {
+		t.Errorf("the text is\n%s", got)
+	}
+	m.PublicURL = ""
+	if got := m.Text(); !strings.Contains(got, "What to do: see Condition node, in docs/operations/troubleshooting.md\n") {
+		t.Errorf("without an address of pages the text is\n%s", got)
+	}
+	second := unfit
+	second.Topic, second.Text = "node/shop-2", "node shop-2 is unfit and hands its shards over: it cannot settle"
+	several := newMessage(unfit.Alert(at), second.Alert(at), firingAlert("1"))
+	several.PublicURL, several.At = "https://deadman.example.org", at
+	if got := several.Text(); strings.Count(got, page) != 1 || strings.Contains(got, "node/shop") || strings.Count(got, "deadman: node shop-1") != 1 || strings.Contains(got, "deadman: deadman") {
+		t.Errorf("the text about several is\n%s", got)
+	}
+	unfit.Status = alerts.Resolved
+	over := newMessage(unfit.Alert(at))
+	over.PublicURL = "https://deadman.example.org"
+	if got := over.Text(); strings.Contains(got, "What to do") {
+		t.Errorf("the text of the resolved alert is\n%s", got)
 	}
 }
