@@ -58,6 +58,7 @@ type PublishResult struct {
 	Duplicate bool `json:"duplicate,omitempty" doc:"Whether the stream already has an event with this ID from the same sender on the same subject. The new event was not stored."`
 
 	Affected        []AffectedEntity `json:"affected,omitempty" doc:"Up to 20 entities whose jobs the event may create, change or end, by the rules that this node knows and the token may read."`
+	EffectsHidden   bool             `json:"effects_hidden,omitempty" doc:"Whether the token may not read all rules: affected and would_dead_letter lack the others."`
 	NotEvaluated    bool             `json:"not_evaluated,omitempty" doc:"Whether the node was too busy to evaluate the event. Then affected and would_dead_letter are absent. The event is stored."`
 	WouldDeadLetter []RefusedRule    `json:"would_dead_letter,omitempty" doc:"Rules that will refuse the event as a dead letter, among those that this node knows and the token may read."`
 }
@@ -266,6 +267,7 @@ func (a *eventAPI) meaning(ctx context.Context, taken *PublishResult, e futurejo
 		return
 	}
 	v := principalOf(ctx)
+	taken.EffectsHidden = !v.canSee("")
 	effects, refusals, isWhole := a.catalog.DryMatch(e)
 	taken.NotEvaluated = !isWhole
 	for _, effect := range effects {

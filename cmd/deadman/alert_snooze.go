@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deadman/alerts"
 	"deadman/web"
 )
 
@@ -62,6 +63,9 @@ func snoozeAlert(io *cli, cmd *cobra.Command, args []string, request web.SnoozeR
 		a, _, err := readAlert(cmd.Context(), c, args[0])
 		if err != nil {
 			return err
+		}
+		if a.Ended != nil || a.Status == alerts.Resolved {
+			return fmt.Errorf("alert %s is over, and its job has ended; deadman job snooze %s %s snoozes the pending job of the key, if any", a.ID, sanitize(a.Rule), sanitize(a.Key))
 		}
 		args = []string{a.Rule, a.Key}
 	}

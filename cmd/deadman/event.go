@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -48,6 +49,9 @@ accepted ends the command: the lines before it are published.`,
 			if err != nil {
 				return err
 			}
+			if err := checkData(data); err != nil {
+				return err
+			}
 			c, err := io.client()
 			if err != nil {
 				return err
@@ -72,6 +76,19 @@ accepted ends the command: the lines before it are published.`,
 	complete(send, "file", completeFiles("ndjson", "jsonl"))
 	cmd.AddCommand(send, newEventStreamsCmd(io))
 	return cmd
+}
+
+// checkData refuses data that begins as JSON and is none: rules would refuse the event, and its sender would not know.
+func checkData(data []byte) error {
+	text := bytes.TrimSpace(data)
+	if len(text) == 0 || !bytes.ContainsRune([]byte(`{["`), rune(text[0])) {
+		return nil
+	}
+	var value json.RawMessage
+	if err := json.Unmarshal(text, &value); err != nil {
+		return usage("DATA is not JSON: %v; quote it for the shell, as in '{\"id\": \"1\"}'", err)
+	}
+	return nil
 }
 
 // printPublished prints the place of a published event, and warns about rules that would refuse it.
@@ -100,9 +117,14 @@ func printPublished(io *cli, subject string, published web.PublishResult) error 
 	return printAffected(io, published)
 }
 
-// printAffected prints the jobs that an event concerns, or that it concerns none.
+// printAffected prints the jobs that an event concerns, or that it concerns none, as far as the token may know.
 func printAffected(io *cli, published web.PublishResult) error {
-	if len(published.Affected)+len(published.WouldDeadLetter) == 0 && !published.NotEvaluated {
+	none := len(published.Affected)+len(published.WouldDeadLetter) == 0 && !published.NotEvaluated
+	switch {
+	case none && published.EffectsHidden:
+		_, err := fmt.Fprintln(io.out, "no rule that the token may read takes it; the effects of other rules are hidden: they need a token with the scope read that covers them")
+		return err
+	case none:
 		_, err := fmt.Fprintln(io.out, "no rule takes it: none subscribes to it, those that do are paused or disabled, or their keys and conditions do not match")
 		return err
 	}

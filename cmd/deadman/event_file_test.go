@@ -66,7 +66,22 @@ func TestSendReportsEffect(t *testing.T) {
 	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", strings.Replace(goodRule, "key: event.id}\nescalate", "key: event.id, if: event.whole}\nescalate", 1)))
 	n.expect(0, []string{"event", "send", "orders.created", `{"id": "1"}`}, "published: orders.created", "starts a job, unless one is pending, of order-unshipped: order 1")
 	n.expect(0, []string{"event", "send", "orders.shipped", `{"id": "1", "whole": true}`}, "ends the pending job, if any, of order-unshipped: order 1")
-	n.expect(0, []string{"event", "send", "orders.shipped", `{"id": "1", "whole": false}`}, "no rule takes it")
+	n.expect(0, []string{"event", "send", "orders.shipped", `{"id": "1", "whole": false}`}, "no rule takes it: none subscribes")
+	n.expect(exitUsage, []string{"event", "send", "orders.created", `{id: 1}`}, "DATA is not JSON", "quote it for the shell")
+	if got := n.mustRun("dead-letter", "list"); strings.Contains(got, "{id: 1}") {
+		t.Errorf("the refused data was published:\n%s", got)
+	}
+}
+
+// A token that may not read rules does not learn the effects of an event, nor that it has none.
+func TestSendHidesEffects(t *testing.T) {
+	t.Parallel()
+	n := newClosedNode(t)
+	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", goodRule))
+	made := readJSON[web.NewToken](n, "token", "create", "shop", "--scope", "events")
+	shop := &inProcessNode{t: t, env: append(n.env[:1:1], "DEADMAN_TOKEN="+made.Secret)}
+	shop.expect(0, []string{"event", "send", "orders.created", `{"id": "1"}`}, "published: orders.created", "no rule that the token may read takes it; the effects of other rules are hidden")
+	n.expect(0, []string{"event", "send", "orders.created", `{"id": "2"}`}, "starts a job, unless one is pending, of order-unshipped: order 2")
 }
 
 // TestErrorsNameFlags checks that an error of the API names the flag or argument of the command, with the exit code of

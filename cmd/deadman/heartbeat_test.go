@@ -71,6 +71,10 @@ slot: 1s
 	alertsOf := func() int {
 		return len(readJSON[web.Page[web.Alert]](n, "alert", "list", "--rule", "backup", "--key", "crm", "--status", "firing").Items)
 	}
+	old := func() string {
+		all := readJSON[web.Page[web.Alert]](n, "alert", "list", "--rule", "backup", "--key", "crm", "--status", "firing").Items
+		return all[len(all)-1].ID.String()
+	}
 	for raised := 1; raised <= 2; raised++ {
 		testwait.Until(t, "the key is late", func() bool { return alertsOf() == raised && stateOf("crm").State == "late" })
 		n.expect(0, []string{"alert", "close", "backup", "crm", "--reason", "known"}, "closed")
@@ -78,6 +82,7 @@ slot: 1s
 			t.Errorf("after the close: %+v", h)
 		}
 	}
+	n.expect(1, []string{"alert", "snooze", old(), "--for", "1h"}, "is over, and its job has ended")
 	testwait.Until(t, "the key that reported is late", func() bool { return stateOf("mail").State == "late" })
 	reported := stateOf("mail").ReportedAt
 	n.expect(0, []string{"alert", "close", "backup", "mail", "--reason", "known"}, "closed")
