@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,22 @@ type Report struct {
 	Saved     []string // rules with a new version
 	Unchanged []string
 	Problems  document.Problems // of files and rules that were left out
+	Applied   []AppliedRule     // those that are saved or unchanged
 	Refused   int               // rules that were left out; a file that cannot be parsed counts as one
 	// Others are the names of the rules of the folder's bundle that no file of the folder has any more. If a file cannot be
 	// parsed, its rules are unknown and Others is empty.
 	Others []string
+}
+
+// AppliedRule is a rule of a folder that was applied.
+type AppliedRule struct {
+	Name, File, Bundle string
+	Document           []byte // canonical
+}
+
+// IsReplacedBy reports whether a version is of the folder of another node, and not what the file says.
+func (a AppliedRule) IsReplacedBy(s RuleVersion) bool {
+	return s.IsOfFolder() && (s.Bundle != a.Bundle || !bytes.Equal(s.Document, a.Document))
 }
 
 // others returns the rules of the bundle that were in force before and are in none of the files, refused files included.
@@ -142,6 +155,9 @@ func (a *bundleApply) document(ctx context.Context, file string, d parsedDocumen
 	}
 	a.from[d.Name] = file
 	o := SaveOptions{Version: AnyVersion, Bundle: a.bundle, Adopt: true, Folder: a.As != nil}
+	if a.As != nil {
+		ctx = a.As(ctx, a.bundle, file)
+	}
 	c, err := (&saving{Registry: a.Registry, document: d, before: a.before[d.Name], options: o}).run(ctx)
 	var problems document.Problems
 	for _, warning := range c.Warnings {
@@ -153,17 +169,26 @@ func (a *bundleApply) document(ctx context.Context, file string, d parsedDocumen
 			p.File = file
 			a.refuse(p)
 		}
-	case errors.Is(err, ErrConflict): // another node applies the same files
+	case errors.Is(err, ErrConflict): // another node applies its files at the same time
+		a.applied(file, d)
 		a.report.Unchanged = append(a.report.Unchanged, d.Name)
 	case err != nil:
 		return err
 	case c.Changed:
+		a.applied(file, d)
 		a.report.Saved = append(a.report.Saved, d.Name)
 		a.Log.Info("rule saved", "rule", d.Name, "version", c.After.Version, "file", file)
 	default:
+		a.applied(file, d)
 		a.report.Unchanged = append(a.report.Unchanged, d.Name)
 	}
 	return nil
+}
+
+func (a *bundleApply) applied(file string, d parsedDocument) {
+	if canonical, err := d.Canonical(); err == nil { // it was saved
+		a.report.Applied = append(a.report.Applied, AppliedRule{Name: d.Name, File: file, Bundle: a.bundle, Document: canonical})
+	}
 }
 
 // refuseFile leaves out a file with all its rules, as far as they can be separated.

@@ -37,8 +37,8 @@ type Registry struct {
 	Quotas    futurejobs.Quotas // nil: unlimited
 	KeepMost  KeptMost          // of rules that a token with a prefix saves
 	Log       *slog.Logger
-	// As returns a context for acting in the name of a folder that is applied; nil: the caller's own name is used.
-	As func(ctx context.Context, bundle string) context.Context
+	// As returns a context for applying a file in the name of its folder; nil: the caller's own name is used.
+	As func(ctx context.Context, bundle, file string) context.Context
 	// Announce raises alerts about streams; only Rebind needs it. Now returns the time.
 	Announce func(ctx context.Context, r alerts.SystemAlert) error
 	Now      func() time.Time
@@ -196,9 +196,6 @@ func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
 	a := bundleApply{
 		Registry: r, bundle: BundleOf(dir), before: make(map[string]*ListedRule),
 		from: make(map[string]string), refused: make(map[string]bool),
-	}
-	if r.As != nil {
-		ctx = r.As(ctx, a.bundle)
 	}
 	for i := range before {
 		a.before[before[i].Name] = &before[i]

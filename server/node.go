@@ -339,8 +339,8 @@ func (n *node) openRules(ctx context.Context) error {
 	n.rules = &rules.Registry{
 		Quotas: n.allowances, KeepMost: rules.KeptMost{History: n.retention().History, Alerts: n.retention().Alerts},
 		Store: n.store, Binder: n.bus.Binder, Catalog: n.catalog, Jobs: jobStoreOf(n.store), Sources: lookups(n.sources.set), Handlers: handlers, Log: n.part("rules"),
-		As: func(ctx context.Context, bundle string) context.Context {
-			return access.As(ctx, access.Actor{Name: bundle})
+		As: func(ctx context.Context, bundle, file string) context.Context {
+			return access.As(ctx, access.Actor{Name: bundle, Origin: "node " + NodeName() + ", file " + file})
 		},
 	}
 	n.handlerDirectory.rules = n.rules

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -97,4 +98,62 @@ func TestRefusedRuleFileIsAlerted(t *testing.T) {
 	if status := n.call(http.MethodGet, "/api/v1/rules/refund-unconfirmed", "", nil); status != http.StatusOK {
 		t.Errorf("the rule of a refused file is gone: %d", status)
 	}
+}
+
+// TestFoldersOfTwoNodesThatDifferAreReported checks that a node whose folder another node's folder replaced says so, with both
+// nodes and files, until the files are the same, and that a change by a person is no such conflict.
+func TestFoldersOfTwoNodesThatDifferAreReported(t *testing.T) {
+	t.Parallel()
+	other := strings.Replace(paymentRule, "severity: error", "severity: critical", 1)
+	folders := [2]string{filepath.Join(ruleFolder(t, nil), "rules"), filepath.Join(ruleFolder(t, nil), "rules")}
+	write := func(node int, file, text string) {
+		if err := errors.Join(os.MkdirAll(folders[node], 0o700), os.WriteFile(filepath.Join(folders[node], file), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := func(rule string) string { return strings.Replace(rule, "payment-unconfirmed", "payment-late", 1) }
+	write(0, "payment.yaml", paymentRule)
+	write(0, "late.yaml", late(paymentRule))
+	write(1, "payment.yaml", other)
+	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: startNATS(t), Lease: 3 * time.Second}
+	reload := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+	var nodes [2]*node
+	for i := range nodes {
+		c.Rules, c.Reload = folders[i], reload[i]
+		nodes[i] = startReadyNode(t, c)
+	}
+	isMet := func(i int) bool { ok, _, _ := nodes[i].condition("rule_files"); return ok }
+	conflict := func(i int, rule, file string, version int) string {
+		return fmt.Sprintf("the folder of another node replaced rules of this node's folder: rule %s: version %d, of node %s, file %s/payment.yaml, replaced that of node %s, file %s/%s. ",
+			rule, version, server.NodeName(), folders[1-i], server.NodeName(), folders[i], file)
+	}
+	isReported := func(i int, want string) func() bool {
+		return func() bool { _, detail, _ := nodes[i].condition("rule_files"); return strings.HasPrefix(detail, want) }
+	}
+	nodes[0].eventually("the first node reports the second", isReported(0, conflict(0, "payment-unconfirmed", "payment.yaml", 2)))
+	if !isMet(1) {
+		t.Error("the node that replaced the rule reports it, too")
+	}
+	reload[0] <- struct{}{}
+	nodes[1].eventually("the second node reports the first", isReported(1, conflict(1, "payment-unconfirmed", "payment.yaml", 3)))
+	nodes[0].eventually("the first node has its rule", func() bool { return isMet(0) })
+	var audit struct{ Items []struct{ Detail string } }
+	nodes[0].get("/api/v1/audit?action=rule.save&object=rule/payment-unconfirmed", &audit)
+	for i, want := range []string{folders[0], folders[1], folders[0]} {
+		want = fmt.Sprintf("version %d; bundle file:rules; node %s, file %s/payment.yaml", len(audit.Items)-i, server.NodeName(), want)
+		if len(audit.Items) != 3 || audit.Items[i].Detail != want {
+			t.Errorf("the audit log has %+v, want %q at %d", audit.Items, want, i)
+		}
+	}
+	write(1, "payment.yaml", paymentRule)
+	reload[1] <- struct{}{}
+	nodes[1].eventually("the files are the same", func() bool { return isMet(1) })
+
+	// A person takes the rule over: no folder replaced it.
+	if answer := nodes[0].callRaw(http.MethodPut, "/api/v1/rules/payment-unconfirmed?adopt=true", other); answer.status != http.StatusOK || !strings.Contains(string(answer.body), `"version":4`) {
+		t.Fatalf("%d %s", answer.status, answer.body)
+	}
+	write(1, "payment.yaml", late(other))
+	reload[1] <- struct{}{}
+	nodes[0].eventually("the first node reports the other rule alone", isReported(0, conflict(0, "payment-late", "late.yaml", 2)))
 }

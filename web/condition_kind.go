@@ -42,7 +42,7 @@ var ConditionKinds = []ConditionKind{
 	{Name: "sources", If: "with a file of sources", Holds: "each [source](sources.md) answers"},
 	{Name: "notifications", If: "with a file of channels, or without one while notifications wait", Holds: "notifications are sent, and no [channel](notifications.md#delivery) fails"},
 	{Name: "files", If: "with a file that SIGHUP reloads", Holds: "no changed file was refused"},
-	{Name: "rule_files", If: "with a folder of rules", Holds: "no [rule file](rule-versions.md) was refused, at the start or on SIGHUP"},
+	{Name: "rule_files", If: "with a folder of rules", Holds: "no [rule file](rule-versions.md) was refused, at the start or on SIGHUP, and no other node's folder replaced its rules"},
 	{Name: "heartbeat", If: "with a heartbeat", Holds: "the receiver accepts the [heartbeat](../operations/monitoring.md#the-heartbeat)"},
 	{Name: "serving", Vital: true, If: "while the node stops", Holds: "never: the node accepts no more work"},
 }

@@ -22,7 +22,7 @@ func (s *fixture) readRuleFolder(name string, files map[string]string) {
 	for file, text := range files {
 		failOn(s.t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
-	s.rules.As = func(ctx context.Context, bundle string) context.Context {
+	s.rules.As = func(ctx context.Context, bundle, _ string) context.Context {
 		return access.As(ctx, access.Actor{Name: bundle})
 	}
 	report, err := s.rules.ApplyDir(s.t.Context(), dir)

@@ -74,7 +74,7 @@ type Audited struct {
 
 // Actions describes all actions. docs/operations/audit.md shows them as a table, and the store writes no others.
 var Actions = []Audited{
-	{RuleSave, "`rule/<name>`", "a version of the rule was saved; its number and bundle"},
+	{RuleSave, "`rule/<name>`", "a version of the rule was saved; its number and bundle, and of a node's folder the node and the file"},
 	{RuleDelete, "`rule/<name>`", "the rule was deleted; its last version and bundle"},
 	{RulePause, "`rule/<name>`", "the rule was paused"},
 	{RuleResume, "`rule/<name>`", "the rule was resumed"},

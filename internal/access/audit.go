@@ -38,6 +38,7 @@ type Actor struct {
 	Name    string `json:"name"`              // of the token or person, or one of the constants
 	TokenID string `json:"token_id,omitzero"` // or Person.ID; empty: no token
 	Addr    string `json:"addr,omitzero"`     // remote address of the request
+	Origin  string `json:"-"`                 // node and file of a rule that a node reads from its folder
 }
 
 type actorKey struct{}
