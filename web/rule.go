@@ -174,7 +174,7 @@ func (a *ruleAPI) register(all *operations) {
 		}
 		register(all, operation{
 			ID: verb + "-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/" + verb, Summary: does,
-			Description: "Pending jobs continue. Saving the rule or applying files does not change whether it is paused.",
+			Description: "Pending jobs continue, and with them the alerts of missing heartbeats; a mute suppresses their messages. Saving the rule or applying files does not change whether it is paused.",
 			Scope:       access.Rules, Reach: reachRule, IdempotencyKey: true, Errors: []int{http.StatusNotFound},
 		}, withBody(a.pause(paused)))
 	}

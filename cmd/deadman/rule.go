@@ -23,7 +23,7 @@ func newRuleCmd(io *cli) *cobra.Command {
 	cmd.AddCommand(
 		newRuleNewCmd(io), newRuleLintCmd(io), newRulePreviewCmd(io), newRuleTestCmd(io), newRuleSchemaCmd(),
 		newRuleApplyCmd(io), newRuleListCmd(io), newRuleGetCmd(io), newRuleVersionsCmd(io), newRuleDiffCmd(io),
-		newRulePauseCmd(io, "pause", "Pause a rule: it creates no new jobs until it is resumed", "paused: rule %s creates no new jobs; pending jobs continue\n"),
+		newRulePauseCmd(io, "pause", "Pause a rule: it creates no new jobs until it is resumed", "paused: rule %s creates no new jobs; pending jobs continue, and with them the alerts of missing heartbeats: deadman mute create suppresses their messages\n"),
 		newRuleResumeCmd(io),
 		newRuleDeleteCmd(io), newRulePingsCmd(io), newRuleStatsCmd(io), newRuleTicksCmd(io),
 	)
