@@ -8,6 +8,8 @@ type alertLine struct {
 	openAlert                 // of many: the most severe one that was read; zero: none was read
 	Of        *web.AlertGroup // the alerts of the rule; nil: one alert
 	Known     bool            // they are acknowledged
+	Read      int64           // of many: the number of alerts that were read
+	Snoozed   int64           // the snoozed ones among them
 }
 
 // maxAlike is the number of open alerts of one rule that the overview shows one by one.
@@ -23,16 +25,25 @@ func alertLines(groups []web.AlertGroup, read []openAlert, known bool) (lines []
 			many[line.Of.Value] = line.Of
 		}
 	}
-	shown := make(map[string]bool)
+	shown := make(map[string]int) // the index of the row of a rule
 	for _, a := range read {
-		if of := many[a.Rule]; of == nil || !shown[a.Rule] {
-			lines = append(lines, alertLine{a, of, known})
+		of := many[a.Rule]
+		if _, is := shown[a.Rule]; of == nil || !is {
+			shown[a.Rule] = len(lines)
+			lines = append(lines, alertLine{openAlert: a, Of: of, Known: known})
 		}
-		shown[a.Rule] = true
+		if row := &lines[shown[a.Rule]]; of != nil {
+			row.Read++
+			if !a.SnoozedUntil.IsZero() {
+				row.Snoozed++
+			}
+		}
 	}
 	for i := range groups {
-		if line := (alertLine{Of: &groups[i], Known: known}); line.count() > 0 && !shown[line.Of.Value] {
-			lines = append(lines, line)
+		if line := (alertLine{Of: &groups[i], Known: known}); line.count() > 0 {
+			if _, is := shown[line.Of.Value]; !is {
+				lines = append(lines, line)
+			}
 		}
 	}
 	return lines
@@ -55,6 +66,17 @@ func (l alertLine) Counts() string {
 		return number(l.Of.Acknowledged) + " acknowledged"
 	}
 	return severitiesOf(l.Of.OpenAlertCounts)
+}
+
+// SnoozedText counts the snoozed alerts of a row of many; empty: none is known.
+func (l alertLine) SnoozedText() string {
+	switch {
+	case l.Snoozed == 0:
+		return ""
+	case l.Read < l.count():
+		return "at least " + number(l.Snoozed) + " snoozed"
+	}
+	return number(l.Snoozed) + " snoozed"
 }
 
 // Others counts the alerts of the row beside the one whose text it has.

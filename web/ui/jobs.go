@@ -50,18 +50,30 @@ type jobsView struct {
 	Jobs        []job
 	Total       int64 // pending checks, of the rule of the filter or of all; 0: unknown
 	AtLeast     bool  // some rules are not in Total
-	Dues        []dueChoice
+	Tabs        []dueTab
 	Searched    string      // how much was searched in the bodies of jobs; empty: nothing
 	FilterError string      // error of the filter
 	Result      *bulkResult // result of the last action; nil: none
 	Done        *bulkResult // result of the last action on alerts; nil: none
 }
 
-// dueChoice is an option of the due filter.
-type dueChoice struct{ Value, Text string }
+// dueTab is a tab of the list: the jobs that are due by a time.
+type dueTab struct {
+	Name, At string
+	Here     bool
+}
 
-// dues are the options of the due filter.
-var dues = []dueChoice{{"", "any time"}, {"now", "due"}, {"hour", "within 1 hour"}, {"day", "within 1 day"}}
+// dueTabs returns the tabs of a list of jobs, with its other filters.
+func dueTabs(l listing) (tabs []dueTab) {
+	for _, due := range [][2]string{{"", "All"}, {"now", "Due"}, {"hour", "Within 1 hour"}, {"day", "Within 1 day"}} {
+		at := listing{At: l.At, Filter: maps.Clone(l.Filter)}
+		if at.Filter["due"] = due[0]; due[0] != "" {
+			at.Filter["from"], at.Filter["to"] = "", ""
+		}
+		tabs = append(tabs, dueTab{due[1], at.page(""), due[0] == l.Filter["due"]})
+	}
+	return tabs
+}
 
 // jobFilter names the filters of the list of jobs.
 var jobFilter = []string{"rule", "entity", "key", "due", "from", "to", "where"}
@@ -105,7 +117,8 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 type jobPages struct{ *UI }
 
 func (u jobPages) jobs(c client, r *http.Request) (view, error) {
-	v := jobsView{listing: listingOf(r, jobFilter...), Dues: dues, Result: jobsDone(r.URL.Query()), Done: flashOf(r.URL.Query(), "alert", acknowledged)}
+	v := jobsView{listing: listingOf(r, jobFilter...), Result: jobsDone(r.URL.Query()), Done: flashOf(r.URL.Query(), "alert", acknowledged)}
+	v.Tabs = dueTabs(v.listing)
 	var err error
 	if v.permissions, err = c.may(); err != nil {
 		return view{}, err

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"deadman/internal/access"
 	"deadman/web"
 )
@@ -166,4 +168,43 @@ escalate:
 			t.Errorf("%s: it does not contain %q: %d %s", form, want, status, content)
 		}
 	}
+}
+
+// TestTabsOfPendingChecks checks that the list of pending checks has tabs by the time that checks are due, which keep the
+// other filters, and that a row of many alerts on the overview counts the snoozed ones.
+func TestTabsOfPendingChecks(t *testing.T) {
+	t.Parallel()
+	home := serve(t, orders, strings.NewReplacer("after: 1s", "after: 3d", "after: 4h", "after: 4d").Replace(paymentRule))
+	publishEvents(t, home, "orders.created", "1", "2", "3", "4")
+	publishEvents(t, home, "payments.asked", "p-1")
+	waitForOpenAlerts(t, home, 4)
+	b := open(t, home, 1280, 900)
+	b.visit("/jobs")
+	b.waitForText("order 1", "payment p-1")
+	if tabs := evaluate[string](b, `[...document.querySelectorAll(".tabs a")].map((a) => a.innerText + (a.getAttribute("aria-current") ? "*" : "")).join(", ")`); tabs != "All*, Due, Within 1 hour, Within 1 day" {
+		t.Errorf("the tabs are %q", tabs)
+	}
+	b.visit("/jobs?rule=order-unshipped&from=2026-01-01T00:00")
+	b.click(`.tabs a[href="/jobs?due=day&rule=order-unshipped"]`)
+	b.visit("/jobs")
+	b.click(`.tabs a[href="/jobs?due=day"]`)
+	b.waitForText("order 1")
+	if text := b.text(); strings.Contains(text, "payment p-1") || strings.Contains(text, "From (UTC)") {
+		t.Errorf("the checks of a day are:\n%s", text)
+	}
+	b.do(chromedp.SendKeys(chromedp.CSS("input[name=key]"), "2\r"))
+	b.waitForText("Clear filters")
+	if text := b.text(); strings.Contains(text, "order 1") || !strings.Contains(text, "order 2") || evaluate[string](b, `document.querySelector(".tabs [aria-current]").innerText`) != "Within 1 day" {
+		t.Errorf("the filter leaves the tab:\n%s", text)
+	}
+	b.checkAccessibility("the tabs of pending checks")
+	b.screenshot("jobs-tabs")
+
+	for _, key := range []string{"1", "2"} {
+		callAPI(t, home, "POST", "/jobs/order-unshipped/"+key+"/snooze", "application/json", `{"for": "6h"}`, nil)
+	}
+	b.visit("/")
+	b.waitForText("4 warnings", "2 snoozed")
+	b.checkAccessibility("the overview with snoozed alerts")
+	b.screenshot("overview-snoozed")
 }

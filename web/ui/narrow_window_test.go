@@ -133,6 +133,12 @@ func TestPhone(t *testing.T) {
 			t.Errorf("%s: %s", path, w)
 		}
 	}
+	for _, rule := range []string{"order-unshipped", "backup-nightly", "report-daily"} {
+		b.visit("/rules/" + rule)
+		for _, w := range evaluate[[]string](b, phoneDefects) {
+			t.Errorf("rule %s: %s", rule, w)
+		}
+	}
 	for path, rows := range phoneLists {
 		b.visit(path)
 		b.screenshot("phone-full" + url.PathEscape(path))
