@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -115,6 +116,9 @@ func (s *service) Certificate() *x509.Certificate { return s.certificate.Load() 
 // Close closes idle connections.
 func (s *service) Close() { s.client.CloseIdleConnections() }
 
+// maxUnread is the largest rest of a body that is read so that its connection can be used again, in bytes.
+const maxUnread = 64 << 10
+
 // get queries one key. For a single key, a status of 500 may be a failure of the service or of the key; it counts as
 // one of the key.
 func (s *service) get(ctx context.Context, q *lookup.HTTP, path string, alone bool) (f checks.Finding) {
@@ -130,7 +134,10 @@ func (s *service) get(ctx context.Context, q *lookup.HTTP, path string, alone bo
 	if err != nil {
 		return checks.Finding{Err: serviceError{unanswered(err)}}
 	}
-	defer func() { _ = res.Body.Close() }() // the body is read, or the connection is unusable
+	defer func() {
+		_, _ = io.CopyN(io.Discard, res.Body, maxUnread) // the next request has the connection, unless more is left
+		_ = res.Body.Close()
+	}()
 	switch {
 	case slices.Contains(q.Absent, res.StatusCode):
 		return f

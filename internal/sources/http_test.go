@@ -95,6 +95,31 @@ func TestManyKeysByHTTP(t *testing.T) {
 	}
 }
 
+// TestAbsentKeysShareConnection checks that an answer without a value leaves its connection to the next request, also with the
+// page of an error as its body.
+func TestAbsentKeysShareConnection(t *testing.T) {
+	t.Parallel()
+	var connections atomic.Int32
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, strings.Repeat("no such order ", 1000), http.StatusNotFound)
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	c := web(t, s.URL)
+	for range 20 {
+		found, err := c.Query(within(t, 20*time.Second), get, paths("/orders/1"))
+		checkLines(t, []string{"absent"}, lines(found, err))
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
+}
+
 // TestHTTPErrors checks the errors of one key beside a successful one. They contain neither the secret nor the
 // path.
 func TestHTTPErrors(t *testing.T) {
