@@ -174,16 +174,20 @@ func (f *streamState) recordFailure(err error) (fatal bool) {
 func (f *streamState) listen(ctx context.Context, yield func(streamedAlert, error) bool) (stopped bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	silent := fmt.Errorf("no data for %s", idleTimeout)
+	alarm := time.AfterFunc(idleTimeout, func() { cancel(silent) })
+	defer alarm.Stop()
 	response, err := f.send(ctx, http.MethodGet, "/alerts",
 		url.Values{"backlog": {strconv.Itoa(f.backlog)}}, nil, http.Header{"Accept": {"text/event-stream"}})
+	if errors.Is(context.Cause(ctx), silent) {
+		return false, fmt.Errorf("%s (from %s) did not respond within %s\n%s", f.node, f.from, idleTimeout, checkNodeHint)
+	}
 	if err != nil {
 		return false, err
 	}
 	defer response.Body.Close()
 	f.reached, f.failures, f.backlog = true, 0, reconnectBacklog
 
-	alarm := time.AfterFunc(idleTimeout, func() { cancel(fmt.Errorf("no data for %s", idleTimeout)) })
-	defer alarm.Stop()
 	for m, err := range messages(&idleTimeoutReader{response.Body, alarm}) {
 		if err != nil {
 			return false, fmt.Errorf("connection to %s lost: %w", f.node, cmp.Or(context.Cause(ctx), err))

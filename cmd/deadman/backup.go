@@ -148,7 +148,7 @@ func saveBackup(ctx context.Context, io *cli, from backup.Folder, to string) err
 }
 
 func restoreBackup(ctx context.Context, io *cli, from string, r serveConfig, only string) (err error) {
-	in, size := io.in, int64(0)
+	in, size := io.input, int64(0)
 	if from != stdStream {
 		f, err := os.Open(from)
 		if err != nil {

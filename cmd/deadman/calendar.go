@@ -148,6 +148,9 @@ func calendarTexts(io *cli, files []string) (map[string]string, error) {
 	texts, from := make(map[string]string), make(map[string]string)
 	for _, file := range files {
 		data, err := readRules(io, ruleFile{path: file})
+		if err == context.Canceled { //nolint:errorlint // it is not wrapped, and says that the run was interrupted
+			return nil, err
+		}
 		if err != nil {
 			return nil, usageError{err}
 		}

@@ -24,6 +24,7 @@ import (
 // cli is one run of the program with its input, output and environment.
 type cli struct {
 	in       io.Reader
+	input    io.Reader // what in has, until the context of the run ends: a read that waits for a terminal or a pipe ends then
 	out, err io.Writer
 	env      []string // as in os.Environ
 	now      func() time.Time
@@ -34,7 +35,7 @@ type cli struct {
 }
 
 func newCLI(in io.Reader, out, err io.Writer, env []string) *cli {
-	c := &cli{in: in, out: out, err: err, env: env, now: time.Now, zone: time.Local, output: asText}
+	c := &cli{in: in, input: in, out: out, err: err, env: env, now: time.Now, zone: time.Local, output: asText}
 	c.palette = colors{on: isTerminal(out) && c.getenv("NO_COLOR") == "" && c.getenv("TERM") != "dumb"}
 	return c
 }
@@ -56,6 +57,7 @@ func (c *cli) getenv(name string) string {
 
 // run executes the command line and returns the exit code.
 func (c *cli) run(ctx context.Context, args []string) int {
+	c.input = interruptibleReader{ctx, c.in}
 	root := newRootCmd(c)
 	root.SetArgs(args)
 	root.SetIn(c.in)
@@ -139,9 +141,6 @@ func (c *cli) confirm(yes bool, question string) error {
 	return errDeclined
 }
 
-// stdin returns the standard input until ctx ends: an interrupt ends a read that waits for a terminal or a pipe.
-func (c *cli) stdin(ctx context.Context) io.Reader { return interruptibleReader{ctx, c.in} }
-
 // interruptibleReader reads until its context ends. A read that waits then continues in the background, and its data is lost.
 type interruptibleReader struct {
 	ctx  context.Context //nolint:containedctx // io.Reader takes none
@@ -168,12 +167,12 @@ func (r interruptibleReader) Read(p []byte) (int, error) {
 }
 
 // eventData returns the body given as an argument, as a file, or on standard input.
-func (c *cli) eventData(ctx context.Context, args []string) ([]byte, error) {
+func (c *cli) eventData(args []string) ([]byte, error) {
 	switch {
 	case len(args) == 0 && isTerminal(c.in):
 		return nil, usage("DATA is missing; give JSON, @FILE, or - for standard input")
 	case len(args) == 0 || args[0] == "-":
-		data, err := io.ReadAll(io.LimitReader(c.stdin(ctx), web.MaxEventBytes+1))
+		data, err := io.ReadAll(io.LimitReader(c.input, web.MaxEventBytes+1))
 		return data, errors.Join(err, tooLarge(data))
 	case strings.HasPrefix(args[0], "@"):
 		data, err := readSmall(args[0][1:], web.MaxEventBytes)
@@ -187,11 +186,11 @@ func (c *cli) eventData(ctx context.Context, args []string) ([]byte, error) {
 
 // jsonFlag returns the JSON of a flag, given as a value, as a file, or on standard input. It returns nil for an empty
 // flag.
-func (c *cli) jsonFlag(ctx context.Context, flag, value string) (json.RawMessage, error) {
+func (c *cli) jsonFlag(flag, value string) (json.RawMessage, error) {
 	if value == "" {
 		return nil, nil
 	}
-	data, err := c.eventData(ctx, []string{value})
+	data, err := c.eventData([]string{value})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,8 @@ const (
 	requestTimeout = 30 * time.Second // timeout of a request
 	maxResponse    = 64 << 20         // limit of a response, in bytes
 	tokenHint      = "set DEADMAN_TOKEN to a token; a token with the scope admin can create others with deadman token create"
-	readyHint      = "the request may have been executed; check /readyz and the log of the node"
+	readyHint      = "the request may have been executed; " + checkNodeHint
+	checkNodeHint  = "check /readyz and the log of the node"
 	startHint      = "is deadman running? start it with deadman serve, or give its address with --url"
 )
 

@@ -45,7 +45,7 @@ accepted ends the command: the lines before it are published.`,
 			if file != "" {
 				return sendEvents(io, cmd, file)
 			}
-			data, err := io.eventData(cmd.Context(), args[1:])
+			data, err := io.eventData(args[1:])
 			if err != nil {
 				return err
 			}

@@ -57,7 +57,7 @@ func sendEvents(streams *cli, cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	from := streams.in
+	from := streams.input
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -85,7 +85,11 @@ func (f *eventFile) sendAll(ctx context.Context) error {
 			return fmt.Errorf("line %d: %w", f.line, err)
 		}
 	}
-	if err := f.lines.Err(); err != nil {
+	err := f.lines.Err()
+	if errors.Is(err, context.Canceled) {
+		return errInterrupted
+	}
+	if err != nil {
 		return fmt.Errorf("line %d: %w; a line has at most %d KiB", f.line+1, err, maxEventLine>>10)
 	}
 	return nil

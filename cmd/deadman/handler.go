@@ -102,7 +102,7 @@ rule. A handler with side effects (at_most_once) is not called.`,
 		Example: `  deadman handler test shipping --event '{"id": "1"}' --key 1`,
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := io.jsonFlag(cmd.Context(), "event", event)
+			data, err := io.jsonFlag("event", event)
 			if err != nil {
 				return err
 			}

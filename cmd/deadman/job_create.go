@@ -37,7 +37,7 @@ others. Existing jobs stay unchanged, so the same file can be sent again.`,
 		}
 		j := web.JobRequest{Rule: web.Identifier(args[0]), Key: web.Identifier(args[1])}
 		var err error
-		if j.Event, err = io.jsonFlag(cmd.Context(), "event", *event); err != nil {
+		if j.Event, err = io.jsonFlag("event", *event); err != nil {
 			return err
 		}
 		if j.Since, err = io.sinceFlag("since", *since); err != nil {

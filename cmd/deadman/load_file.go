@@ -86,7 +86,7 @@ func loadFile(io *cli, cmd *cobra.Command, path string, total loaded) error {
 	if err != nil {
 		return err
 	}
-	l := &load{io: io, c: c, in: bufio.NewReader(io.stdin(cmd.Context())), total: total, pause: pauseFor}
+	l := &load{io: io, c: c, in: bufio.NewReader(io.input), total: total, pause: pauseFor}
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {

@@ -181,7 +181,7 @@ func (v *replayRun) open(ctx context.Context) (events replay.Reader, done func()
 		messages, done, err := v.stream.open(ctx, v.io, v.from, v.to)
 		return replay.NewSorted(messages, bound), done, err
 	}
-	file := io.NopCloser(v.io.stdin(ctx))
+	file := io.NopCloser(v.io.input)
 	if v.events != standardInput {
 		if file, err = os.Open(v.events); err != nil {
 			return nil, nil, usageError{err}

@@ -104,7 +104,7 @@ func readRules(io *cli, f ruleFile) ([]byte, error) {
 	if f.path != standardInput {
 		return readSmall(f.path, document.MaxSize)
 	}
-	return readAtMost(io.in, "the standard input", document.MaxSize)
+	return readAtMost(io.input, "the standard input", document.MaxSize)
 }
 
 // fileRule is a rule with its file.

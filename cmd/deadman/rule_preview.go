@@ -152,10 +152,10 @@ func (v *previewRun) preview(ctx context.Context, request rules.PreviewRequest) 
 // request parses the flags. The first of its events creates the job.
 func (v *previewRun) request(ctx context.Context) (request rules.PreviewRequest, err error) {
 	first := rules.PreviewEvent{Subject: v.subject, At: v.io.now().UTC().Truncate(time.Second)}
-	if first.Data, err = v.io.jsonFlag(ctx, "event", v.event); err != nil {
+	if first.Data, err = v.io.jsonFlag("event", v.event); err != nil {
 		return request, err
 	}
-	if request.Found, err = v.io.jsonFlag(ctx, "found", v.found); err != nil {
+	if request.Found, err = v.io.jsonFlag("found", v.found); err != nil {
 		return request, err
 	}
 	if v.at != "" {

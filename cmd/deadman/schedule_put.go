@@ -51,7 +51,7 @@ not affect the others. The same file can be sent again. Lines that the node cann
 		}
 		enabled := !*disabled
 		request := web.ScheduleRequest{Schedule: *schedule, Zone: *zone, Enabled: &enabled}
-		if request.Data, err = io.jsonFlag(cmd.Context(), "data", *data); err != nil {
+		if request.Data, err = io.jsonFlag("data", *data); err != nil {
 			return err
 		}
 		return putSchedule(io, cmd, args, request)
