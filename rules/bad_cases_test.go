@@ -463,12 +463,12 @@ while: {{state.x}}`),
 	{
 		"text with number",
 		withEdits("while: key == 5"),
-		[]string{"7:8 /while: invalid operation: == (mismatched types string and int) (at character 5)"},
+		[]string{"7:8 /while: == does not apply to text and a number; write the number in quotes to compare texts, or remove the quotes to compare numbers (at character 5)"},
 	},
 	{
 		"text with number nested",
 		withEdits(`while: state.a == ("x" == 1)`),
-		[]string{"7:8 /while: invalid operation: == (mismatched types string and int) (at character 17)"},
+		[]string{"7:8 /while: == does not apply to text and a number; write the number in quotes to compare texts, or remove the quotes to compare numbers (at character 17)"},
 	},
 	{
 		"bad constant date",

@@ -854,7 +854,7 @@ handler: mine
 	{
 		"wildcard with a number",
 		withEdits("trigger: {event: orders.*, key: event.id, if: wildcard(1) == 1}"),
-		[]string{"3:47 /trigger/if: invalid operation: == (mismatched types string and int) (at character 13)"},
+		[]string{"3:47 /trigger/if: == does not apply to text and a number; write the number in quotes to compare texts, or remove the quotes to compare numbers (at character 13)"},
 	},
 	{
 		"lookup as text",
@@ -1113,7 +1113,7 @@ enabled: false
 	{
 		"job count is a number",
 		withEdits(`escalate: [{after: 3h, text: "{{job.count == 'x'}}"}]`),
-		[]string{"5:30 /escalate/0/text: {{job.count == 'x'}}: invalid operation: == (mismatched types int and string) (at character 11)"},
+		[]string{"5:30 /escalate/0/text: {{job.count == 'x'}}: == does not apply to a number and text; write the number in quotes to compare texts, or remove the quotes to compare numbers (at character 11)"},
 	},
 	{
 		"after is a number of hours",
@@ -1783,6 +1783,36 @@ enabled: false
 		"equal of JavaScript",
 		withEdits("while: event.a === 3"),
 		[]string{`7:8 /while: unexpected token Operator("=") (at character 11); write "==" instead of "==="`},
+	},
+	{
+		"operator as a function",
+		withEdits(`while: startswith(event.a, "x")`),
+		[]string{`7:8 /while: unknown name "startswith" (at character 1); write event.a startsWith "x" instead of startswith(event.a, "x")`},
+	},
+	{
+		"matches as a function",
+		withEdits(`while: matches(event.a, "x.*")`),
+		[]string{`7:8 /while: unexpected token Operator("matches") (at character 1); write event.a matches "x.*" instead of matches(event.a, "x.*")`},
+	},
+	{
+		"contains as a function",
+		withEdits(`while: contains(event.a, event.b)`),
+		[]string{`7:8 /while: unexpected token Operator("contains") (at character 1); write "event.a contains event.b" instead of "contains(event.a, event.b)"`},
+	},
+	{
+		"instant with a text",
+		withEdits(`while: since > "2026-01-01"`),
+		[]string{`7:8 /while: > does not apply to an instant and text; write the text as date("2026-03-02T10:00:00Z") (at character 7)`},
+	},
+	{
+		"instant with a number",
+		withEdits(`while: since + 3 > date("2026-01-01T00:00:00Z")`),
+		[]string{`7:8 /while: + does not apply to an instant and a number; write the number as a duration, such as hours(3) (at character 7)`},
+	},
+	{
+		"text with a constant",
+		withEdits(`while: '"1" > 2'`),
+		[]string{`7:8 /while: > does not apply to text and a number; write the number in quotes to compare texts, or remove the quotes to compare numbers (at character 5)`},
 	},
 	{
 		"null",

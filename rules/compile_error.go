@@ -123,12 +123,42 @@ func (e compileError) explain() string {
 	if name, ok := strings.CutPrefix(e.message, "unknown field "); ok {
 		return unknownOfJob(name)
 	}
+	if m := mismatched.FindStringSubmatch(e.message); m != nil {
+		return mismatch(m[1], m[2], m[3])
+	}
 	if strings.HasPrefix(e.message, "bad number syntax: ") {
 		if text := e.around(numberPattern); spanCall(text) != "" {
 			return fmt.Sprintf("%q is not a number; in an expression write %s", text, spanCall(text))
 		}
 	}
 	return ""
+}
+
+// mismatched matches the message about an operator whose operands have different types.
+var mismatched = regexp.MustCompile(`^invalid operation: (\S+) \(mismatched types (\S+) and (\S+)\)`)
+
+// typeNames are the types of values in words.
+var typeNames = map[string]string{
+	"time.Time": "an instant", "time.Duration": "a duration", "string": "text", "int": "a number", "float64": "a number", "bool": "true or false",
+}
+
+// mismatch returns the error text for an operator between values of two types, with the remedy.
+func mismatch(operator, left, right string) string {
+	one, other := cmp.Or(typeNames[left], left), cmp.Or(typeNames[right], right)
+	text := fmt.Sprintf("%s does not apply to %s and %s", operator, one, other)
+	both := []string{one, other}
+	has := func(a, b string) bool { return slices.Contains(both, a) && slices.Contains(both, b) }
+	switch {
+	case has("an instant", "text"):
+		return text + `; write the text as date("2026-03-02T10:00:00Z")`
+	case has("an instant", "a number"):
+		return text + "; write the number as a duration, such as hours(3)"
+	case has("a duration", "a number"), has("a duration", "text"):
+		return text + `; write a duration, such as hours(3) or duration("3h")`
+	case has("text", "a number"):
+		return text + "; write the number in quotes to compare texts, or remove the quotes to compare numbers"
+	}
+	return text
 }
 
 var numberPattern = regexp.MustCompile(`[0-9][0-9A-Za-z.]*`)
@@ -157,6 +187,9 @@ func spanCall(text string) string {
 	return fmt.Sprintf("duration(%q)", text)
 }
 
+// twoArguments matches the arguments of a call with two, and its end.
+const twoArguments = `\s*([^(),]+?)\s*,\s*("[^"]*"|'[^']*'|[^(),]+?)\s*\)`
+
 // foreignSpellings are parts of expressions of other languages, and how this one writes them. The first that matches is used.
 var foreignSpellings = []struct {
 	pattern *regexp.Regexp
@@ -175,6 +208,10 @@ var foreignSpellings = []struct {
 	{regexp.MustCompile(`\b(?:TRUE|True)\b`), "true"},
 	{regexp.MustCompile(`\b(?:FALSE|False)\b`), "false"},
 	{regexp.MustCompile(`([\w.\[\]]+)\s+(?i:between)\s+(\S+)\s+(?i:and)\s+(\S+)`), "$1 >= $2 and $1 <= $3"},
+	{regexp.MustCompile(`(?i)\bcontains\s*\(` + twoArguments), "$1 contains $2"},
+	{regexp.MustCompile(`(?i)\bmatches\s*\(` + twoArguments), "$1 matches $2"},
+	{regexp.MustCompile(`(?i)\bstarts_?with\s*\(` + twoArguments), "$1 startsWith $2"},
+	{regexp.MustCompile(`(?i)\bends_?with\s*\(` + twoArguments), "$1 endsWith $2"},
 	{regexp.MustCompile(`(?i)\blike\s+(["'])%([^%_"']+)%["']`), "contains $1$2$1"},
 	{regexp.MustCompile(`(?i)\blike\s+(["'])%([^%_"']+)["']`), "endsWith $1$2$1"},
 	{regexp.MustCompile(`(?i)\blike\s+(["'])([^%_"']+)%["']`), "startsWith $1$2$1"},
