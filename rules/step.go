@@ -228,13 +228,13 @@ type stepBounds struct {
 	of    string
 }
 
-// errNoCalendar is the time of a computed step: it may be before any other.
-const errNoCalendar = document.Duration(math.MinInt64 / 2)
+// unknownTime is the time of a computed step: it may be before any other.
+const unknownTime = document.Duration(math.MinInt64 / 2)
 
 // checkOrder refuses a step that is not after the one before, and a step beyond the horizon, if the times of both are
 // literal. It records how close they are to each other.
 func (c stepCompiler) checkOrder(pointer string, s document.Step, before stepBounds) stepBounds {
-	here := stepBounds{at: errNoCalendar, of: s.Of}
+	here := stepBounds{at: unknownTime, of: s.Of}
 	counted := before.start || before.of == s.Of // in the same time
 	switch {
 	case s.After.AtOnce && s.Every == 0:

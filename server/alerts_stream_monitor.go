@@ -136,7 +136,7 @@ func (l *alertsStreamMonitor) fillAlerts() []fillAlert {
 	about := alerts.SystemAlert{Topic: bus.AlertsTopic, Status: alerts.Firing, Since: l.now()}
 	fills, is := about, about
 	fills.Step, fills.Severity = "filling", alerts.Warning
-	fills.Text = fmt.Sprintf("the stream %s is over %.0f %% full; once it is full, alerts wait in the database: raise its max_bytes, or purge what everybody has read",
+	fills.Text = fmt.Sprintf("the stream %s is over %.0f %% full; once it is full, alerts wait in the database: raise its max_bytes, or purge the alerts that all consumers have read",
 		l.bus.AlertsStream.Name(), 100*fillWarnAt)
 	is.Step, is.Severity = "full", alerts.Error
 	is.Text = fmt.Sprintf("the stream %s is full; alerts wait in the database until its max_bytes is raised or old alerts go", l.bus.AlertsStream.Name())

@@ -162,7 +162,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: DEADMAN_DATABASE_URL is set and DEADMAN_NATS_URL is not; set both, or neither for an embedded node", ErrHalfConfigured)
 	}
 	if c.Login != "" && c.Insecure {
-		return errors.New("DEADMAN_INSECURE answers everybody without a login, and DEADMAN_LOGIN is set; leave one of them out")
+		return errors.New("DEADMAN_INSECURE admits every client without a login, and DEADMAN_LOGIN is set; leave one of them out")
 	}
 	if c.HeartbeatEvery < minHeartbeatInterval {
 		return fmt.Errorf("DEADMAN_HEARTBEAT_EVERY is %s; write %s or more", c.HeartbeatEvery, minHeartbeatInterval)

@@ -160,7 +160,7 @@ type foreign struct {
 func (f *foreign) skip(log *slog.Logger, subject string, err error) {
 	f.skipped.Add(1)
 	f.first.Do(func() {
-		log.Warn("a message on the alert stream is no alert and is passed over; later ones are only counted; grant publishing to deadman alone on "+subject, "err", err)
+		log.Warn("a message on the stream of alerts is not an alert and was skipped; later ones are only counted; grant the permission to publish to deadman alone on "+subject, "err", err)
 	})
 }
 

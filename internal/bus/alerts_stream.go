@@ -254,7 +254,7 @@ func (a *StreamOfAlerts) fill(info *jetstream.StreamInfo) {
 	switch {
 	case f.share >= fillsUp && !f.warned:
 		f.warned = true
-		a.conn.log.Warn("the stream of alerts fills up; once it is full, alerts wait in the database: raise its max_bytes, or purge what everybody has read",
+		a.conn.log.Warn("the stream of alerts fills up; once it is full, alerts wait in the database: raise its max_bytes, or purge the alerts that all consumers have read",
 			"stream", a.Name(), "full_percent", int(f.share*100), "bytes", info.State.Bytes, "max_bytes", info.Config.MaxBytes)
 	case f.share < fillsAgain && f.warned:
 		f.warned = false

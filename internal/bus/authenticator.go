@@ -23,7 +23,7 @@ func (a *authenticator) options(made *atomic.Pointer[nats.Conn]) (opts []nats.Op
 	who := a.identity
 	for _, path := range who.secrets() {
 		if exposed(path) {
-			a.log.Warn("a secret for NATS can be read by everybody on this machine; chmod 600 keeps it to the node's user", "file", path)
+			a.log.Warn("every user of this machine can read a secret for NATS; run chmod 600, so that only the node's user can read it", "file", path)
 		}
 	}
 	switch {

@@ -53,9 +53,9 @@ func TestFollowersSkipOtherMessages(t *testing.T) {
 		t.Errorf("followed (-want +got):\n%s", diff)
 	}
 	if got := b.AlertReader.Foreign(); got != uint64(len(foreign)) {
-		t.Errorf("%d were passed over, want %d", got, len(foreign))
+		t.Errorf("%d were skipped, want %d", got, len(foreign))
 	}
-	if n := strings.Count(log.String(), "is passed over"); n != 1 || !strings.Contains(log.String(), "deadman.alerts.") {
+	if n := strings.Count(log.String(), "was skipped"); n != 1 || !strings.Contains(log.String(), "deadman.alerts.") {
 		t.Errorf("it is logged %d times: %s", n, log)
 	}
 }

@@ -167,7 +167,7 @@ func (i Identity) certificate() (tls.Certificate, error) {
 func (i Identity) remedy() string {
 	for _, p := range i.proofs() {
 		if p.path != "" {
-			return "the broker does not know who " + p.path + " (" + p.setting + ") says this is, or no longer; compare it with the broker's users"
+			return "the broker does not know the user of " + p.path + " (" + p.setting + "), or no longer; compare it with the broker's users"
 		}
 	}
 	return "set DEADMAN_NATS_CREDS, DEADMAN_NATS_NKEY or DEADMAN_NATS_TOKEN_FILE, or check the user in DEADMAN_NATS_URL"

@@ -132,9 +132,9 @@ func (o Options) tlsError(err error) string {
 	case errors.As(err, &invalid):
 		return "renew the broker's certificate, or that of its authority"
 	case (refused || errors.Is(err, nats.ErrTLS)) && o.Identity.Cert == "":
-		return "if the broker wants a certificate of its clients, name one with DEADMAN_NATS_CERT and DEADMAN_NATS_KEY; else check its TLS settings"
+		return "if the broker wants a certificate of its clients, name one with DEADMAN_NATS_CERT and DEADMAN_NATS_KEY; else check the TLS settings of the broker"
 	case refused, errors.Is(err, nats.ErrTLS):
-		return "if the broker does not take " + o.Identity.Cert + " (DEADMAN_NATS_CERT), let its authority be in the broker's ca_file; else check its TLS settings"
+		return "if the broker rejects " + o.Identity.Cert + " (DEADMAN_NATS_CERT), add its authority to the broker's ca_file; else check the TLS settings of the broker"
 	}
 	return ""
 }

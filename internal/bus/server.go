@@ -109,7 +109,7 @@ func (o ServerOptions) token(host string) (string, error) {
 		err = fmt.Errorf("%w: DEADMAN_NATS_TOKEN_FILE: the token in %s has %d characters, and the least is %d; openssl rand -hex 32 makes one", ErrIdentity, o.TokenFile, len(token), leastToken)
 	}
 	if exposed(o.TokenFile) {
-		o.Log.Warn("a secret for NATS can be read by everybody on this machine; chmod 600 keeps it to the node's user", "file", o.TokenFile)
+		o.Log.Warn("every user of this machine can read a secret for NATS; run chmod 600, so that only the node's user can read it", "file", o.TokenFile)
 	}
 	return token, err
 }

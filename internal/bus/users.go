@@ -174,13 +174,13 @@ func secretOf(path string, log *slog.Logger) (string, error) {
 	switch open := info.Mode().Perm(); {
 	case runtime.GOOS == "windows":
 	case open&0o007 != 0:
-		log.Warn("the secret of a NATS user was open to every user of this machine; another took its place, which the programs of that user need", "file", path)
+		log.Warn("every user of this machine could read the secret of a NATS user; another took its place, which the programs of that user need", "file", path)
 		return makeSecret(path)
 	case open&0o070 != 0:
 		if err := os.Chmod(path, 0o600); err != nil {
 			return "", err
 		}
-		log.Warn("the secret of a NATS user was open to a group of this machine, and is no longer; to make another, remove the file and start the node again", "file", path)
+		log.Warn("a group of this machine could read the secret of a NATS user; it cannot any more; for another secret, remove the file and start the node again", "file", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

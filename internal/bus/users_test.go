@@ -179,7 +179,7 @@ func TestSecretsOfUsers(t *testing.T) {
 		}
 	}
 	if runtime.GOOS != "windows" {
-		for wantText, user := range map[string]string{"another took its place": bus.UserAcks, "was open to a group": bus.UserAlerts} {
+		for wantText, user := range map[string]string{"another took its place": bus.UserAcks, "a group of this machine could read": bus.UserAlerts} {
 			if line := regexp.MustCompile(".*"+wantText+".*").FindAllString(log.String(), -1); len(line) != 1 || !strings.Contains(line[0], filepath.Join(dir, user)) {
 				t.Errorf("of %s the text is %s", user, log)
 			}

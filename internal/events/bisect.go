@@ -17,7 +17,7 @@ func (t *streamReader) bisect(ctx context.Context, got []futurejobs.Event, refus
 		}
 		return t.applyBatch(ctx, t.matcher.newBatch(got[half:], t.sub.revision))
 	}
-	t.in.Log.Warn("the database does not take what an event leads to; it becomes a dead letter",
+	t.in.Log.Warn("the database refused the changes of an event, which becomes a dead letter",
 		"stream", t.line, "seq", got[0].Seq, "subject", got[0].Subject, "err", refused)
 	whole := t.toFutureJobsBatch(t.matcher.newBatch(got, t.sub.revision))
 	for _, rule := range rulesOf(whole.Effects) {

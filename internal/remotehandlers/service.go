@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"deadman/checks"
 	"deadman/checks/lookup"
+	"deadman/internal/configfile"
 	"deadman/internal/subjects"
 )
 
@@ -188,12 +188,5 @@ func answered(m *nats.Msg, c checks.Check) (checks.Answer, error) {
 	return readAnswer(m.Data, c)
 }
 
-// clipMost is the maximum number of bytes quoted from an answer.
-const clipMost = 200
-
-func clip(text string) string {
-	if len(text) <= clipMost {
-		return text
-	}
-	return strings.ToValidUTF8(text[:clipMost], "") + "…"
-}
+// clip limits the length of a text quoted from an answer.
+func clip(text string) string { return configfile.Truncate(text, 200) }

@@ -10,7 +10,7 @@ import (
 	"deadman/checks/lookup"
 )
 
-// batch is the state of one Ask of a database, over several round trips if keys fail.
+// batch is the state of one query of a database, over several round trips if keys fail.
 type batch struct {
 	queries []lookup.KeyQuery
 	found   []checks.Finding
@@ -62,7 +62,7 @@ func (b *batch) giveUp(err error) {
 	}
 }
 
-// done returns the result of Ask: the findings, or an error of the source.
+// done returns the result of the query: the findings, or an error of the source.
 func (b *batch) done(err error) ([]checks.Finding, error) {
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"deadman/checks"
 	"deadman/checks/lookup"
+	"deadman/internal/configfile"
 )
 
 // broker queries services and buckets over NATS: the node's own connection, or a separate one.
@@ -190,15 +190,8 @@ func decodeAnswer(data []byte) (json.RawMessage, error) {
 	}
 }
 
-// clipMost is the maximum length of quoted foreign text, in bytes.
-const clipMost = 200
-
-func clip(text string) string {
-	if len(text) <= clipMost {
-		return text
-	}
-	return strings.ToValidUTF8(text[:clipMost], "") + "…"
-}
+// clip limits the length of a quoted foreign text.
+func clip(text string) string { return configfile.Truncate(text, 200) }
 
 // NATS is the node's own NATS connection, or another one.
 type NATS struct {

@@ -12,7 +12,7 @@ import (
 // errNotQueried is the error of a key that was not queried.
 var errNotQueried = errors.New("the source was not queried for this key")
 
-// unknown returns the initial findings, all with errNotAsked. A finding without a value and an error means that the
+// unknown returns the initial findings, all with errNotQueried. A finding without a value and an error means that the
 // entity does not exist, so unanswered keys must have an error.
 func unknown(queries []lookup.KeyQuery) []checks.Finding {
 	return slices.Repeat([]checks.Finding{{Err: errNotQueried}}, len(queries))
