@@ -27,7 +27,7 @@ type Alert struct {
 	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Current acknowledgement of the alert's job. Returned for single alerts and in lists of open alerts."`
 	SnoozedUntil time.Time     `json:"snoozed_until,omitzero" doc:"End of the snooze of the alert's job. Absent if the job is not snoozed, or if its next check is later anyway. Returned for single alerts and in lists of open alerts."`
 
-	Ended *AlertEnd `json:"ended,omitempty" doc:"End of the alert. Absent while the alert's job is pending, and for alerts that resolve others. Returned for single alerts only."`
+	Ended *AlertEnd `json:"ended,omitempty" doc:"End of the alert. Absent while the alert's job is pending, and for alerts that resolve others. Returned for single alerts, and in lists with ended=true."`
 
 	BodiesOmitted bool `json:"bodies_omitted,omitempty" doc:"Whether event and state are left out of this list because the alert exceeds 16 KiB. GET /alerts/{id} returns them."`
 }
@@ -76,6 +76,7 @@ type alertListIn struct {
 	Open         bool   `query:"open" doc:"Only open alerts: the newest alert of each pending job that has raised one, acknowledged or not, of each ongoing outage, and each alert about lost data that no actor has closed. Required with acknowledged, label and through."`
 	Acknowledged string `query:"acknowledged" enum:"true,false" doc:"true: only alerts of acknowledged jobs. false: only others."`
 
+	Ended   bool      `query:"ended" doc:"Return the end of each alert that is not open: how and when its job, outage or condition ended. Not with open, and with a limit of at most 100."`
 	PartID  string    `query:"id" doc:"Only alerts whose ID begins or ends with this text: at least 4 hexadecimal digits. Not with open." example:"6c8e0b1d"`
 	After   time.Time `query:"decided_after" doc:"Only alerts raised at or after this time." example:"2026-01-31T15:04:05Z"`
 	Before  time.Time `query:"decided_before" doc:"Only alerts raised before this time." example:"2026-01-31T15:04:05Z"`
@@ -137,6 +138,9 @@ func (a *alertAPI) list(ctx context.Context, in *alertListIn) (*alertListOut, er
 	case !alerts.IsPartialID(in.PartID):
 		return nil, refused("query.id", "%q is no part of an id; give at least %d hexadecimal digits of its beginning or its end", clipped(in.PartID, 40), alerts.MinPartialID)
 	}
+	if in.Ended && (in.Open || in.Limit > maxEnds) {
+		return nil, refused("query.ended", "it needs a page of all alerts with at most %d of them; leave open out, and set limit", maxEnds)
+	}
 	f.PartID = in.PartID
 	if in.Acknowledged != "" {
 		is := in.Acknowledged == "true"
@@ -145,6 +149,9 @@ func (a *alertAPI) list(ctx context.Context, in *alertListIn) (*alertListOut, er
 	f, f.Open = in.page(f), in.Open
 	f.After, f.Before = in.After.UTC(), in.Before.UTC()
 	page, err := a.alerts(ctx, f)
+	if err == nil && in.Ended {
+		err = a.addEnds(ctx, page.Items)
+	}
 	return &alertListOut{Vary: "Accept", Body: page}, err
 }
 

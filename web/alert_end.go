@@ -25,6 +25,57 @@ type AlertEnd struct {
 // unknownEnd is the outcome of an ended job that the history no longer has.
 const unknownEnd checks.Outcome = "unknown"
 
+// maxEnds is the largest number of listed alerts whose ends are read.
+const maxEnds = 100
+
+// addEnds adds the ends of listed alerts that are not open. The jobs of a key are read once.
+func (a *alertAPI) addEnds(ctx context.Context, page []Alert) error {
+	type key struct{ rule, entity, key string }
+	since, ends := make(map[key]time.Time), make(map[key]map[alerts.ID]*AlertEnd)
+	for _, of := range page {
+		k := key{of.Rule, of.Entity, of.Key}
+		if at, known := since[k]; !known || of.Since.Before(at) {
+			since[k] = of.Since
+		}
+	}
+	for i := range page {
+		r := page[i].Record()
+		k := key{r.Rule, r.Entity, r.Key}
+		if r.Status == alerts.Resolved {
+			continue
+		}
+		var err error
+		if r.Rule == alerts.SystemRule || futurejobs.IsOutage(r) {
+			page[i].Ended, err = a.endOfCondition(ctx, r)
+		} else {
+			if ends[k] == nil {
+				ends[k], err = a.endsOfKey(ctx, futurejobs.Filter{Rule: r.Rule, Entity: r.Entity, Key: r.Key, After: since[k], Limit: futurejobs.MaxLimit})
+			}
+			page[i].Ended = ends[k][r.ID]
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endsOfKey returns the ends of the alerts of the ended jobs of a key.
+func (a *alertAPI) endsOfKey(ctx context.Context, f futurejobs.Filter) (map[alerts.ID]*AlertEnd, error) {
+	page, err := a.lists.History(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	ends := make(map[alerts.ID]*AlertEnd)
+	for _, e := range page.Items {
+		end := a.endOfJob(e)
+		for _, id := range e.Alerts {
+			ends[id] = end
+		}
+	}
+	return ends, nil
+}
+
 // endOf returns the end of an alert whose job is not pending; nil: it is open, or it is the end of other alerts.
 func (a *alertAPI) endOf(ctx context.Context, of alerts.Alert) (*AlertEnd, error) {
 	if of.Status == alerts.Resolved {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
@@ -24,9 +26,9 @@ func TestEndOfAlerts(t *testing.T) {
 	requestPath(t, s.Server, "POST", "/api/v1/alerts/"+raised["cancelled"].ID.String()+"/close", `{"reason": "handled by phone: twice"}`)
 	requestPath(t, s.Server, "POST", "/api/v1/alerts/"+raised["acknowledged"].ID.String()+"/ack", `{}`)
 	s.resolve("resolved")
-	listed, err := s.store.Job(t.Context(), s.rule.Name, "exhausted")
+	late, err := s.store.Job(t.Context(), s.rule.Name, "exhausted")
 	failOn(t, err)
-	s.settle(futurejobs.Decision{Job: listed.Job, Outcome: checks.Exhausted})
+	s.settle(futurejobs.Decision{Job: late.Job, Outcome: checks.Exhausted})
 	loss := alerts.StreamLoss("ORDERS", s.now.Add(-time.Minute), s.now, "was deleted")
 	for _, key := range []string{"closed", "lost"} {
 		loss.Topic = "stream/" + key
@@ -36,6 +38,12 @@ func TestEndOfAlerts(t *testing.T) {
 	_, err = s.store.CloseLoss(access.As(t.Context(), access.Actor{Name: "ada"}), raised["closed"], "checked by hand")
 	failOn(t, err)
 
+	listed := make(map[alerts.ID]*web.AlertEnd)
+	for _, a := range get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts?ended=true&limit=100").Items {
+		listed[a.ID] = a.Ended
+	}
+	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/alerts?ended=true&limit=101", ""), 400, web.BadRequest, "at most 100")
+	checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/alerts?ended=true&open=true", ""), 400, web.BadRequest, "leave open out")
 	for key, want := range map[string]struct {
 		end  *web.AlertEnd
 		page string
@@ -47,6 +55,9 @@ func TestEndOfAlerts(t *testing.T) {
 		"closed":    {&web.AlertEnd{Outcome: checks.Cancelled, By: "ada", Reason: "checked by hand"}, "Closed by <b><bdi>ada</bdi></b> at <time"},
 	} {
 		got := get[web.Alert](t, s.Server, "/api/v1/alerts/"+raised[key].ID.String()).Ended
+		if diff := cmp.Diff(got, listed[raised[key].ID]); diff != "" {
+			t.Errorf("%s: the end in the list (-alone +listed):\n%s", key, diff)
+		}
 		_, page, _ := strings.Cut(requestPath(t, s.Server, "GET", "/alerts/"+raised[key].ID.String(), "").body, "<h1>")
 		page, _, _ = strings.Cut(page, "</h2>")
 		if want.end == nil {
@@ -71,6 +82,12 @@ func TestEndOfAlerts(t *testing.T) {
 		_, state, _ := strings.Cut(row, `<span class="tag">`)
 		if state, _, _ = strings.Cut(state, "</span>"); row == "" || state != want {
 			t.Errorf("%s: the list of all alerts marks it otherwise than %q:\n%s", key, want, row)
+		}
+		end, ended := map[string]string{
+			"cancelled": "closed by <bdi>loopback</bdi> <time", "exhausted": "exhausted <time", "resolved": "resolved <time", "closed": "closed by <bdi>ada</bdi> <time",
+		}[key]
+		if !strings.Contains(row, end) || strings.Contains(row, "raised <time") != ended {
+			t.Errorf("%s: the list of all alerts has no end %q:\n%s", key, end, row)
 		}
 	}
 	if !strings.Contains(all, `Raised since <time datetime="2026-01-31T15:04:05Z"`) {

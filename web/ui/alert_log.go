@@ -114,6 +114,7 @@ func (u *UI) alertLog(c client, r *http.Request) (view, error) {
 	v.Within = v.Filter["within"]
 	query := v.query()
 	query.Del("within")
+	query.Set("ended", "true")
 	for _, s := range spans {
 		if s.Text == v.Within && query.Get("decided_after") == "" {
 			query.Set("decided_after", u.Now().Add(-s.width).UTC().Format(time.RFC3339))
