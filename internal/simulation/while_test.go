@@ -126,7 +126,7 @@ func (j *judge) judgeArticle(a article) {
 			j.breach("%s alerts at step %d at %s, which is due at %s", a, i, j.at(alert.DecidedAt), j.at(due))
 		case ok && !a.mayBe(true, due, alert.DecidedAt):
 			j.breach("%s alerts at step %d at %s, and its condition is false", a, i, j.at(alert.DecidedAt))
-		case ok && alert.DecidedAt.After(end.EndedAt):
+		case ok && alert.DecidedAt.After(end.EndedAt.Add(earlyMost)):
 			j.breach("%s alerts at step %d at %s, after its end at %s", a, i, j.at(alert.DecidedAt), j.at(end.EndedAt))
 		case !ok && end.EndedAt.After(latest) && (i == last || a.step(i+1).After(latest)):
 			j.breach("%s does not alert at step %d, which is due at %s", a, i, j.at(due))
@@ -142,7 +142,7 @@ func (j *judge) judgeArticle(a article) {
 		j.breach("%s ended as %s, at its last step: %t", a, end.Outcome, reached)
 	case (resolved != nil) != (end.Outcome == checks.Cleared && len(fired) > 0):
 		j.breach("%s ended as %s with %d alerts, and they are resolved: %t", a, end.Outcome, len(fired), resolved != nil)
-	case resolved != nil && resolved.DecidedAt.After(end.EndedAt):
+	case resolved != nil && resolved.DecidedAt.After(end.EndedAt.Add(earlyMost)):
 		j.breach("%s is resolved at %s and ended at %s", a, j.at(resolved.DecidedAt), j.at(end.EndedAt))
 	}
 }
