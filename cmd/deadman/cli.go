@@ -70,7 +70,7 @@ func (c *cli) run(ctx context.Context, args []string) int {
 		err = errInterrupted
 	}
 	if err != nil && !errors.As(err, &silent) {
-		fmt.Fprintf(c.err, "deadman: %s\n", plainLines(err.Error()))
+		c.printError(err, args)
 	}
 	return exitCode(err)
 }

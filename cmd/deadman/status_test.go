@@ -77,6 +77,44 @@ func TestStatusShowsSystemAlerts(t *testing.T) {
 	}
 }
 
+// TestErrorsAsJSON checks that with -o json an error is one JSON object on standard error, with the exit code of the text.
+func TestErrorsAsJSON(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, quickRule)
+	for line, want := range map[string]errorProblem{
+		"rule get nope":                         {Type: "urn:deadman:problem:not-found", Title: "Not Found", Status: 404, Detail: "rule nope", ExitCode: exitFailure},
+		"job list --where event.":               {Status: 400, Title: "Bad Request", Detail: "--where", ExitCode: exitUsage},
+		"alert list --severity crit":            {Title: "Usage", Detail: `--severity is "crit"`, ExitCode: exitUsage},
+		"alert list --nonsense":                 {Title: "Usage", Detail: "--nonsense", ExitCode: exitUsage},
+		"status --url http://127.0.0.1:1":       {Title: "Failure", Detail: "127.0.0.1:1", ExitCode: exitFailure},
+		"rule apply /nowhere/of/the/rules.yaml": {Title: "Usage", Detail: "/nowhere/of/the/rules.yaml", ExitCode: exitUsage},
+	} {
+		flags := [][]string{{"-o", "json"}, {"--output=json"}, {"-ojson"}}
+		if want.Title != "Usage" { // the forms differ only in the command line
+			flags = flags[:1]
+		}
+		for _, flag := range flags {
+			got := n.run(t, append(strings.Fields(line), flag...)...)
+			var p errorProblem
+			if err := json.Unmarshal([]byte(got.err), &p); err != nil || got.out != "" || got.code != want.ExitCode || p.ExitCode != got.code {
+				t.Errorf("%s: %v: %+v", line, err, got)
+			}
+			if p.Title != want.Title || p.Status != want.Status || !strings.Contains(p.Detail, want.Detail) || want.Type != "" && p.Type != want.Type || strings.HasPrefix(p.Detail, p.Title) {
+				t.Errorf("%s: %+v, want %+v", line, p, want)
+			}
+			if want.Status == http.StatusBadRequest && (len(p.Errors) != 1 || p.Errors[0].Location != "--where") {
+				t.Errorf("%s: the errors are %+v", line, p.Errors)
+			}
+		}
+		if got := n.run(t, strings.Fields(line)...); !strings.HasPrefix(got.err, "deadman: ") || got.code != want.ExitCode {
+			t.Errorf("%s as text: %+v", line, got)
+		}
+	}
+	if got := n.run(t, "heartbeat", "run", "http://127.0.0.1:1/ping/x", "--", "false", "-o", "json"); strings.HasPrefix(got.err, "{") {
+		t.Errorf("the flag of another command counts: %+v", got)
+	}
+}
+
 // TestStatusWithoutDatabase checks that the status has the conditions while the node has no database.
 func TestStatusWithoutDatabase(t *testing.T) {
 	t.Parallel()
