@@ -292,7 +292,8 @@ func (w muteForm) make(c client) (made web.Mute, err error) {
 			}
 		}
 	}
-	return made, c.do(http.MethodPost, mutesAt, nil, request, &made)
+	err = c.do(http.MethodPost, mutesAt, nil, request, &made)
+	return made, err
 }
 
 // makeMute creates a mute. A refused one returns to the form with its errors.
