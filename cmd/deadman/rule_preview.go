@@ -95,7 +95,7 @@ func (v *previewRun) run(ctx context.Context) error {
 			return err
 		}
 	}
-	request, err := v.request(ctx)
+	request, err := v.request()
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (v *previewRun) preview(ctx context.Context, request rules.PreviewRequest) 
 }
 
 // request parses the flags. The first of its events creates the job.
-func (v *previewRun) request(ctx context.Context) (request rules.PreviewRequest, err error) {
+func (v *previewRun) request() (request rules.PreviewRequest, err error) {
 	first := rules.PreviewEvent{Subject: v.subject, At: v.io.now().UTC().Truncate(time.Second)}
 	if first.Data, err = v.io.jsonFlag("event", v.event); err != nil {
 		return request, err
