@@ -112,7 +112,9 @@ func TestMuteBeginsLater(t *testing.T) {
 			t.Errorf("a start %s: %s", starts, content)
 		}
 	}
-	post(time.Now().Add(3 * time.Hour).UTC().Format("2006-01-02T15:04"))
+	if content := post(time.Now().Add(3 * time.Hour).UTC().Format("2006-01-02T15:04")); !strings.Contains(content, "and 1 rule.") {
+		t.Errorf("the page after the creation has no reach of the new mute: %s", content)
+	}
 	if _, content := requestPage(t, "GET", home+"/mutes?did=created&done=1&made=1", ""); !strings.Contains(content, "Pending mutes") ||
 		!strings.Contains(content, "No active mutes.") || strings.Contains(content, "Past mutes") || !strings.Contains(content, "1 rule.") {
 		t.Errorf("the page of mutes: %s", content)
