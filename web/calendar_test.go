@@ -74,7 +74,7 @@ func TestCalendarVersions(t *testing.T) {
 func TestCalendarErrors(t *testing.T) {
 	s := newFixture(t)
 	const text = "zone: Berlin\nhours: [\"09:00-17:30\", \"25:00-26:00\"]\nopen: yes\n"
-	p := checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/calendars/office", text), 422, web.Invalid, "not a zone")
+	p := checkProblem(t, requestPath(t, s.Server, "PUT", "/api/v1/calendars/office", text), 422, web.Invalid, "not a time zone")
 	want := []web.ProblemDetail{{Location: "zone", Line: 1, Column: 7}, {Location: "hours[1]", Line: 2, Column: 24}, {Location: "open", Line: 3, Column: 1}}
 	for i, d := range p.Errors {
 		if i >= len(want) || d.Location != want[i].Location || d.Line != want[i].Line || d.Column != want[i].Column {
