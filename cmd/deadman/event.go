@@ -81,7 +81,7 @@ accepted ends the command: the lines before it are published.`,
 // checkData refuses data that begins as JSON and is none: rules would refuse the event, and its sender would not know.
 func checkData(data []byte) error {
 	text := bytes.TrimSpace(data)
-	if len(text) == 0 || !bytes.ContainsRune([]byte(`{["`), rune(text[0])) {
+	if len(text) == 0 || !strings.ContainsRune(`{["`, rune(text[0])) {
 		return nil
 	}
 	var value json.RawMessage
