@@ -69,10 +69,10 @@ func SystemKindOf(key, step string) (kind SystemKind, found bool) {
 }
 
 // Page returns the address of the section about causes and remedies in the documentation of each node.
-func (k SystemKind) Page() string { return "/docs/operations/troubleshooting#" + k.anchor() }
+func (k SystemKind) Page() string { return "/docs/operations/troubleshooting#" + Anchor(k.Section) }
 
-// anchor returns the anchor of its Section.
-func (k SystemKind) anchor() string {
+// Anchor returns the anchor of a heading of the documentation.
+func Anchor(heading string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == ' ':
@@ -81,7 +81,7 @@ func (k SystemKind) anchor() string {
 			return unicode.ToLower(r)
 		}
 		return -1
-	}, k.Section)
+	}, heading)
 }
 
 // IsOpenedByState reports whether the firing alert of the kind stays until its condition ends. The others report an event,
@@ -105,7 +105,7 @@ func SystemKindTable() string {
 		if k.Step != "" {
 			step = "`" + k.Step + "` "
 		}
-		fmt.Fprintf(&b, "| `%s` | %s| %s | [%s](../operations/troubleshooting.md#%s) |\n", k.Topic, step, k.Meaning, k.Section, k.anchor())
+		fmt.Fprintf(&b, "| `%s` | %s| %s | [%s](../operations/troubleshooting.md#%s) |\n", k.Topic, step, k.Meaning, k.Section, Anchor(k.Section))
 	}
 	return b.String()
 }

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"path"
 	"strings"
-	"unicode"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/yuin/goldmark"
@@ -20,6 +19,7 @@ import (
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 
+	"deadman/alerts"
 	"deadman/docs"
 	"deadman/web"
 )
@@ -115,7 +115,7 @@ type anchors map[string]bool
 
 // Generate implements parser.IDs.
 func (a anchors) Generate(value []byte, _ ast.NodeKind) []byte {
-	anchor := anchorOf(value)
+	anchor := alerts.Anchor(string(value))
 	for n, first := 1, anchor; a[anchor]; n++ {
 		anchor = fmt.Sprintf("%s-%d", first, n)
 	}
@@ -125,19 +125,6 @@ func (a anchors) Generate(value []byte, _ ast.NodeKind) []byte {
 
 // Put implements parser.IDs.
 func (a anchors) Put(value []byte) { a[string(value)] = true }
-
-// anchorOf returns the anchor of a heading.
-func anchorOf(title []byte) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == ' ':
-			return '-'
-		case unicode.IsLetter(r) || unicode.IsNumber(r) || r == '_' || r == '-':
-			return unicode.ToLower(r)
-		}
-		return -1
-	}, string(title))
-}
 
 // manualLinks turns links between files into links between pages. A link to a file that is not part of the documentation
 // becomes its text.

@@ -106,16 +106,7 @@ func heartbeatKeysAreListed(t *testing.T, w *fixture) {
 	if _, err := w.HeartbeatKeys(w.ctx(), futurejobs.HeartbeatFilter{Rules: both, Cursor: "x"}); !errors.Is(err, futurejobs.ErrBadCursor) {
 		t.Errorf("a foreign cursor: %v", err)
 	}
-	many := make([]string, 300)
-	for i := range many {
-		many[i] = fmt.Sprint("none-", i)
-	}
-	if diff := cmp.Diff(many, must[[]string](t)(w.UnwatchedKeys(w.ctx(), other.ID, append([]string{"new", "late"}, many...)))); diff != "" {
-		t.Errorf("unwatched (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{`k\9`, "late"}, must[[]string](t)(w.UnwatchedKeys(w.ctx(), w.rule.ID, []string{`k\3`, `k\9`, "late"}))); diff != "" {
-		t.Errorf("unwatched of a rule (-want +got):\n%s", diff)
-	}
+	checkUnwatchedKeys(t, w, other)
 	checkHeartbeatKeys(t, w, both[1:])
 	checkHeartbeatCounts(t, w, both[1], silent.ID)
 }
@@ -126,6 +117,21 @@ func startFailedHeartbeats(w *fixture, rule *futurejobs.Rule) {
 		reported(w, rule, "again", `"start","failed_at":"2026-03-02T10:00:00Z","at":"2026-03-02T10:05:00Z","no_success":true`),
 		reported(w, rule, "closed", `"expected","at":"2026-03-02T10:05:00Z","no_success":true`),
 		reported(w, rule, "run", `"start","at":"2026-03-02T10:05:00Z"`))
+}
+
+// checkUnwatchedKeys checks the keys without a job, beyond those of one statement.
+func checkUnwatchedKeys(t *testing.T, w *fixture, other *futurejobs.Rule) {
+	t.Helper()
+	many := make([]string, 300)
+	for i := range many {
+		many[i] = fmt.Sprint("none-", i)
+	}
+	if diff := cmp.Diff(many, must[[]string](t)(w.UnwatchedKeys(w.ctx(), other.ID, append([]string{"new", "late"}, many...)))); diff != "" {
+		t.Errorf("unwatched (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{`k\9`, "late"}, must[[]string](t)(w.UnwatchedKeys(w.ctx(), w.rule.ID, []string{`k\3`, `k\9`, "late"}))); diff != "" {
+		t.Errorf("unwatched of a rule (-want +got):\n%s", diff)
+	}
 }
 
 // checkHeartbeatKeys checks the fields of the keys of heartbeatKeysAreListed.
