@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"sync"
@@ -36,7 +37,11 @@ func (n *node) saveRules(clients int) *ruleSavers {
 				}
 				name := fmt.Sprintf("other-%d-%d", client, i%100)
 				text := fmt.Sprintf("name: %s\nentity: other\ntrigger: {event: other.created, key: event.id}\nescalate: [{after: %dm, step: primary}]\nslot: 1m\n", name, 1+i/100)
-				if status := n.call("PUT", "/api/v1/rules/"+name, text, nil); status >= 300 {
+				status := n.call("PUT", "/api/v1/rules/"+name, text, nil)
+				if status == http.StatusServiceUnavailable {
+					continue // a busy database: the answer says to try again
+				}
+				if status >= 300 {
 					n.Errorf("save: %d", status)
 					return
 				}
