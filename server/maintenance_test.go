@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"database/sql"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,23 +21,12 @@ func TestMaintenancePartsAreIndependent(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
 	startReadyNode(t, server.Config{DatabaseURL: dsn, NATSURL: startNATS(t)}.WithMaintenanceEvery(time.Second))
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
+	db := openDB(t, dsn)
+	if _, err := db.Exec(`ALTER TABLE early RENAME TO gone`); err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context())
-	for _, text := range []string{`ALTER TABLE early RENAME TO gone`, `DELETE FROM setting WHERE name = 'outcomes_through'`} {
-		if _, err := conn.Exec(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	testwait.Until(t, "outcomes are counted", func() bool {
-		var counted bool
-		if err := conn.QueryRow(t.Context(), `SELECT count(*) > 0 FROM setting WHERE name = 'outcomes_through'`).Scan(&counted); err != nil {
-			t.Fatal(err)
-		}
-		return counted
-	})
+	leaveHoursToCount(t, db)
+	testwait.Until(t, "outcomes are counted", hoursAreCounted(t, db))
 }
 
 // A node that takes the maintenance shard does a whole round at once: the next one at its interval may be a minute away.
@@ -46,25 +36,37 @@ func TestTakenMaintenanceShardStartsRound(t *testing.T) {
 	c := server.Config{DatabaseURL: dsn, NATSURL: startNATS(t)}.WithMaintenanceEvery(time.Hour)
 	first := startReadyNode(t, c)
 	db := openDB(t, dsn)
-	counted := func() bool {
-		return queryCount(t, db, `SELECT count(*) FROM setting WHERE name = 'outcomes_through'`) == 1
-	}
-	testwait.Until(t, "the first node counts outcomes", counted)
-	var before, now string
-	if err := db.QueryRow(`SELECT node FROM shard_lease WHERE shard = 0`).Scan(&before); err != nil {
-		t.Fatal(err)
-	}
+	var before string
+	testwait.Until(t, "the first node holds the maintenance shard", func() bool {
+		before = leaveHoursToCount(t, db)
+		return before != ""
+	})
 	second := startReadyNode(t, c)
 	testwait.Until(t, "two nodes hold shards", shardsAreHalved(t, db))
-	if err := db.QueryRow(`DELETE FROM setting WHERE name = 'outcomes_through' RETURNING (SELECT node FROM shard_lease WHERE shard = 0)`).Scan(&now); err != nil {
-		t.Fatal(err)
-	}
-	if now == before {
+	if leaveHoursToCount(t, db) == before {
 		first.stop()
 	} else {
 		second.stop()
 	}
-	testwait.Until(t, "the other node counts outcomes", counted)
+	testwait.Until(t, "the other node counts outcomes", hoursAreCounted(t, db))
+}
+
+// leaveHoursToCount makes hours of yesterday the next ones to count, so that there are some at each time of a day. It
+// returns the node that holds the maintenance shard, if one does.
+func leaveHoursToCount(t *testing.T, db *sql.DB) (holder string) {
+	t.Helper()
+	if err := db.QueryRow(`INSERT INTO setting (name, value) VALUES ('outcomes_through', to_char(now() AT TIME ZONE 'UTC' - interval '1 day', 'YYYY-MM-DD"T"HH24:00:00"Z"'))
+ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING coalesce((SELECT node FROM shard_lease WHERE shard = 0), '')`).Scan(&holder); err != nil {
+		t.Fatal(err)
+	}
+	return holder
+}
+
+// hoursAreCounted reports whether the hours that leaveHoursToCount left are counted.
+func hoursAreCounted(t *testing.T, db *sql.DB) func() bool {
+	return func() bool {
+		return queryCount(t, db, `SELECT count(*) FROM setting WHERE name = 'outcomes_through' AND value::timestamptz > now() - interval '3 hours'`) == 1
+	}
 }
 
 // A sender of events that no rule can process does not fill the disk: the maintenance removes dead letters beyond the
