@@ -37,10 +37,9 @@ type HeartbeatFilter struct {
 // HeartbeatKey is a key of a heartbeat, with its pending job.
 type HeartbeatKey struct {
 	ListedJob
-	State    HeartbeatState
-	Expected bool // nothing was reported since the key is expected
-	Excused  bool // a check found no report in time and raised no alert, because of a monitoring gap
-	Report   HeartbeatReport
+	State   HeartbeatState
+	Excused bool // a check found no report in time and raised no alert, because of a monitoring gap
+	Report  HeartbeatReport
 }
 
 // HeartbeatReport is the last report of a key. It is zero for a plain success: the job has its time.
@@ -54,7 +53,7 @@ type HeartbeatReport struct {
 // ReportedAt returns the time of the last report; the zero time if there was none.
 func (k HeartbeatKey) ReportedAt() time.Time {
 	switch {
-	case k.Expected, k.Report.Awaited:
+	case k.Report.Awaited:
 		return k.Report.At
 	case k.Report.At.IsZero():
 		return k.Since

@@ -169,26 +169,20 @@ func (a *bundleApply) document(ctx context.Context, file string, d parsedDocumen
 			p.File = file
 			a.refuse(p)
 		}
-	case errors.Is(err, ErrConflict): // another node applies its files at the same time
-		a.applied(file, d)
-		a.report.Unchanged = append(a.report.Unchanged, d.Name)
-	case err != nil:
+		return nil
+	case err != nil && !errors.Is(err, ErrConflict): // a conflict: another node applies its files at the same time
 		return err
-	case c.Changed:
-		a.applied(file, d)
+	case err == nil && c.Changed:
 		a.report.Saved = append(a.report.Saved, d.Name)
 		a.Log.Info("rule saved", "rule", d.Name, "version", c.After.Version, "file", file)
 	default:
-		a.applied(file, d)
 		a.report.Unchanged = append(a.report.Unchanged, d.Name)
 	}
-	return nil
-}
-
-func (a *bundleApply) applied(file string, d parsedDocument) {
-	if canonical, err := d.Canonical(); err == nil { // it was saved
+	canonical, err := d.Canonical()
+	if err == nil { // it was saved
 		a.report.Applied = append(a.report.Applied, AppliedRule{Name: d.Name, File: file, Bundle: a.bundle, Document: canonical})
 	}
+	return err
 }
 
 // refuseFile leaves out a file with all its rules, as far as they can be separated.

@@ -1,13 +1,17 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"deadman/rules/document"
 
+	"deadman/alerts"
+	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -126,7 +130,7 @@ func (u expectedUpdate) endOrphanedJobs(ctx context.Context) (int, error) {
 		}
 	}
 	return u.pending(u.version.RuleID).each(ctx, "", func(j futurejobs.Job) (futurejobs.Effect, bool) {
-		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: rule.endExpected()}, hasHeartbeat[j.Version]
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: endExpected(rule)}, hasHeartbeat[j.Version]
 	})
 }
 
@@ -162,7 +166,7 @@ func (u expectedUpdate) expectations(ctx context.Context, last int32) ([]futurej
 	named := rule.document.ExpectedKeys()
 	for _, key := range before.ExpectedKeys() {
 		if !slices.Contains(named, key) {
-			effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, u.Catalog.shards), Action: rule.endExpected()})
+			effects = append(effects, futurejobs.Effect{Rule: &rule.engine, Ref: rule.ref(key, u.Catalog.shards), Action: endExpected(rule)})
 		}
 	}
 	return effects, nil
@@ -192,4 +196,33 @@ func (u expectedUpdate) documentOf(ctx context.Context, version int32) (document
 		return document.Document{}, err
 	}
 	return v.document, nil
+}
+
+// WatchAgain returns the job of a heartbeat that begins when a person ends the job of its key: the next heartbeat is expected from
+// then on. It returns nil for a rule that is not enabled, or has no heartbeat.
+func WatchAgain(r *Rule, was futurejobs.Job, now time.Time) (*futurejobs.Job, error) {
+	if r.heartbeat == nil || !r.document.Enabled {
+		return nil, nil
+	}
+	last := pulseOf(was.State)
+	if last.Kind != Expected {
+		last.At, last.NoSuccess = cmp.Or(last.At, was.Since), true
+	}
+	start, err := r.startExpected(was.Key, now, heartbeatState{At: last.At, NoSuccess: last.NoSuccess}, was.Event)
+	return &start.Job, err
+}
+
+// endExpected ends the job of an entity that is no longer expected.
+func endExpected(r *Rule) futurejobs.End {
+	reason, text := "the rule no longer expects its heartbeats", "%s %s is no longer expected to send heartbeats"
+	if r.heartbeat == nil {
+		reason, text = "the rule no longer names its key", "%s %s is no longer expected"
+	}
+	end := futurejobs.End{Outcome: checks.Cancelled, Reason: reason}
+	if !r.document.Quiet {
+		end.Close = func(j futurejobs.Job) alerts.Draft {
+			return r.engine.Closing(j, fmt.Sprintf(text, r.engine.Entity, j.Key))
+		}
+	}
+	return end
 }

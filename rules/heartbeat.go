@@ -247,6 +247,9 @@ func (h *heartbeat) missedFrom(p heartbeatState, since time.Time) time.Time {
 // explain returns why a heartbeat is overdue at a time.
 func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 	var text string
+	if p.Kind == Expected { // a person ended the job of the last one, if there was one
+		since = p.At
+	}
 	switch {
 	case p.Kind == Failure && p.Run != "":
 		text = "run " + p.Run + " " + p.Reason
@@ -257,10 +260,8 @@ func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 		if p.Runs[0].Name == "" {
 			text = "a run has not finished after " + document.Duration(h.max).String()
 		}
-	case p.Kind == Expected && p.At.IsZero():
+	case since.IsZero():
 		text = "no heartbeat yet, expected " + h.expects
-	case p.Kind == Expected: // a person ended its job since then
-		text = "no heartbeat since " + h.timeText(p.At, at) + ", expected " + h.expects
 	default:
 		text = "no heartbeat since " + h.timeText(since, at) + ", expected " + h.expects
 	}

@@ -3,7 +3,6 @@
 package rules
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -226,20 +225,6 @@ func (r *Rule) HeartbeatDue(j futurejobs.Job) time.Time {
 // time it returns the zero time. Pauses, runs and failures are not considered.
 func (r *Rule) OverdueBefore(now time.Time) time.Time { return r.heartbeat.overdueBefore(now) }
 
-// WatchAgain returns the job of a heartbeat that begins when a person ends the job of its key: the next heartbeat is expected from
-// then on. It returns nil for a rule that is not enabled, or has no heartbeat.
-func WatchAgain(r *Rule, was futurejobs.Job, now time.Time) (*futurejobs.Job, error) {
-	if r.heartbeat == nil || !r.document.Enabled {
-		return nil, nil
-	}
-	last := pulseOf(was.State)
-	if last.Kind != Expected {
-		last.At, last.NoSuccess = cmp.Or(last.At, was.Since), true
-	}
-	start, err := r.startExpected(was.Key, now, heartbeatState{At: last.At, NoSuccess: last.NoSuccess}, was.Event)
-	return &start.Job, err
-}
-
 // startExpected returns the start of a job that expects a heartbeat of an entity. before has the last one, if there was one.
 func (r *Rule) startExpected(key string, now time.Time, before heartbeatState, event json.RawMessage) (start futurejobs.Start, err error) {
 	now = now.UTC().Truncate(time.Microsecond)
@@ -250,21 +235,6 @@ func (r *Rule) startExpected(key string, now time.Time, before heartbeatState, e
 	}
 	start.Job.FirstCheckAt, err = r.firstCheck(contextOf(start.Job.Of(key)), now)
 	return start, err
-}
-
-// endExpected ends the job of an entity that is no longer expected.
-func (r *Rule) endExpected() futurejobs.End {
-	reason, text := "the rule no longer expects its heartbeats", "%s %s is no longer expected to send heartbeats"
-	if r.heartbeat == nil {
-		reason, text = "the rule no longer names its key", "%s %s is no longer expected"
-	}
-	end := futurejobs.End{Outcome: checks.Cancelled, Reason: reason}
-	if !r.document.Quiet {
-		end.Close = func(j futurejobs.Job) alerts.Draft {
-			return r.engine.Closing(j, fmt.Sprintf(text, r.engine.Entity, j.Key))
-		}
-	}
-	return end
 }
 
 // isApart reports whether a stream's events are ordered by their times: it is not the only stream of the triggers of

@@ -94,8 +94,9 @@ func (a *acks) setAck(ctx context.Context, what access.Action, ack futurejobs.Ac
 	return job, err
 }
 
-// CloseAlert cancels the job of an alert, or closes an alert about lost data. The key of a heartbeat is watched again, by a new job. It returns futurejobs.ErrNotFound for an unknown
-// alert and futurejobs.ErrJobEnded if it is closed already or closes by itself.
+// CloseAlert cancels the job of an alert, or closes an alert about lost data. The key of a heartbeat is watched again, by a new
+// job. It returns futurejobs.ErrNotFound for an unknown alert and futurejobs.ErrJobEnded if it is closed already or closes by
+// itself.
 func (a *acks) CloseAlert(ctx context.Context, id alerts.ID, reason string) error {
 	listed, err := a.store.Alert(ctx, id)
 	if err != nil {

@@ -25,10 +25,14 @@ type ruleSavers struct {
 	mu    sync.Mutex
 }
 
+// savesRefused is how many saves in a row a busy database may refuse.
+const savesRefused = 2
+
 func (n *node) saveRules(clients int) *ruleSavers {
 	s := &ruleSavers{over: make(chan struct{})}
 	for client := range clients {
 		s.all.Go(func() {
+			refused := 0 // saves in a row
 			for i := 0; ; i++ {
 				select {
 				case <-s.over:
@@ -38,9 +42,10 @@ func (n *node) saveRules(clients int) *ruleSavers {
 				name := fmt.Sprintf("other-%d-%d", client, i%100)
 				text := fmt.Sprintf("name: %s\nentity: other\ntrigger: {event: other.created, key: event.id}\nescalate: [{after: %dm, step: primary}]\nslot: 1m\n", name, 1+i/100)
 				status := n.call("PUT", "/api/v1/rules/"+name, text, nil)
-				if status == http.StatusServiceUnavailable {
+				if refused++; status == http.StatusServiceUnavailable && refused <= savesRefused {
 					continue // a busy database: the answer says to try again
 				}
+				refused = 0
 				if status >= 300 {
 					n.Errorf("save: %d", status)
 					return

@@ -198,16 +198,13 @@ func (a *badgePictures) read(ctx context.Context, of badges.Target) (label, text
 	} else if !known || label == "" {
 		return "heartbeat", "unknown", badges.Grey, nil
 	}
-	text, colour = badgeText(keys, rule.paused)
-	if of.Key == "" && colour == badges.Green && len(rule.unwatched) > 0 {
-		return label, "a key is not watched", badges.Grey, nil
-	}
+	text, colour = badgeText(keys, rule.paused, of.Key == "" && len(rule.unwatched) > 0)
 	return label, text, colour, nil
 }
 
 // badgeText returns the text and the colour of the worst state of keys, in the order of what a reader has to know: late keys,
-// keys of which the state is unknown, and keys without a report. Without keys nothing was ever reported.
-func badgeText(keys futurejobs.HeartbeatCounts, paused bool) (text, colour string) {
+// keys of which the state is unknown, keys without a report, and keys without a job. Without keys nothing was ever reported.
+func badgeText(keys futurejobs.HeartbeatCounts, paused, lacksJob bool) (text, colour string) {
 	all := int64(0)
 	for _, n := range keys {
 		all += n
@@ -224,6 +221,8 @@ func badgeText(keys futurejobs.HeartbeatCounts, paused bool) (text, colour strin
 		return "unknown", badges.Grey
 	case keys[futurejobs.HeartbeatNeverReported] > 0 || all == 0:
 		return "never reported", badges.Grey
+	case lacksJob:
+		return "a key is not watched", badges.Grey
 	}
 	return "up", badges.Green
 }

@@ -133,7 +133,7 @@ func (a *heartbeatAPI) list(ctx context.Context, in *heartbeatListIn) (Heartbeat
 		of := counted.What.rules[l.RuleID]
 		counts.add(of.keys)
 		for _, key := range of.unwatched[:min(len(of.unwatched), mostUnwatched)] {
-			if in.Key == "" && in.KeyPrefix == "" || string(in.Key) == key || in.KeyPrefix != "" && strings.HasPrefix(key, string(in.KeyPrefix)) {
+			if (in.Key == "" || string(in.Key) == key) && strings.HasPrefix(key, string(in.KeyPrefix)) {
 				out.Unwatched = append(out.Unwatched, UnwatchedKey{l.Name, key})
 			}
 		}

@@ -197,7 +197,7 @@ func (p *periodsOfKey) addPending(k futurejobs.HeartbeatKey, now time.Time) {
 		late = alerts.TimeOf(k.Alerts[0])
 	}
 	from := k.CreatedAt
-	if k.Expected || k.Report.NoSuccess { // without a success, the key is not known to be up
+	if k.Report.NoSuccess { // without a success, the key is not known to be up
 		from = cmp.Or(late, now)
 	}
 	p.add(from, late, now)

@@ -53,7 +53,7 @@ func TestUptime(t *testing.T) {
 		return k
 	}
 	expected := func(k futurejobs.HeartbeatKey, late time.Time) futurejobs.HeartbeatKey {
-		if k.Expected = true; !late.IsZero() {
+		if k.Report.NoSuccess = true; !late.IsZero() {
 			k.Alerts = []alerts.ID{alerts.SystemAlert{Topic: "key", Since: late}.Alert(late).ID}
 		}
 		return k

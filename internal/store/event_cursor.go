@@ -176,9 +176,7 @@ UPDATE event_cursor SET lost = lost - $1, lost_since = CASE WHEN lost > $1 THEN 
 		}
 		r := r
 		for range lossTries {
-			a = r.Alert(now)
-			a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-			if raised, err = insertSystemAlert(ctx, tx, a); raised || err != nil {
+			if a, raised, err = s.raise(ctx, tx, r, now); raised || err != nil {
 				return err
 			}
 			r.Since = r.Since.Add(time.Millisecond)

@@ -94,7 +94,7 @@ func (s *HeartbeatStore) heartbeatKeys(ctx context.Context, f futurejobs.Heartbe
 func heartbeatsOf(f futurejobs.HeartbeatFilter, after position, now time.Time) filter {
 	overdue := now.Add(-heartbeatUnchecked)
 	with, args, ids := overdueBefore(f.Rules)
-	w := filter{with + `SELECT ` + listedColumns + `, ` + heartbeatState + `, ` + expectedKey + `, ` + excusedKey + `, ` + reportOfKey + ofJobs + ` WHERE f.rule_id IN ` + inList(ids), append(args, overdue)}
+	w := filter{with + `SELECT ` + listedColumns + `, ` + heartbeatState + `, ` + excusedKey + `, ` + reportOfKey + ofJobs + ` WHERE f.rule_id IN ` + inList(ids), append(args, overdue)}
 	if after.Rule != 0 {
 		w.and(`(f.rule_id, f.key) > (?, ?)`, after.Rule, after.Key)
 	}
@@ -125,7 +125,7 @@ func byRuleAndKey(a, b futurejobs.HeartbeatKey) int {
 
 func readHeartbeatKey(row scanner, k *futurejobs.HeartbeatKey) error {
 	var state []byte
-	err := readWhole(rowWithExtras{row, []any{&k.State, &k.Expected, &k.Excused, &state}}, &k.ListedJob)
+	err := readWhole(rowWithExtras{row, []any{&k.State, &k.Excused, &state}}, &k.ListedJob)
 	k.Report = rules.LastReport(state)
 	return err
 }

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	muteColumns = `id, matches, reason, created_at, created_by, starts_at, coalesce(planned_end, ends_at), coalesce(ended_by, '')`
-	// notEnded accepts the mutes that have not ended: those in effect and those that begin later (decision 120).
-	notEnded = `coalesce(planned_end, ends_at) > $1`
+	// muteEnd is the end of a mute. One that begins later has it in planned_end (decision 120).
+	muteEnd     = `coalesce(planned_end, ends_at)`
+	muteColumns = `id, matches, reason, created_at, created_by, starts_at, ` + muteEnd + `, coalesce(ended_by, '')`
+	// notEnded accepts the mutes that have not ended: those in effect and those that begin later.
+	notEnded = muteEnd + ` > $1`
 )
 
 func readMute(row scanner, m *alerts.Mute) error {

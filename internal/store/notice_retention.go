@@ -20,7 +20,7 @@ func (s *NotificationStore) forgetNotices(ctx context.Context, before time.Time,
 			}
 		}
 	}
-	if _, err := exec(ctx, s.db, `DELETE FROM mute WHERE coalesce(planned_end, ends_at) < $1`, before); err != nil {
+	if _, err := exec(ctx, s.db, `DELETE FROM mute WHERE `+muteEnd+` < $1`, before); err != nil {
 		return err
 	}
 	return s.forgetSent(ctx, before, more)

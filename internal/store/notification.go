@@ -336,9 +336,7 @@ WHERE `+unfinished+` AND planned_at < $2 AND next_at <= $1 RETURNING channel`, n
 			given[channel]++
 		}
 		for _, channel := range slices.Sorted(maps.Keys(given)) {
-			a := lost(channel, given[channel]).Alert(raisedAt)
-			a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-			isNew, err := insertSystemAlert(ctx, tx, a)
+			a, isNew, err := s.raise(ctx, tx, lost(channel, given[channel]), raisedAt)
 			if err != nil {
 				return err
 			}

@@ -256,7 +256,7 @@ func (s *RuleStore) Delete(ctx context.Context, name string, version int32) (rul
 		if err := c.tx.QueryRowContext(ctx, `SELECT bundle FROM rule_version WHERE rule_id = $1 AND version = $2`, ruleID, c.rule.version).Scan(&bundle); err != nil {
 			return err
 		}
-		return c.audit(ctx, access.RuleDelete, versionOf(c.rule.version, bundle))
+		return c.audit(ctx, access.RuleDelete, versionOf(c.rule.version, bundle, ""))
 	})
 	if err != nil {
 		return 0, wrapErr("delete rule "+name, err)
@@ -264,12 +264,16 @@ func (s *RuleStore) Delete(ctx context.Context, name string, version int32) (rul
 	return ruleID, nil
 }
 
-// versionOf describes a version of a rule and its bundle in the audit log.
-func versionOf(version int32, bundle string) string {
-	if bundle == "" {
-		return fmt.Sprintf("version %d", version)
+// versionOf describes a version of a rule in the audit log, with its bundle and the node and file that it comes from, if any.
+func versionOf(version int32, bundle, origin string) string {
+	text := fmt.Sprintf("version %d", version)
+	if bundle != "" {
+		text += "; bundle " + bundle
 	}
-	return fmt.Sprintf("version %d; bundle %s", version, bundle)
+	if origin != "" {
+		text += "; " + origin
+	}
+	return text
 }
 
 // Deleted implements rules.Store. A rule without jobs is not checked again: a deleted rule never gets new jobs.

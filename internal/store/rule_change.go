@@ -283,11 +283,7 @@ func (c *ruleChange) save(ctx context.Context, r *rules.RuleVersion, version int
 	if err := c.keep(ctx, r.Keep); err != nil {
 		return err
 	}
-	detail := versionOf(r.Version, r.Bundle)
-	if origin := access.ActorOf(ctx).Origin; origin != "" {
-		detail += "; " + origin
-	}
-	return c.audit(ctx, access.RuleSave, detail)
+	return c.audit(ctx, access.RuleSave, versionOf(r.Version, r.Bundle, access.ActorOf(ctx).Origin))
 }
 
 // ruleOf returns the id of the rule, and creates it if needed. The name of a deleted rule becomes another rule.

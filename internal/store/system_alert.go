@@ -37,9 +37,7 @@ func (s *SystemAlertStore) writeSystemAlert(ctx context.Context, r alerts.System
 		if raised, err = when(tx, &r); err != nil || !raised {
 			return err
 		}
-		a = r.Alert(now)
-		a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
-		raised, err = insertSystemAlert(ctx, tx, a)
+		a, raised, err = s.raise(ctx, tx, r, now)
 		return err
 	})
 	if err != nil {
@@ -58,6 +56,14 @@ func insertAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (fresh bool, e
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
 		a.Shard, a.ID[:], a.RuleID, a.RuleVersion, a.Status.Number(), a.Severity.Number(), escape(a.Key), a.DecidedAt, a.Since, a.CheckCount, string(text))
 	return n == 1, err
+}
+
+// raise writes a system alert that is raised now. raised is false if it was written before.
+func (s *database) raise(ctx context.Context, tx *sql.Tx, r alerts.SystemAlert, now time.Time) (a alerts.Alert, raised bool, err error) {
+	a = r.Alert(now)
+	a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
+	raised, err = insertSystemAlert(ctx, tx, a)
+	return a, raised, err
 }
 
 // insertSystemAlert writes an alert that belongs to no job.

@@ -92,11 +92,6 @@ func (u *UI) alert(c client, r *http.Request) (view, error) {
 // OfNode reports whether the alert is about the node itself, not of a rule.
 func (v alertView) OfNode() bool { return v.Rule == alerts.SystemRule }
 
-// Remedies returns the address of the documentation about an alert of the node itself, or an empty string.
-func (v alertView) Remedies() string {
-	return web.RemedyOf(v.Alert)
-}
-
 // fillActionRow adds the notes of the rule, and the actions that the visitor may do.
 func (v *alertView) fillActionRow(c client) error {
 	if !v.Pending && v.RuleVersion > 0 {
