@@ -129,17 +129,33 @@ type drawnSchedule struct {
 	versions []version
 }
 
+// respelled returns a version with the same ticks and another text.
+func (n version) respelled() version {
+	if n.every > 0 {
+		n.text = fmt.Sprintf("@every %ds", int(n.every.Seconds()))
+	} else if text, found := strings.CutSuffix(n.text, "/1"); found {
+		n.text = text
+	} else {
+		n.text += "/1"
+	}
+	return n
+}
+
 // draw draws the next version of a schedule: a deletion or a schedule, with intervals of 5 to 905 seconds times a scale.
 func (d *drawnSchedule) draw(random *rand.Rand, scale int) version {
 	n := version{enabled: random.IntN(6) > 0, data: fmt.Sprintf(`{"version":%d}`, len(d.versions))}
 	minute, hour := random.IntN(60), random.IntN(24)
-	if last := len(d.versions) - 1; last >= 0 && d.versions[last].text != "" && random.IntN(3) == 0 {
-		if random.IntN(2) == 0 { // other data alone
-			kept := d.versions[last]
-			kept.data = n.data
+	if last := len(d.versions) - 1; last >= 0 && d.versions[last].text != "" {
+		kept := d.versions[last]
+		kept.data = n.data
+		switch random.IntN(6) {
+		case 0: // other data alone
 			return kept
+		case 1:
+			return kept.respelled()
+		case 2:
+			return version{}
 		}
-		return version{}
 	}
 	switch random.IntN(6) {
 	case 0:

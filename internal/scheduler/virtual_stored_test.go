@@ -87,7 +87,7 @@ func newVirtualSchedules(t *testing.T, o store.Options, seed uint64, size, scale
 		v.all = append(v.all, &drawnSchedule{id: fmt.Sprint("s", i)})
 	}
 	for from := 0; from < size; from += 1000 {
-		v.change(v.all[from:min(from+1000, size)])
+		v.change(v.all[from:min(from+1000, size)], 0)
 	}
 	return v
 }
@@ -115,14 +115,18 @@ func (v *virtualSchedules) drawn(size time.Duration) time.Duration {
 
 // act changes something, or breaks something for a while.
 func (v *virtualSchedules) act(away time.Duration) {
-	action := []string{"change", "change", "change", "kill", "zombie", "outage", "stream", "pause", "restart"}[v.random.IntN(9)]
+	action := []string{"change", "change", "change", "kill", "zombie", "outage", "stream", "pause", "restart", "late", "late"}[v.random.IntN(11)]
 	v.actions[action]++
 	switch action {
 	case "change":
-		v.changeSome(1 + len(v.all)/50)
+		v.changeSome(1+len(v.all)/50, 0)
+	case "late": // while ticks of the former texts are decided, or are not
+		v.outage.Store(v.random.IntN(2) == 0)
+		v.changeSome(len(v.all)/5, away)
+		v.outage.Store(false)
 	case "kill":
 		v.node.kill()
-		v.changeSome(len(v.all) / 5) // also schedules with an event that is published and not recorded
+		v.changeSome(len(v.all)/5, 0) // also schedules with an event that is published and not recorded
 		time.Sleep(away)
 		v.start()
 	case "zombie":
@@ -158,18 +162,18 @@ func (v *virtualSchedules) must(err error) {
 	}
 }
 
-// changeSome changes n random schedules in one request.
-func (v *virtualSchedules) changeSome(n int) {
+// changeSome changes n random schedules in one request, which the database gets after a while.
+func (v *virtualSchedules) changeSome(n int, after time.Duration) {
 	v.Helper()
 	some := make(map[*drawnSchedule]bool)
 	for range min(n, 5000) {
 		some[v.all[v.random.IntN(len(v.all))]] = true
 	}
-	v.change(slices.SortedFunc(maps.Keys(some), func(a, b *drawnSchedule) int { return strings.Compare(a.id, b.id) }))
+	v.change(slices.SortedFunc(maps.Keys(some), func(a, b *drawnSchedule) int { return strings.Compare(a.id, b.id) }), after)
 }
 
-// change draws the next version of schedules and stores them.
-func (v *virtualSchedules) change(some []*drawnSchedule) {
+// change draws the next version of schedules, and stores them after a while.
+func (v *virtualSchedules) change(some []*drawnSchedule, after time.Duration) {
 	v.Helper()
 	of, err := rules.StoredCatalog{Catalog: v.catalog()}.StoredRule("reports")
 	v.must(err)
@@ -190,6 +194,7 @@ func (v *virtualSchedules) change(some []*drawnSchedule) {
 		next[d] = n
 		put = append(put, s)
 	}
+	time.Sleep(after)
 	_, err = v.store.PutSchedules(v.Context(), put, gone)
 	v.must(err)
 	for d, n := range next {

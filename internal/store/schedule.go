@@ -120,7 +120,7 @@ type scheduleChange struct {
 	now   time.Time
 	write []futurejobs.Schedule // new and changed ones
 	was   []futurejobs.Schedule // changed and deleted ones
-	ended []futurejobs.Schedule // schedules without the next tick that was due
+	ended []futurejobs.Schedule // schedules that lose their next tick
 	known []string              // ids to delete that exist
 	fresh int                   // number of new ones in write
 	grown ruleGrowth
@@ -130,7 +130,8 @@ type scheduleChange struct {
 //
 //  1. The rule and its existing schedules are locked: no tick of theirs is decided.
 //  2. Planned ticks of changed schedules end, unless their events may be in transit.
-//  3. A due tick that is not decided yet is canceled if the change takes it away.
+//  3. A due tick that is not decided yet is canceled if the change takes it away. One that is not before the first tick of the
+//     new text belongs to that text: it comes due between the request and this transaction, and is emitted or counted as missed.
 func (c *scheduleChange) run(ctx context.Context, done *futurejobs.ScheduleChanges) error {
 	name, err := c.lockRule(ctx)
 	if err != nil {
@@ -221,7 +222,7 @@ func (c *scheduleChange) compare(existing map[string]futurejobs.Schedule, done *
 		default:
 			if ticksAlike {
 				p.NextAt = old.NextAt
-			} else {
+			} else if p.NextAt.IsZero() || old.NextAt.Before(p.NextAt) {
 				c.ended = append(c.ended, old)
 			}
 			c.was = append(c.was, old)
@@ -288,7 +289,8 @@ func (c *scheduleChange) cancelDue(ctx context.Context) error {
 			ticks = append(ticks, futurejobs.DecidedTick{Schedule: s, At: s.NextAt, Outcome: futurejobs.TickCanceled})
 		}
 	}
-	return insertTicks(ctx, c.database, c.tx, c.now, c.now, ticks)
+	_, err := insertTicks(ctx, c.database, c.tx, c.now, c.now, ticks)
+	return err
 }
 
 // upsert writes new and changed schedules. Those that another transaction created meanwhile are replaced, and counted so.

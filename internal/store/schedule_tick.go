@@ -67,8 +67,8 @@ func (s *StoredTickStore) DueSchedules(ctx context.Context, of futurejobs.TickFe
 }
 
 // DecideTicks moves schedules to their next ticks and records the decided ones, all in one transaction. It returns the
-// recorded ticks: a schedule that changed meanwhile has none. A planned tick belongs to the caller for
-// the time of the fence.
+// recorded ticks: a schedule that changed meanwhile has none, and a tick that has a record already is not decided again. A
+// planned tick belongs to the caller for the time of the fence.
 func (s *StoredTickStore) DecideTicks(ctx context.Context, fence futurejobs.TickFence, decided []futurejobs.DecidedTick) (recorded []futurejobs.PlannedTick, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		recorded = nil
@@ -79,17 +79,19 @@ func (s *StoredTickStore) DecideTicks(ctx context.Context, fence futurejobs.Tick
 		if err != nil {
 			return err
 		}
-		var written []futurejobs.DecidedTick
-		for _, d := range decided {
-			if !moved[d.Schedule.ID] {
-				continue
-			}
-			written = append(written, d)
-			recorded = append(recorded, futurejobs.PlannedTick{Data: d.Schedule.Data, ScheduleTick: futurejobs.ScheduleTick{
-				ScheduleRef: futurejobs.ScheduleRef{RuleID: fence.RuleID, ID: d.Schedule.ID}, At: d.At, DecidedAt: now, Outcome: d.Outcome, Missed: d.Missed, Attempts: attemptsOf(d.Outcome), Reason: d.Reason,
-			}})
+		of := slices.DeleteFunc(slices.Clone(decided), func(d futurejobs.DecidedTick) bool { return !moved[d.Schedule.ID] })
+		inserted, err := insertTicks(ctx, s.database, tx, now, now.Add(fence.HoldFor), of)
+		if err != nil {
+			return err
 		}
-		return insertTicks(ctx, s.database, tx, now, now.Add(fence.HoldFor), written)
+		for _, d := range decided {
+			if inserted[d.Schedule.ID] {
+				recorded = append(recorded, futurejobs.PlannedTick{Data: d.Schedule.Data, ScheduleTick: futurejobs.ScheduleTick{
+					ScheduleRef: futurejobs.ScheduleRef{RuleID: fence.RuleID, ID: d.Schedule.ID}, At: d.At, DecidedAt: now, Outcome: d.Outcome, Missed: d.Missed, Attempts: attemptsOf(d.Outcome), Reason: d.Reason,
+				}})
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, wrapErr("decide ticks", err)
@@ -156,23 +158,26 @@ func (s *StoredTickStore) moveSchedules(ctx context.Context, tx *sql.Tx, rule in
 	if err != nil {
 		return nil, err
 	}
-	ids, err := query(ctx, tx, func(row scanner, id *string) error { return row.Scan(id) }, rebindPlaceholders(`UPDATE schedule SET last_at = d.tick_at, next_at = d.after_at FROM `+text+`
+	return scheduleIDs(ctx, tx, rebindPlaceholders(`UPDATE schedule SET last_at = d.tick_at, next_at = d.after_at FROM `+text+`
 WHERE schedule.rule_id = d.rule_id AND schedule.id = d.schedule_id AND schedule.version = d.read_version AND `+unindexed(`schedule.next_at = d.read_next_at`)+` RETURNING id`), args...)
-	if err != nil {
-		return nil, err
-	}
-	moved := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		moved[id] = true
-	}
-	return moved, nil
 }
 
-// insertTicks records ticks of schedules of one rule, with the time until which planned ones belong to the caller. A tick that
-// was recorded before, since a clock was ahead, keeps its row.
-func insertTicks(ctx context.Context, s *database, tx *sql.Tx, now, until time.Time, ticks []futurejobs.DecidedTick) error {
+// scheduleIDs returns the ids of a statement's rows.
+func scheduleIDs(ctx context.Context, tx *sql.Tx, text string, args ...any) (map[string]bool, error) {
+	all, err := query(ctx, tx, func(row scanner, id *string) error { return row.Scan(id) }, text, args...)
+	ids := make(map[string]bool, len(all))
+	for _, id := range all {
+		ids[id] = true
+	}
+	return ids, err
+}
+
+// insertTicks records one tick of each of some schedules of a rule, with the time until which planned ones belong to the
+// caller. It returns the ids of the schedules whose ticks it recorded. A tick that was recorded before keeps its row: a clock was
+// ahead, or the schedule was replaced while its former text ticked.
+func insertTicks(ctx context.Context, s *database, tx *sql.Tx, now, until time.Time, ticks []futurejobs.DecidedTick) (map[string]bool, error) {
 	if len(ticks) == 0 {
-		return nil
+		return nil, nil
 	}
 	rows := make([][]any, len(ticks))
 	for i, d := range ticks {
@@ -195,12 +200,11 @@ func insertTicks(ctx context.Context, s *database, tx *sql.Tx, now, until time.T
 		{"reason", texts},
 	}, rows)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = exec(ctx, tx, rebindPlaceholders(`INSERT INTO schedule_tick (rule_id, schedule_id, tick_at, shard, decided_at, outcome, missed, attempts, held_until, reason)
+	return scheduleIDs(ctx, tx, rebindPlaceholders(`INSERT INTO schedule_tick (rule_id, schedule_id, tick_at, shard, decided_at, outcome, missed, attempts, held_until, reason)
 SELECT d.rule_id, d.schedule_id, d.tick_at, d.shard, d.decided_at, d.outcome, d.missed, d.attempts, d.held_until, NULLIF(d.reason, '') FROM `+text+` WHERE TRUE
-ON CONFLICT (rule_id, schedule_id, tick_at) DO NOTHING`), args...)
-	return err
+ON CONFLICT (rule_id, schedule_id, tick_at) DO NOTHING RETURNING schedule_id`), args...)
 }
 
 // ClaimTicks returns up to limit planned ticks of a rule and its shards without an event in transit, the earliest of each shard

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,5 +81,53 @@ func (w scheduleFixture) ticksOfRule(rule int32, f futurejobs.TickFilter) (all [
 		if f.Cursor = page.Next; f.Cursor == "" {
 			return all
 		}
+	}
+}
+
+// replacedTicksAreDecidedOnce checks that a tick that comes due between the request and the transaction of a change belongs to
+// one of the two texts: it is either canceled or decided, and an attempt to decide it again returns nothing.
+func replacedTicksAreDecidedOnce(t *testing.T, f *fixture) {
+	w := withSchedules(f)
+	at := w.now.Add(-30 * time.Second)
+	ids := []string{"decided", "deleted", "disabled", "ended", "kept", "later", "sooner"}
+	replace := make(map[string]futurejobs.Schedule)
+	for _, id := range ids {
+		w.put(w.schedule(id, at))
+		s := w.schedule(id, at)
+		s.Text = "@every 60m"
+		replace[id] = s
+	}
+	change := func(id string, next time.Time, enabled bool) futurejobs.Schedule {
+		s := replace[id]
+		s.NextAt, s.Enabled = next, enabled
+		return s
+	}
+	first := must[futurejobs.Schedule](t)(w.Schedule(w.ctx(), w.scheduleRef("decided")))
+	tick := futurejobs.DecidedTick{Schedule: first, At: at, Outcome: futurejobs.TickPlanned, Next: w.now.Add(time.Hour)}
+	w.must(w.MarkEmitted(w.ctx(), must[[]futurejobs.PlannedTick](t)(w.DecideTicks(w.ctx(), w.fenceOf(), []futurejobs.DecidedTick{tick}))))
+	must[futurejobs.ScheduleChanges](t)(w.PutSchedules(w.ctx(), []futurejobs.Schedule{
+		change("decided", at, true), change("disabled", time.Time{}, false), change("ended", time.Time{}, true), change("kept", at, true),
+		change("later", at.Add(time.Second), true), change("sooner", at.Add(-time.Second), true),
+	}, []futurejobs.ScheduleRef{w.scheduleRef("deleted")}))
+	var planned []string
+	for _, p := range must[[]futurejobs.PlannedTick](t)(w.decide(w.now)) {
+		planned = append(planned, p.ID)
+	}
+	slices.Sort(planned)
+	if diff := cmp.Diff([]string{"kept", "later", "sooner"}, planned); diff != "" {
+		t.Errorf("events to publish (-want +got):\n%s", diff)
+	}
+	canceled := "-30s canceled missed 0 attempts 0"
+	want := map[string][]string{
+		"decided": {"-30s emitted missed 0 attempts 1"}, "deleted": {canceled}, "disabled": {canceled}, "ended": {canceled},
+		"kept": {"-30s planned missed 2 attempts 1"}, "later": {"-29s planned missed 2 attempts 1", canceled}, "sooner": {"-31s planned missed 2 attempts 1"},
+	}
+	for _, id := range ids {
+		if diff := cmp.Diff(want[id], w.ticksOf(id, futurejobs.TickFilter{})); diff != "" {
+			t.Errorf("ticks of %s (-want +got):\n%s", id, diff)
+		}
+	}
+	if s := must[futurejobs.Schedule](t)(w.Schedule(w.ctx(), w.scheduleRef("decided"))); !s.NextAt.After(w.now) {
+		t.Errorf("a schedule with a tick that was decided before does not go on: %+v", s)
 	}
 }

@@ -32,6 +32,7 @@ var concurrentBehaviours = map[string]func(*testing.T, *fixture){
 	"rule/deleted_alerts":     deletedRulesRaiseNoAlerts,
 	"rule/version":            rulesAreSavedOverExpectedVersion,
 	"schedule/change":         changedSchedulesEmitNothing,
+	"schedule/replace":        replacedTicksAreDecidedOnce,
 	"schedule/quota/together": schedulesAreCountedTogether,
 	"tick/hold":               ticksBlockRuleChanges,
 	"token/race":              concurrentTokensCreateOne,
