@@ -13,7 +13,8 @@ import (
 // apply applies the ticks of a rule that are due by now; the last of them stands for all. It returns the time of the next
 // tick or attempt.
 //
-//  1. An event beyond a quota waits. Of the ticks that come due meanwhile the last counts.
+//  1. An event beyond a quota waits: nothing is applied, and the error is a quotaWait. Of the ticks that come due meanwhile
+//     the last counts.
 //  2. The alerts of the ticks are raised; a repetition changes nothing.
 //  3. The event is published, unless the rule changed. The stream stores it once. No change of the rule is
 //     committed while the event is in transit.
@@ -31,7 +32,7 @@ func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) (next t
 	}
 	if due.Emit != nil && w.Allow != nil {
 		if wait := w.Allow(l.Name(), due.Emit.Size(), now); wait > 0 {
-			return now.Add(wait), nil
+			return next, quotaWait{wait}
 		}
 	}
 	for _, r := range due.Alerts {

@@ -89,8 +89,8 @@ func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) (next ti
 	behind := !first.IsZero() && now.Sub(first) > failingAfter
 	next, err = w.apply(ctx, l, now)
 	switch {
-	case errors.Is(err, futurejobs.ErrCursorMoved), errors.Is(err, futurejobs.ErrRulesChanged), errors.Is(err, futurejobs.ErrJobDue), ctx.Err() != nil:
-		return next, err // not caused by the rule
+	case errors.Is(err, futurejobs.ErrCursorMoved), errors.Is(err, futurejobs.ErrRulesChanged), errors.Is(err, futurejobs.ErrJobDue), errors.As(err, new(quotaWait)), ctx.Err() != nil:
+		return next, err // not caused by the rule, and nothing was applied
 	case errors.Is(err, futurejobs.ErrPutOff) && !behind:
 		return next, err
 	case errors.Is(err, futurejobs.ErrPutOff): // reported by the alert; the node itself is healthy

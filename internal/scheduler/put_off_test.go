@@ -1,6 +1,8 @@
 package scheduler_test
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,5 +115,49 @@ func TestEmissionsWaitForTheirQuota(t *testing.T) {
 	}
 	if waited := requestedAt[1].Sub(requestedAt[0]); waited < wait {
 		t.Errorf("the event waited for %s, want %s", waited, wait)
+	}
+}
+
+// A wait for a quota leaves the alert about ticks that cannot be applied open: it applies nothing. The alert is closed once they
+// are applied.
+func TestQuotaWaitsKeepTheAlertAboutTicks(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 4})
+	w.rule = w.save("name: import\nentity: import\ntrigger: {schedule: \"@every 30s\", emit: {subject: imports.due}}\n")
+	var counted tickCounter
+	var isFull atomic.Bool
+	var waits atomic.Int32
+	away := &failingPublisher{Emitter: w.bus.TickPublisher}
+	away.left.Store(math.MaxInt64)
+	ticker, _ := w.start(scheduler.Options{
+		Catalog: w.catalog(), Cursors: w.store, Emitter: away, Observer: &counted,
+		Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
+		Allow: func(string, int, time.Time) time.Duration {
+			if !isFull.Load() {
+				return 0
+			}
+			waits.Add(1)
+			return 100 * time.Millisecond
+		},
+	})
+	raised := func() []alerts.Alert {
+		t.Helper()
+		all, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	w.eventually("the alert is raised", func() bool { return len(raised()) == 1 })
+	isFull.Store(true)
+	w.eventually("the event waits for the quota", func() bool { return waits.Load() > 2 })
+	if all := raised(); len(all) != 1 || all[0].Status != alerts.Firing || !slices.Equal(ticker.Failing(), []string{"import"}) || ticker.Err() != nil {
+		t.Errorf("raised: %+v; failing %v, %v", all, ticker.Failing(), ticker.Err())
+	}
+	away.left.Store(0)
+	isFull.Store(false)
+	w.eventually("the event is emitted and the alert is closed", func() bool { return counted.emitted.Load() > 0 && len(raised()) == 2 })
+	if all := raised(); all[1].Status != alerts.Resolved || len(ticker.Failing()) > 0 {
+		t.Errorf("raised: %+v; failing %v", all[1], ticker.Failing())
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Allowance counts an event of a rule toward its quotas, or returns how long the event has to wait.
 type Allowance func(bytes int, now time.Time) (wait time.Duration)
 
-// quotaWait is the result of a unit whose ticks wait for a quota. They stay due.
+// quotaWait is the result for ticks that wait for a quota. They stay due.
 type quotaWait struct{ span time.Duration }
 
 func (w quotaWait) Error() string { return fmt.Sprintf("ticks wait for a quota for %s", w.span) }

@@ -160,7 +160,10 @@ func (w *worker) attemptAll(ctx context.Context, due []*ruleTicks, now time.Time
 // attempt applies the ticks of a rule that are due by now, and sets the time of its next tick or attempt.
 func (w *worker) attempt(ctx context.Context, l *ruleTicks, now time.Time) error {
 	next, err := w.step(ctx, l, now)
+	var wait quotaWait
 	switch {
+	case errors.As(err, &wait):
+		next, err = now.Add(wait.span), nil
 	case errors.Is(err, futurejobs.ErrJobDue):
 		w.dueWaits.begin(l, now)
 		next, err = now.Add(dueRetryInterval), nil
