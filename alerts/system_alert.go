@@ -15,6 +15,9 @@ const (
 	SystemEntity = "node"
 )
 
+// GapStep is the step of alerts about monitoring gaps.
+const GapStep = "gap"
+
 // SystemAlert is an alert of a node about itself or a dependency. Its id follows from Topic, Step, Status and Since,
 // so repeated reports by any node are one alert.
 type SystemAlert struct {
@@ -28,8 +31,9 @@ type SystemAlert struct {
 	Source   string // the source that can't be queried; may be empty
 	Count    int    // of jobs, or of the objects that Text counts; 0: nothing is counted
 
-	UntilClosed bool // of a Firing one: it reports lost data, and is open until an actor closes it
-	OpenAlerts  []ID // alerts that the close of this one by an actor closes, too
+	UntilClosed   bool // of a Firing one: it reports lost data, and is open until an actor closes it
+	UntilResolved bool // of a Firing one that no other record has as open: it is open until the Resolved one, or the end of its rule
+	OpenAlerts    []ID // alerts that the close of this one by an actor closes, too
 }
 
 // Alert returns r as an alert decided at the given time. A Resolved one closes the firing one of the same Topic, Step

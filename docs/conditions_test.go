@@ -220,6 +220,8 @@ func (f parsedFile) text(e ast.Expr) string {
 			return "stream/DEADMAN_ALERTS"
 		case "EventsStream":
 			return "DEADMAN_EVENTS"
+		case "GapStep":
+			return alerts.GapStep
 		}
 	case *ast.BinaryExpr:
 		if rest := f.text(e.Y); !strings.HasPrefix(rest, "?") {

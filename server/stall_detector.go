@@ -33,7 +33,7 @@ const (
 )
 
 // gapStep is the step of alerts about monitoring gaps.
-const gapStep = "gap"
+const gapStep = alerts.GapStep
 
 // stallDetector detects that the sweep or the intake of a stream stood still, and raises an alert: during the stall,
 // if a node is running, and after it. A row for each topic holds its progress and advances only to times without a

@@ -18,7 +18,7 @@ const maxHeartbeatPeriods = 5000
 
 // gapStep is the step of alerts about monitoring gaps, and sweepTopic the key of those about the checks of jobs.
 const (
-	gapStep    = "gap"
+	gapStep    = alerts.GapStep
 	sweepTopic = "sweep"
 )
 

@@ -496,6 +496,9 @@ func TestRetentionForgetsMessages(t *testing.T) {
 		w.advance(n, 0)
 		w.advance(n, time.Minute)
 		a := w.alertOf("a")
+		w.resolve("a")
+		w.advance(n, 0)
+		w.advance(n, time.Minute)
 		w.must(w.MarkPublished(t.Context(), must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{a.Shard}, 10, nil))))
 		w.must(prune(w, -2*futurejobs.Day))
 		if left := must[[]alerts.Delivery](t)(w.Deliveries(t.Context(), a)); len(left) != 0 {
@@ -503,6 +506,43 @@ func TestRetentionForgetsMessages(t *testing.T) {
 		}
 		if left := must[[]alerts.Notification](t)(w.Lane(t.Context(), alerts.RouteChannel{Channel: "hook", Route: "route 1"}, 5)); len(left) != 0 {
 			t.Errorf("%+v", left)
+		}
+	})
+}
+
+// TestRetentionLeavesOpenAlertsResolvable checks that the end of an alert that was open for longer than keep_alerts goes to the
+// channels of each of its steps.
+func TestRetentionLeavesOpenAlertsResolvable(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		n := w.notifier(`
+channels:
+  calm: {kind: webhook, url: $URL}
+  loud: {kind: webhook, url: $URL}
+routes:
+  - {severity: critical, to: loud, group_wait: 0s}
+  - {to: calm, group_wait: 0s}
+`)
+		w.fire(alerts.Warning, nil, "a")
+		w.advance(n, 0)
+		w.raise(alerts.Critical, nil, "a")
+		w.advance(n, 0)
+		fired := decodeMessages(t, w.receiver.received())
+		for _, l := range must[[]futurejobs.Lease](t)(w.Leases(t.Context())) {
+			w.must(w.MarkPublished(t.Context(), must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{l.Shard}, 10, nil))))
+		}
+		w.must(prune(w, -2*futurejobs.Day)) // all rows are older than keep_alerts
+		w.resolve("a")
+		w.advance(n, 0)
+		var ended []string
+		for _, m := range decodeMessages(t, w.receiver.received()) {
+			if len(m.Alerts) != 1 || m.Alerts[0].Status != alerts.Resolved || m.Alerts[0].Key != "a" {
+				t.Errorf("%+v", m)
+			}
+			ended = append(ended, m.Channel)
+		}
+		slices.Sort(ended)
+		if want := []string{"calm", "loud"}; len(fired) != 2 || !slices.Equal(ended, want) {
+			t.Errorf("%d messages of the steps; the end goes to %v, want %v", len(fired), ended, want)
 		}
 	})
 }

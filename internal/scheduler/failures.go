@@ -132,6 +132,6 @@ func failingAlert(rule string, first time.Time, why error) alerts.SystemAlert {
 		Topic: "rule/" + rule, Step: failingStep, Status: alerts.Firing, Severity: alerts.Error, Since: first,
 		Text: fmt.Sprintf("rule %s: schedule ticks cannot be applied from %s on; the last of them is applied afterwards: %.500s",
 			rule, first.UTC().Format(time.RFC3339), strings.ToValidUTF8(why.Error(), "")),
-		Labels: map[string]string{"rule": rule},
+		Labels: map[string]string{"rule": rule}, UntilResolved: true,
 	}
 }

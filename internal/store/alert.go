@@ -254,11 +254,13 @@ type alertBody struct {
 
 func readAlertBody(row scanner, b *alertBody) error { return row.Scan(&b.id, &b.text, &b.large) }
 
-// notOpen is the condition that an alert a is not the newest alert of a pending job, or closes one. A subquery that counts
-// is not turned into a join, and looks up the job of each alert.
+// notOpen is the condition that an alert a is not among the first or the newest alerts of a pending job, which its end resolves
+// on their channels, or closes one. A subquery that counts is not turned into a join, and looks up the job of each alert.
 func (s *AlertStore) notOpen() string {
+	size := strconv.Itoa(endsOfJob * len(alerts.ID{}))
 	return ` AND (a.status = 2 OR (SELECT count(*) FROM future_job f
-	WHERE f.shard = a.shard AND f.rule_id = a.rule_id AND f.key = a.key AND f.alert_ids IS NOT NULL AND ` + s.isNewest() + `) = 0)`
+	WHERE f.shard = a.shard AND f.rule_id = a.rule_id AND f.key = a.key AND f.alert_ids IS NOT NULL AND (
+	` + s.holds(`substr(f.alert_ids, 1, `+size+`)`, `a.id`) + ` OR ` + s.holds(`substr(f.alert_ids, length(f.alert_ids) + 1 - `+size+`)`, `a.id`) + `)) = 0)`
 }
 
 // firstAlert returns an id below those of all alerts raised at t or later.

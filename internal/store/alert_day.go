@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"deadman/alerts"
@@ -44,12 +45,38 @@ func daysFrom(from, to time.Time) (days []time.Time) {
 	return days
 }
 
-// alertGroups counts the alerts of a shard within a range of ids.
-func (s *alertRetention) alertGroups(ctx context.Context, shard int16, from, end alerts.ID) ([]rowGroup, error) {
-	except, kept, err := s.keptIDs(ctx, shard)
+// openConditions returns the open alerts that belong to no job, by shard. Retention keeps them.
+func (s *alertRetention) openConditions(ctx context.Context) (map[int16][]alerts.ID, error) {
+	open, err := (&DeliveredAlertStore{s.database}).conditionAlerts(ctx)
 	if err != nil {
 		return nil, err
 	}
+	unresolved, err := query(ctx, s.read, readUnresolved, `SELECT name, value FROM setting WHERE name LIKE 'unresolved %' ORDER BY name`)
+	for _, u := range unresolved {
+		shard := futurejobs.ShardOf(alerts.SystemEntity, u.topic, s.shards)
+		open[shard] = slices.Insert(open[shard], 0, u.id)
+	}
+	return open, err
+}
+
+// exceptOpen is the condition, with parameters from $4 on, that an alert a is not among the first mostKept open ones of its shard.
+func exceptOpen(open []alerts.ID) (condition string, args []any) {
+	for _, id := range open[:min(len(open), mostKept)] {
+		args = append(args, id[:])
+		condition += ", $" + strconv.Itoa(3+len(args))
+	}
+	if len(args) == 0 {
+		return "", nil
+	}
+	return ` AND a.id NOT IN (` + condition[2:] + `)`, args
+}
+
+// mostKept is the largest number of alerts without a job in a shard that retention keeps. Those that report lost data come last.
+const mostKept = 500
+
+// alertGroups counts the alerts of a shard within a range of ids. open are the alerts of openConditions.
+func (s *alertRetention) alertGroups(ctx context.Context, shard int16, from, end alerts.ID, open []alerts.ID) ([]rowGroup, error) {
+	except, kept := exceptOpen(open)
 	return query(ctx, s.read, func(row scanner, g *rowGroup) error {
 		return row.Scan(&g.rule, &g.stays, &g.rows, at(&g.oldest))
 	}, s.waiting()+`
@@ -60,8 +87,12 @@ FROM alert a`+notWaiting+` WHERE a.shard = $1 AND a.id >= $2 AND a.id < $3 GROUP
 // pruneAlertsOf deletes the due alerts of a day, with their deliveries. left means that some are open or
 // unpublished, and stay.
 func (s *alertRetention) pruneAlertsOf(ctx context.Context, plan retentionPlan, day, now time.Time, more func() bool) (total int64, left bool, err error) {
+	open, err := s.openConditions(ctx)
+	if err != nil {
+		return 0, false, err
+	}
 	for _, shard := range s.allShards() {
-		groups, err := s.alertGroups(ctx, shard, firstAlert(day), firstAlert(day.Add(futurejobs.Day)))
+		groups, err := s.alertGroups(ctx, shard, firstAlert(day), firstAlert(day.Add(futurejobs.Day)), open[shard])
 		if err != nil {
 			return total, left, err
 		}
@@ -78,7 +109,7 @@ func (s *alertRetention) pruneAlertsOf(ctx context.Context, plan retentionPlan, 
 		if len(due) == 0 {
 			continue
 		}
-		n, err := s.dropAlerts(ctx, shard, firstAlert(day), firstAlert(day.Add(futurejobs.Day)), due, more)
+		n, err := s.dropAlerts(ctx, shard, firstAlert(day), firstAlert(day.Add(futurejobs.Day)), open[shard], due, more)
 		total += n
 		if err != nil {
 			return total, left, err
@@ -89,8 +120,12 @@ func (s *alertRetention) pruneAlertsOf(ctx context.Context, plan retentionPlan, 
 
 // pruneAlerts deletes the alerts before a time.
 func (s *alertRetention) pruneAlerts(ctx context.Context, before time.Time, more func() bool) (total int64, err error) {
+	open, err := s.openConditions(ctx)
+	if err != nil {
+		return 0, err
+	}
 	for _, shard := range s.allShards() {
-		n, err := s.dropAlerts(ctx, shard, alerts.ID{}, firstAlert(before), nil, more)
+		n, err := s.dropAlerts(ctx, shard, alerts.ID{}, firstAlert(before), open[shard], nil, more)
 		total += n
 		if err != nil {
 			return total, ignoreErr(errors.Is(err, errBudget), err)
@@ -101,11 +136,8 @@ func (s *alertRetention) pruneAlerts(ctx context.Context, before time.Time, more
 
 // dropAlerts deletes the alerts of rules within a range of ids that are neither open nor unpublished; nil rules: of all. The ids
 // are read before the transaction, because other writers wait for the transaction, and an ended alert does not become open again.
-func (s *alertRetention) dropAlerts(ctx context.Context, shard int16, from, end alerts.ID, rules []int32, more func() bool) (total int64, err error) {
-	except, kept, err := s.keptIDs(ctx, shard)
-	if err != nil {
-		return 0, err
-	}
+func (s *alertRetention) dropAlerts(ctx context.Context, shard int16, from, end alerts.ID, open []alerts.ID, rules []int32, more func() bool) (total int64, err error) {
+	except, kept := exceptOpen(open)
 	for {
 		if !more() {
 			return total, errBudget

@@ -207,8 +207,8 @@ func (s *DeliveredAlertStore) fill(ctx context.Context, found []delivered) ([]de
 	return found, nil
 }
 
-// conditionAlerts returns the open alerts that belong to no job, by shard: of outages, of conditions of nodes, of lost data
-// that no actor has closed, and of failing channels.
+// conditionAlerts returns the open alerts that belong to no job, by shard: of outages, of conditions of nodes, of failing
+// channels, of monitoring gaps, and last of lost data that no actor has closed.
 func (s *DeliveredAlertStore) conditionAlerts(ctx context.Context) (map[int16][]alerts.ID, error) {
 	open := make(map[int16][]alerts.ID)
 	outages, err := query(ctx, s.read, readOpenOutage, `SELECT `+outageColumns+`, r.name, r.entity FROM outage o JOIN rule r ON r.id = o.rule_id WHERE o.closed_at IS NULL`)
@@ -217,18 +217,19 @@ func (s *DeliveredAlertStore) conditionAlerts(ctx context.Context) (map[int16][]
 		shard := futurejobs.ShardOf(a.Entity, a.Key, s.shards)
 		open[shard] = append(open[shard], a.ID)
 	}
-	losses, lossErr := s.unclosed(ctx)
-	for _, u := range losses {
-		open[u.shard] = append(open[u.shard], u.id)
-	}
 	firing, firingErr := (&SystemAlertStore{s.database}).FiringSystemAlerts(ctx)
 	channels, channelErr := query(ctx, s.read, readFailingChannel, `SELECT name, failing_since FROM channel WHERE tries >= $1`, alerts.FailingAfter)
-	for _, r := range append(firing, channels...) {
+	gaps, gapErr := query(ctx, s.read, readGap, `SELECT topic, through_at FROM progress WHERE late IS NOT NULL`)
+	for _, r := range slices.Concat(firing, channels, gaps) {
 		a := r.Alert(time.Time{})
 		shard := futurejobs.ShardOf(a.Entity, a.Key, s.shards)
 		open[shard] = append(open[shard], a.ID)
 	}
-	return open, errors.Join(err, lossErr, firingErr, channelErr)
+	losses, lossErr := s.unclosed(ctx)
+	for _, u := range losses {
+		open[u.shard] = append(open[u.shard], u.id)
+	}
+	return open, errors.Join(err, firingErr, channelErr, gapErr, lossErr)
 }
 
 func readFailingChannel(row scanner, r *alerts.SystemAlert) error {
@@ -239,4 +240,9 @@ func readFailingChannel(row scanner, r *alerts.SystemAlert) error {
 	}
 	*r = alerts.ChannelAlert(name, alerts.Firing, since)
 	return nil
+}
+
+func readGap(row scanner, r *alerts.SystemAlert) error {
+	r.Step, r.Status = alerts.GapStep, alerts.Firing
+	return row.Scan(&r.Topic, at(&r.Since))
 }

@@ -56,24 +56,6 @@ func (s *database) unclosed(ctx context.Context) ([]unclosedAlert, error) {
 	return query(ctx, s.read, readUnclosed, `SELECT name, value FROM setting WHERE name LIKE 'unclosed %' ORDER BY name DESC`)
 }
 
-// keptIDs is the condition, with parameters from $4 on, that an alert a is not among those that no actor has closed. Retention keeps those, up to
-// mostKept of a shard, the newest ones.
-func (s *database) keptIDs(ctx context.Context, shard int16) (condition string, args []any, err error) {
-	all, err := s.unclosed(ctx)
-	for _, u := range all {
-		if u.shard == shard && len(args) < mostKept {
-			args = append(args, u.id[:])
-			condition += ", $" + strconv.Itoa(3+len(args))
-		}
-	}
-	if err != nil || len(args) == 0 {
-		return "", nil, err
-	}
-	return ` AND a.id NOT IN (` + condition[2:] + `)`, args, nil
-}
-
-const mostKept = 500
-
 // forgetUnclosed deletes the records of alerts whose retention is over.
 func (s *AlertStore) forgetUnclosed(ctx context.Context) error {
 	all, err := s.unclosed(ctx)

@@ -31,7 +31,7 @@ func (r Retention) prune(ctx context.Context, s *Store) (Pruned, error) {
 	}
 	errs := []error{
 		s.createPartitions(ctx, now), s.forgetNodes(ctx, now), s.forgetEarly(ctx, now), s.forgetRequests(ctx, now), s.pruneCheckStarts(ctx),
-		s.forgetLoads(ctx, now), s.forgetOutcomeHours(ctx, now), s.forgetAcks(ctx), s.forgetUnclosed(ctx), s.forgetSessions(ctx, now), s.forgetBadgeKeys(ctx), s.forgetSchedules(ctx),
+		s.forgetLoads(ctx, now), s.forgetOutcomeHours(ctx, now), s.forgetAcks(ctx), s.forgetUnclosed(ctx), s.forgetUnresolved(ctx), s.forgetSessions(ctx, now), s.forgetBadgeKeys(ctx), s.forgetSchedules(ctx),
 	}
 	if r.History != 0 {
 		errs = append(errs, s.forgetOutages(ctx, now.Add(-r.History)), s.forgetVersions(ctx, now.Add(-r.History)))

@@ -122,6 +122,30 @@ func TestStepsOfNotificationRetentionAreBounded(t *testing.T) {
 	})
 }
 
+// TestKeptNotificationsDoNotStopRetention checks that old notifications of kept alerts do not keep those behind them from deletion.
+func TestKeptNotificationsDoNotStopRetention(t *testing.T) {
+	onAllStores(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := openStore(t, reopen, 4)
+		defer closeStore(t, s)
+		at, id := fmt.Sprint(pastDay.UnixMicro()), `unhex(printf('%012x%020x', `+fmt.Sprint(pastDay.Add(2*futurejobs.Day).UnixMilli())+`, i))`
+		if !s.SingleProcess() {
+			at = "TIMESTAMPTZ '2025-03-01 00:00:00+00'"
+			id = fmt.Sprintf(`(lpad(to_hex(%d), 12, '0') || lpad(to_hex(i), 20, '0'))::uuid`, pastDay.Add(2*futurejobs.Day).UnixMilli())
+		}
+		const kept = store.PruneBatch
+		series := ` WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT `
+		exec(t, s, `INSERT INTO delivery (shard, alert_id, channel, notice, unclosed)`+fmt.Sprintf(series, kept)+`3, `+id+`, 'ops', i, FALSE FROM n`)
+		exec(t, s, `INSERT INTO notice (channel, route, topic, alerts, planned_at, next_at, sent_at)`+fmt.Sprintf(series, kept+1)+`'ops', 'all', '', 1, `+at+`, `+at+`, `+at+` FROM n`)
+		var left int
+		if err := s.PruneNoticesOnce(t.Context(), pastDay.Add(futurejobs.Day), 100); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.DB().QueryRowContext(t.Context(), `SELECT count(*) FROM notice`).Scan(&left); err != nil || left != kept {
+			t.Errorf("%d notifications are left, want the %d with a delivery: %v", left, kept, err)
+		}
+	})
+}
+
 // TestRetentionReadsRangesOfIndexes checks that Postgres finds the rows to delete by ranges of the primary keys, and the job of each
 // alert by its key.
 func TestRetentionReadsRangesOfIndexes(t *testing.T) {

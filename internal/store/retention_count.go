@@ -179,8 +179,12 @@ func (c *retentionCounter) ofAlerts(ctx context.Context) error {
 }
 
 func (c *retentionCounter) addAlerts(ctx context.Context, from, end alerts.ID, due func(rowClass) bool) error {
+	open, err := c.alerts.openConditions(ctx)
+	if err != nil {
+		return err
+	}
 	for _, shard := range c.allShards() {
-		groups, err := c.alerts.alertGroups(ctx, shard, from, end)
+		groups, err := c.alerts.alertGroups(ctx, shard, from, end, open[shard])
 		if err != nil {
 			return err
 		}

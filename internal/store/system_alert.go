@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
@@ -63,7 +65,44 @@ func (s *database) raise(ctx context.Context, tx *sql.Tx, r alerts.SystemAlert, 
 	a = r.Alert(now)
 	a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
 	raised, err = insertSystemAlert(ctx, tx, a)
+	if raised && err == nil && r.UntilResolved {
+		_, err = exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`,
+			unresolvedSetting(r.Topic, r.Step), a.ID.String())
+	}
 	return a, raised, err
+}
+
+// unresolvedSetting returns the name of the setting with the id of the newest alert of a topic and step that is open until
+// ResolveSystemAlert closes it.
+func unresolvedSetting(topic, step string) string { return unresolvedPrefix + topic + " " + step }
+
+const unresolvedPrefix = "unresolved "
+
+// unresolvedAlert identifies an alert that is open until ResolveSystemAlert closes it.
+type unresolvedAlert struct {
+	topic string
+	id    alerts.ID
+}
+
+func readUnresolved(row scanner, u *unresolvedAlert) error {
+	var name, id string
+	if err := row.Scan(&name, &id); err != nil {
+		return err
+	}
+	topic := strings.TrimPrefix(name, unresolvedPrefix)
+	u.topic = topic[:strings.LastIndexByte(topic, ' ')] // a step has no space
+	var err error
+	if u.id, err = uuid.Parse(id); err != nil {
+		return fmt.Errorf("the setting %s: %w", name, err)
+	}
+	return nil
+}
+
+// forgetUnresolved deletes the records of the open alerts about rules that were deleted.
+func (s *SystemAlertStore) forgetUnresolved(ctx context.Context) error {
+	_, err := exec(ctx, s.db, `DELETE FROM setting WHERE name LIKE 'unresolved rule/%' AND NOT EXISTS (
+	SELECT 1 FROM rule r WHERE r.deleted_at IS NULL AND setting.name LIKE 'unresolved rule/' || r.name || ' %')`)
+	return err
 }
 
 // insertSystemAlert writes an alert that belongs to no job.
@@ -77,6 +116,9 @@ func insertSystemAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (raised 
 		}
 	}
 	if a.Status == alerts.Resolved {
+		if _, err := exec(ctx, tx, `DELETE FROM setting WHERE name = $1`, unresolvedSetting(a.Key, a.Step)); err != nil {
+			return false, err
+		}
 		for _, id := range a.Closes { // it may close one that is otherwise open until an actor closes it
 			if _, err := exec(ctx, tx, `DELETE FROM setting WHERE name = $1`, unclosedSetting(id)); err != nil {
 				return false, err

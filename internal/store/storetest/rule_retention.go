@@ -140,31 +140,126 @@ func retentionByRuleAndOutcome(t *testing.T, w *fixture) {
 	checkBalance(w, 9)
 }
 
-// retentionKeepsOpenAlerts checks that the newest alert of a pending job stays whatever the period is, and goes once the job
-// has ended.
+// retentionKeepsOpenAlerts checks that the first and the newest alerts of a pending job stay whatever the period is, and go once
+// the job has ended.
 func retentionKeepsOpenAlerts(t *testing.T, w *fixture) {
+	const repeats, ends = 105, 100
 	short := saveKept(w, "short", &document.Retention{Alerts: keptDay})
-	open := func(rule *futurejobs.Rule, key string) {
+	open := func(rule *futurejobs.Rule, key string, raised int) {
 		w.applyManually(w.starting(rule, key, w.slot()))
 		own := w.rule
 		w.rule = rule
-		w.settle(w.reschedule(w.one(key), w.slot().Add(time.Minute)))
-		w.settle(w.reschedule(w.one(key), w.slot().Add(time.Hour)))
+		d := w.reschedule(w.one(key), w.slot().Add(time.Hour))
+		for range raised - 1 {
+			d = w.withAlert(d, w.slot())
+		}
+		w.settle(d)
 		w.rule = own
 	}
-	open(w.rule, "a")
-	open(short, "b")
+	open(w.rule, "a", 2)
+	open(w.rule, "c", repeats)
+	open(short, "b", 2)
+	all := w.one("c").Alerts
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
-	pruneAfter(w, settingsOfRetention, 4*futurejobs.Day, store.RetentionCount{Kind: "alerts", Rule: "short", Rows: 1})
-	pruneAfter(w, settingsOfRetention, 1000*futurejobs.Day, store.RetentionCount{Kind: "alerts", Rule: w.rule.Name, Rows: 1})
-	if left := pages(t, futurejobs.Filter{}, w.Alerts); len(left) != 2 {
-		t.Errorf("left: %v, want the open alert of each job", left)
+	pruneAfter(w, settingsOfRetention, 4*futurejobs.Day)
+	pruneAfter(w, settingsOfRetention, 1000*futurejobs.Day, store.RetentionCount{Kind: "alerts", Rule: w.rule.Name, Rows: repeats - ends})
+	left := pages(t, futurejobs.Filter{}, w.Alerts)
+	isLeft := func(id alerts.ID) bool {
+		return slices.ContainsFunc(left, func(a futurejobs.ListedAlert) bool { return a.ID == id })
 	}
-	w.applyManually(
-		futurejobs.Effect{Rule: short, Ref: w.ref(short, "b"), Action: futurejobs.End{Outcome: "resolved"}},
-		futurejobs.Effect{Rule: w.rule, Ref: w.ref(w.rule, "a"), Action: futurejobs.End{Outcome: "resolved"}},
-	)
-	pruneAfter(w, settingsOfRetention, 4*futurejobs.Day+2*time.Hour, store.RetentionCount{Kind: "alerts", Rule: "short", Rows: 1})
+	if len(left) != 4+ends || !isLeft(all[0]) || !isLeft(all[repeats-1]) || isLeft(all[repeats/2]) {
+		t.Errorf("left: %d alerts, want the first and the newest %d of each job", len(left), ends)
+	}
+	w.applyManually(w.ending(short, "b"), w.ending(w.rule, "a"))
+	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
+	pruneAfter(w, settingsOfRetention, 4*futurejobs.Day+2*time.Hour, store.RetentionCount{Kind: "alerts", Rule: "short", Rows: 3})
+}
+
+// openConditions raises alerts that belong to no job, also of a monitoring gap and of the schedules of a rule, and of a rule that
+// does not exist. It returns the last three.
+func openConditions(w *fixture) (gap, ticks, gone alerts.SystemAlert) {
+	w.t.Helper()
+	seen := store.Progress{Topic: "ingest/ORDERS", Through: w.slot()}
+	for _, moved := range []func() (bool, error){
+		func() (bool, error) { return w.Advance(w.ctx(), store.Progress{Topic: seen.Topic}, seen.Through) },
+		func() (ok bool, err error) {
+			seen, ok, err = w.MarkStalled(w.ctx(), seen, 3)
+			return ok, err
+		},
+	} {
+		if ok := must[bool](w.t)(moved()); !ok {
+			w.t.Fatal("the position of the stream moved")
+		}
+	}
+	gap = alerts.SystemAlert{Topic: seen.Topic, Step: alerts.GapStep, Status: alerts.Firing, Severity: alerts.Error, Since: seen.Through, Text: "not read"}
+	ticks = alerts.SystemAlert{
+		Topic: "rule/" + w.rule.Name, Step: "ticks", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot(), Text: "not applied", UntilResolved: true,
+	}
+	gone = ticks
+	gone.Topic = "rule/gone"
+	for _, r := range []alerts.SystemAlert{gap, ticks, gone} {
+		if _, raised, err := w.WriteSystemAlert(w.ctx(), r); err != nil || !raised {
+			w.t.Fatalf("%s: raised %v: %v", r.Topic, raised, err)
+		}
+	}
+	return gap, ticks, gone
+}
+
+// retentionKeepsDeliveriesOfOpenAlerts checks that the deliveries and notifications of open alerts stay as long as the alerts, so
+// that their ends find their channels, and that both go with the alerts.
+func retentionKeepsDeliveriesOfOpenAlerts(t *testing.T, w *fixture) {
+	w.must(w.Notify(w.ctx(), true))
+	gap, ticks, gone := openConditions(w)
+	s := raiseSituations(w)
+	w.start(w.slot(), "steps")
+	w.settle(w.reschedule(w.one("steps"), w.slot().Add(time.Minute)))
+	deliverUnrouted(w, "first") // of the first step
+	w.settle(w.reschedule(w.one("steps"), w.slot().Add(time.Hour)))
+	deliver(w)
+	open, jobs := openOf(w, hookRoute.Channel, 10), []string{"pending", "steps", "undetermined"}
+	if !slices.Contains(open, gap.Topic) || len(open) != 8 {
+		t.Fatalf("open: %v", open)
+	}
+	prune(w, -3*futurejobs.Day)
+	if diff := gocmp.Diff(open, openOf(w, hookRoute.Channel, 10)); diff != "" {
+		t.Errorf("open alerts of the channel after the retention (-before +after):\n%s", diff)
+	}
+	for _, key := range jobs {
+		closing := alerts.Alert{Shard: w.one(key).Shard, Detail: alerts.Detail{Closes: w.one(key).Alerts}}
+		prior := must[[]alerts.PriorDelivery](t)(w.PriorDeliveries(w.ctx(), []alerts.Alert{closing}))
+		raised := must[[]alerts.Alert](t)(w.Closed(w.ctx(), []alerts.Alert{closing}))
+		if len(prior) != len(closing.Closes) || len(raised) != len(prior) {
+			t.Errorf("the end of %s closes %d of %d alerts, and finds %d deliveries", key, len(raised), len(closing.Closes), len(prior))
+		}
+	}
+	if page := must[[]alerts.DeliveredAlert](t)(w.MessagePage(w.ctx(), s.message.ID, alerts.ID{}, 100)); len(page) != 8 {
+		t.Errorf("%d alerts of the first message are left, want the open ones, 8", len(page))
+	}
+	for _, r := range []alerts.SystemAlert{gap, ticks} {
+		if _, raised, err := w.WriteSystemAlert(w.ctx(), r); raised || err != nil {
+			t.Errorf("%s is raised once more: %v", r.Topic, err)
+		}
+	}
+	for r, want := range map[*alerts.SystemAlert]bool{&ticks: true, &gone: false} {
+		r.Status = alerts.Resolved
+		if _, raised, err := w.ResolveSystemAlert(w.ctx(), *r); raised != want || err != nil {
+			t.Errorf("%s is resolved: %v, want %v: %v", r.Topic, raised, want, err)
+		}
+	}
+	for _, key := range jobs {
+		w.applyManually(w.ending(w.rule, key))
+	}
+	deliver(w)
+	prune(w, -3*futurejobs.Day)
+	if left := openOf(w, hookRoute.Channel, 10); len(left) != len(open)-len(jobs) {
+		t.Errorf("open after the ends of the jobs: %v", left)
+	}
+	if left := must[[]alerts.Notification](t)(w.Lane(w.ctx(), alerts.RouteChannel{Channel: "first", Route: hookRoute.Route}, 5)); len(left) != 0 {
+		t.Errorf("notifications without an alert are left: %+v", left)
+	}
+	if _, raised, err := w.WriteSystemAlert(w.ctx(), alerts.SystemAlert{Topic: ticks.Topic, Step: ticks.Step, Status: alerts.Firing, Severity: ticks.Severity, Since: ticks.Since, Text: ticks.Text}); !raised || err != nil {
+		t.Errorf("the resolved alert about ticks is still kept: %v", err)
+	}
 }
 
 // retentionOfDeletedRules checks that the period of a rule stays when the rule is deleted, and that a new rule of the name

@@ -230,6 +230,7 @@ var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"retention/rules":         retentionByRuleAndOutcome,
 	"retention/pages":         retentionBetweenPages,
 	"retention/open":          retentionKeepsOpenAlerts,
+	"retention/deliveries":    retentionKeepsDeliveriesOfOpenAlerts,
 	"retention/acks":          acknowledgementsArePruned,
 	"retention/deleted-rule":  retentionOfDeletedRules,
 	"token/keep":              tokensAreKept,
