@@ -88,7 +88,7 @@ func (s scheduled) Next(after time.Time) (time.Time, bool) {
 // Due implements futurejobs.TickingRule.
 func (s scheduled) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, err error) {
 	var by *version
-	missed := 0
+	missed, isPassing := 0, false
 	for c := range s.charges() {
 		through := now
 		if !c.to.IsZero() && c.to.Before(now) {
@@ -102,15 +102,18 @@ func (s scheduled) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, er
 		if n == 0 {
 			continue
 		}
-		d.At, by = last, c.version
-		if c.document.Enabled {
-			d.Missed, missed = missed+n-1, missed+n
-		} else {
-			d.Missed = missed // a rule that rests misses no ticks
+		do, before := judgeTicks(c.document, s.paused, n, last, now)
+		d.At, by, d.Missed = last, c.version, missed+before
+		if isPassing = do == passes; !isPassing {
+			missed += n
 		}
 	}
 	if by == nil {
 		return d, false, nil
+	}
+	if isPassing {
+		d.Outcome = futurejobs.TickPaused
+		return d, true, nil
 	}
 	err = s.outcome(by, now, &d)
 	return d, err == nil, err
@@ -118,13 +121,6 @@ func (s scheduled) Due(after, now time.Time) (d futurejobs.DueTicks, ok bool, er
 
 // outcome computes the result of the tick that counts.
 func (s scheduled) outcome(v *version, now time.Time, d *futurejobs.DueTicks) error {
-	if s.paused || !v.document.Enabled {
-		d.Outcome = futurejobs.TickPaused
-		if s.paused {
-			d.Missed = 0
-		}
-		return nil
-	}
 	r, err := v.compiled()
 	if err != nil {
 		return err

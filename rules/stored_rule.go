@@ -189,16 +189,18 @@ func (r StoredRule) Decide(s futurejobs.Schedule, now time.Time) futurejobs.Deci
 		d.Reason = err.Error()
 		return d
 	}
-	late := r.version.document.CatchUp
-	d.At, d.Missed = dueTick(ticks, s.NextAt, now, late)
-	d.Next, _ = ticks.Next(d.At)
-	switch {
-	case r.paused || !r.version.document.Enabled:
+	at, before := dueTick(ticks, s.NextAt, now, r.version.document.CatchUp)
+	d.At = at
+	d.Next, _ = ticks.Next(at)
+	do, missed := judgeTicks(r.version.document, r.paused, before+1, at, now)
+	d.Missed = missed
+	switch do {
+	case passes:
 		d.Outcome = futurejobs.TickPaused
-	case late.Do != document.Run && late.After > 0 && document.Duration(now.Sub(d.At)) > late.After:
-		d.Outcome = futurejobs.TickSkipped
-	default:
+	case document.Run:
 		d.Outcome = futurejobs.TickPlanned
+	default:
+		d.Outcome = futurejobs.TickSkipped
 	}
 	return d
 }
@@ -206,7 +208,7 @@ func (r StoredRule) Decide(s futurejobs.Schedule, now time.Time) futurejobs.Deci
 // dueTick returns the tick that counts, out of those from next to now, and the number of missed ones before it: the last
 // one, or with document.All the first one that is not too late.
 func dueTick(ticks schedules.Schedule, next, now time.Time, late document.CatchUp) (at time.Time, missed int) {
-	oldest := now.Add(-time.Duration(late.After))
+	oldest := now.Add(-time.Duration(late.After)).Truncate(time.Second) // as lateness
 	if late.Do != document.All {
 		return lastTick(ticks, next, now)
 	}

@@ -147,10 +147,14 @@ func TestDecideStoredTicks(t *testing.T) {
 		want    futurejobs.DecidedTick
 		remarks string
 	}{
-		"in time":     {active, due, minuteOf(10), futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickPlanned, Next: minuteOf(20)}, ""},
-		"missed":      {active, due, minuteOf(45), futurejobs.DecidedTick{At: minuteOf(40), Missed: 3, Outcome: futurejobs.TickPlanned, Next: minuteOf(50)}, ""},
-		"paused":      {paused, due, minuteOf(15), futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickPaused, Next: minuteOf(20)}, ""},
-		"not enabled": {storedRule(t, storedTrigger+"enabled: false\n"), due, minuteOf(15), futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickPaused, Next: minuteOf(20)}, ""},
+		"in time":             {active, due, minuteOf(10), futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickPlanned, Next: minuteOf(20)}, ""},
+		"missed":              {active, due, minuteOf(45), futurejobs.DecidedTick{At: minuteOf(40), Missed: 3, Outcome: futurejobs.TickPlanned, Next: minuteOf(50)}, ""},
+		"paused":              {paused, due, minuteOf(15), futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickPaused, Next: minuteOf(20)}, ""},
+		"not enabled":         {storedRule(t, storedTrigger+"enabled: false\n"), due, minuteOf(15), futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickPaused, Next: minuteOf(20)}, ""},
+		"missed while paused": {paused, due, minuteOf(45), futurejobs.DecidedTick{At: minuteOf(40), Outcome: futurejobs.TickPaused, Next: minuteOf(50)}, ""},
+		"missed while not enabled": {
+			storedRule(t, storedTrigger+"enabled: false\n"), due, minuteOf(45), futurejobs.DecidedTick{At: minuteOf(40), Outcome: futurejobs.TickPaused, Next: minuteOf(50)}, "",
+		},
 		"just in time": {
 			storedRule(t, storedTrigger+"catch_up: {after: 5m, do: skip}\n"), due, minuteOf(15),
 			futurejobs.DecidedTick{At: minuteOf(10), Outcome: futurejobs.TickPlanned, Next: minuteOf(20)},

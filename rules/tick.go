@@ -110,9 +110,10 @@ func (t *tickRun) startAt(key string, body json.RawMessage, all *budget) (future
 // expired returns the treatment of a tick that is found too late, and why; Run: it is processed normally.
 func (t *tickRun) expired() (document.CatchUpAction, string) {
 	d := t.due
-	c, late := t.document.CatchUp, document.Duration(t.now.Sub(d.At).Truncate(time.Second))
-	if c.After == 0 || late <= c.After || c.Do == document.Run {
-		return document.Run, ""
+	c, late := t.document.CatchUp, lateness(d.At, t.now)
+	do := lateAction(c, d.At, t.now)
+	if do == document.Run {
+		return do, ""
 	}
 	reason := fmt.Sprintf("the tick was found %s late, more than catch_up.after, %s", late, c.After)
 	switch d.Missed {
@@ -122,7 +123,35 @@ func (t *tickRun) expired() (document.CatchUpAction, string) {
 	default:
 		reason += fmt.Sprintf("; %d ticks before it were missed", d.Missed)
 	}
-	return c.Do, reason
+	return do, reason
+}
+
+// passes is the treatment of a tick without effect.
+const passes document.CatchUpAction = ""
+
+// judgeTicks returns the treatment of the last of n due ticks of a rule, at a time, and how many before it are missed. It decides
+// for the schedule of a rule and for stored ones.
+//
+//  1. Ticks pass while the rule is paused or not enabled. None of them is missed.
+//  2. A tick that is found later than catch_up.after is treated as catch_up.do requests, any other one normally: Run.
+func judgeTicks(d document.Document, isPaused bool, n int, at, now time.Time) (do document.CatchUpAction, missed int) {
+	if isPaused || !d.Enabled {
+		return passes, 0
+	}
+	return lateAction(d.CatchUp, at, now), n - 1
+}
+
+// lateAction returns the treatment of a tick at a time; Run: it is not late.
+func lateAction(c document.CatchUp, at, now time.Time) document.CatchUpAction {
+	if c.After > 0 && lateness(at, now) > c.After {
+		return c.Do
+	}
+	return document.Run
+}
+
+// lateness returns how late a tick is found, in whole seconds.
+func lateness(at, now time.Time) document.Duration {
+	return document.Duration(now.Sub(at).Truncate(time.Second))
 }
 
 // emission returns the event that a tick publishes. Its id is the same for the same rule and tick.

@@ -280,6 +280,9 @@ func (d *drawnSchedule) unaccounted(rows []futurejobs.ScheduleTick) string {
 			}
 			r := rows[k]
 			isCanceled = isCanceled || r.Outcome == futurejobs.TickCanceled
+			if r.Outcome == futurejobs.TickPaused { // those before it pass, too
+				missed = 0
+			}
 			if missed != r.Missed && at.After(n.from) {
 				breaches = append(breaches, fmt.Sprintf("tick %s of %s has %d missed ones before it, not %d", at.Format(time.DateTime), n.text, r.Missed, missed))
 			}
