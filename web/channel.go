@@ -31,7 +31,7 @@ type Channel struct {
 	SentAt         time.Time `json:"sent_at,omitzero" doc:"Time of the last accepted notification."`
 	FailingSince   time.Time `json:"failing_since,omitzero" doc:"Time of the first failed attempt since the last success."`
 	FailedAttempts int       `json:"failed_attempts,omitempty" doc:"Number of failed attempts since the last success."`
-	Error          string    `json:"error,omitempty" doc:"Error of the last failed attempt, without secrets."`
+	Error          string    `json:"error,omitempty" doc:"Error of the last failed attempt, or the recipients that a mail server refused of the last accepted notification, without secrets."`
 	EventRules     []string  `json:"event_rules,omitempty" doc:"Names of the rules that post the events of their stored schedules to the channel. Events are not notifications: state, sent and error do not include them. The ticks of each rule have their results." example:"report-due" nullable:"false"`
 }
 
@@ -62,7 +62,7 @@ type Delivery struct {
 	State    string    `json:"state" enum:"pending,sent,failed,muted" doc:"pending: to be sent, grouped with other alerts or after a failed attempt. sent: accepted by the channel. failed: given up. muted: suppressed by a mute."`
 	At       time.Time `json:"at,omitzero" doc:"Time of the delivery or of the last attempt. While pending, time of the next attempt."`
 	Attempts int       `json:"attempts" doc:"Number of attempts."`
-	Error    string    `json:"error,omitempty" doc:"Error of the last failed attempt."`
+	Error    string    `json:"error,omitempty" doc:"Error of the last failed attempt, or the recipients that a mail server refused of a sent notification."`
 	Mute     int64     `json:"mute,omitempty" doc:"ID of the mute that suppressed the notification."`
 }
 

@@ -185,9 +185,32 @@ func TestPagerDuty(t *testing.T) {
 // smtpServer is a mail server that records mails.
 type smtpServer struct {
 	net.Listener
-	mu    sync.Mutex
-	mails []string
-	gone  sync.WaitGroup
+	mu        sync.Mutex
+	mails     []string
+	to        []string          // of each mail, its recipients
+	answers   map[string]string // to recipients, by address; of others: 250
+	requested []string          // recipients in all transactions
+	gone      sync.WaitGroup
+}
+
+// setAnswers sets the answers to recipients.
+func (p *smtpServer) setAnswers(byAddress map[string]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers = byAddress
+}
+
+// recipient returns the answer to a line with a recipient, and its address if the answer accepts it.
+func (p *smtpServer) recipient(line string) (answer, accepted string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, address, _ := strings.Cut(strings.TrimSpace(line), "<")
+	address, _, _ = strings.Cut(address, ">")
+	p.requested = append(p.requested, address)
+	if refusal, is := p.answers[address]; is {
+		return refusal, ""
+	}
+	return "250 fine", address
 }
 
 func newSMTPServer(t testing.TB) *smtpServer {
@@ -215,13 +238,27 @@ func (p *smtpServer) serve(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	raise := func(s string) { fmt.Fprint(conn, s+"\r\n") }
 	raise("220 here")
+	var to []string
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			return
 		}
 		switch verb := strings.ToUpper(strings.Fields(line + " x")[0]); verb {
+		case "MAIL", "RSET":
+			to = nil
+			raise("250 fine")
+		case "RCPT":
+			answer, accepted := p.recipient(line)
+			if accepted != "" {
+				to = append(to, accepted)
+			}
+			raise(answer)
 		case "DATA":
+			if len(to) == 0 {
+				raise("554 no recipients")
+				continue
+			}
 			raise("354 go on")
 			var mail strings.Builder
 			for {
@@ -235,7 +272,7 @@ func (p *smtpServer) serve(conn net.Conn) {
 				mail.WriteString(line)
 			}
 			p.mu.Lock()
-			p.mails = append(p.mails, mail.String())
+			p.mails, p.to = append(p.mails, mail.String()), append(p.to, strings.Join(to, ","))
 			p.mu.Unlock()
 			raise("250 kept")
 		case "QUIT":
@@ -263,8 +300,11 @@ func TestEmail(t *testing.T) {
 	}
 	office.mu.Lock()
 	defer office.mu.Unlock()
-	if len(office.mails) != 2 {
-		t.Fatalf("%d mails", len(office.mails))
+	if len(office.mails) != 1 || office.to[0] != "ops@example.org,boss@example.org" {
+		t.Fatalf("%d mails to %q", len(office.mails), office.to)
+	}
+	if to, err := mail.ParseAddressList(parseMail(t, office.mails[0]).header.Get("To")); err != nil || len(to) != 2 || to[1].Address != "boss@example.org" {
+		t.Errorf("the header names %v: %v", to, err)
 	}
 	head, body, _ := strings.Cut(office.mails[0], "\r\n\r\n")
 	if !strings.Contains(head, "Subject:") || !strings.Contains(head, "[CRITICAL] order 1") || strings.Contains(head, "\nBcc:") {
@@ -308,7 +348,7 @@ routes: [{to: mail, group_wait: 0s}]
 		ids := make(map[string]bool)
 		for _, h := range []mail.Header{both, ack, over, other, again} {
 			ids[h.Get("Message-ID")] = true
-			if !regexp.MustCompile(`^<msg_[0-9a-f]+\.[0-9a-f]+@example\.org>$`).MatchString(h.Get("Message-ID")) {
+			if !regexp.MustCompile(`^<msg_[0-9a-f]+@example\.org>$`).MatchString(h.Get("Message-ID")) {
 				t.Errorf("the id %q", h.Get("Message-ID"))
 			}
 		}
@@ -371,9 +411,116 @@ func TestRepeatedMailHasTheSameID(t *testing.T) {
 			ids = append(ids, parseMail(t, sent).header.Get("Message-ID"))
 		}
 	}
-	if len(ids) != 6 || ids[0] == ids[1] || !slices.Equal(ids[:2], ids[2:4]) || slices.Contains(ids[:4], ids[4]) || slices.Contains(ids[:4], ids[5]) {
+	if len(ids) != 3 || ids[0] != ids[1] || ids[0] == ids[2] {
 		t.Errorf("three messages to two recipients, the second repeats the first: %q", ids)
 	}
+}
+
+// mailTo has the recipients of the tests of refused recipients.
+const mailTo = "ops@example.org,boss@example.org,gone@example.org"
+
+// mailNotifier returns a notifier with a channel of mails to mailTo.
+func (w *fixture) mailNotifier(office *smtpServer) *notify.Notifier {
+	w.t.Helper()
+	w.secret("smtp.url", fmt.Sprintf("smtp://%s/?from=deadman@example.org&to=%s&encryption=None&starttls=No", office.Addr(), mailTo))
+	return w.notifier(`
+channels: {mail: {kind: email, url_file: $DIR/smtp.url}}
+routes: [{to: mail, rule: order-late, group_wait: 0s}]
+`)
+}
+
+// mailState returns the attempts to send the alert about a, and its error, and checks that the channel has the same error.
+func (w *fixture) mailState(n *notify.Notifier) string {
+	w.t.Helper()
+	d := must[[]alerts.Delivery](w.t)(w.Deliveries(w.t.Context(), w.alertOf("a")))[0]
+	if c := must[[]alerts.ChannelState](w.t)(n.Channels(w.t.Context()))[0]; c.Error != d.Error || (c.Tries > 0) != (d.State == alerts.Waiting) {
+		w.t.Errorf("the channel: %+v; the delivery: %+v", c, d)
+	}
+	return fmt.Sprintf("%s after %d: %s", d.State, d.Tries, d.Error)
+}
+
+// TestRefusedRecipientGetsNoRepeatedMail checks that recipients that the server refuses for good are reported, and that the others
+// get the mail once.
+func TestRefusedRecipientGetsNoRepeatedMail(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		office, logged := newSMTPServer(t), new(strings.Builder)
+		w.log = slog.NewTextHandler(logged, nil)
+		n := w.mailNotifier(office)
+		office.setAnswers(map[string]string{"gone@example.org": "550 no such user"})
+		w.fire(alerts.Error, nil, "a")
+		for range 3 {
+			w.advance(n, time.Hour)
+		}
+		const refusal = `mail to gone@example.org: 550 "no such user"`
+		if got, want := w.mailState(n), "sent after 1: "+refusal; got != want || fmt.Sprint(office.to) != "[ops@example.org,boss@example.org]" {
+			t.Errorf("%q, want %q; mails to %q", got, want, office.to)
+		}
+		if text := logged.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, `gone@example.org: 550 \"no such user`) {
+			t.Errorf("logged: %s", text)
+		}
+		office.setAnswers(nil)
+		w.raise(alerts.Error, nil, "a")
+		w.advance(n, time.Hour)
+		if got := w.mailState(n); got != "sent after 1: " {
+			t.Errorf("after a mail that all recipients took: %q", got)
+		}
+		if raised := w.systemAlerts(); len(raised) > 0 {
+			t.Errorf("%+v", raised)
+		}
+	})
+}
+
+// TestMailIsRepeatedForRecipientsPutOff checks that an attempt after one that some recipients took is for those that were put off
+// alone, and that the refused ones are reported at last.
+func TestMailIsRepeatedForRecipientsPutOff(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		office := newSMTPServer(t)
+		n := w.mailNotifier(office)
+		const refusal, greylisted = `mail to gone@example.org: 550 "no such user"`, `mail to boss@example.org: 451 "greylisted"`
+		office.setAnswers(map[string]string{"gone@example.org": "550 no such user", "boss@example.org": "451 greylisted"})
+		w.fire(alerts.Error, nil, "a")
+		for tries := range 2 {
+			w.advance(n, time.Hour)
+			if got, want := w.mailState(n), fmt.Sprintf("waiting after %d: %s %s", tries+1, greylisted, refusal); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		office.setAnswers(map[string]string{"gone@example.org": "550 no such user"})
+		w.advance(n, time.Hour)
+		if got, want := w.mailState(n), "sent after 3: "+refusal; got != want || fmt.Sprint(office.to) != "[ops@example.org boss@example.org]" {
+			t.Errorf("%q, want %q; mails to %q", got, want, office.to)
+		}
+		mails := office.received()
+		if first, last := parseMail(t, mails[0]).header, parseMail(t, mails[1]).header; first.Get("Message-Id") != last.Get("Message-Id") || first.Get("To") != last.Get("To") {
+			t.Errorf("the mails differ: %v and %v", first, last)
+		}
+		if want := mailTo + ",boss@example.org,boss@example.org"; strings.Join(office.requested, ",") != want {
+			t.Errorf("the server got %q, want %q", office.requested, want)
+		}
+	})
+}
+
+// TestMailWithoutRecipientFails checks that a mail is repeated for all recipients if the server accepts none of them.
+func TestMailWithoutRecipientFails(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, w *fixture) {
+		office := newSMTPServer(t)
+		n := w.mailNotifier(office)
+		refusals := make(map[string]string)
+		for to := range strings.SplitSeq(mailTo, ",") {
+			refusals[to] = "554 blocked"
+		}
+		office.setAnswers(refusals)
+		w.fire(alerts.Error, nil, "a")
+		w.advance(n, time.Hour)
+		if got := w.mailState(n); !strings.HasPrefix(got, "waiting after 1: ") || strings.Count(got, `554 "blocked"`) != 3 {
+			t.Error(got)
+		}
+		office.setAnswers(nil)
+		w.advance(n, time.Hour)
+		if got := w.mailState(n); got != "sent after 2: " || strings.Join(office.to, " ") != mailTo {
+			t.Errorf("%q; mails to %q", got, office.to)
+		}
+	})
 }
 
 func TestManyAlertsAreFewLines(t *testing.T) {

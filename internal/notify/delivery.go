@@ -173,7 +173,12 @@ func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notif
 
 	noting, noted := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer noted()
-	if refused != nil {
+	warning := ""
+	if partly := (refusedRecipients{}); errors.As(refused, &partly) {
+		warning = file.specs[notice.Channel].reason(refused)
+		alerts.TracedLog(n.log, traceOf(refused)).Error("a mail server refused recipients of a message; the others received it; correct or remove the addresses",
+			"channel", notice.Channel, "err", warning)
+	} else if refused != nil {
 		n.count(notice.Channel, outcomeFailed, 1)
 		return n.deliveryFailed(noting, notice, file.specs[notice.Channel].reason(refused), traceOf(refused))
 	}
@@ -181,7 +186,7 @@ func (n *sender) send(ctx context.Context, file *channelSet, notice alerts.Notif
 	if err := n.channelRecovered(noting, notice.Channel); err != nil {
 		return err
 	}
-	return n.store.Sent(noting, notice, n.now())
+	return n.store.Sent(noting, notice, n.now(), warning)
 }
 
 // errInterrupted means that a shutdown interrupted a message. It is retried after the claim expires.
@@ -358,7 +363,7 @@ func (n *sender) deliveryFailed(ctx context.Context, notice alerts.Notification,
 		return nil
 	}
 	r := alerts.ChannelAlert(notice.Channel, alerts.Firing, state.FailingSince)
-	r.Text = fmt.Sprintf("the channel %s has taken no message since %s: %s",
+	r.Text = fmt.Sprintf("messages to the channel %s have failed since %s: %s",
 		notice.Channel, state.FailingSince.UTC().Format(time.RFC3339), reason)
 	return n.announce(ctx, r)
 }

@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	mailconfig "github.com/nicholas-fedor/shoutrrr/pkg/services/email/smtp"
@@ -35,7 +36,24 @@ import (
 type email struct {
 	config mailconfig.Config
 	format format
+
+	mu       sync.Mutex
+	attempts map[string]mailAttempts // of messages that some recipients took, and others may take later, by key
 }
+
+// mailAttempts are the attempts to send a message.
+type mailAttempts struct {
+	settled []string // recipients that took it or were refused for good
+	refused []error  // of the recipients that were refused for good
+}
+
+// maxMailAttempts is the maximum number of messages in email.attempts. Beyond, they are forgotten, and repeated to all recipients.
+const maxMailAttempts = 1000
+
+// refusedRecipients is the error of a mail that the server took, for other recipients than those that it refused for good.
+type refusedRecipients struct{ error }
+
+func (e refusedRecipients) Unwrap() error { return e.error }
 
 // newEmail creates a channel from an smtp:// URL without connecting. Its error may contain secrets.
 func newEmail(u *url.URL) (*email, error) {
@@ -45,10 +63,20 @@ func newEmail(u *url.URL) (*email, error) {
 	}
 	c := service.Config.Clone()
 	c.FixEmailTags()
-	return &email{c, formatOf(u)}, nil
+	for _, to := range c.ToAddresses {
+		if strings.ContainsAny(to, "\r\n") {
+			return nil, fmt.Errorf("the recipient %q has a line break", to)
+		}
+	}
+	return &email{config: c, format: formatOf(u), attempts: make(map[string]mailAttempts)}, nil
 }
 
-// Send implements Channel. Each recipient gets a mail; one that the server refuses does not keep the others from theirs.
+// Send implements Channel. One mail is for all recipients:
+//
+//  1. Recipients that are refused for good do not keep the mail from the others. If the others take it, the error is
+//     refusedRecipients.
+//  2. Recipients that are refused for now are an error. The next attempt is for them alone.
+//  3. If no recipient takes the mail, the next attempt is for all.
 func (e *email) Send(ctx context.Context, m Message) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
@@ -57,19 +85,66 @@ func (e *email) Send(ctx context.Context, m Message) error {
 		return err
 	}
 	defer client.Close()
-	title, text := fitting(m, e.format, textSize)
-	var refused []error
+	before := e.before(m)
+	after := mailAttempts{slices.Clone(before.settled), slices.Clone(before.refused)}
+	if err := client.Mail(e.config.FromAddress); err != nil {
+		return err
+	}
+	var later []error
+	taken := false
 	for _, to := range e.config.ToAddresses {
-		if err := e.sendTo(client, to, e.compose(m, to, title, text)); err != nil {
-			refused = append(refused, fmt.Errorf("mail to %s: %w", to, err))
-			_ = client.Reset() // without it the next mail fails, too
+		if slices.Contains(before.settled, to) {
+			continue
+		}
+		err := client.Rcpt(to)
+		var answer *textproto.Error
+		switch {
+		case err == nil:
+			taken = true
+			after.settled = append(after.settled, to)
+		case !errors.As(err, &answer): // no answer
+			return fmt.Errorf("mail to %s: %w", to, err)
+		case answer.Code < 500:
+			later = append(later, fmt.Errorf("mail to %s: %w", to, err))
+		default:
+			after.settled, after.refused = append(after.settled, to), append(after.refused, fmt.Errorf("mail to %s: %w", to, err))
 		}
 	}
-	if len(refused) > 0 {
-		return errors.Join(refused...)
+	if taken {
+		if err := e.sendData(client, e.compose(m)); err != nil {
+			return err
+		}
 	}
-	_ = client.Quit() // the server has accepted the mails; some close the connection in place of an answer
-	return nil
+	_ = client.Quit() // the server has accepted the mail; some close the connection in place of an answer
+	return e.settle(m, after, taken || len(before.settled) > 0, later)
+}
+
+// before returns the earlier attempts to send a message.
+func (e *email) before(m Message) mailAttempts {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.attempts[m.Key()]
+}
+
+// settle records the attempts to send a message, and returns its error. taken means that a recipient took it, now or before.
+func (e *email) settle(m Message, all mailAttempts, taken bool, later []error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.attempts, m.Key())
+	switch err := errors.Join(append(later, all.refused...)...); {
+	case err == nil:
+		return nil
+	case taken && len(later) == 0:
+		return refusedRecipients{err}
+	default:
+		if taken && m.ID != 0 {
+			if len(e.attempts) >= maxMailAttempts {
+				clear(e.attempts)
+			}
+			e.attempts[m.Key()] = all
+		}
+		return err
+	}
 }
 
 // connect opens a session: TLS, as the URL requires it and the server offers it, and authentication.
@@ -145,13 +220,8 @@ func (e *email) auth() smtp.Auth {
 	return nil
 }
 
-func (e *email) sendTo(client *smtp.Client, to string, sent []byte) error {
-	if err := client.Mail(e.config.FromAddress); err != nil {
-		return err
-	}
-	if err := client.Rcpt(to); err != nil {
-		return err
-	}
+// sendData sends a mail to the recipients that the server accepted.
+func (e *email) sendData(client *smtp.Client, sent []byte) error {
 	w, err := client.Data()
 	if err != nil {
 		return err
@@ -160,8 +230,10 @@ func (e *email) sendTo(client *smtp.Client, to string, sent []byte) error {
 	return errors.Join(err, w.Close())
 }
 
-// compose returns a mail, headers first. Its lines end with \n; the protocol replaces this.
-func (e *email) compose(m Message, to, title, text string) []byte {
+// compose returns a mail, headers first. Its lines end with \n; the protocol replaces this. All attempts are for the same
+// recipients in its header.
+func (e *email) compose(m Message) []byte {
+	title, text := fitting(m, e.format, textSize)
 	var b bytes.Buffer
 	header := func(name, value string) { fmt.Fprintf(&b, "%s: %s\n", name, value) }
 	at := m.At
@@ -171,9 +243,9 @@ func (e *email) compose(m Message, to, title, text string) []byte {
 	from := mail.Address{Name: e.config.FromName, Address: e.config.FromAddress}
 	header("Date", at.Format(time.RFC1123Z))
 	header("From", from.String())
-	header("To", to)
+	header("To", strings.Join(e.config.ToAddresses, ",\n "))
 	header("Subject", strings.ReplaceAll(mime.QEncoding.Encode("UTF-8", title), "?= =?", "?=\n =?"))
-	header("Message-ID", e.messageID(m, to))
+	header("Message-ID", e.id(m.Key())) // of all attempts, so that mail servers and programs drop a repeated mail
 	if threads := e.threads(m); len(threads) > 0 {
 		header("In-Reply-To", threads[len(threads)-1])
 		header("References", strings.Join(threads, "\n "))
@@ -209,13 +281,6 @@ func writeQuoted(to io.Writer, text string) {
 	w := quotedprintable.NewWriter(to)
 	_, _ = io.WriteString(w, text)
 	_ = w.Close()
-}
-
-// messageID returns the id of the mail to a recipient. All attempts have the same one, so that mail servers and programs
-// drop a repeated mail.
-func (e *email) messageID(m Message, to string) string {
-	sum := sha256.Sum256([]byte(to))
-	return e.id(m.Key() + "." + hex.EncodeToString(sum[:4]))
 }
 
 // maxThreads is the maximum number of jobs that the headers of a mail name.

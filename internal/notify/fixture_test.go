@@ -69,13 +69,14 @@ type fixture struct {
 	outlook   func(context.Context, alerts.Alert) (notify.Outlook, error)
 	elsewhere bool  // another node is the notifying node
 	announced error // of raising an alert about the node
+	log       slog.Handler
 
 	mu       sync.Mutex
 	attempts map[string]int // by channel and outcome
 }
 
 func newFixture(t *testing.T, s *store.Store) *fixture {
-	w := &fixture{Store: s, t: t, receiver: newWebhookReceiver(t), dir: t.TempDir()}
+	w := &fixture{Store: s, t: t, receiver: newWebhookReceiver(t), dir: t.TempDir(), log: slog.DiscardHandler}
 	saved := must[rules.RuleVersion](t)(s.Save(t.Context(), rules.RuleVersion{Name: "order-late", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
 	w.rule = &futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity,
@@ -146,7 +147,7 @@ func (w *fixture) notifierOf(config notify.Config) *notify.Notifier {
 			return err
 		},
 		Outlook: w.outlook, Describe: func(rule string) string { return "about " + rule },
-		PublicURL: "https://deadman.example.org", Log: slog.New(slog.DiscardHandler),
+		PublicURL: "https://deadman.example.org", Log: slog.New(w.log),
 	})
 	w.must(err)
 	return n

@@ -66,8 +66,8 @@ type DeliveryStore interface {
 	// ClaimNotification claims a message for an attempt, and returns its final form, as no alert can join it any
 	// more. ok is false if it is already claimed.
 	ClaimNotification(ctx context.Context, n alerts.Notification, next time.Time) (claimed alerts.Notification, ok bool, err error)
-	// Sent records that a channel accepted a message.
-	Sent(ctx context.Context, n alerts.Notification, now time.Time) error
+	// Sent records that a channel accepted a message. A warning names recipients that it was not accepted for.
+	Sent(ctx context.Context, n alerts.Notification, now time.Time, warning string) error
 	// MarkFailed records that a channel did not accept a message, and returns the channel's state. The message with the
 	// id 0 is none: the channel failed without one.
 	MarkFailed(ctx context.Context, n alerts.Notification, reason string, now, next time.Time) (alerts.ChannelState, error)

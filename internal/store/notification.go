@@ -273,15 +273,16 @@ func fitting(sizes []int, limit int) int {
 	return len(sizes)
 }
 
-// Sent records that a channel accepted a notification and works.
-func (s *NotificationStore) Sent(ctx context.Context, n alerts.Notification, now time.Time) error {
+// Sent records that a channel accepted a notification and works. A warning names recipients that it was not accepted for.
+func (s *NotificationStore) Sent(ctx context.Context, n alerts.Notification, now time.Time, warning string) error {
+	warning = escape(warning)
 	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
-		if _, err := exec(ctx, tx, `UPDATE notice SET sent_at = $1, error = NULL WHERE id = $2 AND `+unfinished, now, n.ID); err != nil {
+		if _, err := exec(ctx, tx, `UPDATE notice SET sent_at = $1, error = nullif($2, '') WHERE id = $3 AND `+unfinished, now, warning, n.ID); err != nil {
 			return err
 		}
-		_, err := exec(ctx, tx, `INSERT INTO channel (name, sent, sent_at) VALUES ($1, 1, $2)
-ON CONFLICT (name) DO UPDATE SET sent = channel.sent + 1, sent_at = excluded.sent_at, tries = 0, failing_since = NULL, error = NULL`,
-			n.Channel, now)
+		_, err := exec(ctx, tx, `INSERT INTO channel (name, sent, sent_at, error) VALUES ($1, 1, $2, nullif($3, ''))
+ON CONFLICT (name) DO UPDATE SET sent = channel.sent + 1, sent_at = excluded.sent_at, tries = 0, failing_since = NULL, error = excluded.error`,
+			n.Channel, now, warning)
 		return err
 	})
 	if err != nil {

@@ -95,7 +95,7 @@ func deliver(w *fixture) {
 		if err != nil || !ok {
 			w.t.Fatalf("claim: %v, %v", ok, err)
 		}
-		w.must(w.Sent(w.ctx(), claimed, now))
+		w.must(w.Sent(w.ctx(), claimed, now, ""))
 	}
 }
 

@@ -181,16 +181,20 @@ func messagesAreSent(t *testing.T, w *fixture) {
 	if d := deliveryOf(w, unrouted[0]); d.State != alerts.Waiting || !d.At.Equal(now.Add(2*time.Minute)) || d.Error != "away\x00" {
 		t.Errorf("not taken: %+v", d)
 	}
-	w.must(w.Sent(w.ctx(), claimed, now.Add(3*time.Minute)))
-	if d := deliveryOf(w, unrouted[1]); d.State != alerts.Sent || !d.At.Equal(now.Add(3*time.Minute)) {
+	w.must(w.Sent(w.ctx(), claimed, now.Add(3*time.Minute), "not b\x00"))
+	if d := deliveryOf(w, unrouted[1]); d.State != alerts.Sent || !d.At.Equal(now.Add(3*time.Minute)) || d.Error != "not b\x00" {
 		t.Errorf("taken: %+v", d)
 	}
-	want := []alerts.ChannelState{{Name: hookRoute.Channel, Sent: 1, SentAt: now.Add(3 * time.Minute)}}
+	want := []alerts.ChannelState{{Name: hookRoute.Channel, Sent: 1, SentAt: now.Add(3 * time.Minute), Error: "not b\x00"}}
 	if diff := cmp.Diff(want, must[[]alerts.ChannelState](t)(w.Channels(w.ctx())), cmp.Comparer(time.Time.Equal)); diff != "" {
 		t.Errorf("channels (-want +got):\n%s", diff)
 	}
 	if newest := must[[]alerts.Notification](t)(w.Lane(w.ctx(), hookRoute, 5)); len(newest) != 1 || newest[0].ID != open.ID {
 		t.Errorf("the lane has %+v", newest)
+	}
+	w.must(w.Sent(w.ctx(), alerts.Notification{Channel: hookRoute.Channel}, now, ""))
+	if state := must[[]alerts.ChannelState](t)(w.Channels(w.ctx()))[0]; state.Error != "" || state.Sent != 2 {
+		t.Errorf("a channel that took the next message for all: %+v", state)
 	}
 }
 
