@@ -110,7 +110,7 @@ const (
 // previewTime bounds a preview.
 const previewTime = 3 * time.Second
 
-// rule returns the requested rule, and when it began; zero: it is not saved.
+// rule returns the requested rule, and when it began: the text of a saved rule continues that one. zero: it is not saved.
 func (q PreviewRequest) rule(ctx context.Context, r *Registry) (rule *Rule, began time.Time, err error) {
 	if q.Text != nil {
 		documents, err := r.parse(ctx, q.Text, "")
@@ -127,6 +127,9 @@ func (q PreviewRequest) rule(ctx context.Context, r *Registry) (rule *Rule, bega
 		rule, err = r.compile(ctx, func(env environment) (*Rule, error) {
 			return previewable(documents[0].Document, RuleVersion{Version: 1, Bounds: bounds}, env)
 		})
+		if err == nil && rule.ticking != nil && r.Store != nil {
+			began, err = r.firstSave(ctx, documents[0].Name)
+		}
 		return rule, began, err
 	}
 	versions, err := r.Versions(ctx, q.Name)
@@ -146,6 +149,15 @@ func (q PreviewRequest) rule(ctx context.Context, r *Registry) (rule *Rule, bega
 	}
 	rule, err = r.compile(ctx, func(env environment) (*Rule, error) { return previewable(document, versions[at], env) })
 	return rule, beganAt(versions, versions[at].RuleID), err
+}
+
+// firstSave returns when the first version of the rule of a name was saved; zero: it does not exist.
+func (r *Registry) firstSave(ctx context.Context, name string) (at time.Time, err error) {
+	named, err := r.Store.Named(ctx, name)
+	if err != nil || len(named) == 0 || !named[0].DeletedAt.IsZero() {
+		return at, err
+	}
+	return beganAt(named, named[0].RuleID), nil
 }
 
 // beganAt returns when the first version of a rule was saved, of versions that are newest first.

@@ -218,3 +218,38 @@ func channelLines(p rules.Preview) string {
 	}
 	return strings.Join(lines, ", ")
 }
+
+// TestPreviewOfChangedText checks that @every in the text of a saved rule counts from the first save, as it does once the text is
+// saved.
+func TestPreviewOfChangedText(t *testing.T) {
+	s := newFixture(t)
+	text := "name: import-missing\nentity: import\ntrigger: {schedule: '@every 7h'}\nescalate: [{after: 1h, step: late}]\n"
+	ticks := func(q rules.PreviewRequest) string {
+		t.Helper()
+		q.Events = []rules.PreviewEvent{{At: s.now.Add(100*time.Hour + 17*time.Minute)}}
+		p, err := s.rules.Preview(t.Context(), q)
+		failOn(t, err)
+		if len(p.Ticks) == 0 {
+			t.Fatalf("no ticks: %+v", p)
+		}
+		list, err := json.Marshal(p.Ticks)
+		failOn(t, err)
+		return string(list)
+	}
+	unsaved := ticks(rules.PreviewRequest{Text: []byte(text)})
+	for _, version := range []string{"", "description: changed\n"} {
+		if a := requestPath(t, s.Server, "PUT", "/api/v1/rules/import-missing", text+version); a.StatusCode >= 300 {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+	}
+	saved := ticks(rules.PreviewRequest{Name: "import-missing"})
+	if got := ticks(rules.PreviewRequest{Text: []byte(text)}); got != saved || saved == unsaved {
+		t.Errorf("the text of the saved rule: %s, want %s; unsaved: %s", got, saved, unsaved)
+	}
+	if a := requestPath(t, s.Server, "DELETE", "/api/v1/rules/import-missing", ""); a.StatusCode != 204 {
+		t.Fatalf("%d %s", a.StatusCode, a.body)
+	}
+	if got := ticks(rules.PreviewRequest{Text: []byte(text)}); got != unsaved {
+		t.Errorf("the text of a deleted rule: %s, want %s", got, unsaved)
+	}
+}
