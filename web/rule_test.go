@@ -340,3 +340,27 @@ func TestRulesReportTheirNextTick(t *testing.T) {
 		t.Errorf("listed: %+v", got)
 	}
 }
+
+// TestDiffAfterPruning checks that a version is compared with the next lower one that exists, and the first one with itself.
+func TestDiffAfterPruning(t *testing.T) {
+	s := newFixture(t)
+	for i := range 14 {
+		if a := requestPath(t, s.Server, "PUT", "/api/v1/rules/paid", fmt.Sprintf("name: paid\nentity: order\ntrigger: {schedule: '@daily'}\nescalate: [{after: 1h}]\ndescription: text %d\n", i+1)); a.StatusCode >= 300 {
+			t.Fatalf("version %d: %d %s", i+1, a.StatusCode, a.body)
+		}
+	}
+	if n, err := s.store.PruneVersions(t.Context(), func(string) bool { return true }); n != 3 || err != nil {
+		t.Fatalf("%d versions were pruned, %v; want 2, 3 and 4", n, err)
+	}
+	for query, want := range map[string][]int32{"": {13, 14}, "?to=6": {5, 6}, "?to=5": {1, 5}, "?to=1": {1, 1}, "?from=1": {1, 14}} {
+		d := get[web.RuleDiff](t, s.Server, "/api/v1/rules/paid/diff"+query)
+		removed, added := fmt.Sprintf("-description: text %d\n", want[0]), fmt.Sprintf("+description: text %d\n", want[1])
+		shows := strings.Contains(d.Diff, removed) && strings.Contains(d.Diff, added)
+		if d.From != want[0] || d.To != want[1] || shows != (d.From != d.To) {
+			t.Errorf("diff%s: %+v, want %v", query, d, want)
+		}
+	}
+	for _, query := range []string{"?to=4", "?from=4", "?to=15"} {
+		checkProblem(t, requestPath(t, s.Server, "GET", "/api/v1/rules/paid/diff"+query, ""), 404, web.NotFound, "no version")
+	}
+}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -100,23 +101,29 @@ type RuleDiff struct {
 // diffIn selects two versions of a rule.
 type diffIn struct {
 	RuleName
-	From int32 `query:"from" minimum:"1" maximum:"2147483647" doc:"Older version. Default: the version before to."`
+	From int32 `query:"from" minimum:"1" maximum:"2147483647" doc:"Older version. Default: the next lower version than to that exists; to itself if none does."`
 	To   int32 `query:"to" minimum:"1" maximum:"2147483647" doc:"Newer version. Default: the newest."`
 }
 
 func (a *ruleVersionAPI) diff(ctx context.Context, in *diffIn) (RuleDiff, error) {
-	d := RuleDiff{From: in.From, To: in.To}
-	if d.To == 0 {
-		all, err := a.rules.Versions(ctx, string(in.Name))
-		if err != nil {
-			return d, err
-		}
-		d.To = all[0].Version
+	all, err := a.rules.Versions(ctx, string(in.Name))
+	if err != nil {
+		return RuleDiff{}, err
 	}
+	d := RuleDiff{From: in.From, To: cmp.Or(in.To, all[0].Version)}
 	if d.From == 0 {
-		d.From = max(d.To-1, 1)
+		d.From = versionBefore(all, d.To)
 	}
-	var err error
 	d.Diff, err = a.rules.Diff(ctx, string(in.Name), d.From, d.To)
 	return d, err
+}
+
+// versionBefore returns the next lower version that exists: older ones may have been pruned. The first one is its own base.
+func versionBefore(all []rules.RuleVersion, to int32) (before int32) {
+	for _, s := range all {
+		if s.Version < to {
+			before = max(before, s.Version)
+		}
+	}
+	return cmp.Or(before, to)
 }
