@@ -9,8 +9,9 @@ import (
 // Outbox holds alerts that were decided and are not yet in the stream. Implementations are safe for concurrent use.
 type Outbox interface {
 	// Unpublished returns up to limit alerts of the shards, without those of the excluded rules, oldest first within
-	// a shard: the alerts of a job keep the order of their decisions.
-	Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]Alert, error)
+	// a shard: the alerts of a job keep the order of their decisions. more reports whether others may be left: alerts of
+	// many bytes end a read before limit.
+	Unpublished(ctx context.Context, shards []int16, limit int, without []string) (found []Alert, more bool, err error)
 	// MarkPublished records that alerts returned by Unpublished are in the stream. Repeated calls are safe.
 	MarkPublished(ctx context.Context, sent []Alert) error
 }

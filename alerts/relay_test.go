@@ -192,7 +192,7 @@ func (w *relayFixture) shards() []int16 {
 
 func (w *relayFixture) unpublished() []alerts.Alert {
 	w.t.Helper()
-	left, err := w.store.Unpublished(w.t.Context(), w.shards(), 100_000, nil)
+	left, _, err := w.store.Unpublished(w.t.Context(), w.shards(), 100_000, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func (w *relayFixture) isDrained() bool { return w.isDrainedExcept() }
 // isDrainedExcept reports whether all alerts are published but those of some rules.
 func (w *relayFixture) isDrainedExcept(rules ...string) bool {
 	w.t.Helper()
-	left, err := w.store.Unpublished(w.t.Context(), w.shards(), 1, rules)
+	left, _, err := w.store.Unpublished(w.t.Context(), w.shards(), 1, rules)
 	if err != nil {
 		w.t.Fatal(err)
 	}

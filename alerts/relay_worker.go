@@ -79,11 +79,10 @@ func (l *relayWorker) step(ctx context.Context, held []int16) (more bool, err er
 	if len(held) == 0 {
 		return false, nil
 	}
-	batch, err := l.outbox.Unpublished(ctx, held, relayBatch, l.around.ruleNames())
+	batch, more, err := l.outbox.Unpublished(ctx, held, relayBatch, l.around.ruleNames())
 	if err != nil {
 		return false, fmt.Errorf("read alerts: %w", err)
 	}
-	more = len(batch) == relayBatch
 	free := l.around.filter(batch)
 	if len(free) == 0 {
 		return l.around.blockRules(batch) && more, nil

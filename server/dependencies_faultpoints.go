@@ -128,12 +128,12 @@ func (q buggyQueue) ReadThrough(ctx context.Context) (map[string]futurejobs.Stre
 type buggyOutbox struct{ *store.Store }
 
 // Unpublished implements alerts.Outbox.
-func (o buggyOutbox) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
-	batch, err := o.Store.Unpublished(ctx, shards, limit, without)
+func (o buggyOutbox) Unpublished(ctx context.Context, shards []int16, limit int, without []string) (batch []alerts.Alert, more bool, err error) {
+	batch, more, err = o.Store.Unpublished(ctx, shards, limit, without)
 	if err == nil && len(batch) > 0 && failpoints.BugEnabled(failpoints.MarkFirst) {
 		err = o.MarkPublished(ctx, batch)
 	}
-	return batch, err
+	return batch, more, err
 }
 
 type buggyPublisher struct{ *bus.AlertPublisher }

@@ -32,7 +32,7 @@ func TestAlertsAreRepublished(t *testing.T) {
 		if err := json.Unmarshal([]byte(answer.body), &got); answer.StatusCode != 200 || err != nil || got != (web.RepublishResult{Alerts: c.want}) {
 			t.Errorf("%s: %d %s", c.body, answer.StatusCode, answer.body)
 		}
-		_, err := s.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 1, nil) // as the relay does
+		_, _, err := s.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 1, nil) // as the relay does
 		failOn(t, err)
 		if published() != c.published {
 			t.Errorf("%s: published is %v", c.body, !c.published)

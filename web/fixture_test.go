@@ -161,7 +161,7 @@ func (s *fixture) alert(key, text string, d time.Duration) alerts.Alert {
 	job.Last = futurejobs.CheckTimes{PickedAt: s.now, StartedAt: s.now, CompletedAt: s.now.Add(1500 * time.Microsecond)}
 	job.CheckStats = futurejobs.CheckStats{CheckAttempts: 1, CheckTotal: 1500 * time.Microsecond, CheckSlowest: 1500 * time.Microsecond}
 	s.settle(futurejobs.Decision{Job: job, Alerts: []alerts.Alert{a}})
-	waiting, err := s.store.Unpublished(ctx, []int16{job.Shard}, 100, nil)
+	waiting, _, err := s.store.Unpublished(ctx, []int16{job.Shard}, 100, nil)
 	failOn(s.t, err)
 	sent, err := s.bus.AlertPublisher.Publish(ctx, waiting)
 	failOn(s.t, err)

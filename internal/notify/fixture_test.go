@@ -94,6 +94,9 @@ func newFixture(t *testing.T, s *store.Store) *fixture {
 	return w
 }
 
+// batchOf leaves out whether other alerts of a queue are left.
+func batchOf(found []alerts.Alert, _ bool, err error) ([]alerts.Alert, error) { return found, err }
+
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()

@@ -210,15 +210,15 @@ func (n *Notifier) startReady(ctx context.Context) error {
 
 // routeAll routes batches of up to limit until none is left, or until another node is the notifying node. A plan that was
 // overtaken is made again. A batch that takes too long is halved.
-func (n *Notifier) routeAll(ctx context.Context, limit int, route func(_ context.Context, limit int) (taken int, err error)) error {
+func (n *Notifier) routeAll(ctx context.Context, limit int, route func(_ context.Context, limit int) (taken int, more bool, err error)) error {
 	for moved := 0; n.holds(); {
-		taken, err := route(ctx, limit)
+		taken, more, err := route(ctx, limit)
 		switch {
 		case errors.Is(err, futurejobs.ErrCursorMoved) && moved < mostMoves:
 			moved++
 		case errors.Is(err, futurejobs.ErrTooSlow) && taken > 1:
 			limit = taken / 2
-		case err != nil || taken < limit:
+		case err != nil || !more:
 			return err
 		}
 	}
@@ -274,43 +274,44 @@ func (n *Notifier) forgetRemoved(ctx context.Context) error {
 	return nil
 }
 
-// route routes a batch of up to limit new alerts and returns their number. It returns futurejobs.ErrCursorMoved if another
-// plan was applied first and the plan must be made again, and ErrTooSlow if fewer should be routed at a time.
-func (n *Notifier) route(ctx context.Context, limit int) (taken int, err error) {
-	unrouted, err := n.store.UnroutedAlerts(ctx, limit)
+// route routes a batch of up to limit new alerts. It returns their number, and whether others may be left. It returns
+// futurejobs.ErrCursorMoved if another plan was applied first and the plan must be made again, and ErrTooSlow if fewer should
+// be routed at a time.
+func (n *Notifier) route(ctx context.Context, limit int) (taken int, more bool, err error) {
+	unrouted, more, err := n.store.UnroutedAlerts(ctx, limit)
 	if err != nil || len(unrouted) == 0 {
-		return 0, err
+		return 0, false, err
 	}
 	p, err := n.newPlan(ctx, unrouted)
 	if err != nil {
-		return len(unrouted), err
+		return len(unrouted), more, err
 	}
 	plan, err := p.plan(unrouted)
 	if err != nil {
-		return len(unrouted), err
+		return len(unrouted), more, err
 	}
-	return len(unrouted), n.store.ApplyPlan(ctx, plan)
+	return len(unrouted), more, n.store.ApplyPlan(ctx, plan)
 }
 
 // routeAcks routes a batch of acknowledgements, as route does.
-func (n *Notifier) routeAcks(ctx context.Context, limit int) (taken int, err error) {
+func (n *Notifier) routeAcks(ctx context.Context, limit int) (taken int, more bool, err error) {
 	acks, err := n.store.UnroutedAcks(ctx, limit)
 	if err != nil || len(acks) == 0 {
-		return 0, err
+		return 0, false, err
 	}
 	prior, err := n.store.AckDeliveries(ctx, acks)
 	if err != nil {
-		return len(acks), err
+		return len(acks), len(acks) == limit, err
 	}
 	p, err := n.newPlan(ctx, nil)
 	if err != nil {
-		return len(acks), err
+		return len(acks), len(acks) == limit, err
 	}
 	plan, err := p.planAcks(acks, prior, n.file.Load().receivesAcks)
 	if err != nil {
-		return len(acks), err
+		return len(acks), len(acks) == limit, err
 	}
-	return len(acks), n.store.ApplyPlan(ctx, plan)
+	return len(acks), len(acks) == limit, n.store.ApplyPlan(ctx, plan)
 }
 
 // Channels returns the states of the channels, sorted by name: the configured ones, and former ones with pending

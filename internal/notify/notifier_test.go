@@ -52,7 +52,7 @@ func TestManyAlertsAreOneMessage(t *testing.T) {
 		if got := w.deliveryState("k4999"); got != "hook sent after 1" {
 			t.Error(got)
 		}
-		if left := must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10_000, nil)); len(left) != 5000 {
+		if left := must[[]alerts.Alert](t)(batchOf(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10_000, nil))); len(left) != 5000 {
 			t.Errorf("%d alerts go to the stream, want each", len(left))
 		}
 	})
@@ -282,7 +282,7 @@ routes:
 // systemAlerts returns the alerts of the rule deadman.
 func (w *fixture) systemAlerts() (all []alerts.Alert) {
 	w.t.Helper()
-	for _, a := range must[[]alerts.Alert](w.t)(w.Unpublished(w.t.Context(), []int16{0, 1, 2, 3}, 100, nil)) {
+	for _, a := range must[[]alerts.Alert](w.t)(batchOf(w.Unpublished(w.t.Context(), []int16{0, 1, 2, 3}, 100, nil))) {
 		if a.Rule == alerts.SystemRule {
 			all = append(all, a)
 		}
@@ -449,7 +449,7 @@ func TestMessageAcceptedDuringShutdownIsNotSentAgain(t *testing.T) {
 func TestPlansAreCarriedOutOnce(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, w *fixture) {
 		w.fire(alerts.Error, nil, "a", "b")
-		unrouted := must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))
+		unrouted := must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(t.Context(), 10)))
 		plan := alerts.Plan{Alerts: unrouted, Notifications: []alerts.Notification{{Channel: "hook", Route: "r", Topic: "t", Alerts: 2, PlannedAt: w.now}}}
 		for _, a := range unrouted {
 			plan.Assignments = append(plan.Assignments, alerts.Assignment{Alert: a, Channel: "hook"})
@@ -467,9 +467,9 @@ func TestPlansAreCarriedOutOnce(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		w.fire(alerts.Error, nil, "c")
-		unrouted = must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))
+		unrouted = must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(t.Context(), 10)))
 		err := w.ApplyPlan(t.Context(), alerts.Plan{Alerts: unrouted, Notifications: open, Assignments: []alerts.Assignment{{Alert: unrouted[0], Channel: "hook"}}})
-		if err == nil || len(must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10))) != 1 {
+		if err == nil || len(must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(t.Context(), 10)))) != 1 {
 			t.Errorf("an alert joined a message that was being sent: %v", err)
 		}
 	})
@@ -480,7 +480,7 @@ func TestUnroutedAlertsNeedSubscriber(t *testing.T) {
 		w.fire(alerts.Error, nil, "a")
 		w.must(w.Notify(t.Context(), false))
 		w.fire(alerts.Error, nil, "b")
-		if unrouted := must[[]alerts.Alert](t)(w.UnroutedAlerts(t.Context(), 10)); len(unrouted) != 0 {
+		if unrouted := must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(t.Context(), 10))); len(unrouted) != 0 {
 			t.Errorf("%+v", unrouted)
 		}
 		if on := must[bool](t)(w.Notifying(t.Context())); on {
@@ -499,7 +499,7 @@ func TestRetentionForgetsMessages(t *testing.T) {
 		w.resolve("a")
 		w.advance(n, 0)
 		w.advance(n, time.Minute)
-		w.must(w.MarkPublished(t.Context(), must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{a.Shard}, 10, nil))))
+		w.must(w.MarkPublished(t.Context(), must[[]alerts.Alert](t)(batchOf(w.Unpublished(t.Context(), []int16{a.Shard}, 10, nil)))))
 		w.must(prune(w, -2*futurejobs.Day))
 		if left := must[[]alerts.Delivery](t)(w.Deliveries(t.Context(), a)); len(left) != 0 {
 			t.Errorf("%+v", left)

@@ -17,8 +17,9 @@ type Store interface {
 
 // Planning loads the data for a plan and applies it.
 type Planning interface {
-	// UnroutedAlerts returns up to limit alerts that are not routed yet, oldest first within a shard.
-	UnroutedAlerts(ctx context.Context, limit int) ([]alerts.Alert, error)
+	// UnroutedAlerts returns up to limit alerts that are not routed yet, oldest first within a shard. more reports whether
+	// others may be left: alerts of many bytes end a read before limit.
+	UnroutedAlerts(ctx context.Context, limit int) (found []alerts.Alert, more bool, err error)
 	// PriorDeliveries returns the deliveries of the alerts that the given ones close.
 	PriorDeliveries(ctx context.Context, closing []alerts.Alert) ([]alerts.PriorDelivery, error)
 	// UnroutedAcks returns up to limit acknowledgements that the channels of their alerts are not told yet.

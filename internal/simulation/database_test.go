@@ -228,10 +228,12 @@ func (d databaseClient) JobsOf(ctx context.Context, ruleID int32, after futurejo
 }
 
 // Unpublished implements alerts.Outbox.
-func (d databaseClient) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
-	return call(ctx, d.gate, database, fmt.Sprint("Unpublished ", shards), func(ctx context.Context) ([]alerts.Alert, error) {
-		return d.store.Unpublished(ctx, shards, limit, without)
+func (d databaseClient) Unpublished(ctx context.Context, shards []int16, limit int, without []string) (found []alerts.Alert, more bool, err error) {
+	found, err = call(ctx, d.gate, database, fmt.Sprint("Unpublished ", shards), func(ctx context.Context) (batch []alerts.Alert, err error) {
+		batch, more, err = d.store.Unpublished(ctx, shards, limit, without)
+		return batch, err
 	})
+	return found, more, err
 }
 
 // MarkPublished implements alerts.Outbox.

@@ -157,7 +157,7 @@ func BenchmarkUnpublished(b *testing.B) {
 					all[i] = int16(i)
 				}
 				for b.Loop() {
-					if waiting, err := s.Unpublished(b.Context(), all, 100, nil); err != nil || len(waiting) != 0 {
+					if waiting, _, err := s.Unpublished(b.Context(), all, 100, nil); err != nil || len(waiting) != 0 {
 						b.Fatalf("%d alerts: %v", len(waiting), err)
 					}
 				}

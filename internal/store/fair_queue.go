@@ -14,8 +14,13 @@ type alertQueue struct {
 	lateral bool   // the database has LATERAL
 }
 
+// queueBytes is the size of the alerts that ends a read of a queue, in bytes as they are stored. The alert that passes it
+// is read, too.
+const queueBytes = 16 << 20
+
 // next returns the statement for the next alerts of a queue, oldest first within a shard. Shards take turns, so a long
-// queue of one does not hold up the others.
+// queue of one does not hold up the others. It returns up to limit alerts, and ends at queueBytes; through has the bytes up
+// to an alert.
 func (q alertQueue) next(shards []int16, limit int, except string) string {
 	limitSQL := ` LIMIT ` + strconv.Itoa(limit)
 	turnsOf := func(shard string) string {
@@ -34,8 +39,18 @@ func (q alertQueue) next(shards []int16, limit int, except string) string {
 	if q.first != "" {
 		turns = append(turns, `SELECT 0 AS turn, `+q.first+` WHERE shard IN `+inList(shards))
 	}
-	return `SELECT ` + q.columns + ` FROM (` + union(turns) + `) AS q ORDER BY turn, shard` + limitSQL
+	return `SELECT * FROM (
+	SELECT q.*, sum(q.size) OVER (ORDER BY q.turn, q.shard ROWS UNBOUNDED PRECEDING) AS through FROM (
+		SELECT q.*, octet_length(coalesce(a.detail, '')) AS size
+		FROM (SELECT turn, ` + q.columns + ` FROM (` + union(turns) + `) AS q ORDER BY turn, shard` + limitSQL + `) AS q
+		LEFT JOIN alert a ON a.shard = q.shard AND a.id = q.id
+	) AS q
+) AS q WHERE q.through - q.size < ` + strconv.Itoa(queueBytes)
 }
+
+// isFull reports whether a read with a limit ended before the end of its queue: it returned so many alerts, or the last of
+// them passed queueBytes.
+func isFull(alerts, limit int, through int64) bool { return alerts == limit || through >= queueBytes }
 
 // notOfRules returns the condition that a row of a queue q belongs to none of the rules, and its parameters. Without
 // names it is empty, so a read of the queue touches no other table.

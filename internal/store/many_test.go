@@ -29,10 +29,10 @@ func TestMostShards(t *testing.T) {
 			for i := range all {
 				all[i] = int16(i)
 			}
-			if got, err := s.Unpublished(ctx, all, 10, nil); err != nil || len(got) != 1 {
+			if got, _, err := s.Unpublished(ctx, all, 10, nil); err != nil || len(got) != 1 {
 				t.Errorf("unpublished: %d, %v", len(got), err)
 			}
-			if got, err := s.UnroutedAlerts(ctx, 10); err != nil || len(got) != 1 {
+			if got, _, err := s.UnroutedAlerts(ctx, 10); err != nil || len(got) != 1 {
 				t.Errorf("unrouted alerts: %d, %v", len(got), err)
 			}
 			if g, err := s.Gauges(ctx); err != nil || g.Unpublished != 1 || g.OldestAlert.IsZero() {

@@ -52,17 +52,24 @@ func (s *NotificationStore) Notifying(ctx context.Context) (on bool, err error) 
 	return on, nil
 }
 
-// UnroutedAlerts returns up to limit alerts that are not routed yet, oldest first within a shard.
-func (s *NotificationStore) UnroutedAlerts(ctx context.Context, limit int) ([]alerts.Alert, error) {
-	found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
+// UnroutedAlerts returns up to limit alerts that are not routed yet, oldest first within a shard. more reports whether
+// others may be left: a read ends at 16 MiB, too.
+func (s *NotificationStore) UnroutedAlerts(ctx context.Context, limit int) (found []alerts.Alert, more bool, err error) {
+	var through int64 // the bytes that were read
+	found, err = query(ctx, s.read, func(row scanner, a *alerts.Alert) error {
+		var bytes int64
+		err := readAlert(rowWithExtras{row, []any{&bytes}}, a)
+		through = max(through, bytes)
+		return err
+	}, `SELECT `+alertColumns+`, o.through
 FROM (`+s.unrouted().next(s.allShards(), limit, "")+`) AS o
 JOIN alert a ON a.shard = o.shard AND a.id = o.id
 JOIN rule r ON r.id = a.rule_id
 ORDER BY a.shard, a.id`)
 	if err != nil {
-		return nil, wrapErr("unrouted alerts", err)
+		return nil, false, wrapErr("unrouted alerts", err)
 	}
-	return found, nil
+	return found, isFull(len(found), limit, through), nil
 }
 
 // PriorDeliveries returns the deliveries of the alerts that closing closes.

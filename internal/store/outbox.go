@@ -117,14 +117,14 @@ type OutboxStore struct{ *database }
 // Unpublished implements alerts.Outbox. Alerts of a shard to be republished go into the outbox before any alert of the
 // shard is returned. An alert that retention deleted while it was put back into the outbox is removed, and so is a
 // withheld one.
-func (s *OutboxStore) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
+func (s *OutboxStore) Unpublished(ctx context.Context, shards []int16, limit int, without []string) (found []alerts.Alert, more bool, err error) {
 	if len(shards) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	except, args := notOfRules(without)
 	text := numbers + ` SELECT o.i, o.at, o.first_id, o.again, a.withheld IS TRUE, o.shard, o.id, coalesce(a.rule_id, 0), coalesce(a.version, 0),
 	coalesce(a.status, 0), coalesce(a.severity, 0), coalesce(a.key, ''), a.decided_at, a.since_at, coalesce(a.check_count, 0),
-	coalesce(a.detail, ''), coalesce(r.name, ''), coalesce(r.entity, '')
+	coalesce(a.detail, ''), coalesce(r.name, ''), coalesce(r.entity, ''), o.through
 FROM (` + s.outbox().next(shards, limit, except) + `) AS o
 LEFT JOIN alert a ON a.shard = o.shard AND a.id = o.id
 LEFT JOIN rule r ON r.id = a.rule_id
@@ -132,20 +132,20 @@ ORDER BY o.shard, o.at, o.first_id, o.i`
 	for {
 		rows, err := query(ctx, s.read, readWaiting, text, args...)
 		if err != nil {
-			return nil, wrapErr("unpublished", err)
+			return nil, false, wrapErr("unpublished", err)
 		}
-		found, gone, held := sorted(rows)
+		found, gone, held, through := sorted(rows)
 		if len(gone) == 0 && len(held) == 0 {
-			return found, nil
+			return found, isFull(len(found), limit, through), nil
 		}
 		for _, shard := range held {
 			if err := s.putBack(ctx, shard); err != nil {
-				return nil, wrapErr("unpublished", err)
+				return nil, false, wrapErr("unpublished", err)
 			}
 		}
 		if len(gone) > 0 {
 			if err := s.MarkPublished(ctx, gone); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 		}
 	}
@@ -157,12 +157,13 @@ ORDER BY o.shard, o.at, o.first_id, o.i`
 type waitingRow struct {
 	alerts.Alert
 	held, withheld bool
+	through        int64 // the bytes that were read up to it
 }
 
 func readWaiting(row scanner, w *waitingRow) error {
 	r := alertRow{Alert: &w.Alert}
 	var i int
-	if err := row.Scan(append([]any{&i, at(&w.Place.At), &w.Place.First, &w.Republication, &w.withheld}, r.fields()...)...); err != nil {
+	if err := row.Scan(append([]any{&i, at(&w.Place.At), &w.Place.First, &w.Republication, &w.withheld}, append(r.fields(), &w.through)...)...); err != nil {
 		return err
 	}
 	if w.held = i < 0; w.held || w.Rule == "" {
@@ -171,10 +172,12 @@ func readWaiting(row scanner, w *waitingRow) error {
 	return r.read()
 }
 
-// sorted returns the unpublished alerts, those to remove from the outbox, and the shards with republications.
-func sorted(rows []waitingRow) (found, gone []alerts.Alert, held []int16) {
+// sorted returns the unpublished alerts, those to remove from the outbox, the shards with republications, and the bytes
+// that were read.
+func sorted(rows []waitingRow) (found, gone []alerts.Alert, held []int16, through int64) {
 	found = make([]alerts.Alert, 0, len(rows))
 	for _, w := range rows {
+		through = max(through, w.through)
 		switch {
 		case w.held:
 			held = append(held, w.Shard)
@@ -184,7 +187,7 @@ func sorted(rows []waitingRow) (found, gone []alerts.Alert, held []int16) {
 			found = append(found, w.Alert)
 		}
 	}
-	return found, gone, slices.Compact(held)
+	return found, gone, slices.Compact(held), through
 }
 
 // Republish publishes again the published alerts that were decided since f.After, of one rule or all, and audits that.

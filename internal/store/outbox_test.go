@@ -30,7 +30,7 @@ func raiseAlerts(t *testing.T, s *store.Store, n int) (raised []alerts.Alert) {
 // checkUnpublished checks the next unpublished alerts, and their number.
 func checkUnpublished(t *testing.T, s *store.Store, limit int, total int64, want ...alerts.Alert) {
 	t.Helper()
-	got, err := s.Unpublished(t.Context(), []int16{0}, limit, nil)
+	got, _, err := s.Unpublished(t.Context(), []int16{0}, limit, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

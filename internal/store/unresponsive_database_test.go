@@ -123,7 +123,7 @@ func TestUnresponsiveDatabaseTimesOut(t *testing.T) {
 		"the leases":   func() error { _, err := s.Leases(ctx); return err },
 		"a beat":       func() error { _, err := s.Heartbeat(ctx, futurejobs.Node{ID: "n"}, time.Minute); return err },
 		"the revision": func() error { _, err := s.Revision(ctx); return err },
-		"the outbox":   func() error { _, err := s.Unpublished(ctx, []int16{0}, 1, nil); return err },
+		"the outbox":   func() error { _, _, err := s.Unpublished(ctx, []int16{0}, 1, nil); return err },
 	} {
 		all.Go(func() {
 			if err := send(); err == nil || ctx.Err() != nil {
@@ -172,7 +172,7 @@ func TestUnreachableDatabaseIsUnavailable(t *testing.T) {
 			return err
 		},
 		"mark published": func() error { return s.MarkPublished(ctx, []alerts.Alert{{}}) },
-		"unpublished":    func() error { _, err := s.Unpublished(ctx, []int16{0}, 1, nil); return err },
+		"unpublished":    func() error { _, _, err := s.Unpublished(ctx, []int16{0}, 1, nil); return err },
 		"read through":   func() error { _, err := s.ReadThrough(ctx); return err },
 		"cursor":         func() error { _, _, err := s.Cursor(ctx, "S"); return err },
 		"tick cursors":   func() error { _, err := s.TickCursors(ctx); return err },

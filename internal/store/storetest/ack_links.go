@@ -40,7 +40,7 @@ func alertsOfMessageAreListed(t *testing.T, w *fixture) {
 	}
 	w.settle(w.reschedule(w.one("a"), now.Add(2*time.Hour))) // a second alert
 	var ours []alerts.Alert
-	for _, a := range must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 100)) {
+	for _, a := range must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(w.ctx(), 100))) {
 		if a.Key != "other" {
 			ours = append(ours, a)
 		}

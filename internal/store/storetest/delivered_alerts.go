@@ -66,7 +66,7 @@ func failPager(w *fixture) (state alerts.ChannelState) {
 // deliverUnrouted plans a notification of all unrouted alerts to a channel.
 func deliverUnrouted(w *fixture, channel string) {
 	w.t.Helper()
-	unrouted := must[[]alerts.Alert](w.t)(w.UnroutedAlerts(w.ctx(), 1000))
+	unrouted := must[[]alerts.Alert](w.t)(batchOf(w.UnroutedAlerts(w.ctx(), 1000)))
 	p := notifyPlan(alerts.Notification{PlannedAt: w.slot()}, unrouted...)
 	p.Notifications[0].Channel = channel
 	for i, a := range unrouted {
@@ -146,7 +146,7 @@ func openDeliveredAlertsAreRead(t *testing.T, w *fixture) {
 		t.Errorf("open in the other channel (-want +got):\n%s", diff)
 	}
 	w.settle(w.reschedule(w.one("muted"), w.slot().Add(time.Hour)))
-	muted := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 10))
+	muted := must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(w.ctx(), 10)))
 	w.must(w.ApplyPlan(w.ctx(), alerts.Plan{Alerts: muted, Assignments: []alerts.Assignment{
 		{Alert: muted[0], Channel: hookRoute.Channel, Notification: -1, Mute: 7, Unclosed: true},
 	}}))

@@ -209,12 +209,19 @@ func (w *fixture) settle(decisions ...futurejobs.Decision) futurejobs.Settled {
 // unpublished returns all unpublished alerts.
 func (w *fixture) unpublished() []alerts.Alert {
 	w.t.Helper()
+	return must[[]alerts.Alert](w.t)(batchOf(w.Unpublished(w.ctx(), w.allShards(), 100_000, nil)))
+}
+
+func (w *fixture) allShards() []int16 {
 	shards := make([]int16, w.Shards())
 	for i := range shards {
 		shards[i] = int16(i)
 	}
-	return must[[]alerts.Alert](w.t)(w.Unpublished(w.ctx(), shards, 100_000, nil))
+	return shards
 }
+
+// batchOf leaves out whether other alerts of a queue are left.
+func batchOf(found []alerts.Alert, _ bool, err error) ([]alerts.Alert, error) { return found, err }
 
 // ended returns the whole history, newest first.
 func (w *fixture) ended() []futurejobs.EndedJob {

@@ -81,7 +81,7 @@ func beginCheckOf(w *fixture, key string) error {
 func deliver(w *fixture) {
 	w.t.Helper()
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
-	unrouted := must[[]alerts.Alert](w.t)(w.UnroutedAlerts(w.ctx(), 100))
+	unrouted := must[[]alerts.Alert](w.t)(batchOf(w.UnroutedAlerts(w.ctx(), 100)))
 	if len(unrouted) > 0 {
 		w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, unrouted...)))
 	}
@@ -191,7 +191,7 @@ func keyInUseIsNotForgotten(t *testing.T, w *fixture) {
 	refused("2 alerts about it are not published")
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
 	refused("2 alerts about it are not delivered")
-	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 100))...)))
+	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(w.ctx(), 100)))...)))
 	refused("2 alerts about it are not delivered")
 	deliver(w)
 	acks := must[[]alerts.JobAck](t)(w.UnroutedAcks(w.ctx(), 10))

@@ -24,7 +24,7 @@ func raiseUnrouted(w *fixture, keys ...string) []alerts.Alert {
 	for _, key := range keys {
 		w.settle(w.exhausted(w.one(key)))
 	}
-	unrouted := must[[]alerts.Alert](w.t)(w.UnroutedAlerts(w.ctx(), 100))
+	unrouted := must[[]alerts.Alert](w.t)(batchOf(w.UnroutedAlerts(w.ctx(), 100)))
 	if len(unrouted) != len(keys) {
 		w.t.Fatalf("%d alerts are unrouted, want %d", len(unrouted), len(keys))
 	}
@@ -66,7 +66,7 @@ func alertsAreUnroutedWhileChannelsExist(t *testing.T, w *fixture) {
 	listening(true)
 	w.must(w.Notify(w.ctx(), false))
 	listening(false)
-	if left := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 10)); len(left) != 0 {
+	if left := must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(w.ctx(), 10))); len(left) != 0 {
 		t.Errorf("%d alerts are not routed", len(left))
 	}
 }
@@ -79,7 +79,7 @@ func rulesAreRoutedFairly(t *testing.T, w *fixture) {
 	w.rule = w.save("other", "order")
 	w.start(w.slot(), "late")
 	w.settle(w.exhausted(w.one("late")))
-	all := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 100))
+	all := must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(w.ctx(), 100)))
 	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, all...)))
 	claimed, _, err := w.ClaimNotification(w.ctx(), w.ready(w.slot()), w.slot().Add(time.Minute))
 	w.must(err)
@@ -118,7 +118,7 @@ func messagesAreSummarized(t *testing.T, w *fixture) {
 	raise(payment, "d", alerts.Undetermined, alerts.Error, true)
 	raise(order, "a", alerts.Firing, alerts.Critical, true)
 	raise(order, "c", alerts.Resolved, alerts.Info, true)
-	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 100))...)))
+	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(w.ctx(), 100)))...)))
 	claimed, _, err := w.ClaimNotification(w.ctx(), w.ready(w.slot()), w.slot().Add(time.Minute))
 	w.must(err)
 
@@ -206,7 +206,7 @@ func resolutionsFollowDeliveries(t *testing.T, w *fixture) {
 	w.start(now, "a")
 	w.settle(w.reschedule(w.one("a"), now.Add(time.Minute)))
 	w.settle(w.exhausted(w.one("a")))
-	unrouted := must[[]alerts.Alert](t)(w.UnroutedAlerts(w.ctx(), 10))
+	unrouted := must[[]alerts.Alert](t)(batchOf(w.UnroutedAlerts(w.ctx(), 10)))
 	w.must(w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: now}, unrouted[0])))
 	closing := unrouted[1]
 	closing.Closes = []alerts.ID{unrouted[0].ID}

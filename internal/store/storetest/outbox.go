@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,15 +37,15 @@ func outboxAlternatesShards(t *testing.T, w *fixture) {
 	if len(waiting) != 150 || len(shards) < 2 {
 		t.Fatalf("%d alerts in %d shards", len(waiting), len(shards))
 	}
-	first := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, len(shards), nil))
+	first := must[[]alerts.Alert](t)(batchOf(w.Unpublished(w.ctx(), shards, len(shards), nil)))
 	if got := shardsOf(first); len(got) != len(shards) {
 		t.Errorf("the first %d are of %d shards only", len(first), len(got))
 	}
-	alone := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards[:1], 2, nil))
+	alone := must[[]alerts.Alert](t)(batchOf(w.Unpublished(w.ctx(), shards[:1], 2, nil)))
 	if len(alone) != 2 || !slices.Equal(shardsOf(alone), shards[:1]) {
 		t.Errorf("of one shard: %v", alone)
 	}
-	if none := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), nil, 10, nil)); len(none) != 0 {
+	if none := must[[]alerts.Alert](t)(batchOf(w.Unpublished(w.ctx(), nil, 10, nil))); len(none) != 0 {
 		t.Errorf("of no shard: %v", none)
 	}
 }
@@ -58,10 +59,7 @@ func outboxSkipsRules(t *testing.T, w *fixture) {
 	if _, written, err := w.WriteSystemAlert(w.ctx(), r); err != nil || !written {
 		t.Fatal(written, err)
 	}
-	var shards []int16
-	for i := range w.Shards() {
-		shards = append(shards, int16(i))
-	}
+	shards := w.allShards()
 	rule := w.unpublished()[0].Rule
 	if rule == alerts.SystemRule {
 		rule = w.unpublished()[1].Rule
@@ -73,12 +71,12 @@ func outboxSkipsRules(t *testing.T, w *fixture) {
 		"nothing": {nil, 4}, "a rule": {[]string{rule}, 1}, "the node's own": {[]string{alerts.SystemRule}, 3},
 		"both": {[]string{rule, alerts.SystemRule}, 0}, "one that is not there": {[]string{`no\such\x00rule`}, 4},
 	} {
-		got := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, 10, c.without))
+		got := must[[]alerts.Alert](t)(batchOf(w.Unpublished(w.ctx(), shards, 10, c.without)))
 		if len(got) != c.want {
 			t.Errorf("without %s: %d alerts, want %d", name, len(got), c.want)
 		}
 	}
-	if got := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, 1, []string{rule})); len(got) != 1 || got[0].Rule != alerts.SystemRule {
+	if got := must[[]alerts.Alert](t)(batchOf(w.Unpublished(w.ctx(), shards, 1, []string{rule}))); len(got) != 1 || got[0].Rule != alerts.SystemRule {
 		t.Errorf("the one that there is room for: %v", got)
 	}
 }
@@ -184,7 +182,7 @@ func outboxIsSentInParts(t *testing.T, w *fixture) {
 	send("without every third,", func(i int) bool { return i%3 == 1 })
 	send("without the last 40,", func(i int) bool { return i >= len(left)-40 })
 	for len(left) > 0 {
-		part := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 37, nil))
+		part := must[[]alerts.Alert](t)(batchOf(w.Unpublished(w.ctx(), []int16{shard}, 37, nil)))
 		if diff := cmp.Diff(idsOf(left[:min(37, len(left))]), idsOf(part)); diff != "" {
 			t.Fatalf("a part (-want +got):\n%s", diff)
 		}
@@ -249,10 +247,51 @@ func outboxKeepsTheOrderOfDecisions(t *testing.T, w *fixture) {
 	second, other := w.reschedule(w.one(keys[0]), slot.Add(2*time.Minute)), w.exhausted(w.one(keys[1]))
 	w.settle(second, other)
 	for i, want := range []alerts.ID{first.Alerts[0].ID, other.Alerts[0].ID, second.Alerts[0].ID} {
-		next := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 1, nil))
+		next := must[[]alerts.Alert](t)(batchOf(w.Unpublished(w.ctx(), []int16{shard}, 1, nil)))
 		if len(next) != 1 || next[0].ID != want {
 			t.Fatalf("alert %d: %v, want %s", i, next, want)
 		}
 		w.must(w.MarkPublished(w.ctx(), next))
 	}
+}
+
+// queuesEndReadsAtBytes checks that alerts of many bytes end a read of the outbox and of the unrouted alerts before its
+// limit, that the read says so, and that no shard waits for the others.
+func queuesEndReadsAtBytes(t *testing.T, w *fixture) {
+	const size, read = 250 << 10, 16 << 20
+	w.must(w.Notify(w.ctx(), true))
+	var keys []string
+	for i := range 80 {
+		keys = append(keys, fmt.Sprintf("k%02d", i))
+	}
+	w.start(w.slot(), keys...)
+	for _, key := range keys {
+		d := w.exhausted(w.one(key))
+		d.Alerts[0].Text = strings.Repeat("x", size)
+		w.settle(d)
+	}
+	checkReads := func(name string, next func() ([]alerts.Alert, bool, error), done func([]alerts.Alert) error) {
+		t.Helper()
+		total := 0
+		for more, reads := true, 0; more; reads++ {
+			var found []alerts.Alert
+			var err error
+			found, more, err = next()
+			w.must(err)
+			if want := read/size + 1; reads == 0 && (len(found) > want || len(found) < want-1 || !more || len(shardsOf(found)) < 2) {
+				t.Errorf("%s: the first read returns %d alerts in %d shards, more: %t", name, len(found), len(shardsOf(found)), more)
+			}
+			total += len(found)
+			w.must(done(found))
+		}
+		if total != len(keys) {
+			t.Errorf("%s: %d alerts are read, want each of %d once", name, total, len(keys))
+		}
+	}
+	checkReads("unrouted", func() ([]alerts.Alert, bool, error) { return w.UnroutedAlerts(w.ctx(), 1000) },
+		func(found []alerts.Alert) error {
+			return w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, found...))
+		})
+	checkReads("unpublished", func() ([]alerts.Alert, bool, error) { return w.Unpublished(w.ctx(), w.allShards(), 1000, nil) },
+		func(found []alerts.Alert) error { return w.MarkPublished(w.ctx(), found) })
 }

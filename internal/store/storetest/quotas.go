@@ -222,7 +222,7 @@ func withheldAlertsArePublished(t *testing.T, w *fixture) {
 	publishedAlerts(w, "new")
 	was := make(map[alerts.ID]alerts.Republication)
 	for {
-		next := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 1, nil))
+		next := must[[]alerts.Alert](t)(batchOf(w.Unpublished(w.ctx(), []int16{shard}, 1, nil)))
 		if len(next) == 0 {
 			break
 		}

@@ -134,7 +134,7 @@ func decideAt(w *fixture, slot time.Time, key string) alerts.ID {
 func nextUnpublished(w *fixture, shard int16, limit int) (ids []alerts.ID) {
 	w.t.Helper()
 	for {
-		next := must[[]alerts.Alert](w.t)(w.Unpublished(w.ctx(), []int16{shard}, limit, nil))
+		next := must[[]alerts.Alert](w.t)(batchOf(w.Unpublished(w.ctx(), []int16{shard}, limit, nil)))
 		if len(next) == 0 {
 			return ids
 		}
@@ -183,7 +183,7 @@ func concurrentRepublishRunsOnce(_ *testing.T, w *fixture) {
 		var group errgroup.Group
 		for range nodes {
 			group.Go(func() error {
-				waiting, err := w.Unpublished(w.ctx(), []int16{shard}, 2*some, nil)
+				waiting, _, err := w.Unpublished(w.ctx(), []int16{shard}, 2*some, nil)
 				if err == nil && len(waiting) != some {
 					err = fmt.Errorf("%d wait, want %d", len(waiting), some)
 				}

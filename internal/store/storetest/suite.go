@@ -175,6 +175,7 @@ var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"idempotency/outcome":     requestOutcomeIsKept,
 	"outbox/turns":            outboxAlternatesShards,
 	"outbox/without":          outboxSkipsRules,
+	"outbox/bytes":            queuesEndReadsAtBytes,
 	"outbox/cut":              outboxIsSentInParts,
 	"outbox/late":             outboxIsMarkedLate,
 	"outbox/decisions":        outboxKeepsTheOrderOfDecisions,
