@@ -202,6 +202,8 @@ func (a Snooze) play(f *fold, e Effect, s *foldedJob) {
 // Reschedule determines the next check of a job again, at its own version: something that the rule reads changed. The
 // rule of the effect is that version; a job of another version is missed.
 type Reschedule struct {
+	// Steps returns how many of its steps the job has taken; nil: as many as before.
+	Steps func(Job) int
 	// Next returns the next check; zero: unchanged.
 	Next func(Job) time.Time
 }
@@ -211,10 +213,10 @@ func (a Reschedule) play(f *fold, e Effect, s *foldedJob) {
 		f.net.Missed++
 		return
 	}
-	before := s.job.due()
+	before, step := s.job.due(), s.job.Step
 	a.change(f, e, &s.job, &s.known)
 	f.order.changeKeptThat(e, s, a, func(k *Kept) bool { return k.Version == e.Rule.Version })
-	if s.kept == nil && s.job.due().Equal(before) {
+	if s.kept == nil && s.job.due().Equal(before) && s.job.Step == step {
 		return
 	}
 	s.changed = true
@@ -223,6 +225,9 @@ func (a Reschedule) play(f *fold, e Effect, s *foldedJob) {
 }
 
 func (a Reschedule) change(f *fold, e Effect, j *Job, _ *knowledge) {
+	if a.Steps != nil {
+		j.Step = a.Steps(*j)
+	}
 	if at := a.Next(*j); !at.IsZero() {
 		j.reschedule(e.Rule.notBeforeNextSlot(e.Rule.afterSnooze(*j, at), f.now))
 	}
@@ -230,6 +235,8 @@ func (a Reschedule) change(f *fold, e Effect, j *Job, _ *knowledge) {
 
 // MoveToVersion moves a job to the version of the effect's rule.
 type MoveToVersion struct {
+	// Steps returns how many steps of that version a job of another version has taken; nil: as many as before.
+	Steps func(Job) int
 	// Next returns the next check at that version; zero: unchanged.
 	Next func(Job) time.Time
 }
@@ -247,6 +254,9 @@ func (a MoveToVersion) play(f *fold, e Effect, s *foldedJob) {
 }
 
 func (a MoveToVersion) change(f *fold, e Effect, j *Job, _ *knowledge) {
+	if a.Steps != nil {
+		j.Step = a.Steps(*j)
+	}
 	j.Version = e.Rule.Version
 	if a.Next == nil {
 		return

@@ -262,7 +262,9 @@ func (a heartbeatUpdate) stillFailed(j futurejobs.Job, after heartbeatState) (_ 
 
 // recordHeartbeat returns a job that includes the heartbeat, and belongs to the current rule.
 func (a heartbeatUpdate) recordHeartbeat(j futurejobs.Job, after heartbeatState) (_ futurejobs.Job, err error) {
-	j.Version = max(j.Version, a.engine.Version)
+	if j.Version < a.engine.Version {
+		j.Step, j.Version = stepsTaken(a.versionOf(j).escalation, a.escalation, j), a.engine.Version
+	}
 	if entry := after.failureEntry(); entry != "" {
 		j.Trail = entry
 	}

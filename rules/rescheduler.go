@@ -162,7 +162,7 @@ func (s *rescheduling) page(ctx context.Context, p *reschedulePass) (moved int, 
 		if err != nil {
 			return futurejobs.Effect{}, false // likewise
 		}
-		return futurejobs.Effect{Rule: &compiled.engine, Ref: j.Ref, Action: futurejobs.Reschedule{Next: compiled.nextOf}}, true
+		return futurejobs.Effect{Rule: &compiled.engine, Ref: j.Ref, Action: futurejobs.Reschedule{Steps: stepsLeft(compiled.escalation), Next: compiled.nextOf}}, true
 	})
 	if isLast && err == nil {
 		maps.Copy(p.followed, p.goal)

@@ -274,8 +274,9 @@ func (s *saving) move(ctx context.Context, to RuleVersion) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	move := futurejobs.MoveToVersion{Steps: countAgain(ctx, s.Catalog, rule), Next: rule.nextOf}
 	n, err := s.pending(to.RuleID).each(ctx, futurejobs.ActionMove, func(j futurejobs.Job) (futurejobs.Effect, bool) {
-		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: futurejobs.MoveToVersion{Next: rule.nextOf}}, j.Version < to.Version
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: move}, j.Version < to.Version
 	})
 	if err == nil {
 		s.moved.Store(to.RuleID, to.Version)
