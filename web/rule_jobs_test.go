@@ -103,6 +103,9 @@ func TestLintCautions(t *testing.T) {
 		"trigger: {event: a, key: event.id}\nslot: 2m\nescalate: [{after: 2m, step: x}, {at: event.due, step: z}, {after: 90s, step: y}]": "slot: 2m is longer than escalate[2].after, 1m30s,",
 		"trigger: {event: a, key: event.id}\nescalate: [{after: 2h}]\nhold: 1d":                                                           "hold: it has no effect without resolve",
 		"trigger: {event: a, key: event.id}\nresolve: {event: b, key: event.id}\nescalate: [{after: 2h}]\nhold: 1d":                       "",
+		"trigger: {event: a, key: event.id}\nescalate: [{after: 2h}]\nrecheck: date(event.eta)":                                           "recheck: it has no effect without while",
+		"trigger: {event: a, key: event.id}\nescalate: [{after: 2h}]\nrecheck: date(event.eta)\nwhile: event.total > 1":                   "",
+		"trigger: {event: a, key: event.id}\nescalate: [{after: 2h}]\nlabels: {team: x, severity: bad}":                                   "labels.severity: every alert has a field severity,",
 		"trigger: {event: a, key: event.id}\nescalate: [{after: 2h}]\nhold: 0s":                                                           "",
 	} {
 		a := requestPath(t, s.Server, "POST", "/api/v1/rules/lint", "name: beat\nentity: host\n"+rule+"\n")

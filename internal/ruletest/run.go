@@ -57,12 +57,18 @@ type run struct {
 	outcomes []row
 	letters  []row
 	failures []Failure
+
+	undetermined int
+	stop         context.CancelCauseFunc // ends the replay
 }
 
 // maxRows bounds the alerts, the outcomes and the dead letters of a test.
 const maxRows = 1000
 
 var errTooMany = fmt.Errorf("the test has more than %d alerts, outcomes or dead letters; end it earlier, with until, or give it fewer events", maxRows)
+
+// undeterminedMost bounds the undetermined checks of a test without an end. Each is repeated, so they would never end.
+const undeterminedMost = 1000
 
 // Run runs a test, and counts the used parts of its rules in a coverage.
 func (s *Suite) Run(ctx context.Context, t *Test, c *rules.Coverage) ([]Failure, error) {
@@ -86,6 +92,8 @@ func (s *Suite) Run(ctx context.Context, t *Test, c *rules.Coverage) ([]Failure,
 
 // play plays the events of the test.
 func (r *run) play(ctx context.Context, c *rules.Coverage) (err error) {
+	ctx, r.stop = context.WithCancelCause(ctx)
+	defer func() { r.stop(nil) }()
 	until := r.Until
 	if until.IsZero() {
 		if until, err = r.end(); err != nil {
@@ -114,7 +122,7 @@ func (r *run) play(ctx context.Context, c *rules.Coverage) (err error) {
 		}
 	}
 	if _, err := r.replay.Finish(ctx, until); err != nil {
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	for _, m := range r.replay.Pending() {
 		r.outcomes = append(r.outcomes, row{"rule": m.Rule, "key": m.Key, "outcome": "pending"})
@@ -209,6 +217,13 @@ func (r *run) raised(a alerts.Alert, c *rules.Coverage) error {
 func (r *run) observed(m replay.Moment) {
 	r.story.observed(m)
 	switch m.Kind {
+	case replay.Checked:
+		if r.undetermined++; m.Check.Reason == "" {
+			r.undetermined = 0
+		} else if r.Until.IsZero() && r.undetermined > undeterminedMost {
+			r.stop(fmt.Errorf("the test has no end: %d checks in a row were undetermined, the last of rule %s and key %s at %s: %s; write until, such as until: 24h, or give its events and lookups what the rule reads",
+				undeterminedMost, m.Rule, m.Key, r.when(m.At), m.Check.Reason))
+		}
 	case replay.Ended:
 		r.outcomes = append(r.outcomes, row{"at": r.when(m.At), "rule": m.Rule, "key": m.Key, "outcome": m.Outcome, "reason": m.Reason})
 	case replay.Refused:

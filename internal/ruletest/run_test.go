@@ -320,6 +320,11 @@ func TestRunIsBounded(t *testing.T) {
 	if !strings.Contains(got, "more than 1000 alerts, outcomes or dead letters; end it earlier, with until") {
 		t.Errorf("%.400s", got)
 	}
+	const unanswered = "name: a\nentity: b\ntrigger: {event: c, key: event.id}\nwhile: state.status == \"OPEN\"\nescalate: [{after: 1h, step: x}]\n"
+	got = failures(t, rules.NewCoverage(), "tests: [{name: a, events: [{at: 0s, subject: c, data: {id: 7}}], alerts: []}]\n", unanswered)
+	if !strings.Contains(got, "the test has no end: 1000 checks in a row were undetermined, the last of rule a and key 7 at 4d") || !strings.Contains(got, "status") {
+		t.Errorf("%.400s", got)
+	}
 }
 
 // BenchmarkRun runs a test of a rule with two steps.

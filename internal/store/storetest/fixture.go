@@ -209,11 +209,11 @@ func (w *fixture) settle(decisions ...futurejobs.Decision) futurejobs.Settled {
 // unpublished returns all unpublished alerts.
 func (w *fixture) unpublished() []alerts.Alert {
 	w.t.Helper()
-	return must[[]alerts.Alert](w.t)(batchOf(w.Unpublished(w.ctx(), w.allShards(), 100_000, nil)))
+	return must[[]alerts.Alert](w.t)(batchOf(w.Unpublished(w.ctx(), allShards(w.Store), 100_000, nil)))
 }
 
-func (w *fixture) allShards() []int16 {
-	shards := make([]int16, w.Shards())
+func allShards(s *store.Store) []int16 {
+	shards := make([]int16, s.Shards())
 	for i := range shards {
 		shards[i] = int16(i)
 	}

@@ -59,7 +59,7 @@ func outboxSkipsRules(t *testing.T, w *fixture) {
 	if _, written, err := w.WriteSystemAlert(w.ctx(), r); err != nil || !written {
 		t.Fatal(written, err)
 	}
-	shards := w.allShards()
+	shards := allShards(w.Store)
 	rule := w.unpublished()[0].Rule
 	if rule == alerts.SystemRule {
 		rule = w.unpublished()[1].Rule
@@ -292,6 +292,6 @@ func queuesEndReadsAtBytes(t *testing.T, w *fixture) {
 		func(found []alerts.Alert) error {
 			return w.ApplyPlan(w.ctx(), notifyPlan(alerts.Notification{PlannedAt: w.slot()}, found...))
 		})
-	checkReads("unpublished", func() ([]alerts.Alert, bool, error) { return w.Unpublished(w.ctx(), w.allShards(), 1000, nil) },
+	checkReads("unpublished", func() ([]alerts.Alert, bool, error) { return w.Unpublished(w.ctx(), allShards(w.Store), 1000, nil) },
 		func(found []alerts.Alert) error { return w.MarkPublished(w.ctx(), found) })
 }
