@@ -63,7 +63,7 @@ func printDiagnosis(io *cli, findings []doctor.Finding, all bool) error {
 			continue
 		}
 		state := io.palette.paint(stateColours[f.State], fmt.Sprintf("%-8s", f.State))
-		fmt.Fprintf(io.out, "%s %s: %s\n", state, io.palette.paint(bold, sanitize(f.Check)), sanitize(f.Detail))
+		fmt.Fprintf(io.out, "%s %s: %s\n", state, io.palette.paint(bold, sanitize(f.Check)), strings.ReplaceAll(plainLines(f.Detail), "\n", "\n         "))
 		if f.Remedy != "" {
 			fmt.Fprintf(io.out, "%8s %s\n", "", sanitize(f.Remedy))
 		}

@@ -20,6 +20,9 @@ func channels(ctx context.Context, i *inspection) {
 	if err != nil {
 		return // the finding about the file has it
 	}
+	for _, entry := range known.Idle() {
+		i.problem("routes", Warning, entry, "change the order of the routes or let the earlier one continue, or remove the entry")
+	}
 	type probe struct {
 		certificate *x509.Certificate
 		err         error

@@ -284,5 +284,6 @@ func TestFiles(t *testing.T) {
 	expect(t, doctor.Inspect(t.Context(), buttons), "channels file", doctor.Failed, "the file of --hooks has none of that name")
 	buttons.Hooks = write("hooks.yaml", "hooks: [{name: chat, scheme: mattermost}]")
 	expect(t, doctor.Inspect(t.Context(), buttons), "channels file", doctor.OK, "1 channels")
+	expect(t, doctor.Inspect(t.Context(), buttons), "routes", doctor.Warning, "channel team gets no messages")
 	expect(t, doctor.Inspect(t.Context(), deadman.Config{DatabaseURL: "postgres://127.0.0.1/x"}), "settings", doctor.Failed, "DEADMAN_NATS_URL is not")
 }

@@ -82,6 +82,39 @@ func (c Config) CheckButtons(isHook func(name string) bool) error {
 	return errors.Join(wrong...)
 }
 
+// Idle describes the entries without effect: routes that no alert reaches, and channels that get no messages.
+func (c Config) Idle() (found []string) {
+	used := make(map[string]bool)
+	for i, r := range c.Routes {
+		if j := slices.IndexFunc(c.Routes[:i], func(before Route) bool { return !before.Continue && before.covers(r) }); j >= 0 {
+			found = append(found, fmt.Sprintf("%s is never reached: %s takes all of its alerts and does not continue", r.Name, c.Routes[j].Name))
+			continue
+		}
+		for _, name := range r.To {
+			used[name] = true
+		}
+	}
+	for _, s := range c.Channels {
+		if !used[s.Name] && s.Kind != Webhook {
+			found = append(found, fmt.Sprintf("channel %s gets no messages: no route that is reached names it", s.Name))
+		}
+	}
+	return found
+}
+
+// covers reports whether a route matches all alerts of another one, as far as their texts show it.
+func (r Route) covers(o Route) bool {
+	if r.Severity != nil && (o.Severity == nil || slices.ContainsFunc(o.Severity, func(s string) bool { return !slices.Contains(r.Severity, s) })) {
+		return false
+	}
+	for name, pattern := range r.Match {
+		if pattern != "*" && pattern != o.Match[name] {
+			return false
+		}
+	}
+	return true
+}
+
 // Parse parses a file of channels and routes. It also reads the files named in it, relative to its folder.
 func Parse(data []byte, file string) (Config, error) {
 	var c Config

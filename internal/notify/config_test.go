@@ -3,6 +3,7 @@ package notify_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,35 @@ zone: localtime
 				}
 			}
 		})
+	}
+}
+
+// Entries that are valid and never used are named.
+func TestIdleEntries(t *testing.T) {
+	c, err := notify.Parse([]byte(`
+channels:
+  team: {kind: alertmanager, url: "http://c.example.org:9093"}
+  pager: {kind: alertmanager, url: "http://d.example.org:9093"}
+  chat: {kind: alertmanager, url: "http://e.example.org:9093"}
+  ticks: {kind: webhook, url: "https://example.org/"}
+routes:
+  - {to: team, rule: "order-*", severity: [warning, error]}
+  - {to: chat, rule: "order-*", severity: error}
+  - {to: chat, rule: "order-*", labels: {team: a}}
+  - {to: team, entity: "*", continue: true}
+  - {to: team, name: rest}
+  - {to: pager, severity: critical}
+`), "notify.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"route 2 is never reached: route 1 takes all of its alerts and does not continue",
+		"route 6 is never reached: rest takes all of its alerts and does not continue",
+		"channel pager gets no messages: no route that is reached names it",
+	}
+	if got := c.Idle(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -126,6 +126,9 @@ func (n *Notifier) SetConfig(c Config) error {
 		n.count(s.Name, outcomeFailed, 0)
 		n.countGivenUp(s.Name, 0)
 	}
+	for _, entry := range c.Idle() {
+		n.log.Warn("an entry of the channels file has no effect", "entry", entry)
+	}
 	n.file.Store(file)
 	n.Wake()
 	return nil
