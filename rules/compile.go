@@ -118,7 +118,7 @@ func (c *compiler) rule(saved RuleVersion) (*Rule, document.Problems) {
 	r.trigger = events.trigger(d.Trigger)
 	r.ticking = c.ticking
 	r.updates = events.watches("/update", d.Update, "updates the state")
-	r.resolves = events.resolves(d)
+	r.resolves = events.resolves(d, saved.Sets)
 	r.pauses = events.pauses(d)
 	r.question = lookupCompiler{c}.lookup(d.Lookup)
 	r.while = c.expression("/while", d.While, c.over(inWhile))

@@ -287,7 +287,7 @@ func (r *Rule) sets(closing func(checks.Outcome) futurejobs.CloseAlert) []future
 	for i := range r.resolves {
 		if w := &r.resolves[i]; w.distinct != nil {
 			sets = append(sets, futurejobs.AddMember{
-				Set: uint8(i), Need: r.requiredMembers(i, scope{}), End: futurejobs.End{Outcome: w.outcome, Close: closing(w.outcome)},
+				Set: w.set, Need: r.requiredMembers(i, scope{}), End: futurejobs.End{Outcome: w.outcome, Close: closing(w.outcome)},
 			})
 		}
 	}

@@ -217,7 +217,7 @@ func (h *ruleMatch) matchResolve(i int) (is bool, err error) {
 	if err != nil {
 		return false, wrapErr("distinct", err)
 	}
-	h.addEffect(key, futurejobs.AddMember{Set: uint8(i), Member: member, Need: h.requiredMembers(i, s), End: end})
+	h.addEffect(key, futurejobs.AddMember{Set: w.set, Member: member, Need: h.requiredMembers(i, s), End: end})
 	return true, nil
 }
 

@@ -173,6 +173,7 @@ func (s *saving) compare(ctx context.Context) (Change, error) {
 	}}
 	if before != nil {
 		c.After.PausedAt, c.After.PausedBy = before.PausedAt, before.PausedBy
+		c.After.Sets = numberSets(before.Document.Resolve, before.Sets, d.Resolve)
 	}
 	c.Changed = before == nil || !before.same(c.After) || s.options.Folder && !before.IsOfFolder()
 	if !c.Changed && d.Text != "" { // JSON has no text, and leaves that of the version

@@ -111,6 +111,7 @@ type RuleVersion struct {
 	Text     string // the YAML of its author, written by Save; reads leave it out, and Store.Text returns it
 	Reads    []StreamBinding
 	Bundle   string // the bundle of files that it came with; empty: by API
+	Sets     []byte // the numbers of the sets of members of its resolves, and the next number; nil: their places
 
 	Keep *document.Retention // of the document, written by Save; reads leave it out
 

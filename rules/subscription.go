@@ -148,7 +148,7 @@ func (c subscriptionCompiler) checkEnd(pointer string, d document.Document, end 
 	}
 }
 
-func (c subscriptionCompiler) resolves(d document.Document) []subscription {
+func (c subscriptionCompiler) resolves(d document.Document, sets memberSets) []subscription {
 	if c.subscriptions("/resolve", len(d.Resolve)) {
 		return nil
 	}
@@ -162,6 +162,7 @@ func (c subscriptionCompiler) resolves(d document.Document) []subscription {
 		w := c.watchIf(p, s.Watch, "resolves a job", condition)
 		w.outcome = c.outcome(p+"/as", s.As)
 		c.set(p, s, &w)
+		w.set = sets.of(i)
 		c.checkNeed(p, d, i)
 		list = append(list, w)
 	}
@@ -256,6 +257,7 @@ type subscription struct {
 
 	distinct *expression // nil: it is no set
 	need     *expression // how many members the set has; nil if distinct is
+	set      uint8       // its number in all versions of the rule
 
 	pause pauseRole
 

@@ -33,12 +33,12 @@ func (s *RuleStore) Revision(ctx context.Context) (int64, error) {
 
 // versionColumns are the columns that versionFields reads, of the version v and its rule r.
 const versionColumns = `v.rule_id, v.version, r.name, r.entity, v.document, v.reads, v.bundle, v.saved_at, v.saved_by,
-	r.paused_at, r.paused_by, r.deleted_at, v.bounds`
+	r.paused_at, r.paused_by, r.deleted_at, v.bounds, v.sets`
 
 func versionFields(s *rules.RuleVersion, reads *string) []any {
 	return []any{
 		&s.RuleID, &s.Version, &s.Name, &s.Entity, &s.Document, reads, &s.Bundle, at(&s.SavedAt), (*escapedText)(&s.SavedBy),
-		at(&s.PausedAt), (*escapedText)(&s.PausedBy), at(&s.DeletedAt), &boundsInto{&s.Bounds},
+		at(&s.PausedAt), (*escapedText)(&s.PausedBy), at(&s.DeletedAt), &boundsInto{&s.Bounds}, &s.Sets,
 	}
 }
 
@@ -60,7 +60,7 @@ func (s *RuleStore) Changes(ctx context.Context, since int64) (rules.Changes, er
 	rows, err := query(ctx, s.read, readLoaded, `
 SELECT q.revision, q.since, coalesce(r.id, 0), coalesce(v.version, 0), coalesce(r.name, ''), coalesce(r.entity, ''),
 	coalesce(v.document, ''), coalesce(v.reads, '[]'), coalesce(v.bundle, ''), v.saved_at, coalesce(v.saved_by, ''),
-	r.paused_at, coalesce(r.paused_by, ''), r.deleted_at, v.bounds
+	r.paused_at, coalesce(r.paused_by, ''), r.deleted_at, v.bounds, v.sets
 FROM (SELECT revision, CASE WHEN noted = revision AND whole <= $1 THEN $1 ELSE -1 END AS since FROM rule_set WHERE id = 1) q
 LEFT JOIN rule r ON r.revision > q.since AND (r.deleted_at IS NULL OR q.since >= 0)
 LEFT JOIN rule_version v ON v.rule_id = r.id AND v.revision > q.since

@@ -315,8 +315,8 @@ SELECT coalesce(max(coalesce(v.version, r.last_version)), 0) + 1 FROM rule r LEF
 		return 0, err
 	}
 	_, err = exec(ctx, c.tx, `
-INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, saved_by, revision, bounds, author_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		r.RuleID, version, string(r.Document), string(reads), r.Bundle, r.SavedAt, escape(r.SavedBy), c.revision, bounds, optional(r.Text))
+INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, saved_by, revision, bounds, author_text, sets) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		r.RuleID, version, string(r.Document), string(reads), r.Bundle, r.SavedAt, escape(r.SavedBy), c.revision, bounds, optional(r.Text), r.Sets)
 	if err == nil {
 		_, err = exec(ctx, c.tx, `UPDATE rule_version SET author_text = NULL WHERE rule_id = $1 AND version <= $2 AND author_text IS NOT NULL`,
 			r.RuleID, version-keptTexts)

@@ -27,7 +27,7 @@ func rulesAreSaved(t *testing.T, w *fixture) {
 	first.Bounds = &access.Bounds{Token: "acme", Subjects: []string{"p.>"}, Publish: []string{}, Handlers: []string{"acme-*"}}
 	v1 := must[rules.RuleVersion](t)(w.Save(w.ctx(), first, 0))
 	second := first
-	second.Document, second.Reads, second.Bounds = []byte(`{"a":2}`), nil, nil
+	second.Document, second.Reads, second.Bounds, second.Sets = []byte(`{"a":2}`), nil, nil, []byte{1, 0, 2}
 	v2 := must[rules.RuleVersion](t)(w.Save(access.As(w.ctx(), ada), second, 1))
 	if v1.Version != 1 || v2.Version != 2 || v1.RuleID != v2.RuleID || v1.SavedAt.IsZero() || v1.RuleID == w.rule.ID {
 		t.Errorf("saved %+v, then %+v", v1, v2)
