@@ -60,7 +60,9 @@ func (a heartbeatUpdate) judgeStart(p *heartbeatState, before heartbeatState, is
 	if !isTooSoon {
 		return ""
 	}
-	p.TooSoonAt = a.At
+	if p.TooSoonAt = a.At; since > time.Second {
+		since = since.Truncate(time.Second)
+	}
 	return fmt.Sprintf("%s %s after the previous run, less than %s", verb, document.Duration(since), document.Duration(least))
 }
 

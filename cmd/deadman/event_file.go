@@ -69,6 +69,9 @@ func sendEvents(streams *cli, cmd *cobra.Command, path string) error {
 	f := &eventFile{io: streams, c: c, lines: bufio.NewScanner(from)}
 	f.lines.Buffer(make([]byte, 64<<10), maxEventLine)
 	if err := f.sendAll(cmd.Context()); err != nil {
+		if f.sent.Published > 0 {
+			err = errors.Join(err, f.print())
+		}
 		return fmt.Errorf("%w\n%s of the lines before were published", err, number(f.sent.Published, "event"))
 	}
 	return f.show()

@@ -51,7 +51,7 @@ func TestSendEvents(t *testing.T) {
 		`{"subject": "no.stream", "data": {}}`:               "line 6: ",
 	} {
 		got := n.run(lines+text+"\n"+lines, "event", "send", "-f", "-")
-		if got.code != 1 || !strings.Contains(got.err, want) || !strings.Contains(got.err, "4 events of the lines before were published") {
+		if got.code != 1 || !strings.Contains(got.err, want) || !strings.Contains(got.err, "4 events of the lines before were published") || got.out != "published: 4, duplicates: 2\n" {
 			t.Errorf("%s: %+v", text, got)
 		}
 	}

@@ -17,6 +17,7 @@ type Moment struct {
 
 	Since   time.Time        // of a job: its start
 	Next    time.Time        // of a job that continues: its next check; zero: it is paused
+	Held    bool             // of a job that continues: no check follows until the next heartbeat
 	Check   futurejobs.Entry // of a check: the step, the values and the reason
 	Outcome string           // of the end of a job
 	Reason  string           // of the end of a job, and of a refusal
@@ -52,7 +53,7 @@ func (r *Replay) observeJob(kind MomentKind, j futurejobs.Job, by string) {
 	}
 	m := Moment{Kind: kind, Rule: r.summary.rule(j.RuleID).Name, Key: j.Key, By: by, Since: j.Since}
 	if j.PausedAt().IsZero() {
-		m.Next = j.NextCheckAt
+		m.Next, m.Held = j.NextCheckAt, r.isHeld(m.Rule, j.NextCheckAt)
 	}
 	r.observe(m)
 }
@@ -73,8 +74,14 @@ func (r *Replay) observeCheck(d futurejobs.Decision) {
 		return
 	}
 	m := Moment{Kind: Checked, Rule: r.summary.rule(d.Job.RuleID).Name, Key: d.Job.Key, Since: d.Job.Since, Next: d.Job.NextCheckAt, Reason: d.Reason}
-	m.Check = lastEntry(d.Job.Trail)
+	m.Check, m.Held = lastEntry(d.Job.Trail), r.isHeld(m.Rule, m.Next)
 	r.observe(m)
+}
+
+// isHeld reports whether the next check of a job only ends its hold, years ahead.
+func (r *Replay) isHeld(rule string, next time.Time) bool {
+	newest, err := r.catalog.Newest(rule)
+	return err == nil && newest.HeldForever(next, r.now)
 }
 
 // lastEntry returns the newest entry of a trail; the zero entry if it has none.

@@ -231,6 +231,20 @@ until: 1h30m
 alerts: [{at: 11m, key: mail}, {at: 1h, key: photos}]
 outcomes: [{key: photos, outcome: pending}, {key: mail, outcome: pending}]
 `, "\n"},
+		{"a heartbeat after its last step", pingRule, `
+until: 90m
+alerts: []
+`, `
+2: 1 alert not expected (- expected, + actual)
+
+  at  key     step    status  text
++ 1h  photos  silent  firing  backup photos: no heartbeat yet, expected every 1h
+
+backup-silent, key photos:
+  0s  starts  the key is expected from the start; next check at 1h
+  1h  check   step silent is due; no further check until the next heartbeat
+  1h  alert   firing warning silent: backup photos: no heartbeat yet, expected every 1h
+`},
 		{"a check", stateRule, `
 events:
   - {at: 0s, subject: orders.opened, data: {id: "1", status: OPEN}}

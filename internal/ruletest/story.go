@@ -92,6 +92,8 @@ func (s *story) observed(m replay.Moment) {
 	case m.Kind == replay.Ended:
 	case m.Next.IsZero():
 		next = "; it is paused"
+	case m.Held:
+		next = "; no further check until the next heartbeat"
 	default:
 		next = "; next check at " + s.test.when(m.Next)
 	}
