@@ -528,7 +528,7 @@ routes:
 		w.advance(n, 0)
 		fired := decodeMessages(t, w.receiver.received())
 		for _, l := range must[[]futurejobs.Lease](t)(w.Leases(t.Context())) {
-			w.must(w.MarkPublished(t.Context(), must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{l.Shard}, 10, nil))))
+			w.must(w.MarkPublished(t.Context(), must[[]alerts.Alert](t)(batchOf(w.Unpublished(t.Context(), []int16{l.Shard}, 10, nil)))))
 		}
 		w.must(prune(w, -2*futurejobs.Day)) // all rows are older than keep_alerts
 		w.resolve("a")

@@ -142,7 +142,7 @@ func TestQuotaWaitsKeepTheAlertAboutTicks(t *testing.T) {
 	})
 	raised := func() []alerts.Alert {
 		t.Helper()
-		all, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
+		all, _, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
