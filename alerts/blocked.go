@@ -6,7 +6,8 @@ import (
 )
 
 // maxBlocked is the largest number of alerts in a batch that may be blocked behind rejected ones before the relay
-// blocks whole rules. The rest of the batch is capacity for alerts that can be published.
+// blocks whole rules. The rest of the batch is capacity for alerts that can be published. Of a batch that its bytes ended,
+// it is a half.
 const maxBlocked = relayBatch / 2
 
 // OrderKey identifies an ordered line of alerts: the alerts of one rule and key.
@@ -57,9 +58,13 @@ func (d *blockedSet) add(r *RejectedError) {
 }
 
 // blockRules blocks whole rules, those with the most blocked alerts in the batch first, until at most maxBlocked
-// alerts of the batch are blocked by line. It reports whether it blocked a rule. One rejected alert can thus delay
-// alerts of its rule that could be published; they are retried together.
-func (d *blockedSet) blockRules(batch []Alert) bool {
+// alerts of the batch are blocked by line. more is that of the read. It reports whether it blocked a rule. One rejected
+// alert can thus delay alerts of its rule that could be published; they are retried together.
+func (d *blockedSet) blockRules(batch []Alert, more bool) bool {
+	most := maxBlocked
+	if more {
+		most = min(most, len(batch)/2)
+	}
 	waiting, total := make(map[string]int), 0
 	for _, a := range batch {
 		if d.lines[a.OrderKey()] {
@@ -68,17 +73,17 @@ func (d *blockedSet) blockRules(batch []Alert) bool {
 		}
 	}
 	widened := false
-	for total > maxBlocked {
-		most := ""
+	for total > most {
+		longest := ""
 		for _, rule := range slices.Sorted(maps.Keys(waiting)) {
-			if most == "" || waiting[rule] > waiting[most] {
-				most = rule
+			if longest == "" || waiting[rule] > waiting[longest] {
+				longest = rule
 			}
 		}
-		d.rules[most] = true
-		maps.DeleteFunc(d.lines, func(l OrderKey, _ bool) bool { return l.Rule == most })
-		total -= waiting[most]
-		delete(waiting, most)
+		d.rules[longest] = true
+		maps.DeleteFunc(d.lines, func(l OrderKey, _ bool) bool { return l.Rule == longest })
+		total -= waiting[longest]
+		delete(waiting, longest)
 		widened = true
 	}
 	return widened

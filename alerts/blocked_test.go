@@ -87,6 +87,18 @@ func TestRefusedAlertsAreSkipped(t *testing.T) {
 	recorded.checkErrors(t, "publish on deadman.alerts.>")
 }
 
+// A few rejected alerts are large enough to fill a read by their bytes. Alerts of other rules are still published.
+func TestLargeRefusedAlertsAreSkipped(t *testing.T) {
+	w := newRelayFixtureOf(t, 1, newRestrictedBroker(t, "deadman.alerts.late.>").setOptions)
+	w.text = strings.Repeat("x", 250<<10)
+	w.raise(80)
+	w.text = ""
+	w.saveRule("fine")
+	w.raise(10)
+	w.run(alerts.NewRelay(w.store, w.bus.AlertPublisher, w.shards, discardLog()))
+	testwait.Until(t, "every alert except late is published", func() bool { return w.isDrainedExcept("late") })
+}
+
 // Rejected alerts block only those behind them in their line of rule and key, even across many batches.
 func TestRefusedAlertKeepsItsPlace(t *testing.T) {
 	g := newRestrictedBroker(t, "deadman.alerts.*.critical.>")

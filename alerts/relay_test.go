@@ -41,6 +41,7 @@ type relayFixture struct {
 	store  *store.Store
 	rule   *futurejobs.Rule
 	held   []futurejobs.HeldShard
+	text   string // appended to those of the alerts
 }
 
 func newRelayFixture(t *testing.T, change ...func(*bus.Options)) *relayFixture {
@@ -176,7 +177,7 @@ func (w *relayFixture) decision(j futurejobs.Job, now time.Time) futurejobs.Deci
 	a := alerts.Alert{
 		ID:   alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: j.CheckCount, Status: alerts.Firing, At: slot}.ID(),
 		Rule: w.rule.Name, RuleVersion: 1, Entity: "order", Key: j.Key, DecidedAt: now, Shard: j.Shard, RuleID: w.rule.ID,
-		Detail: alerts.Detail{Draft: alerts.Draft{Status: alerts.Firing, Severity: alerts.Warning, Text: "late"}, Since: j.Since, Slot: slot},
+		Detail: alerts.Detail{Draft: alerts.Draft{Status: alerts.Firing, Severity: alerts.Warning, Text: "late" + w.text}, Since: j.Since, Slot: slot},
 	}
 	j.Alerts = []alerts.ID{a.ID}
 	return futurejobs.Decision{Job: j, Alerts: []alerts.Alert{a}}

@@ -85,7 +85,7 @@ func (l *relayWorker) step(ctx context.Context, held []int16) (more bool, err er
 	}
 	free := l.around.filter(batch)
 	if len(free) == 0 {
-		return l.around.blockRules(batch) && more, nil
+		return l.around.blockRules(batch, more) && more, nil
 	}
 	if l.Quotas != nil {
 		if free, err = l.Quotas.Admit(ctx, free); len(free) == 0 || err != nil {
@@ -101,7 +101,7 @@ func (l *relayWorker) step(ctx context.Context, held []int16) (more bool, err er
 	var refusal *RejectedError
 	if errors.As(err, &refusal) {
 		l.around.add(refusal)
-		l.around.blockRules(batch)
+		l.around.blockRules(batch, more)
 		err = nil
 	}
 	return more, errors.Join(err, l.mark(ctx, sent))

@@ -676,11 +676,6 @@ while: {{state.x}}`),
 		[]string{"4:18 /resolve/event: every event that triggers a job also resolves it, so the rule never alerts; add an if to the resolve, which the events of the trigger do not meet"},
 	},
 	{
-		"ends what its heartbeat begins",
-		withEdits("trigger: {heartbeat: {event: orders.seen, key: event.id, every: 1h}}", "resolve: {event: orders.*, key: event.id}"),
-		[]string{"4:18 /resolve/event: every heartbeat also ends the job that awaits the next one, so the rule never alerts; add an if to the resolve, which the events of the trigger do not meet"},
-	},
-	{
 		"slot does not divide",
 		withEdits("slot: 7m"),
 		[]string{"6:7 /slot: slot 7m does not divide a day into whole slots; write one that does, such as 6m40s"},

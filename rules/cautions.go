@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"deadman/alerts"
+	"deadman/internal/subjects"
 	"deadman/rules/document"
 )
 
 // Cautions returns warnings about a valid rule that may not do what its author expects.
 func Cautions(d document.Document) []string {
-	return slices.Concat(unwatched(d), coarseSlot(d), slowAttempts(d), idleHold(d), idleRecheck(d), hiddenLabels(d))
+	return slices.Concat(unwatched(d), endsItself(d), coarseSlot(d), slowAttempts(d), idleHold(d), idleRecheck(d), hiddenLabels(d))
 }
 
 // slowAttempts warns of attempts of a check that may take longer than the time between two ticks. A tick waits for the
@@ -70,6 +71,20 @@ func coarseSlot(d document.Document) []string {
 		}
 	}
 	return nil
+}
+
+// endsItself warns of a resolve that each heartbeat of the rule matches: a key is watched until its first one only.
+func endsItself(d document.Document) (warnings []string) {
+	h := d.Trigger.Heartbeat
+	if h == nil || h.Event == "" {
+		return nil
+	}
+	for i, r := range d.Resolve {
+		if r.Event != "" && r.Distinct == "" && r.Key == h.Key && (r.If == "" || r.If == h.If) && subjects.Covers(r.Event, h.Event) {
+			warnings = append(warnings, fmt.Sprintf("resolve[%d]: every heartbeat also ends the job that awaits the next one, so a key is watched until its first heartbeat only; add an if to the resolve, or remove it", i))
+		}
+	}
+	return warnings
 }
 
 // idleRecheck warns of a check between the steps that finds nothing: only a condition ends a job without an event.

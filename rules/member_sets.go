@@ -28,7 +28,7 @@ func (m memberSets) next(n int) uint8 {
 }
 
 // numberSets returns the numbers of the sets of a version that follows another one. A set is the same if it counts the same
-// members of the same events or, at the same place, of other events. nil if no version has sets.
+// members of the same events or, at the same place, of other events. nil: no version has sets.
 func numberSets(before []document.Resolve, numbers memberSets, after []document.Resolve) memberSets {
 	isSet := func(r document.Resolve) bool { return r.Distinct != "" }
 	if len(numbers) == 0 && !slices.ContainsFunc(slices.Concat(before, after), isSet) {
@@ -59,5 +59,5 @@ func numberSets(before []document.Resolve, numbers memberSets, after []document.
 
 // sameSet reports whether two resolves count the same members of the same events.
 func sameSet(a, b document.Resolve) bool {
-	return a.Event == b.Event && a.Key == b.Key && a.Distinct == b.Distinct
+	return a.Event == b.Event && a.Key == b.Key && a.Distinct == b.Distinct && a.If == b.If
 }

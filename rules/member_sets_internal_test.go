@@ -8,11 +8,12 @@ import (
 	"deadman/rules/document"
 )
 
-// resolvesOf returns resolves of words such as "a:x", an event with the members that x distinguishes, or "a", an event alone.
+// resolvesOf returns resolves of words such as "a?c:x", an event with a condition and the members that x distinguishes.
 func resolvesOf(text string) (all []document.Resolve) {
 	for _, word := range strings.Fields(text) {
 		event, distinct, _ := strings.Cut(word, ":")
-		all = append(all, document.Resolve{Watch: document.Watch{Event: event, Key: "event.id"}, Distinct: distinct})
+		event, condition, _ := strings.Cut(event, "?")
+		all = append(all, document.Resolve{Watch: document.Watch{Event: event, Key: "event.id", If: condition}, Distinct: distinct})
 	}
 	return all
 }
@@ -34,6 +35,9 @@ func TestNumberSets(t *testing.T) {
 		"other events of the same members": {[]string{"a:x b:y", "c:x b:y"}, []byte{0, 1, 2}},
 		"removed, and another":             {[]string{"a:x b:y", "a:x", "a:x c:z"}, []byte{0, 2, 3}},
 		"removed, and again":               {[]string{"a:x b:y", "a:x", "a:x b:y"}, []byte{0, 2, 3}},
+		"two conditions, swapped":          {[]string{"a?c:x a?d:x", "a?d:x a?c:x"}, []byte{1, 0, 2}},
+		"two conditions, one removed":      {[]string{"a?c:x a?d:x", "a?d:x"}, []byte{1, 2}},
+		"another condition":                {[]string{"a?c:x", "a?d:x"}, []byte{0, 1}},
 		"two alike":                        {[]string{"a:x a:x", "b:y a:x a:x"}, []byte{2, 0, 1, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -275,11 +275,16 @@ func (s *saving) move(ctx context.Context, to RuleVersion) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	move := futurejobs.MoveToVersion{Steps: countAgain(ctx, s.Catalog, rule), Next: rule.nextOf}
+	var failed error // of jobs that were left out
 	n, err := s.pending(to.RuleID).each(ctx, futurejobs.ActionMove, func(j futurejobs.Job) (futurejobs.Effect, bool) {
-		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: move}, j.Version < to.Version
+		if j.Version >= to.Version {
+			return futurejobs.Effect{}, false
+		}
+		steps, err := countAgain(ctx, s.Catalog, rule, j.Version)
+		failed = cmp.Or(failed, err)
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Action: futurejobs.MoveToVersion{Steps: steps, Next: rule.nextOf}}, err == nil
 	})
-	if err == nil {
+	if err = errors.Join(err, failed); err == nil {
 		s.moved.Store(to.RuleID, to.Version)
 	}
 	return n, err

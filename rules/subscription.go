@@ -202,7 +202,7 @@ func (c subscriptionCompiler) set(pointer string, s document.Resolve, w *subscri
 // resolvesTrigger reports whether each event that triggers a job matches a resolve, apart from its condition.
 func resolvesTrigger(d document.Document, s document.Resolve) bool {
 	begins := d.Trigger.Subject()
-	return s.Event != "" && s.Distinct == "" && begins != "" && s.Key == d.Trigger.KeyExpression() && subjects.Covers(s.Event, begins)
+	return s.Event != "" && s.Distinct == "" && begins != "" && d.Trigger.Heartbeat == nil && s.Key == d.Trigger.KeyExpression() && subjects.Covers(s.Event, begins)
 }
 
 // checkNeed refuses a resolve that ends each job as it begins, and one that an earlier resolve makes unreachable.
@@ -212,11 +212,7 @@ func (c subscriptionCompiler) checkNeed(pointer string, d document.Document, i i
 		return
 	}
 	if resolvesTrigger(d, s) && (s.If == "" || s.If == d.Trigger.If) {
-		what := "event that triggers a job also resolves it"
-		if d.Trigger.Heartbeat != nil {
-			what = "heartbeat also ends the job that awaits the next one"
-		}
-		c.problem(pointer+"/event", "every %s, so the rule never alerts; add an if to the resolve, which the events of the trigger do not meet", what)
+		c.problem(pointer+"/event", "every event that triggers a job also resolves it, so the rule never alerts; add an if to the resolve, which the events of the trigger do not meet")
 	}
 	for j, before := range d.Resolve[:i] {
 		if before.Distinct == "" && before.Key == s.Key && (before.If == "" || before.If == s.If) && before.Event != "" && subjects.Covers(before.Event, s.Event) {

@@ -2,31 +2,36 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
-// countAgain returns the function that counts the steps that a job of another version has taken when it moves to a rule.
-func countAgain(ctx context.Context, c *Catalog, to *Rule) func(futurejobs.Job) int {
-	return func(j futurejobs.Job) int {
-		was, err := c.version(ctx, c.current.Load(), id{to.engine.ID, j.Version})
-		if err != nil {
-			return j.Step // no node can read the steps that it has taken
-		}
-		compiled, err := was.compiled()
-		if err != nil {
-			return j.Step // likewise
-		}
-		return stepsTaken(compiled.escalation, to.escalation, j)
+// countAgain returns the function that counts the steps of a job again when it moves from its version to a rule. A version
+// that no node can read leaves the count as it is; any other error prevents the move.
+func countAgain(ctx context.Context, c *Catalog, to *Rule, from int32) (count func(futurejobs.Job) int, err error) {
+	v, err := c.version(ctx, c.current.Load(), id{to.engine.ID, from})
+	if err != nil && !errors.Is(err, futurejobs.ErrNotFound) {
+		return nil, err
 	}
+	var was *Rule
+	if err == nil {
+		was, _ = v.compiled()
+	}
+	return func(j futurejobs.Job) int {
+		if was == nil || j.Version != from { // the job of a kept trigger may have another version; it has taken no step
+			return j.Step
+		}
+		return stepsTaken(was.escalation, to.escalation, j)
+	}, nil
 }
 
 // stepsTaken returns how many steps a job that moves to another version has taken: those of its timeline up to the first
-// step that is still to come. A step of both versions is known by its name and its turn. A step that its version did not
-// have, a new or a renamed one, is passed if its slot is not after that of the last step taken. A handler counts its steps
-// itself.
+// one still to come. Steps up to the slot of the last step taken are passed, whether they are new, renamed or earlier than
+// before, as a check that is late passes all but the highest. A later step is passed if the job has taken it: it is known by
+// its name. The turns of a repeated step are known by their slots only. A handler counts its steps itself.
 func stepsTaken(was, to *escalation, j futurejobs.Job) int {
 	if j.Step == 0 || len(was.steps) == 0 || len(to.steps) == 0 {
 		return j.Step
@@ -39,16 +44,15 @@ func stepsTaken(was, to *escalation, j futurejobs.Job) int {
 	if err != nil {
 		return j.Step // likewise
 	}
-	taken := min(j.Step, len(before))
-	last := was.grid.Up(before[taken-1].at)
+	taken := before[:min(j.Step, len(before))]
+	last := was.grid.Up(taken[len(taken)-1].at)
 	return prefix(line, func(s stepTime) bool {
-		i := slices.IndexFunc(before, func(b stepTime) bool { return b.name == s.name && b.turn == s.turn })
-		return i >= 0 && i < taken || i < 0 && !to.grid.Up(s.at).After(last)
+		return !to.grid.Up(s.at).After(last) || s.turns == 1 && slices.ContainsFunc(taken, func(b stepTime) bool { return b.name == s.name })
 	})
 }
 
 // stepsLeft returns how many steps a job has taken after the calendars of its rule changed. They move the steps that they
-// count or postpone, so that another step may come before one that was taken: the job takes it then, and after it the moved
+// count or postpone, so that a fixed step may come before one that was taken: the job takes it then, and after it the moved
 // one again. A lost alert would be worse than a repeated one.
 func stepsLeft(e *escalation) func(futurejobs.Job) int {
 	return func(j futurejobs.Job) int {
@@ -61,7 +65,7 @@ func stepsLeft(e *escalation) func(futurejobs.Job) int {
 		}
 		last := e.grid.Up(alerts.TimeOf(j.Alerts[len(j.Alerts)-1]))
 		return min(j.Step, prefix(line, func(s stepTime) bool {
-			return s.of != nil || s.within != nil || s.every || !e.grid.Up(s.at).After(last)
+			return !isFixed(s.step) || !e.grid.Up(s.at).After(last)
 		}))
 	}
 }
@@ -72,4 +76,10 @@ func prefix(line []stepTime, is func(stepTime) bool) int {
 		return n
 	}
 	return len(line)
+}
+
+// isFixed reports whether the time of a step is a literal span after the beginning of its job: no calendar, event or step before
+// it moves it.
+func isFixed(s *step) bool {
+	return s.of == nil && s.within == nil && s.computed == nil && s.at == nil && !s.every
 }

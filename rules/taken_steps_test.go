@@ -84,15 +84,16 @@ func TestMovedJobTakesTheStepsThatAreLeft(t *testing.T) {
 		want  int           // taken steps of the new version
 		next  time.Duration // after the beginning
 	}{
-		"a taken step is removed":                  {"[{after: 1h, step: note}, {after: 3h, step: page}]", 1, time.Hour, "[{after: 3h, step: page}]", 0, 3 * time.Hour},
-		"a step comes before a taken one":          {"[{after: 2h, step: page}, {after: 5h, step: lead}]", 1, 2 * time.Hour, "[{after: 1h, step: note}, {after: 2h, step: page}, {after: 5h, step: lead}]", 2, 5 * time.Hour},
-		"a step comes after a taken one":           {"[{after: 1h, step: note}, {after: 5h, step: lead}]", 1, time.Hour, "[{after: 1h, step: note}, {after: 2h, step: page}, {after: 5h, step: lead}]", 1, 2 * time.Hour},
-		"a taken step has another name":            {"[{after: 1h, step: note}, {after: 3h, step: page}]", 1, time.Hour, "[{after: 1h, step: notice}, {after: 3h, step: page}]", 1, 3 * time.Hour},
-		"a taken step is later":                    {"[{after: 1h, step: note}, {after: 3h, step: page}]", 1, time.Hour, "[{after: 2h, step: note}, {after: 3h, step: page}]", 1, 3 * time.Hour},
-		"the next step is earlier than taken ones": {"[{after: 1h, step: note}, {after: 2h, step: lead}, {after: 9h, step: page}]", 2, 2 * time.Hour, "[{after: 1h, step: note}, {after: 90m, step: page}, {after: 2h, step: lead}]", 1, 90 * time.Minute},
-		"fewer repetitions":                        {"[{after: 1h, step: note}, {every: 1h, times: 3, step: again}, {after: 9h, step: page}]", 3, 3 * time.Hour, "[{after: 1h, step: note}, {every: 1h, times: 1, step: again}, {after: 9h, step: page}]", 2, 9 * time.Hour},
-		"all steps are taken":                      {"[{after: 1h, step: note}]", 1, time.Hour, "[{after: 1h, step: note}, {after: 3h, step: page}]", 1, 3 * time.Hour},
-		"no step is taken":                         {"[{after: 1h, step: note}]", 0, 0, "[{after: 2h, step: page}]", 0, 2 * time.Hour},
+		"a taken step is removed":               {"[{after: 1h, step: note}, {after: 3h, step: page}]", 1, time.Hour, "[{after: 3h, step: page}]", 0, 3 * time.Hour},
+		"a step comes before a taken one":       {"[{after: 2h, step: page}, {after: 5h, step: lead}]", 1, 2 * time.Hour, "[{after: 1h, step: note}, {after: 2h, step: page}, {after: 5h, step: lead}]", 2, 5 * time.Hour},
+		"a step comes after a taken one":        {"[{after: 1h, step: note}, {after: 5h, step: lead}]", 1, time.Hour, "[{after: 1h, step: note}, {after: 2h, step: page}, {after: 5h, step: lead}]", 1, 2 * time.Hour},
+		"a taken step has another name":         {"[{after: 1h, step: note}, {after: 3h, step: page}]", 1, time.Hour, "[{after: 1h, step: notice}, {after: 3h, step: page}]", 1, 3 * time.Hour},
+		"a taken step is later":                 {"[{after: 1h, step: note}, {after: 3h, step: page}]", 1, time.Hour, "[{after: 2h, step: note}, {after: 3h, step: page}]", 1, 3 * time.Hour},
+		"a step comes earlier than a taken one": {"[{after: 1h, step: note}, {after: 2h, step: lead}, {after: 9h, step: page}]", 2, 2 * time.Hour, "[{after: 1h, step: note}, {after: 90m, step: page}, {after: 2h, step: lead}]", 3, time.Hour},
+		"a longer time between repetitions":     {"[{after: 1h, step: note}, {every: 15m, times: 36, step: again}]", 9, 3 * time.Hour, "[{after: 1h, step: note}, {every: 1h, times: 10, step: again}]", 3, 4 * time.Hour},
+		"fewer repetitions":                     {"[{after: 1h, step: note}, {every: 1h, times: 3, step: again}, {after: 9h, step: page}]", 3, 3 * time.Hour, "[{after: 1h, step: note}, {every: 1h, times: 1, step: again}, {after: 9h, step: page}]", 2, 9 * time.Hour},
+		"all steps are taken":                   {"[{after: 1h, step: note}]", 1, time.Hour, "[{after: 1h, step: note}, {after: 3h, step: page}]", 1, 3 * time.Hour},
+		"no step is taken":                      {"[{after: 1h, step: note}]", 0, 0, "[{after: 2h, step: page}]", 0, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -101,7 +101,7 @@ func readUnresolved(row scanner, u *unresolvedAlert) error {
 // forgetUnresolved deletes the records of the open alerts about rules that were deleted.
 func (s *SystemAlertStore) forgetUnresolved(ctx context.Context) error {
 	_, err := exec(ctx, s.db, `DELETE FROM setting WHERE name LIKE 'unresolved rule/%' AND NOT EXISTS (
-	SELECT 1 FROM rule r WHERE r.deleted_at IS NULL AND setting.name LIKE 'unresolved rule/' || r.name || ' %')`)
+	SELECT 1 FROM rule r WHERE r.deleted_at IS NULL AND substr(setting.name, 1, length('unresolved rule/' || r.name || ' ')) = 'unresolved rule/' || r.name || ' ')`)
 	return err
 }
 
