@@ -63,7 +63,7 @@ func (d *blockedSet) add(r *RejectedError) {
 func (d *blockedSet) blockRules(batch []Alert, more bool) bool {
 	most := maxBlocked
 	if more {
-		most = min(most, len(batch)/2)
+		most = len(batch) / 2
 	}
 	waiting, total := make(map[string]int), 0
 	for _, a := range batch {

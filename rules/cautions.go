@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"deadman/alerts"
-	"deadman/internal/subjects"
 	"deadman/rules/document"
 )
 
@@ -76,11 +75,8 @@ func coarseSlot(d document.Document) []string {
 // endsItself warns of a resolve that each heartbeat of the rule matches: a key is watched until its first one only.
 func endsItself(d document.Document) (warnings []string) {
 	h := d.Trigger.Heartbeat
-	if h == nil || h.Event == "" {
-		return nil
-	}
 	for i, r := range d.Resolve {
-		if r.Event != "" && r.Distinct == "" && r.Key == h.Key && (r.If == "" || r.If == h.If) && subjects.Covers(r.Event, h.Event) {
+		if h != nil && resolvesTrigger(d, r) && (r.If == "" || r.If == h.If) {
 			warnings = append(warnings, fmt.Sprintf("resolve[%d]: every heartbeat also ends the job that awaits the next one, so a key is watched until its first heartbeat only; add an if to the resolve, or remove it", i))
 		}
 	}

@@ -173,7 +173,7 @@ func (e *escalation) between(s scope, from, to time.Time) (time.Time, error) {
 // horizon, when the rule was saved.
 func (e *escalation) hasLiteralTimes() bool {
 	return !slices.ContainsFunc(e.steps, func(s step) bool {
-		return s.computed != nil || s.at != nil || s.clock != nil || s.of != nil || s.within != nil
+		return s.isMovable() || s.clock != nil
 	})
 }
 

@@ -374,6 +374,11 @@ type step struct {
 	nags     bool // it is repeated until a user acknowledges
 }
 
+// isMovable reports whether a calendar or an expression determines when the step is due: its time may change while a job waits.
+func (s *step) isMovable() bool {
+	return s.computed != nil || s.at != nil || s.of != nil || s.within != nil
+}
+
 // clock is a time of day in a zone, after a tick.
 type clock struct {
 	shows string // such as 09:00

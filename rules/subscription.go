@@ -156,7 +156,7 @@ func (c subscriptionCompiler) resolves(d document.Document, sets memberSets) []s
 	for i, s := range d.Resolve {
 		p := c.item("/resolve", i)
 		condition := inIf
-		if resolvesTrigger(d, s) {
+		if d.Trigger.Heartbeat == nil && resolvesTrigger(d, s) {
 			condition.constant = neededCondition
 		}
 		w := c.watchIf(p, s.Watch, "resolves a job", condition)
@@ -202,7 +202,7 @@ func (c subscriptionCompiler) set(pointer string, s document.Resolve, w *subscri
 // resolvesTrigger reports whether each event that triggers a job matches a resolve, apart from its condition.
 func resolvesTrigger(d document.Document, s document.Resolve) bool {
 	begins := d.Trigger.Subject()
-	return s.Event != "" && s.Distinct == "" && begins != "" && d.Trigger.Heartbeat == nil && s.Key == d.Trigger.KeyExpression() && subjects.Covers(s.Event, begins)
+	return s.Event != "" && s.Distinct == "" && begins != "" && s.Key == d.Trigger.KeyExpression() && subjects.Covers(s.Event, begins)
 }
 
 // checkNeed refuses a resolve that ends each job as it begins, and one that an earlier resolve makes unreachable.
@@ -211,7 +211,7 @@ func (c subscriptionCompiler) checkNeed(pointer string, d document.Document, i i
 	if s.Event == "" || s.Distinct != "" {
 		return
 	}
-	if resolvesTrigger(d, s) && (s.If == "" || s.If == d.Trigger.If) {
+	if d.Trigger.Heartbeat == nil && resolvesTrigger(d, s) && (s.If == "" || s.If == d.Trigger.If) {
 		c.problem(pointer+"/event", "every event that triggers a job also resolves it, so the rule never alerts; add an if to the resolve, which the events of the trigger do not meet")
 	}
 	for j, before := range d.Resolve[:i] {

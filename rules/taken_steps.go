@@ -65,7 +65,7 @@ func stepsLeft(e *escalation) func(futurejobs.Job) int {
 		}
 		last := e.grid.Up(alerts.TimeOf(j.Alerts[len(j.Alerts)-1]))
 		return min(j.Step, prefix(line, func(s stepTime) bool {
-			return !isFixed(s.step) || !e.grid.Up(s.at).After(last)
+			return s.isMovable() || s.every || !e.grid.Up(s.at).After(last)
 		}))
 	}
 }
@@ -76,10 +76,4 @@ func prefix(line []stepTime, is func(stepTime) bool) int {
 		return n
 	}
 	return len(line)
-}
-
-// isFixed reports whether the time of a step is a literal span after the beginning of its job: no calendar, event or step before
-// it moves it.
-func isFixed(s *step) bool {
-	return s.of == nil && s.within == nil && s.computed == nil && s.at == nil && !s.every
 }

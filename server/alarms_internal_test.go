@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"deadman/alerts"
 	"deadman/internal/store"
 )
 
@@ -49,7 +50,7 @@ func TestUnsettledJobsAreReported(t *testing.T) {
 		}
 		w.advance(time.Minute)
 		listed := w.listAlerts()
-		if len(listed) != 1 || listed[0].Key != sweepTopic || listed[0].Step != gapStep || listed[0].Count != 3 || !strings.Contains(listed[0].Text, " of n") {
+		if len(listed) != 1 || listed[0].Key != sweepTopic || listed[0].Step != alerts.GapStep || listed[0].Count != 3 || !strings.Contains(listed[0].Text, " of n") {
 			t.Fatalf("while nothing can be settled: %+v", listed)
 		}
 		if overdueJobs := w.overdueJobs(); overdueJobs.jobs() != 3 || overdueJobs.more {

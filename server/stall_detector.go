@@ -32,9 +32,6 @@ const (
 	ingestTopic = "ingest/"
 )
 
-// gapStep is the step of alerts about monitoring gaps.
-const gapStep = alerts.GapStep
-
 // stallDetector detects that the sweep or the intake of a stream stood still, and raises an alert: during the stall,
 // if a node is running, and after it. A row for each topic holds its progress and advances only to times without a
 // stall. Thus every node, even after a restart, reports the same beginning of a gap.
@@ -248,7 +245,7 @@ func (b *stallDetector) forget(ctx context.Context, seen store.Progress) error {
 // stallAlert returns the alert about a topic that was stalled until the given time.
 func (b *stallDetector) stallAlert(seen store.Progress, status alerts.Status, until time.Time) alerts.SystemAlert {
 	r := alerts.SystemAlert{
-		Topic: seen.Topic, Step: gapStep, Status: status, Severity: alerts.Warning, Since: seen.Through, Count: seen.LateJobs,
+		Topic: seen.Topic, Step: alerts.GapStep, Status: status, Severity: alerts.Warning, Since: seen.Through, Count: seen.LateJobs,
 	}
 	if seen.LateJobs > 0 {
 		r.Severity = alerts.Error

@@ -16,11 +16,8 @@ import (
 // unknown.
 const maxHeartbeatPeriods = 5000
 
-// gapStep is the step of alerts about monitoring gaps, and sweepTopic the key of those about the checks of jobs.
-const (
-	gapStep    = alerts.GapStep
-	sweepTopic = "sweep"
-)
+// sweepTopic is the key of alerts about monitoring gaps of the checks of jobs.
+const sweepTopic = "sweep"
 
 // timeSpan is the time from From to To, without To.
 type timeSpan struct{ From, To time.Time }
@@ -94,7 +91,7 @@ func readGaps(ctx context.Context, lists AlertReader, kept time.Duration, now ti
 
 // add adds the gap of an alert. Alerts are added newest first; closed has the alerts that newer ones close.
 func (g *monitoringGaps) add(a alerts.Alert, closed map[alerts.ID]bool, now time.Time) {
-	if a.Step != gapStep || closed[a.ID] {
+	if a.Step != alerts.GapStep || closed[a.ID] {
 		return
 	}
 	for _, id := range a.Closes {

@@ -29,11 +29,11 @@ func TestUptime(t *testing.T) {
 	}
 	now := on(11, 11, 0)
 	gap := func(topic string, from, to time.Time) []alerts.Alert {
-		raised := alerts.SystemAlert{Topic: topic, Step: gapStep, Status: alerts.Firing, Since: from}.Alert(from)
+		raised := alerts.SystemAlert{Topic: topic, Step: alerts.GapStep, Status: alerts.Firing, Since: from}.Alert(from)
 		if to.IsZero() {
 			return []alerts.Alert{raised}
 		}
-		return []alerts.Alert{alerts.SystemAlert{Topic: topic, Step: gapStep, Status: alerts.Resolved, Since: from}.Alert(to), raised}
+		return []alerts.Alert{alerts.SystemAlert{Topic: topic, Step: alerts.GapStep, Status: alerts.Resolved, Since: from}.Alert(to), raised}
 	}
 	var items []alerts.Alert
 	items = append(items, gap("ingest/ORDERS", on(11, 10, 0), on(11, 10, 6))...)

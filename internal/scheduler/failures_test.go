@@ -36,25 +36,17 @@ again: keep
 		}
 		return w.lateTicker(catalog)
 	}
-	raised := func() (all []alerts.Alert) {
-		t.Helper()
-		all, _, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all
-	}
 	for range 2 {
 		ticker, stop := run(calendars.Set{})
-		w.eventually("its ticks fail", func() bool { return slices.Equal(ticker.Failing(), []string{"office-import"}) && len(raised()) > 0 })
+		w.eventually("its ticks fail", func() bool { return slices.Equal(ticker.Failing(), []string{"office-import"}) && len(w.raised()) > 0 })
 		stop()
 	}
-	if all := raised(); len(all) != 1 || all[0].Status != alerts.Firing || all[0].Key != "rule/office-import" || !strings.Contains(all[0].Text, `unknown calendar "office"`) {
+	if all := w.raised(); len(all) != 1 || all[0].Status != alerts.Firing || all[0].Key != "rule/office-import" || !strings.Contains(all[0].Text, `unknown calendar "office"`) {
 		t.Errorf("raised: %+v", all)
 	}
 	ticker, _ := run(known)
-	w.eventually("the alert is closed", func() bool { return len(raised()) == 2 })
-	all := raised()
+	w.eventually("the alert is closed", func() bool { return len(w.raised()) == 2 })
+	all := w.raised()
 	if again := all[1]; again.Status != alerts.Resolved || !slices.Equal(again.Closes, []alerts.ID{all[0].ID}) || len(ticker.Failing()) > 0 || len(w.jobs()) != 1 {
 		t.Errorf("raised: %+v; failing %v; %d jobs", again, ticker.Failing(), len(w.jobs()))
 	}

@@ -61,24 +61,16 @@ again: keep
 		t.Fatal(err)
 	}
 	ticker, _ := w.lateTicker(catalog)
-	raised := func() []alerts.Alert {
-		t.Helper()
-		all, _, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all
-	}
-	w.eventually("the alert is raised", func() bool { return len(raised()) == 1 })
-	if all := raised(); all[0].Key != "rule/import" || !strings.Contains(all[0].Text, futurejobs.ErrPutOff.Error()) {
+	w.eventually("the alert is raised", func() bool { return len(w.raised()) == 1 })
+	if all := w.raised(); all[0].Key != "rule/import" || !strings.Contains(all[0].Text, futurejobs.ErrPutOff.Error()) {
 		t.Errorf("raised: %+v", all)
 	}
 	if failing := ticker.Failing(); len(failing) > 0 || ticker.Err() != nil || len(w.jobs()) != 0 {
 		t.Errorf("failing %v, %v; %d jobs", failing, ticker.Err(), len(w.jobs()))
 	}
 	catalog.isShort.Store(false)
-	w.eventually("the last tick is applied", func() bool { return len(w.jobs()) == 1 && len(raised()) == 2 })
-	if all := raised(); all[1].Status != alerts.Resolved {
+	w.eventually("the last tick is applied", func() bool { return len(w.jobs()) == 1 && len(w.raised()) == 2 })
+	if all := w.raised(); all[1].Status != alerts.Resolved {
 		t.Errorf("raised: %+v", all[1])
 	}
 }
@@ -140,24 +132,16 @@ func TestQuotaWaitsKeepTheAlertAboutTicks(t *testing.T) {
 			return 100 * time.Millisecond
 		},
 	})
-	raised := func() []alerts.Alert {
-		t.Helper()
-		all, _, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all
-	}
-	w.eventually("the alert is raised", func() bool { return len(raised()) == 1 })
+	w.eventually("the alert is raised", func() bool { return len(w.raised()) == 1 })
 	isFull.Store(true)
 	w.eventually("the event waits for the quota", func() bool { return waits.Load() > 2 })
-	if all := raised(); len(all) != 1 || all[0].Status != alerts.Firing || !slices.Equal(ticker.Failing(), []string{"import"}) || ticker.Err() != nil {
+	if all := w.raised(); len(all) != 1 || all[0].Status != alerts.Firing || !slices.Equal(ticker.Failing(), []string{"import"}) || ticker.Err() != nil {
 		t.Errorf("raised: %+v; failing %v, %v", all, ticker.Failing(), ticker.Err())
 	}
 	away.left.Store(0)
 	isFull.Store(false)
-	w.eventually("the event is emitted and the alert is closed", func() bool { return counted.emitted.Load() > 0 && len(raised()) == 2 })
-	if all := raised(); all[1].Status != alerts.Resolved || len(ticker.Failing()) > 0 {
+	w.eventually("the event is emitted and the alert is closed", func() bool { return counted.emitted.Load() > 0 && len(w.raised()) == 2 })
+	if all := w.raised(); all[1].Status != alerts.Resolved || len(ticker.Failing()) > 0 {
 		t.Errorf("raised: %+v; failing %v", all[1], ticker.Failing())
 	}
 }

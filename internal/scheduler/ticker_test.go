@@ -185,6 +185,16 @@ func (w *fixture) jobs() []futurejobs.Job {
 	return jobs
 }
 
+// raised returns the alerts that were raised, none of which is published.
+func (w *fixture) raised() []alerts.Alert {
+	w.Helper()
+	all, _, err := w.store.Unpublished(w.Context(), []int16{0, 1, 2, 3}, 10, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return all
+}
+
 // cursor returns the cursor of the rule's ticks.
 func (w *fixture) cursor() futurejobs.Cursor {
 	w.Helper()

@@ -50,7 +50,7 @@ func readAckKey(ctx context.Context, q reader) ([]byte, error) {
 // the same transaction.
 func (s *AckLinkStore) RevokeAckLinks(ctx context.Context) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if _, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`,
+		if _, err := exec(ctx, tx, putSetting,
 			ackKey, hex.EncodeToString(acklinks.NewKey())); err != nil {
 			return err
 		}

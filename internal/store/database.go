@@ -149,6 +149,9 @@ func (s *database) outbox() alertQueue {
 	}
 }
 
+// putSetting writes the setting $1 with the value $2.
+const putSetting = `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`
+
 // unrouted returns the queue of alerts that are not routed to channels.
 func (s *database) unrouted() alertQueue {
 	return alertQueue{rows: `alert_news`, columns: `shard, id`, order: `id`, lateral: !s.alone}

@@ -163,7 +163,7 @@ func (s *SystemAlertStore) AlertDeadLetters(ctx context.Context, letters, thresh
 			next = ""
 		}
 		if over || next != value {
-			_, err = exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, lettersBase, next)
+			_, err = exec(ctx, tx, putSetting, lettersBase, next)
 		}
 		return over, err
 	})

@@ -51,7 +51,7 @@ func (s *StatisticsStore) countOutcomeHour(ctx context.Context) (counted bool, e
 		if _, err := exec(ctx, tx, text, args...); err != nil {
 			return err
 		}
-		_, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`,
+		_, err := exec(ctx, tx, putSetting,
 			outcomesThrough, until.Format(time.RFC3339))
 		return err
 	})

@@ -66,7 +66,7 @@ func (s *database) raise(ctx context.Context, tx *sql.Tx, r alerts.SystemAlert, 
 	a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
 	raised, err = insertSystemAlert(ctx, tx, a)
 	if raised && err == nil && r.UntilResolved {
-		_, err = exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`,
+		_, err = exec(ctx, tx, putSetting,
 			unresolvedSetting(r.Topic, r.Step), a.ID.String())
 	}
 	return a, raised, err

@@ -246,7 +246,7 @@ type gapView struct {
 }
 
 // gapSteps are the steps of system alerts that report a time in which jobs were not checked or events not read.
-var gapSteps = []string{"gap", "lost", "recreated"}
+var gapSteps = []string{alerts.GapStep, "lost", "recreated"}
 
 // monitoringGaps returns the monitoring gaps of sweep and ingest, newest first, from the node's system alerts.
 func (c healthClient) monitoringGaps(now time.Time) (found []gapView, err error) {
