@@ -55,11 +55,25 @@ func (s *MuteStore) mutes(ctx context.Context, which string, args ...any) ([]ale
 }
 
 // CreateMute stores a mute and audits mute.create in the same transaction. A start that is not in the future is its creation.
-// It returns alerts.ErrTooManyMutes at the limit: a lock makes calls count one after the other.
+// It returns alerts.ErrTooManyMutes at the limit: a lock makes calls count one after the other. A request with an idempotency key
+// is carried out once: its repetition returns the first mute.
 func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error) {
-	match, err := json.Marshal(m.Match)
+	key := access.OnceOf(ctx)
+	m, _, err := unlessRepeated(ctx, s.db, key, func() (alerts.Mute, error) { return s.insertMute(ctx, key, m) })
+	if errors.Is(err, alerts.ErrTooManyMutes) {
+		return m, err
+	}
 	if err != nil {
 		return m, wrapErr("create mute", err)
+	}
+	return m, nil
+}
+
+// insertMute stores a mute, and the outcome of the request with the key.
+func (s *MuteStore) insertMute(ctx context.Context, key string, m alerts.Mute) (alerts.Mute, error) {
+	match, err := json.Marshal(m.Match)
+	if err != nil {
+		return m, err
 	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		m.CreatedAt, m.CreatedBy = now, access.ActorOf(ctx).Name
@@ -83,16 +97,13 @@ func (s *MuteStore) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute,
 			document(match), escape(m.Reason), now, escape(m.CreatedBy), ends, when(m.StartsAt), when(planned)).Scan(&m.ID); err != nil {
 			return err
 		}
-		return audit(ctx, tx, now, access.MuteCreate, fmt.Sprintf("mute/%d", m.ID),
-			fmt.Sprintf("%s; %s; %s", m.Match, m.Span(), m.Reason))
+		if err := audit(ctx, tx, now, access.MuteCreate, fmt.Sprintf("mute/%d", m.ID),
+			fmt.Sprintf("%s; %s; %s", m.Match, m.Span(), m.Reason)); err != nil {
+			return err
+		}
+		return keepOutcomeIn(ctx, tx, key, m)
 	})
-	if errors.Is(err, alerts.ErrTooManyMutes) {
-		return m, err
-	}
-	if err != nil {
-		return m, wrapErr("create mute", err)
-	}
-	return m, nil
+	return m, err
 }
 
 // EndMute ends a mute early, or before its start, and audits mute.end in the same transaction. It returns

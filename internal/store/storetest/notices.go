@@ -277,6 +277,25 @@ func mutesEnd(t *testing.T, w *fixture) {
 	}
 }
 
+// mutesAreCreatedOnce checks that a repeated request returns the mute of the first one.
+func mutesAreCreatedOnce(t *testing.T, w *fixture) {
+	now := must[time.Time](t)(w.Now(w.ctx()))
+	once := access.WithOnce(w.ctx(), "k")
+	mute := alerts.Mute{Match: alerts.Match{"rule": "order-*"}, Reason: "upgrade", StartsAt: now.Add(time.Hour), EndsAt: now.Add(2 * time.Hour)}
+	if _, err := w.CreateMute(once, mute); !errors.Is(err, access.ErrRunning) {
+		t.Errorf("without its claim: %v, want ErrRunning", err)
+	}
+	must[*access.StoredResponse](t)(w.Begin(w.ctx(), "k", [32]byte{1}))
+	first := must[alerts.Mute](t)(w.CreateMute(once, mute))
+	again := must[alerts.Mute](t)(w.CreateMute(once, mute))
+	if diff := cmp.Diff(first, again); diff != "" {
+		t.Errorf("repeated (-first +again):\n%s", diff)
+	}
+	if all := must[[]alerts.Mute](t)(w.Mutes(w.ctx())); len(all) != 1 {
+		t.Errorf("%d mutes, want 1", len(all))
+	}
+}
+
 // mutesBeginLater checks that a mute with a start in the future is in effect from its start to its end, that it can be ended
 // before, and that retention keeps it until its end.
 func mutesBeginLater(t *testing.T, w *fixture) {

@@ -292,6 +292,7 @@ var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"notification/summary":    messagesAreSummarized,
 	"notification/forget":     messagesExpire,
 	"mute/end":                mutesEnd,
+	"mute/once":               mutesAreCreatedOnce,
 	"mute/start":              mutesBeginLater,
 }
 
