@@ -81,7 +81,7 @@ func (d *Decision) undetermined(r *Rule, failure error, slot, now time.Time) {
 	before := j.UndeterminedChecks > 0 && r.attemptsExhausted(j.UndeterminedChecks)
 	j.UndeterminedChecks++
 	spent := r.attemptsExhausted(j.UndeterminedChecks)
-	j.NextCheckAt = r.retries(spent).After(now.Add(r.retryDelay(j)))
+	j.NextCheckAt = r.retryAt(j, spent, now)
 	reason := clip(failure.Error())
 	var outage *checks.Outage
 	out := errors.As(failure, &outage)

@@ -75,9 +75,9 @@ func TestDecide(t *testing.T) {
 			name: "an undetermined job is alerted when its attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 2},
 			err: failed, next: time.Minute, statuses: []alerts.Status{alerts.Undetermined},
 		},
-		{name: "undetermined is alerted once, and then checked less often", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 3), err: failed, next: 2 * time.Minute},
-		{name: "undetermined checks become rarer", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 4), err: failed, next: 3 * time.Minute},
-		{name: "but never rarer than that", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 1000), err: failed, next: 6 * time.Minute},
+		{name: "undetermined is alerted once, and then checked less often", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 3), err: failed, next: time.Minute},
+		{name: "undetermined checks become rarer", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 4), err: failed, next: 2 * time.Minute},
+		{name: "but never rarer than that", limits: guards.Limits{Attempts: 3}, job: alertedJob(3, 1000), err: failed, next: 5 * time.Minute},
 		{
 			name: "undetermined ends where the rule says so", limits: guards.Limits{Attempts: 1, End: true},
 			err: failed, outcome: checks.Undetermined, statuses: []alerts.Status{alerts.GaveUp},
@@ -96,17 +96,19 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name: "the alert of an outage covers the job while its checks fail by it", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3},
-			err: &checks.Outage{Source: "shop", Err: failed}, next: 2 * time.Minute, outage: "shop",
+			err: &checks.Outage{Source: "shop", Err: failed}, next: time.Minute, outage: "shop",
 		},
 		{
 			name: "an undetermined job is alerted after an outage", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3, CheckStats: CheckStats{CheckAttempts: 3}},
-			err: failed, next: 2 * time.Minute, statuses: []alerts.Status{alerts.Undetermined},
+			err: failed, next: time.Minute, statuses: []alerts.Status{alerts.Undetermined},
 		},
 		{
 			name: "and not while the outage is open", limits: guards.Limits{Attempts: 3}, job: Job{UndeterminedChecks: 3, CheckStats: CheckStats{CheckAttempts: 3}},
-			err: outageError{failed}, next: 2 * time.Minute,
+			err: outageError{failed}, next: time.Minute,
 		},
-		{name: "once", limits: guards.Limits{Attempts: 3}, job: alertedJob(4, 6), err: failed, next: 6 * time.Minute},
+		{name: "once", limits: guards.Limits{Attempts: 3}, job: alertedJob(4, 6), err: failed, next: 5 * time.Minute},
+		{name: "after a delay that counts from the slot", limits: guards.Limits{Attempts: 3}, job: alertedJob(4, 6), err: failed, late: 20 * time.Millisecond, next: 5 * time.Minute},
+		{name: "of a late check, from the slot before it", limits: guards.Limits{Attempts: 3}, job: alertedJob(4, 4), err: failed, late: 90 * time.Second, next: 3 * time.Minute},
 		{
 			name: "an outage speaks for a job that it ends, and is no broken guard", limits: guards.Limits{Attempts: 1, End: true},
 			err: &checks.Outage{Source: "shop", Err: context.DeadlineExceeded}, outcome: checks.Undetermined, outage: "shop",

@@ -270,13 +270,18 @@ func (r *Rule) attemptsExhausted(undecided int) bool {
 // second is the finest grid.
 const second = Grid(time.Second)
 
-// retries returns the grid for the next check of an undetermined job. While attempts are left, the retry is soon
-// after a hiccup and does not wait for the next slot; an inline handler would fail the same way until then.
-func (r *Rule) retries(spent bool) Grid {
-	if spent || r.Finder == nil && isInline(r) {
-		return r.Grid
+// retryAt returns the next check after the undetermined check of j at the given time. While attempts are left, the retry is soon
+// after a hiccup and does not wait for the next slot; an inline handler would fail the same way until then. Once they are spent,
+// retries are a number of slots apart: the delay counts from the slot, and not from the moment of the check after it.
+func (r *Rule) retryAt(j *Job, spent bool, now time.Time) time.Time {
+	delay := r.retryDelay(j)
+	switch {
+	case spent:
+		return r.notBeforeNextSlot(r.Grid.Up(r.Grid.After(now).Add(delay-time.Duration(r.Grid))), now)
+	case r.Finder == nil && isInline(r):
+		return r.Grid.After(now.Add(delay))
 	}
-	return min(r.Grid, second)
+	return min(r.Grid, second).After(now.Add(delay))
 }
 
 // maxRetryDelay is the longest time between two undetermined checks, unless slots are further apart.

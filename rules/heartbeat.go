@@ -246,9 +246,12 @@ func (h *heartbeat) missedFrom(p heartbeatState, since time.Time) time.Time {
 
 // explain returns why a heartbeat is overdue at a time.
 func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
-	var text string
-	if p.Kind == Expected { // a person ended the job of the last one, if there was one
+	text, awaited := "", "heartbeat"
+	switch p.Kind {
+	case Expected: // a person ended the job of the last one, if there was one
 		since = p.At
+	case Begun: // the start of a run came later
+		awaited = "success"
 	}
 	switch {
 	case p.Kind == Failure && p.Run != "":
@@ -263,7 +266,7 @@ func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
 	case since.IsZero():
 		text = "no heartbeat yet, expected " + h.expects
 	default:
-		text = "no heartbeat since " + h.timeText(since, at) + ", expected " + h.expects
+		text = "no " + awaited + " since " + h.timeText(since, at) + ", expected " + h.expects
 	}
 	if p.Dropped > 0 {
 		text += fmt.Sprintf(" (%d more unfinished runs are no longer tracked)", p.Dropped)

@@ -569,6 +569,15 @@ func TestHeartbeatsKeepSnooze(t *testing.T) {
 	d.checkRaised("11:07:00 warning firing: device pump-7: no heartbeat since 10:55:00 UTC, expected every 10m, grace 2m")
 }
 
+// TestStartIsNoSuccess checks the text about a run that has only started.
+func TestStartIsNoSuccess(t *testing.T) {
+	d := newDevice(t, tenMinuteRule)
+	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
+	d.heartbeat("10:05:00", rules.ReceivedHeartbeat{Kind: rules.Begun})
+	d.checkUntil("10:12:00")
+	d.checkRaised("10:12:00 warning firing: device pump-7: no success since 10:00:00 UTC, expected every 10m, grace 2m")
+}
+
 func TestStepsUntilAcknowledgedHaveNoTotal(t *testing.T) {
 	d := newDevice(t, tenMinuteRule+"escalate: [{every: 10m, until: acknowledged, step: nag}]\n")
 	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})

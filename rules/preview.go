@@ -91,7 +91,7 @@ type PreviewLine struct {
 	Next         time.Time         `json:"next,omitzero" doc:"Slot of the next check."`
 	Note         string            `json:"note,omitempty" doc:"Explanation."`
 
-	More int       `json:"more,omitempty" doc:"Number of further repetitions of the alert without an acknowledgement."`
+	More int       `json:"more,omitempty" doc:"Number of further repetitions: of the alert without an acknowledgement, or of the check for the same reason."`
 	Last time.Time `json:"last,omitzero" doc:"Time of the last repetition."`
 }
 

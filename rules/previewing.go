@@ -24,9 +24,9 @@ type previewing struct {
 
 	early map[futurejobs.Ref]futurejobs.EarlyEvent
 
-	single bool // no job after the first is followed
-	over   bool
-	nags   int // lines in a row of a step that is repeated until a user acknowledges
+	single   bool // no job after the first is followed
+	over     bool
+	repeated int // repetitions in a row up to the last line
 }
 
 // newPreviewing returns a preview without any line.
@@ -173,6 +173,8 @@ func (p *previewing) checkUntil(ctx context.Context, through time.Time) {
 		p.alerts(d, at)
 	}
 	switch {
+	case p.repeated >= repeatsMade:
+		p.out.Reason = fmt.Sprintf("the preview ends here: the last %d checks are undetermined", repeatsMade)
 	case p.spend.left <= 0:
 		p.out.Reason = "the preview ends here: the expressions of the rule cost more than a preview allows"
 	case ctx.Err() != nil:
@@ -183,8 +185,10 @@ func (p *previewing) checkUntil(ctx context.Context, through time.Time) {
 	}
 }
 
-// isCut reports whether the preview stops early: the caller has left, or it costs too much.
-func (p *previewing) isCut(ctx context.Context) bool { return ctx.Err() != nil || p.spend.left <= 0 }
+// isCut reports whether the preview stops early: the caller has left, it costs too much, or its checks stay undetermined.
+func (p *previewing) isCut(ctx context.Context) bool {
+	return ctx.Err() != nil || p.spend.left <= 0 || p.repeated >= repeatsMade
+}
 
 func (p *previewing) alerts(d futurejobs.Decision, at time.Time) {
 	for _, a := range d.Alerts {
@@ -208,21 +212,31 @@ func (p *previewing) end(d futurejobs.Decision, at time.Time) {
 	p.out.Outcome, p.out.Reason, p.out.EndedAt = string(d.Outcome), d.Reason, at
 }
 
-// nagsShown is how many lines in a row are shown of a step that is repeated until a user acknowledges. The others are
-// counted.
-const nagsShown = 3
+// repeatsShown is how many repetitions in a row are shown of a step that is repeated until a user acknowledges, and of a check that
+// is undetermined for the same reason. The others are counted.
+const repeatsShown = 3
+
+// repeatsMade bounds them: 35 days of undetermined checks, each five minutes after the one before it.
+const repeatsMade = 10_000
 
 func (p *previewing) add(line PreviewLine) {
-	nags := line.Kind == LineAlert && line.Status == alerts.Firing &&
-		slices.ContainsFunc(p.steps, func(s step) bool { return s.nags && s.name == line.Step })
-	if !nags {
-		p.nags = 0
-	} else if p.nags++; p.nags > nagsShown {
+	if !p.repeats(line) {
+		p.repeated = 0
+	} else if p.repeated++; p.repeated > repeatsShown {
 		last := &p.out.Lines[len(p.out.Lines)-1]
 		last.More, last.Last, last.Next = last.More+1, line.At, line.Next
 		return
 	}
 	p.out.Lines = append(p.out.Lines, line)
+}
+
+// repeats reports whether a line is one of a series: an alert of a repeated step, or a check with the reason of the one before it.
+func (p *previewing) repeats(line PreviewLine) bool {
+	if line.Kind == LineAlert {
+		return line.Status == alerts.Firing && slices.ContainsFunc(p.steps, func(s step) bool { return s.nags && s.name == line.Step })
+	}
+	before := len(p.out.Lines) - 1
+	return line.Kind == LineCheck && line.Note != "" && before >= 0 && p.out.Lines[before].Kind == LineCheck && p.out.Lines[before].Note == line.Note
 }
 
 // aPing is the subject that pings of a preview may have.

@@ -247,6 +247,9 @@ func (t *timeline) details(l rules.PreviewLine) (lines []string) {
 		if text := t.wrap(l.Note); len(text) > 1 {
 			note(strings.Join(text[1:], " "))
 		}
+		if l.More > 0 {
+			note(fmt.Sprintf("repeated %s, last %s", number(l.More, "time"), t.when(l.Last, l.At, t.io.zone)))
+		}
 	}
 	return lines
 }
