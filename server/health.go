@@ -122,15 +122,16 @@ func (h *readiness) alertsStream() web.Condition {
 
 // ticks returns the condition of the scheduler, with the rules that have failing ticks.
 func (h *readiness) ticks() web.Condition {
-	c := condition("ticks", errors.Join(h.ticker.Err(), h.stored.Err()), "no tick is waiting", "schedule ticks cannot be applied; they are retried")
-	if failing := h.ticker.Failing(); len(failing) > 0 {
+	c := condition("ticks", errors.Join(h.ticker.Err(), h.stored.Err()), "no tick is waiting", "schedule ticks cannot be applied or emitted; they are retried")
+	failing := slices.Concat(h.ticker.Failing(), h.stored.Failing())
+	if slices.Sort(failing); len(failing) > 0 {
 		const limit = 5
 		c.OK = false
 		c.Detail = "ticks of rule " + strings.Join(failing[:min(len(failing), limit)], ", ")
 		if len(failing) > limit {
 			c.Detail += fmt.Sprintf(" and of %d others", len(failing)-limit)
 		}
-		c.Detail += " cannot be applied and are retried; see the log and the alerts of rule deadman"
+		c.Detail += " cannot be applied or emitted and are retried; the log has the error"
 	}
 	return c
 }

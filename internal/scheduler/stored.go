@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deadman/alerts"
@@ -85,9 +86,10 @@ type Stored struct {
 	Log      *slog.Logger
 	Allow    func(rule string) Allowance // nil, or the Allowance is: no quota bounds the rule
 
-	once   sync.Once
-	wake   chan struct{}
-	status *periodic.Status
+	once    sync.Once
+	wake    chan struct{}
+	status  *periodic.Status
+	failing atomic.Pointer[[]string] // the names of failing rules after the last round, sorted
 
 	// Of the goroutine of Run:
 	pauses pauses
@@ -114,6 +116,15 @@ func (s *Stored) Wake() {
 func (s *Stored) Err() error {
 	s.init()
 	return s.status.Err()
+}
+
+// Failing returns the names of the rules with stored schedules that have ticks that cannot be decided or emitted at the moment,
+// sorted.
+func (s *Stored) Failing() []string {
+	if names := s.failing.Load(); names != nil {
+		return *names
+	}
+	return nil
 }
 
 // Run decides and publishes ticks until ctx ends. It retries failures indefinitely; Err returns them.
@@ -153,6 +164,7 @@ func (s *Stored) round(ctx context.Context) error {
 	revision, all := s.Catalog.StoredRules()
 	held := s.Held()
 	if now.IsZero() || len(all) == 0 || len(held) == 0 {
+		s.failing.Store(nil) // other nodes have the ticks, or none is left
 		return nil
 	}
 	units, err := s.units(ctx, now, revision, all, held)
@@ -186,6 +198,8 @@ func (s *Stored) round(ctx context.Context) error {
 	}
 	s.pauses, err = s.pauses.conclude(now, all, of)
 	s.pauses.waitForQuotas(now, waits)
+	failing := s.pauses.failing(all)
+	s.failing.Store(&failing)
 	if isOutdated { // changed rules wake the next round; while a change waits, it comes in a second
 		err = errors.Join(err, s.Catalog.Refresh(ctx))
 	}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -49,6 +50,17 @@ func (p pauses) conclude(now time.Time, all []futurejobs.StoredRule, results rou
 		errs = append(errs, of.err)
 	}
 	return next, errors.Join(errs...)
+}
+
+// failing returns the names of the rules that failed last, sorted.
+func (p pauses) failing(all []futurejobs.StoredRule) (names []string) {
+	for _, rule := range all {
+		if p[rule.RuleID()].err != nil {
+			names = append(names, rule.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // roundResults are the rules that failed and succeeded in a round, by id.

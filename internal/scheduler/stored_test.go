@@ -328,6 +328,9 @@ func TestFailingStoredRuleHoldsUpNoOther(t *testing.T) {
 	c := &ruleCounter{}
 	s, _ := w.stored(func(s *scheduler.Stored) { s.Observer = c })
 	w.eventually("the failure", func() bool { return s.Err() != nil && strings.Contains(s.Err().Error(), "rule blocked: ") })
+	if failing := s.Failing(); !slices.Equal(failing, []string{"blocked"}) {
+		t.Errorf("failing: %v", failing)
+	}
 	for range 2 {
 		c.rules()
 		w.eventually("ticks of the other rule", func() bool { return c.rules() == 1 })
@@ -342,7 +345,7 @@ func TestFailingStoredRuleHoldsUpNoOther(t *testing.T) {
 		}
 		return false
 	})
-	w.eventually("the end of the failure", func() bool { return s.Err() == nil })
+	w.eventually("the end of the failure", func() bool { return s.Err() == nil && len(s.Failing()) == 0 })
 }
 
 // A node that is late counts the missed ticks, and skips a late tick with one alert if its rule says so.
