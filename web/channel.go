@@ -97,35 +97,24 @@ func noChannels() error {
 	return problem(http.StatusNotFound, "this node has no channels; start it with --notify and a channels file")
 }
 
-// channelListIn selects a page of the channels.
-type channelListIn struct {
-	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
-	Cursor identifier `query:"cursor" doc:"Value of next on the previous page. Omit it for the first page."`
-}
-
-func (a *channelAPI) list(ctx context.Context, in *channelListIn) (Page[Channel], error) {
-	page := Page[Channel]{Items: []Channel{}}
+func (a *channelAPI) list(ctx context.Context, in *namedListIn) (Page[Channel], error) {
 	if a.channels == nil {
-		return page, nil
+		return Page[Channel]{Items: []Channel{}}, nil
 	}
 	posting, err := a.eventRules(ctx)
 	if err != nil {
-		return page, err
+		return Page[Channel]{}, err
 	}
 	states, err := a.channels.Channels(ctx)
-	for _, c := range states {
-		switch {
-		case c.Name <= string(in.Cursor):
-		case len(page.Items) == in.Limit:
-			page.Next = page.Items[in.Limit-1].Name
-			return page, err
-		default:
-			shown := newChannel(c)
-			shown.EventRules = posting[c.Name]
-			page.Items = append(page.Items, shown)
-		}
+	if err != nil {
+		return Page[Channel]{}, err
 	}
-	return page, err
+	all := make([]Channel, len(states))
+	for i, c := range states {
+		all[i] = newChannel(c)
+		all[i].EventRules = posting[c.Name]
+	}
+	return pageOfNamed(in, all, func(c Channel) string { return c.Name }), nil
 }
 
 // eventRules returns the names of the rules that post events of stored schedules, by channel.

@@ -102,13 +102,12 @@ type muteListIn struct {
 }
 
 func (a *muteAPI) list(ctx context.Context, in *muteListIn) (Page[Mute], error) {
-	page := Page[Mute]{Items: []Mute{}}
 	if a.mutes == nil {
-		return page, nil
+		return Page[Mute]{Items: []Mute{}}, nil
 	}
 	all, err := a.mutes.Mutes(ctx)
 	if err != nil {
-		return page, err
+		return Page[Mute]{}, err
 	}
 	if in.Active {
 		all = slices.DeleteFunc(all, func(m alerts.Mute) bool { return m.State(a.now()) != alerts.MuteActive })
@@ -116,17 +115,11 @@ func (a *muteAPI) list(ctx context.Context, in *muteListIn) (Page[Mute], error) 
 	if in.Cursor != "" {
 		before, err := strconv.ParseInt(string(in.Cursor), 10, 64)
 		if err != nil {
-			return page, futurejobs.ErrBadCursor
+			return Page[Mute]{}, futurejobs.ErrBadCursor
 		}
 		all = slices.DeleteFunc(all, func(m alerts.Mute) bool { return m.ID >= before })
 	}
-	for _, m := range all[:min(in.Limit, len(all))] {
-		page.Items = append(page.Items, a.mute(m))
-	}
-	if n := len(page.Items); n < len(all) {
-		page.Next = strconv.FormatInt(page.Items[n-1].ID, 10)
-	}
-	return page, nil
+	return pageFrom(all, in.Limit, a.mute, func(m alerts.Mute) string { return strconv.FormatInt(m.ID, 10) }), nil
 }
 
 func (a *muteAPI) preview(ctx context.Context, in *struct{ Body MuteMatch }) (*MuteReach, error) {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"deadman/alerts"
@@ -104,16 +105,19 @@ type namedListIn struct {
 
 // pageOfNamed returns a page of a list in the order of its names.
 func pageOfNamed[T any](in *namedListIn, all []T, name func(T) string) Page[T] {
-	page := Page[T]{Items: []T{}}
-	for _, item := range all {
-		switch {
-		case name(item) <= string(in.Cursor):
-		case len(page.Items) == in.Limit:
-			page.Next = name(page.Items[in.Limit-1])
-			return page
-		default:
-			page.Items = append(page.Items, item)
-		}
+	all = slices.DeleteFunc(slices.Clone(all), func(item T) bool { return name(item) <= string(in.Cursor) })
+	return pageFrom(all, in.Limit, func(item T) T { return item }, name)
+}
+
+// pageFrom converts the first limit items of a list that begins after the cursor of the request. cursor returns the cursor after
+// an item.
+func pageFrom[S, T any](rest []S, limit int, show func(S) T, cursor func(S) string) Page[T] {
+	page := Page[T]{Items: make([]T, min(limit, len(rest)))}
+	for i := range page.Items {
+		page.Items[i] = show(rest[i])
+	}
+	if n := len(page.Items); n < len(rest) {
+		page.Next = cursor(rest[n-1])
 	}
 	return page
 }

@@ -109,14 +109,13 @@ type pingListIn struct {
 const pingCursor = "key:"
 
 func (a *pingAddressAPI) list(ctx context.Context, in *pingListIn) (Page[PingAddress], error) {
-	page := Page[PingAddress]{Items: []PingAddress{}}
 	l, err := a.ruleWithPings(ctx, string(in.Name))
 	if err != nil {
-		return page, err
+		return Page[PingAddress]{}, err
 	}
 	all, err := a.pings.Addresses(ctx, l.RuleID)
 	if err != nil {
-		return page, err
+		return Page[PingAddress]{}, err
 	}
 	if in.Key != "" {
 		all = slices.DeleteFunc(all, func(of pings.Address) bool { return of.Key != string(in.Key) })
@@ -125,17 +124,11 @@ func (a *pingAddressAPI) list(ctx context.Context, in *pingListIn) (Page[PingAdd
 	if in.Cursor != "" {
 		last, ours := strings.CutPrefix(string(in.Cursor), pingCursor)
 		if !ours {
-			return page, futurejobs.ErrBadCursor
+			return Page[PingAddress]{}, futurejobs.ErrBadCursor
 		}
 		all = slices.DeleteFunc(all, func(of pings.Address) bool { return of.Key <= last })
 	}
-	for _, of := range all[:min(in.Limit, len(all))] {
-		page.Items = append(page.Items, a.pingAddress(of))
-	}
-	if n := len(page.Items); n < len(all) {
-		page.Next = pingCursor + page.Items[n-1].Key
-	}
-	return page, nil
+	return pageFrom(all, in.Limit, a.pingAddress, func(of pings.Address) string { return pingCursor + of.Key }), nil
 }
 
 // pingAddressOut is a created or existing address.
@@ -219,27 +212,19 @@ type pingLogIn struct {
 }
 
 func (a *pingAddressAPI) log(ctx context.Context, in *pingLogIn) (Page[PingEntry], error) {
-	page := Page[PingEntry]{Items: []PingEntry{}}
 	l, err := a.ruleWithPings(ctx, string(in.Name))
 	if err != nil {
-		return page, err
+		return Page[PingEntry]{}, err
 	}
 	before := int64(0)
 	if in.Cursor != "" { // the id of the last entry
 		if before, err = strconv.ParseInt(in.Cursor, 10, 64); err != nil || before < 1 {
-			return page, futurejobs.ErrBadCursor
+			return Page[PingEntry]{}, futurejobs.ErrBadCursor
 		}
 	}
 	entries, err := a.pings.History(ctx, l.RuleID, string(in.Key), before, in.Limit+1)
 	if err != nil {
-		return page, err
+		return Page[PingEntry]{}, err
 	}
-	for i, e := range entries {
-		if i == in.Limit {
-			page.Next = strconv.FormatInt(entries[i-1].ID, 10)
-			break
-		}
-		page.Items = append(page.Items, newPingEntry(e))
-	}
-	return page, nil
+	return pageFrom(entries, in.Limit, newPingEntry, func(e pings.Entry) string { return strconv.FormatInt(e.ID, 10) }), nil
 }

@@ -62,14 +62,7 @@ func (a *ruleVersionAPI) list(ctx context.Context, in *versionsIn) (Page[RuleVer
 	if in.Before > 0 {
 		all = slices.DeleteFunc(all, func(s rules.RuleVersion) bool { return s.Version >= in.Before })
 	}
-	page := Page[RuleVersion]{Items: make([]RuleVersion, min(len(all), in.Limit))}
-	for i := range page.Items {
-		page.Items[i] = newRuleVersion(all[i])
-	}
-	if n := len(page.Items); n < len(all) {
-		page.Next = fmt.Sprint(page.Items[n-1].Version)
-	}
-	return page, nil
+	return pageFrom(all, in.Limit, newRuleVersion, func(s rules.RuleVersion) string { return fmt.Sprint(s.Version) }), nil
 }
 
 // ruleVersionIn is a version, with the media type of its document.

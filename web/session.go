@@ -73,21 +73,15 @@ func (a *sessionAPI) sessionsOf(ctx context.Context) ([]access.Session, error) {
 }
 
 func (a *sessionAPI) list(ctx context.Context, in *tokenListIn) (Page[Session], error) {
-	page := Page[Session]{Items: []Session{}}
 	all, err := a.sessionsOf(ctx)
 	if err != nil {
-		return page, err
+		return Page[Session]{}, err
 	}
 	if in.Cursor != "" { // the id of the last one; ids of later sessions are greater
 		all = slices.DeleteFunc(all, func(s access.Session) bool { return s.ID >= string(in.Cursor) })
 	}
-	for _, s := range all[:min(in.Limit, len(all))] {
-		page.Items = append(page.Items, newSession(s, principalOf(ctx)))
-	}
-	if n := len(page.Items); n < len(all) {
-		page.Next = page.Items[n-1].ID
-	}
-	return page, nil
+	show := func(s access.Session) Session { return newSession(s, principalOf(ctx)) }
+	return pageFrom(all, in.Limit, show, func(s access.Session) string { return s.ID }), nil
 }
 
 func (a *sessionAPI) revoke(ctx context.Context, in *struct {

@@ -117,25 +117,19 @@ type tokenListIn struct {
 }
 
 func (a *tokenAPI) list(ctx context.Context, in *tokenListIn) (Page[Token], error) {
-	page := Page[Token]{Items: []Token{}}
 	k, err := needTokens(a.keeper)
 	if err != nil {
-		return page, err
+		return Page[Token]{}, err
 	}
 	all, err := k.List(ctx)
 	if err != nil {
-		return page, err
+		return Page[Token]{}, err
 	}
 	if in.Cursor != "" { // the id of the last one; ids of later tokens are greater
 		all = slices.DeleteFunc(all, func(t access.Token) bool { return t.ID >= string(in.Cursor) })
 	}
-	for _, t := range all[:min(in.Limit, len(all))] {
-		page.Items = append(page.Items, newToken(t, a.now()))
-	}
-	if n := len(page.Items); n < len(all) {
-		page.Next = page.Items[n-1].ID
-	}
-	return page, nil
+	show := func(t access.Token) Token { return newToken(t, a.now()) }
+	return pageFrom(all, in.Limit, show, func(t access.Token) string { return t.ID }), nil
 }
 
 // newTokenIn is a request that makes a token.
