@@ -8,6 +8,7 @@ import (
 	"deadman/rules/document"
 
 	"deadman/checks/lookup"
+	"deadman/internal/subjects"
 )
 
 // Bounds of a lookup.
@@ -109,7 +110,7 @@ func (c lookupCompiler) httpLookup(p string, l *document.HTTPLookup, d exprEnv) 
 
 func (c lookupCompiler) natsLookup(p string, l *document.NATSLookup, d exprEnv) *lookupQuery {
 	c.source(p, l.Source)
-	t := c.filled(p+"/subject", l.Subject, "the subject is missing; write a template, such as shop.orders.{{key}}", d, checkRequested)
+	t := c.filled(p+"/subject", l.Subject, "the subject is missing; write a template, such as shop.orders.{{key}}", d, subjects.CheckLiteral)
 	return &lookupQuery{Question: lookup.Question{NATS: true, Subject: patternOf(l.Subject)}, source: l.Source, pointer: p + "/subject", keyQuery: requestSubject(t, c.bounds)}
 }
 

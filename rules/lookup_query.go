@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -155,7 +154,7 @@ func requestSubject(t *template, bounds *access.Bounds) func(scope) (lookup.KeyQ
 	return func(s scope) (lookup.KeyQuery, error) {
 		filled, err := t.renderQuery(s, subjectToken)
 		if err == nil {
-			err = checkRequested(filled)
+			err = subjects.CheckLiteral(filled)
 		}
 		if err == nil {
 			err = bounds.MayPublish(filled)
@@ -173,24 +172,6 @@ func subjectToken(v string) (string, error) {
 		return "", fmt.Errorf("%q can't be part of a subject because of the %q in it", clip(v, 80), []rune(v[i:])[0])
 	}
 	return v, nil
-}
-
-// checkRequested returns why the subject of a request is invalid.
-func checkRequested(s string) error {
-	tokens := strings.Split(s, ".")
-	switch {
-	case len(s) > subjects.MaxBytes:
-		return fmt.Errorf("the subject has %d bytes, the most is %d", len(s), subjects.MaxBytes)
-	case slices.Contains(tokens, ""):
-		return fmt.Errorf("%q has an empty token; write tokens with single dots between, such as shop.orders.{{key}}", clip(s, 80))
-	case strings.ContainsAny(s, "*>"):
-		return fmt.Errorf("%q has a wildcard; a request goes to one subject", clip(s, 80))
-	case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return fmt.Errorf("%q has a space in it; a subject has none", clip(s, 80))
-	case strings.HasPrefix(s, "$"), strings.HasPrefix(s, "_INBOX"), tokens[0] == "deadman":
-		return fmt.Errorf(`%q is never queried ("$…", "_INBOX…" and "deadman…" are the servers' own); name the subject of your service`, clip(s, 80))
-	}
-	return nil
 }
 
 // kvKey matches the keys of a bucket that JetStream accepts.

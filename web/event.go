@@ -18,6 +18,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
+	"deadman/internal/subjects"
 	"deadman/rules"
 )
 
@@ -137,8 +138,8 @@ func (in *eventIn) Resolve(ctx huma.Context) []error {
 	refuse := func(location, format string, args ...any) {
 		wrong = append(wrong, ProblemDetail{Location: location, Message: fmt.Sprintf(format, args...)})
 	}
-	if why := badSubject(string(in.Subject)); why != "" {
-		refuse("path.subject", "%q cannot be published on: %s", in.Subject, why)
+	if err := subjects.CheckLiteral(string(in.Subject)); err != nil {
+		refuse("path.subject", "%s", err)
 	}
 	switch {
 	case in.NATSID != "" && in.ID != "" && in.NATSID != in.ID:
@@ -155,22 +156,6 @@ func (in *eventIn) Resolve(ctx huma.Context) []error {
 // belongs reports whether a header belongs to the event rather than to the request.
 func belongs(name string) bool {
 	return strings.HasPrefix(name, "ce-") || name == "content-type" || name == "traceparent" || name == "tracestate"
-}
-
-// badSubject returns the reason that a subject cannot be published on, or "".
-func badSubject(subject string) string {
-	if strings.ContainsFunc(subject, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return "it has a space or a control character"
-	}
-	for token := range strings.SplitSeq(subject, ".") {
-		switch token {
-		case "":
-			return "a part between its dots is empty"
-		case "*", ">":
-			return "it is a wildcard; name one subject"
-		}
-	}
-	return ""
 }
 
 func isJSON(contentType string) bool {

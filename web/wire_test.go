@@ -87,7 +87,7 @@ func TestEvents(t *testing.T) {
 		}
 	}
 
-	for subject, status := range map[string]int{"unread.subject": 409, "deadman.alerts.x": 422, "$JS.API.INFO": 422, "_INBOX.x": 422} {
+	for subject, status := range map[string]int{"unread.subject": 409, "deadman.alerts.x": 400, "deadman-staging.acks.x": 400, "$JS.API.INFO": 400, "_INBOX.x": 400} {
 		if a := requestPath(t, s.Server, "POST", "/api/v1/events/"+subject, "{}"); a.StatusCode != status || a.problem(t).Detail == "" {
 			t.Errorf("%s: %d %s", subject, a.StatusCode, a.body)
 		}

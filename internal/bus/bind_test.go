@@ -118,7 +118,7 @@ func TestBindFindsStreams(t *testing.T) {
 func TestBindRefuses(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	for _, subject := range []string{
-		"", ">", "$JS.API.>", "$KV.x.y", "_INBOX.abc", "deadman.alerts.>", "deadman", "orders..created",
+		"", ">", "$JS.API.>", "$KV.x.y", "_INBOX.abc", "deadman.alerts.>", "deadman", "deadman-staging.alerts.>", "orders..created",
 		".orders", "*.created", "orders.", "orders. created", "orders.\x00", strings.Repeat("a", 300),
 	} {
 		if _, err := b.Binder.Bind(t.Context(), []string{"fine", subject}); !errors.Is(err, rules.ErrSubject) {

@@ -179,7 +179,7 @@ func TestPublishEventRefuses(t *testing.T) {
 	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "orders.created")
 	for subject, want := range map[string]error{
-		"orders.*": bus.ErrSubject, ">": bus.ErrSubject, "deadman.alerts.x.info.1": bus.ErrSubject,
+		"orders.*": bus.ErrSubject, ">": bus.ErrSubject, "deadman.alerts.x.info.1": bus.ErrSubject, "deadman-staging.acks.x": bus.ErrSubject,
 		"$JS.API.INFO": bus.ErrSubject, "_INBOX.x": bus.ErrSubject, "": bus.ErrSubject, "orders.lost": bus.ErrNoStream,
 	} {
 		if _, _, _, err := b.EventPublisher.PublishEvent(t.Context(), subject, nil, nil, ""); !errors.Is(err, want) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+
+	own "deadman/internal/subjects"
 )
 
 // maxSubject is the longest subject, in bytes.
@@ -23,10 +25,10 @@ func checkSubject(subject string) error {
 		return fmt.Errorf("%q is not a subject; write tokens with dots between, such as orders.created", subject)
 	case first == ">":
 		return fmt.Errorf("%q takes in everything; name at least the first token, such as orders.>", subject)
-	case strings.HasPrefix(first, "$") || first == "_INBOX":
-		return fmt.Errorf("%q belongs to the broker; choose another first token", subject)
-	case first == "deadman":
+	case own.OfDeadman(first):
 		return fmt.Errorf("%q belongs to deadman; choose another first token", subject)
+	case own.OfServers(subject):
+		return fmt.Errorf("%q belongs to the broker; choose another first token", subject)
 	}
 	return nil
 }

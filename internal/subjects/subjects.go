@@ -55,6 +55,15 @@ func Check(pattern string) error {
 	return nil
 }
 
+// CheckLiteral is Check for the subject of one message, which has no wildcard.
+func CheckLiteral(subject string) error {
+	err := Check(subject)
+	if err == nil && strings.ContainsAny(subject, "*>") {
+		err = fmt.Errorf("%q has a wildcard; name one subject", subject)
+	}
+	return err
+}
+
 // Covers reports whether every subject of the pattern b is one of the pattern a.
 func Covers(a, b string) bool {
 	for {

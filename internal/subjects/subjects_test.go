@@ -93,9 +93,20 @@ func TestPatternsAreChecked(t *testing.T) {
 	}
 	for bad, part := range map[string]string{
 		"": "empty token", "a..b": "empty token", "a.": "empty token", "a b": "space", "a.>.b": "before its end", "a*": "within a token", "a.x>": "within a token",
-		"$JS.API.>": "servers", "_INBOX.x": "servers", "deadman.alerts.>": "servers", strings.Repeat("a", 256): "256 bytes",
+		"$JS.API.>": "servers", "_INBOX.x": "servers", "deadman.alerts.>": "servers", "deadman-staging.acks.x": "servers", strings.Repeat("a", 256): "256 bytes",
 	} {
 		if err := subjects.Check(bad); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestLiteralsAreChecked(t *testing.T) {
+	if err := subjects.CheckLiteral("orders.created"); err != nil {
+		t.Error(err)
+	}
+	for bad, part := range map[string]string{"orders.*": "wildcard", "orders.>": "wildcard", "a..b": "empty token", "deadman-staging.acks.x": "servers"} {
+		if err := subjects.CheckLiteral(bad); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

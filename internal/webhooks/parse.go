@@ -1,9 +1,8 @@
 package webhooks
 
 import (
-	"strings"
-
 	"deadman/internal/configfile"
+	"deadman/internal/subjects"
 )
 
 // MaxHooks is the maximum number of hooks in a file.
@@ -35,8 +34,8 @@ func readHook(fields map[string]configfile.Value) *Webhook {
 	if wrong := configfile.CheckName(h.Name); h.Name != "" && wrong != "" {
 		name.Problem("%s", wrong)
 	}
-	if wrong := wrongSubject(h.Subject); h.Subject != "" && wrong != "" {
-		subject.Problem("%q cannot be published on: %s", h.Subject, wrong)
+	if err := subjects.CheckLiteral(h.Subject); h.Subject != "" && err != nil {
+		subject.Problem("%s", err)
 	}
 	if h.Scheme != "" && verifiers[h.Scheme] == nil {
 		scheme.Problem("unknown scheme %q; write %s", h.Scheme, schemes)
@@ -50,22 +49,3 @@ func readHook(fields map[string]configfile.Value) *Webhook {
 }
 
 const schemes = "stripe, github, standard, slack, mattermost or none"
-
-// wrongSubject returns the reason why a subject is invalid, or "".
-func wrongSubject(subject string) string {
-	switch head, _, _ := strings.Cut(subject, "."); {
-	case strings.HasPrefix(head, "$") || head == "_INBOX" || head == "deadman":
-		return "subjects with this prefix are reserved"
-	case strings.ContainsFunc(subject, func(c rune) bool { return c <= ' ' || c == 0x7f }):
-		return "it has a space or a control character"
-	}
-	for part := range strings.SplitSeq(subject, ".") {
-		switch part {
-		case "":
-			return "a token between its dots is empty"
-		case "*", ">":
-			return "it is a wildcard; name one subject"
-		}
-	}
-	return ""
-}

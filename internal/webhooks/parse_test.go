@@ -42,20 +42,20 @@ func TestAllProblemsAreReported(t *testing.T) {
   - name: code
     subject: $JS.API
     scheme: github
-  - {name: code, subject: deadman.alerts, scheme: none, secret_file: x}
+  - {name: code, subject: deadman-a.alerts, scheme: none, secret_file: x}
   - shop
 hook: {}
 `), "hooks.yaml")
 	want := `hooks.yaml:2:5: hooks[0]: secret_file is missing; name the file with the secret
 hooks.yaml:2:11: hooks[0].name: "Payments" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit
-hooks.yaml:3:14: hooks[0].subject: "payments.*" cannot be published on: it is a wildcard; name one subject
+hooks.yaml:3:14: hooks[0].subject: "payments.*" has a wildcard; name one subject
 hooks.yaml:4:13: hooks[0].scheme: unknown scheme "paypal"; write stripe, github, standard, slack, mattermost or none
 hooks.yaml:5:5: hooks[0].secret: unknown field "secret"; the fields here are name, subject, scheme, secret_file
 hooks.yaml:6:5: hooks[1]: secret_file is missing; name the file with the secret
-hooks.yaml:7:14: hooks[1].subject: "$JS.API" cannot be published on: subjects with this prefix are reserved
+hooks.yaml:7:14: hooks[1].subject: "$JS.API" belongs to the servers ("$…", "_INBOX…" and "deadman…"); name the subject of your events
 hooks.yaml:9:12: hooks[2].name: there are two hooks code; use unique names
-hooks.yaml:9:27: hooks[2].subject: "deadman.alerts" cannot be published on: subjects with this prefix are reserved
-hooks.yaml:9:70: hooks[2].secret_file: the scheme none has no secret; leave secret_file out, or name another scheme
+hooks.yaml:9:27: hooks[2].subject: "deadman-a.alerts" belongs to the servers ("$…", "_INBOX…" and "deadman…"); name the subject of your events
+hooks.yaml:9:72: hooks[2].secret_file: the scheme none has no secret; leave secret_file out, or name another scheme
 hooks.yaml:10:5: hooks[3]: expected a mapping with the fields name, subject, scheme, secret_file, not text
 hooks.yaml:11:1: hook: unknown field "hook"; did you mean "hooks"?`
 	if err == nil || err.Error() != want {
