@@ -46,6 +46,7 @@ type HeartbeatKey struct {
 type HeartbeatReport struct {
 	At        time.Time
 	FailedAt  time.Time // when the last failure came; zero: none since the last success
+	Failure   string    // why its run failed; empty: none failed since the last success
 	NoSuccess bool      // no success came since the job began
 	Awaited   bool      // no report came since the job began; At is that of the job before it
 }

@@ -71,6 +71,9 @@ func LastReport(state []byte) (r futurejobs.HeartbeatReport) {
 	if p.Kind == Failure && r.FailedAt.IsZero() { // written by an earlier version
 		r.FailedAt = p.At
 	}
+	if !r.FailedAt.IsZero() {
+		r.Failure = p.Reason
+	}
 	return r
 }
 

@@ -235,9 +235,9 @@ func TestFailuresAreInTrail(t *testing.T) {
 // TestLastReport checks what a job knows of its last report, and whether a success came.
 func TestLastReport(t *testing.T) {
 	d := newDevice(t, tenMinuteRule)
-	check := func(signal, failed string, noSuccess bool) {
+	check := func(signal, failed, reason string, noSuccess bool) {
 		t.Helper()
-		var want futurejobs.HeartbeatReport
+		want := futurejobs.HeartbeatReport{Failure: reason}
 		if want.NoSuccess = noSuccess; signal != "" {
 			want.At = at(signal)
 		}
@@ -249,19 +249,19 @@ func TestLastReport(t *testing.T) {
 		}
 	}
 	d.heartbeat("10:00:10", withExit(3))
-	check("10:00:10", "10:00:10", true)
+	check("10:00:10", "10:00:10", "failed with exit status 3", true)
 	d.heartbeat("10:00:20", rules.ReceivedHeartbeat{Kind: rules.Begun})
-	check("10:00:20", "10:00:10", true)
+	check("10:00:20", "10:00:10", "failed with exit status 3", true)
 	d.heartbeat("10:05:00", rules.ReceivedHeartbeat{Kind: rules.Failure})
-	check("10:05:00", "10:05:00", true)
+	check("10:05:00", "10:05:00", "failed; the ping had no body with the reason", true)
 	d.heartbeat("10:06:00", rules.ReceivedHeartbeat{})
 	if end := d.received[len(d.received)-1]; !rules.EndsWithFirstSuccess(end) {
 		t.Errorf("the first success ended the job: %q", end)
 	}
 	d.heartbeat("10:07:00", withExit(3))
-	check("10:07:00", "10:07:00", false)
+	check("10:07:00", "10:07:00", "failed with exit status 3", false)
 	d.heartbeat("10:09:00", rules.ReceivedHeartbeat{})
-	check("", "", false)
+	check("", "", "", false)
 	if end := d.received[len(d.received)-1]; rules.EndsWithFirstSuccess(end) {
 		t.Errorf("not the first success ended the job: %q", end)
 	}
@@ -270,7 +270,7 @@ func TestLastReport(t *testing.T) {
 	d.heartbeat("10:00:00", rules.ReceivedHeartbeat{})
 	d.heartbeat("10:05:10", rules.ReceivedHeartbeat{Kind: rules.Failure, Run: "a"})
 	d.heartbeat("10:05:20", rules.ReceivedHeartbeat{Run: "b"})
-	check("10:05:20", "10:05:10", false)
+	check("10:05:20", "10:05:10", "failed; the ping had no body with the reason", false)
 }
 
 func TestLogChangesNothing(t *testing.T) {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -43,11 +44,28 @@ type Heartbeat struct {
 	State      string    `json:"state" enum:"up,late,never_reported,paused,unknown" doc:"up: a report came, and the next one is not overdue. late: the key has an open alert, because a report is missing or reported a failure. never_reported: nothing was reported since the key is expected. paused: an event of the rule's pause stopped the clock of the job. unknown: the last check failed, or is overdue by more than a minute; or a run failed and no check has raised its alert yet: see failed_at; or no report came in time and a monitoring gap excused it: see excused_until; or a person closed its alert or created its job, and no report came since."`
 	ReportedAt time.Time `json:"reported_at,omitzero" doc:"Time of the last report: a success, a failure or the start of a run. Of several successes that lead to the same slot, it is the first. Absent if nothing was reported since the key is expected."`
 	FailedAt   time.Time `json:"failed_at,omitzero" doc:"Time of the last failed run that was reported. Absent after a success."`
+	Failure    string    `json:"failure,omitempty" doc:"Why that run failed: its exit status, and the last line of the output that was sent. A key that is late and has it reported a failure; without it a report is missing." example:"failed with exit status 3: pg_dump: connection refused"`
 	DueAt      time.Time `json:"due_at,omitzero" doc:"Time by which the next report must come, the grace included; of a failed run, time of the check that raises its alert. Absent while the key is late or paused."`
 	OverdueAt  time.Time `json:"overdue_at,omitzero" doc:"Time by which the report had to come that a monitoring gap excused. Absent unless the key is excused."`
 	ExcusedTo  time.Time `json:"excused_until,omitzero" doc:"Time of the check that raises an alert if no report comes until then. Present if no report came in time, and a monitoring gap excused it: deadman may have missed it. It is then due_at, too."`
 	LateSince  time.Time `json:"late_since,omitzero" doc:"Time of the first open alert. Absent unless the key is late."`
 	Months     []Uptime  `json:"months" nullable:"false" doc:"Uptime of this and of the last month in UTC, in this order. Empty until monitoring gaps are read, a moment after the first request."`
+}
+
+// Status is the state for people: failed for a late key whose last run failed.
+func (h Heartbeat) Status() string {
+	if h.State == heartbeatStates[futurejobs.HeartbeatLate] && !h.FailedAt.IsZero() {
+		return "failed"
+	}
+	return h.State
+}
+
+// SortHeartbeats puts the keys that need attention first: late or failed, unknown, never reported, paused, up.
+func SortHeartbeats(keys []Heartbeat) {
+	order := []string{"late", "unknown", "never_reported", "paused", "up"}
+	slices.SortStableFunc(keys, func(a, b Heartbeat) int {
+		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
+	})
 }
 
 // Uptime tells for which part of a month a key was not late.
@@ -188,7 +206,7 @@ func listedHeartbeat(catalog LoadedRules, name string, id int32, now time.Time) 
 func hasHeartbeat(l rules.ListedRule) bool { return l.Document.Trigger.Heartbeat != nil }
 
 func (a *heartbeatAPI) heartbeat(k futurejobs.HeartbeatKey, months []Uptime) Heartbeat {
-	h := Heartbeat{Rule: k.Rule, Entity: k.Entity, Key: k.Key, State: heartbeatStates[k.State], ReportedAt: k.ReportedAt(), FailedAt: k.Report.FailedAt, Months: months}
+	h := Heartbeat{Rule: k.Rule, Entity: k.Entity, Key: k.Key, State: heartbeatStates[k.State], ReportedAt: k.ReportedAt(), FailedAt: k.Report.FailedAt, Failure: k.Report.Failure, Months: months}
 	switch k.State {
 	case futurejobs.HeartbeatPaused:
 	case futurejobs.HeartbeatLate:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ func newHeartbeatCmd(io *cli) *cobra.Command {
 			{parameter: "key_prefix", does: "filter by a prefix of the key"},
 			{parameter: "state", does: "filter by state: " + strings.Join(states, ", "), values: states},
 		},
-		none: "no keys of heartbeats; ping URLs are printed by deadman rule pings", above: heartbeatCounts,
+		none: "no keys of heartbeats; ping URLs are printed by deadman rule pings", above: heartbeatCounts, order: web.SortHeartbeats,
 		drop: []string{"last month", "entity", "last report", "rule"}, header: []string{"state", "rule", "entity", "last report", "due", "this month", "last month", "key"},
 		row: func(io *cli, h web.Heartbeat) []cell {
 			return []cell{
@@ -43,6 +44,12 @@ func heartbeatCounts(io *cli, raw []byte) error {
 		if _, err := fmt.Fprintf(io.out, "up %d, late %d, never reported %d, paused %d, unknown %d\n", c.Up, c.Late, c.NeverReported, c.Paused, c.Unknown); err != nil {
 			return err
 		}
+		others := slices.ContainsFunc(page.Items, func(h web.Heartbeat) bool { return h.State != "late" })
+		if page.Next != "" && c.Late > 0 && others {
+			if _, err := fmt.Fprintln(io.out, "late keys alone: deadman heartbeat list --state late"); err != nil {
+				return err
+			}
+		}
 	}
 	if len(page.Unwatched) > 0 {
 		names := make([]string, len(page.Unwatched))
@@ -61,7 +68,7 @@ func heartbeatCounts(io *cli, raw []byte) error {
 }
 
 func heartbeatState(h web.Heartbeat) cell {
-	text := strings.ReplaceAll(h.State, "_", " ")
+	text := strings.ReplaceAll(h.Status(), "_", " ")
 	switch h.State {
 	case "up":
 		return colouredCell(green, text)
@@ -73,6 +80,8 @@ func heartbeatState(h web.Heartbeat) cell {
 
 func heartbeatDue(io *cli, h web.Heartbeat) cell {
 	switch {
+	case h.Status() == "failed":
+		return colouredCell(red, "failed "+io.relative(h.FailedAt))
 	case !h.LateSince.IsZero():
 		return colouredCell(red, "late for "+web.Span(io.now().Sub(h.LateSince)))
 	case h.State == "unknown" && !h.FailedAt.IsZero():

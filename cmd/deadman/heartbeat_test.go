@@ -18,13 +18,25 @@ func TestHeartbeatList(t *testing.T) {
 	n.mustRun("rule", "apply", "-f", writeFile(t, t.TempDir(), "rules.yaml", `name: backup
 entity: host
 trigger: {heartbeat: {every: 1d, keys: [crm, shop]}}
+slot: 1s
 `))
 	testwait.Until(t, "the keys are counted", func() bool {
 		page := readJSON[web.HeartbeatPage](n, "heartbeat", "list")
 		return page.Counts != nil && page.Counts.NeverReported == 2
 	})
 	n.expect(0, []string{"heartbeat", "list"}, "up 0, late 0, never reported 2", "never reported  backup", "host    never", "in 23 h", "crm", "shop")
-	n.expect(0, []string{"heartbeat", "list", "--state", "late"}, "no keys of heartbeats match these filters")
+	failed, err := http.Post(strings.TrimSpace(n.mustRun("rule", "pings", "backup", "--key", "shop"))+"/3", "text/plain", strings.NewReader("disk full"))
+	if err != nil || failed.StatusCode != http.StatusOK || failed.Body.Close() != nil {
+		t.Fatalf("ping: %v, %+v", err, failed)
+	}
+	testwait.Until(t, "the failed key is late", func() bool {
+		items := readJSON[web.HeartbeatPage](n, "heartbeat", "list", "--state", "late").Items
+		return len(items) == 1 && items[0].Failure == "failed with exit status 3: disk full"
+	})
+	if got := n.mustRun("heartbeat", "list"); !strings.Contains(got, "failed ") || strings.Contains(got, "late for") || strings.Index(got, "shop") > strings.Index(got, "crm") {
+		t.Errorf("a failed run is listed as\n%s", got)
+	}
+	n.expect(0, []string{"heartbeat", "list", "--key", "none", "--state", "late"}, "no keys of heartbeats match these filters")
 	n.expect(0, []string{"job", "list", "--rule", "backups"}, "no pending jobs match these filters", "no rule is named backups; did you mean backup?")
 	if got := n.run("", "alert", "list", "--rule", "deadman"); got.code != 0 || strings.Contains(got.err, "no rule is named") {
 		t.Errorf("the rule of deadman's own alerts: %+v", got)

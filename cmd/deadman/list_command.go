@@ -35,6 +35,7 @@ type listing[T any] struct {
 	drop       []string // columns left out of a narrow terminal, the first one first
 	room       int      // width that the last column keeps at the expense of others; 0: that of a text
 	row        func(*cli, T) []cell
+	order      func([]T)                                                // sorts the rows of a list of one page; nil: the order of the API
 	above      func(*cli, []byte) error                                 // prints what the answer has beside the list; nil: nothing
 	elsewhere  func(ctx context.Context, c *client, path string) string // hint after an empty list, or empty; nil: none
 }
@@ -278,6 +279,9 @@ func (l listing[T]) run(ctx context.Context, io *cli, path string, query url.Val
 			return printNext(io, page.Next)
 		}
 		return warnUnknownRule(ctx, io, c, query.Get(byRule.parameter))
+	}
+	if l.order != nil && page.Next == "" && !query.Has("cursor") {
+		l.order(page.Items)
 	}
 	t := newTable(io.out, io.palette, l.header...)
 	for _, item := range page.Items {

@@ -43,6 +43,7 @@
   // form and UTC.
   function show() {
     const now = Date.now(), shown = times();
+    document.documentElement.classList.toggle("absolute", shown !== "relative");
     for (const e of document.querySelectorAll("[data-zone]")) e.textContent = shown === "UTC" ? "UTC" : zone;
     for (const t of document.querySelectorAll("time[datetime]")) {
       const at = Date.parse(t.dateTime);

@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,5 +56,37 @@ func TestColumnsHaveRoom(t *testing.T) {
 		}
 		b.screenshot(fmt.Sprint("columns-letters-", width))
 		b.checkAccessibility(fmt.Sprint("letters at ", width))
+	}
+}
+
+// TestAbsoluteTimesFitTheirColumns checks that no date and time lies over another column, and that a date breaks nowhere, if
+// times are shown in UTC.
+func TestAbsoluteTimesFitTheirColumns(t *testing.T) {
+	longtest.Only(t, "it measures the layout")
+	t.Parallel()
+	home := serve(t, orders, "name: backup\nentity: host\ntrigger: {heartbeat: {every: 24h, keys: [crm]}}\nslot: 1s\n")
+	publishEvents(t, home, "orders.created", "1", "2")
+	waitForOpenAlerts(t, home, 2)
+	sendPing(t, home, "backup", "crm", "/3")
+	waitForOpenAlerts(t, home, 3)
+	callAPI(t, home, "POST", "/mutes", "application/json", `{"match": {"key": "none"}, "for": "4h", "reason": "test"}`, nil)
+	for _, width := range []int64{390, 1400} {
+		b := open(t, home, width, 900)
+		b.visit("/")
+		evaluate[any](b, `localStorage.setItem("times", "UTC")`)
+		for _, page := range []string{"/", "/jobs", "/alerts", "/mutes", "/heartbeats", "/rules/order-unshipped"} {
+			b.visit(page)
+			b.waitForText(" UTC")
+			bad := evaluate[[]string](b, `[...document.querySelectorAll("table.fixed time")].filter((e) => e.offsetWidth).filter((e) => {
+				const own = e.getBoundingClientRect(), cell = e.closest("td").getBoundingClientRect(), date = document.createRange();
+				if (own.right > cell.right || own.left < cell.left) return true;
+				date.setStart(e.firstChild, 0);
+				date.setEnd(e.firstChild, 10);
+				return date.getClientRects().length !== 1; }).map((e) => e.textContent)`)
+			if times := evaluate[int](b, `[...document.querySelectorAll("table.fixed time")].filter((e) => e.offsetWidth).length`); len(bad) > 0 || times == 0 {
+				t.Errorf("%s at %d px: %q of %d times do not fit", page, width, bad, times)
+			}
+			b.screenshot(fmt.Sprint("times-", strings.ReplaceAll(page, "/", "-"), width))
+		}
 	}
 }

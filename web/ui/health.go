@@ -54,7 +54,7 @@ func (u *UI) health(c client, _ *http.Request) (view, error) {
 		return view{}, err
 	}
 	v.Sentence = v.sentence()
-	return view{Title: "Health", Body: v, Ill: !v.Healthy}, nil
+	return view{Title: "Health", Body: v, Health: healthStyle(v.Healthy)}, nil
 }
 
 // load reads the data of the page.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -15,8 +16,13 @@ import (
 type heartbeatsView struct {
 	listing
 	web.HeartbeatPage
-	now time.Time
+	Late []web.Heartbeat // the first late keys, above the first of several pages
+	more bool            // more keys are late
+	now  time.Time
 }
+
+// lateRows is the number of late keys above the first of several pages.
+const lateRows = "20"
 
 // heartbeatsAt is the path of the keys of heartbeats.
 const heartbeatsAt = "/heartbeats"
@@ -33,7 +39,59 @@ func (u *UI) heartbeats(c client, r *http.Request) (view, error) {
 		return view{}, err
 	}
 	v.goesOn(v.HeartbeatPage.Next)
+	if err := v.readLate(c, query); err != nil {
+		return view{}, err
+	}
 	return view{Title: "Heartbeats", Body: v, Still: v.cursor != ""}, nil
+}
+
+// readLate puts the keys that need attention first. A list of several pages is in the order of the API, so the late keys are
+// read besides.
+func (v *heartbeatsView) readLate(c client, query url.Values) error {
+	if v.HeartbeatPage.Next == "" && v.cursor == "" {
+		web.SortHeartbeats(v.Items)
+	}
+	if v.HeartbeatPage.Next == "" || v.cursor != "" || v.Filter["state"] != "" {
+		return nil
+	}
+	query.Set("state", "late")
+	query.Set("limit", lateRows)
+	var late web.HeartbeatPage
+	err := c.get(heartbeatsAt, query, &late)
+	v.Late, v.more = late.Items, late.Next != ""
+	return err
+}
+
+// AllLate returns the address of the list of the late keys; empty: the page has all of them.
+func (v heartbeatsView) AllLate() string {
+	if !v.more {
+		return ""
+	}
+	return v.inState("late")
+}
+
+// inState returns the address of the list of the keys in a state, with the other filters.
+func (v heartbeatsView) inState(state string) string {
+	l := listing{At: v.At, Filter: maps.Clone(v.Filter)}
+	l.Filter["state"] = state
+	return l.page("")
+}
+
+// heartbeatRow is the row of a key.
+type heartbeatRow struct {
+	web.Heartbeat
+	now time.Time
+}
+
+// Row returns the row of a key.
+func (v heartbeatsView) Row(h web.Heartbeat) heartbeatRow { return heartbeatRow{h, v.now} }
+
+// Uptime formats the uptime of the key in a month: 0 is this one, 1 the last.
+func (r heartbeatRow) Uptime(month int) uptimeText {
+	if month >= len(r.Months) || r.Months[month].Share == nil {
+		return uptimeText{}
+	}
+	return newUptimeText(r.Months[month], r.now)
 }
 
 // heartbeatTab is a state with the number of its keys.
@@ -54,7 +112,7 @@ func (v heartbeatsView) Tabs() (tabs []heartbeatTab) {
 		keys        int64
 	}{
 		{"", "All", c.Up + c.Late + c.NeverReported + c.Paused + c.Unknown},
-		{"late", "Late", c.Late},
+		{"late", "Late or failed", c.Late},
 		{"unknown", "Unknown", c.Unknown},
 		{"never_reported", "Never reported", c.NeverReported},
 		{"paused", "Paused", c.Paused},
@@ -64,9 +122,7 @@ func (v heartbeatsView) Tabs() (tabs []heartbeatTab) {
 		if t.keys == 0 && !here && t.state != "" && t.state != "up" && t.state != "late" {
 			continue
 		}
-		l := listing{At: v.At, Filter: maps.Clone(v.Filter)}
-		l.Filter["state"] = t.state
-		tabs = append(tabs, heartbeatTab{t.name, l.page(""), t.keys, here})
+		tabs = append(tabs, heartbeatTab{t.name, v.inState(t.state), t.keys, here})
 	}
 	return tabs
 }
@@ -99,14 +155,6 @@ func (v heartbeatsView) Silent() []string {
 		return nil
 	}
 	return v.NeverReported
-}
-
-// Uptime formats the uptime of a key in a month: 0 is this one, 1 the last.
-func (v heartbeatsView) Uptime(h web.Heartbeat, month int) uptimeText {
-	if month >= len(h.Months) || h.Months[month].Share == nil {
-		return uptimeText{}
-	}
-	return newUptimeText(h.Months[month], v.now)
 }
 
 // uptimeText is the uptime of a month.

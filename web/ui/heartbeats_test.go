@@ -18,14 +18,7 @@ func TestHeartbeatPage(t *testing.T) {
 	t.Parallel()
 	home := serve(t, "name: backup\nentity: host\ntrigger: {heartbeat: {every: 24h, grace: 1h, keys: [crm, shop]}}\nslot: 1s\n",
 		"name: quiet\nentity: host\ntrigger: {heartbeat: {every: 1h}}\n")
-	ping := func(key, kind string) {
-		t.Helper()
-		var address web.PingAddress
-		callAPI(t, home, "POST", "/rules/backup/pings", "application/json", `{"key": "`+key+`"}`, &address)
-		if reply, err := http.Get(home + strings.TrimPrefix(address.URL, home) + kind); err != nil || reply.Body.Close() != nil || reply.StatusCode != 200 {
-			t.Fatalf("ping: %v %v", reply, err)
-		}
-	}
+	ping := func(key, kind string) { sendPing(t, home, "backup", key, kind) }
 	b := open(t, home, 1440, 900)
 	b.visit("/heartbeats")
 	b.waitForText("All 2", "Never reported 2", "host crm", "never reported", "none", "Never reported: quiet")
@@ -34,7 +27,7 @@ func TestHeartbeatPage(t *testing.T) {
 	b.visit("/heartbeats")
 	ping("shop", "")
 	ping("crm", "/fail")
-	b.waitForText("Late 1", "Up 1", "late", "100 %")
+	b.waitForText("Late or failed 1", "Up 1", "failed", "100 %", "failed; the ping had no body with the reason")
 	b.visit("/entities/host?key=crm")
 	b.waitForText("Last run failed", "run failed", "failed; the ping had no body with the reason")
 	if text := b.text(); strings.Contains(text, "No ping") {
@@ -43,7 +36,10 @@ func TestHeartbeatPage(t *testing.T) {
 	ping("crm", "/5")
 	b.waitForText("failed with exit status 5")
 	b.visit("/heartbeats")
-	b.waitForText("Late 1", "Up 1")
+	b.waitForText("Late or failed 1", "Up 1", "failed with exit status 5")
+	if first := evaluate[string](b, `document.querySelector(".beats tbody tr").innerText`); !strings.Contains(first, "host crm") || strings.Contains(first, "late") {
+		t.Errorf("the first row is %q, want the failed key", first)
+	}
 	for _, width := range []int64{1440, 400} {
 		for _, dark := range []bool{false, true} {
 			b.resize(width, 900)
@@ -84,6 +80,40 @@ func TestHeartbeatPage(t *testing.T) {
 	b.waitForText("Revoke all badges of rule backup?")
 	b.click(`button.grave`)
 	b.waitForText("All badges of the rule are revoked.")
+}
+
+// sendPing sends a ping of a kind, such as /fail, to the URL of a key.
+func sendPing(t *testing.T, home, rule, key, kind string) {
+	t.Helper()
+	var address web.PingAddress
+	callAPI(t, home, "POST", "/rules/"+rule+"/pings", "application/json", `{"key": "`+key+`"}`, &address)
+	if reply, err := http.Get(home + strings.TrimPrefix(address.URL, home) + kind); err != nil || reply.Body.Close() != nil || reply.StatusCode != 200 {
+		t.Fatalf("ping: %v %v", reply, err)
+	}
+}
+
+// TestLateKeysComeFirst checks that the late keys are above the first page of many keys, with a link to all of them.
+func TestLateKeysComeFirst(t *testing.T) {
+	t.Parallel()
+	keys := make([]string, 60)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("k-%02d", i)
+	}
+	home := serve(t, "name: backup\nentity: host\ntrigger: {heartbeat: {every: 24h, keys: ["+strings.Join(keys, ", ")+"]}}\nslot: 1s\n")
+	sendPing(t, home, "backup", "k-59", "/fail")
+	b := open(t, home, 1440, 900)
+	b.visit("/heartbeats")
+	b.waitForText("All keys", "Next page", "host k-59", "host k-00")
+	if late := evaluate[string](b, `document.querySelector("#late + .card").innerText`); !strings.Contains(late, "host k-59") || strings.Contains(late, "host k-00") || strings.Contains(b.text(), "All of them") {
+		t.Errorf("the late keys are %q", late)
+	}
+	b.checkAccessibility("late keys above all keys")
+	b.screenshot("heartbeats-late-first")
+	b.visit("/heartbeats?state=never_reported")
+	b.waitForText("host k-00")
+	if strings.Contains(b.text(), "host k-59") {
+		t.Error("a filtered list has the late keys")
+	}
 }
 
 // checkPingBodies checks that the rule's page shows the last line of the body of a failed ping, and the whole body on

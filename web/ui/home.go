@@ -100,7 +100,7 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 	if v.Fine {
 		title = cmp.Or(summaryOf(v.Open), title)
 	}
-	return view{Title: title, Tone: v.Tone(), Body: v, Ill: !v.Fine}, nil
+	return view{Title: title, Tone: v.Tone(), Body: v, Health: healthStyle(v.Fine)}, nil
 }
 
 // Summary counts the open alerts; empty: there are none.

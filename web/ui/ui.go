@@ -149,9 +149,19 @@ type view struct {
 	Title string // window title
 	Tone  string // colour of the icon: fine, ill or a severity; empty: the page does not tell
 	Body  any    // data of the page's template
-	Ill   bool   // the node is unhealthy
 	Alone bool   // without navigation and version; so is each page of an anonymous visitor
 	Still bool   // not updated live, because the visitor may be typing
+
+	// Health is the style of the logo: ok or ill. It is empty on pages that do not check the node, and the logo is neutral.
+	Health string
+}
+
+// healthStyle returns the style of the logo for the health of the node.
+func healthStyle(healthy bool) string {
+	if healthy {
+		return "ok"
+	}
+	return "ill"
 }
 
 // layout is the data of the layout around a view.
@@ -188,7 +198,7 @@ func (l layout) Places() []place {
 		{Name: "Health", Path: "/health"},
 		{Name: "Docs", Path: docsAt},
 	}
-	pages := map[string]int{"overview": 0, "jobs": 1, "entity": 1, "job_cancel": 1, "alerts": 2, "alert_log": 2, "alert": 2, "mutes": 2, "heartbeats": 3, "rules": 4, "rule": 4, "editor": 4, "versions": 4, "calendars": 4, "calendar": 4, "calendar_editor": 4, "publish": 4, "history": 5, "dead_letters": 6, "dead_letter": 6, "health": 7, "docs": 8, "manual": 8}
+	pages := map[string]int{"overview": 0, "jobs": 1, "entity": 1, "job_cancel": 1, "alerts": 2, "alert_log": 2, "alert": 2, "mutes": 2, "heartbeats": 3, "rules": 4, "rule": 4, "editor": 4, "versions": 4, "schedules": 4, "ticks": 4, "calendars": 4, "calendar": 4, "calendar_editor": 4, "publish": 4, "history": 5, "dead_letters": 6, "dead_letter": 6, "health": 7, "docs": 8, "manual": 8}
 	if at, is := pages[l.Page]; is {
 		all[at].Here = true
 	}
