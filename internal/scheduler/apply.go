@@ -28,7 +28,10 @@ func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) (next t
 		return next, err
 	}
 	if !ok { // the next tick is in the future
-		return now.Add(reloadInterval), nil
+		if next, _ = l.Next(l.after()); next.Before(now.Add(reloadInterval)) {
+			next = now.Add(reloadInterval)
+		}
+		return next, nil
 	}
 	if due.Emit != nil && w.Allow != nil {
 		if wait := w.Allow(l.Name(), due.Emit.Size(), now); wait > 0 {

@@ -53,12 +53,11 @@ func (w *worker) failing() (names []string) {
 	return names
 }
 
-// note records whether the ticks of a rule fail, and returns whether they failed before.
-func (f *failures) note(l *ruleTicks, fails bool) (failed bool) {
+// note records whether the ticks of a rule fail.
+func (f *failures) note(l *ruleTicks, fails bool) {
 	before := f.attempts(l)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, failed = f.rules[l.Name()]
 	if fails {
 		if f.rules == nil {
 			f.rules = make(map[string]failedTicks)
@@ -67,7 +66,6 @@ func (f *failures) note(l *ruleTicks, fails bool) (failed bool) {
 	} else {
 		delete(f.rules, l.Name())
 	}
-	return failed
 }
 
 // attempts returns how many attempts of this node to apply the next ticks of a rule failed. Attempts before another node
@@ -82,8 +80,8 @@ func (f *failures) attempts(l *ruleTicks) int {
 }
 
 // step applies the ticks of a rule that are due by now, and returns the time of its next tick or attempt. If they cannot
-// be applied it raises an alert, and closes it when they can. The alert refers to the first of these ticks, so it is
-// raised once for all nodes, attempts and restarts.
+// be applied it raises an alert, unless one is open, and closes the open one when they can. The alert refers to the first
+// of these ticks, so it is raised once for all nodes, attempts and restarts.
 func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) (next time.Time, err error) {
 	first, _ := l.Next(l.after())
 	behind := !first.IsZero() && now.Sub(first) > failingAfter
@@ -94,44 +92,54 @@ func (w *worker) step(ctx context.Context, l *ruleTicks, now time.Time) (next ti
 	case errors.Is(err, futurejobs.ErrPutOff) && !behind:
 		return next, err
 	case errors.Is(err, futurejobs.ErrPutOff): // reported by the alert; the node itself is healthy
-		return next, errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
+		return next, errors.Join(err, w.Announce(ctx, failingAlert(l, first, err)))
 	case err != nil:
 		w.failures.note(l, true)
 		if behind {
-			return next, errors.Join(err, w.Announce(ctx, failingAlert(l.Name(), first, err)))
+			return next, errors.Join(err, w.Announce(ctx, failingAlert(l, first, err)))
 		}
 		return next, err
 	}
-	if failed := w.failures.note(l, false); failed || behind {
-		w.reportRecovered(ctx, l.Name(), first)
-	}
-	return next, nil
+	w.failures.note(l, false)
+	return next, w.reportRecovered(ctx, l)
 }
 
-// reportRecovered closes the alert about the ticks of a rule, if it was raised. The ticks are applied even if that
-// fails.
-func (w *worker) reportRecovered(ctx context.Context, rule string, first time.Time) {
+// reportRecovered closes the open alert about the ticks of a rule. After an error the next attempt does so.
+func (w *worker) reportRecovered(ctx context.Context, l *ruleTicks) error {
+	if l.alertSince.IsZero() {
+		return nil
+	}
 	a, raised, err := w.Cursors.ResolveSystemAlert(ctx, alerts.SystemAlert{
-		Topic: "rule/" + rule, Step: failingStep, Status: alerts.Resolved, Severity: alerts.Error, Since: first,
-		Text:   fmt.Sprintf("rule %s: schedule ticks are applied again; they were not from %s on", rule, first.UTC().Format(time.RFC3339)),
-		Labels: map[string]string{"rule": rule},
+		Topic: failingTopic(l.Name()), Step: failingStep, Status: alerts.Resolved, Severity: alerts.Error, Since: l.alertSince,
+		Text:   fmt.Sprintf("rule %s: schedule ticks are applied again; they were not from %s on", l.Name(), l.alertSince.UTC().Format(time.RFC3339)),
+		Labels: map[string]string{"rule": l.Name()},
 	})
 	if err != nil {
-		w.Log.Warn("closing the alert about schedule ticks failed", "rule", rule, "err", err)
-	} else if raised {
+		return fmt.Errorf("close the alert about ticks: %w", err)
+	}
+	l.alertSince = time.Time{}
+	if raised {
 		w.Observer.Alerted(a)
 	}
+	return nil
 }
 
 // failingStep is the step of alerts about ticks that cannot be applied.
 const failingStep = "ticks"
 
-// failingAlert returns the alert that the ticks of a rule cannot be applied, from the first of them on.
-func failingAlert(rule string, first time.Time, why error) alerts.SystemAlert {
+// failingTopic is the topic of such alerts of a rule.
+func failingTopic(rule string) string { return "rule/" + rule }
+
+// failingAlert returns the alert that the ticks of a rule cannot be applied, from the first of them on. It is the open one if
+// one is open, and open from now on otherwise, also if the database does not answer.
+func failingAlert(l *ruleTicks, first time.Time, why error) alerts.SystemAlert {
+	if l.alertSince.IsZero() {
+		l.alertSince = first
+	}
 	return alerts.SystemAlert{
-		Topic: "rule/" + rule, Step: failingStep, Status: alerts.Firing, Severity: alerts.Error, Since: first,
+		Topic: failingTopic(l.Name()), Step: failingStep, Status: alerts.Firing, Severity: alerts.Error, Since: l.alertSince,
 		Text: fmt.Sprintf("rule %s: schedule ticks cannot be applied from %s on; the last of them is applied afterwards: %.500s",
-			rule, first.UTC().Format(time.RFC3339), strings.ToValidUTF8(why.Error(), "")),
-		Labels: map[string]string{"rule": rule}, UntilResolved: true,
+			l.Name(), l.alertSince.UTC().Format(time.RFC3339), strings.ToValidUTF8(why.Error(), "")),
+		Labels: map[string]string{"rule": l.Name()}, UntilResolved: true,
 	}
 }

@@ -1,9 +1,13 @@
 package scheduler_test
 
 import (
+	"context"
+	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"deadman/alerts"
 	"deadman/internal/calendars"
@@ -49,5 +53,72 @@ again: keep
 	all := w.raised()
 	if again := all[1]; again.Status != alerts.Resolved || !slices.Equal(again.Closes, []alerts.ID{all[0].ID}) || len(ticker.Failing()) > 0 || len(w.jobs()) != 1 {
 		t.Errorf("raised: %+v; failing %v; %d jobs", again, ticker.Failing(), len(w.jobs()))
+	}
+}
+
+// stuckAlerts is a database that at first closes no alert.
+type stuckAlerts struct {
+	*store.Store
+	refused atomic.Int32
+	left    atomic.Int32
+}
+
+func (s *stuckAlerts) ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
+	if s.left.Add(-1) >= 0 {
+		s.refused.Add(1)
+		return a, false, errLost
+	}
+	return s.Store.ResolveSystemAlert(ctx, r)
+}
+
+// The alert about ticks is closed although the database did not answer once its ticks were applied: by the same node, and by the
+// next one if the node died, long before the next tick.
+func TestAlertAboutTicksIsClosedLater(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) store.Options{
+		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t), Shards: 4} },
+		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4} },
+	} {
+		for who, dies := range map[string]bool{"same node": false, "next node": true} {
+			t.Run(name+"/"+who, func(t *testing.T) {
+				t.Parallel()
+				closesAlertLater(newFixture(t, open(t)), dies)
+			})
+		}
+	}
+}
+
+func closesAlertLater(w *fixture, dies bool) {
+	w.Helper()
+	tick := time.Now().Add(time.Second).UTC().Truncate(time.Second)
+	w.rule = w.save("name: import\nentity: import\ntrigger: {schedule: \"@at " + tick.Format(time.RFC3339) + "\", emit: {subject: imports.due}}\n")
+	database, away := &stuckAlerts{Store: w.store}, &failingPublisher{Emitter: w.bus.TickPublisher}
+	database.left.Store(1)
+	if dies {
+		database.left.Store(math.MaxInt32)
+	}
+	away.left.Store(math.MaxInt64)
+	run := func(cursors scheduler.CursorStore) (stop func()) {
+		_, stop = w.start(scheduler.Options{
+			Catalog: w.catalog(), Cursors: cursors, Emitter: away, Observer: &tickCounter{}, Now: func() time.Time { return time.Now().Add(3 * time.Minute) },
+		})
+		return stop
+	}
+	stop := run(database)
+	w.eventually("the alert is raised", func() bool { return len(w.raised()) == 1 })
+	away.left.Store(0)
+	w.eventually("the tick is applied, and the alert is open", func() bool {
+		return w.cursor().LastSeq == uint64(tick.Unix()) && database.refused.Load() > 0
+	})
+	if dies {
+		stop()
+		run(w.store)
+	}
+	w.eventually("the alert is closed", func() bool { return len(w.raised()) == 2 })
+	if all := w.raised(); all[1].Status != alerts.Resolved || !slices.Equal(all[1].Closes, []alerts.ID{all[0].ID}) {
+		w.Errorf("raised: %+v", all)
+	}
+	if open, err := w.store.UnresolvedAlerts(w.Context(), "ticks"); err != nil || len(open) > 0 {
+		w.Errorf("open: %+v, %v", open, err)
 	}
 }

@@ -15,6 +15,8 @@ type ruleTicks struct {
 	cursor uint64    // the Unix second of the last applied tick, as stored
 	past   uint64    // the same, but now if that is in the future
 	at     time.Time // its next tick, or the next attempt; zero: it has no next tick
+
+	alertSince time.Time // start of the open alert about its ticks; zero: none is open
 }
 
 // after returns the time after which the next tick is due.

@@ -37,6 +37,8 @@ type CursorStore interface {
 	HoldTick(ctx context.Context, ruleID int32, revision int64) error
 	// ReleaseTick ends the hold of a rule.
 	ReleaseTick(ctx context.Context, ruleID int32) error
+	// UnresolvedAlerts returns the alerts of a step that are open until ResolveSystemAlert, each with its Topic and Since.
+	UnresolvedAlerts(ctx context.Context, step string) ([]alerts.SystemAlert, error)
 	// ResolveSystemAlert writes a Resolved alert, if the alert that it closes was raised and is open. raised is false
 	// otherwise.
 	ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error)

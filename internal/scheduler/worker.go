@@ -202,9 +202,13 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 		return s.Emits() != w.emits || !w.shards[shardOf(s, len(w.shards))]
 	})
 	var cursors map[string]futurejobs.Cursor
+	var open map[string]time.Time
 	if len(all) > 0 {
 		var err error
 		if cursors, err = w.Cursors.TickCursors(ctx); err != nil {
+			return err
+		}
+		if open, err = w.openAlerts(ctx); err != nil {
 			return err
 		}
 	}
@@ -229,9 +233,22 @@ func (w *worker) load(ctx context.Context, now time.Time) error {
 		}
 		l := &ruleTicks{TickingRule: s, cursor: c.LastSeq, past: min(c.LastSeq, uint64(now.Unix()))} //nolint:gosec // a second since 1970
 		l.at, _ = l.Next(l.after())
+		if l.alertSince = open[failingTopic(s.Name())]; !l.alertSince.IsZero() {
+			l.at = now // to close the alert, whose ticks may be applied
+		}
 		loaded.put(l)
 	}
 	w.dueWaits.keep(queued)
 	w.queue, w.revision = loaded, revision
 	return nil
+}
+
+// openAlerts returns when the open alerts about ticks began, by their topic.
+func (w *worker) openAlerts(ctx context.Context) (map[string]time.Time, error) {
+	all, err := w.Cursors.UnresolvedAlerts(ctx, failingStep)
+	since := make(map[string]time.Time, len(all))
+	for _, r := range all {
+		since[r.Topic] = r.Since
+	}
+	return since, err
 }

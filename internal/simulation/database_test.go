@@ -267,6 +267,11 @@ func (d tickClient) ReleaseTick(ctx context.Context, ruleID int32) error {
 	return run(ctx, d.gate, database, "ReleaseTick", func(ctx context.Context) error { return d.store.ReleaseTick(ctx, ruleID) })
 }
 
+// UnresolvedAlerts implements scheduler.CursorStore.
+func (d tickClient) UnresolvedAlerts(ctx context.Context, step string) ([]alerts.SystemAlert, error) {
+	return call(ctx, d.gate, database, "UnresolvedAlerts", func(ctx context.Context) ([]alerts.SystemAlert, error) { return d.store.UnresolvedAlerts(ctx, step) })
+}
+
 // ResolveSystemAlert implements scheduler.CursorStore.
 func (d tickClient) ResolveSystemAlert(ctx context.Context, r alerts.SystemAlert) (a alerts.Alert, raised bool, err error) {
 	a, err = call(ctx, d.gate, database, "ResolveSystemAlert", func(ctx context.Context) (a alerts.Alert, err error) {

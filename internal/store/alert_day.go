@@ -51,8 +51,8 @@ func (s *alertRetention) openConditions(ctx context.Context) (map[int16][]alerts
 	if err != nil {
 		return nil, err
 	}
-	unresolved, err := query(ctx, s.read, readUnresolved, `SELECT name, value FROM setting WHERE name LIKE 'unresolved %' ORDER BY name`)
-	for _, u := range unresolved {
+	all, err := unresolved(ctx, s.database)
+	for _, u := range all {
 		shard := futurejobs.ShardOf(alerts.SystemEntity, u.topic, s.shards)
 		open[shard] = slices.Insert(open[shard], 0, u.id)
 	}

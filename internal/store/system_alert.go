@@ -65,7 +65,7 @@ func (s *database) raise(ctx context.Context, tx *sql.Tx, r alerts.SystemAlert, 
 	a = r.Alert(now)
 	a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
 	raised, err = insertSystemAlert(ctx, tx, a)
-	if raised && err == nil && r.UntilResolved {
+	if raised && err == nil && r.UntilResolved && r.Status == alerts.Firing {
 		_, err = exec(ctx, tx, putSetting,
 			unresolvedSetting(r.Topic, r.Step), a.ID.String())
 	}
@@ -80,8 +80,8 @@ const unresolvedPrefix = "unresolved "
 
 // unresolvedAlert identifies an alert that is open until ResolveSystemAlert closes it.
 type unresolvedAlert struct {
-	topic string
-	id    alerts.ID
+	topic, step string
+	id          alerts.ID
 }
 
 func readUnresolved(row scanner, u *unresolvedAlert) error {
@@ -89,13 +89,42 @@ func readUnresolved(row scanner, u *unresolvedAlert) error {
 	if err := row.Scan(&name, &id); err != nil {
 		return err
 	}
-	topic := strings.TrimPrefix(name, unresolvedPrefix)
-	u.topic = topic[:strings.LastIndexByte(topic, ' ')] // a step has no space
+	at := strings.LastIndexByte(name, ' ') // a step has no space
+	u.topic, u.step = strings.TrimPrefix(name[:at], unresolvedPrefix), name[at+1:]
 	var err error
 	if u.id, err = uuid.Parse(id); err != nil {
 		return fmt.Errorf("the setting %s: %w", name, err)
 	}
 	return nil
+}
+
+// unresolved returns the alerts that are open until ResolveSystemAlert closes them.
+func unresolved(ctx context.Context, s *database) ([]unresolvedAlert, error) {
+	return query(ctx, s.read, readUnresolved, `SELECT name, value FROM setting WHERE name LIKE 'unresolved %' ORDER BY name`)
+}
+
+// UnresolvedAlerts returns the alerts of a step that are open until ResolveSystemAlert closes them, each with its Topic,
+// Step and Since.
+func (s *SystemAlertStore) UnresolvedAlerts(ctx context.Context, step string) (open []alerts.SystemAlert, err error) {
+	all, err := unresolved(ctx, s.database)
+	for _, u := range all {
+		if u.step != step {
+			continue
+		}
+		r := alerts.SystemAlert{Topic: u.topic, Step: step, Status: alerts.Firing}
+		err := s.read.QueryRowContext(ctx, `SELECT since_at FROM alert WHERE shard = $1 AND id = $2`, futurejobs.ShardOf(alerts.SystemEntity, u.topic, s.shards), u.id[:]).Scan(at(&r.Since))
+		switch {
+		case errors.Is(err, sql.ErrNoRows): // its retention is over
+		case err != nil:
+			return nil, wrapErr("unresolved alerts", err)
+		default:
+			open = append(open, r)
+		}
+	}
+	if err != nil {
+		return nil, wrapErr("unresolved alerts", err)
+	}
+	return open, nil
 }
 
 // forgetUnresolved deletes the records of the open alerts about rules that were deleted.
