@@ -45,20 +45,6 @@ func daysFrom(from, to time.Time) (days []time.Time) {
 	return days
 }
 
-// openConditions returns the open alerts that belong to no job, by shard. Retention keeps them.
-func (s *alertRetention) openConditions(ctx context.Context) (map[int16][]alerts.ID, error) {
-	open, err := (&DeliveredAlertStore{s.database}).conditionAlerts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := unresolved(ctx, s.database)
-	for _, u := range all {
-		shard := futurejobs.ShardOf(alerts.SystemEntity, u.topic, s.shards)
-		open[shard] = slices.Insert(open[shard], 0, u.id)
-	}
-	return open, err
-}
-
 // exceptOpen is the condition, with parameters from $4 on, that an alert a is not among the first mostKept open ones of its shard.
 func exceptOpen(open []alerts.ID) (condition string, args []any) {
 	for _, id := range open[:min(len(open), mostKept)] {
@@ -74,7 +60,7 @@ func exceptOpen(open []alerts.ID) (condition string, args []any) {
 // mostKept is the largest number of alerts without a job in a shard that retention keeps. Those that report lost data come last.
 const mostKept = 500
 
-// alertGroups counts the alerts of a shard within a range of ids. open are the alerts of openConditions.
+// alertGroups counts the alerts of a shard within a range of ids. open are the alerts of conditionAlerts.
 func (s *alertRetention) alertGroups(ctx context.Context, shard int16, from, end alerts.ID, open []alerts.ID) ([]rowGroup, error) {
 	except, kept := exceptOpen(open)
 	return query(ctx, s.read, func(row scanner, g *rowGroup) error {
@@ -84,15 +70,16 @@ SELECT a.rule_id, CASE WHEN w.id IS NULL`+except+s.alerts.notOpen()+` THEN FALSE
 FROM alert a`+notWaiting+` WHERE a.shard = $1 AND a.id >= $2 AND a.id < $3 GROUP BY 1, 2 ORDER BY 1, 2`, append([]any{shard, from[:], end[:]}, kept...)...)
 }
 
-// pruneAlertsOf deletes the due alerts of a day, with their deliveries. left means that some are open or
-// unpublished, and stay.
-func (s *alertRetention) pruneAlertsOf(ctx context.Context, plan retentionPlan, day, now time.Time, more func() bool) (total int64, left bool, err error) {
-	open, err := s.openConditions(ctx)
-	if err != nil {
-		return 0, false, err
-	}
+// alertDay deletes the due alerts of a day. open are the alerts of conditionAlerts.
+type alertDay struct {
+	*alertRetention
+	open map[int16][]alerts.ID
+}
+
+// prune deletes the due alerts of a day, with their deliveries. left means that some are open or unpublished, and stay.
+func (s alertDay) prune(ctx context.Context, plan retentionPlan, day, now time.Time, more func() bool) (total int64, left bool, err error) {
 	for _, shard := range s.allShards() {
-		groups, err := s.alertGroups(ctx, shard, firstAlert(day), firstAlert(day.Add(futurejobs.Day)), open[shard])
+		groups, err := s.alertGroups(ctx, shard, firstAlert(day), firstAlert(day.Add(futurejobs.Day)), s.open[shard])
 		if err != nil {
 			return total, left, err
 		}
@@ -109,7 +96,7 @@ func (s *alertRetention) pruneAlertsOf(ctx context.Context, plan retentionPlan, 
 		if len(due) == 0 {
 			continue
 		}
-		n, err := s.dropAlerts(ctx, shard, firstAlert(day), firstAlert(day.Add(futurejobs.Day)), open[shard], due, more)
+		n, err := s.dropAlerts(ctx, shard, firstAlert(day), firstAlert(day.Add(futurejobs.Day)), s.open[shard], due, more)
 		total += n
 		if err != nil {
 			return total, left, err
@@ -120,7 +107,7 @@ func (s *alertRetention) pruneAlertsOf(ctx context.Context, plan retentionPlan, 
 
 // pruneAlerts deletes the alerts before a time.
 func (s *alertRetention) pruneAlerts(ctx context.Context, before time.Time, more func() bool) (total int64, err error) {
-	open, err := s.openConditions(ctx)
+	open, err := conditionAlerts(ctx, s.database)
 	if err != nil {
 		return 0, err
 	}

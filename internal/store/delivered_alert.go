@@ -46,7 +46,7 @@ ORDER BY a.id`, message, after[:], limit)
 	}
 	conditions := make(map[int16][]alerts.ID)
 	if err == nil && slices.ContainsFunc(found, func(d delivered) bool { return !d.pending }) {
-		conditions, err = s.conditionAlerts(ctx)
+		conditions, err = conditionAlerts(ctx, s.database)
 	}
 	if err != nil {
 		return nil, wrapErr("page of a message", err)
@@ -84,7 +84,7 @@ func (s *DeliveredAlertStore) DeliveredClosed(ctx context.Context, channel strin
 // later alert has closed, and those of open conditions. It reads the pending jobs with alerts, of any channel.
 func (s *DeliveredAlertStore) EachOpen(ctx context.Context, channel string, limit int, do func([]alerts.Alert) error) error {
 	p := openPage{limit: limit, do: do}
-	conditions, err := s.conditionAlerts(ctx)
+	conditions, err := conditionAlerts(ctx, s.database)
 	for shard := int16(0); err == nil && int(shard) < s.shards; shard++ {
 		p.read = func(ids []alerts.ID) ([]delivered, error) { return s.deliveredOf(ctx, channel, shard, ids) }
 		err = p.add(conditions[shard])
@@ -207,17 +207,22 @@ func (s *DeliveredAlertStore) fill(ctx context.Context, found []delivered) ([]de
 	return found, nil
 }
 
-// conditionAlerts returns the open alerts that belong to no job, by shard: of outages, of conditions of nodes, of failing
-// channels, of monitoring gaps, and last of lost data that no actor has closed.
-func (s *DeliveredAlertStore) conditionAlerts(ctx context.Context) (map[int16][]alerts.ID, error) {
+// conditionAlerts returns the open alerts that belong to no job, by shard: of ticks that cannot be applied, of outages, of
+// conditions of nodes, of failing channels, of monitoring gaps, and last of lost data that no actor has closed.
+func conditionAlerts(ctx context.Context, s *database) (map[int16][]alerts.ID, error) {
 	open := make(map[int16][]alerts.ID)
+	ticks, tickErr := unresolved(ctx, s)
+	for _, u := range ticks {
+		shard := futurejobs.ShardOf(alerts.SystemEntity, u.topic, s.shards)
+		open[shard] = append(open[shard], u.id)
+	}
 	outages, err := query(ctx, s.read, readOpenOutage, `SELECT `+outageColumns+`, r.name, r.entity FROM outage o JOIN rule r ON r.id = o.rule_id WHERE o.closed_at IS NULL`)
 	for _, o := range outages {
 		a := o.OpeningAlert(o.rule, o.entity)
 		shard := futurejobs.ShardOf(a.Entity, a.Key, s.shards)
 		open[shard] = append(open[shard], a.ID)
 	}
-	firing, firingErr := (&SystemAlertStore{s.database}).FiringSystemAlerts(ctx)
+	firing, firingErr := (&SystemAlertStore{s}).FiringSystemAlerts(ctx)
 	channels, channelErr := query(ctx, s.read, readFailingChannel, `SELECT name, failing_since FROM channel WHERE tries >= $1`, alerts.FailingAfter)
 	gaps, gapErr := query(ctx, s.read, readGap, `SELECT topic, through_at FROM progress WHERE late IS NOT NULL`)
 	for _, r := range slices.Concat(firing, channels, gaps) {
@@ -229,7 +234,7 @@ func (s *DeliveredAlertStore) conditionAlerts(ctx context.Context) (map[int16][]
 	for _, u := range losses {
 		open[u.shard] = append(open[u.shard], u.id)
 	}
-	return open, errors.Join(err, firingErr, channelErr, gapErr, lossErr)
+	return open, errors.Join(tickErr, err, firingErr, channelErr, gapErr, lossErr)
 }
 
 func readFailingChannel(row scanner, r *alerts.SystemAlert) error {

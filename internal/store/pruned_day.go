@@ -143,8 +143,12 @@ func (s *RetentionStore) pruneDays(ctx context.Context, plan retentionPlan, kind
 		return 0, err
 	}
 	prune := s.pruneHistoryOf
-	if kind == keptAlerts {
-		prune = s.alerts.pruneAlertsOf
+	if kind == keptAlerts && len(days) > 0 {
+		open, err := conditionAlerts(ctx, s.database)
+		if err != nil {
+			return 0, err
+		}
+		prune = alertDay{&s.alerts, open}.prune
 	}
 	for _, d := range days {
 		n, left, err := prune(ctx, plan, d.day, now, more)

@@ -40,6 +40,7 @@ type retentionCounter struct {
 	plan  retentionPlan
 	names map[int32]string
 	sums  map[RetentionCount]*RetentionCount // by their kind, rule and outcome
+	open  map[int16][]alerts.ID              // alerts of conditionAlerts
 }
 
 // namedRule is the id and the name of a rule.
@@ -156,7 +157,10 @@ func (c *retentionCounter) ticks(ctx context.Context) error {
 }
 
 // ofAlerts counts the alerts as history does.
-func (c *retentionCounter) ofAlerts(ctx context.Context) error {
+func (c *retentionCounter) ofAlerts(ctx context.Context) (err error) {
+	if c.open, err = conditionAlerts(ctx, c.database); err != nil {
+		return err
+	}
 	if longest := c.plan.longest(keptAlerts); longest != 0 {
 		if err := c.addAlerts(ctx, alerts.ID{}, firstAlert(c.query.At.Add(-longest)), func(rowClass) bool { return true }); err != nil {
 			return err
@@ -179,12 +183,8 @@ func (c *retentionCounter) ofAlerts(ctx context.Context) error {
 }
 
 func (c *retentionCounter) addAlerts(ctx context.Context, from, end alerts.ID, due func(rowClass) bool) error {
-	open, err := c.alerts.openConditions(ctx)
-	if err != nil {
-		return err
-	}
 	for _, shard := range c.allShards() {
-		groups, err := c.alerts.alertGroups(ctx, shard, from, end, open[shard])
+		groups, err := c.alerts.alertGroups(ctx, shard, from, end, c.open[shard])
 		if err != nil {
 			return err
 		}

@@ -205,8 +205,14 @@ func openConditions(w *fixture) (gap, ticks, gone alerts.SystemAlert) {
 	return gap, ticks, gone
 }
 
+// isOpen reports whether a page has an open alert of a key.
+func isOpen(page []alerts.DeliveredAlert, key string) bool {
+	return slices.ContainsFunc(page, func(a alerts.DeliveredAlert) bool { return a.Key == key && a.Open })
+}
+
 // retentionKeepsDeliveriesOfOpenAlerts checks that the deliveries and notifications of open alerts stay as long as the alerts, so
-// that their ends find their channels, and that both go with the alerts.
+// that their ends find their channels, and that both go with the alerts. Channels have the alerts as open for that time, also
+// those about ticks.
 func retentionKeepsDeliveriesOfOpenAlerts(t *testing.T, w *fixture) {
 	w.must(w.Notify(w.ctx(), true))
 	gap, ticks, gone := openConditions(w)
@@ -217,10 +223,11 @@ func retentionKeepsDeliveriesOfOpenAlerts(t *testing.T, w *fixture) {
 	w.settle(w.reschedule(w.one("steps"), w.slot().Add(time.Hour)))
 	deliver(w)
 	open, jobs := openOf(w, hookRoute.Channel, 10), []string{"pending", "steps", "undetermined"}
-	if !slices.Contains(open, gap.Topic) || len(open) != 8 {
+	if !slices.Contains(open, gap.Topic) || !slices.Contains(open, ticks.Topic) || len(open) != 10 {
 		t.Fatalf("open: %v", open)
 	}
 	prune(w, -3*futurejobs.Day)
+	open = slices.DeleteFunc(open, func(key string) bool { return key == gone.Topic }) // its rule does not exist
 	if diff := gocmp.Diff(open, openOf(w, hookRoute.Channel, 10)); diff != "" {
 		t.Errorf("open alerts of the channel after the retention (-before +after):\n%s", diff)
 	}
@@ -232,8 +239,8 @@ func retentionKeepsDeliveriesOfOpenAlerts(t *testing.T, w *fixture) {
 			t.Errorf("the end of %s closes %d of %d alerts, and finds %d deliveries", key, len(raised), len(closing.Closes), len(prior))
 		}
 	}
-	if page := must[[]alerts.DeliveredAlert](t)(w.MessagePage(w.ctx(), s.message.ID, alerts.ID{}, 100)); len(page) != 8 {
-		t.Errorf("%d alerts of the first message are left, want the open ones, 8", len(page))
+	if page := must[[]alerts.DeliveredAlert](t)(w.MessagePage(w.ctx(), s.message.ID, alerts.ID{}, 100)); len(page) != 8 || !isOpen(page, ticks.Topic) {
+		t.Errorf("%d alerts of the first message are left, want the open ones, 8, with the one about ticks", len(page))
 	}
 	for _, r := range []alerts.SystemAlert{gap, ticks} {
 		if _, raised, err := w.WriteSystemAlert(w.ctx(), r); raised || err != nil {
@@ -246,6 +253,10 @@ func retentionKeepsDeliveriesOfOpenAlerts(t *testing.T, w *fixture) {
 			t.Errorf("%s is resolved: %v, want %v: %v", r.Topic, raised, want, err)
 		}
 	}
+	if page := must[[]alerts.DeliveredAlert](t)(w.MessagePage(w.ctx(), s.message.ID, alerts.ID{}, 100)); isOpen(page, ticks.Topic) {
+		t.Error("the resolved alert about ticks is open")
+	}
+	open = slices.DeleteFunc(open, func(key string) bool { return key == ticks.Topic })
 	for _, key := range jobs {
 		w.applyManually(w.ending(w.rule, key))
 	}
