@@ -205,14 +205,16 @@ func (u *maintenance) capLetters(ctx context.Context) error {
 
 // alertLetters raises an alert if many events became dead letters. It is open until an actor closes it.
 func (u *maintenance) alertLetters(ctx context.Context) error {
-	reasons, err := u.store.LetterReasons(ctx, futurejobs.Filter{})
+	letters, err := u.store.CountLetters(ctx)
 	if err != nil {
 		return err
 	}
-	letters := reasons.Letters
+	reasons, err := u.store.LetterReasons(ctx, futurejobs.Filter{}) // of the newest
+	if err != nil {
+		return err
+	}
 	var rules []string
 	for _, r := range reasons.Reasons {
-		letters += r.Summarized
 		if !slices.Contains(rules, r.Rule) {
 			rules = append(rules, r.Rule)
 		}
@@ -220,7 +222,7 @@ func (u *maintenance) alertLetters(ctx context.Context) error {
 	return u.noteAlert(u.store.AlertDeadLetters(ctx, letters, u.letters, func() alerts.SystemAlert {
 		return alerts.SystemAlert{
 			Topic: "dead-letters", Step: "many", Status: alerts.Firing, Severity: alerts.Error, Since: u.now(), Count: int(min(letters, math.MaxInt32)), UntilClosed: true,
-			Text: fmt.Sprintf("%d events are dead letters, of %s: no job was started, updated or resolved by them; correct the sender or the rule, "+
+			Text: fmt.Sprintf("%d events are dead letters, the newest of %s: no job was started, updated or resolved by them; correct the sender or the rule, "+
 				"retry or drop them (deadman dead-letter reasons), then close this alert", letters, named(rules)),
 		}
 	}))

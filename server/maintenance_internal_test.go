@@ -1,10 +1,16 @@
 package server
 
 import (
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 )
 
 // A missing table for a later day is tolerated; tomorrow's table, in the evening, is not.
@@ -23,4 +29,75 @@ func TestMissingHistoryTableIsAlertedOneEveningBefore(t *testing.T) {
 			t.Errorf("no table of %s, at %s: %s %q, want %s", c.day, c.now, r.Status, r.Text, c.want)
 		}
 	}
+}
+
+// The alert about dead letters counts all of them: it is raised again for 100 more although more are kept than are read for the
+// names of the rules.
+func TestManyDeadLettersAreAlertedAgain(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]func(*testing.T) store.Options{
+		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t), Shards: 4} },
+		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(t)
+			o.Log = slog.New(slog.DiscardHandler)
+			s, err := store.Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			lettersAreAlertedAgain(t, s)
+		})
+	}
+}
+
+func lettersAreAlertedAgain(t *testing.T, s *store.Store) {
+	seq := 0
+	refuse := func(n int, summarized int64) {
+		t.Helper()
+		var b futurejobs.EffectBatch
+		for range n {
+			seq++
+			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
+				Event: futurejobs.Event{Stream: "ORDERS", Subject: "orders", Seq: uint64(seq)}, Rule: "unshipped", Reason: "no key", Summarized: summarized, Size: 1, //nolint:gosec // small
+			})
+		}
+		if _, err := s.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var raised []alerts.Alert
+	now := time.Now()
+	u := maintenance{store: s, letters: 100, now: func() time.Time { return now }, noteAlert: func(a alerts.Alert, isNew bool, err error) error {
+		if isNew {
+			raised = append(raised, a)
+		}
+		return err
+	}}
+	alert := func(want int, events int64) {
+		t.Helper()
+		if now = now.Add(time.Minute); u.alertLetters(t.Context()) != nil || len(raised) != want {
+			t.Fatalf("%d alerts, want %d", len(raised), want)
+		}
+		if a := raised[want-1]; !strings.HasPrefix(a.Text, fmt.Sprintf("%d events are dead letters, the newest of unshipped: ", events)) || int64(a.Count) != events {
+			t.Errorf("it counts %d: %s", a.Count, a.Text)
+		}
+	}
+	refuse(5050, 0)
+	refuse(1, 30) // in a summary
+	alert(1, 5080)
+	if _, err := s.CloseLoss(t.Context(), raised[0], "known"); err != nil {
+		t.Fatal(err)
+	}
+	alert(1, 5080)
+	refuse(99, 0)
+	alert(1, 5080)
+	refuse(1, 0)
+	alert(2, 5180)
 }

@@ -124,7 +124,19 @@ func (s *DeadLetterStore) DeadLetters(ctx context.Context, f futurejobs.Filter) 
 	return paged("dead_letter", letters, f, func(l futurejobs.DeadLetter) position { return position{ID: l.ID} }), nil
 }
 
-// lettersCounted is the number of the newest dead letters that are counted; it bounds the time of a page.
+// countLetters counts the rows by an index, and reads the summaries.
+const countLetters = `
+SELECT (SELECT count(*) FROM dead_letter) + CAST(coalesce(sum(summarized - 1), 0) AS bigint) FROM dead_letter WHERE minute_at IS NOT NULL`
+
+// CountLetters returns the number of events that are dead letters, also in summaries.
+func (s *DeadLetterStore) CountLetters(ctx context.Context) (n int64, err error) {
+	if err := s.read.QueryRowContext(ctx, countLetters).Scan(&n); err != nil {
+		return 0, wrapErr("count dead letters", err)
+	}
+	return n, nil
+}
+
+// lettersCounted is the number of the newest dead letters of which the reasons are counted; it bounds the time of a page.
 const lettersCounted = 5000
 
 // reasonsMost is the number of reasons returned, those with the most letters.
