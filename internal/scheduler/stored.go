@@ -84,7 +84,8 @@ type Stored struct {
 	Observer Observer
 	Loads    *futurejobs.LoadCounter // counts ticks for the load of past slots; nil: they are not counted
 	Log      *slog.Logger
-	Allow    func(rule string) Allowance // nil, or the Allowance is: no quota bounds the rule
+	Allow    func(rule string) Allowance            // nil, or the Allowance is: no quota bounds the rule
+	Jitter   func(most time.Duration) time.Duration // of pauses after failures; nil: random
 
 	once    sync.Once
 	wake    chan struct{}
@@ -196,7 +197,7 @@ func (s *Stored) round(ctx context.Context) error {
 			of.failed[u.fence.RuleID] = errors.Join(of.failed[u.fence.RuleID], err)
 		}
 	}
-	s.pauses, err = s.pauses.conclude(now, all, of)
+	s.pauses, err = s.pauses.conclude(now, all, of, s.Jitter)
 	s.pauses.waitForQuotas(now, waits)
 	failing := s.pauses.failing(all)
 	s.failing.Store(&failing)

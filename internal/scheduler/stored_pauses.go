@@ -27,8 +27,11 @@ type pauses map[int32]pausing
 func (p pauses) has(rule int32, now time.Time) bool { return p[rule].until.After(now) }
 
 // conclude returns the pauses after a round, with those of the rules that failed in it, each longer than its last one, and the
-// last errors of all rules that pause, or have neither succeeded since nor been without a failure for a while.
-func (p pauses) conclude(now time.Time, all []futurejobs.StoredRule, results roundResults) (pauses, error) {
+// last errors of all rules that pause, or have neither succeeded since nor been without a failure for a while. A nil jitter is random.
+func (p pauses) conclude(now time.Time, all []futurejobs.StoredRule, results roundResults, jitter func(time.Duration) time.Duration) (pauses, error) {
+	if jitter == nil {
+		jitter = rand.N[time.Duration]
+	}
 	next := make(pauses)
 	var errs []error
 	for _, rule := range all {
@@ -37,7 +40,7 @@ func (p pauses) conclude(now time.Time, all []futurejobs.StoredRule, results rou
 		switch err := results.failed[id]; {
 		case err != nil:
 			span := min(max(2*of.span, storedBackoff), storedMaxPause)
-			of = pausing{until: now.Add(span/2 + rand.N(span)), span: span, err: err}
+			of = pausing{until: now.Add(span/2 + jitter(span)), span: span, err: err}
 		case !known:
 			continue
 		case !of.until.After(now):

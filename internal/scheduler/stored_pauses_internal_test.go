@@ -42,7 +42,7 @@ func TestFailingPostsAreLoggedOnce(t *testing.T) {
 		var err error
 		at := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 		round := func(result roundResults) {
-			p, err = p.conclude(at, rules, result)
+			p, err = p.conclude(at, rules, result, nil)
 			status.Set(t.Context(), err)
 		}
 		for _, pause := range []int{1, 2, 4, 8, 16, 32} { // seconds until the next attempt of a tick

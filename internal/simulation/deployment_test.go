@@ -27,8 +27,9 @@ type deployment struct {
 	cuts   []deletion
 	ledger *ledger
 
-	catalog *rules.Catalog // of the person who acknowledges alerts
-	late    sync.WaitGroup // writes that their nodes have given up
+	catalog   *rules.Catalog               // of the person who acknowledges alerts
+	schedules map[string][]scheduleVersion // accepted versions of stored schedules, by id
+	late      sync.WaitGroup               // writes that their nodes have given up
 
 	breaches []string // at the end
 
@@ -70,7 +71,7 @@ func playNow(t *testing.T, p plan, o store.Options) *deployment {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	w := &deployment{plan: p, store: s, broker: newBroker("ORDERS", "SHIPMENTS", "BEATS", "STOCK"), counts: make(map[string]int)}
+	w := &deployment{plan: p, store: s, broker: newBroker("ORDERS", "SHIPMENTS", "BEATS", "STOCK"), counts: make(map[string]int), schedules: make(map[string][]scheduleVersion)}
 	w.ledger, w.catalog = newLedger(w, o.DatabaseURL != ""), rules.NewCatalog(s, s.Shards())
 	for _, r := range p.saved() {
 		if err := saveRule(t.Context(), s, r); err != nil {
@@ -89,6 +90,7 @@ func playNow(t *testing.T, p plan, o store.Options) *deployment {
 	all.Go(w.cut)
 	all.Go(w.change)
 	all.Go(w.act)
+	all.Go(w.edit)
 	time.Sleep(time.Until(w.plan.end()))
 	cancel()
 	all.Wait()

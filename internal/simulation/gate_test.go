@@ -123,7 +123,7 @@ func call[T any](ctx context.Context, g *gate, to server, operation string, do f
 // isWrite reports whether an operation is one of those that hang.
 func isWrite(operation string) bool {
 	name, _, _ := strings.Cut(operation, " ")
-	return slices.Contains([]string{"Settle", "Apply", "MarkRead", "Renew", "Take", "MarkPublished", "ResetCursor", "Release", "Free"}, name)
+	return slices.Contains([]string{"Settle", "Apply", "MarkRead", "Renew", "Take", "MarkPublished", "ResetCursor", "Release", "Free", "DecideTicks", "ClaimTicks", "MarkEmitted"}, name)
 }
 
 // run passes the gate with a call without a result.

@@ -62,6 +62,11 @@ func judgeDeployment(ctx context.Context, w *deployment) ([]string, error) {
 	for _, r := range w.plan.withConditions {
 		j.judgeConditions(r)
 	}
+	for _, r := range w.plan.withStored {
+		if err := j.judgeStored(ctx, r); err != nil {
+			return nil, err
+		}
+	}
 	j.judgeStream()
 	j.judgeCounts()
 	for _, e := range j.ended {
@@ -123,9 +128,12 @@ func (j *judge) findUnread() {
 }
 
 // latest returns when something that is due at a time is done at the latest.
-func (j *judge) latest(due time.Time) time.Time {
+func (j *judge) latest(due time.Time) time.Time { return latest(due, j.disturbed) }
+
+// latest returns when something that is due at a time is done at the latest, with ordered disturbances.
+func latest(due time.Time, disturbed []span) time.Time {
 	from, well := due, true
-	for _, d := range j.disturbed {
+	for _, d := range disturbed {
 		if !d.from.After(from.Add(recoverMost)) && d.to.Add(recoverMost).After(from) {
 			well = false
 			from = later(from, d.to)

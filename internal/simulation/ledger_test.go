@@ -21,13 +21,15 @@ type ledger struct {
 	decided  map[check]int  // number of the last check
 	ends     map[int64]bool // jobs that ended
 	cursors  map[string]uint64
-	opened   map[string]bool        // streams that were seen by a node
-	unseen   map[string]time.Time   // when a stream was created again before that
-	replaced map[string]bool        // streams that were created again, until their cursors are moved
-	rules    map[string]history     // by name
-	acked    map[int64]acknowledged // by job
-	ticks    map[string][]tick      // applied, by rule
-	emitted  []emission             // in the order of their stream
+	opened   map[string]bool          // streams that were seen by a node
+	unseen   map[string]time.Time     // when a stream was created again before that
+	replaced map[string]bool          // streams that were created again, until their cursors are moved
+	rules    map[string]history       // by name
+	acked    map[int64]acknowledged   // by job
+	ticks    map[string][]tick        // applied, by rule
+	emitted  []emission               // in the order of their stream
+	holdings map[storedTick]time.Time // end of the hold of planned ticks
+	reports  []report                 // events of stored schedules, in the order of their stream
 	breaches []string
 }
 
@@ -51,6 +53,7 @@ func newLedger(w *deployment, overlaps bool) *ledger {
 	return &ledger{
 		deployment: w, turns: newTurns(overlaps), grants: make(map[int16]grant), decided: make(map[check]int), ends: make(map[int64]bool),
 		cursors: make(map[string]uint64), opened: make(map[string]bool), unseen: make(map[string]time.Time), replaced: make(map[string]bool), rules: make(map[string]history), acked: make(map[int64]acknowledged), ticks: make(map[string][]tick),
+		holdings: make(map[storedTick]time.Time),
 	}
 }
 

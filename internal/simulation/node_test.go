@@ -24,6 +24,7 @@ type node struct {
 	intake      *events.Intake
 	relay       *alerts.Relay
 	ticker      *scheduler.Scheduler
+	stored      *scheduler.Stored
 }
 
 func newNode(w *deployment, name string, start int) *node {
@@ -41,11 +42,15 @@ func newNode(w *deployment, name string, start int) *node {
 	n.ticker = scheduler.New(scheduler.Options{
 		Catalog: n.catalog, Cursors: tickClient{d}, Emitter: b, Shards: n.owner, Now: n.clock.Now, Announce: d.announce, Observer: tickObserver{}, Log: log,
 	})
-	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
+	n.stored = &scheduler.Stored{
+		Catalog: rules.StoredCatalog{Catalog: n.catalog}, Store: storedClient{d}, Emitter: b, Held: n.owner.HeldShards, Now: n.clock.Now,
+		Announce: d.announce, Observer: tickObserver{}, Log: log, Jitter: func(most time.Duration) time.Duration { return g.luck("Jitter").between(0, most) },
+	}
+	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake(); n.stored.Wake() }
 	n.owner.Unfit = func() string { return n.sweeper.Unfit(leaseFor) }
-	n.catalog.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }
+	n.catalog.Changed = func() { n.sweeper.Wake(); n.ticker.Wake(); n.stored.Wake() }
 	n.sweeper.BeforeSweep = n.gapDetector.Flush
-	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }
+	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake(); n.stored.Wake() }
 	return n
 }
 
@@ -55,7 +60,7 @@ func (n *node) run(ctx context.Context) {
 	kept, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	holding.Go(func() { _ = n.owner.Run(kept) })
 	working.Go(func() { _ = n.sweeper.Run(ctx, ctx) })
-	for _, part := range []func(context.Context) error{n.gapDetector.Run, n.clock.Run, n.intake.Run, n.relay.Run, n.ticker.Run} {
+	for _, part := range []func(context.Context) error{n.gapDetector.Run, n.clock.Run, n.intake.Run, n.relay.Run, n.ticker.Run, n.stored.Run} {
 		working.Go(func() { _ = part(ctx) })
 	}
 	working.Wait()

@@ -118,7 +118,7 @@ func (l *ledger) trial() *ledger {
 	c.isTrial, c.breaches = true, nil
 	c.grants, c.decided, c.cursors, c.opened = maps.Clone(l.grants), maps.Clone(l.decided), maps.Clone(l.cursors), maps.Clone(l.opened)
 	c.ends, c.unseen, c.replaced, c.rules = maps.Clone(l.ends), maps.Clone(l.unseen), maps.Clone(l.replaced), maps.Clone(l.rules)
-	c.acked, c.ticks = maps.Clone(l.acked), maps.Clone(l.ticks)
+	c.acked, c.ticks, c.holdings = maps.Clone(l.acked), maps.Clone(l.ticks), maps.Clone(l.holdings)
 	return &c
 }
 

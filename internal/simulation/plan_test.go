@@ -80,9 +80,13 @@ type orderRule struct {
 	ticks        schedule // instead of events
 	beats        beat     // instead of events
 	hasCondition bool     // while
+	stored       string   // subject of the events of its stored schedules, instead of events; empty: it has none
 }
 
 func (r orderRule) document() string {
+	if r.stored != "" {
+		return r.storedDocument()
+	}
 	if r.ticks.every > 0 {
 		return r.tickDocument()
 	}
@@ -137,19 +141,21 @@ type cut struct {
 
 // plan is what happens in a run, apart from what deadman does.
 type plan struct {
-	seed           uint64 // of the luck of each call
-	begin          time.Time
-	nodes          []string
-	clocks         map[string]nodeClock // by node
-	rules          []orderRule
-	ticking        []orderRule // with schedules
-	withHeartbeats []orderRule // with heartbeats
-	withConditions []orderRule // with a condition
-	events         []publication
-	changes        []change // of the rules
-	acks           []ack
-	faults         []fault
-	cuts           []cut
+	seed            uint64 // of the luck of each call
+	begin           time.Time
+	nodes           []string
+	clocks          map[string]nodeClock // by node
+	rules           []orderRule
+	ticking         []orderRule // with schedules
+	withHeartbeats  []orderRule // with heartbeats
+	withConditions  []orderRule // with a condition
+	withStored      []orderRule // with stored schedules
+	events          []publication
+	changes         []change // of the rules
+	scheduleChanges []scheduleChange
+	acks            []ack
+	faults          []fault
+	cuts            []cut
 }
 
 // The form of a run.
@@ -196,6 +202,7 @@ func draw(seed uint64) plan {
 	}
 	p.drawBeats(r)
 	p.drawConditions(r)
+	p.drawStored(r)
 	return p
 }
 
@@ -208,6 +215,9 @@ func (p plan) end() (at time.Time) {
 	for _, c := range p.changes {
 		at = later(at, c.at)
 	}
+	for _, c := range p.scheduleChanges {
+		at = later(at, c.at.Add(c.delay))
+	}
 	for _, e := range p.events {
 		for _, rule := range p.versions() {
 			at = later(at, e.at.Add(rule.steps[len(rule.steps)-1]+rule.hold+2*rule.slot))
@@ -218,14 +228,14 @@ func (p plan) end() (at time.Time) {
 
 // saved returns the rules that are saved at first, in the order of their ids.
 func (p plan) saved() []orderRule {
-	return slices.Concat(p.rules, p.ticking, p.withHeartbeats, p.withConditions)
+	return slices.Concat(p.rules, p.ticking, p.withHeartbeats, p.withConditions, p.withStored)
 }
 
-// versions returns all versions of the rules.
+// versions returns all versions of the rules with orders.
 func (p plan) versions() []orderRule {
 	all := slices.Clone(p.rules)
 	for _, c := range p.changes {
-		if c.kind == saves {
+		if c.kind == saves && c.rule.stored == "" {
 			all = append(all, c.rule)
 		}
 	}
@@ -257,7 +267,7 @@ func (p plan) shorter() (all []plan) {
 		all = append(all, less)
 	}
 	for i, c := range p.changes {
-		if c.kind == deletes && c.rule.ticks.every+c.rule.beats.every > 0 {
+		if c.kind == deletes && c.rule.ticks.every+c.rule.beats.every > 0 || i == len(p.changes)-1 && c.rule.stored != "" {
 			continue
 		}
 		less := p
@@ -281,6 +291,17 @@ func (p plan) shorter() (all []plan) {
 		less.withHeartbeats = nil
 		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.beats.every > 0 })
 		less.events = slices.DeleteFunc(slices.Clone(p.events), func(e publication) bool { return e.subject == beats })
+		all = append(all, less)
+	}
+	for i := 1; i < len(p.scheduleChanges); i++ {
+		less := p
+		less.scheduleChanges = without(p.scheduleChanges, i)
+		all = append(all, less)
+	}
+	if len(p.withStored) > 0 {
+		less := p
+		less.withStored, less.scheduleChanges = nil, nil
+		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.stored != "" })
 		all = append(all, less)
 	}
 	for i := range p.acks {
