@@ -15,6 +15,8 @@ import (
 type beat struct {
 	every, grace time.Duration // every is zero: the rule has none
 	keys         []string
+	max          time.Duration // of a run; zero: none
+	arePings     bool          // instead of events
 }
 
 // beats is the subject of the heartbeats.
@@ -25,6 +27,13 @@ const restartsMost = 3
 
 // beatDocument returns the document of a rule with heartbeats.
 func (r orderRule) beatDocument() string {
+	if r.beats.arePings {
+		text := fmt.Sprintf("name: %s\nentity: order\ntrigger: {heartbeat: {every: %s, grace: %s", r.name, r.beats.every, r.beats.grace)
+		if r.beats.max > 0 {
+			text += fmt.Sprintf(", max: %s", r.beats.max)
+		}
+		return text + fmt.Sprintf("}}\n%sslot: %s\n", r.escalate(), r.slot)
+	}
 	return fmt.Sprintf("name: %s\nentity: order\ntrigger: {heartbeat: {event: %s, key: event.id, every: %s, grace: %s}}\n%sslot: %s\n",
 		r.name, beats, r.beats.every, r.beats.grace, r.escalate(), r.slot)
 }
@@ -35,6 +44,24 @@ func (p *plan) drawBeats(r *rand.Rand) {
 	if r.IntN(3) > 0 {
 		return
 	}
+	rule := p.drawHeartbeatRule(r)
+	for _, key := range rule.beats.keys {
+		for at := p.begin.Add(ms(r, time.Second, 20*time.Second)); at.Before(p.begin.Add(faultyFor)); {
+			p.publish(r, at, beats, key)
+			at = at.Add(rule.drawInterval(r, at))
+		}
+	}
+	slices.SortStableFunc(p.events, func(a, b publication) int { return a.at.Compare(b.at) })
+	gone := p.begin.Add(faultyFor)
+	for _, c := range p.changes {
+		gone = later(gone, c.at)
+	}
+	p.withHeartbeats = append(p.withHeartbeats, rule)
+	p.changes = append(p.changes, change{gone.Add(ms(r, 0, time.Minute)), deletes, rule})
+}
+
+// drawHeartbeatRule draws a rule with heartbeats of up to three keys.
+func (*plan) drawHeartbeatRule(r *rand.Rand) orderRule {
 	rule := orderRule{
 		name: "beats", slot: []time.Duration{time.Second, 5 * time.Second}[r.IntN(2)],
 		beats: beat{
@@ -46,26 +73,20 @@ func (p *plan) drawBeats(r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		rule.steps = append(rule.steps, rule.steps[0]+ms(r, time.Second, 20*time.Second).Truncate(time.Second))
 	}
-	for _, key := range rule.beats.keys {
-		for at := p.begin.Add(ms(r, time.Second, 20*time.Second)); at.Before(p.begin.Add(faultyFor)); {
-			p.publish(r, at, beats, key)
-			switch between := ms(r, rule.beats.every/2, rule.beats.every+rule.beats.grace); r.IntN(8) {
-			case 0:
-				at = at.Add(between + ms(r, 0, 4*rule.beats.every))
-			case 1: // about when it is overdue
-				at = rule.overdue(at, r.IntN(len(rule.steps))).Add(ms(r, -100*time.Millisecond, 100*time.Millisecond))
-			default:
-				at = at.Add(between)
-			}
-		}
+	return rule
+}
+
+// drawInterval draws the time from a heartbeat to the next one: sometimes it is silent for some intervals, or comes about when it is
+// overdue.
+func (r orderRule) drawInterval(luck *rand.Rand, at time.Time) time.Duration {
+	switch between := ms(luck, r.beats.every/2, r.beats.every+r.beats.grace); luck.IntN(8) {
+	case 0:
+		return between + ms(luck, 0, 4*r.beats.every)
+	case 1: // about when it is overdue
+		return r.overdue(at, luck.IntN(len(r.steps))).Add(ms(luck, -100*time.Millisecond, 100*time.Millisecond)).Sub(at)
+	default:
+		return between
 	}
-	slices.SortStableFunc(p.events, func(a, b publication) int { return a.at.Compare(b.at) })
-	gone := p.begin.Add(faultyFor)
-	for _, c := range p.changes {
-		gone = later(gone, c.at)
-	}
-	p.withHeartbeats = append(p.withHeartbeats, rule)
-	p.changes = append(p.changes, change{gone.Add(ms(r, 0, time.Minute)), deletes, rule})
 }
 
 // overdue returns the slot of a step that a key reaches after a heartbeat without another one.

@@ -33,9 +33,11 @@ type deployment struct {
 
 	breaches []string // at the end
 
-	mu     sync.Mutex
-	counts map[string]int // how often something happened
-	story  []string
+	mu        sync.Mutex
+	listeners map[string]*node // by name
+	pinged    []*sentPing
+	counts    map[string]int // how often something happened
+	story     []string
 }
 
 // sentEvent is a stored event.
@@ -71,7 +73,7 @@ func playNow(t *testing.T, p plan, o store.Options) *deployment {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	w := &deployment{plan: p, store: s, broker: newBroker("ORDERS", "SHIPMENTS", "BEATS", "STOCK"), counts: make(map[string]int), schedules: make(map[string][]scheduleVersion)}
+	w := &deployment{plan: p, store: s, broker: newBroker("ORDERS", "SHIPMENTS", "BEATS", "STOCK"), counts: make(map[string]int), schedules: make(map[string][]scheduleVersion), listeners: make(map[string]*node)}
 	w.ledger, w.catalog = newLedger(w, o.DatabaseURL != ""), rules.NewCatalog(s, s.Shards())
 	for _, r := range p.saved() {
 		if err := saveRule(t.Context(), s, r); err != nil {
@@ -91,6 +93,11 @@ func playNow(t *testing.T, p plan, o store.Options) *deployment {
 	all.Go(w.change)
 	all.Go(w.act)
 	all.Go(w.edit)
+	for _, r := range p.withPings {
+		for _, key := range r.beats.keys {
+			all.Go(func() { w.sendPings(key) })
+		}
+	}
 	time.Sleep(time.Until(w.plan.end()))
 	cancel()
 	all.Wait()
@@ -108,6 +115,7 @@ func (w *deployment) keepRunning(ctx context.Context, name string) {
 		running, end := context.WithCancel(ctx)
 		n := newNode(w, name, start)
 		done := make(chan struct{})
+		w.setRunning(name, n)
 		go func() { n.run(running); close(done) }()
 		if !ok {
 			<-ctx.Done()
@@ -117,12 +125,20 @@ func (w *deployment) keepRunning(ctx context.Context, name string) {
 				close(n.dead)
 			}
 		}
+		w.setRunning(name, nil)
 		end()
 		<-done
 		if ok {
 			time.Sleep(time.Until(down.to))
 		}
 	}
+}
+
+// setRunning records the start of a node that accepts pings; nil: none.
+func (w *deployment) setRunning(name string, n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listeners[name] = n
 }
 
 // nextDown returns the next kill or stop of a node that has not ended yet.

@@ -67,6 +67,9 @@ func judgeDeployment(ctx context.Context, w *deployment) ([]string, error) {
 			return nil, err
 		}
 	}
+	for _, r := range w.plan.withPings {
+		j.judgePings(r)
+	}
 	j.judgeStream()
 	j.judgeCounts()
 	for _, e := range j.ended {

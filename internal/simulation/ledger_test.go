@@ -28,6 +28,7 @@ type ledger struct {
 	acked    map[int64]acknowledged   // by job
 	ticks    map[string][]tick        // applied, by rule
 	emitted  []emission               // in the order of their stream
+	signals  map[string][]*sentPing   // in the order of their commits, by key
 	holdings map[storedTick]time.Time // end of the hold of planned ticks
 	reports  []report                 // events of stored schedules, in the order of their stream
 	breaches []string
@@ -53,7 +54,7 @@ func newLedger(w *deployment, overlaps bool) *ledger {
 	return &ledger{
 		deployment: w, turns: newTurns(overlaps), grants: make(map[int16]grant), decided: make(map[check]int), ends: make(map[int64]bool),
 		cursors: make(map[string]uint64), opened: make(map[string]bool), unseen: make(map[string]time.Time), replaced: make(map[string]bool), rules: make(map[string]history), acked: make(map[int64]acknowledged), ticks: make(map[string][]tick),
-		holdings: make(map[storedTick]time.Time),
+		holdings: make(map[storedTick]time.Time), signals: make(map[string][]*sentPing),
 	}
 }
 

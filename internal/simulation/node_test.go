@@ -8,6 +8,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/events"
+	"deadman/internal/pings"
 	"deadman/internal/scheduler"
 	"deadman/rules"
 )
@@ -25,6 +26,8 @@ type node struct {
 	relay       *alerts.Relay
 	ticker      *scheduler.Scheduler
 	stored      *scheduler.Stored
+	pings       *pings.Receiver
+	pingLog     *pings.LogWriter
 }
 
 func newNode(w *deployment, name string, start int) *node {
@@ -46,6 +49,10 @@ func newNode(w *deployment, name string, start int) *node {
 		Catalog: rules.StoredCatalog{Catalog: n.catalog}, Store: storedClient{d}, Emitter: b, Held: n.owner.HeldShards, Now: n.clock.Now,
 		Announce: d.announce, Observer: tickObserver{}, Log: log, Jitter: func(most time.Duration) time.Duration { return g.luck("Jitter").between(0, most) },
 	}
+	n.pingLog = &pings.LogWriter{Store: pingLog{w.store, g}, Log: log}
+	n.pings = pings.NewReceiver(pings.Receiver{
+		Catalog: n.catalog, Effects: pingClient{d}, Shards: w.store.Shards(), Now: n.clock.Now, Observer: pingObserver{}, Log: n.pingLog,
+	})
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake(); n.stored.Wake() }
 	n.owner.Unfit = func() string { return n.sweeper.Unfit(leaseFor) }
 	n.catalog.Changed = func() { n.sweeper.Wake(); n.ticker.Wake(); n.stored.Wake() }
@@ -60,7 +67,7 @@ func (n *node) run(ctx context.Context) {
 	kept, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	holding.Go(func() { _ = n.owner.Run(kept) })
 	working.Go(func() { _ = n.sweeper.Run(ctx, ctx) })
-	for _, part := range []func(context.Context) error{n.gapDetector.Run, n.clock.Run, n.intake.Run, n.relay.Run, n.ticker.Run, n.stored.Run} {
+	for _, part := range []func(context.Context) error{n.gapDetector.Run, n.clock.Run, n.intake.Run, n.relay.Run, n.ticker.Run, n.stored.Run, n.pings.Run, n.pingLog.Run} {
 		working.Go(func() { _ = part(ctx) })
 	}
 	working.Wait()

@@ -150,6 +150,8 @@ type plan struct {
 	withHeartbeats  []orderRule // with heartbeats
 	withConditions  []orderRule // with a condition
 	withStored      []orderRule // with stored schedules
+	withPings       []orderRule // with heartbeats that come as pings
+	pings           []plannedPing
 	events          []publication
 	changes         []change // of the rules
 	scheduleChanges []scheduleChange
@@ -203,6 +205,7 @@ func draw(seed uint64) plan {
 	p.drawBeats(r)
 	p.drawConditions(r)
 	p.drawStored(r)
+	p.drawPings(r)
 	return p
 }
 
@@ -228,7 +231,7 @@ func (p plan) end() (at time.Time) {
 
 // saved returns the rules that are saved at first, in the order of their ids.
 func (p plan) saved() []orderRule {
-	return slices.Concat(p.rules, p.ticking, p.withHeartbeats, p.withConditions, p.withStored)
+	return slices.Concat(p.rules, p.ticking, p.withHeartbeats, p.withConditions, p.withStored, p.withPings)
 }
 
 // versions returns all versions of the rules with orders.
@@ -267,7 +270,7 @@ func (p plan) shorter() (all []plan) {
 		all = append(all, less)
 	}
 	for i, c := range p.changes {
-		if c.kind == deletes && c.rule.ticks.every+c.rule.beats.every > 0 || i == len(p.changes)-1 && c.rule.stored != "" {
+		if c.kind == deletes && c.rule.ticks.every+c.rule.beats.every > 0 || c.rule.stored != "" && p.isLast(i) {
 			continue
 		}
 		less := p
@@ -289,7 +292,7 @@ func (p plan) shorter() (all []plan) {
 	if len(p.withHeartbeats) > 0 {
 		less := p
 		less.withHeartbeats = nil
-		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.beats.every > 0 })
+		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.beats.every > 0 && !c.rule.beats.arePings })
 		less.events = slices.DeleteFunc(slices.Clone(p.events), func(e publication) bool { return e.subject == beats })
 		all = append(all, less)
 	}
@@ -302,6 +305,17 @@ func (p plan) shorter() (all []plan) {
 		less := p
 		less.withStored, less.scheduleChanges = nil, nil
 		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.stored != "" })
+		all = append(all, less)
+	}
+	for i := range p.pings {
+		less := p
+		less.pings = without(p.pings, i)
+		all = append(all, less)
+	}
+	if len(p.withPings) > 0 {
+		less := p
+		less.withPings, less.pings = nil, nil
+		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.beats.arePings })
 		all = append(all, less)
 	}
 	for i := range p.acks {
@@ -321,6 +335,11 @@ func (p plan) shorter() (all []plan) {
 		all = append(all, less)
 	}
 	return all
+}
+
+// isLast reports whether the i-th change is the last one of its rule.
+func (p plan) isLast(i int) bool {
+	return !slices.ContainsFunc(p.changes[i+1:], func(c change) bool { return c.rule.name == p.changes[i].rule.name })
 }
 
 func later(a, b time.Time) time.Time {

@@ -71,7 +71,7 @@ func (p *plan) drawStored(r *rand.Rand) {
 		ids, now[id] = append(ids, id), drawSchedule(r, 0)
 	}
 	p.scheduleChanges = append(p.scheduleChanges, scheduleChange{at: p.begin, edits: editsOf(ids, now)})
-	for n := range r.IntN(9) {
+	for n := range 2 + r.IntN(10) {
 		c := scheduleChange{at: p.begin.Add(ms(r, time.Second, faultyFor+20*time.Second)), isAmid: r.IntN(4) > 0, offset: amidTick(r, epoch).Sub(epoch)}
 		if r.IntN(3) == 0 {
 			c.delay = ms(r, 0, 3*time.Second)
@@ -96,7 +96,7 @@ func (p *plan) drawStored(r *rand.Rand) {
 	for i := range p.scheduleChanges {
 		for k := range p.scheduleChanges[i].edits { // half of them keep the ticks: the data alone, or a pause
 			switch e := &p.scheduleChanges[i].edits[k]; {
-			case i > 0 && !now[e.id].isGone() && !e.to.isGone() && r.IntN(4) == 0:
+			case i > 0 && !now[e.id].isGone() && !e.to.isGone() && r.IntN(3) == 0:
 				e.to = scheduleText{now[e.id].every, now[e.id].minutes, now[e.id].enabled, e.to.data}
 			case i > 0 && !now[e.id].isGone() && !e.to.isGone() && r.IntN(3) == 0:
 				e.to = scheduleText{now[e.id].every, now[e.id].minutes, !now[e.id].enabled, e.to.data}
@@ -105,7 +105,7 @@ func (p *plan) drawStored(r *rand.Rand) {
 		}
 	}
 	for range r.IntN(4) {
-		c := change{p.begin.Add(ms(r, time.Second, faultyFor)), []changeKind{saves, pauses, resumes}[r.IntN(3)], rule}
+		c := change{p.begin.Add(ms(r, time.Second, faultyFor)), []changeKind{saves, saves, pauses, resumes, resumes}[r.IntN(5)], rule}
 		c.at = amidTick(r, c.at.Truncate(time.Second))
 		if c.kind == saves {
 			c.rule.stored = []string{"stored.due", "stored.again"}[r.IntN(2)]
