@@ -152,9 +152,13 @@ func (p *SchedulePublisher) takesNoBatches(subject string) bool {
 	return ok && time.Now().Before(until.(time.Time))
 }
 
-// sendEach publishes events in waves, and waits for the answer to each of them. The error is the first one.
+// sendEach publishes events in waves, and waits for the answer to each of them. The error is the first one. After the end of ctx
+// none is published: their schedules may have changed.
 func (p *SchedulePublisher) sendEach(ctx context.Context, all []outgoingTick) (failed error) {
 	for wave := range slices.Chunk(all, waveMost) {
+		if err := ctx.Err(); err != nil {
+			return cmp.Or(failed, err)
+		}
 		begun := time.Now()
 		futures := make([]jetstream.PubAckFuture, 0, len(wave))
 		for _, o := range wave {

@@ -263,6 +263,31 @@ func TestStoredTickWithLostAnswerIsEmittedOnce(t *testing.T) {
 	}
 }
 
+// A node that stood still between the record of a tick and its publication publishes no event: the hold is over, and the schedule may
+// have changed.
+func TestNoStoredTickIsPublishedAfterItsHold(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t, store.Options{DataDir: storetest.DataDir(t), Shards: 1})
+	event := func(id string) []futurejobs.Emission {
+		return []futurejobs.Emission{{Rule: "reports", Subject: "reports.due", ID: id, Data: []byte("{}"), At: time.Now(), Schedule: id}}
+	}
+	publish := w.bus.SchedulePublisher.PublishTicks
+	if _, err := publish(t.Context(), event("before")); err != nil {
+		t.Fatal(err)
+	}
+	over, end := context.WithDeadline(t.Context(), time.Now())
+	defer end()
+	if stored, err := publish(over, event("late")); err == nil || stored[0] {
+		t.Errorf("the late event: %v, %v", stored, err)
+	}
+	if _, err := publish(t.Context(), event("after")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"before", "after"}, w.eventIDs("DEADMAN_EVENTS", "reports.due")); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 // After the acknowledgement of a change of a schedule or of its rule, no tick that was due before is emitted.
 func TestNoStoredTickIsEmittedAfterChange(t *testing.T) {
 	t.Parallel()
