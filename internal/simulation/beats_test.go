@@ -57,7 +57,7 @@ func (p *plan) drawBeats(r *rand.Rand) {
 		gone = later(gone, c.at)
 	}
 	p.withHeartbeats = append(p.withHeartbeats, rule)
-	p.changes = append(p.changes, change{gone.Add(ms(r, 0, time.Minute)), deletes, rule})
+	p.changes = append(p.changes, change{at: gone.Add(ms(r, 0, time.Minute)), kind: deletes, rule: rule})
 }
 
 // drawHeartbeatRule draws a rule with heartbeats of up to three keys.

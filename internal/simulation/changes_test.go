@@ -27,6 +27,8 @@ type change struct {
 	at   time.Time
 	kind changeKind
 	rule orderRule // by its name; saved as a whole
+
+	afterTick time.Duration // from a tick of a stored schedule of the rule
 }
 
 // drawChanges draws changes of rules. Half of them are made about when a step is due or when an event is stored.
@@ -95,6 +97,9 @@ func (h history) deletion() (gone ruleState, ok bool) {
 func (w *deployment) change() {
 	for _, c := range w.plan.changes {
 		time.Sleep(time.Until(c.at))
+		if c.rule.stored != "" {
+			w.awaitTick(c.afterTick)
+		}
 		began := time.Now()
 		for w.make(c) != nil {
 			w.count("change of a rule failed")

@@ -45,7 +45,9 @@ func (j *judge) judgeAnswer(s *sentPing) {
 		}
 	}
 	switch {
-	case !s.answered.IsZero() && (s.commit.IsZero() || s.commit.After(s.answered)):
+	case !s.answered.IsZero() && s.commit.IsZero():
+		j.breach("the ping %s of %s of %s is acknowledged, and the database does not have it", s.kind, s.key, j.at(s.sent))
+	case !s.answered.IsZero() && s.commit.After(s.answered):
 		j.breach("the ping %s of %s of %s is acknowledged at %s, and the database has it at %s", s.kind, s.key, j.at(s.sent), j.at(s.answered), j.at(s.commit))
 	case !s.commit.IsZero() && (s.sent.Sub(s.stamp) > late || s.stamp.Sub(s.commit) > earlyMost):
 		j.breach("the ping %s of %s of %s has the time %s", s.kind, s.key, j.at(s.sent), j.at(s.stamp))

@@ -128,7 +128,7 @@ func (s judgedSchedule) changedAfter(at time.Time) bool {
 // judgeRow judges a recorded tick, and its events.
 func (s judgedSchedule) judgeRow(t futurejobs.ScheduleTick) {
 	s.count("tick of a stored schedule: " + string(t.Outcome))
-	any := func(scheduleVersion) bool { return true }
+	isAny := func(scheduleVersion) bool { return true }
 	pauses := func(r ruleState) bool { return r.isPaused }
 	starts := func(r ruleState) bool { return r.starts() }
 	isBetween := slices.ContainsFunc(s.versions, func(v scheduleVersion) bool {
@@ -143,7 +143,7 @@ func (s judgedSchedule) judgeRow(t futurejobs.ScheduleTick) {
 		s.breach("%s: the tick at %s is canceled at %s, and no change was made then", s, at, s.at(t.DecidedAt))
 	case t.Outcome == futurejobs.TickUnknown && !s.changedAfter(t.DecidedAt.Add(storedHold)):
 		s.breach("%s: the tick at %s of %s is unknown, and no change was made after its hold", s, at, s.at(t.DecidedAt))
-	case !s.may(t.At, t.DecidedAt, any):
+	case !s.may(t.At, t.DecidedAt, isAny):
 		s.breach("%s: a tick at %s is decided at %s as %s, and its text has none", s, at, s.at(t.DecidedAt), t.Outcome)
 	case t.Outcome == futurejobs.TickPaused && !slices.ContainsFunc(s.states(t.DecidedAt), pauses):
 		s.breach("%s: the tick at %s is decided at %s as paused, and the rule is not", s, at, s.at(t.DecidedAt))

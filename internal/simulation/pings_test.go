@@ -67,7 +67,7 @@ func (p *plan) drawPings(r *rand.Rand) {
 		gone = later(gone, c.at)
 	}
 	p.withPings = append(p.withPings, rule)
-	p.changes = append(p.changes, change{gone.Add(ms(r, 0, time.Minute)), deletes, rule})
+	p.changes = append(p.changes, change{at: gone.Add(ms(r, 0, time.Minute)), kind: deletes, rule: rule})
 }
 
 // drawPingFault draws a fault that begins while a ping, its write or its answer is on its way.

@@ -277,6 +277,38 @@ func (p plan) shorter() (all []plan) {
 		less.changes = without(p.changes, i)
 		all = append(all, less)
 	}
+	for i := 1; i < len(p.scheduleChanges); i++ {
+		less := p
+		less.scheduleChanges = without(p.scheduleChanges, i)
+		all = append(all, less)
+	}
+	for i := range p.pings {
+		less := p
+		less.pings = without(p.pings, i)
+		all = append(all, less)
+	}
+	for i := range p.acks {
+		less := p
+		less.acks = without(p.acks, i)
+		all = append(all, less)
+	}
+	all = append(all, p.withoutRules()...)
+	if len(p.cuts) > 0 {
+		less := p
+		less.cuts = nil
+		all = append(all, less)
+	}
+	if last := len(p.nodes) - 1; last > 0 {
+		less := p
+		less.nodes = p.nodes[:last]
+		less.faults = slices.DeleteFunc(slices.Clone(p.faults), func(f fault) bool { return f.node == p.nodes[last] })
+		all = append(all, less)
+	}
+	return all
+}
+
+// withoutRules returns the plans that lack the rules of one kind.
+func (p plan) withoutRules() (all []plan) {
 	if len(p.ticking) > 0 {
 		less := p
 		less.ticking = nil
@@ -296,42 +328,16 @@ func (p plan) shorter() (all []plan) {
 		less.events = slices.DeleteFunc(slices.Clone(p.events), func(e publication) bool { return e.subject == beats })
 		all = append(all, less)
 	}
-	for i := 1; i < len(p.scheduleChanges); i++ {
-		less := p
-		less.scheduleChanges = without(p.scheduleChanges, i)
-		all = append(all, less)
-	}
 	if len(p.withStored) > 0 {
 		less := p
 		less.withStored, less.scheduleChanges = nil, nil
 		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.stored != "" })
 		all = append(all, less)
 	}
-	for i := range p.pings {
-		less := p
-		less.pings = without(p.pings, i)
-		all = append(all, less)
-	}
 	if len(p.withPings) > 0 {
 		less := p
 		less.withPings, less.pings = nil, nil
 		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.beats.arePings })
-		all = append(all, less)
-	}
-	for i := range p.acks {
-		less := p
-		less.acks = without(p.acks, i)
-		all = append(all, less)
-	}
-	if len(p.cuts) > 0 {
-		less := p
-		less.cuts = nil
-		all = append(all, less)
-	}
-	if last := len(p.nodes) - 1; last > 0 {
-		less := p
-		less.nodes = p.nodes[:last]
-		less.faults = slices.DeleteFunc(slices.Clone(p.faults), func(f fault) bool { return f.node == p.nodes[last] })
 		all = append(all, less)
 	}
 	return all

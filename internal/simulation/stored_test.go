@@ -64,27 +64,15 @@ func (p *plan) drawStored(r *rand.Rand) {
 		return
 	}
 	rule := orderRule{name: "stored", stored: []string{"stored.due", "stored.again"}[r.IntN(2)]}
-	now := make(map[string]scheduleText)
+	first := make(map[string]scheduleText)
 	var ids []string
 	for i := range 2 + r.IntN(4) {
 		id := fmt.Sprintf("schedule-%d", i)
-		ids, now[id] = append(ids, id), drawSchedule(r, 0)
+		ids, first[id] = append(ids, id), drawSchedule(r, 0)
 	}
-	p.scheduleChanges = append(p.scheduleChanges, scheduleChange{at: p.begin, edits: editsOf(ids, now)})
-	for n := range 2 + r.IntN(10) {
-		c := scheduleChange{at: p.begin.Add(ms(r, time.Second, faultyFor+20*time.Second)), isAmid: r.IntN(4) > 0, offset: amidTick(r, epoch).Sub(epoch)}
-		if r.IntN(3) == 0 {
-			c.delay = ms(r, 0, 3*time.Second)
-		}
-		some := []string{ids[r.IntN(len(ids))]}
-		if r.IntN(3) == 0 {
-			some = slices.Clone(ids)
-			r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
-		}
-		for _, id := range some {
-			c.edits = append(c.edits, scheduleEdit{id, drawSchedule(r, n+1)})
-		}
-		p.scheduleChanges = append(p.scheduleChanges, c)
+	p.scheduleChanges = append(p.scheduleChanges, scheduleChange{at: p.begin, edits: editsOf(ids, first)})
+	for range 2 + r.IntN(10) {
+		p.drawScheduleChange(r, ids)
 	}
 	for range r.IntN(3) {
 		f := p.drawStoredFault(r)
@@ -93,20 +81,50 @@ func (p *plan) drawStored(r *rand.Rand) {
 		p.scheduleChanges = append(p.scheduleChanges, c)
 	}
 	slices.SortStableFunc(p.scheduleChanges, func(a, b scheduleChange) int { return a.at.Compare(b.at) })
-	for i := range p.scheduleChanges {
-		for k := range p.scheduleChanges[i].edits { // half of them keep the ticks: the data alone, or a pause
-			switch e := &p.scheduleChanges[i].edits[k]; {
-			case i > 0 && !now[e.id].isGone() && !e.to.isGone() && r.IntN(3) == 0:
-				e.to = scheduleText{now[e.id].every, now[e.id].minutes, now[e.id].enabled, e.to.data}
-			case i > 0 && !now[e.id].isGone() && !e.to.isGone() && r.IntN(3) == 0:
-				e.to = scheduleText{now[e.id].every, now[e.id].minutes, !now[e.id].enabled, e.to.data}
+	p.keepTicks(r, first)
+	p.drawStoredRuleChanges(r, rule)
+	p.withStored = append(p.withStored, rule)
+}
+
+// drawScheduleChange draws a change of one schedule or of all of them, most often about at a tick.
+func (p *plan) drawScheduleChange(r *rand.Rand, ids []string) {
+	c := scheduleChange{at: p.begin.Add(ms(r, time.Second, faultyFor+20*time.Second)), isAmid: r.IntN(4) > 0, offset: amidTick(r, epoch).Sub(epoch)}
+	if r.IntN(3) == 0 {
+		c.delay = ms(r, 0, 3*time.Second)
+	}
+	some := []string{ids[r.IntN(len(ids))]}
+	if r.IntN(3) == 0 {
+		some = slices.Clone(ids)
+		r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+	}
+	for _, id := range some {
+		c.edits = append(c.edits, scheduleEdit{id, drawSchedule(r, len(p.scheduleChanges))})
+	}
+	p.scheduleChanges = append(p.scheduleChanges, c)
+}
+
+// keepTicks makes half of the changes of schedules such that change the data alone, or disable or enable the schedule.
+func (p *plan) keepTicks(r *rand.Rand, now map[string]scheduleText) {
+	for _, c := range p.scheduleChanges[1:] {
+		for k := range c.edits {
+			e := &c.edits[k]
+			if was := now[e.id]; !was.isGone() && !e.to.isGone() {
+				switch r.IntN(6) {
+				case 0, 1:
+					e.to = scheduleText{was.every, was.minutes, was.enabled, e.to.data}
+				case 2:
+					e.to = scheduleText{was.every, was.minutes, !was.enabled, e.to.data}
+				}
 			}
-			now[p.scheduleChanges[i].edits[k].id] = p.scheduleChanges[i].edits[k].to
+			now[e.id] = e.to
 		}
 	}
+}
+
+// drawStoredRuleChanges draws the changes of a rule with stored schedules.
+func (p *plan) drawStoredRuleChanges(r *rand.Rand, rule orderRule) {
 	for range r.IntN(4) {
-		c := change{p.begin.Add(ms(r, time.Second, faultyFor)), []changeKind{saves, saves, pauses, resumes, resumes}[r.IntN(5)], rule}
-		c.at = amidTick(r, c.at.Truncate(time.Second))
+		c := change{at: p.begin.Add(ms(r, time.Second, faultyFor)), kind: []changeKind{saves, saves, pauses, resumes, resumes}[r.IntN(5)], rule: rule, afterTick: amidTick(r, epoch).Sub(epoch)}
 		if c.kind == saves {
 			c.rule.stored = []string{"stored.due", "stored.again"}[r.IntN(2)]
 		}
@@ -117,8 +135,7 @@ func (p *plan) drawStored(r *rand.Rand) {
 	for _, c := range p.changes {
 		last = later(last, c.at)
 	}
-	p.withStored = append(p.withStored, rule)
-	p.changes = append(p.changes, change{amidTick(r, last), []changeKind{pauses, deletes}[r.IntN(2)], rule})
+	p.changes = append(p.changes, change{at: last, afterTick: amidTick(r, epoch).Sub(epoch), kind: []changeKind{pauses, deletes}[r.IntN(2)], rule: rule})
 }
 
 // drawStoredFault draws a fault that begins while the events of a tick are on their way.
@@ -202,15 +219,32 @@ func (v scheduleVersion) isTick(at time.Time) bool {
 func (w *deployment) edit() {
 	for _, c := range w.plan.scheduleChanges {
 		time.Sleep(time.Until(c.at))
-		if past := w.schedules[c.edits[0].id]; c.isAmid && len(past) > 0 {
-			if at, ok := past[len(past)-1].next(time.Now()); ok {
-				time.Sleep(time.Until(at.Add(c.offset)))
-			}
+		if c.isAmid {
+			w.awaitTick(c.offset, c.edits[0].id)
 		}
 		for w.put(c) != nil {
 			w.count("change of schedules failed")
 			time.Sleep(100 * time.Millisecond)
 		}
+	}
+}
+
+// tickWaitMost is how long a change waits at most for a tick.
+const tickWaitMost = 10 * time.Second
+
+// awaitTick waits for the next tick of one of some schedules, and a time after it; without ids, of any schedule.
+func (w *deployment) awaitTick(offset time.Duration, ids ...string) {
+	now := time.Now()
+	next := now.Add(tickWaitMost)
+	w.mu.Lock()
+	for id, past := range w.schedules {
+		if at, ok := past[len(past)-1].next(now); ok && at.Before(next) && (len(ids) == 0 || slices.Contains(ids, id)) {
+			next = at
+		}
+	}
+	w.mu.Unlock()
+	if next.Before(now.Add(tickWaitMost)) {
+		time.Sleep(time.Until(next.Add(offset)))
 	}
 }
 
@@ -249,7 +283,9 @@ func (w *deployment) put(c scheduleChange) error {
 	for _, e := range c.edits {
 		v := versions[e.id]
 		v.acked = time.Now()
+		w.mu.Lock()
 		w.schedules[e.id] = append(w.schedules[e.id], v)
+		w.mu.Unlock()
 		w.record("person", "changes %s of %s: %s, enabled: %t, %s", e.id, w.plan.withStored[0].name, e.to.text(), e.to.enabled, e.to.data)
 	}
 	return nil

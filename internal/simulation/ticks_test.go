@@ -48,7 +48,7 @@ func (p *plan) drawTicks(r *rand.Rand) {
 		for range r.IntN(4) {
 			kind := []changeKind{pauses, resumes}[r.IntN(2)]
 			at := p.begin.Add(ms(r, rule.ticks.every, faultyFor).Truncate(rule.ticks.every))
-			p.changes = append(p.changes, change{amidTick(r, at), kind, rule})
+			p.changes = append(p.changes, change{at: amidTick(r, at), kind: kind, rule: rule})
 		}
 	}
 	slices.SortStableFunc(p.changes, func(a, b change) int { return a.at.Compare(b.at) })
@@ -58,7 +58,7 @@ func (p *plan) drawTicks(r *rand.Rand) {
 			at = later(at, c.at)
 		}
 		next := at.Sub(p.begin).Truncate(rule.ticks.every) + rule.ticks.every
-		p.changes = append(p.changes, change{amidTick(r, p.begin.Add(next)), deletes, rule})
+		p.changes = append(p.changes, change{at: amidTick(r, p.begin.Add(next)), kind: deletes, rule: rule})
 	}
 }
 
