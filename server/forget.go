@@ -238,12 +238,14 @@ func (f *forgetter) subjects() (all []string) {
 	return slices.Compact(all)
 }
 
-// readThrough returns the last sequence of the stream of events that all lines have applied.
+// readThrough returns the last sequence of the stream of events that all lines with rules have applied. The position of a line
+// stays where it was when the line lost its last rule.
 func (f *forgetter) readThrough(ctx context.Context) (seq uint64, err error) {
 	cursors, err := f.store.Cursors(ctx)
 	first := true
-	for line, c := range cursors {
-		if futurejobs.StreamOf(line) == f.eventsStream() && (first || c.LastSeq < seq) {
+	for line := range f.catalog.SubjectsByStream() {
+		c, isOpen := cursors[line]
+		if isOpen && futurejobs.StreamOf(line) == f.eventsStream() && (first || c.LastSeq < seq) {
 			seq, first = c.LastSeq, false
 		}
 	}

@@ -21,10 +21,10 @@ import (
 	"deadman/web"
 )
 
-// newForgetter returns a forgetter of a store with a rule of the operator and one of a tenant, and a stream with five events.
-func newForgetter(t *testing.T) *forgetter {
+// newForgetter returns a forgetter of a store, to which it adds a rule of the operator and one of a tenant, and a stream with five
+// events.
+func newForgetter(t *testing.T, s *store.Store) *forgetter {
 	t.Helper()
-	s := emptyStore(t)
 	url := bustest.Serve(t, bustest.Options(t)).ClientURL()
 	if _, err := bustest.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: bus.EventsStream, Subjects: []string{"customers.>"}}); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func readEvents(t *testing.T, f *forgetter, operator, tenants uint64) {
 // that no node has read would be reported as lost. A request that has no time left answers with its progress.
 func TestEventsOfForgottenKey(t *testing.T) {
 	t.Parallel()
-	f := newForgetter(t)
+	f := newForgetter(t, emptyStore(t))
 	request := web.ForgetRequest{Entity: "customer", Key: "ada", DryRun: true}
 	check := func(events, unread int64) {
 		t.Helper()
@@ -131,10 +131,42 @@ func TestEventsOfForgottenKey(t *testing.T) {
 	check(0, 2)
 }
 
+// The position of a line that lost its last rule holds no events of a key back.
+func TestEventsAreForgottenPastLineWithoutRules(t *testing.T) {
+	t.Parallel()
+	onEachDatabase(t, func(t *testing.T, s *store.Store) { eventsAreForgottenPastLine(t, newForgetter(t, s)) })
+}
+
+func eventsAreForgottenPastLine(t *testing.T, f *forgetter) {
+	readEvents(t, f, 5, 1)
+	request := web.ForgetRequest{Entity: "customer", Key: "ada"}
+	check := func(events, unread int64) {
+		t.Helper()
+		request.DryRun = true
+		done, err := f.Forget(t.Context(), request)
+		if err != nil || !done.Done || done.Events != events || done.UnreadEvents != unread {
+			t.Fatalf("%+v, want %d events and %d that are not read: %v", done, events, unread, err)
+		}
+	}
+	check(1, 3)
+	if _, err := f.store.Delete(t.Context(), "acme-late", rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.catalog.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check(2, 0)
+	request.DryRun = false
+	if done, err := f.Forget(t.Context(), request); err != nil || done.Events != 2 {
+		t.Errorf("%+v, want 2 events: %v", done, err)
+	}
+	check(0, 0)
+}
+
 // A job that begins while the events are read refuses the rest, and the error has the number of erased messages.
 func TestForgetNamesWhatWasErasedBeforeRefusal(t *testing.T) {
 	t.Parallel()
-	f := newForgetter(t)
+	f := newForgetter(t, emptyStore(t))
 	readEvents(t, f, 5, 5)
 	rule, err := f.catalog.Newest("customer-late")
 	if err != nil {

@@ -35,26 +35,24 @@ func TestMissingHistoryTableIsAlertedOneEveningBefore(t *testing.T) {
 // names of the rules.
 func TestManyDeadLettersAreAlertedAgain(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]func(*testing.T) store.Options{
-		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t), Shards: 4} },
-		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := options(t)
-			o.Log = slog.New(slog.DiscardHandler)
-			s, err := store.Open(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			lettersAreAlertedAgain(t, s)
-		})
-	}
+	onEachDatabase(t, lettersAreAlertedAgain)
+}
+
+// onEachDatabase runs a test with an empty store of each database.
+func onEachDatabase(t *testing.T, test func(t *testing.T, s *store.Store)) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, emptyStore(t))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		s, err := store.Open(t.Context(), store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		test(t, s)
+	})
 }
 
 func lettersAreAlertedAgain(t *testing.T, s *store.Store) {
