@@ -227,8 +227,9 @@ func splitText(k KeyState, zone *time.Location) (title, body string) {
 	return title, line(whole, 2*lineLength)
 }
 
-// utcTimes matches the times in the texts of alerts about a node.
-var utcTimes = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? UTC`)
+// utcTimes matches the times in the texts of alerts about a node. Those of RFC 3339 follow a word of the node: others may be
+// values of an event in the reason of an error.
+var utcTimes = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? UTC|\b(after|at|before|from|of|since|to|until) \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
 // sentenceIn returns the sentence about an alert, with times in a zone if the node wrote the text; nil: UTC.
 func sentenceIn(zone *time.Location, k KeyState) string {
@@ -236,11 +237,13 @@ func sentenceIn(zone *time.Location, k KeyState) string {
 		return sentence(k)
 	}
 	return utcTimes.ReplaceAllStringFunc(sentence(k), func(text string) string {
-		at, err := time.Parse("2006-01-02 15:04:05 UTC", text)
+		i := strings.IndexAny(text, "0123456789")
+		date, clock := text[i:i+len(time.DateOnly)], text[i+len(time.DateOnly)+1:][:len(time.TimeOnly)]
+		at, err := time.Parse(time.DateTime, date+" "+clock)
 		if err != nil {
 			return text
 		}
-		return at.In(zone).Format("2006-01-02 15:04:05 MST")
+		return text[:i] + at.In(zone).Format("2006-01-02 15:04:05 MST")
 	})
 }
 

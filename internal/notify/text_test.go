@@ -257,6 +257,31 @@ func TestLongTextIsThereOnce(t *testing.T) {
 	}
 }
 
+// The times that a node writes into its alerts are in the zone of the message. Times in the reason of an error, which may be
+// values of an event, are left as they are.
+func TestTimesOfSystemAlertsAreInZone(t *testing.T) {
+	berlin := must[*time.Location](t)(time.LoadLocation("Europe/Berlin"))
+	for text, want := range map[string]string{
+		"ticks cannot be applied from 2026-11-30T04:00:00Z on: no calendar":     "ticks cannot be applied from 2026-11-30 05:00:00 CET on: no calendar",
+		"not read to its end from 2026-07-01T22:30:00Z to 2026-07-01T22:31:00Z": "not read to its end from 2026-07-02 00:30:00 CEST to 2026-07-02 00:31:00 CEST",
+		"events after 2026-11-30 04:00:00.25 UTC":                               "events after 2026-11-30 05:00:00 CET",
+		"failed since 2026-11-30T04:00:00.5Z: refused":                          "failed since 2026-11-30 05:00:00 CET: refused",
+		`refused since 2026-13-30T04:00:00Z: "2026-11-30T04:00:00Z" is no date`: `refused since 2026-13-30T04:00:00Z: "2026-11-30T04:00:00Z" is no date`,
+		"the time is 2026-11-30T04:00:00Z":                                      "the time is 2026-11-30T04:00:00Z",
+	} {
+		system := alerts.SystemAlert{Topic: "rule/a", Step: "ticks", Status: alerts.Firing, Severity: alerts.Error, Text: text}
+		of := firingAlert("1")
+		of.Text = "order 1: " + text
+		for title, a := range map[string]alerts.Alert{"[ERROR] deadman: " + want: system.Alert(time.Time{}), "[CRITICAL] order 1: " + text: of} {
+			m := newMessage(a)
+			m.Zone = berlin
+			if got := m.Title(); got != title {
+				t.Errorf("the title is %q, want %q", got, title)
+			}
+		}
+	}
+}
+
 // TestSystemAlertHasRemedy checks that a message about alerts of a node about itself names their subject once and the place of
 // their remedies, and that a resolved one has none.
 func TestSystemAlertHasRemedy(t *testing.T) {
