@@ -109,7 +109,7 @@ func serviceClient(t *testing.T, e *webhookReceiver) *http.Client {
 func newMessage(about ...alerts.Alert) notify.Message {
 	return notify.Message{
 		Notification: alerts.Notification{Channel: "c", Route: "r", Topic: "rule=order-late", Alerts: len(about)},
-		Alerts:       about, PublicURL: "https://deadman.example.org", Unclosed: 1,
+		Alerts:       about, PublicURL: "https://deadman.example.org", TopicOpen: true,
 	}
 }
 
@@ -154,7 +154,7 @@ func TestPagerDuty(t *testing.T) {
 	resolved := firingAlert("1")
 	resolved.Status = alerts.Resolved
 	over := newMessage(resolved)
-	over.Unclosed = 0
+	over.TopicOpen = false
 	partly := newMessage(resolved)
 	for _, m := range []notify.Message{newMessage(firingAlert("1")), partly, over} {
 		if err := c.Send(t.Context(), m); err != nil {

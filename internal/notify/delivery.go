@@ -225,11 +225,16 @@ func (n *sender) deliver(ctx context.Context, channel Channel, notice alerts.Not
 func (n *sender) message(ctx context.Context, notice alerts.Notification) (Message, error) {
 	m := Message{Notification: notice, PublicURL: n.publicURL, At: n.now(), Closed: make(map[alerts.ID]alerts.Alert)}
 	var err error
-	if m.Alerts, m.Unclosed, err = n.store.Content(ctx, notice, contentSize); err != nil {
+	if m.Alerts, err = n.store.Content(ctx, notice, contentSize); err != nil {
 		return m, err
 	}
 	if err := n.summarize(ctx, &m); err != nil {
 		return m, err
+	}
+	if m.isResolved() {
+		if m.TopicOpen, err = n.store.IsTopicOpen(ctx, notice); err != nil {
+			return m, err
+		}
 	}
 	closed, err := n.store.Closed(ctx, m.Alerts)
 	if err != nil {

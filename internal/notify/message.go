@@ -18,7 +18,7 @@ type Message struct {
 	alerts.Notification
 	Alerts    []alerts.Alert             // the first ones, with links
 	Closed    map[alerts.ID]alerts.Alert // the alerts closed by them, if still stored
-	Unclosed  int                        // number of alerts of the topic that still fire
+	TopicOpen bool                       // an alert of the topic is open; read if all keys of the message are resolved
 	Counts    []alerts.KeyCount          // of all keys
 	Keys      []KeyState                 // the first ones
 	Acks      alerts.AckSummary
@@ -65,9 +65,8 @@ func (m Message) Thread() string {
 	return "deadman-" + hex.EncodeToString(sum[:12])
 }
 
-// Over reports whether the message resolves its topic: all its keys are resolved, and no alert of the topic still
-// fires.
-func (m Message) Over() bool { return m.Unclosed == 0 && m.isResolved() }
+// Over reports whether the message resolves its topic: all its keys are resolved, and no alert of the topic is open.
+func (m Message) Over() bool { return !m.TopicOpen && m.isResolved() }
 
 // isResolved reports whether all keys of the message are resolved.
 func (m Message) isResolved() bool {

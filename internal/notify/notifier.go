@@ -366,7 +366,7 @@ func (n *Notifier) trial(name string) Message {
 	r.Severity, r.Step, r.Text = alerts.Info, "test", "this is a test of the channel "+name+"; nothing happened"
 	return Message{
 		Notification: alerts.Notification{Channel: name, Route: "test", Topic: "test", Alerts: 1, PlannedAt: now},
-		Alerts:       []alerts.Alert{r.Alert(now)}, Unclosed: 1, PublicURL: n.publicURL, Zone: n.Zone(), At: now,
+		Alerts:       []alerts.Alert{r.Alert(now)}, PublicURL: n.publicURL, Zone: n.Zone(), At: now,
 	}
 }
 

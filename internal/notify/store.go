@@ -37,8 +37,10 @@ type Planning interface {
 
 // ContentStore reads the content of messages.
 type ContentStore interface {
-	// Content returns the first alerts of a message, and the number of alerts of its topic that still fire.
-	Content(ctx context.Context, n alerts.Notification, limit int) (raised []alerts.Alert, unclosed int, err error)
+	// Content returns the first alerts of a message.
+	Content(ctx context.Context, n alerts.Notification, limit int) ([]alerts.Alert, error)
+	// IsTopicOpen reports whether an alert of the topic of a message is open on its channel.
+	IsTopicOpen(ctx context.Context, n alerts.Notification) (bool, error)
 	// Summary returns the state of the keys of a message, with the alerts of up to limit of them.
 	Summary(ctx context.Context, n alerts.Notification, limit int) (alerts.Summary, error)
 	// NoticeAcks returns the acknowledgements of a message: counts, and up to limit of them.

@@ -61,6 +61,35 @@ ORDER BY a.id`, message, after[:], limit)
 	return page, nil
 }
 
+// IsTopicOpen reports whether an alert of the topic of a notification is open on its channel: no later alert has closed it, and its
+// job is pending or its condition lasts. An alert whose job ended without a resolution is not: nothing can close it.
+func (s *DeliveredAlertStore) IsTopicOpen(ctx context.Context, n alerts.Notification) (isOpen bool, err error) {
+	topic := []any{n.Channel, n.Route, escape(n.Topic)}
+	err = s.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM notice n
+JOIN delivery d ON d.notice = n.id AND d.unclosed
+JOIN alert a ON a.shard = d.shard AND a.id = d.alert_id
+JOIN future_job f ON f.shard = a.shard AND f.rule_id = a.rule_id AND f.key = a.key AND `+s.holds(`f.alert_ids`, `a.id`)+`
+WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3)`, topic...).Scan(&isOpen)
+	var conditions map[int16][]alerts.ID
+	if err == nil && !isOpen {
+		conditions, err = s.conditionAlerts(ctx)
+	}
+	for shard, ids := range conditions {
+		for chunk := range slices.Chunk(ids, atOnce) {
+			if err != nil || isOpen {
+				break
+			}
+			err = s.read.QueryRowContext(ctx, rebindPlaceholders(`SELECT EXISTS (SELECT 1 FROM delivery d JOIN notice n ON n.id = d.notice
+WHERE d.shard = ? AND d.alert_id IN (?`+strings.Repeat(`, ?`, len(chunk)-1)+`) AND n.channel = ? AND n.route = ? AND n.topic = ?)`),
+				append(with(chunk, shard), topic...)...).Scan(&isOpen)
+		}
+	}
+	if err != nil {
+		return false, wrapErr("open alerts of a topic", err)
+	}
+	return isOpen, nil
+}
+
 // DeliveredClosed returns the alerts that the given ones close and that a channel received: of each the first and the newest.
 func (s *DeliveredAlertStore) DeliveredClosed(ctx context.Context, channel string, closing []alerts.Alert) (all []alerts.Alert, err error) {
 	closing = slices.Clone(closing)

@@ -253,21 +253,16 @@ JOIN alert a ON a.shard = d.shard AND a.id = d.alert_id
 JOIN rule r ON r.id = a.rule_id
 WHERE d.notice = $1 ORDER BY row_number() OVER (PARTITION BY a.rule_id ORDER BY a.severity DESC, a.id), a.severity DESC, a.id LIMIT $2`
 
-// Content returns the first alerts of a notification, up to limit alerts and up to contentBytes, and the number of
-// alerts of its topic that still fire on its channel.
-func (s *NotificationStore) Content(ctx context.Context, n alerts.Notification, limit int) (raised []alerts.Alert, unclosed int, err error) {
+// Content returns the first alerts of a notification, up to limit alerts and up to contentBytes.
+func (s *NotificationStore) Content(ctx context.Context, n alerts.Notification, limit int) (raised []alerts.Alert, err error) {
 	sizes, err := query(ctx, s.read, func(row scanner, size *int) error { return row.Scan(size) }, `SELECT octet_length(a.detail)`+ofMessage, n.ID, limit)
 	if err == nil {
 		raised, err = query(ctx, s.read, readAlert, `SELECT `+alertColumns+ofMessage, n.ID, fitting(sizes, contentBytes))
 	}
-	if err == nil {
-		err = s.read.QueryRowContext(ctx, `SELECT count(*) FROM delivery d JOIN notice n ON n.id = d.notice
-WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3 AND d.unclosed`, n.Channel, n.Route, escape(n.Topic)).Scan(&unclosed)
-	}
 	if err != nil {
-		return nil, 0, wrapErr("content", err)
+		return nil, wrapErr("content", err)
 	}
-	return raised, unclosed, nil
+	return raised, nil
 }
 
 // fitting returns the number of leading sizes that fit into limit; the first one always fits.

@@ -113,6 +113,35 @@ func deliveredAlertsHaveStates(t *testing.T, w *fixture) {
 	}
 }
 
+// topicsAreOpenWhileAnAlertIs checks that a topic is open while one of its alerts can still be closed, and not because of an alert
+// whose job ended without a resolution.
+func topicsAreOpenWhileAnAlertIs(t *testing.T, w *fixture) {
+	w.must(w.Notify(w.ctx(), true))
+	w.start(w.slot(), "pending", "lost")
+	w.settle(w.reschedule(w.one("pending"), w.slot().Add(time.Hour)))
+	w.settle(w.exhausted(w.one("lost")))
+	deliverUnrouted(w, hookRoute.Channel)
+	message := w.ready(w.slot())
+	check := func(when string, want bool) {
+		t.Helper()
+		if is := must[bool](t)(w.IsTopicOpen(w.ctx(), message)); is != want {
+			t.Errorf("%s: the topic is open: %t, want %t", when, is, want)
+		}
+	}
+	check("with a pending job", true)
+	w.applyManually(w.ending(w.rule, "pending"))
+	deliverUnrouted(w, hookRoute.Channel)
+	check("with an alert that nothing can close", false)
+	_, _, err := w.OpenSystemAlert(w.ctx(), alerts.SystemAlert{Topic: "clock", Step: "step", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot(), Text: "it stepped"})
+	w.must(err)
+	check("with an alert of another channel", false)
+	deliverUnrouted(w, "other")
+	check("with an alert of another channel", false)
+	must[[]alerts.Alert](t)(w.RecordOutage(w.ctx(), outageHit(w, w.rule, 1)))
+	deliverUnrouted(w, hookRoute.Channel)
+	check("with an outage", true)
+}
+
 // openOf returns the keys of the open alerts of a channel, sorted.
 func openOf(w *fixture, channel string, limit int) []string {
 	w.t.Helper()

@@ -182,6 +182,7 @@ var sequentialBehaviours = map[string]func(*testing.T, *fixture){
 	"system_alert/resolve":    systemAlertIsResolved,
 	"system_alert/open":       systemAlertStaysOpen,
 	"delivered/states":        deliveredAlertsHaveStates,
+	"delivered/topic":         topicsAreOpenWhileAnAlertIs,
 	"delivered/open":          openDeliveredAlertsAreRead,
 	"delivered/repeated":      repeatedAlertsAreBounded,
 	"delivered/channel":       channelsFailWithoutMessage,
