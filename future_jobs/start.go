@@ -104,6 +104,8 @@ type Heartbeat struct {
 	Play func(*Job) (HeartbeatResult, error)
 	// Bare is Play without the body of the heartbeat's event; nil: same as Play.
 	Bare func(*Job) (HeartbeatResult, error)
+	// Paused: a key without a job gets none, because the rule is paused or not enabled.
+	Paused bool
 }
 
 // HeartbeatResult is the effect of a heartbeat on a job. The zero value changes nothing.

@@ -28,12 +28,12 @@ type heartbeatUpdate struct {
 func (a heartbeatUpdate) effect() (futurejobs.Heartbeat, error) {
 	a.Paused = a.Paused || !a.document.Enabled
 	if a.Kind == Log {
-		return futurejobs.Heartbeat{Play: a.apply}, nil
+		return futurejobs.Heartbeat{Play: a.apply, Paused: a.Paused}, nil
 	}
 	if _, err := a.newJob(nil); err != nil {
 		return futurejobs.Heartbeat{}, err
 	}
-	return futurejobs.Heartbeat{Play: a.apply}, nil
+	return futurejobs.Heartbeat{Play: a.apply, Paused: a.Paused}, nil
 }
 
 // apply applies the heartbeat to the job that waits for it.

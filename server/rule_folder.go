@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/periodic"
 	"deadman/internal/store"
@@ -33,7 +34,7 @@ type ruleFolder struct {
 	noteAlert func(alerts.Alert, bool, error) error
 	log       *slog.Logger
 
-	written alerts.Status // of the alert, as last written by this node; empty: not written; used by Run alone
+	written alerts.SystemAlert // the alert, as last written by this node; zero: not written; used by Run alone
 
 	applying sync.Mutex // held by an application, and by a comparison with the rules in force
 
@@ -147,16 +148,45 @@ func (f *ruleFolder) savedBy(ctx context.Context, s rules.RuleVersion) (string, 
 	return "another node", nil // of a version that names none
 }
 
-// step opens or closes the alert after a change. Nodes with folders of the same name share it.
+// step opens or closes the alert after a change. An alert about other problems is closed first, also one that this node wrote
+// before it was restarted. Nodes with folders of the same name share the alert.
 func (f *ruleFolder) step(ctx context.Context) error {
 	r := f.alert()
-	if r.Status == f.written {
+	if r.Status == f.written.Status && r.Text == f.written.Text {
 		return nil
+	}
+	if r.Status == alerts.Firing {
+		if err := f.closeOutdated(ctx, r); err != nil {
+			return err
+		}
 	}
 	if err := f.noteAlert(f.store.ReportState(ctx, r)); err != nil {
 		return err
 	}
-	f.written = r.Status
+	f.written = r
+	return nil
+}
+
+// closeOutdated closes the open alert of the folder if its text is another one.
+func (f *ruleFolder) closeOutdated(ctx context.Context, r alerts.SystemAlert) error {
+	all, err := f.store.FiringSystemAlerts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, open := range all {
+		if open.Topic != r.Topic || open.Step != r.Step {
+			continue
+		}
+		listed, err := f.store.Alert(ctx, open.Alert(time.Time{}).ID)
+		if errors.Is(err, futurejobs.ErrNotFound) || err == nil && listed.Text == r.Text {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		r.Status, r.Count, r.Text = alerts.Resolved, 0, "the refused rule files changed; the next alert has the present ones"
+		return f.noteAlert(f.store.CloseSystemAlert(ctx, r))
+	}
 	return nil
 }
 
@@ -175,7 +205,11 @@ func (f *ruleFolder) alert() alerts.SystemAlert {
 		texts = append(texts, p.Error())
 	}
 	r.Status, r.Count = alerts.Firing, len(problems)
-	r.Text = fmt.Sprintf("%d problems in the rule files of a node; these rules are not in force as written: %s. Correct the files, and send the node SIGHUP", len(problems), strings.Join(texts, "; "))
+	number := "a problem"
+	if r.Count > 1 {
+		number = fmt.Sprintf("%d problems", r.Count)
+	}
+	r.Text = fmt.Sprintf("%s in the rule files of a node; these rules are not in force as written: %s. Correct the files, and send the node SIGHUP", number, strings.Join(texts, "; "))
 	return r
 }
 
@@ -197,7 +231,7 @@ func (f *ruleFolder) conditions() []web.Condition {
 	default:
 		return []web.Condition{{Name: "rule_files", OK: true, Detail: "no file of the folder of rules is refused, or replaced by another node"}}
 	}
-	return []web.Condition{{Name: "rule_files", Detail: "refused: " + strings.Join(files, ", ") + "; their rules are not in force as written. The log has the reasons; correct the files and send SIGHUP"}}
+	return []web.Condition{{Name: "rule_files", Detail: "refused: " + strings.Join(files, ", ") + "; their rules are not in force as written. The log and the alert of the folder have the reasons; correct the files and send SIGHUP"}}
 }
 
 // replacedText names the first rules that other nodes replaced, with both nodes and files.

@@ -79,21 +79,27 @@ func TestRefusedRuleFileIsAlerted(t *testing.T) {
 	if status := n.call(http.MethodGet, "/api/v1/rules/payment-unconfirmed", "", nil); status != http.StatusOK {
 		t.Errorf("the other rule answers %d", status)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "refund.yaml"), []byte(strings.Replace(strings.ReplaceAll(paymentRule, "payment", "refund"), "payments.", "refunds.", 1)), 0o600); err != nil {
-		t.Fatal(err)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(folder, "refund.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again <- struct{}{}
 	}
-	again <- struct{}{}
+	write("\nname: refund\nentity: refund\ntriger: {event: refunds.started, key: event.id}\n")
+	n.eventually("the alert names the problem of the changed file", func() bool {
+		all := n.systemAlerts(topic)
+		return len(all) == 3 && all[1].Status == "resolved" && all[2].Status == "firing" && strings.Contains(all[2].Text, "3 problems in") && strings.Contains(all[2].Text, "refund.yaml:4:1: ")
+	})
+	write(strings.Replace(strings.ReplaceAll(paymentRule, "payment", "refund"), "payments.", "refunds.", 1))
 	n.eventually("the rule is in force", func() bool {
 		return n.call(http.MethodGet, "/api/v1/rules/refund-unconfirmed", "", nil) == http.StatusOK && isMet()
 	})
 	n.eventually("the alert is resolved", func() bool {
 		all := n.systemAlerts(topic)
-		return len(all) == 2 && all[1].Status == "resolved"
+		return len(all) == 4 && all[3].Status == "resolved"
 	})
-	if err := os.WriteFile(filepath.Join(folder, "refund.yaml"), []byte("name: ["), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	again <- struct{}{}
+	write("name: [")
 	n.eventually("the condition fails again", func() bool { return !isMet() })
 	if status := n.call(http.MethodGet, "/api/v1/rules/refund-unconfirmed", "", nil); status != http.StatusOK {
 		t.Errorf("the rule of a refused file is gone: %d", status)

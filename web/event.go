@@ -70,6 +70,13 @@ type AffectedEntity struct {
 	Entity string `json:"entity" doc:"Entity type." example:"order"`
 	Key    string `json:"key" doc:"Key of the entity." example:"1234"`
 	Effect string `json:"effect,omitempty" enum:"start,heartbeat,resolve,member,update,pause,resume" doc:"Effect of the event on the job of the entity. start: it starts a job, unless one is pending and the rule keeps it. heartbeat: it reports to a heartbeat. resolve: it ends a pending job. member: it adds a member to a set of the job. update: it changes the state. pause, resume: it stops or starts the clock of the job."`
+	Paused bool   `json:"paused,omitempty" doc:"Whether the rule of a heartbeat is paused or disabled: a key without a job gets none, and is not watched."`
+}
+
+// newAffected returns the entity of an effect.
+func newAffected(e futurejobs.Effect) AffectedEntity {
+	heartbeat, _ := e.Action.(futurejobs.Heartbeat)
+	return AffectedEntity{Rule: e.Rule.Name, Entity: e.Rule.Entity, Key: e.Ref.Key, Effect: effectOf(e.Action), Paused: heartbeat.Paused}
 }
 
 // effectOf names the action of an event.
@@ -256,7 +263,7 @@ func (a *eventAPI) meaning(ctx context.Context, taken *PublishResult, e futurejo
 	effects, refusals, isWhole := a.catalog.DryMatch(e)
 	taken.NotEvaluated = !isWhole
 	for _, effect := range effects {
-		of := AffectedEntity{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key, Effect: effectOf(effect.Action)}
+		of := newAffected(effect)
 		if v.canSee(of.Rule) && len(taken.Affected) < maxConcerned && !slices.Contains(taken.Affected, of) {
 			taken.Affected = append(taken.Affected, of)
 		}

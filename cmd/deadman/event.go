@@ -129,7 +129,11 @@ func printAffected(io *cli, published web.PublishResult) error {
 		return err
 	}
 	for _, a := range published.Affected {
-		if _, err := fmt.Fprintf(io.out, "%s of %s: %s %s\n", cmp.Or(effectTexts[a.Effect], "concerns a job"), sanitize(a.Rule), sanitize(a.Entity), sanitize(a.Key)); err != nil {
+		note := ""
+		if a.Paused {
+			note = " (the rule is paused or disabled; a key without a job is not watched)"
+		}
+		if _, err := fmt.Fprintf(io.out, "%s of %s: %s %s%s\n", cmp.Or(effectTexts[a.Effect], "concerns a job"), sanitize(a.Rule), sanitize(a.Entity), sanitize(a.Key), note); err != nil {
 			return err
 		}
 	}
