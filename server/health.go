@@ -78,7 +78,7 @@ func (h *readiness) conditions(ctx context.Context) []web.Condition {
 		h.alertsStream(),
 		h.comparison.condition(),
 	}
-	conditions = append(conditions, h.sources.condition()...)
+	conditions = append(conditions, h.sources.condition(ctx, h.store.Outages)...)
 	conditions = append(conditions, h.notifications.conditions(ctx)...)
 	conditions = append(conditions, h.files.conditions()...)
 	conditions = append(conditions, h.folder.conditions()...)

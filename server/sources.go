@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"deadman/checks/lookup"
+	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/sources"
 	"deadman/rules"
@@ -123,15 +125,24 @@ func (s sourceSet) Source(name string) (rules.Source, bool) {
 	return source, ok
 }
 
-// condition returns the condition of the sources, with the failing ones.
-func (s sourceSet) condition() []web.Condition {
+// condition returns the condition of the sources, with the failing ones. A source that was not queried since the start of the node
+// fails while an outage of it is open.
+func (s sourceSet) condition(ctx context.Context, outages func(context.Context) ([]futurejobs.Outage, error)) []web.Condition {
 	states := s.States()
 	if len(states) == 0 {
 		return nil
 	}
+	var open []futurejobs.Outage
+	if slices.ContainsFunc(states, func(s lookup.State) bool { return s.Health == lookup.New }) {
+		var err error
+		if open, err = outages(ctx); err != nil {
+			return []web.Condition{condition("sources", err, "", "the outages of the sources cannot be read")}
+		}
+	}
 	var failing []string
 	for _, state := range states {
-		if !state.Health.Works() {
+		isOut := slices.ContainsFunc(open, func(o futurejobs.Outage) bool { return o.Source == state.Name })
+		if !state.Health.Works() || state.Health == lookup.New && isOut {
 			failing = append(failing, state.Name)
 		}
 	}

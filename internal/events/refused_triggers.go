@@ -77,8 +77,8 @@ func (r refusedRun) alert(rule string) alerts.SystemAlert {
 	return alerts.SystemAlert{
 		Topic: "rule/" + rule, Step: "trigger-refused", Status: alerts.Firing, Severity: alerts.Error, Since: r.since.Truncate(time.Hour), UntilClosed: true,
 		Labels: map[string]string{"rule": rule},
-		Text: fmt.Sprintf("rule %s: each trigger event from %s on was refused, so no job watches them: %.300s; correct the sender or the rule, "+
-			"retry or drop the dead letters (deadman dead-letter list --rule %s), then close this alert", rule, r.since.UTC().Format(time.RFC3339), strings.ToValidUTF8(r.reason, ""), rule),
+		Text: fmt.Sprintf("rule %s: %d trigger events in a row were refused, the first of them at %s, so no job watches them: %.300s; correct the sender or the rule, "+
+			"retry or drop the dead letters (deadman dead-letter list --rule %s), then close this alert", rule, r.events, r.since.UTC().Format(time.RFC3339), strings.ToValidUTF8(r.reason, ""), rule),
 	}
 }
 

@@ -52,7 +52,7 @@ func TestRefusedTriggersAreAlerted(t *testing.T) {
 					t.Errorf("%d alerts, want %d: %s", len(texts), c.alerts, texts)
 				}
 				for _, text := range texts {
-					if !strings.HasPrefix(text, "rule/order-unshipped: rule order-unshipped: each trigger event from ") || !strings.Contains(text, "deadman dead-letter list --rule order-unshipped") {
+					if !strings.HasPrefix(text, "rule/order-unshipped: rule order-unshipped: ") || !strings.Contains(text, " trigger events in a row were refused, the first of them at ") || !strings.Contains(text, "deadman dead-letter list --rule order-unshipped") {
 						t.Error(text)
 					}
 				}
