@@ -72,7 +72,7 @@ JOIN future_job f ON f.shard = a.shard AND f.rule_id = a.rule_id AND f.key = a.k
 WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3)`, topic...).Scan(&isOpen)
 	var conditions map[int16][]alerts.ID
 	if err == nil && !isOpen {
-		conditions, err = s.conditionAlerts(ctx)
+		conditions, err = conditionAlerts(ctx, s.database)
 	}
 	for shard, ids := range conditions {
 		for chunk := range slices.Chunk(ids, atOnce) {
