@@ -148,8 +148,8 @@ func (f *ruleFolder) savedBy(ctx context.Context, s rules.RuleVersion) (string, 
 	return "another node", nil // of a version that names none
 }
 
-// step opens or closes the alert after a change. An alert about other problems is closed first, also one that this node wrote
-// before it was restarted. Nodes with folders of the same name share the alert.
+// step opens or closes the alert after a change. An alert about other problems is closed first, also one of this node
+// before a restart. Nodes with folders of the same name share the alert.
 func (f *ruleFolder) step(ctx context.Context) error {
 	r := f.alert()
 	if r.Status == f.written.Status && r.Text == f.written.Text {

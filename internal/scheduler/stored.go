@@ -119,8 +119,7 @@ func (s *Stored) Err() error {
 	return s.status.Err()
 }
 
-// Failing returns the names of the rules with stored schedules that have ticks that cannot be decided or emitted at the moment,
-// sorted.
+// Failing returns the names of the rules with ticks of stored schedules that cannot be decided or emitted at the moment, sorted.
 func (s *Stored) Failing() []string {
 	if names := s.failing.Load(); names != nil {
 		return *names

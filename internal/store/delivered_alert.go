@@ -61,8 +61,8 @@ ORDER BY a.id`, message, after[:], limit)
 	return page, nil
 }
 
-// IsTopicOpen reports whether an alert of the topic of a notification is open on its channel: no later alert has closed it, and its
-// job is pending or its condition lasts. An alert whose job ended without a resolution is not: nothing can close it.
+// IsTopicOpen reports whether an alert of the topic of a notification is open on the channel: not closed, and of a pending job or a
+// lasting condition. An alert of a job that ended without a resolution is not open: no alert can close it.
 func (s *DeliveredAlertStore) IsTopicOpen(ctx context.Context, n alerts.Notification) (isOpen bool, err error) {
 	topic := []any{n.Channel, n.Route, escape(n.Topic)}
 	err = s.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM notice n
