@@ -75,7 +75,10 @@ func (w AckRequest) Ack(now time.Time) (a futurejobs.Ack, err error) {
 		return futurejobs.Ack{Until: checks.Forever, Note: w.Note}, nil
 	}
 	a = futurejobs.Ack{Until: until.UTC().Truncate(time.Microsecond), Note: w.Note}
-	if !a.Until.After(now) || a.Until.Sub(now) > ackMost {
+	if !a.Until.After(now) {
+		return a, refused("body.until", "%s is in the past; it is %s", a.Until.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	if a.Until.Sub(now) > ackMost {
 		return a, refused("body.until", "%s is not within a year from now; omit until and for to acknowledge without an end", a.Until.Format(time.RFC3339))
 	}
 	return a, nil

@@ -176,7 +176,9 @@ func setSpan(m *alerts.Mute, r MuteRequest, now time.Time) error {
 	case !m.StartsAt.IsZero() && !m.EndsAt.After(m.StartsAt):
 		return refused("body.until", "%s is not after the start of the mute, %s; give a later end, or a duration from the start as for",
 			m.EndsAt.Format(time.RFC3339), m.StartsAt.Format(time.RFC3339))
-	case !m.EndsAt.After(now) || m.EndsAt.Sub(now) > muteMost:
+	case !m.EndsAt.After(now):
+		return refused("body.until", "%s is in the past; it is %s", m.EndsAt.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case m.EndsAt.Sub(now) > muteMost:
 		return refused("body.until", "%s is not within a year from now; for a longer time, change the rule or the routes", m.EndsAt.Format(time.RFC3339))
 	}
 	return nil

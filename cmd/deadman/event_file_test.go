@@ -30,7 +30,7 @@ func TestSendEvents(t *testing.T) {
 	n.expect(0, []string{"explain", "order", "1"}, "late, version 1")
 	n.expect(0, []string{"explain", "late", "1"}, "late, version 1", "started")
 	n.expect(0, []string{"explain", "late", "2"}, "resolved")
-	n.expect(0, []string{"explain", "other", "1"}, "other", "no pending jobs")
+	n.expect(0, []string{"explain", "other", "1"}, "other", "no jobs, pending or ended", "no rule has the entity other")
 	if e := readJSON[web.Entity](n, "explain", "late", "1"); e.Entity != "order" || len(e.Jobs.Items) != 1 {
 		t.Errorf("%+v", e)
 	}

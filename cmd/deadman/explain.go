@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"deadman/internal/configfile"
 	"deadman/web"
 )
 
@@ -33,6 +35,7 @@ func explainEntity(io *cli, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	hint := ""
 	if len(entity.Jobs.Items)+len(entity.History.Items)+len(entity.Alerts.Items) == 0 {
 		known, _, err := get[web.Page[web.Rule]](cmd.Context(), c, "/rules", url.Values{"name": {args[0]}})
 		if err != nil {
@@ -42,15 +45,40 @@ func explainEntity(io *cli, cmd *cobra.Command, args []string) error {
 			if entity, raw, err = readJobsOfRule(cmd.Context(), c, known.Items[0], args[1]); err != nil {
 				return err
 			}
+		} else if hint, err = hintOfEntity(cmd.Context(), c, args[0]); err != nil {
+			return err
 		}
 	}
 	return io.write(raw, func() error {
 		descriptions, err := readDescriptions(cmd.Context(), c, entity)
-		if err != nil {
-			return err
+		if err == nil {
+			err = printEntity(io, entity, descriptions)
 		}
-		return printEntity(io, entity, descriptions)
+		if err == nil && hint != "" {
+			_, err = fmt.Fprintln(io.out, hint)
+		}
+		return err
 	})
+}
+
+// hintOfEntity returns a hint for an entity without jobs that no rule has, or "".
+func hintOfEntity(ctx context.Context, c *client, entity string) (string, error) {
+	known, _, err := get[web.Page[web.Rule]](ctx, c, "/rules", url.Values{"limit": {"500"}})
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, r := range known.Items {
+		names = append(names, r.Entity)
+	}
+	slices.Sort(names)
+	switch near := configfile.Suggest(entity, names); {
+	case known.Next != "" || slices.Contains(names, entity):
+		return "", nil
+	case near != "":
+		return fmt.Sprintf("no rule has the entity %s; did you mean %s?", sanitize(entity), sanitize(near)), nil
+	}
+	return fmt.Sprintf("no rule has the entity %s; deadman rule list shows the entities", sanitize(entity)), nil
 }
 
 // readDescriptions returns the descriptions of the rules of an entity's jobs, by the name of the rule. A deleted rule has
@@ -114,7 +142,11 @@ func printEntity(io *cli, entity web.Entity, descriptions map[string]string) err
 		printAck(s, j.Acknowledged)
 	}
 	if len(entity.Jobs.Items) == 0 {
-		s.line(entity.Entity, "%s: no pending jobs", entity.Key)
+		none := "no pending jobs"
+		if len(entity.History.Items) == 0 {
+			none = "no jobs, pending or ended"
+		}
+		s.line(entity.Entity, "%s: %s", entity.Key, none)
 	}
 	return s.end()
 }

@@ -133,7 +133,7 @@ next check     2026-01-31 17:04:05 UTC (in 2 h)
 	if err := printEntity(inProcess(&out, nil), web.Entity{Entity: "order", Key: "9"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	compareText(t, out.String(), "order          9: no pending jobs\n")
+	compareText(t, out.String(), "order          9: no jobs, pending or ended\n")
 }
 
 func TestShowAlert(t *testing.T) {
