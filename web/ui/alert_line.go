@@ -1,6 +1,11 @@
 package ui
 
-import "deadman/web"
+import (
+	"slices"
+
+	"deadman/alerts"
+	"deadman/web"
+)
 
 // alertLine is a row of the overview: an open alert, or the alerts of a rule with many. A row of many has either the
 // unacknowledged or the acknowledged ones.
@@ -10,6 +15,8 @@ type alertLine struct {
 	Known     bool            // they are acknowledged
 	Read      int64           // of many: the number of alerts that were read
 	Snoozed   int64           // the snoozed ones among them
+	Muted     int64           // the muted ones among them
+	AllMuted  bool            // a mute matches all alerts of the rule
 }
 
 // maxAlike is the number of open alerts of one rule that the overview shows one by one.
@@ -36,6 +43,9 @@ func alertLines(groups []web.AlertGroup, read []openAlert, known bool) (lines []
 			row.Read++
 			if !a.SnoozedUntil.IsZero() {
 				row.Snoozed++
+			}
+			if a.Mute != nil {
+				row.Muted++
 			}
 		}
 	}
@@ -69,14 +79,32 @@ func (l alertLine) Counts() string {
 }
 
 // SnoozedText counts the snoozed alerts of a row of many; empty: none is known.
-func (l alertLine) SnoozedText() string {
+func (l alertLine) SnoozedText() string { return l.part(l.Snoozed, "snoozed") }
+
+// MutedText counts the muted alerts of a row of many; empty: none is known.
+func (l alertLine) MutedText() string {
+	if l.AllMuted {
+		return number(l.count()) + " muted"
+	}
+	return l.part(l.Muted, "muted")
+}
+
+// mutesRule reports whether a mute matches all alerts of a rule.
+func mutesRule(mutes []web.Mute, rule string) bool {
+	return slices.ContainsFunc(mutes, func(m web.Mute) bool {
+		return len(m.Match) == 1 && m.Match["rule"] != "" && alerts.Match(m.Match).Matches(alerts.Alert{Rule: rule})
+	})
+}
+
+// part counts the alerts of a row of many that are in a state, as far as the alerts were read.
+func (l alertLine) part(n int64, state string) string {
 	switch {
-	case l.Snoozed == 0:
+	case n == 0:
 		return ""
 	case l.Read < l.count():
-		return "at least " + number(l.Snoozed) + " snoozed"
+		return "at least " + number(n) + " " + state
 	}
-	return number(l.Snoozed) + " snoozed"
+	return number(n) + " " + state
 }
 
 // Others counts the alerts of the row beside the one whose text it has.

@@ -231,19 +231,10 @@ func narrowed(by, value string) (parameter, wanted string) {
 
 // mark sets the mutes of the alerts shown.
 func (v *inboxView) mark(mutes []web.Mute) {
-	mark := func(all []openAlert) (muted int) {
-		for i := range all {
-			if m := slices.IndexFunc(mutes, func(m web.Mute) bool { return alerts.Match(m.Match).Matches(all[i].Record()) }); m >= 0 {
-				all[i].Mute = &mutes[m]
-				muted++
-			}
-		}
-		return muted
-	}
 	for i := range v.Groups {
-		v.Groups[i].Muted = mark(v.Groups[i].Alerts)
+		v.Groups[i].Muted = markMuted(v.Groups[i].Alerts, mutes)
 	}
-	mark(v.Known)
+	markMuted(v.Known, mutes)
 }
 
 // ways returns the fields to group by: those of all alerts, and the labels of the given ones.

@@ -38,6 +38,17 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%d s", d.Round(time.Second)/time.Second)
 }
 
+// precisely formats a duration of a check in one unit, such as "3 µs", "12.5 ms" or "1.2 s".
+func precisely(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Round(time.Microsecond)/time.Microsecond)
+	case d < time.Second:
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1000)
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
 // seconds converts the API's seconds to a duration.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 

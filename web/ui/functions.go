@@ -55,7 +55,7 @@ func (u *UI) functions() template.FuncMap {
 		"sparkline":    sparkline,
 		"tabs":         func(here string, some bool) alertTabs { return alertTabs{here, some} },
 		"gallery":      func() []sample { return u.gallery },
-		"milliseconds": func(seconds float64) string { return fmt.Sprintf("%.1f ms", seconds*1000) },
+		"precisely":    func(s float64) string { return precisely(seconds(s)) },
 	}
 }
 

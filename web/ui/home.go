@@ -135,7 +135,6 @@ func (v *homeView) load(c client, now time.Time) error {
 		func() error { return v.gap(c, now) },
 		func() error { return v.streams(c) },
 		func() error { return v.letters(c) },
-		func() (err error) { v.Mutes, err = muteClient{c}.active(); return err },
 		func() error { return v.open(c) },
 		func() error { return v.rules(c) },
 		func() error { return v.jobs(c, now) },
@@ -254,6 +253,9 @@ func (v *homeView) open(c client) error {
 	if err != nil {
 		return err
 	}
+	if v.Mutes, err = (muteClient{c}).active(); err != nil {
+		return err
+	}
 	v.Open, v.loudest = groups.Total, loudestOf(groups)
 	if v.Lost, err = c.lossSentence(v.Open); err != nil {
 		return err
@@ -263,20 +265,24 @@ func (v *homeView) open(c client) error {
 		return err
 	}
 	slices.SortStableFunc(read, func(a, b openAlert) int { return cmp.Compare(rank(b.Alert), rank(a.Alert)) })
+	markMuted(read, v.Mutes)
 	if v.Alerts = alertLines(groups.Items, read, false); len(v.Alerts) < nowAlerts {
 		known, err := of.known(v.Open, url.Values{})
 		if err != nil {
 			return err
 		}
+		markMuted(known, v.Mutes)
 		v.Alerts = append(v.Alerts, alertLines(groups.Items, known, true)...)
 	}
 	v.Alerts = v.Alerts[:min(len(v.Alerts), nowAlerts)]
 	return v.texts(of)
 }
 
-// texts reads an alert for each row of a rule with few alerts of which none was read.
+// texts finds the rows of which all alerts are muted, and reads an alert for each row of a rule with few alerts of which none
+// was read.
 func (v *homeView) texts(of alertClient) error {
 	for i, l := range v.Alerts {
+		v.Alerts[i].AllMuted = l.Of != nil && mutesRule(v.Mutes, l.Of.Value)
 		if l.Of == nil || l.count() > maxAlike || l.Text != "" {
 			continue
 		}
@@ -388,11 +394,11 @@ func (v *homeView) sentence() string {
 	case v.Lost != "":
 		return v.Lost
 	case len(v.Rules) == 0:
-		return "All systems operational, no rules yet"
+		return "deadman is healthy, no rules yet"
 	case len(v.Jobs)+v.Resting == 0:
-		return "All systems operational, no pending checks"
+		return "deadman is healthy, no pending checks"
 	}
-	return "All systems operational"
+	return "deadman is healthy"
 }
 
 // readiness reads the node's readiness.

@@ -20,6 +20,15 @@ type job struct {
 	ID string // id in forms, see jobID
 }
 
+// raisesNothing reports whether no check of the job is next that may raise an alert: it waits for an event, or the next check
+// only ends it.
+func (j job) raisesNothing() bool {
+	if j.NextCheckAt.IsZero() {
+		return true
+	}
+	return j.NextAlert != nil && j.NextAlert.Status == "none" && j.NextAlert.JobEnds
+}
+
 // OpenAlert returns the id of the alert that can be acknowledged; empty: none.
 func (j job) OpenAlert() string {
 	if len(j.Alerts) == 0 || j.Acknowledged != nil {

@@ -39,12 +39,15 @@ func TestMutes(t *testing.T) {
 	b.checkAccessibility("a mute that can't be")
 	evaluate[any](b, `document.querySelector("[name=labels]").value = document.querySelector("[name=labels]").value.split("\n").find((l) => l.includes("site=")).replace(/^[a-z](?=site=)/, ""); 0`)
 	b.click("button[value=make]")
-	b.waitForText("1 mute was created.", "site: <b>⟨U+202E⟩north", "<script>the belt", "by loopback")
+	b.waitForText("1 mute was created.", "In effect", "site: <b>⟨U+202E⟩north", "<script>the belt", "by loopback")
 	b.checkAccessibility("mutes")
 	b.screenshot("mutes")
 
 	b.visit("/")
 	b.waitForText("A mute is in effect")
+	if !evaluate[bool](b, `document.querySelector("#alerts + .card a.tag[href='/mutes#mute-1']") !== null`) {
+		t.Error("the overview does not show that the alert is muted")
+	}
 	b.checkAccessibility("an overview with a mute")
 	b.visit("/alerts")
 	b.waitForText("1 alert, oldest", "1 muted")

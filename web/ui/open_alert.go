@@ -17,6 +17,17 @@ type openAlert struct {
 	Mute *web.Mute // mute that matches the alert; nil: none
 }
 
+// markMuted sets the mutes of alerts, and counts the muted ones.
+func markMuted(all []openAlert, mutes []web.Mute) (muted int) {
+	for i := range all {
+		if m := slices.IndexFunc(mutes, func(m web.Mute) bool { return alerts.Match(m.Match).Matches(all[i].Record()) }); m >= 0 {
+			all[i].Mute = &mutes[m]
+			muted++
+		}
+	}
+	return muted
+}
+
 // severities lists the severities of alerts, lowest first.
 var severities = []string{string(alerts.Info), string(alerts.Warning), string(alerts.Error), string(alerts.Critical)}
 

@@ -3,6 +3,7 @@ package ui
 import (
 	"net/http"
 	"net/url"
+	"slices"
 
 	"deadman/rules/document"
 
@@ -24,7 +25,10 @@ type ruleView struct {
 	ToScale       bool // distances in the drawing are proportional to time
 	Subscriptions []subscriptionView
 	Facts         []ruleFact
-	Pending       []job // the jobs with the next checks
+	Open          []openAlert // the newest open alerts
+	Refused       int64       // its dead letters
+	MoreRefused   bool        // older dead letters may exist that are not counted
+	Pending       []job       // the jobs with the next checks that may raise an alert
 	Outcomes      *statisticsChart
 	Ticks         []web.Tick         // the last applied ones of a rule with a schedule
 	IsStored      bool               // its schedules are stored
@@ -52,8 +56,11 @@ var ruleMessages = flashMessages{
 	"paused": "Rule paused.", "resumed": "Rule resumed.", badgeRevoked: "All badges of the rule are revoked.",
 }
 
-// ruleRows is the number of pending jobs on a rule's page.
-const ruleRows = "5"
+// Rows of each list on a rule's page.
+const (
+	ruleRows     = 5
+	ruleRowsRead = "50" // pending jobs read to find those whose checks may raise an alert
+)
 
 // ruleTicks is the number of ticks on the page of a rule or a schedule.
 const ruleTicks = "10"
@@ -109,7 +116,12 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 	if v.Reaches, err = c.channelsOf(name, ""); err != nil {
 		return v, err
 	}
-	if v.Pending, err = c.nextJobs(url.Values{"rule": {name}, "limit": {ruleRows}}); err != nil {
+	if v.Pending, err = c.nextJobs(url.Values{"rule": {name}, "limit": {ruleRowsRead}}); err != nil {
+		return v, err
+	}
+	v.Pending = slices.DeleteFunc(v.Pending, job.raisesNothing)
+	v.Pending = v.Pending[:min(len(v.Pending), ruleRows)]
+	if err := v.readRefused(c); err != nil {
 		return v, err
 	}
 	if v.Outcomes, err = c.statistics(name, r.URL.Query().Get("window")); err != nil {
@@ -121,6 +133,9 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 			return v, err
 		}
 		v.Severity = highestOf(open.Total)
+		if err := v.readAlerts(alertClient{c}); err != nil {
+			return v, err
+		}
 	}
 	if v.Versions, err = (versionClient{c}).versions(name, shownVersions); err != nil {
 		return v, err
@@ -144,6 +159,27 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 	v.Trial.Subjects = v.Subjects
 	v.Trial.Recent, err = c.recent(name, d)
 	return v, err
+}
+
+// readAlerts reads the newest open alerts of the rule, with their mutes.
+func (v *ruleView) readAlerts(c alertClient) (err error) {
+	if v.Open, err = c.open(url.Values{"rule": {v.Name}}, ruleRows); err != nil {
+		return err
+	}
+	mutes, err := c.liveMutes()
+	markMuted(v.Open, mutes)
+	return err
+}
+
+// readRefused counts the dead letters of the rule. A visitor limited to some rules does not get them.
+func (v *ruleView) readRefused(c client) error {
+	var reasons web.DeadLetterReasons
+	err := c.get(lettersAt+"/reasons", url.Values{"rule": {v.Name}}, &reasons)
+	v.Refused, v.MoreRefused = reasons.Count, reasons.More
+	if isForbidden(err) {
+		return nil
+	}
+	return err
 }
 
 // readTicks reads the last ticks of the rule.

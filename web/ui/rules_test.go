@@ -2,12 +2,16 @@ package ui_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html"
+	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -390,6 +394,80 @@ func TestSend(t *testing.T) {
 	b.allowedStatus = "409"
 	b.click("button.grave")
 	b.waitForText("The event was not sent:")
+	b.visit("/rules/order-unshipped/send")
+	evaluate[any](b, `document.getElementById("event").value = "{}"; 0`)
+	b.click("button.grave")
+	b.waitForText("Event stored", "Rule order-unshipped cannot process it")
+	if text := b.text(); strings.Contains(text, "No rule") || !evaluate[bool](b, `document.querySelector(".notice").matches(".ill")`) {
+		t.Errorf("a refused event gives:\n%s", text)
+	}
+}
+
+// TestRuleShowsItsAlerts checks that the page of a rule has its refused events, and its open alerts before the next checks that may
+// raise one.
+func TestRuleShowsItsAlerts(t *testing.T) {
+	t.Parallel()
+	home := serve(t, orders, "name: last\nentity: last\ntrigger: {event: last.created, key: event.id}\nresolve: {event: last.done, key: event.id}\nescalate: [{after: 1s, step: only, severity: error}]\nslot: 1s\n")
+	publishEvents(t, home, "orders.created", "1", "2", "3", "4", "5", "6", "7")
+	send(t, home, "orders.created", `{"no": "id"}`)
+	publishEvents(t, home, "last.created", "8")
+	open8 := waitForOpenAlerts(t, home, 8)
+	var letters web.Page[web.DeadLetter]
+	for deadline := time.Now().Add(within); len(letters.Items) == 0; pausePoll(t.Context()) {
+		if time.Now().After(deadline) {
+			t.Fatal("the event is not refused")
+		}
+		callAPI(t, home, "GET", "/dead-letters", "", "", &letters)
+	}
+	b := open(t, home, 1400, 900)
+	b.visit("/rules/order-unshipped")
+	b.waitForText("1 refused", "All open alerts", "Next checks", "escalated")
+	if rows := evaluate[[]int](b, `["#alerts", "#next"].map((h) => document.querySelectorAll(h + " + .card tbody tr").length)`); len(open8) != 8 || rows[0] != 5 || rows[1] != 5 {
+		t.Errorf("%v rows of alerts and checks, want 5 each", rows)
+	}
+	if !evaluate[bool](b, `document.getElementById("alerts").getBoundingClientRect().top < document.getElementById("next").getBoundingClientRect().top`) {
+		t.Error("the next checks are above the open alerts")
+	}
+	b.checkAccessibility("a rule with alerts")
+	b.screenshot("rule-alerts")
+	b.visit("/rules/last")
+	b.waitForText("1 open alert", "All open alerts")
+	if strings.Contains(b.text(), "Next checks") {
+		t.Error("the next check only ends the job, and is listed")
+	}
+	b.visit("/")
+	b.waitForText("1 refused")
+	callAPI(t, home, "POST", "/mutes", "application/json", `{"match": {"rule": "order-*"}, "for": "4h", "reason": "test"}`, nil)
+	b.waitForText("7 muted")
+}
+
+// TestPagesMarkTheirPlace checks that pages below an entry of the navigation, and errors there, mark it, and that no logo is green
+// on a page that does not check the node.
+func TestPagesMarkTheirPlace(t *testing.T) {
+	t.Parallel()
+	home := serve(t, orders, "name: backup\nentity: host\ntrigger: {heartbeat: {every: 24h, keys: [crm]}}\n")
+	for path, want := range map[string]string{
+		"/rules/order-unshipped/ticks": `href="/rules" aria-current`, "/rules/order-unshipped/schedules": `href="/rules" aria-current`,
+		"/rules/nope": `href="/rules" aria-current`, "/alerts/none": `href="/alerts" aria-current`, "/rules": `<header class="bar">`,
+		"/health": `<header class="bar ok">`, "/": `<header class="bar ok">`, "/sessions": `<header class="bar">`,
+	} {
+		answer, err := http.Get(home + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(answer.Body)
+		if err := errors.Join(err, answer.Body.Close()); err != nil || !strings.Contains(string(content), want) {
+			t.Errorf("%s has no %s: %v", path, want, err)
+		}
+	}
+	callAPI(t, home, "POST", "/rules/backup/pause", "", "", nil)
+	callAPI(t, home, "POST", "/rules/order-unshipped/pause", "", "", nil)
+	const warning = "and with them the alerts of missing heartbeats"
+	for path, want := range map[string]bool{"/rules/backup": true, "/rules/order-unshipped": false} {
+		if _, content := requestPage(t, "GET", home+path, ""); strings.Contains(content, warning) != want {
+			t.Errorf("%s warns of the alerts of heartbeats: %v, want %v", path, !want, want)
+		}
+	}
 }
 
 // TestSendFromOneForm checks that a form sent twice publishes once, and publishes again with a changed body.
@@ -556,15 +634,16 @@ func TestLoginAndDocs(t *testing.T) {
 	visit(b, "/login")
 	b.do(chromedp.SendKeys(chromedp.CSS("#token"), token.Secret))
 	b.click("button")
-	b.waitForText("All systems operational")
+	b.waitForText("deadman is healthy")
 }
 
 // TestLongRuleNames checks that a long name is on one line in a wide window, that the cells of its row begin beside its first
-// line in a narrow one, and that undetermined checks have no column of zeros.
+// line in a narrow one, that open alerts and the status stay in view, and that undetermined checks have no column of zeros.
 func TestLongRuleNames(t *testing.T) {
 	t.Parallel()
 	const long = "warehouse-order-picked-not-handed-over"
-	home := serve(t, orders, strings.NewReplacer("order-unshipped", long, "orders.created", "orders.picked").Replace(orders))
+	home := serve(t, orders, strings.NewReplacer("order-unshipped", long, "orders.created", "orders.picked", "entity: order", "entity: order-of-a-remote-warehouse",
+		"nothing was shipped.", "nothing was shipped, as https://wiki.example.org/"+strings.Repeat("a-long-path/", 20)+" describes.").Replace(orders))
 	b := open(t, home, 1400, 900)
 	const lines = `(() => { const a = document.querySelector("#rule-` + long + ` a.name"), r = document.createRange(); r.selectNodeContents(a); return r.getClientRects().length })()`
 	for _, width := range []int64{1400, 400} {
@@ -579,6 +658,10 @@ func TestLongRuleNames(t *testing.T) {
 		}
 		if over := evaluate[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 			t.Errorf("at %d px the page is %d px too wide", width, over)
+		}
+		if hidden := evaluate[[]string](b, `(() => { const edge = document.querySelector(".rules").closest(".card").getBoundingClientRect().right;
+			return [...document.querySelectorAll(".rules th")].filter((th) => ["Open alerts", "Status"].includes(th.innerText) && th.getBoundingClientRect().right > edge).map((th) => th.innerText) })()`); len(hidden) > 0 {
+			t.Errorf("at %d px %q are out of view", width, hidden)
 		}
 		b.screenshot(fmt.Sprint("rules-long-", width))
 	}

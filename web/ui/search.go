@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deadman/rules/document"
@@ -20,7 +21,7 @@ type findView struct {
 	Query string
 	Found []found
 	Begin []found // entities of pending jobs whose keys begin with Query, if it is no key itself
-	More  bool    // there are more of them
+	Of    string  // the number of these entities, if there are more than in Begin; empty: Begin has all
 }
 
 // found is a result of a search.
@@ -35,6 +36,11 @@ func (f found) isEntity() bool { return strings.HasPrefix(f.At, "/entities/") }
 
 // findMost bounds the results per kind.
 const findMost = "20"
+
+const (
+	beginMost = 20  // entities that begin with a text on the page
+	beginRead = 500 // pending jobs read to find them: the API has them in the order of their next checks
+)
 
 // Long reports whether the search text is longer than any key.
 func (v findView) Long() bool { return !fits(v.Query) }
@@ -51,7 +57,9 @@ func (u *UI) find(w http.ResponseWriter, r *http.Request) {
 		var err error
 		c := searchClient{client{u.api, r}}
 		if v.Found, err = c.find(v.Query); err == nil && !slices.ContainsFunc(v.Found, found.isEntity) {
-			v.Begin, v.More, err = c.findPrefix(v.Query)
+			var more bool
+			v.Begin, more, err = c.findPrefix(v.Query)
+			v.bound(more)
 		}
 		if err != nil {
 			u.fail(w, r, err)
@@ -63,6 +71,17 @@ func (u *UI) find(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	u.render(w, r, http.StatusOK, "search", view{Title: "Search", Body: v}, "")
+}
+
+// bound keeps the first entities that begin with the text. more reports whether others were not read.
+func (v *findView) bound(more bool) {
+	switch n := len(v.Begin); {
+	case more:
+		v.Of = "more than " + number(n)
+	case n > beginMost:
+		v.Of = number(n)
+	}
+	v.Begin = v.Begin[:min(len(v.Begin), beginMost)]
 }
 
 // searchClient searches by what a user typed.
@@ -144,14 +163,16 @@ func (c searchClient) findKey(text string) (all []found, err error) {
 	return slices.Compact(all), nil
 }
 
-// findPrefix finds the first entities of pending jobs with keys that begin with a text. more reports whether there are others.
+// findPrefix finds the entities of pending jobs with keys that begin with a text, by key. more reports whether others were not
+// read.
 func (c searchClient) findPrefix(text string) (all []found, more bool, err error) {
 	if !fits(text) {
 		return nil, false, nil
 	}
-	queries := []url.Values{{"key_prefix": {text}, "limit": {findMost}}}
+	limit := strconv.Itoa(beginRead)
+	queries := []url.Values{{"key_prefix": {text}, "limit": {limit}}}
 	if entity, prefix, is := strings.Cut(text, " "); is && strings.TrimSpace(prefix) != "" {
-		queries = append(queries, url.Values{"entity": {entity}, "key_prefix": {strings.TrimSpace(prefix)}, "limit": {findMost}})
+		queries = append(queries, url.Values{"entity": {entity}, "key_prefix": {strings.TrimSpace(prefix)}, "limit": {limit}})
 	}
 	for _, query := range queries {
 		var page web.Page[web.Job]

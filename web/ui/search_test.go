@@ -65,10 +65,10 @@ func TestSearchByPrefixOfKey(t *testing.T) {
 	if got := links("order WEB-1"); len(got) != 10 || got[0] != "WEB-10" {
 		t.Errorf("order WEB-1 finds %q", got)
 	}
-	if got := links("WEB-"); len(got) != 20 {
+	if got := links("WEB-"); len(got) != 20 || got[0] != "WEB-0" || got[19] != "WEB-18" {
 		t.Errorf("WEB- finds %q", got)
 	}
-	b.waitForText("There are more keys.")
+	b.waitForText("20 of 31 keys.")
 	b.screenshot("find-prefix")
 	b.checkAccessibility("find-prefix")
 	b.click(`main p a[href^="/jobs"]`)

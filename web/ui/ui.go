@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -168,6 +169,7 @@ func healthStyle(healthy bool) string {
 type layout struct {
 	view
 	Page    string // page name for the navigation
+	Path    string // path of the request
 	Version string
 	Live    string // address of the page's stream; empty: none
 	Self    web.TokenSelf
@@ -199,7 +201,11 @@ func (l layout) Places() []place {
 		{Name: "Docs", Path: docsAt},
 	}
 	pages := map[string]int{"overview": 0, "jobs": 1, "entity": 1, "job_cancel": 1, "alerts": 2, "alert_log": 2, "alert": 2, "mutes": 2, "heartbeats": 3, "rules": 4, "rule": 4, "editor": 4, "versions": 4, "schedules": 4, "ticks": 4, "calendars": 4, "calendar": 4, "calendar_editor": 4, "publish": 4, "history": 5, "dead_letters": 6, "dead_letter": 6, "health": 7, "docs": 8, "manual": 8}
-	if at, is := pages[l.Page]; is {
+	at, is := pages[l.Page]
+	if !is { // such as a confirmation, a result or an error: by the address that it is of
+		at = slices.IndexFunc(all, func(p place) bool { return l.Path == p.Path || strings.HasPrefix(l.Path, p.Path+"/") })
+	}
+	if at >= 0 {
 		all[at].Here = true
 	}
 	if l.Self.Prefix != "" { // dead letters may belong to no rule
@@ -246,7 +252,7 @@ func (u *UI) render(w http.ResponseWriter, r *http.Request, status int, name str
 	var out bytes.Buffer
 	self := web.SelfOf(r.Context())
 	v.Alone = v.Alone || self.Name == ""
-	err := u.templates[name+".html"].ExecuteTemplate(&out, "layout", layout{view: v, Page: name, Version: u.Version, Live: live, Self: self})
+	err := u.templates[name+".html"].ExecuteTemplate(&out, "layout", layout{view: v, Page: name, Path: r.URL.Path, Version: u.Version, Live: live, Self: self})
 	if err != nil {
 		u.Log.ErrorContext(r.Context(), "rendering a page failed", "page", name, "err", err)
 		http.Error(w, "The page cannot be rendered; see the log for the reason.", http.StatusInternalServerError)
