@@ -154,7 +154,7 @@ func TestInvalidMutes(t *testing.T) {
 		{"no reason", `{"match": {"rule": "x"}, "reason": "", "for": "1h"}`, "reason"},
 		{"no end", `{"match": {"rule": "x"}, "reason": "r"}`, "no end is set"},
 		{"two ends", `{"match": {"rule": "x"}, "reason": "r", "for": "1h", "until": "2199-01-01T00:00:00Z"}`, "one of them"},
-		{"a past end", `{"match": {"rule": "x"}, "reason": "r", "until": "2001-01-01T00:00:00Z"}`, "within a year"},
+		{"a past end", `{"match": {"rule": "x"}, "reason": "r", "until": "2001-01-01T00:00:00Z"}`, "in the past"},
 		{"for ever", `{"match": {"rule": "x"}, "reason": "r", "until": "2199-01-01T00:00:00Z"}`, "within a year"},
 		{"a past start", `{"match": {"rule": "x"}, "reason": "r", "starts_at": "2001-01-01T00:00:00Z", "for": "1h"}`, "body.starts_at"},
 		{"a far start", `{"match": {"rule": "x"}, "reason": "r", "starts_at": "2199-01-01T00:00:00Z", "for": "1h"}`, "create the mute later"},
