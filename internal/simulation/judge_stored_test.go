@@ -119,10 +119,29 @@ func (s judgedSchedule) may(tick, moment time.Time, is func(scheduleVersion) boo
 // states returns the states of the rule that may be in force at a time.
 func (s judgedSchedule) states(at time.Time) history { return s.ledger.rules[s.rule].during(at, at) }
 
-// changedAfter reports whether a change of the schedule, or of its rule, was acknowledged after a time.
-func (s judgedSchedule) changedAfter(at time.Time) bool {
-	return slices.ContainsFunc(s.versions, func(v scheduleVersion) bool { return !v.acked.Before(at) }) ||
-		slices.ContainsFunc(s.ledger.rules[s.rule], func(c ruleState) bool { return !c.ackedBefore.Before(at) })
+// firstChange returns the first acknowledgement of a change of the schedule, or of its rule, after a time; false: there is none.
+func (s judgedSchedule) firstChange(after time.Time) (at time.Time, ok bool) {
+	note := func(acked time.Time) {
+		if !acked.Before(after) && (!ok || acked.Before(at)) {
+			at, ok = acked, true
+		}
+	}
+	for _, v := range s.versions {
+		note(v.acked)
+	}
+	for _, c := range s.ledger.rules[s.rule] {
+		note(c.ackedBefore)
+	}
+	return at, ok
+}
+
+// mayCancel reports whether a change that was made at a time may cancel a tick. A tick that is not before the first tick of the new
+// text belongs to that text.
+func (s judgedSchedule) mayCancel(tick, decided time.Time) bool {
+	return slices.ContainsFunc(s.versions, func(v scheduleVersion) bool {
+		first, ok := v.next(v.requested)
+		return !decided.Before(v.requested.Add(-time.Microsecond)) && !decided.After(v.acked) && (!ok || tick.Before(first))
+	})
 }
 
 // judgeRow judges a recorded tick, and its events.
@@ -131,18 +150,18 @@ func (s judgedSchedule) judgeRow(t futurejobs.ScheduleTick) {
 	isAny := func(scheduleVersion) bool { return true }
 	pauses := func(r ruleState) bool { return r.isPaused }
 	starts := func(r ruleState) bool { return r.starts() }
-	isBetween := slices.ContainsFunc(s.versions, func(v scheduleVersion) bool {
-		return !t.DecidedAt.Before(v.requested.Add(-time.Microsecond)) && !t.DecidedAt.After(v.acked)
-	})
+	ended, isEnded := s.firstChange(t.DecidedAt.Add(storedHold))
 	switch at := s.at(t.At); {
 	case t.At.Sub(t.DecidedAt) > earlyMost:
 		s.breach("%s: the tick at %s is decided %s early", s, at, t.At.Sub(t.DecidedAt))
 	case t.Outcome == futurejobs.TickPlanned:
 		s.breach("%s: the tick at %s is planned at rest", s, at)
-	case t.Outcome == futurejobs.TickCanceled && !isBetween:
-		s.breach("%s: the tick at %s is canceled at %s, and no change was made then", s, at, s.at(t.DecidedAt))
-	case t.Outcome == futurejobs.TickUnknown && !s.changedAfter(t.DecidedAt.Add(storedHold)):
+	case t.Outcome == futurejobs.TickCanceled && !s.mayCancel(t.At, t.DecidedAt):
+		s.breach("%s: the tick at %s is canceled at %s, and no change takes it away then", s, at, s.at(t.DecidedAt))
+	case t.Outcome == futurejobs.TickUnknown && !isEnded:
 		s.breach("%s: the tick at %s of %s is unknown, and no change was made after its hold", s, at, s.at(t.DecidedAt))
+	case t.Outcome == futurejobs.TickUnknown && ended.After(s.latestStored(t.DecidedAt).Add(storedHold)):
+		s.breach("%s: the tick at %s of %s is unknown, and was not emitted until the change at %s", s, at, s.at(t.DecidedAt), s.at(ended))
 	case !s.may(t.At, t.DecidedAt, isAny):
 		s.breach("%s: a tick at %s is decided at %s as %s, and its text has none", s, at, s.at(t.DecidedAt), t.Outcome)
 	case t.Outcome == futurejobs.TickPaused && !slices.ContainsFunc(s.states(t.DecidedAt), pauses):

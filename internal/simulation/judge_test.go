@@ -193,4 +193,9 @@ func (j *judge) judgeCounts() {
 }
 
 // at returns a time as in the story.
-func (j *judge) at(t time.Time) string { return t.Sub(j.plan.begin).Round(time.Millisecond).String() }
+func (j *judge) at(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.Sub(j.plan.begin).Round(time.Millisecond).String()
+}
