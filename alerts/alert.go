@@ -111,8 +111,13 @@ type plain Alert
 
 // Subject returns the NATS subject of the alert. It is unique to the alert.
 func (a Alert) Subject() string {
-	return "deadman.alerts." + a.Rule + "." + string(a.Severity) + "." + a.ID.String()
+	return subjectPrefix + a.Rule + "." + string(a.Severity) + "." + a.ID.String()
 }
+
+const subjectPrefix = "deadman.alerts."
+
+// SubjectsOf returns the pattern of the subjects of a rule's alerts.
+func SubjectsOf(rule string) string { return subjectPrefix + rule + ".>" }
 
 // The labels with the address of a runbook.
 const (

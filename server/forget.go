@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/bus"
 	"deadman/internal/events"
@@ -29,10 +30,12 @@ type forgetter struct {
 	eraser  *bus.Eraser
 
 	namespace subjects.Namespace
-	readTime  time.Duration // of the stream of events, in one request
+	readTime  time.Duration // of the streams, in one request
 }
 
 func (f *forgetter) eventsStream() string { return f.namespace.Stream(bus.EventsStream) }
+
+func (f *forgetter) alertsStream() string { return f.namespace.Stream(bus.AlertsStream) }
 
 // Forget implements web.Forgetter. The streams come first: an alert of the stream that the database does not know would be
 // taken for lost by a restore.
@@ -136,7 +139,8 @@ func (f *forgetter) forgetRest(ctx context.Context, r web.ForgetRequest, done *w
 	return err
 }
 
-// forgetAlerts erases or counts the messages of the key's alerts.
+// forgetAlerts erases or counts the messages of the key's alerts: first of those in the database, then of those that retention
+// has deleted there.
 func (f *forgetter) forgetAlerts(ctx context.Context, r web.ForgetRequest, done *web.Forgotten) error {
 	all, err := f.store.AlertsOfKey(ctx, r.Entity, r.Key)
 	if err != nil {
@@ -144,10 +148,10 @@ func (f *forgetter) forgetAlerts(ctx context.Context, r web.ForgetRequest, done 
 	}
 	if r.DryRun {
 		done.AlertMessages = int64(len(all))
-		return nil
+		return f.forgetPrunedAlerts(ctx, r, all, done)
 	}
 	for _, a := range all {
-		erased, err := f.eraser.EraseSubject(ctx, f.namespace.Stream(bus.AlertsStream), f.namespace.Subject(a.Subject()))
+		erased, err := f.eraser.EraseSubject(ctx, f.alertsStream(), f.namespace.Subject(a.Subject()))
 		if err != nil {
 			return err
 		}
@@ -155,7 +159,59 @@ func (f *forgetter) forgetAlerts(ctx context.Context, r web.ForgetRequest, done 
 			done.AlertMessages++
 		}
 	}
+	return f.forgetPrunedAlerts(ctx, r, all, done)
+}
+
+// forgetPrunedAlerts erases or counts the messages of the key's alerts that are not among those of the database. It reads the alerts
+// of the entity's rules for half of the time to read.
+func (f *forgetter) forgetPrunedAlerts(ctx context.Context, r web.ForgetRequest, known []alerts.Alert, done *web.Forgotten) error {
+	info, err := f.streams.Info(ctx, f.alertsStream())
+	if errors.Is(err, events.ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	names, err := f.store.RulesOfEntity(ctx, r.Entity)
+	if err != nil {
+		return err
+	}
+	var subjects []string
+	for _, name := range names {
+		subjects = append(subjects, f.namespace.Subject(alerts.SubjectsOf(name)))
+	}
+	half, cancel := context.WithTimeout(ctx, f.readTime/2)
+	defer cancel()
+	for e, err := range f.streams.ReplayAfter(ctx, f.alertsStream(), subjects, 0, info.LastSeq) {
+		if err == nil {
+			err = f.forgetPrunedAlert(ctx, r, e, known, done)
+		}
+		if err != nil {
+			return err
+		}
+		if half.Err() != nil {
+			done.UnreadAlerts = int64(info.LastSeq - e.Seq) //nolint:gosec // far below the limit
+			return nil
+		}
+	}
 	return nil
+}
+
+// forgetPrunedAlert erases or counts a message of the stream of alerts if its alert is one of the key and not a known one.
+func (f *forgetter) forgetPrunedAlert(ctx context.Context, r web.ForgetRequest, e futurejobs.Event, known []alerts.Alert, done *web.Forgotten) error {
+	var a alerts.Alert
+	if json.Unmarshal(e.Data, &a) != nil || a.Entity != r.Entity || a.Key != r.Key || slices.ContainsFunc(known, func(k alerts.Alert) bool { return k.ID == a.ID }) {
+		return nil
+	}
+	if r.DryRun {
+		done.AlertMessages++
+		return nil
+	}
+	erased, err := f.eraser.Erase(ctx, f.alertsStream(), e.Seq)
+	if erased {
+		done.AlertMessages++
+	}
+	return err
 }
 
 // letters returns the dead letters of the entity's rules with events of the key: by the key of the rule, or, since the rule

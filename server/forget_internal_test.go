@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/access"
 	"deadman/internal/bus"
@@ -21,12 +22,13 @@ import (
 	"deadman/web"
 )
 
-// newForgetter returns a forgetter of a store, to which it adds a rule of the operator and one of a tenant, and a stream with five
-// events.
-func newForgetter(t *testing.T, s *store.Store) *forgetter {
+// newForgetter returns a forgetter of a store, to which it adds a rule of the operator and one of a tenant, and its broker, which has
+// a stream with five events.
+func newForgetter(t *testing.T, s *store.Store) (*forgetter, jetstream.JetStream) {
 	t.Helper()
 	url := bustest.Serve(t, bustest.Options(t)).ClientURL()
-	if _, err := bustest.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: bus.EventsStream, Subjects: []string{"customers.>"}}); err != nil {
+	js := bustest.JetStream(t, url)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: bus.EventsStream, Subjects: []string{"customers.>"}}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: slog.New(slog.DiscardHandler)})
@@ -72,7 +74,7 @@ func newForgetter(t *testing.T, s *store.Store) *forgetter {
 			t.Fatal(err)
 		}
 	}
-	return f
+	return f, js
 }
 
 // readEvents advances the positions of the lines of the stream of events.
@@ -98,7 +100,7 @@ func readEvents(t *testing.T, f *forgetter, operator, tenants uint64) {
 // that no node has read would be reported as lost. A request that has no time left answers with its progress.
 func TestEventsOfForgottenKey(t *testing.T) {
 	t.Parallel()
-	f := newForgetter(t, emptyStore(t))
+	f, _ := newForgetter(t, emptyStore(t))
 	request := web.ForgetRequest{Entity: "customer", Key: "ada", DryRun: true}
 	check := func(events, unread int64) {
 		t.Helper()
@@ -134,10 +136,11 @@ func TestEventsOfForgottenKey(t *testing.T) {
 // The position of a line that lost its last rule holds no events of a key back.
 func TestEventsAreForgottenPastLineWithoutRules(t *testing.T) {
 	t.Parallel()
-	onEachDatabase(t, func(t *testing.T, s *store.Store) { eventsAreForgottenPastLine(t, newForgetter(t, s)) })
+	onEachDatabase(t, eventsAreForgottenPastLine)
 }
 
-func eventsAreForgottenPastLine(t *testing.T, f *forgetter) {
+func eventsAreForgottenPastLine(t *testing.T, s *store.Store) {
+	f, _ := newForgetter(t, s)
 	readEvents(t, f, 5, 1)
 	request := web.ForgetRequest{Entity: "customer", Key: "ada"}
 	check := func(events, unread int64) {
@@ -163,10 +166,62 @@ func eventsAreForgottenPastLine(t *testing.T, f *forgetter) {
 	check(0, 0)
 }
 
+// The messages of a key's alerts are erased although retention deleted the alerts from the database. A request without time says
+// what it did not read.
+func TestPrunedAlertsOfForgottenKey(t *testing.T) {
+	t.Parallel()
+	onEachDatabase(t, prunedAlertsAreForgotten)
+}
+
+func prunedAlertsAreForgotten(t *testing.T, s *store.Store) {
+	f, js := newForgetter(t, s)
+	readEvents(t, f, 5, 5)
+	if _, err := f.store.Delete(t.Context(), "acme-late", rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), bus.AlertsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range []alerts.Alert{
+		{Rule: "customer-late", Entity: "customer", Key: "ada"},
+		{Rule: "customer-late", Entity: "customer", Key: "otto"},
+		{Rule: "order-late", Entity: "order", Key: "ada"},
+		{Rule: "acme-late", Entity: "customer", Key: "ada"}, // of a deleted rule
+	} {
+		a.ID, a.Severity = alerts.ID{byte(i)}, alerts.Error
+		data, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.Publish(t.Context(), a.Subject(), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request := web.ForgetRequest{Entity: "customer", Key: "ada", DryRun: true, After: 5, Through: 5} // all events are read
+	forget := func(messages, unread int64, left uint64) {
+		t.Helper()
+		done, err := f.Forget(t.Context(), request)
+		if err != nil || !done.Done || done.AlertMessages != messages || done.UnreadAlerts != unread {
+			t.Errorf("%+v, want %d messages and %d that are not read: %v", done, messages, unread, err)
+		}
+		info, err := stream.Info(t.Context())
+		if err != nil || info.State.Msgs != left {
+			t.Errorf("%d messages are left, want %d: %v", info.State.Msgs, left, err)
+		}
+	}
+	forget(2, 0, 4)
+	f.readTime = time.Nanosecond // one message is read
+	forget(1, 3, 4)
+	f.readTime, request.DryRun = forgetTime, false
+	forget(2, 0, 2)
+	forget(0, 0, 2)
+}
+
 // A job that begins while the events are read refuses the rest, and the error has the number of erased messages.
 func TestForgetNamesWhatWasErasedBeforeRefusal(t *testing.T) {
 	t.Parallel()
-	f := newForgetter(t, emptyStore(t))
+	f, _ := newForgetter(t, emptyStore(t))
 	readEvents(t, f, 5, 5)
 	rule, err := f.catalog.Newest("customer-late")
 	if err != nil {

@@ -51,6 +51,7 @@ type Forgotten struct {
 	Pseudonym    string `json:"pseudonym,omitempty" doc:"Random name of the key in the audit log. Absent in a dry run."`
 
 	UnreadEvents int64    `json:"unread_events,omitempty" doc:"Messages in DEADMAN_EVENTS that act on a job of the key and are not read yet. They are not deleted; repeat the request later."`
+	UnreadAlerts int64    `json:"unread_alerts,omitempty" doc:"Last messages of DEADMAN_ALERTS, also of other rules, that the request had no time to read. Alerts of the key among them are deleted only if the database had them."`
 	OtherStreams []string `json:"other_streams,omitempty" doc:"Streams of others that rules of the entity read. Their messages are not deleted."`
 	RuleVersions []string `json:"rule_versions,omitempty" doc:"Versions of rules whose documents name the key. They are not changed." example:"backup@3"`
 }

@@ -130,6 +130,9 @@ func printForgotten(io *cli, request web.ForgetRequest, verb string, f web.Forgo
 	if f.UnreadEvents > 0 {
 		fmt.Fprintf(&b, "not deleted: %s of DEADMAN_EVENTS that rules have not read yet; repeat the command later\n", number(int(f.UnreadEvents), "message"))
 	}
+	if f.UnreadAlerts > 0 {
+		fmt.Fprintf(&b, "not deleted: alerts that retention has deleted from the database, among the last %s of DEADMAN_ALERTS: there was no time to read them\n", number(int(f.UnreadAlerts), "message"))
+	}
 	if len(f.OtherStreams) > 0 {
 		fmt.Fprintf(&b, "not deleted: messages of %s, which rules of this entity read\n", strings.Join(f.OtherStreams, ", "))
 	}

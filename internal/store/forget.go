@@ -57,6 +57,15 @@ func (s *ForgetStore) AlertsOfKey(ctx context.Context, entity, key string) ([]al
 	return of, nil
 }
 
+// RulesOfEntity returns the names of the rules that an entity has or had, or futurejobs.ErrNotFound.
+func (s *ForgetStore) RulesOfEntity(ctx context.Context, entity string) ([]string, error) {
+	k, err := s.forgettable(ctx, entity, "")
+	if err != nil {
+		return nil, wrapErr("rules of an entity", err)
+	}
+	return k.names, nil
+}
+
 // ForgetKey deletes the ended jobs of a key, their alerts and all other rows about it, in one transaction, and audits
 // entity.forget. In the audit log a random pseudonym replaces the key. It returns futurejobs.ErrNotFound for an entity without
 // rules, and ErrKeyInUse while a job of the key is pending, or an alert is not published and delivered to its channels.
