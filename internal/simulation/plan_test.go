@@ -329,10 +329,7 @@ func (p plan) withoutRules() (all []plan) {
 		all = append(all, less)
 	}
 	if len(p.withStored) > 0 {
-		less := p
-		less.withStored, less.scheduleChanges = nil, nil
-		less.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.stored != "" })
-		all = append(all, less)
+		all = append(all, p.withoutStored())
 	}
 	if len(p.withPings) > 0 {
 		less := p
@@ -341,6 +338,13 @@ func (p plan) withoutRules() (all []plan) {
 		all = append(all, less)
 	}
 	return all
+}
+
+// withoutStored returns the plan without its stored schedules.
+func (p plan) withoutStored() plan {
+	p.withStored, p.scheduleChanges = nil, nil
+	p.changes = slices.DeleteFunc(slices.Clone(p.changes), func(c change) bool { return c.rule.stored != "" })
+	return p
 }
 
 // isLast reports whether the i-th change is the last one of its rule.

