@@ -200,10 +200,11 @@ func (f *forgetter) forgetPrunedAlerts(ctx context.Context, r web.ForgetRequest,
 // forgetPrunedAlert erases or counts a message of the stream of alerts if its alert is one of the key and not a known one.
 func (f *forgetter) forgetPrunedAlert(ctx context.Context, r web.ForgetRequest, e futurejobs.Event, known []alerts.Alert, done *web.Forgotten) error {
 	var a alerts.Alert
-	if json.Unmarshal(e.Data, &a) != nil || a.Entity != r.Entity || a.Key != r.Key || slices.ContainsFunc(known, func(k alerts.Alert) bool { return k.ID == a.ID }) {
+	isOfKey := json.Unmarshal(e.Data, &a) == nil && a.Entity == r.Entity && a.Key == r.Key
+	switch {
+	case !isOfKey || slices.ContainsFunc(known, func(k alerts.Alert) bool { return k.ID == a.ID }):
 		return nil
-	}
-	if r.DryRun {
+	case r.DryRun:
 		done.AlertMessages++
 		return nil
 	}
