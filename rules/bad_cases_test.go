@@ -253,7 +253,7 @@ entity: parcel`),
 	{
 		"subject with a space",
 		withEdits(`trigger: {event: "orders created", key: event.id}`),
-		[]string{`3:18 /trigger/event: "orders created" has a space in it; a subject has none`},
+		[]string{`3:18 /trigger/event: "orders created" has a space or a control character; a subject has none`},
 	},
 	{
 		"subject > not last",

@@ -275,12 +275,12 @@ handler: mine
 	{
 		"a request to the server's own subject",
 		withEdits(`lookup: {nats: {source: shop, subject: "$JS.API.STREAM.DELETE.{{key}}"}}`),
-		[]string{`7:40 /lookup/nats/subject: "$JS.API.STREAM.DELETE.x" is never queried ("$…", "_INBOX…" and "deadman…" are the servers' own); name the subject of your service`},
+		[]string{`7:40 /lookup/nats/subject: "$JS.API.STREAM.DELETE.x" belongs to the servers ("$…", "_INBOX…" and "deadman…"); name another subject`},
 	},
 	{
 		"a request to many subjects",
 		withEdits(`lookup: {nats: {source: shop, subject: "shop.*.{{key}}"}}`),
-		[]string{`7:40 /lookup/nats/subject: "shop.*.x" has a wildcard; a request goes to one subject`},
+		[]string{`7:40 /lookup/nats/subject: "shop.*.x" has a wildcard; name one subject`},
 	},
 	{
 		"a key that is none",

@@ -246,7 +246,8 @@ func (h *heartbeat) missedFrom(p heartbeatState, since time.Time) time.Time {
 
 // explain returns why a heartbeat is overdue at a time.
 func (h *heartbeat) explain(p heartbeatState, since, at time.Time) string {
-	text, awaited := "", "heartbeat"
+	var text string
+	awaited := "heartbeat"
 	switch p.Kind {
 	case Expected: // a person ended the job of the last one, if there was one
 		since = p.At

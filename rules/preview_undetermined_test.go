@@ -28,7 +28,7 @@ func TestPreviewFoldsUndeterminedChecks(t *testing.T) {
 	}
 
 	preview, err = rule.Preview(t.Context(), []rules.PreviewEvent{{At: tenOClock, Data: []byte(itBegins)}}, time.Time{})
-	if err != nil || preview.Reason != "the preview ends here: the last 10000 checks are undetermined" {
+	if err != nil || preview.Reason != "the preview ends here: its last 1000 lines repeat" {
 		t.Errorf("without an end: %s, %v", preview.Reason, err)
 	}
 }

@@ -174,7 +174,7 @@ func (p *previewing) checkUntil(ctx context.Context, through time.Time) {
 	}
 	switch {
 	case p.repeated >= repeatsMade:
-		p.out.Reason = fmt.Sprintf("the preview ends here: the last %d checks are undetermined", repeatsMade)
+		p.out.Reason = fmt.Sprintf("the preview ends here: its last %d lines repeat", repeatsMade)
 	case p.spend.left <= 0:
 		p.out.Reason = "the preview ends here: the expressions of the rule cost more than a preview allows"
 	case ctx.Err() != nil:
@@ -216,8 +216,8 @@ func (p *previewing) end(d futurejobs.Decision, at time.Time) {
 // is undetermined for the same reason. The others are counted.
 const repeatsShown = 3
 
-// repeatsMade bounds them: 35 days of undetermined checks, each five minutes after the one before it.
-const repeatsMade = 10_000
+// repeatsMade bounds them: three days of undetermined checks, each five minutes after the one before it.
+const repeatsMade = 1000
 
 func (p *previewing) add(line PreviewLine) {
 	if !p.repeats(line) {

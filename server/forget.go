@@ -142,13 +142,20 @@ func (f *forgetter) forgetRest(ctx context.Context, r web.ForgetRequest, done *w
 // forgetAlerts erases or counts the messages of the key's alerts: first of those in the database, then of those that retention
 // has deleted there.
 func (f *forgetter) forgetAlerts(ctx context.Context, r web.ForgetRequest, done *web.Forgotten) error {
+	info, err := f.streams.Info(ctx, f.alertsStream()) // before the list: an alert that is raised from now on is not searched
+	if errors.Is(err, events.ErrGone) {
+		info, err = events.Info{}, nil
+	}
+	if err != nil {
+		return err
+	}
 	all, err := f.store.AlertsOfKey(ctx, r.Entity, r.Key)
 	if err != nil {
 		return err
 	}
 	if r.DryRun {
 		done.AlertMessages = int64(len(all))
-		return f.forgetPrunedAlerts(ctx, r, all, done)
+		return f.forgetPrunedAlerts(ctx, r, all, info.LastSeq, done)
 	}
 	for _, a := range all {
 		erased, err := f.eraser.EraseSubject(ctx, f.alertsStream(), f.namespace.Subject(a.Subject()))
@@ -159,18 +166,14 @@ func (f *forgetter) forgetAlerts(ctx context.Context, r web.ForgetRequest, done 
 			done.AlertMessages++
 		}
 	}
-	return f.forgetPrunedAlerts(ctx, r, all, done)
+	return f.forgetPrunedAlerts(ctx, r, all, info.LastSeq, done)
 }
 
-// forgetPrunedAlerts erases or counts the messages of the key's alerts that are not among those of the database. It reads the alerts
-// of the entity's rules for half of the time to read.
-func (f *forgetter) forgetPrunedAlerts(ctx context.Context, r web.ForgetRequest, known []alerts.Alert, done *web.Forgotten) error {
-	info, err := f.streams.Info(ctx, f.alertsStream())
-	if errors.Is(err, events.ErrGone) {
+// forgetPrunedAlerts erases or counts the messages of the key's alerts up to the sequence number last that are not among those of the
+// database. It reads the alerts of the entity's rules for half of the time to read.
+func (f *forgetter) forgetPrunedAlerts(ctx context.Context, r web.ForgetRequest, known []alerts.Alert, last uint64, done *web.Forgotten) error {
+	if last == 0 {
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	names, err := f.store.RulesOfEntity(ctx, r.Entity)
 	if err != nil {
@@ -182,7 +185,7 @@ func (f *forgetter) forgetPrunedAlerts(ctx context.Context, r web.ForgetRequest,
 	}
 	half, cancel := context.WithTimeout(ctx, f.readTime/2)
 	defer cancel()
-	for e, err := range f.streams.ReplayAfter(ctx, f.alertsStream(), subjects, 0, info.LastSeq) {
+	for e, err := range f.streams.ReplayAfter(ctx, f.alertsStream(), subjects, 0, last) {
 		if err == nil {
 			err = f.forgetPrunedAlert(ctx, r, e, known, done)
 		}
@@ -190,7 +193,7 @@ func (f *forgetter) forgetPrunedAlerts(ctx context.Context, r web.ForgetRequest,
 			return err
 		}
 		if half.Err() != nil {
-			done.UnreadAlerts = int64(info.LastSeq - e.Seq) //nolint:gosec // far below the limit
+			done.UnreadAlerts = int64(last - e.Seq) //nolint:gosec // far below the limit
 			return nil
 		}
 	}

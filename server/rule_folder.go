@@ -178,13 +178,14 @@ func (f *ruleFolder) closeOutdated(ctx context.Context, r alerts.SystemAlert) er
 			continue
 		}
 		listed, err := f.store.Alert(ctx, open.Alert(time.Time{}).ID)
-		if errors.Is(err, futurejobs.ErrNotFound) || err == nil && listed.Text == r.Text {
+		switch {
+		case errors.Is(err, futurejobs.ErrNotFound): // retention deleted it
+		case err != nil:
+			return err
+		case listed.Text == r.Text:
 			continue
 		}
-		if err != nil {
-			return err
-		}
-		r.Status, r.Count, r.Text = alerts.Resolved, 0, "the refused rule files changed; the next alert has the present ones"
+		r.Status, r.Count, r.Text = alerts.Resolved, 0, "the next alert has other problems of rule files, of this folder or of that of another node"
 		return f.noteAlert(f.store.CloseSystemAlert(ctx, r))
 	}
 	return nil

@@ -28,7 +28,7 @@ func (w *worker) apply(ctx context.Context, l *ruleTicks, now time.Time) (next t
 		return next, err
 	}
 	if !ok { // the next tick is in the future
-		if next, _ = l.Next(l.after()); next.Before(now.Add(reloadInterval)) {
+		if next, _ = l.Next(l.after()); !next.IsZero() && !next.After(now) { // the clock was set back
 			next = now.Add(reloadInterval)
 		}
 		return next, nil

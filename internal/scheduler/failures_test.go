@@ -90,7 +90,7 @@ func TestAlertAboutTicksIsClosedLater(t *testing.T) {
 
 func closesAlertLater(w *fixture, dies bool) {
 	w.Helper()
-	tick := time.Now().Add(time.Second).UTC().Truncate(time.Second)
+	tick := time.Now().Add(time.Minute).UTC().Truncate(time.Second) // after the save; the scheduler is further ahead
 	w.rule = w.save("name: import\nentity: import\ntrigger: {schedule: \"@at " + tick.Format(time.RFC3339) + "\", emit: {subject: imports.due}}\n")
 	database, away := &stuckAlerts{Store: w.store}, &failingPublisher{Emitter: w.bus.TickPublisher}
 	database.left.Store(1)

@@ -66,10 +66,10 @@ ORDER BY a.id`, message, after[:], limit)
 func (s *DeliveredAlertStore) IsTopicOpen(ctx context.Context, n alerts.Notification) (isOpen bool, err error) {
 	topic := []any{n.Channel, n.Route, escape(n.Topic)}
 	err = s.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM notice n
-JOIN delivery d ON d.notice = n.id AND d.unclosed
-JOIN alert a ON a.shard = d.shard AND a.id = d.alert_id
+JOIN delivery d ON d.notice = n.id
+JOIN alert a ON a.shard = d.shard AND a.id = d.alert_id AND (d.unclosed OR a.status = $4)
 JOIN future_job f ON f.shard = a.shard AND f.rule_id = a.rule_id AND f.key = a.key AND `+s.holds(`f.alert_ids`, `a.id`)+`
-WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3)`, topic...).Scan(&isOpen)
+WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3)`, append(topic, alerts.Undetermined.Number())...).Scan(&isOpen)
 	var conditions map[int16][]alerts.ID
 	if err == nil && !isOpen {
 		conditions, err = conditionAlerts(ctx, s.database)

@@ -23,7 +23,7 @@ func CheckForm(pattern string) error {
 		case token == "":
 			return fmt.Errorf("%q has an empty token; write tokens with single dots between, such as orders.created", pattern)
 		case strings.ContainsFunc(token, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-			return fmt.Errorf("%q has a space in it; a subject has none", pattern)
+			return fmt.Errorf("%q has a space or a control character; a subject has none", pattern)
 		case token == ">" && i < len(tokens)-1:
 			return fmt.Errorf(`%q has ">" before its end; it stands for all that follows, so it must be last`, pattern)
 		case len(token) > 1 && strings.ContainsAny(token, "*>"):
@@ -50,7 +50,7 @@ func Check(pattern string) error {
 		return err
 	}
 	if OfServers(pattern) {
-		return fmt.Errorf(`%q belongs to the servers ("$…", "_INBOX…" and "deadman…"); name the subject of your events`, pattern)
+		return fmt.Errorf(`%q belongs to the servers ("$…", "_INBOX…" and "deadman…"); name another subject`, pattern)
 	}
 	return nil
 }

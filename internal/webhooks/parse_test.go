@@ -52,9 +52,9 @@ hooks.yaml:3:14: hooks[0].subject: "payments.*" has a wildcard; name one subject
 hooks.yaml:4:13: hooks[0].scheme: unknown scheme "paypal"; write stripe, github, standard, slack, mattermost or none
 hooks.yaml:5:5: hooks[0].secret: unknown field "secret"; the fields here are name, subject, scheme, secret_file
 hooks.yaml:6:5: hooks[1]: secret_file is missing; name the file with the secret
-hooks.yaml:7:14: hooks[1].subject: "$JS.API" belongs to the servers ("$…", "_INBOX…" and "deadman…"); name the subject of your events
+hooks.yaml:7:14: hooks[1].subject: "$JS.API" belongs to the servers ("$…", "_INBOX…" and "deadman…"); name another subject
 hooks.yaml:9:12: hooks[2].name: there are two hooks code; use unique names
-hooks.yaml:9:27: hooks[2].subject: "deadman-a.alerts" belongs to the servers ("$…", "_INBOX…" and "deadman…"); name the subject of your events
+hooks.yaml:9:27: hooks[2].subject: "deadman-a.alerts" belongs to the servers ("$…", "_INBOX…" and "deadman…"); name another subject
 hooks.yaml:9:72: hooks[2].secret_file: the scheme none has no secret; leave secret_file out, or name another scheme
 hooks.yaml:10:5: hooks[3]: expected a mapping with the fields name, subject, scheme, secret_file, not text
 hooks.yaml:11:1: hook: unknown field "hook"; did you mean "hooks"?`

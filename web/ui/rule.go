@@ -116,11 +116,9 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 	if v.Reaches, err = c.channelsOf(name, ""); err != nil {
 		return v, err
 	}
-	if v.Pending, err = c.nextJobs(url.Values{"rule": {name}, "limit": {ruleRowsRead}}); err != nil {
+	if err := v.readPending(c); err != nil {
 		return v, err
 	}
-	v.Pending = slices.DeleteFunc(v.Pending, job.raisesNothing)
-	v.Pending = v.Pending[:min(len(v.Pending), ruleRows)]
 	if err := v.readRefused(c); err != nil {
 		return v, err
 	}
@@ -159,6 +157,14 @@ func (u rulePage) ruleView(c client, r *http.Request, name string) (v ruleView, 
 	v.Trial.Subjects = v.Subjects
 	v.Trial.Recent, err = c.recent(name, d)
 	return v, err
+}
+
+// readPending reads the next checks of the rule that may raise an alert.
+func (v *ruleView) readPending(c client) (err error) {
+	v.Pending, err = c.nextJobs(url.Values{"rule": {v.Name}, "limit": {ruleRowsRead}})
+	v.Pending = slices.DeleteFunc(v.Pending, job.raisesNothing)
+	v.Pending = v.Pending[:min(len(v.Pending), ruleRows)]
+	return err
 }
 
 // readAlerts reads the newest open alerts of the rule, with their mutes.
