@@ -316,7 +316,7 @@ func TestLogin(t *testing.T) {
 	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure || c.Expires.Before(s.now.Add(29*24*time.Hour)) {
 		t.Errorf("the cookie is %v", c)
 	}
-	if a := requestPath(t, s.Server, "GET", "/", "", "Cookie", c.Name+"="+c.Value); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is healthy") {
+	if a := requestPath(t, s.Server, "GET", "/", "", "Cookie", c.Name+"="+c.Value); a.StatusCode != 200 || !strings.Contains(a.body, "All systems of deadman operational") {
 		t.Errorf("with it: %d", a.StatusCode)
 	}
 	a := requestPath(t, s.Server, "POST", "/login", "token=dm_x", formOf...)

@@ -55,7 +55,7 @@ func (r Readiness) Sentence(lost string) string {
 	case lost != "":
 		return lost
 	}
-	return "deadman is healthy"
+	return "All systems of deadman operational"
 }
 
 // LossSentence returns the sentence in place of that of a healthy node, while alerts about lost data are open. restores

@@ -16,7 +16,7 @@ import (
 
 func TestPage(t *testing.T) {
 	s := newFixture(t)
-	if a := requestPath(t, s.Server, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is healthy, no pending checks") {
+	if a := requestPath(t, s.Server, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "All systems of deadman operational, no pending checks") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	evil := `<script>alert("x")</script>`

@@ -23,13 +23,13 @@ import (
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, quickRule)
-	expectRun(t, n, exitOK, []string{"status"}, "no open alerts", "deadman is healthy", "database", "connected", "this node can hold shards", "16")
+	expectRun(t, n, exitOK, []string{"status"}, "no open alerts", "All systems of deadman operational", "database", "connected", "this node can hold shards", "16")
 	n.run(t, "event", "send", "orders.created", `{"id": "1", "placed_at": "`+time.Now().UTC().Format(time.RFC3339)+`"}`)
 	testwait.Until(t, "an alert is open", func() bool { return n.run(t, "status").code == exitCondition })
 	expectRun(t, n, exitCondition, []string{"status"}, "1 warning")
 	out := n.run(t, "status", "-o", "json")
 	var s nodeStatus
-	if err := json.Unmarshal([]byte(out.out), &s); err != nil || s.OK || s.Open.Unacknowledged != 1 || len(s.Nodes) != 1 || len(s.Conditions) < 10 || s.Sentence != "deadman is healthy" {
+	if err := json.Unmarshal([]byte(out.out), &s); err != nil || s.OK || s.Open.Unacknowledged != 1 || len(s.Nodes) != 1 || len(s.Conditions) < 10 || s.Sentence != "All systems of deadman operational" {
 		t.Errorf("%v: %s", err, out.out)
 	}
 	n.run(t, "alert", "ack", "--all")
@@ -182,7 +182,7 @@ func TestListsFitTerminal(t *testing.T) {
 		{[]string{"event", "streams"}, "DEADMAN_EVENTS", "gap-free since"},
 		{[]string{"dead-letter", "list"}, "event.id", "seq"},
 		{[]string{"job", "list"}, "order-2026-11-26-000017", "checks"},
-		{[]string{"status"}, "deadman is healthy", ""},
+		{[]string{"status"}, "All systems of deadman operational", ""},
 	} {
 		terminal, screen := pseudoTerminal(t, 80)
 		warnings := new(strings.Builder)

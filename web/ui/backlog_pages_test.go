@@ -34,7 +34,7 @@ func TestPagesOfBacklog(t *testing.T) {
 	send(t, home, "orders.created", `{"id": "fresh"}`)
 	b := open(t, home, 1400, 900)
 	b.visit("/")
-	b.waitForText("deadman is healthy", "Ingest up to date", "10,004 pending checks", "7,501", "0 of 2")
+	b.waitForText("All systems of deadman operational", "Ingest up to date", "10,004 pending checks", "7,501", "0 of 2")
 	severities := evaluate[[]string](b, `[...document.querySelectorAll("#alerts + .card tbody tr")].map(row => row.cells[0].innerText.trim())`)
 	if len(severities) == 0 || slices.ContainsFunc(severities, func(s string) bool { return s != "critical" }) {
 		t.Errorf("the gravest are not first: %q", severities)

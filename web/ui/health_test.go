@@ -14,7 +14,7 @@ func TestHealth(t *testing.T) {
 	send(t, home, "orders.created", `{"id": "1", "total": 2}`)
 	b := open(t, home, 1400, 900)
 	b.visit("/health")
-	b.waitForText("deadman is healthy: 1 node, 1 stream up to date, no overdue checks", "DEADMAN_EVENTS", "up to date", "order-unshipped", "0–15", "No monitoring gaps")
+	b.waitForText("All systems of deadman operational: 1 node, 1 stream up to date, no overdue checks", "DEADMAN_EVENTS", "up to date", "order-unshipped", "0–15", "No monitoring gaps")
 	b.checkAccessibility("health")
 	b.click("#condition-sweep a")
 	b.waitForText("No pending checks match these filters.")

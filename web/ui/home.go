@@ -394,11 +394,11 @@ func (v *homeView) sentence() string {
 	case v.Lost != "":
 		return v.Lost
 	case len(v.Rules) == 0:
-		return "deadman is healthy, no rules yet"
+		return "All systems of deadman operational, no rules yet"
 	case len(v.Jobs)+v.Resting == 0:
-		return "deadman is healthy, no pending checks"
+		return "All systems of deadman operational, no pending checks"
 	}
-	return "deadman is healthy"
+	return "All systems of deadman operational"
 }
 
 // readiness reads the node's readiness.

@@ -47,7 +47,7 @@ func TestOverviewShowsPausesAndGaps(t *testing.T) {
 	}
 	b := open(t, home, 1440, 900)
 	b.visit("/")
-	b.waitForText("deadman is healthy, no pending checks", "Monitoring gap of 25 m")
+	b.waitForText("All systems of deadman operational, no pending checks", "Monitoring gap of 25 m")
 	if text := b.text(); strings.Contains(text, "paused") {
 		t.Errorf("no rule is paused, and the page shows:\n%s", text)
 	}

@@ -17,7 +17,7 @@ func TestLostNode(t *testing.T) {
 	b := open(t, home, 1200, 900)
 	b.stopped = true
 	b.visit("/")
-	b.waitForText("1 open: 1 warning", "deadman is healthy")
+	b.waitForText("1 open: 1 warning", "All systems of deadman operational")
 	stop()
 	gone := time.Now()
 	b.waitForText("Not connected to the node since")
@@ -43,7 +43,7 @@ func TestLostNode(t *testing.T) {
 	c.HTTPAddr = strings.TrimPrefix(home, "http://")
 	run(t, c)
 	back := time.Now()
-	b.waitForText("1 open: 1 warning", "deadman is healthy")
+	b.waitForText("1 open: 1 warning", "All systems of deadman operational")
 	for deadline := time.Now().Add(within); strings.Contains(b.text(), "Not connected"); pausePoll(b.ctx) {
 		if time.Now().After(deadline) {
 			t.Fatal("the page does not find the node again")
@@ -64,7 +64,7 @@ func TestPageInBackground(t *testing.T) {
 	b := open(t, home, 1200, 900)
 	b.stopped = true
 	b.visit("/")
-	b.waitForText("deadman is healthy")
+	b.waitForText("All systems of deadman operational")
 	expect := func(title, colour string) {
 		t.Helper()
 		var got [2]string
@@ -76,7 +76,7 @@ func TestPageInBackground(t *testing.T) {
 		}
 		t.Fatalf("the title is %q with the icon %s, want %q in %s", got[0], got[1], title, colour)
 	}
-	expect("deadman is healthy", "17713f")
+	expect("All systems of deadman operational", "17713f")
 	evaluate[bool](b, `Object.defineProperty(document, "hidden", { value: true, configurable: true }) && document.dispatchEvent(new Event("visibilitychange"))`)
 	send(t, home, "orders.created", `{"id": "1", "total": 7}`)
 	waitForOpenAlerts(t, home, 1)

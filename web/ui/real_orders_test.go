@@ -158,7 +158,7 @@ func TestRealOrdersAndBacklog(t *testing.T) {
 	b := open(t, home, 1400, 900)
 	b.visit("/health")
 	due := humanize.Comma(int64(len(waiting) + backlog))
-	b.waitForText("deadman is healthy", due+" planned", "Peak load: ", humanize.Comma(int64(len(placed))))
+	b.waitForText("All systems of deadman operational", due+" planned", "Peak load: ", humanize.Comma(int64(len(placed))))
 	b.click(".herd a")
 	b.waitForText("order-unshipped")
 	b.visit("/entities/order?key=" + url.QueryEscape(waiting[0]))

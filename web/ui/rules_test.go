@@ -634,7 +634,7 @@ func TestLoginAndDocs(t *testing.T) {
 	visit(b, "/login")
 	b.do(chromedp.SendKeys(chromedp.CSS("#token"), token.Secret))
 	b.click("button")
-	b.waitForText("deadman is healthy")
+	b.waitForText("All systems of deadman operational")
 }
 
 // TestLongRuleNames checks that a long name is on one line in a wide window, that the cells of its row begin beside its first

@@ -35,7 +35,7 @@ func TestLoggedIn(t *testing.T) {
 	b.waitForScript(`location.pathname === "/login"`)
 	b.visit("/login?token=" + secret)
 	b.click(".login button")
-	b.waitForText("deadman is healthy", "Logged in as")
+	b.waitForText("All systems of deadman operational", "Logged in as")
 	b.waitForScript(`!location.href.includes("token")`)
 	b.checkAccessibility("logged in")
 	b.screenshot("logged-in")

@@ -54,7 +54,7 @@ func TestStorm(t *testing.T) {
 
 	b := open(t, home, 1400, 900)
 	b.visit("/")
-	b.waitForText("5,004 open: 4 critical, 5,000 warnings", "deadman is healthy", "storm-0 4 critical: order storm-0-", "and 3 more", "storm-8 625 warnings")
+	b.waitForText("5,004 open: 4 critical, 5,000 warnings", "All systems of deadman operational", "storm-0 4 critical: order storm-0-", "and 3 more", "storm-8 625 warnings")
 	b.checkAccessibility("the overview in a storm")
 	for _, width := range []int64{400, 1440} {
 		b.resize(width, 900)

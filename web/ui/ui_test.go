@@ -132,7 +132,7 @@ func TestPages(t *testing.T) {
 	send(t, home, "orders.created", `{"no": "id"}`)
 	b := open(t, home, 1400, 900)
 	b.visit("/")
-	b.waitForText("deadman is healthy", "order 1234 (12.5) is not shipped", "order-unshipped")
+	b.waitForText("All systems of deadman operational", "order 1234 (12.5) is not shipped", "order-unshipped")
 	send(t, home, "orders.created", `{"id": "live-1", "total": 1}`)
 	b.waitForText("order live-1") // without reloading the page
 	for _, path := range pagePaths(hostileKey) {
