@@ -336,7 +336,7 @@ func TestRunIsBounded(t *testing.T) {
 	}
 	const unanswered = "name: a\nentity: b\ntrigger: {event: c, key: event.id}\nwhile: state.status == \"OPEN\"\nescalate: [{after: 1h, step: x}]\n"
 	got = failures(t, rules.NewCoverage(), "tests: [{name: a, events: [{at: 0s, subject: c, data: {id: 7}}], alerts: []}]\n", unanswered)
-	if !strings.Contains(got, "the test has no end: 1000 checks in a row were undetermined, the last of rule a and key 7 at 4d") || !strings.Contains(got, "status") {
+	if !strings.Contains(got, "the test has no end: 1000 checks in a row were undetermined, the last of rule a and key 7 at 3d") || !strings.Contains(got, "status") {
 		t.Errorf("%.400s", got)
 	}
 }
