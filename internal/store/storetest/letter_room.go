@@ -112,6 +112,9 @@ func deadLettersAreBounded(t *testing.T, w *fixture) {
 	if len(reasons.Reasons) != 1 || reasons.Reasons[0].Reason != "no key" || reasons.Reasons[0].Summarized != 16 {
 		t.Errorf("reasons: %+v", reasons)
 	}
+	if n := must[int64](t)(w.CountLetters(w.ctx())); n != 60 { // 20 events, each refused by three rules
+		t.Errorf("%d events are dead letters, want 60", n)
+	}
 	capped := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), store.DefaultLetterCaps))
 	if diff := cmp.Diff([]string{"acme-1", "acme-2", "operators"}, capped.Rules); diff != "" {
 		t.Errorf("rules with summaries (-want +got):\n%s", diff)
