@@ -51,11 +51,11 @@ func TestTakenMaintenanceShardStartsRound(t *testing.T) {
 	testwait.Until(t, "the other node counts outcomes", hoursAreCounted(t, db))
 }
 
-// leaveHoursToCount makes hours of yesterday the next ones to count, so that there are some at each time of a day. It
-// returns the node that holds the maintenance shard, if one does.
+// leaveHoursToCount makes the last six hours the next ones to count, also those of yesterday, so that a round counts some at each
+// time of a day, and all of them within its budget. It returns the node that holds the maintenance shard, if one does.
 func leaveHoursToCount(t *testing.T, db *sql.DB) (holder string) {
 	t.Helper()
-	if err := db.QueryRow(`INSERT INTO setting (name, value) VALUES ('outcomes_through', to_char(now() AT TIME ZONE 'UTC' - interval '1 day', 'YYYY-MM-DD"T"HH24:00:00"Z"'))
+	if err := db.QueryRow(`INSERT INTO setting (name, value) VALUES ('outcomes_through', to_char(now() AT TIME ZONE 'UTC' - interval '6 hours', 'YYYY-MM-DD"T"HH24:00:00"Z"'))
 ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING coalesce((SELECT node FROM shard_lease WHERE shard = 0), '')`).Scan(&holder); err != nil {
 		t.Fatal(err)
 	}
