@@ -153,11 +153,11 @@ func (f *forgetter) forgetAlerts(ctx context.Context, r web.ForgetRequest, done 
 	if err != nil {
 		return err
 	}
-	if r.DryRun {
-		done.AlertMessages = int64(len(all))
-		return f.forgetPrunedAlerts(ctx, r, all, info.LastSeq, done)
-	}
 	for _, a := range all {
+		if r.DryRun {
+			done.AlertMessages++
+			continue
+		}
 		erased, err := f.eraser.EraseSubject(ctx, f.alertsStream(), f.namespace.Subject(a.Subject()))
 		if err != nil {
 			return err

@@ -96,6 +96,15 @@ func readEvents(t *testing.T, f *forgetter, operator, tenants uint64) {
 	}
 }
 
+// checkForgettable checks the events that a request would erase, and those that it leaves because a line has not read them.
+func checkForgettable(t *testing.T, f *forgetter, request web.ForgetRequest, events, unread int64) {
+	t.Helper()
+	done, err := f.Forget(t.Context(), request)
+	if err != nil || !done.Done || done.Events != events || done.UnreadEvents != unread {
+		t.Fatalf("%+v, want %d events and %d that are not read: %v", done, events, unread, err)
+	}
+}
+
 // The events of a key are those of rules of the operator and of tenants. Only those are erased that all lines have read: one
 // that no node has read would be reported as lost. A request that has no time left answers with its progress.
 func TestEventsOfForgottenKey(t *testing.T) {
@@ -104,10 +113,7 @@ func TestEventsOfForgottenKey(t *testing.T) {
 	request := web.ForgetRequest{Entity: "customer", Key: "ada", DryRun: true}
 	check := func(events, unread int64) {
 		t.Helper()
-		done, err := f.Forget(t.Context(), request)
-		if err != nil || !done.Done || done.Events != events || done.UnreadEvents != unread {
-			t.Errorf("%+v, want %d events and %d that are not read: %v", done, events, unread, err)
-		}
+		checkForgettable(t, f, request, events, unread)
 	}
 	check(0, 4)
 	readEvents(t, f, 5, 3)
@@ -146,10 +152,7 @@ func eventsAreForgottenPastLine(t *testing.T, s *store.Store) {
 	check := func(events, unread int64) {
 		t.Helper()
 		request.DryRun = true
-		done, err := f.Forget(t.Context(), request)
-		if err != nil || !done.Done || done.Events != events || done.UnreadEvents != unread {
-			t.Fatalf("%+v, want %d events and %d that are not read: %v", done, events, unread, err)
-		}
+		checkForgettable(t, f, request, events, unread)
 	}
 	check(1, 3)
 	if _, err := f.store.Delete(t.Context(), "acme-late", rules.AnyVersion); err != nil {

@@ -183,7 +183,7 @@ func (a *calendarAPI) list(ctx context.Context, in *calendarListIn) (Page[Calend
 			all = append(all, newCalendar(ctx, l, now))
 		}
 	}
-	return pageOfNamed(&namedListIn{in.Limit, in.Cursor}, all, func(c Calendar) string { return c.Name }), nil
+	return pageOfNamed(&wholeListIn{in.Limit, in.Cursor}, all, func(c Calendar) string { return c.Name }), nil
 }
 
 // CalendarName is the calendar in the path.

@@ -97,7 +97,7 @@ func noChannels() error {
 	return problem(http.StatusNotFound, "this node has no channels; start it with --notify and a channels file")
 }
 
-func (a *channelAPI) list(ctx context.Context, in *namedListIn) (Page[Channel], error) {
+func (a *channelAPI) list(ctx context.Context, in *wholeListIn) (Page[Channel], error) {
 	if a.channels == nil {
 		return Page[Channel]{Items: []Channel{}}, nil
 	}

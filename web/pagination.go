@@ -97,14 +97,14 @@ func pageOf[S, T any](p futurejobs.Page[S], show func(S) T) Page[T] {
 	return out
 }
 
-// namedListIn selects a page of a list with unique names.
-type namedListIn struct {
+// wholeListIn selects a page of a list that is read whole.
+type wholeListIn struct {
 	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
 	Cursor identifier `query:"cursor" doc:"Value of next on the previous page. Omit it for the first page."`
 }
 
 // pageOfNamed returns a page of a list in the order of its names.
-func pageOfNamed[T any](in *namedListIn, all []T, name func(T) string) Page[T] {
+func pageOfNamed[T any](in *wholeListIn, all []T, name func(T) string) Page[T] {
 	all = slices.DeleteFunc(slices.Clone(all), func(item T) bool { return name(item) <= string(in.Cursor) })
 	return pageFrom(all, in.Limit, func(item T) T { return item }, name)
 }

@@ -72,7 +72,7 @@ func (a *sessionAPI) sessionsOf(ctx context.Context) ([]access.Session, error) {
 	}), err
 }
 
-func (a *sessionAPI) list(ctx context.Context, in *tokenListIn) (Page[Session], error) {
+func (a *sessionAPI) list(ctx context.Context, in *wholeListIn) (Page[Session], error) {
 	all, err := a.sessionsOf(ctx)
 	if err != nil {
 		return Page[Session]{}, err

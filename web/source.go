@@ -75,7 +75,7 @@ type sourceIn struct {
 	Name identifier `path:"name" doc:"Name of the source." example:"shop"`
 }
 
-func (a *sourceAPI) list(_ context.Context, in *namedListIn) (Page[Source], error) {
+func (a *sourceAPI) list(_ context.Context, in *wholeListIn) (Page[Source], error) {
 	all := a.sources.States()
 	sources := make([]Source, len(all))
 	for i, s := range all {

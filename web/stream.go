@@ -67,7 +67,7 @@ func (a *streamAPI) register(all *operations) {
 	}, withBody(a.list))
 }
 
-func (a *streamAPI) list(ctx context.Context, in *namedListIn) (Page[Stream], error) {
+func (a *streamAPI) list(ctx context.Context, in *wholeListIn) (Page[Stream], error) {
 	var all []Stream
 	if a.streams != nil {
 		var err error

@@ -110,13 +110,7 @@ func needTokens(keeper *access.Tokens) (*access.Tokens, error) {
 	return keeper, nil
 }
 
-// tokenListIn selects a page of the tokens.
-type tokenListIn struct {
-	Limit  int        `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Maximum number of items on the page."`
-	Cursor identifier `query:"cursor" doc:"Value of next on the previous page. Omit it for the first page."`
-}
-
-func (a *tokenAPI) list(ctx context.Context, in *tokenListIn) (Page[Token], error) {
+func (a *tokenAPI) list(ctx context.Context, in *wholeListIn) (Page[Token], error) {
 	k, err := needTokens(a.keeper)
 	if err != nil {
 		return Page[Token]{}, err

@@ -11,16 +11,13 @@ import (
 	own "deadman/internal/subjects"
 )
 
-// maxSubject is the longest subject, in bytes.
-const maxSubject = 255
-
 // checkSubject rejects subjects that deadman never reads or publishes on: all subjects at once, the broker's own,
 // replies, and deadman's own.
 func checkSubject(subject string) error {
 	first, _, _ := strings.Cut(subject, ".")
 	switch {
-	case len(subject) > maxSubject:
-		return fmt.Errorf("subject of %d bytes; at most %d", len(subject), maxSubject)
+	case len(subject) > own.MaxBytes:
+		return fmt.Errorf("subject of %d bytes; at most %d", len(subject), own.MaxBytes)
 	case !natsserver.IsValidSubject(subject) || strings.ContainsFunc(subject, unprintable):
 		return fmt.Errorf("%q is not a subject; write tokens with dots between, such as orders.created", subject)
 	case first == ">":

@@ -75,10 +75,7 @@ func (s *stuckAlerts) ResolveSystemAlert(ctx context.Context, r alerts.SystemAle
 // next one if the node died, long before the next tick.
 func TestAlertAboutTicksIsClosedLater(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) store.Options{
-		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t), Shards: 4} },
-		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4} },
-	} {
+	for name, open := range databases(4) {
 		for who, dies := range map[string]bool{"same node": false, "next node": true} {
 			t.Run(name+"/"+who, func(t *testing.T) {
 				t.Parallel()

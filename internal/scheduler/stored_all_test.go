@@ -12,8 +12,6 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/internal/scheduler"
-	"deadman/internal/store"
-	"deadman/internal/store/storetest"
 )
 
 // brokenOff fails the second publication before the broker has it.
@@ -33,10 +31,7 @@ func (b *brokenOff) PublishTicks(ctx context.Context, all []futurejobs.Emission)
 // publication fails.
 func TestAllMissedStoredTicksAreEmittedInOrder(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]func(*testing.T) store.Options{
-		"SQLite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t), Shards: 1} },
-		"Postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t), Shards: 1} },
-	} {
+	for name, o := range databases(1) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newFixture(t, o(t))

@@ -16,10 +16,7 @@ import (
 // do not wait.
 func TestStoredTicksWaitForTheirQuota(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]func(*testing.T) store.Options{
-		"SQLite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t), Shards: 12} },
-		"Postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t), Shards: 12} },
-	} {
+	for name, o := range databases(12) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newFixture(t, o(t))

@@ -195,10 +195,7 @@ func (w *fixture) checkEachTick(rule rules.RuleVersion, all []futurejobs.Schedul
 // A restarted node, and one that takes the shards over while another one still works, emit each tick of each schedule once.
 func TestStoredTicksAreEmittedOnce(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]func(*testing.T) store.Options{
-		"SQLite":   func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t), Shards: 4} },
-		"Postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4} },
-	} {
+	for name, o := range databases(4) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newFixture(t, o(t))

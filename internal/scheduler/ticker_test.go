@@ -46,6 +46,16 @@ type fixture struct {
 	rule  rules.RuleVersion
 }
 
+// databases returns the options of an empty database of each kind, by name.
+func databases(shards int) map[string]func(*testing.T) store.Options {
+	return map[string]func(*testing.T) store.Options{
+		"SQLite": func(t *testing.T) store.Options { return store.Options{DataDir: storetest.DataDir(t), Shards: shards} },
+		"Postgres": func(t *testing.T) store.Options {
+			return store.Options{DatabaseURL: storetest.Postgres(t), Shards: shards}
+		},
+	}
+}
+
 func newFixture(t *testing.T, o store.Options) *fixture {
 	t.Helper()
 	o.Log = slog.New(slog.DiscardHandler)

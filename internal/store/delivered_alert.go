@@ -70,24 +70,29 @@ JOIN delivery d ON d.notice = n.id
 JOIN alert a ON a.shard = d.shard AND a.id = d.alert_id AND (d.unclosed OR a.status = $4)
 JOIN future_job f ON f.shard = a.shard AND f.rule_id = a.rule_id AND f.key = a.key AND `+s.holds(`f.alert_ids`, `a.id`)+`
 WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3)`, append(topic, alerts.Undetermined.Number())...).Scan(&isOpen)
-	var conditions map[int16][]alerts.ID
 	if err == nil && !isOpen {
-		conditions, err = conditionAlerts(ctx, s.database)
-	}
-	for shard, ids := range conditions {
-		for chunk := range slices.Chunk(ids, atOnce) {
-			if err != nil || isOpen {
-				break
-			}
-			err = s.read.QueryRowContext(ctx, rebindPlaceholders(`SELECT EXISTS (SELECT 1 FROM delivery d JOIN notice n ON n.id = d.notice
-WHERE d.shard = ? AND d.alert_id IN (?`+strings.Repeat(`, ?`, len(chunk)-1)+`) AND n.channel = ? AND n.route = ? AND n.topic = ?)`),
-				append(with(chunk, shard), topic...)...).Scan(&isOpen)
-		}
+		isOpen, err = s.isConditionDelivered(ctx, topic)
 	}
 	if err != nil {
 		return false, wrapErr("open alerts of a topic", err)
 	}
 	return isOpen, nil
+}
+
+// isConditionDelivered reports whether an alert of a lasting condition was delivered in a topic: a channel, a route and a topic.
+func (s *DeliveredAlertStore) isConditionDelivered(ctx context.Context, topic []any) (is bool, err error) {
+	conditions, err := conditionAlerts(ctx, s.database)
+	for shard, ids := range conditions {
+		for chunk := range slices.Chunk(ids, atOnce) {
+			if err != nil || is {
+				return is, err
+			}
+			err = s.read.QueryRowContext(ctx, rebindPlaceholders(`SELECT EXISTS (SELECT 1 FROM delivery d JOIN notice n ON n.id = d.notice
+WHERE d.shard = ? AND d.alert_id IN (?`+strings.Repeat(`, ?`, len(chunk)-1)+`) AND n.channel = ? AND n.route = ? AND n.topic = ?)`),
+				append(with(chunk, shard), topic...)...).Scan(&is)
+		}
+	}
+	return is, err
 }
 
 // DeliveredClosed returns the alerts that the given ones close and that a channel received: of each the first and the newest.

@@ -77,7 +77,7 @@ func (s *MuteStore) insertMute(ctx context.Context, key string, m alerts.Mute) (
 	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		m.CreatedAt, m.CreatedBy = now, access.ActorOf(ctx).Name
-		if _, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, '') ON CONFLICT (name) DO UPDATE SET value = excluded.value`, mutesLock); err != nil {
+		if _, err := exec(ctx, tx, putSetting, mutesLock, ""); err != nil {
 			return err
 		}
 		var live int
